@@ -1,0 +1,1 @@
+//! Diagnostics for NVIDIA GPUs driven without CUDA.

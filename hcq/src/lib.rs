@@ -1,0 +1,1 @@
+//! Hardware command queues for NVIDIA GPUs without the CUDA runtime.

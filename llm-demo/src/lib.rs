@@ -1,0 +1,1 @@
+//! Quantized LLaMA decode on hcq: reference workload and benchmark.

@@ -1,0 +1,1 @@
+//! PTX generator with alignment-safe memory access, ptxas driver and kernel cache.

@@ -1,0 +1,1 @@
+//! The part of the desktop GPU driver's ABI that hcq needs.

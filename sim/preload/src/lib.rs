@@ -1,0 +1,1 @@
+//! The software ga10b as an LD_PRELOAD library.

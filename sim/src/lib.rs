@@ -1,0 +1,1 @@
+//! The software ga10b: a GPU model behind the nvgpu driver's system calls.
