@@ -1,0 +1,33 @@
+{
+  description = "Low-level GPU driver toolkit and diagnostics for Tegra ga10b, without the CUDA runtime";
+
+  inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-unstable";
+
+  outputs = { self, nixpkgs }:
+    let
+      systems = [ "aarch64-linux" "x86_64-linux" ];
+      forAll = f: nixpkgs.lib.genAttrs systems (system: f nixpkgs.legacyPackages.${system});
+    in {
+      packages = forAll (pkgs: rec {
+        default = toolkit;
+        # nvdiag, llm-demo and libnvgpu_sim.so. The kernels are committed as cubins: no NVIDIA tool is needed to build.
+        toolkit = pkgs.rustPlatform.buildRustPackage {
+          pname = "ga10b-toolkit";
+          version = "0.1.0";
+          src = self;
+          cargoLock.lockFile = ./Cargo.lock;
+          cargoBuildFlags = [ "-p" "nvdiag" "-p" "llm-demo" "-p" "nvgpu-sim" ];
+          doCheck = false; # the suite needs minutes; `nix develop -c cargo test --workspace --release` runs it
+          meta.license = pkgs.lib.licenses.mit;
+        };
+      });
+
+      devShells = forAll (pkgs: {
+        default = pkgs.mkShell {
+          packages = with pkgs; [ cargo rustc rustfmt clippy cargo-nextest python3 ];
+          # For `--features bindgen`, which regenerates the bindings.
+          LIBCLANG_PATH = "${pkgs.libclang.lib}/lib";
+        };
+      });
+    };
+}

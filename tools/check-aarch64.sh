@@ -1,0 +1,66 @@
+#!/bin/sh
+# Builds the workspace for aarch64-unknown-linux-gnu and runs its unit, property and sim tests under qemu-user.
+#
+#   tools/check-aarch64.sh            set up (once), build, test
+#   tools/check-aarch64.sh --build    build only
+#
+# Works on a Debian or Ubuntu x86-64 machine; needs root for the first set-up (a cross linker and qemu-user from the distribution's
+# packages). The aarch64 standard library comes with the distribution's own rustc, unpacked into target/xrust and not installed.
+# On an aarch64 machine it just runs the tests. LIMIT (default 20m) bounds the test run.
+set -eu
+cd "$(dirname "$0")/.."
+limit=${LIMIT:-20m}
+
+if [ "$(uname -m)" = aarch64 ]; then
+    exec timeout "$limit" cargo test --workspace --release
+fi
+
+prefix=$PWD/target/xrust
+setup() {
+    rm -rf "$prefix"
+    mkdir -p "$prefix/deb" "$prefix/root"
+    dpkg --add-architecture arm64
+    apt-get update -qq
+    apt-get install -qq -y --no-install-recommends gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user >/dev/null
+    version=$(apt-cache policy rustc-web | awk '/Candidate/{print $2}')
+    std=$(apt-cache depends "libstd-rust-web-dev:amd64=$version" | awk '/Depends: libstd-rust-web-/{print $2}')
+    llvm=$(apt-cache depends "$std:amd64=$version" | awk '/Depends: libllvm/{print $2}')
+    [ -n "$version" ] && [ -n "$std" ] && [ -n "$llvm" ] || {
+        echo "check-aarch64: the distribution has no multi-arch rustc-web package" >&2
+        exit 1
+    }
+    # libgcc and libc of arm64 go into the prefix too: qemu must find one consistent set (a mix of the cross package's loader and the
+    # multi-arch libc makes every threaded program hang).
+    (cd "$prefix/deb" && apt-get download -qq "rustc-web=$version" "$std:amd64=$version" "libstd-rust-web-dev:amd64=$version" \
+        "libstd-rust-web-dev:arm64=$version" "$llvm:amd64" libc6:arm64 libgcc-s1:arm64)
+    for deb in "$prefix"/deb/*.deb; do dpkg -x "$deb" "$prefix/root"; done
+    rm -rf "$prefix/deb"
+    printf '#!/bin/sh\nLD_LIBRARY_PATH=%s/usr/lib/x86_64-linux-gnu exec %s/usr/bin/rustc "$@"\n' "$prefix/root" "$prefix/root" > "$prefix/rustc"
+    chmod +x "$prefix/rustc"
+}
+[ -x "$prefix/rustc" ] && command -v qemu-aarch64 >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null || setup
+
+export RUSTC="$prefix/rustc" CARGO_TARGET_DIR="$PWD/target/aarch64"
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $prefix/root"
+unset RUSTC_WRAPPER RUSTUP_TOOLCHAIN 2>/dev/null || true
+
+target=aarch64-unknown-linux-gnu
+cargo test --workspace --release --target $target --no-run
+[ "${1:-}" = --build ] && exit 0
+
+# Emulation is about eight times slower; the properties keep their shape with fewer cases. Tests that start the built binary itself
+# (tests/cli.rs) cannot run here: nothing executes an aarch64 program but qemu, which is given the test binary only.
+export PROPTEST_CASES="${PROPTEST_CASES:-16}" UNDER_QEMU=1
+tests=$(cargo metadata --format-version 1 --no-deps | python3 -c '
+import json, sys
+for p in json.load(sys.stdin)["packages"]:
+    for t in p["targets"]:
+        if "test" in t["kind"] and t["name"] != "cli":
+            print(p["name"] + ":" + t["name"])')
+echo "unit tests"
+timeout "$limit" cargo test --workspace --release --target $target --lib
+for t in $tests; do
+    echo "tests of ${t%%:*}: ${t#*:}"
+    timeout "$limit" cargo test -p "${t%%:*}" --release --target $target --test "${t#*:}"
+done
