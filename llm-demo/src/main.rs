@@ -1,0 +1,3 @@
+//! The `llm-demo` program.
+
+fn main() {}
