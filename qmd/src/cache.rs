@@ -1,0 +1,61 @@
+//! Cache control of a launch: what is dropped before it and flushed after it, and how samplers are found.
+
+bitflags::bitflags! {
+    /// Caches dropped before a grid starts.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Invalidate: u8 {
+        /// `INVALIDATE_TEXTURE_HEADER_CACHE`.
+        const TEXTURE_HEADER = 1 << 0;
+        /// `INVALIDATE_TEXTURE_SAMPLER_CACHE`.
+        const TEXTURE_SAMPLER = 1 << 1;
+        /// `INVALIDATE_TEXTURE_DATA_CACHE`.
+        const TEXTURE_DATA = 1 << 2;
+        /// `INVALIDATE_SHADER_DATA_CACHE`: the L1, needed when inputs came from another kernel, a copy or the CPU.
+        const SHADER_DATA = 1 << 3;
+        /// `INVALIDATE_INSTRUCTION_CACHE`: needed when code memory was rewritten.
+        const INSTRUCTION = 1 << 4;
+        /// `INVALIDATE_SHADER_CONSTANT_CACHE`.
+        const SHADER_CONSTANT = 1 << 5;
+    }
+}
+
+/// What is flushed when a grid has ended, before its releases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Membar {
+    /// Nothing.
+    #[default]
+    None,
+    /// `L1_SYSMEMBAR`: writes are visible to the whole system, the CPU included.
+    System,
+    /// `L1_MEMBAR`: writes are visible to the GPU.
+    Device,
+}
+
+impl Membar {
+    pub(crate) const fn number(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::System => 1,
+            Self::Device => 3,
+        }
+    }
+
+    pub(crate) const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            0 => Some(Self::None),
+            1 => Some(Self::System),
+            3 => Some(Self::Device),
+            _ => None,
+        }
+    }
+}
+
+/// How a texture instruction finds its sampler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SamplerIndex {
+    /// `INDEPENDENTLY`: by an index of its own.
+    Independently = 0,
+    /// `VIA_HEADER_INDEX`: by the index of the texture header.
+    #[default]
+    ViaHeaderIndex = 1,
+}

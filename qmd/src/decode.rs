@@ -1,0 +1,174 @@
+//! Reading the launch parameters back out of a QMD, in the units the builder takes them.
+
+use crate::target::carve_out_kib;
+use crate::{Invalidate, Membar, Qmd, SamplerIndex, Target};
+
+/// The shared-memory carve-outs a QMD asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CarveOuts {
+    /// The least an SM must have, in KiB; `None` for the code 0.
+    pub min_kib: Option<u32>,
+    /// What the launch wants, in KiB.
+    pub target_kib: Option<u32>,
+    /// The most an SM may have, in KiB.
+    pub max_kib: Option<u32>,
+}
+
+impl Qmd {
+    /// Whether this describes a queue rather than a grid.
+    ///
+    /// On v4.0 type 0 says so, but drivers also leave it 0 for grids: there a queue must have a size too.
+    #[must_use]
+    pub fn is_queue(&self) -> bool {
+        let (field, value) = self.version().layout().is_queue;
+        let sized = match self.version() {
+            crate::Version::V03 => true,
+            crate::Version::V04 => self.get_own(crate::v04::CIRCULAR_QUEUE_SIZE) != 0,
+        };
+        self.get_own(field) == value && sized
+    }
+
+    /// Blocks along x, y and z.
+    #[must_use]
+    pub fn grid(&self) -> [u32; 3] {
+        self.version().layout().grid.map(|f| self.get_own(f))
+    }
+
+    /// Threads of a block along x, y and z.
+    #[must_use]
+    pub fn block(&self) -> [u32; 3] {
+        self.version().layout().block.map(|f| self.get_own(f))
+    }
+
+    /// Threads of a block.
+    #[must_use]
+    pub fn threads(&self) -> u64 {
+        self.block().into_iter().map(u64::from).product()
+    }
+
+    /// GPU virtual address of the first instruction.
+    #[must_use]
+    pub fn program_address(&self) -> u64 {
+        self.get_address(self.version().layout().program)
+    }
+
+    /// Address and size in bytes of the code the scheduler prefetches, in units of 256 bytes; `None` if it does not.
+    #[must_use]
+    pub fn program_prefetch(&self) -> Option<(u64, u32)> {
+        let layout = self.version().layout();
+        let units = self.get_own(layout.program_prefetch_size);
+        (units != 0).then(|| (self.get_address(layout.program_prefetch), units * 256))
+    }
+
+    /// Registers per thread.
+    #[must_use]
+    pub fn registers(&self) -> u32 {
+        self.get_own(self.version().layout().registers)
+    }
+
+    /// Barriers of a block.
+    #[must_use]
+    pub fn barriers(&self) -> u32 {
+        self.get_own(self.version().layout().barriers)
+    }
+
+    /// Shared memory of a block in bytes.
+    #[must_use]
+    pub fn shared_bytes(&self) -> u32 {
+        self.get_own(self.version().layout().shared)
+    }
+
+    /// The shared-memory carve-outs.
+    #[must_use]
+    pub fn carve_outs(&self) -> CarveOuts {
+        let layout = self.version().layout();
+        CarveOuts {
+            min_kib: carve_out_kib(self.get_own(layout.carve_out_min)),
+            target_kib: carve_out_kib(self.get_own(layout.carve_out_target)),
+            max_kib: carve_out_kib(self.get_own(layout.carve_out_max)),
+        }
+    }
+
+    /// Local memory per thread from the bottom of the window, in bytes.
+    #[must_use]
+    pub fn local_low(&self) -> u32 {
+        self.get_own(self.version().layout().local_low)
+    }
+
+    /// Local memory per thread from the top of the window, in bytes.
+    #[must_use]
+    pub fn local_high(&self) -> u32 {
+        self.get_own(self.version().layout().local_high)
+    }
+
+    /// `SASS_VERSION` as it stands.
+    #[must_use]
+    pub fn sass_version(&self) -> u8 {
+        self.get_own(self.version().layout().sass_version) as u8
+    }
+
+    /// The part the code was built for by its `SASS_VERSION`; `None` for 0, which some drivers leave, and for
+    /// parts this crate does not know.
+    #[must_use]
+    pub fn target(&self) -> Option<Target> {
+        Target::from_sass_version(self.sass_version())
+    }
+
+    /// Caches dropped before the grid starts.
+    #[must_use]
+    pub fn invalidates(&self) -> Invalidate {
+        let mut caches = Invalidate::empty();
+        for (bit, field) in self.version().layout().invalidate.into_iter().enumerate() {
+            if self.get_own(field) != 0 {
+                caches |= Invalidate::from_bits_truncate(1 << bit);
+            }
+        }
+        caches
+    }
+
+    /// What is flushed when the grid has ended; `None` for the undefined value 2.
+    #[must_use]
+    pub fn membar(&self) -> Option<Membar> {
+        Membar::from_number(self.get_own(self.version().layout().membar))
+    }
+
+    /// How samplers are chosen.
+    #[must_use]
+    pub fn sampler_index(&self) -> SamplerIndex {
+        match self.get_own(self.version().layout().sampler_index) {
+            0 => SamplerIndex::Independently,
+            _ => SamplerIndex::ViaHeaderIndex,
+        }
+    }
+
+    /// Whether the depth of calls is limited to 32.
+    #[must_use]
+    pub fn limits_calls(&self) -> bool {
+        self.get_own(self.version().layout().call_limit) == 0
+    }
+
+    /// Whether blocks run one after the other.
+    #[must_use]
+    pub fn is_sequential(&self) -> bool {
+        self.get_own(self.version().layout().sequential) != 0
+    }
+
+    /// Scheduling group.
+    #[must_use]
+    pub fn group(&self) -> u32 {
+        self.get_own(self.version().layout().group)
+    }
+
+    /// How many QMDs must decrement this one before it starts.
+    #[must_use]
+    pub fn dependence_counter(&self) -> u16 {
+        self.get_own(self.version().layout().dependence_counter) as u16
+    }
+
+    /// The number left by [`Launch::debug_id`](crate::Launch::debug_id).
+    #[must_use]
+    pub fn debug_id(&self) -> u64 {
+        let [lower, upper] = self.version().layout().debug_id.map(|f| u64::from(self.get_own(f)));
+        upper << 32 | lower
+    }
+}
