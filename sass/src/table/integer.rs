@@ -1,0 +1,41 @@
+//! Moves, selects, predicate logic and integers.
+
+use super::row::{Dst, Kind, Place, Row, Shape, alu, fixed};
+use crate::Opcode::*;
+
+pub(super) static ROWS: &[Row] = &[
+    alu(Mov, 0x002, Shape::One),
+    alu(P2r, 0x003, Shape::Two).kind(Kind::Int),
+    alu(R2p, 0x004, Shape::Two).to(Dst::None),
+    alu(Sel, 0x007, Shape::Two),
+    alu(Fsel, 0x008, Shape::Two).kind(Kind::F32).neg(0b011).abs(0b011),
+    alu(Isetp, 0x00c, Shape::Two).kind(Kind::Int).to(Dst::None),
+    alu(Iadd3, 0x010, Shape::Three).kind(Kind::Int).neg(0b111),
+    alu(Lea, 0x011, Shape::TwoAndR64).neg(0b011),
+    alu(Lop3, 0x012, Shape::Three),
+    alu(Iabs, 0x013, Shape::One),
+    alu(Vabsdiff, 0x014, Shape::Three),
+    alu(Vabsdiff4, 0x015, Shape::Three),
+    alu(Prmt, 0x016, Shape::Three),
+    alu(Imnmx, 0x017, Shape::Two).kind(Kind::Int).sm87(),
+    alu(Shf, 0x019, Shape::Three),
+    alu(Sgxt, 0x01a, Shape::Two),
+    alu(Bmsk, 0x01b, Shape::Two),
+    fixed(Plop3, 0x81c, Place::None, Place::None, Place::None),
+    alu(Plop3, 0x01d, Shape::One).forms(1 << 1 | 1 << 5 | 1 << 6).to(Dst::None),
+    alu(Plop3, 0x01f, Shape::TwoAndR64).forms(1 << 1 | 1 << 5 | 1 << 6).to(Dst::None),
+    alu(Imad, 0x024, Shape::Three).kind(Kind::Int).neg(0b100),
+    alu(ImadWide, 0x025, Shape::Three).kind(Kind::Int).neg(0b100),
+    alu(Idp, 0x026, Shape::Three).neg(0b100),
+    alu(ImadHi, 0x027, Shape::Three).kind(Kind::Int).neg(0b100),
+    alu(Viadd, 0x036, Shape::Two).sm90(),
+    alu(I2i, 0x038, Shape::One),
+    alu(I2ip, 0x039, Shape::Three),
+    alu(Viaddmnmx, 0x046, Shape::Three).kind(Kind::Int).sm90(),
+    alu(Vimnmx, 0x048, Shape::Two).kind(Kind::Int).sm90(),
+    alu(Flo, 0x100, Shape::One).neg(0b010),
+    alu(Brev, 0x101, Shape::One),
+    alu(Popc, 0x109, Shape::One).neg(0b010),
+    fixed(Cs2r, 0x805, Place::Bits(72, 8), Place::None, Place::None).to(Dst::R),
+    fixed(S2r, 0x919, Place::Bits(72, 8), Place::None, Place::None).to(Dst::R),
+];

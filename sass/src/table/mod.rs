@@ -1,0 +1,68 @@
+//! The operation tables: one row per operation, or per 12-bit code where an operation has fixed codes.
+//!
+//! A row says where the operands come from. The tables follow the encoding that NVIDIA's public disassembler shows; every
+//! row is checked against it.
+
+mod control;
+mod convert;
+mod float;
+mod graphics;
+mod half;
+mod integer;
+mod matrix;
+mod memory;
+mod row;
+mod uniform;
+
+use std::sync::OnceLock;
+
+pub(crate) use row::{Dst, Row};
+
+use crate::{Arch, Word};
+
+static TABLES: &[&[Row]] = &[
+    integer::ROWS,
+    float::ROWS,
+    half::ROWS,
+    convert::ROWS,
+    matrix::ROWS,
+    memory::ROWS,
+    control::ROWS,
+    uniform::ROWS,
+    graphics::ROWS,
+];
+
+/// For each 12-bit code and value of bit 91, the row that an architecture knows.
+type Index = Vec<[Option<&'static Row>; 2]>;
+
+fn index(arch: Arch) -> &'static Index {
+    static SM87: OnceLock<Index> = OnceLock::new();
+    static SM90: OnceLock<Index> = OnceLock::new();
+    let index = match arch {
+        Arch::Sm87 => &SM87,
+        Arch::Sm90 => &SM90,
+    };
+    index.get_or_init(|| {
+        let mut index = vec![[None; 2]; 1 << 12];
+        for row in TABLES.iter().copied().flatten().filter(|row| row.knows(arch)) {
+            for (code, bit91) in row.codes() {
+                let entry = &mut index[usize::from(code)][usize::from(bit91)];
+                assert!(entry.is_none(), "two rows claim {code:#05x} on {arch}");
+                *entry = Some(row);
+            }
+        }
+        index
+    })
+}
+
+/// The row of a word's operation code.
+pub(crate) fn find(arch: Arch, word: Word) -> Option<&'static Row> {
+    index(arch)[usize::from(word.op12())][usize::from(word.bit(91))]
+}
+
+/// Every (12-bit code, bit 91) that `arch` knows, with its row.
+pub(crate) fn all(arch: Arch) -> impl Iterator<Item = (u16, bool, &'static Row)> {
+    index(arch).iter().zip(0u16..).flat_map(|(rows, code)| {
+        [false, true].into_iter().filter_map(move |bit91| Some((code, bit91, rows[usize::from(bit91)]?)))
+    })
+}

@@ -1,0 +1,300 @@
+//! What a row of the tables holds.
+
+use crate::{Arch, Opcode, Operand, Source, Word};
+
+/// Where the bits of a source lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// No such source.
+    None,
+    /// R at bits 24 to 31.
+    R24,
+    /// R at bits 32 to 39.
+    R32,
+    /// R at bits 64 to 71.
+    R64,
+    /// UR at bits 24 to 29.
+    U24,
+    /// UR at bits 32 to 37.
+    U32,
+    /// UR at bits 64 to 69.
+    U64,
+    /// 32 bits at 32.
+    Imm32,
+    /// An unsigned field.
+    Bits(u8, u8),
+    /// Bank at bits 54 to 58, word offset at 40 to 53; bit 91 makes it bindless.
+    Const,
+    /// Bank at bits 54 to 58, byte offset at 38 to 53.
+    ConstBytes,
+}
+
+/// Where the destination lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dst {
+    /// No register is written.
+    None,
+    /// R at bits 16 to 23.
+    R,
+    /// UR at bits 16 to 21.
+    U,
+}
+
+/// How the operand form (bits 9 to 11) chooses the places of the sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// B only: forms 1, 4, 5, 6.
+    One,
+    /// A and B: forms 1, 4, 5, 6.
+    Two,
+    /// A and a second source, in slot32 in form 1 and in the slot of C otherwise: forms 1, 2, 3, 7.
+    TwoC,
+    /// As [`Shape::TwoC`], but the second source of form 1 is in slot64.
+    TwoC64,
+    /// A, B and C: forms 1 to 7.
+    Three,
+    /// A and B as [`Shape::Two`]; C is always the register in slot64.
+    TwoAndR64,
+    /// The row holds one fixed 12-bit code.
+    Fixed(Place, Place, Place),
+}
+
+/// What the sources are, which decides how modifiers and immediates read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// 32-bit integers, immediates unsigned.
+    Bits,
+    /// 32-bit integers, immediates signed.
+    Int,
+    /// fp32.
+    F32,
+    /// fp64: immediates are the upper half.
+    F64,
+    /// Pairs of 16-bit floats with lane selects.
+    Half,
+    /// Pairs of 16-bit floats without lane selects.
+    HalfMma,
+}
+
+/// The architectures of a row.
+const SM87: u8 = 1;
+const SM90: u8 = 2;
+
+/// One row: how to recognise an operation and where its operands are.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) opcode: Opcode,
+    /// Low 9 bits of the operation code, or all 12 for [`Shape::Fixed`].
+    code: u16,
+    shape: Shape,
+    archs: u8,
+    /// Forms that exist, as a bit mask.
+    forms: u8,
+    /// Uniform datapath: registers, guard and predicates are the warp's.
+    pub(crate) uniform: bool,
+    /// Values of bit 91 that the row accepts, as a bit mask; 0 = the form decides.
+    bit91: u8,
+    pub(crate) dst: Dst,
+    pub(crate) kind: Kind,
+    /// Sources that can be negated: bit 0 is A, 1 is B, 2 is C.
+    neg: u8,
+    /// Sources whose absolute value can be taken.
+    abs: u8,
+}
+
+/// A row of the ALU kind: `base9` plus an operand form.
+pub(crate) const fn alu(opcode: Opcode, base9: u16, shape: Shape) -> Row {
+    let forms = match shape {
+        Shape::One | Shape::Two | Shape::TwoAndR64 => 1 << 1 | 1 << 4 | 1 << 5 | 1 << 6,
+        Shape::TwoC | Shape::TwoC64 => 1 << 1 | 1 << 2 | 1 << 3 | 1 << 7,
+        Shape::Three => 0xfe,
+        Shape::Fixed(..) => 0,
+    };
+    Row {
+        opcode,
+        code: base9,
+        shape,
+        archs: SM87 | SM90,
+        forms,
+        uniform: false,
+        bit91: 0,
+        dst: Dst::R,
+        kind: Kind::Bits,
+        neg: 0,
+        abs: 0,
+    }
+}
+
+/// A row of the uniform datapath.
+pub(crate) const fn ualu(opcode: Opcode, base9: u16, shape: Shape) -> Row {
+    let forms = match shape {
+        Shape::Three => 1 << 1 | 1 << 2 | 1 << 4,
+        _ => 1 << 1 | 1 << 4,
+    };
+    Row { uniform: true, dst: Dst::U, forms, ..alu(opcode, base9, shape) }
+}
+
+/// A row with one 12-bit code, without a destination.
+pub(crate) const fn fixed(opcode: Opcode, op12: u16, a: Place, b: Place, c: Place) -> Row {
+    Row { code: op12, dst: Dst::None, bit91: 1, ..alu(opcode, 0, Shape::Fixed(a, b, c)) }
+}
+
+impl Row {
+    /// Limits the row to SM 8.x.
+    pub(crate) const fn sm87(self) -> Self {
+        Self { archs: SM87, ..self }
+    }
+
+    /// Limits the row to SM 9.0.
+    pub(crate) const fn sm90(self) -> Self {
+        Self { archs: SM90, ..self }
+    }
+
+    /// Limits the operand forms.
+    pub(crate) const fn forms(self, forms: u8) -> Self {
+        Self { forms, ..self }
+    }
+
+    /// Names the destination.
+    pub(crate) const fn to(self, dst: Dst) -> Self {
+        Self { dst, ..self }
+    }
+
+    /// Bit 91 must be set.
+    pub(crate) const fn bit91(self) -> Self {
+        Self { bit91: 2, ..self }
+    }
+
+    /// Bit 91 may be either.
+    pub(crate) const fn bit91_free(self) -> Self {
+        Self { bit91: 3, ..self }
+    }
+
+    /// Says what the sources are.
+    pub(crate) const fn kind(self, kind: Kind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// Names the sources that can be negated (bit 0 is A).
+    pub(crate) const fn neg(self, neg: u8) -> Self {
+        Self { neg, ..self }
+    }
+
+    /// Names the sources that can be made absolute (bit 0 is A).
+    pub(crate) const fn abs(self, abs: u8) -> Self {
+        Self { abs, ..self }
+    }
+
+    /// A uniform-datapath operation with a fixed code.
+    pub(crate) const fn uniform(self) -> Self {
+        Self { uniform: true, ..self }
+    }
+
+    pub(crate) const fn knows(&self, arch: Arch) -> bool {
+        let bit = match arch {
+            Arch::Sm87 => SM87,
+            Arch::Sm90 => SM90,
+        };
+        self.archs & bit != 0
+    }
+
+    /// The 12-bit codes of the row, each with the values of bit 91 it takes.
+    pub(crate) fn codes(&self) -> impl Iterator<Item = (u16, bool)> {
+        let single = matches!(self.shape, Shape::Fixed(..));
+        let forms = (1..8).filter(move |form| !single && self.forms >> form & 1 != 0);
+        let codes = forms.map(|form| (self.code | form << 9, form)).chain(single.then_some((self.code, 0)));
+        codes.flat_map(move |(code, form)| {
+            [false, true]
+                .into_iter()
+                .filter(move |&bit91| self.takes_bit91(form, bit91))
+                .map(move |bit91| (code, bit91))
+        })
+    }
+
+    fn takes_bit91(&self, form: u16, bit91: bool) -> bool {
+        match (self.bit91, self.uniform, form) {
+            (0, true, _) | (0, false, 6 | 7) => bit91,
+            (0, false, 3 | 5) => true,
+            (0, false, _) => !bit91,
+            (mask, ..) => mask >> u8::from(bit91) & 1 != 0,
+        }
+    }
+
+    /// The places of A, B and C in a word of this row.
+    pub(crate) const fn places(&self, word: Word) -> [Place; 3] {
+        use Place::{Const, Imm32, None, R24, R32, R64, U24, U32, U64};
+        let [a, r32, r64] = if self.uniform { [U24, U32, U64] } else { [R24, R32, R64] };
+        // What slot32 holds in each form.
+        let slot32 = match word.form() {
+            2 | 4 => Imm32,
+            3 | 5 => Const,
+            6 | 7 => U32,
+            _ => r32,
+        };
+        match self.shape {
+            Shape::One => [None, slot32, None],
+            Shape::Two | Shape::TwoC => [a, slot32, None],
+            Shape::TwoC64 => [a, if word.form() == 1 { r64 } else { slot32 }, None],
+            Shape::TwoAndR64 => [a, slot32, r64],
+            Shape::Three => match word.form() {
+                2 | 3 | 7 => [a, r64, slot32],
+                _ => [a, slot32, r64],
+            },
+            Shape::Fixed(a, b, c) => [a, b, c],
+        }
+    }
+
+    /// The sources A, B and C of a word of this row, with the modifiers of their slots.
+    pub(crate) fn sources(&self, word: Word) -> [Option<Source>; 3] {
+        let mut role = 0..;
+        self.places(word).map(|place| {
+            let role = role.next().unwrap_or(0);
+            let operand = place.operand(word)?;
+            let (neg, abs) = place.modifier_bits(self.kind).unwrap_or((0, 0));
+            let has = |mask: u8, bit: u32| mask >> role & 1 != 0 && bit != 0 && word.bit(bit);
+            Some(Source { operand, neg: has(self.neg, neg), abs: has(self.abs, abs) })
+        })
+    }
+}
+
+impl Place {
+    /// What the place holds, without modifiers.
+    pub(crate) fn operand(self, word: Word) -> Option<Operand> {
+        let reg = |lo| Operand::Reg(word.bits(lo, 8) as u8);
+        let ureg = |lo| Operand::UReg(word.bits(lo, 6) as u8);
+        Some(match self {
+            Self::None => return None,
+            Self::R24 => reg(24),
+            Self::R32 => reg(32),
+            Self::R64 => reg(64),
+            Self::U24 => ureg(24),
+            Self::U32 => ureg(32),
+            Self::U64 => ureg(64),
+            Self::Imm32 => Operand::Imm(word.bits(32, 32) as u32),
+            Self::Bits(lo, width) => Operand::Imm(word.bits(u32::from(lo), u32::from(width)) as u32),
+            Self::Const => {
+                let offset = word.sbits(40, 14) as i32 * 4;
+                if word.bit(91) {
+                    Operand::BindlessConst { ureg: word.bits(32, 6) as u8, offset }
+                } else {
+                    Operand::Const { bank: word.bits(54, 5) as u8, offset }
+                }
+            }
+            Self::ConstBytes => {
+                Operand::Const { bank: word.bits(54, 5) as u8, offset: word.sbits(38, 16) as i32 }
+            }
+        })
+    }
+
+    /// The bits that negate this place and take its absolute value.
+    pub(crate) const fn modifier_bits(self, kind: Kind) -> Option<(u32, u32)> {
+        let half = matches!(kind, Kind::Half | Kind::HalfMma);
+        match self {
+            Self::R24 | Self::U24 => Some((72, 73)),
+            Self::R32 | Self::U32 | Self::Const => Some((63, 62)),
+            Self::R64 | Self::U64 if half => Some((84, 83)),
+            Self::R64 | Self::U64 => Some((75, 74)),
+            Self::None | Self::Imm32 | Self::Bits(..) | Self::ConstBytes => None,
+        }
+    }
+}
