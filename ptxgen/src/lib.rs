@@ -1,1 +1,44 @@
-//! PTX generator with alignment-safe memory access, ptxas driver and kernel cache.
+//! Builds PTX from typed registers and pointers that carry their proven alignment, compiles it with `ptxas` and caches the
+//! result.
+//!
+//! The types to know: [`Kernel`] writes one kernel's body, [`Pointer`] is an address with alignment facts (a vector access is
+//! emitted only where they prove it safe, and split otherwise), [`Module`] is the text for one [`Target`], and [`Ptxas`]
+//! compiles it.
+//!
+//! ```
+//! use ptxgen::{Kernel, Module, Special, Target};
+//!
+//! let k = Kernel::new("scale");
+//! let x = k.param_ptr::<f32>("x", 16);
+//! let count = k.param::<u32>("count");
+//! let factor = k.param::<f32>("factor");
+//! let i = k.mad(k.special(Special::CtaidX), k.special(Special::NtidX), k.special(Special::TidX));
+//! k.if_(k.lt(i, count), || {
+//!     let at = k.at(x, i);
+//!     k.store(at, k.mul(k.load(at), factor));
+//! });
+//! let mut module = Module::new(Target::Sm87);
+//! module.add(k);
+//! assert!(module.text().contains("mul.rn.f32"));
+//! ```
+#![forbid(unsafe_code)]
+
+mod builder;
+mod error;
+mod memory;
+mod module;
+mod ops;
+mod pointer;
+mod reg;
+mod ty;
+mod warp;
+
+pub use builder::{Contract, Kernel, Label, Loop, Param, Special};
+pub use error::Error;
+pub use memory::{Access, Atomic, Cache, Layout};
+pub use module::{Module, Target, Version};
+pub use ops::Round;
+pub use pointer::{Alignment, Global, Multiple, Pointer, Shared, Space};
+pub use reg::{Operand, Pred, Reg};
+pub use ty::{Bool, Class, Element, F16x2, Float, Int, Kind, Number, Ordered, Ty, Word};
+pub use warp::{Reduce, Shuffle};

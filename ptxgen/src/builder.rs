@@ -1,0 +1,424 @@
+//! Writes the body of one kernel: registers, parameters, control flow.
+//!
+//! Every method takes `&self`, so that expressions nest (`k.add(k.mul(a, b), c)`) and bodies are closures.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use crate::memory::Layout;
+use crate::module::Version;
+use crate::pointer::{Global, Multiple, Pointer, Shared};
+use crate::reg::{Operand, Pred, Raw, Reg};
+use crate::ty::{Class, Element, Int, Number, Ordered, Ty};
+
+/// What a kernel asks of one parameter; the caller of the kernel has to keep it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contract {
+    /// A scalar without conditions.
+    Any,
+    /// A pointer to global memory, aligned to this many bytes.
+    Aligned(u32),
+    /// A scalar that is a multiple of this.
+    MultipleOf(u32),
+}
+
+/// One parameter of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Name in the PTX, made of the kernel's and this.
+    pub name: String,
+    /// PTX type: `u64`, `f32`.
+    pub ty: &'static str,
+    /// Size and natural alignment in bytes.
+    pub bytes: u32,
+    /// What the generated code relies on.
+    pub contract: Contract,
+}
+
+#[derive(Default)]
+struct State {
+    lines: Vec<String>,
+    registers: [u32; Class::ALL.len()],
+    labels: u32,
+    params: Vec<Param>,
+    shared: Vec<(String, u32, u64)>,
+    dynamic_shared: Option<u32>,
+    max_threads: Option<u32>,
+    min_blocks: Option<u32>,
+    version: Version,
+}
+
+/// A kernel being written.
+pub struct Kernel {
+    name: String,
+    state: RefCell<State>,
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.borrow();
+        write!(f, "Kernel({}, {} parameters, {} lines)", self.name, state.params.len(), state.lines.len())
+    }
+}
+
+/// A place in the code to branch to. Bind it once with [`Kernel::bind`].
+#[derive(Clone, Copy, Debug)]
+pub struct Label(u32);
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "L{}", self.0)
+    }
+}
+
+/// A loop being written: how its body leaves it.
+#[derive(Clone, Copy, Debug)]
+pub struct Loop {
+    head: Label,
+    end: Label,
+}
+
+/// What a thread can ask about itself and its launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Special {
+    TidX,
+    TidY,
+    TidZ,
+    NtidX,
+    NtidY,
+    NtidZ,
+    CtaidX,
+    CtaidY,
+    CtaidZ,
+    NctaidX,
+    NctaidY,
+    NctaidZ,
+    LaneId,
+    LaneMaskLt,
+    LaneMaskLe,
+    LaneMaskEq,
+    LaneMaskGt,
+    LaneMaskGe,
+    SmId,
+    NsmId,
+    Clock,
+}
+
+impl Special {
+    const fn name(self) -> &'static str {
+        match self {
+            Special::TidX => "%tid.x",
+            Special::TidY => "%tid.y",
+            Special::TidZ => "%tid.z",
+            Special::NtidX => "%ntid.x",
+            Special::NtidY => "%ntid.y",
+            Special::NtidZ => "%ntid.z",
+            Special::CtaidX => "%ctaid.x",
+            Special::CtaidY => "%ctaid.y",
+            Special::CtaidZ => "%ctaid.z",
+            Special::NctaidX => "%nctaid.x",
+            Special::NctaidY => "%nctaid.y",
+            Special::NctaidZ => "%nctaid.z",
+            Special::LaneId => "%laneid",
+            Special::LaneMaskLt => "%lanemask_lt",
+            Special::LaneMaskLe => "%lanemask_le",
+            Special::LaneMaskEq => "%lanemask_eq",
+            Special::LaneMaskGt => "%lanemask_gt",
+            Special::LaneMaskGe => "%lanemask_ge",
+            Special::SmId => "%smid",
+            Special::NsmId => "%nsmid",
+            Special::Clock => "%clock",
+        }
+    }
+}
+
+impl Kernel {
+    /// Starts an empty kernel.
+    ///
+    /// # Panics
+    /// If `name` is no PTX identifier: that is a mistake in the program, not in its input.
+    pub fn new(name: &str) -> Self {
+        let mut bytes = name.bytes();
+        let ok = bytes.next().is_some_and(|b| b.is_ascii_alphabetic())
+            && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        assert!(ok, "{name:?} is no PTX identifier");
+        Self { name: name.to_owned(), state: RefCell::default() }
+    }
+
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The parameters declared so far, in order.
+    pub fn params(&self) -> Vec<Param> {
+        self.state.borrow().params.clone()
+    }
+
+    /// Promises that blocks never have more threads, which lets ptxas spend more registers (`.maxntid`).
+    pub fn max_threads(&self, threads: u32) {
+        self.state.borrow_mut().max_threads = Some(threads);
+    }
+
+    /// Asks for so few registers that this many blocks of [`Kernel::max_threads`] threads fit on an SM (`.minnctapersm`).
+    pub fn min_blocks_per_sm(&self, blocks: u32) {
+        self.state.borrow_mut().min_blocks = Some(blocks);
+    }
+
+    /// Raises the PTX version that the module must state.
+    pub(crate) fn require(&self, version: Version) {
+        let mut state = self.state.borrow_mut();
+        state.version = state.version.max(version);
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        self.state.borrow().version
+    }
+
+    pub(crate) fn emit(&self, line: String) {
+        self.state.borrow_mut().lines.push(line);
+    }
+
+    /// A new register whose value is undefined until something is assigned to it.
+    pub fn reg<T: Ty>(&self) -> Reg<T> {
+        Reg::new(self.raw_reg(T::CLASS).id)
+    }
+
+    pub(crate) fn raw_reg(&self, class: Class) -> Raw {
+        let mut state = self.state.borrow_mut();
+        let count = &mut state.registers[class as usize];
+        *count += 1;
+        Raw { class, id: *count }
+    }
+
+    /// A parameter without conditions.
+    pub fn param<T: Ty>(&self, name: &str) -> Reg<T> {
+        self.declare(name, Contract::Any)
+    }
+
+    /// A parameter that the caller promises is a multiple of `of`.
+    pub fn param_multiple(&self, name: &str, of: u32) -> Multiple {
+        Multiple::promised(self.declare(name, Contract::MultipleOf(of)), of)
+    }
+
+    /// A pointer into global memory that the caller promises is aligned to `align` bytes.
+    ///
+    /// # Panics
+    /// If `align` is no power of two.
+    pub fn param_ptr<E: Element>(&self, name: &str, align: u32) -> Pointer<Global, E> {
+        assert!(align.is_power_of_two(), "alignment {align} of parameter {name} is no power of two");
+        let generic: Reg<u64> = self.declare(name, Contract::Aligned(align));
+        let address = self.reg::<u64>();
+        self.emit(format!("cvta.to.global.u64 {address}, {generic};"));
+        Pointer::aligned(address, align)
+    }
+
+    fn declare<T: Ty>(&self, name: &str, contract: Contract) -> Reg<T> {
+        assert!(T::BYTES > 0, "parameter {name} cannot be a predicate");
+        let ty = if T::KIND == crate::ty::Kind::Opaque { "b32" } else { T::NAME };
+        let name = format!("{}_{name}", self.name);
+        let mut state = self.state.borrow_mut();
+        assert!(state.params.iter().all(|p| p.name != name), "parameter {name} is declared twice");
+        state.params.push(Param { name: name.clone(), ty, bytes: T::BYTES, contract });
+        drop(state);
+        let value = self.reg::<T>();
+        let load = if T::BYTES == 2 && T::KIND == crate::ty::Kind::Float { "b16" } else { ty };
+        self.emit(format!("ld.param.{load} {value}, [{name}];"));
+        value
+    }
+
+    /// A shared-memory array of `len` elements, aligned to 16 bytes.
+    pub fn shared<E: Element>(&self, len: u32) -> Pointer<Shared, E> {
+        let mut state = self.state.borrow_mut();
+        let name = format!("{}_s{}", self.name, state.shared.len());
+        state.shared.push((name.clone(), Layout::MAX_ACCESS, u64::from(len) * u64::from(E::SIZE)));
+        drop(state);
+        self.symbol(&name, Layout::MAX_ACCESS)
+    }
+
+    /// The shared memory whose size the launch sets, aligned to 16 bytes. All calls name the same memory.
+    pub fn dynamic_shared<E: Element>(&self) -> Pointer<Shared, E> {
+        self.state.borrow_mut().dynamic_shared = Some(Layout::MAX_ACCESS);
+        self.symbol(&format!("{}_dynamic", self.name), Layout::MAX_ACCESS)
+    }
+
+    fn symbol<E: Element>(&self, name: &str, align: u32) -> Pointer<Shared, E> {
+        let address = self.reg::<u32>();
+        self.emit(format!("mov.u32 {address}, {name};"));
+        Pointer::aligned(address, align)
+    }
+
+    /// Reads a special register.
+    pub fn special(&self, which: Special) -> Reg<u32> {
+        let d = self.reg();
+        self.emit(format!("mov.u32 {d}, {};", which.name()));
+        d
+    }
+
+    /// A register holding `value`, to be changed later with [`Kernel::set`].
+    pub fn var<T: Ty>(&self, value: impl Operand<T>) -> Reg<T> {
+        let d = self.reg();
+        self.set(d, value);
+        d
+    }
+
+    /// Assigns to an existing register.
+    pub fn set<T: Ty>(&self, d: Reg<T>, value: impl Operand<T>) {
+        let ty = match T::CLASS {
+            Class::Pred => "pred",
+            Class::B16 => "b16",
+            Class::B32 => "b32",
+            Class::B64 => "b64",
+            Class::F32 => "f32",
+            Class::F64 => "f64",
+        };
+        self.emit(format!("mov.{ty} {d}, {};", value.text()));
+    }
+
+    /// A comment line in the PTX.
+    pub fn comment(&self, text: &str) {
+        for line in text.lines() {
+            self.emit(format!("// {line}"));
+        }
+    }
+
+    // Control flow.
+
+    /// A new label, not yet in the code.
+    pub fn label(&self) -> Label {
+        let mut state = self.state.borrow_mut();
+        state.labels += 1;
+        Label(state.labels)
+    }
+
+    /// Puts `label` here.
+    pub fn bind(&self, label: Label) {
+        self.emit(format!("{label}:"));
+    }
+
+    /// Jumps.
+    pub fn branch(&self, to: Label) {
+        self.emit(format!("bra {to};"));
+    }
+
+    /// Jumps where `p` holds.
+    pub fn branch_if(&self, p: Pred, to: Label) {
+        self.emit(format!("@{p} bra {to};"));
+    }
+
+    /// Jumps where `p` does not hold.
+    pub fn branch_unless(&self, p: Pred, to: Label) {
+        self.emit(format!("@!{p} bra {to};"));
+    }
+
+    /// Ends the thread.
+    pub fn exit(&self) {
+        self.emit("exit;".to_owned());
+    }
+
+    /// Ends the threads in which `p` holds.
+    pub fn exit_if(&self, p: Pred) {
+        self.emit(format!("@{p} exit;"));
+    }
+
+    /// Runs `then` in the threads where `p` holds.
+    pub fn if_(&self, p: Pred, then: impl FnOnce()) {
+        let end = self.label();
+        self.branch_unless(p, end);
+        then();
+        self.bind(end);
+    }
+
+    /// Runs `then` where `p` holds, `otherwise` where not.
+    pub fn if_else(&self, p: Pred, then: impl FnOnce(), otherwise: impl FnOnce()) {
+        let (no, end) = (self.label(), self.label());
+        self.branch_unless(p, no);
+        then();
+        self.branch(end);
+        self.bind(no);
+        otherwise();
+        self.bind(end);
+    }
+
+    /// Repeats `body` until it leaves through its [`Loop`].
+    pub fn loop_(&self, body: impl FnOnce(Loop)) {
+        let (head, end) = (self.label(), self.label());
+        self.bind(head);
+        body(Loop { head, end });
+        self.branch(head);
+        self.bind(end);
+    }
+
+    /// Leaves the loop where `p` holds.
+    pub fn break_if(&self, l: Loop, p: Pred) {
+        self.branch_if(p, l.end);
+    }
+
+    /// Starts the next iteration where `p` holds.
+    pub fn continue_if(&self, l: Loop, p: Pred) {
+        self.branch_if(p, l.head);
+    }
+
+    /// Counts from `start` in steps of `step` while below `end`. The counter must not overflow.
+    pub fn for_<T: Int + Ordered>(
+        &self,
+        start: impl Operand<T>,
+        end: impl Operand<T>,
+        step: impl Operand<T>,
+        body: impl FnOnce(Reg<T>),
+    ) {
+        let i = self.var(start);
+        let (head, done) = (self.label(), self.label());
+        self.branch_if(self.ge(i, end), done);
+        self.bind(head);
+        body(i);
+        self.emit(format!("add{}.{} {i}, {i}, {};", <T as Number>::ADD, T::NAME, step.text()));
+        self.branch_if(self.lt(i, end), head);
+        self.bind(done);
+    }
+
+    /// Ends the kernel's text with a return and writes it whole.
+    pub(crate) fn render(&self, out: &mut String) {
+        use std::fmt::Write;
+        let state = self.state.borrow();
+        let mut text = String::new();
+        if let Some(align) = state.dynamic_shared {
+            let _ = writeln!(text, ".extern .shared .align {align} .b8 {}_dynamic[];", self.name);
+        }
+        let _ = write!(text, ".visible .entry {}(", self.name);
+        for (i, p) in state.params.iter().enumerate() {
+            let _ = write!(
+                text,
+                "{}\n    .param .{} {}",
+                if i == 0 { "" } else { "," },
+                p.ty.replace("f16", "b16"),
+                p.name
+            );
+        }
+        text.push_str(if state.params.is_empty() { ")\n" } else { "\n)\n" });
+        if let Some(threads) = state.max_threads {
+            let _ = writeln!(text, ".maxntid {threads}, 1, 1");
+        }
+        if let Some(blocks) = state.min_blocks {
+            let _ = writeln!(text, ".minnctapersm {blocks}");
+        }
+        text.push_str("{\n");
+        for class in Class::ALL {
+            let count = state.registers[class as usize];
+            if count > 0 {
+                let (prefix, ty) = class.names();
+                let _ = writeln!(text, "    .reg {ty} {prefix}<{}>;", count + 1);
+            }
+        }
+        for (name, align, bytes) in &state.shared {
+            let _ = writeln!(text, "    .shared .align {align} .b8 {name}[{bytes}];");
+        }
+        for line in &state.lines {
+            let indent = if line.ends_with(':') { "" } else { "    " };
+            let _ = writeln!(text, "{indent}{line}");
+        }
+        text.push_str("    ret;\n}\n");
+        out.push_str(&text);
+    }
+}

@@ -1,0 +1,53 @@
+//! Why generating or compiling PTX failed.
+
+use std::path::PathBuf;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No `ptxas` anywhere it was looked for.
+    #[error("no ptxas found in {}; set PTXAS, or install a CUDA toolkit or the Python wheel nvidia-cuda-nvcc-cu12", searched.join(", "))]
+    NoPtxas {
+        /// The places, in the order they were tried.
+        searched: Vec<String>,
+    },
+    /// `ptxas` ran and refused the text.
+    #[error("ptxas refused the PTX for {target}:\n{message}{excerpt}")]
+    Refused {
+        /// The target it was compiled for, as `sm_87`.
+        target: String,
+        /// What ptxas printed.
+        message: String,
+        /// The lines that the message names, numbered.
+        excerpt: String,
+    },
+    /// A program could not be started or gave no usable answer.
+    #[error("{} did not answer as ptxas does: {what}", path.display())]
+    NotPtxas {
+        /// The program.
+        path: PathBuf,
+        /// What was wrong.
+        what: String,
+    },
+    /// A file could not be read or written.
+    #[error("{} {}", action, path.display())]
+    File {
+        /// "cannot read" and the like.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A manifest is not what this version writes.
+    #[error("manifest {} is not valid", path.display())]
+    Manifest {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
