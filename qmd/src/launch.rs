@@ -433,7 +433,7 @@ impl Qmd {
         address: u64,
         align: u64,
     ) -> Result<(), Error> {
-        if address % align != 0 {
+        if !address.is_multiple_of(align) {
             return Err(Error::Misaligned { what, address, align });
         }
         let bits = fields.reach();

@@ -37,12 +37,15 @@ mod cache;
 mod constant_buffer;
 mod decode;
 mod dependent;
+mod display;
 mod error;
 mod field;
 mod image;
 mod launch;
 mod layout;
+mod problem;
 mod release;
+mod sked;
 mod target;
 pub mod v03;
 pub mod v04;
@@ -54,6 +57,7 @@ pub use constant_buffer::{
 };
 pub use decode::CarveOuts;
 pub use dependent::{Dependent, DependentAction};
+pub use display::{Entry, Unnamed};
 pub use error::{Axis, Error};
 pub use field::{Field, Values};
 pub use image::{ALIGN, Qmd, Version};
@@ -61,5 +65,7 @@ pub use launch::{
     LOCAL_UNIT, LOCAL_WINDOW, Launch, MAX_BARRIERS, MAX_BLOCK, MAX_GRID, MAX_REGISTERS, MAX_THREADS,
     PROGRAM_ALIGN, SHARED_UNIT, SharedMemory,
 };
+pub use problem::{CarveOutField, Effect, Problem};
 pub use release::{RELEASES, Reduction, ReductionOp, Release, Structure, Trap};
+pub use sked::SkedCheck;
 pub use target::{RESERVED_SHARED_BYTES, Target};

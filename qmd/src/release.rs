@@ -173,10 +173,10 @@ impl Qmd {
     /// L2 operations; that it holds here is inferred).
     pub fn set_release(&mut self, slot: usize, release: &Release) -> Result<(), Error> {
         let fields = self.release_fields(slot)?;
-        if let (Some(Reduction { op, signed }), true) = (release.reduction, release.wide) {
-            if matches!(op, ReductionOp::Inc | ReductionOp::Dec) || (op == ReductionOp::Add && signed) {
-                return Err(Error::WideReduction { op });
-            }
+        if let (Some(Reduction { op, signed }), true) = (release.reduction, release.wide)
+            && (matches!(op, ReductionOp::Inc | ReductionOp::Dec) || (op == ReductionOp::Add && signed))
+        {
+            return Err(Error::WideReduction { op });
         }
         self.place(fields.address, "a release semaphore", release.address, release.structure.bytes())?;
         self.put(fields.enable, 1);

@@ -64,7 +64,7 @@ impl Target {
     /// The value of `SASS_VERSION`: major in the upper, minor in the lower four bits.
     #[must_use]
     pub const fn sass_version(self) -> u8 {
-        ((self.sm() / 10) << 4 | self.sm() % 10) as u8
+        (((self.sm() / 10) << 4) | (self.sm() % 10)) as u8
     }
 
     /// The target whose [`sass_version`](Self::sass_version) this is.
