@@ -342,7 +342,8 @@ impl Qmd {
             }
         }
         let (threads, registers) = (self.threads(), self.registers());
-        if threads > MAX_THREADS.into() {
+        if threads > MAX_THREADS.into() && self.block().into_iter().zip(MAX_BLOCK).all(|(n, most)| n <= most)
+        {
             found.push(Problem::Threads { threads });
         }
         if registers == 0 || registers > MAX_REGISTERS {
