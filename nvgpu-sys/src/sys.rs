@@ -27,7 +27,7 @@ pub trait Sys: Send + Sync + std::fmt::Debug {
 
     /// Sends one request; `arg` is the argument struct, as bytes, read and written in place.
     ///
-    /// An empty `arg` passes a null pointer.
+    /// An empty `arg` passes a null pointer. The requests in [`BY_VALUE`] take the four bytes of `arg` as a number.
     ///
     /// # Errors
     /// The errno of `ioctl(2)`.
@@ -76,6 +76,9 @@ pub trait Sys: Send + Sync + std::fmt::Debug {
     fn close(&self, fd: OwnedFd) -> Result<(), Errno>;
 }
 
+/// Requests whose argument is a number and not an address. Their `arg` is that number, as a native-endian `u32`.
+pub const BY_VALUE: &[u32] = &[crate::NVMAP_IOC_FREE];
+
 /// The running kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
@@ -86,7 +89,13 @@ impl Sys for Linux {
     }
 
     unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
-        let arg = if arg.is_empty() { std::ptr::null_mut() } else { arg.as_mut_ptr() };
+        let arg = match <[u8; 4]>::try_from(&*arg) {
+            Ok(value) if BY_VALUE.contains(&request) => {
+                std::ptr::without_provenance_mut(u32::from_ne_bytes(value) as usize)
+            }
+            _ if arg.is_empty() => std::ptr::null_mut(),
+            _ => arg.as_mut_ptr(),
+        };
         // SAFETY: the caller vouches that the bytes are the struct `request` names; the descriptor is open. The cast
         // is lossless: requests are 32 bits, the C library's parameter is at least that wide (glibc) or an int (musl).
         Errno::result(unsafe { libc::ioctl(fd.as_raw_fd(), request as _, arg) })

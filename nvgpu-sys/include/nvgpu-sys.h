@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Everything, for the generator. */
+#include "nvgpu-ctrl.h"
+#include "nvgpu-as.h"
+#include "nvgpu.h"
+#include "nvgpu-event.h"
+#include "nvmap.h"
+#include "nvmap-heaps.h"
