@@ -20,6 +20,8 @@ pub const MAX_BARRIERS: u32 = 16;
 pub const PROGRAM_ALIGN: u64 = 128;
 /// Unit of shared memory, in bytes.
 pub const SHARED_UNIT: u32 = 128;
+/// The smallest carve-out a launch asks for, in bytes. Parts list 0 as well, but no driver is known to use it.
+const MIN_CARVE_OUT: u32 = 8 * 1024;
 /// Unit of local memory per thread, in bytes.
 pub const LOCAL_UNIT: u32 = 16;
 /// Size of the local-memory window, in bytes: the most a thread can have.
@@ -378,7 +380,7 @@ impl Launch {
         let bytes = total as u32;
         let carve_out =
             |bytes: u32| target.carve_out_for(bytes).ok_or(Error::CarveOut { bytes, limit, target });
-        let min = carve_out(bytes)?;
+        let min = carve_out(bytes.max(MIN_CARVE_OUT))?;
         let wanted = carve_out(self.carve_out_target)?.max(min);
         let max = carve_out(self.carve_out_max.unwrap_or(limit))?;
         if wanted > max {
