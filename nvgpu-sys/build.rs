@@ -48,7 +48,7 @@ mod generate {
             .header(header.to_str().expect("the path of the headers is not UTF-8"))
             .clang_macro_fallback()
             .clang_macro_fallback_build_dir(out_dir)
-            .allowlist_item("(nvgpu|NVGPU|nvgpu32|NVGPU32|nvmap|NVMAP|NV_KIND)_.*")
+            .allowlist_item("(nvgpu|NVGPU|nvgpu32|NVGPU32|nvmap|NVMAP|NV_KIND)_.*|warpstate")
             .derive_default(true)
             .formatter(bindgen::Formatter::Prettyplease)
     }

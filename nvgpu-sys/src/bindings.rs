@@ -1648,6 +1648,36 @@ const _: () = {
     zerocopy::Immutable,
     zerocopy::KnownLayout
 )]
+pub struct warpstate {
+    pub valid_warps: [__u64; 2usize],
+    pub trapped_warps: [__u64; 2usize],
+    pub paused_warps: [__u64; 2usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of warpstate"][::std::mem::size_of::<warpstate>() - 48usize];
+    ["Alignment of warpstate"][::std::mem::align_of::<warpstate>() - 8usize];
+    [
+        "Offset of field: warpstate::valid_warps",
+    ][::std::mem::offset_of!(warpstate, valid_warps) - 0usize];
+    [
+        "Offset of field: warpstate::trapped_warps",
+    ][::std::mem::offset_of!(warpstate, trapped_warps) - 16usize];
+    [
+        "Offset of field: warpstate::paused_warps",
+    ][::std::mem::offset_of!(warpstate, paused_warps) - 32usize];
+};
+#[repr(C)]
+#[derive(
+    Debug,
+    Default,
+    Copy,
+    Clone,
+    zerocopy::FromBytes,
+    zerocopy::IntoBytes,
+    zerocopy::Immutable,
+    zerocopy::KnownLayout
+)]
 pub struct nvgpu_gpu_wait_pause_args {
     pub pwarpstate: __u64,
 }

@@ -12,9 +12,33 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::Ioctl;
 use crate::bindings::*;
 
+/// A request of the drivers, as data: for tracers and devices that meet requests as numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// As the kernel headers spell it.
+    pub name: &'static str,
+    /// The request number.
+    pub request: u32,
+    /// Bytes of the argument; 0 if it takes none.
+    pub size: usize,
+}
+
+impl Request {
+    const fn of<A: Ioctl>() -> Self {
+        Self { name: A::NAME, request: A::REQUEST, size: size_of::<A>() }
+    }
+
+    /// The request with this number. Numbers are unique over all nodes of both drivers.
+    pub fn find(request: u32) -> Option<&'static Self> {
+        REQUESTS.iter().find(|r| r.request == request)
+    }
+}
+
 /// Requests whose argument struct belongs to them alone.
 macro_rules! own {
-    ($($args:ident => $request:ident),* $(,)?) => { $(
+    ($($args:ident => $request:ident),* $(,)?) => {
+        const OWN: &[Request] = &[ $( Request::of::<$args>() ),* ];
+    $(
         const _: () = assert!(($request >> 16) & 0x3fff == size_of::<$args>() as u32);
         // SAFETY: number and struct come from one header; the size is asserted above.
         unsafe impl Ioctl for $args {
@@ -26,7 +50,9 @@ macro_rules! own {
 
 /// Requests that share their argument's type with others.
 macro_rules! shared {
-    ($($name:ident($args:ident) => $request:ident),* $(,)?) => { $(
+    ($($name:ident($args:ident) => $request:ident),* $(,)?) => {
+        const SHARED: &[Request] = &[ $( Request::of::<$name>() ),* ];
+    $(
         #[doc = concat!("Argument of `", stringify!($request), "`.")]
         #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(transparent)]
@@ -42,7 +68,9 @@ macro_rules! shared {
 
 /// Requests that take no argument.
 macro_rules! bare {
-    ($($name:ident => $request:ident),* $(,)?) => { $(
+    ($($name:ident => $request:ident),* $(,)?) => {
+        const BARE: &[Request] = &[ $( Request::of::<$name>() ),* ];
+    $(
         #[doc = concat!("`", stringify!($request), "` takes no argument.")]
         #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(C)]
@@ -266,3 +294,21 @@ bare! {
     NvgpuSchedIoctlLockControl => NVGPU_SCHED_IOCTL_LOCK_CONTROL,
     NvgpuSchedIoctlUnlockControl => NVGPU_SCHED_IOCTL_UNLOCK_CONTROL,
 }
+
+/// Every request of both drivers.
+pub static REQUESTS: &[Request] = &ALL;
+
+const ALL: [Request; OWN.len() + SHARED.len() + BARE.len() + 1] = {
+    let mut all = [Request::of::<NvmapIocFree>(); OWN.len() + SHARED.len() + BARE.len() + 1];
+    let (parts, mut next) = ([OWN, SHARED, BARE], 1);
+    let mut part = 0;
+    while part < parts.len() {
+        let mut i = 0;
+        while i < parts[part].len() {
+            all[next] = parts[part][i];
+            (i, next) = (i + 1, next + 1);
+        }
+        part += 1;
+    }
+    all
+};
