@@ -22,17 +22,19 @@ impl Layout {
     /// The widest access there is, in bytes.
     pub const MAX_ACCESS: u32 = 16;
 
-    /// Cuts `bytes` bytes at an address of which `alignment` is proven: each access is as wide as its own address allows,
-    /// and none reaches past the end.
-    pub fn plan(alignment: Alignment, bytes: u32) -> Self {
+    /// Cuts `count` elements of `size` bytes at an address of which `alignment` is proven: each access is as wide as its own
+    /// address allows, none reaches past the end, and where elements themselves are unaligned none straddles two of them.
+    pub fn plan(alignment: Alignment, size: u32, count: u32) -> Self {
+        let run = if alignment.proven() >= size { size * count } else { size };
         let mut plan = Vec::new();
-        let mut offset = 0;
-        while offset < bytes {
-            let left = bytes - offset;
-            let fits = 1 << left.ilog2();
-            let width = alignment.plus(i64::from(offset)).proven().min(fits).min(Self::MAX_ACCESS);
-            plan.push(Access { offset, width });
-            offset += width;
+        for start in (0..size * count).step_by(run.max(1) as usize) {
+            let mut offset = start;
+            while offset < start + run {
+                let fits = 1 << (start + run - offset).ilog2();
+                let width = alignment.plus(i64::from(offset)).proven().min(fits).min(Self::MAX_ACCESS);
+                plan.push(Access { offset, width });
+                offset += width;
+            }
         }
         Self(plan)
     }
@@ -143,7 +145,7 @@ impl Kernel {
     ) -> Vec<Reg<E::Value>> {
         let suffix = if S::NAME == "global" { cache.suffix() } else { "" };
         let mut pieces = Vec::new();
-        for access in Layout::plan(from.facts(), count * E::SIZE).accesses() {
+        for access in Layout::plan(from.facts(), E::SIZE, count).accesses() {
             let (n, lane) = lanes(access.width, E::SIZE);
             // Whole elements land in registers of their own type; parts and packs in untyped ones.
             let (class, ty) = if lane == E::SIZE {
@@ -176,23 +178,55 @@ impl Kernel {
         if first.bytes > E::SIZE {
             return self.extract::<E>(first, offset - first.offset);
         }
-        while cover.len() > 1 {
-            // The narrowest neighbours first: they were split because they sit at the less aligned end.
-            let at = (0..cover.len() - 1)
-                .filter(|&i| cover[i].bytes == cover[i + 1].bytes)
-                .min_by_key(|&i| (cover[i].bytes, i))
-                .expect("an element's pieces are powers of two that add up to a power of two");
-            let (lo, hi) = (cover[at], cover[at + 1]);
-            cover[at] = Piece { offset: lo.offset, bytes: 2 * lo.bytes, reg: self.join(lo, hi) };
-            cover.remove(at + 1);
-        }
-        let joined = cover[0].reg;
+        let joined = if cover.iter().all(|p| p.bytes == first.bytes) {
+            while cover.len() > 1 {
+                cover = cover
+                    .chunks_exact(2)
+                    .map(|pair| Piece {
+                        bytes: 2 * pair[0].bytes,
+                        reg: self.join(pair[0], pair[1]),
+                        ..pair[0]
+                    })
+                    .collect();
+            }
+            cover[0].reg
+        } else {
+            self.shift_together(&cover, E::SIZE)
+        };
         if joined.class == E::Value::CLASS {
             return joined;
         }
         let d = self.raw_reg(E::Value::CLASS);
         self.emit(format!("mov.b{} {d}, {joined};", 8 * E::SIZE));
         d
+    }
+
+    /// Pieces of unequal widths as one untyped register of `size` bytes.
+    fn shift_together(&self, pieces: &[Piece], size: u32) -> Raw {
+        let bits = 8 * size;
+        let mut sum = None;
+        for piece in pieces {
+            let mut part = piece.reg;
+            if part.class != class(size) {
+                part = self.raw_reg(class(size));
+                self.emit(format!("cvt.u{bits}.u{} {part}, {};", 8 * piece.bytes.max(2), piece.reg));
+            }
+            let shift = 8 * (piece.offset - pieces[0].offset);
+            if shift > 0 {
+                let shifted = self.raw_reg(class(size));
+                self.emit(format!("shl.b{bits} {shifted}, {part}, {shift};"));
+                part = shifted;
+            }
+            sum = Some(match sum {
+                None => part,
+                Some(before) => {
+                    let d = self.raw_reg(class(size));
+                    self.emit(format!("or.b{bits} {d}, {before}, {part};"));
+                    d
+                }
+            });
+        }
+        sum.unwrap_or_else(|| self.raw_reg(class(size)))
     }
 
     /// Two neighbours of the same width as one untyped register.
@@ -239,7 +273,7 @@ impl Kernel {
     /// Stores consecutive elements in the widest accesses that are proven safe.
     pub fn store_n<S: Space, E: Element>(&self, to: Pointer<S, E>, values: &[Reg<E::Value>]) {
         let count = values.len() as u32;
-        for access in Layout::plan(to.facts(), count * E::SIZE).accesses() {
+        for access in Layout::plan(to.facts(), E::SIZE, count).accesses() {
             let (n, lane) = lanes(access.width, E::SIZE);
             let regs: Vec<Raw> =
                 (0..n).map(|i| self.piece::<E>(values, access.offset + i * lane, lane)).collect();

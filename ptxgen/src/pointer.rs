@@ -157,7 +157,7 @@ impl<S: Space, E: Element> Pointer<S, E> {
     pub(crate) fn text(&self, bytes: i64) -> String {
         match self.offset + bytes {
             0 => format!("[{}]", self.base),
-            n => format!("[{}{n:+}]", self.base),
+            n => format!("[{}+{n}]", self.base),
         }
     }
 }

@@ -1,0 +1,228 @@
+//! What committed cubins were made of, and whether they still are.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::{fmt, fs};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::error::Error;
+use crate::module::{Module, Target};
+use crate::ptxas::{Ptxas, file};
+
+/// The SHA-256 of `bytes` in lower-case hex.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// `manifest.json` of a folder of cubins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// `ptxgen.manifest/1`.
+    pub schema: String,
+    /// Version of the ptxas that made the cubins.
+    pub ptxas: String,
+    /// Its flags, besides `-arch`.
+    pub flags: Vec<String>,
+    /// The cubins, sorted by file name.
+    pub cubins: Vec<Cubin>,
+}
+
+/// One committed cubin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cubin {
+    /// File name in the manifest's folder: `MODULE.sm_87.cubin`.
+    pub file: String,
+    /// `sm_87`.
+    pub target: String,
+    /// Names of its kernels.
+    pub kernels: Vec<String>,
+    /// Hash of the PTX it was compiled from.
+    pub ptx_sha256: String,
+    /// Hash of the file itself.
+    pub cubin_sha256: String,
+}
+
+/// A module under the name its file gets.
+#[derive(Debug)]
+pub struct Named {
+    /// First part of the file name.
+    pub name: String,
+    /// What it holds.
+    pub module: Module,
+}
+
+/// A way in which committed cubins differ from what they should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// A module has no cubin.
+    Missing(String),
+    /// A cubin belongs to no module.
+    Extra(String),
+    /// The PTX has changed since the cubin was made.
+    Ptx(String),
+    /// The file is not the one that the manifest describes.
+    File(String),
+    /// The same ptxas makes other bytes from the same PTX.
+    Recompiled(String),
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mismatch::Missing(name) => write!(f, "{name}: not committed"),
+            Mismatch::Extra(name) => write!(f, "{name}: made from no kernel that exists"),
+            Mismatch::Ptx(name) => write!(f, "{name}: its PTX has changed"),
+            Mismatch::File(name) => write!(f, "{name}: not the file that the manifest describes"),
+            Mismatch::Recompiled(name) => write!(f, "{name}: compiles to other bytes"),
+        }
+    }
+}
+
+const SCHEMA: &str = "ptxgen.manifest/1";
+const FILE: &str = "manifest.json";
+
+fn file_name(name: &str, target: Target) -> String {
+    format!("{name}.{target}.cubin")
+}
+
+impl Manifest {
+    /// Compiles `modules` into `dir`, writes the manifest beside them and removes cubins that belong to no module.
+    ///
+    /// # Errors
+    /// As [`Ptxas::compile`]; [`Error::File`].
+    pub fn generate(dir: &Path, modules: &[Named], ptxas: &Ptxas) -> Result<Self, Error> {
+        fs::create_dir_all(dir).map_err(file("cannot create", dir))?;
+        let mut cubins = Vec::new();
+        for Named { name, module } in modules {
+            let ptx = module.text();
+            let cubin = ptxas.compile(&ptx, module.target())?;
+            let name = file_name(name, module.target());
+            let path = dir.join(&name);
+            fs::write(&path, &cubin).map_err(file("cannot write", &path))?;
+            cubins.push(Cubin {
+                file: name,
+                target: module.target().to_string(),
+                kernels: module.kernels().iter().map(|k| k.name().to_owned()).collect(),
+                ptx_sha256: sha256(ptx.as_bytes()),
+                cubin_sha256: sha256(&cubin),
+            });
+        }
+        cubins.sort_by(|a, b| a.file.cmp(&b.file));
+        let manifest = Self {
+            schema: SCHEMA.to_owned(),
+            ptxas: ptxas.version().to_owned(),
+            flags: Ptxas::FLAGS.map(str::to_owned).to_vec(),
+            cubins,
+        };
+        for extra in manifest.extra(dir)? {
+            let path = dir.join(&extra);
+            fs::remove_file(&path).map_err(file("cannot remove", &path))?;
+        }
+        let path = dir.join(FILE);
+        let mut text = serde_json::to_string_pretty(&manifest)
+            .map_err(|source| Error::Manifest { path: path.clone(), source })?;
+        text.push('\n');
+        fs::write(&path, text).map_err(file("cannot write", &path))?;
+        Ok(manifest)
+    }
+
+    /// Reads `dir`'s manifest.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::Manifest`].
+    pub fn read(dir: &Path) -> Result<Self, Error> {
+        let path = dir.join(FILE);
+        let text = fs::read(&path).map_err(file("cannot read", &path))?;
+        serde_json::from_slice(&text).map_err(|source| Error::Manifest { path, source })
+    }
+
+    /// Cubin files in `dir` that the manifest does not list.
+    fn extra(&self, dir: &Path) -> Result<Vec<String>, Error> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir).map_err(file("cannot list", dir))? {
+            let name = entry.map_err(file("cannot list", dir))?.file_name().to_string_lossy().into_owned();
+            if name.ends_with(".cubin") && self.cubins.iter().all(|c| c.file != name) {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Compares `dir` and its manifest with `modules`; with a ptxas of the manifest's version also recompiles.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::Manifest`], and [`Error::Refused`] if the PTX no longer compiles.
+    pub fn check(dir: &Path, modules: &[Named], ptxas: Option<&Ptxas>) -> Result<Vec<Mismatch>, Error> {
+        let manifest = Self::read(dir)?;
+        let ptxas = ptxas.filter(|p| p.version() == manifest.ptxas && manifest.flags == Ptxas::FLAGS);
+        let mut wrong: Vec<Mismatch> = manifest.extra(dir)?.into_iter().map(Mismatch::Extra).collect();
+        for Named { name, module } in modules {
+            let name = file_name(name, module.target());
+            let Some(cubin) = manifest.cubins.iter().find(|c| c.file == name) else {
+                wrong.push(Mismatch::Missing(name));
+                continue;
+            };
+            let ptx = module.text();
+            if sha256(ptx.as_bytes()) != cubin.ptx_sha256 {
+                wrong.push(Mismatch::Ptx(name));
+                continue;
+            }
+            let path = dir.join(&name);
+            let committed = fs::read(&path).map_err(file("cannot read", &path))?;
+            if sha256(&committed) != cubin.cubin_sha256 {
+                wrong.push(Mismatch::File(name));
+            } else if let Some(ptxas) = ptxas
+                && ptxas.compile(&ptx, module.target())? != committed
+            {
+                wrong.push(Mismatch::Recompiled(name));
+            }
+        }
+        let known = |c: &&Cubin| modules.iter().any(|n| file_name(&n.name, n.module.target()) == c.file);
+        wrong.extend(manifest.cubins.iter().filter(|c| !known(c)).map(|c| Mismatch::Extra(c.file.clone())));
+        Ok(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kernel;
+
+    fn modules(body: &str) -> Vec<Named> {
+        Target::ALL
+            .map(|target| {
+                let k = Kernel::new("k");
+                k.comment(body);
+                let mut module = Module::new(target);
+                module.add(k);
+                Named { name: "k".to_owned(), module }
+            })
+            .into()
+    }
+
+    #[test]
+    fn a_committed_cubin_matches_until_its_ptx_or_its_file_changes() {
+        let Ok(ptxas) = Ptxas::find() else {
+            eprintln!("skipped: no ptxas");
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        Manifest::generate(dir.path(), &modules("a"), &ptxas).unwrap();
+        assert_eq!(Manifest::check(dir.path(), &modules("a"), Some(&ptxas)).unwrap(), []);
+        let changed = Manifest::check(dir.path(), &modules("b"), None).unwrap();
+        assert_eq!(changed, ["k.sm_87.cubin", "k.sm_90.cubin"].map(|n| Mismatch::Ptx(n.to_owned())));
+        fs::write(dir.path().join("k.sm_87.cubin"), b"other").unwrap();
+        fs::write(dir.path().join("x.sm_87.cubin"), b"stray").unwrap();
+        let wrong = Manifest::check(dir.path(), &modules("a"), None).unwrap();
+        assert_eq!(
+            wrong,
+            [Mismatch::Extra("x.sm_87.cubin".to_owned()), Mismatch::File("k.sm_87.cubin".to_owned())]
+        );
+    }
+}
