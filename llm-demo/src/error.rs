@@ -208,4 +208,45 @@ pub enum Error {
         /// Its type.
         ty: GgmlType,
     },
+    /// The vocabulary could not be made into a tokenizer, or text into tokens.
+    #[error("the tokenizer failed")]
+    Tokenizer {
+        /// The report of the tokenizer library.
+        #[source]
+        source: tokenizers::Error,
+    },
+    /// Text with a byte that no token stands for.
+    #[error("the vocabulary has no token for byte {byte:#04x} of the text; leave the character out")]
+    Uncovered {
+        /// The byte.
+        byte: u8,
+    },
+    /// A token number outside the vocabulary.
+    #[error("token {token} is outside the vocabulary of {vocab}")]
+    Token {
+        /// The token.
+        token: u32,
+        /// Size of the vocabulary.
+        vocab: usize,
+    },
+    /// More positions than there is room for.
+    #[error(
+        "position {position} does not fit the context of {context} tokens; shorten the prompt or ask for fewer tokens"
+    )]
+    ContextFull {
+        /// The position that was wanted.
+        position: usize,
+        /// Positions there is room for.
+        context: usize,
+    },
+    /// A shape or mix that cannot be synthesized.
+    #[error("{text:?} is not SHAPE:QUANT; shapes are {shapes}; quants are {mixes}")]
+    Synthesis {
+        /// What was asked for.
+        text: String,
+        /// The shapes there are.
+        shapes: String,
+        /// The mixes there are.
+        mixes: String,
+    },
 }

@@ -6,6 +6,7 @@
 mod parse;
 mod types;
 mod value;
+mod write;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -14,6 +15,7 @@ use std::path::Path;
 
 pub use types::GgmlType;
 pub use value::{Array, Value};
+pub use write::{TensorWriter, Writer};
 
 use crate::error::{Error, Result};
 

@@ -109,6 +109,10 @@ ggml_types! {
     Tq2_0 = 35, "TQ2_0", 256, 66;
     /// 4-bit floating point, one exponent per 32.
     Mxfp4 = 39, "MXFP4", 32, 17;
+    /// 4-bit floating point, one 8-bit scale per 16.
+    Nvfp4 = 40, "NVFP4", 64, 36;
+    /// One bit.
+    Q1_0 = 41, "Q1_0", 128, 18;
 }
 
 impl GgmlType {
@@ -119,7 +123,7 @@ impl GgmlType {
 
     /// Bytes that `values` values take; `None` if they are not whole blocks or do not fit 64 bits.
     pub const fn bytes_for(self, values: u64) -> Option<u64> {
-        if values % self.block_values() == 0 {
+        if values.is_multiple_of(self.block_values()) {
             (values / self.block_values()).checked_mul(self.block_bytes())
         } else {
             None
