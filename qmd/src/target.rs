@@ -112,18 +112,18 @@ impl Target {
         }
     }
 
-    /// Warps of `registers` registers per thread that fit on an SM at once.
+    /// Warps of `registers` registers per thread that the register file of an SM has room for, however many the SM
+    /// can hold.
     ///
     /// Registers are handed out per warp in units of 256, warps over four partitions (the rule of CUDA's
     /// occupancy header).
     #[must_use]
     pub const fn warps_by_registers(self, registers: u32) -> u32 {
-        let per_warp = registers.saturating_mul(32).next_multiple_of(256);
-        let warps = match self.partition_registers().checked_div(per_warp) {
+        let per_warp = registers.saturating_mul(32).div_ceil(256).saturating_mul(256);
+        match self.partition_registers().checked_div(per_warp) {
             Some(per_partition) => 4 * per_partition,
-            None => self.max_warps(),
-        };
-        if warps < self.max_warps() { warps } else { self.max_warps() }
+            None => u32::MAX,
+        }
     }
 }
 
