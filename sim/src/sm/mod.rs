@@ -1,0 +1,30 @@
+//! The streaming multiprocessors: executes SM 8.7 and 9.0 machine code against an abstract memory.
+//!
+//! This module knows nothing of drivers, channels or launch descriptors. It is given a [`Launch`] and a [`Memory`] and runs the program
+//! that lies there, block by block and warp by warp, with the results that the hardware is known or measured to give.
+//!
+//! - [`Launch`] says what to run, [`Memory`] what it can see, [`Config`] in which order.
+//! - [`Executor`] runs it, and keeps lowered programs for the next launch.
+//! - [`Counters`] or a [`Fault`] come back.
+
+mod block;
+mod code;
+mod core;
+mod counters;
+mod executor;
+mod fault;
+mod grid;
+mod guest;
+mod lanes;
+mod launch;
+mod lower;
+mod ops;
+mod run;
+mod soft;
+mod tlb;
+mod warp;
+
+pub use counters::Counters;
+pub use executor::Executor;
+pub use fault::{Fault, esr};
+pub use launch::{Access, Config, ConstBank, Launch, Memory, MemoryFault, Schedule, Span, Windows};

@@ -1,0 +1,790 @@
+//! Integer arithmetic, logic and shifts.
+
+use std::array::from_fn;
+
+use crate::sm::code::{MicroOp, ZERO};
+use crate::sm::core::{Core, Flow};
+use crate::sm::lanes::{LaneFn, Map, Op, lane_ops, warp_ops};
+use crate::sm::lower::{Lower, Refusal};
+
+lane_ops! {
+    /// D = B
+    Mov(_, b, _, _) b;
+    Add3(a, b, c, _) a.wrapping_add(b).wrapping_add(c);
+    Add2(a, _, c, _) a.wrapping_add(c);
+    Add3Neg(a, b, c, op) (a ^ op.k[0]).wrapping_add(b ^ op.k[1]).wrapping_add(c ^ op.k[2]).wrapping_add(op.k[3]);
+    MulAdd(a, b, c, _) a.wrapping_mul(b).wrapping_add(c);
+    MulSub(a, b, c, _) a.wrapping_mul(b).wrapping_sub(c);
+    ShiftLeftConst(a, _, _, op) a << (op.k[0] & 31);
+    Abs(_, b, _, _) (b as i32).unsigned_abs();
+    BitReverse(_, b, _, _) b.reverse_bits();
+    PopCount(_, b, _, op) (b ^ op.k[0]).count_ones();
+    And(a, b, _, _) a & b;
+    Or(a, b, _, _) a | b;
+    Xor(a, b, _, _) a ^ b;
+    AndOr(a, b, c, _) (a & b) | c;
+    AndC(a, _, c, _) a & c;
+    OrC(a, _, c, _) a | c;
+    /// Any function of three bits, as an exclusive or of products.
+    Logic(a, b, c, op) {
+        let k = &op.k;
+        let low = (k[0] & a) ^ (k[1] & b) ^ (k[2] & c);
+        let both = (a & ((k[3] & b) ^ (k[4] & c))) ^ (k[5] & b & c);
+        let all = a & b & c & 0u32.wrapping_sub(u32::from(op.ps[1]));
+        low ^ both ^ all ^ 0u32.wrapping_sub(u32::from(op.ps[2]))
+    };
+    ShiftLeft(a, b, _, _) if b > 31 { 0 } else { a << b };
+    ShiftRightHigh(_, b, c, _) if b > 31 { 0 } else { c >> b };
+    ShiftRightHighSigned(_, b, c, _) ((c as i32) >> b.min(31)) as u32;
+    SignExtend(a, b, _, op) {
+        let n = if op.k[1] != 0 { b & 31 } else { b.min(32) };
+        let kept = if n == 0 { 0 } else { a << (32 - n) };
+        if n == 0 { 0 } else if op.k[0] != 0 { ((kept as i32) >> (32 - n)) as u32 } else { kept >> (32 - n) }
+    };
+    BitMask(a, b, _, op) {
+        let (at, n) = if op.k[1] != 0 { (a & 31, b & 31) } else { (a.min(32), b.min(32)) };
+        (((1u64 << n) - 1) << at) as u32
+    };
+    MinSigned(a, b, _, _) (a as i32).min(b as i32) as u32;
+    MaxSigned(a, b, _, _) (a as i32).max(b as i32) as u32;
+    MinUnsigned(a, b, _, _) a.min(b);
+    MaxUnsigned(a, b, _, _) a.max(b);
+    AbsDiff4(a, b, c, op) {
+        let signed = op.k[0] != 0;
+        let byte = |x: u32, i: u32| if signed { i32::from((x >> (8 * i)) as i8) } else { i32::from((x >> (8 * i)) as u8) };
+        let mut packed = 0;
+        let mut sum = c;
+        for i in 0..4 {
+            let d = byte(a, i).abs_diff(byte(b, i));
+            packed |= d << (8 * i);
+            sum = sum.wrapping_add(d);
+        }
+        if op.k[1] != 0 { sum } else { packed }
+    };
+    /// D = saturated B; k: 0 U8, 1 S8, 2 U16, 3 S16.
+    SaturateInt(_, b, _, op) saturate(b as i32, op.k[0]) as u32;
+    SaturatePack(a, b, c, op) {
+        let convert = |x: u32| -> u32 {
+            let x = x as i32;
+            match op.k[1] {
+                0 => x as u32,
+                1 => saturate(x, op.k[0]) as u32,
+                _ => saturate(x, op.k[0]).max(0) as u32,
+            }
+        };
+        if op.k[0] >= 2 {
+            convert(a) << 16 | (convert(b) & 0xffff)
+        } else {
+            let half = if op.k[2] != 0 { c >> 16 } else { c & 0xffff };
+            half << 16 | (convert(a) & 0xff) << 8 | (convert(b) & 0xff)
+        }
+    };
+}
+
+fn saturate(x: i32, kind: u32) -> i32 {
+    match kind {
+        0 => x.clamp(0, 0xff),
+        1 => x.clamp(-0x80, 0x7f),
+        2 => x.clamp(0, 0xffff),
+        _ => x.clamp(-0x8000, 0x7fff),
+    }
+}
+
+/// Dot product of bytes, or of halves with bytes, plus C.
+struct Dot<const A_SIGNED: bool, const B_SIGNED: bool>;
+
+impl<const A_SIGNED: bool, const B_SIGNED: bool> LaneFn for Dot<A_SIGNED, B_SIGNED> {
+    #[inline(always)]
+    fn f(a: u32, b: u32, c: u32, _: &MicroOp) -> u32 {
+        let byte = |x: u32, i: u32, signed: bool| {
+            let up = x << (24 - 8 * i);
+            if signed { (up as i32) >> 24 } else { (up >> 24) as i32 }
+        };
+        let mut sum = c as i32;
+        for i in 0..4 {
+            sum = sum.wrapping_add(byte(a, i, A_SIGNED).wrapping_mul(byte(b, i, B_SIGNED)));
+        }
+        sum as u32
+    }
+}
+
+lane_ops! {
+    /// The same with the sign of C changed, and the two-way form.
+    DotGeneral(a, b, c, op) {
+        let [a_signed, b_signed, two, high, neg, _] = op.k.map(|k| k != 0);
+        let byte = |x: u32, i: u32, signed: bool| if signed { i32::from((x >> (8 * i)) as i8) } else { i32::from((x >> (8 * i)) as u8) };
+        let half = |x: u32, i: u32| if a_signed { i32::from((x >> (16 * i)) as i16) } else { i32::from((x >> (16 * i)) as u16) };
+        let c = if neg { (c as i32).wrapping_neg() } else { c as i32 };
+        let mut sum = c;
+        if two {
+            let first = if high { 2 } else { 0 };
+            for i in 0..2 {
+                sum = sum.wrapping_add(half(a, i).wrapping_mul(byte(b, first + i, b_signed)));
+            }
+        } else {
+            for i in 0..4 {
+                sum = sum.wrapping_add(byte(a, i, a_signed).wrapping_mul(byte(b, i, b_signed)));
+            }
+        }
+        sum as u32
+    };
+    /// The low or high word of a shift of {C:A}; k: 0 width, 1 arithmetic, 2 wraps, 3 right, 4 high.
+    Funnel(a, b, c, op) {
+        let [width, arithmetic, wraps, right, high, _] = op.k;
+        let n = if wraps != 0 { b & (width - 1) } else { b.min(width) };
+        let x = u64::from(c) << 32 | u64::from(a);
+        if right == 0 {
+            let y = if n > 63 { 0 } else { x << n };
+            if high != 0 { (y >> 32) as u32 } else { y as u32 }
+        } else if width == 32 && high != 0 {
+            if arithmetic != 0 { ((c as i32) >> n.min(31)) as u32 } else if n > 31 { 0 } else { c >> n }
+        } else {
+            let y = if arithmetic != 0 { ((x as i64) >> n.min(63)) as u64 } else if n > 63 { 0 } else { x >> n };
+            if high != 0 { (y >> 32) as u32 } else { y as u32 }
+        }
+    };
+    /// Byte gather from {C:A} by the selector B; k[0] is the mode.
+    Permute(a, b, c, op) {
+        let x = u64::from(c) << 32 | u64::from(a);
+        let byte = |i: u32| (x >> (8 * (i & 7))) as u32 & 0xff;
+        let k = b & 3;
+        let at = |i: u32| match op.k[0] {
+            1 => k + i,
+            2 => k.wrapping_sub(i),
+            3 => k,
+            4 => k.max(i),
+            5 => k.min(i),
+            _ => 2 * (k & 1) + (i & 1),
+        };
+        let mut d = 0;
+        for i in 0..4 {
+            d |= if op.k[0] == 0 {
+                let s = b >> (4 * i);
+                let v = byte(s);
+                if s & 8 != 0 { 0xff * (v >> 7) } else { v }
+            } else {
+                byte(at(i))
+            } << (8 * i);
+        }
+        d
+    };
+}
+
+warp_ops! {
+    /// A byte gather whose selector is the same for all lanes; k: four nibbles of it.
+    PermuteConst(core, op) {
+        let (a, c) = (core.src(op.a), core.src(op.c));
+        let word = |i: usize| if op.k[i] & 4 != 0 { c } else { a };
+        let (w0, w1, w2, w3) = (word(0), word(1), word(2), word(3));
+        let shift: [u32; 4] = from_fn(|i| 8 * (op.k[i] & 3));
+        let mut t = [0u32; 32];
+        for i in 0..32 {
+            t[i] = (w0[i] >> shift[0] & 0xff)
+                | (w1[i] >> shift[1] & 0xff) << 8
+                | (w2[i] >> shift[2] & 0xff) << 16
+                | (w3[i] >> shift[3]) << 24;
+        }
+        core.put(op.d, &t);
+        Flow::Next
+    }
+
+    /// IADD3 with carries: k 0 to 2 invert the sources, k[3] is added.
+    Add3Carry(core, op) {
+        let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
+        let (mut t, mut carry, mut carry2) = ([0u32; 32], 0u32, 0u32);
+        for i in 0..32 {
+            let sum = u64::from(a[i] ^ op.k[0]) + u64::from(b[i] ^ op.k[1]) + u64::from(c[i] ^ op.k[2]) + u64::from(op.k[3]);
+            t[i] = sum as u32;
+            carry |= u32::from(sum >> 32 != 0) << i;
+            carry2 |= u32::from(sum >> 33 != 0) << i;
+        }
+        core.put(op.d, &t);
+        core.put_pred(op.pd[0], carry);
+        core.put_pred(op.pd[1], carry2);
+        Flow::Next
+    }
+
+    /// IADD3.X: the same with Ps and Ps2 added.
+    Add3Extended(core, op) {
+        let (in1, in2) = (core.pred(op.ps[0]), core.pred(op.ps[1]));
+        let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
+        let (mut t, mut carry, mut carry2) = ([0u32; 32], 0u32, 0u32);
+        for i in 0..32 {
+            let sum = u64::from(a[i] ^ op.k[0])
+                + u64::from(b[i] ^ op.k[1])
+                + u64::from(c[i] ^ op.k[2])
+                + u64::from((in1 >> i & 1) + (in2 >> i & 1));
+            t[i] = sum as u32;
+            carry |= u32::from(sum >> 32 != 0) << i;
+            carry2 |= u32::from(sum >> 33 != 0) << i;
+        }
+        core.put(op.d, &t);
+        core.put_pred(op.pd[0], carry);
+        core.put_pred(op.pd[1], carry2);
+        Flow::Next
+    }
+
+    /// IMAD.X: C inverted by k[0], Ps added.
+    MulAddExtended(core, op) {
+        let carry = core.pred(op.ps[0]);
+        let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
+        let mut t = [0u32; 32];
+        for i in 0..32 {
+            t[i] = a[i].wrapping_mul(b[i]).wrapping_add(c[i] ^ op.k[0]).wrapping_add(carry >> i & 1);
+        }
+        core.put(op.d, &t);
+        Flow::Next
+    }
+
+    /// LEA in all its forms; k: 0 shift, 1 high, 2 arithmetic, 3 inverts the shifted value, 4 inverts B, 5 is added unless extended.
+    LeaGeneral(core, op) {
+        let extra = if op.ps[1] != 0 { core.pred(op.ps[0]) } else { 0 };
+        let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
+        let [s, high, arithmetic, not_a, not_b, add] = op.k;
+        let (mut t, mut carry) = ([0u32; 32], 0u32);
+        for i in 0..32 {
+            let shifted = if high == 0 {
+                a[i] << s
+            } else if arithmetic != 0 {
+                ((i64::from(a[i] as i32) << s) >> 32) as u32
+            } else {
+                ((u64::from(c[i]) << 32 | u64::from(a[i])) >> (32 - s)) as u32
+            };
+            let sum = u64::from(shifted ^ not_a) + u64::from(b[i] ^ not_b) + u64::from(add) + u64::from(extra >> i & 1);
+            t[i] = sum as u32;
+            carry |= u32::from(sum >> 32 != 0) << i;
+        }
+        core.put(op.d, &t);
+        core.put_pred(op.pd[0], carry);
+        Flow::Next
+    }
+
+    /// |A - B| + C with carry; k[0] signed.
+    AbsDiff(core, op) {
+        let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
+        let (mut t, mut carry) = ([0u32; 32], 0u32);
+        for i in 0..32 {
+            let d = if op.k[0] != 0 { (a[i] as i32).abs_diff(b[i] as i32) } else { a[i].abs_diff(b[i]) };
+            let (sum, over) = d.overflowing_add(c[i]);
+            t[i] = sum;
+            carry |= u32::from(over) << i;
+        }
+        core.put(op.d, &t);
+        core.put_pred(op.pd[0], carry);
+        Flow::Next
+    }
+
+    /// Highest set bit; k: 0 signed, 1 as a shift, 2 inverts.
+    FindLeadingOne(core, op) {
+        let b = core.src(op.b);
+        let (mut t, mut found) = ([0u32; 32], 0u32);
+        for i in 0..32 {
+            let x = b[i] ^ op.k[2];
+            let x = if op.k[0] != 0 && (x as i32) < 0 { !x } else { x };
+            t[i] = match (x, op.k[1]) {
+                (0, _) => u32::MAX,
+                (_, 0) => 31 - x.leading_zeros(),
+                _ => x.leading_zeros(),
+            };
+            found |= u32::from(x != 0) << i;
+        }
+        core.put(op.d, &t);
+        core.put_pred(op.pd[0], found);
+        Flow::Next
+    }
+
+    /// LOP3 with a predicate result after the logic function has been made; k as for `Logic`, pd[1] = 1 for PAND.
+    LogicPredicate(core, op) {
+        let input = core.pred(op.ps[0]);
+        let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
+        let (mut t, mut set) = ([0u32; 32], 0u32);
+        for i in 0..32 {
+            t[i] = Logic::f(a[i], b[i], c[i], op);
+            set |= u32::from(t[i] != 0) << i;
+        }
+        core.put(op.d, &t);
+        core.put_pred(op.pd[0], if op.pd[1] == 1 { set & input } else { set | input });
+        Flow::Next
+    }
+
+    /// D = Ps ? A : B
+    Select(core, op) {
+        let p = core.pred(op.ps[0]);
+        let (a, b) = (core.src(op.a), core.src(op.b));
+        let mut t = [0u32; 32];
+        for i in 0..32 {
+            t[i] = if p >> i & 1 != 0 { a[i] } else { b[i] };
+        }
+        core.put(op.d, &t);
+        Flow::Next
+    }
+
+    MinMaxSelect(core, op) {
+        let p = core.pred(op.ps[0]);
+        let (a, b) = (core.src(op.a), core.src(op.b));
+        let flip = if op.k[0] != 0 { 0x8000_0000 } else { 0 };
+        let mut t = [0u32; 32];
+        for i in 0..32 {
+            let (x, y) = (a[i] ^ flip, b[i] ^ flip);
+            t[i] = flip ^ if p >> i & 1 != 0 { x.min(y) } else { x.max(y) };
+        }
+        core.put(op.d, &t);
+        Flow::Next
+    }
+}
+
+/// 32 x 32 + 64 bits; the low, the high or both words of the result.
+struct MulWide<const SIGNED: bool, const HIGH: bool>;
+
+impl<const SIGNED: bool, const HIGH: bool> Op for MulWide<SIGNED, HIGH> {
+    #[inline(always)]
+    fn run(core: &mut Core<'_>, op: &MicroOp) -> Flow {
+        let c = core.src_pair(op.c);
+        let (a, b) = (core.src(op.a), core.src(op.b));
+        let mut t = [0u64; 32];
+        for i in 0..32 {
+            t[i] = product::<SIGNED>(a[i], b[i]).wrapping_add(c[i]);
+        }
+        if HIGH {
+            core.put(op.d, &from_fn(|i| (t[i] >> 32) as u32));
+        } else {
+            core.put_pair(op.d, &t);
+        }
+        Flow::Next
+    }
+}
+
+#[inline(always)]
+fn product<const SIGNED: bool>(a: u32, b: u32) -> u64 {
+    if SIGNED {
+        i64::from(a as i32).wrapping_mul(i64::from(b as i32)) as u64
+    } else {
+        u64::from(a).wrapping_mul(u64::from(b))
+    }
+}
+
+/// The same with negation of C (k[0] inverts, k[1] adds), carry in (k[2]) and carry out.
+struct MulWideCarry<const SIGNED: bool, const HIGH: bool>;
+
+impl<const SIGNED: bool, const HIGH: bool> Op for MulWideCarry<SIGNED, HIGH> {
+    #[inline(always)]
+    fn run(core: &mut Core<'_>, op: &MicroOp) -> Flow {
+        let extra = if op.k[2] != 0 { core.pred(op.ps[0]) } else { 0 };
+        let not = u64::from(op.k[0]) | u64::from(op.k[0]) << 32;
+        let c = core.src_pair(op.c);
+        let (a, b) = (core.src(op.a), core.src(op.b));
+        let (mut t, mut carry) = ([0u64; 32], 0u32);
+        for i in 0..32 {
+            let sum = u128::from(product::<SIGNED>(a[i], b[i]))
+                + u128::from(c[i] ^ not)
+                + u128::from(op.k[1])
+                + u128::from(extra >> i & 1);
+            t[i] = sum as u64;
+            carry |= u32::from(sum >> 64 != 0) << i;
+        }
+        if HIGH {
+            core.put(op.d, &from_fn(|i| (t[i] >> 32) as u32));
+        } else {
+            core.put_pair(op.d, &t);
+        }
+        core.put_pred(op.pd[0], carry);
+        Flow::Next
+    }
+}
+
+/// Integer comparison: codes F, LT, EQ, LE, GT, NE, GE, T.
+struct Compare<const CODE: u8, const SIGNED: bool>;
+
+impl<const CODE: u8, const SIGNED: bool> Op for Compare<CODE, SIGNED> {
+    #[inline(always)]
+    fn run(core: &mut Core<'_>, op: &MicroOp) -> Flow {
+        let (a, b) = (core.src(op.a), core.src(op.b));
+        let flip = if SIGNED { 0 } else { 0x8000_0000 };
+        let (mut lt, mut eq) = (0u32, 0u32);
+        for i in 0..32 {
+            let (x, y) = ((a[i] ^ flip) as i32, (b[i] ^ flip) as i32);
+            if matches!(CODE, 1 | 6) {
+                lt |= u32::from(x < y) << i;
+            }
+            if matches!(CODE, 3 | 4) {
+                lt |= u32::from(x > y) << i;
+            }
+            if matches!(CODE, 2 | 5) || op.k[1] != 0 {
+                eq |= u32::from(x == y) << i;
+            }
+        }
+        let mut t = match CODE {
+            0 => 0,
+            1 | 4 => lt,
+            2 => eq,
+            3 | 6 => !lt,
+            5 => !eq,
+            _ => u32::MAX,
+        };
+        if op.k[1] != 0 {
+            // The upper words of a 64-bit comparison: equal ones leave it to the lower words.
+            let low = core.pred(op.ps[1]);
+            t = match CODE {
+                2 => eq & low,
+                5 => !eq | low,
+                1 | 4 => lt | (eq & low),
+                3 => (!lt & !eq) | (eq & low),
+                6 => (!lt & !eq) | (eq & low),
+                _ => t,
+            };
+        }
+        let p = core.pred(op.ps[0]);
+        core.put_pred(op.pd[0], combine(op.k[0], t, p));
+        core.put_pred(op.pd[1], combine(op.k[0], !t, p));
+        Flow::Next
+    }
+}
+
+type CompareSigned<const CODE: u8> = Compare<CODE, true>;
+type CompareUnsigned<const CODE: u8> = Compare<CODE, false>;
+
+/// The boolean function of a comparison with Ps: AND, OR, XOR.
+#[inline(always)]
+pub(super) fn combine(function: u32, t: u32, p: u32) -> u32 {
+    match function {
+        0 => t & p,
+        1 => t | p,
+        _ => t ^ p,
+    }
+}
+
+/// Runs `$l.run` with a type whose const parameter is the value of `$code`.
+macro_rules! with_code {
+    ($l:expr, $code:expr, $ty:ident, [$($n:literal)*]) => {
+        match $code { $($n => $l.run::<$ty<$n>>(),)* _ => return Err($crate::sm::fault::esr::ILLEGAL_INSTR_PARAM) }
+    };
+}
+pub(super) use with_code;
+
+pub(super) fn mov(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.b(1)?;
+    l.run::<Map<Mov>>();
+    Ok(())
+}
+
+pub(super) fn iadd3(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    let sources = [l.a(1)?, l.b(1)?, l.c(1)?];
+    let extended = l.bit(74);
+    let negated = sources.iter().filter(|s| s.neg).count() as u32;
+    for (k, s) in l.op.k.iter_mut().zip(&sources) {
+        *k = if s.neg { u32::MAX } else { 0 };
+    }
+    l.pds();
+    if extended {
+        l.op.ps = [l.ps(), l.pred(77, 80), 7];
+        l.run::<Add3Extended>();
+        return Ok(());
+    }
+    l.op.k[3] = negated;
+    if l.bits(81, 3) != 7 || l.bits(84, 3) != 7 {
+        l.run::<Add3Carry>();
+    } else if negated != 0 {
+        l.run::<Map<Add3Neg>>();
+    } else if l.op.c == ZERO {
+        l.op.c = l.op.b;
+        l.run::<Map<Add2>>();
+    } else {
+        l.run::<Map<Add3>>();
+    }
+    Ok(())
+}
+
+pub(super) fn imad(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(1)?;
+    let b = l.b(1)?;
+    let c = l.c(1)?;
+    if l.bit(74) {
+        l.op.k[0] = if c.neg { u32::MAX } else { 0 };
+        l.op.ps[0] = l.ps();
+        l.run::<MulAddExtended>();
+        return Ok(());
+    }
+    let imm = l.bits(32, 32);
+    if c.neg {
+        l.run::<Map<MulSub>>();
+    } else if l.op.a == ZERO || l.op.b == ZERO {
+        l.op.b = l.op.c;
+        l.run::<Map<Mov>>();
+    } else if b.immediate && imm == 1 {
+        l.run::<Map<Add2>>();
+    } else if b.immediate && imm.is_power_of_two() && l.op.c == ZERO {
+        l.op.k[0] = imm.trailing_zeros();
+        l.run::<Map<ShiftLeftConst>>();
+    } else {
+        l.run::<Map<MulAdd>>();
+    }
+    Ok(())
+}
+
+pub(super) fn imad_wide(l: &mut Lower<'_>, high: bool) -> Result<(), Refusal> {
+    l.dst(if high { 1 } else { 2 })?;
+    l.a(1)?;
+    l.b(1)?;
+    let c = l.c(2)?;
+    let signed = l.bit(73);
+    let extended = l.bit(74);
+    l.pd();
+    if !c.neg && !extended && l.bits(81, 3) == 7 {
+        match (signed, high) {
+            (false, false) => l.run::<MulWide<false, false>>(),
+            (true, false) => l.run::<MulWide<true, false>>(),
+            (false, true) => l.run::<MulWide<false, true>>(),
+            (true, true) => l.run::<MulWide<true, true>>(),
+        }
+        return Ok(());
+    }
+    l.op.k[0] = if c.neg { u32::MAX } else { 0 };
+    l.op.k[1] = u32::from(c.neg && !extended);
+    l.op.k[2] = u32::from(extended);
+    l.op.ps[0] = l.ps();
+    match (signed, high) {
+        (false, false) => l.run::<MulWideCarry<false, false>>(),
+        (true, false) => l.run::<MulWideCarry<true, false>>(),
+        (false, true) => l.run::<MulWideCarry<false, true>>(),
+        (true, true) => l.run::<MulWideCarry<true, true>>(),
+    }
+    Ok(())
+}
+
+pub(super) fn idp(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(1)?;
+    l.b(1)?;
+    l.c(1)?;
+    let (a, b, two, neg) = (l.bit(73), l.bit(74), l.bit(76), l.bit(75));
+    l.op.k = [l.flag(73), l.flag(74), l.flag(76), l.flag(77), l.flag(75), 0];
+    match (two || neg, a, b) {
+        (true, _, _) => l.run::<Map<DotGeneral>>(),
+        (_, false, false) => l.run::<Map<Dot<false, false>>>(),
+        (_, false, true) => l.run::<Map<Dot<false, true>>>(),
+        (_, true, false) => l.run::<Map<Dot<true, false>>>(),
+        (_, true, true) => l.run::<Map<Dot<true, true>>>(),
+    }
+    Ok(())
+}
+
+pub(super) fn lea(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    let a = l.a(1)?;
+    let b = l.b(1)?;
+    let (shift, high, extended) = (l.bits(75, 5), l.bit(80), l.bit(74));
+    let arithmetic = high && l.bit(73);
+    if high && !arithmetic {
+        l.c(1)?;
+    }
+    let add = if extended { 0 } else { u32::from(a.neg) + u32::from(b.neg) };
+    let not = |neg: bool| if neg { u32::MAX } else { 0 };
+    l.op.k = [shift, u32::from(high), u32::from(arithmetic), not(a.neg), not(b.neg), add];
+    l.op.ps = [l.ps(), u8::from(extended), 7];
+    l.pd();
+    l.run::<LeaGeneral>();
+    Ok(())
+}
+
+pub(super) fn lop3(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(1)?;
+    l.b(1)?;
+    l.c(1)?;
+    let lut = l.bits(72, 8);
+    // Reed-Muller form: the coefficient of a product is the parity of the table over the subsets of its variables.
+    let coefficient = |product: u32| {
+        let parity = (0..8).filter(|i| i & !product == 0).fold(0, |p, i| p ^ (lut >> i & 1));
+        0u32.wrapping_sub(parity)
+    };
+    let one = l.bits(81, 3) == 7;
+    l.op.k = [coefficient(4), coefficient(2), coefficient(1), coefficient(6), coefficient(5), coefficient(3)];
+    l.op.ps = [l.ps(), (coefficient(7) & 1) as u8, (coefficient(0) & 1) as u8];
+    l.op.pd = [l.pred_out(81), l.flag(80) as u8];
+    match (one, lut) {
+        (false, _) => l.run::<LogicPredicate>(),
+        (_, 0xc0) => l.run::<Map<And>>(),
+        (_, 0xfc) => l.run::<Map<Or>>(),
+        (_, 0x3c) => l.run::<Map<Xor>>(),
+        (_, 0xea) => l.run::<Map<AndOr>>(),
+        (_, 0xa0) => l.run::<Map<AndC>>(),
+        (_, 0xfa) => l.run::<Map<OrC>>(),
+        _ => l.run::<Map<Logic>>(),
+    }
+    Ok(())
+}
+
+pub(super) fn shf(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(1)?;
+    l.b(1)?;
+    l.c(1)?;
+    let ty = l.bits(73, 2);
+    let (wraps, right, high) = (l.bit(75), l.bit(76), l.bit(80));
+    let signed = ty & 1 == 0;
+    l.op.k = [if ty < 2 { 64 } else { 32 }, u32::from(signed), u32::from(wraps), u32::from(right), u32::from(high), 0];
+    match (ty, wraps, right, high) {
+        (2 | 3, false, false, false) => l.run::<Map<ShiftLeft>>(),
+        (3, false, true, true) => l.run::<Map<ShiftRightHigh>>(),
+        (2, false, true, true) => l.run::<Map<ShiftRightHighSigned>>(),
+        _ => l.run::<Map<Funnel>>(),
+    }
+    Ok(())
+}
+
+pub(super) fn prmt(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(1)?;
+    let b = l.b(1)?;
+    l.c(1)?;
+    let mode = if l.uniform { 0 } else { l.bits(72, 3) };
+    let selector = l.bits(32, 16);
+    if mode == 0 && b.immediate && selector & 0x8888 == 0 {
+        l.op.k = [selector & 7, selector >> 4 & 7, selector >> 8 & 7, selector >> 12 & 7, 0, 0];
+        l.run::<PermuteConst>();
+    } else {
+        l.op.k[0] = mode;
+        l.run::<Map<Permute>>();
+    }
+    Ok(())
+}
+
+pub(super) fn sel(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(1)?;
+    l.b(1)?;
+    l.op.ps[0] = l.ps();
+    l.run::<Select>();
+    Ok(())
+}
+
+pub(super) fn sgxt(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(1)?;
+    l.b(1)?;
+    l.op.k = [l.flag(73), l.flag(75), 0, 0, 0, 0];
+    l.run::<Map<SignExtend>>();
+    Ok(())
+}
+
+pub(super) fn bmsk(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(1)?;
+    l.b(1)?;
+    l.op.k[1] = l.flag(75);
+    l.run::<Map<BitMask>>();
+    Ok(())
+}
+
+pub(super) fn iabs(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.b(1)?;
+    l.run::<Map<Abs>>();
+    Ok(())
+}
+
+pub(super) fn imnmx(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(1)?;
+    l.b(1)?;
+    let signed = l.bit(73);
+    l.op.ps[0] = l.ps();
+    l.op.k[0] = u32::from(signed);
+    match (l.bits(87, 4), signed) {
+        (7, true) => l.run::<Map<MinSigned>>(),
+        (7, false) => l.run::<Map<MinUnsigned>>(),
+        (15, true) => l.run::<Map<MaxSigned>>(),
+        (15, false) => l.run::<Map<MaxUnsigned>>(),
+        _ => l.run::<MinMaxSelect>(),
+    }
+    Ok(())
+}
+
+pub(super) fn isetp(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.a(1)?;
+    l.b(1)?;
+    l.pds();
+    l.op.ps = [l.ps(), l.pred(68, 71), 7];
+    l.op.k = [l.bits(74, 2), l.flag(72), 0, 0, 0, 0];
+    if l.bit(73) {
+        with_code!(l, l.bits(76, 3), CompareSigned, [0 1 2 3 4 5 6 7]);
+    } else {
+        with_code!(l, l.bits(76, 3), CompareUnsigned, [0 1 2 3 4 5 6 7]);
+    }
+    Ok(())
+}
+
+pub(super) fn vabsdiff(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(1)?;
+    l.b(1)?;
+    l.c(1)?;
+    l.op.k[0] = l.flag(73);
+    l.pd();
+    l.run::<AbsDiff>();
+    Ok(())
+}
+
+pub(super) fn vabsdiff4(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(1)?;
+    l.b(1)?;
+    l.c(1)?;
+    l.op.k = [l.flag(73), l.flag(75), 0, 0, 0, 0];
+    l.run::<Map<AbsDiff4>>();
+    Ok(())
+}
+
+pub(super) fn flo(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.b(1)?;
+    l.op.k = [l.flag(73), l.flag(74), l.mask(63), 0, 0, 0];
+    if l.w.form() == 4 {
+        l.op.k[2] = 0;
+    }
+    l.pd();
+    l.run::<FindLeadingOne>();
+    Ok(())
+}
+
+pub(super) fn brev(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.b(1)?;
+    l.run::<Map<BitReverse>>();
+    Ok(())
+}
+
+pub(super) fn popc(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    let b = l.b(1)?;
+    l.op.k[0] = if b.neg { u32::MAX } else { 0 };
+    l.run::<Map<PopCount>>();
+    Ok(())
+}
+
+pub(super) fn i2i(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.b(1)?;
+    l.op.k[0] = l.bits(76, 2);
+    l.run::<Map<SaturateInt>>();
+    Ok(())
+}
+
+pub(super) fn i2ip(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(1)?;
+    l.b(1)?;
+    l.c(1)?;
+    let field = l.bits(74, 2);
+    let mode = match (l.target.arch, field) {
+        (_, 2) => 2,
+        (sass::Arch::Sm87, 0) | (sass::Arch::Sm90, 1) => 1,
+        _ => 0,
+    };
+    l.op.k = [l.bits(76, 2), mode, l.flag(72), 0, 0, 0];
+    l.run::<Map<SaturatePack>>();
+    Ok(())
+}
