@@ -1,0 +1,31 @@
+//! Reads back what the driver recorded about an error.
+
+use nvgpu_sys::{Sys, nvgpu_tsg_read_single_sm_error_state_args, nvgpu_tsg_sm_error_state_record};
+
+use super::{Nvgpu, log, send};
+use crate::backend::{ChannelId, RawFault, SmError};
+use crate::context::lock;
+
+/// The record of one SM; `None` if it cannot be read.
+fn sm_record(gpu: &Nvgpu, sm: u32) -> Option<SmError> {
+    let mut record = nvgpu_tsg_sm_error_state_record::default();
+    let mut args = nvgpu_tsg_read_single_sm_error_state_args {
+        sm_id: sm,
+        record_mem: (&raw mut record).expose_provenance() as u64,
+        record_size: size_of_val(&record) as u64,
+        ..Default::default()
+    };
+    let sys: &dyn Sys = &*gpu.sys;
+    // SAFETY: the address is that of `record`, which outlives the call and is as long as stated.
+    unsafe { send(sys, &gpu.tsg, &mut args) }.ok()?;
+    Some(SmError { sm, global_esr: record.global_esr, warp_esr: record.warp_esr, pc: record.warp_esr_pc })
+}
+
+/// Everything there is about the error of `channel`.
+pub(super) fn read(gpu: &Nvgpu, channel: ChannelId) -> RawFault {
+    let notifier = lock(&gpu.channels).get(&channel.0).and_then(|c| c.error()).unwrap_or(0);
+    let records = (0..gpu.info.sm_count).filter_map(|sm| sm_record(gpu, sm));
+    let sms = records.filter(|r| r.global_esr != 0 || r.warp_esr != 0).collect();
+    let log = gpu.log.lines();
+    RawFault { notifier, sms, mmu: log::mmu_fault(&log), log }
+}

@@ -1,0 +1,125 @@
+//! Memory as the CPU and the GPU see it.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags};
+use nvgpu_sys::{
+    Ioctl, NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET, Sys, nvgpu_as_map_buffer_ex_args,
+    nvgpu_as_unmap_buffer_args,
+};
+
+use super::{nvmap, send};
+use crate::address::{Bytes, GpuVa};
+use crate::backend::MemoryRequest;
+use crate::error::Error;
+
+/// A shared CPU mapping of a descriptor, from its start; unmapped on drop.
+pub(super) struct CpuMapping {
+    base: NonNull<u8>,
+    len: usize,
+    sys: Arc<dyn Sys>,
+}
+
+// SAFETY: the pointer is the address of a shared mapping; every access through it is a raw copy or an atomic.
+unsafe impl Send for CpuMapping {}
+// SAFETY: as above.
+unsafe impl Sync for CpuMapping {}
+
+impl fmt::Debug for CpuMapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CpuMapping({} at {:p})", Bytes::new(self.len as u64), self.base)
+    }
+}
+
+impl CpuMapping {
+    /// Maps `len` bytes of `fd`; `what` names them in errors.
+    pub fn new(
+        sys: &Arc<dyn Sys>,
+        fd: BorrowedFd<'_>,
+        len: usize,
+        what: &'static str,
+    ) -> Result<Self, Error> {
+        let failed = |errno| Error::Mmap { what, len: Bytes::new(len as u64), errno };
+        let nonzero = NonZeroUsize::new(len).ok_or(failed(Errno::EINVAL))?;
+        let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: the memory is reached through raw copies and atomics only.
+        let base = unsafe { sys.mmap(nonzero, prot, MapFlags::MAP_SHARED, fd, 0) }.map_err(failed)?;
+        Ok(Self { base: base.cast(), len, sys: sys.clone() })
+    }
+
+    /// First byte.
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+}
+
+impl Drop for CpuMapping {
+    fn drop(&mut self) {
+        // SAFETY: address and length are those of one mapping, and its owner is going: nothing uses it any more.
+        if let Err(errno) = unsafe { self.sys.munmap(self.base.cast(), self.len) } {
+            tracing::warn!(%errno, "{self:?} could not be unmapped");
+        }
+    }
+}
+
+/// Memory that CPU and GPU both see. The GPU's mapping goes with the address space, or by [`unmap`](Self::unmap).
+#[derive(Debug)]
+pub(super) struct Mapped {
+    cpu: CpuMapping,
+    va: GpuVa,
+}
+
+impl Mapped {
+    /// Allocates memory and maps it for both.
+    pub fn new(
+        sys: &Arc<dyn Sys>,
+        nvmap: &OwnedFd,
+        address_space: &OwnedFd,
+        request: &MemoryRequest,
+    ) -> Result<Self, Error> {
+        let len = request.len.count();
+        let buffer = nvmap::allocate(&**sys, nvmap, len, request.kind)?;
+        let size = usize::try_from(len).unwrap_or(usize::MAX);
+        let cpu = CpuMapping::new(sys, buffer.as_fd(), size, "a buffer")?;
+        let mut map = nvgpu_as_map_buffer_ex_args {
+            flags: NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET,
+            // Pitch memory, not compressed.
+            compr_kind: -1,
+            incompr_kind: 0,
+            dmabuf_fd: buffer.as_raw_fd() as u32,
+            mapping_size: len,
+            offset: request.va.raw(),
+            ..Default::default()
+        };
+        // SAFETY: the descriptor is open; the address is one of the GPU, in a range reserved for this.
+        unsafe { send(&**sys, address_space, &mut map) }?;
+        let mapped = Self { cpu, va: GpuVa::inside(map.offset) };
+        if mapped.va != request.va {
+            mapped.unmap(&**sys, address_space)?;
+            let name = nvgpu_as_map_buffer_ex_args::NAME;
+            return Err(Error::Answer { name, value: map.offset, expected: "the fixed address asked for" });
+        }
+        // Both mappings keep the memory; thousands of buffers would use up descriptors.
+        if let Err(errno) = sys.close(buffer) {
+            tracing::warn!(%errno, "a DMA buffer's descriptor could not be closed");
+        }
+        Ok(mapped)
+    }
+
+    /// Where the CPU sees it.
+    pub fn cpu(&self) -> NonNull<u8> {
+        self.cpu.base()
+    }
+
+    /// Takes it out of the GPU's address space, and frees it.
+    pub fn unmap(self, sys: &dyn Sys, address_space: &OwnedFd) -> Result<(), Error> {
+        let mut args = nvgpu_as_unmap_buffer_args { offset: self.va.raw() };
+        // SAFETY: the address is one of the GPU.
+        unsafe { send(sys, address_space, &mut args) }
+    }
+}

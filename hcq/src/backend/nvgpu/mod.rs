@@ -1,0 +1,346 @@
+//! Tegra's `nvgpu.ko` and `nvmap.ko`, over any [`Sys`]: a Jetson, the software ga10b, a tracer, a fault injector.
+//!
+//! One address space and one channel group (TSG) for each device. Addresses are fixed: after the windows, one large
+//! area is reserved in the driver, and every buffer is mapped inside it where the tables above this backend say.
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use nix::fcntl::OFlag;
+use nvgpu_sys::{
+    Ioctl, NVGPU_AS_ALLOC_SPACE_FLAGS_FIXED_OFFSET, NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA, Sys, call,
+    nvgpu_alloc_as_args, nvgpu_as_alloc_space_args, nvgpu_gpu_characteristics, nvgpu_gpu_get_characteristics,
+    nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_num_vsms, nvgpu_gpu_open_tsg_args, nvmap_query_heap_params,
+};
+
+use crate::address::{Bytes, GpuVa};
+use crate::backend::{
+    Backend, Channel, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryRequest, RawFault,
+};
+use crate::context::lock;
+use crate::error::Error;
+use crate::info::{BackendKind, Classes, Info};
+
+mod channel;
+mod fault;
+mod log;
+mod mapping;
+mod nvmap;
+
+use channel::ChannelState;
+pub(crate) use log::{KernelLog, Kmsg, NoLog};
+use mapping::Mapped;
+
+/// Control node of the integrated GPU, as JetPack 6 names it.
+const CTRL: &CStr = c"/dev/nvgpu/igpu0/ctrl";
+/// Memory allocator.
+const NVMAP: &CStr = c"/dev/nvmap";
+
+/// GPU pages of ga10b through this driver.
+const PAGE: u64 = 4096;
+/// First address of the user range; a multiple of the driver's 2 MiB.
+const VA_START: u64 = 1 << 32;
+/// End of the user range. The driver's own 4 GiB range follows, which must stay below 2^40: some of its registers
+/// hold only address bits 39:8, and a context placed higher stops the machine.
+const VA_END: u64 = 0xff_0000_0000;
+/// First address for buffers.
+const ARENA_START: u64 = 0x10_0000_0000;
+/// Base of the shared-memory window.
+const SHARED_WINDOW: u64 = 0xfe_0000_0000;
+/// Base of the local-memory window.
+const LOCAL_WINDOW: u64 = 0xfd_0000_0000;
+/// Addresses kept free from each window's base: more than the 16 MiB a window is believed to span.
+const WINDOW_ROOM: u64 = 1 << 30;
+/// Bytes of the doorbell page.
+const USERMODE_LEN: usize = 0x1_0000;
+/// `NOTIFY_CHANNEL_PENDING`: the doorbell, in the usermode page.
+const DOORBELL: usize = 0x90;
+
+/// A Jetson's GPU, or what behaves like one.
+#[derive(Debug)]
+pub(crate) struct Nvgpu {
+    // Dropped in this order: channels before the group, mappings before the address space they are in.
+    channels: Mutex<HashMap<u64, ChannelState>>,
+    mappings: Mutex<HashMap<u64, Mapped>>,
+    tsg: OwnedFd,
+    address_space: OwnedFd,
+    doorbell: mapping::CpuMapping,
+    nvmap: OwnedFd,
+    ctrl: OwnedFd,
+    sys: Arc<dyn Sys>,
+    next_id: AtomicU64,
+    info: Info,
+    layout: Layout,
+    log: Box<dyn KernelLog>,
+}
+
+/// Sends a request that holds no addresses, or only ones its caller has vouched for.
+///
+/// # Safety
+/// As for [`nvgpu_sys::call`].
+unsafe fn send<A: Ioctl>(sys: &dyn Sys, fd: &OwnedFd, args: &mut A) -> Result<(), Error> {
+    // SAFETY: passed on to the caller.
+    match unsafe { call(sys, fd.as_fd(), args) }? {
+        0 => Ok(()),
+        // The driver returns the number of bytes it could not copy to a pointer inside the arguments.
+        left => Err(Error::Answer { name: A::NAME, value: left as u64, expected: "0" }),
+    }
+}
+
+/// Takes over a descriptor that a request returned.
+fn own(sys: &dyn Sys, name: &'static str, fd: i32) -> Result<OwnedFd, Error> {
+    if fd < 0 {
+        return Err(Error::Answer { name, value: fd as u32 as u64, expected: "a descriptor" });
+    }
+    // SAFETY: the driver has just opened this descriptor for the caller of the request, and nobody else knows it.
+    let fd = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) };
+    if fd.as_raw_fd() != 0 {
+        return Ok(fd);
+    }
+    // The driver takes descriptor 0 for "none"; a process without standard input gets it.
+    let other = fd.try_clone().map_err(|e| Error::Answer {
+        name,
+        value: e.raw_os_error().unwrap_or(0) as u64,
+        expected: "a descriptor that can be duplicated",
+    });
+    let _ = sys.close(fd);
+    other
+}
+
+impl Nvgpu {
+    /// Opens the device and creates its address space, with both windows reserved unless `reserve_windows` is off.
+    pub fn open(
+        sys: Arc<dyn Sys>,
+        kind: BackendKind,
+        log: Box<dyn KernelLog>,
+        reserve_windows: bool,
+    ) -> Result<Self, Error> {
+        let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
+        let open =
+            |path: &CStr| sys.open(path, flags).map_err(|errno| Error::Open { path: path.into(), errno });
+        let ctrl = open(CTRL)?;
+        let nvmap = open(NVMAP)?;
+        let info = describe(&*sys, &ctrl, &nvmap, kind)?;
+        let address_space = create_address_space(&*sys, &ctrl)?;
+        // Windows first, then everything else: what is mapped later can only be outside them.
+        if reserve_windows {
+            for window in [SHARED_WINDOW, LOCAL_WINDOW] {
+                reserve(&*sys, &address_space, window, WINDOW_ROOM)?;
+            }
+            reserve(&*sys, &address_space, ARENA_START, LOCAL_WINDOW - ARENA_START)?;
+        } else {
+            reserve(&*sys, &address_space, ARENA_START, VA_END - ARENA_START)?;
+        }
+        let mut group = nvgpu_gpu_open_tsg_args::default();
+        // SAFETY: the struct holds no addresses.
+        unsafe { send(&*sys, &ctrl, &mut group) }?;
+        let tsg = own(&*sys, nvgpu_gpu_open_tsg_args::NAME, group.tsg_fd as i32)?;
+        let doorbell = mapping::CpuMapping::new(&sys, ctrl.as_fd(), USERMODE_LEN, "the doorbell page")?;
+        let end = if reserve_windows { LOCAL_WINDOW } else { VA_END };
+        let layout = Layout {
+            low: ARENA_START..end,
+            high: ARENA_START..end,
+            shared_window: GpuVa::inside(SHARED_WINDOW),
+            local_window: GpuVa::inside(LOCAL_WINDOW),
+            reserved: [SHARED_WINDOW..SHARED_WINDOW + WINDOW_ROOM, LOCAL_WINDOW..LOCAL_WINDOW + WINDOW_ROOM],
+            granule: PAGE,
+            channel_va: 0,
+        };
+        Ok(Self {
+            channels: Mutex::default(),
+            mappings: Mutex::default(),
+            tsg,
+            address_space,
+            doorbell,
+            nvmap,
+            ctrl,
+            sys,
+            next_id: AtomicU64::new(1),
+            info,
+            layout,
+            log,
+        })
+    }
+
+    fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+fn characteristics(sys: &dyn Sys, ctrl: &OwnedFd) -> Result<nvgpu_gpu_characteristics, Error> {
+    let mut gpu = nvgpu_gpu_characteristics::default();
+    let mut args = nvgpu_gpu_get_characteristics {
+        gpu_characteristics_buf_size: size_of_val(&gpu) as u64,
+        gpu_characteristics_buf_addr: (&raw mut gpu).expose_provenance() as u64,
+    };
+    // SAFETY: the address is that of `gpu`, which outlives the call and is as long as stated.
+    unsafe { send(sys, ctrl, &mut args) }?;
+    Ok(gpu)
+}
+
+fn describe(sys: &dyn Sys, ctrl: &OwnedFd, nvmap: &OwnedFd, kind: BackendKind) -> Result<Info, Error> {
+    let gpu = characteristics(sys, ctrl)?;
+    let sm = gpu.sm_arch_sm_version;
+    let number = (sm >> 8) * 10 + (sm & 0xff);
+    let unsupported =
+        Error::Unsupported { what: "SM version", value: sm.into(), supported: "0x800 to 0x809, 0x900" };
+    let (Some(arch), Some(target)) = (sass::Arch::from_sm(number), qmd::Target::from_sm(number)) else {
+        return Err(unsupported);
+    };
+    let mut sms = nvgpu_gpu_num_vsms::default();
+    // SAFETY: the struct holds no addresses.
+    unsafe { send(sys, ctrl, &mut sms) }?;
+    let mut heap = nvmap_query_heap_params { heap_mask: nvgpu_sys::NVMAP_HEAP_IOVMM, ..Default::default() };
+    // SAFETY: the struct holds no addresses.
+    unsafe { send(sys, nvmap, &mut heap) }?;
+    let name: Vec<u8> = gpu.chipname.iter().copied().take_while(|b| *b != 0).collect();
+    let driver_version = match kind {
+        BackendKind::Sim => format!("sim {}", env!("CARGO_PKG_VERSION")),
+        _ => std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+    };
+    Ok(Info {
+        name: String::from_utf8_lossy(&name).into_owned(),
+        backend: kind,
+        sm,
+        arch,
+        sm_count: sms.num_vsms,
+        tpc_count: gpu.num_gpc.saturating_mul(gpu.num_tpc_per_gpc),
+        max_warps_per_sm: target.max_warps(),
+        max_shared_per_block: Bytes::new(u64::from(target.max_shared_bytes() - qmd::RESERVED_SHARED_BYTES)),
+        classes: Classes { compute: gpu.compute_class, copy: gpu.dma_copy_class, channel: gpu.gpfifo_class },
+        memory: Bytes::new(heap.total),
+        unified_memory: gpu.on_board_video_memory_size == 0,
+        driver_version,
+        max_clock_hz: Some(gpu.max_freq).filter(|hz| *hz != 0),
+    })
+}
+
+fn create_address_space(sys: &dyn Sys, ctrl: &OwnedFd) -> Result<OwnedFd, Error> {
+    let mut args = nvgpu_alloc_as_args {
+        flags: NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA,
+        va_range_start: VA_START,
+        va_range_end: VA_END,
+        ..Default::default()
+    };
+    // SAFETY: the struct holds no addresses.
+    unsafe { send(sys, ctrl, &mut args) }?;
+    own(sys, nvgpu_alloc_as_args::NAME, args.as_fd)
+}
+
+/// Takes `len` bytes of addresses at `va` out of the driver's own allocator.
+fn reserve(sys: &dyn Sys, address_space: &OwnedFd, va: u64, len: u64) -> Result<(), Error> {
+    let mut args = nvgpu_as_alloc_space_args {
+        pages: len / PAGE,
+        page_size: PAGE as u32,
+        flags: NVGPU_AS_ALLOC_SPACE_FLAGS_FIXED_OFFSET,
+        o_a: va,
+        ..Default::default()
+    };
+    // SAFETY: the struct holds no addresses of this process.
+    unsafe { send(sys, address_space, &mut args) }?;
+    match args.o_a == va {
+        true => Ok(()),
+        false => Err(Error::Answer {
+            name: nvgpu_as_alloc_space_args::NAME,
+            value: args.o_a,
+            expected: "the fixed address asked for",
+        }),
+    }
+}
+
+impl Backend for Nvgpu {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn allocate(&self, request: &MemoryRequest) -> Result<Memory, Error> {
+        let mapped = Mapped::new(&self.sys, &self.nvmap, &self.address_space, request)?;
+        let memory = Memory { id: MemoryId(self.new_id()), cpu: Some(mapped.cpu()) };
+        lock(&self.mappings).insert(memory.id.0, mapped);
+        Ok(memory)
+    }
+
+    fn free(&self, memory: MemoryId) -> Result<(), Error> {
+        let mapped = lock(&self.mappings).remove(&memory.0);
+        match mapped {
+            Some(mapped) => mapped.unmap(&*self.sys, &self.address_space),
+            None => Ok(()),
+        }
+    }
+
+    fn create_channel(&self, request: &ChannelRequest) -> Result<Channel, Error> {
+        let id = ChannelId(self.new_id());
+        let state = ChannelState::new(self, request)?;
+        let channel = Channel { id, ring: state.ring(), userd: state.userd(), token: state.token() };
+        lock(&self.channels).insert(id.0, state);
+        Ok(channel)
+    }
+
+    fn destroy_channel(&self, channel: ChannelId) {
+        let state = lock(&self.channels).remove(&channel.0);
+        if let Some(state) = state {
+            state.close(&*self.sys);
+        }
+    }
+
+    fn ring_doorbell(&self, token: u32) {
+        let at: NonNull<u8> = self.doorbell.base();
+        // SAFETY: the page is mapped for `USERMODE_LEN` bytes while `self` exists and the doorbell lies in it, 4-byte
+        // aligned. The GPU is powered: only a channel's owner rings, and a deterministic channel holds a power reference.
+        unsafe { AtomicU32::from_ptr(at.as_ptr().add(DOORBELL).cast()) }.store(token, Ordering::Release);
+    }
+
+    fn channel_error(&self, channel: ChannelId) -> Option<u32> {
+        lock(&self.channels).get(&channel.0)?.error()
+    }
+
+    fn fault(&self, channel: ChannelId) -> RawFault {
+        fault::read(self, channel)
+    }
+
+    fn gpu_time(&self) -> Result<u64, Error> {
+        let mut args = nvgpu_gpu_get_gpu_time_args::default();
+        // SAFETY: the struct holds no addresses.
+        unsafe { send(&*self.sys, &self.ctrl, &mut args) }?;
+        Ok(args.gpu_timestamp)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A description of an Orin's GPU.
+    pub(crate) fn info() -> Info {
+        Info {
+            name: "ga10b".into(),
+            backend: BackendKind::Nvgpu,
+            sm: 0x807,
+            arch: sass::Arch::Sm87,
+            sm_count: 16,
+            tpc_count: 8,
+            max_warps_per_sm: 48,
+            max_shared_per_block: Bytes::new(163 << 10),
+            classes: Classes { compute: 0xc7c0, copy: 0xc7b5, channel: 0xc76f },
+            memory: Bytes::new(64 << 30),
+            unified_memory: true,
+            driver_version: String::new(),
+            max_clock_hz: None,
+        }
+    }
+
+    #[test]
+    fn the_address_plan_keeps_the_drivers_range_below_40_bits() {
+        const { assert!(VA_END + (4 << 30) <= 1 << 40 && VA_START % (2 << 20) == 0 && VA_END % (2 << 20) == 0) };
+        const { assert!(SHARED_WINDOW + WINDOW_ROOM <= VA_END && LOCAL_WINDOW + WINDOW_ROOM <= SHARED_WINDOW) };
+    }
+}

@@ -1,0 +1,55 @@
+//! nvmap: memory as DMA buffers.
+
+use std::os::fd::OwnedFd;
+
+use nvgpu_sys::{
+    Ioctl, NVMAP_HANDLE_INNER_CACHEABLE, NVMAP_HANDLE_WRITE_COMBINE, NVMAP_HEAP_IOVMM, NvmapIocCreate64,
+    NvmapIocFree, NvmapIocGetFd, Sys, nvmap_alloc_handle, nvmap_create_handle,
+};
+
+use super::{PAGE, own, send};
+use crate::backend::MemoryKind;
+use crate::error::Error;
+
+/// Tag in the upper half of the flags, under which debugfs lists the memory; the kernel complains about 0.
+const TAG: u32 = 0x0900 << 16;
+
+/// Cache attribute of the CPU mapping.
+fn cache_flags(kind: MemoryKind) -> u32 {
+    match kind {
+        MemoryKind::Command => NVMAP_HANDLE_WRITE_COMBINE,
+        MemoryKind::Device | MemoryKind::Shared => NVMAP_HANDLE_INNER_CACHEABLE,
+    }
+}
+
+/// Allocates `len` bytes of zeroed memory and returns its DMA buffer, which alone keeps it.
+pub(super) fn allocate(sys: &dyn Sys, nvmap: &OwnedFd, len: u64, kind: MemoryKind) -> Result<OwnedFd, Error> {
+    // The 64-bit size comes in over both words; the handle goes out in the first.
+    let mut create = NvmapIocCreate64(nvmap_create_handle { size: len as u32, handle: (len >> 32) as u32 });
+    // SAFETY: the struct holds no addresses.
+    unsafe { send(sys, nvmap, &mut create) }?;
+    let handle = create.0.size;
+    let buffer = export(sys, nvmap, handle, kind);
+    let mut free = NvmapIocFree(handle);
+    // SAFETY: the handle is the one made above; the DMA buffer keeps the memory.
+    let freed = unsafe { send(sys, nvmap, &mut free) };
+    let buffer = buffer?;
+    freed.map(|()| buffer)
+}
+
+fn export(sys: &dyn Sys, nvmap: &OwnedFd, handle: u32, kind: MemoryKind) -> Result<OwnedFd, Error> {
+    let mut alloc = nvmap_alloc_handle {
+        handle,
+        heap_mask: NVMAP_HEAP_IOVMM,
+        flags: cache_flags(kind) | TAG,
+        align: PAGE as u32,
+        numa_nid: -1,
+    };
+    // SAFETY: the struct holds no addresses.
+    unsafe { send(sys, nvmap, &mut alloc) }?;
+    // The handle goes in by the second word, the descriptor comes out in the first.
+    let mut get = NvmapIocGetFd(nvmap_create_handle { size: 0, handle });
+    // SAFETY: the struct holds no addresses.
+    unsafe { send(sys, nvmap, &mut get) }?;
+    own(sys, NvmapIocGetFd::NAME, get.0.size as i32)
+}

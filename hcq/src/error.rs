@@ -1,0 +1,265 @@
+//! Why a call failed, in the terms of the object and the number it concerns.
+
+use std::ffi::CString;
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use crate::address::{Bytes, GpuVa};
+use crate::fault::FaultReport;
+use crate::program::CubinError;
+
+/// Why an `hcq` call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// `HCQ_DEVICE` or a command line named a backend that does not exist.
+    #[error("unknown device {name:?}: expected auto, nvgpu, rm or sim")]
+    UnknownSelector {
+        /// What was asked for.
+        name: String,
+    },
+    /// The backend asked for is not part of this build.
+    #[error("the {backend} backend is not part of this build")]
+    NotBuilt {
+        /// Which backend.
+        backend: &'static str,
+    },
+    /// A device node could not be opened.
+    #[error("cannot open {}", path.to_string_lossy())]
+    Open {
+        /// The node.
+        path: CString,
+        /// The kernel's reason.
+        #[source]
+        errno: Errno,
+    },
+    /// The driver refused a request.
+    #[error("{name} ({request:#010x}) failed")]
+    Ioctl {
+        /// The request as the kernel headers spell it.
+        name: &'static str,
+        /// Its number.
+        request: u32,
+        /// The kernel's reason.
+        #[source]
+        errno: Errno,
+    },
+    /// The driver answered a request with something that cannot be used.
+    #[error("{name} returned {value:#x}, expected {expected}")]
+    Answer {
+        /// The request.
+        name: &'static str,
+        /// What came back.
+        value: u64,
+        /// What would have been right.
+        expected: &'static str,
+    },
+    /// A CPU mapping could not be made.
+    #[error("cannot map {len} of {what} into the process")]
+    Mmap {
+        /// What was to be mapped.
+        what: &'static str,
+        /// How much of it.
+        len: Bytes,
+        /// The kernel's reason.
+        #[source]
+        errno: Errno,
+    },
+    /// A call into the desktop driver came back with a status other than success.
+    #[error("{call} failed with status {status:#x}")]
+    Status {
+        /// The resource-manager call or control.
+        call: &'static str,
+        /// `NV_STATUS`.
+        status: u32,
+    },
+    /// The GPU is of a kind this crate does not drive.
+    #[error("{what} {value:#x} is not supported (supported: {supported})")]
+    Unsupported {
+        /// What is not supported: an SM version, a class, a driver version.
+        what: &'static str,
+        /// The number found.
+        value: u64,
+        /// The numbers that would do.
+        supported: &'static str,
+    },
+    /// No free range of addresses is long enough.
+    #[error("no {len} of GPU addresses left")]
+    OutOfAddresses {
+        /// The length asked for.
+        len: Bytes,
+    },
+    /// A mapping would overlap a window the hardware claims for itself.
+    #[error("{len} at {va} overlaps the {window} window")]
+    InWindow {
+        /// The address asked for.
+        va: GpuVa,
+        /// The length asked for.
+        len: Bytes,
+        /// Which window.
+        window: &'static str,
+    },
+    /// A fixed address range is not free, not aligned or outside the address space.
+    #[error(
+        "{len} at {va} cannot be reserved: the range must be free, page-aligned and inside the address space"
+    )]
+    AddressTaken {
+        /// The address asked for.
+        va: GpuVa,
+        /// The length asked for.
+        len: Bytes,
+    },
+    /// A length or offset does not fit the object it is used on.
+    #[error("{what}: {len} bytes at offset {offset} do not fit {size}")]
+    OutOfBounds {
+        /// The object.
+        what: &'static str,
+        /// First byte asked for.
+        offset: u64,
+        /// Bytes asked for.
+        len: u64,
+        /// Size of the object.
+        size: Bytes,
+    },
+    /// The CPU cannot reach memory it was to read or write.
+    #[error("the memory at {va} has no CPU mapping")]
+    NotMapped {
+        /// Where it is.
+        va: GpuVa,
+    },
+    /// A buffer of no bytes was asked for.
+    #[error("a buffer needs at least one byte")]
+    EmptyBuffer,
+    /// The object belongs to another device.
+    #[error("the {what} belongs to another device")]
+    ForeignDevice {
+        /// Which object.
+        what: &'static str,
+    },
+    /// The cubin could not be loaded.
+    #[error("cannot load the cubin")]
+    Cubin(#[from] CubinError),
+    /// The program has no kernel of that name.
+    #[error("no kernel {name:?} in the program, which has: {}", available.join(", "))]
+    NoKernel {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        available: Vec<String>,
+    },
+    /// A launch cannot run on this GPU as asked.
+    #[error("cannot launch {kernel}: {what} is {value}, the limit is {limit}")]
+    LaunchLimit {
+        /// The kernel.
+        kernel: String,
+        /// The quantity.
+        what: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// The most there can be.
+        limit: u64,
+    },
+    /// The arguments do not match the kernel's parameters.
+    #[error("kernel {kernel} takes {expected} bytes of parameters, {given} were given")]
+    Arguments {
+        /// The kernel.
+        kernel: String,
+        /// Bytes the kernel's parameters occupy.
+        expected: u32,
+        /// Bytes the arguments occupy.
+        given: u32,
+    },
+    /// The queue metadata could not be built.
+    #[error("cannot build the queue metadata of {kernel}")]
+    Qmd {
+        /// The kernel.
+        kernel: String,
+        /// The field that does not fit.
+        #[source]
+        source: qmd::Error,
+    },
+    /// The operation needs another kind of queue.
+    #[error("a {queue} queue cannot {operation}")]
+    WrongQueue {
+        /// The kind of queue.
+        queue: &'static str,
+        /// What it was asked to do.
+        operation: &'static str,
+    },
+    /// One submission needs more memory than its ring has.
+    #[error("{what} needs {len}, its ring holds {capacity}")]
+    RingTooSmall {
+        /// Which object.
+        what: &'static str,
+        /// What it needs.
+        len: Bytes,
+        /// What there is.
+        capacity: Bytes,
+    },
+    /// The node is not part of the graph, or not of the kind the call is about.
+    #[error("graph node {node} is not a launch of this graph")]
+    NotALaunch {
+        /// The node's number.
+        node: usize,
+    },
+    /// The GPU did not reach a point in time.
+    #[error("the GPU did not finish within {waited:?}: timeline stands at {reached}, waited for {wanted}")]
+    Timeout {
+        /// How long the call waited.
+        waited: Duration,
+        /// The value waited for.
+        wanted: u64,
+        /// The value last seen.
+        reached: u64,
+    },
+    /// The work asked about was never submitted, and its queue is gone.
+    #[error("the work was discarded: its queue was dropped before it was submitted")]
+    Discarded,
+    /// The GPU stopped a channel.
+    #[error("{0}")]
+    Fault(Box<FaultReport>),
+    /// The device was lost to an earlier fault.
+    #[error("the device was lost to an earlier fault: {0}")]
+    Lost(Box<FaultReport>),
+}
+
+impl Error {
+    /// What to try next, in one line.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Open { errno: Errno::EACCES | Errno::EPERM, .. } => {
+                Some("add the user to group video (and log in again); `nvdiag doctor` checks it")
+            }
+            Self::Open { errno: Errno::ENOENT, .. } => Some(
+                "no such GPU here: HCQ_DEVICE=sim runs on the software ga10b; `nvdiag doctor` lists what was looked for",
+            ),
+            Self::Ioctl { errno: Errno::ENOTTY, .. } => {
+                Some("the driver is of another release than the one these structs belong to (L4T r36.4)")
+            }
+            Self::Ioctl { errno: Errno::ENOMEM, .. } => {
+                Some("free memory or address space is used up; drop buffers")
+            }
+            Self::Ioctl { errno: Errno::ETIMEDOUT, .. } => {
+                Some("the channel is dead after a fault; open the device again")
+            }
+            Self::InWindow { .. } => Some("let the device choose the address (Device::alloc)"),
+            Self::OutOfAddresses { .. } => Some("drop buffers, or allocate fewer and larger ones"),
+            Self::NotBuilt { .. } => Some("build with the feature of that name"),
+            Self::Timeout { .. } => Some(
+                "the kernel may be in an endless loop, or a wait has no matching signal; raise the deadline if it is just long",
+            ),
+            Self::Fault(_) | Self::Lost(_) => {
+                Some("open the device again; `nvdiag esr` explains the error registers")
+            }
+            Self::Arguments { .. } => Some("pass every parameter, in order, with its own width"),
+            _ => None,
+        }
+    }
+}
+
+impl From<nvgpu_sys::IoctlError> for Error {
+    fn from(e: nvgpu_sys::IoctlError) -> Self {
+        Self::Ioctl { name: e.name, request: e.request, errno: e.errno }
+    }
+}

@@ -1,0 +1,194 @@
+//! A channel with all it takes to submit: ring, command memory, timeline. Queues and transfers are built on it.
+
+use std::sync::Arc;
+
+use crate::address::{Bytes, GpuVa};
+use crate::backend::{Channel, ChannelRequest, Engine, MemoryKind};
+use crate::context::Context;
+use crate::error::Error;
+use crate::gpfifo::{Gpfifo, MAX_DWORDS, Segment};
+use crate::memory::Piece;
+use crate::pushbuffer::Pushbuffer;
+use crate::ring::Ring;
+use crate::timeline::Timeline;
+
+/// Entries of a channel's ring: 8 KiB.
+const ENTRIES: u32 = 1024;
+/// Bytes of command memory.
+const COMMANDS: u64 = 1 << 20;
+/// Dwords after which recorded commands are handed over without being asked to.
+pub(crate) const FLUSH_DWORDS: usize = 32 << 10;
+
+/// A channel that takes submissions.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    channel: Channel,
+    channel_va: Option<GpuVa>,
+    fifo: Gpfifo,
+    /// `Some` until the lane is closed.
+    commands: Option<Piece>,
+    ring: Ring,
+    timeline: Arc<Timeline>,
+    /// Value of the last submission.
+    value: u64,
+}
+
+impl Lane {
+    /// A channel of its own.
+    pub fn new(context: &Arc<Context>, engine: Engine) -> Result<Self, Error> {
+        context.alive()?;
+        let commands = context.alloc(COMMANDS, MemoryKind::Command, "command ring")?;
+        match Self::with_commands(context, engine) {
+            Ok(lane) => Ok(Self { commands: Some(commands), ..lane }),
+            Err(error) => {
+                context.free(commands);
+                Err(error)
+            }
+        }
+    }
+
+    fn with_commands(context: &Arc<Context>, engine: Engine) -> Result<Self, Error> {
+        let backend = context.backend();
+        let channel_bytes = backend.layout().channel_va;
+        let channel_va = match channel_bytes {
+            0 => None,
+            len => Some(context.memory().reserve(len, "channel")?),
+        };
+        let give_back = |va: Option<GpuVa>| {
+            if let Some(va) = va {
+                context.memory().unreserve(va, channel_bytes, backend.layout().granule);
+            }
+        };
+        let request = ChannelRequest { engine, entries: ENTRIES, va: channel_va };
+        let channel = backend.create_channel(&request).inspect_err(|_| give_back(channel_va))?;
+        let start = context.options.timeline_start;
+        let timeline = Timeline::new(context, channel.id, start).inspect_err(|_| {
+            backend.destroy_channel(channel.id);
+            give_back(channel_va);
+        })?;
+        Ok(Self {
+            channel,
+            channel_va,
+            fifo: Gpfifo::new(channel, ENTRIES),
+            commands: None,
+            ring: Ring::new(COMMANDS),
+            timeline: Arc::new(timeline),
+            value: start,
+        })
+    }
+
+    /// The lane's progress.
+    pub fn timeline(&self) -> &Arc<Timeline> {
+        &self.timeline
+    }
+
+    /// The value the next submission will signal.
+    pub fn next(&self) -> u64 {
+        self.value.wrapping_add(1)
+    }
+
+    /// The value of the last submission.
+    pub fn last(&self) -> u64 {
+        self.value
+    }
+
+    /// The value the GPU has reached.
+    pub fn completed(&self, context: &Context) -> u64 {
+        self.timeline.completed(context)
+    }
+
+    /// Waits until the GPU has reached `value`, at most the device's patience.
+    pub fn wait(&self, context: &Context, value: u64) -> Result<(), Error> {
+        context.wait(&self.timeline, value, context.patience())
+    }
+
+    /// Hands `words` to the GPU, then `recorded`, then a release of the next value, which is returned.
+    ///
+    /// After an error nothing was handed over.
+    pub fn submit(
+        &mut self,
+        context: &Context,
+        words: &mut Pushbuffer,
+        recorded: &[Segment],
+    ) -> Result<u64, Error> {
+        context.alive()?;
+        let value = self.next();
+        let mut release = Pushbuffer::default();
+        release.release(self.timeline.va(), value);
+        let dwords = words.len() + release.len();
+        let offset = self.take(context, dwords)?;
+        // The words may straddle entries: an entry ends where the recorded segments go, or where it is full.
+        let entries = words.len().div_ceil(MAX_DWORDS) + recorded.len() + 1;
+        self.wait_for_entries(context, entries as u32)?;
+        let commands = self.commands.as_ref().ok_or(Error::Discarded)?;
+        commands.write_words(offset, words.words())?;
+        commands.write_words(offset + 4 * words.len() as u64, release.words())?;
+        let at = |dword: usize| commands.at(offset + 4 * dword as u64);
+        let mut segments = Vec::with_capacity(entries);
+        if recorded.is_empty() && dwords <= MAX_DWORDS {
+            segments.push(Segment { va: at(0), dwords: dwords as u32 });
+        } else {
+            for start in (0..words.len()).step_by(MAX_DWORDS) {
+                let len = (words.len() - start).min(MAX_DWORDS);
+                segments.push(Segment { va: at(start), dwords: len as u32 });
+            }
+            segments.extend_from_slice(recorded);
+            segments.push(Segment { va: at(words.len()), dwords: release.len() as u32 });
+        }
+        self.ring.seal(value);
+        self.value = value;
+        self.timeline.set_submitted(value);
+        self.fifo.publish(&segments, value);
+        context.backend().ring_doorbell(self.channel.token);
+        Ok(value)
+    }
+
+    fn take(&mut self, context: &Context, dwords: usize) -> Result<u64, Error> {
+        let len = 4 * dwords as u64;
+        loop {
+            if let Some(offset) = self.ring.alloc(len, 4, self.completed(context)) {
+                return Ok(offset);
+            }
+            let oldest = self.ring.oldest().ok_or(Error::RingTooSmall {
+                what: "a submission",
+                len: Bytes::new(len),
+                capacity: Bytes::new(self.ring.capacity()),
+            })?;
+            self.wait(context, oldest)?;
+        }
+    }
+
+    fn wait_for_entries(&mut self, context: &Context, count: u32) -> Result<(), Error> {
+        loop {
+            let completed = self.completed(context);
+            if self.fifo.slots().has_room(count, completed) {
+                return Ok(());
+            }
+            let oldest = self.fifo.slots().oldest().ok_or(Error::RingTooSmall {
+                what: "a submission's entries",
+                len: Bytes::new(8 * u64::from(count)),
+                capacity: Bytes::new(8 * u64::from(ENTRIES)),
+            })?;
+            self.wait(context, oldest)?;
+        }
+    }
+
+    /// Waits for what was submitted, at most the device's patience, then removes the channel and frees its memory.
+    /// Other memory that only this lane's work used may be freed when this returns.
+    pub fn close(mut self, context: &Context) {
+        if let Err(error) = self.wait(context, self.value) {
+            tracing::warn!(%error, "a queue is dropped with work that did not end; its channel is stopped");
+            self.timeline.stop();
+        }
+        self.timeline.close();
+        let backend = context.backend();
+        backend.destroy_channel(self.channel.id);
+        if let Some(va) = self.channel_va {
+            let layout = backend.layout();
+            context.memory().unreserve(va, layout.channel_va, layout.granule);
+        }
+        if let Some(commands) = self.commands.take() {
+            context.free(commands);
+        }
+    }
+}

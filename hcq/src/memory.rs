@@ -1,0 +1,325 @@
+//! Memory behind addresses: large pieces mapped one by one, small ones cut from larger pieces.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::address::{Bytes, GpuVa};
+use crate::backend::{Backend, Layout, Memory, MemoryId, MemoryKind, MemoryRequest};
+use crate::error::Error;
+use crate::range_set::RangeSet;
+use crate::va_space::{Reach, VaSpace};
+
+/// Pieces up to this size are cut from chunks.
+const SMALL: u64 = 256 << 10;
+/// Size of a chunk.
+const CHUNK: u64 = 2 << 20;
+/// Unit and alignment of a piece of a chunk; what a QMD and a constant bank need.
+const UNIT: u64 = 256;
+
+/// A range of the address space that is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Mapping {
+    /// First address.
+    pub va: GpuVa,
+    /// Length asked for.
+    pub len: Bytes,
+    /// What it is: "buffer", "program", "command ring", ...
+    pub what: &'static str,
+}
+
+/// A piece of GPU-visible memory. Freed only through [`MemoryManager::free`].
+#[derive(Debug)]
+pub(crate) struct Piece {
+    va: GpuVa,
+    len: u64,
+    cpu: Option<NonNull<u8>>,
+    home: Home,
+}
+
+// SAFETY: the pointer is the address of a shared mapping; every access through it is a raw copy or an atomic.
+unsafe impl Send for Piece {}
+// SAFETY: as above.
+unsafe impl Sync for Piece {}
+
+#[derive(Debug)]
+enum Home {
+    /// A mapping of its own, over this range.
+    Own(MemoryId, Range<u64>),
+    /// Part of the chunk that starts here.
+    Chunk(u64),
+}
+
+impl Piece {
+    /// Where the GPU sees it.
+    pub fn va(&self) -> GpuVa {
+        self.va
+    }
+
+    /// The address `offset` bytes in; the caller stays within the length.
+    pub fn at(&self, offset: u64) -> GpuVa {
+        debug_assert!(offset <= self.len);
+        GpuVa::inside(self.va.raw() + offset)
+    }
+
+    /// Length asked for, in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether the CPU can reach it.
+    pub fn is_mapped(&self) -> bool {
+        self.cpu.is_some()
+    }
+
+    fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Error::OutOfBounds { what: "memory", offset, len, size: Bytes::new(self.len) });
+        }
+        Ok(())
+    }
+
+    fn pointer(&self, offset: u64, len: u64) -> Result<NonNull<u8>, Error> {
+        self.check(offset, len)?;
+        let base = self.cpu.ok_or(Error::NotMapped { va: self.va })?;
+        // SAFETY: `offset` is inside the mapping, which is `self.len` bytes long.
+        Ok(unsafe { base.add(offset as usize) })
+    }
+
+    /// Copies into the memory. It has a CPU mapping unless it is of the device kind.
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        let to = self.pointer(offset, data.len() as u64)?;
+        // SAFETY: the destination is mapped for `data.len()` bytes and no Rust reference to it exists; whether the GPU
+        // uses the bytes meanwhile is what callers wait for before.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to.as_ptr(), data.len()) };
+        Ok(())
+    }
+
+    /// Copies words into the memory, in the byte order of the GPU.
+    pub fn write_words(&self, offset: u64, words: &[u32]) -> Result<(), Error> {
+        if cfg!(target_endian = "little") {
+            self.write(offset, zerocopy::IntoBytes::as_bytes(words))
+        } else {
+            let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+            self.write(offset, &bytes)
+        }
+    }
+
+    /// Copies out of the memory.
+    pub fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Error> {
+        let from = self.pointer(offset, data.len() as u64)?;
+        // SAFETY: the source is mapped for `data.len()` bytes, `data` is separate memory.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), data.as_mut_ptr(), data.len()) };
+        Ok(())
+    }
+
+    /// The 64-bit word at `offset`, a multiple of 8, which the GPU may write at any time.
+    pub fn atomic(&self, offset: u64) -> Result<&AtomicU64, Error> {
+        debug_assert!(offset.is_multiple_of(8));
+        let at = self.pointer(offset, 8)?;
+        // SAFETY: mapped and aligned (pieces start on multiples of 256) as long as `self` exists, since a piece is
+        // consumed when it is freed; atomics allow writers outside the program.
+        Ok(unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) })
+    }
+}
+
+#[derive(Debug)]
+struct Chunk {
+    memory: Memory,
+    kind: MemoryKind,
+    range: Range<u64>,
+    free: RangeSet,
+}
+
+impl Chunk {
+    fn is_empty(&self) -> bool {
+        self.free.free() == CHUNK
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    va: VaSpace,
+    chunks: BTreeMap<u64, Chunk>,
+    mappings: BTreeMap<u64, Mapping>,
+}
+
+/// All memory of a device.
+#[derive(Debug)]
+pub(crate) struct MemoryManager {
+    state: Mutex<State>,
+}
+
+fn reach(kind: MemoryKind) -> Reach {
+    match kind {
+        MemoryKind::Device => Reach::Any,
+        MemoryKind::Command | MemoryKind::Shared => Reach::Low,
+    }
+}
+
+impl MemoryManager {
+    /// Nothing allocated yet.
+    pub fn new(layout: &Layout, reserve_windows: bool) -> Self {
+        let va = VaSpace::new(layout, reserve_windows);
+        Self { state: Mutex::new(State { va, chunks: BTreeMap::new(), mappings: BTreeMap::new() }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves the tables whole: each change is made in one go.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Allocates `len` bytes, at least one, aligned to 256 bytes.
+    pub fn alloc(
+        &self,
+        backend: &dyn Backend,
+        len: u64,
+        kind: MemoryKind,
+        what: &'static str,
+    ) -> Result<Piece, Error> {
+        if len == 0 {
+            return Err(Error::EmptyBuffer);
+        }
+        if len <= SMALL {
+            return self.alloc_small(backend, len, kind, what);
+        }
+        let range = self.state().va.alloc(Bytes::new(len), reach(kind))?;
+        self.map(backend, range, len, kind, what)
+    }
+
+    /// Allocates `len` bytes of device memory at `va`.
+    pub fn alloc_at(
+        &self,
+        backend: &dyn Backend,
+        va: GpuVa,
+        len: u64,
+        what: &'static str,
+    ) -> Result<Piece, Error> {
+        if len == 0 {
+            return Err(Error::EmptyBuffer);
+        }
+        let range = self.state().va.alloc_at(va, Bytes::new(len))?;
+        self.map(backend, range, len, MemoryKind::Device, what)
+    }
+
+    /// Takes addresses without memory behind them.
+    pub fn reserve(&self, len: u64, what: &'static str) -> Result<GpuVa, Error> {
+        let mut state = self.state();
+        let range = state.va.alloc(Bytes::new(len), Reach::Low)?;
+        let va = GpuVa::inside(range.start);
+        state.mappings.insert(range.start, Mapping { va, len: Bytes::new(len), what });
+        Ok(va)
+    }
+
+    /// Gives back what [`reserve`](Self::reserve) took.
+    pub fn unreserve(&self, va: GpuVa, len: u64, granule: u64) {
+        let mut state = self.state();
+        if state.mappings.remove(&va.raw()).is_some() {
+            state.va.free(va.raw()..va.raw() + len.next_multiple_of(granule));
+        }
+    }
+
+    fn map(
+        &self,
+        backend: &dyn Backend,
+        range: Range<u64>,
+        len: u64,
+        kind: MemoryKind,
+        what: &'static str,
+    ) -> Result<Piece, Error> {
+        let va = GpuVa::inside(range.start);
+        let request = MemoryRequest { len: Bytes::new(range.end - range.start), kind, va };
+        let memory = match backend.allocate(&request) {
+            Ok(memory) => memory,
+            Err(error) => {
+                self.state().va.free(range);
+                return Err(error);
+            }
+        };
+        self.state().mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
+        Ok(Piece { va, len, cpu: memory.cpu, home: Home::Own(memory.id, range) })
+    }
+
+    fn alloc_small(
+        &self,
+        backend: &dyn Backend,
+        len: u64,
+        kind: MemoryKind,
+        what: &'static str,
+    ) -> Result<Piece, Error> {
+        loop {
+            let mut state = self.state();
+            let State { chunks, mappings, .. } = &mut *state;
+            let units = len.next_multiple_of(UNIT);
+            let found = chunks
+                .values_mut()
+                .filter(|c| c.kind == kind)
+                .find_map(|c| Some((c.free.take(units, UNIT)?, c)));
+            if let Some((offset, chunk)) = found {
+                let va = GpuVa::inside(chunk.range.start + offset);
+                // SAFETY: `offset` is inside the chunk's mapping.
+                let cpu = chunk.memory.cpu.map(|base| unsafe { base.add(offset as usize) });
+                let home = Home::Chunk(chunk.range.start);
+                mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
+                return Ok(Piece { va, len, cpu, home });
+            }
+            let range = state.va.alloc(Bytes::new(CHUNK), reach(kind))?;
+            drop(state);
+            let va = GpuVa::inside(range.start);
+            let request = MemoryRequest { len: Bytes::new(range.end - range.start), kind, va };
+            match backend.allocate(&request) {
+                Ok(memory) => {
+                    let chunk = Chunk { memory, kind, range: range.clone(), free: RangeSet::new(0..CHUNK) };
+                    self.state().chunks.insert(range.start, chunk);
+                }
+                Err(error) => {
+                    self.state().va.free(range);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Frees a piece that neither the GPU nor the CPU uses any more.
+    pub fn free(&self, backend: &dyn Backend, piece: Piece) -> Result<(), Error> {
+        let mut state = self.state();
+        state.mappings.remove(&piece.va.raw());
+        let (id, range) = match piece.home {
+            Home::Own(id, range) => (id, range),
+            Home::Chunk(start) => {
+                let Some(chunk) = state.chunks.get_mut(&start) else { return Ok(()) };
+                let offset = piece.va.raw() - start;
+                chunk.free.put(offset..offset + piece.len.next_multiple_of(UNIT));
+                let kind = chunk.kind;
+                // One empty chunk of a kind is kept, so that a single buffer that comes and goes costs no driver call.
+                let spare = chunk.is_empty()
+                    && state.chunks.iter().any(|(&s, c)| s != start && c.kind == kind && c.is_empty());
+                let Some(chunk) = (if spare { state.chunks.remove(&start) } else { None }) else {
+                    return Ok(());
+                };
+                (chunk.memory.id, chunk.range)
+            }
+        };
+        drop(state);
+        // The addresses become free only when nothing is mapped there any more.
+        backend.free(id)?;
+        self.state().va.free(range);
+        Ok(())
+    }
+
+    /// Everything that is allocated, by address.
+    pub fn mappings(&self) -> Vec<Mapping> {
+        self.state().mappings.values().cloned().collect()
+    }
+
+    /// The mappings before and after `va`; the first contains it or ends before it.
+    pub fn around(&self, va: u64) -> (Option<Mapping>, Option<Mapping>) {
+        let state = self.state();
+        let before = state.mappings.range(..=va).next_back().map(|(_, m)| m.clone());
+        let after = va.checked_add(1).and_then(|n| state.mappings.range(n..).next().map(|(_, m)| m.clone()));
+        (before, after)
+    }
+}

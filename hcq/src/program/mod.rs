@@ -1,0 +1,316 @@
+//! Programs: cubins loaded into GPU memory, and the kernels in them.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::address::GpuVa;
+use crate::backend::MemoryKind;
+use crate::constant_bank::BankLayout;
+use crate::context::{Context, lock};
+use crate::error::Error;
+use crate::memory::Piece;
+use crate::scratch;
+use crate::timeline::Uses;
+
+mod attributes;
+mod cubin;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use cubin::{Cubin, KernelInfo};
+
+/// Why a cubin could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CubinError {
+    /// The file is not an ELF object, or its tables are broken.
+    #[error("not a readable ELF object: {reason}")]
+    Elf {
+        /// What the reader found.
+        reason: String,
+    },
+    /// The file is an object for something else.
+    #[error("not a 64-bit CUDA object (machine {machine}, expected 190); a fatbin must be unpacked first")]
+    NotCuda {
+        /// `e_machine`.
+        machine: u16,
+    },
+    /// The code is for an SM this crate has no tables for.
+    #[error("the code is for sm_{sm}, which is not supported")]
+    UnknownSm {
+        /// The number in the ELF flags.
+        sm: u32,
+    },
+    /// The code is for another GPU.
+    #[error("the code is for sm_{code}, the device is sm_{device}")]
+    WrongSm {
+        /// What the code was compiled for.
+        code: u32,
+        /// What the device is.
+        device: u32,
+    },
+    /// Something ends before its length says.
+    #[error("{what} ends past the end of its container")]
+    Truncated {
+        /// What does.
+        what: &'static str,
+    },
+    /// An attribute record has an unknown format.
+    #[error("attribute {code:#04x} has the unknown format {format}")]
+    Attribute {
+        /// The format byte.
+        format: u8,
+        /// The attribute.
+        code: u8,
+    },
+    /// A section's alignment is not usable.
+    #[error("section {section} wants alignment {align}")]
+    Alignment {
+        /// Its name.
+        section: String,
+        /// What it wants.
+        align: u64,
+    },
+    /// A section's length is not plausible.
+    #[error("section {section} is {len} bytes long")]
+    TooLarge {
+        /// Its name.
+        section: String,
+        /// Its length.
+        len: u64,
+    },
+    /// A relocation names a symbol that is not there or not loaded (an undefined external, a texture).
+    #[error("a relocation names symbol {index}, which is not part of what is loaded")]
+    Symbol {
+        /// Index in the symbol table.
+        index: usize,
+    },
+    /// A relocation of an unknown type.
+    #[error("relocation type {kind:#x} is not supported")]
+    Relocation {
+        /// The type.
+        kind: u32,
+    },
+    /// Something a kernel cannot run without is absent.
+    #[error("kernel {kernel} has no {what}")]
+    Missing {
+        /// The kernel.
+        kernel: String,
+        /// What is absent.
+        what: &'static str,
+    },
+}
+
+/// Launch descriptors of one kernel that differ in block and dynamic shared memory.
+type Templates = Mutex<Vec<([u32; 3], u32, qmd::Qmd)>>;
+
+/// A cubin in GPU memory.
+#[derive(Debug)]
+pub(crate) struct Image {
+    cubin: Cubin,
+    /// The code as loaded, to name instructions by.
+    content: Vec<u8>,
+    /// `Some` until the image is dropped.
+    piece: Option<Piece>,
+    base: GpuVa,
+    pub uses: Uses,
+    templates: Vec<Templates>,
+    context: Weak<Context>,
+}
+
+impl Image {
+    fn load(context: &Arc<Context>, bytes: &[u8]) -> Result<Self, Error> {
+        let cubin = Cubin::parse(bytes, |sm| BankLayout::of_sm(sm).map(|l| l.parameters))?;
+        let device = context.backend().info().sm_number();
+        if !runs_on(cubin.sm, device) {
+            return Err(CubinError::WrongSm { code: cubin.sm, device }.into());
+        }
+        let piece = context.alloc(cubin.len(), MemoryKind::Device, "program")?;
+        let base = piece.va();
+        let templates = cubin.kernels.iter().map(|_| Mutex::default()).collect();
+        let mut image = Self {
+            cubin,
+            content: Vec::new(),
+            piece: None,
+            base,
+            uses: Uses::default(),
+            templates,
+            context: Arc::downgrade(context),
+        };
+        let piece = image.piece.insert(piece);
+        image.content = image.cubin.image(base.raw())?;
+        let mut padded = image.content.clone();
+        padded.resize(image.cubin.len() as usize, 0);
+        context.upload(piece, 0, &padded)?;
+        Ok(image)
+    }
+
+    /// Whether `pc` is in this image.
+    pub fn contains(&self, pc: u64) -> bool {
+        (self.base.raw()..self.base.raw() + self.cubin.len()).contains(&pc)
+    }
+
+    /// The function that contains `pc`, and the offset of `pc` in it.
+    pub fn function_at(&self, pc: u64) -> Option<(&str, u64)> {
+        let offset = pc.checked_sub(self.base.raw())?;
+        let (start, (name, len)) = self.cubin.functions.range(..=offset).next_back()?;
+        (offset - start < *len).then_some((name, offset - start))
+    }
+
+    /// The instruction at `pc`.
+    pub fn instruction_at(&self, pc: u64) -> Option<[u8; 16]> {
+        let offset = usize::try_from(pc.checked_sub(self.base.raw())?).ok()?;
+        self.content.get(offset..offset.checked_add(16)?)?.try_into().ok()
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        if let (Some(piece), Some(context)) = (self.piece.take(), self.context.upgrade()) {
+            context.retire(vec![piece], Vec::new(), std::mem::take(&mut self.uses));
+        }
+    }
+}
+
+/// Code runs on its own SM version and on later ones of the same major version.
+fn runs_on(code: u32, device: u32) -> bool {
+    code / 10 == device / 10 && code % 10 <= device % 10
+}
+
+/// A loaded cubin. Cloning is cheap; the memory goes back when the last clone, the last [`Kernel`] and the last
+/// submission that runs one are gone.
+#[derive(Clone, Debug)]
+pub struct Program {
+    image: Arc<Image>,
+}
+
+impl Program {
+    pub(crate) fn load(context: &Arc<Context>, cubin: &[u8]) -> Result<Self, Error> {
+        context.alive()?;
+        let image = Arc::new(Image::load(context, cubin)?);
+        context.register(&image);
+        Ok(Self { image })
+    }
+
+    /// The kernel of that name.
+    ///
+    /// # Errors
+    /// [`Error::NoKernel`] lists the names there are.
+    pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
+        let kernels = &self.image.cubin.kernels;
+        match kernels.iter().position(|k| k.name == name) {
+            Some(index) => Ok(Kernel { image: self.image.clone(), index }),
+            None => Err(Error::NoKernel {
+                name: name.to_owned(),
+                available: kernels.iter().map(|k| k.name.clone()).collect(),
+            }),
+        }
+    }
+
+    /// All kernels, in the order of the symbol table.
+    pub fn kernels(&self) -> impl Iterator<Item = Kernel> {
+        (0..self.image.cubin.kernels.len()).map(|index| Kernel { image: self.image.clone(), index })
+    }
+}
+
+/// A kernel of a loaded program.
+#[derive(Clone)]
+pub struct Kernel {
+    pub(crate) image: Arc<Image>,
+    index: usize,
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kernel({} at {})", self.name(), self.address())
+    }
+}
+
+impl Kernel {
+    pub(crate) fn info(&self) -> &KernelInfo {
+        &self.image.cubin.kernels[self.index]
+    }
+
+    /// Its name, mangled where the compiler mangled it.
+    pub fn name(&self) -> &str {
+        &self.info().name
+    }
+
+    /// Registers per thread.
+    pub fn registers(&self) -> u32 {
+        self.info().registers
+    }
+
+    /// Bytes of static shared memory per block. On sm_90 this includes the KiB that is reserved there.
+    pub fn static_shared(&self) -> u32 {
+        self.info().static_shared
+    }
+
+    /// Bytes of stack per thread.
+    pub fn local_bytes(&self) -> u32 {
+        self.info().stack
+    }
+
+    /// Bytes of parameters.
+    pub fn param_bytes(&self) -> u32 {
+        self.info().param_bytes
+    }
+
+    /// Most threads per block: what the code was compiled for, and what its registers leave room for.
+    pub fn max_threads(&self) -> u32 {
+        let sm = self.image.cubin.sm;
+        let by_registers =
+            qmd::Target::from_sm(sm).map_or(1024, |t| 32 * t.warps_by_registers(self.registers()));
+        self.info().max_threads.min(by_registers)
+    }
+
+    /// Where the code starts.
+    pub fn address(&self) -> GpuVa {
+        GpuVa::inside(self.image.base.raw() + self.info().code.offset)
+    }
+
+    /// Bytes of code.
+    pub fn code_bytes(&self) -> u64 {
+        self.info().code.len
+    }
+
+    /// Bytes of local memory per thread that the launch must provide.
+    pub(crate) fn local_per_thread(&self) -> u32 {
+        scratch::per_thread(self.info().stack)
+    }
+
+    /// The launch descriptor for a block and an amount of dynamic shared memory; grid and bank 0 are left open.
+    pub(crate) fn template(
+        &self,
+        target: qmd::Target,
+        block: [u32; 3],
+        dynamic_shared: u32,
+    ) -> Result<qmd::Qmd, Error> {
+        let mut templates = lock(&self.image.templates[self.index]);
+        if let Some((.., qmd)) = templates.iter().find(|(b, d, _)| *b == block && *d == dynamic_shared) {
+            return Ok(qmd.clone());
+        }
+        let k = self.info();
+        let mut launch = qmd::Launch::new(target)
+            .program(self.address().raw(), k.code.len)
+            .block(block)
+            .registers(k.registers)
+            .barriers(k.barriers)
+            .shared(qmd::SharedMemory::new(k.static_shared, dynamic_shared))
+            .local(0, self.local_per_thread())
+            .invalidate(qmd::Invalidate::SHADER_DATA)
+            .membar(qmd::Membar::System);
+        for (bank, extent) in &k.banks {
+            let va = self.image.base.raw() + extent.offset;
+            let len = extent.len.min(u64::from(qmd::CONSTANT_BUFFER_MAX)) as u32;
+            launch = launch.constant_buffer(*bank, qmd::ConstantBuffer::new(va, len));
+        }
+        let qmd = launch.build().map_err(|source| Error::Qmd { kernel: k.name.clone(), source })?;
+        // A kernel is launched in a handful of shapes; a program that varies without end shall not grow this list.
+        if templates.len() >= 64 {
+            templates.clear();
+        }
+        templates.push((block, dynamic_shared, qmd.clone()));
+        Ok(qmd)
+    }
+}

@@ -1,0 +1,362 @@
+//! Queues: launches, copies, waits and timestamps, handed to the GPU in submissions.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::address::Bytes;
+use crate::backend::{Engine, MemoryKind};
+use crate::buffer::Buffer;
+use crate::constant_bank::{BankContext, BankLayout};
+use crate::context::Context;
+use crate::error::Error;
+use crate::graph::Graph;
+use crate::lane::{FLUSH_DWORDS, Lane};
+use crate::launch::{self, Args, LaunchConfig};
+use crate::memory::Piece;
+use crate::program::Kernel;
+use crate::recorder::Recorder;
+use crate::ring::Ring;
+use crate::timeline::{Slot, SyncPoint, Timeline, Timestamp, reached};
+
+/// Bytes for QMDs and constant banks in flight.
+const LAUNCHES: u64 = 4 << 20;
+/// Alignment of a QMD, and of a bank after it.
+const ALIGN: u64 = 256;
+
+/// What a launch is encoded with, besides the launch itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaunchTarget {
+    pub qmd: qmd::Target,
+    pub bank: BankContext,
+}
+
+impl LaunchTarget {
+    /// The tables for a device.
+    pub fn of(context: &Context) -> Result<Self, Error> {
+        let (info, layout) = (context.backend().info(), context.backend().layout());
+        let sm = info.sm_number();
+        let (Some(target), Some(bank)) = (qmd::Target::from_sm(sm), BankLayout::of_sm(sm)) else {
+            let supported = "sm_80, sm_86, sm_87, sm_89, sm_90";
+            return Err(Error::Unsupported { what: "SM version", value: info.sm.into(), supported });
+        };
+        let (shared_window, local_window) = (layout.shared_window, layout.local_window);
+        let bank = BankContext { layout: bank, shared_window, local_window, sm_count: info.sm_count };
+        Ok(Self { qmd: target, bank })
+    }
+
+    /// Bytes from the start of a QMD to the bank that lies behind it.
+    pub fn qmd_stride(&self) -> u64 {
+        self.qmd.version().stride() as u64
+    }
+}
+
+/// Memory that launches in flight read.
+#[derive(Debug)]
+struct LaunchMemory {
+    target: LaunchTarget,
+    piece: Piece,
+    ring: Ring,
+    /// Reused for the content of banks.
+    bank: Vec<u8>,
+    /// Launches so far, the grid id.
+    count: u64,
+    /// Bytes per thread of the scratch memory the channel knows.
+    scratch: u32,
+    /// Programs loaded when caches of code were last dropped.
+    code_generation: u64,
+}
+
+/// Things that must live until a submission is over.
+#[derive(Debug)]
+#[expect(dead_code, reason = "held, not used")]
+enum Held {
+    Slot(Arc<Slot>),
+    Timeline(Arc<Timeline>),
+}
+
+/// A channel to the GPU. What is recorded runs when [`submit`](Self::submit) hands it over (or earlier, when much has
+/// been recorded), in the order of recording as far as [`barrier`](Self::barrier) asks for it.
+///
+/// Dropping a queue discards what was not submitted, and waits for what was.
+pub struct Queue {
+    context: Arc<Context>,
+    engine: Engine,
+    /// `Some` until the queue is dropped.
+    lane: Option<Lane>,
+    recorder: Recorder,
+    launches: Option<LaunchMemory>,
+    held: VecDeque<(u64, Held)>,
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue")
+            .field("engine", &self.engine)
+            .field("lane", &self.lane)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(context: &Arc<Context>, engine: Engine) -> Result<Self, Error> {
+        let mut recorder = Recorder::new(context.options.chain_launches);
+        let (info, layout) = (context.backend().info(), context.backend().layout());
+        let target = match engine {
+            Engine::Compute => Some(LaunchTarget::of(context)?),
+            Engine::Copy => None,
+        };
+        match engine {
+            Engine::Compute => {
+                recorder.words().set_up_compute(&info.classes, layout.shared_window, layout.local_window);
+            }
+            Engine::Copy => recorder.words().set_up_copy(&info.classes),
+        }
+        let lane = Lane::new(context, engine)?;
+        let mut queue = Self {
+            context: context.clone(),
+            engine,
+            lane: Some(lane),
+            recorder,
+            launches: None,
+            held: VecDeque::new(),
+        };
+        if let Some(target) = target {
+            queue.launches = Some(LaunchMemory {
+                target,
+                piece: context.alloc(LAUNCHES, MemoryKind::Command, "launch ring")?,
+                ring: Ring::new(LAUNCHES),
+                bank: Vec::new(),
+                count: 0,
+                scratch: 0,
+                code_generation: 0,
+            });
+        }
+        Ok(queue)
+    }
+
+    fn lane(&self) -> Result<&Lane, Error> {
+        self.lane.as_ref().ok_or(Error::Discarded)
+    }
+
+    fn launch_memory(&mut self) -> Result<&mut LaunchMemory, Error> {
+        self.launches.as_mut().ok_or(Error::WrongQueue { queue: "copy", operation: "launch kernels" })
+    }
+
+    /// Records a launch. Launches without a [`barrier`](Self::barrier) between them may overlap.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`], [`Error::LaunchLimit`] and [`Error::Qmd`] name what does not fit; [`Error::WrongQueue`] on
+    /// a copy queue; [`Error::Timeout`] if ring memory does not become free.
+    ///
+    /// # Safety
+    /// The kernel must be sound for these arguments: everything it reads and writes must lie in memory it was meant
+    /// to reach, which stays allocated (buffers named in `args` do), and must not be used by other work at the same
+    /// time in a way the program does not expect. The GPU can write everything in the device's address space.
+    pub unsafe fn launch(&mut self, kernel: &Kernel, config: LaunchConfig, args: &Args) -> Result<(), Error> {
+        self.check_buffers(args.buffers())?;
+        launch::check(self.context.backend().info(), kernel, &config, args)?;
+        let target = self.launch_memory()?.target;
+        let mut qmd = kernel.template(target.qmd, config.block, config.dynamic_shared)?;
+        let named = |source| Error::Qmd { kernel: kernel.name().to_owned(), source };
+        qmd.set_grid(config.grid).map_err(named)?;
+        if self.recorder.words().len() >= FLUSH_DWORDS {
+            self.submit()?;
+        }
+        self.prepare(kernel.local_per_thread())?;
+        let base = kernel.info().param_base;
+        let bank_len = (u64::from(base) + args.as_bytes().len() as u64).next_multiple_of(16);
+        let stride = target.qmd_stride();
+        let offset = self.take(stride + bank_len.next_multiple_of(ALIGN))?;
+        // By field, so that the recorder stays free to be used beside it.
+        let Some(memory) = &mut self.launches else { return Err(Error::Discarded) };
+        let bank_at = offset + stride;
+        memory.count += 1;
+        target.bank.fill(&mut memory.bank, &config, memory.count, base, args.as_bytes());
+        memory.piece.write(bank_at, &memory.bank)?;
+        let bank = qmd::ConstantBuffer::new(memory.piece.at(bank_at).raw(), bank_len as u32).invalidated();
+        qmd.set_constant_buffer(0, &bank).map_err(named)?;
+        let piece = &memory.piece;
+        let start = piece.va().raw();
+        self.recorder
+            .launch(piece.at(offset), qmd, &mut |va, qmd| piece.write(va.raw() - start, qmd.as_bytes()))?;
+        let lane = self.lane.as_ref().ok_or(Error::Discarded)?;
+        let (timeline, next) = (lane.timeline(), lane.next());
+        kernel.image.uses.mark(timeline, next);
+        for buffer in args.buffers() {
+            buffer.mark(timeline, next);
+        }
+        Ok(())
+    }
+
+    /// Scratch memory and caches of code as the next launch needs them.
+    fn prepare(&mut self, local_per_thread: u32) -> Result<(), Error> {
+        let generation = self.context.code_generation();
+        let context = self.context.clone();
+        let Some(memory) = &mut self.launches else { return Ok(()) };
+        if memory.code_generation != generation {
+            memory.code_generation = generation;
+            self.recorder.words().invalidate_caches();
+        }
+        if memory.scratch < local_per_thread {
+            let scratch = context.scratch.get(&context, local_per_thread)?;
+            self.recorder.set_scratch(&scratch);
+            memory.scratch = local_per_thread;
+        }
+        Ok(())
+    }
+
+    /// Takes launch memory; hands over what was recorded, and waits, where it has to.
+    fn take(&mut self, len: u64) -> Result<u64, Error> {
+        loop {
+            let completed = self.lane()?.completed(&self.context);
+            let memory = self.launch_memory()?;
+            if let Some(offset) = memory.ring.alloc(len, ALIGN, completed) {
+                return Ok(offset);
+            }
+            let (what, capacity) = ("a launch", Bytes::new(memory.ring.capacity()));
+            match memory.ring.oldest() {
+                Some(oldest) => self.lane()?.wait(&self.context, oldest)?,
+                None if self.recorder.words().is_empty() => {
+                    return Err(Error::RingTooSmall { what, len: Bytes::new(len), capacity });
+                }
+                None => drop(self.submit()?),
+            }
+        }
+    }
+
+    fn check_buffers(&self, buffers: &[Buffer]) -> Result<(), Error> {
+        match buffers.iter().all(|b| Arc::ptr_eq(b.context(), &self.context)) {
+            true => Ok(()),
+            false => Err(Error::ForeignDevice { what: "buffer" }),
+        }
+    }
+
+    /// What is recorded next starts after everything recorded so far has ended, and sees what it wrote.
+    ///
+    /// # Errors
+    /// None at present.
+    pub fn barrier(&mut self) -> Result<(), Error> {
+        self.recorder.barrier();
+        Ok(())
+    }
+
+    /// Records a copy of `len` bytes from `src_off` in `src` to `dst_off` in `dst`; the ranges must not overlap.
+    /// Copies of one queue follow each other; launches and copies need a [`barrier`](Self::barrier) between them.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] and [`Error::ForeignDevice`].
+    pub fn copy(
+        &mut self,
+        src: &Buffer,
+        src_off: u64,
+        dst: &Buffer,
+        dst_off: u64,
+        len: u64,
+    ) -> Result<(), Error> {
+        self.check_buffers(&[src.clone(), dst.clone()])?;
+        src.check(src_off, len)?;
+        dst.check(dst_off, len)?;
+        if self.recorder.words().len() >= FLUSH_DWORDS {
+            self.submit()?;
+        }
+        let at = |b: &Buffer, offset: u64| crate::GpuVa::inside(b.va().raw() + offset);
+        self.recorder.copy(at(src, src_off), at(dst, dst_off), len);
+        let lane = self.lane()?;
+        src.mark(lane.timeline(), lane.next());
+        dst.mark(lane.timeline(), lane.next());
+        Ok(())
+    }
+
+    /// Records the taking of a timestamp when everything recorded so far has ended.
+    ///
+    /// # Errors
+    /// Those of allocating 16 bytes.
+    pub fn timestamp(&mut self) -> Result<Timestamp, Error> {
+        let slot = Arc::new(Slot::new(&self.context, 0)?);
+        self.recorder.timestamp(slot.va());
+        let next = self.lane()?.next();
+        self.held.push_back((next, Held::Slot(slot.clone())));
+        Ok(Timestamp { context: self.context.clone(), slot })
+    }
+
+    /// What is recorded next starts after `point`, which may belong to another queue of the device.
+    ///
+    /// # Errors
+    /// [`Error::ForeignDevice`].
+    pub fn wait_for(&mut self, point: &SyncPoint) -> Result<(), Error> {
+        if !Arc::ptr_eq(&point.context, &self.context) {
+            return Err(Error::ForeignDevice { what: "sync point" });
+        }
+        self.wait_for_value(&point.timeline, point.value)
+    }
+
+    fn wait_for_value(&mut self, timeline: &Arc<Timeline>, value: u64) -> Result<(), Error> {
+        let lane = self.lane()?;
+        // Submissions of one queue follow each other anyway.
+        if Arc::ptr_eq(timeline, lane.timeline()) || reached(timeline.completed(&self.context), value) {
+            return Ok(());
+        }
+        let next = lane.next();
+        self.recorder.acquire(timeline.va(), value);
+        self.held.push_back((next, Held::Timeline(timeline.clone())));
+        Ok(())
+    }
+
+    /// Hands everything recorded to the GPU.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] after a fault; [`Error::Timeout`] if the ring does not become free.
+    pub fn submit(&mut self) -> Result<SyncPoint, Error> {
+        self.submit_with(&[])
+    }
+
+    fn submit_with(&mut self, recorded: &[crate::gpfifo::Segment]) -> Result<SyncPoint, Error> {
+        let context = self.context.clone();
+        let lane = self.lane.as_mut().ok_or(Error::Discarded)?;
+        let value = lane.submit(&context, self.recorder.words(), recorded)?;
+        self.recorder.reset();
+        if let Some(memory) = &mut self.launches {
+            memory.ring.seal(value);
+        }
+        let completed = lane.completed(&context);
+        while self.held.front().is_some_and(|(v, _)| reached(completed, *v)) {
+            self.held.pop_front();
+        }
+        Ok(SyncPoint { timeline: lane.timeline().clone(), context, value })
+    }
+
+    /// Runs a graph after everything recorded so far, and hands both to the GPU.
+    ///
+    /// Replays of one graph follow each other, whatever queues they are on.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit); [`Error::ForeignDevice`]; [`Error::WrongQueue`] on a copy queue.
+    pub fn replay(&mut self, graph: &Graph) -> Result<SyncPoint, Error> {
+        if !Arc::ptr_eq(graph.context(), &self.context) {
+            return Err(Error::ForeignDevice { what: "graph" });
+        }
+        self.launch_memory()?;
+        self.prepare(graph.local_per_thread())?;
+        self.recorder.settle();
+        if let Some((timeline, value)) = graph.last() {
+            self.wait_for_value(&timeline, value)?;
+        }
+        let point = self.submit_with(graph.segments())?;
+        graph.set_last(&point.timeline, point.value);
+        Ok(point)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if let Some(lane) = self.lane.take() {
+            lane.close(&self.context);
+        }
+        if let Some(memory) = self.launches.take() {
+            self.context.free(memory.piece);
+        }
+        self.held.clear();
+        self.context.collect();
+    }
+}

@@ -1,0 +1,305 @@
+//! Records launches and copies as pushbuffer words, and keeps the order that barriers ask for at the least cost.
+//!
+//! A launch that has to follow exactly one other is linked to it: the scheduler starts it when the other ends, without
+//! a word in the pushbuffer. Everything else that has to be ordered waits for the engine in the pushbuffer.
+
+use crate::address::GpuVa;
+use crate::pushbuffer::{Pushbuffer, Scratch};
+
+/// A launch whose QMD can still be changed: nothing of it has been handed to the GPU.
+#[derive(Clone, Debug)]
+struct Recorded {
+    va: GpuVa,
+    qmd: qmd::Qmd,
+}
+
+/// The launches since the last point where everything before is known to be over.
+#[derive(Debug, Default)]
+enum Group {
+    /// None.
+    #[default]
+    Empty,
+    /// One, which may have been linked to another.
+    One { launch: Box<Recorded>, follows: Option<Box<Recorded>> },
+    /// Several, or one that nothing may be linked to.
+    Many,
+}
+
+/// Where QMDs are written: address and content.
+pub(crate) type QmdSink<'a> = dyn FnMut(GpuVa, &qmd::Qmd) -> Result<(), crate::Error> + 'a;
+
+/// A list of commands under construction.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    words: Pushbuffer,
+    group: Group,
+    /// Copies were recorded since the last point where everything before is known to be over.
+    copies: bool,
+    /// What comes next has to wait for what was recorded.
+    barrier: bool,
+    /// Whether launches may be linked.
+    chain: bool,
+}
+
+impl Recorder {
+    /// Nothing recorded.
+    pub fn new(chain: bool) -> Self {
+        Self { words: Pushbuffer::default(), group: Group::Empty, copies: false, barrier: false, chain }
+    }
+
+    /// The words so far; more may be added that need no ordering.
+    pub fn words(&mut self) -> &mut Pushbuffer {
+        &mut self.words
+    }
+
+    /// Everything recorded so far has ended where the next word is processed.
+    fn is_settled(&self) -> bool {
+        matches!(self.group, Group::Empty) && !self.copies
+    }
+
+    /// Waits in the pushbuffer for everything recorded.
+    pub fn settle(&mut self) {
+        self.barrier = false;
+        if self.is_settled() {
+            return;
+        }
+        if self.copies {
+            self.words.wait_for_engine();
+        }
+        // Also drops what caches hold of data that copies have changed.
+        self.words.wait_for_grids();
+        self.group = Group::Empty;
+        self.copies = false;
+    }
+
+    /// What is recorded next follows what was recorded.
+    pub fn barrier(&mut self) {
+        self.barrier = true;
+    }
+
+    /// Launches the QMD that lies, or will lie, at `va`.
+    pub fn launch(&mut self, va: GpuVa, qmd: qmd::Qmd, sink: &mut QmdSink<'_>) -> Result<(), crate::Error> {
+        sink(va, &qmd)?;
+        let new = Box::new(Recorded { va, qmd });
+        let barrier = std::mem::take(&mut self.barrier);
+        let group = std::mem::take(&mut self.group);
+        self.group = match group {
+            Group::Empty if barrier && self.copies => {
+                self.settle();
+                self.kick(va);
+                Group::One { launch: new, follows: None }
+            }
+            Group::Empty => {
+                self.kick(va);
+                Group::One { launch: new, follows: None }
+            }
+            Group::One { mut launch, .. } if barrier && self.chain && !self.copies => {
+                let next = qmd::Dependent::schedule(va.raw()).prefetched();
+                if launch.qmd.set_dependent(0, &next).is_ok() {
+                    sink(launch.va, &launch.qmd)?;
+                    Group::One { launch: new, follows: Some(launch) }
+                } else {
+                    self.group = Group::Many;
+                    self.settle();
+                    self.kick(va);
+                    Group::One { launch: new, follows: None }
+                }
+            }
+            Group::One { launch, follows: Some(mut before) } if !barrier => {
+                // Two launches follow one: unlink the first, and let both wait in the pushbuffer.
+                if before.qmd.clear_dependent(0).is_ok() {
+                    sink(before.va, &before.qmd)?;
+                }
+                self.words.wait_for_grids();
+                self.kick(launch.va);
+                self.kick(va);
+                Group::Many
+            }
+            other if barrier => {
+                self.group = other;
+                self.settle();
+                self.kick(va);
+                Group::One { launch: new, follows: None }
+            }
+            Group::One { .. } | Group::Many => {
+                self.kick(va);
+                Group::Many
+            }
+        };
+        Ok(())
+    }
+
+    fn kick(&mut self, va: GpuVa) {
+        self.words.launch(va);
+    }
+
+    /// Copies bytes; copies follow each other in any case.
+    pub fn copy(&mut self, source: GpuVa, destination: GpuVa, len: u64) {
+        if std::mem::take(&mut self.barrier) && !matches!(self.group, Group::Empty) {
+            self.words.wait_for_grids();
+            self.words.wait_for_engine();
+            self.group = Group::Empty;
+        }
+        self.words.copy(source, destination, len);
+        self.copies = true;
+        self.seal();
+    }
+
+    /// Writes the time at `va` when everything recorded has ended.
+    pub fn timestamp(&mut self, va: GpuVa) {
+        self.words.release(va, 1);
+        self.seal();
+    }
+
+    /// What is recorded next waits for a timeline.
+    pub fn acquire(&mut self, va: GpuVa, value: u64) {
+        self.words.acquire(va, value);
+        self.seal();
+    }
+
+    /// Gives kernels other scratch memory; those before keep theirs.
+    pub fn set_scratch(&mut self, scratch: &Scratch) {
+        self.settle();
+        self.words.set_scratch(scratch);
+    }
+
+    /// Nothing may be linked to the last launch any more.
+    fn seal(&mut self) {
+        if !matches!(self.group, Group::Empty) {
+            self.group = Group::Many;
+        }
+    }
+
+    /// The words were handed over, and end in a release that waits for everything.
+    pub fn reset(&mut self) {
+        self.words.clear();
+        self.group = Group::Empty;
+        self.copies = false;
+        self.barrier = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    const KICK: u32 = 0x2001_20ad;
+    const WAIT: u32 = 0x8000_2044;
+
+    struct Bench {
+        recorder: Recorder,
+        memory: HashMap<u64, qmd::Qmd>,
+    }
+
+    impl Bench {
+        fn new(chain: bool) -> Self {
+            Self { recorder: Recorder::new(chain), memory: HashMap::new() }
+        }
+
+        fn launch(&mut self, n: u64) {
+            let memory = &mut self.memory;
+            let mut sink = |va: GpuVa, q: &qmd::Qmd| {
+                memory.insert(va.raw() >> 8, q.clone());
+                Ok(())
+            };
+            self.recorder.launch(GpuVa::inside(n << 8), qmd::Qmd::new(qmd::Version::V03), &mut sink).unwrap();
+        }
+
+        fn next_of(&self, n: u64) -> Option<u64> {
+            self.memory[&n].dependent(0).map(|d| d.address >> 8)
+        }
+
+        /// The launches kicked, with 0 for each wait.
+        fn events(&mut self) -> Vec<u32> {
+            let words = self.recorder.words().words().to_vec();
+            let mut events = Vec::new();
+            for (i, word) in words.iter().enumerate() {
+                match *word {
+                    KICK => events.push(words[i + 1]),
+                    WAIT => events.push(0),
+                    _ => (),
+                }
+            }
+            events
+        }
+    }
+
+    #[test]
+    fn launches_without_a_barrier_are_kicked_one_by_one() {
+        let mut b = Bench::new(true);
+        (1..4).for_each(|n| b.launch(n));
+        assert_eq!(b.events(), [1, 2, 3]);
+        assert_eq!(b.next_of(1), None);
+    }
+
+    #[test]
+    fn a_line_of_launches_is_linked() {
+        let mut b = Bench::new(true);
+        for n in 1..4 {
+            b.launch(n);
+            b.recorder.barrier();
+        }
+        assert_eq!(b.events(), [1]);
+        assert_eq!((b.next_of(1), b.next_of(2), b.next_of(3)), (Some(2), Some(3), None));
+    }
+
+    #[test]
+    fn two_launches_after_one_are_unlinked_again() {
+        let mut b = Bench::new(true);
+        b.launch(1);
+        b.recorder.barrier();
+        b.launch(2);
+        assert_eq!(b.next_of(1), Some(2));
+        b.launch(3);
+        assert_eq!((b.next_of(1), b.next_of(2)), (None, None));
+        assert_eq!(b.events(), [1, 0, 2, 3]);
+        b.recorder.barrier();
+        b.launch(4);
+        assert_eq!(b.events(), [1, 0, 2, 3, 0, 4]);
+    }
+
+    #[test]
+    fn without_chains_each_barrier_waits() {
+        let mut b = Bench::new(false);
+        b.launch(1);
+        b.recorder.barrier();
+        b.launch(2);
+        assert_eq!(b.events(), [1, 0, 2]);
+        assert_eq!(b.next_of(1), None);
+    }
+
+    #[test]
+    fn nothing_is_linked_across_a_wait_a_copy_or_a_timestamp() {
+        let breaks: [fn(&mut Recorder); 3] = [
+            |r| r.acquire(GpuVa::inside(0x1000), 1),
+            |r| r.copy(GpuVa::inside(0x1000), GpuVa::inside(0x2000), 4),
+            |r| r.timestamp(GpuVa::inside(0x1000)),
+        ];
+        for event in breaks {
+            let mut b = Bench::new(true);
+            b.launch(1);
+            event(&mut b.recorder);
+            b.recorder.barrier();
+            b.launch(2);
+            assert_eq!(b.next_of(1), None);
+            assert_eq!(b.events(), [1, 0, 2]);
+        }
+    }
+
+    #[test]
+    fn a_copy_after_a_barrier_waits_for_grids_and_a_launch_after_that_for_the_copy() {
+        let mut b = Bench::new(true);
+        b.launch(1);
+        b.recorder.barrier();
+        b.recorder.copy(GpuVa::inside(0x1000), GpuVa::inside(0x2000), 4);
+        b.recorder.barrier();
+        b.launch(2);
+        assert_eq!(b.events(), [1, 0, 0, 2]);
+        b.recorder.reset();
+        b.recorder.copy(GpuVa::inside(0x1000), GpuVa::inside(0x2000), 4);
+        b.recorder.barrier();
+        b.launch(3);
+        assert_eq!(b.events(), [0, 3]);
+    }
+}
