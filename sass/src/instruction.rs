@@ -1,6 +1,7 @@
 //! A decoded instruction.
 
-use crate::table::{self, Dst};
+use crate::print::{Printer, Refused};
+use crate::table::{self, Dst, Row, branch_target};
 use crate::{Arch, Control, DecodeError, Guard, Opcode, Source, Word};
 
 /// A decoded instruction: the operation and its operands. Everything else (modifiers, predicates, address offsets) is read
@@ -43,6 +44,7 @@ pub struct Instruction {
 pub fn decode(arch: Arch, word: Word) -> Result<Instruction, DecodeError> {
     let row = table::find(arch, word).ok_or(DecodeError::UnknownOpcode { arch, word })?;
     Control::check(word)?;
+    check(arch, row, word)?;
     let [a, b, c] = row.sources(word);
     let dst = match row.dst {
         Dst::None => None,
@@ -62,7 +64,43 @@ pub fn decode(arch: Arch, word: Word) -> Result<Instruction, DecodeError> {
     })
 }
 
+/// Refuses what the printer cannot read or does not look at.
+fn check(arch: Arch, row: &'static Row, word: Word) -> Result<(), DecodeError> {
+    if row.name_only {
+        return Ok(());
+    }
+    let opcode = row.opcode;
+    let mut printer = Printer::new(row, arch, word, 0, None);
+    printer.line().map_err(|Refused { lo, width }| {
+        let value = word.bits(lo, width);
+        DecodeError::UnknownValue { word, opcode, lo, width, value }
+    })?;
+    match printer.unread() {
+        0 => Ok(()),
+        bits => Err(DecodeError::UnexpectedBits { word, opcode, bits }),
+    }
+}
+
 impl Instruction {
+    /// The text that NVIDIA's disassembler prints for this instruction at address `pc`, without the final semicolon and
+    /// with single blanks. Branch targets are absolute addresses.
+    ///
+    /// Graphics, texture and surface operations print their name only.
+    pub fn text(&self, pc: u64) -> String {
+        let mut text = String::with_capacity(48);
+        if let Some(row) = table::find(self.arch, self.word) {
+            // The word was accepted when it was decoded; a word put together by hand prints as far as it has meaning.
+            let _ = Printer::new(row, self.arch, self.word, pc, Some(&mut text)).line();
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+
+    /// The address that a direct branch, call or `BSSY` at address `pc` names.
+    pub fn branch_target(&self, pc: u64) -> Option<u64> {
+        branch_target(table::find(self.arch, self.word)?, self.arch, self.word, pc)
+    }
+
     /// The scheduling field.
     pub const fn control(&self) -> Control {
         Control::of(self.word)

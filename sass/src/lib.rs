@@ -19,8 +19,11 @@ mod arch;
 mod control;
 mod error;
 mod instruction;
+mod number;
 mod opcode;
 mod operand;
+mod print;
+mod special;
 mod table;
 mod word;
 

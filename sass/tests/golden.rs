@@ -20,11 +20,16 @@ fn json(name: &str) -> Value {
 fn compare(arch: Arch, code: &Value) -> usize {
     let code = code.as_array().expect("a list of instructions");
     let mut differences = Vec::new();
-    for entry in code {
+    for (entry, pc) in code.iter().zip((0u64..).step_by(16)) {
         let word = Word(u128::from_str_radix(entry[0].as_str().expect("word"), 16).expect("hex"));
         let text = entry[1].as_str().expect("text");
         match decode(arch, word) {
-            Ok(_) => {}
+            Ok(instruction) => {
+                let ours = instruction.text(pc);
+                if ours != text {
+                    differences.push(format!("{word} {pc:#x}\n    expected {text}\n    decoded  {ours}"));
+                }
+            }
             Err(error) => differences.push(format!("{text}: {error}")),
         }
     }

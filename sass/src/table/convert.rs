@@ -1,18 +1,165 @@
 //! Conversions.
 
-use super::row::{Kind, Row, Shape, alu};
+use super::fields::{FTZ, RND, TO_INTEGER};
+use super::item::{Arg, Mod, NO};
+use super::row::{Kind, Place, Row, Shape, alu};
 use crate::Opcode::*;
+use crate::number::{bf16_text, f16_text};
+use crate::print::{Printer, Refused, Role, refused};
+
+/// A row whose source is a float.
+const fn from_float(row: Row, kind: Kind) -> Row {
+    row.kind(kind).neg(0b010).abs(0b010)
+}
 
 pub(super) static ROWS: &[Row] = &[
-    alu(F2fp, 0x03e, Shape::Three).kind(Kind::F32),
-    alu(F2ip, 0x043, Shape::Three).kind(Kind::F32),
-    alu(I2fp, 0x045, Shape::One),
-    alu(F2f, 0x104, Shape::One).kind(Kind::F32).neg(0b010).abs(0b010),
-    alu(F2i, 0x105, Shape::One).kind(Kind::F32).neg(0b010).abs(0b010),
-    alu(I2f, 0x106, Shape::One),
-    alu(Frnd, 0x107, Shape::One).kind(Kind::F32).neg(0b010).abs(0b010),
-    alu(F2f, 0x110, Shape::One).kind(Kind::F64).neg(0b010).abs(0b010),
-    alu(F2i, 0x111, Shape::One).kind(Kind::F64).neg(0b010).abs(0b010),
-    alu(I2f, 0x112, Shape::One),
-    alu(Frnd, 0x113, Shape::One).kind(Kind::F64).neg(0b010).abs(0b010),
+    alu(F2fp, 0x03e, Shape::Three)
+        .kind(Kind::F32)
+        .mods(&[Mod::On(77, ".SATFINITE"), Mod::On(75, ".RELU"), Mod::On(76, ".BF16"), PACK, F2FP_RND])
+        .args(F2FP)
+        .sm87(),
+    alu(F2fp, 0x03e, Shape::Three)
+        .kind(Kind::F32)
+        .mods(&[
+            Mod::On(77, ".SATFINITE"),
+            Mod::On(75, ".RELU"),
+            Mod::Pick(76, 1, &[".F16", ".BF16"]),
+            Mod::Always(".F32"),
+            PACK,
+            F2FP_RND,
+        ])
+        .args(F2FP)
+        .sm90(),
+    alu(F2ip, 0x043, Shape::Three)
+        .kind(Kind::F32)
+        .mods(&[
+            Mod::Pick(76, 1, &[".U8", ".S8"]),
+            Mod::Always(".F32"),
+            Mod::Pick(78, 2, &["", NO, NO, ".TRUNC"]),
+            Mod::On(74, ".NTZ"),
+            Mod::On(75, ".RELU"),
+        ])
+        .args(&[Arg::D, Arg::A, Arg::B, Arg::With(&Arg::C, &[Mod::On(72, ".H1")])]),
+    alu(I2fp, 0x045, Shape::One)
+        .mods(&[
+            Mod::Pick(75, 3, &[NO, NO, ".F32"]),
+            Mod::Gather(&[(84, 2), (74, 1)], &[NO, NO, ".U32", NO, NO, NO, ".S32"]),
+            Mod::Pick(78, 2, &["", NO, NO, ".RZ"]),
+        ])
+        .args(&[Arg::D, Arg::B]),
+    from_float(alu(F2f, 0x104, Shape::One), Kind::F32).mods(F2F_MODS).args(&[Arg::D, Arg::By(f2f_source)]),
+    from_float(alu(F2f, 0x110, Shape::One), Kind::F64).mods(F2F_MODS).args(&[Arg::D, Arg::By(f2f_source)]),
+    from_float(alu(F2i, 0x105, Shape::One), Kind::F32).mods(F2I_MODS).args(&[Arg::D, Arg::By(float_source)]),
+    from_float(alu(F2i, 0x111, Shape::One), Kind::F64).mods(F2I_MODS).args(&[Arg::D, Arg::By(float_source)]),
+    alu(I2f, 0x106, Shape::One).mods(I2F_MODS).args(&[Arg::D, Arg::By(integer_source)]),
+    alu(I2f, 0x112, Shape::One).mods(I2F_MODS).args(&[Arg::D, Arg::By(integer_source)]),
+    from_float(alu(Frnd, 0x107, Shape::One), Kind::F32)
+        .mods(FRND_MODS)
+        .args(&[Arg::D, Arg::By(float_source)]),
+    from_float(alu(Frnd, 0x113, Shape::One), Kind::F64)
+        .mods(FRND_MODS)
+        .args(&[Arg::D, Arg::By(float_source)]),
 ];
+
+const PACK: Mod = Mod::Pick(78, 1, &[".PACK_AB", ".MERGE_C"]);
+const F2FP_RND: Mod = Mod::Pick(79, 3, &["", NO, NO, ".RZ", ".RS.7b"]);
+const F2FP: &[Arg] = &[
+    Arg::D,
+    Arg::If(78, &[Arg::Holds(24, 8, 255), Arg::B, Arg::With(&Arg::C, &[Mod::On(72, ".H1")])]),
+    Arg::Unless(78, &[Arg::A, Arg::B, Arg::By(f2fp_random)]),
+];
+const FLOATS: &[&str] = &[NO, ".F16", ".F32", ".F64", ".BF16"];
+const F2F_MODS: &[Mod] = &[FTZ, Mod::Pick(75, 3, FLOATS), Mod::Pick(84, 3, FLOATS), RND];
+const F2I_MODS: &[Mod] = &[
+    FTZ,
+    Mod::Gather(&[(75, 2), (72, 1)], &[".U8", ".U16", ".U32", ".U64", ".S8", ".S16", "", ".S64"]),
+    Mod::Pick(84, 2, &[NO, ".F16", "", ".F64"]),
+    TO_INTEGER,
+    Mod::On(77, ".NTZ"),
+];
+const I2F_MODS: &[Mod] = &[
+    Mod::Pick(75, 2, &[NO, ".F16", "", ".F64"]),
+    Mod::Gather(&[(84, 2), (74, 1)], &[".U8", ".U16", ".U32", ".U64", ".S8", ".S16", "", ".S64"]),
+    RND,
+];
+const FRND_MODS: &[Mod] = &[FTZ, Mod::Pick(75, 2, &[NO, ".F16", "", ".F64"]), TO_INTEGER];
+
+/// What a conversion reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Float {
+    F16,
+    Bf16,
+    F32,
+    F64,
+}
+
+/// The source of a conversion from a float; a half may be the upper one of its register.
+pub(super) fn conversion_source(p: &mut Printer<'_>, from: Float) -> Result<(), Refused> {
+    p.next();
+    let place = p.row.places(p.word)[1];
+    let half = matches!(from, Float::F16 | Float::Bf16);
+    if place == Place::Imm32 && half {
+        let value = p.bits(32, 16) as u16;
+        p.put(&if from == Float::F16 { f16_text(value) } else { bf16_text(value) });
+        return Ok(());
+    }
+    let kind = if from == Float::F64 { Kind::F64 } else { Kind::F32 };
+    p.plain_source(Role::B, place, kind, half);
+    if half {
+        match p.bits(60, 2) {
+            0 => {}
+            1 => p.put(".H1"),
+            _ => return refused(60, 2),
+        }
+    }
+    Ok(())
+}
+
+/// The size field at 84 names the source.
+fn float_source(p: &mut Printer<'_>) -> Result<(), Refused> {
+    match p.bits(84, 2) {
+        1 => conversion_source(p, Float::F16),
+        2 => conversion_source(p, Float::F32),
+        3 => conversion_source(p, Float::F64),
+        _ => refused(84, 2),
+    }
+}
+
+fn f2f_source(p: &mut Printer<'_>) -> Result<(), Refused> {
+    match p.bits(84, 3) {
+        1 => conversion_source(p, Float::F16),
+        2 | 4 => conversion_source(p, Float::F32),
+        3 => conversion_source(p, Float::F64),
+        _ => refused(84, 3),
+    }
+}
+
+/// An integer source: 8 and 16-bit ones name the byte or half they lie in.
+fn integer_source(p: &mut Printer<'_>) -> Result<(), Refused> {
+    p.next();
+    let place = p.row.places(p.word)[1];
+    let size = p.bits(84, 2);
+    p.plain_source(Role::B, place, Kind::Bits, size < 2);
+    if place == Place::Imm32 || size >= 2 {
+        return Ok(());
+    }
+    match (size, p.bits(60, 2)) {
+        (_, 0) => {}
+        (0, byte) => p.put_fmt(format_args!(".B{byte}")),
+        (1, 1) => p.put(".H1"),
+        _ => return refused(60, 2),
+    }
+    Ok(())
+}
+
+/// Stochastic rounding takes random bits from C.
+fn f2fp_random(p: &mut Printer<'_>) -> Result<(), Refused> {
+    if p.bits(79, 3) == 4 {
+        p.source(Role::C);
+        Ok(())
+    } else if p.bits(64, 8) == 255 {
+        Ok(())
+    } else {
+        refused(64, 8)
+    }
+}

@@ -1,19 +1,90 @@
 //! Single and double precision.
 
+use super::convert::{Float, conversion_source};
+use super::fields::{BOOLEAN, COMPARE, COMPARE_F64, FTZ, FTZ_FMZ, RND, SAT, SETP};
+use super::item::{Arg, Mod, NO};
 use super::row::{Dst, Kind, Row, Shape, alu};
+use crate::Arch;
 use crate::Opcode::*;
+use crate::print::{Printer, Refused};
+
+const TWO: &[Arg] = &[Arg::D, Arg::A, Arg::B];
+const THREE: &[Arg] = &[Arg::D, Arg::A, Arg::B, Arg::C];
+const SELECT: &[Arg] = &[Arg::D, Arg::A, Arg::B, Arg::Ps(87)];
+
+/// A row whose sources, two or three, all take sign and absolute value.
+const fn signed(row: Row, kind: Kind) -> Row {
+    row.kind(kind).neg(0b111).abs(0b111)
+}
 
 pub(super) static ROWS: &[Row] = &[
-    alu(Fmnmx, 0x009, Shape::Two).kind(Kind::F32).neg(0b011).abs(0b011),
-    alu(Fset, 0x00a, Shape::Two).kind(Kind::F32).neg(0b011).abs(0b011),
-    alu(Fsetp, 0x00b, Shape::Two).kind(Kind::F32).neg(0b011).abs(0b011).to(Dst::None),
-    alu(Fmul, 0x020, Shape::Two).kind(Kind::F32).neg(0b011).abs(0b011),
-    alu(Fadd, 0x021, Shape::TwoC).kind(Kind::F32).neg(0b011).abs(0b011),
-    alu(Ffma, 0x023, Shape::Three).kind(Kind::F32).neg(0b111).abs(0b111),
-    alu(Fchk, 0x102, Shape::Two).kind(Kind::F32).neg(0b011).abs(0b011).to(Dst::None),
-    alu(Mufu, 0x108, Shape::One).kind(Kind::F32).neg(0b010).abs(0b010),
-    alu(Dmul, 0x028, Shape::Two).kind(Kind::F64).neg(0b011).abs(0b011),
-    alu(Dadd, 0x029, Shape::TwoC64).kind(Kind::F64).neg(0b011).abs(0b011),
-    alu(Dsetp, 0x02a, Shape::TwoC).kind(Kind::F64).neg(0b011).abs(0b011).to(Dst::None),
-    alu(Dfma, 0x02b, Shape::Three).kind(Kind::F64).neg(0b111).abs(0b111),
+    signed(alu(Fmnmx, 0x009, Shape::Two), Kind::F32)
+        .mods(&[FTZ, Mod::On(81, ".NAN"), Mod::On(82, ".XORSIGN")])
+        .args(SELECT),
+    signed(alu(Fset, 0x00a, Shape::Two), Kind::F32)
+        .mods(&[Mod::Always(".BF"), COMPARE, FTZ, Mod::Pick(74, 2, BOOLEAN)])
+        .args(SELECT),
+    signed(alu(Fsetp, 0x00b, Shape::Two), Kind::F32)
+        .to(Dst::None)
+        .mods(&[COMPARE, FTZ, Mod::Pick(74, 2, BOOLEAN)])
+        .args(SETP),
+    signed(alu(Fmul, 0x020, Shape::Two), Kind::F32)
+        .mods(&[FTZ_FMZ, RND, SAT, Mod::Pick(84, 3, &[NO, ".D8", ".D4", ".D2", "", ".M2", ".M4", ".M8"])])
+        .args(TWO),
+    signed(alu(Fadd, 0x021, Shape::TwoC), Kind::F32).mods(&[FTZ, RND, SAT]).args(TWO),
+    signed(alu(Ffma, 0x023, Shape::Three), Kind::F32).mods(&[FTZ_FMZ, RND, SAT]).args(THREE),
+    signed(alu(Fchk, 0x102, Shape::Two), Kind::F32).to(Dst::None).args(&[Arg::Pd(81), Arg::A, Arg::B]),
+    signed(alu(Mufu, 0x108, Shape::One), Kind::F32).mods(MUFU_MODS).args(&[Arg::D, Arg::By(mufu_source)]),
+    signed(alu(Dmul, 0x028, Shape::Two), Kind::F64).mods(&[RND]).args(TWO),
+    signed(alu(Dadd, 0x029, Shape::TwoC64), Kind::F64).mods(&[RND]).args(TWO),
+    signed(alu(Dsetp, 0x02a, Shape::TwoC), Kind::F64)
+        .to(Dst::None)
+        .mods(&[COMPARE_F64, Mod::Pick(74, 2, BOOLEAN)])
+        .args(SETP),
+    signed(alu(Dfma, 0x02b, Shape::Three), Kind::F64).mods(&[RND]).args(THREE),
 ];
+
+const MUFU_MODS: &[Mod] = &[
+    Mod::Pick(
+        74,
+        4,
+        &[".COS", ".SIN", ".EX2", ".LG2", ".RCP", ".RSQ", ".RCP64H", ".RSQ64H", ".SQRT", ".TANH"],
+    ),
+    Mod::By(mufu_half),
+];
+
+/// Whether the operation works on the upper word of a double.
+fn mufu_is_double(p: &Printer<'_>) -> bool {
+    matches!(p.word.bits(74, 4), 6 | 7)
+}
+
+/// What the operation reads and writes. SM 9.0 added bf16 and moved the bit of fp16.
+fn mufu_type(p: &mut Printer<'_>) -> Result<Float, Refused> {
+    if mufu_is_double(p) {
+        return Ok(Float::F64);
+    }
+    let field = match p.arch {
+        Arch::Sm87 => p.bits(73, 1),
+        Arch::Sm90 => p.bits(72, 2),
+    };
+    match field {
+        0 => Ok(Float::F32),
+        1 => Ok(Float::F16),
+        2 => Ok(Float::Bf16),
+        _ => Err(Refused { lo: 72, width: 2 }),
+    }
+}
+
+fn mufu_half(p: &mut Printer<'_>) -> Result<(), Refused> {
+    match mufu_type(p)? {
+        Float::F16 => p.put(".F16"),
+        Float::Bf16 => p.put(".BF16"),
+        Float::F32 | Float::F64 => {}
+    }
+    Ok(())
+}
+
+fn mufu_source(p: &mut Printer<'_>) -> Result<(), Refused> {
+    let source = mufu_type(p)?;
+    conversion_source(p, source)
+}

@@ -4,7 +4,7 @@ use super::row::{Place, Row, fixed};
 use crate::Opcode::{self, *};
 
 const fn named(opcode: Opcode, op12: u16, bit91: bool) -> Row {
-    let row = fixed(opcode, op12, Place::None, Place::None, Place::None);
+    let row = fixed(opcode, op12, Place::None, Place::None, Place::None).name_only();
     if bit91 { row.bit91() } else { row }
 }
 
@@ -56,8 +56,6 @@ pub(super) static ROWS: &[Row] = &[
     named(Out, 0x924, false),
     named(Out, 0xd24, true),
     named(Pixld, 0x925, false),
-    named(Rpcmov, 0x352, false),
-    named(Rpcmov, 0x353, false),
     named(Rpcmov, 0x952, false),
     named(Rpcmov, 0x954, false),
     named(Rpcmov, 0xb52, false),

@@ -1,14 +1,57 @@
 //! Pairs of 16-bit floats.
 
-use super::row::{Dst, Kind, Row, Shape, alu};
+use super::fields::{BOOLEAN, COMPARE, FTZ, FTZ_FMZ, SAT, SETP};
+use super::item::{Arg, Mod};
+use super::row::{Dst, Kind, Place, Row, Shape, alu};
 use crate::Opcode::*;
+use crate::number::f16_text;
+use crate::print::{Printer, Refused, Role};
+
+/// Result or accumulation in fp32.
+const F32: Mod = Mod::On(78, ".F32");
+const BF16: Mod = Mod::On(85, ".BF16_V2");
+
+/// A row of pairs whose sources all take sign and absolute value.
+const fn pairs(row: Row) -> Row {
+    row.kind(Kind::Half).neg(0b111).abs(0b111)
+}
 
 pub(super) static ROWS: &[Row] = &[
-    alu(Hadd2, 0x030, Shape::TwoC).kind(Kind::Half).neg(0b011).abs(0b011),
-    alu(Hfma2, 0x031, Shape::Three).kind(Kind::Half).neg(0b111).abs(0b111),
-    alu(Hmul2, 0x032, Shape::Two).kind(Kind::Half).neg(0b011).abs(0b011),
-    alu(Hset2, 0x033, Shape::TwoC).kind(Kind::Half).neg(0b011).abs(0b011),
-    alu(Hsetp2, 0x034, Shape::TwoC).kind(Kind::Half).neg(0b011).abs(0b011).to(Dst::None),
-    alu(Hfma2Mma, 0x035, Shape::Three).kind(Kind::HalfMma).neg(0b111).abs(0b111),
-    alu(Hmnmx2, 0x040, Shape::Two).kind(Kind::Half).neg(0b011).abs(0b011),
+    pairs(alu(Hadd2, 0x030, Shape::TwoC)).mods(&[F32, FTZ, SAT]).args(&[
+        Arg::D,
+        Arg::A,
+        Arg::By(hadd2_second),
+    ]),
+    pairs(alu(Hfma2, 0x031, Shape::Three))
+        .crossed(86)
+        .mods(&[BF16, F32, FTZ_FMZ, Mod::On(79, ".RELU"), SAT])
+        .args(&[Arg::D, Arg::A, Arg::B, Arg::C, Arg::If(79, &[Arg::PsOpt(87)])]),
+    pairs(alu(Hmul2, 0x032, Shape::Two)).mods(&[F32, FTZ_FMZ, SAT]).args(&[Arg::D, Arg::A, Arg::B]),
+    pairs(alu(Hset2, 0x033, Shape::TwoC))
+        .mods(&[Mod::On(71, ".BF"), COMPARE, FTZ, Mod::Pick(69, 2, BOOLEAN)])
+        .args(&[Arg::D, Arg::A, Arg::B, Arg::Ps(87)]),
+    pairs(alu(Hsetp2, 0x034, Shape::TwoC))
+        .to(Dst::None)
+        .mods(&[COMPARE, FTZ, Mod::On(71, ".H_AND"), Mod::Pick(69, 2, BOOLEAN)])
+        .args(SETP),
+    pairs(alu(Hfma2Mma, 0x035, Shape::Three))
+        .kind(Kind::HalfMma)
+        .mods(&[F32, FTZ, Mod::On(79, ".RELU"), SAT])
+        .args(&[Arg::D, Arg::A, Arg::B, Arg::C, Arg::If(79, &[Arg::PsOpt(87)])]),
+    pairs(alu(Hmnmx2, 0x040, Shape::Two))
+        .bf16(85)
+        .mods(&[BF16, F32, FTZ, Mod::On(81, ".NAN"), Mod::On(82, ".XORSIGN")])
+        .args(&[Arg::D, Arg::A, Arg::B, Arg::Ps(87)]),
 ];
+
+/// `.F32` widens one half, so that an immediate is a single one.
+fn hadd2_second(p: &mut Printer<'_>) -> Result<(), Refused> {
+    if p.word.bit(78) && p.row.places(p.word)[1] == Place::Imm32 {
+        p.next();
+        let half = p.bits(32, 16) as u16;
+        p.put(&f16_text(half));
+    } else {
+        p.source(Role::B);
+    }
+    Ok(())
+}

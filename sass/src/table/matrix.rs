@@ -1,12 +1,64 @@
 //! Tensor-core operations.
 
+use super::fields::RND;
+use super::item::{Arg, Mod, NO};
 use super::row::{Dst, Kind, Place, Row, fixed};
 use crate::Opcode::*;
 
 pub(super) static ROWS: &[Row] = &[
-    fixed(Imma, 0x237, Place::R24, Place::R32, Place::R64).to(Dst::R),
-    fixed(Movm, 0x23a, Place::R24, Place::None, Place::None).to(Dst::R),
-    fixed(Hmma, 0x23c, Place::R24, Place::R32, Place::R64).to(Dst::R).neg(0b011),
-    fixed(Bmma, 0x23d, Place::R24, Place::R32, Place::R64).to(Dst::R),
-    fixed(Dmma, 0x23f, Place::R24, Place::R32, Place::R64).to(Dst::R).kind(Kind::F64).neg(0b111).abs(0b111),
+    fixed(Imma, 0x237, Place::R24, Place::R32, Place::R64)
+        .to(Dst::R)
+        .mods(&[
+            Mod::Gather(&[(75, 1), (85, 2)], &[".8816", NO, ".8832", NO, ".16816", ".16832", ".16864"]),
+            Mod::Gather(&[(76, 1), (83, 1)], INTEGERS),
+            Mod::Gather(&[(78, 1), (84, 1)], INTEGERS),
+            Mod::On(82, ".SAT"),
+        ])
+        .args(&[
+            Arg::D,
+            Arg::With(&Arg::A, &[Mod::Pick(73, 1, &[".ROW"])]),
+            Arg::With(&Arg::B, COLUMN),
+            Arg::C,
+            Arg::UpStoredInverted(87),
+        ]),
+    fixed(Movm, 0x23a, Place::R24, Place::None, Place::None)
+        .to(Dst::R)
+        .mods(&[Mod::Always(".16"), Mod::Pick(78, 2, &[".MT88", ".M832", ".M864"])])
+        .args(&[Arg::D, Arg::R(24)]),
+    fixed(Hmma, 0x23c, Place::R24, Place::R32, Place::R64)
+        .to(Dst::R)
+        .neg(0b011)
+        .mods(&[
+            Mod::Gather(&[(75, 1), (78, 1)], &[".1688", ".16816", ".1684"]),
+            Mod::Pick(76, 1, &[".F16", ".F32"]),
+            Mod::Pick(82, 2, &["", ".BF16", ".TF32"]),
+        ])
+        .args(ABC),
+    fixed(Bmma, 0x23d, Place::R24, Place::R32, Place::R64)
+        .to(Dst::R)
+        .mods(&[
+            Mod::Pick(75, 2, &[".88128", ".168128", ".168256"]),
+            Mod::Pick(78, 1, &[".XOR", ".AND"]),
+            Mod::Pick(80, 1, &[NO, ".POPC"]),
+        ])
+        .args(&[
+            Arg::D,
+            Arg::With(&Arg::A, &[Mod::Always(".ROW")]),
+            Arg::With(&Arg::B, COLUMN),
+            Arg::C,
+            Arg::UpStoredInverted(87),
+        ]),
+    DMMA.mods(&[Mod::Always(".884"), RND]).sm87(),
+    DMMA.mods(&[Mod::Always(".8x8x4"), RND]).sm90(),
 ];
+
+const COLUMN: &[Mod] = &[Mod::Pick(74, 1, &[NO, ".COL"])];
+const ABC: &[Arg] = &[Arg::D, Arg::A, Arg::B, Arg::C, Arg::UpStoredInverted(87)];
+const DMMA: Row = fixed(Dmma, 0x23f, Place::R24, Place::R32, Place::R64)
+    .to(Dst::R)
+    .kind(Kind::F64)
+    .neg(0b111)
+    .abs(0b111)
+    .args(ABC);
+/// Width and sign of a matrix element.
+const INTEGERS: &[&str] = &[".U8", ".S8", ".U4", ".S4"];

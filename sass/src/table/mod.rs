@@ -3,12 +3,15 @@
 //! A row says where the operands come from. The tables follow the encoding that NVIDIA's public disassembler shows; every
 //! row is checked against it.
 
+mod address;
 mod control;
 mod convert;
+mod fields;
 mod float;
 mod graphics;
 mod half;
 mod integer;
+mod item;
 mod matrix;
 mod memory;
 mod row;
@@ -16,7 +19,9 @@ mod uniform;
 
 use std::sync::OnceLock;
 
-pub(crate) use row::{Dst, Row};
+pub(crate) use control::branch_target;
+pub(crate) use item::{Arg, Mod, NO};
+pub(crate) use row::{Dst, Kind, Place, Row, Shape};
 
 use crate::{Arch, Word};
 
@@ -58,11 +63,4 @@ fn index(arch: Arch) -> &'static Index {
 /// The row of a word's operation code.
 pub(crate) fn find(arch: Arch, word: Word) -> Option<&'static Row> {
     index(arch)[usize::from(word.op12())][usize::from(word.bit(91))]
-}
-
-/// Every (12-bit code, bit 91) that `arch` knows, with its row.
-pub(crate) fn all(arch: Arch) -> impl Iterator<Item = (u16, bool, &'static Row)> {
-    index(arch).iter().zip(0u16..).flat_map(|(rows, code)| {
-        [false, true].into_iter().filter_map(move |bit91| Some((code, bit91, rows[usize::from(bit91)]?)))
-    })
 }

@@ -1,5 +1,7 @@
 //! What a row of the tables holds.
 
+use super::item::{Arg, Mod};
+use crate::print::Role;
 use crate::{Arch, Opcode, Operand, Source, Word};
 
 /// Where the bits of a source lie.
@@ -100,6 +102,22 @@ pub(crate) struct Row {
     neg: u8,
     /// Sources whose absolute value can be taken.
     abs: u8,
+    /// A negation prints as `~`.
+    pub(crate) inverts: bool,
+    /// A negation prints as `~` when bit 74 (`.X`) is set.
+    pub(crate) x_inverts: bool,
+    /// Bit that makes half-precision immediates bf16.
+    pub(crate) bf16_bit: Option<u8>,
+    /// Bit that crosses the halves of B (`.H0_NH1`).
+    pub(crate) crossed_bit: Option<u8>,
+    /// Printed mnemonic.
+    pub(crate) name: &'static str,
+    /// Printed modifiers, in order.
+    pub(crate) mods: &'static [Mod],
+    /// Printed arguments, in order.
+    pub(crate) args: &'static [Arg],
+    /// Only the name is known: any operand bits are accepted and none are printed.
+    pub(crate) name_only: bool,
 }
 
 /// A row of the ALU kind: `base9` plus an operand form.
@@ -122,6 +140,14 @@ pub(crate) const fn alu(opcode: Opcode, base9: u16, shape: Shape) -> Row {
         kind: Kind::Bits,
         neg: 0,
         abs: 0,
+        inverts: false,
+        x_inverts: false,
+        bf16_bit: None,
+        crossed_bit: None,
+        name: opcode.mnemonic(),
+        mods: &[],
+        args: &[],
+        name_only: false,
     }
 }
 
@@ -190,6 +216,62 @@ impl Row {
         Self { uniform: true, ..self }
     }
 
+    /// Prints another name than the operation's.
+    pub(crate) const fn name(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
+    /// Names the printed modifiers.
+    pub(crate) const fn mods(self, mods: &'static [Mod]) -> Self {
+        Self { mods, ..self }
+    }
+
+    /// Names the printed arguments.
+    pub(crate) const fn args(self, args: &'static [Arg]) -> Self {
+        Self { args, ..self }
+    }
+
+    /// Negation is a bitwise not.
+    pub(crate) const fn inverts(self) -> Self {
+        Self { inverts: true, ..self }
+    }
+
+    /// Negation is a bitwise not in the `.X` form.
+    pub(crate) const fn x_inverts(self) -> Self {
+        Self { x_inverts: true, ..self }
+    }
+
+    /// Immediates are bf16 when `bit` is set.
+    pub(crate) const fn bf16(self, bit: u8) -> Self {
+        Self { bf16_bit: Some(bit), ..self }
+    }
+
+    /// `bit` crosses the halves of B.
+    pub(crate) const fn crossed(self, bit: u8) -> Self {
+        Self { crossed_bit: Some(bit), ..self }
+    }
+
+    /// Only the name is known.
+    pub(crate) const fn name_only(self) -> Self {
+        Self { name_only: true, ..self }
+    }
+
+    pub(crate) const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Whether the guard is a predicate of the warp.
+    pub(crate) const fn guard_uniform(&self) -> bool {
+        self.uniform
+    }
+
+    /// The bits that negate a source and take its absolute value, where it can carry them.
+    pub(crate) fn modifiers(&self, role: Role, place: Place) -> (Option<u32>, Option<u32>) {
+        let Some((neg, abs)) = place.modifier_bits(self.kind) else { return (None, None) };
+        let has = |mask: u8| mask >> role as u8 & 1 != 0;
+        (has(self.neg).then_some(neg), has(self.abs).then_some(abs))
+    }
+
     pub(crate) const fn knows(&self, arch: Arch) -> bool {
         let bit = match arch {
             Arch::Sm87 => SM87,
@@ -246,13 +328,13 @@ impl Row {
 
     /// The sources A, B and C of a word of this row, with the modifiers of their slots.
     pub(crate) fn sources(&self, word: Word) -> [Option<Source>; 3] {
-        let mut role = 0..;
-        self.places(word).map(|place| {
-            let role = role.next().unwrap_or(0);
+        let places = self.places(word);
+        [Role::A, Role::B, Role::C].map(|role| {
+            let place = places[role as usize];
             let operand = place.operand(word)?;
-            let (neg, abs) = place.modifier_bits(self.kind).unwrap_or((0, 0));
-            let has = |mask: u8, bit: u32| mask >> role & 1 != 0 && bit != 0 && word.bit(bit);
-            Some(Source { operand, neg: has(self.neg, neg), abs: has(self.abs, abs) })
+            let (neg, abs) = self.modifiers(role, place);
+            let holds = |bit: Option<u32>| bit.is_some_and(|bit| word.bit(bit));
+            Some(Source { operand, neg: holds(neg), abs: holds(abs) })
         })
     }
 }
@@ -295,6 +377,24 @@ impl Place {
             Self::R64 | Self::U64 if half => Some((84, 83)),
             Self::R64 | Self::U64 => Some((75, 74)),
             Self::None | Self::Imm32 | Self::Bits(..) | Self::ConstBytes => None,
+        }
+    }
+
+    /// The bits the place reads.
+    pub(crate) const fn mask(self, word: Word) -> u128 {
+        match self {
+            Self::None => 0,
+            Self::R24 => 0xff << 24,
+            Self::R32 => 0xff << 32,
+            Self::R64 => 0xff << 64,
+            Self::U24 => 0x3f << 24,
+            Self::U32 => 0x3f << 32,
+            Self::U64 => 0x3f << 64,
+            Self::Imm32 => 0xffff_ffff << 32,
+            Self::Bits(lo, width) => ((1 << width) - 1) << lo,
+            Self::Const if word.bit(91) => 0x3f << 32 | 0x3fff << 40,
+            Self::Const => 0x7_ffff << 40,
+            Self::ConstBytes => 0x1f_ffff << 38,
         }
     }
 }
