@@ -1,1 +1,26 @@
-//! Diagnostics for NVIDIA GPUs driven without CUDA.
+//! Decoding for diagnostics: turns what drivers, dumps and binaries hold into values that say what they mean.
+//!
+//! Nothing here opens a file or a device: the `nvdiag` binary does that, and prints what these modules return. Every
+//! report prints as text ([`Report::print`]) and serializes to a versioned JSON document ([`Report::json`]).
+//!
+//! ```
+//! use nvdiag::{Report, queue_metadata};
+//! use qmd::{Launch, Target};
+//!
+//! let bytes = Launch::new(Target::Sm87).program(0x1000, 0).registers(16).build()?;
+//! let report = queue_metadata::Metadata::read(bytes.as_bytes())?;
+//! assert!(!report.has_problem());
+//! assert_eq!(report.json()?["schema"], "nvdiag.qmd/1");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod cubin;
+mod hex;
+pub mod occupancy;
+pub mod queue_metadata;
+mod report;
+
+pub use hex::Hex;
+pub use report::{Report, style};

@@ -1,0 +1,25 @@
+//! `nvdiag completions`: completion scripts, made from the same definition as the command line itself.
+
+use std::io::Write;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::{Cli, Finding};
+
+/// Print a completion script for a shell.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The shell.
+    shell: Shell,
+}
+
+impl Args {
+    /// Writes the script.
+    pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<Finding> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "nvdiag", &mut script);
+        out.write_all(&script)?;
+        Ok(Finding::Clean)
+    }
+}

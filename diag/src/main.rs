@@ -1,0 +1,81 @@
+//! `nvdiag`: what a GPU is, what a launch says, what a kernel does, without CUDA.
+
+#![forbid(unsafe_code)]
+
+mod cmd;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{ArgAction, Parser, Subcommand};
+
+/// Diagnostics for NVIDIA GPUs driven without CUDA.
+#[derive(Debug, Parser)]
+#[command(name = "nvdiag", version, propagate_version = true)]
+#[command(
+    after_help = "Exit codes: 0 nothing wrong found; 1 a problem found; 2 bad usage; 3 could not do it \
+                        (no device, no permission, unreadable input)."
+)]
+struct Cli {
+    /// Print one JSON document instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    /// When to colour the output.
+    #[arg(long, global = true, value_name = "WHEN", default_value_t = clap::ColorChoice::Auto)]
+    color: clap::ColorChoice,
+    /// Say more on stderr; twice for even more.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Qmd(cmd::qmd::Args),
+    Completions(cmd::completions::Args),
+}
+
+/// Whether what was looked at is in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finding {
+    Clean,
+    Problem,
+}
+
+fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    match &cli.command {
+        Command::Qmd(args) => args.run(cli.json, out),
+        Command::Completions(args) => args.run(out),
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.color {
+        clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
+        clap::ColorChoice::Always => anstream::ColorChoice::Always,
+        clap::ColorChoice::Never => anstream::ColorChoice::Never,
+    }
+    .write_global();
+    let level = match cli.verbose {
+        0 => "warn",
+        1 => "info",
+        _ => "debug",
+    };
+    tracing_subscriber::fmt().with_env_filter(level).with_writer(io::stderr).without_time().init();
+    match run(&cli, &mut anstream::stdout().lock()) {
+        Ok(Finding::Clean) => ExitCode::SUCCESS,
+        Ok(Finding::Problem) => ExitCode::from(1),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            anstream::eprintln!("nvdiag: {error:#}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+/// Whether the reader of our output went away, as in `nvdiag qmd FILE | head`.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}

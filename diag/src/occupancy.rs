@@ -1,0 +1,117 @@
+//! How many thread blocks of a kernel fit on one SM at once, and what limits them.
+//!
+//! The rule of CUDA's occupancy header: registers are handed out per warp in units of 256 over four partitions, warps
+//! in groups of four, shared memory in units of 128 bytes with one KiB kept back per block.
+
+use qmd::{RESERVED_SHARED_BYTES, SHARED_UNIT, Target};
+use serde::Serialize;
+
+/// What keeps more blocks off an SM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The number of warps an SM holds.
+    Warps,
+    /// The number of blocks an SM holds.
+    Blocks,
+    /// The register file.
+    Registers,
+    /// Shared memory.
+    SharedMemory,
+}
+
+impl Limit {
+    /// In words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Warps => "warps",
+            Self::Blocks => "blocks",
+            Self::Registers => "registers",
+            Self::SharedMemory => "shared memory",
+        }
+    }
+}
+
+/// The occupancy of one block size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Occupancy {
+    /// Threads of a block.
+    pub threads: u32,
+    /// Blocks on an SM at once; 0 if not even one fits.
+    pub blocks_per_sm: u32,
+    /// Warps on an SM at once.
+    pub warps_per_sm: u32,
+    /// Most warps an SM holds.
+    pub max_warps_per_sm: u32,
+    /// What limits it.
+    pub limit: Limit,
+}
+
+/// Most blocks an SM holds (compute-capability table of NVIDIA's programming guide).
+const fn max_blocks(target: Target) -> u32 {
+    match target {
+        Target::Sm86 | Target::Sm87 => 16,
+        Target::Sm89 => 24,
+        _ => 32,
+    }
+}
+
+/// The occupancy of blocks of `threads` threads with `registers` registers each and `shared_bytes` per block, with the
+/// largest carve-out of the part.
+#[must_use]
+pub fn occupancy(target: Target, threads: u32, registers: u32, shared_bytes: u32) -> Occupancy {
+    let warps = threads.div_ceil(32).max(1);
+    let shared =
+        (u64::from(shared_bytes) + u64::from(RESERVED_SHARED_BYTES)).next_multiple_of(SHARED_UNIT.into());
+    let limits = [
+        (target.max_warps() / warps, Limit::Warps),
+        (max_blocks(target), Limit::Blocks),
+        (target.warps_by_registers(registers) / warps.next_multiple_of(4), Limit::Registers),
+        ((u64::from(target.max_shared_bytes()) / shared) as u32, Limit::SharedMemory),
+    ];
+    // Of equal limits the first counts: more registers would not help where the warps are used up.
+    let (blocks, limit) = limits.into_iter().min_by_key(|(blocks, _)| *blocks).unwrap_or((0, Limit::Blocks));
+    Occupancy {
+        threads,
+        blocks_per_sm: blocks,
+        warps_per_sm: blocks * warps,
+        max_warps_per_sm: target.max_warps(),
+        limit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers_limit_as_in_the_occupancy_table() {
+        // Registers and resident warps on SM 8.7, of CUDA's occupancy table.
+        for (registers, warps) in [
+            (40, 48),
+            (48, 40),
+            (56, 36),
+            (64, 32),
+            (72, 28),
+            (80, 24),
+            (96, 20),
+            (128, 16),
+            (168, 12),
+            (255, 8),
+        ] {
+            let found = occupancy(Target::Sm87, 128, registers, 0);
+            assert_eq!(found.warps_per_sm, warps, "{registers} registers");
+        }
+    }
+
+    #[test]
+    fn each_resource_can_be_the_limit() {
+        assert_eq!(occupancy(Target::Sm87, 32, 16, 0).limit, Limit::Blocks);
+        assert_eq!(occupancy(Target::Sm87, 768, 16, 0).limit, Limit::Warps);
+        assert_eq!(occupancy(Target::Sm87, 256, 128, 0).limit, Limit::Registers);
+        let big = occupancy(Target::Sm87, 256, 32, 80 * 1024);
+        assert_eq!((big.blocks_per_sm, big.limit), (2, Limit::SharedMemory));
+        assert_eq!(occupancy(Target::Sm87, 1024, 128, 0).blocks_per_sm, 0);
+    }
+}

@@ -1,0 +1,65 @@
+//! What every report can do: print itself for people, and as JSON for programs.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// A decoded answer to one question.
+pub trait Report: Serialize {
+    /// Name and version of the JSON document, e.g. `nvdiag.info/1`. Adding a field keeps the version.
+    const SCHEMA: &'static str;
+
+    /// Writes the report as text, with ANSI styles; the stream drops them where they are not wanted.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    fn print(&self, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Whether something is wrong with what was looked at.
+    fn has_problem(&self) -> bool;
+
+    /// The report as a JSON object that begins with `"schema"`.
+    ///
+    /// # Errors
+    /// If a value has no JSON form, which none of ours lacks.
+    fn json(&self) -> serde_json::Result<Value>
+    where
+        Self: Sized,
+    {
+        serde_json::to_value(Document { schema: Self::SCHEMA, report: self })
+    }
+
+    /// Writes the JSON document, indented, with its fields in the order of the report.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    fn print_json(&self, out: &mut dyn Write) -> io::Result<()>
+    where
+        Self: Sized,
+    {
+        serde_json::to_writer_pretty(&mut *out, &Document { schema: Self::SCHEMA, report: self })?;
+        writeln!(out)
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a, R> {
+    schema: &'static str,
+    #[serde(flatten)]
+    report: &'a R,
+}
+
+/// The styles reports are printed in.
+pub mod style {
+    use anstyle::{AnsiColor, Color, Style};
+
+    /// Headings.
+    pub const HEADING: Style = Style::new().bold();
+    /// Names of values.
+    pub const NAME: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Cyan)));
+    /// What needs attention.
+    pub const PROBLEM: Style = Style::new().bold().fg_color(Some(Color::Ansi(AnsiColor::Red)));
+    /// What may be skipped.
+    pub const ASIDE: Style = Style::new().dimmed();
+}
