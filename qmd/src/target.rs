@@ -119,11 +119,9 @@ impl Target {
     /// occupancy header).
     #[must_use]
     pub const fn warps_by_registers(self, registers: u32) -> u32 {
-        let per_warp = registers.saturating_mul(32).div_ceil(256).saturating_mul(256);
-        match self.partition_registers().checked_div(per_warp) {
-            Some(per_partition) => 4 * per_partition,
-            None => u32::MAX,
-        }
+        let units = registers.saturating_mul(32).div_ceil(256);
+        let per_warp = if units == 0 { 256 } else { units.saturating_mul(256) };
+        4 * (self.partition_registers() / per_warp)
     }
 }
 
