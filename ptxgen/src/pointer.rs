@@ -175,10 +175,23 @@ impl Kernel {
         Multiple { reg, of: of.max(1) }
     }
 
+    /// `value ÷ 2^bits`, rounded down; a multiple of what is left of the known factor.
+    pub fn halve(&self, value: impl Into<Multiple>, bits: u32) -> Multiple {
+        let value = value.into();
+        Multiple { reg: self.shr(value.reg, bits), of: 1 << value.of.trailing_zeros().saturating_sub(bits) }
+    }
+
     /// `a + b` (32 bits), a multiple of what divides both.
     pub fn sum(&self, a: impl Into<Multiple>, b: impl Into<Multiple>) -> Multiple {
         let (a, b) = (a.into(), b.into());
         Multiple { reg: self.add(a.reg, b.reg), of: 1 << (a.of.trailing_zeros().min(b.of.trailing_zeros())) }
+    }
+
+    /// `value + constant` (32 bits) for a constant, a multiple of what divides both.
+    pub fn plus(&self, value: impl Into<Multiple>, constant: u32) -> Multiple {
+        let value = value.into();
+        let of = value.of.trailing_zeros().min(constant.trailing_zeros()).min(31);
+        Multiple { reg: self.add(value.reg, constant), of: 1 << of }
     }
 
     /// `pointer + index` elements. The index is unsigned; the sum is taken in the width of the address.

@@ -1,0 +1,54 @@
+//! The decode kernels: written with `ptxgen`, compiled ahead for each target and embedded.
+//!
+//! `cargo run -p llm-demo --example build_kernels` compiles them anew (it needs a `ptxas`) and a test fails when the committed
+//! ones no longer match.
+
+mod attention;
+mod format;
+mod matvec;
+mod norm;
+mod rope;
+mod state;
+
+pub use attention::{HEAD_DIMS, THREADS as ATTENTION_THREADS, partial_words};
+pub use format::{Format, Plane, pack};
+pub use matvec::{Epilogue, THREADS as MATVEC_THREADS, blocks as matvec_blocks, striped};
+pub use norm::{SILU_THREADS, THREADS as NORM_THREADS};
+pub use rope::{THREADS as ROPE_THREADS, turns};
+pub use state::{ARGMAX_BLOCKS, THREADS as STATE_THREADS, TOKENS_AT, embed_blocks};
+
+use ptxgen::{Kernel, Module, Named, Target};
+
+/// All kernels for `target`, as the modules that are committed.
+pub fn modules(target: Target) -> Vec<Named> {
+    let mut modules = Vec::new();
+    let mut add = |name: &str, kernels: Vec<Kernel>| {
+        let mut module = Module::new(target);
+        for kernel in kernels {
+            module.add(kernel);
+        }
+        modules.push(Named { name: name.to_owned(), module });
+    };
+    for format in Format::ALL {
+        let mut kernels = vec![state::embed(format)];
+        kernels.extend(Epilogue::ALL.map(|e| matvec::kernel(format, e)));
+        add(format.suffix(), kernels);
+    }
+    let mut kernels = vec![attention::combine()];
+    kernels.extend(
+        HEAD_DIMS.into_iter().flat_map(|d| [attention::kernel(d, false), attention::kernel(d, true)]),
+    );
+    add("attention", kernels);
+    add(
+        "vector",
+        vec![
+            norm::rmsnorm(),
+            norm::silu_mul(),
+            rope::kernel(),
+            state::argmax(),
+            state::argmax_finish(),
+            state::advance(),
+        ],
+    );
+    modules
+}

@@ -1,0 +1,71 @@
+//! Rotary positions of queries and keys, and the write into the key/value cache.
+//!
+//! Angles are kept in turns as 64-bit fixed-point fractions: the position times the step wraps by itself, so an angle at
+//! position 100,000 is as exact as one at position 1.
+
+use half::f16;
+use ptxgen::{Cache, Kernel, Operand, Reg, Special};
+
+/// Threads of a block.
+pub const THREADS: u32 = 128;
+
+/// The step of one pair per position, as a fraction of a turn times 2^64.
+pub fn turns(radians_per_position: f64) -> u64 {
+    let turns = (radians_per_position / std::f64::consts::TAU).rem_euclid(1.0);
+    // Below 2^64: at most the last f64 below one turn. Casts of floats saturate.
+    (turns * 2f64.powi(64)) as u64
+}
+
+/// `rope_cache(qkv, turns, state, keys, values, heads, kv_heads, half_dim, context)`: rotates the queries in place, rotates the keys
+/// and writes keys and values as f16 at the current position of `[kv_head][context][head_dim]` caches. `turns` has one step
+/// per pair of a head, zero for pairs that do not rotate. Pairs are neighbours (2j, 2j + 1).
+pub(super) fn kernel() -> Kernel {
+    let k = Kernel::new("rope_cache");
+    k.max_threads(THREADS);
+    let qkv = k.param_ptr::<f32>("qkv", 16);
+    let turns = k.param_ptr::<u64>("turns", 16);
+    let state = k.param_ptr::<u32>("state", 16);
+    let keys = k.param_ptr::<f16>("keys", 16);
+    let values = k.param_ptr::<f16>("values", 16);
+    let heads = k.param::<u32>("heads");
+    let kv_heads = k.param::<u32>("kv_heads");
+    let half_dim = k.param::<u32>("half_dim");
+    let context = k.param::<u32>("context");
+    let pair = k.mad(k.special(Special::CtaidX), THREADS, k.special(Special::TidX));
+    let rotated = k.add(heads, kv_heads);
+    let all = k.add(rotated, kv_heads);
+    k.exit_if(k.ge(pair, k.mul(all, half_dim)));
+    let head = k.div(pair, half_dim);
+    let j = k.sub(pair, k.mul(head, half_dim));
+    let position = k.load(state);
+    let source = k.at(qkv, k.scale(pair, 2));
+    let ab = k.load_with(source, 2, Cache::Default);
+    let (a, b) = (ab[0], ab[1]);
+    let (x, y) = (k.var(a), k.var(b));
+    k.if_(k.lt(head, rotated), || {
+        let step = k.load_with(k.at(turns, j), 1, Cache::ReadOnly)[0];
+        let fraction = k.mul(step, k.convert::<u32, u64>(position));
+        // The upper half as a signed number is the angle within half a turn either way.
+        let upper = k.bits::<u32, i32>(k.convert::<u64, u32>(k.shr(fraction, 32)));
+        let radians = k.mul(k.convert::<i32, f32>(upper), (std::f64::consts::TAU / 2f64.powi(32)) as f32);
+        let (sin, cos) = (k.sin(radians), k.cos(radians));
+        k.set(x, k.mad(a, cos, k.neg(k.mul(b, sin))));
+        k.set(y, k.mad(a, sin, k.mul(b, cos)));
+    });
+    k.if_(k.lt(head, heads), || {
+        k.store_n(source, &[x, y]);
+        k.exit();
+    });
+    let packed = k.pack_f32(x, y);
+    let is_key = k.lt(head, rotated);
+    let kv_head = k.sub(k.sub(head, heads), when(&k, is_key, 0u32, kv_heads));
+    let row = k.mad(kv_head, context, position);
+    // Pairs, so rows are half_dim words long.
+    let cache = k.select_ptr(is_key, keys, values).cast::<ptxgen::F16x2>();
+    k.store(k.at(k.row(cache, row, half_dim), j), packed);
+    k
+}
+
+fn when(k: &Kernel, p: ptxgen::Pred, a: impl Operand<u32>, b: impl Operand<u32>) -> Reg<u32> {
+    k.select(p, a, b)
+}
