@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Everything that needs silicon, in one go, on a machine with a desktop GPU and nothing but its driver (nvcc only for CUDA's side).
+#
+#   tools/on-gpu.sh build            here: release binaries into target/gpu/
+#   tools/on-gpu.sh suite            there: the device suite through the rm backend
+#   tools/on-gpu.sh verify           there: llm-demo --verify for Q6_K, Q4_K, Q8_0 and F16 models of the 1B shape, and the embedded model's tokens
+#   tools/on-gpu.sh launch [CU]      there: hcq-bench, beside CUDA's figures if nvcc and the source file CU are there
+#   tools/on-gpu.sh bench            there: llm-demo --bench on the 1B shapes
+#   tools/on-gpu.sh all [CU]         there: all of it, and a table at the end
+#
+# BIN names another folder of binaries, OUT one for the logs, DEVICE another backend than rm.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+bin=${BIN:-target/gpu}
+out=${OUT:-target/gpu-logs}
+device=${DEVICE:-rm}
+export HCQ_DEVICE=$device
+mkdir -p "$out"
+rows=()
+# run NAME LIMIT COMMAND...: bounded in time, logged, one row of the table.
+run() {
+    local name=$1 limit=$2 began=$SECONDS
+    shift 2
+    if timeout "$limit" "$@" >"$out/$name.log" 2>&1; then verdict=ok; else verdict="FAILED ($?)"; fi
+    rows+=("$(printf '%-28s %-14s %4d s  %s' "$name" "$verdict" $((SECONDS - began)) "$(grep -v '^$' "$out/$name.log" | tail -n 1 | cut -c1-120)")")
+    echo "== $name: $verdict"
+    tail -n "${LINES_SHOWN:-60}" "$out/$name.log"
+}
+
+build() {
+    target=${CARGO_TARGET_DIR:-target}
+    cargo build --release -p llm-demo -p device-suite --bins
+    suite=$(cargo test --release -p device-suite --test device --no-run --message-format=json 2>/dev/null |
+        python3 -c 'import json,sys
+for l in sys.stdin:
+    d = json.loads(l)
+    if d.get("executable") and d.get("target", {}).get("name") == "device": print(d["executable"])')
+    mkdir -p "$bin"
+    cp "$suite" "$bin/device-suite"
+    cp "$target/release/llm-demo" "$target/release/hcq-bench" "$bin/"
+    strip "$bin"/*
+    ls -la "$bin"
+}
+suite() { run suite 280 "$bin/device-suite" --test-threads 1; }
+verify() {
+    run story 60 "$bin/llm-demo" --device "$device" -n 64 --temp 0
+    run verify-embedded 60 "$bin/llm-demo" --device "$device" --verify -n 16
+    for quant in q6_k q4_k q8_0 f16; do
+        model=${MODELS:-/tmp}/llama-3.2-1b-$quant.gguf
+        [ -s "$model" ] || run "synthesize-$quant" 120 "$bin/llm-demo" --synthesize "llama-3.2-1b:$quant" "$model"
+        run "verify-$quant" 120 "$bin/llm-demo" --device "$device" --verify -m "$model" -n 8
+    done
+}
+launch() {
+    run launch 120 "$bin/hcq-bench" --device "$device"
+    if [ -n "${1:-}" ] && command -v nvcc >/dev/null; then
+        nvcc -O3 -arch=native "$1" -o "$out/cuda_launch" -lcuda && run cuda-launch 120 "$out/cuda_launch"
+    fi
+}
+bench() {
+    for quant in q6_k q4_k q8_0 f16; do
+        model=${MODELS:-/tmp}/llama-3.2-1b-$quant.gguf
+        [ -s "$model" ] || run "synthesize-$quant" 120 "$bin/llm-demo" --synthesize "llama-3.2-1b:$quant" "$model"
+        run "bench-$quant" 120 "$bin/llm-demo" --device "$device" --bench -m "$model" --pp 128 --tg 128 -r 3
+    done
+}
+case "${1:-all}" in
+build) set -e; build ;;
+suite) suite ;;
+verify) verify ;;
+launch) launch "${2:-}" ;;
+bench) bench ;;
+all) suite; verify; launch "${2:-}"; bench ;;
+*) sed -n '2,12p' "$0"; exit 2 ;;
+esac
+[ ${#rows[@]} -eq 0 ] && exit 0
+printf '\n%s\n' "${rows[@]}"
+case "${rows[*]}" in *FAILED*) exit 1 ;; esac
