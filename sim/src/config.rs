@@ -1,0 +1,47 @@
+//! What kind of machine to model.
+
+use crate::sm;
+
+/// Settings of a [`Sim`](crate::Sim). The default is an Orin AGX 64 GB with all its SMs.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// DRAM in bytes. Memory is only taken from the host when it is touched.
+    pub memory: u64,
+    /// Streaming multiprocessors: 2 per TPC, at most 16. A real Orin AGX shows 8 in its lower power modes.
+    pub sm_count: u32,
+    /// How kernels are executed: worker threads, schedule, arithmetic.
+    pub executor: sm::Config,
+    /// Print the driver's kernel-log lines to stderr as they appear.
+    pub verbose: bool,
+    /// Time that the first `ALLOC_OBJ_CTX` takes, in milliseconds. A real machine needs about 1000, which few tests want to wait for.
+    pub first_context_ms: u32,
+}
+
+impl Default for SimConfig {
+    fn default() -> Self {
+        Self {
+            memory: 64 << 30,
+            sm_count: 16,
+            executor: sm::Config::default(),
+            verbose: false,
+            first_context_ms: 0,
+        }
+    }
+}
+
+impl SimConfig {
+    /// SMs as the hardware can have them: whole TPCs, at least one, at most eight.
+    pub(crate) fn sms(&self) -> u32 {
+        (self.sm_count.div_ceil(2) * 2).clamp(2, 16)
+    }
+
+    /// TPCs: two SMs each.
+    pub(crate) fn tpcs(&self) -> u32 {
+        self.sms() / 2
+    }
+
+    /// GPCs: four TPCs each.
+    pub(crate) fn gpcs(&self) -> u32 {
+        self.tpcs().div_ceil(4)
+    }
+}

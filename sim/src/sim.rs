@@ -1,0 +1,188 @@
+//! The device as a program sees it: system calls.
+
+use crate::config::SimConfig;
+use crate::files::{FileKey, Object};
+use crate::gpu::{self, Counters, USERMODE_LEN};
+use crate::machine::Machine;
+use crate::nodes;
+use crate::violations::Violation;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::mman::{MapFlags, ProtFlags};
+use nvgpu_sys::Sys;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_void};
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// A software ga10b behind the system calls of its driver.
+///
+/// Descriptors it hands out are real ones, and buffers are memfds that the program maps as on the device. The GPU runs on a thread
+/// of its own from [`new`](Sim::new) until the `Sim` is dropped.
+#[derive(Debug)]
+pub struct Sim {
+    machine: Arc<Machine>,
+    /// Mappings of the doorbell page: address to the open file whose only mapping it is.
+    doorbells: Mutex<HashMap<usize, Arc<nodes::CtrlFile>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sim {
+    /// Starts a machine.
+    ///
+    /// # Errors
+    /// The errno of the host call that failed: no descriptors, memory or threads left.
+    pub fn try_new(config: SimConfig) -> Result<Arc<Self>, Errno> {
+        let machine = Arc::new(Machine::new(config)?);
+        let gpu = Arc::clone(&machine);
+        let thread = std::thread::Builder::new()
+            .name("ga10b".to_owned())
+            .spawn(move || gpu::run(&gpu))
+            .map_err(|_| Errno::EAGAIN)?;
+        Ok(Arc::new(Self { machine, doorbells: Mutex::default(), thread: Some(thread) }))
+    }
+
+    /// Starts a machine.
+    ///
+    /// # Panics
+    /// When the host has no descriptors, memory or threads left; see [`try_new`](Self::try_new).
+    pub fn new(config: SimConfig) -> Arc<Self> {
+        match Self::try_new(config) {
+            Ok(sim) => sim,
+            Err(errno) => panic!("the host cannot give what a simulated machine needs: {errno}"),
+        }
+    }
+
+    /// The driver's lines in the kernel log, oldest first.
+    pub fn kernel_log(&self) -> Vec<String> {
+        self.machine.log.lines()
+    }
+
+    /// Calls so far that a real Orin would not have survived.
+    pub fn violations(&self) -> Vec<Violation> {
+        self.machine.violations.all()
+    }
+
+    /// What the GPU did so far.
+    pub fn counters(&self) -> Counters {
+        self.machine.gpu.counters()
+    }
+
+    /// Settings of the machine.
+    pub fn config(&self) -> &SimConfig {
+        &self.machine.config
+    }
+
+    /// Name of the inode behind a descriptor of this machine, as `/proc/<pid>/fd` would show it on a real one.
+    pub fn descriptor_name(&self, fd: BorrowedFd<'_>) -> Option<String> {
+        nodes::name(&self.machine, fd)
+    }
+
+    /// Whether this machine has a node of that name.
+    pub fn has_node(path: &CStr) -> bool {
+        path.to_str().is_ok_and(nodes::is_node)
+    }
+
+    /// Whether a descriptor belongs to this machine.
+    pub fn owns(&self, fd: BorrowedFd<'_>) -> bool {
+        matches!(self.machine.object(fd), Ok(Some(_))) || self.machine.buffer_state(fd).is_some()
+    }
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        self.machine.gpu.quit();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the GPU thread of the simulated machine panicked");
+        }
+    }
+}
+
+impl Sys for Sim {
+    fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
+        let path = path.to_str().map_err(|_| Errno::ENOENT)?;
+        nodes::open(&self.machine, path, flags)
+    }
+
+    unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+        nodes::ioctl(&self.machine, fd, request, arg)
+    }
+
+    unsafe fn mmap(
+        &self,
+        len: NonZeroUsize,
+        prot: ProtFlags,
+        flags: MapFlags,
+        fd: BorrowedFd<'_>,
+        offset: i64,
+    ) -> Result<NonNull<c_void>, Errno> {
+        match self.machine.object(fd)? {
+            Some(Object::Ctrl(file)) => {
+                if offset != 0 || len.get() > USERMODE_LEN {
+                    return Err(Errno::EINVAL);
+                }
+                if !file.take_mapping() {
+                    return Err(Errno::EBUSY);
+                }
+                let page = self.machine.gpu.usermode_fd();
+                // SAFETY: the caller's promise; the page is shared memory of this machine.
+                let mapped = unsafe { nix::sys::mman::mmap(None, len, prot, flags, page, 0) };
+                match mapped {
+                    Ok(at) => {
+                        let mut doorbells = self.doorbells.lock().unwrap_or_else(PoisonError::into_inner);
+                        doorbells.insert(at.as_ptr() as usize, file);
+                    }
+                    Err(_) => file.return_mapping(),
+                }
+                mapped
+            }
+            Some(Object::NvMap) => Err(Errno::EPERM),
+            Some(_) => Err(Errno::ENODEV),
+            None => {
+                if self.machine.buffer_state(fd).is_some() {
+                    nodes::check_mmap(&self.machine, fd, len.get() as u64, offset)?;
+                }
+                // SAFETY: the caller's promise.
+                unsafe { nix::sys::mman::mmap(None, len, prot, flags, fd, offset) }
+            }
+        }
+    }
+
+    unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { nix::sys::mman::munmap(addr, len)? };
+        let mut doorbells = self.doorbells.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = doorbells.remove(&(addr.as_ptr() as usize)) {
+            file.return_mapping();
+        }
+        Ok(())
+    }
+
+    fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
+        let ready = nix::poll::poll(fds, timeout)?;
+        for fd in fds.iter_mut() {
+            let readable = fd.revents().is_some_and(|r| r.contains(PollFlags::POLLIN));
+            if readable && matches!(self.machine.object(fd.as_fd()), Ok(Some(Object::Event(_)))) {
+                // The poll that reports a post clears it.
+                let mut posts = [0; 64];
+                while nix::unistd::read(fd.as_fd(), &mut posts).is_ok_and(|n| n == posts.len()) {}
+            }
+        }
+        Ok(ready)
+    }
+
+    fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
+        let key = FileKey::of(fd.as_fd());
+        drop(fd);
+        if let Ok(key) = key {
+            self.machine.collect(key);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! Copies to and from addresses that the program passed inside ioctl arguments.
+//!
+//! Such an address may be anything. As in a kernel, a bad one gives `EFAULT`: the copy is made by the kernel itself, through a
+//! memfd, so no access of ours can fault.
+
+use nix::errno::Errno;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// The program's memory.
+#[derive(Debug)]
+pub(crate) struct UserMemory {
+    scratch: Mutex<File>,
+}
+
+impl UserMemory {
+    /// Access to this process's memory.
+    pub(crate) fn new() -> Result<Self, Errno> {
+        Ok(Self { scratch: Mutex::new(File::from(memfd_create(c"copy_user", MFdFlags::MFD_CLOEXEC)?)) })
+    }
+
+    /// Reads `len` bytes at `address`.
+    pub(crate) fn read(&self, address: u64, len: usize) -> Result<Vec<u8>, Errno> {
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the kernel checks the address and only reads from it; a bad one is EFAULT, not a fault of ours.
+        let n = unsafe { libc::pwrite(scratch.as_raw_fd(), address as *const libc::c_void, len, 0) };
+        if usize::try_from(n) != Ok(len) {
+            return Err(Errno::EFAULT);
+        }
+        let mut bytes = vec![0; len];
+        scratch.read_exact_at(&mut bytes, 0).map_err(|_| Errno::EFAULT)?;
+        Ok(bytes)
+    }
+
+    /// Writes `bytes` at `address`.
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        scratch.write_all_at(bytes, 0).map_err(|_| Errno::EFAULT)?;
+        // SAFETY: the caller of the ioctl vouched that the driver may write there; the kernel checks that it is mapped.
+        let n = unsafe { libc::pread(scratch.as_raw_fd(), address as *mut libc::c_void, bytes.len(), 0) };
+        if usize::try_from(n) == Ok(bytes.len()) { Ok(()) } else { Err(Errno::EFAULT) }
+    }
+
+    /// Reads an array of `count` structs at `address`.
+    pub(crate) fn read_array<T: FromBytes>(&self, address: u64, count: usize) -> Result<Vec<T>, Errno> {
+        let len = count.checked_mul(size_of::<T>()).ok_or(Errno::EFAULT)?;
+        let bytes = self.read(address, len)?;
+        bytes.chunks_exact(size_of::<T>()).map(|c| T::read_from_bytes(c).map_err(|_| Errno::EFAULT)).collect()
+    }
+
+    /// Writes an array of structs at `address`.
+    pub(crate) fn write_array<T: IntoBytes + Immutable>(
+        &self,
+        address: u64,
+        items: &[T],
+    ) -> Result<(), Errno> {
+        self.write(address, items.as_bytes())
+    }
+
+    /// `copy_to_user` where the driver returns the number of bytes that it could not copy.
+    pub(crate) fn write_or_count(&self, address: u64, bytes: &[u8]) -> i32 {
+        if self.write(address, bytes).is_ok() { 0 } else { bytes.len() as i32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_address_is_an_error_and_a_good_one_is_copied() {
+        let memory = UserMemory::new().unwrap();
+        let mut there = [0u8; 16];
+        memory.write(there.as_mut_ptr() as u64, &[7; 16]).unwrap();
+        assert_eq!(there, [7; 16]);
+        assert_eq!(memory.read(there.as_ptr() as u64, 16).unwrap(), vec![7; 16]);
+        assert_eq!(memory.read(8, 16), Err(Errno::EFAULT));
+        assert_eq!(memory.write(8, &[0; 16]), Err(Errno::EFAULT));
+    }
+}

@@ -1,0 +1,45 @@
+//! Calls that a real machine does not survive.
+
+use std::sync::{Mutex, PoisonError};
+
+/// Something the program did that would crash, freeze or corrupt a real Orin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// What the real machine would do.
+    pub consequence: Consequence,
+    /// Which call did it, as the headers name it.
+    pub call: &'static str,
+    /// What is wrong and what to do instead.
+    pub text: String,
+}
+
+/// What a real machine would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consequence {
+    /// The kernel crashes or the machine freezes.
+    Freeze,
+    /// A call never returns.
+    Hang,
+    /// Memory of the program, or addresses, are used for two things at once.
+    Corruption,
+    /// A kernel resource is lost until reboot.
+    Leak,
+}
+
+/// All violations so far.
+#[derive(Debug, Default)]
+pub(crate) struct Violations(Mutex<Vec<Violation>>);
+
+impl Violations {
+    /// Records one, loudly.
+    pub(crate) fn record(&self, consequence: Consequence, call: &'static str, text: impl Into<String>) {
+        let text = text.into();
+        tracing::error!(call, ?consequence, "{text}");
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Violation { consequence, call, text });
+    }
+
+    /// All so far.
+    pub(crate) fn all(&self) -> Vec<Violation> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
