@@ -6,6 +6,7 @@ use nvgpu_sys::{Linux, Sys};
 
 use crate::address::GpuVa;
 use crate::backend::nvgpu::{KernelLog, Kmsg, NoLog, Nvgpu};
+use crate::backend::rm::Rm;
 use crate::backend::{Backend, Engine, MemoryKind};
 use crate::buffer::Buffer;
 use crate::context::Context;
@@ -41,13 +42,19 @@ impl Device {
     pub fn open_with(selector: Selector, options: DeviceOptions) -> Result<Self, Error> {
         match selector {
             Selector::Nvgpu => Self::nvgpu(options),
-            Selector::Rm => Err(Error::NotBuilt { backend: "rm" }),
+            Selector::Rm => Self::rm(options),
             Selector::Sim => Self::sim(options),
             Selector::Auto => match Self::nvgpu(options.clone()) {
                 // Absent or not ours to use: the next one. Anything else is a device that does not work.
                 Err(Error::Open { path, errno }) => {
                     tracing::debug!(?path, %errno, "no Jetson GPU");
-                    Self::sim(options)
+                    match Self::rm(options.clone()) {
+                        Err(error @ (Error::Open { .. } | Error::Driver(_) | Error::Unsupported { .. })) => {
+                            tracing::debug!(%error, "no desktop GPU that can be used");
+                            Self::sim(options)
+                        }
+                        other => other,
+                    }
                 }
                 other => other,
             },
@@ -58,9 +65,19 @@ impl Device {
         Self::over(Arc::new(Linux), BackendKind::Nvgpu, Box::new(Kmsg::open()), options)
     }
 
+    fn rm(options: DeviceOptions) -> Result<Self, Error> {
+        let version = rm_sys::Version::of_loaded_driver()?;
+        let backend = Rm::open(Arc::new(Linux), version, Box::new(Kmsg::open()))?;
+        Ok(Self::of(Box::new(backend), options))
+    }
+
     #[cfg(feature = "sim")]
     fn sim(mut options: DeviceOptions) -> Result<Self, Error> {
-        let sim = options.sim.take().unwrap_or_else(|| ga10b_sim::Sim::new(ga10b_sim::SimConfig::default()));
+        let sim = match options.sim.take() {
+            Some(sim) => sim,
+            None => ga10b_sim::Sim::try_new(ga10b_sim::SimConfig::default())
+                .map_err(|errno| Error::Open { path: c"the software ga10b".into(), errno })?,
+        };
         let log = Box::new(SimLog { from: sim.kernel_log().len(), sim: sim.clone() });
         Self::over(sim, BackendKind::Sim, log, options)
     }
@@ -85,9 +102,13 @@ impl Device {
         options: DeviceOptions,
     ) -> Result<Self, Error> {
         let backend = Nvgpu::open(sys, kind, log, options.reserve_windows)?;
+        Ok(Self::of(Box::new(backend), options))
+    }
+
+    fn of(backend: Box<dyn Backend>, options: DeviceOptions) -> Self {
         let info = backend.info();
         tracing::info!(name = %info.name, backend = %info.backend, sms = info.sm_count, "opened a GPU");
-        Ok(Self { context: Context::new(Box::new(backend), options) })
+        Self { context: Context::new(backend, options) }
     }
 
     /// What the device is.

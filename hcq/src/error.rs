@@ -67,13 +67,16 @@ pub enum Error {
         errno: Errno,
     },
     /// A call into the desktop driver came back with a status other than success.
-    #[error("{call} failed with status {status:#x}")]
+    #[error("the driver refused {call}: {}", rm_sys::Status(*status))]
     Status {
-        /// The resource-manager call or control.
+        /// The class, control or call as the driver's headers spell it.
         call: &'static str,
         /// `NV_STATUS`.
         status: u32,
     },
+    /// The desktop driver is not loaded, or of a release whose structs are not known.
+    #[error("the desktop driver cannot be used")]
+    Driver(#[from] rm_sys::VersionError),
     /// The GPU is of a kind this crate does not drive.
     #[error("{what} {value:#x} is not supported (supported: {supported})")]
     Unsupported {

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::info::Info;
 
 pub(crate) mod nvgpu;
+pub(crate) mod rm;
 
 /// A driver with one address space open.
 pub(crate) trait Backend: Send + Sync + fmt::Debug {

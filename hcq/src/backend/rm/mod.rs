@@ -1,0 +1,275 @@
+//! The desktop driver's resource manager (`/dev/nvidiactl`, `/dev/nvidiaN`), over any [`Sys`].
+//!
+//! One client for each device, one address space that the resource manager writes the page tables of, one channel group
+//! for each channel. Only objects are created: no setting of the GPU is changed, nothing is reset, and all of it goes
+//! when the control descriptor closes, however the process ends.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use nvgpu_sys::Sys;
+use rm_sys::{
+    FERMI_VASPACE_A, NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS, NV_VASPACE_ALLOCATION_FLAGS_RETRY_PTE_ALLOC_IN_SYS,
+    NV_VASPACE_ALLOCATION_PARAMETERS, NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS, NV01_DEVICE_0,
+    NV01_MEMORY_VIRTUAL, NV20_SUBDEVICE_0, NV0080_ALLOC_PARAMETERS, NV2080_ALLOC_PARAMETERS, Release,
+    Version,
+};
+
+use crate::address::GpuVa;
+use crate::backend::nvgpu::KernelLog;
+use crate::backend::{
+    Backend, Channel as ChannelMemory, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind,
+    MemoryRequest, MmuError, RawFault,
+};
+use crate::context::lock;
+use crate::error::Error;
+use crate::info::Info;
+
+mod channel;
+mod client;
+mod doorbell;
+mod fault;
+mod generation;
+mod gpu;
+mod mapping;
+mod memory;
+
+use channel::{Channel, Wanted};
+use client::{Client, Handle, Object};
+use doorbell::Doorbell;
+use generation::Generation;
+use memory::{Allocation, GRANULE, Placement};
+
+/// First address for buffers. The firmware has addresses of its own at 4 GiB.
+const LOW: u64 = 0x10_0000_0000;
+/// Pushbuffers, QMDs and semaphores lie below.
+const HIGH: u64 = 1 << 40;
+/// End of the addresses used here, of 2^49 (Ampere) or 2^57 (Hopper) there are.
+const END: u64 = 1 << 47;
+/// Base of the local-memory window: 16 MiB.
+const LOCAL_WINDOW: u64 = 0x7293_0000_0000;
+/// Base of the shared-memory window: 4 GiB, and on Hopper a multiple of it.
+const SHARED_WINDOW: u64 = 0x7294_0000_0000;
+/// Addresses kept free from each window's base.
+const WINDOW_ROOM: u64 = 1 << 32;
+
+/// A GPU with an address space: what memory and channels are made under. Freed in this order, children first.
+#[derive(Debug)]
+struct Space {
+    range: Object,
+    address_space: Object,
+    subdevice: Object,
+    device: Object,
+    sm_count: u32,
+}
+
+impl Space {
+    fn client(&self) -> &Arc<Client> {
+        self.device.client()
+    }
+
+    fn device(&self) -> Handle {
+        self.device.handle()
+    }
+
+    fn subdevice(&self) -> &Object {
+        &self.subdevice
+    }
+
+    fn address_space(&self) -> &Object {
+        &self.address_space
+    }
+
+    /// The object that names all addresses of the space.
+    fn range(&self) -> Handle {
+        self.range.handle()
+    }
+
+    fn sm_count(&self) -> u32 {
+        self.sm_count
+    }
+}
+
+/// A desktop or data-centre GPU.
+pub(crate) struct Rm {
+    // Dropped in this order: channels before the memory they use, everything before the address space.
+    channels: Mutex<HashMap<u64, Channel>>,
+    memory: Mutex<HashMap<u64, Allocation>>,
+    doorbell: Doorbell,
+    space: Arc<Space>,
+    copy_engine: Option<u32>,
+    next_id: AtomicU64,
+    info: Info,
+    layout: Layout,
+    log: Box<dyn KernelLog>,
+}
+
+impl fmt::Debug for Rm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rm").field("info", &self.info).field("space", &self.space).finish_non_exhaustive()
+    }
+}
+
+impl Rm {
+    /// Opens the first GPU this process may use. `version` is the loaded driver's.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] for a driver release and [`Error::Unsupported`] for a GPU generation that is not known here, else
+    /// the call that the driver refused.
+    pub fn open(sys: Arc<dyn Sys>, version: Version, log: Box<dyn KernelLog>) -> Result<Self, Error> {
+        let release = Release::of(version)?;
+        let control = client::open_control(&*sys)?;
+        let card = gpu::find(&*sys, &control)?;
+        let client = Client::new(sys, release, control, card.fd, card.path)?;
+        let (device, subdevice) = open_device(&client, card.id)?;
+        let generation = Generation::of(&gpu::class_list(&device)?)?;
+        tracing::debug!(generation = generation.name, driver = %version, "GPU found");
+        let info = gpu::describe(&subdevice, generation, release, version)?;
+        let address_space = create_address_space(&client, &device)?;
+        let mut all =
+            NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS { hVASpace: address_space.handle(), ..Default::default() };
+        let range = client.create_with(device.handle(), NV01_MEMORY_VIRTUAL, &mut all)?;
+        let copy_engine = gpu::copy_engine(&subdevice);
+        let space = Arc::new(Space { range, address_space, subdevice, device, sm_count: info.sm_count });
+        let doorbell = Doorbell::new(&space, generation)?;
+        let layout = Layout {
+            low: LOW..HIGH,
+            high: HIGH..END,
+            shared_window: GpuVa::inside(SHARED_WINDOW),
+            local_window: GpuVa::inside(LOCAL_WINDOW),
+            reserved: [SHARED_WINDOW..SHARED_WINDOW + WINDOW_ROOM, LOCAL_WINDOW..LOCAL_WINDOW + WINDOW_ROOM],
+            granule: GRANULE,
+            channel_va: channel::MEMORY,
+        };
+        Ok(Self {
+            channels: Mutex::default(),
+            memory: Mutex::default(),
+            doorbell,
+            space,
+            copy_engine,
+            next_id: AtomicU64::new(1),
+            info,
+            layout,
+            log,
+        })
+    }
+
+    fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// The device and subdevice objects of the GPU with this id.
+fn open_device(client: &Arc<Client>, gpu: u32) -> Result<(Object, Object), Error> {
+    let mut id = NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS { gpuId: gpu, ..Default::default() };
+    // SAFETY: the struct holds no addresses.
+    unsafe { client.control(client.root(), &mut id) }?;
+    let mut parameters = NV0080_ALLOC_PARAMETERS {
+        deviceId: id.deviceInstance,
+        // Without it the device would join the address space that all clients of the machine share.
+        hClientShare: client.root(),
+        ..Default::default()
+    };
+    let device = client.create_with(client.root(), NV01_DEVICE_0, &mut parameters)?;
+    let mut parameters = NV2080_ALLOC_PARAMETERS { subDeviceId: 0 };
+    let subdevice = client.create_with(device.handle(), NV20_SUBDEVICE_0, &mut parameters)?;
+    Ok((device, subdevice))
+}
+
+fn create_address_space(client: &Arc<Client>, device: &Object) -> Result<Object, Error> {
+    let mut parameters = NV_VASPACE_ALLOCATION_PARAMETERS {
+        flags: NV_VASPACE_ALLOCATION_FLAGS_RETRY_PTE_ALLOC_IN_SYS,
+        ..Default::default()
+    };
+    client.create_with(device.handle(), FERMI_VASPACE_A, &mut parameters)
+}
+
+impl Backend for Rm {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn allocate(&self, request: &MemoryRequest) -> Result<Memory, Error> {
+        let (placement, visible) = match request.kind {
+            MemoryKind::Device => (Placement::Video, false),
+            MemoryKind::Command => (Placement::Video, true),
+            MemoryKind::Shared => (Placement::System, true),
+        };
+        let len = request.len.count();
+        let mut allocation = Allocation::new(&self.space, placement, len)?;
+        if visible {
+            allocation.map_cpu(&self.space, placement, len, "GPU memory")?;
+        }
+        allocation.map_gpu(&self.space, placement, len, request.va.raw())?;
+        let (id, cpu) = (self.new_id(), allocation.pointer());
+        lock(&self.memory).insert(id, allocation);
+        Ok(Memory { id: MemoryId(id), cpu })
+    }
+
+    fn free(&self, memory: MemoryId) -> Result<(), Error> {
+        let gone = lock(&self.memory).remove(&memory.0);
+        drop(gone);
+        Ok(())
+    }
+
+    fn create_channel(&self, request: &ChannelRequest) -> Result<ChannelMemory, Error> {
+        let va = request.va.map(GpuVa::raw).ok_or(Error::Answer {
+            name: "a channel request",
+            value: 0,
+            expected: "an address for the ring",
+        })?;
+        let copy_engine = self.copy_engine;
+        let wanted = Wanted { engine: request.engine, entries: request.entries, va, copy_engine };
+        let channel = Channel::new(&self.space, &self.info.classes, wanted)?;
+        let unmapped = Error::NotMapped { va: GpuVa::inside(va) };
+        let (Some(ring), Some(userd)) = (channel.ring(), channel.userd()) else { return Err(unmapped) };
+        let (id, token) = (self.new_id(), channel.token());
+        lock(&self.channels).insert(id, channel);
+        Ok(ChannelMemory { id: ChannelId(id), ring, userd, token })
+    }
+
+    fn destroy_channel(&self, channel: ChannelId) {
+        let gone = lock(&self.channels).remove(&channel.0);
+        drop(gone);
+    }
+
+    fn ring_doorbell(&self, token: u32) {
+        self.doorbell.ring(token);
+    }
+
+    fn channel_error(&self, channel: ChannelId) -> Option<u32> {
+        let channels = lock(&self.channels);
+        let channel = channels.get(&channel.0)?;
+        channel.notifier().code().or_else(|| channel.debugger().and_then(fault::Debugger::trapped))
+    }
+
+    fn fault(&self, channel: ChannelId) -> RawFault {
+        let mut channels = lock(&self.channels);
+        let Some(channel) = channels.get_mut(&channel.0) else { return RawFault::default() };
+        let notifier = channel.notifier().code().unwrap_or(0);
+        let states = channel.debugger().map(fault::Debugger::states).unwrap_or_default();
+        let mmu = match notifier {
+            rm_sys::ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT => channel.object().and_then(fault::mmu_fault),
+            _ => None,
+        };
+        let accessed = states.iter().find(|s| s.address != 0).map(|s| MmuError { va: s.address, kind: None });
+        // A trapped SM holds the engine for every user of the GPU: the channel goes before anything else is done.
+        channel.stop();
+        RawFault {
+            notifier,
+            sms: states.into_iter().map(|s| s.error).collect(),
+            mmu: mmu.or(accessed),
+            log: self.log.lines(),
+        }
+    }
+
+    fn gpu_time(&self) -> Result<u64, Error> {
+        Ok(self.doorbell.time())
+    }
+}
