@@ -176,13 +176,14 @@ impl Lane {
     /// Waits for what was submitted, at most the device's patience, then removes the channel and frees its memory.
     /// Other memory that only this lane's work used may be freed when this returns.
     pub fn close(mut self, context: &Context) {
-        if let Err(error) = self.wait(context, self.value) {
-            tracing::warn!(%error, "a queue is dropped with work that did not end; its channel is stopped");
-            self.timeline.stop();
-        }
+        let ended = self.wait(context, self.value);
         self.timeline.close();
         let backend = context.backend();
         backend.destroy_channel(self.channel.id);
+        if let Err(error) = ended {
+            tracing::warn!(%error, "a queue was dropped with work that did not end; its channel was stopped");
+            self.timeline.stop();
+        }
         if let Some(va) = self.channel_va {
             let layout = backend.layout();
             context.memory().unreserve(va, layout.channel_va, layout.granule);

@@ -13,7 +13,7 @@
 //!
 //! let device = Device::open(Selector::Sim)?;
 //! let cubin = include_bytes!("../tests/data/01_vecadd.sm_87.cubin");
-//! let kernel = device.load(cubin)?.kernel("vecadd_f32")?;
+//! let kernel = device.load(cubin)?.kernel("vadd_f32")?;
 //!
 //! let (a, b, c) = (device.alloc(4096)?, device.alloc(4096)?, device.alloc(4096)?);
 //! a.write(0, &1.5f32.to_le_bytes())?;

@@ -1,19 +1,20 @@
 //! Channels in user-mode submit.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nvgpu_sys::{
     Ioctl, NVGPU_CHANNEL_SETUP_BIND_FLAGS_DETERMINISTIC, NVGPU_CHANNEL_SETUP_BIND_FLAGS_USERMODE_SUPPORT,
-    NVGPU_COMPUTE_PREEMPTION_MODE_CTA, NVGPU_IOCTL_CHANNEL_DISABLE_WDT, Sys, nvgpu_alloc_obj_ctx_args,
+    NVGPU_COMPUTE_PREEMPTION_MODE_CTA, NVGPU_IOCTL_CHANNEL_DISABLE_WDT, nvgpu_alloc_obj_ctx_args,
     nvgpu_as_bind_channel_args, nvgpu_channel_setup_bind_args, nvgpu_channel_wdt_args,
     nvgpu_gpu_open_channel_args, nvgpu_preemption_mode_args, nvgpu_set_error_notifier,
     nvgpu_tsg_bind_channel_ex_args,
 };
 
+use super::handle::Handle;
 use super::mapping::CpuMapping;
-use super::{Nvgpu, PAGE, nvmap, own, send};
+use super::{Nvgpu, PAGE, nvmap};
 use crate::backend::{ChannelRequest, Engine, MemoryKind};
 use crate::error::Error;
 
@@ -30,7 +31,7 @@ const POSTED: u32 = 0xffff;
 #[derive(Debug)]
 pub(super) struct ChannelState {
     // Dropped in this order: the channel before the memory it uses.
-    channel: OwnedFd,
+    _channel: Handle,
     ring: CpuMapping,
     userd: CpuMapping,
     notifier: CpuMapping,
@@ -40,29 +41,28 @@ pub(super) struct ChannelState {
 impl ChannelState {
     /// Opens a channel, binds it, and gives it its ring, its objects and its error notifier.
     pub fn new(gpu: &Nvgpu, request: &ChannelRequest) -> Result<Self, Error> {
-        let sys = &*gpu.sys;
         let mut open = nvgpu_gpu_open_channel_args { channel_fd: GR_RUNLIST };
         // SAFETY: the struct holds no addresses.
-        unsafe { send(sys, &gpu.ctrl, &mut open) }?;
-        let channel = own(sys, nvgpu_gpu_open_channel_args::NAME, open.channel_fd)?;
-        let fd = channel.as_raw_fd();
+        unsafe { gpu.ctrl.send(&mut open) }?;
+        let channel = Handle::from_answer(&gpu.sys, nvgpu_gpu_open_channel_args::NAME, open.channel_fd)?;
+        let fd = channel.raw();
 
         // The address space before the group: the group's first subcontext takes it from its first channel.
-        let mut bind = nvgpu_as_bind_channel_args { channel_fd: fd as u32 };
+        let mut bind = nvgpu_as_bind_channel_args { channel_fd: fd.cast_unsigned() };
         // SAFETY: the descriptor is the channel's, which is open.
-        unsafe { send(sys, &gpu.address_space, &mut bind) }?;
+        unsafe { gpu.address_space.send(&mut bind) }?;
         let mut bind = nvgpu_tsg_bind_channel_ex_args { channel_fd: fd, ..Default::default() };
         // SAFETY: as above.
-        unsafe { send(sys, &gpu.tsg, &mut bind) }?;
+        unsafe { gpu.tsg.send(&mut bind) }?;
         // User-mode submit is refused while the watchdog is on.
         let mut watchdog =
             nvgpu_channel_wdt_args { wdt_status: NVGPU_IOCTL_CHANNEL_DISABLE_WDT, timeout_ms: 0 };
         // SAFETY: the struct holds no addresses.
-        unsafe { send(sys, &channel, &mut watchdog) }?;
+        unsafe { channel.send(&mut watchdog) }?;
 
         let ring_len = (u64::from(request.entries) * 8).next_multiple_of(PAGE);
         let buffer = |len, kind, what| {
-            let buffer = nvmap::allocate(sys, &gpu.nvmap, len, kind)?;
+            let buffer = nvmap::allocate(&gpu.sys, &gpu.nvmap, len, kind)?;
             let mapping = CpuMapping::new(&gpu.sys, buffer.as_fd(), len as usize, what)?;
             Ok::<_, Error>((buffer, mapping))
         };
@@ -73,12 +73,12 @@ impl ChannelState {
             num_gpfifo_entries: request.entries,
             flags: NVGPU_CHANNEL_SETUP_BIND_FLAGS_DETERMINISTIC
                 | NVGPU_CHANNEL_SETUP_BIND_FLAGS_USERMODE_SUPPORT,
-            userd_dmabuf_fd: userd_buffer.as_raw_fd(),
-            gpfifo_dmabuf_fd: ring_buffer.as_raw_fd(),
+            userd_dmabuf_fd: userd_buffer.raw(),
+            gpfifo_dmabuf_fd: ring_buffer.raw(),
             ..Default::default()
         };
         // SAFETY: both descriptors are open DMA buffers, which the channel keeps from here on.
-        unsafe { send(sys, &channel, &mut setup) }?;
+        unsafe { channel.send(&mut setup) }?;
 
         let info = &gpu.info;
         let classes = match request.engine {
@@ -88,20 +88,20 @@ impl ChannelState {
         for class in classes {
             let mut object = nvgpu_alloc_obj_ctx_args { class_num: *class, flags: 0, obj_id: 0 };
             // SAFETY: the struct holds no addresses.
-            unsafe { send(sys, &channel, &mut object) }?;
+            unsafe { channel.send(&mut object) }?;
         }
         let mut post = nvgpu_set_error_notifier {
             offset: 0,
             size: PAGE,
-            mem: notifier_buffer.as_raw_fd() as u32,
+            mem: notifier_buffer.raw().cast_unsigned(),
             padding: 0,
         };
         // SAFETY: the descriptor is an open DMA buffer, which the channel keeps from here on.
-        unsafe { send(sys, &channel, &mut post) }?;
+        unsafe { channel.send(&mut post) }?;
         if request.engine == Engine::Compute {
-            prefer_preemption(sys, &channel);
+            prefer_preemption(&channel);
         }
-        Ok(Self { channel, ring, userd, notifier, token: setup.work_submit_token })
+        Ok(Self { _channel: channel, ring, userd, notifier, token: setup.work_submit_token })
     }
 
     /// The ring's entries.
@@ -129,26 +129,17 @@ impl ChannelState {
         // The status is written last.
         (word(NOTIFIER_STATUS) >> 16 == POSTED).then(|| word(NOTIFIER_CODE))
     }
-
-    /// Closes the channel, which stops it, and reports what dropping it would hide.
-    pub fn close(self, sys: &dyn Sys) {
-        let Self { channel, ring, userd, notifier, .. } = self;
-        if let Err(errno) = sys.close(channel) {
-            tracing::warn!(%errno, "a channel could not be closed");
-        }
-        drop((ring, userd, notifier));
-    }
 }
 
 /// Lets the driver switch to other processes between thread blocks instead of at the end of grids: without it, long
 /// kernels beside a desktop add up to the driver's context-switch limit, which stops the channel.
-fn prefer_preemption(sys: &dyn Sys, channel: &OwnedFd) {
+fn prefer_preemption(channel: &Handle) {
     let mut mode = nvgpu_preemption_mode_args {
         graphics_preempt_mode: 0,
         compute_preempt_mode: NVGPU_COMPUTE_PREEMPTION_MODE_CTA,
     };
     // SAFETY: the struct holds no addresses.
-    if let Err(error) = unsafe { send(sys, channel, &mut mode) } {
+    if let Err(error) = unsafe { channel.send(&mut mode) } {
         tracing::debug!(%error, "compute preemption between blocks is not available");
     }
 }

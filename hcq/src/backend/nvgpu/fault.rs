@@ -1,8 +1,8 @@
 //! Reads back what the driver recorded about an error.
 
-use nvgpu_sys::{Sys, nvgpu_tsg_read_single_sm_error_state_args, nvgpu_tsg_sm_error_state_record};
+use nvgpu_sys::{nvgpu_tsg_read_single_sm_error_state_args, nvgpu_tsg_sm_error_state_record};
 
-use super::{Nvgpu, log, send};
+use super::{Nvgpu, log};
 use crate::backend::{ChannelId, RawFault, SmError};
 use crate::context::lock;
 
@@ -15,9 +15,8 @@ fn sm_record(gpu: &Nvgpu, sm: u32) -> Option<SmError> {
         record_size: size_of_val(&record) as u64,
         ..Default::default()
     };
-    let sys: &dyn Sys = &*gpu.sys;
     // SAFETY: the address is that of `record`, which outlives the call and is as long as stated.
-    unsafe { send(sys, &gpu.tsg, &mut args) }.ok()?;
+    unsafe { gpu.tsg.send(&mut args) }.ok()?;
     Some(SmError { sm, global_esr: record.global_esr, warp_esr: record.warp_esr, pc: record.warp_esr_pc })
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use nvgpu_sys::{
     nvgpu_as_unmap_buffer_args,
 };
 
-use super::{nvmap, send};
+use super::handle::Handle;
+use super::nvmap;
 use crate::address::{Bytes, GpuVa};
 use crate::backend::MemoryRequest;
 use crate::error::Error;
@@ -78,12 +79,12 @@ impl Mapped {
     /// Allocates memory and maps it for both.
     pub fn new(
         sys: &Arc<dyn Sys>,
-        nvmap: &OwnedFd,
-        address_space: &OwnedFd,
+        nvmap: &Handle,
+        address_space: &Handle,
         request: &MemoryRequest,
     ) -> Result<Self, Error> {
         let len = request.len.count();
-        let buffer = nvmap::allocate(&**sys, nvmap, len, request.kind)?;
+        let buffer = nvmap::allocate(sys, nvmap, len, request.kind)?;
         let size = usize::try_from(len).unwrap_or(usize::MAX);
         let cpu = CpuMapping::new(sys, buffer.as_fd(), size, "a buffer")?;
         let mut map = nvgpu_as_map_buffer_ex_args {
@@ -91,23 +92,21 @@ impl Mapped {
             // Pitch memory, not compressed.
             compr_kind: -1,
             incompr_kind: 0,
-            dmabuf_fd: buffer.as_raw_fd() as u32,
+            dmabuf_fd: buffer.raw().cast_unsigned(),
             mapping_size: len,
             offset: request.va.raw(),
             ..Default::default()
         };
         // SAFETY: the descriptor is open; the address is one of the GPU, in a range reserved for this.
-        unsafe { send(&**sys, address_space, &mut map) }?;
+        unsafe { address_space.send(&mut map) }?;
         let mapped = Self { cpu, va: GpuVa::inside(map.offset) };
         if mapped.va != request.va {
-            mapped.unmap(&**sys, address_space)?;
+            mapped.unmap(address_space)?;
             let name = nvgpu_as_map_buffer_ex_args::NAME;
             return Err(Error::Answer { name, value: map.offset, expected: "the fixed address asked for" });
         }
-        // Both mappings keep the memory; thousands of buffers would use up descriptors.
-        if let Err(errno) = sys.close(buffer) {
-            tracing::warn!(%errno, "a DMA buffer's descriptor could not be closed");
-        }
+        // Both mappings keep the memory from here on; thousands of open buffers would use up descriptors.
+        drop(buffer);
         Ok(mapped)
     }
 
@@ -117,9 +116,9 @@ impl Mapped {
     }
 
     /// Takes it out of the GPU's address space, and frees it.
-    pub fn unmap(self, sys: &dyn Sys, address_space: &OwnedFd) -> Result<(), Error> {
+    pub fn unmap(self, address_space: &Handle) -> Result<(), Error> {
         let mut args = nvgpu_as_unmap_buffer_args { offset: self.va.raw() };
         // SAFETY: the address is one of the GPU.
-        unsafe { send(sys, address_space, &mut args) }
+        unsafe { address_space.send(&mut args) }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use nix::fcntl::OFlag;
 use nvgpu_sys::{
-    Ioctl, NVGPU_AS_ALLOC_SPACE_FLAGS_FIXED_OFFSET, NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA, Sys, call,
+    Ioctl, NVGPU_AS_ALLOC_SPACE_FLAGS_FIXED_OFFSET, NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA, Sys,
     nvgpu_alloc_as_args, nvgpu_as_alloc_space_args, nvgpu_gpu_characteristics, nvgpu_gpu_get_characteristics,
     nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_num_vsms, nvgpu_gpu_open_tsg_args, nvmap_query_heap_params,
 };
@@ -28,11 +28,13 @@ use crate::info::{BackendKind, Classes, Info};
 
 mod channel;
 mod fault;
+mod handle;
 mod log;
 mod mapping;
 mod nvmap;
 
 use channel::ChannelState;
+use handle::Handle;
 pub(crate) use log::{KernelLog, Kmsg, NoLog};
 use mapping::Mapped;
 
@@ -67,49 +69,16 @@ pub(crate) struct Nvgpu {
     // Dropped in this order: channels before the group, mappings before the address space they are in.
     channels: Mutex<HashMap<u64, ChannelState>>,
     mappings: Mutex<HashMap<u64, Mapped>>,
-    tsg: OwnedFd,
-    address_space: OwnedFd,
+    tsg: Handle,
+    address_space: Handle,
     doorbell: mapping::CpuMapping,
-    nvmap: OwnedFd,
-    ctrl: OwnedFd,
+    nvmap: Handle,
+    ctrl: Handle,
     sys: Arc<dyn Sys>,
     next_id: AtomicU64,
     info: Info,
     layout: Layout,
     log: Box<dyn KernelLog>,
-}
-
-/// Sends a request that holds no addresses, or only ones its caller has vouched for.
-///
-/// # Safety
-/// As for [`nvgpu_sys::call`].
-unsafe fn send<A: Ioctl>(sys: &dyn Sys, fd: &OwnedFd, args: &mut A) -> Result<(), Error> {
-    // SAFETY: passed on to the caller.
-    match unsafe { call(sys, fd.as_fd(), args) }? {
-        0 => Ok(()),
-        // The driver returns the number of bytes it could not copy to a pointer inside the arguments.
-        left => Err(Error::Answer { name: A::NAME, value: left as u64, expected: "0" }),
-    }
-}
-
-/// Takes over a descriptor that a request returned.
-fn own(sys: &dyn Sys, name: &'static str, fd: i32) -> Result<OwnedFd, Error> {
-    if fd < 0 {
-        return Err(Error::Answer { name, value: fd as u32 as u64, expected: "a descriptor" });
-    }
-    // SAFETY: the driver has just opened this descriptor for the caller of the request, and nobody else knows it.
-    let fd = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) };
-    if fd.as_raw_fd() != 0 {
-        return Ok(fd);
-    }
-    // The driver takes descriptor 0 for "none"; a process without standard input gets it.
-    let other = fd.try_clone().map_err(|e| Error::Answer {
-        name,
-        value: e.raw_os_error().unwrap_or(0) as u64,
-        expected: "a descriptor that can be duplicated",
-    });
-    let _ = sys.close(fd);
-    other
 }
 
 impl Nvgpu {
@@ -121,25 +90,27 @@ impl Nvgpu {
         reserve_windows: bool,
     ) -> Result<Self, Error> {
         let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
-        let open =
-            |path: &CStr| sys.open(path, flags).map_err(|errno| Error::Open { path: path.into(), errno });
+        let open = |path: &CStr| match sys.open(path, flags) {
+            Ok(fd) => Ok(Handle::new(&sys, fd)),
+            Err(errno) => Err(Error::Open { path: path.into(), errno }),
+        };
         let ctrl = open(CTRL)?;
         let nvmap = open(NVMAP)?;
-        let info = describe(&*sys, &ctrl, &nvmap, kind)?;
-        let address_space = create_address_space(&*sys, &ctrl)?;
+        let info = describe(&ctrl, &nvmap, kind)?;
+        let address_space = create_address_space(&sys, &ctrl)?;
         // Windows first, then everything else: what is mapped later can only be outside them.
         if reserve_windows {
             for window in [SHARED_WINDOW, LOCAL_WINDOW] {
-                reserve(&*sys, &address_space, window, WINDOW_ROOM)?;
+                reserve(&address_space, window, WINDOW_ROOM)?;
             }
-            reserve(&*sys, &address_space, ARENA_START, LOCAL_WINDOW - ARENA_START)?;
+            reserve(&address_space, ARENA_START, LOCAL_WINDOW - ARENA_START)?;
         } else {
-            reserve(&*sys, &address_space, ARENA_START, VA_END - ARENA_START)?;
+            reserve(&address_space, ARENA_START, VA_END - ARENA_START)?;
         }
         let mut group = nvgpu_gpu_open_tsg_args::default();
         // SAFETY: the struct holds no addresses.
-        unsafe { send(&*sys, &ctrl, &mut group) }?;
-        let tsg = own(&*sys, nvgpu_gpu_open_tsg_args::NAME, group.tsg_fd as i32)?;
+        unsafe { ctrl.send(&mut group) }?;
+        let tsg = Handle::from_answer(&sys, nvgpu_gpu_open_tsg_args::NAME, group.tsg_fd.cast_signed())?;
         let doorbell = mapping::CpuMapping::new(&sys, ctrl.as_fd(), USERMODE_LEN, "the doorbell page")?;
         let end = if reserve_windows { LOCAL_WINDOW } else { VA_END };
         let layout = Layout {
@@ -172,19 +143,19 @@ impl Nvgpu {
     }
 }
 
-fn characteristics(sys: &dyn Sys, ctrl: &OwnedFd) -> Result<nvgpu_gpu_characteristics, Error> {
+fn characteristics(ctrl: &Handle) -> Result<nvgpu_gpu_characteristics, Error> {
     let mut gpu = nvgpu_gpu_characteristics::default();
     let mut args = nvgpu_gpu_get_characteristics {
         gpu_characteristics_buf_size: size_of_val(&gpu) as u64,
         gpu_characteristics_buf_addr: (&raw mut gpu).expose_provenance() as u64,
     };
     // SAFETY: the address is that of `gpu`, which outlives the call and is as long as stated.
-    unsafe { send(sys, ctrl, &mut args) }?;
+    unsafe { ctrl.send(&mut args) }?;
     Ok(gpu)
 }
 
-fn describe(sys: &dyn Sys, ctrl: &OwnedFd, nvmap: &OwnedFd, kind: BackendKind) -> Result<Info, Error> {
-    let gpu = characteristics(sys, ctrl)?;
+fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<Info, Error> {
+    let gpu = characteristics(ctrl)?;
     let sm = gpu.sm_arch_sm_version;
     let number = (sm >> 8) * 10 + (sm & 0xff);
     let unsupported =
@@ -194,10 +165,10 @@ fn describe(sys: &dyn Sys, ctrl: &OwnedFd, nvmap: &OwnedFd, kind: BackendKind) -
     };
     let mut sms = nvgpu_gpu_num_vsms::default();
     // SAFETY: the struct holds no addresses.
-    unsafe { send(sys, ctrl, &mut sms) }?;
+    unsafe { ctrl.send(&mut sms) }?;
     let mut heap = nvmap_query_heap_params { heap_mask: nvgpu_sys::NVMAP_HEAP_IOVMM, ..Default::default() };
     // SAFETY: the struct holds no addresses.
-    unsafe { send(sys, nvmap, &mut heap) }?;
+    unsafe { nvmap.send(&mut heap) }?;
     let name: Vec<u8> = gpu.chipname.iter().copied().take_while(|b| *b != 0).collect();
     let driver_version = match kind {
         BackendKind::Sim => format!("sim {}", env!("CARGO_PKG_VERSION")),
@@ -220,7 +191,7 @@ fn describe(sys: &dyn Sys, ctrl: &OwnedFd, nvmap: &OwnedFd, kind: BackendKind) -
     })
 }
 
-fn create_address_space(sys: &dyn Sys, ctrl: &OwnedFd) -> Result<OwnedFd, Error> {
+fn create_address_space(sys: &Arc<dyn Sys>, ctrl: &Handle) -> Result<Handle, Error> {
     let mut args = nvgpu_alloc_as_args {
         flags: NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA,
         va_range_start: VA_START,
@@ -228,12 +199,12 @@ fn create_address_space(sys: &dyn Sys, ctrl: &OwnedFd) -> Result<OwnedFd, Error>
         ..Default::default()
     };
     // SAFETY: the struct holds no addresses.
-    unsafe { send(sys, ctrl, &mut args) }?;
-    own(sys, nvgpu_alloc_as_args::NAME, args.as_fd)
+    unsafe { ctrl.send(&mut args) }?;
+    Handle::from_answer(sys, nvgpu_alloc_as_args::NAME, args.as_fd)
 }
 
 /// Takes `len` bytes of addresses at `va` out of the driver's own allocator.
-fn reserve(sys: &dyn Sys, address_space: &OwnedFd, va: u64, len: u64) -> Result<(), Error> {
+fn reserve(address_space: &Handle, va: u64, len: u64) -> Result<(), Error> {
     let mut args = nvgpu_as_alloc_space_args {
         pages: len / PAGE,
         page_size: PAGE as u32,
@@ -242,7 +213,7 @@ fn reserve(sys: &dyn Sys, address_space: &OwnedFd, va: u64, len: u64) -> Result<
         ..Default::default()
     };
     // SAFETY: the struct holds no addresses of this process.
-    unsafe { send(sys, address_space, &mut args) }?;
+    unsafe { address_space.send(&mut args) }?;
     match args.o_a == va {
         true => Ok(()),
         false => Err(Error::Answer {
@@ -272,7 +243,7 @@ impl Backend for Nvgpu {
     fn free(&self, memory: MemoryId) -> Result<(), Error> {
         let mapped = lock(&self.mappings).remove(&memory.0);
         match mapped {
-            Some(mapped) => mapped.unmap(&*self.sys, &self.address_space),
+            Some(mapped) => mapped.unmap(&self.address_space),
             None => Ok(()),
         }
     }
@@ -288,7 +259,7 @@ impl Backend for Nvgpu {
     fn destroy_channel(&self, channel: ChannelId) {
         let state = lock(&self.channels).remove(&channel.0);
         if let Some(state) = state {
-            state.close(&*self.sys);
+            drop(state);
         }
     }
 
@@ -310,7 +281,7 @@ impl Backend for Nvgpu {
     fn gpu_time(&self) -> Result<u64, Error> {
         let mut args = nvgpu_gpu_get_gpu_time_args::default();
         // SAFETY: the struct holds no addresses.
-        unsafe { send(&*self.sys, &self.ctrl, &mut args) }?;
+        unsafe { self.ctrl.send(&mut args) }?;
         Ok(args.gpu_timestamp)
     }
 }

@@ -1,13 +1,14 @@
 //! nvmap: memory as DMA buffers.
 
-use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use nvgpu_sys::{
     Ioctl, NVMAP_HANDLE_INNER_CACHEABLE, NVMAP_HANDLE_WRITE_COMBINE, NVMAP_HEAP_IOVMM, NvmapIocCreate64,
     NvmapIocFree, NvmapIocGetFd, Sys, nvmap_alloc_handle, nvmap_create_handle,
 };
 
-use super::{PAGE, own, send};
+use super::PAGE;
+use super::handle::Handle;
 use crate::backend::MemoryKind;
 use crate::error::Error;
 
@@ -23,21 +24,26 @@ fn cache_flags(kind: MemoryKind) -> u32 {
 }
 
 /// Allocates `len` bytes of zeroed memory and returns its DMA buffer, which alone keeps it.
-pub(super) fn allocate(sys: &dyn Sys, nvmap: &OwnedFd, len: u64, kind: MemoryKind) -> Result<OwnedFd, Error> {
+pub(super) fn allocate(
+    sys: &Arc<dyn Sys>,
+    nvmap: &Handle,
+    len: u64,
+    kind: MemoryKind,
+) -> Result<Handle, Error> {
     // The 64-bit size comes in over both words; the handle goes out in the first.
     let mut create = NvmapIocCreate64(nvmap_create_handle { size: len as u32, handle: (len >> 32) as u32 });
     // SAFETY: the struct holds no addresses.
-    unsafe { send(sys, nvmap, &mut create) }?;
+    unsafe { nvmap.send(&mut create) }?;
     let handle = create.0.size;
     let buffer = export(sys, nvmap, handle, kind);
     let mut free = NvmapIocFree(handle);
     // SAFETY: the handle is the one made above; the DMA buffer keeps the memory.
-    let freed = unsafe { send(sys, nvmap, &mut free) };
+    let freed = unsafe { nvmap.send(&mut free) };
     let buffer = buffer?;
     freed.map(|()| buffer)
 }
 
-fn export(sys: &dyn Sys, nvmap: &OwnedFd, handle: u32, kind: MemoryKind) -> Result<OwnedFd, Error> {
+fn export(sys: &Arc<dyn Sys>, nvmap: &Handle, handle: u32, kind: MemoryKind) -> Result<Handle, Error> {
     let mut alloc = nvmap_alloc_handle {
         handle,
         heap_mask: NVMAP_HEAP_IOVMM,
@@ -46,10 +52,10 @@ fn export(sys: &dyn Sys, nvmap: &OwnedFd, handle: u32, kind: MemoryKind) -> Resu
         numa_nid: -1,
     };
     // SAFETY: the struct holds no addresses.
-    unsafe { send(sys, nvmap, &mut alloc) }?;
+    unsafe { nvmap.send(&mut alloc) }?;
     // The handle goes in by the second word, the descriptor comes out in the first.
     let mut get = NvmapIocGetFd(nvmap_create_handle { size: 0, handle });
     // SAFETY: the struct holds no addresses.
-    unsafe { send(sys, nvmap, &mut get) }?;
-    own(sys, NvmapIocGetFd::NAME, get.0.size as i32)
+    unsafe { nvmap.send(&mut get) }?;
+    Handle::from_answer(sys, NvmapIocGetFd::NAME, get.0.size.cast_signed())
 }

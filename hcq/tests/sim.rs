@@ -1,0 +1,364 @@
+//! The whole path on the software ga10b: through the driver's ioctls, pushbuffers and machine code.
+#![cfg(feature = "sim")]
+
+use std::time::Duration;
+
+use hcq::{Args, Buffer, Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, Selector};
+
+const VECADD: &[u8] = include_bytes!("data/01_vecadd.sm_87.cubin");
+const STACK: &[u8] = include_bytes!("data/12_local_stack.sm_87.cubin");
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn device() -> Device {
+    Device::open(Selector::Sim).expect("the software device opens anywhere")
+}
+
+fn device_with(change: impl FnOnce(&mut DeviceOptions)) -> Device {
+    let mut options = DeviceOptions::default();
+    change(&mut options);
+    Device::open_with(Selector::Sim, options).expect("the software device opens anywhere")
+}
+
+fn vadd(device: &Device) -> Kernel {
+    device.load(VECADD).unwrap().kernel("vadd_f32").unwrap()
+}
+
+fn floats(device: &Device, values: impl Iterator<Item = f32>) -> Buffer {
+    let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+    let buffer = device.alloc(bytes.len() as u64).unwrap();
+    buffer.write(0, &bytes).unwrap();
+    buffer
+}
+
+fn read(buffer: &Buffer) -> Vec<f32> {
+    let mut bytes = vec![0; buffer.len() as usize];
+    buffer.read(0, &mut bytes).unwrap();
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+fn add(a: &Buffer, b: &Buffer, c: &Buffer, n: u32) -> Args {
+    Args::new().buffer(a).buffer(b).buffer(c).u32(n)
+}
+
+#[test]
+fn a_kernel_adds_two_vectors() {
+    let device = device();
+    let kernel = vadd(&device);
+    let n = 1000u32;
+    let a = floats(&device, (0..n).map(|i| i as f32));
+    let b = floats(&device, (0..n).map(|i| 2.0 * i as f32));
+    let c = floats(&device, (0..n).map(|_| -1.0));
+    let mut queue = device.queue().unwrap();
+    // SAFETY: the kernel reads `n` elements of `a` and `b` and writes `n` of `c`.
+    unsafe { queue.launch(&kernel, LaunchConfig::new(n.div_ceil(128), 128), &add(&a, &b, &c, n)) }.unwrap();
+    queue.submit().unwrap().wait(DEADLINE).unwrap();
+    assert!(read(&c).iter().enumerate().all(|(i, v)| *v == 3.0 * i as f32));
+}
+
+/// Accumulates `b` into `c` many times, each launch depending on the one before.
+fn accumulate(device: &Device, launches: u32) {
+    let kernel = vadd(device);
+    let n = 64u32;
+    let b = floats(device, (0..n).map(|i| i as f32));
+    let c = floats(device, (0..n).map(|_| 0.0));
+    let mut queue = device.queue().unwrap();
+    for _ in 0..launches {
+        // SAFETY: `n` elements of each buffer.
+        unsafe { queue.launch(&kernel, LaunchConfig::new(2, 32), &add(&c, &b, &c, n)) }.unwrap();
+        queue.barrier().unwrap();
+    }
+    queue.submit().unwrap().wait(DEADLINE).unwrap();
+    assert!(read(&c).iter().enumerate().all(|(i, v)| *v == (launches * i as u32) as f32), "{:?}", read(&c));
+}
+
+#[test]
+fn dependent_launches_see_each_others_results_chained_or_not() {
+    for chain in [true, false] {
+        accumulate(&device_with(|o| o.chain_launches = chain), 100);
+    }
+}
+
+#[test]
+fn more_launches_than_the_rings_hold() {
+    accumulate(&device(), 6000);
+}
+
+#[test]
+fn timelines_roll_over() {
+    let device = device_with(|o| o.timeline_start = u64::MAX - 3);
+    for _ in 0..4 {
+        accumulate(&device, 2);
+    }
+    let mut queue = device.queue().unwrap();
+    for _ in 0..10 {
+        queue.submit().unwrap().wait(DEADLINE).unwrap();
+    }
+}
+
+#[test]
+fn copies_of_odd_sizes_and_offsets_arrive_through_both_kinds_of_queue() {
+    let device = device();
+    let source = device.alloc(1 << 16).unwrap();
+    let pattern: Vec<u8> = (0..1u32 << 16).map(|i| (i * 31 >> 3) as u8).collect();
+    source.write(0, &pattern).unwrap();
+    for mut queue in [device.queue().unwrap(), device.copy_queue().unwrap()] {
+        for (from, to, len) in [(0, 0, 1), (1, 7, 333), (4095, 3, 4097), (13, 0, 60000)] {
+            let target = device.alloc(1 << 16).unwrap();
+            target.write(0, &vec![0; 1 << 16]).unwrap();
+            queue.copy(&source, from, &target, to, len).unwrap();
+            queue.submit().unwrap().wait(DEADLINE).unwrap();
+            let mut got = vec![0; 1 << 16];
+            target.read(0, &mut got).unwrap();
+            let (from, to, len) = (from as usize, to as usize, len as usize);
+            assert_eq!(got[to..to + len], pattern[from..from + len]);
+            assert!(got[..to].iter().chain(&got[to + len..]).all(|b| *b == 0));
+        }
+        assert!(matches!(queue.copy(&source, 1, &source, 0, 1 << 16), Err(Error::OutOfBounds { .. })));
+    }
+}
+
+#[test]
+fn staged_copies_move_the_same_bytes() {
+    let device = device_with(|o| o.staged_copies = true);
+    let len = (5 << 20) + 77;
+    let buffer = device.alloc(len + 3).unwrap();
+    let pattern: Vec<u8> = (0..len).map(|i| (i * 7 >> 4) as u8).collect();
+    buffer.write(3, &pattern).unwrap();
+    let mut got = vec![0; len as usize];
+    buffer.read(3, &mut got).unwrap();
+    assert!(got == pattern);
+    accumulate(&device, 3);
+}
+
+#[test]
+fn a_graph_replays_with_patched_arguments() {
+    let device = device();
+    let kernel = vadd(&device);
+    let n = 64u32;
+    let (one, two) = (floats(&device, (0..n).map(|_| 1.0)), floats(&device, (0..n).map(|_| 2.0)));
+    let sum = floats(&device, (0..n).map(|_| 0.0));
+    let copy = floats(&device, (0..n).map(|_| 0.0));
+    let mut graph = device.graph();
+    let shape = LaunchConfig::new(1, 64);
+    // SAFETY: `n` elements of each buffer, also after the patches below.
+    let first = unsafe { graph.launch(&kernel, shape, &add(&sum, &one, &sum, n)) }.unwrap();
+    graph.barrier();
+    // SAFETY: as above.
+    unsafe { graph.launch(&kernel, shape, &add(&sum, &one, &sum, n)) }.unwrap();
+    graph.barrier();
+    let after = graph.timestamp().unwrap();
+    graph.copy(&sum, 0, &copy, 0, 4 * u64::from(n)).unwrap();
+    let graph = graph.build().unwrap();
+    let mut queue = device.queue().unwrap();
+    assert_eq!(after.ns(), None);
+    for _ in 0..5 {
+        queue.replay(&graph).unwrap();
+    }
+    queue.submit().unwrap().wait(DEADLINE).unwrap();
+    assert_eq!(read(&copy), vec![10.0; n as usize]);
+    let t1 = after.ns().unwrap();
+    // The second argument, 8 bytes in, becomes the other buffer.
+    graph.patch_args(first, 8, &two.va().raw().to_le_bytes()).unwrap();
+    let mut other = device.queue().unwrap();
+    queue.replay(&graph).unwrap();
+    other.replay(&graph).unwrap().wait(DEADLINE).unwrap();
+    assert_eq!(read(&copy), vec![16.0; n as usize]);
+    assert!(after.ns().unwrap() > t1);
+    assert!(matches!(graph.patch_args(first, 24, &[0; 8]), Err(Error::OutOfBounds { .. })));
+    drop(graph);
+}
+
+#[test]
+fn two_queues_wait_for_each_other() {
+    let device = device();
+    let kernel = vadd(&device);
+    let n = 32u32;
+    let one = floats(&device, (0..n).map(|_| 1.0));
+    let sum = floats(&device, (0..n).map(|_| 0.0));
+    let (mut a, mut b) = (device.queue().unwrap(), device.queue().unwrap());
+    let mut last = None;
+    for _ in 0..10 {
+        for queue in [&mut a, &mut b] {
+            if let Some(point) = &last {
+                queue.wait_for(point).unwrap();
+            }
+            // SAFETY: `n` elements of each buffer; the queues take turns.
+            unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &add(&sum, &one, &sum, n)) }.unwrap();
+            last = Some(queue.submit().unwrap());
+        }
+    }
+    last.unwrap().wait(DEADLINE).unwrap();
+    assert_eq!(read(&sum), vec![20.0; n as usize]);
+}
+
+#[test]
+fn a_wait_that_is_never_satisfied_times_out() {
+    let device = device_with(|o| o.patience = Duration::from_millis(200));
+    let (mut a, mut b) = (device.queue().unwrap(), device.queue().unwrap());
+    let never = {
+        let point = a.submit().unwrap();
+        point.wait(DEADLINE).unwrap();
+        point
+    };
+    drop(a);
+    b.wait_for(&never).unwrap();
+    b.submit().unwrap().wait(DEADLINE).unwrap();
+}
+
+#[test]
+fn local_memory_grows_with_the_kernels_that_need_it() {
+    let device = device();
+    let program = device.load(STACK).unwrap();
+    let kernel = program.kernel("local_array").unwrap();
+    assert!(kernel.local_bytes() > 0);
+    let input = floats(&device, (0..64).map(|i| i as f32));
+    let output = floats(&device, (0..64).map(|_| 0.0));
+    let mut queue = device.queue().unwrap();
+    let args = Args::new().buffer(&input).buffer(&output).u32(3);
+    // SAFETY: the kernel reads and writes within the first 64 elements.
+    unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args) }.unwrap();
+    queue.submit().unwrap().wait(DEADLINE).unwrap();
+}
+
+#[test]
+fn an_unmapped_address_is_reported_with_kernel_instruction_and_neighbour() {
+    let device = device();
+    let kernel = vadd(&device);
+    let a = device.alloc(4 << 20).unwrap();
+    let past = a.va().raw() + a.len();
+    let args = Args::new().u64(past).buffer(&a).buffer(&a).u32(4);
+    let mut queue = device.queue().unwrap();
+    // SAFETY: the fault is the point; nothing else uses the device.
+    unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args) }.unwrap();
+    let error = queue.submit().unwrap().wait(DEADLINE).unwrap_err();
+    let Error::Fault(report) = error else { panic!("{error}") };
+    assert!(matches!(report.kind, FaultKind::Mmu { .. }), "{report}");
+    assert_eq!(report.kernel.as_deref(), Some("vadd_f32"), "{report}");
+    assert!(report.instruction.as_deref().is_some_and(|i| i.contains("LDG")), "{report}");
+    assert_eq!(report.address, GpuVa::new(past), "{report}");
+    assert_eq!(report.nearest.as_ref().map(|n| (n.va, n.what)), Some((a.va(), "buffer")), "{report}");
+    assert!(matches!(queue.submit(), Err(Error::Lost(_))));
+    assert!(matches!(a.read(0, &mut [0]), Err(Error::Lost(_))));
+    drop(queue);
+    // The process goes on with a new device.
+    accumulate(&self::device(), 2);
+}
+
+#[test]
+fn a_misaligned_access_is_reported() {
+    let device = device();
+    let kernel = vadd(&device);
+    let a = device.alloc(4096).unwrap();
+    let args = Args::new().buffer_at(&a, 2).buffer(&a).buffer(&a).u32(4);
+    let mut queue = device.queue().unwrap();
+    // SAFETY: the fault is the point; nothing else uses the device.
+    unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args) }.unwrap();
+    let error = queue.submit().unwrap().wait(DEADLINE).unwrap_err();
+    let Error::Fault(report) = error else { panic!("{error}") };
+    assert_eq!(report.kind, FaultKind::MisalignedAddress, "{report}");
+    assert_eq!(report.kernel.as_deref(), Some("vadd_f32"), "{report}");
+}
+
+#[test]
+fn a_buffer_in_a_window_faults_without_the_reservation_and_is_refused_with_it() {
+    let va = GpuVa::new(0xfe_0020_0000).unwrap();
+    let refused = device().alloc_at(va, 4096).unwrap_err();
+    assert!(matches!(refused, Error::InWindow { window: "shared memory", .. }), "{refused}");
+
+    let device = device_with(|o| o.reserve_windows = false);
+    let kernel = vadd(&device);
+    let inside = device.alloc_at(va, 4096).unwrap();
+    let outside = device.alloc(4096).unwrap();
+    let mut queue = device.queue().unwrap();
+    let args = add(&inside, &outside, &outside, 4);
+    // SAFETY: the fault is the point; nothing else uses the device.
+    unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args) }.unwrap();
+    let error = queue.submit().unwrap().wait(DEADLINE).unwrap_err();
+    let Error::Fault(report) = error else { panic!("{error}") };
+    assert_eq!(report.kind, FaultKind::InvalidAddressSpace, "{report}");
+}
+
+#[test]
+fn memory_is_recycled() {
+    let device = device();
+    let mut seen = std::collections::HashSet::new();
+    for i in 0..2000u64 {
+        let buffer = device.alloc(1 + (i * 7919) % (3 << 20)).unwrap();
+        seen.insert(buffer.va());
+    }
+    assert!(seen.len() < 100, "{} addresses for one buffer at a time", seen.len());
+    assert!(device.memory_map().is_empty());
+}
+
+#[test]
+fn a_buffer_dropped_in_flight_is_freed_after_the_work() {
+    let device = device();
+    let kernel = vadd(&device);
+    let n = 1 << 18;
+    let mut queue = device.queue().unwrap();
+    let out = floats(&device, (0..n).map(|_| 0.0));
+    {
+        let one = floats(&device, (0..n).map(|_| 1.0));
+        // SAFETY: `n` elements of each buffer.
+        unsafe { queue.launch(&kernel, LaunchConfig::new(n / 256, 256), &add(&one, &one, &out, n)) }.unwrap();
+    }
+    let before = device.memory_map().iter().filter(|m| m.what == "buffer").count();
+    assert_eq!(before, 2, "the input is still mapped");
+    queue.submit().unwrap().wait(DEADLINE).unwrap();
+    assert_eq!(read(&out), vec![2.0; n as usize]);
+    let _other = device.alloc(1).unwrap();
+    let after = device.memory_map().iter().filter(|m| m.what == "buffer").count();
+    assert_eq!(after, 2, "the input went when something was allocated");
+}
+
+#[test]
+fn wrong_calls_say_what_is_wrong() {
+    let (device, other) = (device(), device());
+    let program = device.load(VECADD).unwrap();
+    let missing = program.kernel("nope").unwrap_err();
+    assert!(missing.to_string().contains("vadd_f32"), "{missing}");
+    let kernel = program.kernel("vadd_f32").unwrap();
+    let a = device.alloc(4096).unwrap();
+    let mut queue = device.queue().unwrap();
+    let mut launch = |config, args: &Args| {
+        // SAFETY: every one of these is refused.
+        unsafe { queue.launch(&kernel, config, args) }.unwrap_err()
+    };
+    let args = add(&a, &a, &a, 1);
+    assert!(matches!(
+        launch(LaunchConfig::new(1, 32), &Args::new().buffer(&a)),
+        Error::Arguments { expected: 28, given: 8, .. }
+    ));
+    assert!(matches!(launch(LaunchConfig::new(1, 2048), &args), Error::LaunchLimit { .. }));
+    assert!(matches!(launch(LaunchConfig::new(0, 32), &args), Error::Qmd { .. }));
+    assert!(matches!(
+        launch(LaunchConfig::new(1, 32).with_dynamic_shared(1 << 20), &args),
+        Error::LaunchLimit { .. }
+    ));
+    let foreign = other.alloc(4096).unwrap();
+    assert!(matches!(
+        launch(LaunchConfig::new(1, 32), &add(&foreign, &a, &a, 1)),
+        Error::ForeignDevice { .. }
+    ));
+    let mut copies = device.copy_queue().unwrap();
+    // SAFETY: refused.
+    let refused = unsafe { copies.launch(&kernel, LaunchConfig::new(1, 32), &args) };
+    assert!(matches!(refused, Err(Error::WrongQueue { .. })));
+    assert!(matches!(device.alloc(0), Err(Error::EmptyBuffer)));
+    assert!(matches!(device.load(b"no"), Err(Error::Cubin(_))));
+    assert!(matches!(a.write(4095, &[0; 2]), Err(Error::OutOfBounds { .. })));
+}
+
+#[test]
+fn timestamps_grow_and_lie_on_the_gpus_clock() {
+    let device = device();
+    let mut queue = device.queue().unwrap();
+    let before = device.gpu_time().unwrap();
+    let first = queue.timestamp().unwrap();
+    let second = queue.timestamp().unwrap();
+    assert_eq!(first.ns(), None);
+    queue.submit().unwrap().wait(DEADLINE).unwrap();
+    let after = device.gpu_time().unwrap();
+    let (first, second) = (first.ns().unwrap(), second.ns().unwrap());
+    assert!(before <= first && first <= second && second <= after, "{before} {first} {second} {after}");
+}
