@@ -17,6 +17,8 @@
 #![forbid(unsafe_code)]
 
 pub mod cubin;
+pub mod device;
+pub mod disassembly;
 mod hex;
 pub mod occupancy;
 pub mod queue_metadata;

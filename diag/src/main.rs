@@ -32,7 +32,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Info(cmd::info::Args),
     Qmd(cmd::qmd::Args),
+    Disasm(cmd::disasm::Args),
     Completions(cmd::completions::Args),
 }
 
@@ -45,7 +47,9 @@ enum Finding {
 
 fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
     match &cli.command {
+        Command::Info(args) => args.run(cli.json, out),
         Command::Qmd(args) => args.run(cli.json, out),
+        Command::Disasm(args) => args.run(cli.json, out),
         Command::Completions(args) => args.run(out),
     }
 }
@@ -70,6 +74,9 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprintln!("nvdiag: {error:#}");
+            if let Some(hint) = error.downcast_ref::<hcq::Error>().and_then(hcq::Error::hint) {
+                anstream::eprintln!("  try: {hint}");
+            }
             ExitCode::from(3)
         }
     }

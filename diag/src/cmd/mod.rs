@@ -1,6 +1,8 @@
 //! The subcommands, one module each: arguments in, report out.
 
 pub mod completions;
+pub mod disasm;
+pub mod info;
 pub mod qmd;
 
 use std::io::{self, Read, Write};

@@ -1,0 +1,35 @@
+//! `nvdiag disasm`: shows what is in a cubin.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use nvdiag::disassembly::Disassembly;
+
+use super::{read_input, show};
+use crate::Finding;
+
+/// Disassemble a cubin: sections, what each kernel needs, occupancy, instructions.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The cubin; `-` for stdin.
+    file: PathBuf,
+    /// Show this kernel alone.
+    #[arg(long, value_name = "NAME")]
+    kernel: Option<String>,
+    /// Show the instruction words too.
+    #[arg(long)]
+    hex: bool,
+}
+
+impl Args {
+    /// Disassembles and prints.
+    pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+        let bytes = read_input(&self.file)?;
+        let disassembly = Disassembly::read(&bytes, self.kernel.as_deref());
+        let mut disassembly =
+            disassembly.with_context(|| format!("cannot disassemble {}", self.file.display()))?;
+        disassembly.words = self.hex;
+        show(&disassembly, json, out)
+    }
+}

@@ -1,0 +1,202 @@
+//! What a device is: the facts people ask for first.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::report::style::{ASIDE, HEADING, NAME};
+use crate::{Hex, Report};
+
+/// A device's description.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceInfo {
+    /// Chip or marketing name.
+    pub name: String,
+    /// The driver that serves it: `nvgpu`, `rm` or `sim`.
+    pub backend: String,
+    /// Version of the driver, as far as it tells.
+    pub driver_version: String,
+    /// Compute capability, e.g. `8.7`.
+    pub compute_capability: String,
+    /// The instruction set, e.g. `sm_87`.
+    pub arch: String,
+    /// Streaming multiprocessors.
+    pub sm_count: u32,
+    /// Texture processing clusters that scratch memory is provided for.
+    pub tpc_count: u32,
+    /// Warps an SM holds.
+    pub max_warps_per_sm: u32,
+    /// Shared memory one block can have.
+    pub max_shared_per_block_bytes: u64,
+    /// Highest clock of the SMs.
+    pub max_clock_hz: Option<u64>,
+    /// Memory the GPU can use.
+    pub memory_bytes: u64,
+    /// Whether that is the CPU's own memory.
+    pub unified_memory: bool,
+    /// Classes of the objects a channel talks to.
+    pub classes: Vec<Class>,
+    /// Windows through which kernels reach shared and local memory.
+    pub windows: Vec<Window>,
+    /// What is mapped in the address space of the process.
+    pub mappings: Vec<Mapping>,
+}
+
+/// A class of engine objects.
+#[derive(Clone, Debug, Serialize)]
+pub struct Class {
+    /// What it is for: `compute`, `copy` or `channel`.
+    pub role: &'static str,
+    /// Its number.
+    pub number: Hex,
+    /// Its name in NVIDIA's headers, where this crate knows it.
+    pub name: Option<&'static str>,
+}
+
+/// An address window.
+#[derive(Clone, Debug, Serialize)]
+pub struct Window {
+    /// What is seen through it.
+    pub name: String,
+    /// Its first address.
+    pub base: Hex,
+}
+
+/// A range of the address space in use.
+#[derive(Clone, Debug, Serialize)]
+pub struct Mapping {
+    /// What it is.
+    pub what: String,
+    /// Its first address.
+    pub va: Hex,
+    /// Its length.
+    pub size_bytes: u64,
+}
+
+/// Names of the classes of Ampere, Ada and Hopper (NVIDIA's `clXXXX.h`).
+const fn class_name(number: u32) -> Option<&'static str> {
+    match number {
+        0xc56f => Some("AMPERE_CHANNEL_GPFIFO_A"),
+        0xc76f => Some("AMPERE_CHANNEL_GPFIFO_B"),
+        0xc86f => Some("HOPPER_CHANNEL_GPFIFO_A"),
+        0xc6b5 => Some("AMPERE_DMA_COPY_A"),
+        0xc7b5 => Some("AMPERE_DMA_COPY_B"),
+        0xc8b5 => Some("HOPPER_DMA_COPY_A"),
+        0xc6c0 => Some("AMPERE_COMPUTE_A"),
+        0xc7c0 => Some("AMPERE_COMPUTE_B"),
+        0xc9c0 => Some("ADA_COMPUTE_A"),
+        0xcbc0 => Some("HOPPER_COMPUTE_A"),
+        _ => None,
+    }
+}
+
+impl Class {
+    /// The class of that number.
+    #[must_use]
+    pub const fn new(role: &'static str, number: u32) -> Self {
+        Self { role, number: Hex(number as u64), name: class_name(number) }
+    }
+}
+
+impl DeviceInfo {
+    /// Describes an open device.
+    #[must_use]
+    pub fn of(device: &hcq::Device) -> Self {
+        let info = device.info();
+        Self {
+            name: info.name.clone(),
+            backend: info.backend.to_string(),
+            driver_version: info.driver_version.clone(),
+            compute_capability: format!("{}.{}", info.sm >> 8, info.sm & 0xff),
+            arch: format!("sm_{}", info.sm_number()),
+            sm_count: info.sm_count,
+            tpc_count: info.tpc_count,
+            max_warps_per_sm: info.max_warps_per_sm,
+            max_shared_per_block_bytes: info.max_shared_per_block.count(),
+            max_clock_hz: info.max_clock_hz,
+            memory_bytes: info.memory.count(),
+            unified_memory: info.unified_memory,
+            classes: vec![
+                Class::new("compute", info.classes.compute),
+                Class::new("copy", info.classes.copy),
+                Class::new("channel", info.classes.channel),
+            ],
+            windows: device
+                .windows()
+                .into_iter()
+                .map(|(name, base)| Window { name: name.to_owned(), base: Hex(base.raw()) })
+                .collect(),
+            mappings: device
+                .memory_map()
+                .iter()
+                .map(|m| Mapping { what: m.what.to_owned(), va: Hex(m.va.raw()), size_bytes: m.len.count() })
+                .collect(),
+        }
+    }
+}
+
+/// A size in the largest unit that shows at least one of it, to two places at most.
+fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match UNITS.into_iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) if bytes % unit == 0 => format!("{} {name}", bytes / unit),
+        Some((unit, name)) => format!("{:.2} {name}", bytes as f64 / unit as f64),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+impl Report for DeviceInfo {
+    const SCHEMA: &'static str = "nvdiag.info/1";
+
+    fn has_problem(&self) -> bool {
+        false
+    }
+
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{HEADING}{}{HEADING:#}", self.name)?;
+        let mut row = |name: &str, value: String| writeln!(out, "  {NAME}{name:<20}{NAME:#}{value}");
+        let software = if self.backend == "sim" { " (software GPU)" } else { "" };
+        row("backend", format!("{}{software}", self.backend))?;
+        row("driver", self.driver_version.clone())?;
+        row("compute capability", format!("{} ({})", self.compute_capability, self.arch))?;
+        row("SMs", format!("{} in {} TPCs", self.sm_count, self.tpc_count))?;
+        let warps = self.max_warps_per_sm;
+        row("warps", format!("{warps} per SM ({} threads)", warps * 32))?;
+        row("shared memory", format!("up to {} per block", size(self.max_shared_per_block_bytes)))?;
+        if let Some(hz) = self.max_clock_hz {
+            row("clock", format!("up to {} MHz", hz / 1_000_000))?;
+        }
+        let whose = if self.unified_memory { "shared with the CPU" } else { "of its own" };
+        row("memory", format!("{} {whose}", size(self.memory_bytes)))?;
+        for class in &self.classes {
+            let name = class.name.unwrap_or("unknown");
+            row(&format!("{} class", class.role), format!("{:#x} {name}", class.number.0))?;
+        }
+        for window in &self.windows {
+            row(&format!("{} window", window.name), format!("from {}", window.base))?;
+        }
+        writeln!(out, "{HEADING}Address space{HEADING:#}")?;
+        if self.mappings.is_empty() {
+            writeln!(out, "  {ASIDE}nothing is mapped{ASIDE:#}")?;
+        }
+        for mapping in &self.mappings {
+            writeln!(out, "  {:<14} {:>10}  {}", mapping.va, size(mapping.size_bytes), mapping.what)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes_are_shown_in_the_largest_unit_that_fits() {
+        assert_eq!(size(0), "0 bytes");
+        assert_eq!(size(1023), "1023 bytes");
+        assert_eq!(size(2048), "2 KiB");
+        assert_eq!(size(163 << 10), "163 KiB");
+        assert_eq!(size(3 << 29), "1.50 GiB");
+        assert_eq!(size(u64::MAX), "16777216.00 TiB");
+    }
+}

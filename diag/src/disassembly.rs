@@ -1,0 +1,252 @@
+//! A cubin's kernels: what they need, how many fit on an SM, and their instructions.
+
+use std::io::{self, Write};
+
+use qmd::{RESERVED_SHARED_BYTES, Target, Version};
+use sass::{Arch, WORD_BYTES, Word};
+use serde::Serialize;
+
+use crate::cubin::{Cubin, Kernel, Resources, Section};
+use crate::occupancy::{Occupancy, occupancy};
+use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+use crate::{Hex, Report};
+
+/// Block sizes that occupancy is given for where the kernel does not fix one.
+const BLOCKS: [u32; 4] = [128, 256, 512, 1024];
+
+/// Why a cubin could not be disassembled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file could not be read as a cubin.
+    #[error(transparent)]
+    Cubin(#[from] crate::cubin::Error),
+    /// Code for a part whose instructions are not known.
+    #[error("the code is for sm_{sm}; sm_80 to sm_87 and sm_90 can be disassembled")]
+    Arch {
+        /// Compute capability, 87 for 8.7.
+        sm: u32,
+    },
+    /// No such kernel.
+    #[error("no kernel {name:?}; there are: {}", available.join(", "))]
+    NoKernel {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        available: Vec<String>,
+    },
+}
+
+/// A disassembled cubin.
+#[derive(Clone, Debug, Serialize)]
+pub struct Disassembly {
+    /// The part the code is for, e.g. `sm_87`.
+    pub target: String,
+    /// ABI version of the file.
+    pub abi: u8,
+    /// Sections, in file order.
+    pub sections: Vec<Section>,
+    /// Kernels, by name.
+    pub kernels: Vec<Listing>,
+    /// Whether to print the instruction words.
+    #[serde(skip)]
+    pub words: bool,
+}
+
+/// A kernel.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listing {
+    /// Its name.
+    pub name: String,
+    /// Length of its code.
+    pub code_bytes: usize,
+    /// What it needs.
+    #[serde(flatten)]
+    pub resources: Resources,
+    /// How many blocks fit on an SM, without dynamic shared memory; empty where the part's limits are not known.
+    pub occupancy: Vec<Occupancy>,
+    /// Its instructions.
+    pub instructions: Vec<Line>,
+}
+
+/// An instruction.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    /// Offset from the start of the kernel.
+    pub offset: Hex,
+    /// The function that starts here, where it is not the kernel itself.
+    pub function: Option<String>,
+    /// The 128-bit word.
+    pub word: String,
+    /// The instruction; absent where it could not be decoded.
+    pub text: Option<String>,
+    /// Why not.
+    pub error: Option<String>,
+}
+
+impl Disassembly {
+    /// Disassembles a cubin, or one kernel of it.
+    ///
+    /// # Errors
+    /// One of [`Error`]. A word that cannot be decoded is no error but a [`Line`] that says so.
+    pub fn read(bytes: &[u8], kernel: Option<&str>) -> Result<Self, Error> {
+        let cubin = Cubin::parse(bytes)?;
+        let arch = Arch::from_sm(cubin.sm).ok_or(Error::Arch { sm: cubin.sm })?;
+        let wanted = |k: &&Kernel<'_>| kernel.is_none_or(|name| k.name == name);
+        let kernels: Vec<Listing> = cubin
+            .kernels
+            .iter()
+            .filter(wanted)
+            .map(|k| Listing::of(k, arch, Target::from_sm(cubin.sm)))
+            .collect();
+        if let (Some(name), true) = (kernel, kernels.is_empty()) {
+            let available = cubin.kernels.iter().map(|k| k.name.to_owned()).collect();
+            return Err(Error::NoKernel { name: name.to_owned(), available });
+        }
+        Ok(Self {
+            target: format!("sm_{}", cubin.sm),
+            abi: cubin.abi,
+            sections: cubin.sections,
+            kernels,
+            words: false,
+        })
+    }
+}
+
+impl Listing {
+    fn of(kernel: &Kernel<'_>, arch: Arch, target: Option<Target>) -> Self {
+        let chunks = kernel.code.chunks_exact(WORD_BYTES).filter_map(|chunk| chunk.first_chunk());
+        let line = |(index, bytes): (usize, &[u8; WORD_BYTES])| {
+            let offset = (index * WORD_BYTES) as u64;
+            let word = Word::from_bytes(*bytes);
+            let decoded = sass::decode(arch, word);
+            let function = kernel.functions.get(&offset).filter(|name| **name != kernel.name);
+            Line {
+                offset: Hex(offset),
+                function: function.map(|name| (*name).to_owned()),
+                word: format!("0x{:032x}", word.0),
+                text: decoded.as_ref().ok().map(|instruction| instruction.text(offset)),
+                error: decoded.err().map(|error| error.to_string()),
+            }
+        };
+        Self {
+            name: kernel.name.to_owned(),
+            code_bytes: kernel.code.len(),
+            resources: kernel.resources.clone(),
+            occupancy: target.map_or(Vec::new(), |target| occupancies(target, &kernel.resources)),
+            instructions: chunks.enumerate().map(line).collect(),
+        }
+    }
+
+    fn print(&self, out: &mut dyn Write, words: bool) -> io::Result<()> {
+        writeln!(out, "{HEADING}kernel {}{HEADING:#}", self.name)?;
+        let r = &self.resources;
+        let mut row = |name: &str, value: String| writeln!(out, "  {NAME}{name:<18}{NAME:#}{value}");
+        row("registers", r.registers.map_or("not stated".to_owned(), |n| format!("{n} per thread")))?;
+        row("barriers", r.barriers.to_string())?;
+        row("shared memory", format!("{} bytes per block", r.shared_bytes))?;
+        row(
+            "stack",
+            match (r.stack_bytes, r.frame_bytes) {
+                (Some(stack), _) => format!("{stack} bytes per thread"),
+                (None, Some(frame)) => {
+                    format!("{frame} bytes in the kernel itself, unknown in what it calls")
+                }
+                (None, None) => "not stated".to_owned(),
+            },
+        )?;
+        let axes = |v: [u32; 3]| format!("{} x {} x {} threads", v[0], v[1], v[2]);
+        if let Some(block) = r.required_block {
+            row("block", format!("exactly {}", axes(block)))?;
+        } else if let Some(block) = r.max_threads {
+            row("block", format!("at most {}", axes(block)))?;
+        }
+        if let Some(base) = r.parameter_base {
+            let list: Vec<String> = r
+                .parameters
+                .iter()
+                .map(|p| format!("{:#x}: {} bytes", base.0 + u64::from(p.offset), p.size_bytes))
+                .collect();
+            row("parameters", format!("c[0x0], {}", list.join(", ")))?;
+        }
+        let banks: Vec<String> =
+            r.constant_banks.iter().map(|(bank, len)| format!("c[{bank:#x}] {len} bytes")).collect();
+        if !banks.is_empty() {
+            row("constant banks", banks.join(", "))?;
+        }
+        for o in &self.occupancy {
+            let value = match o.blocks_per_sm {
+                0 => format!("does not fit on an SM: {}", o.limit.name()),
+                blocks => format!(
+                    "{blocks} {} per SM, {} of {} warps, limited by {}",
+                    if blocks == 1 { "block" } else { "blocks" },
+                    o.warps_per_sm,
+                    o.max_warps_per_sm,
+                    o.limit.name()
+                ),
+            };
+            row(&format!("{} threads", o.threads), value)?;
+        }
+        row("code", format!("{} bytes, {} instructions", self.code_bytes, self.instructions.len()))?;
+        for line in &self.instructions {
+            line.print(out, words)?;
+        }
+        Ok(())
+    }
+}
+
+impl Line {
+    fn print(&self, out: &mut dyn Write, words: bool) -> io::Result<()> {
+        if let Some(function) = &self.function {
+            writeln!(out, "    {HEADING}{function}:{HEADING:#}")?;
+        }
+        write!(out, "    {ASIDE}/*{:04x}*/{ASIDE:#}  ", self.offset.0)?;
+        match (&self.text, &self.error) {
+            (Some(text), _) if words => writeln!(out, "{text:<64} {ASIDE}{}{ASIDE:#}", self.word),
+            (Some(text), _) => writeln!(out, "{text}"),
+            (None, error) => {
+                writeln!(out, "{PROBLEM}{}{PROBLEM:#}", error.as_deref().unwrap_or("not decoded"))
+            }
+        }
+    }
+}
+
+fn occupancies(target: Target, resources: &Resources) -> Vec<Occupancy> {
+    let product = |v: [u32; 3]| v.into_iter().fold(1u32, u32::saturating_mul);
+    let blocks: Vec<u32> = match (resources.required_block, resources.max_threads) {
+        (Some(block), _) => vec![product(block)],
+        (None, most) => {
+            let most = most.map_or(u32::MAX, product);
+            BLOCKS.into_iter().filter(|threads| *threads <= most).collect()
+        }
+    };
+    // On sm_90 the section counts the reserved KiB, which the rule adds by itself.
+    let counted = if target.version() == Version::V04 { RESERVED_SHARED_BYTES.into() } else { 0 };
+    let shared = u32::try_from(resources.shared_bytes.saturating_sub(counted)).unwrap_or(u32::MAX);
+    let registers = resources.registers.unwrap_or(0);
+    blocks.into_iter().map(|threads| occupancy(target, threads, registers, shared)).collect()
+}
+
+impl Report for Disassembly {
+    const SCHEMA: &'static str = "nvdiag.disasm/1";
+
+    fn has_problem(&self) -> bool {
+        self.kernels.iter().flat_map(|kernel| &kernel.instructions).any(|line| line.error.is_some())
+    }
+
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let kernels = match self.kernels.len() {
+            1 => "1 kernel".to_owned(),
+            n => format!("{n} kernels"),
+        };
+        writeln!(out, "{HEADING}cubin for {}, ABI {}, {kernels}{HEADING:#}", self.target, self.abi)?;
+        for section in &self.sections {
+            let place = section.file_offset.map_or("zeros".to_owned(), |at| format!("at {at}"));
+            writeln!(out, "  {:<40} {:>8} bytes  {place}", section.name, section.size_bytes)?;
+        }
+        for kernel in &self.kernels {
+            kernel.print(out, self.words)?;
+        }
+        Ok(())
+    }
+}
