@@ -141,6 +141,9 @@ impl<'a> Printer<'a> {
                     self.mods(mods)?;
                 }
             }
+            Mod::Sm87(mods) if self.arch == Arch::Sm87 => self.mods(mods)?,
+            Mod::Sm90(mods) if self.arch == Arch::Sm90 => self.mods(mods)?,
+            Mod::Sm87(_) | Mod::Sm90(_) => {}
             Mod::By(print) => print(self)?,
         }
         Ok(())
@@ -177,9 +180,9 @@ impl<'a> Printer<'a> {
                     Dst::R | Dst::None => self.reg(16),
                 }
             }
-            Arg::A => self.source(Role::A),
-            Arg::B => self.source(Role::B),
-            Arg::C => self.source(Role::C),
+            Arg::A => self.source(Role::A)?,
+            Arg::B => self.source(Role::B)?,
+            Arg::C => self.source(Role::C)?,
             Arg::R(lo) => {
                 self.next();
                 self.reg(lo);
@@ -241,7 +244,7 @@ impl<'a> Printer<'a> {
                 }
             }
             Arg::Holds(lo, width, expected) => {
-                if self.bits(lo, width) != expected {
+                if !expected.contains(&self.bits(lo, width)) {
                     return refused(lo, width);
                 }
             }
@@ -290,12 +293,16 @@ impl<'a> Printer<'a> {
     }
 
     /// A source as an argument.
-    pub(crate) fn source(&mut self, role: Role) {
+    pub(crate) fn source(&mut self, role: Role) -> Result<(), Refused> {
         self.next();
         let place = self.row.places(self.word)[role as usize];
         match self.row.kind {
             Kind::Half | Kind::HalfMma => self.half_source(role, place),
-            kind => self.plain_source(role, place, kind, false),
+            kind => {
+                let spaced = self.row.spaced >> self.word.form() & 1 != 0;
+                self.plain_source(role, place, kind, spaced);
+                Ok(())
+            }
         }
     }
 
@@ -384,11 +391,11 @@ impl<'a> Printer<'a> {
     }
 
     /// A pair of halves with its lane select.
-    fn half_source(&mut self, role: Role, place: Place) {
-        let Some(Source { operand, neg, abs }) = self.read(role, place) else { return };
+    fn half_source(&mut self, role: Role, place: Place) -> Result<(), Refused> {
+        let Some(Source { operand, neg, abs }) = self.read(role, place) else { return Ok(()) };
         if let Operand::Imm(value) = operand {
             self.immediate(self.row.kind, value);
-            return;
+            return Ok(());
         }
         self.put(if neg { "-" } else { "" });
         self.put(if abs { "|" } else { "" });
@@ -404,16 +411,20 @@ impl<'a> Printer<'a> {
             };
             let crossed =
                 select == 60 && role == Role::B && self.row.crossed_bit.is_some_and(|bit| self.bit(bit));
-            let select = if crossed { 4 } else { self.bits(select, 2) as usize };
-            self.put(["", ".F32", ".H0_H0", ".H1_H1", ".H0_NH1"][select]);
+            let value = if crossed { 4 } else { self.bits(select, 2) as usize };
+            if value == 1 && self.arch == Arch::Sm90 {
+                return refused(select, 2);
+            }
+            self.put(["", ".F32", ".H0_H0", ".H1_H1", ".H0_NH1"][value]);
         }
         self.put(if abs && constant { "|" } else { "" });
+        Ok(())
     }
 
     /// The address `pc + 16 + offset` of a branch.
     pub(crate) fn target(&mut self) {
         let target = self.pc.wrapping_add(16).wrapping_add_signed(self.branch_offset());
-        self.put_fmt(format_args!("{target:#x}"));
+        self.signed_hex(target as i64);
     }
 
     /// A branch offset in bytes.

@@ -28,6 +28,11 @@ impl Address {
         Self { suffix, ..self }
     }
 
+    /// A 32-bit register, if there is one.
+    pub(super) const fn narrow(self, p: &Printer<'_>) -> Self {
+        if p.word.bits(24, 8) == 255 { self } else { self.suffix(".U32") }
+    }
+
     const fn scaled(self) -> Self {
         Self { scale: Some(78), ..self }
     }
@@ -46,9 +51,9 @@ impl Address {
         p.put("[");
         let register = p.bits(24, 8);
         let scale = self.scale.map_or(0, |lo| p.bits(lo, 2));
-        let scale = if register == 255 { 0 } else { scale };
+        let scale = if register == 255 && self.uniform.is_none() { 0 } else { scale };
         let offset = p.sbits(self.offset.0, self.offset.1);
-        let named = register != 255 || !self.suffix.is_empty();
+        let named = register != 255 || scale != 0 || !self.suffix.is_empty();
         let mut plus = "";
         if named || self.uniform.is_none() && offset == 0 {
             p.reg(24);
@@ -70,66 +75,73 @@ impl Address {
 }
 
 /// A global address. Bit 91 attaches the uniform register pair at `ureg`: a memory descriptor when bit `descriptor` is set,
-/// else a part of the address. Bit `pair` says that the register is one of 64 bits. SM 8.x hides the descriptor unless bit
+/// else a part of the address. Bit `pair_bit` says that the register is one of 64 bits. SM 8.x hides the descriptor unless bit
 /// 101 asks for it.
-fn global(p: &mut Printer<'_>, ureg: u8, pair: u8, descriptor: u8, offset: (u8, u8)) {
+fn global(
+    p: &mut Printer<'_>,
+    ureg: u8,
+    pair_bit: u8,
+    descriptor: u8,
+    offset: (u8, u8),
+) -> Result<(), Refused> {
     p.next();
     let address = Address::PLAIN.offset(offset.0, offset.1);
     if !p.word.bit(91) {
         address.put(p);
-        return;
+        return Ok(());
     }
-    let (pair, described, shown) = (p.bit(pair), p.bit(descriptor), p.bit(101));
+    if !p.word.bit(72) {
+        return refused(72, 1);
+    }
+    let (pair, described, shown) = (p.bit(pair_bit), p.bit(descriptor), p.bit(101));
+    if described && !pair {
+        return refused(pair_bit, 1);
+    }
     let suffix = if pair { ".64" } else { ".U32" };
     if shown || described && p.arch == Arch::Sm90 {
         p.put("desc[");
         p.ureg(ureg);
         p.put("]");
         address.suffix(".64").put(p);
-    } else if described && pair {
+    } else if described {
         // The descriptor's register is there but not shown.
         p.bits(ureg, 6);
         address.suffix(suffix).put(p);
     } else {
         address.suffix(suffix).uniform(ureg).put(p);
     }
+    Ok(())
 }
 
 /// A load's address.
 pub(super) fn global_load(p: &mut Printer<'_>) -> Result<(), Refused> {
-    global(p, 32, 90, 76, (40, 24));
-    Ok(())
+    global(p, 32, 90, 76, (40, 24))
 }
 
 /// The address of a generic load: 32 offset bits where no uniform register takes their place.
 pub(super) fn generic_load(p: &mut Printer<'_>) -> Result<(), Refused> {
     let offset = if p.word.bit(91) { (40, 24) } else { (32, 32) };
-    global(p, 32, 90, 76, offset);
-    Ok(())
+    global(p, 32, 90, 76, offset)
 }
 
 /// A store's address.
 pub(super) fn global_store(p: &mut Printer<'_>) -> Result<(), Refused> {
-    global(p, 64, 90, 76, (40, 24));
-    Ok(())
+    global(p, 64, 90, 76, (40, 24))
 }
 
 /// The address of a generic store that takes its data from slot64.
 pub(super) fn generic_store(p: &mut Printer<'_>) -> Result<(), Refused> {
-    global(p, 64, 90, 76, (32, 32));
-    Ok(())
+    global(p, 64, 90, 76, (32, 32))
 }
 
 /// The address of an atomic operation.
 pub(super) fn atomic(p: &mut Printer<'_>) -> Result<(), Refused> {
-    global(p, 64, 70, 71, (40, 24));
-    Ok(())
+    global(p, 64, 70, 71, (40, 24))
 }
 
 /// The address of an atomic operation without result.
 pub(super) fn reduction(p: &mut Printer<'_>) -> Result<(), Refused> {
-    global(p, 64, 90, 71, (40, 24));
-    Ok(())
+    global(p, 64, 90, 71, (40, 24))
 }
 
 /// The address of an atomic operation without descriptor.
@@ -204,9 +216,9 @@ pub(super) fn global_to_shared(p: &mut Printer<'_>) -> Result<(), Refused> {
     }
     let address = Address::PLAIN.offset(32, 12).suffix(".64");
     if shown || described && p.arch == Arch::Sm90 {
-        p.put("desc[");
-        p.ureg(64);
-        p.put("]");
+        // The descriptor follows the register that the shared address adds.
+        let descriptor = p.bits(64, 6) + u64::from(uniform_destination);
+        p.put_fmt(format_args!("desc[UR{descriptor}]"));
         address.put(p);
     } else if described || uniform_destination {
         p.bits(64, 6);

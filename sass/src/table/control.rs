@@ -20,7 +20,12 @@ pub(super) static ROWS: &[Row] = &[
     fixed(Match, 0x3a1, Place::R24, Place::None, Place::None)
         .to(Dst::R)
         .mods(&[Mod::Pick(79, 1, &[".ALL", ".ANY"]), Mod::On(73, ".U64")])
-        .args(&[Arg::Unless(79, &[Arg::Pd(81)]), Arg::If(79, &[Arg::Holds(81, 3, 7)]), Arg::D, Arg::R(24)]),
+        .args(&[
+            Arg::Unless(79, &[Arg::Pd(81)]),
+            Arg::If(79, &[Arg::Holds(81, 3, &[7])]),
+            Arg::D,
+            Arg::R(24),
+        ]),
     fixed(Redux, 0x3c4, Place::R24, Place::None, Place::None)
         .to(Dst::U)
         .mods(&[Mod::Pick(78, 3, &["", ".OR", ".XOR", ".SUM", ".MIN", ".MAX"]), Mod::On(73, ".S32")])
@@ -40,11 +45,10 @@ pub(super) static ROWS: &[Row] = &[
         .mods(&[Mod::Pick(78, 2, &["", ".RESULT", ".WARP"])])
         .args(&[Arg::D, Arg::By(b2r_source)]),
     fixed(Bra, 0x947, Place::None, Place::None, Place::None).mods(BRA_MODS).args(&[Arg::PsOpt(87), TARGET]),
-    fixed(Bra, 0x947, Place::U24, Place::None, Place::None).bit91().mods(BRA_MODS).args(&[
-        Arg::PsOpt(87),
-        Arg::By(bra_mask),
-        TARGET,
-    ]),
+    fixed(Bra, 0x947, Place::U24, Place::None, Place::None)
+        .bit91()
+        .mods(&[Mod::Pick(85, 2, &["", ".INC", ".DEC"]), Mod::Pick(32, 2, &[NO, NO, ".DIV", ".CONV"])])
+        .args(&[Arg::PsOpt(87), Arg::By(bra_mask), TARGET]),
     fixed(Brx, 0x949, Place::R24, Place::None, Place::None)
         .mods(&[Mod::Pick(85, 2, &["", ".INC", ".DEC"])])
         .args(&[Arg::PsOpt(87), Arg::R(24), Arg::By(branch_offset)]),
@@ -74,9 +78,15 @@ pub(super) static ROWS: &[Row] = &[
     fixed(Nop, 0x918, Place::None, Place::None, Place::None),
     fixed(Pmtrig, 0x801, Place::None, Place::None, Place::None).args(&[Arg::PsOpt(87), Arg::Hex(32, 16)]),
     fixed(Yield, 0x946, Place::None, Place::None, Place::None).args(&[Arg::PsOpt(87)]),
-    fixed(Nanosleep, 0x35d, Place::None, Place::R32, Place::None)
+    fixed(Nanosleep, 0x35d, Place::None, Place::R32, Place::None).mods(NANOSLEEP_MODS).args(NANOSLEEP),
+    fixed(Nanosleep, 0xb5d, Place::None, Place::Const, Place::None)
+        .bit91_free()
         .mods(NANOSLEEP_MODS)
-        .args(&[Arg::PsOpt(87), Arg::R(32)]),
+        .args(NANOSLEEP),
+    fixed(Nanosleep, 0xd5d, Place::None, Place::U32, Place::None)
+        .bit91()
+        .mods(NANOSLEEP_MODS)
+        .args(NANOSLEEP),
     fixed(Nanosleep, 0x95d, Place::None, Place::Imm32, Place::None)
         .mods(&[Mod::On(83, ".CLEAR"), Mod::Unless(83, NANOSLEEP_MODS)])
         .args(&[Arg::Unless(83, &[Arg::PsOpt(87), Arg::Hex(32, 32)])]),
@@ -86,7 +96,7 @@ pub(super) static ROWS: &[Row] = &[
         .args(&[Arg::D, Arg::By(state_24)]),
     fixed(Bmov, 0xf55, Place::None, Place::None, Place::None)
         .mods(BMOV_CLEAR)
-        .args(&[Arg::By(convergence_barrier), Arg::By(state_24)]),
+        .args(&[Arg::By(convergence_barrier), Arg::By(barrier_or_state)]),
     fixed(Bmov, 0x356, Place::None, Place::R32, Place::None).mods(BMOV_PQUAD).args(BMOV),
     fixed(Bmov, 0x956, Place::None, Place::Imm32, Place::None).mods(BMOV_PQUAD).args(BMOV),
     fixed(Bmov, 0xb56, Place::None, Place::Const, Place::None).mods(BMOV_PQUAD).args(BMOV),
@@ -112,7 +122,11 @@ pub(super) static ROWS: &[Row] = &[
         .args(&[Arg::PsOpt(87), Arg::By(convergence_barrier)]),
     fixed(Warpsync, 0x348, Place::None, Place::R32, Place::None).mods(EXCLUSIVE).args(WARPSYNC).sm87(),
     fixed(Warpsync, 0x948, Place::None, Place::Imm32, Place::None).args(WARPSYNC).sm87(),
-    fixed(Warpsync, 0xb48, Place::None, Place::Const, Place::None).mods(EXCLUSIVE).args(WARPSYNC).sm87(),
+    fixed(Warpsync, 0xb48, Place::None, Place::Const, Place::None)
+        .bit91_free()
+        .mods(EXCLUSIVE)
+        .args(WARPSYNC)
+        .sm87(),
     fixed(Warpsync, 0xd48, Place::None, Place::U32, Place::None)
         .bit91()
         .mods(EXCLUSIVE)
@@ -144,6 +158,7 @@ const BRA_MODS: &[Mod] = &[
     Mod::Pick(32, 2, &["", ".U", ".DIV", ".CONV"]),
     Mod::By(bra_any),
 ];
+const NANOSLEEP: &[Arg] = &[Arg::PsOpt(87), Arg::B];
 const NOINC: &[Mod] = &[Mod::On(86, ".NOINC")];
 const NANOSLEEP_MODS: &[Mod] = &[Mod::On(86, ".RAND"), Mod::On(85, ".WARP")];
 const BMOV_CLEAR: &[Mod] = &[Mod::Always(".32"), Mod::On(84, ".CLEAR")];
@@ -154,7 +169,7 @@ const WARPSYNC: &[Arg] = &[Arg::PsOpt(87), Arg::B];
 const BAR_MODS: &[Mod] = &[
     Mod::Pick(77, 3, &[".SYNC", ".ARV", ".RED", ".SCAN", ".SYNCALL"]),
     Mod::By(bar_reduction),
-    Mod::On(80, ".DEFER_BLOCKING"),
+    Mod::By(bar_defer),
 ];
 const BAR: &[Arg] = &[Arg::By(bar_operands)];
 
@@ -221,7 +236,7 @@ fn bra_mask(p: &mut Printer<'_>) -> Result<(), Refused> {
 fn bssy_target(p: &mut Printer<'_>) -> Result<(), Refused> {
     p.next();
     let target = p.pc.wrapping_add(16).wrapping_add_signed(p.sbits(34, 30) * 4);
-    p.put_fmt(format_args!("{target:#x}"));
+    p.signed_hex(target as i64);
     Ok(())
 }
 
@@ -277,6 +292,14 @@ fn state_24(p: &mut Printer<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
+/// `.CLEAR` reads a convergence barrier, the plain form any other state.
+fn barrier_or_state(p: &mut Printer<'_>) -> Result<(), Refused> {
+    if (p.word.bits(24, 6) < 16) != p.bit(84) {
+        return refused(24, 6);
+    }
+    state_24(p)
+}
+
 /// The ballot register, not printed when it is RZ.
 fn vote_destination(p: &mut Printer<'_>) -> Result<(), Refused> {
     let zero = match p.row.dst {
@@ -328,7 +351,9 @@ fn b2r_source(p: &mut Printer<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
+const BAR_ARRIVE: u64 = 1;
 const BAR_RED: u64 = 2;
+const BAR_SCAN: u64 = 3;
 const BAR_SYNCALL: u64 = 4;
 
 fn bar_reduction(p: &mut Printer<'_>) -> Result<(), Refused> {
@@ -339,6 +364,17 @@ fn bar_reduction(p: &mut Printer<'_>) -> Result<(), Refused> {
             2 => p.put(".OR"),
             _ => return refused(74, 2),
         }
+    }
+    Ok(())
+}
+
+/// Arrivals and scans cannot defer blocking.
+fn bar_defer(p: &mut Printer<'_>) -> Result<(), Refused> {
+    if p.bit(80) {
+        if matches!(p.word.bits(77, 3), BAR_ARRIVE | BAR_SCAN) {
+            return refused(80, 1);
+        }
+        p.put(".DEFER_BLOCKING");
     }
     Ok(())
 }

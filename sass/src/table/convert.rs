@@ -2,7 +2,8 @@
 
 use super::fields::{FTZ, RND, TO_INTEGER};
 use super::item::{Arg, Mod, NO};
-use super::row::{Kind, Place, Row, Shape, alu};
+use super::row::{Kind, NO_SLOT64_B, Place, Row, Shape, alu};
+use crate::Arch;
 use crate::Opcode::*;
 use crate::number::{bf16_text, f16_text};
 use crate::print::{Printer, Refused, Role, refused};
@@ -14,11 +15,13 @@ const fn from_float(row: Row, kind: Kind) -> Row {
 
 pub(super) static ROWS: &[Row] = &[
     alu(F2fp, 0x03e, Shape::Three)
+        .forms(NO_SLOT64_B)
         .kind(Kind::F32)
         .mods(&[Mod::On(77, ".SATFINITE"), Mod::On(75, ".RELU"), Mod::On(76, ".BF16"), PACK, F2FP_RND])
         .args(F2FP)
         .sm87(),
     alu(F2fp, 0x03e, Shape::Three)
+        .forms(NO_SLOT64_B)
         .kind(Kind::F32)
         .mods(&[
             Mod::On(77, ".SATFINITE"),
@@ -26,11 +29,12 @@ pub(super) static ROWS: &[Row] = &[
             Mod::Pick(76, 1, &[".F16", ".BF16"]),
             Mod::Always(".F32"),
             PACK,
-            F2FP_RND,
+            F2FP_RND_SM90,
         ])
         .args(F2FP)
         .sm90(),
     alu(F2ip, 0x043, Shape::Three)
+        .spaced(3)
         .kind(Kind::F32)
         .mods(&[
             Mod::Pick(76, 1, &[".U8", ".S8"]),
@@ -62,27 +66,66 @@ pub(super) static ROWS: &[Row] = &[
 ];
 
 const PACK: Mod = Mod::Pick(78, 1, &[".PACK_AB", ".MERGE_C"]);
-const F2FP_RND: Mod = Mod::Pick(79, 3, &["", NO, NO, ".RZ", ".RS.7b"]);
+const F2FP_RND: Mod = Mod::Gather(
+    &[(79, 3), (76, 1), (78, 1)],
+    &[
+        "", NO, NO, ".RZ", ".RS.7b", NO, NO, NO, "", NO, NO, ".RZ", NO, NO, NO, NO, "", NO, NO, ".RZ", NO,
+        NO, NO, NO, "", NO, NO, ".RZ",
+    ],
+);
+const F2FP_RND_SM90: Mod = Mod::Pick(79, 3, &["", NO, NO, ".RZ"]);
 const F2FP: &[Arg] = &[
     Arg::D,
-    Arg::If(78, &[Arg::Holds(24, 8, 255), Arg::B, Arg::With(&Arg::C, &[Mod::On(72, ".H1")])]),
+    Arg::If(78, &[Arg::Holds(24, 8, &[255]), Arg::B, Arg::With(&Arg::C, &[Mod::On(72, ".H1")])]),
     Arg::Unless(78, &[Arg::A, Arg::B, Arg::By(f2fp_random)]),
 ];
 const FLOATS: &[&str] = &[NO, ".F16", ".F32", ".F64", ".BF16"];
-const F2F_MODS: &[Mod] = &[FTZ, Mod::Pick(75, 3, FLOATS), Mod::Pick(84, 3, FLOATS), RND];
+const F2F_MODS: &[Mod] = &[FTZ, Mod::Pick(75, 3, FLOATS), Mod::Pick(84, 3, FLOATS), RND, Mod::By(f2f_types)];
 const F2I_MODS: &[Mod] = &[
     FTZ,
     Mod::Gather(&[(75, 2), (72, 1)], &[".U8", ".U16", ".U32", ".U64", ".S8", ".S16", "", ".S64"]),
     Mod::Pick(84, 2, &[NO, ".F16", "", ".F64"]),
     TO_INTEGER,
     Mod::On(77, ".NTZ"),
+    Mod::By(size_class),
 ];
 const I2F_MODS: &[Mod] = &[
     Mod::Pick(75, 2, &[NO, ".F16", "", ".F64"]),
     Mod::Gather(&[(84, 2), (74, 1)], &[".U8", ".U16", ".U32", ".U64", ".S8", ".S16", "", ".S64"]),
     RND,
+    Mod::By(size_class),
 ];
-const FRND_MODS: &[Mod] = &[FTZ, Mod::Pick(75, 2, &[NO, ".F16", "", ".F64"]), TO_INTEGER];
+const FRND_MODS: &[Mod] =
+    &[FTZ, Mod::Pick(75, 2, &[NO, ".F16", "", ".F64"]), TO_INTEGER, Mod::By(size_class), Mod::By(frnd_types)];
+
+/// Whether the code is one of those for conversions with a 64-bit side.
+fn is_wide(p: &Printer<'_>) -> bool {
+    p.word.op12() & 0x1ff >= 0x110
+}
+
+/// Sizes are stored as powers of two at 75 and 84: a 64-bit one on either side takes the wide code and no other.
+fn size_class(p: &mut Printer<'_>) -> Result<(), Refused> {
+    let wide = p.bits(75, 2) == 3 || p.bits(84, 2) == 3;
+    if wide == is_wide(p) { Ok(()) } else { refused(75, 2) }
+}
+
+/// The type is stored twice.
+fn frnd_types(p: &mut Printer<'_>) -> Result<(), Refused> {
+    if p.bits(75, 2) == p.bits(84, 2) { Ok(()) } else { refused(84, 2) }
+}
+
+/// The pairs of types that exist; SM 9.0 added those that read bf16 or make it from something else than fp32.
+fn f2f_types(p: &mut Printer<'_>) -> Result<(), Refused> {
+    const F32: u64 = 2;
+    const F64: u64 = 3;
+    const BF16: u64 = 4;
+    let (to, from) = (p.bits(75, 3), p.bits(84, 3));
+    let exists = match p.arch {
+        Arch::Sm87 => from != BF16 && (to != BF16 || from == F32),
+        Arch::Sm90 => true,
+    };
+    if exists && to != from && is_wide(p) == (to == F64 || from == F64) { Ok(()) } else { refused(75, 3) }
+}
 
 /// What a conversion reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +171,8 @@ fn float_source(p: &mut Printer<'_>) -> Result<(), Refused> {
 fn f2f_source(p: &mut Printer<'_>) -> Result<(), Refused> {
     match p.bits(84, 3) {
         1 => conversion_source(p, Float::F16),
-        2 | 4 => conversion_source(p, Float::F32),
+        2 => conversion_source(p, Float::F32),
+        4 => conversion_source(p, Float::Bf16),
         3 => conversion_source(p, Float::F64),
         _ => refused(84, 3),
     }
@@ -155,8 +199,7 @@ fn integer_source(p: &mut Printer<'_>) -> Result<(), Refused> {
 /// Stochastic rounding takes random bits from C.
 fn f2fp_random(p: &mut Printer<'_>) -> Result<(), Refused> {
     if p.bits(79, 3) == 4 {
-        p.source(Role::C);
-        Ok(())
+        p.source(Role::C)
     } else if p.bits(64, 8) == 255 {
         Ok(())
     } else {

@@ -43,6 +43,8 @@ pub(super) const SETP: &[Arg] = &[Arg::Pd(81), Arg::Pd(84), Arg::A, Arg::B, Arg:
 
 /// Width and sign of a memory access.
 pub(super) const WIDTH: Mod = Mod::Pick(73, 3, &[".U8", ".S8", ".U16", ".S16", "", ".64", ".128"]);
+/// The same without 128 bits.
+pub(super) const CONSTANT_WIDTH: Mod = Mod::Pick(73, 3, &[".U8", ".S8", ".U16", ".S16", "", ".64"]);
 /// Cache eviction priority.
 pub(super) const EVICT: Mod = Mod::Pick(84, 3, &[".EF", "", ".EL", ".LU", ".EU", ".NA"]);
 /// 64-bit address.

@@ -29,14 +29,19 @@ pub(super) static ROWS: &[Row] = &[
         .mods(&[COMPARE, FTZ, Mod::Pick(74, 2, BOOLEAN)])
         .args(SETP),
     signed(alu(Fmul, 0x020, Shape::Two), Kind::F32)
-        .mods(&[FTZ_FMZ, RND, SAT, Mod::Pick(84, 3, &[NO, ".D8", ".D4", ".D2", "", ".M2", ".M4", ".M8"])])
+        .mods(&[FTZ_FMZ, Mod::Pick(84, 3, &[NO, ".D8", ".D4", ".D2", "", ".M2", ".M4", ".M8"]), RND, SAT])
         .args(TWO),
     signed(alu(Fadd, 0x021, Shape::TwoC), Kind::F32).mods(&[FTZ, RND, SAT]).args(TWO),
     signed(alu(Ffma, 0x023, Shape::Three), Kind::F32).mods(&[FTZ_FMZ, RND, SAT]).args(THREE),
     signed(alu(Fchk, 0x102, Shape::Two), Kind::F32).to(Dst::None).args(&[Arg::Pd(81), Arg::A, Arg::B]),
     signed(alu(Mufu, 0x108, Shape::One), Kind::F32).mods(MUFU_MODS).args(&[Arg::D, Arg::By(mufu_source)]),
     signed(alu(Dmul, 0x028, Shape::Two), Kind::F64).mods(&[RND]).args(TWO),
-    signed(alu(Dadd, 0x029, Shape::TwoC64), Kind::F64).mods(&[RND]).args(TWO),
+    signed(alu(Dadd, 0x029, Shape::TwoC64), Kind::F64).mods(&[RND]).args(&[
+        Arg::D,
+        Arg::A,
+        Arg::B,
+        Arg::By(dadd_free),
+    ]),
     signed(alu(Dsetp, 0x02a, Shape::TwoC), Kind::F64)
         .to(Dst::None)
         .mods(&[COMPARE_F64, Mod::Pick(74, 2, BOOLEAN)])
@@ -52,6 +57,14 @@ const MUFU_MODS: &[Mod] = &[
     ),
     Mod::By(mufu_half),
 ];
+
+/// The register form takes its second source from slot64; slot32 may hold any register.
+fn dadd_free(p: &mut Printer<'_>) -> Result<(), Refused> {
+    if p.word.form() == 1 {
+        p.bits(32, 8);
+    }
+    Ok(())
+}
 
 /// Whether the operation works on the upper word of a double.
 fn mufu_is_double(p: &Printer<'_>) -> bool {

@@ -1,15 +1,19 @@
 //! Pairs of 16-bit floats.
 
 use super::fields::{BOOLEAN, COMPARE, FTZ, FTZ_FMZ, SAT, SETP};
-use super::item::{Arg, Mod};
+use super::item::{Arg, Mod, NO};
 use super::row::{Dst, Kind, Place, Row, Shape, alu};
 use crate::Opcode::*;
 use crate::number::f16_text;
 use crate::print::{Printer, Refused, Role};
 
-/// Result or accumulation in fp32.
-const F32: Mod = Mod::On(78, ".F32");
+/// Accumulation in fp32, only on SM 8.x.
+const F32: Mod = Mod::Sm87(&[Mod::On(78, ".F32")]);
 const BF16: Mod = Mod::On(85, ".BF16_V2");
+/// SM 9.0 has bf16 forms of operations that were fp16 only.
+const BF16_SM90: Mod = Mod::Sm90(&[BF16]);
+const COMPARE_BF16_SM90: Mod = Mod::Sm90(&[Mod::On(65, ".BF16_V2")]);
+const RELU_SAT: Mod = Mod::Gather(&[(79, 1), (77, 1)], &["", ".RELU", ".SAT", NO]);
 
 /// A row of pairs whose sources all take sign and absolute value.
 const fn pairs(row: Row) -> Row {
@@ -17,30 +21,43 @@ const fn pairs(row: Row) -> Row {
 }
 
 pub(super) static ROWS: &[Row] = &[
-    pairs(alu(Hadd2, 0x030, Shape::TwoC)).mods(&[F32, FTZ, SAT]).args(&[
+    pairs(alu(Hadd2, 0x030, Shape::TwoC)).mods(&[BF16_SM90, Mod::On(78, ".F32"), FTZ, SAT]).args(&[
         Arg::D,
         Arg::A,
         Arg::By(hadd2_second),
     ]),
-    pairs(alu(Hfma2, 0x031, Shape::Three))
-        .crossed(86)
-        .mods(&[BF16, F32, FTZ_FMZ, Mod::On(79, ".RELU"), SAT])
-        .args(&[Arg::D, Arg::A, Arg::B, Arg::C, Arg::If(79, &[Arg::PsOpt(87)])]),
-    pairs(alu(Hmul2, 0x032, Shape::Two)).mods(&[F32, FTZ_FMZ, SAT]).args(&[Arg::D, Arg::A, Arg::B]),
+    pairs(alu(Hfma2, 0x031, Shape::Three)).crossed(86).mods(&[BF16, F32, FTZ_FMZ, RELU_SAT]).args(&[
+        Arg::D,
+        Arg::A,
+        Arg::B,
+        Arg::C,
+        Arg::If(79, &[Arg::PsOpt(87)]),
+    ]),
+    pairs(alu(Hmul2, 0x032, Shape::Two)).mods(&[BF16_SM90, F32, FTZ_FMZ, SAT]).args(&[
+        Arg::D,
+        Arg::A,
+        Arg::B,
+    ]),
     pairs(alu(Hset2, 0x033, Shape::TwoC))
-        .mods(&[Mod::On(71, ".BF"), COMPARE, FTZ, Mod::Pick(69, 2, BOOLEAN)])
+        .mods(&[COMPARE_BF16_SM90, Mod::On(71, ".BF"), COMPARE, FTZ, Mod::Pick(69, 2, BOOLEAN)])
         .args(&[Arg::D, Arg::A, Arg::B, Arg::Ps(87)]),
     pairs(alu(Hsetp2, 0x034, Shape::TwoC))
         .to(Dst::None)
-        .mods(&[COMPARE, FTZ, Mod::On(71, ".H_AND"), Mod::Pick(69, 2, BOOLEAN)])
+        .mods(&[COMPARE_BF16_SM90, COMPARE, FTZ, Mod::On(71, ".H_AND"), Mod::Pick(69, 2, BOOLEAN)])
         .args(SETP),
     pairs(alu(Hfma2Mma, 0x035, Shape::Three))
         .kind(Kind::HalfMma)
-        .mods(&[F32, FTZ, Mod::On(79, ".RELU"), SAT])
+        .mods(&[BF16_SM90, FTZ_FMZ, RELU_SAT])
         .args(&[Arg::D, Arg::A, Arg::B, Arg::C, Arg::If(79, &[Arg::PsOpt(87)])]),
     pairs(alu(Hmnmx2, 0x040, Shape::Two))
         .bf16(85)
-        .mods(&[BF16, F32, FTZ, Mod::On(81, ".NAN"), Mod::On(82, ".XORSIGN")])
+        .mods(&[
+            Mod::Sm87(&[Mod::Gather(&[(85, 1), (78, 1)], &["", ".BF16_V2", ".F32", NO])]),
+            BF16_SM90,
+            FTZ,
+            Mod::On(81, ".NAN"),
+            Mod::On(82, ".XORSIGN"),
+        ])
         .args(&[Arg::D, Arg::A, Arg::B, Arg::Ps(87)]),
 ];
 
@@ -51,7 +68,7 @@ fn hadd2_second(p: &mut Printer<'_>) -> Result<(), Refused> {
         let half = p.bits(32, 16) as u16;
         p.put(&f16_text(half));
     } else {
-        p.source(Role::B);
+        return p.source(Role::B);
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::fields::{BOOLEAN, COMPARE_INT, FTZ, U32};
 use super::item::{Arg, Mod};
-use super::row::{Dst, Kind, Place, Row, Shape, alu, fixed};
+use super::row::{Dst, Kind, NO_SLOT64_B, Place, Row, Shape, alu, fixed};
 use crate::Opcode::*;
 use crate::Operand;
 use crate::print::{Printer, Refused, refused};
@@ -28,31 +28,35 @@ pub(super) static ROWS: &[Row] = &[
     alu(Fsel, 0x008, Shape::Two).kind(Kind::F32).neg(0b011).abs(0b011).mods(&[FTZ]).args(SEL),
     alu(Isetp, 0x00c, Shape::Two).kind(Kind::Int).to(Dst::None).mods(ISETP_MODS).args(ISETP),
     alu(Iadd3, 0x010, Shape::Three)
+        .forms(NO_SLOT64_B)
         .kind(Kind::Int)
         .neg(0b111)
         .x_inverts()
         .mods(&[Mod::On(74, ".X")])
         .args(IADD3),
     alu(Lea, 0x011, Shape::TwoAndR64).neg(0b011).x_inverts().mods(LEA_MODS).args(LEA),
-    alu(Lop3, 0x012, Shape::Three).mods(LOP3_MODS).args(LOP3),
+    alu(Lop3, 0x012, Shape::Three).forms(NO_SLOT64_B).mods(LOP3_MODS).args(LOP3),
     alu(Iabs, 0x013, Shape::One).args(&[Arg::D, Arg::B]),
     alu(Vabsdiff, 0x014, Shape::Three).mods(&[U32]).args(&[Arg::D, Arg::PdOpt(81), Arg::A, Arg::B, Arg::C]),
-    alu(Vabsdiff4, 0x015, Shape::Three).mods(&[Mod::Off(73, ".U8"), Mod::On(75, ".ACC")]).args(&[
-        Arg::D,
-        Arg::PdOpt(81),
-        Arg::A,
-        Arg::B,
-        Arg::C,
-    ]),
+    alu(Vabsdiff4, 0x015, Shape::Three)
+        .forms(1 << 1)
+        .mods(&[Mod::Off(73, ".U8"), Mod::On(75, ".ACC")])
+        .args(&[Arg::D, Arg::PdOpt(81), Arg::A, Arg::B, Arg::C])
+        .sm87(),
+    alu(Vabsdiff4, 0x015, Shape::Three)
+        .forms(NO_SLOT64_B)
+        .mods(&[Mod::Off(73, ".U8"), Mod::On(75, ".ACC")])
+        .args(&[Arg::D, Arg::PdOpt(81), Arg::A, Arg::B, Arg::C])
+        .sm90(),
     alu(Prmt, 0x016, Shape::Three)
         .mods(&[Mod::Pick(72, 3, &["", ".F4E", ".B4E", ".RC8", ".ECL", ".ECR", ".RC16"])])
         .args(THREE),
-    alu(Imnmx, 0x017, Shape::Two).kind(Kind::Int).mods(&[U32]).args(SEL).sm87(),
+    alu(Imnmx, 0x017, Shape::Two).kind(Kind::Int).mods(&[U32]).args(SEL),
     alu(Shf, 0x019, Shape::Three).mods(SHF_MODS).args(THREE),
     alu(Sgxt, 0x01a, Shape::Two).mods(&[Mod::On(75, ".W"), U32]).args(&[Arg::D, Arg::A, Arg::B]),
     alu(Bmsk, 0x01b, Shape::Two).mods(&[Mod::On(75, ".W")]).args(&[Arg::D, Arg::A, Arg::B]),
     fixed(Plop3, 0x81c, Place::None, Place::None, Place::None).mods(LUT).args(PLOP3),
-    alu(Plop3, 0x01d, Shape::One).forms(1 << 1 | 1 << 5 | 1 << 6).to(Dst::None).mods(LUT).args(&[
+    alu(Plop3, 0x01d, Shape::One).spaced(5).forms(1 << 1 | 1 << 5 | 1 << 6).to(Dst::None).mods(LUT).args(&[
         Arg::Pd(81),
         Arg::Pd(84),
         Arg::Ps(87),
@@ -61,29 +65,36 @@ pub(super) static ROWS: &[Row] = &[
         Arg::Hex(72, 8),
         Arg::Hex(16, 8),
     ]),
-    alu(Plop3, 0x01f, Shape::TwoAndR64).forms(1 << 1 | 1 << 5 | 1 << 6).to(Dst::None).mods(LUT).args(&[
-        Arg::Pd(81),
-        Arg::Pd(84),
-        Arg::With(&Arg::A, SIGN),
-        Arg::With(&Arg::B, SIGN),
-        Arg::With(&Arg::C, SIGN),
-        Arg::Hex(72, 8),
-        Arg::Hex(16, 8),
-    ]),
+    alu(Plop3, 0x01f, Shape::TwoAndR64)
+        .spaced(5)
+        .forms(1 << 1 | 1 << 5 | 1 << 6)
+        .to(Dst::None)
+        .mods(LUT)
+        .args(&[
+            Arg::Pd(81),
+            Arg::Pd(84),
+            Arg::With(&Arg::A, SIGN),
+            Arg::With(&Arg::B, SIGN),
+            Arg::With(&Arg::C, SIGN),
+            Arg::Hex(72, 8),
+            Arg::Hex(16, 8),
+        ]),
     alu(Imad, 0x024, Shape::Three)
         .kind(Kind::Int)
         .neg(0b100)
         .x_inverts()
         .mods(&[Mod::By(imad_alias), U32, Mod::On(74, ".X")])
-        .args(&[Arg::D, Arg::A, Arg::B, Arg::C, CARRY_IN[0], CARRY_IN[1], Arg::Holds(81, 3, 7)]),
+        .args(&[Arg::D, Arg::A, Arg::B, Arg::C, CARRY_IN[0], CARRY_IN[1], Arg::Holds(81, 3, &[7])]),
     alu(ImadWide, 0x025, Shape::Three)
+        .forms(0xfe & !(1 << 2))
         .kind(Kind::Int)
         .neg(0b100)
         .x_inverts()
         .mods(IMAD_WIDE_MODS)
         .args(IMAD_WIDE),
-    alu(Idp, 0x026, Shape::Three).neg(0b100).mods(IDP_MODS).args(THREE),
+    alu(Idp, 0x026, Shape::Three).forms(1 << 1 | 1 << 5 | 1 << 6).neg(0b100).mods(IDP_MODS).args(THREE),
     alu(ImadHi, 0x027, Shape::Three)
+        .forms(0xfe & !(1 << 2))
         .kind(Kind::Int)
         .neg(0b100)
         .x_inverts()
@@ -98,14 +109,17 @@ pub(super) static ROWS: &[Row] = &[
         .mods(&[Mod::Pick(76, 2, SMALL), Mod::Always(".S32.SAT")])
         .args(&[Arg::D, Arg::B]),
     alu(I2ip, 0x039, Shape::Three)
+        .forms(NO_SLOT64_B)
         .mods(&[Mod::Pick(76, 2, SMALL), Mod::Always(".S32"), Mod::Pick(74, 2, &[".SAT", "", ".SATRELU"])])
         .args(I2IP)
         .sm87(),
     alu(I2ip, 0x039, Shape::Three)
+        .forms(NO_SLOT64_B)
         .mods(&[Mod::Pick(76, 2, SMALL), Mod::Always(".S32"), Mod::Pick(74, 2, &["", ".SAT", ".SATRELU"])])
         .args(I2IP)
         .sm90(),
     alu(Viaddmnmx, 0x046, Shape::Three)
+        .forms(1 << 1 | 1 << 2 | 1 << 3 | 1 << 7)
         .neg(0b010)
         .mods(&[Mod::Pick(72, 2, MINMAX), Mod::On(76, ".RELU")])
         .args(&[Arg::D, Arg::A, Arg::B, Arg::C, Arg::Ps(87)])
@@ -113,7 +127,7 @@ pub(super) static ROWS: &[Row] = &[
     alu(Vimnmx, 0x048, Shape::Two)
         .kind(Kind::Int)
         .mods(&[Mod::Pick(72, 2, MINMAX), Mod::On(76, ".RELU")])
-        .args(&[Arg::D, Arg::Holds(81, 6, 63), Arg::A, Arg::B, Arg::Ps(87)])
+        .args(&[Arg::D, Arg::Holds(81, 6, &[63]), Arg::A, Arg::B, Arg::Ps(87)])
         .sm90(),
     alu(Flo, 0x100, Shape::One).neg(0b010).inverts().mods(FLO_MODS).args(&[Arg::D, Arg::PdOpt(81), Arg::B]),
     alu(Brev, 0x101, Shape::One).args(&[Arg::D, Arg::B]),
@@ -127,8 +141,8 @@ pub(super) static ROWS: &[Row] = &[
         .args(&[Arg::D, Arg::By(special_register)]),
 ];
 
-/// An unused predicate source holds !PT.
-pub(super) const NO_PS: Arg = Arg::Holds(87, 4, 15);
+/// An unused predicate source holds !PT from the compiler; hardware takes PT and P0 as well.
+pub(super) const NO_PS: Arg = Arg::Holds(87, 4, &[15, 7, 0]);
 /// The carry that `.X` reads.
 pub(super) const CARRY_IN: [Arg; 2] = [Arg::If(74, &[Arg::Ps(87)]), Arg::Unless(74, &[NO_PS])];
 const BYTE: &[&str] = &["", ".B1", ".B2", ".B3"];
@@ -145,7 +159,7 @@ pub(super) const ISETP: &[Arg] = &[
     Arg::B,
     Arg::Ps(87),
     Arg::If(72, &[Arg::Ps(68)]),
-    Arg::Unless(72, &[Arg::Holds(68, 4, 7)]),
+    Arg::Unless(72, &[Arg::Holds(68, 4, &[7])]),
 ];
 /// A carry out that is PT is not printed, so that a single one may be either of the two.
 pub(super) const IADD3: &[Arg] = &[
@@ -156,7 +170,7 @@ pub(super) const IADD3: &[Arg] = &[
     Arg::B,
     Arg::C,
     Arg::If(74, &[Arg::Ps(87), Arg::Ps(77)]),
-    Arg::Unless(74, &[NO_PS, Arg::Holds(77, 4, 15)]),
+    Arg::Unless(74, &[NO_PS, Arg::Holds(77, 4, &[15, 7, 0])]),
 ];
 pub(super) const LEA_MODS: &[Mod] =
     &[Mod::On(80, ".HI"), Mod::On(74, ".X"), Mod::If(80, &[Mod::On(73, ".SX32")])];

@@ -22,6 +22,10 @@ pub(crate) enum Mod {
     If(u8, &'static [Mod]),
     /// Applies when the bit is clear.
     Unless(u8, &'static [Mod]),
+    /// Applies on SM 8.x.
+    Sm87(&'static [Mod]),
+    /// Applies on SM 9.0.
+    Sm90(&'static [Mod]),
     /// Anything else.
     By(fn(&mut Printer<'_>) -> Result<(), Refused>),
 }
@@ -65,8 +69,8 @@ pub(crate) enum Arg {
     If(u8, &'static [Arg]),
     /// Applies when the bit is clear.
     Unless(u8, &'static [Arg]),
-    /// Prints nothing: the field (lowest bit, width) must hold this value.
-    Holds(u8, u8, u64),
+    /// Prints nothing: the field (lowest bit, width) must hold one of these values.
+    Holds(u8, u8, &'static [u64]),
     /// Anything else.
     By(fn(&mut Printer<'_>) -> Result<(), Refused>),
 }

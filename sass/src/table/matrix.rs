@@ -9,9 +9,13 @@ pub(super) static ROWS: &[Row] = &[
     fixed(Imma, 0x237, Place::R24, Place::R32, Place::R64)
         .to(Dst::R)
         .mods(&[
+            Mod::On(72, ".SP"),
             Mod::Gather(&[(75, 1), (85, 2)], &[".8816", NO, ".8832", NO, ".16816", ".16832", ".16864"]),
-            Mod::Gather(&[(76, 1), (83, 1)], INTEGERS),
-            Mod::Gather(&[(78, 1), (84, 1)], INTEGERS),
+            Mod::Sm87(&[
+                Mod::Gather(&[(76, 1), (83, 1)], INTEGERS),
+                Mod::Gather(&[(78, 1), (84, 1)], INTEGERS),
+            ]),
+            Mod::Sm90(&[Mod::Pick(76, 1, INTEGERS), Mod::Pick(78, 1, INTEGERS)]),
             Mod::On(82, ".SAT"),
         ])
         .args(&[
@@ -19,6 +23,7 @@ pub(super) static ROWS: &[Row] = &[
             Arg::With(&Arg::A, &[Mod::Pick(73, 1, &[".ROW"])]),
             Arg::With(&Arg::B, COLUMN),
             Arg::C,
+            Arg::If(72, SPARSE),
             Arg::UpStoredInverted(87),
         ]),
     fixed(Movm, 0x23a, Place::R24, Place::None, Place::None)
@@ -29,11 +34,12 @@ pub(super) static ROWS: &[Row] = &[
         .to(Dst::R)
         .neg(0b011)
         .mods(&[
+            Mod::On(73, ".SP"),
             Mod::Gather(&[(75, 1), (78, 1)], &[".1688", ".16816", ".1684"]),
             Mod::Pick(76, 1, &[".F16", ".F32"]),
             Mod::Pick(82, 2, &["", ".BF16", ".TF32"]),
         ])
-        .args(ABC),
+        .args(&[Arg::D, Arg::A, Arg::B, Arg::C, Arg::If(73, SPARSE), Arg::UpStoredInverted(87)]),
     fixed(Bmma, 0x23d, Place::R24, Place::R32, Place::R64)
         .to(Dst::R)
         .mods(&[
@@ -52,6 +58,8 @@ pub(super) static ROWS: &[Row] = &[
     DMMA.mods(&[Mod::Always(".8x8x4"), RND]).sm90(),
 ];
 
+/// The register that says which elements of a sparse A are stored, and which threads provide it.
+const SPARSE: &[Arg] = &[Arg::With(&Arg::R(40), &[Mod::On(50, ".reuse")]), Arg::Hex(48, 2)];
 const COLUMN: &[Mod] = &[Mod::Pick(74, 1, &[NO, ".COL"])];
 const ABC: &[Arg] = &[Arg::D, Arg::A, Arg::B, Arg::C, Arg::UpStoredInverted(87)];
 const DMMA: Row = fixed(Dmma, 0x23f, Place::R24, Place::R32, Place::R64)

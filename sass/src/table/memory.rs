@@ -4,7 +4,7 @@
 //! value that `CAS` stores.
 
 use super::address;
-use super::fields::{E, EVICT, LOAD_ORDER, STORE_ORDER, WIDTH};
+use super::fields::{CONSTANT_WIDTH, E, EVICT, LOAD_ORDER, STORE_ORDER, WIDTH};
 use super::item::{Arg, Mod, NO};
 use super::row::{Dst, Place, Row, fixed};
 use crate::Arch;
@@ -40,7 +40,7 @@ pub(super) static ROWS: &[Row] = &[
         .args(&[Arg::D, Arg::By(address::with_uniform_32)]),
     fixed(Ldc, 0xb82, Place::R24, Place::ConstBytes, Place::None)
         .to(Dst::R)
-        .mods(&[WIDTH, Mod::Pick(78, 2, &["", ".IL", ".IS", ".ISL"])])
+        .mods(&[CONSTANT_WIDTH, Mod::Pick(78, 2, &["", ".IL", ".IS", ".ISL"])])
         .args(&[Arg::D, Arg::By(address::indexed_constant)]),
     fixed(St, 0x385, Place::R24, Place::R64, Place::None)
         .mods(STORE_MODS)
@@ -87,17 +87,17 @@ pub(super) static ROWS: &[Row] = &[
     fixed(AtomgCas, 0x3a9, Place::R24, Place::R32, Place::R64)
         .to(Dst::R)
         .name("ATOMG")
-        .mods(&[E, Mod::Always(".CAS"), EVICT, TYPE, STORE_ORDER])
+        .mods(&[E, Mod::Always(".CAS"), EVICT, CAS_TYPE, STORE_ORDER])
         .args(CAS),
     fixed(Atom, 0x38a, Place::R24, Place::R32, Place::None).to(Dst::R).mods(ATOMIC_MODS).args(ATOMIC),
     fixed(Atom, 0x98a, Place::R24, Place::R32, Place::None).to(Dst::R).bit91().mods(ATOMIC_MODS).args(ATOMIC),
     fixed(AtomCas, 0x38b, Place::R24, Place::R32, Place::R64)
         .to(Dst::R)
         .name("ATOM")
-        .mods(&[E, Mod::Pick(87, 2, &[".CAS", ".CAST", NO, ".CAST.SPIN"]), EVICT, TYPE, STORE_ORDER])
+        .mods(&[E, Mod::Pick(87, 2, &[".CAS", ".CAST", NO, ".CAST.SPIN"]), EVICT, CAS_TYPE, STORE_ORDER])
         .args(CAS),
-    fixed(Red, 0x98e, Place::R24, Place::R32, Place::None).bit91().mods(RED_MODS).args(RED).sm87(),
-    fixed(Redg, 0x98e, Place::R24, Place::R32, Place::None).bit91().mods(RED_MODS).args(RED).sm90(),
+    fixed(Red, 0x98e, Place::R24, Place::R32, Place::None).bit91_free().mods(RED_MODS).args(RED).sm87(),
+    fixed(Redg, 0x98e, Place::R24, Place::R32, Place::None).bit91_free().mods(RED_MODS).args(RED).sm90(),
     fixed(Atoms, 0x38c, Place::R24, Place::R32, Place::None).to(Dst::R).mods(ATOMS_MODS).args(ATOMS),
     fixed(Atoms, 0x98c, Place::R24, Place::R32, Place::None).to(Dst::R).bit91().mods(ATOMS_MODS).args(ATOMS),
     fixed(AtomsCas, 0x38d, Place::R24, Place::R32, Place::R64)
@@ -124,7 +124,11 @@ pub(super) static ROWS: &[Row] = &[
         .mods(FLOAT_ATOMIC_MODS)
         .args(ATOMIC)
         .sm90(),
-    fixed(Redg, 0x9a6, Place::R24, Place::R32, Place::None).bit91().mods(FLOAT_ATOMIC_MODS).args(RED).sm90(),
+    fixed(Redg, 0x9a6, Place::R24, Place::R32, Place::None)
+        .bit91_free()
+        .mods(FLOAT_ATOMIC_MODS)
+        .args(RED)
+        .sm90(),
     fixed(Membar, 0x992, Place::None, Place::None, Place::None).mods(&[
         Mod::Pick(79, 2, &[".SC", ".ALL", "", ".MMIO"]),
         Mod::Pick(76, 3, &[".CTA", ".SM", ".GPU", ".SYS", NO, ".VC"]),
@@ -177,6 +181,25 @@ const STORE_MODS: &[Mod] = &[E, EVICT, WIDTH, STORE_ORDER];
 const STORE: &[Arg] = &[Arg::By(address::global_store), Arg::R(32)];
 const STL: &[Arg] = &[Arg::By(address::with_uniform_64), Arg::R(32)];
 const STS: &[Arg] = &[Arg::By(address::shared_store), Arg::R(32)];
+/// Order and scope of a copy: the names differ from those of loads.
+const LDGSTS_ORDER: &[&str] = &[
+    "",
+    ".CONSTANT.PRIVATE",
+    ".CONSTANT.CTA",
+    ".CONSTANT.CTA.PRIVATE",
+    ".CONSTANT",
+    ".MMIO.CTA",
+    ".GPU.PRIVATE",
+    ".MMIO.CTA.PRIVATE",
+    ".MMIO.SM",
+    ".CONSTANT.SM",
+    ".MMIO.VC",
+    ".CONSTANT.SM.PRIVATE",
+    ".MMIO.GPU",
+    ".CONSTANT.VC",
+    ".CONSTANT.VC.PRIVATE",
+    ".CONSTANT.GPU",
+];
 const LDGSTS_MODS: &[Mod] = &[
     Mod::Always(".E"),
     Mod::Off(81, ".BYPASS"),
@@ -184,10 +207,14 @@ const LDGSTS_MODS: &[Mod] = &[
     Mod::Pick(71, 2, PREFETCH),
     Mod::Pick(73, 3, &[NO, NO, NO, NO, "", ".64", ".128"]),
     Mod::On(82, ".ZFILL"),
-    Mod::Pick(77, 4, &["", ".CONSTANT.PRIVATE", ".CONSTANT.CTA", ".CONSTANT.CTA.PRIVATE", ".CONSTANT"]),
+    Mod::Pick(77, 4, LDGSTS_ORDER),
 ];
 const LDGSTS: &[Arg] = &[Arg::By(address::global_to_shared), Arg::PsOpt(87)];
-const QSPC_MODS: &[Mod] = &[E, Mod::Pick(73, 2, &[".G", ".L", ".S", ".D"])];
+const QSPC_MODS: &[Mod] = &[
+    E,
+    Mod::Sm87(&[Mod::Pick(73, 2, &[".G", ".L", ".S"])]),
+    Mod::Sm90(&[Mod::Pick(73, 2, &[".G", ".L", ".S", ".D"])]),
+];
 const QSPC: &[Arg] = &[Arg::Pd(81), Arg::D, Arg::By(qspc_address)];
 
 /// The only width of a barrier in shared memory.
@@ -195,6 +222,7 @@ const TRANSACTION_64: Mod = Mod::Pick(73, 3, &[NO, NO, NO, NO, NO, ".64"]);
 const OPERATION: &[&str] =
     &[".ADD", ".MIN", ".MAX", ".INC", ".DEC", ".AND", ".OR", ".XOR", ".EXCH", ".SAFEADD"];
 const TYPE: Mod = Mod::By(atomic_type);
+const CAS_TYPE: Mod = Mod::By(cas_type);
 const ATOMIC_MODS: &[Mod] = &[E, Mod::Pick(87, 4, OPERATION), EVICT, TYPE, STORE_ORDER];
 const ATOMIC: &[Arg] = &[Arg::Pd(81), Arg::D, Arg::By(address::atomic), Arg::R(32)];
 const CAS: &[Arg] = &[Arg::Pd(81), Arg::D, Arg::By(address::plain), Arg::R(32), Arg::R(64)];
@@ -239,6 +267,14 @@ fn atomic_type(p: &mut Printer<'_>) -> Result<(), Refused> {
     let names = match p.arch {
         Arch::Sm87 => SM87,
         Arch::Sm90 => SM90,
+    };
+    p.pick(73, 3, names)
+}
+
+fn cas_type(p: &mut Printer<'_>) -> Result<(), Refused> {
+    let names: &[&str] = match p.arch {
+        Arch::Sm87 => &["", ".S32", ".64"],
+        Arch::Sm90 => &["", ".S32", ".64", NO, ".128"],
     };
     p.pick(73, 3, names)
 }
@@ -311,6 +347,10 @@ fn depbar(p: &mut Printer<'_>) -> Result<(), Refused> {
 
 fn qspc_address(p: &mut Printer<'_>) -> Result<(), Refused> {
     p.next();
-    address::Address::PLAIN.put(p);
+    if p.word.bit(91) {
+        address::Address::PLAIN.narrow(p).uniform(32).put(p);
+    } else {
+        address::Address::PLAIN.put(p);
+    }
     Ok(())
 }

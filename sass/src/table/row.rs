@@ -116,9 +116,14 @@ pub(crate) struct Row {
     pub(crate) mods: &'static [Mod],
     /// Printed arguments, in order.
     pub(crate) args: &'static [Arg],
+    /// Forms whose constant prints with a blank between bank and offset, as a bit mask.
+    pub(crate) spaced: u8,
     /// Only the name is known: any operand bits are accepted and none are printed.
     pub(crate) name_only: bool,
 }
+
+/// The forms of a three-source operation that always keeps C in slot64.
+pub(crate) const NO_SLOT64_B: u8 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 6;
 
 /// A row of the ALU kind: `base9` plus an operand form.
 pub(crate) const fn alu(opcode: Opcode, base9: u16, shape: Shape) -> Row {
@@ -147,6 +152,7 @@ pub(crate) const fn alu(opcode: Opcode, base9: u16, shape: Shape) -> Row {
         name: opcode.mnemonic(),
         mods: &[],
         args: &[],
+        spaced: 0,
         name_only: false,
     }
 }
@@ -249,6 +255,11 @@ impl Row {
     /// `bit` crosses the halves of B.
     pub(crate) const fn crossed(self, bit: u8) -> Self {
         Self { crossed_bit: Some(bit), ..self }
+    }
+
+    /// The constant of this form prints with a blank between bank and offset.
+    pub(crate) const fn spaced(self, form: u8) -> Self {
+        Self { spaced: 1 << form, ..self }
     }
 
     /// Only the name is known.

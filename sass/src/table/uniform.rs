@@ -1,7 +1,7 @@
 //! The uniform datapath: one value per warp.
 
 use super::control::{VOTE, VOTE_MODS};
-use super::fields::{U32, WIDTH};
+use super::fields::{CONSTANT_WIDTH, U32};
 use super::integer::{
     CARRY_IN, FLO_MODS, IADD3, ISETP, ISETP_MODS, LEA, LEA_MODS, LOP3, LOP3_MODS, LUT, PLOP3, SHF_MODS,
     special_register,
@@ -24,29 +24,37 @@ pub(super) static ROWS: &[Row] = &[
     fixed(Voteu, 0x886, Place::None, Place::None, Place::None).to(Dst::U).mods(VOTE_MODS).args(VOTE),
     fixed(S2ur, 0x9c3, Place::Bits(72, 8), Place::None, Place::None)
         .to(Dst::U)
+        .uniform()
         .args(&[Arg::D, Arg::By(special_register)]),
     fixed(Uldc, 0xab9, Place::None, Place::ConstBytes, Place::None)
         .to(Dst::U)
         .uniform()
-        .mods(&[WIDTH])
+        .mods(&[CONSTANT_WIDTH])
         .args(TWO_OF_ULDC),
+    fixed(Uldc, 0xab9, Place::U24, Place::None, Place::None)
+        .to(Dst::U)
+        .uniform()
+        .bit91()
+        .mods(&[CONSTANT_WIDTH])
+        .args(&[Arg::D, Arg::By(bindless_constant)]),
     fixed(Uldc, 0xabb, Place::U24, Place::ConstBytes, Place::None)
         .to(Dst::U)
         .uniform()
         .bit91()
-        .mods(&[WIDTH])
+        .mods(&[CONSTANT_WIDTH])
         .args(&[Arg::D, Arg::By(uniform_indexed_constant)]),
     ualu(Usel, 0x087, Shape::Two).args(&[Arg::D, Arg::A, Arg::B, Arg::Ps(87)]),
     ualu(Uisetp, 0x08c, Shape::Two).kind(Kind::Int).to(Dst::None).mods(ISETP_MODS).args(ISETP),
     ualu(Uiadd3, 0x090, Shape::Three)
+        .forms(1 << 1 | 1 << 4)
         .kind(Kind::Int)
         .neg(0b111)
         .x_inverts()
         .mods(&[Mod::On(74, ".X")])
         .args(IADD3),
     ualu(Ulea, 0x091, Shape::TwoAndR64).neg(0b011).x_inverts().mods(LEA_MODS).args(LEA),
-    ualu(Ulop3, 0x092, Shape::Three).mods(LOP3_MODS).args(LOP3),
-    ualu(Uprmt, 0x096, Shape::Three).args(THREE),
+    ualu(Ulop3, 0x092, Shape::Three).forms(1 << 1 | 1 << 4).mods(LOP3_MODS).args(LOP3),
+    ualu(Uprmt, 0x096, Shape::Three).forms(1 << 1 | 1 << 4).args(THREE),
     ualu(Ushf, 0x099, Shape::Three).mods(SHF_MODS).args(THREE),
     ualu(Usgxt, 0x09a, Shape::Two).mods(&[Mod::On(75, ".W"), U32]).args(TWO),
     ualu(Ubmsk, 0x09b, Shape::Two).mods(&[Mod::On(75, ".W")]).args(TWO),
@@ -69,6 +77,16 @@ pub(super) static ROWS: &[Row] = &[
 ];
 
 const TWO_OF_ULDC: &[Arg] = &[Arg::D, Arg::B];
+
+/// `cx[UR][offset]`.
+fn bindless_constant(p: &mut Printer<'_>) -> Result<(), Refused> {
+    p.next();
+    p.put("cx[");
+    p.ureg(24);
+    let offset = p.bits(38, 16);
+    p.put_fmt(format_args!("][{offset:#x}]"));
+    Ok(())
+}
 
 /// `c[bank][UR+offset]`.
 fn uniform_indexed_constant(p: &mut Printer<'_>) -> Result<(), Refused> {
