@@ -70,7 +70,9 @@ impl Block {
         for warp in &self.warps {
             for w in &warp.waiting {
                 let what = match w.on {
-                    Wait::Converge(n) => format!("convergence barrier B{n} (lanes {:#010x})", warp.barriers[usize::from(n)]),
+                    Wait::Converge(n) => {
+                        format!("convergence barrier B{n} (lanes {:#010x})", warp.barriers[usize::from(n)])
+                    }
                     Wait::WarpSync(mask) => format!("WARPSYNC of lanes {mask:#010x}"),
                     Wait::Block(id) => format!("block barrier {id}"),
                 };
@@ -121,7 +123,8 @@ impl Core<'_> {
     fn complete_barrier(&mut self, id: usize) {
         let own = u32::from(!self.warp.is_done());
         let me = self.warp.index as usize;
-        let others = self.block.warps.iter().enumerate().filter(|(i, w)| *i != me && !w.is_done()).count() as u32;
+        let others =
+            self.block.warps.iter().enumerate().filter(|(i, w)| *i != me && !w.is_done()).count() as u32;
         let barrier = &mut self.block.barriers[id];
         let all = 32 * (own + others);
         let wanted = if barrier.wanted == 0 { all } else { barrier.wanted.min(all.max(32)) };

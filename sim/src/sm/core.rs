@@ -1,7 +1,7 @@
 //! One worker while it runs a warp: the state that operations read and write.
 
-use super::code::{Bound, MicroOp, NO_PREDICATE, NOT, POOL};
 use super::block::Block;
+use super::code::{Bound, NO_PREDICATE, NOT, POOL};
 use super::counters::Counters;
 use super::fault::{Fault, esr};
 use super::grid::Grid;
@@ -186,11 +186,5 @@ impl<'a> Core<'a> {
     pub fn unsupported(&mut self, why: &str) -> Flow {
         let text = format!("{why}: {}", self.grid.text(self.bound.code.words[self.pc as usize], self.va()));
         self.raise_text(esr::ILLEGAL_INSTR_PARAM, self.mask, None, None, text)
-    }
-
-    /// The current op.
-    #[inline(always)]
-    pub fn op(&self) -> &MicroOp {
-        &self.bound.ops()[self.pc as usize]
     }
 }

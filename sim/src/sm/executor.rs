@@ -22,7 +22,10 @@ pub struct Executor {
 
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executor").field("config", &self.config).field("isa", &self.isa).finish_non_exhaustive()
+        f.debug_struct("Executor")
+            .field("config", &self.config)
+            .field("isa", &self.isa)
+            .finish_non_exhaustive()
     }
 }
 
@@ -36,7 +39,11 @@ impl Executor {
         };
         // Without a second thread to be had, the caller's does all the work.
         let pool = (workers > 1).then(|| {
-            rayon::ThreadPoolBuilder::new().num_threads(workers).thread_name(|i| format!("sm-worker-{i}")).build().ok()
+            rayon::ThreadPoolBuilder::new()
+                .num_threads(workers)
+                .thread_name(|i| format!("sm-worker-{i}"))
+                .build()
+                .ok()
         });
         let isa = if config.host_simd { Isa::detect() } else { Isa::Baseline };
         Executor { config, isa, pool: pool.flatten(), programs: Mutex::default() }
@@ -70,7 +77,8 @@ impl Executor {
             Arc::new(code)
         });
         let before = code.clone();
-        let grid = Grid::new(launch, memory, target, self.config.schedule, self.config.stall_budget, code, stop);
+        let grid =
+            Grid::new(launch, memory, target, self.config.schedule, self.config.stall_budget, code, stop);
         let mut counters = match &self.pool {
             Some(pool) if launch.blocks() > 1 => {
                 let mut total = Counters::default();

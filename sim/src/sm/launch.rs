@@ -158,6 +158,12 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { workers: 0, schedule: Schedule::Parallel, exact_mma: true, stall_budget: 1 << 34, host_simd: true }
+        Self {
+            workers: 0,
+            schedule: Schedule::Parallel,
+            exact_mma: true,
+            stall_budget: 1 << 34,
+            host_simd: true,
+        }
     }
 }

@@ -118,6 +118,11 @@ impl Lower<'_> {
         self.op.run = entry::<O>(self.target.isa);
     }
 
+    /// Sets words of `op.k` from number `at` on.
+    pub fn set_k(&mut self, at: usize, values: &[u32]) {
+        self.op.k[at..at + values.len()].copy_from_slice(values);
+    }
+
     /// An unsigned field.
     pub fn bits(&self, lo: u32, width: u32) -> u32 {
         self.w.bits(lo, width) as u32
@@ -182,7 +187,11 @@ impl Lower<'_> {
 
     /// Sets source A, [24,32), and gives its modifiers.
     pub fn a(&mut self, width: u32) -> Result<Src, Refusal> {
-        let slot = if self.uniform { self.ureg(self.bits(24, 6), width)? } else { self.reg(self.bits(24, 8), width)? };
+        let slot = if self.uniform {
+            self.ureg(self.bits(24, 6), width)?
+        } else {
+            self.reg(self.bits(24, 8), width)?
+        };
         self.op.a = slot;
         let swizzle = self.bits(74, 2) as u8;
         Ok(Src { slot, neg: self.bit(72), abs: self.bit(73), swizzle, immediate: false })
@@ -217,7 +226,11 @@ impl Lower<'_> {
 
     /// Sets source B from the second operand of the operations that take it from slot32 in the register form and as C otherwise.
     pub fn b_or_c(&mut self, width: u32) -> Result<Src, Refusal> {
-        let src = if self.w.form() == 1 || matches!(self.w.form(), 4..=6) { self.b(width)? } else { self.c(width)? };
+        let src = if self.w.form() == 1 || matches!(self.w.form(), 4..=6) {
+            self.b(width)?
+        } else {
+            self.c(width)?
+        };
         self.op.b = src.slot;
         self.op.c = ZERO;
         Ok(src)
@@ -239,7 +252,11 @@ impl Lower<'_> {
                 src.neg = self.bit(75);
                 src.abs = self.bit(74);
                 src.swizzle = self.bits(81, 2) as u8;
-                if self.uniform { self.ureg(self.bits(64, 6), width)? } else { self.reg(self.bits(64, 8), width)? }
+                if self.uniform {
+                    self.ureg(self.bits(64, 6), width)?
+                } else {
+                    self.reg(self.bits(64, 8), width)?
+                }
             }
             Place::Imm => {
                 src = Src { slot: ZERO, neg: false, abs: false, swizzle: 0, immediate: true };

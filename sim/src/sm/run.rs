@@ -126,7 +126,8 @@ impl Core<'_> {
             }
             if !ran && !self.block.warps.iter().any(|w| w.is_runnable()) {
                 let text = format!("deadlock: {}", self.block.describe(&self.bound.code.vas));
-                let waiting = self.block.warps.iter().flat_map(|w| w.waiting.first().map(|x| (w.index, *x))).next();
+                let waiting =
+                    self.block.warps.iter().flat_map(|w| w.waiting.first().map(|x| (w.index, *x))).next();
                 if let Some((warp, w)) = waiting {
                     self.warp.index = warp;
                     self.pc = w.pc - 1;

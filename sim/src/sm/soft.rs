@@ -163,11 +163,8 @@ impl Exact {
         let (a, b) = (self.normal(), o.normal());
         let (a, b) = if (a.exp, a.sig) >= (b.exp, b.sig) { (a, b) } else { (b, a) };
         let shift = a.exp - b.exp;
-        let low = if shift > 127 {
-            1
-        } else {
-            b.sig >> shift | u128::from(b.sig & ((1u128 << shift) - 1) != 0)
-        };
+        let low =
+            if shift > 127 { 1 } else { b.sig >> shift | u128::from(b.sig & ((1u128 << shift) - 1) != 0) };
         if a.negative == b.negative {
             Exact { sig: a.sig + low, ..a }
         } else if a.sig == low {

@@ -91,7 +91,12 @@ impl<'a> Tlb<'a> {
             let end = base.wrapping_add(Windows::LEN);
             if e.covers(end) && !e.covers(va) {
                 // The page began inside a window and `va` lies behind it.
-                e = Entry { va: end, len: start + len - end, host: host.as_ptr().wrapping_add((end - start) as usize), writable };
+                e = Entry {
+                    va: end,
+                    len: start + len - end,
+                    host: host.as_ptr().wrapping_add((end - start) as usize),
+                    writable,
+                };
             }
         }
         self.entries[((va >> GRAIN) as usize) % ENTRIES] = e;

@@ -2,8 +2,8 @@
 
 use crate::sm::core::{Core, Flow};
 use crate::sm::fault::esr;
-use crate::sm::launch::{Access, MemoryFault, Windows};
 use crate::sm::lanes::Lanes;
+use crate::sm::launch::{Access, MemoryFault, Windows};
 use crate::sm::tlb::Miss;
 
 /// How the addresses of the executing lanes lie to each other.

@@ -379,7 +379,14 @@ pub(super) fn bar(l: &mut Lower<'_>) -> Result<(), Refusal> {
         4 => (l.imm(id), l.reg(l.bits(32, 8), 1)?),
         _ => (l.imm(id), l.imm(l.bits(42, 12))),
     };
-    l.op.k = [u32::from(mode != 1), u32::from(mode == 2), u32::from(l.bits(74, 2) == 2), u32::from(form == 1), 0, 0];
+    l.op.k = [
+        u32::from(mode != 1),
+        u32::from(mode == 2),
+        u32::from(l.bits(74, 2) == 2),
+        u32::from(form == 1),
+        0,
+        0,
+    ];
     l.op.ps[0] = l.ps();
     l.run::<BlockBarrier>();
     Ok(())

@@ -81,11 +81,8 @@ struct Fma<const FTZ: bool, const MODS: bool>;
 impl<const FTZ: bool, const MODS: bool> LaneFn for Fma<FTZ, MODS> {
     #[inline(always)]
     fn f(a: u32, b: u32, c: u32, op: &MicroOp) -> u32 {
-        let (mut a, mut b, mut c) = if MODS {
-            (modified(a, op, 0), modified(b, op, 2), modified(c, op, 4))
-        } else {
-            (a, b, c)
-        };
+        let (mut a, mut b, mut c) =
+            if MODS { (modified(a, op, 0), modified(b, op, 2), modified(c, op, 4)) } else { (a, b, c) };
         if FTZ {
             (a, b, c) = (flush(a), flush(b), flush(c));
         }
@@ -163,13 +160,18 @@ lane_ops! {
         let r = general(a, b, c, flags, rounding, scale);
         if flags & SAT != 0 { saturate(r) } else { r }
     };
-    Saturate(_, b, _, _) saturate(b);
 }
 
 fn general(a: u32, b: u32, c: u32, flags: u8, rounding: Rounding, scale: i32) -> u32 {
     let (ua, ub, uc) = (u64::from(a), u64::from(b), u64::from(c));
     if flags & FMZ != 0 && (F32.is_zero(ua) || F32.is_zero(ub)) {
-        return if is_nan(c) { NAN } else if flags & PRODUCT != 0 { 0 } else { canonical(f32::from_bits(c) + 0.0) };
+        return if is_nan(c) {
+            NAN
+        } else if flags & PRODUCT != 0 {
+            0
+        } else {
+            canonical(f32::from_bits(c) + 0.0)
+        };
     }
     let special = |x: u64| x & F32.infinity() == F32.infinity();
     if special(ua) || special(ub) || special(uc) {
@@ -379,7 +381,8 @@ impl<const MODS: bool> Op for MulFlush<MODS> {
     fn run(core: &mut Core<'_>, op: &MicroOp) -> Flow {
         let (a, b) = (core.src(op.a), core.src(op.b));
         let (mut t, mut edge) = ([0u32; 32], 0u32);
-        let source = |i: usize| if MODS { (modified(a[i], op, 0), modified(b[i], op, 2)) } else { (a[i], b[i]) };
+        let source =
+            |i: usize| if MODS { (modified(a[i], op, 0), modified(b[i], op, 2)) } else { (a[i], b[i]) };
         for i in 0..32 {
             let (x, y) = source(i);
             let r = canonical(f32::from_bits(flush(x)) * f32::from_bits(flush(y)));

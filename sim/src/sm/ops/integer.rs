@@ -625,7 +625,14 @@ pub(super) fn shf(l: &mut Lower<'_>) -> Result<(), Refusal> {
     let ty = l.bits(73, 2);
     let (wraps, right, high) = (l.bit(75), l.bit(76), l.bit(80));
     let signed = ty & 1 == 0;
-    l.op.k = [if ty < 2 { 64 } else { 32 }, u32::from(signed), u32::from(wraps), u32::from(right), u32::from(high), 0];
+    l.op.k = [
+        if ty < 2 { 64 } else { 32 },
+        u32::from(signed),
+        u32::from(wraps),
+        u32::from(right),
+        u32::from(high),
+        0,
+    ];
     match (ty, wraps, right, high) {
         (2 | 3, false, false, false) => l.run::<Map<ShiftLeft>>(),
         (3, false, true, true) => l.run::<Map<ShiftRightHigh>>(),

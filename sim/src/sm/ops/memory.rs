@@ -32,14 +32,20 @@ fn load<const W: usize, const SIGNED: bool>(core: &mut Core<'_>, d: u16, at: &Ch
                 }
             }
             for i in 0..words - 1 {
-                let part = if shift == 0 { block[i] } else { block[i] >> (8 * shift) | block[i + 1] << (64 - 8 * shift) };
+                let part = if shift == 0 {
+                    block[i]
+                } else {
+                    block[i] >> (8 * shift) | block[i + 1] << (64 - 8 * shift)
+                };
                 for j in 0..8 / W {
                     raw[i * (8 / W) + j] = (part >> (8 * W * j)) as u32;
                 }
             }
         } else if at.pattern == Pattern::Broadcast {
             // SAFETY: `Checked`.
-            raw = [unsafe { if W == 1 { guest::load_u8(first).into() } else { guest::load_u16(first).into() } }; 32];
+            raw = [unsafe {
+                if W == 1 { guest::load_u8(first).into() } else { guest::load_u16(first).into() }
+            }; 32];
         } else {
             for i in 0..32 {
                 let p = at.host[i] as *const u8;
@@ -152,7 +158,12 @@ const SHARED: u8 = 2;
 const LOCAL: u8 = 3;
 
 #[inline(always)]
-fn check<const SPACE: u8>(core: &mut Core<'_>, op: &MicroOp, width: u64, access: Access) -> Result<Checked, Flow> {
+fn check<const SPACE: u8>(
+    core: &mut Core<'_>,
+    op: &MicroOp,
+    width: u64,
+    access: Access,
+) -> Result<Checked, Flow> {
     match SPACE {
         GLOBAL => address::global(core, addresses(core, op), width, access, Space::Global),
         GENERIC => address::global(core, addresses(core, op), width, access, Space::Generic),
@@ -235,6 +246,12 @@ warp_ops! {
         for w in 0..width.div_ceil(4) as u16 {
             core.put(op.d + w, &t[usize::from(w)]);
         }
+        Flow::Next
+    }
+
+    /// Orders this thread's accesses before it with those after it, for everyone.
+    Fence(_core, _) {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         Flow::Next
     }
 
@@ -407,5 +424,10 @@ pub(super) fn umov(l: &mut Lower<'_>) -> Result<(), Refusal> {
     l.op.b = if l.w.form() == 6 { l.ureg(l.bits(32, 6), 1)? } else { l.imm(l.bits(32, 32)) };
     l.op.k[0] = 1;
     l.run::<MoveUniform>();
+    Ok(())
+}
+
+pub(super) fn membar(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.run::<Fence>();
     Ok(())
 }

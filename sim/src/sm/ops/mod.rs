@@ -1,10 +1,15 @@
 //! What the instructions do: one module per subject, each with the lowering and the execution of its operations.
 
 mod address;
+mod atomic;
 mod control;
+mod convert;
+mod double;
 mod float;
+mod half;
 mod integer;
 mod memory;
+mod mufu;
 mod special;
 
 use sass::Word;
@@ -23,7 +28,7 @@ pub(super) fn is_uniform(w: Word) -> bool {
 
 /// Lowers the instruction by its operation code: the 12-bit ones first, then those whose upper three bits are the operand form.
 pub(super) fn lower(l: &mut Lower<'_>) -> Result<(), Refusal> {
-    use {control as c, float as f, integer as i, memory as m, special as s};
+    use {control as c, convert as v, double as d, float as f, half as h, integer as i, memory as m, special as s};
     match l.w.op12() {
         0x801 | 0x918 | 0x91a | 0x9af | 0x9ab | 0x98f | 0xd8f => c::nop(l),
         0x805 => s::cs2r(l),
@@ -38,6 +43,16 @@ pub(super) fn lower(l: &mut Lower<'_>) -> Result<(), Refusal> {
         0x980 | 0x380 => m::load_wide(l, Space::Generic),
         0x386 | 0x986 => m::store_wide(l, Space::Global),
         0x385 | 0x985 => m::store_wide(l, Space::Generic),
+        0x3a8 | 0x9a8 => atomic::atom(l, false),
+        0x38a | 0x98a => atomic::atom(l, true),
+        0x3a9 => atomic::cas(l, false),
+        0x38b => atomic::cas(l, true),
+        0x98e => atomic::red(l),
+        0x38c | 0x98c => atomic::atoms(l),
+        0x38d => atomic::atoms_cas(l),
+        0xf8c => atomic::atoms_count(l),
+        0x9b0 => atomic::arrives(l),
+        0x992 => m::membar(l),
         0x984 => m::lds(l),
         0x388 | 0x988 => m::sts(l),
         0x983 => m::ldl(l),
@@ -89,6 +104,29 @@ pub(super) fn lower(l: &mut Lower<'_>) -> Result<(), Refusal> {
             0x025 | 0x0a5 => i::imad_wide(l, false),
             0x027 => i::imad_wide(l, true),
             0x026 => i::idp(l),
+            0x028 => d::dmul(l),
+            0x029 => d::dadd(l),
+            0x02a => d::dsetp(l),
+            0x02b => d::dfma(l),
+            0x030 => h::hadd2(l),
+            0x031 => h::hfma2(l, true),
+            0x032 => h::hmul2(l),
+            0x033 => h::hset2(l),
+            0x034 => h::hsetp2(l),
+            0x035 => h::hfma2(l, false),
+            0x03e => v::f2fp(l),
+            0x040 => h::hmnmx2(l),
+            0x043 => v::f2ip(l),
+            0x045 => v::i2fp(l),
+            0x104 => v::f2f(l, false),
+            0x105 => v::f2i(l, false),
+            0x106 => v::i2f(l, false),
+            0x107 => v::frnd(l, false),
+            0x108 => mufu::mufu(l),
+            0x110 => v::f2f(l, true),
+            0x111 => v::f2i(l, true),
+            0x112 => v::i2f(l, true),
+            0x113 => v::frnd(l, true),
             0x038 => i::i2i(l),
             0x039 => i::i2ip(l),
             0x0bd | 0x100 => i::flo(l),

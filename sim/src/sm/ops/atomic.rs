@@ -1,0 +1,347 @@
+//! Atomic operations on global, generic and shared memory.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use crate::sm::code::{MicroOp, NO_PREDICATE};
+use crate::sm::core::{Core, Flow};
+use crate::sm::fault::esr;
+use crate::sm::guest;
+use crate::sm::lanes::warp_ops;
+use crate::sm::launch::Access;
+use crate::sm::lower::{Lower, Refusal};
+
+use super::address::{self, Checked, Space};
+use super::float::flush;
+use super::half::{narrow, widen};
+use super::memory::{addresses, narrow_address, offsets, wide_address};
+
+/// Operation field [87,91).
+const ADD: u32 = 0;
+const EXCH: u32 = 8;
+const SAFE_ADD: u32 = 9;
+
+/// Type field [73,76).
+const U32: u32 = 0;
+const S32: u32 = 1;
+const U64: u32 = 2;
+const F32: u32 = 3;
+const F16X2: u32 = 4;
+const S64: u32 = 5;
+const F64: u32 = 6;
+
+fn width(ty: u32) -> u64 {
+    if matches!(ty, U64 | S64 | F64) { 8 } else { 4 }
+}
+
+/// The new value of a 32-bit word, or of a 64-bit one; `None` if the type has no such operation.
+fn combine(op: u32, ty: u32, old: u64, b: u64) -> Option<u64> {
+    let (x, y) = (old as u32, b as u32);
+    let new = match (op, ty) {
+        (EXCH, _) => b,
+        (ADD | SAFE_ADD, U32 | S32) => x.wrapping_add(y).into(),
+        (ADD | SAFE_ADD, U64 | S64) => old.wrapping_add(b),
+        (ADD, F32) => {
+            let r = f32::from_bits(flush(x)) + f32::from_bits(flush(y));
+            if r.is_nan() { 0x7fff_ffff } else { flush(r.to_bits()).into() }
+        }
+        (ADD, F16X2) => {
+            let sum = |s: u32| narrow(widen(x >> s & 0xffff) + widen(y >> s & 0xffff)) << s;
+            (sum(0) | sum(16)).into()
+        }
+        (ADD, F64) => {
+            let (p, q) = (f64::from_bits(old), f64::from_bits(b));
+            let r = p + q;
+            if r.is_nan() { 0x7fff_ffff_ffff_ffff } else { r.to_bits() }
+        }
+        (1, U32) => x.min(y).into(),
+        (1, S32) => ((x as i32).min(y as i32) as u32).into(),
+        (1, U64) => old.min(b),
+        (1, S64) => (old as i64).min(b as i64) as u64,
+        (1, F16X2) => half_pairs(x, y, |p, q| if p < q { p } else { q }),
+        (2, U32) => x.max(y).into(),
+        (2, S32) => ((x as i32).max(y as i32) as u32).into(),
+        (2, U64) => old.max(b),
+        (2, S64) => (old as i64).max(b as i64) as u64,
+        (2, F16X2) => half_pairs(x, y, |p, q| if p > q { p } else { q }),
+        (3, U32) => if x >= y { 0 } else { x + 1 }.into(),
+        (4, U32) => if x == 0 || x > y { y } else { x - 1 }.into(),
+        (5, U32 | S32 | U64 | S64) => old & b,
+        (6, U32 | S32 | U64 | S64) => old | b,
+        (7, U32 | S32 | U64 | S64) => old ^ b,
+        _ => return None,
+    };
+    Some(new)
+}
+
+fn half_pairs(x: u32, y: u32, pick: impl Fn(f32, f32) -> f32) -> u64 {
+    let one = |s: u32| narrow(pick(widen(x >> s & 0xffff), widen(y >> s & 0xffff))) << s;
+    (one(0) | one(16)).into()
+}
+
+/// Replaces a word by a function of it; the old value.
+fn update(host: u64, wide: bool, f: impl Fn(u64) -> u64) -> u64 {
+    let p = host as *mut u8;
+    // SAFETY: the address comes from a `Checked` access of this width.
+    unsafe {
+        if wide {
+            let word = guest::atomic_u64(p);
+            let mut old = word.load(SeqCst);
+            loop {
+                match word.compare_exchange_weak(old, f(old), SeqCst, SeqCst) {
+                    Ok(_) => return old,
+                    Err(now) => old = now,
+                }
+            }
+        } else {
+            let word = guest::atomic_u32(p);
+            let mut old = word.load(SeqCst);
+            loop {
+                match word.compare_exchange_weak(old, f(old.into()) as u32, SeqCst, SeqCst) {
+                    Ok(_) => return old.into(),
+                    Err(now) => old = now,
+                }
+            }
+        }
+    }
+}
+
+/// Does the operation k[3] of type k[4] lane by lane, from lane 0 on; the old values.
+fn each_lane(core: &Core<'_>, op: &MicroOp, at: &Checked) -> Option<[u64; 32]> {
+    let (operation, ty) = (op.k[3], op.k[4]);
+    let wide = width(ty) == 8;
+    let data = operands(core, op.c, wide);
+    combine(operation, ty, 0, 0)?;
+    let mut old = [0u64; 32];
+    for i in lanes(core.mask) {
+        old[i] = update(at.host[i], wide, |x| combine(operation, ty, x, data[i]).unwrap_or(x));
+    }
+    Some(old)
+}
+
+fn lanes(mask: u32) -> impl Iterator<Item = usize> {
+    (0..32).filter(move |i| mask >> i & 1 != 0)
+}
+
+fn operands(core: &Core<'_>, slot: u16, wide: bool) -> [u64; 32] {
+    if wide { core.src_pair(slot) } else { core.src(slot).map(u64::from) }
+}
+
+fn put_old(core: &mut Core<'_>, op: &MicroOp, old: &[u64; 32], wide: bool) {
+    if wide { core.put_pair(op.d, old) } else { core.put(op.d, &old.map(|x| x as u32)) }
+}
+
+fn space(op: &MicroOp) -> Space {
+    if op.k[5] != 0 { Space::Generic } else { Space::Global }
+}
+
+/// Whether an executing lane's address lies in a memory window.
+fn in_window(core: &Core<'_>, address: &[u64; 32]) -> bool {
+    lanes(core.mask).any(|i| core.tlb.window(address[i]).is_some())
+}
+
+warp_ops! {
+    /// ATOMG, ATOM and RED; k: 0 to 2 the address, 3 operation, 4 type, 5 generic.
+    Atomic(core, op) {
+        let address = addresses(core, op);
+        let wide = width(op.k[4]) == 8;
+        // In a window some operations are not done; Pd tells, and the program does them another way.
+        let refused = op.k[5] != 0
+            && (op.k[4] == F32 || op.k[4] == F16X2 || op.k[4] == F64 || (wide && matches!(op.k[3], 1 | 2)))
+            && in_window(core, &address);
+        if refused {
+            core.put_pred(op.pd[0], 0);
+            return Flow::Next;
+        }
+        let at = match address::global(core, address, width(op.k[4]), Access::Atomic, space(op)) {
+            Ok(at) => at,
+            Err(flow) => return flow,
+        };
+        let Some(old) = each_lane(core, op, &at) else {
+            return core.unsupported("atomic operation for this type");
+        };
+        put_old(core, op, &old, wide);
+        core.put_pred(op.pd[0], u32::MAX);
+        Flow::Next
+    }
+
+    /// ATOMG.CAS and ATOM.CAS; the comparand in C, the new value in ps[1] and ps[2] as a slot.
+    AtomicCompare(core, op) {
+        let address = addresses(core, op);
+        let wide = width(op.k[4]) == 8;
+        if op.k[5] != 0 && in_window(core, &address) {
+            core.put_pred(op.pd[0], 0);
+            return Flow::Next;
+        }
+        let at = match address::global(core, address, width(op.k[4]), Access::Atomic, space(op)) {
+            Ok(at) => at,
+            Err(flow) => return flow,
+        };
+        let old = compare_exchange(core, op, &at, wide);
+        put_old(core, op, &old, wide);
+        core.put_pred(op.pd[0], u32::MAX);
+        Flow::Next
+    }
+
+    /// ATOMS; k: 0 to 2 the address, 3 operation, 4 type.
+    SharedAtomic(core, op) {
+        let wide = width(op.k[4]) == 8;
+        let at = match address::shared(core, &offsets(core, op), width(op.k[4])) {
+            Ok(at) => at,
+            Err(flow) => return flow,
+        };
+        let Some(old) = each_lane(core, op, &at) else {
+            return core.unsupported("atomic operation for this type");
+        };
+        put_old(core, op, &old, wide);
+        Flow::Next
+    }
+
+    /// ATOMS.CAS and, k[3], CAST, which returns whether it stored.
+    SharedCompare(core, op) {
+        let wide = width(op.k[4]) == 8;
+        let at = match address::shared(core, &offsets(core, op), width(op.k[4])) {
+            Ok(at) => at,
+            Err(flow) => return flow,
+        };
+        let compare = operands(core, op.c, wide);
+        let mut old = compare_exchange(core, op, &at, wide);
+        if op.k[3] != 0 {
+            for i in 0..32 {
+                old[i] = u64::from(old[i] == compare[i]);
+            }
+        }
+        put_old(core, op, &old, wide);
+        Flow::Next
+    }
+
+    /// ATOMS.POPC.INC.32 (k[3] = 10), ATOMS.ARRIVE.64 (9) and ARRIVES (0): counts the executing lanes.
+    SharedArrive(core, op) {
+        let wide = op.k[3] != 10;
+        let at = match address::shared(core, &offsets(core, op), if wide { 8 } else { 4 }) {
+            Ok(at) => at,
+            Err(flow) => return flow,
+        };
+        let mut old = [0u64; 32];
+        for i in lanes(core.mask) {
+            old[i] = update(at.host[i], wide, |x| if wide { arrive(x) } else { u64::from((x as u32).wrapping_add(1)) });
+        }
+        if op.k[3] != 0 {
+            put_old(core, op, &old, wide);
+        }
+        Flow::Next
+    }
+}
+
+/// An arrival at an mbarrier: the upper word counts up; when its low 31 bits wrap, the carry flips the phase in bit 31 and the count
+/// starts again from the lower word.
+fn arrive(word: u64) -> u64 {
+    let (expected, state) = (word as u32, (word >> 32) as u32);
+    let next = state.wrapping_add(1);
+    let next = if (state ^ next) & 0x8000_0000 != 0 {
+        // The lower word holds 2^30 - n, a phase begins at 2^31 - n.
+        (next & 0x8000_0000) | (expected.wrapping_add(0x4000_0000) & 0x7fff_ffff)
+    } else {
+        next
+    };
+    u64::from(expected) | u64::from(next) << 32
+}
+
+/// The slot of the new value of a compare-and-swap, kept in two predicate fields that these operations do not use.
+fn new_value(op: &MicroOp) -> u16 {
+    u16::from_le_bytes([op.ps[1], op.ps[2]])
+}
+
+fn compare_exchange(core: &Core<'_>, op: &MicroOp, at: &Checked, wide: bool) -> [u64; 32] {
+    let compare = operands(core, op.c, wide);
+    let new = operands(core, new_value(op), wide);
+    let mut old = [0u64; 32];
+    for i in lanes(core.mask) {
+        old[i] = update(at.host[i], wide, |x| if x == compare[i] { new[i] } else { x });
+    }
+    old
+}
+
+/// ATOMG and ATOM.
+pub(super) fn atom(l: &mut Lower<'_>, generic: bool) -> Result<(), Refusal> {
+    let ty = l.bits(73, 3);
+    let registers = (width(ty) / 4) as u32;
+    l.dst(registers)?;
+    wide_address(l, 64, 71, l.w.sbits(40, 24))?;
+    l.op.c = l.reg(l.bits(32, 8), registers)?;
+    l.set_k(3, &[l.bits(87, 4), ty, u32::from(generic)]);
+    l.pd();
+    l.run::<Atomic>();
+    Ok(())
+}
+
+/// RED.
+pub(super) fn red(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    let ty = l.bits(73, 3);
+    wide_address(l, 64, 71, l.w.sbits(40, 24))?;
+    l.op.c = l.reg(l.bits(32, 8), (width(ty) / 4) as u32)?;
+    l.op.d = l.reg_out(255, 1)?;
+    l.set_k(3, &[l.bits(87, 3), ty, 0]);
+    l.op.pd[0] = NO_PREDICATE;
+    l.run::<Atomic>();
+    Ok(())
+}
+
+/// ATOMG.CAS and ATOM.CAS.
+pub(super) fn cas(l: &mut Lower<'_>, generic: bool) -> Result<(), Refusal> {
+    let ty = l.bits(73, 3);
+    let registers = (width(ty) / 4) as u32;
+    if generic && l.bit(87) {
+        return Err(esr::ILLEGAL_INSTR_PARAM);
+    }
+    l.dst(registers)?;
+    wide_address(l, 64, 71, l.w.sbits(40, 24))?;
+    l.op.c = l.reg(l.bits(32, 8), registers)?;
+    let new = l.reg(l.bits(64, 8), registers)?.to_le_bytes();
+    (l.op.ps[1], l.op.ps[2]) = (new[0], new[1]);
+    l.set_k(3, &[0, ty, u32::from(generic)]);
+    l.pd();
+    l.run::<AtomicCompare>();
+    Ok(())
+}
+
+pub(super) fn atoms(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    let ty = l.bits(73, 2);
+    let registers = (width(ty) / 4) as u32;
+    l.dst(registers)?;
+    narrow_address(l, 64, true)?;
+    l.op.c = l.reg(l.bits(32, 8), registers)?;
+    (l.op.k[3], l.op.k[4]) = (l.bits(87, 4), ty);
+    l.run::<SharedAtomic>();
+    Ok(())
+}
+
+pub(super) fn atoms_cas(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    let ty = l.bits(73, 2);
+    let registers = (width(ty) / 4) as u32;
+    l.dst(registers)?;
+    narrow_address(l, 64, true)?;
+    l.op.c = l.reg(l.bits(32, 8), registers)?;
+    let new = l.reg(l.bits(64, 8), registers)?.to_le_bytes();
+    (l.op.ps[1], l.op.ps[2]) = (new[0], new[1]);
+    (l.op.k[3], l.op.k[4]) = (l.flag(87), ty);
+    l.run::<SharedCompare>();
+    Ok(())
+}
+
+/// ATOMS.POPC.INC and ATOMS.ARRIVE.
+pub(super) fn atoms_count(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    let kind = l.bits(87, 4);
+    l.dst(if kind == 10 { 1 } else { 2 })?;
+    narrow_address(l, 64, true)?;
+    l.op.k[3] = kind;
+    l.run::<SharedArrive>();
+    Ok(())
+}
+
+/// ARRIVES.LDGSTSBAR: copies are done when they are issued, so it arrives at once.
+pub(super) fn arrives(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    narrow_address(l, 64, false)?;
+    l.op.k[3] = 0;
+    l.run::<SharedArrive>();
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! The SM interpreter through its public interface.
+
+mod asm;
+mod golden;
+mod guest;
