@@ -1,0 +1,118 @@
+//! Matrices in device memory: quantized as in the file, split into planes.
+
+use hcq::{Args, Buffer, Device};
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::gguf::TensorView;
+use crate::kernels::{Format, pack};
+
+/// Planes start at multiples of this many bytes.
+const PLANE_ALIGN: u64 = 256;
+/// Bytes of a tensor that one task packs.
+const PACK_BYTES: usize = 256 << 10;
+/// Tasks between two writes to the device.
+const PACK_TASKS: usize = 32;
+
+/// One or more tensors of equal type and row length, one below the other.
+#[derive(Clone, Debug)]
+pub struct Matrix {
+    buffer: Buffer,
+    /// Where each plane starts.
+    planes: Vec<u64>,
+    /// How its values are stored.
+    pub format: Format,
+    /// Rows of all the tensors together.
+    pub rows: u32,
+    /// Values in a row.
+    pub cols: u32,
+}
+
+impl Matrix {
+    /// The format of `tensor`.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedType`], or [`Error::PartialBlock`] if its rows are not whole units.
+    pub fn format_of(tensor: &TensorView<'_>) -> Result<Format> {
+        let name = || tensor.name.to_owned();
+        let unsupported = || Error::UnsupportedType { name: name(), ty: tensor.ty };
+        let format = Format::of(tensor.ty).ok_or_else(unsupported)?;
+        let (row, block) = (tensor.row_len() as u64, u64::from(format.block()));
+        if row % block != 0 {
+            return Err(Error::PartialBlock { name: name(), ty: tensor.ty, row, block });
+        }
+        Ok(format)
+    }
+
+    /// Brings tensors of equal type and row length to the device; `uploaded` hears of the bytes taken from the file.
+    ///
+    /// # Errors
+    /// As [`Matrix::format_of`]; what the device reports.
+    ///
+    /// # Panics
+    /// If there is no tensor, or types or row lengths differ.
+    pub fn upload(
+        device: &Device,
+        tensors: &[TensorView<'_>],
+        uploaded: &mut dyn FnMut(u64),
+    ) -> Result<Self> {
+        let first = &tensors[0];
+        let format = Self::format_of(first)?;
+        let cols = first.row_len();
+        assert!(tensors.iter().all(|t| t.ty == first.ty && t.row_len() == cols), "tensors that do not match");
+        let rows: usize = tensors.iter().map(TensorView::rows).sum();
+        let blocks_per_row = cols as u64 / u64::from(format.block());
+        let row_bytes: Vec<u64> =
+            format.planes().iter().map(|p| blocks_per_row * u64::from(p.block_bytes)).collect();
+        let mut planes = Vec::new();
+        let mut end = 0u64;
+        for bytes in &row_bytes {
+            planes.push(end);
+            end = (end + bytes * rows as u64).next_multiple_of(PLANE_ALIGN);
+        }
+        let buffer = device.alloc(end)?;
+
+        let mut row = 0u64;
+        for tensor in tensors {
+            let rows_per_task = (PACK_BYTES / tensor.row_bytes()).max(1);
+            for batch in tensor.data.chunks(rows_per_task * PACK_TASKS * tensor.row_bytes()) {
+                let packed: Vec<Vec<Vec<u8>>> = batch
+                    .par_chunks(rows_per_task * tensor.row_bytes())
+                    .map(|rows| {
+                        let mut planes = vec![Vec::new(); row_bytes.len()];
+                        pack(format, rows, &mut planes);
+                        planes
+                    })
+                    .collect();
+                for (i, bytes) in row_bytes.iter().enumerate() {
+                    let plane: Vec<u8> = packed.iter().flat_map(|planes| &planes[i]).copied().collect();
+                    buffer.write(planes[i] + row * bytes, &plane)?;
+                }
+                row += (batch.len() / tensor.row_bytes()) as u64;
+                uploaded(batch.len() as u64);
+            }
+        }
+        let (rows, cols) = (fits(rows)?, fits(cols)?);
+        Ok(Self { buffer, planes, format, rows, cols })
+    }
+
+    /// Bytes of weights, without padding.
+    pub fn bytes(&self) -> u64 {
+        self.row_bytes() * u64::from(self.rows)
+    }
+
+    /// Bytes of weights in a row.
+    pub fn row_bytes(&self) -> u64 {
+        self.format.ty().bytes_for(self.cols.into()).unwrap_or_default()
+    }
+
+    /// The planes' addresses, the first arguments of every kernel that reads a matrix.
+    pub fn args(&self) -> Args {
+        self.planes.iter().fold(Args::new(), |args, at| args.buffer_at(&self.buffer, *at))
+    }
+}
+
+/// A size as the kernels take it.
+pub(super) fn fits(size: usize) -> Result<u32> {
+    u32::try_from(size).map_err(|_| Error::TooLarge { size })
+}

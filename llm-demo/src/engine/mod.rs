@@ -1,0 +1,294 @@
+//! Decodes a model on a device: one recorded graph per step, nothing patched between steps.
+//!
+//! The position and the tokens are in device memory, where the last kernel of a step writes the next token and advances: a
+//! greedy step needs nothing from the host at all. Weights stay quantized; logits stay on the device unless they are asked for.
+
+mod matrix;
+mod plan;
+mod programs;
+
+use std::fmt;
+use std::time::Duration;
+
+use hcq::{Device, Graph, Queue, SyncPoint};
+
+use self::plan::{Plan, Stage};
+use crate::decoder::Decoder;
+use crate::error::{Error, Result};
+use crate::kernels::TOKENS_AT;
+use crate::model::Model;
+
+/// How to set up an [`Engine`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Positions that there is room for.
+    pub context: usize,
+}
+
+/// A model on a device.
+pub struct Engine {
+    queue: Queue,
+    /// A whole step.
+    step: Graph,
+    /// A step that leaves out the output matrix.
+    fill: Graph,
+    plan: Plan,
+    vocab: usize,
+    context: usize,
+    position: usize,
+    /// The token at `position` in the device's state, where it is known.
+    next: Option<u32>,
+    /// The longest that a step may take.
+    patience: Duration,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Engine(position {} of {}, {} launches)",
+            self.position,
+            self.context,
+            self.plan.stages.len()
+        )
+    }
+}
+
+/// What one kind of launch cost over some steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelStat {
+    /// The kernel.
+    pub name: String,
+    /// What it is for.
+    pub role: &'static str,
+    /// How often it ran.
+    pub count: u64,
+    /// Time in all, in ns of the GPU's clock.
+    pub nanoseconds: u64,
+    /// Weights, keys and values that it read, in bytes.
+    pub bytes: u64,
+}
+
+/// Replays that may be under way at once.
+const IN_FLIGHT: usize = 32;
+
+impl Engine {
+    /// Brings `model` to `device` and records its step. `progress` hears of tensor bytes done and in all.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedType`], [`Error::PartialBlock`] or [`Error::KeyValue`] for a model that the kernels cannot do,
+    /// [`Error::NoKernels`] for a device they are not compiled for; what the device reports.
+    pub fn new(
+        device: &Device,
+        model: &Model,
+        options: EngineOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
+        let context = options.context.max(1);
+        let (total, mut done) = (model.tensor_bytes(), 0);
+        let plan = Plan::new(device, model, context, &mut |bytes| {
+            done += bytes;
+            progress(done, total);
+        })?;
+        let step = record(device, plan.stages.iter())?;
+        let fill = record(device, plan.without_head())?;
+        // A software device takes about a nanosecond per weight and core.
+        let patience = match device.info().backend {
+            hcq::BackendKind::Sim => Duration::from_secs(60 + model.tensor_bytes() / 10_000_000),
+            _ => Duration::from_secs(30),
+        };
+        let queue = device.queue()?;
+        let vocab = model.config.vocab;
+        let mut engine = Self { queue, step, fill, plan, vocab, context, position: 0, next: None, patience };
+        engine.reset()?;
+        Ok(engine)
+    }
+
+    /// Takes in `token` and returns the logits of the next one, `vocab` numbers.
+    ///
+    /// # Errors
+    /// [`Error::Token`], [`Error::ContextFull`], what the device reports.
+    pub fn step(&mut self, token: u32) -> Result<Vec<f32>> {
+        self.run(token)?;
+        self.logits()
+    }
+
+    /// Takes in `token` and returns the most likely next one, the lowest of equals. No logits are copied; if `token` is the
+    /// one returned last, nothing is sent to the device but the doorbell.
+    ///
+    /// # Errors
+    /// As [`Engine::step`].
+    pub fn step_greedy(&mut self, token: u32) -> Result<u32> {
+        self.run(token)?;
+        let mut bytes = [0; 4];
+        self.plan.state.read(self.token_at(self.position), &mut bytes)?;
+        let token = u32::from_le_bytes(bytes);
+        self.next = Some(token);
+        Ok(token)
+    }
+
+    /// Takes in all of `tokens` and returns the logits after the last; empty for no tokens.
+    ///
+    /// # Errors
+    /// As [`Engine::step`]; then nothing has been taken in.
+    pub fn prefill(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
+        let Some((last, before)) = tokens.split_last() else {
+            return Ok(Vec::new());
+        };
+        tokens.iter().try_for_each(|t| self.check(*t))?;
+        self.room(tokens.len())?;
+        let bytes: Vec<u8> = tokens.iter().flat_map(|t| t.to_le_bytes()).collect();
+        self.plan.state.write(self.token_at(self.position), &bytes)?;
+        for steps in before.chunks(IN_FLIGHT) {
+            let mut point: Option<SyncPoint> = None;
+            for _ in steps {
+                point = Some(self.queue.replay(&self.fill)?);
+            }
+            if let Some(point) = point {
+                // At most IN_FLIGHT.
+                point.wait(self.patience * steps.len() as u32)?;
+            }
+            self.position += steps.len();
+        }
+        self.next = Some(*last);
+        self.step(*last)
+    }
+
+    /// Forgets everything taken in.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn reset(&mut self) -> Result<()> {
+        self.plan.state.write(0, &0u32.to_le_bytes())?;
+        self.position = 0;
+        self.next = None;
+        Ok(())
+    }
+
+    /// How many tokens have been taken in.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Bytes of weights that one step reads.
+    pub fn weight_bytes_per_token(&self) -> u64 {
+        self.plan.stages.iter().map(|s| s.weight_bytes).sum()
+    }
+
+    /// Kernel launches of one step.
+    pub fn launches_per_token(&self) -> u64 {
+        self.plan.stages.len() as u64
+    }
+
+    /// Times every launch of `steps` greedy steps from an empty context, one after the other, and forgets them again.
+    ///
+    /// # Errors
+    /// As [`Engine::step`].
+    pub fn profile(&mut self, steps: usize) -> Result<Vec<KernelStat>> {
+        self.reset()?;
+        self.room(steps)?;
+        self.plan.state.write(self.token_at(0), &0u32.to_le_bytes())?;
+        let mut stats: Vec<KernelStat> = Vec::new();
+        for position in 1..=steps as u64 {
+            let mut times = vec![self.queue.timestamp()?];
+            for stage in &self.plan.stages {
+                // SAFETY: as for the recorded launches, see `record`; a timestamp orders them all.
+                unsafe { self.queue.launch(&stage.kernel, stage.config, &stage.args) }?;
+                times.push(self.queue.timestamp()?);
+                self.queue.barrier()?;
+            }
+            self.queue.submit()?.wait(self.patience)?;
+            for (stage, pair) in self.plan.stages.iter().zip(times.windows(2)) {
+                let ns = pair[1].ns().zip(pair[0].ns()).map_or(0, |(end, start)| end.saturating_sub(start));
+                let bytes = stage.weight_bytes + stage.cache_bytes * position;
+                let kernel = stage.kernel.name();
+                match stats.iter_mut().find(|s| s.name == kernel && s.role == stage.role) {
+                    Some(stat) => {
+                        stat.count += 1;
+                        stat.nanoseconds += ns;
+                        stat.bytes += bytes;
+                    }
+                    None => stats.push(KernelStat {
+                        name: kernel.to_owned(),
+                        role: stage.role,
+                        count: 1,
+                        nanoseconds: ns,
+                        bytes,
+                    }),
+                }
+            }
+        }
+        self.reset()?;
+        Ok(stats)
+    }
+
+    /// Byte offset of the token at `position` in the state.
+    fn token_at(&self, position: usize) -> u64 {
+        4 * (u64::from(TOKENS_AT) + position as u64)
+    }
+
+    fn check(&self, token: u32) -> Result<()> {
+        if (token as usize) < self.vocab { Ok(()) } else { Err(Error::Token { token, vocab: self.vocab }) }
+    }
+
+    fn room(&self, tokens: usize) -> Result<()> {
+        match tokens <= self.context - self.position {
+            true => Ok(()),
+            false => Err(Error::ContextFull { position: self.context, context: self.context }),
+        }
+    }
+
+    fn run(&mut self, token: u32) -> Result<()> {
+        self.check(token)?;
+        self.room(1)?;
+        if self.next != Some(token) {
+            self.plan.state.write(self.token_at(self.position), &token.to_le_bytes())?;
+        }
+        self.next = None;
+        self.queue.replay(&self.step)?.wait(self.patience)?;
+        self.position += 1;
+        Ok(())
+    }
+
+    fn logits(&self) -> Result<Vec<f32>> {
+        let mut bytes = vec![0; 4 * self.vocab];
+        self.plan.logits.read(0, &mut bytes)?;
+        Ok(bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect())
+    }
+}
+
+impl Decoder for Engine {
+    fn step(&mut self, token: u32) -> Result<Vec<f32>> {
+        Engine::step(self, token)
+    }
+
+    fn step_greedy(&mut self, token: u32) -> Result<u32> {
+        Engine::step_greedy(self, token)
+    }
+
+    fn prefill(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
+        Engine::prefill(self, tokens)
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        Engine::reset(self)
+    }
+
+    fn position(&self) -> usize {
+        Engine::position(self)
+    }
+}
+
+/// Records stages, each after the ones before it unless it says that it overlaps.
+fn record<'a>(device: &Device, stages: impl Iterator<Item = &'a Stage>) -> Result<Graph> {
+    let mut graph = device.graph();
+    for (i, stage) in stages.enumerate() {
+        if i > 0 && !stage.overlaps {
+            graph.barrier();
+        }
+        // SAFETY: the plan sizes every buffer by the model's checked configuration, and the kernels stay within the sizes they
+        // are passed; position and tokens are bounded by `room` and by the embedding kernel.
+        unsafe { graph.launch(&stage.kernel, stage.config, &stage.args) }?;
+    }
+    Ok(graph.build()?)
+}

@@ -1,0 +1,346 @@
+//! The launches of one decode step, in order: what the graph records and what the profiler times.
+
+use hcq::{Args, Buffer, Device, Kernel, LaunchConfig};
+
+use super::matrix::{Matrix, fits};
+use super::programs::Programs;
+use crate::error::{Error, Result};
+use crate::gguf::TensorView;
+use crate::kernels::{
+    ARGMAX_BLOCKS, ATTENTION_THREADS, Epilogue, HEAD_DIMS, MATVEC_THREADS, NORM_THREADS, ROPE_THREADS,
+    SILU_THREADS, STATE_THREADS, TOKENS_AT, embed_blocks, matvec_blocks, partial_words, turns,
+};
+use crate::model::{Config, Model};
+
+/// One launch of a step.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// What it is for, in a word or two.
+    pub role: &'static str,
+    pub kernel: Kernel,
+    pub config: LaunchConfig,
+    pub args: Args,
+    /// Bytes of weights that it reads.
+    pub weight_bytes: u64,
+    /// Bytes of keys and values that it reads per position so far.
+    pub cache_bytes: u64,
+    /// Whether it may start before the stage before it has ended.
+    pub overlaps: bool,
+}
+
+/// All stages of a step, and the buffers that the host reads or writes.
+#[derive(Debug)]
+pub struct Plan {
+    pub stages: Vec<Stage>,
+    /// Where the output matrix begins; without what follows a step only fills the cache.
+    pub head: usize,
+    /// The stage that ends a step without the output matrix.
+    pub advance: Stage,
+    pub state: Buffer,
+    pub logits: Buffer,
+}
+
+/// Positions that one share of attention takes at least before another is worth its launch.
+const POSITIONS_PER_SHARE: usize = 1024;
+
+/// Gathers stages while the model is brought to the device.
+struct Planner<'a> {
+    device: &'a Device,
+    programs: Programs,
+    config: &'a Config,
+    context: u32,
+    stages: Vec<Stage>,
+    progress: &'a mut dyn FnMut(u64),
+}
+
+/// Activation vectors, all `f32`.
+struct Vectors {
+    /// The residual stream.
+    x: Buffer,
+    /// Normalized, striped.
+    normed: Buffer,
+    /// Queries, keys and values.
+    qkv: Buffer,
+    /// What attention gives, striped.
+    attended: Buffer,
+    /// Input of the down projection, striped.
+    ff: Buffer,
+    /// Rotation of each pair per position.
+    turns: Buffer,
+    /// Scratch of attention in shares.
+    partials: Buffer,
+}
+
+impl Plan {
+    /// Brings the model to the device and lays out its step.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedType`], [`Error::PartialBlock`], [`Error::KeyValue`] for a model that the kernels cannot do; what
+    /// the device reports.
+    pub fn new(
+        device: &Device,
+        model: &Model,
+        context: usize,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Self> {
+        let c = &model.config;
+        check(c)?;
+        let floats = |n: usize| device.alloc(4 * n as u64);
+        let shares = shares(c, context, device.info().sm_count as usize);
+        let vectors = Vectors {
+            x: floats(c.hidden)?,
+            normed: floats(c.hidden)?,
+            qkv: floats(c.q_dim() + 2 * c.kv_dim())?,
+            attended: floats(c.q_dim())?,
+            ff: floats(c.ff)?,
+            turns: rotation(device, c)?,
+            partials: floats(c.heads * shares as usize * partial_words(fits(c.head_dim)?) as usize)?,
+        };
+        let state = device.alloc(4 * (u64::from(TOKENS_AT) + context as u64 + 1))?;
+        let logits = floats(c.vocab)?;
+        let programs = Programs::new(device)?;
+        let mut p =
+            Planner { device, programs, config: c, context: fits(context)?, stages: Vec::new(), progress };
+
+        let embedding = p.upload(&[model.embedding()])?;
+        p.embed(&embedding, &state, &vectors.x)?;
+        for index in 0..c.layers {
+            p.layer(model, index, shares, &vectors, &state)?;
+        }
+        let output = if model.is_tied() { embedding } else { p.upload(&[model.output()])? };
+        let head = p.stages.len();
+        p.rmsnorm("final norm", model.output_norm(), &vectors)?;
+        p.matvec("output", &output, Epilogue::Store, &vectors.normed, &logits, 0)?;
+        p.argmax(&logits, &state)?;
+        let advance = p.stage("advance", "advance", 1, 32, Args::new().buffer(&state))?;
+        Ok(Self { stages: p.stages, head, advance, state, logits })
+    }
+
+    /// The stages of a step that leaves the logits out.
+    pub fn without_head(&self) -> impl Iterator<Item = &Stage> {
+        self.stages[..self.head].iter().chain([&self.advance])
+    }
+}
+
+/// Refuses what the kernels cannot do.
+fn check(c: &Config) -> Result<()> {
+    let longest = *HEAD_DIMS.last().unwrap_or(&0) as usize;
+    if c.head_dim % 8 != 0 || c.head_dim > longest {
+        return Err(Error::KeyValue {
+            key: "llama.attention.key_length".into(),
+            value: c.head_dim.to_string(),
+            rule: "the kernels take multiples of 8 up to 256",
+        });
+    }
+    Ok(())
+}
+
+/// Into how many shares attention splits the positions.
+fn shares(c: &Config, context: usize, sm_count: usize) -> u32 {
+    let most = (4 * sm_count / c.heads).clamp(1, 64);
+    // At most 64.
+    context.div_ceil(POSITIONS_PER_SHARE).clamp(1, most) as u32
+}
+
+/// The rotation table of `rope_cache`.
+fn rotation(device: &Device, c: &Config) -> Result<Buffer> {
+    let mut steps: Vec<u64> = c.rope_frequencies().into_iter().map(turns).collect();
+    steps.resize(c.head_dim / 2, 0);
+    let buffer = device.alloc(8 * steps.len() as u64)?;
+    let bytes: Vec<u8> = steps.iter().flat_map(|s| s.to_le_bytes()).collect();
+    buffer.write(0, &bytes)?;
+    Ok(buffer)
+}
+
+impl Planner<'_> {
+    fn upload(&mut self, tensors: &[TensorView<'_>]) -> Result<Matrix> {
+        Matrix::upload(self.device, tensors, self.progress)
+    }
+
+    /// A stage with a kernel of the `vector` module.
+    fn stage(
+        &mut self,
+        role: &'static str,
+        kernel: &str,
+        blocks: u32,
+        threads: u32,
+        args: Args,
+    ) -> Result<Stage> {
+        let kernel = self.programs.vector(kernel)?;
+        Ok(Stage {
+            role,
+            kernel,
+            config: LaunchConfig::new(blocks, threads),
+            args,
+            weight_bytes: 0,
+            cache_bytes: 0,
+            overlaps: false,
+        })
+    }
+
+    fn embed(&mut self, embedding: &Matrix, state: &Buffer, x: &Buffer) -> Result<()> {
+        let args = embedding.args().buffer(state).buffer(x).u32(embedding.rows).u32(embedding.cols);
+        let config = LaunchConfig::new(embed_blocks(embedding.format, embedding.cols), STATE_THREADS);
+        self.stages.push(Stage {
+            role: "embedding",
+            kernel: self.programs.embed(embedding.format)?,
+            config,
+            args,
+            weight_bytes: embedding.row_bytes(),
+            cache_bytes: 0,
+            overlaps: false,
+        });
+        Ok(())
+    }
+
+    /// `out[offset..] = matrix · x`, or as `epilogue` says.
+    fn matvec(
+        &mut self,
+        role: &'static str,
+        matrix: &Matrix,
+        epilogue: Epilogue,
+        x: &Buffer,
+        out: &Buffer,
+        offset: usize,
+    ) -> Result<()> {
+        let rows = if epilogue == Epilogue::Gate { matrix.rows / 2 } else { matrix.rows };
+        let args = matrix.args().buffer(x).buffer_at(out, 4 * offset as u64).u32(rows).u32(matrix.cols);
+        self.stages.push(Stage {
+            role,
+            kernel: self.programs.matvec(matrix.format, epilogue)?,
+            config: LaunchConfig::new(matvec_blocks(epilogue, rows), MATVEC_THREADS),
+            args,
+            weight_bytes: matrix.bytes(),
+            cache_bytes: 0,
+            overlaps: false,
+        });
+        Ok(())
+    }
+
+    /// Lets the last stage run beside the one before it.
+    fn beside_previous(&mut self) {
+        if let Some(stage) = self.stages.last_mut() {
+            stage.overlaps = true;
+        }
+    }
+
+    fn rmsnorm(&mut self, role: &'static str, weight: TensorView<'_>, v: &Vectors) -> Result<()> {
+        let values = weight.to_f32()?;
+        let buffer = self.device.alloc(4 * values.len() as u64)?;
+        let bytes: Vec<u8> = values.iter().flat_map(|w| w.to_le_bytes()).collect();
+        buffer.write(0, &bytes)?;
+        (self.progress)(weight.data.len() as u64);
+        let args = Args::new().buffer(&v.x).buffer(&buffer).buffer(&v.normed);
+        let args = args.u32(fits(values.len())?).f32(self.config.rms_eps);
+        let mut stage = self.stage(role, "rmsnorm", 1, NORM_THREADS, args)?;
+        stage.weight_bytes = bytes.len() as u64;
+        self.stages.push(stage);
+        Ok(())
+    }
+
+    fn layer(&mut self, model: &Model, index: usize, shares: u32, v: &Vectors, state: &Buffer) -> Result<()> {
+        let c = self.config;
+        let layer = model.layer(index);
+        let cache = || self.device.alloc(2 * c.kv_dim() as u64 * u64::from(self.context));
+        let (keys, values) = (cache()?, cache()?);
+
+        self.rmsnorm("attention norm", layer.attn_norm, v)?;
+        let mut at = 0;
+        for (i, group) in [layer.q, layer.k, layer.v].chunk_by(|a, b| a.ty == b.ty).enumerate() {
+            let matrix = self.upload(group)?;
+            self.matvec("q k v", &matrix, Epilogue::Store, &v.normed, &v.qkv, at)?;
+            if i > 0 {
+                self.beside_previous();
+            }
+            at += matrix.rows as usize;
+        }
+        self.rope(&keys, &values, v, state)?;
+        self.attend(&keys, &values, shares, v, state)?;
+        let o = self.upload(&[layer.o])?;
+        self.matvec("attention output", &o, Epilogue::Add, &v.attended, &v.x, 0)?;
+
+        self.rmsnorm("ff norm", layer.ffn_norm, v)?;
+        if layer.gate.ty == layer.up.ty {
+            let both = self.upload(&[layer.gate, layer.up])?;
+            self.matvec("gate up", &both, Epilogue::Gate, &v.normed, &v.ff, 0)?;
+        } else {
+            let (gate, up) = (self.upload(&[layer.gate])?, self.upload(&[layer.up])?);
+            let apart = self.device.alloc(8 * c.ff as u64)?;
+            self.matvec("gate up", &gate, Epilogue::Store, &v.normed, &apart, 0)?;
+            self.matvec("gate up", &up, Epilogue::Store, &v.normed, &apart, c.ff)?;
+            self.beside_previous();
+            let args = Args::new().buffer(&apart).buffer_at(&apart, 4 * c.ff as u64);
+            let args = args.buffer(&v.ff).u32(fits(c.ff)?);
+            let blocks = fits(c.ff)?.div_ceil(SILU_THREADS);
+            let stage = self.stage("gate up", "silu_mul", blocks, SILU_THREADS, args)?;
+            self.stages.push(stage);
+        }
+        let down = self.upload(&[layer.down])?;
+        self.matvec("down", &down, Epilogue::Add, &v.ff, &v.x, 0)
+    }
+
+    fn rope(&mut self, keys: &Buffer, values: &Buffer, v: &Vectors, state: &Buffer) -> Result<()> {
+        let c = self.config;
+        let pairs = fits((c.heads + 2 * c.kv_heads) * c.head_dim / 2)?;
+        let args = Args::new().buffer(&v.qkv).buffer(&v.turns).buffer(state).buffer(keys).buffer(values);
+        let args =
+            args.u32(fits(c.heads)?).u32(fits(c.kv_heads)?).u32(fits(c.head_dim / 2)?).u32(self.context);
+        let stage =
+            self.stage("rotate, cache", "rope_cache", pairs.div_ceil(ROPE_THREADS), ROPE_THREADS, args)?;
+        self.stages.push(stage);
+        Ok(())
+    }
+
+    fn attend(
+        &mut self,
+        keys: &Buffer,
+        values: &Buffer,
+        shares: u32,
+        v: &Vectors,
+        state: &Buffer,
+    ) -> Result<()> {
+        let c = self.config;
+        let (heads, head_dim) = (fits(c.heads)?, fits(c.head_dim)?);
+        let longest = *HEAD_DIMS.last().unwrap_or(&0);
+        let dims = HEAD_DIMS.into_iter().find(|d| *d >= head_dim).unwrap_or(longest);
+        let split = shares > 1;
+        let name = format!("attention_{}{dims}", if split { "split_" } else { "" });
+        let out = if split { &v.partials } else { &v.attended };
+        let args = Args::new().buffer(&v.qkv).buffer(keys).buffer(values).buffer(state).buffer(out);
+        let args = args.u32(self.context).u32(head_dim).u32(fits(c.heads / c.kv_heads)?);
+        let args = args.f32(1.0 / (c.head_dim as f32).sqrt());
+        self.stages.push(Stage {
+            role: "attention",
+            kernel: self.programs.attention(&name)?,
+            config: LaunchConfig::new((heads, shares), ATTENTION_THREADS),
+            args,
+            weight_bytes: 0,
+            cache_bytes: 4 * c.kv_dim() as u64,
+            overlaps: false,
+        });
+        if split {
+            let args = Args::new().buffer(&v.partials).buffer(&v.attended).u32(head_dim).u32(shares);
+            self.stages.push(Stage {
+                role: "attention",
+                kernel: self.programs.attention("attention_combine")?,
+                config: LaunchConfig::new(heads, ATTENTION_THREADS),
+                args,
+                weight_bytes: 0,
+                cache_bytes: 0,
+                overlaps: false,
+            });
+        }
+        Ok(())
+    }
+
+    fn argmax(&mut self, logits: &Buffer, state: &Buffer) -> Result<()> {
+        let candidates = |device: &Device| device.alloc(4 * u64::from(ARGMAX_BLOCKS));
+        let (values, indices) = (candidates(self.device)?, candidates(self.device)?);
+        let args = Args::new().buffer(logits).buffer(&values).buffer(&indices).u32(fits(self.config.vocab)?);
+        let first = self.stage("argmax", "argmax", ARGMAX_BLOCKS, STATE_THREADS, args)?;
+        let args = Args::new().buffer(&values).buffer(&indices).buffer(state).u32(ARGMAX_BLOCKS);
+        let second = self.stage("argmax", "argmax_finish", 1, 32, args)?;
+        self.stages.extend([first, second]);
+        Ok(())
+    }
+}

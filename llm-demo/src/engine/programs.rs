@@ -1,0 +1,73 @@
+//! The committed kernels of the device's generation, loaded as they are needed.
+
+use std::collections::HashMap;
+
+use hcq::{Device, Kernel, Program};
+
+use crate::error::{Error, Result};
+use crate::kernels::{Epilogue, Format};
+
+/// The cubin of each module, for one target.
+macro_rules! cubins {
+    ($target:literal: $($module:literal),*) => {
+        &[$(($module, include_bytes!(concat!("../../kernels/", $module, ".", $target, ".cubin")) as &[u8])),*]
+    };
+}
+const SM87: &[(&str, &[u8])] =
+    cubins!("sm_87": "attention", "bf16", "f16", "f32", "q4_k", "q5_k", "q6_k", "q8_0", "vector");
+const SM90: &[(&str, &[u8])] =
+    cubins!("sm_90": "attention", "bf16", "f16", "f32", "q4_k", "q5_k", "q6_k", "q8_0", "vector");
+
+/// Loads modules on first use and hands out their kernels.
+#[derive(Debug)]
+pub struct Programs {
+    device: Device,
+    cubins: &'static [(&'static str, &'static [u8])],
+    loaded: HashMap<&'static str, Program>,
+}
+
+impl Programs {
+    /// # Errors
+    /// [`Error::NoKernels`] if there are none for the device's generation.
+    pub fn new(device: &Device) -> Result<Self> {
+        let cubins = match device.info().sm_number() {
+            87 => SM87,
+            90 => SM90,
+            sm => return Err(Error::NoKernels { sm }),
+        };
+        Ok(Self { device: device.clone(), cubins, loaded: HashMap::new() })
+    }
+
+    /// The kernel `name` of `module`.
+    ///
+    /// # Errors
+    /// What loading it reports.
+    pub fn kernel(&mut self, module: &'static str, name: &str) -> Result<Kernel> {
+        if !self.loaded.contains_key(module) {
+            let cubin =
+                self.cubins.iter().find(|(name, _)| *name == module).map_or(&[][..], |(_, bytes)| bytes);
+            self.loaded.insert(module, self.device.load(cubin)?);
+        }
+        Ok(self.loaded[module].kernel(name)?)
+    }
+
+    /// A kernel that multiplies with a matrix of `format`.
+    pub fn matvec(&mut self, format: Format, epilogue: Epilogue) -> Result<Kernel> {
+        self.kernel(format.suffix(), &format!("{}_{}", epilogue.prefix(), format.suffix()))
+    }
+
+    /// The kernel that reads a row of an embedding of `format`.
+    pub fn embed(&mut self, format: Format) -> Result<Kernel> {
+        self.kernel(format.suffix(), &format!("embed_{}", format.suffix()))
+    }
+
+    /// A kernel of the `vector` module.
+    pub fn vector(&mut self, name: &str) -> Result<Kernel> {
+        self.kernel("vector", name)
+    }
+
+    /// A kernel of the `attention` module.
+    pub fn attention(&mut self, name: &str) -> Result<Kernel> {
+        self.kernel("attention", name)
+    }
+}
