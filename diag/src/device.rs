@@ -154,7 +154,7 @@ impl Report for DeviceInfo {
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{HEADING}{}{HEADING:#}", self.name)?;
-        let mut row = |name: &str, value: String| writeln!(out, "  {NAME}{name:<20}{NAME:#}{value}");
+        let mut row = |name: &str, value: String| writeln!(out, "  {NAME}{name:<22}{NAME:#}{value}");
         let software = if self.backend == "sim" { " (software GPU)" } else { "" };
         row("backend", format!("{}{software}", self.backend))?;
         row("driver", self.driver_version.clone())?;
