@@ -35,6 +35,8 @@ mod generation;
 mod gpu;
 mod mapping;
 mod memory;
+#[cfg(test)]
+mod tests;
 
 use channel::{Channel, Wanted};
 use client::{Client, Handle, Object};
