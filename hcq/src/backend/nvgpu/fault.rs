@@ -25,6 +25,8 @@ pub(super) fn read(gpu: &Nvgpu, channel: ChannelId) -> RawFault {
     let notifier = lock(&gpu.channels).get(&channel.0).and_then(|c| c.error()).unwrap_or(0);
     let records = (0..gpu.info.sm_count).filter_map(|sm| sm_record(gpu, sm));
     let sms = records.filter(|r| r.global_esr != 0 || r.warp_esr != 0).collect();
-    let log = gpu.log.lines();
+    // The dump of channels and pushbuffers that follows an error says nothing about its cause.
+    let log: Vec<_> =
+        gpu.log.lines().into_iter().filter(|line| !line.starts_with("__") && !line.contains(" __")).collect();
     RawFault { notifier, sms, mmu: log::mmu_fault(&log), log }
 }

@@ -1,0 +1,201 @@
+//! What the nvgpu backend asks of the driver: the order of calls, and what becomes of calls that fail.
+#![cfg(feature = "sim")]
+
+use std::ffi::{CStr, c_void};
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ga10b_sim::{Sim, SimConfig};
+use hcq::{Args, Device, DeviceOptions, Error, LaunchConfig};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollTimeout};
+use nix::sys::mman::{MapFlags, ProtFlags};
+use nvgpu_sys::{Request, Sys};
+
+/// The software device, with a list of what was asked of it, and a call that fails.
+#[derive(Debug)]
+struct Spy {
+    sim: Arc<Sim>,
+    calls: Mutex<Vec<String>>,
+    /// Number of the request or mapping that fails.
+    fail_at: usize,
+    count: AtomicUsize,
+}
+
+impl Spy {
+    fn new(fail_at: usize) -> Arc<Self> {
+        Arc::new(Self {
+            sim: Sim::new(SimConfig::default()),
+            calls: Mutex::default(),
+            fail_at,
+            count: AtomicUsize::new(0),
+        })
+    }
+
+    fn note(&self, call: &str) {
+        self.calls.lock().unwrap().push(call.to_owned());
+    }
+
+    fn calls(&self) -> Vec<String> {
+        self.calls.lock().unwrap().clone()
+    }
+
+    fn fails(&self) -> bool {
+        self.count.fetch_add(1, Ordering::Relaxed) + 1 == self.fail_at
+    }
+}
+
+impl Sys for Spy {
+    fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
+        self.note(&format!("open {}", path.to_string_lossy()));
+        if self.fails() {
+            return Err(Errno::EACCES);
+        }
+        self.sim.open(path, flags)
+    }
+
+    unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+        let name = Request::find(request).map_or("unknown", |r| r.name);
+        self.note(name);
+        // Giving back is not made to fail: there is nothing left to do then but to say so.
+        if !matches!(name, "NVMAP_IOC_FREE" | "NVGPU_AS_IOCTL_UNMAP_BUFFER") && self.fails() {
+            return Err(Errno::ENOMEM);
+        }
+        // SAFETY: passed on from the caller.
+        unsafe { self.sim.ioctl(fd, request, arg) }
+    }
+
+    unsafe fn mmap(
+        &self,
+        len: NonZeroUsize,
+        prot: ProtFlags,
+        flags: MapFlags,
+        fd: BorrowedFd<'_>,
+        offset: i64,
+    ) -> Result<NonNull<c_void>, Errno> {
+        self.note("mmap");
+        if self.fails() {
+            return Err(Errno::ENOMEM);
+        }
+        // SAFETY: passed on from the caller.
+        unsafe { self.sim.mmap(len, prot, flags, fd, offset) }
+    }
+
+    unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
+        self.note("munmap");
+        // SAFETY: passed on from the caller.
+        unsafe { self.sim.munmap(addr, len) }
+    }
+
+    fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
+        self.sim.poll(fds, timeout)
+    }
+
+    fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
+        let name = self.sim.descriptor_name(fd.as_fd()).unwrap_or_default();
+        self.note(&format!("close {name}"));
+        self.sim.close(fd)
+    }
+}
+
+fn work(device: &Device) -> Result<(), Error> {
+    let buffers = [device.alloc(1 << 20)?, device.alloc(16 << 20)?, device.alloc(64)?];
+    let program = device.load(include_bytes!("data/01_vecadd.sm_87.cubin"))?;
+    let kernel = program.kernel("vadd_f32")?;
+    let mut queue = device.queue()?;
+    let [a, b, c] = &buffers;
+    let args = Args::new().buffer(a).buffer(b).buffer(c).u32(16);
+    // SAFETY: 16 elements of each buffer.
+    unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args) }?;
+    queue.submit()?.wait(Duration::from_secs(60))
+}
+
+#[test]
+fn the_windows_are_reserved_before_anything_is_mapped() {
+    let spy = Spy::new(0);
+    let device = Device::with_sys(spy.clone(), DeviceOptions::default()).unwrap();
+    device.alloc(1 << 20).unwrap();
+    let calls = spy.calls();
+    let at = |name: &str| calls.iter().position(|c| c == name).unwrap();
+    assert_eq!(at("NVGPU_AS_IOCTL_ALLOC_SPACE"), at("NVGPU_GPU_IOCTL_ALLOC_AS") + 1, "{calls:?}");
+    let last_reserved = calls.iter().rposition(|c| c == "NVGPU_AS_IOCTL_ALLOC_SPACE").unwrap();
+    assert!(last_reserved < at("NVGPU_AS_IOCTL_MAP_BUFFER_EX"), "{calls:?}");
+    assert_eq!(
+        calls.iter().filter(|c| *c == "NVGPU_AS_IOCTL_ALLOC_SPACE").count(),
+        3,
+        "two windows and the arena"
+    );
+}
+
+#[test]
+fn a_channel_is_bound_and_set_up_in_the_order_the_driver_needs() {
+    let spy = Spy::new(0);
+    let device = Device::with_sys(spy.clone(), DeviceOptions::default()).unwrap();
+    let queue = device.queue().unwrap();
+    let calls = spy.calls();
+    let order = [
+        "NVGPU_GPU_IOCTL_OPEN_CHANNEL",
+        "NVGPU_AS_IOCTL_BIND_CHANNEL",
+        "NVGPU_TSG_IOCTL_BIND_CHANNEL_EX",
+        "NVGPU_IOCTL_CHANNEL_WDT",
+        "NVGPU_IOCTL_CHANNEL_SETUP_BIND",
+        "NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX",
+        "NVGPU_IOCTL_CHANNEL_SET_ERROR_NOTIFIER",
+    ];
+    let at = order
+        .map(|name| calls.iter().position(|c| c == name).unwrap_or_else(|| panic!("no {name} in {calls:?}")));
+    assert!(at.is_sorted(), "{calls:?}");
+    drop(queue);
+    drop(device);
+    assert!(spy.sim.violations().is_empty(), "{:?}", spy.sim.violations());
+}
+
+#[test]
+fn everything_is_closed_and_the_channel_before_what_it_stands_on() {
+    let spy = Spy::new(0);
+    let device = Device::with_sys(spy.clone(), DeviceOptions::default()).unwrap();
+    let queue = device.queue().unwrap();
+    drop(device);
+    drop(queue);
+    let closes: Vec<String> = spy.calls().into_iter().filter(|c| c.starts_with("close")).collect();
+    let at = |part: &str| {
+        closes.iter().position(|c| c.contains(part)).unwrap_or_else(|| panic!("{part}: {closes:?}"))
+    };
+    assert!(at("nvhost-17000000.gpu") < at("tsg"), "{closes:?}");
+    assert!(at("tsg") < at("nvhost-ga10b"), "{closes:?}");
+    let calls = spy.calls();
+    let count = |name: &str| calls.iter().filter(|c| *c == name).count();
+    assert_eq!(count("mmap"), count("munmap"));
+}
+
+#[test]
+fn every_call_that_fails_is_an_error_and_leaks_nothing() {
+    let clean = Spy::new(0);
+    work(&Device::with_sys(clean.clone(), DeviceOptions::default()).unwrap()).unwrap();
+    let calls = clean.count.load(Ordering::Relaxed);
+    assert!(calls > 40, "{calls} calls");
+    let balance = |spy: &Spy| {
+        let calls = spy.calls();
+        let count = |name: &str| calls.iter().filter(|c| *c == name).count();
+        count("mmap") as i64 - count("munmap") as i64
+    };
+    assert_eq!(balance(&clean), 0);
+    for fail_at in 1..=calls {
+        let spy = Spy::new(fail_at);
+        let result = Device::with_sys(spy.clone(), DeviceOptions::default()).and_then(|device| work(&device));
+        let calls = spy.calls();
+        // Preemption between blocks is a wish: the queue works without it.
+        let wish = calls.iter().any(|c| c == "NVGPU_IOCTL_CHANNEL_SET_PREEMPTION_MODE") && result.is_ok();
+        assert!(result.is_err() || wish, "call {fail_at} failed unnoticed");
+        let failed_mmap = i64::from(matches!(result, Err(Error::Mmap { .. })));
+        assert_eq!(balance(&spy), failed_mmap, "call {fail_at}: {result:?}");
+        if let Err(error) = &result {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}
