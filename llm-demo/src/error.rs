@@ -249,4 +249,29 @@ pub enum Error {
         /// The mixes there are.
         mixes: String,
     },
+    /// A prompt without any token.
+    #[error("the prompt is empty and the model has no token to begin with; pass some text with -p")]
+    EmptyPrompt,
+    /// Text could not be handed to its receiver.
+    #[error("cannot write the text")]
+    Output {
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The device refused or failed.
+    #[error(transparent)]
+    Device(#[from] hcq::Error),
+    /// A GPU generation that the decode kernels are not compiled for.
+    #[error("there are no kernels for sm_{sm}; sm_87 and sm_90 are supported")]
+    NoKernels {
+        /// The generation, as in `sm_87`.
+        sm: u32,
+    },
+    /// A size that the kernels' 32-bit parameters cannot hold.
+    #[error("a size of {size} is more than the kernels can take, 2^32 is the limit")]
+    TooLarge {
+        /// The size, in elements.
+        size: usize,
+    },
 }

@@ -1,0 +1,104 @@
+//! Measures tokens per second.
+
+use std::io::{self, Write};
+
+use llm_demo::bench::{Plan, Row};
+use serde::Serialize;
+
+use crate::Outcome;
+use crate::cli::Cli;
+use crate::report::{DeviceReport, ModelReport};
+use crate::session::{self, Session};
+
+/// The document that `--json` prints. Adding a field is compatible; anything else raises the number.
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: &'static str,
+    version: &'static str,
+    device: DeviceReport,
+    model: ModelReport,
+    context: usize,
+    repeats: usize,
+    load_seconds: f64,
+    weight_bytes_per_token: u64,
+    launches_per_token: u64,
+    results: Vec<Row>,
+}
+
+pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
+    let model = session::model(cli)?;
+    let most = model.config.context;
+    // llama-bench's sizes, except where a token takes a million times as long.
+    let device = session::device(cli)?;
+    let software = device.info().backend == hcq::BackendKind::Sim;
+    let size = |given: Option<u32>, usual: usize, software_size: usize| match given {
+        Some(n) => n as usize,
+        None => if software { software_size } else { usual }.min(most),
+    };
+    let plan = Plan {
+        prefill: size(cli.pp, 512, 16),
+        decode: size(cli.tg, 128, 16),
+        repeats: cli.repeats.map_or(if software { 2 } else { 5 }, |n| n as usize),
+    };
+    let context = plan.prefill.max(plan.decode);
+    anyhow::ensure!(context > 0, "nothing to measure: --pp and --tg are both 0");
+    anyhow::ensure!(
+        context <= most,
+        "{context} tokens do not fit the model's context of {most}; choose smaller --pp and --tg"
+    );
+
+    let mut session = Session::new(device, &model, context)?;
+    let bar = session::step_bar("measuring");
+    let rows = llm_demo::bench::run(&mut session.engine, model.config.vocab, plan, &mut |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    let report = Report {
+        schema: "llm-demo.bench/1",
+        version: env!("CARGO_PKG_VERSION"),
+        device: DeviceReport::new(session.device.info()),
+        model: ModelReport::new(&model),
+        context: session.context,
+        repeats: plan.repeats,
+        load_seconds: session.load.as_secs_f64(),
+        weight_bytes_per_token: session.engine.weight_bytes_per_token(),
+        launches_per_token: session.engine.launches_per_token(),
+        results: rows?,
+    };
+    let mut out = io::stdout().lock();
+    if cli.json {
+        serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        print(&report, &mut out)?;
+    }
+    Ok(Outcome::Good)
+}
+
+fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    report.device.print(out)?;
+    report.model.print(out)?;
+    let read = report.weight_bytes_per_token;
+    writeln!(
+        out,
+        "decode      {} launches and {:.1} MB of weights per token",
+        report.launches_per_token,
+        read as f64 / 1e6
+    )?;
+    writeln!(
+        out,
+        "run         context {}, {} runs after 1 to warm up, loaded in {:.2} s",
+        report.context, report.repeats, report.load_seconds
+    )?;
+    writeln!(out)?;
+    writeln!(out, "{:<14} {:>12} {:>10} {:>14}", "test", "tok/s", "± sd", "weights GB/s")?;
+    for row in &report.results {
+        write!(out, "{:<14} {:>12.2} {:>10.2}", row.test, row.tokens_per_second, row.tokens_per_second_sd)?;
+        if row.test.starts_with("tg") {
+            write!(out, " {:>14.2}", row.tokens_per_second * read as f64 / 1e9)?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! What a figure depends on: device, clocks, model, quantization. Printed beside every measurement.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+
+use llm_demo::model::Model;
+use llm_demo::power::Power;
+use serde::Serialize;
+
+/// The device, as far as a comparison needs it.
+#[derive(Debug, Serialize)]
+pub struct DeviceReport {
+    name: String,
+    backend: String,
+    sm: u32,
+    sm_count: u32,
+    max_clock_hz: Option<u64>,
+    memory_bytes: u64,
+    unified_memory: bool,
+    driver_version: String,
+    power: Power,
+}
+
+/// The model, as far as a comparison needs it.
+#[derive(Debug, Serialize)]
+pub struct ModelReport {
+    name: String,
+    quantization: String,
+    parameters: u64,
+    tensor_bytes: u64,
+    layers: usize,
+    hidden: usize,
+    ff: usize,
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    vocab: usize,
+}
+
+impl DeviceReport {
+    pub fn new(info: &hcq::Info) -> Self {
+        Self {
+            name: info.name.clone(),
+            backend: info.backend.to_string(),
+            sm: info.sm_number(),
+            sm_count: info.sm_count,
+            max_clock_hz: info.max_clock_hz,
+            memory_bytes: info.memory.count(),
+            unified_memory: info.unified_memory,
+            driver_version: info.driver_version.clone(),
+            power: if info.backend == hcq::BackendKind::Nvgpu {
+                Power::read(Path::new("/"))
+            } else {
+                Power::default()
+            },
+        }
+    }
+
+    pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        write!(out, "device      {} ({}), sm_{}, {} SMs", self.name, self.backend, self.sm, self.sm_count)?;
+        if let Some(clock) = self.max_clock_hz {
+            write!(out, ", at most {:.0} MHz", clock as f64 / 1e6)?;
+        }
+        writeln!(out, ", driver {}", self.driver_version)?;
+        if self.power.is_unknown() {
+            return Ok(());
+        }
+        let megahertz = |hz: Option<u64>| hz.map_or("?".to_owned(), |hz| format!("{:.0}", hz as f64 / 1e6));
+        let Power { mode, gpu_hz, gpu_max_hz, emc_hz } = self.power;
+        writeln!(
+            out,
+            "power       mode {}, GPU {} of {} MHz, EMC {} MHz",
+            mode.map_or("?".to_owned(), |m| m.to_string()),
+            megahertz(gpu_hz),
+            megahertz(gpu_max_hz),
+            megahertz(emc_hz)
+        )
+    }
+}
+
+impl ModelReport {
+    pub fn new(model: &Model) -> Self {
+        let c = &model.config;
+        let mut by_type: BTreeMap<_, u64> = BTreeMap::new();
+        for tensor in model.gguf.tensors().iter().filter(|t| t.dims.len() > 1) {
+            *by_type.entry(tensor.ty).or_default() += tensor.bytes;
+        }
+        let mut by_type: Vec<_> = by_type.into_iter().collect();
+        by_type.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
+        let types: Vec<&str> = by_type.iter().map(|(ty, _)| ty.name()).collect();
+        Self {
+            name: model.name().unwrap_or("unnamed").to_owned(),
+            quantization: types.join("+"),
+            parameters: model.gguf.tensors().iter().map(|t| t.dims.iter().product::<u64>()).sum(),
+            tensor_bytes: model.tensor_bytes(),
+            layers: c.layers,
+            hidden: c.hidden,
+            ff: c.ff,
+            heads: c.heads,
+            kv_heads: c.kv_heads,
+            head_dim: c.head_dim,
+            vocab: c.vocab,
+        }
+    }
+
+    pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "model       {}, {}, {:.1} M parameters, {:.1} MB",
+            self.name,
+            self.quantization,
+            self.parameters as f64 / 1e6,
+            self.tensor_bytes as f64 / 1e6
+        )?;
+        writeln!(
+            out,
+            "shape       {} layers, width {}, feed-forward {}, {} heads of {} on {}, vocabulary {}",
+            self.layers, self.hidden, self.ff, self.heads, self.head_dim, self.kv_heads, self.vocab
+        )
+    }
+}

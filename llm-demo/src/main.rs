@@ -1,3 +1,0 @@
-//! The `llm-demo` program.
-
-fn main() {}

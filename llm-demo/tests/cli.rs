@@ -1,0 +1,149 @@
+//! The program as its users start it. What runs a model uses the software device.
+
+use std::path::Path;
+
+use assert_cmd::Command;
+
+fn program() -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("llm-demo"));
+    command.env_remove("HCQ_DEVICE").env_remove("RUST_LOG").args(["--device", "sim"]);
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// Exit code, standard output and standard error.
+fn run(args: &[&str]) -> (i32, String, String) {
+    let output = program().args(args).output().expect("the program starts");
+    (output.status.code().expect("it exits"), text(&output.stdout), text(&output.stderr))
+}
+
+/// A model of two layers with random weights.
+fn tiny(folder: &Path, quant: &str) -> String {
+    let path = folder.join(format!("{quant}.gguf"));
+    let path = path.to_str().expect("UTF-8").to_owned();
+    let (code, out, err) = run(&["--synthesize", &format!("tiny-llama:{quant}"), &path]);
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    path
+}
+
+#[test]
+fn without_arguments_it_tells_a_story() {
+    let (code, out, err) = run(&["-n", "12"]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(out, "Once upon a time, a cheerful boy named Tom lived on a quiet farm.\n");
+    assert!(err.contains("stopped after 12 tokens"), "{err}");
+}
+
+#[test]
+fn a_seed_gives_the_same_text_again() {
+    let args = ["-p", "The little fox", "-n", "8", "--temp", "1.2", "--seed", "11"];
+    let first = run(&args);
+    assert_eq!(first.0, 0, "{}", first.2);
+    assert!(first.1.starts_with("The little fox"));
+    assert_eq!(first.1, run(&args).1);
+}
+
+#[test]
+fn verify_states_its_figures_and_bounds() {
+    let (code, out, err) = run(&["--verify", "-n", "6"]);
+    assert_eq!(code, 0, "{out}{err}");
+    for word in ["NMSE", "KL mean", "top-1", "at most 1e-5", "within bounds"] {
+        assert!(out.contains(word), "{word}: {out}");
+    }
+}
+
+#[test]
+fn bench_prints_one_document_of_json() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let model = tiny(folder.path(), "q6_k");
+    let (code, out, err) = run(&["--bench", "-m", &model, "--pp", "3", "--tg", "2", "-r", "2", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let report: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(report["schema"], "llm-demo.bench/1");
+    assert_eq!(report["model"]["quantization"], "Q6_K");
+    let tests: Vec<&str> =
+        report["results"].as_array().expect("rows").iter().filter_map(|r| r["test"].as_str()).collect();
+    assert_eq!(tests, ["pp3", "tg2", "tg2-greedy"]);
+    assert!(report["results"][1]["tokens_per_second"].as_f64().expect("a number") > 0.0);
+    assert!(report["weight_bytes_per_token"].as_u64().expect("a number") > 0);
+}
+
+#[test]
+fn bench_and_profile_print_tables() {
+    let (code, out, err) = run(&["--bench", "--pp", "2", "--tg", "2", "-r", "1"]);
+    assert_eq!(code, 0, "{err}");
+    for word in ["device", "stories", "Q6_K", "launches", "pp2", "tg2-greedy"] {
+        assert!(out.contains(word), "{word}: {out}");
+    }
+    let (code, out, err) = run(&["--profile", "-n", "2"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("share") && out.contains('%'), "{out}");
+}
+
+#[test]
+fn dumped_logits_are_rows_of_floats() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let out = folder.path().join("logits.f32");
+    let path = out.to_str().expect("UTF-8");
+    let (code, _, err) = run(&["--dump-logits", path, "--tokens", "0,626,627"]);
+    assert_eq!(code, 0, "{err}");
+    let bytes = std::fs::read(&out).expect("written");
+    assert_eq!(bytes.len(), 3 * 1024 * 4);
+    let best = |row: &[u8]| {
+        let logits: Vec<f32> = row.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        llm_demo::sampler::argmax(&logits)
+    };
+    // "Once", "upon", "a": the trainer's own model says the same.
+    assert_eq!(best(&bytes[4096..8192]), 627);
+    assert_eq!(best(&bytes[8192..]), 259);
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    for args in [
+        &["--no-such-flag"][..],
+        &["--bench", "--verify"],
+        &["--json"],
+        &["--synthesize", "llama-9:q6_k", "x.gguf"],
+        &["--synthesize", "tiny-llama:q9", "x.gguf"],
+        &["--temp", "warm"],
+    ] {
+        let (code, out, err) = run(args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+        assert!(err.contains("error:"), "{err}");
+    }
+}
+
+#[test]
+fn failures_exit_with_1_and_say_what_to_do() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let missing = folder.path().join("missing.gguf");
+    let (code, _, err) = run(&["-m", missing.to_str().expect("UTF-8")]);
+    assert_eq!(code, 1);
+    assert!(err.contains("missing.gguf") && err.contains("No such file"), "{err}");
+
+    let damaged = folder.path().join("damaged.gguf");
+    let model = std::fs::read(tiny(folder.path(), "q8_0")).expect("readable");
+    std::fs::write(&damaged, &model[..model.len() / 2]).expect("written");
+    let (code, _, err) = run(&["-m", damaged.to_str().expect("UTF-8")]);
+    assert_eq!(code, 1);
+    assert!(err.contains("cut short or damaged"), "{err}");
+
+    let (code, _, err) = run(&["-p", "a", "--bench", "--pp", "5000"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("context of 1024"), "{err}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    use std::process::{Command, Stdio};
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("llm-demo"));
+    command.args(["--device", "sim", "-n", "6"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it exits");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}

@@ -1,0 +1,389 @@
+//! Every decode kernel against a simple calculation on the CPU, on random shapes.
+//!
+//! Runs on the device that `HCQ_DEVICE` names, else on the software one.
+
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use half::{bf16, f16};
+use hcq::{Args, Buffer, Device, LaunchConfig, Selector};
+use llm_demo::gguf::{GgmlType, TensorView};
+use llm_demo::kernels::{
+    ARGMAX_BLOCKS, ATTENTION_THREADS, Epilogue, Format, MATVEC_THREADS, NORM_THREADS, ROPE_THREADS,
+    SILU_THREADS, STATE_THREADS, TOKENS_AT, embed_blocks, matvec_blocks, pack, partial_words, striped, turns,
+};
+use proptest::prelude::*;
+
+fn device() -> &'static Device {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    DEVICE.get_or_init(|| {
+        let selector = match std::env::var_os("HCQ_DEVICE") {
+            Some(_) => Selector::from_env().unwrap(),
+            None => Selector::Sim,
+        };
+        Device::open(selector).unwrap()
+    })
+}
+
+/// Launches one kernel and waits for it.
+fn launch(module: &str, kernel: &str, grid: impl Into<hcq::Extent3>, block: u32, args: &Args) {
+    let device = device();
+    let name = format!("{module}.sm_{}.cubin", device.info().sm_number());
+    let cubin = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels").join(name)).unwrap();
+    let kernel = device.load(&cubin).unwrap().kernel(kernel).unwrap();
+    let mut queue = device.queue().unwrap();
+    // SAFETY: the tests size every buffer for the shapes they pass.
+    unsafe { queue.launch(&kernel, LaunchConfig::new(grid, block), args) }.unwrap();
+    queue.submit().unwrap().wait(Duration::from_secs(300)).unwrap();
+}
+
+fn upload(bytes: &[u8]) -> Buffer {
+    let buffer = device().alloc(bytes.len().max(4) as u64).unwrap();
+    buffer.write(0, bytes).unwrap();
+    buffer
+}
+
+fn floats(values: &[f32]) -> Buffer {
+    upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
+}
+
+fn words(values: &[u32]) -> Buffer {
+    upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
+}
+
+fn read(buffer: &Buffer, count: usize) -> Vec<f32> {
+    let mut bytes = vec![0; 4 * count];
+    buffer.read(0, &mut bytes).unwrap();
+    bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+}
+
+fn stripe(x: &[f32]) -> Vec<f32> {
+    let mut out = vec![0.0; x.len()];
+    x.iter().enumerate().for_each(|(i, v)| out[striped(i, x.len())] = *v);
+    out
+}
+
+fn unstripe(x: &[f32]) -> Vec<f32> {
+    (0..x.len()).map(|i| x[striped(i, x.len())]).collect()
+}
+
+/// A stream of numbers that depends on the seed alone.
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in ±1.
+    fn value(&mut self) -> f32 {
+        (self.bits() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    }
+
+    fn values(&mut self, count: usize) -> Vec<f32> {
+        (0..count).map(|_| self.value()).collect()
+    }
+
+    /// Whole blocks of `format` that hold `count` values, with scales of a sane size, some of them subnormal.
+    fn blocks(&mut self, format: Format, count: usize) -> Vec<u8> {
+        let ty = format.ty();
+        match format {
+            Format::F32 => return self.values(count).iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Format::F16 => {
+                return self.values(count).iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect();
+            }
+            Format::Bf16 => {
+                return self.values(count).iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect();
+            }
+            _ => {}
+        }
+        let scales: &[usize] = match format {
+            Format::Q8_0 => &[0],
+            Format::Q4K | Format::Q5K => &[0, 2],
+            _ => &[208],
+        };
+        let mut bytes: Vec<u8> =
+            (0..ty.bytes_for(count as u64).unwrap()).map(|_| self.bits() as u8).collect();
+        for block in bytes.chunks_exact_mut(ty.block_bytes() as usize) {
+            for at in scales {
+                let scale = f16::from_f32(self.value() * if self.bits() % 4 == 0 { 1e-5 } else { 1e-2 });
+                block[*at..*at + 2].copy_from_slice(&scale.to_le_bytes());
+            }
+        }
+        bytes
+    }
+}
+
+/// The kernels' first arguments for a matrix.
+fn matrix(format: Format, blocks: &[u8]) -> Args {
+    let mut planes = vec![Vec::new(); format.planes().len()];
+    pack(format, blocks, &mut planes);
+    planes.iter().fold(Args::new(), |args, plane| args.buffer(&upload(plane)))
+}
+
+fn dequantized(ty: GgmlType, blocks: &[u8], rows: usize, cols: usize) -> Vec<Vec<f32>> {
+    let dims = [cols as u64, rows as u64];
+    let view = TensorView { name: "w", ty, dims: &dims, data: blocks };
+    let row = |r| {
+        let mut values = vec![0.0; cols];
+        view.dequantize_row(r, &mut values).unwrap();
+        values
+    };
+    (0..rows).map(row).collect()
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum()
+}
+
+fn silu(x: f64) -> f64 {
+    x / (1.0 + (-x).exp())
+}
+
+/// Σ(found − wanted)² / Σ wanted².
+fn nmse(found: &[f32], wanted: &[f64]) -> f64 {
+    assert_eq!(found.len(), wanted.len());
+    let off: f64 = found.iter().zip(wanted).map(|(f, w)| (f64::from(*f) - w).powi(2)).sum();
+    off / wanted.iter().map(|w| w * w).sum::<f64>().max(1e-30)
+}
+
+fn formats() -> impl Strategy<Value = Format> {
+    proptest::sample::select(Format::ALL.to_vec())
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 12, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn matrix_times_vector(format in formats(), rows in 1usize..40, blocks in 1usize..9, add: bool, seed: u64) {
+        let random = &mut Random(seed);
+        let cols = blocks * format.block() as usize;
+        let data = random.blocks(format, rows * cols);
+        let x = random.values(cols);
+        let before = random.values(rows + 3);
+        let out = floats(&before);
+        let epilogue = if add { Epilogue::Add } else { Epilogue::Store };
+        let args = matrix(format, &data).buffer(&floats(&stripe(&x))).buffer(&out);
+        let args = args.u32(rows as u32).u32(cols as u32);
+        let name = format!("{}_{}", epilogue.prefix(), format.suffix());
+        launch(format.suffix(), &name, matvec_blocks(epilogue, rows as u32), MATVEC_THREADS, &args);
+        let found = read(&out, rows + 3);
+        let weights = dequantized(format.ty(), &data, rows, cols);
+        let wanted: Vec<f64> = weights
+            .iter()
+            .zip(&before)
+            .map(|(row, b)| dot(row, &x) + if add { f64::from(*b) } else { 0.0 })
+            .collect();
+        let error = nmse(&found[..rows], &wanted);
+        prop_assert!(error < 1e-10, "{:?} {}x{}: NMSE {:e}", format, rows, cols, error);
+        prop_assert_eq!(&found[rows..], &before[rows..], "written past the end");
+    }
+
+    #[test]
+    fn gate_and_up(format in formats(), rows in 1usize..4, blocks in 1usize..5, seed: u64) {
+        let random = &mut Random(seed);
+        let (rows, cols) = (16 * rows, blocks * format.block() as usize);
+        let data = random.blocks(format, 2 * rows * cols);
+        let x = random.values(cols);
+        let out = floats(&vec![0.0; rows]);
+        let args = matrix(format, &data).buffer(&floats(&stripe(&x))).buffer(&out);
+        let args = args.u32(rows as u32).u32(cols as u32);
+        let name = format!("gate_up_{}", format.suffix());
+        launch(format.suffix(), &name, matvec_blocks(Epilogue::Gate, rows as u32), MATVEC_THREADS, &args);
+        let weights = dequantized(format.ty(), &data, 2 * rows, cols);
+        let wanted: Vec<f64> =
+            (0..rows).map(|r| silu(dot(&weights[r], &x)) * dot(&weights[rows + r], &x)).collect();
+        let error = nmse(&unstripe(&read(&out, rows)), &wanted);
+        prop_assert!(error < 1e-10, "{:?} {}x{}: NMSE {:e}", format, rows, cols, error);
+    }
+
+    #[test]
+    fn an_embedding_row_is_dequantized_exactly(format in formats(), rows in 1usize..20, blocks in 1usize..9, seed: u64) {
+        let random = &mut Random(seed);
+        let cols = blocks * format.block() as usize;
+        let data = random.blocks(format, rows * cols);
+        let position = random.bits() as usize % 5;
+        let token = random.bits() as usize % rows;
+        let mut state = vec![0; TOKENS_AT as usize + 6];
+        state[0] = position as u32;
+        state[TOKENS_AT as usize + position] = token as u32;
+        let out = floats(&vec![0.0; cols]);
+        let args = matrix(format, &data).buffer(&words(&state)).buffer(&out).u32(rows as u32).u32(cols as u32);
+        let blocks = embed_blocks(format, cols as u32);
+        launch(format.suffix(), &format!("embed_{}", format.suffix()), blocks, STATE_THREADS, &args);
+        let wanted = dequantized(format.ty(), &data, rows, cols);
+        prop_assert_eq!(&read(&out, cols), &wanted[token]);
+    }
+
+    #[test]
+    fn rms_norm(len in 1usize..200, seed: u64) {
+        let random = &mut Random(seed);
+        let (len, eps) = (16 * len, 1e-5f32);
+        let (x, weight) = (random.values(len), random.values(len));
+        let out = floats(&vec![0.0; len]);
+        let args = Args::new().buffer(&floats(&x)).buffer(&floats(&weight)).buffer(&out).u32(len as u32).f32(eps);
+        launch("vector", "rmsnorm", 1, NORM_THREADS, &args);
+        let scale = 1.0 / (dot(&x, &x) / len as f64 + f64::from(eps)).sqrt();
+        let wanted: Vec<f64> = x.iter().zip(&weight).map(|(x, w)| f64::from(*x) * scale * f64::from(*w)).collect();
+        prop_assert!(nmse(&unstripe(&read(&out, len)), &wanted) < 1e-12);
+    }
+
+    #[test]
+    fn gate_times_up_apart(len in 1usize..40, seed: u64) {
+        let random = &mut Random(seed);
+        let len = 16 * len;
+        let (gate, up) = (random.values(len), random.values(len));
+        let gate: Vec<f32> = gate.iter().map(|g| 30.0 * g).collect();
+        let out = floats(&vec![0.0; len]);
+        let args = Args::new().buffer(&floats(&gate)).buffer(&floats(&up)).buffer(&out).u32(len as u32);
+        launch("vector", "silu_mul", (len as u32).div_ceil(SILU_THREADS), SILU_THREADS, &args);
+        let wanted: Vec<f64> = gate.iter().zip(&up).map(|(g, u)| silu(f64::from(*g)) * f64::from(*u)).collect();
+        prop_assert!(nmse(&unstripe(&read(&out, len)), &wanted) < 1e-12);
+    }
+
+    #[test]
+    fn rotation_and_cache(
+        heads in 1usize..5,
+        kv_heads in 1usize..4,
+        half_dim in 1usize..40,
+        position in prop_oneof![0usize..20, 100_000usize..100_020],
+        seed: u64,
+    ) {
+        let random = &mut Random(seed);
+        let (dim, context) = (2 * half_dim, position % 100_000 + 3);
+        // The cache is small: a late position is passed with an earlier row's place.
+        let at = position % 100_000;
+        let frequencies: Vec<f64> = (0..half_dim).map(|j| 1e4f64.powf(-(j as f64) / half_dim as f64)).collect();
+        let offset = if position >= 100_000 { 100_000.0 } else { 0.0 };
+        prop_assume!(offset == 0.0 || at < context);
+        let qkv = random.values((heads + 2 * kv_heads) * dim);
+        let steps: Vec<u8> = frequencies.iter().flat_map(|f| turns(*f).to_le_bytes()).collect();
+        let cache = || upload(&vec![0; 2 * kv_heads * context * dim]);
+        let (buffer, keys, values) = (floats(&qkv), cache(), cache());
+        let args = Args::new().buffer(&buffer).buffer(&upload(&steps)).buffer(&words(&[at as u32, 0, 0, 0]));
+        let args = args.buffer(&keys).buffer(&values);
+        let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
+        let pairs = ((heads + 2 * kv_heads) * half_dim) as u32;
+        launch("vector", "rope_cache", pairs.div_ceil(ROPE_THREADS), ROPE_THREADS, &args);
+
+        let rotated: Vec<f64> = qkv
+            .chunks_exact(2)
+            .enumerate()
+            .flat_map(|(p, pair)| {
+                let (head, j) = (p / half_dim, p % half_dim);
+                let angle = if head < heads + kv_heads { at as f64 * frequencies[j] } else { 0.0 };
+                let (sin, cos) = angle.sin_cos();
+                let [a, b] = [f64::from(pair[0]), f64::from(pair[1])];
+                [a * cos - b * sin, a * sin + b * cos]
+            })
+            .collect();
+        let q = heads * dim;
+        prop_assert!(nmse(&read(&buffer, q), &rotated[..q]) < 1e-11);
+        let halves = |buffer: &Buffer| {
+            let mut bytes = vec![0; 2 * kv_heads * context * dim];
+            buffer.read(0, &mut bytes).unwrap();
+            bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect::<Vec<_>>()
+        };
+        for (found, wanted) in [(halves(&keys), &rotated[q..]), (halves(&values), &rotated[q + kv_heads * dim..])] {
+            for head in 0..kv_heads {
+                for row in 0..context {
+                    let start = (head * context + row) * dim;
+                    let found = &found[start..start + dim];
+                    if row == at {
+                        prop_assert!(nmse(found, &wanted[head * dim..][..dim]) < 1e-6);
+                    } else {
+                        prop_assert!(found.iter().all(|v| *v == 0.0), "row {} of head {}", row, head);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn attention(
+        kv_heads in 1usize..3,
+        group in 1usize..5,
+        eighths in 1usize..33,
+        position in prop_oneof![0usize..40, 100usize..700],
+        shares in 1u32..5,
+        seed: u64,
+    ) {
+        let random = &mut Random(seed);
+        let (heads, dim, context) = (kv_heads * group, 8 * eighths, position + 1 + seed as usize % 5);
+        prop_assume!(heads * dim % 16 == 0);
+        let q: Vec<f32> = random.values(heads * dim).iter().map(|v| 4.0 * v).collect();
+        // What lies past the position must not matter: it is all NaN.
+        let mut cache = || -> Vec<f16> {
+            (0..kv_heads * context * dim)
+                .map(|i| if i / dim % context <= position { f16::from_f32(random.value()) } else { f16::NAN })
+                .collect()
+        };
+        let (keys, values) = (cache(), cache());
+        let bytes = |c: &[f16]| upload(&c.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>());
+        let out = floats(&vec![0.0; heads * dim]);
+        let partials = floats(&vec![0.0; heads * shares as usize * partial_words(dim as u32) as usize]);
+        let dims = [64, 128, 256].into_iter().find(|d| *d >= dim).unwrap();
+        let scale = 1.0 / (dim as f32).sqrt();
+        let args = Args::new().buffer(&floats(&q)).buffer(&bytes(&keys)).buffer(&bytes(&values));
+        let args = args.buffer(&words(&[position as u32, 0, 0, 0]));
+        let args = args.buffer(if shares > 1 { &partials } else { &out });
+        let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale);
+        let name = format!("attention_{}{dims}", if shares > 1 { "split_" } else { "" });
+        launch("attention", &name, (heads as u32, shares), ATTENTION_THREADS, &args);
+        if shares > 1 {
+            let args = Args::new().buffer(&partials).buffer(&out).u32(dim as u32).u32(shares);
+            launch("attention", "attention_combine", heads as u32, ATTENTION_THREADS, &args);
+        }
+        let mut wanted = Vec::new();
+        for head in 0..heads {
+            let row = |cache: &[f16], p: usize| -> Vec<f32> {
+                let start = (head / group * context + p) * dim;
+                cache[start..start + dim].iter().map(|v| v.to_f32()).collect()
+            };
+            let query = &q[head * dim..][..dim];
+            let scores: Vec<f64> =
+                (0..=position).map(|p| f64::from(scale) * dot(query, &row(&keys, p))).collect();
+            let top = scores.iter().copied().fold(f64::MIN, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|s| (s - top).exp()).collect();
+            let total: f64 = weights.iter().sum();
+            let mut sums = vec![0.0; dim];
+            for (p, w) in weights.iter().enumerate() {
+                row(&values, p).iter().zip(&mut sums).for_each(|(v, s)| *s += w / total * f64::from(*v));
+            }
+            wanted.extend(sums);
+        }
+        let error = nmse(&unstripe(&read(&out, heads * dim)), &wanted);
+        prop_assert!(error < 1e-10, "NMSE {:e}", error);
+    }
+
+    #[test]
+    fn the_largest_logit_becomes_the_next_token(count in 1usize..20_000, ties: bool, seed: u64) {
+        let random = &mut Random(seed);
+        let mut logits = random.values(count);
+        if ties {
+            // Every value many times: the first of the largest wins.
+            logits.iter_mut().for_each(|v| *v = (*v * 4.0).round());
+        }
+        let candidates = || floats(&vec![0.0; ARGMAX_BLOCKS as usize]);
+        let (values, indices) = (candidates(), candidates());
+        let args = Args::new().buffer(&floats(&logits)).buffer(&values).buffer(&indices).u32(count as u32);
+        launch("vector", "argmax", ARGMAX_BLOCKS, STATE_THREADS, &args);
+        let state = words(&[2, 0, 0, 0, 11, 12, 13, 14, 15]);
+        let args = Args::new().buffer(&values).buffer(&indices).buffer(&state).u32(ARGMAX_BLOCKS);
+        launch("vector", "argmax_finish", 1, 32, &args);
+        launch("vector", "advance", 1, 32, &Args::new().buffer(&state));
+        let top = logits.iter().copied().fold(f32::MIN, f32::max);
+        let first = logits.iter().position(|v| *v == top).unwrap() as u32;
+        let found: Vec<u32> = read(&state, 9).into_iter().map(f32::to_bits).collect();
+        prop_assert_eq!(found, [4, 0, 0, 0, 11, 12, 13, first, 15]);
+    }
+}
