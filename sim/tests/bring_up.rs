@@ -2,9 +2,9 @@
 
 mod machine;
 
+use machine::kernel::Fill;
 use machine::*;
 use nvgpu_sys::*;
-use qmd::{ConstantBuffer, Launch, Release, Target};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
@@ -80,65 +80,48 @@ fn a_kernel_runs_and_releases_its_semaphore() {
     let machine = Machine::new();
     let mut channel = machine.channel();
     channel.start();
-    let cubin = include_bytes!("data/fill.cubin");
-    let (code, constants) = fill_kernel(cubin);
-    let (program, bank, qmd_memory, out, signal) = (
-        machine.buffer(0x4000),
-        machine.buffer(4096),
-        machine.buffer(4096),
-        machine.buffer(4096),
-        machine.buffer(4096),
-    );
-    program.write(0, code);
-    bank.write(0, &launch_constants(constants, [256, 1, 1], [4, 1, 1]));
-    bank.write(0x160, &out.va.to_le_bytes());
-    bank.write(0x168, &0x1000_0000u32.to_le_bytes());
-    let qmd = Launch::new(Target::Sm87)
-        .program(program.va, code.len() as u64)
-        .grid([4, 1, 1])
-        .block([256, 1, 1])
-        .registers(32)
-        .constant_buffer(0, ConstantBuffer::new(bank.va, constants as u32).invalidated())
-        .release(0, Release::new_u64(signal.va, 9).with_timestamp())
-        .build()
-        .unwrap();
-    qmd_memory.write(0, qmd.as_bytes());
-    channel.submit(&[inc(1, 0x2b4, 1), (qmd_memory.va >> 8) as u32, inc(1, 0x2c0, 1), 9]);
+    let fill = Fill::load(&machine);
+    let (out, signal) = (machine.buffer(4096), machine.buffer(4096));
+    fill.launch(&mut channel, &fill.describe(out.va, 0x1000_0000, 4), signal.va, 9);
     channel.wait(signal.u64(0), 9);
     let expected: Vec<u32> = (0..1024).map(|i| 0x1000_0000 + i).collect();
     assert_eq!(out.words(0, 1024), expected);
     assert_eq!(machine.sim.counters().sm.launches, 1);
 }
 
-/// Code and size of bank 0 of the kernel `fill(out, base)`: `out[i] = base + i`.
-fn fill_kernel(cubin: &[u8]) -> (&[u8], usize) {
-    let (offset, len) = section(cubin, ".text.fill");
-    let (_, bank) = section(cubin, ".nv.constant0.fill");
-    (&cubin[offset..offset + len], bank)
+#[test]
+fn a_chain_of_launches_needs_one_kick() {
+    let machine = Machine::new();
+    let mut channel = machine.channel();
+    channel.start();
+    let (first, second) = (Fill::load(&machine), Fill::load(&machine));
+    let (out, signal) = (machine.buffer(8192), machine.buffer(4096));
+    let last = second.describe(out.va + 4096, 7, 4).release(0, qmd::Release::new_u32(signal.va, 1));
+    second.qmd.write(0, last.build().unwrap().as_bytes());
+    let launch = first.describe(out.va, 5, 4).dependent(0, qmd::Dependent::schedule(second.qmd.va).prefetched());
+    first.qmd.write(0, launch.build().unwrap().as_bytes());
+    first.kick(&mut channel);
+    channel.wait(signal.u64(0), 1);
+    assert_eq!(out.words(0, 2), [5, 6]);
+    assert_eq!(out.words(4096, 2), [7, 8]);
 }
 
-/// File offset and size of an ELF section.
-fn section(elf: &[u8], name: &str) -> (usize, usize) {
-    let u16_at = |at: usize| u16::from_le_bytes([elf[at], elf[at + 1]]) as usize;
-    let u64_at = |at: usize| u64::from_le_bytes(elf[at..at + 8].try_into().unwrap()) as usize;
-    let (table, entry, count, names) = (u64_at(0x28), u16_at(0x3a), u16_at(0x3c), u16_at(0x3e));
-    let strings = u64_at(table + names * entry + 0x18);
-    let found = (0..count).map(|i| table + i * entry).find(|&header| {
-        let at = strings + u32::from_le_bytes(elf[header..header + 4].try_into().unwrap()) as usize;
-        elf[at..].starts_with(name.as_bytes()) && elf[at + name.len()] == 0
-    });
-    let header = found.unwrap();
-    (u64_at(header + 0x18), u64_at(header + 0x20))
-}
-
-/// Bank 0 with what the compiler's code reads from its start.
-fn launch_constants(len: usize, block: [u32; 3], grid: [u32; 3]) -> Vec<u8> {
-    let mut bank = vec![0; len];
-    for (i, value) in block.into_iter().chain(grid).enumerate() {
-        bank[i * 4..i * 4 + 4].copy_from_slice(&value.to_le_bytes());
-    }
-    bank[0x18..0x20].copy_from_slice(&SHARED_WINDOW.to_le_bytes());
-    bank[0x20..0x28].copy_from_slice(&LOCAL_WINDOW.to_le_bytes());
-    bank[0x28..0x2c].copy_from_slice(&0x00ff_fdc0_u32.to_le_bytes());
-    bank
+#[test]
+fn an_inline_descriptor_and_inline_data_do_the_same() {
+    let machine = Machine::new();
+    let mut channel = machine.channel();
+    channel.start();
+    let fill = Fill::load(&machine);
+    let (out, signal) = (machine.buffer(4096), machine.buffer(4096));
+    let launch = fill.describe(out.va, 1, 4).release(0, qmd::Release::new_u64(signal.va, 3));
+    let qmd = launch.build().unwrap();
+    // The argument `base` is replaced by inline data before the launch.
+    let base = fill.bank.va + 0x168;
+    let mut words = vec![inc(1, 0x180, 2), 4, 1, inc(1, 0x188, 2), (base >> 32) as u32, base as u32];
+    words.extend([inc(1, 0x1b0, 1), 0x41, 3 << 29 | 1 << 16 | 1 << 13 | 0x1b4 >> 2, 100]);
+    words.extend([inc(1, 0x318, 66), (fill.qmd.va >> 40) as u32, (fill.qmd.va >> 8) as u32]);
+    words.extend(qmd.words());
+    channel.submit(&words);
+    channel.wait(signal.u64(0), 3);
+    assert_eq!(out.words(0, 3), [100, 101, 102]);
 }

@@ -1,5 +1,10 @@
 //! A small client of the driver for these tests: every step of a bring-up as one call.
 
+// Each test program uses its own part of this.
+#![allow(dead_code)]
+
+pub mod kernel;
+
 use ga10b_sim::{Sim, SimConfig};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;

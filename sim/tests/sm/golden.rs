@@ -104,9 +104,9 @@ fn mufu_close(name: &str, got: u32, want: u32) -> bool {
     }
     let half = name.ends_with(".F16");
     if half {
-        // One unit of the half-precision result, in either half.
-        return (0..2)
-            .all(|h| ((got >> (16 * h) & 0xffff) as i32 - (want >> (16 * h) & 0xffff) as i32).abs() <= 1);
+        // A bf16 result on this architecture: one unit in the last place, or the absolute bound of the circular functions.
+        let value = |x: u32| f64::from(f32::from_bits(x << 16));
+        return (got as i32 - want as i32).abs() <= 1 || (value(got) - value(want)).abs() <= 3e-7;
     }
     let function: u32 = name.split('.').nth(1).unwrap().parse().unwrap();
     let (x, y) = (f32::from_bits(got), f32::from_bits(want));
@@ -141,6 +141,8 @@ fn check(config: Config) {
         let same = |(got, want): (&Vec<u32>, &Vec<u32>)| {
             got.iter().zip(want).enumerate().all(|(i, (&g, &w))| {
                 let predicate = test.predicates && i == test.regs.len();
+                // The table keeps seven bits of the predicates, also of what an exited lane left behind.
+                let g = if predicate { g & 0x7f } else { g };
                 g == w || (tolerant && !predicate && mufu_close(&test.name, g, w))
             })
         };

@@ -9,18 +9,25 @@ use crate::sm::warp::{Path, Wait, Waiting};
 
 use sass::Arch;
 
-/// Sends lanes to op `to`; the rest of the path goes on with the next op.
+/// Sends lanes to op `to`; the rest of the path goes on with the next op. The smaller side runs first, as was seen on Hopper; programs
+/// must not depend on it.
 #[inline(always)]
 fn branch(core: &mut Core<'_>, taken: u32, to: u32) -> Flow {
-    if taken == core.active {
-        core.pc = to;
-        return Flow::Jump;
+    if taken == 0 {
+        return Flow::Next;
     }
-    if taken != 0 {
+    let rest = core.active & !taken;
+    if rest != 0 && taken.count_ones() >= rest.count_ones() {
         core.warp.paths.push(Path { pc: to, mask: taken });
-        core.active &= !taken;
+        core.active = rest;
+        return Flow::Next;
     }
-    Flow::Next
+    if rest != 0 {
+        core.warp.paths.push(Path { pc: core.pc + 1, mask: rest });
+        core.active = taken;
+    }
+    core.pc = to;
+    Flow::Jump
 }
 
 /// Sends each lane of the mask to its own address.
@@ -116,7 +123,8 @@ warp_ops! {
         if waits == 0 {
             return Flow::Next;
         }
-        if waits == core.active && members & core.warp.live & !waits == 0 {
+        if members & core.warp.live & !waits == 0 {
+            // Everyone is here already; lanes that do not belong to it pass through in the same path.
             core.warp.barriers[n as usize] = 0;
             return Flow::Next;
         }

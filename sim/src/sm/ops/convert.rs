@@ -27,12 +27,12 @@ fn set_modifiers(l: &mut Lower<'_>, src: Src, sign: u32) {
     l.op.k[5] = if src.neg { sign } else { 0 };
 }
 
-/// F2I of a number; k: 0 log2 of the bytes, 1 signed, 2 rounding, 3 flags (1 NTZ, 2 FTZ).
+/// F2I of a number; signed results fill the register with their sign, except for what a NaN gives; k: 0 log2 of the bytes, 1 signed, 2 rounding, 3 flags (1 NTZ, 2 FTZ).
 #[inline(always)]
 fn to_integer(x: f64, op: &MicroOp) -> u64 {
     let bits = 8u32 << (op.k[0] & 3);
     if x.is_nan() {
-        return if op.k[3] & 1 != 0 { 0 } else { extend(1 << (bits - 1), op) };
+        return if op.k[3] & 1 != 0 { 0 } else { 1 << (bits - 1) };
     }
     let x = integral(x, op.k[2]);
     if op.k[1] != 0 {
@@ -41,16 +41,6 @@ fn to_integer(x: f64, op: &MicroOp) -> u64 {
         (x as i64).clamp(!max, max) as u64
     } else {
         (x as u64).min(u64::MAX >> (64 - bits))
-    }
-}
-
-/// 8- and 16-bit signed results fill the register with their sign.
-#[inline(always)]
-fn extend(x: u64, op: &MicroOp) -> u64 {
-    match (op.k[0], op.k[1]) {
-        (0, 1) => x as i8 as i64 as u64,
-        (1, 1) => x as i16 as i64 as u64,
-        _ => x,
     }
 }
 
@@ -138,7 +128,7 @@ lane_ops! {
         let convert = |x: u32| -> u32 {
             let x = f32::from_bits(x);
             if x.is_nan() {
-                return if op.k[2] != 0 { 0 } else { 0x80 };
+                return if op.k[2] != 0 || op.k[1] != 0 { 0 } else { 0x80 };
             }
             let x = integral(f64::from(x), op.k[3]);
             let x = if op.k[1] != 0 { x.max(0.0) } else { x };

@@ -49,18 +49,6 @@ lane_ops! {
     MaxSigned(a, b, _, _) (a as i32).max(b as i32) as u32;
     MinUnsigned(a, b, _, _) a.min(b);
     MaxUnsigned(a, b, _, _) a.max(b);
-    AbsDiff4(a, b, c, op) {
-        let signed = op.k[0] != 0;
-        let byte = |x: u32, i: u32| if signed { i32::from((x >> (8 * i)) as i8) } else { i32::from((x >> (8 * i)) as u8) };
-        let mut packed = 0;
-        let mut sum = c;
-        for i in 0..4 {
-            let d = byte(a, i).abs_diff(byte(b, i));
-            packed |= d << (8 * i);
-            sum = sum.wrapping_add(d);
-        }
-        if op.k[1] != 0 { sum } else { packed }
-    };
     /// D = saturated B; k: 0 U8, 1 S8, 2 U16, 3 S16.
     SaturateInt(_, b, _, op) saturate(b as i32, op.k[0]) as u32;
     SaturatePack(a, b, c, op) {
@@ -268,6 +256,28 @@ warp_ops! {
             let (sum, over) = d.overflowing_add(c[i]);
             t[i] = sum;
             carry |= u32::from(over) << i;
+        }
+        core.put(op.d, &t);
+        core.put_pred(op.pd[0], carry);
+        Flow::Next
+    }
+
+    /// Four byte differences, packed or (k[1]) summed and added to C; k[0] signed. Pd is the carry of the sum.
+    AbsDiff4(core, op) {
+        let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
+        let signed = op.k[0] != 0;
+        let byte = |x: u32, i: u32| if signed { i32::from((x >> (8 * i)) as i8) } else { i32::from((x >> (8 * i)) as u8) };
+        let (mut t, mut carry) = ([0u32; 32], 0u32);
+        for i in 0..32 {
+            let (mut packed, mut sum) = (0u32, 0u32);
+            for n in 0..4 {
+                let d = byte(a[i], n).abs_diff(byte(b[i], n));
+                packed |= d << (8 * n);
+                sum += d;
+            }
+            let (sum, over) = sum.overflowing_add(c[i]);
+            t[i] = if op.k[1] != 0 { sum } else { packed };
+            carry |= u32::from(over && op.k[1] != 0) << i;
         }
         core.put(op.d, &t);
         core.put_pred(op.pd[0], carry);
@@ -741,7 +751,8 @@ pub(super) fn vabsdiff4(l: &mut Lower<'_>) -> Result<(), Refusal> {
     l.b(1)?;
     l.c(1)?;
     l.op.k = [l.flag(73), l.flag(75), 0, 0, 0, 0];
-    l.run::<Map<AbsDiff4>>();
+    l.pd();
+    l.run::<AbsDiff4>();
     Ok(())
 }
 

@@ -8,9 +8,11 @@ mod double;
 mod float;
 mod half;
 mod integer;
+mod matrix;
 mod memory;
 mod mufu;
 mod special;
+mod tile;
 
 use sass::Word;
 
@@ -53,6 +55,9 @@ pub(super) fn lower(l: &mut Lower<'_>) -> Result<(), Refusal> {
         0xf8c => atomic::atoms_count(l),
         0x9b0 => atomic::arrives(l),
         0x992 => m::membar(l),
+        0x83b => tile::ldsm(l),
+        0xfae | 0xdae => tile::ldgsts(l),
+        0x3aa | 0x9aa => tile::qspc(l),
         0x984 => m::lds(l),
         0x388 | 0x988 => m::sts(l),
         0x983 => m::ldl(l),
@@ -114,6 +119,11 @@ pub(super) fn lower(l: &mut Lower<'_>) -> Result<(), Refusal> {
             0x033 => h::hset2(l),
             0x034 => h::hsetp2(l),
             0x035 => h::hfma2(l, false),
+            0x037 => matrix::imma_op(l),
+            0x03a => matrix::movm(l),
+            0x03c => matrix::hmma_op(l),
+            0x03d => matrix::bmma_op(l),
+            0x03f => matrix::dmma_op(l),
             0x03e => v::f2fp(l),
             0x040 => h::hmnmx2(l),
             0x043 => v::f2ip(l),

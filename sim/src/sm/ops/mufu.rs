@@ -112,7 +112,8 @@ impl<const F: u8> LaneFn for BrainFunction<F> {
     #[inline(always)]
     fn f(_: u32, b: u32, _: u32, op: &MicroOp) -> u32 {
         let h = if op.k[2] != 0 { b >> 16 } else { b & 0xffff };
-        let x = f32::from_bits(((h & op.k[0]) ^ op.k[1]) << 16);
+        let x = ((h & op.k[0]) ^ op.k[1]) << 16;
+        let x = f32::from_bits(if F == TANH { x } else { flush(x) });
         narrow_with(evaluate::<F>(x).to_bits(), crate::sm::soft::BF16, Rounding::Nearest, false)
     }
 }

@@ -1,0 +1,237 @@
+//! What goes wrong on the GPU, and how a program learns of it.
+
+mod machine;
+
+use machine::kernel::Fill;
+use machine::*;
+use nix::errno::Errno;
+use nvgpu_sys::*;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+fn log_has(machine: &Machine, part: &str) {
+    let log = machine.sim.kernel_log();
+    assert!(log.iter().any(|l| l.contains(part)), "no {part:?} in {log:#?}");
+}
+
+/// After an error the channel is dead for ever, and says so wherever it is asked.
+fn assert_dead(channel: &mut Channel<'_>) {
+    assert!(channel.is_dead());
+    let sim = &channel.machine.sim;
+    let mut submit = nvgpu_submit_gpfifo_args::default();
+    assert_eq!(ask(sim, channel.fd.as_fd(), &mut submit), Err(Errno::ETIMEDOUT));
+    let mut setup = nvgpu_channel_setup_bind_args {
+        num_gpfifo_entries: 1024,
+        flags: NVGPU_CHANNEL_SETUP_BIND_FLAGS_DETERMINISTIC | NVGPU_CHANNEL_SETUP_BIND_FLAGS_USERMODE_SUPPORT,
+        ..Default::default()
+    };
+    assert_eq!(ask(sim, channel.fd.as_fd(), &mut setup), Err(Errno::EEXIST));
+    let signal = channel.machine.buffer(4096);
+    channel.submit(&release(signal.va, 1));
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert_eq!(signal.u64(0).load(Ordering::Acquire), 0);
+}
+
+fn sm_record(channel: &Channel<'_>, sm_id: u32) -> nvgpu_tsg_sm_error_state_record {
+    let mut record = nvgpu_tsg_sm_error_state_record::default();
+    let mut args = nvgpu_tsg_read_single_sm_error_state_args {
+        sm_id,
+        record_mem: (&raw mut record) as u64,
+        record_size: 24,
+        ..Default::default()
+    };
+    ask(&channel.machine.sim, channel.tsg.as_fd(), &mut args).unwrap();
+    record
+}
+
+/// The record of the SM that failed.
+fn failed(channel: &Channel<'_>) -> nvgpu_tsg_sm_error_state_record {
+    let found = (0..4).map(|id| sm_record(channel, id)).find(|r| r.warp_esr != 0);
+    found.expect("no SM has an error record")
+}
+
+#[test]
+fn a_store_to_an_unmapped_page_is_an_mmu_fault() {
+    let machine = Machine::new();
+    let mut channel = machine.channel();
+    channel.start();
+    let fill = Fill::load(&machine);
+    fill.launch(&mut channel, &fill.describe(0x12_3456_7000, 0, 1), fill.qmd.va + 512, 1);
+    assert_eq!(channel.wait_error(), NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT);
+    log_has(&machine, "[MMU FAULT] mmu engine id:  64, ch id:  511, fault addr: 0x1234567000, fault addr aperture: 0, fault type: invalid pde, access type: virt write, ");
+    log_has(&machine, "client type: gpc, client id:  t1_");
+    log_has(&machine, "error notifier set to 31 for ch 511 owned by ");
+    let record = failed(&channel);
+    assert_eq!(record.warp_esr & 0xffff, 0x17);
+    assert!((fill.program.va..fill.program.va + 0x4000).contains(&record.warp_esr_pc));
+    assert_dead(&mut channel);
+}
+
+#[test]
+fn a_misaligned_store_is_reported_by_the_sm() {
+    let machine = Machine::new();
+    let mut channel = machine.channel();
+    channel.start();
+    let fill = Fill::load(&machine);
+    let out = machine.buffer(8192);
+    fill.launch(&mut channel, &fill.describe(out.va + 2, 0, 1), fill.qmd.va + 512, 1);
+    assert_eq!(channel.wait_error(), NVGPU_CHANNEL_GR_EXCEPTION);
+    assert_eq!(failed(&channel).warp_esr & 0xffff, 0x0f);
+    log_has(&machine, "sm err state gpc_id(0), tpc_id(");
+    log_has(&machine, "set gr exception notifier");
+    assert_dead(&mut channel);
+}
+
+#[test]
+fn a_global_store_into_the_shared_window_is_an_invalid_address_space() {
+    let machine = Machine::new();
+    let mut channel = machine.channel();
+    channel.start();
+    let fill = Fill::load(&machine);
+    fill.launch(&mut channel, &fill.describe(SHARED_WINDOW + 0x20_0000, 0, 1), fill.qmd.va + 512, 1);
+    assert_eq!(channel.wait_error(), NVGPU_CHANNEL_GR_EXCEPTION);
+    assert_eq!(failed(&channel).warp_esr & 0xffff, 0x10);
+}
+
+#[test]
+fn code_that_was_never_written_is_an_illegal_instruction() {
+    let machine = Machine::new();
+    let mut channel = machine.channel();
+    channel.start();
+    let fill = Fill::load(&machine);
+    let out = machine.buffer(4096);
+    fill.program.write(0, &[0xff; 0x1000]);
+    fill.launch(&mut channel, &fill.describe(out.va, 0, 1), fill.qmd.va + 512, 1);
+    assert_eq!(channel.wait_error(), NVGPU_CHANNEL_GR_EXCEPTION);
+    let record = failed(&channel);
+    assert_eq!((record.warp_esr & 0xffff, record.warp_esr_pc), (0x09, fill.program.va));
+}
+
+#[test]
+fn a_read_only_mapping_refuses_stores() {
+    let machine = Machine::new();
+    let mut channel = machine.channel();
+    channel.start();
+    let fill = Fill::load(&machine);
+    let out = machine.host_buffer(4096);
+    let mut args = nvgpu_as_map_buffer_ex_args {
+        flags: NVGPU_AS_MAP_BUFFER_ACCESS_READ_ONLY << NVGPU_AS_MAP_BUFFER_FLAGS_ACCESS_BITMASK_OFFSET,
+        compr_kind: -1,
+        dmabuf_fd: std::os::fd::AsRawFd::as_raw_fd(&out.fd) as u32,
+        ..Default::default()
+    };
+    ask(&machine.sim, machine.space.as_fd(), &mut args).unwrap();
+    fill.launch(&mut channel, &fill.describe(args.offset, 0, 1), fill.qmd.va + 512, 1);
+    assert_eq!(channel.wait_error(), NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT);
+    log_has(&machine, "fault type: write, ro violation, access type: virt write, ");
+}
+
+#[test]
+fn launching_without_windows_is_a_sked_exception() {
+    let machine = Machine::new();
+    let mut channel = machine.channel();
+    channel.submit(&[inc(1, 0, 1), 0xc7c0]);
+    let fill = Fill::load(&machine);
+    let out = machine.buffer(4096);
+    fill.launch(&mut channel, &fill.describe(out.va, 0, 1), fill.qmd.va + 512, 1);
+    assert_eq!(channel.wait_error(), NVGPU_CHANNEL_GR_EXCEPTION);
+    log_has(&machine, "gm20b_gr_intr_check_gr_sked_exception:147  [ERR]  sked exception: esr 0x01000000");
+}
+
+#[test]
+fn pushbuffer_mistakes_stop_the_host() {
+    let bad: [(&[u32], &str); 5] = [
+        (&[6 << 29], "PBDMA intr PBENTRY invld Error"),
+        (&[0x2001_0000 | 0xf0 >> 2, 0], "PBDMA intr METHOD invld Error"),
+        (&[0x2001_0000 | 5 << 13 | 0x100 >> 2, 0], "PBDMA intr DEVICE sw method Error"),
+        (&[0x2005_0017, 4, 0, 0, 0, 0x0300_0001], "PBDMA intr SEMAPHORE invlid Error"),
+        (&[0x2001_0000 | 4 << 13, 0xc7c0], "hce err: pbdma_intr_1(0):0x00000010"),
+    ];
+    for (words, line) in bad {
+        let machine = Machine::new();
+        let mut channel = machine.channel();
+        channel.submit(words);
+        assert_eq!(channel.wait_error(), NVGPU_CHANNEL_PBDMA_ERROR, "{line}");
+        log_has(&machine, line);
+    }
+    let machine = Machine::new();
+    let mut channel = machine.channel();
+    channel.publish(1 << 32);
+    assert_eq!(channel.wait_error(), NVGPU_CHANNEL_PBDMA_ERROR);
+    log_has(&machine, "PBDMA intr GPENTRY invalid Error");
+    let machine = Machine::new();
+    let mut channel = machine.channel();
+    channel.publish(0x10_0000_0000 | 4 << 42);
+    assert_eq!(channel.wait_error(), NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT);
+    log_has(&machine, "mmu engine id:  32, ch id:  511, fault addr: 0x1000000000, fault addr aperture: 0, fault type: invalid pde");
+    log_has(&machine, "client type: hub, client id:  esc");
+}
+
+#[test]
+fn engine_methods_that_do_not_exist_are_reported_by_the_front_end() {
+    let cases: [(&[u32], u32, &str); 4] = [
+        (&[inc(0, 0, 1), 0xc7c0], NVGPU_CHANNEL_GR_EXCEPTION, "fe exception: esr 0x80000002, info 0x0000c7c0"),
+        (
+            &[inc(1, 0, 1), 0xc7c0, inc(1, 0x4b0, 1), 0],
+            NVGPU_CHANNEL_GR_ILLEGAL_NOTIFY,
+            "invalid method class 0x0000c7c0, offset 0x0000012c address 0x000104b0",
+        ),
+        (&[inc(1, 0x1b4, 1), 0], NVGPU_CHANNEL_GR_EXCEPTION, "memfmt exception: esr 80000001"),
+        (
+            &[inc(1, 0, 1), 0xc7c0, inc(1, 0x520, 1), 0],
+            NVGPU_CHANNEL_FECS_ERR_UNIMP_FIRMWARE_METHOD,
+            "firmware method error: mailxbox6 0x00000000",
+        ),
+    ];
+    for (words, code, line) in cases {
+        let machine = Machine::new();
+        let mut channel = machine.channel();
+        channel.submit(words);
+        assert_eq!(channel.wait_error(), code, "{line}");
+        log_has(&machine, line);
+    }
+}
+
+#[test]
+fn a_fault_kills_the_group_and_nobody_else() {
+    let machine = Machine::new();
+    let mut bystander = machine.channel();
+    let tsg = machine.tsg();
+    let second = tsg.try_clone().unwrap();
+    let (mut guilty, companion) = (machine.channel_in(tsg), machine.channel_in(second));
+    guilty.submit(&[6 << 29]);
+    assert_eq!(companion.wait_error(), NVGPU_CHANNEL_PBDMA_ERROR);
+    assert!(guilty.is_dead() && companion.is_dead() && !bystander.is_dead());
+    let signal = machine.buffer(4096);
+    bystander.submit(&release(signal.va, 1));
+    bystander.wait(signal.u64(0), 1);
+}
+
+#[test]
+fn a_forced_reset_is_reported_as_one() {
+    let machine = Machine::new();
+    let mut channel = machine.channel();
+    assert_eq!(ask_bare(&machine.sim, channel.fd.as_fd(), NVGPU_IOCTL_CHANNEL_FORCE_RESET), Ok(0));
+    assert_eq!(channel.wait_error(), NVGPU_CHANNEL_RESETCHANNEL_VERIF_ERROR);
+    assert_dead(&mut channel);
+}
+
+#[test]
+fn a_launch_that_the_hardware_never_starts_is_a_violation() {
+    let machine = Machine::new();
+    let mut channel = machine.channel();
+    channel.start();
+    let fill = Fill::load(&machine);
+    let out = machine.buffer(4096);
+    let mut qmd = fill.describe(out.va, 0, 1).build().unwrap();
+    qmd.set(qmd::v03::QMD_MAJOR_VERSION, 2).unwrap();
+    fill.qmd.write(0, qmd.as_bytes());
+    fill.kick(&mut channel);
+    let start = std::time::Instant::now();
+    while machine.sim.violations().is_empty() {
+        assert!(start.elapsed() < DEADLINE);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(machine.sim.violations()[0].consequence, ga10b_sim::Consequence::Hang);
+    assert!(!channel.is_dead());
+}
