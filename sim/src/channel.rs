@@ -1,7 +1,6 @@
 //! Channels: what the driver knows of one, and the ring the GPU reads.
 
 use crate::address_space::AddressSpace;
-use crate::dmabuf::DmaBuf;
 use crate::ids::Id;
 use crate::notifier::Notifier;
 use crate::pbdma::Pbdma;
@@ -26,15 +25,13 @@ pub(crate) struct Ring {
     pub(crate) entries: u32,
     /// Address of the ring in the driver's range.
     pub(crate) va: u64,
-    /// The ring's buffer.
-    pub(crate) gpfifo: Arc<DmaBuf>,
     userd: Arc<Backing>,
 }
 
 impl Ring {
     /// A ring of `entries` mapped at `va`, whose indexes live in the first page of `userd`.
-    pub(crate) fn new(entries: u32, va: u64, gpfifo: Arc<DmaBuf>, userd: Arc<Backing>) -> Self {
-        Self { entries, va, gpfifo, userd }
+    pub(crate) fn new(entries: u32, va: u64, userd: Arc<Backing>) -> Self {
+        Self { entries, va, userd }
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
@@ -46,11 +43,6 @@ impl Ring {
     /// Index behind the last entry the program published.
     pub(crate) fn put(&self) -> u32 {
         self.word(USERD_GP_PUT).load(Ordering::Acquire)
-    }
-
-    /// Index of the next entry to fetch, as the program sees it.
-    pub(crate) fn get(&self) -> u32 {
-        self.word(USERD_GP_GET).load(Ordering::Relaxed)
     }
 
     /// Publishes the fetch index.

@@ -13,7 +13,7 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Identity of an open file: copies of a descriptor have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ pub(crate) enum Object {
     /// A channel.
     Channel(Arc<Channel>),
     /// One enabled event of a TSG.
-    Event(Arc<EventFile>),
+    Event,
     /// A `dbg` or `prof` session.
     Debug(Arc<DebugSession>),
     /// `prof-dev`.
@@ -62,21 +62,28 @@ pub(crate) enum Object {
 pub(crate) struct EventFile {
     /// Event number.
     pub(crate) id: u32,
-    far_end: OwnedFd,
+    far_end: Weak<OwnedFd>,
 }
 
 impl EventFile {
     /// Makes the descriptor readable.
     pub(crate) fn post(&self) {
-        // A full pipe is already readable; a reader that went away needs nothing.
-        let _ = nix::unistd::write(&self.far_end, &[1]);
+        if let Some(far_end) = self.far_end.upgrade() {
+            // A full pipe is readable already; a reader that went away needs nothing.
+            let _ = nix::unistd::write(&*far_end, &[1]);
+        }
+    }
+
+    /// Whether a descriptor of it is still open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.far_end.strong_count() > 0
     }
 }
 
 #[derive(Debug)]
 struct OpenFile {
     object: Object,
-    far_end: OwnedFd,
+    far_end: Arc<OwnedFd>,
     name: String,
 }
 
@@ -96,20 +103,19 @@ impl FileTable {
         let (near, far_end) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let key = FileKey::of(near.as_fd())?;
         let number = std::os::fd::AsRawFd::as_raw_fd(&near);
-        self.files.insert(key, OpenFile { object, far_end, name: name(number) });
+        self.files.insert(key, OpenFile { object, far_end: Arc::new(far_end), name: name(number) });
         Ok(near)
     }
 
     /// Opens an event descriptor.
-    pub(crate) fn open_event(&mut self, id: u32) -> Result<(OwnedFd, Arc<EventFile>), Errno> {
+    pub(crate) fn open_event(&mut self, id: u32) -> Result<(OwnedFd, EventFile), Errno> {
         let (near, far_end) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let key = FileKey::of(near.as_fd())?;
         let number = std::os::fd::AsRawFd::as_raw_fd(&near);
-        let watched = far_end.try_clone().map_err(|_| Errno::EMFILE)?;
-        let event = Arc::new(EventFile { id, far_end });
+        let far_end = Arc::new(far_end);
+        let event = EventFile { id, far_end: Arc::downgrade(&far_end) };
         let name = format!("nvgpu-event{id}-fd{number}");
-        self.files
-            .insert(key, OpenFile { object: Object::Event(Arc::clone(&event)), far_end: watched, name });
+        self.files.insert(key, OpenFile { object: Object::Event, far_end, name });
         Ok((near, event))
     }
 

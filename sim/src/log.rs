@@ -28,19 +28,10 @@ impl KernelLog {
     }
 
     /// A line of the driver at error level.
-    pub(crate) fn error(&self, clock: &Clock, site: Site, message: &str) {
-        self.driver(clock, site, "ERR", message);
-    }
-
-    /// A line of the driver at warning level.
-    pub(crate) fn warning(&self, clock: &Clock, site: Site, message: &str) {
-        self.driver(clock, site, "WRN", message);
-    }
-
-    fn driver(&self, clock: &Clock, (function, line): Site, level: &str, message: &str) {
+    pub(crate) fn error(&self, clock: &Clock, (function, line): Site, message: &str) {
         let cut = message.char_indices().nth(MESSAGE_MAX).map_or(message.len(), |(at, _)| at);
         let message = &message[..cut];
-        self.push(clock, format!("nvgpu: {DEVICE} {function:>33}:{line:<4} [{level}]  {message}"));
+        self.push(clock, format!("nvgpu: {DEVICE} {function:>33}:{line:<4} [ERR]  {message}"));
     }
 
     /// A line of the dump after recovery.

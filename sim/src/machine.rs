@@ -183,7 +183,7 @@ impl Machine {
 
     fn release(&self, object: Object) {
         match object {
-            Object::Channel(channel) => self.close_channel(&channel),
+            Object::Channel(channel) => self.close_if_unused(&channel),
             Object::NvMap => {
                 let mut driver = self.driver();
                 if !driver.files.any(|o| matches!(o, Object::NvMap)) {
@@ -197,21 +197,31 @@ impl Machine {
                 drop(driver);
                 drop(references);
             }
+            Object::Debug(session) => {
+                // Channels that only the session kept open end now.
+                for channel in session.take_channels() {
+                    self.close_if_unused(&channel);
+                }
+            }
             // The others end with their last reference.
             _ => {}
         }
     }
 
-    /// Takes a channel down: the GPU leaves it, and everything it held is given back.
-    fn close_channel(&self, channel: &Arc<Channel>) {
-        // A debugger session keeps the channel's file open.
+    /// Closes a channel unless a descriptor or a debugger session keeps its file open.
+    pub(crate) fn close_if_unused(&self, channel: &Arc<Channel>) {
         let held = self.driver().files.objects().any(|o| match o {
             Object::Debug(session) => session.holds(channel),
+            Object::Channel(open) => Arc::ptr_eq(open, channel),
             _ => false,
         });
-        if held {
-            return;
+        if !held {
+            self.close_channel(channel);
         }
+    }
+
+    /// Takes a channel down: the GPU leaves it, and everything it held is given back.
+    fn close_channel(&self, channel: &Arc<Channel>) {
         if channel.state().leaked_reference {
             self.violations.record(
                 Consequence::Hang,

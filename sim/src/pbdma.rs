@@ -234,11 +234,6 @@ impl Pbdma {
         self.scheduled
     }
 
-    /// Whether the channel waits for a semaphore.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.host.is_waiting()
-    }
-
     /// Gives the channel its turn.
     pub(crate) fn turn(&mut self, context: &Context<'_>) -> Result<Turn, Exception> {
         let turn = self.run(context);

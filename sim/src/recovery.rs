@@ -67,6 +67,10 @@ pub(crate) fn recover(
             nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT
         }
         Exception::Sm { fault, several } => {
+            tracing::error!(%fault, "a kernel failed");
+            if machine.config.verbose {
+                eprintln!("ga10b: {fault}");
+            }
             let record = SmRecord {
                 global_esr: if *several { MULTIPLE_WARP_ERRORS } else { 0 },
                 warp_esr: fault.code | (fault.warp & 0xff) << 16,

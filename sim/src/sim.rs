@@ -8,7 +8,7 @@ use crate::nodes;
 use crate::violations::Violation;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nvgpu_sys::Sys;
 use std::collections::HashMap;
@@ -165,16 +165,31 @@ impl Sys for Sim {
     }
 
     fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
-        let ready = nix::poll::poll(fds, timeout)?;
-        for fd in fds.iter_mut() {
-            let readable = fd.revents().is_some_and(|r| r.contains(PollFlags::POLLIN));
-            if readable && matches!(self.machine.object(fd.as_fd()), Ok(Some(Object::Event(_)))) {
-                // The poll that reports a post clears it.
-                let mut posts = [0; 64];
-                while nix::unistd::read(fd.as_fd(), &mut posts).is_ok_and(|n| n == posts.len()) {}
+        let is_event = |fd: &PollFd<'_>| matches!(self.machine.object(fd.as_fd()), Ok(Some(Object::Event)));
+        let events: Vec<bool> = fds.iter().map(is_event).collect();
+        // SAFETY: `PollFd` is a transparent wrapper of `pollfd`, whose fields may hold anything.
+        let raw = unsafe { std::slice::from_raw_parts_mut(fds.as_mut_ptr().cast::<libc::pollfd>(), fds.len()) };
+        let asked: Vec<i16> = raw.iter().map(|fd| fd.events).collect();
+        for (fd, _) in raw.iter_mut().zip(&events).filter(|(_, event)| **event) {
+            if fd.events & libc::POLLPRI != 0 {
+                fd.events |= libc::POLLIN;
             }
         }
-        Ok(ready)
+        let ready = nix::poll::poll(fds, timeout);
+        // SAFETY: as above.
+        let raw = unsafe { std::slice::from_raw_parts_mut(fds.as_mut_ptr().cast::<libc::pollfd>(), fds.len()) };
+        for ((fd, event), asked) in raw.iter_mut().zip(&events).zip(asked) {
+            fd.events = asked;
+            if *event && fd.revents & libc::POLLIN != 0 {
+                fd.revents = (libc::POLLIN | libc::POLLPRI) & asked;
+                // The poll that reports a post clears it.
+                // SAFETY: the descriptor was just polled, so it is open.
+                let fd = unsafe { BorrowedFd::borrow_raw(fd.fd) };
+                let mut posts = [0; 64];
+                while nix::unistd::read(fd, &mut posts).is_ok_and(|n| n == posts.len()) {}
+            }
+        }
+        ready
     }
 
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {

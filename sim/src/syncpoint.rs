@@ -26,15 +26,14 @@ pub(crate) struct Syncpoints {
 struct State {
     backing: Option<Arc<Backing>>,
     taken: HashMap<u32, Id>,
-    others: Vec<Id>,
 }
 
 impl Syncpoints {
     /// Syncpoints that all read 0.
     pub(crate) fn new(dram: &Arc<Dram>) -> Self {
         let pool = IdPool::new(SYNCPOINTS, Order::Lowest);
-        let others = (0..TAKEN).filter_map(|_| pool.take()).collect();
-        Self { dram: Arc::clone(dram), pool, state: Mutex::new(State { others, ..State::default() }) }
+        let taken = (0..TAKEN).filter_map(|_| pool.take()).map(|id| (id.number(), id)).collect();
+        Self { dram: Arc::clone(dram), pool, state: Mutex::new(State { backing: None, taken }) }
     }
 
     fn backing(&self) -> Result<Arc<Backing>, Errno> {

@@ -57,7 +57,7 @@ pub(crate) struct TsgState {
     /// Compute preemption mode.
     pub(crate) compute_mode: u32,
     /// Enabled event descriptors.
-    pub(crate) events: Vec<Weak<EventFile>>,
+    pub(crate) events: Vec<EventFile>,
     /// Last error of each SM.
     pub(crate) sm_errors: Vec<SmRecord>,
     /// L2 ways for evict-last.
@@ -114,8 +114,8 @@ impl Tsg {
     /// Makes event descriptors of number `id` readable.
     pub(crate) fn post_event(&self, id: u32) {
         let mut state = self.state();
-        state.events.retain(|e| e.strong_count() > 0);
-        for event in state.events.iter().filter_map(Weak::upgrade).filter(|e| e.id == id) {
+        state.events.retain(EventFile::is_open);
+        for event in state.events.iter().filter(|e| e.id == id) {
             event.post();
         }
     }

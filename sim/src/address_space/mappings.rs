@@ -41,9 +41,7 @@ pub(super) struct Mapping {
 pub(crate) struct MapRequest {
     /// `NVGPU_AS_MAP_BUFFER_FLAGS_*`.
     pub(crate) flags: u32,
-    /// Compressible kind, -1 for none.
-    pub(crate) compr_kind: i16,
-    /// Incompressible kind, -1 for none.
+    /// Kind: compressible ones fall back to it, there being no compression tags to give.
     pub(crate) incompr_kind: i16,
     /// Wanted address, with the fixed flag.
     pub(crate) offset: u64,

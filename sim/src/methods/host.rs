@@ -35,11 +35,6 @@ const REDUCTIONS: [Reduce; 8] =
 const EXECUTE_BITS: u32 = 0xfb10_1007;
 
 impl HostMethods {
-    /// Whether the channel waits for a semaphore.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.waiting.is_some()
-    }
-
     /// Address, payload and operation of the last semaphore.
     pub(crate) fn semaphore(&self) -> (u64, u64, u32) {
         (join(self.address), join(self.payload), self.execute)

@@ -109,7 +109,6 @@ fn map(machine: &Machine, space: &AddressSpace, a: &nvgpu_as_map_buffer_ex_args)
     let buffer = machine.buffer(&mut machine.driver(), a.dmabuf_fd as i32)?;
     let request = MapRequest {
         flags: a.flags,
-        compr_kind: a.compr_kind,
         incompr_kind: a.incompr_kind,
         offset: a.offset,
         buffer_offset: a.buffer_offset,

@@ -124,6 +124,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
         NVGPU_GPU_IOCTL_CLK_GET_RANGE => with(bytes, |a| clock_range(machine, a)),
         NVGPU_GPU_IOCTL_CLK_GET_VF_POINTS => with(bytes, |a| clock_points(machine, a)),
         NVGPU_GPU_IOCTL_CLK_GET_INFO => with(bytes, |a| clock_info(machine, a)),
+        NVGPU_GPU_IOCTL_CLK_SET_INFO => with(bytes, |a| set_clock(machine, a)),
         NVGPU_GPU_IOCTL_GET_EVENT_FD
         | NVGPU_GPU_IOCTL_GET_VOLTAGE
         | NVGPU_GPU_IOCTL_GET_CURRENT
@@ -286,6 +287,21 @@ fn clock_info(machine: &Machine, a: &mut nvgpu_gpu_clk_get_info_args) -> Reply {
         entry.freq_hz = CLOCKS[1];
     }
     machine.user.write_array(a.clk_info_entries, &entries)?;
+    Ok(0)
+}
+
+/// Requests are granted at once: the completion descriptor is readable from the start.
+fn set_clock(machine: &Machine, a: &mut nvgpu_gpu_clk_set_info_args) -> Reply {
+    if a.flags != 0 || a.num_entries == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let entries: Vec<nvgpu_gpu_clk_info> = machine.user.read_array(a.clk_info_entries, a.num_entries.into())?;
+    if entries.iter().any(|e| e.clk_domain != NVGPU_GPU_CLK_DOMAIN_GPCCLK) {
+        return Err(Errno::EINVAL);
+    }
+    let (fd, completion) = machine.driver().files.open_event(0)?;
+    completion.post();
+    a.completion_fd = fd.into_raw_fd();
     Ok(0)
 }
 

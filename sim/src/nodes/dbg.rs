@@ -41,6 +41,11 @@ impl DebugSession {
         self.state().channels.iter().any(|(_, c)| Arc::ptr_eq(c, channel))
     }
 
+    /// Ends the session's hold on its channels.
+    pub(crate) fn take_channels(&self) -> Vec<Arc<Channel>> {
+        std::mem::take(&mut self.state().channels).into_iter().map(|(_, c)| c).collect()
+    }
+
     /// The channel that calls without one use: the first bound.
     fn channel(&self) -> Result<Arc<Channel>, Errno> {
         self.state().channels.first().map(|(_, c)| Arc::clone(c)).ok_or(Errno::EINVAL)

@@ -117,7 +117,7 @@ pub(crate) fn ioctl(machine: &Arc<Machine>, fd: BorrowedFd<'_>, request: u32, ar
             (b'C', abi::NVGPU_CTXSW_IOCTL_LAST, abi::NVGPU_CTXSW_IOCTL_MAX_ARG_SIZE)
         }
         Object::NvMap => return nvmap::ioctl(machine, request, arg),
-        Object::Event(_) | Object::Other => return Err(Errno::ENOTTY),
+        Object::Event | Object::Other => return Err(Errno::ENOTTY),
     };
     let (number, size) = (request & 0xff, request >> 16 & 0x3fff);
     if request >> 8 & 0xff != u32::from(magic) || number == 0 || number > last || size > max {

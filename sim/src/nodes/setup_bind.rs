@@ -53,7 +53,7 @@ pub(super) fn setup_bind(
     };
     let userd = machine.buffer(&mut machine.driver(), a.userd_dmabuf_fd).map_err(undo)?;
     let userd = userd.backing().ok_or(Errno::EINVAL).map_err(undo)?;
-    state.ring = Some(Ring::new(entries, va, gpfifo, userd));
+    state.ring = Some(Ring::new(entries, va, userd));
     state.deterministic = true;
     drop(state);
     a.work_submit_token = channel.token();

@@ -45,7 +45,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
                 return Err(Errno::EINVAL);
             }
             let (fd, event) = machine.driver().files.open_event(a.event_id)?;
-            tsg.state().events.push(Arc::downgrade(&event));
+            tsg.state().events.push(event);
             a.event_fd = fd.into_raw_fd();
             Ok(0)
         }),
