@@ -3,7 +3,8 @@
 //! With the feature `bindgen`:
 //! - `src/bindings.rs` is written anew from `include/*.h`. On an unchanged tree that is no change at all.
 //! - with `NVGPU_UAPI_DIR` set to a folder of kernel headers (the one that holds `nvgpu.h` or `linux/nvgpu.h`), those are
-//!   turned into the module `host` instead, and the committed file is left alone.
+//!   turned into the module `host` instead, and the committed file is left alone. Numbers that differ from the committed
+//!   ones are named as warnings of the build: request numbers carry the size of their struct, so these are too.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -15,11 +16,12 @@ fn main() {
 
 #[cfg(feature = "bindgen")]
 mod generate {
+    use std::collections::BTreeMap;
     use std::path::{Path, PathBuf};
 
     use bindgen::callbacks::{DeriveInfo, DeriveTrait, ImplementsTrait, IntKind, ParseCallbacks};
 
-    /// Gives every struct the derives that let it travel as bytes, and every constant the width it is used at.
+    /// Gives every struct of our own headers the derives that let it travel as bytes.
     #[derive(Debug)]
     struct Own;
 
@@ -32,7 +34,13 @@ mod generate {
         fn blocklisted_type_implements_trait(&self, _: &str, _: DeriveTrait) -> Option<ImplementsTrait> {
             Some(ImplementsTrait::Yes)
         }
+    }
 
+    /// Gives every constant the width it is used at.
+    #[derive(Debug)]
+    struct Widths;
+
+    impl ParseCallbacks for Widths {
         fn int_macro(&self, name: &str, value: i64) -> Option<IntKind> {
             Some(match value {
                 _ if name.starts_with("NVGPU_GPU_FLAGS_") => IntKind::U64,
@@ -50,6 +58,7 @@ mod generate {
             .clang_macro_fallback_build_dir(out_dir)
             .allowlist_item("(nvgpu|NVGPU|nvgpu32|NVGPU32|nvmap|NVMAP|NV_KIND)_.*|warpstate")
             .derive_default(true)
+            .parse_callbacks(Box::new(Widths))
             .formatter(bindgen::Formatter::Prettyplease)
     }
 
@@ -60,7 +69,7 @@ mod generate {
         };
         match var("NVGPU_UAPI_DIR") {
             None => own(&root, &out_dir),
-            Some(dir) => host(&dir, &out_dir),
+            Some(dir) => host(&root, &dir, &out_dir),
         }
     }
 
@@ -83,7 +92,7 @@ mod generate {
     }
 
     /// Writes `$OUT_DIR/host.rs` from the kernel headers in `dir`.
-    fn host(dir: &Path, out_dir: &Path) {
+    fn host(root: &Path, dir: &Path, out_dir: &Path) {
         println!("cargo:rerun-if-changed={}", dir.display());
         let dir = if dir.join("linux/nvgpu.h").exists() { dir.join("linux") } else { dir.to_path_buf() };
         let include: String = ["nvgpu-ctrl.h", "nvgpu-as.h", "nvgpu.h", "nvgpu-event.h", "nvmap.h"]
@@ -95,12 +104,32 @@ mod generate {
         assert!(!include.is_empty(), "NVGPU_UAPI_DIR={} holds no nvgpu header", dir.display());
         let header = out_dir.join("host.h");
         std::fs::write(&header, format!("#define __user\n{include}")).expect("OUT_DIR cannot be written");
-        builder(&header, out_dir)
+        let bindings = builder(&header, out_dir)
             .clang_arg(format!("-I{}", dir.parent().unwrap_or(&dir).display()))
             .generate()
             .expect("the headers in NVGPU_UAPI_DIR do not parse")
-            .write_to_file(out_dir.join("host.rs"))
-            .expect("OUT_DIR cannot be written");
+            .to_string();
+        std::fs::write(out_dir.join("host.rs"), &bindings).expect("OUT_DIR cannot be written");
         println!("cargo:rustc-cfg=nvgpu_uapi");
+
+        let committed =
+            std::fs::read_to_string(root.join("src/bindings.rs")).expect("src/bindings.rs is committed");
+        let (ours, theirs) = (numbers(&committed), numbers(&bindings));
+        for (name, value) in &theirs {
+            if let Some(our) = ours.get(name).filter(|our| our.as_str() != value) {
+                println!("cargo:warning={name} is {value} in these headers and {our} in this crate");
+            }
+        }
+    }
+
+    /// The constants of generated bindings, as text: `pub const NAME: type = value;`.
+    fn numbers(bindings: &str) -> BTreeMap<String, String> {
+        let parts = |line: &str| {
+            let (name, rest) = line.strip_prefix("pub const ")?.split_once(": ")?;
+            let value = rest.split_once(" = ")?.1.strip_suffix(';')?;
+            // The kernel's headers write magics as characters.
+            Some((name.to_owned(), value.trim_end_matches("u8").to_owned()))
+        };
+        bindings.lines().filter_map(parts).collect()
     }
 }
