@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::address::{Bytes, GpuVa};
+use crate::address::Bytes;
 use crate::backend::{Channel, ChannelRequest, Engine, MemoryKind};
 use crate::context::Context;
 use crate::error::Error;
@@ -11,6 +11,7 @@ use crate::memory::Piece;
 use crate::pushbuffer::Pushbuffer;
 use crate::ring::Ring;
 use crate::timeline::Timeline;
+use crate::va_space::Place;
 
 /// Entries of a channel's ring: 8 KiB.
 const ENTRIES: u32 = 1024;
@@ -23,7 +24,7 @@ pub(crate) const FLUSH_DWORDS: usize = 32 << 10;
 #[derive(Debug)]
 pub(crate) struct Lane {
     channel: Channel,
-    channel_va: Option<GpuVa>,
+    channel_va: Option<Place>,
     fifo: Gpfifo,
     /// `Some` until the lane is closed.
     commands: Option<Piece>,
@@ -31,6 +32,9 @@ pub(crate) struct Lane {
     timeline: Arc<Timeline>,
     /// Value of the last submission.
     value: u64,
+    /// Reused for the words of releases, and for entries.
+    release: Pushbuffer,
+    segments: Vec<Segment>,
 }
 
 impl Lane {
@@ -49,22 +53,22 @@ impl Lane {
 
     fn with_commands(context: &Arc<Context>, engine: Engine) -> Result<Self, Error> {
         let backend = context.backend();
-        let channel_bytes = backend.layout().channel_va;
-        let channel_va = match channel_bytes {
+        let channel_va = match backend.layout().channel_va {
             0 => None,
             len => Some(context.memory().reserve(len, "channel")?),
         };
-        let give_back = |va: Option<GpuVa>| {
-            if let Some(va) = va {
-                context.memory().unreserve(va, channel_bytes, backend.layout().granule);
+        let give_back = |place: &Option<Place>| {
+            if let Some(place) = place {
+                context.memory().unreserve(place.clone());
             }
         };
-        let request = ChannelRequest { engine, entries: ENTRIES, va: channel_va };
-        let channel = backend.create_channel(&request).inspect_err(|_| give_back(channel_va))?;
+        let va = channel_va.as_ref().map(|place| place.va);
+        let request = ChannelRequest { engine, entries: ENTRIES, va };
+        let channel = backend.create_channel(&request).inspect_err(|_| give_back(&channel_va))?;
         let start = context.options.timeline_start;
         let timeline = Timeline::new(context, channel.id, start).inspect_err(|_| {
             backend.destroy_channel(channel.id);
-            give_back(channel_va);
+            give_back(&channel_va);
         })?;
         Ok(Self {
             channel,
@@ -74,6 +78,8 @@ impl Lane {
             ring: Ring::new(COMMANDS),
             timeline: Arc::new(timeline),
             value: start,
+            release: Pushbuffer::default(),
+            segments: Vec::new(),
         })
     }
 
@@ -113,32 +119,33 @@ impl Lane {
     ) -> Result<u64, Error> {
         context.alive()?;
         let value = self.next();
-        let mut release = Pushbuffer::default();
-        release.release(self.timeline.va(), value);
-        let dwords = words.len() + release.len();
+        self.release.clear();
+        self.release.release(self.timeline.va(), value);
+        let (body, tail) = (words.len(), self.release.len());
+        let dwords = body + tail;
         let offset = self.take(context, dwords)?;
         // The words may straddle entries: an entry ends where the recorded segments go, or where it is full.
-        let entries = words.len().div_ceil(MAX_DWORDS) + recorded.len() + 1;
+        let entries = body.div_ceil(MAX_DWORDS) + recorded.len() + 1;
         self.wait_for_entries(context, entries as u32)?;
         let commands = self.commands.as_ref().ok_or(Error::Discarded)?;
         commands.write_words(offset, words.words())?;
-        commands.write_words(offset + 4 * words.len() as u64, release.words())?;
+        commands.write_words(offset + 4 * body as u64, self.release.words())?;
         let at = |dword: usize| commands.at(offset + 4 * dword as u64);
-        let mut segments = Vec::with_capacity(entries);
+        self.segments.clear();
         if recorded.is_empty() && dwords <= MAX_DWORDS {
-            segments.push(Segment { va: at(0), dwords: dwords as u32 });
+            self.segments.push(Segment { va: at(0), dwords: dwords as u32 });
         } else {
-            for start in (0..words.len()).step_by(MAX_DWORDS) {
-                let len = (words.len() - start).min(MAX_DWORDS);
-                segments.push(Segment { va: at(start), dwords: len as u32 });
+            for start in (0..body).step_by(MAX_DWORDS) {
+                let len = (body - start).min(MAX_DWORDS);
+                self.segments.push(Segment { va: at(start), dwords: len as u32 });
             }
-            segments.extend_from_slice(recorded);
-            segments.push(Segment { va: at(words.len()), dwords: release.len() as u32 });
+            self.segments.extend_from_slice(recorded);
+            self.segments.push(Segment { va: at(body), dwords: tail as u32 });
         }
         self.ring.seal(value);
         self.value = value;
         self.timeline.set_submitted(value);
-        self.fifo.publish(&segments, value);
+        self.fifo.publish(&self.segments, value);
         context.backend().ring_doorbell(self.channel.token);
         Ok(value)
     }
@@ -184,9 +191,8 @@ impl Lane {
             tracing::warn!(%error, "a queue was dropped with work that did not end; its channel was stopped");
             self.timeline.stop();
         }
-        if let Some(va) = self.channel_va {
-            let layout = backend.layout();
-            context.memory().unreserve(va, layout.channel_va, layout.granule);
+        if let Some(place) = self.channel_va.take() {
+            context.memory().unreserve(place);
         }
         if let Some(commands) = self.commands.take() {
             context.free(commands);

@@ -1,7 +1,6 @@
 //! Memory behind addresses: large pieces mapped one by one, small ones cut from larger pieces.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +9,7 @@ use crate::address::{Bytes, GpuVa};
 use crate::backend::{Backend, Layout, Memory, MemoryId, MemoryKind, MemoryRequest};
 use crate::error::Error;
 use crate::range_set::RangeSet;
-use crate::va_space::{Reach, VaSpace};
+use crate::va_space::{Place, Reach, VaSpace};
 
 /// Pieces up to this size are cut from chunks.
 const SMALL: u64 = 256 << 10;
@@ -47,8 +46,8 @@ unsafe impl Sync for Piece {}
 
 #[derive(Debug)]
 enum Home {
-    /// A mapping of its own, over this range.
-    Own(MemoryId, Range<u64>),
+    /// A mapping of its own, at this place.
+    Own(MemoryId, Place),
     /// Part of the chunk that starts here.
     Chunk(u64),
 }
@@ -130,7 +129,7 @@ impl Piece {
 struct Chunk {
     memory: Memory,
     kind: MemoryKind,
-    range: Range<u64>,
+    place: Place,
     free: RangeSet,
 }
 
@@ -186,8 +185,8 @@ impl MemoryManager {
         if len <= SMALL {
             return self.alloc_small(backend, len, kind, what);
         }
-        let range = self.state().va.alloc(Bytes::new(len), reach(kind))?;
-        self.map(backend, range, len, kind, what)
+        let place = self.state().va.alloc(Bytes::new(len), reach(kind))?;
+        self.map(backend, place, len, kind, what)
     }
 
     /// Allocates `len` bytes of device memory at `va`.
@@ -201,46 +200,44 @@ impl MemoryManager {
         if len == 0 {
             return Err(Error::EmptyBuffer);
         }
-        let range = self.state().va.alloc_at(va, Bytes::new(len))?;
-        self.map(backend, range, len, MemoryKind::Device, what)
+        let place = self.state().va.alloc_at(va, Bytes::new(len))?;
+        self.map(backend, place, len, MemoryKind::Device, what)
     }
 
     /// Takes addresses without memory behind them.
-    pub fn reserve(&self, len: u64, what: &'static str) -> Result<GpuVa, Error> {
+    pub fn reserve(&self, len: u64, what: &'static str) -> Result<Place, Error> {
         let mut state = self.state();
-        let range = state.va.alloc(Bytes::new(len), Reach::Low)?;
-        let va = GpuVa::inside(range.start);
-        state.mappings.insert(range.start, Mapping { va, len: Bytes::new(len), what });
-        Ok(va)
+        let place = state.va.alloc(Bytes::new(len), Reach::Low)?;
+        state.mappings.insert(place.va.raw(), Mapping { va: place.va, len: Bytes::new(len), what });
+        Ok(place)
     }
 
     /// Gives back what [`reserve`](Self::reserve) took.
-    pub fn unreserve(&self, va: GpuVa, len: u64, granule: u64) {
+    pub fn unreserve(&self, place: Place) {
         let mut state = self.state();
-        if state.mappings.remove(&va.raw()).is_some() {
-            state.va.free(va.raw()..va.raw() + len.next_multiple_of(granule));
-        }
+        state.mappings.remove(&place.va.raw());
+        state.va.free(place);
     }
 
     fn map(
         &self,
         backend: &dyn Backend,
-        range: Range<u64>,
+        place: Place,
         len: u64,
         kind: MemoryKind,
         what: &'static str,
     ) -> Result<Piece, Error> {
-        let va = GpuVa::inside(range.start);
-        let request = MemoryRequest { len: Bytes::new(range.end - range.start), kind, va };
+        let va = place.va;
+        let request = MemoryRequest { len: place.len, kind, va };
         let memory = match backend.allocate(&request) {
             Ok(memory) => memory,
             Err(error) => {
-                self.state().va.free(range);
+                self.state().va.free(place);
                 return Err(error);
             }
         };
         self.state().mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
-        Ok(Piece { va, len, cpu: memory.cpu, home: Home::Own(memory.id, range) })
+        Ok(Piece { va, len, cpu: memory.cpu, home: Home::Own(memory.id, place) })
     }
 
     fn alloc_small(
@@ -259,24 +256,23 @@ impl MemoryManager {
                 .filter(|c| c.kind == kind)
                 .find_map(|c| Some((c.free.take(units, UNIT)?, c)));
             if let Some((offset, chunk)) = found {
-                let va = GpuVa::inside(chunk.range.start + offset);
+                let va = GpuVa::inside(chunk.place.va.raw() + offset);
                 // SAFETY: `offset` is inside the chunk's mapping.
                 let cpu = chunk.memory.cpu.map(|base| unsafe { base.add(offset as usize) });
-                let home = Home::Chunk(chunk.range.start);
+                let home = Home::Chunk(chunk.place.va.raw());
                 mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
                 return Ok(Piece { va, len, cpu, home });
             }
-            let range = state.va.alloc(Bytes::new(CHUNK), reach(kind))?;
+            let place = state.va.alloc(Bytes::new(CHUNK), reach(kind))?;
             drop(state);
-            let va = GpuVa::inside(range.start);
-            let request = MemoryRequest { len: Bytes::new(range.end - range.start), kind, va };
+            let request = MemoryRequest { len: place.len, kind, va: place.va };
             match backend.allocate(&request) {
                 Ok(memory) => {
-                    let chunk = Chunk { memory, kind, range: range.clone(), free: RangeSet::new(0..CHUNK) };
-                    self.state().chunks.insert(range.start, chunk);
+                    let chunk = Chunk { memory, kind, free: RangeSet::new(0..CHUNK), place };
+                    self.state().chunks.insert(chunk.place.va.raw(), chunk);
                 }
                 Err(error) => {
-                    self.state().va.free(range);
+                    self.state().va.free(place);
                     return Err(error);
                 }
             }
@@ -287,8 +283,8 @@ impl MemoryManager {
     pub fn free(&self, backend: &dyn Backend, piece: Piece) -> Result<(), Error> {
         let mut state = self.state();
         state.mappings.remove(&piece.va.raw());
-        let (id, range) = match piece.home {
-            Home::Own(id, range) => (id, range),
+        let (id, place) = match piece.home {
+            Home::Own(id, place) => (id, place),
             Home::Chunk(start) => {
                 let Some(chunk) = state.chunks.get_mut(&start) else { return Ok(()) };
                 let offset = piece.va.raw() - start;
@@ -300,13 +296,13 @@ impl MemoryManager {
                 let Some(chunk) = (if spare { state.chunks.remove(&start) } else { None }) else {
                     return Ok(());
                 };
-                (chunk.memory.id, chunk.range)
+                (chunk.memory.id, chunk.place)
             }
         };
         drop(state);
         // The addresses become free only when nothing is mapped there any more.
         backend.free(id)?;
-        self.state().va.free(range);
+        self.state().va.free(place);
         Ok(())
     }
 
@@ -323,3 +319,6 @@ impl MemoryManager {
         (before, after)
     }
 }
+
+#[cfg(test)]
+mod tests;

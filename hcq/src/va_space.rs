@@ -24,6 +24,18 @@ pub(crate) enum Reach {
     Any,
 }
 
+/// Addresses that were taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// First address of the mapping.
+    pub va: GpuVa,
+    /// Length of the mapping, in whole granules.
+    pub len: Bytes,
+    /// What was taken: the mapping, and behind it a granule that stays unmapped, so that running past the end of a
+    /// buffer faults instead of reaching the next one.
+    range: Range<u64>,
+}
+
 /// The free addresses of one address space.
 #[derive(Debug)]
 pub(crate) struct VaSpace {
@@ -59,16 +71,18 @@ impl VaSpace {
     }
 
     /// Takes a free range for `len` bytes, aligned to the granule, or to 2 MiB from 8 MiB on.
-    pub fn alloc(&mut self, len: Bytes, reach: Reach) -> Result<Range<u64>, Error> {
+    pub fn alloc(&mut self, len: Bytes, reach: Reach) -> Result<Place, Error> {
+        let out = Error::OutOfAddresses { len };
         let need = self.rounded(len)?;
+        let Some(guarded) = need.checked_add(self.granule) else { return Err(out) };
         let align = if need >= LARGE { self.granule.max(LARGE_ALIGN) } else { self.granule };
-        let high = if reach == Reach::Any { self.high.take(need, align) } else { None };
-        let at = high.or_else(|| self.low.take(need, align)).ok_or(Error::OutOfAddresses { len })?;
-        Ok(at..at + need)
+        let high = if reach == Reach::Any { self.high.take(guarded, align) } else { None };
+        let at = high.or_else(|| self.low.take(guarded, align)).ok_or(out)?;
+        Ok(Place { va: GpuVa::inside(at), len: Bytes::new(need), range: at..at + guarded })
     }
 
-    /// Takes the range at `va`.
-    pub fn alloc_at(&mut self, va: GpuVa, len: Bytes) -> Result<Range<u64>, Error> {
+    /// Takes the range at `va`, without a guard behind it.
+    pub fn alloc_at(&mut self, va: GpuVa, len: Bytes) -> Result<Place, Error> {
         let taken = || Error::AddressTaken { va, len };
         let need = self.rounded(len)?;
         let end = va.checked_add(Bytes::new(need)).ok_or_else(taken)?;
@@ -83,12 +97,13 @@ impl VaSpace {
         {
             return Err(taken());
         }
-        Ok(range)
+        Ok(Place { va, len: Bytes::new(need), range })
     }
 
     /// Returns a range that [`alloc`](Self::alloc) or [`alloc_at`](Self::alloc_at) gave.
-    pub fn free(&mut self, range: Range<u64>) {
-        if self.low_range.contains(&range.start) { self.low.put(range) } else { self.high.put(range) }
+    pub fn free(&mut self, place: Place) {
+        let set = if self.low_range.contains(&place.range.start) { &mut self.low } else { &mut self.high };
+        set.put(place.range);
     }
 }
 
@@ -117,18 +132,22 @@ mod tests {
         fn no_sequence_reaches_a_window(sizes in prop::collection::vec((1u64..200 * GIB, any::<bool>()), 1..60)) {
             let layout = layout();
             let mut space = VaSpace::new(&layout, true);
-            let mut live: Vec<Range<u64>> = Vec::new();
+            let mut live: Vec<Place> = Vec::new();
             for (len, free_one) in sizes {
                 if free_one && !live.is_empty() {
-                    let range = live.swap_remove(len as usize % live.len());
-                    space.free(range);
+                    let place = live.swap_remove(len as usize % live.len());
+                    space.free(place);
                 }
-                let Ok(range) = space.alloc(Bytes::new(len), Reach::Any) else { continue };
-                prop_assert!(range.end - range.start >= len);
-                prop_assert!(layout.reserved.iter().all(|w| range.end <= w.start || w.end <= range.start));
-                prop_assert!(live.iter().all(|l| range.end <= l.start || l.end <= range.start));
-                prop_assert!(len < LARGE || range.start % LARGE_ALIGN == 0);
-                live.push(range);
+                let Ok(place) = space.alloc(Bytes::new(len), Reach::Any) else { continue };
+                let (start, end) = (place.va.raw(), place.va.raw() + place.len.count());
+                prop_assert!(place.len.count() >= len);
+                prop_assert!(layout.reserved.iter().all(|w| end <= w.start || w.end <= start));
+                prop_assert!(live.iter().all(|l| {
+                    let (from, to) = (l.va.raw(), l.va.raw() + l.len.count());
+                    end < from || to < start
+                }), "neighbours keep a gap");
+                prop_assert!(len < LARGE || start % LARGE_ALIGN == 0);
+                live.push(place);
             }
         }
     }
@@ -148,9 +167,9 @@ mod tests {
     fn low_objects_stay_low_and_data_goes_high() {
         let layout = Layout { high: 0x100_0000_0000..0x200_0000_0000, ..layout() };
         let mut space = VaSpace::new(&layout, true);
-        assert!(space.alloc(Bytes::new(1), Reach::Low).unwrap().end <= 1 << 40);
+        assert!(space.alloc(Bytes::new(1), Reach::Low).unwrap().va.raw() < 1 << 40);
         let data = space.alloc(Bytes::new(1), Reach::Any).unwrap();
-        assert!(data.start >= 1 << 40);
+        assert!(data.va.raw() >= 1 << 40);
         space.free(data.clone());
         assert_eq!(space.alloc(Bytes::new(1), Reach::Any).unwrap(), data, "addresses are recycled");
     }

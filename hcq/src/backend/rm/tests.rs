@@ -212,11 +212,10 @@ impl FakeRm {
             NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES => {
                 let states = at::<NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS>(args.params);
                 assert!(states.numSMsToRead <= 100);
-                if let Some((sm, esr, pc, address)) = books.trapped {
-                    if (states.startingSM..states.startingSM + states.numSMsToRead).contains(&sm) {
-                        let state = &mut states.smErrorStateArray[(sm - states.startingSM) as usize];
-                        (state.hwwWarpEsr, state.hwwWarpEsrPc64, state.hwwEsrAddr) = (esr, pc, address);
-                    }
+                let asked = states.startingSM..states.startingSM + states.numSMsToRead;
+                if let Some((sm, esr, pc, address)) = books.trapped.filter(|t| asked.contains(&t.0)) {
+                    let state = &mut states.smErrorStateArray[(sm - states.startingSM) as usize];
+                    (state.hwwWarpEsr, state.hwwWarpEsrPc64, state.hwwEsrAddr) = (esr, pc, address);
                 }
             }
             command => panic!("control {command:#x} is not one the backend needs"),
