@@ -137,8 +137,8 @@ pub(super) static ROWS: &[Row] = &[
         .args(&[Arg::PsOpt(87), Arg::R(24), Arg::If(86, &[TARGET])])
         .sm90(),
     fixed(Warpsync, 0x948, Place::None, Place::None, Place::None)
-        .mods(&[Mod::Always(".ALL")])
-        .args(&[Arg::PsOpt(87)])
+        .mods(&[Mod::On(86, ".COLLECTIVE"), Mod::Always(".ALL")])
+        .args(&[Arg::PsOpt(87), Arg::If(86, &[TARGET])])
         .sm90(),
     fixed(Endcollective, 0x91b, Place::None, Place::None, Place::None).args(&[Arg::PsOpt(87)]).sm90(),
     fixed(Bar, 0xb1d, Place::None, Place::Bits(54, 4), Place::Bits(42, 12)).mods(BAR_MODS).args(BAR),

@@ -64,7 +64,7 @@ pub(super) static ROWS: &[Row] = &[
         .neg(0b100)
         .x_inverts()
         .mods(&[U32, Mod::On(74, ".X")])
-        .args(&[Arg::D, Arg::A, Arg::B, Arg::C, CARRY_IN[0], CARRY_IN[1]]),
+        .args(&[Arg::D, Arg::A, Arg::B, Arg::C, CARRY_IN[0], CARRY_IN[1], Arg::Holds(81, 3, &[7, 0])]),
     ualu(UimadWide, 0x0a5, Shape::Three)
         .kind(Kind::Int)
         .neg(0b100)
