@@ -22,6 +22,8 @@ const NOTIFIER_LEN: u64 = 4096;
 const WRITTEN: u16 = 0xffff;
 /// SMs one call reports at most.
 const SMS_PER_CALL: u32 = 100;
+/// `HWW_WARP_ESR`: the error code, 0 for none.
+const WARP_ERROR: u32 = 0xffff;
 /// Time between looks at the SMs while work is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -75,7 +77,18 @@ pub(super) struct Debugger {
 #[derive(Debug)]
 struct Looks {
     last: Instant,
+    /// What the registers held before the channel ran anything: traces of others.
+    before: Vec<SmState>,
     found: Vec<SmState>,
+}
+
+impl Looks {
+    fn look(&mut self, debugger: &Debugger) {
+        if self.found.is_empty() {
+            self.found = debugger.read().into_iter().filter(|state| !self.before.contains(state)).collect();
+            self.last = Instant::now();
+        }
+    }
 }
 
 /// An SM in trouble.
@@ -96,19 +109,18 @@ impl Debugger {
             ..Default::default()
         };
         let object = space.client().create_with(space.device(), GT200_DEBUGGER, &mut parameters)?;
-        let looked = Mutex::new(Looks { last: Instant::now(), found: Vec::new() });
-        Ok(Self { object, channel: channel.handle(), sms: space.sm_count(), looked })
+        let looked = Mutex::new(Looks { last: Instant::now(), before: Vec::new(), found: Vec::new() });
+        let debugger = Self { object, channel: channel.handle(), sms: space.sm_count(), looked };
+        let before = debugger.read();
+        lock(&debugger.looked).before = before;
+        Ok(debugger)
     }
 
     /// Looks at the SMs now and then: the code of an SM exception if one has trapped. Meant for wait loops.
     pub fn trapped(&self) -> Option<u32> {
         let mut looks = lock(&self.looked);
-        if looks.found.is_empty() {
-            if looks.last.elapsed() < LOOK_EVERY {
-                return None;
-            }
-            looks.found = self.read();
-            looks.last = Instant::now();
+        if looks.last.elapsed() >= LOOK_EVERY {
+            looks.look(self);
         }
         (!looks.found.is_empty()).then_some(ROBUST_CHANNEL_GR_EXCEPTION)
     }
@@ -116,9 +128,7 @@ impl Debugger {
     /// The SMs that have an exception: those found before, or those there are now.
     pub fn states(&self) -> Vec<SmState> {
         let mut looks = lock(&self.looked);
-        if looks.found.is_empty() {
-            looks.found = self.read();
-        }
+        looks.look(self);
         looks.found.clone()
     }
 
@@ -138,7 +148,7 @@ impl Debugger {
             }
             let read = args.numSMsToRead.min(SMS_PER_CALL) as usize;
             for (i, state) in args.smErrorStateArray.iter().take(read).enumerate() {
-                if state.hwwWarpEsr & 0xffff == 0 && state.hwwGlobalEsr == 0 {
+                if state.hwwWarpEsr & WARP_ERROR == 0 {
                     continue;
                 }
                 let pc =

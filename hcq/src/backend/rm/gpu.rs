@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use nvgpu_sys::Sys;
 use rm_sys::{
-    Control, Escape, NV0080_CTRL_GPU_GET_CLASSLIST_PARAMS, NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS,
+    Escape, NV0080_CTRL_GPU_GET_CLASSLIST_PARAMS, NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS,
     NV2080_CTRL_FB_GET_INFO_PARAMS, NV2080_CTRL_FB_INFO, NV2080_CTRL_FB_INFO_INDEX_RAM_SIZE,
     NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS, NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS_R595,
     NV2080_CTRL_GR_GET_INFO_PARAMS, NV2080_CTRL_GR_INFO, NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_GPCS,
@@ -162,24 +162,45 @@ pub(super) fn describe(
     })
 }
 
-/// Engine type of a copy engine that does not share the compute engine's runlist, if there is one.
+/// First byte of an engine's capabilities (`ctrl2080ce.h`): it shares the compute engine's runlist.
+const GRAPHICS: u8 = 0x01;
+/// It is among the best for reading system memory, and for writing it.
+const SYSTEM_MEMORY: u8 = 0x04 | 0x08;
+
+/// Engine type of a copy engine that does not share the compute engine's runlist, if there is one: the first of those
+/// that are best for system memory.
 pub(super) fn copy_engine(subdevice: &Object) -> Option<u32> {
     let mut caps = NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS::default();
     // SAFETY: the struct holds no addresses.
-    let answer = unsafe { subdevice.control(&mut caps) };
-    if let Err(error) = answer {
-        tracing::debug!(%error, call = NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS::NAME, "copies go by the compute runlist");
+    if let Err(error) = unsafe { subdevice.control(&mut caps) } {
+        tracing::debug!(%error, "copies go by the compute runlist");
         return None;
     }
-    (0..COPY_ENGINES)
-        .find(|&n| caps.present >> n & 1 == 1 && capabilities(&caps, n)[0] & SHARES_GRAPHICS_RUNLIST == 0)
-        .map(|n| NV2080_ENGINE_TYPE_COPY0 + n as u32)
+    let bytes = zerocopy::IntoBytes::as_bytes(&caps.capsTbl);
+    let capabilities: Vec<u8> = bytes.chunks_exact(2).map(|engine| engine[0]).collect();
+    choose_copy_engine(caps.present, &capabilities)
 }
 
-/// First byte of an engine's capabilities, bit 0 (`NV2080_CTRL_CE_CAPS_CE_GRCE`).
-const SHARES_GRAPHICS_RUNLIST: u8 = 1;
+fn choose_copy_engine(present: u64, capabilities: &[u8]) -> Option<u32> {
+    (NV2080_ENGINE_TYPE_COPY0..)
+        .zip(capabilities.iter().take(COPY_ENGINES).enumerate())
+        .filter(|(_, (n, caps))| present >> n & 1 == 1 && *caps & GRAPHICS == 0)
+        .min_by_key(|(_, (_, caps))| 2 - (*caps & SYSTEM_MEMORY).count_ones())
+        .map(|(engine, _)| engine)
+}
 
-fn capabilities(caps: &NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS, engine: usize) -> [u8; 2] {
-    let bytes = zerocopy::IntoBytes::as_bytes(&caps.capsTbl);
-    [bytes[2 * engine], bytes[2 * engine + 1]]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_copy_engine_off_the_compute_runlist_is_chosen() {
+        let caps = [GRAPHICS | SYSTEM_MEMORY, 0, SYSTEM_MEMORY, SYSTEM_MEMORY, 0x04];
+        assert_eq!(choose_copy_engine(0b11111, &caps), Some(NV2080_ENGINE_TYPE_COPY0 + 2));
+        assert_eq!(choose_copy_engine(0b11011, &caps), Some(NV2080_ENGINE_TYPE_COPY0 + 3));
+        assert_eq!(choose_copy_engine(0b10011, &caps), Some(NV2080_ENGINE_TYPE_COPY0 + 4));
+        assert_eq!(choose_copy_engine(0b00011, &caps), Some(NV2080_ENGINE_TYPE_COPY0 + 1));
+        assert_eq!(choose_copy_engine(0b00001, &caps), None);
+        assert_eq!(choose_copy_engine(0, &caps), None);
+    }
 }
