@@ -9,6 +9,7 @@ use crate::physical::HostMapping;
 use crate::{recovery, sm};
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -181,8 +182,20 @@ impl Gpu {
     }
 }
 
+thread_local! {
+    static IS_GPU: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the caller runs on the thread of a simulated GPU.
+///
+/// Whoever puts a [`Sim`](crate::Sim) behind the C library's own functions must let that thread's calls through to the kernel.
+pub fn is_gpu_thread() -> bool {
+    IS_GPU.get()
+}
+
 /// The GPU's thread: looks at the doorbell and gives channels their turns.
 pub(crate) fn run(machine: &Arc<Machine>) {
+    IS_GPU.set(true);
     let gpu = &machine.gpu;
     let mut last_work = Instant::now();
     let mut last_look = Instant::now();

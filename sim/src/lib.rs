@@ -56,6 +56,6 @@ mod user_memory;
 mod violations;
 
 pub use config::SimConfig;
-pub use gpu::Counters;
+pub use gpu::{Counters, is_gpu_thread};
 pub use sim::Sim;
 pub use violations::{Consequence, Violation};

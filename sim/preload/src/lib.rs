@@ -1,1 +1,322 @@
-//! The software ga10b as an LD_PRELOAD library.
+//! `libnvgpu_sim.so`: the software ga10b for programs that know nothing of it.
+//!
+//! ```text
+//! LD_PRELOAD=libnvgpu_sim.so NVGPU_SIM_VERBOSE=1 ./program
+//! ```
+//!
+//! The library stands in front of the C library's `open`, `ioctl`, `mmap`, `munmap`, `poll`, `close` and `access`. Calls on the nodes
+//! of the GPU's driver go to a [`ga10b_sim::Sim`] inside the process, which is made when the first node is opened; everything
+//! else goes to the kernel. Descriptors of the machine are real ones, so `dup`, `fcntl` and `lseek` need no help. A forked child
+//! has no GPU.
+//!
+//! Environment: `NVGPU_SIM_MEMORY` (bytes), `NVGPU_SIM_SMS`, `NVGPU_SIM_VERBOSE` (kernel-log lines on stderr).
+
+mod kernel;
+
+use ga10b_sim::{Sim, SimConfig};
+use libc::{c_char, c_int, c_uint, c_ulong, c_void, mode_t, off_t, pollfd, size_t};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollTimeout};
+use nix::sys::mman::{MapFlags, ProtFlags};
+use nvgpu_sys::Sys;
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::{Arc, OnceLock};
+
+static SIM: OnceLock<Option<Arc<Sim>>> = OnceLock::new();
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `f` for a call of the program; `None` for calls that the machine itself makes, which go to the kernel.
+fn from_program<R>(f: impl FnOnce() -> R) -> Option<R> {
+    if INSIDE.get() || ga10b_sim::is_gpu_thread() {
+        return None;
+    }
+    INSIDE.set(true);
+    let result = f();
+    INSIDE.set(false);
+    Some(result)
+}
+
+/// The machine, if the program has opened a node of it.
+fn machine() -> Option<&'static Arc<Sim>> {
+    SIM.get().and_then(Option::as_ref)
+}
+
+fn start() -> Option<&'static Arc<Sim>> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
+    SIM.get_or_init(|| {
+        let defaults = SimConfig::default();
+        let config = SimConfig {
+            memory: number("NVGPU_SIM_MEMORY").unwrap_or(defaults.memory),
+            sm_count: number("NVGPU_SIM_SMS").map_or(defaults.sm_count, |n| n as u32),
+            verbose: std::env::var_os("NVGPU_SIM_VERBOSE").is_some_and(|v| v != "0"),
+            ..defaults
+        };
+        Sim::try_new(config).inspect_err(|errno| eprintln!("nvgpu-sim: cannot start: {errno}")).ok()
+    })
+    .as_ref()
+}
+
+/// The machine, if `fd` is one of its descriptors.
+fn owner(fd: c_int) -> Option<&'static Arc<Sim>> {
+    let sim = machine()?;
+    let fd = borrow(fd)?;
+    sim.owns(fd).then_some(sim)
+}
+
+fn borrow<'a>(fd: c_int) -> Option<BorrowedFd<'a>> {
+    // SAFETY: the program owns the descriptor for the time of its call; the machine finds out when it is not open.
+    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// Result of a C function: the value, or -1 and `errno`.
+fn answer(result: Result<c_int, Errno>) -> c_int {
+    result.unwrap_or_else(|errno| {
+        errno.set();
+        -1
+    })
+}
+
+/// Opens a node of the machine; `None` for any other path.
+///
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn open_node(path: *const c_char, flags: c_int) -> Option<c_int> {
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let path = unsafe { CStr::from_ptr(path) };
+    if !Sim::has_node(path) {
+        return None;
+    }
+    from_program(|| {
+        let sim = start().ok_or(Errno::ENODEV);
+        let opened = sim.and_then(|sim| sim.open(path, OFlag::from_bits_truncate(flags)));
+        answer(opened.map(IntoRawFd::into_raw_fd))
+    })
+}
+
+/// `open(2)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { open_node(path, flags).unwrap_or_else(|| kernel::openat(libc::AT_FDCWD, path, flags, mode)) }
+}
+
+/// `open64`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { open(path, flags, mode) }
+}
+
+/// `__open_2`, which fortified programs call.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { open(path, flags, 0) }
+}
+
+/// `__open64_2`, which fortified programs call.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { open(path, flags, 0) }
+}
+
+/// `openat(2)`: nodes are named by absolute paths, so the directory does not matter for them.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { open_node(path, flags).unwrap_or_else(|| kernel::openat(directory, path, flags, mode)) }
+}
+
+/// `openat64`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openat64(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { openat(directory, path, flags, mode) }
+}
+
+/// `access(2)`: nodes of the machine exist and may be read and written.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    if !path.is_null() && Sim::has_node(unsafe { CStr::from_ptr(path) }) {
+        return 0;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { kernel::access(path, mode) }
+}
+
+/// `ioctl(2)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) -> c_int {
+    let served = from_program(|| {
+        let sim = owner(fd)?;
+        let request = request as u32;
+        let size = (request >> 16 & 0x3fff) as usize;
+        let fd = borrow(fd)?;
+        let mut value = (arg as u64).to_ne_bytes();
+        let bytes: &mut [u8] = if nvgpu_sys::BY_VALUE.contains(&request) {
+            &mut value
+        } else if arg.is_null() || size == 0 {
+            &mut []
+        } else {
+            // SAFETY: the program passes an argument of the size that is part of the request.
+            unsafe { std::slice::from_raw_parts_mut(arg.cast(), size) }
+        };
+        // SAFETY: the program's own promise.
+        Some(answer(unsafe { sim.ioctl(fd, request, bytes) }))
+    });
+    // SAFETY: the caller's promise.
+    served.flatten().unwrap_or_else(|| unsafe { kernel::ioctl(fd, request, arg) })
+}
+
+/// `mmap(2)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    addr: *mut c_void,
+    len: size_t,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    let served = from_program(|| {
+        // Buffers are memfds: the kernel maps them where the program wants them.
+        if flags & libc::MAP_FIXED != 0 {
+            return None;
+        }
+        let sim = owner(fd)?;
+        let fd = borrow(fd)?;
+        let Some(len) = NonZeroUsize::new(len) else {
+            Errno::EINVAL.set();
+            return Some(libc::MAP_FAILED);
+        };
+        let (prot, flags) = (ProtFlags::from_bits_retain(prot), MapFlags::from_bits_retain(flags));
+        // SAFETY: the program's own promise.
+        let mapped = unsafe { sim.mmap(len, prot, flags, fd, offset) };
+        Some(mapped.map_or_else(
+            |errno| {
+                errno.set();
+                libc::MAP_FAILED
+            },
+            NonNull::as_ptr,
+        ))
+    });
+    // SAFETY: the caller's promise.
+    served.flatten().unwrap_or_else(|| unsafe { kernel::mmap(addr, len, prot, flags, fd, offset) })
+}
+
+/// `mmap64`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    addr: *mut c_void,
+    len: size_t,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { mmap(addr, len, prot, flags, fd, offset) }
+}
+
+/// `munmap(2)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
+    let served = from_program(|| {
+        let sim = machine()?;
+        let addr = NonNull::new(addr)?;
+        // SAFETY: the program's own promise.
+        Some(answer(unsafe { sim.munmap(addr, len) }.map(|()| 0)))
+    });
+    // SAFETY: the caller's promise.
+    served.flatten().unwrap_or_else(|| unsafe { kernel::munmap(addr, len) })
+}
+
+/// `poll(2)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn poll(fds: *mut pollfd, count: libc::nfds_t, timeout: c_int) -> c_int {
+    let served = from_program(|| {
+        let sim = machine()?;
+        if fds.is_null() {
+            return None;
+        }
+        // SAFETY: the program passes `count` entries; `PollFd` is a transparent wrapper of `pollfd`.
+        let fds = unsafe { std::slice::from_raw_parts_mut(fds.cast::<PollFd<'_>>(), count as usize) };
+        // Negative descriptors are legal here and mean nothing; the machine's own are never negative.
+        // SAFETY: as above.
+        let raw = unsafe { std::slice::from_raw_parts(fds.as_ptr().cast::<pollfd>(), fds.len()) };
+        if raw.iter().any(|fd| fd.fd < 0) || !fds.iter().any(|fd| sim.owns(fd.as_fd())) {
+            return None;
+        }
+        Some(answer(sim.poll(fds, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::NONE))))
+    });
+    // SAFETY: the caller's promise.
+    served.flatten().unwrap_or_else(|| unsafe { kernel::poll(fds, count, timeout) })
+}
+
+/// `close(2)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    let served = from_program(|| {
+        let sim = owner(fd)?;
+        // SAFETY: the program gives the descriptor up with this call.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Some(answer(sim.close(fd).map(|()| 0)))
+    });
+    // SAFETY: the caller's promise.
+    served.flatten().unwrap_or_else(|| unsafe { kernel::close(fd) })
+}
+
+/// Checked here, because a mistake in it would only show as a crash of some program.
+const _: () = assert!(size_of::<PollFd<'_>>() == size_of::<pollfd>() && size_of::<c_uint>() == 4);
