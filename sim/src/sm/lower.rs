@@ -329,3 +329,47 @@ impl Lower<'_> {
         self.va.wrapping_add(16).wrapping_add_signed(offset)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sm::lanes::Isa;
+
+    /// The instructions of the executable sections of a cubin.
+    fn words(elf: &[u8]) -> Vec<u128> {
+        let parsed = goblin::elf::Elf::parse(elf).unwrap();
+        let executable = parsed.section_headers.iter().filter(|s| s.is_executable() && s.sh_size > 0);
+        executable
+            .flat_map(|s| elf[s.file_range().unwrap()].as_chunks::<16>().0)
+            .map(|w| u128::from_le_bytes(*w))
+            .collect()
+    }
+
+    #[test]
+    fn every_instruction_that_ptxas_made_for_the_corpus_is_executed() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../sass/tests/data/cubin");
+        let target =
+            Target { arch: Arch::Sm87, isa: Isa::Baseline, registers: 255, barriers: 16, exact_mma: true };
+        let (mut seen, mut refused) = (0, std::collections::BTreeSet::new());
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if !path.to_str().is_some_and(|p| p.ends_with("sm_87.cubin")) {
+                continue;
+            }
+            for word in words(&std::fs::read(&path).unwrap()) {
+                seen += 1;
+                let mut code = Code::new(255);
+                let lowered = lower(&mut code, target, 0, Word(word));
+                if std::ptr::fn_addr_eq(lowered.op.run, entry_of_raise()) {
+                    refused.insert(sass::decode(Arch::Sm87, Word(word)).map_or(format!("{word:#x}"), |i| i.text(0)));
+                }
+            }
+        }
+        assert!(seen > 10_000, "only {seen} instructions");
+        assert!(refused.is_empty(), "{} are refused: {refused:#?}", refused.len());
+    }
+
+    fn entry_of_raise() -> crate::sm::lanes::OpFn {
+        entry::<ops::Raise>(Isa::Baseline)
+    }
+}

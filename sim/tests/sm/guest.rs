@@ -105,7 +105,6 @@ unsafe impl Memory for Guest {
 
 pub const CODE: u64 = 0x10_0000;
 pub const BANK0: u64 = 0x20_0000;
-pub const BANK2: u64 = 0x21_0000;
 pub const DATA: u64 = 0x4_0000_0000;
 pub const WINDOWS: Windows = Windows { shared_base: 0xfe00_0000, local_base: 0xff00_0000 };
 

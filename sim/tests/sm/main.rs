@@ -1,5 +1,7 @@
 //! The SM interpreter through its public interface.
 
 mod asm;
+mod cubin;
 mod golden;
 mod guest;
+mod kernels;

@@ -451,15 +451,16 @@ pub(super) fn hmma_op(l: &mut Lower<'_>) -> Result<(), Refusal> {
 }
 
 pub(super) fn imma_op(l: &mut Lower<'_>) -> Result<(), Refusal> {
-    let (rows, width, depth) = match l.flag(75) | l.bits(85, 2) << 1 {
-        0 => (8, 8, 16),
-        2 => (8, 4, 32),
-        4 => (16, 8, 16),
-        5 => (16, 8, 32),
-        6 => (16, 4, 64),
+    let (rows, depth) = match l.flag(75) | l.bits(85, 2) << 1 {
+        0 => (8, 16),
+        2 => (8, 32),
+        4 => (16, 16),
+        5 => (16, 32),
+        6 => (16, 64),
         _ => return Err(esr::ILLEGAL_INSTR_PARAM),
     };
-    if l.bit(72) || l.bit(83) != (width == 4) || l.bit(84) != (width == 4) {
+    let width = if l.bit(83) { 4 } else { 8 };
+    if l.bit(72) || l.bit(83) != l.bit(84) || !(128..=256).contains(&(depth * width)) {
         return Err(esr::ILLEGAL_INSTR_PARAM);
     }
     let b = depth * width / 128;

@@ -329,7 +329,7 @@ macro_rules! by_store_width {
 pub(super) fn load_wide(l: &mut Lower<'_>, space: Space) -> Result<(), Refusal> {
     let registers = width(l)?.0.div_ceil(4);
     l.dst(registers)?;
-    if l.bits(81, 3) != 7 {
+    if space == Space::Global && l.bits(81, 3) != 7 {
         return Err(esr::ILLEGAL_INSTR_PARAM);
     }
     let long = space == Space::Generic && !l.bit(91);
