@@ -101,6 +101,12 @@ impl Instruction {
         branch_target(table::find(self.arch, self.word)?, self.arch, self.word, pc)
     }
 
+    /// Whether only the name of the operation is known (graphics, textures, surfaces): it has no operands here, and its
+    /// other bits were not checked.
+    pub fn is_name_only(&self) -> bool {
+        table::find(self.arch, self.word).is_some_and(|row| row.name_only)
+    }
+
     /// The scheduling field.
     pub const fn control(&self) -> Control {
         Control::of(self.word)

@@ -1,7 +1,13 @@
 //! Decoder and printer of SM 8.x and 9.x machine code.
 //!
 //! [`decode`] turns a 128-bit [`Word`] into an [`Instruction`]: operation, operand form, guard, destination and sources.
-//! The decoder is strict: a word that it does not understand in full is a [`DecodeError`] that shows the word.
+//! [`Instruction::text`] prints it exactly as NVIDIA's `nvdisasm` does, and [`Listing`] goes through a piece of code. The
+//! decoder is strict: a word that it does not understand in full is a [`DecodeError`] that shows the word. Bits that an
+//! operation does not use must hold what the compiler puts there, which is narrower than what `nvdisasm` accepts. Register
+//! numbers that a 64 or 128-bit value cannot have are accepted: the hardware reports those when it executes them.
+//!
+//! SM 8.0 to 8.7 and SM 9.0 are covered as far as compute kernels go; graphics, texture and surface operations have names
+//! only ([`Instruction::is_name_only`]).
 //!
 //! ```
 //! use sass::{Arch, Opcode, Operand, Word, decode};
@@ -11,6 +17,7 @@
 //! assert_eq!(add.opcode, Opcode::Fadd);
 //! assert_eq!(add.dst, Some(5));
 //! assert_eq!(add.b.map(|source| source.operand), Some(Operand::Reg(3)));
+//! assert_eq!(add.text(0), "FADD R5, R2, R3");
 //! # Ok::<(), sass::DecodeError>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -19,6 +26,8 @@ mod arch;
 mod control;
 mod error;
 mod instruction;
+mod listing;
+mod memory;
 mod number;
 mod opcode;
 mod operand;
@@ -31,6 +40,8 @@ pub use arch::Arch;
 pub use control::Control;
 pub use error::DecodeError;
 pub use instruction::{Instruction, decode};
+pub use listing::{Line, Listing};
+pub use memory::{Access, MemoryAccess, Space};
 pub use opcode::Opcode;
 pub use operand::{Guard, Operand, Source};
 pub use word::{WORD_BYTES, Word};

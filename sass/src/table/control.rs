@@ -400,7 +400,7 @@ fn bar_operands(p: &mut Printer<'_>) -> Result<(), Refused> {
         }
         _ => {
             let count = p.bits(42, 12);
-            if count != 0 {
+            if count != 0 || mode == BAR_ARRIVE {
                 p.next();
                 p.put_fmt(format_args!("{count:#x}"));
             }

@@ -3,6 +3,7 @@
 use super::fields::{BOOLEAN, COMPARE, FTZ, FTZ_FMZ, SAT, SETP};
 use super::item::{Arg, Mod, NO};
 use super::row::{Dst, Kind, Place, Row, Shape, alu};
+use crate::Arch;
 use crate::Opcode::*;
 use crate::number::f16_text;
 use crate::print::{Printer, Refused, Role};
@@ -12,7 +13,7 @@ const F32: Mod = Mod::Sm87(&[Mod::On(78, ".F32")]);
 const BF16: Mod = Mod::On(85, ".BF16_V2");
 /// SM 9.0 has bf16 forms of operations that were fp16 only.
 const BF16_SM90: Mod = Mod::Sm90(&[BF16]);
-const COMPARE_BF16_SM90: Mod = Mod::Sm90(&[Mod::On(65, ".BF16_V2")]);
+const COMPARE_BF16_SM90: Mod = Mod::By(compare_bf16);
 const RELU_SAT: Mod = Mod::Gather(&[(79, 1), (77, 1)], &["", ".RELU", ".SAT", NO]);
 
 /// A row of pairs whose sources all take sign and absolute value.
@@ -21,19 +22,16 @@ const fn pairs(row: Row) -> Row {
 }
 
 pub(super) static ROWS: &[Row] = &[
-    pairs(alu(Hadd2, 0x030, Shape::TwoC)).mods(&[BF16_SM90, Mod::On(78, ".F32"), FTZ, SAT]).args(&[
-        Arg::D,
-        Arg::A,
-        Arg::By(hadd2_second),
-    ]),
-    pairs(alu(Hfma2, 0x031, Shape::Three)).crossed(86).mods(&[BF16, F32, FTZ_FMZ, RELU_SAT]).args(&[
-        Arg::D,
-        Arg::A,
-        Arg::B,
-        Arg::C,
-        Arg::If(79, &[Arg::PsOpt(87)]),
-    ]),
-    pairs(alu(Hmul2, 0x032, Shape::Two)).mods(&[BF16_SM90, F32, FTZ_FMZ, SAT]).args(&[
+    pairs(alu(Hadd2, 0x030, Shape::TwoC))
+        .bf16_sm90(85)
+        .mods(&[BF16_SM90, Mod::On(78, ".F32"), FTZ, SAT])
+        .args(&[Arg::D, Arg::A, Arg::By(hadd2_second)]),
+    pairs(alu(Hfma2, 0x031, Shape::Three))
+        .bf16(85)
+        .crossed(86)
+        .mods(&[BF16, Mod::On(78, ".F32"), FTZ_FMZ, RELU_SAT])
+        .args(&[Arg::D, Arg::A, Arg::B, Arg::C, Arg::If(79, &[Arg::PsOpt(87)])]),
+    pairs(alu(Hmul2, 0x032, Shape::Two)).bf16_sm90(85).mods(&[BF16_SM90, F32, FTZ_FMZ, SAT]).args(&[
         Arg::D,
         Arg::A,
         Arg::B,
@@ -46,6 +44,7 @@ pub(super) static ROWS: &[Row] = &[
         .mods(&[COMPARE_BF16_SM90, COMPARE, FTZ, Mod::On(71, ".H_AND"), Mod::Pick(69, 2, BOOLEAN)])
         .args(SETP),
     pairs(alu(Hfma2Mma, 0x035, Shape::Three))
+        .bf16_sm90(85)
         .kind(Kind::HalfMma)
         .mods(&[BF16_SM90, FTZ_FMZ, RELU_SAT])
         .args(&[Arg::D, Arg::A, Arg::B, Arg::C, Arg::If(79, &[Arg::PsOpt(87)])]),
@@ -60,6 +59,14 @@ pub(super) static ROWS: &[Row] = &[
         ])
         .args(&[Arg::D, Arg::A, Arg::B, Arg::Ps(87)]),
 ];
+
+/// SM 9.0 compares bf16 in the register form.
+fn compare_bf16(p: &mut Printer<'_>) -> Result<(), Refused> {
+    if p.arch == Arch::Sm90 && p.word.form() == 1 && p.bit(65) {
+        p.put(".BF16_V2");
+    }
+    Ok(())
+}
 
 /// `.F32` widens one half, so that an immediate is a single one.
 fn hadd2_second(p: &mut Printer<'_>) -> Result<(), Refused> {

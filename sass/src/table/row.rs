@@ -108,6 +108,8 @@ pub(crate) struct Row {
     pub(crate) x_inverts: bool,
     /// Bit that makes half-precision immediates bf16.
     pub(crate) bf16_bit: Option<u8>,
+    /// The bf16 bit exists on SM 9.0 only.
+    pub(crate) bf16_new: bool,
     /// Bit that crosses the halves of B (`.H0_NH1`).
     pub(crate) crossed_bit: Option<u8>,
     /// Printed mnemonic.
@@ -148,6 +150,7 @@ pub(crate) const fn alu(opcode: Opcode, base9: u16, shape: Shape) -> Row {
         inverts: false,
         x_inverts: false,
         bf16_bit: None,
+        bf16_new: false,
         crossed_bit: None,
         name: opcode.mnemonic(),
         mods: &[],
@@ -250,6 +253,11 @@ impl Row {
     /// Immediates are bf16 when `bit` is set.
     pub(crate) const fn bf16(self, bit: u8) -> Self {
         Self { bf16_bit: Some(bit), ..self }
+    }
+
+    /// Immediates are bf16 when `bit` is set, on SM 9.0.
+    pub(crate) const fn bf16_sm90(self, bit: u8) -> Self {
+        Self { bf16_bit: Some(bit), bf16_new: true, ..self }
     }
 
     /// `bit` crosses the halves of B.
