@@ -348,7 +348,7 @@ mod tests {
     fn ops() -> impl Strategy<Value = Vec<Op>> {
         let page = prop_oneof![0u64..1200, (0u64..1200).prop_map(|p| p + (1 << 35))];
         let op = prop_oneof![
-            (page.clone(), 1u64..600, 1u64..1 << 30, any::<bool>())
+            (page.clone(), 1u64..600, 1u64..1 << 24, any::<bool>())
                 .prop_map(|(page, count, pa, read_only)| Op::Map { page, count, pa: pa << 12, read_only }),
             (page.clone(), 1u64..600).prop_map(|(page, count)| Op::Sparse { page, count }),
             (page, 1u64..600).prop_map(|(page, count)| Op::Unmap { page, count }),

@@ -168,7 +168,8 @@ impl Sys for Sim {
         let is_event = |fd: &PollFd<'_>| matches!(self.machine.object(fd.as_fd()), Ok(Some(Object::Event)));
         let events: Vec<bool> = fds.iter().map(is_event).collect();
         // SAFETY: `PollFd` is a transparent wrapper of `pollfd`, whose fields may hold anything.
-        let raw = unsafe { std::slice::from_raw_parts_mut(fds.as_mut_ptr().cast::<libc::pollfd>(), fds.len()) };
+        let raw =
+            unsafe { std::slice::from_raw_parts_mut(fds.as_mut_ptr().cast::<libc::pollfd>(), fds.len()) };
         let asked: Vec<i16> = raw.iter().map(|fd| fd.events).collect();
         for (fd, _) in raw.iter_mut().zip(&events).filter(|(_, event)| **event) {
             if fd.events & libc::POLLPRI != 0 {
@@ -177,7 +178,8 @@ impl Sys for Sim {
         }
         let ready = nix::poll::poll(fds, timeout);
         // SAFETY: as above.
-        let raw = unsafe { std::slice::from_raw_parts_mut(fds.as_mut_ptr().cast::<libc::pollfd>(), fds.len()) };
+        let raw =
+            unsafe { std::slice::from_raw_parts_mut(fds.as_mut_ptr().cast::<libc::pollfd>(), fds.len()) };
         for ((fd, event), asked) in raw.iter_mut().zip(&events).zip(asked) {
             fd.events = asked;
             if *event && fd.revents & libc::POLLIN != 0 {

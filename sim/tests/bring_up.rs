@@ -98,7 +98,8 @@ fn a_chain_of_launches_needs_one_kick() {
     let (out, signal) = (machine.buffer(8192), machine.buffer(4096));
     let last = second.describe(out.va + 4096, 7, 4).release(0, qmd::Release::new_u32(signal.va, 1));
     second.qmd.write(0, last.build().unwrap().as_bytes());
-    let launch = first.describe(out.va, 5, 4).dependent(0, qmd::Dependent::schedule(second.qmd.va).prefetched());
+    let launch =
+        first.describe(out.va, 5, 4).dependent(0, qmd::Dependent::schedule(second.qmd.va).prefetched());
     first.qmd.write(0, launch.build().unwrap().as_bytes());
     first.kick(&mut channel);
     channel.wait(signal.u64(0), 1);

@@ -185,7 +185,8 @@ fn setup_bind_checks_in_the_drivers_order() {
     assert_eq!(ask(sim, machine.space.as_fd(), &mut bind_space), Err(Errno::EINVAL));
     assert_eq!(try_bind(&mut args), Err(Errno::EINVAL)); // no group
     let tsg = machine.tsg();
-    let mut bind = nvgpu_tsg_bind_channel_ex_args { channel_fd: number, subcontext_id: 1, ..Default::default() };
+    let mut bind =
+        nvgpu_tsg_bind_channel_ex_args { channel_fd: number, subcontext_id: 1, ..Default::default() };
     assert_eq!(ask(sim, tsg.as_fd(), &mut bind), Err(Errno::EINVAL)); // VEID 1 does not exist
     bind.subcontext_id = 0;
     assert_eq!(ask(sim, tsg.as_fd(), &mut bind), Ok(0));
@@ -283,7 +284,11 @@ fn an_event_is_readable_once_per_post() {
     };
     // SAFETY: the argument has no pointers. The number belongs to two commands, so it has no typed form.
     let done = unsafe {
-        machine.sim.ioctl(channel.tsg.as_fd(), NVGPU_IOCTL_TSG_EVENT_ID_CTRL, zerocopy::IntoBytes::as_mut_bytes(&mut args))
+        machine.sim.ioctl(
+            channel.tsg.as_fd(),
+            NVGPU_IOCTL_TSG_EVENT_ID_CTRL,
+            zerocopy::IntoBytes::as_mut_bytes(&mut args),
+        )
     };
     assert_eq!(done, Ok(0));
     let event = take(args.event_fd);
@@ -306,7 +311,8 @@ fn a_debugger_sees_mappings_and_memory() {
     let buffer = machine.buffer(0x2000);
     buffer.u32(0x1004).store(0xabcd, Ordering::Release);
     let dbg = machine.sim.open(c"/dev/nvgpu/igpu0/dbg", FLAGS).unwrap();
-    let mut bind = nvgpu_dbg_gpu_bind_channel_args { channel_fd: channel.fd.as_raw_fd() as u32, ..Default::default() };
+    let mut bind =
+        nvgpu_dbg_gpu_bind_channel_args { channel_fd: channel.fd.as_raw_fd() as u32, ..Default::default() };
     ask(&machine.sim, dbg.as_fd(), &mut bind).unwrap();
     let mut entries = [nvgpu_dbg_gpu_get_mappings_entry::default(); 16];
     let mut args = nvgpu_dbg_gpu_get_mappings_args {
@@ -316,7 +322,9 @@ fn a_debugger_sees_mappings_and_memory() {
         ..Default::default()
     };
     ask(&machine.sim, dbg.as_fd(), &mut args).unwrap();
-    let holds = |e: &nvgpu_dbg_gpu_get_mappings_entry| e.gpu_va <= buffer.va && buffer.va + 0x2000 <= e.gpu_va + e.size;
+    let holds = |e: &nvgpu_dbg_gpu_get_mappings_entry| {
+        e.gpu_va <= buffer.va && buffer.va + 0x2000 <= e.gpu_va + e.size
+    };
     assert!(entries[..args.count as usize].iter().any(holds));
     let mut word = 0_u32;
     let op = nvgpu_dbg_gpu_va_access_entry {

@@ -58,7 +58,10 @@ fn a_store_to_an_unmapped_page_is_an_mmu_fault() {
     let fill = Fill::load(&machine);
     fill.launch(&mut channel, &fill.describe(0x12_3456_7000, 0, 1), fill.qmd.va + 512, 1);
     assert_eq!(channel.wait_error(), NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT);
-    log_has(&machine, "[MMU FAULT] mmu engine id:  64, ch id:  511, fault addr: 0x1234567000, fault addr aperture: 0, fault type: invalid pde, access type: virt write, ");
+    log_has(
+        &machine,
+        "[MMU FAULT] mmu engine id:  64, ch id:  511, fault addr: 0x1234567000, fault addr aperture: 0, fault type: invalid pde, access type: virt write, ",
+    );
     log_has(&machine, "client type: gpc, client id:  t1_");
     log_has(&machine, "error notifier set to 31 for ch 511 owned by ");
     let record = failed(&channel);
@@ -163,14 +166,21 @@ fn pushbuffer_mistakes_stop_the_host() {
     let mut channel = machine.channel();
     channel.publish(0x10_0000_0000 | 4 << 42);
     assert_eq!(channel.wait_error(), NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT);
-    log_has(&machine, "mmu engine id:  32, ch id:  511, fault addr: 0x1000000000, fault addr aperture: 0, fault type: invalid pde");
+    log_has(
+        &machine,
+        "mmu engine id:  32, ch id:  511, fault addr: 0x1000000000, fault addr aperture: 0, fault type: invalid pde",
+    );
     log_has(&machine, "client type: hub, client id:  esc");
 }
 
 #[test]
 fn engine_methods_that_do_not_exist_are_reported_by_the_front_end() {
     let cases: [(&[u32], u32, &str); 4] = [
-        (&[inc(0, 0, 1), 0xc7c0], NVGPU_CHANNEL_GR_EXCEPTION, "fe exception: esr 0x80000002, info 0x0000c7c0"),
+        (
+            &[inc(0, 0, 1), 0xc7c0],
+            NVGPU_CHANNEL_GR_EXCEPTION,
+            "fe exception: esr 0x80000002, info 0x0000c7c0",
+        ),
         (
             &[inc(1, 0, 1), 0xc7c0, inc(1, 0x4b0, 1), 0],
             NVGPU_CHANNEL_GR_ILLEGAL_NOTIFY,

@@ -69,7 +69,7 @@ fn command_word() -> impl Strategy<Value = u32> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.min(64), ..ProptestConfig::default() })]
 
     /// Random bytes for real and random commands: a documented errno, or success.
     #[test]

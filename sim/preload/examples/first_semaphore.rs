@@ -79,7 +79,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let number = channel.as_raw_fd();
     ask(&space, &mut nvgpu_as_bind_channel_args { channel_fd: number as u32 })?;
     ask(&tsg, &mut nvgpu_tsg_bind_channel_ex_args { channel_fd: number, ..Default::default() })?;
-    ask(&channel, &mut nvgpu_channel_wdt_args { wdt_status: NVGPU_IOCTL_CHANNEL_DISABLE_WDT, timeout_ms: 0 })?;
+    ask(
+        &channel,
+        &mut nvgpu_channel_wdt_args { wdt_status: NVGPU_IOCTL_CHANNEL_DISABLE_WDT, timeout_ms: 0 },
+    )?;
     let ((ring, ring_cpu), (userd, userd_cpu)) = (page(&nvmap)?, page(&nvmap)?);
     let mut setup = nvgpu_channel_setup_bind_args {
         num_gpfifo_entries: ENTRIES,
@@ -117,7 +120,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // SAFETY: as for `word`.
     let (value, time) = unsafe {
-        (AtomicU64::from_ptr(cpu.as_ptr().add(0x800).cast()), AtomicU64::from_ptr(cpu.as_ptr().add(0x808).cast()))
+        (
+            AtomicU64::from_ptr(cpu.as_ptr().add(0x800).cast()),
+            AtomicU64::from_ptr(cpu.as_ptr().add(0x808).cast()),
+        )
     };
     let start = Instant::now();
     while value.load(Ordering::Acquire) != 7 {

@@ -159,7 +159,12 @@ pub unsafe extern "C" fn openat(directory: c_int, path: *const c_char, flags: c_
 /// # Safety
 /// As for the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn openat64(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+pub unsafe extern "C" fn openat64(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { openat(directory, path, flags, mode) }
 }

@@ -295,7 +295,8 @@ fn set_clock(machine: &Machine, a: &mut nvgpu_gpu_clk_set_info_args) -> Reply {
     if a.flags != 0 || a.num_entries == 0 {
         return Err(Errno::EINVAL);
     }
-    let entries: Vec<nvgpu_gpu_clk_info> = machine.user.read_array(a.clk_info_entries, a.num_entries.into())?;
+    let entries: Vec<nvgpu_gpu_clk_info> =
+        machine.user.read_array(a.clk_info_entries, a.num_entries.into())?;
     if entries.iter().any(|e| e.clk_domain != NVGPU_GPU_CLK_DOMAIN_GPCCLK) {
         return Err(Errno::EINVAL);
     }

@@ -152,7 +152,8 @@ impl Machine {
 
     pub fn ring(&self, token: u32) {
         // SAFETY: the doorbell page is 64 KiB.
-        unsafe { AtomicU32::from_ptr(self.doorbell.as_ptr().add(0x90).cast()) }.store(token, Ordering::Release);
+        unsafe { AtomicU32::from_ptr(self.doorbell.as_ptr().add(0x90).cast()) }
+            .store(token, Ordering::Release);
     }
 
     pub fn tsg(&self) -> OwnedFd {
@@ -182,7 +183,8 @@ impl Machine {
         let userd = self.host_buffer(0x1000);
         let mut setup = nvgpu_channel_setup_bind_args {
             num_gpfifo_entries: 1024,
-            flags: NVGPU_CHANNEL_SETUP_BIND_FLAGS_DETERMINISTIC | NVGPU_CHANNEL_SETUP_BIND_FLAGS_USERMODE_SUPPORT,
+            flags: NVGPU_CHANNEL_SETUP_BIND_FLAGS_DETERMINISTIC
+                | NVGPU_CHANNEL_SETUP_BIND_FLAGS_USERMODE_SUPPORT,
             userd_dmabuf_fd: userd.fd.as_raw_fd(),
             gpfifo_dmabuf_fd: gpfifo.fd.as_raw_fd(),
             ..Default::default()

@@ -20,7 +20,8 @@ fn library() -> PathBuf {
 #[test]
 fn a_program_finds_the_gpu_through_the_c_library() {
     let program = build_folder().join("examples/first_semaphore");
-    let run = Command::new(&program).env("LD_PRELOAD", library()).env("NVGPU_SIM_VERBOSE", "1").output().unwrap();
+    let run =
+        Command::new(&program).env("LD_PRELOAD", library()).env("NVGPU_SIM_VERBOSE", "1").output().unwrap();
     let error = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{error}");
     assert_eq!(String::from_utf8_lossy(&run.stdout), "token 511 semaphore 7 time true\n");
