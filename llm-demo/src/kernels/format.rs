@@ -22,6 +22,8 @@ pub enum Format {
     Bf16,
     /// 8 bits, a scale per 32.
     Q8_0,
+    /// 4 bits, a scale per 32.
+    Q4_0,
     /// 4 bits, scale and minimum per 32.
     Q4K,
     /// 5 bits, scale and minimum per 32.
@@ -52,8 +54,16 @@ pub struct Packed {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 7] =
-        [Format::F32, Format::F16, Format::Bf16, Format::Q8_0, Format::Q4K, Format::Q5K, Format::Q6K];
+    pub const ALL: [Format; 8] = [
+        Format::F32,
+        Format::F16,
+        Format::Bf16,
+        Format::Q8_0,
+        Format::Q4_0,
+        Format::Q4K,
+        Format::Q5K,
+        Format::Q6K,
+    ];
 
     /// The format of a tensor type; `None` if there are no kernels for it.
     pub const fn of(ty: GgmlType) -> Option<Self> {
@@ -62,6 +72,7 @@ impl Format {
             GgmlType::F16 => Some(Format::F16),
             GgmlType::Bf16 => Some(Format::Bf16),
             GgmlType::Q8_0 => Some(Format::Q8_0),
+            GgmlType::Q4_0 => Some(Format::Q4_0),
             GgmlType::Q4K => Some(Format::Q4K),
             GgmlType::Q5K => Some(Format::Q5K),
             GgmlType::Q6K => Some(Format::Q6K),
@@ -76,6 +87,7 @@ impl Format {
             Format::F16 => GgmlType::F16,
             Format::Bf16 => GgmlType::Bf16,
             Format::Q8_0 => GgmlType::Q8_0,
+            Format::Q4_0 => GgmlType::Q4_0,
             Format::Q4K => GgmlType::Q4K,
             Format::Q5K => GgmlType::Q5K,
             Format::Q6K => GgmlType::Q6K,
@@ -89,6 +101,7 @@ impl Format {
             Format::F16 => "f16",
             Format::Bf16 => "bf16",
             Format::Q8_0 => "q8_0",
+            Format::Q4_0 => "q4_0",
             Format::Q4K => "q4_k",
             Format::Q5K => "q5_k",
             Format::Q6K => "q6_k",
@@ -99,7 +112,7 @@ impl Format {
     pub const fn block(self) -> u32 {
         match self {
             Format::F32 | Format::F16 | Format::Bf16 => 16,
-            Format::Q8_0 => 32,
+            Format::Q8_0 | Format::Q4_0 => 32,
             Format::Q4K | Format::Q5K | Format::Q6K => 256,
         }
     }
@@ -109,6 +122,7 @@ impl Format {
         const F32: &[Plane] = &[plane("values", 64)];
         const HALF: &[Plane] = &[plane("values", 32)];
         const Q8_0: &[Plane] = &[plane("quants", 32), plane("scales", 2)];
+        const Q4_0: &[Plane] = &[plane("quants", 16), plane("scales", 2)];
         const Q4K: &[Plane] = &[plane("blocks", 144)];
         const Q5K: &[Plane] = &[plane("blocks", 176)];
         const Q6K: &[Plane] =
@@ -117,6 +131,7 @@ impl Format {
             Format::F32 => F32,
             Format::F16 | Format::Bf16 => HALF,
             Format::Q8_0 => Q8_0,
+            Format::Q4_0 => Q4_0,
             Format::Q4K => Q4K,
             Format::Q5K => Q5K,
             Format::Q6K => Q6K,
@@ -129,7 +144,7 @@ impl Format {
             Format::F32 => 4,
             Format::F16 | Format::Bf16 => 8,
             Format::Q8_0 | Format::Q6K => 16,
-            Format::Q4K | Format::Q5K => 32,
+            Format::Q4_0 | Format::Q4K | Format::Q5K => 32,
         }
     }
 
@@ -163,6 +178,10 @@ impl Format {
             Format::Q8_0 => Packed {
                 words: words(k.at_stride(row[0], unit, 16), 4),
                 scales: vec![half(k.at_stride(row[1], k.shr(unit, 1), 2))],
+            },
+            Format::Q4_0 => Packed {
+                words: words(k.at_stride(row[0], unit, 16), 4),
+                scales: vec![half(k.at_stride(row[1], unit, 2))],
             },
             Format::Q6K => {
                 let mut all = words(k.at_stride(row[0], unit, 8), 2);
@@ -218,13 +237,17 @@ impl Format {
                 let low = k.sum(k.scale(k.shr(unit, 1), 64), k.scale(k.and(unit, 1), 16));
                 vec![low, k.plus(low, 32)]
             }
+            Format::Q4_0 => {
+                let low = k.scale(unit, 32);
+                vec![low, k.plus(low, 16)]
+            }
             _ => vec![k.scale(unit, self.unit())],
         }
     }
 
     /// Whether [`Format::dot`] needs the sum of each run of activations.
     pub(super) const fn wants_sums(self) -> bool {
-        matches!(self, Format::Q4K | Format::Q5K | Format::Q6K)
+        matches!(self, Format::Q4_0 | Format::Q4K | Format::Q5K | Format::Q6K)
     }
 
     /// Adds the product of a unit's weights with its activations to `sum`. `x` holds the activations of each run.
@@ -257,6 +280,16 @@ impl Format {
                 }
                 k.mad_to(sum, part, k.mul(packed.scales[0], 64f32), sum);
             }
+            Format::Q4_0 => {
+                // 1 + q/128, of which 1 + 8/128 is to be taken off.
+                for (run, (values, x)) in self.raised_k(k, &packed.words).into_iter().zip(x).enumerate() {
+                    let part = k.mul(sums[run], -1.0625f32);
+                    for (f, x) in values.into_iter().zip(x) {
+                        k.mad_to(part, f, *x, part);
+                    }
+                    k.mad_to(sum, part, k.mul(packed.scales[0], 128f32), sum);
+                }
+            }
             Format::Q4K | Format::Q5K => {
                 let raised = self.raised_k(k, &packed.words);
                 for (run, (values, x)) in raised.into_iter().zip(x).enumerate() {
@@ -286,11 +319,11 @@ impl Format {
             Format::Q6K => {
                 vec![raised_q6(k, &packed.words).into_iter().map(|f| plain(f, 1.5, 64.0)).collect()]
             }
-            Format::Q4K | Format::Q5K => self
-                .raised_k(k, &packed.words)
-                .into_iter()
-                .map(|run| run.into_iter().map(|f| plain(f, 1.0, 128.0)).collect())
-                .collect(),
+            Format::Q4_0 | Format::Q4K | Format::Q5K => {
+                let one = if self == Format::Q4_0 { 1.0625 } else { 1.0 };
+                let runs = self.raised_k(k, &packed.words).into_iter();
+                runs.map(|run| run.into_iter().map(|f| plain(f, one, 128.0)).collect()).collect()
+            }
             Format::F32 | Format::F16 | Format::Bf16 => vec![],
         }
     }
@@ -310,7 +343,7 @@ impl Format {
                 let pair = |w: &Reg<u32>| [k.bits(k.shl(*w, 16)), k.bits(k.and(*w, 0xffff_0000u32))];
                 vec![packed.words.iter().flat_map(pair).collect()]
             }
-            Format::Q8_0 | Format::Q6K => {
+            Format::Q8_0 | Format::Q4_0 | Format::Q6K => {
                 let scaled = |q: &Reg<f32>| k.mul(*q, packed.scales[0]);
                 self.integers(k, packed).iter().map(|run| run.iter().map(scaled).collect()).collect()
             }
@@ -385,6 +418,12 @@ pub fn pack(format: Format, blocks: &[u8], planes: &mut [Vec<u8>]) {
             for block in blocks.as_chunks::<34>().0 {
                 planes[1].extend_from_slice(&block[..2]);
                 planes[0].extend(block[2..].iter().map(|q| q ^ 0x80));
+            }
+        }
+        Format::Q4_0 => {
+            for block in blocks.as_chunks::<18>().0 {
+                planes[1].extend_from_slice(&block[..2]);
+                planes[0].extend_from_slice(&block[2..]);
             }
         }
         Format::Q6K => {

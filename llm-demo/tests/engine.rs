@@ -1,0 +1,105 @@
+//! The engine against the CPU reference, on synthesized models.
+//!
+//! Runs on the device that `HCQ_DEVICE` names, else on the software one.
+
+use hcq::{Device, Selector};
+use llm_demo::compare::{Bounds, Comparison};
+use llm_demo::engine::{Engine, EngineOptions};
+use llm_demo::gguf::Gguf;
+use llm_demo::model::Model;
+use llm_demo::reference::Reference;
+use llm_demo::sampler::argmax;
+use llm_demo::synthesize::{MIXES, Synthesis};
+
+fn device() -> Device {
+    let selector = match std::env::var_os("HCQ_DEVICE") {
+        Some(_) => Selector::from_env().unwrap(),
+        None => Selector::Sim,
+    };
+    Device::open(selector).unwrap()
+}
+
+fn tiny(mix: &str) -> Model {
+    let synthesis: Synthesis = format!("tiny-llama:{mix}").parse().unwrap();
+    let mut bytes = Vec::new();
+    synthesis.write(3, &mut bytes, &mut |_, _| {}).unwrap();
+    Model::new(Gguf::from_bytes(bytes).unwrap()).unwrap()
+}
+
+fn engine(device: &Device, model: &Model, context: usize) -> Engine {
+    Engine::new(device, model, EngineOptions { context }, &mut |done, total| assert!(done <= total)).unwrap()
+}
+
+#[test]
+fn logits_of_every_mix_agree_with_the_reference() {
+    let device = device();
+    for mix in MIXES {
+        let model = tiny(mix);
+        let mut engine = engine(&device, &model, 16);
+        let mut reference = Reference::new(&model, 16).unwrap();
+        let mut comparison = Comparison::new();
+        for token in [1, 7, 500, 1023, 0, 7] {
+            comparison.add(&reference.step(token).unwrap(), &engine.step(token).unwrap());
+        }
+        let nmse = comparison.nmse();
+        assert!(nmse < Bounds::FLOAT.nmse, "{mix}: NMSE {nmse:e}");
+    }
+}
+
+#[test]
+fn prefill_greedy_steps_and_reset_agree_bit_for_bit() {
+    let model = tiny("q6_k");
+    let mut engine = engine(&device(), &model, 12);
+    let prompt = [3, 1, 4, 1, 5];
+    let mut steps = Vec::new();
+    for token in prompt {
+        steps = engine.step(token).unwrap();
+    }
+    engine.reset().unwrap();
+    assert_eq!(engine.prefill(&prompt).unwrap(), steps);
+    assert_eq!(engine.position(), 5);
+
+    let mut token = argmax(&steps);
+    let mut chosen = Vec::new();
+    while engine.position() < 12 {
+        token = engine.step_greedy(token).unwrap();
+        chosen.push(token);
+    }
+    let full = engine.step(token).unwrap_err();
+    assert!(full.to_string().contains("12"), "{full}");
+    assert!(engine.prefill(&[1]).is_err());
+
+    engine.reset().unwrap();
+    let mut logits = engine.prefill(&prompt).unwrap();
+    for wanted in chosen {
+        logits = engine.step(argmax(&logits)).unwrap();
+        assert_eq!(argmax(&logits), wanted);
+    }
+    assert!(engine.step(1 << 20).is_err(), "a token outside the vocabulary");
+}
+
+#[test]
+fn a_long_context_is_attended_in_shares() {
+    let model = tiny("f16");
+    let device = device();
+    let (mut short, mut long) = (engine(&device, &model, 64), engine(&device, &model, 4096));
+    assert!(long.launches_per_token() > short.launches_per_token(), "one share each: nothing is tested");
+    for token in 0..40 {
+        let (a, b) = (short.step(token).unwrap(), long.step(token).unwrap());
+        let mut comparison = Comparison::new();
+        comparison.add(&a, &b);
+        assert!(comparison.nmse() < 1e-9, "token {token}: NMSE {:e}", comparison.nmse());
+    }
+}
+
+#[test]
+fn a_profile_accounts_for_every_launch_and_byte() {
+    let model = tiny("q4_k_m");
+    let mut engine = engine(&device(), &model, 8);
+    let stats = engine.profile(3).unwrap();
+    assert_eq!(stats.iter().map(|s| s.count).sum::<u64>(), 3 * engine.launches_per_token());
+    let kv = 2 * 4 * model.config.kv_dim() as u64 * (1 + 2 + 3);
+    assert_eq!(stats.iter().map(|s| s.bytes).sum::<u64>(), 3 * engine.weight_bytes_per_token() + kv);
+    assert!(stats.iter().any(|s| s.nanoseconds > 0));
+    assert_eq!(engine.position(), 0);
+}
