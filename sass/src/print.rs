@@ -363,8 +363,9 @@ impl<'a> Printer<'a> {
             Kind::F32 => self.put(&f32_text(value)),
             Kind::F64 => self.put(&f64_text(value)),
             Kind::Half | Kind::HalfMma => {
-                let text =
-                    if self.row.bf16_bit.is_some_and(|bit| self.bit(bit)) { bf16_text } else { f16_text };
+                let exists = self.arch == Arch::Sm90 || !self.row.bf16_new;
+                let bf16 = exists && self.row.bf16_bit.is_some_and(|bit| self.bit(bit));
+                let text = if bf16 { bf16_text } else { f16_text };
                 let (high, low) = (text((value >> 16) as u16), text(value as u16));
                 self.put_fmt(format_args!("{high}, {low}"));
             }

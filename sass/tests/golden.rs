@@ -1,28 +1,19 @@
-//! The decoder against listings made by NVIDIA's disassembler.
+//! The decoder against listings made by NVIDIA's disassembler (`tools/sass-golden.py` writes them).
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+mod listings;
 
-use flate2::read::GzDecoder;
+use std::collections::HashSet;
+
+use listings::{arch_of, json, word_of};
 use sass::{Arch, Word, decode};
 use serde_json::Value;
-
-fn json(name: &str) -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
-    let file = File::open(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let mut text = String::new();
-    GzDecoder::new(file).read_to_string(&mut text).expect("gzip");
-    serde_json::from_str(&text).expect("JSON")
-}
 
 /// Compares a list of `[hex word, text]`, entry i at address 16 i; returns how many entries it has.
 fn compare(arch: Arch, code: &Value) -> usize {
     let code = code.as_array().expect("a list of instructions");
     let mut differences = Vec::new();
     for (entry, pc) in code.iter().zip((0u64..).step_by(16)) {
-        let word = Word(u128::from_str_radix(entry[0].as_str().expect("word"), 16).expect("hex"));
-        let text = entry[1].as_str().expect("text");
+        let (word, text) = (word_of(entry), entry[1].as_str().expect("text"));
         match decode(arch, word) {
             Ok(instruction) => {
                 let ours = instruction.text(pc);
@@ -37,16 +28,55 @@ fn compare(arch: Arch, code: &Value) -> usize {
     code.len()
 }
 
+/// Compares every cubin of a file; returns the number of instructions per architecture.
+fn compare_cubins(name: &str) -> [usize; 2] {
+    let golden = json(name);
+    let mut counts = [0; 2];
+    for cubin in golden["cubins"].as_array().expect("cubins") {
+        counts[usize::from(arch_of(cubin) == Arch::Sm90)] += compare(arch_of(cubin), &cubin["code"]);
+    }
+    println!("{name}: sm_87 {}, sm_90 {} instructions", counts[0], counts[1]);
+    counts
+}
+
 #[test]
-fn the_published_sm_87_words_decode() {
+fn the_published_sm_87_words_read_alike() {
     assert_eq!(compare(Arch::Sm87, &json("decode-sm87.json.gz")["code"]), 3950);
 }
 
 #[test]
-fn the_corpus_decodes() {
+fn the_corpus_reads_alike() {
+    assert_eq!(compare_cubins("golden/corpus.json.gz"), [12016, 9904]);
+}
+
+#[test]
+fn other_optimisation_levels_read_alike() {
+    let [sm87, sm90] = compare_cubins("golden/variants.json.gz");
+    assert!(sm87 > 20_000 && sm90 > 20_000, "{sm87}, {sm90}");
+}
+
+#[test]
+fn every_cubin_of_the_repository_reads_alike() {
+    compare_cubins("golden/repository.json.gz");
+}
+
+/// Hand-made words that ran on a Hopper GPU, with operands and modifiers that the compiler does not choose.
+#[test]
+fn words_that_hardware_executed_decode() {
+    let golden = json("hardware-sm90.json.gz");
+    let words: Vec<Word> = golden.as_array().expect("words").iter().map(word_of).collect();
+    let refused: Vec<_> = words.iter().filter_map(|&word| decode(Arch::Sm90, word).err()).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+    assert!(words.len() > 700);
+}
+
+#[test]
+fn the_corpus_uses_most_operations() {
     let golden = json("golden/corpus.json.gz");
+    let mut used = HashSet::new();
     for cubin in golden["cubins"].as_array().expect("cubins") {
-        let arch = Arch::from_sm(cubin["sm"].as_u64().expect("sm") as u32).expect("known");
-        compare(arch, &cubin["code"]);
+        let code = cubin["code"].as_array().expect("code");
+        used.extend(code.iter().map(|entry| decode(arch_of(cubin), word_of(entry)).expect("decodes").opcode));
     }
+    assert!(used.len() > 115, "{}", used.len());
 }

@@ -119,7 +119,6 @@ pub(super) static ROWS: &[Row] = &[
         .args(I2IP)
         .sm90(),
     alu(Viaddmnmx, 0x046, Shape::Three)
-        .forms(1 << 1 | 1 << 2 | 1 << 3 | 1 << 7)
         .neg(0b010)
         .mods(&[Mod::Pick(72, 2, MINMAX), Mod::On(76, ".RELU")])
         .args(&[Arg::D, Arg::A, Arg::B, Arg::C, Arg::Ps(87)])
