@@ -66,8 +66,7 @@ impl Device {
     }
 
     fn rm(options: DeviceOptions) -> Result<Self, Error> {
-        let version = rm_sys::Version::of_loaded_driver()?;
-        let backend = Rm::open(Arc::new(Linux), version, Box::new(Kmsg::open()))?;
+        let backend = Rm::open(Arc::new(Linux), Box::new(Kmsg::open()))?;
         Ok(Self::of(Box::new(backend), options))
     }
 

@@ -37,4 +37,4 @@ pub use bindings::*;
 pub use bits::*;
 pub use requests::*;
 pub use status::{STATUSES, Status};
-pub use version::{Release, VERSION_FILE, Version, VersionError};
+pub use version::{Release, VERSION_FILE, VERSION_TEXT_FILE, Version, VersionError};

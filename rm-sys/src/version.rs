@@ -7,8 +7,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where the loaded module states its version.
+/// Where the loaded module states its version, alone.
 pub const VERSION_FILE: &str = "/sys/module/nvidia/version";
+/// Where it states it in the first line of a longer text; containers may have only this one.
+pub const VERSION_TEXT_FILE: &str = "/proc/driver/nvidia/version";
 
 /// A driver version such as 580.159.04.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,20 +24,32 @@ pub struct Version {
 }
 
 impl Version {
-    /// Reads the version of the loaded driver from [`VERSION_FILE`].
+    /// Reads the version of the loaded driver from [`VERSION_FILE`] or [`VERSION_TEXT_FILE`].
     ///
     /// # Errors
-    /// [`VersionError::NoDriver`] if there is no such file, [`VersionError::Malformed`] if it holds something else.
+    /// [`VersionError::NoDriver`] if there is neither, [`VersionError::Malformed`] if they hold something else.
     pub fn of_loaded_driver() -> Result<Self, VersionError> {
-        Self::read(Path::new(VERSION_FILE))
+        let first = Self::read(Path::new(VERSION_FILE));
+        first.or_else(|error| Self::read(Path::new(VERSION_TEXT_FILE)).map_err(|_| error))
     }
 
     fn read(path: &Path) -> Result<Self, VersionError> {
-        std::fs::read_to_string(path)
-            .map_err(|source| VersionError::NoDriver { path: path.to_path_buf(), source })?
-            .trim()
-            .parse()
+        let text = std::fs::read_to_string(path);
+        Self::in_text(&text.map_err(|source| VersionError::NoDriver { path: path.to_path_buf(), source })?)
     }
+
+    /// The first word of the first line that is a version.
+    ///
+    /// # Errors
+    /// [`VersionError::Malformed`] if there is none.
+    pub fn in_text(text: &str) -> Result<Self, VersionError> {
+        let line = text.lines().next().unwrap_or("").trim();
+        line.split_whitespace().find_map(|word| word.parse().ok()).ok_or_else(|| malformed(line))
+    }
+}
+
+fn malformed(text: &str) -> VersionError {
+    VersionError::Malformed { text: text.chars().take(64).collect() }
 }
 
 impl fmt::Display for Version {
@@ -48,7 +62,7 @@ impl FromStr for Version {
     type Err = VersionError;
 
     fn from_str(text: &str) -> Result<Self, VersionError> {
-        let malformed = || VersionError::Malformed { text: text.chars().take(64).collect() };
+        let malformed = || malformed(text);
         let mut parts = text.split('.').map(str::parse::<u32>);
         let mut next = || parts.next().map(|part| part.map_err(|_| malformed()));
         let (Some(major), Some(minor), patch, None) = (next(), next(), next(), next()) else {
@@ -151,6 +165,16 @@ mod tests {
             let error = text.parse::<Version>().unwrap_err();
             assert!(matches!(&error, VersionError::Malformed { text: t } if t == text), "{text:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_version_is_found_in_the_drivers_text() {
+        let text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (dvs)\n\
+                    GCC version:  gcc version 12.3.0\n";
+        assert_eq!(Version::in_text(text).unwrap().to_string(), "580.159.04");
+        assert_eq!(Version::in_text("580.142\n").unwrap().minor, 142);
+        assert!(Version::in_text("no version here\n580.142").is_err());
+        assert!(Version::in_text("").is_err());
     }
 
     #[test]

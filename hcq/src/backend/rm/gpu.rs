@@ -5,16 +5,17 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use nvgpu_sys::Sys;
 use rm_sys::{
-    Escape, NV0080_CTRL_GPU_GET_CLASSLIST_PARAMS, NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS,
-    NV2080_CTRL_FB_GET_INFO_PARAMS, NV2080_CTRL_FB_INFO, NV2080_CTRL_FB_INFO_INDEX_RAM_SIZE,
-    NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS, NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS_R595,
-    NV2080_CTRL_GR_GET_INFO_PARAMS, NV2080_CTRL_GR_INFO, NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_GPCS,
-    NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_SM_PER_TPC, NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_TPC_PER_GPC,
-    NV2080_CTRL_GR_INFO_INDEX_MAX_WARPS_PER_SM, NV2080_CTRL_GR_INFO_INDEX_SHADER_PIPE_SUB_COUNT,
-    NV2080_CTRL_GR_INFO_INDEX_SM_VERSION, NV2080_ENGINE_TYPE_COPY0, Release, Version, nv_ioctl_card_info_t,
+    Escape, NV_RM_API_VERSION_CMD_QUERY, NV0080_CTRL_GPU_GET_CLASSLIST_PARAMS,
+    NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS, NV2080_CTRL_FB_GET_INFO_PARAMS, NV2080_CTRL_FB_INFO,
+    NV2080_CTRL_FB_INFO_INDEX_RAM_SIZE, NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS,
+    NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS_R595, NV2080_CTRL_GR_GET_INFO_PARAMS, NV2080_CTRL_GR_INFO,
+    NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_GPCS, NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_SM_PER_TPC,
+    NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_TPC_PER_GPC, NV2080_CTRL_GR_INFO_INDEX_MAX_WARPS_PER_SM,
+    NV2080_CTRL_GR_INFO_INDEX_SHADER_PIPE_SUB_COUNT, NV2080_CTRL_GR_INFO_INDEX_SM_VERSION,
+    NV2080_ENGINE_TYPE_COPY0, Release, Version, nv_ioctl_card_info_t, nv_ioctl_rm_api_version_t,
 };
 
-use super::client::{Object, open, send};
+use super::client::{Object, escape, open, send};
 use super::generation::Generation;
 use crate::address::Bytes;
 use crate::error::Error;
@@ -34,6 +35,15 @@ pub(super) struct Card {
     pub path: CString,
     /// The open node.
     pub fd: OwnedFd,
+}
+
+/// The version the loaded driver says it is.
+pub(super) fn driver_version(sys: &dyn Sys, control: &OwnedFd) -> Result<Version, Error> {
+    let mut args = nv_ioctl_rm_api_version_t { cmd: NV_RM_API_VERSION_CMD_QUERY, ..Default::default() };
+    // SAFETY: the struct holds no addresses.
+    unsafe { escape(sys, control.as_fd(), &mut args) }?;
+    let text: Vec<u8> = args.versionString.into_iter().take_while(|b| *b != 0).collect();
+    Ok(Version::in_text(&String::from_utf8_lossy(&text))?)
 }
 
 /// The first GPU the driver lists whose node this process may open.

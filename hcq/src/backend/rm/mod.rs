@@ -115,14 +115,21 @@ impl fmt::Debug for Rm {
 }
 
 impl Rm {
-    /// Opens the first GPU this process may use. `version` is the loaded driver's.
+    /// Opens the first GPU this process may use.
     ///
     /// # Errors
     /// [`Error::Driver`] for a driver release and [`Error::Unsupported`] for a GPU generation that is not known here, else
     /// the call that the driver refused.
-    pub fn open(sys: Arc<dyn Sys>, version: Version, log: Box<dyn KernelLog>) -> Result<Self, Error> {
-        let release = Release::of(version)?;
+    pub fn open(sys: Arc<dyn Sys>, log: Box<dyn KernelLog>) -> Result<Self, Error> {
         let control = client::open_control(&*sys)?;
+        let version = match gpu::driver_version(&*sys, &control) {
+            Ok(version) => version,
+            Err(error) => {
+                tracing::debug!(%error, "the driver does not tell its version");
+                Version::of_loaded_driver()?
+            }
+        };
+        let release = Release::of(version)?;
         let card = gpu::find(&*sys, &control)?;
         let client = Client::new(sys, release, control, card.fd, card.path)?;
         let (device, subdevice) = open_device(&client, card.id)?;

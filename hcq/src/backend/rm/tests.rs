@@ -56,6 +56,7 @@ struct Books {
 #[derive(Debug)]
 struct FakeRm {
     release: Release,
+    version: String,
     classes: Vec<u32>,
     books: Mutex<Books>,
 }
@@ -79,16 +80,16 @@ impl FakeRm {
             AMPERE_CHANNEL_GPFIFO_A,
             HOPPER_USERMODE_A,
         ];
-        let books = Books { next: 0xcaf0_0000, ..Default::default() };
-        Arc::new(Self { release, classes, books: Mutex::new(books) })
+        Self::of_version(release, format!("{}.1.02", release.major()), classes)
     }
 
-    fn version(&self) -> Version {
-        Version { major: self.release.major(), minor: 1, patch: 2 }
+    fn of_version(release: Release, version: String, classes: Vec<u32>) -> Arc<Self> {
+        let books = Books { next: 0xcaf0_0000, ..Default::default() };
+        Arc::new(Self { release, version, classes, books: Mutex::new(books) })
     }
 
     fn open(self: &Arc<Self>) -> Result<Rm, Error> {
-        Rm::open(self.clone(), self.version(), Box::new(NoLog))
+        Rm::open(self.clone(), Box::new(NoLog))
     }
 
     /// Everything the books hold is gone.
@@ -269,6 +270,11 @@ impl Sys for FakeRm {
                 }
             }
             201 => {}
+            210 => {
+                let args = view::<nv_ioctl_rm_api_version_t>(arg);
+                assert_eq!(args.cmd, NV_RM_API_VERSION_CMD_QUERY);
+                args.versionString[..self.version.len()].copy_from_slice(self.version.as_bytes());
+            }
             0x29 => {
                 let args = view::<NVOS00_PARAMETERS>(arg);
                 let orphans = books.objects.values().filter(|(parent, _)| *parent == args.hObjectOld).count();
@@ -512,9 +518,16 @@ fn a_trapped_sm_is_found_and_its_channel_taken_away() {
 
 #[test]
 fn an_unknown_release_is_refused_before_anything_is_created() {
-    let rm = FakeRm::new(Release::R580);
-    let version = Version { major: 560, minor: 35, patch: 3 };
-    let error = Rm::open(rm.clone(), version, Box::new(NoLog)).unwrap_err();
-    assert!(matches!(error, Error::Driver(_)));
+    let rm = FakeRm::of_version(Release::R550, "560.35.03".to_owned(), Vec::new());
+    let error = rm.open().unwrap_err();
+    assert!(matches!(error, Error::Driver(VersionError::Unknown { .. })), "{error}");
     assert_eq!(lock(&rm.books).next, 0xcaf0_0000);
+}
+
+#[test]
+fn a_gpu_of_another_generation_is_refused_by_name() {
+    let rm = FakeRm::of_version(Release::R580, "580.142".to_owned(), vec![BLACKWELL_COMPUTE_B]);
+    let error = rm.open().unwrap_err();
+    assert!(error.to_string().contains("Blackwell"), "{error}");
+    rm.assert_empty();
 }
