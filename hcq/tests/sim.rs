@@ -192,32 +192,90 @@ fn two_queues_wait_for_each_other() {
 }
 
 #[test]
-fn a_wait_that_is_never_satisfied_times_out() {
-    let device = device_with(|o| o.patience = Duration::from_millis(200));
+fn waiting_for_a_queue_that_is_gone_returns() {
+    let device = device();
     let (mut a, mut b) = (device.queue().unwrap(), device.queue().unwrap());
-    let never = {
-        let point = a.submit().unwrap();
-        point.wait(DEADLINE).unwrap();
-        point
-    };
+    let point = a.submit().unwrap();
     drop(a);
-    b.wait_for(&never).unwrap();
+    b.wait_for(&point).unwrap();
     b.submit().unwrap().wait(DEADLINE).unwrap();
+    assert!(point.is_done().unwrap());
 }
 
 #[test]
-fn local_memory_grows_with_the_kernels_that_need_it() {
-    let device = device();
-    let program = device.load(STACK).unwrap();
-    let kernel = program.kernel("local_array").unwrap();
-    assert!(kernel.local_bytes() > 0);
-    let input = floats(&device, (0..64).map(|i| i as f32));
-    let output = floats(&device, (0..64).map(|_| 0.0));
+fn a_kernel_that_never_ends_times_out_and_goes_with_its_queue() {
+    let device = device_with(|o| o.patience = Duration::from_millis(300));
+    let program = device.load(include_bytes!("data/11_grid_barrier.sm_87.cubin")).unwrap();
+    let kernel = program.kernel("barrier_release_acquire_sys").unwrap();
+    let counter = device.alloc(64).unwrap();
+    counter.write(0, &[0; 64]).unwrap();
     let mut queue = device.queue().unwrap();
-    let args = Args::new().buffer(&input).buffer(&output).u32(3);
-    // SAFETY: the kernel reads and writes within the first 64 elements.
+    // It spins until a counter that each block raises once has reached a number that no block count reaches.
+    let args = Args::new().buffer(&counter).u32(1000);
+    // SAFETY: the kernel reads and writes the 64 bytes.
+    unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args) }.unwrap();
+    let point = queue.submit().unwrap();
+    let error = point.wait(Duration::from_millis(200)).unwrap_err();
+    assert!(matches!(error, Error::Timeout { wanted: 1, reached: 0, .. }), "{error}");
+    assert!(error.hint().is_some());
+    assert!(matches!(counter.read(0, &mut [0]), Err(Error::Timeout { .. })));
+    drop(queue);
+    // The channel is gone, and with it the kernel: nothing uses the buffer any more.
+    counter.read(0, &mut [0]).unwrap();
+}
+
+fn words(buffer: &Buffer) -> Vec<u32> {
+    let mut bytes = vec![0; buffer.len() as usize];
+    buffer.read(0, &mut bytes).unwrap();
+    bytes.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+#[test]
+fn local_memory_and_constant_banks_hold_what_kernels_put_there() {
+    let device = device();
+    let kernel = device.load(STACK).unwrap().kernel("local_array").unwrap();
+    assert!(kernel.local_bytes() >= 256);
+    let input: Vec<u32> = (0..64u32).map(|i| i.wrapping_mul(0x9e37_79b9)).collect();
+    let source = device.alloc(256).unwrap();
+    source.write(0, &input.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>()).unwrap();
+    let mut queue = device.queue().unwrap();
+    for index in [0u32, 3, 17, 63] {
+        let output = device.alloc(4).unwrap();
+        let args = Args::new().buffer(&source).buffer(&output).u32(index);
+        // SAFETY: the kernel reads 64 words and writes one.
+        unsafe { queue.launch(&kernel, LaunchConfig::new(1, 1), &args) }.unwrap();
+        queue.submit().unwrap().wait(DEADLINE).unwrap();
+        let at = index as usize;
+        let four = &input[at & !3..][..4];
+        let mut expected = input[at].wrapping_add(four[0]) ^ four[1];
+        expected = expected.wrapping_add(four[2]) ^ four[3];
+        expected =
+            expected.wrapping_add(input[at] >> 8 & 0xff).wrapping_add(i32::from(input[at] as i16) as u32);
+        expected = expected.wrapping_add(4).wrapping_add(1 << (index & 15));
+        assert_eq!(words(&output), [expected], "index {index}");
+    }
+}
+
+#[test]
+fn calls_through_relocated_tables_and_recursion_work() {
+    fn rec(a: u32, n: u32) -> u32 {
+        if n == 0 { a } else { rec(a.wrapping_mul(n).wrapping_add(1), n - 1).wrapping_add(a) }
+    }
+    let device = device();
+    let kernel = device.load(STACK).unwrap().kernel("recursion_and_calls").unwrap();
+    let output = device.alloc(4 * 32).unwrap();
+    let mut queue = device.queue().unwrap();
+    let args = Args::new().buffer(&output).u32(5);
+    // SAFETY: the kernel writes one word for each of 32 threads.
     unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args) }.unwrap();
     queue.submit().unwrap().wait(DEADLINE).unwrap();
+    let expected: Vec<u32> = (0..32u32)
+        .map(|tid| match (rec(tid, 5), tid & 1) {
+            (a, 0) => a.wrapping_mul(a).count_ones(),
+            (a, _) => a.trailing_zeros(),
+        })
+        .collect();
+    assert_eq!(words(&output), expected);
 }
 
 #[test]

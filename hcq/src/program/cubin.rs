@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use goblin::elf::section_header::{SHF_ALLOC, SHT_NOBITS, SHT_REL, SHT_RELA};
 use goblin::elf::{Elf, SectionHeader};
 
-use super::CubinError;
 use super::attributes::{self, Record, records};
+use super::{CubinError, stack};
 
 /// `e_machine` of CUDA objects.
 const EM_CUDA: u16 = 190;
@@ -18,9 +18,6 @@ const STO_ENTRY: u8 = 0x10;
 const CODE_TAIL: u64 = 4096;
 /// Most bytes an image may take; a corrupt header shall not make us allocate more.
 const MAX_IMAGE: u64 = 1 << 32;
-/// Stack bytes for kernels whose need the compiler could not tell (recursion, indirect calls): CUDA's default.
-const UNKNOWN_STACK: u32 = 1024;
-
 /// Relocation types.
 mod r_cuda {
     pub const ABS32: u32 = 1;
@@ -105,7 +102,7 @@ impl Cubin {
             loader.place(&file, index, header)?;
         }
         let relocations = loader.relocations(&file)?;
-        let kernels = loader.kernels(&file, base, abi8)?;
+        let kernels = loader.kernels(&file, base, sm, abi8)?;
         let functions = loader.functions(&file);
         let len = loader.len + CODE_TAIL;
         Ok(Self { sm, kernels, functions, content: loader.content, len, relocations })
@@ -273,7 +270,13 @@ impl Loader {
         functions.collect()
     }
 
-    fn kernels(&self, file: &File<'_>, base: u32, abi8: bool) -> Result<Vec<KernelInfo>, CubinError> {
+    fn kernels(
+        &self,
+        file: &File<'_>,
+        base: u32,
+        sm: u32,
+        abi8: bool,
+    ) -> Result<Vec<KernelInfo>, CubinError> {
         let module = match file.section(".nv.info") {
             Some(header) => records(file.data(header)?)?,
             None => Vec::new(),
@@ -286,7 +289,7 @@ impl Loader {
             if file.name(header).strip_prefix(".text.") != Some(name) {
                 continue;
             }
-            kernels.push(self.kernel(file, name, header, *code, &module, base, abi8)?);
+            kernels.push(self.kernel(file, name, header, *code, &module, base, sm, abi8)?);
         }
         Ok(kernels)
     }
@@ -300,6 +303,7 @@ impl Loader {
         code: Extent,
         module: &[Record<'_>],
         base: u32,
+        sm: u32,
         abi8: bool,
     ) -> Result<KernelInfo, CubinError> {
         let own = match file.section(&format!(".nv.info.{name}")) {
@@ -325,11 +329,15 @@ impl Loader {
             None => (header.sh_flags >> 20) as u32 & 0x7f,
         };
         let frame = of_function(attributes::FRAME_SIZE).unwrap_or(0);
-        let stack = match of_function(attributes::MIN_STACK_SIZE) {
-            Some(u32::MAX) => frame.saturating_add(UNKNOWN_STACK),
-            Some(bytes) => bytes.max(frame),
-            None => frame,
-        };
+        // Functions that are not entry points lie in the section of the kernel that calls them.
+        let callees =
+            module.iter().chain(&own).filter(|r| r.code == attributes::FRAME_SIZE).filter_map(|r| {
+                let symbol = file.elf.syms.get(r.word(0)? as usize)?;
+                (symbol.st_other & STO_ENTRY == 0).then_some(r.word(1)?)
+            });
+        let callees = callees.fold(0u32, u32::saturating_add);
+        let minimum = of_function(attributes::MIN_STACK_SIZE);
+        let stack = stack::bytes(sm, file.data(header)?, frame, minimum, callees);
         let parameters = own.iter().find(|r| r.code == attributes::PARAM_CBANK).and_then(|r| r.word(1));
         let (param_base, param_bytes) = parameters.map_or((base, 0), |w| (w & 0xffff, w >> 16));
         let threads = triple(attributes::MAX_THREADS);

@@ -14,6 +14,7 @@ use crate::timeline::Uses;
 
 mod attributes;
 mod cubin;
+mod stack;
 #[cfg(test)]
 mod tests;
 

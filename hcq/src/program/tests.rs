@@ -41,6 +41,17 @@ fn stack_frames_are_found_in_both_abis() {
 }
 
 #[test]
+fn calls_and_alloca_get_a_stack_though_the_compiler_says_none() {
+    for bytes in [STACK_87, STACK_90] {
+        assert!(kernel(bytes, "recursion_and_calls").stack >= 1024);
+        assert!(kernel(bytes, "alloca_dyn").stack >= 1024);
+        assert_eq!(kernel(bytes, "local_array").stack, 256);
+        assert_eq!(kernel(bytes, "generic_windows").stack, 64);
+    }
+    assert_eq!(kernel(MEMORY_87, "memory_0").stack, 0);
+}
+
+#[test]
 fn relocations_resolve_to_the_image() {
     let cubin = parse(MEMORY_87).unwrap();
     let (low, high) = (cubin.image(0x10_0000_0000).unwrap(), cubin.image(0x20_0000_0000).unwrap());
