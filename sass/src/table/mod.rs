@@ -64,3 +64,30 @@ fn index(arch: Arch) -> &'static Index {
 pub(crate) fn find(arch: Arch, word: Word) -> Option<&'static Row> {
     index(arch)[usize::from(word.op12())][usize::from(word.bit(91))]
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::Opcode;
+
+    /// Building an index fails where two rows claim one code.
+    #[test]
+    fn every_operation_has_a_code_and_every_code_one_row() {
+        let mut reached = HashSet::new();
+        for arch in [Arch::Sm87, Arch::Sm90] {
+            let rows: Vec<&Row> = index(arch).iter().flatten().copied().flatten().collect();
+            let named = rows.iter().filter(|row| row.name_only).count();
+            let opcodes: HashSet<Opcode> = rows.iter().map(|row| row.opcode).collect();
+            println!(
+                "{arch}: {} operations, {} codes, {named} of them by name only",
+                opcodes.len(),
+                rows.len()
+            );
+            reached.extend(opcodes);
+        }
+        let unreachable: Vec<_> = Opcode::ALL.iter().filter(|opcode| !reached.contains(opcode)).collect();
+        assert!(unreachable.is_empty(), "{unreachable:?}");
+    }
+}
