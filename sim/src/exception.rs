@@ -78,6 +78,11 @@ pub(crate) enum Exception {
         /// Subchannel.
         subchannel: u32,
     },
+    /// A class that this GPU does not have.
+    IllegalClass {
+        /// Class number.
+        class: u32,
+    },
     /// A method that the class does not have.
     IllegalMethod {
         /// Class number.

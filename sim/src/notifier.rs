@@ -19,7 +19,9 @@ pub(crate) struct Notifier {
 impl Notifier {
     /// A notification at `offset` of a buffer, cleared; `None` when it does not fit or is not aligned.
     pub(crate) fn new(backing: Arc<Backing>, offset: u64) -> Option<Self> {
-        if offset.checked_add(NOTIFICATION_LEN).is_none_or(|end| end > backing.len()) || offset % 4 != 0 {
+        if offset.checked_add(NOTIFICATION_LEN).is_none_or(|end| end > backing.len())
+            || !offset.is_multiple_of(4)
+        {
             return None;
         }
         let notifier = Self { backing, offset };

@@ -46,6 +46,11 @@ const METHOD_END: u32 = 0x4000;
 const ENTRY_VA_END: u64 = 1 << 40;
 /// Words fetched at once.
 const FETCH_WORDS: u32 = 1024;
+/// Classes that the driver and the engines of ga10b take.
+pub(crate) const CLASSES: &[u32] = &[
+    0xc7c0, 0xc5c0, 0xc3c0, 0xc0c0, 0xb1c0, 0xc797, 0xc597, 0xc397, 0xc097, 0xb197, 0xc7b5, 0xc5b5, 0xc3b5,
+    0xc0b5, 0xb0b5, 0xa0b5, 0xc76f, 0xc46f, 0xc36f, 0xc06f, 0xb06f, 0x902d, 0xa140, 0xc637, 0xc4b7,
+];
 /// Methods after which another channel gets its turn.
 const TURN: u32 = 4096;
 
@@ -412,7 +417,7 @@ impl Pbdma {
             0xb5 => 4,
             _ => 8,
         };
-        if belongs != subchannel {
+        if belongs != subchannel || !CLASSES.contains(&class) {
             if subchannel == 4 {
                 return Err(Exception::Pbdma {
                     intr_0: 0,
@@ -420,7 +425,11 @@ impl Pbdma {
                     registers: self.registers(),
                 });
             }
-            return Err(Exception::ClassMismatch { class, subchannel });
+            return Err(if CLASSES.contains(&class) {
+                Exception::ClassMismatch { class, subchannel }
+            } else {
+                Exception::IllegalClass { class }
+            });
         }
         self.classes[subchannel as usize] = class;
         Ok(Flow::Next)

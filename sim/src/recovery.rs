@@ -235,6 +235,11 @@ impl Lines<'_> {
                 let text = format!("fe exception: esr 0x80000002, info {info:#010x}");
                 self.error(("gm20b_gr_intr_check_gr_fe_exception", 195), &text);
             }
+            Exception::IllegalClass { class } => {
+                let text = format!("invalid class {class:#010x}, offset 0x00000000");
+                self.error(("gr_intr_handle_illegal_interrupts", 0), &text);
+                return nvgpu_sys::NVGPU_CHANNEL_GR_ERROR_SW_NOTIFY;
+            }
             Exception::MemoryFormat { esr } => {
                 let text = format!("memfmt exception: esr {:08x}", esr | 1 << 31);
                 self.error(("gm20b_gr_intr_check_gr_memfmt_exception", 211), &text);

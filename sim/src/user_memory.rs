@@ -11,6 +11,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+/// Bytes copied at once.
+const CHUNK: usize = 1 << 20;
+
 /// The program's memory.
 #[derive(Debug)]
 pub(crate) struct UserMemory {
@@ -25,30 +28,39 @@ impl UserMemory {
 
     /// Reads `len` bytes at `address`.
     pub(crate) fn read(&self, address: u64, len: usize) -> Result<Vec<u8>, Errno> {
-        if len == 0 {
-            return Ok(Vec::new());
-        }
         let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the kernel checks the address and only reads from it; a bad one is EFAULT, not a fault of ours.
-        let n = unsafe { libc::pwrite(scratch.as_raw_fd(), address as *const libc::c_void, len, 0) };
-        if usize::try_from(n) != Ok(len) {
-            return Err(Errno::EFAULT);
+        let mut bytes = Vec::new();
+        while bytes.len() < len {
+            let part = CHUNK.min(len - bytes.len());
+            let done = bytes.len();
+            take(&scratch, address.wrapping_add(done as u64), part)?;
+            bytes.resize(done + part, 0);
+            scratch.read_exact_at(&mut bytes[done..], 0).map_err(|_| Errno::EFAULT)?;
         }
-        let mut bytes = vec![0; len];
-        scratch.read_exact_at(&mut bytes, 0).map_err(|_| Errno::EFAULT)?;
         Ok(bytes)
     }
 
     /// Writes `bytes` at `address`.
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
         let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        scratch.write_all_at(bytes, 0).map_err(|_| Errno::EFAULT)?;
-        // SAFETY: the caller of the ioctl vouched that the driver may write there; the kernel checks that it is mapped.
-        let n = unsafe { libc::pread(scratch.as_raw_fd(), address as *mut libc::c_void, bytes.len(), 0) };
-        if usize::try_from(n) == Ok(bytes.len()) { Ok(()) } else { Err(Errno::EFAULT) }
+        for (i, part) in bytes.chunks(CHUNK).enumerate() {
+            scratch.write_all_at(part, 0).map_err(|_| Errno::EFAULT)?;
+            put(&scratch, address.wrapping_add((i * CHUNK) as u64), part.len())?;
+        }
+        Ok(())
+    }
+
+    /// Copies `len` bytes from one address to another.
+    pub(crate) fn copy(&self, from: u64, to: u64, len: u64) -> Result<(), Errno> {
+        let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = 0;
+        while done < len {
+            let part = (CHUNK as u64).min(len - done);
+            take(&scratch, from.wrapping_add(done), part as usize)?;
+            put(&scratch, to.wrapping_add(done), part as usize)?;
+            done += part;
+        }
+        Ok(())
     }
 
     /// Reads an array of `count` structs at `address`.
@@ -71,6 +83,20 @@ impl UserMemory {
     pub(crate) fn write_or_count(&self, address: u64, bytes: &[u8]) -> i32 {
         if self.write(address, bytes).is_ok() { 0 } else { bytes.len() as i32 }
     }
+}
+
+/// Has the kernel copy `len` bytes at `address` into the file.
+fn take(scratch: &File, address: u64, len: usize) -> Result<(), Errno> {
+    // SAFETY: the kernel checks the address and only reads from it; a bad one is EFAULT, not a fault of ours.
+    let n = unsafe { libc::pwrite(scratch.as_raw_fd(), address as *const libc::c_void, len, 0) };
+    if usize::try_from(n) == Ok(len) { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// Has the kernel copy `len` bytes of the file to `address`.
+fn put(scratch: &File, address: u64, len: usize) -> Result<(), Errno> {
+    // SAFETY: the caller of the ioctl vouched that the driver may write there; the kernel checks that it is mapped.
+    let n = unsafe { libc::pread(scratch.as_raw_fd(), address as *mut libc::c_void, len, 0) };
+    if usize::try_from(n) == Ok(len) { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ fn a_host_semaphore_is_released_with_its_time() {
     let time = signal.u64(8).load(Ordering::Acquire);
     let mut now = nvgpu_gpu_get_gpu_time_args::default();
     ask(&machine.sim, machine.ctrl.as_fd(), &mut now).unwrap();
-    assert!(time > 0 && time % 32 == 0 && time <= now.gpu_timestamp);
+    assert!(time > 0 && time.is_multiple_of(32) && time <= now.gpu_timestamp);
     assert_eq!(channel.userd.u32(0x88).load(Ordering::Acquire), 1);
 }
 
@@ -29,7 +29,7 @@ fn the_copy_engine_copies_lines_and_fills() {
     let mut channel = machine.channel();
     channel.start();
     let (from, to, signal) = (machine.buffer(0x10000), machine.buffer(0x10000), machine.buffer(4096));
-    let data: Vec<u8> = (0..0x10000u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..0x10000u32).map(|i| ((i * 7) >> 3) as u8).collect();
     from.write(0, &data);
     let addresses = |source: u64, target: u64| {
         [inc(4, 0x400, 4), (source >> 32) as u32, source as u32, (target >> 32) as u32, target as u32]

@@ -245,3 +245,34 @@ fn a_launch_that_the_hardware_never_starts_is_a_violation() {
     assert_eq!(machine.sim.violations()[0].consequence, ga10b_sim::Consequence::Hang);
     assert!(!channel.is_dead());
 }
+
+#[test]
+fn memory_that_was_unmapped_is_gone_for_the_next_launch() {
+    let machine = Machine::new();
+    let mut channel = machine.channel();
+    channel.start();
+    let fill = Fill::load(&machine);
+    let (out, signal) = (machine.buffer(8192), machine.buffer(4096));
+    fill.launch(&mut channel, &fill.describe(out.va, 1, 1), signal.va, 1);
+    channel.wait(signal.u64(0), 1);
+    assert_eq!(out.words(0, 2), [1, 2]);
+    let mut args = nvgpu_as_unmap_buffer_args { offset: out.va };
+    ask(&machine.sim, machine.space.as_fd(), &mut args).unwrap();
+    fill.launch(&mut channel, &fill.describe(out.va, 2, 1), signal.va, 2);
+    assert_eq!(channel.wait_error(), NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT);
+    log_has(&machine, "fault type: invalid pte, access type: virt write, ");
+    // The address space lives on: a new channel works in it.
+    let mut channel = machine.channel();
+    channel.start();
+    fill.launch(&mut channel, &fill.describe(signal.va + 2048, 5, 1), signal.va, 3);
+    channel.wait(signal.u64(0), 3);
+}
+
+#[test]
+fn a_class_of_another_gpu_is_illegal() {
+    let machine = Machine::new();
+    let mut channel = machine.channel();
+    channel.submit(&[inc(1, 0, 1), 0xcbc0]);
+    assert_eq!(channel.wait_error(), NVGPU_CHANNEL_GR_ERROR_SW_NOTIFY);
+    log_has(&machine, "invalid class 0x0000cbc0");
+}

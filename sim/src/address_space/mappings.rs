@@ -36,6 +36,12 @@ pub(super) struct Mapping {
     read_only: bool,
 }
 
+impl Mapping {
+    fn is_fixed(&self) -> bool {
+        self.flags & NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET != 0
+    }
+}
+
 /// Arguments of `MAP_BUFFER_EX`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MapRequest {
@@ -115,7 +121,7 @@ impl AddressSpace {
         if request.is_fixed() {
             space.check_fixed(request.offset, len)?;
         }
-        if !(0..256).contains(&kind) || request.buffer_offset % PAGE != 0 {
+        if !(0..256).contains(&kind) || !request.buffer_offset.is_multiple_of(PAGE) {
             return Err(Errno::ENOMEM);
         }
         let va =
@@ -144,10 +150,12 @@ impl AddressSpace {
         Ok(va)
     }
 
-    /// Drops one reference of the mapping that starts at `va`; an unknown address is accepted.
-    pub(crate) fn unmap(&self, va: u64) {
+    /// Drops one reference of the mapping that starts at `va`; an unknown address is accepted. False when a mapping at a fixed
+    /// address stays because others refer to it: the driver waits 100 ms for them and complains in the log.
+    pub(crate) fn unmap(&self, va: u64) -> bool {
         let mut space = self.space();
-        self.drop_reference(&mut space, va);
+        let fixed = space.mappings.get(&va).is_some_and(Mapping::is_fixed);
+        self.drop_reference(&mut space, va) || !fixed
     }
 
     /// True when there is no mapping at `va` any more.
@@ -166,7 +174,7 @@ impl AddressSpace {
         if !sparse || self.tables.map_sparse(va, mapping.len).is_none() {
             self.tables.unmap(va, mapping.len);
         }
-        if mapping.flags & NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET == 0 {
+        if !mapping.is_fixed() {
             space.user.release(va);
         }
         self.invalidate_tlb();
@@ -189,7 +197,8 @@ impl AddressSpace {
         let mapping = space.mappings.get_mut(&va).ok_or(Errno::EINVAL)?;
         let kind = if incompr_kind >= 0 { incompr_kind } else { compr_kind };
         let inside = offset.checked_add(len).is_some_and(|end| end <= mapping.len);
-        if !(0..256).contains(&kind) || offset % PAGE != 0 || len % PAGE != 0 || len == 0 || !inside {
+        let whole_pages = offset.is_multiple_of(PAGE) && len.is_multiple_of(PAGE) && len > 0;
+        if !(0..256).contains(&kind) || !whole_pages || !inside {
             return Err(Errno::EINVAL);
         }
         let backing = mapping.buffer.backing().ok_or(Errno::EINVAL)?;
@@ -247,7 +256,7 @@ impl Space {
     }
 
     fn check_fixed(&self, va: u64, len: u64) -> Result<(), Errno> {
-        let end = va.checked_add(len).filter(|_| len > 0 && va % PAGE == 0).ok_or(Errno::EINVAL)?;
+        let end = va.checked_add(len).filter(|_| len > 0 && va.is_multiple_of(PAGE)).ok_or(Errno::EINVAL)?;
         let (&start, area) = self.areas.range(..=va).next_back().ok_or(Errno::EINVAL)?;
         if va - start >= area.len || end > start + area.len {
             return Err(Errno::EINVAL);

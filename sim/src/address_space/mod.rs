@@ -63,7 +63,8 @@ impl AddressSpace {
     /// # Errors
     /// `EINVAL` for bad borders, `ENOMEM` past the MMU's reach or without memory.
     pub(crate) fn new(id: u32, start: u64, end: u64, dram: &Arc<Dram>) -> Result<Self, Errno> {
-        if start == 0 || end == 0 || start % BORDER != 0 || end % BORDER != 0 || start >= end {
+        let aligned = start.is_multiple_of(BORDER) && end.is_multiple_of(BORDER);
+        if start == 0 || end == 0 || !aligned || start >= end {
             return Err(Errno::EINVAL);
         }
         if end.checked_add(KERNEL_RANGE).is_none_or(|top| top > 1 << crate::gmmu::VA_BITS) {

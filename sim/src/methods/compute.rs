@@ -56,6 +56,10 @@ impl ComputeMethods {
         if self.inline_data.method(context, class, subchannel, address, value)? {
             return Ok(Flow::Next);
         }
+        // The inline class has a few methods of its own, none of which matters here.
+        if subchannel == 2 && matches!(address, 0x100 | 0x110 | 0x13c | 0x140) {
+            return Ok(Flow::Next);
+        }
         if subchannel != 1 || !is_compute_method(address) {
             return Err(Exception::IllegalMethod { class, subchannel, address, value });
         }
@@ -71,11 +75,7 @@ impl ComputeMethods {
             0x2e8 => set_low(&mut launch.local_per_tpc, value),
             0x2ec => launch.local_max_sms = value & 0x1ff,
             0x1528 => launch.exceptions_masked = value & 1 == 0,
-            0x21c | 0x1698 => {
-                if value & 1 != 0 {
-                    context.gpu.executor.invalidate_code();
-                }
-            }
+            0x21c | 0x1698 if value & 1 != 0 => context.gpu.executor.invalidate_code(),
             0x2b4 => self.qmd_address = value,
             0x2bc => return self.signal(context, if value & 2 != 0 { 2 } else { value & 1 }),
             0x2c0 => return self.signal(context, value & 0xf),

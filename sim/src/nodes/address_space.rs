@@ -58,7 +58,7 @@ pub(super) fn ioctl(
             Ok(0)
         }),
         NVGPU_AS_IOCTL_UNMAP_BUFFER => with(bytes, |a: &mut nvgpu_as_unmap_buffer_args| {
-            space.unmap(a.offset);
+            unmap(machine, space, a.offset);
             Ok(0)
         }),
         NVGPU_AS_IOCTL_MAP_BUFFER_BATCH => with(bytes, |a| batch(machine, space, a)),
@@ -117,6 +117,13 @@ fn map(machine: &Machine, space: &AddressSpace, a: &nvgpu_as_map_buffer_ex_args)
     space.map(&buffer, &request)
 }
 
+fn unmap(machine: &Machine, space: &AddressSpace, va: u64) {
+    if !space.unmap(va) {
+        let text = format!("sync-unmap failed on {va:#x}");
+        machine.log.error(&machine.clock, ("nvgpu_vm_unmap_sync_buffer", 0), &text);
+    }
+}
+
 /// All unmappings, then mappings until the first error. Addresses are not written back, as in the driver.
 fn batch(machine: &Machine, space: &AddressSpace, a: &mut nvgpu_as_map_buffer_batch_args) -> Reply {
     if a.num_unmaps > BATCH_LIMIT || a.num_maps > BATCH_LIMIT {
@@ -124,7 +131,7 @@ fn batch(machine: &Machine, space: &AddressSpace, a: &mut nvgpu_as_map_buffer_ba
     }
     let unmaps: Vec<nvgpu_as_unmap_buffer_args> = machine.user.read_array(a.unmaps, a.num_unmaps as usize)?;
     for unmap in unmaps {
-        space.unmap(unmap.offset);
+        self::unmap(machine, space, unmap.offset);
     }
     let maps: Vec<nvgpu_as_map_buffer_ex_args> = machine.user.read_array(a.maps, a.num_maps as usize)?;
     for args in &maps {

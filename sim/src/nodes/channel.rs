@@ -7,6 +7,7 @@ use crate::files::Object;
 use crate::log::DEVICE;
 use crate::machine::Machine;
 use crate::notifier::Notifier;
+use crate::pbdma::CLASSES;
 use crate::recovery;
 use crate::violations::Consequence;
 use nix::errno::Errno;
@@ -17,11 +18,6 @@ use std::time::Duration;
 
 /// Runlists: 0 for graphics, compute and its copy engine; 1 and 2 for the asynchronous copy engines.
 const RUNLISTS: i32 = 3;
-/// Classes that `ALLOC_OBJ_CTX` takes.
-const CLASSES: &[u32] = &[
-    0xc7c0, 0xc5c0, 0xc3c0, 0xc0c0, 0xb1c0, 0xc797, 0xc597, 0xc397, 0xc097, 0xb197, 0xc7b5, 0xc5b5, 0xc3b5,
-    0xc0b5, 0xb0b5, 0xa0b5, 0xc76f, 0xc46f, 0xc36f, 0xc06f, 0xb06f, 0x902d, 0xa140, 0xc637, 0xc4b7,
-];
 const COMPUTE_CLASSES: [u32; 3] = [0xc7c0, 0xc5c0, 0xc3c0];
 const GRAPHICS_CLASSES: [u32; 5] = [0xc797, 0xc597, 0xc397, 0xc097, 0xb197];
 /// Bytes of the driver's range that a context takes in an address space; sizes are not known, only that together with a small ring

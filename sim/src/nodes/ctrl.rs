@@ -149,12 +149,8 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
 }
 
 fn alloc_as(machine: &Arc<Machine>, a: &mut nvgpu_alloc_as_args) -> Reply {
-    if a.big_page_size != 0 {
-        return Err(Errno::EINVAL);
-    }
-    if a.flags & NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA != 0 && a.va_range_split != 0
-        || a.va_range_split != 0
-    {
+    // There are no big pages, and without them nothing to split.
+    if a.big_page_size != 0 || a.va_range_split != 0 {
         return Err(Errno::EINVAL);
     }
     let mut driver = machine.driver();

@@ -273,8 +273,7 @@ fn access(machine: &Machine, session: &DebugSession, a: &nvgpu_dbg_gpu_va_access
         let host = backing.ptr().as_ptr() as u64 + offset;
         // Both sides are memory of this process: one is copied to the other by way of the kernel.
         let (from, to) = if write { (op.data, host) } else { (host, op.data) };
-        let bytes = machine.user.read(from, op.size as usize)?;
-        machine.user.write(to, &bytes)?;
+        machine.user.copy(from, to, op.size.into())?;
     }
     Ok(0)
 }
@@ -319,7 +318,7 @@ const SM_WINDOW: [std::ops::RangeInclusive<u32>; 2] = [0x700..=0x71c, 0x728..=0x
 
 /// The part of the driver's list of registers that this machine has.
 fn is_allowed(offset: u32) -> bool {
-    let in_gpc = (0x50_4000..0x51_4000).contains(&offset).then(|| offset & 0x7ff);
+    let in_gpc = (0x50_4000..0x51_4000).contains(&offset).then_some(offset & 0x7ff);
     let sm = in_gpc
         .is_some_and(|at| SM_WINDOW.iter().any(|r| r.contains(&at) || r.contains(&(at.wrapping_sub(0x80)))));
     let tpc = in_gpc.is_some_and(|at| matches!(at, 0x508 | 0x50c | 0x608));

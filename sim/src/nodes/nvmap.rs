@@ -218,8 +218,7 @@ fn transfer(machine: &Machine, a: &mut nvmap_rw_handle, write: bool) -> Result<(
         }
         let host = backing.ptr().as_ptr() as u64 + offset;
         let (from, to) = if write { (user, host) } else { (host, user) };
-        let bytes = machine.user.read(from, element as usize)?;
-        machine.user.write(to, &bytes)?;
+        machine.user.copy(from, to, element)?;
         a.count += 1;
         if a.hmem_stride == 0 && a.user_stride == 0 {
             // The same bytes over and over: once is enough.

@@ -52,13 +52,13 @@ pub struct Buffer {
 
 impl Buffer {
     pub fn u32(&self, at: usize) -> &AtomicU32 {
-        assert!(at + 4 <= self.len && at % 4 == 0);
+        assert!(at + 4 <= self.len && at.is_multiple_of(4));
         // SAFETY: inside the mapping, which lives as long as the process.
         unsafe { AtomicU32::from_ptr(self.cpu.as_ptr().add(at).cast()) }
     }
 
     pub fn u64(&self, at: usize) -> &AtomicU64 {
-        assert!(at + 8 <= self.len && at % 8 == 0);
+        assert!(at + 8 <= self.len && at.is_multiple_of(8));
         // SAFETY: as above.
         unsafe { AtomicU64::from_ptr(self.cpu.as_ptr().add(at).cast()) }
     }
