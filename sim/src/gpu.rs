@@ -200,13 +200,14 @@ pub(crate) fn run(machine: &Arc<Machine>) {
     let mut last_work = Instant::now();
     let mut last_look = Instant::now();
     while !gpu.quit.load(Ordering::Acquire) {
-        let channels = gpu.channels();
         gpu.usermode.set_time(machine.clock.ptimer());
         if last_look.elapsed() > HOUSEKEEPING {
             machine.collect_closed();
             last_look = Instant::now();
         }
         let mut worked = gpu.usermode.take_token().is_some();
+        // Read after the token: a channel that was set up before it rang is among them.
+        let channels = gpu.channels();
         if worked {
             gpu.counters.lock().unwrap_or_else(PoisonError::into_inner).doorbells += 1;
             // A token may have been overwritten by the next one: look at every channel.
