@@ -246,9 +246,9 @@ impl Error {
             Self::Ioctl { errno: Errno::ETIMEDOUT, .. } => {
                 Some("the channel is dead after a fault; open the device again")
             }
-            Self::Status { status: rm_sys::NV_ERR_NO_MEMORY | rm_sys::NV_ERR_INSUFFICIENT_RESOURCES, .. } => {
-                Some("GPU memory, or what the CPU can map of it, is used up: by this process or by others")
-            }
+            Self::Status {
+                status: rm_sys::NV_ERR_NO_MEMORY | rm_sys::NV_ERR_INSUFFICIENT_RESOURCES, ..
+            } => Some("GPU memory, or what the CPU can map of it, is used up: by this process or by others"),
             Self::Status { status: rm_sys::NV_ERR_INSUFFICIENT_PERMISSIONS, .. } => {
                 Some("in a container, give it the graphics capability as well as compute")
             }

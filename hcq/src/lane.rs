@@ -17,8 +17,9 @@ use crate::va_space::Place;
 const ENTRIES: u32 = 1024;
 /// Bytes of command memory.
 const COMMANDS: u64 = 1 << 20;
-/// Dwords after which recorded commands are handed over without being asked to.
-pub(crate) const FLUSH_DWORDS: usize = 32 << 10;
+/// Dwords after which recorded commands are handed over without being asked to, so that the GPU starts on the first
+/// few hundred launches while the CPU records the next.
+pub(crate) const FLUSH_DWORDS: usize = 1 << 10;
 
 /// A channel that takes submissions.
 #[derive(Debug)]
@@ -108,19 +109,23 @@ impl Lane {
         context.wait(&self.timeline, value, context.patience())
     }
 
-    /// Hands `words` to the GPU, then `recorded`, then a release of the next value, which is returned.
+    /// Hands `words` to the GPU, then `recorded`, then a release of the next value, which is returned. With
+    /// `released`, something in the words releases it, and no release is added.
     ///
     /// After an error nothing was handed over.
     pub fn submit(
         &mut self,
         context: &Context,
-        words: &mut Pushbuffer,
+        words: &Pushbuffer,
         recorded: &[Segment],
+        released: bool,
     ) -> Result<u64, Error> {
         context.alive()?;
         let value = self.next();
         self.release.clear();
-        self.release.release(self.timeline.va(), value);
+        if !released {
+            self.release.release(self.timeline.va(), value);
+        }
         let (body, tail) = (words.len(), self.release.len());
         let dwords = body + tail;
         let offset = self.take(context, dwords)?;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::address::Bytes;
+use crate::address::{Bytes, GpuVa};
 use crate::backend::{Engine, MemoryKind};
 use crate::buffer::Buffer;
 use crate::constant_bank::{BankContext, BankLayout};
@@ -191,15 +191,21 @@ impl Queue {
 
     /// Scratch memory and caches of code as the next launch needs them.
     fn prepare(&mut self, local_per_thread: u32) -> Result<(), Error> {
-        let generation = self.context.code_generation();
-        let context = self.context.clone();
+        let context = &self.context;
+        let generation = context.code_generation();
+        if context.options.release_in_launch
+            && let Some(lane) = &self.lane
+            && reached(lane.completed(context), lane.last())
+        {
+            self.recorder.assume_ended();
+        }
         let Some(memory) = &mut self.launches else { return Ok(()) };
         if memory.code_generation != generation {
             memory.code_generation = generation;
             self.recorder.words().invalidate_caches();
         }
         if memory.scratch < local_per_thread {
-            let scratch = context.scratch.get(&context, local_per_thread)?;
+            let scratch = context.scratch.get(context, local_per_thread)?;
             self.recorder.set_scratch(&scratch);
             memory.scratch = local_per_thread;
         }
@@ -260,7 +266,7 @@ impl Queue {
         if self.recorder.words().len() >= FLUSH_DWORDS {
             self.submit()?;
         }
-        let at = |b: &Buffer, offset: u64| crate::GpuVa::inside(b.va().raw() + offset);
+        let at = |b: &Buffer, offset: u64| GpuVa::inside(b.va().raw() + offset);
         self.recorder.copy(at(src, src_off), at(dst, dst_off), len);
         let lane = self.lane()?;
         src.mark(lane.timeline(), lane.next());
@@ -314,8 +320,35 @@ impl Queue {
     fn submit_with(&mut self, recorded: &[crate::gpfifo::Segment]) -> Result<SyncPoint, Error> {
         let context = self.context.clone();
         let lane = self.lane.as_mut().ok_or(Error::Discarded)?;
-        let value = lane.submit(&context, self.recorder.words(), recorded)?;
-        self.recorder.reset();
+        let in_launch = context.options.release_in_launch && recorded.is_empty();
+        let value = match &self.launches {
+            Some(memory) if in_launch => {
+                let piece = &memory.piece;
+                let start = piece.va().raw();
+                let mut sink = |va: GpuVa, qmd: &qmd::Qmd| piece.write(va.raw() - start, qmd.as_bytes());
+                let recorder = &mut self.recorder;
+                let released = recorder.release_in_launch(lane.timeline().va(), lane.next(), &mut sink)?;
+                match lane.submit(&context, recorder.words(), recorded, released) {
+                    Ok(value) if released => {
+                        recorder.reset_running();
+                        value
+                    }
+                    Ok(value) => {
+                        recorder.reset();
+                        value
+                    }
+                    Err(error) => {
+                        recorder.withdraw_release(&mut sink)?;
+                        return Err(error);
+                    }
+                }
+            }
+            _ => {
+                let value = lane.submit(&context, self.recorder.words(), recorded, false)?;
+                self.recorder.reset();
+                value
+            }
+        };
         if let Some(memory) = &mut self.launches {
             memory.ring.seal(value);
         }

@@ -80,29 +80,17 @@ impl Recorder {
     /// Launches the QMD that lies, or will lie, at `va`.
     pub fn launch(&mut self, va: GpuVa, qmd: qmd::Qmd, sink: &mut QmdSink<'_>) -> Result<(), crate::Error> {
         sink(va, &qmd)?;
-        let new = Box::new(Recorded { va, qmd });
         let barrier = std::mem::take(&mut self.barrier);
-        let group = std::mem::take(&mut self.group);
-        self.group = match group {
-            Group::Empty if barrier && self.copies => {
-                self.settle();
-                self.kick(va);
-                Group::One { launch: new, follows: None }
-            }
-            Group::Empty => {
-                self.kick(va);
-                Group::One { launch: new, follows: None }
-            }
+        self.group = match std::mem::take(&mut self.group) {
             Group::One { mut launch, .. } if barrier && self.chain && !self.copies => {
                 let next = qmd::Dependent::schedule(va.raw()).prefetched();
                 if launch.qmd.set_dependent(0, &next).is_ok() {
                     sink(launch.va, &launch.qmd)?;
-                    Group::One { launch: new, follows: Some(launch) }
+                    Group::One { launch: Box::new(Recorded { va, qmd }), follows: Some(launch) }
                 } else {
                     self.group = Group::Many;
                     self.settle();
-                    self.kick(va);
-                    Group::One { launch: new, follows: None }
+                    self.first(va, qmd)
                 }
             }
             Group::One { launch, follows: Some(mut before) } if !barrier => {
@@ -118,15 +106,21 @@ impl Recorder {
             other if barrier => {
                 self.group = other;
                 self.settle();
-                self.kick(va);
-                Group::One { launch: new, follows: None }
+                self.first(va, qmd)
             }
+            Group::Empty => self.first(va, qmd),
             Group::One { .. } | Group::Many => {
                 self.kick(va);
                 Group::Many
             }
         };
         Ok(())
+    }
+
+    /// Kicks the first launch of a group.
+    fn first(&mut self, va: GpuVa, qmd: qmd::Qmd) -> Group {
+        self.kick(va);
+        Group::One { launch: Box::new(Recorded { va, qmd }), follows: None }
     }
 
     fn kick(&mut self, va: GpuVa) {
@@ -161,6 +155,48 @@ impl Recorder {
     pub fn set_scratch(&mut self, scratch: &Scratch) {
         self.settle();
         self.words.set_scratch(scratch);
+    }
+
+    /// Lets the last launch write `value` and the time at `va` when it ends, if everything recorded has ended then.
+    /// `false` if that is not so, or not possible.
+    pub fn release_in_launch(
+        &mut self,
+        va: GpuVa,
+        value: u64,
+        sink: &mut QmdSink<'_>,
+    ) -> Result<bool, crate::Error> {
+        let Group::One { launch, .. } = &mut self.group else { return Ok(false) };
+        let release = qmd::Release::new_u64(va.raw(), value).with_timestamp();
+        if self.copies || launch.qmd.set_release(0, &release).is_err() {
+            return Ok(false);
+        }
+        sink(launch.va, &launch.qmd)?;
+        Ok(true)
+    }
+
+    /// Takes back what [`release_in_launch`](Self::release_in_launch) did: the words were not handed over.
+    pub fn withdraw_release(&mut self, sink: &mut QmdSink<'_>) -> Result<(), crate::Error> {
+        if let Group::One { launch, .. } = &mut self.group
+            && launch.qmd.clear_release(0).is_ok()
+        {
+            sink(launch.va, &launch.qmd)?;
+        }
+        Ok(())
+    }
+
+    /// The words were handed over, and nothing at their end waits for them: what comes next has to, since it signals
+    /// the same timeline.
+    pub fn reset_running(&mut self) {
+        self.reset();
+        self.group = Group::Many;
+        self.barrier = true;
+    }
+
+    /// Everything that was handed over is known to have ended.
+    pub fn assume_ended(&mut self) {
+        if self.words.is_empty() {
+            self.reset();
+        }
     }
 
     /// Nothing may be linked to the last launch any more.
@@ -285,6 +321,33 @@ mod tests {
             assert_eq!(b.next_of(1), None);
             assert_eq!(b.events(), [1, 0, 2]);
         }
+    }
+
+    #[test]
+    fn a_release_goes_into_a_launch_that_ends_last() {
+        let at = GpuVa::inside(0x10_0000_0000);
+        let mut b = Bench::new(true);
+        b.launch(1);
+        b.recorder.barrier();
+        b.launch(2);
+        let memory = &mut b.memory;
+        let mut sink = |va: GpuVa, q: &qmd::Qmd| {
+            memory.insert(va.raw() >> 8, q.clone());
+            Ok(())
+        };
+        assert!(b.recorder.release_in_launch(at, 7, &mut sink).unwrap());
+        b.recorder.withdraw_release(&mut sink).unwrap();
+        assert!(b.recorder.release_in_launch(at, 7, &mut sink).unwrap());
+        assert_eq!(b.memory[&2].release(0).map(|r| r.address), Some(at.raw()));
+        b.recorder.reset_running();
+        b.launch(3);
+        assert_eq!(b.events(), [0, 3], "what follows waits");
+        b.launch(4);
+        assert!(!b.recorder.release_in_launch(at, 8, &mut |_, _| Ok(())).unwrap());
+        b.recorder.reset_running();
+        b.recorder.assume_ended();
+        b.launch(5);
+        assert_eq!(b.events(), [5], "what follows known ends does not wait");
     }
 
     #[test]

@@ -73,6 +73,9 @@ pub struct DeviceOptions {
     pub staged_copies: bool,
     /// Makes dependent launches follow each other inside the GPU's scheduler instead of through the pushbuffer.
     pub chain_launches: bool,
+    /// Lets the last kernel of a submission signal its end by itself, where it can, instead of a wait for the whole
+    /// engine behind it.
+    pub release_in_launch: bool,
     /// How long a wait spins before it yields and then sleeps; `None` for what suits the device.
     pub spin: Option<Duration>,
     /// For tests: the value timelines start from. They count modulo 2^64.
@@ -89,6 +92,7 @@ impl Default for DeviceOptions {
             reserve_windows: true,
             staged_copies: false,
             chain_launches: true,
+            release_in_launch: false,
             spin: None,
             timeline_start: 0,
             patience: Duration::from_secs(60),

@@ -79,6 +79,29 @@ fn dependent_launches_see_each_others_results_chained_or_not() {
 }
 
 #[test]
+fn kernels_signal_their_own_end() {
+    let device = device_with(|o| o.release_in_launch = true);
+    accumulate(&device, 50);
+    let kernel = vadd(&device);
+    let n = 64u32;
+    let one = floats(&device, (0..n).map(|_| 1.0));
+    let sum = floats(&device, (0..n).map(|_| 0.0));
+    let mut queue = device.queue().unwrap();
+    let mut last = None;
+    for i in 0..100 {
+        // SAFETY: `n` elements of each buffer.
+        unsafe { queue.launch(&kernel, LaunchConfig::new(1, 64), &add(&sum, &one, &sum, n)) }.unwrap();
+        let point = queue.submit().unwrap();
+        if i % 3 == 0 {
+            point.wait(DEADLINE).unwrap();
+        }
+        last = Some(point);
+    }
+    last.unwrap().wait(DEADLINE).unwrap();
+    assert_eq!(read(&sum), vec![100.0; n as usize]);
+}
+
+#[test]
 fn more_launches_than_the_rings_hold() {
     accumulate(&device(), 6000);
 }
