@@ -111,7 +111,7 @@ impl Random {
             (0..ty.bytes_for(count as u64).unwrap()).map(|_| self.bits() as u8).collect();
         for block in bytes.chunks_exact_mut(ty.block_bytes() as usize) {
             for at in scales {
-                let scale = f16::from_f32(self.value() * if self.bits() % 4 == 0 { 1e-5 } else { 1e-2 });
+                let scale = f16::from_f32(self.value() * if self.bits().is_multiple_of(4) { 1e-5 } else { 1e-2 });
                 block[*at..*at + 2].copy_from_slice(&scale.to_le_bytes());
             }
         }

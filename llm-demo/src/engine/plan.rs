@@ -125,7 +125,7 @@ impl Plan {
 /// Refuses what the kernels cannot do.
 fn check(c: &Config) -> Result<()> {
     let longest = *HEAD_DIMS.last().unwrap_or(&0) as usize;
-    if c.head_dim % 8 != 0 || c.head_dim > longest {
+    if !c.head_dim.is_multiple_of(8) || c.head_dim > longest {
         return Err(Error::KeyValue {
             key: "llama.attention.key_length".into(),
             value: c.head_dim.to_string(),

@@ -9,12 +9,12 @@ use super::format::Format;
 
 /// Words before the tokens.
 pub const TOKENS_AT: u32 = 4;
-/// Threads of a block of [`embed`] and of the first stage of [`argmax`].
+/// Threads of a block of `embed` and of the first stage of `argmax`.
 pub const THREADS: u32 = 128;
-/// Blocks of [`argmax`]'s first stage.
+/// Blocks of `argmax`'s first stage.
 pub const ARGMAX_BLOCKS: u32 = 64;
 
-/// Blocks that [`embed`] takes for rows of `cols` values.
+/// Blocks that `embed` takes for rows of `cols` values.
 pub const fn embed_blocks(format: Format, cols: u32) -> u32 {
     (cols / format.unit()).div_ceil(THREADS)
 }

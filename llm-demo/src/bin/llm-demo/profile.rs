@@ -82,14 +82,14 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "steps       {}\n", report.steps)?;
     writeln!(
         out,
-        "{:<14} {:<24} {:>8} {:>12} {:>10} {:>7} {:>10} {:>8}",
+        "{:<17} {:<24} {:>8} {:>12} {:>10} {:>7} {:>10} {:>8}",
         "role", "kernel", "launches", "total µs", "µs each", "share", "MB", "GB/s"
     )?;
     for line in &report.kernels {
         let micros = line.nanoseconds as f64 / 1e3;
         writeln!(
             out,
-            "{:<14} {:<24} {:>8} {:>12.1} {:>10.2} {:>6.1}% {:>10.2} {:>8.2}",
+            "{:<17} {:<24} {:>8} {:>12.1} {:>10.2} {:>6.1}% {:>10.2} {:>8.2}",
             line.role,
             line.kernel,
             line.launches,

@@ -18,6 +18,8 @@ pub struct DeviceReport {
     max_clock_hz: Option<u64>,
     memory_bytes: u64,
     unified_memory: bool,
+    /// Whether the device is the software one, whose times say nothing about a GPU.
+    is_software: bool,
     driver_version: String,
     power: Power,
 }
@@ -48,6 +50,7 @@ impl DeviceReport {
             max_clock_hz: info.max_clock_hz,
             memory_bytes: info.memory.count(),
             unified_memory: info.unified_memory,
+            is_software: info.backend == hcq::BackendKind::Sim,
             driver_version: info.driver_version.clone(),
             power: if info.backend == hcq::BackendKind::Nvgpu {
                 Power::read(Path::new("/"))
@@ -63,6 +66,12 @@ impl DeviceReport {
             write!(out, ", at most {:.0} MHz", clock as f64 / 1e6)?;
         }
         writeln!(out, ", driver {}", self.driver_version)?;
+        if self.is_software {
+            writeln!(
+                out,
+                "note        the device is simulated: times are those of the simulation, not of a GPU"
+            )?;
+        }
         if self.power.is_unknown() {
             return Ok(());
         }
