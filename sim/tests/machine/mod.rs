@@ -91,6 +91,11 @@ pub struct Machine {
     pub doorbell: NonNull<u8>,
 }
 
+// SAFETY: the doorbell page is only written through atomics.
+unsafe impl Sync for Machine {}
+// SAFETY: as above.
+unsafe impl Send for Machine {}
+
 impl Machine {
     pub fn new() -> Self {
         Self::with(SimConfig { sm_count: 4, memory: 4 << 30, ..SimConfig::default() })
