@@ -162,7 +162,7 @@ impl Default for Config {
             workers: 0,
             schedule: Schedule::Parallel,
             exact_mma: true,
-            stall_budget: 1 << 34,
+            stall_budget: 1 << 31,
             host_simd: true,
         }
     }

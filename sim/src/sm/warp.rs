@@ -3,6 +3,9 @@
 use super::code::{PREDICATES, UNIFORM_PREDICATES};
 use super::lanes::Lanes;
 
+/// Times that lanes give way before they count as spinning.
+const SPINS: u32 = 64;
+
 /// Lanes that stand at one op and can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
@@ -48,6 +51,9 @@ pub(crate) struct Warp {
     pub waiting: Vec<Waiting>,
     /// Local memory, lane after lane; empty until first used.
     pub local: Vec<Lanes>,
+    /// Lanes that gave way while others waited, and how often that happened in a row.
+    yielded: u32,
+    yields: u32,
     /// What the last reducing block barrier found: the count of true predicates.
     pub bar_count: u32,
     /// ... and its AND or OR.
@@ -73,6 +79,30 @@ impl Warp {
         self.local.clear();
         self.bar_count = 0;
         self.bar_bool = false;
+        (self.yielded, self.yields) = (0, 0);
+    }
+
+    /// Lanes give way. Those that do so again and again may be spinning on something that a waiter holds: a convergence barrier then no
+    /// longer waits for them. This is how the hardware keeps spin locks alive whose critical section lies behind a BSYNC (inferred
+    /// from the code that ptxas makes for them).
+    pub fn give_way(&mut self, lanes: u32) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        self.yielded |= lanes;
+        self.yields += 1;
+        if self.yields < SPINS {
+            return;
+        }
+        for n in 0..16u8 {
+            let here = self.waiting.iter().filter(|w| w.on == Wait::Converge(n)).fold(0, |m, w| m | w.mask);
+            let barrier = &mut self.barriers[usize::from(n)];
+            if here != 0 && *barrier & self.live & !here & !self.yielded == 0 {
+                *barrier &= !here;
+                self.release(|w| w.on == Wait::Converge(n));
+            }
+        }
+        (self.yielded, self.yields) = (0, 0);
     }
 
     /// Whether every lane has exited.

@@ -73,3 +73,79 @@ pub fn r2p(a: u8) -> u128 {
 pub fn p2r(d: u8) -> u128 {
     0x803 | ALWAYS | CONTROL | u128::from(d) << 16 | 255 << 24 | 0x7f << 32
 }
+
+/// `MOV Rd, c[bank][offset]`
+pub fn mov_const(d: u8, bank: u8, offset: u32) -> u128 {
+    0xa02
+        | ALWAYS
+        | CONTROL
+        | u128::from(d) << 16
+        | u128::from(offset / 4) << 40
+        | u128::from(bank) << 54
+        | 0xf << 72
+}
+
+/// `LDS Rd, [Ra+offset]`
+pub fn lds(d: u8, a: u8, offset: u32) -> u128 {
+    0x984 | ALWAYS | CONTROL | u128::from(d) << 16 | u128::from(a) << 24 | u128::from(offset) << 40 | 4 << 73
+}
+
+/// `LDL Rd, [Ra+offset]`
+pub fn ldl(d: u8, a: u8, offset: u32) -> u128 {
+    0x983
+        | ALWAYS
+        | CONTROL
+        | u128::from(d) << 16
+        | u128::from(a) << 24
+        | u128::from(offset) << 40
+        | 4 << 73
+        | 1 << 84
+}
+
+/// `BRA` by an offset in bytes from the next instruction.
+pub fn branch(offset: i64) -> u128 {
+    0x947 | ALWAYS | CONTROL | PS | (u128::from((offset / 4) as u64 & 0xffff_ffff_ffff)) << 34
+}
+
+/// `CALL.ABS.NOINC Ra`
+pub fn call_register(a: u8) -> u128 {
+    0x343 | ALWAYS | CONTROL | PS | u128::from(a) << 24 | 1 << 86
+}
+
+/// `BPT.TRAP 0x1`
+pub const TRAP: u128 = 0x95c | ALWAYS | CONTROL | 1 << 34 | 3 << 84;
+
+/// `WARPSYNC mask`
+pub fn warpsync(mask: u32) -> u128 {
+    0x948 | ALWAYS | CONTROL | PS | u128::from(mask) << 32
+}
+
+/// `FFMA Rd, Ra, Rb, Rc`
+pub fn ffma(d: u8, a: u8, b: u8, c: u8) -> u128 {
+    0x223 | ALWAYS | CONTROL | registers(d, a, b, c)
+}
+
+/// `IADD3 Rd, Ra, Rb, Rc`
+pub fn iadd3(d: u8, a: u8, b: u8, c: u8) -> u128 {
+    0x210 | ALWAYS | CONTROL | registers(d, a, b, c) | 7 << 81 | 7 << 84 | 15 << 87 | 15 << 77
+}
+
+/// `LOP3.LUT Rd, Ra, Rb, Rc, table, !PT`
+pub fn lop3(d: u8, a: u8, b: u8, c: u8, table: u8) -> u128 {
+    0x212 | ALWAYS | CONTROL | registers(d, a, b, c) | u128::from(table) << 72 | 7 << 81 | 15 << 87
+}
+
+/// `ISETP.LT.U32.AND P0, PT, Ra, imm, PT`
+pub fn isetp_lt(a: u8, imm: u32) -> u128 {
+    0x80c | ALWAYS | CONTROL | u128::from(a) << 24 | u128::from(imm) << 32 | 1 << 76 | 7 << 84 | PS
+        | 7 << 68
+}
+
+/// The instruction guarded by P0.
+pub fn if_p0(word: u128) -> u128 {
+    word & !(15 << 12)
+}
+
+fn registers(d: u8, a: u8, b: u8, c: u8) -> u128 {
+    u128::from(d) << 16 | u128::from(a) << 24 | u128::from(b) << 32 | u128::from(c) << 64
+}

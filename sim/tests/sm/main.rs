@@ -2,6 +2,7 @@
 
 mod asm;
 mod cubin;
+mod faults;
 mod golden;
 mod guest;
 mod kernels;

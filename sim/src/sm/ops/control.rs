@@ -163,6 +163,7 @@ warp_ops! {
 
     /// Lets other paths, warps and blocks run.
     Yield(core, _) {
+        core.warp.give_way(core.mask);
         core.pc += 1;
         Flow::Yield
     }

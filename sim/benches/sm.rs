@@ -1,0 +1,150 @@
+//! Thread-instructions per second of the interpreter, on one worker and on all cores.
+//!
+//! Each kernel runs several times; the best run counts, since other programs on the machine only ever slow it down.
+
+#[path = "../tests/sm/asm.rs"]
+#[allow(dead_code)]
+mod asm;
+#[path = "../tests/sm/cubin.rs"]
+#[allow(dead_code)]
+mod cubin;
+#[path = "../tests/sm/guest.rs"]
+#[allow(dead_code)]
+mod guest;
+
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use cubin::Kernel;
+use ga10b_sim::sm::{Config, Executor, Launch};
+use guest::{CODE, DATA, Guest};
+use sass::Arch;
+
+const RUNS: usize = 9;
+const A: u64 = DATA;
+const B: u64 = DATA + 0x400_0000;
+const C: u64 = DATA + 0x600_0000;
+
+/// A loop of `body`, repeated 16 times per round, and what counts it.
+fn alu(body: &[u128]) -> (Guest, Launch) {
+    let mut code: Vec<u128> = (0..16).map(|r| asm::mov(r, 0x3f80_0000 + u32::from(r))).collect();
+    code.push(asm::mov(20, 0));
+    code.push(asm::mov(21, 1));
+    let head = code.len();
+    for _ in 0..16 {
+        code.extend(body);
+    }
+    code.push(asm::iadd3(20, 20, 21, 255));
+    code.push(asm::isetp_lt(20, 400));
+    let back = (head as i64 - code.len() as i64 - 1) * 16;
+    code.push(asm::if_p0(asm::branch(back)));
+    code.push(asm::EXIT);
+    let mut guest = Guest::default();
+    guest.map(CODE, 0x2_0000);
+    guest.map(guest::BANK0, 0x1000);
+    guest.write_code(CODE, &code);
+    let mut l = guest::launch(Arch::Sm87);
+    (l.grid, l.block) = ([16, 1, 1], [128, 1, 1]);
+    (guest, l)
+}
+
+/// Arbitrary bits that do not change between runs.
+fn noise(words: usize, mask: u32, base: u32) -> Vec<u32> {
+    let mut x = 0x1234_5678_9abc_def1u64;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (x >> 24) as u32
+    };
+    (0..words).map(|_| next() & mask | base).collect()
+}
+
+fn q6k(name: &str) -> (Guest, Launch) {
+    let (rows, blocks) = (512u32, 16u32);
+    let weights = (rows * blocks * 210) as usize;
+    let k = Kernel::load("03_q6k_matvec", name)
+        .shape([rows, 1, 1], [32, 1, 1])
+        // Bytes of any value, but no fp16 factor that is infinite or not a number.
+        .data(A, weights + 64, &noise(weights / 4, 0x3bff_3bff, 0))
+        .data(B, 0x1_0000, &noise(0x4000, 0x007f_ffff, 0x3f00_0000))
+        .data(C, 0x1_0000, &[])
+        .u64(A)
+        .u64(B)
+        .u64(C)
+        .u32(blocks)
+        .ready();
+    (k.guest, k.launch)
+}
+
+fn softmax() -> (Guest, Launch) {
+    let (rows, n) = (256u32, 1024u32);
+    let k = Kernel::load("06_softmax", "softmax_warp")
+        .shape([rows / 4, 1, 1], [32, 4, 1])
+        .data(A, (rows * n * 4) as usize, &noise((rows * n) as usize, 0x007f_ffff, 0x3f00_0000))
+        .data(B, (rows * n * 4) as usize, &[])
+        .u64(A)
+        .u64(B)
+        .u32(n)
+        .ready();
+    (k.guest, k.launch)
+}
+
+fn saxpy() -> (Guest, Launch) {
+    let n = 1u32 << 18;
+    let k = Kernel::load("01_vecadd", "saxpy_v4_gridstride")
+        .shape([32, 1, 1], [128, 1, 1])
+        .data(A, (n * 16) as usize, &noise(4 * n as usize, 0x007f_ffff, 0x3f00_0000))
+        .data(B, (n * 16) as usize, &[])
+        .u64(A)
+        .u64(B)
+        .f32(0.5)
+        .u32(n)
+        .ready();
+    (k.guest, k.launch)
+}
+
+/// The best rate in thread-instructions per second.
+fn rate(guest: &Guest, launch: &Launch, workers: usize, host_simd: bool) -> f64 {
+    let executor = Executor::new(Config { workers, host_simd, ..Config::default() });
+    let stop = AtomicBool::new(false);
+    let mut best = 0.0f64;
+    for _ in 0..RUNS {
+        let start = Instant::now();
+        let counters = executor.run(guest, launch, &stop).unwrap_or_else(|fault| panic!("{fault}"));
+        best = best.max(counters.thread_instructions as f64 / start.elapsed().as_secs_f64());
+    }
+    best
+}
+
+fn main() {
+    let ffma = [asm::ffma(4, 5, 6, 4), asm::ffma(7, 5, 6, 7), asm::ffma(8, 5, 6, 8), asm::ffma(9, 5, 6, 9)];
+    let iadd = [asm::iadd3(4, 5, 6, 4), asm::iadd3(7, 5, 6, 7), asm::iadd3(8, 5, 6, 8), asm::iadd3(9, 5, 6, 9)];
+    let lop = [asm::lop3(4, 5, 6, 4, 0x96), asm::lop3(7, 5, 6, 7, 0x96)];
+    let mix = [
+        asm::ffma(4, 5, 6, 4),
+        asm::iadd3(7, 8, 9, 7),
+        asm::lop3(10, 11, 12, 10, 0x96),
+        asm::ffma(13, 5, 6, 13),
+        asm::lop3(14, 7, 10, 255, 0xc0),
+        asm::iadd3(15, 14, 9, 15),
+    ];
+    let cases: [(&str, (Guest, Launch)); 9] = [
+        ("alu mix (FFMA, IADD3, LOP3)", alu(&mix)),
+        ("FFMA", alu(&ffma)),
+        ("IADD3", alu(&iadd)),
+        ("LOP3, exclusive or of three", alu(&lop)),
+        ("q6k_fma32 (corpus 03)", q6k("q6k_fma32")),
+        ("q6k_dp4a (corpus 03)", q6k("q6k_dp4a")),
+        ("softmax_warp (corpus 06)", softmax()),
+        ("saxpy_v4_gridstride (corpus 01)", saxpy()),
+        ("alu mix, baseline code", alu(&mix)),
+    ];
+    println!("best of {RUNS} runs, 1e9 thread-instructions per second");
+    println!("{:<34} {:>9} {:>9}", "kernel", "1 worker", "all cores");
+    for (i, (name, (guest, launch))) in cases.iter().enumerate() {
+        let simd = i != cases.len() - 1;
+        let (one, all) = (rate(guest, launch, 1, simd), rate(guest, launch, 0, simd));
+        println!("{name:<34} {:>9.2} {:>9.2}", one / 1e9, all / 1e9);
+    }
+}
