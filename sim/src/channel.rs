@@ -94,7 +94,9 @@ pub(crate) struct ChannelState {
 /// A channel.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    id: Id,
+    number: u32,
+    /// Given back when the channel is closed, whoever still looks at it.
+    id: Mutex<Option<Id>>,
     runlist: u32,
     state: Mutex<ChannelState>,
     unserviceable: AtomicBool,
@@ -125,7 +127,8 @@ impl Channel {
             leaked_reference: false,
         };
         Self {
-            id,
+            number: id.number(),
+            id: Mutex::new(Some(id)),
             runlist,
             state: Mutex::new(state),
             unserviceable: AtomicBool::new(true),
@@ -138,7 +141,12 @@ impl Channel {
 
     /// Its number.
     pub(crate) fn id(&self) -> u32 {
-        self.id.number()
+        self.number
+    }
+
+    /// Gives the number back: the channel is closed.
+    pub(crate) fn release_number(&self) {
+        self.id.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Its runlist.

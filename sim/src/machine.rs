@@ -258,6 +258,7 @@ impl Machine {
         if let Some(tsg) = tsg {
             tsg.unbind(channel);
         }
+        channel.release_number();
     }
 }
 
