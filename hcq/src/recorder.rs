@@ -57,6 +57,12 @@ impl Recorder {
         matches!(self.group, Group::Empty) && !self.copies
     }
 
+    /// The last launch follows another by a link: the barrier between them holds for what comes next as well, and is
+    /// in no word.
+    fn is_linked(&self) -> bool {
+        matches!(self.group, Group::One { follows: Some(_), .. })
+    }
+
     /// Waits in the pushbuffer for everything recorded.
     pub fn settle(&mut self) {
         self.barrier = false;
@@ -129,10 +135,13 @@ impl Recorder {
 
     /// Copies bytes; copies follow each other in any case.
     pub fn copy(&mut self, source: GpuVa, destination: GpuVa, len: u64) {
-        if std::mem::take(&mut self.barrier) && !matches!(self.group, Group::Empty) {
-            self.words.wait_for_grids();
-            self.words.wait_for_engine();
-            self.group = Group::Empty;
+        let barrier = std::mem::take(&mut self.barrier);
+        if (barrier && !self.is_settled()) || self.is_linked() {
+            let launches = !matches!(self.group, Group::Empty);
+            self.settle();
+            if launches {
+                self.words.wait_for_engine();
+            }
         }
         self.words.copy(source, destination, len);
         self.copies = true;
@@ -147,6 +156,9 @@ impl Recorder {
 
     /// What is recorded next waits for a timeline.
     pub fn acquire(&mut self, va: GpuVa, value: u64) {
+        if self.is_linked() {
+            self.settle();
+        }
         self.words.acquire(va, value);
         self.seal();
     }
@@ -216,153 +228,4 @@ impl Recorder {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashMap;
-
-    const KICK: u32 = 0x2001_20ad;
-    const WAIT: u32 = 0x8000_2044;
-
-    struct Bench {
-        recorder: Recorder,
-        memory: HashMap<u64, qmd::Qmd>,
-    }
-
-    impl Bench {
-        fn new(chain: bool) -> Self {
-            Self { recorder: Recorder::new(chain), memory: HashMap::new() }
-        }
-
-        fn launch(&mut self, n: u64) {
-            let memory = &mut self.memory;
-            let mut sink = |va: GpuVa, q: &qmd::Qmd| {
-                memory.insert(va.raw() >> 8, q.clone());
-                Ok(())
-            };
-            self.recorder.launch(GpuVa::inside(n << 8), qmd::Qmd::new(qmd::Version::V03), &mut sink).unwrap();
-        }
-
-        fn next_of(&self, n: u64) -> Option<u64> {
-            self.memory[&n].dependent(0).map(|d| d.address >> 8)
-        }
-
-        /// The launches kicked, with 0 for each wait.
-        fn events(&mut self) -> Vec<u32> {
-            let words = self.recorder.words().words().to_vec();
-            let mut events = Vec::new();
-            for (i, word) in words.iter().enumerate() {
-                match *word {
-                    KICK => events.push(words[i + 1]),
-                    WAIT => events.push(0),
-                    _ => (),
-                }
-            }
-            events
-        }
-    }
-
-    #[test]
-    fn launches_without_a_barrier_are_kicked_one_by_one() {
-        let mut b = Bench::new(true);
-        (1..4).for_each(|n| b.launch(n));
-        assert_eq!(b.events(), [1, 2, 3]);
-        assert_eq!(b.next_of(1), None);
-    }
-
-    #[test]
-    fn a_line_of_launches_is_linked() {
-        let mut b = Bench::new(true);
-        for n in 1..4 {
-            b.launch(n);
-            b.recorder.barrier();
-        }
-        assert_eq!(b.events(), [1]);
-        assert_eq!((b.next_of(1), b.next_of(2), b.next_of(3)), (Some(2), Some(3), None));
-    }
-
-    #[test]
-    fn two_launches_after_one_are_unlinked_again() {
-        let mut b = Bench::new(true);
-        b.launch(1);
-        b.recorder.barrier();
-        b.launch(2);
-        assert_eq!(b.next_of(1), Some(2));
-        b.launch(3);
-        assert_eq!((b.next_of(1), b.next_of(2)), (None, None));
-        assert_eq!(b.events(), [1, 0, 2, 3]);
-        b.recorder.barrier();
-        b.launch(4);
-        assert_eq!(b.events(), [1, 0, 2, 3, 0, 4]);
-    }
-
-    #[test]
-    fn without_chains_each_barrier_waits() {
-        let mut b = Bench::new(false);
-        b.launch(1);
-        b.recorder.barrier();
-        b.launch(2);
-        assert_eq!(b.events(), [1, 0, 2]);
-        assert_eq!(b.next_of(1), None);
-    }
-
-    #[test]
-    fn nothing_is_linked_across_a_wait_a_copy_or_a_timestamp() {
-        let breaks: [fn(&mut Recorder); 3] = [
-            |r| r.acquire(GpuVa::inside(0x1000), 1),
-            |r| r.copy(GpuVa::inside(0x1000), GpuVa::inside(0x2000), 4),
-            |r| r.timestamp(GpuVa::inside(0x1000)),
-        ];
-        for event in breaks {
-            let mut b = Bench::new(true);
-            b.launch(1);
-            event(&mut b.recorder);
-            b.recorder.barrier();
-            b.launch(2);
-            assert_eq!(b.next_of(1), None);
-            assert_eq!(b.events(), [1, 0, 2]);
-        }
-    }
-
-    #[test]
-    fn a_release_goes_into_a_launch_that_ends_last() {
-        let at = GpuVa::inside(0x10_0000_0000);
-        let mut b = Bench::new(true);
-        b.launch(1);
-        b.recorder.barrier();
-        b.launch(2);
-        let memory = &mut b.memory;
-        let mut sink = |va: GpuVa, q: &qmd::Qmd| {
-            memory.insert(va.raw() >> 8, q.clone());
-            Ok(())
-        };
-        assert!(b.recorder.release_in_launch(at, 7, &mut sink).unwrap());
-        b.recorder.withdraw_release(&mut sink).unwrap();
-        assert!(b.recorder.release_in_launch(at, 7, &mut sink).unwrap());
-        assert_eq!(b.memory[&2].release(0).map(|r| r.address), Some(at.raw()));
-        b.recorder.reset_running();
-        b.launch(3);
-        assert_eq!(b.events(), [0, 3], "what follows waits");
-        b.launch(4);
-        assert!(!b.recorder.release_in_launch(at, 8, &mut |_, _| Ok(())).unwrap());
-        b.recorder.reset_running();
-        b.recorder.assume_ended();
-        b.launch(5);
-        assert_eq!(b.events(), [5], "what follows known ends does not wait");
-    }
-
-    #[test]
-    fn a_copy_after_a_barrier_waits_for_grids_and_a_launch_after_that_for_the_copy() {
-        let mut b = Bench::new(true);
-        b.launch(1);
-        b.recorder.barrier();
-        b.recorder.copy(GpuVa::inside(0x1000), GpuVa::inside(0x2000), 4);
-        b.recorder.barrier();
-        b.launch(2);
-        assert_eq!(b.events(), [1, 0, 0, 2]);
-        b.recorder.reset();
-        b.recorder.copy(GpuVa::inside(0x1000), GpuVa::inside(0x2000), 4);
-        b.recorder.barrier();
-        b.launch(3);
-        assert_eq!(b.events(), [0, 3]);
-    }
-}
+mod tests;
