@@ -156,8 +156,13 @@ fn formats() -> impl Strategy<Value = Format> {
     proptest::sample::select(Format::ALL.to_vec())
 }
 
+/// Few cases unless `PROPTEST_CASES` asks for more.
 fn config() -> ProptestConfig {
-    ProptestConfig { cases: 12, ..ProptestConfig::default() }
+    let usual = ProptestConfig::default();
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => usual,
+        None => ProptestConfig { cases: 12, ..usual },
+    }
 }
 
 proptest! {

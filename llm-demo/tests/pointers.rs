@@ -24,7 +24,11 @@ struct Case {
     count: u32,
 }
 
-const ELEMENTS: [(u32, fn(&Kernel, &Case)); 11] = [
+/// Writes the kernel of a case.
+type Body = fn(&Kernel, &Case);
+
+/// Element types: their sizes in bytes and the kernels that copy them.
+const ELEMENTS: [(u32, Body); 11] = [
     (1, copy::<u8>),
     (1, copy::<i8>),
     (2, copy::<u16>),
