@@ -45,15 +45,6 @@ pub(crate) unsafe fn load_block(p: *const u8, words: &mut [u64]) {
     }
 }
 
-/// Copies `words` to `p`, which is aligned to 8 bytes. See the module for the safety rules.
-#[inline(always)]
-pub(crate) unsafe fn store_block(p: *mut u8, words: &[u64]) {
-    for (i, &w) in words.iter().enumerate() {
-        // SAFETY: the rules of this module, for each word.
-        unsafe { store_u64(p.add(8 * i), w) };
-    }
-}
-
 /// The word as an atomic. See the module for the safety rules.
 #[inline(always)]
 pub(crate) unsafe fn atomic_u32<'a>(p: *mut u8) -> &'a AtomicU32 {

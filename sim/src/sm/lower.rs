@@ -361,7 +361,9 @@ mod tests {
                 let mut code = Code::new(255);
                 let lowered = lower(&mut code, target, 0, Word(word));
                 if std::ptr::fn_addr_eq(lowered.op.run, entry_of_raise()) {
-                    refused.insert(sass::decode(Arch::Sm87, Word(word)).map_or(format!("{word:#x}"), |i| i.text(0)));
+                    refused.insert(
+                        sass::decode(Arch::Sm87, Word(word)).map_or(format!("{word:#x}"), |i| i.text(0)),
+                    );
                 }
             }
         }

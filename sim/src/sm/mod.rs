@@ -7,6 +7,8 @@
 //! - [`Executor`] runs it, and keeps lowered programs for the next launch.
 //! - [`Counters`] or a [`Fault`] come back.
 
+#![allow(clippy::needless_range_loop, reason = "loops over lanes index several arrays by the lane")]
+
 mod block;
 mod code;
 mod core;

@@ -141,10 +141,6 @@ pub(crate) struct Exact {
 }
 
 impl Exact {
-    pub fn neg(self) -> Self {
-        Exact { negative: !self.negative, ..self }
-    }
-
     /// The exact product of two numbers of at most 64 bits.
     pub fn mul(self, o: Self) -> Self {
         Exact { negative: self.negative != o.negative, sig: self.sig * o.sig, exp: self.exp + o.exp }

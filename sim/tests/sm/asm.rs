@@ -1,9 +1,9 @@
 //! Instruction words put together by hand: only what the tests need around the instructions they are about.
 
 /// Control bits that any scheduler accepts: stall 15, no barriers.
-const CONTROL: u128 = 15 << 105 | 7 << 110 | 7 << 113;
+pub const CONTROL: u128 = 15 << 105 | 7 << 110 | 7 << 113;
 /// Guarded by PT, and PT in the predicate source at [87,91).
-const ALWAYS: u128 = 7 << 12;
+pub const ALWAYS: u128 = 7 << 12;
 const PS: u128 = 7 << 87;
 
 pub const NOP: u128 = 0x918 | ALWAYS | CONTROL;
@@ -120,32 +120,12 @@ pub fn warpsync(mask: u32) -> u128 {
     0x948 | ALWAYS | CONTROL | PS | u128::from(mask) << 32
 }
 
-/// `FFMA Rd, Ra, Rb, Rc`
-pub fn ffma(d: u8, a: u8, b: u8, c: u8) -> u128 {
-    0x223 | ALWAYS | CONTROL | registers(d, a, b, c)
-}
-
-/// `IADD3 Rd, Ra, Rb, Rc`
-pub fn iadd3(d: u8, a: u8, b: u8, c: u8) -> u128 {
-    0x210 | ALWAYS | CONTROL | registers(d, a, b, c) | 7 << 81 | 7 << 84 | 15 << 87 | 15 << 77
-}
-
-/// `LOP3.LUT Rd, Ra, Rb, Rc, table, !PT`
-pub fn lop3(d: u8, a: u8, b: u8, c: u8, table: u8) -> u128 {
-    0x212 | ALWAYS | CONTROL | registers(d, a, b, c) | u128::from(table) << 72 | 7 << 81 | 15 << 87
-}
-
 /// `ISETP.LT.U32.AND P0, PT, Ra, imm, PT`
 pub fn isetp_lt(a: u8, imm: u32) -> u128 {
-    0x80c | ALWAYS | CONTROL | u128::from(a) << 24 | u128::from(imm) << 32 | 1 << 76 | 7 << 84 | PS
-        | 7 << 68
+    0x80c | ALWAYS | CONTROL | u128::from(a) << 24 | u128::from(imm) << 32 | 1 << 76 | 7 << 84 | PS | 7 << 68
 }
 
 /// The instruction guarded by P0.
 pub fn if_p0(word: u128) -> u128 {
     word & !(15 << 12)
-}
-
-fn registers(d: u8, a: u8, b: u8, c: u8) -> u128 {
-    u128::from(d) << 16 | u128::from(a) << 24 | u128::from(b) << 32 | u128::from(c) << 64
 }

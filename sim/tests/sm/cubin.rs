@@ -29,10 +29,17 @@ pub struct Kernel {
 impl Kernel {
     /// Loads a kernel of a corpus file, for example `01_vecadd` and `vadd_f32`.
     pub fn load(file: &str, name: &str) -> Kernel {
-        let path: PathBuf =
-            [env!("CARGO_MANIFEST_DIR"), "..", "sass", "tests", "data", "cubin", &format!("{file}.sm_87.cubin")]
-                .iter()
-                .collect();
+        let path: PathBuf = [
+            env!("CARGO_MANIFEST_DIR"),
+            "..",
+            "sass",
+            "tests",
+            "data",
+            "cubin",
+            &format!("{file}.sm_87.cubin"),
+        ]
+        .iter()
+        .collect();
         let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let elf = Elf::parse(&bytes).unwrap();
         let mut guest = Guest::default();
@@ -96,12 +103,6 @@ impl Kernel {
     /// Sets the grid and the block.
     pub fn shape(mut self, grid: [u32; 3], block: [u32; 3]) -> Self {
         (self.launch.grid, self.launch.block) = (grid, block);
-        self
-    }
-
-    /// Adds dynamic shared memory.
-    pub fn dynamic_shared(mut self, bytes: u32) -> Self {
-        self.launch.shared_bytes += bytes;
         self
     }
 

@@ -136,7 +136,11 @@ fn lanes_that_wait_for_each_other_in_two_places_are_reported_as_a_deadlock() {
     let fault = fail(DATA, &words, |_| {});
     assert_eq!(fault.code, esr::NONE);
     assert!(fault.text.starts_with("deadlock"), "{}", fault.text);
-    assert!(fault.text.contains("lanes 0x000003ff") && fault.text.contains("lanes 0x000ffc00"), "{}", fault.text);
+    assert!(
+        fault.text.contains("lanes 0x000003ff") && fault.text.contains("lanes 0x000ffc00"),
+        "{}",
+        fault.text
+    );
 }
 
 #[test]

@@ -67,11 +67,6 @@ impl Guest {
         bytes.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect()
     }
 
-    pub fn write_f32s(&mut self, va: u64, values: &[f32]) {
-        let words: Vec<u32> = values.iter().map(|x| x.to_bits()).collect();
-        self.write_u32s(va, &words);
-    }
-
     pub fn read_f32s(&mut self, va: u64, count: usize) -> Vec<f32> {
         self.read_u32s(va, count).into_iter().map(f32::from_bits).collect()
     }

@@ -55,7 +55,11 @@ fn half_at(words: &[u32], i: usize) -> f64 {
 #[track_caller]
 fn close(got: f64, want: f64, relative: f64) {
     let error = (got - want).abs();
-    assert!(error <= relative * want.abs().max(1e-3), "got {got}, want {want}, relative error {}", error / want.abs());
+    assert!(
+        error <= relative * want.abs().max(1e-3),
+        "got {got}, want {want}, relative error {}",
+        error / want.abs()
+    );
 }
 
 fn execute(k: Kernel) -> (Kernel, Counters) {
@@ -336,7 +340,9 @@ fn silu_gate_agrees_with_f64() {
 
 #[test]
 fn a_grid_barrier_needs_and_gets_resident_blocks() {
-    for schedule in [Schedule::Parallel, Schedule::Deterministic, Schedule::Shuffled(1), Schedule::Shuffled(2)] {
+    for schedule in
+        [Schedule::Parallel, Schedule::Deterministic, Schedule::Shuffled(1), Schedule::Shuffled(2)]
+    {
         let k = Kernel::load("11_grid_barrier", "grid_barrier")
             .shape([24, 1, 1], [64, 1, 1])
             .data(A, 64, &[])
@@ -385,7 +391,8 @@ fn recursion_calls_and_function_pointers_work() {
     }
     for thread in 0..40u32 {
         let r = rec(thread, n);
-        let want = if thread & 1 == 0 { r.wrapping_mul(r).count_ones() } else { r.reverse_bits().leading_zeros() };
+        let want =
+            if thread & 1 == 0 { r.wrapping_mul(r).count_ones() } else { r.reverse_bits().leading_zeros() };
         assert_eq!(got[thread as usize], want, "thread {thread}");
     }
 }

@@ -267,12 +267,7 @@ pub(super) fn f2i(l: &mut Lower<'_>, wide: bool) -> Result<(), Refusal> {
     l.dst(if size == 3 { 2 } else { 1 })?;
     let src = l.b(if format == 3 { 2 } else { 1 })?;
     let upper = format == 1 && src.swizzle == 1;
-    l.set_k(0, &[
-        size,
-        l.flag(72),
-        l.bits(78, 2),
-        l.flag(77) | l.flag(80) << 1 | u32::from(upper) << 8,
-    ]);
+    l.set_k(0, &[size, l.flag(72), l.bits(78, 2), l.flag(77) | l.flag(80) << 1 | u32::from(upper) << 8]);
     set_modifiers(l, src, if format == 1 { 0x8000 } else { 0x8000_0000 });
     l.op.ps[1] = format as u8;
     match (wide, format) {
@@ -325,7 +320,11 @@ pub(super) fn f2f(l: &mut Lower<'_>, wide: bool) -> Result<(), Refusal> {
     let upper = from == 1 && src.swizzle == 1;
     l.set_k(0, &[to, from, l.bits(78, 2), l.flag(80) << 1 | u32::from(upper) << 8]);
     set_modifiers(l, src, if from == 1 { 0x8000 } else { 0x8000_0000 });
-    if wide { l.run::<WideToWide>() } else { l.run::<Map<Narrow>>() }
+    if wide {
+        l.run::<WideToWide>()
+    } else {
+        l.run::<Map<Narrow>>()
+    }
     Ok(())
 }
 
@@ -365,7 +364,11 @@ pub(super) fn f2fp(l: &mut Lower<'_>) -> Result<(), Refusal> {
     l.op.k[2] = if a.abs && !merge { 0x7fff_ffff } else { u32::MAX };
     l.op.k[3] = if a.neg && !merge { 0x8000_0000 } else { 0 };
     set_modifiers(l, b, 0x8000_0000);
-    if l.op.k[0] == 0 && rounding == 0 { l.run::<Map<PackHalves>>() } else { l.run::<Map<Pack>>() }
+    if l.op.k[0] == 0 && rounding == 0 {
+        l.run::<Map<PackHalves>>()
+    } else {
+        l.run::<Map<Pack>>()
+    }
     Ok(())
 }
 

@@ -9,7 +9,6 @@ use crate::sm::soft::{F64, Rounding};
 use super::float::compare;
 use super::integer::{combine, with_code};
 
-const SIGN: u64 = 1 << 63;
 const QUIET: u64 = 1 << 51;
 /// The NaN of an operation whose operands are numbers.
 const DEFAULT_NAN: u64 = 0xfff8_0000_0000_0000;

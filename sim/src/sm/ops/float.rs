@@ -273,7 +273,8 @@ pub(super) fn compare<T: PartialOrd>(x: T, y: T, code: u32) -> bool {
         2 => x == y,
         3 => x <= y,
         4 => x > y,
-        5 => x < y || x > y,
+        // Not `!=`, which holds for NaN.
+        5 => !unordered && x != y,
         6 => x >= y,
         _ => !unordered,
     };

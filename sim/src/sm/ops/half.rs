@@ -1,7 +1,7 @@
 //! fp16 and bf16 pairs: two elements per register, the lower half first.
 
 use crate::sm::code::{MicroOp, ZERO};
-use crate::sm::core::{Core, Flow};
+use crate::sm::core::Flow;
 use crate::sm::fault::esr;
 use crate::sm::lanes::{LaneFn, Map, lane_ops, warp_ops};
 use crate::sm::lower::{Lower, Refusal, Src};
@@ -154,7 +154,8 @@ fn element(a: u32, b: u32, c: u32, flags: u32) -> u32 {
 fn flush_result(r: u32, a: u32, b: u32, c: u32, flags: u32) -> u32 {
     match r & 0x7fff {
         0..0x400 => r & 0x8000,
-        0x400 => exact(F16, a, b, c, flags & PRODUCT != 0).map_or(r, |x| F16.round(x, Rounding::Nearest, true) as u32),
+        0x400 => exact(F16, a, b, c, flags & PRODUCT != 0)
+            .map_or(r, |x| F16.round(x, Rounding::Nearest, true) as u32),
         _ => r,
     }
 }
@@ -202,7 +203,7 @@ impl<const MODS: bool> LaneFn for FmaPlain<MODS> {
 lane_ops! {
     FmaFlags(a, b, c, op) {
         let (a, c) = (source(a, op.k[0]), source(c, op.k[2]));
-        let b = if op.k[3] & COMPLEX != 0 { (b << 16 | b >> 16) ^ 0x8000 } else { source(b, op.k[1]) };
+        let b = if op.k[3] & COMPLEX != 0 { b.rotate_left(16) ^ 0x8000 } else { source(b, op.k[1]) };
         pair(a, b, c, op.k[3])
     };
     /// Sums and products need no exact form: in fp32 they are exact or round twice without harm.
@@ -276,7 +277,7 @@ warp_ops! {
         let function = u32::from(op.ps[1]);
         if op.k[5] != 0 {
             let (low, high) = (combine(function, low, p), combine(function, high, p));
-            let t = std::array::from_fn(|i| (low >> i & 1) * op.k[5] | ((high >> i & 1) * op.k[5]) << 16);
+            let t = std::array::from_fn(|i| ((low >> i & 1) * op.k[5]) | ((high >> i & 1) * op.k[5]) << 16);
             core.put(op.d, &t);
         } else if op.ps[2] != 0 {
             core.put_pred(op.pd[0], combine(function, low & high, p));

@@ -128,7 +128,8 @@ impl Product {
             for (n, x) in acc.iter().enumerate() {
                 c.set(0, n, *x, 23);
                 if half {
-                    c.exp[0][n] = if c.sig[0][n] != 0 { c.exp[0][n].max(HALF_MINIMUM) } else { ZERO_EXPONENT };
+                    c.exp[0][n] =
+                        if c.sig[0][n] != 0 { c.exp[0][n].max(HALF_MINIMUM) } else { ZERO_EXPONENT };
                     let (sig, exp) = split(*x, 23);
                     if sig != 0 && exp < HALF_MINIMUM {
                         c.sig[0][n] = sig >> (HALF_MINIMUM - exp);
@@ -160,8 +161,11 @@ impl Product {
             let finite = self.a.finite && self.b.finite && c.finite;
             for n in 0..N {
                 acc[n] = if finite {
-                    let exact =
-                        Exact { negative: sum[n] < 0, sig: sum[n].unsigned_abs().into(), exp: largest[n] - kept };
+                    let exact = Exact {
+                        negative: sum[n] < 0,
+                        sig: sum[n].unsigned_abs().into(),
+                        exp: largest[n] - kept,
+                    };
                     rounded(exact, half)
                 } else {
                     let mut s = acc[n];
@@ -170,8 +174,11 @@ impl Product {
                     }
                     if s.is_finite() {
                         // This output has no infinity or NaN in it.
-                        let exact =
-                            Exact { negative: sum[n] < 0, sig: sum[n].unsigned_abs().into(), exp: largest[n] - kept };
+                        let exact = Exact {
+                            negative: sum[n] < 0,
+                            sig: sum[n].unsigned_abs().into(),
+                            exp: largest[n] - kept,
+                        };
                         rounded(exact, half)
                     } else {
                         s

@@ -283,7 +283,11 @@ fn width(l: &Lower<'_>) -> Result<(u32, bool), Refusal> {
 /// one. Bit 90 makes the address register a pair in loads and stores; where it has another meaning, the register always is one.
 pub(super) fn wide_address(l: &mut Lower<'_>, ur: u32, descriptor: u32, offset: i64) -> Result<(), Refusal> {
     let attached = l.bit(91);
-    let wide = if attached { l.bit(90) || !matches!(l.bits(0, 9), 0x180 | 0x181 | 0x185 | 0x186) } else { l.bit(72) };
+    let wide = if attached {
+        l.bit(90) || !matches!(l.bits(0, 9), 0x180 | 0x181 | 0x185 | 0x186)
+    } else {
+        l.bit(72)
+    };
     l.op.a = l.reg(l.bits(24, 8), if wide { 2 } else { 1 })?;
     l.op.b = if attached && !l.bit(descriptor) { l.ureg(l.bits(ur, 6), 2)? } else { ZERO };
     (l.op.k[0], l.op.k[1]) = (offset as u32, (offset >> 32) as u32);

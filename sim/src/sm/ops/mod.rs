@@ -2,6 +2,7 @@
 
 mod address;
 mod atomic;
+mod bits;
 mod control;
 mod convert;
 mod double;
@@ -30,7 +31,10 @@ pub(super) fn is_uniform(w: Word) -> bool {
 
 /// Lowers the instruction by its operation code: the 12-bit ones first, then those whose upper three bits are the operand form.
 pub(super) fn lower(l: &mut Lower<'_>) -> Result<(), Refusal> {
-    use {control as c, convert as v, double as d, float as f, half as h, integer as i, memory as m, special as s};
+    use {
+        control as c, convert as v, double as d, float as f, half as h, integer as i, memory as m,
+        special as s,
+    };
     match l.w.op12() {
         0x801 | 0x918 | 0x91a | 0x9af | 0x9ab | 0x98f | 0xd8f => c::nop(l),
         0x805 => s::cs2r(l),
@@ -92,15 +96,15 @@ pub(super) fn lower(l: &mut Lower<'_>) -> Result<(), Refusal> {
             0x00c | 0x08c => i::isetp(l),
             0x010 | 0x090 => i::iadd3(l),
             0x011 | 0x091 => i::lea(l),
-            0x012 | 0x092 => i::lop3(l),
+            0x012 | 0x092 => bits::lop3(l),
             0x013 => i::iabs(l),
             0x014 => i::vabsdiff(l),
             0x015 => i::vabsdiff4(l),
-            0x016 | 0x096 => i::prmt(l),
+            0x016 | 0x096 => bits::prmt(l),
             0x017 => i::imnmx(l),
-            0x019 | 0x099 => i::shf(l),
-            0x01a | 0x09a => i::sgxt(l),
-            0x01b | 0x09b => i::bmsk(l),
+            0x019 | 0x099 => bits::shf(l),
+            0x01a | 0x09a => bits::sgxt(l),
+            0x01b | 0x09b => bits::bmsk(l),
             0x01c | 0x09c | 0x01d | 0x01f => s::plop3(l),
             0x020 => f::fmul(l),
             0x021 => f::fadd(l),
@@ -139,9 +143,9 @@ pub(super) fn lower(l: &mut Lower<'_>) -> Result<(), Refusal> {
             0x113 => v::frnd(l, true),
             0x038 => i::i2i(l),
             0x039 => i::i2ip(l),
-            0x0bd | 0x100 => i::flo(l),
-            0x0be | 0x101 => i::brev(l),
-            0x0bf | 0x109 => i::popc(l),
+            0x0bd | 0x100 => bits::flo(l),
+            0x0be | 0x101 => bits::brev(l),
+            0x0bf | 0x109 => bits::popc(l),
             0x102 => f::fchk(l),
             _ => Err(esr::ILLEGAL_INSTR_ENCODING),
         },
