@@ -122,7 +122,7 @@ fn timelines_roll_over() {
 fn copies_of_odd_sizes_and_offsets_arrive_through_both_kinds_of_queue() {
     let device = device();
     let source = device.alloc(1 << 16).unwrap();
-    let pattern: Vec<u8> = (0..1u32 << 16).map(|i| (i * 31 >> 3) as u8).collect();
+    let pattern: Vec<u8> = (0..1u32 << 16).map(|i| ((i * 31) >> 3) as u8).collect();
     source.write(0, &pattern).unwrap();
     for mut queue in [device.queue().unwrap(), device.copy_queue().unwrap()] {
         for (from, to, len) in [(0, 0, 1), (1, 7, 333), (4095, 3, 4097), (13, 0, 60000)] {
@@ -145,7 +145,7 @@ fn staged_copies_move_the_same_bytes() {
     let device = device_with(|o| o.staged_copies = true);
     let len = (5 << 20) + 77;
     let buffer = device.alloc(len + 3).unwrap();
-    let pattern: Vec<u8> = (0..len).map(|i| (i * 7 >> 4) as u8).collect();
+    let pattern: Vec<u8> = (0..len).map(|i| ((i * 7) >> 4) as u8).collect();
     buffer.write(3, &pattern).unwrap();
     let mut got = vec![0; len as usize];
     buffer.read(3, &mut got).unwrap();

@@ -9,11 +9,14 @@ use super::*;
 use crate::backend::{Channel, ChannelId, ChannelRequest, RawFault};
 use crate::info::Info;
 
+/// Address, length and content of a mapping.
+type Entry = (u64, u64, Box<[u64]>);
+
 #[derive(Debug)]
 struct Books {
     info: Info,
     layout: Layout,
-    live: Mutex<HashMap<u64, (u64, u64, Box<[u64]>)>>,
+    live: Mutex<HashMap<u64, Entry>>,
     full_at: usize,
 }
 

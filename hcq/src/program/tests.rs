@@ -91,10 +91,10 @@ proptest! {
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }
-        if let Ok(cubin) = parse(&bytes) {
-            if let Ok(image) = cubin.image(0x10_0000_0000) {
-                prop_assert!(image.len() as u64 <= cubin.len());
-            }
+        if let Ok(cubin) = parse(&bytes)
+            && let Ok(image) = cubin.image(0x10_0000_0000)
+        {
+            prop_assert!(image.len() as u64 <= cubin.len());
         }
     }
 }
