@@ -39,6 +39,8 @@ pub(crate) struct Core<'a> {
     pub pc: u32,
     /// Taken jumps left before the path must give way.
     pub fuel: u32,
+    /// Whether a path did anything but give way since this was last cleared.
+    pub busy: bool,
     pub counters: Counters,
     pub warp: Warp,
     pub block: Block,
@@ -58,6 +60,7 @@ impl<'a> Core<'a> {
             active: 0,
             pc: 0,
             fuel: 0,
+            busy: false,
             counters: Counters::default(),
             warp: Warp::default(),
             block: Block::default(),

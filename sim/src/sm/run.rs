@@ -81,8 +81,10 @@ impl Core<'_> {
             let path = self.warp.paths.remove(pick);
             (self.pc, self.active, self.fuel) = (path.pc, path.mask, order.fuel(FUEL));
             match run_path(self) {
-                Flow::Park => {}
+                Flow::Park => self.busy = true,
                 Flow::Yield => {
+                    // Out of fuel: it computes. Otherwise it said itself that it has nothing to do.
+                    self.busy |= self.fuel == 0;
                     self.warp.paths.insert(0, Path { pc: self.pc, mask: self.active });
                     yields += 1;
                     if yields >= self.warp.paths.len() {
@@ -108,6 +110,7 @@ impl Core<'_> {
         let slice = order.slice(SLICE);
         loop {
             let mut ran = false;
+            self.busy = false;
             for i in 0..self.block.warps.len() {
                 let i = order.warp(i, self.block.warps.len());
                 if !self.block.warps[i].is_runnable() {
@@ -135,7 +138,8 @@ impl Core<'_> {
                     return SliceEnd::Fault;
                 }
             }
-            if self.counters.warp_instructions - start >= slice || self.grid.is_stopping() {
+            // A block that only waits for others lets them run.
+            if !self.busy || self.counters.warp_instructions - start >= slice || self.grid.is_stopping() {
                 return SliceEnd::Yielded;
             }
         }
