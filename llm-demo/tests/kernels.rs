@@ -111,7 +111,8 @@ impl Random {
             (0..ty.bytes_for(count as u64).unwrap()).map(|_| self.bits() as u8).collect();
         for block in bytes.chunks_exact_mut(ty.block_bytes() as usize) {
             for at in scales {
-                let scale = f16::from_f32(self.value() * if self.bits().is_multiple_of(4) { 1e-5 } else { 1e-2 });
+                let scale =
+                    f16::from_f32(self.value() * if self.bits().is_multiple_of(4) { 1e-5 } else { 1e-2 });
                 block[*at..*at + 2].copy_from_slice(&scale.to_le_bytes());
             }
         }
@@ -188,7 +189,11 @@ proptest! {
             .zip(&before)
             .map(|(row, b)| dot(row, &x) + if add { f64::from(*b) } else { 0.0 })
             .collect();
-        let error = nmse(&found[..rows], &wanted);
+        // Of few rows all may nearly cancel: the sum's terms are the measure then.
+        let product = |(w, x): (&f32, &f32)| (f64::from(*w) * f64::from(*x)).powi(2);
+        let terms: f64 = weights.iter().flat_map(|row| row.iter().zip(&x)).map(product).sum();
+        let signal: f64 = wanted.iter().map(|w| w * w).sum();
+        let error = nmse(&found[..rows], &wanted) * signal / signal.max(terms);
         prop_assert!(error < 1e-10, "{:?} {}x{}: NMSE {:e}", format, rows, cols, error);
         prop_assert_eq!(&found[rows..], &before[rows..], "written past the end");
     }
@@ -208,7 +213,8 @@ proptest! {
         let wanted: Vec<f64> =
             (0..rows).map(|r| silu(dot(&weights[r], &x)) * dot(&weights[rows + r], &x)).collect();
         let error = nmse(&unstripe(&read(&out, rows)), &wanted);
-        prop_assert!(error < 1e-10, "{:?} {}x{}: NMSE {:e}", format, rows, cols, error);
+        // A product of two sums that may both nearly cancel.
+        prop_assert!(error < 1e-8, "{:?} {}x{}: NMSE {:e}", format, rows, cols, error);
     }
 
     #[test]
