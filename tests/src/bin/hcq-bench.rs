@@ -46,7 +46,12 @@ struct Figure {
 impl Figure {
     fn new(name: &'static str, unit: &'static str, mut samples: Vec<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
-        let at = |share: f64| samples.get(((samples.len() as f64 * share) as usize).min(samples.len() - 1)).copied().unwrap_or(f64::NAN);
+        let at = |share: f64| {
+            samples
+                .get(((samples.len() as f64 * share) as usize).min(samples.len() - 1))
+                .copied()
+                .unwrap_or(f64::NAN)
+        };
         Self { name, unit, p50: at(0.5), p99: at(0.99), samples: samples.len() }
     }
 }
@@ -108,7 +113,9 @@ impl Bench {
             samples.push(us(began));
         }
         self.record("launch + wait", "us", samples);
-        for (name, dependent) in [("dependent launches, per kernel", true), ("independent launches, per kernel", false)] {
+        for (name, dependent) in
+            [("dependent launches, per kernel", true), ("independent launches, per kernel", false)]
+        {
             let (mut samples, batch) = (Vec::new(), (count / 10).max(1));
             for _ in 0..50 {
                 let began = Instant::now();
@@ -151,7 +158,9 @@ impl Bench {
 
     fn copies(&mut self, largest: u64) -> Result<()> {
         for (mib, to_host, to_device) in
-            [(16, "D2H 16 MiB", "H2D 16 MiB"), (256, "D2H 256 MiB", "H2D 256 MiB")].into_iter().filter(|c| c.0 <= largest)
+            [(16, "D2H 16 MiB", "H2D 16 MiB"), (256, "D2H 256 MiB", "H2D 256 MiB")]
+                .into_iter()
+                .filter(|c| c.0 <= largest)
         {
             let buffer = self.device.alloc(mib * MIB)?;
             let mut host = vec![1_u8; (mib * MIB) as usize];
@@ -222,7 +231,10 @@ fn run(cli: &Cli) -> Result<()> {
         println!("{}", serde_json::to_string_pretty(&report)?);
         return Ok(());
     }
-    println!("{} ({} backend, driver {}, {} SMs)", report.device, report.backend, report.driver, report.sm_count);
+    println!(
+        "{} ({} backend, driver {}, {} SMs)",
+        report.device, report.backend, report.driver, report.sm_count
+    );
     for f in &report.figures {
         println!("{:<44} p50 {:>10.3}  p99 {:>10.3}  {}", f.name, f.p50, f.p99, f.unit);
     }
