@@ -281,13 +281,13 @@ impl Format {
                 k.mad_to(sum, part, k.mul(packed.scales[0], 64f32), sum);
             }
             Format::Q4_0 => {
-                // 1 + q/128, of which 1 + 8/128 is to be taken off.
+                // 1 + q/16, of which 1 + 8/16 is to be taken off.
                 for (run, (values, x)) in self.raised_k(k, &packed.words).into_iter().zip(x).enumerate() {
-                    let part = k.mul(sums[run], -1.0625f32);
+                    let part = k.mul(sums[run], -1.5f32);
                     for (f, x) in values.into_iter().zip(x) {
                         k.mad_to(part, f, *x, part);
                     }
-                    k.mad_to(sum, part, k.mul(packed.scales[0], 128f32), sum);
+                    k.mad_to(sum, part, k.mul(packed.scales[0], self.raise()), sum);
                 }
             }
             Format::Q4K | Format::Q5K => {
@@ -297,7 +297,7 @@ impl Format {
                     for (f, x) in values.into_iter().zip(x) {
                         k.mad_to(part, f, *x, part);
                     }
-                    k.mad_to(sum, part, k.mul(packed.scales[run], 128f32), sum);
+                    k.mad_to(sum, part, k.mul(packed.scales[run], self.raise()), sum);
                     k.mad_to(sum, k.neg::<f32>(packed.scales[2 + run]), sums[run], sum);
                 }
             }
@@ -320,9 +320,9 @@ impl Format {
                 vec![raised_q6(k, &packed.words).into_iter().map(|f| plain(f, 1.5, 64.0)).collect()]
             }
             Format::Q4_0 | Format::Q4K | Format::Q5K => {
-                let one = if self == Format::Q4_0 { 1.0625 } else { 1.0 };
+                let one = if self == Format::Q4_0 { 1.5 } else { 1.0 };
                 let runs = self.raised_k(k, &packed.words).into_iter();
-                runs.map(|run| run.into_iter().map(|f| plain(f, one, 128.0)).collect()).collect()
+                runs.map(|run| run.into_iter().map(|f| plain(f, one, self.raise())).collect()).collect()
             }
             Format::F32 | Format::F16 | Format::Bf16 => vec![],
         }
@@ -357,15 +357,21 @@ impl Format {
         }
     }
 
-    /// `1 + q/128` of each value, by run.
+    /// `2^n` of the values `1 + q/2^n` that [`Format::raised_k`] gives: the bits of `q` are the topmost of the mantissa.
+    const fn raise(self) -> f32 {
+        if matches!(self, Format::Q5K) { 32.0 } else { 16.0 }
+    }
+
+    /// `1 + q/2^n` of each value, by run.
     fn raised_k(self, k: &Kernel, words: &[Reg<u32>]) -> Vec<Vec<Reg<f32>>> {
+        let low = if self == Format::Q5K { 18 } else { 19 };
         let value = |run: u32, i: u32| {
             let word = words[i as usize / 4];
             let at = 8 * (i % 4) + 4 * run;
-            let mut f = k.mask_or(shifted(k, word, at, 16), 0x000f_0000, ONE);
-            if let Format::Q5K = self {
+            let mut f = k.mask_or(shifted(k, word, at, low), 0xf << low, ONE);
+            if self == Format::Q5K {
                 let high = words[4 + i as usize / 4];
-                f = k.mask_or(shifted(k, high, 8 * (i % 4) + run, 20), 0x0010_0000, f);
+                f = k.mask_or(shifted(k, high, 8 * (i % 4) + run, 22), 1 << 22, f);
             }
             k.bits(f)
         };
