@@ -11,6 +11,7 @@
 //! [`suite`] is the table; each module holds the tests of one subject; `tests/device.rs` runs them. A test opens its own
 //! device, because some of them lose it on purpose.
 
+pub mod conformance;
 mod copies;
 mod faults;
 mod graphs;
@@ -19,6 +20,11 @@ mod launches;
 mod memory;
 mod queues;
 mod windows;
+
+/// The README's example, compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
 
 use std::time::Duration;
 

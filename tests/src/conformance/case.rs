@@ -1,0 +1,68 @@
+//! One program with its inputs.
+
+use hcq::LaunchConfig;
+use sass::Arch;
+
+use super::Tolerance;
+
+/// An argument of a launch.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum Arg {
+    /// The address of a buffer, some bytes into it.
+    Buffer(usize, u64),
+    U16(u16),
+    U32(u32),
+    U64(u64),
+    F32(f32),
+    F64(f64),
+}
+
+/// What is known of an output word.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// What made it: an operation, an instruction.
+    pub what: String,
+    /// How much devices may differ in it.
+    pub tolerance: Tolerance,
+}
+
+/// A program, its inputs, and what may differ in its outputs.
+pub struct Case {
+    /// The row of the table it counts in.
+    pub family: &'static str,
+    /// Its name.
+    pub program: String,
+    /// What its inputs follow from.
+    pub seed: u64,
+    /// The module it is in, for sm_87 and sm_90.
+    pub cubins: [&'static [u8]; 2],
+    /// Its kernel in the module.
+    pub kernel: String,
+    /// Shape of every launch.
+    pub config: LaunchConfig,
+    /// The arguments of each launch; launches may overlap.
+    pub launches: Vec<Vec<Arg>>,
+    /// What the buffers hold before. All of all buffers is compared after.
+    pub buffers: Vec<Vec<u32>>,
+    /// What is right, where that is known: per buffer and word.
+    pub expected: Option<Vec<Vec<Option<u32>>>>,
+    /// What is known of a word of a buffer.
+    pub place: Box<dyn Fn(usize, usize) -> Place>,
+}
+
+impl std::fmt::Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Case({} {}, seed {})", self.family, self.program, self.seed)
+    }
+}
+
+impl Case {
+    /// The module for an instruction set.
+    pub fn cubin(&self, arch: Arch) -> &'static [u8] {
+        match arch {
+            Arch::Sm87 => self.cubins[0],
+            Arch::Sm90 => self.cubins[1],
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What comparing devices gave.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Case, Tolerance, Verdict};
+
+/// A word in which two results differ without being allowed to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Difference {
+    /// Row of the table.
+    pub family: &'static str,
+    /// The program.
+    pub program: String,
+    /// What its inputs follow from.
+    pub seed: u64,
+    /// What made the word.
+    pub what: String,
+    /// Buffer of the program.
+    pub buffer: usize,
+    /// Word in the buffer.
+    pub word: usize,
+    /// Which two results: `device/sim`, `sim/expected`.
+    pub between: String,
+    /// The two words.
+    pub values: [u32; 2],
+    /// Distance as f32, where both are numbers.
+    pub ulps: Option<u32>,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { program, seed, what, buffer, word, between, values: [a, b], .. } = self;
+        write!(
+            f,
+            "{program} (seed {seed}), buffer {buffer} word {word}, {between}: {a:#010x} / {b:#010x}  [{what}]"
+        )
+    }
+}
+
+/// The counts of one family.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Totals {
+    /// Programs run.
+    pub programs: u64,
+    /// Words compared.
+    pub words: u64,
+    /// Words that differ without being allowed to.
+    pub differing: u64,
+    /// Words that differ within their bound.
+    pub within: u64,
+    /// The largest allowed difference met, in units in the last place.
+    pub worst_ulps: u32,
+    /// The bounds of the words that differ, as text.
+    pub bounds: Vec<String>,
+    /// Programs that did not come to an end, with the reason.
+    pub failed: Vec<String>,
+}
+
+/// What has been compared so far.
+#[derive(Debug, Default, Serialize)]
+pub struct Comparison {
+    /// Per family.
+    pub families: BTreeMap<&'static str, Totals>,
+    /// The first differences of each program.
+    pub differences: Vec<Difference>,
+}
+
+/// Differences of one program that are listed one by one.
+const LISTED: u64 = 4;
+
+impl Comparison {
+    /// Whether there is nothing that needs an explanation.
+    pub fn agrees(&self) -> bool {
+        self.families.values().all(|t| t.differing == 0 && t.failed.is_empty())
+    }
+
+    /// Counts a program that could not be compared.
+    pub fn fail(&mut self, case: &Case, reason: &str) {
+        let totals = self.families.entry(case.family).or_default();
+        totals.programs += 1;
+        totals.failed.push(format!("{} (seed {}): {reason}", case.program, case.seed));
+    }
+
+    /// Compares two results of a case.
+    pub fn compare(&mut self, case: &Case, between: &str, a: &[Vec<u32>], b: &[Vec<u32>]) {
+        let some = |words: &[Vec<u32>]| -> Vec<Vec<Option<u32>>> {
+            words.iter().map(|w| w.iter().copied().map(Some).collect()).collect()
+        };
+        self.compare_known(case, between, a, &some(b), false);
+    }
+
+    /// Compares a result with what is known of it; `exactly` where a tolerance between devices does not apply.
+    pub fn compare_known(
+        &mut self,
+        case: &Case,
+        between: &str,
+        a: &[Vec<u32>],
+        b: &[Vec<Option<u32>>],
+        exactly: bool,
+    ) {
+        let totals = self.families.entry(case.family).or_default();
+        let mut listed = 0;
+        for (buffer, (a, b)) in a.iter().zip(b).enumerate() {
+            for (word, (&a, b)) in a.iter().zip(b).enumerate() {
+                let Some(b) = *b else { continue };
+                totals.words += 1;
+                if a == b {
+                    continue;
+                }
+                let place = (case.place)(buffer, word);
+                let tolerance = if exactly { Tolerance::Exact } else { place.tolerance };
+                let bound = tolerance.to_string();
+                match tolerance.judge(a, b) {
+                    Verdict::Same => {}
+                    Verdict::Within(ulps) => {
+                        totals.within += 1;
+                        totals.worst_ulps = totals.worst_ulps.max(ulps);
+                        if !totals.bounds.contains(&bound) {
+                            totals.bounds.push(bound);
+                        }
+                    }
+                    Verdict::Beyond(ulps) => {
+                        totals.differing += 1;
+                        listed += 1;
+                        if listed <= LISTED {
+                            self.differences.push(Difference {
+                                family: case.family,
+                                program: case.program.clone(),
+                                seed: case.seed,
+                                what: place.what,
+                                buffer,
+                                word,
+                                between: between.to_owned(),
+                                values: [a, b],
+                                ulps,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts a program that was compared.
+    pub fn count(&mut self, case: &Case) {
+        self.families.entry(case.family).or_default().programs += 1;
+    }
+}
+
+impl std::fmt::Display for Comparison {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(
+            f,
+            "{:<20} {:>8} {:>12} {:>9} {:>9} {:>9}  bounds",
+            "family", "programs", "words", "differing", "in bounds", "worst ulp"
+        )?;
+        for (family, t) in &self.families {
+            let bounds = t.bounds.join(", ");
+            writeln!(
+                f,
+                "{family:<20} {:>8} {:>12} {:>9} {:>9} {:>9}  {bounds}",
+                t.programs, t.words, t.differing, t.within, t.worst_ulps
+            )?;
+        }
+        for failed in self.families.values().flat_map(|t| &t.failed) {
+            writeln!(f, "failed: {failed}")?;
+        }
+        for difference in &self.differences {
+            writeln!(f, "{difference}")?;
+        }
+        Ok(())
+    }
+}

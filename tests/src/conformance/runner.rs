@@ -1,0 +1,81 @@
+//! Runs cases on one device.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result};
+use hcq::{Args, Device, DeviceOptions, Program, Queue, Selector};
+
+use super::{Arg, Case};
+use crate::{DEADLINE, bytes, words};
+
+/// A device with the modules that cases have asked for so far.
+#[derive(Debug)]
+pub struct Runner {
+    device: Device,
+    queue: Queue,
+    /// By where the module's bytes are: they are static.
+    programs: HashMap<*const u8, Program>,
+}
+
+impl Runner {
+    /// On a device of its own.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn open(selector: Selector) -> Result<Self> {
+        Self::over(Device::open(selector).with_context(|| format!("opening the device ({selector:?})"))?)
+    }
+
+    /// On a software ga10b that runs warps in an order of its own for each seed.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn simulated(seed: u64) -> Result<Self> {
+        let mut config = ga10b_sim::SimConfig::default();
+        config.executor.schedule = ga10b_sim::sm::Schedule::Shuffled(seed);
+        let mut options = DeviceOptions::default();
+        options.sim = Some(ga10b_sim::Sim::new(config));
+        Self::over(Device::open_with(Selector::Sim, options).context("opening the software ga10b")?)
+    }
+
+    fn over(device: Device) -> Result<Self> {
+        Ok(Self { queue: device.queue()?, device, programs: HashMap::new() })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Runs `case` and returns what its buffers hold afterwards.
+    ///
+    /// # Errors
+    /// Those of the device: a fault, a launch that it refuses, a wait that took too long.
+    pub fn run(&mut self, case: &Case) -> Result<Vec<Vec<u32>>> {
+        let cubin = case.cubin(self.device.info().arch);
+        if !self.programs.contains_key(&cubin.as_ptr()) {
+            self.programs.insert(cubin.as_ptr(), self.device.load(cubin)?);
+        }
+        let kernel = self.programs[&cubin.as_ptr()].kernel(&case.kernel)?;
+        let mut buffers = Vec::new();
+        for content in &case.buffers {
+            let buffer = self.device.alloc(4 * content.len() as u64)?;
+            buffer.write(0, &bytes(content))?;
+            buffers.push(buffer);
+        }
+        for launch in &case.launches {
+            let args = launch.iter().fold(Args::new(), |args, arg| match *arg {
+                Arg::Buffer(number, offset) => args.buffer_at(&buffers[number], offset),
+                Arg::U16(v) => args.bytes(&v.to_le_bytes(), 2),
+                Arg::U32(v) => args.u32(v),
+                Arg::U64(v) => args.u64(v),
+                Arg::F32(v) => args.f32(v),
+                Arg::F64(v) => args.bytes(&v.to_le_bytes(), 8),
+            });
+            // SAFETY: the kernels of all cases stay within the buffers that they are given.
+            unsafe { self.queue.launch(&kernel, case.config, &args)? };
+        }
+        self.queue.submit()?.wait(DEADLINE)?;
+        buffers.iter().zip(&case.buffers).map(|(buffer, content)| words(buffer, content.len())).collect()
+    }
+}
