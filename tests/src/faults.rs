@@ -26,7 +26,10 @@ fn fault(device: &Device, kernel: &Kernel, args: &Args) -> Result<FaultReport> {
     match queue.submit()?.wait(DEADLINE) {
         Err(Error::Fault(report)) => {
             println!("{} after {:?}: {report}", kernel.name(), began.elapsed());
-            ensure!(report.kernel.as_deref().is_none_or(|k| k == kernel.name()), "the wrong kernel: {report}");
+            ensure!(
+                report.kernel.as_deref().is_none_or(|k| k == kernel.name()),
+                "the wrong kernel: {report}"
+            );
             Ok(*report)
         }
         Err(e) => Err(e).context("expected a fault"),
@@ -40,7 +43,8 @@ fn is_unmapped(kind: FaultKind) -> bool {
 
 /// An address that nothing is mapped at: 1 GiB past the highest mapping.
 fn nowhere(device: &Device) -> Result<u64> {
-    let end = device.memory_map().iter().map(|m| m.va.raw() + m.len.count()).max().context("nothing is mapped")?;
+    let end =
+        device.memory_map().iter().map(|m| m.va.raw() + m.len.count()).max().context("nothing is mapped")?;
     let low = device.memory_map().iter().map(|m| m.va.raw()).min().context("nothing is mapped")?;
     // Below the lowest mapping if there is room, so that the address stays inside 40 bits.
     Ok(if low > 4 << 30 { low - (2 << 30) } else { end + (1 << 30) } & !0xffff)
@@ -140,19 +144,32 @@ fn recovery() -> Result<()> {
         let out = device.alloc(4096)?;
         let mut queue = device.queue()?;
         // SAFETY: 1024 words are written.
-        unsafe { queue.launch(&fill, LaunchConfig::new(4, 256), &Args::new().buffer(&out).u32(1024).u32(round))? };
+        unsafe {
+            queue.launch(&fill, LaunchConfig::new(4, 256), &Args::new().buffer(&out).u32(1024).u32(round))?
+        };
         queue.submit()?.wait(DEADLINE)?;
-        ensure!(words(&out, 1024)?.iter().copied().eq(round..round + 1024), "round {round}: before the fault");
+        ensure!(
+            words(&out, 1024)?.iter().copied().eq(round..round + 1024),
+            "round {round}: before the fault"
+        );
         fault(&device, &store, &Args::new().u64(nowhere(&device)?).u32(1))?;
 
         let began = Instant::now();
         // SAFETY: as above; the launch is refused.
-        let after = unsafe { queue.launch(&fill, LaunchConfig::new(1, 1), &Args::new().buffer(&out).u32(1).u32(1)) }
-            .and_then(|()| queue.submit())
-            .and_then(|p| p.wait(DEADLINE));
+        let after =
+            unsafe { queue.launch(&fill, LaunchConfig::new(1, 1), &Args::new().buffer(&out).u32(1).u32(1)) }
+                .and_then(|()| queue.submit())
+                .and_then(|p| p.wait(DEADLINE));
         ensure!(matches!(after, Err(Error::Lost(_) | Error::Fault(_))), "a lost device went on: {after:?}");
-        ensure!(device.alloc(4096).is_err() && out.write(0, &[0]).is_err(), "a lost device handed out memory");
-        ensure!(began.elapsed() < Duration::from_secs(5), "a lost device took {:?} to say so", began.elapsed());
+        ensure!(
+            device.alloc(4096).is_err() && out.write(0, &[0]).is_err(),
+            "a lost device handed out memory"
+        );
+        ensure!(
+            began.elapsed() < Duration::from_secs(5),
+            "a lost device took {:?} to say so",
+            began.elapsed()
+        );
     }
     Ok(())
 }

@@ -31,7 +31,10 @@ fn patched() -> Result<()> {
         want = want.wrapping_mul(7).wrapping_add(k);
     }
     ensure!(words(&data, 1)? == [want], "300 patched replays gave a wrong result");
-    ensure!(graph.patch_args(node, 17, &[0; 4]).is_err(), "a patch over the end of the parameters went through");
+    ensure!(
+        graph.patch_args(node, 17, &[0; 4]).is_err(),
+        "a patch over the end of the parameters went through"
+    );
     Ok(())
 }
 
@@ -43,7 +46,13 @@ fn long_graph() -> Result<()> {
     let mut builder = device.graph();
     for k in 0..230 {
         // SAFETY: 64 words are read and written.
-        unsafe { builder.launch(&step, LaunchConfig::new(1, 64), &Args::new().buffer(&data).u32(64).u32(3).u32(k))? };
+        unsafe {
+            builder.launch(
+                &step,
+                LaunchConfig::new(1, 64),
+                &Args::new().buffer(&data).u32(64).u32(3).u32(k),
+            )?
+        };
         builder.barrier();
     }
     let graph = builder.build()?;
@@ -66,12 +75,16 @@ fn copies() -> Result<()> {
     a.write(0, &bytes(&vec![1; 1024]))?;
     let mut builder = device.graph();
     // SAFETY: both buffers hold 1024 words.
-    unsafe { builder.launch(&step, LaunchConfig::new(4, 256), &Args::new().buffer(&a).u32(1024).u32(2).u32(1))? };
+    unsafe {
+        builder.launch(&step, LaunchConfig::new(4, 256), &Args::new().buffer(&a).u32(1024).u32(2).u32(1))?
+    };
     builder.barrier();
     builder.copy(&a, 0, &b, 0, 4096)?;
     builder.barrier();
     // SAFETY: as above.
-    unsafe { builder.launch(&step, LaunchConfig::new(4, 256), &Args::new().buffer(&b).u32(1024).u32(10).u32(5))? };
+    unsafe {
+        builder.launch(&step, LaunchConfig::new(4, 256), &Args::new().buffer(&b).u32(1024).u32(10).u32(5))?
+    };
     builder.barrier();
     builder.copy(&b, 0, &a, 0, 4096)?;
     let graph = builder.build()?;
@@ -94,7 +107,9 @@ fn in_flight() -> Result<()> {
     let mut builder = device.graph();
     for k in [1, 2, 3] {
         // SAFETY: one word is read and written.
-        unsafe { builder.launch(&step, LaunchConfig::new(1, 1), &Args::new().buffer(&data).u32(1).u32(3).u32(k))? };
+        unsafe {
+            builder.launch(&step, LaunchConfig::new(1, 1), &Args::new().buffer(&data).u32(1).u32(3).u32(k))?
+        };
         builder.barrier();
     }
     let graph = builder.build()?;
@@ -104,7 +119,9 @@ fn in_flight() -> Result<()> {
     for k in 0..200_u32 {
         queue.replay(&graph)?;
         // SAFETY: one word is read and written.
-        unsafe { queue.launch(&step, LaunchConfig::new(1, 1), &Args::new().buffer(&data).u32(1).u32(5).u32(k))? };
+        unsafe {
+            queue.launch(&step, LaunchConfig::new(1, 1), &Args::new().buffer(&data).u32(1).u32(5).u32(k))?
+        };
         queue.barrier()?;
         last = Some(queue.submit()?);
         for add in [1, 2, 3] {

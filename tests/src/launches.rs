@@ -28,7 +28,13 @@ fn fill() -> Result<()> {
         out.write(0, &bytes(&vec![0xEEEE_EEEE; n as usize + 64]))?;
         let n32 = n as u32;
         // SAFETY: `fill` writes the first n words.
-        unsafe { queue.launch(&fill, LaunchConfig::new(n32.div_ceil(block), block), &Args::new().buffer(&out).u32(n32).u32(7))? };
+        unsafe {
+            queue.launch(
+                &fill,
+                LaunchConfig::new(n32.div_ceil(block), block),
+                &Args::new().buffer(&out).u32(n32).u32(7),
+            )?
+        };
         queue.submit()?.wait(DEADLINE)?;
         let got = words(&out, n as usize + 64)?;
         ensure!(got[..n as usize].iter().copied().eq(7..7 + n32), "n = {n}, block = {block}");
@@ -47,7 +53,9 @@ fn ten_thousand() -> Result<()> {
     let mut want = 0_u32;
     for k in 0..10_000 {
         // SAFETY: one word is read and written.
-        unsafe { queue.launch(&step, LaunchConfig::new(1, 32), &Args::new().buffer(&data).u32(1).u32(3).u32(k))? };
+        unsafe {
+            queue.launch(&step, LaunchConfig::new(1, 32), &Args::new().buffer(&data).u32(1).u32(3).u32(k))?
+        };
         queue.submit()?.wait(DEADLINE)?;
         want = want.wrapping_mul(3).wrapping_add(k);
     }
@@ -66,7 +74,9 @@ fn rings_wrap() -> Result<()> {
     let mut last = None;
     for k in 0..9_000 {
         // SAFETY: one word is read and written.
-        unsafe { queue.launch(&step, LaunchConfig::new(1, 1), &Args::new().buffer(&data).u32(1).u32(5).u32(k))? };
+        unsafe {
+            queue.launch(&step, LaunchConfig::new(1, 1), &Args::new().buffer(&data).u32(1).u32(5).u32(k))?
+        };
         queue.barrier()?;
         last = Some(queue.submit()?);
         want = want.wrapping_mul(5).wrapping_add(k);
@@ -91,7 +101,11 @@ fn many_in_one() -> Result<()> {
         queue.launch(&fill, LaunchConfig::new(2, 256), &Args::new().buffer(&data).u32(512).u32(0))?;
         for k in 0..500 {
             queue.barrier()?;
-            queue.launch(&step, LaunchConfig::new(4, 128), &Args::new().buffer(&data).u32(512).u32(3).u32(k))?;
+            queue.launch(
+                &step,
+                LaunchConfig::new(4, 128),
+                &Args::new().buffer(&data).u32(512).u32(3).u32(k),
+            )?;
         }
     }
     queue.submit()?.wait(DEADLINE)?;
@@ -137,7 +151,11 @@ fn shared_memory() -> Result<()> {
 fn local_memory() -> Result<()> {
     let device = open()?;
     let kernel = Kernels::load(&device)?.get("local_table")?;
-    ensure!(kernel.local_bytes() >= 1024, "the kernel's table of 1 KiB is not in its frame: {}", kernel.local_bytes());
+    ensure!(
+        kernel.local_bytes() >= 1024,
+        "the kernel's table of 1 KiB is not in its frame: {}",
+        kernel.local_bytes()
+    );
     let mut queue = device.queue()?;
     let mut rng = StdRng::seed_from_u64(6);
     let data: Vec<u32> = (0..256).map(|_| rng.random()).collect();
@@ -146,7 +164,9 @@ fn local_memory() -> Result<()> {
     let (grid, block) = (24_u32, 192_u32);
     let out = device.alloc(u64::from(grid * block * 4))?;
     // SAFETY: 256 words are read, one word per thread is written.
-    unsafe { queue.launch(&kernel, LaunchConfig::new(grid, block), &Args::new().buffer(&input).buffer(&out))? };
+    unsafe {
+        queue.launch(&kernel, LaunchConfig::new(grid, block), &Args::new().buffer(&input).buffer(&out))?
+    };
     queue.submit()?.wait(DEADLINE)?;
     for (i, got) in words(&out, (grid * block) as usize)?.into_iter().enumerate() {
         let tid = i as u32 % block;

@@ -49,7 +49,16 @@ pub struct Test {
 
 /// The whole suite.
 pub fn suite() -> Vec<Test> {
-    [memory::TESTS, copies::TESTS, queues::TESTS, launches::TESTS, graphs::TESTS, windows::TESTS, faults::TESTS].concat()
+    [
+        memory::TESTS,
+        copies::TESTS,
+        queues::TESTS,
+        launches::TESTS,
+        graphs::TESTS,
+        windows::TESTS,
+        faults::TESTS,
+    ]
+    .concat()
 }
 
 /// The device under test.

@@ -12,9 +12,21 @@ use crate::{Test, open};
 pub const TESTS: &[Test] = &[
     Test { name: "buffers_hold_what_is_written", run: buffers_hold_what_is_written, sim_only: false },
     Test { name: "large_buffers_are_2_mib_aligned", run: large_buffers_are_2_mib_aligned, sim_only: false },
-    Test { name: "addresses_are_recycled_over_100_000_allocations", run: addresses_are_recycled, sim_only: false },
-    Test { name: "impossible_allocations_are_errors", run: impossible_allocations_are_errors, sim_only: false },
-    Test { name: "accesses_outside_a_buffer_are_errors", run: accesses_outside_a_buffer_are_errors, sim_only: false },
+    Test {
+        name: "addresses_are_recycled_over_100_000_allocations",
+        run: addresses_are_recycled,
+        sim_only: false,
+    },
+    Test {
+        name: "impossible_allocations_are_errors",
+        run: impossible_allocations_are_errors,
+        sim_only: false,
+    },
+    Test {
+        name: "accesses_outside_a_buffer_are_errors",
+        run: accesses_outside_a_buffer_are_errors,
+        sim_only: false,
+    },
     Test { name: "a_device_can_be_opened_again_and_again", run: reopen, sim_only: false },
 ];
 

@@ -98,12 +98,22 @@ fn timestamps() -> Result<()> {
     let mut stamps = vec![queue.timestamp()?];
     for _ in 0..4 {
         // SAFETY: `step` stays within its n words.
-        unsafe { queue.launch(&step, LaunchConfig::new(1024, 256), &Args::new().buffer(&data).u32(1 << 18).u32(3).u32(1))? };
+        unsafe {
+            queue.launch(
+                &step,
+                LaunchConfig::new(1024, 256),
+                &Args::new().buffer(&data).u32(1 << 18).u32(3).u32(1),
+            )?
+        };
         queue.barrier()?;
         stamps.push(queue.timestamp()?);
     }
     queue.submit()?.wait(DEADLINE)?;
-    let times = stamps.iter().map(hcq::Timestamp::ns).collect::<Option<Vec<_>>>().context("a timestamp is missing")?;
+    let times = stamps
+        .iter()
+        .map(hcq::Timestamp::ns)
+        .collect::<Option<Vec<_>>>()
+        .context("a timestamp is missing")?;
     ensure!(times[0] > 0 && times.is_sorted(), "timestamps go backwards: {times:?}");
     ensure!(times[4] > times[0], "four launches took no time: {times:?}");
     Ok(())
@@ -125,7 +135,13 @@ fn rollover() -> Result<()> {
             queue.wait_for(point)?;
         }
         // SAFETY: 100 launches write 100 words.
-        unsafe { queue.launch(&append, LaunchConfig::new(1, 1), &Args::new().buffer(&log).buffer(&counter).u32(tag))? };
+        unsafe {
+            queue.launch(
+                &append,
+                LaunchConfig::new(1, 1),
+                &Args::new().buffer(&log).buffer(&counter).u32(tag),
+            )?
+        };
         points.push(queue.submit()?);
         if tag % 7 == 0 {
             points[tag as usize].wait(DEADLINE)?;
@@ -149,7 +165,11 @@ fn dropped_queue() -> Result<()> {
         let scratch = device.alloc(4 << 16)?;
         // SAFETY: both buffers hold 65,536 words.
         unsafe {
-            queue.launch(&fill, LaunchConfig::new(256, 256), &Args::new().buffer(&scratch).u32(1 << 16).u32(value))?;
+            queue.launch(
+                &fill,
+                LaunchConfig::new(256, 256),
+                &Args::new().buffer(&scratch).u32(1 << 16).u32(value),
+            )?;
         }
         queue.barrier()?;
         queue.copy(&scratch, 0, &out, 0, 4 << 16)?;

@@ -11,7 +11,11 @@ use crate::{DEADLINE, Test, open, selector};
 pub const TESTS: &[Test] = &[
     Test { name: "no_sequence_of_allocations_reaches_a_window", run: never_reached, sim_only: false },
     Test { name: "a_buffer_cannot_be_placed_in_a_window", run: not_placeable, sim_only: false },
-    Test { name: "without_reservation_a_buffer_in_the_shared_window_faults", run: window_fault, sim_only: false },
+    Test {
+        name: "without_reservation_a_buffer_in_the_shared_window_faults",
+        run: window_fault,
+        sim_only: false,
+    },
 ];
 
 /// What the hardware claims at each window's base: 16 MiB of addresses (4 GiB for Hopper's shared window).
@@ -43,14 +47,21 @@ fn never_reached() -> Result<()> {
             for buffer in &live {
                 let (start, end) = (buffer.va().raw(), buffer.va().raw() + buffer.len());
                 for &(name, from, to) in &windows {
-                    prop_assert!(end <= from || to <= start, "{start:#x}..{end:#x} lies in the {name} window");
+                    prop_assert!(
+                        end <= from || to <= start,
+                        "{start:#x}..{end:#x} lies in the {name} window"
+                    );
                 }
             }
         }
         for mapping in device.memory_map() {
             let (start, end) = (mapping.va.raw(), mapping.va.raw() + mapping.len.count());
             for &(name, from, to) in &windows {
-                prop_assert!(end <= from || to <= start, "{} at {start:#x} lies in the {name} window", mapping.what);
+                prop_assert!(
+                    end <= from || to <= start,
+                    "{} at {start:#x} lies in the {name} window",
+                    mapping.what
+                );
             }
         }
         Ok(())
