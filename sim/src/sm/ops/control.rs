@@ -111,7 +111,12 @@ warp_ops! {
 
     /// Remembers the path in convergence barrier k[1].
     ConvergeSet(core, op) {
-        core.warp.barriers[(op.k[1] & 15) as usize] = core.active;
+        let n = op.k[1] & 15;
+        if !core.warp.waiting.is_empty() {
+            // Lanes that came to the same BSSY apart from these would wait for a set that is about to be forgotten.
+            core.warp.release(|w| w.on == Wait::Converge(n as u8));
+        }
+        core.warp.barriers[n as usize] = core.active;
         Flow::Next
     }
 
