@@ -19,6 +19,7 @@ mod kernels;
 mod launches;
 mod memory;
 mod queues;
+mod random_programs;
 mod windows;
 
 /// The README's example, compiled with the tests.
@@ -57,6 +58,7 @@ pub fn suite() -> Vec<Test> {
         graphs::TESTS,
         windows::TESTS,
         faults::TESTS,
+        random_programs::TESTS,
     ]
     .concat()
 }

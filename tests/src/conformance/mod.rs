@@ -1,8 +1,12 @@
 //! Holds the software ga10b to a real GPU: the same programs with the same inputs on both, every output word compared.
 //!
-//! [`Case`]s are [`random`] programs, for which the CPU also says what is right. `hcq-conform` runs them.
+//! [`Case`]s are [`random`] programs, for which the CPU also says what is right, and the kernels of the [`corpus`] that the
+//! disassembler is tested with, among them those that use the approximations of the special-function unit: only there may
+//! results differ, by a stated bound. `hcq-conform` runs them.
 
 mod case;
+pub mod corpus;
+mod model_kernels;
 mod noise;
 pub mod random;
 mod report;
@@ -22,7 +26,7 @@ use ptxgen::{Manifest, Mismatch, Named, Ptxas, Target};
 
 /// The cubins of a committed module, for the ga10b and for Hopper.
 macro_rules! cubins {
-    ($path:literal) => {
+    ($path:expr) => {
         [
             include_bytes!(concat!($path, ".sm_87.cubin")).as_slice(),
             include_bytes!(concat!($path, ".sm_90.cubin")).as_slice(),
@@ -60,5 +64,7 @@ pub fn check(dir: &Path) -> Result<Vec<Mismatch>> {
 
 /// Every case there is.
 pub fn cases() -> Vec<Case> {
-    random::cases()
+    let mut cases = random::cases();
+    cases.extend(corpus::cases());
+    cases
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Case, Tolerance, Verdict};
+use super::{Case, Runner, Tolerance, Verdict};
 
 /// A word in which two results differ without being allowed to.
 #[derive(Clone, Debug, Serialize)]
@@ -141,6 +141,19 @@ impl Comparison {
                 }
             }
         }
+    }
+
+    /// Runs a case on one device and compares it with what is right.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn check(&mut self, case: &Case, runner: &mut Runner) -> anyhow::Result<()> {
+        let got = runner.run(case)?;
+        if let Some(expected) = &case.expected {
+            self.compare_known(case, "device / expected", &got, expected, true);
+        }
+        self.count(case);
+        Ok(())
     }
 
     /// Counts a program that was compared.

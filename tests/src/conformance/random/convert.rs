@@ -4,6 +4,7 @@
 use half::f16;
 use ptxgen::{Float, Int, Kernel, Number, Reg, Round};
 
+use super::float::nearest_half;
 use super::integer::{fold, folded, wide, wide_of};
 use super::{LaneOp, Regs, Words};
 
@@ -64,7 +65,8 @@ impl Scalar for f16 {
         k.bits(k.convert::<u32, u16>(lo))
     }
     fn store(k: &Kernel, value: Reg<Self>) -> Reg<u32> {
-        k.convert::<u16, u32>(k.bits(value))
+        // Twice, because ptxas 12.6 takes a zero-extended f16 that is read as f32 for a conversion.
+        k.mul(k.convert::<u16, u32>(k.bits(value)), 0x1_0001)
     }
     fn value(lo: u32, _: u32) -> Value {
         Value::Real(f16::from_bits(lo as u16).to_f64())
@@ -72,10 +74,10 @@ impl Scalar for f16 {
     fn word(value: Value) -> Option<u32> {
         let rounded = match value {
             // Beyond 2^53 everything is infinite in this type.
-            Value::Integer(i) => f16::from_f64(i as f64),
-            Value::Real(r) => f16::from_f64(r),
+            Value::Integer(i) => nearest_half(i as f64),
+            Value::Real(r) => nearest_half(r),
         };
-        (!rounded.is_nan()).then(|| u32::from(rounded.to_bits()))
+        (!rounded.is_nan()).then(|| u32::from(rounded.to_bits()) * 0x1_0001)
     }
 }
 

@@ -36,6 +36,11 @@ fn least(a: f32, b: f32) -> f32 {
     }
 }
 
+/// The bits of a minimum or maximum, which the compiler leaves out where both are the same register.
+fn extreme(a: u32, b: u32, result: f32) -> Option<u32> {
+    (a != b || !result.is_nan()).then(|| single(result))
+}
+
 fn d(k: &Kernel, lo: Reg<u32>, hi: Reg<u32>) -> Reg<f64> {
     k.bits(wide(k, lo, hi))
 }
@@ -56,12 +61,22 @@ fn h(k: &Kernel, a: Reg<u32>) -> Reg<F16x2> {
     k.bits(a)
 }
 
+/// The f16 nearest to `real`, ties to even: through the f32 towards zero whose last bit says that it is inexact.
+pub(super) fn nearest_half(real: f64) -> f16 {
+    let near = real as f32;
+    if f64::from(near) == real || !near.is_finite() {
+        return f16::from_f32(near);
+    }
+    let towards_zero = near.to_bits() - u32::from(f64::from(near).abs() > real.abs());
+    f16::from_f32(f32::from_bits(towards_zero | 1))
+}
+
 /// Applies `op`, exact or nearly so in f64, to both halves.
 fn pairs(words: [u32; 3], op: fn(f64, f64, f64) -> f64) -> u32 {
     let half = |shift: u32| {
         let [a, b, c] = words.map(|w| f16::from_bits((w >> shift) as u16).to_f64());
         let r = op(a, b, c);
-        if r.is_nan() { 0x7fff } else { u32::from(f16::from_f64(r).to_bits()) }
+        if r.is_nan() { 0x7fff } else { u32::from(nearest_half(r).to_bits()) }
     };
     half(0) | half(16) << 16
 }
@@ -83,8 +98,8 @@ pub(super) const OPS: &[LaneOp] = ops! {
         |[a, b, ..]| Some(single(x(a).abs() - x(b).abs()));
     "mul.rn.f32 then add": |k, [a, b, c, _]| w(k, k.add(k.mul(f(k, a), f(k, b)), f(k, c))),
         |[a, b, c, _]| Some(single(x(a) * x(b) + x(c)));
-    "min.f32": |k, [a, b, ..]| w(k, k.min(f(k, a), f(k, b))), |[a, b, ..]| Some(single(least(x(a), x(b))));
-    "max.f32": |k, [a, b, ..]| w(k, k.max(f(k, a), f(k, b))), |[a, b, ..]| Some(single(-least(-x(a), -x(b))));
+    "min.f32": |k, [a, b, ..]| w(k, k.min(f(k, a), f(k, b))), |[a, b, ..]| extreme(a, b, least(x(a), x(b)));
+    "max.f32": |k, [a, b, ..]| w(k, k.max(f(k, a), f(k, b))), |[a, b, ..]| extreme(a, b, -least(-x(a), -x(b)));
     "div.rn.f32": |k, [a, b, ..]| w(k, k.div(f(k, a), f(k, b))), |[a, b, ..]| Some(single(x(a) / x(b)));
     "sqrt.rn.f32": |k, [a, ..]| w(k, k.sqrt(f(k, a))), |[a, ..]| Some(single(x(a).sqrt()));
     "sqrt.rn.f32 of absolutes": |k, [a, ..]| w(k, k.sqrt(k.abs(f(k, a)))), |[a, ..]| Some(single(x(a).abs().sqrt()));

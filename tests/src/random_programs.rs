@@ -1,0 +1,29 @@
+//! Random programs on the device, against what the CPU computes.
+
+use anyhow::{Context, Result, ensure};
+
+use crate::conformance::{Comparison, Runner, random};
+use crate::{Test, on_sim, selector};
+
+pub const TESTS: &[Test] = &[
+    Test { name: "random_programs_compute_what_they_should", run: random_programs, sim_only: false },
+    Test { name: "random_programs_do_not_depend_on_the_schedule", run: schedules, sim_only: true },
+];
+
+fn agree(mut runner: Runner) -> Result<()> {
+    let mut comparison = Comparison::default();
+    for case in random::cases() {
+        comparison.check(&case, &mut runner).with_context(|| format!("{case:?}"))?;
+    }
+    ensure!(comparison.agrees(), "{comparison}");
+    Ok(())
+}
+
+fn random_programs() -> Result<()> {
+    agree(Runner::open(selector()?)?)
+}
+
+fn schedules() -> Result<()> {
+    ensure!(on_sim(), "only the software GPU has schedules to choose from");
+    (1..4).try_for_each(|seed| agree(Runner::simulated(seed)?))
+}
