@@ -35,12 +35,11 @@ setup() {
         "libstd-rust-web-dev:arm64=$version" "$llvm:amd64" libc6:arm64 libgcc-s1:arm64)
     for deb in "$prefix"/deb/*.deb; do dpkg -x "$deb" "$prefix/root"; done
     rm -rf "$prefix/deb"
-    printf '#!/bin/sh\nLD_LIBRARY_PATH=%s/usr/lib/x86_64-linux-gnu exec %s/usr/bin/rustc "$@"\n' "$prefix/root" "$prefix/root" > "$prefix/rustc"
-    chmod +x "$prefix/rustc"
 }
-[ -x "$prefix/rustc" ] && command -v qemu-aarch64 >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null || setup
+[ -x "$prefix/root/usr/bin/rustc" ] && command -v qemu-aarch64 >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null || setup
 
-export RUSTC="$prefix/rustc" CARGO_TARGET_DIR="$PWD/target/aarch64"
+# The unpacked rustc finds its LLVM by this path. No wrapper script: a shell drops variables such as CARGO_BIN_EXE_llm-demo.
+export LD_LIBRARY_PATH="$prefix/root/usr/lib/x86_64-linux-gnu" RUSTC="$prefix/root/usr/bin/rustc" CARGO_TARGET_DIR="$PWD/target/aarch64"
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $prefix/root"
 unset RUSTC_WRAPPER RUSTUP_TOOLCHAIN 2>/dev/null || true
