@@ -1,12 +1,13 @@
 //! Holds the software ga10b to a real GPU: the same programs with the same inputs on both, every output word compared.
 //!
 //! [`Case`]s are [`random`] programs, for which the CPU also says what is right, and the kernels of the [`corpus`] that the
-//! disassembler is tested with, among them those that use the approximations of the special-function unit: only there may
+//! disassembler is tested with, and the approximations of the special-function unit ([`mufu`]): only where these are used may
 //! results differ, by a stated bound. `hcq-conform` runs them.
 
 mod case;
 pub mod corpus;
 mod model_kernels;
+pub mod mufu;
 mod noise;
 pub mod random;
 mod report;
@@ -37,7 +38,14 @@ use cubins;
 
 /// All modules that are generated here and committed, for all targets.
 fn modules() -> Vec<Named> {
-    Target::ALL.into_iter().flat_map(random::modules).collect()
+    Target::ALL
+        .into_iter()
+        .flat_map(|target| {
+            let mut modules = random::modules(target);
+            modules.push(mufu::module(target));
+            modules
+        })
+        .collect()
 }
 
 /// Compiles the generated programs into `dir`, beside their PTX (that for sm_87; the other differs in the target alone) and a
@@ -66,5 +74,6 @@ pub fn check(dir: &Path) -> Result<Vec<Mismatch>> {
 pub fn cases() -> Vec<Case> {
     let mut cases = random::cases();
     cases.extend(corpus::cases());
+    cases.extend(mufu::cases());
     cases
 }

@@ -92,9 +92,9 @@ pub(super) const OPS: &[LaneOp] = ops! {
     "sub.u32": |k, [a, b, ..], _| k.sub(a, b), |[a, b, ..], _| a.wrapping_sub(b);
     "mul.lo.u32": |k, [a, b, ..], _| k.mul(a, b), |[a, b, ..], _| a.wrapping_mul(b);
     "mul.lo.u32 immediate": |k, [a, ..], n| k.mul(a, n), |[a, ..], n| a.wrapping_mul(n);
-    "mul.hi.u32": |k, [a, b, ..], _| k.mul_hi(a, b), |[a, b, ..], _| (u64::from(a) * u64::from(b) >> 32) as u32;
+    "mul.hi.u32": |k, [a, b, ..], _| k.mul_hi(a, b), |[a, b, ..], _| ((u64::from(a) * u64::from(b)) >> 32) as u32;
     "mul.hi.s32": |k, [a, b, ..], _| u(k, k.mul_hi(s(k, a), s(k, b))),
-        |[a, b, ..], _| (i64::from(a as i32) * i64::from(b as i32) >> 32) as u32;
+        |[a, b, ..], _| ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32;
     "mul.wide.u32": |k, [a, b, ..], _| fold(k, k.mul_wide(a, b)), |[a, b, ..], _| folded(u64::from(a) * u64::from(b));
     "mul.wide.s32": |k, [a, b, ..], _| fold(k, k.bits(k.mul_wide(s(k, a), s(k, b)))),
         |[a, b, ..], _| folded((i64::from(a as i32) * i64::from(b as i32)) as u64);
@@ -110,7 +110,7 @@ pub(super) const OPS: &[LaneOp] = ops! {
     "mul.lo.u64": |k, [a, b, c, d], _| fold(k, k.mul(wide(k, a, b), wide(k, c, d))),
         |[a, b, c, d], _| folded(wide_of(a, b).wrapping_mul(wide_of(c, d)));
     "mul.hi.u64": |k, [a, b, c, d], _| fold(k, k.mul_hi(wide(k, a, b), wide(k, c, d))),
-        |[a, b, c, d], _| folded((u128::from(wide_of(a, b)) * u128::from(wide_of(c, d)) >> 64) as u64);
+        |[a, b, c, d], _| folded(((u128::from(wide_of(a, b)) * u128::from(wide_of(c, d))) >> 64) as u64);
     "min.s64": |k, [a, b, c, d], _| {
         fold(k, k.bits(k.min(k.bits::<u64, i64>(wide(k, a, b)), k.bits::<u64, i64>(wide(k, c, d)))))
     }, |[a, b, c, d], _| folded((wide_of(a, b) as i64).min(wide_of(c, d) as i64) as u64);

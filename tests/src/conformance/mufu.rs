@@ -1,0 +1,118 @@
+//! The approximations of the special-function unit, each over many arguments.
+//!
+//! The software ga10b gives the nearest number, a GPU one that lies a little beside it. The bounds are those measured on
+//! Hopper over all mantissas of several binades, plus the half unit that the model itself rounds by.
+
+use hcq::LaunchConfig;
+use ptxgen::{Kernel, Module, Named, Reg, Special, Target};
+
+use super::{Arg, Case, Noise, Place, Tolerance, cubins};
+
+const BLOCK: u32 = 256;
+const BLOCKS: u32 = 64;
+
+/// One function.
+struct Function {
+    name: &'static str,
+    emit: fn(&Kernel, Reg<f32>) -> Reg<f32>,
+    /// An argument.
+    draw: fn(&mut Noise) -> f32,
+    tolerance: Tolerance,
+}
+
+/// Between −1 and 1.
+fn unit(noise: &mut Noise) -> f32 {
+    (noise.bits() >> 8) as f32 / 8_388_608.0 - 1.0
+}
+
+/// Of any sign and exponent.
+fn any(noise: &mut Noise) -> f32 {
+    f32::from_bits(noise.bits())
+}
+
+/// Not negative.
+fn positive(noise: &mut Noise) -> f32 {
+    f32::from_bits(noise.bits() & 0x7fff_ffff)
+}
+
+/// From 1/2 to 2, where a logarithm is small.
+fn near_one(noise: &mut Noise) -> f32 {
+    f32::from_bits(0x3f00_0000 + noise.bits() % 0x0100_0000)
+}
+
+const fn ulps(ulps: u32) -> Tolerance {
+    Tolerance::Single { ulps, absolute: 0.0 }
+}
+
+const FUNCTIONS: [Function; 8] = [
+    Function { name: "rcp", emit: |k, a| k.rcp(a), draw: any, tolerance: ulps(1) },
+    Function { name: "rsqrt", emit: |k, a| k.rsqrt(a), draw: positive, tolerance: ulps(2) },
+    Function { name: "ex2", emit: |k, a| k.exp2(a), draw: |n| 160.0 * unit(n), tolerance: ulps(2) },
+    Function { name: "ex2_small", emit: |k, a| k.exp2(a), draw: unit, tolerance: ulps(2) },
+    Function {
+        name: "lg2",
+        emit: |k, a| k.log2(a),
+        draw: positive,
+        tolerance: Tolerance::Single { ulps: 2, absolute: 2e-7 },
+    },
+    Function {
+        name: "lg2_near_one",
+        emit: |k, a| k.log2(a),
+        draw: near_one,
+        tolerance: Tolerance::Single { ulps: 2, absolute: 2e-7 },
+    },
+    Function {
+        name: "sin",
+        emit: |k, a| k.sin(a),
+        draw: |n| 25.0 * unit(n),
+        tolerance: Tolerance::Single { ulps: 0, absolute: 4e-7 },
+    },
+    Function {
+        name: "cos",
+        emit: |k, a| k.cos(a),
+        draw: |n| 25.0 * unit(n),
+        tolerance: Tolerance::Single { ulps: 0, absolute: 4e-7 },
+    },
+];
+
+/// The module that is committed for `target`: one kernel per function.
+pub(super) fn module(target: Target) -> Named {
+    let mut module = Module::new(target);
+    for function in &FUNCTIONS {
+        let k = Kernel::new(function.name);
+        let input = k.param_ptr::<f32>("input", 16);
+        let output = k.param_ptr::<f32>("output", 16);
+        let i = k.mad(k.special(Special::CtaidX), BLOCK, k.special(Special::TidX));
+        k.store(k.at(output, i), (function.emit)(&k, k.load(k.at(input, i))));
+        module.add(k);
+    }
+    Named { name: "mufu".to_owned(), module }
+}
+
+/// All functions.
+pub fn cases() -> Vec<Case> {
+    let count = BLOCK * BLOCKS;
+    (0..)
+        .zip(&FUNCTIONS)
+        .map(|(seed, function)| {
+            let mut noise = Noise::new(seed);
+            let inputs: Vec<u32> = (0..count).map(|_| (function.draw)(&mut noise).to_bits()).collect();
+            let arguments = inputs.clone();
+            Case {
+                family: "MUFU",
+                program: function.name.to_owned(),
+                seed,
+                cubins: cubins!("../../kernels/conformance/mufu"),
+                kernel: function.name.to_owned(),
+                config: LaunchConfig::new(BLOCKS, BLOCK),
+                launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0)]],
+                buffers: vec![inputs, vec![0xdead_beef; count as usize]],
+                expected: None,
+                place: Box::new(move |buffer, word| Place {
+                    what: format!("{}({:e})", function.name, f32::from_bits(arguments[word])),
+                    tolerance: if buffer == 1 { function.tolerance } else { Tolerance::Exact },
+                }),
+            }
+        })
+        .collect()
+}
