@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Parser;
 use device_suite::cubin;
-use hcq::{Args, Buffer, Device, Kernel, LaunchConfig, Selector};
+use hcq::{Args, Buffer, Device, DeviceOptions, Kernel, LaunchConfig, Selector};
 use serde::Serialize;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -28,6 +28,12 @@ struct Cli {
     /// Largest copy in MiB; smaller on a machine with little memory.
     #[arg(long, default_value_t = 1024)]
     copy_mib: u64,
+    /// Orders dependent launches by waits in the pushbuffer instead of links between their QMDs.
+    #[arg(long)]
+    no_chain: bool,
+    /// Lets the last kernel of a submission signal its end by itself.
+    #[arg(long)]
+    release_in_launch: bool,
     /// Prints one JSON document instead of the table.
     #[arg(long)]
     json: bool,
@@ -208,7 +214,10 @@ impl Bench {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    let device = Device::open(cli.device).context("opening the device")?;
+    let mut options = DeviceOptions::default();
+    options.chain_launches = !cli.no_chain;
+    options.release_in_launch = cli.release_in_launch;
+    let device = Device::open_with(cli.device, options).context("opening the device")?;
     let step = device.load(cubin(device.info().arch))?.kernel("step")?;
     let data = device.alloc(4)?;
     let mut bench = Bench { device, step, data, figures: Vec::new() };
