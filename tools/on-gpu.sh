@@ -4,6 +4,7 @@
 #   tools/on-gpu.sh build            here: release binaries into target/gpu/
 #   tools/on-gpu.sh suite            there: the device suite through the rm backend
 #   tools/on-gpu.sh verify           there: llm-demo --verify for Q6_K, Q4_K, Q8_0 and F16 models of the 1B shape, and the embedded model's tokens
+#   tools/on-gpu.sh conform          there: the same programs on the GPU and on the software ga10b
 #   tools/on-gpu.sh launch [CU]      there: hcq-bench, beside CUDA's figures if nvcc and the source file CU are there
 #   tools/on-gpu.sh bench            there: llm-demo --bench on the 1B shapes
 #   tools/on-gpu.sh all [CU]         there: all of it, and a table at the end
@@ -37,7 +38,7 @@ for l in sys.stdin:
     if d.get("executable") and d.get("target", {}).get("name") == "device": print(d["executable"])')
     mkdir -p "$bin"
     cp "$suite" "$bin/device-suite"
-    cp "$target/release/llm-demo" "$target/release/hcq-bench" "$bin/"
+    cp "$target/release/llm-demo" "$target/release/hcq-bench" "$target/release/hcq-conform" "$bin/"
     strip "$bin"/*
     ls -la "$bin"
 }
@@ -51,6 +52,7 @@ verify() {
         run "verify-$quant" 120 "$bin/llm-demo" --device "$device" --verify -m "$model" -n 8
     done
 }
+conform() { run conform 120 "$bin/hcq-conform" --device "$device"; }
 launch() {
     run launch 120 "$bin/hcq-bench" --device "$device"
     if [ -n "${1:-}" ] && command -v nvcc >/dev/null; then
@@ -68,10 +70,11 @@ case "${1:-all}" in
 build) set -e; build ;;
 suite) suite ;;
 verify) verify ;;
+conform) conform ;;
 launch) launch "${2:-}" ;;
 bench) bench ;;
-all) suite; verify; launch "${2:-}"; bench ;;
-*) sed -n '2,12p' "$0"; exit 2 ;;
+all) suite; verify; conform; launch "${2:-}"; bench ;;
+*) sed -n '2,13p' "$0"; exit 2 ;;
 esac
 [ ${#rows[@]} -eq 0 ] && exit 0
 printf '\n%s\n' "${rows[@]}"
