@@ -51,15 +51,10 @@ cargo test --workspace --release --target $target --no-run
 # Emulation is about eight times slower; the properties keep their shape with fewer cases. Tests that start the built binary itself
 # (tests/cli.rs) cannot run here: nothing executes an aarch64 program but qemu, which is given the test binary only.
 export PROPTEST_CASES="${PROPTEST_CASES:-16}" UNDER_QEMU=1
+# One call for all of them: package by package, cargo would compile the dependencies again with other features.
 tests=$(cargo metadata --format-version 1 --no-deps | python3 -c '
 import json, sys
-for p in json.load(sys.stdin)["packages"]:
-    for t in p["targets"]:
-        if "test" in t["kind"] and t["name"] != "cli":
-            print(p["name"] + ":" + t["name"])')
-echo "unit tests"
-timeout "$limit" cargo test --workspace --release --target $target --lib
-for t in $tests; do
-    echo "tests of ${t%%:*}: ${t#*:}"
-    timeout "$limit" cargo test -p "${t%%:*}" --release --target $target --test "${t#*:}"
-done
+names = {t["name"] for p in json.load(sys.stdin)["packages"] for t in p["targets"] if "test" in t["kind"]}
+print(" ".join("--test " + n for n in sorted(names - {"cli"})))')
+# shellcheck disable=SC2086
+timeout "$limit" cargo test --workspace --release --target $target --lib $tests
