@@ -100,7 +100,10 @@ impl fmt::Debug for Queue {
 
 impl Queue {
     pub(crate) fn new(context: &Arc<Context>, engine: Engine) -> Result<Self, Error> {
-        let mut recorder = Recorder::new(context.options.chain_launches);
+        let mut recorder = match engine {
+            Engine::Compute => Recorder::new(context.options.chain_launches),
+            Engine::Copy => Recorder::for_copies(),
+        };
         let (info, layout) = (context.backend().info(), context.backend().layout());
         let target = match engine {
             Engine::Compute => Some(LaunchTarget::of(context)?),

@@ -39,12 +39,19 @@ pub(crate) struct Recorder {
     barrier: bool,
     /// Whether launches may be linked.
     chain: bool,
+    /// For a channel of the copy engine, which takes no compute methods and has no shader caches.
+    copies_only: bool,
 }
 
 impl Recorder {
     /// Nothing recorded.
     pub fn new(chain: bool) -> Self {
-        Self { words: Pushbuffer::default(), group: Group::Empty, copies: false, barrier: false, chain }
+        Self { words: Pushbuffer::default(), group: Group::Empty, copies: false, barrier: false, chain, copies_only: false }
+    }
+
+    /// Nothing recorded, for a channel that only copies.
+    pub fn for_copies() -> Self {
+        Self { copies_only: true, ..Self::new(false) }
     }
 
     /// The words so far; more may be added that need no ordering.
@@ -72,8 +79,10 @@ impl Recorder {
         if self.copies {
             self.words.wait_for_engine();
         }
-        // Also drops what caches hold of data that copies have changed.
-        self.words.wait_for_grids();
+        if !self.copies_only {
+            // Also drops what caches hold of data that copies have changed.
+            self.words.wait_for_grids();
+        }
         self.group = Group::Empty;
         self.copies = false;
     }
