@@ -46,7 +46,14 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Nothing recorded.
     pub fn new(chain: bool) -> Self {
-        Self { words: Pushbuffer::default(), group: Group::Empty, copies: false, barrier: false, chain, copies_only: false }
+        Self {
+            words: Pushbuffer::default(),
+            group: Group::Empty,
+            copies: false,
+            barrier: false,
+            chain,
+            copies_only: false,
+        }
     }
 
     /// Nothing recorded, for a channel that only copies.
