@@ -15,8 +15,12 @@ pub struct Counters {
     pub thread_instructions: u64,
     /// Instructions issued, those with every lane predicated off included.
     pub warp_instructions: u64,
+    /// Global loads, one per warp instruction.
+    pub global_loads: u64,
     /// 32-byte sectors that global loads touched.
     pub global_load_sectors: u64,
+    /// Global stores, one per warp instruction.
+    pub global_stores: u64,
     /// 32-byte sectors that global stores touched.
     pub global_store_sectors: u64,
     /// Lanes that did a global atomic.
@@ -25,6 +29,10 @@ pub struct Counters {
     pub shared_accesses: u64,
     /// Extra passes that shared-memory accesses needed because lanes met in a bank.
     pub shared_bank_conflicts: u64,
+    /// 32-byte sectors that the level-2 cache took from DRAM; 0 where none is modelled ([`Config::l2`](super::Config::l2)).
+    pub dram_read_sectors: u64,
+    /// 32-byte sectors that it gave back to DRAM; what it still holds is not counted.
+    pub dram_write_sectors: u64,
 }
 
 impl AddAssign for Counters {
@@ -34,10 +42,14 @@ impl AddAssign for Counters {
         self.warps += o.warps;
         self.thread_instructions += o.thread_instructions;
         self.warp_instructions += o.warp_instructions;
+        self.global_loads += o.global_loads;
         self.global_load_sectors += o.global_load_sectors;
+        self.global_stores += o.global_stores;
         self.global_store_sectors += o.global_store_sectors;
         self.global_atomics += o.global_atomics;
         self.shared_accesses += o.shared_accesses;
         self.shared_bank_conflicts += o.shared_bank_conflicts;
+        self.dram_read_sectors += o.dram_read_sectors;
+        self.dram_write_sectors += o.dram_write_sectors;
     }
 }

@@ -9,6 +9,7 @@ use super::code::{Code, CodeKey, Target};
 use super::counters::Counters;
 use super::fault::{Fault, esr};
 use super::grid::Grid;
+use super::l2::L2;
 use super::lanes::Isa;
 use super::launch::{Config, Launch, Memory, Schedule};
 
@@ -18,6 +19,7 @@ pub struct Executor {
     isa: Isa,
     pool: Option<rayon::ThreadPool>,
     programs: Mutex<HashMap<CodeKey, Arc<Code>>>,
+    l2: Option<L2>,
 }
 
 impl fmt::Debug for Executor {
@@ -46,7 +48,7 @@ impl Executor {
                 .ok()
         });
         let isa = if config.host_simd { Isa::detect() } else { Isa::Baseline };
-        Executor { config, isa, pool: pool.flatten(), programs: Mutex::default() }
+        Executor { config, isa, pool: pool.flatten(), programs: Mutex::default(), l2: config.l2.map(L2::new) }
     }
 
     /// Runs a launch to its end, on the caller's thread and the workers.
@@ -77,8 +79,7 @@ impl Executor {
             Arc::new(code)
         });
         let before = code.clone();
-        let grid =
-            Grid::new(launch, memory, target, self.config.schedule, self.config.stall_budget, code, stop);
+        let grid = Grid::new(launch, memory, target, &self.config, self.l2.as_ref(), code, stop);
         let mut counters = match &self.pool {
             Some(pool) if launch.blocks() > 1 => {
                 let mut total = Counters::default();

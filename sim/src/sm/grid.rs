@@ -12,7 +12,8 @@ use super::code::{Bound, Code, Target};
 use super::core::Core;
 use super::counters::Counters;
 use super::fault::{Fault, esr};
-use super::launch::{Launch, Memory, Schedule};
+use super::l2::L2;
+use super::launch::{Config, Launch, Memory, Schedule};
 use super::run::SliceEnd;
 
 /// The order in which a worker gives out time.
@@ -68,6 +69,8 @@ pub(crate) struct Grid<'a> {
     pub launch: &'a Launch,
     pub memory: &'a dyn Memory,
     pub target: Target,
+    /// What counts DRAM traffic, if anything does.
+    pub l2: Option<&'a L2>,
     schedule: Schedule,
     stop: &'a AtomicBool,
     bound: RwLock<Arc<Bound>>,
@@ -88,8 +91,8 @@ impl<'a> Grid<'a> {
         launch: &'a Launch,
         memory: &'a dyn Memory,
         target: Target,
-        schedule: Schedule,
-        stall_budget: u64,
+        config: &Config,
+        l2: Option<&'a L2>,
         code: Arc<Code>,
         stop: &'a AtomicBool,
     ) -> Self {
@@ -98,13 +101,14 @@ impl<'a> Grid<'a> {
             launch,
             memory,
             target,
-            schedule,
+            l2,
+            schedule: config.schedule,
             stop,
             bound: RwLock::new(bound),
             started: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             limit: resident_blocks(launch),
-            stall_budget,
+            stall_budget: config.stall_budget,
             stalled: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             fault: Mutex::new(None),

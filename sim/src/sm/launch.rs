@@ -2,6 +2,8 @@
 
 use std::ptr::NonNull;
 
+use super::l2::CacheConfig;
+
 /// What an instruction does to memory when it translates an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
@@ -154,6 +156,8 @@ pub struct Config {
     pub stall_budget: u64,
     /// Whether to take the vector instructions that the host has beyond its baseline.
     pub host_simd: bool,
+    /// A level-2 cache whose DRAM traffic is counted. It costs time, and changes no result; `None` counts none.
+    pub l2: Option<CacheConfig>,
 }
 
 impl Default for Config {
@@ -164,6 +168,7 @@ impl Default for Config {
             exact_mma: true,
             stall_budget: 1 << 31,
             host_simd: true,
+            l2: None,
         }
     }
 }

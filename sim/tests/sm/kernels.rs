@@ -1,6 +1,6 @@
 //! The corpus kernels against results computed here.
 
-use ga10b_sim::sm::{Config, Counters, Executor, Schedule};
+use ga10b_sim::sm::{CacheConfig, Config, Counters, Executor, Schedule};
 use std::sync::atomic::AtomicBool;
 
 use crate::cubin::Kernel;
@@ -89,6 +89,29 @@ fn vector_addition_is_exact_and_counts_its_sectors() {
     assert_eq!(counters.global_load_sectors, 2 * 1000 / 8);
     assert_eq!(counters.global_store_sectors, 1000 / 8);
     assert_eq!((counters.launches, counters.blocks, counters.warps), (1, 4, 32));
+}
+
+#[test]
+fn a_stream_costs_dram_its_size_once_while_it_fits_the_cache() {
+    let zeros = vec![0; 1024];
+    let k = Kernel::load("01_vecadd", "vadd_f32")
+        .shape([4, 1, 1], [256, 1, 1])
+        .data(A, 4096, &zeros)
+        .data(B, 4096, &zeros)
+        .data(C, 4096, &[])
+        .u64(A)
+        .u64(B)
+        .u64(C)
+        .u32(1024)
+        .ready();
+    for (bytes, again) in [(64 << 10, 0), (2048, 2 * 1024 / 8)] {
+        let l2 = Some(CacheConfig { bytes, ways: 4 });
+        let executor = Executor::new(Config { schedule: Schedule::Deterministic, l2, ..Config::default() });
+        let run = || executor.run(&k.guest, &k.launch, &AtomicBool::new(false)).expect("runs");
+        let first = run();
+        assert_eq!((first.dram_read_sectors, first.global_loads), (2 * 1024 / 8, 2 * 1024 / 32));
+        assert_eq!(run().dram_read_sectors, again, "{bytes} bytes of cache");
+    }
 }
 
 #[test]

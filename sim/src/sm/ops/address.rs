@@ -241,21 +241,52 @@ fn count_sectors(core: &mut Core<'_>, address: &[u64; 32], width: u64, access: A
                 far |= d > 63;
                 near |= 1 << (d & 63);
             }
-            if far { distinct_sectors(address) } else { u64::from(near.count_ones()) }
+            if far { distinct_sectors(address).1 as u64 } else { u64::from(near.count_ones()) }
         }
     };
     match access {
-        Access::Write => core.counters.global_store_sectors += sectors,
+        Access::Write => {
+            core.counters.global_stores += 1;
+            core.counters.global_store_sectors += sectors;
+        }
         Access::Atomic => core.counters.global_atomics += u64::from(core.mask.count_ones()),
-        Access::Read | Access::Fetch => core.counters.global_load_sectors += sectors,
+        Access::Read | Access::Fetch => {
+            core.counters.global_loads += 1;
+            core.counters.global_load_sectors += sectors;
+        }
+    }
+    if core.grid.l2.is_some() {
+        count_dram(core, address, access);
     }
 }
 
+/// The sectors that the lanes touch, without repeats, at the front; no access is wider than a sector or lies in two.
 #[inline(never)]
-fn distinct_sectors(address: &[u64; 32]) -> u64 {
+fn distinct_sectors(address: &[u64; 32]) -> ([u64; 32], usize) {
     let mut sectors = address.map(|a| a >> 5);
     sectors.sort_unstable();
-    1 + sectors.windows(2).filter(|w| w[0] != w[1]).count() as u64
+    let mut count = 1;
+    for i in 1..32 {
+        if sectors[i] != sectors[count - 1] {
+            sectors[count] = sectors[i];
+            count += 1;
+        }
+    }
+    (sectors, count)
+}
+
+/// Adds what the level-2 cache has to take from DRAM or give back. An atomic reads and writes.
+#[cold]
+#[inline(never)]
+fn count_dram(core: &mut Core<'_>, address: &[u64; 32], access: Access) {
+    let Some(l2) = core.grid.l2 else { return };
+    let (sectors, count) = distinct_sectors(address);
+    if access != Access::Write {
+        l2.touch(&sectors[..count], false, &mut core.counters);
+    }
+    if matches!(access, Access::Write | Access::Atomic) {
+        l2.touch(&sectors[..count], true, &mut core.counters);
+    }
 }
 
 /// Passes beyond the first that an access needs: 32 banks of a word, wide accesses in halves or quarters of the warp.
