@@ -2,12 +2,11 @@
 
 use std::io::{self, Write};
 
-use qmd::{RESERVED_SHARED_BYTES, Target, Version};
+use qmd::{Occupancy, RESERVED_SHARED_BYTES, Target, Version, occupancy};
 use sass::{Arch, WORD_BYTES, Word};
 use serde::Serialize;
 
 use crate::cubin::{Cubin, Kernel, Resources, Section};
-use crate::occupancy::{Occupancy, occupancy};
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 use crate::{Hex, Report};
 

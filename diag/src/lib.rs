@@ -20,7 +20,6 @@ pub mod cubin;
 pub mod device;
 pub mod disassembly;
 mod hex;
-pub mod occupancy;
 pub mod queue_metadata;
 mod report;
 

@@ -43,6 +43,7 @@ mod field;
 mod image;
 mod launch;
 mod layout;
+mod occupancy;
 mod problem;
 mod release;
 mod sked;
@@ -65,6 +66,7 @@ pub use launch::{
     LOCAL_UNIT, LOCAL_WINDOW, Launch, MAX_BARRIERS, MAX_BLOCK, MAX_GRID, MAX_REGISTERS, MAX_THREADS,
     PROGRAM_ALIGN, SHARED_UNIT, SharedMemory,
 };
+pub use occupancy::{Limit, Occupancy, occupancy};
 pub use problem::{CarveOutField, Effect, Problem};
 pub use release::{RELEASES, Reduction, ReductionOp, Release, Structure, Trap};
 pub use sked::SkedCheck;

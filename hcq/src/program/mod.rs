@@ -265,6 +265,15 @@ impl Kernel {
         self.info().max_threads.min(by_registers)
     }
 
+    /// How many blocks of `threads` threads with `dynamic_shared` bytes of shared memory beyond the static ones an SM
+    /// holds at once. A grid whose blocks wait for each other must not be larger than that times the SMs.
+    pub fn blocks_per_sm(&self, threads: u32, dynamic_shared: u32) -> u32 {
+        let Some(target) = qmd::Target::from_sm(self.image.cubin.sm) else { return 0 };
+        let reserved = if self.image.cubin.sm >= 90 { qmd::RESERVED_SHARED_BYTES } else { 0 };
+        let shared = self.static_shared().saturating_sub(reserved).saturating_add(dynamic_shared);
+        qmd::occupancy(target, threads, self.registers(), shared).blocks_per_sm
+    }
+
     /// Where the code starts.
     pub fn address(&self) -> GpuVa {
         GpuVa::inside(self.image.base.raw() + self.info().code.offset)

@@ -3,12 +3,11 @@
 //! The rule of CUDA's occupancy header: registers are handed out per warp in units of 256 over four partitions, warps
 //! in groups of four, shared memory in units of 128 bytes with one KiB kept back per block.
 
-use qmd::{RESERVED_SHARED_BYTES, SHARED_UNIT, Target};
-use serde::Serialize;
+use crate::{RESERVED_SHARED_BYTES, SHARED_UNIT, Target};
 
 /// What keeps more blocks off an SM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Limit {
     /// The number of warps an SM holds.
     Warps,
@@ -34,7 +33,8 @@ impl Limit {
 }
 
 /// The occupancy of one block size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Occupancy {
     /// Threads of a block.
     pub threads: u32,
