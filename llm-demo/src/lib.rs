@@ -37,6 +37,7 @@ pub mod model;
 pub mod power;
 mod quant;
 pub mod reference;
+pub mod roofline;
 pub mod sampler;
 pub mod synthesize;
 pub mod tokenizer;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use hcq::Selector;
+use llm_demo::roofline::Constant;
 use llm_demo::sampler::SamplerOptions;
 use llm_demo::synthesize::Synthesis;
 
@@ -29,7 +30,7 @@ pub struct Cli {
     #[arg(short, long)]
     pub prompt: Option<String>,
 
-    /// How many tokens to generate, verify or profile at most [default: 256, 32 or 16]
+    /// How many tokens to generate, verify, profile or predict at most [default: 256, 32, 16 or 4]
     #[arg(short = 'n', long = "count", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
 
@@ -70,7 +71,7 @@ pub struct Cli {
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub repeats: Option<u32>,
 
-    /// Print the result of --bench or --profile as JSON
+    /// Print the result of --bench, --profile or --predict as JSON
     #[arg(long, help_heading = "Other things to do")]
     pub json: bool,
 
@@ -97,6 +98,14 @@ pub struct Cli {
     #[arg(long, group = "mode", help_heading = "Other things to do")]
     pub profile: bool,
 
+    /// Count what a token costs on the software ga10b, and predict from it what an AGX Orin would need
+    #[arg(long, group = "mode", help_heading = "Other things to do")]
+    pub predict: bool,
+
+    /// Another constant for --predict: sms, mhz, gbps, share, ipc or link-us
+    #[arg(long, value_name = "KEY=VALUE", requires = "predict", help_heading = "Other things to do")]
+    pub orin: Vec<Constant>,
+
     /// Write a model of real shape with random weights, e.g. llama-3.2-1b:q6_k
     #[arg(long, group = "mode", num_args = 2, value_names = ["SHAPE:QUANT", "FILE"])]
     #[arg(help_heading = "Other things to do")]
@@ -110,14 +119,15 @@ pub enum Task<'a> {
     Verify,
     DumpLogits(&'a Path),
     Profile,
+    Predict,
     Synthesize(Synthesis, PathBuf),
 }
 
 impl Cli {
     /// The task among the flags. Ends the program with a usage error where the parser could not see it.
     pub fn task(&self) -> Task<'_> {
-        if self.json && !(self.bench || self.profile) {
-            usage(ErrorKind::MissingRequiredArgument, "--json goes with --bench or --profile");
+        if self.json && !(self.bench || self.profile || self.predict) {
+            usage(ErrorKind::MissingRequiredArgument, "--json goes with --bench, --profile or --predict");
         }
         if let Some([spec, path]) = self.synthesize.as_deref() {
             let synthesis = Synthesis::from_str(spec);
@@ -127,10 +137,11 @@ impl Cli {
         if let Some(path) = &self.dump_logits {
             return Task::DumpLogits(path);
         }
-        match (self.bench, self.verify, self.profile) {
-            (true, ..) => Task::Bench,
-            (_, true, _) => Task::Verify,
-            (.., true) => Task::Profile,
+        match self {
+            Cli { bench: true, .. } => Task::Bench,
+            Cli { verify: true, .. } => Task::Verify,
+            Cli { profile: true, .. } => Task::Profile,
+            Cli { predict: true, .. } => Task::Predict,
             _ => Task::Generate,
         }
     }

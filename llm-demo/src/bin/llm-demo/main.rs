@@ -4,6 +4,7 @@ mod bench;
 mod cli;
 mod dump_logits;
 mod generate;
+mod predict;
 mod profile;
 mod report;
 mod session;
@@ -52,6 +53,7 @@ fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         Task::Verify => verify::run(cli),
         Task::DumpLogits(path) => dump_logits::run(cli, path),
         Task::Profile => profile::run(cli),
+        Task::Predict => predict::run(cli),
         Task::Synthesize(synthesis, path) => synthesize::run(cli, &synthesis, &path),
     }
 }
