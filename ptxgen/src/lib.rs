@@ -23,10 +23,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod async_copy;
 mod builder;
 mod cache;
 mod error;
 mod manifest;
+mod matrix;
 mod memory;
 mod module;
 mod ops;
@@ -40,6 +42,7 @@ pub use builder::{Contract, Kernel, Label, Loop, Param, Special};
 pub use cache::KernelCache;
 pub use error::Error;
 pub use manifest::{Cubin, Manifest, Mismatch, Named, sha256};
+pub use matrix::{Accumulator, TileA, TileB, Transpose};
 pub use memory::{Access, Atomic, Cache, Layout};
 pub use module::{Module, Target, Version};
 pub use ops::Round;

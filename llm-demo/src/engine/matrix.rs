@@ -106,6 +106,20 @@ impl Matrix {
         self.format.ty().bytes_for(self.cols.into()).unwrap_or_default()
     }
 
+    /// The planes' addresses from row `row` on, the first arguments of a kernel that reads part of a matrix.
+    pub fn args_from(&self, row: u32) -> Args {
+        let blocks = u64::from(self.cols / self.format.block()) * u64::from(row);
+        let planes = self.format.planes().iter().zip(&self.planes);
+        planes.fold(Args::new(), |args, (plane, at)| {
+            args.buffer_at(&self.buffer, at + blocks * u64::from(plane.block_bytes))
+        })
+    }
+
+    /// Adds the address of the values, `[rows][cols]` in f16, of a matrix of [`Format::F16`].
+    pub fn halves(&self, args: Args) -> Args {
+        args.buffer_at(&self.buffer, self.planes[0])
+    }
+
     /// The planes' addresses, the first arguments of every kernel that reads a matrix.
     pub fn args(&self) -> Args {
         self.planes.iter().fold(Args::new(), |args, at| args.buffer_at(&self.buffer, *at))

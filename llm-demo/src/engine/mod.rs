@@ -5,6 +5,7 @@
 
 mod matrix;
 mod plan;
+mod prefill;
 mod programs;
 
 use std::fmt;
@@ -12,7 +13,8 @@ use std::time::Duration;
 
 use hcq::{Device, Graph, Queue, SyncPoint};
 
-use self::plan::{Plan, Stage};
+use self::plan::{Plan, record};
+use self::prefill::{CHUNK, Prefill};
 use crate::decoder::Decoder;
 use crate::error::{Error, Result};
 use crate::kernels::TOKENS_AT;
@@ -33,6 +35,8 @@ pub struct Engine {
     /// A step that leaves out the output matrix.
     fill: Graph,
     plan: Plan,
+    /// For prompts; `None` if the kernels cannot do the model's shape.
+    prefill: Option<Prefill>,
     vocab: usize,
     context: usize,
     position: usize,
@@ -72,6 +76,9 @@ pub struct KernelStat {
 /// Replays that may be under way at once.
 const IN_FLIGHT: usize = 32;
 
+/// Prompts of fewer tokens before the last are taken in step by step.
+const LEAST_PREFILL: usize = 8;
+
 impl Engine {
     /// Brings `model` to `device` and records its step. `progress` hears of tensor bytes done and in all.
     ///
@@ -86,7 +93,7 @@ impl Engine {
     ) -> Result<Self> {
         let context = options.context.max(1);
         let (total, mut done) = (model.tensor_bytes(), 0);
-        let plan = Plan::new(device, model, context, &mut |bytes| {
+        let (plan, loaded, programs) = Plan::new(device, model, context, &mut |bytes| {
             done += bytes;
             progress(done, total);
         })?;
@@ -98,8 +105,13 @@ impl Engine {
             _ => Duration::from_secs(30),
         };
         let queue = device.queue()?;
+        let prefill = match prefill::supports(&model.config) {
+            true => Some(Prefill::new(device, programs, &model.config, context, loaded)?),
+            false => None,
+        };
         let vocab = model.config.vocab;
-        let mut engine = Self { queue, step, fill, plan, vocab, context, position: 0, next: None, patience };
+        let mut engine =
+            Self { queue, step, fill, plan, prefill, vocab, context, position: 0, next: None, patience };
         engine.reset()?;
         Ok(engine)
     }
@@ -139,6 +151,20 @@ impl Engine {
         self.room(tokens.len())?;
         let bytes: Vec<u8> = tokens.iter().flat_map(|t| t.to_le_bytes()).collect();
         self.plan.state.write(self.token_at(self.position), &bytes)?;
+        self.next = None;
+        if before.len() >= LEAST_PREFILL
+            && let Some(prefill) = &mut self.prefill
+        {
+            for (i, chunk) in before.chunks(CHUNK).enumerate() {
+                // As many steps at most.
+                let patience = self.patience * chunk.len() as u32;
+                prefill.run(&mut self.queue, self.position + i * CHUNK, chunk, patience)?;
+            }
+            self.position += before.len();
+            self.plan.state.write(0, &(self.position as u32).to_le_bytes())?;
+            self.next = Some(*last);
+            return self.step(*last);
+        }
         for steps in before.chunks(IN_FLIGHT) {
             let mut point: Option<SyncPoint> = None;
             for _ in steps {
@@ -277,18 +303,4 @@ impl Decoder for Engine {
     fn position(&self) -> usize {
         Engine::position(self)
     }
-}
-
-/// Records stages, each after the ones before it unless it says that it overlaps.
-fn record<'a>(device: &Device, stages: impl Iterator<Item = &'a Stage>) -> Result<Graph> {
-    let mut graph = device.graph();
-    for (i, stage) in stages.enumerate() {
-        if i > 0 && !stage.overlaps {
-            graph.barrier();
-        }
-        // SAFETY: the plan sizes every buffer by the model's checked configuration, and the kernels stay within the sizes they
-        // are passed; position and tokens are bounded by `room` and by the embedding kernel.
-        unsafe { graph.launch(&stage.kernel, stage.config, &stage.args) }?;
-    }
-    Ok(graph.build()?)
 }

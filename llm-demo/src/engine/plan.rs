@@ -1,6 +1,6 @@
 //! The launches of one decode step, in order: what the graph records and what the profiler times.
 
-use hcq::{Args, Buffer, Device, Kernel, LaunchConfig};
+use hcq::{Args, Buffer, Device, Graph, Kernel, LaunchConfig};
 
 use super::matrix::{Matrix, fits};
 use super::programs::Programs;
@@ -40,6 +40,30 @@ pub struct Plan {
     pub logits: Buffer,
 }
 
+/// The model in device memory.
+#[derive(Debug)]
+pub struct ModelMemory {
+    pub embedding: Matrix,
+    pub layers: Vec<LayerMemory>,
+    /// Rotation of each pair per position.
+    pub turns: Buffer,
+}
+
+/// A layer's weights, keys and values in device memory.
+#[derive(Debug)]
+pub struct LayerMemory {
+    pub attn_norm: Buffer,
+    /// Queries, keys and values, those of equal type in one matrix.
+    pub qkv: Vec<Matrix>,
+    pub keys: Buffer,
+    pub values: Buffer,
+    pub o: Matrix,
+    pub ffn_norm: Buffer,
+    /// Gate above up; one matrix if both are of one type.
+    pub gate_up: Vec<Matrix>,
+    pub down: Matrix,
+}
+
 /// Positions that one share of attention takes at least before another is worth its launch.
 const POSITIONS_PER_SHARE: usize = 1024;
 
@@ -72,7 +96,7 @@ struct Vectors {
 }
 
 impl Plan {
-    /// Brings the model to the device and lays out its step.
+    /// Brings the model to the device and lays out its step. Returns also where the model is, and the kernels loaded so far.
     ///
     /// # Errors
     /// [`Error::UnsupportedType`], [`Error::PartialBlock`], [`Error::KeyValue`] for a model that the kernels cannot do; what
@@ -82,7 +106,7 @@ impl Plan {
         model: &Model,
         context: usize,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<Self> {
+    ) -> Result<(Self, ModelMemory, Programs)> {
         let c = &model.config;
         check(c)?;
         let floats = |n: usize| device.alloc(4 * n as u64);
@@ -104,22 +128,40 @@ impl Plan {
 
         let embedding = p.upload(&[model.embedding()])?;
         p.embed(&embedding, &state, &vectors.x)?;
-        for index in 0..c.layers {
-            p.layer(model, index, shares, &vectors, &state)?;
-        }
-        let output = if model.is_tied() { embedding } else { p.upload(&[model.output()])? };
+        let layers = (0..c.layers)
+            .map(|index| p.layer(model, index, shares, &vectors, &state))
+            .collect::<Result<Vec<_>>>()?;
+        let output = if model.is_tied() { embedding.clone() } else { p.upload(&[model.output()])? };
         let head = p.stages.len();
         p.rmsnorm("final norm", model.output_norm(), &vectors)?;
         p.matvec("output", &output, Epilogue::Store, &vectors.normed, &logits, 0)?;
         p.argmax(&logits, &state)?;
         let advance = p.stage("advance", "advance", 1, 32, Args::new().buffer(&state))?;
-        Ok(Self { stages: p.stages, head, advance, state, logits })
+        let model = ModelMemory { embedding, layers, turns: vectors.turns };
+        Ok((Self { stages: p.stages, head, advance, state, logits }, model, p.programs))
     }
 
     /// The stages of a step that leaves the logits out.
     pub fn without_head(&self) -> impl Iterator<Item = &Stage> {
         self.stages[..self.head].iter().chain([&self.advance])
     }
+}
+
+/// Records stages, each after the ones before it unless it says that it overlaps.
+///
+/// # Errors
+/// What the device reports.
+pub fn record<'a>(device: &Device, stages: impl Iterator<Item = &'a Stage>) -> Result<Graph> {
+    let mut graph = device.graph();
+    for (i, stage) in stages.enumerate() {
+        if i > 0 && !stage.overlaps {
+            graph.barrier();
+        }
+        // SAFETY: the plans size every buffer by the model's checked configuration, and the kernels stay within the sizes they
+        // are passed; positions and tokens are checked before they are written, and bounded by the embedding kernels.
+        unsafe { graph.launch(&stage.kernel, stage.config, &stage.args) }?;
+    }
+    Ok(graph.build()?)
 }
 
 /// Refuses what the kernels cannot do.
@@ -224,7 +266,7 @@ impl Planner<'_> {
         }
     }
 
-    fn rmsnorm(&mut self, role: &'static str, weight: TensorView<'_>, v: &Vectors) -> Result<()> {
+    fn rmsnorm(&mut self, role: &'static str, weight: TensorView<'_>, v: &Vectors) -> Result<Buffer> {
         let values = weight.to_f32()?;
         let buffer = self.device.alloc(4 * values.len() as u64)?;
         let bytes: Vec<u8> = values.iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -235,17 +277,24 @@ impl Planner<'_> {
         let mut stage = self.stage(role, "rmsnorm", 1, NORM_THREADS, args)?;
         stage.weight_bytes = bytes.len() as u64;
         self.stages.push(stage);
-        Ok(())
+        Ok(buffer)
     }
 
-    fn layer(&mut self, model: &Model, index: usize, shares: u32, v: &Vectors, state: &Buffer) -> Result<()> {
+    fn layer(
+        &mut self,
+        model: &Model,
+        index: usize,
+        shares: u32,
+        v: &Vectors,
+        state: &Buffer,
+    ) -> Result<LayerMemory> {
         let c = self.config;
         let layer = model.layer(index);
         let cache = || self.device.alloc(2 * c.kv_dim() as u64 * u64::from(self.context));
         let (keys, values) = (cache()?, cache()?);
 
-        self.rmsnorm("attention norm", layer.attn_norm, v)?;
-        let mut at = 0;
+        let attn_norm = self.rmsnorm("attention norm", layer.attn_norm, v)?;
+        let (mut at, mut qkv) = (0, Vec::new());
         for (i, group) in [layer.q, layer.k, layer.v].chunk_by(|a, b| a.ty == b.ty).enumerate() {
             let matrix = self.upload(group)?;
             self.matvec("q k v", &matrix, Epilogue::Store, &v.normed, &v.qkv, at)?;
@@ -253,16 +302,18 @@ impl Planner<'_> {
                 self.beside_previous();
             }
             at += matrix.rows as usize;
+            qkv.push(matrix);
         }
         self.rope(&keys, &values, v, state)?;
         self.attend(&keys, &values, shares, v, state)?;
         let o = self.upload(&[layer.o])?;
         self.matvec("attention output", &o, Epilogue::Add, &v.attended, &v.x, 0)?;
 
-        self.rmsnorm("ff norm", layer.ffn_norm, v)?;
-        if layer.gate.ty == layer.up.ty {
+        let ffn_norm = self.rmsnorm("ff norm", layer.ffn_norm, v)?;
+        let gate_up = if layer.gate.ty == layer.up.ty {
             let both = self.upload(&[layer.gate, layer.up])?;
             self.matvec("gate up", &both, Epilogue::Gate, &v.normed, &v.ff, 0)?;
+            vec![both]
         } else {
             let (gate, up) = (self.upload(&[layer.gate])?, self.upload(&[layer.up])?);
             let apart = self.device.alloc(8 * c.ff as u64)?;
@@ -274,9 +325,11 @@ impl Planner<'_> {
             let blocks = fits(c.ff)?.div_ceil(SILU_THREADS);
             let stage = self.stage("gate up", "silu_mul", blocks, SILU_THREADS, args)?;
             self.stages.push(stage);
-        }
+            vec![gate, up]
+        };
         let down = self.upload(&[layer.down])?;
-        self.matvec("down", &down, Epilogue::Add, &v.ff, &v.x, 0)
+        self.matvec("down", &down, Epilogue::Add, &v.ff, &v.x, 0)?;
+        Ok(LayerMemory { attn_norm, qkv, keys, values, o, ffn_norm, gate_up, down })
     }
 
     fn rope(&mut self, keys: &Buffer, values: &Buffer, v: &Vectors, state: &Buffer) -> Result<()> {

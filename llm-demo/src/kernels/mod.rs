@@ -4,16 +4,28 @@
 //! ones no longer match.
 
 mod attention;
+mod dequantize;
 mod format;
+pub mod gemm;
 mod matvec;
 mod norm;
+mod prompt;
+mod prompt_attention;
 mod rope;
 mod state;
 
 pub use attention::{HEAD_DIMS, THREADS as ATTENTION_THREADS, partial_words};
+pub use dequantize::{THREADS as DEQUANTIZE_THREADS, blocks as dequantize_blocks};
 pub use format::{Format, Plane, pack};
 pub use matvec::{Epilogue, THREADS as MATVEC_THREADS, blocks as matvec_blocks, striped};
 pub use norm::{SILU_THREADS, THREADS as NORM_THREADS};
+pub use prompt::{
+    COUNT_AT, NORM_THREADS as PROMPT_NORM_THREADS, PROMPT_TOKENS_AT, ROPE_THREADS as PROMPT_ROPE_THREADS,
+};
+pub use prompt_attention::{
+    THREADS as PROMPT_ATTENTION_THREADS, TOKENS as PROMPT_ATTENTION_TOKENS,
+    shared_bytes as prompt_attention_shared,
+};
 pub use rope::{THREADS as ROPE_THREADS, turns};
 pub use state::{ARGMAX_BLOCKS, THREADS as STATE_THREADS, TOKENS_AT, embed_blocks};
 
@@ -50,5 +62,12 @@ pub fn modules(target: Target) -> Vec<Named> {
             state::advance(),
         ],
     );
+    let both = |format| [dequantize::matrix(format), dequantize::embed(format)];
+    add("dequantize", Format::ALL.into_iter().flat_map(both).collect());
+    let of_tile = |tile| gemm::Output::ALL.map(|output| gemm::kernel(tile, output));
+    add("gemm", gemm::TILES.into_iter().flat_map(of_tile).collect());
+    let mut kernels = vec![prompt::norm(), prompt::rope()];
+    kernels.extend(HEAD_DIMS.map(prompt_attention::kernel));
+    add("prompt", kernels);
     modules
 }

@@ -4,7 +4,7 @@
 //! position 100,000 is as exact as one at position 1.
 
 use half::f16;
-use ptxgen::{Cache, Kernel, Operand, Reg, Special};
+use ptxgen::{Cache, Global, Kernel, Operand, Pointer, Reg, Special};
 
 /// Threads of a block.
 pub const THREADS: u32 = 128;
@@ -43,14 +43,9 @@ pub(super) fn kernel() -> Kernel {
     let (a, b) = (ab[0], ab[1]);
     let (x, y) = (k.var(a), k.var(b));
     k.if_(k.lt(head, rotated), || {
-        let step = k.load_with(k.at(turns, j), 1, Cache::ReadOnly)[0];
-        let fraction = k.mul(step, k.convert::<u32, u64>(position));
-        // The upper half as a signed number is the angle within half a turn either way.
-        let upper = k.bits::<u32, i32>(k.convert::<u64, u32>(k.shr(fraction, 32)));
-        let radians = k.mul(k.convert::<i32, f32>(upper), (std::f64::consts::TAU / 2f64.powi(32)) as f32);
-        let (sin, cos) = (k.sin(radians), k.cos(radians));
-        k.set(x, k.mad(a, cos, k.neg(k.mul(b, sin))));
-        k.set(y, k.mad(a, sin, k.mul(b, cos)));
+        let (c, s) = rotate(&k, k.at(turns, j), position, a, b);
+        k.set(x, c);
+        k.set(y, s);
     });
     k.if_(k.lt(head, heads), || {
         k.store_n(source, &[x, y]);
@@ -64,6 +59,23 @@ pub(super) fn kernel() -> Kernel {
     let cache = k.select_ptr(is_key, keys, values).cast::<ptxgen::F16x2>();
     k.store(k.at(k.row(cache, row, half_dim), j), packed);
     k
+}
+
+/// The pair `(a, b)` turned by `position` times the step at `turns`.
+pub(super) fn rotate(
+    k: &Kernel,
+    turns: Pointer<Global, u64>,
+    position: Reg<u32>,
+    a: Reg<f32>,
+    b: Reg<f32>,
+) -> (Reg<f32>, Reg<f32>) {
+    let step = k.load_with(turns, 1, Cache::ReadOnly)[0];
+    let fraction = k.mul(step, k.convert::<u32, u64>(position));
+    // The upper half as a signed number is the angle within half a turn either way.
+    let upper = k.bits::<u32, i32>(k.convert::<u64, u32>(k.shr(fraction, 32)));
+    let radians = k.mul(k.convert::<i32, f32>(upper), (std::f64::consts::TAU / 2f64.powi(32)) as f32);
+    let (sin, cos) = (k.sin(radians), k.cos(radians));
+    (k.mad(a, cos, k.neg(k.mul(b, sin))), k.mad(a, sin, k.mul(b, cos)))
 }
 
 fn when(k: &Kernel, p: ptxgen::Pred, a: impl Operand<u32>, b: impl Operand<u32>) -> Reg<u32> {

@@ -1,0 +1,405 @@
+//! Takes in prompts in chunks, with the tensor cores: fills the key/value cache and nothing else.
+//!
+//! A chunk's launches are recorded once per size and replayed; where the chunk begins and how many tokens it has is in device
+//! memory. Quantized weights are expanded to f16 slice by slice, each beside the product of the slice before, so that a slice is
+//! read from the second-level cache. The last layer ends with its keys and values: its output only matters for the prompt's last
+//! token, which an ordinary step takes in.
+
+use std::time::Duration;
+
+use hcq::{Args, Buffer, Device, Graph, LaunchConfig, Queue};
+
+use super::matrix::{Matrix, fits};
+use super::plan::{LayerMemory, ModelMemory, Stage, record};
+use super::programs::Programs;
+use crate::error::Result;
+use crate::kernels::gemm::{self, Output, TILES, Tile};
+use crate::kernels::{
+    DEQUANTIZE_THREADS, Format, HEAD_DIMS, PROMPT_ATTENTION_THREADS, PROMPT_ATTENTION_TOKENS,
+    PROMPT_NORM_THREADS, PROMPT_ROPE_THREADS, PROMPT_TOKENS_AT, dequantize_blocks, prompt_attention_shared,
+};
+use crate::model::Config;
+
+/// Tokens of a chunk at most.
+pub const CHUNK: usize = 512;
+/// Chunks are recorded for these numbers of tokens; a smaller one takes the next.
+const SIZES: [u32; 5] = [32, 64, 128, 256, CHUNK as u32];
+/// Weights expanded at a time: 32 MiB in f16, which the second-level cache of a large GPU holds.
+const SLICE: u32 = 16 << 20;
+/// Slices start at multiples of this many rows.
+const SLICE_ROWS: u32 = 128;
+/// The most parts that the row length of a product is split into.
+const SHARES: u32 = 8;
+
+/// Whether the kernels can do a model of this shape.
+pub fn supports(c: &Config) -> bool {
+    [c.hidden, c.q_dim(), c.ff].iter().all(|n| n.is_multiple_of(gemm::DEPTH as usize))
+}
+
+/// What chunks need: kernels, weights, activations.
+#[derive(Debug)]
+pub struct Prefill {
+    device: Device,
+    programs: Programs,
+    config: Config,
+    context: u32,
+    model: ModelMemory,
+    memory: Memory,
+    /// For each of [`SIZES`], once it was needed.
+    graphs: [Option<Graph>; SIZES.len()],
+}
+
+/// Activations of a chunk, `[token][value]`.
+#[derive(Debug)]
+struct Memory {
+    /// Position, number of tokens, tokens.
+    chunk: Buffer,
+    /// The residual stream, f32.
+    x: Buffer,
+    /// Normalized, f16.
+    normed: Buffer,
+    /// Queries, keys and values, f32.
+    qkv: Buffer,
+    /// Queries, f16.
+    q: Buffer,
+    /// What attention gives, f16.
+    attended: Buffer,
+    /// Input of the down projection, f16.
+    ff: Buffer,
+    /// Products that are still to be added to the stream, f32, in shares.
+    sums: Buffer,
+    /// Two slices of expanded weights.
+    slices: [Buffer; 2],
+}
+
+/// A product of all tokens with one or more matrices, one below the other.
+struct Product<'a> {
+    role: &'static str,
+    parts: Vec<&'a Matrix>,
+    output: Output,
+    x: &'a Buffer,
+    out: &'a Buffer,
+    /// Parts of the row length, summed by whoever reads `out`.
+    shares: u32,
+}
+
+/// Launches of a chunk in the making.
+struct Recording<'a> {
+    programs: &'a mut Programs,
+    slices: &'a [Buffer; 2],
+    tokens: u32,
+    sm_count: u32,
+    stages: Vec<Stage>,
+    /// How many slices have been expanded.
+    expanded: usize,
+    /// The last product, beside which the next slice is expanded; at first the embedding.
+    beside: usize,
+}
+
+impl Prefill {
+    /// Reserves the activations of a chunk.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn new(
+        device: &Device,
+        programs: Programs,
+        config: &Config,
+        context: usize,
+        model: ModelMemory,
+    ) -> Result<Self> {
+        let c = config;
+        let tokens = CHUNK.min(context).next_power_of_two().max(SIZES[0] as usize);
+        let values = |bytes: usize, count: usize| device.alloc((bytes * count) as u64);
+        let slice = || {
+            let widest = c.hidden.max(c.ff).max(c.q_dim());
+            values(2, (SLICE as usize).max(SLICE_ROWS as usize * 2 * widest))
+        };
+        let memory = Memory {
+            chunk: values(4, PROMPT_TOKENS_AT as usize + CHUNK)?,
+            x: values(4, tokens * c.hidden)?,
+            normed: values(2, tokens * c.hidden)?,
+            qkv: values(4, tokens * (c.q_dim() + 2 * c.kv_dim()))?,
+            q: values(2, tokens * c.q_dim())?,
+            attended: values(2, tokens * c.q_dim())?,
+            ff: values(2, tokens * c.ff)?,
+            sums: values(4, SHARES as usize * tokens * c.hidden)?,
+            slices: [slice()?, slice()?],
+        };
+        let config = config.clone();
+        let graphs = [const { None }; SIZES.len()];
+        Ok(Self { device: device.clone(), programs, config, context: fits(context)?, model, memory, graphs })
+    }
+
+    /// Takes in up to [`CHUNK`] tokens at `position`, for which there is room in the cache.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn run(&mut self, queue: &mut Queue, position: usize, tokens: &[u32], patience: Duration) -> Result<()> {
+        let size = self.prepare(position, tokens)?;
+        if self.graphs[size].is_none() {
+            let stages = self.stages(SIZES[size])?;
+            self.graphs[size] = Some(record(&self.device, stages.iter())?);
+        }
+        if let Some(graph) = &self.graphs[size] {
+            queue.replay(graph)?.wait(patience)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a chunk into device memory and returns which of [`SIZES`] it takes.
+    pub fn prepare(&self, position: usize, tokens: &[u32]) -> Result<usize> {
+        let mut words = vec![fits(position)?, fits(tokens.len())?];
+        words.resize(PROMPT_TOKENS_AT as usize, 0);
+        words.extend(tokens);
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        self.memory.chunk.write(0, &bytes)?;
+        Ok(SIZES.iter().position(|s| *s as usize >= tokens.len()).unwrap_or(SIZES.len() - 1))
+    }
+
+    /// The launches of a chunk of up to `tokens` tokens.
+    ///
+    /// # Errors
+    /// What loading the kernels reports.
+    pub fn stages(&mut self, tokens: u32) -> Result<Vec<Stage>> {
+        let (c, m) = (&self.config, &self.memory);
+        let mut r = Recording {
+            programs: &mut self.programs,
+            slices: &m.slices,
+            tokens,
+            sm_count: self.device.info().sm_count,
+            stages: Vec::new(),
+            expanded: 0,
+            beside: 0,
+        };
+        let embedding = &self.model.embedding;
+        let args = embedding.args().buffer(&m.chunk).buffer(&m.x).u32(embedding.rows).u32(embedding.cols);
+        let kernel = format!("embed_prompt_{}", embedding.format.suffix());
+        r.push("embedding", "dequantize", &kernel, LaunchConfig::new(tokens, DEQUANTIZE_THREADS), args)?;
+        let mut waiting = 0;
+        for (i, layer) in self.model.layers.iter().enumerate() {
+            r.norm("attention norm", m, &layer.attn_norm, c, waiting)?;
+            let qkv = layer.qkv.iter().collect();
+            r.multiply(Product {
+                role: "q k v",
+                parts: qkv,
+                output: Output::Sums,
+                x: &m.normed,
+                out: &m.qkv,
+                shares: 1,
+            })?;
+            r.rope(m, layer, &self.model.turns, c, self.context)?;
+            if i + 1 == self.model.layers.len() {
+                break;
+            }
+            r.attend(m, layer, c, self.context)?;
+            let add = |r: &Recording<'_>, role, matrix, x| {
+                let shares = r.choose(Output::Sums, fits(c.hidden)?, matrix).1;
+                Ok::<_, crate::Error>(Product {
+                    role,
+                    parts: vec![matrix],
+                    output: Output::Sums,
+                    x,
+                    out: &m.sums,
+                    shares,
+                })
+            };
+            let product = add(&r, "attention output", &layer.o, &m.attended)?;
+            waiting = product.shares;
+            r.multiply(product)?;
+            r.norm("ff norm", m, &layer.ffn_norm, c, waiting)?;
+            let gate_up = layer.gate_up.iter().collect();
+            r.multiply(Product {
+                role: "gate up",
+                parts: gate_up,
+                output: Output::Gate,
+                x: &m.normed,
+                out: &m.ff,
+                shares: 1,
+            })?;
+            let product = add(&r, "down", &layer.down, &m.ff)?;
+            waiting = product.shares;
+            r.multiply(product)?;
+        }
+        Ok(r.stages)
+    }
+}
+
+impl Recording<'_> {
+    fn stage(
+        &mut self,
+        role: &'static str,
+        module: &'static str,
+        kernel: &str,
+        config: LaunchConfig,
+        args: Args,
+    ) -> Result<Stage> {
+        let kernel = self.programs.kernel(module, kernel)?;
+        Ok(Stage { role, kernel, config, args, weight_bytes: 0, cache_bytes: 0, overlaps: false })
+    }
+
+    fn push(
+        &mut self,
+        role: &'static str,
+        module: &'static str,
+        kernel: &str,
+        config: LaunchConfig,
+        args: Args,
+    ) -> Result<()> {
+        let stage = self.stage(role, module, kernel, config, args)?;
+        self.stages.push(stage);
+        Ok(())
+    }
+
+    /// Adds the `shares` sums that wait to the residual stream and normalizes it.
+    fn norm(
+        &mut self,
+        role: &'static str,
+        m: &Memory,
+        weight: &Buffer,
+        c: &Config,
+        shares: u32,
+    ) -> Result<()> {
+        let args = Args::new().buffer(&m.x).buffer(&m.sums).buffer(weight).buffer(&m.normed);
+        let args = args.u32(fits(c.hidden)?).f32(c.rms_eps).u32(shares).u32(self.tokens);
+        self.push(role, "prompt", "prompt_norm", LaunchConfig::new(self.tokens, PROMPT_NORM_THREADS), args)
+    }
+
+    fn rope(
+        &mut self,
+        m: &Memory,
+        layer: &LayerMemory,
+        turns: &Buffer,
+        c: &Config,
+        context: u32,
+    ) -> Result<()> {
+        let pairs = fits((c.heads + 2 * c.kv_heads) * c.head_dim / 2)?;
+        let args = Args::new().buffer(&m.qkv).buffer(turns).buffer(&m.chunk);
+        let args = args.buffer(&m.q).buffer(&layer.keys).buffer(&layer.values);
+        let args = args.u32(fits(c.heads)?).u32(fits(c.kv_heads)?).u32(fits(c.head_dim / 2)?).u32(context);
+        let grid = (pairs.div_ceil(PROMPT_ROPE_THREADS), self.tokens);
+        let config = LaunchConfig::new(grid, PROMPT_ROPE_THREADS);
+        self.push("rotate, cache", "prompt", "prompt_rope", config, args)
+    }
+
+    fn attend(&mut self, m: &Memory, layer: &LayerMemory, c: &Config, context: u32) -> Result<()> {
+        let head_dim = fits(c.head_dim)?;
+        let longest = *HEAD_DIMS.last().unwrap_or(&0);
+        let dims = HEAD_DIMS.into_iter().find(|d| *d >= head_dim).unwrap_or(longest);
+        let args = Args::new().buffer(&m.q).buffer(&layer.keys).buffer(&layer.values).buffer(&m.chunk);
+        let args = args.buffer(&m.attended).u32(context).u32(head_dim).u32(fits(c.heads / c.kv_heads)?);
+        let args = args.f32(1.0 / (c.head_dim as f32).sqrt());
+        let grid = (self.tokens.div_ceil(PROMPT_ATTENTION_TOKENS), fits(c.heads)?);
+        let config = LaunchConfig::new(grid, PROMPT_ATTENTION_THREADS);
+        let config = config.with_dynamic_shared(prompt_attention_shared(dims));
+        let mut stage =
+            self.stage("attention", "prompt", &format!("prompt_attention_{dims}"), config, args)?;
+        stage.cache_bytes = 4 * c.kv_dim() as u64;
+        self.stages.push(stage);
+        Ok(())
+    }
+
+    /// The tile for a product with `matrix`, and into how many parts to split its rows so that all multiprocessors have work.
+    fn choose(&self, output: Output, rows: u32, matrix: &Matrix) -> (Tile, u32) {
+        let blocks = |tile: Tile| tile.grid(output, self.tokens, rows, 1).iter().product::<u32>();
+        let tile = match self.tokens {
+            ..=32 => TILES[2],
+            33..=64 => TILES[1],
+            _ if blocks(TILES[0]) >= self.sm_count => TILES[0],
+            _ => TILES[1],
+        };
+        let mut shares = 1;
+        let slices = matrix.cols / gemm::DEPTH;
+        while output == Output::Sums
+            && 2 * shares <= SHARES
+            && slices.is_multiple_of(2 * shares)
+            && slices / (2 * shares) >= 16
+            && blocks(tile) * shares < 2 * self.sm_count
+        {
+            shares *= 2;
+        }
+        (tile, shares)
+    }
+
+    /// The launches of a product: slices of the matrix are expanded and multiplied in turns.
+    fn multiply(&mut self, product: Product<'_>) -> Result<()> {
+        let cols = product.parts[0].cols;
+        let all_rows: u32 = product.parts.iter().map(|m| m.rows).sum();
+        let gated = product.output == Output::Gate;
+        let rows = if gated { all_rows / 2 } else { all_rows };
+        if let [matrix] = product.parts[..]
+            && matrix.format == Format::F16
+        {
+            let add = |args: Args| matrix.halves(args);
+            return self.gemm(&product, &add, matrix.bytes(), 0, rows, rows);
+        }
+        let most = SLICE / cols / if gated { 2 } else { 1 } / SLICE_ROWS * SLICE_ROWS;
+        let count = rows.div_ceil(most.max(SLICE_ROWS));
+        let step = rows.div_ceil(count).next_multiple_of(SLICE_ROWS);
+        for first in (0..rows).step_by(step as usize) {
+            let len = step.min(rows - first);
+            let slices = self.slices;
+            let slice = &slices[self.expanded % 2];
+            self.expanded += 1;
+            let mut expansions = Vec::new();
+            let mut to = 0;
+            for start in [first, rows + first].into_iter().take(if gated { 2 } else { 1 }) {
+                for (matrix, row, len) in pieces(&product.parts, start, len) {
+                    let args = matrix.args_from(row).buffer_at(slice, 2 * u64::from(to) * u64::from(cols));
+                    let args = args.u32(len).u32(cols);
+                    let config = LaunchConfig::new(dequantize_blocks(len), DEQUANTIZE_THREADS);
+                    let kernel = format!("dequantize_{}", matrix.format.suffix());
+                    let mut stage = self.stage("expand", "dequantize", &kernel, config, args)?;
+                    stage.weight_bytes = matrix.row_bytes() * u64::from(len);
+                    stage.overlaps = true;
+                    expansions.push(stage);
+                    to += len;
+                }
+            }
+            let beside = self.beside + 1;
+            self.stages.splice(beside..beside, expansions);
+            let add = |args: Args| args.buffer(slice);
+            self.gemm(&product, &add, 0, first, len, rows)?;
+        }
+        Ok(())
+    }
+
+    /// Multiplies with `len` rows from `first` on, of `rows` in all; `weights` adds the argument that says where they are.
+    fn gemm(
+        &mut self,
+        product: &Product<'_>,
+        weights: &dyn Fn(Args) -> Args,
+        weight_bytes: u64,
+        first: u32,
+        len: u32,
+        rows: u32,
+    ) -> Result<()> {
+        let matrix = product.parts[0];
+        let (tile, _) = self.choose(product.output, len, matrix);
+        let bytes = if product.output == Output::Gate { 2 } else { 4 };
+        let args = weights(Args::new().buffer(product.x)).buffer_at(product.out, bytes * u64::from(first));
+        let args = args.u32(self.tokens).u32(len).u32(matrix.cols).u32(rows);
+        let args = args.u32(matrix.cols / product.shares).u32(self.tokens);
+        let grid = tile.grid(product.output, self.tokens, len, product.shares);
+        let config = LaunchConfig::new(grid, tile.threads()).with_dynamic_shared(tile.shared_bytes());
+        let mut stage = self.stage(product.role, "gemm", &tile.kernel_name(product.output), config, args)?;
+        stage.weight_bytes = weight_bytes;
+        self.beside = self.stages.len();
+        self.stages.push(stage);
+        Ok(())
+    }
+}
+
+/// The pieces of matrices, one below the other, that rows `start` to `start + len` cover: each with its first row and their number.
+fn pieces<'a>(parts: &[&'a Matrix], start: u32, len: u32) -> Vec<(&'a Matrix, u32, u32)> {
+    let mut above = 0;
+    let mut all = Vec::new();
+    for matrix in parts {
+        let (from, to) = (start.max(above), (start + len).min(above + matrix.rows));
+        if from < to {
+            all.push((*matrix, from - above, to - from));
+        }
+        above += matrix.rows;
+    }
+    all
+}

@@ -1,0 +1,116 @@
+//! The vector work of a chunk of prompt tokens: norms, rotary positions and the write into the key/value cache.
+//!
+//! A chunk lies in device memory, in 32-bit words: the position of its first token, how many tokens it has, two words of
+//! padding, then the tokens. The same recorded launches serve every chunk: what lies past its end is computed and dropped.
+
+use half::f16;
+use ptxgen::{Cache, F16x2, Kernel, Reg, Special};
+
+use super::dequantize::store_rounded;
+use super::rope::rotate;
+
+/// Word with the number of tokens.
+pub const COUNT_AT: i64 = 1;
+/// Words before the tokens.
+pub const PROMPT_TOKENS_AT: i64 = 4;
+/// Threads of a block of `prompt_norm`, which does one token.
+pub const NORM_THREADS: u32 = 256;
+/// Threads of a block of `prompt_rope`.
+pub const ROPE_THREADS: u32 = 128;
+
+/// `prompt_norm(x, sums, weight, out, len, eps, shares, share_pitch)`: adds the sums of the matrix before, in `shares` parts that
+/// are `share_pitch` tokens apart, to the residual stream `x`, and writes its RMS norm in f16. A block per token.
+pub(super) fn norm() -> Kernel {
+    let k = Kernel::new("prompt_norm");
+    k.max_threads(NORM_THREADS);
+    let x = k.param_ptr::<f32>("x", 16);
+    let sums = k.param_ptr::<f32>("sums", 16);
+    let weight = k.param_ptr::<f32>("weight", 16);
+    let out = k.param_ptr::<f16>("out", 16);
+    let len = k.param_multiple("len", 16);
+    let eps = k.param::<f32>("eps");
+    let shares = k.param::<u32>("shares");
+    let share_pitch = k.param::<u32>("share_pitch");
+    let partial = k.shared::<f32>(NORM_THREADS / 32);
+    let (tid, token) = (k.special(Special::TidX), k.special(Special::CtaidX));
+    let x = k.row(x, token, len);
+    let chunks = k.halve(len, 2).reg();
+    let squares = k.var(0f32);
+    k.for_(tid, chunks, NORM_THREADS, |c: Reg<u32>| {
+        let at = k.scale(c, 4);
+        let to = k.at(x, at);
+        let values = k.load_with(to, 4, Cache::Default);
+        k.for_(0u32, shares, 1u32, |share: Reg<u32>| {
+            let part = k.row(sums, k.mad(share, share_pitch, token), len);
+            let part = k.load_with(k.at(part, at), 4, Cache::ReadOnly);
+            values.iter().zip(part).for_each(|(v, p)| k.add_to(*v, p));
+        });
+        k.store_n(to, &values);
+        values.iter().for_each(|v| k.mad_to(squares, *v, *v, squares));
+    });
+    let sum = k.warp_sum(squares);
+    k.if_(k.eq(k.and(tid, 31), 0), || k.store(k.at(partial, k.shr(tid, 5)), sum));
+    k.sync_threads();
+    let partials = k.load_with(partial, NORM_THREADS / 32, Cache::Default);
+    let sum = partials.into_iter().reduce(|a, b| k.add(a, b)).unwrap_or(sum);
+    let mean = k.div(sum, k.convert::<u32, f32>(len.reg()));
+    let scale = k.div(1f32, k.sqrt(k.add(mean, eps)));
+    let out = k.row(out, token, len);
+    k.for_(tid, chunks, NORM_THREADS, |c: Reg<u32>| {
+        let at = k.scale(c, 4);
+        let values = k.load_with(k.at(x, at), 4, Cache::Default);
+        let weights = k.load_with(k.at(weight, at), 4, Cache::ReadOnly);
+        let scaled: Vec<_> =
+            values.into_iter().zip(weights).map(|(v, w)| k.mul(k.mul(v, scale), w)).collect();
+        store_rounded(&k, k.at(out, at), &scaled);
+    });
+    k
+}
+
+/// `prompt_rope(qkv, turns, prompt, q, keys, values, heads, kv_heads, half_dim, context)`: rotates the queries of every token into `q`
+/// (f16, `[token][head][dim]`) and its keys; writes keys and values as f16 at the token's position of `[kv_head][context][head_dim]`
+/// caches. Grid: `[pairs of a token / ROPE_THREADS, tokens]`.
+pub(super) fn rope() -> Kernel {
+    let k = Kernel::new("prompt_rope");
+    k.max_threads(ROPE_THREADS);
+    let qkv = k.param_ptr::<f32>("qkv", 16);
+    let turns = k.param_ptr::<u64>("turns", 16);
+    let prompt = k.param_ptr::<u32>("prompt", 16);
+    let q = k.param_ptr::<f16>("q", 16);
+    let keys = k.param_ptr::<f16>("keys", 16);
+    let values = k.param_ptr::<f16>("values", 16);
+    let heads = k.param::<u32>("heads");
+    let kv_heads = k.param::<u32>("kv_heads");
+    let half_dim = k.param::<u32>("half_dim");
+    let context = k.param::<u32>("context");
+    let pair = k.mad(k.special(Special::CtaidX), ROPE_THREADS, k.special(Special::TidX));
+    let token = k.special(Special::CtaidY);
+    let rotated = k.add(heads, kv_heads);
+    let pairs = k.mul(k.add(rotated, kv_heads), half_dim);
+    let outside = k.ge(token, k.load(prompt.plus(COUNT_AT)));
+    k.exit_if(k.either(k.ge(pair, pairs), outside));
+    let head = k.div(pair, half_dim);
+    let j = k.sub(pair, k.mul(head, half_dim));
+    let position = k.add(k.load(prompt), token);
+    // Pairs, so a token's vector has as many words of 8 bytes.
+    let source = k.at(k.row(qkv.cast::<u64>(), token, pairs), pair).cast::<f32>();
+    let ab = k.load_with(source, 2, Cache::ReadOnly);
+    let (x, y) = (k.var(ab[0]), k.var(ab[1]));
+    k.if_(k.lt(head, rotated), || {
+        let (c, s) = rotate(&k, k.at(turns, j), position, ab[0], ab[1]);
+        k.set(x, c);
+        k.set(y, s);
+    });
+    let packed = k.pack_f32(x, y);
+    k.if_(k.lt(head, heads), || {
+        let row = k.row(q.cast::<F16x2>(), token, k.mul(heads, half_dim));
+        k.store(k.at(row, pair), packed);
+        k.exit();
+    });
+    let is_key = k.lt(head, rotated);
+    let kv_head = k.sub(k.sub(head, heads), k.select(is_key, 0u32, kv_heads));
+    let row = k.mad(kv_head, context, position);
+    let cache = k.select_ptr(is_key, keys, values).cast::<F16x2>();
+    k.store(k.at(k.row(cache, row, half_dim), j), packed);
+    k
+}

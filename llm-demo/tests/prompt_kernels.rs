@@ -1,0 +1,393 @@
+//! Every prompt kernel against a simple calculation on the CPU, on random shapes.
+//!
+//! Runs on the device that `HCQ_DEVICE` names, else on the software one.
+
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use half::{bf16, f16};
+use hcq::{Args, Buffer, Device, LaunchConfig, Selector};
+use llm_demo::gguf::{GgmlType, TensorView};
+use llm_demo::kernels::gemm::{self, Output, TILES};
+use llm_demo::kernels::{
+    COUNT_AT, DEQUANTIZE_THREADS, Format, HEAD_DIMS, PROMPT_ATTENTION_THREADS, PROMPT_ATTENTION_TOKENS,
+    PROMPT_NORM_THREADS, PROMPT_ROPE_THREADS, PROMPT_TOKENS_AT, dequantize_blocks, pack,
+    prompt_attention_shared, turns,
+};
+use proptest::prelude::*;
+
+fn device() -> &'static Device {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    DEVICE.get_or_init(|| {
+        let selector = match std::env::var_os("HCQ_DEVICE") {
+            Some(_) => Selector::from_env().unwrap(),
+            None => Selector::Sim,
+        };
+        Device::open(selector).unwrap()
+    })
+}
+
+/// Launches one kernel and waits for it.
+fn launch(module: &str, kernel: &str, config: LaunchConfig, args: &Args) {
+    let device = device();
+    let name = format!("{module}.sm_{}.cubin", device.info().sm_number());
+    let cubin = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels").join(name)).unwrap();
+    let kernel = device.load(&cubin).unwrap().kernel(kernel).unwrap();
+    let mut queue = device.queue().unwrap();
+    // SAFETY: the tests size every buffer for the shapes they pass.
+    unsafe { queue.launch(&kernel, config, args) }.unwrap();
+    queue.submit().unwrap().wait(Duration::from_secs(300)).unwrap();
+}
+
+fn upload(bytes: &[u8]) -> Buffer {
+    let buffer = device().alloc(bytes.len().max(4) as u64).unwrap();
+    buffer.write(0, bytes).unwrap();
+    buffer
+}
+
+fn floats(values: &[f32]) -> Buffer {
+    upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
+}
+
+fn halves(values: &[f16]) -> Buffer {
+    upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
+}
+
+fn words(values: &[u32]) -> Buffer {
+    upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
+}
+
+fn read(buffer: &Buffer, count: usize) -> Vec<f32> {
+    let mut bytes = vec![0; 4 * count];
+    buffer.read(0, &mut bytes).unwrap();
+    bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+}
+
+fn read_halves(buffer: &Buffer, count: usize) -> Vec<f32> {
+    let mut bytes = vec![0; 2 * count];
+    buffer.read(0, &mut bytes).unwrap();
+    bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect()
+}
+
+/// A stream of numbers that depends on the seed alone.
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in ±1.
+    fn value(&mut self) -> f32 {
+        (self.bits() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    }
+
+    fn values(&mut self, count: usize) -> Vec<f32> {
+        (0..count).map(|_| self.value()).collect()
+    }
+
+    fn halves(&mut self, count: usize) -> Vec<f16> {
+        (0..count).map(|_| f16::from_f32(self.value())).collect()
+    }
+
+    /// Whole blocks of `format` that hold `count` values, with scales of a sane size.
+    fn blocks(&mut self, format: Format, count: usize) -> Vec<u8> {
+        let ty = format.ty();
+        match format {
+            Format::F32 => return self.values(count).iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Format::F16 => return self.halves(count).iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Format::Bf16 => {
+                return self.values(count).iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect();
+            }
+            _ => {}
+        }
+        let scales: &[usize] = match format {
+            Format::Q8_0 | Format::Q4_0 => &[0],
+            Format::Q4K | Format::Q5K => &[0, 2],
+            _ => &[208],
+        };
+        let mut bytes: Vec<u8> =
+            (0..ty.bytes_for(count as u64).unwrap()).map(|_| self.bits() as u8).collect();
+        for block in bytes.chunks_exact_mut(ty.block_bytes() as usize) {
+            for at in scales {
+                let scale = f16::from_f32(self.value() * 1e-2);
+                block[*at..*at + 2].copy_from_slice(&scale.to_le_bytes());
+            }
+        }
+        bytes
+    }
+}
+
+fn matrix(format: Format, blocks: &[u8]) -> Args {
+    let mut planes = vec![Vec::new(); format.planes().len()];
+    pack(format, blocks, &mut planes);
+    planes.iter().fold(Args::new(), |args, plane| args.buffer(&upload(plane)))
+}
+
+fn dequantized(ty: GgmlType, blocks: &[u8], rows: usize, cols: usize) -> Vec<f32> {
+    let dims = [cols as u64, rows as u64];
+    let view = TensorView { name: "w", ty, dims: &dims, data: blocks };
+    let mut values = vec![0.0; rows * cols];
+    values.chunks_exact_mut(cols).enumerate().for_each(|(r, row)| view.dequantize_row(r, row).unwrap());
+    values
+}
+
+fn dot(a: &[f16], b: &[f16]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| x.to_f64() * y.to_f64()).sum()
+}
+
+/// Σ(found − wanted)² / Σ wanted².
+fn nmse(found: &[f32], wanted: &[f64]) -> f64 {
+    assert_eq!(found.len(), wanted.len());
+    let off: f64 = found.iter().zip(wanted).map(|(f, w)| (f64::from(*f) - w).powi(2)).sum();
+    off / wanted.iter().map(|w| w * w).sum::<f64>().max(1e-30)
+}
+
+fn formats() -> impl Strategy<Value = Format> {
+    proptest::sample::select(Format::ALL.to_vec())
+}
+
+/// Few cases unless `PROPTEST_CASES` asks for more.
+fn config() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => usual,
+        None => ProptestConfig { cases: 10, ..usual },
+    }
+}
+
+/// A chunk in device memory, of `count` tokens from position `start` on.
+fn chunk(start: usize, tokens: &[u32]) -> Buffer {
+    let mut state = vec![0; PROMPT_TOKENS_AT as usize];
+    (state[0], state[COUNT_AT as usize]) = (start as u32, tokens.len() as u32);
+    state.extend(tokens);
+    words(&state)
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn products_of_any_shape(
+        tile in 0..TILES.len(),
+        gate: bool,
+        tokens in 1usize..140,
+        pairs in 1usize..80,
+        depth in 1usize..7,
+        shares in 1usize..4,
+        seed: u64,
+    ) {
+        let random = &mut Random(seed);
+        let tile = TILES[tile];
+        let (output, shares) = if gate { (Output::Gate, 1) } else { (Output::Sums, shares.min(depth)) };
+        let (rows, cols) = (2 * pairs, depth * gemm::DEPTH as usize);
+        let all_rows = if gate { 2 * rows } else { rows };
+        let (x, w) = (random.halves(tokens * cols), random.halves(all_rows * cols));
+        // Values between the rows of `out`, and after them, stay.
+        let pitch = rows + 2;
+        let untouched = 7.5f32;
+        let count = shares * tokens * pitch + 3;
+        let out = match output {
+            Output::Sums => floats(&vec![untouched; count]),
+            Output::Gate => halves(&vec![f16::from_f32(untouched); count]),
+        };
+        let share = depth.div_ceil(shares) * gemm::DEPTH as usize;
+        // Rounding the share up may leave the last ones nothing to do.
+        prop_assume!(share * (shares - 1) < cols);
+        let args = Args::new().buffer(&halves(&x)).buffer(&halves(&w)).buffer(&out);
+        let args = args.u32(tokens as u32).u32(rows as u32).u32(cols as u32).u32(pitch as u32);
+        let args = args.u32(share as u32).u32(tokens as u32);
+        let grid = tile.grid(output, tokens as u32, rows as u32, shares as u32);
+        let config = LaunchConfig::new(grid, tile.threads()).with_dynamic_shared(tile.shared_bytes());
+        launch("gemm", &tile.kernel_name(output), config, &args);
+        let found = match output {
+            Output::Sums => read(&out, count),
+            Output::Gate => read_halves(&out, count),
+        };
+        let (mut got, mut wanted) = (vec![], vec![]);
+        for token in 0..tokens {
+            let x = &x[token * cols..][..cols];
+            for part in 0..shares {
+                let line = &found[(part * tokens + token) * pitch..][..pitch];
+                got.extend(&line[..rows]);
+                prop_assert_eq!(&line[rows..], &[untouched; 2], "written between the rows");
+                let range = part * share..cols.min((part + 1) * share);
+                let product = |row: usize| dot(&x[range.clone()], &w[row * cols..][range.clone()]);
+                wanted.extend((0..rows).map(|r| match output {
+                    Output::Sums => product(r),
+                    Output::Gate => product(r) / (1.0 + (-product(r)).exp()) * product(rows + r),
+                }));
+            }
+        }
+        prop_assert_eq!(&found[count - 3..], &[untouched; 3], "written past the end");
+        let bound = if gate { 1e-6 } else { 1e-11 };
+        let error = nmse(&got, &wanted);
+        prop_assert!(error < bound, "{:?} {:?} {}x{}x{}: NMSE {:e}", tile, output, tokens, rows, cols, error);
+    }
+
+    #[test]
+    fn a_matrix_is_dequantized_to_the_nearest_halves(format in formats(), rows in 1usize..20, blocks in 1usize..9, seed: u64) {
+        let random = &mut Random(seed);
+        let cols = blocks * format.block() as usize;
+        let data = random.blocks(format, rows * cols);
+        let out = halves(&vec![f16::ZERO; rows * cols]);
+        let args = matrix(format, &data).buffer(&out).u32(rows as u32).u32(cols as u32);
+        let name = format!("dequantize_{}", format.suffix());
+        launch("dequantize", &name, LaunchConfig::new(dequantize_blocks(rows as u32), DEQUANTIZE_THREADS), &args);
+        let wanted = dequantized(format.ty(), &data, rows, cols);
+        let wanted: Vec<f32> = wanted.into_iter().map(|v| f16::from_f32(v).to_f32()).collect();
+        prop_assert_eq!(read_halves(&out, rows * cols), wanted);
+    }
+
+    #[test]
+    fn rows_of_an_embedding(format in formats(), rows in 1usize..20, blocks in 1usize..5, tokens in 1usize..9, seed: u64) {
+        let random = &mut Random(seed);
+        let cols = blocks * format.block() as usize;
+        let data = random.blocks(format, rows * cols);
+        let tokens: Vec<u32> = (0..tokens).map(|_| random.bits() as u32 % rows as u32).collect();
+        let out = floats(&vec![0.0; tokens.len() * cols]);
+        let args = matrix(format, &data).buffer(&chunk(3, &tokens)).buffer(&out).u32(rows as u32).u32(cols as u32);
+        // More blocks than tokens: what is past the chunk does nothing.
+        let name = format!("embed_prompt_{}", format.suffix());
+        launch("dequantize", &name, LaunchConfig::new(tokens.len() as u32 + 2, DEQUANTIZE_THREADS), &args);
+        let all = dequantized(format.ty(), &data, rows, cols);
+        let wanted: Vec<f32> =
+            tokens.iter().flat_map(|t| all[*t as usize * cols..][..cols].to_vec()).collect();
+        prop_assert_eq!(read(&out, tokens.len() * cols), wanted);
+    }
+
+    #[test]
+    fn sums_are_added_and_normalized(tokens in 1usize..4, len in 1usize..100, shares in 0usize..4, seed: u64) {
+        let random = &mut Random(seed);
+        let (len, eps) = (16 * len, 1e-5f32);
+        let (x, weight, sums) = (random.values(tokens * len), random.values(len), random.values(shares * 5 * len));
+        let (stream, out) = (floats(&x), halves(&vec![f16::ZERO; tokens * len]));
+        let args = Args::new().buffer(&stream).buffer(&floats(&sums)).buffer(&floats(&weight)).buffer(&out);
+        let args = args.u32(len as u32).f32(eps).u32(shares as u32).u32(5);
+        launch("prompt", "prompt_norm", LaunchConfig::new(tokens as u32, PROMPT_NORM_THREADS), &args);
+        let mut wanted: Vec<f64> = x.iter().map(|v| f64::from(*v)).collect();
+        for share in 0..shares {
+            let part = &sums[share * 5 * len..][..tokens * len];
+            wanted.iter_mut().zip(part).for_each(|(v, p)| *v += f64::from(*p));
+        }
+        prop_assert!(nmse(&read(&stream, tokens * len), &wanted) < 1e-13);
+        for row in wanted.chunks_exact_mut(len) {
+            let mean = row.iter().map(|v| v * v).sum::<f64>() / len as f64;
+            let scale = 1.0 / (mean + f64::from(eps)).sqrt();
+            row.iter_mut().zip(&weight).for_each(|(v, w)| *v *= scale * f64::from(*w));
+        }
+        prop_assert!(nmse(&read_halves(&out, tokens * len), &wanted) < 2e-7);
+    }
+
+    #[test]
+    fn queries_turn_and_keys_and_values_are_cached(
+        heads in 1usize..5,
+        kv_heads in 1usize..4,
+        half_dim in 1usize..40,
+        start in prop_oneof![0usize..20, 20_000usize..20_010],
+        tokens in 1usize..6,
+        seed: u64,
+    ) {
+        let random = &mut Random(seed);
+        let (dim, context) = (2 * half_dim, start + tokens + 2);
+        let frequencies: Vec<f64> = (0..half_dim).map(|j| 1e4f64.powf(-(j as f64) / half_dim as f64)).collect();
+        let width = (heads + 2 * kv_heads) * dim;
+        let qkv = random.values((tokens + 1) * width);
+        let steps: Vec<u8> = frequencies.iter().flat_map(|f| turns(*f).to_le_bytes()).collect();
+        let cache = || upload(&vec![0; 2 * kv_heads * context * dim]);
+        let (q, keys, values) = (halves(&vec![f16::ZERO; (tokens + 1) * heads * dim]), cache(), cache());
+        let args = Args::new().buffer(&floats(&qkv)).buffer(&upload(&steps)).buffer(&chunk(start, &vec![0; tokens]));
+        let args = args.buffer(&q).buffer(&keys).buffer(&values);
+        let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
+        let pairs = (width / 2) as u32;
+        // One token more than the chunk has: nothing of it may be written.
+        let grid = (pairs.div_ceil(PROMPT_ROPE_THREADS), tokens as u32 + 1);
+        launch("prompt", "prompt_rope", LaunchConfig::new(grid, PROMPT_ROPE_THREADS), &args);
+
+        let q = read_halves(&q, (tokens + 1) * heads * dim);
+        prop_assert!(q[tokens * heads * dim..].iter().all(|v| *v == 0.0));
+        let [keys, values] = [keys, values].map(|cache| read_halves(&cache, kv_heads * context * dim));
+        for token in 0..tokens {
+            let rotated: Vec<f64> = qkv[token * width..][..width]
+                .chunks_exact(2)
+                .enumerate()
+                .flat_map(|(p, pair)| {
+                    let (head, j) = (p / half_dim, p % half_dim);
+                    let turned = head < heads + kv_heads;
+                    let angle = if turned { (start + token) as f64 * frequencies[j] } else { 0.0 };
+                    let (sin, cos) = angle.sin_cos();
+                    let [a, b] = [f64::from(pair[0]), f64::from(pair[1])];
+                    [a * cos - b * sin, a * sin + b * cos]
+                })
+                .collect();
+            prop_assert!(nmse(&q[token * heads * dim..][..heads * dim], &rotated[..heads * dim]) < 1e-6);
+            for head in 0..kv_heads {
+                let at = (head * context + start + token) * dim;
+                let from = (heads + head) * dim;
+                prop_assert!(nmse(&keys[at..at + dim], &rotated[from..from + dim]) < 1e-6);
+                let from = from + kv_heads * dim;
+                prop_assert!(nmse(&values[at..at + dim], &rotated[from..from + dim]) < 1e-6);
+            }
+        }
+        for cache in [keys, values] {
+            let written = cache.chunks_exact(dim).enumerate().filter(|(_, row)| row.iter().any(|v| *v != 0.0));
+            prop_assert!(written.into_iter().all(|(row, _)| (start..start + tokens).contains(&(row % context))));
+        }
+    }
+
+    #[test]
+    fn attention_is_causal_and_exact(
+        kv_heads in 1usize..3,
+        group in 1usize..4,
+        eighths in 1usize..33,
+        start in prop_oneof![Just(0usize), 1usize..40, 60usize..200],
+        tokens in 1usize..80,
+        seed: u64,
+    ) {
+        let random = &mut Random(seed);
+        let (heads, dim, context) = (kv_heads * group, 8 * eighths, start + tokens + seed as usize % 5);
+        let q: Vec<f16> = random.values(tokens * heads * dim).iter().map(|v| f16::from_f32(4.0 * v)).collect();
+        // What lies past the chunk must not matter: it is all NaN.
+        let mut cache = || -> Vec<f16> {
+            let value = |i| if i / dim % context < start + tokens { f16::from_f32(random.value()) } else { f16::NAN };
+            (0..kv_heads * context * dim).map(value).collect()
+        };
+        let (keys, values) = (cache(), cache());
+        let out = halves(&vec![f16::ZERO; (tokens + 1) * heads * dim]);
+        let dims = HEAD_DIMS.into_iter().find(|d| *d as usize >= dim).unwrap();
+        let scale = 1.0 / (dim as f32).sqrt();
+        let args = Args::new().buffer(&halves(&q)).buffer(&halves(&keys)).buffer(&halves(&values));
+        let args = args.buffer(&chunk(start, &vec![0; tokens])).buffer(&out);
+        let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale);
+        let grid = ((tokens as u32).div_ceil(PROMPT_ATTENTION_TOKENS) + 1, heads as u32);
+        let config = LaunchConfig::new(grid, PROMPT_ATTENTION_THREADS);
+        let config = config.with_dynamic_shared(prompt_attention_shared(dims));
+        launch("prompt", &format!("prompt_attention_{dims}"), config, &args);
+        let found = read_halves(&out, (tokens + 1) * heads * dim);
+        prop_assert!(found[tokens * heads * dim..].iter().all(|v| *v == 0.0), "written past the chunk");
+        let mut wanted = Vec::new();
+        for token in 0..tokens {
+            for head in 0..heads {
+                let row = |cache: &[f16], p: usize| cache[(head / group * context + p) * dim..][..dim].to_vec();
+                let query = &q[(token * heads + head) * dim..][..dim];
+                let scores: Vec<f64> =
+                    (0..=start + token).map(|p| f64::from(scale) * dot(query, &row(&keys, p))).collect();
+                let top = scores.iter().copied().fold(f64::MIN, f64::max);
+                let weights: Vec<f64> = scores.iter().map(|s| (s - top).exp()).collect();
+                let total: f64 = weights.iter().sum();
+                let mut sums = vec![0.0; dim];
+                for (p, w) in weights.iter().enumerate() {
+                    row(&values, p).iter().zip(&mut sums).for_each(|(v, s)| *s += w / total * v.to_f64());
+                }
+                wanted.extend(sums);
+            }
+        }
+        let error = nmse(&found[..tokens * heads * dim], &wanted);
+        prop_assert!(error < 2e-6, "NMSE {:e}", error);
+    }
+}
