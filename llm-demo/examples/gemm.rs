@@ -91,8 +91,9 @@ impl Bench {
     /// `count` values in f16, small and different from each other.
     fn halves(&self, count: u64) -> anyhow::Result<Buffer> {
         let buffer = self.device.alloc(2 * count)?;
-        let pattern: Vec<u8> =
-            (0..1 << 16).flat_map(|i: u32| f16::from_f32((i * 37 % 101) as f32 / 64.0 - 0.8).to_le_bytes()).collect();
+        let pattern: Vec<u8> = (0..1 << 16)
+            .flat_map(|i: u32| f16::from_f32((i * 37 % 101) as f32 / 64.0 - 0.8).to_le_bytes())
+            .collect();
         for at in (0..2 * count).step_by(pattern.len()) {
             let len = pattern.len().min((2 * count - at) as usize);
             buffer.write(at, &pattern[..len])?;
@@ -108,14 +109,18 @@ fn run(dir: &Path, tokens: u32) -> anyhow::Result<()> {
     let cubin = std::fs::read(dir.join(format!("gemm.sm_{}.cubin", info.sm_number())))?;
     let program = device.load(&cubin)?;
     let mut bench = Bench { queue: device.queue()?, device: device.clone() };
-    println!("{:<17} {:<26} {:>6} {:>10} {:>10} {:>10}", "shape", "kernel", "shares", "µs", "TFLOP/s", "cold µs");
+    println!(
+        "{:<17} {:<26} {:>6} {:>10} {:>10} {:>10}",
+        "shape", "kernel", "shares", "µs", "TFLOP/s", "cold µs"
+    );
     for (name, rows, cols, output) in SHAPES {
         let all_rows = if output == Output::Gate { 2 * rows } else { rows };
         let x = bench.halves(u64::from(tokens) * u64::from(cols))?;
         // As many copies as the second-level cache cannot hold, for weights that come from memory.
         let copies = (128 << 20) / (2 * all_rows * cols) + 1;
-        let weights: Vec<Buffer> =
-            (0..copies).map(|_| bench.halves(u64::from(all_rows) * u64::from(cols))).collect::<Result<_, _>>()?;
+        let weights: Vec<Buffer> = (0..copies)
+            .map(|_| bench.halves(u64::from(all_rows) * u64::from(cols)))
+            .collect::<Result<_, _>>()?;
         let out = device.alloc(4 * 8 * u64::from(tokens) * u64::from(rows))?;
         for tile in tiles() {
             let most = info.max_shared_per_block.count();

@@ -45,7 +45,11 @@ impl Kernel {
     /// # Panics
     /// If the address is not proven to be a multiple of 16 bytes: a mistake in the program that writes the kernel.
     pub fn load_matrices(&self, to: [Reg<F16x2>; 4], row: Pointer<Shared, f16>, transpose: Transpose) {
-        assert!(row.alignment() >= 16, "a row of a matrix lies at a multiple of {} bytes only", row.alignment());
+        assert!(
+            row.alignment() >= 16,
+            "a row of a matrix lies at a multiple of {} bytes only",
+            row.alignment()
+        );
         let trans = match transpose {
             Transpose::No => "",
             Transpose::Yes => ".trans",

@@ -135,7 +135,13 @@ impl Prefill {
     ///
     /// # Errors
     /// What the device reports.
-    pub fn run(&mut self, queue: &mut Queue, position: usize, tokens: &[u32], patience: Duration) -> Result<()> {
+    pub fn run(
+        &mut self,
+        queue: &mut Queue,
+        position: usize,
+        tokens: &[u32],
+        patience: Duration,
+    ) -> Result<()> {
         let size = self.prepare(position, tokens)?;
         if self.graphs[size].is_none() {
             let stages = self.stages(SIZES[size])?;

@@ -13,10 +13,8 @@ macro_rules! cubins {
         &[$(($module, include_bytes!(concat!("../../kernels/", $module, ".", $target, ".cubin")) as &[u8])),*]
     };
 }
-const SM87: &[(&str, &[u8])] =
-    cubins!("sm_87": "attention", "bf16", "dequantize", "f16", "f32", "gemm", "prompt", "q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "vector");
-const SM90: &[(&str, &[u8])] =
-    cubins!("sm_90": "attention", "bf16", "dequantize", "f16", "f32", "gemm", "prompt", "q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "vector");
+const SM87: &[(&str, &[u8])] = cubins!("sm_87": "attention", "bf16", "dequantize", "f16", "f32", "gemm", "prompt", "q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "vector");
+const SM90: &[(&str, &[u8])] = cubins!("sm_90": "attention", "bf16", "dequantize", "f16", "f32", "gemm", "prompt", "q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "vector");
 
 /// Loads modules on first use and hands out their kernels.
 #[derive(Debug)]

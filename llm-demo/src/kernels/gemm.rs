@@ -42,11 +42,8 @@ impl Output {
 pub const DEPTH: u32 = 64;
 
 /// The tiles that there are kernels for, the largest first.
-pub const TILES: [Tile; 3] = [
-    Tile::new(128, 128, 64, [2, 2], 3),
-    Tile::new(64, 128, 64, [2, 2], 3),
-    Tile::new(32, 64, 64, [1, 4], 4),
-];
+pub const TILES: [Tile; 3] =
+    [Tile::new(128, 128, 64, [2, 2], 3), Tile::new(64, 128, 64, [2, 2], 3), Tile::new(32, 64, 64, [1, 4], 4)];
 
 impl Tile {
     /// `tokens` x `rows` x `depth` with `warps`, and a ring of `stages`.
@@ -145,9 +142,7 @@ pub fn kernel(tile: Tile, output: Output) -> Kernel {
     let (own_row, own_piece) = (k.shr(tid, pieces.trailing_zeros()), k.and(tid, pieces - 1));
     let row_pieces = k.halve(cols, 3).reg();
     let sources = |count: u32, row: &dyn Fn(Reg<u32>) -> Reg<u32>| -> Vec<Reg<u32>> {
-        (0..count / step)
-            .map(|i| k.mad(row(k.add(own_row, i * step)), row_pieces, own_piece))
-            .collect()
+        (0..count / step).map(|i| k.mad(row(k.add(own_row, i * step)), row_pieces, own_piece)).collect()
     };
     let last_token = k.sub(tokens, 1);
     let last_row = k.sub(rows, 1);

@@ -6,7 +6,8 @@
 
 use half::f16;
 use ptxgen::{
-    Accumulator, F16x2, Global, Kernel, Multiple, Pointer, Reg, Shared, Shuffle, Special, TileA, TileB, Transpose,
+    Accumulator, F16x2, Global, Kernel, Multiple, Pointer, Reg, Shared, Shuffle, Special, TileA, TileB,
+    Transpose,
 };
 
 use super::prompt::COUNT_AT;
@@ -214,7 +215,13 @@ impl Lines {
         2 * self.dims
     }
 
-    fn piece(self, k: &Kernel, lines: Pointer<Shared, f16>, line: Reg<u32>, piece: Reg<u32>) -> Pointer<Shared, f16> {
+    fn piece(
+        self,
+        k: &Kernel,
+        lines: Pointer<Shared, f16>,
+        line: Reg<u32>,
+        piece: Reg<u32>,
+    ) -> Pointer<Shared, f16> {
         k.at_stride(lines, k.mad(line, self.dims / 8, k.xor(piece, k.and(line, 7))), 16)
     }
 
