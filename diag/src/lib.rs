@@ -19,7 +19,10 @@
 pub mod cubin;
 pub mod device;
 pub mod disassembly;
+pub mod gpfifo;
 mod hex;
+pub mod methods;
+pub mod pushbuffer;
 pub mod queue_metadata;
 mod report;
 

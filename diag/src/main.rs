@@ -33,6 +33,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Info(cmd::info::Args),
+    Pushbuf(cmd::pushbuf::Args),
     Qmd(cmd::qmd::Args),
     Disasm(cmd::disasm::Args),
     Completions(cmd::completions::Args),
@@ -48,6 +49,7 @@ enum Finding {
 fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
     match &cli.command {
         Command::Info(args) => args.run(cli.json, out),
+        Command::Pushbuf(args) => args.run(cli.json, out),
         Command::Qmd(args) => args.run(cli.json, out),
         Command::Disasm(args) => args.run(cli.json, out),
         Command::Completions(args) => args.run(out),

@@ -3,6 +3,7 @@
 pub mod completions;
 pub mod disasm;
 pub mod info;
+pub mod pushbuf;
 pub mod qmd;
 
 use std::io::{self, Read, Write};
