@@ -16,15 +16,19 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address_map;
 pub mod cubin;
 pub mod device;
 pub mod disassembly;
 pub mod gpfifo;
 mod hex;
 pub mod methods;
+pub mod page_table;
+pub mod physical_dump;
 pub mod pushbuffer;
 pub mod queue_metadata;
 mod report;
+mod size;
 
 pub use hex::Hex;
 pub use report::{Report, style};

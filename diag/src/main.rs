@@ -1,6 +1,6 @@
 //! `nvdiag`: what a GPU is, what a launch says, what a kernel does, without CUDA.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cmd;
 
@@ -35,6 +35,7 @@ enum Command {
     Info(cmd::info::Args),
     Pushbuf(cmd::pushbuf::Args),
     Qmd(cmd::qmd::Args),
+    Vamap(cmd::vamap::Args),
     Disasm(cmd::disasm::Args),
     Completions(cmd::completions::Args),
 }
@@ -50,6 +51,7 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
     match &cli.command {
         Command::Info(args) => args.run(cli.json, out),
         Command::Pushbuf(args) => args.run(cli.json, out),
+        Command::Vamap(args) => args.run(cli.json, out),
         Command::Qmd(args) => args.run(cli.json, out),
         Command::Disasm(args) => args.run(cli.json, out),
         Command::Completions(args) => args.run(out),

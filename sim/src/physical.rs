@@ -6,9 +6,11 @@
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 /// Size of a page, for the CPU and for the GPU.
@@ -160,6 +162,39 @@ impl Dram {
             return None;
         }
         Some((NonNull::new((region.host + offset as usize) as *mut u8)?, region.len - offset, offset))
+    }
+
+    /// Writes every page in use in the format of the LiME kernel module: a header for each run of pages, then the pages.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub(crate) fn dump(&self, out: &mut dyn Write) -> io::Result<()> {
+        const MAGIC: u32 = 0x4c69_4d45;
+        const VERSION: u32 = 1;
+        let _held = self.hold();
+        let regions: Vec<(u64, Region)> = {
+            let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+            regions.iter().map(|(at, region)| (*at, *region)).collect()
+        };
+        let mut page = [0; PAGE as usize];
+        for (at, region) in regions {
+            out.write_all(&MAGIC.to_le_bytes())?;
+            out.write_all(&VERSION.to_le_bytes())?;
+            for word in [at, at + region.len - 1, 0] {
+                out.write_all(&word.to_le_bytes())?;
+            }
+            for offset in (0..region.len).step_by(PAGE as usize) {
+                for (i, word) in page.chunks_exact_mut(8).enumerate() {
+                    let from = (region.host as u64 + offset + i as u64 * 8) as *const AtomicU64;
+                    // SAFETY: the region has whole pages, page-aligned, which stay mapped while `_held` lives; atomics
+                    // allow the GPU and the program to write meanwhile.
+                    let value = unsafe { &*from }.load(Ordering::Relaxed);
+                    word.copy_from_slice(&value.to_ne_bytes());
+                }
+                out.write_all(&page)?;
+            }
+        }
+        Ok(())
     }
 
     /// A page of zeros: what reads of a sparse page see.

@@ -13,6 +13,7 @@ use nix::sys::mman::{MapFlags, ProtFlags};
 use nvgpu_sys::Sys;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -75,6 +76,25 @@ impl Sim {
     /// Settings of the machine.
     pub fn config(&self) -> &SimConfig {
         &self.machine.config
+    }
+
+    /// The address spaces that are open: number, and physical address of the top page table.
+    pub fn page_tables(&self) -> Vec<(u32, u64)> {
+        let driver = self.machine.driver();
+        let space = |object: &Object| match object {
+            Object::AddressSpace(space) => Some((space.id(), space.root())),
+            _ => None,
+        };
+        driver.files.objects().filter_map(space).collect()
+    }
+
+    /// Writes all physical memory that is in use, in the format of the LiME kernel module: page tables and buffers, as
+    /// a dump of a real machine holds them. What the GPU writes meanwhile may be in it or not.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn dump_memory(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.machine.dram.dump(out)
     }
 
     /// Name of the inode behind a descriptor of this machine, as `/proc/<pid>/fd` would show it on a real one.

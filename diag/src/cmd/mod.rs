@@ -3,8 +3,10 @@
 pub mod completions;
 pub mod disasm;
 pub mod info;
+mod process;
 pub mod pushbuf;
 pub mod qmd;
+pub mod vamap;
 
 use std::io::{self, Read, Write};
 use std::path::Path;

@@ -12,6 +12,9 @@ use nvgpu_sys::*;
 use std::sync::{Arc, Mutex, PoisonError};
 use zerocopy::IntoBytes;
 
+/// Size of the image of a graphics context in this model.
+const CONTEXT_BYTES: u32 = 0x8_0000;
+
 /// A session.
 #[derive(Debug)]
 pub(crate) struct DebugSession {
@@ -87,6 +90,15 @@ pub(super) fn ioctl(machine: &Arc<Machine>, session: &DebugSession, request: u32
                     if matches!(a.mode, 1 | 2) { Ok(0) } else { Err(Errno::EINVAL) }
                 },
             )
+        }
+        NVGPU_DBG_GPU_IOCTL_GET_GR_CONTEXT_SIZE => {
+            with(bytes, |a: &mut nvgpu_dbg_gpu_get_gr_context_size_args| {
+                if !session.channel()?.has_context() {
+                    return Err(Errno::EINVAL);
+                }
+                a.size = CONTEXT_BYTES;
+                Ok(0)
+            })
         }
         NVGPU_DBG_GPU_IOCTL_SMPC_CTXSW_MODE | NVGPU_DBG_GPU_IOCTL_HWPM_CTXSW_MODE => {
             if session.channel()?.has_context() { Ok(0) } else { Err(Errno::EINVAL) }

@@ -1,0 +1,224 @@
+//! `nvdiag vamap`: shows what is where in a GPU address space.
+
+mod live;
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use hcq::{Device, Selector};
+use nvdiag::address_map::{AddressMap, BufferObject, Mapping, Parts, Window, ga10b_windows};
+use nvdiag::page_table::walk;
+use nvdiag::physical_dump::{PhysicalDump, Source};
+use nvgpu_sys::{Linux, Sys};
+
+use super::process::{self, Process};
+use super::{number, show};
+use crate::Finding;
+
+/// Show a GPU address space: regions, mappings, windows, holes, and what lies where it must not.
+#[derive(Debug, clap::Args)]
+#[group(id = "source", required = true, multiple = false, args = ["pid", "dump", "device"])]
+pub struct Args {
+    /// The address spaces of a running process (a Jetson's; needs the right to trace it, and root for its mappings).
+    #[arg(long)]
+    pid: Option<u32>,
+    /// Page tables in a dump of physical memory: LiME, ELF core, or raw.
+    #[arg(long, value_name = "FILE")]
+    dump: Option<PathBuf>,
+    /// The address space of a device that this command opens itself: auto, nvgpu, rm or sim.
+    #[arg(long)]
+    device: Option<Selector>,
+    /// With --dump: physical address of the root of the page tables. Not needed if the dump names only one.
+    #[arg(long, value_name = "ADDRESS", value_parser = number, requires = "dump")]
+    pdb: Option<u64>,
+    /// With --dump: physical address of the first byte of a raw dump.
+    #[arg(long, value_name = "ADDRESS", value_parser = number, requires = "dump", default_value = "0")]
+    raw_base: u64,
+    /// A window of the process; without any, those that ports to ga10b use.
+    #[arg(long, value_name = "NAME@ADDRESS", value_parser = window, conflicts_with = "device")]
+    window: Vec<Window>,
+    /// Draw the map to this file too.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+fn window(text: &str) -> Result<Window, String> {
+    let (name, address) =
+        text.rsplit_once('@').ok_or("expected a name and an address, such as shared@0xfe00000000")?;
+    Ok(Window::new(name, number(address)?))
+}
+
+impl Args {
+    /// Reads the address space and prints it.
+    pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+        let windows = if self.window.is_empty() { ga10b_windows() } else { self.window.clone() };
+        let map = match (self.pid, &self.dump, self.device) {
+            (Some(pid), ..) => of_process(pid, windows)?,
+            (_, Some(dump), _) => self.of_dump(dump, windows)?,
+            (.., device) => {
+                let selector = device.unwrap_or(Selector::Auto);
+                let device =
+                    Device::open(selector).with_context(|| format!("cannot open device {selector}"))?;
+                // A queue, so that the map shows what every user of a device has in it.
+                let _queue = device.queue().context("cannot open a queue")?;
+                AddressMap::of_device(&device)
+            }
+        };
+        if let Some(path) = &self.svg {
+            std::fs::write(path, map.svg()).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        show(&map, json, out)
+    }
+
+    fn of_dump(&self, path: &Path, windows: Vec<Window>) -> anyhow::Result<AddressMap> {
+        let file = DumpFile::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let dump = PhysicalDump::open(file, self.raw_base);
+        let dump = dump.with_context(|| format!("cannot read {}", path.display()))?;
+        let root = match self.pdb {
+            Some(root) => root,
+            None => match dump.roots().as_slice() {
+                [root] => *root,
+                [] => bail!("{} names no page tables: give their root with --pdb", path.display()),
+                roots => {
+                    let roots: Vec<_> = roots.iter().map(|root| format!("{root:#x}")).collect();
+                    bail!(
+                        "{} names several page tables: give --pdb one of {}",
+                        path.display(),
+                        roots.join(", ")
+                    )
+                }
+            },
+        };
+        Ok(AddressMap::of_tables(
+            format!("{}, tables at {root:#x}", path.display()),
+            windows,
+            walk(&dump, root),
+        ))
+    }
+}
+
+/// A dump that is read piece by piece: it may be larger than memory.
+struct DumpFile {
+    file: File,
+    len: u64,
+}
+
+impl DumpFile {
+    fn open(path: &Path) -> std::io::Result<Self> {
+        let file = File::open(path)?;
+        let len = file.metadata()?.len();
+        Ok(Self { file, len })
+    }
+}
+
+impl Source for DumpFile {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> bool {
+        self.file.read_exact_at(bytes, offset).is_ok()
+    }
+}
+
+fn of_process(pid: u32, windows: Vec<Window>) -> anyhow::Result<AddressMap> {
+    let descriptors = process::descriptors(pid).with_context(|| {
+        format!("cannot list the descriptors of process {pid}; it takes its user or root")
+    })?;
+    let process = Process::open(pid).with_context(|| format!("cannot open process {pid}"))?;
+    let mut parts =
+        Parts { source: format!("process {pid} ({})", process::name(pid)), windows, ..Parts::default() };
+    let mut found = 0;
+    for descriptor in &descriptors {
+        let fd = descriptor.number;
+        if let Some(buffer) = buffer(pid, fd, &descriptor.name) {
+            parts.buffers.push(buffer);
+        }
+        let Some(kind) = live::kind(&descriptor.name) else { continue };
+        found += 1;
+        let copy = process.duplicate(fd).with_context(|| {
+            format!(
+                "cannot copy descriptor {fd} of process {pid}; it takes the right to trace the process (root)"
+            )
+        })?;
+        read(&mut parts, kind, &copy, fd)?;
+        // Given back at once: the copy would keep a channel of the process alive.
+        Linux.close(copy).with_context(|| format!("cannot close the copy of descriptor {fd}"))?;
+    }
+    ensure!(
+        found > 0,
+        "process {pid} has no address space of nvgpu; a device of `libnvgpu_sim.so` or a desktop GPU cannot be read \
+         from outside"
+    );
+    parts.mappings.sort_by_key(|m| (m.va, m.size_bytes));
+    parts.mappings.dedup();
+    name_by_size(&mut parts.mappings, &parts.buffers);
+    Ok(AddressMap::new(parts))
+}
+
+fn read(parts: &mut Parts, kind: live::Kind, copy: &OwnedFd, fd: i32) -> anyhow::Result<()> {
+    match kind {
+        live::Kind::AddressSpace => {
+            let regions = live::regions(&Linux, copy.as_fd(), &format!("user, descriptor {fd}"));
+            parts
+                .regions
+                .extend(regions.with_context(|| format!("cannot ask address space {fd} for its regions"))?);
+        }
+        live::Kind::Channel => match live::mappings(&Linux, copy.as_fd()) {
+            Ok(Some(mappings)) => parts.mappings.extend(mappings),
+            Ok(None) => eprintln!("nvdiag: channel {fd} has no context yet: not asked for mappings"),
+            Err(error) => eprintln!("nvdiag: channel {fd} does not tell its mappings: {error:#}"),
+        },
+    }
+    Ok(())
+}
+
+/// The dma-buf behind a descriptor.
+fn buffer(pid: u32, fd: i32, name: &str) -> Option<BufferObject> {
+    if !name.contains("dmabuf") {
+        return None;
+    }
+    let label = process::fd_info(pid, fd, "name").filter(|name| !name.is_empty());
+    let size_bytes = process::fd_info(pid, fd, "size").and_then(|size| size.parse().ok());
+    Some(BufferObject { name: label, size_bytes, fd })
+}
+
+/// The driver does not tell which buffer a mapping is of: where sizes leave one choice, it is taken.
+fn name_by_size(mappings: &mut [Mapping], buffers: &[BufferObject]) {
+    let sizes: Vec<u64> = mappings.iter().map(|m| m.size_bytes).collect();
+    for mapping in mappings {
+        let same: Vec<_> = buffers.iter().filter(|b| b.size_bytes == Some(mapping.size_bytes)).collect();
+        let once = sizes.iter().filter(|size| **size == mapping.size_bytes).count() == 1;
+        if let (true, [BufferObject { name: Some(name), .. }]) = (once, same.as_slice()) {
+            mapping.name = Some(format!("{name} (by its size)"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nvdiag::Hex;
+
+    #[test]
+    fn a_mapping_takes_the_name_of_the_only_buffer_of_its_size() {
+        let mapping = |va, size_bytes| Mapping { va: Hex(va), size_bytes, ..Mapping::default() };
+        let buffer =
+            |name: &str, size| BufferObject { name: Some(name.to_owned()), size_bytes: Some(size), fd: 3 };
+        let mut mappings = [mapping(0, 4096), mapping(8192, 8192), mapping(1 << 20, 1 << 20)];
+        name_by_size(&mut mappings, &[buffer("a", 4096), buffer("b", 8192), buffer("c", 8192)]);
+        assert_eq!(mappings[0].name.as_deref(), Some("a (by its size)"));
+        assert_eq!((&mappings[1].name, &mappings[2].name), (&None, &None));
+    }
+
+    #[test]
+    fn windows_are_given_with_their_address() {
+        assert_eq!(window("shared@0xfe_0000_0000"), Ok(Window::new("shared", 0xfe_0000_0000)));
+        assert!(window("shared").is_err());
+        assert!(window("shared@x").is_err());
+    }
+}
