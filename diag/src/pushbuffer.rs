@@ -297,7 +297,7 @@ impl Decoder {
         while at < words.len() {
             at = self.command(index, at, &words);
         }
-        if bytes.len() % 4 != 0 {
+        if !bytes.len().is_multiple_of(4) {
             self.problem(index, words.len(), format!("{} bytes behind the last word", bytes.len() % 4));
         }
     }
@@ -542,8 +542,8 @@ impl Decoder {
                 None
             }
             "SET_INLINE_QMD_ADDRESS_B" => {
-                // Bit 30 of the upper word chooses the longer form on Hopper; the address ends below it.
-                self.qmd_address = pair.map(|p| (p & 0x3fff_ffff_ffff_ffff) << 8 & (1 << 57) - 1);
+                // Bit 30 of the upper word chooses the longer form on Hopper; addresses have 57 bits at most.
+                self.qmd_address = pair.map(|p| (p & ((1 << 49) - 1)) << 8);
                 self.qmd_address.map(|a| format!("QMD kept at {a:#x}"))
             }
             "SEM_EXECUTE" => {

@@ -199,7 +199,7 @@ fn print(map: &AddressMap) {
     let mut out = Vec::new();
     map.print(&mut out).expect("memory takes everything");
     map.print_json(&mut out).expect("memory takes everything");
-    map.svg();
+    assert!(map.svg().ends_with("</svg>\n"));
 }
 
 proptest! {
