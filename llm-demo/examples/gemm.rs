@@ -14,15 +14,14 @@ use llm_demo::kernels::{DEQUANTIZE_THREADS, Format, dequantize_blocks};
 use ptxgen::{Module, Ptxas, Target};
 
 /// Tiles that are not built in, to be compared with those that are.
-const CANDIDATES: [Tile; 9] = [
-    Tile::new(128, 128, 32, [2, 2], 4),
-    Tile::new(128, 128, 32, [2, 4], 4),
-    Tile::new(128, 128, 64, [2, 4], 3),
-    Tile::new(128, 256, 32, [2, 4], 4),
-    Tile::new(128, 256, 64, [2, 4], 3),
+const CANDIDATES: [Tile; 8] = [
+    Tile::new(256, 128, 32, [4, 2], 4),
     Tile::new(256, 128, 64, [4, 2], 3),
+    Tile::new(128, 256, 64, [2, 4], 3),
+    Tile::new(128, 256, 32, [2, 4], 3),
+    Tile::new(128, 128, 32, [2, 2], 4),
+    Tile::new(128, 128, 64, [2, 4], 3),
     Tile::new(128, 64, 64, [2, 2], 4),
-    Tile::new(64, 128, 64, [1, 4], 4),
     Tile::new(64, 64, 64, [2, 2], 4),
 ];
 

@@ -291,19 +291,25 @@ proptest! {
         half_dim in 1usize..40,
         start in prop_oneof![0usize..20, 20_000usize..20_010],
         tokens in 1usize..6,
+        shares in 1usize..4,
         seed: u64,
     ) {
         let random = &mut Random(seed);
         let (dim, context) = (2 * half_dim, start + tokens + 2);
         let frequencies: Vec<f64> = (0..half_dim).map(|j| 1e4f64.powf(-(j as f64) / half_dim as f64)).collect();
         let width = (heads + 2 * kv_heads) * dim;
-        let qkv = random.values((tokens + 1) * width);
+        let parts = random.values(shares * (tokens + 1) * width);
+        let mut qkv = vec![0.0; (tokens + 1) * width];
+        for part in parts.chunks_exact(qkv.len()) {
+            qkv.iter_mut().zip(part).for_each(|(sum, p)| *sum += p);
+        }
         let steps: Vec<u8> = frequencies.iter().flat_map(|f| turns(*f).to_le_bytes()).collect();
         let cache = || upload(&vec![0; 2 * kv_heads * context * dim]);
         let (q, keys, values) = (halves(&vec![f16::ZERO; (tokens + 1) * heads * dim]), cache(), cache());
-        let args = Args::new().buffer(&floats(&qkv)).buffer(&upload(&steps)).buffer(&chunk(start, &vec![0; tokens]));
+        let args = Args::new().buffer(&floats(&parts)).buffer(&upload(&steps)).buffer(&chunk(start, &vec![0; tokens]));
         let args = args.buffer(&q).buffer(&keys).buffer(&values);
         let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
+        let args = args.u32(shares as u32).u32(tokens as u32 + 1);
         let pairs = (width / 2) as u32;
         // One token more than the chunk has: nothing of it may be written.
         let grid = (pairs.div_ceil(PROMPT_ROPE_THREADS), tokens as u32 + 1);

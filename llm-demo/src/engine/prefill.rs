@@ -13,7 +13,7 @@ use super::matrix::{Matrix, fits};
 use super::plan::{LayerMemory, ModelMemory, Stage, record};
 use super::programs::Programs;
 use crate::error::Result;
-use crate::kernels::gemm::{self, Output, TILES, Tile};
+use crate::kernels::gemm::{self, Output, SHARES, Tile};
 use crate::kernels::{
     DEQUANTIZE_THREADS, Format, HEAD_DIMS, PROMPT_ATTENTION_THREADS, PROMPT_ATTENTION_TOKENS,
     PROMPT_NORM_THREADS, PROMPT_ROPE_THREADS, PROMPT_TOKENS_AT, dequantize_blocks, prompt_attention_shared,
@@ -23,13 +23,11 @@ use crate::model::Config;
 /// Tokens of a chunk at most.
 pub const CHUNK: usize = 512;
 /// Chunks are recorded for these numbers of tokens; a smaller one takes the next.
-const SIZES: [u32; 5] = [32, 64, 128, 256, CHUNK as u32];
+const SIZES: [u32; 4] = [64, 128, 256, CHUNK as u32];
 /// Weights expanded at a time: 32 MiB in f16, which the second-level cache of a large GPU holds.
 const SLICE: u32 = 16 << 20;
 /// Slices start at multiples of this many rows.
 const SLICE_ROWS: u32 = 128;
-/// The most parts that the row length of a product is split into.
-const SHARES: u32 = 8;
 
 /// Whether the kernels can do a model of this shape.
 pub fn supports(c: &Config) -> bool {
@@ -58,7 +56,7 @@ struct Memory {
     x: Buffer,
     /// Normalized, f16.
     normed: Buffer,
-    /// Queries, keys and values, f32.
+    /// Queries, keys and values, f32, in shares.
     qkv: Buffer,
     /// Queries, f16.
     q: Buffer,
@@ -78,9 +76,8 @@ struct Product<'a> {
     parts: Vec<&'a Matrix>,
     output: Output,
     x: &'a Buffer,
+    /// `[share][token][row]`; whoever reads it adds the shares.
     out: &'a Buffer,
-    /// Parts of the row length, summed by whoever reads `out`.
-    shares: u32,
 }
 
 /// Launches of a chunk in the making.
@@ -119,7 +116,7 @@ impl Prefill {
             chunk: values(4, PROMPT_TOKENS_AT as usize + CHUNK)?,
             x: values(4, tokens * c.hidden)?,
             normed: values(2, tokens * c.hidden)?,
-            qkv: values(4, tokens * (c.q_dim() + 2 * c.kv_dim()))?,
+            qkv: values(4, SHARES as usize * tokens * (c.q_dim() + 2 * c.kv_dim()))?,
             q: values(2, tokens * c.q_dim())?,
             attended: values(2, tokens * c.q_dim())?,
             ff: values(2, tokens * c.ff)?,
@@ -185,47 +182,23 @@ impl Prefill {
         let mut waiting = 0;
         for (i, layer) in self.model.layers.iter().enumerate() {
             r.norm("attention norm", m, &layer.attn_norm, c, waiting)?;
-            let qkv = layer.qkv.iter().collect();
-            r.multiply(Product {
-                role: "q k v",
-                parts: qkv,
-                output: Output::Sums,
-                x: &m.normed,
-                out: &m.qkv,
-                shares: 1,
-            })?;
-            r.rope(m, layer, &self.model.turns, c, self.context)?;
+            let (role, parts) = ("q k v", layer.qkv.iter().collect());
+            let product = Product { role, parts, output: Output::Sums, x: &m.normed, out: &m.qkv };
+            let shares = r.multiply(&product)?;
+            r.rope(m, layer, &self.model.turns, c, self.context, shares)?;
             if i + 1 == self.model.layers.len() {
                 break;
             }
             r.attend(m, layer, c, self.context)?;
-            let add = |r: &Recording<'_>, role, matrix, x| {
-                let shares = r.choose(Output::Sums, fits(c.hidden)?, matrix).1;
-                Ok::<_, crate::Error>(Product {
-                    role,
-                    parts: vec![matrix],
-                    output: Output::Sums,
-                    x,
-                    out: &m.sums,
-                    shares,
-                })
-            };
-            let product = add(&r, "attention output", &layer.o, &m.attended)?;
-            waiting = product.shares;
-            r.multiply(product)?;
+            let (role, parts) = ("attention output", vec![&layer.o]);
+            let product = Product { role, parts, output: Output::Sums, x: &m.attended, out: &m.sums };
+            waiting = r.multiply(&product)?;
             r.norm("ff norm", m, &layer.ffn_norm, c, waiting)?;
-            let gate_up = layer.gate_up.iter().collect();
-            r.multiply(Product {
-                role: "gate up",
-                parts: gate_up,
-                output: Output::Gate,
-                x: &m.normed,
-                out: &m.ff,
-                shares: 1,
-            })?;
-            let product = add(&r, "down", &layer.down, &m.ff)?;
-            waiting = product.shares;
-            r.multiply(product)?;
+            let (role, parts) = ("gate up", layer.gate_up.iter().collect());
+            r.multiply(&Product { role, parts, output: Output::Gate, x: &m.normed, out: &m.ff })?;
+            let (role, parts) = ("down", vec![&layer.down]);
+            let product = Product { role, parts, output: Output::Sums, x: &m.ff, out: &m.sums };
+            waiting = r.multiply(&product)?;
         }
         Ok(r.stages)
     }
@@ -278,11 +251,13 @@ impl Recording<'_> {
         turns: &Buffer,
         c: &Config,
         context: u32,
+        shares: u32,
     ) -> Result<()> {
         let pairs = fits((c.heads + 2 * c.kv_heads) * c.head_dim / 2)?;
         let args = Args::new().buffer(&m.qkv).buffer(turns).buffer(&m.chunk);
         let args = args.buffer(&m.q).buffer(&layer.keys).buffer(&layer.values);
         let args = args.u32(fits(c.heads)?).u32(fits(c.kv_heads)?).u32(fits(c.head_dim / 2)?).u32(context);
+        let args = args.u32(shares).u32(self.tokens);
         let grid = (pairs.div_ceil(PROMPT_ROPE_THREADS), self.tokens);
         let config = LaunchConfig::new(grid, PROMPT_ROPE_THREADS);
         self.push("rotate, cache", "prompt", "prompt_rope", config, args)
@@ -305,30 +280,9 @@ impl Recording<'_> {
         Ok(())
     }
 
-    /// The tile for a product with `matrix`, and into how many parts to split its rows so that all multiprocessors have work.
-    fn choose(&self, output: Output, rows: u32, matrix: &Matrix) -> (Tile, u32) {
-        let blocks = |tile: Tile| tile.grid(output, self.tokens, rows, 1).iter().product::<u32>();
-        let tile = match self.tokens {
-            ..=32 => TILES[2],
-            33..=64 => TILES[1],
-            _ if blocks(TILES[0]) >= self.sm_count => TILES[0],
-            _ => TILES[1],
-        };
-        let mut shares = 1;
-        let slices = matrix.cols / gemm::DEPTH;
-        while output == Output::Sums
-            && 2 * shares <= SHARES
-            && slices.is_multiple_of(2 * shares)
-            && slices / (2 * shares) >= 16
-            && blocks(tile) * shares < 2 * self.sm_count
-        {
-            shares *= 2;
-        }
-        (tile, shares)
-    }
-
-    /// The launches of a product: slices of the matrix are expanded and multiplied in turns.
-    fn multiply(&mut self, product: Product<'_>) -> Result<()> {
+    /// The launches of a product: slices of the matrix are expanded and multiplied in turns. Returns into how many shares the row
+    /// length is split.
+    fn multiply(&mut self, product: &Product<'_>) -> Result<u32> {
         let cols = product.parts[0].cols;
         let all_rows: u32 = product.parts.iter().map(|m| m.rows).sum();
         let gated = product.output == Output::Gate;
@@ -336,12 +290,15 @@ impl Recording<'_> {
         if let [matrix] = product.parts[..]
             && matrix.format == Format::F16
         {
+            let (tile, shares) = gemm::choose(product.output, self.tokens, rows, cols, self.sm_count);
             let add = |args: Args| matrix.halves(args);
-            return self.gemm(&product, &add, matrix.bytes(), 0, rows, rows);
+            self.gemm(product, &add, matrix.bytes(), (0, rows, rows), (tile, shares))?;
+            return Ok(shares);
         }
         let most = SLICE / cols / if gated { 2 } else { 1 } / SLICE_ROWS * SLICE_ROWS;
         let count = rows.div_ceil(most.max(SLICE_ROWS));
         let step = rows.div_ceil(count).next_multiple_of(SLICE_ROWS);
+        let (tile, shares) = gemm::choose(product.output, self.tokens, step, cols, self.sm_count);
         for first in (0..rows).step_by(step as usize) {
             let len = step.min(rows - first);
             let slices = self.slices;
@@ -365,9 +322,9 @@ impl Recording<'_> {
             let beside = self.beside + 1;
             self.stages.splice(beside..beside, expansions);
             let add = |args: Args| args.buffer(slice);
-            self.gemm(&product, &add, 0, first, len, rows)?;
+            self.gemm(product, &add, 0, (first, len, rows), (tile, shares))?;
         }
-        Ok(())
+        Ok(shares)
     }
 
     /// Multiplies with `len` rows from `first` on, of `rows` in all; `weights` adds the argument that says where they are.
@@ -376,17 +333,14 @@ impl Recording<'_> {
         product: &Product<'_>,
         weights: &dyn Fn(Args) -> Args,
         weight_bytes: u64,
-        first: u32,
-        len: u32,
-        rows: u32,
+        (first, len, rows): (u32, u32, u32),
+        (tile, shares): (Tile, u32),
     ) -> Result<()> {
-        let matrix = product.parts[0];
-        let (tile, _) = self.choose(product.output, len, matrix);
+        let cols = product.parts[0].cols;
         let bytes = if product.output == Output::Gate { 2 } else { 4 };
         let args = weights(Args::new().buffer(product.x)).buffer_at(product.out, bytes * u64::from(first));
-        let args = args.u32(self.tokens).u32(len).u32(matrix.cols).u32(rows);
-        let args = args.u32(matrix.cols / product.shares).u32(self.tokens);
-        let grid = tile.grid(product.output, self.tokens, len, product.shares);
+        let args = args.u32(self.tokens).u32(len).u32(cols).u32(rows).u32(cols / shares).u32(self.tokens);
+        let grid = tile.grid(product.output, self.tokens, len, shares);
         let config = LaunchConfig::new(grid, tile.threads()).with_dynamic_shared(tile.shared_bytes());
         let mut stage = self.stage(product.role, "gemm", &tile.kernel_name(product.output), config, args)?;
         stage.weight_bytes = weight_bytes;

@@ -11,6 +11,9 @@ pub const THREADS: u32 = 128;
 /// Rows that a block expands, one per warp.
 const ROWS: u32 = THREADS / 32;
 
+/// Values that a lane has in flight.
+const VALUES: u32 = 64;
+
 /// Blocks that `rows` rows take.
 pub const fn blocks(rows: u32) -> u32 {
     rows.div_ceil(ROWS)
@@ -29,10 +32,21 @@ pub(super) fn matrix(format: Format) -> Kernel {
     let from = format.row(&k, &planes, row, cols);
     let to = k.row(out, row, cols);
     let units = k.halve(cols, format.unit().trailing_zeros()).reg();
-    k.for_(k.special(Special::LaneId), units, 32u32, |unit: Reg<u32>| {
-        let packed = format.fetch(&k, &from, unit);
-        for (start, values) in format.runs(&k, unit).into_iter().zip(format.weights(&k, &packed)) {
-            store_rounded(&k, k.at(to, start), &values);
+    let together = (VALUES / format.unit()).min(8);
+    k.for_(k.special(Special::LaneId), units, 32 * together, |first: Reg<u32>| {
+        let last = k.sub(units, 1);
+        let fetched: Vec<_> = (0..together)
+            .map(|i| {
+                let unit = k.add(first, 32 * i);
+                (unit, format.fetch(&k, &from, k.min(unit, last)))
+            })
+            .collect();
+        for (unit, packed) in fetched {
+            k.if_(k.lt(unit, units), || {
+                for (start, values) in format.runs(&k, unit).into_iter().zip(format.weights(&k, &packed)) {
+                    store_rounded(&k, k.at(to, start), &values);
+                }
+            });
         }
     });
     k

@@ -42,8 +42,38 @@ impl Output {
 pub const DEPTH: u32 = 64;
 
 /// The tiles that there are kernels for, the largest first.
-pub const TILES: [Tile; 3] =
-    [Tile::new(128, 128, 64, [2, 2], 3), Tile::new(64, 128, 64, [2, 2], 3), Tile::new(32, 64, 64, [1, 4], 4)];
+pub const TILES: [Tile; 3] = [
+    Tile::new(128, 256, 32, [2, 4], 4),
+    Tile::new(128, 128, 64, [2, 2], 3),
+    Tile::new(64, 128, 64, [1, 4], 4),
+];
+
+/// How much of the first tile's rate the others reach, in percent, measured on an H200 (`examples/gemm.rs`, gate and up of a 1B
+/// model).
+const RATES: [u64; TILES.len()] = [100, 83, 68];
+/// Multiply-adds in the time that one byte of a result takes, on the whole GPU: what a further part of the row length costs.
+const STORE: u64 = 64;
+/// The most parts that the row length is split into.
+pub const SHARES: u32 = 8;
+
+/// The tile for a product, and into how many parts to split its row length so that all of `sm_count` multiprocessors have work.
+pub fn choose(output: Output, tokens: u32, rows: u32, cols: u32, sm_count: u32) -> (Tile, u32) {
+    let slices = cols / DEPTH;
+    let splits = [1, 2, 4, 8].into_iter().filter(|s| {
+        *s == 1 || (output == Output::Sums && *s <= SHARES && slices.is_multiple_of(*s) && slices / s >= 4)
+    });
+    let all =
+        splits.flat_map(|shares| TILES.into_iter().zip(RATES).map(move |(tile, rate)| (tile, rate, shares)));
+    let cost = |&(tile, rate, shares): &(Tile, u64, u32)| {
+        let [x, y, z] = tile.grid(output, tokens, rows, shares).map(u64::from);
+        let turns = (x * y * z).div_ceil(sm_count.into());
+        let block = u64::from(tile.tokens) * u64::from(tile.rows) * u64::from(cols / shares) * 100 / rate;
+        let stored = 4 * u64::from(tokens) * u64::from(rows) * u64::from(shares);
+        turns * block + stored * STORE / u64::from(sm_count)
+    };
+    // There is always the first.
+    all.min_by_key(cost).map_or((TILES[0], 1), |(tile, _, shares)| (tile, shares))
+}
 
 impl Tile {
     /// `tokens` x `rows` x `depth` with `warps`, and a ring of `stages`.

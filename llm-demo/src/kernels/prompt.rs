@@ -67,7 +67,8 @@ pub(super) fn norm() -> Kernel {
     k
 }
 
-/// `prompt_rope(qkv, turns, prompt, q, keys, values, heads, kv_heads, half_dim, context)`: rotates the queries of every token into `q`
+/// `prompt_rope(qkv, turns, prompt, q, keys, values, heads, kv_heads, half_dim, context, shares, share_pitch)`: takes the sum of
+/// `shares` parts of `qkv` that are `share_pitch` tokens apart, rotates the queries of every token into `q`
 /// (f16, `[token][head][dim]`) and its keys; writes keys and values as f16 at the token's position of `[kv_head][context][head_dim]`
 /// caches. Grid: `[pairs of a token / ROPE_THREADS, tokens]`.
 pub(super) fn rope() -> Kernel {
@@ -83,6 +84,8 @@ pub(super) fn rope() -> Kernel {
     let kv_heads = k.param::<u32>("kv_heads");
     let half_dim = k.param::<u32>("half_dim");
     let context = k.param::<u32>("context");
+    let shares = k.param::<u32>("shares");
+    let share_pitch = k.param::<u32>("share_pitch");
     let pair = k.mad(k.special(Special::CtaidX), ROPE_THREADS, k.special(Special::TidX));
     let token = k.special(Special::CtaidY);
     let rotated = k.add(heads, kv_heads);
@@ -93,11 +96,15 @@ pub(super) fn rope() -> Kernel {
     let j = k.sub(pair, k.mul(head, half_dim));
     let position = k.add(k.load(prompt), token);
     // Pairs, so a token's vector has as many words of 8 bytes.
-    let source = k.at(k.row(qkv.cast::<u64>(), token, pairs), pair).cast::<f32>();
-    let ab = k.load_with(source, 2, Cache::ReadOnly);
-    let (x, y) = (k.var(ab[0]), k.var(ab[1]));
+    let (x, y) = (k.var(0f32), k.var(0f32));
+    k.for_(0u32, shares, 1u32, |share: Reg<u32>| {
+        let line = k.row(qkv.cast::<u64>(), k.mad(share, share_pitch, token), pairs);
+        let part = k.load_with(k.at(line, pair).cast::<f32>(), 2, Cache::ReadOnly);
+        k.add_to(x, part[0]);
+        k.add_to(y, part[1]);
+    });
     k.if_(k.lt(head, rotated), || {
-        let (c, s) = rotate(&k, k.at(turns, j), position, ab[0], ab[1]);
+        let (c, s) = rotate(&k, k.at(turns, j), position, x, y);
         k.set(x, c);
         k.set(y, s);
     });
