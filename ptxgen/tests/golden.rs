@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use half::f16;
-use ptxgen::{Atomic, Cache, Kernel, Module, Ptxas, Shuffle, Special, Target};
+use ptxgen::{Atomic, Cache, Kernel, Module, Ptxas, Shuffle, Special, Target, TileA, TileB, Transpose};
 
 fn check(name: &str, kernel: impl Fn() -> Kernel) {
     let mut module = Module::new(Target::Sm87);
@@ -75,4 +75,47 @@ fn shared_memory_shuffles_and_atomics() {
         });
         k
     });
+}
+
+#[test]
+fn tiles_are_copied_loaded_and_multiplied() {
+    check("tiles", || {
+        let k = Kernel::new("tiles");
+        k.max_threads(32);
+        let (a, b, out) =
+            (k.param_ptr::<f16>("a", 16), k.param_ptr::<f16>("b", 8), k.param_ptr::<f32>("out", 8));
+        let (rows, columns) = (k.shared::<f16>(16 * 16), k.shared::<f16>(16 * 16));
+        let lane = k.special(Special::LaneId);
+        // 16 bytes are proven of the one, 8 of the other: one piece, and two.
+        let line = k.scale(lane, 8);
+        k.copy_async(k.at(rows, line), k.at(a, line), 8);
+        k.copy_async(k.at(columns, line), k.at(b, line), 8);
+        k.commit_copies();
+        k.wait_copies(0);
+        k.sync_threads();
+        let (x, y) = (k.matrices(), k.matrices());
+        let row = k.mad(k.and(lane, 15), 2u32, k.shr(lane, 4));
+        k.load_matrices(x, k.at_stride(rows, row, 16), Transpose::No);
+        k.load_matrices(y, k.at_stride(columns, row, 16), Transpose::Yes);
+        let sum = k.accumulator();
+        k.multiply(sum, TileA(x), TileB([y[0], y[1]]));
+        k.store_n(k.at(out, k.scale(lane, 4)), &sum.0);
+        k
+    });
+}
+
+#[test]
+#[should_panic(expected = "multiple of 8 bytes only")]
+fn a_matrix_row_of_unproven_alignment_is_refused() {
+    let k = Kernel::new("k");
+    let rows = k.shared::<f16>(64);
+    k.load_matrices(k.matrices(), rows.plus(4), Transpose::No);
+}
+
+#[test]
+#[should_panic(expected = "multiples of 2 bytes only")]
+fn an_asynchronous_copy_of_unproven_alignment_is_refused() {
+    let k = Kernel::new("k");
+    let (from, to) = (k.param_ptr::<f16>("from", 16), k.shared::<f16>(64));
+    k.copy_async(to, k.at(from, k.special(Special::TidX)), 8);
 }

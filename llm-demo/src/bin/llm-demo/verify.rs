@@ -16,7 +16,8 @@ use crate::session::{self, Session};
 /// Steps where the command line does not say.
 const DEFAULT_STEPS: u32 = 32;
 
-/// Takes in the prompt and then what the reference finds most likely, on both sides the same tokens.
+/// Takes in the prompt and then what the reference finds most likely, on both sides the same tokens; then all of them at once, as a
+/// prompt.
 pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let model = session::model(cli)?;
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
@@ -32,6 +33,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let bounds = Bounds::FLOAT;
 
     let mut comparison = Comparison::new();
+    let (mut tokens, mut last) = (Vec::new(), Vec::new());
     let mut next = model_start(&prompt, &tokenizer);
     let bar = session::step_bar("verifying");
     bar.set_length(steps as u64);
@@ -47,11 +49,16 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         );
         comparison.add(&expected, &found);
         next = argmax(&expected);
+        tokens.push(token);
+        last = expected;
         bar.inc(1);
     }
     bar.finish_and_clear();
+    session.engine.reset()?;
+    let mut prompt = Comparison::new();
+    prompt.add(&last, &session.engine.prefill(&tokens)?);
 
-    let good = comparison.is_within(bounds);
+    let good = comparison.is_within(bounds) && prompt.nmse() <= bounds.nmse;
     let c = &comparison;
     let mut out = io::stdout().lock();
     writeln!(out, "device       {}", session.device.info().name)?;
@@ -71,6 +78,12 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         100.0 * bounds.agreement
     )?;
     writeln!(out, "max |Δlogit| {:.3e}", c.difference_max())?;
+    let (count, nmse) = (tokens.len(), prompt.nmse());
+    writeln!(
+        out,
+        "as a prompt  NMSE {nmse:.3e} of the logits after all {count} tokens, at most {:.0e}",
+        bounds.nmse
+    )?;
     writeln!(out, "{}", if good { "within bounds" } else { "PAST THE BOUNDS" })?;
     Ok(if good { Outcome::Good } else { Outcome::Bad })
 }
