@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A number that people know in hexadecimal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,5 +17,27 @@ impl fmt::Display for Hex {
 impl Serialize for Hex {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hex {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Number {
+            Integer(u64),
+            Text(String),
+        }
+        match Number::deserialize(deserializer)? {
+            Number::Integer(n) => Ok(Self(n)),
+            Number::Text(text) => {
+                let digits = text.trim_start_matches("0x").replace('_', "");
+                u64::from_str_radix(&digits, 16).map(Self).map_err(|_| {
+                    serde::de::Error::custom(format!(
+                        "{text:?} is not a hexadecimal number such as \"0x1000\""
+                    ))
+                })
+            }
+        }
     }
 }

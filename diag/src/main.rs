@@ -13,7 +13,7 @@ use clap::{ArgAction, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "nvdiag", version, propagate_version = true)]
 #[command(
-    after_help = "Exit codes: 0 nothing wrong found; 1 a problem found; 2 bad usage; 3 could not do it \
+    after_help = "Exit codes: 0 nothing wrong found; 1 a problem found; 2 bad usage, or it could not be done \
                         (no device, no permission, unreadable input)."
 )]
 struct Cli {
@@ -32,8 +32,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Esr(cmd::esr::Args),
     Info(cmd::info::Args),
     Pushbuf(cmd::pushbuf::Args),
+    Provoke(cmd::provoke::Args),
     Qmd(cmd::qmd::Args),
     Vamap(cmd::vamap::Args),
     Disasm(cmd::disasm::Args),
@@ -49,9 +51,11 @@ enum Finding {
 
 fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
     match &cli.command {
+        Command::Esr(args) => args.run(cli.json, out),
         Command::Info(args) => args.run(cli.json, out),
         Command::Pushbuf(args) => args.run(cli.json, out),
         Command::Vamap(args) => args.run(cli.json, out),
+        Command::Provoke(args) => args.run(cli.json, out),
         Command::Qmd(args) => args.run(cli.json, out),
         Command::Disasm(args) => args.run(cli.json, out),
         Command::Completions(args) => args.run(out),
@@ -81,7 +85,7 @@ fn main() -> ExitCode {
             if let Some(hint) = error.downcast_ref::<hcq::Error>().and_then(hcq::Error::hint) {
                 anstream::eprintln!("  try: {hint}");
             }
-            ExitCode::from(3)
+            ExitCode::from(2)
         }
     }
 }

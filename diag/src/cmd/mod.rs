@@ -2,8 +2,11 @@
 
 pub mod completions;
 pub mod disasm;
+pub mod esr;
 pub mod info;
+mod kernel_log;
 mod process;
+pub mod provoke;
 pub mod pushbuf;
 pub mod qmd;
 pub mod vamap;

@@ -1,0 +1,419 @@
+//! Likely causes and what to try, by what went wrong and by what is known about it.
+
+use super::report::{FaultReport, Subject};
+use super::sm::code;
+use crate::kernel_log::{Entry, Kind};
+use crate::process_map::{ProcessMap, Space, access_of};
+
+struct Advice {
+    causes: Vec<String>,
+    tries: Vec<String>,
+}
+
+impl Advice {
+    fn cause(&mut self, text: impl Into<String>) {
+        self.causes.push(text.into());
+    }
+
+    fn attempt(&mut self, text: impl Into<String>) {
+        self.tries.push(text.into());
+    }
+}
+
+/// Causes and attempts, the likeliest first.
+pub(super) fn advise(
+    report: &FaultReport,
+    blamed: Option<&Entry>,
+    map: &ProcessMap,
+) -> (Vec<String>, Vec<String>) {
+    let mut advice = Advice { causes: Vec::new(), tries: Vec::new() };
+    match report.subject {
+        Subject::Sm => sm(&mut advice, report, map),
+        Subject::Mmu => mmu(&mut advice, report, map),
+        Subject::FrontEnd => front_end(&mut advice, report, blamed),
+        Subject::Pushbuffer => {
+            advice.cause("a hand-built pushbuffer or ring entry that the host does not accept");
+            advice.cause("memory of the ring or the pushbuffer that was overwritten or reused while in work");
+            advice.attempt("dump the pushbuffer and decode it: `nvdiag pushbuf FILE`");
+            advice.attempt("print the words around the last method of the notes above");
+        }
+        Subject::Copy => {
+            advice.cause("an address, pitch or size that the copy engine does not take");
+            advice.attempt("check alignment and pitch of the transfer; decode it with `nvdiag pushbuf FILE`");
+        }
+        Subject::Timeout => timeout(&mut advice, report, blamed),
+        Subject::Hardware => {
+            advice.cause("a memory cell of the GPU that failed, by chance or for good");
+            advice.attempt("run again: an error that comes back at the same place is a defect");
+            advice.attempt("check temperature and supply; a board that keeps reporting uncorrected errors needs replacing");
+        }
+        Subject::Firmware => {
+            advice.cause(
+                "a context buffer that was unmapped or overwritten, or a fault while contexts were switched",
+            );
+            advice
+                .attempt("look for an earlier fault of the same boot; reboot if the GPU takes no more work");
+        }
+        Subject::Register => {
+            advice
+                .cause("a register that does not exist on this chip, is powered down, or may not be reached");
+            advice.attempt("find who reads registers: a debugger, a profiler, or a tool with REG_OPS");
+            advice.attempt("if nobody does, the driver and the firmware are of different releases");
+        }
+        Subject::Driver => driver(&mut advice, blamed),
+        Subject::Channel => {
+            advice.cause("an earlier error, whose lines are not part of this log");
+            advice.attempt("look further up in the log for the first line about this process or channel");
+        }
+        Subject::Platform => platform(&mut advice, blamed),
+    }
+    if report.code.is_empty() && report.sms.iter().any(|sm| sm.pc.is_some() && sm.is_error()) {
+        match map.has_code() {
+            true => advice.attempt("the pc lies in none of the programs given: check --cubin FILE@BASE"),
+            false => advice.attempt(
+                "name the instruction: `nvdiag esr --cubin FILE[:KERNEL][@BASE]`, or run the program with HCQ_MAP_DIR set and give \
+                 the file it writes with --map",
+            ),
+        }
+    }
+    (advice.causes, advice.tries)
+}
+
+fn sm(advice: &mut Advice, report: &FaultReport, map: &ProcessMap) {
+    let Some(record) = report.sms.iter().find(|sm| sm.is_error()).or(report.sms.first()) else {
+        advice.cause("an exception whose record is not part of this log");
+        advice.attempt(
+            "look for the `sm err state` line; `nvdiag esr --pid PID` reads the record from a live process",
+        );
+        return;
+    };
+    let instruction = report.code.iter().find(|c| c.certain).and_then(|c| c.instruction());
+    let access = instruction.and_then(access_of);
+    if let Some(trap) = &report.window_trap {
+        match (&trap.mapping, &trap.window) {
+            (Some(mapping), Some(window)) => advice.cause(format!(
+                "the {} at {} lies in the {window} window: the SM takes its addresses for shared or local memory",
+                mapping.what, mapping.va
+            )),
+            _ => advice.cause(
+                "a buffer lies inside the shared- or local-memory window: the SM takes its addresses for that memory \
+                 (on Tegra the driver hands out addresses near the windows first)",
+            ),
+        }
+        advice.attempt(
+            "reserve the windows before mapping anything: AS ALLOC_SPACE with a fixed offset at each base, 16 MiB at least \
+             (hcq does; `nvdiag vamap --pid PID` shows what lies there)",
+        );
+    }
+    let width = access.map(|(_, width)| width);
+    match record.warp_esr.code {
+        0 if record.global_esr.bits.iter().any(|b| b == "BPT_INT") => {
+            advice.cause("a trap instruction (BPT), as assert() and __trap() compile to");
+            advice.attempt("find the check in the kernel that leads to it");
+        }
+        0 => {
+            advice.cause("no fault of a program: this SM was stopped, or its record had been cleared");
+            advice.attempt("look at the other SMs of the same incident");
+        }
+        code::MISALIGNED_ADDR => {
+            match width {
+                Some(width) if width > 1 => {
+                    advice
+                        .cause(format!("the address is not a multiple of {width}, the width of this access"));
+                }
+                _ => advice
+                    .cause("an address that is not a multiple of the access width (8 for .64, 16 for .128)"),
+            }
+            advice.cause("a packed struct or a byte offset cast to a vector type; a buffer base or row stride that is not aligned");
+            advice.attempt(
+                "check the low bits of the base and the stride against the width of the instruction",
+            );
+        }
+        code::INVALID_ADDR_SPACE => {
+            advice.cause(
+                "an atomic on local memory, or a pointer of one space used by an instruction of another",
+            );
+            advice.attempt("compare the pointer with the windows: `nvdiag info` prints them");
+        }
+        code::OOR_ADDR => {
+            match access {
+                Some((Space::Shared, _)) => {
+                    advice.cause("a shared-memory offset past the size that the launch grants")
+                }
+                Some((Space::Local, _)) => {
+                    advice.cause("a stack offset past the local memory of a thread: an index out of an array, or recursion");
+                }
+                _ => advice.cause(
+                    "a shared-memory offset, a stack offset or a generic pointer past what the launch grants",
+                ),
+            }
+            advice.cause("dynamic shared memory, or the local-memory size, set smaller in the launch than the kernel uses");
+            advice.attempt("compare the sizes in the launch descriptor with `nvdiag disasm FILE.cubin`; decode it with `nvdiag qmd`");
+        }
+        code::ILLEGAL_INSTR_ENCODING => {
+            match instruction {
+                Some(text) if !text.contains("unknown") && !text.contains("not ") && access_of(text).is_some() => advice.cause(
+                    "the cubin holds a good instruction here: the code in memory was overwritten, never uploaded, or is stale in \
+                     the instruction cache",
+                ),
+                _ => advice.cause("code for another architecture, a word that is no instruction, or a jump into data"),
+            }
+            advice.cause(
+                "a code buffer that was not written, or was freed and reused, before the launch ended",
+            );
+            advice.cause("new code at an old address without invalidating the instruction cache");
+            advice.attempt("compare the bytes at the pc with the cubin; check the cubin's architecture with `nvdiag disasm`");
+        }
+        code::ILLEGAL_INSTR_PARAM => {
+            advice.cause(
+                "a known instruction with a field that is not allowed: a barrier number, a modifier, a size",
+            );
+            advice.attempt("compare the instruction with one the compiler made");
+        }
+        code::OOR_REG => {
+            advice.cause("the launch grants fewer registers (or barriers) than the kernel uses");
+            advice.attempt(
+                "compare REGISTER_COUNT and BARRIER_COUNT of the QMD with `nvdiag disasm FILE.cubin`",
+            );
+        }
+        code::MISALIGNED_REG => {
+            advice.cause("hand-made code with a wide operand in a register that is not even, or not a multiple of four");
+            advice.attempt("look at the register numbers of the instruction");
+        }
+        code::MISALIGNED_PC | code::PC_OVERFLOW => {
+            advice.cause(
+                "an indirect branch or a return through an address that was overwritten or computed wrongly",
+            );
+            advice.cause("code that does not end in EXIT, or a program address in the QMD that is wrong");
+            advice.attempt("check PROGRAM_ADDRESS of the QMD and the end of the kernel's code");
+        }
+        code::API_STACK_ERROR | 0x01 | 0x16 => {
+            advice
+                .cause("calls deeper than the call stack of the launch, recursion, or returns without calls");
+            advice.attempt(
+                "raise the call-stack size (SHADER_LOCAL_MEMORY_CRS_SIZE), or make the calls inline",
+            );
+        }
+        code::INVALID_CONST_ADDR_LDC => {
+            advice.cause("a constant bank that the launch does not bind, or an index past its end");
+            advice.cause("kernel arguments shorter than the kernel reads");
+            advice.attempt(
+                "compare the constant buffers of the QMD with the banks of `nvdiag disasm FILE.cubin`",
+            );
+        }
+        code::MMU_FAULT | code::MMU_NACK => {
+            advice.cause("an address that is not mapped; the MMU's own lines name it");
+            advice.attempt(
+                "look for the first `[MMU FAULT]` line (nvgpu) or Xid 31 (desktop) of the same process",
+            );
+        }
+        code::TEX_FORMAT | code::TEX_LAYOUT => {
+            advice.cause("a texture header of another format or layout than the instruction expects, or a wrong index of it");
+            advice.attempt("check the texture header's words");
+        }
+        code::ARRIVE => {
+            advice.cause(
+                "more arrivals at an mbarrier than its count, or a barrier that was initialized twice",
+            );
+            advice.attempt("count arrivals of one phase against the barrier's initial count");
+        }
+        _ => {
+            advice.cause("an error that this tool knows no cause for");
+            advice.attempt("report it with the lines below");
+        }
+    }
+    if record.pc.is_none() && map.has_code() {
+        advice.attempt("the desktop driver's log has no pc: hcq's own report of the fault has it");
+    }
+}
+
+fn mmu(advice: &mut Advice, report: &FaultReport, map: &ProcessMap) {
+    let Some(fault) = report.mmu.first() else {
+        advice.cause("a fault whose record is not part of this log");
+        advice.attempt("look for an `[MMU FAULT]` line near it");
+        return;
+    };
+    let address = fault.address.map_or(0, |a| a.0);
+    let client = fault.client.as_deref().unwrap_or("");
+    let near = report.access.as_ref();
+    if client.starts_with("esc") {
+        advice.cause("a ring entry or a pushbuffer at an address that is not mapped (an entry of zeros, where it is 0)");
+        advice.attempt("compare the address with the ring and the pushbuffers; decode the ring with `nvdiag pushbuf --gpfifo`");
+    }
+    if client.starts_with("gcc") {
+        advice.cause(
+            "a constant bank or a program address that is not mapped: freed too early, or wrong in the QMD",
+        );
+        advice.attempt("check PROGRAM_ADDRESS and the constant buffers of the QMD: `nvdiag qmd FILE`");
+    }
+    if client.starts_with("sked") || client.starts_with("fe0") {
+        advice.cause("the address of a launch descriptor, or of a semaphore it releases, is not mapped");
+    }
+    match fault.fault_type {
+        Some(0..=2) | None => {
+            if address < 0x1_0000 {
+                advice.cause("a null pointer, or an offset used as a pointer");
+            }
+            if let Some(mapping) = near.and_then(|n| n.mapping.as_ref()) {
+                advice.cause(format!(
+                    "the {} at {} was mapped later, or unmapped while work was running",
+                    mapping.what, mapping.va
+                ));
+            }
+            match near.and_then(|n| n.distance_bytes.zip(n.nearest.as_ref())) {
+                Some((d, m)) if (1..=0x10_0000).contains(&d) => {
+                    advice.cause(format!("an index past the end of the {} at {}", m.what, m.va));
+                }
+                Some((d, m)) if (-0x10_0000..0).contains(&d) => {
+                    advice.cause(format!(
+                        "a negative index, or one that wrapped, before the {} at {}",
+                        m.what, m.va
+                    ));
+                }
+                _ if map.mappings.is_empty() => {
+                    advice.cause("an index past the end of a buffer, or a wrong pointer")
+                }
+                _ => advice.cause("a wrong pointer: nothing is mapped near it"),
+            }
+            advice.cause("a buffer that was freed while work that uses it was still running");
+            if map.mappings.is_empty() {
+                advice.attempt("see what is mapped near it: `nvdiag vamap --pid PID --json > map.json`, then `nvdiag esr --map map.json`");
+            }
+            advice.attempt("wait for the work before freeing what it uses");
+        }
+        Some(3) => {
+            advice.cause("a pointer that is not one: sign-extended, garbage, or a float read as an address");
+            advice.attempt("look at the top 15 bits of the pointer");
+        }
+        Some(4) => {
+            advice.cause("the channel was torn down, or its work names another subcontext");
+            advice.attempt("close channels after their work; check the VEID of SET_CHANNEL_INFO");
+        }
+        Some(5) => {
+            advice.cause("an address in the driver's own part of the address space");
+            advice.attempt("compare the pointer with the end of the user range (`nvdiag vamap`)");
+        }
+        Some(6) => {
+            advice.cause("a write to memory that was mapped read-only, or to a dma-buf opened read-only");
+            advice.attempt("check the map flags and access of that buffer");
+        }
+        Some(10 | 15) => {
+            advice.cause(
+                "an atomic on memory that does not take it: another aperture, or a kind without atomics",
+            );
+            advice.attempt("map the buffer as ordinary, cached system memory");
+        }
+        Some(12) => {
+            advice.cause("a page kind that does not fit the access, such as a compressible kind without a compression tag");
+            advice.attempt("map with the generic kind");
+        }
+        Some(14) => {
+            advice.cause("memory with an uncorrectable error");
+            advice.attempt("look for ECC lines near it");
+        }
+        _ => {
+            advice.cause("protected memory, or page-table bits that do not fit the access");
+            advice.attempt("walk the page tables from a memory dump: `nvdiag vamap --dump FILE --pdb ADDR`");
+        }
+    }
+}
+
+fn front_end(advice: &mut Advice, report: &FaultReport, blamed: Option<&Entry>) {
+    let name = report.what.name.as_str();
+    match blamed.map(|e| e.kind) {
+        Some(Kind::SkedException | Kind::XidSked) => {
+            if name.contains("MEMORY_WINDOW_OVERLAP") {
+                advice.cause("the window methods were not sent, so both windows are at 0");
+                advice.attempt(
+                    "send SET_SHADER_SHARED_MEMORY_WINDOW (0x2a0, 0x2a4) and SET_SHADER_LOCAL_MEMORY_WINDOW (0x7b0, 0x7b4) before \
+                     the first launch",
+                );
+            } else if name.contains("LOCAL_MEMORY") {
+                advice.cause("the local-memory methods (0x790, 0x794, 0x2e4) are missing, or smaller than the launch asks for");
+                advice.attempt("set up scratch memory for the largest kernel before the launch");
+            } else {
+                advice.cause("a field of the launch descriptor that the hardware rejects");
+            }
+            advice.attempt("dump the launch descriptor and check it: `nvdiag qmd FILE`");
+        }
+        Some(Kind::FeException | Kind::XidClassMismatch | Kind::XidUnitEsr) => {
+            advice.cause("methods sent to a subchannel that holds another class (compute belongs on subchannel 1, copies on 4)");
+            advice.attempt("check the subchannel of SET_OBJECT and of the methods: `nvdiag pushbuf FILE`");
+        }
+        Some(Kind::MemfmtException) => {
+            advice.cause("LOAD_INLINE_DATA words do not match LINE_LENGTH_IN times LINE_COUNT");
+            advice.attempt("count the inline words: `nvdiag pushbuf FILE`");
+        }
+        Some(Kind::FirmwareMethod) => {
+            advice.cause("a method that sets a register the firmware does not allow (a debugger's, or of another class)");
+            advice.attempt("find the method in the pushbuffer: `nvdiag pushbuf FILE`");
+        }
+        _ => {
+            advice.cause("a method of another class or generation, or with a value out of its range");
+            advice.attempt("decode the pushbuffer and look the method up: `nvdiag pushbuf FILE`");
+        }
+    }
+}
+
+fn timeout(advice: &mut Advice, report: &FaultReport, blamed: Option<&Entry>) {
+    if blamed.is_some_and(|e| e.kind == Kind::AcquireTimeout) || report.what.code.is_some_and(|c| c.0 == 24) {
+        advice.cause("a wait for a value that nothing releases: a signal that is missing, or a wait that is ahead of it");
+        advice.cause("the work that should release it died, or sits behind this wait in the same queue");
+        advice.attempt(
+            "compare address and payload of the semaphore in the notes with the program's timelines",
+        );
+        return;
+    }
+    advice.cause("a kernel in an endless loop, or one that waits for a value that never comes");
+    advice.cause("a kernel that is only long, beside other users of the GPU: the driver waits a few seconds for it to leave");
+    advice.cause("a grid that waits for blocks which do not fit on the GPU beside it");
+    advice.attempt("run it alone and with less work; bound every spin loop of the kernel");
+    advice.attempt("split long kernels, or raise the channel's timeout (SET_TIMEOUT of the channel)");
+}
+
+fn driver(advice: &mut Advice, blamed: Option<&Entry>) {
+    match blamed.map(|e| e.kind) {
+        Some(Kind::AllocationFailed) => {
+            advice.cause("the driver found no contiguous memory of that size (CMA, or fragmentation)");
+            advice.attempt("enlarge CMA (cma= on the kernel command line), or reboot; `nvdiag doctor` shows what there is");
+        }
+        Some(Kind::BringUpFailed) => {
+            advice.cause("an earlier line of the same boot says which step failed");
+            advice.attempt(
+                "read the lines before it; check that firmware and L4T are of one release (`nvdiag doctor`)",
+            );
+        }
+        Some(Kind::Quiesce | Kind::RecoveryFailed) => {
+            advice.cause("an earlier fault that the driver could not clean up");
+            advice.attempt("reboot; then look for the fault before it");
+        }
+        _ => {
+            advice.cause("a list of channels that the driver or another program left in a bad state");
+            advice.attempt("reboot if it comes back; report it with the lines below");
+        }
+    }
+}
+
+fn platform(advice: &mut Advice, blamed: Option<&Entry>) {
+    match blamed.map(|e| e.kind) {
+        Some(Kind::SmmuFault | Kind::SmmuGlobal | Kind::SmmuStatus | Kind::SmmuSyndrome) => {
+            advice.cause("a device behind the SMMU used an address that is not mapped for it");
+            advice.cause("on Orin the GPU does not go through the SMMU: this is a video, camera, network or other engine");
+            advice.attempt("match the stream id (cbfrsynra & 0x7f) with the device tree");
+        }
+        Some(Kind::MemoryController) => {
+            advice.cause("an access outside memory, or into a protected part of it");
+            advice.attempt("the client names the unit; nvl0 to nvl2 are the GPU's ports");
+        }
+        Some(Kind::HungTask) => {
+            advice.cause(
+                "the driver waits for a GPU that does not answer: recovery of an earlier fault failed",
+            );
+            advice.attempt("look for a GPU fault before it; expect to reboot");
+        }
+        _ => {
+            advice.cause("a program closed or reused memory that was still in use");
+            advice.attempt("look at the program that the line names");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Faults: from log lines and registers to what happened, where, to which instruction, why, and what to try.
+
+mod advice;
+mod explain;
+mod front_end;
+mod host;
+mod incident;
+pub mod mmu;
+mod report;
+pub mod sm;
+pub mod tables;
+
+pub use explain::explain;
+pub use front_end::unit_exception;
+pub use host::{MethodHeader, notifier_words, ring_entry};
+pub use incident::{Grouper, Incident};
+pub use report::{Evidence, FaultList, FaultReport, Owner, Subject, UnknownLine, What, WindowTrap};

@@ -1,0 +1,353 @@
+//! The report of a fault, for people and for programs.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::mmu::MmuFault;
+use super::sm::SmRecord;
+use crate::kernel_log::{Fields, Kind, Role};
+use crate::process_map::{Code, Mapping, Whereabouts};
+use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+use crate::{Hex, Report};
+
+/// What a fault is about: the unit that the blame falls on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// A bit error in a memory of the GPU.
+    Hardware,
+    /// A launch descriptor, a method or a class.
+    FrontEnd,
+    /// A pushbuffer or a ring entry.
+    Pushbuffer,
+    /// A translation.
+    Mmu,
+    /// A warp.
+    Sm,
+    /// A copy.
+    Copy,
+    /// The context firmware.
+    Firmware,
+    /// An access to a register.
+    Register,
+    /// Work that does not end, or a semaphore that is never released.
+    Timeout,
+    /// Memory or start-up of the driver itself.
+    Driver,
+    /// A channel that was stopped; the lines do not say why.
+    Channel,
+    /// Another unit of the chip.
+    Platform,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct What {
+    /// The number the hardware or the driver gave, where there is one.
+    pub code: Option<Hex>,
+    /// Its name.
+    pub name: String,
+    /// In plain words.
+    pub words: String,
+}
+
+/// Whose work it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Owner {
+    /// Channel number.
+    pub channel: Option<u32>,
+    /// Channel group.
+    pub tsg: Option<u32>,
+    /// Process.
+    pub pid: Option<u32>,
+    /// Its name, 15 characters of it.
+    pub comm: Option<String>,
+    /// What the error notifier was set to.
+    pub notifier: Option<u32>,
+    /// The name of that.
+    pub notifier_name: Option<&'static str>,
+}
+
+/// The trap of the memory windows: a buffer that lies where the SM looks for shared or local memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WindowTrap {
+    /// Whether a mapping in a window, or the address, proves it.
+    pub certain: bool,
+    /// The window.
+    pub window: Option<String>,
+    /// The mapping that lies in it.
+    pub mapping: Option<Mapping>,
+}
+
+/// A line the report rests on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// Number of the line.
+    pub line: u64,
+    /// Which line it is.
+    pub kind: Kind,
+    /// Its part in the fault.
+    pub role: Role,
+    /// What such a line says.
+    pub meaning: &'static str,
+    /// Its values.
+    pub fields: Fields,
+    /// Values lost because the line is cut short.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<&'static str>,
+    /// The message as printed.
+    pub text: String,
+}
+
+/// One fault, explained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FaultReport {
+    /// What it is about.
+    pub subject: Subject,
+    /// The fault in one sentence.
+    pub verdict: String,
+    /// What happened.
+    pub what: What,
+    /// Device that the lines name.
+    pub device: Option<String>,
+    /// When, in µs since boot, or since midnight where the log gives no more.
+    pub time_us: Option<u64>,
+    /// Whose work it was.
+    pub owners: Vec<Owner>,
+    /// The SMs that reported.
+    pub sms: Vec<SmRecord>,
+    /// The faults of the MMU.
+    pub mmu: Vec<MmuFault>,
+    /// The instruction, for each SM whose program counter is known and lies in known code.
+    pub code: Vec<Code>,
+    /// Where the address lies.
+    pub access: Option<Whereabouts>,
+    /// The trap of the memory windows, where this looks like it.
+    pub window_trap: Option<WindowTrap>,
+    /// Likely causes, the likeliest first.
+    pub causes: Vec<String>,
+    /// What to try.
+    pub try_next: Vec<String>,
+    /// What else the lines tell.
+    pub notes: Vec<String>,
+    /// The lines.
+    pub evidence: Vec<Evidence>,
+    /// Lines that were too many to keep.
+    pub evidence_dropped: u64,
+}
+
+/// A line of a GPU driver whose shape is not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnknownLine {
+    /// Number of the line.
+    pub line: u64,
+    /// Its message.
+    pub text: String,
+}
+
+/// All faults of a log.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FaultList {
+    /// Where the lines come from.
+    pub source: String,
+    /// Lines read.
+    pub lines: u64,
+    /// Faults found; `faults` holds the last of them.
+    pub found: u64,
+    /// The faults, oldest first.
+    pub faults: Vec<FaultReport>,
+    /// Lines of GPU drivers that were not understood; `unknown` holds the last of them.
+    pub unknown_found: u64,
+    /// Those lines.
+    pub unknown: Vec<UnknownLine>,
+}
+
+impl FaultReport {
+    /// Writes the report as text.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{PROBLEM}{}{PROBLEM:#}", self.verdict)?;
+        let code = self.what.code.map_or(String::new(), |code| format!(" ({code})"));
+        row(out, "what", &format!("{}{code}: {}", self.what.name, self.what.words))?;
+        for owner in &self.owners {
+            row(out, "who", &owner.words())?;
+        }
+        for sm in &self.sms {
+            row(out, "where", &sm_words(sm))?;
+            for note in &sm.notes {
+                row(out, "", note)?;
+            }
+        }
+        for fault in &self.mmu {
+            row(out, "address", &mmu_words(fault))?;
+        }
+        for code in &self.code {
+            self.print_code(out, code)?;
+        }
+        if let Some(access) = &self.access {
+            row(out, "touched", &format!("{}: {}", access.address, access.words))?;
+        }
+        if let Some(trap) = &self.window_trap {
+            let how = if trap.certain { "this is" } else { "this looks like" };
+            row(
+                out,
+                "window trap",
+                &format!("{how} a global access that the SM took for shared or local memory"),
+            )?;
+            if let (Some(mapping), Some(window)) = (&trap.mapping, &trap.window) {
+                let end = Hex(mapping.end());
+                row(
+                    out,
+                    "",
+                    &format!("the {} at {}..{end} lies in the {window} window", mapping.what, mapping.va),
+                )?;
+            }
+        }
+        for note in &self.notes {
+            row(out, "note", note)?;
+        }
+        list(out, "likely causes", &self.causes)?;
+        list(out, "try", &self.try_next)?;
+        if !self.evidence.is_empty() {
+            writeln!(out, "  {NAME}from these lines{NAME:#}")?;
+        }
+        for e in self.evidence.iter().filter(|e| e.role != Role::Dump) {
+            writeln!(out, "    {ASIDE}{:>6}{ASIDE:#}  {}", e.line, e.text)?;
+            if !e.missing.is_empty() {
+                writeln!(out, "            {ASIDE}cut short: no {}{ASIDE:#}", e.missing.join(", "))?;
+            }
+        }
+        let dump = self.evidence.iter().filter(|e| e.role == Role::Dump).count();
+        if dump > 0 {
+            writeln!(out, "            {ASIDE}and {dump} lines of the dump that followed{ASIDE:#}")?;
+        }
+        if self.evidence_dropped > 0 {
+            writeln!(out, "            {ASIDE}and {} more lines{ASIDE:#}", self.evidence_dropped)?;
+        }
+        Ok(())
+    }
+
+    fn print_code(&self, out: &mut dyn Write, code: &Code) -> io::Result<()> {
+        let place = match (&code.function, code.offset) {
+            (Some(function), Some(offset)) => format!("{function}+{offset} in {}", code.module),
+            _ => format!("in {}, outside its functions", code.module),
+        };
+        let guess = if code.certain { "" } else { " (one that fits; give --cubin FILE@BASE to be sure)" };
+        row(out, "instruction", &format!("{place}{guess}"))?;
+        for line in &code.listing {
+            let mark = if line.here { "-->" } else { "   " };
+            writeln!(out, "                {mark} {:>7}  {}", line.offset, line.text)?;
+        }
+        Ok(())
+    }
+}
+
+impl Owner {
+    fn words(&self) -> String {
+        let mut parts = Vec::new();
+        match (&self.comm, self.pid) {
+            (Some(comm), Some(pid)) => parts.push(format!("{comm} (pid {pid})")),
+            (Some(comm), None) => parts.push(comm.clone()),
+            (None, Some(pid)) => parts.push(format!("pid {pid}")),
+            (None, None) => {}
+        }
+        parts.extend(self.channel.map(|c| format!("channel {c}")));
+        parts.extend(self.tsg.map(|t| format!("group {t}")));
+        if let (Some(code), Some(name)) = (self.notifier, self.notifier_name) {
+            parts.push(format!("notified of {code} {name}"));
+        }
+        parts.join(", ")
+    }
+}
+
+fn sm_words(sm: &SmRecord) -> String {
+    let mut parts = Vec::new();
+    if let Some(place) = sm.place {
+        let in_tpc = place.sm.map_or(String::new(), |sm| format!(" SM {sm}"));
+        parts.push(format!("GPC {} TPC {}{in_tpc}", place.gpc, place.tpc));
+    }
+    parts.extend(sm.sm_id.map(|id| format!("SM number {id}")));
+    if sm.warp_esr.code != 0 {
+        parts.push(format!("warp {}", sm.warp_esr.warp));
+        parts.push(format!("{} (ESR {})", sm.warp_esr.name.unwrap_or("unknown code"), sm.warp_esr.value));
+    }
+    if !sm.global_esr.bits.is_empty() {
+        parts.push(format!("{} (global {})", sm.global_esr.bits.join(" | "), sm.global_esr.value));
+    }
+    parts.extend(sm.pc.map(|pc| format!("pc {pc}")));
+    parts.join(", ")
+}
+
+fn mmu_words(fault: &MmuFault) -> String {
+    let mut parts = Vec::new();
+    parts.extend(fault.address.map(|a| a.to_string()));
+    parts.extend(fault.fault.clone());
+    parts.extend(fault.access_name.clone());
+    if let Some(client) = &fault.client {
+        let gpc = fault.gpc.map_or(String::new(), |gpc| format!(" of GPC {gpc}"));
+        parts.push(format!("by {client}{gpc} ({})", fault.client_words()));
+    }
+    parts.extend(fault.engine.as_ref().map(|e| format!("engine {e}")));
+    parts.join(", ")
+}
+
+fn row(out: &mut dyn Write, name: &str, value: &str) -> io::Result<()> {
+    writeln!(out, "  {NAME}{name:<14}{NAME:#}{value}")
+}
+
+fn list(out: &mut dyn Write, name: &str, items: &[String]) -> io::Result<()> {
+    if items.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "  {NAME}{name}{NAME:#}")?;
+    for (index, item) in items.iter().enumerate() {
+        writeln!(out, "    {}. {item}", index + 1)?;
+    }
+    Ok(())
+}
+
+impl Report for FaultList {
+    const SCHEMA: &'static str = "nvdiag.esr/1";
+
+    fn has_problem(&self) -> bool {
+        self.found > 0
+    }
+
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let earlier = self.found.saturating_sub(self.faults.len() as u64);
+        if earlier > 0 {
+            writeln!(
+                out,
+                "{ASIDE}{earlier} earlier faults are not shown; --last {} shows all{ASIDE:#}\n",
+                self.found
+            )?;
+        }
+        for (index, fault) in self.faults.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            if self.found > 1 {
+                let number = earlier + index as u64 + 1;
+                writeln!(out, "{HEADING}fault {number} of {}{HEADING:#}", self.found)?;
+            }
+            fault.print(out)?;
+        }
+        if self.found == 0 {
+            writeln!(out, "no GPU fault in {} ({} lines)", self.source, self.lines)?;
+        }
+        if self.unknown_found > 0 {
+            writeln!(
+                out,
+                "{ASIDE}{} lines of a GPU driver are not known here, the last of them:{ASIDE:#}",
+                self.unknown_found
+            )?;
+            for line in &self.unknown {
+                writeln!(out, "    {ASIDE}{:>6}{ASIDE:#}  {}", line.line, line.text)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! What surrounds a message: time, driver, device, function, level.
+
+use super::lines::Source;
+
+/// When a line was printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Time {
+    /// Microseconds since boot, or since midnight where only the time of day is known.
+    pub micros: u64,
+    /// How exact that is, in microseconds.
+    pub grain: u64,
+}
+
+impl Time {
+    /// Whether another line is close enough to belong to the same fault: 50 ms, or the grain of the clock.
+    #[must_use]
+    pub fn is_near(self, other: Self) -> bool {
+        const GAP: u64 = 50_000;
+        self.micros.abs_diff(other.micros) <= GAP.max(self.grain).max(other.grain)
+    }
+}
+
+/// A line without its message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// When it was printed.
+    pub time: Option<Time>,
+    /// Who printed it.
+    pub source: Source,
+    /// The device: a platform name such as `17000000.gpu`, a PCI address, or a chip.
+    pub device: Option<&'a str>,
+    /// Function in the driver.
+    pub function: Option<&'a str>,
+    /// Number of the error (Xid lines).
+    pub xid: Option<u32>,
+    /// Process (Xid lines).
+    pub pid: Option<u32>,
+    /// Its name (Xid lines).
+    pub comm: Option<&'a str>,
+    /// The message.
+    pub message: &'a str,
+}
+
+/// Takes the frame off a line; `None` for lines of nobody we know.
+#[must_use]
+pub fn unframe(line: &str) -> Option<Frame<'_>> {
+    let (time, text) = timestamp(line);
+    nvgpu(text).or_else(|| dump(text)).or_else(|| xid(text)).or_else(|| other(text)).map(|mut frame| {
+        frame.time = time;
+        frame
+    })
+}
+
+/// Whether a line carries a frame or a time of its own, so that it cannot be the rest of the line before it.
+#[must_use]
+pub fn stands_alone(line: &str) -> bool {
+    timestamp(line).0.is_some() || unframe(line).is_some()
+}
+
+const fn bare(source: Source, message: &str) -> Frame<'_> {
+    Frame { time: None, source, device: None, function: None, xid: None, pid: None, comm: None, message }
+}
+
+/// `nvgpu: {device} {function}:{line} [{level}]  {message}`
+fn nvgpu(text: &str) -> Option<Frame<'_>> {
+    let rest = &text[text.find("nvgpu: ")? + 7..];
+    let (device, rest) = rest.split_once(' ')?;
+    let (site, rest) = rest.split_once('[')?;
+    let (level, message) = rest.split_once(']')?;
+    if !matches!(level, "ERR" | "WRN" | "DBG" | "INFO") {
+        return None;
+    }
+    let function = site.trim().rsplit_once(':').map_or(site.trim(), |(function, _)| function);
+    let message = message.trim_start_matches(' ');
+    Some(Frame { device: Some(device), function: Some(function), ..bare(Source::Nvgpu, message) })
+}
+
+/// `__{chip}__ {text}`
+fn dump(text: &str) -> Option<Frame<'_>> {
+    let rest = &text[text.find("__g")? + 2..];
+    let (chip, message) = rest.split_once("__")?;
+    let is_chip = chip.len() <= 8 && chip.bytes().all(|b| b.is_ascii_alphanumeric());
+    is_chip.then(|| Frame { device: Some(chip), ..bare(Source::Dump, message.trim_start_matches(' ')) })
+}
+
+/// `NVRM: Xid (PCI:{address}): {number}, pid={pid}, name={comm}, {message}`
+fn xid(text: &str) -> Option<Frame<'_>> {
+    let rest = &text[text.find("NVRM: Xid (")? + 11..];
+    let (device, rest) = rest.split_once("): ")?;
+    let (number, mut message) = rest.split_once(", ")?;
+    let number = number.trim().parse().ok()?;
+    let (mut pid, mut comm) = (None, None);
+    if let Some((value, rest)) = message.strip_prefix("pid=").and_then(|m| m.split_once(", ")) {
+        pid = value.parse().ok();
+        message = rest;
+        // A name may contain a comma; a message begins with a capital, or with the word channel.
+        if let Some(named) = message.strip_prefix("name=") {
+            let ends = |at: &usize| {
+                let next = &named[at + 2..];
+                next.starts_with("channel ")
+                    || next.starts_with(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit())
+            };
+            let cut = named.match_indices(", ").map(|(at, _)| at).find(ends);
+            let cut = cut.or_else(|| named.find(", "));
+            (comm, message) = match cut {
+                Some(at) => (Some(&named[..at]), &named[at + 2..]),
+                None => (Some(named), ""),
+            };
+        }
+    }
+    let device = device.strip_prefix("PCI:").unwrap_or(device);
+    let comm = comm.filter(|name| *name != "<unknown>");
+    Some(Frame { device: Some(device), xid: Some(number), pid, comm, ..bare(Source::Xid, message) })
+}
+
+/// Lines whose shape begins with the name of their driver.
+fn other(text: &str) -> Option<Frame<'_>> {
+    const BEGINNINGS: [&str; 10] = [
+        "arm-smmu ",
+        "tegra-mc ",
+        "nvmap: ",
+        "nvmap_",
+        "NvMap: ",
+        "Unknown NVMAP_IOC",
+        "nvgpu_error_notifier",
+        "INFO: task ",
+        "nouveau ",
+        "SM ",
+    ];
+    let at = BEGINNINGS.iter().filter_map(|beginning| text.find(beginning)).min()?;
+    // Only what a log puts in front of a message may stand there: `host kernel: `.
+    (at == 0 || text[..at].ends_with([' ', ':'])).then(|| bare(Source::Other, &text[at..]))
+}
+
+/// Takes the time off the start of a line: `[  812.004113] `, `[Wed Jun 24 15:44:20 2026] `, syslog's
+/// `Feb 15 17:37:45 host kernel: ` with or without the first form behind it, `/dev/kmsg`'s `6,1234,812004113,-;`,
+/// and a priority `<3>`.
+fn timestamp(line: &str) -> (Option<Time>, &str) {
+    let line = line.trim_start();
+    if let Some((header, text)) = line.split_once(';') {
+        let mut fields = header.split(',');
+        let number = |field: Option<&str>| field.filter(|f| f.len() <= 20)?.parse::<u64>().ok();
+        if let (Some(_), Some(_), Some(micros)) =
+            (number(fields.next()), number(fields.next()), number(fields.next()))
+        {
+            return (Some(Time { micros, grain: 1 }), text);
+        }
+    }
+    let line = match line.strip_prefix('<').and_then(|l| l.split_once('>')) {
+        Some((priority, text)) if priority.len() <= 3 && priority.bytes().all(|b| b.is_ascii_digit()) => text,
+        _ => line,
+    };
+    let bracketed = |text: &str| -> Option<Time> {
+        let inner = text.strip_prefix('[')?.split_once(']')?.0.trim();
+        match inner.split_once('.') {
+            Some((seconds, fraction)) if fraction.len() == 6 => {
+                let seconds: u64 = seconds.parse().ok()?;
+                let micros = seconds.checked_mul(1_000_000)?.checked_add(fraction.parse().ok()?)?;
+                Some(Time { micros, grain: 1 })
+            }
+            Some(_) => None,
+            None => time_of_day(inner),
+        }
+    };
+    if let Some(time) = bracketed(line) {
+        return (Some(time), line.split_once(']').map_or("", |(_, rest)| rest.trim_start()));
+    }
+    if let Some((before, after)) = line.split_once(" kernel: ") {
+        let time = bracketed(after).or_else(|| time_of_day(before));
+        return (time, after);
+    }
+    (None, line)
+}
+
+/// The first `hh:mm:ss` in `text`, as time since midnight of a day that its date numbers.
+fn time_of_day(text: &str) -> Option<Time> {
+    let mut parts = text.split([' ', 'T']).filter(|part| !part.is_empty());
+    let mut day = 0;
+    let clock = parts.find(|part| {
+        if let Ok(number) = part.parse::<u64>()
+            && number <= 31
+        {
+            day = number;
+        }
+        part.split(':').count() == 3
+    })?;
+    let mut fields = clock.split(':').map(|field| field.get(..2)?.parse::<u64>().ok());
+    let (hours, minutes, seconds) = (fields.next()??, fields.next()??, fields.next()??);
+    let micros = (((day * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000_000;
+    Some(Time { micros, grain: 1_000_000 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_time_is_taken_off() {
+        for (line, micros) in [
+            ("[  812.004113] nvgpu: d f:1 [ERR]  x", Some(812_004_113)),
+            ("<3>[  812.004113] nvgpu: d f:1 [ERR]  x", Some(812_004_113)),
+            ("3,12,812004113,-;nvgpu: d f:1 [ERR]  x", Some(812_004_113)),
+            ("Feb 15 17:37:45 host kernel: [  812.004113] nvgpu: d f:1 [ERR]  x", Some(812_004_113)),
+            ("Feb 01 00:00:45 host kernel: nvgpu: d f:1 [ERR]  x", Some((24 * 3600 + 45) * 1_000_000)),
+            ("[Wed Jun 01 00:00:20 2026] nvgpu: d f:1 [ERR]  x", Some((24 * 3600 + 20) * 1_000_000)),
+            ("nvgpu: d f:1 [ERR]  x", None),
+        ] {
+            let frame = unframe(line).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!((frame.time.map(|t| t.micros), frame.message), (micros, "x"), "{line}");
+            assert_eq!((frame.device, frame.function), (Some("d"), Some("f")));
+        }
+    }
+
+    #[test]
+    fn xid_frames_name_the_process() {
+        let line = "NVRM: Xid (PCI:0000:c1:00 GPU-I:05 GPU-CI:00): 13, pid=4242, name=a, b, Graphics x";
+        let frame = unframe(line).expect("a frame");
+        assert_eq!((frame.xid, frame.pid, frame.comm), (Some(13), Some(4242), Some("a, b")));
+        assert_eq!((frame.device, frame.message), (Some("0000:c1:00 GPU-I:05 GPU-CI:00"), "Graphics x"));
+        let line = "NVRM: Xid (PCI:0000:c1:00): 45, pid='<unknown>', name=<unknown>, Ch 00000008";
+        let frame = unframe(line).expect("a frame");
+        assert_eq!((frame.pid, frame.comm, frame.message), (None, None, "Ch 00000008"));
+    }
+
+    #[test]
+    fn lines_of_nobody_we_know_are_left() {
+        for line in
+            ["", "hello", "[   1.000000] usb 1-1: new device", "nvgpu: ", "__ga10b", "NVRM: Xid (PCI:1): x, "]
+        {
+            assert_eq!(unframe(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The kernel log: bytes in, entries out. Streaming, with a bound on every line, so that any file will do.
+
+mod frame;
+mod lines;
+mod shape;
+
+use serde::Serialize;
+
+pub use frame::{Frame, Time, unframe};
+pub use lines::{Kind, Role, Source, read};
+pub use shape::{Fields, Form, Reading, Shape, Token, Value};
+
+/// Bytes of a line that are looked at. The kernel's own limit is 1024 with what a log puts in front of them.
+pub const MAX_LINE: usize = 2048;
+
+/// A line that was understood.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// Number of the line, from 1.
+    pub line: u64,
+    /// When it was printed, in µs, as exactly as the log tells.
+    #[serde(skip)]
+    pub time: Option<Time>,
+    /// Which line it is.
+    pub kind: Kind,
+    /// The device it speaks of.
+    pub device: Option<String>,
+    /// Number of the error (Xid lines).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xid: Option<u32>,
+    /// Process (Xid lines).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Its name (Xid lines).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comm: Option<String>,
+    /// What it says.
+    pub fields: Fields,
+    /// Fields lost because the line is cut short.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<&'static str>,
+    /// The message as printed.
+    pub text: String,
+}
+
+/// What the reader makes of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// An entry.
+    Entry(Entry),
+    /// A line of a GPU driver whose shape is not known: its number, source and message.
+    Unknown(u64, Source, String),
+}
+
+/// Reads a line; `None` for lines of nobody we know.
+#[must_use]
+pub fn parse(number: u64, line: &str) -> Option<Parsed> {
+    let frame = unframe(line)?;
+    let Some((kind, reading)) = read(frame.source, frame.message) else {
+        return (frame.source != Source::Other)
+            .then(|| Parsed::Unknown(number, frame.source, frame.message.to_owned()));
+    };
+    Some(Parsed::Entry(Entry {
+        line: number,
+        time: frame.time,
+        kind,
+        device: frame.device.map(str::to_owned),
+        xid: frame.xid,
+        pid: frame.pid,
+        comm: frame.comm.map(str::to_owned),
+        fields: reading.fields,
+        missing: reading.missing,
+        text: frame.message.trim_end().to_owned(),
+    }))
+}
+
+/// Cuts a stream of bytes into lines and reads them. Holds one line at most.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// The line being collected, at most [`MAX_LINE`] bytes of it.
+    pending: Vec<u8>,
+    /// A cut line of a driver, until it is known whether the next one is its rest.
+    held: Option<(u64, String)>,
+    number: u64,
+}
+
+impl Reader {
+    /// A reader at the start of a log.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes, and hands out what the lines they end say.
+    pub fn feed(&mut self, bytes: &[u8], out: &mut dyn FnMut(Parsed)) {
+        let mut rest = bytes;
+        while let Some(end) = rest.iter().position(|b| *b == b'\n') {
+            self.collect(&rest[..end]);
+            self.line(out);
+            rest = &rest[end + 1..];
+        }
+        self.collect(rest);
+    }
+
+    /// Takes the end of the log.
+    pub fn finish(&mut self, out: &mut dyn FnMut(Parsed)) {
+        if !self.pending.is_empty() {
+            self.line(out);
+        }
+        self.release(out);
+    }
+
+    /// Lines seen so far.
+    #[must_use]
+    pub fn lines(&self) -> u64 {
+        self.number
+    }
+
+    fn collect(&mut self, bytes: &[u8]) {
+        let room = MAX_LINE - self.pending.len();
+        self.pending.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    fn line(&mut self, out: &mut dyn FnMut(Parsed)) {
+        self.number += 1;
+        let line = String::from_utf8_lossy(&self.pending).trim_end_matches('\r').to_owned();
+        self.pending.clear();
+        if line.starts_with('#') {
+            return;
+        }
+        if let Some((number, first)) = self.held.take() {
+            if !line.is_empty() && !frame::stands_alone(&line) {
+                let joined = first.clone() + &line;
+                let before = parse(number, &first);
+                let after = parse(number, &joined);
+                if let (Some(Parsed::Entry(before)), Some(Parsed::Entry(after))) = (&before, &after)
+                    && after.missing.len() < before.missing.len()
+                {
+                    // The rest may be cut as well.
+                    if after.missing.is_empty() || joined.len() > MAX_LINE {
+                        out(Parsed::Entry(after.clone()));
+                    } else {
+                        self.held = Some((number, joined));
+                    }
+                    return;
+                }
+            }
+            if let Some(parsed) = parse(number, &first) {
+                out(parsed);
+            }
+        }
+        match parse(self.number, &line) {
+            Some(Parsed::Entry(entry)) if !entry.missing.is_empty() => self.held = Some((self.number, line)),
+            Some(parsed) => out(parsed),
+            None => {}
+        }
+    }
+
+    fn release(&mut self, out: &mut dyn FnMut(Parsed)) {
+        if let Some((number, line)) = self.held.take()
+            && let Some(parsed) = parse(number, &line)
+        {
+            out(parsed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(log: &str) -> Vec<Entry> {
+        let (mut reader, mut found) = (Reader::new(), Vec::new());
+        let mut out = |parsed| {
+            if let Parsed::Entry(entry) = parsed {
+                found.push(entry);
+            }
+        };
+        reader.feed(log.as_bytes(), &mut out);
+        reader.finish(&mut out);
+        found
+    }
+
+    #[test]
+    fn a_line_that_a_terminal_wrapped_is_joined() {
+        let log = "[  827.004557] nvgpu: 17000000.gpu gv11b_fb_mmu_fault_info_dump:294  [ERR]  [MMU FAULT] mmu engine id:  65, \
+                   ch id:  506, fault addr: 0xfff3a21000, fault addr aperture: 0, fault type: invalid pte, access type: virt rea\nd, \n\
+                   [  827.004569] nvgpu: 17000000.gpu f:1 [ERR]  Failed!\n";
+        let found = entries(log);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].fields.text("access"), Some("virt read"));
+        assert_eq!(found[0].missing, [""; 0]);
+    }
+
+    #[test]
+    fn a_cut_line_followed_by_another_is_kept_with_what_it_lacks() {
+        let found = entries(
+            "nvgpu: 17000000.gpu f:1 [ERR]  error notifier set to 13 for ch\nusb 1-1: new device\nnvgpu: 17000000.gpu f:1 [ERR]  Failed!\n",
+        );
+        assert_eq!((found.len(), found[0].missing.as_slice()), (2, ["channel", "comm"].as_slice()));
+    }
+
+    #[test]
+    fn endless_lines_do_not_fill_the_memory() {
+        let mut reader = Reader::new();
+        let mut count = 0;
+        for _ in 0..1000 {
+            reader.feed(&[b'x'; 4096], &mut |_| count += 1);
+            assert!(reader.pending.len() <= MAX_LINE);
+        }
+        reader.finish(&mut |_| count += 1);
+        assert_eq!((count, reader.lines()), (0, 1));
+    }
+}

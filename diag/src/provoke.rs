@@ -1,0 +1,351 @@
+//! Faults made on purpose: the kinds there are, and the report of one from what the program that made it has seen.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::str::FromStr;
+
+use sass::{Arch, Opcode, WORD_BYTES, Word};
+use serde::{Deserialize, Serialize};
+
+use crate::fault::sm::code;
+use crate::fault::{FaultReport, Incident, Subject, explain};
+use crate::kernel_log::{Kind as LineKind, Parsed, Reader};
+use crate::process_map::{Document, ProcessMap};
+use crate::report::style::{ASIDE, HEADING};
+use crate::{Hex, Report};
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A vector load at an address that is not a multiple of 16.
+    Misaligned,
+    /// A store past the end of a buffer.
+    Oob,
+    /// A load through a null pointer.
+    Unmapped,
+    /// A word that is no instruction.
+    IllegalInstruction,
+    /// A load from a buffer that lies in the shared-memory window.
+    Window,
+    /// A stack array written far past its end.
+    Stack,
+    /// A shared-memory array written far past its end.
+    Shared,
+    /// A constant bank read past its end.
+    Constant,
+    /// A trap instruction, as a failed assertion runs into.
+    Trap,
+    /// A kernel that waits for what never comes.
+    Timeout,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 10] = [
+        Self::Misaligned,
+        Self::Oob,
+        Self::Unmapped,
+        Self::IllegalInstruction,
+        Self::Window,
+        Self::Stack,
+        Self::Shared,
+        Self::Constant,
+        Self::Trap,
+        Self::Timeout,
+    ];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Misaligned => "misaligned",
+            Self::Oob => "oob",
+            Self::Unmapped => "unmapped",
+            Self::IllegalInstruction => "illegal-instruction",
+            Self::Window => "window",
+            Self::Stack => "stack",
+            Self::Shared => "shared",
+            Self::Constant => "constant",
+            Self::Trap => "trap",
+            Self::Timeout => "timeout",
+        }
+    }
+
+    /// What it does, in one sentence.
+    #[must_use]
+    pub const fn does(self) -> &'static str {
+        match self {
+            Self::Misaligned => {
+                "loads four words at once from an address that is 4 bytes off a multiple of 16"
+            }
+            Self::Oob => "stores past the end of a buffer, where nothing is mapped",
+            Self::Unmapped => "loads through a null pointer",
+            Self::IllegalInstruction => "runs into a word that is no instruction",
+            Self::Window => "loads from a buffer that lies inside the shared-memory window",
+            Self::Stack => "writes an array on the stack far past its end",
+            Self::Shared => "writes an array in shared memory far past its end",
+            Self::Constant => "reads a constant bank past its end",
+            Self::Trap => "executes a trap instruction, as a failed assertion does",
+            Self::Timeout => "waits for a flag that nobody sets",
+        }
+    }
+
+    /// The kernel that does it.
+    #[must_use]
+    pub const fn kernel(self) -> &'static str {
+        match self {
+            Self::Misaligned => "load_vector",
+            Self::Oob => "store",
+            Self::Unmapped | Self::Window => "load",
+            Self::IllegalInstruction => "illegal",
+            Self::Stack => "stack",
+            Self::Shared => "shared",
+            Self::Constant => "constant",
+            Self::Trap => "trap",
+            Self::Timeout => "endless",
+        }
+    }
+
+    /// Whether a report is of this fault. The software ga10b reports a trap as work that does not end.
+    #[must_use]
+    pub fn is_met_by(self, report: &FaultReport) -> bool {
+        let warp = |wanted: &[u32]| report.sms.iter().any(|sm| wanted.contains(&sm.warp_esr.code));
+        match self {
+            Self::Misaligned => warp(&[code::MISALIGNED_ADDR]),
+            Self::Oob | Self::Unmapped => {
+                report.subject == Subject::Mmu || warp(&[code::MMU_FAULT, code::MMU_NACK])
+            }
+            Self::IllegalInstruction => warp(&[code::ILLEGAL_INSTR_ENCODING]),
+            Self::Window => warp(&[code::INVALID_ADDR_SPACE]) && report.window_trap.is_some(),
+            Self::Stack | Self::Shared => warp(&[code::OOR_ADDR]),
+            Self::Constant => warp(&[code::INVALID_CONST_ADDR_LDC]),
+            Self::Trap => report.subject == Subject::Sm || report.subject == Subject::Timeout,
+            Self::Timeout => report.subject == Subject::Timeout,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == text)
+            .ok_or_else(|| format!("no such kind; there are: {}", Self::ALL.map(Self::name).join(", ")))
+    }
+}
+
+/// The cubin with the kernels, for an instruction set.
+#[must_use]
+pub fn cubin(arch: Arch) -> &'static [u8] {
+    match arch {
+        Arch::Sm87 => include_bytes!("../kernels/provoke.sm_87.cubin"),
+        Arch::Sm90 => include_bytes!("../kernels/provoke.sm_90.cubin"),
+    }
+}
+
+/// The cubin with the first load of `kernel` replaced by zeros, which are no instruction; `None` if there is no such load.
+#[must_use]
+pub fn plant_illegal_word(arch: Arch, kernel: &str) -> Option<Vec<u8>> {
+    let image = cubin(arch);
+    let parsed = crate::cubin::Cubin::parse(image).ok()?;
+    let section = parsed.sections.iter().find(|s| s.name == format!(".text.{kernel}"))?;
+    let start = usize::try_from(section.file_offset?.0).ok()?;
+    let code = parsed.kernels.iter().find(|k| k.name == kernel)?.code;
+    let load = code.chunks_exact(WORD_BYTES).position(|bytes| {
+        bytes.first_chunk().is_some_and(|word| {
+            sass::decode(arch, Word::from_bytes(*word)).is_ok_and(|i| i.opcode == Opcode::Ldg)
+        })
+    })?;
+    let mut image = image.to_vec();
+    image.get_mut(start + load * WORD_BYTES..)?.get_mut(..WORD_BYTES)?.fill(0);
+    Some(image)
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The GPU stopped the channel.
+    Fault,
+    /// The work did not end in time.
+    Timeout,
+    /// The kernel ran to its end.
+    Finished,
+}
+
+/// An SM's registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SmRegisters {
+    /// SM number.
+    pub sm_id: u32,
+    /// `HWW_GLOBAL_ESR`.
+    pub global_esr: Hex,
+    /// `HWW_WARP_ESR`.
+    pub warp_esr: Hex,
+    /// Program counter.
+    pub pc: Hex,
+}
+
+/// What a program knows of its own fault: enough to explain it elsewhere.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Capture {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The device's name and driver.
+    pub device: String,
+    /// The error as the library words it.
+    pub error: String,
+    /// Error notifier.
+    pub notifier: u32,
+    /// Registers of the SMs that reported.
+    pub sms: Vec<SmRegisters>,
+    /// Address of an MMU fault.
+    pub address: Option<Hex>,
+    /// Type of an MMU fault.
+    pub fault_type: Option<u32>,
+    /// Lines of the kernel log, where they can be read.
+    pub log: Vec<String>,
+    /// The address space.
+    pub map: Document,
+}
+
+impl Capture {
+    /// The report of the fault; `None` if there was none.
+    #[must_use]
+    pub fn explain(&self) -> Option<FaultReport> {
+        if self.outcome == Outcome::Finished {
+            return None;
+        }
+        let mut incident = Incident::default();
+        let mut reader = Reader::new();
+        let mut take = |parsed| {
+            if let Parsed::Entry(entry) = parsed {
+                incident.entries.push(entry);
+            }
+        };
+        for line in &self.log {
+            reader.feed(line.as_bytes(), &mut take);
+            reader.feed(b"\n", &mut take);
+        }
+        reader.finish(&mut take);
+        if !incident.has(LineKind::SmErrorState) {
+            for sm in &self.sms {
+                incident.add_registers(
+                    Some(sm.sm_id),
+                    sm.warp_esr.0 as u32,
+                    sm.global_esr.0 as u32,
+                    Some(sm.pc.0),
+                );
+            }
+        }
+        if let Some(address) = self.address
+            && !incident.has(LineKind::MmuFault)
+            && !incident.has(LineKind::XidMmuFault)
+        {
+            incident.add_mmu_fault(address.0, self.fault_type);
+        }
+        if self.outcome == Outcome::Timeout && incident.entries.is_empty() {
+            incident.add_deadline(&self.error);
+        }
+        if incident.entries.is_empty() {
+            incident.add_notice(self.notifier);
+        }
+        Some(explain(&incident, &ProcessMap::from(self.map.clone())))
+    }
+}
+
+/// A fault made on purpose, and its report.
+#[derive(Clone, Debug, Serialize)]
+pub struct Provoked {
+    /// Which kind.
+    pub kind: Kind,
+    /// What was done.
+    pub does: &'static str,
+    /// Where.
+    pub device: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Whether the fault is the one that was meant.
+    pub as_meant: bool,
+    /// The error as the program saw it.
+    pub error: String,
+    /// The report.
+    pub fault: Option<FaultReport>,
+}
+
+impl Provoked {
+    /// Explains a capture.
+    #[must_use]
+    pub fn new(kind: Kind, capture: &Capture) -> Self {
+        let fault = capture.explain();
+        Self {
+            kind,
+            does: kind.does(),
+            device: capture.device.clone(),
+            outcome: capture.outcome,
+            as_meant: fault.as_ref().is_some_and(|fault| kind.is_met_by(fault)),
+            error: capture.error.clone(),
+            fault,
+        }
+    }
+}
+
+impl Report for Provoked {
+    const SCHEMA: &'static str = "nvdiag.provoke/1";
+
+    fn has_problem(&self) -> bool {
+        !self.as_meant
+    }
+
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{HEADING}{}{HEADING:#}: a kernel on {} {}", self.kind, self.device, self.does)?;
+        if !self.error.is_empty() {
+            writeln!(out, "{ASIDE}the program saw: {}{ASIDE:#}", self.error)?;
+        }
+        writeln!(out)?;
+        match &self.fault {
+            Some(fault) => fault.print(out)?,
+            None => writeln!(out, "the kernel ran to its end: this device let it pass")?,
+        }
+        if !self.as_meant && self.fault.is_some() {
+            writeln!(out, "\nthis is not the fault that was meant")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_own_name_and_a_kernel_in_every_cubin() {
+        for kind in Kind::ALL {
+            assert_eq!(kind.name().parse(), Ok(kind));
+            for arch in [Arch::Sm87, Arch::Sm90] {
+                let parsed = crate::cubin::Cubin::parse(cubin(arch)).expect("a cubin");
+                assert!(parsed.kernels.iter().any(|k| k.name == kind.kernel()), "{kind}");
+            }
+        }
+        assert!("nothing".parse::<Kind>().is_err());
+    }
+
+    #[test]
+    fn one_word_of_the_cubin_is_replaced() {
+        for arch in [Arch::Sm87, Arch::Sm90] {
+            let planted = plant_illegal_word(arch, "illegal").expect("there is a load");
+            let changed = planted.iter().zip(cubin(arch)).filter(|(a, b)| a != b).count();
+            assert!((1..=WORD_BYTES).contains(&changed), "{changed} bytes");
+            assert_eq!(plant_illegal_word(arch, "no such kernel"), None);
+        }
+    }
+}

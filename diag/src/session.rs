@@ -1,0 +1,111 @@
+//! From the bytes of a log to reports of its faults, in bounded memory.
+
+use std::collections::VecDeque;
+
+use crate::fault::{FaultList, FaultReport, Grouper, Incident, UnknownLine, explain};
+use crate::kernel_log::{Parsed, Reader};
+use crate::process_map::ProcessMap;
+
+/// Unknown lines kept.
+const UNKNOWN: usize = 8;
+
+/// A log that is being read.
+#[derive(Debug)]
+pub struct Session {
+    reader: Reader,
+    grouper: Grouper,
+    found: Found,
+}
+
+#[derive(Debug)]
+struct Found {
+    map: ProcessMap,
+    last: usize,
+    count: u64,
+    faults: VecDeque<FaultReport>,
+    unknown_count: u64,
+    unknown: VecDeque<UnknownLine>,
+}
+
+impl Found {
+    fn take(&mut self, incident: &Incident) {
+        self.count += 1;
+        self.faults.push_back(explain(incident, &self.map));
+        if self.faults.len() > self.last {
+            self.faults.pop_front();
+        }
+    }
+}
+
+impl Session {
+    /// A session that keeps the reports of the last `last` faults.
+    #[must_use]
+    pub fn new(map: ProcessMap, last: usize) -> Self {
+        Self {
+            reader: Reader::new(),
+            grouper: Grouper::new(),
+            found: Found {
+                map,
+                last,
+                count: 0,
+                faults: VecDeque::new(),
+                unknown_count: 0,
+                unknown: VecDeque::new(),
+            },
+        }
+    }
+
+    /// Takes the next bytes of the log.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        let Self { reader, grouper, found } = self;
+        reader.feed(bytes, &mut |parsed| sort(parsed, grouper, found));
+    }
+
+    /// Takes an incident that comes from elsewhere.
+    pub fn take(&mut self, incident: &Incident) {
+        self.found.take(incident);
+    }
+
+    /// Ends what is open: nothing that follows belongs to it.
+    pub fn close(&mut self) {
+        let Self { reader, grouper, found } = self;
+        reader.finish(&mut |parsed| sort(parsed, grouper, found));
+        grouper.finish(&mut |incident| found.take(&incident));
+    }
+
+    /// The reports since the last call.
+    pub fn take_reports(&mut self, source: &str) -> FaultList {
+        let found = &mut self.found;
+        let mut faults: Vec<_> = std::mem::take(&mut found.faults).into();
+        // Incidents end in another order than they begin.
+        faults.sort_by_key(|f: &FaultReport| f.evidence.first().map_or(0, |e| e.line));
+        FaultList {
+            source: source.to_owned(),
+            lines: self.reader.lines(),
+            found: std::mem::take(&mut found.count),
+            faults,
+            unknown_found: std::mem::take(&mut found.unknown_count),
+            unknown: std::mem::take(&mut found.unknown).into(),
+        }
+    }
+
+    /// All reports.
+    #[must_use]
+    pub fn finish(mut self, source: &str) -> FaultList {
+        self.close();
+        self.take_reports(source)
+    }
+}
+
+fn sort(parsed: Parsed, grouper: &mut Grouper, found: &mut Found) {
+    match parsed {
+        Parsed::Entry(entry) => grouper.push(entry, &mut |incident| found.take(&incident)),
+        Parsed::Unknown(line, _, text) => {
+            found.unknown_count += 1;
+            found.unknown.push_back(UnknownLine { line, text });
+            if found.unknown.len() > UNKNOWN {
+                found.unknown.pop_front();
+            }
+        }
+    }
+}
