@@ -4,11 +4,12 @@
 //! device that `HCQ_DEVICE` names.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use half::f16;
 use hcq::{Args, Buffer, Device, Kernel, LaunchConfig, Queue, Selector};
+use llm_demo::bench::WARM_UP;
 use llm_demo::kernels::gemm::{self, Output, TILES, Tile};
 use llm_demo::kernels::{DEQUANTIZE_THREADS, Format, dequantize_blocks};
 use ptxgen::{Module, Ptxas, Target};
@@ -87,6 +88,22 @@ impl Bench {
         Ok(best)
     }
 
+    /// Works until the clocks are up.
+    fn warm_up(&mut self, program: &hcq::Program) -> anyhow::Result<()> {
+        let (x, out) = (self.halves(1 << 22)?, self.device.alloc(1 << 24)?);
+        let tile = TILES[0];
+        let kernel = program.kernel(&tile.kernel_name(Output::Sums))?;
+        let args = Args::new().buffer(&x).buffer(&x).buffer(&out);
+        let args = args.u32(2048).u32(2048).u32(2048).u32(2048).u32(2048).u32(2048);
+        let config = LaunchConfig::new(tile.grid(Output::Sums, 2048, 2048, 1), tile.threads())
+            .with_dynamic_shared(tile.shared_bytes());
+        let begin = Instant::now();
+        while begin.elapsed() < WARM_UP {
+            self.time(&vec![(&kernel, config, args.clone()); 64])?;
+        }
+        Ok(())
+    }
+
     /// `count` values in f16, small and different from each other.
     fn halves(&self, count: u64) -> anyhow::Result<Buffer> {
         let buffer = self.device.alloc(2 * count)?;
@@ -108,6 +125,9 @@ fn run(dir: &Path, tokens: u32) -> anyhow::Result<()> {
     let cubin = std::fs::read(dir.join(format!("gemm.sm_{}.cubin", info.sm_number())))?;
     let program = device.load(&cubin)?;
     let mut bench = Bench { queue: device.queue()?, device: device.clone() };
+    if info.sm_count > 16 {
+        bench.warm_up(&program)?;
+    }
     println!(
         "{:<17} {:<26} {:>6} {:>10} {:>10} {:>10}",
         "shape", "kernel", "shares", "µs", "TFLOP/s", "cold µs"
@@ -135,7 +155,7 @@ fn run(dir: &Path, tokens: u32) -> anyhow::Result<()> {
                     let args = Args::new().buffer(&x).buffer(w).buffer(&out).u32(tokens).u32(rows).u32(cols);
                     (&kernel, config, args.u32(rows).u32(cols / shares).u32(tokens))
                 };
-                let rounds = if info.sm_count > 16 { 8 } else { 1 };
+                let rounds = if info.sm_count > 16 { 32 } else { 1 };
                 let warm = bench.time(&(0..rounds).map(|_| launch(&weights[0])).collect::<Vec<_>>())?;
                 let cold = bench.time(&weights.iter().map(launch).collect::<Vec<_>>())?;
                 let flop = 2.0 * f64::from(tokens) * f64::from(all_rows) * f64::from(cols);

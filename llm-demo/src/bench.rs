@@ -1,9 +1,10 @@
 //! Measuring tokens per second the way llama-bench does, so that the figures can stand side by side.
 //!
 //! Prefill takes in a prompt of random tokens at an empty context. Decode takes in random tokens one at a time and has the
-//! logits of each on the host; greedy decode has the device choose and returns the token alone. One run of each warms up.
+//! logits of each on the host; greedy decode has the device choose and returns the token alone. Runs that do not count come first,
+//! until the clocks are up.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -19,9 +20,14 @@ pub struct Plan {
     pub prefill: usize,
     /// Tokens decoded; 0 leaves decode out.
     pub decode: usize,
-    /// Runs that count, after the one that warms up.
+    /// Runs that count, after those that warm up.
     pub repeats: usize,
+    /// For how long each test warms up at least; one run in any case.
+    pub warm_up: Duration,
 }
+
+/// For how long a GPU works before it is measured: an H200 takes 1 to 1.5 s of load from 345 to 1980 MHz (measured).
+pub const WARM_UP: Duration = Duration::from_millis(1500);
 
 /// The runs of one test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -71,13 +77,20 @@ pub fn run(
                 return Ok(());
             }
             let mut seconds = Vec::new();
-            for repeat in 0..=plan.repeats {
+            let start = Instant::now();
+            let mut warm = false;
+            while seconds.len() < plan.repeats {
                 let drawn: Vec<u32> = (0..tokens).map(|_| draw()).collect();
                 let begin = Instant::now();
                 run(&drawn)?;
-                // The first run warms up caches, clocks and page tables.
-                if repeat > 0 {
+                // The first runs warm up caches, clocks and page tables.
+                if warm {
                     seconds.push(begin.elapsed().as_secs_f64());
+                } else {
+                    warm = start.elapsed() >= plan.warm_up;
+                    if !warm {
+                        continue;
+                    }
                 }
                 done += tokens as u64;
                 progress(done, total);
@@ -139,7 +152,7 @@ mod tests {
     fn every_run_starts_from_an_empty_context() {
         let mut counter = Counter::default();
         let mut last = (0, 0);
-        let plan = Plan { prefill: 5, decode: 3, repeats: 2 };
+        let plan = Plan { prefill: 5, decode: 3, repeats: 2, warm_up: Duration::ZERO };
         let rows = run(&mut counter, 7, plan, &mut |done, total| last = (done, total)).expect("runs");
         let names: Vec<&str> = rows.iter().map(|r| r.test.as_str()).collect();
         assert_eq!(names, ["pp5", "tg3", "tg3-greedy"]);
@@ -149,8 +162,17 @@ mod tests {
     }
 
     #[test]
+    fn runs_that_warm_up_do_not_count() {
+        let mut counter = Counter::default();
+        let plan = Plan { prefill: 4, decode: 0, repeats: 3, warm_up: Duration::from_millis(5) };
+        let rows = run(&mut counter, 7, plan, &mut |done, total| assert!(done <= total)).expect("runs");
+        assert_eq!(rows[0].runs_tokens_per_second.len(), 3);
+        assert!(counter.resets > 4, "{} runs in 5 ms", counter.resets);
+    }
+
+    #[test]
     fn a_test_of_no_tokens_is_left_out() {
-        let plan = Plan { prefill: 0, decode: 1, repeats: 1 };
+        let plan = Plan { prefill: 0, decode: 1, repeats: 1, warm_up: Duration::ZERO };
         let rows = run(&mut Counter::default(), 7, plan, &mut |_, _| ()).expect("runs");
         assert_eq!(rows.len(), 2);
     }

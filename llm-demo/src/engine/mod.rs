@@ -14,6 +14,7 @@ use std::time::Duration;
 use hcq::{Device, Graph, Queue, SyncPoint};
 
 use self::plan::{Plan, record};
+pub use self::prefill::LaunchTime;
 use self::prefill::{CHUNK, Prefill};
 use crate::decoder::Decoder;
 use crate::error::{Error, Result};
@@ -59,7 +60,7 @@ impl fmt::Debug for Engine {
 }
 
 /// What one kind of launch cost over some steps.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelStat {
     /// The kernel.
     pub name: String,

@@ -5,10 +5,11 @@
 //! read from the second-level cache. The last layer ends with its keys and values: its output only matters for the prompt's last
 //! token, which an ordinary step takes in.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hcq::{Args, Buffer, Device, Graph, LaunchConfig, Queue};
 
+use super::Engine;
 use super::matrix::{Matrix, fits};
 use super::plan::{LayerMemory, ModelMemory, Stage, record};
 use super::programs::Programs;
@@ -202,6 +203,64 @@ impl Prefill {
         }
         Ok(r.stages)
     }
+}
+
+impl Engine {
+    /// Times every launch of a prompt of `tokens` tokens at an empty context, one after the other, after replaying it for
+    /// `warm_up`, and forgets it again. Nothing for a model that prompts do not go through chunks for.
+    ///
+    /// # Errors
+    /// As [`Engine::prefill`].
+    pub fn profile_prompt(&mut self, tokens: usize, warm_up: Duration) -> Result<Vec<LaunchTime>> {
+        self.reset()?;
+        self.room(tokens)?;
+        let Some(prefill) = &mut self.prefill else { return Ok(Vec::new()) };
+        let patience = self.patience * CHUNK as u32;
+        let prompt = vec![0; tokens];
+        let begin = Instant::now();
+        while begin.elapsed() < warm_up {
+            for (i, chunk) in prompt.chunks(CHUNK).enumerate() {
+                prefill.run(&mut self.queue, i * CHUNK, chunk, patience)?;
+            }
+        }
+        let mut times = Vec::new();
+        for (i, chunk) in prompt.chunks(CHUNK).enumerate() {
+            let size = prefill.prepare(i * CHUNK, chunk)?;
+            let stages = prefill.stages(SIZES[size])?;
+            let mut points = vec![self.queue.timestamp()?];
+            for stage in &stages {
+                self.queue.barrier()?;
+                // SAFETY: as for the recorded launches, see `record`; a barrier orders them all.
+                unsafe { self.queue.launch(&stage.kernel, stage.config, &stage.args) }?;
+                points.push(self.queue.timestamp()?);
+            }
+            self.queue.submit()?.wait(patience)?;
+            let positions = (i * CHUNK + chunk.len()) as u64;
+            for (stage, pair) in stages.iter().zip(points.windows(2)) {
+                let [start, end] = [0, 1].map(|n| pair[n].ns().unwrap_or_default());
+                let bytes = stage.weight_bytes + stage.cache_bytes * positions;
+                let name = stage.kernel.name().to_owned();
+                times.push(LaunchTime { name, role: stage.role, start, end: end.max(start), bytes });
+            }
+        }
+        self.reset()?;
+        Ok(times)
+    }
+}
+
+/// When a launch ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchTime {
+    /// The kernel.
+    pub name: String,
+    /// What it is for.
+    pub role: &'static str,
+    /// When everything before it had ended, in ns of the GPU's clock.
+    pub start: u64,
+    /// When it had ended.
+    pub end: u64,
+    /// Weights, keys and values that it read, in bytes.
+    pub bytes: u64,
 }
 
 impl Recording<'_> {

@@ -1,8 +1,9 @@
 //! Measures tokens per second.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
-use llm_demo::bench::{Plan, Row};
+use llm_demo::bench::{Plan, Row, WARM_UP};
 use serde::Serialize;
 
 use crate::Outcome;
@@ -19,6 +20,8 @@ struct Report {
     model: ModelReport,
     context: usize,
     repeats: usize,
+    /// Time that each test worked before it was measured, at least one run.
+    warm_up_seconds: f64,
     load_seconds: f64,
     weight_bytes_per_token: u64,
     launches_per_token: u64,
@@ -39,6 +42,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         prefill: size(cli.pp, 512, 16),
         decode: size(cli.tg, 128, 16),
         repeats: cli.repeats.map_or(if software { 2 } else { 5 }, |n| n as usize),
+        warm_up: if software { Duration::ZERO } else { WARM_UP },
     };
     let context = plan.prefill.max(plan.decode);
     anyhow::ensure!(context > 0, "nothing to measure: --pp and --tg are both 0");
@@ -61,6 +65,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         model: ModelReport::new(&model),
         context: session.context,
         repeats: plan.repeats,
+        warm_up_seconds: plan.warm_up.as_secs_f64(),
         load_seconds: session.load.as_secs_f64(),
         weight_bytes_per_token: session.engine.weight_bytes_per_token(),
         launches_per_token: session.engine.launches_per_token(),
@@ -88,8 +93,11 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "run         context {}, {} runs after 1 to warm up, loaded in {:.2} s",
-        report.context, report.repeats, report.load_seconds
+        "run         context {}, {} runs after {} to warm up, loaded in {:.2} s",
+        report.context,
+        report.repeats,
+        if report.warm_up_seconds > 0.0 { format!("{} s", report.warm_up_seconds) } else { "1".to_owned() },
+        report.load_seconds
     )?;
     writeln!(out)?;
     writeln!(out, "{:<14} {:>12} {:>10} {:>14}", "test", "tok/s", "± sd", "weights GB/s")?;

@@ -58,8 +58,9 @@ pub struct Cli {
     #[arg(long, group = "mode", help_heading = "Other things to do")]
     pub bench: bool,
 
-    /// Tokens of the prompt in --bench [default: 512, 16 on the software device; at most the context]
-    #[arg(long, value_name = "N", requires = "bench", help_heading = "Other things to do")]
+    /// Tokens of the prompt in --bench [default: 512, 16 on the software device; at most the context]; with --profile
+    /// times a prompt of N tokens instead of steps
+    #[arg(long, value_name = "N", help_heading = "Other things to do")]
     pub pp: Option<u32>,
 
     /// Tokens decoded in --bench [default: 128, 16 on the software device; at most the context]
@@ -128,6 +129,9 @@ impl Cli {
     pub fn task(&self) -> Task<'_> {
         if self.json && !(self.bench || self.profile || self.predict) {
             usage(ErrorKind::MissingRequiredArgument, "--json goes with --bench, --profile or --predict");
+        }
+        if self.pp.is_some() && !(self.bench || self.profile) {
+            usage(ErrorKind::MissingRequiredArgument, "--pp goes with --bench or --profile");
         }
         if let Some([spec, path]) = self.synthesize.as_deref() {
             let synthesis = Synthesis::from_str(spec);
@@ -200,7 +204,7 @@ mod tests {
         for args in [
             &["--bench", "--verify"][..],
             &["--profile", "--synthesize", "tiny-llama:q6_k", "x"],
-            &["--pp", "3"],
+            &["--tg", "3"],
             &["--dump-logits", "x"],
             &["--tokens", "1"],
             &["--synthesize", "tiny-llama:q6_k"],

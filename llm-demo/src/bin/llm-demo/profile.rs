@@ -1,8 +1,10 @@
 //! Shows where the time of a token goes.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
-use llm_demo::engine::KernelStat;
+use llm_demo::bench::WARM_UP;
+use llm_demo::engine::{KernelStat, LaunchTime};
 use serde::Serialize;
 
 use crate::Outcome;
@@ -19,7 +21,10 @@ struct Report {
     schema: &'static str,
     device: DeviceReport,
     model: ModelReport,
+    /// Tokens decoded.
     steps: usize,
+    /// Tokens of the prompt, if that was timed instead.
+    prompt: usize,
     kernels: Vec<Line>,
 }
 
@@ -38,14 +43,22 @@ struct Line {
 
 pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let model = session::model(cli)?;
+    let prompt = cli.pp.map(|n| (n as usize).clamp(1, model.config.context));
     let steps = (cli.count.unwrap_or(DEFAULT_STEPS) as usize).min(model.config.context);
-    let mut session = Session::open(cli, &model, steps)?;
+    let mut session = Session::open(cli, &model, prompt.unwrap_or(steps))?;
+    let software = session.device.info().backend == hcq::BackendKind::Sim;
+    let warm_up = if software { Duration::ZERO } else { WARM_UP };
+    let kernels = match prompt {
+        Some(tokens) => lines(&by_kernel(session.engine.profile_prompt(tokens, warm_up)?)),
+        None => lines(&session.engine.profile(steps)?),
+    };
     let report = Report {
         schema: "llm-demo.profile/1",
         device: DeviceReport::new(session.device.info()),
         model: ModelReport::new(&model),
-        steps,
-        kernels: lines(&session.engine.profile(steps)?),
+        steps: if prompt.is_some() { 0 } else { steps },
+        prompt: prompt.unwrap_or(0),
+        kernels,
     };
     let mut out = io::stdout().lock();
     if cli.json {
@@ -55,6 +68,27 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         print(&report, &mut out)?;
     }
     Ok(Outcome::Good)
+}
+
+/// Launches of one kernel in one role together.
+fn by_kernel(times: Vec<LaunchTime>) -> Vec<KernelStat> {
+    let mut stats: Vec<KernelStat> = Vec::new();
+    for time in times {
+        let known = stats.iter_mut().find(|s| s.name == time.name && s.role == time.role);
+        let stat = match known {
+            Some(stat) => stat,
+            None => {
+                stats.push(KernelStat { name: time.name, role: time.role, ..KernelStat::default() });
+                // Just added.
+                let Some(stat) = stats.last_mut() else { continue };
+                stat
+            }
+        };
+        stat.count += 1;
+        stat.nanoseconds += time.end - time.start;
+        stat.bytes += time.bytes;
+    }
+    stats
 }
 
 /// The kernels with the longest first.
@@ -79,7 +113,10 @@ fn lines(stats: &[KernelStat]) -> Vec<Line> {
 fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     report.device.print(out)?;
     report.model.print(out)?;
-    writeln!(out, "steps       {}\n", report.steps)?;
+    match report.prompt {
+        0 => writeln!(out, "steps       {}\n", report.steps)?,
+        tokens => writeln!(out, "prompt      {tokens} tokens\n")?,
+    }
     writeln!(
         out,
         "{:<17} {:<24} {:>8} {:>12} {:>10} {:>7} {:>10} {:>8}",
