@@ -14,7 +14,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod address_map;
 pub mod cubin;
@@ -34,6 +34,7 @@ pub mod queue_metadata;
 mod report;
 pub mod session;
 mod size;
+pub mod trace;
 
 pub use hex::Hex;
 pub use report::{Report, style};

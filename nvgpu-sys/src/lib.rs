@@ -35,6 +35,7 @@
 #[rustfmt::skip]
 mod bindings;
 mod ioctl;
+mod mark;
 mod overlay;
 mod requests;
 mod sys;
@@ -57,6 +58,7 @@ pub mod host {
 
 pub use bindings::*;
 pub use ioctl::{Ioctl, IoctlError, call};
+pub use mark::{TRACE_MARK, TraceMark};
 pub use overlay::{OVERLAYS, Overlay};
 pub use requests::*;
 pub use sys::{BY_VALUE, Linux, Sys};

@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_void};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -74,6 +75,43 @@ pub trait Sys: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// The errno of `close(2)`; the descriptor is gone even then.
     fn close(&self, fd: OwnedFd) -> Result<(), Errno>;
+}
+
+/// Whoever shares an implementation can use it as one.
+impl<S: Sys + ?Sized> Sys for Arc<S> {
+    fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
+        (**self).open(path, flags)
+    }
+
+    unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { (**self).ioctl(fd, request, arg) }
+    }
+
+    unsafe fn mmap(
+        &self,
+        len: NonZeroUsize,
+        prot: ProtFlags,
+        flags: MapFlags,
+        fd: BorrowedFd<'_>,
+        offset: i64,
+    ) -> Result<NonNull<c_void>, Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { (**self).mmap(len, prot, flags, fd, offset) }
+    }
+
+    unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { (**self).munmap(addr, len) }
+    }
+
+    fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
+        (**self).poll(fds, timeout)
+    }
+
+    fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
+        (**self).close(fd)
+    }
 }
 
 /// Requests whose argument is a number and not an address. Their `arg` is that number, as a native-endian `u32`.

@@ -9,6 +9,7 @@ mod process;
 pub mod provoke;
 pub mod pushbuf;
 pub mod qmd;
+pub mod trace;
 pub mod vamap;
 
 use std::io::{self, Read, Write};

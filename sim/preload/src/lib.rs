@@ -9,21 +9,24 @@
 //! else goes to the kernel. Descriptors of the machine are real ones, so `dup`, `fcntl` and `lseek` need no help. A forked child
 //! has no GPU.
 //!
-//! Environment: `NVGPU_SIM_MEMORY` (bytes), `NVGPU_SIM_SMS`, `NVGPU_SIM_VERBOSE` (kernel-log lines on stderr).
+//! Environment: `NVGPU_SIM_MEMORY` (bytes), `NVGPU_SIM_SMS`, `NVGPU_SIM_VERBOSE` (kernel-log lines on stderr), `NVGPU_SIM_TRACE`
+//! (calls are told to `nvdiag trace`, which would not see them otherwise).
 
 mod kernel;
+mod mark;
 
 use ga10b_sim::{Sim, SimConfig};
 use libc::{c_char, c_int, c_uint, c_ulong, c_void, mode_t, off_t, pollfd, size_t};
+use mark::Mark;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
-use nvgpu_sys::Sys;
+use nvgpu_sys::{Sys, TraceMark};
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
@@ -76,6 +79,11 @@ fn borrow<'a>(fd: c_int) -> Option<BorrowedFd<'a>> {
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
+/// What a descriptor of the machine is open on, as `/proc/self/fd` shows it on a real one.
+fn name(sim: &Sim, fd: BorrowedFd<'_>) -> String {
+    sim.descriptor_name(fd).unwrap_or_else(|| "/dmabuf:".to_owned())
+}
+
 /// Result of a C function: the value, or -1 and `errno`.
 fn answer(result: Result<c_int, Errno>) -> c_int {
     result.unwrap_or_else(|errno| {
@@ -99,8 +107,10 @@ unsafe fn open_node(path: *const c_char, flags: c_int) -> Option<c_int> {
     }
     from_program(|| {
         let sim = start().ok_or(Errno::ENODEV);
+        let about = TraceMark { kind: TraceMark::OPEN, flags: flags.cast_unsigned(), ..TraceMark::default() };
+        let mark = Mark::begin(about, || path.to_string_lossy().into_owned());
         let opened = sim.and_then(|sim| sim.open(path, OFlag::from_bits_truncate(flags)));
-        answer(opened.map(IntoRawFd::into_raw_fd))
+        answer(mark.end(opened.map(IntoRawFd::into_raw_fd)))
     })
 }
 
@@ -203,8 +213,16 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) ->
             // SAFETY: the program passes an argument of the size that is part of the request.
             unsafe { std::slice::from_raw_parts_mut(arg.cast(), size) }
         };
+        let about = TraceMark {
+            kind: TraceMark::IOCTL,
+            fd: fd.as_raw_fd(),
+            request,
+            argument: arg.expose_provenance() as u64,
+            ..TraceMark::default()
+        };
+        let mark = Mark::begin(about, || name(sim, fd));
         // SAFETY: the program's own promise.
-        Some(answer(unsafe { sim.ioctl(fd, request, bytes) }))
+        Some(answer(mark.end(unsafe { sim.ioctl(fd, request, bytes) })))
     });
     // SAFETY: the caller's promise.
     served.flatten().unwrap_or_else(|| unsafe { kernel::ioctl(fd, request, arg) })
@@ -234,9 +252,20 @@ pub unsafe extern "C" fn mmap(
             Errno::EINVAL.set();
             return Some(libc::MAP_FAILED);
         };
+        let about = TraceMark {
+            kind: TraceMark::MMAP,
+            fd: fd.as_raw_fd(),
+            request: prot.cast_unsigned(),
+            flags: flags.cast_unsigned(),
+            argument: len.get() as u64,
+            result: offset,
+            ..TraceMark::default()
+        };
+        let mark = Mark::begin(about, || name(sim, fd));
         let (prot, flags) = (ProtFlags::from_bits_retain(prot), MapFlags::from_bits_retain(flags));
         // SAFETY: the program's own promise.
         let mapped = unsafe { sim.mmap(len, prot, flags, fd, offset) };
+        let mapped = mark.end(mapped);
         Some(mapped.map_or_else(
             |errno| {
                 errno.set();
@@ -315,9 +344,11 @@ pub unsafe extern "C" fn poll(fds: *mut pollfd, count: libc::nfds_t, timeout: c_
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     let served = from_program(|| {
         let sim = owner(fd)?;
+        let about = TraceMark { kind: TraceMark::CLOSE, fd, ..TraceMark::default() };
+        let mark = Mark::begin(about, || borrow(fd).map_or(String::new(), |fd| name(sim, fd)));
         // SAFETY: the program gives the descriptor up with this call.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Some(answer(sim.close(fd).map(|()| 0)))
+        Some(answer(mark.end(sim.close(fd).map(|()| 0))))
     });
     // SAFETY: the caller's promise.
     served.flatten().unwrap_or_else(|| unsafe { kernel::close(fd) })

@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use clap::ArgGroup;
 use hcq::{Device, Selector};
 use nvdiag::address_map::{AddressMap, BufferObject, Mapping, Parts, Window, ga10b_windows};
 use nvdiag::page_table::walk;
@@ -21,7 +22,8 @@ use crate::Finding;
 
 /// Show a GPU address space: regions, mappings, windows, holes, and what lies where it must not.
 #[derive(Debug, clap::Args)]
-#[group(id = "source", required = true, multiple = false, args = ["pid", "dump", "device"])]
+#[group(skip)]
+#[command(group = ArgGroup::new("source").required(true).args(["pid", "dump", "device"]))]
 pub struct Args {
     /// The address spaces of a running process (a Jetson's; needs the right to trace it, and root for its mappings).
     #[arg(long)]

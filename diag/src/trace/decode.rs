@@ -1,0 +1,353 @@
+//! What the bytes of a traced call mean.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::abi::{self, Field, Layout, Pointer};
+use super::{Bytes, Call, Event};
+
+/// Elements of an array that are shown.
+const SHOWN_ELEMENTS: usize = 8;
+/// Bytes of an argument without a known layout that are shown.
+const SHOWN_BYTES: usize = 64;
+
+/// Fields that mean something, where several lie over one another: request, fields. Others show the first.
+const READINGS: &[(&str, &[&str])] = &[
+    ("NVMAP_IOC_CREATE", &["size", "handle"]),
+    ("NVMAP_IOC_CREATE_64", &["size64", "handle64"]),
+    ("NVMAP_IOC_GET_FD", &["fd", "handle"]),
+    ("NVMAP_IOC_FROM_FD", &["fd", "handle"]),
+    ("NVMAP_IOC_FROM_IVC_ID", &["ivm_id", "handle"]),
+    ("NVMAP_IOC_GET_IVC_ID", &["ivm_id", "handle"]),
+    ("NVGPU_GPU_IOCTL_OPEN_CHANNEL", &["in.runlist_id", "out.channel_fd"]),
+];
+
+/// A decoded `ioctl`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Decoded {
+    /// Its name; the number and its parts if it is not known.
+    pub name: String,
+    /// Whether it is known.
+    pub known: bool,
+    /// The class or the command it is about.
+    pub about: Option<String>,
+    /// Its fields before the call.
+    pub arguments: Map<String, Value>,
+    /// The fields that the call changed, as they are after it.
+    pub answers: Map<String, Value>,
+    /// What it points to.
+    pub memory: Vec<DecodedMemory>,
+    /// What the driver says in the argument about how it went, where that is not success.
+    pub status: Option<String>,
+}
+
+/// Memory behind a pointer of an argument.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DecodedMemory {
+    /// The field that points to it.
+    pub field: &'static str,
+    /// Its struct.
+    pub layout: Option<&'static str>,
+    /// Its fields before the call.
+    pub arguments: Map<String, Value>,
+    /// The fields that the call changed.
+    pub answers: Map<String, Value>,
+}
+
+/// Decodes an event; `None` for those that are no `ioctl`.
+#[must_use]
+pub fn decode(event: &Event) -> Option<Decoded> {
+    let Call::Ioctl { node, request, argument, input, output, memory, .. } = &event.call else { return None };
+    let number = request.0 as u32;
+    let Some(known) = abi::request(node, number) else {
+        let (arguments, answers) = both(None, &[], input, output);
+        return Some(Decoded { name: unknown(number, argument.0), arguments, answers, ..Decoded::default() });
+    };
+    let mut decoded = Decoded { name: known.name.to_owned(), known: true, ..Decoded::default() };
+    if let Some((_, signed)) = known.number {
+        decoded.arguments = value_of_number(&input.0, signed);
+        if input != output && !output.0.is_empty() {
+            decoded.answers = value_of_number(&output.0, signed);
+        }
+        return Some(decoded);
+    }
+    if nvgpu_sys::BY_VALUE.contains(&number) {
+        decoded.arguments.insert("value".to_owned(), hex(argument.0));
+        return Some(decoded);
+    }
+    let Some(layout) = known.layout(input.0.len()) else {
+        (decoded.arguments, decoded.answers) = both(None, &[], input, output);
+        return Some(decoded);
+    };
+    let readings =
+        READINGS.iter().find(|(name, _)| *name == known.name).map_or(&[][..], |(_, fields)| *fields);
+    (decoded.arguments, decoded.answers) = both(Some(layout), readings, input, output);
+    decoded.about = about(layout, &input.0);
+    decoded.status = status(layout, if output.0.is_empty() { &input.0 } else { &output.0 });
+    let pointers = abi::pointers(layout, &input.0);
+    decoded.memory = pointers
+        .iter()
+        .filter_map(|pointer| Some((pointer, memory.iter().find(|m| m.address.0 == pointer.address)?)))
+        .map(|(pointer, memory)| behind(pointer, &memory.input, &memory.output))
+        .collect();
+    Some(decoded)
+}
+
+fn behind(pointer: &Pointer, input: &Bytes, output: &Bytes) -> DecodedMemory {
+    // An array shows its first element; the field of the pointer says how many there are.
+    let (arguments, answers) = both(pointer.layout, &[], input, output);
+    DecodedMemory { field: pointer.field, layout: pointer.layout.map(|l| l.name), arguments, answers }
+}
+
+/// The class or the command that a request of the desktop driver is about.
+fn about(layout: &Layout, bytes: &[u8]) -> Option<String> {
+    let (number, name): (u32, fn(u32) -> Option<&'static str>) = match layout.name {
+        "NVOS54_PARAMETERS" => (layout.value("cmd", bytes)? as u32, rm_sys::control_name),
+        "NVOS64_PARAMETERS" | "NVOS21_PARAMETERS" => {
+            (layout.value("hClass", bytes)? as u32, rm_sys::class_name)
+        }
+        "nv_ioctl_xfer_t" => (layout.value("cmd", bytes)? as u32, escape_name),
+        _ => return None,
+    };
+    Some(name(number).map_or_else(|| format!("{number:#x}"), str::to_owned))
+}
+
+fn escape_name(number: u32) -> Option<&'static str> {
+    abi::find(abi::Family::Escape, number).map(|known| known.name)
+}
+
+/// What a status field says, if not that all is well.
+fn status(layout: &Layout, bytes: &[u8]) -> Option<String> {
+    let names = ["status", "params.status", "rmStatus"];
+    let status = names.iter().find_map(|name| layout.value(name, bytes))? as u32;
+    let is_desktop =
+        layout.name.starts_with("NV") || layout.name.starts_with("nv_") || layout.name.starts_with("UVM");
+    (is_desktop && status != 0).then(|| rm_sys::Status(status).to_string())
+}
+
+fn unknown(request: u32, argument: u64) -> String {
+    let kind = char::from((request >> 8) as u8);
+    let kind =
+        if kind.is_ascii_graphic() { format!("'{kind}'") } else { format!("{:#04x}", request >> 8 & 0xff) };
+    let direction = ["no", "write", "read", "read and write"][(request >> 30) as usize];
+    let bytes = request >> 16 & 0x3fff;
+    format!(
+        "request {request:#010x} ({kind} {:#04x}, {direction} argument of {bytes} bytes at {argument:#x})",
+        request & 0xff
+    )
+}
+
+/// The fields before a call, and those that it changed.
+fn both(
+    layout: Option<&'static Layout>,
+    readings: &[&str],
+    input: &Bytes,
+    output: &Bytes,
+) -> (Map<String, Value>, Map<String, Value>) {
+    let Some(layout) = layout else {
+        let raw = |bytes: &Bytes| match bytes.0.is_empty() {
+            true => Map::new(),
+            false => Map::from_iter([("bytes".to_owned(), json!(raw(&bytes.0)))]),
+        };
+        return (raw(input), if input == output { Map::new() } else { raw(output) });
+    };
+    let mut covered = vec![false; layout.size];
+    let (mut before, mut after) = (Map::new(), Map::new());
+    for field in &layout.fields {
+        let range = field.offset..(field.offset + field.width * field.count).min(layout.size);
+        let chosen = readings.contains(&field.name);
+        let hidden = covered[range.clone()].iter().any(|c| *c) && field.bits.is_none();
+        let other = !readings.is_empty() && !chosen;
+        if !chosen && (hidden || other) {
+            continue;
+        }
+        covered[range.clone()].fill(field.bits.is_none());
+        let is_filler =
+            ["reserved", "padding", "pad"].iter().any(|w| field.name.to_ascii_lowercase().contains(w));
+        let show = |bytes: &[u8]| {
+            let value = value(field, bytes)?;
+            let zero = bytes.get(range.clone())?.iter().all(|b| *b == 0);
+            (!(is_filler && zero)).then_some(value)
+        };
+        let (old, new) = (show(&input.0), show(&output.0));
+        if let Some(new) = new.filter(|new| old.as_ref() != Some(new)) {
+            after.insert(field.name.to_owned(), new);
+        }
+        if let Some(old) = old {
+            before.insert(field.name.to_owned(), old);
+        }
+    }
+    if input.0.len() > layout.size {
+        before.insert("more".to_owned(), json!(raw(&input.0[layout.size..])));
+    }
+    (before, after)
+}
+
+fn raw(bytes: &[u8]) -> String {
+    let shown = Bytes(bytes.iter().take(SHOWN_BYTES).copied().collect());
+    match bytes.len() {
+        n if n > SHOWN_BYTES => format!("{shown}... ({n} bytes)"),
+        _ => shown.to_string(),
+    }
+}
+
+fn value_of_number(bytes: &[u8], signed: bool) -> Map<String, Value> {
+    let field = Field { name: "value", offset: 0, width: 4, count: 1, signed, bits: None };
+    value(&field, bytes).map(|value| Map::from_iter([("value".to_owned(), value)])).unwrap_or_default()
+}
+
+/// The value of a field: a number, a hexadecimal number where people know it so, a text, or a list.
+fn value(field: &Field, bytes: &[u8]) -> Option<Value> {
+    if field.count == 1 {
+        return match field.value(bytes, 0) {
+            Some(number) => Some(one(field, number)),
+            None => bytes.get(field.offset..field.offset + field.width).map(|b| json!(raw(b))),
+        };
+    }
+    let all = bytes.get(field.offset..field.offset.checked_add(field.width * field.count)?)?;
+    let text = all.split(|b| *b == 0).next().unwrap_or(&[]);
+    let is_text =
+        field.width == 1 && !text.is_empty() && text.iter().all(|b| b.is_ascii_graphic() || *b == b' ');
+    if is_text && all[text.len()..].iter().all(|b| *b == 0) {
+        return Some(json!(String::from_utf8_lossy(text)));
+    }
+    if field.width == 1 || field.width > 8 {
+        return Some(json!(raw(all)));
+    }
+    let used = all.chunks(field.width).rposition(|c| c.iter().any(|b| *b != 0)).map_or(0, |last| last + 1);
+    let mut list: Vec<Value> =
+        (0..used.min(SHOWN_ELEMENTS)).filter_map(|i| field.value(bytes, i)).map(|n| one(field, n)).collect();
+    if used > SHOWN_ELEMENTS {
+        list.push(json!(format!("... {} of {}", used, field.count)));
+    }
+    Some(Value::Array(list))
+}
+
+fn one(field: &Field, number: u64) -> Value {
+    let last = field.name.rsplit('.').next().unwrap_or(field.name);
+    let is_fd = last.ends_with("fd") || last.ends_with("Fd") || last == "fd";
+    if field.signed || is_fd {
+        let spare = 64 - 8 * field.width.clamp(1, 8) as u32;
+        return json!(((number << spare) as i64) >> spare);
+    }
+    match last {
+        "hClass" => return named(number, rm_sys::class_name(number as u32)),
+        "cmd" if field.width == 4 => return named(number, rm_sys::control_name(number as u32)),
+        _ => {}
+    }
+    if is_known_in_hex(last, field.width) { hex(number) } else { json!(number) }
+}
+
+fn named(number: u64, name: Option<&str>) -> Value {
+    match name {
+        Some(name) => json!(format!("{number:#x} {name}")),
+        None => hex(number),
+    }
+}
+
+fn hex(number: u64) -> Value {
+    json!(format!("{number:#x}"))
+}
+
+/// Whether people know the values of such a field in hexadecimal: addresses, handles, flags, masks.
+fn is_known_in_hex(name: &str, width: usize) -> bool {
+    const WORDS: [&str; 17] = [
+        "addr", "va", "offset", "flags", "mask", "handle", "ptr", "base", "params", "parms", "buf", "mem",
+        "class", "token", "o_a", "gpfifo", "limit",
+    ];
+    let is_handle = name.starts_with('h') && name[1..].starts_with(|c: char| c.is_ascii_uppercase());
+    let is_pointer = name.starts_with('p') && name[1..].starts_with(|c: char| c.is_ascii_uppercase());
+    let lower = name.to_ascii_lowercase();
+    let is_size =
+        ["size", "count", "num", "len", "time", "bytes", "freq"].iter().any(|word| lower.contains(word));
+    is_handle || is_pointer || !is_size && width >= 4 && WORDS.iter().any(|word| lower.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Hex;
+    use crate::trace::Memory;
+
+    fn ioctl(node: &str, request: u32, input: &[u8], output: &[u8], memory: Vec<Memory>) -> Decoded {
+        let call = Call::Ioctl {
+            fd: 3,
+            node: node.to_owned(),
+            request: Hex(request.into()),
+            argument: Hex(0x7ff0),
+            input: Bytes(input.to_vec()),
+            output: Bytes(output.to_vec()),
+            memory,
+        };
+        let event = Event { start_ns: 0, duration_ns: Some(1), pid: 1, tid: 1, result: 0, call };
+        decode(&event).expect("an ioctl")
+    }
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn a_request_of_nvmap_reads_its_union_as_it_is_meant() {
+        let decoded =
+            ioctl("/dev/nvmap", nvgpu_sys::NVMAP_IOC_CREATE, &words(&[4096, 0]), &words(&[4096, 7]), vec![]);
+        assert_eq!(decoded.name, "NVMAP_IOC_CREATE");
+        assert_eq!(Value::Object(decoded.arguments), json!({"size": 4096, "handle": "0x0"}));
+        assert_eq!(Value::Object(decoded.answers), json!({"handle": "0x7"}));
+    }
+
+    #[test]
+    fn a_mapping_shows_addresses_in_hexadecimal() {
+        let mut input = words(&[0x101, 0x0006_ffff, 9, 4096, 0, 0, 0x20_0000, 0, 0, 0x10]);
+        let request = nvgpu_sys::NVGPU_AS_IOCTL_MAP_BUFFER_EX;
+        let output = input.clone();
+        input[36] = 0;
+        let decoded = ioctl("nvhost-ga10b-fd9", request, &input, &output, vec![]);
+        assert_eq!(
+            Value::Object(decoded.arguments),
+            json!({"flags": "0x101", "compr_kind": -1, "incompr_kind": 6, "dmabuf_fd": 9, "page_size": 4096,
+                   "buffer_offset": "0x0", "mapping_size": 2097152, "offset": "0x0"})
+        );
+        assert_eq!(Value::Object(decoded.answers), json!({"offset": "0x1000000000"}));
+    }
+
+    #[test]
+    fn a_control_shows_its_command_its_parameters_and_its_status() {
+        let input = words(&[0xc1d0_0001, 0xcaf0, 0xa06c_0101, 0, 0x8000, 0, 2, 0]);
+        let mut output = input.clone();
+        output[28] = 0x51;
+        let memory = Memory { address: Hex(0x8000), input: Bytes(vec![1, 0]), output: Bytes(vec![1, 0]) };
+        let decoded = ioctl("/dev/nvidiactl", 0xc020_462a, &input, &output, vec![memory]);
+        assert_eq!(decoded.name, "NV_ESC_RM_CONTROL");
+        assert_eq!(decoded.about.as_deref(), Some("NVA06C_CTRL_CMD_GPFIFO_SCHEDULE"));
+        assert_eq!(decoded.status.as_deref(), Some("no memory (NV_ERR_NO_MEMORY, 0x51)"));
+        assert_eq!(decoded.arguments["hClient"], "0xc1d00001");
+        assert_eq!(decoded.memory[0].field, "params");
+        assert_eq!(decoded.memory[0].arguments.len(), 2);
+    }
+
+    #[test]
+    fn what_is_not_known_is_shown_raw() {
+        let decoded = ioctl("/dev/nvidiactl", 0xc008_4677, &[1, 2, 3, 4, 5, 6, 7, 8], &[0; 8], vec![]);
+        assert!(!decoded.known);
+        assert!(decoded.name.contains("0xc0084677") && decoded.name.contains("'F' 0x77"), "{}", decoded.name);
+        assert_eq!(decoded.arguments["bytes"], "0102030405060708");
+        assert_eq!(decoded.answers["bytes"], "0000000000000000");
+        let none = ioctl("/dev/nvmap", 0x1234, &[], &[], vec![]);
+        assert!(none.arguments.is_empty() && none.name.contains("0x12 0x34"), "{}", none.name);
+    }
+
+    #[test]
+    fn arguments_that_are_numbers_or_values() {
+        let bind = ioctl(
+            "nvgpu-ga10b-tsg7",
+            nvgpu_sys::NVGPU_TSG_IOCTL_BIND_CHANNEL,
+            &words(&[12]),
+            &words(&[12]),
+            vec![],
+        );
+        assert_eq!(Value::Object(bind.arguments), json!({"value": 12}));
+        let free = ioctl("/dev/nvmap", nvgpu_sys::NVMAP_IOC_FREE, &[], &[], vec![]);
+        assert_eq!(Value::Object(free.arguments), json!({"value": "0x7ff0"}));
+    }
+}

@@ -1,0 +1,208 @@
+//! `nvdiag trace` on programs that make a known number of calls: none is lost, and logs read back.
+//!
+//! Where programs cannot be traced (another machine's emulator) the tests say so and pass.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use nvdiag::trace::decode::decode;
+use nvdiag::trace::{Call, Event, LogReader};
+use nvgpu_sys::REQUESTS;
+
+/// Folder of the build: this test lies in `deps` under it.
+fn build_folder() -> PathBuf {
+    let mut path = std::env::current_exe().expect("this test");
+    path.pop();
+    path.pop();
+    path
+}
+
+fn example() -> String {
+    build_folder().join("examples/gpu_calls").to_string_lossy().into_owned()
+}
+
+fn nvdiag(arguments: &[&str]) -> Output {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"));
+    command.args(arguments).output().expect("the binary starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether programs can be traced here.
+fn can_trace() -> bool {
+    let run = nvdiag(&["trace", "--", "true"]);
+    let can = run.status.code() == Some(0);
+    if !can {
+        eprintln!("skipped: programs cannot be traced here: {}", text(&run.stderr).trim());
+    }
+    can
+}
+
+fn log(path: &std::path::Path) -> Vec<Event> {
+    let file = std::io::BufReader::new(std::fs::File::open(path).expect("a log"));
+    let reader = LogReader::new(file).expect("a log");
+    reader.collect::<Result<_, _>>().expect("events")
+}
+
+fn ioctls(events: &[Event]) -> Vec<(&Event, u64)> {
+    let request = |event: &Event| match &event.call {
+        Call::Ioctl { request, .. } => Some(request.0),
+        _ => None,
+    };
+    events.iter().filter_map(|event| Some((event, request(event)?))).collect()
+}
+
+#[test]
+fn every_request_of_threads_and_children_is_seen_whichever_way() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    for extra in [&[][..], &["--all-calls"]] {
+        let path = folder.path().join("log");
+        let (log_path, program) = (path.to_string_lossy().into_owned(), example());
+        let mut arguments = vec!["trace", "--node", "/dev/zero", "--log", &log_path, "--summary"];
+        arguments.extend(extra);
+        arguments.extend(["--", &program, "/dev/zero"]);
+        let run = nvdiag(&arguments);
+        assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+        let events = log(&path);
+        let seen = ioctls(&events);
+        let out = text(&run.stdout);
+        let expected: usize =
+            out.lines().find_map(|line| line.parse().ok()).expect("the program's own count");
+        assert_eq!(seen.len(), expected, "{out}");
+        assert!(out.contains(&format!("{expected} of them ioctl, 1 of those of unknown requests")), "{out}");
+        let main = seen[0].0.tid;
+        let threads: std::collections::BTreeSet<_> = seen.iter().map(|(event, _)| event.tid).collect();
+        let processes: std::collections::BTreeSet<_> = seen.iter().map(|(event, _)| event.pid).collect();
+        assert_eq!((threads.len(), processes.len()), (3, 2));
+        for thread in threads {
+            let own: Vec<_> = seen.iter().filter(|(event, _)| event.tid == thread).collect();
+            let requests: Vec<u64> = own.iter().map(|(_, request)| *request).take(REQUESTS.len()).collect();
+            let all: Vec<u64> = REQUESTS.iter().map(|r| r.request.into()).collect();
+            assert_eq!(requests, all);
+            for ((event, _), request) in own.iter().zip(REQUESTS) {
+                assert_eq!(decode(event).expect("an ioctl").name, request.name);
+                assert!(event.result < 0 && event.duration_ns.is_some());
+            }
+        }
+        let opens =
+            events.iter().filter(|e| matches!(&e.call, Call::Open { path, .. } if path == "/dev/zero"));
+        assert_eq!(opens.count(), 2);
+        assert!(events.iter().any(|e| matches!(e.call, Call::Dup { .. }) && e.tid == main));
+        assert!(events.iter().filter(|e| matches!(e.call, Call::Close { .. })).count() >= 2);
+    }
+}
+
+#[test]
+fn what_a_library_asks_of_the_software_gpu_is_what_it_says_it_asked() {
+    if !can_trace() {
+        return;
+    }
+    let library = [build_folder().join("deps/libnvgpu_sim.so"), build_folder().join("libnvgpu_sim.so")];
+    let library = library.iter().find(|path| path.exists()).expect("libnvgpu_sim.so is not built");
+    let folder = tempfile::tempdir().expect("a folder");
+    let (outer, inner) = (folder.path().join("outer"), folder.path().join("inner"));
+    let preload = format!("LD_PRELOAD={}", library.display());
+    let (outer_path, inner_path) =
+        (outer.to_string_lossy().into_owned(), inner.to_string_lossy().into_owned());
+    let program = example();
+    let arguments = ["trace", "--log", &outer_path, "--", "env", "NVGPU_SIM_TRACE=1", &preload, &program];
+    let run = nvdiag(&[&arguments[..], &["--device", &inner_path]].concat());
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let (outside, inside) = (log(&outer), log(&inner));
+    let kind = |events: &[Event]| -> Vec<String> {
+        let name = |event: &Event| match &event.call {
+            Call::Ioctl { request, fd, .. } => format!("ioctl {request} on {fd} = {}", event.result),
+            Call::Open { path, .. } => format!("open {path} = {}", event.result),
+            Call::Close { fd, .. } => format!("close {fd}"),
+            Call::Mmap { fd, length, .. } => format!("mmap {fd} {length}"),
+            Call::Dup { fd, .. } => format!("dup {fd}"),
+        };
+        events.iter().map(name).collect()
+    };
+    assert_eq!(kind(&outside), kind(&inside));
+    for (outside, inside) in ioctls(&outside).iter().zip(ioctls(&inside)) {
+        let bytes = |event: &Event| match &event.call {
+            Call::Ioctl { input, output, .. } => (input.clone(), output.clone()),
+            _ => Default::default(),
+        };
+        assert_eq!(bytes(outside.0), bytes(inside.0));
+        assert!(decode(outside.0).expect("an ioctl").known);
+    }
+    assert!(ioctls(&outside).len() > 20, "{}", ioctls(&outside).len());
+    let shown = text(&run.stdout);
+    assert!(shown.contains("NVGPU_IOCTL_CHANNEL_SETUP_BIND"), "{shown}");
+    assert!(shown.contains("nvhost-ga10b-fd"), "{shown}");
+
+    let again = nvdiag(&["trace", "--replay", &outer_path]);
+    assert_eq!(again.status.code(), Some(0));
+    let replayed = text(&again.stdout);
+    assert_eq!(replayed.lines().count(), shown.lines().filter(|line| *line != "3.5").count());
+    assert!(shown.contains(&replayed[..replayed.find("\n").unwrap_or(0)]));
+    let json = nvdiag(&["--json", "trace", "--replay", &outer_path]);
+    for line in text(&json.stdout).lines() {
+        let value: serde_json::Value = serde_json::from_str(line).expect("JSON lines");
+        assert!(value["schema"].is_string() || value["call"].is_string());
+    }
+}
+
+#[test]
+fn how_a_program_ends_is_told() {
+    if !can_trace() {
+        return;
+    }
+    let run = nvdiag(&["trace", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(text(&run.stderr).contains("ended with code 7"));
+    let run = nvdiag(&["trace", "--", "sh", "-c", "kill -9 $$"]);
+    assert!(text(&run.stderr).contains("signal 9 ended the program"));
+    let run = nvdiag(&["trace", "--", "no-such-program-anywhere"]);
+    assert_eq!(run.status.code(), Some(3));
+    assert!(text(&run.stderr).contains("there is no program no-such-program-anywhere"));
+    assert_eq!(nvdiag(&["trace"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_running_process_is_followed_until_it_ends() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (log_path, go) = (folder.path().join("log"), folder.path().join("go"));
+    let script =
+        format!("while [ ! -e '{}' ]; do sleep 0.05; done; exec '{}' /dev/zero", go.display(), example());
+    let mut program =
+        Command::new("sh").args(["-c", &script]).stdout(std::process::Stdio::null()).spawn().expect("sh");
+    let pid = program.id().to_string();
+    let tracer = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"))
+        .args(["trace", "--node", "/dev/zero", "--pid", &pid, "--log"])
+        .arg(&log_path)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    // The program waits for a file, so it may be attached to at any time before that.
+    let status = format!("/proc/{pid}/status");
+    let mut attached = false;
+    for _ in 0..200 {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        attached = text.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"));
+        if attached {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    std::fs::write(&go, "").expect("written");
+    program.wait().expect("it ends");
+    let run = tracer.wait_with_output().expect("it ends");
+    if !attached {
+        eprintln!("skipped: running processes cannot be traced here: {}", text(&run.stderr).trim());
+        return;
+    }
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    assert_eq!(ioctls(&log(&log_path)).len(), REQUESTS.len() * 3 + 1);
+}
