@@ -77,7 +77,7 @@ pub struct KernelStat {
 /// Replays that may be under way at once.
 const IN_FLIGHT: usize = 32;
 
-/// Prompts of fewer tokens before the last are taken in step by step.
+/// Prompts of fewer tokens are taken in step by step.
 const LEAST_PREFILL: usize = 8;
 
 impl Engine {
@@ -107,7 +107,7 @@ impl Engine {
         };
         let queue = device.queue()?;
         let prefill = match prefill::supports(&model.config) {
-            true => Some(Prefill::new(device, programs, &model.config, context, loaded)?),
+            true => Some(Prefill::new(device, programs, &model.config, context, loaded, &plan)?),
             false => None,
         };
         let vocab = model.config.vocab;
@@ -153,18 +153,23 @@ impl Engine {
         let bytes: Vec<u8> = tokens.iter().flat_map(|t| t.to_le_bytes()).collect();
         self.plan.state.write(self.token_at(self.position), &bytes)?;
         self.next = None;
-        if before.len() >= LEAST_PREFILL
+        if tokens.len() >= LEAST_PREFILL
             && let Some(prefill) = &mut self.prefill
         {
-            for (i, chunk) in before.chunks(CHUNK).enumerate() {
-                // As many steps at most.
-                let patience = self.patience * chunk.len() as u32;
-                prefill.run(&mut self.queue, self.position + i * CHUNK, chunk, patience)?;
+            // As many steps at most.
+            let patience = self.patience * CHUNK as u32;
+            let mut point: Option<SyncPoint> = None;
+            for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
+                if let Some(point) = point {
+                    point.wait(patience)?;
+                }
+                point = Some(prefill.run(&mut self.queue, self.position + i * CHUNK, chunk)?);
             }
-            self.position += before.len();
-            self.plan.state.write(0, &(self.position as u32).to_le_bytes())?;
-            self.next = Some(*last);
-            return self.step(*last);
+            let newest = self.position + before.len();
+            self.plan.state.write(0, &(newest as u32).to_le_bytes())?;
+            prefill.finish(&mut self.queue)?.wait(patience)?;
+            self.position = newest + 1;
+            return self.logits();
         }
         for steps in before.chunks(IN_FLIGHT) {
             let mut point: Option<SyncPoint> = None;

@@ -32,12 +32,16 @@ pub struct Stage {
 #[derive(Debug)]
 pub struct Plan {
     pub stages: Vec<Stage>,
+    /// Where the last layer begins.
+    pub last_layer: usize,
     /// Where the output matrix begins; without what follows a step only fills the cache.
     pub head: usize,
     /// The stage that ends a step without the output matrix.
     pub advance: Stage,
     pub state: Buffer,
     pub logits: Buffer,
+    /// The residual stream.
+    pub x: Buffer,
 }
 
 /// The model in device memory.
@@ -128,9 +132,11 @@ impl Plan {
 
         let embedding = p.upload(&[model.embedding()])?;
         p.embed(&embedding, &state, &vectors.x)?;
-        let layers = (0..c.layers)
-            .map(|index| p.layer(model, index, shares, &vectors, &state))
-            .collect::<Result<Vec<_>>>()?;
+        let (mut layers, mut last_layer) = (Vec::new(), 0);
+        for index in 0..c.layers {
+            last_layer = p.stages.len();
+            layers.push(p.layer(model, index, shares, &vectors, &state)?);
+        }
         let output = if model.is_tied() { embedding.clone() } else { p.upload(&[model.output()])? };
         let head = p.stages.len();
         p.rmsnorm("final norm", model.output_norm(), &vectors)?;
@@ -138,7 +144,8 @@ impl Plan {
         p.argmax(&logits, &state)?;
         let advance = p.stage("advance", "advance", 1, 32, Args::new().buffer(&state))?;
         let model = ModelMemory { embedding, layers, turns: vectors.turns };
-        Ok((Self { stages: p.stages, head, advance, state, logits }, model, p.programs))
+        let x = vectors.x;
+        Ok((Self { stages: p.stages, last_layer, head, advance, state, logits, x }, model, p.programs))
     }
 
     /// The stages of a step that leaves the logits out.

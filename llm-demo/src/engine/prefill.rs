@@ -1,17 +1,17 @@
-//! Takes in prompts in chunks, with the tensor cores: fills the key/value cache and nothing else.
+//! Takes in prompts in chunks, with the tensor cores.
 //!
 //! A chunk's launches are recorded once per size and replayed; where the chunk begins and how many tokens it has is in device
 //! memory. Quantized weights are expanded to f16 slice by slice, each beside the product of the slice before, so that a slice is
 //! read from the second-level cache. The last layer ends with its keys and values: its output only matters for the prompt's last
-//! token, which an ordinary step takes in.
+//! token, which the launches of an ordinary step take from there to the logits.
 
 use std::time::{Duration, Instant};
 
-use hcq::{Args, Buffer, Device, Graph, LaunchConfig, Queue};
+use hcq::{Args, Buffer, Device, Graph, LaunchConfig, Queue, SyncPoint};
 
 use super::Engine;
 use super::matrix::{Matrix, fits};
-use super::plan::{LayerMemory, ModelMemory, Stage, record};
+use super::plan::{LayerMemory, ModelMemory, Plan, Stage, record};
 use super::programs::Programs;
 use crate::error::Result;
 use crate::kernels::gemm::{self, Output, SHARES, Tile};
@@ -46,6 +46,8 @@ pub struct Prefill {
     memory: Memory,
     /// For each of [`SIZES`], once it was needed.
     graphs: [Option<Graph>; SIZES.len()],
+    /// From the chunk's last token before the last layer to its logits.
+    finish: Graph,
 }
 
 /// Activations of a chunk, `[token][value]`.
@@ -101,10 +103,11 @@ impl Prefill {
     /// What the device reports.
     pub fn new(
         device: &Device,
-        programs: Programs,
+        mut programs: Programs,
         config: &Config,
         context: usize,
         model: ModelMemory,
+        plan: &Plan,
     ) -> Result<Self> {
         let c = config;
         let tokens = CHUNK.min(context).next_power_of_two().max(SIZES[0] as usize);
@@ -124,31 +127,46 @@ impl Prefill {
             sums: values(4, SHARES as usize * tokens * c.hidden)?,
             slices: [slice()?, slice()?],
         };
+        let args = Args::new().buffer(&memory.x).buffer(&memory.chunk).buffer(&plan.x).u32(fits(c.hidden)?);
+        let blocks = fits(c.hidden)?.div_ceil(PROMPT_NORM_THREADS);
+        let last = Stage {
+            role: "last token",
+            kernel: programs.kernel("prompt", "prompt_last")?,
+            config: LaunchConfig::new(blocks, PROMPT_NORM_THREADS),
+            args,
+            weight_bytes: 0,
+            cache_bytes: 0,
+            overlaps: false,
+        };
+        let finish = record(device, [&last].into_iter().chain(&plan.stages[plan.last_layer..]))?;
         let config = config.clone();
         let graphs = [const { None }; SIZES.len()];
-        Ok(Self { device: device.clone(), programs, config, context: fits(context)?, model, memory, graphs })
+        let (device, context) = (device.clone(), fits(context)?);
+        Ok(Self { device, programs, config, context, model, memory, graphs, finish })
     }
 
     /// Takes in up to [`CHUNK`] tokens at `position`, for which there is room in the cache.
     ///
     /// # Errors
     /// What the device reports.
-    pub fn run(
-        &mut self,
-        queue: &mut Queue,
-        position: usize,
-        tokens: &[u32],
-        patience: Duration,
-    ) -> Result<()> {
+    pub fn run(&mut self, queue: &mut Queue, position: usize, tokens: &[u32]) -> Result<SyncPoint> {
         let size = self.prepare(position, tokens)?;
-        if self.graphs[size].is_none() {
-            let stages = self.stages(SIZES[size])?;
-            self.graphs[size] = Some(record(&self.device, stages.iter())?);
-        }
-        if let Some(graph) = &self.graphs[size] {
-            queue.replay(graph)?.wait(patience)?;
-        }
-        Ok(())
+        let graph = match self.graphs[size].take() {
+            Some(graph) => graph,
+            None => {
+                let stages = self.stages(SIZES[size])?;
+                record(&self.device, stages.iter())?
+            }
+        };
+        Ok(queue.replay(self.graphs[size].insert(graph))?)
+    }
+
+    /// Computes the logits of the last token of the chunk taken in last; the step's state must say where it is.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn finish(&self, queue: &mut Queue) -> Result<SyncPoint> {
+        Ok(queue.replay(&self.finish)?)
     }
 
     /// Puts a chunk into device memory and returns which of [`SIZES`] it takes.
@@ -220,7 +238,7 @@ impl Engine {
         let begin = Instant::now();
         while begin.elapsed() < warm_up {
             for (i, chunk) in prompt.chunks(CHUNK).enumerate() {
-                prefill.run(&mut self.queue, i * CHUNK, chunk, patience)?;
+                prefill.run(&mut self.queue, i * CHUNK, chunk)?.wait(patience)?;
             }
         }
         let mut times = Vec::new();

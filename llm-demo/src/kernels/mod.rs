@@ -66,7 +66,7 @@ pub fn modules(target: Target) -> Vec<Named> {
     add("dequantize", Format::ALL.into_iter().flat_map(both).collect());
     let of_tile = |tile| gemm::Output::ALL.map(|output| gemm::kernel(tile, output));
     add("gemm", gemm::TILES.into_iter().flat_map(of_tile).collect());
-    let mut kernels = vec![prompt::norm(), prompt::rope()];
+    let mut kernels = vec![prompt::norm(), prompt::rope(), prompt::last()];
     kernels.extend(HEAD_DIMS.map(prompt_attention::kernel));
     add("prompt", kernels);
     modules

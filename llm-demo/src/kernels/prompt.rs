@@ -121,3 +121,18 @@ pub(super) fn rope() -> Kernel {
     k.store(k.at(k.row(cache, row, half_dim), j), packed);
     k
 }
+
+/// `prompt_last(x, prompt, out, len)`: copies the chunk's last token's vector out of `x`.
+pub(super) fn last() -> Kernel {
+    let k = Kernel::new("prompt_last");
+    k.max_threads(NORM_THREADS);
+    let x = k.param_ptr::<f32>("x", 16);
+    let prompt = k.param_ptr::<u32>("prompt", 16);
+    let out = k.param_ptr::<f32>("out", 16);
+    let len = k.param_multiple("len", 16);
+    let i = k.mad(k.special(Special::CtaidX), NORM_THREADS, k.special(Special::TidX));
+    k.exit_if(k.ge(i, len.reg()));
+    let row = k.row(x, k.sub(k.load(prompt.plus(COUNT_AT)), 1), len);
+    k.store(k.at(out, i), k.load(k.at(row, i)));
+    k
+}
