@@ -1,7 +1,7 @@
 //! Quantized weights as plain numbers: whole matrices as f16 for the tensor cores, rows of an embedding for many tokens.
 
 use half::f16;
-use ptxgen::{F16x2, Global, Kernel, Pointer, Reg, Special};
+use ptxgen::{Cache, F16x2, Kernel, Pointer, Reg, Space, Special};
 
 use super::format::Format;
 use super::prompt::{COUNT_AT, PROMPT_TOKENS_AT};
@@ -20,6 +20,8 @@ pub const fn blocks(rows: u32) -> u32 {
 }
 
 /// `dequantize_SUFFIX(planes.., out, rows, cols)`: `[rows][cols]` in f16, each value rounded to the nearest.
+///
+/// A warp gathers what its lanes unpack in shared memory, so that it writes whole lines.
 pub(super) fn matrix(format: Format) -> Kernel {
     let k = Kernel::new(&format!("dequantize_{}", format.suffix()));
     k.max_threads(THREADS);
@@ -27,33 +29,51 @@ pub(super) fn matrix(format: Format) -> Kernel {
     let out = k.param_ptr::<f16>("out", 16);
     let rows = k.param::<u32>("rows");
     let cols = k.param_multiple("cols", format.block());
-    let row = k.mad(k.special(Special::CtaidX), ROWS, k.shr(k.special(Special::TidX), 5));
+    let gathered = k.shared::<f16>(ROWS * 32 * VALUES);
+    let (lane, warp) = (k.special(Special::LaneId), k.shr(k.special(Special::TidX), 5));
+    let row = k.mad(k.special(Special::CtaidX), ROWS, warp);
     k.exit_if(k.ge(row, rows));
+    let gathered = k.at(gathered, k.scale(warp, 32 * VALUES));
+    // Pieces of eight values; those that eight lanes write or read together are in different banks.
+    let piece = |number: Reg<u32>| k.at_stride(gathered, k.xor(number, k.bfe(number, 3, 3)), 16);
     let from = format.row(&k, &planes, row, cols);
     let to = k.row(out, row, cols);
     let units = k.halve(cols, format.unit().trailing_zeros()).reg();
-    let together = (VALUES / format.unit()).min(8);
-    k.for_(k.special(Special::LaneId), units, 32 * together, |first: Reg<u32>| {
-        let last = k.sub(units, 1);
+    let last = k.sub(units, 1);
+    let together = VALUES / format.unit();
+    k.for_(0u32, units, 32 * together, |first: Reg<u32>| {
         let fetched: Vec<_> = (0..together)
             .map(|i| {
-                let unit = k.add(first, 32 * i);
+                let unit = k.add(k.add(first, lane), 32 * i);
                 (unit, format.fetch(&k, &from, k.min(unit, last)))
             })
             .collect();
+        let start_of_all = k.mul(first, format.unit());
         for (unit, packed) in fetched {
-            k.if_(k.lt(unit, units), || {
-                for (start, values) in format.runs(&k, unit).into_iter().zip(format.weights(&k, &packed)) {
-                    store_rounded(&k, k.at(to, start), &values);
+            for (start, values) in format.runs(&k, unit).into_iter().zip(format.weights(&k, &packed)) {
+                let start = k.sub(start.reg(), start_of_all);
+                for (i, values) in (0u32..).zip(values.chunks(8)) {
+                    let at = piece(k.add(k.shr(start, 3), i));
+                    // Half a piece, where that is all there is.
+                    let at = if values.len() < 8 { k.at(at, k.scale(k.bfe(start, 2, 1), 4)) } else { at };
+                    store_rounded(&k, at, values);
                 }
-            });
+            }
         }
+        k.sync_warp();
+        for i in 0..VALUES / 8 {
+            let number = k.add(lane, 32 * i);
+            let at = k.sum(k.scale(number, 8), k.scale(k.shr(start_of_all, 3), 8));
+            let whole: Vec<Reg<F16x2>> = k.load_with(piece(number).cast::<F16x2>(), 4, Cache::Default);
+            k.if_(k.lt(at.reg(), cols.reg()), || k.store_n(k.at(to, at).cast::<F16x2>(), &whole));
+        }
+        k.sync_warp();
     });
     k
 }
 
 /// Stores an even number of values as f16.
-pub(super) fn store_rounded(k: &Kernel, to: Pointer<Global, f16>, values: &[Reg<f32>]) {
+pub(super) fn store_rounded<S: Space>(k: &Kernel, to: Pointer<S, f16>, values: &[Reg<f32>]) {
     let pairs: Vec<Reg<F16x2>> = values.chunks_exact(2).map(|pair| k.pack_f32(pair[0], pair[1])).collect();
     k.store_n(to.cast::<F16x2>(), &pairs);
 }
