@@ -81,6 +81,11 @@ fn bench_and_profile_print_tables() {
     let (code, out, err) = run(&["--profile", "-n", "2"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("share") && out.contains('%'), "{out}");
+    let (code, out, err) = run(&["--profile", "--pp", "9"]);
+    assert_eq!(code, 0, "{err}");
+    for word in ["9 tokens", "dequantize_q6_k", "gemm_gate", "prompt_attention"] {
+        assert!(out.contains(word), "{word}: {out}");
+    }
 }
 
 #[test]
@@ -107,6 +112,7 @@ fn wrong_usage_exits_with_2() {
         &["--no-such-flag"][..],
         &["--bench", "--verify"],
         &["--json"],
+        &["--pp", "3"],
         &["--synthesize", "llama-9:q6_k", "x.gguf"],
         &["--synthesize", "tiny-llama:q9", "x.gguf"],
         &["--temp", "warm"],

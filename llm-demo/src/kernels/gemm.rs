@@ -51,8 +51,9 @@ pub const TILES: [Tile; 3] = [
 /// How much of the first tile's rate the others reach, in percent, measured on an H200 (`examples/gemm.rs`, gate and up of a 1B
 /// model).
 const RATES: [u64; TILES.len()] = [100, 83, 68];
-/// Multiply-adds in the time that one byte of a result takes, on the whole GPU: what a further part of the row length costs.
-const STORE: u64 = 64;
+/// Multiply-adds in the time that writing and reading one byte of a result takes, on the whole GPU: what a further part of the row
+/// length costs.
+const STORE: u64 = 160;
 /// The most parts that the row length is split into.
 pub const SHARES: u32 = 8;
 
