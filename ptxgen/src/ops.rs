@@ -131,6 +131,26 @@ impl Kernel {
         self.op1::<f32, f32>("sqrt.rn.f32", a)
     }
 
+    /// `√a` within 2 ulp.
+    pub fn sqrt_approx(&self, a: impl Operand<f32>) -> Reg<f32> {
+        self.op1::<f32, f32>("sqrt.approx.f32", a)
+    }
+
+    /// `tanh a`, relative error below 2^-11.
+    pub fn tanh(&self, a: impl Operand<f32>) -> Reg<f32> {
+        self.op1::<f32, f32>("tanh.approx.f32", a)
+    }
+
+    /// `1/a`, of which about 20 bits are good; the lower word is 0.
+    pub fn rcp_approx_f64(&self, a: impl Operand<f64>) -> Reg<f64> {
+        self.op1::<f64, f64>("rcp.approx.ftz.f64", a)
+    }
+
+    /// `1/√a`, of which about 20 bits are good; the lower word is 0.
+    pub fn rsqrt_approx_f64(&self, a: impl Operand<f64>) -> Reg<f64> {
+        self.op1::<f64, f64>("rsqrt.approx.ftz.f64", a)
+    }
+
     /// `2^a` within 2 ulp.
     pub fn exp2(&self, a: impl Operand<f32>) -> Reg<f32> {
         self.op1::<f32, f32>("ex2.approx.f32", a)

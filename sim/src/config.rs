@@ -1,6 +1,8 @@
 //! What kind of machine to model.
 
 use crate::sm;
+use qmd::Target;
+use sass::Arch;
 
 /// Settings of a [`Sim`](crate::Sim). The default is an Orin AGX 64 GB with all its SMs.
 #[derive(Clone, Debug)]
@@ -9,6 +11,9 @@ pub struct SimConfig {
     pub memory: u64,
     /// Streaming multiprocessors: 2 per TPC, at most 16. A real Orin AGX shows 8 in its lower power modes.
     pub sm_count: u32,
+    /// Instruction set of the SMs. A ga10b has sm_87; with sm_90 it is a machine that does not exist, whose SMs and launch
+    /// descriptors are Hopper's: the code for both can be run side by side.
+    pub arch: Arch,
     /// How kernels are executed: worker threads, schedule, arithmetic.
     pub executor: sm::Config,
     /// Print the driver's kernel-log lines to stderr as they appear.
@@ -22,6 +27,7 @@ impl Default for SimConfig {
         Self {
             memory: 64 << 30,
             sm_count: 16,
+            arch: Arch::Sm87,
             executor: sm::Config::default(),
             verbose: false,
             first_context_ms: 0,
@@ -33,6 +39,14 @@ impl SimConfig {
     /// SMs as the hardware can have them: whole TPCs, at least one, at most eight.
     pub(crate) fn sms(&self) -> u32 {
         (self.sm_count.div_ceil(2) * 2).clamp(2, 16)
+    }
+
+    /// What launch descriptors are checked against.
+    pub(crate) fn target(&self) -> Target {
+        match self.arch {
+            Arch::Sm87 => Target::Sm87,
+            Arch::Sm90 => Target::Sm90,
+        }
     }
 
     /// TPCs: two SMs each.

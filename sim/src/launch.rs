@@ -6,12 +6,7 @@ use crate::pbdma::{Context, Flow};
 use crate::semaphore::Write;
 use crate::sm::{self, Memory as _};
 use crate::violations::Consequence;
-use qmd::{DependentAction, Effect, Qmd, SkedCheck, Target, Version};
-
-/// Bytes of a descriptor.
-const QMD_LEN: usize = 256;
-/// Warps that an SM of ga10b holds.
-pub(crate) const MAX_WARPS_PER_SM: u32 = 48;
+use qmd::{DependentAction, Effect, Qmd, SkedCheck};
 
 /// What methods said about launches to come.
 #[derive(Clone, Debug, Default)]
@@ -139,7 +134,7 @@ impl Scheduler {
 
     fn grid(&self, context: &Context<'_>, state: &LaunchState, qmd: &Qmd) -> sm::Launch {
         sm::Launch {
-            arch: sass::Arch::Sm87,
+            arch: context.machine.config.arch,
             program: qmd.program_address(),
             grid: qmd.grid(),
             block: qmd.block(),
@@ -153,7 +148,8 @@ impl Scheduler {
             windows: sm::Windows { shared_base: state.shared_window, local_base: state.local_window },
             grid_id: self.grids,
             sm_count: context.machine.config.sms(),
-            max_warps_per_sm: MAX_WARPS_PER_SM,
+            max_warps_per_sm: context.machine.config.target().max_warps(),
+            shared_bytes_per_sm: context.machine.config.target().max_shared_bytes(),
         }
     }
 }
@@ -163,10 +159,11 @@ fn refused(check: SkedCheck) -> Exception {
 }
 
 fn fetch(context: &Context<'_>, va: u64) -> Result<Qmd, Exception> {
-    let mut bytes = [0; QMD_LEN];
+    let version = context.machine.config.target().version();
+    let mut bytes = vec![0; version.size()];
     context.memory.read(va, &mut bytes).map_err(|f| Exception::hub(HubClient::Sked, f))?;
     // Never shorter than a descriptor, so this is only ever refused for a bad length, which an MMU fault cannot be.
-    Qmd::from_bytes_as(Version::V03, &bytes).map_err(|_| refused(SkedCheck::TotalThreads))
+    Qmd::from_bytes_as(version, &bytes).map_err(|_| refused(SkedCheck::TotalThreads))
 }
 
 /// The scheduler's checks. An error is an exception; a text says why the launch would hang.
@@ -176,7 +173,8 @@ fn check(context: &Context<'_>, state: &LaunchState, qmd: &Qmd) -> Result<Option
     if qmd.is_queue() {
         return Err(refused(SkedCheck::CircularQueueSize));
     }
-    for problem in qmd.problems_on(Target::Sm87) {
+    let target = context.machine.config.target();
+    for problem in qmd.problems_on(target) {
         match problem.effect() {
             Effect::Refused(check) => {
                 tracing::error!(%problem, "the scheduler refuses a launch");
@@ -184,7 +182,7 @@ fn check(context: &Context<'_>, state: &LaunchState, qmd: &Qmd) -> Result<Option
             }
             Effect::Hangs => hang = Some(format!("no block is ever placed: {problem}")),
             Effect::Undefined if matches!(problem, qmd::Problem::Version { .. }) => {
-                hang = Some(format!("not a version 3.0 launch descriptor: {problem}"));
+                hang = Some(format!("not a launch descriptor of version {}: {problem}", target.version()));
             }
             Effect::Undefined => tracing::warn!(%problem, "a launch with undefined behaviour"),
         }
@@ -200,7 +198,7 @@ fn check(context: &Context<'_>, state: &LaunchState, qmd: &Qmd) -> Result<Option
     let local = u64::from(qmd.local_low()) + u64::from(qmd.local_high());
     if local > 0 {
         let per_warp = (local * 32).next_multiple_of(0x200);
-        let needed = per_warp * u64::from(MAX_WARPS_PER_SM) * 2;
+        let needed = per_warp * u64::from(target.max_warps()) * 2;
         if state.local_memory == 0 || needed > state.local_per_tpc {
             esr |= 1 << SkedCheck::LocalMemoryTotalSize.bit();
         } else {
@@ -249,7 +247,8 @@ fn count_down(context: &Context<'_>, va: u64) -> Result<bool, Exception> {
 }
 
 fn store_counter(context: &Context<'_>, va: u64, qmd: &mut Qmd, count: u16) -> Result<(), Exception> {
-    let stored = qmd.set(qmd::v03::DEPENDENCE_COUNTER, count.into());
-    stored.map_err(|_| refused(SkedCheck::DependenceCounterUnderflow))?;
+    let field =
+        qmd.version().field("DEPENDENCE_COUNTER").ok_or(refused(SkedCheck::DependenceCounterUnderflow))?;
+    qmd.set(field, count.into()).map_err(|_| refused(SkedCheck::DependenceCounterUnderflow))?;
     context.memory.write(va, qmd.as_bytes()).map_err(|f| Exception::hub(HubClient::Sked, f))
 }

@@ -1,6 +1,7 @@
 //! Random programs on the device, against what the CPU computes.
 
 use anyhow::{Context, Result, ensure};
+use sass::Arch;
 
 use crate::conformance::{Comparison, Runner, random};
 use crate::{Test, on_sim, selector};
@@ -11,9 +12,10 @@ pub const TESTS: &[Test] = &[
 ];
 
 fn agree(mut runner: Runner) -> Result<()> {
-    let mut comparison = Comparison::default();
+    let mut comparison = Comparison::new("device / expected");
     for case in random::cases() {
-        comparison.check(&case, &mut runner).with_context(|| format!("{case:?}"))?;
+        let result = runner.run(&case).with_context(|| format!("{case:?}"))?;
+        comparison.check(&case, &result);
     }
     ensure!(comparison.agrees(), "{comparison}");
     Ok(())
@@ -25,5 +27,5 @@ fn random_programs() -> Result<()> {
 
 fn schedules() -> Result<()> {
     ensure!(on_sim(), "only the software GPU has schedules to choose from");
-    (1..4).try_for_each(|seed| agree(Runner::simulated(seed)?))
+    (1..4).try_for_each(|seed| agree(Runner::simulated(Arch::Sm87, seed)?))
 }

@@ -10,6 +10,10 @@ const FLAGS: u64 = 0x01bf_5fff_7f5d_035d;
 
 /// The characteristics, for the open of the control node number `instance`.
 pub(super) fn of(config: &SimConfig, instance: u64) -> nvgpu_gpu_characteristics {
+    let (sm_arch_sm_version, sm_arch_spa_version) = match config.arch {
+        sass::Arch::Sm87 => (0x807, 0x806),
+        sass::Arch::Sm90 => (0x900, 0x900),
+    };
     let mut chipname = [0; 8];
     chipname[..5].copy_from_slice(b"ga10b");
     nvgpu_gpu_characteristics {
@@ -31,8 +35,8 @@ pub(super) fn of(config: &SimConfig, instance: u64) -> nvgpu_gpu_characteristics
         inline_to_memory_class: 0xa140,
         dma_copy_class: 0xc7b5,
         gpc_mask: (1 << config.gpcs()) - 1,
-        sm_arch_sm_version: 0x807,
-        sm_arch_spa_version: 0x806,
+        sm_arch_sm_version,
+        sm_arch_spa_version,
         // The driver's constant; an SM holds 48 warps.
         sm_arch_warp_count: 0x60,
         gpu_ioctl_nr_last: NVGPU_GPU_IOCTL_LAST as i16,

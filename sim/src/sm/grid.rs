@@ -247,13 +247,13 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// Blocks that the modelled GPU holds at once: by warps, registers (64 Ki per SM) and shared memory (164 KiB per SM).
+/// Blocks that the modelled GPU holds at once: by warps, registers (64 Ki per SM) and shared memory.
 fn resident_blocks(launch: &Launch) -> u64 {
     let warps = launch.warps_per_block().max(1);
     let by_warps = launch.max_warps_per_sm.max(1) / warps;
     let registers = launch.registers.max(1).next_multiple_of(8) * 32 * warps;
     let by_registers = 65_536 / registers.max(1);
-    let by_shared = (164 << 10) / launch.shared_bytes.max(1);
+    let by_shared = launch.shared_bytes_per_sm / launch.shared_bytes.max(1);
     let per_sm = by_warps.min(by_registers).min(by_shared).clamp(1, 16);
     u64::from(per_sm) * u64::from(launch.sm_count.max(1))
 }

@@ -111,6 +111,8 @@ pub struct Launch {
     pub sm_count: u32,
     /// Warps that one of them holds.
     pub max_warps_per_sm: u32,
+    /// Shared memory of one of them in bytes.
+    pub shared_bytes_per_sm: u32,
 }
 
 impl Launch {

@@ -345,29 +345,49 @@ mod tests {
             .collect()
     }
 
-    #[test]
-    fn every_instruction_that_ptxas_made_for_the_corpus_is_executed() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../sass/tests/data/cubin");
-        let target =
-            Target { arch: Arch::Sm87, isa: Isa::Baseline, registers: 255, barriers: 16, exact_mma: true };
+    /// Everything that ptxas made for the repository: the corpus, the suite, the language model.
+    const FOLDERS: [&str; 4] =
+        ["sass/tests/data/cubin", "tests/kernels", "tests/kernels/conformance", "llm-demo/kernels"];
+
+    fn refused(arch: Arch, suffix: &str) -> std::collections::BTreeSet<String> {
+        let target = Target { arch, isa: Isa::Baseline, registers: 255, barriers: 16, exact_mma: true };
         let (mut seen, mut refused) = (0, std::collections::BTreeSet::new());
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if !path.to_str().is_some_and(|p| p.ends_with("sm_87.cubin")) {
-                continue;
-            }
-            for word in words(&std::fs::read(&path).unwrap()) {
-                seen += 1;
+        for folder in FOLDERS {
+            let folder = format!("{}/../{folder}", env!("CARGO_MANIFEST_DIR"));
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if !path.to_str().is_some_and(|p| p.ends_with(suffix)) {
+                    continue;
+                }
                 let mut code = Code::new(255);
-                let lowered = lower(&mut code, target, 0, Word(word));
-                if std::ptr::fn_addr_eq(lowered.op.run, entry_of_raise()) {
-                    refused.insert(
-                        sass::decode(Arch::Sm87, Word(word)).map_or(format!("{word:#x}"), |i| i.text(0)),
-                    );
+                for word in words(&std::fs::read(&path).unwrap()) {
+                    seen += 1;
+                    let lowered = lower(&mut code, target, 0, Word(word));
+                    if std::ptr::fn_addr_eq(lowered.op.run, entry_of_raise()) {
+                        let text = sass::decode(arch, Word(word)).map_or(format!("{word:#x}"), |i| i.text(0));
+                        let op = text
+                            .split_whitespace()
+                            .find(|t| !t.starts_with('@'))
+                            .unwrap_or_default()
+                            .to_owned();
+                        refused.insert(format!("{:03x} {op}: {text}", word & 0xfff));
+                    }
                 }
             }
         }
         assert!(seen > 10_000, "only {seen} instructions");
+        refused
+    }
+
+    #[test]
+    fn every_sm_87_instruction_that_ptxas_made_is_executed() {
+        let refused = refused(Arch::Sm87, "sm_87.cubin");
+        assert!(refused.is_empty(), "{} are refused: {refused:#?}", refused.len());
+    }
+
+    #[test]
+    fn every_sm_90_instruction_that_ptxas_made_is_executed() {
+        let refused = refused(Arch::Sm90, "sm_90.cubin");
         assert!(refused.is_empty(), "{} are refused: {refused:#?}", refused.len());
     }
 

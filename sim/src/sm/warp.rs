@@ -54,6 +54,8 @@ pub(crate) struct Warp {
     /// Lanes that gave way while others waited, and how often that happened in a row.
     yielded: u32,
     yields: u32,
+    /// The second return address, which code uses as room for a register pair: lower and upper half.
+    pub return_pc: [[u32; 32]; 2],
     /// What the last reducing block barrier found: the count of true predicates.
     pub bar_count: u32,
     /// ... and its AND or OR.
@@ -77,6 +79,7 @@ impl Warp {
         self.paths.push(Path { pc: 0, mask: live });
         self.waiting.clear();
         self.local.clear();
+        self.return_pc = [[0; 32]; 2];
         self.bar_count = 0;
         self.bar_bool = false;
         (self.yielded, self.yields) = (0, 0);

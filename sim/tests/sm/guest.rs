@@ -121,6 +121,7 @@ pub fn launch(arch: sass::Arch) -> Launch {
         grid_id: 1,
         sm_count: 8,
         max_warps_per_sm: 48,
+        shared_bytes_per_sm: 164 << 10,
     }
 }
 

@@ -1,8 +1,8 @@
 //! `hcq-conform`: whether the software ga10b does what a real GPU does, word for word.
 //!
-//! Runs the same programs with the same inputs on the device and on the software ga10b, and compares all their outputs with
-//! each other and, where it is known, with what is right. Where the device is itself the software one, two of them with
-//! different schedules are compared. Ends with 1 if anything differs that is not allowed to.
+//! Runs the same programs with the same inputs on the device, on the software ga10b (sm_87 code) and on the software ga10b with
+//! Hopper's SMs (sm_90 code), and compares all their outputs with each other and, where it is known, with what is right. Where the
+//! device is itself the software one, only the two models are compared. Ends with 1 if anything differs that is not allowed to.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 use device_suite::conformance::{self, Case, Comparison, Runner};
-use hcq::{BackendKind, Selector};
+use hcq::{BackendKind, Device, Selector};
+use sass::Arch;
 use serde::Serialize;
 
 /// Compares the software ga10b with a real GPU.
@@ -23,6 +24,12 @@ struct Cli {
     /// Only programs whose family or name contains this.
     #[arg(long)]
     only: Option<String>,
+    /// Differences to list of each program.
+    #[arg(long, default_value_t = 4)]
+    listed: u64,
+    /// Measures the special-function unit against f64 arithmetic instead, with every `THIN`th argument.
+    #[arg(long, value_name = "THIN", num_args = 0..=1, default_missing_value = "1")]
+    sweep: Option<u32>,
     /// Prints one JSON document instead of the table.
     #[arg(long)]
     json: bool,
@@ -32,51 +39,84 @@ struct Cli {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct Report {
     schema: &'static str,
-    device: String,
-    driver: String,
-    model: String,
+    device: Option<String>,
+    driver: Option<String>,
     agrees: bool,
-    comparison: &'a Comparison,
+    comparisons: Vec<Comparison>,
 }
 
-/// A pair of devices, the second of them the software ga10b.
-struct Pair {
+/// The devices that are compared: a real one, if there is one, and the two models.
+struct Sides {
     selector: Selector,
-    device: Runner,
-    model: Runner,
+    runners: Vec<(&'static str, Runner)>,
 }
 
-impl Pair {
+impl Sides {
     fn open(selector: Selector) -> Result<Self> {
-        let mut device = Runner::open(selector)?;
-        if device.device().info().backend == BackendKind::Sim {
-            device = Runner::simulated(1)?;
+        let mut runners = Vec::new();
+        let device = Runner::open(selector)?;
+        if device.device().info().backend != BackendKind::Sim {
+            runners.push(("device", device));
         }
-        Ok(Self { selector, device, model: Runner::simulated(2)? })
+        runners.push(("sm_90 model", Runner::simulated(Arch::Sm90, 1)?));
+        runners.push(("sm_87 model", Runner::simulated(Arch::Sm87, 2)?));
+        Ok(Self { selector, runners })
     }
 
-    /// Runs a case on both and compares; opens both devices anew after one has failed.
-    fn run(&mut self, case: &Case, comparison: &mut Comparison) -> Result<()> {
-        let device = self.device.run(case);
-        let model = self.model.run(case);
-        if let (Ok(device), Ok(model)) = (&device, &model) {
-            comparison.compare(case, "device / model", device, model);
-            if let Some(expected) = &case.expected {
-                comparison.compare_known(case, "device / expected", device, expected, true);
-                comparison.compare_known(case, "model / expected", model, expected, true);
+    /// Which two to compare, by their numbers.
+    fn pairs(&self) -> &'static [(usize, usize)] {
+        if self.runners.len() == 3 { &[(0, 1), (0, 2), (1, 2)] } else { &[(0, 1)] }
+    }
+
+    /// The comparisons of those pairs, then that of each with what is right.
+    fn comparisons(&self, listed: u64) -> Vec<Comparison> {
+        let name = |n: usize| self.runners[n].0;
+        let arch = |n: usize| self.runners[n].1.device().info().arch;
+        let pairs = self.pairs().iter().map(|&(a, b)| Comparison {
+            same_architecture: arch(a) == arch(b),
+            ..Comparison::new(&format!("{} / {}", name(a), name(b)))
+        });
+        let right = self.runners.iter().map(|(name, _)| Comparison::new(&format!("{name} / CPU")));
+        pairs.chain(right).map(|comparison| Comparison { listed, ..comparison }).collect()
+    }
+
+    /// Runs a case on all and compares; opens all anew after one has failed.
+    fn run(&mut self, case: &Case, comparisons: &mut [Comparison]) -> Result<()> {
+        let results: Vec<_> = self.runners.iter_mut().map(|(_, runner)| runner.run(case)).collect();
+        for (comparison, &(a, b)) in comparisons.iter_mut().zip(self.pairs()) {
+            match (&results[a], &results[b]) {
+                (Ok(a), Ok(b)) => comparison.compare(case, a, b),
+                (Err(error), _) | (_, Err(error)) => comparison.fail(case, &format!("{error:#}")),
             }
-            comparison.count(case);
-            return Ok(());
         }
-        let failures = [("device", device), ("model", model)];
-        let reasons: Vec<String> =
-            failures.into_iter().filter_map(|(which, r)| Some(format!("{which}: {:#}", r.err()?))).collect();
-        comparison.fail(case, &reasons.join("; "));
-        *self = Self::open(self.selector)?;
+        for (comparison, result) in comparisons[self.pairs().len()..].iter_mut().zip(&results) {
+            if let Ok(result) = result {
+                comparison.check(case, result);
+            }
+        }
+        if results.iter().any(Result::is_err) {
+            *self = Self::open(self.selector)?;
+        }
         Ok(())
     }
+}
+
+/// Prints how far the special-function unit lies from the exact values.
+fn sweep(cli: &Cli, thin: u32) -> Result<bool> {
+    let device = Device::open(cli.device)?;
+    let errors = conformance::sweep::measure(&device, thin)?;
+    if cli.json {
+        println!("{}", serde_json::to_string_pretty(&errors)?);
+        return Ok(true);
+    }
+    println!("{} ({})", device.info().name, device.info().backend);
+    println!("{}", conformance::sweep::HEADING);
+    for line in errors {
+        println!("{line}");
+    }
+    Ok(true)
 }
 
 fn run(cli: &Cli) -> Result<bool> {
@@ -85,29 +125,36 @@ fn run(cli: &Cli) -> Result<bool> {
         println!("{} cubins by ptxas {}", manifest.cubins.len(), manifest.ptxas);
         return Ok(true);
     }
-    let mut pair = Pair::open(cli.device)?;
-    let mut comparison = Comparison::default();
+    if let Some(thin) = cli.sweep {
+        return sweep(cli, thin);
+    }
+    let mut sides = Sides::open(cli.device)?;
+    let mut comparisons = sides.comparisons(cli.listed);
     let chosen =
         |case: &Case| cli.only.as_deref().is_none_or(|o| case.family.contains(o) || case.program.contains(o));
     for case in conformance::cases().iter().filter(|c| chosen(c)) {
-        pair.run(case, &mut comparison)?;
+        sides.run(case, &mut comparisons)?;
     }
-    let info = pair.device.device().info();
+    let device = sides.runners.iter().find(|(name, _)| *name == "device").map(|(_, r)| r.device().info());
     let report = Report {
-        schema: "hcq.conform/1",
-        device: format!("{} ({})", info.name, info.backend),
-        driver: info.driver_version.clone(),
-        model: pair.model.device().info().name.clone(),
-        agrees: comparison.agrees(),
-        comparison: &comparison,
+        schema: "hcq.conform/2",
+        device: device.map(|info| format!("{} ({})", info.name, info.backend)),
+        driver: device.map(|info| info.driver_version.clone()),
+        agrees: comparisons.iter().all(Comparison::agrees),
+        comparisons,
     };
     if cli.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        println!("{}, driver {}, against {}", report.device, report.driver, report.model);
-        print!("{comparison}");
-        println!("{}", if report.agrees { "agree" } else { "DIFFER" });
+        return Ok(report.agrees);
     }
+    match (&report.device, &report.driver) {
+        (Some(device), Some(driver)) => println!("{device}, driver {driver}, against the models"),
+        _ => println!("the models against each other"),
+    }
+    for comparison in &report.comparisons {
+        println!("{comparison}");
+    }
+    println!("{}", if report.agrees { "agree" } else { "DIFFER" });
     Ok(report.agrees)
 }
 

@@ -47,8 +47,10 @@ pub struct Case {
     pub buffers: Vec<Vec<u32>>,
     /// What is right, where that is known: per buffer and word.
     pub expected: Option<Vec<Vec<Option<u32>>>>,
-    /// What is known of a word of a buffer.
-    pub place: Box<dyn Fn(usize, usize) -> Place>,
+    /// Results follow from how the architecture itself rounds: another one's differ from them.
+    pub by_architecture: bool,
+    /// What is known of a word of a buffer; `None` if the program stores there what it never set.
+    pub place: Box<dyn Fn(usize, usize) -> Option<Place>>,
 }
 
 impl std::fmt::Debug for Case {

@@ -6,12 +6,15 @@
 
 mod case;
 pub mod corpus;
+pub mod edges;
+pub mod matrix;
 mod model_kernels;
 pub mod mufu;
 mod noise;
 pub mod random;
 mod report;
 mod runner;
+pub mod sweep;
 mod tolerance;
 
 pub use case::{Arg, Case, Place};
@@ -43,6 +46,7 @@ fn modules() -> Vec<Named> {
         .flat_map(|target| {
             let mut modules = random::modules(target);
             modules.push(mufu::module(target));
+            modules.push(edges::module(target));
             modules
         })
         .collect()
@@ -73,7 +77,9 @@ pub fn check(dir: &Path) -> Result<Vec<Mismatch>> {
 /// Every case there is.
 pub fn cases() -> Vec<Case> {
     let mut cases = random::cases();
+    cases.extend(edges::cases());
     cases.extend(corpus::cases());
+    cases.extend(matrix::cases());
     cases.extend(mufu::cases());
     cases
 }

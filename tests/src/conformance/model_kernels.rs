@@ -31,7 +31,8 @@ fn case(
         launches: vec![args],
         buffers,
         expected: None,
-        place: Box::new(move |_, _| Place { what: "output".to_owned(), tolerance }),
+        by_architecture: false,
+        place: Box::new(move |_, _| Some(Place { what: "output".to_owned(), tolerance })),
     }
 }
 

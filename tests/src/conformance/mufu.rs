@@ -8,7 +8,7 @@ use ptxgen::{Kernel, Module, Named, Reg, Special, Target};
 
 use super::{Arg, Case, Noise, Place, Tolerance, cubins};
 
-const BLOCK: u32 = 256;
+pub(super) const BLOCK: u32 = 256;
 const BLOCKS: u32 = 64;
 
 /// One function.
@@ -44,7 +44,17 @@ const fn ulps(ulps: u32) -> Tolerance {
     Tolerance::Single { ulps, absolute: 0.0 }
 }
 
-const FUNCTIONS: [Function; 8] = [
+/// An f64 whose upper word is `a`.
+fn double(k: &Kernel, a: Reg<f32>) -> Reg<f64> {
+    k.bits(k.shl(k.convert::<u32, u64>(k.bits(a)), 32))
+}
+
+/// The upper word of an f64.
+fn upper(k: &Kernel, a: Reg<f64>) -> Reg<f32> {
+    k.bits(k.convert::<u64, u32>(k.shr(k.bits::<f64, u64>(a), 32)))
+}
+
+const FUNCTIONS: [Function; 12] = [
     Function { name: "rcp", emit: |k, a| k.rcp(a), draw: any, tolerance: ulps(1) },
     Function { name: "rsqrt", emit: |k, a| k.rsqrt(a), draw: positive, tolerance: ulps(2) },
     Function { name: "ex2", emit: |k, a| k.exp2(a), draw: |n| 160.0 * unit(n), tolerance: ulps(2) },
@@ -72,6 +82,20 @@ const FUNCTIONS: [Function; 8] = [
         emit: |k, a| k.cos(a),
         draw: |n| 25.0 * unit(n),
         tolerance: Tolerance::Single { ulps: 0, absolute: 4e-7 },
+    },
+    Function { name: "sqrt_approx", emit: |k, a| k.sqrt_approx(a), draw: positive, tolerance: ulps(2) },
+    Function { name: "tanh", emit: |k, a| k.tanh(a), draw: |n| 8.0 * unit(n), tolerance: ulps(170) },
+    Function {
+        name: "rcp_f64",
+        emit: |k, a| upper(k, k.rcp_approx_f64(double(k, a))),
+        draw: any,
+        tolerance: Tolerance::HighWord { ulps: 2 },
+    },
+    Function {
+        name: "rsqrt_f64",
+        emit: |k, a| upper(k, k.rsqrt_approx_f64(double(k, a))),
+        draw: positive,
+        tolerance: Tolerance::HighWord { ulps: 2 },
     },
 ];
 
@@ -108,9 +132,11 @@ pub fn cases() -> Vec<Case> {
                 launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0)]],
                 buffers: vec![inputs, vec![0xdead_beef; count as usize]],
                 expected: None,
-                place: Box::new(move |buffer, word| Place {
-                    what: format!("{}({:e})", function.name, f32::from_bits(arguments[word])),
-                    tolerance: if buffer == 1 { function.tolerance } else { Tolerance::Exact },
+                by_architecture: false,
+                place: Box::new(move |buffer, word| {
+                    let what = format!("{}({:e})", function.name, f32::from_bits(arguments[word]));
+                    let tolerance = if buffer == 1 { function.tolerance } else { Tolerance::Exact };
+                    Some(Place { what, tolerance })
                 }),
             }
         })

@@ -26,12 +26,12 @@ impl Runner {
         Self::over(Device::open(selector).with_context(|| format!("opening the device ({selector:?})"))?)
     }
 
-    /// On a software ga10b that runs warps in an order of its own for each seed.
+    /// On a software GPU with SMs of `arch`, which runs warps in an order of its own for each seed.
     ///
     /// # Errors
     /// Those of opening it.
-    pub fn simulated(seed: u64) -> Result<Self> {
-        let mut config = ga10b_sim::SimConfig::default();
+    pub fn simulated(arch: sass::Arch, seed: u64) -> Result<Self> {
+        let mut config = ga10b_sim::SimConfig { arch, ..Default::default() };
         config.executor.schedule = ga10b_sim::sm::Schedule::Shuffled(seed);
         let mut options = DeviceOptions::default();
         options.sim = Some(ga10b_sim::Sim::new(config));

@@ -14,6 +14,8 @@ pub enum Tolerance {
         /// Absolute difference.
         absolute: f64,
     },
+    /// By anything: the distance is only reported.
+    Any,
     /// Two f16: each by this many units in the last place.
     Halves {
         /// Units in the last place.
@@ -73,6 +75,9 @@ impl Tolerance {
         };
         match self {
             Tolerance::Exact => Verdict::Beyond(distance(a, b, 32, f32::INFINITY.to_bits())),
+            Tolerance::Any => {
+                Verdict::Within(distance(a, b, 32, f32::INFINITY.to_bits()).unwrap_or(u32::MAX))
+            }
             Tolerance::Single { ulps, absolute } => {
                 let apart = distance(a, b, 32, f32::INFINITY.to_bits());
                 let (x, y) = (f64::from(f32::from_bits(a)), f64::from(f32::from_bits(b)));
@@ -92,6 +97,7 @@ impl std::fmt::Display for Tolerance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Tolerance::Exact => f.write_str("exact"),
+            Tolerance::Any => f.write_str("reported only"),
             Tolerance::Single { ulps, absolute: 0.0 } => write!(f, "{ulps} ulp"),
             Tolerance::Single { ulps, absolute } => write!(f, "{ulps} ulp or {absolute:.1e}"),
             Tolerance::Halves { ulps } => write!(f, "{ulps} ulp of f16"),

@@ -12,7 +12,7 @@ use crate::sm::lower::{Lower, Refusal};
 
 use super::address::{self, Checked, Space};
 use super::float::flush;
-use super::half::{narrow, widen};
+use super::half::{add_bf16, narrow, widen};
 use super::memory::{addresses, narrow_address, offsets, wide_address};
 
 /// Operation field [87,91).
@@ -28,6 +28,9 @@ const F32: u32 = 3;
 const F16X2: u32 = 4;
 const S64: u32 = 5;
 const F64: u32 = 6;
+/// f32 that keeps subnormal numbers, and pairs of bf16: sm_90 has them, in a field of its own.
+const F32_FULL: u32 = 7;
+const BF16X2: u32 = 8;
 
 fn width(ty: u32) -> u64 {
     if matches!(ty, U64 | S64 | F64) { 8 } else { 4 }
@@ -43,6 +46,14 @@ fn combine(op: u32, ty: u32, old: u64, b: u64) -> Option<u64> {
         (ADD, F32) => {
             let r = f32::from_bits(flush(x)) + f32::from_bits(flush(y));
             if r.is_nan() { 0x7fff_ffff } else { flush(r.to_bits()).into() }
+        }
+        (ADD, F32_FULL) => {
+            let r = f32::from_bits(x) + f32::from_bits(y);
+            if r.is_nan() { 0x7fff_ffff } else { r.to_bits().into() }
+        }
+        (ADD, BF16X2) => {
+            let sum = |s: u32| add_bf16(x >> s & 0xffff, y >> s & 0xffff) << s;
+            (sum(0) | sum(16)).into()
         }
         (ADD, F16X2) => {
             let sum = |s: u32| narrow(widen(x >> s & 0xffff) + widen(y >> s & 0xffff)) << s;
@@ -79,7 +90,7 @@ fn half_pairs(x: u32, y: u32, pick: impl Fn(f32, f32) -> f32) -> u64 {
 }
 
 /// Replaces a word by a function of it; the old value.
-fn update(host: u64, wide: bool, f: impl Fn(u64) -> u64) -> u64 {
+pub(super) fn update(host: u64, wide: bool, f: impl Fn(u64) -> u64) -> u64 {
     let p = host as *mut u8;
     // SAFETY: the address comes from a `Checked` access of this width.
     unsafe {
@@ -118,7 +129,7 @@ fn each_lane(core: &Core<'_>, op: &MicroOp, at: &Checked) -> Option<[u64; 32]> {
     Some(old)
 }
 
-fn lanes(mask: u32) -> impl Iterator<Item = usize> {
+pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     (0..32).filter(move |i| mask >> i & 1 != 0)
 }
 
@@ -126,7 +137,7 @@ fn operands(core: &Core<'_>, slot: u16, wide: bool) -> [u64; 32] {
     if wide { core.src_pair(slot) } else { core.src(slot).map(u64::from) }
 }
 
-fn put_old(core: &mut Core<'_>, op: &MicroOp, old: &[u64; 32], wide: bool) {
+pub(super) fn put_old(core: &mut Core<'_>, op: &MicroOp, old: &[u64; 32], wide: bool) {
     if wide { core.put_pair(op.d, old) } else { core.put(op.d, &old.map(|x| x as u32)) }
 }
 
@@ -146,7 +157,7 @@ warp_ops! {
         let wide = width(op.k[4]) == 8;
         // In a window some operations are not done; Pd tells, and the program does them another way.
         let refused = op.k[5] != 0
-            && (op.k[4] == F32 || op.k[4] == F16X2 || op.k[4] == F64 || (wide && matches!(op.k[3], 1 | 2)))
+            && (matches!(op.k[4], F32 | F16X2 | F64 | F32_FULL | BF16X2) || (wide && matches!(op.k[3], 1 | 2)))
             && in_window(core, &address);
         if refused {
             core.put_pred(op.pd[0], 0);
@@ -164,7 +175,7 @@ warp_ops! {
         Flow::Next
     }
 
-    /// ATOMG.CAS and ATOM.CAS; the comparand in C, the new value in ps[1] and ps[2] as a slot.
+    /// ATOMG.CAS and ATOM.CAS, with k[3] CAST; the comparand in C, the new value in ps[1] and ps[2] as a slot.
     AtomicCompare(core, op) {
         let address = addresses(core, op);
         let wide = width(op.k[4]) == 8;
@@ -176,7 +187,10 @@ warp_ops! {
             Ok(at) => at,
             Err(flow) => return flow,
         };
-        let old = compare_exchange(core, op, &at, wide);
+        let mut old = compare_exchange(core, op, &at, wide);
+        if op.k[3] != 0 {
+            stored(core, op, &mut old, wide);
+        }
         put_old(core, op, &old, wide);
         core.put_pred(op.pd[0], u32::MAX);
         Flow::Next
@@ -203,18 +217,15 @@ warp_ops! {
             Ok(at) => at,
             Err(flow) => return flow,
         };
-        let compare = operands(core, op.c, wide);
         let mut old = compare_exchange(core, op, &at, wide);
         if op.k[3] != 0 {
-            for i in 0..32 {
-                old[i] = u64::from(old[i] == compare[i]);
-            }
+            stored(core, op, &mut old, wide);
         }
         put_old(core, op, &old, wide);
         Flow::Next
     }
 
-    /// ATOMS.POPC.INC.32 (k[3] = 10), ATOMS.ARRIVE.64 (9) and ARRIVES (0): counts the executing lanes.
+    /// ATOMS.POPC.INC.32 (k[3] = 10), ATOMS.ARRIVE.64 (9) and ARRIVES (0): counts the executing lanes; k[4]: in sm_90's format.
     SharedArrive(core, op) {
         let wide = op.k[3] != 10;
         let at = match address::shared(core, &offsets(core, op), if wide { 8 } else { 4 }) {
@@ -223,7 +234,7 @@ warp_ops! {
         };
         let mut old = [0u64; 32];
         for i in lanes(core.mask) {
-            old[i] = update(at.host[i], wide, |x| if wide { arrive(x) } else { u64::from((x as u32).wrapping_add(1)) });
+            old[i] = update(at.host[i], wide, |x| if op.k[4] != 0 { super::hopper::arrive(x, 1, false) } else if wide { arrive(x) } else { u64::from((x as u32).wrapping_add(1)) });
         }
         if op.k[3] != 0 {
             put_old(core, op, &old, wide);
@@ -261,9 +272,27 @@ fn compare_exchange(core: &Core<'_>, op: &MicroOp, at: &Checked, wide: bool) -> 
     old
 }
 
+/// Turns the old values of a compare-and-swap into whether it stored.
+fn stored(core: &Core<'_>, op: &MicroOp, old: &mut [u64; 32], wide: bool) {
+    let compare = operands(core, op.c, wide);
+    for i in 0..32 {
+        old[i] = u64::from(old[i] == compare[i]);
+    }
+}
+
+/// The type field [73,76). On sm_90 the floats have operations of their own, and 64-bit signed integers another number.
+fn type_of(l: &Lower<'_>) -> Result<u32, Refusal> {
+    match (l.target.arch, l.bits(73, 3)) {
+        (sass::Arch::Sm87, ty) => Ok(ty),
+        (sass::Arch::Sm90, ty @ 0..=2) => Ok(ty),
+        (sass::Arch::Sm90, 3) => Ok(S64),
+        (sass::Arch::Sm90, _) => Err(esr::ILLEGAL_INSTR_PARAM),
+    }
+}
+
 /// ATOMG and ATOM.
 pub(super) fn atom(l: &mut Lower<'_>, generic: bool) -> Result<(), Refusal> {
-    let ty = l.bits(73, 3);
+    let ty = type_of(l)?;
     let registers = (width(ty) / 4) as u32;
     l.dst(registers)?;
     wide_address(l, 64, 71, l.w.sbits(40, 24))?;
@@ -276,7 +305,7 @@ pub(super) fn atom(l: &mut Lower<'_>, generic: bool) -> Result<(), Refusal> {
 
 /// RED.
 pub(super) fn red(l: &mut Lower<'_>) -> Result<(), Refusal> {
-    let ty = l.bits(73, 3);
+    let ty = type_of(l)?;
     wide_address(l, 64, 71, l.w.sbits(40, 24))?;
     l.op.c = l.reg(l.bits(32, 8), (width(ty) / 4) as u32)?;
     l.op.d = l.reg_out(255, 1)?;
@@ -286,19 +315,53 @@ pub(super) fn red(l: &mut Lower<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The type of sm_90's float atomics, [73,77).
+fn float_type(l: &Lower<'_>) -> Result<u32, Refusal> {
+    match l.bits(73, 4) {
+        0 => Ok(F16X2),
+        3 => Ok(BF16X2),
+        9 => Ok(F32),
+        12 => Ok(F32_FULL),
+        15 => Ok(F64),
+        _ => Err(esr::ILLEGAL_INSTR_PARAM),
+    }
+}
+
+/// ATOMG and ATOM of floats on sm_90.
+pub(super) fn float_atom(l: &mut Lower<'_>, generic: bool) -> Result<(), Refusal> {
+    let ty = float_type(l)?;
+    let registers = (width(ty) / 4) as u32;
+    l.dst(registers)?;
+    wide_address(l, 64, 71, l.w.sbits(40, 24))?;
+    l.op.c = l.reg(l.bits(32, 8), registers)?;
+    l.set_k(3, &[l.bits(88, 2), ty, u32::from(generic)]);
+    l.pd();
+    l.run::<Atomic>();
+    Ok(())
+}
+
+/// RED of floats on sm_90.
+pub(super) fn float_red(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    let ty = float_type(l)?;
+    wide_address(l, 64, 71, l.w.sbits(40, 24))?;
+    l.op.c = l.reg(l.bits(32, 8), (width(ty) / 4) as u32)?;
+    l.op.d = l.reg_out(255, 1)?;
+    l.set_k(3, &[l.bits(88, 2), ty, 0]);
+    l.op.pd[0] = NO_PREDICATE;
+    l.run::<Atomic>();
+    Ok(())
+}
+
 /// ATOMG.CAS and ATOM.CAS.
 pub(super) fn cas(l: &mut Lower<'_>, generic: bool) -> Result<(), Refusal> {
-    let ty = l.bits(73, 3);
+    let ty = type_of(l)?;
     let registers = (width(ty) / 4) as u32;
-    if generic && l.bit(87) {
-        return Err(esr::ILLEGAL_INSTR_PARAM);
-    }
     l.dst(registers)?;
     wide_address(l, 64, 71, l.w.sbits(40, 24))?;
     l.op.c = l.reg(l.bits(32, 8), registers)?;
     let new = l.reg(l.bits(64, 8), registers)?.to_le_bytes();
     (l.op.ps[1], l.op.ps[2]) = (new[0], new[1]);
-    l.set_k(3, &[0, ty, u32::from(generic)]);
+    l.set_k(3, &[u32::from(generic && l.bit(87)), ty, u32::from(generic)]);
     l.pd();
     l.run::<AtomicCompare>();
     Ok(())
@@ -342,6 +405,7 @@ pub(super) fn atoms_count(l: &mut Lower<'_>) -> Result<(), Refusal> {
 pub(super) fn arrives(l: &mut Lower<'_>) -> Result<(), Refusal> {
     narrow_address(l, 64, false)?;
     l.op.k[3] = 0;
+    l.op.k[4] = u32::from(l.target.arch == sass::Arch::Sm90);
     l.run::<SharedArrive>();
     Ok(())
 }

@@ -186,9 +186,10 @@ fn general(a: u32, b: u32, c: u32, flags: u8, rounding: Rounding, scale: i32) ->
     F32.round(x, rounding, flags & (FTZ | FMZ) != 0) as u32
 }
 
-/// The smaller or greater by Ps; k: modifiers of A and B, ps[1]: 1 flushes, 2 NaN wins, 4 sign is the exclusive or.
+/// The smaller or greater by Ps; k: modifiers of A and B, ps[1]: 1 flushes, 2 NaN wins, 4 the sign is `signs`, the exclusive or of
+/// the operands' own: taking absolutes does not change it (measured on Hopper).
 #[inline(always)]
-fn min_max(a: u32, b: u32, take_min: bool, mode: u8) -> u32 {
+fn min_max(a: u32, b: u32, take_min: bool, mode: u8, signs: u32) -> u32 {
     let (a, b) = if mode & 1 != 0 { (flush(a), flush(b)) } else { (a, b) };
     let (na, nb) = (is_nan(a), is_nan(b));
     let order = |x: u32| (x ^ (((x as i32) >> 31) as u32 >> 1)) as i32;
@@ -201,7 +202,7 @@ fn min_max(a: u32, b: u32, take_min: bool, mode: u8) -> u32 {
     } else {
         b
     };
-    if mode & 4 != 0 && !is_nan(r) { (r & !SIGN) | ((a ^ b) & SIGN) } else { r }
+    if mode & 4 != 0 && !is_nan(r) { (r & !SIGN) | (signs & SIGN) } else { r }
 }
 
 warp_ops! {
@@ -211,7 +212,8 @@ warp_ops! {
         let mode = op.ps[1];
         let mut t = [0u32; 32];
         for i in 0..32 {
-            t[i] = min_max(modified(a[i], op, 0), modified(b[i], op, 2), p >> i & 1 != 0, mode);
+            let signs = a[i] ^ op.k[1] ^ b[i] ^ op.k[3];
+            t[i] = min_max(modified(a[i], op, 0), modified(b[i], op, 2), p >> i & 1 != 0, mode, signs);
         }
         core.put(op.d, &t);
         Flow::Next

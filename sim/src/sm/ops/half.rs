@@ -181,6 +181,11 @@ fn fma_bf16(a: u32, b: u32, c: u32, product: bool) -> u32 {
     }
 }
 
+/// The sum of two bf16.
+pub(super) fn add_bf16(a: u32, b: u32) -> u32 {
+    fma_bf16(a, 0x3f80, b, false)
+}
+
 #[inline(always)]
 fn pair(a: u32, b: u32, c: u32, flags: u32) -> u32 {
     element(a & 0xffff, b & 0xffff, c & 0xffff, flags) | element(a >> 16, b >> 16, c >> 16, flags) << 16
@@ -223,9 +228,9 @@ lane_ops! {
     Copy(_, _, c, _) c;
 }
 
-/// HMNMX2 of one element; the mode is that of FMNMX, 8 for bf16.
+/// HMNMX2 of one element; the mode is that of FMNMX, 8 for bf16; so are the signs.
 #[inline(always)]
-fn min_max(a: u32, b: u32, take_min: bool, mode: u32) -> u32 {
+fn min_max(a: u32, b: u32, take_min: bool, mode: u32, signs: u32) -> u32 {
     let infinity = if mode & 8 != 0 { 0x7f80 } else { 0x7c00 };
     let (a, b) = if mode & 1 != 0 { (flush_half(a), flush_half(b)) } else { (a, b) };
     let nan = |x: u32| x & 0x7fff > infinity;
@@ -242,7 +247,7 @@ fn min_max(a: u32, b: u32, take_min: bool, mode: u32) -> u32 {
     } else {
         b
     };
-    if mode & 4 != 0 && !nan(r) { (r & 0x7fff) | ((a ^ b) & 0x8000) } else { r }
+    if mode & 4 != 0 && !nan(r) { (r & 0x7fff) | (signs & 0x8000) } else { r }
 }
 
 #[inline(always)]
@@ -258,7 +263,10 @@ warp_ops! {
         let mut t = [0u32; 32];
         for i in 0..32 {
             let (x, y, min) = (source(a[i], op.k[0]), source(b[i], op.k[1]), p >> i & 1 != 0);
-            t[i] = min_max(x & 0xffff, y & 0xffff, min, op.k[3]) | min_max(x >> 16, y >> 16, min, op.k[3]) << 16;
+            let own = |x: u32, k: u32| source(x, k & !4);
+            let signs = own(a[i], op.k[0]) ^ own(b[i], op.k[1]);
+            t[i] = min_max(x & 0xffff, y & 0xffff, min, op.k[3], signs & 0xffff)
+                | min_max(x >> 16, y >> 16, min, op.k[3], signs >> 16) << 16;
         }
         core.put(op.d, &t);
         Flow::Next

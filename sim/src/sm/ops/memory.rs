@@ -406,12 +406,19 @@ pub(super) fn ldc(l: &mut Lower<'_>) -> Result<(), Refusal> {
 
 pub(super) fn uldc(l: &mut Lower<'_>) -> Result<(), Refusal> {
     let (bytes, signed) = width(l)?;
-    if l.bit(91) {
+    let indexed = l.w.op12() == 0xabb;
+    if l.bit(91) && !indexed {
         return Err(esr::ILLEGAL_INSTR_PARAM);
     }
     let registers = bytes.div_ceil(4);
     l.dst(registers)?;
     let offset = l.w.sbits(38, 16) as i32;
+    if indexed {
+        l.op.a = l.ureg(l.bits(24, 6), 1)?;
+        l.op.k = [l.bits(54, 5), offset as u32, bytes, u32::from(signed), 0, 0];
+        l.run::<LoadConst>();
+        return Ok(());
+    }
     if bytes < 4 {
         l.op.a = l.pool(&[PoolWord::Imm(offset as u32)]);
         l.op.k = [l.bits(54, 5), 0, bytes, u32::from(signed), 0, 0];

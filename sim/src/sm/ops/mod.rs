@@ -8,6 +8,7 @@ mod convert;
 mod double;
 mod float;
 mod half;
+mod hopper;
 mod integer;
 mod matrix;
 mod memory;
@@ -32,11 +33,13 @@ pub(super) fn is_uniform(w: Word) -> bool {
 /// Lowers the instruction by its operation code: the 12-bit ones first, then those whose upper three bits are the operand form.
 pub(super) fn lower(l: &mut Lower<'_>) -> Result<(), Refusal> {
     use {
-        control as c, convert as v, double as d, float as f, half as h, integer as i, memory as m,
-        special as s,
+        control as c, convert as v, double as d, float as f, half as h, hopper as n, integer as i,
+        memory as m, special as s,
     };
     match l.w.op12() {
         0x801 | 0x918 | 0x91a | 0x9af | 0x9ab | 0x98f | 0xd8f => c::nop(l),
+        // FENCE.VIEW.ASYNC, CGAERRBAR; the end of a stretch that WARPSYNC.COLLECTIVE began, whose lanes already go together.
+        0x3c6 | 0x5ab | 0x91b => c::nop(l),
         0x805 => s::cs2r(l),
         0x806 => s::vote(l, false),
         0x886 => s::vote(l, true),
@@ -54,6 +57,9 @@ pub(super) fn lower(l: &mut Lower<'_>) -> Result<(), Refusal> {
         0x3a9 => atomic::cas(l, false),
         0x38b => atomic::cas(l, true),
         0x98e => atomic::red(l),
+        0x9a2 => atomic::float_atom(l, true),
+        0x9a3 => atomic::float_atom(l, false),
+        0x9a6 => atomic::float_red(l),
         0x38c | 0x98c => atomic::atoms(l),
         0x38d => atomic::atoms_cas(l),
         0xf8c => atomic::atoms_count(l),
@@ -83,6 +89,8 @@ pub(super) fn lower(l: &mut Lower<'_>) -> Result<(), Refusal> {
         0x950 => c::ret(l),
         0x95c => c::bpt(l),
         0x348 | 0x948 | 0xb48 | 0xd48 => c::warpsync(l),
+        0x352 | 0x353 => n::rpcmov(l),
+        0x5a7 | 0x5b2 | 0x9a7 | 0x9b1 => n::syncs(l),
         0x355 | 0xf55 | 0x356 | 0x956 | 0xb56 | 0xd56 | 0xf56 => c::bmov(l),
         _ => match l.bits(0, 9) {
             0x002 => i::mov(l),
@@ -123,6 +131,7 @@ pub(super) fn lower(l: &mut Lower<'_>) -> Result<(), Refusal> {
             0x033 => h::hset2(l),
             0x034 => h::hsetp2(l),
             0x035 => h::hfma2(l, false),
+            0x036 => n::viadd(l),
             0x037 => matrix::imma_op(l),
             0x03a => matrix::movm(l),
             0x03c => matrix::hmma_op(l),
@@ -132,6 +141,8 @@ pub(super) fn lower(l: &mut Lower<'_>) -> Result<(), Refusal> {
             0x040 => h::hmnmx2(l),
             0x043 => v::f2ip(l),
             0x045 => v::i2fp(l),
+            0x046 => n::viaddmnmx(l),
+            0x048 => n::vimnmx(l),
             0x104 => v::f2f(l, false),
             0x105 => v::f2i(l, false),
             0x106 => v::i2f(l, false),

@@ -165,17 +165,22 @@ pub(super) fn mufu(l: &mut Lower<'_>) -> Result<(), Refusal> {
     l.dst(1)?;
     let src = l.b(1)?;
     let function = l.bits(74, 4);
-    let narrow = l.bit(73) && !matches!(function, 6 | 7);
+    // Halves: a bit each on sm_90, one bit for fp16 on sm_87.
+    let (half, brain) = match l.target.arch {
+        sass::Arch::Sm87 => (l.bit(73), false),
+        sass::Arch::Sm90 => (l.bit(72), l.bit(73)),
+    };
+    let narrow = (half || brain) && !matches!(function, 6 | 7);
     let sign = if narrow { 0x8000 } else { 0x8000_0000 };
     l.op.k[0] = if src.abs { !sign } else { u32::MAX };
     l.op.k[1] = if src.neg { sign } else { 0 };
     l.op.k[2] = u32::from(src.swizzle == 1);
-    match (function, narrow, l.target.arch) {
+    match (function, half, brain) {
         (6, ..) => l.run::<Map<Reciprocal64>>(),
         (7, ..) => l.run::<Map<ReciprocalRoot64>>(),
-        (f, true, sass::Arch::Sm87) => by_function!(l, HalfFunction, f),
-        (f, true, sass::Arch::Sm90) => by_function!(l, BrainFunction, f),
-        (f, false, _) => by_function!(l, Function, f),
+        (f, true, _) => by_function!(l, HalfFunction, f),
+        (f, _, true) => by_function!(l, BrainFunction, f),
+        (f, ..) => by_function!(l, Function, f),
     }
     Ok(())
 }

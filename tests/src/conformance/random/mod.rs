@@ -309,10 +309,12 @@ pub fn case(program: Program) -> Case {
         launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0), Arg::Buffer(2, 0)]],
         buffers: vec![inputs, vec![0xdead_beef; STEPS * THREADS], table],
         expected: Some(expected),
+        by_architecture: false,
         place: Box::new(move |_, word| {
             let (step, thread) = (word / THREADS, word % THREADS);
             let what = if step < STEPS { program.step_name(step) } else { "inputs" };
-            Place { what: format!("step {step}, thread {thread}: {what}"), tolerance: Tolerance::Exact }
+            let what = format!("step {step}, thread {thread}: {what}");
+            Some(Place { what, tolerance: Tolerance::Exact })
         }),
     }
 }
