@@ -51,6 +51,8 @@ pub(crate) const CLASSES: &[u32] = &[
     0xc7c0, 0xc5c0, 0xc3c0, 0xc0c0, 0xb1c0, 0xc797, 0xc597, 0xc397, 0xc097, 0xb197, 0xc7b5, 0xc5b5, 0xc3b5,
     0xc0b5, 0xb0b5, 0xa0b5, 0xc76f, 0xc46f, 0xc36f, 0xc06f, 0xb06f, 0x902d, 0xa140, 0xc637, 0xc4b7,
 ];
+/// The runlist of graphics, compute and a copy engine of their own.
+const GRAPHICS_RUNLIST: u32 = 0;
 /// Methods after which another channel gets its turn.
 const TURN: u32 = 4096;
 
@@ -389,11 +391,14 @@ impl Pbdma {
             return Err(self.error(intr::DEVICE));
         }
         self.check_context(context)?;
+        if is_copy_only(context) {
+            return self.copy_method(context, address, value);
+        }
         match subchannel {
             1 | 2 => {
                 self.compute.method(context, self.classes[subchannel as usize], subchannel, address, value)
             }
-            4 => self.copy.method(context, address, value).map_err(|e| e.with_registers(self.registers())),
+            4 => self.copy_method(context, address, value),
             _ => Err(Exception::IllegalMethod {
                 class: self.classes[subchannel as usize],
                 subchannel,
@@ -401,6 +406,10 @@ impl Pbdma {
                 value,
             }),
         }
+    }
+
+    fn copy_method(&mut self, context: &Context<'_>, address: u32, value: u32) -> Result<Flow, Exception> {
+        self.copy.method(context, address, value).map_err(|e| e.with_registers(self.registers()))
     }
 
     fn set_object(&mut self, context: &Context<'_>, subchannel: u32, value: u32) -> Result<Flow, Exception> {
@@ -417,8 +426,10 @@ impl Pbdma {
             0xb5 => 4,
             _ => 8,
         };
-        if belongs != subchannel || !CLASSES.contains(&class) {
-            if subchannel == 4 {
+        let copies = is_copy_only(context);
+        let reached = if copies { 4 } else { subchannel };
+        if belongs != reached || !CLASSES.contains(&class) {
+            if reached == 4 {
                 return Err(Exception::Pbdma {
                     intr_0: 0,
                     intr_1: intr1::HCE_ILLEGAL_CLASS,
@@ -447,6 +458,12 @@ impl Pbdma {
     fn error(&self, bit: u32) -> Exception {
         Exception::Pbdma { intr_0: bit, intr_1: 0, registers: self.registers() }
     }
+}
+
+/// Whether there is only a copy engine behind the channel's runlist: it gets the methods of all subchannels, and refuses what it
+/// does not know. On the graphics runlist the subchannel chooses the engine.
+fn is_copy_only(context: &Context<'_>) -> bool {
+    context.channel.runlist() != GRAPHICS_RUNLIST
 }
 
 fn fetch_fault(fault: MemoryFault) -> Exception {

@@ -276,3 +276,40 @@ fn a_class_of_another_gpu_is_illegal() {
     assert_eq!(channel.wait_error(), NVGPU_CHANNEL_GR_ERROR_SW_NOTIFY);
     log_has(&machine, "invalid class 0x0000cbc0");
 }
+
+#[test]
+fn a_copy_engine_gets_the_methods_of_every_subchannel() {
+    let machine = Machine::new();
+    let mut channel = machine.copy_channel();
+    let (from, to) = (machine.buffer(4096), machine.buffer(4096));
+    from.write(0, b"sixteen bytes...");
+    for subchannel in [4, 1] {
+        let va = |va: u64| [(va >> 32) as u32, va as u32];
+        let mut words = vec![inc(subchannel, 0, 1), 0xc7b5, inc(subchannel, 0x400, 4)];
+        words.extend(va(from.va));
+        words.extend(va(to.va + u64::from(subchannel) * 64));
+        words.extend([inc(subchannel, 0x418, 1), 16, inc(subchannel, 0x300, 1), 0x182]);
+        channel.submit(&words);
+    }
+    let signal = machine.buffer(4096);
+    channel.submit(&release(signal.va, 1));
+    channel.wait(signal.u64(0), 1);
+    assert_eq!(to.read(64, 16), b"sixteen bytes...");
+    assert_eq!(to.read(256, 16), b"sixteen bytes...");
+}
+
+#[test]
+fn a_copy_engine_refuses_compute_methods() {
+    let machine = Machine::new();
+    for words in [
+        // The compute class; invalidating shader caches; a host method first, which it takes.
+        vec![inc(1, 0, 1), 0xc7c0],
+        vec![inc(1, 0x1698, 1), 0x11],
+        vec![inc(0, 0x78, 1), 0, inc(1, 0x120, 1), 0],
+    ] {
+        let mut channel = machine.copy_channel();
+        channel.submit(&words);
+        assert_eq!(channel.wait_error(), NVGPU_CHANNEL_PBDMA_ERROR);
+        assert_dead(&mut channel);
+    }
+}

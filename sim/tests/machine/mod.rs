@@ -174,9 +174,18 @@ impl Machine {
     }
 
     pub fn channel_in(&self, tsg: OwnedFd) -> Channel<'_> {
+        self.channel_on(tsg, -1, &[0xc7c0, 0xc7b5])
+    }
+
+    /// A channel on the runlist of an asynchronous copy engine.
+    pub fn copy_channel(&self) -> Channel<'_> {
+        self.channel_on(self.tsg(), 1, &[0xc7b5])
+    }
+
+    fn channel_on(&self, tsg: OwnedFd, runlist: i32, classes: &[u32]) -> Channel<'_> {
         let sim = &*self.sim;
         let mut open = nvgpu_gpu_open_channel_args::default();
-        open.set_in_runlist_id(-1);
+        open.set_in_runlist_id(runlist);
         ask(sim, self.ctrl.as_fd(), &mut open).unwrap();
         let fd = take(open.out_channel_fd());
         let number = fd.as_raw_fd();
@@ -195,7 +204,7 @@ impl Machine {
             ..Default::default()
         };
         ask(sim, fd.as_fd(), &mut setup).unwrap();
-        for class in [0xc7c0, 0xc7b5] {
+        for &class in classes {
             let mut args = nvgpu_alloc_obj_ctx_args { class_num: class, ..Default::default() };
             ask(sim, fd.as_fd(), &mut args).unwrap();
         }

@@ -154,6 +154,10 @@ fn run(cli: &Cli) -> Result<bool> {
     for comparison in &report.comparisons {
         println!("{comparison}");
     }
+    let undriven = conformance::built_in::undriven();
+    if !undriven.is_empty() {
+        println!("kernels of the language model without a case: {}", undriven.join(", "));
+    }
     println!("{}", if report.agrees { "agree" } else { "DIFFER" });
     Ok(report.agrees)
 }

@@ -4,7 +4,9 @@
 //! disassembler is tested with, and the approximations of the special-function unit ([`mufu`]): only where these are used may
 //! results differ, by a stated bound. `hcq-conform` runs them.
 
+pub mod built_in;
 mod case;
+pub mod convergence;
 pub mod corpus;
 pub mod edges;
 pub mod matrix;
@@ -80,6 +82,8 @@ pub fn cases() -> Vec<Case> {
     cases.extend(edges::cases());
     cases.extend(corpus::cases());
     cases.extend(matrix::cases());
+    cases.extend(built_in::cases());
+    cases.extend(convergence::cases());
     cases.extend(mufu::cases());
     cases
 }

@@ -140,7 +140,7 @@ pub(super) fn cases() -> Vec<Case> {
             ));
         }
     }
-    let (half2, bfloat2) = (Tolerance::Halves { ulps: 2 }, Tolerance::Bfloats { ulps: 2 });
+    let (half2, bfloat2) = (Tolerance::Halves { ulps: 2, absolute: 0.0 }, Tolerance::Bfloats { ulps: 2 });
     cases.extend([
         case(
             module!("02_elementwise_f16"),
@@ -194,7 +194,7 @@ pub(super) fn cases() -> Vec<Case> {
                 halves(noise, 19 * 256, 1.0),
                 out(128),
             ],
-            Tolerance::Halves { ulps: 4 },
+            Tolerance::Halves { ulps: 4, absolute: 0.0 },
         ),
     ]);
     cases

@@ -16,10 +16,12 @@ pub enum Tolerance {
     },
     /// By anything: the distance is only reported.
     Any,
-    /// Two f16: each by this many units in the last place.
+    /// Two f16: each by this many units in the last place, or by this much.
     Halves {
         /// Units in the last place.
         ulps: u32,
+        /// Absolute difference.
+        absolute: f64,
     },
     /// Two bf16, likewise.
     Bfloats {
@@ -65,26 +67,30 @@ impl Tolerance {
             Some(ulps) if allowed => Verdict::Within(ulps),
             apart => Verdict::Beyond(apart),
         };
-        let halves = |infinity: u32, ulps: u32| {
+        let halves = |infinity: u32, ulps: u32, absolute: f64| {
             let apart = [0, 16].map(|at| {
                 let (x, y) = (a >> at & 0xffff, b >> at & 0xffff);
                 if x == y { Some(0) } else { distance(x, y, 16, infinity) }
             });
             let worst = apart[0].zip(apart[1]).map(|(x, y)| x.max(y));
-            verdict(worst, worst.is_some_and(|w| w <= ulps))
+            let near = [0, 16].iter().all(|at| {
+                let [x, y] = [a, b].map(|w| f16::from_bits((w >> at) as u16).to_f64());
+                x == y || (x - y).abs() <= absolute
+            });
+            verdict(worst, near || worst.is_some_and(|w| w <= ulps))
         };
         match self {
             Tolerance::Exact => Verdict::Beyond(distance(a, b, 32, f32::INFINITY.to_bits())),
-            Tolerance::Any => {
-                Verdict::Within(distance(a, b, 32, f32::INFINITY.to_bits()).unwrap_or(u32::MAX))
-            }
+            Tolerance::Any => Verdict::Within(distance(a, b, 32, f32::INFINITY.to_bits()).unwrap_or(0)),
             Tolerance::Single { ulps, absolute } => {
                 let apart = distance(a, b, 32, f32::INFINITY.to_bits());
                 let (x, y) = (f64::from(f32::from_bits(a)), f64::from(f32::from_bits(b)));
                 verdict(apart, apart.is_some_and(|n| n <= ulps) || (x - y).abs() <= absolute)
             }
-            Tolerance::Halves { ulps } => halves(u32::from(f16::INFINITY.to_bits()), ulps),
-            Tolerance::Bfloats { ulps } => halves(0x7f80, ulps),
+            Tolerance::Halves { ulps, absolute } => {
+                halves(u32::from(f16::INFINITY.to_bits()), ulps, absolute)
+            }
+            Tolerance::Bfloats { ulps } => halves(0x7f80, ulps, 0.0),
             Tolerance::HighWord { ulps } => {
                 let apart = distance(a, b, 32, 0x7ff0_0000);
                 verdict(apart, apart.is_some_and(|n| n <= ulps))
@@ -100,7 +106,8 @@ impl std::fmt::Display for Tolerance {
             Tolerance::Any => f.write_str("reported only"),
             Tolerance::Single { ulps, absolute: 0.0 } => write!(f, "{ulps} ulp"),
             Tolerance::Single { ulps, absolute } => write!(f, "{ulps} ulp or {absolute:.1e}"),
-            Tolerance::Halves { ulps } => write!(f, "{ulps} ulp of f16"),
+            Tolerance::Halves { ulps, absolute: 0.0 } => write!(f, "{ulps} ulp of f16"),
+            Tolerance::Halves { ulps, absolute } => write!(f, "{ulps} ulp of f16 or {absolute:.1e}"),
             Tolerance::Bfloats { ulps } => write!(f, "{ulps} ulp of bf16"),
             Tolerance::HighWord { ulps } => write!(f, "{ulps} units of the upper word"),
         }
@@ -122,7 +129,7 @@ mod tests {
 
     #[test]
     fn each_half_has_its_own_distance() {
-        let one = Tolerance::Halves { ulps: 1 };
+        let one = Tolerance::Halves { ulps: 1, absolute: 0.0 };
         assert_eq!(one.judge(0x3c00_3c01, 0x3c01_3c00), Verdict::Within(1));
         assert_eq!(one.judge(0x3c00_3c00, 0x3c00_3c02), Verdict::Beyond(Some(2)));
         assert_eq!(one.judge(0x7fff_3c00, 0x7fff_3c01), Verdict::Within(1));

@@ -9,6 +9,7 @@ use crate::sm::guest;
 use crate::sm::lanes::warp_ops;
 use crate::sm::launch::Access;
 use crate::sm::lower::{Lower, Refusal};
+use crate::sm::soft::F64 as F64_FORMAT;
 
 use super::address::{self, Checked, Space};
 use super::float::flush;
@@ -60,9 +61,13 @@ fn combine(op: u32, ty: u32, old: u64, b: u64) -> Option<u64> {
             (sum(0) | sum(16)).into()
         }
         (ADD, F64) => {
-            let (p, q) = (f64::from_bits(old), f64::from_bits(b));
-            let r = p + q;
-            if r.is_nan() { 0x7fff_ffff_ffff_ffff } else { r.to_bits() }
+            let r = f64::from_bits(old) + f64::from_bits(b);
+            // The payload of a NaN operand stays (Hopper); which one's, if both are, is assumed.
+            match [b, old].iter().find(|&&x| F64_FORMAT.is_nan(x)) {
+                Some(nan) => nan | 1 << 51,
+                None if r.is_nan() => 0xfff8_0000_0000_0000,
+                None => r.to_bits(),
+            }
         }
         (1, U32) => x.min(y).into(),
         (1, S32) => ((x as i32).min(y as i32) as u32).into(),

@@ -160,32 +160,28 @@ impl Product {
             }
             let finite = self.a.finite && self.b.finite && c.finite;
             for n in 0..N {
-                acc[n] = if finite {
+                let special = if finite { None } else { self.special(row, n, ks.clone(), acc[n]) };
+                acc[n] = special.unwrap_or_else(|| {
                     let exact = Exact {
                         negative: sum[n] < 0,
                         sig: sum[n].unsigned_abs().into(),
                         exp: largest[n] - kept,
                     };
                     rounded(exact, half)
-                } else {
-                    let mut s = acc[n];
-                    for k in ks.clone() {
-                        s += self.a.value[row][k] * self.b.value[k][n];
-                    }
-                    if s.is_finite() {
-                        // This output has no infinity or NaN in it.
-                        let exact = Exact {
-                            negative: sum[n] < 0,
-                            sig: sum[n].unsigned_abs().into(),
-                            exp: largest[n] - kept,
-                        };
-                        rounded(exact, half)
-                    } else {
-                        s
-                    }
-                };
+                });
             }
         }
+    }
+
+    /// The infinity or NaN that operands of one output lead to, if any is one. Finite products count as numbers, however large.
+    fn special(&self, row: usize, col: usize, ks: std::ops::Range<usize>, c: f32) -> Option<f32> {
+        let products = ks.filter_map(|k| {
+            let (a, b) = (self.a.value[row][k], self.b.value[k][col]);
+            (!a.is_finite() || !b.is_finite()).then(|| a * b)
+        });
+        let terms = std::iter::once(c).chain(products).filter(|x| !x.is_finite());
+        // Infinities of both signs make a NaN.
+        terms.reduce(|a, b| a + b)
     }
 
     /// The same in fp32 arithmetic.

@@ -1,0 +1,325 @@
+//! The kernels that the repository itself brings: those of the language model and of the device suite.
+//!
+//! One [`Drive`] per kernel says how it is launched and on what. A new kernel takes a line in [`cases`]; [`undriven`] names those
+//! that have none.
+
+use half::f16;
+use hcq::LaunchConfig;
+
+use super::{Arg, Case, Noise, Place, Tolerance, cubins};
+
+/// The modules of the language model, by name.
+macro_rules! modules {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, cubins!(concat!("../../../llm-demo/kernels/", $name)))),*]
+    };
+}
+
+const MODULES: &[(&str, [&[u8]; 2])] =
+    modules!["attention", "bf16", "f16", "f32", "q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "vector"];
+
+/// What the manifest beside them says there is.
+const MANIFEST: &str = include_str!("../../../llm-demo/kernels/manifest.json");
+
+/// A launch in the making: arguments in the kernel's order.
+struct Drive {
+    noise: Noise,
+    case: Case,
+    args: Vec<Arg>,
+    tolerances: Vec<Tolerance>,
+}
+
+impl Drive {
+    fn of(module: &str, kernel: &str, config: LaunchConfig) -> Self {
+        let cubins =
+            MODULES.iter().find(|(name, _)| *name == module).map_or([&[][..]; 2], |(_, cubins)| *cubins);
+        Self::new("built in: model", cubins, kernel, config)
+    }
+
+    fn new(family: &'static str, cubins: [&'static [u8]; 2], kernel: &str, config: LaunchConfig) -> Self {
+        let seed = kernel.bytes().fold(7, |seed: u64, b| seed.wrapping_mul(131).wrapping_add(b.into()));
+        Self {
+            noise: Noise::new(seed),
+            case: Case {
+                family,
+                program: kernel.to_owned(),
+                seed,
+                cubins,
+                kernel: kernel.to_owned(),
+                config,
+                launches: Vec::new(),
+                buffers: Vec::new(),
+                expected: None,
+                by_architecture: false,
+                place: Box::new(|_, _| None),
+            },
+            args: Vec::new(),
+            tolerances: Vec::new(),
+        }
+    }
+
+    /// A buffer with these words.
+    fn words(mut self, words: Vec<u32>) -> Self {
+        self.args.push(Arg::Buffer(self.case.buffers.len(), 0));
+        self.case.buffers.push(words);
+        self.tolerances.push(Tolerance::Exact);
+        self
+    }
+
+    /// A buffer that the kernel fills.
+    fn room(self, words: usize) -> Self {
+        self.words(vec![0xdead_beef; words])
+    }
+
+    /// A buffer of f32 evenly between −`scale` and `scale`.
+    fn floats(mut self, count: usize, scale: f32) -> Self {
+        let words = floats(&mut self.noise, count, scale);
+        self.words(words)
+    }
+
+    /// A buffer of f16, likewise.
+    fn halves(mut self, count: usize, scale: f32) -> Self {
+        let words = floats(&mut self.noise, count, scale);
+        let half = |w: u32| u32::from(f16::from_f32(f32::from_bits(w)).to_bits());
+        self.words(words.chunks(2).map(|p| half(p[0]) | p.get(1).map_or(0, |w| half(*w) << 16)).collect())
+    }
+
+    /// A buffer of random words.
+    fn random(mut self, words: usize) -> Self {
+        let words = (0..words).map(|_| self.noise.bits()).collect();
+        self.words(words)
+    }
+
+    /// The last buffer may differ by this much: something in it comes from the special-function unit.
+    fn within(mut self, tolerance: Tolerance) -> Self {
+        if let Some(last) = self.tolerances.last_mut() {
+            *last = tolerance;
+        }
+        self
+    }
+
+    fn arg(mut self, arg: Arg) -> Self {
+        self.args.push(arg);
+        self
+    }
+
+    fn u32(self, value: u32) -> Self {
+        self.arg(Arg::U32(value))
+    }
+
+    fn f32(self, value: f32) -> Self {
+        self.arg(Arg::F32(value))
+    }
+
+    fn done(mut self) -> Case {
+        let (tolerances, kernel) = (self.tolerances, self.case.program.clone());
+        self.case.launches = vec![self.args];
+        self.case.place =
+            Box::new(move |buffer, _| Some(Place { what: kernel.clone(), tolerance: tolerances[buffer] }));
+        self.case
+    }
+}
+
+fn floats(noise: &mut Noise, count: usize, scale: f32) -> Vec<u32> {
+    (0..count).map(|_| (scale * ((noise.bits() >> 8) as f32 / 8_388_608.0 - 1.0)).to_bits()).collect()
+}
+
+/// A weight format of the language model: its module, values in a block, threads that unpack one row of `COLS` values, and per
+/// plane the bytes of a block with the offsets of the f16 in it that must be scales.
+struct Format {
+    name: &'static str,
+    block: usize,
+    unit: usize,
+    planes: &'static [(usize, Content)],
+}
+
+/// What a plane holds.
+enum Content {
+    Singles,
+    Halves,
+    Brains,
+    /// Random bytes, but f16 scales at these offsets of each block.
+    Bytes(&'static [usize]),
+}
+
+const FORMATS: [Format; 8] = [
+    Format { name: "f32", block: 16, unit: 4, planes: &[(64, Content::Singles)] },
+    Format { name: "f16", block: 16, unit: 8, planes: &[(32, Content::Halves)] },
+    Format { name: "bf16", block: 16, unit: 8, planes: &[(32, Content::Brains)] },
+    Format { name: "q8_0", block: 32, unit: 16, planes: &[(32, Content::Bytes(&[])), (2, Content::Halves)] },
+    Format { name: "q4_0", block: 32, unit: 32, planes: &[(16, Content::Bytes(&[])), (2, Content::Halves)] },
+    Format { name: "q4_k", block: 256, unit: 32, planes: &[(144, Content::Bytes(&[0, 2]))] },
+    Format { name: "q5_k", block: 256, unit: 32, planes: &[(176, Content::Bytes(&[0, 2]))] },
+    Format {
+        name: "q6_k",
+        block: 256,
+        unit: 16,
+        planes: &[
+            (128, Content::Bytes(&[])),
+            (64, Content::Bytes(&[])),
+            (16, Content::Bytes(&[])),
+            (2, Content::Halves),
+        ],
+    },
+];
+
+/// Values in a row and rows of a matrix.
+const COLS: usize = 768;
+const ROWS: usize = 37;
+
+impl Format {
+    /// The planes of a matrix.
+    fn planes(&self, mut drive: Drive, rows: usize) -> Drive {
+        for (bytes, content) in self.planes {
+            let blocks = rows * COLS / self.block;
+            let noise = &mut drive.noise;
+            let scale =
+                |noise: &mut Noise| f16::from_f32(0.01 * ((noise.bits() >> 8) as f32 / 8_388_608.0 - 1.0));
+            let words = match content {
+                Content::Singles => floats(noise, blocks * bytes / 4, 1.0),
+                Content::Brains => {
+                    (0..blocks * bytes / 4).map(|_| noise.bits() & 0x807f_807f | 0x3f00_3f00).collect()
+                }
+                Content::Halves => (0..blocks * bytes / 4)
+                    .map(|_| u32::from(scale(noise).to_bits()) | u32::from(scale(noise).to_bits()) << 16)
+                    .collect(),
+                Content::Bytes(scales) => {
+                    let mut all: Vec<u32> = (0..blocks * bytes / 4).map(|_| noise.bits()).collect();
+                    for at in (0..blocks).flat_map(|b| scales.iter().map(move |s| b * bytes + s)) {
+                        let half = u32::from(scale(noise).to_bits());
+                        all[at / 4] = if at % 4 == 0 {
+                            all[at / 4] & 0xffff_0000 | half
+                        } else {
+                            all[at / 4] & 0xffff | half << 16
+                        };
+                    }
+                    all
+                }
+            };
+            drive = drive.words(words);
+        }
+        drive
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let (rows, cols) = (ROWS as u32, COLS as u32);
+        let named = |prefix: &str| format!("{prefix}_{}", self.name);
+        let product = |prefix: &str, blocks: u32, matrix_rows: usize| {
+            let drive = Drive::of(self.name, &named(prefix), LaunchConfig::new(blocks, 128));
+            self.planes(drive, matrix_rows).floats(COLS, 1.0)
+        };
+        let blocks = (COLS / self.unit).div_ceil(128) as u32;
+        let embed = Drive::of(self.name, &named("embed"), LaunchConfig::new(blocks, 128));
+        vec![
+            self.planes(embed, ROWS).words(vec![1, 0, 0, 0, 5, 29]).room(COLS).u32(rows).u32(cols).done(),
+            product("matvec", rows.div_ceil(8), ROWS).room(ROWS).u32(rows).u32(cols).done(),
+            product("matvec_add", rows.div_ceil(8), ROWS).floats(ROWS, 1.0).u32(rows).u32(cols).done(),
+            product("gate_up", 8, 64).room(32).within(MILLIONTH).u32(32).u32(cols).done(),
+        ]
+    }
+}
+
+/// What a few functions of the special-function unit in a row leave uncertain.
+const MILLIONTH: Tolerance = Tolerance::Single { ulps: 16, absolute: 1e-6 };
+
+/// Attention over `positions` of a context, heads of `dims`.
+fn attention(kernel: &str, dims: usize, positions: u32, shares: u32) -> Case {
+    let (heads, context, group) = (4, 96, 2);
+    let cache = heads as usize / 2 * context as usize * dims;
+    let out =
+        if shares > 1 { heads as usize * shares as usize * ((dims + 5) & !3) } else { heads as usize * dims };
+    Drive::of("attention", kernel, LaunchConfig::new((heads, shares), 128))
+        .floats(heads as usize * dims, 1.0)
+        .halves(cache, 1.0)
+        .halves(cache, 1.0)
+        .words(vec![positions - 1, 0, 0, 0])
+        .room(out)
+        .within(Tolerance::Single { ulps: 64, absolute: 1e-5 })
+        .u32(context)
+        .u32(dims as u32)
+        .u32(group)
+        .f32(1.0 / (dims as f32).sqrt())
+        .done()
+}
+
+/// The device suite's kernels, all exact.
+fn suite() -> Vec<Case> {
+    let drive = |kernel: &str, config: LaunchConfig| {
+        Drive::new("built in: suite", cubins!("../../kernels/suite"), kernel, config)
+    };
+    vec![
+        drive("fill", LaunchConfig::new(5, 96)).room(480).u32(450).u32(0xffff_ff00).done(),
+        drive("step", LaunchConfig::new(5, 96)).random(480).u32(450).u32(0x0019_660d).u32(0x3c6e_f35f).done(),
+        drive("append", LaunchConfig::new(1, 1)).room(16).words(vec![7]).u32(99).done(),
+        drive("reverse", LaunchConfig::new(3, 96).with_dynamic_shared(384)).random(288).room(288).done(),
+        drive("local_table", LaunchConfig::new(3, 160)).random(256).room(480).done(),
+        drive("load_at", LaunchConfig::new(1, 1)).random(1).room(1).done(),
+        drive("store_at", LaunchConfig::new(1, 1)).room(1).u32(0x1234_5678).done(),
+        drive("count", LaunchConfig::new(64, 128)).words(vec![0; 17]).done(),
+    ]
+}
+
+/// One case per kernel.
+pub fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = FORMATS.iter().flat_map(Format::cases).collect();
+    let vector = |kernel: &str, blocks: u32, threads: u32| {
+        Drive::of("vector", kernel, LaunchConfig::new(blocks, threads))
+    };
+    let turns = |noise: &mut Noise| (0..32).map(|_| noise.bits() >> 3).collect::<Vec<_>>();
+    let halves = Tolerance::Halves { ulps: 1, absolute: 2e-3 };
+    cases.extend([
+        vector("rmsnorm", 1, 512)
+            .floats(COLS, 3.0)
+            .floats(COLS, 1.0)
+            .room(COLS)
+            .u32(COLS as u32)
+            .f32(1e-5)
+            .done(),
+        vector("silu_mul", 6, 128)
+            .floats(COLS, 6.0)
+            .floats(COLS, 2.0)
+            .room(COLS)
+            .within(MILLIONTH)
+            .u32(COLS as u32)
+            .done(),
+        vector("rope_cache", 2, 128)
+            .floats(8 * 32, 1.0)
+            .within(MILLIONTH)
+            .words(turns(&mut Noise::new(5)))
+            .words(vec![19, 0, 0, 0])
+            .room(2 * 40 * 16)
+            .within(halves)
+            .room(2 * 40 * 16)
+            .within(halves)
+            .u32(4)
+            .u32(2)
+            .u32(16)
+            .u32(40)
+            .done(),
+        vector("argmax", 64, 128).floats(40_000, 9.0).room(64).room(64).u32(40_000).done(),
+        vector("argmax_finish", 1, 32).floats(64, 9.0).random(64).words(vec![1; 8]).u32(64).done(),
+        vector("advance", 1, 32).words(vec![41; 8]).done(),
+        Drive::of("attention", "attention_combine", LaunchConfig::new(4, 128))
+            .floats(4 * 3 * 68, 2.0)
+            .room(4 * 64)
+            .within(Tolerance::Single { ulps: 64, absolute: 1e-4 })
+            .u32(64)
+            .u32(3)
+            .done(),
+    ]);
+    for dims in [64, 128, 256] {
+        cases.push(attention(&format!("attention_{dims}"), dims, 77, 1));
+        cases.push(attention(&format!("attention_split_{dims}"), dims, 77, 3));
+    }
+    cases.extend(suite());
+    cases
+}
+
+/// Kernels of the language model that no case runs.
+pub fn undriven() -> Vec<String> {
+    let driven: Vec<String> = cases().into_iter().map(|c| c.kernel).collect();
+    let manifest: Result<ptxgen::Manifest, _> = serde_json::from_str(MANIFEST);
+    let kernels =
+        manifest.into_iter().flat_map(|m| m.cubins).filter(|c| c.target == "sm_87").flat_map(|c| c.kernels);
+    kernels.filter(|kernel| !driven.contains(kernel)).collect()
+}

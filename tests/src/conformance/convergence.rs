@@ -1,0 +1,33 @@
+//! What convergence barriers do when two parts of a warp use the same one (`tests/kernels/barriers.ptx`).
+
+use hcq::LaunchConfig;
+
+use super::{Arg, Case, Place, Tolerance, cubins};
+
+/// Reads of a word before a wait is given up, and between two phases.
+const PATIENCE: u32 = 200_000;
+const PAUSE: u32 = 5_000;
+
+/// One kernel: every lane's word is the phase in which it was let go.
+pub fn cases() -> Vec<Case> {
+    vec![Case {
+        family: "convergence",
+        program: "barrier_reuse".to_owned(),
+        seed: 0,
+        cubins: cubins!("../../kernels/barriers"),
+        kernel: "barrier_reuse".to_owned(),
+        config: LaunchConfig::new(1, 64),
+        launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0), Arg::U32(PATIENCE), Arg::U32(PAUSE)]],
+        buffers: vec![vec![0xdead_beef; 32], vec![0; 4]],
+        expected: None,
+        by_architecture: false,
+        place: Box::new(|buffer, word| {
+            let what = if buffer == 0 {
+                format!("phase in which lane {word} went on")
+            } else {
+                "control".to_owned()
+            };
+            Some(Place { what, tolerance: Tolerance::Exact })
+        }),
+    }]
+}
