@@ -15,8 +15,21 @@ macro_rules! modules {
     };
 }
 
-const MODULES: &[(&str, [&[u8]; 2])] =
-    modules!["attention", "bf16", "f16", "f32", "q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "vector"];
+const MODULES: &[(&str, [&[u8]; 2])] = modules![
+    "attention",
+    "bf16",
+    "dequantize",
+    "f16",
+    "f32",
+    "gemm",
+    "prompt",
+    "q4_0",
+    "q4_k",
+    "q5_k",
+    "q6_k",
+    "q8_0",
+    "vector"
+];
 
 /// What the manifest beside them says there is.
 const MANIFEST: &str = include_str!("../../../llm-demo/kernels/manifest.json");
@@ -111,6 +124,12 @@ impl Drive {
         self.arg(Arg::F32(value))
     }
 
+    /// The tensor core's sums are the architecture's own.
+    fn on_tensor_cores(mut self) -> Self {
+        self.case.by_architecture = true;
+        self
+    }
+
     fn done(mut self) -> Case {
         let (tolerances, kernel) = (self.tolerances, self.case.program.clone());
         self.case.launches = vec![self.args];
@@ -177,14 +196,14 @@ impl Format {
                 |noise: &mut Noise| f16::from_f32(0.01 * ((noise.bits() >> 8) as f32 / 8_388_608.0 - 1.0));
             let words = match content {
                 Content::Singles => floats(noise, blocks * bytes / 4, 1.0),
-                Content::Brains => {
-                    (0..blocks * bytes / 4).map(|_| noise.bits() & 0x807f_807f | 0x3f00_3f00).collect()
-                }
-                Content::Halves => (0..blocks * bytes / 4)
+                Content::Brains => (0..(blocks * bytes).div_ceil(4))
+                    .map(|_| noise.bits() & 0x807f_807f | 0x3f00_3f00)
+                    .collect(),
+                Content::Halves => (0..(blocks * bytes).div_ceil(4))
                     .map(|_| u32::from(scale(noise).to_bits()) | u32::from(scale(noise).to_bits()) << 16)
                     .collect(),
                 Content::Bytes(scales) => {
-                    let mut all: Vec<u32> = (0..blocks * bytes / 4).map(|_| noise.bits()).collect();
+                    let mut all: Vec<u32> = (0..(blocks * bytes).div_ceil(4)).map(|_| noise.bits()).collect();
                     for at in (0..blocks).flat_map(|b| scales.iter().map(move |s| b * bytes + s)) {
                         let half = u32::from(scale(noise).to_bits());
                         all[at / 4] = if at % 4 == 0 {
@@ -214,6 +233,17 @@ impl Format {
             self.planes(embed, ROWS).words(vec![1, 0, 0, 0, 5, 29]).room(COLS).u32(rows).u32(cols).done(),
             product("matvec", rows.div_ceil(8), ROWS).room(ROWS).u32(rows).u32(cols).done(),
             product("matvec_add", rows.div_ceil(8), ROWS).floats(ROWS, 1.0).u32(rows).u32(cols).done(),
+            self.planes(drive_of("dequantize", named("dequantize"), rows.div_ceil(4)), ROWS)
+                .room(ROWS * COLS / 2)
+                .u32(rows)
+                .u32(cols)
+                .done(),
+            self.planes(drive_of("dequantize", named("embed_prompt"), 8), ROWS)
+                .words(vec![3, 6, 0, 0, 5, 29, 36, 0, 1, 2, 9, 9])
+                .room(8 * COLS)
+                .u32(rows)
+                .u32(cols)
+                .done(),
             product("gate_up", 8, 64).room(32).within(MILLIONTH).u32(32).u32(cols).done(),
         ]
     }
@@ -240,6 +270,89 @@ fn attention(kernel: &str, dims: usize, positions: u32, shares: u32) -> Case {
         .u32(group)
         .f32(1.0 / (dims as f32).sqrt())
         .done()
+}
+
+/// A kernel of `blocks` blocks of 128 threads.
+fn drive_of(module: &str, kernel: String, blocks: u32) -> Drive {
+    Drive::of(module, &kernel, LaunchConfig::new(blocks, 128))
+}
+
+/// Matrix products on the tensor cores: of two parts of the row length, and of gate and up.
+fn products([tokens, rows, depth]: [u32; 3], warps: &str, stages: u32) -> [Case; 2] {
+    let shared = stages * (tokens + rows) * 2 * depth;
+    let (given, results, cols) = (70_u32, 72_u32, 256_u32);
+    let drive = |prefix: &str, rows_per_block: u32, parts: u32| {
+        let grid = [given.div_ceil(tokens), results.div_ceil(rows_per_block), parts];
+        let config = LaunchConfig::new(grid, 128).with_dynamic_shared(shared);
+        Drive::of("gemm", &format!("{prefix}_{tokens}x{rows}x{depth}_{warps}_{stages}"), config)
+            .on_tensor_cores()
+            .halves((given * cols) as usize, 1.0)
+    };
+    let shape = |drive: Drive, share: u32| {
+        drive.u32(given).u32(results).u32(cols).u32(results).u32(share).u32(80).done()
+    };
+    let sums =
+        drive("gemm", rows, 2).halves((results * cols) as usize, 1.0).room((2 * 80 * results) as usize);
+    let gate = drive("gemm_gate", rows / 2, 1)
+        .halves((2 * results * cols) as usize, 1.0)
+        .room((80 * results / 2) as usize)
+        .within(Tolerance::Halves { ulps: 2, absolute: 1e-3 });
+    [shape(sums, 128), shape(gate, 256)]
+}
+
+/// Norm, rotation and attention of a chunk of prompt tokens.
+fn prompts() -> Vec<Case> {
+    let halves = Tolerance::Halves { ulps: 2, absolute: 2e-3 };
+    let (tokens, heads, context) = (70_u32, 4_u32, 128_u32);
+    let mut cases = vec![
+        Drive::of("prompt", "prompt_norm", LaunchConfig::new(5, 256))
+            .floats(5 * COLS, 3.0)
+            .floats(2 * 6 * COLS, 1.0)
+            .floats(COLS, 1.0)
+            .room(5 * COLS / 2)
+            .u32(COLS as u32)
+            .f32(1e-5)
+            .u32(2)
+            .u32(6)
+            .done(),
+        Drive::of("prompt", "prompt_rope", LaunchConfig::new((1, 6), 128))
+            .floats(6 * 8 * 32, 1.0)
+            .words((0..32).map(|i: u32| i.wrapping_mul(0x1234_5677) >> 2).collect())
+            .words(vec![9, 5, 0, 0, 1, 2, 3, 4, 5])
+            .room(6 * 4 * 16)
+            .within(halves)
+            .room(2 * 40 * 16)
+            .within(halves)
+            .room(2 * 40 * 16)
+            .within(halves)
+            .u32(heads)
+            .u32(2)
+            .u32(16)
+            .u32(40)
+            .done(),
+    ];
+    for dims in [64_u32, 128, 256] {
+        let positions = if dims > 128 { 32 } else { 64 };
+        let config = LaunchConfig::new((tokens.div_ceil(64), heads), 128)
+            .with_dynamic_shared(2 * dims * (64 + 4 * positions));
+        let cache = (2 * context * dims) as usize;
+        cases.push(
+            Drive::of("prompt", &format!("prompt_attention_{dims}"), config)
+                .on_tensor_cores()
+                .halves((tokens * heads * dims) as usize, 1.0)
+                .halves(cache, 1.0)
+                .halves(cache, 1.0)
+                .words(vec![11, tokens, 0, 0])
+                .room((tokens * heads * dims / 2) as usize)
+                .within(halves)
+                .u32(context)
+                .u32(dims)
+                .u32(2)
+                .f32(1.0 / (dims as f32).sqrt())
+                .done(),
+        );
+    }
+    cases
 }
 
 /// The device suite's kernels, all exact.
@@ -311,6 +424,12 @@ pub fn cases() -> Vec<Case> {
         cases.push(attention(&format!("attention_{dims}"), dims, 77, 1));
         cases.push(attention(&format!("attention_split_{dims}"), dims, 77, 3));
     }
+    for (tile, warps, stages) in
+        [([128, 128, 64], "2x2", 3), ([64, 128, 64], "2x2", 3), ([32, 64, 64], "1x4", 4)]
+    {
+        cases.extend(products(tile, warps, stages));
+    }
+    cases.extend(prompts());
     cases.extend(suite());
     cases
 }
