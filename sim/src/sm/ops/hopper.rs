@@ -212,7 +212,7 @@ pub(super) fn rpcmov(l: &mut Lower<'_>) -> Result<(), Refusal> {
 pub(super) fn syncs(l: &mut Lower<'_>) -> Result<(), Refusal> {
     match l.bits(0, 12) {
         0x5b2 => {
-            l.dst(2)?;
+            l.op.d = l.udst(2)?;
             l.op.a = l.ureg(l.bits(24, 6), 1)?;
             l.op.k[0] = l.w.sbits(40, 24) as u32;
             l.op.c = l.ureg(l.bits(32, 6), 2)?;

@@ -177,7 +177,7 @@ impl Product {
     fn special(&self, row: usize, col: usize, ks: std::ops::Range<usize>, c: f32) -> Option<f32> {
         let products = ks.filter_map(|k| {
             let (a, b) = (self.a.value[row][k], self.b.value[k][col]);
-            (!a.is_finite() || !b.is_finite()).then(|| a * b)
+            (!a.is_finite() || !b.is_finite()).then_some(a * b)
         });
         let terms = std::iter::once(c).chain(products).filter(|x| !x.is_finite());
         // Infinities of both signs make a NaN.
