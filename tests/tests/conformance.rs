@@ -1,8 +1,9 @@
-//! The committed random programs are those that the generator writes.
+//! The committed programs are those that the generator writes, and both models run them alike.
 
 use std::path::Path;
 
-use device_suite::conformance;
+use device_suite::conformance::{self, Comparison, Runner};
+use sass::Arch;
 
 #[test]
 fn committed_programs_are_those_of_the_generator() {
@@ -14,4 +15,17 @@ fn committed_programs_are_those_of_the_generator() {
         "run `hcq-conform --regenerate tests/kernels/conformance`:\n{}",
         wrong.join("\n")
     );
+}
+
+#[test]
+fn code_for_sm_87_and_for_sm_90_does_the_same_on_the_software_gpu() {
+    let mut sm90 = Runner::simulated(Arch::Sm90, 1).unwrap();
+    let mut sm87 = Runner::simulated(Arch::Sm87, 2).unwrap();
+    let mut comparison = Comparison { same_architecture: false, ..Comparison::new("sm_90 / sm_87") };
+    for case in conformance::cases() {
+        let [a, b] = [&mut sm90, &mut sm87]
+            .map(|runner| runner.run(&case).unwrap_or_else(|e| panic!("{case:?}: {e:#}")));
+        comparison.compare(&case, &a, &b);
+    }
+    assert!(comparison.agrees(), "{comparison}");
 }

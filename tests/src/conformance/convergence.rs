@@ -4,9 +4,10 @@ use hcq::LaunchConfig;
 
 use super::{Arg, Case, Place, Tolerance, cubins};
 
-/// Reads of a word before a wait is given up, and between two phases.
+/// Reads of a word before a wait is given up, between two phases, and before the second part of the warp comes.
 const PATIENCE: u32 = 200_000;
 const PAUSE: u32 = 5_000;
+const DELAY: u32 = 20_000;
 
 /// One kernel: every lane's word is the phase in which it was let go.
 pub fn cases() -> Vec<Case> {
@@ -17,9 +18,18 @@ pub fn cases() -> Vec<Case> {
         cubins: cubins!("../../kernels/barriers"),
         kernel: "barrier_reuse".to_owned(),
         config: LaunchConfig::new(1, 64),
-        launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0), Arg::U32(PATIENCE), Arg::U32(PAUSE)]],
+        launches: vec![vec![
+            Arg::Buffer(0, 0),
+            Arg::Buffer(1, 0),
+            Arg::U32(PATIENCE),
+            Arg::U32(PAUSE),
+            Arg::U32(DELAY),
+        ]],
         buffers: vec![vec![0xdead_beef; 32], vec![0; 4]],
-        expected: None,
+        expected: Some(vec![
+            (0..32).map(|lane| Some(if lane < 16 { 2 } else { 3 })).collect(),
+            vec![None; 4],
+        ]),
         by_architecture: false,
         place: Box::new(|buffer, word| {
             let what = if buffer == 0 {
