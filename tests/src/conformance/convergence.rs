@@ -9,13 +9,29 @@ const PATIENCE: u32 = 200_000;
 const PAUSE: u32 = 5_000;
 const DELAY: u32 = 20_000;
 
-/// One kernel: every lane's word is the phase in which it was let go.
+/// The kernel with the `YIELD`s that the compiler sets in waiting loops, and without: every lane's word is the phase in which it
+/// was let go.
 pub fn cases() -> Vec<Case> {
-    vec![Case {
+    let programs = [
+        ("with yields", cubins!("../../kernels/barriers")),
+        ("quiet", cubins!("../../kernels/barriers_quiet")),
+    ];
+    programs.map(|(program, cubins)| case(program, cubins)).into()
+}
+
+fn case(program: &str, cubins: [&'static [u8]; 2]) -> Case {
+    let yields = program == "with yields";
+    let phase = |lane: u32| match (lane < 16, lane % 2 == 1 || !yields) {
+        (true, true) => 2,
+        (true, false) => 0,
+        (false, true) => 3,
+        (false, false) => 1,
+    };
+    Case {
         family: "convergence",
-        program: "barrier_reuse".to_owned(),
+        program: program.to_owned(),
         seed: 0,
-        cubins: cubins!("../../kernels/barriers"),
+        cubins,
         kernel: "barrier_reuse".to_owned(),
         config: LaunchConfig::new(1, 64),
         launches: vec![vec![
@@ -26,10 +42,7 @@ pub fn cases() -> Vec<Case> {
             Arg::U32(DELAY),
         ]],
         buffers: vec![vec![0xdead_beef; 32], vec![0; 4]],
-        expected: Some(vec![
-            (0..32).map(|lane| Some(if lane < 16 { 2 } else { 3 })).collect(),
-            vec![None; 4],
-        ]),
+        expected: Some(vec![(0..32).map(|lane| Some(phase(lane))).collect(), vec![None; 4]]),
         by_architecture: false,
         place: Box::new(|buffer, word| {
             let what = if buffer == 0 {
@@ -39,5 +52,5 @@ pub fn cases() -> Vec<Case> {
             };
             Some(Place { what, tolerance: Tolerance::Exact })
         }),
-    }]
+    }
 }
