@@ -86,8 +86,8 @@ impl Warp {
     }
 
     /// Lanes give way. Those that do so again and again may be spinning on something that a waiter holds: a convergence barrier then no
-    /// longer waits for them. This is how the hardware keeps spin locks alive whose critical section lies behind a BSYNC (inferred
-    /// from the code that ptxas makes for them).
+    /// longer waits for them. Hopper does so (`tests/kernels/barriers.ptx`): lanes at a BSYNC went on while the barrier's others were
+    /// in a loop with a YIELD. It keeps spin locks alive whose critical section lies behind a BSYNC.
     pub fn give_way(&mut self, lanes: u32) {
         if self.waiting.is_empty() {
             return;

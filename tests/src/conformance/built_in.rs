@@ -277,27 +277,29 @@ fn drive_of(module: &str, kernel: String, blocks: u32) -> Drive {
     Drive::of(module, &kernel, LaunchConfig::new(blocks, 128))
 }
 
-/// Matrix products on the tensor cores: of two parts of the row length, and of gate and up.
-fn products([tokens, rows, depth]: [u32; 3], warps: &str, stages: u32) -> [Case; 2] {
+/// A matrix product on the tensor cores, by the kernel's name: `gemm_TOKENSxROWSxDEPTH_WARPSxWARPS_STAGES`, or `gemm_gate_...`.
+fn product(kernel: &str) -> Option<Case> {
+    let (gate, shape) = match kernel.strip_prefix("gemm_gate_") {
+        Some(shape) => (true, shape),
+        None => (false, kernel.strip_prefix("gemm_")?),
+    };
+    let numbers: Vec<u32> = shape.split(['x', '_']).map_while(|n| n.parse().ok()).collect();
+    let &[tokens, rows, depth, m, n, stages] = numbers.as_slice() else { return None };
     let shared = stages * (tokens + rows) * 2 * depth;
     let (given, results, cols) = (70_u32, 72_u32, 256_u32);
-    let drive = |prefix: &str, rows_per_block: u32, parts: u32| {
-        let grid = [given.div_ceil(tokens), results.div_ceil(rows_per_block), parts];
-        let config = LaunchConfig::new(grid, 128).with_dynamic_shared(shared);
-        Drive::of("gemm", &format!("{prefix}_{tokens}x{rows}x{depth}_{warps}_{stages}"), config)
-            .on_tensor_cores()
-            .halves((given * cols) as usize, 1.0)
+    let (rows_per_block, parts) = if gate { (rows / 2, 1) } else { (rows, 2) };
+    let grid = [given.div_ceil(tokens), results.div_ceil(rows_per_block), parts];
+    let config = LaunchConfig::new(grid, 32 * m * n).with_dynamic_shared(shared);
+    let drive = Drive::of("gemm", kernel, config).on_tensor_cores().halves((given * cols) as usize, 1.0);
+    let drive = if gate {
+        drive
+            .halves((2 * results * cols) as usize, 1.0)
+            .room((80 * results / 2) as usize)
+            .within(Tolerance::Halves { ulps: 2, absolute: 1e-3 })
+    } else {
+        drive.halves((results * cols) as usize, 1.0).room((2 * 80 * results) as usize)
     };
-    let shape = |drive: Drive, share: u32| {
-        drive.u32(given).u32(results).u32(cols).u32(results).u32(share).u32(80).done()
-    };
-    let sums =
-        drive("gemm", rows, 2).halves((results * cols) as usize, 1.0).room((2 * 80 * results) as usize);
-    let gate = drive("gemm_gate", rows / 2, 1)
-        .halves((2 * results * cols) as usize, 1.0)
-        .room((80 * results / 2) as usize)
-        .within(Tolerance::Halves { ulps: 2, absolute: 1e-3 });
-    [shape(sums, 128), shape(gate, 256)]
+    Some(drive.u32(given).u32(results).u32(cols).u32(results).u32(cols / parts).u32(80).done())
 }
 
 /// Norm, rotation and attention of a chunk of prompt tokens.
@@ -315,8 +317,14 @@ fn prompts() -> Vec<Case> {
             .u32(2)
             .u32(6)
             .done(),
+        Drive::of("prompt", "prompt_last", LaunchConfig::new(3, 256))
+            .floats(5 * COLS, 3.0)
+            .words(vec![9, 4, 0, 0])
+            .room(COLS)
+            .u32(COLS as u32)
+            .done(),
         Drive::of("prompt", "prompt_rope", LaunchConfig::new((1, 6), 128))
-            .floats(6 * 8 * 32, 1.0)
+            .floats(2 * 6 * 8 * 32, 0.5)
             .words((0..32).map(|i: u32| i.wrapping_mul(0x1234_5677) >> 2).collect())
             .words(vec![9, 5, 0, 0, 1, 2, 3, 4, 5])
             .room(6 * 4 * 16)
@@ -329,6 +337,8 @@ fn prompts() -> Vec<Case> {
             .u32(2)
             .u32(16)
             .u32(40)
+            .u32(2)
+            .u32(6)
             .done(),
     ];
     for dims in [64_u32, 128, 256] {
@@ -424,21 +434,21 @@ pub fn cases() -> Vec<Case> {
         cases.push(attention(&format!("attention_{dims}"), dims, 77, 1));
         cases.push(attention(&format!("attention_split_{dims}"), dims, 77, 3));
     }
-    for (tile, warps, stages) in
-        [([128, 128, 64], "2x2", 3), ([64, 128, 64], "2x2", 3), ([32, 64, 64], "1x4", 4)]
-    {
-        cases.extend(products(tile, warps, stages));
-    }
+    cases.extend(kernels().iter().filter_map(|kernel| product(kernel)));
     cases.extend(prompts());
     cases.extend(suite());
     cases
 }
 
+/// All kernels of the language model.
+fn kernels() -> Vec<String> {
+    let manifest: Result<ptxgen::Manifest, _> = serde_json::from_str(MANIFEST);
+    let cubins = manifest.into_iter().flat_map(|m| m.cubins).filter(|c| c.target == "sm_87");
+    cubins.flat_map(|c| c.kernels).collect()
+}
+
 /// Kernels of the language model that no case runs.
 pub fn undriven() -> Vec<String> {
     let driven: Vec<String> = cases().into_iter().map(|c| c.kernel).collect();
-    let manifest: Result<ptxgen::Manifest, _> = serde_json::from_str(MANIFEST);
-    let kernels =
-        manifest.into_iter().flat_map(|m| m.cubins).filter(|c| c.target == "sm_87").flat_map(|c| c.kernels);
-    kernels.filter(|kernel| !driven.contains(kernel)).collect()
+    kernels().into_iter().filter(|kernel| !driven.contains(kernel)).collect()
 }
