@@ -17,6 +17,13 @@
           src = self;
           cargoLock.lockFile = ./Cargo.lock;
           cargoBuildFlags = [ "-p" "nvdiag" "-p" "llm-demo" "-p" "nvgpu-sim" ];
+          nativeBuildInputs = [ pkgs.installShellFiles ];
+          postInstall = ''
+            $out/bin/nvdiag man man
+            installManPage man/*.1
+            installShellCompletion --cmd nvdiag --bash <($out/bin/nvdiag completions bash) \
+              --zsh <($out/bin/nvdiag completions zsh) --fish <($out/bin/nvdiag completions fish)
+          '';
           doCheck = false; # the suite needs minutes; `nix develop -c cargo test --workspace --release` runs it
           meta.license = pkgs.lib.licenses.mit;
         };

@@ -41,6 +41,7 @@ enum Command {
     Vamap(cmd::vamap::Args),
     Disasm(cmd::disasm::Args),
     Completions(cmd::completions::Args),
+    Man(cmd::man::Args),
 }
 
 /// Whether what was looked at is in order.
@@ -61,6 +62,7 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Qmd(args) => args.run(cli.json, out),
         Command::Disasm(args) => args.run(cli.json, out),
         Command::Completions(args) => args.run(out),
+        Command::Man(args) => args.run(out),
     }
 }
 

@@ -98,7 +98,67 @@ fn the_software_gpu_is_described() {
 fn completions_name_every_command() {
     let (code, out, _) = output(&mut nvdiag(&["completions", "bash"]));
     assert_eq!(code, 0);
-    for command in ["info", "qmd", "disasm", "completions"] {
+    for command in ["info", "qmd", "disasm", "pushbuf", "vamap", "trace", "completions", "man"] {
         assert!(out.contains(command), "{command}");
     }
+}
+
+#[test]
+fn manual_pages_are_written_for_every_command() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, _, err) = output(&mut nvdiag(&["man", &folder.path().join("man1").to_string_lossy()]));
+    assert_eq!(code, 0, "{err}");
+    for command in ["", "-info", "-qmd", "-disasm", "-pushbuf", "-vamap", "-trace", "-completions", "-man"] {
+        let page = std::fs::read_to_string(folder.path().join(format!("man1/nvdiag{command}.1")));
+        assert!(page.expect("written").contains(".SH SYNOPSIS"), "{command}");
+    }
+}
+
+#[test]
+fn a_pushbuffer_and_its_ring_are_decoded_from_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let words: Vec<u8> =
+        [0x2001_20ad_u32, 0x1234_5678, 0x2001_20b0, 9].iter().flat_map(|w| w.to_le_bytes()).collect();
+    std::fs::write(path("pb"), &words).expect("written");
+    std::fs::write(path("ring"), (0x10_0020_0000u64 | 4 << 42).to_le_bytes()).expect("written");
+    let (code, out, err) = output(&mut nvdiag(&["pushbuf", &path("pb"), "--hex"]));
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("200120ad") && out.contains("QMD at 0x1234567800"), "{out}");
+    let memory = format!("{}@0x1000200000", path("pb"));
+    let ring = ["pushbuf", "--gpfifo", &path("ring"), "--memory", &memory, "--json"];
+    let (code, out, _) = output(&mut nvdiag(&ring));
+    assert_eq!(code, 0);
+    let document: serde_json::Value = serde_json::from_str(&out).expect("one JSON document");
+    assert_eq!(document["schema"], "nvdiag.pushbuf/1");
+    assert_eq!(document["segments"][0]["commands"][0]["writes"][0]["name"], "SEND_PCAS_A");
+    let (code, _, err) = output(&mut nvdiag(&["pushbuf", &path("pb"), "--length", "100"]));
+    assert_eq!(code, 2);
+    assert!(err.contains("which offset and length do not fit in"), "{err}");
+}
+
+#[test]
+fn an_address_space_is_shown_from_a_device_and_from_a_dump() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let device = ["vamap", "--device", "sim", "--json", "--svg", &path("map.svg")];
+    let (code, out, err) = output(&mut nvdiag(&device));
+    assert_eq!(code, 0, "{err}");
+    let document: serde_json::Value = serde_json::from_str(&out).expect("one JSON document");
+    assert_eq!(document["schema"], "nvdiag.vamap/1");
+    assert!(document["mappings"].as_array().is_some_and(|m| m.len() > 1));
+    assert!(std::fs::read_to_string(path("map.svg")).expect("written").contains("<rect"));
+    // One page table that names itself, in a raw dump.
+    let mut page = vec![0; 4096];
+    page[..8].copy_from_slice(&((0x8000_0000u64 >> 12) << 8 | 0xe).to_le_bytes());
+    std::fs::write(path("dump"), page).expect("written");
+    let file = path("dump");
+    let dump = ["vamap", "--dump", &file, "--raw-base", "0x8000_0000"];
+    let (code, out, _) = output(&mut nvdiag(&[&dump[..], &["--pdb", "0x80000000"]].concat()));
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("which is in use for 0x0 already"), "{out}");
+    let (code, _, err) = output(&mut nvdiag(&dump));
+    assert_eq!(code, 2);
+    assert!(err.contains("give their root with --pdb"), "{err}");
+    assert_eq!(output(&mut nvdiag(&["vamap"])).0, 2);
 }

@@ -161,7 +161,7 @@ fn how_a_program_ends_is_told() {
     let run = nvdiag(&["trace", "--", "sh", "-c", "kill -9 $$"]);
     assert!(text(&run.stderr).contains("signal 9 ended the program"));
     let run = nvdiag(&["trace", "--", "no-such-program-anywhere"]);
-    assert_eq!(run.status.code(), Some(3));
+    assert_eq!(run.status.code(), Some(2));
     assert!(text(&run.stderr).contains("there is no program no-such-program-anywhere"));
     assert_eq!(nvdiag(&["trace"]).status.code(), Some(2));
 }

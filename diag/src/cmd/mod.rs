@@ -5,6 +5,7 @@ pub mod disasm;
 pub mod esr;
 pub mod info;
 mod kernel_log;
+pub mod man;
 mod process;
 pub mod provoke;
 pub mod pushbuf;

@@ -111,7 +111,8 @@ impl Write {
         match self.fields.as_slice() {
             [] => write!(out, "{:#x}", self.value.0)?,
             [FieldValue { value_name: Some(value), .. }] => write!(out, "{value}")?,
-            [field] => write!(out, "{:#x}", field.value)?,
+            // An address whose lowest bits are no part of the field is shown whole.
+            [_] => write!(out, "{:#x}", self.value.0)?,
             fields => {
                 let field = |f: &FieldValue| match f.value_name {
                     Some(value) => format!("{}={value}", f.name),

@@ -1,7 +1,7 @@
 //! What the bytes of a traced call mean.
 
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
 use super::abi::{self, Field, Layout, Pointer};
 use super::{Bytes, Call, Event};
@@ -11,16 +11,42 @@ const SHOWN_ELEMENTS: usize = 8;
 /// Bytes of an argument without a known layout that are shown.
 const SHOWN_BYTES: usize = 64;
 
-/// Fields that mean something, where several lie over one another: request, fields. Others show the first.
-const READINGS: &[(&str, &[&str])] = &[
-    ("NVMAP_IOC_CREATE", &["size", "handle"]),
-    ("NVMAP_IOC_CREATE_64", &["size64", "handle64"]),
-    ("NVMAP_IOC_GET_FD", &["fd", "handle"]),
-    ("NVMAP_IOC_FROM_FD", &["fd", "handle"]),
-    ("NVMAP_IOC_FROM_IVC_ID", &["ivm_id", "handle"]),
-    ("NVMAP_IOC_GET_IVC_ID", &["ivm_id", "handle"]),
-    ("NVGPU_GPU_IOCTL_OPEN_CHANNEL", &["in.runlist_id", "out.channel_fd"]),
+/// Fields that mean something before and after a call, where several lie over one another. Others show the first.
+const READINGS: &[(&str, &str, &str)] = &[
+    ("NVMAP_IOC_CREATE", "size", "handle"),
+    ("NVMAP_IOC_CREATE_64", "size64", "handle64"),
+    ("NVMAP_IOC_GET_FD", "handle", "fd"),
+    ("NVMAP_IOC_FROM_FD", "fd", "handle"),
+    ("NVMAP_IOC_FROM_IVC_ID", "ivm_id", "ivm_handle"),
+    ("NVMAP_IOC_GET_IVC_ID", "ivm_handle", "ivm_id"),
+    ("NVGPU_GPU_IOCTL_OPEN_CHANNEL", "in.runlist_id", "out.channel_fd"),
 ];
+/// From this many fields on those that are zero are left out.
+const MANY_FIELDS: usize = 12;
+
+/// Named values, in the order of the header.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fields(pub Vec<(&'static str, Value)>);
+
+impl Fields {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
+    }
+}
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
 
 /// A decoded `ioctl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -32,9 +58,9 @@ pub struct Decoded {
     /// The class or the command it is about.
     pub about: Option<String>,
     /// Its fields before the call.
-    pub arguments: Map<String, Value>,
+    pub arguments: Fields,
     /// The fields that the call changed, as they are after it.
-    pub answers: Map<String, Value>,
+    pub answers: Fields,
     /// What it points to.
     pub memory: Vec<DecodedMemory>,
     /// What the driver says in the argument about how it went, where that is not success.
@@ -49,9 +75,9 @@ pub struct DecodedMemory {
     /// Its struct.
     pub layout: Option<&'static str>,
     /// Its fields before the call.
-    pub arguments: Map<String, Value>,
+    pub arguments: Fields,
     /// The fields that the call changed.
-    pub answers: Map<String, Value>,
+    pub answers: Fields,
 }
 
 /// Decodes an event; `None` for those that are no `ioctl`.
@@ -60,7 +86,7 @@ pub fn decode(event: &Event) -> Option<Decoded> {
     let Call::Ioctl { node, request, argument, input, output, memory, .. } = &event.call else { return None };
     let number = request.0 as u32;
     let Some(known) = abi::request(node, number) else {
-        let (arguments, answers) = both(None, &[], input, output);
+        let (arguments, answers) = both(None, None, input, output);
         return Some(Decoded { name: unknown(number, argument.0), arguments, answers, ..Decoded::default() });
     };
     let mut decoded = Decoded { name: known.name.to_owned(), known: true, ..Decoded::default() };
@@ -72,16 +98,15 @@ pub fn decode(event: &Event) -> Option<Decoded> {
         return Some(decoded);
     }
     if nvgpu_sys::BY_VALUE.contains(&number) {
-        decoded.arguments.insert("value".to_owned(), hex(argument.0));
+        decoded.arguments = Fields(vec![("value", hex(argument.0))]);
         return Some(decoded);
     }
     let Some(layout) = known.layout(input.0.len()) else {
-        (decoded.arguments, decoded.answers) = both(None, &[], input, output);
+        (decoded.arguments, decoded.answers) = both(None, None, input, output);
         return Some(decoded);
     };
-    let readings =
-        READINGS.iter().find(|(name, _)| *name == known.name).map_or(&[][..], |(_, fields)| *fields);
-    (decoded.arguments, decoded.answers) = both(Some(layout), readings, input, output);
+    let reading = READINGS.iter().find(|(name, ..)| *name == known.name).map(|(_, old, new)| (*old, *new));
+    (decoded.arguments, decoded.answers) = both(Some(layout), reading, input, output);
     decoded.about = about(layout, &input.0);
     decoded.status = status(layout, if output.0.is_empty() { &input.0 } else { &output.0 });
     let pointers = abi::pointers(layout, &input.0);
@@ -95,7 +120,7 @@ pub fn decode(event: &Event) -> Option<Decoded> {
 
 fn behind(pointer: &Pointer, input: &Bytes, output: &Bytes) -> DecodedMemory {
     // An array shows its first element; the field of the pointer says how many there are.
-    let (arguments, answers) = both(pointer.layout, &[], input, output);
+    let (arguments, answers) = both(pointer.layout, None, input, output);
     DecodedMemory { field: pointer.field, layout: pointer.layout.map(|l| l.name), arguments, answers }
 }
 
@@ -137,48 +162,50 @@ fn unknown(request: u32, argument: u64) -> String {
     )
 }
 
-/// The fields before a call, and those that it changed.
+/// The fields before a call, and those that it changed. `reading` names the one field that means something on either side.
 fn both(
     layout: Option<&'static Layout>,
-    readings: &[&str],
+    reading: Option<(&str, &str)>,
     input: &Bytes,
     output: &Bytes,
-) -> (Map<String, Value>, Map<String, Value>) {
+) -> (Fields, Fields) {
     let Some(layout) = layout else {
         let raw = |bytes: &Bytes| match bytes.0.is_empty() {
-            true => Map::new(),
-            false => Map::from_iter([("bytes".to_owned(), json!(raw(&bytes.0)))]),
+            true => Fields::default(),
+            false => Fields(vec![("bytes", json!(raw(&bytes.0)))]),
         };
-        return (raw(input), if input == output { Map::new() } else { raw(output) });
+        return (raw(input), if input == output { Fields::default() } else { raw(output) });
     };
+    if let Some((before, after)) = reading {
+        let one = |name: &str, bytes: &Bytes| {
+            let field = layout.field(name)?;
+            Some(Fields(vec![(field.name, value(field, &bytes.0)?)]))
+        };
+        let answers = if input == output { None } else { one(after, output) };
+        return (one(before, input).unwrap_or_default(), answers.unwrap_or_default());
+    }
     let mut covered = vec![false; layout.size];
-    let (mut before, mut after) = (Map::new(), Map::new());
+    let (mut before, mut after) = (Fields::default(), Fields::default());
     for field in &layout.fields {
         let range = field.offset..(field.offset + field.width * field.count).min(layout.size);
-        let chosen = readings.contains(&field.name);
-        let hidden = covered[range.clone()].iter().any(|c| *c) && field.bits.is_none();
-        let other = !readings.is_empty() && !chosen;
-        if !chosen && (hidden || other) {
+        if field.bits.is_none() && covered[range.clone()].iter().any(|c| *c) {
             continue;
         }
         covered[range.clone()].fill(field.bits.is_none());
         let is_filler =
             ["reserved", "padding", "pad"].iter().any(|w| field.name.to_ascii_lowercase().contains(w));
-        let show = |bytes: &[u8]| {
-            let value = value(field, bytes)?;
-            let zero = bytes.get(range.clone())?.iter().all(|b| *b == 0);
-            (!(is_filler && zero)).then_some(value)
-        };
-        let (old, new) = (show(&input.0), show(&output.0));
+        let may_be_left_out = is_filler || layout.fields.len() >= MANY_FIELDS;
+        let is_zero = input.0.get(range).is_none_or(|bytes| bytes.iter().all(|b| *b == 0));
+        let (old, new) = (value(field, &input.0), value(field, &output.0));
         if let Some(new) = new.filter(|new| old.as_ref() != Some(new)) {
-            after.insert(field.name.to_owned(), new);
+            after.0.push((field.name, new));
         }
-        if let Some(old) = old {
-            before.insert(field.name.to_owned(), old);
+        if let Some(old) = old.filter(|_| !(may_be_left_out && is_zero)) {
+            before.0.push((field.name, old));
         }
     }
     if input.0.len() > layout.size {
-        before.insert("more".to_owned(), json!(raw(&input.0[layout.size..])));
+        before.0.push(("more", json!(raw(&input.0[layout.size..]))));
     }
     (before, after)
 }
@@ -191,9 +218,9 @@ fn raw(bytes: &[u8]) -> String {
     }
 }
 
-fn value_of_number(bytes: &[u8], signed: bool) -> Map<String, Value> {
+fn value_of_number(bytes: &[u8], signed: bool) -> Fields {
     let field = Field { name: "value", offset: 0, width: 4, count: 1, signed, bits: None };
-    value(&field, bytes).map(|value| Map::from_iter([("value".to_owned(), value)])).unwrap_or_default()
+    Fields(value(&field, bytes).map(|value| ("value", value)).into_iter().collect())
 }
 
 /// The value of a field: a number, a hexadecimal number where people know it so, a text, or a list.
@@ -231,7 +258,7 @@ fn one(field: &Field, number: u64) -> Value {
         return json!(((number << spare) as i64) >> spare);
     }
     match last {
-        "hClass" => return named(number, rm_sys::class_name(number as u32)),
+        "hClass" | "class_num" => return named(number, rm_sys::class_name(number as u32)),
         "cmd" if field.width == 4 => return named(number, rm_sys::control_name(number as u32)),
         _ => {}
     }
@@ -292,8 +319,8 @@ mod tests {
         let decoded =
             ioctl("/dev/nvmap", nvgpu_sys::NVMAP_IOC_CREATE, &words(&[4096, 0]), &words(&[4096, 7]), vec![]);
         assert_eq!(decoded.name, "NVMAP_IOC_CREATE");
-        assert_eq!(Value::Object(decoded.arguments), json!({"size": 4096, "handle": "0x0"}));
-        assert_eq!(Value::Object(decoded.answers), json!({"handle": "0x7"}));
+        assert_eq!(json!(decoded.arguments), json!({"size": 4096}));
+        assert_eq!(json!(decoded.answers), json!({"handle": "0x7"}));
     }
 
     #[test]
@@ -304,11 +331,11 @@ mod tests {
         input[36] = 0;
         let decoded = ioctl("nvhost-ga10b-fd9", request, &input, &output, vec![]);
         assert_eq!(
-            Value::Object(decoded.arguments),
+            json!(decoded.arguments),
             json!({"flags": "0x101", "compr_kind": -1, "incompr_kind": 6, "dmabuf_fd": 9, "page_size": 4096,
                    "buffer_offset": "0x0", "mapping_size": 2097152, "offset": "0x0"})
         );
-        assert_eq!(Value::Object(decoded.answers), json!({"offset": "0x1000000000"}));
+        assert_eq!(json!(decoded.answers), json!({"offset": "0x1000000000"}));
     }
 
     #[test]
@@ -321,9 +348,9 @@ mod tests {
         assert_eq!(decoded.name, "NV_ESC_RM_CONTROL");
         assert_eq!(decoded.about.as_deref(), Some("NVA06C_CTRL_CMD_GPFIFO_SCHEDULE"));
         assert_eq!(decoded.status.as_deref(), Some("no memory (NV_ERR_NO_MEMORY, 0x51)"));
-        assert_eq!(decoded.arguments["hClient"], "0xc1d00001");
+        assert_eq!(decoded.arguments.get("hClient"), Some(&json!("0xc1d00001")));
         assert_eq!(decoded.memory[0].field, "params");
-        assert_eq!(decoded.memory[0].arguments.len(), 2);
+        assert_eq!(decoded.memory[0].arguments.0.len(), 2);
     }
 
     #[test]
@@ -331,8 +358,8 @@ mod tests {
         let decoded = ioctl("/dev/nvidiactl", 0xc008_4677, &[1, 2, 3, 4, 5, 6, 7, 8], &[0; 8], vec![]);
         assert!(!decoded.known);
         assert!(decoded.name.contains("0xc0084677") && decoded.name.contains("'F' 0x77"), "{}", decoded.name);
-        assert_eq!(decoded.arguments["bytes"], "0102030405060708");
-        assert_eq!(decoded.answers["bytes"], "0000000000000000");
+        assert_eq!(decoded.arguments.get("bytes"), Some(&json!("0102030405060708")));
+        assert_eq!(decoded.answers.get("bytes"), Some(&json!("0000000000000000")));
         let none = ioctl("/dev/nvmap", 0x1234, &[], &[], vec![]);
         assert!(none.arguments.is_empty() && none.name.contains("0x12 0x34"), "{}", none.name);
     }
@@ -346,8 +373,8 @@ mod tests {
             &words(&[12]),
             vec![],
         );
-        assert_eq!(Value::Object(bind.arguments), json!({"value": 12}));
+        assert_eq!(json!(bind.arguments), json!({"value": 12}));
         let free = ioctl("/dev/nvmap", nvgpu_sys::NVMAP_IOC_FREE, &[], &[], vec![]);
-        assert_eq!(Value::Object(free.arguments), json!({"value": "0x7ff0"}));
+        assert_eq!(json!(free.arguments), json!({"value": "0x7ff0"}));
     }
 }

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::decode::{DecodedMemory, decode};
+use super::decode::{DecodedMemory, Fields, decode};
 use super::{Call, Event};
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 
@@ -61,10 +61,10 @@ pub fn to_json(event: &Event) -> Value {
     value
 }
 
-fn fields(before: &str, arguments: &Map<String, Value>, answers: &Map<String, Value>) -> String {
-    let list = |map: &Map<String, Value>| {
-        let field = |(name, value): (&String, &Value)| format!("{name}={}", text(value));
-        map.iter().map(field).collect::<Vec<_>>().join(", ")
+fn fields(before: &str, arguments: &Fields, answers: &Fields) -> String {
+    let list = |fields: &Fields| {
+        let field = |(name, value): &(&str, Value)| format!("{name}={}", text(value));
+        fields.0.iter().map(field).collect::<Vec<_>>().join(", ")
     };
     match (arguments.is_empty(), answers.is_empty()) {
         (true, true) => String::new(),

@@ -1,0 +1,27 @@
+//! `nvdiag man`: manual pages, made from the same definition as the command line itself.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::CommandFactory;
+
+use crate::{Cli, Finding};
+
+/// Write the manual pages, one for each command, into a folder.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The folder; made if it is not there.
+    folder: PathBuf,
+}
+
+impl Args {
+    /// Writes the pages and says where.
+    pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<Finding> {
+        let cannot = || format!("cannot write manual pages to {}", self.folder.display());
+        std::fs::create_dir_all(&self.folder).with_context(cannot)?;
+        clap_mangen::generate_to(Cli::command(), &self.folder).with_context(cannot)?;
+        writeln!(out, "{}", self.folder.join("nvdiag.1").display())?;
+        Ok(Finding::Clean)
+    }
+}
