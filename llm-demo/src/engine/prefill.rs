@@ -14,7 +14,7 @@ use super::matrix::{Matrix, fits};
 use super::plan::{LayerMemory, ModelMemory, Plan, Stage, record};
 use super::programs::Programs;
 use crate::error::Result;
-use crate::kernels::gemm::{self, Output, SHARES, Tile};
+use crate::kernels::gemm::{self, Output, Tile};
 use crate::kernels::{
     DEQUANTIZE_THREADS, Format, HEAD_DIMS, PROMPT_ATTENTION_THREADS, PROMPT_ATTENTION_TOKENS,
     PROMPT_NORM_THREADS, PROMPT_ROPE_THREADS, PROMPT_TOKENS_AT, dequantize_blocks, prompt_attention_shared,
@@ -111,6 +111,7 @@ impl Prefill {
     ) -> Result<Self> {
         let c = config;
         let tokens = CHUNK.min(context).next_power_of_two().max(SIZES[0] as usize);
+        let sm_count = device.info().sm_count;
         let values = |bytes: usize, count: usize| device.alloc((bytes * count) as u64);
         let slice = || {
             let widest = c.hidden.max(c.ff).max(c.q_dim());
@@ -120,11 +121,11 @@ impl Prefill {
             chunk: values(4, PROMPT_TOKENS_AT as usize + CHUNK)?,
             x: values(4, tokens * c.hidden)?,
             normed: values(2, tokens * c.hidden)?,
-            qkv: values(4, SHARES as usize * tokens * (c.q_dim() + 2 * c.kv_dim()))?,
+            qkv: values(4, sums(c.q_dim() + 2 * c.kv_dim(), c.hidden, sm_count)?)?,
             q: values(2, tokens * c.q_dim())?,
             attended: values(2, tokens * c.q_dim())?,
             ff: values(2, tokens * c.ff)?,
-            sums: values(4, SHARES as usize * tokens * c.hidden)?,
+            sums: values(4, sums(c.hidden, c.q_dim(), sm_count)?.max(sums(c.hidden, c.ff, sm_count)?))?,
             slices: [slice()?, slice()?],
         };
         let args = Args::new().buffer(&memory.x).buffer(&memory.chunk).buffer(&plan.x).u32(fits(c.hidden)?);
@@ -372,9 +373,7 @@ impl Recording<'_> {
             self.gemm(product, &add, matrix.bytes(), (0, rows, rows), (tile, shares))?;
             return Ok(shares);
         }
-        let most = SLICE / cols / if gated { 2 } else { 1 } / SLICE_ROWS * SLICE_ROWS;
-        let count = rows.div_ceil(most.max(SLICE_ROWS));
-        let step = rows.div_ceil(count).next_multiple_of(SLICE_ROWS);
+        let step = slice_rows(rows, if gated { 2 * cols } else { cols });
         let (tile, shares) = gemm::choose(product.output, self.tokens, step, cols, self.sm_count);
         for first in (0..rows).step_by(step as usize) {
             let len = step.min(rows - first);
@@ -425,6 +424,23 @@ impl Recording<'_> {
         self.stages.push(stage);
         Ok(())
     }
+}
+
+/// Into slices of how many rows to cut a matrix of `rows` rows, each of `cols` values.
+fn slice_rows(rows: u32, cols: u32) -> u32 {
+    let most = (SLICE / cols / SLICE_ROWS * SLICE_ROWS).max(SLICE_ROWS);
+    rows.div_ceil(rows.div_ceil(most)).next_multiple_of(SLICE_ROWS)
+}
+
+/// Values that the sums of a product with `rows` rows of `cols` values take at most, in all their shares.
+fn sums(rows: usize, cols: usize, sm_count: u32) -> Result<usize> {
+    let (rows, cols) = (fits(rows)?, fits(cols)?);
+    let values = |tokens: u32| {
+        let shares = [rows, slice_rows(rows, cols)]
+            .map(|slice| gemm::choose(Output::Sums, tokens, slice, cols, sm_count).1);
+        shares[0].max(shares[1]) as usize * tokens as usize * rows as usize
+    };
+    Ok(SIZES.into_iter().map(values).max().unwrap_or_default())
 }
 
 /// The pieces of matrices, one below the other, that rows `start` to `start + len` cover: each with its first row and their number.

@@ -55,7 +55,7 @@ const RATES: [u64; TILES.len()] = [100, 83, 68];
 /// length costs.
 const STORE: u64 = 160;
 /// The most parts that the row length is split into.
-pub const SHARES: u32 = 8;
+const SHARES: u32 = 8;
 
 /// The tile for a product, and into how many parts to split its row length so that all of `sm_count` multiprocessors have work.
 pub fn choose(output: Output, tokens: u32, rows: u32, cols: u32, sm_count: u32) -> (Tile, u32) {
