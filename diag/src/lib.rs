@@ -20,6 +20,7 @@ pub mod address_map;
 pub mod cubin;
 pub mod device;
 pub mod disassembly;
+pub mod doctor;
 pub mod fault;
 pub mod gpfifo;
 mod hex;

@@ -32,6 +32,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Doctor(cmd::doctor::Args),
     Esr(cmd::esr::Args),
     Info(cmd::info::Args),
     Pushbuf(cmd::pushbuf::Args),
@@ -53,6 +54,7 @@ enum Finding {
 
 fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
     match &cli.command {
+        Command::Doctor(args) => args.run(cli.json, out),
         Command::Esr(args) => args.run(cli.json, out),
         Command::Info(args) => args.run(cli.json, out),
         Command::Pushbuf(args) => args.run(cli.json, out),

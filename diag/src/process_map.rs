@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Hex;
 use crate::cubin::Cubin;
+use crate::size::size;
 
 /// Bytes of addresses each window takes: 16 MiB on chips before Hopper (inferred from working settings; the hardware
 /// documents do not say).
@@ -407,27 +408,27 @@ impl ProcessMap {
         let about = if page { "the page of the address" } else { "the address" };
         let mut words = match (&mapping, &nearest, distance) {
             (Some(m), ..) => format!(
-                "{about} lies {:#x} bytes into the {} of {} bytes at {}",
+                "{about} lies {:#x} bytes into the {} of {} at {}",
                 va.saturating_sub(m.va.0),
                 m.what,
-                m.size_bytes,
+                size(m.size_bytes),
                 m.va
             ),
             (None, Some(m), Some(d)) if d > 0 => {
                 format!(
-                    "{about} lies {} past the end of the {} of {} bytes at {}",
+                    "{about} lies {} past the end of the {} of {} at {}",
                     bytes(d),
                     m.what,
-                    m.size_bytes,
+                    size(m.size_bytes),
                     m.va
                 )
             }
             (None, Some(m), Some(d)) => {
                 format!(
-                    "{about} lies {} before the {} of {} bytes at {}",
+                    "{about} lies {} before the {} of {} at {}",
                     bytes(d),
                     m.what,
-                    m.size_bytes,
+                    size(m.size_bytes),
                     m.va
                 )
             }
@@ -442,6 +443,7 @@ impl ProcessMap {
 
 fn bytes(distance: i64) -> String {
     match distance.unsigned_abs() {
+        n if n >= 1 << 20 => size(n),
         1 => "1 byte".to_owned(),
         n => format!("{n} bytes"),
     }

@@ -208,8 +208,10 @@ pub struct Capture {
     pub notifier: u32,
     /// Registers of the SMs that reported.
     pub sms: Vec<SmRegisters>,
-    /// Address of an MMU fault.
+    /// The address accessed.
     pub address: Option<Hex>,
+    /// Whether the MMU refused it.
+    pub is_mmu_fault: bool,
     /// Type of an MMU fault.
     pub fault_type: Option<u32>,
     /// Lines of the kernel log, where they can be read.
@@ -239,15 +241,13 @@ impl Capture {
         reader.finish(&mut take);
         if !incident.has(LineKind::SmErrorState) {
             for sm in &self.sms {
-                incident.add_registers(
-                    Some(sm.sm_id),
-                    sm.warp_esr.0 as u32,
-                    sm.global_esr.0 as u32,
-                    Some(sm.pc.0),
-                );
+                let (warp, global) = (sm.warp_esr.0 as u32, sm.global_esr.0 as u32);
+                let address = self.address.filter(|_| !self.is_mmu_fault).map(|a| a.0);
+                incident.add_registers(Some(sm.sm_id), warp, global, Some(sm.pc.0), address);
             }
         }
         if let Some(address) = self.address
+            && self.is_mmu_fault
             && !incident.has(LineKind::MmuFault)
             && !incident.has(LineKind::XidMmuFault)
         {

@@ -174,6 +174,33 @@ fn desktop_lines_of_one_fault_are_one_report() {
     assert_eq!((hopper.sms.len(), hopper.what.name.as_str()), (1, "ILLEGAL_INSTR_PARAM"));
 }
 
+/// What the desktop driver (580.159.04) printed on an H200 for the kinds of `nvdiag provoke`, misaligned to window.
+#[test]
+fn an_h200s_log_tells_each_provoked_fault() {
+    let list = explain(include_str!("data/h200-xid.txt"));
+    assert_eq!(list.unknown_found, 0);
+    let names: Vec<&str> = list.faults.iter().map(|f| f.what.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "METHOD",
+            "ILLEGAL_INSTR_ENCODING",
+            "MISALIGNED_ADDR",
+            "invalid pde",
+            "INVALID_ADDR_SPACE",
+            "ILLEGAL_INSTR_ENCODING",
+            "OOR_ADDR",
+            "MISALIGNED_ADDR"
+        ]
+    );
+    let misaligned = &list.faults[2];
+    assert_eq!(misaligned.sms.len(), 1);
+    assert_eq!(misaligned.sms[0].place.map(|p| (p.gpc, p.tpc, p.sm)), Some((1, 3, Some(0))));
+    assert_eq!(misaligned.sms[0].warp_esr.address_error_type, 5);
+    assert_eq!((misaligned.owners[0].pid, misaligned.owners[0].channel), (Some(6729), Some(5)));
+    assert_eq!(list.faults[3].mmu[0].address.map(|a| a.0), Some(0x7295_0140_0000));
+}
+
 #[test]
 fn tables_agree_with_the_reference() {
     let reference: serde_json::Value =

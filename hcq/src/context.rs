@@ -134,6 +134,13 @@ impl Context {
         programs.retain(|p| p.strong_count() > 0);
         programs.push(Arc::downgrade(image));
         self.code_generation.fetch_add(1, Ordering::Release);
+        drop(programs);
+        crate::map_file::write(self);
+    }
+
+    /// The loaded programs.
+    pub fn images(&self) -> Vec<Arc<Image>> {
+        lock(&self.programs).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Number of programs ever loaded.
@@ -173,6 +180,7 @@ impl Context {
         let report = self.lost.get_or_init(|| {
             let mut raw = self.backend.fault(timeline.channel);
             raw.notifier = code;
+            crate::map_file::write(self);
             FaultReport::decode(self, &raw)
         });
         Err(Error::Fault(Box::new(report.clone())))

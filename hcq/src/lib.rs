@@ -44,6 +44,7 @@ mod graph;
 mod info;
 mod lane;
 mod launch;
+mod map_file;
 mod memory;
 mod program;
 mod pushbuffer;

@@ -10,8 +10,9 @@ use nvdiag::Report;
 use nvdiag::fault::Incident;
 use nvdiag::process_map::ProcessMap;
 use nvdiag::session::Session;
+use nvgpu_sys::Linux;
 
-use super::{kernel_log, number, read_input, show};
+use super::{kernel_log, live, number, read_input, show};
 use crate::Finding;
 
 /// Explain GPU faults: what happened, where, which instruction, likely causes, what to try.
@@ -21,7 +22,7 @@ use crate::Finding;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A saved kernel log instead of the live one; `-` for stdin.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["warp_esr", "watch"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["warp_esr", "pid", "watch"])]
     log: Option<PathBuf>,
     /// A warp error register, typed by hand.
     #[arg(long, value_name = "HEX", value_parser = register)]
@@ -32,6 +33,10 @@ pub struct Args {
     /// The program counter beside it.
     #[arg(long, value_name = "HEX", value_parser = address)]
     pc: Option<u64>,
+    /// A running process: asks the driver for the SM records of its channel groups (nvgpu), through copies of its
+    /// descriptors.
+    #[arg(long, value_name = "PID", conflicts_with_all = ["warp_esr", "watch"])]
+    pid: Option<u32>,
     /// Follow the live log and explain each fault as it comes, until interrupted.
     #[arg(long, conflicts_with = "warp_esr")]
     watch: bool,
@@ -86,9 +91,15 @@ impl Args {
         let mut session = Session::new(self.process_map()?, self.last);
         if let Some(warp_esr) = self.warp_esr {
             let mut incident = Incident::default();
-            incident.add_registers(None, warp_esr, self.global_esr.unwrap_or(0), self.pc);
+            incident.add_registers(None, warp_esr, self.global_esr.unwrap_or(0), self.pc, None);
             session.take(&incident);
             return show(&session.finish("registers typed by hand"), json, out);
+        }
+        if let Some(pid) = self.pid {
+            for incident in live::records(&Linux, pid)? {
+                session.take(&incident);
+            }
+            return show(&session.finish(&format!("the channel groups of process {pid}")), json, out);
         }
         if self.watch {
             return watch(session, json, out);

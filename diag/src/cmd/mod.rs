@@ -2,9 +2,11 @@
 
 pub mod completions;
 pub mod disasm;
+pub mod doctor;
 pub mod esr;
 pub mod info;
 mod kernel_log;
+mod live;
 pub mod man;
 mod process;
 pub mod provoke;

@@ -151,6 +151,7 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
         notifier: 0,
         sms: Vec::new(),
         address: None,
+        is_mmu_fault: false,
         fault_type: None,
         log: Vec::new(),
         map: map.document(),
@@ -174,6 +175,7 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
             }));
             capture.address = report.address.map(|a| Hex(a.raw()));
             if let FaultKind::Mmu { fault_type } = report.kind {
+                capture.is_mmu_fault = true;
                 capture.fault_type = fault_type;
             }
             capture.log = report.raw.log;

@@ -150,6 +150,10 @@ fn sm(advice: &mut Advice, report: &FaultReport, map: &ProcessMap) {
             advice.cause("dynamic shared memory, or the local-memory size, set smaller in the launch than the kernel uses");
             advice.attempt("compare the sizes in the launch descriptor with `nvdiag disasm FILE.cubin`; decode it with `nvdiag qmd`");
         }
+        code::ILLEGAL_INSTR_ENCODING if instruction.is_some_and(|text| text.contains("BPT")) => {
+            advice.cause("a trap instruction (BPT), as assert() and __trap() compile to: without a debugger it is reported so");
+            advice.attempt("find the check in the kernel that leads to it");
+        }
         code::ILLEGAL_INSTR_ENCODING => {
             match instruction {
                 Some(text) if !text.contains("unknown") && !text.contains("not ") && access_of(text).is_some() => advice.cause(

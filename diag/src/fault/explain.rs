@@ -10,7 +10,7 @@ use super::sm::{self, Place, SmRecord, Strides, code};
 use super::tables::{self, PBDMA_INTR_0, PBDMA_INTR_1};
 use crate::Hex;
 use crate::kernel_log::{Entry, Kind, Role};
-use crate::process_map::{ProcessMap, Space, access_of};
+use crate::process_map::{Mapping, ProcessMap, Space, access_of};
 
 /// Report masks of warp errors seen on chips whose registers have Hopper's strides.
 const HOPPER_MASKS: [u32; 2] = [0x1f81_fb60, 0x1c81_fb60];
@@ -20,7 +20,7 @@ const HOPPER_MASKS: [u32; 2] = [0x1f81_fb60, 0x1c81_fb60];
 pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     let sms = sm_records(incident);
     let mmu = mmu_faults(incident);
-    let (subject, what, blamed) = blame(incident, &sms, &mmu);
+    let (subject, mut what, blamed) = blame(incident, &sms, &mmu);
     let failed: Vec<&SmRecord> = sms.iter().filter(|sm| sm.is_error()).collect();
     let mut code = Vec::new();
     for pc in failed.iter().filter_map(|sm| sm.pc) {
@@ -30,8 +30,20 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
             }
         }
     }
-    let access = mmu.iter().find_map(|fault| fault.address).and_then(|address| map.locate(address.0, true));
-    let window_trap = window_trap(&sms, code.first().and_then(|c| c.instruction()), map);
+    let instruction = code.first().and_then(|c| c.instruction());
+    let space = instruction.and_then(access_of).map(|(space, _)| space);
+    let in_page = mmu.iter().find_map(|fault| fault.address).and_then(|address| map.locate(address.0, true));
+    // Addresses of shared and local memory are offsets.
+    let exact = failed.iter().find_map(|sm| sm.address);
+    let exact = exact.filter(|_| !matches!(space, Some(Space::Shared | Space::Local | Space::Constant)));
+    let access = exact.and_then(|address| map.locate(address.0, false)).or(in_page);
+    let window_trap = window_trap(&sms, space, map);
+    if let Some(text) = instruction
+        && subject == Subject::Sm
+        && text.split_whitespace().any(|word| word.starts_with("BPT"))
+    {
+        what.words = "a trap instruction, as a failed assertion runs into".to_owned();
+    }
     let mut notes = dump_notes(incident);
     if failed.iter().any(|sm| sm.global_esr.value.0 & 4 != 0) {
         notes.push("several warps failed; the registers describe the first of them".to_owned());
@@ -143,8 +155,11 @@ fn sm_records(incident: &Incident) -> Vec<SmRecord> {
             }
             Kind::SmRecordLive | Kind::UserSmState => {
                 let Some((warp, global)) = registers() else { continue };
-                records
-                    .push(SmRecord { sm_id: f.id("sm_id"), ..SmRecord::new(warp, global, f.number("pc")) });
+                records.push(SmRecord {
+                    sm_id: f.id("sm_id"),
+                    address: f.number("address").map(Hex),
+                    ..SmRecord::new(warp, global, f.number("pc"))
+                });
             }
             Kind::NouveauTrap => {
                 let Some((warp, global)) = registers() else { continue };
@@ -325,15 +340,16 @@ fn blame<'a>(
     let first = |kinds: &[Kind]| incident.entries.iter().find(|e| kinds.contains(&e.kind));
     let words = |entry: &Entry| What {
         code: None,
-        name: format!("{:?}", entry.kind),
+        name: upper_snake(entry.kind),
         words: entry.kind.meaning().to_owned(),
     };
     if let Some(e) = first(&[Kind::EccError]).filter(|e| !e.text.contains("(SEC) corrected")) {
         return (Subject::Hardware, What { name: "ECC".to_owned(), ..words(e) }, Some(e));
     }
-    let front_end =
-        incident.entries.iter().filter(|e| e.kind.role() == Role::Cause && e.kind != Kind::CopyError);
-    if let Some((e, (name, text))) = front_end.clone().find_map(|e| Some((e, unit_exception(e)?))) {
+    // Behind an exception of an SM the desktop driver prints where the front end was, which is no cause.
+    let aside = |e: &Entry| e.kind == Kind::CopyError || e.kind == Kind::XidMethod && !sms.is_empty();
+    let mut front_end = incident.entries.iter().filter(|e| e.kind.role() == Role::Cause && !aside(e));
+    if let Some((e, (name, text))) = front_end.find_map(|e| Some((e, unit_exception(e)?))) {
         let code =
             e.fields.register("esr").or(e.fields.register("code")).map(|v| Hex((v & 0x3fff_ffff).into()));
         return (Subject::FrontEnd, What { code, name, words: text }, Some(e));
@@ -462,6 +478,18 @@ fn blame<'a>(
     }
 }
 
+/// `SwitchTimeout` as `SWITCH_TIMEOUT`.
+fn upper_snake(kind: Kind) -> String {
+    let mut name = String::new();
+    for c in format!("{kind:?}").chars() {
+        if c.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.extend(c.to_uppercase());
+    }
+    name
+}
+
 /// What the pushbuffer unit complains about.
 fn pushbuffer(incident: &Incident, entry: &Entry) -> What {
     let bits = match entry.kind {
@@ -550,10 +578,9 @@ fn dump_notes(incident: &Incident) -> Vec<String> {
 }
 
 /// Whether this is the trap of the memory windows.
-fn window_trap(sms: &[SmRecord], instruction: Option<&str>, map: &ProcessMap) -> Option<WindowTrap> {
-    let error = sms.iter().find(|sm| sm.warp_esr.code != 0)?.warp_esr.code;
-    let space = instruction.and_then(access_of).map(|(space, _)| space);
-    let possible = match (error, space) {
+fn window_trap(sms: &[SmRecord], space: Option<Space>, map: &ProcessMap) -> Option<WindowTrap> {
+    let record = sms.iter().find(|sm| sm.warp_esr.code != 0)?;
+    let possible = match (record.warp_esr.code, space) {
         (code::INVALID_ADDR_SPACE, space) => {
             space.is_none_or(|s| matches!(s, Space::Global | Space::Generic))
         }
@@ -561,7 +588,9 @@ fn window_trap(sms: &[SmRecord], instruction: Option<&str>, map: &ProcessMap) ->
         (code::OOR_ADDR | code::MISALIGNED_ADDR, None) => map.trapped().next().is_some(),
         _ => false,
     };
-    let trapped = map.trapped().next();
+    // Of several buffers in windows, the one that was accessed.
+    let accessed = |mapping: &Mapping| record.address.is_none_or(|address| mapping.contains(address.0));
+    let trapped = map.trapped().find(|(mapping, _)| accessed(mapping)).or_else(|| map.trapped().next());
     possible.then(|| WindowTrap {
         certain: trapped.is_some(),
         window: trapped.map(|(_, window)| window.name.clone()),

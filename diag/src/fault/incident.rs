@@ -23,14 +23,25 @@ pub struct Incident {
 
 impl Incident {
     /// Adds an SM's registers that come from no log: typed by hand, or read from the driver.
-    pub fn add_registers(&mut self, sm_id: Option<u32>, warp_esr: u32, global_esr: u32, pc: Option<u64>) {
+    pub fn add_registers(
+        &mut self,
+        sm_id: Option<u32>,
+        warp_esr: u32,
+        global_esr: u32,
+        pc: Option<u64>,
+        address: Option<u64>,
+    ) {
         let id = sm_id.map(|id| ("sm_id", Value::Decimal(id.into())));
         let registers =
             [("global_esr", Value::Hex(global_esr.into())), ("warp_esr", Value::Hex(warp_esr.into()))];
         let fields = id.into_iter().chain(registers).chain(pc.map(|pc| ("pc", Value::Hex(pc))));
+        let fields = fields.chain(address.map(|address| ("address", Value::Hex(address))));
         let of_sm = sm_id.map_or(String::new(), |id| format!(" of SM {id}"));
         let at = pc.map_or(String::new(), |pc| format!(", pc {pc:#x}"));
-        let text = format!("registers{of_sm}: global ESR {global_esr:#010x}, warp ESR {warp_esr:#010x}{at}");
+        let accessed = address.map_or(String::new(), |address| format!(", address {address:#x}"));
+        let text = format!(
+            "registers{of_sm}: global ESR {global_esr:#010x}, warp ESR {warp_esr:#010x}{at}{accessed}"
+        );
         self.add(Kind::SmRecordLive, fields, text);
     }
 

@@ -278,6 +278,7 @@ fn sm_words(sm: &SmRecord) -> String {
         parts.push(format!("{} (global {})", sm.global_esr.bits.join(" | "), sm.global_esr.value));
     }
     parts.extend(sm.pc.map(|pc| format!("pc {pc}")));
+    parts.extend(sm.address.map(|address| format!("address {address}")));
     parts.join(", ")
 }
 

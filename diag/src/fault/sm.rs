@@ -155,6 +155,8 @@ pub struct SmRecord {
     pub global_esr: GlobalEsr,
     /// Program counter of the warp that failed; absent on desktop drivers, whose log does not print it.
     pub pc: Option<Hex>,
+    /// The address it accessed, where the driver tells: an offset for shared and local memory.
+    pub address: Option<Hex>,
     /// What is odd about the record.
     pub notes: Vec<String>,
 }

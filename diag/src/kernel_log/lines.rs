@@ -97,7 +97,7 @@ lines! {
         SmRecordLost, Detail, "the driver could not store the SM's record, so a live query finds nothing":
             "error populating tsg sm_error_state", "no valid tsg", "Invalid number of SMs";
         SmRecordLive, Cause, "the SM's record, read from the driver":
-            "sm record sm_id({sm_id:d}), global_esr {global_esr:x}, warp_esr {warp_esr:x}, pc {pc:x}";
+            "sm record sm_id({sm_id:d}), global_esr {global_esr:x}, warp_esr {warp_esr:x}, pc {pc:x}, address {address:x}";
         Deadline, Cause, "a program waited for its work and gave up": "work did not end before its deadline";
         GrExceptionNotice, Notice, "the driver is about to tell the channel's owner":
             "set gr exception notifier";
@@ -288,15 +288,17 @@ lines! {
         XidClassMismatch, Cause, "a class sent to the wrong subchannel":
             "Graphics Exception: Class {class:x} Subchannel {subchannel:x} Mismatch", "Class {class:x} Subchannel {subchannel:x} Mismatch";
         XidMethod, Cause, "the method the engine stopped at":
-            "Graphics Exception: ChID {channel:h}, Class {class:h}, Offset {offset:h}, Data {data:h}";
+            "Graphics Exception: ChID {channel:h}, Class {class:h}, Offset {offset:h}, Data {data:h}",
+            "Graphics Exception: channel {channel:x}, Class {class:h}, Offset {offset:h}, Data {data:h}";
         XidMmuFault, Cause, "the MMU's fault: address, type, access":
-            "Ch {channel:h}, intr {intr:h}. MMU Fault: ENGINE {engine:t} {client:t} faulted @ {high:x}_{low:h}. Fault is of type {fault:t} ACCESS_TYPE_{access:t}";
-        XidPbdma, Cause, "the pushbuffer unit refused what it was given": "Channel ID {channel:h} intr {intr:h}";
+            "Ch {channel:h}, intr {intr:h}. MMU Fault: ENGINE {engine:t} {client:t} faulted @ {high:x}_{low:h}. Fault is of type {fault:t} ACCESS_TYPE_{access:t}",
+            "channel {channel:x}, intr {intr:h}. MMU Fault: ENGINE {engine:t} {client:t} faulted @ {high:x}_{low:h}. Fault is of type {fault:t} ACCESS_TYPE_{access:t}";
+        XidPbdma, Cause, "the pushbuffer unit refused what it was given": "Channel ID {channel:h} intr {intr:h}", "channel {channel:x}, intr {intr:h}";
         XidSwitchTimeout, Cause, "a context switch took too long":
-            "Ch {channel:h}, errorString {error:t}, Info {info:x}";
+            "Ch {channel:h}, errorString {error:t}, Info {info:x}", "channel {channel:x}, errorString {error:t}, Info {info:x}";
         XidChannel, Recovery, "the channel was stopped; the cause is an earlier line":
             "Ch {channel:h} caused by previous Xid {previous:d}", "Ch {channel:h}", "channel {channel:x}",
-            "{text:t}, Ch {channel:h}";
+            "channel {channel:x} caused by previous Xid {previous:d}", "{text:t}, Ch {channel:h}";
         XidOther, Cause, "an error the driver describes in its own words": "{text:t}";
     }
     Other {

@@ -158,6 +158,26 @@ impl Image {
         (offset - start < *len).then_some((name, offset - start))
     }
 
+    /// Where it lies.
+    pub fn base(&self) -> GpuVa {
+        self.base
+    }
+
+    /// Compute capability of its code, 87 for 8.7.
+    pub fn sm(&self) -> u32 {
+        self.cubin.sm
+    }
+
+    /// Its functions: name, offset and length.
+    pub fn functions(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        self.cubin.functions.iter().map(|(offset, (name, len))| (name.as_str(), *offset, *len))
+    }
+
+    /// Its bytes as loaded.
+    pub fn content(&self) -> &[u8] {
+        &self.content
+    }
+
     /// The instruction at `pc`.
     pub fn instruction_at(&self, pc: u64) -> Option<[u8; 16]> {
         let offset = usize::try_from(pc.checked_sub(self.base.raw())?).ok()?;

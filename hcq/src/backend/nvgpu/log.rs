@@ -68,7 +68,9 @@ impl KernelLog for Kmsg {
         for _ in 0..4096 {
             match file.read(&mut record) {
                 Ok(0) => break,
-                Ok(len) => lines.extend(message(&record[..len]).filter(|m| m.contains("nvgpu"))),
+                Ok(len) => lines.extend(
+                    message(&record[..len]).filter(|m| m.contains("nvgpu") || m.contains("NVRM: Xid")),
+                ),
                 Err(e) if e.raw_os_error() == Some(libc::EPIPE) => {}
                 Err(_) => break,
             }

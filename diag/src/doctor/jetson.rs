@@ -1,0 +1,211 @@
+//! Checks of a Jetson.
+//!
+//! Sources: nvgpu of L4T r36.4.3 (nodes, devfreq names), NVIDIA's developer guide (power modes), public sysfs tables.
+
+use super::{Check, Machine, compatible, meminfo, node};
+use crate::size::size;
+
+/// The control node of the first GPU.
+const CTRL: &str = "/dev/nvgpu/igpu0/ctrl";
+/// The L4T release whose structs `nvgpu-sys` holds.
+const RELEASE: &str = "R36";
+/// What contiguous memory the driver wants to find: its own buffers and firmware.
+const CMA_WANTED: u64 = 32 << 20;
+
+pub(super) fn checks(machine: &dyn Machine) -> Vec<Check> {
+    let mut checks =
+        vec![chip(machine), release(machine), module(machine, "nvgpu"), module(machine, "nvmap")];
+    let absent = "the nvgpu module makes it: sudo modprobe nvgpu, then look at `nvdiag esr` for why it could not start";
+    checks.push(node(machine, "control node", CTRL, absent));
+    checks.push(node(machine, "memory node", "/dev/nvmap", "the nvmap module makes it: sudo modprobe nvmap"));
+    checks.push(power_mode(machine));
+    checks.push(clock(machine));
+    checks.push(cpu_governor(machine));
+    checks.push(memory_clock(machine));
+    checks.push(contiguous_memory(machine));
+    checks
+}
+
+fn chip(machine: &dyn Machine) -> Check {
+    const NAME: &str = "chip";
+    let Some(names) = compatible(machine) else {
+        return Check::unknown(NAME, "no device tree");
+    };
+    let model = machine.read("/proc/device-tree/model").unwrap_or_default();
+    let model = model.trim_end_matches('\0').trim();
+    match names.contains("tegra234") {
+        true => Check::good(NAME, format!("tegra234 with ga10b: {model}")),
+        false => Check::bad(
+            NAME,
+            format!("{model} ({names})"),
+            "this toolkit drives the GPU of Orin (tegra234) alone",
+        ),
+    }
+}
+
+fn release(machine: &dyn Machine) -> Check {
+    const NAME: &str = "L4T release";
+    let kernel = machine.read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel = kernel.trim();
+    match machine.read("/etc/nv_tegra_release") {
+        Some(text) => {
+            let line = text.lines().next().unwrap_or("").trim_start_matches("# ");
+            let mut words = line.split([',', ' ']).filter(|w| !w.is_empty());
+            let major = words.next().unwrap_or("");
+            let revision =
+                line.split("REVISION:").nth(1).and_then(|r| r.split(',').next()).unwrap_or("").trim();
+            let found = format!("{major}.{revision}, kernel {kernel}");
+            match major == RELEASE {
+                true => Check::good(NAME, found),
+                false => Check::bad(
+                    NAME,
+                    found,
+                    "the driver's structs are those of R36 (JetPack 6): install JetPack 6",
+                ),
+            }
+        }
+        // Distributions other than NVIDIA's have no such file; the kernel of R36 is 5.15.
+        None if kernel.starts_with("5.15") => {
+            Check::good(NAME, format!("no /etc/nv_tegra_release; kernel {kernel} is that of R36"))
+        }
+        None => Check::warning(
+            NAME,
+            format!("no /etc/nv_tegra_release; kernel {kernel}"),
+            "make sure that nvgpu is that of L4T R36: ENOTTY from its requests would tell that it is not",
+        ),
+    }
+}
+
+fn module(machine: &dyn Machine, name: &'static str) -> Check {
+    let loaded = machine.node(&format!("/sys/module/{name}")).is_some();
+    match loaded {
+        true => Check::good("kernel module", format!("{name} is loaded")),
+        false => {
+            Check::bad("kernel module", format!("{name} is not loaded"), format!("sudo modprobe {name}"))
+        }
+    }
+}
+
+/// `nvpmodel` keeps the mode that was set last in a file, `pmode:0002 ...`.
+fn power_mode(machine: &dyn Machine) -> Check {
+    const NAME: &str = "power mode";
+    let status = machine.read("/var/lib/nvpmodel/status");
+    let Some(id) = status.as_deref().and_then(|s| s.split("pmode:").nth(1)?.get(..4)?.parse::<u32>().ok())
+    else {
+        return Check::unknown(
+            NAME,
+            "nvpmodel has not stored one (/var/lib/nvpmodel/status): the board's default counts",
+        );
+    };
+    let names = machine.read("/etc/nvpmodel.conf").unwrap_or_default();
+    let name = names.lines().find_map(|line| {
+        let rest = line.strip_prefix("< POWER_MODEL ID=")?;
+        let (number, rest) = rest.split_once(' ')?;
+        (number.trim().parse() == Ok(id))
+            .then(|| rest.trim().trim_start_matches("NAME=").trim_end_matches('>').trim().to_owned())
+    });
+    let found = format!("{id}{}", name.as_ref().map_or(String::new(), |n| format!(" ({n})")));
+    match id == 0 || name.as_deref().is_some_and(|n| n.starts_with("MAXN")) {
+        true => Check::good(NAME, found),
+        false => Check::warning(
+            NAME,
+            format!("{found}: fewer SMs and lower clocks than the chip has"),
+            "sudo nvpmodel -m 0 (MAXN; a reboot may be asked for). The 30 W default of AGX Orin leaves about a quarter of the GPU",
+        ),
+    }
+}
+
+/// The GPU's clock as devfreq has it.
+fn clock(machine: &dyn Machine) -> Check {
+    const NAME: &str = "GPU clock";
+    const FOLDER: &str = "/sys/class/devfreq";
+    let device = machine
+        .list(FOLDER)
+        .into_iter()
+        .find(|name| [".gpu", ".ga10b", ".gv11b", ".gp10b"].iter().any(|end| name.ends_with(end)));
+    let Some(device) = device else {
+        return Check::unknown(NAME, "devfreq does not list the GPU");
+    };
+    let hz = |file: &str| machine.read(&format!("{FOLDER}/{device}/{file}"))?.trim().parse::<u64>().ok();
+    let (Some(now), Some(min), Some(max)) = (hz("cur_freq"), hz("min_freq"), hz("max_freq")) else {
+        return Check::unknown(NAME, format!("{FOLDER}/{device} cannot be read"));
+    };
+    let top = machine.read(&format!("{FOLDER}/{device}/available_frequencies"));
+    let top =
+        top.and_then(|t| t.split_whitespace().filter_map(|w| w.parse::<u64>().ok()).max()).unwrap_or(max);
+    let mhz = |hz: u64| hz / 1_000_000;
+    let found =
+        format!("{} MHz now, {} to {} MHz allowed, {} MHz possible", mhz(now), mhz(min), mhz(max), mhz(top));
+    if max < top {
+        return Check::warning(NAME, found, "the power mode caps the clock: sudo nvpmodel -m 0");
+    }
+    match min < max {
+        true => Check::warning(
+            NAME,
+            found,
+            "for steady latency pin it: sudo jetson_clocks (short launches otherwise run at the low clock)",
+        ),
+        false => Check::good(NAME, found),
+    }
+}
+
+fn cpu_governor(machine: &dyn Machine) -> Check {
+    const NAME: &str = "CPU governor";
+    const FOLDER: &str = "/sys/devices/system/cpu/cpufreq";
+    let mut governors: Vec<String> = machine
+        .list(FOLDER)
+        .iter()
+        .filter(|name| name.starts_with("policy"))
+        .filter_map(|name| machine.read(&format!("{FOLDER}/{name}/scaling_governor")))
+        .map(|text| text.trim().to_owned())
+        .collect();
+    governors.sort();
+    governors.dedup();
+    match governors.as_slice() {
+        [] => Check::unknown(NAME, "cpufreq tells nothing"),
+        [one] if one == "performance" => Check::good(NAME, one.clone()),
+        some => Check::warning(
+            NAME,
+            some.join(", "),
+            "launches are submitted by the CPU: sudo jetson_clocks sets performance",
+        ),
+    }
+}
+
+fn memory_clock(machine: &dyn Machine) -> Check {
+    const NAME: &str = "EMC clock";
+    const FOLDER: &str = "/sys/kernel/debug/bpmp/debug/clk/emc";
+    let hz = |file: &str| machine.read(&format!("{FOLDER}/{file}"))?.trim().parse::<u64>().ok();
+    match (hz("rate"), hz("max_rate")) {
+        (Some(now), Some(max)) => {
+            let found = format!("{} of {} MHz", now / 1_000_000, max / 1_000_000);
+            match now < max {
+                true => Check::warning(
+                    NAME,
+                    found,
+                    "memory speed bounds most kernels: sudo jetson_clocks pins it",
+                ),
+                false => Check::good(NAME, found),
+            }
+        }
+        _ => Check::unknown(NAME, format!("{FOLDER} can be read by root alone")),
+    }
+}
+
+fn contiguous_memory(machine: &dyn Machine) -> Check {
+    const NAME: &str = "CMA";
+    match (meminfo(machine, "CmaFree"), meminfo(machine, "CmaTotal")) {
+        (Some(free), Some(total)) => {
+            let found = format!("{} of {} free", size(free), size(total));
+            match free < CMA_WANTED {
+                true => Check::warning(
+                    NAME,
+                    found,
+                    "the driver's contiguous buffers come from here: raise cma= on the kernel command line, or reboot",
+                ),
+                false => Check::good(NAME, found),
+            }
+        }
+        _ => Check::unknown(NAME, "the kernel has no contiguous memory area"),
+    }
+}
