@@ -167,11 +167,10 @@ fn node(machine: &dyn Machine, name: &'static str, path: &str, absent: &str) -> 
         return Check::bad(name, found, remedy);
     }
     let group = group(machine, node.gid);
-    let listed = machine.read("/etc/group").is_some_and(|text| {
-        let user = user(machine).unwrap_or_default();
-        let line = text.lines().find(|line| line.split(':').next() == Some(group.as_str()));
-        line.and_then(|line| line.rsplit(':').next()).is_some_and(|users| users.split(',').any(|u| u == user))
-    });
+    let text = machine.read("/etc/group").unwrap_or_default();
+    let members = text.lines().find(|line| line.split(':').next() == Some(group.as_str()));
+    let members = members.and_then(|line| line.rsplit(':').next()).unwrap_or("");
+    let listed = user(machine).is_some_and(|user| members.split(',').any(|member| member == user));
     let remedy = match listed {
         true => format!("the user is in group {group}, but this session is older than that: log in again"),
         false => format!("sudo usermod -aG {group} $USER, then log in again"),

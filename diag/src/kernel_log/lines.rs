@@ -309,7 +309,8 @@ lines! {
         SmmuSyndrome, Detail, "the SMMU's fault syndrome": "arm-smmu {unit:t}.iommu: FSYNR0 = {fsynr:h} [{flags:t}]";
         SmmuGlobal, Platform, "the SMMU saw an access of a device it does not know":
             "arm-smmu {unit:t}.iommu: Unexpected global fault, this could be serious",
-            "arm-smmu {unit:t}.iommu: Blocked unknown Stream ID {stream:x}{rest:t}",
+            "arm-smmu {unit:t}.iommu: Blocked unknown Stream ID {stream:x}; {rest:t}",
+            "arm-smmu {unit:t}.iommu: Blocked unknown Stream ID {stream:x}",
             "arm-smmu {unit:t}.iommu: GFSR {gfsr:x}, GFSYNR0 {rest:t}";
         MemoryController, Platform, "the memory controller refused an access":
             "tegra-mc {unit:t}.memory-controller: {client:t}: secure {access:t} @{address:x}: {status:t} ({error:t})",
