@@ -82,7 +82,7 @@ fn prefill_greedy_steps_and_reset_agree_bit_for_bit() {
 fn prompts_of_any_length_agree_with_the_reference() {
     let device = device();
     // Expanded weights of one type and of several, and weights that need no expansion.
-    for (mix, lengths) in [("q6_k", &[9, 34, 67][..]), ("q4_k_m", &[16]), ("f16", &[33])] {
+    for (mix, lengths) in [("q6_k", &[9, 67][..]), ("q4_k_m", &[16]), ("f16", &[33])] {
         let model = tiny(mix);
         let mut engine = engine(&device, &model, 72);
         let mut reference = Reference::new(&model, 72).unwrap();
@@ -91,7 +91,7 @@ fn prompts_of_any_length_agree_with_the_reference() {
             engine.reset().unwrap();
             reference.reset();
             // Prompts also follow what is there already.
-            let (first, rest) = prompt.split_at(if length == 34 { 3 } else { 0 });
+            let (first, rest) = prompt.split_at(if length == 33 { 3 } else { 0 });
             for token in first {
                 engine.step(*token).unwrap();
             }
