@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::address::{Bytes, GpuVa};
+use crate::backend::MemoryKind;
 use crate::context::Context;
 use crate::error::Error;
 use crate::memory::Piece;
@@ -15,6 +16,7 @@ struct Inner {
     piece: Option<Piece>,
     va: GpuVa,
     len: u64,
+    kind: MemoryKind,
     uses: Uses,
 }
 
@@ -39,9 +41,9 @@ impl fmt::Debug for Buffer {
 
 impl Buffer {
     pub(crate) fn new(context: &Arc<Context>, piece: Piece) -> Self {
-        let (va, len) = (piece.va(), piece.len());
+        let (va, len, kind) = (piece.va(), piece.len(), piece.kind());
         let context = context.clone();
-        Self(Arc::new(Inner { context, piece: Some(piece), va, len, uses: Uses::default() }))
+        Self(Arc::new(Inner { context, piece: Some(piece), va, len, kind, uses: Uses::default() }))
     }
 
     /// Length in bytes.
@@ -53,6 +55,10 @@ impl Buffer {
     /// Where the GPU sees it: a multiple of 256, of 2 MiB from 8 MiB on.
     pub fn va(&self) -> GpuVa {
         self.0.va
+    }
+
+    pub(crate) fn kind(&self) -> MemoryKind {
+        self.0.kind
     }
 
     pub(crate) fn context(&self) -> &Arc<Context> {

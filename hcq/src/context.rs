@@ -10,7 +10,7 @@ use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::fault::FaultReport;
 use crate::memory::{MemoryManager, Piece};
-use crate::program::Image;
+use crate::program::{Image, Kernel};
 use crate::scratch::ScratchPool;
 use crate::selector::DeviceOptions;
 use crate::timeline::{Slot, Timeline, Uses, reached};
@@ -46,6 +46,8 @@ pub(crate) struct Context {
     pub scratch: ScratchPool,
     /// Moves data of buffers the CPU cannot reach.
     transfer: Mutex<Option<Transfer>>,
+    /// Makes large copies; the inner `None` where there is no code for the GPU.
+    copy_kernel: Mutex<Option<Option<Kernel>>>,
 }
 
 /// The value behind a lock; what a panicking thread left is whole, since changes are made in one go.
@@ -67,6 +69,7 @@ impl Context {
             code_generation: AtomicU64::new(0),
             scratch: ScratchPool::default(),
             transfer: Mutex::default(),
+            copy_kernel: Mutex::default(),
         })
     }
 
@@ -163,6 +166,18 @@ impl Context {
             *transfer = Some(Transfer::new(self)?);
         }
         transfer.as_mut().map_or(Err(Error::Discarded), f)
+    }
+
+    /// The kernel that makes large copies; it is loaded on first use.
+    pub fn copy_kernel(
+        self: &Arc<Self>,
+        load: impl FnOnce(&Arc<Self>) -> Result<Option<Kernel>, Error>,
+    ) -> Result<Option<Kernel>, Error> {
+        let mut kernel = lock(&self.copy_kernel);
+        if kernel.is_none() {
+            *kernel = Some(load(self)?);
+        }
+        Ok(kernel.clone().flatten())
     }
 
     /// Refuses work for a device that a fault has stopped.

@@ -125,6 +125,18 @@ impl Device {
         Ok(Buffer::new(&self.context, piece))
     }
 
+    /// Allocates a buffer of `len` bytes in the CPU's memory, which both sides reach: the CPU without a staging copy, the
+    /// GPU over its bus. Copies between host and GPU are fastest from and to it. On a Jetson, whose memory is one, it
+    /// is a buffer like any other.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    pub fn alloc_host(&self, len: u64) -> Result<Buffer, Error> {
+        self.context.alive()?;
+        let piece = self.context.alloc(len, MemoryKind::Shared, "host buffer")?;
+        Ok(Buffer::new(&self.context, piece))
+    }
+
     /// Allocates a buffer of `len` bytes at a given address, a multiple of 4 KiB.
     ///
     /// # Errors

@@ -46,6 +46,7 @@ mod lane;
 mod launch;
 mod map_file;
 mod memory;
+mod mover;
 mod program;
 mod pushbuffer;
 mod queue;

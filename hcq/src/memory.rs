@@ -35,6 +35,7 @@ pub struct Mapping {
 pub(crate) struct Piece {
     va: GpuVa,
     len: u64,
+    kind: MemoryKind,
     cpu: Option<NonNull<u8>>,
     home: Home,
 }
@@ -67,6 +68,11 @@ impl Piece {
     /// Length asked for, in bytes.
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    /// What it is for.
+    pub fn kind(&self) -> MemoryKind {
+        self.kind
     }
 
     /// Whether the CPU can reach it.
@@ -237,7 +243,7 @@ impl MemoryManager {
             }
         };
         self.state().mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
-        Ok(Piece { va, len, cpu: memory.cpu, home: Home::Own(memory.id, place) })
+        Ok(Piece { va, len, kind, cpu: memory.cpu, home: Home::Own(memory.id, place) })
     }
 
     fn alloc_small(
@@ -261,7 +267,7 @@ impl MemoryManager {
                 let cpu = chunk.memory.cpu.map(|base| unsafe { base.add(offset as usize) });
                 let home = Home::Chunk(chunk.place.va.raw());
                 mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
-                return Ok(Piece { va, len, cpu, home });
+                return Ok(Piece { va, len, kind, cpu, home });
             }
             let place = state.va.alloc(Bytes::new(CHUNK), reach(kind))?;
             drop(state);

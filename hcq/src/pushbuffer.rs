@@ -88,6 +88,11 @@ impl Pushbuffer {
         self.words.is_empty()
     }
 
+    /// Adds words that were encoded before.
+    pub fn extend(&mut self, words: &[u32]) {
+        self.words.extend_from_slice(words);
+    }
+
     /// Removes all words and keeps the memory.
     pub fn clear(&mut self) {
         self.words.clear();

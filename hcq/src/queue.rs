@@ -14,6 +14,7 @@ use crate::graph::Graph;
 use crate::lane::{FLUSH_DWORDS, Lane};
 use crate::launch::{self, Args, LaunchConfig};
 use crate::memory::Piece;
+use crate::mover;
 use crate::program::Kernel;
 use crate::recorder::Recorder;
 use crate::ring::Ring;
@@ -23,6 +24,11 @@ use crate::timeline::{Slot, SyncPoint, Timeline, Timestamp, reached};
 const LAUNCHES: u64 = 4 << 20;
 /// Alignment of a QMD, and of a bank after it.
 const ALIGN: u64 = 256;
+/// Banks are written in whole lines of the CPU's write-combining buffers: a part of a line costs more than all of it.
+const LINE: usize = 64;
+/// Launches after which what was recorded is handed over without being asked for, so that the GPU starts while the CPU
+/// goes on recording. A line of linked launches ends there, which costs as much as two or three of its links.
+const FLUSH_LAUNCHES: usize = 128;
 
 /// What a launch is encoded with, besides the launch itself.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +71,42 @@ struct LaunchMemory {
     scratch: u32,
     /// Programs loaded when caches of code were last dropped.
     code_generation: u64,
+    /// The timeline when it was last looked at: looking costs a cache miss.
+    completed: u64,
+}
+
+impl LaunchMemory {
+    /// Encodes a launch into memory at `offset`: its bank, and all of its QMD but what the recorder decides.
+    fn encode(&mut self, offset: u64, launch: &Encoded<'_>) -> Result<(GpuVa, qmd::Qmd), Error> {
+        let Encoded { kernel, config, parameters } = launch;
+        let named = |source| Error::Qmd { kernel: kernel.name().to_owned(), source };
+        let mut qmd = kernel.template(self.target.qmd, config.block, config.dynamic_shared)?;
+        qmd.set_grid(config.grid).map_err(named)?;
+        let base = kernel.info().param_base;
+        let bank_at = offset + self.target.qmd_stride();
+        self.count += 1;
+        self.target.bank.fill(&mut self.bank, config, self.count, base, parameters);
+        let bank_len = self.bank.len().next_multiple_of(16) as u32;
+        self.bank.resize(self.bank.len().next_multiple_of(LINE), 0);
+        self.piece.write(bank_at, &self.bank)?;
+        let bank = qmd::ConstantBuffer::new(self.piece.at(bank_at).raw(), bank_len).invalidated();
+        qmd.set_constant_buffer(0, &bank).map_err(named)?;
+        Ok((self.piece.at(offset), qmd))
+    }
+
+    /// Bytes that a launch takes.
+    fn bytes(&self, launch: &Encoded<'_>) -> u64 {
+        let bank = u64::from(launch.kernel.info().param_base) + launch.parameters.len() as u64;
+        self.target.qmd_stride() + bank.next_multiple_of(ALIGN)
+    }
+}
+
+/// A launch that has been checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Encoded<'a> {
+    pub kernel: &'a Kernel,
+    pub config: LaunchConfig,
+    pub parameters: &'a [u8],
 }
 
 /// Things that must live until a submission is over.
@@ -133,6 +175,7 @@ impl Queue {
                 count: 0,
                 scratch: 0,
                 code_generation: 0,
+                completed: context.options.timeline_start,
             });
         }
         Ok(queue)
@@ -159,36 +202,34 @@ impl Queue {
     pub unsafe fn launch(&mut self, kernel: &Kernel, config: LaunchConfig, args: &Args) -> Result<(), Error> {
         self.check_buffers(args.buffers())?;
         launch::check(self.context.backend().info(), kernel, &config, args)?;
-        let target = self.launch_memory()?.target;
-        let mut qmd = kernel.template(target.qmd, config.block, config.dynamic_shared)?;
-        let named = |source| Error::Qmd { kernel: kernel.name().to_owned(), source };
-        qmd.set_grid(config.grid).map_err(named)?;
-        if self.recorder.words().len() >= FLUSH_DWORDS {
-            self.submit()?;
-        }
-        self.prepare(kernel.local_per_thread())?;
-        let base = kernel.info().param_base;
-        let bank_len = (u64::from(base) + args.as_bytes().len() as u64).next_multiple_of(16);
-        let stride = target.qmd_stride();
-        let offset = self.take(stride + bank_len.next_multiple_of(ALIGN))?;
-        // By field, so that the recorder stays free to be used beside it.
-        let Some(memory) = &mut self.launches else { return Err(Error::Discarded) };
-        let bank_at = offset + stride;
-        memory.count += 1;
-        target.bank.fill(&mut memory.bank, &config, memory.count, base, args.as_bytes());
-        memory.piece.write(bank_at, &memory.bank)?;
-        let bank = qmd::ConstantBuffer::new(memory.piece.at(bank_at).raw(), bank_len as u32).invalidated();
-        qmd.set_constant_buffer(0, &bank).map_err(named)?;
-        let piece = &memory.piece;
-        let start = piece.va().raw();
-        self.recorder
-            .launch(piece.at(offset), qmd, &mut |va, qmd| piece.write(va.raw() - start, qmd.as_bytes()))?;
+        self.record(Encoded { kernel, config, parameters: args.as_bytes() }, false)?;
         let lane = self.lane.as_ref().ok_or(Error::Discarded)?;
         let (timeline, next) = (lane.timeline(), lane.next());
-        kernel.image.uses.mark(timeline, next);
         for buffer in args.buffers() {
             buffer.mark(timeline, next);
         }
+        Ok(())
+    }
+
+    /// Records a launch; one that copies follows earlier copies, as those of the copy engine do.
+    fn record(&mut self, launch: Encoded<'_>, copies: bool) -> Result<(), Error> {
+        if self.recorder.words().len() >= FLUSH_DWORDS || self.recorder.launches() >= FLUSH_LAUNCHES {
+            self.submit()?;
+        }
+        self.prepare(launch.kernel.local_per_thread())?;
+        let len = self.launch_memory()?.bytes(&launch);
+        let offset = self.take(len)?;
+        // By field, so that the recorder stays free to be used beside it.
+        let (Some(memory), Some(lane)) = (&mut self.launches, &self.lane) else { return Err(Error::Discarded) };
+        let (va, qmd) = memory.encode(offset, &launch)?;
+        let piece = &memory.piece;
+        let start = piece.va().raw();
+        let mut sink = |va: GpuVa, qmd: &qmd::Qmd| piece.write(va.raw() - start, qmd.as_bytes());
+        match copies {
+            true => self.recorder.copy_by_kernel(va, qmd, &mut sink)?,
+            false => self.recorder.launch(va, qmd, &mut sink)?,
+        }
+        launch.kernel.image.uses.mark(lane.timeline(), lane.next());
         Ok(())
     }
 
@@ -196,7 +237,7 @@ impl Queue {
     fn prepare(&mut self, local_per_thread: u32) -> Result<(), Error> {
         let context = &self.context;
         let generation = context.code_generation();
-        if context.options.release_in_launch
+        if self.recorder.is_running()
             && let Some(lane) = &self.lane
             && reached(lane.completed(context), lane.last())
         {
@@ -218,8 +259,13 @@ impl Queue {
     /// Takes launch memory; hands over what was recorded, and waits, where it has to.
     fn take(&mut self, len: u64) -> Result<u64, Error> {
         loop {
+            let memory = self.launch_memory()?;
+            if let Some(offset) = memory.ring.alloc(len, ALIGN, memory.completed) {
+                return Ok(offset);
+            }
             let completed = self.lane()?.completed(&self.context);
             let memory = self.launch_memory()?;
+            memory.completed = completed;
             if let Some(offset) = memory.ring.alloc(len, ALIGN, completed) {
                 return Ok(offset);
             }
@@ -266,6 +312,15 @@ impl Queue {
         self.check_buffers(&[src.clone(), dst.clone()])?;
         src.check(src_off, len)?;
         dst.check(dst_off, len)?;
+        if self.engine == Engine::Compute
+            && let Some(mover) = mover::for_copy(&self.context, (src, src_off), (dst, dst_off), len)?
+        {
+            self.record(mover.launch(), true)?;
+            let lane = self.lane()?;
+            src.mark(lane.timeline(), lane.next());
+            dst.mark(lane.timeline(), lane.next());
+            return Ok(());
+        }
         if self.recorder.words().len() >= FLUSH_DWORDS {
             self.submit()?;
         }
@@ -323,39 +378,32 @@ impl Queue {
     fn submit_with(&mut self, recorded: &[crate::gpfifo::Segment]) -> Result<SyncPoint, Error> {
         let context = self.context.clone();
         let lane = self.lane.as_mut().ok_or(Error::Discarded)?;
-        let in_launch = context.options.release_in_launch && recorded.is_empty();
-        let value = match &self.launches {
-            Some(memory) if in_launch => {
-                let piece = &memory.piece;
-                let start = piece.va().raw();
-                let mut sink = |va: GpuVa, qmd: &qmd::Qmd| piece.write(va.raw() - start, qmd.as_bytes());
-                let recorder = &mut self.recorder;
-                let released = recorder.release_in_launch(lane.timeline().va(), lane.next(), &mut sink)?;
-                match lane.submit(&context, recorder.words(), recorded, released) {
-                    Ok(value) if released => {
-                        recorder.reset_running();
-                        value
-                    }
-                    Ok(value) => {
-                        recorder.reset();
-                        value
-                    }
-                    Err(error) => {
-                        recorder.withdraw_release(&mut sink)?;
-                        return Err(error);
-                    }
+        let recorder = &mut self.recorder;
+        let released = context.options.release_in_launch
+            && recorded.is_empty()
+            && recorder.release_in_launch(lane.timeline().va(), lane.next());
+        if let Some(memory) = &self.launches {
+            let piece = &memory.piece;
+            let start = piece.va().raw();
+            recorder.finish(&mut |va, qmd| piece.write(va.raw() - start, qmd.as_bytes()))?;
+        }
+        let value = match lane.submit(&context, recorder.words(), recorded, released) {
+            Ok(value) => value,
+            Err(error) => {
+                if released {
+                    recorder.withdraw_release();
                 }
-            }
-            _ => {
-                let value = lane.submit(&context, self.recorder.words(), recorded, false)?;
-                self.recorder.reset();
-                value
+                return Err(error);
             }
         };
+        match released {
+            true => recorder.reset_running(),
+            false => recorder.reset(),
+        }
         if let Some(memory) = &mut self.launches {
             memory.ring.seal(value);
         }
-        let completed = lane.completed(&context);
+        let completed = if self.held.is_empty() { value } else { lane.completed(&context) };
         while self.held.front().is_some_and(|(v, _)| reached(completed, *v)) {
             self.held.pop_front();
         }
@@ -378,8 +426,10 @@ impl Queue {
         if let Some((timeline, value)) = graph.last() {
             self.wait_for_value(&timeline, value)?;
         }
-        let point = self.submit_with(graph.segments())?;
-        graph.set_last(&point.timeline, point.value);
+        let mut replay = graph.replay()?;
+        self.recorder.words().extend(replay.words());
+        let point = self.submit_with(replay.segments())?;
+        replay.submitted(&point.timeline, point.value);
         Ok(point)
     }
 }

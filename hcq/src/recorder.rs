@@ -2,11 +2,15 @@
 //!
 //! A launch that has to follow exactly one other is linked to it: the scheduler starts it when the other ends, without
 //! a word in the pushbuffer. Everything else that has to be ordered waits for the engine in the pushbuffer.
+//!
+//! What a grid wrote is visible where it has to be by the barrier at its end: inside the GPU for a launch that another is
+//! linked to, since that one reads through the same level-2 cache after dropping its level-1 lines; everywhere for all
+//! others, since a copy engine, another channel or the CPU may look next.
 
 use crate::address::GpuVa;
 use crate::pushbuffer::{Pushbuffer, Scratch};
 
-/// A launch whose QMD can still be changed: nothing of it has been handed to the GPU.
+/// A launch and where its QMD lies.
 #[derive(Clone, Debug)]
 struct Recorded {
     va: GpuVa,
@@ -14,15 +18,26 @@ struct Recorded {
 }
 
 /// The launches since the last point where everything before is known to be over.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Group {
     /// None.
     #[default]
     Empty,
-    /// One, which may have been linked to another.
-    One { launch: Box<Recorded>, follows: Option<Box<Recorded>> },
+    /// One, kicked in the pushbuffer.
+    One,
+    /// A line of them, each linked to the one before it.
+    Line,
     /// Several, or one that nothing may be linked to.
     Many,
+}
+
+/// Copies since the last point where everything before is known to be over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Copies {
+    /// By the copy engine.
+    engine: bool,
+    /// By kernels.
+    kernel: bool,
 }
 
 /// Where QMDs are written: address and content.
@@ -33,10 +48,16 @@ pub(crate) type QmdSink<'a> = dyn FnMut(GpuVa, &qmd::Qmd) -> Result<(), crate::E
 pub(crate) struct Recorder {
     words: Pushbuffer,
     group: Group,
-    /// Copies were recorded since the last point where everything before is known to be over.
-    copies: bool,
+    /// The last launch. Its QMD is written when it is known what follows, so that it is written once.
+    last: Option<Recorded>,
+    unwritten: bool,
+    /// The launch that the last one is linked to.
+    before: Option<Recorded>,
+    copies: Copies,
     /// What comes next has to wait for what was recorded.
     barrier: bool,
+    /// Launches since the words were last handed over.
+    launches: usize,
     /// Whether launches may be linked.
     chain: bool,
     /// For a channel of the copy engine, which takes no compute methods and has no shader caches.
@@ -49,8 +70,12 @@ impl Recorder {
         Self {
             words: Pushbuffer::default(),
             group: Group::Empty,
-            copies: false,
+            last: None,
+            unwritten: false,
+            before: None,
+            copies: Copies::default(),
             barrier: false,
+            launches: 0,
             chain,
             copies_only: false,
         }
@@ -66,15 +91,23 @@ impl Recorder {
         &mut self.words
     }
 
-    /// Everything recorded so far has ended where the next word is processed.
-    fn is_settled(&self) -> bool {
-        matches!(self.group, Group::Empty) && !self.copies
+    /// Launches recorded since the words were last handed over.
+    pub fn launches(&self) -> usize {
+        self.launches
     }
 
-    /// The last launch follows another by a link: the barrier between them holds for what comes next as well, and is
-    /// in no word.
-    fn is_linked(&self) -> bool {
-        matches!(self.group, Group::One { follows: Some(_), .. })
+    /// Everything recorded so far has ended where the next word is processed.
+    fn is_settled(&self) -> bool {
+        self.group == Group::Empty && !self.copies.engine
+    }
+
+    /// Writes the QMD of the last launch, if that is still to be done. Has to be called before the words are handed over.
+    pub fn finish(&mut self, sink: &mut QmdSink<'_>) -> Result<(), crate::Error> {
+        if let (true, Some(launch)) = (self.unwritten, &self.last) {
+            sink(launch.va, &launch.qmd)?;
+        }
+        self.unwritten = false;
+        Ok(())
     }
 
     /// Waits in the pushbuffer for everything recorded.
@@ -83,7 +116,7 @@ impl Recorder {
         if self.is_settled() {
             return;
         }
-        if self.copies {
+        if self.copies.engine {
             self.words.wait_for_engine();
         }
         if !self.copies_only {
@@ -91,7 +124,7 @@ impl Recorder {
             self.words.wait_for_grids();
         }
         self.group = Group::Empty;
-        self.copies = false;
+        self.copies = Copies::default();
     }
 
     /// What is recorded next follows what was recorded.
@@ -99,69 +132,86 @@ impl Recorder {
         self.barrier = true;
     }
 
-    /// Launches the QMD that lies, or will lie, at `va`.
+    /// Launches the QMD that is to lie at `va`.
     pub fn launch(&mut self, va: GpuVa, qmd: qmd::Qmd, sink: &mut QmdSink<'_>) -> Result<(), crate::Error> {
-        sink(va, &qmd)?;
+        self.launches += 1;
         let barrier = std::mem::take(&mut self.barrier);
-        self.group = match std::mem::take(&mut self.group) {
-            Group::One { mut launch, .. } if barrier && self.chain && !self.copies => {
-                let next = qmd::Dependent::schedule(va.raw()).prefetched();
-                if launch.qmd.set_dependent(0, &next).is_ok() {
-                    sink(launch.va, &launch.qmd)?;
-                    Group::One { launch: Box::new(Recorded { va, qmd }), follows: Some(launch) }
-                } else {
-                    self.group = Group::Many;
-                    self.settle();
-                    self.first(va, qmd)
-                }
+        let linked = barrier && self.link(va, sink)?;
+        if linked {
+            self.before = self.last.take();
+            self.group = Group::Line;
+        } else {
+            if self.group == Group::Line && !barrier {
+                self.unlink(sink)?;
             }
-            Group::One { launch, follows: Some(mut before) } if !barrier => {
-                // Two launches follow one: unlink the first, and let both wait in the pushbuffer.
-                if before.qmd.clear_dependent(0).is_ok() {
-                    sink(before.va, &before.qmd)?;
-                }
-                self.words.wait_for_grids();
-                self.kick(launch.va);
-                self.kick(va);
-                Group::Many
-            }
-            other if barrier => {
-                self.group = other;
+            self.finish(sink)?;
+            if barrier {
                 self.settle();
-                self.first(va, qmd)
             }
-            Group::Empty => self.first(va, qmd),
-            Group::One { .. } | Group::Many => {
-                self.kick(va);
-                Group::Many
-            }
-        };
+            self.words.launch(va);
+            self.group = if self.group == Group::Empty { Group::One } else { Group::Many };
+        }
+        self.last = Some(Recorded { va, qmd });
+        self.unwritten = true;
         Ok(())
     }
 
-    /// Kicks the first launch of a group.
-    fn first(&mut self, va: GpuVa, qmd: qmd::Qmd) -> Group {
-        self.kick(va);
-        Group::One { launch: Box::new(Recorded { va, qmd }), follows: None }
+    /// Links the launch at `next` to the last one, if that is possible.
+    fn link(&mut self, next: GpuVa, sink: &mut QmdSink<'_>) -> Result<bool, crate::Error> {
+        if !self.chain || self.copies.engine || !matches!(self.group, Group::One | Group::Line) {
+            return Ok(false);
+        }
+        let Some(last) = self.last.as_mut().filter(|_| self.unwritten) else { return Ok(false) };
+        let next = qmd::Dependent::schedule(next.raw()).prefetched();
+        if last.qmd.set_dependent(0, &next).is_err() {
+            return Ok(false);
+        }
+        last.qmd.set_membar(qmd::Membar::Device);
+        self.finish(sink)?;
+        Ok(true)
     }
 
-    fn kick(&mut self, va: GpuVa) {
-        self.words.launch(va);
+    /// A second launch is to follow what the last one follows: takes it off the line, and lets it wait in the pushbuffer.
+    fn unlink(&mut self, sink: &mut QmdSink<'_>) -> Result<(), crate::Error> {
+        if let Some(mut before) = self.before.take()
+            && before.qmd.clear_dependent(0).is_ok()
+        {
+            before.qmd.set_membar(qmd::Membar::System);
+            sink(before.va, &before.qmd)?;
+        }
+        self.words.wait_for_grids();
+        if let Some(last) = &self.last {
+            self.words.launch(last.va);
+        }
+        Ok(())
     }
 
-    /// Copies bytes; copies follow each other in any case.
+    /// Copies bytes by the copy engine; copies follow each other in any case.
     pub fn copy(&mut self, source: GpuVa, destination: GpuVa, len: u64) {
         let barrier = std::mem::take(&mut self.barrier);
-        if (barrier && !self.is_settled()) || self.is_linked() {
-            let launches = !matches!(self.group, Group::Empty);
+        if (barrier && !self.is_settled()) || self.group == Group::Line || self.copies.kernel {
+            let launches = self.group != Group::Empty;
             self.settle();
             if launches {
                 self.words.wait_for_engine();
             }
         }
         self.words.copy(source, destination, len);
-        self.copies = true;
+        self.copies.engine = true;
         self.seal();
+    }
+
+    /// Copies bytes by a launch; copies follow each other in any case.
+    pub fn copy_by_kernel(
+        &mut self,
+        va: GpuVa,
+        qmd: qmd::Qmd,
+        sink: &mut QmdSink<'_>,
+    ) -> Result<(), crate::Error> {
+        self.barrier |= self.copies != Copies::default();
+        self.launch(va, qmd, sink)?;
+        self.copies.kernel = true;
+        Ok(())
     }
 
     /// Writes the time at `va` when everything recorded has ended.
@@ -172,7 +222,7 @@ impl Recorder {
 
     /// What is recorded next waits for a timeline.
     pub fn acquire(&mut self, va: GpuVa, value: u64) {
-        if self.is_linked() {
+        if self.group == Group::Line {
             self.settle();
         }
         self.words.acquire(va, value);
@@ -187,29 +237,19 @@ impl Recorder {
 
     /// Lets the last launch write `value` and the time at `va` when it ends, if everything recorded has ended then.
     /// `false` if that is not so, or not possible.
-    pub fn release_in_launch(
-        &mut self,
-        va: GpuVa,
-        value: u64,
-        sink: &mut QmdSink<'_>,
-    ) -> Result<bool, crate::Error> {
-        let Group::One { launch, .. } = &mut self.group else { return Ok(false) };
+    pub fn release_in_launch(&mut self, va: GpuVa, value: u64) -> bool {
         let release = qmd::Release::new_u64(va.raw(), value).with_timestamp();
-        if self.copies || launch.qmd.set_release(0, &release).is_err() {
-            return Ok(false);
-        }
-        sink(launch.va, &launch.qmd)?;
-        Ok(true)
+        let alone = matches!(self.group, Group::One | Group::Line) && self.unwritten && !self.copies.engine;
+        alone && self.last.as_mut().is_some_and(|last| last.qmd.set_release(0, &release).is_ok())
     }
 
     /// Takes back what [`release_in_launch`](Self::release_in_launch) did: the words were not handed over.
-    pub fn withdraw_release(&mut self, sink: &mut QmdSink<'_>) -> Result<(), crate::Error> {
-        if let Group::One { launch, .. } = &mut self.group
-            && launch.qmd.clear_release(0).is_ok()
+    pub fn withdraw_release(&mut self) {
+        if let Some(last) = &mut self.last
+            && last.qmd.clear_release(0).is_ok()
         {
-            sink(launch.va, &launch.qmd)?;
+            self.unwritten = true;
         }
-        Ok(())
     }
 
     /// The words were handed over, and nothing at their end waits for them: what comes next has to, since it signals
@@ -218,6 +258,11 @@ impl Recorder {
         self.reset();
         self.group = Group::Many;
         self.barrier = true;
+    }
+
+    /// Whether what was handed over last may still be running, and nothing was recorded since.
+    pub fn is_running(&self) -> bool {
+        self.words.is_empty() && self.group == Group::Many
     }
 
     /// Everything that was handed over is known to have ended.
@@ -229,7 +274,7 @@ impl Recorder {
 
     /// Nothing may be linked to the last launch any more.
     fn seal(&mut self) {
-        if !matches!(self.group, Group::Empty) {
+        if self.group != Group::Empty {
             self.group = Group::Many;
         }
     }
@@ -238,7 +283,9 @@ impl Recorder {
     pub fn reset(&mut self) {
         self.words.clear();
         self.group = Group::Empty;
-        self.copies = false;
+        (self.last, self.before, self.unwritten) = (None, None, false);
+        self.copies = Copies::default();
+        self.launches = 0;
         self.barrier = false;
     }
 }

@@ -76,6 +76,9 @@ pub struct DeviceOptions {
     /// Lets the last kernel of a submission signal its end by itself, where it can, instead of a wait for the whole
     /// engine behind it.
     pub release_in_launch: bool,
+    /// Copies between buffers on a compute queue are done by a kernel instead of the copy engine from this many bytes on;
+    /// `None` for what suits the device.
+    pub kernel_copies_from: Option<u64>,
     /// How long a wait spins before it yields and then sleeps; `None` for what suits the device.
     pub spin: Option<Duration>,
     /// For tests: the value timelines start from. They count modulo 2^64.
@@ -93,6 +96,7 @@ impl Default for DeviceOptions {
             staged_copies: false,
             chain_launches: true,
             release_in_launch: false,
+            kernel_copies_from: None,
             spin: None,
             timeline_start: 0,
             patience: Duration::from_secs(60),

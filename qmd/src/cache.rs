@@ -1,5 +1,7 @@
 //! Cache control of a launch: what is dropped before it and flushed after it, and how samplers are found.
 
+use crate::Qmd;
+
 bitflags::bitflags! {
     /// Caches dropped before a grid starts.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -58,4 +60,11 @@ pub enum SamplerIndex {
     /// `VIA_HEADER_INDEX`: by the index of the texture header.
     #[default]
     ViaHeaderIndex = 1,
+}
+
+impl Qmd {
+    /// Sets what is flushed when the grid has ended.
+    pub fn set_membar(&mut self, membar: Membar) {
+        self.put(self.version().layout().membar, membar.number());
+    }
 }

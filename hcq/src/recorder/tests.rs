@@ -12,24 +12,51 @@ const WAIT: u32 = 0x8000_2044;
 struct Bench {
     recorder: Recorder,
     memory: HashMap<u64, qmd::Qmd>,
+    /// QMDs written, rewrites included.
+    writes: usize,
 }
 
 impl Bench {
     fn new(chain: bool) -> Self {
-        Self { recorder: Recorder::new(chain), memory: HashMap::new() }
+        Self { recorder: Recorder::new(chain), memory: HashMap::new(), writes: 0 }
+    }
+
+    fn with_sink(&mut self, f: impl FnOnce(&mut Recorder, &mut QmdSink<'_>)) {
+        let (memory, writes) = (&mut self.memory, &mut self.writes);
+        let mut sink = |va: GpuVa, q: &qmd::Qmd| {
+            memory.insert(va.raw() >> 8, q.clone());
+            *writes += 1;
+            Ok(())
+        };
+        f(&mut self.recorder, &mut sink);
+    }
+
+    /// A launch as the kernels' templates make it.
+    fn qmd() -> qmd::Qmd {
+        let mut qmd = qmd::Qmd::new(qmd::Version::V03);
+        qmd.set_membar(qmd::Membar::System);
+        qmd
     }
 
     fn launch(&mut self, n: u64) {
-        let memory = &mut self.memory;
-        let mut sink = |va: GpuVa, q: &qmd::Qmd| {
-            memory.insert(va.raw() >> 8, q.clone());
-            Ok(())
-        };
-        self.recorder.launch(GpuVa::inside(n << 8), qmd::Qmd::new(qmd::Version::V03), &mut sink).unwrap();
+        self.with_sink(|r, sink| r.launch(GpuVa::inside(n << 8), Self::qmd(), sink).unwrap());
     }
 
+    fn copy_by_kernel(&mut self, n: u64) {
+        self.with_sink(|r, sink| r.copy_by_kernel(GpuVa::inside(n << 8), Self::qmd(), sink).unwrap());
+    }
+
+    fn finish(&mut self) {
+        self.with_sink(|r, sink| r.finish(sink).unwrap());
+    }
+
+    /// What is linked to a launch, as far as its QMD was written: nothing is linked to one that was not.
     fn next_of(&self, n: u64) -> Option<u64> {
-        self.memory[&n].dependent(0).map(|d| d.address >> 8)
+        self.memory.get(&n)?.dependent(0).map(|d| d.address >> 8)
+    }
+
+    fn membar_of(&self, n: u64) -> Option<qmd::Membar> {
+        self.memory.get(&n)?.membar()
     }
 
     /// The launches kicked, with 0 for each wait.
@@ -64,6 +91,83 @@ fn a_line_of_launches_is_linked() {
     }
     assert_eq!(b.events(), [1]);
     assert_eq!((b.next_of(1), b.next_of(2), b.next_of(3)), (Some(2), Some(3), None));
+    b.finish();
+    b.finish();
+    assert_eq!((b.writes, b.next_of(3)), (3, None), "each QMD is written once");
+}
+
+#[test]
+fn what_the_last_launch_of_a_line_wrote_is_visible_to_everyone() {
+    let mut b = Bench::new(true);
+    for n in 1..4 {
+        b.launch(n);
+        b.recorder.barrier();
+    }
+    b.finish();
+    let membars = [1, 2, 3].map(|n| b.membar_of(n));
+    let [device, system] = [Some(qmd::Membar::Device), Some(qmd::Membar::System)];
+    assert_eq!(membars, [device, device, system]);
+
+    let mut b = Bench::new(true);
+    b.launch(1);
+    b.recorder.barrier();
+    b.launch(2);
+    b.launch(3);
+    b.finish();
+    assert_eq!([1, 2, 3].map(|n| b.membar_of(n)), [system; 3], "none of a line that was taken apart is left out");
+}
+
+#[test]
+fn every_launch_that_was_recorded_is_written() {
+    let others: [fn(&mut Recorder); 4] = [
+        |r| r.acquire(GpuVa::inside(0x1000), 1),
+        |r| r.copy(GpuVa::inside(0x1000), GpuVa::inside(0x2000), 4),
+        |r| r.timestamp(GpuVa::inside(0x1000)),
+        Recorder::settle,
+    ];
+    for other in others {
+        let mut b = Bench::new(true);
+        b.launch(1);
+        other(&mut b.recorder);
+        b.launch(2);
+        other(&mut b.recorder);
+        b.finish();
+        assert_eq!((b.memory.len(), b.writes), (2, 2));
+    }
+}
+
+#[test]
+fn a_barrier_on_a_copy_queue_sends_the_copy_engine_no_compute_methods() {
+    let mut recorder = Recorder::for_copies();
+    for _ in 0..3 {
+        recorder.copy(GpuVa::inside(0x1000), GpuVa::inside(0x2000), 4);
+        recorder.barrier();
+        recorder.acquire(GpuVa::inside(0x1000), 1);
+        recorder.timestamp(GpuVa::inside(0x1000));
+    }
+    recorder.settle();
+    let (words, mut at) = (recorder.words().words().to_vec(), 0);
+    while at < words.len() {
+        let (operation, count) = (words[at] >> 29, words[at] >> 16 & 0x1fff);
+        let (subchannel, method) = (words[at] >> 13 & 7, (words[at] & 0xfff) << 2);
+        assert!(method < 0x100 || subchannel == 4, "method {method:#x} on subchannel {subchannel}");
+        at += if operation == 4 { 1 } else { 1 + count as usize };
+    }
+    assert_eq!(at, words.len());
+}
+
+#[test]
+fn copies_of_both_kinds_follow_each_other() {
+    let copy = |b: &mut Bench| b.recorder.copy(GpuVa::inside(0x1000), GpuVa::inside(0x2000), 4);
+    let mut b = Bench::new(true);
+    b.copy_by_kernel(1);
+    copy(&mut b);
+    b.copy_by_kernel(2);
+    b.copy_by_kernel(3);
+    assert_eq!(b.events(), [1, 0, 0, 2], "the third is linked to the second");
+    assert_eq!(b.next_of(2), Some(3));
+    let order = Order::of(&mut b);
+    assert!(order.waits[0] < order.copies[0] && order.copies[0] < order.engine_waits[1]);
 }
 
 #[test]
@@ -116,20 +220,24 @@ fn a_release_goes_into_a_launch_that_ends_last() {
     b.launch(1);
     b.recorder.barrier();
     b.launch(2);
-    let memory = &mut b.memory;
-    let mut sink = |va: GpuVa, q: &qmd::Qmd| {
-        memory.insert(va.raw() >> 8, q.clone());
-        Ok(())
-    };
-    assert!(b.recorder.release_in_launch(at, 7, &mut sink).unwrap());
-    b.recorder.withdraw_release(&mut sink).unwrap();
-    assert!(b.recorder.release_in_launch(at, 7, &mut sink).unwrap());
+    assert!(b.recorder.release_in_launch(at, 7));
+    b.finish();
+    b.recorder.withdraw_release();
+    b.finish();
+    assert_eq!(b.memory[&2].release(0), None);
+    b.recorder.reset();
+    b.launch(1);
+    b.recorder.barrier();
+    b.launch(2);
+    assert!(b.recorder.release_in_launch(at, 7));
+    b.finish();
     assert_eq!(b.memory[&2].release(0).map(|r| r.address), Some(at.raw()));
+    assert_eq!(b.membar_of(2), Some(qmd::Membar::System));
     b.recorder.reset_running();
     b.launch(3);
     assert_eq!(b.events(), [0, 3], "what follows waits");
     b.launch(4);
-    assert!(!b.recorder.release_in_launch(at, 8, &mut |_, _| Ok(())).unwrap());
+    assert!(!b.recorder.release_in_launch(at, 8));
     b.recorder.reset_running();
     b.recorder.assume_ended();
     b.launch(5);
