@@ -33,11 +33,27 @@ const INLINE_DWORDS: usize = 512;
 pub struct NodeId(usize);
 
 enum Node {
-    Launch { kernel: Kernel, config: LaunchConfig, args: Args, qmd: Box<qmd::Qmd> },
+    Launch {
+        kernel: Kernel,
+        config: LaunchConfig,
+        args: Args,
+        qmd: Box<qmd::Qmd>,
+    },
     Barrier,
-    Copy { source: Buffer, from: GpuVa, destination: Buffer, to: GpuVa, len: u64 },
+    Copy {
+        source: Buffer,
+        from: GpuVa,
+        destination: Buffer,
+        to: GpuVa,
+        len: u64,
+    },
     /// A copy by a kernel.
-    Move { launch: mover::Move, qmd: Box<qmd::Qmd>, source: Buffer, destination: Buffer },
+    Move {
+        launch: mover::Move,
+        qmd: Box<qmd::Qmd>,
+        source: Buffer,
+        destination: Buffer,
+    },
     Timestamp(Arc<Slot>),
 }
 
@@ -327,7 +343,8 @@ impl Graph {
         for (number, node) in self.nodes.iter().enumerate() {
             match node {
                 Node::Launch { .. } | Node::Move { .. } => {
-                    let (Some((kernel, config, _, qmd, copies)), Some(piece)) = (node.as_launch(), memory) else {
+                    let (Some((kernel, config, _, qmd, copies)), Some(piece)) = (node.as_launch(), memory)
+                    else {
                         continue;
                     };
                     let base = kernel.info().param_base;

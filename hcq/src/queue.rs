@@ -220,7 +220,9 @@ impl Queue {
         let len = self.launch_memory()?.bytes(&launch);
         let offset = self.take(len)?;
         // By field, so that the recorder stays free to be used beside it.
-        let (Some(memory), Some(lane)) = (&mut self.launches, &self.lane) else { return Err(Error::Discarded) };
+        let (Some(memory), Some(lane)) = (&mut self.launches, &self.lane) else {
+            return Err(Error::Discarded);
+        };
         let (va, qmd) = memory.encode(offset, &launch)?;
         let piece = &memory.piece;
         let start = piece.va().raw();

@@ -4,11 +4,14 @@ use anyhow::{Result, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::{DEADLINE, Test, open};
+use crate::{DEADLINE, Test, open, open_with};
 
 pub const TESTS: &[Test] = &[
     Test { name: "copies_of_every_odd_size_and_offset_are_exact", run: odd_copies, sim_only: false },
     Test { name: "a_copy_queue_copies_large_buffers", run: large_copies, sim_only: false },
+    Test { name: "copies_by_a_kernel_are_exact", run: kernel_copies, sim_only: false },
+    Test { name: "transfers_of_every_size_are_exact", run: transfers, sim_only: false },
+    Test { name: "a_host_buffer_is_copied_to_and_from", run: host_buffers, sim_only: false },
     Test { name: "copies_in_order_see_each_other", run: copy_chain, sim_only: false },
     Test { name: "copies_outside_a_buffer_are_errors", run: copies_outside, sim_only: false },
 ];
@@ -56,6 +59,69 @@ fn large_copies() -> Result<()> {
     let mut back = vec![0; len as usize];
     b.read(33, &mut back)?;
     ensure!(back == data, "16 MiB came back changed");
+    Ok(())
+}
+
+/// Sizes around what a thread, a block and a few blocks move, at equal and unequal offsets, with 64 bytes around them.
+fn kernel_copies() -> Result<()> {
+    let device = open_with(|options| options.kernel_copies_from = Some(1))?;
+    let mut queue = device.queue()?;
+    let most = 100_000_usize;
+    let mut data = vec![0_u8; most + 256];
+    StdRng::seed_from_u64(14).fill(&mut data[..]);
+    let (source, target) = (device.alloc(data.len() as u64)?, device.alloc(data.len() as u64)?);
+    source.write(0, &data)?;
+    for len in [1, 15, 16, 17, 31, 4096, 8191, 8192, 8208, 32_767, 32_768, 32_769, 65_536, 98_317, most] {
+        for (from, to) in [(0, 0), (1, 17), (15, 79), (16, 64), (5, 69), (3, 64)] {
+            target.write(0, &vec![0xEE; data.len()])?;
+            queue.copy(&source, from, &target, to, len as u64)?;
+            queue.submit()?.wait(DEADLINE)?;
+            let mut back = vec![0; data.len()];
+            target.read(0, &mut back)?;
+            let (from, to) = (from as usize, to as usize);
+            ensure!(back[to..to + len] == data[from..from + len], "{len} bytes from {from} to {to}");
+            let around = back[..to].iter().chain(&back[to + len..]).all(|b| *b == 0xEE);
+            ensure!(around, "{len} bytes from {from} to {to}: written outside");
+        }
+    }
+    Ok(())
+}
+
+/// Buffers written and read through staging memory, at sizes around its slots.
+fn transfers() -> Result<()> {
+    let device = open_with(|options| options.staged_copies = true)?;
+    let mib = 1 << 20;
+    let mut data = vec![0_u8; 21 * mib + 77];
+    StdRng::seed_from_u64(15).fill(&mut data[..]);
+    let buffer = device.alloc(data.len() as u64 + 5)?;
+    for len in [1, mib - 1, mib, mib + 1, 2 * mib + 3, 4 * mib, 9 * mib + 1, data.len()] {
+        buffer.write(5, &data[..len])?;
+        let mut back = vec![0; len];
+        buffer.read(5, &mut back)?;
+        ensure!(back == data[..len], "{len} bytes came back changed");
+        data.rotate_left(1);
+    }
+    Ok(())
+}
+
+fn host_buffers() -> Result<()> {
+    let device = open()?;
+    let len = (3 << 20) + 41;
+    let mut data = vec![0_u8; len];
+    StdRng::seed_from_u64(16).fill(&mut data[..]);
+    let (up, down) = (device.alloc_host(len as u64)?, device.alloc_host(len as u64)?);
+    let there = device.alloc(len as u64)?;
+    for queue in [&mut device.queue()?, &mut device.copy_queue()?] {
+        data.rotate_left(1);
+        up.write(0, &data)?;
+        queue.copy(&up, 0, &there, 0, len as u64)?;
+        queue.barrier()?;
+        queue.copy(&there, 0, &down, 0, len as u64)?;
+        queue.submit()?.wait(DEADLINE)?;
+        let mut back = vec![0; len];
+        down.read(0, &mut back)?;
+        ensure!(back == data, "3 MiB came back changed");
+    }
     Ok(())
 }
 

@@ -18,6 +18,7 @@ mod graphs;
 mod kernels;
 mod launches;
 mod memory;
+mod ordering;
 mod queues;
 mod random_programs;
 mod windows;
@@ -55,6 +56,7 @@ pub fn suite() -> Vec<Test> {
         copies::TESTS,
         queues::TESTS,
         launches::TESTS,
+        ordering::TESTS,
         graphs::TESTS,
         windows::TESTS,
         faults::TESTS,
@@ -79,6 +81,13 @@ pub fn on_sim() -> bool {
 /// Opens the device under test.
 fn open() -> Result<Device> {
     Device::open(selector()?).context("opening the device under test")
+}
+
+/// Opens the device under test with options.
+fn open_with(change: impl FnOnce(&mut hcq::DeviceOptions)) -> Result<Device> {
+    let mut options = hcq::DeviceOptions::default();
+    change(&mut options);
+    Device::open_with(selector()?, options).context("opening the device under test")
 }
 
 /// Reads `count` words of a buffer.

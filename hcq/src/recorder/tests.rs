@@ -114,7 +114,11 @@ fn what_the_last_launch_of_a_line_wrote_is_visible_to_everyone() {
     b.launch(2);
     b.launch(3);
     b.finish();
-    assert_eq!([1, 2, 3].map(|n| b.membar_of(n)), [system; 3], "none of a line that was taken apart is left out");
+    assert_eq!(
+        [1, 2, 3].map(|n| b.membar_of(n)),
+        [system; 3],
+        "none of a line that was taken apart is left out"
+    );
 }
 
 #[test]
