@@ -1,7 +1,8 @@
 //! `hcq-bench`: what a launch, a graph, a copy and an allocation cost through `hcq`, in the terms of `cuda_launch.cu`'s table.
 //!
-//! Each figure is host wall clock around the call and its wait, after a warm-up of one second, so that both sides are compared with the
-//! GPU's clocks up. Figures of the software ga10b say how fast the model is, nothing about a GPU.
+//! Launches are of two kernels: one whose single thread that does anything stores one word, as in `cuda_launch.cu`, and one
+//! that loads, changes and stores it, which adds the way to memory and back. Each figure is host wall clock
+//! around the call and its wait, after a warm-up of one second, so that both sides are compared with the GPU's clocks up. Figures of the software ga10b say how fast the model is, nothing about a GPU.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -74,6 +75,7 @@ struct Report {
 
 struct Bench {
     device: Device,
+    store: Kernel,
     step: Kernel,
     data: Buffer,
     figures: Vec<Figure>,
@@ -84,8 +86,11 @@ fn us(since: Instant) -> f64 {
 }
 
 impl Bench {
-    fn args(&self) -> Args {
-        Args::new().buffer(&self.data).u32(1).u32(1).u32(1)
+    /// Kernels with what is measured of them: a store, and a load, change and store of one word.
+    fn kernels(&self) -> [(Kernel, Args); 2] {
+        let store = Args::new().buffer(&self.data).u32(1).u32(1);
+        let step = Args::new().buffer(&self.data).u32(1).u32(1).u32(1);
+        [(self.store.clone(), store), (self.step.clone(), step)]
     }
 
     fn record(&mut self, name: &'static str, unit: &'static str, samples: Vec<f64>) {
@@ -95,10 +100,10 @@ impl Bench {
     /// Keeps the GPU busy for a second.
     fn warm_up(&self, launches: u32) -> Result<()> {
         let mut queue = self.device.queue()?;
-        let (began, args) = (Instant::now(), self.args());
+        let ([(kernel, args), _], began) = (self.kernels(), Instant::now());
         for _ in 0..launches {
-            // SAFETY: `step` changes one word of `data`.
-            unsafe { queue.launch(&self.step, LaunchConfig::new(1, 32), &args)? };
+            // SAFETY: both kernels change one word of `data`, here and below.
+            unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args)? };
             queue.submit()?.wait(DEADLINE)?;
             if began.elapsed() > Duration::from_secs(1) {
                 break;
@@ -109,25 +114,36 @@ impl Bench {
 
     fn launches(&mut self, count: u32) -> Result<()> {
         let mut queue = self.device.queue()?;
-        let (args, config) = (self.args(), LaunchConfig::new(1, 32));
+        let config = LaunchConfig::new(1, 32);
+        let [(store, args), (step, step_args)] = self.kernels();
         let mut samples = Vec::new();
         for _ in 0..count {
             let began = Instant::now();
-            // SAFETY: `step` changes one word of `data`.
-            unsafe { queue.launch(&self.step, config, &args)? };
+            // SAFETY: as above.
+            unsafe { queue.launch(&store, config, &args)? };
             queue.submit()?.wait(DEADLINE)?;
             samples.push(us(began));
         }
         self.record("launch + wait", "us", samples);
-        for (name, dependent) in
-            [("dependent launches, per kernel", true), ("independent launches, per kernel", false)]
-        {
+        let samples = (0..count)
+            .map(|_| {
+                let began = Instant::now();
+                queue.submit()?.wait(DEADLINE)?;
+                Ok(us(began))
+            })
+            .collect::<Result<_>>()?;
+        self.record("submission without a launch + wait", "us", samples);
+        for (name, kernel, args, dependent) in [
+            ("dependent launches, per kernel", &store, &args, true),
+            ("dependent launches of load + store, per kernel", &step, &step_args, true),
+            ("independent launches, per kernel", &store, &args, false),
+        ] {
             let (mut samples, batch) = (Vec::new(), (count / 10).max(1));
             for _ in 0..50 {
                 let began = Instant::now();
                 for _ in 0..batch {
                     // SAFETY: as above.
-                    unsafe { queue.launch(&self.step, config, &args)? };
+                    unsafe { queue.launch(kernel, config, args)? };
                     if dependent {
                         queue.barrier()?;
                     }
@@ -141,59 +157,86 @@ impl Bench {
     }
 
     fn graph(&mut self, replays: u32) -> Result<()> {
-        let mut builder = self.device.graph();
-        for _ in 0..230 {
-            // SAFETY: as above.
-            unsafe { builder.launch(&self.step, LaunchConfig::new(1, 32), &self.args())? };
-            builder.barrier();
-        }
-        let graph = builder.build()?;
-        let mut queue = self.device.queue()?;
-        queue.replay(&graph)?.wait(DEADLINE)?;
-        let mut samples = Vec::new();
-        for _ in 0..replays {
-            let began = Instant::now();
+        let names = [
+            ("graph of 230 dependent kernels, whole", "graph of 230 dependent kernels, per kernel"),
+            ("graph of 230 of load + store, whole", "graph of 230 of load + store, per kernel"),
+        ];
+        for ((kernel, args), (whole, per_kernel)) in self.kernels().into_iter().zip(names) {
+            let mut builder = self.device.graph();
+            for _ in 0..230 {
+                // SAFETY: as above.
+                unsafe { builder.launch(&kernel, LaunchConfig::new(1, 32), &args)? };
+                builder.barrier();
+            }
+            let graph = builder.build()?;
+            let mut queue = self.device.queue()?;
             queue.replay(&graph)?.wait(DEADLINE)?;
-            samples.push(us(began));
+            let mut samples = Vec::new();
+            for _ in 0..replays {
+                let began = Instant::now();
+                queue.replay(&graph)?.wait(DEADLINE)?;
+                samples.push(us(began));
+            }
+            let each = samples.iter().map(|s| s / 230.0).collect();
+            self.record(whole, "us", samples);
+            self.record(per_kernel, "us", each);
         }
-        let each = samples.iter().map(|s| s / 230.0).collect();
-        self.record("graph of 230 dependent kernels, whole", "us", samples);
-        self.record("graph of 230 dependent kernels, per kernel", "us", each);
+        Ok(())
+    }
+
+    /// GB/s of `count` runs of `copy`, which moves `bytes`.
+    fn rates(
+        &mut self,
+        name: &'static str,
+        count: u64,
+        bytes: u64,
+        mut copy: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let samples = (0..count)
+            .map(|_| {
+                let began = Instant::now();
+                copy()?;
+                Ok(bytes as f64 / us(began) / 1e3)
+            })
+            .collect::<Result<_>>()?;
+        self.record(name, "GB/s", samples);
         Ok(())
     }
 
     fn copies(&mut self, largest: u64) -> Result<()> {
-        for (mib, to_host, to_device) in
-            [(16, "D2H 16 MiB", "H2D 16 MiB"), (256, "D2H 256 MiB", "H2D 256 MiB")]
-                .into_iter()
-                .filter(|c| c.0 <= largest)
-        {
-            let buffer = self.device.alloc(mib * MIB)?;
-            let mut host = vec![1_u8; (mib * MIB) as usize];
-            let (mut down, mut up) = (Vec::new(), Vec::new());
-            for _ in 0..(1600 / mib).clamp(5, 100) {
-                let rate = |began: Instant| (mib * MIB) as f64 / us(began) / 1e3;
-                let began = Instant::now();
-                buffer.write(0, &host)?;
-                up.push(rate(began));
-                let began = Instant::now();
-                buffer.read(0, &mut host)?;
-                down.push(rate(began));
+        let names = [
+            (16, ["D2H 16 MiB pageable", "H2D 16 MiB pageable", "D2H 16 MiB pinned", "H2D 16 MiB pinned"]),
+            (
+                256,
+                ["D2H 256 MiB pageable", "H2D 256 MiB pageable", "D2H 256 MiB pinned", "H2D 256 MiB pinned"],
+            ),
+        ];
+        let mut queue = self.device.copy_queue()?;
+        for (mib, [down, up, down_pinned, up_pinned]) in names.into_iter().filter(|c| c.0 <= largest) {
+            let (len, count) = (mib * MIB, (1600 / mib).clamp(5, 100));
+            let (buffer, pinned) = (self.device.alloc(len)?, self.device.alloc_host(len)?);
+            let mut host = vec![1_u8; len as usize];
+            buffer.write(0, &host)?;
+            self.rates(up, count, len, || Ok(buffer.write(0, &host)?))?;
+            self.rates(down, count, len, || Ok(buffer.read(0, &mut host)?))?;
+            for (name, from, to) in [(up_pinned, &pinned, &buffer), (down_pinned, &buffer, &pinned)] {
+                self.rates(name, count, len, || {
+                    queue.copy(from, 0, to, 0, len)?;
+                    Ok(queue.submit()?.wait(DEADLINE)?)
+                })?;
             }
-            self.record(to_host, "GB/s", down);
-            self.record(to_device, "GB/s", up);
         }
         let len = largest.min(1024) * MIB;
         let (from, to) = (self.device.alloc(len)?, self.device.alloc(len)?);
-        let mut queue = self.device.copy_queue()?;
-        let mut samples = Vec::new();
-        for _ in 0..30 {
-            let began = Instant::now();
-            queue.copy(&from, 0, &to, 0, len)?;
-            queue.submit()?.wait(DEADLINE)?;
-            samples.push(2.0 * len as f64 / us(began) / 1e3);
+        for (name, queue) in [
+            ("D2D, read + written", &mut self.device.queue()?),
+            ("D2D on a copy queue, read + written", &mut queue),
+        ] {
+            self.rates(name, 30, 2 * len, || {
+                queue.copy(&from, 0, &to, 0, len)?;
+                Ok(queue.submit()?.wait(DEADLINE)?)
+            })?;
         }
-        self.record("D2D, read + written", "GB/s", samples);
         Ok(())
     }
 
@@ -218,9 +261,10 @@ fn run(cli: &Cli) -> Result<()> {
     options.chain_launches = !cli.no_chain;
     options.release_in_launch = cli.release_in_launch;
     let device = Device::open_with(cli.device, options).context("opening the device")?;
-    let step = device.load(cubin(device.info().arch))?.kernel("step")?;
+    let program = device.load(cubin(device.info().arch))?;
+    let (store, step) = (program.kernel("fill")?, program.kernel("step")?);
     let data = device.alloc(4)?;
-    let mut bench = Bench { device, step, data, figures: Vec::new() };
+    let mut bench = Bench { device, store, step, data, figures: Vec::new() };
     bench.warm_up(cli.launches.saturating_mul(100))?;
     bench.launches(cli.launches)?;
     bench.graph((cli.launches / 20).max(1))?;
@@ -245,7 +289,7 @@ fn run(cli: &Cli) -> Result<()> {
         report.device, report.backend, report.driver, report.sm_count
     );
     for f in &report.figures {
-        println!("{:<44} p50 {:>10.3}  p99 {:>10.3}  {}", f.name, f.p50, f.p99, f.unit);
+        println!("{:<48} p50 {:>10.3}  p99 {:>10.3}  {}", f.name, f.p50, f.p99, f.unit);
     }
     Ok(())
 }
