@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::address::{Bytes, GpuVa};
 use crate::backend::MemoryKind;
@@ -18,6 +19,8 @@ struct Inner {
     len: u64,
     kind: MemoryKind,
     uses: Uses,
+    /// A number no other buffer of the process has, not 0.
+    id: u64,
 }
 
 impl Drop for Inner {
@@ -42,8 +45,10 @@ impl fmt::Debug for Buffer {
 impl Buffer {
     pub(crate) fn new(context: &Arc<Context>, piece: Piece) -> Self {
         let (va, len, kind) = (piece.va(), piece.len(), piece.kind());
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let context = context.clone();
-        Self(Arc::new(Inner { context, piece: Some(piece), va, len, kind, uses: Uses::default() }))
+        Self(Arc::new(Inner { context, piece: Some(piece), va, len, kind, uses: Uses::default(), id }))
     }
 
     /// Length in bytes.
@@ -55,6 +60,10 @@ impl Buffer {
     /// Where the GPU sees it: a multiple of 256, of 2 MiB from 8 MiB on.
     pub fn va(&self) -> GpuVa {
         self.0.va
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
     }
 
     pub(crate) fn kind(&self) -> MemoryKind {

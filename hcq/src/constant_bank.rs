@@ -11,6 +11,9 @@ const STACK_START: u32 = 0x00ff_fdc0;
 /// Shared memory that CUDA keeps for itself in each block.
 const RESERVED_SHARED: u32 = 0x400;
 
+/// Offset of `%gridid`, 64 bits.
+pub(crate) const GRID_ID: usize = 0x30;
+
 /// Offsets of the words that differ between SM generations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BankLayout {
@@ -78,8 +81,8 @@ impl BankContext {
         word(0x24, self.local_window.upper());
         word(0x28, STACK_START);
         word(0x2c, config.dynamic_shared);
-        word(0x30, grid_id as u32);
-        word(0x34, (grid_id >> 32) as u32);
+        word(GRID_ID, grid_id as u32);
+        word(GRID_ID + 4, (grid_id >> 32) as u32);
         word(self.layout.sm_count, self.sm_count);
         if let Some(offset) = self.layout.reserved_shared {
             word(offset, RESERVED_SHARED);

@@ -1,7 +1,11 @@
 //! The GPFIFO ring of a channel: entries, `GP_PUT`, publishing order.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(target_arch = "x86_64")]
+use std::sync::atomic::compiler_fence;
+#[cfg(not(target_arch = "x86_64"))]
+use std::sync::atomic::fence;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::address::GpuVa;
 use crate::backend::Channel;
@@ -115,9 +119,11 @@ impl Gpfifo {
 /// Makes all earlier stores, write-combined ones included, visible to the GPU before any later store.
 pub(crate) fn store_barrier() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE is part of every x86-64 CPU.
-    unsafe {
-        std::arch::x86_64::_mm_sfence();
+    {
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: SSE is part of every x86-64 CPU.
+        unsafe { std::arch::x86_64::_mm_sfence() };
+        compiler_fence(Ordering::SeqCst);
     }
     #[cfg(target_arch = "aarch64")]
     // SAFETY: a barrier touches no memory and no register. The inner-shareable barrier that `fence` makes need not
@@ -125,6 +131,7 @@ pub(crate) fn store_barrier() {
     unsafe {
         std::arch::asm!("dsb sy", options(nostack, preserves_flags));
     }
+    #[cfg(not(target_arch = "x86_64"))]
     fence(Ordering::SeqCst);
 }
 

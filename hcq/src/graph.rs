@@ -130,7 +130,7 @@ impl GraphBuilder {
         args: &Args,
     ) -> Result<NodeId, Error> {
         self.check_buffers(args.buffers())?;
-        launch::check(self.context.backend().info(), kernel, &config, args)?;
+        launch::check(self.context.backend().info(), kernel, &config, args.as_bytes().len())?;
         let qmd = self.descriptor(kernel, &config)?;
         let (kernel, args) = (kernel.clone(), args.clone());
         Ok(self.push(Node::Launch { kernel, config, args, qmd }))
@@ -353,10 +353,9 @@ impl Graph {
                     target.bank.fill(&mut bytes, config, number as u64, base, parameters);
                     let bank_len = (bytes.len() as u64).next_multiple_of(16);
                     piece.write(bank_at, &bytes)?;
-                    let bank =
-                        qmd::ConstantBuffer::new(piece.at(bank_at).raw(), bank_len as u32).invalidated();
                     let mut qmd = qmd.clone();
-                    qmd.set_constant_buffer(0, &bank)
+                    target
+                        .set_bank(&mut qmd, piece.at(bank_at), bank_len as u32)
                         .map_err(|source| Error::Qmd { kernel: kernel.name().to_owned(), source })?;
                     match copies {
                         true => recorder.copy_by_kernel(piece.at(offset), qmd, &mut sink)?,

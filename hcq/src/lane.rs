@@ -17,6 +17,10 @@ use crate::va_space::Place;
 const ENTRIES: u32 = 1024;
 /// Bytes of command memory.
 const COMMANDS: u64 = 1 << 20;
+/// Commands start on, and are written in, whole lines of the CPU's write-combining buffers.
+const LINE: u64 = 64;
+/// Dwords of a line.
+const LINE_DWORDS: usize = LINE as usize / 4;
 /// Dwords after which recorded commands are handed over without being asked to, so that the GPU starts on the first
 /// few hundred launches while the CPU records the next.
 pub(crate) const FLUSH_DWORDS: usize = 1 << 10;
@@ -33,8 +37,9 @@ pub(crate) struct Lane {
     timeline: Arc<Timeline>,
     /// Value of the last submission.
     value: u64,
-    /// Reused for the words of releases, and for entries.
-    release: Pushbuffer,
+    /// The timeline when it was last looked at: looking costs a cache miss.
+    seen: u64,
+    /// Reused.
     segments: Vec<Segment>,
 }
 
@@ -79,7 +84,7 @@ impl Lane {
             ring: Ring::new(COMMANDS),
             timeline: Arc::new(timeline),
             value: start,
-            release: Pushbuffer::default(),
+            seen: start,
             segments: Vec::new(),
         })
     }
@@ -112,29 +117,45 @@ impl Lane {
     /// Hands `words` to the GPU, then `recorded`, then a release of the next value, which is returned. With
     /// `released`, something in the words releases it, and no release is added.
     ///
-    /// After an error nothing was handed over.
+    /// After an error nothing was handed over, and the words are as before.
     pub fn submit(
         &mut self,
         context: &Context,
-        words: &Pushbuffer,
+        words: &mut Pushbuffer,
         recorded: &[Segment],
         released: bool,
     ) -> Result<u64, Error> {
+        let body = words.len();
+        if !released {
+            words.release(self.timeline.va(), self.next());
+        }
+        let result = self.submit_all(context, words, body, recorded);
+        if result.is_err() {
+            words.truncate(body);
+        }
+        result
+    }
+
+    /// Hands over `words`, with `recorded` in between from `body` on.
+    fn submit_all(
+        &mut self,
+        context: &Context,
+        words: &mut Pushbuffer,
+        body: usize,
+        recorded: &[Segment],
+    ) -> Result<u64, Error> {
         context.alive()?;
         let value = self.next();
-        self.release.clear();
-        if !released {
-            self.release.release(self.timeline.va(), value);
-        }
-        let (body, tail) = (words.len(), self.release.len());
-        let dwords = body + tail;
-        let offset = self.take(context, dwords)?;
+        let dwords = words.len();
+        let tail = dwords - body;
+        // No-operations behind the end, which no entry names, make whole lines of what is written.
+        words.pad(LINE_DWORDS);
+        let offset = self.take(context, words.len())?;
         // The words may straddle entries: an entry ends where the recorded segments go, or where it is full.
         let entries = body.div_ceil(MAX_DWORDS) + recorded.len() + 1;
         self.wait_for_entries(context, entries as u32)?;
         let commands = self.commands.as_ref().ok_or(Error::Discarded)?;
         commands.write_words(offset, words.words())?;
-        commands.write_words(offset + 4 * body as u64, self.release.words())?;
         let at = |dword: usize| commands.at(offset + 4 * dword as u64);
         self.segments.clear();
         if recorded.is_empty() && dwords <= MAX_DWORDS {
@@ -158,7 +179,11 @@ impl Lane {
     fn take(&mut self, context: &Context, dwords: usize) -> Result<u64, Error> {
         let len = 4 * dwords as u64;
         loop {
-            if let Some(offset) = self.ring.alloc(len, 4, self.completed(context)) {
+            if let Some(offset) = self.ring.alloc(len, LINE, self.seen) {
+                return Ok(offset);
+            }
+            self.seen = self.completed(context);
+            if let Some(offset) = self.ring.alloc(len, LINE, self.seen) {
                 return Ok(offset);
             }
             let oldest = self.ring.oldest().ok_or(Error::RingTooSmall {
@@ -172,8 +197,11 @@ impl Lane {
 
     fn wait_for_entries(&mut self, context: &Context, count: u32) -> Result<(), Error> {
         loop {
-            let completed = self.completed(context);
-            if self.fifo.slots().has_room(count, completed) {
+            if self.fifo.slots().has_room(count, self.seen) {
+                return Ok(());
+            }
+            self.seen = self.completed(context);
+            if self.fifo.slots().has_room(count, self.seen) {
                 return Ok(());
             }
             let oldest = self.fifo.slots().oldest().ok_or(Error::RingTooSmall {

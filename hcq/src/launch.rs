@@ -132,8 +132,13 @@ impl Args {
     }
 }
 
-/// Refuses a launch that the hardware would refuse, or hang on.
-pub(crate) fn check(info: &Info, kernel: &Kernel, config: &LaunchConfig, args: &Args) -> Result<(), Error> {
+/// Refuses a launch that the hardware would refuse, or hang on, or with other bytes of arguments than the kernel takes.
+pub(crate) fn check(
+    info: &Info,
+    kernel: &Kernel,
+    config: &LaunchConfig,
+    arguments: usize,
+) -> Result<(), Error> {
     let limit = |what, value: u64, limit: u64| match value <= limit {
         true => Ok(()),
         false => Err(Error::LaunchLimit { kernel: kernel.name().to_owned(), what, value, limit }),
@@ -148,7 +153,7 @@ pub(crate) fn check(info: &Info, kernel: &Kernel, config: &LaunchConfig, args: &
     }
     let shared = u64::from(kernel.static_shared()) + u64::from(config.dynamic_shared);
     limit("shared memory per block in bytes", shared, info.max_shared_per_block.count())?;
-    let (expected, given) = (kernel.param_bytes(), args.bytes.len() as u32);
+    let (expected, given) = (kernel.param_bytes(), arguments as u32);
     if expected != given {
         return Err(Error::Arguments { kernel: kernel.name().to_owned(), expected, given });
     }

@@ -47,6 +47,7 @@ mod launch;
 mod map_file;
 mod memory;
 mod mover;
+mod prepared;
 mod program;
 mod pushbuffer;
 mod queue;

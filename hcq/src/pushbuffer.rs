@@ -93,6 +93,16 @@ impl Pushbuffer {
         self.words.extend_from_slice(words);
     }
 
+    /// Adds no-operations up to a multiple of `unit` words.
+    pub fn pad(&mut self, unit: usize) {
+        self.words.resize(self.words.len().next_multiple_of(unit), 0);
+    }
+
+    /// Removes all words but the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.words.truncate(len);
+    }
+
     /// Removes all words and keeps the memory.
     pub fn clear(&mut self) {
         self.words.clear();

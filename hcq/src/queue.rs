@@ -15,6 +15,7 @@ use crate::lane::{FLUSH_DWORDS, Lane};
 use crate::launch::{self, Args, LaunchConfig};
 use crate::memory::Piece;
 use crate::mover;
+use crate::prepared::{Kept, Prepared};
 use crate::program::Kernel;
 use crate::recorder::Recorder;
 use crate::ring::Ring;
@@ -24,11 +25,14 @@ use crate::timeline::{Slot, SyncPoint, Timeline, Timestamp, reached};
 const LAUNCHES: u64 = 4 << 20;
 /// Alignment of a QMD, and of a bank after it.
 const ALIGN: u64 = 256;
-/// Banks are written in whole lines of the CPU's write-combining buffers: a part of a line costs more than all of it.
-const LINE: usize = 64;
 /// Launches after which what was recorded is handed over without being asked for, so that the GPU starts while the CPU
 /// goes on recording. A line of linked launches ends there, which costs as much as two or three of its links.
 const FLUSH_LAUNCHES: usize = 128;
+
+/// Buffers whose last use is remembered, so that it is noted once for each submission.
+const MARKS: usize = 16;
+/// A copy queue's answer to a launch.
+const NO_LAUNCHES: Error = Error::WrongQueue { queue: "copy", operation: "launch kernels" };
 
 /// What a launch is encoded with, besides the launch itself.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +55,20 @@ impl LaunchTarget {
         Ok(Self { qmd: target, bank })
     }
 
+    /// Names the constant bank of a launch: its lines are dropped before, since its memory was another launch's, and, where
+    /// the hardware does that, fetched while the launch before ends.
+    pub fn set_bank(&self, qmd: &mut qmd::Qmd, va: GpuVa, len: u32) -> Result<(), qmd::Error> {
+        let bank = qmd::ConstantBuffer::new(va.raw(), len).invalidated();
+        match self.qmd.version() {
+            qmd::Version::V04 => {
+                let limit = qmd::v04::CONSTANT_BUFFER_PREFETCH_PRE_MAX_SIZE_SHIFTED8;
+                qmd.set(limit, len.div_ceil(256).min(limit.max()))?;
+                qmd.set_constant_buffer(0, &bank.prefetched(qmd::ConstantPrefetch::Pre))
+            }
+            _ => qmd.set_constant_buffer(0, &bank),
+        }
+    }
+
     /// Bytes from the start of a QMD to the bank that lies behind it.
     pub fn qmd_stride(&self) -> u64 {
         self.qmd.version().stride() as u64
@@ -63,8 +81,7 @@ struct LaunchMemory {
     target: LaunchTarget,
     piece: Piece,
     ring: Ring,
-    /// Reused for the content of banks.
-    bank: Vec<u8>,
+    kept: Kept,
     /// Launches so far, the grid id.
     count: u64,
     /// Bytes per thread of the scratch memory the channel knows.
@@ -77,31 +94,25 @@ struct LaunchMemory {
 
 impl LaunchMemory {
     /// Encodes a launch into memory at `offset`: its bank, and all of its QMD but what the recorder decides.
-    fn encode(&mut self, offset: u64, launch: &Encoded<'_>) -> Result<(GpuVa, qmd::Qmd), Error> {
-        let Encoded { kernel, config, parameters } = launch;
-        let named = |source| Error::Qmd { kernel: kernel.name().to_owned(), source };
-        let mut qmd = kernel.template(self.target.qmd, config.block, config.dynamic_shared)?;
-        qmd.set_grid(config.grid).map_err(named)?;
-        let base = kernel.info().param_base;
+    fn encode(
+        &mut self,
+        number: usize,
+        offset: u64,
+        launch: &Encoded<'_>,
+    ) -> Result<(GpuVa, qmd::Qmd), Error> {
+        let prepared = self.kept.get(number).ok_or(Error::Discarded)?;
         let bank_at = offset + self.target.qmd_stride();
         self.count += 1;
-        self.target.bank.fill(&mut self.bank, config, self.count, base, parameters);
-        let bank_len = self.bank.len().next_multiple_of(16) as u32;
-        self.bank.resize(self.bank.len().next_multiple_of(LINE), 0);
-        self.piece.write(bank_at, &self.bank)?;
-        let bank = qmd::ConstantBuffer::new(self.piece.at(bank_at).raw(), bank_len).invalidated();
-        qmd.set_constant_buffer(0, &bank).map_err(named)?;
+        self.piece.write(bank_at, prepared.bank(self.count, launch.parameters))?;
+        let mut qmd = prepared.qmd.clone();
+        self.target
+            .set_bank(&mut qmd, self.piece.at(bank_at), prepared.bank_len())
+            .map_err(|source| Error::Qmd { kernel: launch.kernel.name().to_owned(), source })?;
         Ok((self.piece.at(offset), qmd))
-    }
-
-    /// Bytes that a launch takes.
-    fn bytes(&self, launch: &Encoded<'_>) -> u64 {
-        let bank = u64::from(launch.kernel.info().param_base) + launch.parameters.len() as u64;
-        self.target.qmd_stride() + bank.next_multiple_of(ALIGN)
     }
 }
 
-/// A launch that has been checked.
+/// A launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Encoded<'a> {
     pub kernel: &'a Kernel,
@@ -129,6 +140,8 @@ pub struct Queue {
     recorder: Recorder,
     launches: Option<LaunchMemory>,
     held: VecDeque<(u64, Held)>,
+    /// Buffer and submission, by the buffer's number.
+    marks: [(u64, u64); MARKS],
 }
 
 impl fmt::Debug for Queue {
@@ -165,13 +178,14 @@ impl Queue {
             recorder,
             launches: None,
             held: VecDeque::new(),
+            marks: [(0, 0); MARKS],
         };
         if let Some(target) = target {
             queue.launches = Some(LaunchMemory {
                 target,
                 piece: context.alloc(LAUNCHES, MemoryKind::Command, "launch ring")?,
                 ring: Ring::new(LAUNCHES),
-                bank: Vec::new(),
+                kept: Kept::default(),
                 count: 0,
                 scratch: 0,
                 code_generation: 0,
@@ -186,7 +200,7 @@ impl Queue {
     }
 
     fn launch_memory(&mut self) -> Result<&mut LaunchMemory, Error> {
-        self.launches.as_mut().ok_or(Error::WrongQueue { queue: "copy", operation: "launch kernels" })
+        self.launches.as_mut().ok_or(NO_LAUNCHES)
     }
 
     /// Records a launch. Launches without a [`barrier`](Self::barrier) between them may overlap.
@@ -201,14 +215,32 @@ impl Queue {
     /// time in a way the program does not expect. The GPU can write everything in the device's address space.
     pub unsafe fn launch(&mut self, kernel: &Kernel, config: LaunchConfig, args: &Args) -> Result<(), Error> {
         self.check_buffers(args.buffers())?;
-        launch::check(self.context.backend().info(), kernel, &config, args)?;
         self.record(Encoded { kernel, config, parameters: args.as_bytes() }, false)?;
         let lane = self.lane.as_ref().ok_or(Error::Discarded)?;
         let (timeline, next) = (lane.timeline(), lane.next());
         for buffer in args.buffers() {
-            buffer.mark(timeline, next);
+            let mark = &mut self.marks[buffer.id() as usize % MARKS];
+            if *mark != (buffer.id(), next) {
+                *mark = (buffer.id(), next);
+                buffer.mark(timeline, next);
+            }
         }
         Ok(())
+    }
+
+    /// The number of a launch's kernel and shape among those that are kept; they are checked where they are new.
+    fn number(&mut self, launch: &Encoded<'_>) -> Result<usize, Error> {
+        let Encoded { kernel, config, parameters } = launch;
+        let memory = self.launches.as_mut().ok_or(NO_LAUNCHES)?;
+        let number = memory.kept.find(kernel, config);
+        if let Some(number) = number
+            && memory.kept.get(number).is_some_and(|p| p.parameter_bytes == parameters.len())
+        {
+            return Ok(number);
+        }
+        launch::check(self.context.backend().info(), kernel, config, parameters.len())?;
+        let prepared = Prepared::new(&memory.target, kernel, *config)?;
+        Ok(memory.kept.add(prepared))
     }
 
     /// Records a launch; one that copies follows earlier copies, as those of the copy engine do.
@@ -216,14 +248,19 @@ impl Queue {
         if self.recorder.words().len() >= FLUSH_DWORDS || self.recorder.launches() >= FLUSH_LAUNCHES {
             self.submit()?;
         }
-        self.prepare(launch.kernel.local_per_thread())?;
-        let len = self.launch_memory()?.bytes(&launch);
+        let number = self.number(&launch)?;
+        let memory = self.launch_memory()?;
+        let stride = memory.target.qmd_stride();
+        let prepared = memory.kept.get(number).ok_or(Error::Discarded)?;
+        let (len, local) =
+            (stride + u64::from(prepared.bank_len()).next_multiple_of(ALIGN), prepared.local_per_thread);
+        self.prepare(local)?;
         let offset = self.take(len)?;
         // By field, so that the recorder stays free to be used beside it.
         let (Some(memory), Some(lane)) = (&mut self.launches, &self.lane) else {
             return Err(Error::Discarded);
         };
-        let (va, qmd) = memory.encode(offset, &launch)?;
+        let (va, qmd) = memory.encode(number, offset, &launch)?;
         let piece = &memory.piece;
         let start = piece.va().raw();
         let mut sink = |va: GpuVa, qmd: &qmd::Qmd| piece.write(va.raw() - start, qmd.as_bytes());
@@ -231,7 +268,12 @@ impl Queue {
             true => self.recorder.copy_by_kernel(va, qmd, &mut sink)?,
             false => self.recorder.launch(va, qmd, &mut sink)?,
         }
-        launch.kernel.image.uses.mark(lane.timeline(), lane.next());
+        let next = lane.next();
+        if let Some(prepared) = memory.kept.get(number)
+            && prepared.marked.replace(next) != Some(next)
+        {
+            launch.kernel.image.uses.mark(lane.timeline(), next);
+        }
         Ok(())
     }
 

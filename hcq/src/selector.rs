@@ -95,7 +95,7 @@ impl Default for DeviceOptions {
             reserve_windows: true,
             staged_copies: false,
             chain_launches: true,
-            release_in_launch: false,
+            release_in_launch: true,
             kernel_copies_from: None,
             spin: None,
             timeline_start: 0,

@@ -45,7 +45,7 @@ struct Line {
 impl Line {
     fn copy(&mut self, context: &Context, from: GpuVa, to: GpuVa, len: usize) -> Result<u64, Error> {
         self.words.copy(from, to, len as u64);
-        let value = self.lane.submit(context, &self.words, &[], false)?;
+        let value = self.lane.submit(context, &mut self.words, &[], false)?;
         self.words.clear();
         Ok(value)
     }

@@ -13,6 +13,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "ten_thousand_launches_in_order", run: ten_thousand, sim_only: false },
     Test { name: "rings_wrap_without_waiting", run: rings_wrap, sim_only: false },
     Test { name: "many_launches_in_one_submission", run: many_in_one, sim_only: false },
+    Test { name: "launches_of_many_shapes_are_kept_apart", run: many_shapes, sim_only: false },
     Test { name: "dynamic_shared_memory_of_every_size", run: shared_memory, sim_only: false },
     Test { name: "local_memory_is_each_threads_own", run: local_memory, sim_only: false },
     Test { name: "atomics_lose_no_count", run: atomics, sim_only: false },
@@ -112,6 +113,30 @@ fn many_in_one() -> Result<()> {
     for (i, got) in words(&data, 512)?.into_iter().enumerate() {
         let want = (0..500).fold(i as u32, |x, k| x.wrapping_mul(3).wrapping_add(k));
         ensure!(got == want, "word {i} is {got}, expected {want}");
+    }
+    Ok(())
+}
+
+/// More kernels and shapes than a queue remembers, each several times, with other arguments each time.
+fn many_shapes() -> Result<()> {
+    let device = open()?;
+    let kernels = [Kernels::load(&device)?.get("fill")?, Kernels::load(&device)?.get("fill")?];
+    let mut queue = device.queue()?;
+    let shapes: Vec<(u32, u32)> = (1..12).flat_map(|blocks| [1, 7, 32, 65].map(|t| (blocks, t))).collect();
+    let outs = shapes.iter().map(|_| device.alloc(4 * 11 * 65)).collect::<Result<Vec<_>, _>>()?;
+    for round in 0..4 {
+        for (i, ((blocks, threads), out)) in shapes.iter().zip(&outs).enumerate() {
+            let args = Args::new().buffer(out).u32(blocks * threads).u32(1000 * round + i as u32);
+            let config = LaunchConfig::new(*blocks, *threads);
+            // SAFETY: `fill` writes as many words as there are threads.
+            unsafe { queue.launch(&kernels[(round % 2) as usize], config, &args)? };
+        }
+        queue.submit()?.wait(DEADLINE)?;
+        for (i, ((blocks, threads), out)) in shapes.iter().zip(&outs).enumerate() {
+            let (n, first) = (blocks * threads, 1000 * round + i as u32);
+            let got = words(out, n as usize)?;
+            ensure!(got.iter().copied().eq(first..first + n), "round {round}: {blocks} blocks of {threads}");
+        }
     }
     Ok(())
 }

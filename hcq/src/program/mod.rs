@@ -252,6 +252,11 @@ impl Kernel {
         &self.image.cubin.kernels[self.index]
     }
 
+    /// Its number in the image.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
     /// Its name, mangled where the compiler mangled it.
     pub fn name(&self) -> &str {
         &self.info().name
