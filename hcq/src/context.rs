@@ -156,6 +156,17 @@ impl Context {
         lock(&self.programs).iter().filter_map(Weak::upgrade).find(|image| image.contains(pc))
     }
 
+    /// The kernels named by submissions of `timeline` that have not ended: program and number in it.
+    pub fn kernels_in_flight(&self, timeline: &Timeline) -> Vec<(Arc<Image>, usize)> {
+        let next = timeline.completed(self).wrapping_add(1);
+        let images: Vec<_> = lock(&self.programs).iter().filter_map(Weak::upgrade).collect();
+        let of = |image: Arc<Image>| {
+            let kernels: Vec<_> = image.kernels_after(timeline, next).collect();
+            kernels.into_iter().map(move |i| (image.clone(), i))
+        };
+        images.into_iter().flat_map(of).collect()
+    }
+
     /// Runs `f` with the queue that moves data; it is created on first use.
     pub fn with_transfer<T>(
         self: &Arc<Self>,
@@ -196,7 +207,7 @@ impl Context {
             let mut raw = self.backend.fault(timeline.channel);
             raw.notifier = code;
             crate::map_file::write(self);
-            FaultReport::decode(self, &raw)
+            FaultReport::decode(self, timeline, &raw)
         });
         Err(Error::Fault(Box::new(report.clone())))
     }

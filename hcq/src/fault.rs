@@ -5,6 +5,7 @@ use std::fmt;
 use crate::address::{Bytes, GpuVa};
 use crate::backend::{RawFault, SmError};
 use crate::context::Context;
+use crate::timeline::Timeline;
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +140,12 @@ pub struct FaultReport {
     pub kind: FaultKind,
     /// The address accessed, where the driver tells; hardware may give its page only.
     pub address: Option<GpuVa>,
-    /// The function that was running.
+    /// The function that was running: by its program counter, or because no other kernel was in flight.
     pub kernel: Option<String>,
-    /// Program counter, an absolute address.
+    /// Where no program counter is known: the kernels of the submissions that had not ended. One of them was running.
+    pub in_flight: Vec<String>,
+    /// Program counter, an absolute address; where the driver does not tell, that of the only instruction that can have
+    /// made the access.
     pub pc: Option<u64>,
     /// Bytes from the start of the function to the program counter.
     pub offset: Option<u64>,
@@ -155,7 +159,7 @@ pub struct FaultReport {
 
 impl FaultReport {
     /// Decodes what the driver recorded.
-    pub(crate) fn decode(context: &Context, raw: &RawFault) -> Self {
+    pub(crate) fn decode(context: &Context, timeline: &Timeline, raw: &RawFault) -> Self {
         let fault_type = raw.mmu.and_then(|m| m.kind);
         // The first SM with a code of its own: later ones often follow from it.
         let sm = raw.sms.iter().find(|s| s.warp_esr & 0xffff != 0).or(raw.sms.first());
@@ -165,10 +169,23 @@ impl FaultReport {
             }
             _ => FaultKind::of_notifier(raw.notifier, fault_type),
         };
-        let pc = sm.map(|s| s.pc).filter(|pc| *pc != 0);
+        let told = sm.map(|s| s.pc).filter(|pc| *pc != 0);
+        let running = if told.is_none() { context.kernels_in_flight(timeline) } else { Vec::new() };
+        let arch = context.backend().info().arch;
+        let pc = told.or_else(|| {
+            let ([(image, index)], FaultKind::Mmu { .. }) = (running.as_slice(), kind) else { return None };
+            let store = raw.mmu.and_then(|m| m.store);
+            image.only_access(arch, *index, |access| match access {
+                sass::Access::Load => store != Some(true),
+                sass::Access::Store => store != Some(false),
+                sass::Access::Atomic => true,
+            })
+        });
+        let in_flight: Vec<String> =
+            running.iter().filter_map(|(image, i)| image.kernel_name(*i)).map(str::to_owned).collect();
+        let only = if let [name] = in_flight.as_slice() { Some(name.clone()) } else { None };
         let image = pc.and_then(|pc| context.image_at(pc));
         let function = image.as_ref().zip(pc).and_then(|(i, pc)| i.function_at(pc));
-        let arch = context.backend().info().arch;
         let instruction = image.as_ref().zip(pc).and_then(|(image, pc)| {
             let word = sass::Word::from_bytes(image.instruction_at(pc)?);
             Some(match sass::decode(arch, word) {
@@ -180,7 +197,8 @@ impl FaultReport {
         Self {
             kind,
             address,
-            kernel: function.map(|(name, _)| name.to_owned()),
+            kernel: function.map(|(name, _)| name.to_owned()).or(only),
+            in_flight,
             pc,
             offset: function.map(|(_, offset)| offset),
             instruction,
@@ -222,6 +240,8 @@ impl fmt::Display for FaultReport {
         }
         if let Some(kernel) = &self.kernel {
             write!(f, ", in kernel {kernel}")?;
+        } else if !self.in_flight.is_empty() {
+            write!(f, ", in one of the kernels {}", self.in_flight.join(", "))?;
         }
         if let Some(offset) = self.offset {
             write!(f, "+{offset:#x}")?;
@@ -252,6 +272,7 @@ mod tests {
             kind: FaultKind::Mmu { fault_type: Some(2) },
             address: GpuVa::new(0x10_0000_3000),
             kernel: Some("vecadd".into()),
+            in_flight: Vec::new(),
             pc: Some(0x10_0020_0040),
             offset: Some(0x40),
             instruction: Some("LDG.E R2, [R2.64]".into()),

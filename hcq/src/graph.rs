@@ -205,7 +205,7 @@ impl GraphBuilder {
         };
         for node in &graph.nodes {
             if let Some((kernel, ..)) = node.as_launch() {
-                kernel.image.uses.mark_graph(&graph.last);
+                kernel.uses().mark_graph(&graph.last);
             }
             for buffer in node.buffers().iter().chain(node.ends().into_iter().flatten()) {
                 buffer.mark_graph(&graph.last);

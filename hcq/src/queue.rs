@@ -272,7 +272,7 @@ impl Queue {
         if let Some(prepared) = memory.kept.get(number)
             && prepared.marked.replace(next) != Some(next)
         {
-            launch.kernel.image.uses.mark(lane.timeline(), next);
+            launch.kernel.uses().mark(lane.timeline(), next);
         }
         Ok(())
     }

@@ -182,6 +182,27 @@ impl Uses {
         });
     }
 
+    /// Adds what `other` holds.
+    pub fn absorb(&self, other: &mut Self) {
+        let other = std::mem::take(other.0.get_mut().unwrap_or_else(PoisonError::into_inner));
+        self.with(|uses| uses.extend(other));
+    }
+
+    /// Whether a submission of `timeline` from the one that signals `value` on names the memory.
+    pub fn name_after(&self, timeline: &Timeline, value: u64) -> bool {
+        let of = |t: &Arc<Timeline>, v: u64| std::ptr::eq(Arc::as_ptr(t), timeline) && reached(v, value);
+        self.with(|uses| {
+            uses.iter().any(|u| match u {
+                Use::Work(t, v) => of(t, *v),
+                Use::Graph(last) => last
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .as_ref()
+                    .is_some_and(|(t, v)| of(t, *v)),
+            })
+        })
+    }
+
     /// The submissions that are not over yet; forgets those that are.
     fn pending(&self, alive: &Context) -> Vec<(Arc<Timeline>, u64)> {
         let mut pending = Vec::new();

@@ -188,4 +188,6 @@ pub(crate) struct MmuError {
     pub va: u64,
     /// Fault type number (0 PDE, 2 PTE, 6 write to read-only, ...), where known.
     pub kind: Option<u32>,
+    /// Whether it was a store, or else a load, where known.
+    pub store: Option<bool>,
 }

@@ -10,7 +10,7 @@ use crate::context::{Context, lock};
 use crate::error::Error;
 use crate::memory::Piece;
 use crate::scratch;
-use crate::timeline::Uses;
+use crate::timeline::{Timeline, Uses};
 
 mod attributes;
 mod cubin;
@@ -114,7 +114,8 @@ pub(crate) struct Image {
     /// `Some` until the image is dropped.
     piece: Option<Piece>,
     base: GpuVa,
-    pub uses: Uses,
+    /// Of each kernel.
+    uses: Vec<Uses>,
     templates: Vec<Templates>,
     context: Weak<Context>,
 }
@@ -129,12 +130,13 @@ impl Image {
         let piece = context.alloc(cubin.len(), MemoryKind::Device, "program")?;
         let base = piece.va();
         let templates = cubin.kernels.iter().map(|_| Mutex::default()).collect();
+        let uses = cubin.kernels.iter().map(|_| Uses::default()).collect();
         let mut image = Self {
             cubin,
             content: Vec::new(),
             piece: None,
             base,
-            uses: Uses::default(),
+            uses,
             templates,
             context: Arc::downgrade(context),
         };
@@ -178,6 +180,42 @@ impl Image {
         &self.content
     }
 
+    /// Numbers of the kernels that submissions of `timeline` from the one that signals `value` on name.
+    pub fn kernels_after(&self, timeline: &Timeline, value: u64) -> impl Iterator<Item = usize> {
+        (0..self.uses.len()).filter(move |i| self.uses[*i].name_after(timeline, value))
+    }
+
+    /// Name of a kernel.
+    pub fn kernel_name(&self, index: usize) -> Option<&str> {
+        self.cubin.kernels.get(index).map(|k| k.name.as_str())
+    }
+
+    /// The program counter of the only instruction of a kernel that accesses global memory in a way that `fits`; `None`
+    /// if there are several or none, or if the program has functions the kernel might call.
+    pub fn only_access(
+        &self,
+        arch: sass::Arch,
+        index: usize,
+        fits: impl Fn(sass::Access) -> bool,
+    ) -> Option<u64> {
+        if self.cubin.functions.len() > self.cubin.kernels.len() {
+            return None;
+        }
+        let code = &self.cubin.kernels.get(index)?.code;
+        let (start, end) = (code.offset as usize, (code.offset + code.len) as usize);
+        let mut found = None;
+        for (i, word) in self.content.get(start..end)?.as_chunks::<16>().0.iter().enumerate() {
+            let instruction = sass::decode(arch, sass::Word::from_bytes(*word)).ok()?;
+            let global = instruction.memory_access().filter(|access| {
+                matches!(access.space, sass::Space::Global | sass::Space::Generic) && fits(access.access)
+            });
+            if global.is_some() && found.replace(self.base.raw() + (start + 16 * i) as u64).is_some() {
+                return None;
+            }
+        }
+        found
+    }
+
     /// The instruction at `pc`.
     pub fn instruction_at(&self, pc: u64) -> Option<[u8; 16]> {
         let offset = usize::try_from(pc.checked_sub(self.base.raw())?).ok()?;
@@ -188,7 +226,9 @@ impl Image {
 impl Drop for Image {
     fn drop(&mut self) {
         if let (Some(piece), Some(context)) = (self.piece.take(), self.context.upgrade()) {
-            context.retire(vec![piece], Vec::new(), std::mem::take(&mut self.uses));
+            let all = Uses::default();
+            self.uses.iter_mut().for_each(|uses| all.absorb(uses));
+            context.retire(vec![piece], Vec::new(), all);
         }
     }
 }
@@ -250,6 +290,10 @@ impl fmt::Debug for Kernel {
 impl Kernel {
     pub(crate) fn info(&self) -> &KernelInfo {
         &self.image.cubin.kernels[self.index]
+    }
+
+    pub(crate) fn uses(&self) -> &Uses {
+        &self.image.uses[self.index]
     }
 
     /// Its number in the image.

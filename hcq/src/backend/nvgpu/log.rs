@@ -96,7 +96,7 @@ pub(super) fn mmu_fault(lines: &[String]) -> Option<MmuError> {
         // Two of the texts contain a comma, so the field ends at the next key.
         let kind = rest.split_once("fault type:").and_then(|(_, r)| r.split_once(", access type:"));
         let kind = kind.and_then(|(text, _)| FAULT_TYPES.iter().position(|t| *t == text.trim()));
-        Some(MmuError { va, kind: kind.map(|k| k as u32) })
+        Some(MmuError { va, kind: kind.map(|k| k as u32), store: None })
     })
 }
 
@@ -110,7 +110,7 @@ mod tests {
             "nvgpu: 17000000.gpu gv11b_fb_mmu_fault_info_dump:297 [ERR]  [MMU FAULT] mmu engine id:  64, ch id:  511, fault addr: 0xdead000, fault addr aperture: 0, fault type: write, ro violation, access type: virt write, ".to_owned(),
             "nvgpu: 17000000.gpu gv11b_fb_mmu_fault_info_dump:305 [ERR]  [MMU FAULT] protected mode: 0, client type: gpc, ".to_owned(),
         ];
-        assert_eq!(mmu_fault(&lines), Some(MmuError { va: 0xdead000, kind: Some(6) }));
+        assert_eq!(mmu_fault(&lines), Some(MmuError { va: 0xdead000, kind: Some(6), store: None }));
         assert_eq!(mmu_fault(&lines[1..]), None);
     }
 

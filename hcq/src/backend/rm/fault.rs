@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use rm_sys::{
     GT200_DEBUGGER, NV83DE_ALLOC_PARAMETERS, NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS,
-    NV906F_CTRL_GET_MMU_FAULT_INFO_PARAMS, NvNotification, ROBUST_CHANNEL_GR_EXCEPTION,
+    NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS, NV906F_CTRL_GET_MMU_FAULT_INFO_PARAMS, NvNotification,
+    ROBUST_CHANNEL_GR_EXCEPTION,
 };
 
 use super::Space;
@@ -24,6 +25,9 @@ const WRITTEN: u16 = 0xffff;
 const SMS_PER_CALL: u32 = 100;
 /// `HWW_WARP_ESR`: the error code, 0 for none.
 const WARP_ERROR: u32 = 0xffff;
+/// Access types of an MMU fault: a read, a write (as an H200 gives them; atomics have others).
+const ACCESS_READ: u32 = 0;
+const ACCESS_WRITE: u32 = 1;
 /// Time between looks at the SMs while work is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -132,6 +136,24 @@ impl Debugger {
         looks.found.clone()
     }
 
+    /// The last MMU fault of the channel's context, with the kind of access.
+    pub fn mmu_fault(&self) -> Option<MmuError> {
+        let mut args = NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS::default();
+        // SAFETY: the struct holds no addresses.
+        if let Err(error) = unsafe { self.object.control(&mut args) } {
+            tracing::debug!(%error, "the context's MMU faults cannot be read");
+            return None;
+        }
+        let count = usize::try_from(args.count).unwrap_or(0).min(args.mmuFaultInfoList.len());
+        let last = args.mmuFaultInfoList[..count].last()?;
+        let store = match last.accessType {
+            ACCESS_READ => Some(false),
+            ACCESS_WRITE => Some(true),
+            _ => None,
+        };
+        Some(MmuError { va: last.faultAddress, kind: Some(last.faultType), store })
+    }
+
     fn read(&self) -> Vec<SmState> {
         let mut found = Vec::new();
         for first in (0..self.sms).step_by(SMS_PER_CALL as usize) {
@@ -175,5 +197,5 @@ pub(super) fn mmu_fault(channel: &Object) -> Option<MmuError> {
         return None;
     }
     let va = u64::from(args.addrHi) << 32 | u64::from(args.addrLo);
-    Some(MmuError { va, kind: Some(args.faultType) })
+    Some(MmuError { va, kind: Some(args.faultType), store: None })
 }

@@ -264,10 +264,17 @@ impl Backend for Rm {
         let notifier = channel.notifier().code().unwrap_or(0);
         let states = channel.debugger().map(fault::Debugger::states).unwrap_or_default();
         let mmu = match notifier {
-            rm_sys::ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT => channel.object().and_then(fault::mmu_fault),
+            rm_sys::ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT => channel
+                .debugger()
+                .and_then(fault::Debugger::mmu_fault)
+                .or_else(|| channel.object().and_then(fault::mmu_fault)),
             _ => None,
         };
-        let accessed = states.iter().find(|s| s.address != 0).map(|s| MmuError { va: s.address, kind: None });
+        let accessed = states.iter().find(|s| s.address != 0).map(|s| MmuError {
+            va: s.address,
+            kind: None,
+            store: None,
+        });
         // A trapped SM holds the engine for every user of the GPU: the channel goes before anything else is done.
         channel.stop();
         RawFault {
