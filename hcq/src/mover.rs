@@ -22,8 +22,9 @@ const THREADS: u32 = 512;
 const TILE: u64 = 512 * 4 * 16;
 /// A vector.
 const ALIGN: u64 = 16;
-/// Where kernels do copies unless options say otherwise: from this many bytes on. Below, a copy engine takes no longer.
-const FROM: u64 = 256 << 10;
+/// Where kernels do copies unless options say otherwise: from this many bytes on. On an H200 a copy engine
+/// takes longer from here: 5.1 against 4.6 us, the wait included.
+const FROM: u64 = 64 << 10;
 /// More blocks than this in one launch are left to the engine: 64 TiB.
 const MAX_BLOCKS: u64 = 1 << 31;
 
@@ -75,5 +76,59 @@ fn load(context: &Arc<Context>) -> Result<Option<Kernel>, Error> {
     match CUBINS.iter().find(|(sm, _)| sm / 10 == major) {
         Some((_, cubin)) => Ok(Some(Program::load(context, cubin)?.kernel("copy")?)),
         None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::{env, fs};
+
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    const PTX: &str = include_str!("../kernels/copy.ptx");
+
+    fn hash(bytes: &[u8]) -> String {
+        Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn the_committed_code_is_what_the_manifest_describes() {
+        let manifest: serde_json::Value =
+            serde_json::from_str(include_str!("../kernels/manifest.json")).unwrap();
+        for ((sm, cubin), entry) in CUBINS.iter().zip(manifest["cubins"].as_array().unwrap()) {
+            assert_eq!(entry["target"], format!("sm_{sm}"));
+            assert_eq!(entry["ptx_sha256"], hash(PTX.as_bytes()), "the PTX has changed: compile it again");
+            assert_eq!(entry["cubin_sha256"], hash(cubin));
+        }
+        assert_eq!(manifest["cubins"].as_array().unwrap().len(), CUBINS.len());
+    }
+
+    #[test]
+    fn the_same_compiler_makes_the_same_code() {
+        let manifest: serde_json::Value =
+            serde_json::from_str(include_str!("../kernels/manifest.json")).unwrap();
+        let ptxas = env::var_os("PTXAS").filter(|p| !p.is_empty()).unwrap_or("ptxas".into());
+        let version = Command::new(&ptxas).arg("--version").output();
+        let wanted = format!("V{}", manifest["ptxas"].as_str().unwrap());
+        if !version.is_ok_and(|v| String::from_utf8_lossy(&v.stdout).contains(&wanted)) {
+            eprintln!("skipped: no ptxas {wanted}");
+            return;
+        }
+        for (sm, cubin) in CUBINS {
+            let path = |end| env::temp_dir().join(format!("hcq-copy-{}-{sm}.{end}", std::process::id()));
+            fs::write(path("ptx"), PTX).unwrap();
+            let made = Command::new(&ptxas)
+                .args(["-O3", &format!("-arch=sm_{sm}"), "-o"])
+                .args([path("cubin"), path("ptx")])
+                .status();
+            assert!(made.unwrap().success());
+            assert!(fs::read(path("cubin")).unwrap() == cubin, "sm_{sm}");
+            for end in ["ptx", "cubin"] {
+                fs::remove_file(path(end)).unwrap();
+            }
+        }
     }
 }

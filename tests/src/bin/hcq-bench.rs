@@ -2,7 +2,7 @@
 //!
 //! Launches are of two kernels: one whose single thread that does anything stores one word, as in `cuda_launch.cu`, and one
 //! that loads, changes and stores it, which adds the way to memory and back. Each figure is host wall clock
-//! around the call and its wait, after a warm-up of one second, so that both sides are compared with the GPU's clocks up. Figures of the software ga10b say how fast the model is, nothing about a GPU.
+//! around the call and its wait, after 1.5 s of work, so that both sides are compared with the GPU's clocks up. Figures of the software ga10b say how fast the model is, nothing about a GPU.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,11 +10,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Parser;
 use device_suite::cubin;
-use hcq::{Args, Buffer, Device, DeviceOptions, Kernel, LaunchConfig, Selector};
+use hcq::{Args, BackendKind, Buffer, Device, DeviceOptions, Kernel, LaunchConfig, Selector};
 use serde::Serialize;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
+/// Work before the first figure, and before each of those during which most of the GPU is idle.
+const WARM: Duration = Duration::from_millis(1500);
+const WARM_AGAIN: Duration = Duration::from_millis(300);
 
 /// Measures launches, graphs, copies and allocations.
 #[derive(Parser)]
@@ -32,9 +35,9 @@ struct Cli {
     /// Orders dependent launches by waits in the pushbuffer instead of links between their QMDs.
     #[arg(long)]
     no_chain: bool,
-    /// Lets the last kernel of a submission signal its end by itself.
+    /// Lets the host signal the end of each submission, instead of its last kernel.
     #[arg(long)]
-    release_in_launch: bool,
+    host_release: bool,
     /// Prints one JSON document instead of the table.
     #[arg(long)]
     json: bool,
@@ -97,17 +100,22 @@ impl Bench {
         self.figures.push(Figure::new(name, unit, samples));
     }
 
-    /// Keeps the GPU busy for a second.
-    fn warm_up(&self, launches: u32) -> Result<()> {
-        let mut queue = self.device.queue()?;
-        let ([(kernel, args), _], began) = (self.kernels(), Instant::now());
-        for _ in 0..launches {
-            // SAFETY: both kernels change one word of `data`, here and below.
-            unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args)? };
-            queue.submit()?.wait(DEADLINE)?;
-            if began.elapsed() > Duration::from_secs(1) {
-                break;
+    /// Keeps the whole GPU busy for a while: an idle one lowers its clocks within a second, and takes more than one of work
+    /// to raise them again. The software GPU has none.
+    fn warm_up(&self, time: Duration) -> Result<()> {
+        if self.device.info().backend == BackendKind::Sim {
+            return Ok(());
+        }
+        let count = 1 << 20;
+        let out = self.device.alloc(4 * u64::from(count))?;
+        let (mut queue, began) = (self.device.queue()?, Instant::now());
+        let args = Args::new().buffer(&out).u32(count).u32(0);
+        while began.elapsed() < time {
+            for _ in 0..20 {
+                // SAFETY: the kernel writes `count` words, here to `out`; below one word of `data`, as `step` does.
+                unsafe { queue.launch(&self.store, LaunchConfig::new(count / 1024, 1024), &args)? };
             }
+            queue.submit()?.wait(DEADLINE)?;
         }
         Ok(())
     }
@@ -192,6 +200,7 @@ impl Bench {
         bytes: u64,
         mut copy: impl FnMut() -> Result<()>,
     ) -> Result<()> {
+        self.warm_up(WARM_AGAIN)?;
         let samples = (0..count)
             .map(|_| {
                 let began = Instant::now();
@@ -259,13 +268,13 @@ impl Bench {
 fn run(cli: &Cli) -> Result<()> {
     let mut options = DeviceOptions::default();
     options.chain_launches = !cli.no_chain;
-    options.release_in_launch = cli.release_in_launch;
+    options.release_in_launch = !cli.host_release;
     let device = Device::open_with(cli.device, options).context("opening the device")?;
     let program = device.load(cubin(device.info().arch))?;
     let (store, step) = (program.kernel("fill")?, program.kernel("step")?);
     let data = device.alloc(4)?;
     let mut bench = Bench { device, store, step, data, figures: Vec::new() };
-    bench.warm_up(cli.launches.saturating_mul(100))?;
+    bench.warm_up(WARM)?;
     bench.launches(cli.launches)?;
     bench.graph((cli.launches / 20).max(1))?;
     bench.copies(cli.copy_mib)?;

@@ -28,8 +28,12 @@ const WARP_ERROR: u32 = 0xffff;
 /// Access types of an MMU fault: a read, a write (as an H200 gives them; atomics have others).
 const ACCESS_READ: u32 = 0;
 const ACCESS_WRITE: u32 = 1;
-/// Time between looks at the SMs while work is waited for.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Time until the first look at the SMs while work is waited for; it doubles with each look that finds nothing.
+const FIRST_LOOK: Duration = Duration::from_millis(4);
+/// Longest time between looks.
+const LOOK_EVERY: Duration = Duration::from_millis(32);
+/// After so long without being asked, another wait has begun.
+const NEW_WAIT: Duration = Duration::from_millis(100);
 
 /// The record the driver writes when it stops a channel.
 #[derive(Debug)]
@@ -81,6 +85,9 @@ pub(super) struct Debugger {
 #[derive(Debug)]
 struct Looks {
     last: Instant,
+    /// When it was last asked whether to look.
+    asked: Instant,
+    interval: Duration,
     /// What the registers held before the channel ran anything: traces of others.
     before: Vec<SmState>,
     found: Vec<SmState>,
@@ -113,7 +120,13 @@ impl Debugger {
             ..Default::default()
         };
         let object = space.client().create_with(space.device(), GT200_DEBUGGER, &mut parameters)?;
-        let looked = Mutex::new(Looks { last: Instant::now(), before: Vec::new(), found: Vec::new() });
+        let looked = Mutex::new(Looks {
+            last: Instant::now(),
+            asked: Instant::now(),
+            interval: FIRST_LOOK,
+            before: Vec::new(),
+            found: Vec::new(),
+        });
         let debugger = Self { object, channel: channel.handle(), sms: space.sm_count(), looked };
         let before = debugger.read();
         lock(&debugger.looked).before = before;
@@ -123,8 +136,16 @@ impl Debugger {
     /// Looks at the SMs now and then: the code of an SM exception if one has trapped. Meant for wait loops.
     pub fn trapped(&self) -> Option<u32> {
         let mut looks = lock(&self.looked);
-        if looks.last.elapsed() >= LOOK_EVERY {
+        let now = Instant::now();
+        if now - looks.asked >= NEW_WAIT {
+            (looks.last, looks.interval) = (now, FIRST_LOOK);
+        }
+        looks.asked = now;
+        if now - looks.last >= looks.interval {
             looks.look(self);
+            looks.interval = (2 * looks.interval).min(LOOK_EVERY);
+            // The look may have taken as long as the driver takes to clean up after a fault.
+            looks.asked = Instant::now();
         }
         (!looks.found.is_empty()).then_some(ROBUST_CHANNEL_GR_EXCEPTION)
     }

@@ -262,25 +262,26 @@ impl Backend for Rm {
         let mut channels = lock(&self.channels);
         let Some(channel) = channels.get_mut(&channel.0) else { return RawFault::default() };
         let notifier = channel.notifier().code().unwrap_or(0);
-        let states = channel.debugger().map(fault::Debugger::states).unwrap_or_default();
-        let mmu = match notifier {
-            rm_sys::ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT => channel
-                .debugger()
-                .and_then(fault::Debugger::mmu_fault)
-                .or_else(|| channel.object().and_then(fault::mmu_fault)),
-            _ => None,
+        let by_mmu = notifier == rm_sys::ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT;
+        // When the driver reports an MMU fault it has reset the SMs, and taken the channel off the GPU.
+        let states = match channel.debugger() {
+            Some(debugger) if !by_mmu => debugger.states(),
+            _ => Vec::new(),
         };
-        let accessed = states.iter().find(|s| s.address != 0).map(|s| MmuError {
-            va: s.address,
-            kind: None,
-            store: None,
+        let mmu = by_mmu.then(|| {
+            let told = channel.debugger().and_then(fault::Debugger::mmu_fault);
+            told.or_else(|| channel.object().and_then(fault::mmu_fault))
         });
+        let accessed = states.iter().find(|s| s.address != 0);
+        let accessed = accessed.map(|s| MmuError { va: s.address, kind: None, store: None });
         // A trapped SM holds the engine for every user of the GPU: the channel goes before anything else is done.
-        channel.stop();
+        if !by_mmu {
+            channel.stop();
+        }
         RawFault {
             notifier,
             sms: states.into_iter().map(|s| s.error).collect(),
-            mmu: mmu.or(accessed),
+            mmu: mmu.flatten().or(accessed),
             log: self.log.lines(),
         }
     }
