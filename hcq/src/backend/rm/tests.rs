@@ -49,6 +49,8 @@ struct Books {
     misplace: u64,
     /// What the SMs report.
     trapped: Option<(u32, u32, u64, u64)>,
+    /// What the debugger says about the last MMU fault: address, type, access.
+    mmu_fault: Option<(u64, u32, u32)>,
     schedules: usize,
 }
 
@@ -217,6 +219,14 @@ impl FakeRm {
                 if let Some((sm, esr, pc, address)) = books.trapped.filter(|t| asked.contains(&t.0)) {
                     let state = &mut states.smErrorStateArray[(sm - states.startingSM) as usize];
                     (state.hwwWarpEsr, state.hwwWarpEsrPc64, state.hwwEsrAddr) = (esr, pc, address);
+                }
+            }
+            NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO => {
+                let info = at::<NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS>(args.params);
+                if let Some((address, kind, access)) = books.mmu_fault {
+                    let entry = &mut info.mmuFaultInfoList[0];
+                    (entry.faultAddress, entry.faultType, entry.accessType) = (address, kind, access);
+                    info.count = 1;
                 }
             }
             command => panic!("control {command:#x} is not one the backend needs"),
@@ -494,7 +504,12 @@ fn a_stopped_channel_tells_its_code_and_address() {
     assert_eq!(device.channel_error(made.id), Some(31));
     let fault = device.fault(made.id);
     let mmu = fault.mmu.unwrap();
-    assert_eq!((fault.notifier, mmu.va, mmu.kind), (31, 0x123_4567_8000, Some(2)));
+    assert_eq!((fault.notifier, mmu.va, mmu.kind, mmu.store), (31, 0x123_4567_8000, Some(2), None));
+    for (access, store) in [(0, Some(false)), (1, Some(true)), (2, None)] {
+        lock(&rm.books).mmu_fault = Some((0x55_0000, 6, access));
+        let mmu = device.fault(made.id).mmu.unwrap();
+        assert_eq!((mmu.va, mmu.kind, mmu.store), (0x55_0000, Some(6), store));
+    }
 }
 
 #[test]
