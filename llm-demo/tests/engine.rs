@@ -4,12 +4,15 @@
 
 use hcq::{Device, Selector};
 use llm_demo::compare::{Bounds, Comparison};
-use llm_demo::engine::{Engine, EngineOptions};
+use llm_demo::engine::{Engine, EngineOptions, Mode};
 use llm_demo::gguf::Gguf;
 use llm_demo::model::Model;
 use llm_demo::reference::Reference;
 use llm_demo::sampler::argmax;
 use llm_demo::synthesize::{MIXES, Synthesis};
+
+/// Tokens of a story; the software device takes its time.
+const STORY: usize = 24;
 
 fn device() -> Device {
     let selector = match std::env::var_os("HCQ_DEVICE") {
@@ -27,7 +30,14 @@ fn tiny(mix: &str) -> Model {
 }
 
 fn engine(device: &Device, model: &Model, context: usize) -> Engine {
-    Engine::new(device, model, EngineOptions { context }, &mut |done, total| assert!(done <= total)).unwrap()
+    engine_in(Mode::default(), device, model, context)
+}
+
+fn engine_in(mode: Mode, device: &Device, model: &Model, context: usize) -> Engine {
+    Engine::new(device, model, EngineOptions { context, mode, timed: true }, &mut |done, total| {
+        assert!(done <= total)
+    })
+    .unwrap()
 }
 
 #[test]
@@ -112,7 +122,8 @@ fn prompts_of_any_length_agree_with_the_reference() {
 fn a_long_context_is_attended_in_shares() {
     let model = tiny("f16");
     let device = device();
-    let (mut short, mut long) = (engine(&device, &model, 64), engine(&device, &model, 4096));
+    let operations = |context| engine_in(Mode::Operations, &device, &model, context);
+    let (mut short, mut long) = (operations(64), operations(4096));
     assert!(long.launches_per_token() > short.launches_per_token(), "one share each: nothing is tested");
     for token in 0..40 {
         let (a, b) = (short.step(token).unwrap(), long.step(token).unwrap());
@@ -125,11 +136,49 @@ fn a_long_context_is_attended_in_shares() {
 #[test]
 fn a_profile_accounts_for_every_launch_and_byte() {
     let model = tiny("q4_k_m");
-    let mut engine = engine(&device(), &model, 8);
-    let stats = engine.profile(3).unwrap();
-    assert_eq!(stats.iter().map(|s| s.count).sum::<u64>(), 3 * engine.launches_per_token());
-    let kv = 2 * 4 * model.config.kv_dim() as u64 * (1 + 2 + 3);
-    assert_eq!(stats.iter().map(|s| s.bytes).sum::<u64>(), 3 * engine.weight_bytes_per_token() + kv);
-    assert!(stats.iter().any(|s| s.nanoseconds > 0));
-    assert_eq!(engine.position(), 0);
+    let device = device();
+    for mode in Mode::ALL {
+        let mut engine = engine_in(mode, &device, &model, 8);
+        let stats = engine.profile(3).unwrap();
+        let count: u64 = stats.iter().map(|s| s.count).sum();
+        assert!(mode == Mode::Persistent || count == 3 * engine.launches_per_token());
+        let kv = 2 * 4 * model.config.kv_dim() as u64 * (1 + 2 + 3);
+        assert_eq!(stats.iter().map(|s| s.bytes).sum::<u64>(), 3 * engine.weight_bytes_per_token() + kv);
+        assert!(stats.iter().any(|s| s.nanoseconds > 0));
+        assert_eq!(engine.position(), 0);
+    }
+}
+
+#[test]
+fn a_step_in_one_launch_gives_the_same_bits_as_a_launch_per_phase() {
+    let device = device();
+    for mix in ["q6_k", "q4_k_m"] {
+        let model = tiny(mix);
+        let mut one = engine_in(Mode::Persistent, &device, &model, 16);
+        let mut many = engine_in(Mode::Phases, &device, &model, 16);
+        assert_eq!(one.launches_per_token(), 1);
+        assert!(many.launches_per_token() <= 5 * model.config.layers as u64 + 4);
+        for token in [5, 9, 1000, 5, 5] {
+            let same = one.step(token).unwrap() == many.step(token).unwrap();
+            assert!(same, "{mix}, token {token}: logits differ");
+        }
+    }
+}
+
+#[test]
+fn the_story_is_the_same_however_its_steps_are_launched() {
+    let device = device();
+    let model = llm_demo::embedded::model().unwrap();
+    let stories = Mode::ALL.map(|mode| {
+        let mut engine = engine_in(mode, &device, &model, 257);
+        let mut token = 1;
+        (0..STORY)
+            .map(|_| {
+                token = engine.step_greedy(token).unwrap();
+                token
+            })
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(stories[0], stories[1]);
+    assert_eq!(stories[0], stories[2]);
 }

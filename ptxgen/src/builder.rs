@@ -45,6 +45,7 @@ struct State {
     dynamic_shared: Option<u32>,
     max_threads: Option<u32>,
     min_blocks: Option<u32>,
+    rolled: bool,
     version: Version,
 }
 
@@ -164,6 +165,11 @@ impl Kernel {
     /// Asks for so few registers that this many blocks of [`Kernel::max_threads`] threads fit on an SM (`.minnctapersm`).
     pub fn min_blocks_per_sm(&self, blocks: u32) {
         self.state.borrow_mut().min_blocks = Some(blocks);
+    }
+
+    /// Keeps ptxas from unrolling loops (`.pragma "nounroll"`): less code, and as many instructions in flight as are written.
+    pub fn keep_loops(&self) {
+        self.state.borrow_mut().rolled = true;
     }
 
     /// Raises the PTX version that the module must state.
@@ -322,6 +328,16 @@ impl Kernel {
         self.emit(format!("@{p} exit;"));
     }
 
+    /// Ends the launch with an error.
+    pub fn trap(&self) {
+        self.emit("trap;".to_owned());
+    }
+
+    /// Gives other warps the time of about `nanoseconds`, at most 1,000,000.
+    pub fn sleep(&self, nanoseconds: u32) {
+        self.emit(format!("nanosleep.u32 {nanoseconds};"));
+    }
+
     /// Runs `then` in the threads where `p` holds.
     pub fn if_(&self, p: Pred, then: impl FnOnce()) {
         let end = self.label();
@@ -402,6 +418,9 @@ impl Kernel {
         }
         if let Some(blocks) = state.min_blocks {
             let _ = writeln!(text, ".minnctapersm {blocks}");
+        }
+        if state.rolled {
+            text.push_str(".pragma \"nounroll\";\n");
         }
         text.push_str("{\n");
         for class in Class::ALL {

@@ -2,7 +2,7 @@
 
 use crate::builder::Kernel;
 use crate::pointer::{Alignment, Pointer, Space};
-use crate::reg::{Operand, Raw, Reg};
+use crate::reg::{Operand, Pred, Raw, Reg};
 use crate::ty::{Class, Element, Int, Ty};
 
 /// One memory access of an access plan.
@@ -375,5 +375,77 @@ impl Kernel {
     /// Stores a word after everything this thread wrote before.
     pub fn store_release<S: Space>(&self, to: Pointer<S, u32>, value: impl Operand<u32>) {
         self.emit(format!("st.release.gpu.{}.u32 {}, {};", S::NAME, to.text(0), value.text()));
+    }
+
+    /// Loads one, two or four words in one access where `guard` holds; elsewhere `into` keeps what it has.
+    ///
+    /// # Panics
+    /// If the alignment of one access is not proven: a mistake in the program that writes the kernel.
+    pub fn load_words_where<S: Space, E: Element>(
+        &self,
+        guard: Option<Pred>,
+        from: Pointer<S, E>,
+        into: &[Reg<u32>],
+        cache: Cache,
+    ) {
+        let bytes = 4 * into.len() as u32;
+        assert!(
+            matches!(bytes, 4 | 8 | 16) && from.alignment() >= bytes,
+            "{} words from {from:?} are not one access",
+            into.len()
+        );
+        let raw: Vec<Raw> = into.iter().map(|r| r.raw()).collect();
+        self.guarded_load(guard, from, &format!("{}.b32", vector(raw.len())), &list(&raw), cache);
+    }
+
+    /// Loads 16 bits, zero-extended, where `guard` holds; elsewhere `into` keeps what it has.
+    ///
+    /// # Panics
+    /// If the pointer is not proven to be even.
+    pub fn load_half_where<S: Space, E: Element>(
+        &self,
+        guard: Option<Pred>,
+        from: Pointer<S, E>,
+        into: Reg<u32>,
+        cache: Cache,
+    ) {
+        assert!(from.alignment() >= 2, "{from:?} may be odd");
+        self.guarded_load(guard, from, ".u16", &into.to_string(), cache);
+    }
+
+    fn guarded_load<S: Space, E: Element>(
+        &self,
+        guard: Option<Pred>,
+        from: Pointer<S, E>,
+        ty: &str,
+        into: &str,
+        cache: Cache,
+    ) {
+        let guard = guard.map(|p| format!("@{p} ")).unwrap_or_default();
+        let suffix = if S::NAME == "global" { cache.suffix() } else { "" };
+        self.emit(format!("{guard}ld.{}{suffix}{ty} {into}, {};", S::NAME, from.text(0)));
+    }
+
+    /// Loads `N` words in one access, each at least as new as what is seen of them elsewhere in the GPU. Nothing is ordered by it.
+    ///
+    /// # Panics
+    /// If the alignment of one access is not proven: a mistake in the program that writes the kernel.
+    pub fn load_relaxed<const N: usize, S: Space>(&self, from: Pointer<S, u32>) -> [Reg<u32>; N] {
+        assert!(matches!(N, 1 | 2 | 4) && from.alignment() >= 4 * N as u32, "{N} words from {from:?}");
+        let into = [(); N].map(|()| self.reg::<u32>());
+        let raw = into.map(|r| r.raw());
+        self.emit(format!("ld.relaxed.gpu.{}{}.b32 {}, {};", S::NAME, vector(N), list(&raw), from.text(0)));
+        into
+    }
+
+    /// Stores words in one access that the whole GPU sees. Nothing is ordered by it.
+    ///
+    /// # Panics
+    /// As [`Kernel::load_relaxed`].
+    pub fn store_relaxed<S: Space>(&self, to: Pointer<S, u32>, words: &[Reg<u32>]) {
+        let n = words.len();
+        assert!(matches!(n, 1 | 2 | 4) && to.alignment() >= 4 * n as u32, "{n} words to {to:?}");
+        let raw: Vec<Raw> = words.iter().map(|r| r.raw()).collect();
+        self.emit(format!("st.relaxed.gpu.{}{}.b32 {}, {};", S::NAME, vector(n), to.text(0), list(&raw)));
     }
 }

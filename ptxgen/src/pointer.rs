@@ -243,6 +243,16 @@ impl Kernel {
         Pointer { base, alignment: pointer.alignment.plus_multiple_of(step), ..pointer }
     }
 
+    /// An address in global memory that came as a number; whoever made the number promises that it is a multiple of
+    /// `align` bytes.
+    ///
+    /// # Panics
+    /// If `align` is no power of two.
+    pub fn pointer<E: Element>(&self, address: Reg<u64>, align: u32) -> Pointer<Global, E> {
+        assert!(align.is_power_of_two(), "alignment {align} is no power of two");
+        Pointer::aligned(address, align)
+    }
+
     /// `a` where `p` holds, else `b`; only what is proven of both stays proven.
     pub fn select_ptr<S: Space, E: Element>(
         &self,

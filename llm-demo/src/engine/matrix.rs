@@ -120,6 +120,16 @@ impl Matrix {
         args.buffer_at(&self.buffer, self.planes[0])
     }
 
+    /// The memory that it is in.
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// The planes' addresses.
+    pub fn addresses(&self) -> Vec<u64> {
+        self.planes.iter().map(|at| self.buffer.va().raw() + at).collect()
+    }
+
     /// The planes' addresses, the first arguments of every kernel that reads a matrix.
     pub fn args(&self) -> Args {
         self.planes.iter().fold(Args::new(), |args, at| args.buffer_at(&self.buffer, *at))

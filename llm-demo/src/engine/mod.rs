@@ -6,16 +6,20 @@
 mod matrix;
 mod plan;
 mod prefill;
+mod profile;
 mod programs;
+mod step;
 
 use std::fmt;
 use std::time::Duration;
 
 use hcq::{Device, Graph, Queue, SyncPoint};
 
-use self::plan::{Plan, record};
+use self::plan::{Plan, Stage, record};
 pub use self::prefill::LaunchTime;
 use self::prefill::{CHUNK, Prefill};
+pub use self::profile::{KernelStat, PhaseParts};
+use self::step::StepPlan;
 use crate::decoder::Decoder;
 use crate::error::{Error, Result};
 use crate::kernels::TOKENS_AT;
@@ -26,6 +30,36 @@ use crate::model::Model;
 pub struct EngineOptions {
     /// Positions that there is room for.
     pub context: usize,
+    /// How a step is launched.
+    pub mode: Mode,
+    /// Whether the phases of a step in one launch are timed, as [`Engine::profile`] needs it; costs a little.
+    pub timed: bool,
+}
+
+/// How a step is launched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// One launch in which blocks wait for each other; one launch per operation where the model has no step kernel.
+    #[default]
+    Persistent,
+    /// The same kernel, launched once per phase.
+    Phases,
+    /// One launch per operation, activations in single precision: slow, to compare with.
+    Operations,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Mode; 3] = [Mode::Persistent, Mode::Phases, Mode::Operations];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Persistent => "persistent",
+            Mode::Phases => "phases",
+            Mode::Operations => "operations",
+        }
+    }
 }
 
 /// A model on a device.
@@ -38,6 +72,9 @@ pub struct Engine {
     plan: Plan,
     /// For prompts; `None` if the kernels cannot do the model's shape.
     prefill: Option<Prefill>,
+    /// Launches of the step kernel, if there is one for the model.
+    steps: Option<StepPlan>,
+    mode: Mode,
     vocab: usize,
     context: usize,
     position: usize,
@@ -49,29 +86,8 @@ pub struct Engine {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Engine(position {} of {}, {} launches)",
-            self.position,
-            self.context,
-            self.plan.stages.len()
-        )
+        write!(f, "Engine(position {} of {}, {} launches)", self.position, self.context, self.stages().len())
     }
-}
-
-/// What one kind of launch cost over some steps.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct KernelStat {
-    /// The kernel.
-    pub name: String,
-    /// What it is for.
-    pub role: &'static str,
-    /// How often it ran.
-    pub count: u64,
-    /// Time in all, in ns of the GPU's clock.
-    pub nanoseconds: u64,
-    /// Weights, keys and values that it read, in bytes.
-    pub bytes: u64,
 }
 
 /// Replays that may be under way at once.
@@ -94,12 +110,26 @@ impl Engine {
     ) -> Result<Self> {
         let context = options.context.max(1);
         let (total, mut done) = (model.tensor_bytes(), 0);
-        let (plan, loaded, programs) = Plan::new(device, model, context, &mut |bytes| {
+        let (plan, memory, mut programs) = Plan::new(device, model, context, &mut |bytes| {
             done += bytes;
             progress(done, total);
         })?;
-        let step = record(device, plan.stages.iter())?;
-        let fill = record(device, plan.without_head())?;
+        let outputs = (&plan.state, &plan.logits);
+        let room = matrix::fits(context)?;
+        let steps = match options.mode {
+            Mode::Operations => None,
+            _ => StepPlan::new(device, &mut programs, &model.config, room, &memory, outputs, options.timed)?,
+        };
+        let mode = if steps.is_some() { options.mode } else { Mode::Operations };
+        let (step, fill) = match &steps {
+            Some(s) if mode == Mode::Persistent => (record(device, [&s.whole].into_iter())?, Some(&s.fill)),
+            Some(s) => (record(device, s.phases.iter())?, Some(&s.fill)),
+            None => (record(device, plan.stages.iter())?, None),
+        };
+        let fill = match fill {
+            Some(fill) => record(device, [fill].into_iter())?,
+            None => record(device, plan.without_head())?,
+        };
         // A software device takes about a nanosecond per weight and core.
         let patience = match device.info().backend {
             hcq::BackendKind::Sim => Duration::from_secs(60 + model.tensor_bytes() / 10_000_000),
@@ -107,12 +137,24 @@ impl Engine {
         };
         let queue = device.queue()?;
         let prefill = match prefill::supports(&model.config) {
-            true => Some(Prefill::new(device, programs, &model.config, context, loaded, &plan)?),
+            true => Some(Prefill::new(device, programs, &model.config, context, memory, &plan)?),
             false => None,
         };
         let vocab = model.config.vocab;
-        let mut engine =
-            Self { queue, step, fill, plan, prefill, vocab, context, position: 0, next: None, patience };
+        let mut engine = Self {
+            queue,
+            step,
+            fill,
+            plan,
+            prefill,
+            steps,
+            mode,
+            vocab,
+            context,
+            position: 0,
+            next: None,
+            patience,
+        };
         engine.reset()?;
         Ok(engine)
     }
@@ -192,6 +234,10 @@ impl Engine {
     /// What the device reports.
     pub fn reset(&mut self) -> Result<()> {
         self.plan.state.write(0, &0u32.to_le_bytes())?;
+        if let Some(steps) = &self.steps {
+            // A step that failed may have left the blocks' counter as it was.
+            steps.sync.write(0, &0u32.to_le_bytes())?;
+        }
         self.position = 0;
         self.next = None;
         Ok(())
@@ -204,54 +250,22 @@ impl Engine {
 
     /// Bytes of weights that one step reads.
     pub fn weight_bytes_per_token(&self) -> u64 {
-        self.plan.stages.iter().map(|s| s.weight_bytes).sum()
+        self.stages().iter().map(|s| s.weight_bytes).sum()
     }
 
     /// Kernel launches of one step.
     pub fn launches_per_token(&self) -> u64 {
-        self.plan.stages.len() as u64
+        self.step.launches() as u64
     }
 
-    /// Times every launch of `steps` greedy steps from an empty context, one after the other, and forgets them again.
-    ///
-    /// # Errors
-    /// As [`Engine::step`].
-    pub fn profile(&mut self, steps: usize) -> Result<Vec<KernelStat>> {
-        self.reset()?;
-        self.room(steps)?;
-        self.plan.state.write(self.token_at(0), &0u32.to_le_bytes())?;
-        let mut stats: Vec<KernelStat> = Vec::new();
-        for position in 1..=steps as u64 {
-            let mut times = vec![self.queue.timestamp()?];
-            for stage in &self.plan.stages {
-                // SAFETY: as for the recorded launches, see `record`; a timestamp orders them all.
-                unsafe { self.queue.launch(&stage.kernel, stage.config, &stage.args) }?;
-                times.push(self.queue.timestamp()?);
-                self.queue.barrier()?;
-            }
-            self.queue.submit()?.wait(self.patience)?;
-            for (stage, pair) in self.plan.stages.iter().zip(times.windows(2)) {
-                let ns = pair[1].ns().zip(pair[0].ns()).map_or(0, |(end, start)| end.saturating_sub(start));
-                let bytes = stage.weight_bytes + stage.cache_bytes * position;
-                let kernel = stage.kernel.name();
-                match stats.iter_mut().find(|s| s.name == kernel && s.role == stage.role) {
-                    Some(stat) => {
-                        stat.count += 1;
-                        stat.nanoseconds += ns;
-                        stat.bytes += bytes;
-                    }
-                    None => stats.push(KernelStat {
-                        name: kernel.to_owned(),
-                        role: stage.role,
-                        count: 1,
-                        nanoseconds: ns,
-                        bytes,
-                    }),
-                }
-            }
-        }
-        self.reset()?;
-        Ok(stats)
+    /// How a step is launched.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// What a step consists of: phases or operations.
+    fn stages(&self) -> &[Stage] {
+        self.steps.as_ref().map_or(&self.plan.stages, |s| &s.phases)
     }
 
     /// Byte offset of the token at `position` in the state.

@@ -51,6 +51,17 @@ pub struct ModelMemory {
     pub layers: Vec<LayerMemory>,
     /// Rotation of each pair per position.
     pub turns: Buffer,
+    pub output_norm: Buffer,
+    /// The embedding itself if the model has no other.
+    pub output: Matrix,
+}
+
+impl ModelMemory {
+    /// All matrices.
+    pub fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+        let all = [&self.embedding, &self.output].into_iter();
+        all.chain(self.layers.iter().flat_map(LayerMemory::matrices))
+    }
 }
 
 /// A layer's weights, keys and values in device memory.
@@ -66,6 +77,12 @@ pub struct LayerMemory {
     /// Gate above up; one matrix if both are of one type.
     pub gate_up: Vec<Matrix>,
     pub down: Matrix,
+}
+
+impl LayerMemory {
+    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+        self.qkv.iter().chain([&self.o]).chain(&self.gate_up).chain([&self.down])
+    }
 }
 
 /// Positions that one share of attention takes at least before another is worth its launch.
@@ -139,11 +156,11 @@ impl Plan {
         }
         let output = if model.is_tied() { embedding.clone() } else { p.upload(&[model.output()])? };
         let head = p.stages.len();
-        p.rmsnorm("final norm", model.output_norm(), &vectors)?;
+        let output_norm = p.rmsnorm("final norm", model.output_norm(), &vectors)?;
         p.matvec("output", &output, Epilogue::Store, &vectors.normed, &logits, 0)?;
         p.argmax(&logits, &state)?;
         let advance = p.stage("advance", "advance", 1, 32, Args::new().buffer(&state))?;
-        let model = ModelMemory { embedding, layers, turns: vectors.turns };
+        let model = ModelMemory { embedding, layers, turns: vectors.turns, output_norm, output };
         let x = vectors.x;
         Ok((Self { stages: p.stages, last_layer, head, advance, state, logits, x }, model, p.programs))
     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use hcq::{Device, Kernel, Program};
 
 use crate::error::{Error, Result};
+use crate::kernels::step::Variant;
 use crate::kernels::{Epilogue, Format};
 
 /// The cubin of each module, for one target.
@@ -13,8 +14,10 @@ macro_rules! cubins {
         &[$(($module, include_bytes!(concat!("../../kernels/", $module, ".", $target, ".cubin")) as &[u8])),*]
     };
 }
-const SM87: &[(&str, &[u8])] = cubins!("sm_87": "attention", "bf16", "dequantize", "f16", "f32", "gemm", "prompt", "q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "vector");
-const SM90: &[(&str, &[u8])] = cubins!("sm_90": "attention", "bf16", "dequantize", "f16", "f32", "gemm", "prompt", "q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "vector");
+const SM87: &[(&str, &[u8])] = cubins!("sm_87": 
+    "attention", "bf16", "dequantize", "f16", "f32", "gemm", "prompt", "q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "step_bf16", "step_f16", "step_f32", "step_q4_0", "step_q4_k", "step_q5_k", "step_q6_k", "step_q8_0", "vector");
+const SM90: &[(&str, &[u8])] = cubins!("sm_90": 
+    "attention", "bf16", "dequantize", "f16", "f32", "gemm", "prompt", "q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "step_bf16", "step_f16", "step_f32", "step_q4_0", "step_q4_k", "step_q5_k", "step_q6_k", "step_q8_0", "vector");
 
 /// Loads modules on first use and hands out their kernels.
 #[derive(Debug)]
@@ -47,6 +50,11 @@ impl Programs {
             self.loaded.insert(module, self.device.load(cubin)?);
         }
         Ok(self.loaded[module].kernel(name)?)
+    }
+
+    /// The step kernel of `variant`.
+    pub fn step(&mut self, variant: &Variant) -> Result<Kernel> {
+        self.kernel(variant.module, &format!("step_{}", variant.name))
     }
 
     /// A kernel that multiplies with a matrix of `format`.

@@ -1,13 +1,12 @@
 //! How each tensor type lies in device memory and how a kernel unpacks it.
 //!
 //! Weights stay quantized. At load each tensor is split into planes (all high bits of all rows, then all scales, ...), so that
-//! every lane reads aligned, neighbouring words; no byte is added. A *unit* is what one lane unpacks at a time.
-//!
-//! Integers become floats without conversion instructions: the bits of `q` are placed below the exponent of 1.0, which makes
-//! `1 + q/2^n`; the constant part is taken out once per unit through the sum of the activations.
+//! every lane reads aligned words next to its neighbour's; no byte is added. A *unit* is what one lane unpacks at a time:
+//! 32 neighbouring values of the quantized types, 16 bytes of the others. A quantized unit unpacks into eight words of four
+//! integers each ([`Format::quads`]), which is what the integer dot product takes.
 
 use half::f16;
-use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Reg};
+use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Pred, Reg};
 
 use crate::gguf::GgmlType;
 
@@ -45,11 +44,13 @@ const fn plane(name: &'static str, block_bytes: u32) -> Plane {
     Plane { name, block_bytes }
 }
 
-/// What one lane has loaded of one unit.
-#[derive(Debug)]
+/// What one lane has loaded of one unit: its words, then its scales as they are stored.
+#[derive(Clone, Debug)]
 pub struct Packed {
-    words: Vec<Reg<u32>>,
-    scales: Vec<Reg<f32>>,
+    /// The registers.
+    pub(super) words: Vec<Reg<u32>>,
+    /// The unit's number in its row, or that of another unit at the same place of its block.
+    pub(super) unit: Reg<u32>,
 }
 
 impl Format {
@@ -121,12 +122,12 @@ impl Format {
     pub const fn planes(self) -> &'static [Plane] {
         const F32: &[Plane] = &[plane("values", 64)];
         const HALF: &[Plane] = &[plane("values", 32)];
-        const Q8_0: &[Plane] = &[plane("quants", 32), plane("scales", 2)];
+        const Q8_0: &[Plane] = &[plane("first", 16), plane("second", 16), plane("scales", 2)];
         const Q4_0: &[Plane] = &[plane("quants", 16), plane("scales", 2)];
-        const Q4K: &[Plane] = &[plane("blocks", 144)];
-        const Q5K: &[Plane] = &[plane("blocks", 176)];
+        const Q4K: &[Plane] = &[plane("heads", 16), plane("quants", 128)];
+        const Q5K: &[Plane] = &[plane("heads", 16), plane("quants", 128), plane("fifths", 32)];
         const Q6K: &[Plane] =
-            &[plane("pairs", 128), plane("thirds", 64), plane("scales", 16), plane("supers", 2)];
+            &[plane("quads", 128), plane("more", 64), plane("scales", 16), plane("supers", 2)];
         match self {
             Format::F32 => F32,
             Format::F16 | Format::Bf16 => HALF,
@@ -143,8 +144,36 @@ impl Format {
         match self {
             Format::F32 => 4,
             Format::F16 | Format::Bf16 => 8,
-            Format::Q8_0 | Format::Q6K => 16,
-            Format::Q4_0 | Format::Q4K | Format::Q5K => 32,
+            _ => 32,
+        }
+    }
+
+    /// Whether the values are integers with scales.
+    pub const fn is_quantized(self) -> bool {
+        !matches!(self, Format::F32 | Format::F16 | Format::Bf16)
+    }
+
+    /// Whether blocks have a minimum beside their scale.
+    pub(super) const fn has_minimum(self) -> bool {
+        matches!(self, Format::Q4K | Format::Q5K)
+    }
+
+    /// By how much the integers of [`Format::quads`] are too large.
+    pub(super) const fn raised(self) -> f32 {
+        match self {
+            Format::Q4_0 => 16.0,
+            Format::Q6K => 4.0,
+            _ => 1.0,
+        }
+    }
+
+    /// Registers that a unit takes.
+    pub(super) const fn registers(self) -> usize {
+        match self {
+            Format::F32 | Format::F16 | Format::Bf16 => 4,
+            Format::Q4_0 => 5,
+            Format::Q8_0 | Format::Q5K => 9,
+            Format::Q4K | Format::Q6K => 8,
         }
     }
 
@@ -167,220 +196,184 @@ impl Format {
         self.planes().iter().zip(planes).map(of).collect()
     }
 
-    /// Loads unit `unit` of a row.
-    pub(super) fn fetch(self, k: &Kernel, row: &[Pointer<Global, u8>], unit: Reg<u32>) -> Packed {
-        let half = |at: Pointer<Global, u8>| k.convert(k.load_n::<1, _, f16>(at.cast(), Cache::ReadOnly)[0]);
-        let words = |at: Pointer<Global, u8>, n| k.load_with::<_, u32>(at.cast(), n, Cache::Stream);
-        match self {
-            Format::F32 | Format::F16 | Format::Bf16 => {
-                Packed { words: words(k.at_stride(row[0], unit, 16), 4), scales: vec![] }
-            }
-            Format::Q8_0 => Packed {
-                words: words(k.at_stride(row[0], unit, 16), 4),
-                scales: vec![half(k.at_stride(row[1], k.shr(unit, 1), 2))],
-            },
-            Format::Q4_0 => Packed {
-                words: words(k.at_stride(row[0], unit, 16), 4),
-                scales: vec![half(k.at_stride(row[1], unit, 2))],
-            },
-            Format::Q6K => {
-                let mut all = words(k.at_stride(row[0], unit, 8), 2);
-                all.extend(words(k.at_stride(row[1], unit, 4), 1));
-                let scale = k.load_with::<_, i8>(k.at(row[2].cast(), unit), 1, Cache::ReadOnly)[0];
-                let block = half(k.at_stride(row[3], k.shr(unit, 4), 2));
-                Packed { words: all, scales: vec![k.mul(block, k.convert::<i32, f32>(scale))] }
-            }
-            Format::Q4K | Format::Q5K => self.fetch_k(k, row[0], unit),
-        }
-    }
-
-    /// Q4_K and Q5_K: the lane's 16 bytes hold the low values of one sub-block of 32 and the high ones of the next.
-    fn fetch_k(self, k: &Kernel, row: Pointer<Global, u8>, unit: Reg<u32>) -> Packed {
-        let five = matches!(self, Format::Q5K);
-        let block = k.at_stride(row, k.shr(unit, 3), if five { 176 } else { 144 });
-        let within = k.and(unit, 7);
-        let quants = k.at_stride(block.plus(if five { 48 } else { 16 }), within, 16);
-        let mut words = k.load_with::<_, u32>(quants.cast(), 4, Cache::Stream);
-        let pair = k.shr(within, 1);
-        if five {
-            // Bit 2·pair of each byte belongs to the low values, the next to the high ones.
-            let high = k.at_stride(block.plus(16), k.and(within, 1), 16);
-            let high = k.load_with::<_, u32>(high.cast(), 4, Cache::ReadOnly);
-            words.extend(high.into_iter().map(|w| k.shr(w, k.shl(pair, 1))));
-        }
-        let head = k.load_with::<_, u32>(block.cast(), 4, Cache::ReadOnly);
-        let [d, s0, s1, s2] = [head[0], head[1], head[2], head[3]];
-        // Six-bit scales and minima of four sub-blocks, a byte each.
-        let six = 0x3f3f_3f3fu32;
-        let upper = k.ge(pair, 2);
-        let top = |w| k.and(k.shr(w, 2), 0x3030_3030u32);
-        let scales = k.select(upper, k.mask_or(s2, 0x0f0f_0f0f, top(s0)), k.and(s0, six));
-        let minima = k.select(upper, k.mask_or(k.shr(s2, 4), 0x0f0f_0f0f, top(s1)), k.and(s1, six));
-        let shift = k.shl(k.and(pair, 1), 4);
-        let (scales, minima) = (k.shr(scales, shift), k.shr(minima, shift));
-        let halves = k.unpack(k.bits(d));
-        let (d, least) = (k.convert::<f16, f32>(halves.0), k.convert::<f16, f32>(halves.1));
-        let times = |factor, packed, byte: u32| {
-            let n: Reg<u32> = k.bfe(packed, 8 * byte, 8);
-            k.mul(factor, k.convert::<u32, f32>(n))
-        };
-        let scales =
-            vec![times(d, scales, 0), times(d, scales, 1), times(least, minima, 0), times(least, minima, 1)];
-        Packed { words, scales }
-    }
-
-    /// The first value of each run of neighbouring values that unit `unit` holds.
-    pub(super) fn runs(self, k: &Kernel, unit: Reg<u32>) -> Vec<Multiple> {
-        match self {
-            Format::Q4K | Format::Q5K => {
-                // Unit 2·pair + side: values 64·pair + 16·side and 32 further.
-                let low = k.sum(k.scale(k.shr(unit, 1), 64), k.scale(k.and(unit, 1), 16));
-                vec![low, k.plus(low, 32)]
-            }
-            Format::Q4_0 => {
-                let low = k.scale(unit, 32);
-                vec![low, k.plus(low, 16)]
-            }
-            _ => vec![k.scale(unit, self.unit())],
-        }
-    }
-
-    /// Whether [`Format::dot`] needs the sum of each run of activations.
-    pub(super) const fn wants_sums(self) -> bool {
-        matches!(self, Format::Q4_0 | Format::Q4K | Format::Q5K | Format::Q6K)
-    }
-
-    /// Adds the product of a unit's weights with its activations to `sum`. `x` holds the activations of each run.
-    pub(super) fn dot(
+    /// Loads unit `unit` of a row, `after` units further, into registers that exist, where `guard` holds.
+    pub(super) fn load(
         self,
         k: &Kernel,
-        packed: &Packed,
-        x: &[Vec<Reg<f32>>],
-        sums: &[Reg<f32>],
-        sum: Reg<f32>,
+        row: &[Pointer<Global, u8>],
+        unit: Reg<u32>,
+        after: u32,
+        guard: Option<Pred>,
+        into: &Packed,
     ) {
+        let r = &into.words;
+        // `after` is a multiple of 32 or 0, so that it is one of whole blocks too.
+        let at = |plane: usize, bytes: u32| {
+            k.at_stride(row[plane], unit, bytes).plus_bytes(i64::from(after) * i64::from(bytes))
+        };
+        let of_block = |plane: usize, bytes: u32| {
+            let block = k.at_stride(row[plane], k.shr(unit, 3), bytes);
+            block.plus_bytes(i64::from(after / 8) * i64::from(bytes))
+        };
+        let words = |from, range: std::ops::Range<usize>, cache| {
+            k.load_words_where(guard, from, &r[range], cache);
+        };
+        let half = |from, into: usize| k.load_half_where(guard, from, r[into], Cache::ReadOnly);
         match self {
-            Format::F32 | Format::F16 | Format::Bf16 => {
-                for (w, x) in self.weights(k, packed).concat().into_iter().zip(&x[0]) {
-                    k.mad_to(sum, w, *x, sum);
-                }
-            }
+            Format::F32 | Format::F16 | Format::Bf16 => words(at(0, 16), 0..4, Cache::Stream),
             Format::Q8_0 => {
-                let part = k.var(0f32);
-                for (q, x) in self.integers(k, packed)[0].iter().zip(&x[0]) {
-                    k.mad_to(part, *q, *x, part);
-                }
-                k.mad_to(sum, part, packed.scales[0], sum);
-            }
-            Format::Q6K => {
-                // 1 + q/64, of which 1.5 is to be taken off.
-                let part = k.mul(sums[0], -1.5f32);
-                for (f, x) in raised_q6(k, &packed.words).into_iter().zip(&x[0]) {
-                    k.mad_to(part, f, *x, part);
-                }
-                k.mad_to(sum, part, k.mul(packed.scales[0], 64f32), sum);
+                words(at(0, 16), 0..4, Cache::Stream);
+                words(at(1, 16), 4..8, Cache::Stream);
+                half(at(2, 2), 8);
             }
             Format::Q4_0 => {
-                // 1 + q/16, of which 1 + 8/16 is to be taken off.
-                for (run, (values, x)) in self.raised_k(k, &packed.words).into_iter().zip(x).enumerate() {
-                    let part = k.mul(sums[run], -1.5f32);
-                    for (f, x) in values.into_iter().zip(x) {
-                        k.mad_to(part, f, *x, part);
-                    }
-                    k.mad_to(sum, part, k.mul(packed.scales[0], self.raise()), sum);
-                }
+                words(at(0, 16), 0..4, Cache::Stream);
+                half(at(1, 2), 4);
             }
             Format::Q4K | Format::Q5K => {
-                let raised = self.raised_k(k, &packed.words);
-                for (run, (values, x)) in raised.into_iter().zip(x).enumerate() {
-                    let part = k.neg::<f32>(sums[run]);
-                    for (f, x) in values.into_iter().zip(x) {
-                        k.mad_to(part, f, *x, part);
-                    }
-                    k.mad_to(sum, part, k.mul(packed.scales[run], self.raise()), sum);
-                    k.mad_to(sum, k.neg::<f32>(packed.scales[2 + run]), sums[run], sum);
+                words(at(1, 16), 0..4, Cache::Stream);
+                words(of_block(0, 16), 4..8, Cache::ReadOnly);
+                if self == Format::Q5K {
+                    words(at(2, 4), 8..9, Cache::Stream);
                 }
+            }
+            Format::Q6K => {
+                words(at(0, 16), 0..4, Cache::Stream);
+                words(at(1, 8), 4..6, Cache::Stream);
+                half(at(2, 2), 6);
+                half(of_block(3, 2), 7);
             }
         }
     }
 
-    /// The unit's quantized integers as floats, by run, for the types with one scale per unit.
-    fn integers(self, k: &Kernel, packed: &Packed) -> Vec<Vec<Reg<f32>>> {
-        let plain = |f: Reg<f32>, offset: f32, scale: f32| k.mul(k.sub(f, offset), scale);
+    /// Loads unit `unit` of a row.
+    pub(super) fn fetch(self, k: &Kernel, row: &[Pointer<Global, u8>], unit: Reg<u32>) -> Packed {
+        let packed = Packed { words: (0..self.registers()).map(|_| k.reg()).collect(), unit };
+        self.load(k, row, unit, 0, None, &packed);
+        packed
+    }
+
+    /// The first value of each run of 16 (or fewer) neighbouring values that unit `unit` holds.
+    pub(super) fn runs(self, k: &Kernel, unit: Reg<u32>) -> Vec<Multiple> {
+        let start = k.scale(unit, self.unit());
+        if self.is_quantized() { vec![start, k.plus(start, 16)] } else { vec![start] }
+    }
+
+    /// The 32 integers of a quantized unit in order, four in the bytes of each word, times [`Format::raised`]. Signed bytes,
+    /// except for types with a minimum.
+    pub(super) fn quads(self, k: &Kernel, packed: &Packed) -> Vec<Reg<u32>> {
+        let r = &packed.words;
         match self {
-            Format::Q8_0 => {
-                // The byte (its sign bit flipped) is the low mantissa of 2^23.
-                let byte = |i: usize| {
-                    let f = k.prmt(packed.words[i / 4], 0x4b00_0000u32, 0x7440 + (i as u32 % 4));
-                    k.sub(k.bits::<u32, f32>(f), 8_388_736f32)
-                };
-                vec![(0..16).map(byte).collect()]
+            Format::Q8_0 => r[..8].to_vec(),
+            Format::Q4_0 => {
+                let high = |w: Reg<u32>| k.and(w, 0xf0f0_f0f0u32);
+                r[..4].iter().map(|w| high(k.shl(*w, 4))).chain(r[..4].iter().map(|w| high(*w))).collect()
+            }
+            Format::Q4K | Format::Q5K => {
+                let low = |w: Reg<u32>| k.and(w, 0x0f0f_0f0fu32);
+                let four = r[..4].iter().map(|w| low(*w)).chain(r[..4].iter().map(|w| low(k.shr(*w, 4))));
+                if self == Format::Q4K {
+                    return four.collect();
+                }
+                let fifth = |i: u32, w| k.mask_or(shifted(k, r[8], i, 4), 0x1010_1010u32, w);
+                (0..).zip(four).map(|(i, w)| fifth(i, w)).collect()
             }
             Format::Q6K => {
-                vec![raised_q6(k, &packed.words).into_iter().map(|f| plain(f, 1.5, 64.0)).collect()]
-            }
-            Format::Q4_0 | Format::Q4K | Format::Q5K => {
-                let one = if self == Format::Q4_0 { 1.5 } else { 1.0 };
-                let runs = self.raised_k(k, &packed.words).into_iter();
-                runs.map(|run| run.into_iter().map(|f| plain(f, one, self.raise())).collect()).collect()
+                let whole = r[..6].iter().map(|w| k.and(*w, 0xfcfc_fcfcu32));
+                // The last two words' bits are the lowest two of each byte of the others, three and three.
+                let rest = |a: Reg<u32>, b: Reg<u32>, c: Reg<u32>| {
+                    let high = k.and(k.shl(a, 6), 0xc0c0_c0c0u32);
+                    let middle = k.mask_or(k.shl(b, 4), 0x3030_3030u32, high);
+                    k.mask_or(k.shl(c, 2), 0x0c0c_0c0cu32, middle)
+                };
+                let mut all: Vec<_> = whole.collect();
+                all.extend([rest(r[0], r[1], r[2]), rest(r[3], r[4], r[5])]);
+                all
             }
             Format::F32 | Format::F16 | Format::Bf16 => vec![],
         }
     }
 
+    /// The scale of the block that a quantized unit belongs to; for types with a minimum also what the minima are times.
+    pub(super) fn supers(self, k: &Kernel, packed: &Packed) -> Vec<Reg<f32>> {
+        let half = |word: Reg<u32>| k.convert::<f16, f32>(k.unpack(k.bits(word)).0);
+        match self {
+            Format::Q4K | Format::Q5K => {
+                let (d, least) = k.unpack(k.bits(packed.words[4]));
+                vec![k.convert::<f16, f32>(d), k.convert::<f16, f32>(least)]
+            }
+            _ => packed.words.last().map(|word| half(*word)).into_iter().collect(),
+        }
+    }
+
+    /// The integer scales of a unit: none; two signed ones, of its halves (Q6_K); or scale and minimum (Q4_K, Q5_K).
+    pub(super) fn scales(self, k: &Kernel, packed: &Packed) -> Vec<Reg<u32>> {
+        let r = &packed.words;
+        match self {
+            Format::Q4K | Format::Q5K => {
+                let shift = k.shl(k.and(packed.unit, 3), 3);
+                let upper = k.ne(k.and(packed.unit, 4), 0);
+                let byte = |word| k.and(k.shr(word, shift), 0xffu32);
+                let (a, b, c) = (byte(r[5]), byte(r[6]), byte(r[7]));
+                let top = |w| k.and(k.shr(w, 2), 0x30u32);
+                let six = |w| k.and(w, 63u32);
+                let scale = k.select(upper, k.mask_or(c, 15u32, top(a)), six(a));
+                let least = k.select(upper, k.or(k.shr(c, 4), top(b)), six(b));
+                vec![scale, least]
+            }
+            Format::Q6K => {
+                // A byte, and its sign three times.
+                let signed = |bytes: u32| k.prmt(r[6], 0u32, bytes);
+                vec![signed(0x8880), signed(0x9991)]
+            }
+            _ => vec![],
+        }
+    }
+
     /// The unit's weights by run, exactly as the type defines them.
     pub(super) fn weights(self, k: &Kernel, packed: &Packed) -> Vec<Vec<Reg<f32>>> {
+        let words = &packed.words;
         match self {
-            Format::F32 => vec![packed.words.iter().map(|w| k.bits(*w)).collect()],
+            Format::F32 => vec![words.iter().map(|w| k.bits(*w)).collect()],
             Format::F16 => {
                 let pair = |w: &Reg<u32>| {
                     let (lo, hi) = k.unpack(k.bits(*w));
                     [k.convert::<f16, f32>(lo), k.convert::<f16, f32>(hi)]
                 };
-                vec![packed.words.iter().flat_map(pair).collect()]
+                vec![words.iter().flat_map(pair).collect()]
             }
             Format::Bf16 => {
                 let pair = |w: &Reg<u32>| [k.bits(k.shl(*w, 16)), k.bits(k.and(*w, 0xffff_0000u32))];
-                vec![packed.words.iter().flat_map(pair).collect()]
+                vec![words.iter().flat_map(pair).collect()]
             }
-            Format::Q8_0 | Format::Q4_0 | Format::Q6K => {
-                let scaled = |q: &Reg<f32>| k.mul(*q, packed.scales[0]);
-                self.integers(k, packed).iter().map(|run| run.iter().map(scaled).collect()).collect()
-            }
-            Format::Q4K | Format::Q5K => {
-                let runs = self.integers(k, packed);
-                let scaled = |(i, run): (usize, &Vec<Reg<f32>>)| {
-                    run.iter().map(|q| k.sub(k.mul(*q, packed.scales[i]), packed.scales[2 + i])).collect()
+            _ => {
+                let supers = self.supers(k, packed);
+                let scales = self.scales(k, packed);
+                let number = |w: Reg<u32>| k.convert::<i32, f32>(k.bits(w));
+                let times =
+                    |i: usize, w: Option<&Reg<u32>>| w.map_or(supers[i], |w| k.mul(supers[i], number(*w)));
+                let quads = self.quads(k, packed);
+                let values = |half: usize| -> Vec<Reg<f32>> {
+                    let scale = times(0, scales.get(if self == Format::Q6K { half } else { 0 }));
+                    let scale = k.mul(scale, 1.0 / self.raised());
+                    let least = self.has_minimum().then(|| times(1, scales.get(1)));
+                    let value = |i: usize| {
+                        let (quad, from) = (quads[4 * half + i / 4], 8 * (i as u32 % 4));
+                        let q = if self.has_minimum() {
+                            k.convert::<u32, f32>(k.bfe(quad, from, 8u32))
+                        } else {
+                            k.convert::<i32, f32>(k.bfe(k.bits::<u32, i32>(quad), from, 8u32))
+                        };
+                        let product = k.mul(q, scale);
+                        least.map_or(product, |least| k.sub(product, least))
+                    };
+                    (0..16).map(value).collect()
                 };
-                runs.iter().enumerate().map(scaled).collect()
+                vec![values(0), values(1)]
             }
         }
     }
-
-    /// `2^n` of the values `1 + q/2^n` that [`Format::raised_k`] gives: the bits of `q` are the topmost of the mantissa.
-    const fn raise(self) -> f32 {
-        if matches!(self, Format::Q5K) { 32.0 } else { 16.0 }
-    }
-
-    /// `1 + q/2^n` of each value, by run.
-    fn raised_k(self, k: &Kernel, words: &[Reg<u32>]) -> Vec<Vec<Reg<f32>>> {
-        let low = if self == Format::Q5K { 18 } else { 19 };
-        let value = |run: u32, i: u32| {
-            let word = words[i as usize / 4];
-            let at = 8 * (i % 4) + 4 * run;
-            let mut f = k.mask_or(shifted(k, word, at, low), 0xf << low, ONE);
-            if self == Format::Q5K {
-                let high = words[4 + i as usize / 4];
-                f = k.mask_or(shifted(k, high, 8 * (i % 4) + run, 22), 1 << 22, f);
-            }
-            k.bits(f)
-        };
-        (0..2).map(|run| (0..16).map(|i| value(run, i)).collect()).collect()
-    }
 }
-
-/// The bits of 1.0.
-const ONE: u32 = 0x3f80_0000;
 
 /// `word` with bit `from` moved to bit `to`.
 fn shifted(k: &Kernel, word: Reg<u32>, from: u32, to: u32) -> Reg<u32> {
@@ -391,62 +384,67 @@ fn shifted(k: &Kernel, word: Reg<u32>, from: u32, to: u32) -> Reg<u32> {
     }
 }
 
-/// Where the five whole 6-bit values of a word start; the last wraps around its end.
-const SIXES: [u32; 5] = [17, 11, 5, 23, 29];
-/// Where two bits of the unit's sixteenth value are in each of the three words, the upper ones first.
-const SPARE: u32 = 3;
-
-/// `1 + q/64` of the 16 values in three words.
-fn raised_q6(k: &Kernel, words: &[Reg<u32>]) -> Vec<Reg<f32>> {
-    let mut all = Vec::with_capacity(16);
-    for word in words {
-        for at in SIXES {
-            let moved = if at == 29 { k.funnel_left(*word, *word, 20) } else { shifted(k, *word, at, 17) };
-            all.push(k.bits(k.mask_or(moved, 0x007e_0000, ONE)));
-        }
-    }
-    let mut last = k.mask_or(k.shl(words[0], 21 - SPARE), 0x0060_0000, ONE);
-    last = k.mask_or(k.shl(words[1], 19 - SPARE), 0x0018_0000, last);
-    last = k.mask_or(k.shl(words[2], 17 - SPARE), 0x0006_0000, last);
-    all.push(k.bits(last));
-    all
-}
-
 /// Splits whole blocks, as a file has them, into planes: appends each block's part to the plane's bytes.
 ///
 /// `blocks` must be a multiple of the type's block size.
 pub fn pack(format: Format, blocks: &[u8], planes: &mut [Vec<u8>]) {
     match format {
-        Format::F32 | Format::F16 | Format::Bf16 | Format::Q4K | Format::Q5K => {
-            planes[0].extend_from_slice(blocks)
-        }
+        Format::F32 | Format::F16 | Format::Bf16 => planes[0].extend_from_slice(blocks),
         Format::Q8_0 => {
             for block in blocks.as_chunks::<34>().0 {
-                planes[1].extend_from_slice(&block[..2]);
-                planes[0].extend(block[2..].iter().map(|q| q ^ 0x80));
+                planes[2].extend_from_slice(&block[..2]);
+                planes[0].extend_from_slice(&block[2..18]);
+                planes[1].extend_from_slice(&block[18..]);
             }
         }
         Format::Q4_0 => {
             for block in blocks.as_chunks::<18>().0 {
                 planes[1].extend_from_slice(&block[..2]);
-                planes[0].extend_from_slice(&block[2..]);
+                // In two's complement.
+                planes[0].extend(block[2..].iter().map(|q| q ^ 0x88));
+            }
+        }
+        Format::Q4K => {
+            for block in blocks.as_chunks::<144>().0 {
+                planes[0].extend_from_slice(&block[..16]);
+                let nibbles: [u8; 256] = std::array::from_fn(|l| nibble(&block[16..], l));
+                planes[1].extend(nibbles.as_chunks::<32>().0.iter().flat_map(halves_together));
+            }
+        }
+        Format::Q5K => {
+            for block in blocks.as_chunks::<176>().0 {
+                planes[0].extend_from_slice(&block[..16]);
+                let nibbles: [u8; 256] = std::array::from_fn(|l| nibble(&block[48..], l));
+                planes[1].extend(nibbles.as_chunks::<32>().0.iter().flat_map(halves_together));
+                // Bit i of byte b: the fifth bit of value 4i + b of the unit.
+                let fifth = |unit: usize, b: usize, i: usize| block[16 + 4 * i + b] >> unit & 1;
+                let byte = |unit, b| (0..8).map(|i| fifth(unit, b, i) << i).sum::<u8>();
+                planes[2].extend((0..8).flat_map(|unit| (0..4).map(move |b| byte(unit, b))));
             }
         }
         Format::Q6K => {
             for block in blocks.as_chunks::<210>().0 {
-                let (pairs, thirds) = (&mut Vec::with_capacity(128), &mut Vec::with_capacity(64));
-                for unit in q6_values(block).as_chunks::<16>().0 {
+                for unit in q6_values(block).as_chunks::<32>().0 {
                     let words = q6_words(unit);
-                    pairs.extend(words[..2].iter().flat_map(|w| w.to_le_bytes()));
-                    thirds.extend(words[2].to_le_bytes());
+                    planes[0].extend_from_slice(&words[..16]);
+                    planes[1].extend_from_slice(&words[16..]);
                 }
-                planes[0].append(pairs);
-                planes[1].append(thirds);
                 planes[2].extend_from_slice(&block[192..208]);
                 planes[3].extend_from_slice(&block[208..]);
             }
         }
     }
+}
+
+/// Value `l` of the nibbles of a Q4_K block: of each 64 the first 32 are the low ones.
+fn nibble(quants: &[u8], l: usize) -> u8 {
+    let byte = quants[l / 64 * 32 + l % 32];
+    if l % 64 < 32 { byte & 15 } else { byte >> 4 }
+}
+
+/// 32 nibbles in 16 bytes, the first half in the low ones.
+fn halves_together(unit: &[u8; 32]) -> [u8; 16] {
+    std::array::from_fn(|i| unit[i] | unit[16 + i] << 4)
 }
 
 /// The 256 six-bit values of a Q6_K block, in order.
@@ -460,12 +458,13 @@ fn q6_values(block: &[u8; 210]) -> [u8; 256] {
     })
 }
 
-/// Sixteen six-bit values in three words, as [`raised_q6`] takes them apart.
-fn q6_words(values: &[u8; 16]) -> [u32; 3] {
-    let spare = u32::from(values[15]);
-    std::array::from_fn(|w| {
-        let whole = SIXES.iter().zip(&values[5 * w..]).map(|(&at, &v)| u32::from(v).rotate_left(at));
-        whole.fold((spare >> (4 - 2 * w) & 3) << SPARE, |word, bits| word | bits)
+/// 32 six-bit values in 24 bytes, as [`Format::quads`] takes them apart: in two's complement, the first 24 in the upper six bits
+/// of a byte each, the last eight in the lower two of three bytes each.
+fn q6_words(values: &[u8; 32]) -> [u8; 24] {
+    std::array::from_fn(|i| {
+        let (word, byte) = (i / 4, i % 4);
+        let spread = (values[24 + word / 3 * 4 + byte] ^ 32) >> (4 - 2 * (word % 3)) & 3;
+        (values[i] ^ 32) << 2 | spread
     })
 }
 
@@ -484,13 +483,13 @@ mod tests {
 
     #[test]
     fn packed_sixes_hold_every_value_once() {
-        for i in 0..16 {
-            let mut values = [0u8; 16];
-            values[i] = 63;
+        for i in 0..32 {
+            // All are 32, whose two's complement is 0, but one.
+            let mut values = [32u8; 32];
+            values[i] = 31;
             let bits: u32 = q6_words(&values).iter().map(|w| w.count_ones()).sum();
             assert_eq!(bits, 6, "value {i}");
         }
-        let all = q6_words(&[63; 16]);
-        assert_eq!(all, [u32::MAX; 3]);
+        assert_eq!(q6_words(&[31; 32]), [u8::MAX; 24]);
     }
 }

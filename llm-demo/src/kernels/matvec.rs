@@ -1,19 +1,18 @@
-//! Matrix times vector: a warp takes two rows at a time and shares the activations between them.
+//! Matrix times vector with weights and activations in single precision: slow, and the measure of the step kernel.
 //!
+//! A warp takes two rows at a time and shares the activations between them.
 //! Activation vectors are *striped*: of every 16 neighbouring values the first four of all sixteens come first, then the
 //! second four, and so on. A lane that unpacks 16 neighbouring weights then reads its activations in four 16-byte loads, each
 //! contiguous across the warp.
 
 use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Reg, Special};
 
-use super::format::{Format, Packed};
+use super::format::Format;
 
 /// Threads of a block.
 pub const THREADS: u32 = 128;
 /// Rows that one warp computes together.
 const ROWS: u32 = 2;
-/// Units of a row in flight at once.
-const UNROLL: u32 = 2;
 
 /// What happens to the products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,27 +104,16 @@ pub(super) fn kernel(format: Format, epilogue: Epilogue) -> Kernel {
     let quarter = k.halve(cols, 2);
     let sums = [k.var(0f32), k.var(0f32)];
 
-    let step = |units: &[Reg<u32>]| {
-        let packed: Vec<[Packed; 2]> =
-            units.iter().map(|u| [format.fetch(&k, &row[0], *u), format.fetch(&k, &row[1], *u)]).collect();
-        for (unit, packed) in units.iter().zip(&packed) {
-            let values = activations(&k, format, x, *unit, quarter);
-            let totals: Vec<Reg<f32>> =
-                if format.wants_sums() { values.iter().map(|run| total(&k, run)).collect() } else { vec![] };
-            for (packed, sum) in packed.iter().zip(sums) {
-                format.dot(&k, packed, &values, &totals, sum);
+    let units = k.halve(cols, format.unit().trailing_zeros()).reg();
+    k.for_(lane, units, 32u32, |unit: Reg<u32>| {
+        let packed = row.each_ref().map(|row| format.fetch(&k, row, unit));
+        let values = activations(&k, format, x, unit, quarter);
+        for (packed, sum) in packed.iter().zip(sums) {
+            for (w, x) in format.weights(&k, packed).iter().flatten().zip(values.iter().flatten()) {
+                k.mad_to(sum, *w, *x, sum);
             }
         }
-    };
-    let units = k.halve(cols, format.unit().trailing_zeros()).reg();
-    let unit = k.var(lane);
-    k.loop_(|l| {
-        let next = k.add(unit, 32);
-        k.break_if(l, k.ge(next, units));
-        step(&[unit, next]);
-        k.add_to(unit, 32 * UNROLL);
     });
-    k.if_(k.lt(unit, units), || step(&[unit]));
 
     let [a, b] = sums.map(|s| k.warp_sum(s));
     match epilogue {
@@ -168,17 +156,6 @@ fn activations(
             values
         })
         .collect()
-}
-
-/// The sum of a run, as a tree.
-fn total(k: &Kernel, values: &[Reg<f32>]) -> Reg<f32> {
-    match values {
-        [one] => *one,
-        _ => {
-            let (a, b) = values.split_at(values.len() / 2);
-            k.add(total(k, a), total(k, b))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod prompt;
 mod prompt_attention;
 mod rope;
 mod state;
+pub mod step;
 
 pub use attention::{HEAD_DIMS, THREADS as ATTENTION_THREADS, partial_words};
 pub use dequantize::{THREADS as DEQUANTIZE_THREADS, blocks as dequantize_blocks};
@@ -45,6 +46,9 @@ pub fn modules(target: Target) -> Vec<Named> {
         let mut kernels = vec![state::embed(format)];
         kernels.extend(Epilogue::ALL.map(|e| matvec::kernel(format, e)));
         add(format.suffix(), kernels);
+    }
+    for variant in step::VARIANTS {
+        add(variant.module, vec![step::kernel(variant)]);
     }
     let mut kernels = vec![attention::combine()];
     kernels.extend(

@@ -69,7 +69,17 @@ pub(super) fn rotate(
     a: Reg<f32>,
     b: Reg<f32>,
 ) -> (Reg<f32>, Reg<f32>) {
-    let step = k.load_with(turns, 1, Cache::ReadOnly)[0];
+    rotate_by(k, k.load_with(turns, 1, Cache::ReadOnly)[0], position, a, b)
+}
+
+/// The pair `(a, b)` turned by `position` times `step`.
+pub(super) fn rotate_by(
+    k: &Kernel,
+    step: Reg<u64>,
+    position: Reg<u32>,
+    a: Reg<f32>,
+    b: Reg<f32>,
+) -> (Reg<f32>, Reg<f32>) {
     let fraction = k.mul(step, k.convert::<u32, u64>(position));
     // The upper half as a signed number is the angle within half a turn either way.
     let upper = k.bits::<u32, i32>(k.convert::<u64, u32>(k.shr(fraction, 32)));

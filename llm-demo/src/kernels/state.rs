@@ -41,17 +41,17 @@ pub(super) fn embed(format: Format) -> Kernel {
 }
 
 /// A number and where it was found.
-type Best = (Reg<f32>, Reg<u32>);
+pub(super) type Best = (Reg<f32>, Reg<u32>);
 
 /// Replaces `best` by `other` if that is larger, or as large and found earlier.
-fn take_better(k: &Kernel, best: Best, other: Best) {
+pub(super) fn take_better(k: &Kernel, best: Best, other: Best) {
     let same = k.both(k.eq(other.0, best.0), k.lt(other.1, best.1));
     let better = k.either(k.gt(other.0, best.0), same);
     k.set(best.0, k.select(better, other.0, best.0));
     k.set(best.1, k.select(better, other.1, best.1));
 }
 
-fn warp_best(k: &Kernel, best: Best) {
+pub(super) fn warp_best(k: &Kernel, best: Best) {
     for lanes in [16, 8, 4, 2, 1] {
         let other = (k.shuffle(best.0, Shuffle::Xor(lanes)), k.shuffle(best.1, Shuffle::Xor(lanes)));
         take_better(k, best, other);

@@ -25,6 +25,7 @@ struct Report {
     load_seconds: f64,
     weight_bytes_per_token: u64,
     launches_per_token: u64,
+    engine: &'static str,
     results: Vec<Row>,
 }
 
@@ -51,7 +52,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         "{context} tokens do not fit the model's context of {most}; choose smaller --pp and --tg"
     );
 
-    let mut session = Session::new(device, &model, context)?;
+    let mut session = Session::new(device, (cli.engine, false), &model, context)?;
     let bar = session::step_bar("measuring");
     let rows = llm_demo::bench::run(&mut session.engine, model.config.vocab, plan, &mut |done, total| {
         bar.set_length(total);
@@ -69,6 +70,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         load_seconds: session.load.as_secs_f64(),
         weight_bytes_per_token: session.engine.weight_bytes_per_token(),
         launches_per_token: session.engine.launches_per_token(),
+        engine: session.engine.mode().name(),
         results: rows?,
     };
     let mut out = io::stdout().lock();
@@ -87,7 +89,8 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let read = report.weight_bytes_per_token;
     writeln!(
         out,
-        "decode      {} launches and {:.1} MB of weights per token",
+        "decode      {}: {} launches and {:.1} MB of weights per token",
+        report.engine,
         report.launches_per_token,
         read as f64 / 1e6
     )?;

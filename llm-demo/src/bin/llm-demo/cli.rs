@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use hcq::Selector;
+use llm_demo::engine::Mode;
 use llm_demo::roofline::Constant;
 use llm_demo::sampler::SamplerOptions;
 use llm_demo::synthesize::Synthesis;
@@ -25,6 +26,11 @@ pub struct Cli {
     #[arg(long, env = "HCQ_DEVICE", default_value = "auto", value_name = "DEVICE")]
     #[arg(value_parser = Selector::from_str)]
     pub device: Selector,
+
+    /// How a token's kernels are launched: persistent (one launch), phases (one per phase) or operations (one per operation,
+    /// activations in single precision)
+    #[arg(long, default_value = "persistent", value_name = "ENGINE", value_parser = engine)]
+    pub engine: Mode,
 
     /// Text to continue
     #[arg(short, long)]
@@ -166,6 +172,11 @@ impl Cli {
 
 fn usage(kind: ErrorKind, message: &str) -> ! {
     Cli::command().error(kind, message).exit()
+}
+
+fn engine(text: &str) -> Result<Mode, String> {
+    let mode = Mode::ALL.into_iter().find(|m| m.name() == text);
+    mode.ok_or_else(|| format!("expected one of {}", Mode::ALL.map(Mode::name).join(", ")))
 }
 
 fn not_negative(text: &str) -> Result<f32, String> {

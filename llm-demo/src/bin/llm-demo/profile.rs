@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use llm_demo::bench::WARM_UP;
-use llm_demo::engine::{KernelStat, LaunchTime};
+use llm_demo::engine::{KernelStat, LaunchTime, PhaseParts};
 use serde::Serialize;
 
 use crate::Outcome;
@@ -39,6 +39,9 @@ struct Line {
     share: f64,
     bytes: u64,
     gigabytes_per_second: f64,
+    /// Of phases in one launch: what the time went to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parts: Option<PhaseParts>,
 }
 
 pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
@@ -104,6 +107,7 @@ fn lines(stats: &[KernelStat]) -> Vec<Line> {
             share: s.nanoseconds as f64 / total.max(1) as f64,
             bytes: s.bytes,
             gigabytes_per_second: s.bytes as f64 / s.nanoseconds.max(1) as f64,
+            parts: s.parts,
         })
         .collect();
     lines.sort_by_key(|line| std::cmp::Reverse(line.nanoseconds));
@@ -135,6 +139,27 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
             100.0 * line.share,
             line.bytes as f64 / 1e6,
             line.gigabytes_per_second
+        )?;
+    }
+    if report.kernels.iter().any(|line| line.parts.is_some()) {
+        writeln!(
+            out,
+            "\n{:<17} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "µs each", "waiting", "input", "products", "results", "end"
+        )?;
+    }
+    for line in &report.kernels {
+        let Some(p) = line.parts else { continue };
+        let each = |ns: u64| ns as f64 / 1e3 / line.launches.max(1) as f64;
+        writeln!(
+            out,
+            "{:<17} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2}",
+            line.role,
+            each(p.waiting),
+            each(p.input),
+            each(p.products),
+            each(p.results),
+            each(p.end)
         )?;
     }
     Ok(())

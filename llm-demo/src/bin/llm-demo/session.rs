@@ -7,7 +7,7 @@ use anyhow::Context;
 use hcq::Device;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use llm_demo::embedded;
-use llm_demo::engine::{Engine, EngineOptions};
+use llm_demo::engine::{Engine, EngineOptions, Mode};
 use llm_demo::gguf::Gguf;
 use llm_demo::model::Model;
 
@@ -46,15 +46,21 @@ pub fn device(cli: &Cli) -> anyhow::Result<Device> {
 }
 
 impl Session {
-    /// Brings `model` to `device`, with room for `wanted` positions or as many as the model has.
-    pub fn new(device: Device, model: &Model, wanted: usize) -> anyhow::Result<Self> {
+    /// Brings `model` to `device`, timed or not, with room for `wanted` positions or as many as the model has.
+    pub fn new(
+        device: Device,
+        (mode, timed): (Mode, bool),
+        model: &Model,
+        wanted: usize,
+    ) -> anyhow::Result<Self> {
         let context = wanted.min(model.config.context);
         let begin = Instant::now();
         let bar = byte_bar("loading");
-        let engine = Engine::new(&device, model, EngineOptions { context }, &mut |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
-        });
+        let engine =
+            Engine::new(&device, model, EngineOptions { context, mode, timed }, &mut |done, total| {
+                bar.set_length(total);
+                bar.set_position(done);
+            });
         bar.finish_and_clear();
         let engine = engine.context("cannot bring the model to the device")?;
         Ok(Self { device, engine, context, load: begin.elapsed() })
@@ -62,7 +68,7 @@ impl Session {
 
     /// Opens the device that the command line names and brings `model` to it.
     pub fn open(cli: &Cli, model: &Model, wanted: usize) -> anyhow::Result<Self> {
-        Self::new(device(cli)?, model, wanted)
+        Self::new(device(cli)?, (cli.engine, cli.profile), model, wanted)
     }
 }
 

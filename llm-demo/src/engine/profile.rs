@@ -1,0 +1,145 @@
+//! Where the time of a step goes.
+
+use serde::Serialize;
+
+use super::{Engine, Mode};
+use crate::error::Result;
+use crate::kernels::step::MARKS;
+
+/// What one kind of launch cost over some steps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KernelStat {
+    /// The kernel.
+    pub name: String,
+    /// What it is for.
+    pub role: &'static str,
+    /// How often it ran.
+    pub count: u64,
+    /// Time in all, in ns of the GPU's clock.
+    pub nanoseconds: u64,
+    /// Weights, keys and values that it read, in bytes.
+    pub bytes: u64,
+    /// What the time went to, where phases are timed.
+    pub parts: Option<PhaseParts>,
+}
+
+/// What the time of a phase went to, in ns as its first block saw it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PhaseParts {
+    /// Until the phase before had ended in all blocks; first loads of weights start in this time.
+    pub waiting: u64,
+    /// Bringing the input to shared memory.
+    pub input: u64,
+    /// Products, or attention.
+    pub products: u64,
+    /// Using the results.
+    pub results: u64,
+    /// Telling the other blocks.
+    pub end: u64,
+}
+
+/// Adds `stat` to those before it of the same kernel and role.
+fn add(stats: &mut Vec<KernelStat>, stat: KernelStat) {
+    match stats.iter_mut().find(|s| s.name == stat.name && s.role == stat.role) {
+        Some(known) => {
+            known.count += stat.count;
+            known.nanoseconds += stat.nanoseconds;
+            known.bytes += stat.bytes;
+            if let (Some(a), Some(b)) = (&mut known.parts, stat.parts) {
+                a.waiting += b.waiting;
+                a.input += b.input;
+                a.products += b.products;
+                a.results += b.results;
+                a.end += b.end;
+            }
+        }
+        None => stats.push(stat),
+    }
+}
+
+impl Engine {
+    /// Times every launch of `steps` greedy steps from an empty context, one after the other, and forgets them again. A step in
+    /// one launch is timed phase by phase, by the clock of its first block.
+    ///
+    /// # Errors
+    /// As [`Engine::step`].
+    pub fn profile(&mut self, steps: usize) -> Result<Vec<KernelStat>> {
+        if self.mode == Mode::Persistent {
+            return self.profile_phases(steps);
+        }
+        self.reset()?;
+        self.room(steps)?;
+        self.plan.state.write(self.token_at(0), &0u32.to_le_bytes())?;
+        let mut stats = Vec::new();
+        for position in 1..=steps as u64 {
+            let mut times = vec![self.queue.timestamp()?];
+            for stage in self.steps.as_ref().map_or(&self.plan.stages, |s| &s.phases) {
+                // SAFETY: as for the recorded launches, see `record`; a timestamp orders them all.
+                unsafe { self.queue.launch(&stage.kernel, stage.config, &stage.args) }?;
+                times.push(self.queue.timestamp()?);
+                self.queue.barrier()?;
+            }
+            self.queue.submit()?.wait(self.patience)?;
+            for (stage, pair) in self.stages().iter().zip(times.windows(2)) {
+                let ns = pair[1].ns().zip(pair[0].ns()).map_or(0, |(end, start)| end.saturating_sub(start));
+                let bytes = stage.weight_bytes + stage.cache_bytes * position;
+                let stat = KernelStat {
+                    name: stage.kernel.name().to_owned(),
+                    role: stage.role,
+                    count: 1,
+                    nanoseconds: ns,
+                    bytes,
+                    parts: None,
+                };
+                add(&mut stats, stat);
+            }
+        }
+        self.reset()?;
+        Ok(stats)
+    }
+
+    /// [`Engine::profile`] of steps in one launch.
+    fn profile_phases(&mut self, steps: usize) -> Result<Vec<KernelStat>> {
+        self.reset()?;
+        self.room(steps)?;
+        self.plan.state.write(self.token_at(0), &0u32.to_le_bytes())?;
+        let mut stats = Vec::new();
+        let Some(plan) = &self.steps else { return Ok(stats) };
+        for position in 1..=steps as u64 {
+            let start = self.queue.timestamp()?;
+            self.queue.replay(&self.step)?;
+            let end = self.queue.timestamp()?;
+            self.queue.submit()?.wait(self.patience)?;
+            let elapsed = end.ns().zip(start.ns()).map_or(0, |(end, start)| end.saturating_sub(start));
+            let mut bytes = vec![0; plan.times.len() as usize];
+            plan.times.read(0, &mut bytes)?;
+            let clocks: Vec<u32> = bytes.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b)).collect();
+            let marks: Vec<&[u32]> = clocks.chunks(MARKS as usize).collect();
+            let (Some(first), Some(last)) = (marks.first(), marks.last()) else { break };
+            // Wraps after some seconds.
+            let whole = last[5].wrapping_sub(first[0]).max(1);
+            let ns = |from: u32, to: u32| u64::from(to.wrapping_sub(from)) * elapsed / u64::from(whole);
+            for (i, (stage, m)) in plan.phases.iter().zip(&marks).enumerate() {
+                let after = marks.get(i + 1).map_or(m[5], |next| next[0]);
+                let parts = PhaseParts {
+                    waiting: ns(m[0], m[1]),
+                    input: ns(m[1], m[2]),
+                    products: ns(m[2], m[3]),
+                    results: ns(m[3], m[4]),
+                    end: ns(m[4], after),
+                };
+                let stat = KernelStat {
+                    name: stage.kernel.name().to_owned(),
+                    role: stage.role,
+                    count: 1,
+                    nanoseconds: ns(m[0], after),
+                    bytes: stage.weight_bytes + stage.cache_bytes * position,
+                    parts: Some(parts),
+                };
+                add(&mut stats, stat);
+            }
+        }
+        self.reset()?;
+        Ok(stats)
+    }
+}

@@ -1,0 +1,278 @@
+//! Attention of one position over the cache, in shares of the positions.
+//!
+//! A block takes up to four query heads that have keys and values in common, a warp one of them; so the block reads the cache
+//! once for all of them. A few lanes hold one cached row, so that a warp works on several positions at once, each with a maximum
+//! and a sum of its own; they are merged at the end, first in the warp, then in the block, then (where positions are split) by
+//! the block that ends last.
+
+use half::f16;
+use ptxgen::{Atomic, Cache, F16x2, Global, Pointer, Reg, Shared};
+
+use super::task::{HEADS_TOGETHER, at};
+use super::{Step, WARPS};
+
+/// Positions that are worth a block of their own, as a power of two.
+const SHARE_LOG2: u32 = 8;
+/// Below any score; unlike infinity its difference to itself is 0.
+const LOWEST: f32 = -1e30;
+/// Positions of a lane that are under way together.
+const TOGETHER: usize = 2;
+
+/// Softmax in the making: largest score, sum of weights, weighted sum of some dimensions.
+struct Sum<const N: usize> {
+    max: Reg<f32>,
+    weight: Reg<f32>,
+    values: [Reg<f32>; N],
+}
+
+/// Eight values each of a key and of a value, as pairs.
+struct Row {
+    keys: [Reg<u32>; 4],
+    values: [Reg<u32>; 4],
+}
+
+/// What a block works on: which part of which heads.
+struct Share {
+    unit: Reg<u32>,
+    share: Reg<u32>,
+    shares: Reg<u32>,
+    begin: Reg<u32>,
+    end: Reg<u32>,
+}
+
+impl Step<'_> {
+    pub(super) fn attend(&self) {
+        let k = self.k;
+        let (positions, units) = (k.add(self.position, 1), self.word(at::UNITS));
+        let shares = k.shr(k.add(positions, (1u32 << SHARE_LOG2) - 1), SHARE_LOG2);
+        let shares = k.min(shares, self.word(at::MOST_SHARES));
+        let split = k.gt(shares, 1);
+        let per_share = k.var(positions);
+        k.if_(split, || k.set(per_share, k.div(k.add(positions, k.sub(shares, 1)), shares)));
+        self.wait();
+        self.stamp(1);
+        self.stamp(2);
+        k.for_(self.block, k.mul(units, shares), self.blocks, |item: Reg<u32>| {
+            let share = k.var(0u32);
+            k.if_(split, || k.set(share, k.div(item, units)));
+            let unit = k.sub(item, k.mul(share, units));
+            let begin = k.mul(share, per_share);
+            let end = k.min(positions, k.add(begin, per_share));
+            self.attend_share(&Share { unit, share, shares, begin, end });
+        });
+        self.stamp(3);
+    }
+
+    fn attend_share(&self, s: &Share) {
+        let k = self.k;
+        let head_dim = self.word(at::HEAD_DIM);
+        let (group, subgroups) = (self.word(at::GROUP), self.word(at::SUBGROUPS));
+        let kv_head = k.var(s.unit);
+        k.if_(k.gt(subgroups, 1), || k.set(kv_head, k.div(s.unit, subgroups)));
+        let first = k.mul(k.sub(s.unit, k.mul(kv_head, subgroups)), HEADS_TOGETHER);
+        let heads = k.min(k.sub(group, first), HEADS_TOGETHER);
+        let first_head = k.mad(kv_head, group, first);
+        // The warp's head, its number among the warps of that head, and how many these are.
+        let heads_log2 = self.word(at::HEADS_LOG2);
+        let one = k.var(1u32);
+        let own_head = k.and(self.warp, k.sub(k.shl(one, heads_log2), 1));
+        let (own, warps) = (k.shr(self.warp, heads_log2), k.shr(k.var(WARPS), heads_log2));
+        let head = k.add(first_head, k.min(own_head, k.sub(heads, 1)));
+
+        let lanes_log2 = self.word(at::LANES_LOG2);
+        let lanes = k.shl(one, lanes_log2);
+        let slots_log2 = k.sub(5u32, lanes_log2);
+        let slot = k.shr(self.lane, lanes_log2);
+        let dim = k.mul(k.and(self.lane, k.sub(lanes, 1)), 8u32);
+        let inside = k.lt(dim, head_dim);
+        let dim = k.select(inside, dim, 0u32);
+        let dims = k.scale(k.shr(dim, 3), 8);
+        // Scores in units of log2, so that exp2 serves.
+        let scale = k.select(inside, k.bits::<u32, f32>(self.word(at::SCALE)), 0f32);
+        let width = k.scale(k.shr(head_dim, 3), 8);
+
+        let rows = k.mul(kv_head, self.word(at::CONTEXT));
+        let row = |cache: i64, position: Reg<u32>| -> Pointer<Global, u8> {
+            let row = k.row(self.address::<f16>(cache), k.add(rows, position), width);
+            k.at(row, dims).cast()
+        };
+        let fetch = |position: Reg<u32>, to: &Row| {
+            let there = Some(k.lt(position, s.end));
+            k.load_words_where(there, row(at::KEYS, position), &to.keys, Cache::Default);
+            k.load_words_where(there, row(at::VALUES, position), &to.values, Cache::Default);
+        };
+        let empty = || [(); 4].map(|()| k.var::<u32>(0u32));
+        let two = || -> [Row; TOGETHER] { std::array::from_fn(|_| Row { keys: empty(), values: empty() }) };
+        let (now, next) = (two(), two());
+        let stride = k.shl(warps, slots_log2);
+        let start = k.add(s.begin, k.shl(own, slots_log2));
+        let fetch_all = |tile: Reg<u32>, to: &[Row; TOGETHER]| {
+            let mut position = k.add(tile, slot);
+            for row in to {
+                fetch(position, row);
+                position = k.add(position, stride);
+            }
+        };
+        fetch_all(start, &now);
+        let query =
+            k.load_with(k.at(k.row(self.address::<f32>(at::X), head, width), dims), 8, Cache::Default);
+        let query: Vec<Reg<f32>> = query.into_iter().map(|v| k.mul(v, scale)).collect();
+
+        let sum = Sum { max: k.var(LOWEST), weight: k.var(0f32), values: [(); 8].map(|()| k.var(0f32)) };
+        let stride_all = k.mul(stride, TOGETHER as u32);
+        k.for_(start, s.end, stride_all, |tile: Reg<u32>| {
+            fetch_all(k.add(tile, stride_all), &next);
+            let scores: [Reg<f32>; TOGETHER] = now.each_ref().map(|row| {
+                let score = k.var(0f32);
+                query.iter().zip(self.unpack(&row.keys)).for_each(|(q, x)| k.mad_to(score, *q, x, score));
+                score
+            });
+            k.for_(0u32, lanes_log2, 1u32, |log2: Reg<u32>| {
+                let other = self.partner(log2);
+                scores.iter().for_each(|score| k.set(*score, k.add(*score, k.broadcast(*score, other))));
+            });
+            let first = k.add(tile, slot);
+            let there = [k.lt(first, s.end), k.lt(k.add(first, stride), s.end)];
+            let scores: [Reg<f32>; TOGETHER] = std::array::from_fn(|i| k.select(there[i], scores[i], LOWEST));
+            let higher = scores.iter().fold(sum.max, |top, score| k.max(top, *score));
+            let shrink = k.exp2(k.sub(sum.max, higher));
+            k.set(sum.max, higher);
+            k.set(sum.weight, k.mul(sum.weight, shrink));
+            sum.values.iter().for_each(|v| k.set(*v, k.mul(*v, shrink)));
+            for ((row, score), there) in now.iter().zip(scores).zip(there) {
+                let weight = k.select(there, k.exp2(k.sub(score, higher)), 0f32);
+                k.set(sum.weight, k.add(sum.weight, weight));
+                for (v, x) in sum.values.iter().zip(self.unpack(&row.values)) {
+                    k.mad_to(*v, weight, x, *v);
+                }
+            }
+            for (to, from) in now.iter().zip(&next) {
+                let words = to.keys.iter().chain(&to.values).zip(from.keys.iter().chain(&from.values));
+                words.for_each(|(to, from)| k.set(*to, *from));
+            }
+        });
+        // The positions that the warp worked on side by side.
+        k.for_(lanes_log2, 5u32, 1u32, |log2: Reg<u32>| {
+            let partner = self.partner(log2);
+            let top = k.max(sum.max, k.broadcast(sum.max, partner));
+            let shrink = k.exp2(k.sub(sum.max, top));
+            k.set(sum.max, top);
+            for v in sum.values.iter().chain([&sum.weight]) {
+                let own = k.mul(*v, shrink);
+                k.set(*v, k.add(own, k.broadcast(own, partner)));
+            }
+        });
+        let pitch = k.plus(width, 4);
+        let place = k.row(self.scratch(), self.warp, pitch);
+        k.if_(k.both(k.eq(slot, 0), inside), || {
+            k.if_(k.eq(dim, 0), || k.store_n(place, &[sum.max, sum.weight]));
+            k.store_n(k.at(place.plus(4), dims), &sum.values);
+        });
+        k.sync_threads();
+
+        // A lane merges the results of its head's warps for some dimensions.
+        let share_words = k.mul(pitch.reg(), HEADS_TOGETHER);
+        let unit_rows = k.mul(s.unit, self.word(at::MOST_SHARES));
+        let partials = k.row(self.address::<f32>(at::PARTIALS), unit_rows, share_words);
+        let split = k.gt(s.shares, 1);
+        let valid = k.lt(own_head, heads);
+        let end = k.select(valid, head_dim, 0u32);
+        let (first_dim, dim_step) = (k.mad(own, 32u32, self.lane), k.mul(warps, 32u32));
+        k.for_(first_dim, end, dim_step, |d: Reg<u32>| {
+            let step = k.mul(pitch.reg(), k.shl(one, heads_log2));
+            let first = k.row(self.scratch(), own_head, pitch.reg());
+            let sum = self.merge(warps, 4, |w| k.row(first, w, step), d);
+            k.if_else(
+                split,
+                || {
+                    let to = k.row(k.row(partials, s.share, share_words), own_head, pitch.reg());
+                    k.if_(k.eq(d, 0), || {
+                        k.store(to, sum.max);
+                        k.store(to.plus(1), sum.weight);
+                    });
+                    k.store(k.at(to.plus(4), d), sum.values[0]);
+                },
+                || self.store_attended(k.mad(head, head_dim, d), &sum),
+            );
+        });
+        k.if_(split, || {
+            let counter = k.at(self.address::<u32>(at::COUNTERS), s.unit);
+            let last: Pointer<Shared, u32> = self.squares.cast();
+            k.sync_threads();
+            k.if_(k.eq(self.tid, 0), || {
+                k.fence();
+                let others = k.atomic(counter, Atomic::Add, 1u32);
+                k.fence();
+                k.store(last, others);
+            });
+            k.sync_threads();
+            k.if_(k.eq(k.add(k.load(last), 1), s.shares), || {
+                k.for_(first_dim, end, dim_step, |d: Reg<u32>| {
+                    let own = k.row(partials, own_head, pitch.reg());
+                    let sum = self.merge(s.shares, 1, |share| k.row(own, share, share_words), d);
+                    self.store_attended(k.mad(head, head_dim, d), &sum);
+                });
+                k.if_(k.eq(self.tid, 0), || k.store(counter, 0u32));
+            });
+        });
+        k.sync_threads();
+    }
+
+    fn store_attended(&self, index: Reg<u32>, sum: &Sum<1>) {
+        let k = self.k;
+        self.store_flagged(index, &[k.mul(sum.values[0], k.rcp(sum.weight))]);
+    }
+
+    /// The lane whose number differs in bit `log2`.
+    fn partner(&self, log2: Reg<u32>) -> Reg<u32> {
+        let k = self.k;
+        k.xor(self.lane, k.shl(k.var(1u32), log2))
+    }
+
+    /// The pairs of a cached row as single precision.
+    fn unpack(&self, pairs: &[Reg<u32>; 4]) -> Vec<Reg<f32>> {
+        let k = self.k;
+        pairs
+            .iter()
+            .flat_map(|pair| {
+                let (lo, hi) = k.unpack(k.bits::<u32, F16x2>(*pair));
+                [k.convert::<f16, f32>(lo), k.convert::<f16, f32>(hi)]
+            })
+            .collect()
+    }
+
+    fn scratch(&self) -> Pointer<Shared, f32> {
+        self.inputs.cast()
+    }
+
+    /// Merges `count` results for dimension `d`, in order, `together` of them (which divides `count`) at once.
+    fn merge<S: ptxgen::Space>(
+        &self,
+        count: Reg<u32>,
+        together: u32,
+        place: impl Fn(Reg<u32>) -> Pointer<S, f32>,
+        d: Reg<u32>,
+    ) -> Sum<1> {
+        let k = self.k;
+        let all = Sum { max: k.var(LOWEST), weight: k.var(0f32), values: [k.var(0f32)] };
+        k.for_(0u32, count, together, |first: Reg<u32>| {
+            let parts: Vec<_> = (0..together)
+                .map(|i| {
+                    let from = place(k.add(first, i));
+                    (k.load(from), k.load(from.plus(1)), k.load(k.at(from.plus(4), d)))
+                })
+                .collect();
+            let higher = parts.iter().fold(all.max, |top, part| k.max(top, part.0));
+            let shrink = k.exp2(k.sub(all.max, higher));
+            k.set(all.max, higher);
+            k.set(all.weight, k.mul(all.weight, shrink));
+            k.set(all.values[0], k.mul(all.values[0], shrink));
+            for (max, weight, value) in parts {
+                let factor = k.exp2(k.sub(max, higher));
+                k.mad_to(all.weight, weight, factor, all.weight);
+                k.mad_to(all.values[0], value, factor, all.values[0]);
+            }
+        });
+        all
+    }
+}

@@ -1,0 +1,201 @@
+//! The input of a matrix phase: normalized, and as 16-bit integers that share a scale per 32 values.
+//!
+//! A value is `scale · (256 · high + low)`, `high` a signed byte and `low` an unsigned one: two integer dot products give what
+//! one with 16-bit activations would, as exact as single precision is next to the weights. Every block makes its own copy in
+//! shared memory.
+
+use ptxgen::{Cache, Global, Pointer, Reg, Round, Shared, Shuffle};
+
+use super::task::{self, TILE, at};
+use super::{Step, THREADS, WARPS};
+
+/// Bytes of a tile of integers: high and low bytes (of each 32 values the first 16 of all units, then the others), scales,
+/// sums.
+pub(super) const TILE_BYTES: u32 = 2 * TILE + 2 * UNITS * 4;
+/// Units of 32 values in a tile.
+const UNITS: u32 = TILE / 32;
+/// Where the low bytes, the scales and the sums are.
+pub(super) const LOW: u32 = TILE;
+pub(super) const SCALES: u32 = 2 * TILE;
+pub(super) const SUMS: u32 = SCALES + 4 * UNITS;
+/// From the first half of all units' bytes to the second.
+pub(super) const HALF: u32 = TILE / 2;
+/// Tiles that are loaded together.
+const TOGETHER: u32 = 4;
+/// A group of values none of which is larger counts as zero.
+const TINY: f32 = 1e-30;
+
+const _: () = assert!(THREADS * 4 == TILE, "a thread has four values of each tile");
+
+/// Norm weights that are loaded before the input is there.
+pub(super) struct Weights(Vec<[Reg<u32>; 4]>);
+
+impl Step<'_> {
+    /// Loads the norm weights of the first tiles.
+    pub(super) fn norm_weights(&self) -> Weights {
+        let k = self.k;
+        let one = 1f32.to_bits();
+        let registers = (0..TOGETHER).map(|_| [(); 4].map(|()| k.var::<u32>(one))).collect();
+        let weights = Weights(registers);
+        k.if_(self.is_set(task::NORM), || {
+            self.load_quads(&weights.0, self.address(at::WEIGHT), k.var(0u32));
+        });
+        weights
+    }
+
+    /// Loads the thread's values of some tiles from tile `first` on; what is past the end keeps its value.
+    fn load_quads(&self, into: &[[Reg<u32>; 4]], from: Pointer<Global, f32>, first: Reg<u32>) {
+        let k = self.k;
+        let len = self.word(at::LEN);
+        let quad = k.mad(first, THREADS, self.tid);
+        let value = k.scale(quad, 4);
+        for (i, registers) in (0u32..).zip(into) {
+            let inside = k.lt(k.add(value.reg(), i * TILE), len);
+            let at = k.at(from, value).plus(i64::from(i * TILE));
+            k.load_words_where(Some(inside), at, registers, Cache::Default);
+        }
+    }
+
+    /// The same of the phase's input as soon as it is there: of each value a word and its flag.
+    fn load_flagged(&self, into: &[[Reg<u32>; 4]], first: Reg<u32>) {
+        let k = self.k;
+        let flag = k.add(self.first_flag, self.word(at::INPUT_FLAG));
+        let quad = k.mad(first, THREADS, self.tid);
+        let last = k.sub(k.shr(self.word(at::LEN), 2), 1);
+        let places: Vec<_> = (0..into.len() as u32)
+            .map(|i| {
+                let quad = k.add(quad, i * THREADS);
+                (k.le(quad, last), k.at_stride(self.address::<u32>(at::X), k.min(quad, last), 32))
+            })
+            .collect();
+        self.look(|| {
+            // How far the oldest flag is from the one that is wanted.
+            let age = k.var(0i32);
+            for ((inside, from), into) in places.iter().zip(into) {
+                let words = [k.load_relaxed::<4, _>(*from), k.load_relaxed::<4, _>(from.plus(4))].concat();
+                for (pair, to) in words.chunks_exact(2).zip(into) {
+                    k.set(*to, k.select(*inside, pair[0], 0u32));
+                    k.set(age, k.min(age, k.bits::<u32, i32>(k.sub(pair[1], flag))));
+                }
+            }
+            k.all(k.ge(age, 0))
+        });
+    }
+
+    /// Brings the phase's input to shared memory, and the sum of its squares by warp. Ends with a barrier.
+    pub(super) fn prepare_input(&self, weights: &Weights) {
+        let k = self.k;
+        let tiles = self.word(at::TILES);
+        let squares = k.var(0f32);
+        // As many at once as possible, then one by one.
+        let together = k.and(tiles, !(TOGETHER - 1));
+        k.for_(0u32, together, TOGETHER, |first: Reg<u32>| self.prepare(first, &weights.0, squares));
+        k.for_(together, tiles, 1u32, |tile: Reg<u32>| self.prepare(tile, &weights.0[..1], squares));
+        let sum = k.warp_sum(squares);
+        k.if_(k.eq(self.lane, 0), || k.store(k.at(self.squares, self.warp), sum));
+        k.sync_threads();
+    }
+
+    /// Brings some tiles from tile `first` on to shared memory.
+    fn prepare(&self, first: Reg<u32>, weights: &[[Reg<u32>; 4]], squares: Reg<f32>) {
+        let k = self.k;
+        let values: Vec<[Reg<u32>; 4]> =
+            weights.iter().map(|_| [(); 4].map(|()| k.var::<u32>(0u32))).collect();
+        k.if_else(
+            self.is_set(task::FLAGGED),
+            || self.load_flagged(&values, first),
+            || self.load_quads(&values, self.address(at::X), first),
+        );
+        k.if_(k.both(k.ne(first, 0), self.is_set(task::NORM)), || {
+            self.load_quads(weights, self.address(at::WEIGHT), first);
+        });
+        let float = |words: &[Reg<u32>; 4]| words.map(|w| k.bits::<u32, f32>(w));
+        let products: Vec<[Reg<f32>; 4]> = values
+            .iter()
+            .zip(weights)
+            .map(|(values, weights)| {
+                let (values, weights) = (float(values), float(weights));
+                values.iter().for_each(|v| k.mad_to(squares, *v, *v, squares));
+                std::array::from_fn(|i| k.mul(values[i], weights[i]))
+            })
+            .collect();
+        let tiles = || (0u32..).zip(&products).map(|(i, values)| (k.add(first, i), *values));
+        let quantized = self.formats.iter().any(|f| f.is_quantized());
+        let plain = self.formats.iter().any(|f| !f.is_quantized());
+        let integers = || tiles().for_each(|(tile, values)| self.store_integers(values, tile));
+        let floats = || tiles().for_each(|(tile, values)| self.store_floats(values, tile));
+        match (quantized, plain) {
+            (true, false) => integers(),
+            (false, _) => floats(),
+            (true, true) => {
+                k.if_(self.is_set(task::INTEGERS), integers);
+                k.if_(self.is_set(task::FLOATS), floats);
+            }
+        }
+    }
+
+    /// What the products are to be multiplied by: the inverse of the input's root mean square if it is normalized, else 1.
+    pub(super) fn input_scale(&self) -> Reg<f32> {
+        let k = self.k;
+        let parts = k.load_with(self.squares, WARPS, Cache::Default);
+        let total = parts.into_iter().reduce(|a, b| k.add(a, b)).unwrap_or_else(|| k.var(0f32));
+        let float = |at: i64| k.bits::<u32, f32>(self.word(at));
+        let scale = k.rsqrt(k.mad(total, float(at::INVERSE_LEN), float(at::EPS)));
+        k.select(self.is_set(task::NORM), scale, 1f32)
+    }
+
+    /// The thread's four values of tile `tile` as integers. Eight threads share a scale.
+    fn store_integers(&self, values: [Reg<f32>; 4], tile: Reg<u32>) {
+        let k = self.k;
+        let eight = |value: Reg<f32>, combine: &dyn Fn(Reg<f32>, Reg<f32>) -> Reg<f32>| {
+            [4, 2, 1].into_iter().fold(value, |v, lanes| combine(v, k.shuffle(v, Shuffle::Xor(lanes))))
+        };
+        let largest = values.map(|v| k.abs::<f32>(v)).into_iter().reduce(|a, b| k.max(a, b));
+        let largest = eight(largest.unwrap_or(values[0]), &|a, b| k.max(a, b));
+        let sum = self.formats.iter().any(|f| f.has_minimum()).then(|| {
+            let sum = values.into_iter().reduce(|a, b| k.add(a, b));
+            eight(sum.unwrap_or(values[0]), &|a, b| k.add(a, b))
+        });
+        let some = k.gt(largest, TINY);
+        let inverse = k.select(some, k.mul(k.rcp(largest), 32767f32), 0f32);
+        let scale = k.select(some, k.mul(largest, 1f32 / 32767.0), 0f32);
+        let q: [Reg<u32>; 4] =
+            values.map(|v| k.bits(k.round_to::<f32, i32>(k.mul(v, inverse), Round::Nearest)));
+        let gather = |byte: u32| {
+            let two = |a, b| k.prmt(a, b, byte | (byte + 4) << 4);
+            k.prmt(two(q[0], q[1]), two(q[2], q[3]), 0x5410u32)
+        };
+        let base = k.at_stride(self.inputs, tile, TILE_BYTES);
+        let (unit, word) = (k.shr(self.tid, 3), k.and(self.tid, 7));
+        let place = k.mad(k.shr(word, 2), HALF, k.mul(k.and(word, 3), 4u32));
+        let place = k.shr(k.mad(unit, 16u32, place), 2);
+        let bytes = k.at(base.cast::<u32>(), place);
+        k.store(bytes, gather(1));
+        k.store(bytes.plus_bytes(i64::from(LOW)), gather(0));
+        k.if_(k.eq(word, 0), || {
+            let own = k.at(base.cast::<f32>(), unit);
+            k.store(own.plus_bytes(i64::from(SCALES)), scale);
+            if let Some(sum) = sum {
+                k.store(own.plus_bytes(i64::from(SUMS)), sum);
+            }
+        });
+    }
+
+    /// The thread's four values of tile `tile` as they are: of every eight neighbouring values of 1024 the first four of all
+    /// come first.
+    fn store_floats(&self, values: [Reg<f32>; 4], tile: Reg<u32>) {
+        let k = self.k;
+        let quad = k.mad(tile, THREADS, self.tid);
+        let within = k.and(k.shr(quad, 1), 127);
+        let place = k.mad(k.and(quad, 1), 512u32, k.mul(within, 4u32));
+        let place = k.mad(k.shr(quad, 8), 1024u32, place);
+        k.store_n(k.at(self.floats(), k.scale(k.shr(place, 2), 4)), &values);
+    }
+
+    /// Where the input is as it is: behind the integers, if there are any.
+    pub(super) fn floats(&self) -> Pointer<Shared, f32> {
+        let k = self.k;
+        let tiles = k.select(self.is_set(task::INTEGERS), self.word(at::TILES), 0u32);
+        k.at_stride(self.inputs, tiles, TILE_BYTES).cast()
+    }
+}

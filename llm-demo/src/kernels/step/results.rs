@@ -1,0 +1,171 @@
+//! What becomes of the products of a matrix phase, pair by pair of rows, one thread each.
+
+use half::f16;
+use ptxgen::{Cache, F16x2, Pointer, Reg, Shared};
+
+use super::task::{at, segment};
+use super::{Step, THREADS, WARPS};
+use crate::kernels::matvec::silu_times;
+use crate::kernels::rope::rotate_by;
+use crate::kernels::state::{take_better, warp_best};
+
+/// What a thread's first pair of results will need, loaded while the products are made.
+pub(super) struct Needed {
+    /// What is added to.
+    sums: [Reg<f32>; 2],
+    /// How far a pair turns per position.
+    turn: Reg<u64>,
+}
+
+impl Step<'_> {
+    /// Loads what the thread's first pair of the first segment needs. The input must be there.
+    pub(super) fn needed(&self) -> Needed {
+        let k = self.k;
+        let needed = Needed { sums: [k.var(0f32), k.var(0f32)], turn: k.var(0u64) };
+        let record = self.task.plus(at::SEGMENT);
+        let word = |at: i64| k.load(record.plus(at));
+        let (first, pairs) = self.share(word(segment::PAIRS), word(segment::REST));
+        let pair = k.add(first, self.tid);
+        let epilogue = self.word(at::EPILOGUE);
+        let mine = k.lt(self.tid, pairs);
+        k.if_(k.both(mine, k.eq(epilogue, 1)), || self.load_sums(pair, needed.sums));
+        k.if_(k.both(mine, k.eq(epilogue, 3)), || {
+            k.set(needed.turn, self.load_turn(k.add(word(segment::FIRST), pair)));
+        });
+        needed
+    }
+
+    /// What pair `pair` of rows is added to.
+    fn load_sums(&self, pair: Reg<u32>, into: [Reg<f32>; 2]) {
+        let k = self.k;
+        let words = k.load_relaxed::<4, _>(k.at_stride(self.address::<u32>(at::OUT), pair, 16));
+        k.set(into[0], k.bits::<u32, f32>(words[0]));
+        k.set(into[1], k.bits::<u32, f32>(words[2]));
+    }
+
+    /// How far pair `pair` of queries and keys turns per position.
+    fn load_turn(&self, pair: Reg<u32>) -> Reg<u64> {
+        let k = self.k;
+        let j = k.rem(pair, k.shr(self.word(at::HEAD_DIM), 1));
+        k.load_with(k.at(self.address::<u64>(at::TURNS), j), 1, Cache::ReadOnly)[0]
+    }
+
+    /// Uses the sums in shared memory. Begins with a barrier.
+    pub(super) fn use_results(&self, needed: &Needed) {
+        let k = self.k;
+        k.sync_threads();
+        let epilogue = self.word(at::EPILOGUE);
+        let best = (k.var(f32::NEG_INFINITY), k.var(u32::MAX));
+        let before = k.var(0u32);
+        let parts_log2 = self.word(at::PARTS_LOG2);
+        let parts = k.shl(k.var(1u32), parts_log2);
+        k.for_(0u32, self.word(at::SEGMENTS), 1u32, |number: Reg<u32>| {
+            let record = k.at(self.task.plus(at::SEGMENT), k.scale(number, at::SEGMENT_WORDS as u32));
+            let word = |at: i64| k.load(record.plus(at));
+            let (first, pairs) = self.share(word(segment::PAIRS), word(segment::REST));
+            let (rows, offset) = (word(segment::ROWS), word(segment::FIRST));
+            let scale = k.var(0f32);
+            k.if_(k.lt(self.tid, pairs), || {
+                k.set(scale, k.mul(self.input_scale(), k.bits::<u32, f32>(word(segment::FACTOR))));
+            });
+            k.for_(self.tid, pairs, THREADS, |local: Reg<u32>| {
+                let (a, b) = (k.var(0f32), k.var(0f32));
+                let item = k.add(before, k.shl(local, parts_log2));
+                k.for_(0u32, parts, 1u32, |part: Reg<u32>| {
+                    let both = k.at(self.results, k.scale(k.add(item, part), 2));
+                    let both = k.load_with(both, 2, Cache::Default);
+                    k.set(a, k.add(a, both[0]));
+                    k.set(b, k.add(b, both[1]));
+                });
+                let (a, b) = (k.mul(a, scale), k.mul(b, scale));
+                let pair = k.add(first, local);
+                let known = k.both(k.eq(local, self.tid), k.eq(number, 0));
+                let is = |code: u32| k.eq(epilogue, code);
+                k.if_(is(0), || {
+                    let row = k.shl(pair, 1);
+                    let out = k.at(self.address::<f32>(at::OUT), row);
+                    k.store(out, a);
+                    take_better(k, best, (a, row));
+                    k.if_(k.lt(k.add(row, 1), rows), || {
+                        k.store(out.plus(1), b);
+                        take_better(k, best, (b, k.add(row, 1)));
+                    });
+                });
+                k.if_(is(1), || {
+                    k.if_(k.unless(known), || self.load_sums(pair, needed.sums));
+                    let sums = [k.add(needed.sums[0], a), k.add(needed.sums[1], b)];
+                    self.store_flagged(k.shl(pair, 1), &sums);
+                });
+                k.if_(is(2), || {
+                    k.store(k.at(self.address::<f32>(at::OUT), pair), silu_times(k, a, b));
+                });
+                k.if_(is(3), || {
+                    let pair = k.add(offset, pair);
+                    k.if_(k.unless(known), || k.set(needed.turn, self.load_turn(pair)));
+                    self.store_heads(pair, a, b, needed.turn);
+                });
+            });
+            k.set(before, k.add(before, k.shl(pairs, parts_log2)));
+        });
+        k.if_(k.eq(epilogue, 0), || self.propose(best));
+    }
+
+    /// Pair `pair` of queries, keys and values.
+    fn store_heads(&self, pair: Reg<u32>, a: Reg<f32>, b: Reg<f32>, turn: Reg<u64>) {
+        let k = self.k;
+        let (q_pairs, k_pairs) = (self.word(at::Q_PAIRS), self.word(at::K_PAIRS));
+        let half_dim = k.shr(self.word(at::HEAD_DIM), 1);
+        let (x, y) = (k.var(a), k.var(b));
+        k.if_(k.lt(pair, k_pairs), || {
+            let (c, s) = rotate_by(k, turn, self.position, a, b);
+            k.set(x, c);
+            k.set(y, s);
+        });
+        k.if_else(
+            k.lt(pair, q_pairs),
+            || {
+                let to = k.at(self.address::<f32>(at::OUT), k.scale(pair, 2));
+                k.store_n(to, &[x, y]);
+            },
+            || {
+                let is_key = k.lt(pair, k_pairs);
+                let pair = k.sub(pair, k.select(is_key, q_pairs, k_pairs));
+                let head = k.div(pair, half_dim);
+                let j = k.sub(pair, k.mul(head, half_dim));
+                let row = k.mad(head, self.word(at::CONTEXT), self.position);
+                let (keys, values) = (self.address::<f16>(at::KEYS), self.address::<f16>(at::VALUES));
+                let cache = k.select_ptr(is_key, keys, values).cast::<F16x2>();
+                k.store(k.at(k.row(cache, row, half_dim), j), k.pack_f32(x, y));
+            },
+        );
+    }
+
+    /// The best of all threads becomes the block's candidate.
+    fn propose(&self, best: (Reg<f32>, Reg<u32>)) {
+        let k = self.k;
+        self.block_best(best);
+        k.if_(k.eq(self.tid, 0), || {
+            k.store(k.at(self.candidates().0, self.block), best.0);
+            k.store(k.at(self.candidates().1, self.block), best.1);
+        });
+    }
+
+    /// Leaves the best of the block in its first warp.
+    pub(super) fn block_best(&self, best: (Reg<f32>, Reg<u32>)) {
+        let k = self.k;
+        warp_best(k, best);
+        let indices: Pointer<Shared, u32> = self.squares.plus(i64::from(WARPS)).cast();
+        k.sync_threads();
+        k.if_(k.eq(self.lane, 0), || {
+            k.store(k.at(self.squares, self.warp), best.0);
+            k.store(k.at(indices, self.warp), best.1);
+        });
+        k.sync_threads();
+        k.if_(k.eq(self.warp, 0), || {
+            let other = k.and(self.lane, WARPS - 1);
+            k.set(best.0, k.load(k.at(self.squares, other)));
+            k.set(best.1, k.load(k.at(indices, other)));
+            warp_best(k, best);
+        });
+    }
+}

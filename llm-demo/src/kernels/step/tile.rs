@@ -1,0 +1,317 @@
+//! Tiles of a matrix: two rows times the values that a warp takes in at once, in registers.
+//!
+//! Two tiles are under way: while one is multiplied the other is loaded, across the ends of rows. The first two are loaded before
+//! the input is there.
+
+use ptxgen::{Cache, Global, Pointer, Reg, Shuffle};
+
+use super::input::{HALF, LOW, SCALES, SUMS, TILE_BYTES};
+use super::task::{at, segment};
+use super::{Step, WARPS};
+use crate::kernels::format::{Format, Packed};
+
+/// Rows of a tile.
+const ROWS: usize = 2;
+
+/// Units that a lane has of each row of a tile.
+const fn units(format: Format) -> u32 {
+    if format.is_quantized() { 2 } else { 4 }
+}
+
+/// Values of a row in a tile.
+pub(super) const fn values(format: Format) -> u32 {
+    32 * units(format) * format.unit()
+}
+
+/// The registers of one tile, whatever the format.
+pub(super) struct Tile([Vec<Reg<u32>>; ROWS]);
+
+/// The segment that a warp works on.
+pub(super) struct Segment {
+    /// Its number, and how many items of this block come before it.
+    pub number: Reg<u32>,
+    pub before: Reg<u32>,
+    /// The block's items in it and its first pair of rows.
+    pub items: Reg<u32>,
+    first_pair: Reg<u32>,
+    rows: Reg<u32>,
+    step: Reg<u32>,
+    delta: Reg<u32>,
+    units: Reg<u32>,
+    part_tiles: Reg<u32>,
+    ragged: Reg<u32>,
+    parts_log2: Reg<u32>,
+    /// Parts of a row, less one.
+    part_mask: Reg<u32>,
+    pub format: Reg<u32>,
+    planes: [Reg<u64>; 4],
+}
+
+/// A place in the warp's sequence of tiles.
+pub(super) struct Cursor {
+    pub item: Reg<u32>,
+    tile: Reg<u32>,
+}
+
+impl Segment {
+    /// Where its planes are.
+    pub(super) fn plane_addresses(&self) -> &[Reg<u64>] {
+        &self.planes
+    }
+}
+
+impl Step<'_> {
+    pub(super) fn tile(&self) -> Tile {
+        let most = self.formats.iter().map(|f| units(*f) as usize * f.registers()).max().unwrap_or(0);
+        Tile([(); ROWS].map(|()| (0..most).map(|_| self.k.reg()).collect()))
+    }
+
+    /// Empties tiles, if parts of them will never be loaded: these must not be anything but numbers.
+    pub(super) fn clear(&self, s: &Segment, tiles: &[Tile]) {
+        self.k.if_(self.k.ne(s.ragged, 0), || {
+            tiles.iter().flat_map(|t| t.0.iter().flatten()).for_each(|r| self.k.set(*r, 0u32));
+        });
+    }
+
+    pub(super) fn cursor(&self) -> Cursor {
+        Cursor { item: self.k.var(0u32), tile: self.k.var(0u32) }
+    }
+
+    pub(super) fn segment(&self) -> Segment {
+        let k = self.k;
+        let word = || k.var::<u32>(0u32);
+        let parts_log2 = self.word(at::PARTS_LOG2);
+        Segment {
+            parts_log2,
+            part_mask: k.sub(k.shl(k.var(1u32), parts_log2), 1),
+            number: word(),
+            before: word(),
+            items: word(),
+            first_pair: word(),
+            rows: word(),
+            step: word(),
+            delta: word(),
+            units: word(),
+            part_tiles: word(),
+            ragged: word(),
+            format: word(),
+            planes: [(); 4].map(|()| k.var::<u64>(0u64)),
+        }
+    }
+
+    /// Reads the record of segment `s.number` and puts the cursors at the warp's first item there.
+    pub(super) fn enter(&self, s: &Segment, cursors: [&Cursor; 2]) {
+        let k = self.k;
+        let record = k.at(self.task.plus(at::SEGMENT), k.scale(s.number, at::SEGMENT_WORDS as u32));
+        let [pairs, rest, rows, units] = k.load_n(record.plus(segment::PAIRS), Cache::Default);
+        let [step, delta, part_tiles, format] = k.load_n(record.plus(segment::STEP), Cache::Default);
+        let planes = record.plus(segment::PLANES).cast::<u64>();
+        let planes: [Reg<u64>; 4] = k.load_n(planes, Cache::Default);
+        let (first, pairs) = self.share(pairs, rest);
+        k.set(s.first_pair, first);
+        k.set(s.items, k.shl(pairs, s.parts_log2));
+        for (to, from) in [
+            (s.rows, rows),
+            (s.step, step),
+            (s.delta, delta),
+            (s.units, units),
+            (s.part_tiles, part_tiles),
+            (s.format, format),
+            (s.ragged, k.load(record.plus(segment::RAGGED))),
+        ] {
+            k.set(to, from);
+        }
+        for (to, from) in s.planes.into_iter().zip(planes) {
+            k.set(to, from);
+        }
+        let own = k.and(k.sub(self.warp, s.before), WARPS - 1);
+        for cursor in cursors {
+            k.set(cursor.item, own);
+            k.set(cursor.tile, 0u32);
+        }
+    }
+
+    /// The block's share of `pairs` per block and `rest` more: the first one and how many.
+    pub(super) fn share(&self, pairs: Reg<u32>, rest: Reg<u32>) -> (Reg<u32>, Reg<u32>) {
+        let k = self.k;
+        let first = k.mad(pairs, self.block, k.min(self.block, rest));
+        (first, k.add(pairs, k.select(k.lt(self.block, rest), 1u32, 0u32)))
+    }
+
+    /// The registers of one unit. Units of a block of scales are as far apart as lanes.
+    fn packed(&self, tile: &Tile, format: Format, row: usize, unit: u32) -> Packed {
+        let n = format.registers();
+        let first = unit as usize * n;
+        Packed { words: tile.0[row][first..first + n].to_vec(), unit: self.lane }
+    }
+
+    /// Starts to load the tile at the cursor, if there is one, and moves on.
+    pub(super) fn load(&self, format: Format, s: &Segment, cursor: &Cursor, tile: &Tile) {
+        let k = self.k;
+        k.if_(k.lt(cursor.item, s.items), || self.load_tile(format, s, cursor, tile));
+        self.advance(s, cursor);
+    }
+
+    fn load_tile(&self, format: Format, s: &Segment, cursor: &Cursor, tile: &Tile) {
+        let k = self.k;
+        let (part, pair) = (k.and(cursor.item, s.part_mask), k.shr(cursor.item, s.parts_log2));
+        let first = k.mul(k.add(s.first_pair, pair), s.step);
+        let rows = [first, k.min(k.add(first, s.delta), k.sub(s.rows, 1))];
+        let number = k.mad(part, s.part_tiles, cursor.tile);
+        let unit = k.mad(number, 32 * units(format), self.lane);
+        let planes: Vec<Pointer<Global, u8>> =
+            s.planes.iter().take(format.planes().len()).map(|p| k.pointer(*p, 16)).collect();
+        let guards: Vec<_> = (0..units(format)).map(|u| k.lt(k.add(unit, 32 * u), s.units)).collect();
+        for (r, row) in rows.into_iter().enumerate() {
+            let unit = k.mad(row, s.units, unit);
+            for (u, guard) in (0..).zip(&guards) {
+                format.load(k, &planes, unit, 32 * u, Some(*guard), &self.packed(tile, format, r, u));
+            }
+        }
+    }
+
+    fn advance(&self, s: &Segment, cursor: &Cursor) {
+        let k = self.k;
+        let next = k.add(cursor.tile, 1);
+        let ends = k.ge(next, s.part_tiles);
+        k.set(cursor.tile, k.select(ends, 0u32, next));
+        k.set(cursor.item, k.add(cursor.item, k.select(ends, WARPS, 0u32)));
+    }
+
+    /// Multiplies a tile with its part of the input; stores the sums of a finished item; moves on.
+    pub(super) fn multiply(
+        &self,
+        format: Format,
+        s: &Segment,
+        cursor: &Cursor,
+        tile: &Tile,
+        sums: [Reg<f32>; ROWS],
+    ) {
+        let k = self.k;
+        let part = k.and(cursor.item, s.part_mask);
+        let number = k.mad(part, s.part_tiles, cursor.tile);
+        if format.is_quantized() {
+            self.multiply_integers(format, number, tile, sums);
+        } else {
+            self.multiply_floats(format, number, tile, sums);
+        }
+        let item = k.var(cursor.item);
+        self.advance(s, cursor);
+        k.if_(k.ne(item, cursor.item), || {
+            // Each half of the warp goes on with one row.
+            let low = k.lt(self.lane, 16);
+            let (keep, give) = (k.select(low, sums[0], sums[1]), k.select(low, sums[1], sums[0]));
+            let sum = k.add(keep, k.shuffle(give, Shuffle::Xor(16)));
+            let total = [8, 4, 2, 1].into_iter().fold(sum, |v, n| k.add(v, k.shuffle(v, Shuffle::Xor(n))));
+            k.if_(k.eq(k.and(self.lane, 15), 0), || {
+                let place = k.mad(k.add(s.before, item), 2u32, k.shr(self.lane, 4));
+                k.store(k.at(self.results, place), total);
+            });
+            sums.iter().for_each(|sum| k.set(*sum, 0f32));
+        });
+    }
+
+    fn multiply_integers(&self, format: Format, number: Reg<u32>, tile: &Tile, sums: [Reg<f32>; ROWS]) {
+        let k = self.k;
+        let base = k.at_stride(self.inputs, number, TILE_BYTES);
+        let bytes = k.at_stride(base, self.lane, 16);
+        let floats = k.at_stride(base, self.lane, 4);
+        for u in 0..units(format) {
+            let words = |from: u32| -> Vec<Reg<u32>> {
+                [0, HALF]
+                    .into_iter()
+                    .flat_map(|half| {
+                        let at = bytes.plus_bytes(i64::from(from + half + 512 * u));
+                        k.load_with(at.cast::<u32>(), 4, Cache::Default)
+                    })
+                    .collect()
+            };
+            let (high, low) = (words(0), words(LOW));
+            let float = |from: u32| k.load(floats.plus_bytes(i64::from(from + 128 * u)).cast::<f32>());
+            let scale = float(SCALES);
+            let total = format.has_minimum().then(|| float(SUMS));
+            for (r, sum) in sums.into_iter().enumerate() {
+                let packed = self.packed(tile, format, r, u);
+                self.dot(format, &packed, (&high, &low), (scale, total), sum);
+            }
+        }
+    }
+
+    /// Adds the product of a unit with its 32 values to `sum`.
+    fn dot(
+        &self,
+        format: Format,
+        packed: &Packed,
+        (high, low): (&[Reg<u32>], &[Reg<u32>]),
+        (scale, total): (Reg<f32>, Option<Reg<f32>>),
+        sum: Reg<f32>,
+    ) {
+        let k = self.k;
+        let quads = format.quads(k, packed);
+        let supers = format.supers(k, packed);
+        let scales = format.scales(k, packed);
+        // Signed bytes times the signed high ones, or the unsigned low ones.
+        let signed = |range: std::ops::Range<usize>, high: Option<&[Reg<u32>]>| -> Reg<i32> {
+            let zero = k.var(0i32);
+            range.fold(zero, |sum, i| {
+                let q = k.bits::<u32, i32>(quads[i]);
+                match high {
+                    Some(x) => k.dp4a(q, k.bits::<u32, i32>(x[i]), sum),
+                    None => k.dp4a(q, low[i], sum),
+                }
+            })
+        };
+        let float = |n: Reg<i32>| k.convert::<i32, f32>(n);
+        let (product, factor) = match format {
+            Format::Q6K => {
+                let [first, second] = [0, 1].map(|i| k.bits::<u32, i32>(scales[i]));
+                let both =
+                    |x: Option<&[Reg<u32>]>| k.mad(signed(4..8, x), second, k.mul(signed(0..4, x), first));
+                (k.mad(float(both(Some(high))), 256f32, float(both(None))), supers[0])
+            }
+            Format::Q8_0 | Format::Q4_0 => {
+                (k.mad(float(signed(0..8, Some(high))), 256f32, float(signed(0..8, None))), supers[0])
+            }
+            _ => {
+                let zero = k.var(0i32);
+                let of_high = (0..8).fold(zero, |sum, i| k.dp4a(quads[i], k.bits::<u32, i32>(high[i]), sum));
+                let of_low = (0..8).fold(k.var(0i32), |sum, i| k.dp4a(quads[i], low[i], sum));
+                // Below 2^26.
+                let both = k.mad(of_high, 256i32, of_low);
+                (float(both), k.mul(supers[0], k.convert::<u32, f32>(scales[0])))
+            }
+        };
+        k.mad_to(sum, product, k.mul(factor, scale), sum);
+        if let Some(total) = total {
+            let least = k.mul(supers[1], k.convert::<u32, f32>(scales[1]));
+            k.mad_to(sum, k.neg::<f32>(least), total, sum);
+        }
+    }
+
+    fn multiply_floats(&self, format: Format, number: Reg<u32>, tile: &Tile, sums: [Reg<f32>; ROWS]) {
+        let k = self.k;
+        let floats = self.floats();
+        for u in 0..units(format) {
+            let x = if format == Format::F32 {
+                // Units of four values: neighbours are in different halves.
+                let place = k.mad(k.and(self.lane, 1), 512u32, k.mul(k.shr(self.lane, 1), 4u32));
+                let place = k.add(place, k.mad(k.shr(number, 1), 1024u32, k.mul(k.and(number, 1), 256u32)));
+                let at = k.at(floats, k.scale(k.shr(place, 2), 4)).plus(i64::from(64 * u));
+                k.load_with(at, 4, Cache::Default)
+            } else {
+                let place = k.mad(number, 256u32, self.lane);
+                let at = k.at(floats, k.scale(place, 4)).plus(i64::from(128 * u));
+                let mut x = k.load_with(at, 4, Cache::Default);
+                x.extend(k.load_with(at.plus(512), 4, Cache::Default));
+                x
+            };
+            for (r, sum) in sums.into_iter().enumerate() {
+                let packed = self.packed(tile, format, r, u);
+                let weights = format.weights(k, &packed);
+                for (w, x) in weights.iter().flatten().zip(&x) {
+                    k.mad_to(sum, *w, *x, sum);
+                }
+            }
+        }
+    }
+}
