@@ -2,6 +2,8 @@
 //!
 //! Runs on the device that `HCQ_DEVICE` names, else on the software one.
 
+use std::time::Duration;
+
 use hcq::{Device, Selector};
 use llm_demo::compare::{Bounds, Comparison};
 use llm_demo::engine::{Engine, EngineOptions, Mode};
@@ -139,7 +141,7 @@ fn a_profile_accounts_for_every_launch_and_byte() {
     let device = device();
     for mode in Mode::ALL {
         let mut engine = engine_in(mode, &device, &model, 8);
-        let stats = engine.profile(3).unwrap();
+        let stats = engine.profile(3, Duration::ZERO).unwrap();
         let count: u64 = stats.iter().map(|s| s.count).sum();
         assert!(mode == Mode::Persistent || count == 3 * engine.launches_per_token());
         let kv = 2 * 4 * model.config.kv_dim() as u64 * (1 + 2 + 3);

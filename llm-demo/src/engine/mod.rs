@@ -14,6 +14,7 @@ use std::fmt;
 use std::time::Duration;
 
 use hcq::{Device, Graph, Queue, SyncPoint};
+use zerocopy::IntoBytes;
 
 use self::plan::{Plan, Stage, record};
 pub use self::prefill::LaunchTime;
@@ -297,9 +298,10 @@ impl Engine {
     }
 
     fn logits(&self) -> Result<Vec<f32>> {
-        let mut bytes = vec![0; 4 * self.vocab];
-        self.plan.logits.read(0, &mut bytes)?;
-        Ok(bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect())
+        let mut logits = vec![0f32; self.vocab];
+        // The GPU's numbers are little-endian, as those of every CPU that it is attached to.
+        self.plan.logits.read(0, logits.as_mut_bytes())?;
+        Ok(logits)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Where the time of a step goes.
 
+use std::time::{Duration, Instant};
+
 use serde::Serialize;
 
 use super::{Engine, Mode};
@@ -59,11 +61,21 @@ fn add(stats: &mut Vec<KernelStat>, stat: KernelStat) {
 
 impl Engine {
     /// Times every launch of `steps` greedy steps from an empty context, one after the other, and forgets them again. A step in
-    /// one launch is timed phase by phase, by the clock of its first block.
+    /// one launch is timed phase by phase, by the clock of its first block. Steps for at least `warm_up` go before.
     ///
     /// # Errors
     /// As [`Engine::step`].
-    pub fn profile(&mut self, steps: usize) -> Result<Vec<KernelStat>> {
+    pub fn profile(&mut self, steps: usize, warm_up: Duration) -> Result<Vec<KernelStat>> {
+        self.reset()?;
+        self.room(steps)?;
+        let begin = Instant::now();
+        while begin.elapsed() < warm_up {
+            self.reset()?;
+            let mut token = 0;
+            for _ in 0..steps {
+                token = self.step_greedy(token)?;
+            }
+        }
         if self.mode == Mode::Persistent {
             return self.profile_phases(steps);
         }

@@ -53,7 +53,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let warm_up = if software { Duration::ZERO } else { WARM_UP };
     let kernels = match prompt {
         Some(tokens) => lines(&by_kernel(session.engine.profile_prompt(tokens, warm_up)?)),
-        None => lines(&session.engine.profile(steps)?),
+        None => lines(&session.engine.profile(steps, warm_up)?),
     };
     let report = Report {
         schema: "llm-demo.profile/1",
