@@ -49,10 +49,12 @@ impl Step<'_> {
         let split = k.gt(shares, 1);
         let per_share = k.var(positions);
         k.if_(split, || k.set(per_share, k.div(k.add(positions, k.sub(shares, 1)), shares)));
-        self.wait();
+        let items = k.mul(units, shares);
+        // Who has nothing to do here need not wait.
+        k.if_else(k.lt(self.block, items), || self.wait(), || self.prefetch());
         self.stamp(1);
         self.stamp(2);
-        k.for_(self.block, k.mul(units, shares), self.blocks, |item: Reg<u32>| {
+        k.for_(self.block, items, self.blocks, |item: Reg<u32>| {
             let share = k.var(0u32);
             k.if_(split, || k.set(share, k.div(item, units)));
             let unit = k.sub(item, k.mul(share, units));

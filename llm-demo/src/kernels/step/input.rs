@@ -83,21 +83,27 @@ impl Step<'_> {
     }
 
     /// Brings the phase's input to shared memory, and the sum of its squares by warp. Ends with a barrier.
-    pub(super) fn prepare_input(&self, weights: &Weights) {
+    ///
+    /// `loaded` is run once when the first part of the input has been loaded and is not used yet.
+    pub(super) fn prepare_input(&self, weights: &Weights, loaded: &dyn Fn()) {
         let k = self.k;
         let tiles = self.word(at::TILES);
         let squares = k.var(0f32);
         // As many at once as possible, then one by one.
         let together = k.and(tiles, !(TOGETHER - 1));
-        k.for_(0u32, together, TOGETHER, |first: Reg<u32>| self.prepare(first, &weights.0, squares));
-        k.for_(together, tiles, 1u32, |tile: Reg<u32>| self.prepare(tile, &weights.0[..1], squares));
+        k.for_(0u32, together, TOGETHER, |first: Reg<u32>| {
+            self.prepare(first, &weights.0, squares, loaded);
+        });
+        k.for_(together, tiles, 1u32, |tile: Reg<u32>| {
+            self.prepare(tile, &weights.0[..1], squares, loaded);
+        });
         let sum = k.warp_sum(squares);
         k.if_(k.eq(self.lane, 0), || k.store(k.at(self.squares, self.warp), sum));
         k.sync_threads();
     }
 
     /// Brings some tiles from tile `first` on to shared memory.
-    fn prepare(&self, first: Reg<u32>, weights: &[[Reg<u32>; 4]], squares: Reg<f32>) {
+    fn prepare(&self, first: Reg<u32>, weights: &[[Reg<u32>; 4]], squares: Reg<f32>, loaded: &dyn Fn()) {
         let k = self.k;
         let values: Vec<[Reg<u32>; 4]> =
             weights.iter().map(|_| [(); 4].map(|()| k.var::<u32>(0u32))).collect();
@@ -109,6 +115,7 @@ impl Step<'_> {
         k.if_(k.both(k.ne(first, 0), self.is_set(task::NORM)), || {
             self.load_quads(weights, self.address(at::WEIGHT), first);
         });
+        k.if_(k.eq(first, 0), loaded);
         let float = |words: &[Reg<u32>; 4]| words.map(|w| k.bits::<u32, f32>(w));
         let products: Vec<[Reg<f32>; 4]> = values
             .iter()

@@ -4,8 +4,8 @@
 //! (norm, integers) and after (residual, gate, rotation and cache, the choice of a token); attention. The kernel runs any range
 //! of the list. Launched once with all of it, it is the whole step, and blocks wait for each other between phases through a
 //! counter in device memory; launched once per phase, the same code gives the same bits with an ordinary end of a launch in
-//! between. The weights of a phase do not depend on the phase before: each warp starts to load its first two tiles before it
-//! waits.
+//! between. The weights of a phase do not depend on the phase before: each warp starts to load its first tile before it waits,
+//! and, if asked to, a phase has the weights of the next one brought to L2 when it has loaded its own.
 //!
 //! Vectors that every block reads whole and that are short (the residual stream, what attention gives) need no such counter:
 //! each value has a flag beside it in the same eight bytes, the number of the step and of the phase that made it, and a reader
@@ -20,7 +20,7 @@ mod results;
 mod task;
 mod tile;
 
-use ptxgen::{Atomic, Cache, Element, Global, Kernel, Pointer, Pred, Reg, Shared, Special};
+use ptxgen::{Atomic, Cache, Element, Global, Kernel, Pointer, Pred, Reg, Shared, Special, Target};
 
 pub use task::{Attention, Finish, Heads, Input, MAX_SEGMENTS, Results, Segment, Task, WORDS as TASK_WORDS};
 
@@ -45,7 +45,7 @@ pub const FLAGS_PER_STEP: u32 = 4096;
 /// Marks per phase in the buffer of times.
 pub const MARKS: u32 = 8;
 /// Looks at the counter before a block goes to sleep in between, and after which it gives up: some seconds.
-const LOOKS: u32 = 64;
+const LOOKS: u32 = 4;
 const MOST_LOOKS: u32 = 1 << 24;
 
 /// The formats that one step kernel can take, by name.
@@ -106,12 +106,14 @@ struct Step<'a> {
     /// Where to put times, and whether this thread does.
     times: Pointer<Global, u32>,
     stamps: Pred,
+    /// What the kernel is compiled for.
+    target_chip: Target,
 }
 
 /// The kernel `step_NAME(tasks, state, sync, times, first, last, inputs)`: phases `first` to before `last`; `inputs` is the
 /// place of the input in dynamic shared memory, in bytes. `times` may be 0; else block 0 leaves [`MARKS`] clock readings per
 /// phase there.
-pub(super) fn kernel(variant: &Variant) -> Kernel {
+pub(super) fn kernel(variant: &Variant, target_chip: Target) -> Kernel {
     let k = Kernel::new(&format!("step_{}", variant.name));
     k.max_threads(THREADS);
     k.min_blocks_per_sm(1);
@@ -163,6 +165,7 @@ pub(super) fn kernel(variant: &Variant) -> Kernel {
         target,
         times: k.at(times, k.scale(index, MARKS)),
         stamps,
+        target_chip,
     };
     k.loop_(|l| {
         let s = step(index);
@@ -269,6 +272,8 @@ impl Step<'_> {
         let segment = self.segment();
         let segments = self.word(at::SEGMENTS);
         let start = |format: Format| tiles.iter().for_each(|t| self.load(format, &segment, &loading, t));
+        let first = |format: Format| self.load(format, &segment, &loading, &tiles[0]);
+        let second = |format: Format| self.load(format, &segment, &loading, &tiles[1]);
         // To the first segment that has something for this warp.
         k.loop_(|l| {
             self.enter(&segment, [&loading, &multiplying]);
@@ -279,12 +284,12 @@ impl Step<'_> {
         });
         self.clear(&segment, &tiles);
         let some = k.lt(segment.number, segments);
-        k.if_(some, || self.by_format(segment.format, start));
+        k.if_(some, || self.by_format(segment.format, first));
         let weights = self.norm_weights();
         k.if_(self.is_set(task::WAITS), || self.wait());
         self.stamp(1);
         let needed = self.needed();
-        self.prepare_input(&weights);
+        self.prepare_input(&weights, &|| k.if_(some, || self.by_format(segment.format, second)));
         self.stamp(2);
         k.if_(some, || {
             k.loop_(|l| {
@@ -311,6 +316,7 @@ impl Step<'_> {
             });
         });
         self.stamp(3);
+        self.prefetch();
         self.use_results(&needed);
     }
 
@@ -345,6 +351,28 @@ impl Step<'_> {
             });
         });
         self.stamp(3);
+    }
+
+    /// Has the block's share of a later phase's weights brought to L2, if the record says so: one lane for each half (the first
+    /// and the second rows of pairs) of two planes.
+    fn prefetch(&self) {
+        let k = self.k;
+        if self.target_chip < Target::Sm90 {
+            return;
+        }
+        k.if_(k.both(k.eq(self.warp, WARPS - 1), k.lt(self.lane, 4)), || {
+            let (first, pairs) = self.share(self.word(at::NEXT_PAIRS), self.word(at::NEXT_REST));
+            let step = self.word(at::NEXT_STEP);
+            let (plane, half) = (k.and(self.lane, 1), k.shr(self.lane, 1));
+            let delta = self.word(at::NEXT_DELTA);
+            let bytes = k.load(k.at(self.task.plus(at::NEXT_BYTES), plane));
+            let address = k.load(k.at(self.task.plus(at::NEXT_PLANES).cast::<u64>(), plane));
+            let row = k.mad(delta, half, k.mul(first, step));
+            let from = k.row(k.pointer::<u8>(address, 16), row, bytes);
+            let count = k.mul(k.mul(pairs, step), bytes);
+            let wanted = k.both(k.gt(count, 0), k.either(k.eq(half, 0), k.gt(delta, 0)));
+            k.if_(wanted, || k.prefetch_bulk(from, count));
+        });
     }
 
     /// What the last of all blocks does; `arrived` is how many were there before it.
