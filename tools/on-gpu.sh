@@ -6,8 +6,8 @@
 #   tools/on-gpu.sh verify           there: llm-demo --verify for Q6_K, Q4_K, Q8_0 and F16 models of the 1B shape, and the embedded model's tokens
 #   tools/on-gpu.sh conform          there: the same programs on the GPU and on the software ga10b
 #   tools/on-gpu.sh launch [CU]      there: hcq-bench, beside CUDA's figures if nvcc and the source file CU are there
-#   tools/on-gpu.sh bench            there: llm-demo --bench on the 1B shapes
-#   tools/on-gpu.sh all [CU]         there: all of it, and a table at the end
+#   tools/on-gpu.sh bench [LLAMA]    there: llm-demo --bench on models of true shapes; LLAMA is llama.cpp's llama-bench, to run beside it
+#   tools/on-gpu.sh all [CU [LLAMA]] there: all of it, and a table at the end
 #
 # BIN names another folder of binaries, OUT one for the logs, DEVICE another backend than rm.
 set -uo pipefail
@@ -46,7 +46,7 @@ suite() { run suite 280 "$bin/device-suite" --test-threads 1; }
 verify() {
     run story 60 "$bin/llm-demo" --device "$device" -n 64 --temp 0
     run verify-embedded 60 "$bin/llm-demo" --device "$device" --verify -n 16
-    for quant in q6_k q4_k q8_0 f16; do
+    for quant in q6_k q4_k_m q8_0 f16; do
         model=${MODELS:-/tmp}/llama-3.2-1b-$quant.gguf
         [ -s "$model" ] || run "synthesize-$quant" 120 "$bin/llm-demo" --synthesize "llama-3.2-1b:$quant" "$model"
         run "verify-$quant" 120 "$bin/llm-demo" --device "$device" --verify -m "$model" -n 8
@@ -59,11 +59,14 @@ launch() {
         nvcc -O3 -arch=native "$1" -o "$out/cuda_launch" -lcuda && run cuda-launch 120 "$out/cuda_launch"
     fi
 }
+# bench [LLAMA_BENCH]: models of true shapes; with llama.cpp's llama-bench, each model by both, one after the other.
 bench() {
-    for quant in q6_k q4_k q8_0 f16; do
-        model=${MODELS:-/tmp}/llama-3.2-1b-$quant.gguf
-        [ -s "$model" ] || run "synthesize-$quant" 120 "$bin/llm-demo" --synthesize "llama-3.2-1b:$quant" "$model"
-        run "bench-$quant" 120 "$bin/llm-demo" --device "$device" --bench -m "$model" --pp 128 --tg 128 -r 3
+    for spec in ${SPECS:-llama-3.2-1b:q6_k llama-3.2-1b:q4_k_m llama-3.2-1b:q8_0 llama-3.2-1b:f16 llama-3.1-8b:q4_k_m}; do
+        name=${spec%:*}-${spec#*:}
+        model=${MODELS:-/tmp}/$name.gguf
+        [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" --synthesize "$spec" "$model"
+        run "bench-$name" 120 "$bin/llm-demo" --device "$device" --bench -m "$model" --pp 512 --tg 128 -r 5
+        [ -z "${1:-}" ] || run "llama.cpp-$name" 120 "$1" -m "$model" -p 512 -n 128 -ngl 99 -fa 0,1 -r 5
     done
 }
 case "${1:-all}" in
@@ -72,8 +75,8 @@ suite) suite ;;
 verify) verify ;;
 conform) conform ;;
 launch) launch "${2:-}" ;;
-bench) bench ;;
-all) suite; verify; conform; launch "${2:-}"; bench ;;
+bench) bench "${2:-}" ;;
+all) suite; verify; conform; launch "${2:-}"; bench "${3:-}" ;;
 *) sed -n '2,13p' "$0"; exit 2 ;;
 esac
 [ ${#rows[@]} -eq 0 ] && exit 0

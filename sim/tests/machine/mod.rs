@@ -1,7 +1,7 @@
 //! A small client of the driver for these tests: every step of a bring-up as one call.
 
 // Each test program uses its own part of this.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 pub mod kernel;
 
