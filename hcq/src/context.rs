@@ -18,8 +18,8 @@ use crate::transfer::Transfer;
 
 /// Yields this long after spinning, before it sleeps.
 const YIELD: Duration = Duration::from_micros(200);
-/// First sleep; later ones double up to the longest.
-const SHORTEST_SLEEP: Duration = Duration::from_micros(20);
+/// A sleep is at most this part of what was waited already: what a wait may be too long by.
+const SLEEP_SHARE: u32 = 32;
 /// Longest sleep, which bounds how late the end of work or a dead channel is noticed.
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
 
@@ -233,7 +233,6 @@ impl Context {
                 break;
             }
         }
-        let mut sleep = SHORTEST_SLEEP;
         loop {
             // Looked at before the value: work that finished in time counts, whatever happened after it.
             let error = self.check(timeline);
@@ -249,8 +248,7 @@ impl Context {
             if waited < spin + YIELD {
                 thread::yield_now();
             } else {
-                thread::sleep(sleep.min(timeout - waited));
-                sleep = (sleep * 2).min(LONGEST_SLEEP);
+                thread::sleep((waited / SLEEP_SHARE).min(LONGEST_SLEEP).min(timeout - waited));
             }
         }
     }
@@ -259,7 +257,8 @@ impl Context {
         self.options.spin.unwrap_or(match self.backend.info().backend {
             // The software device needs the processor that a spinning waiter would hold.
             crate::BackendKind::Sim => Duration::ZERO,
-            _ => Duration::from_micros(100),
+            // A decode step of a small model takes less; the kernel rounds every sleep up by some 50 µs.
+            _ => Duration::from_millis(2),
         })
     }
 
