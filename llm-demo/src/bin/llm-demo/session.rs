@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use hcq::{Device, DeviceOptions, Selector};
+use hcq::Device;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use llm_demo::embedded;
 use llm_demo::engine::{Engine, EngineOptions, Mode};
@@ -42,13 +42,7 @@ pub struct Session {
 
 /// Opens the device that the command line names.
 pub fn device(cli: &Cli) -> anyhow::Result<Device> {
-    let mut options = DeviceOptions::default();
-    if !matches!(cli.device, Selector::Sim) {
-        // A step takes less than a millisecond: a waiter that sleeps would wake up long after it.
-        options.spin = Some(Duration::from_millis(5));
-    }
-    Device::open_with(cli.device, options)
-        .with_context(|| format!("cannot open the device \"{}\"", cli.device))
+    Device::open(cli.device).with_context(|| format!("cannot open the device \"{}\"", cli.device))
 }
 
 impl Session {
