@@ -36,12 +36,9 @@ fn engine(device: &Device, model: &Model, context: usize) -> Engine {
 }
 
 fn engine_in(mode: Mode, device: &Device, model: &Model, context: usize) -> Engine {
-    Engine::new(
-        device,
-        model,
-        EngineOptions { context, mode, timed: true, prefetch: true },
-        &mut |done, total| assert!(done <= total),
-    )
+    Engine::new(device, model, EngineOptions { context, mode, timed: true }, &mut |done, total| {
+        assert!(done <= total)
+    })
     .unwrap()
 }
 

@@ -1,8 +1,7 @@
 //! Loads, stores and atomics whose width never exceeds the proven alignment.
 
 use crate::builder::Kernel;
-use crate::module::Version;
-use crate::pointer::{Alignment, Global, Pointer, Space};
+use crate::pointer::{Alignment, Pointer, Space};
 use crate::reg::{Operand, Pred, Raw, Reg};
 use crate::ty::{Class, Element, Int, Ty};
 
@@ -448,12 +447,5 @@ impl Kernel {
         assert!(matches!(n, 1 | 2 | 4) && to.alignment() >= 4 * n as u32, "{n} words to {to:?}");
         let raw: Vec<Raw> = words.iter().map(|r| r.raw()).collect();
         self.emit(format!("st.relaxed.gpu.{}{}.b32 {}, {};", S::NAME, vector(n), to.text(0), list(&raw)));
-    }
-
-    /// Asks for `bytes` bytes of global memory to be brought to L2. Needs compute capability 9.0; address and length must be
-    /// multiples of 16.
-    pub fn prefetch_bulk<E: Element>(&self, from: Pointer<Global, E>, bytes: impl Operand<u32>) {
-        self.require(Version::new(8, 0));
-        self.emit(format!("cp.async.bulk.prefetch.L2.global {}, {};", from.text(0), bytes.text()));
     }
 }

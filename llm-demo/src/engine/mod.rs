@@ -35,9 +35,6 @@ pub struct EngineOptions {
     pub mode: Mode,
     /// Whether the phases of a step in one launch are timed, as [`Engine::profile`] needs it; costs a little.
     pub timed: bool,
-    /// Whether a phase has the weights of a later one brought to L2 ahead; of use where L2 holds a layer, and only there done
-    /// (compute capability 9.0).
-    pub prefetch: bool,
 }
 
 /// How a step is launched.
@@ -122,15 +119,7 @@ impl Engine {
         let room = matrix::fits(context)?;
         let steps = match options.mode {
             Mode::Operations => None,
-            _ => StepPlan::new(
-                device,
-                &mut programs,
-                &model.config,
-                room,
-                &memory,
-                outputs,
-                (options.timed, options.prefetch),
-            )?,
+            _ => StepPlan::new(device, &mut programs, &model.config, room, &memory, outputs, options.timed)?,
         };
         let mode = if steps.is_some() { options.mode } else { Mode::Operations };
         let (step, fill) = match &steps {

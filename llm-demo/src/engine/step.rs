@@ -62,7 +62,7 @@ impl StepPlan {
         context: u32,
         memory: &ModelMemory,
         (state, logits): (&Buffer, &Buffer),
-        (timed, prefetch): (bool, bool),
+        timed: bool,
     ) -> Result<Option<Self>> {
         let mut formats: Vec<Format> = memory.matrices().map(|m| m.format).collect();
         formats.sort_by_key(|f| *f as u32);
@@ -107,12 +107,8 @@ impl StepPlan {
             cache_bytes: 0,
         }];
         let mut flag = 1;
-        for (i, layer) in memory.layers.iter().enumerate() {
-            let mut of_layer = layer_phases(c, layer, heads, &v, &mut flag, blocks);
-            if prefetch {
-                bring_ahead(&mut of_layer, layer, memory.layers.get(i + 1), blocks);
-            }
-            phases.extend(of_layer);
+        for layer in &memory.layers {
+            phases.extend(layer_phases(c, layer, heads, &v, &mut flag, blocks));
             kept.extend([&layer.attn_norm, &layer.ffn_norm, &layer.keys, &layer.values].map(Buffer::clone));
         }
         kept.extend(memory.matrices().map(|m| m.buffer().clone()));
@@ -233,20 +229,6 @@ fn layer_phases(
         ),
         phase("down", matvec(gated, &[down], Results::Add, v.x).flagging(behind), layer.down.bytes(), 0),
     ]
-}
-
-/// Has each phase of a layer ask for the weights of a later one: those that are read next, and during attention, when most
-/// blocks have nothing to do, the largest.
-fn bring_ahead(phases: &mut [Phase; 5], layer: &LayerMemory, next: Option<&LayerMemory>, blocks: u32) {
-    let o = Some(segment(&layer.o, 0, false));
-    let gate_up = layer.gate_up.first().map(|m| segment(m, 0, true));
-    let down = Some(segment(&layer.down, 0, false));
-    let qkv = next.and_then(|l| l.qkv.first()).map(|m| segment(m, 0, false));
-    for (phase, ahead) in phases.iter_mut().zip([&o, &gate_up, &gate_up, &down, &qkv]) {
-        if let Some(ahead) = ahead {
-            phase.task = phase.task.clone().prefetching(ahead, blocks);
-        }
-    }
 }
 
 fn segment(matrix: &Matrix, first_row: u32, gate: bool) -> Segment {

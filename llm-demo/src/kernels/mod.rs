@@ -48,7 +48,7 @@ pub fn modules(target: Target) -> Vec<Named> {
         add(format.suffix(), kernels);
     }
     for variant in step::VARIANTS {
-        add(variant.module, vec![step::kernel(variant, target)]);
+        add(variant.module, vec![step::kernel(variant)]);
     }
     let mut kernels = vec![attention::combine()];
     kernels.extend(

@@ -52,7 +52,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         "{context} tokens do not fit the model's context of {most}; choose smaller --pp and --tg"
     );
 
-    let mut session = Session::new(device, (cli.engine, false, cli.prefetch), &model, context)?;
+    let mut session = Session::new(device, (cli.engine, false), &model, context)?;
     let bar = session::step_bar("measuring");
     let rows = llm_demo::bench::run(&mut session.engine, model.config.vocab, plan, &mut |done, total| {
         bar.set_length(total);

@@ -32,10 +32,6 @@ pub struct Cli {
     #[arg(long, default_value = "persistent", value_name = "ENGINE", value_parser = engine)]
     pub engine: Mode,
 
-    /// Bring the weights of the next phase to L2 ahead, on devices whose L2 holds a layer (Hopper)
-    #[arg(long)]
-    pub prefetch: bool,
-
     /// Text to continue
     #[arg(short, long)]
     pub prompt: Option<String>,

@@ -49,22 +49,18 @@ impl Session {
     /// Brings `model` to `device`, timed or not, with room for `wanted` positions or as many as the model has.
     pub fn new(
         device: Device,
-        (mode, timed, prefetch): (Mode, bool, bool),
+        (mode, timed): (Mode, bool),
         model: &Model,
         wanted: usize,
     ) -> anyhow::Result<Self> {
         let context = wanted.min(model.config.context);
         let begin = Instant::now();
         let bar = byte_bar("loading");
-        let engine = Engine::new(
-            &device,
-            model,
-            EngineOptions { context, mode, timed, prefetch },
-            &mut |done, total| {
+        let engine =
+            Engine::new(&device, model, EngineOptions { context, mode, timed }, &mut |done, total| {
                 bar.set_length(total);
                 bar.set_position(done);
-            },
-        );
+            });
         bar.finish_and_clear();
         let engine = engine.context("cannot bring the model to the device")?;
         Ok(Self { device, engine, context, load: begin.elapsed() })
@@ -72,7 +68,7 @@ impl Session {
 
     /// Opens the device that the command line names and brings `model` to it.
     pub fn open(cli: &Cli, model: &Model, wanted: usize) -> anyhow::Result<Self> {
-        Self::new(device(cli)?, (cli.engine, cli.profile, cli.prefetch), model, wanted)
+        Self::new(device(cli)?, (cli.engine, cli.profile), model, wanted)
     }
 }
 

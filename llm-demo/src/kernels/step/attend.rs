@@ -51,7 +51,7 @@ impl Step<'_> {
         k.if_(split, || k.set(per_share, k.div(k.add(positions, k.sub(shares, 1)), shares)));
         let items = k.mul(units, shares);
         // Who has nothing to do here need not wait.
-        k.if_else(k.lt(self.block, items), || self.wait(), || self.prefetch());
+        k.if_(k.lt(self.block, items), || self.wait());
         self.stamp(1);
         self.stamp(2);
         k.for_(self.block, items, self.blocks, |item: Reg<u32>| {

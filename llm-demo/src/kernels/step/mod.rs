@@ -20,7 +20,7 @@ mod results;
 mod task;
 mod tile;
 
-use ptxgen::{Atomic, Cache, Element, Global, Kernel, Pointer, Pred, Reg, Shared, Special, Target};
+use ptxgen::{Atomic, Cache, Element, Global, Kernel, Pointer, Pred, Reg, Shared, Special};
 
 pub use task::{Attention, Finish, Heads, Input, MAX_SEGMENTS, Results, Segment, Task, WORDS as TASK_WORDS};
 
@@ -106,14 +106,12 @@ struct Step<'a> {
     /// Where to put times, and whether this thread does.
     times: Pointer<Global, u32>,
     stamps: Pred,
-    /// What the kernel is compiled for.
-    target_chip: Target,
 }
 
 /// The kernel `step_NAME(tasks, state, sync, times, first, last, inputs)`: phases `first` to before `last`; `inputs` is the
 /// place of the input in dynamic shared memory, in bytes. `times` may be 0; else block 0 leaves [`MARKS`] clock readings per
 /// phase there.
-pub(super) fn kernel(variant: &Variant, target_chip: Target) -> Kernel {
+pub(super) fn kernel(variant: &Variant) -> Kernel {
     let k = Kernel::new(&format!("step_{}", variant.name));
     k.max_threads(THREADS);
     k.min_blocks_per_sm(1);
@@ -165,7 +163,6 @@ pub(super) fn kernel(variant: &Variant, target_chip: Target) -> Kernel {
         target,
         times: k.at(times, k.scale(index, MARKS)),
         stamps,
-        target_chip,
     };
     k.loop_(|l| {
         let s = step(index);
@@ -316,7 +313,6 @@ impl Step<'_> {
             });
         });
         self.stamp(3);
-        self.prefetch();
         self.use_results(&needed);
     }
 
@@ -351,28 +347,6 @@ impl Step<'_> {
             });
         });
         self.stamp(3);
-    }
-
-    /// Has the block's share of a later phase's weights brought to L2, if the record says so: one lane for each half (the first
-    /// and the second rows of pairs) of two planes.
-    fn prefetch(&self) {
-        let k = self.k;
-        if self.target_chip < Target::Sm90 {
-            return;
-        }
-        k.if_(k.both(k.eq(self.warp, WARPS - 1), k.lt(self.lane, 4)), || {
-            let (first, pairs) = self.share(self.word(at::NEXT_PAIRS), self.word(at::NEXT_REST));
-            let step = self.word(at::NEXT_STEP);
-            let (plane, half) = (k.and(self.lane, 1), k.shr(self.lane, 1));
-            let delta = self.word(at::NEXT_DELTA);
-            let bytes = k.load(k.at(self.task.plus(at::NEXT_BYTES), plane));
-            let address = k.load(k.at(self.task.plus(at::NEXT_PLANES).cast::<u64>(), plane));
-            let row = k.mad(delta, half, k.mul(first, step));
-            let from = k.row(k.pointer::<u8>(address, 16), row, bytes);
-            let count = k.mul(k.mul(pairs, step), bytes);
-            let wanted = k.both(k.gt(count, 0), k.either(k.eq(half, 0), k.gt(delta, 0)));
-            k.if_(wanted, || k.prefetch_bulk(from, count));
-        });
     }
 
     /// What the last of all blocks does; `arrived` is how many were there before it.

@@ -1,7 +1,7 @@
 //! The records that tell the step kernel what to do: one per phase, read from device memory.
 
 /// Words of a record.
-pub const WORDS: u32 = 112;
+pub const WORDS: u32 = 100;
 /// Segments of a matrix phase at most.
 pub const MAX_SEGMENTS: usize = 3;
 
@@ -57,15 +57,8 @@ pub(super) mod at {
     pub const INPUT_FLAG: i64 = 36;
     pub const OUTPUT_FLAG: i64 = 37;
     pub const HEADS_LOG2: i64 = 38;
-    /// Weights that are to be brought to L2: a share of pairs of rows, the bytes of a row in the two largest planes.
-    pub const NEXT_PAIRS: i64 = 40;
-    pub const NEXT_REST: i64 = 41;
-    pub const NEXT_STEP: i64 = 42;
-    pub const NEXT_DELTA: i64 = 43;
-    pub const NEXT_BYTES: i64 = 44;
-    pub const NEXT_PLANES: i64 = 46;
     /// The first segment, and the words of each.
-    pub const SEGMENT: i64 = 52;
+    pub const SEGMENT: i64 = 40;
     pub const SEGMENT_WORDS: i64 = 20;
 }
 
@@ -245,22 +238,6 @@ impl Task {
     /// The same, with results whose flags are `flag` once they are there.
     pub fn flagging(mut self, flag: u32) -> Self {
         self.set(at::OUTPUT_FLAG, flag);
-        self
-    }
-
-    /// The same; besides, each of the `blocks` brings its share of `next`, which a later phase reads, to L2.
-    pub fn prefetching(mut self, next: &Segment, blocks: u32) -> Self {
-        let pairs = next.pairs();
-        self.set(at::NEXT_PAIRS, pairs / blocks);
-        self.set(at::NEXT_REST, pairs % blocks);
-        self.set(at::NEXT_STEP, if next.gate { 1 } else { 2 });
-        self.set(at::NEXT_DELTA, if next.gate { next.rows / 2 } else { 0 });
-        let mut planes: Vec<_> = next.format.planes().iter().zip(&next.planes).collect();
-        planes.sort_by_key(|(plane, _)| std::cmp::Reverse(plane.block_bytes));
-        for (i, (plane, address)) in (0..2).zip(planes) {
-            self.set(at::NEXT_BYTES + i, next.cols / next.format.block() * plane.block_bytes);
-            self.set_address(at::NEXT_PLANES + 2 * i, *address);
-        }
         self
     }
 
