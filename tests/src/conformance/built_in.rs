@@ -165,14 +165,29 @@ const FORMATS: [Format; 8] = [
     Format { name: "f32", block: 16, unit: 4, planes: &[(64, Content::Singles)] },
     Format { name: "f16", block: 16, unit: 8, planes: &[(32, Content::Halves)] },
     Format { name: "bf16", block: 16, unit: 8, planes: &[(32, Content::Brains)] },
-    Format { name: "q8_0", block: 32, unit: 16, planes: &[(32, Content::Bytes(&[])), (2, Content::Halves)] },
+    Format {
+        name: "q8_0",
+        block: 32,
+        unit: 32,
+        planes: &[(16, Content::Bytes(&[])), (16, Content::Bytes(&[])), (2, Content::Halves)],
+    },
     Format { name: "q4_0", block: 32, unit: 32, planes: &[(16, Content::Bytes(&[])), (2, Content::Halves)] },
-    Format { name: "q4_k", block: 256, unit: 32, planes: &[(144, Content::Bytes(&[0, 2]))] },
-    Format { name: "q5_k", block: 256, unit: 32, planes: &[(176, Content::Bytes(&[0, 2]))] },
+    Format {
+        name: "q4_k",
+        block: 256,
+        unit: 32,
+        planes: &[(16, Content::Bytes(&[0, 2])), (128, Content::Bytes(&[]))],
+    },
+    Format {
+        name: "q5_k",
+        block: 256,
+        unit: 32,
+        planes: &[(16, Content::Bytes(&[0, 2])), (128, Content::Bytes(&[])), (32, Content::Bytes(&[]))],
+    },
     Format {
         name: "q6_k",
         block: 256,
-        unit: 16,
+        unit: 32,
         planes: &[
             (128, Content::Bytes(&[])),
             (64, Content::Bytes(&[])),
@@ -447,7 +462,8 @@ fn kernels() -> Vec<String> {
     cubins.flat_map(|c| c.kernels).collect()
 }
 
-/// Kernels of the language model that no case runs.
+/// Kernels of the language model that no case runs. The step kernels are among them: they are a whole decode step, and what
+/// they do is compared as logits (`llm-demo --verify`, `--dump-logits`).
 pub fn undriven() -> Vec<String> {
     let driven: Vec<String> = cases().into_iter().map(|c| c.kernel).collect();
     kernels().into_iter().filter(|kernel| !driven.contains(kernel)).collect()
