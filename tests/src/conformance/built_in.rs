@@ -1,6 +1,6 @@
 //! The kernels that the repository itself brings: those of the language model and of the device suite.
 //!
-//! One [`Drive`] per kernel says how it is launched and on what. A new kernel takes a line in [`cases`]; [`undriven`] names those
+//! One `Drive` per kernel says how it is launched and on what. A new kernel takes a line in [`cases`]; [`undriven`] names those
 //! that have none.
 
 use half::f16;
