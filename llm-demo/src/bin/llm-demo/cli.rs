@@ -29,8 +29,9 @@ pub struct Cli {
 
     /// How a token's kernels are launched: persistent (one launch), phases (one per phase) or operations (one per operation,
     /// activations in single precision)
-    #[arg(long, default_value = "persistent", value_name = "ENGINE", value_parser = engine)]
-    pub engine: Mode,
+    /// [default: persistent; operations on the software device, which has no launches to save]
+    #[arg(long, value_name = "ENGINE", value_parser = engine)]
+    pub engine: Option<Mode>,
 
     /// Text to continue
     #[arg(short, long)]

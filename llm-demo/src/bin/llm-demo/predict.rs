@@ -67,7 +67,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let mut options = DeviceOptions::default();
     options.sim = Some(sim.clone());
     let device = Device::open_with(Selector::Sim, options)?;
-    let mut session = Session::new(device, (cli.engine, false), &model, steps)?;
+    let mut session = Session::new(device, (Some(cli.engine.unwrap_or_default()), false), &model, steps)?;
 
     let bar = session::step_bar("counting");
     bar.set_length(steps as u64);

@@ -49,11 +49,16 @@ impl Session {
     /// Brings `model` to `device`, timed or not, with room for `wanted` positions or as many as the model has.
     pub fn new(
         device: Device,
-        (mode, timed): (Mode, bool),
+        (mode, timed): (Option<Mode>, bool),
         model: &Model,
         wanted: usize,
     ) -> anyhow::Result<Self> {
         let context = wanted.min(model.config.context);
+        let usual = match device.info().backend {
+            hcq::BackendKind::Sim => Mode::Operations,
+            _ => Mode::Persistent,
+        };
+        let mode = mode.unwrap_or(usual);
         let begin = Instant::now();
         let bar = byte_bar("loading");
         let engine =
