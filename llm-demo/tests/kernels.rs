@@ -2,60 +2,21 @@
 //!
 //! Runs on the device that `HCQ_DEVICE` names, else on the software one.
 
-use std::path::Path;
-use std::sync::OnceLock;
-use std::time::Duration;
+mod device;
 
-use half::{bf16, f16};
-use hcq::{Args, Buffer, Device, LaunchConfig, Selector};
-use llm_demo::gguf::{GgmlType, TensorView};
+use half::f16;
+use hcq::{Args, Buffer, Extent3, LaunchConfig};
+use llm_demo::gguf::GgmlType;
 use llm_demo::kernels::{
-    ARGMAX_BLOCKS, ATTENTION_THREADS, Epilogue, Format, MATVEC_THREADS, NORM_THREADS, ROPE_THREADS,
-    SILU_THREADS, STATE_THREADS, TOKENS_AT, embed_blocks, matvec_blocks, pack, partial_words, striped, turns,
+    ARGMAX_BLOCKS, ATTENTION_THREADS, Epilogue, MATVEC_THREADS, NORM_THREADS, ROPE_THREADS, SILU_THREADS,
+    STATE_THREADS, TOKENS_AT, embed_blocks, matvec_blocks, partial_words, striped, turns,
 };
 use proptest::prelude::*;
 
-fn device() -> &'static Device {
-    static DEVICE: OnceLock<Device> = OnceLock::new();
-    DEVICE.get_or_init(|| {
-        let selector = match std::env::var_os("HCQ_DEVICE") {
-            Some(_) => Selector::from_env().unwrap(),
-            None => Selector::Sim,
-        };
-        Device::open(selector).unwrap()
-    })
-}
+use device::{Random, config, dot, floats, formats, halves, matrix, nmse, read, read_halves, upload, words};
 
-/// Launches one kernel and waits for it.
-fn launch(module: &str, kernel: &str, grid: impl Into<hcq::Extent3>, block: u32, args: &Args) {
-    let device = device();
-    let name = format!("{module}.sm_{}.cubin", device.info().sm_number());
-    let cubin = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels").join(name)).unwrap();
-    let kernel = device.load(&cubin).unwrap().kernel(kernel).unwrap();
-    let mut queue = device.queue().unwrap();
-    // SAFETY: the tests size every buffer for the shapes they pass.
-    unsafe { queue.launch(&kernel, LaunchConfig::new(grid, block), args) }.unwrap();
-    queue.submit().unwrap().wait(Duration::from_secs(300)).unwrap();
-}
-
-fn upload(bytes: &[u8]) -> Buffer {
-    let buffer = device().alloc(bytes.len().max(4) as u64).unwrap();
-    buffer.write(0, bytes).unwrap();
-    buffer
-}
-
-fn floats(values: &[f32]) -> Buffer {
-    upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
-}
-
-fn words(values: &[u32]) -> Buffer {
-    upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
-}
-
-fn read(buffer: &Buffer, count: usize) -> Vec<f32> {
-    let mut bytes = vec![0; 4 * count];
-    buffer.read(0, &mut bytes).unwrap();
-    bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+fn launch(module: &str, kernel: &str, grid: impl Into<Extent3>, block: u32, args: &Args) {
+    device::launch(module, kernel, LaunchConfig::new(grid, block), args);
 }
 
 fn stripe(x: &[f32]) -> Vec<f32> {
@@ -68,112 +29,23 @@ fn unstripe(x: &[f32]) -> Vec<f32> {
     (0..x.len()).map(|i| x[striped(i, x.len())]).collect()
 }
 
-/// A stream of numbers that depends on the seed alone.
-struct Random(u64);
-
-impl Random {
-    fn bits(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in ±1.
-    fn value(&mut self) -> f32 {
-        (self.bits() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-    }
-
-    fn values(&mut self, count: usize) -> Vec<f32> {
-        (0..count).map(|_| self.value()).collect()
-    }
-
-    /// Whole blocks of `format` that hold `count` values, with scales of a sane size, some of them subnormal.
-    fn blocks(&mut self, format: Format, count: usize) -> Vec<u8> {
-        let ty = format.ty();
-        match format {
-            Format::F32 => return self.values(count).iter().flat_map(|v| v.to_le_bytes()).collect(),
-            Format::F16 => {
-                return self.values(count).iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect();
-            }
-            Format::Bf16 => {
-                return self.values(count).iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect();
-            }
-            _ => {}
-        }
-        let scales: &[usize] = match format {
-            Format::Q8_0 | Format::Q4_0 => &[0],
-            Format::Q4K | Format::Q5K => &[0, 2],
-            _ => &[208],
-        };
-        let mut bytes: Vec<u8> =
-            (0..ty.bytes_for(count as u64).unwrap()).map(|_| self.bits() as u8).collect();
-        for block in bytes.chunks_exact_mut(ty.block_bytes() as usize) {
-            for at in scales {
-                let scale =
-                    f16::from_f32(self.value() * if self.bits().is_multiple_of(4) { 1e-5 } else { 1e-2 });
-                block[*at..*at + 2].copy_from_slice(&scale.to_le_bytes());
-            }
-        }
-        bytes
-    }
-}
-
-/// The kernels' first arguments for a matrix.
-fn matrix(format: Format, blocks: &[u8]) -> Args {
-    let mut planes = vec![Vec::new(); format.planes().len()];
-    pack(format, blocks, &mut planes);
-    planes.iter().fold(Args::new(), |args, plane| args.buffer(&upload(plane)))
-}
-
-fn dequantized(ty: GgmlType, blocks: &[u8], rows: usize, cols: usize) -> Vec<Vec<f32>> {
-    let dims = [cols as u64, rows as u64];
-    let view = TensorView { name: "w", ty, dims: &dims, data: blocks };
-    let row = |r| {
-        let mut values = vec![0.0; cols];
-        view.dequantize_row(r, &mut values).unwrap();
-        values
-    };
-    (0..rows).map(row).collect()
-}
-
-fn dot(a: &[f32], b: &[f32]) -> f64 {
-    a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum()
-}
-
 fn silu(x: f64) -> f64 {
     x / (1.0 + (-x).exp())
 }
 
-/// Σ(found − wanted)² / Σ wanted².
-fn nmse(found: &[f32], wanted: &[f64]) -> f64 {
-    assert_eq!(found.len(), wanted.len());
-    let off: f64 = found.iter().zip(wanted).map(|(f, w)| (f64::from(*f) - w).powi(2)).sum();
-    off / wanted.iter().map(|w| w * w).sum::<f64>().max(1e-30)
-}
-
-fn formats() -> impl Strategy<Value = Format> {
-    proptest::sample::select(Format::ALL.to_vec())
-}
-
-/// Few cases unless `PROPTEST_CASES` asks for more.
-fn config() -> ProptestConfig {
-    let usual = ProptestConfig::default();
-    match std::env::var_os("PROPTEST_CASES") {
-        Some(_) => usual,
-        None => ProptestConfig { cases: 12, ..usual },
-    }
+/// A matrix row by row.
+fn dequantized(ty: GgmlType, blocks: &[u8], rows: usize, cols: usize) -> Vec<Vec<f32>> {
+    device::dequantized(ty, blocks, rows, cols).chunks_exact(cols).map(<[f32]>::to_vec).collect()
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(12))]
 
     #[test]
     fn matrix_times_vector(format in formats(), rows in 1usize..40, blocks in 1usize..9, add: bool, seed: u64) {
         let random = &mut Random(seed);
         let cols = blocks * format.block() as usize;
-        let data = random.blocks(format, rows * cols);
+        let data = random.blocks(format, rows * cols, true);
         let x = random.values(cols);
         let before = random.values(rows + 3);
         let out = floats(&before);
@@ -202,7 +74,7 @@ proptest! {
     fn gate_and_up(format in formats(), rows in 1usize..4, blocks in 1usize..5, seed: u64) {
         let random = &mut Random(seed);
         let (rows, cols) = (16 * rows, blocks * format.block() as usize);
-        let data = random.blocks(format, 2 * rows * cols);
+        let data = random.blocks(format, 2 * rows * cols, true);
         let x = random.values(cols);
         let out = floats(&vec![0.0; rows]);
         let args = matrix(format, &data).buffer(&floats(&stripe(&x))).buffer(&out);
@@ -221,7 +93,7 @@ proptest! {
     fn an_embedding_row_is_dequantized_exactly(format in formats(), rows in 1usize..20, blocks in 1usize..9, seed: u64) {
         let random = &mut Random(seed);
         let cols = blocks * format.block() as usize;
-        let data = random.blocks(format, rows * cols);
+        let data = random.blocks(format, rows * cols, true);
         let position = random.bits() as usize % 5;
         let token = random.bits() as usize % rows;
         let mut state = vec![0; TOKENS_AT as usize + 6];
@@ -295,11 +167,7 @@ proptest! {
             .collect();
         let q = heads * dim;
         prop_assert!(nmse(&read(&buffer, q), &rotated[..q]) < 1e-11);
-        let halves = |buffer: &Buffer| {
-            let mut bytes = vec![0; 2 * kv_heads * context * dim];
-            buffer.read(0, &mut bytes).unwrap();
-            bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect::<Vec<_>>()
-        };
+        let halves = |buffer: &Buffer| read_halves(buffer, kv_heads * context * dim);
         for (found, wanted) in [(halves(&keys), &rotated[q..]), (halves(&values), &rotated[q + kv_heads * dim..])] {
             for head in 0..kv_heads {
                 for row in 0..context {
@@ -335,12 +203,11 @@ proptest! {
                 .collect()
         };
         let (keys, values) = (cache(), cache());
-        let bytes = |c: &[f16]| upload(&c.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>());
         let out = floats(&vec![0.0; heads * dim]);
         let partials = floats(&vec![0.0; heads * shares as usize * partial_words(dim as u32) as usize]);
         let dims = [64, 128, 256].into_iter().find(|d| *d >= dim).unwrap();
         let scale = 1.0 / (dim as f32).sqrt();
-        let args = Args::new().buffer(&floats(&q)).buffer(&bytes(&keys)).buffer(&bytes(&values));
+        let args = Args::new().buffer(&floats(&q)).buffer(&halves(&keys)).buffer(&halves(&values));
         let args = args.buffer(&words(&[position as u32, 0, 0, 0]));
         let args = args.buffer(if shares > 1 { &partials } else { &out });
         let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale);

@@ -2,164 +2,22 @@
 //!
 //! Runs on the device that `HCQ_DEVICE` names, else on the software one.
 
-use std::path::Path;
-use std::sync::OnceLock;
-use std::time::Duration;
+mod device;
 
-use half::{bf16, f16};
-use hcq::{Args, Buffer, Device, LaunchConfig, Selector};
-use llm_demo::gguf::{GgmlType, TensorView};
+use half::f16;
+use hcq::{Args, Buffer, LaunchConfig};
 use llm_demo::kernels::gemm::{self, Output, TILES};
 use llm_demo::kernels::{
-    COUNT_AT, DEQUANTIZE_THREADS, Format, HEAD_DIMS, PROMPT_ATTENTION_THREADS, PROMPT_ATTENTION_TOKENS,
-    PROMPT_NORM_THREADS, PROMPT_ROPE_THREADS, PROMPT_TOKENS_AT, dequantize_blocks, pack,
-    prompt_attention_shared, turns,
+    COUNT_AT, DEQUANTIZE_THREADS, HEAD_DIMS, PROMPT_ATTENTION_THREADS, PROMPT_ATTENTION_TOKENS,
+    PROMPT_NORM_THREADS, PROMPT_ROPE_THREADS, PROMPT_TOKENS_AT, dequantize_blocks, prompt_attention_shared,
+    turns,
 };
 use proptest::prelude::*;
 
-fn device() -> &'static Device {
-    static DEVICE: OnceLock<Device> = OnceLock::new();
-    DEVICE.get_or_init(|| {
-        let selector = match std::env::var_os("HCQ_DEVICE") {
-            Some(_) => Selector::from_env().unwrap(),
-            None => Selector::Sim,
-        };
-        Device::open(selector).unwrap()
-    })
-}
-
-/// Launches one kernel and waits for it.
-fn launch(module: &str, kernel: &str, config: LaunchConfig, args: &Args) {
-    let device = device();
-    let name = format!("{module}.sm_{}.cubin", device.info().sm_number());
-    let cubin = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels").join(name)).unwrap();
-    let kernel = device.load(&cubin).unwrap().kernel(kernel).unwrap();
-    let mut queue = device.queue().unwrap();
-    // SAFETY: the tests size every buffer for the shapes they pass.
-    unsafe { queue.launch(&kernel, config, args) }.unwrap();
-    queue.submit().unwrap().wait(Duration::from_secs(300)).unwrap();
-}
-
-fn upload(bytes: &[u8]) -> Buffer {
-    let buffer = device().alloc(bytes.len().max(4) as u64).unwrap();
-    buffer.write(0, bytes).unwrap();
-    buffer
-}
-
-fn floats(values: &[f32]) -> Buffer {
-    upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
-}
-
-fn halves(values: &[f16]) -> Buffer {
-    upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
-}
-
-fn words(values: &[u32]) -> Buffer {
-    upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
-}
-
-fn read(buffer: &Buffer, count: usize) -> Vec<f32> {
-    let mut bytes = vec![0; 4 * count];
-    buffer.read(0, &mut bytes).unwrap();
-    bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
-}
-
-fn read_halves(buffer: &Buffer, count: usize) -> Vec<f32> {
-    let mut bytes = vec![0; 2 * count];
-    buffer.read(0, &mut bytes).unwrap();
-    bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect()
-}
-
-/// A stream of numbers that depends on the seed alone.
-struct Random(u64);
-
-impl Random {
-    fn bits(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in ±1.
-    fn value(&mut self) -> f32 {
-        (self.bits() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-    }
-
-    fn values(&mut self, count: usize) -> Vec<f32> {
-        (0..count).map(|_| self.value()).collect()
-    }
-
-    fn halves(&mut self, count: usize) -> Vec<f16> {
-        (0..count).map(|_| f16::from_f32(self.value())).collect()
-    }
-
-    /// Whole blocks of `format` that hold `count` values, with scales of a sane size.
-    fn blocks(&mut self, format: Format, count: usize) -> Vec<u8> {
-        let ty = format.ty();
-        match format {
-            Format::F32 => return self.values(count).iter().flat_map(|v| v.to_le_bytes()).collect(),
-            Format::F16 => return self.halves(count).iter().flat_map(|v| v.to_le_bytes()).collect(),
-            Format::Bf16 => {
-                return self.values(count).iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect();
-            }
-            _ => {}
-        }
-        let scales: &[usize] = match format {
-            Format::Q8_0 | Format::Q4_0 => &[0],
-            Format::Q4K | Format::Q5K => &[0, 2],
-            _ => &[208],
-        };
-        let mut bytes: Vec<u8> =
-            (0..ty.bytes_for(count as u64).unwrap()).map(|_| self.bits() as u8).collect();
-        for block in bytes.chunks_exact_mut(ty.block_bytes() as usize) {
-            for at in scales {
-                let scale = f16::from_f32(self.value() * 1e-2);
-                block[*at..*at + 2].copy_from_slice(&scale.to_le_bytes());
-            }
-        }
-        bytes
-    }
-}
-
-fn matrix(format: Format, blocks: &[u8]) -> Args {
-    let mut planes = vec![Vec::new(); format.planes().len()];
-    pack(format, blocks, &mut planes);
-    planes.iter().fold(Args::new(), |args, plane| args.buffer(&upload(plane)))
-}
-
-fn dequantized(ty: GgmlType, blocks: &[u8], rows: usize, cols: usize) -> Vec<f32> {
-    let dims = [cols as u64, rows as u64];
-    let view = TensorView { name: "w", ty, dims: &dims, data: blocks };
-    let mut values = vec![0.0; rows * cols];
-    values.chunks_exact_mut(cols).enumerate().for_each(|(r, row)| view.dequantize_row(r, row).unwrap());
-    values
-}
-
-fn dot(a: &[f16], b: &[f16]) -> f64 {
-    a.iter().zip(b).map(|(x, y)| x.to_f64() * y.to_f64()).sum()
-}
-
-/// Σ(found − wanted)² / Σ wanted².
-fn nmse(found: &[f32], wanted: &[f64]) -> f64 {
-    assert_eq!(found.len(), wanted.len());
-    let off: f64 = found.iter().zip(wanted).map(|(f, w)| (f64::from(*f) - w).powi(2)).sum();
-    off / wanted.iter().map(|w| w * w).sum::<f64>().max(1e-30)
-}
-
-fn formats() -> impl Strategy<Value = Format> {
-    proptest::sample::select(Format::ALL.to_vec())
-}
-
-/// Few cases unless `PROPTEST_CASES` asks for more.
-fn config() -> ProptestConfig {
-    let usual = ProptestConfig::default();
-    match std::env::var_os("PROPTEST_CASES") {
-        Some(_) => usual,
-        None => ProptestConfig { cases: 10, ..usual },
-    }
-}
+use device::{
+    Random, config, dequantized, dot, floats, formats, halves, launch, matrix, nmse, read, read_halves,
+    upload, words,
+};
 
 /// A chunk in device memory, of `count` tokens from position `start` on.
 fn chunk(start: usize, tokens: &[u32]) -> Buffer {
@@ -170,7 +28,7 @@ fn chunk(start: usize, tokens: &[u32]) -> Buffer {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(10))]
 
     #[test]
     fn products_of_any_shape(
@@ -234,7 +92,7 @@ proptest! {
     fn a_matrix_is_dequantized_to_the_nearest_halves(format in formats(), rows in 1usize..20, blocks in 1usize..9, seed: u64) {
         let random = &mut Random(seed);
         let cols = blocks * format.block() as usize;
-        let data = random.blocks(format, rows * cols);
+        let data = random.blocks(format, rows * cols, false);
         let out = halves(&vec![f16::ZERO; rows * cols]);
         let args = matrix(format, &data).buffer(&out).u32(rows as u32).u32(cols as u32);
         let name = format!("dequantize_{}", format.suffix());
@@ -248,7 +106,7 @@ proptest! {
     fn rows_of_an_embedding(format in formats(), rows in 1usize..20, blocks in 1usize..5, tokens in 1usize..9, seed: u64) {
         let random = &mut Random(seed);
         let cols = blocks * format.block() as usize;
-        let data = random.blocks(format, rows * cols);
+        let data = random.blocks(format, rows * cols, false);
         let tokens: Vec<u32> = (0..tokens).map(|_| random.bits() as u32 % rows as u32).collect();
         let out = floats(&vec![0.0; tokens.len() * cols]);
         let args = matrix(format, &data).buffer(&chunk(3, &tokens)).buffer(&out).u32(rows as u32).u32(cols as u32);

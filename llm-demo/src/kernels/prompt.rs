@@ -7,7 +7,7 @@ use half::f16;
 use ptxgen::{Cache, F16x2, Kernel, Reg, Special};
 
 use super::dequantize::store_rounded;
-use super::rope::rotate;
+use super::rope::{rotate, store_pair};
 
 /// Word with the number of tokens.
 pub const COUNT_AT: i64 = 1;
@@ -117,8 +117,7 @@ pub(super) fn rope() -> Kernel {
     let is_key = k.lt(head, rotated);
     let kv_head = k.sub(k.sub(head, heads), k.select(is_key, 0u32, kv_heads));
     let row = k.mad(kv_head, context, position);
-    let cache = k.select_ptr(is_key, keys, values).cast::<F16x2>();
-    k.store(k.at(k.row(cache, row, half_dim), j), packed);
+    store_pair(&k, is_key, [keys, values], (row, half_dim, j), || packed);
     k
 }
 

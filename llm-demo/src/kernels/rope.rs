@@ -4,7 +4,7 @@
 //! position 100,000 is as exact as one at position 1.
 
 use half::f16;
-use ptxgen::{Cache, Global, Kernel, Operand, Pointer, Reg, Special};
+use ptxgen::{Cache, F16x2, Global, Kernel, Pointer, Pred, Reg, Special};
 
 /// Threads of a block.
 pub const THREADS: u32 = 128;
@@ -53,12 +53,22 @@ pub(super) fn kernel() -> Kernel {
     });
     let packed = k.pack_f32(x, y);
     let is_key = k.lt(head, rotated);
-    let kv_head = k.sub(k.sub(head, heads), when(&k, is_key, 0u32, kv_heads));
+    let kv_head = k.sub(k.sub(head, heads), k.select(is_key, 0u32, kv_heads));
     let row = k.mad(kv_head, context, position);
-    // Pairs, so rows are half_dim words long.
-    let cache = k.select_ptr(is_key, keys, values).cast::<ptxgen::F16x2>();
-    k.store(k.at(k.row(cache, row, half_dim), j), packed);
+    store_pair(&k, is_key, [keys, values], (row, half_dim, j), || packed);
     k
+}
+
+/// Writes pair `j` of a cached row of `half_dim` pairs, to the keys or else to the values.
+pub(super) fn store_pair(
+    k: &Kernel,
+    is_key: Pred,
+    [keys, values]: [Pointer<Global, f16>; 2],
+    (row, half_dim, j): (Reg<u32>, Reg<u32>, Reg<u32>),
+    pair: impl FnOnce() -> Reg<F16x2>,
+) {
+    let cache = k.select_ptr(is_key, keys, values).cast::<F16x2>();
+    k.store(k.at(k.row(cache, row, half_dim), j), pair());
 }
 
 /// The pair `(a, b)` turned by `position` times the step at `turns`.
@@ -86,8 +96,4 @@ pub(super) fn rotate_by(
     let radians = k.mul(k.convert::<i32, f32>(upper), (std::f64::consts::TAU / 2f64.powi(32)) as f32);
     let (sin, cos) = (k.sin(radians), k.cos(radians));
     (k.mad(a, cos, k.neg(k.mul(b, sin))), k.mad(a, sin, k.mul(b, cos)))
-}
-
-fn when(k: &Kernel, p: ptxgen::Pred, a: impl Operand<u32>, b: impl Operand<u32>) -> Reg<u32> {
-    k.select(p, a, b)
 }

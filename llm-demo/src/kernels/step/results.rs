@@ -1,12 +1,12 @@
 //! What becomes of the products of a matrix phase, pair by pair of rows, one thread each.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Pointer, Reg, Shared};
+use ptxgen::{Cache, Pointer, Reg, Shared};
 
 use super::task::{at, segment};
 use super::{Step, THREADS, WARPS};
 use crate::kernels::matvec::silu_times;
-use crate::kernels::rope::rotate_by;
+use crate::kernels::rope::{rotate_by, store_pair};
 use crate::kernels::state::{take_better, warp_best};
 
 /// What a thread's first pair of results will need, loaded while the products are made.
@@ -133,9 +133,8 @@ impl Step<'_> {
                 let head = k.div(pair, half_dim);
                 let j = k.sub(pair, k.mul(head, half_dim));
                 let row = k.mad(head, self.word(at::CONTEXT), self.position);
-                let (keys, values) = (self.address::<f16>(at::KEYS), self.address::<f16>(at::VALUES));
-                let cache = k.select_ptr(is_key, keys, values).cast::<F16x2>();
-                k.store(k.at(k.row(cache, row, half_dim), j), k.pack_f32(x, y));
+                let cache = [self.address::<f16>(at::KEYS), self.address::<f16>(at::VALUES)];
+                store_pair(k, is_key, cache, (row, half_dim, j), || k.pack_f32(x, y));
             },
         );
     }
