@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::Outcome;
 use crate::cli::Cli;
-use crate::report::{DeviceReport, ModelReport};
+use crate::report::{self, DeviceReport, ModelReport};
 use crate::session::{self, Session};
 
 /// The document that `--json` prints. Adding a field is compatible; anything else raises the number.
@@ -73,13 +73,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         engine: session.engine.mode().name(),
         results: rows?,
     };
-    let mut out = io::stdout().lock();
-    if cli.json {
-        serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
-        writeln!(out)?;
-    } else {
-        print(&report, &mut out)?;
-    }
+    report::show(&report, cli.json, print)?;
     Ok(Outcome::Good)
 }
 

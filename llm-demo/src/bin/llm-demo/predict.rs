@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::Outcome;
 use crate::cli::Cli;
-use crate::report::ModelReport;
+use crate::report::{self, ModelReport};
 use crate::session::{self, Session};
 
 /// Tokens decoded where the command line does not say; the last one is counted.
@@ -90,13 +90,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         predictions: predictions(cli, &counted),
         counted,
     };
-    let mut out = io::stdout().lock();
-    if cli.json {
-        serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
-        writeln!(out)?;
-    } else {
-        print(&report, &mut out)?;
-    }
+    report::show(&report, cli.json, print)?;
     Ok(Outcome::Good)
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::Outcome;
 use crate::cli::Cli;
-use crate::report::{DeviceReport, ModelReport};
+use crate::report::{self, DeviceReport, ModelReport};
 use crate::session::{self, Session};
 
 /// Tokens decoded where the command line does not say.
@@ -63,13 +63,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         prompt: prompt.unwrap_or(0),
         kernels,
     };
-    let mut out = io::stdout().lock();
-    if cli.json {
-        serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
-        writeln!(out)?;
-    } else {
-        print(&report, &mut out)?;
-    }
+    report::show(&report, cli.json, print)?;
     Ok(Outcome::Good)
 }
 

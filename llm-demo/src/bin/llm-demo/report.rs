@@ -1,7 +1,7 @@
 //! What a figure depends on: device, clocks, model, quantization. Printed beside every measurement.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, StdoutLock, Write};
 use std::path::Path;
 
 use llm_demo::model::Model;
@@ -38,6 +38,20 @@ pub struct ModelReport {
     kv_heads: usize,
     head_dim: usize,
     vocab: usize,
+}
+
+/// Writes `report` to standard output: as one document of JSON, or as `print` lays it out.
+pub fn show<R: Serialize>(
+    report: &R,
+    json: bool,
+    print: impl FnOnce(&R, &mut StdoutLock<'static>) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if !json {
+        return print(report, &mut out);
+    }
+    serde_json::to_writer_pretty(&mut out, report)?;
+    writeln!(out)
 }
 
 impl DeviceReport {
