@@ -41,5 +41,6 @@ pub mod roofline;
 pub mod sampler;
 pub mod synthesize;
 pub mod tokenizer;
+pub mod tuning;
 
 pub use error::{Error, Result};

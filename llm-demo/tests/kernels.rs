@@ -8,8 +8,8 @@ use half::f16;
 use hcq::{Args, Buffer, Extent3, LaunchConfig};
 use llm_demo::gguf::GgmlType;
 use llm_demo::kernels::{
-    ARGMAX_BLOCKS, ATTENTION_THREADS, Epilogue, MATVEC_THREADS, NORM_THREADS, ROPE_THREADS, SILU_THREADS,
-    STATE_THREADS, TOKENS_AT, embed_blocks, matvec_blocks, partial_words, striped, turns,
+    ARGMAX_BLOCKS, ATTENTION_THREADS, Epilogue, NORM_THREADS, ROPE_THREADS, SILU_THREADS, STATE_THREADS,
+    TOKENS_AT, embed_blocks, matvec, partial_words, striped, turns,
 };
 use proptest::prelude::*;
 
@@ -52,8 +52,9 @@ proptest! {
         let epilogue = if add { Epilogue::Add } else { Epilogue::Store };
         let args = matrix(format, &data).buffer(&floats(&stripe(&x))).buffer(&out);
         let args = args.u32(rows as u32).u32(cols as u32);
-        let name = format!("{}_{}", epilogue.prefix(), format.suffix());
-        launch(format.suffix(), &name, matvec_blocks(epilogue, rows as u32), MATVEC_THREADS, &args);
+        let shape = matvec::Shape::default();
+        let name = shape.kernel_name(format, epilogue);
+        launch(format.suffix(), &name, shape.blocks(epilogue, rows as u32), shape.threads(), &args);
         let found = read(&out, rows + 3);
         let weights = dequantized(format.ty(), &data, rows, cols);
         let wanted: Vec<f64> = weights
@@ -79,8 +80,9 @@ proptest! {
         let out = floats(&vec![0.0; rows]);
         let args = matrix(format, &data).buffer(&floats(&stripe(&x))).buffer(&out);
         let args = args.u32(rows as u32).u32(cols as u32);
-        let name = format!("gate_up_{}", format.suffix());
-        launch(format.suffix(), &name, matvec_blocks(Epilogue::Gate, rows as u32), MATVEC_THREADS, &args);
+        let shape = matvec::Shape::default();
+        let name = shape.kernel_name(format, Epilogue::Gate);
+        launch(format.suffix(), &name, shape.blocks(Epilogue::Gate, rows as u32), shape.threads(), &args);
         let weights = dequantized(format.ty(), &data, 2 * rows, cols);
         let wanted: Vec<f64> =
             (0..rows).map(|r| silu(dot(&weights[r], &x)) * dot(&weights[rows + r], &x)).collect();

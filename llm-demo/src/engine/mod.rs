@@ -24,7 +24,9 @@ use self::step::StepPlan;
 use crate::decoder::Decoder;
 use crate::error::{Error, Result};
 use crate::kernels::TOKENS_AT;
+use crate::kernels::step::Shape;
 use crate::model::Model;
+use crate::tuning::Tuning;
 
 /// How to set up an [`Engine`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,17 +111,40 @@ impl Engine {
         options: EngineOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
+        Self::tuned(device, model, options, &Tuning::default(), progress)
+    }
+
+    /// [`Engine::new`] with the kernels of `tuning`, which must be those for the device and the model.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn tuned(
+        device: &Device,
+        model: &Model,
+        options: EngineOptions,
+        tuning: &Tuning,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
         let context = options.context.max(1);
         let (total, mut done) = (model.tensor_bytes(), 0);
-        let (plan, memory, mut programs) = Plan::new(device, model, context, &mut |bytes| {
+        let (plan, memory, mut programs) = Plan::new(device, model, context, tuning, &mut |bytes| {
             done += bytes;
             progress(done, total);
         })?;
         let outputs = (&plan.state, &plan.logits);
         let room = matrix::fits(context)?;
-        let steps = match options.mode {
-            Mode::Operations => None,
-            _ => StepPlan::new(device, &mut programs, &model.config, room, &memory, outputs, options.timed)?,
+        let mut plan_step = |shape| {
+            let how = (shape, options.timed);
+            StepPlan::new(device, &mut programs, &model.config, room, &memory, outputs, how)
+        };
+        let steps = match (options.mode, tuning.choices.step) {
+            (Mode::Operations, _) => None,
+            (_, None) => plan_step(Shape::default())?,
+            // Longer contexts than the one that was tuned for may need more shared memory.
+            (_, Some(shape)) => match plan_step(shape)? {
+                None => plan_step(Shape::default())?,
+                steps => steps,
+            },
         };
         let mode = if steps.is_some() { options.mode } else { Mode::Operations };
         let (step, fill) = match &steps {
@@ -138,7 +163,10 @@ impl Engine {
         };
         let queue = device.queue()?;
         let prefill = match prefill::supports(&model.config) {
-            true => Some(Prefill::new(device, programs, &model.config, context, memory, &plan)?),
+            true => {
+                let (config, choices) = (&model.config, tuning.choices.clone());
+                Some(Prefill::new(device, (programs, choices), config, context, memory, &plan)?)
+            }
             false => None,
         };
         let vocab = model.config.vocab;

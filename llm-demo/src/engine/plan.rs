@@ -7,10 +7,11 @@ use super::programs::Programs;
 use crate::error::{Error, Result};
 use crate::gguf::TensorView;
 use crate::kernels::{
-    ARGMAX_BLOCKS, ATTENTION_THREADS, Epilogue, HEAD_DIMS, MATVEC_THREADS, NORM_THREADS, ROPE_THREADS,
-    SILU_THREADS, STATE_THREADS, TOKENS_AT, embed_blocks, matvec_blocks, partial_words, turns,
+    ARGMAX_BLOCKS, ATTENTION_THREADS, Choices, Epilogue, HEAD_DIMS, NORM_THREADS, Product, ROPE_THREADS,
+    SILU_THREADS, STATE_THREADS, TOKENS_AT, embed_blocks, partial_words, turns,
 };
 use crate::model::{Config, Model};
+use crate::tuning::Tuning;
 
 /// One launch of a step.
 #[derive(Clone, Debug)]
@@ -95,6 +96,7 @@ struct Planner<'a> {
     config: &'a Config,
     context: u32,
     stages: Vec<Stage>,
+    choices: &'a Choices,
     progress: &'a mut dyn FnMut(u64),
 }
 
@@ -126,6 +128,7 @@ impl Plan {
         device: &Device,
         model: &Model,
         context: usize,
+        tuning: &Tuning,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(Self, ModelMemory, Programs)> {
         let c = &model.config;
@@ -143,9 +146,10 @@ impl Plan {
         };
         let state = device.alloc(4 * (u64::from(TOKENS_AT) + context as u64 + 1))?;
         let logits = floats(c.vocab)?;
-        let programs = Programs::new(device)?;
-        let mut p =
-            Planner { device, programs, config: c, context: fits(context)?, stages: Vec::new(), progress };
+        let programs = Programs::new(device, tuning.kernels.clone())?;
+        let context = fits(context)?;
+        let (stages, choices) = (Vec::new(), &tuning.choices);
+        let mut p = Planner { device, programs, config: c, context, stages, choices, progress };
 
         let embedding = p.upload(&[model.embedding()])?;
         p.embed(&embedding, &state, &vectors.x)?;
@@ -162,7 +166,8 @@ impl Plan {
         let advance = p.stage("advance", "advance", 1, 32, Args::new().buffer(&state))?;
         let model = ModelMemory { embedding, layers, turns: vectors.turns, output_norm, output };
         let x = vectors.x;
-        Ok((Self { stages: p.stages, last_layer, head, advance, state, logits, x }, model, p.programs))
+        let Planner { stages, programs, .. } = p;
+        Ok((Self { stages, last_layer, head, advance, state, logits, x }, model, programs))
     }
 
     /// The stages of a step that leaves the logits out.
@@ -270,11 +275,14 @@ impl Planner<'_> {
         offset: usize,
     ) -> Result<()> {
         let rows = if epilogue == Epilogue::Gate { matrix.rows / 2 } else { matrix.rows };
-        let args = matrix.args().buffer(x).buffer_at(out, 4 * offset as u64).u32(rows).u32(matrix.cols);
+        let out_at = 4 * offset as u64;
+        let args = matrix.args().buffer(x).buffer_at(out, out_at).u32(rows).u32(matrix.cols);
+        let product = Product { format: matrix.format, epilogue, rows, cols: matrix.cols };
+        let shape = self.choices.matvec(&product);
         self.stages.push(Stage {
             role,
-            kernel: self.programs.matvec(matrix.format, epilogue)?,
-            config: LaunchConfig::new(matvec_blocks(epilogue, rows), MATVEC_THREADS),
+            kernel: self.programs.matvec(matrix.format, epilogue, shape)?,
+            config: LaunchConfig::new(shape.blocks(epilogue, rows), shape.threads()),
             args,
             weight_bytes: matrix.bytes(),
             cache_bytes: 0,

@@ -16,8 +16,9 @@ use super::programs::Programs;
 use crate::error::Result;
 use crate::kernels::gemm::{self, Output, Tile};
 use crate::kernels::{
-    DEQUANTIZE_THREADS, Format, HEAD_DIMS, PROMPT_ATTENTION_THREADS, PROMPT_ATTENTION_TOKENS,
-    PROMPT_NORM_THREADS, PROMPT_ROPE_THREADS, PROMPT_TOKENS_AT, dequantize_blocks, prompt_attention_shared,
+    Choices, DEQUANTIZE_THREADS, Format, HEAD_DIMS, PROMPT_ATTENTION_THREADS, PROMPT_ATTENTION_TOKENS,
+    PROMPT_NORM_THREADS, PROMPT_ROPE_THREADS, PROMPT_TOKENS_AT, TokensProduct, dequantize_blocks,
+    prompt_attention_shared,
 };
 use crate::model::Config;
 
@@ -40,6 +41,7 @@ pub fn supports(c: &Config) -> bool {
 pub struct Prefill {
     device: Device,
     programs: Programs,
+    choices: Choices,
     config: Config,
     context: u32,
     model: ModelMemory,
@@ -86,6 +88,7 @@ struct Product<'a> {
 /// Launches of a chunk in the making.
 struct Recording<'a> {
     programs: &'a mut Programs,
+    choices: &'a Choices,
     slices: &'a [Buffer; 2],
     tokens: u32,
     sm_count: u32,
@@ -103,7 +106,7 @@ impl Prefill {
     /// What the device reports.
     pub fn new(
         device: &Device,
-        mut programs: Programs,
+        (mut programs, choices): (Programs, Choices),
         config: &Config,
         context: usize,
         model: ModelMemory,
@@ -112,6 +115,7 @@ impl Prefill {
         let c = config;
         let tokens = CHUNK.min(context).next_power_of_two().max(SIZES[0] as usize);
         let sm_count = device.info().sm_count;
+        let sums = |rows: usize, cols: usize| sums(&choices, rows, cols, sm_count);
         let values = |bytes: usize, count: usize| device.alloc((bytes * count) as u64);
         let slice = || {
             let widest = c.hidden.max(c.ff).max(c.q_dim());
@@ -121,11 +125,11 @@ impl Prefill {
             chunk: values(4, PROMPT_TOKENS_AT as usize + CHUNK)?,
             x: values(4, tokens * c.hidden)?,
             normed: values(2, tokens * c.hidden)?,
-            qkv: values(4, sums(c.q_dim() + 2 * c.kv_dim(), c.hidden, sm_count)?)?,
+            qkv: values(4, sums(c.q_dim() + 2 * c.kv_dim(), c.hidden)?)?,
             q: values(2, tokens * c.q_dim())?,
             attended: values(2, tokens * c.q_dim())?,
             ff: values(2, tokens * c.ff)?,
-            sums: values(4, sums(c.hidden, c.q_dim(), sm_count)?.max(sums(c.hidden, c.ff, sm_count)?))?,
+            sums: values(4, sums(c.hidden, c.q_dim())?.max(sums(c.hidden, c.ff)?))?,
             slices: [slice()?, slice()?],
         };
         let args = Args::new().buffer(&memory.x).buffer(&memory.chunk).buffer(&plan.x).u32(fits(c.hidden)?);
@@ -143,7 +147,7 @@ impl Prefill {
         let config = config.clone();
         let graphs = [const { None }; SIZES.len()];
         let (device, context) = (device.clone(), fits(context)?);
-        Ok(Self { device, programs, config, context, model, memory, graphs, finish })
+        Ok(Self { device, programs, choices, config, context, model, memory, graphs, finish })
     }
 
     /// Takes in up to [`CHUNK`] tokens at `position`, for which there is room in the cache.
@@ -188,6 +192,7 @@ impl Prefill {
         let (c, m) = (&self.config, &self.memory);
         let mut r = Recording {
             programs: &mut self.programs,
+            choices: &self.choices,
             slices: &m.slices,
             tokens,
             sm_count: self.device.info().sm_count,
@@ -358,6 +363,11 @@ impl Recording<'_> {
         Ok(())
     }
 
+    /// The tile for `rows` results per token, and into how many shares to split the row length.
+    fn choose(&self, output: Output, rows: u32, cols: u32) -> (Tile, u32) {
+        self.choices.gemm(&TokensProduct { output, tokens: self.tokens, rows, cols }, self.sm_count)
+    }
+
     /// The launches of a product: slices of the matrix are expanded and multiplied in turns. Returns into how many shares the row
     /// length is split.
     fn multiply(&mut self, product: &Product<'_>) -> Result<u32> {
@@ -368,13 +378,13 @@ impl Recording<'_> {
         if let [matrix] = product.parts[..]
             && matrix.format == Format::F16
         {
-            let (tile, shares) = gemm::choose(product.output, self.tokens, rows, cols, self.sm_count);
+            let (tile, shares) = self.choose(product.output, rows, cols);
             let add = |args: Args| matrix.halves(args);
             self.gemm(product, &add, matrix.bytes(), (0, rows, rows), (tile, shares))?;
             return Ok(shares);
         }
         let step = slice_rows(rows, if gated { 2 * cols } else { cols });
-        let (tile, shares) = gemm::choose(product.output, self.tokens, step, cols, self.sm_count);
+        let (tile, shares) = self.choose(product.output, step, cols);
         for first in (0..rows).step_by(step as usize) {
             let len = step.min(rows - first);
             let slices = self.slices;
@@ -433,11 +443,13 @@ fn slice_rows(rows: u32, cols: u32) -> u32 {
 }
 
 /// Values that the sums of a product with `rows` rows of `cols` values take at most, in all their shares.
-fn sums(rows: usize, cols: usize, sm_count: u32) -> Result<usize> {
+fn sums(choices: &Choices, rows: usize, cols: usize, sm_count: u32) -> Result<usize> {
     let (rows, cols) = (fits(rows)?, fits(cols)?);
     let values = |tokens: u32| {
-        let shares = [rows, slice_rows(rows, cols)]
-            .map(|slice| gemm::choose(Output::Sums, tokens, slice, cols, sm_count).1);
+        let shares = [rows, slice_rows(rows, cols)].map(|rows| {
+            let product = TokensProduct { output: Output::Sums, tokens, rows, cols };
+            choices.gemm(&product, sm_count).1
+        });
         shares[0].max(shares[1]) as usize * tokens as usize * rows as usize
     };
     Ok(SIZES.into_iter().map(values).max().unwrap_or_default())

@@ -1,12 +1,14 @@
 //! The committed kernels of the device's generation, loaded as they are needed.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use hcq::{Device, Kernel, Program};
 
 use crate::error::{Error, Result};
-use crate::kernels::step::Variant;
-use crate::kernels::{Epilogue, Format};
+use crate::kernels::step::{self, Variant};
+use crate::kernels::{Epilogue, Format, matvec};
+use crate::tuning::Kernels;
 
 /// The cubin of each module, for one target.
 macro_rules! cubins {
@@ -25,25 +27,35 @@ pub struct Programs {
     device: Device,
     cubins: &'static [(&'static str, &'static [u8])],
     loaded: HashMap<&'static str, Program>,
+    /// Kernels that are not among the committed ones, each alone in its cubin, by name.
+    others: Kernels,
+    loaded_others: HashMap<Arc<str>, Program>,
 }
 
 impl Programs {
     /// # Errors
     /// [`Error::NoKernels`] if there are none for the device's generation.
-    pub fn new(device: &Device) -> Result<Self> {
+    pub fn new(device: &Device, others: Kernels) -> Result<Self> {
         let cubins = match device.info().sm_number() {
             87 => SM87,
             90 => SM90,
             sm => return Err(Error::NoKernels { sm }),
         };
-        Ok(Self { device: device.clone(), cubins, loaded: HashMap::new() })
+        let (loaded, loaded_others) = (HashMap::new(), HashMap::new());
+        Ok(Self { device: device.clone(), cubins, loaded, others, loaded_others })
     }
 
-    /// The kernel `name` of `module`.
+    /// The kernel `name`: of `module`, unless it is one of those added.
     ///
     /// # Errors
     /// What loading it reports.
     pub fn kernel(&mut self, module: &'static str, name: &str) -> Result<Kernel> {
+        if let Some((name, cubin)) = self.others.get_key_value(name) {
+            if !self.loaded_others.contains_key(name) {
+                self.loaded_others.insert(name.clone(), self.device.load(cubin)?);
+            }
+            return Ok(self.loaded_others[name].kernel(name)?);
+        }
         if !self.loaded.contains_key(module) {
             let cubin =
                 self.cubins.iter().find(|(name, _)| *name == module).map_or(&[][..], |(_, bytes)| bytes);
@@ -53,13 +65,13 @@ impl Programs {
     }
 
     /// The step kernel of `variant`.
-    pub fn step(&mut self, variant: &Variant) -> Result<Kernel> {
-        self.kernel(variant.module, &format!("step_{}", variant.name))
+    pub fn step(&mut self, variant: &Variant, shape: step::Shape) -> Result<Kernel> {
+        self.kernel(variant.module, &variant.kernel_name(shape))
     }
 
     /// A kernel that multiplies with a matrix of `format`.
-    pub fn matvec(&mut self, format: Format, epilogue: Epilogue) -> Result<Kernel> {
-        self.kernel(format.suffix(), &format!("{}_{}", epilogue.prefix(), format.suffix()))
+    pub fn matvec(&mut self, format: Format, epilogue: Epilogue, shape: matvec::Shape) -> Result<Kernel> {
+        self.kernel(format.suffix(), &shape.kernel_name(format, epilogue))
     }
 
     /// The kernel that reads a row of an embedding of `format`.

@@ -8,8 +8,8 @@ use super::programs::Programs;
 use crate::error::Result;
 use crate::kernels::Format;
 use crate::kernels::step::{
-    Attention, FIRST_FLAG_AT, FLAGS_PER_STEP, Finish, Heads, Input, MARKS, MAX_BLOCKS, Results, SYNC_WORDS,
-    Segment, THREADS, Task, Variant,
+    Attention, FIRST_FLAG_AT, FLAGS_PER_STEP, Finish, Grid, Heads, Input, MARKS, MAX_BLOCKS, Results,
+    SYNC_WORDS, Segment, Shape, Task, Variant,
 };
 use crate::model::Config;
 
@@ -62,12 +62,13 @@ impl StepPlan {
         context: u32,
         memory: &ModelMemory,
         (state, logits): (&Buffer, &Buffer),
-        timed: bool,
+        (shape, timed): (Shape, bool),
     ) -> Result<Option<Self>> {
         let mut formats: Vec<Format> = memory.matrices().map(|m| m.format).collect();
         formats.sort_by_key(|f| *f as u32);
         formats.dedup();
-        let blocks = device.info().sm_count;
+        let blocks = device.info().sm_count * shape.blocks_per_sm;
+        let grid = Grid { shape, blocks };
         let mixed = memory.layers.iter().any(|l| l.gate_up.len() > 1);
         let short = 3 * c.layers + 2 < FLAGS_PER_STEP as usize;
         let Some(variant) =
@@ -108,7 +109,7 @@ impl StepPlan {
         }];
         let mut flag = 1;
         for layer in &memory.layers {
-            phases.extend(layer_phases(c, layer, heads, &v, &mut flag, blocks));
+            phases.extend(layer_phases(c, layer, heads, &v, &mut flag, grid));
             kept.extend([&layer.attn_norm, &layer.ffn_norm, &layer.keys, &layer.values].map(Buffer::clone));
         }
         kept.extend(memory.matrices().map(|m| m.buffer().clone()));
@@ -118,7 +119,7 @@ impl StepPlan {
         let output = segment(&memory.output, 0, false);
         phases.push(Phase {
             role: "output",
-            task: Task::matvec(input, &[output], Results::Logits, logits.va().raw(), blocks)
+            task: Task::matvec(input, &[output], Results::Logits, logits.va().raw(), grid)
                 .ending(Finish::Choose),
             weight_bytes: memory.output.bytes() + 4 * c.hidden as u64,
             cache_bytes: 0,
@@ -126,13 +127,13 @@ impl StepPlan {
 
         let results = phases.iter().map(|p| p.task.shared().0).max().unwrap_or(0).next_multiple_of(16);
         let inputs = phases.iter().map(|p| p.task.shared().1).max().unwrap_or(0);
-        let kernel = programs.step(&variant)?;
+        let kernel = programs.step(&variant, shape)?;
         let shared = u64::from(results + inputs + kernel.static_shared());
-        let resident = kernel.blocks_per_sm(THREADS, results + inputs) > 0;
+        let resident = kernel.blocks_per_sm(shape.threads(), results + inputs) >= shape.blocks_per_sm;
         if !resident || shared > device.info().max_shared_per_block.count() {
             return Ok(None);
         }
-        let config = LaunchConfig::new(blocks, THREADS).with_dynamic_shared(results + inputs);
+        let config = LaunchConfig::new(blocks, shape.threads()).with_dynamic_shared(results + inputs);
         let upload = |tasks: &mut dyn Iterator<Item = Task>| -> Result<Buffer> {
             let bytes: Vec<u8> = tasks.flat_map(|t| t.words().to_vec()).flat_map(u32::to_le_bytes).collect();
             let buffer = device.alloc(bytes.len() as u64)?;
@@ -175,7 +176,7 @@ fn layer_phases(
     heads: Heads,
     v: &Vectors,
     flag: &mut u32,
-    blocks: u32,
+    grid: Grid,
 ) -> [Phase; 5] {
     // The flags of the residual stream before the layer, of what attention gives, of the stream between and behind.
     let [before, attended, between, behind] = [0, 1, 2, 3].map(|i| *flag + i);
@@ -201,7 +202,7 @@ fn layer_phases(
     let phase = |role, task, weight_bytes, cache_bytes| Phase { role, task, weight_bytes, cache_bytes };
     let attention = Attention { q: v.q, out: v.attended, partials: v.partials, counters: v.counters, heads };
     let matvec =
-        |input, segments: &[Segment], results, out| Task::matvec(input, segments, results, out, blocks);
+        |input, segments: &[Segment], results, out| Task::matvec(input, segments, results, out, grid);
     let o = segment(&layer.o, 0, false);
     let gate_up: Vec<Segment> = layer.gate_up.iter().map(|m| segment(m, 0, true)).collect();
     let down = segment(&layer.down, 0, false);
@@ -214,7 +215,7 @@ fn layer_phases(
             bytes(&layer.qkv) + norm_bytes,
             0,
         ),
-        phase("attention", Task::attention(&attention, blocks).flagging(attended), 0, 4 * c.kv_dim() as u64),
+        phase("attention", Task::attention(&attention, grid).flagging(attended), 0, 4 * c.kv_dim() as u64),
         phase(
             "attention output",
             matvec(attended_input, &[o], Results::Add, v.x).flagging(between),

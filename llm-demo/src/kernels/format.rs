@@ -11,7 +11,7 @@ use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Pred, Reg};
 use crate::gguf::GgmlType;
 
 /// A tensor type that the kernels can multiply with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
     /// Single precision.
     F32,

@@ -6,11 +6,13 @@
 
 use half::f16;
 use ptxgen::{Accumulator, F16x2, Kernel, Pointer, Reg, Shared, Special, TileA, TileB, Transpose};
+use serde::{Deserialize, Serialize};
 
 use super::matvec::silu_times;
 
 /// The shape of a block's work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Tile {
     /// Tokens of a block's tile.
     pub tokens: u32,
@@ -25,7 +27,8 @@ pub struct Tile {
 }
 
 /// What happens to the sums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Output {
     /// `out[share][t][r]`, in f32.
     Sums,
@@ -57,14 +60,18 @@ const STORE: u64 = 160;
 /// The most parts that the row length is split into.
 const SHARES: u32 = 8;
 
+/// Into how many parts the row length `cols` of a product may be split.
+pub fn splits(output: Output, cols: u32) -> impl Iterator<Item = u32> {
+    let slices = cols / DEPTH;
+    [1, 2, 4, 8].into_iter().filter(move |s| {
+        *s == 1 || (output == Output::Sums && *s <= SHARES && slices.is_multiple_of(*s) && slices / s >= 4)
+    })
+}
+
 /// The tile for a product, and into how many parts to split its row length so that all of `sm_count` multiprocessors have work.
 pub fn choose(output: Output, tokens: u32, rows: u32, cols: u32, sm_count: u32) -> (Tile, u32) {
-    let slices = cols / DEPTH;
-    let splits = [1, 2, 4, 8].into_iter().filter(|s| {
-        *s == 1 || (output == Output::Sums && *s <= SHARES && slices.is_multiple_of(*s) && slices / s >= 4)
-    });
-    let all =
-        splits.flat_map(|shares| TILES.into_iter().zip(RATES).map(move |(tile, rate)| (tile, rate, shares)));
+    let all = splits(output, cols)
+        .flat_map(|shares| TILES.into_iter().zip(RATES).map(move |(tile, rate)| (tile, rate, shares)));
     let cost = |&(tile, rate, shares): &(Tile, u64, u32)| {
         let [x, y, z] = tile.grid(output, tokens, rows, shares).map(u64::from);
         let turns = (x * y * z).div_ceil(sm_count.into());

@@ -4,10 +4,11 @@
 //! ones no longer match.
 
 mod attention;
+mod choices;
 mod dequantize;
 mod format;
 pub mod gemm;
-mod matvec;
+pub mod matvec;
 mod norm;
 mod prompt;
 mod prompt_attention;
@@ -16,9 +17,10 @@ mod state;
 pub mod step;
 
 pub use attention::{HEAD_DIMS, THREADS as ATTENTION_THREADS, partial_words};
+pub use choices::{Choices, Product, TokensProduct};
 pub use dequantize::{THREADS as DEQUANTIZE_THREADS, blocks as dequantize_blocks};
 pub use format::{Format, Plane, pack};
-pub use matvec::{Epilogue, THREADS as MATVEC_THREADS, blocks as matvec_blocks, striped};
+pub use matvec::{Epilogue, striped};
 pub use norm::{SILU_THREADS, THREADS as NORM_THREADS};
 pub use prompt::{
     COUNT_AT, NORM_THREADS as PROMPT_NORM_THREADS, PROMPT_TOKENS_AT, ROPE_THREADS as PROMPT_ROPE_THREADS,
@@ -44,11 +46,11 @@ pub fn modules(target: Target) -> Vec<Named> {
     };
     for format in Format::ALL {
         let mut kernels = vec![state::embed(format)];
-        kernels.extend(Epilogue::ALL.map(|e| matvec::kernel(format, e)));
+        kernels.extend(Epilogue::ALL.map(|e| matvec::kernel(format, e, matvec::Shape::default())));
         add(format.suffix(), kernels);
     }
     for variant in step::VARIANTS {
-        add(variant.module, vec![step::kernel(variant)]);
+        add(variant.module, vec![step::kernel(variant, step::Shape::default())]);
     }
     let mut kernels = vec![attention::combine()];
     kernels.extend(

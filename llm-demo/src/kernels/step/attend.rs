@@ -8,8 +8,8 @@
 use half::f16;
 use ptxgen::{Atomic, Cache, F16x2, Global, Pointer, Reg, Shared};
 
+use super::Step;
 use super::task::{HEADS_TOGETHER, at};
-use super::{Step, WARPS};
 
 /// Positions that are worth a block of their own, as a power of two.
 const SHARE_LOG2: u32 = 8;
@@ -78,7 +78,7 @@ impl Step<'_> {
         let heads_log2 = self.word(at::HEADS_LOG2);
         let one = k.var(1u32);
         let own_head = k.and(self.warp, k.sub(k.shl(one, heads_log2), 1));
-        let (own, warps) = (k.shr(self.warp, heads_log2), k.shr(k.var(WARPS), heads_log2));
+        let (own, warps) = (k.shr(self.warp, heads_log2), k.shr(k.var(self.shape.warps), heads_log2));
         let head = k.add(first_head, k.min(own_head, k.sub(heads, 1)));
 
         let lanes_log2 = self.word(at::LANES_LOG2);
@@ -183,7 +183,9 @@ impl Step<'_> {
         k.for_(first_dim, end, dim_step, |d: Reg<u32>| {
             let step = k.mul(pitch.reg(), k.shl(one, heads_log2));
             let first = k.row(self.scratch(), own_head, pitch.reg());
-            let sum = self.merge(warps, 4, |w| k.row(first, w, step), d);
+            // At least this many warps have one head.
+            let together = self.shape.warps / HEADS_TOGETHER;
+            let sum = self.merge(warps, together, |w| k.row(first, w, step), d);
             k.if_else(
                 split,
                 || {

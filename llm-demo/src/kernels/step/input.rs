@@ -6,8 +6,8 @@
 
 use ptxgen::{Cache, Global, Pointer, Reg, Round, Shared, Shuffle};
 
+use super::Step;
 use super::task::{self, TILE, at};
-use super::{Step, THREADS, WARPS};
 
 /// Bytes of a tile of integers: high and low bytes (of each 32 values the first 16 of all units, then the others), scales,
 /// sums.
@@ -20,18 +20,16 @@ pub(super) const SCALES: u32 = 2 * TILE;
 pub(super) const SUMS: u32 = SCALES + 4 * UNITS;
 /// From the first half of all units' bytes to the second.
 pub(super) const HALF: u32 = TILE / 2;
-/// Tiles that are loaded together.
+/// Passes of all threads, four values each, that are loaded together.
 const TOGETHER: u32 = 4;
 /// A group of values none of which is larger counts as zero.
 const TINY: f32 = 1e-30;
-
-const _: () = assert!(THREADS * 4 == TILE, "a thread has four values of each tile");
 
 /// Norm weights that are loaded before the input is there.
 pub(super) struct Weights(Vec<[Reg<u32>; 4]>);
 
 impl Step<'_> {
-    /// Loads the norm weights of the first tiles.
+    /// Loads the norm weights of the first passes.
     pub(super) fn norm_weights(&self) -> Weights {
         let k = self.k;
         let one = 1f32.to_bits();
@@ -43,15 +41,16 @@ impl Step<'_> {
         weights
     }
 
-    /// Loads the thread's values of some tiles from tile `first` on; what is past the end keeps its value.
+    /// Loads the thread's values of some passes from pass `first` on; what is past the end keeps its value.
     fn load_quads(&self, into: &[[Reg<u32>; 4]], from: Pointer<Global, f32>, first: Reg<u32>) {
         let k = self.k;
         let len = self.word(at::LEN);
-        let quad = k.mad(first, THREADS, self.tid);
+        let threads = self.shape.threads();
+        let quad = k.mad(first, threads, self.tid);
         let value = k.scale(quad, 4);
         for (i, registers) in (0u32..).zip(into) {
-            let inside = k.lt(k.add(value.reg(), i * TILE), len);
-            let at = k.at(from, value).plus(i64::from(i * TILE));
+            let inside = k.lt(k.add(value.reg(), i * 4 * threads), len);
+            let at = k.at(from, value).plus(i64::from(i * 4 * threads));
             k.load_words_where(Some(inside), at, registers, Cache::Default);
         }
     }
@@ -60,11 +59,12 @@ impl Step<'_> {
     fn load_flagged(&self, into: &[[Reg<u32>; 4]], first: Reg<u32>) {
         let k = self.k;
         let flag = k.add(self.first_flag, self.word(at::INPUT_FLAG));
-        let quad = k.mad(first, THREADS, self.tid);
+        let threads = self.shape.threads();
+        let quad = k.mad(first, threads, self.tid);
         let last = k.sub(k.shr(self.word(at::LEN), 2), 1);
         let places: Vec<_> = (0..into.len() as u32)
             .map(|i| {
-                let quad = k.add(quad, i * THREADS);
+                let quad = k.add(quad, i * threads);
                 (k.le(quad, last), k.at_stride(self.address::<u32>(at::X), k.min(quad, last), 32))
             })
             .collect();
@@ -87,22 +87,26 @@ impl Step<'_> {
     /// `loaded` is run once when the first part of the input has been loaded and is not used yet.
     pub(super) fn prepare_input(&self, weights: &Weights, loaded: &dyn Fn()) {
         let k = self.k;
-        let tiles = self.word(at::TILES);
+        let passes = self.word(at::TILES);
+        let passes = match self.shape.passes_log2() {
+            0 => passes,
+            log2 => k.shl(passes, log2),
+        };
         let squares = k.var(0f32);
         // As many at once as possible, then one by one.
-        let together = k.and(tiles, !(TOGETHER - 1));
+        let together = k.and(passes, !(TOGETHER - 1));
         k.for_(0u32, together, TOGETHER, |first: Reg<u32>| {
             self.prepare(first, &weights.0, squares, loaded);
         });
-        k.for_(together, tiles, 1u32, |tile: Reg<u32>| {
-            self.prepare(tile, &weights.0[..1], squares, loaded);
+        k.for_(together, passes, 1u32, |pass: Reg<u32>| {
+            self.prepare(pass, &weights.0[..1], squares, loaded);
         });
         let sum = k.warp_sum(squares);
         k.if_(k.eq(self.lane, 0), || k.store(k.at(self.squares, self.warp), sum));
         k.sync_threads();
     }
 
-    /// Brings some tiles from tile `first` on to shared memory.
+    /// Brings the values of some passes from pass `first` on to shared memory.
     fn prepare(&self, first: Reg<u32>, weights: &[[Reg<u32>; 4]], squares: Reg<f32>, loaded: &dyn Fn()) {
         let k = self.k;
         let values: Vec<[Reg<u32>; 4]> =
@@ -126,11 +130,11 @@ impl Step<'_> {
                 std::array::from_fn(|i| k.mul(values[i], weights[i]))
             })
             .collect();
-        let tiles = || (0u32..).zip(&products).map(|(i, values)| (k.add(first, i), *values));
+        let passes = || (0u32..).zip(&products).map(|(i, values)| (k.add(first, i), *values));
         let quantized = self.formats.iter().any(|f| f.is_quantized());
         let plain = self.formats.iter().any(|f| !f.is_quantized());
-        let integers = || tiles().for_each(|(tile, values)| self.store_integers(values, tile));
-        let floats = || tiles().for_each(|(tile, values)| self.store_floats(values, tile));
+        let integers = || passes().for_each(|(pass, values)| self.store_integers(values, pass));
+        let floats = || passes().for_each(|(pass, values)| self.store_floats(values, pass));
         match (quantized, plain) {
             (true, false) => integers(),
             (false, _) => floats(),
@@ -144,15 +148,15 @@ impl Step<'_> {
     /// What the products are to be multiplied by: the inverse of the input's root mean square if it is normalized, else 1.
     pub(super) fn input_scale(&self) -> Reg<f32> {
         let k = self.k;
-        let parts = k.load_with(self.squares, WARPS, Cache::Default);
+        let parts = k.load_with(self.squares, self.shape.warps, Cache::Default);
         let total = parts.into_iter().reduce(|a, b| k.add(a, b)).unwrap_or_else(|| k.var(0f32));
         let float = |at: i64| k.bits::<u32, f32>(self.word(at));
         let scale = k.rsqrt(k.mad(total, float(at::INVERSE_LEN), float(at::EPS)));
         k.select(self.is_set(task::NORM), scale, 1f32)
     }
 
-    /// The thread's four values of tile `tile` as integers. Eight threads share a scale.
-    fn store_integers(&self, values: [Reg<f32>; 4], tile: Reg<u32>) {
+    /// The thread's four values of pass `pass` as integers. Eight threads share a scale.
+    fn store_integers(&self, values: [Reg<f32>; 4], pass: Reg<u32>) {
         let k = self.k;
         let eight = |value: Reg<f32>, combine: &dyn Fn(Reg<f32>, Reg<f32>) -> Reg<f32>| {
             [4, 2, 1].into_iter().fold(value, |v, lanes| combine(v, k.shuffle(v, Shuffle::Xor(lanes))))
@@ -172,8 +176,14 @@ impl Step<'_> {
             let two = |a, b| k.prmt(a, b, byte | (byte + 4) << 4);
             k.prmt(two(q[0], q[1]), two(q[2], q[3]), 0x5410u32)
         };
+        let passes_log2 = self.shape.passes_log2();
+        let tile = if passes_log2 == 0 { pass } else { k.shr(pass, passes_log2) };
         let base = k.at_stride(self.inputs, tile, TILE_BYTES);
         let (unit, word) = (k.shr(self.tid, 3), k.and(self.tid, 7));
+        let unit = match passes_log2 {
+            0 => unit,
+            log2 => k.mad(k.and(pass, (1 << log2) - 1), UNITS >> log2, unit),
+        };
         let place = k.mad(k.shr(word, 2), HALF, k.mul(k.and(word, 3), 4u32));
         let place = k.shr(k.mad(unit, 16u32, place), 2);
         let bytes = k.at(base.cast::<u32>(), place);
@@ -188,11 +198,11 @@ impl Step<'_> {
         });
     }
 
-    /// The thread's four values of tile `tile` as they are: of every eight neighbouring values of 1024 the first four of all
+    /// The thread's four values of pass `pass` as they are: of every eight neighbouring values of 1024 the first four of all
     /// come first.
-    fn store_floats(&self, values: [Reg<f32>; 4], tile: Reg<u32>) {
+    fn store_floats(&self, values: [Reg<f32>; 4], pass: Reg<u32>) {
         let k = self.k;
-        let quad = k.mad(tile, THREADS, self.tid);
+        let quad = k.mad(pass, self.shape.threads(), self.tid);
         let within = k.and(k.shr(quad, 1), 127);
         let place = k.mad(k.and(quad, 1), 512u32, k.mul(within, 4u32));
         let place = k.mad(k.shr(quad, 8), 1024u32, place);

@@ -17,11 +17,13 @@
 mod attend;
 mod input;
 mod results;
+mod shape;
 mod task;
 mod tile;
 
 use ptxgen::{Atomic, Cache, Element, Global, Kernel, Pointer, Pred, Reg, Shared, Special};
 
+pub use shape::{Grid, Shape};
 pub use task::{Attention, Finish, Heads, Input, MAX_SEGMENTS, Results, Segment, Task, WORDS as TASK_WORDS};
 
 use self::task::at;
@@ -29,10 +31,6 @@ use super::format::Format;
 use super::state::TOKENS_AT;
 use super::state::take_better;
 
-/// Threads of a block; one block is resident per SM.
-pub const THREADS: u32 = 512;
-/// Warps of a block.
-const WARPS: u32 = THREADS / 32;
 /// Most blocks that there may be.
 pub const MAX_BLOCKS: u32 = 512;
 /// Words of the synchronization buffer: the blocks' counter, the step's first flag, then values and indices of candidates.
@@ -72,6 +70,11 @@ pub const VARIANTS: &[Variant] = &[
 ];
 
 impl Variant {
+    /// The kernel's name.
+    pub fn kernel_name(&self, shape: Shape) -> String {
+        format!("step_{}{}", self.name, shape.suffix())
+    }
+
     /// The first that takes all of `formats`.
     pub fn for_formats(formats: &[Format]) -> Option<Self> {
         VARIANTS.iter().copied().find(|v| formats.iter().all(|f| v.formats.contains(f)))
@@ -82,6 +85,7 @@ impl Variant {
 struct Step<'a> {
     k: &'a Kernel,
     formats: &'static [Format],
+    shape: Shape,
     tid: Reg<u32>,
     lane: Reg<u32>,
     warp: Reg<u32>,
@@ -111,10 +115,10 @@ struct Step<'a> {
 /// The kernel `step_NAME(tasks, state, sync, times, first, last, inputs)`: phases `first` to before `last`; `inputs` is the
 /// place of the input in dynamic shared memory, in bytes. `times` may be 0; else block 0 leaves [`MARKS`] clock readings per
 /// phase there.
-pub(super) fn kernel(variant: &Variant) -> Kernel {
-    let k = Kernel::new(&format!("step_{}", variant.name));
-    k.max_threads(THREADS);
-    k.min_blocks_per_sm(1);
+pub fn kernel(variant: &Variant, shape: Shape) -> Kernel {
+    let k = Kernel::new(&variant.kernel_name(shape));
+    k.max_threads(shape.threads());
+    k.min_blocks_per_sm(shape.blocks_per_sm);
     k.keep_loops();
     let tasks = k.param_ptr::<u32>("tasks", 16);
     let state = k.param_ptr::<u32>("state", 16);
@@ -125,7 +129,7 @@ pub(super) fn kernel(variant: &Variant) -> Kernel {
     let inputs = k.param_multiple("inputs", 16);
 
     let slots = k.shared::<u32>(2 * task::WORDS);
-    let squares = k.shared::<f32>(2 * WARPS);
+    let squares = k.shared::<f32>(2 * shape.warps);
     let dynamic = k.dynamic_shared::<u8>();
     let (tid, lane) = (k.special(Special::TidX), k.special(Special::LaneId));
     let (block, blocks) = (k.special(Special::CtaidX), k.special(Special::NctaidX));
@@ -147,6 +151,7 @@ pub(super) fn kernel(variant: &Variant) -> Kernel {
     let step = |index: Reg<u32>| Step {
         k: &k,
         formats: variant.formats,
+        shape,
         tid,
         lane,
         warp,
@@ -264,13 +269,14 @@ impl Step<'_> {
 
     fn multiply_matrices(&self) {
         let k = self.k;
-        let tiles = [self.tile(), self.tile()];
+        let tiles: Vec<_> = (0..self.shape.tiles).map(|_| self.tile()).collect();
         let (loading, multiplying) = (self.cursor(), self.cursor());
         let segment = self.segment();
         let segments = self.word(at::SEGMENTS);
         let start = |format: Format| tiles.iter().for_each(|t| self.load(format, &segment, &loading, t));
         let first = |format: Format| self.load(format, &segment, &loading, &tiles[0]);
-        let second = |format: Format| self.load(format, &segment, &loading, &tiles[1]);
+        let others =
+            |format: Format| tiles[1..].iter().for_each(|t| self.load(format, &segment, &loading, t));
         // To the first segment that has something for this warp.
         k.loop_(|l| {
             self.enter(&segment, [&loading, &multiplying]);
@@ -286,7 +292,7 @@ impl Step<'_> {
         k.if_(self.is_set(task::WAITS), || self.wait());
         self.stamp(1);
         let needed = self.needed();
-        self.prepare_input(&weights, &|| k.if_(some, || self.by_format(segment.format, second)));
+        self.prepare_input(&weights, &|| k.if_(some, || self.by_format(segment.format, others)));
         self.stamp(2);
         k.if_(some, || {
             k.loop_(|l| {
@@ -335,8 +341,9 @@ impl Step<'_> {
                 .take(format.planes().len())
                 .map(|p| k.pointer(*p, 16))
                 .collect();
-            let thread = k.mad(self.block, THREADS, self.tid);
-            k.for_(thread, units, k.mul(self.blocks, THREADS), |unit: Reg<u32>| {
+            let threads = self.shape.threads();
+            let thread = k.mad(self.block, threads, self.tid);
+            k.for_(thread, units, k.mul(self.blocks, threads), |unit: Reg<u32>| {
                 let packed = format.fetch(k, &planes, k.add(row, unit));
                 let values = format.weights(k, &packed);
                 for (start, values) in format.runs(k, unit).into_iter().zip(values) {
@@ -365,7 +372,7 @@ impl Step<'_> {
         k.if_(k.eq(finish, 1), || {
             let best = (k.var(f32::NEG_INFINITY), k.var(u32::MAX));
             let (values, indices) = self.candidates();
-            k.for_(self.tid, self.blocks, THREADS, |i: Reg<u32>| {
+            k.for_(self.tid, self.blocks, self.shape.threads(), |i: Reg<u32>| {
                 take_better(k, best, (k.load(k.at(values, i)), k.load(k.at(indices, i))));
             });
             self.block_best(best);

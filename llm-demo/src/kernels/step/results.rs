@@ -3,8 +3,8 @@
 use half::f16;
 use ptxgen::{Cache, Pointer, Reg, Shared};
 
+use super::Step;
 use super::task::{at, segment};
-use super::{Step, THREADS, WARPS};
 use crate::kernels::matvec::silu_times;
 use crate::kernels::rope::{rotate_by, store_pair};
 use crate::kernels::state::{take_better, warp_best};
@@ -68,7 +68,7 @@ impl Step<'_> {
             k.if_(k.lt(self.tid, pairs), || {
                 k.set(scale, k.mul(self.input_scale(), k.bits::<u32, f32>(word(segment::FACTOR))));
             });
-            k.for_(self.tid, pairs, THREADS, |local: Reg<u32>| {
+            k.for_(self.tid, pairs, self.shape.threads(), |local: Reg<u32>| {
                 let (a, b) = (k.var(0f32), k.var(0f32));
                 let item = k.add(before, k.shl(local, parts_log2));
                 k.for_(0u32, parts, 1u32, |part: Reg<u32>| {
@@ -153,7 +153,7 @@ impl Step<'_> {
     pub(super) fn block_best(&self, best: (Reg<f32>, Reg<u32>)) {
         let k = self.k;
         warp_best(k, best);
-        let indices: Pointer<Shared, u32> = self.squares.plus(i64::from(WARPS)).cast();
+        let indices: Pointer<Shared, u32> = self.squares.plus(i64::from(self.shape.warps)).cast();
         k.sync_threads();
         k.if_(k.eq(self.lane, 0), || {
             k.store(k.at(self.squares, self.warp), best.0);
@@ -161,7 +161,7 @@ impl Step<'_> {
         });
         k.sync_threads();
         k.if_(k.eq(self.warp, 0), || {
-            let other = k.and(self.lane, WARPS - 1);
+            let other = k.and(self.lane, self.shape.warps - 1);
             k.set(best.0, k.load(k.at(self.squares, other)));
             k.set(best.1, k.load(k.at(indices, other)));
             warp_best(k, best);

@@ -1,5 +1,7 @@
 //! The records that tell the step kernel what to do: one per phase, read from device memory.
 
+use super::shape::{Grid, Shape};
+
 /// Words of a record.
 pub const WORDS: u32 = 100;
 /// Segments of a matrix phase at most.
@@ -245,16 +247,17 @@ impl Task {
     pub fn embed(embedding: &Segment, out: u64) -> Self {
         let mut task = Self::new(EMBED);
         task.set_address(at::OUT, out);
-        task.segment(0, embedding, 1, 0);
+        task.segment(0, embedding, Grid { shape: Shape::default(), blocks: 1 }, 0);
         task
     }
 
-    /// The product of `segments`, all with rows of equal length, with `input`, on `blocks` blocks.
+    /// The product of `segments`, all with rows of equal length, with `input`, on the blocks of `grid`.
     ///
     /// # Panics
     /// If there are no segments or more than [`MAX_SEGMENTS`].
-    pub fn matvec(input: Input, segments: &[Segment], results: Results, out: u64, blocks: u32) -> Self {
+    pub fn matvec(input: Input, segments: &[Segment], results: Results, out: u64, grid: Grid) -> Self {
         assert!((1..=MAX_SEGMENTS).contains(&segments.len()), "{} segments", segments.len());
+        let Grid { shape, blocks } = grid;
         let mut task = Self::new(MATVEC);
         let len = segments[0].cols;
         let mut flags = match results {
@@ -280,10 +283,11 @@ impl Task {
         let pairs: u32 = segments.iter().map(Segment::pairs).sum();
         let tiles = len.div_ceil(TILE);
         let mut parts_log2 = 0;
-        while tiles >> parts_log2 >= 2 && (pairs << (parts_log2 + 1)) <= blocks * super::WARPS {
+        while (tiles / shape.span()) >> parts_log2 >= 2 && (pairs << (parts_log2 + 1)) <= blocks * shape.warps
+        {
             parts_log2 += 1;
         }
-        let tiles = tiles.next_multiple_of(1 << parts_log2);
+        let tiles = tiles.next_multiple_of(shape.span() << parts_log2);
         task.set_address(at::X, input.x);
         task.set(at::FLAGS, flags);
         task.set(at::LEN, len);
@@ -300,7 +304,7 @@ impl Task {
         task.set(at::SEGMENTS, segments.len() as u32);
         task.set_address(at::OUT, out);
         for (i, segment) in segments.iter().enumerate() {
-            task.segment(i, segment, blocks, parts_log2);
+            task.segment(i, segment, grid, parts_log2);
         }
         let most: u32 = segments.iter().map(|s| s.pairs().div_ceil(blocks)).sum();
         let mut input_bytes = 0;
@@ -331,7 +335,7 @@ impl Task {
     }
 
     /// Attention; its result is beside flags.
-    pub fn attention(a: &Attention, blocks: u32) -> Self {
+    pub fn attention(a: &Attention, grid: Grid) -> Self {
         let mut task = Self::new(ATTENTION);
         let h = &a.heads;
         task.heads(h);
@@ -348,12 +352,12 @@ impl Task {
         task.set(at::SUBGROUPS, group.div_ceil(HEADS_TOGETHER));
         task.set(at::LANES_LOG2, h.head_dim.div_ceil(8).next_power_of_two().trailing_zeros());
         task.set(at::SCALE, (std::f32::consts::LOG2_E / (h.head_dim as f32).sqrt()).to_bits());
-        task.set(at::MOST_SHARES, Attention::most_shares(h, blocks));
-        task.shared = (0, super::WARPS * (h.head_dim + 4) * 4);
+        task.set(at::MOST_SHARES, Attention::most_shares(h, grid.blocks));
+        task.shared = (0, grid.shape.warps * (h.head_dim + 4) * 4);
         task
     }
 
-    fn segment(&mut self, index: usize, s: &Segment, blocks: u32, parts_log2: u32) {
+    fn segment(&mut self, index: usize, s: &Segment, Grid { shape, blocks }: Grid, parts_log2: u32) {
         let base = at::SEGMENT + index as i64 * at::SEGMENT_WORDS;
         let pairs = s.pairs();
         self.set(base + segment::FORMAT, s.format as u32);
@@ -365,11 +369,11 @@ impl Task {
         self.set(base + segment::FIRST, s.first_row / 2);
         let units = s.cols / s.format.unit();
         self.set(base + segment::UNITS, units);
-        let ragged = !s.cols.is_multiple_of(TILE << parts_log2);
+        let ragged = !s.cols.is_multiple_of((TILE * shape.span()) << parts_log2);
         self.set(base + segment::RAGGED, u32::from(ragged));
         // Every format's parts cover the same values.
-        let part = s.cols.div_ceil(TILE).next_multiple_of(1 << parts_log2) >> parts_log2;
-        self.set(base + segment::PART_TILES, part * (TILE / super::tile::values(s.format)));
+        let part = s.cols.div_ceil(TILE).next_multiple_of(shape.span() << parts_log2) >> parts_log2;
+        self.set(base + segment::PART_TILES, part * TILE / shape.values(s.format));
         self.set(base + segment::FACTOR, (1.0 / s.format.raised()).to_bits());
         for (i, plane) in (0..).zip(&s.planes) {
             self.set_address(base + segment::PLANES + 2 * i, *plane);

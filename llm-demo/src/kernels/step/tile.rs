@@ -1,27 +1,17 @@
 //! Tiles of a matrix: two rows times the values that a warp takes in at once, in registers.
 //!
-//! Two tiles are under way: while one is multiplied the other is loaded, across the ends of rows. The first two are loaded before
-//! the input is there.
+//! Two tiles (or as many as the shape says) are under way: while one is multiplied the others are loaded, across the ends of rows.
+//! The first ones are loaded before the input is there.
 
 use ptxgen::{Cache, Global, Pointer, Reg, Shuffle};
 
+use super::Step;
 use super::input::{HALF, LOW, SCALES, SUMS, TILE_BYTES};
 use super::task::{at, segment};
-use super::{Step, WARPS};
 use crate::kernels::format::{Format, Packed};
 
 /// Rows of a tile.
 const ROWS: usize = 2;
-
-/// Units that a lane has of each row of a tile.
-const fn units(format: Format) -> u32 {
-    if format.is_quantized() { 2 } else { 4 }
-}
-
-/// Values of a row in a tile.
-pub(super) const fn values(format: Format) -> u32 {
-    32 * units(format) * format.unit()
-}
 
 /// The registers of one tile, whatever the format.
 pub(super) struct Tile([Vec<Reg<u32>>; ROWS]);
@@ -62,7 +52,8 @@ impl Segment {
 
 impl Step<'_> {
     pub(super) fn tile(&self) -> Tile {
-        let most = self.formats.iter().map(|f| units(*f) as usize * f.registers()).max().unwrap_or(0);
+        let most =
+            self.formats.iter().map(|f| self.shape.units(*f) as usize * f.registers()).max().unwrap_or(0);
         Tile([(); ROWS].map(|()| (0..most).map(|_| self.k.reg()).collect()))
     }
 
@@ -124,7 +115,7 @@ impl Step<'_> {
         for (to, from) in s.planes.into_iter().zip(planes) {
             k.set(to, from);
         }
-        let own = k.and(k.sub(self.warp, s.before), WARPS - 1);
+        let own = k.and(k.sub(self.warp, s.before), self.shape.warps - 1);
         for cursor in cursors {
             k.set(cursor.item, own);
             k.set(cursor.tile, 0u32);
@@ -158,10 +149,11 @@ impl Step<'_> {
         let first = k.mul(k.add(s.first_pair, pair), s.step);
         let rows = [first, k.min(k.add(first, s.delta), k.sub(s.rows, 1))];
         let number = k.mad(part, s.part_tiles, cursor.tile);
-        let unit = k.mad(number, 32 * units(format), self.lane);
+        let units = self.shape.units(format);
+        let unit = k.mad(number, 32 * units, self.lane);
         let planes: Vec<Pointer<Global, u8>> =
             s.planes.iter().take(format.planes().len()).map(|p| k.pointer(*p, 16)).collect();
-        let guards: Vec<_> = (0..units(format)).map(|u| k.lt(k.add(unit, 32 * u), s.units)).collect();
+        let guards: Vec<_> = (0..units).map(|u| k.lt(k.add(unit, 32 * u), s.units)).collect();
         for (r, row) in rows.into_iter().enumerate() {
             let unit = k.mad(row, s.units, unit);
             for (u, guard) in (0..).zip(&guards) {
@@ -175,7 +167,7 @@ impl Step<'_> {
         let next = k.add(cursor.tile, 1);
         let ends = k.ge(next, s.part_tiles);
         k.set(cursor.tile, k.select(ends, 0u32, next));
-        k.set(cursor.item, k.add(cursor.item, k.select(ends, WARPS, 0u32)));
+        k.set(cursor.item, k.add(cursor.item, k.select(ends, self.shape.warps, 0u32)));
     }
 
     /// Multiplies a tile with its part of the input; stores the sums of a finished item; moves on.
@@ -213,25 +205,34 @@ impl Step<'_> {
 
     fn multiply_integers(&self, format: Format, number: Reg<u32>, tile: &Tile, sums: [Reg<f32>; ROWS]) {
         let k = self.k;
-        let base = k.at_stride(self.inputs, number, TILE_BYTES);
-        let bytes = k.at_stride(base, self.lane, 16);
-        let floats = k.at_stride(base, self.lane, 4);
-        for u in 0..units(format) {
+        // A tile here is half a tile of the input, one, or two.
+        let (base, slot) = match self.shape.depth {
+            1 => {
+                let half = k.mad(k.and(number, 1), 32u32, self.lane);
+                (k.at_stride(self.inputs, k.shr(number, 1), TILE_BYTES), half)
+            }
+            depth => (k.at_stride(self.inputs, number, depth / 2 * TILE_BYTES), self.lane),
+        };
+        let bytes = k.at_stride(base, slot, 16);
+        let floats = k.at_stride(base, slot, 4);
+        for unit in 0..self.shape.units(format) {
+            let (whole, u) = (unit / 2 * TILE_BYTES, unit % 2);
             let words = |from: u32| -> Vec<Reg<u32>> {
                 [0, HALF]
                     .into_iter()
                     .flat_map(|half| {
-                        let at = bytes.plus_bytes(i64::from(from + half + 512 * u));
+                        let at = bytes.plus_bytes(i64::from(whole + from + half + 512 * u));
                         k.load_with(at.cast::<u32>(), 4, Cache::Default)
                     })
                     .collect()
             };
             let (high, low) = (words(0), words(LOW));
-            let float = |from: u32| k.load(floats.plus_bytes(i64::from(from + 128 * u)).cast::<f32>());
+            let float =
+                |from: u32| k.load(floats.plus_bytes(i64::from(whole + from + 128 * u)).cast::<f32>());
             let scale = float(SCALES);
             let total = format.has_minimum().then(|| float(SUMS));
             for (r, sum) in sums.into_iter().enumerate() {
-                let packed = self.packed(tile, format, r, u);
+                let packed = self.packed(tile, format, r, unit);
                 self.dot(format, &packed, (&high, &low), (scale, total), sum);
             }
         }
@@ -291,16 +292,28 @@ impl Step<'_> {
     fn multiply_floats(&self, format: Format, number: Reg<u32>, tile: &Tile, sums: [Reg<f32>; ROWS]) {
         let k = self.k;
         let floats = self.floats();
-        for u in 0..units(format) {
+        let depth = self.shape.depth;
+        for u in 0..self.shape.units(format) {
             let x = if format == Format::F32 {
-                // Units of four values: neighbours are in different halves.
+                // Units of four values: neighbours are in different halves of 1024 values, of which a tile is a quarter, half or
+                // all.
                 let place = k.mad(k.and(self.lane, 1), 512u32, k.mul(k.shr(self.lane, 1), 4u32));
-                let place = k.add(place, k.mad(k.shr(number, 1), 1024u32, k.mul(k.and(number, 1), 256u32)));
+                let tiles = 4 / depth;
+                let block = if tiles == 1 { number } else { k.shr(number, tiles.trailing_zeros()) };
+                let first = k.mul(k.and(number, tiles - 1), 128 * depth);
+                let place = k.add(place, k.mad(block, 1024u32, first));
                 let at = k.at(floats, k.scale(k.shr(place, 2), 4)).plus(i64::from(64 * u));
                 k.load_with(at, 4, Cache::Default)
             } else {
-                let place = k.mad(number, 256u32, self.lane);
-                let at = k.at(floats, k.scale(place, 4)).plus(i64::from(128 * u));
+                // A tile is half of 1024 values, all, or two times as many.
+                let place = match depth {
+                    1 => {
+                        let half = k.mad(k.and(number, 1), 64u32, self.lane);
+                        k.mad(k.shr(number, 1), 256u32, half)
+                    }
+                    depth => k.mad(number, 128 * depth, self.lane),
+                };
+                let at = k.at(floats, k.scale(place, 4)).plus(i64::from(u / 4 * 1024 + 128 * (u % 4)));
                 let mut x = k.load_with(at, 4, Cache::Default);
                 x.extend(k.load_with(at.plus(512), 4, Cache::Default));
                 x
