@@ -9,6 +9,7 @@ use crate::backend::nvgpu::{KernelLog, Kmsg, NoLog, Nvgpu};
 use crate::backend::rm::Rm;
 use crate::backend::{Backend, Engine, MemoryKind};
 use crate::buffer::Buffer;
+use crate::clock::{self, ClockPair};
 use crate::context::Context;
 use crate::error::Error;
 use crate::graph::GraphBuilder;
@@ -193,6 +194,14 @@ impl Device {
     /// What the driver says.
     pub fn gpu_time(&self) -> Result<u64, Error> {
         self.context.backend().gpu_time()
+    }
+
+    /// Reads the GPU's clock and the program's together, in some µs.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn clock_pair(&self) -> Result<ClockPair, Error> {
+        clock::pair(|| self.gpu_time())
     }
 }
 

@@ -34,6 +34,7 @@
 mod address;
 mod backend;
 mod buffer;
+mod clock;
 mod constant_bank;
 mod context;
 mod device;
@@ -62,6 +63,7 @@ mod va_space;
 
 pub use address::{Bytes, GpuVa};
 pub use buffer::Buffer;
+pub use clock::ClockPair;
 pub use device::Device;
 pub use error::Error;
 pub use fault::{FaultKind, FaultRecord, FaultReport, Neighbour};
@@ -70,6 +72,7 @@ pub use info::{BackendKind, Classes, Info};
 pub use launch::{Args, Extent3, LaunchConfig};
 pub use memory::Mapping;
 pub use program::{CubinError, Kernel, Program};
+pub use qmd::{Limit as OccupancyLimit, Occupancy};
 pub use queue::Queue;
 pub use selector::{DeviceOptions, Selector};
 pub use timeline::{SyncPoint, Timestamp};

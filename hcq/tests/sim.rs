@@ -443,3 +443,20 @@ fn timestamps_grow_and_lie_on_the_gpus_clock() {
     let (first, second) = (first.ns().unwrap(), second.ns().unwrap());
     assert!(before <= first && first <= second && second <= after, "{before} {first} {second} {after}");
 }
+
+#[test]
+fn both_clocks_move_alike_within_their_errors() {
+    let device = device();
+    let first = device.clock_pair().unwrap();
+    let mut queue = device.queue().unwrap();
+    let stamp = queue.timestamp().unwrap();
+    queue.submit().unwrap().wait(DEADLINE).unwrap();
+    let second = device.clock_pair().unwrap();
+    // The software GPU's clock is the program's own, in steps of 32 ns.
+    let gpu = i128::from(second.gpu_ns) - i128::from(first.gpu_ns);
+    let cpu = (second.cpu - first.cpu).as_nanos() as i128;
+    let error = (first.error + second.error).as_nanos() as i128;
+    assert!((gpu - cpu).abs() <= error, "{gpu} {cpu} {error}");
+    let stamp = stamp.ns().unwrap();
+    assert!(first.gpu_ns <= stamp && stamp <= second.gpu_ns);
+}

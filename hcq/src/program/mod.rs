@@ -337,10 +337,15 @@ impl Kernel {
     /// How many blocks of `threads` threads with `dynamic_shared` bytes of shared memory beyond the static ones an SM
     /// holds at once. A grid whose blocks wait for each other must not be larger than that times the SMs.
     pub fn blocks_per_sm(&self, threads: u32, dynamic_shared: u32) -> u32 {
-        let Some(target) = qmd::Target::from_sm(self.image.cubin.sm) else { return 0 };
+        self.occupancy(threads, dynamic_shared).map_or(0, |o| o.blocks_per_sm)
+    }
+
+    /// How full such blocks make an SM, and what limits them; `None` for an SM whose limits are not known.
+    pub fn occupancy(&self, threads: u32, dynamic_shared: u32) -> Option<qmd::Occupancy> {
+        let target = qmd::Target::from_sm(self.image.cubin.sm)?;
         let reserved = if self.image.cubin.sm >= 90 { qmd::RESERVED_SHARED_BYTES } else { 0 };
         let shared = self.static_shared().saturating_sub(reserved).saturating_add(dynamic_shared);
-        qmd::occupancy(target, threads, self.registers(), shared).blocks_per_sm
+        Some(qmd::occupancy(target, threads, self.registers(), shared))
     }
 
     /// Where the code starts.
