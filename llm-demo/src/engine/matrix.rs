@@ -1,5 +1,7 @@
 //! Matrices in device memory: quantized as in the file, split into planes.
 
+use std::sync::{Mutex, PoisonError};
+
 use hcq::{Args, Buffer, Device};
 use rayon::prelude::*;
 
@@ -9,10 +11,11 @@ use crate::kernels::{Format, pack};
 
 /// Planes start at multiples of this many bytes.
 const PLANE_ALIGN: u64 = 256;
-/// Bytes of a tensor that one task packs.
-const PACK_BYTES: usize = 256 << 10;
-/// Tasks between two writes to the device.
-const PACK_TASKS: usize = 32;
+/// Planes that a format has at most.
+const PLANES: usize = 4;
+/// Bytes of a tensor that one task packs: they stay in a core's cache until they are written to the device, and are enough to
+/// make the start of a transfer through staging memory not matter.
+const PART_BYTES: usize = 512 << 10;
 
 /// One or more tensors of equal type and row length, one below the other.
 #[derive(Clone, Debug)]
@@ -42,58 +45,6 @@ impl Matrix {
             return Err(Error::PartialBlock { name: name(), ty: tensor.ty, row, block });
         }
         Ok(format)
-    }
-
-    /// Brings tensors of equal type and row length to the device; `uploaded` hears of the bytes taken from the file.
-    ///
-    /// # Errors
-    /// As [`Matrix::format_of`]; what the device reports.
-    ///
-    /// # Panics
-    /// If there is no tensor, or types or row lengths differ.
-    pub fn upload(
-        device: &Device,
-        tensors: &[TensorView<'_>],
-        uploaded: &mut dyn FnMut(u64),
-    ) -> Result<Self> {
-        let first = &tensors[0];
-        let format = Self::format_of(first)?;
-        let cols = first.row_len();
-        assert!(tensors.iter().all(|t| t.ty == first.ty && t.row_len() == cols), "tensors that do not match");
-        let rows: usize = tensors.iter().map(TensorView::rows).sum();
-        let blocks_per_row = cols as u64 / u64::from(format.block());
-        let row_bytes: Vec<u64> =
-            format.planes().iter().map(|p| blocks_per_row * u64::from(p.block_bytes)).collect();
-        let mut planes = Vec::new();
-        let mut end = 0u64;
-        for bytes in &row_bytes {
-            planes.push(end);
-            end = (end + bytes * rows as u64).next_multiple_of(PLANE_ALIGN);
-        }
-        let buffer = device.alloc(end)?;
-
-        let mut row = 0u64;
-        for tensor in tensors {
-            let rows_per_task = (PACK_BYTES / tensor.row_bytes()).max(1);
-            for batch in tensor.data.chunks(rows_per_task * PACK_TASKS * tensor.row_bytes()) {
-                let packed: Vec<Vec<Vec<u8>>> = batch
-                    .par_chunks(rows_per_task * tensor.row_bytes())
-                    .map(|rows| {
-                        let mut planes = vec![Vec::new(); row_bytes.len()];
-                        pack(format, rows, &mut planes);
-                        planes
-                    })
-                    .collect();
-                for (i, bytes) in row_bytes.iter().enumerate() {
-                    let plane: Vec<u8> = packed.iter().flat_map(|planes| &planes[i]).copied().collect();
-                    buffer.write(planes[i] + row * bytes, &plane)?;
-                }
-                row += (batch.len() / tensor.row_bytes()) as u64;
-                uploaded(batch.len() as u64);
-            }
-        }
-        let (rows, cols) = (fits(rows)?, fits(cols)?);
-        Ok(Self { buffer, planes, format, rows, cols })
     }
 
     /// Bytes of weights, without padding.
@@ -133,6 +84,87 @@ impl Matrix {
     /// The planes' addresses, the first arguments of every kernel that reads a matrix.
     pub fn args(&self) -> Args {
         self.planes.iter().fold(Args::new(), |args, at| args.buffer_at(&self.buffer, *at))
+    }
+}
+
+/// Weights on their way to the device.
+///
+/// Parts of all tensors are packed and written by all cores at once: each byte is read once where the file is mapped and
+/// written once to where the device, or its copy engine, reads it; in between it is only in a core's cache.
+#[derive(Debug, Default)]
+pub struct Loader<'a>(Vec<Part<'a>>);
+
+/// Rows that one task brings to the device.
+#[derive(Debug)]
+struct Part<'a> {
+    format: Format,
+    rows: &'a [u8],
+    buffer: Buffer,
+    /// Where the rows begin in each plane.
+    at: [u64; PLANES],
+}
+
+impl<'a> Loader<'a> {
+    /// Reserves memory for tensors of equal type and row length, which [`Loader::load`] will bring there.
+    ///
+    /// # Errors
+    /// As [`Matrix::format_of`]; what the device reports.
+    ///
+    /// # Panics
+    /// If there is no tensor, or types or row lengths differ.
+    pub fn add(&mut self, device: &Device, tensors: &[TensorView<'a>]) -> Result<Matrix> {
+        let first = &tensors[0];
+        let format = Matrix::format_of(first)?;
+        let cols = first.row_len();
+        assert!(tensors.iter().all(|t| t.ty == first.ty && t.row_len() == cols), "tensors that do not match");
+        let rows: usize = tensors.iter().map(TensorView::rows).sum();
+        let blocks_per_row = cols as u64 / u64::from(format.block());
+        let row_bytes: Vec<u64> =
+            format.planes().iter().map(|p| blocks_per_row * u64::from(p.block_bytes)).collect();
+        let mut planes = Vec::new();
+        let mut end = 0u64;
+        for bytes in &row_bytes {
+            planes.push(end);
+            end = (end + bytes * rows as u64).next_multiple_of(PLANE_ALIGN);
+        }
+        let buffer = device.alloc(end)?;
+
+        let mut row = 0u64;
+        for tensor in tensors {
+            let rows_per_part = (PART_BYTES / tensor.row_bytes()).max(1);
+            for rows in tensor.data.chunks(rows_per_part * tensor.row_bytes()) {
+                let mut at = [0; PLANES];
+                for (at, (plane, bytes)) in at.iter_mut().zip(planes.iter().zip(&row_bytes)) {
+                    *at = plane + row * bytes;
+                }
+                self.0.push(Part { format, rows, buffer: buffer.clone(), at });
+                row += (rows.len() / tensor.row_bytes()) as u64;
+            }
+        }
+        let (rows, cols) = (fits(rows)?, fits(cols)?);
+        Ok(Matrix { buffer, planes, format, rows, cols })
+    }
+
+    /// Brings everything to the device; `loaded` hears of the bytes taken from the file.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn load(self, loaded: &mut (dyn FnMut(u64) + Send)) -> Result<()> {
+        let loaded = Mutex::new(loaded);
+        // Taken in the order of the file, which is how it is read fastest where it is not in memory yet.
+        self.0.into_iter().par_bridge().try_for_each_init(<[Vec<u8>; PLANES]>::default, |packed, part| {
+            if part.format.is_quantized() {
+                packed.iter_mut().for_each(Vec::clear);
+                pack(part.format, part.rows, packed);
+                for (at, plane) in part.at.iter().zip(packed.iter()).filter(|(_, plane)| !plane.is_empty()) {
+                    part.buffer.write(*at, plane)?;
+                }
+            } else {
+                part.buffer.write(part.at[0], part.rows)?;
+            }
+            loaded.lock().unwrap_or_else(PoisonError::into_inner)(part.rows.len() as u64);
+            Ok(())
+        })
     }
 }
 

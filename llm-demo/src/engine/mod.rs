@@ -11,7 +11,7 @@ mod programs;
 mod step;
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hcq::{Device, Graph, Queue, SyncPoint};
 use zerocopy::IntoBytes;
@@ -65,6 +65,15 @@ impl Mode {
     }
 }
 
+/// What setting up an [`Engine`] took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadTimes {
+    /// Reading the weights where the file is mapped, packing them and bringing them to the device.
+    pub weights: Duration,
+    /// The rest: reserving memory, loading kernels, recording launches.
+    pub kernels: Duration,
+}
+
 /// A model on a device.
 pub struct Engine {
     queue: Queue,
@@ -85,6 +94,7 @@ pub struct Engine {
     next: Option<u32>,
     /// The longest that a step may take.
     patience: Duration,
+    load_times: LoadTimes,
 }
 
 impl fmt::Debug for Engine {
@@ -109,7 +119,7 @@ impl Engine {
         device: &Device,
         model: &Model,
         options: EngineOptions,
-        progress: &mut dyn FnMut(u64, u64),
+        progress: &mut (dyn FnMut(u64, u64) + Send),
     ) -> Result<Self> {
         Self::tuned(device, model, options, &Tuning::default(), progress)
     }
@@ -123,8 +133,9 @@ impl Engine {
         model: &Model,
         options: EngineOptions,
         tuning: &Tuning,
-        progress: &mut dyn FnMut(u64, u64),
+        progress: &mut (dyn FnMut(u64, u64) + Send),
     ) -> Result<Self> {
+        let begin = Instant::now();
         let context = options.context.max(1);
         let (total, mut done) = (model.tensor_bytes(), 0);
         let (plan, memory, mut programs) = Plan::new(device, model, context, tuning, &mut |bytes| {
@@ -169,7 +180,8 @@ impl Engine {
             }
             false => None,
         };
-        let vocab = model.config.vocab;
+        let (vocab, weights) = (model.config.vocab, plan.loading);
+        let load_times = LoadTimes { weights, kernels: begin.elapsed().saturating_sub(weights) };
         let mut engine = Self {
             queue,
             step,
@@ -183,6 +195,7 @@ impl Engine {
             position: 0,
             next: None,
             patience,
+            load_times,
         };
         engine.reset()?;
         Ok(engine)
@@ -285,6 +298,11 @@ impl Engine {
     /// Kernel launches of one step.
     pub fn launches_per_token(&self) -> u64 {
         self.step.launches() as u64
+    }
+
+    /// What setting it up took.
+    pub fn load_times(&self) -> LoadTimes {
+        self.load_times
     }
 
     /// How a step is launched.

@@ -1,8 +1,10 @@
 //! The launches of one decode step, in order: what the graph records and what the profiler times.
 
+use std::time::{Duration, Instant};
+
 use hcq::{Args, Buffer, Device, Graph, Kernel, LaunchConfig};
 
-use super::matrix::{Matrix, fits};
+use super::matrix::{Loader, Matrix, fits};
 use super::programs::Programs;
 use crate::error::{Error, Result};
 use crate::gguf::TensorView;
@@ -43,6 +45,8 @@ pub struct Plan {
     pub logits: Buffer,
     /// The residual stream.
     pub x: Buffer,
+    /// Time that bringing the matrices to the device took.
+    pub loading: Duration,
 }
 
 /// The model in device memory.
@@ -97,7 +101,8 @@ struct Planner<'a> {
     context: u32,
     stages: Vec<Stage>,
     choices: &'a Choices,
-    progress: &'a mut dyn FnMut(u64),
+    loader: Loader<'a>,
+    progress: &'a mut (dyn FnMut(u64) + Send),
 }
 
 /// Activation vectors, all `f32`.
@@ -129,7 +134,7 @@ impl Plan {
         model: &Model,
         context: usize,
         tuning: &Tuning,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut (dyn FnMut(u64) + Send),
     ) -> Result<(Self, ModelMemory, Programs)> {
         let c = &model.config;
         check(c)?;
@@ -149,7 +154,8 @@ impl Plan {
         let programs = Programs::new(device, tuning.kernels.clone())?;
         let context = fits(context)?;
         let (stages, choices) = (Vec::new(), &tuning.choices);
-        let mut p = Planner { device, programs, config: c, context, stages, choices, progress };
+        let loader = Loader::default();
+        let mut p = Planner { device, programs, config: c, context, stages, choices, loader, progress };
 
         let embedding = p.upload(&[model.embedding()])?;
         p.embed(&embedding, &state, &vectors.x)?;
@@ -166,8 +172,11 @@ impl Plan {
         let advance = p.stage("advance", "advance", 1, 32, Args::new().buffer(&state))?;
         let model = ModelMemory { embedding, layers, turns: vectors.turns, output_norm, output };
         let x = vectors.x;
-        let Planner { stages, programs, .. } = p;
-        Ok((Self { stages, last_layer, head, advance, state, logits, x }, model, programs))
+        let Planner { stages, programs, loader, progress, .. } = p;
+        let begin = Instant::now();
+        loader.load(progress)?;
+        let loading = begin.elapsed();
+        Ok((Self { stages, last_layer, head, advance, state, logits, x, loading }, model, programs))
     }
 
     /// The stages of a step that leaves the logits out.
@@ -223,9 +232,10 @@ fn rotation(device: &Device, c: &Config) -> Result<Buffer> {
     Ok(buffer)
 }
 
-impl Planner<'_> {
-    fn upload(&mut self, tensors: &[TensorView<'_>]) -> Result<Matrix> {
-        Matrix::upload(self.device, tensors, self.progress)
+impl<'a> Planner<'a> {
+    /// A matrix whose values come when the whole model is loaded.
+    fn upload(&mut self, tensors: &[TensorView<'a>]) -> Result<Matrix> {
+        self.loader.add(self.device, tensors)
     }
 
     /// A stage with a kernel of the `vector` module.
@@ -314,7 +324,7 @@ impl Planner<'_> {
 
     fn layer(
         &mut self,
-        model: &Model,
+        model: &'a Model,
         index: usize,
         shares: u32,
         v: &Vectors,

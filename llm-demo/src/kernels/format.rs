@@ -384,90 +384,6 @@ fn shifted(k: &Kernel, word: Reg<u32>, from: u32, to: u32) -> Reg<u32> {
     }
 }
 
-/// Splits whole blocks, as a file has them, into planes: appends each block's part to the plane's bytes.
-///
-/// `blocks` must be a multiple of the type's block size.
-pub fn pack(format: Format, blocks: &[u8], planes: &mut [Vec<u8>]) {
-    match format {
-        Format::F32 | Format::F16 | Format::Bf16 => planes[0].extend_from_slice(blocks),
-        Format::Q8_0 => {
-            for block in blocks.as_chunks::<34>().0 {
-                planes[2].extend_from_slice(&block[..2]);
-                planes[0].extend_from_slice(&block[2..18]);
-                planes[1].extend_from_slice(&block[18..]);
-            }
-        }
-        Format::Q4_0 => {
-            for block in blocks.as_chunks::<18>().0 {
-                planes[1].extend_from_slice(&block[..2]);
-                // In two's complement.
-                planes[0].extend(block[2..].iter().map(|q| q ^ 0x88));
-            }
-        }
-        Format::Q4K => {
-            for block in blocks.as_chunks::<144>().0 {
-                planes[0].extend_from_slice(&block[..16]);
-                let nibbles: [u8; 256] = std::array::from_fn(|l| nibble(&block[16..], l));
-                planes[1].extend(nibbles.as_chunks::<32>().0.iter().flat_map(halves_together));
-            }
-        }
-        Format::Q5K => {
-            for block in blocks.as_chunks::<176>().0 {
-                planes[0].extend_from_slice(&block[..16]);
-                let nibbles: [u8; 256] = std::array::from_fn(|l| nibble(&block[48..], l));
-                planes[1].extend(nibbles.as_chunks::<32>().0.iter().flat_map(halves_together));
-                // Bit i of byte b: the fifth bit of value 4i + b of the unit.
-                let fifth = |unit: usize, b: usize, i: usize| block[16 + 4 * i + b] >> unit & 1;
-                let byte = |unit, b| (0..8).map(|i| fifth(unit, b, i) << i).sum::<u8>();
-                planes[2].extend((0..8).flat_map(|unit| (0..4).map(move |b| byte(unit, b))));
-            }
-        }
-        Format::Q6K => {
-            for block in blocks.as_chunks::<210>().0 {
-                for unit in q6_values(block).as_chunks::<32>().0 {
-                    let words = q6_words(unit);
-                    planes[0].extend_from_slice(&words[..16]);
-                    planes[1].extend_from_slice(&words[16..]);
-                }
-                planes[2].extend_from_slice(&block[192..208]);
-                planes[3].extend_from_slice(&block[208..]);
-            }
-        }
-    }
-}
-
-/// Value `l` of the nibbles of a Q4_K block: of each 64 the first 32 are the low ones.
-fn nibble(quants: &[u8], l: usize) -> u8 {
-    let byte = quants[l / 64 * 32 + l % 32];
-    if l % 64 < 32 { byte & 15 } else { byte >> 4 }
-}
-
-/// 32 nibbles in 16 bytes, the first half in the low ones.
-fn halves_together(unit: &[u8; 32]) -> [u8; 16] {
-    std::array::from_fn(|i| unit[i] | unit[16 + i] << 4)
-}
-
-/// The 256 six-bit values of a Q6_K block, in order.
-fn q6_values(block: &[u8; 210]) -> [u8; 256] {
-    std::array::from_fn(|l| {
-        let (half, r, k) = (l / 128, l % 128, l % 32);
-        let low = block[64 * half + if (r / 32) % 2 == 1 { 32 } else { 0 } + k];
-        let low = if r < 64 { low & 15 } else { low >> 4 };
-        let high = block[128 + 32 * half + k] >> (2 * (r / 32)) & 3;
-        low | high << 4
-    })
-}
-
-/// 32 six-bit values in 24 bytes, as [`Format::quads`] takes them apart: in two's complement, the first 24 in the upper six bits
-/// of a byte each, the last eight in the lower two of three bytes each.
-fn q6_words(values: &[u8; 32]) -> [u8; 24] {
-    std::array::from_fn(|i| {
-        let (word, byte) = (i / 4, i % 4);
-        let spread = (values[24 + word / 3 * 4 + byte] ^ 32) >> (4 - 2 * (word % 3)) & 3;
-        (values[i] ^ 32) << 2 | spread
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -479,17 +395,5 @@ mod tests {
             let file = format.ty().bytes_for(format.block().into());
             assert_eq!(Some(u64::from(planes)), file, "{format:?}");
         }
-    }
-
-    #[test]
-    fn packed_sixes_hold_every_value_once() {
-        for i in 0..32 {
-            // All are 32, whose two's complement is 0, but one.
-            let mut values = [32u8; 32];
-            values[i] = 31;
-            let bits: u32 = q6_words(&values).iter().map(|w| w.count_ones()).sum();
-            assert_eq!(bits, 6, "value {i}");
-        }
-        assert_eq!(q6_words(&[31; 32]), [u8::MAX; 24]);
     }
 }

@@ -10,6 +10,7 @@ mod format;
 pub mod gemm;
 pub mod matvec;
 mod norm;
+mod pack;
 mod prompt;
 mod prompt_attention;
 mod rope;
@@ -19,9 +20,10 @@ pub mod step;
 pub use attention::{HEAD_DIMS, THREADS as ATTENTION_THREADS, partial_words};
 pub use choices::{Choices, Product, TokensProduct};
 pub use dequantize::{THREADS as DEQUANTIZE_THREADS, blocks as dequantize_blocks};
-pub use format::{Format, Plane, pack};
+pub use format::{Format, Plane};
 pub use matvec::{Epilogue, striped};
 pub use norm::{SILU_THREADS, THREADS as NORM_THREADS};
+pub use pack::pack;
 pub use prompt::{
     COUNT_AT, NORM_THREADS as PROMPT_NORM_THREADS, PROMPT_TOKENS_AT, ROPE_THREADS as PROMPT_ROPE_THREADS,
 };
