@@ -3,10 +3,13 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use tracing::trace_span;
+
 use crate::decoder::Decoder;
 use crate::error::{Error, Result};
 use crate::sampler::{Sampler, argmax};
 use crate::tokenizer::Tokenizer;
+use crate::trace::HOST;
 
 /// Why a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +74,12 @@ pub fn generate(
     let begin = Instant::now();
     let mut stream = tokenizer.stream();
     let mut tokens = Vec::new();
-    let mut next = if sampler.is_greedy() { argmax(&logits) } else { sampler.sample(&logits) };
+    let greedy = sampler.is_greedy();
+    let mut choose = |logits: &[f32]| {
+        let choice = trace_span!(target: HOST, "sample");
+        choice.in_scope(|| if greedy { argmax(logits) } else { sampler.sample(logits) })
+    };
+    let mut next = choose(&logits);
     let stop = loop {
         if tokens.len() == count {
             break Stop::Count;
@@ -80,18 +88,16 @@ pub fn generate(
             break Stop::End;
         }
         tokens.push(next);
-        emit(&stream.push(next)).map_err(output)?;
+        let text = trace_span!(target: HOST, "detokenize").in_scope(|| stream.push(next));
+        trace_span!(target: HOST, "print").in_scope(|| emit(&text)).map_err(output)?;
         if tokens.len() == count {
             break Stop::Count;
         }
         if decoder.position() == context {
             break Stop::Context;
         }
-        next = if sampler.is_greedy() {
-            decoder.step_greedy(next)?
-        } else {
-            sampler.sample(&decoder.step(next)?)
-        };
+        let _token = trace_span!(target: HOST, "token", position = decoder.position()).entered();
+        next = if greedy { decoder.step_greedy(next)? } else { choose(&decoder.step(next)?) };
     };
     let decode = begin.elapsed();
     emit(&stream.finish()).map_err(output)?;

@@ -24,14 +24,17 @@
 //! # Ok::<(), llm_demo::Error>(())
 //! ```
 
+pub mod bandwidth;
 pub mod bench;
 pub mod compare;
 pub mod decoder;
 pub mod embedded;
 pub mod engine;
 pub mod error;
+pub mod first_token;
 pub mod generate;
 pub mod gguf;
+pub mod greedy;
 pub mod kernels;
 pub mod model;
 pub mod power;
@@ -41,6 +44,7 @@ pub mod roofline;
 pub mod sampler;
 pub mod synthesize;
 pub mod tokenizer;
+pub mod trace;
 pub mod tuning;
 
 pub use error::{Error, Result};

@@ -4,28 +4,34 @@
 //! greedy step needs nothing from the host at all. Weights stay quantized; logits stay on the device unless they are asked for.
 
 mod matrix;
+mod occupancy;
 mod plan;
 mod prefill;
 mod profile;
 mod programs;
 mod step;
+mod trace;
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use hcq::{Device, Graph, Queue, SyncPoint};
+use tracing::trace_span;
 use zerocopy::IntoBytes;
 
+pub use self::occupancy::KernelUse;
 use self::plan::{Plan, Stage, record};
-pub use self::prefill::LaunchTime;
 use self::prefill::{CHUNK, Prefill};
 pub use self::profile::{KernelStat, PhaseParts};
 use self::step::StepPlan;
+use self::trace::Tracing;
+pub use self::trace::{LaunchTime, PhaseTime, Work};
 use crate::decoder::Decoder;
 use crate::error::{Error, Result};
 use crate::kernels::TOKENS_AT;
 use crate::kernels::step::Shape;
 use crate::model::Model;
+use crate::trace::HOST;
 use crate::tuning::Tuning;
 
 /// How to set up an [`Engine`].
@@ -95,6 +101,8 @@ pub struct Engine {
     /// The longest that a step may take.
     patience: Duration,
     load_times: LoadTimes,
+    /// What is replayed instead where launches are timed.
+    tracing: Option<Tracing>,
 }
 
 impl fmt::Debug for Engine {
@@ -196,6 +204,7 @@ impl Engine {
             next: None,
             patience,
             load_times,
+            tracing: None,
         };
         engine.reset()?;
         Ok(engine)
@@ -218,7 +227,8 @@ impl Engine {
     pub fn step_greedy(&mut self, token: u32) -> Result<u32> {
         self.run(token)?;
         let mut bytes = [0; 4];
-        self.plan.state.read(self.token_at(self.position), &mut bytes)?;
+        let read = trace_span!(target: HOST, "read the token");
+        read.in_scope(|| self.plan.state.read(self.token_at(self.position), &mut bytes))?;
         let token = u32::from_le_bytes(bytes);
         self.next = Some(token);
         Ok(token)
@@ -234,6 +244,8 @@ impl Engine {
         };
         tokens.iter().try_for_each(|t| self.check(*t))?;
         self.room(tokens.len())?;
+        let _prompt =
+            trace_span!(target: HOST, "prompt", position = self.position, tokens = tokens.len()).entered();
         let bytes: Vec<u8> = tokens.iter().flat_map(|t| t.to_le_bytes()).collect();
         self.plan.state.write(self.token_at(self.position), &bytes)?;
         self.next = None;
@@ -244,6 +256,15 @@ impl Engine {
             let patience = self.patience * CHUNK as u32;
             let mut point: Option<SyncPoint> = None;
             for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
+                if let Some(tracing) = &mut self.tracing {
+                    tracing.add(prefill.timed(
+                        &mut self.queue,
+                        self.position + i * CHUNK,
+                        chunk,
+                        patience,
+                    )?);
+                    continue;
+                }
                 if let Some(point) = point {
                     point.wait(patience)?;
                 }
@@ -251,9 +272,22 @@ impl Engine {
             }
             let newest = self.position + before.len();
             self.plan.state.write(0, &(newest as u32).to_le_bytes())?;
-            prefill.finish(&mut self.queue)?.wait(patience)?;
+            let finish = self.tracing.as_ref().and_then(Tracing::finish).unwrap_or(prefill.finish());
+            self.queue.replay(finish)?.wait(patience)?;
+            if let Some(tracing) = &mut self.tracing {
+                tracing.finished(newest);
+            }
             self.position = newest + 1;
             return self.logits();
+        }
+        if let Some(tracing) = &mut self.tracing {
+            for _ in before {
+                self.queue.replay(tracing.fill())?.wait(self.patience)?;
+                tracing.filled(self.position);
+                self.position += 1;
+            }
+            self.next = Some(*last);
+            return self.step(*last);
         }
         for steps in before.chunks(IN_FLIGHT) {
             let mut point: Option<SyncPoint> = None;
@@ -338,12 +372,23 @@ impl Engine {
             self.plan.state.write(self.token_at(self.position), &token.to_le_bytes())?;
         }
         self.next = None;
-        self.queue.replay(&self.step)?.wait(self.patience)?;
+        let step = self.tracing.as_ref().map_or(&self.step, Tracing::step);
+        let point = trace_span!(target: HOST, "submit").in_scope(|| self.queue.replay(step))?;
+        trace_span!(target: HOST, "wait").in_scope(|| point.wait(self.patience))?;
+        if let Some(tracing) = &mut self.tracing {
+            let timed = self.steps.as_ref().filter(|s| self.mode == Mode::Persistent && s.timed);
+            trace_span!(target: HOST, "read the times").in_scope(|| tracing.stepped(self.position, timed))?;
+        }
         self.position += 1;
         Ok(())
     }
 
-    fn logits(&self) -> Result<Vec<f32>> {
+    /// The logits after the last step or prompt, `vocab` numbers.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn logits(&self) -> Result<Vec<f32>> {
+        let _read = trace_span!(target: HOST, "read the logits").entered();
         let mut logits = vec![0f32; self.vocab];
         // The GPU's numbers are little-endian, as those of every CPU that it is attached to.
         self.plan.logits.read(0, logits.as_mut_bytes())?;

@@ -13,6 +13,7 @@ use super::Engine;
 use super::matrix::{Matrix, fits};
 use super::plan::{LayerMemory, ModelMemory, Plan, Stage, record};
 use super::programs::Programs;
+use super::trace::{LaunchTime, run_timed};
 use crate::error::Result;
 use crate::kernels::gemm::{self, Output, Tile};
 use crate::kernels::{
@@ -50,6 +51,8 @@ pub struct Prefill {
     graphs: [Option<Graph>; SIZES.len()],
     /// From the chunk's last token before the last layer to its logits.
     finish: Graph,
+    /// The first launch of it.
+    last: Stage,
 }
 
 /// Activations of a chunk, `[token][value]`.
@@ -147,7 +150,7 @@ impl Prefill {
         let config = config.clone();
         let graphs = [const { None }; SIZES.len()];
         let (device, context) = (device.clone(), fits(context)?);
-        Ok(Self { device, programs, choices, config, context, model, memory, graphs, finish })
+        Ok(Self { device, programs, choices, config, context, model, memory, graphs, finish, last })
     }
 
     /// Takes in up to [`CHUNK`] tokens at `position`, for which there is room in the cache.
@@ -167,11 +170,38 @@ impl Prefill {
     }
 
     /// Computes the logits of the last token of the chunk taken in last; the step's state must say where it is.
+    pub fn finish(&self) -> &Graph {
+        &self.finish
+    }
+
+    /// The first launch of [`Prefill::finish`]; those of a step's last layer and what is behind it follow.
+    pub fn last(&self) -> &Stage {
+        &self.last
+    }
+
+    /// As [`Prefill::run`], but one launch after the other, each with its time.
     ///
     /// # Errors
     /// What the device reports.
-    pub fn finish(&self, queue: &mut Queue) -> Result<SyncPoint> {
-        Ok(queue.replay(&self.finish)?)
+    pub fn timed(
+        &mut self,
+        queue: &mut Queue,
+        position: usize,
+        tokens: &[u32],
+        patience: Duration,
+    ) -> Result<Vec<LaunchTime>> {
+        let size = self.prepare(position, tokens)?;
+        let stages = self.stages(SIZES[size])?;
+        run_timed(queue, &stages, (position, tokens.len()), patience)
+    }
+
+    /// The launches of the largest chunk that there is room for.
+    ///
+    /// # Errors
+    /// What loading the kernels reports.
+    pub fn largest_chunk(&mut self) -> Result<Vec<Stage>> {
+        let most = SIZES.into_iter().find(|size| *size >= self.context);
+        self.stages(most.unwrap_or(CHUNK as u32))
     }
 
     /// Puts a chunk into device memory and returns which of [`SIZES`] it takes.
@@ -249,42 +279,11 @@ impl Engine {
         }
         let mut times = Vec::new();
         for (i, chunk) in prompt.chunks(CHUNK).enumerate() {
-            let size = prefill.prepare(i * CHUNK, chunk)?;
-            let stages = prefill.stages(SIZES[size])?;
-            let mut points = vec![self.queue.timestamp()?];
-            for stage in &stages {
-                self.queue.barrier()?;
-                // SAFETY: as for the recorded launches, see `record`; a barrier orders them all.
-                unsafe { self.queue.launch(&stage.kernel, stage.config, &stage.args) }?;
-                points.push(self.queue.timestamp()?);
-            }
-            self.queue.submit()?.wait(patience)?;
-            let positions = (i * CHUNK + chunk.len()) as u64;
-            for (stage, pair) in stages.iter().zip(points.windows(2)) {
-                let [start, end] = [0, 1].map(|n| pair[n].ns().unwrap_or_default());
-                let bytes = stage.weight_bytes + stage.cache_bytes * positions;
-                let name = stage.kernel.name().to_owned();
-                times.push(LaunchTime { name, role: stage.role, start, end: end.max(start), bytes });
-            }
+            times.append(&mut prefill.timed(&mut self.queue, i * CHUNK, chunk, patience)?);
         }
         self.reset()?;
         Ok(times)
     }
-}
-
-/// When a launch ran.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaunchTime {
-    /// The kernel.
-    pub name: String,
-    /// What it is for.
-    pub role: &'static str,
-    /// When everything before it had ended, in ns of the GPU's clock.
-    pub start: u64,
-    /// When it had ended.
-    pub end: u64,
-    /// Weights, keys and values that it read, in bytes.
-    pub bytes: u64,
 }
 
 impl Recording<'_> {

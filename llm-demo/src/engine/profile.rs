@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::step::StepPlan;
+use super::trace::{PhaseTime, layers};
 use super::{Engine, Mode};
 use crate::error::Result;
 use crate::kernels::step::MARKS;
@@ -117,41 +119,65 @@ impl Engine {
         self.plan.state.write(self.token_at(0), &0u32.to_le_bytes())?;
         let mut stats = Vec::new();
         let Some(plan) = &self.steps else { return Ok(stats) };
-        for position in 1..=steps as u64 {
+        for position in 0..steps {
             let start = self.queue.timestamp()?;
             self.queue.replay(&self.step)?;
             let end = self.queue.timestamp()?;
             self.queue.submit()?.wait(self.patience)?;
-            let elapsed = end.ns().zip(start.ns()).map_or(0, |(end, start)| end.saturating_sub(start));
-            let mut bytes = vec![0; plan.times.len() as usize];
-            plan.times.read(0, &mut bytes)?;
-            let clocks: Vec<u32> = bytes.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b)).collect();
-            let marks: Vec<&[u32]> = clocks.chunks(MARKS as usize).collect();
-            let (Some(first), Some(last)) = (marks.first(), marks.last()) else { break };
-            // Wraps after some seconds.
-            let whole = last[5].wrapping_sub(first[0]).max(1);
-            let ns = |from: u32, to: u32| u64::from(to.wrapping_sub(from)) * elapsed / u64::from(whole);
-            for (i, (stage, m)) in plan.phases.iter().zip(&marks).enumerate() {
-                let after = marks.get(i + 1).map_or(m[5], |next| next[0]);
-                let parts = PhaseParts {
-                    waiting: ns(m[0], m[1]),
-                    input: ns(m[1], m[2]),
-                    products: ns(m[2], m[3]),
-                    results: ns(m[3], m[4]),
-                    end: ns(m[4], after),
-                };
+            let [start, end] = [start, end].map(|t| t.ns().unwrap_or_default());
+            for phase in plan.phase_times([start, end], position)? {
                 let stat = KernelStat {
-                    name: stage.kernel.name().to_owned(),
-                    role: stage.role,
+                    name: plan.whole.kernel.name().to_owned(),
+                    role: phase.role,
                     count: 1,
-                    nanoseconds: ns(m[0], after),
-                    bytes: stage.weight_bytes + stage.cache_bytes * position,
-                    parts: Some(parts),
+                    nanoseconds: phase.end - phase.start,
+                    bytes: phase.bytes,
+                    parts: Some(phase.parts),
                 };
                 add(&mut stats, stat);
             }
         }
         self.reset()?;
         Ok(stats)
+    }
+}
+
+impl StepPlan {
+    /// When the phases of the last step ran, which is timed, in one launch, and took from `start` to `end` on the GPU's clock.
+    /// `position` is how many tokens were taken in before it.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn phase_times(&self, [start, end]: [u64; 2], position: usize) -> Result<Vec<PhaseTime>> {
+        let mut bytes = vec![0; self.times.len() as usize];
+        self.times.read(0, &mut bytes)?;
+        let clocks: Vec<u32> = bytes.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b)).collect();
+        let marks: Vec<&[u32]> = clocks.chunks(MARKS as usize).collect();
+        let (Some(first), Some(last)) = (marks.first(), marks.last()) else { return Ok(Vec::new()) };
+        // Wraps after some seconds.
+        let since = |mark: u32| u128::from(mark.wrapping_sub(first[0]));
+        let whole = since(last[5]).max(1);
+        let elapsed = u128::from(end.saturating_sub(start));
+        let at = |mark: u32| start + (since(mark) * elapsed / whole) as u64;
+        let roles: Vec<&str> = self.phases.iter().map(|stage| stage.role).collect();
+        let mut phases = Vec::new();
+        for (i, ((stage, m), layer)) in self.phases.iter().zip(&marks).zip(layers(&roles)).enumerate() {
+            let next = marks.get(i + 1).map_or(m[5], |next| next[0]);
+            let mut times = [m[0], m[1], m[2], m[3], m[4], next].map(at);
+            for i in 1..times.len() {
+                times[i] = times[i].max(times[i - 1]);
+            }
+            let [start, input, products, results, told, end] = times;
+            let parts = PhaseParts {
+                waiting: input - start,
+                input: products - input,
+                products: results - products,
+                results: told - results,
+                end: end - told,
+            };
+            let bytes = stage.weight_bytes + stage.cache_bytes * (position as u64 + 1);
+            phases.push(PhaseTime { role: stage.role, layer, start, end, bytes, parts });
+        }
+        Ok(phases)
     }
 }

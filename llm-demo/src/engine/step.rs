@@ -26,6 +26,8 @@ pub struct StepPlan {
     pub sync: Buffer,
     /// Clock readings of the first block, if they are wanted.
     pub times: Buffer,
+    /// Whether they are.
+    pub timed: bool,
     /// What the phases name by address.
     #[expect(dead_code, reason = "held, not used")]
     kept: Vec<Buffer>,
@@ -165,7 +167,7 @@ impl StepPlan {
         let fill = stage("fill", &without_head, 0, head, false)?;
         let parts = phases.iter().enumerate().map(|(i, p)| stage(p.role, &all, i, i + 1, false));
         let parts = parts.collect::<Result<Vec<_>>>()?;
-        Ok(Some(Self { whole, fill, phases: parts, sync, times, kept }))
+        Ok(Some(Self { whole, fill, phases: parts, sync, times, timed, kept }))
     }
 }
 

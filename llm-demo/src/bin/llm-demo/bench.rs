@@ -1,9 +1,10 @@
 //! Measures tokens per second.
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use llm_demo::bench::{Plan, Row, WARM_UP};
+use llm_demo::first_token::{FirstToken, Stopwatch};
 use serde::Serialize;
 
 use crate::Outcome;
@@ -23,17 +24,22 @@ struct Report {
     /// Time that each test worked before it was measured, at least one run.
     warm_up_seconds: f64,
     load_seconds: f64,
+    /// From the start of the process, a prompt of as many tokens as are measured taken in.
+    first_token: FirstToken,
     weight_bytes_per_token: u64,
     launches_per_token: u64,
     engine: &'static str,
     results: Vec<Row>,
 }
 
-pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
+pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
+    let mut watch = Stopwatch::since_process_start(began);
     let model = session::model(cli)?;
+    watch.lap("file");
     let most = model.config.context;
     // llama-bench's sizes, except where a token takes a million times as long.
     let device = session::device(cli)?;
+    watch.lap("opening the device");
     let software = device.info().backend == hcq::BackendKind::Sim;
     let size = |given: Option<u32>, usual: usize, software_size: usize| match given {
         Some(n) => n as usize,
@@ -53,6 +59,9 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     );
 
     let mut session = Session::new(device, (cli.engine, false), &model, context)?;
+    watch.loaded(&session.engine);
+    let prompt: Vec<u32> = (0..plan.prefill.max(1)).map(|i| (i * 31 % model.config.vocab) as u32).collect();
+    let first_token = watch.finish(&mut session.engine, &prompt, session.context)?;
     let bar = session::step_bar("measuring");
     let rows = llm_demo::bench::run(&mut session.engine, model.config.vocab, plan, &mut |done, total| {
         bar.set_length(total);
@@ -68,6 +77,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         repeats: plan.repeats,
         warm_up_seconds: plan.warm_up.as_secs_f64(),
         load_seconds: session.load.as_secs_f64(),
+        first_token,
         weight_bytes_per_token: session.engine.weight_bytes_per_token(),
         launches_per_token: session.engine.launches_per_token(),
         engine: session.engine.mode().name(),
@@ -96,6 +106,18 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         if report.warm_up_seconds > 0.0 { format!("{} s", report.warm_up_seconds) } else { "1".to_owned() },
         report.load_seconds
     )?;
+    let first = &report.first_token;
+    writeln!(
+        out,
+        "first token {:.3} s from {} behind a prompt of {}{}",
+        first.seconds,
+        first.from.name(),
+        first.prompt_tokens,
+        first.first_step_seconds.map_or(String::new(), |s| format!(", the next {s:.3} s later"))
+    )?;
+    for part in &first.parts {
+        writeln!(out, "            {:.3} s {}", part.seconds, part.name)?;
+    }
     writeln!(out)?;
     writeln!(out, "{:<14} {:>12} {:>10} {:>14}", "test", "tok/s", "± sd", "weights GB/s")?;
     for row in &report.results {

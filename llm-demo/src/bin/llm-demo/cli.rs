@@ -87,6 +87,15 @@ pub struct Cli {
     #[arg(long, group = "mode", help_heading = "Other things to do")]
     pub verify: bool,
 
+    /// With --verify: compare N greedy tokens with those of one launch per operation instead
+    #[arg(long, value_name = "N", requires = "verify", help_heading = "Other things to do")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub greedy: Option<u32>,
+
+    /// While generating, write what GPU and host do to a file for ui.perfetto.dev
+    #[arg(long, value_name = "FILE.json", conflicts_with = "mode", help_heading = "Other things to do")]
+    pub trace: Option<PathBuf>,
+
     /// Write the logits after each of --tokens to a file: little-endian f32, one row per token
     #[arg(
         long,
@@ -125,6 +134,7 @@ pub enum Task<'a> {
     Generate,
     Bench,
     Verify,
+    VerifyGreedy(usize),
     DumpLogits(&'a Path),
     Profile,
     Predict,
@@ -150,6 +160,7 @@ impl Cli {
         }
         match self {
             Cli { bench: true, .. } => Task::Bench,
+            Cli { verify: true, greedy: Some(count), .. } => Task::VerifyGreedy(*count as usize),
             Cli { verify: true, .. } => Task::Verify,
             Cli { profile: true, .. } => Task::Profile,
             Cli { predict: true, .. } => Task::Predict,
@@ -217,6 +228,8 @@ mod tests {
             &["--bench", "--verify"][..],
             &["--profile", "--synthesize", "tiny-llama:q6_k", "x"],
             &["--tg", "3"],
+            &["--greedy", "3"],
+            &["--trace", "x", "--bench"],
             &["--dump-logits", "x"],
             &["--tokens", "1"],
             &["--synthesize", "tiny-llama:q6_k"],

@@ -6,21 +6,27 @@ use anyhow::Context;
 use llm_demo::generate::{Stop, generate};
 use llm_demo::sampler::Sampler;
 use llm_demo::tokenizer::Tokenizer;
+use llm_demo::trace::HostSpans;
 
 use crate::Outcome;
 use crate::cli::Cli;
+use crate::recording::Recording;
 use crate::session::{self, Session};
 
 /// Tokens generated where the command line does not say.
 const DEFAULT_COUNT: u32 = 256;
 
-pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
+pub fn run(cli: &Cli, spans: Option<HostSpans>) -> anyhow::Result<Outcome> {
     let model = session::model(cli)?;
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
     let prompt = session::prompt(cli);
     let tokens = tokenizer.encode(prompt).context("cannot encode the prompt")?;
     let count = cli.count.unwrap_or(DEFAULT_COUNT) as usize;
     let mut session = Session::open(cli, &model, tokens.len() + count)?;
+    let recording = match (&cli.trace, spans) {
+        (Some(path), Some(spans)) => Some(Recording::start(path, spans, &mut session)?),
+        _ => None,
+    };
 
     let mut out = io::stdout().lock();
     write!(out, "{prompt}")?;
@@ -48,6 +54,9 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         Stop::End => anstream::eprintln!("]"),
         Stop::Count => anstream::eprintln!("; stopped after {count} tokens, -n allows more]"),
         Stop::Context => anstream::eprintln!("; the context of {} tokens is full]", session.context),
+    }
+    if let Some(recording) = recording {
+        recording.finish(&mut session, &model)?;
     }
     Ok(Outcome::Good)
 }

@@ -4,8 +4,10 @@ mod bench;
 mod cli;
 mod dump_logits;
 mod generate;
+mod greedy;
 mod predict;
 mod profile;
+mod recording;
 mod report;
 mod session;
 mod synthesize;
@@ -13,9 +15,14 @@ mod verify;
 
 use std::io;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
+use llm_demo::trace::{HOST, HostSpans};
+use tracing_subscriber::filter::{EnvFilter, filter_fn};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt, registry};
 
 use cli::{Cli, Task};
 
@@ -28,11 +35,15 @@ enum Outcome {
 }
 
 fn main() -> ExitCode {
+    let began = Instant::now();
     let cli = Cli::parse();
     // RUST_LOG chooses; the device that is opened is worth knowing always.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,hcq=info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).without_time().init();
-    match run(&cli) {
+    let messages = fmt::layer().with_writer(io::stderr).without_time().with_filter(filter);
+    let spans = cli.trace.is_some().then(HostSpans::default);
+    let collector = spans.clone().map(|s| s.with_filter(filter_fn(|metadata| metadata.target() == HOST)));
+    registry().with(messages).with(collector).init();
+    match run(&cli, began, spans) {
         Ok(Outcome::Good) => ExitCode::SUCCESS,
         Ok(Outcome::Bad) => ExitCode::FAILURE,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -46,11 +57,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli) -> anyhow::Result<Outcome> {
+fn run(cli: &Cli, began: Instant, spans: Option<HostSpans>) -> anyhow::Result<Outcome> {
     match cli.task() {
-        Task::Generate => generate::run(cli),
-        Task::Bench => bench::run(cli),
+        Task::Generate => generate::run(cli, spans),
+        Task::Bench => bench::run(cli, began),
         Task::Verify => verify::run(cli),
+        Task::VerifyGreedy(count) => greedy::run(cli, count),
         Task::DumpLogits(path) => dump_logits::run(cli, path),
         Task::Profile => profile::run(cli),
         Task::Predict => predict::run(cli),

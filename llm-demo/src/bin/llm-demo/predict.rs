@@ -29,6 +29,8 @@ struct Report {
     position: usize,
     counted: Counted,
     predictions: Vec<Row>,
+    /// How full the kernels make an SM: of the step, of one with a launch per operation, of a prompt's largest chunk.
+    occupancy: Vec<Occupied>,
 }
 
 /// What the counted token cost.
@@ -49,6 +51,26 @@ struct Counted {
     sectors_per_load: f64,
     /// Passes beyond the first, per access of a warp.
     bank_conflicts_per_access: f64,
+}
+
+/// A kernel in one shape.
+#[derive(Debug, Serialize)]
+struct Occupied {
+    path: &'static str,
+    kernel: String,
+    launches: usize,
+    /// Of the largest launch.
+    blocks: u64,
+    threads: u32,
+    registers: u32,
+    shared_bytes: u32,
+    /// What an SM has room for.
+    blocks_per_sm: u32,
+    warps_per_sm: u32,
+    max_warps_per_sm: u32,
+    limit: &'static str,
+    /// Of those warps, how many the largest launch can fill on all SMs at most.
+    warps_per_sm_launched: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -88,6 +110,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         model: ModelReport::new(&model),
         position,
         predictions: predictions(cli, &counted),
+        occupancy: occupancy(&mut session)?,
         counted,
     };
     report::show(&report, cli.json, print)?;
@@ -112,6 +135,30 @@ fn counted(before: &Counters, after: &Counters, weight_bytes: u64, cache_bytes: 
         sectors_per_load: ratio(d(|c| c.global_load_sectors), d(|c| c.global_loads)),
         bank_conflicts_per_access: ratio(d(|c| c.shared_bank_conflicts), d(|c| c.shared_accesses)),
     }
+}
+
+/// A row per kernel and shape.
+fn occupancy(session: &mut Session) -> anyhow::Result<Vec<Occupied>> {
+    let sms = u64::from(session.device.info().sm_count);
+    let kernels = session.engine.kernels()?.into_iter().filter_map(|k| {
+        let o = k.occupancy?;
+        let launched = k.blocks.div_ceil(sms).min(u64::from(o.blocks_per_sm)) as u32;
+        Some(Occupied {
+            path: k.path,
+            kernel: k.name,
+            launches: k.launches,
+            blocks: k.blocks,
+            threads: k.threads,
+            registers: k.registers,
+            shared_bytes: k.shared_bytes,
+            blocks_per_sm: o.blocks_per_sm,
+            warps_per_sm: o.warps_per_sm,
+            max_warps_per_sm: o.max_warps_per_sm,
+            limit: o.limit.name(),
+            warps_per_sm_launched: launched * k.threads.div_ceil(32),
+        })
+    });
+    Ok(kernels.collect())
 }
 
 /// A row per power mode, with the constants that the command line sets.
@@ -151,6 +198,32 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         "bank conflicts          {:>14.3}   passes beyond the first per shared access",
         c.bank_conflicts_per_access
     )?;
+    writeln!(
+        out,
+        "\noccupancy on sm_87: what an SM holds, what limits it, and what the largest launch fills of it"
+    )?;
+    writeln!(
+        out,
+        "{:<11} {:<24} {:>8} {:>7} {:>8} {:>5} {:>9} {:>7} {:>9} {:>7}  limit",
+        "path", "kernel", "launches", "blocks", "threads", "regs", "shared B", "blocks", "warps", "filled"
+    )?;
+    for o in &report.occupancy {
+        writeln!(
+            out,
+            "{:<11} {:<24} {:>8} {:>7} {:>8} {:>5} {:>9} {:>7} {:>9} {:>7}  {}",
+            o.path,
+            o.kernel,
+            o.launches,
+            o.blocks,
+            o.threads,
+            o.registers,
+            o.shared_bytes,
+            o.blocks_per_sm,
+            format!("{} of {}", o.warps_per_sm, o.max_warps_per_sm),
+            o.warps_per_sm_launched,
+            o.limit
+        )?;
+    }
     writeln!(out, "\nPREDICTION for an AGX Orin 64 GB, nothing measured on one")?;
     writeln!(
         out,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use hcq::Device;
+use hcq::{Device, DeviceOptions};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use llm_demo::embedded;
 use llm_demo::engine::{Engine, EngineOptions, Mode};
@@ -42,7 +42,13 @@ pub struct Session {
 
 /// Opens the device that the command line names.
 pub fn device(cli: &Cli) -> anyhow::Result<Device> {
-    Device::open(cli.device).with_context(|| format!("cannot open the device \"{}\"", cli.device))
+    device_with(cli, DeviceOptions::default())
+}
+
+/// Opens the device that the command line names, with options.
+pub fn device_with(cli: &Cli, options: DeviceOptions) -> anyhow::Result<Device> {
+    Device::open_with(cli.device, options)
+        .with_context(|| format!("cannot open the device \"{}\"", cli.device))
 }
 
 impl Session {
@@ -73,7 +79,7 @@ impl Session {
 
     /// Opens the device that the command line names and brings `model` to it.
     pub fn open(cli: &Cli, model: &Model, wanted: usize) -> anyhow::Result<Self> {
-        Self::new(device(cli)?, (cli.engine, cli.profile), model, wanted)
+        Self::new(device(cli)?, (cli.engine, cli.profile || cli.trace.is_some()), model, wanted)
     }
 }
 
