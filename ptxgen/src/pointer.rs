@@ -253,6 +253,16 @@ impl Kernel {
         Pointer::aligned(address, align)
     }
 
+    /// An address in shared memory that [`Kernel::address`] gave; whoever kept the number promises that it is a multiple of
+    /// `align` bytes.
+    ///
+    /// # Panics
+    /// If `align` is no power of two.
+    pub fn shared_pointer<E: Element>(&self, address: Reg<u32>, align: u32) -> Pointer<Shared, E> {
+        assert!(align.is_power_of_two(), "alignment {align} is no power of two");
+        Pointer::aligned(address, align)
+    }
+
     /// `a` where `p` holds, else `b`; only what is proven of both stays proven.
     pub fn select_ptr<S: Space, E: Element>(
         &self,

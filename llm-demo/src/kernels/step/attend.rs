@@ -43,7 +43,7 @@ struct Share {
 impl Step<'_> {
     pub(super) fn attend(&self) {
         let k = self.k;
-        let (positions, units) = (k.add(self.position, 1), self.word(at::UNITS));
+        let (positions, units) = (k.add(self.position(), 1), self.word(at::UNITS));
         let shares = k.shr(k.add(positions, (1u32 << SHARE_LOG2) - 1), SHARE_LOG2);
         let shares = k.min(shares, self.word(at::MOST_SHARES));
         let split = k.gt(shares, 1);

@@ -20,8 +20,9 @@ pub(super) const SCALES: u32 = 2 * TILE;
 pub(super) const SUMS: u32 = SCALES + 4 * UNITS;
 /// From the first half of all units' bytes to the second.
 pub(super) const HALF: u32 = TILE / 2;
-/// Passes of all threads, four values each, that are loaded together.
+/// Passes of all threads, four values each, that are loaded together, of a plain input and of one with flags.
 const TOGETHER: u32 = 4;
+const FLAGGED_TOGETHER: u32 = 2;
 /// A group of values none of which is larger counts as zero.
 const TINY: f32 = 1e-30;
 
@@ -29,11 +30,11 @@ const TINY: f32 = 1e-30;
 pub(super) struct Weights(Vec<[Reg<u32>; 4]>);
 
 impl Step<'_> {
-    /// Loads the norm weights of the first passes.
+    /// Loads the norm weights of the first passes. Inputs that are normalized have flags.
     pub(super) fn norm_weights(&self) -> Weights {
         let k = self.k;
         let one = 1f32.to_bits();
-        let registers = (0..TOGETHER).map(|_| [(); 4].map(|()| k.var::<u32>(one))).collect();
+        let registers = (0..FLAGGED_TOGETHER).map(|_| [(); 4].map(|()| k.var::<u32>(one))).collect();
         let weights = Weights(registers);
         k.if_(self.is_set(task::NORM), || {
             self.load_quads(&weights.0, self.address(at::WEIGHT), k.var(0u32));
@@ -58,7 +59,7 @@ impl Step<'_> {
     /// The same of the phase's input as soon as it is there: of each value a word and its flag.
     fn load_flagged(&self, into: &[[Reg<u32>; 4]], first: Reg<u32>) {
         let k = self.k;
-        let flag = k.add(self.first_flag, self.word(at::INPUT_FLAG));
+        let flag = self.flag(at::INPUT_FLAG);
         let threads = self.shape.threads();
         let quad = k.mad(first, threads, self.tid);
         let last = k.sub(k.shr(self.word(at::LEN), 2), 1);
@@ -94,42 +95,52 @@ impl Step<'_> {
         };
         let squares = k.var(0f32);
         // As many at once as possible, then one by one.
-        let together = k.and(passes, !(TOGETHER - 1));
-        k.for_(0u32, together, TOGETHER, |first: Reg<u32>| {
-            self.prepare(first, &weights.0, squares, loaded);
-        });
-        k.for_(together, passes, 1u32, |pass: Reg<u32>| {
-            self.prepare(pass, &weights.0[..1], squares, loaded);
-        });
+        let all = |together: u32, part: &dyn Fn(Reg<u32>, u32)| {
+            let some = k.and(passes, !(together - 1));
+            k.for_(0u32, some, together, |first: Reg<u32>| part(first, together));
+            k.for_(some, passes, 1u32, |pass: Reg<u32>| part(pass, 1));
+        };
+        k.if_else(
+            self.is_set(task::FLAGGED),
+            || all(FLAGGED_TOGETHER, &|first, n| self.prepare(first, n, Some(weights), squares, loaded)),
+            || all(TOGETHER, &|first, n| self.prepare(first, n, None, squares, loaded)),
+        );
         let sum = k.warp_sum(squares);
         k.if_(k.eq(self.lane, 0), || k.store(k.at(self.squares, self.warp), sum));
         k.sync_threads();
     }
 
-    /// Brings the values of some passes from pass `first` on to shared memory.
-    fn prepare(&self, first: Reg<u32>, weights: &[[Reg<u32>; 4]], squares: Reg<f32>, loaded: &dyn Fn()) {
+    /// Brings the values of `count` passes from pass `first` on to shared memory: of a flagged input, the weights of whose first
+    /// passes are there, or of a plain one.
+    fn prepare(
+        &self,
+        first: Reg<u32>,
+        count: u32,
+        weights: Option<&Weights>,
+        squares: Reg<f32>,
+        loaded: &dyn Fn(),
+    ) {
         let k = self.k;
-        let values: Vec<[Reg<u32>; 4]> =
-            weights.iter().map(|_| [(); 4].map(|()| k.var::<u32>(0u32))).collect();
-        k.if_else(
-            self.is_set(task::FLAGGED),
-            || self.load_flagged(&values, first),
-            || self.load_quads(&values, self.address(at::X), first),
-        );
-        k.if_(k.both(k.ne(first, 0), self.is_set(task::NORM)), || {
-            self.load_quads(weights, self.address(at::WEIGHT), first);
-        });
+        let values: Vec<[Reg<u32>; 4]> = (0..count).map(|_| [(); 4].map(|()| k.var::<u32>(0u32))).collect();
+        match weights {
+            Some(weights) => {
+                self.load_flagged(&values, first);
+                k.if_(k.both(k.ne(first, 0), self.is_set(task::NORM)), || {
+                    self.load_quads(&weights.0[..count as usize], self.address(at::WEIGHT), first);
+                });
+            }
+            None => self.load_quads(&values, self.address(at::X), first),
+        }
         k.if_(k.eq(first, 0), loaded);
         let float = |words: &[Reg<u32>; 4]| words.map(|w| k.bits::<u32, f32>(w));
-        let products: Vec<[Reg<f32>; 4]> = values
-            .iter()
-            .zip(weights)
-            .map(|(values, weights)| {
-                let (values, weights) = (float(values), float(weights));
-                values.iter().for_each(|v| k.mad_to(squares, *v, *v, squares));
-                std::array::from_fn(|i| k.mul(values[i], weights[i]))
-            })
-            .collect();
+        let product = |i: usize| {
+            let values = float(&values[i]);
+            let Some(weights) = weights else { return values };
+            let weights = float(&weights.0[i]);
+            values.iter().for_each(|v| k.mad_to(squares, *v, *v, squares));
+            std::array::from_fn(|i| k.mul(values[i], weights[i]))
+        };
+        let products: Vec<[Reg<f32>; 4]> = (0..values.len()).map(product).collect();
         let passes = || (0u32..).zip(&products).map(|(i, values)| (k.add(first, i), *values));
         let quantized = self.formats.iter().any(|f| f.is_quantized());
         let plain = self.formats.iter().any(|f| !f.is_quantized());

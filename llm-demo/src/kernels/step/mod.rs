@@ -21,7 +21,7 @@ mod shape;
 mod task;
 mod tile;
 
-use ptxgen::{Atomic, Cache, Element, Global, Kernel, Pointer, Pred, Reg, Shared, Special};
+use ptxgen::{Atomic, Element, Global, Kernel, Pointer, Pred, Reg, Shared, Special};
 
 pub use shape::{Grid, Shape};
 pub use task::{Attention, Finish, Heads, Input, MAX_SEGMENTS, Results, Segment, Task, WORDS as TASK_WORDS};
@@ -91,25 +91,37 @@ struct Step<'a> {
     warp: Reg<u32>,
     block: Reg<u32>,
     blocks: Reg<u32>,
-    /// Position of the token that is taken in.
-    position: Reg<u32>,
-    /// The step's first flag.
-    first_flag: Reg<u32>,
+    /// The phase's number.
+    index: Reg<u32>,
     /// The record of the phase.
     task: Pointer<Shared, u32>,
+    /// What would only take registers: see [`own`].
+    own: Pointer<Shared, u32>,
     /// Sums of a matrix phase: two per item.
     results: Pointer<Shared, f32>,
     /// Input of a matrix phase, or scratch.
     inputs: Pointer<Shared, u8>,
     /// Two words per warp.
     squares: Pointer<Shared, f32>,
+    /// What the results will need, 16 bytes per thread.
+    needed: Pointer<Shared, u32>,
     state: Pointer<Global, u32>,
     sync: Pointer<Global, u32>,
-    /// What the counter has when all blocks have ended the phase before.
-    target: Reg<u32>,
-    /// Where to put times, and whether this thread does.
-    times: Pointer<Global, u32>,
-    stamps: Pred,
+    /// Where to put times; 0 for nowhere.
+    times: Reg<u64>,
+}
+
+/// What a block keeps in shared memory for the whole step, in words: tiles of weights need nearly all registers.
+mod own {
+    /// Position of the token that is taken in.
+    pub const POSITION: i64 = 0;
+    /// The step's first flag.
+    pub const FIRST_FLAG: i64 = 1;
+    /// What the counter has when all blocks have ended the phase before; for the first thread.
+    pub const TARGET: i64 = 2;
+    /// What the counter had before this block's last arrival; for the first thread.
+    pub const ARRIVED: i64 = 3;
+    pub const WORDS: u32 = 4;
 }
 
 /// The kernel `step_NAME(tasks, state, sync, times, first, last, inputs)`: phases `first` to before `last`; `inputs` is the
@@ -130,24 +142,30 @@ pub fn kernel(variant: &Variant, shape: Shape) -> Kernel {
 
     let slots = k.shared::<u32>(2 * task::WORDS);
     let squares = k.shared::<f32>(2 * shape.warps);
+    let own = k.shared::<u32>(own::WORDS);
+    let needed = k.shared::<u32>(shape.threads() * results::NEEDED_BYTES / 4);
     let dynamic = k.dynamic_shared::<u8>();
     let (tid, lane) = (k.special(Special::TidX), k.special(Special::LaneId));
     let (block, blocks) = (k.special(Special::CtaidX), k.special(Special::NctaidX));
     let warp = k.shr(tid, 5);
-    let position = k.load(state);
-    let first_flag = k.load(sync.plus(i64::from(FIRST_FLAG_AT)));
     let reads = k.lt(tid, task::WORDS);
     let slot = |index: Reg<u32>| k.at(slots, k.scale(k.and(index, 1), task::WORDS));
-    let record = |index: Reg<u32>| k.at(k.at(tasks, k.scale(index, task::WORDS)), tid);
-    k.if_(reads, || {
-        k.store(k.at(slot(first), tid), k.load_with(record(first), 1, Cache::ReadOnly)[0]);
+    let read = |index: Reg<u32>| {
+        let record = k.at(tasks, k.scale(index, task::WORDS));
+        k.copy_async(k.at(slot(index), tid), k.at(record, tid), 1);
+    };
+    k.if_(reads, || read(first));
+    k.if_(k.eq(tid, 0), || {
+        k.store(own.plus(own::POSITION), k.load(state));
+        k.store(own.plus(own::FIRST_FLAG), k.load(sync.plus(i64::from(FIRST_FLAG_AT))));
+        k.store(own.plus(own::TARGET), k.var(0u32));
+        k.store(own.plus(own::ARRIVED), k.var(0u32));
     });
+    k.commit_copies();
+    k.wait_copies(0);
     k.sync_threads();
 
     let index = k.var(first);
-    let (target, arrived) = (k.var(0u32), k.var(0u32));
-    let stamps = k.both(k.ne(times, 0u64), k.eq(k.add(block, tid), 0));
-    let times = k.pointer::<u32>(times, 4);
     let step = |index: Reg<u32>| Step {
         k: &k,
         formats: variant.formats,
@@ -157,45 +175,39 @@ pub fn kernel(variant: &Variant, shape: Shape) -> Kernel {
         warp,
         block,
         blocks,
-        position,
-        first_flag,
+        index,
         task: slot(index),
+        own,
         results: dynamic.cast(),
         inputs: k.at(dynamic, inputs),
         squares,
+        needed,
         state,
         sync,
-        target,
-        times: k.at(times, k.scale(index, MARKS)),
-        stamps,
+        times,
     };
     k.loop_(|l| {
         let s = step(index);
+        // The record of the next phase goes where that of the phase before was.
         let following = k.add(index, 1);
-        let more = k.lt(following, last);
-        let next = k.var(0u32);
-        k.if_(k.both(reads, more), || k.set(next, k.load_with(record(following), 1, Cache::ReadOnly)[0]));
+        k.if_(k.both(reads, k.lt(following, last)), || read(following));
+        k.commit_copies();
         s.stamp(0);
         let kind = s.word(at::KIND);
         k.if_(k.eq(kind, task::MATVEC), || s.multiply_matrices());
         k.if_(k.eq(kind, task::ATTENTION), || s.attend());
         k.if_(k.eq(kind, task::EMBED), || s.embed());
-        k.if_(reads, || k.store(k.at(slot(following), tid), next));
         s.stamp(4);
+        let following = k.add(index, 1);
+        let arrives = k.either(s.is_set(task::ARRIVES), k.ge(following, last));
+        k.wait_copies(0);
         k.sync_threads();
-        let arrives = k.either(s.is_set(task::ARRIVES), k.unless(more));
-        k.if_(arrives, || {
-            k.if_(k.eq(tid, 0), || {
-                k.fence();
-                k.set(arrived, k.atomic(sync, Atomic::Add, 1u32));
-            });
-            k.add_to(target, blocks);
-        });
+        k.if_(k.both(k.eq(tid, 0), arrives), || s.arrive());
         s.stamp(5);
         k.set(index, following);
         k.break_if(l, k.ge(index, last));
     });
-    step(k.sub(index, 1)).finish(arrived);
+    step(k.sub(index, 1)).finish();
     k
 }
 
@@ -209,10 +221,36 @@ impl Step<'_> {
         self.k.pointer(self.k.load(self.task.plus(at).cast::<u64>()), 16)
     }
 
+    /// Position of the token that is taken in.
+    fn position(&self) -> Reg<u32> {
+        self.k.load(self.own.plus(own::POSITION))
+    }
+
+    /// The flag in word `at` of the record, as it is in this step.
+    fn flag(&self, at: i64) -> Reg<u32> {
+        self.k.add(self.k.load(self.own.plus(own::FIRST_FLAG)), self.word(at))
+    }
+
+    /// What the counter has when all blocks have ended the phase before.
+    fn target(&self) -> Reg<u32> {
+        self.k.load(self.own.plus(own::TARGET))
+    }
+
+    /// The first thread says that its block has ended the phase.
+    fn arrive(&self) {
+        let k = self.k;
+        k.fence();
+        k.store(self.own.plus(own::ARRIVED), k.atomic(self.sync, Atomic::Add, 1u32));
+        k.store(self.own.plus(own::TARGET), k.add(self.target(), self.blocks));
+    }
+
     /// Leaves the clock in the buffer of times.
     fn stamp(&self, mark: i64) {
         let k = self.k;
-        k.if_(self.stamps, || k.store(self.times.plus(mark), k.special(Special::Clock)));
+        k.if_(k.both(k.ne(self.times, 0u64), k.eq(k.add(self.block, self.tid), 0)), || {
+            let marks = k.at(k.pointer::<u32>(self.times, 4), k.scale(self.index, MARKS));
+            k.store(marks.plus(mark), k.special(Special::Clock));
+        });
     }
 
     /// Values and indices of the blocks' candidates for the next token.
@@ -228,8 +266,9 @@ impl Step<'_> {
     /// Waits until all blocks have ended the phases that are waited for, and sees what they wrote.
     fn wait(&self) {
         let k = self.k;
-        k.if_(k.both(k.eq(self.tid, 0), k.ne(self.target, 0)), || {
-            self.look(|| k.ge(k.load_acquire(self.sync), self.target));
+        k.if_(k.eq(self.tid, 0), || {
+            let target = self.target();
+            k.if_(k.ne(target, 0), || self.look(|| k.ge(k.load_acquire(self.sync), target)));
         });
         k.sync_threads();
     }
@@ -252,25 +291,28 @@ impl Step<'_> {
     /// Stores one value, or two from an even index on, of the phase's flagged results.
     fn store_flagged(&self, index: Reg<u32>, values: &[Reg<f32>]) {
         let k = self.k;
-        let flag = k.add(self.first_flag, self.word(at::OUTPUT_FLAG));
+        let flag = self.flag(at::OUTPUT_FLAG);
         let index = k.scale(k.halve(index, values.len().trailing_zeros()), values.len() as u32);
         let words: Vec<Reg<u32>> = values.iter().flat_map(|v| [k.bits(*v), flag]).collect();
         k.store_relaxed(k.at_stride(self.address::<u32>(at::OUT), index, 8), &words);
     }
 
-    /// Runs the code for the format whose number is in `format`.
-    fn by_format(&self, format: Reg<u32>, code: impl Fn(Format)) {
+    /// Runs the code for the format of the segment.
+    fn by_format(&self, segment: &tile::Segment, code: impl Fn(Format)) {
         let k = self.k;
         match self.formats {
             [only] => code(*only),
-            formats => formats.iter().for_each(|f| k.if_(k.eq(format, *f as u32), || code(*f))),
+            formats => {
+                let format = self.segment_word(segment, task::segment::FORMAT);
+                formats.iter().for_each(|f| k.if_(k.eq(format, *f as u32), || code(*f)));
+            }
         }
     }
 
     fn multiply_matrices(&self) {
         let k = self.k;
         let tiles: Vec<_> = (0..self.shape.tiles).map(|_| self.tile()).collect();
-        let (loading, multiplying) = (self.cursor(), self.cursor());
+        let loading = self.cursor();
         let segment = self.segment();
         let segments = self.word(at::SEGMENTS);
         let start = |format: Format| tiles.iter().for_each(|t| self.load(format, &segment, &loading, t));
@@ -279,31 +321,31 @@ impl Step<'_> {
             |format: Format| tiles[1..].iter().for_each(|t| self.load(format, &segment, &loading, t));
         // To the first segment that has something for this warp.
         k.loop_(|l| {
-            self.enter(&segment, [&loading, &multiplying]);
+            self.enter(&segment, &loading);
             k.break_if(l, k.lt(loading.item, segment.items));
             k.set(segment.before, k.add(segment.before, segment.items));
             k.add_to(segment.number, 1);
             k.break_if(l, k.ge(segment.number, segments));
         });
-        self.clear(&segment, &tiles);
+        self.clear(&tiles);
         let some = k.lt(segment.number, segments);
-        k.if_(some, || self.by_format(segment.format, first));
+        k.if_(some, || self.by_format(&segment, first));
         let weights = self.norm_weights();
         k.if_(self.is_set(task::WAITS), || self.wait());
         self.stamp(1);
-        let needed = self.needed();
-        self.prepare_input(&weights, &|| k.if_(some, || self.by_format(segment.format, others)));
+        self.fetch_needed();
+        self.prepare_input(&weights, &|| k.if_(some, || self.by_format(&segment, others)));
         self.stamp(2);
         k.if_(some, || {
             k.loop_(|l| {
-                k.if_(k.lt(multiplying.item, segment.items), || {
-                    self.by_format(segment.format, |format| {
+                k.if_(k.lt(tiles[0].item, segment.items), || {
+                    self.by_format(&segment, |format| {
                         let sums = [k.var(0f32), k.var(0f32)];
                         k.loop_(|l| {
-                            for tile in &tiles {
-                                self.multiply(format, &segment, &multiplying, tile, sums);
+                            for (tile, after) in tiles.iter().zip(tiles.iter().cycle().skip(1)) {
+                                self.multiply(format, &segment, tile, after, sums);
                                 self.load(format, &segment, &loading, tile);
-                                k.break_if(l, k.ge(multiplying.item, segment.items));
+                                k.break_if(l, k.ge(after.item, segment.items));
                             }
                         });
                     });
@@ -311,15 +353,17 @@ impl Step<'_> {
                 k.set(segment.before, k.add(segment.before, segment.items));
                 k.add_to(segment.number, 1);
                 k.break_if(l, k.ge(segment.number, segments));
-                self.enter(&segment, [&loading, &multiplying]);
+                self.enter(&segment, &loading);
+                k.set(tiles[0].item, loading.item);
                 k.if_(k.lt(loading.item, segment.items), || {
-                    self.clear(&segment, &tiles);
-                    self.by_format(segment.format, start);
+                    let ragged = k.ne(self.segment_word(&segment, task::segment::RAGGED), 0);
+                    k.if_(ragged, || self.clear(&tiles));
+                    self.by_format(&segment, start);
                 });
             });
         });
         self.stamp(3);
-        self.use_results(&needed);
+        self.use_results();
     }
 
     /// The current token's row of the embedding.
@@ -327,20 +371,15 @@ impl Step<'_> {
         let k = self.k;
         let segment = self.segment();
         let cursor = self.cursor();
-        self.enter(&segment, [&cursor, &cursor]);
+        self.enter(&segment, &cursor);
         let units = k.load(self.task.plus(at::SEGMENT + task::segment::UNITS));
         let rows = k.load(self.task.plus(at::SEGMENT + task::segment::ROWS));
-        let token = k.load(k.at(self.state.plus(i64::from(TOKENS_AT)), self.position));
+        let token = k.load(k.at(self.state.plus(i64::from(TOKENS_AT)), self.position()));
         let row = k.mul(k.min(token, k.sub(rows, 1)), units);
         self.stamp(1);
         self.stamp(2);
-        self.by_format(segment.format, |format| {
-            let planes: Vec<Pointer<Global, u8>> = segment
-                .plane_addresses()
-                .iter()
-                .take(format.planes().len())
-                .map(|p| k.pointer(*p, 16))
-                .collect();
+        self.by_format(&segment, |format| {
+            let planes = self.planes(&segment, format);
             let threads = self.shape.threads();
             let thread = k.mad(self.block, threads, self.tid);
             k.for_(thread, units, k.mul(self.blocks, threads), |unit: Reg<u32>| {
@@ -356,19 +395,20 @@ impl Step<'_> {
         self.stamp(3);
     }
 
-    /// What the last of all blocks does; `arrived` is how many were there before it.
-    fn finish(&self, arrived: Reg<u32>) {
+    /// What the last of all blocks does.
+    fn finish(&self) {
         let k = self.k;
         let last: Pointer<Shared, u32> = self.squares.cast();
         k.sync_threads();
         k.if_(k.eq(self.tid, 0), || {
             k.fence();
-            k.store(last, arrived);
+            let others = k.load(self.own.plus(own::ARRIVED));
+            k.store(last, k.select(k.eq(k.add(others, 1), self.target()), 1u32, 0u32));
         });
         k.sync_threads();
-        k.exit_if(k.ne(k.add(k.load(last), 1), self.target));
+        k.exit_if(k.eq(k.load(last), 0));
         let finish = self.word(at::FINISH);
-        let next = k.add(self.position, 1);
+        let next = k.add(self.position(), 1);
         k.if_(k.eq(finish, 1), || {
             let best = (k.var(f32::NEG_INFINITY), k.var(u32::MAX));
             let (values, indices) = self.candidates();
@@ -386,7 +426,7 @@ impl Step<'_> {
             k.if_(k.ne(finish, 0), || {
                 k.store(self.state, next);
                 let flag = self.sync.plus(i64::from(FIRST_FLAG_AT));
-                k.store(flag, k.add(self.first_flag, FLAGS_PER_STEP));
+                k.store(flag, k.add(k.load(self.own.plus(own::FIRST_FLAG)), FLAGS_PER_STEP));
             });
             k.store(self.sync, 0u32);
         });

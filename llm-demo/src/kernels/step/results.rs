@@ -1,7 +1,7 @@
 //! What becomes of the products of a matrix phase, pair by pair of rows, one thread each.
 
 use half::f16;
-use ptxgen::{Cache, Pointer, Reg, Shared};
+use ptxgen::{Cache, Global, Pointer, Reg, Shared};
 
 use super::Step;
 use super::task::{at, segment};
@@ -9,50 +9,51 @@ use crate::kernels::matvec::silu_times;
 use crate::kernels::rope::{rotate_by, store_pair};
 use crate::kernels::state::{take_better, warp_best};
 
-/// What a thread's first pair of results will need, loaded while the products are made.
-pub(super) struct Needed {
-    /// What is added to.
-    sums: [Reg<f32>; 2],
-    /// How far a pair turns per position.
-    turn: Reg<u64>,
-}
+/// Bytes that a thread's first pair of results may need: two values with flags, or how far a pair turns per position.
+pub(super) const NEEDED_BYTES: u32 = 16;
 
 impl Step<'_> {
-    /// Loads what the thread's first pair of the first segment needs. The input must be there.
-    pub(super) fn needed(&self) -> Needed {
+    /// Starts to bring what the thread's first pair of the first segment needs to shared memory. The input must be there.
+    pub(super) fn fetch_needed(&self) {
         let k = self.k;
-        let needed = Needed { sums: [k.var(0f32), k.var(0f32)], turn: k.var(0u64) };
         let record = self.task.plus(at::SEGMENT);
         let word = |at: i64| k.load(record.plus(at));
         let (first, pairs) = self.share(word(segment::PAIRS), word(segment::REST));
         let pair = k.add(first, self.tid);
         let epilogue = self.word(at::EPILOGUE);
         let mine = k.lt(self.tid, pairs);
-        k.if_(k.both(mine, k.eq(epilogue, 1)), || self.load_sums(pair, needed.sums));
-        k.if_(k.both(mine, k.eq(epilogue, 3)), || {
-            k.set(needed.turn, self.load_turn(k.add(word(segment::FIRST), pair)));
+        k.if_(k.both(mine, k.eq(epilogue, 1)), || {
+            k.copy_async(self.needed(), self.sums_of(pair), 4);
         });
-        needed
+        k.if_(k.both(mine, k.eq(epilogue, 3)), || {
+            let turn = self.turn_of(k.add(word(segment::FIRST), pair));
+            k.copy_async(self.needed().cast(), turn, 1);
+        });
+        k.commit_copies();
     }
 
-    /// What pair `pair` of rows is added to.
-    fn load_sums(&self, pair: Reg<u32>, into: [Reg<f32>; 2]) {
-        let k = self.k;
-        let words = k.load_relaxed::<4, _>(k.at_stride(self.address::<u32>(at::OUT), pair, 16));
-        k.set(into[0], k.bits::<u32, f32>(words[0]));
-        k.set(into[1], k.bits::<u32, f32>(words[2]));
+    /// Where the thread's part of it is.
+    fn needed(&self) -> Pointer<Shared, u32> {
+        self.k.at_stride(self.needed.cast::<u8>(), self.tid, NEEDED_BYTES).cast()
+    }
+
+    /// Two values with flags that pair `pair` of rows is added to.
+    fn sums_of(&self, pair: Reg<u32>) -> Pointer<Global, u32> {
+        self.k.at_stride(self.address::<u32>(at::OUT), pair, 16)
     }
 
     /// How far pair `pair` of queries and keys turns per position.
-    fn load_turn(&self, pair: Reg<u32>) -> Reg<u64> {
+    fn turn_of(&self, pair: Reg<u32>) -> Pointer<Global, u64> {
         let k = self.k;
         let j = k.rem(pair, k.shr(self.word(at::HEAD_DIM), 1));
-        k.load_with(k.at(self.address::<u64>(at::TURNS), j), 1, Cache::ReadOnly)[0]
+        k.at(self.address::<u64>(at::TURNS), j)
     }
 
     /// Uses the sums in shared memory. Begins with a barrier.
-    pub(super) fn use_results(&self, needed: &Needed) {
+    pub(super) fn use_results(&self) {
         let k = self.k;
+        // Each thread waits for its own.
+        k.wait_copies(0);
         k.sync_threads();
         let epilogue = self.word(at::EPILOGUE);
         let best = (k.var(f32::NEG_INFINITY), k.var(u32::MAX));
@@ -92,8 +93,14 @@ impl Step<'_> {
                     });
                 });
                 k.if_(is(1), || {
-                    k.if_(k.unless(known), || self.load_sums(pair, needed.sums));
-                    let sums = [k.add(needed.sums[0], a), k.add(needed.sums[1], b)];
+                    let sums = [k.var(0u32), k.var(0u32)];
+                    let set = |words: [Reg<u32>; 4]| [0, 1].map(|i| k.set(sums[i], words[2 * i]));
+                    k.if_else(
+                        known,
+                        || _ = set(k.load_n(self.needed(), Cache::Default)),
+                        || _ = set(k.load_relaxed(self.sums_of(pair))),
+                    );
+                    let sums = [(sums[0], a), (sums[1], b)].map(|(sum, v)| k.add(k.bits::<u32, f32>(sum), v));
                     self.store_flagged(k.shl(pair, 1), &sums);
                 });
                 k.if_(is(2), || {
@@ -101,8 +108,13 @@ impl Step<'_> {
                 });
                 k.if_(is(3), || {
                     let pair = k.add(offset, pair);
-                    k.if_(k.unless(known), || k.set(needed.turn, self.load_turn(pair)));
-                    self.store_heads(pair, a, b, needed.turn);
+                    let turn = k.var(0u64);
+                    k.if_else(
+                        known,
+                        || k.set(turn, k.load(self.needed().cast::<u64>())),
+                        || k.set(turn, k.load_with(self.turn_of(pair), 1, Cache::ReadOnly)[0]),
+                    );
+                    self.store_heads(pair, a, b, turn);
                 });
             });
             k.set(before, k.add(before, k.shl(pairs, parts_log2)));
@@ -117,7 +129,7 @@ impl Step<'_> {
         let half_dim = k.shr(self.word(at::HEAD_DIM), 1);
         let (x, y) = (k.var(a), k.var(b));
         k.if_(k.lt(pair, k_pairs), || {
-            let (c, s) = rotate_by(k, turn, self.position, a, b);
+            let (c, s) = rotate_by(k, turn, self.position(), a, b);
             k.set(x, c);
             k.set(y, s);
         });
@@ -132,7 +144,7 @@ impl Step<'_> {
                 let pair = k.sub(pair, k.select(is_key, q_pairs, k_pairs));
                 let head = k.div(pair, half_dim);
                 let j = k.sub(pair, k.mul(head, half_dim));
-                let row = k.mad(head, self.word(at::CONTEXT), self.position);
+                let row = k.mad(head, self.word(at::CONTEXT), self.position());
                 let cache = [self.address::<f16>(at::KEYS), self.address::<f16>(at::VALUES)];
                 store_pair(k, is_key, cache, (row, half_dim, j), || k.pack_f32(x, y));
             },

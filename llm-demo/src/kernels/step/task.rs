@@ -66,19 +66,21 @@ pub(super) mod at {
 
 /// Where each field of a segment is, in words.
 pub(super) mod segment {
-    // Read four at a time by `Step::enter`.
+    // Read together by `Step::enter`.
     pub const PAIRS: i64 = 0;
     pub const REST: i64 = 1;
     pub const ROWS: i64 = 2;
-    pub const UNITS: i64 = 3;
+    pub const PART_TILES: i64 = 3;
+    // Read together by `Step::load_tile`.
     pub const STEP: i64 = 4;
     pub const DELTA: i64 = 5;
-    pub const PART_TILES: i64 = 6;
-    pub const FORMAT: i64 = 7;
+    pub const LAST_ROW: i64 = 6;
+    pub const UNITS: i64 = 7;
     pub const FACTOR: i64 = 8;
     pub const FIRST: i64 = 9;
     /// Whether some tiles are not whole.
     pub const RAGGED: i64 = 10;
+    pub const FORMAT: i64 = 11;
     pub const PLANES: i64 = 12;
 }
 
@@ -131,7 +133,7 @@ pub struct Input {
     /// The number that the flags beside its values have once it is there: each value is then followed by one. Without flags it
     /// is there when all blocks have ended the phases before.
     pub flag: Option<u32>,
-    /// Address of the norm's weights and its epsilon, if it is normalized first.
+    /// Address of the norm's weights and its epsilon, if it is normalized first: then it has flags.
     pub norm: Option<(u64, f32)>,
 }
 
@@ -254,7 +256,7 @@ impl Task {
     /// The product of `segments`, all with rows of equal length, with `input`, on the blocks of `grid`.
     ///
     /// # Panics
-    /// If there are no segments or more than [`MAX_SEGMENTS`].
+    /// If there are no segments or more than [`MAX_SEGMENTS`], or if a normalized input has no flags.
     pub fn matvec(input: Input, segments: &[Segment], results: Results, out: u64, grid: Grid) -> Self {
         assert!((1..=MAX_SEGMENTS).contains(&segments.len()), "{} segments", segments.len());
         let Grid { shape, blocks } = grid;
@@ -272,6 +274,7 @@ impl Task {
             None => flags |= WAITS,
         }
         if let Some((weight, eps)) = input.norm {
+            assert!(input.flag.is_some(), "a normalized input has flags");
             flags |= NORM;
             task.set_address(at::WEIGHT, weight);
             task.set(at::EPS, eps.to_bits());
@@ -364,6 +367,7 @@ impl Task {
         self.set(base + segment::PAIRS, pairs / blocks);
         self.set(base + segment::REST, pairs % blocks);
         self.set(base + segment::ROWS, s.rows);
+        self.set(base + segment::LAST_ROW, s.rows.saturating_sub(1));
         self.set(base + segment::STEP, if s.gate { 1 } else { 2 });
         self.set(base + segment::DELTA, if s.gate { s.rows / 2 } else { 1 });
         self.set(base + segment::FIRST, s.first_row / 2);

@@ -3,7 +3,7 @@
 //! Two tiles (or as many as the shape says) are under way: while one is multiplied the others are loaded, across the ends of rows.
 //! The first ones are loaded before the input is there.
 
-use ptxgen::{Cache, Global, Pointer, Reg, Shuffle};
+use ptxgen::{Cache, Global, Pointer, Reg, Shared, Shuffle};
 
 use super::Step;
 use super::input::{HALF, LOW, SCALES, SUMS, TILE_BYTES};
@@ -13,28 +13,31 @@ use crate::kernels::format::{Format, Packed};
 /// Rows of a tile.
 const ROWS: usize = 2;
 
-/// The registers of one tile, whatever the format.
-pub(super) struct Tile([Vec<Reg<u32>>; ROWS]);
+/// The registers of one tile, whatever the format, and where it is.
+pub(super) struct Tile {
+    rows: [Vec<Reg<u32>>; ROWS],
+    /// The item that it is part of.
+    pub item: Reg<u32>,
+    /// Its number in its row.
+    number: Reg<u32>,
+}
 
 /// The segment that a warp works on.
 pub(super) struct Segment {
     /// Its number, and how many items of this block come before it.
     pub number: Reg<u32>,
     pub before: Reg<u32>,
-    /// The block's items in it and its first pair of rows.
+    /// The block's items in it and its first row.
     pub items: Reg<u32>,
-    first_pair: Reg<u32>,
-    rows: Reg<u32>,
-    step: Reg<u32>,
-    delta: Reg<u32>,
-    units: Reg<u32>,
+    first_row: Reg<u32>,
+    /// Where its record is in shared memory.
+    record: Reg<u32>,
     part_tiles: Reg<u32>,
-    ragged: Reg<u32>,
+    /// A tile's units that are whole multiples of 32 behind a lane's first, from one on, are in the row if the first is below.
+    limits: Vec<Reg<u32>>,
     parts_log2: Reg<u32>,
     /// Parts of a row, less one.
     part_mask: Reg<u32>,
-    pub format: Reg<u32>,
-    planes: [Reg<u64>; 4],
 }
 
 /// A place in the warp's sequence of tiles.
@@ -43,25 +46,18 @@ pub(super) struct Cursor {
     tile: Reg<u32>,
 }
 
-impl Segment {
-    /// Where its planes are.
-    pub(super) fn plane_addresses(&self) -> &[Reg<u64>] {
-        &self.planes
-    }
-}
-
 impl Step<'_> {
     pub(super) fn tile(&self) -> Tile {
         let most =
             self.formats.iter().map(|f| self.shape.units(*f) as usize * f.registers()).max().unwrap_or(0);
-        Tile([(); ROWS].map(|()| (0..most).map(|_| self.k.reg()).collect()))
+        let rows = [(); ROWS].map(|()| (0..most).map(|_| self.k.reg()).collect());
+        Tile { rows, item: self.k.var(0u32), number: self.k.var(0u32) }
     }
 
-    /// Empties tiles, if parts of them will never be loaded: these must not be anything but numbers.
-    pub(super) fn clear(&self, s: &Segment, tiles: &[Tile]) {
-        self.k.if_(self.k.ne(s.ragged, 0), || {
-            tiles.iter().flat_map(|t| t.0.iter().flatten()).for_each(|r| self.k.set(*r, 0u32));
-        });
+    /// Empties tiles: parts of them may never be loaded, and must not be anything but numbers. Registers that are only set under
+    /// a condition would also count as in use everywhere else in the kernel.
+    pub(super) fn clear(&self, tiles: &[Tile]) {
+        tiles.iter().flat_map(|t| t.rows.iter().flatten()).for_each(|r| self.k.set(*r, 0u32));
     }
 
     pub(super) fn cursor(&self) -> Cursor {
@@ -72,54 +68,54 @@ impl Step<'_> {
         let k = self.k;
         let word = || k.var::<u32>(0u32);
         let parts_log2 = self.word(at::PARTS_LOG2);
+        let most = self.formats.iter().map(|f| self.shape.units(*f)).max().unwrap_or(0);
         Segment {
             parts_log2,
             part_mask: k.sub(k.shl(k.var(1u32), parts_log2), 1),
             number: word(),
             before: word(),
             items: word(),
-            first_pair: word(),
-            rows: word(),
-            step: word(),
-            delta: word(),
-            units: word(),
+            first_row: word(),
+            record: word(),
             part_tiles: word(),
-            ragged: word(),
-            format: word(),
-            planes: [(); 4].map(|()| k.var::<u64>(0u64)),
+            limits: (1..most).map(|_| word()).collect(),
         }
     }
 
-    /// Reads the record of segment `s.number` and puts the cursors at the warp's first item there.
-    pub(super) fn enter(&self, s: &Segment, cursors: [&Cursor; 2]) {
+    /// The record of the segment that was entered.
+    fn record(&self, s: &Segment) -> Pointer<Shared, u32> {
+        self.k.shared_pointer(s.record, 16)
+    }
+
+    /// A word of the segment's record.
+    pub(super) fn segment_word(&self, s: &Segment, at: i64) -> Reg<u32> {
+        self.k.load(self.record(s).plus(at))
+    }
+
+    /// Where the segment's planes are.
+    pub(super) fn planes(&self, s: &Segment, format: Format) -> Vec<Pointer<Global, u8>> {
+        let k = self.k;
+        let addresses = self.record(s).plus(segment::PLANES).cast::<u64>();
+        let addresses = k.load_with(addresses, format.planes().len() as u32, Cache::Default);
+        addresses.into_iter().map(|address| k.pointer(address, 16)).collect()
+    }
+
+    /// Reads the record of segment `s.number` and puts the cursor at the warp's first item there.
+    pub(super) fn enter(&self, s: &Segment, cursor: &Cursor) {
         let k = self.k;
         let record = k.at(self.task.plus(at::SEGMENT), k.scale(s.number, at::SEGMENT_WORDS as u32));
-        let [pairs, rest, rows, units] = k.load_n(record.plus(segment::PAIRS), Cache::Default);
-        let [step, delta, part_tiles, format] = k.load_n(record.plus(segment::STEP), Cache::Default);
-        let planes = record.plus(segment::PLANES).cast::<u64>();
-        let planes: [Reg<u64>; 4] = k.load_n(planes, Cache::Default);
+        k.set(s.record, k.address(record));
+        let [pairs, rest] = k.load_n(record.plus(segment::PAIRS), Cache::Default);
         let (first, pairs) = self.share(pairs, rest);
-        k.set(s.first_pair, first);
+        k.set(s.first_row, k.mul(first, k.load(record.plus(segment::STEP))));
         k.set(s.items, k.shl(pairs, s.parts_log2));
-        for (to, from) in [
-            (s.rows, rows),
-            (s.step, step),
-            (s.delta, delta),
-            (s.units, units),
-            (s.part_tiles, part_tiles),
-            (s.format, format),
-            (s.ragged, k.load(record.plus(segment::RAGGED))),
-        ] {
-            k.set(to, from);
+        k.set(s.part_tiles, k.load(record.plus(segment::PART_TILES)));
+        let units = k.load(record.plus(segment::UNITS));
+        for (behind, limit) in (32..).step_by(32).zip(&s.limits) {
+            k.set(*limit, k.sub(k.max(units, behind), behind));
         }
-        for (to, from) in s.planes.into_iter().zip(planes) {
-            k.set(to, from);
-        }
-        let own = k.and(k.sub(self.warp, s.before), self.shape.warps - 1);
-        for cursor in cursors {
-            k.set(cursor.item, own);
-            k.set(cursor.tile, 0u32);
-        }
+        k.set(cursor.item, k.and(k.sub(self.warp, s.before), self.shape.warps - 1));
+        k.set(cursor.tile, 0u32);
     }
 
     /// The block's share of `pairs` per block and `rest` more: the first one and how many.
@@ -133,12 +129,13 @@ impl Step<'_> {
     fn packed(&self, tile: &Tile, format: Format, row: usize, unit: u32) -> Packed {
         let n = format.registers();
         let first = unit as usize * n;
-        Packed { words: tile.0[row][first..first + n].to_vec(), unit: self.lane }
+        Packed { words: tile.rows[row][first..first + n].to_vec(), unit: self.lane }
     }
 
     /// Starts to load the tile at the cursor, if there is one, and moves on.
     pub(super) fn load(&self, format: Format, s: &Segment, cursor: &Cursor, tile: &Tile) {
         let k = self.k;
+        k.set(tile.item, cursor.item);
         k.if_(k.lt(cursor.item, s.items), || self.load_tile(format, s, cursor, tile));
         self.advance(s, cursor);
     }
@@ -146,16 +143,19 @@ impl Step<'_> {
     fn load_tile(&self, format: Format, s: &Segment, cursor: &Cursor, tile: &Tile) {
         let k = self.k;
         let (part, pair) = (k.and(cursor.item, s.part_mask), k.shr(cursor.item, s.parts_log2));
-        let first = k.mul(k.add(s.first_pair, pair), s.step);
-        let rows = [first, k.min(k.add(first, s.delta), k.sub(s.rows, 1))];
-        let number = k.mad(part, s.part_tiles, cursor.tile);
+        // Read anew for each tile, as the planes are: in registers they would be in the way.
+        let [step, delta, last_row, units_of_row] =
+            k.load_n(self.record(s).plus(segment::STEP), Cache::Default);
+        let first = k.mad(pair, step, s.first_row);
+        let rows = [first, k.min(k.add(first, delta), last_row)];
+        k.set(tile.number, k.mad(part, s.part_tiles, cursor.tile));
         let units = self.shape.units(format);
-        let unit = k.mad(number, 32 * units, self.lane);
-        let planes: Vec<Pointer<Global, u8>> =
-            s.planes.iter().take(format.planes().len()).map(|p| k.pointer(*p, 16)).collect();
-        let guards: Vec<_> = (0..units).map(|u| k.lt(k.add(unit, 32 * u), s.units)).collect();
+        let unit = k.mad(tile.number, 32 * units, self.lane);
+        let planes = self.planes(s, format);
+        let limits = [units_of_row].into_iter().chain(s.limits.iter().copied());
+        let guards: Vec<_> = limits.take(units as usize).map(|limit| k.lt(unit, limit)).collect();
         for (r, row) in rows.into_iter().enumerate() {
-            let unit = k.mad(row, s.units, unit);
+            let unit = k.mad(row, units_of_row, unit);
             for (u, guard) in (0..).zip(&guards) {
                 format.load(k, &planes, unit, 32 * u, Some(*guard), &self.packed(tile, format, r, u));
             }
@@ -170,48 +170,44 @@ impl Step<'_> {
         k.set(cursor.item, k.add(cursor.item, k.select(ends, self.shape.warps, 0u32)));
     }
 
-    /// Multiplies a tile with its part of the input; stores the sums of a finished item; moves on.
+    /// Multiplies a tile with its part of the input; stores the sums if the tile `after` it belongs to another item.
     pub(super) fn multiply(
         &self,
         format: Format,
         s: &Segment,
-        cursor: &Cursor,
         tile: &Tile,
+        after: &Tile,
         sums: [Reg<f32>; ROWS],
     ) {
         let k = self.k;
-        let part = k.and(cursor.item, s.part_mask);
-        let number = k.mad(part, s.part_tiles, cursor.tile);
         if format.is_quantized() {
-            self.multiply_integers(format, number, tile, sums);
+            self.multiply_integers(format, tile, sums);
         } else {
-            self.multiply_floats(format, number, tile, sums);
+            self.multiply_floats(format, tile, sums);
         }
-        let item = k.var(cursor.item);
-        self.advance(s, cursor);
-        k.if_(k.ne(item, cursor.item), || {
+        k.if_(k.ne(tile.item, after.item), || {
             // Each half of the warp goes on with one row.
             let low = k.lt(self.lane, 16);
             let (keep, give) = (k.select(low, sums[0], sums[1]), k.select(low, sums[1], sums[0]));
             let sum = k.add(keep, k.shuffle(give, Shuffle::Xor(16)));
             let total = [8, 4, 2, 1].into_iter().fold(sum, |v, n| k.add(v, k.shuffle(v, Shuffle::Xor(n))));
             k.if_(k.eq(k.and(self.lane, 15), 0), || {
-                let place = k.mad(k.add(s.before, item), 2u32, k.shr(self.lane, 4));
+                let place = k.mad(k.add(s.before, tile.item), 2u32, k.shr(self.lane, 4));
                 k.store(k.at(self.results, place), total);
             });
             sums.iter().for_each(|sum| k.set(*sum, 0f32));
         });
     }
 
-    fn multiply_integers(&self, format: Format, number: Reg<u32>, tile: &Tile, sums: [Reg<f32>; ROWS]) {
+    fn multiply_integers(&self, format: Format, tile: &Tile, sums: [Reg<f32>; ROWS]) {
         let k = self.k;
         // A tile here is half a tile of the input, one, or two.
         let (base, slot) = match self.shape.depth {
             1 => {
-                let half = k.mad(k.and(number, 1), 32u32, self.lane);
-                (k.at_stride(self.inputs, k.shr(number, 1), TILE_BYTES), half)
+                let half = k.mad(k.and(tile.number, 1), 32u32, self.lane);
+                (k.at_stride(self.inputs, k.shr(tile.number, 1), TILE_BYTES), half)
             }
-            depth => (k.at_stride(self.inputs, number, depth / 2 * TILE_BYTES), self.lane),
+            depth => (k.at_stride(self.inputs, tile.number, depth / 2 * TILE_BYTES), self.lane),
         };
         let bytes = k.at_stride(base, slot, 16);
         let floats = k.at_stride(base, slot, 4);
@@ -289,7 +285,7 @@ impl Step<'_> {
         }
     }
 
-    fn multiply_floats(&self, format: Format, number: Reg<u32>, tile: &Tile, sums: [Reg<f32>; ROWS]) {
+    fn multiply_floats(&self, format: Format, tile: &Tile, sums: [Reg<f32>; ROWS]) {
         let k = self.k;
         let floats = self.floats();
         let depth = self.shape.depth;
@@ -299,8 +295,8 @@ impl Step<'_> {
                 // all.
                 let place = k.mad(k.and(self.lane, 1), 512u32, k.mul(k.shr(self.lane, 1), 4u32));
                 let tiles = 4 / depth;
-                let block = if tiles == 1 { number } else { k.shr(number, tiles.trailing_zeros()) };
-                let first = k.mul(k.and(number, tiles - 1), 128 * depth);
+                let block = if tiles == 1 { tile.number } else { k.shr(tile.number, tiles.trailing_zeros()) };
+                let first = k.mul(k.and(tile.number, tiles - 1), 128 * depth);
                 let place = k.add(place, k.mad(block, 1024u32, first));
                 let at = k.at(floats, k.scale(k.shr(place, 2), 4)).plus(i64::from(64 * u));
                 k.load_with(at, 4, Cache::Default)
@@ -308,10 +304,10 @@ impl Step<'_> {
                 // A tile is half of 1024 values, all, or two times as many.
                 let place = match depth {
                     1 => {
-                        let half = k.mad(k.and(number, 1), 64u32, self.lane);
-                        k.mad(k.shr(number, 1), 256u32, half)
+                        let half = k.mad(k.and(tile.number, 1), 64u32, self.lane);
+                        k.mad(k.shr(tile.number, 1), 256u32, half)
                     }
-                    depth => k.mad(number, 128 * depth, self.lane),
+                    depth => k.mad(tile.number, 128 * depth, self.lane),
                 };
                 let at = k.at(floats, k.scale(place, 4)).plus(i64::from(u / 4 * 1024 + 128 * (u % 4)));
                 let mut x = k.load_with(at, 4, Cache::Default);
