@@ -3,7 +3,9 @@
 #
 #   tools/on-gpu.sh build            here: release binaries into target/gpu/
 #   tools/on-gpu.sh suite            there: the device suite through the rm backend
-#   tools/on-gpu.sh verify           there: llm-demo --verify for Q6_K, Q4_K, Q8_0 and F16 models of the 1B shape, and the embedded model's tokens
+#   tools/on-gpu.sh verify           there: llm-demo --verify for Q6_K, Q4_K, Q8_0 and F16 models of the 1B shape, and the embedded model's tokens;
+#                                    256 greedy tokens of both fast paths against the unfused one
+#   tools/on-gpu.sh profile          there: where a step and a prompt of the 1B shape spend their time, and traces of each engine (OUT/trace-*.json)
 #   tools/on-gpu.sh conform          there: the same programs on the GPU and on the software ga10b
 #   tools/on-gpu.sh launch [CU]      there: hcq-bench, beside CUDA's figures if nvcc and the source file CU are there
 #   tools/on-gpu.sh bench [LLAMA]    there: llm-demo --bench on models of true shapes; LLAMA is llama.cpp's llama-bench, to run beside it
@@ -46,10 +48,23 @@ suite() { run suite 280 "$bin/device-suite" --test-threads 1; }
 verify() {
     run story 60 "$bin/llm-demo" --device "$device" -n 64 --temp 0
     run verify-embedded 60 "$bin/llm-demo" --device "$device" --verify -n 16
+    for engine in persistent phases; do
+        run "greedy-$engine" 60 "$bin/llm-demo" --device "$device" --engine "$engine" --verify --greedy 256
+    done
     for quant in q6_k q4_k_m q8_0 f16; do
         model=${MODELS:-/tmp}/llama-3.2-1b-$quant.gguf
         [ -s "$model" ] || run "synthesize-$quant" 120 "$bin/llm-demo" --synthesize "llama-3.2-1b:$quant" "$model"
         run "verify-$quant" 120 "$bin/llm-demo" --device "$device" --verify -m "$model" -n 8
+        run "greedy-$quant" 120 "$bin/llm-demo" --device "$device" --verify --greedy 256 -m "$model"
+    done
+}
+profile() {
+    model=${MODELS:-/tmp}/llama-3.2-1b-q6_k.gguf
+    [ -s "$model" ] || run synthesize-q6_k 120 "$bin/llm-demo" --synthesize llama-3.2-1b:q6_k "$model"
+    run profile-step 60 "$bin/llm-demo" --device "$device" -m "$model" --profile -n 128
+    run profile-prompt 60 "$bin/llm-demo" --device "$device" -m "$model" --profile --pp 512
+    for engine in persistent phases operations; do
+        run "trace-$engine" 60 "$bin/llm-demo" --device "$device" -m "$model" --engine "$engine" -n 32 --trace "$out/trace-$engine.json"
     done
 }
 conform() { run conform 120 "$bin/hcq-conform" --device "$device"; }
@@ -73,11 +88,12 @@ case "${1:-all}" in
 build) set -e; build ;;
 suite) suite ;;
 verify) verify ;;
+profile) profile ;;
 conform) conform ;;
 launch) launch "${2:-}" ;;
 bench) bench "${2:-}" ;;
-all) suite; verify; conform; launch "${2:-}"; bench "${3:-}" ;;
-*) sed -n '2,13p' "$0"; exit 2 ;;
+all) suite; verify; profile; conform; launch "${2:-}"; bench "${3:-}" ;;
+*) sed -n '2,15p' "$0"; exit 2 ;;
 esac
 [ ${#rows[@]} -eq 0 ] && exit 0
 printf '\n%s\n' "${rows[@]}"

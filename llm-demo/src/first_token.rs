@@ -95,7 +95,7 @@ impl Stopwatch {
         let end = Instant::now();
         let weights = (self.last + times.weights).min(end);
         self.push("weights to the device", weights);
-        self.push("memory, kernels, recording", end);
+        self.push("memory, kernels, recording the step", end);
     }
 
     /// Takes in `prompt` and chooses the first token; then takes in that one, if there is room.

@@ -69,6 +69,72 @@ fn bench_prints_one_document_of_json() {
     assert_eq!(tests, ["pp3", "tg2", "tg2-greedy"]);
     assert!(report["results"][1]["tokens_per_second"].as_f64().expect("a number") > 0.0);
     assert!(report["weight_bytes_per_token"].as_u64().expect("a number") > 0);
+    let first = &report["first_token"];
+    assert_eq!(first["prompt_tokens"], 3);
+    let seconds = |value: &serde_json::Value| value.as_f64().expect("a number");
+    let parts: f64 =
+        first["parts"].as_array().expect("parts").iter().map(|part| seconds(&part["seconds"])).sum();
+    assert!((parts - seconds(&first["seconds"])).abs() < 1e-6, "{first}");
+}
+
+#[test]
+fn reports_say_what_they_leave_out() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let model = tiny(folder.path(), "q6_k");
+    let json = |args: &[&str]| -> serde_json::Value {
+        let (code, out, err) = run(&[args, &["-m", &model, "-n", "1", "--json"]].concat());
+        assert_eq!(code, 0, "{err}");
+        serde_json::from_str(&out).expect("JSON")
+    };
+    // A copy has no rate where time is simulated.
+    let profile = json(&["--profile"]);
+    assert!(profile.as_object().expect("an object").contains_key("copy_bandwidth"));
+    assert!(profile["copy_bandwidth"].is_null());
+    assert!(profile["kernels"][0]["share_of_copy_bandwidth"].is_null());
+    assert!(profile["kernels"][0]["gigabytes_per_second"].is_number());
+
+    let predict = json(&["--predict"]);
+    let kernels = predict["occupancy"].as_array().expect("kernels");
+    for path in ["step", "operations", "prompt"] {
+        assert!(kernels.iter().any(|k| k["path"] == path), "{path}");
+    }
+    let step = kernels.iter().find(|k| k["kernel"] == "step_q6_k").expect("the step kernel");
+    // One block of 16 warps on each SM, by design.
+    assert_eq!((&step["blocks_per_sm"], &step["warps_per_sm_launched"]), (&1.into(), &16.into()));
+}
+
+#[test]
+fn a_trace_tells_what_the_host_did() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let path = folder.path().join("trace.json");
+    let (code, out, err) = run(&["-n", "3", "--trace", path.to_str().expect("UTF-8")]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("Once upon a time, a"), "{out}");
+    assert!(err.contains("ui.perfetto.dev"), "{err}");
+    let trace: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).expect("written")).expect("JSON");
+    assert_eq!(trace["otherData"]["device"]["backend"], "sim");
+    let events = trace["traceEvents"].as_array().expect("events");
+    for name in ["prompt", "sample", "detokenize", "print", "token", "submit", "wait"] {
+        assert!(events.iter().any(|e| e["ph"] == "X" && e["cat"] == "host" && e["name"] == name), "{name}");
+    }
+    let missing = folder.path().join("no").join("trace.json");
+    let (code, _, err) = run(&["-n", "1", "--trace", missing.to_str().expect("UTF-8")]);
+    assert_eq!(code, 1);
+    assert!(err.contains("cannot write"), "{err}");
+}
+
+#[test]
+fn greedy_tokens_are_compared_with_those_of_the_unfused_path() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let model = tiny(folder.path(), "q4_k_m");
+    let args = ["-m", &model, "-p", "a", "--verify", "--greedy", "4"];
+    let (code, out, err) = run(&[&args[..], &["--engine", "phases"]].concat());
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("phases with operations") && out.contains("the same 4 tokens"), "{out}");
+    let (code, _, err) = run(&args);
+    assert_eq!(code, 1);
+    assert!(err.contains("choose --engine phases or persistent"), "{err}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use llm_demo::sampler::argmax;
 use llm_demo::synthesize::{MIXES, Synthesis};
 
 /// Tokens of a story; the software device takes its time.
-const STORY: usize = 24;
+const STORY: usize = 32;
 
 fn device() -> Device {
     let selector = match std::env::var_os("HCQ_DEVICE") {

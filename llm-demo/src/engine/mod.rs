@@ -234,6 +234,17 @@ impl Engine {
         Ok(token)
     }
 
+    /// Records the launches of a prompt of `tokens` tokens ahead of it; else the first such prompt does.
+    ///
+    /// # Errors
+    /// What loading the kernels reports.
+    pub fn record_prompt(&mut self, tokens: usize) -> Result<()> {
+        match &mut self.prefill {
+            Some(prefill) if tokens >= LEAST_PREFILL => prefill.record(tokens),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes in all of `tokens` and returns the logits after the last; empty for no tokens.
     ///
     /// # Errors

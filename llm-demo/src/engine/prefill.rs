@@ -159,6 +159,11 @@ impl Prefill {
     /// What the device reports.
     pub fn run(&mut self, queue: &mut Queue, position: usize, tokens: &[u32]) -> Result<SyncPoint> {
         let size = self.prepare(position, tokens)?;
+        Ok(queue.replay(self.recorded(size)?)?)
+    }
+
+    /// The launches of a chunk of one of [`SIZES`], recorded the first time.
+    fn recorded(&mut self, size: usize) -> Result<&Graph> {
         let graph = match self.graphs[size].take() {
             Some(graph) => graph,
             None => {
@@ -166,7 +171,24 @@ impl Prefill {
                 record(&self.device, stages.iter())?
             }
         };
-        Ok(queue.replay(self.graphs[size].insert(graph))?)
+        Ok(self.graphs[size].insert(graph))
+    }
+
+    /// Records what a prompt of `tokens` tokens takes, so that the first one does not wait for it.
+    ///
+    /// # Errors
+    /// What loading the kernels reports.
+    pub fn record(&mut self, tokens: usize) -> Result<()> {
+        let chunks = [tokens.min(CHUNK), tokens % CHUNK];
+        chunks.into_iter().filter(|tokens| *tokens > 0).try_for_each(|tokens| {
+            let size = Self::size(tokens);
+            self.recorded(size).map(drop)
+        })
+    }
+
+    /// Which of [`SIZES`] a chunk takes.
+    fn size(tokens: usize) -> usize {
+        SIZES.iter().position(|s| *s as usize >= tokens).unwrap_or(SIZES.len() - 1)
     }
 
     /// Computes the logits of the last token of the chunk taken in last; the step's state must say where it is.
@@ -211,7 +233,7 @@ impl Prefill {
         words.extend(tokens);
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         self.memory.chunk.write(0, &bytes)?;
-        Ok(SIZES.iter().position(|s| *s as usize >= tokens.len()).unwrap_or(SIZES.len() - 1))
+        Ok(Self::size(tokens.len()))
     }
 
     /// The launches of a chunk of up to `tokens` tokens.

@@ -60,6 +60,8 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
 
     let mut session = Session::new(device, (cli.engine, false), &model, context)?;
     watch.loaded(&session.engine);
+    session.engine.record_prompt(plan.prefill)?;
+    watch.lap("recording the prompt");
     let prompt: Vec<u32> = (0..plan.prefill.max(1)).map(|i| (i * 31 % model.config.vocab) as u32).collect();
     let first_token = watch.finish(&mut session.engine, &prompt, session.context)?;
     let bar = session::step_bar("measuring");
