@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hcq::{Buffer, Device, Queue, SyncPoint};
+use hcq::{Buffer, Device, Queue};
 use serde::Serialize;
 
 use crate::error::Result;
@@ -52,7 +52,7 @@ pub struct CopyBandwidth {
 
 impl CopyBandwidth {
     /// Copies `bytes` bytes from one buffer to another on the device, by a kernel (where the device's options let a kernel make
-    /// copies of that size) and by a copy engine, each for at least `warm_up` before it counts. Timed by the GPU.
+    /// copies of that size) and by a copy engine, each once, and for at least `warm_up`, before it counts. Timed by the GPU.
     ///
     /// # Errors
     /// What the device reports, memory that is used up above all.
@@ -71,21 +71,21 @@ impl CopyBandwidth {
 
 /// Time of [`COPIES`] copies in ns.
 fn median(queue: &mut Queue, from: &Buffer, to: &Buffer, warm_up: Duration) -> Result<u64> {
-    let mut times = Vec::new();
-    let begin = Instant::now();
-    while times.len() < SAMPLES {
+    let mut sample = || -> Result<u64> {
         let start = queue.timestamp()?;
         for _ in 0..COPIES {
             queue.copy(from, 0, to, 0, from.len())?;
         }
         let end = queue.timestamp()?;
-        let point: SyncPoint = queue.submit()?;
-        point.wait(PATIENCE)?;
-        // The first is never counted.
-        if begin.elapsed() >= warm_up && point.is_done()? {
-            times.push(end.ns().zip(start.ns()).map_or(0, |(end, start)| end.saturating_sub(start)));
-        }
+        queue.submit()?.wait(PATIENCE)?;
+        Ok(end.ns().zip(start.ns()).map_or(0, |(end, start)| end.saturating_sub(start)))
+    };
+    let begin = Instant::now();
+    sample()?;
+    while begin.elapsed() < warm_up {
+        sample()?;
     }
+    let mut times = (0..SAMPLES).map(|_| sample()).collect::<Result<Vec<_>>>()?;
     times.sort_unstable();
     Ok(times[SAMPLES / 2])
 }
