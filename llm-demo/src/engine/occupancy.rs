@@ -28,7 +28,7 @@ pub struct KernelUse {
 }
 
 impl Engine {
-    /// Every kernel of a step, of a step with one launch per operation, and of a prompt's chunk, in the shapes it is launched in.
+    /// Every kernel of a step, of a step with one launch per operation, and of a prompt's full chunk, in the shapes it is launched in.
     ///
     /// # Errors
     /// What loading the kernels reports.
@@ -41,7 +41,7 @@ impl Engine {
         }
         add(&mut uses, Mode::Operations.name(), &self.plan.stages);
         if let Some(prefill) = &mut self.prefill {
-            add(&mut uses, "prompt", &prefill.largest_chunk()?);
+            add(&mut uses, "prompt", &prefill.full_chunk()?);
         }
         Ok(uses)
     }

@@ -217,13 +217,12 @@ impl Prefill {
         run_timed(queue, &stages, (position, tokens.len()), patience)
     }
 
-    /// The launches of the largest chunk that there is room for.
+    /// The launches of a full chunk, to look at: there may be no room to run them.
     ///
     /// # Errors
     /// What loading the kernels reports.
-    pub fn largest_chunk(&mut self) -> Result<Vec<Stage>> {
-        let most = SIZES.into_iter().find(|size| *size >= self.context);
-        self.stages(most.unwrap_or(CHUNK as u32))
+    pub fn full_chunk(&mut self) -> Result<Vec<Stage>> {
+        self.stages(CHUNK as u32)
     }
 
     /// Puts a chunk into device memory and returns which of [`SIZES`] it takes.

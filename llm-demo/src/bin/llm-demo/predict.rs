@@ -29,7 +29,7 @@ struct Report {
     position: usize,
     counted: Counted,
     predictions: Vec<Row>,
-    /// How full the kernels make an SM: of the step, of one with a launch per operation, of a prompt's largest chunk.
+    /// How full the kernels make an SM: of the step, of one with a launch per operation, of a prompt's full chunk.
     occupancy: Vec<Occupied>,
 }
 
