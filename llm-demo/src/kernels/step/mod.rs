@@ -199,10 +199,11 @@ pub fn kernel(variant: &Variant, shape: Shape) -> Kernel {
         k.if_(k.eq(kind, task::EMBED), || s.embed());
         s.stamp(4);
         let following = k.add(index, 1);
-        let arrives = k.either(s.is_set(task::ARRIVES), k.ge(following, last));
+        let ends = k.ge(following, last);
+        let arrives = k.either(s.is_set(task::ARRIVES), ends);
         k.wait_copies(0);
         k.sync_threads();
-        k.if_(k.both(k.eq(tid, 0), arrives), || s.arrive());
+        k.if_(k.both(k.eq(tid, 0), arrives), || s.arrive(ends));
         s.stamp(5);
         k.set(index, following);
         k.break_if(l, k.ge(index, last));
@@ -236,11 +237,13 @@ impl Step<'_> {
         self.k.load(self.own.plus(own::TARGET))
     }
 
-    /// The first thread says that its block has ended the phase.
-    fn arrive(&self) {
+    /// The first thread says that its block has ended the phase. Only behind the `last` one does it matter how many blocks had: an
+    /// atomic operation whose result is not used need not be waited for.
+    fn arrive(&self, last: Pred) {
         let k = self.k;
+        let add = || k.atomic(self.sync, Atomic::Add, 1u32);
         k.fence();
-        k.store(self.own.plus(own::ARRIVED), k.atomic(self.sync, Atomic::Add, 1u32));
+        k.if_else(last, || k.store(self.own.plus(own::ARRIVED), add()), || _ = add());
         k.store(self.own.plus(own::TARGET), k.add(self.target(), self.blocks));
     }
 
