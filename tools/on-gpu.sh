@@ -9,6 +9,7 @@
 #   tools/on-gpu.sh conform          there: the same programs on the GPU and on the software ga10b
 #   tools/on-gpu.sh launch [CU]      there: hcq-bench, beside CUDA's figures if nvcc and the source file CU are there
 #   tools/on-gpu.sh bench [LLAMA]    there: llm-demo --bench on models of true shapes; LLAMA is llama.cpp's llama-bench, to run beside it
+#   tools/on-gpu.sh tune             there, with a ptxas: llm-demo --tune, then --bench without and with what it found (not part of all)
 #   tools/on-gpu.sh all [CU [LLAMA]] there: all of it, and a table at the end
 #
 # BIN names another folder of binaries, OUT one for the logs, DEVICE another backend than rm.
@@ -84,6 +85,18 @@ bench() {
         [ -z "${1:-}" ] || run "llama.cpp-$name" 120 "$1" -m "$model" -p 512 -n 128 -ngl 99 -fa 0,1 -r 5
     done
 }
+# Results go to a file of their own, so that other runs keep the default shapes.
+tune() {
+    export LLM_DEMO_TUNING=${LLM_DEMO_TUNING:-$out/tuning.json}
+    for spec in ${SPECS:-llama-3.2-1b:q6_k llama-3.2-1b:q4_k_m}; do
+        name=${spec%:*}-${spec#*:}
+        model=${MODELS:-/tmp}/$name.gguf
+        [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" --synthesize "$spec" "$model"
+        run "tune-$name" 300 "$bin/llm-demo" --device "$device" -m "$model" --tune --tune-budget "${BUDGET:-180}"
+        run "default-$name" 120 "$bin/llm-demo" --device "$device" --bench -m "$model" --pp 512 --tg 128 -r 5 --no-tuning
+        run "tuned-$name" 120 "$bin/llm-demo" --device "$device" --bench -m "$model" --pp 512 --tg 128 -r 5
+    done
+}
 case "${1:-all}" in
 build) set -e; build ;;
 suite) suite ;;
@@ -92,8 +105,9 @@ profile) profile ;;
 conform) conform ;;
 launch) launch "${2:-}" ;;
 bench) bench "${2:-}" ;;
+tune) tune ;;
 all) suite; verify; profile; conform; launch "${2:-}"; bench "${3:-}" ;;
-*) sed -n '2,15p' "$0"; exit 2 ;;
+*) sed -n '2,16p' "$0"; exit 2 ;;
 esac
 [ ${#rows[@]} -eq 0 ] && exit 0
 printf '\n%s\n' "${rows[@]}"

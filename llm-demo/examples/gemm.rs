@@ -10,21 +10,9 @@ use anyhow::{Context, bail};
 use half::f16;
 use hcq::{Args, Buffer, Device, Kernel, LaunchConfig, Queue, Selector};
 use llm_demo::bench::WARM_UP;
-use llm_demo::kernels::gemm::{self, Output, TILES, Tile};
+use llm_demo::kernels::gemm::{self, MORE_TILES, Output, TILES, Tile};
 use llm_demo::kernels::{DEQUANTIZE_THREADS, Format, dequantize_blocks};
 use ptxgen::{Module, Ptxas, Target};
-
-/// Tiles that are not built in, to be compared with those that are.
-const CANDIDATES: [Tile; 8] = [
-    Tile::new(256, 128, 32, [4, 2], 4),
-    Tile::new(256, 128, 64, [4, 2], 3),
-    Tile::new(128, 256, 64, [2, 4], 3),
-    Tile::new(128, 256, 32, [2, 4], 3),
-    Tile::new(128, 128, 32, [2, 2], 4),
-    Tile::new(128, 128, 64, [2, 4], 3),
-    Tile::new(128, 64, 64, [2, 2], 4),
-    Tile::new(64, 64, 64, [2, 2], 4),
-];
 
 /// Name, rows, columns and what happens to the sums.
 const SHAPES: [(&str, u32, u32, Output); 4] = [
@@ -45,7 +33,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn tiles() -> impl Iterator<Item = Tile> {
-    TILES.into_iter().chain(CANDIDATES)
+    TILES.into_iter().chain(MORE_TILES)
 }
 
 fn compile(dir: &Path) -> anyhow::Result<()> {

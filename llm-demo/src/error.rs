@@ -259,6 +259,37 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A file of tuned shapes that cannot be understood.
+    #[error("{} is no tuning file, or damaged: move it away and run --tune again", path.display())]
+    Tuning {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A file of tuned shapes of another version, or another program's.
+    #[error("{} has schema {found:?}, not {:?}: move it away and run --tune again", path.display(), crate::tuning::SCHEMA)]
+    TuningSchema {
+        /// The file.
+        path: PathBuf,
+        /// Its first field.
+        found: String,
+    },
+    /// A search that a candidate brought the device down in.
+    #[error(
+        "the search ended with {candidate}: the device no longer runs what it ran before; what was found before is kept"
+    )]
+    TuningStopped {
+        /// The kernel that ran last.
+        candidate: String,
+        /// What the device reports.
+        #[source]
+        source: Box<Error>,
+    },
+    /// Kernels could not be compiled.
+    #[error(transparent)]
+    Ptx(#[from] ptxgen::Error),
     /// The device refused or failed.
     #[error(transparent)]
     Device(#[from] hcq::Error),

@@ -9,6 +9,7 @@ mod plan;
 mod prefill;
 mod profile;
 mod programs;
+pub mod search;
 mod step;
 mod trace;
 

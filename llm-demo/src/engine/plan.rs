@@ -35,6 +35,8 @@ pub struct Stage {
 #[derive(Debug)]
 pub struct Plan {
     pub stages: Vec<Stage>,
+    /// The stages that multiply a matrix with a vector.
+    pub products: Vec<ProductStage>,
     /// Where the last layer begins.
     pub last_layer: usize,
     /// Where the output matrix begins; without what follows a step only fills the cache.
@@ -47,6 +49,19 @@ pub struct Plan {
     pub x: Buffer,
     /// Time that bringing the matrices to the device took.
     pub loading: Duration,
+}
+
+/// A stage that multiplies a matrix with a vector.
+#[derive(Debug)]
+pub struct ProductStage {
+    /// Which stage.
+    pub stage: usize,
+    pub product: Product,
+    /// What it multiplies with.
+    pub x: Buffer,
+    /// Where its results are, from `out_at` bytes on.
+    pub out: Buffer,
+    pub out_at: u64,
 }
 
 /// The model in device memory.
@@ -100,6 +115,7 @@ struct Planner<'a> {
     config: &'a Config,
     context: u32,
     stages: Vec<Stage>,
+    products: Vec<ProductStage>,
     choices: &'a Choices,
     loader: Loader<'a>,
     progress: &'a mut (dyn FnMut(u64) + Send),
@@ -153,9 +169,9 @@ impl Plan {
         let logits = floats(c.vocab)?;
         let programs = Programs::new(device, tuning.kernels.clone())?;
         let context = fits(context)?;
-        let (stages, choices) = (Vec::new(), &tuning.choices);
+        let (stages, products, choices) = (Vec::new(), Vec::new(), &tuning.choices);
         let loader = Loader::default();
-        let mut p = Planner { device, programs, config: c, context, stages, choices, loader, progress };
+        let mut p = Planner { device, programs, config: c, context, stages, products, choices, loader, progress };
 
         let embedding = p.upload(&[model.embedding()])?;
         p.embed(&embedding, &state, &vectors.x)?;
@@ -172,11 +188,11 @@ impl Plan {
         let advance = p.stage("advance", "advance", 1, 32, Args::new().buffer(&state))?;
         let model = ModelMemory { embedding, layers, turns: vectors.turns, output_norm, output };
         let x = vectors.x;
-        let Planner { stages, programs, loader, progress, .. } = p;
+        let Planner { stages, products, programs, loader, progress, .. } = p;
         let begin = Instant::now();
         loader.load(progress)?;
         let loading = begin.elapsed();
-        Ok((Self { stages, last_layer, head, advance, state, logits, x, loading }, model, programs))
+        Ok((Self { stages, products, last_layer, head, advance, state, logits, x, loading }, model, programs))
     }
 
     /// The stages of a step that leaves the logits out.
@@ -289,6 +305,8 @@ impl<'a> Planner<'a> {
         let args = matrix.args().buffer(x).buffer_at(out, out_at).u32(rows).u32(matrix.cols);
         let product = Product { format: matrix.format, epilogue, rows, cols: matrix.cols };
         let shape = self.choices.matvec(&product);
+        let (x, out) = (x.clone(), out.clone());
+        self.products.push(ProductStage { stage: self.stages.len(), product, x, out, out_at });
         self.stages.push(Stage {
             role,
             kernel: self.programs.matvec(matrix.format, epilogue, shape)?,

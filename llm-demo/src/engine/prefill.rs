@@ -26,7 +26,7 @@ use crate::model::Config;
 /// Tokens of a chunk at most.
 pub const CHUNK: usize = 512;
 /// Chunks are recorded for these numbers of tokens; a smaller one takes the next.
-const SIZES: [u32; 4] = [64, 128, 256, CHUNK as u32];
+pub const SIZES: [u32; 4] = [64, 128, 256, CHUNK as u32];
 /// Weights expanded at a time: 32 MiB in f16, which the second-level cache of a large GPU holds.
 const SLICE: u32 = 16 << 20;
 /// Slices start at multiples of this many rows.
@@ -392,9 +392,8 @@ impl Recording<'_> {
     /// length is split.
     fn multiply(&mut self, product: &Product<'_>) -> Result<u32> {
         let cols = product.parts[0].cols;
-        let all_rows: u32 = product.parts.iter().map(|m| m.rows).sum();
         let gated = product.output == Output::Gate;
-        let rows = if gated { all_rows / 2 } else { all_rows };
+        let (rows, step) = rows(&product.parts, product.output);
         if let [matrix] = product.parts[..]
             && matrix.format == Format::F16
         {
@@ -403,7 +402,6 @@ impl Recording<'_> {
             self.gemm(product, &add, matrix.bytes(), (0, rows, rows), (tile, shares))?;
             return Ok(shares);
         }
-        let step = slice_rows(rows, if gated { 2 * cols } else { cols });
         let (tile, shares) = self.choose(product.output, step, cols);
         for first in (0..rows).step_by(step as usize) {
             let len = step.min(rows - first);
@@ -453,6 +451,31 @@ impl Recording<'_> {
         self.beside = self.stages.len();
         self.stages.push(stage);
         Ok(())
+    }
+}
+
+/// The products of a chunk of up to `tokens` tokens, each of one launch.
+pub fn products(model: &ModelMemory, tokens: u32) -> Vec<TokensProduct> {
+    let of = |parts: &[&Matrix], output| {
+        let (cols, rows) = (parts[0].cols, rows(parts, output).1);
+        TokensProduct { output, tokens, rows, cols }
+    };
+    let of_layer = |layer: &LayerMemory| {
+        let (qkv, gate_up): (Vec<_>, Vec<_>) = (layer.qkv.iter().collect(), layer.gate_up.iter().collect());
+        let (o, down) = (of(&[&layer.o], Output::Sums), of(&[&layer.down], Output::Sums));
+        [of(&qkv, Output::Sums), o, of(&gate_up, Output::Gate), down]
+    };
+    model.layers.iter().flat_map(of_layer).collect()
+}
+
+/// Results per token of a product with matrices one below the other, and those of one launch.
+fn rows(parts: &[&Matrix], output: Output) -> (u32, u32) {
+    let (cols, all): (u32, u32) = (parts[0].cols, parts.iter().map(|m| m.rows).sum());
+    let gated = output == Output::Gate;
+    let rows = if gated { all / 2 } else { all };
+    match parts {
+        [matrix] if matrix.format == Format::F16 => (rows, rows),
+        _ => (rows, slice_rows(rows, if gated { 2 * cols } else { cols })),
     }
 }
 

@@ -45,6 +45,11 @@ impl Programs {
         Ok(Self { device: device.clone(), cubins, loaded, others, loaded_others })
     }
 
+    /// Adds a kernel that is alone in `cubin`.
+    pub fn add(&mut self, name: &str, cubin: Arc<[u8]>) {
+        self.others.insert(name.into(), cubin);
+    }
+
     /// The kernel `name`: of `module`, unless it is one of those added.
     ///
     /// # Errors

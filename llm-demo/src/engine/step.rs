@@ -66,16 +66,10 @@ impl StepPlan {
         (state, logits): (&Buffer, &Buffer),
         (shape, timed): (Shape, bool),
     ) -> Result<Option<Self>> {
-        let mut formats: Vec<Format> = memory.matrices().map(|m| m.format).collect();
-        formats.sort_by_key(|f| *f as u32);
-        formats.dedup();
         let blocks = device.info().sm_count * shape.blocks_per_sm;
         let grid = Grid { shape, blocks };
-        let mixed = memory.layers.iter().any(|l| l.gate_up.len() > 1);
         let short = 3 * c.layers + 2 < FLAGS_PER_STEP as usize;
-        let Some(variant) =
-            Variant::for_formats(&formats).filter(|_| !mixed && short && blocks <= MAX_BLOCKS)
-        else {
+        let Some(variant) = variant(memory).filter(|_| short && blocks <= MAX_BLOCKS) else {
             return Ok(None);
         };
         let heads = Heads {
@@ -169,6 +163,15 @@ impl StepPlan {
         let parts = parts.collect::<Result<Vec<_>>>()?;
         Ok(Some(Self { whole, fill, phases: parts, sync, times, timed, kept }))
     }
+}
+
+/// The step kernel for a model's mix of types, if there is one.
+pub fn variant(memory: &ModelMemory) -> Option<Variant> {
+    let mut formats: Vec<Format> = memory.matrices().map(|m| m.format).collect();
+    formats.sort_by_key(|f| *f as u32);
+    formats.dedup();
+    let mixed = memory.layers.iter().any(|l| l.gate_up.len() > 1);
+    Variant::for_formats(&formats).filter(|_| !mixed)
 }
 
 /// The five phases of a layer.

@@ -39,6 +39,14 @@ pub enum Output {
 impl Output {
     /// All of them.
     pub const ALL: [Output; 2] = [Output::Sums, Output::Gate];
+
+    /// First part of kernel names.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Output::Sums => "gemm",
+            Output::Gate => "gemm_gate",
+        }
+    }
 }
 
 /// Row lengths must be multiples of this.
@@ -49,6 +57,18 @@ pub const TILES: [Tile; 3] = [
     Tile::new(128, 256, 32, [2, 4], 4),
     Tile::new(128, 128, 64, [2, 2], 3),
     Tile::new(64, 128, 64, [1, 4], 4),
+];
+
+/// Tiles that are worth trying beside them, where a kernel can be compiled.
+pub const MORE_TILES: [Tile; 8] = [
+    Tile::new(256, 128, 32, [4, 2], 4),
+    Tile::new(256, 128, 64, [4, 2], 3),
+    Tile::new(128, 256, 64, [2, 4], 3),
+    Tile::new(128, 256, 32, [2, 4], 3),
+    Tile::new(128, 128, 32, [2, 2], 4),
+    Tile::new(128, 128, 64, [2, 4], 3),
+    Tile::new(128, 64, 64, [2, 2], 4),
+    Tile::new(64, 64, 64, [2, 2], 4),
 ];
 
 /// How much of the first tile's rate the others reach, in percent, measured on an H200 (`examples/gemm.rs`, gate and up of a 1B
@@ -89,6 +109,24 @@ impl Tile {
         Self { tokens, rows, depth, warps, stages }
     }
 
+    /// Whether a kernel can be written with it.
+    pub fn is_valid(self) -> bool {
+        let Tile { tokens, rows, depth, warps: [m, n], stages } = self;
+        let few = |warps: u32| [1, 2, 4, 8].contains(&warps);
+        let size = |values: u32| [32, 64, 128, 256].contains(&values);
+        if !(few(m) && few(n) && m * n <= 16 && size(tokens) && size(rows) && [32, 64].contains(&depth)) {
+            return false;
+        }
+        // Each thread copies whole pieces, and keeps at most 128 sums.
+        let step = self.threads() / self.pieces();
+        (2..=8).contains(&stages)
+            && tokens.is_multiple_of(16 * m)
+            && rows.is_multiple_of(16 * n)
+            && tokens.is_multiple_of(step)
+            && rows.is_multiple_of(step)
+            && tokens * rows / self.threads() <= 128
+    }
+
     /// Threads of a block.
     pub const fn threads(self) -> u32 {
         32 * self.warps[0] * self.warps[1]
@@ -102,11 +140,8 @@ impl Tile {
     /// Name of the kernel.
     pub fn kernel_name(self, output: Output) -> String {
         let Tile { tokens, rows, depth, warps: [m, n], stages } = self;
-        let output = match output {
-            Output::Sums => "",
-            Output::Gate => "_gate",
-        };
-        format!("gemm{output}_{tokens}x{rows}x{depth}_{m}x{n}_{stages}")
+        let output = output.name();
+        format!("{output}_{tokens}x{rows}x{depth}_{m}x{n}_{stages}")
     }
 
     /// Blocks for `tokens` and `rows` results, and `shares` parts of the row length.

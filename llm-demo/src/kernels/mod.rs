@@ -13,6 +13,7 @@ mod norm;
 mod pack;
 mod prompt;
 mod prompt_attention;
+mod recipe;
 mod rope;
 mod state;
 pub mod step;
@@ -31,6 +32,7 @@ pub use prompt_attention::{
     THREADS as PROMPT_ATTENTION_THREADS, TOKENS as PROMPT_ATTENTION_TOKENS,
     shared_bytes as prompt_attention_shared,
 };
+pub use recipe::Recipe;
 pub use rope::{THREADS as ROPE_THREADS, turns};
 pub use state::{ARGMAX_BLOCKS, THREADS as STATE_THREADS, TOKENS_AT, embed_blocks};
 

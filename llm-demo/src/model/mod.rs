@@ -2,6 +2,8 @@
 
 mod config;
 
+use std::collections::BTreeMap;
+
 pub use config::{Config, llama3_factors};
 
 use crate::error::{Error, Result};
@@ -121,6 +123,18 @@ impl Model {
     /// The name in the file's metadata, if it has one.
     pub fn name(&self) -> Option<&str> {
         self.gguf.text("general.name").ok().flatten()
+    }
+
+    /// The types of its matrices, the one with most bytes first: `Q4_K+Q6_K`.
+    pub fn quantization(&self) -> String {
+        let mut by_type: BTreeMap<_, u64> = BTreeMap::new();
+        for tensor in self.gguf.tensors().iter().filter(|t| t.dims.len() > 1) {
+            *by_type.entry(tensor.ty).or_default() += tensor.bytes;
+        }
+        let mut by_type: Vec<_> = by_type.into_iter().collect();
+        by_type.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
+        let types: Vec<&str> = by_type.iter().map(|(ty, _)| ty.name()).collect();
+        types.join("+")
     }
 
     /// Bytes of all tensor data.

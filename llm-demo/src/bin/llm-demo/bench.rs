@@ -11,6 +11,7 @@ use crate::Outcome;
 use crate::cli::Cli;
 use crate::report::{self, DeviceReport, ModelReport};
 use crate::session::{self, Session};
+use crate::tuning::TuningReport;
 
 /// The document that `--json` prints. Adding a field is compatible; anything else raises the number.
 #[derive(Debug, Serialize)]
@@ -29,6 +30,7 @@ struct Report {
     weight_bytes_per_token: u64,
     launches_per_token: u64,
     engine: &'static str,
+    tuning: TuningReport,
     results: Vec<Row>,
 }
 
@@ -58,7 +60,7 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         "{context} tokens do not fit the model's context of {most}; choose smaller --pp and --tg"
     );
 
-    let mut session = Session::new(device, (cli.engine, false), &model, context)?;
+    let mut session = Session::new(device, (cli.engine, false, !cli.no_tuning), &model, context)?;
     watch.loaded(&session.engine);
     session.engine.record_prompt(plan.prefill)?;
     watch.lap("recording the prompt");
@@ -83,6 +85,7 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         weight_bytes_per_token: session.engine.weight_bytes_per_token(),
         launches_per_token: session.engine.launches_per_token(),
         engine: session.engine.mode().name(),
+        tuning: session.tuning,
         results: rows?,
     };
     report::show(&report, cli.json, print)?;
@@ -92,6 +95,7 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
 fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     report.device.print(out)?;
     report.model.print(out)?;
+    report.tuning.print(out)?;
     let read = report.weight_bytes_per_token;
     writeln!(
         out,

@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use hcq::Selector;
 use llm_demo::engine::Mode;
+use llm_demo::engine::search::Part;
 use llm_demo::roofline::Constant;
 use llm_demo::sampler::SamplerOptions;
 use llm_demo::synthesize::Synthesis;
@@ -79,7 +80,7 @@ pub struct Cli {
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub repeats: Option<u32>,
 
-    /// Print the result of --bench, --profile or --predict as JSON
+    /// Print the result of --bench, --profile, --predict or --tune as JSON
     #[arg(long, help_heading = "Other things to do")]
     pub json: bool,
 
@@ -123,11 +124,34 @@ pub struct Cli {
     #[arg(long, value_name = "KEY=VALUE", requires = "predict", help_heading = "Other things to do")]
     pub orin: Vec<Constant>,
 
+    /// Search the shapes of kernels that are fastest on this device for this model, and keep them for later runs
+    ///
+    /// PARTS is what to search, with commas between: step (the kernel that does a whole token), matvec (matrix times vector, for
+    /// --engine operations and the ends of prompts), prompt (matrix times the tokens of a prompt); all of them if left out. Needs
+    /// a ptxas, which compiles the candidates; later runs do not. Results are kept per GPU, model shape and types in the file
+    /// that LLM_DEMO_TUNING names, else in llm-demo/tuning.json in the user's cache directory; --bench says whether they are in
+    /// use. On the software device, whose times mean nothing, times are predicted for an AGX Orin.
+    #[arg(long, group = "mode", value_name = "PARTS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "all", value_parser = parts, help_heading = "Other things to do")]
+    pub tune: Option<Parts>,
+
+    /// Time after which --tune begins no further candidate [default: 120]
+    #[arg(long, value_name = "SECONDS", requires = "tune", help_heading = "Other things to do")]
+    pub tune_budget: Option<u32>,
+
+    /// Run with the default shapes, whatever --tune has found
+    #[arg(long, help_heading = "Other things to do")]
+    pub no_tuning: bool,
+
     /// Write a model of real shape with random weights, e.g. llama-3.2-1b:q6_k
     #[arg(long, group = "mode", num_args = 2, value_names = ["SHAPE:QUANT", "FILE"])]
     #[arg(help_heading = "Other things to do")]
     pub synthesize: Option<Vec<String>>,
 }
+
+/// Parts of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts(pub Vec<Part>);
 
 /// What was asked for.
 pub enum Task<'a> {
@@ -138,14 +162,16 @@ pub enum Task<'a> {
     DumpLogits(&'a Path),
     Profile,
     Predict,
+    Tune(&'a [Part]),
     Synthesize(Synthesis, PathBuf),
 }
 
 impl Cli {
     /// The task among the flags. Ends the program with a usage error where the parser could not see it.
     pub fn task(&self) -> Task<'_> {
-        if self.json && !(self.bench || self.profile || self.predict) {
-            usage(ErrorKind::MissingRequiredArgument, "--json goes with --bench, --profile or --predict");
+        if self.json && !(self.bench || self.profile || self.predict || self.tune.is_some()) {
+            let message = "--json goes with --bench, --profile, --predict or --tune";
+            usage(ErrorKind::MissingRequiredArgument, message);
         }
         if self.pp.is_some() && !(self.bench || self.profile) {
             usage(ErrorKind::MissingRequiredArgument, "--pp goes with --bench or --profile");
@@ -154,6 +180,9 @@ impl Cli {
             let synthesis = Synthesis::from_str(spec);
             let synthesis = synthesis.unwrap_or_else(|e| usage(ErrorKind::ValueValidation, &e.to_string()));
             return Task::Synthesize(synthesis, path.into());
+        }
+        if let Some(parts) = &self.tune {
+            return Task::Tune(&parts.0);
         }
         if let Some(path) = &self.dump_logits {
             return Task::DumpLogits(path);
@@ -189,6 +218,19 @@ fn usage(kind: ErrorKind, message: &str) -> ! {
 fn engine(text: &str) -> Result<Mode, String> {
     let mode = Mode::ALL.into_iter().find(|m| m.name() == text);
     mode.ok_or_else(|| format!("expected one of {}", Mode::ALL.map(Mode::name).join(", ")))
+}
+
+fn parts(text: &str) -> Result<Parts, String> {
+    if text == "all" {
+        return Ok(Parts(Part::ALL.to_vec()));
+    }
+    let part = |name: &str| {
+        let part = Part::ALL.into_iter().find(|p| p.name() == name);
+        part.ok_or_else(|| {
+            format!("expected some of {}, with commas between", Part::ALL.map(Part::name).join(", "))
+        })
+    };
+    text.split(',').map(part).collect::<Result<_, _>>().map(Parts)
 }
 
 fn not_negative(text: &str) -> Result<f32, String> {
@@ -234,6 +276,9 @@ mod tests {
             &["--tokens", "1"],
             &["--synthesize", "tiny-llama:q6_k"],
             &["--temp", "-1"],
+            &["--tune=gemm"],
+            &["--tune-budget", "3"],
+            &["--tune", "--bench"],
             &["--top-p", "1.5"],
             &["-n", "0"],
             &["--device", "cuda"],
@@ -242,5 +287,8 @@ mod tests {
         }
         let cli = parse(&["--dump-logits", "x", "--tokens", "1,2,3"]).expect("valid");
         assert_eq!(cli.tokens, [1, 2, 3]);
+        let tune = |args: &[&str]| parse(args).expect("valid").tune;
+        assert_eq!(tune(&["--tune"]), Some(Parts(Part::ALL.to_vec())));
+        assert_eq!(tune(&["--tune=prompt,step"]), Some(Parts(vec![Part::Prompt, Part::Step])));
     }
 }

@@ -11,6 +11,8 @@ mod recording;
 mod report;
 mod session;
 mod synthesize;
+mod tune;
+mod tuning;
 mod verify;
 
 use std::io;
@@ -66,6 +68,7 @@ fn run(cli: &Cli, began: Instant, spans: Option<HostSpans>) -> anyhow::Result<Ou
         Task::DumpLogits(path) => dump_logits::run(cli, path),
         Task::Profile => profile::run(cli),
         Task::Predict => predict::run(cli),
+        Task::Tune(parts) => tune::run(cli, parts),
         Task::Synthesize(synthesis, path) => synthesize::run(cli, &synthesis, &path),
     }
 }

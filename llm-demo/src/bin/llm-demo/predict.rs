@@ -13,6 +13,7 @@ use crate::Outcome;
 use crate::cli::Cli;
 use crate::report::{self, ModelReport};
 use crate::session::{self, Session};
+use crate::tuning::TuningReport;
 
 /// Tokens decoded where the command line does not say; the last one is counted.
 const DEFAULT_STEPS: u32 = 4;
@@ -25,6 +26,7 @@ struct Report {
     schema: &'static str,
     note: &'static str,
     model: ModelReport,
+    tuning: TuningReport,
     /// Tokens taken in before the one that was counted.
     position: usize,
     counted: Counted,
@@ -89,7 +91,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let mut options = DeviceOptions::default();
     options.sim = Some(sim.clone());
     let device = Device::open_with(Selector::Sim, options)?;
-    let mut session = Session::new(device, (Some(cli.engine.unwrap_or_default()), false), &model, steps)?;
+    let mut session =
+        Session::new(device, (Some(cli.engine.unwrap_or_default()), false, !cli.no_tuning), &model, steps)?;
 
     let bar = session::step_bar("counting");
     bar.set_length(steps as u64);
@@ -108,6 +111,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         schema: "llm-demo.predict/1",
         note: "counted on the software ga10b; the times are predictions, not measurements",
         model: ModelReport::new(&model),
+        tuning: session.tuning,
         position,
         predictions: predictions(cli, &counted),
         occupancy: occupancy(&mut session)?,
@@ -177,6 +181,7 @@ fn predictions(cli: &Cli, counted: &Counted) -> Vec<Row> {
 
 fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     report.model.print(out)?;
+    report.tuning.print(out)?;
     let c = &report.counted;
     writeln!(out, "\none token at position {}, counted on the software ga10b (sm_87 code)", report.position)?;
     writeln!(out, "launches                {:>14}   blocks {}", c.launches, c.blocks)?;

@@ -13,6 +13,7 @@ use crate::Outcome;
 use crate::cli::Cli;
 use crate::report::{self, DeviceReport, ModelReport};
 use crate::session::{self, Session};
+use crate::tuning::TuningReport;
 
 /// Tokens decoded where the command line does not say.
 const DEFAULT_STEPS: u32 = 16;
@@ -25,6 +26,7 @@ struct Report {
     schema: &'static str,
     device: DeviceReport,
     model: ModelReport,
+    tuning: TuningReport,
     /// Tokens decoded.
     steps: usize,
     /// Tokens of the prompt, if that was timed instead.
@@ -73,6 +75,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         schema: "llm-demo.profile/1",
         device: DeviceReport::new(session.device.info()),
         model: ModelReport::new(&model),
+        tuning: session.tuning,
         steps: if prompt.is_some() { 0 } else { steps },
         prompt: prompt.unwrap_or(0),
         copy_bandwidth: copy,
@@ -140,6 +143,7 @@ fn lines(stats: &[KernelStat], copy: Option<CopyBandwidth>) -> Vec<Line> {
 fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     report.device.print(out)?;
     report.model.print(out)?;
+    report.tuning.print(out)?;
     match report.prompt {
         0 => writeln!(out, "steps       {}", report.steps)?,
         tokens => writeln!(out, "prompt      {tokens} tokens")?,

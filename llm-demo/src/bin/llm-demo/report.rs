@@ -1,6 +1,5 @@
 //! What a figure depends on: device, clocks, model, quantization. Printed beside every measurement.
 
-use std::collections::BTreeMap;
 use std::io::{self, StdoutLock, Write};
 use std::path::Path;
 
@@ -105,16 +104,9 @@ impl DeviceReport {
 impl ModelReport {
     pub fn new(model: &Model) -> Self {
         let c = &model.config;
-        let mut by_type: BTreeMap<_, u64> = BTreeMap::new();
-        for tensor in model.gguf.tensors().iter().filter(|t| t.dims.len() > 1) {
-            *by_type.entry(tensor.ty).or_default() += tensor.bytes;
-        }
-        let mut by_type: Vec<_> = by_type.into_iter().collect();
-        by_type.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
-        let types: Vec<&str> = by_type.iter().map(|(ty, _)| ty.name()).collect();
         Self {
             name: model.name().unwrap_or("unnamed").to_owned(),
-            quantization: types.join("+"),
+            quantization: model.quantization(),
             parameters: model.gguf.tensors().iter().map(|t| t.dims.iter().product::<u64>()).sum(),
             tensor_bytes: model.tensor_bytes(),
             layers: c.layers,

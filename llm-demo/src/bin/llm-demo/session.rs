@@ -12,6 +12,7 @@ use llm_demo::gguf::Gguf;
 use llm_demo::model::Model;
 
 use crate::cli::Cli;
+use crate::tuning::{self, TuningReport};
 
 /// Loads the model that the command line names.
 pub fn model(cli: &Cli) -> anyhow::Result<Model> {
@@ -38,6 +39,8 @@ pub struct Session {
     pub context: usize,
     /// Time it took to bring the weights to the device.
     pub load: Duration,
+    /// The shapes of its kernels.
+    pub tuning: TuningReport,
 }
 
 /// Opens the device that the command line names.
@@ -52,10 +55,11 @@ pub fn device_with(cli: &Cli, options: DeviceOptions) -> anyhow::Result<Device> 
 }
 
 impl Session {
-    /// Brings `model` to `device`, timed or not, with room for `wanted` positions or as many as the model has.
+    /// Brings `model` to `device`, timed or not, with the tuned shapes or without, with room for `wanted` positions or as many
+    /// as the model has.
     pub fn new(
         device: Device,
-        (mode, timed): (Option<Mode>, bool),
+        (mode, timed, tuned): (Option<Mode>, bool, bool),
         model: &Model,
         wanted: usize,
     ) -> anyhow::Result<Self> {
@@ -65,21 +69,23 @@ impl Session {
             _ => Mode::Persistent,
         };
         let mode = mode.unwrap_or(usual);
+        let in_use = tuning::find(tuned, device.info(), model);
+        let options = EngineOptions { context, mode, timed };
         let begin = Instant::now();
         let bar = byte_bar("loading");
-        let engine =
-            Engine::new(&device, model, EngineOptions { context, mode, timed }, &mut |done, total| {
-                bar.set_length(total);
-                bar.set_position(done);
-            });
+        let engine = Engine::tuned(&device, model, options, &in_use.tuning, &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
         bar.finish_and_clear();
         let engine = engine.context("cannot bring the model to the device")?;
-        Ok(Self { device, engine, context, load: begin.elapsed() })
+        Ok(Self { device, engine, context, load: begin.elapsed(), tuning: in_use.report })
     }
 
     /// Opens the device that the command line names and brings `model` to it.
     pub fn open(cli: &Cli, model: &Model, wanted: usize) -> anyhow::Result<Self> {
-        Self::new(device(cli)?, (cli.engine, cli.profile || cli.trace.is_some()), model, wanted)
+        let timed = cli.profile || cli.trace.is_some();
+        Self::new(device(cli)?, (cli.engine, timed, !cli.no_tuning), model, wanted)
     }
 }
 
