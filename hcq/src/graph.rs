@@ -138,7 +138,7 @@ impl GraphBuilder {
 
     fn descriptor(&self, kernel: &Kernel, config: &LaunchConfig) -> Result<Box<qmd::Qmd>, Error> {
         let target = LaunchTarget::of(&self.context)?;
-        let mut qmd = kernel.template(target.qmd, config.block, config.dynamic_shared)?;
+        let mut qmd = kernel.template(target.qmd, *config)?;
         qmd.set_grid(config.grid)
             .map_err(|source| Error::Qmd { kernel: kernel.name().to_owned(), source })?;
         Ok(Box::new(qmd))

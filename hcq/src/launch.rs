@@ -42,18 +42,28 @@ pub struct LaunchConfig {
     pub block: [u32; 3],
     /// Bytes of shared memory per block beyond the kernel's static ones.
     pub dynamic_shared: u32,
+    /// Blocks for which an SM sets shared memory apart; 0 and 1 for one, which leaves most to the L1 cache.
+    pub blocks_per_sm: u32,
 }
 
 impl LaunchConfig {
     /// A grid of blocks, without dynamic shared memory. Both are a number, a pair, a triple or an array.
     pub fn new(grid: impl Into<Extent3>, block: impl Into<Extent3>) -> Self {
-        Self { grid: grid.into().0, block: block.into().0, dynamic_shared: 0 }
+        Self { grid: grid.into().0, block: block.into().0, dynamic_shared: 0, blocks_per_sm: 0 }
     }
 
     /// Adds shared memory, in bytes per block.
     #[must_use]
     pub const fn with_dynamic_shared(mut self, bytes: u32) -> Self {
         self.dynamic_shared = bytes;
+        self
+    }
+
+    /// Sets shared memory apart for this many blocks on an SM, as far as it has so much: what a grid needs whose blocks wait for
+    /// each other, with more of them than SMs.
+    #[must_use]
+    pub const fn with_blocks_per_sm(mut self, blocks: u32) -> Self {
+        self.blocks_per_sm = blocks;
         self
     }
 }

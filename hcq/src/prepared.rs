@@ -37,7 +37,7 @@ impl Prepared {
     /// Encodes what all launches of this kind have in common.
     pub fn new(target: &LaunchTarget, kernel: &Kernel, config: LaunchConfig) -> Result<Self, Error> {
         let named = |source| Error::Qmd { kernel: kernel.name().to_owned(), source };
-        let mut qmd = kernel.template(target.qmd, config.block, config.dynamic_shared)?;
+        let mut qmd = kernel.template(target.qmd, config)?;
         qmd.set_grid(config.grid).map_err(named)?;
         let (base, parameter_bytes) = (kernel.info().param_base, kernel.param_bytes() as usize);
         let mut bank = Vec::new();

@@ -3,10 +3,15 @@
 use std::path::Path;
 
 use assert_cmd::Command;
+use ptxgen::Ptxas;
 
 fn program() -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("llm-demo"));
-    command.env_remove("HCQ_DEVICE").env_remove("RUST_LOG").args(["--device", "sim"]);
+    command
+        .env_remove("HCQ_DEVICE")
+        .env_remove("RUST_LOG")
+        .env("LLM_DEMO_TUNING", "/nonexistent/tuning.json");
+    command.args(["--device", "sim"]);
     command
 }
 
@@ -218,4 +223,71 @@ fn a_reader_that_goes_away_is_no_failure() {
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it exits");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+/// [`run`] with a file of tuned shapes, and perhaps a ptxas.
+fn run_tuned(file: &Path, ptxas: Option<&str>, args: &[&str]) -> (i32, String, String) {
+    let mut command = program();
+    command.env("LLM_DEMO_TUNING", file);
+    ptxas.map(|path| command.env("PTXAS", path));
+    let output = command.args(args).output().expect("the program starts");
+    (output.status.code().expect("it exits"), text(&output.stdout), text(&output.stderr))
+}
+
+const BENCH: [&str; 8] = ["--bench", "--pp", "0", "--tg", "1", "-r", "1", "--json"];
+
+#[test]
+fn a_file_that_is_none_is_named_and_the_usual_shapes_are_used() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let file = folder.path().join("tuning.json");
+    for (content, word) in [("{\"schema\": \"other/3\"}", "other/3"), ("not JSON", "damaged")] {
+        std::fs::write(&file, content).unwrap();
+        let (code, out, err) = run_tuned(&file, None, &BENCH);
+        assert_eq!(code, 0, "{err}");
+        assert!(err.contains("tuning.json") && err.contains(word), "{err}");
+        let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(report["tuning"]["source"], "default");
+        let (code, _, err) = run_tuned(&file, None, &["--tune"]);
+        assert_eq!(code, 1);
+        assert!(err.contains("tuning.json") && err.contains("move it away"), "{err}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), content, "it is left alone");
+    }
+}
+
+#[test]
+fn without_ptxas_the_search_says_how_to_get_one() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let file = folder.path().join("tuning.json");
+    let (code, out, err) = run_tuned(&file, Some("/nonexistent/ptxas"), &["--tune"]);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(err.contains("/nonexistent/ptxas"), "{err}");
+    assert!(!file.exists());
+}
+
+#[test]
+fn bench_says_which_shapes_are_in_use() {
+    if Ptxas::find().is_err() {
+        eprintln!("skipped: no ptxas");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let file = folder.path().join("tuning.json");
+    let args = ["--tune=matvec", "--tune-budget", "4", "--json"];
+    let (code, out, err) = run_tuned(&file, None, &args);
+    assert_eq!(code, 0, "{err}");
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&report["schema"], &report["method"]), (&"llm-demo.tune/1".into(), &"predicted".into()));
+    assert!(!report["results"].as_array().unwrap().is_empty());
+    let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(kept["schema"], "llm-demo.tuning/1");
+    // A result for all products, whether there was time for candidates or not.
+    let (code, out, err) = run_tuned(&file, Some("/nonexistent/ptxas"), &BENCH);
+    assert_eq!(code, 0, "{err}");
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["tuning"]["source"], "file");
+    assert_eq!(report["tuning"]["path"], file.to_str().unwrap());
+    assert_eq!(report["tuning"]["method"], "predicted");
+    let (_, out, _) = run_tuned(&file, None, &[&BENCH[..], &["--no-tuning"]].concat());
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["tuning"]["source"], "default");
 }

@@ -3,11 +3,9 @@
 //! Everything runs on the software device. What compiles kernels needs a `ptxas` and says so where there is none.
 
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assert_cmd::Command;
 use ga10b_sim::{Sim, SimConfig};
 use hcq::{Device, DeviceOptions, Selector};
 use llm_demo::compare::Comparison;
@@ -376,71 +374,4 @@ fn kernels_of_another_version_or_damaged_ones_are_passed_over() {
     assert!(problem(&store).contains("damaged"));
     fs::remove_file(&cubin).unwrap();
     assert!(problem(&store).contains("cannot read"));
-}
-
-/// Exit code, standard output and standard error.
-fn run(file: &Path, ptxas: Option<&str>, args: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("llm-demo"));
-    command.env_remove("HCQ_DEVICE").env_remove("RUST_LOG").env("LLM_DEMO_TUNING", file);
-    ptxas.map(|path| command.env("PTXAS", path));
-    let output = command.args(["--device", "sim"]).args(args).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
-
-const BENCH: [&str; 8] = ["--bench", "--pp", "0", "--tg", "1", "-r", "1", "--json"];
-
-#[test]
-fn a_file_that_is_none_is_named_and_the_usual_shapes_are_used() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("tuning.json");
-    for (content, word) in [("{\"schema\": \"other/3\"}", "other/3"), ("not JSON", "damaged")] {
-        fs::write(&file, content).unwrap();
-        let (code, out, err) = run(&file, None, &BENCH);
-        assert_eq!(code, 0, "{err}");
-        assert!(err.contains("tuning.json") && err.contains(word), "{err}");
-        let report: serde_json::Value = serde_json::from_str(&out).unwrap();
-        assert_eq!(report["tuning"]["source"], "default");
-        let (code, _, err) = run(&file, None, &["--tune"]);
-        assert_eq!(code, 1);
-        assert!(err.contains("tuning.json") && err.contains("move it away"), "{err}");
-        assert_eq!(fs::read_to_string(&file).unwrap(), content, "it is left alone");
-    }
-}
-
-#[test]
-fn without_ptxas_the_search_says_how_to_get_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("tuning.json");
-    let (code, out, err) = run(&file, Some("/nonexistent/ptxas"), &["--tune"]);
-    assert_eq!((code, out.as_str()), (1, ""), "{err}");
-    assert!(err.contains("/nonexistent/ptxas"), "{err}");
-    assert!(!file.exists());
-}
-
-#[test]
-fn bench_says_which_shapes_are_in_use() {
-    if compiler().is_none() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("tuning.json");
-    let args = ["--tune=matvec", "--tune-budget", "4", "--json"];
-    let (code, out, err) = run(&file, None, &args);
-    assert_eq!(code, 0, "{err}");
-    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((&report["schema"], &report["method"]), (&"llm-demo.tune/1".into(), &"predicted".into()));
-    assert!(!report["results"].as_array().unwrap().is_empty());
-    let kept: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    assert_eq!(kept["schema"], "llm-demo.tuning/1");
-    // A result for all products, whether there was time for candidates or not.
-    let (code, out, err) = run(&file, Some("/nonexistent/ptxas"), &BENCH);
-    assert_eq!(code, 0, "{err}");
-    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(report["tuning"]["source"], "file");
-    assert_eq!(report["tuning"]["path"], file.to_str().unwrap());
-    assert_eq!(report["tuning"]["method"], "predicted");
-    let (_, out, _) = run(&file, None, &[&BENCH[..], &["--no-tuning"]].concat());
-    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(report["tuning"]["source"], "default");
 }

@@ -227,7 +227,7 @@ fn refusals() -> Result<()> {
     let good = Args::new().buffer(&out).u32(1).u32(1);
     let mut shared = LaunchConfig::new(1, 1);
     shared.dynamic_shared = 1 << 20;
-    let tall = LaunchConfig { grid: [1, 65_536, 1], block: [1, 1, 1], dynamic_shared: 0 };
+    let tall = LaunchConfig::new([1, 65_536, 1], 1);
     let cases = [
         ("an empty grid", LaunchConfig::new(0, 32), good.clone()),
         ("an empty block", LaunchConfig::new(1, 0), good.clone()),

@@ -8,6 +8,7 @@ use crate::backend::MemoryKind;
 use crate::constant_bank::BankLayout;
 use crate::context::{Context, lock};
 use crate::error::Error;
+use crate::launch::LaunchConfig;
 use crate::memory::Piece;
 use crate::scratch;
 use crate::timeline::{Timeline, Uses};
@@ -102,8 +103,8 @@ pub enum CubinError {
     },
 }
 
-/// Launch descriptors of one kernel that differ in block and dynamic shared memory.
-type Templates = Mutex<Vec<([u32; 3], u32, qmd::Qmd)>>;
+/// Launch descriptors of one kernel that differ in all of a launch but the grid.
+type Templates = Mutex<Vec<(LaunchConfig, qmd::Qmd)>>;
 
 /// A cubin in GPU memory.
 #[derive(Debug)]
@@ -363,27 +364,31 @@ impl Kernel {
         scratch::per_thread(self.info().stack)
     }
 
-    /// The launch descriptor for a block and an amount of dynamic shared memory; grid and bank 0 are left open.
-    pub(crate) fn template(
-        &self,
-        target: qmd::Target,
-        block: [u32; 3],
-        dynamic_shared: u32,
-    ) -> Result<qmd::Qmd, Error> {
+    /// The launch descriptor for `config`; grid and bank 0 are left open.
+    pub(crate) fn template(&self, target: qmd::Target, config: LaunchConfig) -> Result<qmd::Qmd, Error> {
+        let config = LaunchConfig { grid: [1; 3], ..config };
         let mut templates = lock(&self.image.templates[self.index]);
-        if let Some((.., qmd)) = templates.iter().find(|(b, d, _)| *b == block && *d == dynamic_shared) {
+        if let Some((_, qmd)) = templates.iter().find(|(known, _)| *known == config) {
             return Ok(qmd.clone());
         }
         let k = self.info();
+        let shared = qmd::SharedMemory::new(k.static_shared, config.dynamic_shared);
         let mut launch = qmd::Launch::new(target)
             .program(self.address().raw(), k.code.len)
-            .block(block)
+            .block(config.block)
             .registers(k.registers)
             .barriers(k.barriers)
-            .shared(qmd::SharedMemory::new(k.static_shared, dynamic_shared))
+            .shared(shared)
             .local(0, self.local_per_thread())
             .invalidate(qmd::Invalidate::SHADER_DATA)
             .membar(qmd::Membar::System);
+        if config.blocks_per_sm > 1 {
+            // Each with the part that is kept back per block.
+            let block = shared.bytes_on(target) + u64::from(qmd::RESERVED_SHARED_BYTES);
+            let all = block.saturating_mul(config.blocks_per_sm.into()).min(target.max_shared_bytes().into());
+            // Bounded by a number of 32 bits.
+            launch = launch.carve_out(all as u32);
+        }
         for (bank, extent) in &k.banks {
             let va = self.image.base.raw() + extent.offset;
             let len = extent.len.min(u64::from(qmd::CONSTANT_BUFFER_MAX)) as u32;
@@ -394,7 +399,7 @@ impl Kernel {
         if templates.len() >= 64 {
             templates.clear();
         }
-        templates.push((block, dynamic_shared, qmd.clone()));
+        templates.push((config, qmd.clone()));
         Ok(qmd)
     }
 }

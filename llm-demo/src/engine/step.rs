@@ -129,7 +129,9 @@ impl StepPlan {
         if !resident || shared > device.info().max_shared_per_block.count() {
             return Ok(None);
         }
-        let config = LaunchConfig::new(blocks, shape.threads()).with_dynamic_shared(results + inputs);
+        let config = LaunchConfig::new(blocks, shape.threads())
+            .with_dynamic_shared(results + inputs)
+            .with_blocks_per_sm(shape.blocks_per_sm);
         let upload = |tasks: &mut dyn Iterator<Item = Task>| -> Result<Buffer> {
             let bytes: Vec<u8> = tasks.flat_map(|t| t.words().to_vec()).flat_map(u32::to_le_bytes).collect();
             let buffer = device.alloc(bytes.len() as u64)?;
