@@ -27,10 +27,11 @@ use ptxgen::{Target, sha256};
 /// Tokens that are compared.
 const TOKENS: usize = 4;
 
-fn tiny(mix: &str) -> Model {
+/// A model of one layer.
+fn tiny(mix: &str, (hidden, ff): (usize, usize)) -> Model {
     let synthesis: Synthesis = format!("tiny-llama:{mix}").parse().unwrap();
     let mut bytes = Vec::new();
-    synthesis.write(3, &mut bytes, &mut |_, _| {}).unwrap();
+    synthesis.with_sizes(1, hidden, ff).write(3, &mut bytes, &mut |_, _| {}).unwrap();
     Model::new(Gguf::from_bytes(bytes).unwrap()).unwrap()
 }
 
@@ -172,12 +173,14 @@ proptest! {
     #[test]
     fn any_shape_gives_the_same_logits(
         mix in proptest::sample::select(vec!["q6_k", "q4_k_m", "q8_0", "f16"]),
+        // Rows that are no whole tiles, that are, and long ones of a small matrix, which warps share.
+        sizes in proptest::sample::select(vec![(512, 1024), (2048, 2048), (256, 8192)]),
         step in step_shapes(),
         matvec in matvec_shapes(),
         tile in proptest::sample::select(gemm::MORE_TILES.to_vec()),
     ) {
         let Some(compiler) = compiler() else { return Ok(()) };
-        let model = tiny(mix);
+        let model = tiny(mix, sizes);
         let (device, meter) = device();
         let mut entry = usual_entry(&device, meter, &model, &compiler);
         prop_assert!(entry.step.is_some() && !entry.matvec.is_empty() && !entry.gemm.is_empty());

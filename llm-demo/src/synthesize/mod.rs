@@ -131,6 +131,13 @@ enum Fill<'a> {
 }
 
 impl Synthesis {
+    /// The same with other sizes: layers, and the lengths of the residual and the feed-forward vector.
+    #[must_use]
+    pub fn with_sizes(mut self, layers: usize, hidden: usize, ff: usize) -> Self {
+        self.config = Config { layers, hidden, ff, ..self.config };
+        self
+    }
+
     /// Shape and constants.
     pub fn config(&self) -> &Config {
         &self.config
