@@ -85,7 +85,7 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         weight_bytes_per_token: session.engine.weight_bytes_per_token(),
         launches_per_token: session.engine.launches_per_token(),
         engine: session.engine.mode().name(),
-        tuning: session.tuning,
+        tuning: session.tuning.clone(),
         results: rows?,
     };
     report::show(&report, cli.json, print)?;

@@ -111,7 +111,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         schema: "llm-demo.predict/1",
         note: "counted on the software ga10b; the times are predictions, not measurements",
         model: ModelReport::new(&model),
-        tuning: session.tuning,
+        tuning: session.tuning.clone(),
         position,
         predictions: predictions(cli, &counted),
         occupancy: occupancy(&mut session)?,

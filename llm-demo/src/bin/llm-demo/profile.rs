@@ -62,7 +62,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     // A Jetson's copies are its engine's unless asked for otherwise; here whoever is faster counts.
     options.kernel_copies_from = Some(bandwidth::SMALL);
     let device = session::device_with(cli, options)?;
-    let mut session = Session::new(device, (cli.engine, true), &model, prompt.unwrap_or(steps))?;
+    let mut session =
+        Session::new(device, (cli.engine, true, !cli.no_tuning), &model, prompt.unwrap_or(steps))?;
     let software = session.device.info().backend == hcq::BackendKind::Sim;
     let warm_up = if software { Duration::ZERO } else { WARM_UP };
     let stats = match prompt {
@@ -75,7 +76,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         schema: "llm-demo.profile/1",
         device: DeviceReport::new(session.device.info()),
         model: ModelReport::new(&model),
-        tuning: session.tuning,
+        tuning: session.tuning.clone(),
         steps: if prompt.is_some() { 0 } else { steps },
         prompt: prompt.unwrap_or(0),
         copy_bandwidth: copy,

@@ -8,7 +8,7 @@ use llm_demo::tuning::{Method, Store, Subject, Tuning, target};
 use serde::Serialize;
 
 /// The shapes in use, as reports name them.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(tag = "source", rename_all = "lowercase")]
 pub enum TuningReport {
     /// Those of the committed kernels.
