@@ -37,6 +37,7 @@ mod bindings;
 mod ioctl;
 mod mark;
 mod overlay;
+mod query;
 mod requests;
 mod sys;
 
@@ -60,5 +61,6 @@ pub use bindings::*;
 pub use ioctl::{Ioctl, IoctlError, call};
 pub use mark::{TRACE_MARK, TraceMark};
 pub use overlay::{OVERLAYS, Overlay};
+pub use query::{characteristics, sm_error_state};
 pub use requests::*;
 pub use sys::{BY_VALUE, Linux, Sys};

@@ -20,6 +20,9 @@ pub struct SimConfig {
     pub verbose: bool,
     /// Time that the first `ALLOC_OBJ_CTX` takes, in milliseconds. A real machine needs about 1000, which few tests want to wait for.
     pub first_context_ms: u32,
+    /// Lets other processes of the same user look at the machine, as a debugger looks at a real one:
+    /// [`Remote`](crate::Remote). One machine of a process can be visible at a time.
+    pub visible: bool,
 }
 
 impl Default for SimConfig {
@@ -31,11 +34,21 @@ impl Default for SimConfig {
             executor: sm::Config::default(),
             verbose: false,
             first_context_ms: 0,
+            visible: false,
         }
     }
 }
 
 impl SimConfig {
+    /// The environment variable that makes the machine of a program visible, unless its value is `0`.
+    pub const VISIBLE: &str = "NVGPU_SIM_VISIBLE";
+
+    /// The default, with what the environment says.
+    #[must_use]
+    pub fn from_env() -> Self {
+        Self { visible: std::env::var_os(Self::VISIBLE).is_some_and(|value| value != "0"), ..Self::default() }
+    }
+
     /// SMs as the hardware can have them: whole TPCs, at least one, at most eight.
     pub(crate) fn sms(&self) -> u32 {
         (self.sm_count.div_ceil(2) * 2).clamp(2, 16)

@@ -186,7 +186,12 @@ thread_local! {
     static IS_GPU: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the caller runs on the thread of a simulated GPU.
+/// Says that the calling thread is one of the machine's own.
+pub(crate) fn mark_own_thread() {
+    IS_GPU.set(true);
+}
+
+/// Whether the caller runs on a thread of a simulated machine: its GPU's, or the one that serves visitors.
 ///
 /// Whoever puts a [`Sim`](crate::Sim) behind the C library's own functions must let that thread's calls through to the kernel.
 pub fn is_gpu_thread() -> bool {
@@ -195,7 +200,7 @@ pub fn is_gpu_thread() -> bool {
 
 /// The GPU's thread: looks at the doorbell and gives channels their turns.
 pub(crate) fn run(machine: &Arc<Machine>) {
-    IS_GPU.set(true);
+    mark_own_thread();
     let gpu = &machine.gpu;
     let mut last_work = Instant::now();
     let mut last_look = Instant::now();

@@ -24,7 +24,7 @@
 //!
 //! From the doorbell on it models the GPU: rings and pushbuffers, host methods, the compute and copy classes, page tables in the
 //! hardware's format, launch descriptors, SM exceptions, and what the driver makes of them: the error notifier, SM error
-//! records, kernel-log lines. Calls that would freeze a real machine fail and are kept as [`Violation`]s.
+//! records, kernel-log lines. [`Remote`] is such a machine seen from another process, for diagnostics. Calls that would freeze a real machine fail and are kept as [`Violation`]s.
 
 mod address_space;
 mod channel;
@@ -54,8 +54,10 @@ mod syncpoint;
 mod tsg;
 mod user_memory;
 mod violations;
+mod visit;
 
 pub use config::SimConfig;
 pub use gpu::{Counters, is_gpu_thread};
 pub use sim::Sim;
 pub use violations::{Consequence, Violation};
+pub use visit::Remote;

@@ -13,9 +13,10 @@ use crate::physical::Dram;
 use crate::syncpoint::Syncpoints;
 use crate::user_memory::UserMemory;
 use crate::violations::{Consequence, Violations};
+use crate::visit::visitor;
 use nix::errno::Errno;
 use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -117,6 +118,10 @@ impl Machine {
 
     /// What the descriptor number inside an argument refers to.
     pub(crate) fn object_by_number(&self, fd: i32) -> Option<Object> {
+        if let Some(visitor) = visitor() {
+            let copy = visitor.descriptor(fd)?;
+            return self.object(copy.as_fd()).ok().flatten();
+        }
         let fd = borrow(fd)?;
         self.object(fd).ok().flatten()
     }

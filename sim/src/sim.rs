@@ -6,6 +6,7 @@ use crate::gpu::{self, Counters, USERMODE_LEN};
 use crate::machine::Machine;
 use crate::nodes;
 use crate::violations::Violation;
+use crate::visit::Host;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
@@ -30,6 +31,8 @@ pub struct Sim {
     /// Mappings of the doorbell page: address to the open file whose only mapping it is.
     doorbells: Mutex<HashMap<usize, Arc<nodes::CtrlFile>>>,
     thread: Option<JoinHandle<()>>,
+    /// Serves other processes, where they may look.
+    host: Option<Host>,
 }
 
 impl Sim {
@@ -44,7 +47,14 @@ impl Sim {
             .name("ga10b".to_owned())
             .spawn(move || gpu::run(&gpu))
             .map_err(|_| Errno::EAGAIN)?;
-        Ok(Arc::new(Self { machine, doorbells: Mutex::default(), thread: Some(thread) }))
+        let host = match machine.config.visible.then(|| Host::open(Arc::clone(&machine))) {
+            Some(Err(errno)) => {
+                tracing::warn!(%errno, "other processes cannot look at this simulated machine");
+                None
+            }
+            host => host.and_then(Result::ok),
+        };
+        Ok(Arc::new(Self { machine, doorbells: Mutex::default(), thread: Some(thread), host }))
     }
 
     /// Starts a machine.
@@ -115,6 +125,7 @@ impl Sim {
 
 impl Drop for Sim {
     fn drop(&mut self) {
+        drop(self.host.take());
         self.machine.gpu.quit();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()

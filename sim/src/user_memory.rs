@@ -1,8 +1,9 @@
 //! Copies to and from addresses that the program passed inside ioctl arguments.
 //!
 //! Such an address may be anything. As in a kernel, a bad one gives `EFAULT`: the copy is made by the kernel itself, through a
-//! memfd, so no access of ours can fault.
+//! memfd, so no access of ours can fault. While a visitor from another process is served, addresses are that process's.
 
+use crate::visit::visitor;
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
@@ -21,13 +22,29 @@ pub(crate) struct UserMemory {
 }
 
 impl UserMemory {
-    /// Access to this process's memory.
+    /// Access to the memory of this process, and of visitors.
     pub(crate) fn new() -> Result<Self, Errno> {
         Ok(Self { scratch: Mutex::new(File::from(memfd_create(c"copy_user", MFdFlags::MFD_CLOEXEC)?)) })
     }
 
     /// Reads `len` bytes at `address`.
     pub(crate) fn read(&self, address: u64, len: usize) -> Result<Vec<u8>, Errno> {
+        match visitor() {
+            Some(visitor) => visitor.read(address, len),
+            None => self.read_own(address, len),
+        }
+    }
+
+    /// Writes `bytes` at `address`.
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
+        match visitor() {
+            Some(visitor) => visitor.write(address, bytes),
+            None => self.write_own(address, bytes),
+        }
+    }
+
+    /// Reads `len` bytes at `address` of this process, whoever asks.
+    pub(crate) fn read_own(&self, address: u64, len: usize) -> Result<Vec<u8>, Errno> {
         let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = Vec::new();
         while bytes.len() < len {
@@ -40,8 +57,8 @@ impl UserMemory {
         Ok(bytes)
     }
 
-    /// Writes `bytes` at `address`.
-    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
+    /// Writes `bytes` at `address` of this process, whoever asks.
+    pub(crate) fn write_own(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
         let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         for (i, part) in bytes.chunks(CHUNK).enumerate() {
             scratch.write_all_at(part, 0).map_err(|_| Errno::EFAULT)?;
@@ -50,7 +67,7 @@ impl UserMemory {
         Ok(())
     }
 
-    /// Copies `len` bytes from one address to another.
+    /// Copies `len` bytes from one address of this process to another.
     pub(crate) fn copy(&self, from: u64, to: u64, len: u64) -> Result<(), Errno> {
         let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let mut done = 0;

@@ -10,7 +10,8 @@
 //! has no GPU.
 //!
 //! Environment: `NVGPU_SIM_MEMORY` (bytes), `NVGPU_SIM_SMS`, `NVGPU_SIM_VERBOSE` (kernel-log lines on stderr), `NVGPU_SIM_TRACE`
-//! (calls are told to `nvdiag trace`, which would not see them otherwise).
+//! (calls are told to `nvdiag trace`, which would not see them otherwise), `NVGPU_SIM_VISIBLE` (`nvdiag esr --pid` and `nvdiag vamap
+//! --pid` of the same user may look at the device).
 
 mod kernel;
 mod mark;
@@ -55,7 +56,7 @@ fn machine() -> Option<&'static Arc<Sim>> {
 fn start() -> Option<&'static Arc<Sim>> {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
     SIM.get_or_init(|| {
-        let defaults = SimConfig::default();
+        let defaults = SimConfig::from_env();
         let config = SimConfig {
             memory: number("NVGPU_SIM_MEMORY").unwrap_or(defaults.memory),
             sm_count: number("NVGPU_SIM_SMS").map_or(defaults.sm_count, |n| n as u32),

@@ -283,9 +283,12 @@ fn access(machine: &Machine, session: &DebugSession, a: &nvgpu_dbg_gpu_va_access
             return Err(Errno::EINVAL);
         }
         let host = backing.ptr().as_ptr() as u64 + offset;
-        // Both sides are memory of this process: one is copied to the other by way of the kernel.
-        let (from, to) = if write { (op.data, host) } else { (host, op.data) };
-        machine.user.copy(from, to, op.size.into())?;
+        let len = op.size as usize;
+        if write {
+            machine.user.write_own(host, &machine.user.read(op.data, len)?)?;
+        } else {
+            machine.user.write(op.data, &machine.user.read_own(host, len)?)?;
+        }
     }
     Ok(0)
 }

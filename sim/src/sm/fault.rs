@@ -4,7 +4,7 @@ use super::launch::MemoryFault;
 
 /// Warp error codes of ga10b, as `NV_PGRAPH_PRI_GPC_TPC_SM_HWW_WARP_ESR` reports them.
 pub mod esr {
-    /// Not a program error: a breakpoint, a trap, or a launch that this model stopped.
+    /// Not a program error: a launch that this model stopped because it does not end.
     pub const NONE: u32 = 0x00;
     /// Branch target that is not a multiple of 16.
     pub const MISALIGNED_PC: u32 = 0x05;
@@ -12,7 +12,7 @@ pub mod esr {
     pub const PC_OVERFLOW: u32 = 0x06;
     /// A register pair or quad that does not start at a multiple of its size.
     pub const MISALIGNED_REG: u32 = 0x08;
-    /// The word is not an instruction.
+    /// The word is not an instruction, or a trap that nobody handles.
     pub const ILLEGAL_INSTR_ENCODING: u32 = 0x09;
     /// The instruction exists, its fields do not go together.
     pub const ILLEGAL_INSTR_PARAM: u32 = 0x0b;

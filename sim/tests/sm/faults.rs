@@ -116,9 +116,9 @@ fn a_misaligned_jump_is_reported_at_its_target() {
 }
 
 #[test]
-fn a_breakpoint_stops_the_launch() {
+fn a_trap_without_a_handler_is_an_illegal_instruction_at_its_place() {
     let fault = fail(DATA, &[asm::TRAP, asm::EXIT], |_| {});
-    assert_eq!((fault.code, fault.pc), (esr::NONE, THIRD));
+    assert_eq!((fault.code, fault.pc), (esr::ILLEGAL_INSTR_ENCODING, THIRD));
 }
 
 #[test]
@@ -175,5 +175,5 @@ fn code_is_fetched_again_only_after_invalidation() {
     guest.write_code(CODE, &[asm::TRAP]);
     executor.run(&guest, &l, &stop).expect("the old program still runs");
     executor.invalidate_code();
-    assert_eq!(executor.run(&guest, &l, &stop).unwrap_err().code, esr::NONE);
+    assert_eq!(executor.run(&guest, &l, &stop).unwrap_err().code, esr::ILLEGAL_INSTR_ENCODING);
 }

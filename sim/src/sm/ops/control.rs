@@ -173,8 +173,10 @@ warp_ops! {
         Flow::Yield
     }
 
+    /// Without a trap handler, and nobody installs one here, an SM has nowhere to go: an H200 reports the code of an
+    /// instruction that does not exist, at the place of this one. That a ga10b does the same is inferred.
     Trap(core, _) {
-        core.raise(esr::NONE, core.mask, None, None)
+        core.raise(esr::ILLEGAL_INSTR_ENCODING, core.mask, None, None)
     }
 
     /// R <- warp state k[0], cleared if k[1].

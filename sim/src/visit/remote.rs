@@ -1,0 +1,134 @@
+//! The side of the process that looks.
+
+use super::{Head, LIMIT, Message, address, answer, ask, kind, limit_waits, peer, receive, send};
+use crate::user_memory::UserMemory;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollTimeout};
+use nix::sys::mman::{MapFlags, ProtFlags};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, connect, socket};
+use nvgpu_sys::Sys;
+use std::ffi::{CStr, c_void};
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
+
+/// The software ga10b of another process, seen from outside: serves the requests that a debugger sends with copies of that process's
+/// descriptors (its address spaces' regions, its groups' SM records, debugger sessions with its channels).
+///
+/// The other process must have opened its machine to visitors ([`SimConfig::visible`](crate::SimConfig::visible), or
+/// `NVGPU_SIM_VISIBLE=1` with `libnvgpu_sim.so` and `hcq`). What makes new objects or maps memory is refused: that is the
+/// process's own business.
+#[derive(Debug)]
+pub struct Remote {
+    socket: Mutex<OwnedFd>,
+    memory: UserMemory,
+}
+
+impl Remote {
+    /// Finds the machine of a process.
+    ///
+    /// # Errors
+    /// `ECONNREFUSED` when the process has none that visitors may see; `EACCES` when it is another user's.
+    pub fn connect(pid: u32) -> Result<Self, Errno> {
+        let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?;
+        connect(socket.as_raw_fd(), &address(pid)?)?;
+        // Whoever answers gets to see memory of ours: nobody but the process that was meant.
+        let peer = peer(socket.as_fd())?;
+        if peer.uid() != nix::unistd::geteuid().as_raw() || u32::try_from(peer.pid()) != Ok(pid) {
+            return Err(Errno::EACCES);
+        }
+        limit_waits(socket.as_fd())?;
+        Ok(Self { socket: Mutex::new(socket), memory: UserMemory::new()? })
+    }
+
+    /// Name of the inode behind a descriptor of that machine, as `/proc/<pid>/fd` would show it on a real one; buffers
+    /// are `/dmabuf:`.
+    pub fn descriptor_name(&self, fd: BorrowedFd<'_>) -> Option<String> {
+        let answer = self.call(Head { kind: kind::NAME, ..Head::default() }, &[], Some(fd)).ok()?;
+        answer.result().ok()?;
+        String::from_utf8(answer.content).ok()
+    }
+
+    /// Sends a request and gives the machine what it asks for in return, until it answers.
+    fn call(&self, head: Head, content: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<Message, Errno> {
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut message = ask(socket.as_fd(), head, content, fd)?;
+        while message.head.kind != kind::DONE {
+            self.give(socket.as_fd(), &message)?;
+            message = receive(socket.as_fd())?.ok_or(Errno::ECONNRESET)?;
+        }
+        Ok(message)
+    }
+
+    fn give(&self, socket: BorrowedFd<'_>, wanted: &Message) -> Result<(), Errno> {
+        let Head { kind, number, address, len, .. } = wanted.head;
+        match kind {
+            kind::READ => {
+                let len = usize::try_from(len).ok().filter(|len| *len <= LIMIT).ok_or(Errno::EPROTO)?;
+                match self.memory.read(address, len) {
+                    Ok(bytes) => send(socket, answer(Ok(0)), &bytes, None),
+                    Err(errno) => send(socket, answer(Err(errno)), &[], None),
+                }
+            }
+            kind::WRITE => {
+                let done = self.memory.write(address, &wanted.content).map(|()| 0);
+                send(socket, answer(done), &[], None)
+            }
+            kind::DESCRIPTOR => {
+                let number = number.cast_signed();
+                // SAFETY: whoever made the request promised that descriptors in its argument are open.
+                let fd = (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) });
+                match send(socket, answer(Ok(0)), &[], fd) {
+                    // It was not open.
+                    Err(Errno::EBADF) => send(socket, answer(Err(Errno::EBADF)), &[], None),
+                    sent => sent,
+                }
+            }
+            _ => Err(Errno::EPROTO),
+        }
+    }
+}
+
+impl Sys for Remote {
+    fn open(&self, path: &CStr, _flags: OFlag) -> Result<OwnedFd, Errno> {
+        let answer = self.call(Head { kind: kind::OPEN, ..Head::default() }, path.to_bytes(), None)?;
+        answer.result()?;
+        answer.fd.ok_or(Errno::EPROTO)
+    }
+
+    unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+        let head = Head { kind: kind::IOCTL, number: request, ..Head::default() };
+        let answer = self.call(head, arg, Some(fd))?;
+        if answer.content.len() != arg.len() {
+            return Err(Errno::EPROTO);
+        }
+        arg.copy_from_slice(&answer.content);
+        answer.result()
+    }
+
+    unsafe fn mmap(
+        &self,
+        _: NonZeroUsize,
+        _: ProtFlags,
+        _: MapFlags,
+        _: BorrowedFd<'_>,
+        _: i64,
+    ) -> Result<NonNull<c_void>, Errno> {
+        Err(Errno::EPERM)
+    }
+
+    unsafe fn munmap(&self, _: NonNull<c_void>, _: usize) -> Result<(), Errno> {
+        Err(Errno::EPERM)
+    }
+
+    fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
+        nix::poll::poll(fds, timeout)
+    }
+
+    fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
+        drop(fd);
+        Ok(())
+    }
+}
