@@ -17,7 +17,7 @@ use crate::info::{BackendKind, Info};
 use crate::memory::Mapping;
 use crate::program::Program;
 use crate::queue::Queue;
-use crate::selector::{DeviceOptions, Selector};
+use crate::selector::{DeviceOptions, GpuCache, Selector};
 
 /// A GPU with an address space. Which driver serves it shows only in [`Device::info`]. Cloning is cheap and names the
 /// same device, which closes when the last clone and everything made from it are gone.
@@ -75,7 +75,7 @@ impl Device {
     fn sim(mut options: DeviceOptions) -> Result<Self, Error> {
         let sim = match options.sim.take() {
             Some(sim) => sim,
-            None => ga10b_sim::Sim::try_new(ga10b_sim::SimConfig::default())
+            None => ga10b_sim::Sim::try_new(ga10b_sim::SimConfig::from_env())
                 .map_err(|errno| Error::Open { path: c"the software ga10b".into(), errno })?,
         };
         let log = Box::new(SimLog { from: sim.kernel_log().len(), sim: sim.clone() });
@@ -101,7 +101,8 @@ impl Device {
         log: Box<dyn KernelLog>,
         options: DeviceOptions,
     ) -> Result<Self, Error> {
-        let backend = Nvgpu::open(sys, kind, log, options.reserve_windows)?;
+        let cache = options.gpu_cache.map_or_else(GpuCache::from_env, Ok)?;
+        let backend = Nvgpu::open(sys, kind, log, options.reserve_windows, cache)?;
         Ok(Self::of(Box::new(backend), options))
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 
 use crate::address::{Bytes, GpuVa};
+use crate::cubin::CubinError;
 use crate::fault::FaultReport;
-use crate::program::CubinError;
 
 /// Why an `hcq` call failed.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +18,16 @@ pub enum Error {
     UnknownSelector {
         /// What was asked for.
         name: String,
+    },
+    /// An environment variable has a value that means nothing.
+    #[error("{variable} is {value:?}: expected {expected}")]
+    UnknownSetting {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// What it may be.
+        expected: &'static str,
     },
     /// The backend asked for is not part of this build.
     #[error("the {backend} backend is not part of this build")]

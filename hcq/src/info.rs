@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::address::Bytes;
+use crate::selector::GpuCache;
 
 /// The driver that serves a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +69,8 @@ pub struct Info {
     pub driver_version: String,
     /// Highest clock of the SMs in Hz, where the driver tells.
     pub max_clock_hz: Option<u64>,
+    /// Whether the GPU's level-2 cache may keep bulk memory, where that was for us to say.
+    pub gpu_cache: Option<GpuCache>,
 }
 
 impl Info {

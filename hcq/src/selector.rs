@@ -58,6 +58,43 @@ impl fmt::Display for Selector {
     }
 }
 
+/// Whether the GPU's level-2 cache may keep lines of bulk memory (buffers, code) of a Jetson, whose memory is the CPU's too. Other
+/// GPUs decide that for themselves.
+///
+/// The CPU does not look into that cache: what a kernel wrote stays there until it is written back, and what it has read
+/// before is not read again after the CPU has changed it. With [`Keep`](Self::Keep) every [`Buffer`](crate::Buffer) read and write by
+/// the CPU therefore has the driver write the cache back and empty it first (`NVGPU_GPU_IOCTL_FLUSH_L2`); pushbuffers,
+/// signals and [`alloc_host`](crate::Device::alloc_host) memory are never kept. `docs/gpu-cache.md` says what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GpuCache {
+    /// Every access of the GPU goes to memory, as the driver has it without a flag.
+    Bypass,
+    /// Lines may stay, and the CPU's accesses are preceded by a flush.
+    Keep,
+}
+
+impl GpuCache {
+    /// The environment variable that decides where [`DeviceOptions::gpu_cache`] does not: `off` or `on`.
+    pub const VARIABLE: &str = "HCQ_GPU_CACHE";
+
+    /// Reads [`VARIABLE`](Self::VARIABLE); [`Bypass`](Self::Bypass) when it is not set.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSetting`] for anything but `off` and `on`.
+    pub fn from_env() -> Result<Self, Error> {
+        let value = std::env::var_os(Self::VARIABLE).unwrap_or_default();
+        match value.to_str() {
+            Some("" | "off" | "0") => Ok(Self::Bypass),
+            Some("on" | "1") => Ok(Self::Keep),
+            _ => Err(Error::UnknownSetting {
+                variable: Self::VARIABLE,
+                value: value.to_string_lossy().into_owned(),
+                expected: "off or on",
+            }),
+        }
+    }
+}
+
 /// How to open a device. [`DeviceOptions::default`] is right for everything but tests and measurements.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -79,6 +116,9 @@ pub struct DeviceOptions {
     /// Copies between buffers on a compute queue are done by a kernel instead of the copy engine from this many bytes on;
     /// `None` for what suits the device.
     pub kernel_copies_from: Option<u64>,
+    /// Whether a Jetson's GPU may keep bulk memory in its level-2 cache; `None` for what `HCQ_GPU_CACHE` says, and no if
+    /// it says nothing.
+    pub gpu_cache: Option<GpuCache>,
     /// How long a wait spins before it yields and then sleeps; `None` for what suits the device.
     pub spin: Option<Duration>,
     /// For tests: the value timelines start from. They count modulo 2^64.
@@ -97,6 +137,7 @@ impl Default for DeviceOptions {
             chain_launches: true,
             release_in_launch: true,
             kernel_copies_from: None,
+            gpu_cache: None,
             spin: None,
             timeline_start: 0,
             patience: Duration::from_secs(60),

@@ -218,6 +218,7 @@ impl Context {
     /// Writes into memory that no submission uses.
     pub fn upload(self: &Arc<Self>, piece: &Piece, offset: u64, data: &[u8]) -> Result<(), Error> {
         if self.by_cpu(piece) {
+            self.backend().before_cpu_access(piece.kind())?;
             return piece.write(offset, data);
         }
         self.with_transfer(|t| t.upload(self, piece.at(offset), data))
@@ -226,6 +227,7 @@ impl Context {
     /// Reads memory that no submission uses.
     pub fn download(self: &Arc<Self>, piece: &Piece, offset: u64, data: &mut [u8]) -> Result<(), Error> {
         if self.by_cpu(piece) {
+            self.backend().before_cpu_access(piece.kind())?;
             return piece.read(offset, data);
         }
         self.with_transfer(|t| t.download(self, piece.at(offset), data))

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ga10b_sim::{Sim, SimConfig};
-use hcq::{Args, Device, DeviceOptions, Error, LaunchConfig};
+use hcq::{Args, Device, DeviceOptions, Error, GpuCache, LaunchConfig};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
@@ -22,6 +22,8 @@ use nvgpu_sys::{Request, Sys};
 struct Spy {
     sim: Arc<Sim>,
     calls: Mutex<Vec<String>>,
+    /// The arguments of calls, as bytes.
+    arguments: Mutex<Vec<(&'static str, Vec<u8>)>>,
     /// Number of the request or mapping that fails.
     fail_at: usize,
     count: AtomicUsize,
@@ -32,6 +34,7 @@ impl Spy {
         Arc::new(Self {
             sim: Sim::new(SimConfig::default()),
             calls: Mutex::default(),
+            arguments: Mutex::default(),
             fail_at,
             count: AtomicUsize::new(0),
         })
@@ -62,6 +65,7 @@ impl Sys for Spy {
     unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
         let name = Request::find(request).map_or("unknown", |r| r.name);
         self.note(name);
+        self.arguments.lock().unwrap().push((name, arg.to_vec()));
         // Giving back is not made to fail: there is nothing left to do then but to say so.
         if !matches!(name, "NVMAP_IOC_FREE" | "NVGPU_AS_IOCTL_UNMAP_BUFFER") && self.fails() {
             return Err(Errno::ENOMEM);
@@ -198,4 +202,47 @@ fn every_call_that_fails_is_an_error_and_leaks_nothing() {
             assert!(!error.to_string().is_empty());
         }
     }
+}
+
+/// Flags of the mappings that were made, and those of the cache flushes, in order.
+fn caching(cache: GpuCache, work: impl FnOnce(&Device)) -> (Vec<u32>, Vec<u8>) {
+    let spy = Spy::new(0);
+    let mut options = DeviceOptions::default();
+    options.gpu_cache = Some(cache);
+    let device = Device::with_sys(spy.clone(), options).unwrap();
+    assert_eq!(device.info().gpu_cache, Some(cache));
+    spy.arguments.lock().unwrap().clear();
+    work(&device);
+    let arguments = spy.arguments.lock().unwrap();
+    let of = |name: &'static str| {
+        arguments.iter().filter(move |(n, _)| *n == name).map(|(_, bytes)| bytes.clone())
+    };
+    let maps = of("NVGPU_AS_IOCTL_MAP_BUFFER_EX").map(|b| u32::from_ne_bytes(b[..4].try_into().unwrap()));
+    let flushes = of("NVGPU_GPU_IOCTL_FLUSH_L2").map(|b| b[0]);
+    (maps.collect(), flushes.collect())
+}
+
+#[test]
+fn bulk_memory_is_cacheable_only_when_asked_for_and_then_flushed_before_the_cpu_touches_it() {
+    let touch = |device: &Device| {
+        let buffer = device.alloc(16 << 20).unwrap();
+        buffer.write(0, &[1; 8]).unwrap();
+        buffer.read(0, &mut [0; 8]).unwrap();
+        // Memory that both sides poll is never kept.
+        let shared = device.alloc_host(16 << 20).unwrap();
+        shared.write(0, &[1; 8]).unwrap();
+        shared.read(0, &mut [0; 8]).unwrap();
+    };
+    const CACHEABLE: u32 = nvgpu_sys::NVGPU_AS_MAP_BUFFER_FLAGS_CACHEABLE;
+    let (maps, flushes) = caching(GpuCache::Bypass, touch);
+    assert!(maps.len() >= 2 && maps.iter().all(|flags| flags & CACHEABLE == 0), "{maps:x?}");
+    assert_eq!(flushes, []);
+    let (maps, flushes) = caching(GpuCache::Keep, touch);
+    let cacheable: Vec<_> = maps.iter().map(|flags| flags & CACHEABLE != 0).collect();
+    assert_eq!(cacheable, [true, false], "{maps:x?}");
+    assert_eq!(flushes, [3, 3], "written back and emptied before each access");
+    // Rings, launch descriptors and signals of a queue.
+    let (maps, _) = caching(GpuCache::Keep, |device| drop(device.queue().unwrap()));
+    let kept = maps.iter().filter(|flags| *flags & CACHEABLE != 0).count();
+    assert!(kept < maps.len(), "{maps:x?}");
 }

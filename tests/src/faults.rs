@@ -131,7 +131,12 @@ fn trap() -> Result<()> {
     let device = open()?;
     let kernel = Kernels::load(&device)?.get("stop")?;
     let out = device.alloc(4)?;
-    fault(&device, &kernel, &Args::new().buffer(&out))?;
+    let report = fault(&device, &kernel, &Args::new().buffer(&out))?;
+    // Without a debugger's handler the SM has nowhere to go.
+    ensure!(report.kind == FaultKind::IllegalInstruction, "the wrong kind: {report}");
+    if let Some(instruction) = &report.instruction {
+        ensure!(instruction.contains("BPT"), "the wrong instruction: {report}");
+    }
     Ok(())
 }
 

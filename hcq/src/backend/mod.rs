@@ -32,6 +32,12 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// uses its CPU pointer.
     fn free(&self, memory: MemoryId) -> Result<(), Error>;
 
+    /// Called before the CPU reads or writes memory of that kind through its pointer, when no work of the GPU touches
+    /// the range: makes what the GPU wrote visible, and has the GPU see what the CPU is about to write.
+    fn before_cpu_access(&self, _: MemoryKind) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Creates a channel that is bound to the address space, has its engine objects, and is scheduled.
     fn create_channel(&self, request: &ChannelRequest) -> Result<Channel, Error>;
 

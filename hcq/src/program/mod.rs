@@ -7,101 +7,19 @@ use crate::address::GpuVa;
 use crate::backend::MemoryKind;
 use crate::constant_bank::BankLayout;
 use crate::context::{Context, lock};
+use crate::cubin::CubinError;
 use crate::error::Error;
 use crate::launch::LaunchConfig;
 use crate::memory::Piece;
 use crate::scratch;
 use crate::timeline::{Timeline, Uses};
 
-mod attributes;
-mod cubin;
+mod loader;
 mod stack;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cubin::{Cubin, KernelInfo};
-
-/// Why a cubin could not be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CubinError {
-    /// The file is not an ELF object, or its tables are broken.
-    #[error("not a readable ELF object: {reason}")]
-    Elf {
-        /// What the reader found.
-        reason: String,
-    },
-    /// The file is an object for something else.
-    #[error("not a 64-bit CUDA object (machine {machine}, expected 190); a fatbin must be unpacked first")]
-    NotCuda {
-        /// `e_machine`.
-        machine: u16,
-    },
-    /// The code is for an SM this crate has no tables for.
-    #[error("the code is for sm_{sm}, which is not supported")]
-    UnknownSm {
-        /// The number in the ELF flags.
-        sm: u32,
-    },
-    /// The code is for another GPU.
-    #[error("the code is for sm_{code}, the device is sm_{device}")]
-    WrongSm {
-        /// What the code was compiled for.
-        code: u32,
-        /// What the device is.
-        device: u32,
-    },
-    /// Something ends before its length says.
-    #[error("{what} ends past the end of its container")]
-    Truncated {
-        /// What does.
-        what: &'static str,
-    },
-    /// An attribute record has an unknown format.
-    #[error("attribute {code:#04x} has the unknown format {format}")]
-    Attribute {
-        /// The format byte.
-        format: u8,
-        /// The attribute.
-        code: u8,
-    },
-    /// A section's alignment is not usable.
-    #[error("section {section} wants alignment {align}")]
-    Alignment {
-        /// Its name.
-        section: String,
-        /// What it wants.
-        align: u64,
-    },
-    /// A section's length is not plausible.
-    #[error("section {section} is {len} bytes long")]
-    TooLarge {
-        /// Its name.
-        section: String,
-        /// Its length.
-        len: u64,
-    },
-    /// A relocation names a symbol that is not there or not loaded (an undefined external, a texture).
-    #[error("a relocation names symbol {index}, which is not part of what is loaded")]
-    Symbol {
-        /// Index in the symbol table.
-        index: usize,
-    },
-    /// A relocation of an unknown type.
-    #[error("relocation type {kind:#x} is not supported")]
-    Relocation {
-        /// The type.
-        kind: u32,
-    },
-    /// Something a kernel cannot run without is absent.
-    #[error("kernel {kernel} has no {what}")]
-    Missing {
-        /// The kernel.
-        kernel: String,
-        /// What is absent.
-        what: &'static str,
-    },
-}
+pub(crate) use loader::{Cubin, KernelInfo};
 
 /// Launch descriptors of one kernel that differ in all of a launch but the grid.
 type Templates = Mutex<Vec<(LaunchConfig, qmd::Qmd)>>;

@@ -1,6 +1,6 @@
 //! Reads back what the driver recorded about an error.
 
-use nvgpu_sys::{nvgpu_tsg_read_single_sm_error_state_args, nvgpu_tsg_sm_error_state_record};
+use std::os::fd::AsFd;
 
 use super::{Nvgpu, log};
 use crate::backend::{ChannelId, RawFault, SmError};
@@ -8,15 +8,7 @@ use crate::context::lock;
 
 /// The record of one SM; `None` if it cannot be read.
 fn sm_record(gpu: &Nvgpu, sm: u32) -> Option<SmError> {
-    let mut record = nvgpu_tsg_sm_error_state_record::default();
-    let mut args = nvgpu_tsg_read_single_sm_error_state_args {
-        sm_id: sm,
-        record_mem: (&raw mut record).expose_provenance() as u64,
-        record_size: size_of_val(&record) as u64,
-        ..Default::default()
-    };
-    // SAFETY: the address is that of `record`, which outlives the call and is as long as stated.
-    unsafe { gpu.tsg.send(&mut args) }.ok()?;
+    let record = nvgpu_sys::sm_error_state(gpu.tsg.sys(), gpu.tsg.as_fd(), sm).ok()?;
     Some(SmError { sm, global_esr: record.global_esr, warp_esr: record.warp_esr, pc: record.warp_esr_pc })
 }
 

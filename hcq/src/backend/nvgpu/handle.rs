@@ -49,6 +49,11 @@ impl Handle {
         self.fd.as_raw_fd()
     }
 
+    /// What serves the descriptor.
+    pub fn sys(&self) -> &dyn Sys {
+        &*self.sys
+    }
+
     /// Sends a request.
     ///
     /// # Safety

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nvgpu_sys::{
-    Ioctl, NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET, Sys, nvgpu_as_map_buffer_ex_args,
-    nvgpu_as_unmap_buffer_args,
+    Ioctl, NVGPU_AS_MAP_BUFFER_FLAGS_CACHEABLE, NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET, Sys,
+    nvgpu_as_map_buffer_ex_args, nvgpu_as_unmap_buffer_args,
 };
 
 use super::handle::Handle;
@@ -76,19 +76,21 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// Allocates memory and maps it for both.
+    /// Allocates memory and maps it for both; `keep` lets the GPU's level-2 cache keep lines of it.
     pub fn new(
         sys: &Arc<dyn Sys>,
         nvmap: &Handle,
         address_space: &Handle,
         request: &MemoryRequest,
+        keep: bool,
     ) -> Result<Self, Error> {
         let len = request.len.count();
         let buffer = nvmap::allocate(sys, nvmap, len, request.kind)?;
         let size = usize::try_from(len).unwrap_or(usize::MAX);
         let cpu = CpuMapping::new(sys, buffer.as_fd(), size, "a buffer")?;
         let mut map = nvgpu_as_map_buffer_ex_args {
-            flags: NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET,
+            flags: NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET
+                | if keep { NVGPU_AS_MAP_BUFFER_FLAGS_CACHEABLE } else { 0 },
             // Pitch memory, not compressed.
             compr_kind: -1,
             incompr_kind: 0,

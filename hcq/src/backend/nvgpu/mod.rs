@@ -14,17 +14,19 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nix::fcntl::OFlag;
 use nvgpu_sys::{
     Ioctl, NVGPU_AS_ALLOC_SPACE_FLAGS_FIXED_OFFSET, NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA, Sys,
-    nvgpu_alloc_as_args, nvgpu_as_alloc_space_args, nvgpu_gpu_characteristics, nvgpu_gpu_get_characteristics,
-    nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_num_vsms, nvgpu_gpu_open_tsg_args, nvmap_query_heap_params,
+    nvgpu_alloc_as_args, nvgpu_as_alloc_space_args, nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_l2_fb_args,
+    nvgpu_gpu_num_vsms, nvgpu_gpu_open_tsg_args, nvmap_query_heap_params,
 };
 
 use crate::address::{Bytes, GpuVa};
 use crate::backend::{
-    Backend, Channel, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryRequest, RawFault,
+    Backend, Channel, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind, MemoryRequest,
+    RawFault,
 };
 use crate::context::lock;
 use crate::error::Error;
 use crate::info::{BackendKind, Classes, Info};
+use crate::selector::GpuCache;
 
 mod channel;
 mod fault;
@@ -58,6 +60,8 @@ const SHARED_WINDOW: u64 = 0xfe_0000_0000;
 const LOCAL_WINDOW: u64 = 0xfd_0000_0000;
 /// Addresses kept free from each window's base: more than the 16 MiB a window is believed to span.
 const WINDOW_ROOM: u64 = 1 << 30;
+/// `l2_flush` and `l2_invalidate` of `NVGPU_GPU_IOCTL_FLUSH_L2`: dirty lines go to memory, then all lines go.
+const FLUSH_AND_INVALIDATE: u8 = 1 | 1 << 1;
 /// Bytes of the doorbell page.
 const USERMODE_LEN: usize = 0x1_0000;
 /// `NOTIFY_CHANNEL_PENDING`: the doorbell, in the usermode page.
@@ -79,6 +83,7 @@ pub(crate) struct Nvgpu {
     info: Info,
     layout: Layout,
     log: Box<dyn KernelLog>,
+    cache: GpuCache,
 }
 
 impl Nvgpu {
@@ -88,6 +93,7 @@ impl Nvgpu {
         kind: BackendKind,
         log: Box<dyn KernelLog>,
         reserve_windows: bool,
+        cache: GpuCache,
     ) -> Result<Self, Error> {
         let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
         let open = |path: &CStr| match sys.open(path, flags) {
@@ -96,7 +102,7 @@ impl Nvgpu {
         };
         let ctrl = open(CTRL)?;
         let nvmap = open(NVMAP)?;
-        let info = describe(&ctrl, &nvmap, kind)?;
+        let info = Info { gpu_cache: Some(cache), ..describe(&ctrl, &nvmap, kind)? };
         let address_space = create_address_space(&sys, &ctrl)?;
         // Windows first, then everything else: what is mapped later can only be outside them.
         if reserve_windows {
@@ -135,6 +141,7 @@ impl Nvgpu {
             info,
             layout,
             log,
+            cache,
         })
     }
 
@@ -143,19 +150,8 @@ impl Nvgpu {
     }
 }
 
-fn characteristics(ctrl: &Handle) -> Result<nvgpu_gpu_characteristics, Error> {
-    let mut gpu = nvgpu_gpu_characteristics::default();
-    let mut args = nvgpu_gpu_get_characteristics {
-        gpu_characteristics_buf_size: size_of_val(&gpu) as u64,
-        gpu_characteristics_buf_addr: (&raw mut gpu).expose_provenance() as u64,
-    };
-    // SAFETY: the address is that of `gpu`, which outlives the call and is as long as stated.
-    unsafe { ctrl.send(&mut args) }?;
-    Ok(gpu)
-}
-
 fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<Info, Error> {
-    let gpu = characteristics(ctrl)?;
+    let gpu = nvgpu_sys::characteristics(ctrl.sys(), ctrl.as_fd())?;
     let sm = gpu.sm_arch_sm_version;
     let number = (sm >> 8) * 10 + (sm & 0xff);
     let unsupported =
@@ -188,6 +184,7 @@ fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<Info, Er
         unified_memory: gpu.on_board_video_memory_size == 0,
         driver_version,
         max_clock_hz: Some(gpu.max_freq).filter(|hz| *hz != 0),
+        gpu_cache: None,
     })
 }
 
@@ -224,6 +221,11 @@ fn reserve(address_space: &Handle, va: u64, len: u64) -> Result<(), Error> {
     }
 }
 
+/// Whether memory of this kind may be kept in the GPU's cache: what both sides poll must not be.
+fn is_kept(kind: MemoryKind) -> bool {
+    kind == MemoryKind::Device
+}
+
 impl Backend for Nvgpu {
     fn info(&self) -> &Info {
         &self.info
@@ -234,7 +236,8 @@ impl Backend for Nvgpu {
     }
 
     fn allocate(&self, request: &MemoryRequest) -> Result<Memory, Error> {
-        let mapped = Mapped::new(&self.sys, &self.nvmap, &self.address_space, request)?;
+        let keep = self.cache == GpuCache::Keep && is_kept(request.kind);
+        let mapped = Mapped::new(&self.sys, &self.nvmap, &self.address_space, request, keep)?;
         let memory = Memory { id: MemoryId(self.new_id()), cpu: Some(mapped.cpu()) };
         lock(&self.mappings).insert(memory.id.0, mapped);
         Ok(memory)
@@ -246,6 +249,15 @@ impl Backend for Nvgpu {
             Some(mapped) => mapped.unmap(&self.address_space),
             None => Ok(()),
         }
+    }
+
+    fn before_cpu_access(&self, kind: MemoryKind) -> Result<(), Error> {
+        if self.cache == GpuCache::Bypass || !is_kept(kind) {
+            return Ok(());
+        }
+        let mut args = nvgpu_gpu_l2_fb_args { flags: FLUSH_AND_INVALIDATE, ..Default::default() };
+        // SAFETY: the struct holds no addresses.
+        unsafe { self.ctrl.send(&mut args) }
     }
 
     fn create_channel(&self, request: &ChannelRequest) -> Result<Channel, Error> {
@@ -306,6 +318,7 @@ pub(crate) mod tests {
             unified_memory: true,
             driver_version: String::new(),
             max_clock_hz: None,
+            gpu_cache: None,
         }
     }
 

@@ -169,6 +169,7 @@ pub(super) fn describe(
         unified_memory: false,
         driver_version: version.to_string(),
         max_clock_hz: None,
+        gpu_cache: None,
     })
 }
 
