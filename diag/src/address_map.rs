@@ -45,6 +45,9 @@ pub struct AddressMap {
     pub buffers: Vec<BufferObject>,
     /// The page tables, where they were read.
     pub tables: Option<Walk>,
+    /// What whoever was asked does not tell about mappings, so that its absence says nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub untold: Vec<String>,
 }
 
 /// A named range.
@@ -168,6 +171,8 @@ pub struct Parts {
     pub buffers: Vec<BufferObject>,
     /// The page tables.
     pub tables: Option<Walk>,
+    /// What is not known of any mapping.
+    pub untold: Vec<String>,
 }
 
 impl Range {
@@ -238,8 +243,16 @@ impl AddressMap {
     /// Sorts, sums up and judges.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let Parts { source, mut regions, mut windows, mut reservations, mut mappings, buffers, tables } =
-            parts;
+        let Parts {
+            source,
+            mut regions,
+            mut windows,
+            mut reservations,
+            mut mappings,
+            buffers,
+            tables,
+            untold,
+        } = parts;
         for ranges in [&mut regions, &mut reservations] {
             ranges.sort_by_key(|range| range.va);
         }
@@ -258,6 +271,7 @@ impl AddressMap {
             holes,
             buffers,
             tables,
+            untold,
         };
         map.remarks = map.judge();
         map

@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::characteristics::Characteristics;
+use crate::doctor::Surroundings;
 use crate::report::style::{ASIDE, HEADING, NAME};
 use crate::size::size;
 use crate::{Hex, Report};
@@ -41,6 +43,17 @@ pub struct DeviceInfo {
     pub windows: Vec<Window>,
     /// What is mapped in the address space of the process.
     pub mappings: Vec<Mapping>,
+    /// Whether the GPU's level-2 cache may keep buffers; `null` where that is not for the program to say.
+    pub gpu_cache: Option<bool>,
+    /// What the machine around the GPU tells; absent for GPUs that are not a Jetson's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Surroundings>,
+    /// What nvgpu tells; absent for other drivers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nvgpu: Option<Characteristics>,
+    /// Whether all of that is printed as text, too.
+    #[serde(skip)]
+    pub all: bool,
 }
 
 /// A class of engine objects.
@@ -127,6 +140,10 @@ impl DeviceInfo {
                 .into_iter()
                 .map(|(name, base)| Window { name: name.to_owned(), base: Hex(base.raw()) })
                 .collect(),
+            gpu_cache: info.gpu_cache.map(|cache| cache == hcq::GpuCache::Keep),
+            machine: None,
+            nvgpu: None,
+            all: false,
             mappings: device
                 .memory_map()
                 .iter()
@@ -159,6 +176,23 @@ impl Report for DeviceInfo {
         }
         let whose = if self.unified_memory { "shared with the CPU" } else { "of its own" };
         row("memory", format!("{} {whose}", size(self.memory_bytes)))?;
+        if let Some(kept) = self.gpu_cache {
+            let how = if kept { "may keep buffers" } else { "passes buffers by" };
+            row("GPU's L2 cache", format!("{how} (HCQ_GPU_CACHE)"))?;
+        }
+        if let Some(clocks) = self.nvgpu.as_ref().map(|nvgpu| &nvgpu.clocks)
+            && let Some(now) = clocks.actual_hz.or(clocks.target_hz)
+        {
+            row("clock now", format!("{} MHz", now / 1_000_000))?;
+        }
+        if let Some(machine) = &self.machine {
+            let known = [("L4T", &machine.release), ("power mode", &machine.power_mode)];
+            for (name, value) in known {
+                row(name, value.clone().unwrap_or_else(|| "not told".to_owned()))?;
+            }
+            let celsius = machine.gpu_celsius.map_or("not told".to_owned(), |t| format!("{t:.1} °C"));
+            row("temperature", celsius)?;
+        }
         for class in &self.classes {
             let name = class.name.unwrap_or("unknown");
             row(&format!("{} class", class.role), format!("{:#x} {name}", class.number.0))?;
@@ -173,6 +207,9 @@ impl Report for DeviceInfo {
         for mapping in &self.mappings {
             writeln!(out, "  {:<14} {:>10}  {}", mapping.va, size(mapping.size_bytes), mapping.what)?;
         }
-        Ok(())
+        match &self.nvgpu {
+            Some(nvgpu) if self.all => nvgpu.print(out),
+            _ => Ok(()),
+        }
     }
 }

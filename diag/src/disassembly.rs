@@ -6,35 +6,12 @@ use qmd::{Occupancy, RESERVED_SHARED_BYTES, Target, Version, occupancy};
 use sass::{Arch, WORD_BYTES, Word};
 use serde::Serialize;
 
-use crate::cubin::{Cubin, Kernel, Resources, Section};
+use crate::cubin::{Cubin, Error, Kernel, Resources, Section};
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 use crate::{Hex, Report};
 
 /// Block sizes that occupancy is given for where the kernel does not fix one.
 const BLOCKS: [u32; 4] = [128, 256, 512, 1024];
-
-/// Why a cubin could not be disassembled.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The file could not be read as a cubin.
-    #[error(transparent)]
-    Cubin(#[from] crate::cubin::Error),
-    /// Code for a part whose instructions are not known.
-    #[error("the code is for sm_{sm}; sm_80 to sm_87 and sm_90 can be disassembled")]
-    Arch {
-        /// Compute capability, 87 for 8.7.
-        sm: u32,
-    },
-    /// No such kernel.
-    #[error("no kernel {name:?}; there are: {}", available.join(", "))]
-    NoKernel {
-        /// The name asked for.
-        name: String,
-        /// The names there are.
-        available: Vec<String>,
-    },
-}
 
 /// A disassembled cubin.
 #[derive(Clone, Debug, Serialize)]
@@ -89,19 +66,9 @@ impl Disassembly {
     /// # Errors
     /// One of [`Error`]. A word that cannot be decoded is no error but a [`Line`] that says so.
     pub fn read(bytes: &[u8], kernel: Option<&str>) -> Result<Self, Error> {
-        let cubin = Cubin::parse(bytes)?;
-        let arch = Arch::from_sm(cubin.sm).ok_or(Error::Arch { sm: cubin.sm })?;
-        let wanted = |k: &&Kernel<'_>| kernel.is_none_or(|name| k.name == name);
-        let kernels: Vec<Listing> = cubin
-            .kernels
-            .iter()
-            .filter(wanted)
-            .map(|k| Listing::of(k, arch, Target::from_sm(cubin.sm)))
-            .collect();
-        if let (Some(name), true) = (kernel, kernels.is_empty()) {
-            let available = cubin.kernels.iter().map(|k| k.name.to_owned()).collect();
-            return Err(Error::NoKernel { name: name.to_owned(), available });
-        }
+        let cubin = Cubin::parse(bytes, kernel)?;
+        let listing = |k| Listing::of(k, cubin.arch, Target::from_sm(cubin.sm));
+        let kernels = cubin.kernels.iter().map(listing).collect();
         Ok(Self {
             target: format!("sm_{}", cubin.sm),
             abi: cubin.abi,

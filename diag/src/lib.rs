@@ -17,6 +17,7 @@
 #![deny(unsafe_code)]
 
 pub mod address_map;
+pub mod characteristics;
 pub mod cubin;
 pub mod device;
 pub mod disassembly;

@@ -107,7 +107,7 @@ impl Kind {
         }
     }
 
-    /// Whether a report is of this fault. The software ga10b reports a trap as work that does not end.
+    /// Whether a report is of this fault.
     #[must_use]
     pub fn is_met_by(self, report: &FaultReport) -> bool {
         let warp = |wanted: &[u32]| report.sms.iter().any(|sm| wanted.contains(&sm.warp_esr.code));
@@ -120,7 +120,11 @@ impl Kind {
             Self::Window => warp(&[code::INVALID_ADDR_SPACE]) && report.window_trap.is_some(),
             Self::Stack | Self::Shared => warp(&[code::OOR_ADDR]),
             Self::Constant => warp(&[code::INVALID_CONST_ADDR_LDC]),
-            Self::Trap => report.subject == Subject::Sm || report.subject == Subject::Timeout,
+            Self::Trap => {
+                let breakpoint =
+                    |r: &crate::fault::sm::SmRecord| r.global_esr.bits.iter().any(|b| b == "BPT_INT");
+                warp(&[code::ILLEGAL_INSTR_ENCODING]) || report.sms.iter().any(breakpoint)
+            }
             Self::Timeout => report.subject == Subject::Timeout,
         }
     }
@@ -156,7 +160,7 @@ pub fn cubin(arch: Arch) -> &'static [u8] {
 #[must_use]
 pub fn plant_illegal_word(arch: Arch, kernel: &str) -> Option<Vec<u8>> {
     let image = cubin(arch);
-    let parsed = crate::cubin::Cubin::parse(image).ok()?;
+    let parsed = crate::cubin::Cubin::parse(image, None).ok()?;
     let section = parsed.sections.iter().find(|s| s.name == format!(".text.{kernel}"))?;
     let start = usize::try_from(section.file_offset?.0).ok()?;
     let code = parsed.kernels.iter().find(|k| k.name == kernel)?.code;
@@ -332,7 +336,7 @@ mod tests {
         for kind in Kind::ALL {
             assert_eq!(kind.name().parse(), Ok(kind));
             for arch in [Arch::Sm87, Arch::Sm90] {
-                let parsed = crate::cubin::Cubin::parse(cubin(arch)).expect("a cubin");
+                let parsed = crate::cubin::Cubin::parse(cubin(arch), None).expect("a cubin");
                 assert!(parsed.kernels.iter().any(|k| k.name == kind.kernel()), "{kind}");
             }
         }

@@ -75,7 +75,7 @@ fn cubins_are_disassembled() {
     assert!(err.contains("there are: alloca_dyn, generic_windows"), "{err}");
     let (code, _, err) = output(&mut nvdiag(&["disasm", &data("ga10b.qmd")]));
     assert_eq!(code, 2);
-    assert!(err.contains("not a readable ELF file"), "{err}");
+    assert!(err.contains("not a readable ELF object"), "{err}");
 }
 
 #[test]

@@ -77,6 +77,10 @@ fn a_device() {
             Window { name: "local memory".to_owned(), base: Hex(0xfd_0000_0000) },
         ],
         mappings: vec![Mapping { what: "buffer".to_owned(), va: Hex(0x10_0000), size_bytes: 1000 }],
+        gpu_cache: Some(false),
+        machine: None,
+        nvgpu: None,
+        all: false,
     };
     assert!(!info.has_problem());
     compare("info.txt", &text(&info));

@@ -30,8 +30,8 @@ fn every_kind_is_made_and_explained_on_the_software_ga10b() {
         (Kind::Stack, "OOR_ADDR", "STL"),
         (Kind::Shared, "OOR_ADDR", "STS"),
         (Kind::Constant, "INVALID_CONST_ADDR_LDC", "LDC"),
-        // The software ga10b reports both as work that does not end, without the place.
-        (Kind::Trap, "SWITCH_TIMEOUT_HOST", ""),
+        (Kind::Trap, "ILLEGAL_INSTR_ENCODING", "BPT.TRAP"),
+        // Reported without the place.
         (Kind::Timeout, "SWITCH_TIMEOUT_HOST", ""),
     ] {
         let (code, out, err) = provoke(kind, &["--json"]);

@@ -43,6 +43,9 @@ impl Report for AddressMap {
         for mapping in &self.mappings {
             writeln!(out, "  {:<14} {:>10}  {}", mapping.va, size(mapping.size_bytes), mapping.describe())?;
         }
+        if !self.untold.is_empty() {
+            writeln!(out, "  {ASIDE}not told by the driver: {}{ASIDE:#}", self.untold.join(", "))?;
+        }
         self.print_holes(out)?;
         self.print_totals(out)?;
         if !self.buffers.is_empty() {

@@ -33,11 +33,16 @@ impl Args {
 }
 
 /// The files of a machine under a folder.
-struct Files<'a> {
+pub(super) struct Files<'a> {
     root: &'a Path,
 }
 
 impl Files<'_> {
+    /// Those of this machine.
+    pub(super) fn own() -> Self {
+        Self { root: Path::new("/") }
+    }
+
     fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -10,9 +12,9 @@ use nvdiag::Report;
 use nvdiag::fault::Incident;
 use nvdiag::process_map::ProcessMap;
 use nvdiag::session::Session;
-use nvgpu_sys::Linux;
 
-use super::{kernel_log, live, number, read_input, show};
+use super::follow::{Log, Look};
+use super::{kernel_log, live, number, process, read_input, show};
 use crate::Finding;
 
 /// Explain GPU faults: what happened, where, which instruction, likely causes, what to try.
@@ -21,8 +23,8 @@ use crate::Finding;
 /// nouveau, and of the SMMU, the memory controller and nvmap beside them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A saved kernel log instead of the live one; `-` for stdin.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["warp_esr", "pid", "watch"])]
+    /// A saved kernel log instead of the live one, compressed with gzip or not; `-` for stdin.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["warp_esr", "pid"])]
     log: Option<PathBuf>,
     /// A warp error register, typed by hand.
     #[arg(long, value_name = "HEX", value_parser = register)]
@@ -37,7 +39,8 @@ pub struct Args {
     /// descriptors.
     #[arg(long, value_name = "PID", conflicts_with_all = ["warp_esr", "watch"])]
     pid: Option<u32>,
-    /// Follow the live log and explain each fault as it comes, until interrupted.
+    /// Follow the log and explain each fault as it comes, until interrupted: the live one from now on, a file of --log
+    /// from its end on (through rotation), a pipe until it ends. Exits with 1 if there was a fault.
     #[arg(long, conflicts_with = "warp_esr")]
     watch: bool,
     /// A program that was loaded: names the instruction at the pc. KERNEL's code begins at BASE; without KERNEL BASE is
@@ -88,21 +91,41 @@ impl Args {
             self.warp_esr.is_some() || self.global_esr.is_none() && self.pc.is_none(),
             "--global-esr and --pc belong to a --warp-esr"
         );
-        let mut session = Session::new(self.process_map()?, self.last);
+        let mut map = self.process_map()?;
         if let Some(warp_esr) = self.warp_esr {
+            let mut session = Session::new(map, self.last);
             let mut incident = Incident::default();
             incident.add_registers(None, warp_esr, self.global_esr.unwrap_or(0), self.pc, None);
             session.take(&incident);
             return show(&session.finish("registers typed by hand"), json, out);
         }
         if let Some(pid) = self.pid {
-            for incident in live::records(&Linux, pid)? {
+            let (process, descriptors) = process::look_at(pid)?;
+            let incidents = live::records(&process, &descriptors)?;
+            if incidents.is_empty() && !json {
+                writeln!(
+                    out,
+                    "no SM has reported an exception to the channel groups of {}",
+                    process.title()
+                )?;
+                return Ok(Finding::Clean);
+            }
+            if let Some(path) = process.map_file().filter(|_| self.map.is_empty()) {
+                add_map(&mut map, &path)?;
+            }
+            let mut session = Session::new(map, self.last);
+            for incident in incidents {
                 session.take(&incident);
             }
-            return show(&session.finish(&format!("the channel groups of process {pid}")), json, out);
+            return show(&session.finish(&format!("the channel groups of {}", process.title())), json, out);
         }
+        let mut session = Session::new(map, self.last);
         if self.watch {
-            return watch(session, json, out);
+            let log = match &self.log {
+                Some(path) => Log::of(path)?,
+                None => Log::of_kernel()?,
+            };
+            return watch(log, session, json, out);
         }
         let source = match &self.log {
             Some(path) => {
@@ -117,8 +140,7 @@ impl Args {
     fn process_map(&self) -> anyhow::Result<ProcessMap> {
         let mut map = ProcessMap::default();
         for path in &self.map {
-            let bytes = read_input(path)?;
-            map.add_json(&bytes).with_context(|| format!("cannot use {} as a map", path.display()))?;
+            add_map(&mut map, path)?;
         }
         for (name, base) in [("shared memory", self.shared_window), ("local memory", self.local_window)] {
             if let Some(base) = base {
@@ -141,11 +163,28 @@ impl Args {
     }
 }
 
-/// Reads a file, or stdin for `-`, piece by piece.
+fn add_map(map: &mut ProcessMap, path: &Path) -> anyhow::Result<()> {
+    let bytes = read_input(path)?;
+    map.add_json(&bytes).with_context(|| format!("cannot use {} as a map", path.display()))
+}
+
+/// Reads a file, or stdin for `-`, piece by piece; what gzip packed is unpacked.
 fn feed_file(path: &Path, session: &mut Session) -> anyhow::Result<()> {
+    let failed = || format!("cannot read {}", path.display());
     let mut input: Box<dyn Read> = match path.as_os_str() == "-" {
         true => Box::new(io::stdin().lock()),
-        false => Box::new(File::open(path).with_context(|| format!("cannot read {}", path.display()))?),
+        false => Box::new(File::open(path).with_context(failed)?),
+    };
+    let mut start = Vec::new();
+    input.by_ref().take(MAGIC).read_to_end(&mut start).with_context(failed)?;
+    let packed = Packed::of(&start);
+    let input = io::Cursor::new(start).chain(input);
+    let mut input: Box<dyn Read> = match packed {
+        None => Box::new(input),
+        Some(Packed::Gzip) => Box::new(flate2::read::MultiGzDecoder::new(input)),
+        Some(Packed::Other { what, unpack }) => {
+            anyhow::bail!("{} is {what}: try `{unpack} | nvdiag esr --log -`", path.display())
+        }
     };
     let mut bytes = vec![0; 1 << 16];
     loop {
@@ -153,34 +192,80 @@ fn feed_file(path: &Path, session: &mut Session) -> anyhow::Result<()> {
             Ok(0) => return Ok(()),
             Ok(len) => session.feed(&bytes[..len]),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
+            Err(e) => return Err(e).with_context(failed),
         }
     }
 }
 
-/// Follows the live log: one report per fault, as text or as one JSON document per line.
-fn watch(mut session: Session, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    /// Time between looks at the log; a fault whose lines are older than this is over.
+/// Bytes that tell what a file is.
+const MAGIC: u64 = 8;
+
+/// How a log was packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packed {
+    Gzip,
+    /// Another tool unpacks it.
+    Other {
+        what: &'static str,
+        unpack: &'static str,
+    },
+}
+
+impl Packed {
+    fn of(start: &[u8]) -> Option<Self> {
+        let other = |what, unpack| Some(Self::Other { what, unpack });
+        match start {
+            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            [0xfd, b'7', b'z', b'X', b'Z', ..] => other("packed with xz", "xzcat FILE"),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => other("packed with zstd", "zstdcat FILE"),
+            [b'B', b'Z', b'h', ..] => other("packed with bzip2", "bzcat FILE"),
+            b"LPKSHHRH" => other("a journal of systemd", "journalctl -k -o short-monotonic --file FILE"),
+            [0x7f, b'E', b'L', b'F', ..] => other("a binary, no log", "dmesg"),
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => other("text in UTF-16", "iconv -f utf-16 -t utf-8 FILE"),
+            _ => None,
+        }
+    }
+}
+
+/// Follows a log until it ends or somebody interrupts: one report per fault, as text or as one JSON document per line.
+fn watch(mut log: Log, mut session: Session, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    /// Time between looks at the log.
     const LOOK: Duration = Duration::from_millis(200);
-    let mut kmsg = kernel_log::Kmsg::open().context("cannot follow /dev/kmsg; run as root")?;
-    kmsg.drain(&mut |_| {})?;
-    eprintln!("nvdiag: following the kernel log; ctrl-c ends");
+    /// Looks after which a line that has not ended is taken as it is.
+    const PATIENCE: u32 = 10;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("cannot wait for ctrl-c")?;
+    }
+    let name = log.name();
+    eprintln!("nvdiag: following {name}; ctrl-c ends");
+    let mut finding = Finding::Clean;
+    let (mut quiet, mut whole_lines) = (0, true);
     loop {
-        let mut quiet = true;
-        kmsg.drain(&mut |bytes| {
-            quiet = false;
+        // Asked before the look, so that what was there when it was set is still reported.
+        let last = interrupted.load(Ordering::Relaxed);
+        let look = log.look(&mut |bytes| {
+            whole_lines = bytes.last() == Some(&b'\n');
             session.feed(bytes);
-        })?;
-        if quiet {
+        });
+        let look = look.with_context(|| format!("cannot read {name}"))?;
+        quiet = if look == Look::More { 0 } else { quiet + 1 };
+        let ends = last || look == Look::Ended;
+        // A fault whose lines are older than a look is over.
+        if ends || quiet >= if whole_lines { 1 } else { PATIENCE } {
             session.close();
         }
-        let list = session.take_reports("the kernel log (/dev/kmsg)");
+        let list = session.take_reports(&name);
         if list.has_problem() {
+            finding = Finding::Problem;
             match json {
                 true => writeln!(out, "{}", list.json()?)?,
                 false => list.print(out)?,
             }
             out.flush()?;
+        }
+        if ends {
+            return Ok(finding);
         }
         std::thread::sleep(LOOK);
     }

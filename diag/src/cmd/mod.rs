@@ -4,6 +4,7 @@ pub mod completions;
 pub mod disasm;
 pub mod doctor;
 pub mod esr;
+mod follow;
 pub mod info;
 mod kernel_log;
 mod live;

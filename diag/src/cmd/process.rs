@@ -1,4 +1,4 @@
-//! Other processes: their descriptors, and copies of those.
+//! Other processes: their descriptors, copies of those, and the driver to ask about them.
 
 #![allow(
     unsafe_code,
@@ -6,8 +6,14 @@
 )]
 
 use std::fs;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow};
+use ga10b_sim::Remote;
+use nix::errno::Errno;
+use nvgpu_sys::{Linux, Sys};
 
 /// A descriptor of another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,11 +24,133 @@ pub struct Descriptor {
     pub name: String,
 }
 
-/// The descriptors of a process, by number.
-///
-/// # Errors
-/// Those of reading `/proc/PID/fd`: no such process, no permission.
-pub fn descriptors(pid: u32) -> io::Result<Vec<Descriptor>> {
+/// A running process whose GPU can be asked about.
+#[derive(Debug)]
+pub struct Process {
+    pid: u32,
+    name: String,
+    pidfd: OwnedFd,
+    /// The driver of the software ga10b lives in the process itself.
+    software: Option<Remote>,
+}
+
+impl Process {
+    /// Opens a process.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub fn open(pid: u32) -> anyhow::Result<Self> {
+        // SAFETY: the call takes numbers alone.
+        let pidfd = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) });
+        let pidfd = pidfd.map_err(|error| match error.raw_os_error() {
+            Some(libc::ESRCH) => {
+                anyhow!("there is no process {pid}: it has ended, or runs in another container")
+            }
+            Some(libc::EINVAL) => {
+                anyhow!("{pid} is no process: the number of one is wanted, not that of a thread")
+            }
+            Some(libc::ENOSYS) => {
+                anyhow!("this kernel cannot open processes (pidfd_open): Linux 5.6 is needed")
+            }
+            _ => anyhow::Error::new(error).context(format!("cannot open process {pid}")),
+        })?;
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned();
+        let software = match Remote::connect(pid) {
+            Ok(remote) => Some(remote),
+            Err(Errno::EACCES) => {
+                eprintln!("nvdiag: the software ga10b of process {pid} is shown to its own user alone");
+                None
+            }
+            Err(_) => None,
+        };
+        Ok(Self { pid, name, pidfd, software })
+    }
+
+    /// The process in words.
+    pub fn title(&self) -> String {
+        let on = if self.software.is_some() { " on the software ga10b" } else { "" };
+        format!("process {} ({}){on}", self.pid, self.name)
+    }
+
+    /// What serves its GPU.
+    pub fn driver(&self) -> &dyn Sys {
+        match &self.software {
+            Some(remote) => remote,
+            None => &Linux,
+        }
+    }
+
+    /// Its descriptors, by number.
+    ///
+    /// # Errors
+    /// It has ended, or is not ours to look into.
+    pub fn descriptors(&self) -> anyhow::Result<Vec<Descriptor>> {
+        let entries = descriptors(self.pid).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => anyhow!("process {} has ended", self.pid),
+            ErrorKind::PermissionDenied => anyhow!(
+                "process {} ({}) belongs to another user, or gave up being looked at: run as root (sudo)",
+                self.pid,
+                self.name
+            ),
+            _ => anyhow::Error::new(error)
+                .context(format!("cannot list the descriptors of process {}", self.pid)),
+        })?;
+        let Some(remote) = &self.software else { return Ok(entries) };
+        let named = entries.into_iter().map(|descriptor| {
+            // To the kernel these are pipes and files without a name.
+            if !descriptor.name.starts_with("pipe:") && !descriptor.name.starts_with("/memfd:") {
+                return Ok(descriptor);
+            }
+            let copy = self.duplicate(descriptor.number)?;
+            let name = remote.descriptor_name(copy.as_fd()).unwrap_or(descriptor.name);
+            Ok(Descriptor { number: descriptor.number, name })
+        });
+        named.collect()
+    }
+
+    /// Copies a descriptor: both then mean the same open file, which lives until both are closed.
+    ///
+    /// # Errors
+    /// It takes the right to trace the process.
+    pub fn duplicate(&self, fd: i32) -> anyhow::Result<OwnedFd> {
+        // SAFETY: the call takes numbers alone.
+        let copy = owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.pidfd.as_raw_fd(), fd, 0) });
+        copy.map_err(|error| {
+            let why = match error.raw_os_error() {
+                Some(libc::EPERM) => {
+                    "it takes the right to trace the process: run as root (sudo), or set \
+                     /proc/sys/kernel/yama/ptrace_scope to 0"
+                }
+                Some(libc::EBADF) => "it was closed meanwhile: try again",
+                Some(libc::ESRCH) => "the process has ended",
+                Some(libc::ENOSYS) => "this kernel cannot copy them (pidfd_getfd): Linux 5.6 is needed",
+                _ => "the kernel refused",
+            };
+            anyhow::Error::new(error)
+                .context(format!("cannot copy descriptor {fd} of process {}: {why}", self.pid))
+        })
+    }
+
+    /// The value of a key of `/proc/PID/fdinfo/FD`.
+    pub fn fd_info(&self, fd: i32, key: &str) -> Option<String> {
+        let text = fs::read_to_string(format!("/proc/{}/fdinfo/{fd}", self.pid)).ok()?;
+        let value = |line: &str| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_owned());
+        text.lines().find_map(value)
+    }
+
+    /// The map that the process keeps of its own address space, if it was told to by `HCQ_MAP_DIR`.
+    pub fn map_file(&self) -> Option<PathBuf> {
+        let environment = fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
+        let folder = environment.split(|b| *b == 0).find_map(|v| v.strip_prefix(b"HCQ_MAP_DIR="))?;
+        let folder = std::str::from_utf8(folder).ok().filter(|folder| !folder.is_empty())?;
+        // A relative folder is one below where the process works.
+        let base = fs::read_link(format!("/proc/{}/cwd", self.pid)).ok()?;
+        Some(base.join(folder).join(format!("{}.json", self.pid))).filter(|path| path.exists())
+    }
+}
+
+/// The descriptors of a process, as the kernel shows them.
+fn descriptors(pid: u32) -> io::Result<Vec<Descriptor>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let entry = entry?;
@@ -36,42 +164,6 @@ pub fn descriptors(pid: u32) -> io::Result<Vec<Descriptor>> {
     Ok(found)
 }
 
-/// The name of a process, as `/proc/PID/comm` has it.
-pub fn name(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned()
-}
-
-/// The value of a key of `/proc/PID/fdinfo/FD`.
-pub fn fd_info(pid: u32, fd: i32, key: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
-    let value = |line: &str| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_owned());
-    text.lines().find_map(value)
-}
-
-/// A process that descriptors can be copied from.
-#[derive(Debug)]
-pub struct Process(OwnedFd);
-
-impl Process {
-    /// Opens a process.
-    ///
-    /// # Errors
-    /// Those of `pidfd_open(2)`: no such process.
-    pub fn open(pid: u32) -> io::Result<Self> {
-        // SAFETY: the call takes numbers alone.
-        owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) }).map(Self)
-    }
-
-    /// Copies a descriptor: both then mean the same open file, which lives until both are closed.
-    ///
-    /// # Errors
-    /// Those of `pidfd_getfd(2)`: `EPERM` without the right to trace the process.
-    pub fn duplicate(&self, fd: i32) -> io::Result<OwnedFd> {
-        // SAFETY: the call takes numbers alone.
-        owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.0.as_raw_fd(), fd, 0) })
-    }
-}
-
 /// The descriptor a system call answered with.
 fn owned(answer: libc::c_long) -> io::Result<OwnedFd> {
     match i32::try_from(answer) {
@@ -79,6 +171,23 @@ fn owned(answer: libc::c_long) -> io::Result<OwnedFd> {
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Why a process that was opened has nothing of nvgpu to ask about.
+pub fn nothing_to_ask(process: &Process, what: &str) -> anyhow::Error {
+    anyhow!(
+        "{} holds no {what} of nvgpu. On a Jetson: is it the process that uses the GPU? On the software ga10b it has to be \
+         started with {}=1; the desktop driver cannot be asked from outside",
+        process.title(),
+        ga10b_sim::SimConfig::VISIBLE
+    )
+}
+
+/// Opens a process and lists its descriptors.
+pub fn look_at(pid: u32) -> anyhow::Result<(Process, Vec<Descriptor>)> {
+    let process = Process::open(pid)?;
+    let descriptors = process.descriptors().with_context(|| format!("cannot look at process {pid}"))?;
+    Ok((process, descriptors))
 }
 
 #[cfg(test)]
@@ -91,20 +200,21 @@ mod tests {
     fn a_descriptor_is_found_and_copied() {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(b"shared").expect("written");
-        let pid = std::process::id();
-        let ours = descriptors(pid).expect("our own");
-        let known = ours.iter().find(|d| d.number == file.as_raw_fd()).expect("listed");
-        assert!(known.name.contains("/tmp") || known.name.contains("deleted") || !known.name.is_empty());
-        let process = match Process::open(pid) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+        let process = match Process::open(std::process::id()) {
+            Err(error) if error.to_string().contains("this kernel cannot") => {
                 eprintln!("skipped: no pidfds here");
                 return;
             }
             process => process.expect("ourselves"),
         };
+        let ours = process.descriptors().expect("our own");
+        assert!(ours.iter().any(|d| d.number == file.as_raw_fd() && !d.name.is_empty()), "{ours:?}");
         let copy = match process.duplicate(file.as_raw_fd()) {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-                eprintln!("skipped: descriptors cannot be copied here");
+            Err(error)
+                if error.to_string().contains("right to trace")
+                    || error.to_string().contains("this kernel") =>
+            {
+                eprintln!("skipped: descriptors cannot be copied here: {error}");
                 return;
             }
             copy => copy.expect("a copy"),
@@ -114,12 +224,16 @@ mod tests {
         let mut text = String::new();
         copy.read_to_string(&mut text).expect("readable");
         assert_eq!(text, "shared");
+        let closed = process.duplicate(i32::MAX).expect_err("not open");
+        assert!(closed.to_string().contains("closed meanwhile"), "{closed}");
     }
 
     #[test]
-    fn a_process_that_is_not_there_is_an_error() {
-        assert!(descriptors(u32::MAX).is_err());
-        assert_eq!(name(u32::MAX), "");
-        assert_eq!(fd_info(u32::MAX, 0, "pos"), None);
+    fn a_process_that_is_not_there_is_an_error_that_says_so() {
+        let error = Process::open(0x7fff_fff0).expect_err("no such process");
+        assert!(
+            error.to_string().contains("there is no process") || error.to_string().contains("this kernel"),
+            "{error}"
+        );
     }
 }

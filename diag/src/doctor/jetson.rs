@@ -47,15 +47,10 @@ fn release(machine: &dyn Machine) -> Check {
     const NAME: &str = "L4T release";
     let kernel = machine.read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let kernel = kernel.trim();
-    match machine.read("/etc/nv_tegra_release") {
-        Some(text) => {
-            let line = text.lines().next().unwrap_or("").trim_start_matches("# ");
-            let mut words = line.split([',', ' ']).filter(|w| !w.is_empty());
-            let major = words.next().unwrap_or("");
-            let revision =
-                line.split("REVISION:").nth(1).and_then(|r| r.split(',').next()).unwrap_or("").trim();
-            let found = format!("{major}.{revision}, kernel {kernel}");
-            match major == RELEASE {
+    match release_of(machine) {
+        Some(release) => {
+            let found = format!("{release}, kernel {kernel}");
+            match release.split('.').next() == Some(RELEASE) {
                 true => Check::good(NAME, found),
                 false => Check::bad(
                     NAME,
@@ -86,17 +81,10 @@ fn module(machine: &dyn Machine, name: &'static str) -> Check {
     }
 }
 
-/// `nvpmodel` keeps the mode that was set last in a file, `pmode:0002 ...`.
-fn power_mode(machine: &dyn Machine) -> Check {
-    const NAME: &str = "power mode";
-    let status = machine.read("/var/lib/nvpmodel/status");
-    let Some(id) = status.as_deref().and_then(|s| s.split("pmode:").nth(1)?.get(..4)?.parse::<u32>().ok())
-    else {
-        return Check::unknown(
-            NAME,
-            "nvpmodel has not stored one (/var/lib/nvpmodel/status): the board's default counts",
-        );
-    };
+/// `nvpmodel` keeps the mode that was set last in a file, `pmode:0002 ...`: its number, and its name where the modes are listed.
+pub(super) fn power_mode_of(machine: &dyn Machine) -> Option<(u32, Option<String>)> {
+    let status = machine.read("/var/lib/nvpmodel/status")?;
+    let id = status.split("pmode:").nth(1)?.get(..4)?.parse::<u32>().ok()?;
     let names = machine.read("/etc/nvpmodel.conf").unwrap_or_default();
     let name = names.lines().find_map(|line| {
         let rest = line.strip_prefix("< POWER_MODEL ID=")?;
@@ -104,6 +92,40 @@ fn power_mode(machine: &dyn Machine) -> Check {
         (number.trim().parse() == Ok(id))
             .then(|| rest.trim().trim_start_matches("NAME=").trim_end_matches('>').trim().to_owned())
     });
+    Some((id, name))
+}
+
+/// Release of L4T as NVIDIA's own distribution states it, `R36.4.3`.
+pub(super) fn release_of(machine: &dyn Machine) -> Option<String> {
+    let text = machine.read("/etc/nv_tegra_release")?;
+    let line = text.lines().next()?.trim_start_matches("# ");
+    let major = line.split([',', ' ']).find(|w| !w.is_empty())?;
+    let revision = line.split("REVISION:").nth(1).and_then(|r| r.split(',').next()).unwrap_or("").trim();
+    Some(format!("{major}.{revision}"))
+}
+
+/// What the thermal zone at the GPU shows.
+pub(super) fn gpu_celsius(machine: &dyn Machine) -> Option<f64> {
+    const FOLDER: &str = "/sys/class/thermal";
+    machine.list(FOLDER).iter().find_map(|zone| {
+        let kind = machine.read(&format!("{FOLDER}/{zone}/type"))?;
+        // gpu-thermal on JetPack 6, GPU-therm before.
+        if !kind.trim().to_ascii_lowercase().starts_with("gpu") {
+            return None;
+        }
+        let milli: f64 = machine.read(&format!("{FOLDER}/{zone}/temp"))?.trim().parse().ok()?;
+        Some(milli / 1000.0)
+    })
+}
+
+fn power_mode(machine: &dyn Machine) -> Check {
+    const NAME: &str = "power mode";
+    let Some((id, name)) = power_mode_of(machine) else {
+        return Check::unknown(
+            NAME,
+            "nvpmodel has not stored one (/var/lib/nvpmodel/status): the board's default counts",
+        );
+    };
     let found = format!("{id}{}", name.as_ref().map_or(String::new(), |n| format!(" ({n})")));
     match id == 0 || name.as_deref().is_some_and(|n| n.starts_with("MAXN")) {
         true => Check::good(NAME, found),

@@ -53,6 +53,16 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     {
         notes.push("the MMU's fault and the SM's exception are of the same SM".to_owned());
     }
+    let orin = |device: &str| device == "ga10b" || device.ends_with(".gpu");
+    if let Some(other) = code.iter().find(|code| !(80..=87).contains(&code.sm))
+        && incident.entries.iter().any(|entry| entry.device.as_deref().is_some_and(orin))
+    {
+        notes.push(format!(
+            "{} is for sm_{}, which a Jetson Orin (sm_87) does not run: the instruction shown is not the one that failed; give the \
+             cubin that was loaded",
+            other.module, other.sm
+        ));
+    }
     if incident.has(Kind::DroppedFault) || incident.has(Kind::HubMmuError) {
         notes.push("the MMU lost fault records: there were more faults than these".to_owned());
     }

@@ -336,8 +336,10 @@ impl Report for FaultList {
             }
             fault.print(out)?;
         }
-        if self.found == 0 {
-            writeln!(out, "no GPU fault in {} ({} lines)", self.source, self.lines)?;
+        match (self.found, self.lines) {
+            (0, 0) => writeln!(out, "no GPU fault in {}: no lines at all", self.source)?,
+            (0, lines) => writeln!(out, "no GPU fault in {} ({lines} lines)", self.source)?,
+            _ => {}
         }
         if self.unknown_found > 0 {
             writeln!(

@@ -134,7 +134,7 @@ fn other(text: &str) -> Option<Frame<'_>> {
 
 /// Takes the time off the start of a line: `[  812.004113] `, `[Wed Jun 24 15:44:20 2026] `, syslog's
 /// `Feb 15 17:37:45 host kernel: ` with or without the first form behind it, `/dev/kmsg`'s `6,1234,812004113,-;`,
-/// and a priority `<3>`.
+/// a priority `<3>`, the level of `dmesg -x`, and the times of `dmesg -e` and `--time-format iso`.
 fn timestamp(line: &str) -> (Option<Time>, &str) {
     let line = line.trim_start();
     if let Some((header, text)) = line.split_once(';') {
@@ -150,6 +150,7 @@ fn timestamp(line: &str) -> (Option<Time>, &str) {
         Some((priority, text)) if priority.len() <= 3 && priority.bytes().all(|b| b.is_ascii_digit()) => text,
         _ => line,
     };
+    let line = without_level(line);
     let bracketed = |text: &str| -> Option<Time> {
         let inner = text.strip_prefix('[')?.split_once(']')?.0.trim();
         match inner.split_once('.') {
@@ -162,6 +163,19 @@ fn timestamp(line: &str) -> (Option<Time>, &str) {
             None => time_of_day(inner),
         }
     };
+    // `dmesg -e` and `-H` give most lines the time since the one before alone.
+    if let Some((since, text)) = line.strip_prefix("[").and_then(|l| l.split_once(']'))
+        && since.trim_start().starts_with('+')
+    {
+        return (None, text.trim_start());
+    }
+    if let Some((first, text)) = line.split_once(' ')
+        && first.len() >= 19
+        && first.as_bytes().get(10) == Some(&b'T')
+        && !line.contains(" kernel: ")
+    {
+        return (time_of_day(first), text);
+    }
     if let Some(time) = bracketed(line) {
         return (Some(time), line.split_once(']').map_or("", |(_, rest)| rest.trim_start()));
     }
@@ -170,6 +184,17 @@ fn timestamp(line: &str) -> (Option<Time>, &str) {
         return (time, after);
     }
     (None, line)
+}
+
+/// A line without the facility and level that `dmesg -x` puts in front, `kern  :err   : `.
+fn without_level(line: &str) -> &str {
+    const FACILITIES: [&str; 5] = ["kern", "user", "daemon", "syslog", "local0"];
+    let rest = |facility: &&str| {
+        let (level, text) = line.strip_prefix(*facility)?.trim_start().strip_prefix(':')?.split_once(':')?;
+        let is_level = level.trim().bytes().all(|b| b.is_ascii_lowercase()) && level.len() <= 8;
+        is_level.then(|| text.trim_start())
+    };
+    FACILITIES.iter().find_map(rest).unwrap_or(line)
 }
 
 /// The first `hh:mm:ss` in `text`, as time since midnight of a day that its date numbers.
@@ -182,7 +207,7 @@ fn time_of_day(text: &str) -> Option<Time> {
         {
             day = number;
         }
-        part.split(':').count() == 3
+        part.split(':').count() >= 3
     })?;
     let mut fields = clock.split(':').map(|field| field.get(..2)?.parse::<u64>().ok());
     let (hours, minutes, seconds) = (fields.next()??, fields.next()??, fields.next()??);
@@ -203,6 +228,10 @@ mod tests {
             ("Feb 15 17:37:45 host kernel: [  812.004113] nvgpu: d f:1 [ERR]  x", Some(812_004_113)),
             ("Feb 01 00:00:45 host kernel: nvgpu: d f:1 [ERR]  x", Some((24 * 3600 + 45) * 1_000_000)),
             ("[Wed Jun 01 00:00:20 2026] nvgpu: d f:1 [ERR]  x", Some((24 * 3600 + 20) * 1_000_000)),
+            ("kern  :err   : [  812.004113] nvgpu: d f:1 [ERR]  x", Some(812_004_113)),
+            ("2026-11-01T00:00:20,123456+00:00 nvgpu: d f:1 [ERR]  x", Some(20_000_000)),
+            ("2026-11-01T00:00:20.123456+00:00 host kernel: nvgpu: d f:1 [ERR]  x", Some(20_000_000)),
+            ("[  +0.000012] nvgpu: d f:1 [ERR]  x", None),
             ("nvgpu: d f:1 [ERR]  x", None),
         ] {
             let frame = unframe(line).unwrap_or_else(|| panic!("{line}"));

@@ -2,21 +2,22 @@
 
 mod live;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use clap::ArgGroup;
 use hcq::{Device, Selector};
-use nvdiag::address_map::{AddressMap, BufferObject, Mapping, Parts, Window, ga10b_windows};
+use nvdiag::address_map::{AddressMap, BufferObject, Mapping, Parts, Range, Window, ga10b_windows};
 use nvdiag::page_table::walk;
 use nvdiag::physical_dump::{PhysicalDump, Source};
-use nvgpu_sys::{Linux, Sys};
+use nvgpu_sys::Sys;
 
-use super::process::{self, Process};
+use super::process::{Descriptor, Process, look_at, nothing_to_ask};
 use super::{number, show};
 use crate::Finding;
 
@@ -112,7 +113,11 @@ struct DumpFile {
 impl DumpFile {
     fn open(path: &Path) -> std::io::Result<Self> {
         let file = File::open(path)?;
-        let len = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(std::io::ErrorKind::IsADirectory.into());
+        }
+        let len = metadata.len();
         Ok(Self { file, len })
     }
 }
@@ -128,50 +133,55 @@ impl Source for DumpFile {
 }
 
 fn of_process(pid: u32, windows: Vec<Window>) -> anyhow::Result<AddressMap> {
-    let descriptors = process::descriptors(pid).with_context(|| {
-        format!("cannot list the descriptors of process {pid}; it takes its user or root")
-    })?;
-    let process = Process::open(pid).with_context(|| format!("cannot open process {pid}"))?;
-    let mut parts =
-        Parts { source: format!("process {pid} ({})", process::name(pid)), windows, ..Parts::default() };
+    let (process, descriptors) = look_at(pid)?;
+    let mut parts = Parts { source: process.title(), windows, ..Parts::default() };
     let mut found = 0;
+    let mut spaces = HashSet::new();
     for descriptor in &descriptors {
         let fd = descriptor.number;
-        if let Some(buffer) = buffer(pid, fd, &descriptor.name) {
+        if let Some(buffer) = buffer(&process, descriptor) {
             parts.buffers.push(buffer);
         }
         let Some(kind) = live::kind(&descriptor.name) else { continue };
         found += 1;
-        let copy = process.duplicate(fd).with_context(|| {
-            format!(
-                "cannot copy descriptor {fd} of process {pid}; it takes the right to trace the process (root)"
-            )
-        })?;
-        read(&mut parts, kind, &copy, fd)?;
+        // Copies of a descriptor have its name.
+        if kind == live::Kind::AddressSpace && !spaces.insert(&descriptor.name) {
+            continue;
+        }
+        let copy = process.duplicate(fd)?;
+        read(&mut parts, process.driver(), kind, &copy, fd)?;
         // Given back at once: the copy would keep a channel of the process alive.
-        Linux.close(copy).with_context(|| format!("cannot close the copy of descriptor {fd}"))?;
+        process.driver().close(copy).with_context(|| format!("cannot close the copy of descriptor {fd}"))?;
     }
-    ensure!(
-        found > 0,
-        "process {pid} has no address space of nvgpu; a device of `libnvgpu_sim.so` or a desktop GPU cannot be read \
-         from outside"
-    );
+    if found == 0 {
+        return Err(nothing_to_ask(&process, "address space"));
+    }
     parts.mappings.sort_by_key(|m| (m.va, m.size_bytes));
     parts.mappings.dedup();
     name_by_size(&mut parts.mappings, &parts.buffers);
+    size_pages(&mut parts.mappings, &parts.regions);
     Ok(AddressMap::new(parts))
 }
 
-fn read(parts: &mut Parts, kind: live::Kind, copy: &OwnedFd, fd: i32) -> anyhow::Result<()> {
+fn read(
+    parts: &mut Parts,
+    driver: &dyn Sys,
+    kind: live::Kind,
+    copy: &OwnedFd,
+    fd: i32,
+) -> anyhow::Result<()> {
     match kind {
         live::Kind::AddressSpace => {
-            let regions = live::regions(&Linux, copy.as_fd(), &format!("user, descriptor {fd}"));
+            let regions = live::regions(driver, copy.as_fd(), &format!("user, descriptor {fd}"));
             parts
                 .regions
                 .extend(regions.with_context(|| format!("cannot ask address space {fd} for its regions"))?);
         }
-        live::Kind::Channel => match live::mappings(&Linux, copy.as_fd()) {
-            Ok(Some(mappings)) => parts.mappings.extend(mappings),
+        live::Kind::Channel => match live::mappings(driver, copy.as_fd()) {
+            Ok(Some(mappings)) => {
+                parts.untold = UNTOLD.iter().map(|what| (*what).to_owned()).collect();
+                parts.mappings.extend(mappings);
+            }
             Ok(None) => eprintln!("nvdiag: channel {fd} has no context yet: not asked for mappings"),
             Err(error) => eprintln!("nvdiag: channel {fd} does not tell its mappings: {error:#}"),
         },
@@ -179,14 +189,27 @@ fn read(parts: &mut Parts, kind: live::Kind, copy: &OwnedFd, fd: i32) -> anyhow:
     Ok(())
 }
 
+/// What the driver keeps about a mapping and does not tell: its answer holds an address and a length.
+const UNTOLD: [&str; 4] =
+    ["memory kinds", "flags (cached, read-only)", "physical addresses", "which buffer is mapped"];
+
 /// The dma-buf behind a descriptor.
-fn buffer(pid: u32, fd: i32, name: &str) -> Option<BufferObject> {
-    if !name.contains("dmabuf") {
+fn buffer(process: &Process, descriptor: &Descriptor) -> Option<BufferObject> {
+    let fd = descriptor.number;
+    if !descriptor.name.contains("dmabuf") {
         return None;
     }
-    let label = process::fd_info(pid, fd, "name").filter(|name| !name.is_empty());
-    let size_bytes = process::fd_info(pid, fd, "size").and_then(|size| size.parse().ok());
+    let label = process.fd_info(fd, "name").filter(|name| !name.is_empty());
+    let size_bytes = process.fd_info(fd, "size").and_then(|size| size.parse().ok());
     Some(BufferObject { name: label, size_bytes, fd })
+}
+
+/// An address space has one size of pages for each region.
+fn size_pages(mappings: &mut [Mapping], regions: &[Range]) {
+    for mapping in mappings {
+        let holds = |r: &&Range| r.va <= mapping.va && mapping.va.0 - r.va.0 < r.size_bytes;
+        mapping.page_bytes = regions.iter().find(holds).and_then(|r| r.page_bytes);
+    }
 }
 
 /// The driver does not tell which buffer a mapping is of: where sizes leave one choice, it is taken.

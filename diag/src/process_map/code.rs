@@ -1,0 +1,224 @@
+//! Programs in an address space, and what lies at a program counter.
+
+use sass::{Arch, WORD_BYTES, Word};
+use serde::{Deserialize, Serialize};
+
+use crate::Hex;
+
+/// Code starts on a multiple of this.
+const CODE_ALIGN: u64 = 128;
+
+/// A function of a loaded program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// Address of its first instruction.
+    pub va: Hex,
+    /// Length of its code.
+    pub size_bytes: u64,
+}
+
+/// A loaded program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Module {
+    /// What it is called.
+    #[serde(default)]
+    pub name: String,
+    /// Compute capability of its code, 87 for 8.7.
+    pub sm: u32,
+    /// Where it lies.
+    pub va: Hex,
+    /// Its functions.
+    #[serde(default)]
+    pub functions: Vec<Function>,
+    /// Its bytes from `va` on, in hexadecimal.
+    #[serde(default, with = "hex_bytes", skip_serializing_if = "Vec::is_empty")]
+    pub code: Vec<u8>,
+}
+
+/// Bytes as a string of hexadecimal digits.
+mod hex_bytes {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        use std::fmt::Write;
+        let mut text = String::with_capacity(bytes.len() * 2);
+        for byte in bytes {
+            let _ = write!(text, "{byte:02x}");
+        }
+        serializer.serialize_str(&text)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digit = |b: u8| char::from(b).to_digit(16);
+        let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
+            [high, low] => Some((digit(*high)? << 4 | digit(*low)?) as u8),
+            _ => None,
+        });
+        pairs
+            .collect::<Option<_>>()
+            .ok_or_else(|| serde::de::Error::custom("code is not a string of hexadecimal bytes"))
+    }
+}
+
+/// A cubin whose place is not known.
+#[derive(Clone, Debug)]
+pub(super) struct Loose {
+    pub name: String,
+    pub sm: u32,
+    pub arch: Arch,
+    pub kernels: Vec<(String, Vec<u8>)>,
+}
+
+/// An instruction of a listing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// Its address.
+    pub va: Hex,
+    /// Offset from the start of its function.
+    pub offset: Hex,
+    /// As text, or why it is none.
+    pub text: String,
+    /// Whether the program counter is here.
+    pub here: bool,
+}
+
+/// What lies at a program counter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Code {
+    /// The program.
+    pub module: String,
+    /// Compute capability it is for, 87 for 8.7.
+    pub sm: u32,
+    /// The function.
+    pub function: Option<String>,
+    /// Offset from its start.
+    pub offset: Option<Hex>,
+    /// The instruction and its neighbours.
+    pub listing: Vec<Line>,
+    /// Whether the place is known, rather than guessed from the low bits of the program counter.
+    pub certain: bool,
+}
+
+impl Code {
+    /// The text of the instruction itself.
+    #[must_use]
+    pub fn instruction(&self) -> Option<&str> {
+        self.listing.iter().find(|line| line.here).map(|line| line.text.as_str())
+    }
+}
+
+impl Module {
+    pub(super) fn code_at(&self, pc: u64) -> Option<Code> {
+        let function = self.functions.iter().find(|f| pc >= f.va.0 && pc - f.va.0 < f.size_bytes);
+        let offset = pc.checked_sub(self.va.0)?;
+        if function.is_none() && offset >= self.code.len() as u64 {
+            return None;
+        }
+        let start = function.map_or(self.va.0, |f| f.va.0);
+        let end = function.map_or(u64::MAX, |f| f.va.0.saturating_add(f.size_bytes));
+        let listing = Arch::from_sm(self.sm).map_or(Vec::new(), |arch| {
+            let around = (pc & !0xf).saturating_sub(16)..=(pc & !0xf).saturating_add(16);
+            let lines = around.step_by(WORD_BYTES).filter(|va| (start..end).contains(va));
+            lines
+                .filter_map(|va| {
+                    let at = usize::try_from(va.checked_sub(self.va.0)?).ok()?;
+                    Some(instruction(arch, self.code.get(at..)?, va, start, pc))
+                })
+                .flatten()
+                .collect()
+        });
+        Some(Code {
+            module: self.name.clone(),
+            sm: self.sm,
+            function: function.map(|f| f.name.clone()),
+            offset: function.map(|_| Hex(pc - start)),
+            listing,
+            certain: true,
+        })
+    }
+}
+
+impl Loose {
+    /// Kernels the program counter can lie in, given that code starts on a multiple of 128.
+    pub(super) fn guesses(&self, pc: u64) -> impl Iterator<Item = Code> {
+        self.kernels.iter().flat_map(move |(name, code)| {
+            let first = pc % CODE_ALIGN;
+            let offsets = (first..code.len() as u64).step_by(CODE_ALIGN as usize);
+            offsets.filter_map(move |offset| {
+                let line = instruction(self.arch, code.get(offset as usize..)?, offset, 0, offset)?;
+                Some(Code {
+                    module: self.name.clone(),
+                    sm: self.sm,
+                    function: Some(name.clone()),
+                    offset: Some(Hex(offset)),
+                    listing: vec![line],
+                    certain: false,
+                })
+            })
+        })
+    }
+}
+
+fn instruction(arch: Arch, code: &[u8], va: u64, start: u64, pc: u64) -> Option<Line> {
+    let word = Word::from_bytes(*code.first_chunk::<WORD_BYTES>()?);
+    let text = match sass::decode(arch, word) {
+        Ok(instruction) => instruction.text(va),
+        Err(error) => error.to_string(),
+    };
+    Some(Line { va: Hex(va), offset: Hex(va - start), text, here: va == pc & !0xf })
+}
+
+/// The memory an instruction accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Space {
+    /// Global memory alone.
+    Global,
+    /// Whatever the address says.
+    Generic,
+    /// Shared memory.
+    Shared,
+    /// Local memory.
+    Local,
+    /// A constant bank.
+    Constant,
+}
+
+/// The memory an instruction accesses and the bytes of one access, by its text.
+#[must_use]
+pub fn access_of(text: &str) -> Option<(Space, u32)> {
+    let mnemonic = text.split_whitespace().find(|word| !word.starts_with('@'))?;
+    let mut parts = mnemonic.trim_end_matches(';').split('.');
+    let space = match parts.next()? {
+        "LDG" | "STG" | "ATOMG" | "RED" | "LDGSTS" => Space::Global,
+        "LD" | "ST" | "ATOM" => Space::Generic,
+        "LDS" | "STS" | "ATOMS" | "LDSM" => Space::Shared,
+        "LDL" | "STL" => Space::Local,
+        "LDC" | "ULDC" => Space::Constant,
+        _ => return None,
+    };
+    let width = parts.find_map(|part| match part {
+        "U8" | "S8" => Some(1),
+        "U16" | "S16" => Some(2),
+        "64" => Some(8),
+        "128" => Some(16),
+        _ => None,
+    });
+    Some((space, width.unwrap_or(4)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accesses_are_told_by_the_mnemonic() {
+        assert_eq!(access_of("LDG.E R2, [R2.64]"), Some((Space::Global, 4)));
+        assert_eq!(access_of("@!P0 STG.E.128 desc[UR4][R2.64], R4"), Some((Space::Global, 16)));
+        assert_eq!(access_of("LDS.U8 R2, [R2]"), Some((Space::Shared, 1)));
+        assert_eq!(access_of("FADD R2, R3, R4"), None);
+    }
+}

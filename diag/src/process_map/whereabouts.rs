@@ -1,0 +1,92 @@
+//! Where an address lies among what is mapped.
+
+use serde::Serialize;
+
+use super::{Mapping, ProcessMap};
+use crate::Hex;
+use crate::size::size;
+
+/// Where an address lies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Whereabouts {
+    /// The address.
+    pub address: Hex,
+    /// The window it lies in.
+    pub window: Option<String>,
+    /// The mapping it lies in.
+    pub mapping: Option<Mapping>,
+    /// The nearest mapping, where it lies in none.
+    pub nearest: Option<Mapping>,
+    /// From the nearest mapping's end (positive, 1 is the first byte behind it) or its start (negative) to the address.
+    pub distance_bytes: Option<i64>,
+    /// The same in words.
+    pub words: String,
+}
+
+impl ProcessMap {
+    /// Where an address lies, if anything is known about the address space. `page` says that only the page of the
+    /// address is known.
+    #[must_use]
+    pub fn locate(&self, va: u64, page: bool) -> Option<Whereabouts> {
+        if self.mappings.is_empty() && self.windows.is_empty() {
+            return None;
+        }
+        let window = self.window_at(va).map(|w| w.name.clone());
+        let mapping =
+            self.mappings.iter().find(|m| m.contains(va) || page && m.contains(va | 0xfff)).cloned();
+        let gap = |m: &Mapping| match va >= m.va.0 {
+            true => (va - m.end().min(va)).saturating_add(1),
+            false => m.va.0 - va,
+        };
+        let distance = |m: &Mapping| {
+            let gap = i64::try_from(gap(m)).unwrap_or(i64::MAX);
+            if va >= m.va.0 { gap } else { -gap }
+        };
+        let nearest = self.mappings.iter().min_by_key(|m| gap(m));
+        let (nearest, distance) = match mapping {
+            Some(_) => (None, None),
+            None => (nearest.cloned(), nearest.map(distance)),
+        };
+        let about = if page { "the page of the address" } else { "the address" };
+        let mut words = match (&mapping, &nearest, distance) {
+            (Some(m), ..) => format!(
+                "{about} lies {:#x} bytes into the {} of {} at {}",
+                va.saturating_sub(m.va.0),
+                m.what,
+                size(m.size_bytes),
+                m.va
+            ),
+            (None, Some(m), Some(d)) if d > 0 => {
+                format!(
+                    "{about} lies {} past the end of the {} of {} at {}",
+                    bytes(d),
+                    m.what,
+                    size(m.size_bytes),
+                    m.va
+                )
+            }
+            (None, Some(m), Some(d)) => {
+                format!(
+                    "{about} lies {} before the {} of {} at {}",
+                    bytes(d),
+                    m.what,
+                    size(m.size_bytes),
+                    m.va
+                )
+            }
+            _ => "nothing is mapped".to_owned(),
+        };
+        if let Some(window) = &window {
+            words += &format!("; it is inside the {window} window");
+        }
+        Some(Whereabouts { address: Hex(va), window, mapping, nearest, distance_bytes: distance, words })
+    }
+}
+
+fn bytes(distance: i64) -> String {
+    match distance.unsigned_abs() {
+        n if n >= 1 << 20 => size(n),
+        1 => "1 byte".to_owned(),
+        n => format!("{n} bytes"),
+    }
+}
