@@ -29,17 +29,12 @@ pub struct Kernel {
 impl Kernel {
     /// Loads a kernel of a corpus file, for example `01_vecadd` and `vadd_f32`.
     pub fn load(file: &str, name: &str) -> Kernel {
-        let path: PathBuf = [
-            env!("CARGO_MANIFEST_DIR"),
-            "..",
-            "sass",
-            "tests",
-            "data",
-            "cubin",
-            &format!("{file}.sm_87.cubin"),
-        ]
-        .iter()
-        .collect();
+        Self::from_path(&format!("../sass/tests/data/cubin/{file}.sm_87.cubin"), name)
+    }
+
+    /// Loads a kernel of a cubin at a path relative to this crate.
+    pub fn from_path(file: &str, name: &str) -> Kernel {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file);
         let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let elf = Elf::parse(&bytes).unwrap();
         let mut guest = Guest::default();

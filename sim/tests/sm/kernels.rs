@@ -4,7 +4,7 @@ use ga10b_sim::sm::{CacheConfig, Config, Counters, Executor, Schedule};
 use std::sync::atomic::AtomicBool;
 
 use crate::cubin::Kernel;
-use crate::guest::{DATA, run};
+use crate::guest::{DATA, run, run_with};
 
 const A: u64 = DATA;
 const B: u64 = DATA + 0x100_0000;
@@ -112,6 +112,16 @@ fn a_stream_costs_dram_its_size_once_while_it_fits_the_cache() {
         assert_eq!((first.dram_read_sectors, first.global_loads), (2 * 1024 / 8, 2 * 1024 / 32));
         assert_eq!(run().dram_read_sectors, again, "{bytes} bytes of cache");
     }
+}
+
+#[test]
+fn eight_aligned_bytes_arrive_together() {
+    let memory = |k: Kernel| k.data(A, 8192, &[]).u64(A).u32(200_000);
+    let mut k =
+        memory(Kernel::from_path("tests/data/pairs.cubin", "pairs")).shape([2, 1, 1], [32, 1, 1]).ready();
+    let config = Config { workers: 2, ..Config::default() };
+    run_with(config, &k.guest, &k.launch).unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(k.guest.read_u32s(A + 4096, 1), [0], "pairs of different words");
 }
 
 #[test]

@@ -154,17 +154,17 @@ fn shared_host(core: &mut Core<'_>, offset: u64, width: u64) -> Option<u64> {
 
 /// The host address of a lane's local memory, which lies at the bottom and at the top of the window.
 fn local_host(core: &mut Core<'_>, offset: u64, width: u64, lane: usize) -> Option<u64> {
-    let size = u64::from(core.grid.launch.local_bytes);
+    // In whole units of sixteen bytes, so that what is aligned in the window is aligned here.
+    let size = u64::from(core.grid.launch.local_bytes).next_multiple_of(16);
     let top = Windows::LEN - size.min(Windows::LEN);
     let at = if offset >= top { offset - top } else { offset };
     if at + width > size {
         return None;
     }
-    let stride = size.next_multiple_of(16);
     if core.warp.local.is_empty() {
-        core.warp.local.resize((32 * stride).div_ceil(128) as usize, Lanes::ZERO);
+        core.warp.local.resize((32 * size).div_ceil(128) as usize, Lanes::ZERO);
     }
-    Some(core.warp.local.as_mut_ptr() as u64 + lane as u64 * stride + at)
+    Some(core.warp.local.as_mut_ptr() as u64 + lane as u64 * size + at)
 }
 
 /// Checks a shared-memory access by 32-bit offsets.

@@ -10,6 +10,44 @@ use crate::sm::lower::{Lower, Refusal};
 
 use super::address::{self, Checked, Pattern, Space};
 
+/// Loads the `W` bytes of one lane, at least 4, as words. Eight bytes that are aligned are loaded at once, as by the machine: a value
+/// and a flag beside it arrive together.
+///
+/// # Safety
+/// As [`guest`] asks, for `W` bytes.
+#[inline(always)]
+pub(super) unsafe fn load_words<const W: usize>(p: *const u8) -> [u32; 4] {
+    let mut words = [0; 4];
+    if W == 4 {
+        // SAFETY: the caller's.
+        words[0] = unsafe { guest::load_u32(p) };
+    }
+    for pair in 0..W / 8 {
+        // SAFETY: the caller's.
+        let both = unsafe { guest::load_u64(p.add(8 * pair)) };
+        words[2 * pair] = both as u32;
+        words[2 * pair + 1] = (both >> 32) as u32;
+    }
+    words
+}
+
+/// Stores the `W` bytes of one lane, at least 4, as [`load_words`] loads them.
+///
+/// # Safety
+/// As [`guest`] asks, for `W` bytes.
+#[inline(always)]
+pub(super) unsafe fn store_words<const W: usize>(p: *mut u8, words: [u32; 4]) {
+    if W == 4 {
+        // SAFETY: the caller's.
+        unsafe { guest::store_u32(p, words[0]) };
+    }
+    for pair in 0..W / 8 {
+        let both = u64::from(words[2 * pair]) | u64::from(words[2 * pair + 1]) << 32;
+        // SAFETY: the caller's.
+        unsafe { guest::store_u64(p.add(8 * pair), both) };
+    }
+}
+
 /// Loads `W` bytes per lane into the registers from `d` on.
 #[inline(always)]
 fn load<const W: usize, const SIGNED: bool>(core: &mut Core<'_>, d: u16, at: &Checked) {
@@ -68,16 +106,15 @@ fn load<const W: usize, const SIGNED: bool>(core: &mut Core<'_>, d: u16, at: &Ch
             }
         }
     } else if at.pattern == Pattern::Broadcast {
-        for (w, row) in t[..W / 4].iter_mut().enumerate() {
-            // SAFETY: `Checked`.
-            *row = [unsafe { guest::load_u32(first.add(4 * w)) }; 32];
-        }
+        // SAFETY: `Checked`.
+        let words: [u32; 4] = unsafe { load_words::<W>(first) };
+        t = words.map(|word| [word; 32]);
     } else {
         for i in 0..32 {
-            let p = at.host[i] as *const u8;
-            for (w, row) in t[..W / 4].iter_mut().enumerate() {
-                // SAFETY: `Checked`.
-                row[i] = unsafe { guest::load_u32(p.add(4 * w)) };
+            // SAFETY: `Checked`.
+            let words = unsafe { load_words::<W>(at.host[i] as *const u8) };
+            for (row, word) in t[..W / 4].iter_mut().zip(words) {
+                row[i] = word;
             }
         }
     }
@@ -109,9 +146,8 @@ fn store<const W: usize>(core: &Core<'_>, s: u16, at: &Checked) {
                 1 => guest::store_u8(p, core.src(s)[i] as u8),
                 2 => guest::store_u16(p, core.src(s)[i] as u16),
                 _ => {
-                    for w in 0..W / 4 {
-                        guest::store_u32(p.add(4 * w), core.src(s + w as u16)[i]);
-                    }
+                    let word = |w: usize| if w < W / 4 { core.src(s + w as u16)[i] } else { 0 };
+                    store_words::<W>(p, std::array::from_fn(word));
                 }
             }
         }

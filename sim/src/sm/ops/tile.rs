@@ -10,7 +10,7 @@ use crate::sm::lower::{Lower, Refusal};
 use crate::sm::tlb::Miss;
 
 use super::address::{self, Space};
-use super::memory::{addresses, narrow_address, offsets, wide_address};
+use super::memory::{addresses, load_words, narrow_address, offsets, store_words, wide_address};
 
 warp_ops! {
     /// LDSM: 8 x 8 matrices of 16-bit elements, a row address per lane; k: 0 to 2 the address, 3 the count, 4 transposed.
@@ -66,16 +66,26 @@ warp_ops! {
                 Err(flow) => return flow,
             };
             for i in (0..32).filter(|i| copies >> i & 1 != 0) {
-                for w in 0..width / 4 {
-                    // SAFETY: `Checked`.
-                    data[i][w] = unsafe { guest::load_u32((from.host[i] as *const u8).add(4 * w)) };
-                }
+                let p = from.host[i] as *const u8;
+                // SAFETY: `Checked`.
+                data[i] = unsafe {
+                    match width {
+                        4 => load_words::<4>(p),
+                        8 => load_words::<8>(p),
+                        _ => load_words::<16>(p),
+                    }
+                };
             }
         }
         for i in (0..32).filter(|i| executing >> i & 1 != 0) {
-            for w in 0..width / 4 {
-                // SAFETY: `Checked`.
-                unsafe { guest::store_u32((to.host[i] as *mut u8).add(4 * w), data[i][w]) };
+            let p = to.host[i] as *mut u8;
+            // SAFETY: `Checked`.
+            unsafe {
+                match width {
+                    4 => store_words::<4>(p, data[i]),
+                    8 => store_words::<8>(p, data[i]),
+                    _ => store_words::<16>(p, data[i]),
+                }
             }
         }
         Flow::Next
