@@ -1,13 +1,19 @@
 //! The same model on the CPU, simple enough to be read as its definition.
 //!
-//! Vectors are `f32`, every sum is made in `f64`, keys and values stay `f32`, nothing is fused or approximated. It is the
+//! Vectors are `f32`, every sum is made in `f64`, keys and values stay `f32` unless they are asked for as they come back from a
+//! cache in q8_0, nothing is fused or approximated. It is the
 //! yardstick of `--verify` and of the engine's tests; rows of a matrix are spread over the cores, which changes no result.
 
+use half::f16;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::gguf::TensorView;
+use crate::kernels::{CACHE_BLOCK, CacheType};
 use crate::model::Model;
+
+/// Values that share a scale in q8_0.
+const BLOCK: usize = CACHE_BLOCK as usize;
 
 /// A LLaMA model being decoded on the CPU.
 #[derive(Debug)]
@@ -17,6 +23,8 @@ pub struct Reference<'m> {
     frequencies: Vec<f64>,
     /// Keys and values of each layer: `kv_heads * head_dim` numbers per position.
     cache: Vec<(Vec<f32>, Vec<f32>)>,
+    /// What is cached: only [`CacheType::Q8_0`] makes a difference.
+    kv: CacheType,
     position: usize,
     context: usize,
 }
@@ -27,6 +35,15 @@ impl<'m> Reference<'m> {
     /// # Errors
     /// [`Error::UnsupportedType`] if a tensor cannot be dequantized.
     pub fn new(model: &'m Model, context: usize) -> Result<Self> {
+        Self::with_cache(model, context, CacheType::F16)
+    }
+
+    /// The same with keys and values as a cache of type `kv` gives them back. One in f16 is taken to be exact.
+    ///
+    /// # Errors
+    /// As [`Reference::new`]; [`Error::KeyValue`] if heads are not whole blocks of q8_0.
+    pub fn with_cache(model: &'m Model, context: usize, kv: CacheType) -> Result<Self> {
+        kv.check(&model.config)?;
         for info in model.gguf.tensors() {
             if let Some(tensor) = model.tensor(&info.name) {
                 tensor.check_supported()?;
@@ -34,7 +51,7 @@ impl<'m> Reference<'m> {
         }
         let frequencies = model.config.rope_frequencies();
         let cache = vec![Default::default(); model.config.layers];
-        Ok(Self { model, frequencies, cache, position: 0, context })
+        Ok(Self { model, frequencies, cache, kv, position: 0, context })
     }
 
     /// Forgets all positions.
@@ -71,9 +88,12 @@ impl<'m> Reference<'m> {
             let n = rms_norm(&x, layer.attn_norm, c.rms_eps)?;
             let mut q = mat_vec(layer.q, &n)?;
             let mut k = mat_vec(layer.k, &n)?;
-            let v = mat_vec(layer.v, &n)?;
+            let mut v = mat_vec(layer.v, &n)?;
             for head in q.chunks_exact_mut(c.head_dim).chain(k.chunks_exact_mut(c.head_dim)) {
                 rotate(head, self.position, &self.frequencies);
+            }
+            if self.kv == CacheType::Q8_0 {
+                k.chunks_exact_mut(BLOCK).chain(v.chunks_exact_mut(BLOCK)).for_each(round_q8_0);
             }
             self.cache[index].0.extend(k);
             self.cache[index].1.extend(v);
@@ -112,6 +132,15 @@ impl<'m> Reference<'m> {
         }
         out
     }
+}
+
+/// A block of q8_0 as it comes back, rounded as ggml's `quantize_row_q8_0_ref` does.
+fn round_q8_0(block: &mut [f32]) {
+    let scale = block.iter().fold(0f32, |top, v| top.max(v.abs())) / 127.0;
+    let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+    let kept = f16::from_f32(scale).to_f32();
+    // `round` takes halves away from zero.
+    block.iter_mut().for_each(|v| *v = (*v * inverse).round() * kept);
 }
 
 fn dot(a: &[f32], b: &[f32]) -> f64 {

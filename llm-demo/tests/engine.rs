@@ -8,6 +8,7 @@ use hcq::{Device, Selector};
 use llm_demo::compare::{Bounds, Comparison};
 use llm_demo::engine::{Engine, EngineOptions, Mode};
 use llm_demo::gguf::Gguf;
+use llm_demo::kernels::CacheType;
 use llm_demo::model::Model;
 use llm_demo::reference::Reference;
 use llm_demo::sampler::argmax;
@@ -36,10 +37,12 @@ fn engine(device: &Device, model: &Model, context: usize) -> Engine {
 }
 
 fn engine_in(mode: Mode, device: &Device, model: &Model, context: usize) -> Engine {
-    Engine::new(device, model, EngineOptions { context, mode, timed: true }, &mut |done, total| {
-        assert!(done <= total)
-    })
-    .unwrap()
+    engine_with(mode, CacheType::F16, device, model, context)
+}
+
+fn engine_with(mode: Mode, kv: CacheType, device: &Device, model: &Model, context: usize) -> Engine {
+    let options = EngineOptions { context, mode, kv, timed: true };
+    Engine::new(device, model, options, &mut |done, total| assert!(done <= total)).unwrap()
 }
 
 #[test]
@@ -136,16 +139,65 @@ fn a_long_context_is_attended_in_shares() {
 }
 
 #[test]
+fn logits_with_a_cache_in_q8_0_agree_with_the_reference_that_has_one() {
+    let device = device();
+    for (mix, mode) in [
+        ("q6_k", Mode::Phases),
+        ("q4_k_m", Mode::Phases),
+        ("q8_0", Mode::Persistent),
+        ("q6_k", Mode::Operations),
+    ] {
+        let model = tiny(mix);
+        let mut engine = engine_with(mode, CacheType::Q8_0, &device, &model, 24);
+        assert_eq!(engine.mode(), mode);
+        let mut reference = Reference::with_cache(&model, 24, CacheType::Q8_0).unwrap();
+        let mut exact = Reference::new(&model, 24).unwrap();
+        let (mut comparison, mut noise) = (Comparison::new(), Comparison::new());
+        for token in [1, 7, 500, 1023, 0, 7] {
+            let wanted = reference.step(token).unwrap();
+            comparison.add(&wanted, &engine.step(token).unwrap());
+            noise.add(&exact.step(token).unwrap(), &wanted);
+        }
+        let (nmse, noise) = (comparison.nmse(), noise.nmse());
+        eprintln!("{mix} {mode:?}: NMSE {nmse:e}, of the cache's rounding {noise:e}");
+        assert!(noise > 2.0 * Bounds::Q8_0_CACHE.nmse, "{mix}: a cache that is not rounded would pass");
+        assert!(nmse < Bounds::Q8_0_CACHE.nmse, "{mix} {mode:?}: NMSE {nmse:e}");
+        // A prompt, and what follows it.
+        engine.reset().unwrap();
+        reference.reset();
+        let prompt: Vec<u32> = (0..17).map(|i| (i * 37 + 11) % 1024).collect();
+        let mut comparison = Comparison::new();
+        let wanted = prompt.iter().map(|token| reference.step(*token).unwrap()).last().unwrap();
+        comparison.add(&wanted, &engine.prefill(&prompt).unwrap());
+        comparison.add(&reference.step(500).unwrap(), &engine.step(500).unwrap());
+        let nmse = comparison.nmse();
+        eprintln!("{mix} {mode:?} as a prompt: NMSE {nmse:e}");
+        assert!(nmse < Bounds::Q8_0_CACHE.nmse, "{mix} {mode:?} as a prompt: NMSE {nmse:e}");
+    }
+}
+
+#[test]
+fn heads_that_are_no_whole_blocks_are_refused_a_cache_in_q8_0() {
+    let mut model = tiny("q8_0");
+    model.config.head_dim = 48;
+    let error = Reference::with_cache(&model, 4, CacheType::Q8_0).unwrap_err();
+    assert!(error.to_string().contains("48") && error.to_string().contains("multiple of 32"), "{error}");
+}
+
+#[test]
 fn a_profile_accounts_for_every_launch_and_byte() {
     let model = tiny("q4_k_m");
     let device = device();
-    for mode in Mode::ALL {
-        let mut engine = engine_in(mode, &device, &model, 8);
+    for (mode, kv) in Mode::ALL.into_iter().flat_map(|m| CacheType::ALL.map(|kv| (m, kv))) {
+        let mut engine = engine_with(mode, kv, &device, &model, 8);
         let stats = engine.profile(3, Duration::ZERO).unwrap();
         let count: u64 = stats.iter().map(|s| s.count).sum();
         assert!(mode == Mode::Persistent || count == 3 * engine.launches_per_token());
-        let kv = 2 * 4 * model.config.kv_dim() as u64 * (1 + 2 + 3);
-        assert_eq!(stats.iter().map(|s| s.bytes).sum::<u64>(), 3 * engine.weight_bytes_per_token() + kv);
+        let values = 2 * 2 * model.config.kv_dim() as u64;
+        let position = if kv == CacheType::F16 { 2 * values } else { values / 32 * 34 };
+        assert_eq!(engine.cache_bytes_per_position(), position);
+        let cached = position * (1 + 2 + 3);
+        assert_eq!(stats.iter().map(|s| s.bytes).sum::<u64>(), 3 * engine.weight_bytes_per_token() + cached);
         assert!(stats.iter().any(|s| s.nanoseconds > 0));
         assert_eq!(engine.position(), 0);
     }
@@ -165,6 +217,24 @@ fn a_step_in_one_launch_gives_the_same_bits_as_a_launch_per_phase() {
             assert!(same, "{mix}, token {token}: logits differ");
         }
     }
+}
+
+#[test]
+fn a_story_from_a_cache_in_q8_0_is_the_same_however_its_steps_are_launched() {
+    let device = device();
+    let model = llm_demo::embedded::model().unwrap();
+    let stories = Mode::ALL.map(|mode| {
+        let mut engine = engine_with(mode, CacheType::Q8_0, &device, &model, 64);
+        let mut token = 1;
+        (0..STORY / 2)
+            .map(|_| {
+                token = engine.step_greedy(token).unwrap();
+                token
+            })
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(stories[0], stories[1]);
+    assert_eq!(stories[0], stories[2]);
 }
 
 #[test]

@@ -13,7 +13,10 @@ use llm_demo::kernels::{
 };
 use proptest::prelude::*;
 
-use device::{Random, config, dot, floats, formats, halves, matrix, nmse, read, read_halves, upload, words};
+use device::{
+    Random, config, dot, floats, formats, halves, is_q8_0_of, matrix, nmse, q8_0, q8_0_row, q8_0_values,
+    read, read_bytes, read_halves, upload, words,
+};
 
 fn launch(module: &str, kernel: &str, grid: impl Into<Extent3>, block: u32, args: &Args) {
     device::launch(module, kernel, LaunchConfig::new(grid, block), args);
@@ -36,6 +39,31 @@ fn silu(x: f64) -> f64 {
 /// A matrix row by row.
 fn dequantized(ty: GgmlType, blocks: &[u8], rows: usize, cols: usize) -> Vec<Vec<f32>> {
     device::dequantized(ty, blocks, rows, cols).chunks_exact(cols).map(<[f32]>::to_vec).collect()
+}
+
+/// Attention of a query over rows up to `position` of caches `[kv_head][context][dim]`.
+fn attended(
+    q: &[f32],
+    keys: &[f32],
+    values: &[f32],
+    (dim, context, group): (usize, usize, usize),
+    position: usize,
+) -> Vec<f64> {
+    let mut out = Vec::new();
+    for (head, query) in q.chunks_exact(dim).enumerate() {
+        let row = |p: usize| (head / group * context + p) * dim..(head / group * context + p + 1) * dim;
+        let scale = 1.0 / (dim as f64).sqrt();
+        let scores: Vec<f64> = (0..=position).map(|p| scale * dot(query, &keys[row(p)])).collect();
+        let top = scores.iter().copied().fold(f64::MIN, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|s| (s - top).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        let mut sums = vec![0.0; dim];
+        for (p, w) in weights.iter().enumerate() {
+            values[row(p)].iter().zip(&mut sums).for_each(|(v, s)| *s += w / total * f64::from(*v));
+        }
+        out.extend(sums);
+    }
+    out
 }
 
 proptest! {
@@ -219,26 +247,97 @@ proptest! {
             let args = Args::new().buffer(&partials).buffer(&out).u32(dim as u32).u32(shares);
             launch("attention", "attention_combine", heads as u32, ATTENTION_THREADS, &args);
         }
-        let mut wanted = Vec::new();
-        for head in 0..heads {
-            let row = |cache: &[f16], p: usize| -> Vec<f32> {
-                let start = (head / group * context + p) * dim;
-                cache[start..start + dim].iter().map(|v| v.to_f32()).collect()
-            };
-            let query = &q[head * dim..][..dim];
-            let scores: Vec<f64> =
-                (0..=position).map(|p| f64::from(scale) * dot(query, &row(&keys, p))).collect();
-            let top = scores.iter().copied().fold(f64::MIN, f64::max);
-            let weights: Vec<f64> = scores.iter().map(|s| (s - top).exp()).collect();
-            let total: f64 = weights.iter().sum();
-            let mut sums = vec![0.0; dim];
-            for (p, w) in weights.iter().enumerate() {
-                row(&values, p).iter().zip(&mut sums).for_each(|(v, s)| *s += w / total * f64::from(*v));
-            }
-            wanted.extend(sums);
-        }
+        let numbers = |cache: &[f16]| cache.iter().map(|v| v.to_f32()).collect::<Vec<_>>();
+        let wanted = attended(&q, &numbers(&keys), &numbers(&values), (dim, context, group), position);
         let error = nmse(&unstripe(&read(&out, heads * dim)), &wanted);
         prop_assert!(error < 1e-10, "NMSE {:e}", error);
+    }
+
+    #[test]
+    fn rotation_and_a_cache_in_q8_0(
+        heads in 1usize..4,
+        kv_heads in 1usize..4,
+        blocks in 1usize..5,
+        at in prop_oneof![0usize..20, 5_000usize..5_010],
+        seed: u64,
+    ) {
+        let random = &mut Random(seed);
+        let (dim, context) = (32 * blocks, at + 3);
+        let half_dim = dim / 2;
+        let qkv = random.values((heads + 2 * kv_heads) * dim);
+        let frequency = |j: usize| 1e4f64.powf(-(j as f64) / half_dim as f64);
+        let steps: Vec<u8> = (0..half_dim).flat_map(|j| turns(frequency(j)).to_le_bytes()).collect();
+        let len = kv_heads * context * dim / 32 * 34;
+        let (buffer, keys, values) = (floats(&qkv), upload(&vec![0; len]), upload(&vec![0; len]));
+        let args = Args::new().buffer(&buffer).buffer(&upload(&steps)).buffer(&words(&[at as u32, 0, 0, 0]));
+        let args = args.buffer(&keys).buffer(&values);
+        let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
+        let args = args.u32((kv_heads * context * dim) as u32);
+        let pairs = ((heads + 2 * kv_heads) * half_dim) as u32;
+        launch("vector", "rope_cache_q8_0", pairs.div_ceil(ROPE_THREADS), ROPE_THREADS, &args);
+        let [keys, values] = [keys, values].map(|cache| read_bytes(&cache, len));
+        for head in 0..kv_heads {
+            for row in 0..context {
+                let [key, value] =
+                    [&keys, &values].map(|c| q8_0_row(c, kv_heads * context, dim, head * context + row));
+                if row != at {
+                    prop_assert!(key.iter().chain(&value).all(|b| *b == 0), "row {} of head {}", row, head);
+                    continue;
+                }
+                let from = (heads + kv_heads + head) * dim;
+                prop_assert_eq!(&value, &q8_0(&qkv[from..from + dim]).0, "not as ggml rounds");
+                let turned: Vec<f64> = qkv[(heads + head) * dim..][..dim]
+                    .chunks_exact(2)
+                    .enumerate()
+                    .flat_map(|(j, pair)| {
+                        let (sin, cos) = (at as f64 * frequency(j)).sin_cos();
+                        let [a, b] = [f64::from(pair[0]), f64::from(pair[1])];
+                        [a * cos - b * sin, a * sin + b * cos]
+                    })
+                    .collect();
+                prop_assert!(is_q8_0_of(&q8_0_values(&key), &turned), "key of head {}", head);
+            }
+        }
+    }
+
+    #[test]
+    fn attention_over_a_cache_in_q8_0(
+        kv_heads in 1usize..3,
+        group in 1usize..5,
+        blocks in 1usize..9,
+        position in prop_oneof![0usize..40, 100usize..700],
+        shares in 1u32..5,
+        seed: u64,
+    ) {
+        let random = &mut Random(seed);
+        let (heads, dim, context) = (kv_heads * group, 32 * blocks, position + 1 + seed as usize % 5);
+        let q: Vec<f32> = random.values(heads * dim).iter().map(|v| 4.0 * v).collect();
+        // What lies past the position must not matter: its scales are all NaN.
+        let mut cache = || {
+            let (mut bytes, values) = q8_0(&random.values(kv_heads * context * dim));
+            let scales = &mut bytes[kv_heads * context * dim..];
+            for (row, scales) in scales.chunks_exact_mut(2 * blocks).enumerate() {
+                if row % context > position {
+                    scales.chunks_exact_mut(2).for_each(|s| s.copy_from_slice(&f16::NAN.to_le_bytes()));
+                }
+            }
+            (upload(&bytes), values)
+        };
+        let ((keys, key_values), (values, value_values)) = (cache(), cache());
+        let out = floats(&vec![0.0; heads * dim]);
+        let partials = floats(&vec![0.0; heads * shares as usize * partial_words(dim as u32) as usize]);
+        let dims = [64, 128, 256].into_iter().find(|d| *d >= dim).unwrap();
+        let scale = 1.0 / (dim as f32).sqrt();
+        let args = Args::new().buffer(&floats(&q)).buffer(&keys).buffer(&values);
+        let args = args.buffer(&words(&[position as u32, 0, 0, 0])).buffer(&partials);
+        let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale);
+        let args = args.u32((kv_heads * context * dim) as u32);
+        launch("attention", &format!("attention_q8_0_{dims}"), (heads as u32, shares), ATTENTION_THREADS, &args);
+        let args = Args::new().buffer(&partials).buffer(&out).u32(dim as u32).u32(shares);
+        launch("attention", "attention_combine", heads as u32, ATTENTION_THREADS, &args);
+        let wanted = attended(&q, &key_values, &value_values, (dim, context, group), position);
+        let error = nmse(&unstripe(&read(&out, heads * dim)), &wanted);
+        prop_assert!(error < 1e-9, "NMSE {:e}", error);
     }
 
     #[test]

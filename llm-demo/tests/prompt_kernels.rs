@@ -8,15 +8,15 @@ use half::f16;
 use hcq::{Args, Buffer, LaunchConfig};
 use llm_demo::kernels::gemm::{self, Output, TILES};
 use llm_demo::kernels::{
-    COUNT_AT, DEQUANTIZE_THREADS, HEAD_DIMS, PROMPT_ATTENTION_THREADS, PROMPT_ATTENTION_TOKENS,
-    PROMPT_NORM_THREADS, PROMPT_ROPE_THREADS, PROMPT_TOKENS_AT, dequantize_blocks, prompt_attention_shared,
-    turns,
+    COUNT_AT, DEQUANTIZE_THREADS, EXPAND_THREADS, HEAD_DIMS, PROMPT_ATTENTION_THREADS,
+    PROMPT_ATTENTION_TOKENS, PROMPT_NORM_THREADS, PROMPT_ROPE_THREADS, PROMPT_TOKENS_AT, dequantize_blocks,
+    prompt_attention_shared, turns,
 };
 use proptest::prelude::*;
 
 use device::{
-    Random, config, dequantized, dot, floats, formats, halves, launch, matrix, nmse, read, read_halves,
-    upload, words,
+    Random, config, dequantized, dot, floats, formats, halves, is_q8_0_of, launch, matrix, nmse, q8_0,
+    q8_0_row, q8_0_values, read, read_bytes, read_halves, upload, words,
 };
 
 /// A chunk in device memory, of `count` tokens from position `start` on.
@@ -201,6 +201,74 @@ proptest! {
         for cache in [keys, values] {
             let written = cache.chunks_exact(dim).enumerate().filter(|(_, row)| row.iter().any(|v| *v != 0.0));
             prop_assert!(written.into_iter().all(|(row, _)| (start..start + tokens).contains(&(row % context))));
+        }
+    }
+
+    #[test]
+    fn keys_and_values_are_cached_in_q8_0_and_come_back(
+        heads in 1usize..4,
+        kv_heads in 1usize..4,
+        blocks in 1usize..5,
+        start in prop_oneof![0usize..20, 3_000usize..3_010],
+        tokens in 1usize..6,
+        seed: u64,
+    ) {
+        let random = &mut Random(seed);
+        let (dim, context) = (32 * blocks, start + tokens + 2);
+        let (half_dim, rows) = (dim / 2, kv_heads * context);
+        let frequency = |j: usize| 1e4f64.powf(-(j as f64) / half_dim as f64);
+        let width = (heads + 2 * kv_heads) * dim;
+        let qkv = random.values(tokens * width);
+        let steps: Vec<u8> = (0..half_dim).flat_map(|j| turns(frequency(j)).to_le_bytes()).collect();
+        let len = rows * dim / 32 * 34;
+        // What is there already stays, and is expanded with what comes.
+        let mut before = || q8_0(&random.values(rows * dim)).0;
+        let before = [before(), before()];
+        let [keys, values] = [0, 1].map(|i| upload(&before[i]));
+        let q = halves(&vec![f16::ZERO; tokens * heads * dim]);
+        let place = chunk(start, &vec![0; tokens]);
+        let args = Args::new().buffer(&floats(&qkv)).buffer(&upload(&steps)).buffer(&place);
+        let args = args.buffer(&q).buffer(&keys).buffer(&values);
+        let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
+        let args = args.u32(1).u32(tokens as u32).u32((rows * dim) as u32);
+        let grid = (((width / 2) as u32).div_ceil(PROMPT_ROPE_THREADS), tokens as u32 + 1);
+        launch("prompt", "prompt_rope_q8_0", LaunchConfig::new(grid, PROMPT_ROPE_THREADS), &args);
+        let cached = [&keys, &values].map(|cache| read_bytes(cache, len));
+        for (i, cache) in cached.iter().enumerate() {
+            for (head, position) in (0..kv_heads).flat_map(|h| (0..context).map(move |p| (h, p))) {
+                let row = |cache: &[u8]| q8_0_row(cache, rows, dim, head * context + position);
+                if !(start..start + tokens).contains(&position) {
+                    prop_assert_eq!(row(cache), row(&before[i]), "row {} of head {}", position, head);
+                    continue;
+                }
+                let from = (position - start) * width + (heads + i * kv_heads + head) * dim;
+                let given = &qkv[from..from + dim];
+                if i == 1 {
+                    prop_assert_eq!(row(cache), q8_0(given).0, "not as ggml rounds");
+                    continue;
+                }
+                let turned = given.chunks_exact(2).enumerate().flat_map(|(j, pair)| {
+                    let (sin, cos) = (position as f64 * frequency(j)).sin_cos();
+                    let [a, b] = [f64::from(pair[0]), f64::from(pair[1])];
+                    [a * cos - b * sin, a * sin + b * cos]
+                });
+                prop_assert!(is_q8_0_of(&q8_0_values(&row(cache)), &turned.collect::<Vec<_>>()));
+            }
+        }
+
+        let untouched = f16::from_f32(7.5);
+        let expanded = [0, 1].map(|_| halves(&vec![untouched; rows * dim]));
+        let args = Args::new().buffer(&keys).buffer(&values).buffer(&place);
+        let args = args.buffer(&expanded[0]).buffer(&expanded[1]);
+        let args = args.u32(context as u32).u32(dim as u32).u32((rows * dim) as u32);
+        launch("prompt", "prompt_expand", LaunchConfig::new((3, kv_heads as u32, 2), EXPAND_THREADS), &args);
+        for (cache, expanded) in cached.iter().zip(&expanded) {
+            let wanted = q8_0_values(cache);
+            for (i, found) in read_halves(expanded, rows * dim).into_iter().enumerate() {
+                let there = i / dim % context < start + tokens;
+                let wanted = if there { f16::from_f32(wanted[i]) } else { untouched };
+                prop_assert_eq!(found, wanted.to_f32(), "value {}", i);
+            }
         }
     }
 

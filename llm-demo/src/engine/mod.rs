@@ -29,9 +29,9 @@ use self::trace::Tracing;
 pub use self::trace::{LaunchTime, PhaseTime, Work};
 use crate::decoder::Decoder;
 use crate::error::{Error, Result};
-use crate::kernels::TOKENS_AT;
 use crate::kernels::step::Shape;
-use crate::model::Model;
+use crate::kernels::{CacheType, TOKENS_AT};
+use crate::model::{Config, Model};
 use crate::trace::HOST;
 use crate::tuning::Tuning;
 
@@ -42,6 +42,8 @@ pub struct EngineOptions {
     pub context: usize,
     /// How a step is launched.
     pub mode: Mode,
+    /// What keys and values are cached as.
+    pub kv: CacheType,
     /// Whether the phases of a step in one launch are timed, as [`Engine::profile`] needs it; costs a little.
     pub timed: bool,
 }
@@ -94,6 +96,8 @@ pub struct Engine {
     /// Launches of the step kernel, if there is one for the model.
     steps: Option<StepPlan>,
     mode: Mode,
+    kv: CacheType,
+    cache_bytes: u64,
     vocab: usize,
     context: usize,
     position: usize,
@@ -110,6 +114,11 @@ impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Engine(position {} of {}, {} launches)", self.position, self.context, self.stages().len())
     }
+}
+
+/// Bytes of keys and values per position of one layer.
+fn cache_bytes_per_layer(c: &Config, kv: CacheType) -> u64 {
+    2 * kv.bytes(c.kv_dim() as u64)
 }
 
 /// Replays that may be under way at once.
@@ -147,14 +156,15 @@ impl Engine {
         let begin = Instant::now();
         let context = options.context.max(1);
         let (total, mut done) = (model.tensor_bytes(), 0);
-        let (plan, memory, mut programs) = Plan::new(device, model, context, tuning, &mut |bytes| {
+        let room = (context, options.kv);
+        let (plan, memory, mut programs) = Plan::new(device, model, room, tuning, &mut |bytes| {
             done += bytes;
             progress(done, total);
         })?;
         let outputs = (&plan.state, &plan.logits);
         let room = matrix::fits(context)?;
         let mut plan_step = |shape| {
-            let how = (shape, options.timed);
+            let (room, how) = ((room, options.kv), (shape, options.timed));
             StepPlan::new(device, &mut programs, &model.config, room, &memory, outputs, how)
         };
         let steps = match (options.mode, tuning.choices.step) {
@@ -185,12 +195,14 @@ impl Engine {
         let prefill = match prefill::supports(&model.config) {
             true => {
                 let (config, choices) = (&model.config, tuning.choices.clone());
-                Some(Prefill::new(device, (programs, choices), config, context, memory, &plan)?)
+                let room = (context, options.kv);
+                Some(Prefill::new(device, (programs, choices), config, room, memory, &plan)?)
             }
             false => None,
         };
         let (vocab, weights) = (model.config.vocab, plan.loading);
         let load_times = LoadTimes { weights, kernels: begin.elapsed().saturating_sub(weights) };
+        let cache_bytes = model.config.layers as u64 * cache_bytes_per_layer(&model.config, options.kv);
         let mut engine = Self {
             queue,
             step,
@@ -199,6 +211,8 @@ impl Engine {
             prefill,
             steps,
             mode,
+            kv: options.kv,
+            cache_bytes,
             vocab,
             context,
             position: 0,
@@ -339,6 +353,30 @@ impl Engine {
     /// Bytes of weights that one step reads.
     pub fn weight_bytes_per_token(&self) -> u64 {
         self.stages().iter().map(|s| s.weight_bytes).sum()
+    }
+
+    /// What keys and values are cached as.
+    pub fn kv(&self) -> CacheType {
+        self.kv
+    }
+
+    /// Bytes of keys and values that one position takes in all layers, each of which a step reads.
+    pub fn cache_bytes_per_position(&self) -> u64 {
+        self.cache_bytes
+    }
+
+    /// Pretends that `position` tokens have been taken in, to see what a step costs there: what the cache holds of them is not
+    /// defined, so neither are the logits that follow.
+    ///
+    /// # Errors
+    /// [`Error::ContextFull`] if there is no room for that many and one more.
+    pub fn pretend(&mut self, position: usize) -> Result<()> {
+        self.reset()?;
+        self.room(position + 1)?;
+        let word = matrix::fits(position)?;
+        self.plan.state.write(0, &word.to_le_bytes())?;
+        self.position = position;
+        Ok(())
     }
 
     /// Kernel launches of one step.

@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use hcq::{Args, Buffer, Device, Graph, Kernel, LaunchConfig};
 
+use super::cache_bytes_per_layer;
 use super::matrix::{Loader, Matrix, fits};
 use super::programs::Programs;
 use crate::error::{Error, Result};
 use crate::gguf::TensorView;
 use crate::kernels::{
-    ARGMAX_BLOCKS, ATTENTION_THREADS, Choices, Epilogue, HEAD_DIMS, NORM_THREADS, Product, ROPE_THREADS,
-    SILU_THREADS, STATE_THREADS, TOKENS_AT, embed_blocks, partial_words, turns,
+    ARGMAX_BLOCKS, ATTENTION_THREADS, CacheType, Choices, Epilogue, HEAD_DIMS, NORM_THREADS, Product,
+    ROPE_THREADS, SILU_THREADS, STATE_THREADS, TOKENS_AT, embed_blocks, even_shares, partial_words, turns,
 };
 use crate::model::{Config, Model};
 use crate::tuning::Tuning;
@@ -114,6 +115,7 @@ struct Planner<'a> {
     programs: Programs,
     config: &'a Config,
     context: u32,
+    kv: CacheType,
     stages: Vec<Stage>,
     products: Vec<ProductStage>,
     choices: &'a Choices,
@@ -148,14 +150,14 @@ impl Plan {
     pub fn new(
         device: &Device,
         model: &Model,
-        context: usize,
+        (context, kv): (usize, CacheType),
         tuning: &Tuning,
         progress: &mut (dyn FnMut(u64) + Send),
     ) -> Result<(Self, ModelMemory, Programs)> {
         let c = &model.config;
-        check(c)?;
+        check(c, context, kv)?;
         let floats = |n: usize| device.alloc(4 * n as u64);
-        let shares = shares(c, context, device.info().sm_count as usize);
+        let shares = shares(c, context, device.info().sm_count as usize)?;
         let vectors = Vectors {
             x: floats(c.hidden)?,
             normed: floats(c.hidden)?,
@@ -171,8 +173,18 @@ impl Plan {
         let context = fits(context)?;
         let (stages, products, choices) = (Vec::new(), Vec::new(), &tuning.choices);
         let loader = Loader::default();
-        let mut p =
-            Planner { device, programs, config: c, context, stages, products, choices, loader, progress };
+        let mut p = Planner {
+            device,
+            programs,
+            config: c,
+            context,
+            kv,
+            stages,
+            products,
+            choices,
+            loader,
+            progress,
+        };
 
         let embedding = p.upload(&[model.embedding()])?;
         p.embed(&embedding, &state, &vectors.x)?;
@@ -220,7 +232,7 @@ pub fn record<'a>(device: &Device, stages: impl Iterator<Item = &'a Stage>) -> R
 }
 
 /// Refuses what the kernels cannot do.
-fn check(c: &Config) -> Result<()> {
+fn check(c: &Config, context: usize, kv: CacheType) -> Result<()> {
     let longest = *HEAD_DIMS.last().unwrap_or(&0) as usize;
     if !c.head_dim.is_multiple_of(8) || c.head_dim > longest {
         return Err(Error::KeyValue {
@@ -229,14 +241,27 @@ fn check(c: &Config) -> Result<()> {
             rule: "the kernels take multiples of 8 up to 256",
         });
     }
+    kv.check(c)?;
+    if kv == CacheType::Q8_0 {
+        scales_at(c, fits(context)?)?;
+    }
     Ok(())
 }
 
+/// Where the scales of a cache in q8_0 are, in bytes from its start.
+///
+/// # Errors
+/// [`Error::TooLarge`].
+pub(super) fn scales_at(c: &Config, context: u32) -> Result<u32> {
+    fits(c.kv_dim() * context as usize)
+}
+
 /// Into how many shares attention splits the positions.
-fn shares(c: &Config, context: usize, sm_count: usize) -> u32 {
-    let most = (4 * sm_count / c.heads).clamp(1, 64);
-    // At most 64.
-    context.div_ceil(POSITIONS_PER_SHARE).clamp(1, most) as u32
+fn shares(c: &Config, context: usize, sm_count: usize) -> Result<u32> {
+    // Four small blocks per SM.
+    let least = (4 * sm_count / c.heads).clamp(1, 64);
+    let most = even_shares(fits(c.heads)?, fits(sm_count)?, fits(least)?);
+    Ok(fits(context.div_ceil(POSITIONS_PER_SHARE))?.clamp(1, most))
 }
 
 /// The rotation table of `rope_cache`.
@@ -351,7 +376,7 @@ impl<'a> Planner<'a> {
     ) -> Result<LayerMemory> {
         let c = self.config;
         let layer = model.layer(index);
-        let cache = || self.device.alloc(2 * c.kv_dim() as u64 * u64::from(self.context));
+        let cache = || self.device.alloc(self.kv.bytes(c.kv_dim() as u64 * u64::from(self.context)));
         let (keys, values) = (cache()?, cache()?);
 
         let attn_norm = self.rmsnorm("attention norm", layer.attn_norm, v)?;
@@ -399,8 +424,11 @@ impl<'a> Planner<'a> {
         let args = Args::new().buffer(&v.qkv).buffer(&v.turns).buffer(state).buffer(keys).buffer(values);
         let args =
             args.u32(fits(c.heads)?).u32(fits(c.kv_heads)?).u32(fits(c.head_dim / 2)?).u32(self.context);
-        let stage =
-            self.stage("rotate, cache", "rope_cache", pairs.div_ceil(ROPE_THREADS), ROPE_THREADS, args)?;
+        let (kernel, args) = match self.kv {
+            CacheType::F16 => ("rope_cache", args),
+            CacheType::Q8_0 => ("rope_cache_q8_0", args.u32(scales_at(c, self.context)?)),
+        };
+        let stage = self.stage("rotate, cache", kernel, pairs.div_ceil(ROPE_THREADS), ROPE_THREADS, args)?;
         self.stages.push(stage);
         Ok(())
     }
@@ -417,19 +445,26 @@ impl<'a> Planner<'a> {
         let (heads, head_dim) = (fits(c.heads)?, fits(c.head_dim)?);
         let longest = *HEAD_DIMS.last().unwrap_or(&0);
         let dims = HEAD_DIMS.into_iter().find(|d| *d >= head_dim).unwrap_or(longest);
-        let split = shares > 1;
-        let name = format!("attention_{}{dims}", if split { "split_" } else { "" });
+        let split = shares > 1 || self.kv == CacheType::Q8_0;
+        let name = match self.kv {
+            CacheType::F16 => format!("attention_{}{dims}", if split { "split_" } else { "" }),
+            CacheType::Q8_0 => format!("attention_q8_0_{dims}"),
+        };
         let out = if split { &v.partials } else { &v.attended };
         let args = Args::new().buffer(&v.qkv).buffer(keys).buffer(values).buffer(state).buffer(out);
         let args = args.u32(self.context).u32(head_dim).u32(fits(c.heads / c.kv_heads)?);
         let args = args.f32(1.0 / (c.head_dim as f32).sqrt());
+        let args = match self.kv {
+            CacheType::F16 => args,
+            CacheType::Q8_0 => args.u32(scales_at(c, self.context)?),
+        };
         self.stages.push(Stage {
             role: "attention",
             kernel: self.programs.attention(&name)?,
             config: LaunchConfig::new((heads, shares), ATTENTION_THREADS),
             args,
             weight_bytes: 0,
-            cache_bytes: 4 * c.kv_dim() as u64,
+            cache_bytes: cache_bytes_per_layer(c, self.kv),
             overlaps: false,
         });
         if split {

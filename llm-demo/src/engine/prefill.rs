@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 use hcq::{Args, Buffer, Device, Graph, LaunchConfig, Queue, SyncPoint};
 
-use super::Engine;
 use super::matrix::{Matrix, fits};
-use super::plan::{LayerMemory, ModelMemory, Plan, Stage, record};
+use super::plan::{LayerMemory, ModelMemory, Plan, Stage, record, scales_at};
 use super::programs::Programs;
 use super::trace::{LaunchTime, run_timed};
+use super::{Engine, cache_bytes_per_layer};
 use crate::error::Result;
 use crate::kernels::gemm::{self, Output, Tile};
 use crate::kernels::{
-    Choices, DEQUANTIZE_THREADS, Format, HEAD_DIMS, PROMPT_ATTENTION_THREADS, PROMPT_ATTENTION_TOKENS,
-    PROMPT_NORM_THREADS, PROMPT_ROPE_THREADS, PROMPT_TOKENS_AT, TokensProduct, dequantize_blocks,
-    prompt_attention_shared,
+    CacheType, Choices, DEQUANTIZE_THREADS, EXPAND_THREADS, Format, HEAD_DIMS, PROMPT_ATTENTION_THREADS,
+    PROMPT_ATTENTION_TOKENS, PROMPT_NORM_THREADS, PROMPT_ROPE_THREADS, PROMPT_TOKENS_AT, TokensProduct,
+    dequantize_blocks, prompt_attention_shared,
 };
 use crate::model::Config;
 
@@ -29,6 +29,8 @@ pub const CHUNK: usize = 512;
 pub const SIZES: [u32; 4] = [64, 128, 256, CHUNK as u32];
 /// Weights expanded at a time: 32 MiB in f16, which the second-level cache of a large GPU holds.
 const SLICE: u32 = 16 << 20;
+/// Blocks of the expansion of a cache per SM, at least.
+const EXPAND_BLOCKS: u32 = 8;
 /// Slices start at multiples of this many rows.
 const SLICE_ROWS: u32 = 128;
 
@@ -76,6 +78,8 @@ struct Memory {
     sums: Buffer,
     /// Two slices of expanded weights.
     slices: [Buffer; 2],
+    /// A layer's keys and values in f16, if its cache is of another type.
+    expanded: Option<[Buffer; 2]>,
 }
 
 /// A product of all tokens with one or more matrices, one below the other.
@@ -111,7 +115,7 @@ impl Prefill {
         device: &Device,
         (mut programs, choices): (Programs, Choices),
         config: &Config,
-        context: usize,
+        (context, kv): (usize, CacheType),
         model: ModelMemory,
         plan: &Plan,
     ) -> Result<Self> {
@@ -134,6 +138,13 @@ impl Prefill {
             ff: values(2, tokens * c.ff)?,
             sums: values(4, sums(c.hidden, c.q_dim())?.max(sums(c.hidden, c.ff)?))?,
             slices: [slice()?, slice()?],
+            expanded: match kv {
+                CacheType::F16 => None,
+                CacheType::Q8_0 => {
+                    let cache = || values(2, c.kv_dim() * context);
+                    Some([cache()?, cache()?])
+                }
+            },
         };
         let args = Args::new().buffer(&memory.x).buffer(&memory.chunk).buffer(&plan.x).u32(fits(c.hidden)?);
         let blocks = fits(c.hidden)?.div_ceil(PROMPT_NORM_THREADS);
@@ -361,16 +372,35 @@ impl Recording<'_> {
         let args = args.buffer(&m.q).buffer(&layer.keys).buffer(&layer.values);
         let args = args.u32(fits(c.heads)?).u32(fits(c.kv_heads)?).u32(fits(c.head_dim / 2)?).u32(context);
         let args = args.u32(shares).u32(self.tokens);
+        let (kernel, args) = match m.expanded {
+            None => ("prompt_rope", args),
+            Some(_) => ("prompt_rope_q8_0", args.u32(scales_at(c, context)?)),
+        };
         let grid = (pairs.div_ceil(PROMPT_ROPE_THREADS), self.tokens);
         let config = LaunchConfig::new(grid, PROMPT_ROPE_THREADS);
-        self.push("rotate, cache", "prompt", "prompt_rope", config, args)
+        self.push("rotate, cache", "prompt", kernel, config, args)
     }
 
     fn attend(&mut self, m: &Memory, layer: &LayerMemory, c: &Config, context: u32) -> Result<()> {
         let head_dim = fits(c.head_dim)?;
         let longest = *HEAD_DIMS.last().unwrap_or(&0);
         let dims = HEAD_DIMS.into_iter().find(|d| *d >= head_dim).unwrap_or(longest);
-        let args = Args::new().buffer(&m.q).buffer(&layer.keys).buffer(&layer.values).buffer(&m.chunk);
+        let [keys, values] = match &m.expanded {
+            None => [&layer.keys, &layer.values],
+            Some([keys, values]) => {
+                let kv_heads = fits(c.kv_heads)?;
+                let args = Args::new().buffer(&layer.keys).buffer(&layer.values).buffer(&m.chunk);
+                let args = args.buffer(keys).buffer(values).u32(context).u32(head_dim);
+                let args = args.u32(scales_at(c, context)?);
+                let grid = (EXPAND_BLOCKS.div_ceil(2 * kv_heads) * self.sm_count, kv_heads, 2);
+                let config = LaunchConfig::new(grid, EXPAND_THREADS);
+                let mut stage = self.stage("attention", "prompt", "prompt_expand", config, args)?;
+                stage.cache_bytes = cache_bytes_per_layer(c, CacheType::Q8_0);
+                self.stages.push(stage);
+                [keys, values]
+            }
+        };
+        let args = Args::new().buffer(&m.q).buffer(keys).buffer(values).buffer(&m.chunk);
         let args = args.buffer(&m.attended).u32(context).u32(head_dim).u32(fits(c.heads / c.kv_heads)?);
         let args = args.f32(1.0 / (c.head_dim as f32).sqrt());
         let grid = (self.tokens.div_ceil(PROMPT_ATTENTION_TOKENS), fits(c.heads)?);
@@ -378,7 +408,7 @@ impl Recording<'_> {
         let config = config.with_dynamic_shared(prompt_attention_shared(dims));
         let mut stage =
             self.stage("attention", "prompt", &format!("prompt_attention_{dims}"), config, args)?;
-        stage.cache_bytes = 4 * c.kv_dim() as u64;
+        stage.cache_bytes = cache_bytes_per_layer(c, CacheType::F16);
         self.stages.push(stage);
         Ok(())
     }

@@ -2,15 +2,16 @@
 
 use hcq::{Args, Buffer, Device, LaunchConfig};
 
+use super::cache_bytes_per_layer;
 use super::matrix::{Matrix, fits};
 use super::plan::{LayerMemory, ModelMemory, Stage};
 use super::programs::Programs;
 use crate::error::Result;
-use crate::kernels::Format;
 use crate::kernels::step::{
     Attention, FIRST_FLAG_AT, FLAGS_PER_STEP, Finish, Grid, Heads, Input, MARKS, MAX_BLOCKS, Results,
     SYNC_WORDS, Segment, Shape, Task, Variant,
 };
+use crate::kernels::{CacheType, Format};
 use crate::model::Config;
 
 /// Launches of the step kernel.
@@ -61,7 +62,7 @@ impl StepPlan {
         device: &Device,
         programs: &mut Programs,
         c: &Config,
-        context: u32,
+        (context, kv): (u32, CacheType),
         memory: &ModelMemory,
         (state, logits): (&Buffer, &Buffer),
         (shape, timed): (Shape, bool),
@@ -80,6 +81,7 @@ impl StepPlan {
             kv_heads: fits(c.kv_heads)?,
             head_dim: fits(c.head_dim)?,
             context,
+            kv,
         };
         let mut kept = vec![memory.turns.clone(), memory.output_norm.clone(), state.clone(), logits.clone()];
         let mut floats = |count: usize| -> Result<u64> {
@@ -91,7 +93,10 @@ impl StepPlan {
         let v = Vectors {
             // With a flag beside each value.
             x: floats(2 * c.hidden)?,
-            q: floats(c.q_dim())?,
+            q: floats(match kv {
+                CacheType::F16 => c.q_dim(),
+                CacheType::Q8_0 => c.q_dim() + 2 * c.kv_dim(),
+            })?,
             attended: floats(2 * c.q_dim())?,
             ff: floats(c.ff)?,
             partials: floats(Attention::partial_words(&heads, blocks) as usize)?,
@@ -222,7 +227,12 @@ fn layer_phases(
             bytes(&layer.qkv) + norm_bytes,
             0,
         ),
-        phase("attention", Task::attention(&attention, grid).flagging(attended), 0, 4 * c.kv_dim() as u64),
+        phase(
+            "attention",
+            Task::attention(&attention, grid).flagging(attended),
+            0,
+            cache_bytes_per_layer(c, heads.kv),
+        ),
         phase(
             "attention output",
             matvec(attended_input, &[o], Results::Add, v.x).flagging(between),

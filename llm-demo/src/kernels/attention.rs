@@ -5,22 +5,42 @@
 //! merged through shared memory, shares through a second kernel.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Global, Kernel, Pointer, Reg, Special};
+use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Reg, Shared, Special};
 
 use super::matvec::striped_index;
 
 /// Threads of a block.
 pub const THREADS: u32 = 128;
-const WARPS: u32 = THREADS / 32;
+pub(super) const WARPS: u32 = THREADS / 32;
 /// The longest heads that there are kernels for, in steps of which each serves the shorter ones.
 pub const HEAD_DIMS: [u32; 3] = [64, 128, 256];
 /// Below any score; unlike infinity its difference to itself is 0.
-const LOWEST: f32 = -1e30;
+pub(super) const LOWEST: f32 = -1e30;
+
+/// How much longer than needed the busiest worker may be at work.
+const EVEN: f64 = 1.06;
+/// How many more shares are tried than there have to be.
+const MOST_MORE_SHARES: u32 = 16;
 
 /// Words that one share of one head takes in the scratch buffer of `attention_combine`: largest score, sum of weights, values.
 pub const fn partial_words(head_dim: u32) -> u32 {
     // Rounded so that every share starts at a multiple of 16 bytes.
     (head_dim + 2).next_multiple_of(4)
+}
+
+/// Into how many shares to split the positions of `units` pieces of work for `workers`: `least`, or some more if that leaves no worker
+/// much longer at work than the others.
+pub fn even_shares(units: u32, workers: u32, least: u32) -> u32 {
+    let least = least.max(1);
+    // What the busiest has to do, as a multiple of what each would have if all had the same.
+    let excess = |shares: &u32| {
+        let items = u64::from(units) * u64::from(*shares);
+        (items.div_ceil(workers.into()) * u64::from(workers)) as f64 / items as f64
+    };
+    let candidates = || least..least + MOST_MORE_SHARES;
+    let even = candidates().find(|s| excess(s) <= EVEN);
+    let best = candidates().min_by(|a, b| excess(a).total_cmp(&excess(b)));
+    even.or(best).unwrap_or(least)
 }
 
 /// [`partial_words`] in a kernel.
@@ -46,8 +66,7 @@ pub(super) fn kernel(dims: u32, split: bool) -> Kernel {
     let scale = k.param::<f32>("scale");
 
     let shared_q = k.shared::<f32>(dims);
-    let shared_out = k.shared::<f32>(WARPS * dims);
-    let (shared_max, shared_sum) = (k.shared::<f32>(WARPS), k.shared::<f32>(WARPS));
+    let meeting = Meeting::new(&k, dims);
     let (tid, lane) = (k.special(Special::TidX), k.special(Special::LaneId));
     let warp = k.shr(tid, 5);
     let (head, share) = (k.special(Special::CtaidX), k.special(Special::CtaidY));
@@ -110,54 +129,90 @@ pub(super) fn kernel(dims: u32, split: bool) -> Kernel {
         });
     });
 
-    // Merge the warps.
-    let total = k.warp_sum(sum);
-    k.if_(k.eq(lane, 0), || {
-        k.store(k.at(shared_max, warp), max);
-        k.store(k.at(shared_sum, warp), total);
-    });
-    let mine = k.at(shared_out, k.scale(warp, dims));
+    let mine = meeting.place(&k, warp);
     for (d, [a, b]) in own.iter().zip(&sums) {
         k.store_n(k.at(mine, k.scale(k.shr(*d, 1), 2)), &[*a, *b]);
     }
-    k.sync_threads();
-    let maxima = k.load_with(shared_max, WARPS, Cache::Default);
-    let top = maxima.iter().copied().reduce(|a, b| k.max(a, b)).unwrap_or(max);
-    let factors: Vec<_> = maxima.into_iter().map(|m| k.exp2(k.sub(m, top))).collect();
-    let totals = k.load_with(shared_sum, WARPS, Cache::Default);
-    let total = k.var(0f32);
-    for (t, f) in totals.into_iter().zip(&factors) {
-        k.mad_to(total, t, *f, total);
-    }
-    let partial =
-        k.row(out, k.mad(head, k.special(Special::NctaidY), share), partial_pitch(&k, head_dim.reg()));
-    k.for_(tid, head_dim.reg(), THREADS, |d: Reg<u32>| {
-        let value = k.var(0f32);
-        for (w, f) in (0i64..).zip(&factors) {
-            k.mad_to(value, k.load(k.at(shared_out.plus(w * i64::from(dims)), d)), *f, value);
-        }
-        if split {
-            k.store(k.at(partial.plus(2), d), value);
-        } else {
-            let len = k.mul(k.special(Special::NctaidX), head_dim.reg());
-            let index = k.mad(head, head_dim.reg(), d);
-            k.store(k.at(out, striped_index(&k, index, k.shr(len, 2))), k.div(value, total));
-        }
-    });
-    if split {
-        k.if_(k.eq(tid, 0), || {
-            k.store(partial, top);
-            k.store(partial.plus(1), total);
-        });
-    }
+    meeting.merge(&k, (max, sum), (head, share), head_dim, out, split);
     k
+}
+
+/// Where the warps of a block bring together what they have.
+pub(super) struct Meeting {
+    dims: u32,
+    values: Pointer<Shared, f32>,
+    max: Pointer<Shared, f32>,
+    sum: Pointer<Shared, f32>,
+}
+
+impl Meeting {
+    pub(super) fn new(k: &Kernel, dims: u32) -> Self {
+        let values = k.shared::<f32>(WARPS * dims);
+        let (max, sum) = (k.shared::<f32>(WARPS), k.shared::<f32>(WARPS));
+        Self { dims, values, max, sum }
+    }
+
+    /// Where warp `warp` puts its weighted sums of values.
+    pub(super) fn place(&self, k: &Kernel, warp: Reg<u32>) -> Pointer<Shared, f32> {
+        k.at(self.values, k.scale(warp, self.dims))
+    }
+
+    /// Merges what is at the warps' places, with the lanes' largest score `max` (equal in a warp) and sums of weights `sum`, and
+    /// writes it: the head's result, or its share of it.
+    pub(super) fn merge(
+        &self,
+        k: &Kernel,
+        (max, sum): (Reg<f32>, Reg<f32>),
+        (head, share): (Reg<u32>, Reg<u32>),
+        head_dim: Multiple,
+        out: Pointer<Global, f32>,
+        split: bool,
+    ) {
+        let tid = k.special(Special::TidX);
+        let warp = k.shr(tid, 5);
+        let total = k.warp_sum(sum);
+        k.if_(k.eq(k.and(tid, 31), 0), || {
+            k.store(k.at(self.max, warp), max);
+            k.store(k.at(self.sum, warp), total);
+        });
+        k.sync_threads();
+        let maxima = k.load_with(self.max, WARPS, Cache::Default);
+        let top = maxima.iter().copied().reduce(|a, b| k.max(a, b)).unwrap_or(max);
+        let factors: Vec<_> = maxima.into_iter().map(|m| k.exp2(k.sub(m, top))).collect();
+        let totals = k.load_with(self.sum, WARPS, Cache::Default);
+        let total = k.var(0f32);
+        for (t, f) in totals.into_iter().zip(&factors) {
+            k.mad_to(total, t, *f, total);
+        }
+        let partial =
+            k.row(out, k.mad(head, k.special(Special::NctaidY), share), partial_pitch(k, head_dim.reg()));
+        k.for_(tid, head_dim.reg(), THREADS, |d: Reg<u32>| {
+            let value = k.var(0f32);
+            for (w, f) in (0i64..).zip(&factors) {
+                k.mad_to(value, k.load(k.at(self.values.plus(w * i64::from(self.dims)), d)), *f, value);
+            }
+            if split {
+                k.store(k.at(partial.plus(2), d), value);
+            } else {
+                let len = k.mul(k.special(Special::NctaidX), head_dim.reg());
+                let index = k.mad(head, head_dim.reg(), d);
+                k.store(k.at(out, striped_index(k, index, k.shr(len, 2))), k.div(value, total));
+            }
+        });
+        if split {
+            k.if_(k.eq(tid, 0), || {
+                k.store(partial, top);
+                k.store(partial.plus(1), total);
+            });
+        }
+    }
 }
 
 /// The product of a cached row with the query in shared memory, eight dimensions at a time.
 fn dot_row(
     k: &Kernel,
     row: Pointer<Global, f16>,
-    query: Pointer<ptxgen::Shared, f32>,
+    query: Pointer<Shared, f32>,
     head_dim: Reg<u32>,
 ) -> Reg<f32> {
     let score = k.var(0f32);
@@ -202,4 +257,25 @@ pub(super) fn combine() -> Kernel {
         k.store(k.at(out, striped_index(&k, index, k.shr(len, 2))), k.div(value, total));
     });
     k
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_keep_all_workers_busy() {
+        // Heads that divide the blocks, or nearly: one round.
+        assert_eq!(even_shares(8, 16, 2), 2);
+        assert_eq!(even_shares(8, 132, 16), 16);
+        // 6 SMs are left in the 15 W mode of an Orin: four rounds of 24 instead of two of 8.
+        assert_eq!(even_shares(8, 6, 1), 3);
+        assert_eq!(even_shares(10, 16, 1), 8);
+        for (units, workers) in (1..70).flat_map(|u| (1..140).map(move |w| (u, w))) {
+            let shares = even_shares(units, workers, workers / units);
+            let items = units * shares;
+            let excess = f64::from(items.div_ceil(workers) * workers) / f64::from(items);
+            assert!(excess < 1.13, "{units} units on {workers}: {shares} shares, {excess}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! ones no longer match.
 
 mod attention;
+mod cache;
 mod choices;
 mod dequantize;
 mod format;
@@ -13,12 +14,14 @@ mod norm;
 mod pack;
 mod prompt;
 mod prompt_attention;
+mod quantized_attention;
 mod recipe;
 mod rope;
 mod state;
 pub mod step;
 
-pub use attention::{HEAD_DIMS, THREADS as ATTENTION_THREADS, partial_words};
+pub use attention::{HEAD_DIMS, THREADS as ATTENTION_THREADS, even_shares, partial_words};
+pub use cache::{BLOCK as CACHE_BLOCK, CacheType};
 pub use choices::{Choices, Product, TokensProduct};
 pub use dequantize::{THREADS as DEQUANTIZE_THREADS, blocks as dequantize_blocks};
 pub use format::{Format, Plane};
@@ -26,7 +29,8 @@ pub use matvec::{Epilogue, striped};
 pub use norm::{SILU_THREADS, THREADS as NORM_THREADS};
 pub use pack::pack;
 pub use prompt::{
-    COUNT_AT, NORM_THREADS as PROMPT_NORM_THREADS, PROMPT_TOKENS_AT, ROPE_THREADS as PROMPT_ROPE_THREADS,
+    COUNT_AT, EXPAND_THREADS, NORM_THREADS as PROMPT_NORM_THREADS, PROMPT_TOKENS_AT,
+    ROPE_THREADS as PROMPT_ROPE_THREADS,
 };
 pub use prompt_attention::{
     THREADS as PROMPT_ATTENTION_THREADS, TOKENS as PROMPT_ATTENTION_TOKENS,
@@ -60,13 +64,15 @@ pub fn modules(target: Target) -> Vec<Named> {
     kernels.extend(
         HEAD_DIMS.into_iter().flat_map(|d| [attention::kernel(d, false), attention::kernel(d, true)]),
     );
+    kernels.extend(HEAD_DIMS.map(quantized_attention::kernel));
     add("attention", kernels);
     add(
         "vector",
         vec![
             norm::rmsnorm(),
             norm::silu_mul(),
-            rope::kernel(),
+            rope::kernel(CacheType::F16),
+            rope::kernel(CacheType::Q8_0),
             state::argmax(),
             state::argmax_finish(),
             state::advance(),
@@ -76,7 +82,8 @@ pub fn modules(target: Target) -> Vec<Named> {
     add("dequantize", Format::ALL.into_iter().flat_map(both).collect());
     let of_tile = |tile| gemm::Output::ALL.map(|output| gemm::kernel(tile, output));
     add("gemm", gemm::TILES.into_iter().flat_map(of_tile).collect());
-    let mut kernels = vec![prompt::norm(), prompt::rope(), prompt::last()];
+    let mut kernels = vec![prompt::norm(), prompt::rope(CacheType::F16), prompt::last()];
+    kernels.extend([prompt::rope(CacheType::Q8_0), prompt::expand()]);
     kernels.extend(HEAD_DIMS.map(prompt_attention::kernel));
     add("prompt", kernels);
     modules

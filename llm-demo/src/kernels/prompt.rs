@@ -6,6 +6,7 @@
 use half::f16;
 use ptxgen::{Cache, F16x2, Kernel, Reg, Special};
 
+use super::cache::{BLOCK, CacheType, numbers, scales};
 use super::dequantize::store_rounded;
 use super::rope::{rotate, store_pair};
 
@@ -15,6 +16,8 @@ pub const COUNT_AT: i64 = 1;
 pub const PROMPT_TOKENS_AT: i64 = 4;
 /// Threads of a block of `prompt_norm`, which does one token.
 pub const NORM_THREADS: u32 = 256;
+/// Threads of a block of `prompt_expand`.
+pub const EXPAND_THREADS: u32 = 128;
 /// Threads of a block of `prompt_rope`.
 pub const ROPE_THREADS: u32 = 128;
 
@@ -70,9 +73,9 @@ pub(super) fn norm() -> Kernel {
 /// `prompt_rope(qkv, turns, prompt, q, keys, values, heads, kv_heads, half_dim, context, shares, share_pitch)`: takes the sum of
 /// `shares` parts of `qkv` that are `share_pitch` tokens apart, rotates the queries of every token into `q`
 /// (f16, `[token][head][dim]`) and its keys; writes keys and values as f16 at the token's position of `[kv_head][context][head_dim]`
-/// caches. Grid: `[pairs of a token / ROPE_THREADS, tokens]`.
-pub(super) fn rope() -> Kernel {
-    let k = Kernel::new("prompt_rope");
+/// caches. Grid: `[pairs of a token / ROPE_THREADS, tokens]`. `prompt_rope_q8_0` takes another parameter, `scales_at`.
+pub(super) fn rope(kv: CacheType) -> Kernel {
+    let k = Kernel::new(&format!("prompt_rope{}", kv.suffix()));
     k.max_threads(ROPE_THREADS);
     let qkv = k.param_ptr::<f32>("qkv", 16);
     let turns = k.param_ptr::<u64>("turns", 16);
@@ -86,6 +89,7 @@ pub(super) fn rope() -> Kernel {
     let context = k.param::<u32>("context");
     let shares = k.param::<u32>("shares");
     let share_pitch = k.param::<u32>("share_pitch");
+    let scales_at = (kv == CacheType::Q8_0).then(|| k.param_multiple("scales_at", BLOCK));
     let pair = k.mad(k.special(Special::CtaidX), ROPE_THREADS, k.special(Special::TidX));
     let token = k.special(Special::CtaidY);
     let rotated = k.add(heads, kv_heads);
@@ -108,16 +112,51 @@ pub(super) fn rope() -> Kernel {
         k.set(x, c);
         k.set(y, s);
     });
-    let packed = k.pack_f32(x, y);
     k.if_(k.lt(head, heads), || {
         let row = k.row(q.cast::<F16x2>(), token, k.mul(heads, half_dim));
-        k.store(k.at(row, pair), packed);
+        k.store(k.at(row, pair), k.pack_f32(x, y));
         k.exit();
     });
     let is_key = k.lt(head, rotated);
     let kv_head = k.sub(k.sub(head, heads), k.select(is_key, 0u32, kv_heads));
     let row = k.mad(kv_head, context, position);
-    store_pair(&k, is_key, [keys, values], (row, half_dim, j), || packed);
+    store_pair(&k, k.select_ptr(is_key, keys, values), scales_at, (row, half_dim, j), [x, y]);
+    k
+}
+
+/// `prompt_expand(keys, values, prompt, expanded_keys, expanded_values, context, head_dim, scales_at)`: what caches in q8_0 hold up to
+/// the chunk's end, as the nearest f16 in caches of that type. Grid: `[any, kv_heads, 2]`.
+pub(super) fn expand() -> Kernel {
+    let k = Kernel::new("prompt_expand");
+    k.max_threads(EXPAND_THREADS);
+    let keys = k.param_ptr::<u8>("keys", 16);
+    let values = k.param_ptr::<u8>("values", 16);
+    let prompt = k.param_ptr::<u32>("prompt", 16);
+    let expanded_keys = k.param_ptr::<f16>("expanded_keys", 16);
+    let expanded_values = k.param_ptr::<f16>("expanded_values", 16);
+    let context = k.param::<u32>("context");
+    let head_dim = k.param_multiple("head_dim", BLOCK);
+    let scales_at = k.param_multiple("scales_at", BLOCK);
+    let head = k.special(Special::CtaidY);
+    let is_key = k.eq(k.special(Special::CtaidZ), 0);
+    let first = k.mul(head, context);
+    let cache = k.select_ptr(is_key, keys, values);
+    let quants = k.row(cache, first, head_dim);
+    let scales = k.row(scales(&k, cache, scales_at), first, k.halve(head_dim, 5));
+    let out = k.row(k.select_ptr(is_key, expanded_keys, expanded_values), first, head_dim);
+    // The rows of a head are one after the other, so its pieces of 16 values are.
+    let end = k.add(k.load(prompt), k.load(prompt.plus(COUNT_AT)));
+    let pieces = k.mul(end, k.halve(head_dim, 4).reg());
+    let thread = k.mad(k.special(Special::CtaidX), EXPAND_THREADS, k.special(Special::TidX));
+    let stride = k.mul(k.special(Special::NctaidX), EXPAND_THREADS);
+    k.for_(thread, pieces, stride, |piece: Reg<u32>| {
+        let at = k.scale(piece, 16);
+        let words = k.load_with(k.at(quants, at).cast::<u32>(), 4, Cache::Default);
+        let scale = k.convert::<f16, f32>(k.load(k.at(scales, k.shr(piece, 1))));
+        let numbers: Vec<_> = words.into_iter().flat_map(|word| numbers(&k, word)).collect();
+        let scaled: Vec<_> = numbers.into_iter().map(|n| k.mul(n, scale)).collect();
+        store_rounded(&k, k.at(out, at), &scaled);
+    });
     k
 }
 

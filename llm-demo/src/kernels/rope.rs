@@ -4,7 +4,9 @@
 //! position 100,000 is as exact as one at position 1.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Global, Kernel, Pointer, Pred, Reg, Special};
+use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Reg, Special};
+
+use super::cache::{BLOCK, CacheType, store_quantized_pair};
 
 /// Threads of a block.
 pub const THREADS: u32 = 128;
@@ -18,9 +20,10 @@ pub fn turns(radians_per_position: f64) -> u64 {
 
 /// `rope_cache(qkv, turns, state, keys, values, heads, kv_heads, half_dim, context)`: rotates the queries in place, rotates the keys
 /// and writes keys and values as f16 at the current position of `[kv_head][context][head_dim]` caches. `turns` has one step
-/// per pair of a head, zero for pairs that do not rotate. Pairs are neighbours (2j, 2j + 1).
-pub(super) fn kernel() -> Kernel {
-    let k = Kernel::new("rope_cache");
+/// per pair of a head, zero for pairs that do not rotate. Pairs are neighbours (2j, 2j + 1). `rope_cache_q8_0` takes another
+/// parameter, `scales_at`.
+pub(super) fn kernel(kv: CacheType) -> Kernel {
+    let k = Kernel::new(&format!("rope_cache{}", kv.suffix()));
     k.max_threads(THREADS);
     let qkv = k.param_ptr::<f32>("qkv", 16);
     let turns = k.param_ptr::<u64>("turns", 16);
@@ -31,6 +34,7 @@ pub(super) fn kernel() -> Kernel {
     let kv_heads = k.param::<u32>("kv_heads");
     let half_dim = k.param::<u32>("half_dim");
     let context = k.param::<u32>("context");
+    let scales_at = (kv == CacheType::Q8_0).then(|| k.param_multiple("scales_at", BLOCK));
     let pair = k.mad(k.special(Special::CtaidX), THREADS, k.special(Special::TidX));
     let rotated = k.add(heads, kv_heads);
     let all = k.add(rotated, kv_heads);
@@ -51,24 +55,26 @@ pub(super) fn kernel() -> Kernel {
         k.store_n(source, &[x, y]);
         k.exit();
     });
-    let packed = k.pack_f32(x, y);
     let is_key = k.lt(head, rotated);
     let kv_head = k.sub(k.sub(head, heads), k.select(is_key, 0u32, kv_heads));
     let row = k.mad(kv_head, context, position);
-    store_pair(&k, is_key, [keys, values], (row, half_dim, j), || packed);
+    store_pair(&k, k.select_ptr(is_key, keys, values), scales_at, (row, half_dim, j), [x, y]);
     k
 }
 
-/// Writes pair `j` of a cached row of `half_dim` pairs, to the keys or else to the values.
+/// Writes this lane's pair `j` of row `row` of `half_dim` pairs to a cache: in f16, or in q8_0 if it has scales; then the lanes of
+/// a block must all be here.
 pub(super) fn store_pair(
     k: &Kernel,
-    is_key: Pred,
-    [keys, values]: [Pointer<Global, f16>; 2],
+    cache: Pointer<Global, f16>,
+    scales_at: Option<Multiple>,
     (row, half_dim, j): (Reg<u32>, Reg<u32>, Reg<u32>),
-    pair: impl FnOnce() -> Reg<F16x2>,
+    [x, y]: [Reg<f32>; 2],
 ) {
-    let cache = k.select_ptr(is_key, keys, values).cast::<F16x2>();
-    k.store(k.at(k.row(cache, row, half_dim), j), pair());
+    match scales_at {
+        None => k.store(k.at(k.row(cache.cast::<F16x2>(), row, half_dim), j), k.pack_f32(x, y)),
+        Some(at) => store_quantized_pair(k, cache.cast(), at, (row, half_dim, j), [x, y]),
+    }
 }
 
 /// The pair `(a, b)` turned by `position` times the step at `turns`.

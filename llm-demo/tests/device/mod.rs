@@ -134,6 +134,52 @@ pub fn dequantized(ty: GgmlType, blocks: &[u8], rows: usize, cols: usize) -> Vec
     values
 }
 
+/// Values in whole blocks as a cache in q8_0 has them, quants before scales, and what they are there. As ggml quantizes.
+pub fn q8_0(values: &[f32]) -> (Vec<u8>, Vec<f32>) {
+    let (mut quants, mut scales, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+    for block in values.as_chunks::<32>().0 {
+        let scale = block.iter().fold(0f32, |top, v| top.max(v.abs())) / 127.0;
+        let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+        let half = f16::from_f32(scale);
+        for value in block {
+            let quant = (value * inverse).round() as i8;
+            quants.push(quant as u8);
+            kept.push(f32::from(quant) * half.to_f32());
+        }
+        scales.extend(half.to_le_bytes());
+    }
+    quants.extend(scales);
+    (quants, kept)
+}
+
+/// Row `row` of `rows` of `dim` values in a cache in q8_0: as it lies there, quants before scales.
+pub fn q8_0_row(cache: &[u8], rows: usize, dim: usize, row: usize) -> Vec<u8> {
+    let (quants, scales) = cache.split_at(rows * dim);
+    [&quants[row * dim..][..dim], &scales[row * dim / 16..][..dim / 16]].concat()
+}
+
+/// What blocks hold whose quants come before their scales.
+pub fn q8_0_values(bytes: &[u8]) -> Vec<f32> {
+    let (quants, scales) = bytes.split_at(bytes.len() / 34 * 32);
+    let scale = |i: usize| f16::from_le_bytes([scales[i / 32 * 2], scales[i / 32 * 2 + 1]]).to_f32();
+    quants.iter().enumerate().map(|(i, q)| f32::from(*q as i8) * scale(i)).collect()
+}
+
+/// Whether what came back of blocks is as near to `wanted` as 8 bits and a scale in f16 can be.
+pub fn is_q8_0_of(found: &[f32], wanted: &[f64]) -> bool {
+    found.chunks(32).zip(wanted.chunks(32)).all(|(found, wanted)| {
+        let scale = wanted.iter().fold(0f64, |top, v| top.max(v.abs())) / 127.0;
+        // Half a quant, and what rounding the scale makes of 127.
+        found.iter().zip(wanted).all(|(f, w)| (f64::from(*f) - w).abs() < 0.57 * scale)
+    })
+}
+
+pub fn read_bytes(buffer: &Buffer, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    buffer.read(0, &mut bytes).unwrap();
+    bytes
+}
+
 pub fn dot<T: Copy + Into<f64>>(a: &[T], b: &[T]) -> f64 {
     a.iter().zip(b).map(|(x, y)| (*x).into() * (*y).into()).sum()
 }

@@ -42,6 +42,8 @@ pub(crate) struct Block {
     pub index: u64,
     pub sm: u32,
     pub warps: Vec<Warp>,
+    /// Instructions issued so far.
+    pub instructions: u64,
     /// Shared memory, rounded up to whole rows.
     pub shared: Vec<Lanes>,
     barriers: [Barrier; 16],
@@ -52,6 +54,7 @@ impl Block {
     pub fn start(&mut self, launch: &Launch, index: u64, slots: usize) {
         let [gx, gy, _] = launch.grid.map(u64::from);
         self.index = index;
+        self.instructions = 0;
         self.id = [(index % gx) as u32, (index / gx % gy) as u32, (index / gx / gy) as u32];
         self.sm = (index % u64::from(launch.sm_count.max(1))) as u32;
         self.shared.clear();

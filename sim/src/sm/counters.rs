@@ -13,6 +13,9 @@ pub struct Counters {
     pub warps: u64,
     /// Instructions times lanes that executed them.
     pub thread_instructions: u64,
+    /// Instructions that the busiest block of each launch issued, added up over the launches: as many blocks of equal work as a launch
+    /// has would each have its share.
+    pub busiest_block_instructions: u64,
     /// Instructions issued, those with every lane predicated off included.
     pub warp_instructions: u64,
     /// Global loads, one per warp instruction.
@@ -40,6 +43,7 @@ impl AddAssign for Counters {
         self.launches += o.launches;
         self.blocks += o.blocks;
         self.warps += o.warps;
+        self.busiest_block_instructions += o.busiest_block_instructions;
         self.thread_instructions += o.thread_instructions;
         self.warp_instructions += o.warp_instructions;
         self.global_loads += o.global_loads;

@@ -84,7 +84,9 @@ impl Executor {
             Some(pool) if launch.blocks() > 1 => {
                 let mut total = Counters::default();
                 for part in pool.broadcast(|_| grid.work()) {
+                    let busiest = total.busiest_block_instructions.max(part.busiest_block_instructions);
                     total += part;
+                    total.busiest_block_instructions = busiest;
                 }
                 total
             }

@@ -186,9 +186,12 @@ impl<'a> Grid<'a> {
             core.tlb.refresh();
             let before = core.counters.warp_instructions;
             let end = core.run_block(&mut order);
-            let block = std::mem::take(&mut core.block);
+            let mut block = std::mem::take(&mut core.block);
+            block.instructions += core.counters.warp_instructions - before;
             match end {
                 SliceEnd::Done => {
+                    let busiest = &mut core.counters.busiest_block_instructions;
+                    *busiest = block.instructions.max(*busiest);
                     core.counters.blocks += 1;
                     core.counters.warps += block.warps.len() as u64;
                     spare = block;

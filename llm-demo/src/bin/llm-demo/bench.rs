@@ -29,6 +29,9 @@ struct Report {
     first_token: FirstToken,
     weight_bytes_per_token: u64,
     launches_per_token: u64,
+    /// What keys and values are cached as, and how many bytes of them each position adds to what a token reads.
+    kv: &'static str,
+    cache_bytes_per_position: u64,
     engine: &'static str,
     tuning: TuningReport,
     results: Vec<Row>,
@@ -60,7 +63,8 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         "{context} tokens do not fit the model's context of {most}; choose smaller --pp and --tg"
     );
 
-    let mut session = Session::new(device, (cli.engine, false, !cli.no_tuning), &model, context)?;
+    let mut session =
+        Session::new(device, (cli.engine, cli.kv, false, !cli.no_tuning), &model, context)?;
     watch.loaded(&session.engine);
     session.engine.record_prompt(plan.prefill)?;
     watch.lap("recording the prompt");
@@ -84,6 +88,8 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         first_token,
         weight_bytes_per_token: session.engine.weight_bytes_per_token(),
         launches_per_token: session.engine.launches_per_token(),
+        kv: session.engine.kv().name(),
+        cache_bytes_per_position: session.engine.cache_bytes_per_position(),
         engine: session.engine.mode().name(),
         tuning: session.tuning.clone(),
         results: rows?,
@@ -103,6 +109,15 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         report.engine,
         report.launches_per_token,
         read as f64 / 1e6
+    )?;
+    let cached = report.cache_bytes_per_position as f64;
+    writeln!(
+        out,
+        "cache       {}: {:.1} kB per position, {:.1} MB at context {}",
+        report.kv,
+        cached / 1e3,
+        cached * report.context as f64 / 1e6,
+        report.context
     )?;
     writeln!(
         out,

@@ -8,6 +8,7 @@ use clap::{CommandFactory, Parser};
 use hcq::Selector;
 use llm_demo::engine::Mode;
 use llm_demo::engine::search::Part;
+use llm_demo::kernels::CacheType;
 use llm_demo::roofline::Constant;
 use llm_demo::sampler::SamplerOptions;
 use llm_demo::synthesize::Synthesis;
@@ -33,6 +34,10 @@ pub struct Cli {
     /// [default: persistent; operations on the software device, which has no launches to save]
     #[arg(long, value_name = "ENGINE", value_parser = engine)]
     pub engine: Option<Mode>,
+
+    /// What keys and values are cached as: f16 or q8_0 (8 bits and a scale per 32 values; heads of a multiple of 32)
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cache_type)]
+    pub kv: CacheType,
 
     /// Text to continue
     #[arg(short, long)]
@@ -119,6 +124,11 @@ pub struct Cli {
     /// Count what a token costs on the software ga10b, and predict from it what an AGX Orin would need
     #[arg(long, group = "mode", help_heading = "Other things to do")]
     pub predict: bool,
+
+    /// Positions at which --predict counts a token, with commas between, as if the cache were full up to there
+    #[arg(long, value_name = "N,..", value_delimiter = ',', requires = "predict")]
+    #[arg(conflicts_with = "count", help_heading = "Other things to do")]
+    pub context: Vec<u32>,
 
     /// Another constant for --predict: sms, mhz, gbps, share, ipc or link-us
     #[arg(long, value_name = "KEY=VALUE", requires = "predict", help_heading = "Other things to do")]
@@ -231,6 +241,11 @@ fn parts(text: &str) -> Result<Parts, String> {
         })
     };
     text.split(',').map(part).collect::<Result<_, _>>().map(Parts)
+}
+
+fn cache_type(text: &str) -> Result<CacheType, String> {
+    let kv = CacheType::ALL.into_iter().find(|t| t.name() == text);
+    kv.ok_or_else(|| format!("expected one of {}", CacheType::ALL.map(CacheType::name).join(", ")))
 }
 
 fn not_negative(text: &str) -> Result<f32, String> {

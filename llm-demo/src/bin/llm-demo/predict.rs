@@ -33,10 +33,23 @@ struct Report {
     predictions: Vec<Row>,
     /// How full the kernels make an SM: of the step, of one with a launch per operation, of a prompt's full chunk.
     occupancy: Vec<Occupied>,
+    /// What keys and values are cached as.
+    kv: &'static str,
+    /// The same at each position that was asked for; those above are of the last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    contexts: Vec<At>,
+}
+
+/// A token at one position.
+#[derive(Clone, Debug, Serialize)]
+struct At {
+    position: usize,
+    counted: Counted,
+    predictions: Vec<Row>,
 }
 
 /// What the counted token cost.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Counted {
     launches: u64,
     blocks: u64,
@@ -75,7 +88,7 @@ struct Occupied {
     warps_per_sm_launched: u32,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Row {
     machine: Machine,
     #[serde(flatten)]
@@ -84,7 +97,15 @@ struct Row {
 
 pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let model = session::model(cli)?;
-    let steps = (cli.count.unwrap_or(DEFAULT_STEPS) as usize).min(model.config.context);
+    let most = model.config.context;
+    // Where to decode: from the start some steps, of which the last counts, or a step at each position that was asked for.
+    let asked: Vec<usize> = cli.context.iter().map(|n| *n as usize).collect();
+    let positions = match asked.is_empty() {
+        true => (0..(cli.count.unwrap_or(DEFAULT_STEPS) as usize).min(most)).collect(),
+        false => asked.clone(),
+    };
+    let room = positions.iter().max().map_or(1, |p| p + 1);
+    anyhow::ensure!(room <= most, "position {} is past the model's context of {most}", room - 1);
     let executor = ExecutorConfig { l2: Some(CacheConfig::ORIN), ..ExecutorConfig::default() };
     let sim = Sim::try_new(SimConfig { executor, ..SimConfig::default() });
     let sim = sim.context("cannot set up the software ga10b")?;
@@ -92,30 +113,36 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     options.sim = Some(sim.clone());
     let device = Device::open_with(Selector::Sim, options)?;
     let mut session =
-        Session::new(device, (Some(cli.engine.unwrap_or_default()), false, !cli.no_tuning), &model, steps)?;
+        Session::new(device, (Some(cli.engine.unwrap_or_default()), cli.kv, false, !cli.no_tuning), &model, room)?;
 
     let bar = session::step_bar("counting");
-    bar.set_length(steps as u64);
-    let (mut token, mut before) = (0, Counters::default());
-    for _ in 0..steps {
-        before = sim.counters().sm;
-        token = session.engine.step_greedy(token)?;
+    bar.set_length(positions.len() as u64);
+    let engine = &mut session.engine;
+    let (mut token, mut points) = (0, Vec::new());
+    for position in positions {
+        if !asked.is_empty() {
+            engine.pretend(position)?;
+        }
+        let before = sim.counters().sm;
+        token = engine.step_greedy(token)?;
+        let cache_bytes = position as u64 * engine.cache_bytes_per_position();
+        let counted = counted(&before, &sim.counters().sm, engine.weight_bytes_per_token(), cache_bytes);
+        points.push(At { position, predictions: predictions(cli, &counted), counted });
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let position = steps - 1;
-    let c = &model.config;
-    let cache_bytes = (position * c.layers * 2 * c.kv_dim() * 2) as u64;
-    let counted = counted(&before, &sim.counters().sm, session.engine.weight_bytes_per_token(), cache_bytes);
+    let At { position, counted, predictions } = points.last().context("nothing was counted")?.clone();
     let report = Report {
         schema: "llm-demo.predict/1",
         note: "counted on the software ga10b; the times are predictions, not measurements",
         model: ModelReport::new(&model),
         tuning: session.tuning.clone(),
         position,
-        predictions: predictions(cli, &counted),
         occupancy: occupancy(&mut session)?,
         counted,
+        predictions,
+        kv: session.engine.kv().name(),
+        contexts: if asked.is_empty() { Vec::new() } else { points },
     };
     report::show(&report, cli.json, print)?;
     Ok(Outcome::Good)
@@ -182,6 +209,10 @@ fn predictions(cli: &Cli, counted: &Counted) -> Vec<Row> {
 fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     report.model.print(out)?;
     report.tuning.print(out)?;
+    writeln!(out, "cache       {}", report.kv)?;
+    if !report.contexts.is_empty() {
+        print_contexts(&report.contexts, out)?;
+    }
     let c = &report.counted;
     writeln!(out, "\none token at position {}, counted on the software ga10b (sm_87 code)", report.position)?;
     writeln!(out, "launches                {:>14}   blocks {}", c.launches, c.blocks)?;
@@ -254,4 +285,33 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         )?;
     }
     writeln!(out, "constants are overridden with --orin KEY=VALUE (sms, mhz, gbps, share, ipc, link-us)")
+}
+
+/// A line per position: what is counted, and the rate that is predicted in each power mode.
+fn print_contexts(contexts: &[At], out: &mut impl Write) -> io::Result<()> {
+    let modes: Vec<&str> =
+        contexts.iter().take(1).flat_map(|at| &at.predictions).map(|row| row.machine.name.as_str()).collect();
+    writeln!(out, "\nPREDICTED tok/s for an AGX Orin 64 GB by position, nothing measured on one")?;
+    write!(
+        out,
+        "{:>8} {:>10} {:>10} {:>8} {:>12}",
+        "position", "cache MB", "DRAM MB", "ratio", "instructions"
+    )?;
+    modes.iter().try_for_each(|mode| write!(out, " {mode:>14}"))?;
+    writeln!(out)?;
+    for At { position, counted: c, predictions } in contexts {
+        write!(
+            out,
+            "{position:>8} {:>10.2} {:>10.2} {:>8.3} {:>12}",
+            c.cache_bytes as f64 / 1e6,
+            (c.dram_read_bytes + c.dram_write_bytes) as f64 / 1e6,
+            c.dram_ratio,
+            c.warp_instructions
+        )?;
+        for Row { prediction: p, .. } in predictions {
+            write!(out, " {:>8.1} {:<5}", p.tokens_per_second, p.bound.name())?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
 }

@@ -33,6 +33,8 @@ struct Report {
     prompt: usize,
     /// What the device copies, measured behind the profile; null where times mean nothing or it could not be measured.
     copy_bandwidth: Option<CopyBandwidth>,
+    /// What keys and values are cached as.
+    kv: &'static str,
     kernels: Vec<Line>,
 }
 
@@ -80,6 +82,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         steps: if prompt.is_some() { 0 } else { steps },
         prompt: prompt.unwrap_or(0),
         copy_bandwidth: copy,
+        kv: session.engine.kv().name(),
         kernels,
     };
     report::show(&report, cli.json, print)?;
@@ -145,6 +148,7 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     report.device.print(out)?;
     report.model.print(out)?;
     report.tuning.print(out)?;
+    writeln!(out, "cache       {}", report.kv)?;
     match report.prompt {
         0 => writeln!(out, "steps       {}", report.steps)?,
         tokens => writeln!(out, "prompt      {tokens} tokens")?,

@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use llm_demo::embedded;
 use llm_demo::engine::{Engine, EngineOptions, Mode};
 use llm_demo::gguf::Gguf;
+use llm_demo::kernels::CacheType;
 use llm_demo::model::Model;
 
 use crate::cli::Cli;
@@ -59,7 +60,7 @@ impl Session {
     /// as the model has.
     pub fn new(
         device: Device,
-        (mode, timed, tuned): (Option<Mode>, bool, bool),
+        (mode, kv, timed, tuned): (Option<Mode>, CacheType, bool, bool),
         model: &Model,
         wanted: usize,
     ) -> anyhow::Result<Self> {
@@ -70,7 +71,7 @@ impl Session {
         };
         let mode = mode.unwrap_or(usual);
         let in_use = tuning::find(tuned, device.info(), model);
-        let options = EngineOptions { context, mode, timed };
+        let options = EngineOptions { context, mode, kv, timed };
         let begin = Instant::now();
         let bar = byte_bar("loading");
         let engine = Engine::tuned(&device, model, options, &in_use.tuning, &mut |done, total| {
@@ -85,7 +86,7 @@ impl Session {
     /// Opens the device that the command line names and brings `model` to it.
     pub fn open(cli: &Cli, model: &Model, wanted: usize) -> anyhow::Result<Self> {
         let timed = cli.profile || cli.trace.is_some();
-        Self::new(device(cli)?, (cli.engine, timed, !cli.no_tuning), model, wanted)
+        Self::new(device(cli)?, (cli.engine, cli.kv, timed, !cli.no_tuning), model, wanted)
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use anyhow::Context;
 use llm_demo::compare::{Bounds, Comparison};
 use llm_demo::decoder::Decoder;
+use llm_demo::kernels::CacheType;
 use llm_demo::reference::Reference;
 use llm_demo::sampler::argmax;
 use llm_demo::tokenizer::Tokenizer;
@@ -28,9 +29,9 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         "{steps} steps do not fit the model's context of {} tokens; choose a smaller -n",
         model.config.context
     );
-    let mut reference = Reference::new(&model, steps)?;
+    let mut reference = Reference::with_cache(&model, steps, cli.kv)?;
     let mut session = Session::open(cli, &model, steps)?;
-    let bounds = Bounds::FLOAT;
+    let bounds = Bounds::of_cache(cli.kv);
 
     let mut comparison = Comparison::new();
     let (mut tokens, mut last) = (Vec::new(), Vec::new());
@@ -63,6 +64,11 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let mut out = io::stdout().lock();
     writeln!(out, "device       {}", session.device.info().name)?;
     writeln!(out, "steps        {}", c.rows())?;
+    let cache = match cli.kv {
+        CacheType::F16 => "f16; the reference's is exact",
+        CacheType::Q8_0 => "q8_0, and so is the reference's: what is left is not the cache's rounding",
+    };
+    writeln!(out, "cache        {cache}")?;
     writeln!(out, "NMSE         {:.3e}   at most {:.0e}", c.nmse(), bounds.nmse)?;
     writeln!(
         out,

@@ -5,11 +5,12 @@
 //! and a sum of its own; they are merged at the end, first in the warp, then in the block, then (where positions are split) by
 //! the block that ends last.
 
-use half::f16;
-use ptxgen::{Atomic, Cache, F16x2, Global, Pointer, Reg, Shared};
+use ptxgen::{Atomic, Cache, Multiple, Pointer, Reg, Shared};
 
 use super::Step;
-use super::task::{HEADS_TOGETHER, at};
+use super::cached::Row;
+use super::task::{self, HEADS_TOGETHER, at};
+use crate::kernels::cache::CacheType;
 
 /// Positions that are worth a block of their own, as a power of two.
 const SHARE_LOG2: u32 = 8;
@@ -19,16 +20,10 @@ const LOWEST: f32 = -1e30;
 const TOGETHER: usize = 2;
 
 /// Softmax in the making: largest score, sum of weights, weighted sum of some dimensions.
-struct Sum<const N: usize> {
+struct Sum {
     max: Reg<f32>,
     weight: Reg<f32>,
-    values: [Reg<f32>; N],
-}
-
-/// Eight values each of a key and of a value, as pairs.
-struct Row {
-    keys: [Reg<u32>; 4],
-    values: [Reg<u32>; 4],
+    values: Vec<Reg<f32>>,
 }
 
 /// What a block works on: which part of which heads.
@@ -38,6 +33,15 @@ struct Share {
     shares: Reg<u32>,
     begin: Reg<u32>,
     end: Reg<u32>,
+}
+
+/// What a warp of it works on.
+struct Warp {
+    kv_head: Reg<u32>,
+    head: Reg<u32>,
+    /// Its number among the warps with that head, and how many these are.
+    own: Reg<u32>,
+    warps: Reg<u32>,
 }
 
 impl Step<'_> {
@@ -81,98 +85,16 @@ impl Step<'_> {
         let (own, warps) = (k.shr(self.warp, heads_log2), k.shr(k.var(self.shape.warps), heads_log2));
         let head = k.add(first_head, k.min(own_head, k.sub(heads, 1)));
 
-        let lanes_log2 = self.word(at::LANES_LOG2);
-        let lanes = k.shl(one, lanes_log2);
-        let slots_log2 = k.sub(5u32, lanes_log2);
-        let slot = k.shr(self.lane, lanes_log2);
-        let dim = k.mul(k.and(self.lane, k.sub(lanes, 1)), 8u32);
-        let inside = k.lt(dim, head_dim);
-        let dim = k.select(inside, dim, 0u32);
-        let dims = k.scale(k.shr(dim, 3), 8);
-        // Scores in units of log2, so that exp2 serves.
-        let scale = k.select(inside, k.bits::<u32, f32>(self.word(at::SCALE)), 0f32);
-        let width = k.scale(k.shr(head_dim, 3), 8);
-
-        let rows = k.mul(kv_head, self.word(at::CONTEXT));
-        let row = |cache: i64, position: Reg<u32>| -> Pointer<Global, u8> {
-            let row = k.row(self.address::<f16>(cache), k.add(rows, position), width);
-            k.at(row, dims).cast()
-        };
-        let fetch = |position: Reg<u32>, to: &Row| {
-            let there = Some(k.lt(position, s.end));
-            k.load_words_where(there, row(at::KEYS, position), &to.keys, Cache::Default);
-            k.load_words_where(there, row(at::VALUES, position), &to.values, Cache::Default);
-        };
-        let empty = || [(); 4].map(|()| k.var::<u32>(0u32));
-        let two = || -> [Row; TOGETHER] { std::array::from_fn(|_| Row { keys: empty(), values: empty() }) };
-        let (now, next) = (two(), two());
-        let stride = k.shl(warps, slots_log2);
-        let start = k.add(s.begin, k.shl(own, slots_log2));
-        let fetch_all = |tile: Reg<u32>, to: &[Row; TOGETHER]| {
-            let mut position = k.add(tile, slot);
-            for row in to {
-                fetch(position, row);
-                position = k.add(position, stride);
-            }
-        };
-        fetch_all(start, &now);
-        let query =
-            k.load_with(k.at(k.row(self.address::<f32>(at::X), head, width), dims), 8, Cache::Default);
-        let query: Vec<Reg<f32>> = query.into_iter().map(|v| k.mul(v, scale)).collect();
-
-        let sum = Sum { max: k.var(LOWEST), weight: k.var(0f32), values: [(); 8].map(|()| k.var(0f32)) };
-        let stride_all = k.mul(stride, TOGETHER as u32);
-        k.for_(start, s.end, stride_all, |tile: Reg<u32>| {
-            fetch_all(k.add(tile, stride_all), &next);
-            let scores: [Reg<f32>; TOGETHER] = now.each_ref().map(|row| {
-                let score = k.var(0f32);
-                query.iter().zip(self.unpack(&row.keys)).for_each(|(q, x)| k.mad_to(score, *q, x, score));
-                score
-            });
-            k.for_(0u32, lanes_log2, 1u32, |log2: Reg<u32>| {
-                let other = self.partner(log2);
-                scores.iter().for_each(|score| k.set(*score, k.add(*score, k.broadcast(*score, other))));
-            });
-            let first = k.add(tile, slot);
-            let there = [k.lt(first, s.end), k.lt(k.add(first, stride), s.end)];
-            let scores: [Reg<f32>; TOGETHER] = std::array::from_fn(|i| k.select(there[i], scores[i], LOWEST));
-            let higher = scores.iter().fold(sum.max, |top, score| k.max(top, *score));
-            let shrink = k.exp2(k.sub(sum.max, higher));
-            k.set(sum.max, higher);
-            k.set(sum.weight, k.mul(sum.weight, shrink));
-            sum.values.iter().for_each(|v| k.set(*v, k.mul(*v, shrink)));
-            for ((row, score), there) in now.iter().zip(scores).zip(there) {
-                let weight = k.select(there, k.exp2(k.sub(score, higher)), 0f32);
-                k.set(sum.weight, k.add(sum.weight, weight));
-                for (v, x) in sum.values.iter().zip(self.unpack(&row.values)) {
-                    k.mad_to(*v, weight, x, *v);
-                }
-            }
-            for (to, from) in now.iter().zip(&next) {
-                let words = to.keys.iter().chain(&to.values).zip(from.keys.iter().chain(&from.values));
-                words.for_each(|(to, from)| k.set(*to, *from));
-            }
-        });
-        // The positions that the warp worked on side by side.
-        k.for_(lanes_log2, 5u32, 1u32, |log2: Reg<u32>| {
-            let partner = self.partner(log2);
-            let top = k.max(sum.max, k.broadcast(sum.max, partner));
-            let shrink = k.exp2(k.sub(sum.max, top));
-            k.set(sum.max, top);
-            for v in sum.values.iter().chain([&sum.weight]) {
-                let own = k.mul(*v, shrink);
-                k.set(*v, k.add(own, k.broadcast(own, partner)));
-            }
-        });
-        let pitch = k.plus(width, 4);
-        let place = k.row(self.scratch(), self.warp, pitch);
-        k.if_(k.both(k.eq(slot, 0), inside), || {
-            k.if_(k.eq(dim, 0), || k.store_n(place, &[sum.max, sum.weight]));
-            k.store_n(k.at(place.plus(4), dims), &sum.values);
-        });
+        let warp = Warp { kv_head, head, own, warps };
+        k.if_else(
+            self.is_set(task::QUANTIZED),
+            || self.gather(CacheType::Q8_0, s, &warp),
+            || self.gather(CacheType::F16, s, &warp),
+        );
         k.sync_threads();
 
         // A lane merges the results of its head's warps for some dimensions.
+        let pitch = self.pitch();
         let share_words = k.mul(pitch.reg(), HEADS_TOGETHER);
         let unit_rows = k.mul(s.unit, self.word(at::MOST_SHARES));
         let partials = k.row(self.address::<f32>(at::PARTIALS), unit_rows, share_words);
@@ -222,7 +144,101 @@ impl Step<'_> {
         k.sync_threads();
     }
 
-    fn store_attended(&self, index: Reg<u32>, sum: &Sum<1>) {
+    /// What the positions that are the warp's have to say, to its place in shared memory.
+    fn gather(&self, kv: CacheType, s: &Share, w: &Warp) {
+        let k = self.k;
+        let head_dim = self.word(at::HEAD_DIM);
+        let lanes_log2 = self.word(at::LANES_LOG2);
+        let lanes = k.shl(k.var(1u32), lanes_log2);
+        let slots_log2 = k.sub(5u32, lanes_log2);
+        let slot = k.shr(self.lane, lanes_log2);
+        // The lane's piece of a row; past the head's end the first, which then counts for nothing.
+        let pieces = k.shr(head_dim, kv.piece().trailing_zeros());
+        let piece = k.and(self.lane, k.sub(lanes, 1));
+        let inside = k.lt(piece, pieces);
+        let piece = k.select(inside, piece, 0u32);
+        let dims = k.scale(piece, kv.piece());
+        // Scores in units of log2, so that exp2 serves.
+        let scale = k.select(inside, k.bits::<u32, f32>(self.word(at::SCALE)), 0f32);
+
+        if kv == CacheType::Q8_0 {
+            k.if_(k.gt(s.end, self.position()), || self.cache_newest(w.kv_head));
+        }
+        let first_piece = k.mad(k.mul(w.kv_head, self.word(at::CONTEXT)), pieces, piece);
+        let caches = self.caches(kv);
+        let two = || -> [Row; TOGETHER] { std::array::from_fn(|_| Row::empty(k)) };
+        let (now, next) = (two(), two());
+        let stride = k.shl(w.warps, slots_log2);
+        let start = k.add(s.begin, k.shl(w.own, slots_log2));
+        let fetch_all = |tile: Reg<u32>, to: &[Row; TOGETHER]| {
+            let mut position = k.add(tile, slot);
+            for row in to {
+                let there = k.lt(position, s.end);
+                self.fetch(&caches, there, k.mad(position, pieces, first_piece), row);
+                position = k.add(position, stride);
+            }
+        };
+        fetch_all(start, &now);
+        let query = k.row(self.address::<f32>(at::X), w.head, k.scale(pieces, kv.piece()));
+        let query = k.load_with(k.at(query, dims), kv.piece(), Cache::Default);
+        let query = self.query(kv, query, scale);
+
+        let values = (0..kv.piece()).map(|_| k.var(0f32)).collect();
+        let sum = Sum { max: k.var(LOWEST), weight: k.var(0f32), values };
+        let stride_all = k.mul(stride, TOGETHER as u32);
+        k.for_(start, s.end, stride_all, |tile: Reg<u32>| {
+            fetch_all(k.add(tile, stride_all), &next);
+            let scores: [Reg<f32>; TOGETHER] = now.each_ref().map(|row| self.score(&query, &row.keys));
+            k.for_(0u32, lanes_log2, 1u32, |log2: Reg<u32>| {
+                let other = self.partner(log2);
+                scores.iter().for_each(|score| k.set(*score, k.add(*score, k.broadcast(*score, other))));
+            });
+            let first = k.add(tile, slot);
+            let there = [k.lt(first, s.end), k.lt(k.add(first, stride), s.end)];
+            let scores: [Reg<f32>; TOGETHER] = std::array::from_fn(|i| k.select(there[i], scores[i], LOWEST));
+            let higher = scores.iter().fold(sum.max, |top, score| k.max(top, *score));
+            let shrink = k.exp2(k.sub(sum.max, higher));
+            k.set(sum.max, higher);
+            k.set(sum.weight, k.mul(sum.weight, shrink));
+            sum.values.iter().for_each(|v| k.set(*v, k.mul(*v, shrink)));
+            for ((row, score), there) in now.iter().zip(scores).zip(there) {
+                let weight = k.select(there, k.exp2(k.sub(score, higher)), 0f32);
+                k.set(sum.weight, k.add(sum.weight, weight));
+                let (weight, numbers) = self.weighted(kv, weight, &row.values);
+                for (v, x) in sum.values.iter().zip(numbers) {
+                    k.mad_to(*v, weight, x, *v);
+                }
+            }
+            for (to, from) in now.iter().zip(&next) {
+                let words = to.keys.iter().chain(&to.values).zip(from.keys.iter().chain(&from.values));
+                words.for_each(|(to, from)| k.set(*to, *from));
+            }
+        });
+        // The positions that the warp worked on side by side.
+        k.for_(lanes_log2, 5u32, 1u32, |log2: Reg<u32>| {
+            let partner = self.partner(log2);
+            let top = k.max(sum.max, k.broadcast(sum.max, partner));
+            let shrink = k.exp2(k.sub(sum.max, top));
+            k.set(sum.max, top);
+            for v in sum.values.iter().chain([&sum.weight]) {
+                let own = k.mul(*v, shrink);
+                k.set(*v, k.add(own, k.broadcast(own, partner)));
+            }
+        });
+        let place = k.row(self.scratch(), self.warp, self.pitch());
+        k.if_(k.both(k.eq(slot, 0), inside), || {
+            k.if_(k.eq(piece, 0), || k.store_n(place, &[sum.max, sum.weight]));
+            k.store_n(k.at(place.plus(4), dims), &sum.values);
+        });
+    }
+
+    /// Words between the results of two warps.
+    fn pitch(&self) -> Multiple {
+        let k = self.k;
+        k.plus(k.scale(k.shr(self.word(at::HEAD_DIM), 3), 8), 4)
+    }
+
+    fn store_attended(&self, index: Reg<u32>, sum: &Sum) {
         let k = self.k;
         self.store_flagged(index, &[k.mul(sum.values[0], k.rcp(sum.weight))]);
     }
@@ -231,18 +247,6 @@ impl Step<'_> {
     fn partner(&self, log2: Reg<u32>) -> Reg<u32> {
         let k = self.k;
         k.xor(self.lane, k.shl(k.var(1u32), log2))
-    }
-
-    /// The pairs of a cached row as single precision.
-    fn unpack(&self, pairs: &[Reg<u32>; 4]) -> Vec<Reg<f32>> {
-        let k = self.k;
-        pairs
-            .iter()
-            .flat_map(|pair| {
-                let (lo, hi) = k.unpack(k.bits::<u32, F16x2>(*pair));
-                [k.convert::<f16, f32>(lo), k.convert::<f16, f32>(hi)]
-            })
-            .collect()
     }
 
     fn scratch(&self) -> Pointer<Shared, f32> {
@@ -256,9 +260,9 @@ impl Step<'_> {
         together: u32,
         place: impl Fn(Reg<u32>) -> Pointer<S, f32>,
         d: Reg<u32>,
-    ) -> Sum<1> {
+    ) -> Sum {
         let k = self.k;
-        let all = Sum { max: k.var(LOWEST), weight: k.var(0f32), values: [k.var(0f32)] };
+        let all = Sum { max: k.var(LOWEST), weight: k.var(0f32), values: vec![k.var(0f32)] };
         k.for_(0u32, count, together, |first: Reg<u32>| {
             let parts: Vec<_> = (0..together)
                 .map(|i| {

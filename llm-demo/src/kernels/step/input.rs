@@ -4,10 +4,11 @@
 //! one with 16-bit activations would, as exact as single precision is next to the weights. Every block makes its own copy in
 //! shared memory.
 
-use ptxgen::{Cache, Global, Pointer, Reg, Round, Shared, Shuffle};
+use ptxgen::{Cache, Global, Pointer, Reg, Shared, Shuffle};
 
 use super::Step;
 use super::task::{self, TILE, at};
+use crate::kernels::cache::{largest, split};
 
 /// Bytes of a tile of integers: high and low bytes (of each 32 values the first 16 of all units, then the others), scales,
 /// sums.
@@ -169,24 +170,16 @@ impl Step<'_> {
     /// The thread's four values of pass `pass` as integers. Eight threads share a scale.
     fn store_integers(&self, values: [Reg<f32>; 4], pass: Reg<u32>) {
         let k = self.k;
-        let eight = |value: Reg<f32>, combine: &dyn Fn(Reg<f32>, Reg<f32>) -> Reg<f32>| {
-            [4, 2, 1].into_iter().fold(value, |v, lanes| combine(v, k.shuffle(v, Shuffle::Xor(lanes))))
-        };
-        let largest = values.map(|v| k.abs::<f32>(v)).into_iter().reduce(|a, b| k.max(a, b));
-        let largest = eight(largest.unwrap_or(values[0]), &|a, b| k.max(a, b));
+        let largest = largest(k, &values, &[4, 2, 1]);
         let sum = self.formats.iter().any(|f| f.has_minimum()).then(|| {
             let sum = values.into_iter().reduce(|a, b| k.add(a, b));
-            eight(sum.unwrap_or(values[0]), &|a, b| k.add(a, b))
+            let own = sum.unwrap_or(values[0]);
+            [4, 2, 1].into_iter().fold(own, |v, lanes| k.add(v, k.shuffle(v, Shuffle::Xor(lanes))))
         });
         let some = k.gt(largest, TINY);
         let inverse = k.select(some, k.mul(k.rcp(largest), 32767f32), 0f32);
         let scale = k.select(some, k.mul(largest, 1f32 / 32767.0), 0f32);
-        let q: [Reg<u32>; 4] =
-            values.map(|v| k.bits(k.round_to::<f32, i32>(k.mul(v, inverse), Round::Nearest)));
-        let gather = |byte: u32| {
-            let two = |a, b| k.prmt(a, b, byte | (byte + 4) << 4);
-            k.prmt(two(q[0], q[1]), two(q[2], q[3]), 0x5410u32)
-        };
+        let [high, low] = split(k, values, inverse);
         let passes_log2 = self.shape.passes_log2();
         let tile = if passes_log2 == 0 { pass } else { k.shr(pass, passes_log2) };
         let base = k.at_stride(self.inputs, tile, TILE_BYTES);
@@ -198,8 +191,8 @@ impl Step<'_> {
         let place = k.mad(k.shr(word, 2), HALF, k.mul(k.and(word, 3), 4u32));
         let place = k.shr(k.mad(unit, 16u32, place), 2);
         let bytes = k.at(base.cast::<u32>(), place);
-        k.store(bytes, gather(1));
-        k.store(bytes.plus_bytes(i64::from(LOW)), gather(0));
+        k.store(bytes, high);
+        k.store(bytes.plus_bytes(i64::from(LOW)), low);
         k.if_(k.eq(word, 0), || {
             let own = k.at(base.cast::<f32>(), unit);
             k.store(own.plus_bytes(i64::from(SCALES)), scale);

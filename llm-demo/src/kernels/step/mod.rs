@@ -15,6 +15,7 @@
 //! All blocks must be resident together. Waiting is bounded and ends in a trap.
 
 mod attend;
+mod cached;
 mod input;
 mod results;
 mod shape;

@@ -25,7 +25,7 @@ impl Step<'_> {
         k.if_(k.both(mine, k.eq(epilogue, 1)), || {
             k.copy_async(self.needed(), self.sums_of(pair), 4);
         });
-        k.if_(k.both(mine, k.eq(epilogue, 3)), || {
+        k.if_(k.both(mine, k.ge(epilogue, 3)), || {
             let turn = self.turn_of(k.add(word(segment::FIRST), pair));
             k.copy_async(self.needed().cast(), turn, 1);
         });
@@ -106,7 +106,7 @@ impl Step<'_> {
                 k.if_(is(2), || {
                     k.store(k.at(self.address::<f32>(at::OUT), pair), silu_times(k, a, b));
                 });
-                k.if_(is(3), || {
+                k.if_(k.ge(epilogue, 3), || {
                     let pair = k.add(offset, pair);
                     let turn = k.var(0u64);
                     k.if_else(
@@ -122,7 +122,8 @@ impl Step<'_> {
         k.if_(k.eq(epilogue, 0), || self.propose(best));
     }
 
-    /// Pair `pair` of queries, keys and values.
+    /// Pair `pair` of queries, keys and values. What a cache in q8_0 gets is left beside the queries: a block of it may come from
+    /// several thread blocks, and attention quantizes it.
     fn store_heads(&self, pair: Reg<u32>, a: Reg<f32>, b: Reg<f32>, turn: Reg<u64>) {
         let k = self.k;
         let (q_pairs, k_pairs) = (self.word(at::Q_PAIRS), self.word(at::K_PAIRS));
@@ -134,7 +135,7 @@ impl Step<'_> {
             k.set(y, s);
         });
         k.if_else(
-            k.lt(pair, q_pairs),
+            k.either(k.lt(pair, q_pairs), k.ne(self.word(at::EPILOGUE), 3)),
             || {
                 let to = k.at(self.address::<f32>(at::OUT), k.scale(pair, 2));
                 k.store_n(to, &[x, y]);
@@ -145,8 +146,8 @@ impl Step<'_> {
                 let head = k.div(pair, half_dim);
                 let j = k.sub(pair, k.mul(head, half_dim));
                 let row = k.mad(head, self.word(at::CONTEXT), self.position());
-                let cache = [self.address::<f16>(at::KEYS), self.address::<f16>(at::VALUES)];
-                store_pair(k, is_key, cache, (row, half_dim, j), || k.pack_f32(x, y));
+                let (keys, values) = (self.address::<f16>(at::KEYS), self.address::<f16>(at::VALUES));
+                store_pair(k, k.select_ptr(is_key, keys, values), None, (row, half_dim, j), [x, y]);
             },
         );
     }

@@ -1,6 +1,7 @@
 //! The records that tell the step kernel what to do: one per phase, read from device memory.
 
 use super::shape::{Grid, Shape};
+use crate::kernels::{CacheType, even_shares};
 
 /// Words of a record.
 pub const WORDS: u32 = 100;
@@ -24,6 +25,9 @@ pub(super) const FLAGGED: u32 = 8;
 pub(super) const ARRIVES: u32 = 16;
 /// It waits for all blocks to have ended the phases before that others wait for.
 pub(super) const WAITS: u32 = 32;
+
+/// Keys and values are cached in q8_0.
+pub(super) const QUANTIZED: u32 = 64;
 
 /// Where each field is, in words.
 pub(super) mod at {
@@ -59,6 +63,8 @@ pub(super) mod at {
     pub const INPUT_FLAG: i64 = 36;
     pub const OUTPUT_FLAG: i64 = 37;
     pub const HEADS_LOG2: i64 = 38;
+    /// Where the scales of a cache in q8_0 are, in bytes from its start.
+    pub const SCALES_AT: i64 = 39;
     /// The first segment, and the words of each.
     pub const SEGMENT: i64 = 40;
     pub const SEGMENT_WORDS: i64 = 20;
@@ -93,7 +99,8 @@ pub enum Results {
     Add,
     /// `silu(first) · second` of each pair.
     Gate,
-    /// Queries are rotated; keys are rotated and cached, values are cached.
+    /// Queries are rotated; keys are rotated and cached, values are cached. With a cache in q8_0 keys and values are stored behind
+    /// the queries, where attention takes them from.
     Heads,
 }
 
@@ -154,6 +161,8 @@ pub struct Heads {
     pub head_dim: u32,
     /// Positions there is room for.
     pub context: u32,
+    /// What keys and values are cached as. In q8_0 all quants of one take less than 4 GiB.
+    pub kv: CacheType,
 }
 
 /// Attention of a layer.
@@ -182,7 +191,8 @@ impl Attention {
 
     /// Into how many shares the positions are split at most.
     pub fn most_shares(heads: &Heads, blocks: u32) -> u32 {
-        (blocks / Self::units(heads)).max(1)
+        let units = Self::units(heads);
+        even_shares(units, blocks, blocks / units)
     }
 
     /// Words of scratch memory.
@@ -324,6 +334,9 @@ impl Task {
     /// The same for a phase that gives queries, keys and values.
     pub fn with_heads(mut self, heads: &Heads) -> Self {
         self.heads(heads);
+        if heads.kv == CacheType::Q8_0 {
+            self.set(at::EPILOGUE, 4);
+        }
         self
     }
 
@@ -335,25 +348,29 @@ impl Task {
         self.set(at::K_PAIRS, (h.heads + h.kv_heads) * h.head_dim / 2);
         self.set(at::HEAD_DIM, h.head_dim);
         self.set(at::CONTEXT, h.context);
+        if h.kv == CacheType::Q8_0 {
+            self.set(at::SCALES_AT, h.kv_heads * h.context * h.head_dim);
+        }
     }
 
     /// Attention; its result is beside flags.
     pub fn attention(a: &Attention, grid: Grid) -> Self {
-        let mut task = Self::new(ATTENTION);
         let h = &a.heads;
+        let mut task = Self::new(ATTENTION);
         task.heads(h);
         task.set_address(at::X, a.q);
         task.set_address(at::OUT, a.out);
         task.set_address(at::PARTIALS, a.partials);
         task.set_address(at::COUNTERS, a.counters);
         let group = h.heads / h.kv_heads;
-        task.set(at::FLAGS, WAITS);
+        let quantized = if h.kv == CacheType::Q8_0 { QUANTIZED } else { 0 };
+        task.set(at::FLAGS, WAITS | quantized);
         let together = group.min(HEADS_TOGETHER).next_power_of_two();
         task.set(at::HEADS_LOG2, together.trailing_zeros());
         task.set(at::UNITS, Attention::units(h));
         task.set(at::GROUP, group);
         task.set(at::SUBGROUPS, group.div_ceil(HEADS_TOGETHER));
-        task.set(at::LANES_LOG2, h.head_dim.div_ceil(8).next_power_of_two().trailing_zeros());
+        task.set(at::LANES_LOG2, h.head_dim.div_ceil(h.kv.piece()).next_power_of_two().trailing_zeros());
         task.set(at::SCALE, (std::f32::consts::LOG2_E / (h.head_dim as f32).sqrt()).to_bits());
         task.set(at::MOST_SHARES, Attention::most_shares(h, grid.blocks));
         task.shared = (0, grid.shape.warps * (h.head_dim + 4) * 4);
