@@ -9,6 +9,7 @@ use hcq::{Device, Selector};
 use llm_demo::bandwidth::CopyBandwidth;
 use llm_demo::engine::{Engine, EngineOptions, Mode};
 use llm_demo::gguf::Gguf;
+use llm_demo::kernels::CacheType;
 use llm_demo::model::Model;
 use llm_demo::synthesize::Synthesis;
 use llm_demo::trace::{Clocks, HostSpans, Trace};
@@ -32,7 +33,7 @@ fn tiny() -> Model {
 
 /// The events of a trace of a prompt step by step, one in a chunk, and some steps.
 fn trace(device: &Device, model: &Model, mode: Mode) -> (Engine, Vec<Value>, i64) {
-    let options = EngineOptions { context: 32, mode, timed: true };
+    let options = EngineOptions { context: 32, mode, kv: CacheType::F16, timed: true };
     let mut engine = Engine::new(device, model, options, &mut |_, _| {}).unwrap();
     engine.start_trace(device).unwrap();
     let spans = HostSpans::default();

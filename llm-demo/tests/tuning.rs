@@ -12,7 +12,7 @@ use llm_demo::compare::Comparison;
 use llm_demo::engine::search::{self, Limits, Listener, Meter, Outcome, Part, Progress};
 use llm_demo::engine::{Engine, EngineOptions, Mode};
 use llm_demo::gguf::Gguf;
-use llm_demo::kernels::{Epilogue, gemm, matvec, step};
+use llm_demo::kernels::{CacheType, Epilogue, gemm, matvec, step};
 use llm_demo::model::Model;
 use llm_demo::roofline::Machine;
 use llm_demo::synthesize::Synthesis;
@@ -103,7 +103,7 @@ fn logits(device: &Device, model: &Model, tuning: &Tuning) -> [Vec<f32>; 3] {
 }
 
 fn engine(device: &Device, model: &Model, mode: Mode, tuning: &Tuning) -> Engine {
-    let options = EngineOptions { context: 64, mode, timed: false };
+    let options = EngineOptions { context: 64, mode, kv: CacheType::F16, timed: false };
     Engine::tuned(device, model, options, tuning, &mut |_, _| ()).unwrap()
 }
 

@@ -173,18 +173,8 @@ impl Plan {
         let context = fits(context)?;
         let (stages, products, choices) = (Vec::new(), Vec::new(), &tuning.choices);
         let loader = Loader::default();
-        let mut p = Planner {
-            device,
-            programs,
-            config: c,
-            context,
-            kv,
-            stages,
-            products,
-            choices,
-            loader,
-            progress,
-        };
+        let mut p =
+            Planner { device, programs, config: c, context, kv, stages, products, choices, loader, progress };
 
         let embedding = p.upload(&[model.embedding()])?;
         p.embed(&embedding, &state, &vectors.x)?;

@@ -63,8 +63,7 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         "{context} tokens do not fit the model's context of {most}; choose smaller --pp and --tg"
     );
 
-    let mut session =
-        Session::new(device, (cli.engine, cli.kv, false, !cli.no_tuning), &model, context)?;
+    let mut session = Session::new(device, (cli.engine, cli.kv, false, !cli.no_tuning), &model, context)?;
     watch.loaded(&session.engine);
     session.engine.record_prompt(plan.prefill)?;
     watch.lap("recording the prompt");

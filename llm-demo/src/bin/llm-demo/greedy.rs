@@ -25,14 +25,15 @@ pub fn run(cli: &Cli, count: usize) -> anyhow::Result<Outcome> {
         model.config.context
     );
     let device = session::device(cli)?;
-    let mut checked = Session::new(device.clone(), (cli.engine, false, !cli.no_tuning), &model, context)?;
+    let mut checked =
+        Session::new(device.clone(), (cli.engine, cli.kv, false, !cli.no_tuning), &model, context)?;
     let mode = checked.engine.mode();
     anyhow::ensure!(
         mode != Mode::Operations,
         "a step is one launch per operation here, there is nothing to compare: choose --engine phases or persistent, \
          and a model that has a step kernel"
     );
-    let mut against = Session::new(device, (Some(Mode::Operations), false, false), &model, context)?;
+    let mut against = Session::new(device, (Some(Mode::Operations), cli.kv, false, false), &model, context)?;
     let bar = session::step_bar("comparing");
     bar.set_length(count as u64);
     let agreement = compare(&mut checked.engine, &mut against.engine, &prompt, count, &mut || bar.inc(1));

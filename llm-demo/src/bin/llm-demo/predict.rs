@@ -112,8 +112,12 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let mut options = DeviceOptions::default();
     options.sim = Some(sim.clone());
     let device = Device::open_with(Selector::Sim, options)?;
-    let mut session =
-        Session::new(device, (Some(cli.engine.unwrap_or_default()), cli.kv, false, !cli.no_tuning), &model, room)?;
+    let mut session = Session::new(
+        device,
+        (Some(cli.engine.unwrap_or_default()), cli.kv, false, !cli.no_tuning),
+        &model,
+        room,
+    )?;
 
     let bar = session::step_bar("counting");
     bar.set_length(positions.len() as u64);

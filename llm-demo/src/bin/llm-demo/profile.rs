@@ -65,7 +65,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     options.kernel_copies_from = Some(bandwidth::SMALL);
     let device = session::device_with(cli, options)?;
     let mut session =
-        Session::new(device, (cli.engine, true, !cli.no_tuning), &model, prompt.unwrap_or(steps))?;
+        Session::new(device, (cli.engine, cli.kv, true, !cli.no_tuning), &model, prompt.unwrap_or(steps))?;
     let software = session.device.info().backend == hcq::BackendKind::Sim;
     let warm_up = if software { Duration::ZERO } else { WARM_UP };
     let stats = match prompt {
