@@ -18,7 +18,7 @@ use super::plan::{ModelMemory, Plan};
 use super::programs::Programs;
 use crate::compare::Comparison;
 use crate::error::{Error, Result};
-use crate::kernels::Recipe;
+use crate::kernels::{CacheType, Recipe};
 use crate::model::Model;
 use crate::tuning::{Compiler, Entry, Kernels, Method, Subject, Tuning};
 
@@ -156,7 +156,8 @@ pub fn search(
 ) -> Result<Outcome> {
     let (total, mut done) = (model.tensor_bytes(), 0);
     let context = limits.context.clamp(1, model.config.context);
-    let (plan, memory, programs) = Plan::new(device, model, context, &Tuning::default(), &mut |bytes| {
+    let room = (context, CacheType::F16);
+    let (plan, memory, programs) = Plan::new(device, model, room, &Tuning::default(), &mut |bytes| {
         done += bytes;
         listener.loading(done, total);
     })?;

@@ -6,7 +6,7 @@ use super::{Bench, Finding, Meter, Part, Result, each, fastest, fits, read};
 use crate::engine::plan::record;
 use crate::engine::step::{self, StepPlan};
 use crate::kernels::step::Shape;
-use crate::kernels::{Recipe, TOKENS_AT};
+use crate::kernels::{CacheType, Recipe, TOKENS_AT};
 use crate::tuning::{Tuned, TunedStep};
 
 /// Tokens that are timed together on a GPU.
@@ -98,10 +98,10 @@ pub fn search(bench: &mut Bench<'_>) -> Result<()> {
 
 fn candidate(bench: &mut Bench<'_>, shape: Shape) -> Result<Option<Candidate>> {
     let outputs = (&bench.plan.state, &bench.plan.logits);
-    let (config, context) = (&bench.model.config, fits(bench.context)?);
+    // The cache is a small part of what a step reads where shapes are searched.
+    let (config, room) = (&bench.model.config, (fits(bench.context)?, CacheType::F16));
     let how = (shape, false);
-    let plan =
-        StepPlan::new(bench.device, &mut bench.programs, config, context, &bench.memory, outputs, how)?;
+    let plan = StepPlan::new(bench.device, &mut bench.programs, config, room, &bench.memory, outputs, how)?;
     let Some(plan) = plan else { return Ok(None) };
     let graph = record(bench.device, [&plan.whole].into_iter())?;
     Ok(Some(Candidate { shape, graph, plan }))
