@@ -33,8 +33,8 @@ impl Bounds {
 
     /// The same with keys and values cached in q8_0 on both sides. A value that lies next to the middle of two quants may become the
     /// one here and the other there, a few of ten thousand of them in steps and a few of a hundred in prompts, which compute
-    /// keys and values from f16. What the cache's rounding itself does to logits is several times more.
-    pub const Q8_0_CACHE: Self = Self { nmse: 1e-4, divergence: 3e-4, agreement: 0.99 };
+    /// keys and values from f16. What the cache's rounding itself does to logits is more (NMSE 9e-5 on a small random model).
+    pub const Q8_0_CACHE: Self = Self { nmse: 5e-5, divergence: 3e-4, agreement: 0.99 };
 }
 
 impl Bounds {
