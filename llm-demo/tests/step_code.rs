@@ -33,20 +33,14 @@ fn code<'a>(cubin: &'a [u8], kernel: &str) -> &'a [u8] {
 fn a_six_bit_weight_costs_few_integer_operations() {
     let cubin = include_bytes!("../kernels/step_q6_k.sm_87.cubin");
     let lines: Vec<_> = Listing::new(Arch::Sm87, code(cubin, "step_q6_k"), 0).collect();
-    let opcode = |i: usize| lines[i].decoded.as_ref().map(|d| d.opcode).ok();
-    let products: Vec<usize> = (0..lines.len()).filter(|i| opcode(*i) == Some(Opcode::Idp)).collect();
-    let (first, last) = (products[0], products[products.len() - 1]);
-    // A product takes two instructions per four weights.
-    assert_eq!(products.len() as f64, WEIGHTS / 2.0);
-    // The loop: the nearest branch behind the products that leads back to before them.
-    let back = |i: &usize| {
-        let line = &lines[*i];
-        let target = line.decoded.as_ref().ok().and_then(|d| d.branch_target(line.pc));
-        opcode(*i) == Some(Opcode::Bra) && target.is_some_and(|t| t <= lines[first].pc)
+    let products = |(start, end): &(usize, usize)| {
+        let is_product = |line: &&sass::Line| line.decoded.as_ref().is_ok_and(|d| d.opcode == Opcode::Idp);
+        lines[*start..=*end].iter().filter(is_product).count()
     };
-    let end = (last..lines.len()).find(back).unwrap();
-    let target = lines[end].decoded.as_ref().unwrap().branch_target(lines[end].pc).unwrap();
-    let start = (target / 16) as usize;
+    // Attention has integer products too, but fewer.
+    let (start, end) = product_loops(&lines).into_iter().max_by_key(products).unwrap();
+    // A product takes two instructions per four weights.
+    assert_eq!(products(&(start, end)) as f64, WEIGHTS / 2.0);
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     for line in &lines[start..=end] {
         let instruction = line.decoded.as_ref().unwrap();
