@@ -6,10 +6,11 @@
 #
 # Works on a Debian or Ubuntu x86-64 machine; needs root for the first set-up (a cross linker and qemu-user from the distribution's
 # packages). The aarch64 standard library comes with the distribution's own rustc, unpacked into target/xrust and not installed.
-# On an aarch64 machine it just runs the tests. LIMIT (default 20m) bounds the test run.
+# On an aarch64 machine it just runs the tests. LIMIT (default 30m) bounds building and testing together: what it cuts off is an error,
+# or, with PARTIAL=yes, is said and is none, as long as everything that did run passed.
 set -eu
 cd "$(dirname "$0")/.."
-limit=${LIMIT:-20m}
+limit=${LIMIT:-30m}
 
 if [ "$(uname -m)" = aarch64 ]; then
     exec timeout "$limit" cargo test --workspace --release
@@ -45,8 +46,7 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $prefix/ro
 unset RUSTC_WRAPPER RUSTUP_TOOLCHAIN 2>/dev/null || true
 
 target=aarch64-unknown-linux-gnu
-cargo test --workspace --release --target $target --no-run
-[ "${1:-}" = --build ] && exit 0
+[ "${1:-}" = --build ] && exec cargo test --workspace --release --target $target --no-run
 
 # Emulation is about eight times slower: the properties keep their shape with fewer cases, and the tests that decode most on the
 # software GPU are left to the run without it. Tests that start the built binary themselves cannot run here: nothing executes an aarch64
@@ -57,6 +57,14 @@ unset PTXAS NVDISASM
 tests=$(cargo metadata --format-version 1 --no-deps | python3 -c '
 import json, sys
 names = {t["name"] for p in json.load(sys.stdin)["packages"] for t in p["targets"] if "test" in t["kind"]}
-print(" ".join("--test " + n for n in sorted(names - {"cli", "doctor", "live", "mistakes", "provoke", "trace", "watch", "engine", "conformance", "cubins"})))')
+print(" ".join("--test " + n for n in sorted(names - {"cli", "doctor", "live", "mistakes", "provoke", "trace", "watch", "engine", "conformance", "cubins", "long_context", "tuning"})))')
+# Dependencies are not what is tested: built with less care, they are there sooner.
+status=0
 # shellcheck disable=SC2086
-timeout "$limit" cargo test --workspace --release --target $target --lib $tests
+timeout "$limit" cargo test --workspace --release --target $target --lib $tests \
+    --config 'profile.release.package."*".opt-level=1' --config 'profile.release.debug=false' || status=$?
+if [ "$status" = 124 ] && [ "${PARTIAL:-}" = yes ]; then
+    echo "check-aarch64: stopped after $limit; everything that ran passed, the rest did not run"
+    exit 0
+fi
+exit "$status"
