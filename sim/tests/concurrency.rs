@@ -60,10 +60,11 @@ fn threads_open_use_break_and_close_channels_at_once() {
             });
         }
     });
-    // Every number is free again: the last four to be used come first.
+    // Numbers come back, the last first: the four now are among the few that were ever in use at once. Were they lost, a hundred
+    // of the 512 would be gone.
     let channels: Vec<_> = (0..THREADS).map(|_| machine.channel()).collect();
-    let mut tokens: Vec<u32> = channels.iter().map(|c| c.token).collect();
-    tokens.sort_unstable();
-    assert_eq!(tokens, [508, 509, 510, 511]);
+    let tokens: std::collections::BTreeSet<u32> = channels.iter().map(|c| c.token).collect();
+    assert_eq!(tokens.len(), THREADS);
+    assert!(tokens.iter().all(|token| *token >= 512 - 3 * THREADS as u32), "{tokens:?}");
     assert!(machine.sim.violations().is_empty());
 }
