@@ -9,13 +9,13 @@ use hcq::{Args, Buffer, Extent3, LaunchConfig};
 use llm_demo::gguf::GgmlType;
 use llm_demo::kernels::{
     ARGMAX_BLOCKS, ATTENTION_THREADS, Epilogue, NORM_THREADS, ROPE_THREADS, SILU_THREADS, STATE_THREADS,
-    TOKENS_AT, embed_blocks, matvec, partial_words, striped, turns,
+    TOKENS_AT, embed_blocks, matvec, partial_words, striped,
 };
 use proptest::prelude::*;
 
 use device::{
-    Random, config, dot, floats, formats, halves, is_q8_0_of, matrix, nmse, q8_0, q8_0_row, q8_0_values,
-    read, read_bytes, read_halves, upload, words,
+    Random, config, dot, floats, formats, frequencies, halves, is_q8_0_of, matrix, nmse, q8_0, q8_0_row,
+    q8_0_values, read, read_bytes, read_halves, steps, turned, upload, words,
 };
 
 fn launch(module: &str, kernel: &str, grid: impl Into<Extent3>, block: u32, args: &Args) {
@@ -173,12 +173,11 @@ proptest! {
     ) {
         let random = &mut Random(seed);
         let (dim, context) = (2 * half_dim, at + 3);
-        let frequencies: Vec<f64> = (0..half_dim).map(|j| 1e4f64.powf(-(j as f64) / half_dim as f64)).collect();
+        let frequencies = frequencies(half_dim);
         let qkv = random.values((heads + 2 * kv_heads) * dim);
-        let steps: Vec<u8> = frequencies.iter().flat_map(|f| turns(*f).to_le_bytes()).collect();
         let cache = || upload(&vec![0; 2 * kv_heads * context * dim]);
         let (buffer, keys, values) = (floats(&qkv), cache(), cache());
-        let args = Args::new().buffer(&buffer).buffer(&upload(&steps)).buffer(&words(&[at as u32, 0, 0, 0]));
+        let args = Args::new().buffer(&buffer).buffer(&steps(&frequencies)).buffer(&words(&[at as u32, 0, 0, 0]));
         let args = args.buffer(&keys).buffer(&values);
         let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
         let pairs = ((heads + 2 * kv_heads) * half_dim) as u32;
@@ -190,9 +189,7 @@ proptest! {
             .flat_map(|(p, pair)| {
                 let (head, j) = (p / half_dim, p % half_dim);
                 let angle = if head < heads + kv_heads { at as f64 * frequencies[j] } else { 0.0 };
-                let (sin, cos) = angle.sin_cos();
-                let [a, b] = [f64::from(pair[0]), f64::from(pair[1])];
-                [a * cos - b * sin, a * sin + b * cos]
+                turned(pair, angle)
             })
             .collect();
         let q = heads * dim;
@@ -265,11 +262,10 @@ proptest! {
         let (dim, context) = (32 * blocks, at + 3);
         let half_dim = dim / 2;
         let qkv = random.values((heads + 2 * kv_heads) * dim);
-        let frequency = |j: usize| 1e4f64.powf(-(j as f64) / half_dim as f64);
-        let steps: Vec<u8> = (0..half_dim).flat_map(|j| turns(frequency(j)).to_le_bytes()).collect();
+        let frequencies = frequencies(half_dim);
         let len = kv_heads * context * dim / 32 * 34;
         let (buffer, keys, values) = (floats(&qkv), upload(&vec![0; len]), upload(&vec![0; len]));
-        let args = Args::new().buffer(&buffer).buffer(&upload(&steps)).buffer(&words(&[at as u32, 0, 0, 0]));
+        let args = Args::new().buffer(&buffer).buffer(&steps(&frequencies)).buffer(&words(&[at as u32, 0, 0, 0]));
         let args = args.buffer(&keys).buffer(&values);
         let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
         let args = args.u32((kv_heads * context * dim) as u32);
@@ -286,16 +282,12 @@ proptest! {
                 }
                 let from = (heads + kv_heads + head) * dim;
                 prop_assert_eq!(&value, &q8_0(&qkv[from..from + dim]).0, "not as ggml rounds");
-                let turned: Vec<f64> = qkv[(heads + head) * dim..][..dim]
+                let wanted: Vec<f64> = qkv[(heads + head) * dim..][..dim]
                     .chunks_exact(2)
-                    .enumerate()
-                    .flat_map(|(j, pair)| {
-                        let (sin, cos) = (at as f64 * frequency(j)).sin_cos();
-                        let [a, b] = [f64::from(pair[0]), f64::from(pair[1])];
-                        [a * cos - b * sin, a * sin + b * cos]
-                    })
+                    .zip(&frequencies)
+                    .flat_map(|(pair, frequency)| turned(pair, at as f64 * frequency))
                     .collect();
-                prop_assert!(is_q8_0_of(&q8_0_values(&key), &turned), "key of head {}", head);
+                prop_assert!(is_q8_0_of(&q8_0_values(&key), &wanted), "key of head {}", head);
             }
         }
     }

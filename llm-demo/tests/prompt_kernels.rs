@@ -10,13 +10,13 @@ use llm_demo::kernels::gemm::{self, Output, TILES};
 use llm_demo::kernels::{
     COUNT_AT, DEQUANTIZE_THREADS, EXPAND_THREADS, HEAD_DIMS, PROMPT_ATTENTION_THREADS,
     PROMPT_ATTENTION_TOKENS, PROMPT_NORM_THREADS, PROMPT_ROPE_THREADS, PROMPT_TOKENS_AT, dequantize_blocks,
-    prompt_attention_shared, turns,
+    prompt_attention_shared,
 };
 use proptest::prelude::*;
 
 use device::{
-    Random, config, dequantized, dot, floats, formats, halves, is_q8_0_of, launch, matrix, nmse, q8_0,
-    q8_0_row, q8_0_values, read, read_bytes, read_halves, upload, words,
+    Random, config, dequantized, dot, floats, formats, frequencies, halves, is_q8_0_of, launch, matrix, nmse,
+    q8_0, q8_0_row, q8_0_values, read, read_bytes, read_halves, steps, turned, upload, words,
 };
 
 /// A chunk in device memory, of `count` tokens from position `start` on.
@@ -154,17 +154,16 @@ proptest! {
     ) {
         let random = &mut Random(seed);
         let (dim, context) = (2 * half_dim, start + tokens + 2);
-        let frequencies: Vec<f64> = (0..half_dim).map(|j| 1e4f64.powf(-(j as f64) / half_dim as f64)).collect();
+        let frequencies = frequencies(half_dim);
         let width = (heads + 2 * kv_heads) * dim;
         let parts = random.values(shares * (tokens + 1) * width);
         let mut qkv = vec![0.0; (tokens + 1) * width];
         for part in parts.chunks_exact(qkv.len()) {
             qkv.iter_mut().zip(part).for_each(|(sum, p)| *sum += p);
         }
-        let steps: Vec<u8> = frequencies.iter().flat_map(|f| turns(*f).to_le_bytes()).collect();
         let cache = || upload(&vec![0; 2 * kv_heads * context * dim]);
         let (q, keys, values) = (halves(&vec![f16::ZERO; (tokens + 1) * heads * dim]), cache(), cache());
-        let args = Args::new().buffer(&floats(&parts)).buffer(&upload(&steps)).buffer(&chunk(start, &vec![0; tokens]));
+        let args = Args::new().buffer(&floats(&parts)).buffer(&steps(&frequencies)).buffer(&chunk(start, &vec![0; tokens]));
         let args = args.buffer(&q).buffer(&keys).buffer(&values);
         let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
         let args = args.u32(shares as u32).u32(tokens as u32 + 1);
@@ -182,11 +181,9 @@ proptest! {
                 .enumerate()
                 .flat_map(|(p, pair)| {
                     let (head, j) = (p / half_dim, p % half_dim);
-                    let turned = head < heads + kv_heads;
-                    let angle = if turned { (start + token) as f64 * frequencies[j] } else { 0.0 };
-                    let (sin, cos) = angle.sin_cos();
-                    let [a, b] = [f64::from(pair[0]), f64::from(pair[1])];
-                    [a * cos - b * sin, a * sin + b * cos]
+                    let turns = head < heads + kv_heads;
+                    let angle = if turns { (start + token) as f64 * frequencies[j] } else { 0.0 };
+                    turned(pair, angle)
                 })
                 .collect();
             prop_assert!(nmse(&q[token * heads * dim..][..heads * dim], &rotated[..heads * dim]) < 1e-6);
@@ -216,10 +213,9 @@ proptest! {
         let random = &mut Random(seed);
         let (dim, context) = (32 * blocks, start + tokens + 2);
         let (half_dim, rows) = (dim / 2, kv_heads * context);
-        let frequency = |j: usize| 1e4f64.powf(-(j as f64) / half_dim as f64);
+        let frequencies = frequencies(half_dim);
         let width = (heads + 2 * kv_heads) * dim;
         let qkv = random.values(tokens * width);
-        let steps: Vec<u8> = (0..half_dim).flat_map(|j| turns(frequency(j)).to_le_bytes()).collect();
         let len = rows * dim / 32 * 34;
         // What is there already stays, and is expanded with what comes.
         let mut before = || q8_0(&random.values(rows * dim)).0;
@@ -227,7 +223,7 @@ proptest! {
         let [keys, values] = [0, 1].map(|i| upload(&before[i]));
         let q = halves(&vec![f16::ZERO; tokens * heads * dim]);
         let place = chunk(start, &vec![0; tokens]);
-        let args = Args::new().buffer(&floats(&qkv)).buffer(&upload(&steps)).buffer(&place);
+        let args = Args::new().buffer(&floats(&qkv)).buffer(&steps(&frequencies)).buffer(&place);
         let args = args.buffer(&q).buffer(&keys).buffer(&values);
         let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
         let args = args.u32(1).u32(tokens as u32).u32((rows * dim) as u32);
@@ -247,12 +243,9 @@ proptest! {
                     prop_assert_eq!(row(cache), q8_0(given).0, "not as ggml rounds");
                     continue;
                 }
-                let turned = given.chunks_exact(2).enumerate().flat_map(|(j, pair)| {
-                    let (sin, cos) = (position as f64 * frequency(j)).sin_cos();
-                    let [a, b] = [f64::from(pair[0]), f64::from(pair[1])];
-                    [a * cos - b * sin, a * sin + b * cos]
-                });
-                prop_assert!(is_q8_0_of(&q8_0_values(&row(cache)), &turned.collect::<Vec<_>>()));
+                let pairs = given.chunks_exact(2).zip(&frequencies);
+                let wanted: Vec<f64> = pairs.flat_map(|(pair, f)| turned(pair, position as f64 * f)).collect();
+                prop_assert!(is_q8_0_of(&q8_0_values(&row(cache)), &wanted));
             }
         }
 

@@ -22,11 +22,9 @@ fn is_integer(instruction: &Instruction, pc: u64) -> bool {
 
 /// The code of `kernel` in a cubin.
 fn code<'a>(cubin: &'a [u8], kernel: &str) -> &'a [u8] {
-    let elf = goblin::elf::Elf::parse(cubin).unwrap();
-    let name = format!(".text.{kernel}");
-    let header =
-        elf.section_headers.iter().find(|h| elf.shdr_strtab.get_at(h.sh_name) == Some(&name)).unwrap();
-    &cubin[header.file_range().unwrap()]
+    let file = hcq::cubin::File::parse(cubin).unwrap();
+    let section = file.section(&format!(".text.{kernel}")).unwrap();
+    file.content(&section).unwrap()
 }
 
 #[test]

@@ -324,8 +324,8 @@ proptest! {
     }
 }
 
-#[test]
-fn a_later_search_adds_to_what_is_there() {
+/// A store, and an entry with a shape of the step kernel and none of matrix times vector.
+fn tuned_step() -> (tempfile::TempDir, Store, Entry) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::at(folder.path().join("tuning.json"));
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -334,6 +334,12 @@ fn a_later_search_adds_to_what_is_there() {
     let tuned = Tuned { shape, usual_ns: 2, ns: 1 };
     entry.step = Some(TunedStep { kernel: "q6_k".to_owned(), tuned });
     entry.matvec.clear();
+    (folder, store, entry)
+}
+
+#[test]
+fn a_later_search_adds_to_what_is_there() {
+    let (_folder, store, entry) = tuned_step();
     store.save(entry.clone(), &stand_ins(&entry), Target::Sm87).unwrap();
     let tuned = Tuned { shape: matvec::Shape { warps: 8, ..matvec::Shape::default() }, usual_ns: 2, ns: 1 };
     let one = TunedMatvec { ty: "Q6_K".to_owned(), epilogue: Epilogue::Add, rows: 256, cols: 512, tuned };
@@ -348,14 +354,7 @@ fn a_later_search_adds_to_what_is_there() {
 
 #[test]
 fn kernels_of_another_version_or_damaged_ones_are_passed_over() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::at(folder.path().join("tuning.json"));
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let mut entry = entries().new_tree(&mut runner).unwrap().current();
-    let shape = step::Shape { warps: 8, ..step::Shape::default() };
-    let tuned = Tuned { shape, usual_ns: 2, ns: 1 };
-    entry.step = Some(TunedStep { kernel: "q6_k".to_owned(), tuned });
-    entry.matvec.clear();
+    let (folder, store, entry) = tuned_step();
     let problem = |store: &Store| {
         let loaded = store.load(&entry.subject, entry.method, Target::Sm87).unwrap().unwrap();
         assert!(loaded.problems.is_empty() == loaded.tuning.choices.step.is_some());

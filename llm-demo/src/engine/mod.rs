@@ -121,6 +121,15 @@ fn cache_bytes_per_layer(c: &Config, kv: CacheType) -> u64 {
     2 * kv.bytes(c.kv_dim() as u64)
 }
 
+/// The longest that a step of `model` may take on `device`.
+fn patience(device: &Device, model: &Model) -> Duration {
+    match device.info().backend {
+        // A software device takes about a nanosecond per weight and core.
+        hcq::BackendKind::Sim => Duration::from_secs(60 + model.tensor_bytes() / 10_000_000),
+        _ => Duration::from_secs(30),
+    }
+}
+
 /// Replays that may be under way at once.
 const IN_FLIGHT: usize = 32;
 
@@ -186,11 +195,7 @@ impl Engine {
             Some(fill) => record(device, [fill].into_iter())?,
             None => record(device, plan.without_head())?,
         };
-        // A software device takes about a nanosecond per weight and core.
-        let patience = match device.info().backend {
-            hcq::BackendKind::Sim => Duration::from_secs(60 + model.tensor_bytes() / 10_000_000),
-            _ => Duration::from_secs(30),
-        };
+        let patience = patience(device, model);
         let queue = device.queue()?;
         let prefill = match prefill::supports(&model.config) {
             true => {

@@ -5,7 +5,7 @@
 //! merged through shared memory, shares through a second kernel.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Reg, Shared, Special};
+use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg, Shared, Special};
 
 use super::matvec::striped_index;
 
@@ -98,15 +98,7 @@ pub(super) fn kernel(dims: u32, split: bool) -> Kernel {
         let newest = k.sub(positions, 1);
         let row = k.row(key_rows, k.min(mine, newest), head_dim);
         let score = dot_row(&k, row, shared_q, head_dim.reg());
-        let score = k.select(inside, score, LOWEST);
-        let higher = k.max(max, k.warp_max(score));
-        let weight = k.select(inside, k.exp2(k.sub(score, higher)), 0f32);
-        let shrink = k.exp2(k.sub(max, higher));
-        k.set(max, higher);
-        k.set(sum, k.mad(sum, shrink, weight));
-        for s in sums.iter().flatten() {
-            k.set(*s, k.mul(*s, shrink));
-        }
+        let weight = weigh(&k, score, inside, (max, sum), sums.iter().flatten());
         // Two dimensions per lane, four positions at a time; the weights past the end are 0.
         let count = k.min(k.sub(positions, tile), 32u32);
         k.for_(0u32, count, 4u32, |i: Reg<u32>| {
@@ -135,6 +127,27 @@ pub(super) fn kernel(dims: u32, split: bool) -> Kernel {
     }
     meeting.merge(&k, (max, sum), (head, share), head_dim, out, split);
     k
+}
+
+/// Takes in the lanes' scores, of those that are `inside`: the weight of each lane's, with the warp's largest score `max`, the lane's sum
+/// of weights and its weighted `sums` adjusted to a new largest.
+pub(super) fn weigh<'a>(
+    k: &Kernel,
+    score: Reg<f32>,
+    inside: Pred,
+    (max, sum): (Reg<f32>, Reg<f32>),
+    sums: impl Iterator<Item = &'a Reg<f32>>,
+) -> Reg<f32> {
+    let score = k.select(inside, score, LOWEST);
+    let higher = k.max(max, k.warp_max(score));
+    let weight = k.select(inside, k.exp2(k.sub(score, higher)), 0f32);
+    let shrink = k.exp2(k.sub(max, higher));
+    k.set(max, higher);
+    k.set(sum, k.mad(sum, shrink, weight));
+    for s in sums {
+        k.set(*s, k.mul(*s, shrink));
+    }
+    weight
 }
 
 /// Where the warps of a block bring together what they have.

@@ -5,7 +5,7 @@
 
 use ptxgen::{Cache, Kernel, Pointer, Reg, Shuffle, Special};
 
-use super::attention::{LOWEST, Meeting, THREADS, WARPS};
+use super::attention::{LOWEST, Meeting, THREADS, WARPS, weigh};
 use super::cache::{BLOCK, largest, numbers, product, scales, split};
 
 /// A query block none of whose values is larger counts as zero.
@@ -85,15 +85,7 @@ pub(super) fn kernel(dims: u32) -> Kernel {
             let key_scale = k.convert::<half::f16, f32>(k.load(k.at(key_scales, block)));
             k.mad_to(score, product, k.mul(key_scale, k.load(k.at(shared_scales, block))), score);
         });
-        let score = k.select(inside, score, LOWEST);
-        let higher = k.max(max, k.warp_max(score));
-        let weight = k.select(inside, k.exp2(k.sub(score, higher)), 0f32);
-        let shrink = k.exp2(k.sub(max, higher));
-        k.set(max, higher);
-        k.set(sum, k.mad(sum, shrink, weight));
-        for s in sums.iter().flatten() {
-            k.set(*s, k.mul(*s, shrink));
-        }
+        let weight = weigh(&k, score, inside, (max, sum), sums.iter().flatten());
         // Four positions at a time; the weights past the end are 0.
         let count = k.min(k.sub(positions, tile), 32u32);
         k.for_(0u32, count, 4u32, |i: Reg<u32>| {

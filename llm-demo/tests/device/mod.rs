@@ -7,7 +7,7 @@ use std::time::Duration;
 use half::{bf16, f16};
 use hcq::{Args, Buffer, Device, LaunchConfig, Selector};
 use llm_demo::gguf::{GgmlType, TensorView};
-use llm_demo::kernels::{Format, pack};
+use llm_demo::kernels::{Format, pack, turns};
 use proptest::prelude::*;
 
 fn device() -> &'static Device {
@@ -49,6 +49,23 @@ pub fn halves(values: &[f16]) -> Buffer {
 
 pub fn words(values: &[u32]) -> Buffer {
     upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
+}
+
+/// By how much each of `half_dim` pairs turns per position, in radians.
+pub fn frequencies(half_dim: usize) -> Vec<f64> {
+    (0..half_dim).map(|j| 1e4f64.powf(-(j as f64) / half_dim as f64)).collect()
+}
+
+/// The same on the device, as kernels take it.
+pub fn steps(frequencies: &[f64]) -> Buffer {
+    upload(&frequencies.iter().flat_map(|f| turns(*f).to_le_bytes()).collect::<Vec<_>>())
+}
+
+/// A pair turned by `angle`.
+pub fn turned(pair: &[f32], angle: f64) -> [f64; 2] {
+    let (sin, cos) = angle.sin_cos();
+    let [a, b] = [f64::from(pair[0]), f64::from(pair[1])];
+    [a * cos - b * sin, a * sin + b * cos]
 }
 
 pub fn read(buffer: &Buffer, count: usize) -> Vec<f32> {

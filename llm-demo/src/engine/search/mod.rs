@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use hcq::{Buffer, Device, Queue};
 
 use super::matrix::fits;
+use super::patience;
 use super::plan::{ModelMemory, Plan};
 use super::programs::Programs;
 use crate::compare::Comparison;
@@ -161,10 +162,6 @@ pub fn search(
         done += bytes;
         listener.loading(done, total);
     })?;
-    let patience = match device.info().backend {
-        hcq::BackendKind::Sim => Duration::from_secs(60 + model.tensor_bytes() / 10_000_000),
-        _ => Duration::from_secs(30),
-    };
     let entry = Entry {
         subject: Subject::new(device.info(), model),
         date: now(),
@@ -198,7 +195,7 @@ pub fn search(
         compiler,
         meter,
         limits,
-        patience,
+        patience: patience(device, model),
         deadline: Instant::now(),
         compiled: Kernels::new(),
         refused: BTreeSet::new(),

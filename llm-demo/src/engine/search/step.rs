@@ -115,11 +115,15 @@ fn tokens(bench: &Bench<'_>) -> usize {
     }
 }
 
+/// The token at `position`: any that the model has.
+fn token(bench: &Bench<'_>, position: usize) -> u32 {
+    (position * 7 + 1) as u32 % bench.model.config.vocab as u32
+}
+
 /// Goes back to an empty context.
 fn rewind(bench: &Bench<'_>, tokens: usize) -> Result<()> {
     let mut words = vec![0u32; TOKENS_AT as usize];
-    // Any tokens that the model has.
-    words.extend((0..tokens).map(|i| (i * 7 + 1) as u32 % bench.model.config.vocab as u32));
+    words.extend((0..tokens).map(|i| token(bench, i)));
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     Ok(bench.plan.state.write(0, &bytes)?)
 }
@@ -139,8 +143,8 @@ fn logits(bench: &mut Bench<'_>, graph: &Graph) -> Result<Vec<f32>> {
     rewind(bench, COMPARED)?;
     for i in 0..COMPARED.min(bench.context) {
         // The step before has chosen another token.
-        let token = (i * 7 + 1) as u32 % bench.model.config.vocab as u32;
-        bench.plan.state.write(4 * (u64::from(TOKENS_AT) + i as u64), &token.to_le_bytes())?;
+        let token = token(bench, i).to_le_bytes();
+        bench.plan.state.write(4 * (u64::from(TOKENS_AT) + i as u64), &token)?;
         bench.queue.replay(graph)?.wait(bench.patience)?;
         all.extend(read(&bench.plan.logits, 0, bench.model.config.vocab)?);
     }

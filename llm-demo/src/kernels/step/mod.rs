@@ -199,6 +199,7 @@ pub fn kernel(variant: &Variant, shape: Shape) -> Kernel {
         k.if_(k.eq(kind, task::ATTENTION), || s.attend());
         k.if_(k.eq(kind, task::EMBED), || s.embed());
         s.stamp(4);
+        // Computed anew: what is kept through a phase takes a register from its tiles.
         let following = k.add(index, 1);
         let ends = k.ge(following, last);
         let arrives = k.either(s.is_set(task::ARRIVES), ends);
