@@ -18,6 +18,17 @@
 //! The bindings are generated from `include/*.h`, which this project wrote, and committed: a plain build needs no libclang. The
 //! feature `bindgen` generates them anew.
 
+/// Defaults of structs whose arrays are too long for `derive(Default)`: all zero.
+macro_rules! zeroed {
+    ($($ty:ident),* $(,)?) => { $(
+        impl Default for $ty {
+            fn default() -> Self {
+                zerocopy::FromZeros::new_zeroed()
+            }
+        }
+    )* };
+}
+
 #[allow(
     missing_docs,
     non_camel_case_types,
