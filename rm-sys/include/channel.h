@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: MIT */
 /*
  * Methods and values of the host channel (C86F), the doorbell page (C361) and error codes of channels.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: MIT */
 /*
  * Escapes: the requests of /dev/nvidiactl and /dev/nvidiaN, their structs and flags.
  *

@@ -1,7 +1,8 @@
-//! Every struct and number of the crate against `data/nvgpu-abi.json`, a table compiled from the kernel's own headers.
+//! Every struct and number of the crate against `data/nvgpu-abi.json`, a table compiled from the kernel's own
+//! headers.
 //!
-//! The compiler lays the structs out and reports each field; the table says where the driver has it. Every row of the
-//! table has its struct or number here.
+//! The compiler lays the structs out and reports each field; the table says where the driver has it. Every
+//! row of the table has its struct or number here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{align_of, offset_of, size_of, size_of_val};
@@ -223,7 +224,8 @@ fn every_number_is_the_drivers() {
         table.insert(name, row["request"].as_u64().expect("a request number").into());
     }
     let mut ours = numbers();
-    // The header writes a negative int; the field it is stored in is a u64 that the driver compares with the u32.
+    // The header writes a negative int; the field it is stored in is a u64 that the driver compares with the
+    // u32.
     let elem_size = ours.get_mut("NVMAP_ELEM_SIZE_U64").expect("NVMAP_ELEM_SIZE_U64");
     assert_eq!(
         Some(*elem_size),

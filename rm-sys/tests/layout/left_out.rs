@@ -1,11 +1,13 @@
 //! What the table has and the crate has not.
 
-/// Families of numbers and bit fields, by the start of their names, that a compute client does not use. To add one back, write its
-/// `#define`s to `include/`, its bit fields to `src/bits.rs`, and take it from this list.
+/// Families of numbers and bit fields, by the start of their names, that a compute client does not use. To
+/// add one back, write its `#define`s to `include/`, its bit fields to `src/bits.rs`, and take it from this
+/// list.
 pub const LEFT_OUT: &[&str] = &[
     // Old names of the status words.
     "NVOS_STATUS_",
-    // Methods of the host engine that only privileged channels may send: TLB maintenance, access counters, compression tags.
+    // Methods of the host engine that only privileged channels may send: TLB maintenance, access counters,
+    // compression tags.
     "NVC86F_MEM_OP_A_TLB_",
     "NVC86F_MEM_OP_B_OPERATION_",
     "NVC86F_MEM_OP_B_TLB_",

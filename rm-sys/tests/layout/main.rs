@@ -1,7 +1,8 @@
-//! Every struct and number of the crate against `data/rm-abi.json`, a table compiled from the driver's own headers.
+//! Every struct and number of the crate against `data/rm-abi.json`, a table compiled from the driver's own
+//! headers.
 //!
-//! The compiler lays the structs out and reports each field; the table says where the driver has it. No row of the table
-//! is forgotten: one that the crate lacks belongs to a family of [`LEFT_OUT`].
+//! The compiler lays the structs out and reports each field; the table says where the driver has it. No row
+//! of the table is forgotten: one that the crate lacks belongs to a family of [`LEFT_OUT`].
 
 mod left_out;
 
@@ -105,8 +106,8 @@ fn compare(our: &Struct, row: &Value) {
     }
 }
 
-/// The struct that `release` uses for `name`: the newest layout named after it or an older release, below 580 counted
-/// from 535 and above from 580.
+/// The struct that `release` uses for `name`: the newest layout named after it or an older release, below 580
+/// counted from 535 and above from 580.
 fn variant<'a>(
     ours: &'a BTreeMap<&str, Struct>,
     name: &str,
