@@ -1,6 +1,6 @@
 //! The generated tables of fields, `src/table/v0*/fields.rs`, are what `tests/data/qmd-fields.json` says.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p qmd --test tables` writes them anew.
+//! `UPDATE_GOLDEN=1 cargo test -p nv-qmd --test tables` writes them anew.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,0 +1,38 @@
+#!/bin/sh
+# Packs every crate that may be published, builds each one from its package against the packages of the others, and checks
+# that the tests which a package holds compile without the rest of the repository. Prints the packages with their sizes.
+set -eu
+cd "$(dirname "$0")/.."
+packed=$PWD/target/package
+rm -rf "$packed"
+
+names=$(cargo metadata --no-deps --format-version 1 | python3 -c '
+import json, sys
+print(*sorted(p["name"] for p in json.load(sys.stdin)["packages"] if p["publish"] != []))')
+# shellcheck disable=SC2046
+cargo package --quiet --allow-dirty $(printf -- '-p %s ' $names)
+
+# The packages as a workspace of their own. Dependencies come from the lock file and the build folder of this one.
+cp Cargo.lock "$packed"
+(
+    cd "$packed"
+    echo '[workspace]'
+    echo 'resolver = "3"'
+    for name in $names; do
+        echo "$name $(echo "$name"-[0-9]*/)"
+    done | awk '{ members = members "\"" $2 "\", "; patches = patches $1 " = { path = \"" $2 "\" }\n" }
+        END { printf "members = [%s]\n[patch.crates-io]\n%s", members, patches }'
+    sed -n '/^\[profile/,$p' ../../Cargo.toml
+) >"$packed/Cargo.toml"
+cargo check --quiet --release --all-targets --workspace --manifest-path "$packed/Cargo.toml" --target-dir target
+
+for name in $names; do
+    crate=$(echo "$packed/$name"-[0-9]*.crate)
+    for file in README.md LICENSE; do
+        tar -tzf "$crate" | grep -q "/$file\$" || {
+            echo "$name: the package lacks $file" >&2
+            exit 1
+        }
+    done
+    printf '%-12s %4d files %7d bytes\n' "$name" "$(tar -tzf "$crate" | wc -l)" "$(wc -c <"$crate")"
+done
