@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks every dependency of Cargo.lock against deny.toml: licences, banned crates, duplicates, sources.
 
-Reads the part of deny.toml that this workspace uses, in cargo-deny's meaning, so that the check needs Python 3.11 and
-nothing else. An entry of deny.toml that no longer applies is a complaint too.
+Reads the part of deny.toml that this workspace uses, with the meaning that it has for cargo-deny, so that the
+check needs Python 3.11 and nothing else. An entry of deny.toml that no longer applies is a complaint too.
 """
 import json
 import pathlib
@@ -19,7 +19,7 @@ complaints = []
 
 
 def allowed(expression, licences, used):
-    """Whether an SPDX expression (or the older form with a slash) is satisfied by `licences`; adds those to `used`."""
+    """Whether `licences` satisfy an SPDX expression, or the older form with a slash; adds those to `used`."""
     tokens = re.findall(r"[()]|[^\s()]+", re.sub(r"\s*/\s*", " OR ", expression))
 
     def either():

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Packs every crate that may be published, builds each one from its package against the packages of the others, and checks
-# that the tests which a package holds compile without the rest of the repository. Prints the packages with their sizes.
+# Packs every crate that may be published, builds each one from its package against the packages of the others, and
+# checks that the tests which a package holds compile without the rest of the repository. Prints the sizes.
 set -eu
 cd "$(dirname "$0")/.."
 packed=$PWD/target/package
