@@ -1,8 +1,8 @@
 #!/bin/sh
 # Compiles the libraries whose minimum Rust is not above the distribution's oldest with that one.
 #
-# Debian's rustc-web is unpacked into target/msrv and not installed; needs apt. The other crates have only the check
-# of the standard library that clippy makes for every crate (`incompatible_msrv`).
+# Debian's rustc-web is unpacked into target/msrv and not installed; needs apt. The other crates have only the
+# check of the standard library that clippy makes for every crate (`incompatible_msrv`).
 set -eu
 cd "$(dirname "$0")/.."
 prefix=$PWD/target/msrv
@@ -40,5 +40,5 @@ packages = [p for p in json.load(sys.stdin)["packages"] if p["publish"] != [] an
 print(*sorted(p["name"] for p in packages))' "$release")
 [ -n "$names" ] || skip "no crate has a minimum of Rust $release"
 # shellcheck disable=SC2046
-cargo check --quiet --locked --release --lib $(printf -- '-p %s ' $names) --target-dir target/msrv/build
+cargo check --quiet --locked --profile ci --lib $(printf -- '-p %s ' $names) --target-dir target/msrv/build
 echo "Rust $release: $names"

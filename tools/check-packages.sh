@@ -1,6 +1,7 @@
 #!/bin/sh
-# Packs every crate that may be published, builds each one from its package against the packages of the others, and
-# checks that the tests which a package holds compile without the rest of the repository. Prints the sizes.
+# Packs every crate that may be published, builds each one from its package against the packages of the
+# others, and checks that the tests which a package holds compile without the rest of the repository. Prints
+# the sizes.
 set -eu
 cd "$(dirname "$0")/.."
 packed=$PWD/target/package
@@ -10,9 +11,10 @@ names=$(cargo metadata --no-deps --format-version 1 | python3 -c '
 import json, sys
 print(*sorted(p["name"] for p in json.load(sys.stdin)["packages"] if p["publish"] != []))')
 # shellcheck disable=SC2046
-cargo package --quiet --allow-dirty $(printf -- '-p %s ' $names)
+cargo package --quiet --allow-dirty --config profile.dev.debug=false $(printf -- '-p %s ' $names)
 
-# The packages as a workspace of their own. Dependencies come from the lock file and the build folder of this one.
+# The packages as a workspace of their own. Dependencies come from the lock file and the build folder of this
+# one.
 cp Cargo.lock "$packed"
 (
     cd "$packed"
@@ -24,7 +26,7 @@ cp Cargo.lock "$packed"
         END { printf "members = [%s]\n[patch.crates-io]\n%s", members, patches }'
     sed -n '/^\[profile/,$p' ../../Cargo.toml
 ) >"$packed/Cargo.toml"
-cargo check --quiet --release --all-targets --workspace --manifest-path "$packed/Cargo.toml" --target-dir target
+cargo check --quiet --profile ci --all-targets --workspace --manifest-path "$packed/Cargo.toml" --target-dir target
 
 for name in $names; do
     crate=$(echo "$packed/$name"-[0-9]*.crate)
