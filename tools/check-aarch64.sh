@@ -59,7 +59,7 @@ select_packages() {
 import json, sys
 side, tests = sys.argv[1], sys.argv[2:] == ["tests"]
 libraries = {"nvgpu-sys", "rm-sys", "nv-qmd", "sass", "ptxgen", "ga10b-sim", "hcq"}
-left_out = {"cli", "doctor", "live", "mistakes", "provoke", "trace", "watch", "engine", "conformance", "cubins", "long_context", "tuning"}
+left_out = {"cli", "doctor", "examples", "live", "mistakes", "provoke", "trace", "watch", "engine", "conformance", "cubins", "long_context", "tuning"}
 packages = [p for p in json.load(sys.stdin)["packages"] if (p["name"] in libraries) == (side == "libraries")]
 names = {t["name"] for p in packages for t in p["targets"] if "test" in t["kind"]} - left_out
 print(*("-p " + p["name"] for p in packages), *("--test " + t for t in sorted(names) if tests))' "$@"
@@ -67,7 +67,7 @@ print(*("-p " + p["name"] for p in packages), *("--test " + t for t in sorted(na
 
 # The properties keep their shape with fewer cases.
 export PROPTEST_CASES="${PROPTEST_CASES:-16}"
-unset PTXAS NVDISASM
+unset PTXAS NVDISASM REQUIRE_ORACLES
 # shellcheck disable=SC2046,SC2086
 case "${1:-}" in
 --build)

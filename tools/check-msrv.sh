@@ -9,7 +9,7 @@ prefix=$PWD/target/msrv
 
 skip() {
     echo "skipped: $1"
-    [ "${CI:-}" = true ] && exit 1
+    [ "${REQUIRE_ORACLES:-}" = yes ] && exit 1
     exit 0
 }
 command -v apt-get >/dev/null || skip "no apt-get"

@@ -7,9 +7,15 @@ cd "$(dirname "$0")/.."
 packed=$PWD/target/package
 rm -rf "$packed"
 
-names=$(cargo metadata --no-deps --format-version 1 | python3 -c '
+# The names of the crates, or their features but the one that needs libclang.
+list() {
+    cargo metadata --no-deps --format-version 1 | python3 -c '
 import json, sys
-print(*sorted(p["name"] for p in json.load(sys.stdin)["packages"] if p["publish"] != []))')
+packages = [p for p in json.load(sys.stdin)["packages"] if p["publish"] != []]
+features = {p["name"] + "/" + f for p in packages for f in p["features"] if f not in ("bindgen", "default")}
+print(*sorted(features if sys.argv[1] == "features" else (p["name"] for p in packages)))' "$1"
+}
+names=$(list names)
 # shellcheck disable=SC2046
 cargo package --quiet --allow-dirty --config profile.dev.debug=false $(printf -- '-p %s ' $names)
 
@@ -26,7 +32,8 @@ cp Cargo.lock "$packed"
         END { printf "members = [%s]\n[patch.crates-io]\n%s", members, patches }'
     sed -n '/^\[profile/,$p' ../../Cargo.toml
 ) >"$packed/Cargo.toml"
-cargo check --quiet --profile ci --all-targets --workspace --manifest-path "$packed/Cargo.toml" --target-dir target
+cargo check --quiet --profile ci --all-targets --workspace --features "$(list features)" \
+    --manifest-path "$packed/Cargo.toml" --target-dir target
 
 for name in $names; do
     crate=$(echo "$packed/$name"-[0-9]*.crate)
