@@ -19,7 +19,7 @@ impl Kernel {
         let bytes = count * E::SIZE;
         let proven = to.alignment().min(from.alignment()).min(Layout::MAX_ACCESS);
         assert!(proven >= 4, "an asynchronous copy between multiples of {proven} bytes only");
-        assert!(bytes.is_multiple_of(4), "an asynchronous copy of {bytes} bytes");
+        assert!(bytes % 4 == 0, "an asynchronous copy of {bytes} bytes");
         let mut at = 0;
         while at < bytes {
             let width = proven.min(1 << (bytes - at).ilog2());

@@ -38,10 +38,9 @@ impl KernelCache {
     /// As [`Ptxas::compile`].
     pub fn compile(&self, ptxas: &Ptxas, ptx: &str, target: Target) -> Result<Vec<u8>, Error> {
         let path = self.dir.join(format!("{}.cubin", key(ptxas, ptx, target)));
-        if let Ok(cubin) = fs::read(&path)
-            && cubin.starts_with(b"\x7fELF")
-        {
-            return Ok(cubin);
+        match fs::read(&path) {
+            Ok(cubin) if cubin.starts_with(b"\x7fELF") => return Ok(cubin),
+            _ => {}
         }
         let cubin = ptxas.compile(ptx, target)?;
         if let Err(error) = self.keep(&path, &cubin) {

@@ -1,26 +1,4 @@
-//! Builds PTX from typed registers and pointers that carry their proven alignment, compiles it with `ptxas` and caches the
-//! result.
-//!
-//! The types to know: [`Kernel`] writes one kernel's body, [`Pointer`] is an address with alignment facts (a vector access is
-//! emitted only where they prove it safe, and split otherwise), [`Module`] is the text for one [`Target`], and [`Ptxas`]
-//! compiles it.
-//!
-//! ```
-//! use ptxgen::{Kernel, Module, Special, Target};
-//!
-//! let k = Kernel::new("scale");
-//! let x = k.param_ptr::<f32>("x", 16);
-//! let count = k.param::<u32>("count");
-//! let factor = k.param::<f32>("factor");
-//! let i = k.mad(k.special(Special::CtaidX), k.special(Special::NtidX), k.special(Special::TidX));
-//! k.if_(k.lt(i, count), || {
-//!     let at = k.at(x, i);
-//!     k.store(at, k.mul(k.load(at), factor));
-//! });
-//! let mut module = Module::new(Target::Sm87);
-//! module.add(k);
-//! assert!(module.text().contains("mul.rn.f32"));
-//! ```
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod async_copy;

@@ -177,10 +177,10 @@ impl Manifest {
             let committed = fs::read(&path).map_err(file("cannot read", &path))?;
             if sha256(&committed) != cubin.cubin_sha256 {
                 wrong.push(Mismatch::File(name));
-            } else if let Some(ptxas) = ptxas
-                && ptxas.compile(&ptx, module.target())? != committed
-            {
-                wrong.push(Mismatch::Recompiled(name));
+            } else if let Some(ptxas) = ptxas {
+                if ptxas.compile(&ptx, module.target())? != committed {
+                    wrong.push(Mismatch::Recompiled(name));
+                }
             }
         }
         let known = |c: &&Cubin| modules.iter().any(|n| file_name(&n.name, n.module.target()) == c.file);

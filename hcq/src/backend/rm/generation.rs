@@ -104,7 +104,7 @@ mod tests {
     /// Classes each chip lists, from a table compiled out of the driver's own lists.
     fn class_lists() -> Vec<(String, Vec<u32>)> {
         let abi: serde_json::Value =
-            serde_json::from_str(include_str!("../../../../rm-sys/tests/data/rm-abi.json")).unwrap();
+            serde_json::from_str(include_str!("../../../tests/data/rm-abi.json")).unwrap();
         let number = |name: &String| rm_sys::CLASSES.iter().find(|c| c.name == *name).map(|c| c.number);
         let chips = abi["chip_classes"].as_object().unwrap();
         chips

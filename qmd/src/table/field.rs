@@ -1,6 +1,6 @@
 //! Bit ranges of a QMD, declared as constants that the compiler checks.
 
-use crate::Version;
+use crate::version::Version;
 
 /// Number of 32-bit words in the largest QMD.
 pub(crate) const MAX_WORDS: usize = 96;
@@ -10,8 +10,8 @@ pub type Values = &'static [(&'static str, u32)];
 
 /// A bit range of one QMD version, or an array of equally spaced ranges.
 ///
-/// Bits count from bit 0 of the first byte; no range crosses a 32-bit word, so every value is a `u32`.
-/// A `Field` with a [`count`](Self::count) above one stands for its element 0 until [`element`](Self::element)
+/// Bits count from bit 0 of the first byte; no range crosses a 32-bit word, so every value is a `u32`. A
+/// `Field` with a [`count`](Self::count) above one stands for its element 0 until [`element`](Self::element)
 /// picks another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
@@ -181,24 +181,26 @@ pub(crate) const fn cover(fields: &[Field]) -> Option<[u32; MAX_WORDS]> {
 /// Declares the fields of one version: constants, the table of all of them, and the proof that none overlap.
 macro_rules! fields {
     ($version:ident, $header:literal; $(
-        $name:ident = [$hi:literal : $lo:literal $(; $count:literal every $stride:literal)?] $($values:ident)?;
+        $name:ident = [$hi:literal : $lo:literal $(; $count:literal every $stride:literal)?]
+            $($value:ident $number:literal),*;
     )*) => {
         $(
             #[doc = concat!("Bits ", $hi, ":", $lo, $(" (", $count, " elements, ", $stride, " bits apart)",)? " of ", $header, ".")]
-            pub const $name: $crate::Field =
-                $crate::Field::new($crate::Version::$version, stringify!($name), $hi, $lo)
+            pub const $name: $crate::table::field::Field =
+                $crate::table::field::Field::new($crate::version::Version::$version, stringify!($name), $hi, $lo)
                     $(.every($count, $stride))?
-                    $(.named($crate::values::$values))?;
+                    .named(&[$((stringify!($value), $number)),*]);
         )*
 
         /// Every field the header names, in its order.
-        pub const FIELDS: &[$crate::Field] = &[$($name),*];
+        pub const FIELDS: &[$crate::table::field::Field] = &[$($name),*];
 
         /// The bits that some field names, word by word.
-        pub(crate) const NAMED: [u32; $crate::field::MAX_WORDS] = match $crate::field::cover(FIELDS) {
-            Some(bits) => bits,
-            None => panic!("two fields overlap"),
-        };
+        pub(crate) const NAMED: [u32; $crate::table::field::MAX_WORDS] =
+            match $crate::table::field::cover(FIELDS) {
+                Some(bits) => bits,
+                None => panic!("two fields overlap"),
+            };
     };
 }
 pub(crate) use fields;

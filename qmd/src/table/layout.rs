@@ -1,7 +1,6 @@
 //! What the builder and the decoder share: where each launch parameter of a version sits.
 
-use crate::Field;
-use crate::field::MAX_WORDS;
+use crate::table::field::{Field, MAX_WORDS};
 
 /// An address split over a lower and an upper field, stored without its lowest `shift` bits.
 #[derive(Clone, Copy, Debug)]
