@@ -4,19 +4,22 @@
 //! their doorbell; and it tells what the GPU is and what went wrong. It knows nothing of pushbuffers, signals, launches
 //! or programs. Addresses are chosen above it.
 
-use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 
 use crate::address::{Bytes, GpuVa};
 use crate::error::Error;
+use crate::fault::report::SmRecord;
 use crate::info::Info;
 
+pub(crate) mod kernel_log;
 pub(crate) mod nvgpu;
 pub(crate) mod rm;
+#[cfg(feature = "sim")]
+pub(crate) mod software;
 
 /// A driver with one address space open.
-pub(crate) trait Backend: Send + Sync + fmt::Debug {
+pub(crate) trait Backend: Send + Sync {
     /// The GPU's description.
     fn info(&self) -> &Info;
 
@@ -39,7 +42,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     }
 
     /// Creates a channel that is bound to the address space, has its engine objects, and is scheduled.
-    fn create_channel(&self, request: &ChannelRequest) -> Result<Channel, Error>;
+    fn create_channel(&self, request: &ChannelRequest) -> Result<RawChannel, Error>;
 
     /// Stops and removes a channel; what it still had queued does not run. Its pointers end here.
     fn destroy_channel(&self, channel: ChannelId);
@@ -143,9 +146,9 @@ pub(crate) struct ChannelRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChannelId(pub u64);
 
-/// A channel that takes work.
+/// A channel that takes work: its memory and its name, without any bookkeeping.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Channel {
+pub(crate) struct RawChannel {
     /// Its name.
     pub id: ChannelId,
     /// The GPFIFO ring: `entries` 8-byte words, 8-byte aligned, valid until the channel is destroyed.
@@ -157,9 +160,9 @@ pub(crate) struct Channel {
 }
 
 // SAFETY: plain addresses of shared mappings; accesses through them are argued where they happen.
-unsafe impl Send for Channel {}
-// SAFETY: as above; `Channel` itself is immutable.
-unsafe impl Sync for Channel {}
+unsafe impl Send for RawChannel {}
+// SAFETY: as above; `RawChannel` itself is immutable.
+unsafe impl Sync for RawChannel {}
 
 /// What the driver tells about an error, undecoded.
 #[derive(Clone, Debug, Default)]
@@ -167,24 +170,11 @@ pub(crate) struct RawFault {
     /// Error notifier code (13 = SM exception, 31 = MMU fault, 32 = pushbuffer, ...).
     pub notifier: u32,
     /// SMs that recorded an exception.
-    pub sms: Vec<SmError>,
+    pub sms: Vec<SmRecord>,
     /// The MMU's record, where the driver gives it.
     pub mmu: Option<MmuError>,
     /// Lines of the kernel log about it, where they can be read.
     pub log: Vec<String>,
-}
-
-/// An SM's exception registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SmError {
-    /// SM number.
-    pub sm: u32,
-    /// `HWW_GLOBAL_ESR`.
-    pub global_esr: u32,
-    /// `HWW_WARP_ESR`: the error code is in bits 15:0.
-    pub warp_esr: u32,
-    /// Program counter, an absolute GPU address.
-    pub pc: u64,
 }
 
 /// An MMU fault record.

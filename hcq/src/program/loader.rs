@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use goblin::elf::section_header::SHF_ALLOC;
 
-use super::stack;
-use crate::cubin::{CubinError, File, Function, Section, constant_bank};
+use crate::program::cubin::error::CubinError;
+use crate::program::cubin::file::{File, Function, Section, constant_bank};
+use crate::program::stack;
 
 /// Memory that must be mapped behind the last instruction: instruction prefetch runs past the end.
 const CODE_TAIL: u64 = 4096;

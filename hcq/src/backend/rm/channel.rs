@@ -13,10 +13,10 @@ use rm_sys::{
     NVOS04_FLAGS_CHANNEL_DENY_AUTH_LEVEL_PRIV, NVOS04_FLAGS_CHANNEL_DENY_PHYSICAL_MODE_CE, Release,
 };
 
-use super::Space;
 use super::client::Object;
 use super::fault::{Debugger, Notifier};
 use super::memory::{Allocation, GRANULE, Placement};
+use super::space::Space;
 use crate::backend::Engine;
 use crate::error::Error;
 use crate::info::Classes;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nix::errno::Errno;
+use nix::errno::Errno as Nix;
 use nix::fcntl::OFlag;
 use nvgpu_sys::Sys;
 use rm_sys::{
@@ -15,6 +15,7 @@ use rm_sys::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::errno::Errno;
 use crate::error::Error;
 
 /// The node of the resource manager itself.
@@ -45,7 +46,8 @@ impl fmt::Debug for Client {
 
 /// Opens a node for reading and writing.
 pub(super) fn open(sys: &dyn Sys, path: &CStr) -> Result<OwnedFd, Error> {
-    sys.open(path, OFlag::O_RDWR | OFlag::O_CLOEXEC).map_err(|errno| Error::Open { path: path.into(), errno })
+    sys.open(path, OFlag::O_RDWR | OFlag::O_CLOEXEC)
+        .map_err(|errno| Error::Open { path: path.into(), errno: Errno::of(errno) })
 }
 
 /// Opens the resource manager's node.
@@ -68,8 +70,8 @@ pub(super) unsafe fn send(
         // SAFETY: passed on to the caller.
         match unsafe { sys.ioctl(fd, request, args) } {
             Ok(_) => return Ok(()),
-            Err(Errno::EINTR | Errno::EAGAIN) => std::thread::yield_now(),
-            Err(errno) => return Err(Error::Ioctl { name, request, errno }),
+            Err(Nix::EINTR | Nix::EAGAIN) => std::thread::yield_now(),
+            Err(errno) => return Err(Error::Ioctl { name, request, errno: Errno::of(errno) }),
         }
     }
 }

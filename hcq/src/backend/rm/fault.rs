@@ -10,12 +10,13 @@ use rm_sys::{
     ROBUST_CHANNEL_GR_EXCEPTION,
 };
 
-use super::Space;
 use super::client::Object;
 use super::memory::{Allocation, Placement};
-use crate::backend::{MmuError, SmError};
-use crate::context::lock;
+use super::space::Space;
+use crate::backend::MmuError;
 use crate::error::Error;
+use crate::fault::report::SmRecord;
+use crate::sync::lock;
 
 /// Bytes of a notifier's memory: its slots, rounded to a page.
 const NOTIFIER_LEN: u64 = 4096;
@@ -106,7 +107,7 @@ impl Looks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SmState {
     /// Its exception registers.
-    pub error: SmError,
+    pub error: SmRecord,
     /// The address it accessed, 0 where there is none.
     pub address: u64,
 }
@@ -196,7 +197,7 @@ impl Debugger {
                 }
                 let pc =
                     if state.hwwWarpEsrPc64 != 0 { state.hwwWarpEsrPc64 } else { state.hwwWarpEsrPc.into() };
-                let error = SmError {
+                let error = SmRecord {
                     sm: first + i as u32,
                     global_esr: state.hwwGlobalEsr,
                     warp_esr: state.hwwWarpEsr,

@@ -6,12 +6,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
 use rm_sys::{Escape, NVOS34_PARAMETERS, nv_ioctl_nvos33_parameters_with_fd};
 
 use super::client::{Client, Handle, check, open_control};
 use crate::address::Bytes;
+use crate::errno::Errno;
 use crate::error::Error;
 
 /// Whose node a mapping is made through.
@@ -71,9 +71,9 @@ impl CpuMapping {
         unsafe { client.escape(&mut args) }?;
         check(nv_ioctl_nvos33_parameters_with_fd::NAME, args.params_status)?;
         let cookie = args.params_pLinearAddress;
-        let failed = |errno| Error::Mmap { what, len: Bytes::new(len as u64), errno };
+        let failed = |errno| Error::Mmap { what, len: Bytes::new(len as u64), errno: Errno::of(errno) };
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        let mapped = NonZeroUsize::new(len).ok_or(Errno::EINVAL).and_then(|len| {
+        let mapped = NonZeroUsize::new(len).ok_or(nix::errno::Errno::EINVAL).and_then(|len| {
             // SAFETY: the memory is reached through volatile accesses, atomics and raw copies only.
             unsafe { client.sys().mmap(len, prot, MapFlags::MAP_SHARED, fd.as_fd(), 0) }
         });

@@ -23,10 +23,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Rm;
 use crate::address::{Bytes, GpuVa};
-use crate::backend::nvgpu::NoLog;
+use crate::backend::kernel_log::NoLog;
 use crate::backend::{Backend, ChannelRequest, Engine, MemoryKind, MemoryRequest};
-use crate::context::lock;
 use crate::error::Error;
+use crate::sync::lock;
 
 const VIDEO_NODE: &CStr = c"/dev/nvidia2";
 const TOKEN: u32 = 0x8000_0007;
@@ -535,7 +535,8 @@ fn a_trapped_sm_is_found_and_its_channel_taken_away() {
 fn an_unknown_release_is_refused_before_anything_is_created() {
     let rm = FakeRm::of_version(Release::R550, "560.35.03".to_owned(), Vec::new());
     let error = rm.open().unwrap_err();
-    assert!(matches!(error, Error::Driver(VersionError::Unknown { .. })), "{error}");
+    let Error::Driver { source } = &error else { panic!("{error}") };
+    assert!(matches!(source.downcast_ref(), Some(VersionError::Unknown { .. })), "{source}");
     assert_eq!(lock(&rm.books).next, 0xcaf0_0000);
 }
 
