@@ -182,12 +182,16 @@ impl fmt::Display for FaultReport {
             write!(f, " at {address}")?;
         }
         if let Some(n) = &self.nearest {
-            let (va, len, what) = (n.va, n.len, n.what);
-            match n.distance {
-                0 => write!(f, " (inside the {what} of {len} at {va})")?,
-                d if d > 0 => write!(f, " ({d} bytes past the end of the {what} of {len} at {va})")?,
-                d => write!(f, " ({} bytes before the {what} of {len} at {va})", d.unsigned_abs())?,
-            }
+            let distance = match n.distance.unsigned_abs() {
+                1 => "1 byte".to_owned(),
+                bytes => format!("{bytes} bytes"),
+            };
+            let place = match n.distance {
+                0 => "inside".to_owned(),
+                1.. => format!("{distance} past the end of"),
+                _ => format!("{distance} before"),
+            };
+            write!(f, " ({place} the {} of {} at {})", n.what, n.len, n.va)?;
         }
         if let Some(kernel) = &self.kernel {
             write!(f, ", in kernel {kernel}")?;
@@ -237,7 +241,7 @@ mod tests {
         };
         assert_eq!(
             report.to_string(),
-            "the GPU stopped: access to unmapped memory at 0x1000003000 (1 bytes past the end of the buffer of 4 KiB at \
+            "the GPU stopped: access to unmapped memory at 0x1000003000 (1 byte past the end of the buffer of 4 KiB at \
              0x1000002000), in kernel vecadd+0x40: LDG.E R2, [R2.64] [notifier 31]"
         );
     }

@@ -9,6 +9,7 @@ use crate::backend::MemoryKind;
 use crate::device::shared::Shared;
 use crate::error::Error;
 use crate::memory::manager::Piece;
+use crate::submission::limbo::Keep;
 use crate::submission::timeline::Timeline;
 use crate::submission::uses::{Replays, Uses};
 
@@ -22,7 +23,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.shared.limbo.retire(std::mem::take(&mut self.uses), vec![self.memory.clone()]);
+        self.shared.limbo.retire(std::mem::take(&mut self.uses), [self.memory.clone() as Keep]);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::backend::ChannelId;
 use crate::error::Error;
 use crate::memory::manager::Piece;
 use crate::program::loader::{Cubin, KernelInfo};
-use crate::submission::limbo::Limbo;
+use crate::submission::limbo::{Keep, Limbo};
 use crate::submission::uses::Uses;
 
 /// A cubin in GPU memory; freed when the submissions that name its kernels have completed.
@@ -131,6 +131,6 @@ impl Drop for Image {
     fn drop(&mut self) {
         let all = Uses::default();
         self.uses.iter().for_each(|uses| all.absorb(uses));
-        self.limbo.retire(all, vec![self.memory.clone()]);
+        self.limbo.retire(all, [self.memory.clone() as Keep]);
     }
 }

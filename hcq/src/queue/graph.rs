@@ -281,7 +281,7 @@ impl Drop for Graph {
             Action::Timestamp(slot) => Some(slot.clone() as Keep),
             _ => None,
         });
-        let kept = encodings.into_iter().flat_map(Encoding::into_memory).chain(slots).collect();
+        let kept = encodings.into_iter().flat_map(Encoding::into_memory).chain(slots);
         self.shared.limbo.retire(Uses::of_graph(&self.replays), kept);
     }
 }

@@ -20,8 +20,9 @@ pub(crate) struct Limbo(Mutex<Vec<Retired>>);
 
 impl Limbo {
     /// Keeps `kept` until the submissions in `uses` are over.
-    pub fn retire(&self, uses: Uses, kept: Vec<Keep>) {
+    pub fn retire(&self, uses: Uses, kept: impl IntoIterator<Item = Keep>) {
         if !uses.are_over() {
+            let kept = kept.into_iter().collect();
             lock(&self.0).push(Retired { uses, _kept: kept });
         }
     }
