@@ -17,6 +17,8 @@ pub(crate) mod nvgpu;
 pub(crate) mod rm;
 #[cfg(feature = "sim")]
 pub(crate) mod software;
+#[cfg(test)]
+pub(crate) mod tests;
 
 /// A driver with one address space open.
 pub(crate) trait Backend: Send + Sync {

@@ -204,3 +204,23 @@ impl Staging {
         share(threads, |thread| work.download(thread, &parts))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::tests::Books;
+
+    #[test]
+    fn a_copy_that_was_refused_does_not_go_with_the_next() {
+        let books = Books::new(usize::MAX);
+        let mut staging = Staging::new(&books.core(), &Arc::default()).unwrap();
+        let (copies, at) = (&mut staging.copies, GpuVa::inside(0x10_0000_0000));
+        let mut last = copies.copy(at, at, 4);
+        while last.is_ok() {
+            assert!(copies.words.is_empty());
+            last = copies.copy(at, at, 4);
+        }
+        assert!(matches!(last, Err(Error::Timeout { .. })));
+        assert!(copies.words.is_empty());
+    }
+}

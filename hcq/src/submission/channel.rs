@@ -210,3 +210,51 @@ impl Drop for Channel {
         self.limbo.collect();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::tests::Books;
+
+    #[test]
+    fn what_was_not_handed_over_is_as_before_and_can_be_handed_over_later() {
+        let books = Books::new(usize::MAX);
+        let core = books.core();
+        let mut channel = Channel::new(&core, &Arc::default(), Engine::Copy).unwrap();
+        let mut words = Pushbuffer::default();
+        words.wait_for_engine();
+        let before = words.words().to_vec();
+        // One entry of the GPFIFO always stays free.
+        for value in 1..u64::from(ENTRIES) {
+            assert_eq!(channel.submit(&mut words, 0, &[]).unwrap(), value);
+        }
+        let error = channel.submit(&mut words, 0, &[]).unwrap_err();
+        assert!(matches!(error, Error::Timeout { wanted: 1, reached: 0, .. }), "{error}");
+        assert_eq!((words.words(), channel.next()), (&before[..], u64::from(ENTRIES)));
+        assert_eq!(channel.timeline().submitted(), u64::from(ENTRIES) - 1);
+        let (at, _) = channel.signal();
+        books.poke(at, 1);
+        assert_eq!(channel.submit(&mut words, 0, &[]).unwrap(), u64::from(ENTRIES));
+        assert!(!channel.is_idle());
+        books.poke(at, u64::from(ENTRIES));
+        assert!(channel.is_idle());
+    }
+
+    #[test]
+    fn a_dropped_channel_leaves_nothing() {
+        let books = Books::new(usize::MAX);
+        let (core, limbo) = (books.core(), Arc::<Limbo>::default());
+        let mut channel = Channel::new(&core, &limbo, Engine::Compute).unwrap();
+        let timeline = channel.timeline().clone();
+        let mut words = Pushbuffer::default();
+        words.wait_for_engine();
+        let value = channel.submit(&mut words, 0, &[]).unwrap();
+        // Its work never ends: what it used is free once it is gone.
+        assert!(!timeline.is_over(value));
+        drop(channel);
+        assert!(timeline.is_over(value) && timeline.is_over(value + 1));
+        assert!(matches!(timeline.wait(value + 1, core.patience()), Err(Error::Discarded)));
+        drop(timeline);
+        assert!(core.memory().mappings().is_empty());
+    }
+}

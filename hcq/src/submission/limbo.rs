@@ -36,3 +36,32 @@ impl Limbo {
         drop(over);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::tests::Books;
+    use crate::backend::{ChannelId, MemoryKind};
+    use crate::submission::timeline::{Slot, Timeline};
+
+    #[test]
+    fn memory_goes_back_when_the_submission_that_names_it_is_over() {
+        let books = Books::new(usize::MAX);
+        let (core, limbo) = (books.core(), Limbo::default());
+        let timeline = Arc::new(Timeline::new(&core, ChannelId(1), Slot::new(&core, 0).unwrap()));
+        let piece = |what| Arc::new(core.alloc(64, MemoryKind::Device, what).unwrap());
+        let live =
+            || core.memory().mappings().iter().map(|m| m.what).filter(|what| *what != "signal").count();
+        limbo.retire(Uses::default(), [piece("idle") as Keep]);
+        assert_eq!(live(), 0, "nothing uses it");
+        let uses = Uses::default();
+        uses.mark(&timeline, 1);
+        limbo.retire(uses, [piece("busy") as Keep]);
+        limbo.collect();
+        assert_eq!(live(), 1);
+        books.poke(timeline.va(), 1);
+        assert_eq!(live(), 1, "until something collects");
+        limbo.collect();
+        assert_eq!(live(), 0);
+    }
+}

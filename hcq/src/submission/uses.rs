@@ -135,3 +135,75 @@ impl Uses {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::tests::Books;
+    use crate::submission::timeline::Slot;
+
+    fn timelines<const N: usize>(books: &Arc<Books>) -> [Arc<Timeline>; N] {
+        let core = books.core();
+        std::array::from_fn(|i| {
+            Arc::new(Timeline::new(&core, ChannelId(i as u64), Slot::new(&core, 0).unwrap()))
+        })
+    }
+
+    fn count(uses: &Uses) -> usize {
+        lock(&uses.0).len()
+    }
+
+    #[test]
+    fn the_last_submission_of_each_timeline_counts() {
+        let books = Books::new(usize::MAX);
+        let ([a, b], uses) = (timelines(&books), Uses::default());
+        assert!(uses.are_over());
+        (1..=3).for_each(|value| uses.mark(&a, value));
+        uses.mark(&b, 1);
+        assert_eq!(count(&uses), 2);
+        assert!(uses.name_after(ChannelId(0), 3) && !uses.name_after(ChannelId(0), 4));
+        books.poke(a.va(), 2);
+        books.poke(b.va(), 1);
+        assert!(!uses.are_over());
+        assert_eq!(count(&uses), 1, "what is over is forgotten");
+        books.poke(a.va(), 3);
+        assert!(uses.are_over());
+        assert_eq!(count(&uses), 0);
+    }
+
+    #[test]
+    fn a_graph_counts_until_it_is_gone_and_its_last_replay_is_over() {
+        let books = Books::new(usize::MAX);
+        let ([a], replays) = (timelines(&books), Arc::<Replays>::default());
+        let (uses, others) = (Uses::of_graph(&replays), Uses::default());
+        others.mark_graph(&replays);
+        others.mark_graph(&replays);
+        assert_eq!(count(&others), 1);
+        assert!(others.are_over(), "it was not replayed");
+        replays.set_last((a.clone(), 1));
+        assert!(!others.are_over() && others.name_after(ChannelId(0), 1));
+        books.poke(a.va(), 1);
+        assert!(others.are_over());
+        assert_eq!(count(&others), 1, "it may be replayed again");
+        replays.set_last((a.clone(), 2));
+        replays.close();
+        assert!(!others.are_over());
+        books.poke(a.va(), 2);
+        assert!(others.are_over() && uses.are_over());
+        assert_eq!(count(&others), 0, "whoever else refers to its replays");
+    }
+
+    #[test]
+    fn one_that_absorbs_another_has_all_it_had() {
+        let books = Books::new(usize::MAX);
+        let ([a, b], all, one) = (timelines(&books), Uses::default(), Uses::default());
+        all.mark(&a, 1);
+        one.mark(&b, 1);
+        all.absorb(&one);
+        assert!(one.are_over());
+        books.poke(a.va(), 1);
+        assert!(!all.are_over());
+        books.poke(b.va(), 1);
+        assert!(all.are_over());
+    }
+}
