@@ -73,7 +73,7 @@ impl<'a> Api<'a> {
             if let Some(Target::Def(def)) = ours {
                 let unsafety = if block.unsafety.is_some() { "unsafe " } else { "" };
                 let line = format!("    {condition}{unsafety}impl{generics} {} for {}", text(of), text(this));
-                self.add_member(def, module, line, of.to_token_stream());
+                self.add_member(def, module, line, types.into_iter().collect());
             }
             return;
         }
@@ -262,4 +262,54 @@ fn the_driver_library_shows_types_of_no_other_crate() {
     let seam: Vec<_> = source.modules[&["sys".to_owned()][..]].iter().collect();
     let open = seam.iter().find(|item| ident(item).is_some_and(|name| name == "open_nvgpu")).unwrap();
     assert_eq!(source.foreign(&["sys".to_owned()], types(open)), ["nvgpu_sys::Sys"]);
+}
+
+#[test]
+fn items_are_listed_by_the_paths_that_reach_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let krate = folder.path().join("some-crate");
+    fs::create_dir_all(krate.join("src/room")).unwrap();
+    let write = |name: &str, text: &str| fs::write(krate.join("src").join(name), text).unwrap();
+    write(
+        "lib.rs",
+        "mod hidden; pub mod room; pub use hidden::{Shown as Other, *}; #[cfg(test)] mod tests { pub fn f() {} }
+         macro_rules! make { ($n:ident) => { pub struct $n; } } make! { Made }",
+    );
+    write(
+        "hidden.rs",
+        "use other::Theirs; pub struct Shown<T> { pub a: u8, b: T } pub(crate) struct No;
+         impl<T> Shown<T> { pub fn new(a: &mut [u8]) -> Self { todo!() } fn private(&self) {} }
+         impl From<Shown<u8>> for Theirs { fn from(_: Shown<u8>) -> Self { todo!() } }
+         #[cfg(feature = \"x\")] pub fn far(t: Theirs) {} pub fn near(t: Option<Theirs>, u: Vec<u8>) {}",
+    );
+    write(
+        "room/mod.rs",
+        "#[non_exhaustive] pub enum Kind { One, Two { at: u64 } }
+         pub trait Act: Send { const N: u32; fn act(&self); fn more(&self) {} }
+         impl Act for Kind { const N: u32 = 1; fn act(&self) {} }",
+    );
+    let source = Source::read(&krate);
+    let api = Api::of(&source);
+    let shown = "struct some_crate::Other<T> { a: u8, .. }
+    impl From<Shown<u8>> for Theirs
+    impl<T> Shown<T>: fn new(a: &mut [u8]) -> Self
+";
+    let rest = "#[cfg(feature = \"x\")] fn some_crate::far(t: Theirs)
+some_crate: made by make!
+    make! Made
+fn some_crate::near(t: Option<Theirs>, u: Vec<u8>)
+mod some_crate::room
+trait some_crate::room::Act: Send
+    const N: u32
+    fn act(&self)
+    fn more(&self) { .. }
+#[non_exhaustive] enum some_crate::room::Kind
+    One
+    Two { at: u64 }
+    impl Act for Kind
+";
+    assert_eq!(api.list(), format!("{shown}{}{rest}", shown.replace("Other", "Shown")));
+    let foreign: Vec<_> = api.shown.iter().filter(|(_, foreign)| !foreign.is_empty()).collect();
+    assert_eq!(foreign.len(), 3, "not the one that needs a feature: {foreign:?}");
+    assert!(foreign.iter().all(|(_, types)| types.iter().eq(["other::Theirs"])), "{foreign:?}");
 }
