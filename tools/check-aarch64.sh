@@ -73,7 +73,7 @@ select_tests() {
     cargo metadata --format-version 1 --no-deps | python3 -c '
 import json, sys
 core = {"nvgpu-sys", "rm-sys", "qmd", "sass", "ptxgen", "ga10b-sim", "hcq"}
-left_out = {"cli", "doctor", "live", "mistakes", "provoke", "trace", "watch", "engine", "conformance", "cubins", "long_context", "tuning"}
+left_out = {"cli", "doctor", "examples", "live", "mistakes", "provoke", "trace", "watch", "engine", "conformance", "cubins", "long_context", "tuning"}
 packages = [p for p in json.load(sys.stdin)["packages"] if (p["name"] in core) == (sys.argv[1] == "core")]
 tests = {t["name"] for p in packages for t in p["targets"] if "test" in t["kind"]} - left_out
 print(" ".join(["-p " + p["name"] for p in packages] + ["--test " + t for t in sorted(tests)]))' "$1"

@@ -1,8 +1,8 @@
 //! Adds two vectors: allocate, load a kernel, launch it, wait, read the result.
 //!
 //! ```sh
-//! cargo run --release -p hcq --example 01_vecadd              # whatever GPU is here, else the software ga10b
-//! HCQ_DEVICE=sim cargo run --release -p hcq --example 01_vecadd
+//! cargo run --release -p hcq --example 01_vecadd                    # the GPU that is here
+//! HCQ_DEVICE=sim cargo run --release -p hcq --example 01_vecadd     # the software ga10b
 //! ```
 
 use std::error::Error;
@@ -35,7 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shape = LaunchConfig::new(COUNT.div_ceil(256), 256);
     let args = Args::new().buffer(&a).buffer(&b).buffer(&c).u32(COUNT);
     let mut queue = device.queue()?;
-    // SAFETY: the kernel reads COUNT floats of `a` and `b` and writes COUNT floats of `c`, as many as they hold.
+    // SAFETY: the kernel reads COUNT floats of `a` and `b` and writes COUNT floats of `c`, as many as they
+    // hold.
     unsafe { queue.launch(&kernel, shape, &args)? };
     // Nothing has run so far: `submit` hands the work over, and returns a point to wait for.
     queue.submit()?.wait(Duration::from_secs(10))?;

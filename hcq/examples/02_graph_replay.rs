@@ -1,7 +1,8 @@
 //! Records launches once as a graph, and replays them with one doorbell each, with a patched argument.
 //!
-//! A graph is encoded into GPU memory when it is built. A replay costs the CPU about as much as one launch, however
-//! many launches the graph has; dependent launches are linked to each other and follow without the CPU.
+//! A graph is encoded into GPU memory when it is built. A replay costs the CPU about as much as one launch,
+//! however many launches the graph has; dependent launches are linked to each other and follow without the
+//! CPU.
 
 use std::error::Error;
 use std::time::Duration;
@@ -27,7 +28,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shape = LaunchConfig::new(COUNT.div_ceil(128), 128);
     let args = |factor| Args::new().buffer(&y).buffer(&x).f32(factor).u32(COUNT);
     let mut graph = device.graph();
-    // SAFETY: the kernel reads COUNT floats of `x` and changes COUNT floats of `y`; a patch of the factor keeps that.
+    // SAFETY: the kernel reads COUNT floats of `x` and changes COUNT floats of `y`; a patch of the factor
+    // keeps that.
     let first = unsafe { graph.launch(&axpy, shape, &args(1.0))? };
     graph.barrier();
     // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Overlaps copies with launches: a copy queue brings data in and out while a compute queue works on other data.
+//! Overlaps copies with launches: a copy queue moves data while a compute queue works on other data.
 //!
 //! Submissions of one queue follow each other; between queues nothing is ordered but by `wait_for`.
 
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         // In: after the part that was here before has gone out, which the same queue did earlier.
         copies.copy(&input, u64::from(part) * BYTES, memory, 0, BYTES)?;
         launches.wait_for(&copies.submit()?)?;
-        // SAFETY: the kernel adds COUNT floats to themselves, in place: each thread reads only what it writes.
+        // SAFETY: the kernel doubles COUNT floats in place: each thread reads only what it writes.
         unsafe {
             let args = Args::new().buffer(memory).buffer(memory).buffer(memory).u32(COUNT);
             launches.launch(&vecadd, shape, &args)?;

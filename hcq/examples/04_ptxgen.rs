@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     x.write(0, &(0..COUNT).flat_map(|i| (i as f32).to_le_bytes()).collect::<Vec<u8>>())?;
     let mut queue = device.queue()?;
     let args = Args::new().buffer(&x).u32(COUNT).f32(0.5);
-    // SAFETY: the kernel changes COUNT floats of `x`, as many as it holds; buffers are aligned to more than 16 bytes.
+    // SAFETY: the kernel changes COUNT floats of `x`, as many as it holds; buffers are aligned to 256 bytes.
     unsafe { queue.launch(&kernel, LaunchConfig::new(COUNT.div_ceil(128), 128), &args)? };
     queue.submit()?.wait(Duration::from_secs(10))?;
 

@@ -1,7 +1,7 @@
 //! Makes a kernel run past the end of its buffers, and prints what `hcq` says about it.
 //!
-//! The error that the wait returns carries a report: what went wrong, at which address, beside which buffer, in which
-//! kernel and at which instruction. `nvdiag esr` explains the registers that it was decoded from.
+//! The error that the wait returns carries a report: what went wrong, at which address, beside which buffer,
+//! in which kernel and at which instruction. `nvdiag esr` explains the registers that it was decoded from.
 
 use std::error::Error as _;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! Runs many dependent steps in one launch: a kernel that stays on the GPU, whose blocks wait for each other.
 //!
-//! Between the steps of a launch like this one nothing goes through the host or the GPU's scheduler. The price: all
-//! blocks have to run at the same time, or those that run wait for ever for those that do not.
+//! Between the steps of a launch like this one nothing goes through the host or the GPU's scheduler. The
+//! price: all blocks have to run at the same time, or those that run wait for ever for those that do not.
 
 use std::error::Error;
 use std::time::Duration;
@@ -42,8 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut queue = device.queue()?;
     let args = Args::new().buffer(&even).buffer(&odd).buffer(&arrived).u32(CELLS).u32(STEPS);
-    // SAFETY: the kernel reads and writes CELLS words of both buffers and counts in `arrived`, which starts at 0; its
-    // blocks all run at once.
+    // SAFETY: the kernel reads and writes CELLS words of both buffers and counts in `arrived`, which starts
+    // at 0; its blocks all run at once.
     unsafe { queue.launch(&kernel, shape, &args)? };
     queue.submit()?.wait(Duration::from_secs(10))?;
 

@@ -36,13 +36,13 @@ pub enum Error {
         /// Which backend.
         backend: &'static str,
     },
-    /// Neither a Jetson's GPU nor a desktop GPU can be used, and the software ga10b is not part of this build.
-    #[error("no GPU can be used")]
+    /// Neither a Jetson's GPU nor a desktop GPU can be used, and the software ga10b is not part of this
+    /// build.
+    #[error("no GPU can be used: {nvgpu}; {rm}")]
     NoDevice {
         /// Why a Jetson's cannot.
         nvgpu: Box<Self>,
         /// Why a desktop GPU cannot.
-        #[source]
         rm: Box<Self>,
     },
     /// A device node could not be opened.

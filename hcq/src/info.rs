@@ -27,13 +27,15 @@ impl fmt::Display for BackendKind {
     }
 }
 
-/// Whether the GPU's level-2 cache may keep lines of bulk memory (buffers, code) of a Jetson, whose memory is the CPU's too. Other
-/// GPUs decide that for themselves.
+/// Whether the GPU's level-2 cache may keep lines of bulk memory (buffers, code) of a Jetson, whose memory is
+/// the CPU's too. Other GPUs decide that for themselves.
 ///
-/// The CPU does not look into that cache: what a kernel wrote stays there until it is written back, and what it has read
-/// before is not read again after the CPU has changed it. With [`Keep`](Self::Keep) every [`Buffer`](crate::Buffer) read and write by
-/// the CPU therefore has the driver write the cache back and empty it first (`NVGPU_GPU_IOCTL_FLUSH_L2`); pushbuffers,
-/// signals and [`alloc_host`](crate::Device::alloc_host) memory are never kept. `docs/gpu-cache.md` says what is known of it.
+/// The CPU does not look into that cache: what a kernel wrote stays there until it is written back, and what
+/// it has read before is not read again after the CPU has changed it. With [`Keep`](Self::Keep) every
+/// [`Buffer`](crate::Buffer) read and write by the CPU therefore has the driver write the cache back and
+/// empty it first (`NVGPU_GPU_IOCTL_FLUSH_L2`); pushbuffers, signals and
+/// [`alloc_host`](crate::Device::alloc_host) memory are never kept. `docs/gpu-cache.md` says what is known of
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GpuCache {
     /// Every access of the GPU goes to memory, as the driver has it without a flag.
@@ -43,7 +45,8 @@ pub enum GpuCache {
 }
 
 impl GpuCache {
-    /// The environment variable that decides where [`DeviceOptions::gpu_cache`](crate::DeviceOptions::gpu_cache) does not: `off` or `on`.
+    /// The environment variable that decides where
+    /// [`DeviceOptions::gpu_cache`](crate::DeviceOptions::gpu_cache) does not: `off` or `on`.
     pub const VARIABLE: &str = "HCQ_GPU_CACHE";
 
     /// Reads [`VARIABLE`](Self::VARIABLE); [`Bypass`](Self::Bypass) when it is not set.
@@ -87,8 +90,8 @@ pub struct Info {
     pub sm: u32,
     /// Number of streaming multiprocessors.
     pub sm_count: u32,
-    /// Number of texture processing clusters that scratch memory must be provided for: the most a graphics processing
-    /// cluster can have, times the number of those.
+    /// Number of texture processing clusters that scratch memory must be provided for: the most a graphics
+    /// processing cluster can have, times the number of those.
     pub tpc_count: u32,
     /// Resident warps per SM (from the programming guide for the SM version).
     pub max_warps_per_sm: u32,
@@ -98,7 +101,8 @@ pub struct Info {
     pub classes: Classes,
     /// Memory the GPU can use; system memory on a device that shares it with the CPU.
     pub memory: Bytes,
-    /// Whether buffers are the CPU's own memory, so that reading and writing them copies nothing across a bus.
+    /// Whether buffers are the CPU's own memory, so that reading and writing them copies nothing across a
+    /// bus.
     pub unified_memory: bool,
     /// Version of the driver, as far as it tells.
     pub driver_version: String,

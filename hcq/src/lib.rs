@@ -1,12 +1,12 @@
 //! Hardware command queues for NVIDIA GPUs without the CUDA runtime.
 //!
-//! The types to know: [`Device`], which hands out everything else; [`Buffer`], memory that both sides reach; [`Queue`],
-//! which launches the [`Kernel`]s of a [`Program`]; and [`Graph`], a list of launches that is recorded once and replayed
-//! with one doorbell.
+//! The types to know: [`Device`], which hands out everything else; [`Buffer`], memory that both sides reach;
+//! [`Queue`], which launches the [`Kernel`]s of a [`Program`]; and [`Graph`], a list of launches that is
+//! recorded once and replayed with one doorbell.
 //!
-//! One API serves a Jetson's GPU, desktop GPUs and, with feature `sim`, the software ga10b, which needs no GPU;
-//! `HCQ_DEVICE` chooses. Launching is `unsafe`, since a kernel can write everything in its address space; all else is
-//! safe.
+//! One API serves a Jetson's GPU, desktop GPUs and, with feature `sim`, the software ga10b, which needs no
+//! GPU; `HCQ_DEVICE` chooses. Launching is `unsafe`, since a kernel can write everything in its address
+//! space; all else is safe.
 //!
 //! ```
 //! use hcq::{Args, Device, LaunchConfig, Selector};
@@ -38,12 +38,13 @@
 //! - `sys`: devices over another implementation of the system calls; module `hcq::sys`.
 //!
 //! # Layers
-//! A module names only modules of smaller numbers. From the bottom: words and numbers, what a driver has to do, memory, the
-//! floor of a device (`device::core`), submissions, programs, what objects of a device share, and the
-//! objects that a program sees.
+//! A module names only modules of smaller numbers. From the bottom: words and numbers, what a driver has to
+//! do, memory, the floor of a device (`device::core`), submissions, programs, what objects of a device share,
+//! and the objects that a program sees.
 //!
 //! ```text
-//! 0  address errno serial sync launch::shape memory::range_set program::cubin program::occupancy program::stack
+//! 0  address errno serial sync launch::shape memory::range_set
+//! 0  program::cubin program::occupancy program::stack
 //! 1  fault::report launch::constant_bank program::loader submission::ring
 //! 2  error
 //! 3  info device::clock

@@ -69,22 +69,24 @@ pub struct DeviceOptions {
     /// For tests and measurements: `true` moves data through the copy engine even where the CPU could reach
     /// the buffer itself.
     pub staged_copies: bool,
-    /// Makes dependent launches follow each other inside the GPU's scheduler instead of through the pushbuffer.
+    /// Makes dependent launches follow each other inside the GPU's scheduler instead of through the
+    /// pushbuffer.
     pub chain_launches: bool,
-    /// Lets the last kernel of a submission signal its end by itself, where it can, instead of a wait for the whole
-    /// engine behind it.
+    /// Lets the last kernel of a submission signal its end by itself, where it can, instead of a wait for the
+    /// whole engine behind it.
     pub release_in_launch: bool,
-    /// Copies between buffers on a compute queue are done by a kernel instead of the copy engine from this many bytes on;
-    /// `None` for what suits the device.
+    /// Copies between buffers on a compute queue are done by a kernel instead of the copy engine from this
+    /// many bytes on; `None` for what suits the device.
     pub kernel_copies_from: Option<u64>,
-    /// Whether a Jetson's GPU may keep bulk memory in its level-2 cache; `None` for what `HCQ_GPU_CACHE` says, and no if
-    /// it says nothing.
+    /// Whether a Jetson's GPU may keep bulk memory in its level-2 cache; `None` for what `HCQ_GPU_CACHE`
+    /// says, and no if it says nothing.
     pub gpu_cache: Option<GpuCache>,
     /// How long a wait spins before it yields and then sleeps; `None` for what suits the device.
     pub spin: Option<Duration>,
     /// For tests: the value timelines start from. They count modulo 2^64.
     pub timeline_start: u64,
-    /// How long operations without a deadline of their own (reading, writing, ring space, dropping) wait for the GPU.
+    /// How long operations without a deadline of their own (reading, writing, ring space, dropping) wait for
+    /// the GPU.
     pub patience: Duration,
 }
 

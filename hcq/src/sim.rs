@@ -1,6 +1,7 @@
 //! The software ga10b: devices on one that the program has configured, and the one that a device is.
 //!
-//! The types of `ga10b_sim` are that crate's own: this module is for tests and tools that measure or steer the model.
+//! The types of `ga10b_sim` are that crate's own: this module is for tests and tools that measure or steer
+//! the model.
 //!
 //! ```
 //! use ga10b_sim::{Sim, SimConfig};

@@ -22,8 +22,8 @@ pub(crate) fn store_barrier() {
         compiler_fence(Ordering::SeqCst);
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier touches no memory and no register. The inner-shareable barrier that `fence` makes need not
-    // order cacheable stores against a store to a device.
+    // SAFETY: a barrier touches no memory and no register. The inner-shareable barrier that `fence` makes
+    // need not order cacheable stores against a store to a device.
     unsafe {
         std::arch::asm!("dsb sy", options(nostack, preserves_flags));
     }

@@ -1,5 +1,5 @@
-//! The seam below this crate: devices whose system calls go through an implementation of [`Sys`] that the caller
-//! brings, such as a tracer or a fault injector.
+//! The seam below this crate: devices whose system calls go through an implementation of [`Sys`] that the
+//! caller brings, such as a tracer or a fault injector.
 //!
 //! [`Sys`] belongs to `nvgpu-sys` and follows the driver's ABI; it may change in any release of this crate.
 

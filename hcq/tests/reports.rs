@@ -1,5 +1,5 @@
-//! What the library says: errors that name what to change, fault reports that name what is near, and `Debug` that fits
-//! on a line.
+//! What the library says: errors that name what to change, fault reports that name what is near, and `Debug`
+//! that fits on a line.
 
 use std::fmt::Debug;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! What differs between drivers, and nothing else.
 //!
-//! A backend hands out memory that is mapped into one GPU address space, channels that run in it, and a way to ring
-//! their doorbell; and it tells what the GPU is and what went wrong. It knows nothing of pushbuffers, signals, launches
-//! or programs. Addresses are chosen above it.
+//! A backend hands out memory that is mapped into one GPU address space, channels that run in it, and a way
+//! to ring their doorbell; and it tells what the GPU is and what went wrong. It knows nothing of pushbuffers,
+//! signals, launches or programs. Addresses are chosen above it.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -33,12 +33,13 @@ pub(crate) trait Backend: Send + Sync {
     /// The memory reads as zero to the GPU where the driver promises it; callers clear what they rely on.
     fn allocate(&self, request: &MemoryRequest) -> Result<Memory, Error>;
 
-    /// Unmaps and frees `memory`. The caller has made sure that no GPU work touches it any more and that nothing
-    /// uses its CPU pointer.
+    /// Unmaps and frees `memory`. The caller has made sure that no GPU work touches it any more and that
+    /// nothing uses its CPU pointer.
     fn free(&self, memory: MemoryId) -> Result<(), Error>;
 
-    /// Called before the CPU reads or writes memory of that kind through its pointer, when no work of the GPU touches
-    /// the range: makes what the GPU wrote visible, and has the GPU see what the CPU is about to write.
+    /// Called before the CPU reads or writes memory of that kind through its pointer, when no work of the GPU
+    /// touches the range: makes what the GPU wrote visible, and has the GPU see what the CPU is about to
+    /// write.
     fn before_cpu_access(&self, _: MemoryKind) -> Result<(), Error> {
         Ok(())
     }
@@ -49,8 +50,8 @@ pub(crate) trait Backend: Send + Sync {
     /// Stops and removes a channel; what it still had queued does not run. Its pointers end here.
     fn destroy_channel(&self, channel: ChannelId);
 
-    /// Tells the host that the channel with this token has new entries. Ring, `GP_PUT` and everything they lead
-    /// to have been written and fenced before; the backend adds what its doorbell needs after the store.
+    /// Tells the host that the channel with this token has new entries. Ring, `GP_PUT` and everything they
+    /// lead to have been written and fenced before; the backend adds what its doorbell needs after the store.
     fn ring_doorbell(&self, token: u32);
 
     /// The error notifier's code if the channel was stopped. Cheap: it is called in wait loops.
@@ -119,7 +120,8 @@ pub(crate) struct Memory {
     pub cpu: Option<NonNull<u8>>,
 }
 
-// SAFETY: the pointer is a plain address of a shared mapping; accesses through it are argued where they happen.
+// SAFETY: the pointer is a plain address of a shared mapping; accesses through it are argued where they
+// happen.
 unsafe impl Send for Memory {}
 // SAFETY: as above; `Memory` itself is immutable.
 unsafe impl Sync for Memory {}

@@ -11,15 +11,16 @@ const STEP: u64 = 32;
 
 /// One moment on both clocks.
 ///
-/// Two of them, some time apart, relate every timestamp between to the program's clock: the rates of the two differ by some parts
-/// per million.
+/// Two of them, some time apart, relate every timestamp between to the program's clock: the rates of the two
+/// differ by some parts per million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockPair {
     /// The GPU's clock in ns, the one that timestamps are taken from.
     pub gpu_ns: u64,
     /// The program's, in the middle of reading the other.
     pub cpu: Instant,
-    /// How far apart the two may be at most: half of the time that reading took, and a step of the GPU's clock.
+    /// How far apart the two may be at most: half of the time that reading took, and a step of the GPU's
+    /// clock.
     pub error: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! Large copies between buffers in a GPU's own memory, done by a kernel: all its SMs together move several times what one
-//! copy engine does.
+//! Large copies between buffers in a GPU's own memory, done by a kernel: all its SMs together move several
+//! times what one copy engine does.
 
 use crate::backend::MemoryKind;
 use crate::device::shared::Shared;
@@ -11,7 +11,8 @@ use crate::memory::buffer::Buffer;
 use crate::program::Program;
 use crate::program::kernel::Kernel;
 
-/// `hcq/kernels/copy.ptx`, compiled for the first part of each major version: later ones of the same version run it.
+/// `hcq/kernels/copy.ptx`, compiled for the first part of each major version: later ones of the same version
+/// run it.
 const CUBINS: [(u32, &[u8]); 2] = [
     (80, include_bytes!("../../kernels/copy.sm_80.cubin")),
     (90, include_bytes!("../../kernels/copy.sm_90.cubin")),

@@ -1,4 +1,5 @@
-//! What everything of an open device stands on: the driver, the memory tables, the options, and the device's fate.
+//! What everything of an open device stands on: the driver, the memory tables, the options, and the device's
+//! fate.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -21,7 +22,8 @@ pub(crate) struct Position {
     pub completed: u64,
 }
 
-/// Joins what the driver recorded about a fault with what is known above: programs, and the kernels in flight.
+/// Joins what the driver recorded about a fault with what is known above: programs, and the kernels in
+/// flight.
 pub(crate) trait Explain: Send + Sync {
     /// The report of a fault of the channel that stopped `at` a position.
     fn explain(&self, core: &Core, at: Position, raw: &RawFault) -> FaultReport;
@@ -82,8 +84,8 @@ impl Core {
         }
     }
 
-    /// The device is lost: the driver has stopped the channel `at` a position with error `notifier`. The first fault is
-    /// the one that is reported.
+    /// The device is lost: the driver has stopped the channel `at` a position with error `notifier`. The
+    /// first fault is the one that is reported.
     pub fn lose(&self, at: Position, notifier: u32) -> Error {
         let report = self.lost.get_or_init(|| {
             let raw = RawFault { notifier, ..self.backend.fault(at.channel) };

@@ -27,8 +27,8 @@ pub(crate) mod core;
 pub(crate) mod shared;
 pub(crate) mod staging;
 
-/// A GPU with an address space. Which driver serves it shows only in [`Device::info`]. Cloning is cheap and names the
-/// same device, which closes when the last clone and everything made from it are gone.
+/// A GPU with an address space. Which driver serves it shows only in [`Device::info`]. Cloning is cheap and
+/// names the same device, which closes when the last clone and everything made from it are gone.
 #[derive(Clone)]
 pub struct Device {
     shared: Arc<Shared>,
@@ -47,8 +47,8 @@ impl Device {
     /// Opens a device with default options; says which at info level.
     ///
     /// # Errors
-    /// [`Error::Open`] if the device is not there or not permitted (its [`hint`](Error::hint) says what to do), and
-    /// those of setting it up.
+    /// [`Error::Open`] if the device is not there or not permitted (its [`hint`](Error::hint) says what to
+    /// do), and those of setting it up.
     pub fn open(selector: Selector) -> Result<Self, Error> {
         Self::open_with(selector, DeviceOptions::default())
     }
@@ -62,25 +62,28 @@ impl Device {
             Selector::Nvgpu => Self::nvgpu(options),
             Selector::Rm => Self::rm(options),
             Selector::Sim => Self::sim(options),
-            Selector::Auto => match Self::nvgpu(options.clone()) {
-                // Absent or not ours to use: the next one. Anything else is a device that does not work.
-                Err(nvgpu @ Error::Open { .. }) => {
-                    tracing::debug!(error = %nvgpu, "no Jetson GPU");
-                    match Self::rm(options.clone()) {
-                        Err(rm @ (Error::Open { .. } | Error::Driver { .. } | Error::Unsupported { .. })) => {
-                            tracing::debug!(error = %rm, "no desktop GPU that can be used");
-                            match Self::sim(options) {
-                                Err(Error::NotBuilt { .. }) => {
-                                    Err(Error::NoDevice { nvgpu: nvgpu.into(), rm: rm.into() })
-                                }
-                                other => other,
-                            }
-                        }
-                        other => other,
-                    }
-                }
-                other => other,
-            },
+            Selector::Auto => Self::any(options),
+        }
+    }
+
+    /// The first device that can be opened. One that is absent or not ours to use is passed over; anything
+    /// else is a device that does not work.
+    fn any(options: DeviceOptions) -> Result<Self, Error> {
+        let nvgpu = match Self::nvgpu(options.clone()) {
+            Err(error @ Error::Open { .. }) => Box::new(error),
+            other => return other,
+        };
+        tracing::debug!(error = %nvgpu, "no Jetson GPU");
+        let rm = match Self::rm(options.clone()) {
+            Err(error @ (Error::Open { .. } | Error::Driver { .. } | Error::Unsupported { .. })) => {
+                Box::new(error)
+            }
+            other => return other,
+        };
+        tracing::debug!(error = %rm, "no desktop GPU that can be used");
+        match Self::sim(options) {
+            Err(Error::NotBuilt { .. }) => Err(Error::NoDevice { nvgpu, rm }),
+            other => other,
         }
     }
 
@@ -144,7 +147,8 @@ impl Device {
         self.shared.core.backend().info()
     }
 
-    /// Allocates a buffer of `len` bytes, aligned to 256, and to 2 MiB from 8 MiB on. Its content is not specified.
+    /// Allocates a buffer of `len` bytes, aligned to 256, and to 2 MiB from 8 MiB on. Its content is not
+    /// specified.
     ///
     /// # Errors
     /// [`Error::EmptyBuffer`]; [`Error::OutOfAddresses`]; what the driver says when memory is used up.
@@ -154,9 +158,9 @@ impl Device {
         Ok(Buffer::new(&self.shared, piece))
     }
 
-    /// Allocates a buffer of `len` bytes in the CPU's memory, which both sides reach: the CPU without a staging copy, the
-    /// GPU over its bus. Copies between host and GPU are fastest from and to it. On a Jetson, whose memory is one, it
-    /// is a buffer like any other.
+    /// Allocates a buffer of `len` bytes in the CPU's memory, which both sides reach: the CPU without a
+    /// staging copy, the GPU over its bus. Copies between host and GPU are fastest from and to it. On a
+    /// Jetson, whose memory is one, it is a buffer like any other.
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc).
@@ -210,7 +214,8 @@ impl Device {
         self.shared.core.memory().mappings()
     }
 
-    /// The windows through which kernels reach shared and local memory: name and first address. No buffer lies there.
+    /// The windows through which kernels reach shared and local memory: name and first address. No buffer
+    /// lies there.
     pub fn windows(&self) -> [(&'static str, GpuVa); 2] {
         let layout = self.shared.core.backend().layout();
         [("shared memory", layout.shared_window), ("local memory", layout.local_window)]

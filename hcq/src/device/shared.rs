@@ -1,5 +1,5 @@
-//! What the objects of an open device share above its floor: programs, scratch memory, staged copies, and what waits to
-//! be freed.
+//! What the objects of an open device share above its floor: programs, scratch memory, staged copies, and
+//! what waits to be freed.
 
 use std::sync::{Arc, Mutex};
 

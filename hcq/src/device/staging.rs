@@ -1,7 +1,7 @@
 //! Staged copies: data that the CPU cannot reach in place goes through staging memory, by the copy engine.
 //!
-//! One CPU core moves less than the bus does, so large copies are shared out among threads: each fills or empties
-//! staging slots of its own, while the engine works on others.
+//! One CPU core moves less than the bus does, so large copies are shared out among threads: each fills or
+//! empties staging slots of its own, while the engine works on others.
 
 use std::collections::VecDeque;
 use std::iter::Enumerate;
@@ -26,7 +26,8 @@ const SLOT: usize = 1 << 20;
 const SLOTS: usize = 2;
 /// Most threads of a copy.
 const THREADS: usize = 8;
-/// Copies are shared out from this many bytes for each thread on: starting one takes as long as copying half of it.
+/// Copies are shared out from this many bytes for each thread on: starting one takes as long as copying half
+/// of it.
 const SHARE: usize = 2 << 20;
 
 /// A copy channel with staging memory.
@@ -52,7 +53,8 @@ impl CopyChannel {
         let (body, (va, value)) = (self.words.len(), self.channel.signal());
         self.words.release(va, value);
         let submitted = self.channel.submit(&mut self.words, body, &[]);
-        // A copy that was not handed over must not go with the next one: its staging slot holds other data then.
+        // A copy that was not handed over must not go with the next one: its staging slot holds other data
+        // then.
         self.words.truncate(if submitted.is_ok() { 0 } else { before });
         submitted
     }
@@ -141,8 +143,8 @@ impl<I: Iterator> Parts<I> {
     }
 }
 
-/// Runs `work` on `threads` threads, this one included. It does all there is to do with any number of them, so that one
-/// that cannot be started is not missed.
+/// Runs `work` on `threads` threads, this one included. It does all there is to do with any number of them,
+/// so that one that cannot be started is not missed.
 fn share(threads: usize, work: impl Fn(usize) -> Result<(), Error> + Sync) -> Result<(), Error> {
     let result = Mutex::new(Ok(()));
     let run = |thread| {

@@ -1,4 +1,5 @@
-//! Joins what the driver recorded about a fault with what this process knows: its memory, its programs, its launches.
+//! Joins what the driver recorded about a fault with what this process knows: its memory, its programs, its
+//! launches.
 
 use crate::address::GpuVa;
 use crate::backend::RawFault;
@@ -7,7 +8,8 @@ use crate::fault::map_file;
 use crate::fault::report::{FaultKind, FaultRecord, FaultReport, Neighbour};
 use crate::program::registry::Registry;
 
-/// A mapping further away than this, or than a page of the GPU where that is more, has nothing to do with an access.
+/// A mapping further away than this, or than a page of the GPU where that is more, has nothing to do with an
+/// access.
 const NEAR: u64 = 1 << 20;
 
 impl Explain for Registry {

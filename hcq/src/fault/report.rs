@@ -1,4 +1,5 @@
-//! What stopped the GPU: decoded from the driver's records, joined with what this process knows of its own memory.
+//! What stopped the GPU: decoded from the driver's records, joined with what this process knows of its own
+//! memory.
 
 use std::fmt;
 
@@ -15,7 +16,8 @@ pub enum FaultKind {
     },
     /// An access that is not aligned to its size.
     MisalignedAddress,
-    /// A generic access into a window that does not take it, e.g. a global access into the shared-memory window.
+    /// A generic access into a window that does not take it, e.g. a global access into the shared-memory
+    /// window.
     InvalidAddressSpace,
     /// An address outside what the access can reach.
     OutOfRangeAddress,
@@ -38,7 +40,8 @@ pub enum FaultKind {
     Pushbuffer,
     /// A class method that the engine refused, or another exception of the graphics engine.
     Engine,
-    /// The driver's limit for switching away was exceeded: a hang, or a kernel too long beside other GPU users.
+    /// The driver's limit for switching away was exceeded: a hang, or a kernel too long beside other GPU
+    /// users.
     SwitchTimeout,
     /// Somebody reset the channel.
     Reset,
@@ -159,17 +162,18 @@ pub struct FaultReport {
     pub address: Option<GpuVa>,
     /// The function that was running: by its program counter, or because no other kernel was in flight.
     pub kernel: Option<String>,
-    /// Where no program counter is known: the kernels of the submissions that had not ended. One of them was running.
+    /// Where no program counter is known: the kernels of the submissions that had not ended. One of them was
+    /// running.
     pub in_flight: Vec<String>,
-    /// Program counter, an absolute address; where the driver does not tell, that of the only instruction that can have
-    /// made the access.
+    /// Program counter, an absolute address; where the driver does not tell, that of the only instruction
+    /// that can have made the access.
     pub pc: Option<u64>,
     /// Bytes from the start of the function to the program counter.
     pub offset: Option<u64>,
     /// The instruction there.
     pub instruction: Option<String>,
-    /// The mapping nearest to the address. `None` where none lies within 1 MiB, or within one page of the GPU where its
-    /// pages are larger: such a mapping has nothing to do with the access.
+    /// The mapping nearest to the address. `None` where none lies within 1 MiB, or within one page of the GPU
+    /// where its pages are larger: such a mapping has nothing to do with the access.
     pub nearest: Option<Neighbour>,
     /// What all this was decoded from.
     pub raw: FaultRecord,

@@ -33,7 +33,8 @@ impl Args {
 
     /// The address `byte_offset` bytes into a buffer, and the promise to keep it.
     ///
-    /// An offset past the end is passed as it is: what a kernel may do with its arguments is the launch's promise.
+    /// An offset past the end is passed as it is: what a kernel may do with its arguments is the launch's
+    /// promise.
     #[must_use]
     pub fn buffer_at(mut self, buffer: &Buffer, byte_offset: u64) -> Self {
         self.buffers.push(buffer.clone());

@@ -1,7 +1,7 @@
 //! Constant bank 0: launch geometry, windows and parameters, where compiled code expects them.
 //!
-//! Offsets are fixed by the compiler for each SM generation (read back from probe kernels; `command-submission` notes
-//! in docs/).
+//! Offsets are fixed by the compiler for each SM generation (read back from probe kernels;
+//! `command-submission` notes in docs/).
 
 use crate::address::GpuVa;
 use crate::launch::shape::LaunchConfig;

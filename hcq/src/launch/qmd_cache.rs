@@ -1,4 +1,5 @@
-//! Encodes launches from QMDs that were built before: checked, and lacking only what differs from launch to launch.
+//! Encodes launches from QMDs that were built before: checked, and lacking only what differs from launch to
+//! launch.
 
 use std::sync::{Arc, Weak};
 
@@ -14,7 +15,8 @@ use crate::program::kernel::Kernel;
 
 /// Alignment of a QMD, and of the bank that follows it.
 pub(crate) const ALIGN: u64 = 256;
-/// Banks are written in whole lines of the CPU's write-combining buffers: a part of a line costs more than all of it.
+/// Banks are written in whole lines of the CPU's write-combining buffers: a part of a line costs more than
+/// all of it.
 const LINE: usize = 64;
 
 /// A launch.
@@ -139,8 +141,8 @@ impl QmdCache {
         Self { target, templates: Vec::new(), limit, last: 0, oldest: 0 }
     }
 
-    /// The number of the template for a launch, which is checked where it is the first of its kind. Numbers are valid
-    /// until the cache is full.
+    /// The number of the template for a launch, which is checked where it is the first of its kind. Numbers
+    /// are valid until the cache is full.
     pub fn number(&mut self, info: &Info, launch: &Launch<'_>) -> Result<usize, Error> {
         let Launch { kernel, config, parameters } = launch;
         let (later, earlier) = (self.last..self.templates.len(), 0..self.last);
@@ -176,7 +178,8 @@ impl QmdCache {
     }
 }
 
-/// Refuses a launch that the hardware would refuse, or hang on, or with other bytes of arguments than the kernel takes.
+/// Refuses a launch that the hardware would refuse, or hang on, or with other bytes of arguments than the
+/// kernel takes.
 fn check(info: &Info, launch: &Launch<'_>) -> Result<(), Error> {
     let Launch { kernel, config, parameters } = launch;
     let name = || kernel.name().to_owned();

@@ -1,7 +1,7 @@
 //! Scratch memory: where the stack frames of kernels live.
 //!
-//! One allocation serves all queues of a device. It grows when a kernel needs more; smaller ones stay until the device
-//! goes, since kernels that were launched before may still use them.
+//! One allocation serves all queues of a device. It grows when a kernel needs more; smaller ones stay until
+//! the device goes, since kernels that were launched before may still use them.
 
 use std::sync::Mutex;
 
@@ -20,8 +20,9 @@ const STACK_TOP_GAP: u32 = 0x240;
 /// Unit of the size per thread, in bytes.
 const THREAD_UNIT: u32 = 32;
 
-/// Bytes of local memory per thread that a frame of `frame` bytes takes, as the QMD's `SHADER_LOCAL_MEMORY_HIGH_SIZE`
-/// wants it: the frame and what lies above the stack's start. 0 for kernels without a frame.
+/// Bytes of local memory per thread that a frame of `frame` bytes takes, as the QMD's
+/// `SHADER_LOCAL_MEMORY_HIGH_SIZE` wants it: the frame and what lies above the stack's start. 0 for kernels
+/// without a frame.
 pub(crate) fn per_thread(frame: u32) -> u32 {
     if frame == 0 {
         0
@@ -56,7 +57,8 @@ impl ScratchPool {
             return Ok(scratch);
         }
         let (per_tpc, total) = sizes(core.info(), per_thread);
-        // The scratch base takes 128 KiB alignment; mappings of their own start on granules, so some is skipped.
+        // The scratch base takes 128 KiB alignment; mappings of their own start on granules, so some is
+        // skipped.
         const ALIGN: u64 = 0x2_0000;
         let piece = core.alloc(total + ALIGN, MemoryKind::Device, "scratch")?;
         let base = piece.at(piece.va().raw().next_multiple_of(ALIGN) - piece.va().raw());

@@ -54,8 +54,8 @@ impl LaunchConfig {
         self
     }
 
-    /// Sets shared memory apart for this many blocks on an SM, as far as it has so much: what a grid needs whose blocks wait for
-    /// each other, with more of them than SMs.
+    /// Sets shared memory apart for this many blocks on an SM, as far as it has so much: what a grid needs
+    /// whose blocks wait for each other, with more of them than SMs.
     #[must_use]
     pub const fn with_blocks_per_sm(mut self, blocks: u32) -> Self {
         self.blocks_per_sm = blocks;

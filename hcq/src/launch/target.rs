@@ -26,8 +26,8 @@ impl LaunchTarget {
         Ok(Self { qmd: target, bank })
     }
 
-    /// Names the constant bank of a launch: its lines are dropped before, since its memory was another launch's, and,
-    /// where the hardware does that, fetched while the launch before ends.
+    /// Names the constant bank of a launch: its lines are dropped before, since its memory was another
+    /// launch's, and, where the hardware does that, fetched while the launch before ends.
     pub fn set_bank(&self, qmd: &mut qmd::Qmd, va: GpuVa, len: u32) -> Result<(), qmd::Error> {
         let bank = qmd::ConstantBuffer::new(va.raw(), len).invalidated();
         match self.qmd.version() {

@@ -27,8 +27,8 @@ impl Drop for Inner {
     }
 }
 
-/// GPU memory. Cloning is cheap and names the same memory; it goes back when the last clone is gone and the last
-/// submission that names it has completed. What a new buffer contains is not specified.
+/// GPU memory. Cloning is cheap and names the same memory; it goes back when the last clone is gone and the
+/// last submission that names it has completed. What a new buffer contains is not specified.
 #[derive(Clone)]
 pub struct Buffer(Arc<Inner>);
 
@@ -105,8 +105,9 @@ impl Buffer {
         self.0.uses.wait(self.0.shared.core.patience())
     }
 
-    /// Writes `data` at `offset`, after the last submission that names the buffer has completed (waiting at most
-    /// [`patience`](crate::DeviceOptions::patience)). Work that was recorded but not submitted is not waited for.
+    /// Writes `data` at `offset`, after the last submission that names the buffer has completed (waiting at
+    /// most [`patience`](crate::DeviceOptions::patience)). Work that was recorded but not submitted is not
+    /// waited for.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`]; [`Error::Timeout`] and [`Error::Fault`] of that submission.
@@ -115,8 +116,9 @@ impl Buffer {
         self.0.shared.upload(&self.0.memory, offset, data)
     }
 
-    /// Reads into `data` from `offset`, after the last submission that names the buffer has completed (waiting at most
-    /// [`patience`](crate::DeviceOptions::patience)). Work that was recorded but not submitted is not waited for.
+    /// Reads into `data` from `offset`, after the last submission that names the buffer has completed
+    /// (waiting at most [`patience`](crate::DeviceOptions::patience)). Work that was recorded but not
+    /// submitted is not waited for.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`]; [`Error::Timeout`] and [`Error::Fault`] of that submission.

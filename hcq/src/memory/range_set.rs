@@ -1,4 +1,5 @@
-//! A set of free ranges: best fit, coalescing on return. Both the address space and the sub-allocator stand on it.
+//! A set of free ranges: best fit, coalescing on return. Both the address space and the sub-allocator stand
+//! on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -31,8 +31,8 @@ pub(crate) struct Place {
     pub va: GpuVa,
     /// Length of the mapping, in whole granules.
     pub len: Bytes,
-    /// What was taken: the mapping, and behind it a granule that stays unmapped, so that running past the end of a
-    /// buffer faults instead of reaching the next one.
+    /// What was taken: the mapping, and behind it a granule that stays unmapped, so that running past the end
+    /// of a buffer faults instead of reaching the next one.
     range: Range<u64>,
 }
 

@@ -93,8 +93,8 @@ impl Image {
         self.cubin.kernels.get(index).map(|k| k.name.as_str())
     }
 
-    /// The program counter of the only instruction of a kernel that accesses global memory in a way that `fits`; `None`
-    /// if there are several or none, or if the program has functions the kernel might call.
+    /// The program counter of the only instruction of a kernel that accesses global memory in a way that
+    /// `fits`; `None` if there are several or none, or if the program has functions the kernel might call.
     pub fn only_access(&self, index: usize, fits: impl Fn(sass::Access) -> bool) -> Option<u64> {
         if self.cubin.functions.len() > self.cubin.kernels.len() {
             return None;

@@ -81,8 +81,9 @@ impl Kernel {
         self.info().max_threads.min(by_registers)
     }
 
-    /// How many blocks of `threads` threads with `dynamic_shared` bytes of shared memory beyond the static ones an SM
-    /// holds at once. A grid whose blocks wait for each other must not be larger than that times the SMs.
+    /// How many blocks of `threads` threads with `dynamic_shared` bytes of shared memory beyond the static
+    /// ones an SM holds at once. A grid whose blocks wait for each other must not be larger than that times
+    /// the SMs.
     pub fn blocks_per_sm(&self, threads: u32, dynamic_shared: u32) -> u32 {
         self.occupancy(threads, dynamic_shared).map_or(0, |o| o.blocks_per_sm)
     }

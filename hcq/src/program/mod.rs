@@ -27,8 +27,8 @@ fn runs_on(code: u32, device: u32) -> bool {
     code / 10 == device / 10 && code % 10 <= device % 10
 }
 
-/// A loaded cubin. Cloning is cheap; the memory goes back when the last clone, the last [`Kernel`] and the last
-/// submission that runs one are gone.
+/// A loaded cubin. Cloning is cheap; the memory goes back when the last clone, the last [`Kernel`] and the
+/// last submission that runs one are gone.
 #[derive(Clone)]
 pub struct Program {
     image: Arc<Image>,

@@ -17,7 +17,8 @@ use crate::submission::recorder::Recorder;
 use crate::submission::timeline::Slot;
 use crate::submission::uses::Submission;
 
-/// Commands up to this many dwords go into the queue's own with each replay: one ring entry less for the GPU to fetch.
+/// Commands up to this many dwords go into the queue's own with each replay: one ring entry less for the GPU
+/// to fetch.
 const INLINE_DWORDS: usize = 512;
 
 /// A launch of a graph.

@@ -1,8 +1,8 @@
 //! Graphs: launches and copies encoded once into GPU memory, replayed with one doorbell.
 //!
-//! Nothing in a graph's commands depends on the replay; each replay adds a release of the queue's timeline after them.
-//! Only arguments change, when [`Graph::patch_args`] is called: what is in flight keeps its arguments, since the next
-//! replay then uses another encoding of the same graph.
+//! Nothing in a graph's commands depends on the replay; each replay adds a release of the queue's timeline
+//! after them. Only arguments change, when [`Graph::patch_args`] is called: what is in flight keeps its
+//! arguments, since the next replay then uses another encoding of the same graph.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -71,10 +71,12 @@ impl GraphBuilder {
     /// Adds a launch.
     ///
     /// # Errors
-    /// [`Error::Arguments`], [`Error::LaunchLimit`], [`Error::BlockShape`] and [`Error::Qmd`] name what does not fit.
+    /// [`Error::Arguments`], [`Error::LaunchLimit`], [`Error::BlockShape`] and [`Error::Qmd`] name what does
+    /// not fit.
     ///
     /// # Safety
-    /// As for [`Queue::launch`](crate::Queue::launch), for every replay and with every patch of the arguments.
+    /// As for [`Queue::launch`](crate::Queue::launch), for every replay and with every patch of the
+    /// arguments.
     pub unsafe fn launch(
         &mut self,
         kernel: &Kernel,
@@ -247,8 +249,9 @@ impl Graph {
         self.launch_nodes().count()
     }
 
-    /// Replaces bytes of a launch's arguments, `byte_offset` bytes into them, for all later replays; those that were
-    /// started before keep theirs. Does not wait: only a replay does, if three with other arguments are still running.
+    /// Replaces bytes of a launch's arguments, `byte_offset` bytes into them, for all later replays; those
+    /// that were started before keep theirs. Does not wait: only a replay does, if three with other arguments
+    /// are still running.
     ///
     /// Buffers whose addresses are patched in are not kept alive by the graph.
     ///

@@ -25,8 +25,8 @@ const TEMPLATES: usize = 64;
 /// Buffers whose last use is remembered, so that it is noted once for each submission.
 const MARKS: usize = 16;
 
-/// A channel to the GPU. What is recorded runs when [`submit`](Self::submit) hands it over (or earlier, when much has
-/// been recorded), in the order of recording as far as [`barrier`](Self::barrier) asks for it.
+/// A channel to the GPU. What is recorded runs when [`submit`](Self::submit) hands it over (or earlier, when
+/// much has been recorded), in the order of recording as far as [`barrier`](Self::barrier) asks for it.
 ///
 /// Dropping a queue discards what was not submitted, and waits for what was.
 pub struct Queue {
@@ -61,13 +61,15 @@ impl Queue {
     /// Records a launch. Launches without a [`barrier`](Self::barrier) between them may overlap.
     ///
     /// # Errors
-    /// [`Error::Arguments`], [`Error::LaunchLimit`], [`Error::BlockShape`] and [`Error::Qmd`] name what does not fit;
-    /// [`Error::WrongQueue`] on a copy queue; [`Error::Timeout`] if ring memory does not become free.
+    /// [`Error::Arguments`], [`Error::LaunchLimit`], [`Error::BlockShape`] and [`Error::Qmd`] name what does
+    /// not fit; [`Error::WrongQueue`] on a copy queue; [`Error::Timeout`] if ring memory does not become
+    /// free.
     ///
     /// # Safety
-    /// The kernel must be sound for these arguments: everything it reads and writes must lie in memory it was meant
-    /// to reach, which stays allocated (buffers named in `args` do), and must not be used by other work at the same
-    /// time in a way the program does not expect. The GPU can write everything in the device's address space.
+    /// The kernel must be sound for these arguments: everything it reads and writes must lie in memory it was
+    /// meant to reach, which stays allocated (buffers named in `args` do), and must not be used by other work
+    /// at the same time in a way the program does not expect. The GPU can write everything in the device's
+    /// address space.
     pub unsafe fn launch(&mut self, kernel: &Kernel, config: LaunchConfig, args: &Args) -> Result<(), Error> {
         Buffer::check_device(&self.shared, args.buffers())?;
         self.record(Launch { kernel, config, parameters: args.as_bytes() }, false)?;
@@ -106,8 +108,9 @@ impl Queue {
         self.submitter.recorder().barrier();
     }
 
-    /// Records a copy of `len` bytes from `src_off` in `src` to `dst_off` in `dst`; the ranges must not overlap.
-    /// Copies of one queue follow each other; launches and copies need a [`barrier`](Self::barrier) between them.
+    /// Records a copy of `len` bytes from `src_off` in `src` to `dst_off` in `dst`; the ranges must not
+    /// overlap. Copies of one queue follow each other; launches and copies need a [`barrier`](Self::barrier)
+    /// between them.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`] and [`Error::ForeignDevice`].

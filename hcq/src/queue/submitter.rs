@@ -1,4 +1,5 @@
-//! What a queue hands over with: its channel, the commands recorded for it, and the memory that launches in flight read.
+//! What a queue hands over with: its channel, the commands recorded for it, and the memory that launches in
+//! flight read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,11 +20,11 @@ use crate::submission::timeline::{SyncPoint, Timeline};
 
 /// Bytes for QMDs and constant banks in flight.
 const LAUNCHES: u64 = 4 << 20;
-/// Dwords after which recorded commands are handed over without being asked to, so that the GPU starts on the first
-/// few hundred launches while the CPU records the next.
+/// Dwords after which recorded commands are handed over without being asked to, so that the GPU starts on the
+/// first few hundred launches while the CPU records the next.
 const FLUSH_DWORDS: usize = 1 << 10;
-/// Launches after which that happens. A line of linked launches ends there, which costs as much as two or three of its
-/// links.
+/// Launches after which that happens. A line of linked launches ends there, which costs as much as two or
+/// three of its links.
 const FLUSH_LAUNCHES: usize = 128;
 
 /// A ring of memory for QMDs and constant banks.
@@ -43,7 +44,8 @@ impl LaunchRing {
 
 /// A channel and what is recorded for it.
 pub(crate) struct Submitter {
-    // Dropped in this order: until the channel is gone, its work uses the memory, and the scratch memory that is shared.
+    // Dropped in this order: until the channel is gone, its work uses the memory, and the scratch memory that
+    // is shared.
     channel: Channel,
     recorder: Recorder,
     launches: Option<LaunchRing>,
@@ -116,7 +118,8 @@ impl Submitter {
         self.held.push_back((self.channel.next(), keep));
     }
 
-    /// Scratch memory and caches of code as a launch with `local_per_thread` bytes of local memory needs them.
+    /// Scratch memory and caches of code as a launch with `local_per_thread` bytes of local memory needs
+    /// them.
     pub fn prepare(&mut self, local_per_thread: u32) -> Result<(), Error> {
         let channel = &self.channel;
         self.recorder.observe_end(|| channel.is_idle());
@@ -133,8 +136,8 @@ impl Submitter {
         Ok(())
     }
 
-    /// Records a launch that takes `len` bytes of memory and is encoded by `encode` at the offset it gets. One that
-    /// `copies` follows earlier copies, as those of the copy engine do.
+    /// Records a launch that takes `len` bytes of memory and is encoded by `encode` at the offset it gets.
+    /// One that `copies` follows earlier copies, as those of the copy engine do.
     pub fn launch(
         &mut self,
         len: u64,

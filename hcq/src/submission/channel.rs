@@ -1,4 +1,5 @@
-//! A channel with all it takes to submit: GPFIFO, command memory, timeline. Queues and staged copies are built on it.
+//! A channel with all it takes to submit: GPFIFO, command memory, timeline. Queues and staged copies are
+//! built on it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ const LINE: u64 = 64;
 /// Dwords of a line.
 const LINE_DWORDS: usize = LINE as usize / 4;
 
-/// A channel that takes submissions. Dropping it waits for what was submitted, at most the device's patience, and
-/// removes it.
+/// A channel that takes submissions. Dropping it waits for what was submitted, at most the device's patience,
+/// and removes it.
 pub(crate) struct Channel {
     core: Arc<Core>,
     limbo: Arc<Limbo>,
@@ -109,8 +110,8 @@ impl Channel {
         self.wait(self.value)
     }
 
-    /// Hands the first `body` words to the GPU, then `recorded`, then the rest of the words. Something in them releases
-    /// the next value, which is returned.
+    /// Hands the first `body` words to the GPU, then `recorded`, then the rest of the words. Something in
+    /// them releases the next value, which is returned.
     ///
     /// After an error nothing was handed over, and the words are as before.
     pub fn submit(

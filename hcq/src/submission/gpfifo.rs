@@ -63,7 +63,8 @@ impl Slots {
         self.in_flight.front().map(|&(value, _)| value)
     }
 
-    /// The index of the next entry; it becomes part of the submission that signals `value` with [`seal`](Self::seal).
+    /// The index of the next entry; it becomes part of the submission that signals `value` with
+    /// [`seal`](Self::seal).
     fn next(&mut self) -> u32 {
         let index = self.put;
         self.put = (self.put + 1) & (self.entries - 1);
@@ -94,13 +95,13 @@ impl Gpfifo {
         &mut self.slots
     }
 
-    /// Publishes `segments` as the submission that signals `value`, up to and including `GP_PUT`. The caller has
-    /// checked for room, and rings the doorbell.
+    /// Publishes `segments` as the submission that signals `value`, up to and including `GP_PUT`. The caller
+    /// has checked for room, and rings the doorbell.
     pub fn publish(&mut self, segments: &[Segment], value: u64) {
         for segment in segments {
             let index = self.slots.next() as usize;
-            // SAFETY: the index is below the number of entries, and the ring is mapped, 8-byte aligned and alive
-            // until the channel is destroyed, which takes this object's owner.
+            // SAFETY: the index is below the number of entries, and the ring is mapped, 8-byte aligned and
+            // alive until the channel is destroyed, which takes this object's owner.
             unsafe { AtomicU64::from_ptr(self.channel.ring.as_ptr().add(index)) }
                 .store(segment.entry(), Ordering::Relaxed);
         }

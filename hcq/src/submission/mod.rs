@@ -1,5 +1,5 @@
-//! How work reaches the GPU: commands, rings, channels, the timelines that say when it has ended, and what is kept
-//! until then.
+//! How work reaches the GPU: commands, rings, channels, the timelines that say when it has ended, and what is
+//! kept until then.
 
 pub(crate) mod channel;
 pub(crate) mod gpfifo;

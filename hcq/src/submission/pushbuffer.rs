@@ -1,7 +1,8 @@
 //! Encodes pushbuffer words: method headers, and the few command groups a queue is made of.
 //!
 //! Headers: SEC_OP in bits 31:29, count or immediate in 28:16, subchannel in 15:13, method offset / 4 in 11:0
-//! (NVIDIA's `dev_ram` manual; offsets from the class headers `clc7c0.h`, `clcbc0.h`, `clc7b5.h`, `clc86f.h`).
+//! (NVIDIA's `dev_ram` manual; offsets from the class headers `clc7c0.h`, `clcbc0.h`, `clc7b5.h`,
+//! `clc86f.h`).
 
 use crate::address::GpuVa;
 use crate::info::Classes;
@@ -41,7 +42,8 @@ mod copy {
     pub const LINEAR_FLUSHED: u32 = 0x186;
 }
 
-/// SEM_EXECUTE: wait until the 64-bit value is past the payload (signed difference), letting other groups run.
+/// SEM_EXECUTE: wait until the 64-bit value is past the payload (signed difference), letting other groups
+/// run.
 const ACQUIRE_64: u32 = 0x0100_1003;
 /// SEM_EXECUTE: 64-bit release with timestamp, after the engine is idle and a system membar.
 const RELEASE_64_WFI: u32 = 0x0310_0001;
@@ -54,7 +56,8 @@ const ALL_SHADER_CACHES: u32 = 0x1011;
 /// Global data and constant caches.
 const DATA_CACHES: u32 = 0x1010;
 
-/// Most bytes of one copy-engine launch: a line's length is 32 bits; half of that keeps counts positive everywhere.
+/// Most bytes of one copy-engine launch: a line's length is 32 bits; half of that keeps counts positive
+/// everywhere.
 const MAX_COPY: u64 = 1 << 31;
 
 /// Where local memory lives and how much of it a cluster of SMs gets.

@@ -1,7 +1,8 @@
-//! Memory that goes round: command words, QMDs and arguments, reclaimed when the submission that used them is done.
+//! Memory that goes round: command words, QMDs and arguments, reclaimed when the submission that used them is
+//! done.
 //!
-//! Pure bookkeeping over offsets. A stretch that was handed out is handed out again only after the timeline has
-//! reached the value of the submission it was sealed with.
+//! Pure bookkeeping over offsets. A stretch that was handed out is handed out again only after the timeline
+//! has reached the value of the submission it was sealed with.
 
 use std::collections::VecDeque;
 
@@ -30,8 +31,8 @@ impl Ring {
         self.capacity
     }
 
-    /// Hands out `len` contiguous bytes aligned to `align` (a power of two that divides the capacity); `completed` is
-    /// the timeline's value. `None` if they are not free yet.
+    /// Hands out `len` contiguous bytes aligned to `align` (a power of two that divides the capacity);
+    /// `completed` is the timeline's value. `None` if they are not free yet.
     pub fn alloc(&mut self, len: u64, align: u64, completed: u64) -> Option<u64> {
         self.reclaim(completed);
         if len > self.capacity {

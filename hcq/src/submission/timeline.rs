@@ -234,8 +234,8 @@ impl fmt::Debug for Timestamp {
 }
 
 impl Timestamp {
-    /// The GPU's clock in ns (a multiple of 32 on current chips); `None` until the GPU has taken it. Of a timestamp
-    /// in a graph: that of the last replay that got so far.
+    /// The GPU's clock in ns (a multiple of 32 on current chips); `None` until the GPU has taken it. Of a
+    /// timestamp in a graph: that of the last replay that got so far.
     pub fn ns(&self) -> Option<u64> {
         match self.slot.time() {
             0 => None,

@@ -1,12 +1,12 @@
-//! What other crates see of the libraries: each crate's `api.txt` is compared with its code, so that a change of the API
-//! shows in review.
+//! What other crates see of the libraries: each crate's `api.txt` is compared with its code, so that a change
+//! of the API shows in review.
 //!
 //! ```sh
 //! UPDATE_API=1 cargo test -p device-suite --test api     # writes the lists anew
 //! ```
 //!
-//! The lists are read out of the source: public items by the paths that reach them, with their fields, variants, methods
-//! and traits. Items that a macro makes are listed as the tokens it is called with.
+//! The lists are read out of the source: public items by the paths that reach them, with their fields,
+//! variants, methods and traits. Items that a macro makes are listed as the tokens it is called with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -132,8 +132,8 @@ impl Channel {
     }
 }
 
-/// Lets the driver switch to other processes between thread blocks instead of at the end of grids: without it, long
-/// kernels beside a desktop add up to the driver's context-switch limit, which stops the channel.
+/// Lets the driver switch to other processes between thread blocks instead of at the end of grids: without
+/// it, long kernels beside a desktop add up to the driver's context-switch limit, which stops the channel.
 fn prefer_preemption(channel: &Handle) {
     let mut mode = nvgpu_preemption_mode_args {
         graphics_preempt_mode: 0,

@@ -62,14 +62,16 @@ impl CpuMapping {
 
 impl Drop for CpuMapping {
     fn drop(&mut self) {
-        // SAFETY: address and length are those of one mapping, and its owner is going: nothing uses it any more.
+        // SAFETY: address and length are those of one mapping, and its owner is going: nothing uses it any
+        // more.
         if let Err(errno) = unsafe { self.sys.munmap(self.base.cast(), self.len) } {
             tracing::warn!(%errno, "{self:?} could not be unmapped");
         }
     }
 }
 
-/// Memory that CPU and GPU both see. The GPU's mapping goes with the address space, or by [`unmap`](Self::unmap).
+/// Memory that CPU and GPU both see. The GPU's mapping goes with the address space, or by
+/// [`unmap`](Self::unmap).
 #[derive(Debug)]
 pub(super) struct Mapped {
     cpu: CpuMapping,

@@ -1,7 +1,9 @@
-//! Tegra's `nvgpu.ko` and `nvmap.ko`, over any [`Sys`]: a Jetson, the software ga10b, a tracer, a fault injector.
+//! Tegra's `nvgpu.ko` and `nvmap.ko`, over any [`Sys`]: a Jetson, the software ga10b, a tracer, a fault
+//! injector.
 //!
-//! One address space and one channel group (TSG) for each device. Addresses are fixed: after the windows, one large
-//! area is reserved in the driver, and every buffer is mapped inside it where the tables above this backend say.
+//! One address space and one channel group (TSG) for each device. Addresses are fixed: after the windows, one
+//! large area is reserved in the driver, and every buffer is mapped inside it where the tables above this
+//! backend say.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -54,7 +56,8 @@ pub(crate) struct Nvgpu {
 }
 
 impl Nvgpu {
-    /// Opens the device and creates its address space, with both windows reserved unless `reserve_windows` is off.
+    /// Opens the device and creates its address space, with both windows reserved unless `reserve_windows` is
+    /// off.
     pub fn open(
         sys: Arc<dyn Sys>,
         kind: BackendKind,
@@ -136,8 +139,9 @@ impl Backend for Nvgpu {
 
     fn ring_doorbell(&self, token: u32) {
         let at: NonNull<u8> = self.doorbell.base();
-        // SAFETY: the page is mapped for `USERMODE_LEN` bytes while `self` exists and the doorbell lies in it, 4-byte
-        // aligned. The GPU is powered: only a channel's owner rings, and a deterministic channel holds a power reference.
+        // SAFETY: the page is mapped for `USERMODE_LEN` bytes while `self` exists and the doorbell lies in
+        // it, 4-byte aligned. The GPU is powered: only a channel's owner rings, and a deterministic channel
+        // holds a power reference.
         unsafe { AtomicU32::from_ptr(at.as_ptr().add(DOORBELL).cast()) }.store(token, Ordering::Release);
     }
 

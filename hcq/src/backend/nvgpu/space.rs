@@ -1,4 +1,5 @@
-//! The driver's nodes of one device: the address space with its windows, and the channel group that runs in it.
+//! The driver's nodes of one device: the address space with its windows, and the channel group that runs in
+//! it.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;
@@ -26,8 +27,8 @@ const NVMAP: &CStr = c"/dev/nvmap";
 
 /// First address of the user range; a multiple of the driver's 2 MiB.
 const VA_START: u64 = 1 << 32;
-/// End of the user range. The driver's own 4 GiB range follows, which must stay below 2^40: some of its registers
-/// hold only address bits 39:8, and a context placed higher stops the machine.
+/// End of the user range. The driver's own 4 GiB range follows, which must stay below 2^40: some of its
+/// registers hold only address bits 39:8, and a context placed higher stops the machine.
 const VA_END: u64 = 0xff_0000_0000;
 /// First address for buffers.
 const ARENA_START: u64 = 0x10_0000_0000;
@@ -50,8 +51,8 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// Opens the nodes and creates an address space, with both windows reserved unless `reserve_windows` is off; says
-    /// what the GPU is.
+    /// Opens the nodes and creates an address space, with both windows reserved unless `reserve_windows` is
+    /// off; says what the GPU is.
     pub fn open(sys: Arc<dyn Sys>, kind: BackendKind, reserve_windows: bool) -> Result<(Self, Info), Error> {
         let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
         let open = |path: &CStr| match sys.open(path, flags) {

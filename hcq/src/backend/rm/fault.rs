@@ -29,7 +29,8 @@ const WARP_ERROR: u32 = 0xffff;
 /// Access types of an MMU fault: a read, a write (as an H200 gives them; atomics have others).
 const ACCESS_READ: u32 = 0;
 const ACCESS_WRITE: u32 = 1;
-/// Time until the first look at the SMs while work is waited for; it doubles with each look that finds nothing.
+/// Time until the first look at the SMs while work is waited for; it doubles with each look that finds
+/// nothing.
 const FIRST_LOOK: Duration = Duration::from_millis(4);
 /// Longest time between looks.
 const LOOK_EVERY: Duration = Duration::from_millis(32);
@@ -61,7 +62,8 @@ impl Notifier {
     /// The code of slot 0, if it was written: the number the kernel log calls Xid.
     pub fn code(&self) -> Option<u32> {
         let slot = self.memory.pointer()?;
-        // SAFETY: the mapping is a page that starts with the slot; the field is aligned; atomics allow outside writers.
+        // SAFETY: the mapping is a page that starts with the slot; the field is aligned; atomics allow
+        // outside writers.
         let status = unsafe {
             AtomicU16::from_ptr(slot.add(std::mem::offset_of!(NvNotification, status)).cast().as_ptr())
         };
@@ -73,8 +75,8 @@ impl Notifier {
     }
 }
 
-/// A debugger of one channel. While it exists, an SM that traps stays where it is, so that its registers can be read;
-/// whoever finds a trap frees the channel at once, since nothing else runs on the engine meanwhile.
+/// A debugger of one channel. While it exists, an SM that traps stays where it is, so that its registers can
+/// be read; whoever finds a trap frees the channel at once, since nothing else runs on the engine meanwhile.
 #[derive(Debug)]
 pub(super) struct Debugger {
     object: Object,

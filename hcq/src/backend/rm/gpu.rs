@@ -170,8 +170,8 @@ const GRAPHICS: u8 = 0x01;
 /// It is among the best for reading system memory, and for writing it.
 const SYSTEM_MEMORY: u8 = 0x04 | 0x08;
 
-/// Engine type of a copy engine that does not share the compute engine's runlist, if there is one: the first of those
-/// that are best for system memory.
+/// Engine type of a copy engine that does not share the compute engine's runlist, if there is one: the first
+/// of those that are best for system memory.
 pub(super) fn copy_engine(subdevice: &Object) -> Option<u32> {
     let mut caps = NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS::default();
     // SAFETY: the struct holds no addresses.

@@ -33,7 +33,8 @@ pub(super) struct CpuMapping {
     cookie: u64,
 }
 
-// SAFETY: the pointer is the address of a shared mapping; every access through it is volatile, atomic or a raw copy.
+// SAFETY: the pointer is the address of a shared mapping; every access through it is volatile, atomic or a
+// raw copy.
 unsafe impl Send for CpuMapping {}
 // SAFETY: as above.
 unsafe impl Sync for CpuMapping {}
@@ -45,7 +46,8 @@ impl fmt::Debug for CpuMapping {
 }
 
 impl CpuMapping {
-    /// Maps the first `len` bytes of `memory`; `device` is the device's handle, or the subdevice's for registers.
+    /// Maps the first `len` bytes of `memory`; `device` is the device's handle, or the subdevice's for
+    /// registers.
     pub fn new(
         client: &Arc<Client>,
         device: Handle,
@@ -131,7 +133,8 @@ fn unmap(client: &Client, device: Handle, memory: Handle, cookie: u64) {
 
 impl Drop for CpuMapping {
     fn drop(&mut self) {
-        // SAFETY: address and length are those of one mapping, and its owner is going: nothing uses it any more.
+        // SAFETY: address and length are those of one mapping, and its owner is going: nothing uses it any
+        // more.
         if let Err(errno) = unsafe { self.client.sys().munmap(self.base.cast(), self.len) } {
             tracing::warn!(%errno, "{self:?} could not be unmapped");
         }

@@ -106,7 +106,8 @@ impl Placement {
     }
 }
 
-/// Memory, where the CPU sees it, and where the GPU does. Undone in this order: GPU mapping, CPU mapping, memory.
+/// Memory, where the CPU sees it, and where the GPU does. Undone in this order: GPU mapping, CPU mapping,
+/// memory.
 #[derive(Debug)]
 pub(super) struct Allocation {
     gpu: Option<GpuMapping>,

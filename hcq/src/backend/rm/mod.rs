@@ -1,8 +1,8 @@
 //! The desktop driver's resource manager (`/dev/nvidiactl`, `/dev/nvidiaN`), over any [`Sys`].
 //!
-//! One client for each device, one address space that the resource manager writes the page tables of, one channel group
-//! for each channel. Only objects are created: no setting of the GPU is changed, nothing is reset, and all of it goes
-//! when the control descriptor closes, however the process ends.
+//! One client for each device, one address space that the resource manager writes the page tables of, one
+//! channel group for each channel. Only objects are created: no setting of the GPU is changed, nothing is
+//! reset, and all of it goes when the control descriptor closes, however the process ends.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -78,8 +78,8 @@ impl Rm {
     /// Opens the first GPU this process may use.
     ///
     /// # Errors
-    /// [`Error::Driver`] for a driver release and [`Error::Unsupported`] for a GPU generation that is not known here, else
-    /// the call that the driver refused.
+    /// [`Error::Driver`] for a driver release and [`Error::Unsupported`] for a GPU generation that is not
+    /// known here, else the call that the driver refused.
     pub fn open(sys: Arc<dyn Sys>, log: Box<dyn KernelLog>) -> Result<Self, Error> {
         let control = client::open_control(&*sys)?;
         let version = match gpu::driver_version(&*sys, &control) {
@@ -205,7 +205,8 @@ impl Backend for Rm {
         });
         let accessed = states.iter().find(|s| s.address != 0);
         let accessed = accessed.map(|s| MmuError { va: s.address, kind: None, store: None });
-        // A trapped SM holds the engine for every user of the GPU: the channel goes before anything else is done.
+        // A trapped SM holds the engine for every user of the GPU: the channel goes before anything else is
+        // done.
         if !by_mmu {
             channel.stop();
         }

@@ -1,4 +1,5 @@
-//! The backend against a resource manager that keeps books: what is created, mapped and freed, and in which order.
+//! The backend against a resource manager that keeps books: what is created, mapped and freed, and in which
+//! order.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};

@@ -1,7 +1,7 @@
 //! Memory behind addresses: large pieces mapped one by one, small ones cut from larger pieces.
 //!
-//! A [`Piece`] owns its memory and gives it back when it is dropped. Who drops one has made sure that no work of the
-//! GPU uses it any more.
+//! A [`Piece`] owns its memory and gives it back when it is dropped. Who drops one has made sure that no work
+//! of the GPU uses it any more.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -115,8 +115,8 @@ impl Piece {
     /// Copies into the memory. It has a CPU mapping unless it is of the device kind.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         let to = self.pointer(offset, data.len() as u64)?;
-        // SAFETY: the destination is mapped for `data.len()` bytes and no Rust reference to it exists; whether the GPU
-        // uses the bytes meanwhile is what callers wait for before.
+        // SAFETY: the destination is mapped for `data.len()` bytes and no Rust reference to it exists;
+        // whether the GPU uses the bytes meanwhile is what callers wait for before.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to.as_ptr(), data.len()) };
         Ok(())
     }
@@ -143,8 +143,8 @@ impl Piece {
     pub fn atomic(&self, offset: u64) -> Result<&AtomicU64, Error> {
         debug_assert!(offset.is_multiple_of(8));
         let at = self.pointer(offset, 8)?;
-        // SAFETY: mapped and aligned (pieces start on multiples of 256) as long as `self` exists, since dropping it is
-        // what frees it; atomics allow writers outside the program.
+        // SAFETY: mapped and aligned (pieces start on multiples of 256) as long as `self` exists, since
+        // dropping it is what frees it; atomics allow writers outside the program.
         Ok(unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) })
     }
 }
@@ -298,7 +298,8 @@ impl MemoryManager {
                 let offset = piece.va.raw() - start;
                 chunk.free.put(offset..offset + piece.len.next_multiple_of(UNIT));
                 let kind = chunk.kind;
-                // One empty chunk of a kind is kept, so that a single buffer that comes and goes costs no driver call.
+                // One empty chunk of a kind is kept, so that a single buffer that comes and goes costs no
+                // driver call.
                 let spare = chunk.is_empty()
                     && state.chunks.iter().any(|(s, c)| s != start && c.kind == kind && c.is_empty());
                 let Some(chunk) = (if spare { state.chunks.remove(start) } else { None }) else {

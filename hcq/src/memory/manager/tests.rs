@@ -27,7 +27,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 proptest! {
-    /// Every piece keeps its own bytes, whatever comes and goes around it, and all memory goes back in the end.
+    /// Every piece keeps its own bytes, whatever comes and goes around it, and all memory goes back in the
+    /// end.
     #[test]
     fn pieces_never_share_bytes(ops in ops()) {
         let (books, memory) = memory(usize::MAX);

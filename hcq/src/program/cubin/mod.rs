@@ -1,7 +1,7 @@
 //! Cubins as files: sections, functions, and what the compiler says of each kernel.
 //!
-//! ELF objects of machine 190. The format is not documented by NVIDIA; what is read here is what loaders of public
-//! projects agree on and what ptxas 11 to 13 writes.
+//! ELF objects of machine 190. The format is not documented by NVIDIA; what is read here is what loaders of
+//! public projects agree on and what ptxas 11 to 13 writes.
 //!
 //! ```
 //! let bytes = std::fs::read("tests/data/01_vecadd.sm_87.cubin")?;

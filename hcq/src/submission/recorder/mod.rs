@@ -1,11 +1,13 @@
-//! Records launches and copies as pushbuffer words, and keeps the order that barriers ask for at the least cost.
+//! Records launches and copies as pushbuffer words, and keeps the order that barriers ask for at the least
+//! cost.
 //!
-//! A launch that has to follow exactly one other is linked to it: the scheduler starts it when the other ends, without
-//! a word in the pushbuffer. Everything else that has to be ordered waits for the engine in the pushbuffer.
+//! A launch that has to follow exactly one other is linked to it: the scheduler starts it when the other
+//! ends, without a word in the pushbuffer. Everything else that has to be ordered waits for the engine in the
+//! pushbuffer.
 //!
-//! What a grid wrote is visible where it has to be by the barrier at its end: inside the GPU for a launch that another is
-//! linked to, since that one reads through the same level-2 cache after dropping its level-1 lines; everywhere for all
-//! others, since a copy engine, another channel or the CPU may look next.
+//! What a grid wrote is visible where it has to be by the barrier at its end: inside the GPU for a launch
+//! that another is linked to, since that one reads through the same level-2 cache after dropping its level-1
+//! lines; everywhere for all others, since a copy engine, another channel or the CPU may look next.
 
 use crate::address::GpuVa;
 use crate::error::Error;
@@ -104,7 +106,8 @@ impl Recorder {
         self.group == Group::Empty && !self.copies.engine
     }
 
-    /// Writes the QMD of the last launch, if that is still to be done. Has to be called before the words are handed over.
+    /// Writes the QMD of the last launch, if that is still to be done. Has to be called before the words are
+    /// handed over.
     pub fn finish(&mut self, sink: &mut QmdSink<'_>) -> Result<(), Error> {
         if let (true, Some(launch)) = (self.unwritten, &self.last) {
             sink(launch.va, &launch.qmd)?;
@@ -174,7 +177,8 @@ impl Recorder {
         Ok(true)
     }
 
-    /// A second launch is to follow what the last one follows: takes it off the line, and lets it wait in the pushbuffer.
+    /// A second launch is to follow what the last one follows: takes it off the line, and lets it wait in the
+    /// pushbuffer.
     fn unlink(&mut self, sink: &mut QmdSink<'_>) -> Result<(), Error> {
         if let Some(mut before) = self.before.take()
             && before.qmd.clear_dependent(0).is_ok()

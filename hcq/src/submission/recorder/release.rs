@@ -1,9 +1,9 @@
 //! How a submission signals its end, and what that means for what is recorded next.
 //!
-//! Either words at its end release the timeline after a wait for the whole engine: then everything has ended where the
-//! next words are processed. Or its last launch does, as part of its own end: then nothing in the pushbuffer has waited,
-//! and what comes next has to, because it signals the same timeline. [`Closed`] goes through these states; nothing else
-//! changes them.
+//! Either words at its end release the timeline after a wait for the whole engine: then everything has ended
+//! where the next words are processed. Or its last launch does, as part of its own end: then nothing in the
+//! pushbuffer has waited, and what comes next has to, because it signals the same timeline. [`Closed`] goes
+//! through these states; nothing else changes them.
 
 use super::{Copies, Group, QmdSink, Recorder};
 use crate::address::GpuVa;
@@ -61,8 +61,8 @@ impl Drop for Closed<'_> {
 }
 
 impl Recorder {
-    /// Ends the recorded commands with a release of `value` at `va`. With `in_launch` the last launch does that, where
-    /// everything recorded has ended when it ends.
+    /// Ends the recorded commands with a release of `value` at `va`. With `in_launch` the last launch does
+    /// that, where everything recorded has ended when it ends.
     pub fn close(
         &mut self,
         (va, value): (GpuVa, u64),
@@ -79,16 +79,16 @@ impl Recorder {
         Ok(closed)
     }
 
-    /// Lets the last launch write `value` and the time at `va` when it ends; `false` if something else may end later, or
-    /// if its QMD was written already.
+    /// Lets the last launch write `value` and the time at `va` when it ends; `false` if something else may
+    /// end later, or if its QMD was written already.
     fn release_in_launch(&mut self, va: GpuVa, value: u64) -> bool {
         let release = qmd::Release::new_u64(va.raw(), value).with_timestamp();
         let alone = matches!(self.group, Group::One | Group::Line) && self.unwritten && !self.copies.engine;
         alone && self.last.as_mut().is_some_and(|last| last.qmd.set_release(0, &release).is_ok())
     }
 
-    /// What was handed over last has ended if `ended` says so: what is recorded next need not wait for it. It is asked
-    /// only where it matters.
+    /// What was handed over last has ended if `ended` says so: what is recorded next need not wait for it. It
+    /// is asked only where it matters.
     pub fn observe_end(&mut self, ended: impl FnOnce() -> bool) {
         let running = self.words.is_empty() && self.group == Group::Many;
         if running && ended() {

@@ -46,7 +46,8 @@ impl Bench {
         self.with_sink(|r, sink| r.copy_by_kernel(GpuVa::inside(n << 8), Self::qmd(), sink).unwrap());
     }
 
-    /// Ends the commands with a release of `value`, and hands them over or not; whether the last launch releases it.
+    /// Ends the commands with a release of `value`, and hands them over or not; whether the last launch
+    /// releases it.
     fn close(&mut self, value: u64, in_launch: bool, submit: bool) -> bool {
         let mut released = false;
         let at = GpuVa::inside(0x10_0000_0000);
@@ -306,7 +307,8 @@ enum Op {
     Acquire,
 }
 
-/// Position of each launch's start in the words (of the head of its chain), and of each copy, wait and engine wait.
+/// Position of each launch's start in the words (of the head of its chain), and of each copy, wait and engine
+/// wait.
 struct Order {
     heads: HashMap<u64, usize>,
     copies: Vec<usize>,
@@ -336,7 +338,8 @@ impl Order {
 }
 
 proptest! {
-    /// Whatever is recorded: every launch runs once, and starts after everything before the last barrier has ended.
+    /// Whatever is recorded: every launch runs once, and starts after everything before the last barrier has
+    /// ended.
     #[test]
     fn barriers_are_kept(
         ops in prop::collection::vec(prop_oneof![4 => Just(Op::Launch), 1 => Just(Op::Copy), 3 => Just(Op::Barrier), 1 => Just(Op::Acquire)], 1..40),
