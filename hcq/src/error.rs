@@ -292,7 +292,7 @@ impl Error {
                 }
                 Nix::ENOENT => Some(
                     "no such GPU here: HCQ_DEVICE=sim runs on the software ga10b; `nvdiag doctor` lists what was \
-                     looked for",
+                     searched for",
                 ),
                 _ => None,
             },
@@ -312,7 +312,7 @@ impl Error {
             }
             Self::Driver { .. } => Some("HCQ_DEVICE=sim runs on the software ga10b"),
             Self::NoDevice { .. } => {
-                Some("`nvdiag doctor` lists what was looked for; feature `sim` adds the software ga10b")
+                Some("`nvdiag doctor` lists what was searched for; feature `sim` adds the software ga10b")
             }
             Self::InWindow { .. } => Some("let the device choose the address (Device::alloc)"),
             Self::OutOfAddresses { .. } => Some("drop buffers, or allocate fewer and larger ones"),

@@ -30,7 +30,7 @@ impl fmt::Display for BackendKind {
 /// Whether the GPU's level-2 cache may keep lines of bulk memory (buffers, code) of a Jetson, whose memory is
 /// the CPU's too. Other GPUs decide that for themselves.
 ///
-/// The CPU does not look into that cache: what a kernel wrote stays there until it is written back, and what
+/// The CPU does not read that cache: what a kernel wrote stays there until it is written back, and what
 /// it has read before is not read again after the CPU has changed it. With [`Keep`](Self::Keep) every
 /// [`Buffer`](crate::Buffer) read and write by the CPU therefore has the driver write the cache back and
 /// empty it first (`NVGPU_GPU_IOCTL_FLUSH_L2`); pushbuffers, signals and
@@ -38,7 +38,7 @@ impl fmt::Display for BackendKind {
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GpuCache {
-    /// Every access of the GPU goes to memory, as the driver has it without a flag.
+    /// Every access of the GPU reaches memory: what the driver does without a flag.
     Bypass,
     /// Lines may stay, and the CPU's accesses are preceded by a flush.
     Keep,
@@ -104,9 +104,9 @@ pub struct Info {
     /// Whether buffers are the CPU's own memory, so that reading and writing them copies nothing across a
     /// bus.
     pub unified_memory: bool,
-    /// Version of the driver, as far as it tells.
+    /// Version of the driver, as far as it reports one.
     pub driver_version: String,
-    /// Highest clock of the SMs in Hz, where the driver tells.
+    /// Highest clock of the SMs in Hz, where the driver reports it.
     pub max_clock_hz: Option<u64>,
     /// Whether the GPU's level-2 cache may keep bulk memory, where that was for us to say.
     pub gpu_cache: Option<GpuCache>,

@@ -73,7 +73,7 @@ pub struct DeviceOptions {
     /// pushbuffer.
     pub chain_launches: bool,
     /// Lets the last kernel of a submission signal its end by itself, where it can, instead of a wait for the
-    /// whole engine behind it.
+    /// whole engine after it.
     pub release_in_launch: bool,
     /// Copies between buffers on a compute queue are done by a kernel instead of the copy engine from this
     /// many bytes on; `None` for what suits the device.

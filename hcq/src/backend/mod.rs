@@ -1,8 +1,8 @@
 //! What differs between drivers, and nothing else.
 //!
 //! A backend hands out memory that is mapped into one GPU address space, channels that run in it, and a way
-//! to ring their doorbell; and it tells what the GPU is and what went wrong. It knows nothing of pushbuffers,
-//! signals, launches or programs. Addresses are chosen above it.
+//! to ring their doorbell; and it reports what the GPU is and what went wrong. It knows nothing of
+//! pushbuffers, signals, launches or programs. Addresses are chosen above it.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -50,14 +50,14 @@ pub(crate) trait Backend: Send + Sync {
     /// Stops and removes a channel; what it still had queued does not run. Its pointers end here.
     fn destroy_channel(&self, channel: ChannelId);
 
-    /// Tells the host that the channel with this token has new entries. Ring, `GP_PUT` and everything they
+    /// Signals the host that the channel with this token has new entries. Ring, `GP_PUT` and everything they
     /// lead to have been written and fenced before; the backend adds what its doorbell needs after the store.
     fn ring_doorbell(&self, token: u32);
 
     /// The error notifier's code if the channel was stopped. Cheap: it is called in wait loops.
     fn channel_error(&self, channel: ChannelId) -> Option<u32>;
 
-    /// Everything the driver tells about the error that stopped `channel`. May take milliseconds.
+    /// Everything the driver reports about the error that stopped `channel`. May take milliseconds.
     fn fault(&self, channel: ChannelId) -> RawFault;
 
     /// The GPU's clock in ns, the one that timestamps are taken from.
@@ -103,7 +103,7 @@ pub(crate) struct MemoryRequest {
     pub len: Bytes,
     /// What it is for.
     pub kind: MemoryKind,
-    /// Where the GPU shall see it.
+    /// Where the GPU is to see it.
     pub va: GpuVa,
 }
 
@@ -168,7 +168,7 @@ unsafe impl Send for RawChannel {}
 // SAFETY: as above; `RawChannel` itself is immutable.
 unsafe impl Sync for RawChannel {}
 
-/// What the driver tells about an error, undecoded.
+/// What the driver reports about an error, undecoded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RawFault {
     /// Error notifier code (13 = SM exception, 31 = MMU fault, 32 = pushbuffer, ...).

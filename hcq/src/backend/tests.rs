@@ -1,4 +1,4 @@
-//! A backend without a GPU behind it, for tests of what stands on backends.
+//! A backend without a GPU, for tests of the layers above backends.
 
 use std::collections::HashMap;
 use std::ops::Range;

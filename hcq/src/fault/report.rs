@@ -43,7 +43,7 @@ pub enum FaultKind {
     /// The driver's limit for switching away was exceeded: a hang, or a kernel too long beside other GPU
     /// users.
     SwitchTimeout,
-    /// Somebody reset the channel.
+    /// The channel was reset.
     Reset,
     /// Another error; the notifier's code.
     Other {
@@ -129,7 +129,7 @@ pub struct SmRecord {
     pub global_esr: u32,
     /// `HWW_WARP_ESR`: the error code is in bits 15:0.
     pub warp_esr: u32,
-    /// Program counter, an absolute GPU address; 0 where the driver does not tell it.
+    /// Program counter, an absolute GPU address; 0 where the driver does not report it.
     pub pc: u64,
 }
 
@@ -158,15 +158,15 @@ pub struct FaultRecord {
 pub struct FaultReport {
     /// What went wrong.
     pub kind: FaultKind,
-    /// The address accessed, where the driver tells; hardware may give its page only.
+    /// The address accessed, where the driver reports it; hardware may give its page only.
     pub address: Option<GpuVa>,
     /// The function that was running: by its program counter, or because no other kernel was in flight.
     pub kernel: Option<String>,
     /// Where no program counter is known: the kernels of the submissions that had not ended. One of them was
     /// running.
     pub in_flight: Vec<String>,
-    /// Program counter, an absolute address; where the driver does not tell, that of the only instruction
-    /// that can have made the access.
+    /// Program counter, an absolute address; where the driver does not report it, that of the only
+    /// instruction that can have made the access.
     pub pc: Option<u64>,
     /// Bytes from the start of the function to the program counter.
     pub offset: Option<u64>,

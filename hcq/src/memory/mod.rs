@@ -1,4 +1,4 @@
-//! Memory of a device: which addresses are free, what lies behind them, and buffers.
+//! Memory of a device: which addresses are free, what is mapped there, and buffers.
 
 pub(crate) mod buffer;
 pub(crate) mod manager;

@@ -31,7 +31,7 @@ pub(crate) struct Place {
     pub va: GpuVa,
     /// Length of the mapping, in whole granules.
     pub len: Bytes,
-    /// What was taken: the mapping, and behind it a granule that stays unmapped, so that running past the end
+    /// What was taken: the mapping, and after it a granule that stays unmapped, so that running past the end
     /// of a buffer faults instead of reaching the next one.
     range: Range<u64>,
 }
@@ -81,7 +81,7 @@ impl VaSpace {
         Ok(Place { va: GpuVa::inside(at), len: Bytes::new(need), range: at..at + guarded })
     }
 
-    /// Takes the range at `va`, without a guard behind it.
+    /// Takes the range at `va`, without a guard after it.
     pub fn alloc_at(&mut self, va: GpuVa, len: Bytes) -> Result<Place, Error> {
         let taken = || Error::AddressTaken { va, len };
         let need = self.rounded(len)?;

@@ -144,8 +144,8 @@ impl Encoding {
     }
 
     /// Whether its last replay has ended.
-    pub fn is_over(&self) -> bool {
-        self.last.as_ref().is_none_or(|(timeline, value)| timeline.is_over(*value))
+    pub fn is_idle(&self) -> bool {
+        self.last.as_ref().is_none_or(|(timeline, value)| timeline.has_ended(*value))
     }
 
     /// Writes the parameters that have changed; no replay that uses this encoding is in flight.

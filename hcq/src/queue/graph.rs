@@ -153,7 +153,7 @@ struct State {
     /// One at least.
     encodings: Vec<Encoding>,
     current: usize,
-    /// Of each launch, as they shall be in the next replay.
+    /// Of each launch, as the next replay takes them.
     parameters: Vec<Vec<u8>>,
 }
 
@@ -208,7 +208,7 @@ impl Graph {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         if !state.encoding().stale.is_empty() {
-            if !state.encoding().is_over() {
+            if !state.encoding().is_idle() {
                 if state.encodings.len() < ENCODINGS {
                     let templates = state.qmds.templates();
                     let new = Encoding::new(&self.shared, &self.nodes, templates, &state.parameters)?;

@@ -200,7 +200,7 @@ impl Queue {
                 Ok(point)
             }
             Err(error) => {
-                // The graph did not run, and shall not with what is submitted later.
+                // The graph did not run, and must not run with what is submitted later.
                 self.submitter.recorder().words().truncate(before);
                 Err(error)
             }

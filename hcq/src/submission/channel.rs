@@ -251,9 +251,9 @@ mod tests {
         words.wait_for_engine();
         let value = channel.submit(&mut words, 0, &[]).unwrap();
         // Its work never ends: what it used is free once it is gone.
-        assert!(!timeline.is_over(value));
+        assert!(!timeline.has_ended(value));
         drop(channel);
-        assert!(timeline.is_over(value) && timeline.is_over(value + 1));
+        assert!(timeline.has_ended(value) && timeline.has_ended(value + 1));
         assert!(matches!(timeline.wait(value + 1, core.patience()), Err(Error::Discarded)));
         drop(timeline);
         assert!(core.memory().mappings().is_empty());

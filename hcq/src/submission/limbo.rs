@@ -19,9 +19,9 @@ struct Retired {
 pub(crate) struct Limbo(Mutex<Vec<Retired>>);
 
 impl Limbo {
-    /// Keeps `kept` until the submissions in `uses` are over.
+    /// Keeps `kept` until the submissions in `uses` have ended.
     pub fn retire(&self, uses: Uses, kept: impl IntoIterator<Item = Keep>) {
-        if !uses.are_over() {
+        if !uses.have_ended() {
             let kept = kept.into_iter().collect();
             lock(&self.0).push(Retired { uses, _kept: kept });
         }
@@ -30,7 +30,7 @@ impl Limbo {
     /// Drops what is no longer in use.
     pub fn collect(&self) {
         let mut waiting = lock(&self.0);
-        let over: Vec<Retired> = waiting.extract_if(.., |r| r.uses.are_over()).collect();
+        let over: Vec<Retired> = waiting.extract_if(.., |r| r.uses.have_ended()).collect();
         drop(waiting);
         // Outside the lock, because it frees memory.
         drop(over);

@@ -1,4 +1,4 @@
-//! Memory that goes round: command words, QMDs and arguments, reclaimed when the submission that used them is
+//! Ring memory: command words, QMDs and arguments, reclaimed when the submission that used them is
 //! done.
 //!
 //! Pure bookkeeping over offsets. A stretch that was handed out is handed out again only after the timeline

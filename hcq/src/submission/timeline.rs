@@ -127,7 +127,7 @@ impl Timeline {
     }
 
     /// Whether nothing up to `value` touches memory any more: done, discarded, or stopped.
-    pub fn is_over(&self, value: u64) -> bool {
+    pub fn has_ended(&self, value: u64) -> bool {
         let last = if self.can_reach(value) { value } else { self.submitted() };
         self.stopped.load(Ordering::Acquire) || reached(self.completed(), last)
     }

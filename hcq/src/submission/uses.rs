@@ -94,7 +94,7 @@ impl Uses {
         })
     }
 
-    /// The submissions that are not over yet; forgets those that are.
+    /// The submissions that have not ended; forgets those that have.
     fn pending(&self) -> Vec<Submission> {
         let (mut pending, mut over) = (Vec::new(), Vec::new());
         lock(&self.0).retain(|u| {
@@ -103,7 +103,7 @@ impl Uses {
                 Use::Graph(replays) => (replays.last(), !replays.closed.load(Ordering::Acquire)),
             };
             match submission {
-                Some((timeline, value)) if !timeline.is_over(value) => {
+                Some((timeline, value)) if !timeline.has_ended(value) => {
                     pending.push((timeline, value));
                     true
                 }
@@ -119,7 +119,7 @@ impl Uses {
     }
 
     /// Whether no submission touches the memory any more.
-    pub fn are_over(&self) -> bool {
+    pub fn have_ended(&self) -> bool {
         self.pending().is_empty()
     }
 
@@ -157,17 +157,17 @@ mod tests {
     fn the_last_submission_of_each_timeline_counts() {
         let books = Books::new(usize::MAX);
         let ([a, b], uses) = (timelines(&books), Uses::default());
-        assert!(uses.are_over());
+        assert!(uses.have_ended());
         (1..=3).for_each(|value| uses.mark(&a, value));
         uses.mark(&b, 1);
         assert_eq!(count(&uses), 2);
         assert!(uses.name_after(ChannelId(0), 3) && !uses.name_after(ChannelId(0), 4));
         books.poke(a.va(), 2);
         books.poke(b.va(), 1);
-        assert!(!uses.are_over());
+        assert!(!uses.have_ended());
         assert_eq!(count(&uses), 1, "what is over is forgotten");
         books.poke(a.va(), 3);
-        assert!(uses.are_over());
+        assert!(uses.have_ended());
         assert_eq!(count(&uses), 0);
     }
 
@@ -179,17 +179,17 @@ mod tests {
         others.mark_graph(&replays);
         others.mark_graph(&replays);
         assert_eq!(count(&others), 1);
-        assert!(others.are_over(), "it was not replayed");
+        assert!(others.have_ended(), "it was not replayed");
         replays.set_last((a.clone(), 1));
-        assert!(!others.are_over() && others.name_after(ChannelId(0), 1));
+        assert!(!others.have_ended() && others.name_after(ChannelId(0), 1));
         books.poke(a.va(), 1);
-        assert!(others.are_over());
+        assert!(others.have_ended());
         assert_eq!(count(&others), 1, "it may be replayed again");
         replays.set_last((a.clone(), 2));
         replays.close();
-        assert!(!others.are_over());
+        assert!(!others.have_ended());
         books.poke(a.va(), 2);
-        assert!(others.are_over() && uses.are_over());
+        assert!(others.have_ended() && uses.have_ended());
         assert_eq!(count(&others), 0, "whoever else refers to its replays");
     }
 
@@ -200,10 +200,10 @@ mod tests {
         all.mark(&a, 1);
         one.mark(&b, 1);
         all.absorb(&one);
-        assert!(one.are_over());
+        assert!(one.have_ended());
         books.poke(a.va(), 1);
-        assert!(!all.are_over());
+        assert!(!all.have_ended());
         books.poke(b.va(), 1);
-        assert!(all.are_over());
+        assert!(all.have_ended());
     }
 }

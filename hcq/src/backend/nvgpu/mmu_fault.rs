@@ -1,4 +1,4 @@
-//! MMU faults in the kernel log: the only place where the driver tells their address.
+//! MMU faults in the kernel log: the only place where the driver reports their address.
 
 use crate::backend::MmuError;
 

@@ -55,7 +55,7 @@ pub(super) struct Channel {
     /// `None` after the channel was taken off the GPU.
     objects: Option<Objects>,
     notifier: Notifier,
-    /// Ring at 0, USERD behind it.
+    /// Ring at 0, USERD after it.
     memory: Allocation,
     userd: u64,
     token: u32,

@@ -220,7 +220,7 @@ impl Client {
         check(C::NAME, args.status)
     }
 
-    /// Maps memory into the address space behind `space` at exactly `va`.
+    /// Maps memory into the address space of `space` at exactly `va`.
     pub fn map_gpu(
         &self,
         device: Handle,

@@ -65,7 +65,7 @@ impl Doorbell {
         })
     }
 
-    /// Tells the host that the channel with this token has new entries.
+    /// Signals the host that the channel with this token has new entries.
     pub fn ring(&self, token: u32) {
         self.bell.registers.write_u32(DOORBELL, token);
         // The page may be write-combined: without this the store could linger in the CPU.

@@ -1,4 +1,4 @@
-//! What the driver and the SMs tell about an error.
+//! What the driver and the SMs report about an error.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,11 +29,11 @@ const WARP_ERROR: u32 = 0xffff;
 /// Access types of an MMU fault: a read, a write (as an H200 gives them; atomics have others).
 const ACCESS_READ: u32 = 0;
 const ACCESS_WRITE: u32 = 1;
-/// Time until the first look at the SMs while work is waited for; it doubles with each look that finds
+/// Time until the SMs are polled for the first time in a wait; it doubles with each poll that finds
 /// nothing.
-const FIRST_LOOK: Duration = Duration::from_millis(4);
-/// Longest time between looks.
-const LOOK_EVERY: Duration = Duration::from_millis(32);
+const FIRST_POLL: Duration = Duration::from_millis(4);
+/// Longest time between polls.
+const POLL_EVERY: Duration = Duration::from_millis(32);
 /// After so long without being asked, another wait has begun.
 const NEW_WAIT: Duration = Duration::from_millis(100);
 
@@ -82,13 +82,13 @@ pub(super) struct Debugger {
     object: Object,
     channel: u32,
     sms: u32,
-    looked: Mutex<Looks>,
+    polls: Mutex<Polls>,
 }
 
 #[derive(Debug)]
-struct Looks {
+struct Polls {
     last: Instant,
-    /// When it was last asked whether to look.
+    /// When a wait last asked for a poll.
     asked: Instant,
     interval: Duration,
     /// What the registers held before the channel ran anything: traces of others.
@@ -96,8 +96,8 @@ struct Looks {
     found: Vec<SmState>,
 }
 
-impl Looks {
-    fn look(&mut self, debugger: &Debugger) {
+impl Polls {
+    fn poll(&mut self, debugger: &Debugger) {
         if self.found.is_empty() {
             self.found = debugger.read().into_iter().filter(|state| !self.before.contains(state)).collect();
             self.last = Instant::now();
@@ -123,41 +123,41 @@ impl Debugger {
             ..Default::default()
         };
         let object = space.client().create_with(space.device(), GT200_DEBUGGER, &mut parameters)?;
-        let looked = Mutex::new(Looks {
+        let polls = Mutex::new(Polls {
             last: Instant::now(),
             asked: Instant::now(),
-            interval: FIRST_LOOK,
+            interval: FIRST_POLL,
             before: Vec::new(),
             found: Vec::new(),
         });
-        let debugger = Self { object, channel: channel.handle(), sms: space.sm_count(), looked };
+        let debugger = Self { object, channel: channel.handle(), sms: space.sm_count(), polls };
         let before = debugger.read();
-        lock(&debugger.looked).before = before;
+        lock(&debugger.polls).before = before;
         Ok(debugger)
     }
 
-    /// Looks at the SMs now and then: the code of an SM exception if one has trapped. Meant for wait loops.
+    /// Polls the SMs now and then: the code of an SM exception if one has trapped. Meant for wait loops.
     pub fn trapped(&self) -> Option<u32> {
-        let mut looks = lock(&self.looked);
+        let mut polls = lock(&self.polls);
         let now = Instant::now();
-        if now - looks.asked >= NEW_WAIT {
-            (looks.last, looks.interval) = (now, FIRST_LOOK);
+        if now - polls.asked >= NEW_WAIT {
+            (polls.last, polls.interval) = (now, FIRST_POLL);
         }
-        looks.asked = now;
-        if now - looks.last >= looks.interval {
-            looks.look(self);
-            looks.interval = (2 * looks.interval).min(LOOK_EVERY);
-            // The look may have taken as long as the driver takes to clean up after a fault.
-            looks.asked = Instant::now();
+        polls.asked = now;
+        if now - polls.last >= polls.interval {
+            polls.poll(self);
+            polls.interval = (2 * polls.interval).min(POLL_EVERY);
+            // The poll may have taken as long as the driver takes to clean up after a fault.
+            polls.asked = Instant::now();
         }
-        (!looks.found.is_empty()).then_some(ROBUST_CHANNEL_GR_EXCEPTION)
+        (!polls.found.is_empty()).then_some(ROBUST_CHANNEL_GR_EXCEPTION)
     }
 
     /// The SMs that have an exception: those found before, or those there are now.
     pub fn states(&self) -> Vec<SmState> {
-        let mut looks = lock(&self.looked);
-        looks.look(self);
-        looks.found.clone()
+        let mut polls = lock(&self.polls);
+        polls.poll(self);
+        polls.found.clone()
     }
 
     /// The last MMU fault of the channel's context, with the kind of access.

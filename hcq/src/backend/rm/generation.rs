@@ -20,7 +20,7 @@ pub(super) struct Generation {
     /// Class of the doorbell page.
     pub usermode: u32,
     /// Whether the doorbell has to be reached through the same aperture as video memory, so that it stays
-    /// behind earlier stores there.
+    /// after earlier stores there.
     pub doorbell_with_memory: bool,
 }
 

@@ -85,7 +85,7 @@ impl Rm {
         let version = match gpu::driver_version(&*sys, &control) {
             Ok(version) => version,
             Err(error) => {
-                tracing::debug!(%error, "the driver does not tell its version");
+                tracing::debug!(%error, "the driver does not report its version");
                 Version::of_loaded_driver().map_err(Error::driver)?
             }
         };
@@ -96,8 +96,8 @@ impl Rm {
         let generation = Generation::of(&gpu::class_list(&device)?)?;
         tracing::debug!(generation = generation.name, driver = %version, "GPU found");
         let info = gpu::describe(&subdevice, generation, release, version)?;
-        let copy_engine = gpu::copy_engine(&subdevice);
         let space = Arc::new(Space::new(device, subdevice, info.sm_count)?);
+        let copy_engine = gpu::copy_engine(space.subdevice());
         let doorbell = Doorbell::new(&space, generation)?;
         let layout = Layout {
             low: LOW..HIGH,

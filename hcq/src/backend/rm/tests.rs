@@ -37,7 +37,7 @@ struct Books {
     /// Parent and class of each live object.
     objects: BTreeMap<u32, (u32, u32)>,
     next: u32,
-    /// Length of each live CPU mapping's object, by cookie, and the file behind it.
+    /// Length of each live CPU mapping's object, by cookie, and its file.
     cpu: BTreeMap<u64, (u32, OwnedFd)>,
     /// Live maps made by the process, by address.
     mapped: BTreeMap<usize, usize>,

@@ -1,4 +1,4 @@
-//! Memory behind addresses: large pieces mapped one by one, small ones cut from larger pieces.
+//! GPU memory: large pieces mapped one by one, small ones cut from larger pieces.
 //!
 //! A [`Piece`] owns its memory and gives it back when it is dropped. Who drops one has made sure that no work
 //! of the GPU uses it any more.
@@ -168,7 +168,7 @@ struct State {
     mappings: BTreeMap<u64, Mapping>,
 }
 
-/// Addresses without memory behind them; given back on drop.
+/// Addresses without memory; given back on drop.
 pub(crate) struct Reservation {
     place: Place,
     manager: Arc<MemoryManager>,
@@ -235,7 +235,7 @@ impl MemoryManager {
         self.map(place, len, MemoryKind::Device, what)
     }
 
-    /// Takes addresses without memory behind them.
+    /// Takes addresses without memory.
     pub fn reserve(self: &Arc<Self>, len: u64, what: &'static str) -> Result<Reservation, Error> {
         let mut state = self.state();
         let place = state.va.alloc(Bytes::new(len), Reach::Low)?;

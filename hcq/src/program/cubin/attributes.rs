@@ -1,4 +1,4 @@
-//! The attribute records of `.nv.info` sections: what the compiler tells the loader about a kernel.
+//! The attribute records of `.nv.info` sections: what the compiler records for the loader about a kernel.
 //!
 //! A record is a format byte (1 none, 2 byte, 3 halfword, 4 sized), a code byte, and a 16-bit value or
 //! length; sized records are followed by that many bytes.

@@ -7,7 +7,7 @@
 //!
 //! What a grid wrote is visible where it has to be by the barrier at its end: inside the GPU for a launch
 //! that another is linked to, since that one reads through the same level-2 cache after dropping its level-1
-//! lines; everywhere for all others, since a copy engine, another channel or the CPU may look next.
+//! lines; everywhere for all others, since a copy engine, another channel or the CPU may read it next.
 
 use crate::address::GpuVa;
 use crate::error::Error;
@@ -22,7 +22,7 @@ struct Recorded {
     qmd: qmd::Qmd,
 }
 
-/// The launches since the last point where everything before is known to be over.
+/// The launches since the last point where everything before is known to have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Group {
     /// None.
@@ -36,7 +36,7 @@ enum Group {
     Many,
 }
 
-/// Copies since the last point where everything before is known to be over.
+/// Copies since the last point where everything before is known to have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Copies {
     /// By the copy engine.
