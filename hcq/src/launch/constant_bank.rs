@@ -69,8 +69,9 @@ pub(crate) fn set_grid(bank: &mut [u8], grid: [u32; 3]) {
 
 /// Writes the number of a launch.
 pub(crate) fn set_grid_id(bank: &mut [u8], id: u64) {
-    put(bank, GRID_ID, id as u32);
-    put(bank, GRID_ID + 4, (id >> 32) as u32);
+    if let Some(place) = bank.get_mut(GRID_ID..GRID_ID + 8) {
+        place.copy_from_slice(&id.to_le_bytes());
+    }
 }
 
 impl BankContext {

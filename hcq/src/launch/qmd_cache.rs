@@ -4,6 +4,7 @@
 use std::sync::{Arc, Weak};
 
 use crate::address::GpuVa;
+use crate::device::core::Core;
 use crate::error::Error;
 use crate::info::Info;
 use crate::launch::constant_bank::{set_grid, set_grid_id};
@@ -143,7 +144,7 @@ impl QmdCache {
 
     /// The number of the template for a launch, which is checked where it is the first of its kind. Numbers
     /// are valid until the cache is full.
-    pub fn number(&mut self, info: &Info, launch: &Launch<'_>) -> Result<usize, Error> {
+    pub fn number(&mut self, core: &Core, launch: &Launch<'_>) -> Result<usize, Error> {
         let Launch { kernel, config, parameters } = launch;
         let (later, earlier) = (self.last..self.templates.len(), 0..self.last);
         let found = later.chain(earlier).find(|i| self.templates[*i].fits(kernel, config));
@@ -153,7 +154,7 @@ impl QmdCache {
             self.last = found;
             return Ok(found);
         }
-        check(info, launch)?;
+        check(core.info(), launch)?;
         let template = Template::new(&self.target, kernel, *config)?;
         if self.templates.len() < self.limit {
             self.last = self.templates.len();
@@ -167,8 +168,8 @@ impl QmdCache {
     }
 
     /// The template for a launch.
-    pub fn template(&mut self, info: &Info, launch: &Launch<'_>) -> Result<&mut Template, Error> {
-        let number = self.number(info, launch)?;
+    pub fn template(&mut self, core: &Core, launch: &Launch<'_>) -> Result<&mut Template, Error> {
+        let number = self.number(core, launch)?;
         Ok(&mut self.templates[number])
     }
 

@@ -23,7 +23,11 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.shared.limbo.retire(std::mem::take(&mut self.uses), [self.memory.clone() as Keep]);
+        // What nothing uses is freed right here, by its own drop.
+        if !self.uses.have_ended() {
+            let uses = std::mem::take(&mut self.uses);
+            self.shared.limbo.retire(uses, [self.memory.clone() as Keep]);
+        }
     }
 }
 

@@ -62,7 +62,7 @@ impl GraphBuilder {
         copies: bool,
         buffers: Vec<Buffer>,
     ) -> Result<NodeId, Error> {
-        let template = self.qmds.number(self.shared.core.info(), launch)?;
+        let template = self.qmds.number(&self.shared.core, launch)?;
         let (kernel, config, number) = (launch.kernel.clone(), launch.config, self.parameters.len());
         self.parameters.push(launch.parameters.to_vec());
         Ok(self.push(Action::Launch(LaunchNode { kernel, config, template, number, copies }), buffers))

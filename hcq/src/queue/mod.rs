@@ -90,7 +90,7 @@ impl Queue {
         let Self { shared, submitter, qmds, count, .. } = self;
         submitter.check_launches()?;
         submitter.flush()?;
-        let template = qmds.template(shared.core.info(), &launch)?;
+        let template = qmds.template(&shared.core, &launch)?;
         submitter.prepare(template.local_per_thread)?;
         *count += 1;
         submitter.launch(template.len(), copies, |memory, offset| {
