@@ -165,47 +165,17 @@ impl Channel {
         share: u32,
         engine: u32,
     ) -> Result<Object, Error> {
-        match self.channel_with(space, classes, wanted, group, share, engine, DENY_PRIVILEGED) {
-            Err(Error::Status {
-                status:
-                    NV_ERR_INVALID_ARGUMENT
-                    | NV_ERR_INVALID_FLAGS
-                    | NV_ERR_NOT_SUPPORTED
-                    | NV_ERR_INSUFFICIENT_PERMISSIONS,
-                ..
-            }) => {
-                tracing::debug!("the driver refuses a channel that denies itself privileges");
-                self.channel_with(space, classes, wanted, group, share, engine, 0)
-            }
-            other => other,
-        }
-    }
-
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one place fills the driver's struct from all that it names"
-    )]
-    fn channel_with(
-        &self,
-        space: &Arc<Space>,
-        classes: &Classes,
-        wanted: Wanted,
-        group: &Object,
-        share: u32,
-        engine: u32,
-        flags: u32,
-    ) -> Result<Object, Error> {
         let client = space.client();
         let mut userd_memory = [0; 8];
         let mut userd_offset = [0; 8];
         (userd_memory[0], userd_offset[0]) = (self.memory.handle(), self.userd);
         macro_rules! create {
-            ($layout:ident) => {{
+            ($layout:ident, $flags:ident) => {{
                 let mut parameters = $layout {
                     hObjectError: self.notifier.handle(),
                     gpFifoOffset: wanted.va,
                     gpFifoEntries: wanted.entries,
-                    flags,
+                    flags: $flags,
                     hContextShare: share,
                     hUserdMemory: userd_memory,
                     userdOffset: userd_offset,
@@ -215,10 +185,23 @@ impl Channel {
                 client.create_with(group.handle(), classes.channel, &mut parameters)
             }};
         }
-        if client.release() >= Release::R610 {
-            create!(NV_CHANNEL_ALLOC_PARAMS_R610)
-        } else {
-            create!(NV_CHANNEL_ALLOC_PARAMS)
+        let create = |flags| match client.release() >= Release::R610 {
+            true => create!(NV_CHANNEL_ALLOC_PARAMS_R610, flags),
+            false => create!(NV_CHANNEL_ALLOC_PARAMS, flags),
+        };
+        match create(DENY_PRIVILEGED) {
+            Err(Error::Status {
+                status:
+                    NV_ERR_INVALID_ARGUMENT
+                    | NV_ERR_INVALID_FLAGS
+                    | NV_ERR_NOT_SUPPORTED
+                    | NV_ERR_INSUFFICIENT_PERMISSIONS,
+                ..
+            }) => {
+                tracing::debug!("the driver refuses a channel that denies itself privileges");
+                create(0)
+            }
+            other => other,
         }
     }
 
