@@ -26,7 +26,9 @@ fn the_other_process() {
     let selector: Selector = device.parse().expect("a device");
     let device = Device::open(selector).expect("a device");
     let buffer = device.alloc(LARGE).expect("memory");
-    let program = device.load(cubin(device.info().arch)).expect("a program");
+    let program = device
+        .load(cubin(sass::Arch::from_sm(device.info().sm_number()).expect("known code")))
+        .expect("a program");
     let kernel = program.kernel(Kind::Misaligned.kernel()).expect("a kernel");
     let mut queue = device.queue().expect("a queue");
     let out = device.alloc(4096).expect("memory");

@@ -62,7 +62,7 @@ impl Bench {
         for round in 0..4 {
             let begin = self.queue.timestamp()?;
             for (kernel, config, args) in launches {
-                self.queue.barrier()?;
+                self.queue.barrier();
                 // SAFETY: every buffer is sized for the shape that is passed.
                 unsafe { self.queue.launch(kernel, *config, args) }?;
             }

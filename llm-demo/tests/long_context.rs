@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ga10b_sim::sm::{CacheConfig, Config as ExecutorConfig, Counters};
 use ga10b_sim::{Sim, SimConfig};
-use hcq::{Device, DeviceOptions, Selector};
+use hcq::DeviceOptions;
 use llm_demo::engine::{Engine, EngineOptions, Mode};
 use llm_demo::gguf::Gguf;
 use llm_demo::kernels::CacheType;
@@ -30,9 +30,7 @@ fn model() -> Model {
 fn engine(model: &Model, mode: Mode, kv: CacheType) -> (Engine, Arc<Sim>) {
     let executor = ExecutorConfig { l2: Some(CacheConfig::ORIN), ..ExecutorConfig::default() };
     let sim = Sim::try_new(SimConfig { executor, ..SimConfig::default() }).unwrap();
-    let mut options = DeviceOptions::default();
-    options.sim = Some(sim.clone());
-    let device = Device::open_with(Selector::Sim, options).unwrap();
+    let device = hcq::sim::open(sim.clone(), DeviceOptions::default()).unwrap();
     let options = EngineOptions { context: POSITIONS[2] + 65, mode, kv, timed: false };
     (Engine::new(&device, model, options, &mut |_, _| {}).unwrap(), sim)
 }

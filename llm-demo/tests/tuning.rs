@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ga10b_sim::{Sim, SimConfig};
-use hcq::{Device, DeviceOptions, Selector};
+use hcq::{Device, DeviceOptions};
 use llm_demo::compare::Comparison;
 use llm_demo::engine::search::{self, Limits, Listener, Meter, Outcome, Part, Progress};
 use llm_demo::engine::{Engine, EngineOptions, Mode};
@@ -38,9 +38,7 @@ fn tiny(mix: &str, (hidden, ff): (usize, usize)) -> Model {
 /// The software device, and how to compare on it.
 fn device() -> (Device, Meter) {
     let sim = Sim::try_new(SimConfig::default()).unwrap();
-    let mut options = DeviceOptions::default();
-    options.sim = Some(sim.clone());
-    let device = Device::open_with(Selector::Sim, options).unwrap();
+    let device = hcq::sim::open(sim.clone(), DeviceOptions::default()).unwrap();
     (device, Meter::Count { sim, machine: Machine::orin_agx().remove(0) })
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 /// An instruction set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Arch {
-    /// Ampere: SM 8.0 to 8.7 share one encoding.
+    /// Ampere and Ada: SM 8.0 to 8.7 and 8.9 share one encoding.
     Sm87,
     /// Hopper: SM 9.0.
     Sm90,
@@ -15,7 +15,7 @@ impl Arch {
     /// The instruction set of a compute capability written as ptxas writes it (`87` for 8.7), if this crate knows it.
     pub const fn from_sm(sm: u32) -> Option<Self> {
         match sm {
-            80..=87 => Some(Self::Sm87),
+            80..=87 | 89 => Some(Self::Sm87),
             90 => Some(Self::Sm90),
             _ => None,
         }

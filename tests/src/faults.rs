@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use hcq::{Args, Device, Error, FaultKind, FaultReport, Kernel, LaunchConfig};
 
-use crate::kernels::{Kernels, cubin};
+use crate::kernels::{Kernels, arch, cubin};
 use crate::{DEADLINE, Test, open, words};
 
 pub const TESTS: &[Test] = &[
@@ -86,7 +86,7 @@ fn misaligned() -> Result<()> {
 /// The suite's cubin with the first instruction of `load_at` that reads global memory replaced by zeros.
 fn illegal_instruction() -> Result<()> {
     let device = open()?;
-    let arch = device.info().arch;
+    let arch = arch(&device)?;
     let mut image = cubin(arch).to_vec();
     let at = image
         .chunks(16)

@@ -12,6 +12,15 @@ pub fn cubin(arch: Arch) -> &'static [u8] {
     }
 }
 
+/// The instruction set of a device.
+///
+/// # Errors
+/// If it is none that there are cubins for.
+pub fn arch(device: &Device) -> Result<Arch> {
+    let sm = device.info().sm_number();
+    Arch::from_sm(sm).with_context(|| format!("no code for sm_{sm}"))
+}
+
 /// The suite's kernels, loaded on a device.
 pub struct Kernels {
     program: Program,
@@ -19,7 +28,7 @@ pub struct Kernels {
 
 impl Kernels {
     pub fn load(device: &Device) -> Result<Self> {
-        Ok(Self { program: device.load(cubin(device.info().arch)).context("loading the suite's kernels")? })
+        Ok(Self { program: device.load(cubin(arch(device)?)).context("loading the suite's kernels")? })
     }
 
     pub fn get(&self, name: &str) -> Result<Kernel> {

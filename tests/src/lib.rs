@@ -33,7 +33,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use hcq::{Device, Selector};
 
-pub use kernels::cubin;
+pub use kernels::{arch, cubin};
 
 /// A deadline for anything that must come to an end: generous, because the software GPU may share its processor.
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -76,14 +76,14 @@ impl Path {
         for round in 0..ROUNDS {
             // SAFETY: `data` and `source` have COUNT words, and `out` has as many for each round.
             unsafe { queue.launch(&fill, LaunchConfig::new(BLOCKS, BLOCK), &self.written(round))? };
-            queue.barrier()?;
+            queue.barrier();
             if let Some(copy) = &self.copy {
                 queue.copy(&self.data, 0, copy, 0, self.data.len())?;
-                queue.barrier()?;
+                queue.barrier();
             }
             // SAFETY: as above.
             unsafe { queue.launch(&reverse, Self::shape(), &self.read(round))? };
-            queue.barrier()?;
+            queue.barrier();
             if round % submit_every == submit_every - 1 {
                 let point = queue.submit()?;
                 if wait {
@@ -187,7 +187,7 @@ fn cpu_sees_all() -> Result<()> {
                     Args::new().buffer_at(&out, each * u64::from(line)).u32(COUNT).u32(round * 77 + line);
                 // SAFETY: each line of `out` has COUNT words.
                 unsafe { queue.launch(&fill, LaunchConfig::new(BLOCKS, BLOCK), &args)? };
-                queue.barrier()?;
+                queue.barrier();
             }
             // SAFETY: one word is written.
             unsafe {

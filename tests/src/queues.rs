@@ -53,7 +53,7 @@ fn in_order() -> Result<()> {
         let args = Args::new().buffer(&log).buffer(&counter).u32(tag);
         // SAFETY: 1000 launches write 1000 words.
         unsafe { queue.launch(&append, LaunchConfig::new(1, 1), &args)? };
-        queue.barrier()?;
+        queue.barrier();
         points.push(queue.submit()?);
     }
     points[999].wait(DEADLINE)?;
@@ -105,7 +105,7 @@ fn timestamps() -> Result<()> {
                 &Args::new().buffer(&data).u32(1 << 18).u32(3).u32(1),
             )?
         };
-        queue.barrier()?;
+        queue.barrier();
         stamps.push(queue.timestamp()?);
     }
     queue.submit()?.wait(DEADLINE)?;
@@ -171,7 +171,7 @@ fn dropped_queue() -> Result<()> {
                 &Args::new().buffer(&scratch).u32(1 << 16).u32(value),
             )?;
         }
-        queue.barrier()?;
+        queue.barrier();
         queue.copy(&scratch, 0, &out, 0, 4 << 16)?;
         let point = queue.submit()?;
         drop((scratch, queue));

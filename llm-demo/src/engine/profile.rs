@@ -91,7 +91,7 @@ impl Engine {
                 // SAFETY: as for the recorded launches, see `record`; a timestamp orders them all.
                 unsafe { self.queue.launch(&stage.kernel, stage.config, &stage.args) }?;
                 times.push(self.queue.timestamp()?);
-                self.queue.barrier()?;
+                self.queue.barrier();
             }
             self.queue.submit()?.wait(self.patience)?;
             for (stage, pair) in self.stages().iter().zip(times.windows(2)) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use device_suite::cubin;
+use device_suite::{arch, cubin};
 use hcq::{Args, BackendKind, Buffer, Device, DeviceOptions, Kernel, LaunchConfig, Selector};
 use serde::Serialize;
 
@@ -153,7 +153,7 @@ impl Bench {
                     // SAFETY: as above.
                     unsafe { queue.launch(kernel, config, args)? };
                     if dependent {
-                        queue.barrier()?;
+                        queue.barrier();
                     }
                 }
                 queue.submit()?.wait(DEADLINE)?;
@@ -270,7 +270,7 @@ fn run(cli: &Cli) -> Result<()> {
     options.chain_launches = !cli.no_chain;
     options.release_in_launch = !cli.host_release;
     let device = Device::open_with(cli.device, options).context("opening the device")?;
-    let program = device.load(cubin(device.info().arch))?;
+    let program = device.load(cubin(arch(&device)?))?;
     let (store, step) = (program.kernel("fill")?, program.kernel("step")?);
     let data = device.alloc(4)?;
     let mut bench = Bench { device, store, step, data, figures: Vec::new() };

@@ -73,7 +73,7 @@ impl Sides {
     /// The comparisons of those pairs, then that of each with what is right.
     fn comparisons(&self, listed: u64) -> Vec<Comparison> {
         let name = |n: usize| self.runners[n].0;
-        let arch = |n: usize| self.runners[n].1.device().info().arch;
+        let arch = |n: usize| device_suite::arch(self.runners[n].1.device()).ok();
         let pairs = self.pairs().iter().map(|&(a, b)| Comparison {
             same_architecture: arch(a) == arch(b),
             ..Comparison::new(&format!("{} / {}", name(a), name(b)))

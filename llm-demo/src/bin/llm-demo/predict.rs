@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::Context;
 use ga10b_sim::sm::{CacheConfig, Config as ExecutorConfig, Counters};
 use ga10b_sim::{Sim, SimConfig};
-use hcq::{Device, DeviceOptions, Selector};
+use hcq::DeviceOptions;
 use llm_demo::roofline::{Cost, Machine, Prediction};
 use serde::Serialize;
 
@@ -109,9 +109,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let executor = ExecutorConfig { l2: Some(CacheConfig::ORIN), ..ExecutorConfig::default() };
     let sim = Sim::try_new(SimConfig { executor, ..SimConfig::default() });
     let sim = sim.context("cannot set up the software ga10b")?;
-    let mut options = DeviceOptions::default();
-    options.sim = Some(sim.clone());
-    let device = Device::open_with(Selector::Sim, options)?;
+    let device = hcq::sim::open(sim.clone(), DeviceOptions::default())?;
     let mut session = Session::new(
         device,
         (Some(cli.engine.unwrap_or_default()), cli.kv, false, !cli.no_tuning),

@@ -163,9 +163,7 @@ fn device(cli: &Cli) -> anyhow::Result<(Device, Meter)> {
     let executor = ExecutorConfig { l2: Some(CacheConfig::ORIN), ..ExecutorConfig::default() };
     let sim = Sim::try_new(SimConfig { executor, ..SimConfig::default() });
     let sim = sim.context("cannot set up the software ga10b")?;
-    let mut options = DeviceOptions::default();
-    options.sim = Some(sim.clone());
-    let device = Device::open_with(Selector::Sim, options)?;
+    let device = hcq::sim::open(sim.clone(), DeviceOptions::default())?;
     // The first is the one with all multiprocessors, as the software device has.
     let machine = Machine::orin_agx().into_iter().next().context("no machine to predict")?;
     Ok((device, Meter::Count { sim, machine }))

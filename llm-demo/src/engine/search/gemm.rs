@@ -160,7 +160,7 @@ fn launch(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, how: (Tile, u32
         let args = Args::new().buffer(&room.stream).buffer(&room.sums).buffer(&room.norm);
         let args = args.buffer(&room.normed).u32(p.rows).f32(1e-5).u32(how.1).u32(p.tokens);
         let config = LaunchConfig::new(p.tokens, PROMPT_NORM_THREADS);
-        bench.queue.barrier()?;
+        bench.queue.barrier();
         // SAFETY: the room is sized for every product.
         unsafe { bench.queue.launch(&room.reader, config, &args) }?;
     }
@@ -177,7 +177,7 @@ fn multiply(
     let args = Args::new().buffer(&room.x).buffer(&room.weights).buffer(&room.sums);
     let args = args.u32(p.tokens).u32(p.rows).u32(p.cols).u32(p.rows).u32(p.cols / shares).u32(p.tokens);
     let config = LaunchConfig::new(tile.grid(p.output, p.tokens, p.rows, shares), tile.threads());
-    bench.queue.barrier()?;
+    bench.queue.barrier();
     // SAFETY: the room is sized for every product and the most shares.
     unsafe { bench.queue.launch(&kernel, config.with_dynamic_shared(tile.shared_bytes()), &args) }?;
     Ok(())
