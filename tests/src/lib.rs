@@ -3,9 +3,9 @@
 //! The software ga10b when it is unset, so that it runs anywhere:
 //!
 //! ```sh
-//! cargo test -p device-suite --release                   # software ga10b
-//! HCQ_DEVICE=nvgpu cargo test -p device-suite --release  # a Jetson Orin
-//! HCQ_DEVICE=rm cargo test -p device-suite --release     # a desktop GPU
+//! cargo test -p ga10b-tests --release                   # software ga10b
+//! HCQ_DEVICE=nvgpu cargo test -p ga10b-tests --release  # a Jetson Orin
+//! HCQ_DEVICE=rm cargo test -p ga10b-tests --release     # a desktop GPU
 //! ```
 //!
 //! [`suite`] is the table; each module holds the tests of one subject; `tests/device.rs` runs them. A test opens its own

@@ -10,12 +10,12 @@ fn main() -> ExitCode {
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .init();
     let mut args = Arguments::from_args();
-    let on_sim = device_suite::on_sim();
+    let on_sim = ga10b_tests::on_sim();
     if !on_sim {
         // One GPU: a test that loses its device must not take another test's with it.
         args.test_threads = Some(1);
     }
-    let trials = device_suite::suite()
+    let trials = ga10b_tests::suite()
         .into_iter()
         .map(|test| {
             Trial::test(test.name, move || (test.run)().map_err(|e| Failed::from(format!("{e:?}"))))

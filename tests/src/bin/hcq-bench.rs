@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use device_suite::cubin;
+use ga10b_tests::cubin;
 use hcq::{Args, BackendKind, Buffer, Device, DeviceOptions, Kernel, LaunchConfig, Selector};
 use serde::Serialize;
 

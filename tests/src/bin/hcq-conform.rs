@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use device_suite::conformance::{self, Case, Comparison, Runner};
+use ga10b_tests::conformance::{self, Case, Comparison, Runner};
 use hcq::{BackendKind, Device, Selector};
 use sass::Arch;
 use serde::Serialize;
