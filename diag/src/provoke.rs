@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::str::FromStr;
 
-use sass::{Arch, Opcode, WORD_BYTES, Word};
+use sass::{Arch, Encoding, Opcode, WORD_BYTES, Word};
 use serde::{Deserialize, Serialize};
 
 use crate::fault::sm::code;
@@ -150,9 +150,9 @@ impl FromStr for Kind {
 /// The cubin with the kernels, for an instruction set.
 #[must_use]
 pub fn cubin(arch: Arch) -> &'static [u8] {
-    match arch {
-        Arch::Sm87 => include_bytes!("../kernels/provoke.sm_87.cubin"),
-        Arch::Sm90 => include_bytes!("../kernels/provoke.sm_90.cubin"),
+    match arch.encoding() {
+        Encoding::Sm8x => include_bytes!("../kernels/provoke.sm_87.cubin"),
+        Encoding::Sm9x => include_bytes!("../kernels/provoke.sm_90.cubin"),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::{DecodeError, Word};
+use crate::error::DecodeError;
+use crate::word::Word;
 
 /// Scheduling control, bits 105 to 125. It steers timing only: results do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

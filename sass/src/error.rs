@@ -1,6 +1,8 @@
 //! Why a word was refused.
 
-use crate::{Arch, Opcode, Word};
+use crate::arch::Arch;
+use crate::opcode::Opcode;
+use crate::word::Word;
 
 /// Why [`decode`](crate::decode) refused a word.
 ///

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::{Arch, DecodeError, Instruction, WORD_BYTES, Word, decode};
+use crate::arch::Arch;
+use crate::error::DecodeError;
+use crate::instruction::{Instruction, decode};
+use crate::word::{WORD_BYTES, Word};
 
 /// Goes through a piece of machine code, one [`Line`] per instruction. Bytes at the end that make no whole instruction
 /// yield nothing.

@@ -1,6 +1,6 @@
 //! Names of the special registers that `S2R`, `S2UR` and `CS2R` read.
 
-use crate::Arch;
+use crate::arch::{Arch, Encoding};
 
 /// The name of a special register, if it has one.
 pub(crate) const fn name_of(arch: Arch, number: u8) -> Option<&'static str> {
@@ -103,7 +103,7 @@ pub(crate) const fn name_of(arch: Arch, number: u8) -> Option<&'static str> {
         0x83 => "SR_SNAP_PM_HI7",
         0x84 => "SR_VARIABLE_RATE",
         0xff => "SRZ",
-        0x88 if matches!(arch, Arch::Sm90) => "SR_CgaCtaId",
+        0x88 if matches!(arch.encoding(), Encoding::Sm9x) => "SR_CgaCtaId",
         _ => return None,
     })
 }

@@ -1,6 +1,6 @@
 //! What kind of machine to model.
 
-use crate::sm;
+use crate::gpu::sm;
 use qmd::Target;
 use sass::Arch;
 
@@ -57,7 +57,10 @@ impl SimConfig {
     /// What launch descriptors are checked against.
     pub(crate) fn target(&self) -> Target {
         match self.arch {
+            Arch::Sm80 => Target::Sm80,
+            Arch::Sm86 => Target::Sm86,
             Arch::Sm87 => Target::Sm87,
+            Arch::Sm89 => Target::Sm89,
             Arch::Sm90 => Target::Sm90,
         }
     }

@@ -26,38 +26,20 @@
 //! hardware's format, launch descriptors, SM exceptions, and what the driver makes of them: the error notifier, SM error
 //! records, kernel-log lines. [`Remote`] is such a machine seen from another process, for diagnostics. Calls that would freeze a real machine fail and are kept as [`Violation`]s.
 
-mod address_space;
-mod channel;
 mod clock;
 mod config;
-mod dmabuf;
-mod exception;
-mod files;
-mod gmmu;
+mod driver;
 mod gpu;
-mod ids;
-mod launch;
-mod log;
-mod machine;
-mod memory;
-mod methods;
-mod nodes;
-mod notifier;
-mod nvmap;
-mod pbdma;
 mod physical;
-mod recovery;
-mod semaphore;
 mod sim;
-pub mod sm;
-mod syncpoint;
-mod tsg;
 mod user_memory;
 mod violations;
 mod visit;
 
+pub use gpu::sm;
+
 pub use config::SimConfig;
-pub use gpu::{Counters, is_gpu_thread};
+pub use gpu::device::{Counters, is_gpu_thread};
 pub use sim::Sim;
 pub use violations::{Consequence, Violation};
 pub use visit::Remote;

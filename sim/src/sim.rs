@@ -1,10 +1,10 @@
 //! The device as a program sees it: system calls.
 
 use crate::config::SimConfig;
-use crate::files::{FileKey, Object};
-use crate::gpu::{self, Counters, USERMODE_LEN};
-use crate::machine::Machine;
-use crate::nodes;
+use crate::driver::files::{FileKey, Object};
+use crate::driver::machine::Machine;
+use crate::driver::nodes;
+use crate::gpu::device::{self, Counters, USERMODE_LEN};
 use crate::violations::Violation;
 use crate::visit::Host;
 use nix::errno::Errno;
@@ -45,7 +45,7 @@ impl Sim {
         let gpu = Arc::clone(&machine);
         let thread = std::thread::Builder::new()
             .name("ga10b".to_owned())
-            .spawn(move || gpu::run(&gpu))
+            .spawn(move || device::run(&gpu))
             .map_err(|_| Errno::EAGAIN)?;
         let host = match machine.config.visible.then(|| Host::open(Arc::clone(&machine))) {
             Some(Err(errno)) => {

@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result};
 use hcq::{Device, Kernel, Program};
-use sass::Arch;
+use sass::{Arch, Encoding};
 
 /// The suite's cubin for an instruction set.
 pub fn cubin(arch: Arch) -> &'static [u8] {
-    match arch {
-        Arch::Sm87 => include_bytes!("../kernels/suite.sm_87.cubin"),
-        Arch::Sm90 => include_bytes!("../kernels/suite.sm_90.cubin"),
+    match arch.encoding() {
+        Encoding::Sm8x => include_bytes!("../kernels/suite.sm_87.cubin"),
+        Encoding::Sm9x => include_bytes!("../kernels/suite.sm_90.cubin"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! How memory operations print their addresses.
 
-use crate::Arch;
-use crate::print::{Printer, Refused, refused};
+use crate::arch::Encoding;
+use crate::printer::{Printer, Refused, refused};
 
 /// One bracketed address `[R+UR+offset]`.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +98,7 @@ fn global(
         return refused(pair_bit, 1);
     }
     let suffix = if pair { ".64" } else { ".U32" };
-    if shown || described && p.arch == Arch::Sm90 {
+    if shown || described && p.arch.encoding() == Encoding::Sm9x {
         p.put("desc[");
         p.ureg(ureg);
         p.put("]");
@@ -215,7 +215,7 @@ pub(super) fn global_to_shared(p: &mut Printer<'_>) -> Result<(), Refused> {
         return refused(70, 1);
     }
     let address = Address::PLAIN.offset(32, 12).suffix(".64");
-    if shown || described && p.arch == Arch::Sm90 {
+    if shown || described && p.arch.encoding() == Encoding::Sm9x {
         // The descriptor follows the register that the shared address adds.
         let descriptor = p.bits(64, 6) + u64::from(uniform_destination);
         p.put_fmt(format_args!("desc[UR{descriptor}]"));

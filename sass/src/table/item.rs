@@ -1,9 +1,6 @@
 //! The pieces of which a row's text is made: modifiers behind the mnemonic and arguments, each with the bits it reads.
 
-use crate::print::{Printer, Refused};
-
-/// Marks a field value that has no meaning.
-pub(crate) const NO: &str = "?";
+use crate::printer::{Printer, Refused};
 
 /// A modifier.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +11,7 @@ pub(crate) enum Mod {
     On(u8, &'static str),
     /// Printed when the bit is clear.
     Off(u8, &'static str),
-    /// The field (lowest bit, width) chooses; values past the end are refused like [`NO`].
+    /// The field (lowest bit, width) chooses; values past the end are refused like [`NO`](crate::printer::NO).
     Pick(u8, u8, &'static [&'static str]),
     /// As `Pick`, over several fields put together, the first one lowest.
     Gather(&'static [(u8, u8)], &'static [&'static str]),
@@ -23,9 +20,9 @@ pub(crate) enum Mod {
     /// Applies when the bit is clear.
     Unless(u8, &'static [Mod]),
     /// Applies on SM 8.x.
-    Sm87(&'static [Mod]),
+    On8x(&'static [Mod]),
     /// Applies on SM 9.0.
-    Sm90(&'static [Mod]),
+    On9x(&'static [Mod]),
     /// Anything else.
     By(fn(&mut Printer<'_>) -> Result<(), Refused>),
 }

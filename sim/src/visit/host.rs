@@ -1,10 +1,12 @@
 //! The side of the process that the machine lives in.
 
-use super::{Head, LIMIT, Message, address, answer, as_fd, ask, kind, limit_waits, peer, receive, send};
-use crate::files::FileKey;
-use crate::gpu;
-use crate::machine::Machine;
-use crate::nodes;
+use crate::driver::files::FileKey;
+use crate::driver::machine::Machine;
+use crate::driver::nodes;
+use crate::gpu::device;
+use crate::visit::{
+    Head, LIMIT, Message, address, answer, as_fd, ask, kind, limit_waits, peer, receive, send,
+};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{
@@ -137,7 +139,7 @@ impl Drop for Host {
 
 /// Takes one visitor after the other.
 fn wait(machine: &Arc<Machine>, door: &Door) {
-    gpu::mark_own_thread();
+    device::mark_own_thread();
     loop {
         let socket = match accept4(door.listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
             // SAFETY: the kernel made the descriptor just now, and nothing else knows of it.

@@ -1,7 +1,7 @@
 //! The side of the process that looks.
 
-use super::{Head, LIMIT, Message, address, answer, ask, kind, limit_waits, peer, receive, send};
 use crate::user_memory::UserMemory;
+use crate::visit::{Head, LIMIT, Message, address, answer, ask, kind, limit_waits, peer, receive, send};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};

@@ -200,7 +200,7 @@ impl Word {
 /// Those of the device.
 pub fn measure(device: &Device, thin: u32) -> Result<Vec<Errors>> {
     let cubins: [&[u8]; 2] = super::cubins!("../../kernels/conformance/mufu");
-    let program = device.load(cubins[usize::from(device.info().arch == sass::Arch::Sm90)])?;
+    let program = device.load(cubins[usize::from(device.info().arch.encoding() == sass::Encoding::Sm9x)])?;
     let mut queue = device.queue()?;
     SWEEPS
         .iter()

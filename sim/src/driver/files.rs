@@ -1,0 +1,162 @@
+//! Open files: descriptors that are real to the kernel, and what they mean to the driver.
+//!
+//! The program's end of a device node is the read end of a pipe: it can be duplicated, inherited and passed on like any
+//! descriptor, its inode identifies it, and the kernel itself tells when the last copy is closed, because then the write end
+//! kept here has no reader. Buffers are memfds, so that mapping them needs no help.
+
+use crate::driver::address_space::AddressSpace;
+use crate::driver::channel::Channel;
+use crate::driver::nodes::{CtrlFile, DebugSession, ProfilerFile};
+use crate::driver::tsg::Tsg;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Weak};
+
+/// Identity of an open file: copies of a descriptor have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileKey {
+    device: u64,
+    inode: u64,
+}
+
+impl FileKey {
+    /// The identity behind a descriptor.
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let stat = nix::sys::stat::fstat(fd)?;
+        Ok(Self { device: stat.st_dev, inode: stat.st_ino })
+    }
+}
+
+/// What a descriptor refers to.
+#[derive(Clone, Debug)]
+pub(crate) enum Object {
+    /// `ctrl`.
+    Ctrl(Arc<CtrlFile>),
+    /// An address space of `ALLOC_AS`.
+    AddressSpace(Arc<AddressSpace>),
+    /// A group of channels.
+    Tsg(Arc<Tsg>),
+    /// A channel.
+    Channel(Arc<Channel>),
+    /// One enabled event of a TSG.
+    Event,
+    /// A `dbg` or `prof` session.
+    Debug(Arc<DebugSession>),
+    /// `prof-dev`.
+    Profiler(Arc<ProfilerFile>),
+    /// `sched`.
+    Sched,
+    /// `ctxsw`.
+    ContextSwitchTrace,
+    /// `nvmap`.
+    NvMap,
+    /// Nodes that have no ioctl a compute client needs (`power`, `nvsched`, `host1x-fence`).
+    Other,
+}
+
+/// An event descriptor: readable once per post.
+#[derive(Debug)]
+pub(crate) struct EventFile {
+    /// Event number.
+    pub(crate) id: u32,
+    far_end: Weak<OwnedFd>,
+}
+
+impl EventFile {
+    /// Makes the descriptor readable.
+    pub(crate) fn post(&self) {
+        if let Some(far_end) = self.far_end.upgrade() {
+            // A full pipe is readable already; a reader that went away needs nothing.
+            let _ = nix::unistd::write(&*far_end, &[1]);
+        }
+    }
+
+    /// Whether a descriptor of it is still open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.far_end.strong_count() > 0
+    }
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    object: Object,
+    far_end: Arc<OwnedFd>,
+    name: String,
+}
+
+/// All open files of the driver.
+#[derive(Debug, Default)]
+pub(crate) struct FileTable {
+    files: HashMap<FileKey, OpenFile>,
+}
+
+impl FileTable {
+    /// Opens `object`; `name` gets the number of the new descriptor, as the driver names anonymous inodes.
+    pub(crate) fn open(
+        &mut self,
+        object: Object,
+        name: impl FnOnce(i32) -> String,
+    ) -> Result<OwnedFd, Errno> {
+        let (near, far_end) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        let key = FileKey::of(near.as_fd())?;
+        let number = std::os::fd::AsRawFd::as_raw_fd(&near);
+        self.files.insert(key, OpenFile { object, far_end: Arc::new(far_end), name: name(number) });
+        Ok(near)
+    }
+
+    /// Opens an event descriptor.
+    pub(crate) fn open_event(&mut self, id: u32) -> Result<(OwnedFd, EventFile), Errno> {
+        let (near, far_end) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        let key = FileKey::of(near.as_fd())?;
+        let number = std::os::fd::AsRawFd::as_raw_fd(&near);
+        let far_end = Arc::new(far_end);
+        let event = EventFile { id, far_end: Arc::downgrade(&far_end) };
+        let name = format!("nvgpu-event{id}-fd{number}");
+        self.files.insert(key, OpenFile { object: Object::Event, far_end, name });
+        Ok((near, event))
+    }
+
+    /// What a descriptor refers to.
+    pub(crate) fn get(&self, key: FileKey) -> Option<Object> {
+        self.files.get(&key).map(|f| f.object.clone())
+    }
+
+    /// Name of a descriptor's inode.
+    pub(crate) fn name(&self, key: FileKey) -> Option<&str> {
+        self.files.get(&key).map(|f| f.name.as_str())
+    }
+
+    /// Removes `key` if its last descriptor is closed.
+    pub(crate) fn take_closed(&mut self, key: FileKey) -> Option<Object> {
+        if self.files.get(&key).is_some_and(|f| has_no_reader(&f.far_end)) {
+            return self.files.remove(&key).map(|f| f.object);
+        }
+        None
+    }
+
+    /// Removes every file whose last descriptor is closed.
+    pub(crate) fn take_all_closed(&mut self) -> Vec<Object> {
+        let closed: Vec<FileKey> =
+            self.files.iter().filter(|(_, f)| has_no_reader(&f.far_end)).map(|(&k, _)| k).collect();
+        closed.iter().filter_map(|k| self.files.remove(k)).map(|f| f.object).collect()
+    }
+
+    /// Whether a file of this kind is open.
+    pub(crate) fn any(&self, kind: impl Fn(&Object) -> bool) -> bool {
+        self.files.values().any(|f| kind(&f.object))
+    }
+
+    /// Every open object.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.files.values().map(|f| &f.object)
+    }
+}
+
+fn has_no_reader(far_end: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(far_end.as_fd(), PollFlags::empty())];
+    nix::poll::poll(&mut fds, PollTimeout::ZERO).is_ok()
+        && fds[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR))
+}

@@ -1,0 +1,198 @@
+//! Time-slice groups: channels that are scheduled, and die, together.
+
+use crate::driver::address_space::AddressSpace;
+use crate::driver::channel::Channel;
+use crate::driver::files::EventFile;
+use crate::driver::ids::Id;
+use nix::errno::Errno;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Subcontexts of a group.
+pub(crate) const VEIDS: usize = 64;
+/// Most channels of a group.
+const MAX_CHANNELS: usize = 128;
+/// Time slice of a new group in microseconds.
+pub(crate) const DEFAULT_TIMESLICE_US: u32 = 1024;
+
+/// What an SM error leaves for `READ_SINGLE_SM_ERROR_STATE`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SmRecord {
+    /// Global exception status.
+    pub(crate) global_esr: u32,
+    /// Warp exception status.
+    pub(crate) warp_esr: u32,
+    /// Program counter.
+    pub(crate) pc: u64,
+}
+
+/// A subcontext slot.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Veid {
+    /// Not created.
+    #[default]
+    Free,
+    /// Created for an address space, or for none: the driver keeps a bare pointer.
+    Created(Option<Weak<AddressSpace>>),
+}
+
+/// State of a group behind its lock.
+#[derive(Debug)]
+pub(crate) struct TsgState {
+    /// Subcontexts.
+    pub(crate) veids: Vec<Veid>,
+    /// Bound channels.
+    pub(crate) channels: Vec<Weak<Channel>>,
+    /// Runlist that the first bound channel fixed.
+    pub(crate) runlist: Option<u32>,
+    /// Time slice in microseconds.
+    pub(crate) timeslice_us: u32,
+    /// Interleave level 0 to 2.
+    pub(crate) interleave: u32,
+    /// Whether the group may run.
+    pub(crate) enabled: bool,
+    /// Address spaces in which context buffers are mapped already, with those buffers.
+    pub(crate) contexts: Vec<(Weak<AddressSpace>, Vec<u64>)>,
+    /// Graphics preemption mode.
+    pub(crate) graphics_mode: u32,
+    /// Compute preemption mode.
+    pub(crate) compute_mode: u32,
+    /// Enabled event descriptors.
+    pub(crate) events: Vec<EventFile>,
+    /// Last error of each SM.
+    pub(crate) sm_errors: Vec<SmRecord>,
+    /// L2 ways for evict-last.
+    pub(crate) l2_ways: u32,
+    /// Ask of `SET_SM_EXCEPTION_TYPE_MASK`.
+    pub(crate) exception_mask: u32,
+}
+
+/// A time-slice group.
+#[derive(Debug)]
+pub(crate) struct Tsg {
+    id: Id,
+    /// Process that opened it.
+    pub(crate) pid: u32,
+    state: Mutex<TsgState>,
+}
+
+impl Tsg {
+    /// An empty group.
+    pub(crate) fn new(id: Id, sm_count: u32) -> Self {
+        let state = TsgState {
+            veids: vec![Veid::Free; VEIDS],
+            channels: Vec::new(),
+            runlist: None,
+            timeslice_us: DEFAULT_TIMESLICE_US,
+            interleave: 0,
+            enabled: true,
+            contexts: Vec::new(),
+            graphics_mode: nvgpu_sys::NVGPU_GRAPHICS_PREEMPTION_MODE_WFI,
+            compute_mode: nvgpu_sys::NVGPU_COMPUTE_PREEMPTION_MODE_WFI,
+            events: Vec::new(),
+            sm_errors: vec![SmRecord::default(); sm_count as usize],
+            l2_ways: 0,
+            exception_mask: 0,
+        };
+        Self { id, pid: std::process::id(), state: Mutex::new(state) }
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.id.number()
+    }
+
+    /// Its state.
+    pub(crate) fn state(&self) -> MutexGuard<'_, TsgState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Channels bound to it.
+    pub(crate) fn channels(&self) -> Vec<Arc<Channel>> {
+        self.state().channels.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Makes event descriptors of number `id` readable.
+    pub(crate) fn post_event(&self, id: u32) {
+        let mut state = self.state();
+        state.events.retain(EventFile::is_open);
+        for event in state.events.iter().filter(|e| e.id == id) {
+            event.post();
+        }
+    }
+
+    /// Adds a channel to subcontext `veid`; the checks are the driver's, in its order.
+    ///
+    /// # Errors
+    /// `EINVAL`.
+    pub(crate) fn bind(self: &Arc<Self>, channel: &Arc<Channel>, veid: u32) -> Result<(), Errno> {
+        let slot = usize::try_from(veid).ok().filter(|&v| v < VEIDS).ok_or(Errno::EINVAL)?;
+        let mut link = channel.state();
+        if veid > 0 {
+            link.runqueue = 1;
+        }
+        let mut state = self.state();
+        let vm = link.address_space.as_ref().map(Arc::downgrade);
+        if veid == 0 && matches!(state.veids[0], Veid::Free) {
+            state.veids[0] = Veid::Created(vm.clone());
+        }
+        let same = match (&state.veids[slot], &vm) {
+            (Veid::Created(None), None) => true,
+            (Veid::Created(Some(a)), Some(b)) => a.ptr_eq(b),
+            _ => false,
+        };
+        state.channels.retain(|c| c.strong_count() > 0);
+        if !same
+            || link.tsg.is_some()
+            || state.channels.len() >= MAX_CHANNELS
+            || state.runlist.is_some_and(|r| r != channel.runlist())
+        {
+            return Err(Errno::EINVAL);
+        }
+        state.runlist = Some(channel.runlist());
+        state.channels.push(Arc::downgrade(channel));
+        link.tsg = Some(Arc::clone(self));
+        link.veid = veid;
+        channel.set_serviceable();
+        Ok(())
+    }
+
+    /// Takes a channel out.
+    pub(crate) fn unbind(&self, channel: &Arc<Channel>) {
+        let this = Arc::downgrade(channel);
+        self.state().channels.retain(|c| !c.ptr_eq(&this));
+    }
+
+    /// Creates a subcontext and returns its number.
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown type, `ENOSPC` when VEID 0 is taken.
+    pub(crate) fn create_subcontext(&self, kind: u32, vm: &Arc<AddressSpace>) -> Result<u32, Errno> {
+        let mut state = self.state();
+        let is_free = |v: &Veid| matches!(v, Veid::Free);
+        let slot = match kind {
+            nvgpu_sys::NVGPU_TSG_SUBCONTEXT_TYPE_SYNC => 0,
+            nvgpu_sys::NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC => {
+                (1..VEIDS).find(|&v| is_free(&state.veids[v])).unwrap_or(0)
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        if !is_free(&state.veids[slot]) {
+            return Err(Errno::ENOSPC);
+        }
+        state.veids[slot] = Veid::Created(Some(Arc::downgrade(vm)));
+        Ok(slot as u32)
+    }
+
+    /// Deletes a subcontext; one that was never created is accepted.
+    ///
+    /// # Errors
+    /// `EINVAL` when the number is too large or channels are bound to it.
+    pub(crate) fn delete_subcontext(&self, veid: u32) -> Result<(), Errno> {
+        let slot = usize::try_from(veid).ok().filter(|&v| v < VEIDS).ok_or(Errno::EINVAL)?;
+        if self.channels().iter().any(|c| c.state().veid == veid) {
+            return Err(Errno::EINVAL);
+        }
+        self.state().veids[slot] = Veid::Free;
+        Ok(())
+    }
+}
