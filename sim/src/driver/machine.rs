@@ -89,7 +89,7 @@ impl Machine {
         let dram = Dram::new(config.memory)?;
         let comm = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         Ok(Self {
-            clock: Clock::new(),
+            clock: Clock::new(&crate::clock::Time::Host),
             log: KernelLog::new(config.verbose),
             violations: Violations::default(),
             user: UserMemory::new()?,

@@ -1,12 +1,15 @@
 //! One worker while it runs a warp: the state that operations read and write.
 
+use std::sync::Arc;
+
 use crate::gpu::sm::block::Block;
-use crate::gpu::sm::code::{Bound, NO_PREDICATE, NOT, POOL};
+use crate::gpu::sm::code_map::CodeMap;
 use crate::gpu::sm::counters::Counters;
+use crate::gpu::sm::environment::Environment;
 use crate::gpu::sm::fault::{Fault, esr};
-use crate::gpu::sm::grid::Grid;
 use crate::gpu::sm::lanes::Lanes;
 use crate::gpu::sm::launch::MemoryFault;
+use crate::gpu::sm::slots::{NO_PREDICATE, NOT, POOL};
 use crate::gpu::sm::tlb::Tlb;
 use crate::gpu::sm::warp::Warp;
 
@@ -44,18 +47,20 @@ pub(crate) struct Core<'a> {
     pub counters: Counters,
     pub warp: Warp,
     pub block: Block,
-    pub bound: std::sync::Arc<Bound>,
-    pub grid: &'a Grid<'a>,
+    /// Immediates and constants, for `bases`.
+    pool: Arc<[Lanes]>,
+    /// Where the ops came from.
+    pub map: Arc<CodeMap>,
+    pub env: &'a Environment<'a>,
     pub tlb: Tlb<'a>,
     pub missing: u64,
     pub fault: Option<Box<Fault>>,
 }
 
 impl<'a> Core<'a> {
-    pub fn new(grid: &'a Grid<'a>) -> Self {
-        let bound = grid.bound();
+    pub fn new(env: &'a Environment<'a>) -> Self {
         Core {
-            bases: [std::ptr::null_mut(), bound.pool.as_ptr().cast_mut()],
+            bases: [std::ptr::null_mut(); 2],
             mask: 0,
             active: 0,
             pc: 0,
@@ -64,25 +69,31 @@ impl<'a> Core<'a> {
             counters: Counters::default(),
             warp: Warp::default(),
             block: Block::default(),
-            bound,
-            grid,
-            tlb: Tlb::new(grid.memory, grid.launch.windows),
+            pool: Arc::default(),
+            map: Arc::default(),
+            env,
+            tlb: Tlb::new(env.memory, env.launch.windows),
             missing: 0,
             fault: None,
         }
     }
 
-    /// Makes `slots` and predicates refer to `self.warp` and `self.bound`, after one of them was exchanged.
+    /// Makes the slots of the pool refer to `pool`, and ops to `map`.
+    pub fn bind(&mut self, pool: &Arc<[Lanes]>, map: &Arc<CodeMap>) {
+        (self.pool, self.map) = (Arc::clone(pool), Arc::clone(map));
+        self.bases[1] = self.pool.as_ptr().cast_mut();
+    }
+
+    /// Makes the slots of registers refer to `self.warp`, after it was exchanged.
     pub fn attach(&mut self) {
-        debug_assert!(self.warp.file.len() >= self.bound.code.layout.len());
-        self.bases = [self.warp.file.as_mut_ptr(), self.bound.pool.as_ptr().cast_mut()];
+        self.bases[0] = self.warp.file.as_mut_ptr();
     }
 
     /// A source: what lowering made a slot of.
     #[inline(always)]
     pub fn src(&self, slot: u16) -> &[u32; 32] {
-        // SAFETY: lowering only makes slots that exist in the register file (`FileLayout`) or the pool, and `attach` pointed the bases
-        // at them. The reference borrows `self`, so nothing is written through `put` while it lives.
+        // SAFETY: lowering only makes slots that exist in the register file (`FileLayout`) or the pool; `attach` and `bind` pointed
+        // the bases at them, and `self` owns both. The reference borrows `self`, so nothing is written through `put` while it lives.
         unsafe { &(*self.bases[usize::from(slot >> 15)].add(usize::from(slot & (POOL - 1)))).0 }
     }
 
@@ -148,15 +159,15 @@ impl<'a> Core<'a> {
 
     /// Guest address of the current op.
     pub fn va(&self) -> u64 {
-        self.bound.code.vas[self.pc as usize]
+        self.map.va(self.pc)
     }
 
     /// Records an error of the current op.
     #[cold]
     #[inline(never)]
     pub fn raise(&mut self, code: u32, lanes: u32, address: Option<u64>, mmu: Option<MemoryFault>) -> Flow {
-        let code_text = self.grid.text(self.bound.code.words[self.pc as usize], self.va());
-        self.raise_text(code, lanes, address, mmu, code_text)
+        let text = self.env.text(self.map.word(self.pc), self.va());
+        self.raise_text(code, lanes, address, mmu, text)
     }
 
     /// Records an error of the current op, with its own words.
@@ -187,7 +198,7 @@ impl<'a> Core<'a> {
     /// Records that the operation is not modelled.
     #[cold]
     pub fn unsupported(&mut self, why: &str) -> Flow {
-        let text = format!("{why}: {}", self.grid.text(self.bound.code.words[self.pc as usize], self.va()));
+        let text = format!("{why}: {}", self.env.text(self.map.word(self.pc), self.va()));
         self.raise_text(esr::ILLEGAL_INSTR_PARAM, self.mask, None, None, text)
     }
 }

@@ -5,13 +5,18 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::gpu::sm::code::{Code, CodeKey, Target};
+use crate::clock::{Clock, Time};
+use crate::gpu::sm::code::{Code, CodeKey};
 use crate::gpu::sm::counters::Counters;
+use crate::gpu::sm::environment::Environment;
 use crate::gpu::sm::fault::{Fault, esr};
 use crate::gpu::sm::grid::Grid;
 use crate::gpu::sm::l2::L2;
 use crate::gpu::sm::lanes::Isa;
 use crate::gpu::sm::launch::{Config, Launch, Memory, Schedule};
+use crate::gpu::sm::target::Target;
+use crate::gpu::sm::translate::extend;
+use crate::gpu::sm::worker::Worker;
 
 /// Runs launches and keeps the programs it has lowered.
 pub struct Executor {
@@ -20,6 +25,7 @@ pub struct Executor {
     pool: Option<rayon::ThreadPool>,
     programs: Mutex<HashMap<CodeKey, Arc<Code>>>,
     l2: Option<L2>,
+    clock: Clock,
 }
 
 impl fmt::Debug for Executor {
@@ -32,8 +38,18 @@ impl fmt::Debug for Executor {
 }
 
 impl Executor {
-    /// An executor with its own worker threads.
+    /// An executor with its own worker threads, on the host's clock.
     pub fn new(config: Config) -> Self {
+        Self::with_time(config, &Time::Host)
+    }
+
+    /// An executor with its own worker threads. The time its kernels read begins now, or is that of the virtual clock.
+    pub fn with_time(config: Config, time: &Time) -> Self {
+        Self::on(config, Clock::new(time))
+    }
+
+    /// An executor of a machine whose clock is `clock`.
+    pub(crate) fn on(config: Config, clock: Clock) -> Self {
         let workers = match (config.schedule, config.workers) {
             (Schedule::Deterministic | Schedule::Shuffled(_), _) => 1,
             (Schedule::Parallel, 0) => std::thread::available_parallelism().map_or(1, usize::from),
@@ -48,7 +64,14 @@ impl Executor {
                 .ok()
         });
         let isa = if config.host_simd { Isa::detect() } else { Isa::Baseline };
-        Executor { config, isa, pool: pool.flatten(), programs: Mutex::default(), l2: config.l2.map(L2::new) }
+        Executor {
+            config,
+            isa,
+            pool: pool.flatten(),
+            programs: Mutex::default(),
+            l2: config.l2.map(L2::new),
+            clock,
+        }
     }
 
     /// Runs a launch to its end, on the caller's thread and the workers.
@@ -75,22 +98,31 @@ impl Executor {
         let known = self.programs().get(&key).cloned();
         let code = known.unwrap_or_else(|| {
             let mut code = Code::new(target.registers);
-            code.extend(memory, target, launch.program);
+            extend(&mut code, memory, target, launch.program);
             Arc::new(code)
         });
         let before = code.clone();
-        let grid = Grid::new(launch, memory, target, &self.config, self.l2.as_ref(), code, stop);
+        let env = Environment {
+            launch,
+            memory,
+            target,
+            l2: self.l2.as_ref(),
+            clock: &self.clock,
+            stop,
+            failed: AtomicBool::new(false),
+        };
+        let grid = Grid::new(env, &self.config, code);
         let mut counters = match &self.pool {
             Some(pool) if launch.blocks() > 1 => {
                 let mut total = Counters::default();
-                for part in pool.broadcast(|_| grid.work()) {
+                for part in pool.broadcast(|_| Worker::new(&grid).run()) {
                     let busiest = total.busiest_block_instructions.max(part.busiest_block_instructions);
                     total += part;
                     total.busiest_block_instructions = busiest;
                 }
                 total
             }
-            _ => grid.work(),
+            _ => Worker::new(&grid).run(),
         };
         counters.launches = 1;
         let (fault, code) = grid.into_fault();

@@ -1,27 +1,18 @@
-//! Lowering: one decoded instruction word to one [`MicroOp`].
+//! Lowering of one decoded instruction word to one [`MicroOp`].
 //!
 //! This module holds what all operations share: operand fields, register checks, guards. What each operation means stands in
-//! [`crate::gpu::sm::ops`]. The decoder has accepted the word before, so fields without meaning do not arrive here.
+//! [`ops`](crate::gpu::sm::ops). The decoder has accepted the word before, so fields without meaning do not arrive here.
 
 use sass::{Encoding, Word};
 
-use crate::gpu::sm::code::{Code, MicroOp, NO_PREDICATE, NOT, PoolWord, Target, UNIFORM_PREDICATES, ZERO};
+use crate::gpu::sm::code::{Code, PoolWord};
 use crate::gpu::sm::fault::esr;
-use crate::gpu::sm::lanes::{Op, entry};
-use crate::gpu::sm::ops;
+use crate::gpu::sm::micro_op::{MicroOp, Op, entry};
+use crate::gpu::sm::slots::{NO_PREDICATE, NOT, UNIFORM_PREDICATES, ZERO};
+use crate::gpu::sm::target::Target;
 
 /// Why an instruction cannot be lowered: the warp error code that it raises when it is executed.
 pub(crate) type Refusal = u32;
-
-/// A lowered instruction and where control goes from it.
-#[derive(Debug)]
-pub(crate) struct Lowered {
-    pub op: MicroOp,
-    /// Direct branch target; its op index goes to `op.k[0]`.
-    pub branch: Option<u64>,
-    /// Whether the instruction never continues with the next one.
-    pub ends: bool,
-}
 
 /// A source operand.
 #[derive(Clone, Copy, Debug)]
@@ -54,62 +45,7 @@ pub(crate) struct Lower<'a> {
     pub ends: bool,
     /// The operation belongs to the uniform datapath.
     pub uniform: bool,
-    code: &'a mut Code,
-}
-
-/// Lowers one instruction. What cannot be lowered becomes an op that raises the error.
-pub(crate) fn lower(code: &mut Code, target: Target, va: u64, w: Word) -> Lowered {
-    if sass::decode(target.arch, w).is_err() {
-        return fault(target, esr::ILLEGAL_INSTR_ENCODING);
-    }
-    let uniform = ops::is_uniform(w);
-    let guard_base = if uniform { UNIFORM_PREDICATES } else { 0 };
-    let op = MicroOp {
-        guard: w.bits(12, 3) as u8 + guard_base,
-        guard_xor: if w.bit(15) { u32::MAX } else { 0 },
-        widen: if uniform { u32::MAX } else { 0 },
-        ..blank(target)
-    };
-    let mut l = Lower { w, va, target, op, branch: None, ends: false, uniform, code };
-    match ops::lower(&mut l) {
-        Ok(()) => Lowered { op: l.op, branch: l.branch, ends: l.ends },
-        Err(code) => {
-            let refused = fault(target, code);
-            let op = MicroOp { run: refused.op.run, k: refused.op.k, ..l.op };
-            Lowered { op, branch: None, ends: false }
-        }
-    }
-}
-
-fn blank(target: Target) -> MicroOp {
-    MicroOp {
-        run: entry::<ops::Raise>(target.isa),
-        guard_xor: 0,
-        widen: 0,
-        guard: 7,
-        pd: [NO_PREDICATE; 2],
-        ps: [7; 3],
-        d: target.registers as u16,
-        a: ZERO,
-        b: ZERO,
-        c: ZERO,
-        k: [0; 6],
-    }
-}
-
-/// An op that raises a warp error; nothing follows it.
-pub(crate) fn fault(target: Target, code: u32) -> Lowered {
-    let mut op = blank(target);
-    op.k[0] = code;
-    Lowered { op, branch: None, ends: true }
-}
-
-/// An op that continues elsewhere.
-pub(crate) fn jump(target: Target, to: u32) -> MicroOp {
-    let mut op = blank(target);
-    op.run = entry::<ops::Goto>(target.isa);
-    op.k[0] = to;
-    op
+    pub code: &'a mut Code,
 }
 
 impl Lower<'_> {
@@ -327,72 +263,5 @@ impl Lower<'_> {
             Encoding::Sm9x => (self.w.sbits(34, 48) << 8 | self.w.bits(16, 8) as i64) << 2,
         };
         self.va.wrapping_add(16).wrapping_add_signed(offset)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gpu::sm::lanes::Isa;
-    use sass::Arch;
-
-    /// The instructions of the executable sections of a cubin.
-    fn words(elf: &[u8]) -> Vec<u128> {
-        let parsed = goblin::elf::Elf::parse(elf).unwrap();
-        let executable = parsed.section_headers.iter().filter(|s| s.is_executable() && s.sh_size > 0);
-        executable
-            .flat_map(|s| elf[s.file_range().unwrap()].as_chunks::<16>().0)
-            .map(|w| u128::from_le_bytes(*w))
-            .collect()
-    }
-
-    /// Everything that ptxas made for the repository: the corpus, the suite, the language model.
-    const FOLDERS: [&str; 4] =
-        ["sass/tests/data/cubin", "tests/kernels", "tests/kernels/conformance", "llm-demo/kernels"];
-
-    fn refused(arch: Arch, suffix: &str) -> std::collections::BTreeSet<String> {
-        let target = Target { arch, isa: Isa::Baseline, registers: 255, barriers: 16, exact_mma: true };
-        let (mut seen, mut refused) = (0, std::collections::BTreeSet::new());
-        for folder in FOLDERS {
-            let folder = format!("{}/../{folder}", env!("CARGO_MANIFEST_DIR"));
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if !path.to_str().is_some_and(|p| p.ends_with(suffix)) {
-                    continue;
-                }
-                let mut code = Code::new(255);
-                for word in words(&std::fs::read(&path).unwrap()) {
-                    seen += 1;
-                    let lowered = lower(&mut code, target, 0, Word(word));
-                    if std::ptr::fn_addr_eq(lowered.op.run, entry_of_raise()) {
-                        let text = sass::decode(arch, Word(word)).map_or(format!("{word:#x}"), |i| i.text(0));
-                        let op = text
-                            .split_whitespace()
-                            .find(|t| !t.starts_with('@'))
-                            .unwrap_or_default()
-                            .to_owned();
-                        refused.insert(format!("{:03x} {op}: {text}", word & 0xfff));
-                    }
-                }
-            }
-        }
-        assert!(seen > 10_000, "only {seen} instructions");
-        refused
-    }
-
-    #[test]
-    fn every_sm_87_instruction_that_ptxas_made_is_executed() {
-        let refused = refused(Arch::Sm87, "sm_87.cubin");
-        assert!(refused.is_empty(), "{} are refused: {refused:#?}", refused.len());
-    }
-
-    #[test]
-    fn every_sm_90_instruction_that_ptxas_made_is_executed() {
-        let refused = refused(Arch::Sm90, "sm_90.cubin");
-        assert!(refused.is_empty(), "{} are refused: {refused:#?}", refused.len());
-    }
-
-    fn entry_of_raise() -> crate::gpu::sm::lanes::OpFn {
-        entry::<ops::Raise>(Isa::Baseline)
     }
 }

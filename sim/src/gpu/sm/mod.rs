@@ -9,10 +9,15 @@
 
 #![allow(clippy::needless_range_loop, reason = "loops over lanes index several arrays by the lane")]
 
+mod barrier;
 mod block;
+mod bound;
 mod code;
+mod code_map;
+mod constants;
 mod core;
 mod counters;
+mod environment;
 mod executor;
 mod fault;
 mod grid;
@@ -21,11 +26,17 @@ mod l2;
 mod lanes;
 mod launch;
 mod lower;
+mod mbarrier;
+mod micro_op;
 mod ops;
-mod run;
+mod order;
+mod slots;
 mod soft;
+mod target;
 mod tlb;
+mod translate;
 mod warp;
+mod worker;
 
 pub use counters::Counters;
 pub use executor::Executor;

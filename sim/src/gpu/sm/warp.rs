@@ -1,7 +1,7 @@
 //! A warp: its registers, its paths, and who waits for whom.
 
-use crate::gpu::sm::code::{PREDICATES, UNIFORM_PREDICATES};
 use crate::gpu::sm::lanes::Lanes;
+use crate::gpu::sm::slots::{PREDICATES, UNIFORM_PREDICATES};
 
 /// Times that lanes give way before they count as spinning.
 const SPINS: u32 = 64;

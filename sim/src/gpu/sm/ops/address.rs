@@ -129,14 +129,14 @@ fn each_lane(
                 return Err(core.raise(esr::INVALID_ADDR_SPACE, lanes, Some(va), None));
             }
             Err(Miss::Shared) => {
-                let offset = va.wrapping_sub(core.grid.launch.windows.shared_base);
+                let offset = va.wrapping_sub(core.env.launch.windows.shared_base);
                 match shared_host(core, offset, width) {
                     Some(host) => host,
                     None => return Err(core.raise(esr::OOR_ADDR, core.mask, Some(va), None)),
                 }
             }
             Err(Miss::Local) => {
-                let offset = va.wrapping_sub(core.grid.launch.windows.local_base);
+                let offset = va.wrapping_sub(core.env.launch.windows.local_base);
                 match local_host(core, offset, width, i) {
                     Some(host) => host,
                     None => return Err(core.raise(esr::OOR_ADDR, core.mask, Some(va), None)),
@@ -148,14 +148,14 @@ fn each_lane(
 }
 
 fn shared_host(core: &mut Core<'_>, offset: u64, width: u64) -> Option<u64> {
-    let inside = offset.checked_add(width)? <= u64::from(core.grid.launch.shared_bytes);
+    let inside = offset.checked_add(width)? <= u64::from(core.env.launch.shared_bytes);
     inside.then(|| core.block.shared.as_mut_ptr() as u64 + offset)
 }
 
 /// The host address of a lane's local memory, which lies at the bottom and at the top of the window.
 fn local_host(core: &mut Core<'_>, offset: u64, width: u64, lane: usize) -> Option<u64> {
     // In whole units of sixteen bytes, so that what is aligned in the window is aligned here.
-    let size = u64::from(core.grid.launch.local_bytes).next_multiple_of(16);
+    let size = u64::from(core.env.launch.local_bytes).next_multiple_of(16);
     let top = Windows::LEN - size.min(Windows::LEN);
     let at = if offset >= top { offset - top } else { offset };
     if at + width > size {
@@ -178,7 +178,7 @@ pub(super) fn shared(core: &mut Core<'_>, offset: &[u32; 32], width: u64) -> Res
     if low != 0 {
         return Err(misaligned(core, &address, width));
     }
-    let size = u64::from(core.grid.launch.shared_bytes);
+    let size = u64::from(core.env.launch.shared_bytes);
     let base = core.block.shared.as_mut_ptr() as u64;
     let mut top = 0u64;
     let mut host = [0u64; 32];
@@ -255,7 +255,7 @@ fn count_sectors(core: &mut Core<'_>, address: &[u64; 32], width: u64, access: A
             core.counters.global_load_sectors += sectors;
         }
     }
-    if core.grid.l2.is_some() {
+    if core.env.l2.is_some() {
         count_dram(core, address, access);
     }
 }
@@ -279,7 +279,7 @@ fn distinct_sectors(address: &[u64; 32]) -> ([u64; 32], usize) {
 #[cold]
 #[inline(never)]
 fn count_dram(core: &mut Core<'_>, address: &[u64; 32], access: Access) {
-    let Some(l2) = core.grid.l2 else { return };
+    let Some(l2) = core.env.l2 else { return };
     let (sectors, count) = distinct_sectors(address);
     if access != Access::Write {
         l2.touch(&sectors[..count], false, &mut core.counters);

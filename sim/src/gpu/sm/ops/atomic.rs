@@ -2,13 +2,15 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::gpu::sm::code::{MicroOp, NO_PREDICATE};
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::guest;
-use crate::gpu::sm::lanes::warp_ops;
 use crate::gpu::sm::launch::Access;
 use crate::gpu::sm::lower::{Lower, Refusal};
+use crate::gpu::sm::mbarrier;
+use crate::gpu::sm::micro_op::MicroOp;
+use crate::gpu::sm::micro_op::warp_ops;
+use crate::gpu::sm::slots::NO_PREDICATE;
 use crate::gpu::sm::soft::F64 as F64_FORMAT;
 
 use crate::gpu::sm::ops::address::{self, Checked, Space};
@@ -239,27 +241,17 @@ warp_ops! {
         };
         let mut old = [0u64; 32];
         for i in lanes(core.mask) {
-            old[i] = update(at.host[i], wide, |x| if op.k[4] != 0 { crate::gpu::sm::ops::hopper::arrive(x, 1, false) } else if wide { arrive(x) } else { u64::from((x as u32).wrapping_add(1)) });
+            old[i] = update(at.host[i], wide, |x| match (op.k[4] != 0, wide) {
+                (true, _) => mbarrier::arrive_9x(x, 1, false),
+                (false, true) => mbarrier::arrive_8x(x),
+                (false, false) => u64::from((x as u32).wrapping_add(1)),
+            });
         }
         if op.k[3] != 0 {
             put_old(core, op, &old, wide);
         }
         Flow::Next
     }
-}
-
-/// An arrival at an mbarrier: the upper word counts up; when its low 31 bits wrap, the carry flips the phase in bit 31 and the count
-/// starts again from the lower word.
-fn arrive(word: u64) -> u64 {
-    let (expected, state) = (word as u32, (word >> 32) as u32);
-    let next = state.wrapping_add(1);
-    let next = if (state ^ next) & 0x8000_0000 != 0 {
-        // The lower word holds 2^30 - n, a phase begins at 2^31 - n.
-        (next & 0x8000_0000) | (expected.wrapping_add(0x4000_0000) & 0x7fff_ffff)
-    } else {
-        next
-    };
-    u64::from(expected) | u64::from(next) << 32
 }
 
 /// The slot of the new value of a compare-and-swap, kept in two predicate fields that these operations do not use.

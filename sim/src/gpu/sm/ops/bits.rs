@@ -3,8 +3,8 @@
 use std::array::from_fn;
 
 use crate::gpu::sm::core::Flow;
-use crate::gpu::sm::lanes::{LaneFn, Map, lane_ops, warp_ops};
 use crate::gpu::sm::lower::{Lower, Refusal};
+use crate::gpu::sm::micro_op::{LaneFn, Map, lane_ops, warp_ops};
 
 lane_ops! {
     BitReverse(_, b, _, _) b.reverse_bits();

@@ -1,10 +1,10 @@
 //! Branches, convergence and barriers.
 
-use crate::gpu::sm::block::Arrival;
+use crate::gpu::sm::barrier::Arrival;
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
-use crate::gpu::sm::lanes::warp_ops;
 use crate::gpu::sm::lower::{Lower, Refusal};
+use crate::gpu::sm::micro_op::warp_ops;
 use crate::gpu::sm::warp::{Path, Wait, Waiting};
 
 use sass::Encoding;
@@ -37,7 +37,7 @@ fn branch_each(core: &mut Core<'_>, targets: &[u64; 32], lanes: u32) -> Flow {
     while left != 0 {
         let to = targets[left.trailing_zeros() as usize];
         let group = (0..32).filter(|&i| left >> i & 1 != 0 && targets[i] == to).fold(0, |m, i| m | 1u32 << i);
-        let Some(pc) = core.bound.code.index_of(to) else {
+        let Some(pc) = core.map.index_of(to) else {
             core.missing = to;
             return Flow::Missing;
         };
@@ -390,7 +390,7 @@ pub(super) fn bar(l: &mut Lower<'_>) -> Result<(), Refusal> {
         return Err(esr::OOR_REG);
     }
     (l.op.a, l.op.b) = match form {
-        1 => (l.reg(l.bits(32, 8), 1)?, crate::gpu::sm::code::ZERO),
+        1 => (l.reg(l.bits(32, 8), 1)?, crate::gpu::sm::slots::ZERO),
         2 => (l.reg(l.bits(32, 8), 1)?, l.imm(l.bits(42, 12))),
         4 => (l.imm(id), l.reg(l.bits(32, 8), 1)?),
         _ => (l.imm(id), l.imm(l.bits(42, 12))),

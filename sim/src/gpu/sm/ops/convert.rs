@@ -1,10 +1,10 @@
 //! Conversions between integers and floating point.
 
-use crate::gpu::sm::code::MicroOp;
 use crate::gpu::sm::core::Flow;
 use crate::gpu::sm::fault::esr;
-use crate::gpu::sm::lanes::{LaneFn, Map, lane_ops, warp_ops};
 use crate::gpu::sm::lower::{Lower, Refusal, Src};
+use crate::gpu::sm::micro_op::MicroOp;
+use crate::gpu::sm::micro_op::{LaneFn, Map, lane_ops, warp_ops};
 use crate::gpu::sm::soft::{BF16, Exact, F16, F32, F64, Format, Rounding};
 
 use crate::gpu::sm::ops::float::{NAN, flush, is_nan};

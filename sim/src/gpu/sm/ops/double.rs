@@ -1,9 +1,9 @@
 //! fp64 arithmetic and comparison, on register pairs.
 
-use crate::gpu::sm::code::MicroOp;
 use crate::gpu::sm::core::{Core, Flow};
-use crate::gpu::sm::lanes::Op;
 use crate::gpu::sm::lower::{Lower, Refusal, Src};
+use crate::gpu::sm::micro_op::MicroOp;
+use crate::gpu::sm::micro_op::Op;
 use crate::gpu::sm::soft::{F64, Rounding};
 
 use crate::gpu::sm::ops::float::compare;

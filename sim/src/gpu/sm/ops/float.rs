@@ -1,9 +1,9 @@
 //! fp32 arithmetic and comparison.
 
-use crate::gpu::sm::code::MicroOp;
 use crate::gpu::sm::core::{Core, Flow};
-use crate::gpu::sm::lanes::{LaneFn, Map, Op, lane_ops, warp_ops};
 use crate::gpu::sm::lower::{Lower, Refusal, Src};
+use crate::gpu::sm::micro_op::MicroOp;
+use crate::gpu::sm::micro_op::{LaneFn, Map, Op, lane_ops, warp_ops};
 use crate::gpu::sm::soft::{self, F32, Rounding};
 
 use crate::gpu::sm::ops::integer::{combine, with_code};

@@ -1,10 +1,11 @@
 //! fp16 and bf16 pairs: two elements per register, the lower half first.
 
-use crate::gpu::sm::code::{MicroOp, ZERO};
 use crate::gpu::sm::core::Flow;
 use crate::gpu::sm::fault::esr;
-use crate::gpu::sm::lanes::{LaneFn, Map, lane_ops, warp_ops};
 use crate::gpu::sm::lower::{Lower, Refusal, Src};
+use crate::gpu::sm::micro_op::MicroOp;
+use crate::gpu::sm::micro_op::{LaneFn, Map, lane_ops, warp_ops};
+use crate::gpu::sm::slots::ZERO;
 use crate::gpu::sm::soft::{BF16, Exact, F16, F32, Format, Rounding};
 
 use crate::gpu::sm::ops::float::compare;

@@ -1,10 +1,11 @@
 //! Operations that sm_90 added: sums and minima of the integer pipe, block synchronisation objects, a second return address.
 
-use crate::gpu::sm::code::MicroOp;
 use crate::gpu::sm::core::Flow;
 use crate::gpu::sm::fault::esr;
-use crate::gpu::sm::lanes::{LaneFn, Map, lane_ops, warp_ops};
 use crate::gpu::sm::lower::{Lower, Refusal};
+use crate::gpu::sm::mbarrier;
+use crate::gpu::sm::micro_op::MicroOp;
+use crate::gpu::sm::micro_op::{LaneFn, Map, lane_ops, warp_ops};
 
 use crate::gpu::sm::ops::address;
 use crate::gpu::sm::ops::atomic::{lanes, put_old, update};
@@ -125,7 +126,7 @@ warp_ops! {
         let mut old = [0u64; 32];
         for i in lanes(core.mask) {
             let count = if op.k[5] != 0 { counts[i] } else { op.k[4] };
-            old[i] = update(at.host[i], true, |x| arrive(x, count, op.k[3] != 0));
+            old[i] = update(at.host[i], true, |x| mbarrier::arrive_9x(x, count, op.k[3] != 0));
         }
         if op.k[5] != 0 {
             // The lower word would be the lanes that were counted together with this one; here each goes alone.
@@ -134,23 +135,6 @@ warp_ops! {
         put_old(core, op, &old, true);
         Flow::Next
     }
-}
-
-/// An arrival at a synchronisation object, as the code that ptxas makes for `mbarrier` reads it: the lower word holds 2^20 - n of n
-/// expected arrivals in [1,21), the upper one 2^20 - p of p pending ones in [11,31) and the phase in bit 31. When none is
-/// pending, the phase flips and the count starts again.
-pub(super) fn arrive(state: u64, count: u32, leaves: bool) -> u64 {
-    let (mut expected, upper) = (state as u32, (state >> 32) as u32);
-    if leaves {
-        expected = expected.wrapping_add(2);
-    }
-    let next = upper.wrapping_add(count << 11);
-    let next = if (upper ^ next) >> 31 != 0 {
-        (next & 0x8000_07ff) | (expected >> 1 & 0xf_ffff) << 11
-    } else {
-        next
-    };
-    u64::from(expected) | u64::from(next) << 32
 }
 
 /// VIADD.
@@ -189,7 +173,7 @@ pub(super) fn vimnmx(l: &mut Lower<'_>) -> Result<(), Refusal> {
     l.dst(1)?;
     l.a(1)?;
     l.b(1)?;
-    (l.op.b, l.op.c) = (crate::gpu::sm::code::ZERO, l.op.b);
+    (l.op.b, l.op.c) = (crate::gpu::sm::slots::ZERO, l.op.b);
     extremes(l);
     Ok(())
 }
@@ -241,24 +225,4 @@ pub(super) fn syncs(l: &mut Lower<'_>) -> Result<(), Refusal> {
         _ => crate::gpu::sm::ops::control::nop(l)?,
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::arrive;
-
-    #[test]
-    fn a_phase_ends_with_its_last_arrival() {
-        let start = |n: u64| (0x10_0000 - n) << 1 | ((0x10_0000 - n) << 11) << 32;
-        let pending = |s: u64| 0x10_0000 - (s >> 43 & 0xf_ffff);
-        let mut state = start(3);
-        for left in [2, 1] {
-            state = arrive(state, 1, false);
-            assert_eq!((pending(state), state >> 63), (left, 0));
-        }
-        state = arrive(state, 1, true);
-        assert_eq!((pending(state), state >> 63), (2, 1), "one has left for good");
-        state = arrive(arrive(state, 1, false), 1, false);
-        assert_eq!((pending(state), state >> 63), (2, 0));
-    }
 }

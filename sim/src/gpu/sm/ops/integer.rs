@@ -2,10 +2,11 @@
 
 use std::array::from_fn;
 
-use crate::gpu::sm::code::{MicroOp, ZERO};
 use crate::gpu::sm::core::{Core, Flow};
-use crate::gpu::sm::lanes::{LaneFn, Map, Op, lane_ops, warp_ops};
 use crate::gpu::sm::lower::{Lower, Refusal};
+use crate::gpu::sm::micro_op::MicroOp;
+use crate::gpu::sm::micro_op::{LaneFn, Map, Op, lane_ops, warp_ops};
+use crate::gpu::sm::slots::ZERO;
 
 lane_ops! {
     /// D = B

@@ -3,11 +3,11 @@
 //! In what follows g = lane / 4 and t = lane % 4. Every lane must take part; with less, the hardware's result is undefined and the
 //! instruction is reported.
 
-use crate::gpu::sm::code::MicroOp;
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
-use crate::gpu::sm::lanes::warp_ops;
 use crate::gpu::sm::lower::{Lower, Refusal};
+use crate::gpu::sm::micro_op::MicroOp;
+use crate::gpu::sm::micro_op::warp_ops;
 use crate::gpu::sm::soft::{Exact, F16, F32, Rounding};
 
 use crate::gpu::sm::ops::half::widen;

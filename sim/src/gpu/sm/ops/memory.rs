@@ -1,12 +1,15 @@
 //! Loads and stores.
 
-use crate::gpu::sm::code::{MicroOp, PoolWord, ZERO, read_word};
+use crate::gpu::sm::code::PoolWord;
+use crate::gpu::sm::constants::read_word;
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::guest;
-use crate::gpu::sm::lanes::{Op, warp_ops};
 use crate::gpu::sm::launch::Access;
 use crate::gpu::sm::lower::{Lower, Refusal};
+use crate::gpu::sm::micro_op::MicroOp;
+use crate::gpu::sm::micro_op::{Op, warp_ops};
+use crate::gpu::sm::slots::ZERO;
 
 use crate::gpu::sm::ops::address::{self, Checked, Pattern, Space};
 
@@ -251,7 +254,7 @@ warp_ops! {
     LoadConst(core, op) {
         let (bank, width) = (op.k[0] as usize, op.k[2]);
         let a = *core.src(op.a);
-        let Some(bound) = core.grid.launch.banks.get(bank).copied().flatten() else {
+        let Some(bound) = core.env.launch.banks.get(bank).copied().flatten() else {
             return core.raise(esr::INVALID_CONST_ADDR, core.mask, None, None);
         };
         let mut t = [[0u32; 32]; 4];
@@ -268,7 +271,7 @@ warp_ops! {
             }
             for w in 0..width.div_ceil(4) {
                 let word = (at & !3) + 4 * w;
-                match read_word(core.grid.memory, bound.va + u64::from(word), Access::Read) {
+                match read_word(core.env.memory, bound.va + u64::from(word), Access::Read) {
                     Ok(x) => t[w as usize][i] = x,
                     Err(fault) => return core.raise(esr::MMU_FAULT, 1 << i, Some(fault.va), Some(fault)),
                 }
@@ -378,7 +381,7 @@ pub(super) fn load_wide(l: &mut Lower<'_>, space: Space) -> Result<(), Refusal> 
     wide_address(l, 32, 76, offset)?;
     // The predicate is stored inverted.
     let p = l.bits(64, 4) as u8;
-    l.op.ps[0] = ((p & 7) ^ 7) | if p & 8 != 0 { crate::gpu::sm::code::NOT } else { 0 };
+    l.op.ps[0] = ((p & 7) ^ 7) | if p & 8 != 0 { crate::gpu::sm::slots::NOT } else { 0 };
     match space {
         Space::Global => by_width!(l, Load, GLOBAL),
         Space::Generic => by_width!(l, Load, GENERIC),

@@ -3,7 +3,7 @@
 mod address;
 mod atomic;
 mod bits;
-mod control;
+pub(super) mod control;
 mod convert;
 mod double;
 mod float;
@@ -21,8 +21,6 @@ use sass::Word;
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::lower::{Lower, Refusal};
 use address::Space;
-
-pub(super) use control::{Goto, Raise};
 
 /// Whether the instruction belongs to the uniform datapath: it runs once per warp, on uniform registers and predicates.
 pub(super) fn is_uniform(w: Word) -> bool {

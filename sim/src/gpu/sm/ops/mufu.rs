@@ -3,10 +3,10 @@
 //! The hardware's last bit comes from its tables and is not reproduced: results here are the exact value rounded once (or within the
 //! documented tolerance of it), with the hardware's treatment of special values and subnormal numbers.
 
-use crate::gpu::sm::code::MicroOp;
 use crate::gpu::sm::fault::esr;
-use crate::gpu::sm::lanes::{LaneFn, Map, lane_ops};
 use crate::gpu::sm::lower::{Lower, Refusal};
+use crate::gpu::sm::micro_op::MicroOp;
+use crate::gpu::sm::micro_op::{LaneFn, Map, lane_ops};
 use crate::gpu::sm::soft::{F16, Rounding};
 
 use crate::gpu::sm::ops::float::{NAN, flush, is_nan};

@@ -1,24 +1,17 @@
 //! Special registers, predicates as data, and what a warp's lanes tell each other.
 
 use std::array::from_fn;
-use std::sync::OnceLock;
-use std::time::Instant;
 
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
-use crate::gpu::sm::lanes::{Lanes, warp_ops};
+use crate::gpu::sm::lanes::Lanes;
 use crate::gpu::sm::launch::Windows;
 use crate::gpu::sm::lower::{Lower, Refusal};
-
-/// Nanoseconds since the first question.
-fn global_timer() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
-}
+use crate::gpu::sm::micro_op::warp_ops;
 
 /// A special register of every lane, 64 bits where it is wider than one register.
 fn special(core: &Core<'_>, id: u32) -> Option<[u64; 32]> {
-    let launch = core.grid.launch;
+    let launch = core.env.launch;
     let thread = |lane: usize| 32 * core.warp.index + lane as u32;
     let [bx, by, _] = launch.block.map(|n| n.max(1));
     let tid = |lane: usize| (thread(lane) % bx, thread(lane) / bx % by, thread(lane) / bx / by);
@@ -56,10 +49,8 @@ fn special(core: &Core<'_>, id: u32) -> Option<[u64; 32]> {
         0x43 => all(u64::from(core.block.sm)),
         // The counters of this worker advance with every instruction, so that a timed spin ends; the path's own are added late, hence
         // the wall clock beside them.
-        0x50 => all(global_timer()),
-        0x51 => all(global_timer() >> 32),
-        0x52 => all(global_timer()),
-        0x53 => all(global_timer() >> 32),
+        0x50 | 0x52 => all(core.env.clock.read_by_kernel()),
+        0x51 | 0x53 => all(core.env.clock.read_by_kernel() >> 32),
         _ => None,
     }
 }
@@ -286,7 +277,7 @@ pub(super) fn plop3(l: &mut Lower<'_>) -> Result<(), Refusal> {
         0x01c | 0x09c => {
             let mut r = l.pred(68, 71);
             if l.bit(67) && !l.uniform {
-                r += crate::gpu::sm::code::UNIFORM_PREDICATES;
+                r += crate::gpu::sm::slots::UNIFORM_PREDICATES;
             }
             l.op.ps = [l.ps(), l.pred(77, 80), r];
             l.op.k = [l.bits(64, 3) | l.bits(72, 5) << 3, l.bits(16, 8), 0, 0, 0, 0];
@@ -317,7 +308,7 @@ pub(super) fn vote(l: &mut Lower<'_>, uniform: bool) -> Result<(), Refusal> {
         l.op.d = l.udst(1)?;
         l.pd();
         if l.op.pd[0] < 7 {
-            l.op.pd[0] += crate::gpu::sm::code::UNIFORM_PREDICATES;
+            l.op.pd[0] += crate::gpu::sm::slots::UNIFORM_PREDICATES;
         }
     } else {
         l.dst(1)?;

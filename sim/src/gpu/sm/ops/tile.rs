@@ -1,12 +1,12 @@
 //! Moves between global memory, shared memory and matrix fragments, and the question which space an address is in.
 
-use crate::gpu::sm::code::{NO_PREDICATE, ZERO};
 use crate::gpu::sm::core::Flow;
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::guest;
-use crate::gpu::sm::lanes::warp_ops;
 use crate::gpu::sm::launch::Access;
 use crate::gpu::sm::lower::{Lower, Refusal};
+use crate::gpu::sm::micro_op::warp_ops;
+use crate::gpu::sm::slots::{NO_PREDICATE, ZERO};
 use crate::gpu::sm::tlb::Miss;
 
 use crate::gpu::sm::ops::address::{self, Space};
