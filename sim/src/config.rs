@@ -1,7 +1,8 @@
 //! What kind of machine to model.
 
+use crate::clock::Time;
+use crate::gpu::chip::Chip;
 use crate::gpu::sm;
-use qmd::Target;
 use sass::Arch;
 
 /// Settings of a [`Sim`](crate::Sim). The default is an Orin AGX 64 GB with all its SMs.
@@ -16,6 +17,8 @@ pub struct SimConfig {
     pub arch: Arch,
     /// How kernels are executed: worker threads, schedule, arithmetic.
     pub executor: sm::Config,
+    /// Which time the machine lives in.
+    pub time: Time,
     /// Print the driver's kernel-log lines to stderr as they appear.
     pub verbose: bool,
     /// Time that the first `ALLOC_OBJ_CTX` takes, in milliseconds. A real machine needs about 1000, which few tests want to wait for.
@@ -32,6 +35,7 @@ impl Default for SimConfig {
             sm_count: 16,
             arch: Arch::Sm87,
             executor: sm::Config::default(),
+            time: Time::Host,
             verbose: false,
             first_context_ms: 0,
             visible: false,
@@ -49,29 +53,8 @@ impl SimConfig {
         Self { visible: std::env::var_os(Self::VISIBLE).is_some_and(|value| value != "0"), ..Self::default() }
     }
 
-    /// SMs as the hardware can have them: whole TPCs, at least one, at most eight.
-    pub(crate) fn sms(&self) -> u32 {
-        (self.sm_count.div_ceil(2) * 2).clamp(2, 16)
-    }
-
-    /// What launch descriptors are checked against.
-    pub(crate) fn target(&self) -> Target {
-        match self.arch {
-            Arch::Sm80 => Target::Sm80,
-            Arch::Sm86 => Target::Sm86,
-            Arch::Sm87 => Target::Sm87,
-            Arch::Sm89 => Target::Sm89,
-            Arch::Sm90 => Target::Sm90,
-        }
-    }
-
-    /// TPCs: two SMs each.
-    pub(crate) fn tpcs(&self) -> u32 {
-        self.sms() / 2
-    }
-
-    /// GPCs: four TPCs each.
-    pub(crate) fn gpcs(&self) -> u32 {
-        self.tpcs().div_ceil(4)
+    /// The chip of this machine.
+    pub(crate) fn chip(&self) -> Chip {
+        Chip::new(self.arch, self.sm_count)
     }
 }

@@ -1,12 +1,17 @@
 //! The device as a program sees it: system calls.
 
 use crate::config::SimConfig;
-use crate::driver::files::{FileKey, Object};
+use crate::driver::descriptor::FileKey;
+use crate::driver::files::Object;
 use crate::driver::machine::Machine;
-use crate::driver::nodes;
-use crate::gpu::device::{self, Counters, USERMODE_LEN};
+use crate::driver::nodes::dispatch;
+use crate::driver::nodes::nvmap::check_mmap;
+use crate::driver::session::control::CtrlFile;
+use crate::gpu::counters::Counters;
+use crate::gpu::host_scheduler;
+use crate::gpu::usermode::USERMODE_LEN;
 use crate::violations::Violation;
-use crate::visit::Host;
+use crate::visit::host::Host;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
@@ -29,7 +34,7 @@ use std::thread::JoinHandle;
 pub struct Sim {
     machine: Arc<Machine>,
     /// Mappings of the doorbell page: address to the open file whose only mapping it is.
-    doorbells: Mutex<HashMap<usize, Arc<nodes::CtrlFile>>>,
+    doorbells: Mutex<HashMap<usize, Arc<CtrlFile>>>,
     thread: Option<JoinHandle<()>>,
     /// Serves other processes, where they may look.
     host: Option<Host>,
@@ -45,7 +50,7 @@ impl Sim {
         let gpu = Arc::clone(&machine);
         let thread = std::thread::Builder::new()
             .name("ga10b".to_owned())
-            .spawn(move || device::run(&gpu))
+            .spawn(move || host_scheduler::run(&gpu.gpu, &*gpu))
             .map_err(|_| Errno::EAGAIN)?;
         let host = match machine.config.visible.then(|| Host::open(Arc::clone(&machine))) {
             Some(Err(errno)) => {
@@ -109,12 +114,12 @@ impl Sim {
 
     /// Name of the inode behind a descriptor of this machine, as `/proc/<pid>/fd` would show it on a real one.
     pub fn descriptor_name(&self, fd: BorrowedFd<'_>) -> Option<String> {
-        nodes::name(&self.machine, fd)
+        dispatch::name(&self.machine, fd)
     }
 
     /// Whether this machine has a node of that name.
     pub fn has_node(path: &CStr) -> bool {
-        path.to_str().is_ok_and(nodes::is_node)
+        path.to_str().is_ok_and(dispatch::is_node)
     }
 
     /// Whether a descriptor belongs to this machine.
@@ -138,11 +143,11 @@ impl Drop for Sim {
 impl Sys for Sim {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         let path = path.to_str().map_err(|_| Errno::ENOENT)?;
-        nodes::open(&self.machine, path, flags)
+        dispatch::open(&self.machine, path, flags)
     }
 
     unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
-        nodes::ioctl(&self.machine, fd, request, arg)
+        dispatch::ioctl(&self.machine, fd, request, arg)
     }
 
     unsafe fn mmap(
@@ -177,7 +182,7 @@ impl Sys for Sim {
             Some(_) => Err(Errno::ENODEV),
             None => {
                 if self.machine.buffer_state(fd).is_some() {
-                    nodes::check_mmap(&self.machine, fd, len.get() as u64, offset)?;
+                    check_mmap(&self.machine, fd, len.get() as u64, offset)?;
                 }
                 // SAFETY: the caller's promise.
                 unsafe { nix::sys::mman::mmap(None, len, prot, flags, fd, offset) }

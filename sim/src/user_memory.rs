@@ -3,7 +3,7 @@
 //! Such an address may be anything. As in a kernel, a bad one gives `EFAULT`: the copy is made by the kernel itself, through a
 //! memfd, so no access of ours can fault. While a visitor from another process is served, addresses are that process's.
 
-use crate::visit::visitor;
+use crate::visit::visitor::visitor;
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;

@@ -12,6 +12,11 @@
 //! Environment: `NVGPU_SIM_MEMORY` (bytes), `NVGPU_SIM_SMS`, `NVGPU_SIM_VERBOSE` (kernel-log lines on stderr), `NVGPU_SIM_TRACE`
 //! (calls are told to `nvdiag trace`, which would not see them otherwise), `NVGPU_SIM_VISIBLE` (`nvdiag esr --pid` and `nvdiag vamap
 //! --pid` of the same user may look at the device).
+//!
+//! # Layers
+//! ```text
+//! 0  kernel mark
+//! ```
 
 mod kernel;
 mod mark;

@@ -1,60 +1,16 @@
-//! Channels: what the driver knows of one, and the ring the GPU reads.
+//! Channels: what the driver knows of one, besides what it tells the GPU.
 
-use crate::driver::address_space::AddressSpace;
-use crate::driver::ids::Id;
+use crate::driver::address_space::space::AddressSpace;
 use crate::driver::notifier::Notifier;
-use crate::driver::tsg::Tsg;
-use crate::gpu::pbdma::Pbdma;
-use crate::physical::Backing;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::driver::tsg::{MAX_CHANNELS, Tsg, VEIDS, Veid};
+use crate::gpu::instance::Instance;
+use crate::ids::Id;
+use nix::errno::Errno;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Bytes of USERD at which the host publishes how far it has fetched.
-const USERD_GP_GET: usize = 0x88;
-/// Bytes of USERD at which the program publishes how far it has written.
-const USERD_GP_PUT: usize = 0x8c;
-/// Bytes of USERD at which `SET_REFERENCE` shows.
-const USERD_REFERENCE: usize = 0x48;
 /// Context-switch timeout of a new channel in milliseconds.
 const DEFAULT_TIMEOUT_MS: u32 = 3000;
-
-/// The ring of a user-mode channel.
-#[derive(Clone, Debug)]
-pub(crate) struct Ring {
-    /// Entries, a power of two.
-    pub(crate) entries: u32,
-    /// Address of the ring in the driver's range.
-    pub(crate) va: u64,
-    userd: Arc<Backing>,
-}
-
-impl Ring {
-    /// A ring of `entries` mapped at `va`, whose indexes live in the first page of `userd`.
-    pub(crate) fn new(entries: u32, va: u64, userd: Arc<Backing>) -> Self {
-        Self { entries, va, userd }
-    }
-
-    fn word(&self, at: usize) -> &AtomicU32 {
-        let ptr = self.userd.ptr().as_ptr().wrapping_add(at);
-        // SAFETY: the first page of the buffer, which lives as long as `userd`; the offsets are 4-byte aligned and below 4096.
-        unsafe { AtomicU32::from_ptr(ptr.cast()) }
-    }
-
-    /// Index behind the last entry the program published.
-    pub(crate) fn put(&self) -> u32 {
-        self.word(USERD_GP_PUT).load(Ordering::Acquire)
-    }
-
-    /// Publishes the fetch index.
-    pub(crate) fn set_get(&self, index: u32) {
-        self.word(USERD_GP_GET).store(index, Ordering::Release);
-    }
-
-    /// Publishes the value of `SET_REFERENCE`.
-    pub(crate) fn set_reference(&self, value: u32) {
-        self.word(USERD_REFERENCE).store(value, Ordering::Release);
-    }
-}
 
 /// State of a channel behind its lock.
 #[derive(Debug)]
@@ -73,8 +29,6 @@ pub(crate) struct ChannelState {
     pub(crate) watchdog_ms: u32,
     /// Whether the program promised deterministic submits.
     pub(crate) deterministic: bool,
-    /// The ring, once set up.
-    pub(crate) ring: Option<Ring>,
     /// A kernel-mode ring was asked for.
     pub(crate) kernel_ring: bool,
     /// Last class of `ALLOC_OBJ_CTX`.
@@ -83,10 +37,6 @@ pub(crate) struct ChannelState {
     pub(crate) notifier: Option<Notifier>,
     /// Context-switch timeout in milliseconds.
     pub(crate) timeout_ms: u32,
-    /// User syncpoint: number and address of its window.
-    pub(crate) syncpoint: Option<(u32, u64)>,
-    /// Whether the channel runs when its group does.
-    pub(crate) enabled: bool,
     /// A reference leaked by a failed `BIND_CHANNEL`: close() waits for it for ever.
     pub(crate) leaked_reference: bool,
 }
@@ -94,21 +44,16 @@ pub(crate) struct ChannelState {
 /// A channel.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    number: u32,
-    /// Given back when the channel is closed, whoever still looks at it.
+    /// What the GPU sees of it.
+    pub(crate) instance: Arc<Instance>,
+    /// Given back when the channel is closed, whoever still refers to it.
     id: Mutex<Option<Id>>,
-    runlist: u32,
     state: Mutex<ChannelState>,
-    unserviceable: AtomicBool,
-    closing: AtomicBool,
-    stop: AtomicBool,
-    rung: AtomicBool,
-    pbdma: Mutex<Pbdma>,
 }
 
 impl Channel {
     /// A channel on `runlist` that nothing is bound to.
-    pub(crate) fn new(id: Id, runlist: u32) -> Self {
+    fn new(id: Id, runlist: u32) -> Self {
         let state = ChannelState {
             address_space: None,
             tsg: None,
@@ -117,31 +62,19 @@ impl Channel {
             watchdog: true,
             watchdog_ms: 5000,
             deterministic: false,
-            ring: None,
             kernel_ring: false,
             class: None,
             notifier: None,
             timeout_ms: DEFAULT_TIMEOUT_MS,
-            syncpoint: None,
-            enabled: true,
             leaked_reference: false,
         };
-        Self {
-            number: id.number(),
-            id: Mutex::new(Some(id)),
-            runlist,
-            state: Mutex::new(state),
-            unserviceable: AtomicBool::new(true),
-            closing: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
-            rung: AtomicBool::new(false),
-            pbdma: Mutex::default(),
-        }
+        let instance = Instance::new(id.number(), runlist);
+        Self { instance, id: Mutex::new(Some(id)), state: Mutex::new(state) }
     }
 
     /// Its number.
     pub(crate) fn id(&self) -> u32 {
-        self.number
+        self.instance.number()
     }
 
     /// Gives the number back: the channel is closed.
@@ -149,83 +82,82 @@ impl Channel {
         self.id.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Its runlist.
-    pub(crate) fn runlist(&self) -> u32 {
-        self.runlist
-    }
-
-    /// Value that rings its doorbell.
-    pub(crate) fn token(&self) -> u32 {
-        self.id() & 0xfff | self.runlist << 16
-    }
-
     /// Its state.
     pub(crate) fn state(&self) -> MutexGuard<'_, ChannelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The GPU's side of it; held while the GPU works for this channel.
-    pub(crate) fn pbdma(&self) -> MutexGuard<'_, Pbdma> {
-        self.pbdma.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the GPU works for it right now.
-    pub(crate) fn is_gpu_busy(&self) -> bool {
-        matches!(self.pbdma.try_lock(), Err(std::sync::TryLockError::WouldBlock))
-    }
-
-    /// Not bound yet, or dead.
-    pub(crate) fn is_unserviceable(&self) -> bool {
-        self.unserviceable.load(Ordering::Acquire)
-    }
-
-    /// The group took it.
-    pub(crate) fn set_serviceable(&self) {
-        self.unserviceable.store(false, Ordering::Release);
-    }
-
-    /// It never runs again; what runs for it now is stopped.
-    pub(crate) fn kill(&self) {
-        self.unserviceable.store(true, Ordering::Release);
-        self.stop.store(true, Ordering::Release);
-    }
-
-    /// Being torn down: ioctls time out, the GPU fetches nothing more.
-    pub(crate) fn set_closing(&self) {
-        self.closing.store(true, Ordering::Release);
-    }
-
-    /// Whether it is being torn down.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
-    }
-
-    /// Set when running work must stop at once.
-    pub(crate) fn stop_flag(&self) -> &AtomicBool {
-        &self.stop
-    }
-
-    /// The doorbell was rung for it.
-    pub(crate) fn ring_doorbell(&self) {
-        self.rung.store(true, Ordering::Release);
-    }
-
-    /// Whether the doorbell was rung since the last call.
-    pub(crate) fn take_doorbell(&self) -> bool {
-        self.rung.swap(false, Ordering::AcqRel)
-    }
-
-    /// Whether its group has a context for the engines.
-    pub(crate) fn has_context(&self) -> bool {
-        self.state().tsg.as_ref().is_some_and(|t| !t.state().contexts.is_empty())
-    }
-
-    /// Whether the GPU may work for it now.
-    pub(crate) fn may_run(&self) -> bool {
-        if self.is_unserviceable() || self.is_closing() {
-            return false;
+    /// Binds the channel to subcontext `veid` of a group; the checks are the driver's, in its order.
+    ///
+    /// # Errors
+    /// `EINVAL`.
+    pub(crate) fn bind(&self, tsg: &Arc<Tsg>, veid: u32) -> Result<(), Errno> {
+        let slot = usize::try_from(veid).ok().filter(|&v| v < VEIDS).ok_or(Errno::EINVAL)?;
+        let mut link = self.state();
+        if veid > 0 {
+            link.runqueue = 1;
         }
-        let state = self.state();
-        state.enabled && state.ring.is_some() && state.tsg.as_ref().is_some_and(|t| t.state().enabled)
+        let mut state = tsg.state();
+        let vm = link.address_space.as_ref().map(Arc::downgrade);
+        if veid == 0 && matches!(state.veids[0], Veid::Free) {
+            state.veids[0] = Veid::Created(vm.clone());
+        }
+        let same = match (&state.veids[slot], &vm) {
+            (Veid::Created(None), None) => true,
+            (Veid::Created(Some(a)), Some(b)) => a.ptr_eq(b),
+            _ => false,
+        };
+        state.channels.retain(|c| c.strong_count() > 0);
+        if !same
+            || link.tsg.is_some()
+            || state.channels.len() >= MAX_CHANNELS
+            || state.runlist.is_some_and(|r| r != self.instance.runlist())
+        {
+            return Err(Errno::EINVAL);
+        }
+        state.runlist = Some(self.instance.runlist());
+        state.channels.push(Arc::downgrade(&self.instance));
+        link.tsg = Some(Arc::clone(tsg));
+        link.veid = veid;
+        self.instance.bindings().group = Some(Arc::clone(&tsg.entry));
+        self.instance.set_serviceable();
+        Ok(())
+    }
+
+    /// Takes the channel out of its group.
+    pub(crate) fn unbind(&self) {
+        let tsg = self.state().tsg.take();
+        if let Some(tsg) = tsg {
+            tsg.unbind(&self.instance);
+        }
+        self.instance.bindings().group = None;
+    }
+}
+
+/// The channels that exist, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Channels {
+    by_number: Mutex<HashMap<u32, Weak<Channel>>>,
+}
+
+impl Channels {
+    /// A new channel on `runlist` that nothing is bound to.
+    pub(crate) fn open(&self, id: Id, runlist: u32) -> Arc<Channel> {
+        let channel = Arc::new(Channel::new(id, runlist));
+        let mut by_number = self.by_number.lock().unwrap_or_else(PoisonError::into_inner);
+        by_number.insert(channel.id(), Arc::downgrade(&channel));
+        channel
+    }
+
+    /// The channel of an instance block.
+    pub(crate) fn of(&self, instance: &Instance) -> Option<Arc<Channel>> {
+        let by_number = self.by_number.lock().unwrap_or_else(PoisonError::into_inner);
+        let channel = by_number.get(&instance.number())?.upgrade()?;
+        std::ptr::eq(&raw const *channel.instance, instance).then_some(channel)
+    }
+
+    /// The channels of a group.
+    pub(crate) fn of_group(&self, tsg: &Tsg) -> Vec<Arc<Channel>> {
+        tsg.instances().iter().filter_map(|instance| self.of(instance)).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Buffers: what nvmap allocates and a dma-buf descriptor names.
 
-use crate::driver::files::FileKey;
-use crate::physical::{Backing, Dram, HostMapping};
+use crate::dram::{Backing, Dram, HostMapping};
+use crate::driver::descriptor::FileKey;
 use nix::errno::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};

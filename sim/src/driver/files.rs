@@ -4,31 +4,20 @@
 //! descriptor, its inode identifies it, and the kernel itself tells when the last copy is closed, because then the write end
 //! kept here has no reader. Buffers are memfds, so that mapping them needs no help.
 
-use crate::driver::address_space::AddressSpace;
+use crate::driver::address_space::space::AddressSpace;
 use crate::driver::channel::Channel;
-use crate::driver::nodes::{CtrlFile, DebugSession, ProfilerFile};
+use crate::driver::descriptor::FileKey;
+use crate::driver::event::EventFile;
+use crate::driver::session::control::CtrlFile;
+use crate::driver::session::debugger::DebugSession;
+use crate::driver::session::profiler::ProfilerFile;
 use crate::driver::tsg::Tsg;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Weak};
-
-/// Identity of an open file: copies of a descriptor have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FileKey {
-    device: u64,
-    inode: u64,
-}
-
-impl FileKey {
-    /// The identity behind a descriptor.
-    pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
-        let stat = nix::sys::stat::fstat(fd)?;
-        Ok(Self { device: stat.st_dev, inode: stat.st_ino })
-    }
-}
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 /// What a descriptor refers to.
 #[derive(Clone, Debug)]
@@ -57,29 +46,6 @@ pub(crate) enum Object {
     Other,
 }
 
-/// An event descriptor: readable once per post.
-#[derive(Debug)]
-pub(crate) struct EventFile {
-    /// Event number.
-    pub(crate) id: u32,
-    far_end: Weak<OwnedFd>,
-}
-
-impl EventFile {
-    /// Makes the descriptor readable.
-    pub(crate) fn post(&self) {
-        if let Some(far_end) = self.far_end.upgrade() {
-            // A full pipe is readable already; a reader that went away needs nothing.
-            let _ = nix::unistd::write(&*far_end, &[1]);
-        }
-    }
-
-    /// Whether a descriptor of it is still open.
-    pub(crate) fn is_open(&self) -> bool {
-        self.far_end.strong_count() > 0
-    }
-}
-
 #[derive(Debug)]
 struct OpenFile {
     object: Object,
@@ -102,7 +68,7 @@ impl FileTable {
     ) -> Result<OwnedFd, Errno> {
         let (near, far_end) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let key = FileKey::of(near.as_fd())?;
-        let number = std::os::fd::AsRawFd::as_raw_fd(&near);
+        let number = near.as_raw_fd();
         self.files.insert(key, OpenFile { object, far_end: Arc::new(far_end), name: name(number) });
         Ok(near)
     }
@@ -111,9 +77,9 @@ impl FileTable {
     pub(crate) fn open_event(&mut self, id: u32) -> Result<(OwnedFd, EventFile), Errno> {
         let (near, far_end) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let key = FileKey::of(near.as_fd())?;
-        let number = std::os::fd::AsRawFd::as_raw_fd(&near);
+        let number = near.as_raw_fd();
         let far_end = Arc::new(far_end);
-        let event = EventFile { id, far_end: Arc::downgrade(&far_end) };
+        let event = EventFile::new(id, &far_end);
         let name = format!("nvgpu-event{id}-fd{number}");
         self.files.insert(key, OpenFile { object: Object::Event, far_end, name });
         Ok((near, event))

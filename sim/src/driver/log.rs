@@ -62,10 +62,11 @@ impl KernelLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Time;
 
     #[test]
     fn lines_have_the_drivers_frame_and_are_cut_where_it_cuts() {
-        let (log, clock) = (KernelLog::new(false), Clock::new(&crate::clock::Time::Host));
+        let (log, clock) = (KernelLog::new(false), Clock::new(&Time::Host));
         log.error(&clock, ("gv11b_fb_mmu_fault_info_dump", 294), &"x".repeat(200));
         log.error(&clock, ("gv11b_gr_intr_record_sm_error_state", 1949), "sm");
         let lines = log.lines();

@@ -2,18 +2,23 @@
 
 use crate::clock::Clock;
 use crate::config::SimConfig;
-use crate::driver::channel::Channel;
+use crate::dram::Dram;
+use crate::driver::channel::{Channel, Channels};
+use crate::driver::descriptor::{FileKey, borrow};
 use crate::driver::dmabuf::{BufferFacts, DmaBuf};
-use crate::driver::files::{FileKey, FileTable, Object};
-use crate::driver::ids::{IdPool, Order};
+use crate::driver::files::{FileTable, Object};
 use crate::driver::log::KernelLog;
 use crate::driver::nvmap::Handles;
+use crate::driver::tsg::Tsg;
+use crate::gpu::chip::Chip;
 use crate::gpu::device::Gpu;
+use crate::gpu::sm::executor::Executor;
 use crate::gpu::syncpoint::Syncpoints;
-use crate::physical::Dram;
+use crate::gpu::units::Units;
+use crate::ids::{IdPool, Order};
 use crate::user_memory::UserMemory;
 use crate::violations::{Consequence, Violations};
-use crate::visit::visitor;
+use crate::visit::visitor::visitor;
 use nix::errno::Errno;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,6 +31,8 @@ const CHANNELS: u32 = 512;
 const TSGS: u32 = 512;
 /// How long closing a channel waits for the kernel that it runs, before the kernel is stopped.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
+/// How often it looks whether the kernel has ended.
+const CLOSE_POLL: Duration = Duration::from_micros(50);
 
 /// A buffer that some descriptor may still refer to.
 #[derive(Debug)]
@@ -44,7 +51,7 @@ pub(crate) struct Driver {
     /// Whether a tool locked scheduling parameters.
     pub(crate) sched_locked: bool,
     /// Groups that a tool holds.
-    pub(crate) sched_references: Vec<Arc<crate::driver::tsg::Tsg>>,
+    pub(crate) sched_references: Vec<Arc<Tsg>>,
     /// Last device instance number given to an open of `ctrl`.
     pub(crate) instances: u64,
     /// Last address-space number.
@@ -66,15 +73,17 @@ pub(crate) struct Machine {
     /// Kernel log.
     pub(crate) log: KernelLog,
     /// Calls that a real machine does not survive.
-    pub(crate) violations: Violations,
+    pub(crate) violations: Arc<Violations>,
     /// The program's memory.
     pub(crate) user: UserMemory,
     /// Syncpoints.
-    pub(crate) syncpoints: Syncpoints,
+    pub(crate) syncpoints: Arc<Syncpoints>,
     /// The GPU.
     pub(crate) gpu: Gpu,
     /// Name of the process.
     pub(crate) comm: String,
+    /// Channels that exist.
+    pub(crate) channels: Channels,
     /// Numbers of channels.
     pub(crate) channel_ids: Arc<IdPool>,
     /// Numbers of groups.
@@ -87,14 +96,26 @@ impl Machine {
     /// A machine that has just booted.
     pub(crate) fn new(config: SimConfig) -> Result<Self, Errno> {
         let dram = Dram::new(config.memory)?;
+        let clock = Clock::new(&config.time);
+        let violations = Arc::new(Violations::default());
+        let syncpoints = Arc::new(Syncpoints::new(&dram));
+        let executor = Executor::on(config.executor, clock.clone());
+        let units = Units::new(
+            config.chip(),
+            clock.clone(),
+            executor,
+            Arc::clone(&syncpoints),
+            Arc::clone(&violations),
+        );
         let comm = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         Ok(Self {
-            clock: Clock::new(&crate::clock::Time::Host),
+            clock,
             log: KernelLog::new(config.verbose),
-            violations: Violations::default(),
+            violations,
             user: UserMemory::new()?,
-            syncpoints: Syncpoints::new(&dram),
-            gpu: Gpu::new(config.executor)?,
+            syncpoints,
+            gpu: Gpu::new(units)?,
+            channels: Channels::default(),
             comm: comm.trim_end().to_owned(),
             channel_ids: IdPool::new(CHANNELS, Order::LastIn),
             tsg_ids: IdPool::new(TSGS, Order::Lowest),
@@ -103,6 +124,11 @@ impl Machine {
             dram,
             config,
         })
+    }
+
+    /// What chip it is.
+    pub(crate) fn chip(&self) -> Chip {
+        self.gpu.units.chip
     }
 
     /// State of the driver.
@@ -237,18 +263,22 @@ impl Machine {
                 ),
             );
         }
-        channel.set_closing();
-        self.gpu.remove_channel(channel);
-        let deadline = std::time::Instant::now() + CLOSE_PATIENCE;
-        while channel.is_gpu_busy() && std::time::Instant::now() < deadline {
-            std::thread::sleep(Duration::from_micros(50));
-        }
-        channel.kill();
-        drop(channel.pbdma());
-        let (tsg, ring, space, syncpoint) = {
+        let instance = &channel.instance;
+        instance.set_closing();
+        self.gpu.remove_channel(instance);
+        let deadline = self.clock.deadline(CLOSE_PATIENCE);
+        self.clock.wait(Some(&deadline), CLOSE_POLL, || !instance.is_busy());
+        instance.kill();
+        drop(instance.turn());
+        let (ring, syncpoint) = {
+            let mut bindings = instance.bindings();
+            bindings.tables = None;
+            (bindings.ring.take(), bindings.syncpoint.take())
+        };
+        let space = {
             let mut state = channel.state();
             state.notifier = None;
-            (state.tsg.take(), state.ring.take(), state.address_space.take(), state.syncpoint.take())
+            state.address_space.take()
         };
         if let (Some(space), Some(ring)) = (&space, ring) {
             space.unmap_kernel(ring.va);
@@ -260,15 +290,7 @@ impl Machine {
                 space.unmap_kernel(va);
             }
         }
-        if let Some(tsg) = tsg {
-            tsg.unbind(channel);
-        }
+        channel.unbind();
         channel.release_number();
     }
-}
-
-/// A descriptor number from an argument; `None` for negative ones.
-pub(crate) fn borrow<'a>(fd: i32) -> Option<BorrowedFd<'a>> {
-    // SAFETY: only used for calls that check the number and fail with EBADF when it is not open.
-    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }

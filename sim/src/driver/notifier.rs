@@ -1,6 +1,6 @@
 //! The error notifier: 16 bytes of a buffer in which the driver says why a channel died.
 
-use crate::physical::Backing;
+use crate::dram::Backing;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 

@@ -1,7 +1,7 @@
 //! nvmap: handles to buffers.
 
+use crate::driver::descriptor::FileKey;
 use crate::driver::dmabuf::DmaBuf;
-use crate::driver::files::FileKey;
 use std::collections::HashMap;
 use std::sync::Arc;
 

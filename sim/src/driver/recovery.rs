@@ -4,42 +4,22 @@ use crate::driver::channel::Channel;
 use crate::driver::log::Site;
 use crate::driver::machine::Machine;
 use crate::driver::tsg::SmRecord;
-use crate::gpu::exception::Exception;
+use crate::gpu::chip::SmPlace;
+use crate::gpu::exception::{Exception, PbdmaRegisters, intr1};
 use crate::gpu::gmmu::fault;
-use crate::gpu::pbdma::{PbdmaRegisters, intr1};
-use crate::gpu::sm::{self, Access, MemoryFault};
+use crate::gpu::sm;
+use crate::gpu::sm::launch::{Access, MemoryFault};
 use std::sync::Arc;
 
-/// SMs of a TPC and TPCs of a GPC.
-const SMS_PER_TPC: u32 = 2;
-const TPCS_PER_GPC: u32 = 4;
 /// Global exception bit: several warps failed.
 const MULTIPLE_WARP_ERRORS: u32 = 1 << 2;
 
 const SET_NOTIFIER: Site = ("nvgpu_set_err_notifier_locked", 143);
 const GR_NOTIFIER: Site = ("gr_intr_handle_exception_interrupts", 759);
 
-/// Place of an SM in the chip.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SmPlace {
-    /// GPC.
-    pub(crate) gpc: u32,
-    /// TPC in the GPC.
-    pub(crate) tpc: u32,
-    /// SM in the TPC.
-    pub(crate) sm: u32,
-}
-
-impl SmPlace {
-    /// Where SM number `id` sits.
-    pub(crate) fn of(id: u32) -> Self {
-        let tpc = id / SMS_PER_TPC;
-        Self { gpc: tpc / TPCS_PER_GPC, tpc: tpc % TPCS_PER_GPC, sm: id % SMS_PER_TPC }
-    }
-
-    fn offset(self) -> u32 {
-        self.gpc * 0x8000 + self.tpc * 0x800
-    }
+/// Where the registers of an SM's TPC lie behind those of the first.
+fn register_offset(place: SmPlace) -> u32 {
+    place.gpc * 0x8000 + place.tpc * 0x800
 }
 
 /// Handles an exception of `channel`: afterwards its whole group is dead.
@@ -49,9 +29,9 @@ pub(crate) fn recover(
     exception: &Exception,
     registers: Option<PbdmaRegisters>,
 ) {
-    let (tsg, veid, runqueue) = {
+    let (tsg, veid, runqueue, timeout_ms) = {
         let state = channel.state();
-        (state.tsg.clone(), state.veid, state.runqueue)
+        (state.tsg.clone(), state.veid, state.runqueue, state.timeout_ms)
     };
     let tsg_id = tsg.as_ref().map_or(u32::MAX, |t| t.id());
     let log = Lines { machine };
@@ -80,7 +60,7 @@ pub(crate) fn recover(
             if let Some(mmu) = &fault.mmu {
                 let client = match mmu.access {
                     Access::Fetch => "gcc".to_owned(),
-                    _ => format!("t1_{}", place.tpc * SMS_PER_TPC + place.sm),
+                    _ => format!("t1_{}", place.in_gpc()),
                 };
                 log.mmu_fault(64 + veid, channel.id(), mmu, "gpc", &client, place.gpc);
             }
@@ -98,10 +78,10 @@ pub(crate) fn recover(
                 nvgpu_sys::NVGPU_CHANNEL_GR_EXCEPTION
             }
         }
-        other => log.graphics(other, tsg_id),
+        other => log.graphics(other, tsg_id, timeout_ms),
     };
     let notify = code != 0;
-    let channels = tsg.as_ref().map_or_else(|| vec![Arc::clone(channel)], |t| t.channels());
+    let channels = tsg.as_ref().map_or_else(|| vec![Arc::clone(channel)], |t| machine.channels.of_group(t));
     for channel in &channels {
         if notify {
             let forced = code == nvgpu_sys::NVGPU_CHANNEL_RESETCHANNEL_VERIF_ERROR;
@@ -111,14 +91,12 @@ pub(crate) fn recover(
                 log.error(SET_NOTIFIER, &text);
             }
         }
-        let (notifier, syncpoint) = {
-            let state = channel.state();
-            (state.notifier.clone(), state.syncpoint)
-        };
+        let notifier = channel.state().notifier.clone();
         if let Some(notifier) = notifier.filter(|_| notify) {
             notifier.record(code, machine.clock.wall());
         }
-        channel.kill();
+        channel.instance.kill();
+        let syncpoint = channel.instance.bindings().syncpoint;
         if let Some((id, _)) = syncpoint {
             machine.syncpoints.set_safe(id);
         }
@@ -173,8 +151,10 @@ impl Lines<'_> {
     fn sm_error(&self, fault: &sm::Fault, record: &SmRecord, place: SmPlace) {
         let SmPlace { gpc, tpc, sm } = place;
         if record.global_esr & !0x70 != 0 {
-            let text =
-                format!("sm machine check err. gpc_id({gpc}), tpc_id({tpc}), offset({})", place.offset());
+            let text = format!(
+                "sm machine check err. gpc_id({gpc}), tpc_id({tpc}), offset({})",
+                register_offset(place)
+            );
             self.error(("nvgpu_gr_intr_handle_sm_exception", 365), &text);
         }
         // The driver prints both registers as signed decimals here.
@@ -183,7 +163,7 @@ impl Lines<'_> {
             &format!(
                 "sm err state gpc_id({gpc}), tpc_id({tpc}), offset({}), sm_id({}), hww_global_esr {},hww_warp_esr {}, \
                  hww_warp_esr_pc {:#x}",
-                place.offset() + sm * 0x80,
+                register_offset(place) + sm * 0x80,
                 fault.sm,
                 record.global_esr as i32,
                 record.warp_esr as i32,
@@ -223,7 +203,7 @@ impl Lines<'_> {
     }
 
     /// Exceptions of the front end and the copy engine; the notifier code, 0 for one that has none.
-    fn graphics(&self, exception: &Exception, tsg: u32) -> u32 {
+    fn graphics(&self, exception: &Exception, tsg: u32, timeout_ms: u32) -> u32 {
         let gr = nvgpu_sys::NVGPU_CHANNEL_GR_EXCEPTION;
         match exception {
             Exception::Sked { esr } => {
@@ -283,10 +263,10 @@ impl Lines<'_> {
                 self.machine.log.push(&self.machine.clock, text.to_owned());
                 return 0;
             }
-            Exception::Timeout { ms } => {
+            Exception::Timeout => {
                 self.error(("ga10b_fifo_ctxsw_timeout_isr", 277), "Host pfifo ctxsw timeout error");
                 let text = format!(
-                    "ctxsw timeout error: active engine id =0, tsg={tsg}, info: awaiting ack ms={ms}"
+                    "ctxsw timeout error: active engine id =0, tsg={tsg}, info: awaiting ack ms={timeout_ms}"
                 );
                 self.error(("ga10b_fifo_ctxsw_timeout_isr", 289), &text);
                 return nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_IDLE_TIMEOUT;
@@ -303,7 +283,8 @@ impl Lines<'_> {
         let line = |text: &str| self.machine.log.dump(&self.machine.clock, text);
         line("Channel Status - chip ga10b");
         line("--------------------------");
-        for channel in self.machine.gpu.channels().iter() {
+        for entry in self.machine.gpu.runlist().iter() {
+            let Some(channel) = self.machine.channels.of(&entry.instance) else { continue };
             let (tsg, deterministic) = {
                 let state = channel.state();
                 (state.tsg.as_ref().map_or(u32::MAX, |t| t.id()), state.deterministic)
@@ -315,7 +296,7 @@ impl Lines<'_> {
                 std::process::id(),
                 self.machine.comm
             ));
-            if Arc::ptr_eq(channel, guilty) {
+            if Arc::ptr_eq(&channel, guilty) {
                 line("channel status:  in use on_pbdma busy");
                 let (at, payload, execute) = r.semaphore;
                 line(&format!(

@@ -1,16 +1,16 @@
 //! Time-slice groups: channels that are scheduled, and die, together.
 
-use crate::driver::address_space::AddressSpace;
-use crate::driver::channel::Channel;
-use crate::driver::files::EventFile;
-use crate::driver::ids::Id;
+use crate::driver::address_space::space::AddressSpace;
+use crate::driver::event::EventFile;
+use crate::gpu::instance::{GroupEntry, Instance};
+use crate::ids::Id;
 use nix::errno::Errno;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Subcontexts of a group.
 pub(crate) const VEIDS: usize = 64;
 /// Most channels of a group.
-const MAX_CHANNELS: usize = 128;
+pub(crate) const MAX_CHANNELS: usize = 128;
 /// Time slice of a new group in microseconds.
 pub(crate) const DEFAULT_TIMESLICE_US: u32 = 1024;
 
@@ -41,15 +41,13 @@ pub(crate) struct TsgState {
     /// Subcontexts.
     pub(crate) veids: Vec<Veid>,
     /// Bound channels.
-    pub(crate) channels: Vec<Weak<Channel>>,
+    pub(crate) channels: Vec<Weak<Instance>>,
     /// Runlist that the first bound channel fixed.
     pub(crate) runlist: Option<u32>,
     /// Time slice in microseconds.
     pub(crate) timeslice_us: u32,
     /// Interleave level 0 to 2.
     pub(crate) interleave: u32,
-    /// Whether the group may run.
-    pub(crate) enabled: bool,
     /// Address spaces in which context buffers are mapped already, with those buffers.
     pub(crate) contexts: Vec<(Weak<AddressSpace>, Vec<u64>)>,
     /// Graphics preemption mode.
@@ -72,6 +70,8 @@ pub(crate) struct Tsg {
     id: Id,
     /// Process that opened it.
     pub(crate) pid: u32,
+    /// Its entry on the runlist.
+    pub(crate) entry: Arc<GroupEntry>,
     state: Mutex<TsgState>,
 }
 
@@ -84,7 +84,6 @@ impl Tsg {
             runlist: None,
             timeslice_us: DEFAULT_TIMESLICE_US,
             interleave: 0,
-            enabled: true,
             contexts: Vec::new(),
             graphics_mode: nvgpu_sys::NVGPU_GRAPHICS_PREEMPTION_MODE_WFI,
             compute_mode: nvgpu_sys::NVGPU_COMPUTE_PREEMPTION_MODE_WFI,
@@ -93,7 +92,7 @@ impl Tsg {
             l2_ways: 0,
             exception_mask: 0,
         };
-        Self { id, pid: std::process::id(), state: Mutex::new(state) }
+        Self { id, pid: std::process::id(), entry: GroupEntry::new(), state: Mutex::new(state) }
     }
 
     /// Its number.
@@ -106,8 +105,8 @@ impl Tsg {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Channels bound to it.
-    pub(crate) fn channels(&self) -> Vec<Arc<Channel>> {
+    /// Channels bound to it, in the order of their binding.
+    pub(crate) fn instances(&self) -> Vec<Arc<Instance>> {
         self.state().channels.iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -120,45 +119,9 @@ impl Tsg {
         }
     }
 
-    /// Adds a channel to subcontext `veid`; the checks are the driver's, in its order.
-    ///
-    /// # Errors
-    /// `EINVAL`.
-    pub(crate) fn bind(self: &Arc<Self>, channel: &Arc<Channel>, veid: u32) -> Result<(), Errno> {
-        let slot = usize::try_from(veid).ok().filter(|&v| v < VEIDS).ok_or(Errno::EINVAL)?;
-        let mut link = channel.state();
-        if veid > 0 {
-            link.runqueue = 1;
-        }
-        let mut state = self.state();
-        let vm = link.address_space.as_ref().map(Arc::downgrade);
-        if veid == 0 && matches!(state.veids[0], Veid::Free) {
-            state.veids[0] = Veid::Created(vm.clone());
-        }
-        let same = match (&state.veids[slot], &vm) {
-            (Veid::Created(None), None) => true,
-            (Veid::Created(Some(a)), Some(b)) => a.ptr_eq(b),
-            _ => false,
-        };
-        state.channels.retain(|c| c.strong_count() > 0);
-        if !same
-            || link.tsg.is_some()
-            || state.channels.len() >= MAX_CHANNELS
-            || state.runlist.is_some_and(|r| r != channel.runlist())
-        {
-            return Err(Errno::EINVAL);
-        }
-        state.runlist = Some(channel.runlist());
-        state.channels.push(Arc::downgrade(channel));
-        link.tsg = Some(Arc::clone(self));
-        link.veid = veid;
-        channel.set_serviceable();
-        Ok(())
-    }
-
     /// Takes a channel out.
-    pub(crate) fn unbind(&self, channel: &Arc<Channel>) {
-        let this = Arc::downgrade(channel);
+    pub(crate) fn unbind(&self, instance: &Arc<Instance>) {
+        let this = Arc::downgrade(instance);
         self.state().channels.retain(|c| !c.ptr_eq(&this));
     }
 
@@ -181,18 +144,5 @@ impl Tsg {
         }
         state.veids[slot] = Veid::Created(Some(Arc::downgrade(vm)));
         Ok(slot as u32)
-    }
-
-    /// Deletes a subcontext; one that was never created is accepted.
-    ///
-    /// # Errors
-    /// `EINVAL` when the number is too large or channels are bound to it.
-    pub(crate) fn delete_subcontext(&self, veid: u32) -> Result<(), Errno> {
-        let slot = usize::try_from(veid).ok().filter(|&v| v < VEIDS).ok_or(Errno::EINVAL)?;
-        if self.channels().iter().any(|c| c.state().veid == veid) {
-            return Err(Errno::EINVAL);
-        }
-        self.state().veids[slot] = Veid::Free;
-        Ok(())
     }
 }

@@ -1,16 +1,17 @@
-//! The compute scheduler: launch descriptors (QMD) checked, run, and followed by their releases and dependents.
+//! The compute scheduler (SKED and the work distributor): launch descriptors (QMD) checked, run, and followed by their
+//! releases and dependents.
 
+use crate::gpu::context::{Context, Flow};
 use crate::gpu::exception::{Exception, HubClient};
-use crate::gpu::methods::REDUCTIONS;
-use crate::gpu::pbdma::{Context, Flow};
-use crate::gpu::semaphore::Write;
-use crate::gpu::sm::{self, Memory as _};
+use crate::gpu::semaphore::{Reduce, Write};
+use crate::gpu::sm;
+use crate::gpu::sm::launch::Memory as _;
 use crate::violations::Consequence;
 use qmd::{DependentAction, Effect, Qmd, SkedCheck};
 
 /// What methods said about launches to come.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LaunchState {
+pub(crate) struct ComputeState {
     /// Base of the shared-memory window.
     pub(crate) shared_window: u64,
     /// Base of the local-memory window.
@@ -27,16 +28,16 @@ pub(crate) struct LaunchState {
 
 /// The scheduler of one channel.
 #[derive(Debug, Default)]
-pub(crate) struct Scheduler {
+pub(crate) struct ComputeScheduler {
     grids: u64,
 }
 
-impl Scheduler {
+impl ComputeScheduler {
     /// Runs the descriptor at `va` and the chain behind it.
     pub(crate) fn launch(
         &mut self,
         context: &Context<'_>,
-        state: &LaunchState,
+        state: &ComputeState,
         va: u64,
     ) -> Result<Flow, Exception> {
         let mut next = Some(va);
@@ -73,7 +74,7 @@ impl Scheduler {
     pub(crate) fn decrement(
         &mut self,
         context: &Context<'_>,
-        state: &LaunchState,
+        state: &ComputeState,
         va: u64,
     ) -> Result<Flow, Exception> {
         if count_down(context, va)? { self.launch(context, state, va) } else { Ok(Flow::Next) }
@@ -87,23 +88,23 @@ impl Scheduler {
         Ok(Flow::Next)
     }
 
-    fn run(&mut self, context: &Context<'_>, state: &LaunchState, qmd: &Qmd) -> Result<Flow, Exception> {
+    fn run(&mut self, context: &Context<'_>, state: &ComputeState, qmd: &Qmd) -> Result<Flow, Exception> {
         if let Some(hang) = check(context, state, qmd)? {
-            context.machine.violations.record(Consequence::Hang, "SEND_PCAS", hang);
+            context.units.violations.record(Consequence::Hang, "SEND_PCAS", hang);
             return Ok(Flow::Hang);
         }
         if qmd.invalidates().contains(qmd::Invalidate::INSTRUCTION) {
-            context.gpu.executor.invalidate_code();
+            context.units.executor.invalidate_code();
         }
         if qmd.grid().iter().all(|&n| n > 0) {
             self.grids += 1;
             let launch = self.grid(context, state, qmd);
-            match context.gpu.executor.run(&context.memory, &launch, context.channel.stop_flag()) {
-                Ok(counters) => context.gpu.count(&counters),
+            match context.units.executor.run(&context.memory, &launch, context.channel.stop_flag()) {
+                Ok(counters) => context.units.count(|total| total.sm += counters),
                 Err(_) if context.channel.is_unserviceable() => return Ok(Flow::Next),
                 Err(fault) if fault.code == sm::esr::NONE => {
                     tracing::error!(%fault, "a kernel does not end");
-                    return Err(Exception::Timeout { ms: context.channel.state().timeout_ms });
+                    return Err(Exception::Timeout);
                 }
                 Err(fault) if state.exceptions_masked && fault.mmu.is_none() => {
                     tracing::warn!(%fault, "SM exceptions are masked by SET_SHADER_EXCEPTIONS: the error is not reported");
@@ -121,20 +122,20 @@ impl Scheduler {
                 payload: release.payload,
                 wide: release.wide,
                 timestamp: release.timestamp(),
-                reduce: release.reduction.map(|r| (REDUCTIONS[r.op as usize], r.signed)),
+                reduce: release.reduction.map(|r| (Reduce::BY_COMPUTE[r.op as usize], r.signed)),
             };
-            let done = write.perform(&context.memory, &context.machine.clock);
+            let done = write.perform(&context.memory, &context.units.clock);
             done.map_err(|f| Exception::hub(HubClient::Sked, f))?;
             if release.trap != qmd::Trap::None {
-                context.gpu.non_stall_interrupt(context.machine);
+                context.interrupts.non_stalling();
             }
         }
         Ok(Flow::Next)
     }
 
-    fn grid(&self, context: &Context<'_>, state: &LaunchState, qmd: &Qmd) -> sm::Launch {
+    fn grid(&self, context: &Context<'_>, state: &ComputeState, qmd: &Qmd) -> sm::Launch {
         sm::Launch {
-            arch: context.machine.config.arch,
+            arch: context.units.chip.arch,
             program: qmd.program_address(),
             grid: qmd.grid(),
             block: qmd.block(),
@@ -147,9 +148,9 @@ impl Scheduler {
             }),
             windows: sm::Windows { shared_base: state.shared_window, local_base: state.local_window },
             grid_id: self.grids,
-            sm_count: context.machine.config.sms(),
-            max_warps_per_sm: context.machine.config.target().max_warps(),
-            shared_bytes_per_sm: context.machine.config.target().max_shared_bytes(),
+            sm_count: context.units.chip.sms,
+            max_warps_per_sm: context.units.chip.target().max_warps(),
+            shared_bytes_per_sm: context.units.chip.target().max_shared_bytes(),
         }
     }
 }
@@ -159,7 +160,7 @@ fn refused(check: SkedCheck) -> Exception {
 }
 
 fn fetch(context: &Context<'_>, va: u64) -> Result<Qmd, Exception> {
-    let version = context.machine.config.target().version();
+    let version = context.units.chip.target().version();
     let mut bytes = vec![0; version.size()];
     context.memory.read(va, &mut bytes).map_err(|f| Exception::hub(HubClient::Sked, f))?;
     // Never shorter than a descriptor, so this is only ever refused for a bad length, which an MMU fault cannot be.
@@ -167,13 +168,13 @@ fn fetch(context: &Context<'_>, va: u64) -> Result<Qmd, Exception> {
 }
 
 /// The scheduler's checks. An error is an exception; a text says why the launch would hang.
-fn check(context: &Context<'_>, state: &LaunchState, qmd: &Qmd) -> Result<Option<String>, Exception> {
+fn check(context: &Context<'_>, state: &ComputeState, qmd: &Qmd) -> Result<Option<String>, Exception> {
     let mut esr = 0;
     let mut hang = None;
     if qmd.is_queue() {
         return Err(refused(SkedCheck::CircularQueueSize));
     }
-    let target = context.machine.config.target();
+    let target = context.units.chip.target();
     for problem in qmd.problems_on(target) {
         match problem.effect() {
             Effect::Refused(check) => {
@@ -212,8 +213,8 @@ fn check(context: &Context<'_>, state: &LaunchState, qmd: &Qmd) -> Result<Option
 }
 
 /// The memory behind the local window must be mapped as far as the SMs use it.
-fn check_local_memory(context: &Context<'_>, state: &LaunchState) -> Result<(), Exception> {
-    let tpcs = u64::from(context.machine.config.tpcs());
+fn check_local_memory(context: &Context<'_>, state: &ComputeState) -> Result<(), Exception> {
+    let tpcs = u64::from(context.units.chip.tpcs());
     let end = state.local_memory.saturating_add(state.local_per_tpc.saturating_mul(tpcs));
     let mut at = state.local_memory;
     while at < end {

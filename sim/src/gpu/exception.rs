@@ -1,7 +1,54 @@
 //! What goes wrong on the GPU, before the driver looks at it.
 
-use crate::gpu::pbdma::PbdmaRegisters;
-use crate::gpu::sm::{self, MemoryFault};
+use crate::gpu::sm;
+use crate::gpu::sm::launch::MemoryFault;
+
+/// Interrupt bits of the pushbuffer unit (`INTR_0`).
+pub(crate) mod intr {
+    /// GP_PUT beyond the ring.
+    pub(crate) const GPPTR: u32 = 1 << 14;
+    /// A ring entry that means nothing.
+    pub(crate) const GPENTRY: u32 = 1 << 15;
+    /// A method header that means nothing.
+    pub(crate) const PBENTRY: u32 = 1 << 18;
+    /// A host method that does not exist or may not be used.
+    pub(crate) const METHOD: u32 = 1 << 21;
+    /// A software class.
+    pub(crate) const DEVICE: u32 = 1 << 23;
+    /// A semaphore method with a bad address or operation.
+    pub(crate) const SEMAPHORE: u32 = 1 << 25;
+}
+
+/// Interrupt bits for the copy engine's own checks and missing contexts (`INTR_1`).
+pub(crate) mod intr1 {
+    /// A method of the copy class that does not exist.
+    pub(crate) const HCE_ILLEGAL_METHOD: u32 = 1 << 3;
+    /// A class that is not the copy class.
+    pub(crate) const HCE_ILLEGAL_CLASS: u32 = 1 << 4;
+    /// The channel's group has no context for the engine.
+    pub(crate) const CONTEXT_NOT_VALID: u32 = 1 << 31;
+}
+
+/// Registers that the driver prints when the pushbuffer unit stops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PbdmaRegisters {
+    /// Decoded header.
+    pub(crate) header: u32,
+    /// Raw header.
+    pub(crate) shadow: u32,
+    /// Ring entry.
+    pub(crate) entry: u64,
+    /// First method of the method FIFO.
+    pub(crate) method: u32,
+    /// Fetch index.
+    pub(crate) gp_get: u32,
+    /// Address of the next word.
+    pub(crate) get: u64,
+    /// End of the segment.
+    pub(crate) put: u64,
+    /// Semaphore: address, payload, operation.
+    pub(crate) semaphore: (u64, u64, u32),
+}
 
 /// Units of the hub that access memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,10 +179,7 @@ pub(crate) enum Exception {
         code: u32,
     },
     /// Work that does not end.
-    Timeout {
-        /// Milliseconds.
-        ms: u32,
-    },
+    Timeout,
     /// The program asked for it (`FORCE_RESET`).
     ForcedReset,
 }

@@ -3,7 +3,7 @@
 //! The driver side writes the words nvgpu writes on ga10b; the GPU side knows nothing but the root address and walks them.
 //! Formats: open-gpu-doc `dev_mmu` (Turing, version 2) and nvgpu's `gmmu_*_ga10b`.
 
-use crate::physical::{Backing, Dram, HostMapping, PAGE};
+use crate::dram::{Backing, Dram, HostMapping, PAGE};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -105,6 +105,7 @@ pub(crate) struct PageTables {
     dram: Arc<Dram>,
     root: u64,
     pool: Mutex<Pool>,
+    generation: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -118,12 +119,27 @@ impl PageTables {
     pub(crate) fn new(dram: &Arc<Dram>) -> Option<Self> {
         let mut pool = Pool::default();
         let root = pool.page(dram)?;
-        Some(Self { dram: Arc::clone(dram), root, pool: Mutex::new(pool) })
+        Some(Self { dram: Arc::clone(dram), root, pool: Mutex::new(pool), generation: AtomicU64::new(1) })
     }
 
     /// Physical address of the top table.
     pub(crate) fn root(&self) -> u64 {
         self.root
+    }
+
+    /// The memory that the tables lie in and point into.
+    pub(crate) fn dram(&self) -> &Dram {
+        &self.dram
+    }
+
+    /// Changes with every TLB invalidate.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Makes the GPU forget translations.
+    pub(crate) fn invalidate_tlb(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Points the pages from `va` at the physical pages of `source`, in order. `None` when memory for tables runs out.

@@ -1,15 +1,14 @@
 //! The GPU's view of an address space: every access goes through the page tables.
 
-use crate::driver::address_space::AddressSpace;
-use crate::gpu::gmmu::{self, fault};
-use crate::gpu::sm::{Access, Memory, MemoryFault, Span};
+use crate::gpu::gmmu::{PageTables, fault, walk};
+use crate::gpu::sm::launch::{Access, Memory, MemoryFault, Span};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Memory as one channel sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GpuMemory<'a> {
-    space: &'a AddressSpace,
+    tables: &'a PageTables,
 }
 
 // SAFETY: spans come from `Dram`, whose memory stays mapped while its users hold it (`Dram::hold`), which whoever runs GPU work
@@ -17,8 +16,8 @@ pub(crate) struct GpuMemory<'a> {
 unsafe impl Memory for GpuMemory<'_> {
     fn translate(&self, va: u64, access: Access) -> Result<Span, MemoryFault> {
         let refuse = |kind| MemoryFault { va, access, kind };
-        let dram = self.space.dram();
-        let leaf = gmmu::walk(dram, self.space.root(), va).map_err(refuse)?;
+        let dram = self.tables.dram();
+        let leaf = walk(dram, self.tables.root(), va).map_err(refuse)?;
         let writes = matches!(access, Access::Write | Access::Atomic);
         if leaf.privileged {
             return Err(refuse(fault::PRIVILEGE));
@@ -44,14 +43,14 @@ unsafe impl Memory for GpuMemory<'_> {
     }
 
     fn generation(&self) -> u64 {
-        self.space.generation()
+        self.tables.generation()
     }
 }
 
 impl<'a> GpuMemory<'a> {
-    /// The view of an address space. Keep a [`Dram::hold`](crate::physical::Dram::hold) guard while using it.
-    pub(crate) fn new(space: &'a AddressSpace) -> Self {
-        Self { space }
+    /// The view of an address space. Keep a [`Dram::hold`](crate::dram::Dram::hold) guard while using it.
+    pub(crate) fn new(tables: &'a PageTables) -> Self {
+        Self { tables }
     }
 
     /// Host pointer to `va` and the bytes that follow it there.

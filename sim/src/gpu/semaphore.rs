@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::gpu::memory::GpuMemory;
-use crate::gpu::sm::{Access, MemoryFault};
+use crate::gpu::sm::launch::{Access, MemoryFault};
 use std::sync::atomic::{Ordering, fence};
 
 /// Atomic operations of a release, whatever their numbers in the methods of each unit.
@@ -24,6 +24,15 @@ pub(crate) enum Reduce {
     Inc,
     /// Subtracts one; the payload after 0.
     Dec,
+}
+
+impl Reduce {
+    /// Order of the numbers in methods of the host and of the copy engine.
+    pub(crate) const BY_HOST: [Self; 8] =
+        [Self::Min, Self::Max, Self::Xor, Self::And, Self::Or, Self::Add, Self::Inc, Self::Dec];
+    /// Order of the numbers in methods of the compute class and in launch descriptors.
+    pub(crate) const BY_COMPUTE: [Self; 8] =
+        [Self::Add, Self::Min, Self::Max, Self::Inc, Self::Dec, Self::And, Self::Or, Self::Xor];
 }
 
 /// What a release writes.

@@ -1,14 +1,15 @@
 //! Syncpoints of host1x, as the GPU sees them: one counter each, at the start of a 64 KiB window.
 
-use crate::driver::address_space::SYNCPOINTS;
-use crate::driver::channel::Channel;
-use crate::driver::ids::{Id, IdPool, Order};
-use crate::physical::{Backing, Dram, HostMapping, PAGE};
+use crate::dram::{Backing, Dram, HostMapping, PAGE};
+use crate::ids::{Id, IdPool, Order};
 use nix::errno::Errno;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Number of syncpoints and bytes of the window of each.
+pub(crate) const SYNCPOINTS: u32 = 1024;
+pub(crate) const SYNCPOINT_STRIDE: u64 = 0x1_0000;
 /// Syncpoints that other users of host1x have taken before the first client of the GPU asks.
 const TAKEN: u32 = 17;
 /// What a dead channel's syncpoint is raised by, so that whoever waits wakes up.
@@ -91,11 +92,5 @@ impl Syncpoints {
         self.with(id, |v| {
             v.fetch_add(SAFE_STEP, Ordering::AcqRel);
         });
-    }
-
-    /// The syncpoint of `channel` if `va` lies in its writable window.
-    pub(crate) fn at(&self, channel: &Channel, va: u64) -> Option<u32> {
-        let (id, base) = channel.state().syncpoint?;
-        (va.wrapping_sub(base) < crate::driver::address_space::SYNCPOINT_STRIDE).then_some(id)
     }
 }

@@ -1,7 +1,9 @@
 //! The side of the process that looks.
 
 use crate::user_memory::UserMemory;
-use crate::visit::{Head, LIMIT, Message, address, answer, ask, kind, limit_waits, peer, receive, send};
+use crate::visit::message::{
+    Head, LIMIT, Message, address, answer, ask, kind, limit_waits, peer, receive, send,
+};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};

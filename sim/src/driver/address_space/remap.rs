@@ -1,10 +1,10 @@
 //! `REMAP`: buffers moved in and out of a sparse area, page by page.
 
-use crate::driver::address_space::AddressSpace;
-use crate::driver::address_space::mappings::pages;
+use crate::dram::PAGE;
+use crate::driver::address_space::mapping::pages;
+use crate::driver::address_space::space::{AddressSpace, Space};
 use crate::driver::dmabuf::DmaBuf;
 use crate::gpu::gmmu::PteAttributes;
-use crate::physical::PAGE;
 use nix::errno::Errno;
 use std::sync::Arc;
 
@@ -72,12 +72,12 @@ impl AddressSpace {
             .ok_or(Errno::EINVAL)?;
             space.retain_remapped(start, va, len, op.buffer.clone());
         }
-        self.invalidate_tlb();
+        self.tables.invalidate_tlb();
         Ok(())
     }
 }
 
-impl crate::driver::address_space::Space {
+impl Space {
     /// Keeps the buffers of remapped pages alive until their pages are replaced or the area goes.
     fn retain_remapped(&mut self, area: u64, va: u64, len: u64, buffer: Option<Arc<DmaBuf>>) {
         let Some(area) = self.areas.get_mut(&area) else { return };

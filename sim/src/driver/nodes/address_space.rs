@@ -1,9 +1,12 @@
 //! Address-space descriptors: `A` commands.
 
-use crate::driver::address_space::{AddressSpace, MapRequest, RemapOp, SYNCPOINT_STRIDE, SYNCPOINTS};
+use crate::driver::address_space::mapping::MapRequest;
+use crate::driver::address_space::remap::RemapOp;
+use crate::driver::address_space::space::AddressSpace;
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
-use crate::driver::nodes::{Reply, with};
+use crate::driver::nodes::argument::{Reply, with};
+use crate::gpu::syncpoint::{SYNCPOINT_STRIDE, SYNCPOINTS};
 use crate::violations::Consequence;
 use nix::errno::Errno;
 use nvgpu_sys::*;

@@ -4,16 +4,18 @@ use crate::driver::channel::Channel;
 use crate::driver::files::Object;
 use crate::driver::log::DEVICE;
 use crate::driver::machine::Machine;
-use crate::driver::nodes::{Reply, setup_bind, with};
+use crate::driver::nodes::argument::{Reply, with};
+use crate::driver::nodes::setup_bind;
 use crate::driver::notifier::Notifier;
 use crate::driver::recovery;
+use crate::gpu::classes::CLASSES;
 use crate::gpu::exception::Exception;
-use crate::gpu::pbdma::CLASSES;
 use crate::violations::Consequence;
 use nix::errno::Errno;
 use nvgpu_sys::*;
 use std::os::fd::IntoRawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Runlists: 0 for graphics, compute and its copy engine; 1 and 2 for the asynchronous copy engines.
@@ -23,6 +25,8 @@ const GRAPHICS_CLASSES: [u32; 5] = [0xc797, 0xc597, 0xc397, 0xc097, 0xb197];
 /// Bytes of the driver's range that a context takes in an address space; sizes are not known, only that together with a small ring
 /// they fit in 2 MiB (field notes with a range that ended 2 MiB below 2^40).
 const CONTEXT_BUFFERS: [u64; 5] = [0x1_0000, 0x2_0000, 0x8_0000, 0x8_0000, 0x1000];
+/// How often `WAIT` looks at its semaphore.
+const WAIT_POLL: Duration = Duration::from_micros(100);
 /// Context registers hold address bits 39:8.
 const CONTEXT_REACH: u64 = 1 << 40;
 
@@ -39,12 +43,12 @@ pub(super) fn open(machine: &Machine, runlist: Option<i32>) -> Result<Arc<Channe
         }
     };
     let id = machine.channel_ids.take().ok_or(Errno::ENOMEM)?;
-    Ok(Arc::new(Channel::new(id, runlist)))
+    Ok(machine.channels.open(id, runlist))
 }
 
 /// Serves an `H` command.
 pub(super) fn ioctl(machine: &Arc<Machine>, channel: &Arc<Channel>, request: u32, bytes: &mut [u8]) -> Reply {
-    if channel.is_closing() {
+    if channel.instance.is_closing() {
         return Err(Errno::ETIMEDOUT);
     }
     match request {
@@ -58,12 +62,12 @@ pub(super) fn ioctl(machine: &Arc<Machine>, channel: &Arc<Channel>, request: u32
             Ok(0)
         }),
         NVGPU_IOCTL_CHANNEL_GET_TIMEDOUT => with(bytes, |a: &mut nvgpu_get_param_args| {
-            a.value = channel.is_unserviceable().into();
+            a.value = channel.instance.is_unserviceable().into();
             Ok(0)
         }),
         NVGPU_IOCTL_CHANNEL_WAIT => with(bytes, |a| wait(machine, channel, a)),
         NVGPU_IOCTL_CHANNEL_SUBMIT_GPFIFO => {
-            if channel.is_unserviceable() {
+            if channel.instance.is_unserviceable() {
                 Err(Errno::ETIMEDOUT)
             } else {
                 Err(Errno::EINVAL)
@@ -82,12 +86,12 @@ pub(super) fn ioctl(machine: &Arc<Machine>, channel: &Arc<Channel>, request: u32
             Ok(0)
         }),
         NVGPU_IOCTL_CHANNEL_ENABLE => {
-            channel.state().enabled = true;
+            channel.instance.set_enabled(true);
             machine.gpu.wake();
             Ok(0)
         }
         NVGPU_IOCTL_CHANNEL_DISABLE => {
-            channel.state().enabled = false;
+            channel.instance.set_enabled(false);
             Ok(0)
         }
         NVGPU_IOCTL_CHANNEL_PREEMPT => {
@@ -173,9 +177,10 @@ fn alloc_obj_ctx(machine: &Machine, channel: &Channel, a: &nvgpu_alloc_obj_ctx_a
             }
         }
         state.contexts.push((weak, buffers));
+        tsg.entry.set_context();
         let first = !std::mem::replace(&mut machine.driver().golden_context, true);
         if first && machine.config.first_context_ms > 0 {
-            std::thread::sleep(Duration::from_millis(machine.config.first_context_ms.into()));
+            machine.clock.spend(Duration::from_millis(machine.config.first_context_ms.into()));
         }
     }
     if a.flags & NVGPU_ALLOC_OBJ_FLAGS_GFXP != 0 && graphics {
@@ -235,17 +240,18 @@ fn set_notifier(machine: &Machine, channel: &Channel, a: &nvgpu_set_error_notifi
 }
 
 fn user_syncpoint(machine: &Machine, channel: &Channel, a: &mut nvgpu_get_user_syncpoint_args) -> Reply {
-    let mut state = channel.state();
-    let (id, va) = match state.syncpoint {
+    let space = channel.state().address_space.clone();
+    let mut bindings = channel.instance.bindings();
+    let (id, va) = match bindings.syncpoint {
         Some(known) => known,
         None => {
-            let space = state.address_space.clone().ok_or(Errno::EINVAL)?;
+            let space = space.ok_or(Errno::EINVAL)?;
             let pages = machine.syncpoints.pages()?;
             space.sync_map(|id| pages[id as usize])?;
             let id = machine.syncpoints.allocate()?;
             let va =
                 space.map_syncpoint(pages[id as usize]).inspect_err(|_| machine.syncpoints.release(id))?;
-            state.syncpoint = Some((id, va));
+            bindings.syncpoint = Some((id, va));
             (id, va)
         }
     };
@@ -257,7 +263,7 @@ fn user_syncpoint(machine: &Machine, channel: &Channel, a: &mut nvgpu_get_user_s
 
 /// `WAIT` is for kernel-mode channels; on others it waits for a semaphore word until the timeout.
 fn wait(machine: &Machine, channel: &Channel, a: &mut nvgpu_wait_args) -> Reply {
-    if channel.is_unserviceable() {
+    if channel.instance.is_unserviceable() {
         return Err(Errno::ETIMEDOUT);
     }
     if a.type_ != NVGPU_WAIT_TYPE_SEMAPHORE {
@@ -272,16 +278,11 @@ fn wait(machine: &Machine, channel: &Channel, a: &mut nvgpu_wait_args) -> Reply 
     }
     let ptr = backing.ptr().as_ptr().wrapping_add(offset as usize);
     // SAFETY: inside the buffer, which `backing` keeps, and aligned; reached through atomics only.
-    let semaphore = unsafe { std::sync::atomic::AtomicU32::from_ptr(ptr.cast()) };
-    let start = std::time::Instant::now();
-    while semaphore.load(std::sync::atomic::Ordering::Acquire) != payload {
-        if channel.is_unserviceable() || channel.is_closing() {
-            return Err(Errno::ETIMEDOUT);
-        }
-        if a.timeout != NVGPU_NO_TIMEOUT && start.elapsed() > Duration::from_millis(a.timeout.into()) {
-            return Err(Errno::ETIMEDOUT);
-        }
-        std::thread::sleep(Duration::from_micros(100));
-    }
-    Ok(0)
+    let semaphore = unsafe { AtomicU32::from_ptr(ptr.cast()) };
+    let deadline = (a.timeout != NVGPU_NO_TIMEOUT)
+        .then(|| machine.clock.deadline(Duration::from_millis(a.timeout.into())));
+    let is_met = || semaphore.load(Ordering::Acquire) == payload;
+    let is_gone = || channel.instance.is_unserviceable() || channel.instance.is_closing();
+    machine.clock.wait(deadline.as_ref(), WAIT_POLL, || is_met() || is_gone());
+    if is_met() { Ok(0) } else { Err(Errno::ETIMEDOUT) }
 }

@@ -1,7 +1,8 @@
 //! What `GET_CHARACTERISTICS` says of an Orin AGX 64 GB.
 
-use crate::config::SimConfig;
+use crate::gpu::chip::Chip;
 use nvgpu_sys::*;
+use sass::Arch;
 
 /// Top clock of the GPU in Hz.
 pub(super) const MAX_HZ: u64 = 1_300_000_000;
@@ -9,24 +10,21 @@ pub(super) const MAX_HZ: u64 = 1_300_000_000;
 const FLAGS: u64 = 0x01bf_5fff_7f5d_035d;
 
 /// The characteristics, for the open of the control node number `instance`.
-pub(super) fn of(config: &SimConfig, instance: u64) -> nvgpu_gpu_characteristics {
-    let (sm_arch_sm_version, sm_arch_spa_version) = match config.arch {
-        sass::Arch::Sm80 => (0x800, 0x800),
-        sass::Arch::Sm86 => (0x806, 0x806),
-        sass::Arch::Sm87 => (0x807, 0x806),
-        sass::Arch::Sm89 => (0x809, 0x809),
-        sass::Arch::Sm90 => (0x900, 0x900),
-    };
+pub(super) fn of(chip: Chip, instance: u64) -> nvgpu_gpu_characteristics {
+    let sm = chip.arch.sm();
+    let sm_arch_sm_version = sm / 10 << 8 | sm % 10;
+    // ga10b tells another version of its shader programs than of its SMs.
+    let sm_arch_spa_version = if chip.arch == Arch::Sm87 { 0x806 } else { sm_arch_sm_version };
     let mut chipname = [0; 8];
     chipname[..5].copy_from_slice(b"ga10b");
     nvgpu_gpu_characteristics {
         arch: 0x170,
         impl_: 0xb,
         rev: 0xa1,
-        num_gpc: config.gpcs(),
+        num_gpc: chip.gpcs(),
         numa_domain_id: NVGPU_GPU_CHARACTERISTICS_NO_NUMA_INFO,
         L2_cache_size: 4 << 20,
-        num_tpc_per_gpc: config.tpcs().min(4),
+        num_tpc_per_gpc: chip.tpcs_per_gpc(),
         bus_type: NVGPU_GPU_BUS_TYPE_AXI,
         compression_page_size: 0x1_0000,
         pde_coverage_bit_count: 47,
@@ -37,11 +35,11 @@ pub(super) fn of(config: &SimConfig, instance: u64) -> nvgpu_gpu_characteristics
         gpfifo_class: 0xc76f,
         inline_to_memory_class: 0xa140,
         dma_copy_class: 0xc7b5,
-        gpc_mask: (1 << config.gpcs()) - 1,
+        gpc_mask: (1 << chip.gpcs()) - 1,
         sm_arch_sm_version,
         sm_arch_spa_version,
-        // The driver's constant; an SM holds 48 warps.
-        sm_arch_warp_count: 0x60,
+        // ga10b's constant is 0x60: what a TPC holds.
+        sm_arch_warp_count: chip.warps_per_tpc(),
         gpu_ioctl_nr_last: NVGPU_GPU_IOCTL_LAST as i16,
         tsg_ioctl_nr_last: NVGPU_TSG_IOCTL_LAST as i16,
         dbg_gpu_ioctl_nr_last: NVGPU_DBG_GPU_IOCTL_LAST as i16,

@@ -1,46 +1,27 @@
 //! The control node: discovery, and creation of everything else.
 
-use crate::driver::address_space::AddressSpace;
+use crate::driver::address_space::space::AddressSpace;
 use crate::driver::files::Object;
 use crate::driver::log::DEVICE;
 use crate::driver::machine::Machine;
-use crate::driver::nodes::{Reply, channel, characteristics, tsg, with};
+use crate::driver::nodes::argument::{Reply, with};
+use crate::driver::nodes::channel;
+use crate::driver::nodes::characteristics;
+use crate::driver::nodes::nvmap;
+use crate::driver::nodes::tsg;
+use crate::driver::session::control::CtrlFile;
+use crate::gpu::chip::SmPlace;
 use nix::errno::Errno;
 use nvgpu_sys::*;
 use std::os::fd::IntoRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use zerocopy::IntoBytes;
-
-/// One open of the control node.
-#[derive(Debug)]
-pub(crate) struct CtrlFile {
-    instance: u64,
-    mapped: AtomicBool,
-}
-
-impl CtrlFile {
-    /// The open number `instance`.
-    pub(crate) fn new(instance: u64) -> Self {
-        Self { instance, mapped: AtomicBool::new(false) }
-    }
-
-    /// Takes the one mapping of the doorbell page that an open file may have; false when it is taken.
-    pub(crate) fn take_mapping(&self) -> bool {
-        !self.mapped.swap(true, Ordering::AcqRel)
-    }
-
-    /// Gives the mapping back.
-    pub(crate) fn return_mapping(&self) {
-        self.mapped.store(false, Ordering::Release);
-    }
-}
 
 /// Serves a `G` command.
 pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes: &mut [u8]) -> Reply {
     match request {
         NVGPU_GPU_IOCTL_GET_CHARACTERISTICS => with(bytes, |a: &mut nvgpu_gpu_get_characteristics| {
-            let all = characteristics::of(&machine.config, file.instance);
+            let all = characteristics::of(machine.chip(), file.instance);
             let all = all.as_bytes();
             let len = (a.gpu_characteristics_buf_size as usize).min(all.len());
             a.gpu_characteristics_buf_size = all.len() as u64;
@@ -50,7 +31,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
         NVGPU_GPU_IOCTL_OPEN_TSG => with(bytes, |a| open_tsg(machine, a)),
         NVGPU_GPU_IOCTL_OPEN_CHANNEL => with(bytes, |a| open_channel(machine, a)),
         NVGPU_GPU_IOCTL_GET_TPC_MASKS => with(bytes, |a: &mut nvgpu_gpu_get_tpc_masks_args| {
-            let masks = tpc_masks(machine);
+            let masks = [0, 1].map(|gpc| machine.chip().tpc_mask(gpc));
             let len = (a.mask_buf_size as usize).min(masks.as_bytes().len());
             a.mask_buf_size = masks.as_bytes().len() as u32;
             Ok(machine.user.write_or_count(a.mask_buf_addr, &masks.as_bytes()[..len]))
@@ -83,16 +64,16 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
         }
         NVGPU_GPU_IOCTL_GET_TPC_EXCEPTION_EN_STATUS => {
             with(bytes, |a: &mut nvgpu_gpu_tpc_exception_en_status_args| {
-                a.tpc_exception_en_sm_mask = (1 << machine.config.sms()) - 1;
+                a.tpc_exception_en_sm_mask = (1 << machine.chip().sms) - 1;
                 Ok(0)
             })
         }
         NVGPU_GPU_IOCTL_NUM_VSMS => with(bytes, |a: &mut nvgpu_gpu_num_vsms| {
-            a.num_vsms = machine.config.sms();
+            a.num_vsms = machine.chip().sms;
             Ok(0)
         }),
         NVGPU_GPU_IOCTL_VSMS_MAPPING => with(bytes, |a: &mut nvgpu_gpu_vsms_mapping| {
-            let map: Vec<_> = (0..machine.config.sms()).map(sm_place).collect();
+            let map: Vec<_> = (0..machine.chip().sms).map(sm_place).collect();
             machine.user.write_array(a.vsms_map_buf_addr, &map)?;
             Ok(0)
         }),
@@ -132,8 +113,8 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
         | NVGPU_GPU_IOCTL_GET_TEMPERATURE
         | NVGPU_GPU_IOCTL_SET_THERM_ALERT_LIMIT => Err(Errno::EINVAL),
         NVGPU_GPU_IOCTL_SET_DETERMINISTIC_OPTS => with(bytes, |a| deterministic(machine, a)),
-        NVGPU_GPU_IOCTL_REGISTER_BUFFER => with(bytes, |a| crate::driver::nodes::nvmap::register(machine, a)),
-        NVGPU_GPU_IOCTL_GET_BUFFER_INFO => with(bytes, |a| crate::driver::nodes::nvmap::info(machine, a)),
+        NVGPU_GPU_IOCTL_REGISTER_BUFFER => with(bytes, |a| nvmap::register(machine, a)),
+        NVGPU_GPU_IOCTL_GET_BUFFER_INFO => with(bytes, |a| nvmap::info(machine, a)),
         NVGPU_GPU_IOCTL_GET_GPC_LOCAL_TO_PHYSICAL_MAP => {
             with(bytes, |a: &mut nvgpu_gpu_get_gpc_physical_map_args| {
                 gpc_map(machine, a.map_buf_size, a.physical_gpc_buf_addr)
@@ -181,26 +162,20 @@ fn open_channel(machine: &Arc<Machine>, a: &mut nvgpu_gpu_open_channel_args) -> 
     Ok(0)
 }
 
-/// TPCs of each GPC.
-fn tpc_masks(machine: &Machine) -> [u32; 2] {
-    let tpcs = machine.config.tpcs();
-    std::array::from_fn(|gpc| (1 << tpcs.saturating_sub(gpc as u32 * 4).min(4)) - 1)
-}
-
 fn sm_place(id: u32) -> nvgpu_gpu_vsms_mapping_entry {
-    let place = crate::driver::recovery::SmPlace::of(id);
+    let place = SmPlace::of(id);
     nvgpu_gpu_vsms_mapping_entry {
         gpc_logical_index: place.gpc as u8,
         gpc_virtual_index: place.gpc as u8,
         tpc_local_logical_index: place.tpc as u8,
-        tpc_global_logical_index: (id / 2) as u8,
+        tpc_global_logical_index: place.global_tpc() as u8,
         sm_local_id: place.sm as u8,
         tpc_migratable_index: place.tpc as u8,
     }
 }
 
 fn gpc_map(machine: &Machine, size: u32, address: u64) -> Reply {
-    let map: Vec<u32> = (0..machine.config.gpcs()).collect();
+    let map: Vec<u32> = (0..machine.chip().gpcs()).collect();
     if size as usize != map.as_bytes().len() {
         return Err(Errno::EINVAL);
     }

@@ -1,59 +1,20 @@
 //! Debugger sessions: `D` commands.
 
-use crate::driver::address_space::AddressSpace;
-use crate::driver::channel::Channel;
+use crate::driver::address_space::space::AddressSpace;
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
-use crate::driver::nodes::{Reply, tsg, with};
+use crate::driver::nodes::argument::{Reply, with};
+use crate::driver::nodes::tsg;
+use crate::driver::session::debugger::DebugSession;
 use crate::driver::tsg::SmRecord;
 use crate::violations::Consequence;
 use nix::errno::Errno;
 use nvgpu_sys::*;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// Size of the image of a graphics context in this model.
 const CONTEXT_BYTES: u32 = 0x8_0000;
-
-/// A session.
-#[derive(Debug)]
-pub(crate) struct DebugSession {
-    profiler: bool,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    channels: Vec<(i32, Arc<Channel>)>,
-    mmu_debug: u32,
-    timeouts_off: bool,
-}
-
-impl DebugSession {
-    /// A session without channels; `profiler` for the legacy profiler node.
-    pub(crate) fn new(profiler: bool) -> Self {
-        Self { profiler, state: Mutex::default() }
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the session keeps a channel's file open.
-    pub(crate) fn holds(&self, channel: &Arc<Channel>) -> bool {
-        self.state().channels.iter().any(|(_, c)| Arc::ptr_eq(c, channel))
-    }
-
-    /// Ends the session's hold on its channels.
-    pub(crate) fn take_channels(&self) -> Vec<Arc<Channel>> {
-        std::mem::take(&mut self.state().channels).into_iter().map(|(_, c)| c).collect()
-    }
-
-    /// The channel that calls without one use: the first bound.
-    fn channel(&self) -> Result<Arc<Channel>, Errno> {
-        self.state().channels.first().map(|(_, c)| Arc::clone(c)).ok_or(Errno::EINVAL)
-    }
-}
 
 /// Serves a `D` command.
 pub(super) fn ioctl(machine: &Arc<Machine>, session: &DebugSession, request: u32, bytes: &mut [u8]) -> Reply {
@@ -93,7 +54,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, session: &DebugSession, request: u32
         }
         NVGPU_DBG_GPU_IOCTL_GET_GR_CONTEXT_SIZE => {
             with(bytes, |a: &mut nvgpu_dbg_gpu_get_gr_context_size_args| {
-                if !session.channel()?.has_context() {
+                if !session.channel()?.instance.has_context() {
                     return Err(Errno::EINVAL);
                 }
                 a.size = CONTEXT_BYTES;
@@ -101,7 +62,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, session: &DebugSession, request: u32
             })
         }
         NVGPU_DBG_GPU_IOCTL_SMPC_CTXSW_MODE | NVGPU_DBG_GPU_IOCTL_HWPM_CTXSW_MODE => {
-            if session.channel()?.has_context() { Ok(0) } else { Err(Errno::EINVAL) }
+            if session.channel()?.instance.has_context() { Ok(0) } else { Err(Errno::EINVAL) }
         }
         // Refused unless every SM is in debugger mode, which this machine does not have.
         NVGPU_DBG_GPU_IOCTL_SUSPEND_RESUME_ALL_SMS => Err(Errno::EINVAL),
@@ -146,12 +107,12 @@ pub(super) fn ioctl(machine: &Arc<Machine>, session: &DebugSession, request: u32
                 a.resident_context_fd = -1;
                 a.is_resident_context = 0;
                 for (fd, channel) in &session.state().channels {
-                    if channel.is_gpu_busy() {
+                    if channel.instance.is_busy() {
                         (a.is_resident_context, a.resident_context_fd) = (1, *fd);
                     }
                     let group = channel.state().tsg.clone();
                     if let Some(group) = group {
-                        group.state().enabled = run;
+                        group.entry.set_enabled(run);
                     }
                 }
                 machine.gpu.wake();

@@ -1,8 +1,9 @@
 //! The memory node: `N` commands, and the buffer metadata of the control node.
 
+use crate::driver::descriptor::borrow;
 use crate::driver::dmabuf::{DmaBuf, Metadata};
-use crate::driver::machine::{Driver, Machine, borrow};
-use crate::driver::nodes::Reply;
+use crate::driver::machine::{Driver, Machine};
+use crate::driver::nodes::argument::Reply;
 use nix::errno::Errno;
 use nvgpu_sys::*;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
@@ -24,7 +25,7 @@ const KNOWN: u32 = NVMAP_HEAP_IOVMM
     | NVMAP_HEAP_CARVEOUT_FSI
     | NVMAP_HEAP_CARVEOUT_IVM
     | NVMAP_HEAP_CARVEOUT_GENERIC;
-const PAGE: u64 = crate::physical::PAGE;
+const PAGE: u64 = crate::dram::PAGE;
 
 /// Serves an `N` command.
 pub(super) fn ioctl(machine: &Arc<Machine>, request: u32, arg: &mut [u8]) -> Reply {

@@ -2,19 +2,12 @@
 
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
-use crate::driver::nodes::{Reply, with};
+use crate::driver::nodes::argument::{Reply, with};
+use crate::driver::session::profiler::ProfilerFile;
 use nix::errno::Errno;
 use nvgpu_sys::*;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
-/// One open of `prof-dev`.
-#[derive(Debug, Default)]
-pub(crate) struct ProfilerFile {
-    context_bound: AtomicBool,
-    resources: AtomicU32,
-    resources_bound: AtomicBool,
-}
+use std::sync::atomic::Ordering;
 
 /// Serves a `P` command.
 pub(super) fn ioctl(machine: &Arc<Machine>, file: &ProfilerFile, request: u32, bytes: &mut [u8]) -> Reply {

@@ -2,7 +2,7 @@
 
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
-use crate::driver::nodes::{Reply, with};
+use crate::driver::nodes::argument::{Reply, with};
 use crate::driver::tsg::Tsg;
 use nix::errno::Errno;
 use nvgpu_sys::*;

@@ -1,9 +1,10 @@
 //! `SETUP_BIND`: the ring of a channel.
 
-use crate::driver::channel::{Channel, Ring};
+use crate::driver::channel::Channel;
 use crate::driver::machine::Machine;
-use crate::driver::nodes::Reply;
+use crate::driver::nodes::argument::Reply;
 use crate::gpu::gmmu::PteAttributes;
+use crate::gpu::userd::Ring;
 use nix::errno::Errno;
 use nvgpu_sys::*;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub(super) fn setup_bind(
     if state.tsg.is_none() {
         return Err(Errno::EINVAL);
     }
-    if state.ring.is_some() || state.kernel_ring {
+    if channel.instance.bindings().ring.is_some() || state.kernel_ring {
         return Err(Errno::EEXIST);
     }
     if deterministic && state.watchdog || usermode && !deterministic {
@@ -53,12 +54,16 @@ pub(super) fn setup_bind(
     };
     let userd = machine.buffer(&mut machine.driver(), a.userd_dmabuf_fd).map_err(undo)?;
     let userd = userd.backing().ok_or(Errno::EINVAL).map_err(undo)?;
-    state.ring = Some(Ring::new(entries, va, userd));
+    {
+        let mut bindings = channel.instance.bindings();
+        bindings.ring = Some(Ring::new(entries, va, userd));
+        bindings.tables = Some(Arc::clone(space.tables()));
+    }
     state.deterministic = true;
     drop(state);
-    a.work_submit_token = channel.token();
+    a.work_submit_token = channel.instance.token();
     (a.gpfifo_gpu_va, a.userd_gpu_va, a.usermode_mmio_gpu_va) = (0, 0, 0);
-    machine.gpu.add_channel(channel);
+    machine.gpu.add_channel(&channel.instance);
     Ok(0)
 }
 
@@ -69,7 +74,7 @@ pub(super) fn kernel_ring(channel: &Channel, entries: u32) -> Reply {
     if state.address_space.is_none() || state.tsg.is_none() {
         return Err(Errno::EINVAL);
     }
-    if state.ring.is_some() || state.kernel_ring {
+    if channel.instance.bindings().ring.is_some() || state.kernel_ring {
         return Err(Errno::EEXIST);
     }
     state.kernel_ring = true;

@@ -3,8 +3,8 @@
 use crate::driver::channel::Channel;
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
-use crate::driver::nodes::{Reply, with};
-use crate::driver::tsg::{SmRecord, Tsg};
+use crate::driver::nodes::argument::{Reply, with};
+use crate::driver::tsg::{SmRecord, Tsg, VEIDS, Veid};
 use crate::violations::Consequence;
 use nix::errno::Errno;
 use nvgpu_sys::*;
@@ -21,7 +21,7 @@ const TIMESLICE: std::ops::RangeInclusive<u32> = 1000..=50_000;
 /// A new group.
 pub(super) fn open(machine: &Machine) -> Result<Arc<Tsg>, Errno> {
     let id = machine.tsg_ids.take().ok_or(Errno::ENOMEM)?;
-    Ok(Arc::new(Tsg::new(id, machine.config.sms())))
+    Ok(Arc::new(Tsg::new(id, machine.chip().sms)))
 }
 
 /// Serves a `T` command.
@@ -30,12 +30,12 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
         NVGPU_TSG_IOCTL_BIND_CHANNEL => bind_old(machine, tsg, bytes),
         NVGPU_TSG_IOCTL_UNBIND_CHANNEL => unbind(machine, tsg, bytes),
         NVGPU_IOCTL_TSG_ENABLE => {
-            tsg.state().enabled = true;
+            tsg.entry.set_enabled(true);
             machine.gpu.wake();
             Ok(0)
         }
         NVGPU_IOCTL_TSG_DISABLE => {
-            tsg.state().enabled = false;
+            tsg.entry.set_enabled(false);
             Ok(0)
         }
         NVGPU_IOCTL_TSG_PREEMPT => Ok(0),
@@ -77,7 +77,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
             if machine.driver().sched_locked {
                 return Err(Errno::EPERM);
             }
-            tsg.bind(&channel(machine, a.channel_fd)?, a.subcontext_id)?;
+            channel(machine, a.channel_fd)?.bind(tsg, a.subcontext_id)?;
             Ok(0)
         }),
         NVGPU_TSG_IOCTL_READ_SINGLE_SM_ERROR_STATE => {
@@ -130,10 +130,9 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
             a.veid = tsg.create_subcontext(a.type_, &space)?;
             Ok(0)
         }),
-        NVGPU_TSG_IOCTL_DELETE_SUBCONTEXT => with(bytes, |a: &mut nvgpu_tsg_delete_subcontext_args| {
-            tsg.delete_subcontext(a.veid)?;
-            Ok(0)
-        }),
+        NVGPU_TSG_IOCTL_DELETE_SUBCONTEXT => {
+            with(bytes, |a: &mut nvgpu_tsg_delete_subcontext_args| delete_subcontext(machine, tsg, a.veid))
+        }
         // Tokens name the control node of another process.
         NVGPU_TSG_IOCTL_GET_SHARE_TOKEN | NVGPU_TSG_IOCTL_REVOKE_SHARE_TOKEN => Err(Errno::EINVAL),
         _ => Err(Errno::ENOTTY),
@@ -168,7 +167,7 @@ fn bind_old(machine: &Machine, tsg: &Arc<Tsg>, bytes: &[u8]) -> Reply {
     }
     let channel = channel(machine, number(bytes)?)?;
     let veid = channel.state().veid;
-    tsg.bind(&channel, veid).inspect_err(|_| {
+    channel.bind(tsg, veid).inspect_err(|_| {
         channel.state().leaked_reference = true;
         machine.violations.record(
             Consequence::Leak,
@@ -187,13 +186,22 @@ fn unbind(machine: &Machine, tsg: &Arc<Tsg>, bytes: &[u8]) -> Reply {
     if !channel.state().tsg.as_ref().is_some_and(|t| Arc::ptr_eq(t, tsg)) {
         return Err(Errno::EINVAL);
     }
-    let busy = channel.is_gpu_busy() || channel.pbdma().is_scheduled();
+    let busy = channel.instance.is_busy() || channel.instance.is_pending();
     if busy {
         return Err(Errno::EAGAIN);
     }
-    channel.kill();
-    tsg.unbind(&channel);
-    channel.state().tsg = None;
+    channel.instance.kill();
+    channel.unbind();
+    Ok(0)
+}
+
+/// Deletes a subcontext; one that was never created is accepted.
+fn delete_subcontext(machine: &Machine, tsg: &Tsg, veid: u32) -> Reply {
+    let slot = usize::try_from(veid).ok().filter(|&v| v < VEIDS).ok_or(Errno::EINVAL)?;
+    if machine.channels.of_group(tsg).iter().any(|channel| channel.state().veid == veid) {
+        return Err(Errno::EINVAL);
+    }
+    tsg.state().veids[slot] = Veid::Free;
     Ok(0)
 }
 

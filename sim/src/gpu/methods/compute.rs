@@ -1,15 +1,11 @@
 //! Compute methods (class C7C0): memory windows, launches, report semaphores, cache control, inline data.
 
-use crate::gpu::compute_scheduler::{LaunchState, Scheduler};
+use crate::gpu::compute_scheduler::{ComputeScheduler, ComputeState};
+use crate::gpu::context::{Context, Flow};
 use crate::gpu::exception::{Exception, HubClient};
 use crate::gpu::methods::inline_data::InlineData;
 use crate::gpu::methods::table::is_compute_method;
-use crate::gpu::pbdma::{Context, Flow};
 use crate::gpu::semaphore::{Acquire, Compare, Reduce, Write};
-
-/// Order of the reduction numbers of the engines.
-pub(crate) const REDUCTIONS: [Reduce; 8] =
-    [Reduce::Add, Reduce::Min, Reduce::Max, Reduce::Inc, Reduce::Dec, Reduce::And, Reduce::Or, Reduce::Xor];
 
 /// Words of an inline launch descriptor.
 const INLINE_QMD_WORDS: usize = 64;
@@ -17,8 +13,8 @@ const INLINE_QMD_WORDS: usize = 64;
 /// Method state of the compute class for one channel.
 #[derive(Debug)]
 pub(crate) struct ComputeMethods {
-    launch: LaunchState,
-    scheduler: Scheduler,
+    state: ComputeState,
+    scheduler: ComputeScheduler,
     inline_data: InlineData,
     qmd_address: u32,
     inline_qmd_address: u64,
@@ -30,8 +26,8 @@ pub(crate) struct ComputeMethods {
 impl Default for ComputeMethods {
     fn default() -> Self {
         Self {
-            launch: LaunchState::default(),
-            scheduler: Scheduler::default(),
+            state: ComputeState::default(),
+            scheduler: ComputeScheduler::default(),
             inline_data: InlineData::default(),
             qmd_address: 0,
             inline_qmd_address: 0,
@@ -63,19 +59,19 @@ impl ComputeMethods {
         if subchannel != 1 || !is_compute_method(address) {
             return Err(Exception::IllegalMethod { class, subchannel, address, value });
         }
-        let launch = &mut self.launch;
+        let state = &mut self.state;
         match address {
-            0x2a0 => set_high(&mut launch.shared_window, value & 0x1_ffff),
-            0x2a4 => set_low(&mut launch.shared_window, value),
-            0x7b0 => set_high(&mut launch.local_window, value & 0x1_ffff),
-            0x7b4 => set_low(&mut launch.local_window, value),
-            0x790 => set_high(&mut launch.local_memory, value & 0x1_ffff),
-            0x794 => set_low(&mut launch.local_memory, value),
-            0x2e4 => set_high(&mut launch.local_per_tpc, value & 0xff),
-            0x2e8 => set_low(&mut launch.local_per_tpc, value),
-            0x2ec => launch.local_max_sms = value & 0x1ff,
-            0x1528 => launch.exceptions_masked = value & 1 == 0,
-            0x21c | 0x1698 if value & 1 != 0 => context.gpu.executor.invalidate_code(),
+            0x2a0 => set_high(&mut state.shared_window, value & 0x1_ffff),
+            0x2a4 => set_low(&mut state.shared_window, value),
+            0x7b0 => set_high(&mut state.local_window, value & 0x1_ffff),
+            0x7b4 => set_low(&mut state.local_window, value),
+            0x790 => set_high(&mut state.local_memory, value & 0x1_ffff),
+            0x794 => set_low(&mut state.local_memory, value),
+            0x2e4 => set_high(&mut state.local_per_tpc, value & 0xff),
+            0x2e8 => set_low(&mut state.local_per_tpc, value),
+            0x2ec => state.local_max_sms = value & 0x1ff,
+            0x1528 => state.exceptions_masked = value & 1 == 0,
+            0x21c | 0x1698 if value & 1 != 0 => context.units.executor.invalidate_code(),
             0x2b4 => self.qmd_address = value,
             0x2bc => return self.signal(context, if value & 2 != 0 { 2 } else { value & 1 }),
             0x2c0 => return self.signal(context, value & 0xf),
@@ -115,8 +111,8 @@ impl ComputeMethods {
     fn signal(&mut self, context: &Context<'_>, action: u32) -> Result<Flow, Exception> {
         let va = u64::from(self.qmd_address) << 8;
         match action {
-            2 | 3 | 9 | 0xa | 0xb => self.scheduler.launch(context, &self.launch, va),
-            7 => self.scheduler.decrement(context, &self.launch, va),
+            2 | 3 | 9 | 0xa | 0xb => self.scheduler.launch(context, &self.state, va),
+            7 => self.scheduler.decrement(context, &self.state, va),
             0xc => self.scheduler.increment(context, va),
             // Queues: their circular buffers are not modelled.
             6 => Err(Exception::Sked { esr: 1 << qmd::SkedCheck::CircularQueueSize.bit() }),
@@ -130,7 +126,7 @@ impl ComputeMethods {
         let va = self.inline_qmd_address & 0xffff_ffff_ffff;
         let bytes: Vec<u8> = self.inline_qmd.iter().flat_map(|w| w.to_le_bytes()).collect();
         context.memory.write(va, &bytes).map_err(|f| Exception::hub(HubClient::Sked, f))?;
-        self.scheduler.launch(context, &self.launch, va)
+        self.scheduler.launch(context, &self.state, va)
     }
 
     fn report_semaphore(&mut self, context: &Context<'_>, value: u32) -> Result<(), Exception> {
@@ -142,12 +138,12 @@ impl ComputeMethods {
                 wide: false,
                 timestamp: value >> 28 & 1 == 0,
                 reduce: (value >> 3 & 1 != 0)
-                    .then_some((REDUCTIONS[(value >> 9 & 7) as usize], value >> 17 & 3 == 1)),
+                    .then_some((Reduce::BY_COMPUTE[(value >> 9 & 7) as usize], value >> 17 & 3 == 1)),
             };
             release(context, write)?;
         }
         if value & 3 == 3 || value >> 20 & 1 != 0 {
-            context.gpu.non_stall_interrupt(context.machine);
+            context.interrupts.non_stalling();
         }
         Ok(())
     }
@@ -160,7 +156,7 @@ impl ComputeMethods {
         match value & 3 {
             0 => {
                 let reduce = (value >> 6 & 1 != 0)
-                    .then_some((REDUCTIONS[(value >> 7 & 7) as usize], value >> 10 & 3 == 1));
+                    .then_some((Reduce::BY_COMPUTE[(value >> 7 & 7) as usize], value >> 10 & 3 == 1));
                 release(context, Write { va, payload, wide, timestamp: value >> 3 & 3 == 0, reduce })?;
             }
             1 => {
@@ -170,14 +166,14 @@ impl ComputeMethods {
             _ => {}
         }
         if value & 3 == 3 || value >> 13 & 3 != 0 || value >> 2 & 1 != 0 {
-            context.gpu.non_stall_interrupt(context.machine);
+            context.interrupts.non_stalling();
         }
         Ok(Flow::Next)
     }
 }
 
 fn release(context: &Context<'_>, write: Write) -> Result<(), Exception> {
-    let done = write.perform(&context.memory, &context.machine.clock);
+    let done = write.perform(&context.memory, &context.units.clock);
     done.map_err(|f| Exception::hub(HubClient::FrontEnd, f))
 }
 

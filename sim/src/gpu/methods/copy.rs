@@ -1,9 +1,9 @@
 //! Copy methods (class C7B5): linear and pitched copies, constant fills, semaphores.
 
-use crate::gpu::exception::{Exception, HubClient};
-use crate::gpu::pbdma::{Context, Flow, intr1};
+use crate::gpu::context::{Context, Flow};
+use crate::gpu::exception::{Exception, HubClient, intr1};
 use crate::gpu::semaphore::{Reduce, Write};
-use crate::gpu::sm::MemoryFault;
+use crate::gpu::sm::launch::MemoryFault;
 
 /// Launch error codes (`NV_CE_LAUNCHERR`).
 mod code {
@@ -18,10 +18,6 @@ mod code {
     /// A combination that is not modelled (block-linear layouts) or not allowed.
     pub(super) const CONFIG: u32 = 0xd;
 }
-
-/// Reductions by number; the others are invalid or floating point.
-const REDUCTIONS: [Reduce; 8] =
-    [Reduce::Min, Reduce::Max, Reduce::Xor, Reduce::And, Reduce::Or, Reduce::Add, Reduce::Inc, Reduce::Dec];
 
 /// Method state of the copy engine for one channel.
 #[derive(Debug, Default)]
@@ -96,7 +92,9 @@ impl CopyMethods {
         let kind = value >> 3 & 3;
         if kind != 0 {
             let reduce = if value >> 19 & 1 != 0 {
-                let op = REDUCTIONS.get((value >> 14 & 0xf) as usize).ok_or(refuse(code::INVALID_VALUE))?;
+                // The numbers above are invalid or floating point.
+                let op =
+                    Reduce::BY_HOST.get((value >> 14 & 0xf) as usize).ok_or(refuse(code::INVALID_VALUE))?;
                 Some((*op, value >> 18 & 1 == 0))
             } else {
                 None
@@ -108,10 +106,10 @@ impl CopyMethods {
                 timestamp: kind == 2,
                 reduce,
             };
-            write.perform(&context.memory, &context.machine.clock).map_err(fault)?;
+            write.perform(&context.memory, &context.units.clock).map_err(fault)?;
         }
         if value >> 5 & 3 != 0 || kind == 3 {
-            context.gpu.non_stall_interrupt(context.machine);
+            context.interrupts.non_stalling();
         }
         Ok(())
     }
@@ -140,7 +138,10 @@ impl CopyMethods {
                 Some(remap) => remap.line(context, from, to, self.line_length)?,
             }
         }
-        context.gpu.count_copy(out_length * u64::from(lines));
+        context.units.count(|total| {
+            total.copies += 1;
+            total.copied_bytes += out_length * u64::from(lines);
+        });
         Ok(())
     }
 }

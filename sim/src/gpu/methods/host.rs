@@ -1,8 +1,9 @@
 //! Host methods (class C76F): semaphores, waits, memory operations.
 
-use crate::gpu::exception::{Exception, HubClient};
-use crate::gpu::pbdma::{Context, Flow, intr};
+use crate::gpu::context::{Context, Flow};
+use crate::gpu::exception::{Exception, HubClient, intr};
 use crate::gpu::semaphore::{Acquire, Compare, Reduce, Write};
+use crate::gpu::syncpoint::SYNCPOINT_STRIDE;
 
 /// Method state of the host for one channel.
 #[derive(Debug, Default)]
@@ -26,10 +27,6 @@ fn compare(operation: u32) -> Option<Compare> {
         _ => return None,
     })
 }
-
-/// Order of the host's reduction numbers.
-const REDUCTIONS: [Reduce; 8] =
-    [Reduce::Min, Reduce::Max, Reduce::Xor, Reduce::And, Reduce::Or, Reduce::Add, Reduce::Inc, Reduce::Dec];
 
 /// Bits of `SEM_EXECUTE` that mean something.
 const EXECUTE_BITS: u32 = 0xfb10_1007;
@@ -68,7 +65,7 @@ impl HostMethods {
             0x14 => self.legacy[1] = value,
             0x18 => self.legacy[2] = value,
             0x1c => return self.legacy_semaphore(context, value),
-            0x20 => context.gpu.non_stall_interrupt(context.machine),
+            0x20 => context.interrupts.non_stalling(),
             0x28 => self.mem_op[0] = value,
             0x2c => self.mem_op[1] = value,
             0x30 => self.mem_op[2] = value,
@@ -108,7 +105,7 @@ impl HostMethods {
         let reduce = match operation {
             1 => None,
             6 => {
-                let (op, signed) = (REDUCTIONS[(value >> 27 & 7) as usize], value >> 31 == 0);
+                let (op, signed) = (Reduce::BY_HOST[(value >> 27 & 7) as usize], value >> 31 == 0);
                 let counts = matches!(op, Reduce::Inc | Reduce::Dec) || op == Reduce::Add && signed;
                 if value >> 30 & 1 != 0 || wide && counts {
                     return Err(bad());
@@ -121,11 +118,12 @@ impl HostMethods {
     }
 
     fn write(&self, context: &Context<'_>, write: Write) -> Result<Flow, Exception> {
-        if let Some(id) = context.machine.syncpoints.at(context.channel, write.va) {
-            context.machine.syncpoints.increment(id);
+        let syncpoint = context.channel.bindings().syncpoint;
+        if let Some((id, _)) = syncpoint.filter(|(_, base)| write.va.wrapping_sub(*base) < SYNCPOINT_STRIDE) {
+            context.units.syncpoints.increment(id);
             return Ok(Flow::Next);
         }
-        let done = write.perform(&context.memory, &context.machine.clock);
+        let done = write.perform(&context.memory, &context.units.clock);
         done.map_err(|f| Exception::hub(HubClient::Host, f))?;
         Ok(Flow::Next)
     }
@@ -145,7 +143,7 @@ impl HostMethods {
                 if va % align != 0 {
                     return Err(Exception::pbdma(intr::SEMAPHORE, 0));
                 }
-                let op = REDUCTIONS[(value >> 27 & 7) as usize];
+                let op = Reduce::BY_HOST[(value >> 27 & 7) as usize];
                 let reduce = (operation == 16).then_some((op, value >> 31 == 0));
                 self.write(context, Write { va, payload, wide: false, timestamp: !four_bytes, reduce })
             }

@@ -1,7 +1,7 @@
 //! Inline-to-memory (I2M): data words of the pushbuffer written to memory.
 
+use crate::gpu::context::Context;
 use crate::gpu::exception::{Exception, HubClient};
-use crate::gpu::pbdma::Context;
 use crate::gpu::semaphore::Write;
 
 /// Method state of I2M.
@@ -98,7 +98,7 @@ impl InlineData {
                 timestamp: transfer.wide_structure,
                 reduce: None,
             };
-            write.perform(&context.memory, &context.machine.clock).map_err(fault)?;
+            write.perform(&context.memory, &context.units.clock).map_err(fault)?;
         }
         Ok(())
     }

@@ -1,11 +1,7 @@
 //! Methods: what the words of a pushbuffer make the units do.
 
-mod compute;
-mod copy;
-mod host;
+pub(crate) mod compute;
+pub(crate) mod copy;
+pub(crate) mod host;
 mod inline_data;
 mod table;
-
-pub(crate) use compute::{ComputeMethods, REDUCTIONS};
-pub(crate) use copy::CopyMethods;
-pub(crate) use host::HostMethods;

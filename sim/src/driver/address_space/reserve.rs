@@ -1,21 +1,9 @@
-//! Reserved ranges (`vm_area`): `ALLOC_SPACE` and `FREE_SPACE`.
+//! Reserved ranges: `ALLOC_SPACE` and `FREE_SPACE`.
 
-use crate::driver::address_space::AddressSpace;
-use crate::driver::dmabuf::DmaBuf;
-use crate::physical::PAGE;
+use crate::dram::PAGE;
+use crate::driver::address_space::area::Area;
+use crate::driver::address_space::space::AddressSpace;
 use nix::errno::Errno;
-use std::sync::Arc;
-
-/// A range that `ALLOC_SPACE` took out of the allocator.
-#[derive(Clone, Debug)]
-pub(super) struct Area {
-    /// Bytes.
-    pub(super) len: u64,
-    /// Pages without a buffer read as zero instead of faulting.
-    pub(super) sparse: bool,
-    /// Buffers that `REMAP` placed inside: address, length, buffer.
-    pub(super) buffers: Vec<(u64, u64, Arc<DmaBuf>)>,
-}
 
 impl AddressSpace {
     /// Reserves `pages` pages, at `fixed` or anywhere, and returns the address.
@@ -47,7 +35,7 @@ impl AddressSpace {
         }
         space.areas.insert(va, Area { len, sparse, buffers: Vec::new() });
         if sparse {
-            self.invalidate_tlb();
+            self.tables.invalidate_tlb();
         }
         Ok(va)
     }
@@ -67,7 +55,7 @@ impl AddressSpace {
         space.areas.remove(&start);
         if sparse {
             self.tables.unmap(start, len);
-            self.invalidate_tlb();
+            self.tables.invalidate_tlb();
         }
         space.user.release(start);
         left

@@ -1,90 +1,12 @@
 //! Mappings of buffers: `MAP_BUFFER_EX`, `UNMAP_BUFFER`, `MAPPING_MODIFY` and the questions asked about them.
 
-use crate::driver::address_space::{AddressSpace, Space};
+use crate::dram::PAGE;
+use crate::driver::address_space::mapping::{KNOWN_FLAGS, MapRequest, Mapping, pages};
+use crate::driver::address_space::space::{AddressSpace, Space};
 use crate::driver::dmabuf::DmaBuf;
-use crate::gpu::gmmu::PteAttributes;
-use crate::physical::{Backing, PAGE};
 use nix::errno::Errno;
-use nvgpu_sys::{
-    NVGPU_AS_MAP_BUFFER_ACCESS_READ_ONLY, NVGPU_AS_MAP_BUFFER_ACCESS_READ_WRITE,
-    NVGPU_AS_MAP_BUFFER_FLAGS_ACCESS_BITMASK_OFFSET, NVGPU_AS_MAP_BUFFER_FLAGS_CACHEABLE,
-    NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET, NVGPU_AS_MAP_BUFFER_FLAGS_L3_ALLOC,
-    NVGPU_AS_MAP_BUFFER_FLAGS_MAPPABLE_COMPBITS, NVGPU_AS_MAP_BUFFER_FLAGS_SYSTEM_COHERENT,
-    NVGPU_AS_MAP_BUFFER_FLAGS_TEGRA_RAW, NVGPU_AS_MAP_BUFFER_FLAGS_UNMAPPED_PTE,
-};
+use nvgpu_sys::{NVGPU_AS_MAP_BUFFER_ACCESS_READ_WRITE, NVGPU_AS_MAP_BUFFER_FLAGS_TEGRA_RAW};
 use std::sync::Arc;
-
-/// All flags this driver knows.
-const KNOWN_FLAGS: u32 = NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET
-    | NVGPU_AS_MAP_BUFFER_FLAGS_CACHEABLE
-    | NVGPU_AS_MAP_BUFFER_FLAGS_UNMAPPED_PTE
-    | NVGPU_AS_MAP_BUFFER_FLAGS_MAPPABLE_COMPBITS
-    | NVGPU_AS_MAP_BUFFER_FLAGS_L3_ALLOC
-    | NVGPU_AS_MAP_BUFFER_FLAGS_SYSTEM_COHERENT
-    | NVGPU_AS_MAP_BUFFER_FLAGS_TEGRA_RAW
-    | 3 << NVGPU_AS_MAP_BUFFER_FLAGS_ACCESS_BITMASK_OFFSET;
-
-/// A buffer, or part of one, at a virtual address.
-#[derive(Debug)]
-pub(super) struct Mapping {
-    len: u64,
-    buffer: Arc<DmaBuf>,
-    buffer_offset: u64,
-    kind: i16,
-    flags: u32,
-    references: u32,
-    read_only: bool,
-}
-
-impl Mapping {
-    fn is_fixed(&self) -> bool {
-        self.flags & NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET != 0
-    }
-}
-
-/// Arguments of `MAP_BUFFER_EX`.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct MapRequest {
-    /// `NVGPU_AS_MAP_BUFFER_FLAGS_*`.
-    pub(crate) flags: u32,
-    /// Kind: compressible ones fall back to it, there being no compression tags to give.
-    pub(crate) incompr_kind: i16,
-    /// Wanted address, with the fixed flag.
-    pub(crate) offset: u64,
-    /// First byte of the buffer.
-    pub(crate) buffer_offset: u64,
-    /// Bytes; 0 for all.
-    pub(crate) mapping_size: u64,
-}
-
-impl MapRequest {
-    fn is_fixed(&self) -> bool {
-        self.flags & NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET != 0
-    }
-
-    fn access(&self) -> u32 {
-        self.flags >> NVGPU_AS_MAP_BUFFER_FLAGS_ACCESS_BITMASK_OFFSET & 3
-    }
-
-    fn attributes(&self, buffer: &DmaBuf, kind: i16) -> PteAttributes {
-        let has = |flag| self.flags & flag != 0;
-        PteAttributes {
-            cached: has(NVGPU_AS_MAP_BUFFER_FLAGS_CACHEABLE),
-            coherent: has(NVGPU_AS_MAP_BUFFER_FLAGS_SYSTEM_COHERENT),
-            read_only: self.access() == NVGPU_AS_MAP_BUFFER_ACCESS_READ_ONLY || buffer.is_read_only(),
-            privileged: false,
-            invalid: has(NVGPU_AS_MAP_BUFFER_FLAGS_UNMAPPED_PTE),
-            l3: has(NVGPU_AS_MAP_BUFFER_FLAGS_L3_ALLOC),
-            kind: kind as u8,
-        }
-    }
-}
-
-/// Physical pages of `[offset, offset + len)` of a buffer's memory, in order.
-pub(super) fn pages(backing: &Backing, offset: u64, len: u64) -> impl Iterator<Item = u64> {
-    let all = backing.extents().iter().flat_map(|e| (0..e.len / PAGE).map(move |i| e.at + i * PAGE));
-    all.skip((offset / PAGE) as usize).take(len.div_ceil(PAGE) as usize)
-}
 
 impl AddressSpace {
     /// Maps a buffer and returns its address; every check in the driver's order.
@@ -146,7 +68,7 @@ impl AddressSpace {
                 read_only: attributes.read_only,
             },
         );
-        self.invalidate_tlb();
+        self.tables.invalidate_tlb();
         Ok(va)
     }
 
@@ -177,7 +99,7 @@ impl AddressSpace {
         if !mapping.is_fixed() {
             space.user.release(va);
         }
-        self.invalidate_tlb();
+        self.tables.invalidate_tlb();
         true
     }
 
@@ -206,7 +128,7 @@ impl AddressSpace {
         let attributes = request.attributes(&mapping.buffer, kind);
         let source = pages(&backing, mapping.buffer_offset + offset, len);
         self.tables.map(va + offset, source, attributes).ok_or(Errno::EINVAL)?;
-        self.invalidate_tlb();
+        self.tables.invalidate_tlb();
         Ok(())
     }
 
