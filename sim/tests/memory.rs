@@ -136,7 +136,7 @@ fn every_kind_of_acquire_lets_go_when_its_condition_holds() {
             vec![inc(0, 0x5c, 5), memory.va as u32, (memory.va >> 32) as u32, payload, 0, operation];
         words.extend(release(memory.va + 64 + i as u64 * 16, 1));
         channel.submit(&words);
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        machine.settle();
         assert_eq!(done.load(Ordering::Acquire), 0, "operation {operation} did not wait");
         memory.u32(0).store(after, Ordering::Release);
         channel.wait(done, 1);

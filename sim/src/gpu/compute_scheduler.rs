@@ -99,9 +99,14 @@ impl ComputeScheduler {
         if qmd.grid().iter().all(|&n| n > 0) {
             self.grids += 1;
             let launch = self.grid(context, state, qmd);
-            match context.units.executor.run(&context.memory, &launch, context.channel.stop_flag()) {
-                Ok(counters) => context.units.count(|total| total.sm += counters),
-                Err(_) if context.channel.is_unserviceable() => return Ok(Flow::Next),
+            let ran = context.units.executor.run(&context.memory, &launch, context.channel.stop_flag());
+            if let Ok(counters) = &ran {
+                context.units.count(|total| total.sm += *counters);
+            }
+            match ran {
+                // Stopped with its channel: what follows a kernel's end does not happen.
+                _ if context.channel.is_unserviceable() => return Ok(Flow::Next),
+                Ok(_) => {}
                 Err(fault) if fault.code == sm::esr::NONE => {
                     tracing::error!(%fault, "a kernel does not end");
                     return Err(Exception::Timeout);

@@ -182,6 +182,17 @@ impl Machine {
         self.channel_on(self.tsg(), 1, &[0xc7b5])
     }
 
+    /// Returns when every channel that had something to do has had its turn: in each pass the GPU serves all channels, and a
+    /// channel of its own sees two passes.
+    pub fn settle(&self) {
+        let mut witness = self.channel();
+        let signal = self.buffer(4096);
+        for value in 1..=2 {
+            witness.submit(&release(signal.va, value));
+            witness.wait(signal.u64(0), value);
+        }
+    }
+
     fn channel_on(&self, tsg: OwnedFd, runlist: i32, classes: &[u32]) -> Channel<'_> {
         let sim = &*self.sim;
         let mut open = nvgpu_gpu_open_channel_args::default();
@@ -324,7 +335,7 @@ impl Channel<'_> {
         let start = Instant::now();
         while self.notifier.u32(12).load(Ordering::Acquire) >> 16 != 0xffff {
             assert!(start.elapsed() < DEADLINE, "no error; log: {:#?}", self.machine.sim.kernel_log());
-            std::thread::sleep(Duration::from_micros(100));
+            std::thread::yield_now();
         }
         self.notifier.u32(8).load(Ordering::Acquire)
     }
