@@ -1,6 +1,6 @@
 #!/bin/sh
 # Generates the bindings of nvgpu-sys and rm-sys anew and fails if a committed file changes. Needs libclang
-# (LIBCLANG_PATH names its folder where it is not in a usual place); says "skipped" without it.
+# (LIBCLANG_PATH names its folder where it is not in a usual place); says "skipped" without it, or fails with REQUIRE_ORACLES=yes.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -14,6 +14,10 @@ for dir in ${LIBCLANG_PATH:-} /usr/lib /usr/lib64 /usr/lib/*-linux-gnu /usr/lib/
     done
 done
 if [ "$found" = no ]; then
+    if [ "${REQUIRE_ORACLES:-}" = yes ]; then
+        echo "no libclang, and REQUIRE_ORACLES=yes (set LIBCLANG_PATH)" >&2
+        exit 1
+    fi
     echo "skipped: no libclang (set LIBCLANG_PATH)"
     exit 0
 fi

@@ -75,8 +75,15 @@ impl Device {
     fn sim(mut options: DeviceOptions) -> Result<Self, Error> {
         let sim = match options.sim.take() {
             Some(sim) => sim,
-            None => ga10b_sim::Sim::try_new(ga10b_sim::SimConfig::from_env())
-                .map_err(|errno| Error::Open { path: c"the software ga10b".into(), errno })?,
+            None => {
+                let config = ga10b_sim::SimConfig::from_env().map_err(|bad| Error::UnknownSetting {
+                    variable: bad.variable,
+                    value: bad.value,
+                    expected: bad.expected,
+                })?;
+                ga10b_sim::Sim::try_new(config)
+                    .map_err(|errno| Error::Open { path: c"the software ga10b".into(), errno })?
+            }
         };
         let log = Box::new(SimLog { from: sim.kernel_log().len(), sim: sim.clone() });
         Self::over(sim, BackendKind::Sim, log, options)

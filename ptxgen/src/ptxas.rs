@@ -184,9 +184,9 @@ mod tests {
 
     #[test]
     fn refused_ptx_shows_the_offending_line() {
-        let Ok(ptxas) = Ptxas::find() else {
-            eprintln!("skipped: no ptxas");
-            return;
+        let ptxas = match Ptxas::find() {
+            Ok(ptxas) => ptxas,
+            Err(error) => return ga10b_oracles::missing("ptxas", error),
         };
         let ptx =
             ".version 7.4\n.target sm_87\n.address_size 64\n.visible .entry k()\n{\n  bogus.u32 %r1;\n}\n";

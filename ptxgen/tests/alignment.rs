@@ -120,9 +120,9 @@ proptest! {
 
 #[test]
 fn random_accesses_assemble() {
-    let Ok(ptxas) = Ptxas::find() else {
-        eprintln!("skipped: no ptxas");
-        return;
+    let ptxas = match Ptxas::find() {
+        Ok(ptxas) => ptxas,
+        Err(error) => return ga10b_oracles::missing("ptxas", error),
     };
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();

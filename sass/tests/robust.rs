@@ -3,6 +3,7 @@
 mod listings;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 
 use listings::{arch_of, json, word_of};
@@ -86,7 +87,7 @@ const NOP: u128 = 0x000f_c000_0000_0000_0000_0000_0000_7918;
 /// What nvdisasm makes of `words` at addresses 16 `first`, ...: the text, or nothing for a word that it refuses.
 ///
 /// It prints nothing at all while a word is refused, but names the addresses of all that are: the second run is without them.
-fn nvdisasm(tool: &str, arch: Arch, first: usize, words: &[u128]) -> Vec<Option<String>> {
+fn nvdisasm(tool: &Path, arch: Arch, first: usize, words: &[u128]) -> Vec<Option<String>> {
     let path = std::env::temp_dir().join(format!(
         "sass-{}-{:?}.bin",
         std::process::id(),
@@ -142,12 +143,8 @@ fn squeeze(text: &str) -> String {
 
 /// What both accept must read the same.
 #[test]
-#[ignore = "needs nvdisasm, named by NVDISASM"]
 fn mutated_words_read_as_nvdisasm_reads_them() {
-    let Ok(tool) = std::env::var("NVDISASM") else {
-        println!("skipped: NVDISASM is not set");
-        return;
-    };
+    let Some(tool) = ga10b_oracles::nvdisasm() else { return };
     for arch in [Arch::Sm87, Arch::Sm90] {
         let words: Vec<u128> =
             corpus(arch, 3).into_iter().zip((9..105).cycle()).map(|(word, bit)| word ^ 1 << bit).collect();

@@ -93,7 +93,7 @@ mod violations;
 mod visit;
 
 pub use clock::{Time, VirtualClock};
-pub use config::SimConfig;
+pub use config::{SimConfig, UnknownSetting};
 pub use gpu::counters::Counters;
 pub use gpu::sm;
 pub use own_thread::is_gpu_thread;

@@ -28,15 +28,23 @@ mod windows;
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hcq::{Device, Selector};
+use ga10b_sim::{Sim, SimConfig};
+use hcq::{Device, DeviceOptions, Selector};
+use sass::Arch;
 
 pub use kernels::cubin;
 
 /// A deadline for anything that must come to an end: generous, because the software GPU may share its processor.
 const DEADLINE: Duration = Duration::from_secs(60);
+
+thread_local! {
+    /// The SMs of the software GPU that tests on this thread open; the device under test when there are none.
+    static SMS: Cell<Option<Arch>> = const { Cell::new(None) };
+}
 
 /// One test of the suite.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +59,11 @@ pub struct Test {
 
 /// The whole suite.
 pub fn suite() -> Vec<Test> {
+    [&suite_for_every_sm(), random_programs::TESTS].concat()
+}
+
+/// The tests whose kernels are compiled for every SM that the software GPU can have.
+pub fn suite_for_every_sm() -> Vec<Test> {
     [
         memory::TESTS,
         copies::TESTS,
@@ -60,7 +73,6 @@ pub fn suite() -> Vec<Test> {
         graphs::TESTS,
         windows::TESTS,
         faults::TESTS,
-        random_programs::TESTS,
     ]
     .concat()
 }
@@ -78,16 +90,34 @@ pub fn on_sim() -> bool {
     matches!(selector(), Ok(Selector::Sim))
 }
 
+/// Runs a test on software GPUs whose SMs are of `arch`, whatever the device under test is.
+///
+/// # Errors
+/// Those of the test.
+pub fn run_on(arch: Arch, test: &Test) -> Result<()> {
+    let before = SMS.replace(Some(arch));
+    let result = (test.run)();
+    SMS.set(before);
+    result
+}
+
 /// Opens the device under test.
 fn open() -> Result<Device> {
-    Device::open(selector()?).context("opening the device under test")
+    open_with(|_| ())
 }
 
 /// Opens the device under test with options.
-fn open_with(change: impl FnOnce(&mut hcq::DeviceOptions)) -> Result<Device> {
-    let mut options = hcq::DeviceOptions::default();
+fn open_with(change: impl FnOnce(&mut DeviceOptions)) -> Result<Device> {
+    let mut options = DeviceOptions::default();
     change(&mut options);
-    Device::open_with(selector()?, options).context("opening the device under test")
+    let selector = match SMS.get() {
+        Some(arch) => {
+            options.sim = Some(Sim::new(SimConfig { arch, ..SimConfig::default() }));
+            Selector::Sim
+        }
+        None => selector()?,
+    };
+    Device::open_with(selector, options).context("opening the device under test")
 }
 
 /// Reads `count` words of a buffer.

@@ -44,7 +44,7 @@ impl Args {
         // A software device of our own, so that its driver can be asked as a real one is.
         let mut sim = None;
         if matches!(self.device, Selector::Sim | Selector::Auto) {
-            let made = ga10b_sim::Sim::try_new(ga10b_sim::SimConfig::from_env());
+            let made = ga10b_sim::Sim::try_new(ga10b_sim::SimConfig::from_env()?);
             sim = Some(made.context("cannot start the software ga10b")?);
             options.sim.clone_from(&sim);
         }

@@ -7,7 +7,7 @@ use sass::Arch;
 const SMS_PER_TPC: u32 = 2;
 const TPCS_PER_GPC: u32 = 4;
 /// SMs of the largest chip.
-const MOST_SMS: u32 = 16;
+pub(crate) const MOST_SMS: u32 = 16;
 
 /// A chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

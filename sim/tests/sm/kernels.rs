@@ -117,8 +117,9 @@ fn a_stream_costs_dram_its_size_once_while_it_fits_the_cache() {
 #[test]
 fn eight_aligned_bytes_arrive_together() {
     let memory = |k: Kernel| k.data(A, 8192, &[]).u64(A).u32(200_000);
-    let mut k =
-        memory(Kernel::from_path("tests/data/pairs.cubin", "pairs")).shape([2, 1, 1], [32, 1, 1]).ready();
+    let mut k = memory(Kernel::from_path("tests/data/pairs.sm_87.cubin", "pairs"))
+        .shape([2, 1, 1], [32, 1, 1])
+        .ready();
     let config = Config { workers: 2, ..Config::default() };
     run_with(config, &k.guest, &k.launch).unwrap_or_else(|fault| panic!("{fault}"));
     assert_eq!(k.guest.read_u32s(A + 4096, 1), [0], "pairs of different words");

@@ -12,7 +12,7 @@ const FLAGS: u64 = 0x01bf_5fff_7f5d_035d;
 /// The characteristics, for the open of the control node number `instance`.
 pub(super) fn of(chip: Chip, instance: u64) -> nvgpu_gpu_characteristics {
     let sm = chip.arch.sm();
-    let sm_arch_sm_version = sm / 10 << 8 | sm % 10;
+    let sm_arch_sm_version = ((sm / 10) << 8) | (sm % 10);
     // ga10b tells another version of its shader programs than of its SMs.
     let sm_arch_spa_version = if chip.arch == Arch::Sm87 { 0x806 } else { sm_arch_sm_version };
     let mut chipname = [0; 8];

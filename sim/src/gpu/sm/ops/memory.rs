@@ -5,11 +5,12 @@ use crate::gpu::sm::constants::read_word;
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::guest;
-use crate::gpu::sm::launch::Access;
+use crate::gpu::sm::launch::{Access, MemoryFault};
 use crate::gpu::sm::lower::{Lower, Refusal};
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::micro_op::{Op, warp_ops};
 use crate::gpu::sm::slots::ZERO;
+use crate::gpu::sm::tlb::Miss;
 
 use crate::gpu::sm::ops::address::{self, Checked, Pattern, Space};
 
@@ -249,6 +250,17 @@ impl<const SPACE: u8, const W: usize> Op for Store<SPACE, W> {
     }
 }
 
+/// An aligned word of a constant bank, at guest address `va`.
+fn constant(core: &mut Core<'_>, va: u64) -> Result<u32, MemoryFault> {
+    match core.tlb.find(va, Access::Read) {
+        // SAFETY: the entry covers the page of `va`, which is readable and aligned as the guest address is.
+        Ok(entry) => Ok(unsafe { guest::load_u32(entry.host.add((va - entry.va) as usize)) }),
+        Err(Miss::Mmu(fault)) => Err(fault),
+        // Banks have no windows in them.
+        Err(Miss::Shared | Miss::Local) => read_word(core.env.memory, va, Access::Read),
+    }
+}
+
 warp_ops! {
     /// Constant load with a register index; k: 0 bank, 1 offset, 2 width in bytes, 3 signed.
     LoadConst(core, op) {
@@ -271,7 +283,7 @@ warp_ops! {
             }
             for w in 0..width.div_ceil(4) {
                 let word = (at & !3) + 4 * w;
-                match read_word(core.env.memory, bound.va + u64::from(word), Access::Read) {
+                match constant(core, bound.va + u64::from(word)) {
                     Ok(x) => t[w as usize][i] = x,
                     Err(fault) => return core.raise(esr::MMU_FAULT, 1 << i, Some(fault.va), Some(fault)),
                 }
