@@ -4,7 +4,7 @@
 //! groups only; other threads see the data after a barrier behind that wait.
 
 use crate::builder::Kernel;
-use crate::memory::Layout;
+use crate::layout::Layout;
 use crate::pointer::{Global, Pointer, Shared};
 use crate::ty::Element;
 

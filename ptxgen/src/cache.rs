@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::manifest::sha256;
-use crate::module::Target;
 use crate::ptxas::{Ptxas, file};
+use crate::target::Target;
 
 /// A folder of cubins named by the hash of their PTX, target, flags and ptxas version.
 ///

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
-use crate::module::{Module, Target};
+use crate::module::Module;
 use crate::ptxas::{Ptxas, file};
+use crate::target::Target;
 
 /// The SHA-256 of `bytes` in lower-case hex.
 pub fn sha256(bytes: &[u8]) -> String {

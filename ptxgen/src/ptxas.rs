@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::Error;
-use crate::module::Target;
+use crate::target::Target;
 
 /// The assembler from PTX to machine code, and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
