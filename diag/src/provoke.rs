@@ -7,12 +7,16 @@ use std::str::FromStr;
 use sass::{Arch, Encoding, Opcode, WORD_BYTES, Word};
 use serde::{Deserialize, Serialize};
 
+use crate::fault::explain::explain;
+use crate::fault::incident::Incident;
+use crate::fault::report::{FaultReport, Subject};
 use crate::fault::sm::code;
-use crate::fault::{FaultReport, Incident, Subject, explain};
-use crate::kernel_log::{Kind as LineKind, Parsed, Reader};
-use crate::process_map::{Document, ProcessMap};
+use crate::hex::Hex;
+use crate::kernel_log::lines::Kind as LineKind;
+use crate::kernel_log::{Parsed, Reader};
+use crate::process_map::map::{Document, ProcessMap};
+use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING};
-use crate::{Hex, Report};
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -16,3 +16,8 @@ pub(crate) fn with<A: FromBytes + IntoBytes + Immutable>(
     args.write_to(bytes).map_err(|_| Errno::ENOTTY)?;
     reply
 }
+
+/// `EINVAL` unless the arguments are right.
+pub(crate) fn accept(right: bool) -> Reply {
+    if right { Ok(0) } else { Err(Errno::EINVAL) }
+}

@@ -22,25 +22,18 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
     match request {
         NVGPU_GPU_IOCTL_GET_CHARACTERISTICS => with(bytes, |a: &mut nvgpu_gpu_get_characteristics| {
             let all = characteristics::of(machine.chip(), file.instance);
-            let all = all.as_bytes();
-            let len = (a.gpu_characteristics_buf_size as usize).min(all.len());
-            a.gpu_characteristics_buf_size = all.len() as u64;
-            Ok(machine.user.write_or_count(a.gpu_characteristics_buf_addr, &all[..len]))
+            let size = &mut a.gpu_characteristics_buf_size;
+            Ok(answer(machine, a.gpu_characteristics_buf_addr, size, all.as_bytes()))
         }),
         NVGPU_GPU_IOCTL_ALLOC_AS => with(bytes, |a| alloc_as(machine, a)),
         NVGPU_GPU_IOCTL_OPEN_TSG => with(bytes, |a| open_tsg(machine, a)),
         NVGPU_GPU_IOCTL_OPEN_CHANNEL => with(bytes, |a| open_channel(machine, a)),
         NVGPU_GPU_IOCTL_GET_TPC_MASKS => with(bytes, |a: &mut nvgpu_gpu_get_tpc_masks_args| {
             let masks = [0, 1].map(|gpc| machine.chip().tpc_mask(gpc));
-            let len = (a.mask_buf_size as usize).min(masks.as_bytes().len());
-            a.mask_buf_size = masks.as_bytes().len() as u32;
-            Ok(machine.user.write_or_count(a.mask_buf_addr, &masks.as_bytes()[..len]))
+            Ok(answer(machine, a.mask_buf_addr, &mut a.mask_buf_size, masks.as_bytes()))
         }),
         NVGPU_GPU_IOCTL_GET_FBP_L2_MASKS => with(bytes, |a: &mut nvgpu_gpu_get_fbp_l2_masks_args| {
-            let masks = [0xf_u32; 2];
-            let len = (a.mask_buf_size as usize).min(masks.as_bytes().len());
-            a.mask_buf_size = masks.as_bytes().len() as u32;
-            Ok(machine.user.write_or_count(a.mask_buf_addr, &masks.as_bytes()[..len]))
+            Ok(answer(machine, a.mask_buf_addr, &mut a.mask_buf_size, [0xf_u32; 2].as_bytes()))
         }),
         NVGPU_GPU_IOCTL_FLUSH_L2 => match bytes[0] & 7 {
             flags if flags & 5 == 0 || flags & 3 == 2 => Err(Errno::EINVAL),
@@ -83,24 +76,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
             a.gpu_timestamp = machine.clock.ptimer();
             Ok(0)
         }),
-        NVGPU_GPU_IOCTL_GET_ENGINE_INFO => with(bytes, |a: &mut nvgpu_gpu_get_engine_info_args| {
-            let item = |engine_id, engine_instance| nvgpu_gpu_get_engine_info_item {
-                engine_id,
-                engine_instance,
-                ..Default::default()
-            };
-            // The driver reports the graphics runlist for every one of them.
-            let items = [
-                item(NVGPU_GPU_ENGINE_ID_GR, 0),
-                item(NVGPU_GPU_ENGINE_ID_GR_COPY, 0),
-                item(NVGPU_GPU_ENGINE_ID_ASYNC_COPY, 0),
-                item(NVGPU_GPU_ENGINE_ID_ASYNC_COPY, 1),
-            ];
-            let whole = size_of::<nvgpu_gpu_get_engine_info_item>();
-            let len = (a.engine_info_buf_size as usize).min(items.as_bytes().len()) / whole * whole;
-            a.engine_info_buf_size = items.as_bytes().len() as u32;
-            Ok(machine.user.write_or_count(a.engine_info_buf_addr, &items.as_bytes()[..len]))
-        }),
+        NVGPU_GPU_IOCTL_GET_ENGINE_INFO => with(bytes, |a| engines(machine, a)),
         NVGPU_GPU_IOCTL_ALLOC_VIDMEM | NVGPU_GPU_IOCTL_GET_MEMORY_STATE => Err(Errno::EINVAL),
         NVGPU_GPU_IOCTL_CLK_GET_RANGE => with(bytes, |a| clock_range(machine, a)),
         NVGPU_GPU_IOCTL_CLK_GET_VF_POINTS => with(bytes, |a| clock_points(machine, a)),
@@ -127,6 +103,39 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
         }
         _ => Err(Errno::ENOTTY),
     }
+}
+
+/// Writes as much of `bytes` as the program has room for, and how many there are; gives how many could not be copied.
+fn answer<S: Copy + TryInto<usize> + TryFrom<usize>>(
+    machine: &Machine,
+    address: u64,
+    size: &mut S,
+    bytes: &[u8],
+) -> i32 {
+    let room = (*size).try_into().unwrap_or(usize::MAX);
+    if let Ok(whole) = S::try_from(bytes.len()) {
+        *size = whole;
+    }
+    machine.user.write_or_count(address, &bytes[..room.min(bytes.len())])
+}
+
+fn engines(machine: &Machine, a: &mut nvgpu_gpu_get_engine_info_args) -> Reply {
+    let item = |engine_id, engine_instance| nvgpu_gpu_get_engine_info_item {
+        engine_id,
+        engine_instance,
+        ..Default::default()
+    };
+    // The driver reports the graphics runlist for every one of them.
+    let items = [
+        item(NVGPU_GPU_ENGINE_ID_GR, 0),
+        item(NVGPU_GPU_ENGINE_ID_GR_COPY, 0),
+        item(NVGPU_GPU_ENGINE_ID_ASYNC_COPY, 0),
+        item(NVGPU_GPU_ENGINE_ID_ASYNC_COPY, 1),
+    ];
+    let whole = size_of::<nvgpu_gpu_get_engine_info_item>();
+    let len = (a.engine_info_buf_size as usize).min(items.as_bytes().len()) / whole * whole;
+    a.engine_info_buf_size = items.as_bytes().len() as u32;
+    Ok(machine.user.write_or_count(a.engine_info_buf_addr, &items.as_bytes()[..len]))
 }
 
 fn alloc_as(machine: &Arc<Machine>, a: &mut nvgpu_alloc_as_args) -> Reply {

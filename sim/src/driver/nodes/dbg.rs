@@ -1,12 +1,13 @@
 //! Debugger sessions: `D` commands.
 
 use crate::driver::address_space::space::AddressSpace;
+use crate::driver::channel::Channel;
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
-use crate::driver::nodes::argument::{Reply, with};
+use crate::driver::nodes::argument::{Reply, accept, with};
 use crate::driver::nodes::tsg;
 use crate::driver::session::debugger::DebugSession;
-use crate::driver::tsg::SmRecord;
+use crate::driver::tsg::{SmRecord, Tsg};
 use crate::violations::Consequence;
 use nix::errno::Errno;
 use nvgpu_sys::*;
@@ -15,62 +16,36 @@ use zerocopy::IntoBytes;
 
 /// Size of the image of a graphics context in this model.
 const CONTEXT_BYTES: u32 = 0x8_0000;
+/// Bounds of a time slice that a debugger sets, in microseconds.
+const TIMESLICE: std::ops::RangeInclusive<u32> = 1000..=4_000_000;
 
 /// Serves a `D` command.
 pub(super) fn ioctl(machine: &Arc<Machine>, session: &DebugSession, request: u32, bytes: &mut [u8]) -> Reply {
     match request {
-        NVGPU_DBG_GPU_IOCTL_BIND_CHANNEL => with(bytes, |a: &mut nvgpu_dbg_gpu_bind_channel_args| {
-            let Some(Object::Channel(channel)) = machine.object_by_number(a.channel_fd as i32) else {
-                return Err(Errno::EINVAL);
-            };
-            if session.holds(&channel) {
-                return Err(Errno::EINVAL);
-            }
-            session.state().channels.push((a.channel_fd as i32, channel));
-            Ok(0)
-        }),
-        NVGPU_DBG_GPU_IOCTL_UNBIND_CHANNEL => with(bytes, |a: &mut nvgpu_dbg_gpu_unbind_channel_args| {
-            let Some(Object::Channel(channel)) = machine.object_by_number(a.channel_fd as i32) else {
-                return Err(Errno::EINVAL);
-            };
-            if !session.holds(&channel) {
-                return Err(Errno::EINVAL);
-            }
-            session.state().channels.retain(|(_, c)| !Arc::ptr_eq(c, &channel));
-            Ok(0)
-        }),
+        NVGPU_DBG_GPU_IOCTL_BIND_CHANNEL => with(bytes, |a| bind_channel(machine, session, a)),
+        NVGPU_DBG_GPU_IOCTL_UNBIND_CHANNEL => with(bytes, |a| unbind_channel(machine, session, a)),
         NVGPU_DBG_GPU_IOCTL_REG_OPS => with(bytes, |a| register_operations(machine, session, a)),
         NVGPU_DBG_GPU_IOCTL_EVENTS_CTRL => with(bytes, |a: &mut nvgpu_dbg_gpu_events_ctrl_args| {
             session.channel()?;
-            if a.cmd > NVGPU_DBG_GPU_EVENTS_CTRL_CMD_CLEAR { Err(Errno::EINVAL) } else { Ok(0) }
+            accept(a.cmd <= NVGPU_DBG_GPU_EVENTS_CTRL_CMD_CLEAR)
         }),
         NVGPU_DBG_GPU_IOCTL_POWERGATE => {
-            with(
-                bytes,
-                |a: &mut nvgpu_dbg_gpu_powergate_args| {
-                    if matches!(a.mode, 1 | 2) { Ok(0) } else { Err(Errno::EINVAL) }
-                },
-            )
+            with(bytes, |a: &mut nvgpu_dbg_gpu_powergate_args| accept(matches!(a.mode, 1 | 2)))
         }
         NVGPU_DBG_GPU_IOCTL_GET_GR_CONTEXT_SIZE => {
             with(bytes, |a: &mut nvgpu_dbg_gpu_get_gr_context_size_args| {
-                if !session.channel()?.instance.has_context() {
-                    return Err(Errno::EINVAL);
-                }
                 a.size = CONTEXT_BYTES;
-                Ok(0)
+                accept(session.channel()?.instance.has_context())
             })
         }
         NVGPU_DBG_GPU_IOCTL_SMPC_CTXSW_MODE | NVGPU_DBG_GPU_IOCTL_HWPM_CTXSW_MODE => {
-            if session.channel()?.instance.has_context() { Ok(0) } else { Err(Errno::EINVAL) }
+            accept(session.channel()?.instance.has_context())
         }
         // Refused unless every SM is in debugger mode, which this machine does not have.
         NVGPU_DBG_GPU_IOCTL_SUSPEND_RESUME_ALL_SMS => Err(Errno::EINVAL),
         NVGPU_DBG_GPU_IOCTL_PC_SAMPLING => Err(Errno::EINVAL),
         NVGPU_DBG_GPU_IOCTL_TIMEOUT => with(bytes, |a: &mut nvgpu_dbg_gpu_timeout_args| {
-            if a.enable > 1 {
-                return Err(Errno::EINVAL);
-            }
+            accept(a.enable <= 1)?;
             session.state().timeouts_off = a.enable == NVGPU_DBG_GPU_IOCTL_TIMEOUT_DISABLE;
             Ok(0)
         }),
@@ -79,82 +54,107 @@ pub(super) fn ioctl(machine: &Arc<Machine>, session: &DebugSession, request: u32
             Ok(0)
         }),
         NVGPU_DBG_GPU_IOCTL_SET_NEXT_STOP_TRIGGER_TYPE => Ok(0),
-        NVGPU_DBG_GPU_IOCTL_READ_SINGLE_SM_ERROR_STATE => {
-            with(bytes, |a: &mut nvgpu_dbg_gpu_read_single_sm_error_state_args| {
-                let group = session.channel()?.state().tsg.clone().ok_or(Errno::EINVAL)?;
-                let record = tsg::sm_record(&group, a.sm_id)?;
-                let len = (a.sm_error_state_record_size as usize).min(record.len());
-                let left = machine.user.write_or_count(a.sm_error_state_record_mem, &record[..len]);
-                a.sm_error_state_record_size = len as u64;
-                Ok(left)
-            })
-        }
-        NVGPU_DBG_GPU_IOCTL_CLEAR_SINGLE_SM_ERROR_STATE => {
-            with(bytes, |a: &mut nvgpu_dbg_gpu_clear_single_sm_error_state_args| {
-                let group = session.channel()?.state().tsg.clone().ok_or(Errno::EINVAL)?;
-                *group.state().sm_errors.get_mut(a.sm_id as usize).ok_or(Errno::EINVAL)? =
-                    SmRecord::default();
-                Ok(0)
-            })
-        }
+        NVGPU_DBG_GPU_IOCTL_READ_SINGLE_SM_ERROR_STATE => with(bytes, |a| read_sm_error(machine, session, a)),
+        NVGPU_DBG_GPU_IOCTL_CLEAR_SINGLE_SM_ERROR_STATE => with(bytes, |a| clear_sm_error(session, a)),
         NVGPU_DBG_GPU_IOCTL_SUSPEND_RESUME_CONTEXTS => {
-            with(bytes, |a: &mut nvgpu_dbg_gpu_suspend_resume_contexts_args| {
-                let run = match a.action {
-                    NVGPU_DBG_GPU_SUSPEND_ALL_CONTEXTS => false,
-                    NVGPU_DBG_GPU_RESUME_ALL_CONTEXTS => true,
-                    _ => return Err(Errno::EINVAL),
-                };
-                a.resident_context_fd = -1;
-                a.is_resident_context = 0;
-                for (fd, channel) in &session.state().channels {
-                    if channel.instance.is_busy() {
-                        (a.is_resident_context, a.resident_context_fd) = (1, *fd);
-                    }
-                    let group = channel.state().tsg.clone();
-                    if let Some(group) = group {
-                        group.entry.set_enabled(run);
-                    }
-                }
-                machine.gpu.wake();
-                Ok(0)
-            })
+            with(bytes, |a| suspend_or_resume(machine, session, a))
         }
         // There is no video memory.
         NVGPU_DBG_GPU_IOCTL_ACCESS_FB_MEMORY => Err(Errno::EINVAL),
         NVGPU_DBG_GPU_IOCTL_SET_SM_EXCEPTION_TYPE_MASK => {
             with(bytes, |a: &mut nvgpu_dbg_gpu_set_sm_exception_type_mask_args| {
-                if a.exception_type_mask > NVGPU_DBG_GPU_IOCTL_SET_SM_EXCEPTION_TYPE_MASK_FATAL {
-                    return Err(Errno::EINVAL);
-                }
-                let group = session.channel()?.state().tsg.clone().ok_or(Errno::EINVAL)?;
-                group.state().exception_mask = a.exception_type_mask;
+                accept(a.exception_type_mask <= NVGPU_DBG_GPU_IOCTL_SET_SM_EXCEPTION_TYPE_MASK_FATAL)?;
+                group(session)?.state().exception_mask = a.exception_type_mask;
                 Ok(0)
             })
         }
         NVGPU_DBG_GPU_IOCTL_SET_CTX_MMU_DEBUG_MODE => with(bytes, |a| mmu_debug(machine, session, a)),
         NVGPU_DBG_GPU_IOCTL_TSG_SET_TIMESLICE => with(bytes, |a: &mut nvgpu_timeslice_args| {
-            let group = session.channel()?.state().tsg.clone().ok_or(Errno::EINVAL)?;
-            if !(1000..=4_000_000).contains(&a.timeslice_us) {
-                return Err(Errno::EINVAL);
-            }
+            let group = group(session)?;
+            accept(TIMESLICE.contains(&a.timeslice_us))?;
             group.state().timeslice_us = a.timeslice_us;
             Ok(0)
         }),
         NVGPU_DBG_GPU_IOCTL_TSG_GET_TIMESLICE => with(bytes, |a: &mut nvgpu_timeslice_args| {
-            let group = session.channel()?.state().tsg.clone().ok_or(Errno::EINVAL)?;
-            a.timeslice_us = group.state().timeslice_us;
+            a.timeslice_us = group(session)?.state().timeslice_us;
             Ok(0)
         }),
         NVGPU_DBG_GPU_IOCTL_GET_MAPPINGS => with(bytes, |a| mappings(machine, session, a)),
         NVGPU_DBG_GPU_IOCTL_ACCESS_GPU_VA => with(bytes, |a| access(machine, session, a)),
-        NVGPU_DBG_GPU_IOCTL_SET_SCHED_EXIT_WAIT_FOR_ERRBAR => with(
-            bytes,
-            |a: &mut nvgpu_sched_exit_wait_for_errbar_args| {
-                if a.enable > 1 { Err(Errno::EINVAL) } else { Ok(0) }
-            },
-        ),
+        NVGPU_DBG_GPU_IOCTL_SET_SCHED_EXIT_WAIT_FOR_ERRBAR => {
+            with(bytes, |a: &mut nvgpu_sched_exit_wait_for_errbar_args| accept(a.enable <= 1))
+        }
         _ => Err(Errno::ENOTTY),
     }
+}
+
+/// The group of the session's channel.
+fn group(session: &DebugSession) -> Result<Arc<Tsg>, Errno> {
+    session.channel()?.state().tsg.clone().ok_or(Errno::EINVAL)
+}
+
+/// The channel that an argument names.
+fn named(machine: &Machine, fd: u32) -> Result<Arc<Channel>, Errno> {
+    match machine.object_by_number(fd as i32) {
+        Some(Object::Channel(channel)) => Ok(channel),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn bind_channel(machine: &Machine, session: &DebugSession, a: &nvgpu_dbg_gpu_bind_channel_args) -> Reply {
+    let channel = named(machine, a.channel_fd)?;
+    accept(!session.holds(&channel))?;
+    session.state().channels.push((a.channel_fd as i32, channel));
+    Ok(0)
+}
+
+fn unbind_channel(machine: &Machine, session: &DebugSession, a: &nvgpu_dbg_gpu_unbind_channel_args) -> Reply {
+    let channel = named(machine, a.channel_fd)?;
+    accept(session.holds(&channel))?;
+    session.state().channels.retain(|(_, c)| !Arc::ptr_eq(c, &channel));
+    Ok(0)
+}
+
+fn read_sm_error(
+    machine: &Machine,
+    session: &DebugSession,
+    a: &mut nvgpu_dbg_gpu_read_single_sm_error_state_args,
+) -> Reply {
+    let record = tsg::sm_record(&*group(session)?, a.sm_id)?;
+    let len = (a.sm_error_state_record_size as usize).min(record.len());
+    let left = machine.user.write_or_count(a.sm_error_state_record_mem, &record[..len]);
+    a.sm_error_state_record_size = len as u64;
+    Ok(left)
+}
+
+fn clear_sm_error(session: &DebugSession, a: &nvgpu_dbg_gpu_clear_single_sm_error_state_args) -> Reply {
+    let group = group(session)?;
+    *group.state().sm_errors.get_mut(a.sm_id as usize).ok_or(Errno::EINVAL)? = SmRecord::default();
+    Ok(0)
+}
+
+fn suspend_or_resume(
+    machine: &Machine,
+    session: &DebugSession,
+    a: &mut nvgpu_dbg_gpu_suspend_resume_contexts_args,
+) -> Reply {
+    let run = match a.action {
+        NVGPU_DBG_GPU_SUSPEND_ALL_CONTEXTS => false,
+        NVGPU_DBG_GPU_RESUME_ALL_CONTEXTS => true,
+        _ => return Err(Errno::EINVAL),
+    };
+    (a.resident_context_fd, a.is_resident_context) = (-1, 0);
+    for (fd, channel) in &session.state().channels {
+        if channel.instance.is_busy() {
+            (a.is_resident_context, a.resident_context_fd) = (1, *fd);
+        }
+        let group = channel.state().tsg.clone();
+        if let Some(group) = group {
+            group.entry.set_enabled(run);
+        }
+    }
+    machine.gpu.wake();
+    Ok(0)
 }
 
 fn mmu_debug(

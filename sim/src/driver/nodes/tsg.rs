@@ -3,7 +3,7 @@
 use crate::driver::channel::Channel;
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
-use crate::driver::nodes::argument::{Reply, with};
+use crate::driver::nodes::argument::{Reply, accept, with};
 use crate::driver::tsg::{SmRecord, Tsg, VEIDS, Veid};
 use crate::violations::Consequence;
 use nix::errno::Errno;
@@ -39,33 +39,16 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
             Ok(0)
         }
         NVGPU_IOCTL_TSG_PREEMPT => Ok(0),
-        NVGPU_IOCTL_TSG_EVENT_ID_CTRL => with(bytes, |a: &mut nvgpu_event_id_ctrl_args| {
-            let enable = a.cmd == NVGPU_IOCTL_CHANNEL_EVENT_ID_CMD_ENABLE;
-            if !enable || a.event_id >= NVGPU_IOCTL_CHANNEL_EVENT_ID_MAX {
-                return Err(Errno::EINVAL);
-            }
-            let (fd, event) = machine.driver().files.open_event(a.event_id)?;
-            tsg.state().events.push(event);
-            a.event_fd = fd.into_raw_fd();
-            Ok(0)
-        }),
+        NVGPU_IOCTL_TSG_EVENT_ID_CTRL => with(bytes, |a| open_event(machine, tsg, a)),
         NVGPU_IOCTL_TSG_SET_RUNLIST_INTERLEAVE => with(bytes, |a: &mut nvgpu_runlist_interleave_args| {
-            if machine.driver().sched_locked {
-                return Err(Errno::EPERM);
-            }
-            if a.level >= NVGPU_RUNLIST_INTERLEAVE_NUM_LEVELS {
-                return Err(Errno::EINVAL);
-            }
+            check_unlocked(machine)?;
+            accept(a.level < NVGPU_RUNLIST_INTERLEAVE_NUM_LEVELS)?;
             tsg.state().interleave = a.level;
             Ok(0)
         }),
         NVGPU_IOCTL_TSG_SET_TIMESLICE => with(bytes, |a: &mut nvgpu_timeslice_args| {
-            if machine.driver().sched_locked {
-                return Err(Errno::EPERM);
-            }
-            if !TIMESLICE.contains(&a.timeslice_us) {
-                return Err(Errno::EINVAL);
-            }
+            check_unlocked(machine)?;
+            accept(TIMESLICE.contains(&a.timeslice_us))?;
             tsg.state().timeslice_us = a.timeslice_us;
             Ok(0)
         }),
@@ -74,27 +57,15 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
             Ok(0)
         }),
         NVGPU_TSG_IOCTL_BIND_CHANNEL_EX => with(bytes, |a: &mut nvgpu_tsg_bind_channel_ex_args| {
-            if machine.driver().sched_locked {
-                return Err(Errno::EPERM);
-            }
+            check_unlocked(machine)?;
             channel(machine, a.channel_fd)?.bind(tsg, a.subcontext_id)?;
             Ok(0)
         }),
-        NVGPU_TSG_IOCTL_READ_SINGLE_SM_ERROR_STATE => {
-            with(bytes, |a: &mut nvgpu_tsg_read_single_sm_error_state_args| {
-                let record = sm_record(tsg, a.sm_id)?;
-                let len = (a.record_size as usize).min(record.len());
-                let left = machine.user.write_or_count(a.record_mem, &record[..len]);
-                a.record_size = len as u64;
-                Ok(left)
-            })
-        }
+        NVGPU_TSG_IOCTL_READ_SINGLE_SM_ERROR_STATE => with(bytes, |a| read_sm_error(machine, tsg, a)),
         NVGPU_TSG_IOCTL_SET_L2_MAX_WAYS_EVICT_LAST => {
             with(bytes, |a: &mut nvgpu_tsg_l2_max_ways_evict_last_args| {
                 let mut state = tsg.state();
-                if state.contexts.is_empty() {
-                    return Err(Errno::EINVAL);
-                }
+                accept(!state.contexts.is_empty())?;
                 state.l2_ways = a.max_ways;
                 Ok(0)
             })
@@ -105,31 +76,19 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
                 Ok(0)
             })
         }
-        NVGPU_TSG_IOCTL_SET_L2_SECTOR_PROMOTION => with(
-            bytes,
-            |a: &mut nvgpu_tsg_set_l2_sector_promotion_args| {
-                if matches!(a.promotion_flag, 1 | 2 | 4) { Ok(0) } else { Err(Errno::EINVAL) }
-            },
-        ),
+        NVGPU_TSG_IOCTL_SET_L2_SECTOR_PROMOTION => {
+            with(bytes, |a: &mut nvgpu_tsg_set_l2_sector_promotion_args| {
+                accept(matches!(a.promotion_flag, 1 | 2 | 4))
+            })
+        }
         NVGPU_TSG_IOCTL_BIND_SCHEDULING_DOMAIN => {
             with(bytes, |a: &mut nvgpu_tsg_bind_scheduling_domain_args| {
-                if a.reserved0 != 0 || a.reserved.as_bytes().iter().any(|&b| b != 0) {
-                    return Err(Errno::EINVAL);
-                }
+                accept(a.reserved0 == 0 && a.reserved.as_bytes().iter().all(|&b| b == 0))?;
                 // Domains are made by privileged schedulers; there is none.
                 Err(Errno::ENOENT)
             })
         }
-        NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT => with(bytes, |a: &mut nvgpu_tsg_create_subcontext_args| {
-            if a.type_ > NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC {
-                return Err(Errno::EINVAL);
-            }
-            let Some(Object::AddressSpace(space)) = machine.object_by_number(a.as_fd) else {
-                return Err(Errno::EINVAL);
-            };
-            a.veid = tsg.create_subcontext(a.type_, &space)?;
-            Ok(0)
-        }),
+        NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT => with(bytes, |a| create_subcontext(machine, tsg, a)),
         NVGPU_TSG_IOCTL_DELETE_SUBCONTEXT => {
             with(bytes, |a: &mut nvgpu_tsg_delete_subcontext_args| delete_subcontext(machine, tsg, a.veid))
         }
@@ -137,6 +96,37 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
         NVGPU_TSG_IOCTL_GET_SHARE_TOKEN | NVGPU_TSG_IOCTL_REVOKE_SHARE_TOKEN => Err(Errno::EINVAL),
         _ => Err(Errno::ENOTTY),
     }
+}
+
+/// `EPERM` while a tool has locked the scheduling parameters.
+fn check_unlocked(machine: &Machine) -> Reply {
+    if machine.driver().sched_locked { Err(Errno::EPERM) } else { Ok(0) }
+}
+
+fn open_event(machine: &Machine, tsg: &Tsg, a: &mut nvgpu_event_id_ctrl_args) -> Reply {
+    let enable = a.cmd == NVGPU_IOCTL_CHANNEL_EVENT_ID_CMD_ENABLE;
+    accept(enable && a.event_id < NVGPU_IOCTL_CHANNEL_EVENT_ID_MAX)?;
+    let (fd, event) = machine.driver().files.open_event(a.event_id)?;
+    tsg.state().events.push(event);
+    a.event_fd = fd.into_raw_fd();
+    Ok(0)
+}
+
+fn read_sm_error(machine: &Machine, tsg: &Tsg, a: &mut nvgpu_tsg_read_single_sm_error_state_args) -> Reply {
+    let record = sm_record(tsg, a.sm_id)?;
+    let len = (a.record_size as usize).min(record.len());
+    let left = machine.user.write_or_count(a.record_mem, &record[..len]);
+    a.record_size = len as u64;
+    Ok(left)
+}
+
+fn create_subcontext(machine: &Machine, tsg: &Tsg, a: &mut nvgpu_tsg_create_subcontext_args) -> Reply {
+    accept(a.type_ <= NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC)?;
+    let Some(Object::AddressSpace(space)) = machine.object_by_number(a.as_fd) else {
+        return Err(Errno::EINVAL);
+    };
+    a.veid = tsg.create_subcontext(a.type_, &space)?;
+    Ok(0)
 }
 
 /// The 24 bytes that describe the last error of an SM.
@@ -162,9 +152,7 @@ fn channel(machine: &Machine, fd: i32) -> Result<Arc<Channel>, Errno> {
 
 /// The older bind call: on an error it keeps a reference of the channel for ever.
 fn bind_old(machine: &Machine, tsg: &Arc<Tsg>, bytes: &[u8]) -> Reply {
-    if machine.driver().sched_locked {
-        return Err(Errno::EPERM);
-    }
+    check_unlocked(machine)?;
     let channel = channel(machine, number(bytes)?)?;
     let veid = channel.state().veid;
     channel.bind(tsg, veid).inspect_err(|_| {

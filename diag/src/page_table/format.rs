@@ -1,16 +1,8 @@
-//! GPU page tables of ga10b and the other chips with version-2 tables (Pascal to Ada), read from physical memory.
-//!
-//! Formats: open-gpu-doc `dev_mmu` (Turing) and what nvgpu writes on ga10b. Five levels: three of directories, one whose
-//! entries name a table of 64 KiB pages and one of 4 KiB pages, and the pages. [`walk`] follows them; what makes no sense
-//! is reported and not followed.
-
-mod walk;
+//! The words of the tables: levels, entries, pages.
 
 use serde::Serialize;
 
-use crate::Hex;
-
-pub use walk::{Anomaly, Directory, Run, Walk, walk};
+use crate::hex::Hex;
 
 /// Physical memory, or as much of it as a dump holds.
 pub trait PhysicalMemory {
@@ -285,7 +277,7 @@ impl PhysicalMemory for std::collections::BTreeMap<u64, Vec<u8>> {
 }
 
 /// An address with the bits above [`VA_BITS`] cut off.
-fn va(raw: u64) -> Hex {
+pub(super) fn va(raw: u64) -> Hex {
     Hex(raw & ((1 << VA_BITS) - 1))
 }
 

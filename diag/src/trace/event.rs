@@ -1,25 +1,11 @@
-//! Traces: the calls a program makes on the nodes of GPU drivers, as a log that can be kept and decoded again.
-//!
-//! A log is JSON lines: a [`Header`], then an [`Event`] for each call, with the bytes of its arguments before and after
-//! as they were. What they mean is found out when a log is printed ([`decode`]), so a later version can say more
-//! about an old log.
-
-pub mod abi;
-pub mod decode;
-mod print;
-mod recorder;
-mod summary;
+//! A trace: a header and events, one JSON object per line.
 
 use std::fmt;
 use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::Hex;
-
-pub use print::{print, to_json};
-pub use recorder::Traced;
-pub use summary::{Row, Summary};
+use crate::hex::Hex;
 
 /// Name and version of the log format.
 pub const SCHEMA: &str = "nvdiag.trace/1";

@@ -6,8 +6,9 @@ mod svg;
 
 use serde::Serialize;
 
-use crate::Hex;
-use crate::page_table::{Run, Walk, kind_name};
+use crate::hex::Hex;
+use crate::page_table::format::kind_name;
+use crate::page_table::walk::{Run, Walk};
 use crate::size::size;
 
 /// From this size on buffers are laid out on multiples of [`LARGE_ALIGNMENT`].

@@ -1,19 +1,10 @@
-//! Pushbuffers: the method writes a channel is sent, with the names and fields of their classes.
-//!
-//! The state a segment leaves behind (which class is bound to which subchannel, a method whose data goes on in the next
-//! segment, an inline QMD half loaded) is carried over, as the hardware does.
-
-mod decoder;
-mod halves;
-mod print;
+//! What a pushbuffer holds, decoded.
 
 use serde::Serialize;
 
-use crate::Hex;
 use crate::gpfifo::Entry;
+use crate::hex::Hex;
 use crate::queue_metadata::Metadata;
-
-pub use decoder::Decoder;
 
 /// Which classes stand behind a channel before any `SET_OBJECT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,21 +16,21 @@ pub enum Generation {
 }
 
 impl Generation {
-    const fn host(self) -> u32 {
+    pub(super) const fn host(self) -> u32 {
         match self {
             Self::Ampere => 0xc76f,
             Self::Hopper => 0xc86f,
         }
     }
 
-    const fn compute(self) -> u32 {
+    pub(super) const fn compute(self) -> u32 {
         match self {
             Self::Ampere => 0xc7c0,
             Self::Hopper => 0xcbc0,
         }
     }
 
-    const fn copy(self) -> u32 {
+    pub(super) const fn copy(self) -> u32 {
         match self {
             Self::Ampere => 0xc7b5,
             Self::Hopper => 0xc8b5,

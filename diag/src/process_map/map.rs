@@ -1,19 +1,10 @@
-//! What a process has in its GPU address space: windows, mappings, and the programs it loaded.
-//!
-//! Read from the map file that `hcq` writes when `HCQ_MAP_DIR` names a folder (`nvdiag.map/1`), from the documents of
-//! `nvdiag info` and `nvdiag vamap`, and from cubins named on the command line. docs/nvdiag-json.md describes the fields.
-
-mod code;
-mod whereabouts;
+//! The map itself: windows, mappings, programs.
 
 use serde::{Deserialize, Serialize};
 
-use crate::Hex;
 use crate::cubin::Cubin;
-
-use code::Loose;
-pub use code::{Code, Function, Line, Module, Space, access_of};
-pub use whereabouts::Whereabouts;
+use crate::hex::Hex;
+use crate::process_map::code::{Code, Function, Loose, Module};
 
 /// Bytes of addresses each window takes: 16 MiB on chips before Hopper (inferred from working settings; the hardware
 /// documents do not say).
@@ -282,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_cubin_names_the_instruction() {
-        let cubin = include_bytes!("../tests/data/01_vecadd.sm_90.cubin");
+        let cubin = include_bytes!("../../tests/data/01_vecadd.sm_90.cubin");
         let mut map = ProcessMap::default();
         map.add_cubin("v", cubin, Some("vadd_f32"), Some(0x1000)).expect("a cubin");
         let code = &map.code_at(0x1010)[0];
