@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::{DEADLINE, Test, open, open_with};
+use crate::harness::{DEADLINE, Test, open, open_with};
 
 pub const TESTS: &[Test] = &[
     Test { name: "copies_of_every_odd_size_and_offset_are_exact", run: odd_copies, sim_only: false },

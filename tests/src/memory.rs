@@ -7,7 +7,7 @@ use hcq::Buffer;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::{Test, open};
+use crate::harness::{Test, open};
 
 pub const TESTS: &[Test] = &[
     Test { name: "buffers_hold_what_is_written", run: buffers_hold_what_is_written, sim_only: false },

@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use hcq::{Args, Buffer, Device, DeviceOptions, LaunchConfig, Queue};
 
+use crate::harness::{DEADLINE, Test, bytes, open, open_with, words};
 use crate::kernels::Kernels;
-use crate::{DEADLINE, Test, bytes, open, open_with, words};
 
 pub const TESTS: &[Test] = &[
     Test { name: "linked_launches_see_each_others_results", run: linked, sim_only: false },

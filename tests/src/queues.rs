@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use hcq::{Args, Device, DeviceOptions, Error, LaunchConfig, SyncPoint};
 
+use crate::harness::{DEADLINE, Test, bytes, open, selector, words};
 use crate::kernels::Kernels;
-use crate::{DEADLINE, Test, bytes, open, selector, words};
 
 pub const TESTS: &[Test] = &[
     Test { name: "two_queues_wait_for_each_other", run: ping_pong, sim_only: false },

@@ -5,8 +5,8 @@ use hcq::{Args, Buffer, Device, DeviceOptions, Error, FaultKind, GpuVa, LaunchCo
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 
+use crate::harness::{DEADLINE, Test, open, selector};
 use crate::kernels::Kernels;
-use crate::{DEADLINE, Test, open, selector};
 
 pub const TESTS: &[Test] = &[
     Test { name: "no_sequence_of_allocations_reaches_a_window", run: never_reached, sim_only: false },

@@ -3,7 +3,7 @@
 use hcq::LaunchConfig;
 use sass::{Arch, Encoding};
 
-use super::Tolerance;
+use crate::conformance::tolerance::Tolerance;
 
 /// An argument of a launch.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,9 @@
 
 use hcq::LaunchConfig;
 
-use super::{Arg, Case, Place, Tolerance, cubins};
+use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::cubins::cubins;
+use crate::conformance::tolerance::Tolerance;
 
 /// Reads of a word before a wait is given up, between two phases, and before the second part of the warp comes.
 const PATIENCE: u32 = 200_000;

@@ -7,7 +7,10 @@ use std::collections::HashMap;
 
 use hcq::LaunchConfig;
 
-use super::{Arg, Case, Noise, Place, Tolerance, cubins};
+use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::cubins::cubins;
+use crate::conformance::noise::Noise;
+use crate::conformance::tolerance::Tolerance;
 
 /// A file of single instructions: its name, cubins and PTX.
 struct List {
@@ -147,7 +150,7 @@ pub fn cases() -> Vec<Case> {
         list!("23_bits"),
     ];
     let mut cases: Vec<Case> = lists.iter().flat_map(list_cases).collect();
-    cases.extend(super::model_kernels::cases());
+    cases.extend(crate::conformance::model_kernels::cases());
     cases
 }
 

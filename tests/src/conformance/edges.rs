@@ -5,7 +5,9 @@
 use hcq::LaunchConfig;
 use ptxgen::{Kernel, Module, Named, Reg, Special, Target};
 
-use super::{Arg, Case, Place, Tolerance, cubins};
+use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::cubins::cubins;
+use crate::conformance::tolerance::Tolerance;
 
 /// The values that operands take.
 const VALUES: [u64; 12] = [

@@ -5,7 +5,10 @@
 
 use hcq::LaunchConfig;
 
-use super::{Arg, Case, Noise, Place, Tolerance, cubins};
+use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::cubins::cubins;
+use crate::conformance::noise::Noise;
+use crate::conformance::tolerance::Tolerance;
 
 /// Tiles of each kernel.
 const TILES: usize = 384;

@@ -6,7 +6,10 @@
 use hcq::LaunchConfig;
 use ptxgen::{Kernel, Module, Named, Reg, Special, Target};
 
-use super::{Arg, Case, Noise, Place, Tolerance, cubins};
+use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::cubins::cubins;
+use crate::conformance::noise::Noise;
+use crate::conformance::tolerance::Tolerance;
 
 pub(super) const BLOCK: u32 = 256;
 const BLOCKS: u32 = 64;

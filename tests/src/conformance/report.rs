@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Case, Tolerance, Verdict};
+use crate::conformance::case::Case;
+use crate::conformance::tolerance::{Tolerance, Verdict};
 
 /// A word in which two results differ without being allowed to.
 #[derive(Clone, Debug, Serialize)]

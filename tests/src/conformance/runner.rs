@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use anyhow::{Context, Result};
 use hcq::{Args, Device, DeviceOptions, Program, Queue, Selector};
 
-use super::{Arg, Case};
-use crate::{DEADLINE, bytes, words};
+use crate::conformance::case::{Arg, Case};
+use crate::harness::{DEADLINE, bytes, words};
 
 /// A device with the modules that cases have asked for so far.
 #[derive(Debug)]

@@ -4,9 +4,9 @@
 use half::f16;
 use ptxgen::{Float, Int, Kernel, Number, Reg, Round};
 
-use super::float::nearest_half;
-use super::integer::{fold, folded, wide, wide_of};
-use super::{LaneOp, Regs, Words};
+use crate::conformance::random::float::nearest_half;
+use crate::conformance::random::integer::{fold, folded, wide, wide_of};
+use crate::conformance::random::operation::{LaneOp, Regs, Words};
 
 /// A number of any type, exactly.
 #[derive(Clone, Copy)]

@@ -6,8 +6,8 @@
 use half::f16;
 use ptxgen::{F16x2, Kernel, Reg};
 
-use super::LaneOp;
-use super::integer::{fold, folded, wide, wide_of};
+use crate::conformance::random::integer::{fold, folded, wide, wide_of};
+use crate::conformance::random::operation::LaneOp;
 
 fn f(k: &Kernel, a: Reg<u32>) -> Reg<f32> {
     k.bits(a)
