@@ -7,6 +7,7 @@ use crate::fault::report::Owner;
 use crate::fault::sm::{self, Place, SmRecord, Strides};
 use crate::hex::Hex;
 use crate::kernel_log::lines::Kind;
+use crate::kernel_log::shape::Fields;
 
 /// Report masks of warp errors seen on chips whose registers have Hopper's strides.
 const HOPPER_MASKS: [u32; 2] = [0x1f81_fb60, 0x1c81_fb60];
@@ -78,19 +79,7 @@ pub(super) fn sm_records(incident: &Incident) -> Vec<SmRecord> {
             }
             Kind::XidEsr => {
                 let Some((warp, global)) = registers() else { continue };
-                let address = f.register("address").unwrap_or(0);
-                let mask = f.register("warp_mask").unwrap_or(0);
-                let strides = if HOPPER_MASKS.contains(&mask) { Strides::Hopper } else { Strides::Ampere };
-                let places =
-                    [strides, Strides::Ampere, Strides::Hopper].map(|s| Place::from_register(address, s));
-                let announced = |r: &&mut SmRecord| places.contains(&r.place) && r.place.is_some();
-                let fresh = SmRecord::new(warp, global, None);
-                match records.iter_mut().find(announced) {
-                    Some(record) => {
-                        (record.warp_esr, record.global_esr) = (fresh.warp_esr, fresh.global_esr);
-                    }
-                    None => records.push(SmRecord { place: places[0], ..fresh }),
-                }
+                exception_register(&mut records, f, SmRecord::new(warp, global, None));
             }
             _ => {}
         }
@@ -99,6 +88,21 @@ pub(super) fn sm_records(incident: &Incident) -> Vec<SmRecord> {
         record.notes.push("this SM did not fail: it was only stopped, or its record was cleared".to_owned());
     }
     records
+}
+
+/// An exception register of the desktop driver: it belongs to an SM that was announced, or to one of its own.
+fn exception_register(records: &mut Vec<SmRecord>, f: &Fields, fresh: SmRecord) {
+    let address = f.register("address").unwrap_or(0);
+    let mask = f.register("warp_mask").unwrap_or(0);
+    let strides = if HOPPER_MASKS.contains(&mask) { Strides::Hopper } else { Strides::Ampere };
+    let places = [strides, Strides::Ampere, Strides::Hopper].map(|s| Place::from_register(address, s));
+    let announced = |r: &&mut SmRecord| places.contains(&r.place) && r.place.is_some();
+    match records.iter_mut().find(announced) {
+        Some(record) => {
+            (record.warp_esr, record.global_esr) = (fresh.warp_esr, fresh.global_esr);
+        }
+        None => records.push(SmRecord { place: places[0], ..fresh }),
+    }
 }
 
 /// The faults of the MMU that the lines speak of.

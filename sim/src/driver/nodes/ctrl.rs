@@ -4,7 +4,7 @@ use crate::driver::address_space::space::AddressSpace;
 use crate::driver::files::Object;
 use crate::driver::log::DEVICE;
 use crate::driver::machine::Machine;
-use crate::driver::nodes::argument::{Reply, with};
+use crate::driver::nodes::argument::{Reply, accept, with};
 use crate::driver::nodes::channel;
 use crate::driver::nodes::characteristics;
 use crate::driver::nodes::nvmap;
@@ -35,10 +35,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
         NVGPU_GPU_IOCTL_GET_FBP_L2_MASKS => with(bytes, |a: &mut nvgpu_gpu_get_fbp_l2_masks_args| {
             Ok(answer(machine, a.mask_buf_addr, &mut a.mask_buf_size, [0xf_u32; 2].as_bytes()))
         }),
-        NVGPU_GPU_IOCTL_FLUSH_L2 => match bytes[0] & 7 {
-            flags if flags & 5 == 0 || flags & 3 == 2 => Err(Errno::EINVAL),
-            _ => Ok(0),
-        },
+        NVGPU_GPU_IOCTL_FLUSH_L2 => accept(bytes[0] & 5 != 0 && bytes[0] & 3 != 2),
         NVGPU_GPU_IOCTL_ZCULL_GET_CTX_SIZE => with(bytes, |a: &mut nvgpu_gpu_zcull_get_ctx_size_args| {
             a.size = 164_352;
             Ok(0)
@@ -49,12 +46,9 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
         | NVGPU_GPU_IOCTL_RESUME_FROM_PAUSE
         | NVGPU_GPU_IOCTL_TRIGGER_SUSPEND => Err(Errno::ENOSYS),
         NVGPU_GPU_IOCTL_SET_MMUDEBUG_MODE => Ok(0),
-        NVGPU_GPU_IOCTL_SET_SM_DEBUG_MODE => {
-            with(bytes, |a: &mut nvgpu_gpu_sm_debug_mode_args| match machine.object_by_number(a.channel_fd) {
-                Some(Object::Channel(_)) => Ok(0),
-                _ => Err(Errno::EINVAL),
-            })
-        }
+        NVGPU_GPU_IOCTL_SET_SM_DEBUG_MODE => with(bytes, |a: &mut nvgpu_gpu_sm_debug_mode_args| {
+            accept(matches!(machine.object_by_number(a.channel_fd), Some(Object::Channel(_))))
+        }),
         NVGPU_GPU_IOCTL_GET_TPC_EXCEPTION_EN_STATUS => {
             with(bytes, |a: &mut nvgpu_gpu_tpc_exception_en_status_args| {
                 a.tpc_exception_en_sm_mask = (1 << machine.chip().sms) - 1;
