@@ -10,7 +10,8 @@ impl Kernel {
     pub fn scale(&self, value: impl Into<Multiple>, factor: u32) -> Multiple {
         let value = value.into();
         let reg = self.mul(value.reg, factor);
-        // Saturating keeps at least the power of two that both share in 32 bits: a saturated product is odd, so fall back.
+        // Saturating keeps at least the power of two that both share in 32 bits: a saturated product is odd,
+        // so fall back.
         let of = value
             .of
             .checked_mul(factor)
@@ -64,7 +65,8 @@ impl Kernel {
         pointer.moved(base, step)
     }
 
-    /// `pointer + row × pitch` elements where both are run-time values: the product is taken in 64 bits for global memory.
+    /// `pointer + row × pitch` elements where both are run-time values: the product is taken in 64 bits for
+    /// global memory.
     pub fn row<S: Space, E: Element>(
         &self,
         pointer: Pointer<S, E>,
@@ -86,8 +88,8 @@ impl Kernel {
         pointer.moved(base, step)
     }
 
-    /// An address in global memory that came as a number; whoever made the number promises that it is a multiple of
-    /// `align` bytes.
+    /// An address in global memory that came as a number; whoever made the number promises that it is a
+    /// multiple of `align` bytes.
     ///
     /// # Panics
     /// If `align` is no power of two.
@@ -96,8 +98,8 @@ impl Kernel {
         Pointer::aligned(address, align)
     }
 
-    /// An address in shared memory that [`Kernel::address`] gave; whoever kept the number promises that it is a multiple of
-    /// `align` bytes.
+    /// An address in shared memory that [`Kernel::address`] gave; whoever kept the number promises that it is
+    /// a multiple of `align` bytes.
     ///
     /// # Panics
     /// If `align` is no power of two.

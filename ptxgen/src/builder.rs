@@ -162,12 +162,14 @@ impl Kernel {
         self.state.borrow_mut().max_threads = Some(threads);
     }
 
-    /// Asks for so few registers that this many blocks of [`Kernel::max_threads`] threads fit on an SM (`.minnctapersm`).
+    /// Asks for so few registers that this many blocks of [`Kernel::max_threads`] threads fit on an SM
+    /// (`.minnctapersm`).
     pub fn min_blocks_per_sm(&self, blocks: u32) {
         self.state.borrow_mut().min_blocks = Some(blocks);
     }
 
-    /// Keeps ptxas from unrolling loops (`.pragma "nounroll"`): less code, and as many instructions in flight as are written.
+    /// Keeps ptxas from unrolling loops (`.pragma "nounroll"`): less code, and as many instructions in flight
+    /// as are written.
     pub fn keep_loops(&self) {
         self.state.borrow_mut().rolled = true;
     }

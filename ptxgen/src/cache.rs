@@ -32,7 +32,8 @@ impl KernelCache {
         Self { dir }
     }
 
-    /// The cubin of `ptx`: from the cache, or compiled and kept. A cache that cannot be written costs only the keeping.
+    /// The cubin of `ptx`: from the cache, or compiled and kept. A cache that cannot be written costs only
+    /// the keeping.
     ///
     /// # Errors
     /// As [`Ptxas::compile`].

@@ -19,8 +19,9 @@ impl Layout {
     /// The widest access there is, in bytes.
     pub const MAX_ACCESS: u32 = 16;
 
-    /// Cuts `count` elements of `size` bytes at an address of which `alignment` is proven: each access is as wide as its own
-    /// address allows, none reaches past the end, and where elements themselves are unaligned none straddles two of them.
+    /// Cuts `count` elements of `size` bytes at an address of which `alignment` is proven: each access is as
+    /// wide as its own address allows, none reaches past the end, and where elements themselves are
+    /// unaligned none straddles two of them.
     pub fn plan(alignment: Alignment, size: u32, count: u32) -> Self {
         let run = if alignment.proven() >= size { size * count } else { size };
         let mut plan = Vec::new();

@@ -1,9 +1,9 @@
-//! Builds PTX from typed registers and pointers that carry their proven alignment, compiles it with `ptxas` and caches the
-//! result.
+//! Builds PTX from typed registers and pointers that carry their proven alignment, compiles it with `ptxas`
+//! and caches the result.
 //!
-//! The types to know: [`Kernel`] writes one kernel's body, [`Pointer`] is an address with alignment facts (a vector access is
-//! emitted only where they prove it safe, and split otherwise), [`Module`] is the text for one [`Target`], and [`Ptxas`]
-//! compiles it.
+//! The types to know: [`Kernel`] writes one kernel's body, [`Pointer`] is an address with alignment facts (a
+//! vector access is emitted only where they prove it safe, and split otherwise), [`Module`] is the text for
+//! one [`Target`], and [`Ptxas`] compiles it.
 //!
 //! ```
 //! use ptxgen::{Kernel, Module, Special, Target};

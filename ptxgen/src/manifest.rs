@@ -92,7 +92,8 @@ fn file_name(name: &str, target: Target) -> String {
 }
 
 impl Manifest {
-    /// Compiles `modules` into `dir`, writes the manifest beside them and removes cubins that belong to no module.
+    /// Compiles `modules` into `dir`, writes the manifest beside them and removes cubins that belong to no
+    /// module.
     ///
     /// # Errors
     /// As [`Ptxas::compile`]; [`Error::File`].
@@ -155,7 +156,8 @@ impl Manifest {
         Ok(names)
     }
 
-    /// Compares `dir` and its manifest with `modules`; with a ptxas of the manifest's version also recompiles.
+    /// Compares `dir` and its manifest with `modules`; with a ptxas of the manifest's version also
+    /// recompiles.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::Manifest`], and [`Error::Refused`] if the PTX no longer compiles.

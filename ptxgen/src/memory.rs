@@ -387,7 +387,8 @@ impl Kernel {
         self.emit(format!("{guard}ld.{}{suffix}{ty} {into}, {};", S::NAME, from.text(0)));
     }
 
-    /// Loads `N` words in one access, each at least as new as what is seen of them elsewhere in the GPU. Nothing is ordered by it.
+    /// Loads `N` words in one access, each at least as new as what is seen of them elsewhere in the GPU.
+    /// Nothing is ordered by it.
     ///
     /// # Panics
     /// If the alignment of one access is not proven: a mistake in the program that writes the kernel.

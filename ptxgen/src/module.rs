@@ -34,8 +34,8 @@ impl Module {
         &self.kernels
     }
 
-    /// The whole PTX text. The version stated is the lowest that has the target and everything the kernels use, so that
-    /// the oldest drivers and tools accept it.
+    /// The whole PTX text. The version stated is the lowest that has the target and everything the kernels
+    /// use, so that the oldest drivers and tools accept it.
     pub fn text(&self) -> String {
         let version = self.kernels.iter().map(Kernel::version).fold(self.target.since(), Version::max);
         let mut out = String::new();

@@ -26,8 +26,9 @@ impl Ptxas {
     /// The flags every compilation gets.
     pub const FLAGS: [&str; 1] = ["-O3"];
 
-    /// Looks in `PTXAS`, `PATH`, CUDA installations (`CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda*`, `/opt/cuda`) and the Python
-    /// wheel `nvidia-cuda-nvcc-cu12` (under `VIRTUAL_ENV`, the user's and the system's site-packages), in this order.
+    /// Looks in `PTXAS`, `PATH`, CUDA installations (`CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda*`,
+    /// `/opt/cuda`) and the Python wheel `nvidia-cuda-nvcc-cu12` (under `VIRTUAL_ENV`, the user's and the
+    /// system's site-packages), in this order.
     ///
     /// # Errors
     /// [`Error::NoPtxas`] names the places; [`Error::NotPtxas`] if `PTXAS` names something else.
@@ -84,7 +85,8 @@ impl Ptxas {
     /// Compiles PTX to a cubin, with [`Ptxas::FLAGS`].
     ///
     /// # Errors
-    /// [`Error::Refused`] with the message and the lines it names; [`Error::File`] if the temporary files cannot be used.
+    /// [`Error::Refused`] with the message and the lines it names; [`Error::File`] if the temporary files
+    /// cannot be used.
     pub fn compile(&self, ptx: &str, target: Target) -> Result<Vec<u8>, Error> {
         let scratch =
             tempfile::tempdir().map_err(file("cannot create a folder in", &std::env::temp_dir()))?;

@@ -30,7 +30,8 @@ impl Arch {
     /// All of them, ascending.
     pub const ALL: [Self; 5] = [Self::Sm80, Self::Sm86, Self::Sm87, Self::Sm89, Self::Sm90];
 
-    /// The instruction set of a compute capability written as ptxas writes it (`87` for 8.7), if this crate knows it.
+    /// The instruction set of a compute capability written as ptxas writes it (`87` for 8.7), if this crate
+    /// knows it.
     pub const fn from_sm(sm: u32) -> Option<Self> {
         match sm {
             80 => Some(Self::Sm80),

@@ -12,17 +12,19 @@ use crate::table::find;
 use crate::table::row::Row;
 use crate::word::Word;
 
-/// A decoded instruction: the operation and its operands. Everything else (modifiers, predicates, address offsets) is read
-/// from [`word`](Self::word) by bit position.
+/// A decoded instruction: the operation and its operands. Everything else (modifiers, predicates, address
+/// offsets) is read from [`word`](Self::word) by bit position.
 ///
-/// **Roles.** `a`, `b`, `c` are the sources A, B, C of the operation, wherever the word holds them. Three rules keep users
-/// free of special cases:
-/// - the second source of a two-source operation is always `b`, also for `FADD`, `DADD`, `DSETP`, `HADD2`, `HSET2` and
-///   `HSETP2`, which keep it in the slot of C in some forms; the only source of a one-source operation is `b` too;
-/// - in memory operations `a` is the address register, `b` the data stored or the operand of an atomic (for `CAS` the value
-///   compared with), `c` the value that `CAS` stores; offsets and uniform registers stay in the word;
-/// - `SHFL`: `a` value, `b` lane, `c` clamp and segment. `BAR`: `b` barrier number, `c` thread count. `S2R`, `S2UR`, `CS2R`:
-///   `a` is the special register number.
+/// **Roles.** `a`, `b`, `c` are the sources A, B, C of the operation, wherever the word holds them. Three
+/// rules keep users free of special cases:
+/// - the second source of a two-source operation is always `b`, also for `FADD`, `DADD`, `DSETP`, `HADD2`,
+///   `HSET2` and `HSETP2`, which keep it in the slot of C in some forms; the only source of a one-source
+///   operation is `b` too;
+/// - in memory operations `a` is the address register, `b` the data stored or the operand of an atomic (for
+///   `CAS` the value compared with), `c` the value that `CAS` stores; offsets and uniform registers stay in
+///   the word;
+/// - `SHFL`: `a` value, `b` lane, `c` clamp and segment. `BAR`: `b` barrier number, `c` thread count. `S2R`,
+///   `S2UR`, `CS2R`: `a` is the special register number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
     /// The instruction set.
@@ -90,14 +92,15 @@ fn check(arch: Arch, row: &'static Row, word: Word) -> Result<(), DecodeError> {
 }
 
 impl Instruction {
-    /// The text that NVIDIA's disassembler prints for this instruction at address `pc`, without the final semicolon and
-    /// with single blanks. Branch targets are absolute addresses.
+    /// The text that NVIDIA's disassembler prints for this instruction at address `pc`, without the final
+    /// semicolon and with single blanks. Branch targets are absolute addresses.
     ///
     /// Graphics, texture and surface operations print their name only.
     pub fn text(&self, pc: u64) -> String {
         let mut text = String::with_capacity(48);
         if let Some(row) = find(self.arch, self.word) {
-            // The word was accepted when it was decoded; a word put together by hand prints as far as it has meaning.
+            // The word was accepted when it was decoded; a word put together by hand prints as far as it has
+            // meaning.
             let _ = Printer::new(&row.operands, self.arch, self.word, pc, Some(&mut text)).line(row);
         }
         text.truncate(text.trim_end().len());
@@ -109,8 +112,8 @@ impl Instruction {
         branch_target(find(self.arch, self.word)?, self.arch, self.word, pc)
     }
 
-    /// Whether only the name of the operation is known (graphics, textures, surfaces): it has no operands here, and its
-    /// other bits were not checked.
+    /// Whether only the name of the operation is known (graphics, textures, surfaces): it has no operands
+    /// here, and its other bits were not checked.
     pub fn is_name_only(&self) -> bool {
         find(self.arch, self.word).is_some_and(|row| row.name_only)
     }

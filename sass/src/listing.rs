@@ -7,8 +7,8 @@ use crate::error::DecodeError;
 use crate::instruction::{Instruction, decode};
 use crate::word::{WORD_BYTES, Word};
 
-/// Goes through a piece of machine code, one [`Line`] per instruction. Bytes at the end that make no whole instruction
-/// yield nothing.
+/// Goes through a piece of machine code, one [`Line`] per instruction. Bytes at the end that make no whole
+/// instruction yield nothing.
 ///
 /// ```
 /// let code = 0x000fca00000000000000000302057221u128.to_le_bytes();
@@ -39,8 +39,8 @@ impl<'a> Listing<'a> {
         Self { arch, code, pc: base }
     }
 
-    /// A listing of the instruction at `pc` and up to `reach` neighbours on each side; `None` if `pc` lies outside `code`
-    /// or between two instructions.
+    /// A listing of the instruction at `pc` and up to `reach` neighbours on each side; `None` if `pc` lies
+    /// outside `code` or between two instructions.
     ///
     /// ```
     /// let code = 0x000fca00000000000000000302057221u128.to_le_bytes().repeat(5);

@@ -49,8 +49,8 @@ pub struct MemoryAccess {
 }
 
 impl Instruction {
-    /// The memory access that this instruction makes, if any. Cache control, prefetches and fences make none, nor do the
-    /// constants that arithmetic operations take as sources.
+    /// The memory access that this instruction makes, if any. Cache control, prefetches and fences make none,
+    /// nor do the constants that arithmetic operations take as sources.
     pub fn memory_access(&self) -> Option<MemoryAccess> {
         use Opcode as Op;
         let (space, access) = match self.opcode {

@@ -1,4 +1,5 @@
-//! Writes text out of the bits of a word and records which of them it read: numbers, registers, predicates and sources.
+//! Writes text out of the bits of a word and records which of them it read: numbers, registers, predicates
+//! and sources.
 
 use std::fmt::{self, Write};
 
@@ -300,7 +301,8 @@ fn offset_mask(arch: Arch) -> u128 {
     low | ((1 << 48) - 1) << 34
 }
 
-/// The branch offset of a word, in bytes: stored in units of 4 at bits 34 to 81; SM 9.0 keeps 8 more low bits at 16 to 23.
+/// The branch offset of a word, in bytes: stored in units of 4 at bits 34 to 81; SM 9.0 keeps 8 more low bits
+/// at 16 to 23.
 pub(crate) fn offset(arch: Arch, word: Word) -> i64 {
     match arch.encoding() {
         Encoding::Sm8x => word.sbits(34, 48) * 4,

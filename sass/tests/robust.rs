@@ -84,9 +84,11 @@ fn a_change_of_the_scheduling_field_changes_no_operand() {
 /// A word that both read as NOP, to stand for one that is refused.
 const NOP: u128 = 0x000f_c000_0000_0000_0000_0000_0000_7918;
 
-/// What nvdisasm makes of `words` at addresses 16 `first`, ...: the text, or nothing for a word that it refuses.
+/// What nvdisasm makes of `words` at addresses 16 `first`, ...: the text, or nothing for a word that it
+/// refuses.
 ///
-/// It prints nothing at all while a word is refused, but names the addresses of all that are: the second run is without them.
+/// It prints nothing at all while a word is refused, but names the addresses of all that are: the second run
+/// is without them.
 fn nvdisasm(tool: &Path, arch: Arch, first: usize, words: &[u128]) -> Vec<Option<String>> {
     let path = std::env::temp_dir().join(format!(
         "sass-{}-{:?}.bin",

@@ -1,16 +1,19 @@
 //! The model's time: every time-out, PTIMER read, patience and stall budget goes through a [`Clock`].
 //!
-//! A machine's clock follows the host's, or it is virtual ([`Time`], chosen in [`SimConfig::time`](crate::SimConfig::time)).
-//! Virtual time stands still but for three things:
+//! A machine's clock follows the host's, or it is virtual ([`Time`], chosen in
+//! [`SimConfig::time`](crate::SimConfig::time)). Virtual time stands still but for three things:
 //!
 //! - work of the GPU: each warp instruction takes [`VirtualClock::instruction_time`];
-//! - waiting in the model: when the GPU has nothing to do, time jumps to the next deadline that something waits for;
+//! - waiting in the model: when the GPU has nothing to do, time jumps to the next deadline that something
+//!   waits for;
 //! - [`VirtualClock::advance`].
 //!
-//! So a time-out of seconds passes in a test without waiting, and only after the GPU has done what it had to do. What a
-//! program on the CPU is about to do is unknown to the clock: a wait that only such a program ends runs into its time-out.
+//! So a time-out of seconds passes in a test without waiting, and only after the GPU has done what it had to
+//! do. What a program on the CPU is about to do is unknown to the clock: a wait that only such a program ends
+//! runs into its time-out.
 //!
-//! Not part of the model's time, and always real: how often the model's threads poll the doorbell and closed descriptors.
+//! Not part of the model's time, and always real: how often the model's threads poll the doorbell and closed
+//! descriptors.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -73,8 +76,9 @@ impl Default for VirtualClock {
 }
 
 impl VirtualClock {
-    /// A clock on which every warp instruction takes `instruction`, one after the other on whichever SM it runs. The default
-    /// is 1 µs, with which a kernel that does not end reaches a time-out of seconds within millions of instructions.
+    /// A clock on which every warp instruction takes `instruction`, one after the other on whichever SM it
+    /// runs. The default is 1 µs, with which a kernel that does not end reaches a time-out of seconds
+    /// within millions of instructions.
     pub fn new(instruction: Duration) -> Self {
         let shared = Shared {
             instruction: nanoseconds(instruction),
@@ -204,8 +208,9 @@ impl Clock {
         Deadline { clock: self.clone(), at }
     }
 
-    /// Waits until `done` or until the deadline, where there is one; false when the deadline came first. On the host's clock
-    /// `done` is polled every `step`. The GPU's own thread must not wait: it is what makes conditions come true.
+    /// Waits until `done` or until the deadline, where there is one; false when the deadline came first. On
+    /// the host's clock `done` is polled every `step`. The GPU's own thread must not wait: it is what
+    /// makes conditions come true.
     pub(crate) fn wait(
         &self,
         deadline: Option<&Deadline>,
@@ -274,8 +279,8 @@ impl Drop for Deadline {
     }
 }
 
-/// Warp instructions that a launch may execute without progress. It counts work and not time, so that a slow host shortens
-/// nothing.
+/// Warp instructions that a launch may execute without progress. It counts work and not time, so that a slow
+/// host shortens nothing.
 #[derive(Debug)]
 pub(crate) struct StallBudget {
     clock: Clock,
@@ -284,7 +289,8 @@ pub(crate) struct StallBudget {
 }
 
 impl StallBudget {
-    /// Instructions were executed; gives their number since the last progress once that is more than the budget.
+    /// Instructions were executed; gives their number since the last progress once that is more than the
+    /// budget.
     pub(crate) fn spend(&self, instructions: u64) -> Option<u64> {
         self.clock.worked(instructions);
         let spent = self.spent.fetch_add(instructions, Ordering::Relaxed) + instructions;

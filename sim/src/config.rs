@@ -12,9 +12,9 @@ pub struct SimConfig {
     pub memory: u64,
     /// Streaming multiprocessors: 2 per TPC, at most 16. A real Orin AGX shows 8 in its lower power modes.
     pub sm_count: u32,
-    /// Version of the SMs: instruction set, warps, shared memory. A ga10b has sm_87. With sm_80, sm_86 or sm_89 its driver and
-    /// its front end have SMs of another chip behind them, for code that was compiled for those; with sm_90 launch
-    /// descriptors are Hopper's too.
+    /// Version of the SMs: instruction set, warps, shared memory. A ga10b has sm_87. With sm_80, sm_86 or
+    /// sm_89 its driver and its front end have SMs of another chip behind them, for code that was
+    /// compiled for those; with sm_90 launch descriptors are Hopper's too.
     pub arch: Arch,
     /// How kernels are executed: worker threads, schedule, arithmetic.
     pub executor: sm::Config,
@@ -22,8 +22,8 @@ pub struct SimConfig {
     pub time: Time,
     /// Print the driver's kernel-log lines to stderr as they appear.
     pub verbose: bool,
-    /// Time that the first `ALLOC_OBJ_CTX` takes, in milliseconds. A real machine needs about 1000, which few programs want to
-    /// wait for.
+    /// Time that the first `ALLOC_OBJ_CTX` takes, in milliseconds. A real machine needs about 1000, which
+    /// few programs want to wait for.
     pub first_context_ms: u32,
     /// Lets other processes of the same user inspect the machine, as a debugger inspects a real one:
     /// [`Remote`](crate::Remote). One machine of a process can be visible at a time.

@@ -1,7 +1,8 @@
 //! Physical memory: which host bytes stand behind which physical page.
 //!
-//! Every dma-buf is a memfd. The program's CPU mapping and the GPU's page tables name the same bytes: the program maps the
-//! memfd itself, the GPU reaches it through the mapping held here. Page tables live in this memory too.
+//! Every dma-buf is a memfd. The program's CPU mapping and the GPU's page tables name the same bytes: the
+//! program maps the memfd itself, the GPU reaches it through the mapping held here. Page tables live in this
+//! memory too.
 
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
@@ -71,7 +72,8 @@ impl HostMapping {
 
 impl Drop for HostMapping {
     fn drop(&mut self) {
-        // SAFETY: made by mmap with this length, and no pointer into it outlives the owner (see `Dram::retire`).
+        // SAFETY: made by mmap with this length, and no pointer into it outlives the owner (see
+        // `Dram::retire`).
         let result = unsafe { nix::sys::mman::munmap(self.ptr.cast(), self.len) };
         if let Err(errno) = result {
             tracing::warn!(%errno, "munmap of simulated memory failed");
@@ -164,7 +166,8 @@ impl Dram {
         Some((NonNull::new((region.host + offset as usize) as *mut u8)?, region.len - offset, offset))
     }
 
-    /// Writes every page in use in the format of the LiME kernel module: a header for each run of pages, then the pages.
+    /// Writes every page in use in the format of the LiME kernel module: a header for each run of pages, then
+    /// the pages.
     ///
     /// # Errors
     /// Those of `out`.
@@ -186,8 +189,8 @@ impl Dram {
             for offset in (0..region.len).step_by(PAGE as usize) {
                 for (i, word) in page.chunks_exact_mut(8).enumerate() {
                     let from = (region.host as u64 + offset + i as u64 * 8) as *const AtomicU64;
-                    // SAFETY: the region has whole pages, page-aligned, which stay mapped while `_held` lives; atomics
-                    // allow the GPU and the program to write meanwhile.
+                    // SAFETY: the region has whole pages, page-aligned, which stay mapped while `_held`
+                    // lives; atomics allow the GPU and the program to write meanwhile.
                     let value = unsafe { &*from }.load(Ordering::Relaxed);
                     word.copy_from_slice(&value.to_ne_bytes());
                 }
@@ -285,7 +288,8 @@ fn give(free: &mut BTreeMap<u64, u64>, extent: Extent) {
     free.insert(at, len);
 }
 
-/// Physical pages and the host memory behind them; freed when the last owner goes and the GPU is not using it.
+/// Physical pages and the host memory behind them; freed when the last owner goes and the GPU is not using
+/// it.
 #[derive(Debug)]
 pub(crate) struct Backing {
     dram: Arc<Dram>,

@@ -13,8 +13,8 @@ pub(crate) fn mark_own_thread() {
 
 /// Whether the caller runs on a thread of a simulated machine: its GPU's, or the one that serves visitors.
 ///
-/// Whoever puts a [`Sim`](crate::Sim) in front of the C library's own functions must let that thread's calls through to the
-/// kernel.
+/// Whoever puts a [`Sim`](crate::Sim) in front of the C library's own functions must let that thread's calls
+/// through to the kernel.
 pub fn is_gpu_thread() -> bool {
     IS_OWN.get()
 }

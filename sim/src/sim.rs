@@ -28,8 +28,8 @@ use std::thread::JoinHandle;
 
 /// A software ga10b behind the system calls of its driver.
 ///
-/// Descriptors it hands out are real ones, and buffers are memfds that the program maps as on the device. The GPU runs on a thread
-/// of its own from [`new`](Sim::new) until the `Sim` is dropped.
+/// Descriptors it hands out are real ones, and buffers are memfds that the program maps as on the device. The
+/// GPU runs on a thread of its own from [`new`](Sim::new) until the `Sim` is dropped.
 #[derive(Debug)]
 pub struct Sim {
     machine: Arc<Machine>,
@@ -103,8 +103,9 @@ impl Sim {
         driver.files.objects().filter_map(space).collect()
     }
 
-    /// Writes all physical memory that is in use, in the format of the LiME kernel module: page tables and buffers, as
-    /// a dump of a real machine holds them. What the GPU writes meanwhile may be in it or not.
+    /// Writes all physical memory that is in use, in the format of the LiME kernel module: page tables and
+    /// buffers, as a dump of a real machine holds them. What the GPU writes meanwhile may be in it or
+    /// not.
     ///
     /// # Errors
     /// Those of `out`.
@@ -112,7 +113,8 @@ impl Sim {
         self.machine.dram.dump(out)
     }
 
-    /// Name of the inode behind a descriptor of this machine, as `/proc/<pid>/fd` would show it on a real one.
+    /// Name of the inode behind a descriptor of this machine, as `/proc/<pid>/fd` would show it on a real
+    /// one.
     pub fn descriptor_name(&self, fd: BorrowedFd<'_>) -> Option<String> {
         dispatch::name(&self.machine, fd)
     }

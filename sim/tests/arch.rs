@@ -1,5 +1,5 @@
-//! Machines whose SMs are of another version: what the driver says of them, what launch descriptors they take, and code that
-//! was compiled for them.
+//! Machines whose SMs are of another version: what the driver says of them, what launch descriptors they
+//! take, and code that was compiled for them.
 
 mod machine;
 
@@ -11,8 +11,8 @@ use qmd::{SharedMemory, SkedCheck, Target};
 use sass::Arch;
 use std::os::fd::AsFd;
 
-/// An SM, its warps, and its shared memory in KiB (CUDA C++ programming guide, technical specifications per compute
-/// capability).
+/// An SM, its warps, and its shared memory in KiB (CUDA C++ programming guide, technical specifications per
+/// compute capability).
 const SMS: [(Arch, u32, u32); 4] =
     [(Arch::Sm80, 64, 164), (Arch::Sm86, 48, 100), (Arch::Sm87, 48, 164), (Arch::Sm89, 48, 100)];
 

@@ -257,8 +257,8 @@ fn closing_gives_numbers_and_mappings_back() {
         machine.sim.close(copy).unwrap();
         machine.sim.close(tsg).unwrap();
     }
-    // Descriptors that are just dropped are noticed a little later. The number freed last is given first, so the channels
-    // tried in between stay open: closed, they would bury the number that is waited for.
+    // Descriptors that are just dropped are noticed a little later. The number freed last is given first, so
+    // the channels tried in between stay open: closed, they would bury the number that is waited for.
     drop(machine.channel());
     let start = std::time::Instant::now();
     let mut tried = Vec::new();

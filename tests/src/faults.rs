@@ -1,4 +1,5 @@
-//! Faults: each is a typed error that says what, where and in which kernel; the process goes on with a new device.
+//! Faults: each is a typed error that says what, where and in which kernel; the process goes on with a new
+//! device.
 
 use std::time::{Duration, Instant};
 

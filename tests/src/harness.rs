@@ -8,7 +8,8 @@ use ga10b_sim::{Sim, SimConfig};
 use hcq::{Device, DeviceOptions, Selector};
 use sass::Arch;
 
-/// A deadline for anything that must come to an end: generous, because the software GPU may share its processor.
+/// A deadline for anything that must come to an end: generous, because the software GPU may share its
+/// processor.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 thread_local! {

@@ -1,4 +1,5 @@
-//! The suite's own kernels: `tests/kernels/suite.ptx`, compiled for each SM and committed (`tools/suite-kernels.py`).
+//! The suite's own kernels: `tests/kernels/suite.ptx`, compiled for each SM and committed
+//! (`tools/suite-kernels.py`).
 
 use anyhow::{Context, Result};
 use hcq::{Device, Kernel, Program};

@@ -8,8 +8,8 @@
 //! HCQ_DEVICE=rm cargo test -p ga10b-tests --release     # a desktop GPU
 //! ```
 //!
-//! [`suite`] is the table; each module holds the tests of one subject; `tests/device.rs` runs them. A test opens its own
-//! device, because some of them lose it on purpose.
+//! [`suite`] is the table; each module holds the tests of one subject; `tests/device.rs` runs them. A test
+//! opens its own device, because some of them lose it on purpose.
 //!
 //! # Layers
 //! ```text

@@ -155,7 +155,8 @@ fn rollover() -> Result<()> {
     Ok(())
 }
 
-/// Dropping a queue and the only handle of a buffer right after submitting loses nothing and frees nothing early.
+/// Dropping a queue and the only handle of a buffer right after submitting loses nothing and frees nothing
+/// early.
 fn dropped_queue() -> Result<()> {
     let device = open()?;
     let fill = Kernels::load(&device)?.get("fill")?;

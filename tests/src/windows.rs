@@ -88,7 +88,8 @@ fn not_placeable() -> Result<()> {
     Ok(())
 }
 
-/// The trap of the Orin bring-up: mapped memory, a correct kernel, and a fault because of where the buffer lies.
+/// The trap of the Orin bring-up: mapped memory, a correct kernel, and a fault because of where the buffer
+/// lies.
 fn window_fault() -> Result<()> {
     let mut options = DeviceOptions::default();
     options.reserve_windows = false;

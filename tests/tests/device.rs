@@ -1,5 +1,5 @@
-//! Runs the device suite on the device that `HCQ_DEVICE` names; the software ga10b when it is unset, and then also with SMs of
-//! other versions.
+//! Runs the device suite on the device that `HCQ_DEVICE` names; the software ga10b when it is unset, and then
+//! also with SMs of other versions.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! The hand-written kernels: the committed cubins are those of their PTX, and code for every SM of the 8.x encoding does the
-//! same.
+//! The hand-written kernels: the committed cubins are those of their PTX, and code for every SM of the 8.x
+//! encoding does the same.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

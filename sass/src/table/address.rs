@@ -74,9 +74,9 @@ impl Address {
     }
 }
 
-/// A global address. Bit 91 attaches the uniform register pair at `ureg`: a memory descriptor when bit `descriptor` is set,
-/// else a part of the address. Bit `pair_bit` says that the register is one of 64 bits. SM 8.x hides the descriptor unless bit
-/// 101 asks for it.
+/// A global address. Bit 91 attaches the uniform register pair at `ureg`: a memory descriptor when bit
+/// `descriptor` is set, else a part of the address. Bit `pair_bit` says that the register is one of 64 bits.
+/// SM 8.x hides the descriptor unless bit 101 asks for it.
 fn global(
     p: &mut Printer<'_>,
     ureg: u8,

@@ -1,6 +1,7 @@
 //! Exchange between threads, branches and barriers.
 //!
-//! `SHFL`: A is the value, B the lane, C the clamp and segment word. `BAR`: B is the barrier, C the thread count.
+//! `SHFL`: A is the value, B the lane, C the clamp and segment word. `BAR`: B is the barrier, C the thread
+//! count.
 
 use crate::arch::{Arch, Encoding};
 use crate::opcode::Opcode::*;

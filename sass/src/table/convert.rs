@@ -104,7 +104,8 @@ fn is_wide(p: &Printer<'_>) -> bool {
     p.word.op12() & 0x1ff >= 0x110
 }
 
-/// Sizes are stored as powers of two at 75 and 84: a 64-bit one on either side takes the wide code and no other.
+/// Sizes are stored as powers of two at 75 and 84: a 64-bit one on either side takes the wide code and no
+/// other.
 fn size_class(p: &mut Printer<'_>) -> Result<(), Refused> {
     let wide = p.bits(75, 2) == 3 || p.bits(84, 2) == 3;
     if wide == is_wide(p) { Ok(()) } else { refused(75, 2) }

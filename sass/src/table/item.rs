@@ -1,4 +1,5 @@
-//! The pieces of which a row's text is made: modifiers behind the mnemonic and arguments, each with the bits it reads.
+//! The pieces of which a row's text is made: modifiers behind the mnemonic and arguments, each with the bits
+//! it reads.
 
 use crate::printer::{Printer, Refused};
 
@@ -11,7 +12,8 @@ pub(crate) enum Mod {
     On(u8, &'static str),
     /// Printed when the bit is clear.
     Off(u8, &'static str),
-    /// The field (lowest bit, width) chooses; values past the end are refused like [`NO`](crate::printer::NO).
+    /// The field (lowest bit, width) chooses; values past the end are refused like
+    /// [`NO`](crate::printer::NO).
     Pick(u8, u8, &'static [&'static str]),
     /// As `Pick`, over several fields put together, the first one lowest.
     Gather(&'static [(u8, u8)], &'static [&'static str]),

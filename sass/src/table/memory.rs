@@ -1,7 +1,7 @@
 //! Memory, atomics, fences and caches.
 //!
-//! A is the address register; B is the data stored or the operand of an atomic (for `CAS` the value compared with), C the
-//! value that `CAS` stores.
+//! A is the address register; B is the data stored or the operand of an atomic (for `CAS` the value compared
+//! with), C the value that `CAS` stores.
 
 use crate::arch::Encoding;
 use crate::opcode::Opcode::*;

@@ -1,7 +1,7 @@
 //! The operation tables: one row per operation, or per 12-bit code where an operation has fixed codes.
 //!
-//! A row says where the operands come from. The tables follow the encoding that NVIDIA's public disassembler shows; every
-//! row is checked against it.
+//! A row says where the operands come from. The tables follow the encoding that NVIDIA's public disassembler
+//! shows; every row is checked against it.
 
 mod address;
 pub(crate) mod control;

@@ -4,15 +4,15 @@
 //! LD_PRELOAD=libnvgpu_sim.so NVGPU_SIM_VERBOSE=1 ./program
 //! ```
 //!
-//! The library interposes the C library's `open`, `ioctl`, `mmap`, `munmap`, `poll`, `close` and `access`. Calls on the nodes
-//! of the GPU's driver go to a [`ga10b_sim::Sim`] inside the process, which is made when the first node is opened; everything
-//! else goes to the kernel. Descriptors of the machine are real ones, so `dup`, `fcntl` and `lseek` need no help. A forked child
-//! has no GPU.
+//! The library interposes the C library's `open`, `ioctl`, `mmap`, `munmap`, `poll`, `close` and `access`.
+//! Calls on the nodes of the GPU's driver go to a [`ga10b_sim::Sim`] inside the process, which is made when
+//! the first node is opened; everything else goes to the kernel. Descriptors of the machine are real ones, so
+//! `dup`, `fcntl` and `lseek` need no help. A forked child has no GPU.
 //!
-//! Environment: `NVGPU_SIM_ARCH` (`sm_80`, `sm_86`, `sm_87`, `sm_89` or `sm_90`), `NVGPU_SIM_MEMORY` (bytes), `NVGPU_SIM_SMS`,
-//! `NVGPU_SIM_VERBOSE` (kernel-log lines on stderr), `NVGPU_SIM_VISIBLE` (`nvdiag esr --pid` and `nvdiag vamap --pid` of the
-//! same user may inspect the device), which [`SimConfig::from_env`] reads; `NVGPU_SIM_TRACE` (each call is reported to `nvdiag
-//! trace`, which would not see it otherwise).
+//! Environment: `NVGPU_SIM_ARCH` (`sm_80`, `sm_86`, `sm_87`, `sm_89` or `sm_90`), `NVGPU_SIM_MEMORY` (bytes),
+//! `NVGPU_SIM_SMS`, `NVGPU_SIM_VERBOSE` (kernel-log lines on stderr), `NVGPU_SIM_VISIBLE` (`nvdiag esr --pid`
+//! and `nvdiag vamap --pid` of the same user may inspect the device), which [`SimConfig::from_env`] reads;
+//! `NVGPU_SIM_TRACE` (each call is reported to `nvdiag trace`, which would not see it otherwise).
 //!
 //! # Layers
 //! ```text
@@ -43,7 +43,8 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `f` for a call of the program; `None` for calls that the machine itself makes, which go to the kernel.
+/// Runs `f` for a call of the program; `None` for calls that the machine itself makes, which go to the
+/// kernel.
 fn from_program<R>(f: impl FnOnce() -> R) -> Option<R> {
     if INSIDE.get() || ga10b_sim::is_gpu_thread() {
         return None;
@@ -75,7 +76,8 @@ fn owner(fd: c_int) -> Option<&'static Arc<Sim>> {
 }
 
 fn borrow<'a>(fd: c_int) -> Option<BorrowedFd<'a>> {
-    // SAFETY: the program owns the descriptor for the time of its call; the machine finds out when it is not open.
+    // SAFETY: the program owns the descriptor for the time of its call; the machine finds out when it is not
+    // open.
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 

@@ -53,6 +53,7 @@ impl Mark {
 }
 
 fn tell(mark: TraceMark) {
-    // SAFETY: no kernel knows the option, so it reads nothing; a tracer reads the mark, which outlives the call.
+    // SAFETY: no kernel knows the option, so it reads nothing; a tracer reads the mark, which outlives the
+    // call.
     unsafe { libc::syscall(libc::SYS_prctl, libc::c_ulong::from(TRACE_MARK), &raw const mark, 0, 0, 0) };
 }

@@ -1,8 +1,9 @@
 //! Open files: descriptors that are real to the kernel, and what they mean to the driver.
 //!
-//! The program's end of a device node is the read end of a pipe: it can be duplicated, inherited and passed on like any
-//! descriptor, its inode identifies it, and the kernel itself tells when the last copy is closed, because then the write end
-//! kept here has no reader. Buffers are memfds, so that mapping them needs no help.
+//! The program's end of a device node is the read end of a pipe: it can be duplicated, inherited and passed
+//! on like any descriptor, its inode identifies it, and the kernel itself tells when the last copy is closed,
+//! because then the write end kept here has no reader. Buffers are memfds, so that mapping them needs no
+//! help.
 
 use crate::driver::address_space::space::AddressSpace;
 use crate::driver::channel::Channel;

@@ -33,8 +33,8 @@ impl Notifier {
 
     fn word(&self, at: u64) -> &AtomicU32 {
         let ptr = self.backing.ptr().as_ptr().wrapping_add((self.offset + at) as usize);
-        // SAFETY: inside the buffer and 4-byte aligned by `new`; the memory lives as long as `backing` and is only reached
-        // through atomics here.
+        // SAFETY: inside the buffer and 4-byte aligned by `new`; the memory lives as long as `backing` and is
+        // only reached through atomics here.
         unsafe { AtomicU32::from_ptr(ptr.cast()) }
     }
 

@@ -1,5 +1,5 @@
-//! The compute scheduler (SKED and the work distributor): launch descriptors (QMD) checked, run, and followed by their
-//! releases and dependents.
+//! The compute scheduler (SKED and the work distributor): launch descriptors (QMD) checked, run, and followed
+//! by their releases and dependents.
 
 use crate::gpu::context::{Context, Flow};
 use crate::gpu::exception::{Exception, HubClient};
@@ -168,7 +168,8 @@ fn fetch(context: &Context<'_>, va: u64) -> Result<Qmd, Exception> {
     let version = context.units.chip.target().version();
     let mut bytes = vec![0; version.size()];
     context.memory.read(va, &mut bytes).map_err(|f| Exception::hub(HubClient::Sked, f))?;
-    // Never shorter than a descriptor, so this is only ever refused for a bad length, which an MMU fault cannot be.
+    // Never shorter than a descriptor, so this is only ever refused for a bad length, which an MMU fault
+    // cannot be.
     Qmd::from_bytes_as(version, &bytes).map_err(|_| refused(SkedCheck::TotalThreads))
 }
 

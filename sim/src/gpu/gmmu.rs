@@ -1,7 +1,7 @@
 //! The GPU's page tables: version 2 format, five levels, 4 KiB leaves, in physical memory.
 //!
-//! The driver side writes the words nvgpu writes on ga10b; the GPU side knows nothing but the root address and walks them.
-//! Formats: open-gpu-doc `dev_mmu` (Turing, version 2) and nvgpu's `gmmu_*_ga10b`.
+//! The driver side writes the words nvgpu writes on ga10b; the GPU side knows nothing but the root address
+//! and walks them. Formats: open-gpu-doc `dev_mmu` (Turing, version 2) and nvgpu's `gmmu_*_ga10b`.
 
 use crate::dram::{Backing, Dram, HostMapping, PAGE};
 use std::ptr::NonNull;
@@ -142,7 +142,8 @@ impl PageTables {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Points the pages from `va` at the physical pages of `source`, in order. `None` when memory for tables runs out.
+    /// Points the pages from `va` at the physical pages of `source`, in order. `None` when memory for tables
+    /// runs out.
     pub(crate) fn map(
         &self,
         va: u64,
@@ -247,7 +248,8 @@ fn word(table: NonNull<u8>, index: u64) -> NonNull<AtomicU64> {
 }
 
 fn load(table: NonNull<u8>, index: u64) -> u64 {
-    // SAFETY: the word lies in a table page, which stays mapped while its address space lives or the GPU holds memory.
+    // SAFETY: the word lies in a table page, which stays mapped while its address space lives or the GPU
+    // holds memory.
     unsafe { word(table, index).as_ref() }.load(Ordering::Acquire)
 }
 

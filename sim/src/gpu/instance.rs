@@ -1,5 +1,5 @@
-//! Instance blocks: what the driver writes of a channel for the host unit to read (RAMFC, page directory, channel RAM), and
-//! the runlist entries of groups.
+//! Instance blocks: what the driver writes of a channel for the host unit to read (RAMFC, page directory,
+//! channel RAM), and the runlist entries of groups.
 
 use crate::gpu::gmmu::PageTables;
 use crate::gpu::userd::Ring;

@@ -11,8 +11,8 @@ pub(crate) struct GpuMemory<'a> {
     tables: &'a PageTables,
 }
 
-// SAFETY: spans come from `Dram`, whose memory stays mapped while its users hold it (`Dram::hold`), which whoever runs GPU work
-// does; the bytes are only reached through raw pointers and atomics.
+// SAFETY: spans come from `Dram`, whose memory stays mapped while its users hold it (`Dram::hold`), which
+// whoever runs GPU work does; the bytes are only reached through raw pointers and atomics.
 unsafe impl Memory for GpuMemory<'_> {
     fn translate(&self, va: u64, access: Access) -> Result<Span, MemoryFault> {
         let refuse = |kind| MemoryFault { va, access, kind };

@@ -1,5 +1,5 @@
-//! The host's pushbuffer unit (PBDMA): fetches ring entries and pushbuffer segments, and routes each method to the unit that
-//! serves it.
+//! The host's pushbuffer unit (PBDMA): fetches ring entries and pushbuffer segments, and routes each method
+//! to the unit that serves it.
 
 use crate::gpu::classes::{CLASSES, GRAPHICS_RUNLIST};
 use crate::gpu::context::{Context, Flow};
@@ -262,8 +262,8 @@ impl Pbdma {
     }
 }
 
-/// Whether there is only a copy engine behind the channel's runlist: it gets the methods of all subchannels, and refuses what it
-/// does not know. On the graphics runlist the subchannel chooses the engine.
+/// Whether there is only a copy engine behind the channel's runlist: it gets the methods of all subchannels,
+/// and refuses what it does not know. On the graphics runlist the subchannel chooses the engine.
 fn is_copy_only(context: &Context<'_>) -> bool {
     context.channel.runlist() != GRAPHICS_RUNLIST
 }

@@ -71,7 +71,8 @@ impl Syncpoints {
     fn with<R: Default>(&self, id: u32, f: impl FnOnce(&AtomicU32) -> R) -> R {
         let Ok(backing) = self.backing() else { return R::default() };
         let ptr = backing.ptr().as_ptr().wrapping_add(id as usize * PAGE as usize);
-        // SAFETY: `id` is below SYNCPOINTS, one page each; `backing` keeps the memory, which is only reached through atomics.
+        // SAFETY: `id` is below SYNCPOINTS, one page each; `backing` keeps the memory, which is only reached
+        // through atomics.
         f(unsafe { AtomicU32::from_ptr(ptr.cast()) })
     }
 

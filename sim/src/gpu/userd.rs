@@ -29,7 +29,8 @@ impl Ring {
 
     fn word(&self, at: usize) -> &AtomicU32 {
         let ptr = self.userd.ptr().as_ptr().wrapping_add(at);
-        // SAFETY: the first page of the buffer, which lives as long as `userd`; the offsets are 4-byte aligned and below 4096.
+        // SAFETY: the first page of the buffer, which lives as long as `userd`; the offsets are 4-byte
+        // aligned and below 4096.
         unsafe { AtomicU32::from_ptr(ptr.cast()) }
     }
 

@@ -20,8 +20,8 @@ use std::thread::JoinHandle;
 
 /// The only node that is opened for a visitor.
 const DEBUG_NODE: &str = "/dev/nvgpu/igpu0/dbg";
-/// What a visitor may ask of descriptors that it was given: requests that look and change nothing. Sessions of its own
-/// serve all of theirs.
+/// What a visitor may ask of descriptors that it was given: requests that look and change nothing. Sessions
+/// of its own serve all of theirs.
 const LOOKS: [u32; 3] = [
     abi::NVGPU_GPU_IOCTL_GET_CHARACTERISTICS,
     abi::NVGPU_AS_IOCTL_GET_VA_REGIONS,

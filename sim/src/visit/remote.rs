@@ -16,12 +16,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-/// The software ga10b of another process, seen from outside: serves the requests that a debugger sends with copies of that process's
-/// descriptors (its address spaces' regions, its groups' SM records, debugger sessions with its channels).
+/// The software ga10b of another process, seen from outside: serves the requests that a debugger sends with
+/// copies of that process's descriptors (its address spaces' regions, its groups' SM records, debugger
+/// sessions with its channels).
 ///
-/// The other process must have opened its machine to visitors ([`SimConfig::visible`](crate::SimConfig::visible), or
-/// `NVGPU_SIM_VISIBLE=1` with `libnvgpu_sim.so` and `hcq`). What makes new objects or maps memory is refused: that is the
-/// process's own business.
+/// The other process must have opened its machine to visitors
+/// ([`SimConfig::visible`](crate::SimConfig::visible), or `NVGPU_SIM_VISIBLE=1` with `libnvgpu_sim.so` and
+/// `hcq`). What makes new objects or maps memory is refused: that is the process's own business.
 #[derive(Debug)]
 pub struct Remote {
     socket: Mutex<OwnedFd>,
@@ -45,8 +46,8 @@ impl Remote {
         Ok(Self { socket: Mutex::new(socket), memory: UserMemory::new()? })
     }
 
-    /// Name of the inode behind a descriptor of that machine, as `/proc/<pid>/fd` would show it on a real one; buffers
-    /// are `/dmabuf:`.
+    /// Name of the inode behind a descriptor of that machine, as `/proc/<pid>/fd` would show it on a real
+    /// one; buffers are `/dmabuf:`.
     pub fn descriptor_name(&self, fd: BorrowedFd<'_>) -> Option<String> {
         let answer = self.call(Head { kind: kind::NAME, ..Head::default() }, &[], Some(fd)).ok()?;
         answer.result().ok()?;

@@ -182,8 +182,8 @@ impl Machine {
         self.channel_on(self.tsg(), 1, &[0xc7b5])
     }
 
-    /// Returns when every channel that had something to do has had its turn: in each pass the GPU serves all channels, and a
-    /// channel of its own sees two passes.
+    /// Returns when every channel that had something to do has had its turn: in each pass the GPU serves all
+    /// channels, and a channel of its own sees two passes.
     pub fn settle(&self) {
         let mut witness = self.channel();
         let signal = self.buffer(4096);

@@ -97,14 +97,16 @@ fn execute(test: &Test, config: Config) -> Result<Vec<Vec<u32>>, String> {
     Ok(guest.read_u32s(OUTPUT, THREADS * results).chunks(results).map(<[u32]>::to_vec).collect())
 }
 
-/// Whether a MUFU result is within the tolerance of the sheet: units in the last place, or absolutely, by function.
+/// Whether a MUFU result is within the tolerance of the sheet: units in the last place, or absolutely, by
+/// function.
 fn mufu_close(name: &str, got: u32, want: u32) -> bool {
     if got == want {
         return true;
     }
     let half = name.ends_with(".F16");
     if half {
-        // A bf16 result on this architecture: one unit in the last place, or the absolute bound of the circular functions.
+        // A bf16 result on this architecture: one unit in the last place, or the absolute bound of the
+        // circular functions.
         let value = |x: u32| f64::from(f32::from_bits(x << 16));
         return (got as i32 - want as i32).abs() <= 1 || (value(got) - value(want)).abs() <= 3e-7;
     }

@@ -161,7 +161,8 @@ pub fn words_of(bytes: &[u8]) -> Vec<u32> {
     bytes.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect()
 }
 
-/// The matvec of the corpus in fp32: `rows` blocks of 32 threads, each row of `blocks` Q6_K blocks of which the first 128 weights count.
+/// The matvec of the corpus in fp32: `rows` blocks of 32 threads, each row of `blocks` Q6_K blocks of which
+/// the first 128 weights count.
 pub fn q6k_kernel(rows: usize, blocks: usize, noise: &mut Noise) -> (Kernel, Vec<u8>, Vec<f32>) {
     let weights = q6k_blocks(noise, rows * blocks);
     let x = noise.floats(256 * blocks);
@@ -464,7 +465,8 @@ fn a_switch_jumps_through_its_table() {
         .u32(n);
     let (mut k, _) = execute(k);
     let got = k.guest.read_u32s(A, 512);
-    // Case 1 changes the word that neighbours read in other cases: compare only the cases that no such word reaches.
+    // Case 1 changes the word that neighbours read in other cases: compare only the cases that no such word
+    // reaches.
     for i in 0..32 {
         let v = x[i];
         let fixed = |at: usize| x[at] & 7 != 1 || at >= 32;
@@ -513,7 +515,8 @@ fn asynchronous_copies_complete_an_mbarrier() {
     let (mut k, _) = execute(k);
     let got = k.guest.read_u32s(A, 4 * 32);
     for i in 0..32 {
-        // The first word of the thread's own copy plus what was pending, which depends on the order of the arrivals.
+        // The first word of the thread's own copy plus what was pending, which depends on the order of the
+        // arrivals.
         let pending = got[4 * i].wrapping_sub(x[4 * i]);
         assert!(pending <= 64, "thread {i}: {pending} pending");
         assert_eq!(got[4 * i + 1..4 * i + 4], x[4 * i + 1..4 * i + 4]);

@@ -1,8 +1,9 @@
 //! `hcq-conform`: whether the software ga10b does what a real GPU does, word for word.
 //!
-//! Runs the same programs with the same inputs on the device, on the software ga10b (sm_87 code) and on the software ga10b with
-//! Hopper's SMs (sm_90 code), and compares all their outputs with each other and, where it is known, with what is right. Where the
-//! device is itself the software one, only the two models are compared. Ends with 1 if anything differs that is not allowed to.
+//! Runs the same programs with the same inputs on the device, on the software ga10b (sm_87 code) and on the
+//! software ga10b with Hopper's SMs (sm_90 code), and compares all their outputs with each other and, where
+//! it is known, with what is right. Where the device is itself the software one, only the two models are
+//! compared. Ends with 1 if anything differs that is not allowed to.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,7 +34,8 @@ struct Cli {
     /// Prints one JSON document instead of the table.
     #[arg(long)]
     json: bool,
-    /// Compiles the generated programs anew into this folder (`tests/kernels/conformance`) and ends; needs ptxas.
+    /// Compiles the generated programs anew into this folder (`tests/kernels/conformance`) and ends; needs
+    /// ptxas.
     #[arg(long, value_name = "FOLDER")]
     regenerate: Option<PathBuf>,
 }

@@ -1,4 +1,5 @@
-//! f64 arithmetic on every triple of special values: NaNs of several payloads and signs, infinities, zeros, a subnormal.
+//! f64 arithmetic on every triple of special values: NaNs of several payloads and signs, infinities, zeros, a
+//! subnormal.
 //!
 //! What becomes of a NaN is laid down nowhere; here two devices decide it.
 

@@ -1,8 +1,9 @@
-//! Holds the software ga10b to a real GPU: the same programs with the same inputs on both, every output word compared.
+//! Holds the software ga10b to a real GPU: the same programs with the same inputs on both, every output word
+//! compared.
 //!
-//! [`Case`]s are [`random`] programs, for which the CPU also says what is right, and the kernels of the [`corpus`] that the
-//! disassembler is tested with, and the approximations of the special-function unit ([`mufu`]): only where these are used may
-//! results differ, by a stated bound. `hcq-conform` runs them.
+//! [`Case`]s are [`random`] programs, for which the CPU also says what is right, and the kernels of the
+//! [`corpus`] that the disassembler is tested with, and the approximations of the special-function unit
+//! ([`mufu`]): only where these are used may results differ, by a stated bound. `hcq-conform` runs them.
 
 pub mod built_in;
 mod case;

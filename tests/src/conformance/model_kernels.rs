@@ -1,4 +1,5 @@
-//! The corpus' small kernels of a language model, and its atomics and warp operations, each with a launch that suits it.
+//! The corpus' small kernels of a language model, and its atomics and warp operations, each with a launch
+//! that suits it.
 
 use half::f16;
 use hcq::LaunchConfig;

@@ -1,7 +1,8 @@
 //! The approximations of the special-function unit, each over many arguments.
 //!
-//! The software ga10b gives the nearest number, a GPU one that lies a little beside it. The bounds are those measured on
-//! Hopper over all mantissas of several binades, plus the half unit that the model itself rounds by.
+//! The software ga10b gives the nearest number, a GPU one that lies a little beside it. The bounds are those
+//! measured on Hopper over all mantissas of several binades, plus the half unit that the model itself rounds
+//! by.
 
 use hcq::LaunchConfig;
 use ptxgen::{Kernel, Module, Named, Reg, Special, Target};

@@ -21,8 +21,8 @@ fn modules() -> Vec<Named> {
         .collect()
 }
 
-/// Compiles the generated programs into `dir`, beside their PTX (that for sm_87; the other differs in the target alone) and a
-/// manifest.
+/// Compiles the generated programs into `dir`, beside their PTX (that for sm_87; the other differs in the
+/// target alone) and a manifest.
 ///
 /// # Errors
 /// Without `ptxas`, if it refuses a program, and if a file cannot be written.
@@ -35,7 +35,8 @@ pub fn regenerate(dir: &Path) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// How the cubins in `dir` differ from what the generator writes now; recompiles them where the same `ptxas` is at hand.
+/// How the cubins in `dir` differ from what the generator writes now; recompiles them where the same `ptxas`
+/// is at hand.
 ///
 /// # Errors
 /// If a file cannot be read or the programs no longer compile.

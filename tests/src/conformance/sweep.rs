@@ -1,4 +1,5 @@
-//! How far the special-function unit lies from the exact values, over all mantissas or a dense grid of arguments.
+//! How far the special-function unit lies from the exact values, over all mantissas or a dense grid of
+//! arguments.
 //!
 //! The kernels are those of [`mufu`](crate::conformance::mufu); the reference is the host's f64 arithmetic.
 
@@ -156,7 +157,8 @@ impl Errors {
         self.count += 1;
         let difference = got - exact;
         let ulps = difference / sweep.word.unit(exact);
-        // Beyond what a format holds there is no distance: results are zero or infinite there, as they should be.
+        // Beyond what a format holds there is no distance: results are zero or infinite there, as they should
+        // be.
         if !ulps.is_finite() || exact.abs() < sweep.word.smallest() {
             return;
         }

@@ -1,8 +1,9 @@
 //! The driver's virtual-address allocator: a buddy allocator over 4 KiB blocks.
 //!
-//! The addresses it returns are part of the driver's observable behaviour (field logs and applications show them), so the
-//! order in which blocks are split and reused is the driver's own: free blocks of one order form a last-in-first-out list,
-//! an allocation takes the smallest block that fits, and the left half of every split is split further.
+//! The addresses it returns are part of the driver's observable behaviour (field logs and applications show
+//! them), so the order in which blocks are split and reused is the driver's own: free blocks of one order
+//! form a last-in-first-out list, an allocation takes the smallest block that fits, and the left half of
+//! every split is split further.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -94,7 +95,8 @@ impl Buddy {
         Some(base)
     }
 
-    /// Gives back what `alloc` or `alloc_fixed` returned; false when `base` is not the start of an allocation.
+    /// Gives back what `alloc` or `alloc_fixed` returned; false when `base` is not the start of an
+    /// allocation.
     pub(crate) fn release(&mut self, base: u64) -> bool {
         let Some(offset) = base.checked_sub(self.start) else { return false };
         if offset & ((1 << BLOCK_SHIFT) - 1) != 0 {
@@ -140,7 +142,8 @@ impl Buddy {
         }
     }
 
-    /// Splits free block `block` of order `from` until the block of `order` at `target` is alone, and takes that one.
+    /// Splits free block `block` of order `from` until the block of `order` at `target` is alone, and takes
+    /// that one.
     fn split_down(&mut self, mut block: u64, from: u32, target: u64, order: u32) {
         self.remove(block);
         for half in (order..from).rev() {

@@ -25,7 +25,8 @@ impl AddressSpace {
         Ok(va)
     }
 
-    /// Reserves addresses in the driver's range for something that has no memory in this model (context images).
+    /// Reserves addresses in the driver's range for something that has no memory in this model (context
+    /// images).
     pub(crate) fn reserve_kernel(&self, len: u64) -> Result<u64, Errno> {
         let mut space = self.space();
         let va = space.kernel.alloc(len).ok_or(Errno::ENOMEM)?;

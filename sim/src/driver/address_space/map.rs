@@ -72,8 +72,9 @@ impl AddressSpace {
         Ok(va)
     }
 
-    /// Drops one reference of the mapping that starts at `va`; an unknown address is accepted. False when a mapping at a fixed
-    /// address stays because others refer to it: the driver waits 100 ms for them and complains in the log.
+    /// Drops one reference of the mapping that starts at `va`; an unknown address is accepted. False when a
+    /// mapping at a fixed address stays because others refer to it: the driver waits 100 ms for them and
+    /// complains in the log.
     pub(crate) fn unmap(&self, va: u64) -> bool {
         let mut space = self.space();
         let fixed = space.mappings.get(&va).is_some_and(Mapping::is_fixed);

@@ -40,9 +40,9 @@ impl AddressSpace {
         Ok(va)
     }
 
-    /// Gives back the reservation that holds `address` and drops one reference of every fixed mapping inside; an address that
-    /// no reservation holds is accepted. Returns how many of those mappings still have references: their page-table entries
-    /// stay while the addresses are free again.
+    /// Gives back the reservation that holds `address` and drops one reference of every fixed mapping inside;
+    /// an address that no reservation holds is accepted. Returns how many of those mappings still have
+    /// references: their page-table entries stay while the addresses are free again.
     pub(crate) fn free_space(&self, address: u64) -> usize {
         let mut space = self.space();
         let Some((&start, area)) = space.areas.range(..=address).next_back() else { return 0 };

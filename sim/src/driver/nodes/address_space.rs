@@ -15,7 +15,8 @@ use zerocopy::IntoBytes;
 
 /// Most mappings and unmappings of one batch.
 const BATCH_LIMIT: u32 = 256;
-/// Operations of one `REMAP` that this model accepts: 16 bytes of argument can ask for more than any machine maps.
+/// Operations of one `REMAP` that this model accepts: 16 bytes of argument can ask for more than any machine
+/// maps.
 const REMAP_LIMIT: u32 = 1 << 16;
 
 /// Serves an `A` command.

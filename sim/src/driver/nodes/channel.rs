@@ -22,8 +22,8 @@ use std::time::Duration;
 const RUNLISTS: i32 = 3;
 const COMPUTE_CLASSES: [u32; 3] = [0xc7c0, 0xc5c0, 0xc3c0];
 const GRAPHICS_CLASSES: [u32; 5] = [0xc797, 0xc597, 0xc397, 0xc097, 0xb197];
-/// Bytes of the driver's range that a context takes in an address space; sizes are not known, only that together with a small ring
-/// they fit in 2 MiB (field notes with a range that ended 2 MiB below 2^40).
+/// Bytes of the driver's range that a context takes in an address space; sizes are not known, only that
+/// together with a small ring they fit in 2 MiB (field notes with a range that ended 2 MiB below 2^40).
 const CONTEXT_BUFFERS: [u64; 5] = [0x1_0000, 0x2_0000, 0x8_0000, 0x8_0000, 0x1000];
 /// How often `WAIT` looks at its semaphore.
 const WAIT_POLL: Duration = Duration::from_micros(100);

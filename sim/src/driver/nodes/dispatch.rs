@@ -39,7 +39,8 @@ pub(crate) fn open(machine: &Arc<Machine>, path: &str, _flags: OFlag) -> Result<
             let ctrl = Object::Ctrl(Arc::new(CtrlFile::new(driver.instances)));
             driver.files.open(ctrl, |_| path.to_owned())
         }
-        // The node's default has big pages, which ga10b does not offer; contexts of the profiler are switched off.
+        // The node's default has big pages, which ga10b does not offer; contexts of the profiler are switched
+        // off.
         "as" | "prof-ctx" => Err(Errno::EINVAL),
         "channel" => {
             let channel = Object::Channel(channel::open(machine, None)?);

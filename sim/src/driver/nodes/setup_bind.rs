@@ -31,7 +31,8 @@ pub(super) fn setup_bind(
         return Err(Errno::EINVAL);
     }
     if !usermode {
-        // Kernel-mode submission is a path of its own, which no client of this machine uses: the ring exists, submits fail.
+        // Kernel-mode submission is a path of its own, which no client of this machine uses: the ring exists,
+        // submits fail.
         state.kernel_ring = true;
         state.deterministic = deterministic;
         return Ok(0);

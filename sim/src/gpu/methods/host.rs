@@ -76,7 +76,8 @@ impl HostMethods {
             0x64 => self.payload[0] = value,
             0x68 => self.payload[1] = value,
             0x6c => return self.execute_semaphore(context, value),
-            // Engines finish each piece of work before the next word is looked at, so waiting for them is done already.
+            // Engines finish each piece of work before the next word is looked at, so waiting for them is
+            // done already.
             0x78 | 0x80 => {}
             _ => return Err(Exception::pbdma(intr::METHOD, 0)),
         }

@@ -6,8 +6,8 @@ use crate::gpu::sm::launch::{Access, ConstBank, Launch, Memory, MemoryFault};
 /// Reads an aligned word of guest memory.
 pub(crate) fn read_word(memory: &dyn Memory, va: u64, access: Access) -> Result<u32, MemoryFault> {
     let span = memory.translate(va, access)?;
-    // SAFETY: `Memory` promises readable memory for the whole span, aligned as the guest address is; other threads only touch it
-    // through atomics too.
+    // SAFETY: `Memory` promises readable memory for the whole span, aligned as the guest address is; other
+    // threads only touch it through atomics too.
     Ok(unsafe { guest::load_u32(span.host.as_ptr().add((va - span.va) as usize)) })
 }
 

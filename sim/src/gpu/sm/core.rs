@@ -92,8 +92,9 @@ impl<'a> Core<'a> {
     /// A source: what lowering made a slot of.
     #[inline(always)]
     pub fn src(&self, slot: u16) -> &[u32; 32] {
-        // SAFETY: lowering only makes slots that exist in the register file (`FileLayout`) or the pool; `attach` and `bind` pointed
-        // the bases at them, and `self` owns both. The reference borrows `self`, so nothing is written through `put` while it lives.
+        // SAFETY: lowering only makes slots that exist in the register file (`FileLayout`) or the pool;
+        // `attach` and `bind` pointed the bases at them, and `self` owns both. The reference borrows
+        // `self`, so nothing is written through `put` while it lives.
         unsafe { &(*self.bases[usize::from(slot >> 15)].add(usize::from(slot & (POOL - 1)))).0 }
     }
 

@@ -13,8 +13,8 @@ pub struct Counters {
     pub warps: u64,
     /// Instructions times lanes that executed them.
     pub thread_instructions: u64,
-    /// Instructions that the busiest block of each launch issued, added up over the launches: as many blocks of equal work as a launch
-    /// has would each have its share.
+    /// Instructions that the busiest block of each launch issued, added up over the launches: as many blocks
+    /// of equal work as a launch has would each have its share.
     pub busiest_block_instructions: u64,
     /// Instructions issued, those with every lane predicated off included.
     pub warp_instructions: u64,
@@ -32,7 +32,8 @@ pub struct Counters {
     pub shared_accesses: u64,
     /// Extra passes that shared-memory accesses needed because lanes met in a bank.
     pub shared_bank_conflicts: u64,
-    /// 32-byte sectors that the level-2 cache took from DRAM; 0 where none is modelled ([`Config::l2`](crate::gpu::sm::Config::l2)).
+    /// 32-byte sectors that the level-2 cache took from DRAM; 0 where none is modelled
+    /// ([`Config::l2`](crate::gpu::sm::Config::l2)).
     pub dram_read_sectors: u64,
     /// 32-byte sectors that it gave back to DRAM; what it still holds is not counted.
     pub dram_write_sectors: u64,

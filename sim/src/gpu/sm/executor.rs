@@ -43,7 +43,8 @@ impl Executor {
         Self::with_time(config, &Time::Host)
     }
 
-    /// An executor with its own worker threads. The time its kernels read begins now, or is that of the virtual clock.
+    /// An executor with its own worker threads. The time its kernels read begins now, or is that of the
+    /// virtual clock.
     pub fn with_time(config: Config, time: &Time) -> Self {
         Self::on(config, Clock::new(time))
     }

@@ -1,13 +1,15 @@
-//! Raw access to the host memory behind guest memory: the one place where pointers from a [`Span`](crate::gpu::sm::launch::Span) are read and
-//! written.
+//! Raw access to the host memory behind guest memory: the one place where pointers from a
+//! [`Span`](crate::gpu::sm::launch::Span) are read and written.
 //!
-//! Everything goes through relaxed atomics of the natural size, so that workers, other GPU engines and the process that owns the buffer
-//! may touch the same bytes at the same time, as they can on the real machine. On x86-64 and aarch64 these are plain loads and stores.
+//! Everything goes through relaxed atomics of the natural size, so that workers, other GPU engines and the
+//! process that owns the buffer may touch the same bytes at the same time, as they can on the real machine.
+//! On x86-64 and aarch64 these are plain loads and stores.
 //!
 //! # Safety
-//! Common to all functions here: `p` must be valid for an access of the function's width, be aligned to that width, and be accessed by
-//! atomics only while the program shares it with other threads. [`Memory`](crate::gpu::sm::launch::Memory) promises the first and the last for
-//! the whole span, and the interpreter checks the guest address, to which the host address is congruent modulo 16, for the second.
+//! Common to all functions here: `p` must be valid for an access of the function's width, be aligned to that
+//! width, and be accessed by atomics only while the program shares it with other threads.
+//! [`Memory`](crate::gpu::sm::launch::Memory) promises the first and the last for the whole span, and the
+//! interpreter checks the guest address, to which the host address is congruent modulo 16, for the second.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 

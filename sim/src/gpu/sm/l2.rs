@@ -1,8 +1,9 @@
 //! The level-2 cache as a count of what reaches DRAM. It holds addresses only: data is always in memory.
 //!
-//! Lines of 128 bytes in sectors of 32, set-associative, write-back, the least recently used line first out. A sector that is
-//! written is not read from DRAM first, as the hardware's byte masks allow. Hints of the program (evict-first, no-allocate) are
-//! not followed, and the L1 caches in front are left out: both matter to time, hardly to what DRAM delivers of data that is read once.
+//! Lines of 128 bytes in sectors of 32, set-associative, write-back, the least recently used line first out.
+//! A sector that is written is not read from DRAM first, as the hardware's byte masks allow. Hints of the
+//! program (evict-first, no-allocate) are not followed, and the L1 caches in front are left out: both matter
+//! to time, hardly to what DRAM delivers of data that is read once.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -44,9 +44,10 @@ pub struct MemoryFault {
 /// The guest's global memory, as the MMU shows it.
 ///
 /// # Safety
-/// A [`Span`] that [`translate`](Memory::translate) returns must stay mapped, readable and (where it says so) writable host memory
-/// until [`generation`](Memory::generation) returns another value, and no Rust reference to that memory may exist meanwhile:
-/// the workers of an [`Executor`](crate::gpu::sm::Executor) read and write it concurrently.
+/// A [`Span`] that [`translate`](Memory::translate) returns must stay mapped, readable and (where it says so)
+/// writable host memory until [`generation`](Memory::generation) returns another value, and no Rust reference
+/// to that memory may exist meanwhile: the workers of an [`Executor`](crate::gpu::sm::Executor) read and
+/// write it concurrently.
 pub unsafe trait Memory: Sync {
     /// Translates the page that holds `va`.
     ///
@@ -54,12 +55,13 @@ pub unsafe trait Memory: Sync {
     /// [`MemoryFault`] when no page is mapped there or the page does not allow `access`.
     fn translate(&self, va: u64, access: Access) -> Result<Span, MemoryFault>;
 
-    /// A number that changes whenever a translation given out earlier may have become wrong. It is read once per launch and
-    /// per time slice of a worker.
+    /// A number that changes whenever a translation given out earlier may have become wrong. It is read once
+    /// per launch and per time slice of a worker.
     fn generation(&self) -> u64;
 }
 
-/// Where the shared-memory and local-memory windows lie in the generic address space; each is 16 MiB on sm_87.
+/// Where the shared-memory and local-memory windows lie in the generic address space; each is 16 MiB on
+/// sm_87.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
     /// First address of the shared-memory window.
@@ -97,7 +99,8 @@ pub struct Launch {
     pub registers: u32,
     /// Shared memory of a block in bytes, the reserved part included.
     pub shared_bytes: u32,
-    /// Local memory of a thread in bytes: what it uses at the bottom and at the top of the local window together.
+    /// Local memory of a thread in bytes: what it uses at the bottom and at the top of the local window
+    /// together.
     pub local_bytes: u32,
     /// Block barriers granted.
     pub barriers: u32,
@@ -151,14 +154,16 @@ pub struct Config {
     pub workers: usize,
     /// Order of blocks and warps.
     pub schedule: Schedule,
-    /// Matrix instructions with the tensor core's own rounding (`true`) or with plain f32 sums, which are faster and differ from it
-    /// by less than 2^-22 of the largest partial sum.
+    /// Matrix instructions with the tensor core's own rounding (`true`) or with plain f32 sums, which are
+    /// faster and differ from it by less than 2^-22 of the largest partial sum.
     pub exact_mma: bool,
-    /// Warp instructions that a launch may run without any block finishing before it is reported as hung; 0 for no limit.
+    /// Warp instructions that a launch may run without any block finishing before it is reported as hung; 0
+    /// for no limit.
     pub stall_budget: u64,
     /// Whether to take the vector instructions that the host has beyond its baseline.
     pub host_simd: bool,
-    /// A level-2 cache whose DRAM traffic is counted. It costs time, and changes no result; `None` counts none.
+    /// A level-2 cache whose DRAM traffic is counted. It costs time, and changes no result; `None` counts
+    /// none.
     pub l2: Option<CacheConfig>,
 }
 

@@ -1,7 +1,8 @@
 //! Lowering of one decoded instruction word to one [`MicroOp`].
 //!
-//! This module holds what all operations share: operand fields, register checks, guards. What each operation means stands in
-//! [`ops`](crate::gpu::sm::ops). The decoder has accepted the word before, so fields without meaning do not arrive here.
+//! This module holds what all operations share: operand fields, register checks, guards. What each operation
+//! means stands in [`ops`](crate::gpu::sm::ops). The decoder has accepted the word before, so fields without
+//! meaning do not arrive here.
 
 use sass::{Encoding, Word};
 
@@ -160,7 +161,8 @@ impl Lower<'_> {
         Ok(src)
     }
 
-    /// Sets source B from the second operand of the operations that take it from slot32 in the register form and as C otherwise.
+    /// Sets source B from the second operand of the operations that take it from slot32 in the register form
+    /// and as C otherwise.
     pub fn b_or_c(&mut self, width: u32) -> Result<Src, Refusal> {
         let src = if self.w.form() == 1 || matches!(self.w.form(), 4..=6) {
             self.b(width)?

@@ -1,7 +1,7 @@
 //! Barrier objects in shared memory (`mbarrier`): what an arrival makes of their 64 bits.
 
-/// An arrival on SM 8.x: the upper word counts up; when its low 31 bits wrap, the carry flips the phase in bit 31 and the count
-/// starts again from the lower word.
+/// An arrival on SM 8.x: the upper word counts up; when its low 31 bits wrap, the carry flips the phase in
+/// bit 31 and the count starts again from the lower word.
 pub(crate) fn arrive_8x(word: u64) -> u64 {
     let (expected, state) = (word as u32, (word >> 32) as u32);
     let next = state.wrapping_add(1);
@@ -15,8 +15,8 @@ pub(crate) fn arrive_8x(word: u64) -> u64 {
 }
 
 /// Arrivals on SM 9.0, as the code that ptxas makes reads the object: the lower word holds 2^20 - n of n
-/// expected arrivals in [1,21), the upper one 2^20 - p of p pending ones in [11,31) and the phase in bit 31. When none is
-/// pending, the phase flips and the count starts again.
+/// expected arrivals in [1,21), the upper one 2^20 - p of p pending ones in [11,31) and the phase in bit 31.
+/// When none is pending, the phase flips and the count starts again.
 pub(crate) fn arrive_9x(state: u64, count: u32, leaves: bool) -> u64 {
     let (mut expected, upper) = (state as u32, (state >> 32) as u32);
     if leaves {

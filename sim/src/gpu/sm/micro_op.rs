@@ -1,8 +1,9 @@
 //! Lowered instructions, and the per-host compilation of the loops over lanes that they run.
 //!
-//! Every operation is written once, as a safe function that is always inlined. [`entry`] gives the copy of it that was
-//! compiled for the vector instructions of this host: on x86-64 with AVX2 and FMA that is one with these features enabled,
-//! elsewhere (and on aarch64, where the baseline has NEON and fused multiply-add) the plain one.
+//! Every operation is written once, as a safe function that is always inlined. [`entry`] gives the copy of it
+//! that was compiled for the vector instructions of this host: on x86-64 with AVX2 and FMA that is one with
+//! these features enabled, elsewhere (and on aarch64, where the baseline has NEON and fused multiply-add) the
+//! plain one.
 
 use std::marker::PhantomData;
 
@@ -16,7 +17,8 @@ pub(crate) struct MicroOp {
     pub run: OpFn,
     /// Inverts the guard.
     pub guard_xor: u32,
-    /// Lanes that execute whatever the guard says, if any does: all of them for an operation of the uniform datapath.
+    /// Lanes that execute whatever the guard says, if any does: all of them for an operation of the uniform
+    /// datapath.
     pub widen: u32,
     /// Guard predicate.
     pub guard: u8,

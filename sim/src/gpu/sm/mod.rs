@@ -1,7 +1,8 @@
 //! The streaming multiprocessors: executes SM 8.7 and 9.0 machine code against an abstract memory.
 //!
-//! This module knows nothing of drivers, channels or launch descriptors. It is given a [`Launch`] and a [`Memory`] and runs the program
-//! that lies there, block by block and warp by warp, with the results that the hardware is known or measured to give.
+//! This module knows nothing of drivers, channels or launch descriptors. It is given a [`Launch`] and a
+//! [`Memory`] and runs the program that lies there, block by block and warp by warp, with the results that
+//! the hardware is known or measured to give.
 //!
 //! - [`Launch`] says what to run, [`Memory`] what it can see, [`Config`] in which order.
 //! - [`Executor`] runs it, and keeps lowered programs for the next launch.

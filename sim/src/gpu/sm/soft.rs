@@ -1,7 +1,8 @@
-//! Exact binary floating point: sums and products without rounding, then one rounding to any format and direction.
+//! Exact binary floating point: sums and products without rounding, then one rounding to any format and
+//! direction.
 //!
-//! The host's own arithmetic is used where it gives the same bits; this is for the rest (directed roundings, flush to zero at the edge
-//! of the range, narrow formats).
+//! The host's own arithmetic is used where it gives the same bits; this is for the rest (directed roundings,
+//! flush to zero at the edge of the range, narrow formats).
 
 /// Rounding directions, as the instruction field counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +73,8 @@ impl Format {
         Exact { negative: bits & self.sign_bit() != 0, sig: sig as u128, exp }
     }
 
-    /// Rounds to this format. With `flush`, what is below the smallest normal number after rounding with an unbounded exponent becomes
-    /// a zero of the same sign.
+    /// Rounds to this format. With `flush`, what is below the smallest normal number after rounding with an
+    /// unbounded exponent becomes a zero of the same sign.
     pub fn round(self, x: Exact, rounding: Rounding, flush: bool) -> u64 {
         let sign = if x.negative { self.sign_bit() } else { 0 };
         if x.sig == 0 {

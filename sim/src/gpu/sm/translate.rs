@@ -1,4 +1,5 @@
-//! Translation of machine code: fetches instruction words from guest memory, decodes them and lowers each to one op.
+//! Translation of machine code: fetches instruction words from guest memory, decodes them and lowers each to
+//! one op.
 
 use std::sync::Arc;
 

@@ -85,9 +85,10 @@ impl Warp {
         (self.yielded, self.yields) = (0, 0);
     }
 
-    /// Lanes give way. Those that do so again and again may be spinning on something that a waiter holds: a convergence barrier then no
-    /// longer waits for them. Hopper does so (`tests/kernels/barriers.ptx`): lanes at a BSYNC went on while the barrier's others were
-    /// in a loop with a YIELD. It keeps spin locks alive whose critical section lies behind a BSYNC.
+    /// Lanes give way. Those that do so again and again may be spinning on something that a waiter holds: a
+    /// convergence barrier then no longer waits for them. Hopper does so (`tests/kernels/barriers.ptx`):
+    /// lanes at a BSYNC went on while the barrier's others were in a loop with a YIELD. It keeps spin
+    /// locks alive whose critical section lies behind a BSYNC.
     pub fn give_way(&mut self, lanes: u32) {
         if self.waiting.is_empty() {
             return;

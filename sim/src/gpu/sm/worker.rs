@@ -37,8 +37,8 @@ fn path_loop(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
     let ops = ops.as_ptr();
     let (mut issued, mut lanes) = (0u64, 0u64);
     let flow = loop {
-        // SAFETY: `pc` is the index of an op: jumps only go to ops that exist, and lowering ends every run of ops with one that does
-        // not continue with the next. The caller keeps the ops borrowed.
+        // SAFETY: `pc` is the index of an op: jumps only go to ops that exist, and lowering ends every run of
+        // ops with one that does not continue with the next. The caller keeps the ops borrowed.
         let op = unsafe { &*ops.add(core.pc as usize) };
         let mask = core.active & (core.warp.preds[usize::from(op.guard & 31)] ^ op.guard_xor);
         issued += 1;
@@ -99,7 +99,8 @@ impl<'a> Worker<'a> {
     pub fn run(mut self) -> Counters {
         let mut queue: VecDeque<Block> = VecDeque::new();
         let mut spare = Block::default();
-        // A new block is begun only when those at hand have had a turn: a block that runs to its end keeps the caches warm.
+        // A new block is begun only when those at hand have had a turn: a block that runs to its end keeps
+        // the caches warm.
         let mut want_new = true;
         while !self.grid.env.is_stopping() {
             let mut block = None;

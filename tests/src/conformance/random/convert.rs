@@ -1,5 +1,5 @@
-//! Conversions between all number types. The bits of a NaN that one makes, and the integer that a NaN becomes, are left open
-//! here: only one device against the other decides.
+//! Conversions between all number types. The bits of a NaN that one makes, and the integer that a NaN
+//! becomes, are left open here: only one device against the other decides.
 
 use half::f16;
 use ptxgen::{Float, Int, Kernel, Number, Reg, Round};

@@ -1,9 +1,10 @@
-//! Random programs: straight lines of operations, written as PTX through `ptxgen` and evaluated exactly on the CPU.
+//! Random programs: straight lines of operations, written as PTX through `ptxgen` and evaluated exactly on
+//! the CPU.
 //!
-//! A program runs as one block of [`THREADS`] threads. Each thread loads [`INPUTS`] words and stores the result of every
-//! operation, so that a difference names the operation that made it. An operation takes four words (earlier results and
-//! inputs) and a constant and gives one word; its two meanings, the PTX it writes and what it computes, stand side by side in
-//! the table of its family.
+//! A program runs as one block of [`THREADS`] threads. Each thread loads [`INPUTS`] words and stores the
+//! result of every operation, so that a difference names the operation that made it. An operation takes four
+//! words (earlier results and inputs) and a constant and gives one word; its two meanings, the PTX it writes
+//! and what it computes, stand side by side in the table of its family.
 
 mod block;
 mod convert;
@@ -90,7 +91,8 @@ impl Family {
     /// One random operation of the family.
     fn draw(self, noise: &mut Noise) -> Op {
         let mixed = |noise: &mut Noise, own: &'static [BlockOp]| {
-            // As many integer operations between them, so that what is exchanged differs from thread to thread.
+            // As many integer operations between them, so that what is exchanged differs from thread to
+            // thread.
             if noise.below(2) == 0 {
                 Op::Lane(&integer::OPS[noise.below(integer::OPS.len())])
             } else {

@@ -16,7 +16,8 @@ pub(super) enum Pattern {
     Scattered,
 }
 
-/// A checked access: every executing lane's host address is valid for it and aligned to its width. Other lanes repeat one of those.
+/// A checked access: every executing lane's host address is valid for it and aligned to its width. Other
+/// lanes repeat one of those.
 pub(super) struct Checked {
     pub host: [u64; 32],
     pub pattern: Pattern,
@@ -260,7 +261,8 @@ fn count_sectors(core: &mut Core<'_>, address: &[u64; 32], width: u64, access: A
     }
 }
 
-/// The sectors that the lanes touch, without repeats, at the front; no access is wider than a sector or lies in two.
+/// The sectors that the lanes touch, without repeats, at the front; no access is wider than a sector or lies
+/// in two.
 #[inline(never)]
 fn distinct_sectors(address: &[u64; 32]) -> ([u64; 32], usize) {
     let mut sectors = address.map(|a| a >> 5);
@@ -289,7 +291,8 @@ fn count_dram(core: &mut Core<'_>, address: &[u64; 32], access: Access) {
     }
 }
 
-/// Passes beyond the first that an access needs: 32 banks of a word, wide accesses in halves or quarters of the warp.
+/// Passes beyond the first that an access needs: 32 banks of a word, wide accesses in halves or quarters of
+/// the warp.
 fn bank_conflicts(mask: u32, address: &[u64; 32], width: u64) -> u64 {
     let words = (width / 4).max(1) as usize;
     let lanes = 32 / words;

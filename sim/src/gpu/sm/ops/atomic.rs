@@ -254,7 +254,8 @@ warp_ops! {
     }
 }
 
-/// The slot of the new value of a compare-and-swap, kept in two predicate fields that these operations do not use.
+/// The slot of the new value of a compare-and-swap, kept in two predicate fields that these operations do not
+/// use.
 fn new_value(op: &MicroOp) -> u16 {
     u16::from_le_bytes([op.ps[1], op.ps[2]])
 }
@@ -277,7 +278,8 @@ fn stored(core: &Core<'_>, op: &MicroOp, old: &mut [u64; 32], wide: bool) {
     }
 }
 
-/// The type field [73,76). On sm_90 the floats have operations of their own, and 64-bit signed integers another number.
+/// The type field [73,76). On sm_90 the floats have operations of their own, and 64-bit signed integers
+/// another number.
 fn type_of(l: &Lower<'_>) -> Result<u32, Refusal> {
     match (l.target.arch.encoding(), l.bits(73, 3)) {
         (sass::Encoding::Sm8x, ty) => Ok(ty),

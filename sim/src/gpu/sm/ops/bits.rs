@@ -135,7 +135,8 @@ pub(super) fn lop3(l: &mut Lower<'_>) -> Result<(), Refusal> {
     l.b(1)?;
     l.c(1)?;
     let lut = l.bits(72, 8);
-    // Reed-Muller form: the coefficient of a product is the parity of the table over the subsets of its variables.
+    // Reed-Muller form: the coefficient of a product is the parity of the table over the subsets of its
+    // variables.
     let coefficient = |product: u32| {
         let parity = (0..8).filter(|i| i & !product == 0).fold(0, |p, i| p ^ (lut >> i & 1));
         0u32.wrapping_sub(parity)

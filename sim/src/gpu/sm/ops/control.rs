@@ -9,8 +9,8 @@ use crate::gpu::sm::warp::{Path, Wait, Waiting};
 
 use sass::Encoding;
 
-/// Sends lanes to op `to`; the rest of the path goes on with the next op. The smaller side runs first, as was seen on Hopper; programs
-/// must not depend on it.
+/// Sends lanes to op `to`; the rest of the path goes on with the next op. The smaller side runs first, as was
+/// seen on Hopper; programs must not depend on it.
 #[inline(always)]
 fn branch(core: &mut Core<'_>, taken: u32, to: u32) -> Flow {
     if taken == 0 {

@@ -24,8 +24,8 @@ fn set_modifiers(l: &mut Lower<'_>, i: usize, src: Src) {
     l.op.k[2 * i + 1] = if src.neg { 0x8000_0000 } else { 0 };
 }
 
-/// The NaN that an operation passes on: that of B, else that of C, else that of A, made quiet. Signs and absolutes do not touch it.
-/// (Measured on Hopper, every pair and triple of places.)
+/// The NaN that an operation passes on: that of B, else that of C, else that of A, made quiet. Signs and
+/// absolutes do not touch it. (Measured on Hopper, every pair and triple of places.)
 fn nan_of<const KIND: u8>([a, b, c]: [u64; 3]) -> Option<u64> {
     let order: &[u64] = match KIND {
         0 => &[c, a],

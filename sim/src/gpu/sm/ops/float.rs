@@ -54,8 +54,8 @@ fn set_modifiers(l: &mut Lower<'_>, i: usize, src: Src) {
     l.op.k[2 * i + 1] = if src.neg { SIGN } else { 0 };
 }
 
-/// `r` is the host's sum; where it is the smallest normal number it may have been rounded up to it, and is flushed unless the exact
-/// value, rounded with an unbounded exponent, reaches it.
+/// `r` is the host's sum; where it is the smallest normal number it may have been rounded up to it, and is
+/// flushed unless the exact value, rounded with an unbounded exponent, reaches it.
 #[inline(always)]
 fn flush_fma(r: u32, a: u32, b: u32, c: u32) -> u32 {
     let magnitude = r & !SIGN;
@@ -186,8 +186,8 @@ fn general(a: u32, b: u32, c: u32, flags: u8, rounding: Rounding, scale: i32) ->
     F32.round(x, rounding, flags & (FTZ | FMZ) != 0) as u32
 }
 
-/// The smaller or greater by Ps; k: modifiers of A and B, ps[1]: 1 flushes, 2 NaN wins, 4 the sign is `signs`, the exclusive or of
-/// the operands' own: taking absolutes does not change it (measured on Hopper).
+/// The smaller or greater by Ps; k: modifiers of A and B, ps[1]: 1 flushes, 2 NaN wins, 4 the sign is
+/// `signs`, the exclusive or of the operands' own: taking absolutes does not change it (measured on Hopper).
 #[inline(always)]
 fn min_max(a: u32, b: u32, take_min: bool, mode: u8, signs: u32) -> u32 {
     let (a, b) = if mode & 1 != 0 { (flush(a), flush(b)) } else { (a, b) };
@@ -264,7 +264,8 @@ warp_ops! {
     }
 }
 
-/// A floating-point comparison by its code: F LT EQ LE GT NE GE NUM, and NAN LTU EQU LEU GTU NEU GEU T which hold for NaN too.
+/// A floating-point comparison by its code: F LT EQ LE GT NE GE NUM, and NAN LTU EQU LEU GTU NEU GEU T which
+/// hold for NaN too.
 #[inline(always)]
 pub(super) fn compare<T: PartialOrd>(x: T, y: T, code: u32) -> bool {
     #[allow(clippy::eq_op)]
@@ -294,7 +295,8 @@ impl<const CODE: u32> Op for Compare<CODE> {
         let mut t = 0u32;
         for i in 0..32 {
             let (mut x, mut y) = (modified(a[i], op, 0), modified(b[i], op, 2));
-            // Below `keep` in magnitude: a subnormal number, to be flushed. The sign of a zero does not matter here.
+            // Below `keep` in magnitude: a subnormal number, to be flushed. The sign of a zero does not
+            // matter here.
             x = if x & !SIGN < keep { 0 } else { x };
             y = if y & !SIGN < keep { 0 } else { y };
             t |= u32::from(compare(f32::from_bits(x), f32::from_bits(y), CODE)) << i;
@@ -326,7 +328,8 @@ fn arithmetic(l: &mut Lower<'_>, sources: [Src; 3], kind: Kind) {
             (Kind::Fma, false, true) => return l.run::<Map<Fma<false, true>>>(),
             _ => {}
         }
-        // The flushing forms are all sums of a product: 1 * a + b, and a * b - 0, which keeps the sign of a zero product.
+        // The flushing forms are all sums of a product: 1 * a + b, and a * b - 0, which keeps the sign of a
+        // zero product.
         match kind {
             Kind::Add => {
                 l.op.c = l.op.b;

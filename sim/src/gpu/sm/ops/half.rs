@@ -100,7 +100,8 @@ fn flush_half(h: u32) -> u32 {
 
 /// a * b + c of one fp16 element, rounded once.
 ///
-/// The product is exact in fp32. The sum is made odd where it is inexact, so that the second rounding sees on which side it lies.
+/// The product is exact in fp32. The sum is made odd where it is inexact, so that the second rounding sees on
+/// which side it lies.
 #[inline(always)]
 fn fma_f16(a: f32, b: f32, c: f32) -> u32 {
     let p = a * b;
@@ -150,7 +151,8 @@ fn element(a: u32, b: u32, c: u32, flags: u32) -> u32 {
     r
 }
 
-/// Below the normal range a result becomes zero, also where rounding with a bounded exponent lifted it to the smallest normal number.
+/// Below the normal range a result becomes zero, also where rounding with a bounded exponent lifted it to the
+/// smallest normal number.
 #[inline(always)]
 fn flush_result(r: u32, a: u32, b: u32, c: u32, flags: u32) -> u32 {
     match r & 0x7fff {
@@ -299,7 +301,8 @@ warp_ops! {
     }
 }
 
-/// Sets A and the second source of an operation that takes it as B in form 1 and as C in the others; it is in slot32 always.
+/// Sets A and the second source of an operation that takes it as B in form 1 and as C in the others; it is in
+/// slot32 always.
 fn two_sources(l: &mut Lower<'_>) -> Result<(), Refusal> {
     let a = l.a(1)?;
     let b = l.b_or_c(1)?;

@@ -1,4 +1,5 @@
-//! Operations that sm_90 added: sums and minima of the integer pipe, block synchronisation objects, a second return address.
+//! Operations that sm_90 added: sums and minima of the integer pipe, block synchronisation objects, a second
+//! return address.
 
 use crate::gpu::sm::core::Flow;
 use crate::gpu::sm::fault::esr;
@@ -17,7 +18,8 @@ fn halves(a: u32, b: u32, f: impl Fn(u32, u32) -> u32) -> u32 {
     (f(a & 0xffff, b & 0xffff) & 0xffff) | f(a >> 16, b >> 16) << 16
 }
 
-/// The smaller or greater of two words of type `kind` ([72,74): U32, S32, U16x2, S16x2), never below 0 with `relu`.
+/// The smaller or greater of two words of type `kind` ([72,74): U32, S32, U16x2, S16x2), never below 0 with
+/// `relu`.
 #[inline(always)]
 fn extreme(a: u32, b: u32, least: bool, kind: u32, relu: bool) -> u32 {
     let word = |x: i64, y: i64| {

@@ -1,7 +1,7 @@
 //! Matrix instructions: fragments of small matrices spread over the lanes of a warp.
 //!
-//! In what follows g = lane / 4 and t = lane % 4. Every lane must take part; with less, the hardware's result is undefined and the
-//! instruction is reported.
+//! In what follows g = lane / 4 and t = lane % 4. Every lane must take part; with less, the hardware's result
+//! is undefined and the instruction is reported.
 
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
@@ -49,8 +49,9 @@ impl<const R: usize, const C: usize> Split<R, C> {
     }
 }
 
-/// Significand with `fraction` bits below the point, and exponent. Subnormal numbers of the narrow formats are normal fp32 numbers, so
-/// they are brought back to the smallest exponent of their format by the caller's choice of `fraction` and [`HALF_MINIMUM`].
+/// Significand with `fraction` bits below the point, and exponent. Subnormal numbers of the narrow formats
+/// are normal fp32 numbers, so they are brought back to the smallest exponent of their format by the caller's
+/// choice of `fraction` and [`HALF_MINIMUM`].
 fn split(x: f32, fraction: u32) -> (i64, i32) {
     let bits = x.to_bits();
     let field = (bits >> 23 & 0xff) as i32;
@@ -120,8 +121,8 @@ struct Rules {
 }
 
 impl Product {
-    /// Adds the products of `ks` to the accumulators: terms are cut off below the largest exponent, summed exactly, and the sum is cut
-    /// to fp32 or rounded to fp16.
+    /// Adds the products of `ks` to the accumulators: terms are cut off below the largest exponent, summed
+    /// exactly, and the sum is cut to fp32 or rounded to fp16.
     fn accumulate(&self, ks: std::ops::Range<usize>, acc: &mut [[f32; N]; M], half: bool, kept: i32) {
         for (row, acc) in acc.iter_mut().enumerate() {
             let mut c = Split::<1, N>::new();
@@ -173,7 +174,8 @@ impl Product {
         }
     }
 
-    /// The infinity or NaN that operands of one output lead to, if any is one. Finite products count as numbers, however large.
+    /// The infinity or NaN that operands of one output lead to, if any is one. Finite products count as
+    /// numbers, however large.
     fn special(&self, row: usize, col: usize, ks: std::ops::Range<usize>, c: f32) -> Option<f32> {
         let products = ks.filter_map(|k| {
             let (a, b) = (self.a.value[row][k], self.b.value[k][col]);

@@ -14,8 +14,8 @@ use crate::gpu::sm::tlb::Miss;
 
 use crate::gpu::sm::ops::address::{self, Checked, Pattern, Space};
 
-/// Loads the `W` bytes of one lane, at least 4, as words. Eight bytes that are aligned are loaded at once, as by the machine: a value
-/// and a flag beside it arrive together.
+/// Loads the `W` bytes of one lane, at least 4, as words. Eight bytes that are aligned are loaded at once, as
+/// by the machine: a value and a flag beside it arrive together.
 ///
 /// # Safety
 /// As [`guest`] asks, for `W` bytes.
@@ -64,8 +64,8 @@ fn load<const W: usize, const SIGNED: bool>(core: &mut Core<'_>, d: u16, at: &Ch
         let shift = at.host[0] & 7;
         if at.pattern == Pattern::Contiguous {
             let mut block = [0u64; 9];
-            // SAFETY: `Checked` says that all these addresses are valid; the first and last word lie in the same 8 bytes as a valid
-            // address, so in the same page.
+            // SAFETY: `Checked` says that all these addresses are valid; the first and last word lie in the
+            // same 8 bytes as a valid address, so in the same page.
             unsafe {
                 let start = first.sub(shift as usize);
                 guest::load_block(start, &mut block[..words - 1]);
@@ -158,7 +158,8 @@ fn store<const W: usize>(core: &Core<'_>, s: u16, at: &Checked) {
     }
 }
 
-/// Addresses of a global or generic access: register pair (or, k[2], one register) plus uniform pair B plus offset k[1]:k[0].
+/// Addresses of a global or generic access: register pair (or, k[2], one register) plus uniform pair B plus
+/// offset k[1]:k[0].
 #[inline(always)]
 pub(super) fn addresses(core: &Core<'_>, op: &MicroOp) -> [u64; 32] {
     let mut offset = u64::from(op.k[0]) | u64::from(op.k[1]) << 32;
@@ -330,8 +331,9 @@ fn width(l: &Lower<'_>) -> Result<(u32, bool), Refusal> {
     })
 }
 
-/// Sets A, B and the offset of a 64-bit address. `ur` is the place of the uniform register, `descriptor` the bit that says it is only
-/// one. Bit 90 makes the address register a pair in loads and stores; where it has another meaning, the register always is one.
+/// Sets A, B and the offset of a 64-bit address. `ur` is the place of the uniform register, `descriptor` the
+/// bit that says it is only one. Bit 90 makes the address register a pair in loads and stores; where it has
+/// another meaning, the register always is one.
 pub(super) fn wide_address(l: &mut Lower<'_>, ur: u32, descriptor: u32, offset: i64) -> Result<(), Refusal> {
     let attached = l.bit(91);
     let wide = if attached {

@@ -1,4 +1,5 @@
-//! What the instructions do: one module per subject, each with the lowering and the execution of its operations.
+//! What the instructions do: one module per subject, each with the lowering and the execution of its
+//! operations.
 
 mod address;
 mod atomic;
@@ -22,13 +23,15 @@ use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::lower::{Lower, Refusal};
 use address::Space;
 
-/// Whether the instruction belongs to the uniform datapath: it runs once per warp, on uniform registers and predicates.
+/// Whether the instruction belongs to the uniform datapath: it runs once per warp, on uniform registers and
+/// predicates.
 pub(super) fn is_uniform(w: Word) -> bool {
     // VOTEU (0x086) lies among them but is guarded per lane.
     matches!(w.bits(0, 9), 0x080..=0x0bf) && w.bits(0, 9) != 0x086
 }
 
-/// Lowers the instruction by its operation code: the 12-bit ones first, then those whose upper three bits are the operand form.
+/// Lowers the instruction by its operation code: the 12-bit ones first, then those whose upper three bits are
+/// the operand form.
 pub(super) fn lower(l: &mut Lower<'_>) -> Result<(), Refusal> {
     lower_fixed(l).unwrap_or_else(|| lower_by_form(l))
 }
@@ -38,7 +41,8 @@ fn lower_fixed(l: &mut Lower<'_>) -> Option<Result<(), Refusal>> {
     use {control as c, hopper as n, memory as m, special as s};
     Some(match l.w.op12() {
         0x801 | 0x918 | 0x91a | 0x9af | 0x9ab | 0x98f | 0xd8f => c::nop(l),
-        // FENCE.VIEW.ASYNC, CGAERRBAR; the end of a stretch that WARPSYNC.COLLECTIVE began, whose lanes already go together.
+        // FENCE.VIEW.ASYNC, CGAERRBAR; the end of a stretch that WARPSYNC.COLLECTIVE began, whose lanes
+        // already go together.
         0x3c6 | 0x5ab | 0x91b => c::nop(l),
         0x805 => s::cs2r(l),
         0x806 => s::vote(l, false),

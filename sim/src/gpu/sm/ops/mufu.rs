@@ -1,7 +1,8 @@
 //! The multi-function unit: reciprocals, roots, exponentials, logarithms and circular functions.
 //!
-//! The hardware's last bit comes from its tables and is not reproduced: results here are the exact value rounded once (or within the
-//! documented tolerance of it), with the hardware's treatment of special values and subnormal numbers.
+//! The hardware's last bit comes from its tables and is not reproduced: results here are the exact value
+//! rounded once (or within the documented tolerance of it), with the hardware's treatment of special values
+//! and subnormal numbers.
 
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::lower::{Lower, Refusal};

@@ -47,8 +47,8 @@ fn special(core: &Core<'_>, id: u32) -> Option<[u64; 32]> {
         // Among others the block's number in its cluster (0x88 on sm_90): there are no clusters.
         0x40 | 0x42 | 0x64..=0x73 | 0x88 | 0xff => all(0),
         0x43 => all(u64::from(core.block.sm)),
-        // The counters of this worker advance with every instruction, so that a timed spin ends; the path's own are added late, hence
-        // the wall clock beside them.
+        // The counters of this worker advance with every instruction, so that a timed spin ends; the path's
+        // own are added late, hence the wall clock beside them.
         0x50 | 0x52 => all(core.env.clock.read_by_kernel()),
         0x51 | 0x53 => all(core.env.clock.read_by_kernel() >> 32),
         _ => None,

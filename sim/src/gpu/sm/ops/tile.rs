@@ -1,4 +1,5 @@
-//! Moves between global memory, shared memory and matrix fragments, and the question which space an address is in.
+//! Moves between global memory, shared memory and matrix fragments, and the question which space an address
+//! is in.
 
 use crate::gpu::sm::core::Flow;
 use crate::gpu::sm::fault::esr;
