@@ -19,7 +19,7 @@ impl Kernel {
         Multiple { reg, of: of.max(1) }
     }
 
-    /// `value ÷ 2^bits`, rounded down; a multiple of what is left of the known factor.
+    /// `value ÷ 2^bits`, rounded down; a multiple of the known factor ÷ 2^bits.
     pub fn halve(&self, value: impl Into<Multiple>, bits: u32) -> Multiple {
         let value = value.into();
         Multiple { reg: self.shr(value.reg, bits), of: 1 << value.of.trailing_zeros().saturating_sub(bits) }
@@ -88,8 +88,7 @@ impl Kernel {
         pointer.moved(base, step)
     }
 
-    /// An address in global memory that came as a number; whoever made the number promises that it is a
-    /// multiple of `align` bytes.
+    /// An address in global memory from a number; the caller promises that it is a multiple of `align` bytes.
     ///
     /// # Panics
     /// If `align` is no power of two.
@@ -98,8 +97,8 @@ impl Kernel {
         Pointer::aligned(address, align)
     }
 
-    /// An address in shared memory that [`Kernel::address`] gave; whoever kept the number promises that it is
-    /// a multiple of `align` bytes.
+    /// An address in shared memory from a number that [`Kernel::address`] returned; the caller promises that
+    /// it is a multiple of `align` bytes.
     ///
     /// # Panics
     /// If `align` is no power of two.

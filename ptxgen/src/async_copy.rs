@@ -1,7 +1,7 @@
-//! Copies from global to shared memory that pass by the registers (`cp.async`).
+//! Copies from global to shared memory that bypass the registers (`cp.async`).
 //!
 //! A thread's copies since its last [`Kernel::commit_copies`] form a group. [`Kernel::wait_copies`] waits for
-//! the thread's own groups only; other threads see the data after a barrier behind that wait.
+//! the thread's own groups only; other threads see the data after a barrier that follows the wait.
 
 use crate::builder::Kernel;
 use crate::layout::Layout;

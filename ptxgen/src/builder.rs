@@ -11,7 +11,7 @@ use crate::reg::{Operand, Pred, Raw, Reg};
 use crate::target::Version;
 use crate::ty::{Class, Element, Int, Kind, Number, Ordered, Ty};
 
-/// What a kernel asks of one parameter; the caller of the kernel has to keep it.
+/// What a kernel requires of one parameter; the caller of the kernel must meet it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contract {
     /// A scalar without conditions.
@@ -162,7 +162,7 @@ impl Kernel {
         self.state.borrow_mut().max_threads = Some(threads);
     }
 
-    /// Asks for so few registers that this many blocks of [`Kernel::max_threads`] threads fit on an SM
+    /// Limits registers so that this many blocks of [`Kernel::max_threads`] threads fit on an SM
     /// (`.minnctapersm`).
     pub fn min_blocks_per_sm(&self, blocks: u32) {
         self.state.borrow_mut().min_blocks = Some(blocks);

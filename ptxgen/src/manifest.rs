@@ -48,7 +48,7 @@ pub struct Cubin {
     pub cubin_sha256: String,
 }
 
-/// A module under the name its file gets.
+/// A module and the name of its file.
 #[derive(Debug)]
 pub struct Named {
     /// First part of the file name.

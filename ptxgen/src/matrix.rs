@@ -26,7 +26,7 @@ pub struct TileB(pub [Reg<F16x2>; 2]);
 #[derive(Clone, Copy, Debug)]
 pub struct Accumulator(pub [Reg<f32>; 4]);
 
-/// How a lane gets the matrices that it loads.
+/// How a lane receives the matrices that it loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transpose {
     /// Register i: row g of matrix i, columns 2t and 2t + 1.

@@ -23,10 +23,10 @@ impl fmt::Display for Ptxas {
 }
 
 impl Ptxas {
-    /// The flags every compilation gets.
+    /// The flags of every compilation.
     pub const FLAGS: [&str; 1] = ["-O3"];
 
-    /// Looks in `PTXAS`, `PATH`, CUDA installations (`CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda*`,
+    /// Searches `PTXAS`, `PATH`, CUDA installations (`CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda*`,
     /// `/opt/cuda`) and the Python wheel `nvidia-cuda-nvcc-cu12` (under `VIRTUAL_ENV`, the user's and the
     /// system's site-packages), in this order.
     ///

@@ -45,7 +45,7 @@ impl Control {
     }
 }
 
-/// 7 stands for no barrier; 6 does not exist and reads as none.
+/// 7 means no barrier; 6 does not exist and reads as none.
 const fn barrier(value: u8) -> Option<u8> {
     if value < 6 { Some(value) } else { None }
 }

@@ -13,7 +13,7 @@ pub enum DecodeError {
     /// No operation has this code.
     #[error("{word}: operation code {:#05x} is unknown on {arch}", .word.op12())]
     UnknownOpcode {
-        /// The instruction set asked for.
+        /// The requested instruction set.
         arch: Arch,
         /// The refused word.
         word: Word,

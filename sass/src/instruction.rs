@@ -74,7 +74,7 @@ pub fn decode(arch: Arch, word: Word) -> Result<Instruction, DecodeError> {
     })
 }
 
-/// Refuses what the printer cannot read or does not look at.
+/// Refuses words with fields that the printer cannot read, and with set bits that it does not read.
 fn check(arch: Arch, row: &'static Row, word: Word) -> Result<(), DecodeError> {
     if row.name_only {
         return Ok(());

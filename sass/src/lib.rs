@@ -1,7 +1,8 @@
 //! Decoder and printer of SM 8.x and 9.x machine code.
 //!
-//! [`decode`] turns a 128-bit [`Word`] into an [`Instruction`]: operation, operand form, guard, destination and sources.
-//! [`Instruction::text`] prints it exactly as NVIDIA's `nvdisasm` does, and [`Listing`] goes through a piece
+//! [`decode`] turns a 128-bit [`Word`] into an [`Instruction`]: operation, operand form, guard,
+//! destination and sources.
+//! [`Instruction::text`] prints it exactly as NVIDIA's `nvdisasm` does, and [`Listing`] iterates over a piece
 //! of code. The decoder is strict: a word that it does not understand in full is a [`DecodeError`] that shows
 //! the word. Bits that an operation does not use must hold what the compiler puts there, which is narrower
 //! than what `nvdisasm` accepts. Register numbers that a 64 or 128-bit value cannot have are accepted: the

@@ -189,7 +189,7 @@ impl<'a> Printer<'a> {
         Some(Source { operand, neg: take(neg), abs: take(abs) })
     }
 
-    /// A register, uniform register or constant; `gap` stands between bank and offset.
+    /// A register, uniform register or constant; `gap` is printed between bank and offset.
     pub(crate) fn operand(&mut self, operand: Operand, gap: &str) {
         match operand {
             Operand::Reg(255) => self.put("RZ"),

@@ -24,7 +24,7 @@ fn arch() -> impl Strategy<Value = Arch> {
     prop_oneof![Just(Arch::Sm87), Just(Arch::Sm90)]
 }
 
-/// Decodes, prints and asks everything there is to ask.
+/// Decodes, prints and calls every query.
 fn exercise(arch: Arch, word: Word, pc: u64) {
     match decode(arch, word) {
         Ok(instruction) => {
@@ -81,7 +81,7 @@ fn a_change_of_the_scheduling_field_changes_no_operand() {
     }
 }
 
-/// A word that both read as NOP, to stand for one that is refused.
+/// A word that both read as NOP, in place of one that is refused.
 const NOP: u128 = 0x000f_c000_0000_0000_0000_0000_0000_7918;
 
 /// What nvdisasm makes of `words` at addresses 16 `first`, ...: the text, or nothing for a word that it

@@ -1,7 +1,7 @@
 //! The model's time: every time-out, PTIMER read, patience and stall budget goes through a [`Clock`].
 //!
 //! A machine's clock follows the host's, or it is virtual ([`Time`], chosen in
-//! [`SimConfig::time`](crate::SimConfig::time)). Virtual time stands still but for three things:
+//! [`SimConfig::time`](crate::SimConfig::time)). Virtual time advances by three things only:
 //!
 //! - work of the GPU: each warp instruction takes [`VirtualClock::instruction_time`];
 //! - waiting in the model: when the GPU has nothing to do, time jumps to the next deadline that something
@@ -9,8 +9,8 @@
 //! - [`VirtualClock::advance`].
 //!
 //! So a time-out of seconds passes in a test without waiting, and only after the GPU has done what it had to
-//! do. What a program on the CPU is about to do is unknown to the clock: a wait that only such a program ends
-//! runs into its time-out.
+//! do. The clock does not know what a program on the CPU will do next: a wait that only such a program ends
+//! times out.
 //!
 //! Not part of the model's time, and always real: how often the model's threads poll the doorbell and closed
 //! descriptors.
@@ -245,7 +245,7 @@ impl Clock {
         }
     }
 
-    /// The GPU's thread looked at all channels; `worked` says whether there was anything to do.
+    /// The GPU's thread polled all channels; `worked` if any of them had work.
     pub(crate) fn pass(&self, worked: bool) {
         if let Source::Virtual(clock) = &self.source {
             let mut state = clock.state();
@@ -297,7 +297,7 @@ impl StallBudget {
         (self.limit != 0 && spent > self.limit).then_some(spent)
     }
 
-    /// The last of those instructions brought the launch on.
+    /// The launch made progress with the last of those instructions.
     pub(crate) fn progress(&self, instructions: u64) {
         self.clock.worked(instructions);
         self.spent.store(0, Ordering::Relaxed);

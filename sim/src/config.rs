@@ -13,12 +13,12 @@ pub struct SimConfig {
     /// Streaming multiprocessors: 2 per TPC, at most 16. A real Orin AGX shows 8 in its lower power modes.
     pub sm_count: u32,
     /// Version of the SMs: instruction set, warps, shared memory. A ga10b has sm_87. With sm_80, sm_86 or
-    /// sm_89 its driver and its front end have SMs of another chip behind them, for code that was
-    /// compiled for those; with sm_90 launch descriptors are Hopper's too.
+    /// sm_89 the driver and the front end stay those of a ga10b, and the SMs execute code that was compiled
+    /// for these versions; with sm_90 launch descriptors are Hopper's too.
     pub arch: Arch,
     /// How kernels are executed: worker threads, schedule, arithmetic.
     pub executor: sm::Config,
-    /// Which time the machine lives in.
+    /// The machine's time: the host's, or virtual.
     pub time: Time,
     /// Print the driver's kernel-log lines to stderr as they appear.
     pub verbose: bool,

@@ -1,4 +1,4 @@
-//! Physical memory: which host bytes stand behind which physical page.
+//! Physical memory: which host bytes back which physical page.
 //!
 //! Every dma-buf is a memfd. The program's CPU mapping and the GPU's page tables name the same bytes: the
 //! program maps the memfd itself, the GPU reaches it through the mapping held here. Page tables live in this
@@ -16,17 +16,17 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 /// Size of a page, for the CPU and for the GPU.
 pub(crate) const PAGE: u64 = 4096;
-/// Where DRAM begins on Orin. Not zero: a page-table entry for physical address 0 would look like no mapping.
+/// Where DRAM begins on Orin. Not zero: a page-table entry for physical address 0 would read as no mapping.
 const DRAM_BASE: u64 = 0x8000_0000;
 
-/// Host memory that is unmapped when the last owner goes.
+/// Host memory that is unmapped when its last owner is dropped.
 #[derive(Debug)]
 pub(crate) struct HostMapping {
     ptr: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the mapping is plain shared memory; every access to it goes through atomics or volatile copies.
+// SAFETY: the mapping is plain shared memory; every access to it is an atomic or a volatile copy.
 unsafe impl Send for HostMapping {}
 // SAFETY: as above.
 unsafe impl Sync for HostMapping {}
@@ -150,12 +150,12 @@ impl Dram {
         Some(Arc::new(Backing { dram: Arc::clone(self), host: Some(host), extents, len }))
     }
 
-    /// Host memory behind physical address `pa` and how many bytes of it follow.
+    /// Host memory that backs physical address `pa`, and how many bytes of it follow.
     pub(crate) fn resolve(&self, pa: u64) -> Option<(NonNull<u8>, u64)> {
         self.locate(pa).map(|(ptr, after, _)| (ptr, after))
     }
 
-    /// Host memory behind `pa`, the bytes of its region from there on, and those before it.
+    /// Host memory that backs `pa`, the bytes of its region from there on, and those before it.
     pub(crate) fn locate(&self, pa: u64) -> Option<(NonNull<u8>, u64, u64)> {
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
         let (&at, region) = regions.range(..=pa).next_back()?;
@@ -288,8 +288,8 @@ fn give(free: &mut BTreeMap<u64, u64>, extent: Extent) {
     free.insert(at, len);
 }
 
-/// Physical pages and the host memory behind them; freed when the last owner goes and the GPU is not using
-/// it.
+/// Physical pages and the host memory that backs them; freed when the last owner is dropped and the GPU does
+/// not use it.
 #[derive(Debug)]
 pub(crate) struct Backing {
     dram: Arc<Dram>,

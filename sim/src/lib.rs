@@ -5,7 +5,7 @@
 //! - [`Sim`] is the machine. It implements [`nvgpu_sys::Sys`], so whatever talks to the nvgpu driver through
 //!   that trait runs on it unchanged: the same ioctls, the same checks in the same order, the same errnos,
 //!   the same addresses.
-//! - [`SimConfig`] says what machine: memory, SMs and their instruction set, time, how kernels are executed.
+//! - [`SimConfig`] describes the machine: memory, SMs and their instruction set, time, how kernels are executed.
 //! - [`VirtualClock`] is time that a test controls.
 //! - [`sm`] is the streaming multiprocessor: it executes the machine code of a kernel against any memory.
 //!
@@ -25,15 +25,15 @@
 //! ```
 //!
 //! From the doorbell on it models the GPU: rings and pushbuffers, host methods, the compute and copy classes,
-//! page tables in the hardware's format, launch descriptors, SM exceptions, and what the driver makes of
-//! them: the error notifier, SM error records, kernel-log lines. [`Remote`] is such a machine seen from
+//! page tables in the hardware's format, launch descriptors, SM exceptions, and the driver's
+//! reports: the error notifier, SM error records, kernel-log lines. [`Remote`] is such a machine seen from
 //! another process, for diagnostics. Calls that would freeze a real machine fail and are kept as
 //! [`Violation`]s.
 //!
 //! # Layers
 //!
-//! The GPU (`gpu`) knows nothing of the driver (`driver`): the driver writes instance blocks and page tables
-//! and puts channels on the runlist; the GPU answers through `gpu::interrupts`.
+//! The GPU (`gpu`) does not depend on the driver (`driver`): the driver writes instance blocks and page tables
+//! and puts channels on the runlist; the GPU reports through `gpu::interrupts`.
 //!
 //! ```text
 //! 0   clock dram ids own_thread violations visit::message

@@ -26,17 +26,17 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// A software ga10b behind the system calls of its driver.
+/// A software ga10b, with the system calls of its driver.
 ///
-/// Descriptors it hands out are real ones, and buffers are memfds that the program maps as on the device. The
-/// GPU runs on a thread of its own from [`new`](Sim::new) until the `Sim` is dropped.
+/// Its descriptors are real ones, and buffers are memfds that the program maps as on the device. The
+/// GPU runs on its own thread from [`new`](Sim::new) until the `Sim` is dropped.
 #[derive(Debug)]
 pub struct Sim {
     machine: Arc<Machine>,
     /// Mappings of the doorbell page: address to the open file whose only mapping it is.
     doorbells: Mutex<HashMap<usize, Arc<CtrlFile>>>,
     thread: Option<JoinHandle<()>>,
-    /// Serves other processes, where they may look.
+    /// Serves other processes, if the configuration permits it.
     host: Option<Host>,
 }
 
@@ -113,7 +113,7 @@ impl Sim {
         self.machine.dram.dump(out)
     }
 
-    /// Name of the inode behind a descriptor of this machine, as `/proc/<pid>/fd` would show it on a real
+    /// Name of the inode of a descriptor of this machine, as `/proc/<pid>/fd` would show it on a real
     /// one.
     pub fn descriptor_name(&self, fd: BorrowedFd<'_>) -> Option<String> {
         dispatch::name(&self.machine, fd)

@@ -44,7 +44,7 @@ impl UserMemory {
         }
     }
 
-    /// Reads `len` bytes at `address` of this process, whoever asks.
+    /// Reads `len` bytes at `address` of this process, also while it serves a visitor.
     pub(crate) fn read_own(&self, address: u64, len: usize) -> Result<Vec<u8>, Errno> {
         let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = Vec::new();
@@ -58,7 +58,7 @@ impl UserMemory {
         Ok(bytes)
     }
 
-    /// Writes `bytes` at `address` of this process, whoever asks.
+    /// Writes `bytes` at `address` of this process, also while it serves a visitor.
     pub(crate) fn write_own(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
         let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         for (i, part) in bytes.chunks(CHUNK).enumerate() {

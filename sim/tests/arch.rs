@@ -1,4 +1,4 @@
-//! Machines whose SMs are of another version: what the driver says of them, what launch descriptors they
+//! Machines whose SMs are of another version: what the driver reports of them, what launch descriptors they
 //! take, and code that was compiled for them.
 
 mod machine;

@@ -1,4 +1,4 @@
-//! What goes wrong on the GPU, and how a program learns of it.
+//! Faults of the GPU, and how they are reported to a program.
 
 mod machine;
 
@@ -14,7 +14,7 @@ fn log_has(machine: &Machine, part: &str) {
     assert!(log.iter().any(|l| l.contains(part)), "no {part:?} in {log:#?}");
 }
 
-/// After an error the channel is dead for ever, and says so wherever it is asked.
+/// After an error the channel stays dead, and every call reports it.
 fn assert_dead(channel: &mut Channel<'_>) {
     assert!(channel.is_dead());
     let sim = &channel.machine.sim;

@@ -90,7 +90,7 @@ fn reduce(op: u32, signed: bool, old_s: i64, payload_s: i64, old: u64, payload: 
 proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.min(48), ..ProptestConfig::default() })]
 
-    /// Any sequence of releases and reductions leaves what the model says, and acquires see it.
+    /// Any sequence of releases and reductions leaves the model's value, and acquires see it.
     #[test]
     fn semaphores_agree_with_the_model(steps in prop::collection::vec(step(), 1..60)) {
         let machine = Machine::new();

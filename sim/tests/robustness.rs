@@ -48,7 +48,7 @@ fn descriptors(sim: &Arc<Sim>) -> Vec<(u8, OwnedFd)> {
     ]
 }
 
-/// Words that look like commands often enough to get past the first header.
+/// Words that are commands often enough to get past the first header.
 fn command_word() -> impl Strategy<Value = u32> {
     let method = (0u32..0x1000, 0u32..6, 0u32..5, prop_oneof![Just(1u32), Just(3), Just(4), Just(5)])
         .prop_map(|(address, subchannel, count, op)| op << 29 | count << 16 | subchannel << 13 | address);

@@ -1,4 +1,4 @@
-//! The machine's time: what reads it, what waits in it, and virtual time, in which nobody waits.
+//! The machine's time: what reads it, what waits in it, and virtual time, which needs no real waiting.
 
 #[path = "sm/asm.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

@@ -12,7 +12,7 @@ pub(super) struct Address {
     uniform: Option<u8>,
     /// Place of the scale of the register.
     scale: Option<u8>,
-    /// Text behind the register.
+    /// Text after the register.
     suffix: &'static str,
 }
 
@@ -41,7 +41,7 @@ impl Address {
         Self { uniform: Some(lo), ..self }
     }
 
-    /// Adds the uniform register when bit 91 says that there is one.
+    /// Adds the uniform register when bit 91 is set.
     const fn uniform_if_91(self, p: &Printer<'_>, lo: u8) -> Self {
         if p.word.bit(91) { self.uniform(lo) } else { self }
     }
@@ -75,8 +75,8 @@ impl Address {
 }
 
 /// A global address. Bit 91 attaches the uniform register pair at `ureg`: a memory descriptor when bit
-/// `descriptor` is set, else a part of the address. Bit `pair_bit` says that the register is one of 64 bits.
-/// SM 8.x hides the descriptor unless bit 101 asks for it.
+/// `descriptor` is set, else a part of the address. Bit `pair_bit` makes the register 64 bits wide.
+/// SM 8.x hides the descriptor unless bit 101 is set.
 fn global(
     p: &mut Printer<'_>,
     ureg: u8,

@@ -190,14 +190,14 @@ fn target(p: &mut Printer<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// A relative target behind a register, separated by a blank only.
+/// A relative target after a register, separated by a blank only.
 fn target_after_register(p: &mut Printer<'_>) -> Result<(), Refused> {
     p.put(" ");
     p.target();
     Ok(())
 }
 
-/// An offset behind a register, not printed when it is 0.
+/// An offset after a register, not printed when it is 0.
 fn branch_offset(p: &mut Printer<'_>) -> Result<(), Refused> {
     let offset = p.branch_offset();
     if offset != 0 {
@@ -416,7 +416,7 @@ fn bar_operands(p: &mut Printer<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Where a branch goes, if the word alone says so.
+/// The target of a branch, if the word alone determines it.
 pub(crate) fn branch_target(row: &Row, arch: Arch, word: Word, pc: u64) -> Option<u64> {
     let next = pc.wrapping_add(16);
     match row.opcode {

@@ -1,4 +1,4 @@
-//! The pieces of which a row's text is made: modifiers behind the mnemonic and arguments, each with the bits
+//! The pieces of which a row's text is made: modifiers of the mnemonic and arguments, each with the bits
 //! it reads.
 
 use crate::printer::{Printer, Refused};
@@ -62,7 +62,7 @@ pub(crate) enum Arg {
     HexOpt(u8, u8),
     /// Fixed text.
     Text(&'static str),
-    /// An argument with modifiers behind it.
+    /// An argument followed by modifiers.
     With(&'static Arg, &'static [Mod]),
     /// Applies when the bit is set.
     If(u8, &'static [Arg]),

@@ -60,7 +60,7 @@ pub(super) static ROWS: &[Row] = &[
     DMMA.mods(&[Mod::Always(".8x8x4"), RND]).sm9x(),
 ];
 
-/// The register that says which elements of a sparse A are stored, and which threads provide it.
+/// The register that selects the stored elements of a sparse A, and the threads that provide it.
 const SPARSE: &[Arg] = &[Arg::With(&Arg::R(40), &[Mod::On(50, ".reuse")]), Arg::Hex(48, 2)];
 const COLUMN: &[Mod] = &[Mod::Pick(74, 1, &[NO, ".COL"])];
 const ABC: &[Arg] = &[Arg::D, Arg::A, Arg::B, Arg::C, Arg::UpStoredInverted(87)];

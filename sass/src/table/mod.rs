@@ -1,6 +1,6 @@
 //! The operation tables: one row per operation, or per 12-bit code where an operation has fixed codes.
 //!
-//! A row says where the operands come from. The tables follow the encoding that NVIDIA's public disassembler
+//! A row names the fields of the operands. The tables follow the encoding that NVIDIA's public disassembler
 //! shows; every row is checked against it.
 
 mod address;

@@ -101,7 +101,7 @@ impl Row {
         Self { bit91: 3, ..self }
     }
 
-    /// Says what the sources are.
+    /// Sets what the sources are.
     pub(crate) const fn kind(self, kind: Kind) -> Self {
         Self { operands: Operands { kind, ..self.operands }, ..self }
     }

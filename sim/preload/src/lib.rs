@@ -1,4 +1,4 @@
-//! `libnvgpu_sim.so`: the software ga10b for programs that know nothing of it.
+//! `libnvgpu_sim.so`: the software ga10b for unmodified programs.
 //!
 //! ```text
 //! LD_PRELOAD=libnvgpu_sim.so NVGPU_SIM_VERBOSE=1 ./program

@@ -1,4 +1,4 @@
-//! Channels: what the driver knows of one, besides what it tells the GPU.
+//! Channels: the driver's state of a channel, besides its instance block.
 
 use crate::driver::address_space::space::AddressSpace;
 use crate::driver::notifier::Notifier;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// Context-switch timeout of a new channel in milliseconds.
 const DEFAULT_TIMEOUT_MS: u32 = 3000;
 
-/// State of a channel behind its lock.
+/// State of a channel under its lock.
 #[derive(Debug)]
 pub(crate) struct ChannelState {
     /// Where its addresses lead.
@@ -29,7 +29,7 @@ pub(crate) struct ChannelState {
     pub(crate) watchdog_ms: u32,
     /// Whether the program promised deterministic submits.
     pub(crate) deterministic: bool,
-    /// A kernel-mode ring was asked for.
+    /// A kernel-mode ring was requested.
     pub(crate) kernel_ring: bool,
     /// Last class of `ALLOC_OBJ_CTX`.
     pub(crate) class: Option<u32>,
@@ -46,7 +46,7 @@ pub(crate) struct ChannelState {
 pub(crate) struct Channel {
     /// What the GPU sees of it.
     pub(crate) instance: Arc<Instance>,
-    /// Given back when the channel is closed, whoever still refers to it.
+    /// Freed when the channel is closed, even while references to it remain.
     id: Mutex<Option<Id>>,
     state: Mutex<ChannelState>,
 }

@@ -1,4 +1,4 @@
-//! Descriptors: numbers in arguments, and the identity of what is open behind them.
+//! Descriptors: numbers in arguments, and the identity of what they are open on.
 
 use nix::errno::Errno;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ pub(crate) struct FileKey {
 }
 
 impl FileKey {
-    /// The identity behind a descriptor.
+    /// The identity of what a descriptor is open on.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
         let stat = nix::sys::stat::fstat(fd)?;
         Ok(Self { device: stat.st_dev, inode: stat.st_ino })

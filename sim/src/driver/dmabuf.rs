@@ -15,7 +15,7 @@ pub(crate) struct BufferFacts {
     pub(crate) heap: u32,
     /// Flags of the allocation (cache attribute, read-only, tag).
     pub(crate) flags: u32,
-    /// Alignment asked for.
+    /// Requested alignment.
     pub(crate) align: u32,
     /// Serial number of the buffer.
     pub(crate) serial: u64,
@@ -56,7 +56,7 @@ impl DmaBuf {
         Ok(Self { key, state: Mutex::new(state) })
     }
 
-    /// The buffer behind a descriptor whose other owners are all gone.
+    /// The buffer of a descriptor after all its other owners were dropped.
     pub(crate) fn revive(fd: BorrowedFd<'_>, facts: BufferFacts, dram: &Arc<Dram>) -> Result<Self, Errno> {
         let key = FileKey::of(fd)?;
         let backing = if facts.heap == 0 { None } else { Some(back(fd, facts.size, dram)?) };
@@ -118,7 +118,7 @@ impl DmaBuf {
         memfd.try_clone().map_err(|e| e.raw_os_error().map_or(Errno::EMFILE, Errno::from_raw))
     }
 
-    /// The last handle is gone: no further descriptor will be asked for.
+    /// The last handle was freed: no further descriptor can be requested.
     pub(crate) fn drop_descriptor(&self) {
         self.state().memfd = None;
     }

@@ -1,7 +1,7 @@
 //! Open files: descriptors that are real to the kernel, and what they mean to the driver.
 //!
 //! The program's end of a device node is the read end of a pipe: it can be duplicated, inherited and passed
-//! on like any descriptor, its inode identifies it, and the kernel itself tells when the last copy is closed,
+//! on like any descriptor, its inode identifies it, and the kernel reports when the last copy is closed,
 //! because then the write end kept here has no reader. Buffers are memfds, so that mapping them needs no
 //! help.
 
@@ -61,7 +61,7 @@ pub(crate) struct FileTable {
 }
 
 impl FileTable {
-    /// Opens `object`; `name` gets the number of the new descriptor, as the driver names anonymous inodes.
+    /// Opens `object`; `name` receives the number of the new descriptor, as the driver names anonymous inodes.
     pub(crate) fn open(
         &mut self,
         object: Object,

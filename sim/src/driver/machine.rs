@@ -31,7 +31,7 @@ const CHANNELS: u32 = 512;
 const TSGS: u32 = 512;
 /// How long closing a channel waits for the kernel that it runs, before the kernel is stopped.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
-/// How often it looks whether the kernel has ended.
+/// How often it checks whether the kernel has ended.
 const CLOSE_POLL: Duration = Duration::from_micros(50);
 
 /// A buffer that some descriptor may still refer to.
@@ -160,14 +160,14 @@ impl Machine {
         Ok(buffer)
     }
 
-    /// Remembers what became of a buffer, for when only a descriptor is left of it.
+    /// Stores the facts of a buffer, for the time when only a descriptor of it remains.
     pub(crate) fn remember(&self, driver: &mut Driver, buffer: &DmaBuf) {
         if let Some(known) = driver.buffers.get_mut(&buffer.key()) {
             known.facts = buffer.facts();
         }
     }
 
-    /// The buffer behind a descriptor.
+    /// The buffer of a descriptor.
     ///
     /// # Errors
     /// `EBADF` when it is not open, `EINVAL` when it is not a buffer.

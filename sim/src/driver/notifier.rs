@@ -1,4 +1,4 @@
-//! The error notifier: 16 bytes of a buffer in which the driver says why a channel died.
+//! The error notifier: 16 bytes of a buffer into which the driver writes why a channel died.
 
 use crate::dram::Backing;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the driver does when the GPU reports an exception: it logs, tells the program, and kills the group.
+//! What the driver does when the GPU reports an exception: it logs, notifies the program, and kills the group.
 
 use crate::driver::channel::Channel;
 use crate::driver::log::Site;
@@ -17,7 +17,7 @@ const MULTIPLE_WARP_ERRORS: u32 = 1 << 2;
 const SET_NOTIFIER: Site = ("nvgpu_set_err_notifier_locked", 143);
 const GR_NOTIFIER: Site = ("gr_intr_handle_exception_interrupts", 759);
 
-/// Where the registers of an SM's TPC lie behind those of the first.
+/// Offset of the registers of an SM's TPC from those of the first.
 fn register_offset(place: SmPlace) -> u32 {
     place.gpc * 0x8000 + place.tpc * 0x800
 }

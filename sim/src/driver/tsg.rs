@@ -35,7 +35,7 @@ pub(crate) enum Veid {
     Created(Option<Weak<AddressSpace>>),
 }
 
-/// State of a group behind its lock.
+/// State of a group under its lock.
 #[derive(Debug)]
 pub(crate) struct TsgState {
     /// Subcontexts.

@@ -9,14 +9,14 @@ use crate::gpu::sm::launch::Memory as _;
 use crate::violations::Consequence;
 use qmd::{DependentAction, Effect, Qmd, SkedCheck};
 
-/// What methods said about launches to come.
+/// State that methods set for the next launches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ComputeState {
     /// Base of the shared-memory window.
     pub(crate) shared_window: u64,
     /// Base of the local-memory window.
     pub(crate) local_window: u64,
-    /// Memory behind the local window.
+    /// Memory that backs the local window.
     pub(crate) local_memory: u64,
     /// Bytes of it for each TPC.
     pub(crate) local_per_tpc: u64,
@@ -33,7 +33,7 @@ pub(crate) struct ComputeScheduler {
 }
 
 impl ComputeScheduler {
-    /// Runs the descriptor at `va` and the chain behind it.
+    /// Runs the descriptor at `va` and its dependents.
     pub(crate) fn launch(
         &mut self,
         context: &Context<'_>,
@@ -173,7 +173,7 @@ fn fetch(context: &Context<'_>, va: u64) -> Result<Qmd, Exception> {
     Qmd::from_bytes_as(version, &bytes).map_err(|_| refused(SkedCheck::TotalThreads))
 }
 
-/// The scheduler's checks. An error is an exception; a text says why the launch would hang.
+/// The scheduler's checks. An error is an exception; a text is the reason why the launch would hang.
 fn check(context: &Context<'_>, state: &ComputeState, qmd: &Qmd) -> Result<Option<String>, Exception> {
     let mut esr = 0;
     let mut hang = None;
@@ -218,7 +218,7 @@ fn check(context: &Context<'_>, state: &ComputeState, qmd: &Qmd) -> Result<Optio
     Ok(hang)
 }
 
-/// The memory behind the local window must be mapped as far as the SMs use it.
+/// The memory that backs the local window must be mapped as far as the SMs use it.
 fn check_local_memory(context: &Context<'_>, state: &ComputeState) -> Result<(), Exception> {
     let tpcs = u64::from(context.units.chip.tpcs());
     let end = state.local_memory.saturating_add(state.local_per_tpc.saturating_mul(tpcs));

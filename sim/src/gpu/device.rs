@@ -76,7 +76,7 @@ impl Gpu {
         Arc::make_mut(&mut list).retain(|entry| !Arc::ptr_eq(&entry.instance, instance));
     }
 
-    /// Makes the thread look at all channels at once.
+    /// Makes the thread poll all channels at once.
     pub(crate) fn wake(&self) {
         *self.wake.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.wake.1.notify_all();

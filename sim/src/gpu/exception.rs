@@ -1,4 +1,4 @@
-//! What goes wrong on the GPU, before the driver looks at it.
+//! The GPU's exceptions, as the hardware reports them to the driver.
 
 use crate::gpu::sm;
 use crate::gpu::sm::launch::MemoryFault;
@@ -103,7 +103,7 @@ pub(crate) enum Exception {
     HubFault {
         /// Which unit.
         client: HubClient,
-        /// What the MMU says.
+        /// The MMU's report.
         fault: MemoryFault,
     },
     /// An error inside an SM, MMU faults of kernels among them.
@@ -180,7 +180,7 @@ pub(crate) enum Exception {
     },
     /// Work that does not end.
     Timeout,
-    /// The program asked for it (`FORCE_RESET`).
+    /// The program requested it (`FORCE_RESET`).
     ForcedReset,
 }
 

@@ -8,7 +8,7 @@ use crate::gpu::pbdma::Turn;
 use crate::own_thread::mark_own_thread;
 use std::time::{Duration, Instant};
 
-/// How often the driver gets its time for housekeeping.
+/// How often the driver's housekeeping runs.
 const HOUSEKEEPING: Duration = Duration::from_millis(10);
 /// How long the thread spins, and then yields, after its last work before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);

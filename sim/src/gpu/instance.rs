@@ -6,7 +6,7 @@ use crate::gpu::userd::Ring;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// What a group's entry on the runlist says.
+/// A group's entry on the runlist.
 #[derive(Debug)]
 pub(crate) struct GroupEntry {
     enabled: AtomicBool,

@@ -1,4 +1,4 @@
-//! The GPU's view of an address space: every access goes through the page tables.
+//! The GPU's view of an address space: every access is translated by the page tables.
 
 use crate::gpu::gmmu::{PageTables, fault, walk};
 use crate::gpu::sm::launch::{Access, Memory, MemoryFault, Span};
@@ -11,8 +11,8 @@ pub(crate) struct GpuMemory<'a> {
     tables: &'a PageTables,
 }
 
-// SAFETY: spans come from `Dram`, whose memory stays mapped while its users hold it (`Dram::hold`), which
-// whoever runs GPU work does; the bytes are only reached through raw pointers and atomics.
+// SAFETY: spans come from `Dram`, whose memory stays mapped while its users hold it (`Dram::hold`), as
+// everything that runs GPU work does; the bytes are only reached through raw pointers and atomics.
 unsafe impl Memory for GpuMemory<'_> {
     fn translate(&self, va: u64, access: Access) -> Result<Span, MemoryFault> {
         let refuse = |kind| MemoryFault { va, access, kind };
@@ -69,7 +69,7 @@ impl<'a> GpuMemory<'a> {
             let (host, len) = self.at(va.wrapping_add(done as u64), Access::Read)?;
             let part = (bytes.len() - done).min(len as usize);
             let target = NonNull::from(&mut bytes[done..done + part]).cast();
-            // SAFETY: `part` bytes follow in the span and in `bytes`, which nobody else sees.
+            // SAFETY: `part` bytes follow in the span and in `bytes`, which is borrowed exclusively.
             unsafe { copy_bytes(host, target, part) };
             done += part;
         }

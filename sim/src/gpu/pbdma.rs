@@ -14,7 +14,7 @@ use crate::gpu::sm::MemoryFault;
 const HOST_METHODS: u32 = 0x100;
 /// Words fetched at once.
 const FETCH_WORDS: u32 = 1024;
-/// Methods after which another channel gets its turn.
+/// Methods after which another channel is served.
 const TURN: u32 = 4096;
 
 /// What a channel's turn ended with.
@@ -28,7 +28,7 @@ pub(crate) enum Turn {
     More,
 }
 
-/// State of the pushbuffer unit for one channel, with the engines' method state behind it.
+/// State of the pushbuffer unit for one channel, and the method state of the engines.
 #[derive(Debug, Default)]
 pub(crate) struct Pbdma {
     get: u32,
@@ -262,8 +262,8 @@ impl Pbdma {
     }
 }
 
-/// Whether there is only a copy engine behind the channel's runlist: it gets the methods of all subchannels,
-/// and refuses what it does not know. On the graphics runlist the subchannel chooses the engine.
+/// Whether the channel's runlist has only a copy engine: it receives the methods of all subchannels, and
+/// refuses those that it does not have. On the graphics runlist the subchannel chooses the engine.
 fn is_copy_only(context: &Context<'_>) -> bool {
     context.channel.runlist() != GRAPHICS_RUNLIST
 }

@@ -39,7 +39,7 @@ impl Entry {
     }
 }
 
-/// What a method header asks for.
+/// What a method header requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     /// Nothing.

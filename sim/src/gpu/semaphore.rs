@@ -44,7 +44,7 @@ pub(crate) struct Write {
     pub(crate) payload: u64,
     /// 64 bits of the payload count.
     pub(crate) wide: bool,
-    /// Also write the time, at 8 bytes behind the address.
+    /// Also write the time, 8 bytes after the address.
     pub(crate) timestamp: bool,
     /// Combine instead of overwriting; `true` for signed values.
     pub(crate) reduce: Option<(Reduce, bool)>,
@@ -54,7 +54,7 @@ impl Write {
     /// Performs it: the timestamp before the payload, everything before it visible first.
     ///
     /// # Errors
-    /// What the MMU says.
+    /// The MMU's fault.
     pub(crate) fn perform(&self, memory: &GpuMemory<'_>, clock: &Clock) -> Result<(), MemoryFault> {
         fence(Ordering::SeqCst);
         // The page must take the write before half of it is done.
@@ -159,7 +159,7 @@ impl Acquire {
     /// Whether the condition holds now.
     ///
     /// # Errors
-    /// What the MMU says.
+    /// The MMU's fault.
     pub(crate) fn is_met(&self, memory: &GpuMemory<'_>) -> Result<bool, MemoryFault> {
         let (value, payload, bits) = if self.wide {
             (memory.word64(self.va, Access::Read, |w| w.load(Ordering::Acquire))?, self.payload, 64)

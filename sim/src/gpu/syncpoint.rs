@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Number of syncpoints and bytes of the window of each.
 pub(crate) const SYNCPOINTS: u32 = 1024;
 pub(crate) const SYNCPOINT_STRIDE: u64 = 0x1_0000;
-/// Syncpoints that other users of host1x have taken before the first client of the GPU asks.
+/// Syncpoints that other users of host1x hold before the first client of the GPU.
 const TAKEN: u32 = 17;
-/// What a dead channel's syncpoint is raised by, so that whoever waits wakes up.
+/// What a dead channel's syncpoint is raised by, so that its waiters wake up.
 const SAFE_STEP: u32 = 1000;
 
 /// All syncpoints.

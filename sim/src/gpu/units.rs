@@ -1,4 +1,4 @@
-//! The units of the GPU that the work of every channel goes through.
+//! The units of the GPU that all channels share.
 
 use crate::clock::Clock;
 use crate::gpu::chip::Chip;

@@ -34,7 +34,7 @@ impl Ring {
         unsafe { AtomicU32::from_ptr(ptr.cast()) }
     }
 
-    /// Index behind the last entry the program published.
+    /// Index after the last entry the program published.
     pub(crate) fn put(&self) -> u32 {
         self.word(USERD_GP_PUT).load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! The side of the process that the machine lives in.
+//! The side of the process that has the machine.
 
 use crate::driver::descriptor::FileKey;
 use crate::driver::machine::Machine;
@@ -20,15 +20,15 @@ use std::thread::JoinHandle;
 
 /// The only node that is opened for a visitor.
 const DEBUG_NODE: &str = "/dev/nvgpu/igpu0/dbg";
-/// What a visitor may ask of descriptors that it was given: requests that look and change nothing. Sessions
-/// of its own serve all of theirs.
-const LOOKS: [u32; 3] = [
+/// Requests that a visitor may make on copied descriptors: those that read and change nothing. The visitor's own
+/// sessions serve all requests.
+const READ_ONLY: [u32; 3] = [
     abi::NVGPU_GPU_IOCTL_GET_CHARACTERISTICS,
     abi::NVGPU_AS_IOCTL_GET_VA_REGIONS,
     abi::NVGPU_TSG_IOCTL_READ_SINGLE_SM_ERROR_STATE,
 ];
 
-/// Waits for visitors on a thread of its own, until it is dropped.
+/// Waits for visitors on its own thread, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Host {
     door: Arc<Door>,
@@ -72,7 +72,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         self.door.closed.store(true, Ordering::SeqCst);
-        // Wakes the thread: nobody is accepted any more, and nothing more comes from whoever was.
+        // Wakes the thread: no visitor is accepted any more, and no request of an accepted one arrives.
         let _ = shutdown(self.door.listener.as_raw_fd(), Shutdown::Both);
         if let Some(socket) = &*self.door.inside() {
             let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
@@ -163,7 +163,7 @@ fn ioctl(
 ) -> Result<i32, Errno> {
     let fd = as_fd(&message.fd)?;
     let request = message.head.number;
-    if !LOOKS.contains(&request) && name(machine, fd).as_deref() != Some(DEBUG_NODE) {
+    if !READ_ONLY.contains(&request) && name(machine, fd).as_deref() != Some(DEBUG_NODE) {
         return Err(Errno::EPERM);
     }
     serving(visitor, || dispatch::ioctl(machine, fd, request, argument))

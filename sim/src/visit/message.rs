@@ -74,7 +74,7 @@ pub(super) fn address(pid: u32) -> Result<UnixAddr, Errno> {
     UnixAddr::new_abstract(format!("nvgpu-sim.{pid}").as_bytes())
 }
 
-/// Whoever is at the other end.
+/// The process at the other end.
 pub(super) fn peer(socket: BorrowedFd<'_>) -> Result<UnixCredentials, Errno> {
     getsockopt(&socket, sockopt::PeerCredentials)
 }
@@ -129,7 +129,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Message>, Errno> 
     Ok(Some(Message { head, content, fd }))
 }
 
-/// Asks, and waits for the next message in return.
+/// Sends a message, and waits for the next one in return.
 pub(super) fn ask(
     socket: BorrowedFd<'_>,
     head: Head,

@@ -1,4 +1,4 @@
-//! The process that a request comes from: its memory and its descriptors.
+//! The process that sent a request: its memory and its descriptors.
 
 use crate::visit::message::{Head, LIMIT, ask, kind};
 use nix::errno::Errno;
@@ -23,7 +23,7 @@ pub(super) fn serving<R>(visitor: &Rc<Visitor>, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A process that asks about the machine.
+/// A process that queries the machine.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     pub(super) socket: OwnedFd,

@@ -34,7 +34,7 @@ pub fn ask_bare(sim: &Sim, fd: BorrowedFd<'_>, request: u32) -> Result<i32, Errn
     unsafe { sim.ioctl(fd, request, &mut []) }
 }
 
-/// A descriptor that an argument brought back.
+/// A descriptor that an argument returned.
 pub fn take(fd: i32) -> OwnedFd {
     assert!(fd > 2);
     // SAFETY: the driver made it for us just now.
@@ -167,7 +167,7 @@ impl Machine {
         take(args.tsg_fd as i32)
     }
 
-    /// A channel in user-mode submit, in a group of its own, with compute and copy contexts.
+    /// A channel in user-mode submit, in its own group, with compute and copy contexts.
     pub fn channel(&self) -> Channel<'_> {
         let tsg = self.tsg();
         self.channel_in(tsg)
@@ -183,7 +183,7 @@ impl Machine {
     }
 
     /// Returns when every channel that had something to do has had its turn: in each pass the GPU serves all
-    /// channels, and a channel of its own sees two passes.
+    /// channels, and its own channel sees two passes.
     pub fn settle(&self) {
         let mut witness = self.channel();
         let signal = self.buffer(4096);
@@ -323,7 +323,7 @@ impl Channel<'_> {
         self.machine.ring(self.token);
     }
 
-    /// Whether the driver says the channel is dead.
+    /// Whether the driver reports the channel as dead.
     pub fn is_dead(&self) -> bool {
         let mut args = nvgpu_get_param_args::default();
         ask(&self.machine.sim, self.fd.as_fd(), &mut args).unwrap();

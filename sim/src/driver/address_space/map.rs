@@ -1,4 +1,4 @@
-//! Mappings of buffers: `MAP_BUFFER_EX`, `UNMAP_BUFFER`, `MAPPING_MODIFY` and the questions asked about them.
+//! Mappings of buffers: `MAP_BUFFER_EX`, `UNMAP_BUFFER`, `MAPPING_MODIFY` and queries of mappings.
 
 use crate::dram::PAGE;
 use crate::driver::address_space::mapping::{KNOWN_FLAGS, MapRequest, Mapping, pages};

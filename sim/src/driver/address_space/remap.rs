@@ -78,7 +78,7 @@ impl AddressSpace {
 }
 
 impl Space {
-    /// Keeps the buffers of remapped pages alive until their pages are replaced or the area goes.
+    /// Keeps the buffers of remapped pages alive until their pages are replaced or the area is freed.
     fn retain_remapped(&mut self, area: u64, va: u64, len: u64, buffer: Option<Arc<DmaBuf>>) {
         let Some(area) = self.areas.get_mut(&area) else { return };
         area.buffers.retain(|&(at, size, _)| at < va || at + size > va + len);

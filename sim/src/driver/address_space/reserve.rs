@@ -20,7 +20,7 @@ impl AddressSpace {
         if u64::from(page_size) != PAGE {
             return Err(Errno::EINVAL);
         }
-        // The driver multiplies without looking for an overflow.
+        // The driver multiplies without a check for overflow.
         let len = pages.wrapping_mul(PAGE);
         let mut space = self.space();
         let va = match fixed {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Granule of the borders of an address space: what one PDE0 entry covers.
 const BORDER: u64 = 1 << 21;
-/// Size of the range the driver keeps for itself behind the user's.
+/// Size of the range the driver keeps for itself, after the user's.
 const KERNEL_RANGE: u64 = 1 << 32;
 
 /// One GPU address space.
@@ -33,7 +33,7 @@ pub(super) struct Space {
 }
 
 impl AddressSpace {
-    /// Opens `[start, end)` for the user and the 4 GiB behind it for the driver.
+    /// Opens `[start, end)` for the user and the 4 GiB after it for the driver.
     ///
     /// # Errors
     /// `EINVAL` for bad borders, `ENOMEM` past the MMU's reach or without memory.

@@ -25,7 +25,7 @@ const GRAPHICS_CLASSES: [u32; 5] = [0xc797, 0xc597, 0xc397, 0xc097, 0xb197];
 /// Bytes of the driver's range that a context takes in an address space; sizes are not known, only that
 /// together with a small ring they fit in 2 MiB (field notes with a range that ended 2 MiB below 2^40).
 const CONTEXT_BUFFERS: [u64; 5] = [0x1_0000, 0x2_0000, 0x8_0000, 0x8_0000, 0x1000];
-/// How often `WAIT` looks at its semaphore.
+/// How often `WAIT` polls its semaphore.
 const WAIT_POLL: Duration = Duration::from_micros(100);
 /// Context registers hold address bits 39:8.
 const CONTEXT_REACH: u64 = 1 << 40;
@@ -231,7 +231,7 @@ fn set_notifier(machine: &Machine, channel: &Channel, a: &nvgpu_set_error_notifi
     if a.mem == 0 {
         return Err(Errno::EINVAL);
     }
-    // The previous one goes first, even when the new one turns out bad.
+    // The previous one is dropped first, even when the new one is then refused.
     channel.state().notifier = None;
     let buffer = machine.buffer(&mut machine.driver(), a.mem as i32).map_err(|_| Errno::EINVAL)?;
     let backing = buffer.backing().ok_or(Errno::EINVAL)?;

@@ -1,4 +1,4 @@
-//! What `GET_CHARACTERISTICS` says of an Orin AGX 64 GB.
+//! What `GET_CHARACTERISTICS` reports of an Orin AGX 64 GB.
 
 use crate::gpu::chip::Chip;
 use nvgpu_sys::*;
@@ -13,7 +13,7 @@ const FLAGS: u64 = 0x01bf_5fff_7f5d_035d;
 pub(super) fn of(chip: Chip, instance: u64) -> nvgpu_gpu_characteristics {
     let sm = chip.arch.sm();
     let sm_arch_sm_version = ((sm / 10) << 8) | (sm % 10);
-    // ga10b tells another version of its shader programs than of its SMs.
+    // ga10b reports another version of its shader programs than of its SMs.
     let sm_arch_spa_version = if chip.arch == Arch::Sm87 { 0x806 } else { sm_arch_sm_version };
     let mut chipname = [0; 8];
     chipname[..5].copy_from_slice(b"ga10b");

@@ -138,7 +138,7 @@ pub(crate) fn ioctl(machine: &Arc<Machine>, fd: BorrowedFd<'_>, request: u32, ar
     reply
 }
 
-/// Name of the inode behind a descriptor, as `/proc/<pid>/fd` shows it on the real machine.
+/// Name of the inode of a descriptor, as `/proc/<pid>/fd` shows it on the real machine.
 pub(crate) fn name(machine: &Machine, fd: BorrowedFd<'_>) -> Option<String> {
     let key = FileKey::of(fd).ok()?;
     machine.driver().files.name(key).map(str::to_owned)

@@ -129,7 +129,7 @@ fn alloc(machine: &Machine, a: &nvmap_alloc_handle) -> Result<(), Errno> {
     if a.heap_mask & !KNOWN != 0 || buffer.size() > machine.dram.size() {
         return Err(Errno::ENOMEM);
     }
-    // Without a generic carveout the virtual-memory heap stands in for it. Heaps are tried from the highest
+    // Without a generic carveout the virtual-memory heap replaces it. Heaps are tried from the highest
     // bit down.
     let mut mask = a.heap_mask;
     if mask & NVMAP_HEAP_CARVEOUT_GENERIC != 0 {

@@ -1,4 +1,4 @@
-//! The device-scope profiler: `P` commands. Resources are accounted for; there are no counters behind them.
+//! The device-scope profiler: `P` commands. Resources are accounted for; they have no counters.
 
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;

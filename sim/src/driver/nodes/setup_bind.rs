@@ -31,7 +31,7 @@ pub(super) fn setup_bind(
         return Err(Errno::EINVAL);
     }
     if !usermode {
-        // Kernel-mode submission is a path of its own, which no client of this machine uses: the ring exists,
+        // Kernel-mode submission is a separate path, which no client of this machine uses: the ring exists, and
         // submits fail.
         state.kernel_ring = true;
         state.deterministic = deterministic;

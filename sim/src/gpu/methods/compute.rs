@@ -52,7 +52,7 @@ impl ComputeMethods {
         if self.inline_data.method(context, class, subchannel, address, value)? {
             return Ok(Flow::Next);
         }
-        // The inline class has a few methods of its own, none of which matters here.
+        // The inline class has a few more methods, none of which has an effect here.
         if subchannel == 2 && matches!(address, 0x100 | 0x110 | 0x13c | 0x140) {
             return Ok(Flow::Next);
         }

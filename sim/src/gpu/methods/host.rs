@@ -42,7 +42,7 @@ impl HostMethods {
         self.waiting = Some(acquire);
     }
 
-    /// Looks at the semaphore the channel waits for; true when it waits for none.
+    /// Polls the semaphore the channel waits for; true when it waits for none.
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Result<bool, Exception> {
         let Some(acquire) = self.waiting else { return Ok(true) };
         let met = acquire.is_met(&context.memory).map_err(|f| Exception::hub(HubClient::Host, f))?;
@@ -76,8 +76,8 @@ impl HostMethods {
             0x64 => self.payload[0] = value,
             0x68 => self.payload[1] = value,
             0x6c => return self.execute_semaphore(context, value),
-            // Engines finish each piece of work before the next word is looked at, so waiting for them is
-            // done already.
+            // Engines complete each piece of work before the next word is processed, so there is nothing to
+            // wait for.
             0x78 | 0x80 => {}
             _ => return Err(Exception::pbdma(intr::METHOD, 0)),
         }

@@ -1,15 +1,15 @@
-//! Arriving at the barriers of a block, and leaving them for good.
+//! The barriers of a block: threads arrive, wait and exit.
 
 use crate::gpu::sm::block::Barrier;
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::warp::{Wait, Waiting};
 
-/// How threads come to a barrier.
+/// How threads arrive at a barrier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub id: u32,
-    /// Threads to wait for; 0 stands for all of the block.
+    /// Threads to wait for; 0 means all of the block.
     pub count: u32,
     pub lanes: u32,
     /// Whether they stay until the barrier is complete.
@@ -20,7 +20,7 @@ pub(crate) struct Arrival {
 }
 
 impl Core<'_> {
-    /// Lets the lanes of `arrival` come to a barrier.
+    /// The lanes of `arrival` arrive at a barrier.
     pub fn arrive(&mut self, arrival: Arrival) -> Flow {
         let Arrival { id, count, lanes, waits, votes, any } = arrival;
         if id >= self.env.launch.barriers.clamp(1, 16) {
@@ -80,7 +80,7 @@ impl Core<'_> {
         }
     }
 
-    /// Takes lanes out of the current warp for good, which may complete barriers of the block.
+    /// Lanes of the current warp exit, which may complete barriers of the block.
     pub fn exit_lanes(&mut self, lanes: u32) {
         self.warp.exit(lanes);
         self.active &= !lanes;

@@ -10,7 +10,7 @@ use crate::gpu::sm::warp::{Wait, Warp};
 pub(crate) struct Barrier {
     /// Threads that have arrived, whole warps at a time.
     pub arrived: u32,
-    /// Threads to wait for; 0 stands for all of the block.
+    /// Threads to wait for; 0 means all of the block.
     pub wanted: u32,
     /// Lanes of a diverged warp that came while others are still away, by warp.
     pub partial: Vec<(u32, u32)>,

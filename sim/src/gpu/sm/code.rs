@@ -61,7 +61,7 @@ impl Code {
         slot
     }
 
-    /// Adds an op that stands for `word` at `va`.
+    /// Adds the op of `word` at `va`.
     pub fn push(&mut self, va: u64, word: u128, op: MicroOp) -> u32 {
         let at = self.ops.len() as u32;
         self.ops.push(op);

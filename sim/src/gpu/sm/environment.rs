@@ -1,4 +1,4 @@
-//! What a launch looks like to the operations that run in it.
+//! A launch, as the operations that run in it see it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

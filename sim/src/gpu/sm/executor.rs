@@ -77,7 +77,7 @@ impl Executor {
 
     /// Runs a launch to its end, on the caller's thread and the workers.
     ///
-    /// Setting `stop` ends it early, without an error, when the current time slices are over.
+    /// Setting `stop` ends it early, without an error, at the end of the current time slices.
     ///
     /// # Errors
     /// The first [`Fault`] that a warp raised. Memory then holds what had been written by that time.

@@ -12,9 +12,9 @@ pub mod esr {
     pub const PC_OVERFLOW: u32 = 0x06;
     /// A register pair or quad that does not start at a multiple of its size.
     pub const MISALIGNED_REG: u32 = 0x08;
-    /// The word is not an instruction, or a trap that nobody handles.
+    /// The word is not an instruction, or a trap without a handler.
     pub const ILLEGAL_INSTR_ENCODING: u32 = 0x09;
-    /// The instruction exists, its fields do not go together.
+    /// The instruction exists, its fields contradict each other.
     pub const ILLEGAL_INSTR_PARAM: u32 = 0x0b;
     /// A register beyond those that the launch grants.
     pub const OOR_REG: u32 = 0x0d;

@@ -21,7 +21,7 @@ pub(crate) struct Grid<'a> {
     pub env: Environment<'a>,
     pub schedule: Schedule,
     bound: RwLock<Arc<Bound>>,
-    /// Blocks handed out.
+    /// Blocks started.
     started: AtomicU64,
     finished: AtomicU64,
     /// Blocks that fit the modelled GPU at once.
@@ -77,7 +77,7 @@ impl<'a> Grid<'a> {
             .ok()
     }
 
-    /// Whether every block was handed out.
+    /// Whether every block was started.
     pub fn all_started(&self) -> bool {
         self.started.load(Relaxed) >= self.env.launch.blocks()
     }

@@ -1,7 +1,7 @@
-//! Raw access to the host memory behind guest memory: the one place where pointers from a
+//! Raw access to the host memory that backs guest memory: the one place where pointers from a
 //! [`Span`](crate::gpu::sm::launch::Span) are read and written.
 //!
-//! Everything goes through relaxed atomics of the natural size, so that workers, other GPU engines and the
+//! Every access is a relaxed atomic of the natural size, so that workers, other GPU engines and the
 //! process that owns the buffer may touch the same bytes at the same time, as they can on the real machine.
 //! On x86-64 and aarch64 these are plain loads and stores.
 //!

@@ -1,7 +1,7 @@
 //! Lowering of one decoded instruction word to one [`MicroOp`].
 //!
-//! This module holds what all operations share: operand fields, register checks, guards. What each operation
-//! means stands in [`ops`](crate::gpu::sm::ops). The decoder has accepted the word before, so fields without
+//! This module holds what all operations share: operand fields, register checks, guards. The meaning of each
+//! operation is in [`ops`](crate::gpu::sm::ops). The decoder has accepted the word before, so fields without
 //! meaning do not arrive here.
 
 use sass::{Encoding, Word};

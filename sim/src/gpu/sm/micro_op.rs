@@ -17,7 +17,7 @@ pub(crate) struct MicroOp {
     pub run: OpFn,
     /// Inverts the guard.
     pub guard_xor: u32,
-    /// Lanes that execute whatever the guard says, if any does: all of them for an operation of the uniform
+    /// Lanes that execute regardless of the guard, if any does: all of them for an operation of the uniform
     /// datapath.
     pub widen: u32,
     /// Guard predicate.
@@ -39,7 +39,7 @@ pub(crate) struct MicroOp {
 /// What an operation compiles to.
 ///
 /// # Safety
-/// The host must have the features of the [`Isa`] that [`entry`] was asked for.
+/// The host must have the features of the [`Isa`] that was passed to [`entry`].
 pub(crate) type OpFn = unsafe fn(&mut Core<'_>, &MicroOp) -> Flow;
 
 /// One operation of the interpreter.

@@ -1,12 +1,12 @@
-//! The streaming multiprocessors: executes SM 8.7 and 9.0 machine code against an abstract memory.
+//! The streaming multiprocessors: execute SM 8.x and 9.0 machine code against an abstract memory.
 //!
-//! This module knows nothing of drivers, channels or launch descriptors. It is given a [`Launch`] and a
-//! [`Memory`] and runs the program that lies there, block by block and warp by warp, with the results that
-//! the hardware is known or measured to give.
+//! This module does not depend on drivers, channels or launch descriptors. It takes a [`Launch`] and a
+//! [`Memory`] and runs the program in that memory, block by block and warp by warp, with the results that
+//! the hardware is known or measured to produce.
 //!
-//! - [`Launch`] says what to run, [`Memory`] what it can see, [`Config`] in which order.
-//! - [`Executor`] runs it, and keeps lowered programs for the next launch.
-//! - [`Counters`] or a [`Fault`] come back.
+//! - [`Launch`] is what to run, [`Memory`] what it can access, [`Config`] in which order.
+//! - [`Executor`] runs it, and caches lowered programs for the next launch.
+//! - [`Counters`] or a [`Fault`] are the result.
 
 #![allow(clippy::needless_range_loop, reason = "loops over lanes index several arrays by the lane")]
 

@@ -1,11 +1,11 @@
-//! The order in which blocks, warps and paths get time.
+//! The order in which blocks, warps and paths run.
 
 use crate::gpu::sm::launch::Schedule;
 
-/// The order in which a worker gives out time.
+/// The order in which a worker runs them.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// State of a xorshift generator; 0 stands for the fixed order.
+    /// State of a xorshift generator; 0 means the fixed order.
     seed: u64,
 }
 

@@ -6,7 +6,7 @@ pub(crate) const POOL: u16 = 0x8000;
 pub(crate) const ZERO: u16 = POOL;
 /// Predicates P0 to P6 and PT are 0 to 7, UP0 to UP6 and UPT 8 to 15.
 pub(crate) const UNIFORM_PREDICATES: u8 = 8;
-/// The predicate that takes results nobody wants.
+/// The predicate that takes discarded results.
 pub(crate) const NO_PREDICATE: u8 = 16;
 /// Size of the predicate file: 0 to 15, the write-only one, and room so that an index masked to five bits is
 /// always inside.

@@ -49,7 +49,7 @@ impl<'a> Tlb<'a> {
         Tlb { memory, windows, generation, entries: Box::new([Entry::EMPTY; ENTRIES]) }
     }
 
-    /// Drops everything if the memory says that translations changed.
+    /// Drops all entries if the memory reports that translations changed.
     pub fn refresh(&mut self) {
         let generation = self.memory.generation();
         if generation != self.generation {
@@ -90,7 +90,7 @@ impl<'a> Tlb<'a> {
             }
             let end = base.wrapping_add(Windows::LEN);
             if e.covers(end) && !e.covers(va) {
-                // The page began inside a window and `va` lies behind it.
+                // The page began inside a window and `va` lies after it.
                 e = Entry {
                     va: end,
                     len: start + len - end,

@@ -16,11 +16,11 @@ use crate::gpu::sm::ops::control::{Goto, Raise};
 use crate::gpu::sm::slots::{NO_PREDICATE, UNIFORM_PREDICATES, ZERO};
 use crate::gpu::sm::target::Target;
 
-/// A lowered instruction and where control goes from it.
+/// A lowered instruction and its control flow.
 #[derive(Debug)]
 pub(crate) struct Lowered {
     pub op: MicroOp,
-    /// Direct branch target; its op index goes to `op.k[0]`.
+    /// Direct branch target; its op index is written to `op.k[0]`.
     pub branch: Option<u64>,
     /// Whether the instruction never continues with the next one.
     pub ends: bool,

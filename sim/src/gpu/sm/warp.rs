@@ -6,7 +6,7 @@ use crate::gpu::sm::slots::{PREDICATES, UNIFORM_PREDICATES};
 /// Times that lanes give way before they count as spinning.
 const SPINS: u32 = 64;
 
-/// Lanes that stand at one op and can go on.
+/// Lanes at one op that can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
     pub pc: u32,
@@ -24,7 +24,7 @@ pub(crate) enum Wait {
     Block(u8),
 }
 
-/// Lanes that stand at one op until something happens; they go on at `pc`.
+/// Lanes at one op that wait for an event; they continue at `pc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub pc: u32,
@@ -88,7 +88,7 @@ impl Warp {
     /// Lanes give way. Those that do so again and again may be spinning on something that a waiter holds: a
     /// convergence barrier then no longer waits for them. Hopper does so (`tests/kernels/barriers.ptx`):
     /// lanes at a BSYNC went on while the barrier's others were in a loop with a YIELD. It keeps spin
-    /// locks alive whose critical section lies behind a BSYNC.
+    /// locks alive whose critical section follows a BSYNC.
     pub fn give_way(&mut self, lanes: u32) {
         if self.waiting.is_empty() {
             return;
@@ -119,7 +119,7 @@ impl Warp {
         !self.paths.is_empty()
     }
 
-    /// Makes lanes runnable, joining those that stand at the same op and were released together.
+    /// Makes lanes runnable, joining those that are at the same op and were released together.
     pub fn resume(&mut self, released: &[Waiting]) {
         for (i, w) in released.iter().enumerate() {
             if released[..i].iter().any(|e| e.pc == w.pc) {

@@ -298,7 +298,7 @@ fn bank_conflicts(mask: u32, address: &[u64; 32], width: u64) -> u64 {
     let lanes = 32 / words;
     let mut extra = 0;
     for group in 0..words {
-        // The first words that each bank was asked for; beyond four, repeats are no longer recognised.
+        // The first words read from each bank; beyond four, repeats are no longer recognised.
         let (mut seen, mut count) = ([[0u64; 4]; 32], [0usize; 32]);
         for lane in group * lanes..(group + 1) * lanes {
             if mask >> lane & 1 == 0 {

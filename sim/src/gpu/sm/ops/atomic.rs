@@ -31,7 +31,7 @@ const F32: u32 = 3;
 const F16X2: u32 = 4;
 const S64: u32 = 5;
 const F64: u32 = 6;
-/// f32 that keeps subnormal numbers, and pairs of bf16: sm_90 has them, in a field of its own.
+/// f32 that keeps subnormal numbers, and pairs of bf16: sm_90 has them, in a separate field.
 const F32_FULL: u32 = 7;
 const BF16X2: u32 = 8;
 
@@ -162,7 +162,7 @@ warp_ops! {
     Atomic(core, op) {
         let address = addresses(core, op);
         let wide = width(op.k[4]) == 8;
-        // In a window some operations are not done; Pd tells, and the program does them another way.
+        // In a window some operations are not done; Pd reports it, and the program does them another way.
         let refused = op.k[5] != 0
             && (matches!(op.k[4], F32 | F16X2 | F64 | F32_FULL | BF16X2) || (wide && matches!(op.k[3], 1 | 2)))
             && in_window(core, &address);

@@ -9,8 +9,8 @@ use crate::gpu::sm::warp::{Path, Wait, Waiting};
 
 use sass::Encoding;
 
-/// Sends lanes to op `to`; the rest of the path goes on with the next op. The smaller side runs first, as was
-/// seen on Hopper; programs must not depend on it.
+/// Lanes branch to op `to`; the rest of the path continues with the next op. The smaller side runs first, as
+/// observed on Hopper; programs must not depend on it.
 #[inline(always)]
 fn branch(core: &mut Core<'_>, taken: u32, to: u32) -> Flow {
     if taken == 0 {
@@ -113,7 +113,7 @@ warp_ops! {
     ConvergeSet(core, op) {
         let n = op.k[1] & 15;
         if !core.warp.waiting.is_empty() {
-            // Lanes that came to the same BSSY apart from these would wait for a set that is about to be forgotten.
+            // Lanes that reached the same BSSY apart from these would wait for a set that is overwritten here.
             core.warp.release(|w| w.on == Wait::Converge(n as u8));
         }
         core.warp.barriers[n as usize] = core.active;
@@ -173,8 +173,8 @@ warp_ops! {
         Flow::Yield
     }
 
-    /// Without a trap handler, and nobody installs one here, an SM has nowhere to go: an H200 reports the code of an
-    /// instruction that does not exist, at the place of this one. That a ga10b does the same is inferred.
+    /// Without a trap handler, and none is installed here, an H200 reports the code of an instruction that
+    /// does not exist, at the address of this one. That a ga10b does the same is inferred.
     Trap(core, _) {
         core.raise(esr::ILLEGAL_INSTR_ENCODING, core.mask, None, None)
     }

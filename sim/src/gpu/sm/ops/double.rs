@@ -99,7 +99,7 @@ fn arithmetic<const KIND: u8>(l: &mut Lower<'_>) {
     if l.op.ps[1] == 0 { l.run::<Arithmetic<KIND, true>>() } else { l.run::<Arithmetic<KIND, false>>() }
 }
 
-/// DSETP; 0 and 15 stand for the selections of a minimum and a maximum. k[4] the boolean function.
+/// DSETP; 0 and 15 are the selections of a minimum and a maximum. k[4] the boolean function.
 struct Compare<const CODE: u32>;
 
 impl<const CODE: u32> Op for Compare<CODE> {

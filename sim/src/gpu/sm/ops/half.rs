@@ -88,7 +88,7 @@ const FMZ: u32 = 2;
 const SAT: u32 = 4;
 const RELU: u32 = 8;
 const BF: u32 = 16;
-/// The product stands alone.
+/// There is no addend.
 const PRODUCT: u32 = 32;
 /// B supplies minus its upper half to the lower lane and its lower half to the upper lane.
 const COMPLEX: u32 = 64;

@@ -118,7 +118,8 @@ warp_ops! {
         Flow::Next
     }
 
-    /// SYNCS.ARRIVE; k: 3 leaves the object for good, 4 arrivals of each lane, 5 takes them from C and ends no phase.
+    /// SYNCS.ARRIVE; k: 3 drops out of the following phases too, 4 arrivals of each lane, 5 takes them from C
+    /// and ends no phase.
     BarrierArrive(core, op) {
         let at = match address::shared(core, &offsets(core, op), 8) {
             Ok(at) => at,
@@ -131,7 +132,7 @@ warp_ops! {
             old[i] = update(at.host[i], true, |x| mbarrier::arrive_9x(x, count, op.k[3] != 0));
         }
         if op.k[5] != 0 {
-            // The lower word would be the lanes that were counted together with this one; here each goes alone.
+            // The lower word would be the lanes counted together with this one; here each is counted alone.
             old = old.map(|x| x >> 32 << 32);
         }
         put_old(core, op, &old, true);
@@ -214,7 +215,7 @@ pub(super) fn syncs(l: &mut Lower<'_>) -> Result<(), Refusal> {
             l.dst(2)?;
             narrow_address(l, 64, false)?;
             l.op.c = l.reg(l.bits(32, 8), 1)?;
-            // Arrivals and bytes: one and none, or as many as a register says.
+            // Arrivals and bytes: one and none, or as many as in a register.
             let by_register = match (l.bits(84, 3), l.bits(73, 2)) {
                 (1, 0) => false,
                 (5, 0 | 1) => true,

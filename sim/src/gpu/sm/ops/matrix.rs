@@ -50,8 +50,8 @@ impl<const R: usize, const C: usize> Split<R, C> {
 }
 
 /// Significand with `fraction` bits below the point, and exponent. Subnormal numbers of the narrow formats
-/// are normal fp32 numbers, so they are brought back to the smallest exponent of their format by the caller's
-/// choice of `fraction` and [`HALF_MINIMUM`].
+/// are normal fp32 numbers, so the caller's choice of `fraction` and [`HALF_MINIMUM`] returns them to the smallest
+/// exponent of their format.
 fn split(x: f32, fraction: u32) -> (i64, i32) {
     let bits = x.to_bits();
     let field = (bits >> 23 & 0xff) as i32;

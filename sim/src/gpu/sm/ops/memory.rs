@@ -18,7 +18,7 @@ use crate::gpu::sm::ops::address::{self, Checked, Pattern, Space};
 /// by the machine: a value and a flag beside it arrive together.
 ///
 /// # Safety
-/// As [`guest`] asks, for `W` bytes.
+/// As [`guest`] requires, for `W` bytes.
 #[inline(always)]
 pub(super) unsafe fn load_words<const W: usize>(p: *const u8) -> [u32; 4] {
     let mut words = [0; 4];
@@ -64,7 +64,7 @@ fn load<const W: usize, const SIGNED: bool>(core: &mut Core<'_>, d: u16, at: &Ch
         let shift = at.host[0] & 7;
         if at.pattern == Pattern::Contiguous {
             let mut block = [0u64; 9];
-            // SAFETY: `Checked` says that all these addresses are valid; the first and last word lie in the
+            // SAFETY: `Checked` states that all these addresses are valid; the first and last word lie in the
             // same 8 bytes as a valid address, so in the same page.
             unsafe {
                 let start = first.sub(shift as usize);
@@ -332,7 +332,7 @@ fn width(l: &Lower<'_>) -> Result<(u32, bool), Refusal> {
 }
 
 /// Sets A, B and the offset of a 64-bit address. `ur` is the place of the uniform register, `descriptor` the
-/// bit that says it is only one. Bit 90 makes the address register a pair in loads and stores; where it has
+/// bit that makes it a descriptor only. Bit 90 makes the address register a pair in loads and stores; where it has
 /// another meaning, the register always is one.
 pub(super) fn wide_address(l: &mut Lower<'_>, ur: u32, descriptor: u32, offset: i64) -> Result<(), Refusal> {
     let attached = l.bit(91);

@@ -1,4 +1,4 @@
-//! Special registers, predicates as data, and what a warp's lanes tell each other.
+//! Special registers, predicates as data, and exchange between a warp's lanes.
 
 use std::array::from_fn;
 
@@ -119,7 +119,7 @@ warp_ops! {
         Flow::Next
     }
 
-    /// The same with signs of registers: k[2] says how many of the inputs are registers (B, or A, B and C).
+    /// The same with signs of registers: k[2] is how many of the inputs are registers (B, or A, B and C).
     SignLogic(core, op) {
         let sign = |slot: u16| core.src(slot).iter().enumerate().fold(0, |m, (i, x)| m | (x >> 31) << i);
         let [p, q, r] = if op.k[2] == 1 {

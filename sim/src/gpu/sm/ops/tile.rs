@@ -33,7 +33,7 @@ warp_ops! {
         };
         for m in 0..count {
             let element = |row: usize, col: usize| {
-                // SAFETY: `Checked` says that the 16 bytes of this row are valid.
+                // SAFETY: `Checked` states that the 16 bytes of this row are valid.
                 unsafe { u32::from(guest::load_u16((at.host[8 * m + row] as *const u8).add(2 * col))) }
             };
             let t = std::array::from_fn(|lane| {
