@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use hcq::{Args, LaunchConfig};
 
+use crate::harness::{DEADLINE, Test, bytes, open, words};
 use crate::kernels::Kernels;
-use crate::{DEADLINE, Test, bytes, open, words};
 
 pub const TESTS: &[Test] = &[
     Test { name: "a_graph_replays_with_patched_arguments", run: patched, sim_only: false },

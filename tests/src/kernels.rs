@@ -1,4 +1,5 @@
-//! The suite's own kernels: `tests/kernels/suite.ptx`, compiled for each instruction set and committed.
+//! The suite's own kernels: `tests/kernels/suite.ptx`, compiled for each SM and committed
+//! (`tools/suite-kernels.py`).
 
 use anyhow::{Context, Result};
 use hcq::{Device, Kernel, Program};
@@ -7,7 +8,10 @@ use sass::Arch;
 /// The suite's cubin for an instruction set.
 pub fn cubin(arch: Arch) -> &'static [u8] {
     match arch {
+        Arch::Sm80 => include_bytes!("../kernels/suite.sm_80.cubin"),
+        Arch::Sm86 => include_bytes!("../kernels/suite.sm_86.cubin"),
         Arch::Sm87 => include_bytes!("../kernels/suite.sm_87.cubin"),
+        Arch::Sm89 => include_bytes!("../kernels/suite.sm_89.cubin"),
         Arch::Sm90 => include_bytes!("../kernels/suite.sm_90.cubin"),
     }
 }

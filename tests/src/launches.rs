@@ -5,8 +5,8 @@ use hcq::{Args, LaunchConfig};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use crate::harness::{DEADLINE, Test, bytes, open, words};
 use crate::kernels::Kernels;
-use crate::{DEADLINE, Test, bytes, open, words};
 
 pub const TESTS: &[Test] = &[
     Test { name: "a_kernel_writes_what_it_should", run: fill, sim_only: false },

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use hcq::{Args, Device, DeviceOptions, Error, LaunchConfig, SyncPoint};
 
+use crate::harness::{DEADLINE, Test, bytes, open, selector, words};
 use crate::kernels::Kernels;
-use crate::{DEADLINE, Test, bytes, open, selector, words};
 
 pub const TESTS: &[Test] = &[
     Test { name: "two_queues_wait_for_each_other", run: ping_pong, sim_only: false },
@@ -155,7 +155,8 @@ fn rollover() -> Result<()> {
     Ok(())
 }
 
-/// Dropping a queue and the only handle of a buffer right after submitting loses nothing and frees nothing early.
+/// Dropping a queue and the only handle of a buffer right after submitting loses nothing and frees nothing
+/// early.
 fn dropped_queue() -> Result<()> {
     let device = open()?;
     let fill = Kernels::load(&device)?.get("fill")?;

@@ -11,8 +11,8 @@ use nvdiag::Hex;
 use nvdiag::process_map::{Mapping, ProcessMap, WINDOW_BYTES, Window};
 use nvdiag::provoke::{Capture, Kind, Outcome, Provoked, SmRegisters, cubin, plant_illegal_word};
 
-use super::show;
-use crate::Finding;
+use crate::cmd::finding::Finding;
+use crate::cmd::finding::show;
 
 /// How long the kernel may take.
 const DEADLINE: Duration = Duration::from_secs(3);

@@ -17,8 +17,8 @@ use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nvgpu_sys::Sys;
 
-use super::{Bytes, Call, Event, Header, LogWriter};
-use crate::Hex;
+use crate::hex::Hex;
+use crate::trace::event::{Bytes, Call, Event, Header, LogWriter};
 
 /// Names the descriptors of a trace.
 type Namer = Box<dyn Fn(BorrowedFd<'_>) -> String + Send + Sync>;

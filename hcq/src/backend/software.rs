@@ -10,7 +10,12 @@ use crate::error::Error;
 
 /// A fresh one, as the environment configures it.
 pub(crate) fn start() -> Result<Arc<Sim>, Error> {
-    Sim::try_new(SimConfig::from_env())
+    let config = SimConfig::from_env().map_err(|bad| Error::UnknownSetting {
+        variable: bad.variable,
+        value: bad.value,
+        expected: bad.expected,
+    })?;
+    Sim::try_new(config)
         .map_err(|errno| Error::Open { path: c"the software ga10b".into(), errno: Errno::of(errno) })
 }
 

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use anyhow::{Context, Result};
 use hcq::{Args, Device, DeviceOptions, Program, Queue, Selector};
 
-use super::{Arg, Case};
-use crate::{DEADLINE, bytes, words};
+use crate::conformance::case::{Arg, Case};
+use crate::harness::{DEADLINE, bytes, words};
 
 /// A device with the modules that cases have asked for so far.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Runner {
     /// # Errors
     /// Those of the device: a fault, a launch that it refuses, a wait that took too long.
     pub fn run(&mut self, case: &Case) -> Result<Vec<Vec<u32>>> {
-        let cubin = case.cubin(crate::arch(&self.device)?);
+        let cubin = case.cubin(crate::kernels::arch(&self.device)?);
         if !self.programs.contains_key(&cubin.as_ptr()) {
             self.programs.insert(cubin.as_ptr(), self.device.load(cubin)?);
         }

@@ -2,7 +2,7 @@
 //! of the API shows in review.
 //!
 //! ```sh
-//! UPDATE_API=1 cargo test -p device-suite --test api     # writes the lists anew
+//! UPDATE_API=1 cargo test -p ga10b-tests --test api     # writes the lists anew
 //! ```
 //!
 //! The lists are read out of the source: public items by the paths that reach them, with their fields,
