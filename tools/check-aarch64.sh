@@ -8,7 +8,7 @@
 # packages). The aarch64 standard library comes with the distribution's own rustc, unpacked into target/xrust and not installed.
 # On an aarch64 machine it just runs the tests. LIMIT (seconds, default 3600) bounds building and testing together: what it cuts off
 # is an error, or, with PARTIAL=yes, is said and is none, as long as everything that did run passed; the tests of the programs
-# (llm-demo, nvdiag, the device suite) are then only built.
+# (the language model, nvdiag, the device suite) are then only built.
 set -eu
 cd "$(dirname "$0")/.."
 limit=${LIMIT:-3600}

@@ -1,0 +1,213 @@
+//! Shows where the time of a token goes.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use ga10b_llm::engine::{KernelStat, LaunchTime, PhaseParts};
+use ga10b_llm_tools::bandwidth::{self, CopyBandwidth};
+use ga10b_llm_tools::bench::WARM_UP;
+use hcq::{Device, DeviceOptions};
+use serde::Serialize;
+
+use crate::cli::Cli;
+use crate::commands::Outcome;
+use crate::report::{self, DeviceReport, ModelReport};
+use crate::session::{self, Session};
+use crate::shapes::TuningReport;
+
+/// Tokens decoded where the command line does not say.
+const DEFAULT_STEPS: u32 = 16;
+/// For how long each way of copying warms up; the profile has just warmed up the clocks.
+const COPY_WARM_UP: Duration = Duration::from_millis(100);
+
+/// The document that `--json` prints. Adding a field is compatible; anything else raises the number.
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: &'static str,
+    device: DeviceReport,
+    model: ModelReport,
+    tuning: TuningReport,
+    /// Tokens decoded.
+    steps: usize,
+    /// Tokens of the prompt, if that was timed instead.
+    prompt: usize,
+    /// What the device copies, measured behind the profile; null where times mean nothing or it could not be measured.
+    copy_bandwidth: Option<CopyBandwidth>,
+    /// What keys and values are cached as.
+    kv: &'static str,
+    kernels: Vec<Line>,
+}
+
+/// One kernel in one role.
+#[derive(Debug, Serialize)]
+struct Line {
+    role: String,
+    kernel: String,
+    launches: u64,
+    nanoseconds: u64,
+    /// Share of the time of all kernels, from 0 to 1.
+    share: f64,
+    bytes: u64,
+    gigabytes_per_second: f64,
+    /// The same as a share of the device's copy bandwidth.
+    share_of_copy_bandwidth: Option<f64>,
+    /// Of phases in one launch: what the time went to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parts: Option<PhaseParts>,
+}
+
+pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
+    let model = session::model(cli)?;
+    let prompt = cli.pp.map(|n| (n as usize).clamp(1, model.config.context));
+    let steps = (cli.count.unwrap_or(DEFAULT_STEPS) as usize).min(model.config.context);
+    let mut options = DeviceOptions::default();
+    // A Jetson's copies are its engine's unless asked for otherwise; here whoever is faster counts.
+    options.kernel_copies_from = Some(bandwidth::SMALL);
+    let device = session::device_with(cli, options)?;
+    let mut session =
+        Session::new(device, (cli.engine, cli.kv, true, !cli.no_tuning), &model, prompt.unwrap_or(steps))?;
+    let software = session.device.info().backend == hcq::BackendKind::Sim;
+    let warm_up = if software { Duration::ZERO } else { WARM_UP };
+    let stats = match prompt {
+        Some(tokens) => by_kernel(session.engine.profile_prompt(tokens, warm_up)?),
+        None => session.engine.profile(steps, warm_up)?,
+    };
+    let copy = if software { None } else { copy_bandwidth(&session.device) };
+    let kernels = lines(&stats, copy);
+    let report = Report {
+        schema: "llm-demo.profile/1",
+        device: DeviceReport::new(session.device.info()),
+        model: ModelReport::new(&model),
+        tuning: session.tuning.clone(),
+        steps: if prompt.is_some() { 0 } else { steps },
+        prompt: prompt.unwrap_or(0),
+        copy_bandwidth: copy,
+        kv: session.engine.kv().name(),
+        kernels,
+    };
+    report::show(&report, cli.json, print)?;
+    Ok(Outcome::Good)
+}
+
+/// What the device copies per second, just measured: its clocks are up from the profile.
+fn copy_bandwidth(device: &Device) -> Option<CopyBandwidth> {
+    let bytes = if device.info().unified_memory { bandwidth::SMALL } else { bandwidth::LARGE };
+    match CopyBandwidth::measure(device, bytes, COPY_WARM_UP) {
+        Ok(copy) => Some(copy),
+        Err(error) => {
+            anstream::eprintln!("[the copy bandwidth could not be measured: {error}]");
+            None
+        }
+    }
+}
+
+/// Launches of one kernel in one role together.
+fn by_kernel(times: Vec<LaunchTime>) -> Vec<KernelStat> {
+    let mut stats: Vec<KernelStat> = Vec::new();
+    for time in times {
+        let known = stats.iter_mut().find(|s| s.name == time.name && s.role == time.role);
+        let stat = match known {
+            Some(stat) => stat,
+            None => {
+                stats.push(KernelStat { name: time.name, role: time.role, ..KernelStat::default() });
+                // Just added.
+                let Some(stat) = stats.last_mut() else { continue };
+                stat
+            }
+        };
+        stat.count += 1;
+        stat.nanoseconds += time.end - time.start;
+        stat.bytes += time.bytes;
+    }
+    stats
+}
+
+/// The kernels with the longest first.
+fn lines(stats: &[KernelStat], copy: Option<CopyBandwidth>) -> Vec<Line> {
+    let total: u64 = stats.iter().map(|s| s.nanoseconds).sum();
+    let mut lines: Vec<Line> = stats
+        .iter()
+        .map(|s| (s, s.bytes as f64 / s.nanoseconds.max(1) as f64))
+        .map(|(s, rate)| Line {
+            role: s.role.to_string(),
+            kernel: s.name.to_string(),
+            launches: s.count,
+            nanoseconds: s.nanoseconds,
+            share: s.nanoseconds as f64 / total.max(1) as f64,
+            bytes: s.bytes,
+            gigabytes_per_second: rate,
+            share_of_copy_bandwidth: copy.map(|copy| rate / copy.gigabytes_per_second),
+            parts: s.parts,
+        })
+        .collect();
+    lines.sort_by_key(|line| std::cmp::Reverse(line.nanoseconds));
+    lines
+}
+
+fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    report.device.print(out)?;
+    report.model.print(out)?;
+    report.tuning.print(out)?;
+    writeln!(out, "cache       {}", report.kv)?;
+    match report.prompt {
+        0 => writeln!(out, "steps       {}", report.steps)?,
+        tokens => writeln!(out, "prompt      {tokens} tokens")?,
+    }
+    match report.copy_bandwidth {
+        Some(copy) => writeln!(
+            out,
+            "copy        {:.1} GB/s read + written by {}, {} MiB\n",
+            copy.gigabytes_per_second,
+            copy.by.name(),
+            copy.buffer_bytes >> 20
+        )?,
+        None => writeln!(out, "copy        not measured: no shares of it\n")?,
+    }
+    let of_copy = report.copy_bandwidth.map_or("", |_| "of copy");
+    writeln!(
+        out,
+        "{:<17} {:<24} {:>8} {:>12} {:>10} {:>7} {:>10} {:>8} {of_copy:>8}",
+        "role", "kernel", "launches", "total µs", "µs each", "share", "MB", "GB/s"
+    )?;
+    for line in &report.kernels {
+        let micros = line.nanoseconds as f64 / 1e3;
+        write!(
+            out,
+            "{:<17} {:<24} {:>8} {:>12.1} {:>10.2} {:>6.1}% {:>10.2} {:>8.2}",
+            line.role,
+            line.kernel,
+            line.launches,
+            micros,
+            micros / line.launches.max(1) as f64,
+            100.0 * line.share,
+            line.bytes as f64 / 1e6,
+            line.gigabytes_per_second
+        )?;
+        match line.share_of_copy_bandwidth {
+            Some(share) => writeln!(out, " {:>7.1}%", 100.0 * share)?,
+            None => writeln!(out)?,
+        }
+    }
+    if report.kernels.iter().any(|line| line.parts.is_some()) {
+        writeln!(
+            out,
+            "\n{:<17} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "µs each", "waiting", "input", "products", "results", "end"
+        )?;
+    }
+    for line in &report.kernels {
+        let Some(p) = line.parts else { continue };
+        let each = |ns: u64| ns as f64 / 1e3 / line.launches.max(1) as f64;
+        writeln!(
+            out,
+            "{:<17} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2}",
+            line.role,
+            each(p.waiting),
+            each(p.input),
+            each(p.products),
+            each(p.results),
+            each(p.end)
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! What a figure depends on: device, clocks, model, quantization. Printed beside every measurement.
+
+use std::io::{self, StdoutLock, Write};
+use std::path::Path;
+
+use ga10b_llm::model::Model;
+use ga10b_llm_tools::power::Power;
+use serde::Serialize;
+
+/// The device, as far as a comparison needs it.
+#[derive(Debug, Serialize)]
+pub struct DeviceReport {
+    name: String,
+    backend: String,
+    sm: u32,
+    sm_count: u32,
+    max_clock_hz: Option<u64>,
+    memory_bytes: u64,
+    unified_memory: bool,
+    /// Whether the device is the software one, whose times say nothing about a GPU.
+    is_software: bool,
+    driver_version: String,
+    power: Power,
+}
+
+/// The model, as far as a comparison needs it.
+#[derive(Debug, Serialize)]
+pub struct ModelReport {
+    name: String,
+    quantization: String,
+    parameters: u64,
+    tensor_bytes: u64,
+    layers: usize,
+    hidden: usize,
+    ff: usize,
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    vocab: usize,
+}
+
+/// Writes `report` to standard output: as one document of JSON, or as `print` lays it out.
+pub fn show<R: Serialize>(
+    report: &R,
+    json: bool,
+    print: impl FnOnce(&R, &mut StdoutLock<'static>) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if !json {
+        return print(report, &mut out);
+    }
+    serde_json::to_writer_pretty(&mut out, report)?;
+    writeln!(out)
+}
+
+impl DeviceReport {
+    pub fn new(info: &hcq::Info) -> Self {
+        Self {
+            name: info.name.clone(),
+            backend: info.backend.to_string(),
+            sm: info.sm_number(),
+            sm_count: info.sm_count,
+            max_clock_hz: info.max_clock_hz,
+            memory_bytes: info.memory.count(),
+            unified_memory: info.unified_memory,
+            is_software: info.backend == hcq::BackendKind::Sim,
+            driver_version: info.driver_version.clone(),
+            power: if info.backend == hcq::BackendKind::Nvgpu {
+                Power::read(Path::new("/"))
+            } else {
+                Power::default()
+            },
+        }
+    }
+
+    pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        write!(out, "device      {} ({}), sm_{}, {} SMs", self.name, self.backend, self.sm, self.sm_count)?;
+        if let Some(clock) = self.max_clock_hz {
+            write!(out, ", at most {:.0} MHz", clock as f64 / 1e6)?;
+        }
+        writeln!(out, ", driver {}", self.driver_version)?;
+        if self.is_software {
+            writeln!(
+                out,
+                "note        the device is simulated: times are those of the simulation, not of a GPU"
+            )?;
+        }
+        if self.power.is_unknown() {
+            return Ok(());
+        }
+        let megahertz = |hz: Option<u64>| hz.map_or("?".to_owned(), |hz| format!("{:.0}", hz as f64 / 1e6));
+        let Power { mode, gpu_hz, gpu_max_hz, emc_hz } = self.power;
+        writeln!(
+            out,
+            "power       mode {}, GPU {} of {} MHz, EMC {} MHz",
+            mode.map_or("?".to_owned(), |m| m.to_string()),
+            megahertz(gpu_hz),
+            megahertz(gpu_max_hz),
+            megahertz(emc_hz)
+        )
+    }
+}
+
+impl ModelReport {
+    pub fn new(model: &Model) -> Self {
+        let c = &model.config;
+        Self {
+            name: model.name().unwrap_or("unnamed").to_owned(),
+            quantization: model.quantization(),
+            parameters: model.gguf.tensors().iter().map(|t| t.dims.iter().product::<u64>()).sum(),
+            tensor_bytes: model.tensor_bytes(),
+            layers: c.layers,
+            hidden: c.hidden,
+            ff: c.ff,
+            heads: c.heads,
+            kv_heads: c.kv_heads,
+            head_dim: c.head_dim,
+            vocab: c.vocab,
+        }
+    }
+
+    pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "model       {}, {}, {:.1} M parameters, {:.1} MB",
+            self.name,
+            self.quantization,
+            self.parameters as f64 / 1e6,
+            self.tensor_bytes as f64 / 1e6
+        )?;
+        writeln!(
+            out,
+            "shape       {} layers, width {}, feed-forward {}, {} heads of {} on {}, vocabulary {}",
+            self.layers, self.hidden, self.ff, self.heads, self.head_dim, self.kv_heads, self.vocab
+        )
+    }
+}
