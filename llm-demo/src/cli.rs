@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use ga10b_llm::cache::CacheType;
 use ga10b_llm::engine::Mode;
-use ga10b_llm::kernels::CacheType;
 use ga10b_llm::sampler::SamplerOptions;
 use ga10b_llm::search::Part;
 use ga10b_llm::synthesize::Synthesis;

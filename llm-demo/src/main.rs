@@ -1,7 +1,19 @@
 //! `llm-demo`: decodes LLaMA models in GGUF files on a GPU without the CUDA runtime.
+//!
+//! The command line over [`ga10b_llm`] and [`ga10b_llm_tools`]: `cli` parses, each file of `commands` is one command, `session`
+//! opens what a command works with, `report` describes device and model beside every figure.
+//!
+//! # Layers
+//! ```text
+//! 0 cli outcome progress report shapes
+//! 1 session
+//! 2 commands
+//! ```
 
 mod cli;
 mod commands;
+mod outcome;
+mod progress;
 mod report;
 mod session;
 mod shapes;
@@ -19,7 +31,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt, registry};
 
 use cli::{Cli, Task};
-use commands::Outcome;
+use outcome::Outcome;
 
 fn main() -> ExitCode {
     let began = Instant::now();

@@ -1,10 +1,10 @@
-//! How far logits are from a reference.
+//! The error of logits relative to a reference.
 
-use crate::kernels::CacheType;
+use crate::cache::CacheType;
 use crate::reference::softmax;
 use crate::sampler::argmax;
 
-/// Differences between two sequences of logits, gathered row by row.
+/// Differences between two sequences of logits, collected row by row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
     rows: usize,
@@ -16,14 +16,14 @@ pub struct Comparison {
     difference_max: f64,
 }
 
-/// What a comparison may show at most.
+/// The bounds of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// Normalized mean square error: sum of squared differences by sum of squares.
     pub nmse: f64,
     /// Mean Kullback-Leibler divergence of the test's distribution from the reference's, in nats.
     pub divergence: f64,
-    /// Least share of rows in which both have the same most likely token.
+    /// Least share of rows with the same most likely token on both sides.
     pub agreement: f64,
 }
 
@@ -31,13 +31,11 @@ impl Bounds {
     /// For activations in `f16` or `f32`, whatever the type of the weights: both sides compute with the same weights.
     pub const FLOAT: Self = Self { nmse: 1e-5, divergence: 1e-4, agreement: 0.99 };
 
-    /// The same with keys and values cached in q8_0 on both sides. A value that lies next to the middle of two quants may become the
-    /// one here and the other there, a few of ten thousand of them in steps and a few of a hundred in prompts, which compute
-    /// keys and values from f16. What the cache's rounding itself does to logits is more (NMSE 9e-5 on a small random model).
+    /// The same with keys and values cached in q8_0 on both sides. A value near the middle of two quants may become different
+    /// quants on the two sides: a few of ten thousand values in steps, a few of a hundred in prompts, which compute keys and
+    /// values from f16. The error of the cache's rounding itself is larger (NMSE 9e-5 on a small random model).
     pub const Q8_0_CACHE: Self = Self { nmse: 5e-5, divergence: 3e-4, agreement: 0.99 };
-}
 
-impl Bounds {
     /// For an engine and a reference that both cache keys and values as `kv`.
     pub const fn of_cache(kv: CacheType) -> Self {
         match kv {
@@ -48,7 +46,7 @@ impl Bounds {
 }
 
 impl Comparison {
-    /// Nothing compared yet.
+    /// An empty comparison.
     pub fn new() -> Self {
         Self::default()
     }
@@ -71,7 +69,7 @@ impl Comparison {
         for (r, t) in r.iter().zip(&t) {
             self.signal += r * r;
             self.error += (r - t) * (r - t);
-            // `f64::max` would pass over a difference that is not a number.
+            // `f64::max` would ignore NaN.
             let difference = (r - t).abs();
             if difference.is_nan() || difference > self.difference_max {
                 self.difference_max = difference;
@@ -113,7 +111,7 @@ impl Comparison {
         self.difference_max
     }
 
-    /// Whether all figures are within `bounds`; false if any is not a number.
+    /// Whether all figures are within `bounds`; false if any is NaN.
     pub fn is_within(&self, bounds: Bounds) -> bool {
         self.nmse() <= bounds.nmse
             && self.divergence() <= bounds.divergence

@@ -1,4 +1,4 @@
-//! The loop that turns a prompt into text.
+//! The loop from a prompt to a text.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -14,38 +14,36 @@ use crate::tokenizer::Tokenizer;
 /// Why a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The model gave a token that ends text.
+    /// The model chose a token that ends text.
     End,
-    /// As many tokens as were asked for are there.
+    /// The requested number of tokens is reached.
     Count,
     /// The context has no room for another token.
     Context,
 }
 
-/// What was generated, and how long it took.
+/// The generated tokens, and how long they took.
 #[derive(Clone, Debug)]
 pub struct Generation {
-    /// The tokens, without the one that ended the text.
+    /// The tokens, without the one that ends the text.
     pub tokens: Vec<u32>,
-    /// Why there are no more.
+    /// Why the text ended.
     pub stop: Stop,
-    /// Time for taking in the prompt.
+    /// Time of the prompt.
     pub prefill: Duration,
-    /// Time for all tokens after the first.
+    /// Time of all tokens after the first.
     pub decode: Duration,
 }
 
 impl Generation {
-    /// Tokens per second after the prompt, if there were enough to tell.
+    /// Tokens per second after the prompt; `None` for fewer than two tokens.
     pub fn tokens_per_second(&self) -> Option<f64> {
         let steps = self.tokens.len().checked_sub(1).filter(|&n| n > 0)?;
         Some(steps as f64 / self.decode.as_secs_f64())
     }
 }
 
-/// Continues `prompt` by at most `count` tokens, calling `emit` with each piece of text as it is complete.
-///
-/// `context` is how many positions the decoder has room for; it starts from wherever it stands.
+/// Continues `prompt` by at most `count` tokens, and calls `emit` with each complete piece of text.
 ///
 /// # Errors
 /// [`Error::EmptyPrompt`], [`Error::ContextFull`] if the prompt alone does not fit, [`Error::Output`] if `emit` fails,
@@ -56,13 +54,12 @@ pub fn generate(
     sampler: &mut Sampler,
     prompt: &[u32],
     count: usize,
-    context: usize,
     emit: &mut dyn FnMut(&str) -> io::Result<()>,
 ) -> Result<Generation> {
     if prompt.is_empty() {
         return Err(Error::EmptyPrompt);
     }
-    let position = decoder.position() + prompt.len();
+    let (position, context) = (decoder.position() + prompt.len(), decoder.context());
     if position > context {
         return Err(Error::ContextFull { position, context });
     }

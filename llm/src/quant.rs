@@ -1,13 +1,13 @@
 //! Dequantization on the CPU: from the blocks of a file to `f32`.
 //!
-//! Written to be read beside the format: one function per block type, values in output order, every product rounded
-//! to `f32` in the order ggml's reference code rounds it, so that results are equal bit for bit.
-//! Formats: `ggml-common.h` and `ggml-quants.c` of the ggml repository.
+//! One function per block type, values in output order, every product rounded to `f32` in the order of ggml's reference code,
+//! so that results are equal bit for bit. Formats: `ggml-common.h` and `ggml-quants.c` of the ggml repository.
 
 use half::{bf16, f16};
 
 use crate::error::{Error, Result};
-use crate::gguf::{GgmlType, TensorView};
+use crate::gguf::TensorView;
+use crate::gguf::types::GgmlType;
 
 /// Turns one block of bytes into its values.
 type BlockDecoder = fn(&[u8], &mut [f32]);
@@ -58,7 +58,7 @@ pub fn dequantize(ty: GgmlType, blocks: &[u8], out: &mut [f32]) -> Option<()> {
 }
 
 impl TensorView<'_> {
-    /// Fails if the tensor's type cannot be dequantized here.
+    /// Refuses a tensor whose type has no dequantization.
     ///
     /// # Errors
     /// [`Error::UnsupportedType`].
@@ -97,7 +97,7 @@ impl TensorView<'_> {
     }
 }
 
-/// The IEEE half at byte `at`, converted exactly; scales are often subnormal.
+/// The IEEE half at byte `at`, converted exactly: scales are often subnormal.
 fn half_at(block: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
 }
@@ -189,8 +189,8 @@ fn q6_k(block: &[u8], out: &mut [f32]) {
 mod tests {
     use super::*;
 
-    /// Random blocks of every type and what the PyPI package `gguf` 0.19.0 makes of them.
-    /// `tools/dequant-golden.py` writes the file.
+    /// Random blocks of every type with their values by the PyPI package `gguf` 0.19.0, written by
+    /// `tools/dequant-golden.py`.
     const GOLDEN: &str = include_str!("../tests/data/dequant.json");
 
     fn unhex(text: &str) -> Vec<u8> {

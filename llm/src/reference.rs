@@ -1,21 +1,21 @@
-//! The same model on the CPU, simple enough to be read as its definition.
+//! The model on the CPU, simple enough to be read as its definition: the reference of `--verify` and of the engine's tests.
 //!
-//! Vectors are `f32`, every sum is made in `f64`, keys and values stay `f32` unless they are asked for as they come back from a
-//! cache in q8_0, nothing is fused or approximated. It is the
-//! yardstick of `--verify` and of the engine's tests; rows of a matrix are spread over the cores, which changes no result.
+//! Vectors are `f32`, every sum is computed in `f64`, nothing is fused or approximated. Keys and values stay `f32`, or are
+//! rounded as a cache in q8_0 does. All cores compute rows of a matrix, which changes no result.
 
 use half::f16;
 use rayon::prelude::*;
 
+use crate::cache::{self, CacheType};
+use crate::decoder::Decoder;
 use crate::error::{Error, Result};
 use crate::gguf::TensorView;
-use crate::kernels::{CACHE_BLOCK, CacheType};
 use crate::model::Model;
 
 /// Values that share a scale in q8_0.
-const BLOCK: usize = CACHE_BLOCK as usize;
+const BLOCK: usize = cache::BLOCK as usize;
 
-/// A LLaMA model being decoded on the CPU.
+/// A LLaMA model on the CPU.
 #[derive(Debug)]
 pub struct Reference<'m> {
     model: &'m Model,
@@ -23,14 +23,14 @@ pub struct Reference<'m> {
     frequencies: Vec<f64>,
     /// Keys and values of each layer: `kv_heads * head_dim` numbers per position.
     cache: Vec<(Vec<f32>, Vec<f32>)>,
-    /// What is cached: only [`CacheType::Q8_0`] makes a difference.
+    /// Type of the cache: only [`CacheType::Q8_0`] is rounded.
     kv: CacheType,
     position: usize,
     context: usize,
 }
 
 impl<'m> Reference<'m> {
-    /// Prepares to decode up to `context` positions.
+    /// A reference with an exact cache of `context` positions.
     ///
     /// # Errors
     /// [`Error::UnsupportedType`] if a tensor cannot be dequantized.
@@ -38,7 +38,7 @@ impl<'m> Reference<'m> {
         Self::with_cache(model, context, CacheType::F16)
     }
 
-    /// The same with keys and values as a cache of type `kv` gives them back. One in f16 is taken to be exact.
+    /// A reference with a cache of `context` positions that rounds as type `kv` does; f16 counts as exact.
     ///
     /// # Errors
     /// As [`Reference::new`]; [`Error::KeyValue`] if heads are not whole blocks of q8_0.
@@ -54,7 +54,7 @@ impl<'m> Reference<'m> {
         Ok(Self { model, frequencies, cache, kv, position: 0, context })
     }
 
-    /// Forgets all positions.
+    /// Empties the context.
     pub fn reset(&mut self) {
         self.cache.iter_mut().for_each(|(keys, values)| {
             keys.clear();
@@ -63,12 +63,12 @@ impl<'m> Reference<'m> {
         self.position = 0;
     }
 
-    /// How many tokens have been taken in.
+    /// Tokens in the context.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Takes in `token` and returns the logits of the next one, `vocab` numbers.
+    /// Processes `token` and returns the logits of the next one, `vocab` numbers.
     ///
     /// # Errors
     /// [`Error::Token`] or [`Error::ContextFull`].
@@ -134,12 +134,31 @@ impl<'m> Reference<'m> {
     }
 }
 
-/// A block of q8_0 as it comes back, rounded as ggml's `quantize_row_q8_0_ref` does.
+impl Decoder for Reference<'_> {
+    fn step(&mut self, token: u32) -> Result<Vec<f32>> {
+        Reference::step(self, token)
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        Reference::reset(self);
+        Ok(())
+    }
+
+    fn position(&self) -> usize {
+        Reference::position(self)
+    }
+
+    fn context(&self) -> usize {
+        self.context
+    }
+}
+
+/// Rounds a block to q8_0 as ggml's `quantize_row_q8_0_ref` does.
 fn round_q8_0(block: &mut [f32]) {
     let scale = block.iter().fold(0f32, |top, v| top.max(v.abs())) / 127.0;
     let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
     let kept = f16::from_f32(scale).to_f32();
-    // `round` takes halves away from zero.
+    // `round` rounds halves away from zero.
     block.iter_mut().for_each(|v| *v = (*v * inverse).round() * kept);
 }
 
@@ -184,7 +203,7 @@ fn rotate(head: &mut [f32], position: usize, frequencies: &[f64]) {
     }
 }
 
-/// `exp(s) / sum(exp(s))`, kept in range by subtracting the largest.
+/// `exp(s) / sum(exp(s))`, in range because the largest is subtracted.
 pub(crate) fn softmax(scores: &[f64]) -> Vec<f64> {
     let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let exps: Vec<f64> = scores.iter().map(|s| (s - most).exp()).collect();

@@ -1,21 +1,21 @@
-//! Choosing the next token from logits.
+//! The choice of the next token from logits.
 //!
-//! The order of the steps is the one other engines use: keep the `top_k` most likely tokens, then the smallest set that
-//! holds `top_p` of the probability, then those with at least `min_p` of the best one's probability, and draw from
-//! what is left at the given temperature. Random numbers come from ChaCha8 (crate `rand_chacha`, whose output for a seed
-//! is part of its interface), so a seed gives the same text everywhere.
+//! The steps are in the order of other engines: keep the `top_k` most likely tokens, then the smallest set with `top_p` of the
+//! probability, then those with at least `min_p` of the best one's probability, and draw from the rest at the given
+//! temperature. Random numbers are from ChaCha8 (crate `rand_chacha`, whose output for a seed is part of its interface), so a
+//! seed gives the same text everywhere.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-/// What a [`Sampler`] is made from.
+/// How a [`Sampler`] chooses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplerOptions {
-    /// Divisor of the logits; 0 takes the most likely token always.
+    /// Divisor of the logits; 0 always takes the most likely token.
     pub temperature: f32,
-    /// How many of the most likely tokens stay; 0 keeps all.
+    /// Number of most likely tokens that are kept; 0 keeps all.
     pub top_k: usize,
-    /// Probability mass that stays, from the most likely token on; 1 keeps all.
+    /// Probability that is kept, from the most likely token on; 1 keeps all.
     pub top_p: f32,
     /// Least probability relative to the most likely token; 0 keeps all.
     pub min_p: f32,
@@ -24,11 +24,11 @@ pub struct SamplerOptions {
 }
 
 impl SamplerOptions {
-    /// The most likely token, always.
+    /// Always the most likely token.
     pub const GREEDY: Self = Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 };
 }
 
-/// A source of tokens with its own random sequence.
+/// Chooses tokens, with its own random sequence.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     options: SamplerOptions,
@@ -48,7 +48,7 @@ impl Sampler {
 
     /// Chooses a token; `logits` has one entry per token of the vocabulary.
     ///
-    /// Entries that are not numbers are never chosen. With no logits at all, token 0.
+    /// NaN is never chosen. Without logits, token 0.
     pub fn sample(&mut self, logits: &[f32]) -> u32 {
         if self.is_greedy() {
             return argmax(logits);
@@ -67,12 +67,12 @@ impl Sampler {
         candidates.last().map_or_else(|| argmax(logits), |c| c.0)
     }
 
-    /// The tokens that may be chosen, most likely first, with weights relative to the first one's.
+    /// The tokens to choose from, most likely first, with weights relative to the first.
     fn candidates(&self, logits: &[f32]) -> Vec<(u32, f64)> {
         let SamplerOptions { temperature, top_k, top_p, min_p, .. } = self.options;
         let numbers = logits.iter().enumerate().filter(|(_, l)| !l.is_nan() && **l != f32::NEG_INFINITY);
         let mut order: Vec<(u32, f32)> = numbers.map(|(token, &l)| (token as u32, l)).collect();
-        // Ties go to the lower token, so that the order, and with it the text, is the same everywhere.
+        // Ties are ordered by token, so that the text is the same everywhere.
         let by_rank = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
         if top_k > 0 && top_k < order.len() {
             order.select_nth_unstable_by(top_k - 1, by_rank);
@@ -83,7 +83,7 @@ impl Sampler {
         // `best` may be infinite; equal values then have weight 1 like any other tie.
         let weigh = |l: f32, t: f32| if l == best { 1.0 } else { (f64::from(l - best) / f64::from(t)).exp() };
 
-        // Both cuts look at the distribution before the temperature, as llama.cpp's default chain does.
+        // Both cuts use the distribution before the temperature, as in llama.cpp's default chain.
         let plain = order.iter().map(|&(_, l)| weigh(l, 1.0));
         let budget = f64::from(top_p) * plain.clone().sum::<f64>();
         let mut mass = 0.0;
@@ -98,7 +98,7 @@ impl Sampler {
     }
 }
 
-/// The index of the largest logit, the first of equal ones; entries that are not numbers are passed over.
+/// The index of the largest logit, the first of equals; NaN is ignored.
 pub fn argmax(logits: &[f32]) -> u32 {
     let mut best = 0;
     let mut value = f32::NEG_INFINITY;

@@ -2,34 +2,26 @@
 //!
 //! Runs on the device that `HCQ_DEVICE` names, else on the software one.
 
+mod open;
+
 use std::time::Duration;
 
+use ga10b_llm::cache::CacheType;
 use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::engine::{Engine, EngineOptions, Mode};
-use ga10b_llm::gguf::Gguf;
-use ga10b_llm::kernels::CacheType;
 use ga10b_llm::model::Model;
 use ga10b_llm::reference::Reference;
 use ga10b_llm::sampler::argmax;
 use ga10b_llm::synthesize::{MIXES, Synthesis};
-use hcq::{Device, Selector};
+use hcq::Device;
 
-/// Tokens of a story; the software device takes its time.
+use open::device;
+
+/// Tokens of a story; the software device is slow.
 const STORY: usize = 32;
 
-fn device() -> Device {
-    let selector = match std::env::var_os("HCQ_DEVICE") {
-        Some(_) => Selector::from_env().unwrap(),
-        None => Selector::Sim,
-    };
-    Device::open(selector).unwrap()
-}
-
 fn tiny(mix: &str) -> Model {
-    let synthesis: Synthesis = format!("tiny-llama:{mix}").parse().unwrap();
-    let mut bytes = Vec::new();
-    synthesis.write(3, &mut bytes, &mut |_, _| {}).unwrap();
-    Model::new(Gguf::from_bytes(bytes).unwrap()).unwrap()
+    format!("tiny-llama:{mix}").parse::<Synthesis>().unwrap().model(3).unwrap()
 }
 
 fn engine(device: &Device, model: &Model, context: usize) -> Engine {
@@ -41,8 +33,8 @@ fn engine_in(mode: Mode, device: &Device, model: &Model, context: usize) -> Engi
 }
 
 fn engine_with(mode: Mode, kv: CacheType, device: &Device, model: &Model, context: usize) -> Engine {
-    let options = EngineOptions { context, mode, kv, timed: true };
-    Engine::new(device, model, options, &mut |done, total| assert!(done <= total)).unwrap()
+    let options = EngineOptions::new(context).with_mode(mode).with_cache(kv).with_phase_times(true);
+    Engine::with_progress(device, model, &options, &mut |done, total| assert!(done <= total)).unwrap()
 }
 
 #[test]

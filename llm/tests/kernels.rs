@@ -3,12 +3,15 @@
 //! Runs on the device that `HCQ_DEVICE` names, else on the software one.
 
 mod device;
+mod open;
 
 use ga10b_llm::gguf::GgmlType;
-use ga10b_llm::kernels::{
-    ARGMAX_BLOCKS, ATTENTION_THREADS, Epilogue, NORM_THREADS, ROPE_THREADS, SILU_THREADS, STATE_THREADS,
-    TOKENS_AT, embed_blocks, matvec, partial_words, striped,
-};
+use ga10b_llm::kernels::operations::attention::{self, partial_words};
+use ga10b_llm::kernels::operations::matvec::{self, Epilogue};
+use ga10b_llm::kernels::operations::striped::striped;
+use ga10b_llm::kernels::operations::token::{self, ARGMAX_BLOCKS, embed_blocks};
+use ga10b_llm::kernels::operations::{norm, rope};
+use ga10b_llm::kernels::state::TOKENS_AT;
 use half::f16;
 use hcq::{Args, Buffer, Extent3, LaunchConfig};
 use proptest::prelude::*;
@@ -132,7 +135,7 @@ proptest! {
         let out = floats(&vec![0.0; cols]);
         let args = matrix(format, &data).buffer(&words(&state)).buffer(&out).u32(rows as u32).u32(cols as u32);
         let blocks = embed_blocks(format, cols as u32);
-        launch(format.suffix(), &format!("embed_{}", format.suffix()), blocks, STATE_THREADS, &args);
+        launch(format.suffix(), &format!("embed_{}", format.suffix()), blocks, token::THREADS, &args);
         let wanted = dequantized(format.ty(), &data, rows, cols);
         prop_assert_eq!(&read(&out, cols), &wanted[token]);
     }
@@ -144,7 +147,7 @@ proptest! {
         let (x, weight) = (random.values(len), random.values(len));
         let out = floats(&vec![0.0; len]);
         let args = Args::new().buffer(&floats(&x)).buffer(&floats(&weight)).buffer(&out).u32(len as u32).f32(eps);
-        launch("vector", "rmsnorm", 1, NORM_THREADS, &args);
+        launch("vector", "rmsnorm", 1, norm::THREADS, &args);
         let scale = 1.0 / (dot(&x, &x) / len as f64 + f64::from(eps)).sqrt();
         let wanted: Vec<f64> = x.iter().zip(&weight).map(|(x, w)| f64::from(*x) * scale * f64::from(*w)).collect();
         prop_assert!(nmse(&unstripe(&read(&out, len)), &wanted) < 1e-12);
@@ -158,7 +161,7 @@ proptest! {
         let gate: Vec<f32> = gate.iter().map(|g| 30.0 * g).collect();
         let out = floats(&vec![0.0; len]);
         let args = Args::new().buffer(&floats(&gate)).buffer(&floats(&up)).buffer(&out).u32(len as u32);
-        launch("vector", "silu_mul", (len as u32).div_ceil(SILU_THREADS), SILU_THREADS, &args);
+        launch("vector", "silu_mul", (len as u32).div_ceil(norm::SILU_THREADS), norm::SILU_THREADS, &args);
         let wanted: Vec<f64> = gate.iter().zip(&up).map(|(g, u)| silu(f64::from(*g)) * f64::from(*u)).collect();
         prop_assert!(nmse(&unstripe(&read(&out, len)), &wanted) < 1e-12);
     }
@@ -181,7 +184,7 @@ proptest! {
         let args = args.buffer(&keys).buffer(&values);
         let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
         let pairs = ((heads + 2 * kv_heads) * half_dim) as u32;
-        launch("vector", "rope_cache", pairs.div_ceil(ROPE_THREADS), ROPE_THREADS, &args);
+        launch("vector", "rope_cache", pairs.div_ceil(rope::THREADS), rope::THREADS, &args);
 
         let rotated: Vec<f64> = qkv
             .chunks_exact(2)
@@ -239,10 +242,10 @@ proptest! {
         let args = args.buffer(if shares > 1 { &partials } else { &out });
         let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale);
         let name = format!("attention_{}{dims}", if shares > 1 { "split_" } else { "" });
-        launch("attention", &name, (heads as u32, shares), ATTENTION_THREADS, &args);
+        launch("attention", &name, (heads as u32, shares), attention::THREADS, &args);
         if shares > 1 {
             let args = Args::new().buffer(&partials).buffer(&out).u32(dim as u32).u32(shares);
-            launch("attention", "attention_combine", heads as u32, ATTENTION_THREADS, &args);
+            launch("attention", "attention_combine", heads as u32, attention::THREADS, &args);
         }
         let numbers = |cache: &[f16]| cache.iter().map(|v| v.to_f32()).collect::<Vec<_>>();
         let wanted = attended(&q, &numbers(&keys), &numbers(&values), (dim, context, group), position);
@@ -270,7 +273,7 @@ proptest! {
         let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
         let args = args.u32((kv_heads * context * dim) as u32);
         let pairs = ((heads + 2 * kv_heads) * half_dim) as u32;
-        launch("vector", "rope_cache_q8_0", pairs.div_ceil(ROPE_THREADS), ROPE_THREADS, &args);
+        launch("vector", "rope_cache_q8_0", pairs.div_ceil(rope::THREADS), rope::THREADS, &args);
         let [keys, values] = [keys, values].map(|cache| read_bytes(&cache, len));
         for head in 0..kv_heads {
             for row in 0..context {
@@ -324,9 +327,9 @@ proptest! {
         let args = args.buffer(&words(&[position as u32, 0, 0, 0])).buffer(&partials);
         let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale);
         let args = args.u32((kv_heads * context * dim) as u32);
-        launch("attention", &format!("attention_q8_0_{dims}"), (heads as u32, shares), ATTENTION_THREADS, &args);
+        launch("attention", &format!("attention_q8_0_{dims}"), (heads as u32, shares), attention::THREADS, &args);
         let args = Args::new().buffer(&partials).buffer(&out).u32(dim as u32).u32(shares);
-        launch("attention", "attention_combine", heads as u32, ATTENTION_THREADS, &args);
+        launch("attention", "attention_combine", heads as u32, attention::THREADS, &args);
         let wanted = attended(&q, &key_values, &value_values, (dim, context, group), position);
         let error = nmse(&unstripe(&read(&out, heads * dim)), &wanted);
         prop_assert!(error < 1e-9, "NMSE {:e}", error);
@@ -343,7 +346,7 @@ proptest! {
         let candidates = || floats(&vec![0.0; ARGMAX_BLOCKS as usize]);
         let (values, indices) = (candidates(), candidates());
         let args = Args::new().buffer(&floats(&logits)).buffer(&values).buffer(&indices).u32(count as u32);
-        launch("vector", "argmax", ARGMAX_BLOCKS, STATE_THREADS, &args);
+        launch("vector", "argmax", ARGMAX_BLOCKS, token::THREADS, &args);
         let state = words(&[2, 0, 0, 0, 11, 12, 13, 14, 15]);
         let args = Args::new().buffer(&values).buffer(&indices).buffer(&state).u32(ARGMAX_BLOCKS);
         launch("vector", "argmax_finish", 1, 32, &args);

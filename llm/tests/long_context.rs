@@ -1,18 +1,17 @@
-//! What a token costs far into a context, counted on the software ga10b: bytes and instructions grow with the position and nothing
-//! else, and the work stays spread over all blocks.
+//! The cost of a token far into a context, counted on the software ga10b: bytes and instructions are linear in the position, and
+//! the work is spread over all blocks.
 
 use std::sync::Arc;
 
+use ga10b_llm::cache::CacheType;
 use ga10b_llm::engine::{Engine, EngineOptions, Mode};
-use ga10b_llm::gguf::Gguf;
-use ga10b_llm::kernels::CacheType;
 use ga10b_llm::model::Model;
 use ga10b_llm::synthesize::Synthesis;
 use ga10b_sim::sm::{CacheConfig, Config as ExecutorConfig, Counters};
 use ga10b_sim::{Sim, SimConfig};
 use hcq::{Device, DeviceOptions, Selector};
 
-/// Positions at which a token is counted; the cache of the last does not fit into the second-level cache.
+/// Positions at which a token is counted; the cache of the last does not fit the level-2 cache.
 const POSITIONS: [usize; 3] = [2_047, 8_191, 32_767];
 /// Query heads of the model that share a key/value head.
 const GROUP: f64 = 4.0;
@@ -20,24 +19,21 @@ const GROUP: f64 = 4.0;
 const SECTOR: f64 = 32.0;
 
 fn model() -> Model {
-    let synthesis: Synthesis = "tiny-llama:q6_k".parse().unwrap();
-    let mut bytes = Vec::new();
-    synthesis.write(3, &mut bytes, &mut |_, _| {}).unwrap();
-    Model::new(Gguf::from_bytes(bytes).unwrap()).unwrap()
+    "tiny-llama:q6_k".parse::<Synthesis>().unwrap().model(3).unwrap()
 }
 
-/// An engine and the device that counts what it does.
+/// An engine, and the device that counts its work.
 fn engine(model: &Model, mode: Mode, kv: CacheType) -> (Engine, Arc<Sim>) {
     let executor = ExecutorConfig { l2: Some(CacheConfig::ORIN), ..ExecutorConfig::default() };
     let sim = Sim::try_new(SimConfig { executor, ..SimConfig::default() }).unwrap();
     let mut options = DeviceOptions::default();
     options.sim = Some(sim.clone());
     let device = Device::open_with(Selector::Sim, options).unwrap();
-    let options = EngineOptions { context: POSITIONS[2] + 65, mode, kv, timed: false };
-    (Engine::new(&device, model, options, &mut |_, _| {}).unwrap(), sim)
+    let options = EngineOptions::new(POSITIONS[2] + 65).with_mode(mode).with_cache(kv);
+    (Engine::new(&device, model, &options).unwrap(), sim)
 }
 
-/// What differs between two counts.
+/// The difference of two counts.
 struct Cost {
     instructions: f64,
     dram_bytes: f64,
@@ -54,7 +50,7 @@ fn cost(before: &Counters, after: &Counters) -> Cost {
     }
 }
 
-/// What `work` costs at each of the positions.
+/// The cost of `work` at each of the positions.
 fn costs(engine: &mut Engine, sim: &Sim, work: impl Fn(&mut Engine)) -> Vec<Cost> {
     let at = |position: &usize| {
         engine.pretend(*position).unwrap();
@@ -86,14 +82,14 @@ fn a_token_far_into_a_context_costs_what_its_position_says() {
         });
         eprintln!("{case}: {near:.2} and {far:.2} instructions of a warp per position");
         assert!((far / near - 1.0).abs() < 0.05, "{case}: {near} and then {far} instructions per position");
-        // Phases read the cache once for all heads that share it. Operations read it once per head; which of that comes from DRAM
-        // is a matter of which blocks happen to run together, here as many as the computer has cores.
+        // Phases read the cache once for all heads that share it. Operations read it once per head; the share of DRAM depends on
+        // which blocks run together, here as many as the computer has cores.
         let most = if mode == Mode::Phases { 1.05 } else { 1.05 * GROUP };
         let bytes = (costs[2].dram_bytes - costs[1].dram_bytes) / (POSITIONS[2] - POSITIONS[1]) as f64;
         let ratio = bytes / per_position;
         eprintln!("{case}: {bytes:.1} bytes of DRAM per position of {per_position} bytes, {ratio:.3}");
         assert!((0.95..most).contains(&ratio), "{case}: {ratio:.3} bytes of DRAM per cached byte");
-        // A block per SM in phases; four smaller ones in operations, and as many for each of the heads.
+        // A block per SM in phases; four smaller ones in operations, the same number for each head.
         let blocks = if mode == Mode::Phases { 16.0 } else { 64.0 };
         let busiest = (costs[2].busiest - costs[1].busiest) / (costs[2].instructions - costs[1].instructions);
         eprintln!("{case}: the busiest block has {:.3} of its share", blocks * busiest);

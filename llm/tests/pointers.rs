@@ -2,10 +2,12 @@
 //!
 //! Runs on the device that `HCQ_DEVICE` names, else on the software one; needs a `ptxas`.
 
+mod open;
+
 use std::time::Duration;
 
 use half::f16;
-use hcq::{Args, Device, LaunchConfig, Selector};
+use hcq::{Args, LaunchConfig};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -79,11 +81,7 @@ fn split_accesses_move_the_right_bytes() {
         eprintln!("skipped: no ptxas");
         return;
     };
-    let selector = match std::env::var_os("HCQ_DEVICE") {
-        Some(_) => Selector::from_env().unwrap(),
-        None => Selector::Sim,
-    };
-    let device = Device::open(selector).unwrap();
+    let device = open::device();
     let target = if device.info().sm_number() == 90 { Target::Sm90 } else { Target::Sm87 };
     let mut runner = TestRunner::deterministic();
     let cases: Vec<Case> = (0..60).map(|_| cases().new_tree(&mut runner).unwrap().current()).collect();

@@ -3,13 +3,13 @@
 //! Runs on the device that `HCQ_DEVICE` names, else on the software one.
 
 mod device;
+mod open;
 
-use ga10b_llm::kernels::gemm::{self, Output, TILES};
-use ga10b_llm::kernels::{
-    COUNT_AT, DEQUANTIZE_THREADS, EXPAND_THREADS, HEAD_DIMS, PROMPT_ATTENTION_THREADS,
-    PROMPT_ATTENTION_TOKENS, PROMPT_NORM_THREADS, PROMPT_ROPE_THREADS, PROMPT_TOKENS_AT, dequantize_blocks,
-    prompt_attention_shared,
-};
+use ga10b_llm::kernels::heads::HEAD_DIMS;
+use ga10b_llm::kernels::prompt::chunk::{COUNT_AT, TOKENS_AT};
+use ga10b_llm::kernels::prompt::gemm::{self, Output, TILES};
+use ga10b_llm::kernels::prompt::vector::{EXPAND_THREADS, NORM_THREADS, ROPE_THREADS};
+use ga10b_llm::kernels::prompt::{attention, dequantize};
 use half::f16;
 use hcq::{Args, Buffer, LaunchConfig};
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ use device::{
 
 /// A chunk in device memory, of `count` tokens from position `start` on.
 fn chunk(start: usize, tokens: &[u32]) -> Buffer {
-    let mut state = vec![0; PROMPT_TOKENS_AT as usize];
+    let mut state = vec![0; TOKENS_AT as usize];
     (state[0], state[COUNT_AT as usize]) = (start as u32, tokens.len() as u32);
     state.extend(tokens);
     words(&state)
@@ -96,7 +96,7 @@ proptest! {
         let out = halves(&vec![f16::ZERO; rows * cols]);
         let args = matrix(format, &data).buffer(&out).u32(rows as u32).u32(cols as u32);
         let name = format!("dequantize_{}", format.suffix());
-        launch("dequantize", &name, LaunchConfig::new(dequantize_blocks(rows as u32), DEQUANTIZE_THREADS), &args);
+        launch("dequantize", &name, LaunchConfig::new(dequantize::blocks(rows as u32), dequantize::THREADS), &args);
         let wanted = dequantized(format.ty(), &data, rows, cols);
         let wanted: Vec<f32> = wanted.into_iter().map(|v| f16::from_f32(v).to_f32()).collect();
         prop_assert_eq!(read_halves(&out, rows * cols), wanted);
@@ -112,7 +112,7 @@ proptest! {
         let args = matrix(format, &data).buffer(&chunk(3, &tokens)).buffer(&out).u32(rows as u32).u32(cols as u32);
         // More blocks than tokens: what is past the chunk does nothing.
         let name = format!("embed_prompt_{}", format.suffix());
-        launch("dequantize", &name, LaunchConfig::new(tokens.len() as u32 + 2, DEQUANTIZE_THREADS), &args);
+        launch("dequantize", &name, LaunchConfig::new(tokens.len() as u32 + 2, dequantize::THREADS), &args);
         let all = dequantized(format.ty(), &data, rows, cols);
         let wanted: Vec<f32> =
             tokens.iter().flat_map(|t| all[*t as usize * cols..][..cols].to_vec()).collect();
@@ -127,7 +127,7 @@ proptest! {
         let (stream, out) = (floats(&x), halves(&vec![f16::ZERO; tokens * len]));
         let args = Args::new().buffer(&stream).buffer(&floats(&sums)).buffer(&floats(&weight)).buffer(&out);
         let args = args.u32(len as u32).f32(eps).u32(shares as u32).u32(5);
-        launch("prompt", "prompt_norm", LaunchConfig::new(tokens as u32, PROMPT_NORM_THREADS), &args);
+        launch("prompt", "prompt_norm", LaunchConfig::new(tokens as u32, NORM_THREADS), &args);
         let mut wanted: Vec<f64> = x.iter().map(|v| f64::from(*v)).collect();
         for share in 0..shares {
             let part = &sums[share * 5 * len..][..tokens * len];
@@ -169,8 +169,8 @@ proptest! {
         let args = args.u32(shares as u32).u32(tokens as u32 + 1);
         let pairs = (width / 2) as u32;
         // One token more than the chunk has: nothing of it may be written.
-        let grid = (pairs.div_ceil(PROMPT_ROPE_THREADS), tokens as u32 + 1);
-        launch("prompt", "prompt_rope", LaunchConfig::new(grid, PROMPT_ROPE_THREADS), &args);
+        let grid = (pairs.div_ceil(ROPE_THREADS), tokens as u32 + 1);
+        launch("prompt", "prompt_rope", LaunchConfig::new(grid, ROPE_THREADS), &args);
 
         let q = read_halves(&q, (tokens + 1) * heads * dim);
         prop_assert!(q[tokens * heads * dim..].iter().all(|v| *v == 0.0));
@@ -227,8 +227,8 @@ proptest! {
         let args = args.buffer(&q).buffer(&keys).buffer(&values);
         let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
         let args = args.u32(1).u32(tokens as u32).u32((rows * dim) as u32);
-        let grid = (((width / 2) as u32).div_ceil(PROMPT_ROPE_THREADS), tokens as u32 + 1);
-        launch("prompt", "prompt_rope_q8_0", LaunchConfig::new(grid, PROMPT_ROPE_THREADS), &args);
+        let grid = (((width / 2) as u32).div_ceil(ROPE_THREADS), tokens as u32 + 1);
+        launch("prompt", "prompt_rope_q8_0", LaunchConfig::new(grid, ROPE_THREADS), &args);
         let cached = [&keys, &values].map(|cache| read_bytes(cache, len));
         for (i, cache) in cached.iter().enumerate() {
             for (head, position) in (0..kv_heads).flat_map(|h| (0..context).map(move |p| (h, p))) {
@@ -289,9 +289,9 @@ proptest! {
         let args = Args::new().buffer(&halves(&q)).buffer(&halves(&keys)).buffer(&halves(&values));
         let args = args.buffer(&chunk(start, &vec![0; tokens])).buffer(&out);
         let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale);
-        let grid = ((tokens as u32).div_ceil(PROMPT_ATTENTION_TOKENS) + 1, heads as u32);
-        let config = LaunchConfig::new(grid, PROMPT_ATTENTION_THREADS);
-        let config = config.with_dynamic_shared(prompt_attention_shared(dims));
+        let grid = ((tokens as u32).div_ceil(attention::TOKENS) + 1, heads as u32);
+        let config = LaunchConfig::new(grid, attention::THREADS);
+        let config = config.with_dynamic_shared(attention::shared_bytes(dims));
         launch("prompt", &format!("prompt_attention_{dims}"), config, &args);
         let found = read_halves(&out, (tokens + 1) * heads * dim);
         prop_assert!(found[tokens * heads * dim..].iter().all(|v| *v == 0.0), "written past the chunk");

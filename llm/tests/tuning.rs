@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use ga10b_llm::compare::Comparison;
 use ga10b_llm::engine::{Engine, EngineOptions, Mode};
-use ga10b_llm::gguf::Gguf;
-use ga10b_llm::kernels::{CacheType, Epilogue, gemm, matvec, step};
+use ga10b_llm::kernels::operations::matvec::{self, Epilogue};
+use ga10b_llm::kernels::prompt::gemm;
+use ga10b_llm::kernels::step::shape as step;
 use ga10b_llm::model::Model;
 use ga10b_llm::search::{self, Counter, Limits, Listener, Meter, Outcome, Part, Progress};
 use ga10b_llm::synthesize::Synthesis;
@@ -30,9 +31,7 @@ const TOKENS: usize = 4;
 /// A model of one layer.
 fn tiny(mix: &str, (hidden, ff): (usize, usize)) -> Model {
     let synthesis: Synthesis = format!("tiny-llama:{mix}").parse().unwrap();
-    let mut bytes = Vec::new();
-    synthesis.with_sizes(1, hidden, ff).write(3, &mut bytes, &mut |_, _| {}).unwrap();
-    Model::new(Gguf::from_bytes(bytes).unwrap()).unwrap()
+    synthesis.with_sizes(1, hidden, ff).model(3).unwrap()
 }
 
 /// Takes every instruction of a warp for a nanosecond.
@@ -122,8 +121,8 @@ fn logits(device: &Device, model: &Model, tuning: &Tuning) -> [Vec<f32>; 3] {
 }
 
 fn engine(device: &Device, model: &Model, mode: Mode, tuning: &Tuning) -> Engine {
-    let options = EngineOptions { context: 64, mode, kv: CacheType::F16, timed: false };
-    Engine::tuned(device, model, options, tuning, &mut |_, _| ()).unwrap()
+    let options = EngineOptions::new(64).with_mode(mode).with_tuning(tuning.clone());
+    Engine::new(device, model, &options).unwrap()
 }
 
 #[test]

@@ -8,7 +8,8 @@ use ga10b_llm_tools::first_token::{FirstToken, Stopwatch};
 use serde::Serialize;
 
 use crate::cli::Cli;
-use crate::commands::Outcome;
+use crate::outcome::Outcome;
+use crate::progress;
 use crate::report::{self, DeviceReport, ModelReport};
 use crate::session::{self, Session};
 use crate::shapes::TuningReport;
@@ -68,8 +69,8 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
     session.engine.record_prompt(plan.prefill)?;
     watch.lap("recording the prompt");
     let prompt: Vec<u32> = (0..plan.prefill.max(1)).map(|i| (i * 31 % model.config.vocab) as u32).collect();
-    let first_token = watch.finish(&mut session.engine, &prompt, session.context)?;
-    let bar = session::step_bar("measuring");
+    let first_token = watch.finish(&mut session.engine, &prompt)?;
+    let bar = progress::step_bar("measuring");
     let rows =
         ga10b_llm_tools::bench::run(&mut session.engine, model.config.vocab, plan, &mut |done, total| {
             bar.set_length(total);

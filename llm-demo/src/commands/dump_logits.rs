@@ -8,7 +8,7 @@ use anyhow::Context;
 use ga10b_llm::decoder::Decoder;
 
 use crate::cli::Cli;
-use crate::commands::Outcome;
+use crate::outcome::Outcome;
 use crate::session::{self, Session};
 
 pub fn run(cli: &Cli, path: &Path) -> anyhow::Result<Outcome> {

@@ -9,8 +9,8 @@ use ga10b_llm::tokenizer::Tokenizer;
 use ga10b_llm_tools::trace::HostSpans;
 
 use crate::cli::Cli;
-use crate::commands::Outcome;
 use crate::commands::recording::Recording;
+use crate::outcome::Outcome;
 use crate::session::{self, Session};
 
 /// Tokens generated where the command line does not say.
@@ -37,7 +37,6 @@ pub fn run(cli: &Cli, spans: Option<HostSpans>) -> anyhow::Result<Outcome> {
         &mut Sampler::new(cli.sampling()),
         &tokens,
         count,
-        session.context,
         &mut |text| {
             out.write_all(text.as_bytes())?;
             out.flush()

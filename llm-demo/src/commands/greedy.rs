@@ -8,7 +8,8 @@ use ga10b_llm::tokenizer::Tokenizer;
 use ga10b_llm_tools::agreement::{Agreement, Difference, compare};
 
 use crate::cli::Cli;
-use crate::commands::Outcome;
+use crate::outcome::Outcome;
+use crate::progress;
 use crate::session::{self, Session};
 
 pub fn run(cli: &Cli, count: usize) -> anyhow::Result<Outcome> {
@@ -34,7 +35,7 @@ pub fn run(cli: &Cli, count: usize) -> anyhow::Result<Outcome> {
          and a model that has a step kernel"
     );
     let mut against = Session::new(device, (Some(Mode::Operations), cli.kv, false, false), &model, context)?;
-    let bar = session::step_bar("comparing");
+    let bar = progress::step_bar("comparing");
     bar.set_length(count as u64);
     let agreement = compare(&mut checked.engine, &mut against.engine, &prompt, count, &mut || bar.inc(1));
     bar.finish_and_clear();

@@ -8,7 +8,8 @@ use ga10b_llm_tools::roofline::{Machine, Prediction};
 use serde::Serialize;
 
 use crate::cli::Cli;
-use crate::commands::Outcome;
+use crate::outcome::Outcome;
+use crate::progress;
 use crate::report::{self, ModelReport};
 use crate::session::{self, Session};
 use crate::shapes::TuningReport;
@@ -90,7 +91,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         room,
     )?;
 
-    let bar = session::step_bar("counting");
+    let bar = progress::step_bar("counting");
     bar.set_length(positions.len() as u64);
     let engine = &mut session.engine;
     let (mut token, mut points) = (0, Vec::new());

@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use ga10b_llm::engine::{KernelStat, LaunchTime, PhaseParts};
+use ga10b_llm::engine::{KernelStat, PhaseParts};
 use ga10b_llm_tools::bandwidth::{self, CopyBandwidth};
 use ga10b_llm_tools::bench::WARM_UP;
 use hcq::{Device, DeviceOptions};
 use serde::Serialize;
 
 use crate::cli::Cli;
-use crate::commands::Outcome;
+use crate::outcome::Outcome;
 use crate::report::{self, DeviceReport, ModelReport};
 use crate::session::{self, Session};
 use crate::shapes::TuningReport;
@@ -69,7 +69,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let software = session.device.info().backend == hcq::BackendKind::Sim;
     let warm_up = if software { Duration::ZERO } else { WARM_UP };
     let stats = match prompt {
-        Some(tokens) => by_kernel(session.engine.profile_prompt(tokens, warm_up)?),
+        Some(tokens) => session.engine.profile_prompt(tokens, warm_up)?,
         None => session.engine.profile(steps, warm_up)?,
     };
     let copy = if software { None } else { copy_bandwidth(&session.device) };
@@ -99,27 +99,6 @@ fn copy_bandwidth(device: &Device) -> Option<CopyBandwidth> {
             None
         }
     }
-}
-
-/// Launches of one kernel in one role together.
-fn by_kernel(times: Vec<LaunchTime>) -> Vec<KernelStat> {
-    let mut stats: Vec<KernelStat> = Vec::new();
-    for time in times {
-        let known = stats.iter_mut().find(|s| s.name == time.name && s.role == time.role);
-        let stat = match known {
-            Some(stat) => stat,
-            None => {
-                stats.push(KernelStat { name: time.name, role: time.role, ..KernelStat::default() });
-                // Just added.
-                let Some(stat) = stats.last_mut() else { continue };
-                stat
-            }
-        };
-        stat.count += 1;
-        stat.nanoseconds += time.end - time.start;
-        stat.bytes += time.bytes;
-    }
-    stats
 }
 
 /// The kernels with the longest first.

@@ -27,7 +27,7 @@ impl Recording {
     /// Creates the file and has the engine take times from now on.
     pub fn start(path: &Path, spans: HostSpans, session: &mut Session) -> anyhow::Result<Self> {
         let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        session.engine.start_trace(&session.device)?;
+        session.engine.start_trace()?;
         // What was done so far is not part of it.
         spans.take();
         let origin = Instant::now();

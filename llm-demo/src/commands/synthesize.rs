@@ -5,11 +5,11 @@ use std::path::Path;
 use ga10b_llm::synthesize::Synthesis;
 
 use crate::cli::Cli;
-use crate::commands::Outcome;
-use crate::session;
+use crate::outcome::Outcome;
+use crate::progress;
 
 pub fn run(cli: &Cli, synthesis: &Synthesis, path: &Path) -> anyhow::Result<Outcome> {
-    let bar = session::byte_bar("writing");
+    let bar = progress::byte_bar("writing");
     let written = synthesis.write_file(cli.seed.unwrap_or(0), path, &mut |done, total| {
         bar.set_length(total);
         bar.set_position(done);

@@ -15,7 +15,8 @@ use ptxgen::Target;
 use serde::Serialize;
 
 use crate::cli::Cli;
-use crate::commands::Outcome;
+use crate::outcome::Outcome;
+use crate::progress;
 use crate::report::{self, DeviceReport, ModelReport};
 use crate::session;
 
@@ -109,8 +110,8 @@ pub fn run(cli: &Cli, parts: &[Part]) -> anyhow::Result<Outcome> {
         candidates: usize::MAX,
     };
     let mut keeper = Keeper {
-        loading: session::byte_bar("loading"),
-        bar: session::step_bar("tuning"),
+        loading: progress::byte_bar("loading"),
+        bar: progress::step_bar("tuning"),
         store,
         target: compiler.target(),
     };

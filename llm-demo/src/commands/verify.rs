@@ -3,15 +3,16 @@
 use std::io::{self, Write};
 
 use anyhow::Context;
+use ga10b_llm::cache::CacheType;
 use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::decoder::Decoder;
-use ga10b_llm::kernels::CacheType;
 use ga10b_llm::reference::Reference;
 use ga10b_llm::sampler::argmax;
 use ga10b_llm::tokenizer::Tokenizer;
 
 use crate::cli::Cli;
-use crate::commands::Outcome;
+use crate::outcome::Outcome;
+use crate::progress;
 use crate::session::{self, Session};
 
 /// Steps where the command line does not say.
@@ -36,7 +37,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let mut comparison = Comparison::new();
     let (mut tokens, mut last) = (Vec::new(), Vec::new());
     let mut next = model_start(&prompt, &tokenizer);
-    let bar = session::step_bar("verifying");
+    let bar = progress::step_bar("verifying");
     bar.set_length(steps as u64);
     for step in 0..steps {
         let token = prompt.get(step).copied().unwrap_or(next);

@@ -7,14 +7,15 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::gguf::TensorView;
-use crate::kernels::{Format, pack};
+use crate::kernels::format::Format;
+use crate::kernels::pack::pack;
 
 /// Planes start at multiples of this many bytes.
 const PLANE_ALIGN: u64 = 256;
-/// Planes that a format has at most.
+/// Most planes of a format.
 const PLANES: usize = 4;
-/// Bytes of a tensor that one task packs: they stay in a core's cache until they are written to the device, and are enough to
-/// make the start of a transfer through staging memory not matter.
+/// Bytes of a tensor that one task packs: few enough to stay in a core's cache until they are written to the device, enough to
+/// amortize the start of a transfer through staging memory.
 const PART_BYTES: usize = 512 << 10;
 
 /// One or more tensors of equal type and row length, one below the other.
@@ -23,7 +24,7 @@ pub struct Matrix {
     buffer: Buffer,
     /// Where each plane starts.
     planes: Vec<u64>,
-    /// How its values are stored.
+    /// Format of the values.
     pub format: Format,
     /// Rows of all the tensors together.
     pub rows: u32,
@@ -57,7 +58,7 @@ impl Matrix {
         self.format.ty().bytes_for(self.cols.into()).unwrap_or_default()
     }
 
-    /// The planes' addresses from row `row` on, the first arguments of a kernel that reads part of a matrix.
+    /// Addresses of the planes from row `row` on: the first arguments of a kernel that reads a matrix.
     pub fn args_from(&self, row: u32) -> Args {
         let blocks = u64::from(self.cols / self.format.block()) * u64::from(row);
         let planes = self.format.planes().iter().zip(&self.planes);
@@ -71,41 +72,41 @@ impl Matrix {
         args.buffer_at(&self.buffer, self.planes[0])
     }
 
-    /// The memory that it is in.
+    /// The buffer with all planes.
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
     }
 
-    /// The planes' addresses.
+    /// Addresses of the planes.
     pub fn addresses(&self) -> Vec<u64> {
         self.planes.iter().map(|at| self.buffer.va().raw() + at).collect()
     }
 
-    /// The planes' addresses, the first arguments of every kernel that reads a matrix.
+    /// Addresses of the planes: the first arguments of every kernel that reads a whole matrix.
     pub fn args(&self) -> Args {
-        self.planes.iter().fold(Args::new(), |args, at| args.buffer_at(&self.buffer, *at))
+        self.args_from(0)
     }
 }
 
-/// Weights on their way to the device.
+/// Copies weights to the device.
 ///
-/// Parts of all tensors are packed and written by all cores at once: each byte is read once where the file is mapped and
-/// written once to where the device, or its copy engine, reads it; in between it is only in a core's cache.
+/// All cores pack and write parts of all tensors: each byte is read once from the mapped file and written once to memory that
+/// the device or its copy engine reads; in between it stays in a core's cache.
 #[derive(Debug, Default)]
 pub struct Loader<'a>(Vec<Part<'a>>);
 
-/// Rows that one task brings to the device.
+/// Rows that one task copies.
 #[derive(Debug)]
 struct Part<'a> {
     format: Format,
     rows: &'a [u8],
     buffer: Buffer,
-    /// Where the rows begin in each plane.
+    /// Byte offset of the rows in each plane.
     at: [u64; PLANES],
 }
 
 impl<'a> Loader<'a> {
-    /// Reserves memory for tensors of equal type and row length, which [`Loader::load`] will bring there.
+    /// Reserves memory for tensors of equal type and row length, which [`Loader::load`] fills.
     ///
     /// # Errors
     /// As [`Matrix::format_of`]; what the device reports.
@@ -145,13 +146,13 @@ impl<'a> Loader<'a> {
         Ok(Matrix { buffer, planes, format, rows, cols })
     }
 
-    /// Brings everything to the device; `loaded` hears of the bytes taken from the file.
+    /// Copies all parts; `loaded` is called with the bytes of each.
     ///
     /// # Errors
     /// What the device reports.
     pub fn load(self, loaded: &mut (dyn FnMut(u64) + Send)) -> Result<()> {
         let loaded = Mutex::new(loaded);
-        // Taken in the order of the file, which is how it is read fastest where it is not in memory yet.
+        // In the order of the file, which is the fastest if it is not in memory yet.
         self.0.into_iter().par_bridge().try_for_each_init(<[Vec<u8>; PLANES]>::default, |packed, part| {
             if part.format.is_quantized() {
                 packed.iter_mut().for_each(Vec::clear);
@@ -168,7 +169,10 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// A size as the kernels take it.
-pub(crate) fn fits(size: usize) -> Result<u32> {
+/// A size as kernels take it.
+///
+/// # Errors
+/// [`Error::TooLarge`].
+pub fn fits(size: usize) -> Result<u32> {
     u32::try_from(size).map_err(|_| Error::TooLarge { size })
 }

@@ -1,9 +1,10 @@
-//! How full the launches of an engine make an SM.
+//! The occupancy of an SM by the launches of an engine.
 
 use hcq::Occupancy;
 
-use super::plan::Stage;
-use super::{Engine, Mode};
+use crate::engine::decode::Engine;
+use crate::engine::launch::Launch;
+use crate::engine::options::Mode;
 use crate::error::Result;
 
 /// A kernel as an engine launches it.
@@ -15,7 +16,7 @@ pub struct KernelUse {
     pub name: String,
     /// Launches of this kernel in this shape.
     pub launches: usize,
-    /// Thread blocks of the largest of them.
+    /// Thread blocks of the largest launch.
     pub blocks: u64,
     /// Threads of a block.
     pub threads: u32,
@@ -28,27 +29,28 @@ pub struct KernelUse {
 }
 
 impl Engine {
-    /// Every kernel of a step, of a step with one launch per operation, and of a prompt's full chunk, in the shapes it is launched in.
+    /// Every kernel of a step, of a step with one launch per operation, and of a full chunk of a prompt, in the shapes in which
+    /// it is launched.
     ///
     /// # Errors
     /// What loading the kernels reports.
     pub fn kernels(&mut self) -> Result<Vec<KernelUse>> {
         let mut uses = Vec::new();
-        match &self.steps {
-            Some(steps) if self.mode == Mode::Persistent => add(&mut uses, "step", [&steps.whole]),
-            Some(steps) => add(&mut uses, "step", &steps.phases),
+        match &self.step_plan {
+            Some(plan) if self.mode == Mode::Persistent => add(&mut uses, "step", [&plan.whole]),
+            Some(plan) => add(&mut uses, "step", &plan.phases),
             None => {}
         }
-        add(&mut uses, Mode::Operations.name(), &self.plan.stages);
-        if let Some(prefill) = &mut self.prefill {
-            add(&mut uses, "prompt", &prefill.full_chunk()?);
+        add(&mut uses, Mode::Operations.name(), &self.operations.launches);
+        if let Some(prompt) = &mut self.prompt {
+            add(&mut uses, "prompt", &prompt.full_chunk(&self.model)?);
         }
         Ok(uses)
     }
 }
 
-fn add<'a>(uses: &mut Vec<KernelUse>, path: &'static str, stages: impl IntoIterator<Item = &'a Stage>) {
-    for Stage { kernel, config, .. } in stages {
+fn add<'a>(uses: &mut Vec<KernelUse>, path: &'static str, launches: impl IntoIterator<Item = &'a Launch>) {
+    for Launch { kernel, config, .. } in launches {
         let (threads, shared) = (config.block.iter().product(), config.dynamic_shared);
         let shared_bytes = kernel.static_shared() + shared;
         let blocks = config.grid.iter().map(|n| u64::from(*n)).product();

@@ -1,48 +1,32 @@
-//! Where the time of a step goes.
+//! The time of steps and prompts, kernel by kernel.
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-
-use super::step::StepPlan;
-use super::trace::{PhaseTime, layers};
-use super::{Engine, Mode};
+use crate::engine::decode::Engine;
+use crate::engine::options::Mode;
+use crate::engine::prompt::products::CHUNK;
+use crate::engine::timed::{phase_times, run_timed};
+use crate::engine::times::{LaunchTime, PhaseParts, Work};
 use crate::error::Result;
-use crate::kernels::step::MARKS;
 
-/// What one kind of launch cost over some steps.
+/// What the launches of one kernel in one role cost.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelStat {
     /// The kernel.
     pub name: String,
     /// What it is for.
     pub role: &'static str,
-    /// How often it ran.
+    /// Number of launches, or of phases.
     pub count: u64,
-    /// Time in all, in ns of the GPU's clock.
+    /// Total time, in ns of the GPU's clock.
     pub nanoseconds: u64,
     /// Weights, keys and values that it read, in bytes.
     pub bytes: u64,
-    /// What the time went to, where phases are timed.
+    /// The parts of the time, if phases are timed.
     pub parts: Option<PhaseParts>,
 }
 
-/// What the time of a phase went to, in ns as its first block saw it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct PhaseParts {
-    /// Until the phase before had ended in all blocks; first loads of weights start in this time.
-    pub waiting: u64,
-    /// Bringing the input to shared memory.
-    pub input: u64,
-    /// Products, or attention.
-    pub products: u64,
-    /// Using the results.
-    pub results: u64,
-    /// Telling the other blocks.
-    pub end: u64,
-}
-
-/// Adds `stat` to those before it of the same kernel and role.
+/// Adds `stat` to the earlier ones of the same kernel and role.
 fn add(stats: &mut Vec<KernelStat>, stat: KernelStat) {
     match stats.iter_mut().find(|s| s.name == stat.name && s.role == stat.role) {
         Some(known) => {
@@ -61,15 +45,22 @@ fn add(stats: &mut Vec<KernelStat>, stat: KernelStat) {
     }
 }
 
+/// Adds launches of which each is one kernel in one role.
+fn add_launches(stats: &mut Vec<KernelStat>, times: Vec<LaunchTime>) {
+    for LaunchTime { name, role, start, end, bytes, .. } in times {
+        add(stats, KernelStat { name, role, count: 1, nanoseconds: end - start, bytes, parts: None });
+    }
+}
+
 impl Engine {
-    /// Times every launch of `steps` greedy steps from an empty context, one after the other, and forgets them again. A step in
-    /// one launch is timed phase by phase, by the clock of its first block. Steps for at least `warm_up` go before.
+    /// Times every launch of `steps` greedy steps from an empty context, one after the other, and resets the engine. A step in one
+    /// launch is timed phase by phase, by the clock of its first block. Steps run for at least `warm_up` before.
     ///
     /// # Errors
     /// As [`Engine::step`].
     pub fn profile(&mut self, steps: usize, warm_up: Duration) -> Result<Vec<KernelStat>> {
         self.reset()?;
-        self.room(steps)?;
+        self.check_room(steps)?;
         let begin = Instant::now();
         while begin.elapsed() < warm_up {
             self.reset()?;
@@ -78,106 +69,71 @@ impl Engine {
                 token = self.step_greedy(token)?;
             }
         }
-        if self.mode == Mode::Persistent {
-            return self.profile_phases(steps);
-        }
         self.reset()?;
-        self.room(steps)?;
-        self.plan.state.write(self.token_at(0), &0u32.to_le_bytes())?;
-        let mut stats = Vec::new();
-        for position in 1..=steps as u64 {
-            let mut times = vec![self.queue.timestamp()?];
-            for stage in self.steps.as_ref().map_or(&self.plan.stages, |s| &s.phases) {
-                // SAFETY: as for the recorded launches, see `record`; a timestamp orders them all.
-                unsafe { self.queue.launch(&stage.kernel, stage.config, &stage.args) }?;
-                times.push(self.queue.timestamp()?);
-                self.queue.barrier()?;
-            }
-            self.queue.submit()?.wait(self.patience)?;
-            for (stage, pair) in self.stages().iter().zip(times.windows(2)) {
-                let ns = pair[1].ns().zip(pair[0].ns()).map_or(0, |(end, start)| end.saturating_sub(start));
-                let bytes = stage.weight_bytes + stage.cache_bytes * position;
-                let stat = KernelStat {
-                    name: stage.kernel.name().to_owned(),
-                    role: stage.role,
-                    count: 1,
-                    nanoseconds: ns,
-                    bytes,
-                    parts: None,
-                };
-                add(&mut stats, stat);
-            }
-        }
-        self.reset()?;
-        Ok(stats)
-    }
-
-    /// [`Engine::profile`] of steps in one launch.
-    fn profile_phases(&mut self, steps: usize) -> Result<Vec<KernelStat>> {
-        self.reset()?;
-        self.room(steps)?;
-        self.plan.state.write(self.token_at(0), &0u32.to_le_bytes())?;
-        let mut stats = Vec::new();
-        let Some(plan) = &self.steps else { return Ok(stats) };
+        self.model.state.set_tokens(0, &[0])?;
+        let (mut stats, patience) = (Vec::new(), self.model.patience);
         for position in 0..steps {
-            let start = self.queue.timestamp()?;
-            self.queue.replay(&self.step)?;
-            let end = self.queue.timestamp()?;
-            self.queue.submit()?.wait(self.patience)?;
-            let [start, end] = [start, end].map(|t| t.ns().unwrap_or_default());
-            for phase in plan.phase_times([start, end], position)? {
-                let stat = KernelStat {
-                    name: plan.whole.kernel.name().to_owned(),
-                    role: phase.role,
-                    count: 1,
-                    nanoseconds: phase.end - phase.start,
-                    bytes: phase.bytes,
-                    parts: Some(phase.parts),
-                };
-                add(&mut stats, stat);
+            match &self.step_plan {
+                Some(_) if self.mode == Mode::Persistent => self.profile_phases(position, &mut stats)?,
+                _ => {
+                    let launches = match &self.step_plan {
+                        Some(plan) => &plan.phases,
+                        None => &self.operations.launches,
+                    };
+                    let at = (position, 1);
+                    add_launches(&mut stats, run_timed(&mut self.queue, launches, Work::Step, at, patience)?);
+                }
             }
         }
         self.reset()?;
         Ok(stats)
     }
-}
 
-impl StepPlan {
-    /// When the phases of the last step ran, which is timed, in one launch, and took from `start` to `end` on the GPU's clock.
-    /// `position` is how many tokens were taken in before it.
+    /// Runs a step in one launch at `position`, and adds its phases.
+    fn profile_phases(&mut self, position: usize, stats: &mut Vec<KernelStat>) -> Result<()> {
+        let Some(plan) = &self.step_plan else { return Ok(()) };
+        let start = self.queue.timestamp()?;
+        self.queue.replay(&self.step)?;
+        let end = self.queue.timestamp()?;
+        self.queue.submit()?.wait(self.model.patience)?;
+        let [start, end] = [start, end].map(|t| t.ns().unwrap_or_default());
+        for phase in phase_times(plan, [start, end], position)? {
+            let stat = KernelStat {
+                name: plan.whole.kernel.name().to_owned(),
+                role: phase.role,
+                count: 1,
+                nanoseconds: phase.end - phase.start,
+                bytes: phase.bytes,
+                parts: Some(phase.parts),
+            };
+            add(stats, stat);
+        }
+        Ok(())
+    }
+
+    /// Times every launch of a prompt of `tokens` tokens at an empty context, one after the other, after replaying it for
+    /// `warm_up`, and resets the engine. Empty for a model whose prompts are not processed in chunks.
     ///
     /// # Errors
-    /// What the device reports.
-    pub fn phase_times(&self, [start, end]: [u64; 2], position: usize) -> Result<Vec<PhaseTime>> {
-        let mut bytes = vec![0; self.times.len() as usize];
-        self.times.read(0, &mut bytes)?;
-        let clocks: Vec<u32> = bytes.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b)).collect();
-        let marks: Vec<&[u32]> = clocks.chunks(MARKS as usize).collect();
-        let (Some(first), Some(last)) = (marks.first(), marks.last()) else { return Ok(Vec::new()) };
-        // Wraps after some seconds.
-        let since = |mark: u32| u128::from(mark.wrapping_sub(first[0]));
-        let whole = since(last[5]).max(1);
-        let elapsed = u128::from(end.saturating_sub(start));
-        let at = |mark: u32| start + (since(mark) * elapsed / whole) as u64;
-        let roles: Vec<&str> = self.phases.iter().map(|stage| stage.role).collect();
-        let mut phases = Vec::new();
-        for (i, ((stage, m), layer)) in self.phases.iter().zip(&marks).zip(layers(&roles)).enumerate() {
-            let next = marks.get(i + 1).map_or(m[5], |next| next[0]);
-            let mut times = [m[0], m[1], m[2], m[3], m[4], next].map(at);
-            for i in 1..times.len() {
-                times[i] = times[i].max(times[i - 1]);
+    /// As [`Engine::prefill`].
+    pub fn profile_prompt(&mut self, tokens: usize, warm_up: Duration) -> Result<Vec<KernelStat>> {
+        self.reset()?;
+        self.check_room(tokens)?;
+        let Some(prompt) = &mut self.prompt else { return Ok(Vec::new()) };
+        let patience = self.model.patience * CHUNK as u32;
+        let zeros = vec![0; tokens];
+        let begin = Instant::now();
+        while begin.elapsed() < warm_up {
+            for (i, chunk) in zeros.chunks(CHUNK).enumerate() {
+                prompt.run(&self.model, &mut self.queue, i * CHUNK, chunk)?.wait(patience)?;
             }
-            let [start, input, products, results, told, end] = times;
-            let parts = PhaseParts {
-                waiting: input - start,
-                input: products - input,
-                products: results - products,
-                results: told - results,
-                end: end - told,
-            };
-            let bytes = stage.weight_bytes + stage.cache_bytes * (position as u64 + 1);
-            phases.push(PhaseTime { role: stage.role, layer, start, end, bytes, parts });
         }
-        Ok(phases)
+        let mut stats = Vec::new();
+        for (i, chunk) in zeros.chunks(CHUNK).enumerate() {
+            let times = prompt.timed(&self.model, &mut self.queue, i * CHUNK, chunk, patience)?;
+            add_launches(&mut stats, times);
+        }
+        self.reset()?;
+        Ok(stats)
     }
 }

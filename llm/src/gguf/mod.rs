@@ -1,23 +1,26 @@
 //! GGUF files: the container that llama.cpp's models come in.
 //!
 //! [`Gguf`] reads versions 2 and 3 from a mapped file or from memory: all metadata, and a table of tensors whose data
-//! stays where it is. Layout by the GGUF specification (`docs/gguf.md` in the ggml repository).
+//! is not copied. Layout by the GGUF specification (`docs/gguf.md` in the ggml repository).
 
+mod layout;
 mod parse;
-mod types;
-mod value;
-mod write;
+pub(crate) mod types;
+pub(crate) mod value;
+pub(crate) mod write;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+pub use layout::TensorInfo;
 pub use types::GgmlType;
 pub use value::{Array, Value};
 pub use write::{TensorWriter, Writer};
 
 use crate::error::{Error, Result};
+use layout::Layout;
 
 /// A parsed GGUF file with its data.
 pub struct Gguf {
@@ -25,16 +28,7 @@ pub struct Gguf {
     data: Data,
 }
 
-/// What stands before the data section.
-struct Layout {
-    version: u32,
-    alignment: u64,
-    metadata: BTreeMap<String, Value>,
-    tensors: Vec<TensorInfo>,
-    index: HashMap<String, usize>,
-}
-
-/// Where the bytes are.
+/// The bytes of a file.
 enum Data {
     Mapped(memmap2::Mmap),
     Memory(Cow<'static, [u8]>),
@@ -49,21 +43,6 @@ impl Data {
     }
 }
 
-/// One row of the tensor table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TensorInfo {
-    /// The tensor's name, for example `blk.0.attn_q.weight`.
-    pub name: String,
-    /// Type of its values.
-    pub ty: GgmlType,
-    /// Dimensions in ggml's order: `dims[0]` is the length of a row, the fastest axis. One to four, none zero.
-    pub dims: Vec<u64>,
-    /// Where the data begins, in bytes from the start of the file.
-    pub offset: u64,
-    /// Size of the data, in bytes.
-    pub bytes: u64,
-}
-
 /// A tensor with its data.
 #[derive(Clone, Copy)]
 pub struct TensorView<'a> {
@@ -73,14 +52,14 @@ pub struct TensorView<'a> {
     pub ty: GgmlType,
     /// Dimensions in ggml's order: `dims[0]` is the length of a row.
     pub dims: &'a [u64],
-    /// The values, as the file stores them: `rows()` rows of `row_bytes()` bytes.
+    /// The stored values: `rows()` rows of `row_bytes()` bytes.
     pub data: &'a [u8],
 }
 
 impl Gguf {
     /// Maps and parses the file at `path`.
     ///
-    /// The file must not be changed while the model is in use: its bytes are read where they lie.
+    /// The file must not change while the model is in use: its bytes are read from the mapping.
     ///
     /// # Errors
     /// [`Error::File`] if it cannot be opened or mapped, otherwise what is wrong with its contents.
@@ -102,7 +81,7 @@ impl Gguf {
         Ok(Self { layout, data: Data::Mapped(map) })
     }
 
-    /// Parses a file that is in memory: a `&'static [u8]` or a `Vec<u8>`.
+    /// Parses a file in memory: a `&'static [u8]` or a `Vec<u8>`.
     ///
     /// # Errors
     /// What is wrong with the contents.
@@ -163,7 +142,7 @@ impl Gguf {
     /// The integer under `key`.
     ///
     /// # Errors
-    /// [`Error::KeyType`] if the value is something else or negative.
+    /// [`Error::KeyType`] if the value has another type or is negative.
     pub fn uint(&self, key: &str) -> Result<Option<u64>> {
         self.typed(key, "an integer that is not negative", Value::as_uint)
     }
@@ -171,7 +150,7 @@ impl Gguf {
     /// The real number under `key`.
     ///
     /// # Errors
-    /// [`Error::KeyType`] if the value is something else.
+    /// [`Error::KeyType`] if the value has another type.
     pub fn real(&self, key: &str) -> Result<Option<f64>> {
         self.typed(key, "a real number", Value::as_real)
     }
@@ -179,7 +158,7 @@ impl Gguf {
     /// The boolean under `key`.
     ///
     /// # Errors
-    /// [`Error::KeyType`] if the value is something else.
+    /// [`Error::KeyType`] if the value has another type.
     pub fn bool(&self, key: &str) -> Result<Option<bool>> {
         self.typed(key, "a boolean", Value::as_bool)
     }
@@ -187,7 +166,7 @@ impl Gguf {
     /// The string under `key`.
     ///
     /// # Errors
-    /// [`Error::KeyType`] if the value is something else.
+    /// [`Error::KeyType`] if the value has another type.
     pub fn text(&self, key: &str) -> Result<Option<&str>> {
         self.typed(key, "a string", Value::as_str)
     }
@@ -195,7 +174,7 @@ impl Gguf {
     /// The list of strings under `key`.
     ///
     /// # Errors
-    /// [`Error::KeyType`] if the value is something else.
+    /// [`Error::KeyType`] if the value has another type.
     pub fn strings(&self, key: &str) -> Result<Option<&[String]>> {
         self.typed(key, "an array of strings", Value::as_strings)
     }

@@ -1,18 +1,15 @@
 //! The reader of the container: header, metadata, tensor table.
 //!
-//! The bytes are not trusted: every length is checked against what is left of the file before anything is
-//! reserved for it, so the memory used is bounded by a small multiple of the file's own size.
+//! The bytes are not trusted: every length is checked against the rest of the file before memory is reserved for it, so the
+//! memory used is bounded by a small multiple of the file's size.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::value::{Array, Value};
-use super::{GgmlType, Layout, TensorInfo};
 use crate::error::{Error, Result};
+use crate::gguf::layout::{DEFAULT_ALIGNMENT, Layout, MAGIC, TensorInfo};
+use crate::gguf::types::GgmlType;
+use crate::gguf::value::{Array, Value};
 
-/// `GGUF`.
-pub(super) const MAGIC: [u8; 4] = *b"GGUF";
-/// Alignment of the data section where the file names none, in bytes.
-pub(super) const DEFAULT_ALIGNMENT: u64 = 32;
 /// Deepest nesting of arrays that is read; files in use have one level.
 const MAX_NESTING: usize = 4;
 /// Most dimensions of a tensor (`GGML_MAX_DIMS`).
@@ -69,7 +66,7 @@ pub(super) fn parse(data: &[u8]) -> Result<Layout> {
         tensors.push(tensor);
     }
 
-    // Offsets in the table count from the data section, which begins at the next multiple of the alignment.
+    // Offsets in the table are relative to the data section, which starts at the next multiple of the alignment.
     let start = (r.at as u64).next_multiple_of(alignment);
     for tensor in &mut tensors {
         let left = (data.len() as u64).saturating_sub(start);
@@ -129,7 +126,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Fails if `count` things of at least `least` bytes cannot fit into what is left.
+    /// Fails if `count` elements of at least `least` bytes do not fit into the rest of the file.
     fn check_count(&self, count: u64, least: u64, what: &str) -> Result<()> {
         let needed = count.saturating_mul(least);
         if needed > self.left() {
@@ -193,7 +190,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads `count` elements that take at least `least` bytes each.
+    /// Reads `count` elements of at least `least` bytes each.
     fn elements<T>(
         &mut self,
         key: &str,
@@ -205,7 +202,7 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| read(self)).collect()
     }
 
-    /// One row of the tensor table; its offset still counts from the data section.
+    /// One row of the tensor table; its offset is still relative to the data section.
     fn tensor(&mut self, alignment: u64) -> Result<TensorInfo> {
         let name = self.string("a tensor name")?;
         let rank = self.u32(&name)?;

@@ -84,7 +84,7 @@ impl Value {
         }
     }
 
-    /// The kind of value in words, for messages.
+    /// The kind of value, for messages.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::F32(_) | Self::F64(_) => "a real number",
@@ -96,7 +96,7 @@ impl Value {
         }
     }
 
-    /// The value as an unsigned integer, if it is an integer that is not negative.
+    /// The value as an unsigned integer, if it is a non-negative integer.
     pub fn as_uint(&self) -> Option<u64> {
         match *self {
             Self::U8(v) => Some(v.into()),

@@ -1,12 +1,12 @@
-//! The writer of the container, for files larger than memory: the table first, then the data as it comes.
+//! The writer of the container, for files larger than memory: first the table, then the data piece by piece.
 
 use std::io::{self, Write};
 
-use super::GgmlType;
-use super::parse::{DEFAULT_ALIGNMENT, MAGIC};
-use super::value::{Array, Value};
+use crate::gguf::layout::{DEFAULT_ALIGNMENT, MAGIC};
+use crate::gguf::types::GgmlType;
+use crate::gguf::value::{Array, Value};
 
-/// Collects what stands before the data section.
+/// Collects metadata and tensor table.
 ///
 /// ```
 /// use ga10b_llm::gguf::{GgmlType, Gguf, Value, Writer};
@@ -96,19 +96,19 @@ impl Writer {
 #[derive(Debug)]
 pub struct TensorWriter<W> {
     out: W,
-    /// Sizes of the tensors not yet begun.
+    /// Sizes of the tensors that are not started.
     sizes: std::vec::IntoIter<u64>,
-    /// Bytes of the current tensor that are still to come.
+    /// Bytes of the current tensor that are not written.
     left: u64,
     /// Bytes written so far, from the start of the file.
     at: u64,
 }
 
 impl<W: Write> TensorWriter<W> {
-    /// Writes the next bytes of the current tensor, or the first of the next one.
+    /// Writes the next bytes of the current tensor, or the first of the next tensor.
     ///
     /// # Errors
-    /// What the output reports; [`io::ErrorKind::InvalidInput`] if `bytes` reach past the tensor.
+    /// What the output reports; [`io::ErrorKind::InvalidInput`] if `bytes` exceed the tensor.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.left == 0 {
             self.left = self.sizes.next().unwrap_or(0);
@@ -122,7 +122,7 @@ impl<W: Write> TensorWriter<W> {
         if left == 0 { self.pad() } else { Ok(()) }
     }
 
-    /// Flushes the output and hands it back.
+    /// Flushes the output and returns it.
     ///
     /// # Errors
     /// What the output reports; [`io::ErrorKind::UnexpectedEof`] if a tensor is not complete.
@@ -135,7 +135,7 @@ impl<W: Write> TensorWriter<W> {
         Ok(self.out)
     }
 
-    /// Fills up to the next multiple of the alignment with zeros.
+    /// Writes zeros up to the next multiple of the alignment.
     fn pad(&mut self) -> io::Result<()> {
         let end = self.at.next_multiple_of(DEFAULT_ALIGNMENT);
         let zeros = [0; DEFAULT_ALIGNMENT as usize];

@@ -1,84 +1,20 @@
-//! The key/value cache: what it is made of, and how values come into it.
+//! The key/value cache in device memory, and the code that kernels write and read it with.
 //!
-//! In f16 it is `[kv_head][context][head_dim]`. In q8_0 it is signed bytes of the same shape and, `scales_at` bytes from its start,
-//! a scale in f16 per 32 values, `[kv_head][context][head_dim / 32]`: GGUF's blocks of 34 bytes taken apart, so that quants are
-//! read in aligned pieces of 16 bytes. Keys and values are two caches of the same layout.
+//! In f16 it is `[kv_head][context][head_dim]`. In q8_0 it is signed bytes of the same shape and, `scales_at` bytes from its
+//! start, an f16 scale per 32 values, `[kv_head][context][head_dim / 32]`: GGUF's blocks of 34 bytes split in two, so that
+//! quants are read in aligned pieces of 16 bytes. Keys and values are two caches of the same layout.
 
 use half::f16;
-use ptxgen::{Global, Kernel, Multiple, Pointer, Reg, Round, Shuffle};
+use ptxgen::{F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg, Round, Shuffle};
 
-use crate::error::{Error, Result};
-use crate::model::Config;
+/// A group of values whose largest magnitude is at most this counts as zero.
+const TINY: f32 = 1e-30;
 
-/// Values that share a scale in q8_0.
-pub const BLOCK: u32 = 32;
-
-/// The type of cached keys and values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum CacheType {
-    /// 16 bits per value.
-    #[default]
-    F16,
-    /// 8 bits per value and a scale of 16 bits per [`BLOCK`]; heads must be whole blocks.
-    Q8_0,
-}
-
-impl CacheType {
-    /// All of them.
-    pub const ALL: [CacheType; 2] = [CacheType::F16, CacheType::Q8_0];
-
-    /// Its name on the command line and in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            CacheType::F16 => "f16",
-            CacheType::Q8_0 => "q8_0",
-        }
-    }
-
-    /// Bytes that `values` values take, whole blocks of them.
-    pub const fn bytes(self, values: u64) -> u64 {
-        match self {
-            CacheType::F16 => 2 * values,
-            CacheType::Q8_0 => values + values / BLOCK as u64 * 2,
-        }
-    }
-
-    /// Refuses what cannot be cached like this.
-    ///
-    /// # Errors
-    /// [`Error::KeyValue`] if heads are not whole blocks.
-    pub fn check(self, c: &Config) -> Result<()> {
-        if self == CacheType::Q8_0 && !c.head_dim.is_multiple_of(BLOCK as usize) {
-            return Err(Error::KeyValue {
-                key: "llama.attention.key_length".into(),
-                value: c.head_dim.to_string(),
-                rule: "a cache in q8_0 takes heads of a multiple of 32 values; use one in f16",
-            });
-        }
-        Ok(())
-    }
-
-    /// Last part of the names of kernels that are written for one type.
-    pub(super) const fn suffix(self) -> &'static str {
-        match self {
-            CacheType::F16 => "",
-            CacheType::Q8_0 => "_q8_0",
-        }
-    }
-
-    /// Values that a lane reads at a time, 16 bytes.
-    pub(super) const fn piece(self) -> u32 {
-        match self {
-            CacheType::F16 => 8,
-            CacheType::Q8_0 => 16,
-        }
-    }
-}
-
-/// Scale and quants of a block of which this lane has `values`, and the lanes whose numbers differ in the bits of `lanes` the
-/// others. Rounds as ggml does (`quantize_row_q8_0_ref` of its `ggml-quants.c`): the scale is the largest value over 127, kept in
-/// f16 but divided by in single precision; halves are rounded away from zero.
-pub(super) fn quantize<const N: usize>(
+/// Scale and quants of a block. This lane has `values`; the lanes whose numbers differ in the bits of `lanes` have the rest.
+///
+/// Rounds as ggml does (`quantize_row_q8_0_ref` in `ggml-quants.c`): the scale is the largest value over 127, stored in f16
+/// but divided by in single precision; halves are rounded away from zero.
+pub(crate) fn quantize<const N: usize>(
     k: &Kernel,
     values: [Reg<f32>; N],
     lanes: &[u32],
@@ -97,27 +33,34 @@ pub(super) fn quantize<const N: usize>(
     (k.convert::<f32, f16>(scale), quants)
 }
 
-/// The largest magnitude of `values` and those of the lanes whose numbers differ in the bits of `lanes`.
-pub(super) fn largest(k: &Kernel, values: &[Reg<f32>], lanes: &[u32]) -> Reg<f32> {
+/// The largest magnitude of this lane's `values` and those of the lanes whose numbers differ in the bits of `lanes`.
+pub(crate) fn largest(k: &Kernel, values: &[Reg<f32>], lanes: &[u32]) -> Reg<f32> {
     let own = values.iter().map(|v| k.abs::<f32>(*v)).reduce(|a, b| k.max(a, b));
     let own = own.unwrap_or_else(|| k.var(0f32));
     lanes.iter().fold(own, |v, bit| k.max(v, k.shuffle(v, Shuffle::Xor(*bit))))
 }
 
-/// Four values times `inverse` as 16-bit integers, bytes apart: `256 · high + low`, `high` signed and `low` unsigned.
-pub(super) fn split(k: &Kernel, values: [Reg<f32>; 4], inverse: Reg<f32>) -> [Reg<u32>; 2] {
+/// What values with the largest magnitude `largest` are multiplied by to become 16-bit integers; 0 for a group that counts as
+/// zero. Also returns whether it does not.
+pub(crate) fn to_integers(k: &Kernel, largest: Reg<f32>) -> (Reg<f32>, Pred) {
+    let some = k.gt(largest, TINY);
+    (k.select(some, k.mul(k.rcp(largest), 32767f32), 0f32), some)
+}
+
+/// Four values times `inverse` as 16-bit integers in separate bytes: `256 · high + low`, `high` signed and `low` unsigned.
+pub(crate) fn split(k: &Kernel, values: [Reg<f32>; 4], inverse: Reg<f32>) -> [Reg<u32>; 2] {
     let q = values.map(|v| k.bits(k.round_to::<f32, i32>(k.mul(v, inverse), Round::Nearest)));
     [1, 0].map(|byte| four_bytes(k, q, byte))
 }
 
 /// Byte `byte` of each of four words.
-pub(super) fn four_bytes(k: &Kernel, words: [Reg<u32>; 4], byte: u32) -> Reg<u32> {
+pub(crate) fn four_bytes(k: &Kernel, words: [Reg<u32>; 4], byte: u32) -> Reg<u32> {
     let two = |a, b| k.prmt(a, b, byte | (byte + 4) << 4);
     k.prmt(two(words[0], words[1]), two(words[2], words[3]), 0x5410u32)
 }
 
-/// The product of cached quants with integers that [`split`] made.
-pub(super) fn product(k: &Kernel, quants: &[Reg<u32>], high: &[Reg<u32>], low: &[Reg<u32>]) -> Reg<f32> {
+/// The dot product of cached quants with integers from [`split`].
+pub(crate) fn product(k: &Kernel, quants: &[Reg<u32>], high: &[Reg<u32>], low: &[Reg<u32>]) -> Reg<f32> {
     let signed = |word: Reg<u32>| k.bits::<u32, i32>(word);
     let (mut upper, mut lower) = (k.var(0i32), k.var(0i32));
     for ((q, h), l) in quants.iter().zip(high).zip(low) {
@@ -127,18 +70,33 @@ pub(super) fn product(k: &Kernel, quants: &[Reg<u32>], high: &[Reg<u32>], low: &
     k.convert::<i32, f32>(k.mad(upper, 256i32, lower))
 }
 
-/// The four bytes of a word as numbers, without their scale.
-pub(super) fn numbers(k: &Kernel, word: Reg<u32>) -> [Reg<f32>; 4] {
+/// The four signed bytes of a word as numbers, without their scale.
+pub(crate) fn numbers(k: &Kernel, word: Reg<u32>) -> [Reg<f32>; 4] {
     [0u32, 8, 16, 24].map(|bit| k.convert::<i32, f32>(k.bfe(k.bits::<u32, i32>(word), bit, 8u32)))
 }
 
-/// Where the scales of a cache in q8_0 are.
-pub(super) fn scales(k: &Kernel, cache: Pointer<Global, u8>, scales_at: Multiple) -> Pointer<Global, f16> {
+/// The scales of a cache in q8_0.
+pub(crate) fn scales(k: &Kernel, cache: Pointer<Global, u8>, scales_at: Multiple) -> Pointer<Global, f16> {
     k.at(cache, scales_at).cast()
 }
 
-/// Quantizes the pairs of 16 neighbouring lanes, a block, into row `row` of `half_dim` pairs; this lane has pair `j` of the row.
-pub(super) fn store_quantized_pair(
+/// Stores this lane's pair `j` of row `row`, which has `half_dim` pairs, in a cache: f16, or q8_0 if `scales_at` is given. For
+/// q8_0 all lanes of a block must take part.
+pub(crate) fn store_pair(
+    k: &Kernel,
+    cache: Pointer<Global, f16>,
+    scales_at: Option<Multiple>,
+    (row, half_dim, j): (Reg<u32>, Reg<u32>, Reg<u32>),
+    [x, y]: [Reg<f32>; 2],
+) {
+    match scales_at {
+        None => k.store(k.at(k.row(cache.cast::<F16x2>(), row, half_dim), j), k.pack_f32(x, y)),
+        Some(at) => store_quantized_pair(k, cache.cast(), at, (row, half_dim, j), [x, y]),
+    }
+}
+
+/// Quantizes the pairs of 16 neighbouring lanes, a block, into row `row` of `half_dim` pairs; this lane has pair `j`.
+fn store_quantized_pair(
     k: &Kernel,
     cache: Pointer<Global, u8>,
     scales_at: Multiple,

@@ -1,16 +1,16 @@
-//! How each tensor type lies in device memory and how a kernel unpacks it.
+//! The layout of each tensor type in device memory, and the code that unpacks it in a kernel.
 //!
 //! Weights stay quantized. At load each tensor is split into planes (all high bits of all rows, then all scales, ...), so that
 //! every lane reads aligned words next to its neighbour's; no byte is added. A *unit* is what one lane unpacks at a time:
 //! 32 neighbouring values of the quantized types, 16 bytes of the others. A quantized unit unpacks into eight words of four
-//! integers each ([`Format::quads`]), which is what the integer dot product takes.
+//! integers each (`Format::quads`), the operands of the integer dot product.
 
 use half::f16;
 use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Pred, Reg};
 
-use crate::gguf::GgmlType;
+use crate::gguf::types::GgmlType;
 
-/// A tensor type that the kernels can multiply with.
+/// A tensor type that kernels can multiply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
     /// Single precision.
@@ -36,7 +36,7 @@ pub enum Format {
 pub struct Plane {
     /// Parameter name in the kernels.
     pub name: &'static str,
-    /// Bytes that one block of [`Format::block`] values takes here.
+    /// Bytes of one block of [`Format::block`] values in this plane.
     pub block_bytes: u32,
 }
 
@@ -44,17 +44,17 @@ const fn plane(name: &'static str, block_bytes: u32) -> Plane {
     Plane { name, block_bytes }
 }
 
-/// What one lane has loaded of one unit: its words, then its scales as they are stored.
+/// The registers of one unit in a lane: its words, then its scales in the form in which they are stored.
 #[derive(Clone, Debug)]
 pub struct Packed {
     /// The registers.
-    pub(super) words: Vec<Reg<u32>>,
-    /// The unit's number in its row, or that of another unit at the same place of its block.
-    pub(super) unit: Reg<u32>,
+    pub(crate) words: Vec<Reg<u32>>,
+    /// Number of the unit in its row, or of another unit at the same place of its block.
+    pub(crate) unit: Reg<u32>,
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Format; 8] = [
         Format::F32,
         Format::F16,
@@ -109,7 +109,7 @@ impl Format {
         }
     }
 
-    /// Row lengths must be multiples of this. Types without blocks take 16, the granularity of activation vectors.
+    /// Row lengths must be multiples of this: the block, or 16, the granularity of activation vectors.
     pub const fn block(self) -> u32 {
         match self {
             Format::F32 | Format::F16 | Format::Bf16 => 16,
@@ -140,7 +140,7 @@ impl Format {
     }
 
     /// Values in a unit.
-    pub(super) const fn unit(self) -> u32 {
+    pub(crate) const fn unit(self) -> u32 {
         match self {
             Format::F32 => 4,
             Format::F16 | Format::Bf16 => 8,
@@ -154,12 +154,12 @@ impl Format {
     }
 
     /// Whether blocks have a minimum beside their scale.
-    pub(super) const fn has_minimum(self) -> bool {
+    pub(crate) const fn has_minimum(self) -> bool {
         matches!(self, Format::Q4K | Format::Q5K)
     }
 
-    /// By how much the integers of [`Format::quads`] are too large.
-    pub(super) const fn raised(self) -> f32 {
+    /// Factor by which the integers of [`Format::quads`] are too large.
+    pub(crate) const fn raised(self) -> f32 {
         match self {
             Format::Q4_0 => 16.0,
             Format::Q6K => 4.0,
@@ -167,8 +167,8 @@ impl Format {
         }
     }
 
-    /// Registers that a unit takes.
-    pub(super) const fn registers(self) -> usize {
+    /// Registers of a unit.
+    pub(crate) const fn registers(self) -> usize {
         match self {
             Format::F32 | Format::F16 | Format::Bf16 => 4,
             Format::Q4_0 => 5,
@@ -177,13 +177,13 @@ impl Format {
         }
     }
 
-    /// The kernel's pointer parameters, one per plane.
-    pub(super) fn params(self, k: &Kernel) -> Vec<Pointer<Global, u8>> {
+    /// Adds the kernel's pointer parameters, one per plane.
+    pub(crate) fn params(self, k: &Kernel) -> Vec<Pointer<Global, u8>> {
         self.planes().iter().map(|p| k.param_ptr::<u8>(p.name, 16)).collect()
     }
 
     /// Where row `row` starts in each plane.
-    pub(super) fn row(
+    pub(crate) fn row(
         self,
         k: &Kernel,
         planes: &[Pointer<Global, u8>],
@@ -196,8 +196,8 @@ impl Format {
         self.planes().iter().zip(planes).map(of).collect()
     }
 
-    /// Loads unit `unit` of a row, `after` units further, into registers that exist, where `guard` holds.
-    pub(super) fn load(
+    /// Loads the unit `after` units after `unit` of a row into existing registers, where `guard` holds.
+    pub(crate) fn load(
         self,
         k: &Kernel,
         row: &[Pointer<Global, u8>],
@@ -207,7 +207,7 @@ impl Format {
         into: &Packed,
     ) {
         let r = &into.words;
-        // `after` is a multiple of 32 or 0, so that it is one of whole blocks too.
+        // `after` is a multiple of 32, so of whole blocks too.
         let at = |plane: usize, bytes: u32| {
             k.at_stride(row[plane], unit, bytes).plus_bytes(i64::from(after) * i64::from(bytes))
         };
@@ -246,22 +246,22 @@ impl Format {
         }
     }
 
-    /// Loads unit `unit` of a row.
-    pub(super) fn fetch(self, k: &Kernel, row: &[Pointer<Global, u8>], unit: Reg<u32>) -> Packed {
+    /// Loads unit `unit` of a row into new registers.
+    pub(crate) fn fetch(self, k: &Kernel, row: &[Pointer<Global, u8>], unit: Reg<u32>) -> Packed {
         let packed = Packed { words: (0..self.registers()).map(|_| k.reg()).collect(), unit };
         self.load(k, row, unit, 0, None, &packed);
         packed
     }
 
-    /// The first value of each run of 16 (or fewer) neighbouring values that unit `unit` holds.
-    pub(super) fn runs(self, k: &Kernel, unit: Reg<u32>) -> Vec<Multiple> {
+    /// The first value of each run of up to 16 neighbouring values in unit `unit`.
+    pub(crate) fn runs(self, k: &Kernel, unit: Reg<u32>) -> Vec<Multiple> {
         let start = k.scale(unit, self.unit());
         if self.is_quantized() { vec![start, k.plus(start, 16)] } else { vec![start] }
     }
 
-    /// The 32 integers of a quantized unit in order, four in the bytes of each word, times [`Format::raised`]. Signed bytes,
-    /// except for types with a minimum.
-    pub(super) fn quads(self, k: &Kernel, packed: &Packed) -> Vec<Reg<u32>> {
+    /// The 32 integers of a quantized unit in order, four per word, times [`Format::raised`]. Signed bytes, except for types with
+    /// a minimum.
+    pub(crate) fn quads(self, k: &Kernel, packed: &Packed) -> Vec<Reg<u32>> {
         let r = &packed.words;
         match self {
             Format::Q8_0 => r[..8].to_vec(),
@@ -280,7 +280,7 @@ impl Format {
             }
             Format::Q6K => {
                 let whole = r[..6].iter().map(|w| k.and(*w, 0xfcfc_fcfcu32));
-                // The last two words' bits are the lowest two of each byte of the others, three and three.
+                // The bits of the last two words are the lowest two of each byte of the others, three words each.
                 let rest = |a: Reg<u32>, b: Reg<u32>, c: Reg<u32>| {
                     let high = k.and(k.shl(a, 6), 0xc0c0_c0c0u32);
                     let middle = k.mask_or(k.shl(b, 4), 0x3030_3030u32, high);
@@ -294,8 +294,8 @@ impl Format {
         }
     }
 
-    /// The scale of the block that a quantized unit belongs to; for types with a minimum also what the minima are times.
-    pub(super) fn supers(self, k: &Kernel, packed: &Packed) -> Vec<Reg<f32>> {
+    /// The scale of the block of a quantized unit; for types with a minimum also the scale of the minima.
+    pub(crate) fn supers(self, k: &Kernel, packed: &Packed) -> Vec<Reg<f32>> {
         let half = |word: Reg<u32>| k.convert::<f16, f32>(k.unpack(k.bits(word)).0);
         match self {
             Format::Q4K | Format::Q5K => {
@@ -306,8 +306,8 @@ impl Format {
         }
     }
 
-    /// The integer scales of a unit: none; two signed ones, of its halves (Q6_K); or scale and minimum (Q4_K, Q5_K).
-    pub(super) fn scales(self, k: &Kernel, packed: &Packed) -> Vec<Reg<u32>> {
+    /// The integer scales of a unit: none; two signed scales, of its halves (Q6_K); or scale and minimum (Q4_K, Q5_K).
+    pub(crate) fn scales(self, k: &Kernel, packed: &Packed) -> Vec<Reg<u32>> {
         let r = &packed.words;
         match self {
             Format::Q4K | Format::Q5K => {
@@ -322,7 +322,7 @@ impl Format {
                 vec![scale, least]
             }
             Format::Q6K => {
-                // A byte, and its sign three times.
+                // A byte, extended by its sign.
                 let signed = |bytes: u32| k.prmt(r[6], 0u32, bytes);
                 vec![signed(0x8880), signed(0x9991)]
             }
@@ -330,8 +330,8 @@ impl Format {
         }
     }
 
-    /// The unit's weights by run, exactly as the type defines them.
-    pub(super) fn weights(self, k: &Kernel, packed: &Packed) -> Vec<Vec<Reg<f32>>> {
+    /// The weights of the unit by run, exactly as the type defines them.
+    pub(crate) fn weights(self, k: &Kernel, packed: &Packed) -> Vec<Vec<Reg<f32>>> {
         let words = &packed.words;
         match self {
             Format::F32 => vec![words.iter().map(|w| k.bits(*w)).collect()],

@@ -1,48 +1,37 @@
-//! The decode kernels: written with `ptxgen`, compiled ahead for each target and embedded.
+//! The kernels: written with `ptxgen`, compiled ahead for each target and embedded as cubins.
 //!
-//! `cargo run -p ga10b-llm --example build_kernels` compiles them anew (it needs a `ptxas`) and a test fails when the committed
-//! ones no longer match.
+//! Three rooms hold the three ways of running a model: [`operations`] has one kernel per operation, [`step`] a whole decode
+//! step in one kernel, [`prompt`] many tokens at once on the tensor cores. What they share stands beside them: how weights
+//! lie in memory ([`format`](mod@format), [`pack`]), the key/value [`cache`], the decode [`state`].
+//!
+//! `cargo run -p ga10b-llm --example build_kernels` compiles the committed cubins again (it needs a `ptxas`); a test fails
+//! when they no longer match the PTX.
 
-mod attention;
-mod cache;
-mod choices;
-mod dequantize;
-mod format;
-pub mod gemm;
-pub mod matvec;
-mod norm;
-mod pack;
-mod prompt;
-mod prompt_attention;
-mod quantized_attention;
-mod recipe;
-mod rope;
-mod state;
+pub(crate) mod activation;
+pub mod cache;
+pub mod choices;
+pub mod committed;
+pub mod format;
+pub mod heads;
+pub mod operations;
+pub mod pack;
+pub mod prompt;
+pub mod recipe;
+pub mod rotation;
+pub mod state;
 pub mod step;
-
-pub use attention::{HEAD_DIMS, THREADS as ATTENTION_THREADS, even_shares, partial_words};
-pub use cache::{BLOCK as CACHE_BLOCK, CacheType};
-pub use choices::{Choices, Product, TokensProduct};
-pub use dequantize::{THREADS as DEQUANTIZE_THREADS, blocks as dequantize_blocks};
-pub use format::{Format, Plane};
-pub use matvec::{Epilogue, striped};
-pub use norm::{SILU_THREADS, THREADS as NORM_THREADS};
-pub use pack::pack;
-pub use prompt::{
-    COUNT_AT, EXPAND_THREADS, NORM_THREADS as PROMPT_NORM_THREADS, PROMPT_TOKENS_AT,
-    ROPE_THREADS as PROMPT_ROPE_THREADS,
-};
-pub use prompt_attention::{
-    THREADS as PROMPT_ATTENTION_THREADS, TOKENS as PROMPT_ATTENTION_TOKENS,
-    shared_bytes as prompt_attention_shared,
-};
-pub use recipe::Recipe;
-pub use rope::{THREADS as ROPE_THREADS, turns};
-pub use state::{ARGMAX_BLOCKS, THREADS as STATE_THREADS, TOKENS_AT, embed_blocks};
 
 use ptxgen::{Kernel, Module, Named, Target};
 
-/// All kernels for `target`, as the modules that are committed.
+use crate::cache::CacheType;
+use crate::kernels::format::Format;
+use crate::kernels::heads::HEAD_DIMS;
+use crate::kernels::operations::matvec::Epilogue;
+use crate::kernels::operations::{attention, matvec, norm, quantized_attention, rope, token};
+use crate::kernels::prompt::{attention as prompt_attention, dequantize, gemm, vector};
+use crate::kernels::step::variant::VARIANTS;
+
+/// All kernels for `target`, in the modules that are committed.
 pub fn modules(target: Target) -> Vec<Named> {
     let mut modules = Vec::new();
     let mut add = |name: &str, kernels: Vec<Kernel>| {
@@ -53,12 +42,12 @@ pub fn modules(target: Target) -> Vec<Named> {
         modules.push(Named { name: name.to_owned(), module });
     };
     for format in Format::ALL {
-        let mut kernels = vec![state::embed(format)];
+        let mut kernels = vec![token::embed(format)];
         kernels.extend(Epilogue::ALL.map(|e| matvec::kernel(format, e, matvec::Shape::default())));
         add(format.suffix(), kernels);
     }
-    for variant in step::VARIANTS {
-        add(variant.module, vec![step::kernel(variant, step::Shape::default())]);
+    for variant in VARIANTS {
+        add(variant.module, vec![step::kernel::kernel(variant, step::shape::Shape::default())]);
     }
     let mut kernels = vec![attention::combine()];
     kernels.extend(
@@ -73,17 +62,17 @@ pub fn modules(target: Target) -> Vec<Named> {
             norm::silu_mul(),
             rope::kernel(CacheType::F16),
             rope::kernel(CacheType::Q8_0),
-            state::argmax(),
-            state::argmax_finish(),
-            state::advance(),
+            token::argmax(),
+            token::argmax_finish(),
+            token::advance(),
         ],
     );
     let both = |format| [dequantize::matrix(format), dequantize::embed(format)];
     add("dequantize", Format::ALL.into_iter().flat_map(both).collect());
     let of_tile = |tile| gemm::Output::ALL.map(|output| gemm::kernel(tile, output));
     add("gemm", gemm::TILES.into_iter().flat_map(of_tile).collect());
-    let mut kernels = vec![prompt::norm(), prompt::rope(CacheType::F16), prompt::last()];
-    kernels.extend([prompt::rope(CacheType::Q8_0), prompt::expand()]);
+    let mut kernels = vec![vector::norm(), vector::rope(CacheType::F16), vector::last()];
+    kernels.extend([vector::rope(CacheType::Q8_0), vector::expand()]);
     kernels.extend(HEAD_DIMS.map(prompt_attention::kernel));
     add("prompt", kernels);
     modules

@@ -1,10 +1,10 @@
-//! From the blocks of a file to the planes that kernels read: done once, when a model is loaded, so it must keep up with memory.
+//! From the blocks of a file to the planes that kernels read: done once, when a model is loaded, at the speed of memory.
 //!
-//! The loops have fixed lengths and no branches per value, which compilers turn into vector instructions.
+//! The loops have fixed lengths and no branches per value, so that compilers turn them into vector instructions.
 
-use super::format::Format;
+use crate::kernels::format::Format;
 
-/// Splits whole blocks, as a file has them, into planes: appends each block's part to the plane's bytes.
+/// Splits whole blocks of a file into planes: appends each block's part to the plane's bytes.
 ///
 /// `blocks` must be a multiple of the type's block size.
 ///
@@ -48,7 +48,7 @@ pub fn pack(format: Format, blocks: &[u8], planes: &mut [Vec<u8>]) {
     }
 }
 
-/// Lengthens the planes by what `blocks` of `BYTES` bytes take, and has `each` fill in every block's parts.
+/// Extends the planes for `blocks` of `BYTES` bytes; `each` fills in the parts of every block.
 fn split<const BYTES: usize, const PLANES: usize>(
     format: Format,
     blocks: &[u8],
@@ -68,7 +68,8 @@ fn split<const BYTES: usize, const PLANES: usize>(
     }
 }
 
-/// Nibbles of Q4_K and Q5_K, 32 at a time: of each 64 the first 32 are low ones in the file; packed, the first 16 of each 32 are.
+/// Nibbles of Q4_K and Q5_K, 32 at a time: of each 64 the first 32 are low nibbles in the file; packed, the first 16 of each
+/// 32 are.
 fn nibbles(quants: &[u8], packed: &mut [u8]) {
     for (q, packed) in quants.as_chunks::<32>().0.iter().zip(packed.as_chunks_mut::<32>().0) {
         for i in 0..16 {
@@ -89,7 +90,7 @@ fn fifth_bits(bits: &[u8], packed: &mut [u8]) {
     }
 }
 
-/// Bit j of byte i becomes bit i of byte j: blocks of one, two and four bits across the diagonal change places.
+/// Bit j of byte i becomes bit i of byte j: blocks of one, two and four bits are swapped across the diagonal.
 fn transposed(rows: [u8; 8]) -> [u8; 8] {
     let mut x = u64::from_le_bytes(rows);
     for (mask, distance) in [(0x00aa_00aa_00aa_00aa, 7), (0x0000_cccc_0000_cccc, 14), (0xf0f0_f0f0, 28)] {
@@ -115,8 +116,8 @@ fn q6_values(block: &[u8; 210]) -> [u8; 256] {
     values
 }
 
-/// 32 six-bit values in 24 bytes, as [`Format::quads`] takes them apart: in two's complement, the first 24 in the upper six bits
-/// of a byte each, the last eight in the lower two of three bytes each.
+/// 32 six-bit values in 24 bytes, in the order of [`Format::quads`]: in two's complement, the first 24 in the upper six bits of
+/// a byte each, the last eight in the lower two bits of three bytes each.
 fn q6_words(values: &[u8; 32]) -> [u8; 24] {
     let fours: [u32; 8] = std::array::from_fn(|i| u32::from_le_bytes(values.as_chunks().0[i]) ^ 0x2020_2020);
     let mut bytes = [0; 24];

@@ -1,17 +1,19 @@
-//! A kernel by what it is made of: enough to write it again, and to know whether it is among the committed ones.
+//! The parameters of a kernel: enough to generate it again, and to tell whether it is committed.
 
 use ptxgen::{Kernel, Module, Target};
 
-use super::format::Format;
-use super::gemm::{self, Output, TILES, Tile};
-use super::matvec::{self, Epilogue};
-use super::step::{self, Variant};
+use crate::kernels::format::Format;
+use crate::kernels::operations::matvec::{self, Epilogue};
+use crate::kernels::prompt::gemm::{self, Output, TILES, Tile};
+use crate::kernels::step::kernel::kernel as step_kernel;
+use crate::kernels::step::shape::Shape as StepShape;
+use crate::kernels::step::variant::Variant;
 
-/// What a kernel is made of.
+/// The parameters of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipe {
     /// A whole decode step.
-    Step(Variant, step::Shape),
+    Step(Variant, StepShape),
     /// Matrix times vector.
     Matvec(Format, Epilogue, matvec::Shape),
     /// Matrix times many vectors.
@@ -31,13 +33,13 @@ impl Recipe {
     /// Whether the kernel is committed.
     pub fn is_committed(&self) -> bool {
         match self {
-            Recipe::Step(_, shape) => *shape == step::Shape::default(),
+            Recipe::Step(_, shape) => *shape == StepShape::default(),
             Recipe::Matvec(_, _, shape) => *shape == matvec::Shape::default(),
             Recipe::Gemm(tile, _) => TILES.contains(tile),
         }
     }
 
-    /// Whether a kernel can be made of it.
+    /// Whether a kernel can be generated from it.
     pub fn is_valid(&self) -> bool {
         match self {
             Recipe::Step(_, shape) => shape.is_valid(),
@@ -46,10 +48,10 @@ impl Recipe {
         }
     }
 
-    /// The text of a module with this kernel alone.
+    /// The PTX of a module with this kernel alone.
     ///
     /// # Panics
-    /// If it is not valid.
+    /// If the recipe is not valid.
     pub fn ptx(&self, target: Target) -> String {
         let mut module = Module::new(target);
         module.add(self.kernel());
@@ -59,7 +61,7 @@ impl Recipe {
     fn kernel(&self) -> Kernel {
         assert!(self.is_valid(), "{self:?} makes no kernel");
         match self {
-            Recipe::Step(variant, shape) => step::kernel(variant, *shape),
+            Recipe::Step(variant, shape) => step_kernel(variant, *shape),
             Recipe::Matvec(format, epilogue, shape) => matvec::kernel(*format, *epilogue, *shape),
             Recipe::Gemm(tile, output) => gemm::kernel(*tile, *output),
         }

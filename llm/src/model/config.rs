@@ -1,7 +1,8 @@
 //! The numbers that describe a LLaMA model, read from a file's metadata.
 
 use crate::error::{Error, Result};
-use crate::gguf::{GgmlType, Gguf};
+use crate::gguf::Gguf;
+use crate::gguf::types::GgmlType;
 
 /// Shape and constants of a LLaMA model.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,27 +21,27 @@ pub struct Config {
     pub head_dim: usize,
     /// Tokens in the vocabulary, rows of the output matrix.
     pub vocab: usize,
-    /// Positions the model was made for.
+    /// Positions that the model was trained for.
     pub context: usize,
-    /// Added to the mean square in the RMS norm.
+    /// Added to the mean square in RMS norms.
     pub rms_eps: f32,
     /// Base of the rotary frequencies.
     pub rope_base: f32,
-    /// How many leading values of a head rotate; even, at most `head_dim`. Pairs are neighbours (2j, 2j + 1).
+    /// Leading values of a head that rotate; even, at most `head_dim`. Pairs are neighbours (2j, 2j + 1).
     pub rope_dim: usize,
     /// Divisors of the rotary angles, one per pair (`rope_dim / 2`), if any is not 1: the angle of pair j at
     /// position p is `p * rope_base^(-2j / rope_dim) / rope_factors[j]`. From `rope_freqs.weight` or the scaling keys.
     pub rope_factors: Option<Vec<f32>>,
 }
 
-/// Largest value accepted for any size, so that products of two stay far below 2^64.
+/// Largest accepted size, so that products of two stay far below 2^64.
 const MAX_SIZE: u64 = 1 << 24;
 
 impl Config {
     /// Reads the configuration of a `llama` model.
     ///
     /// # Errors
-    /// [`Error::Architecture`] for another family; otherwise which key is missing or out of range.
+    /// [`Error::Architecture`] for another family; otherwise the key that is missing or out of range.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self> {
         let arch = required(gguf.text("general.architecture")?, "general.architecture")?;
         if arch != "llama" {
@@ -52,7 +53,7 @@ impl Config {
             return Err(Error::Split { count });
         }
         let layers = size(gguf, "llama.block_count")?;
-        // Each layer has tensors: this bounds what a damaged count can make anyone allocate.
+        // Each layer has tensors: this bounds the memory that a damaged count can make a caller reserve.
         let rule = "there are fewer tensors than that";
         check(layers <= gguf.tensors().len(), "llama.block_count", layers, rule)?;
         let hidden = size(gguf, "llama.embedding_length")?;
@@ -130,8 +131,8 @@ impl Config {
 
 /// Divisors of LLaMA 3's rotary scaling for `rope_dim / 2` pairs.
 ///
-/// Wavelengths up to `original / high` stay, those from `original / low` on are divided by `factor`, and between
-/// them the two are blended. Source: the `llama3` rope type of Hugging Face transformers (`modeling_rope_utils.py`).
+/// Frequencies of wavelengths up to `original / high` stay, those from `original / low` on are divided by `factor`, and
+/// between them the two are blended. Source: the `llama3` rope type of Hugging Face transformers (`modeling_rope_utils.py`).
 pub fn llama3_factors(
     base: f32,
     rope_dim: usize,
@@ -180,7 +181,7 @@ fn rope_factors(gguf: &Gguf, base: f32, rope_dim: usize) -> Result<Option<Vec<f3
             let scale = positive(gguf, "llama.rope.scaling.factor", Some(1.0))?;
             factors.iter_mut().for_each(|f| *f *= scale);
         }
-        // Converters that write this type also write the factors themselves as `rope_freqs.weight`.
+        // Converters that write this type also write the factors, as `rope_freqs.weight`.
         "llama3" if tensor.is_some() => {}
         "llama3" => {
             factors = llama3_factors(
@@ -207,19 +208,19 @@ fn check(holds: bool, key: &str, value: impl ToString, rule: &'static str) -> Re
     if holds { Ok(()) } else { Err(Error::KeyValue { key: key.into(), value: value.to_string(), rule }) }
 }
 
-/// A size under `key` that must be there.
+/// A size under `key`, which must exist.
 fn size(gguf: &Gguf, key: &str) -> Result<usize> {
     let value = required(gguf.uint(key)?, key)?;
     check((1..=MAX_SIZE).contains(&value), key, value, "it must be from 1 to 16777216")?;
     Ok(value as usize)
 }
 
-/// A size under `key`, or `default` where the key is absent.
+/// A size under `key`, or `default` if the key is absent.
 fn size_or(gguf: &Gguf, key: &str, default: usize) -> Result<usize> {
     if gguf.value(key).is_some() { size(gguf, key) } else { Ok(default) }
 }
 
-/// A positive real number under `key`, or `default` where the key is absent.
+/// A positive real number under `key`, or `default` if the key is absent.
 fn positive(gguf: &Gguf, key: &str, default: Option<f32>) -> Result<f32> {
     let value = required(gguf.real(key)?.map(|v| v as f32).or(default), key)?;
     check(value.is_finite() && value > 0.0, key, value, "it must be a positive number")?;

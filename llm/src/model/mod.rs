@@ -1,6 +1,6 @@
-//! A LLaMA model: its configuration and its tensors, checked once when it is loaded.
+//! A LLaMA model: its configuration and its tensors, checked when it is loaded.
 
-mod config;
+pub(crate) mod config;
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::gguf::{Gguf, TensorView};
 
 /// A LLaMA model in a GGUF file.
 ///
-/// Loading checks that every tensor is there with the shape the configuration calls for and that none is left over,
-/// so the accessors cannot fail. It does not check that a backend can compute with the tensors' types.
+/// Loading checks that every tensor exists with the shape that the configuration implies and that no other tensor exists, so
+/// the accessors cannot fail. It does not check that kernels exist for the tensors' types.
 #[derive(Debug)]
 pub struct Model {
     /// Shape and constants.
@@ -45,10 +45,18 @@ pub struct Layer<'a> {
 }
 
 impl Model {
+    /// Maps the GGUF file at `path` and checks it. The file must not change while the model is in use.
+    ///
+    /// # Errors
+    /// As [`Gguf::open`] and [`Model::new`].
+    pub fn open(path: impl AsRef<std::path::Path>) -> Result<Self> {
+        Self::new(Gguf::open(path)?)
+    }
+
     /// Reads the configuration from `gguf` and checks the tensors against it.
     ///
     /// # Errors
-    /// Which key or tensor is missing, has the wrong shape, or belongs to a model that is not supported.
+    /// The key or tensor that is missing, has another shape, or belongs to a model that is not supported.
     pub fn new(gguf: Gguf) -> Result<Self> {
         let config = Config::from_gguf(&gguf)?;
         let wanted = tensor_shapes(&config);
@@ -125,7 +133,7 @@ impl Model {
         self.gguf.text("general.name").ok().flatten()
     }
 
-    /// The types of its matrices, the one with most bytes first: `Q4_K+Q6_K`.
+    /// The types of the matrices, the type with most bytes first: `Q4_K+Q6_K`.
     pub fn quantization(&self) -> String {
         let mut by_type: BTreeMap<_, u64> = BTreeMap::new();
         for tensor in self.gguf.tensors().iter().filter(|t| t.dims.len() > 1) {
@@ -142,23 +150,23 @@ impl Model {
         self.gguf.tensors().iter().map(|t| t.bytes).sum()
     }
 
-    /// A tensor whose presence [`Model::new`] checked.
+    /// A tensor that [`Model::new`] has checked.
     fn checked(&self, name: &str) -> TensorView<'_> {
         self.tensor(name).unwrap_or_else(|| unreachable!("{name} was checked when the model was loaded"))
     }
 }
 
-/// The output matrix; absent where it is tied to the embedding.
+/// The output matrix; absent if it is tied to the embedding.
 const OUTPUT: &str = "output.weight";
 
 fn layer_tensor(layer: usize, role: &str) -> String {
     format!("blk.{layer}.{role}.weight")
 }
 
-/// Name and dimensions of every tensor of a model, in the order converters write them.
+/// Name and dimensions of every tensor of a model, in the order in which converters write them.
 ///
 /// `output.weight` is listed although a tied model lacks it, `rope_freqs.weight` is not.
-pub fn tensor_shapes(config: &Config) -> Vec<(String, Vec<u64>)> {
+pub(crate) fn tensor_shapes(config: &Config) -> Vec<(String, Vec<u64>)> {
     let [hidden, ff, vocab] = [config.hidden, config.ff, config.vocab].map(|n| n as u64);
     let [q, kv] = [config.q_dim(), config.kv_dim()].map(|n| n as u64);
     let mut shapes = vec![("token_embd.weight".to_owned(), vec![hidden, vocab])];

@@ -1,19 +1,25 @@
-//! The tiles of matrix times the tokens of a prompt, and into how many shares the row length is split.
+//! The tiles of matrix times the tokens of a prompt, and the number of shares of the row length.
 //!
-//! What reads the results is timed with them, since it has to add the shares.
+//! The kernel that reads the results is timed with the product, because it adds the shares.
 
 use half::f16;
 use hcq::{Args, Buffer, Kernel, LaunchConfig};
 
-use super::{Bench, Finding, Meter, Part, Result, each, fastest, fill, numbers, read};
-use crate::engine::prefill;
-use crate::kernels::gemm::{self, MORE_TILES, Output, TILES, Tile};
-use crate::kernels::{Choices, PROMPT_NORM_THREADS, Recipe, TokensProduct};
-use crate::tuning::{Tuned, TunedGemm};
+use crate::engine::prompt::chunks::supports;
+use crate::engine::prompt::products::{SIZES, products};
+use crate::error::Result;
+use crate::kernels::choices::{Choices, TokensProduct};
+use crate::kernels::prompt::gemm::{self, MORE_TILES, Output, TILES, Tile};
+use crate::kernels::prompt::vector::NORM_THREADS;
+use crate::kernels::recipe::Recipe;
+use crate::search::bench::{Bench, each, fastest, fill, numbers, read};
+use crate::search::meter::Meter;
+use crate::search::outcome::{Finding, Part};
+use crate::tuning::entry::{Tuned, TunedGemm};
 
 /// Launches that are timed together on a GPU.
 const LAUNCHES: usize = 8;
-/// Most shares that there may be.
+/// Most shares of a row length.
 const MOST_SHARES: u64 = 8;
 
 /// Buffers that are large enough for every product.
@@ -21,24 +27,25 @@ struct Room {
     x: Buffer,
     weights: Buffer,
     sums: Buffer,
-    /// What is read with the sums.
+    /// The residual stream, to which sums are added.
     stream: Buffer,
     norm: Buffer,
     normed: Buffer,
-    /// Adds shares.
+    /// The kernel that adds shares.
     reader: Kernel,
 }
 
+/// Searches the tiles.
 pub fn search(bench: &mut Bench<'_>) -> Result<()> {
-    if !prefill::supports(&bench.model.config) {
+    if !supports(&bench.model.config) {
         bench.outcome.left_out.push("prompt: prompts of this model do not go through these kernels".into());
         return Ok(());
     }
     // The software device takes long for many tokens.
     let counts = matches!(bench.meter, Meter::Count(_));
-    let sizes = prefill::SIZES.into_iter().filter(|s| !counts || *s == prefill::SIZES[0]);
-    let fit = sizes.filter(|s| *s as usize <= bench.context.next_power_of_two().max(64));
-    let of = |tokens| prefill::products(&bench.memory, tokens);
+    let sizes = SIZES.into_iter().filter(|s| !counts || *s == SIZES[0]);
+    let fit = sizes.filter(|s| *s <= bench.model.cache.context.next_power_of_two().max(64));
+    let of = |tokens| products(&bench.model, tokens);
     let mut products: Vec<TokensProduct> = fit.flat_map(of).collect();
     products.sort();
     products.dedup();
@@ -53,7 +60,7 @@ pub fn search(bench: &mut Bench<'_>) -> Result<()> {
     bench.compile(recipes.collect::<Vec<_>>().into_iter());
     let tiles: Vec<Tile> = TILES.into_iter().chain(others).collect();
     if let Some(p) = products.first() {
-        let usual = Choices::default().gemm(p, bench.device.info().sm_count);
+        let usual = Choices::default().gemm(p, bench.model.device.info().sm_count);
         bench.warm_up(&mut |bench| (0..LAUNCHES).try_for_each(|_| launch(bench, &room, p, usual)))?;
     }
     for (i, p) in products.iter().enumerate() {
@@ -69,7 +76,7 @@ pub fn search(bench: &mut Bench<'_>) -> Result<()> {
 
 /// Searches the tile for one product.
 fn one(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, tiles: &[Tile]) -> Result<()> {
-    let usual = Choices::default().gemm(p, bench.device.info().sm_count);
+    let usual = Choices::default().gemm(p, bench.model.device.info().sm_count);
     let wanted = results(bench, room, p, usual)?;
     let mut all = vec![usual];
     let splits: Vec<u32> = gemm::splits(p.output, p.cols).collect();
@@ -83,7 +90,7 @@ fn one(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, tiles: &[Tile]) ->
         }
         let name = recipe.name();
         let kernel = bench.programs.kernel("gemm", &name)?;
-        let most = bench.device.info().max_shared_per_block.count();
+        let most = bench.model.device.info().max_shared_per_block.count();
         let fits = u64::from(tile.shared_bytes()) <= most;
         if !fits || kernel.blocks_per_sm(tile.threads(), tile.shared_bytes()) == 0 {
             let (registers, shared) = (kernel.registers(), tile.shared_bytes());
@@ -132,12 +139,12 @@ impl Room {
         let sums = most(&|p| u64::from(p.tokens) * u64::from(p.rows));
         let longest = most(&|p| u64::from(p.rows));
         let room = Self {
-            x: bench.device.alloc(2 * x)?,
-            weights: bench.device.alloc(2 * weights)?,
+            x: bench.model.device.alloc(2 * x)?,
+            weights: bench.model.device.alloc(2 * weights)?,
             sums: bench.floats(MOST_SHARES * sums)?,
             stream: bench.floats(sums)?,
             norm: bench.floats(longest)?,
-            normed: bench.device.alloc(2 * sums)?,
+            normed: bench.model.device.alloc(2 * sums)?,
             reader: bench.programs.kernel("prompt", "prompt_norm")?,
         };
         let pattern: Vec<u8> = numbers(1 << 16).flat_map(|v| f16::from_f32(v).to_le_bytes()).collect();
@@ -152,16 +159,16 @@ impl Room {
     }
 }
 
-/// Records the product, and what reads its results, after everything before.
+/// Records the product and the kernel that reads its results, after all earlier launches.
 fn launch(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, how: (Tile, u32)) -> Result<()> {
     multiply(bench, room, p, how)?;
-    // Results of 16 values at a time are what the reader takes.
+    // The reader takes results of 16 values at a time.
     if p.output == Output::Sums && p.rows.is_multiple_of(16) {
         let args = Args::new().buffer(&room.stream).buffer(&room.sums).buffer(&room.norm);
         let args = args.buffer(&room.normed).u32(p.rows).f32(1e-5).u32(how.1).u32(p.tokens);
-        let config = LaunchConfig::new(p.tokens, PROMPT_NORM_THREADS);
+        let config = LaunchConfig::new(p.tokens, NORM_THREADS);
         bench.queue.barrier()?;
-        // SAFETY: the room is sized for every product.
+        // SAFETY: the buffers are sized for every product.
         unsafe { bench.queue.launch(&room.reader, config, &args) }?;
     }
     Ok(())
@@ -178,7 +185,7 @@ fn multiply(
     let args = args.u32(p.tokens).u32(p.rows).u32(p.cols).u32(p.rows).u32(p.cols / shares).u32(p.tokens);
     let config = LaunchConfig::new(tile.grid(p.output, p.tokens, p.rows, shares), tile.threads());
     bench.queue.barrier()?;
-    // SAFETY: the room is sized for every product and the most shares.
+    // SAFETY: the buffers are sized for every product and the most shares.
     unsafe { bench.queue.launch(&kernel, config.with_dynamic_shared(tile.shared_bytes()), &args) }?;
     Ok(())
 }

@@ -1,31 +1,35 @@
-//! The shapes of matrix times vector, one matrix shape after the other.
-//!
-//! First rows and unrolling are varied, then the warps of a block with the best of these.
+//! The shapes of matrix times vector, one product after the other: first rows and unrolling vary, then the warps of a block
+//! with the best of these.
 
 use std::collections::BTreeMap;
 
 use hcq::{Kernel, LaunchConfig};
 
-use super::{Bench, Finding, Meter, Part, Result, each, fastest, fill, read};
-use crate::kernels::matvec::Shape;
-use crate::kernels::{Epilogue, Product, Recipe};
-use crate::tuning::{Tuned, TunedMatvec};
+use crate::error::Result;
+use crate::kernels::choices::Product;
+use crate::kernels::operations::matvec::{Epilogue, Shape};
+use crate::kernels::recipe::Recipe;
+use crate::search::bench::{Bench, each, fastest, fill, read};
+use crate::search::meter::Meter;
+use crate::search::outcome::{Finding, Part};
+use crate::tuning::entry::{Tuned, TunedMatvec};
 
-/// Launches that are timed together on a GPU, at least.
+/// Least launches that are timed together on a GPU.
 const LAUNCHES: usize = 16;
 
-/// A product of the model, and what is known of it.
+/// A product of the model, and its best shape so far.
 struct Search {
     product: Product,
-    /// Its places in the plan's list of products.
+    /// Its places in the list of products.
     places: Vec<usize>,
     best: Tuned<Shape>,
     tried: usize,
 }
 
+/// Searches the shapes.
 pub fn search(bench: &mut Bench<'_>) -> Result<()> {
     let mut by_product: BTreeMap<Product, Vec<usize>> = BTreeMap::new();
-    for (place, stage) in bench.plan.products.iter().enumerate() {
+    for (place, stage) in bench.operations.products.iter().enumerate() {
         by_product.entry(stage.product).or_default().push(place);
     }
     let best = Tuned { shape: Shape::default(), usual_ns: 0, ns: 0 };
@@ -86,7 +90,7 @@ fn by_warps(best: Shape) -> Vec<Shape> {
     [8, 2, 16, 1].map(|warps| Shape { warps, ..best }).into()
 }
 
-/// Times `shapes` beside the usual one and the best so far.
+/// Times `shapes` beside the default and the best so far.
 fn try_shapes(
     bench: &mut Bench<'_>,
     s: &mut Search,
@@ -94,8 +98,8 @@ fn try_shapes(
     (done, total): (usize, usize),
 ) -> Result<()> {
     let (product, place) = (s.product, s.places[0]);
-    // The products before may have written where this one reads.
-    fill(&bench.plan.products[place].x, product.cols as usize)?;
+    // Earlier products may have written to this one's vector.
+    fill(&bench.operations.products[place].x, product.cols as usize)?;
     let wanted = results(bench, place, &product, Shape::default())?;
     let mut good = vec![Shape::default()];
     if s.best.shape != Shape::default() {
@@ -145,26 +149,26 @@ fn try_shapes(
     Ok(())
 }
 
-/// Records the product at `place`, after everything before it.
+/// Records the product at `place`, after all earlier launches.
 fn launch(bench: &mut Bench<'_>, place: usize, product: &Product, shape: Shape) -> Result<()> {
     let kernel = bench.programs.matvec(product.format, product.epilogue, shape)?;
     let config = LaunchConfig::new(shape.blocks(product.epilogue, product.rows), shape.threads());
-    let args = &bench.plan.stages[bench.plan.products[place].stage].args;
+    let args = &bench.operations.launches[bench.operations.products[place].launch].args;
     bench.queue.barrier()?;
-    // SAFETY: the plan sizes every buffer for the product, whatever shape the kernel has.
+    // SAFETY: the buffers are sized for the product, for any shape of the kernel.
     unsafe { bench.queue.launch(&kernel, config, args) }?;
     Ok(())
 }
 
-/// What the product at `place` gives.
+/// The results of the product at `place`.
 fn results(bench: &mut Bench<'_>, place: usize, product: &Product, shape: Shape) -> Result<Vec<f32>> {
     let rows = product.rows as usize;
-    let stage = &bench.plan.products[place];
+    let stage = &bench.operations.products[place];
     if product.epilogue == Epilogue::Add {
         stage.out.write(stage.out_at, &vec![0; 4 * rows])?;
     }
     launch(bench, place, product, shape)?;
     bench.finish()?;
-    let stage = &bench.plan.products[place];
+    let stage = &bench.operations.products[place];
     read(&stage.out, stage.out_at, rows)
 }

@@ -1,20 +1,23 @@
-//! The shape of the step kernel: whole tokens are timed.
+//! The shape of the step kernel: whole steps are timed.
 
 use hcq::Graph;
 
-use super::{Bench, Finding, Meter, Part, Result, each, fastest, fits, read};
-use crate::engine::plan::record;
+use crate::engine::launch::record;
 use crate::engine::step::{self, StepPlan};
-use crate::kernels::step::Shape;
-use crate::kernels::{CacheType, Recipe, TOKENS_AT};
-use crate::tuning::{Tuned, TunedStep};
+use crate::error::Result;
+use crate::kernels::recipe::Recipe;
+use crate::kernels::step::shape::Shape;
+use crate::search::bench::{Bench, each, fastest};
+use crate::search::meter::Meter;
+use crate::search::outcome::{Finding, Part};
+use crate::tuning::entry::{Tuned, TunedStep};
 
 /// Tokens that are timed together on a GPU.
 const TOKENS: usize = 32;
 /// Tokens whose logits are compared.
 const COMPARED: usize = 2;
 
-/// Candidates, the more promising ones first.
+/// Candidates, the most promising first: warps, blocks per SM, depth, tiles.
 const CANDIDATES: [[u32; 4]; 11] = [
     [8, 2, 2, 2],
     [8, 1, 2, 3],
@@ -33,13 +36,14 @@ const CANDIDATES: [[u32; 4]; 11] = [
 struct Candidate {
     shape: Shape,
     graph: Graph,
-    /// What the graph works with.
+    /// Buffers that the graph names by address.
     #[expect(dead_code, reason = "held, not used")]
     plan: StepPlan,
 }
 
+/// Searches the shape.
 pub fn search(bench: &mut Bench<'_>) -> Result<()> {
-    let Some(variant) = step::variant(&bench.memory) else {
+    let Some(variant) = step::variant(&bench.model) else {
         bench.outcome.left_out.push("step: no step kernel takes this mix of types".into());
         return Ok(());
     };
@@ -97,40 +101,29 @@ pub fn search(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 fn candidate(bench: &mut Bench<'_>, shape: Shape) -> Result<Option<Candidate>> {
-    let outputs = (&bench.plan.state, &bench.plan.logits);
-    // The cache is a small part of what a step reads where shapes are searched.
-    let (config, room) = (&bench.model.config, (fits(bench.context)?, CacheType::F16));
-    let how = (shape, false);
-    let plan = StepPlan::new(bench.device, &mut bench.programs, config, room, &bench.memory, outputs, how)?;
+    let plan = StepPlan::new(&bench.model, &mut bench.programs, shape, false)?;
     let Some(plan) = plan else { return Ok(None) };
-    let graph = record(bench.device, [&plan.whole].into_iter())?;
+    let graph = record(&bench.model.device, [&plan.whole])?;
     Ok(Some(Candidate { shape, graph, plan }))
 }
 
 /// Tokens that are timed together.
 fn tokens(bench: &Bench<'_>) -> usize {
     match bench.meter {
-        Meter::Clock => TOKENS.min(bench.context),
+        Meter::Clock => TOKENS.min(bench.model.cache.context as usize),
         Meter::Count(_) => 1,
     }
 }
 
-/// The token at `position`: any that the model has.
+/// The token at `position`: any of the vocabulary.
 fn token(bench: &Bench<'_>, position: usize) -> u32 {
     (position * 7 + 1) as u32 % bench.model.config.vocab as u32
 }
 
-/// Goes back to an empty context.
-fn rewind(bench: &Bench<'_>, tokens: usize) -> Result<()> {
-    let mut words = vec![0u32; TOKENS_AT as usize];
-    words.extend((0..tokens).map(|i| token(bench, i)));
-    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    Ok(bench.plan.state.write(0, &bytes)?)
-}
-
-/// Records the tokens that are timed.
+/// Records the tokens that are timed, from an empty context.
 fn replay(bench: &mut Bench<'_>, graph: &Graph) -> Result<()> {
-    rewind(bench, 1)?;
+    bench.model.state.set_position(0)?;
+    bench.model.state.set_tokens(0, &[token(bench, 0)])?;
     for _ in 0..tokens(bench) {
         bench.queue.replay(graph)?;
     }
@@ -140,13 +133,12 @@ fn replay(bench: &mut Bench<'_>, graph: &Graph) -> Result<()> {
 /// The logits after each of the first tokens.
 fn logits(bench: &mut Bench<'_>, graph: &Graph) -> Result<Vec<f32>> {
     let mut all = Vec::new();
-    rewind(bench, COMPARED)?;
-    for i in 0..COMPARED.min(bench.context) {
-        // The step before has chosen another token.
-        let token = token(bench, i).to_le_bytes();
-        bench.plan.state.write(4 * (u64::from(TOKENS_AT) + i as u64), &token)?;
-        bench.queue.replay(graph)?.wait(bench.patience)?;
-        all.extend(read(&bench.plan.logits, 0, bench.model.config.vocab)?);
+    bench.model.state.set_position(0)?;
+    for i in 0..COMPARED.min(bench.model.cache.context as usize) {
+        // The previous step has chosen another token.
+        bench.model.state.set_tokens(i, &[token(bench, i)])?;
+        bench.queue.replay(graph)?.wait(bench.model.patience)?;
+        all.extend(bench.model.state.logits()?);
     }
     Ok(all)
 }

@@ -1,15 +1,15 @@
-//! Random weights, drawn in the form in which they are stored.
+//! Random weights, drawn in their stored form.
 //!
-//! Scales follow from the standard deviation of the stored integers: evenly distributed integers of n values have
-//! sqrt((n² - 1) / 12), and the root mean square adds the offset from zero.
+//! Scales follow from the standard deviation of the stored integers: uniform integers of n values have sqrt((n² - 1) / 12),
+//! and the root mean square adds the offset from zero.
 
 use half::{bf16, f16};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use crate::gguf::GgmlType;
+use crate::gguf::types::GgmlType;
 
-/// Standard deviation of an even draw from 16 integers, and from 32.
+/// Standard deviation of uniform integers of 16 values, and of 32.
 const SD_16: f32 = 4.61;
 const SD_32: f32 = 9.23;
 /// Root mean square of 0..16 less 8, of -127..=127, and of 0..64 less 32.
@@ -20,11 +20,11 @@ const RMS_Q6: f32 = 18.48;
 const RMS_SCALE_K: f32 = 48.4;
 const RMS_SCALE_Q6: f32 = 87.7;
 
-/// The random sequence of one tensor: the key is the seed and the tensor's name, `chunk` picks a stream.
+/// The random sequence of one tensor: the key is the seed and the tensor's name, `chunk` selects a stream.
 fn sequence(seed: u64, name: &str, chunk: u64) -> ChaCha8Rng {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
-    // 24 bytes are enough for every name without its common ending.
+    // 24 bytes are enough for every name without its ending.
     for (to, from) in key[8..].iter_mut().zip(name.trim_end_matches(".weight").bytes()) {
         *to = from;
     }
@@ -33,13 +33,13 @@ fn sequence(seed: u64, name: &str, chunk: u64) -> ChaCha8Rng {
     random
 }
 
-/// Weights of a norm: even between 0.7 and 1.3 times `gain`.
+/// Weights of a norm: uniform between 0.7 and 1.3 times `gain`.
 pub(super) fn norm(seed: u64, name: &str, count: usize, gain: f32) -> Vec<f32> {
     let mut random = sequence(seed, name, 0);
     (0..count).map(|_| gain * (0.7 + 0.6 * (random.next_u32() as f32 / u32::MAX as f32))).collect()
 }
 
-/// `count` blocks whose values have mean 0 and about the standard deviation `sigma`.
+/// `count` blocks whose values have mean 0 and nearly the standard deviation `sigma`.
 pub(super) fn random(seed: u64, name: &str, chunk: u64, ty: GgmlType, count: usize, sigma: f32) -> Vec<u8> {
     let mut random = sequence(seed, name, chunk);
     if matches!(ty, GgmlType::F32 | GgmlType::F16 | GgmlType::Bf16) {
@@ -59,13 +59,13 @@ pub(super) fn random(seed: u64, name: &str, chunk: u64, ty: GgmlType, count: usi
     bytes
 }
 
-/// The sum of four bytes, brought to mean 0 and standard deviation 1: near enough to a normal distribution.
+/// The sum of four bytes, scaled to mean 0 and standard deviation 1: nearly normal.
 fn near_normal(bits: u32) -> f32 {
     let sum: u32 = bits.to_le_bytes().map(u32::from).iter().sum();
     (sum as f32 - 510.0) / 147.8
 }
 
-/// Replaces the scales of a block of random bytes; the bytes they replace decide their spread.
+/// Replaces the scales of a block of random bytes; the replaced bytes determine their spread.
 fn set_scales(ty: GgmlType, block: &mut [u8], sigma: f32) {
     let put = |block: &mut [u8], at: usize, unit: f32| {
         let random = f32::from(u16::from_le_bytes([block[at], block[at + 1]])) / 65536.0;
@@ -75,7 +75,7 @@ fn set_scales(ty: GgmlType, block: &mut [u8], sigma: f32) {
     };
     match ty {
         GgmlType::Q4_0 => {
-            // The integers reach from -8 to 7: a random sign takes their mean to zero.
+            // The integers are from -8 to 7: with a random sign their mean is zero.
             let sign = if block[1] & 1 == 0 { 1.0 } else { -1.0 };
             put(block, 0, sign * sigma / RMS_Q4_0);
         }
@@ -90,7 +90,7 @@ fn set_scales(ty: GgmlType, block: &mut [u8], sigma: f32) {
             block[2..4].copy_from_slice(&f16::from_f32(d * middle).to_le_bytes());
             let random: [u8; 8] = std::array::from_fn(|j| block[4 + j]);
             let scales = random.map(|r| 32 | r & 31);
-            // Minima near the scales, so that middle values stand for numbers near zero.
+            // Minima near the scales, so that middle values are near zero.
             let minima: [u8; 8] = std::array::from_fn(|j| (scales[j] - 3 + (random[j] >> 5)).min(63));
             for j in 0..4 {
                 let (high_scale, high_min) = (scales[j + 4], minima[j + 4]);

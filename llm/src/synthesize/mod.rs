@@ -1,8 +1,8 @@
 //! Models of real shapes with random weights, for benchmarks: the time of a token depends on shapes and formats alone.
 //!
-//! Weights are drawn straight in quantized blocks, with a spread that keeps activations near 1 through all layers, so logits
-//! are finite and not flat. Names and keys are those converters write, so llama.cpp loads the files. Every tensor has a random
-//! sequence of its own, and a file for a seed is the same on every machine.
+//! Weights are drawn as quantized blocks, with a spread that keeps activations near 1 through all layers, so logits are finite
+//! and not flat. Names and keys are those of converters, so llama.cpp loads the files. Every tensor has its own random
+//! sequence, and the file for a seed is the same on every machine.
 
 mod blocks;
 mod vocabulary;
@@ -15,19 +15,23 @@ use std::str::FromStr;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::gguf::{Array, GgmlType, TensorWriter, Value, Writer};
-use crate::model::{Config, llama3_factors, tensor_shapes};
+use crate::gguf::Gguf;
+use crate::gguf::types::GgmlType;
+use crate::gguf::value::{Array, Value};
+use crate::gguf::write::{TensorWriter, Writer};
+use crate::model::config::{Config, llama3_factors};
+use crate::model::{Model, tensor_shapes};
 
-/// How the types of tensors are chosen.
+/// The choice of tensor types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
-    /// One type for all matrices; below six bits the output matrix is Q6_K all the same, as llama.cpp's quantizer does.
+    /// One type for all matrices; below six bits the output matrix is Q6_K, as in llama.cpp's quantizer.
     Uniform(GgmlType),
     /// llama.cpp's `Q4_K_M` and `Q5_K_M`: Q6_K for the output and for `attn_v` and `ffn_down` of about half the layers.
     Medium(GgmlType),
 }
 
-/// What to synthesize: a shape and a mix, written `llama-3.2-1b:q6_k`.
+/// A shape and a mix, written `llama-3.2-1b:q6_k`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Synthesis {
     name: String,
@@ -36,9 +40,9 @@ pub struct Synthesis {
     mix: Mix,
 }
 
-/// The shapes there are: published dimensions of the models they are named after, except the tiny one.
+/// The shapes: published dimensions of the models that they are named after, and a tiny one.
 pub const SHAPES: [&str; 4] = ["llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b", "tiny-llama"];
-/// The mixes there are.
+/// The mixes.
 pub const MIXES: [&str; 10] =
     ["q6_k", "q4_k_m", "q5_k_m", "q4_k", "q5_k", "q8_0", "q4_0", "f16", "bf16", "f32"];
 
@@ -119,19 +123,19 @@ impl Mix {
     }
 }
 
-/// How the values of a tensor are drawn.
+/// The values of a tensor.
 #[derive(Clone, Copy, Debug)]
 enum Fill<'a> {
-    /// About normal, mean 0, of this standard deviation.
+    /// Nearly normal, with mean 0 and this standard deviation.
     Random(f32),
-    /// Even between 0.7 and 1.3 times this.
+    /// Uniform between 0.7 and 1.3 times this.
     Norm(f32),
-    /// As given.
+    /// These.
     Exact(&'a [f32]),
 }
 
 impl Synthesis {
-    /// The same with other sizes: layers, and the lengths of the residual and the feed-forward vector.
+    /// Sets other sizes: layers, and the lengths of the residual and the feed-forward vector.
     #[must_use]
     pub fn with_sizes(mut self, layers: usize, hidden: usize, ff: usize) -> Self {
         self.config = Config { layers, hidden, ff, ..self.config };
@@ -163,7 +167,7 @@ impl Synthesis {
                 Some((layer, role)) => (layer.parse().unwrap_or(0), role.to_owned()),
                 None => (0, stem.to_owned()),
             };
-            // Tied: a small embedding and a large last gain, so that a token does not simply predict itself.
+            // Tied: a small embedding and a large last gain, so that a token does not predict itself.
             let (small, logit) = (0.3, 2.2);
             let spread = |gain: f32| Fill::Random(gain / (dims[0] as f32).sqrt());
             let pick = |role: &str| self.mix.pick(role, layer, c.layers);
@@ -181,7 +185,7 @@ impl Synthesis {
         tensors
     }
 
-    /// The file up to its data.
+    /// Metadata of the file.
     fn header(&self) -> Writer {
         let c = &self.config;
         let mut w = Writer::new();
@@ -215,7 +219,19 @@ impl Synthesis {
         w
     }
 
-    /// Writes the model to `out`, reporting bytes done and in all. Memory use does not depend on the size of the model.
+    /// The model for `seed`, in memory.
+    ///
+    /// # Errors
+    /// As [`Model::new`], for sizes that make no model.
+    pub fn model(&self, seed: u64) -> Result<Model> {
+        let mut bytes = Vec::new();
+        let failed = |source| Error::File { action: "write", path: self.name.clone().into(), source };
+        self.write(seed, &mut bytes, &mut |_, _| ()).map_err(failed)?;
+        Model::new(Gguf::from_bytes(bytes)?)
+    }
+
+    /// Writes the model to `out`; `progress` is called with the bytes written so far and in all. Memory use does not depend on the
+    /// size of the model.
     ///
     /// # Errors
     /// What `out` reports.
@@ -252,7 +268,7 @@ impl Synthesis {
         Ok(())
     }
 
-    /// Writes the model to the file `path`, which appears only when it is complete.
+    /// Writes the model to the file `path`, which exists only once it is complete.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -264,7 +280,7 @@ impl Synthesis {
         let written = self.write(seed, file, progress).map_err(failed("write"));
         let finished = written.and_then(|()| std::fs::rename(&partial, path).map_err(failed("rename")));
         if finished.is_err() {
-            // The first error is the one to report; the partial file may not even exist.
+            // The first error is reported; the partial file may not exist.
             let _ = std::fs::remove_file(&partial);
         }
         finished
@@ -275,10 +291,10 @@ fn le_bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
 }
 
-/// Blocks that are drawn from one stream of a tensor's random sequence.
+/// Blocks per stream of a tensor's random sequence.
 const CHUNK_BLOCKS: u64 = 1 << 14;
 
-/// Writes `count` random blocks, made by all cores.
+/// Writes `count` random blocks, drawn by all cores.
 fn write_blocks(
     out: &mut TensorWriter<impl io::Write>,
     seed: u64,

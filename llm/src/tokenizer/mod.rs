@@ -1,8 +1,9 @@
-//! Text to tokens and back, by the vocabulary in the model's own file.
+//! Text to tokens and back, by the vocabulary in the model's file.
 //!
-//! Byte-level BPE as LLaMA 3, GPT-2 and Qwen use it (`tokenizer.ggml.model` = `gpt2`). The crate `tokenizers` cuts and
-//! merges; tokens go back to bytes by a table, because a token may end in the middle of a character.
+//! Byte-level BPE as in LLaMA 3, GPT-2 and Qwen (`tokenizer.ggml.model` = `gpt2`). The crate `tokenizers` splits and merges;
+//! tokens become bytes through a table, because a token may end within a character.
 
+pub(crate) mod alphabet;
 mod split;
 
 use std::collections::HashMap;
@@ -11,14 +12,16 @@ use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, Vocab};
 
 use crate::error::{Error, Result};
-use crate::gguf::{Array, Gguf, Value};
+use crate::gguf::Gguf;
+use crate::gguf::value::{Array, Value};
+use crate::tokenizer::alphabet::alphabet;
 
-/// Values of `tokenizer.ggml.token_type` that matter here.
+/// The values of `tokenizer.ggml.token_type` with a meaning here.
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const UNUSED: u64 = 5;
 
-/// End-of-turn tokens that files do not always name by a key.
+/// End-of-turn tokens that some files name by no key.
 const END_TEXTS: [&str; 6] =
     ["<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>", "<|im_end|>", "<|end|>"];
 
@@ -26,10 +29,10 @@ const END_TEXTS: [&str; 6] =
 #[derive(Debug)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    /// What each token stands for; control tokens stand for their names.
+    /// Bytes of each token; control tokens have their names.
     bytes: Vec<Box<[u8]>>,
     control: Vec<bool>,
-    /// Bytes that the vocabulary has a symbol for.
+    /// Bytes for which the vocabulary has a symbol.
     covered: [bool; 256],
     bos: Option<u32>,
     adds_bos: bool,
@@ -40,7 +43,7 @@ impl Tokenizer {
     /// Builds the tokenizer that `gguf` describes.
     ///
     /// # Errors
-    /// What is missing, inconsistent or of a kind that is not supported.
+    /// The key that is missing, inconsistent or of a kind that is not supported.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self> {
         let model = gguf.text("tokenizer.ggml.model")?.unwrap_or("none");
         if model != "gpt2" {
@@ -118,7 +121,7 @@ impl Tokenizer {
         Ok(Self { inner, bytes, control, covered, bos, adds_bos, ends })
     }
 
-    /// The tokens of `text`, with the BOS token in front where the model wants one.
+    /// The tokens of `text`, after the BOS token if the model takes one.
     ///
     /// Names of control tokens in the text become those tokens.
     ///
@@ -131,7 +134,7 @@ impl Tokenizer {
         Ok(tokens)
     }
 
-    /// The tokens of `text` alone, for text that continues other text.
+    /// The tokens of `text` without BOS, for text that continues other text.
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].
@@ -143,7 +146,7 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The text of `tokens`, control tokens left out; bytes that are not UTF-8 become U+FFFD.
+    /// The text of `tokens` without control tokens; bytes that are not UTF-8 become U+FFFD.
     pub fn decode(&self, tokens: &[u32]) -> String {
         let mut stream = self.stream();
         let mut text: String = tokens.iter().map(|&t| stream.push(t)).collect();
@@ -161,32 +164,32 @@ impl Tokenizer {
         self.ends.binary_search(&token).is_ok()
     }
 
-    /// The tokens after which text ends, in order.
+    /// The tokens after which text ends, sorted.
     pub fn ends(&self) -> &[u32] {
         &self.ends
     }
 
-    /// The token that begins a text, if the vocabulary has one.
+    /// The token at the start of a text, if the vocabulary has one.
     pub fn bos(&self) -> Option<u32> {
         self.bos
     }
 
-    /// How many tokens there are.
+    /// Number of tokens.
     pub fn vocab(&self) -> usize {
         self.bytes.len()
     }
 }
 
-/// Turns tokens into text as they come; a character that is split over tokens appears with its last byte.
+/// Decodes tokens one at a time; a character that is split over tokens appears with its last byte.
 #[derive(Clone, Debug)]
 pub struct TextStream<'a> {
     tokenizer: &'a Tokenizer,
-    /// The beginning of a character whose end has not come; at most three bytes.
+    /// The first bytes of an incomplete character; at most three.
     pending: Vec<u8>,
 }
 
 impl TextStream<'_> {
-    /// The text that `token` completes. Control tokens and numbers outside the vocabulary give none.
+    /// The text that `token` completes; empty for control tokens and numbers outside the vocabulary.
     pub fn push(&mut self, token: u32) -> String {
         let at = token as usize;
         if self.tokenizer.control.get(at) != Some(&false) {
@@ -211,30 +214,18 @@ impl TextStream<'_> {
         text
     }
 
-    /// What is left when no more tokens come: U+FFFD for a character that was not completed.
+    /// The rest of the text: U+FFFD for an incomplete character.
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.pending).into_owned()
     }
 }
 
-/// Whether `bytes`, which are not valid UTF-8, can become so by adding more.
+/// Whether `bytes`, which are not valid UTF-8, are the start of a character.
 fn may_continue(bytes: &[u8]) -> bool {
     matches!(std::str::from_utf8(bytes), Err(e) if e.valid_up_to() == 0 && e.error_len().is_none())
 }
 
-/// The printable alphabet of byte-level BPE: the character at index b stands for byte b.
-///
-/// Printable Latin-1 characters stand for themselves, the other bytes for the characters from U+0100 on, in order.
-/// Source: `bytes_to_unicode` of GPT-2's `encoder.py`.
-pub(crate) fn alphabet() -> [char; 256] {
-    let mut moved = '\u{100}'..;
-    std::array::from_fn(|byte| match byte as u8 {
-        b @ (b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff) => char::from(b),
-        b => moved.next().unwrap_or(char::from(b)),
-    })
-}
-
-/// The bytes of a normal token; its own UTF-8 where it has characters outside the alphabet.
+/// The bytes of a normal token; its UTF-8 if it has characters outside the alphabet.
 fn token_bytes(text: &str, symbols: &HashMap<char, u8>) -> Box<[u8]> {
     let bytes: Option<Box<[u8]>> = text.chars().map(|c| symbols.get(&c).copied()).collect();
     bytes.unwrap_or_else(|| text.as_bytes().into())
@@ -258,7 +249,7 @@ fn token_types(gguf: &Gguf, count: usize) -> Result<Vec<u64>> {
     Ok(types)
 }
 
-/// Splits each "left right" and checks that both, and what they make, are tokens.
+/// Splits each "left right" and checks that both, and their concatenation, are tokens.
 fn split_merges(merges: &[String], vocab: &Vocab) -> Result<Vec<(String, String)>> {
     let split = |(at, merge): (usize, &String)| {
         let pair = merge.split_once(' ');

@@ -1,6 +1,6 @@
-//! Where text is cut before byte pairs are merged, by `tokenizer.ggml.pre`.
+//! How text is split before byte pairs are merged, by `tokenizer.ggml.pre`.
 //!
-//! The patterns are those the models were trained with; the names are llama.cpp's (`llama-vocab.cpp`).
+//! The patterns are those of the models' training; the names are llama.cpp's (`llama-vocab.cpp`).
 
 use tokenizers::SplitDelimiterBehavior::Isolated;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
@@ -15,14 +15,14 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 /// Qwen 2: as LLaMA 3, with single digits.
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// A way to cut text, named by `tokenizer.ggml.pre`.
+/// A way to split text, named by `tokenizer.ggml.pre`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// Applied one after the other, each to the pieces of the one before.
+    /// Applied in order, each to the pieces of the one before.
     patterns: &'static [&'static str],
-    /// Whether a piece that is a token is taken whole, without merging.
+    /// Whether a piece that is a token is not split for merging.
     pub whole_pieces: bool,
-    /// Whether text begins with the BOS token where the file does not say.
+    /// Whether text begins with the BOS token if the file has no key for it.
     pub adds_bos: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
 }
 
 impl Rule {
-    /// The cutter, which also maps bytes to the printable alphabet.
+    /// The splitter, which also maps bytes to the printable alphabet.
     pub fn pre_tokenizer(self) -> tokenizers::Result<Sequence> {
         let mut steps: Vec<PreTokenizerWrapper> = Vec::new();
         for pattern in self.patterns {

@@ -1,4 +1,4 @@
-//! Compiles kernels that are not among the committed ones.
+//! Compiles kernels that are not committed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use ptxgen::{KernelCache, Ptxas, Target};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::kernels::Recipe;
+use crate::kernels::recipe::Recipe;
 
-/// Compiles for one target, with the user's cache of compiled kernels.
+/// Compiles for one target, through the user's cache of compiled kernels.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     ptxas: Ptxas,
@@ -27,7 +27,7 @@ impl fmt::Display for Compiler {
 /// The target with the number `sm`.
 ///
 /// # Errors
-/// [`Error::NoKernels`] if the kernels are not written for it.
+/// [`Error::NoKernels`] if there is no such target.
 pub fn target(sm: u32) -> Result<Target> {
     let found = Target::ALL.into_iter().find(|t| t.name().strip_prefix("sm_") == Some(&sm.to_string()));
     found.ok_or(Error::NoKernels { sm })
@@ -37,12 +37,12 @@ impl Compiler {
     /// Finds a `ptxas` for the GPU generation `sm`.
     ///
     /// # Errors
-    /// [`Error::Ptx`] if there is no ptxas, which says where it was looked for and how to get one; [`Error::NoKernels`].
+    /// [`Error::Ptx`] if there is no ptxas, with the places that were searched; [`Error::NoKernels`].
     pub fn find(sm: u32) -> Result<Self> {
         Ok(Self { target: target(sm)?, ptxas: Ptxas::find()?, cache: KernelCache::of_user() })
     }
 
-    /// What it compiles for.
+    /// The target.
     pub fn target(&self) -> Target {
         self.target
     }
@@ -65,8 +65,7 @@ impl Compiler {
         Ok(cubin?.into())
     }
 
-    /// The same for several, on all cores; `None` for those that were not begun before `deadline`. Committed kernels need no
-    /// compiling and must not be among them.
+    /// The cubins of several recipes, compiled on all cores; `None` for those that were not started before `deadline`.
     pub fn compile_all(&self, recipes: &[Recipe], deadline: Instant) -> Vec<Option<Result<Arc<[u8]>>>> {
         let one = |recipe: &Recipe| (Instant::now() < deadline).then(|| self.compile(recipe));
         recipes.par_iter().map(one).collect()

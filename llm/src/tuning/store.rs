@@ -1,7 +1,7 @@
-//! The file that keeps results, and the folder of kernels beside it.
+//! The file that stores results, and the folder of kernels beside it.
 //!
-//! Files appear whole, by renaming, so that a search that is interrupted leaves what was there. A result that cannot be used any
-//! more (the kernels have changed since, a file is missing) is told of and passed over.
+//! Files are written under another name and renamed, so that an interrupted search leaves the old content. A result that cannot be
+//! used any more (the kernels have changed, a file is missing) is reported and skipped.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use ptxgen::{Target, sha256};
 use serde::{Deserialize, Serialize};
 
-use super::{Entry, KernelFile, Kernels, Method, Subject, Tuning};
 use crate::error::{Error, Result};
-use crate::kernels::Recipe;
+use crate::kernels::choices::{Kernels, Tuning};
+use crate::kernels::recipe::Recipe;
+use crate::tuning::entry::{Entry, KernelFile, Method, Subject, TunedMatvec};
 
-/// The file's first field. Adding a field is compatible; anything else raises the number.
+/// The file's first field. Added fields are compatible; any other change increases the number.
 pub const SCHEMA: &str = "llm-demo.tuning/1";
 
 /// The content of the file.
@@ -24,7 +25,7 @@ struct Document {
     entries: Vec<Entry>,
 }
 
-/// The part of any version's file that says which it is.
+/// The field that every version's file has.
 #[derive(Debug, Deserialize)]
 struct Header {
     schema: String,
@@ -36,20 +37,20 @@ pub struct Store {
     path: PathBuf,
 }
 
-/// A result, ready to be used.
+/// A loaded result.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What to run with.
+    /// Shapes and kernels.
     pub tuning: Tuning,
-    /// Where it comes from.
+    /// The stored result.
     pub entry: Entry,
-    /// What of it is passed over, and why.
+    /// The parts that cannot be used, and why.
     pub problems: Vec<String>,
 }
 
 impl Store {
-    /// The user's: the file that `LLM_DEMO_TUNING` names, else `$XDG_CACHE_HOME/llm-demo/tuning.json`, else
-    /// `~/.cache/llm-demo/tuning.json`. `None` if none of these is known.
+    /// The user's file: the one that `LLM_DEMO_TUNING` names, else `$XDG_CACHE_HOME/llm-demo/tuning.json`, else
+    /// `~/.cache/llm-demo/tuning.json`. `None` if none of these is set.
     pub fn of_user() -> Option<Self> {
         let named = std::env::var_os("LLM_DEMO_TUNING").filter(|p| !p.is_empty()).map(PathBuf::from);
         let cache = || {
@@ -60,21 +61,21 @@ impl Store {
         named.or_else(cache).map(Self::at)
     }
 
-    /// The file `path`, created when first written; kernels go to a folder beside it, of the same name but for the extension
+    /// The file `path`, created when first written. Kernels are in a folder beside it, with the same name and the extension
     /// `kernels`.
     pub fn at(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// All results; none if there is no file.
+    /// All results; empty if there is no file.
     ///
     /// # Errors
-    /// [`Error::Tuning`] and [`Error::TuningSchema`] for a file that is damaged or another program's; [`Error::File`].
+    /// [`Error::Tuning`] and [`Error::TuningSchema`] for a damaged or foreign file; [`Error::File`].
     pub fn entries(&self) -> Result<Vec<Entry>> {
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -94,8 +95,7 @@ impl Store {
         Ok(document.entries)
     }
 
-    /// The result for `subject`, with its kernels for `target`. What is predicted serves the software device alone, which has
-    /// nothing else.
+    /// The result for `subject`, with its kernels for `target`. Predicted results serve the software device alone.
     ///
     /// # Errors
     /// As [`Store::entries`].
@@ -141,7 +141,7 @@ impl Store {
         Loaded { tuning, entry, problems }
     }
 
-    /// Adds the kernel of `recipe` to `kernels`, if it is not committed.
+    /// Adds the kernel of `recipe` to `kernels`, unless it is committed.
     fn kernel(
         &self,
         entry: &Entry,
@@ -167,7 +167,7 @@ impl Store {
         Ok(())
     }
 
-    /// Adds a result, or what is new in it to the one for the same subject that was come by in the same way; and its kernels.
+    /// Adds a result and its kernels. Parts that it lacks are taken from a stored result of the same subject and method.
     ///
     /// # Errors
     /// As [`Store::entries`]; [`Error::File`].
@@ -204,13 +204,13 @@ impl Store {
         self.replace(&self.path, &text)
     }
 
-    /// Where the cubin with that hash is; `None` for what is no hash.
+    /// Path of the cubin with that hash; `None` if it is no hash.
     fn kernel_path(&self, sha256: &str) -> Option<PathBuf> {
         let is_hash = sha256.len() == 64 && sha256.bytes().all(|b| b.is_ascii_hexdigit());
         is_hash.then(|| self.path.with_extension("kernels").join(format!("{sha256}.cubin")))
     }
 
-    /// Writes a file whole or not at all.
+    /// Writes a complete file or none.
     fn replace(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let write = || -> io::Result<()> {
@@ -230,13 +230,12 @@ impl Store {
 }
 
 impl Entry {
-    /// Takes over from an older result what is not in this one.
+    /// Takes the parts of an older result that this one lacks.
     fn keep(&mut self, old: Entry) {
         self.step = self.step.take().or(old.step);
         for m in old.matvec {
-            let same = |n: &super::TunedMatvec| {
-                (&n.ty, n.epilogue, n.rows, n.cols) == (&m.ty, m.epilogue, m.rows, m.cols)
-            };
+            let same =
+                |n: &TunedMatvec| (&n.ty, n.epilogue, n.rows, n.cols) == (&m.ty, m.epilogue, m.rows, m.cols);
             if !self.matvec.iter().any(same) {
                 self.matvec.push(m);
             }

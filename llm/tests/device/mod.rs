@@ -1,32 +1,27 @@
-//! What the tests of kernels share: the device that `HCQ_DEVICE` names, else the software one, launches on it, and random inputs.
+//! What the tests of kernels share: launches on a device, and random inputs.
 
-use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use ga10b_llm::gguf::{GgmlType, TensorView};
-use ga10b_llm::kernels::{Format, pack, turns};
+use ga10b_llm::kernels::committed::cubin;
+use ga10b_llm::kernels::format::Format;
+use ga10b_llm::kernels::pack::pack;
+use ga10b_llm::kernels::rotation::turns;
 use half::{bf16, f16};
-use hcq::{Args, Buffer, Device, LaunchConfig, Selector};
+use hcq::{Args, Buffer, Device, LaunchConfig};
 use proptest::prelude::*;
 
 fn device() -> &'static Device {
     static DEVICE: OnceLock<Device> = OnceLock::new();
-    DEVICE.get_or_init(|| {
-        let selector = match std::env::var_os("HCQ_DEVICE") {
-            Some(_) => Selector::from_env().unwrap(),
-            None => Selector::Sim,
-        };
-        Device::open(selector).unwrap()
-    })
+    DEVICE.get_or_init(crate::open::device)
 }
 
 /// Launches one kernel and waits for it.
 pub fn launch(module: &str, kernel: &str, config: LaunchConfig, args: &Args) {
     let device = device();
-    let name = format!("{module}.sm_{}.cubin", device.info().sm_number());
-    let cubin = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels").join(name)).unwrap();
-    let kernel = device.load(&cubin).unwrap().kernel(kernel).unwrap();
+    let cubin = cubin(device.info().sm_number(), module).unwrap();
+    let kernel = device.load(cubin).unwrap().kernel(kernel).unwrap();
     let mut queue = device.queue().unwrap();
     // SAFETY: the tests size every buffer for the shapes they pass.
     unsafe { queue.launch(&kernel, config, args) }.unwrap();
@@ -51,17 +46,17 @@ pub fn words(values: &[u32]) -> Buffer {
     upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
 }
 
-/// By how much each of `half_dim` pairs turns per position, in radians.
+/// Rotation of each of `half_dim` pairs per position, in radians.
 pub fn frequencies(half_dim: usize) -> Vec<f64> {
     (0..half_dim).map(|j| 1e4f64.powf(-(j as f64) / half_dim as f64)).collect()
 }
 
-/// The same on the device, as kernels take it.
+/// Rotations on the device, in the form that kernels take.
 pub fn steps(frequencies: &[f64]) -> Buffer {
     upload(&frequencies.iter().flat_map(|f| turns(*f).to_le_bytes()).collect::<Vec<_>>())
 }
 
-/// A pair turned by `angle`.
+/// A pair rotated by `angle`.
 pub fn turned(pair: &[f32], angle: f64) -> [f64; 2] {
     let (sin, cos) = angle.sin_cos();
     let [a, b] = [f64::from(pair[0]), f64::from(pair[1])];
@@ -80,7 +75,7 @@ pub fn read_halves(buffer: &Buffer, count: usize) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect()
 }
 
-/// A stream of numbers that depends on the seed alone.
+/// Numbers that depend on the seed alone.
 pub struct Random(pub u64);
 
 impl Random {
@@ -105,7 +100,7 @@ impl Random {
         (0..count).map(|_| f16::from_f32(self.value())).collect()
     }
 
-    /// Whole blocks of `format` that hold `count` values, with scales of a sane size; some of them subnormal if asked for.
+    /// Whole blocks of `format` with `count` values and scales of usual size; `subnormal` makes some of them subnormal.
     pub fn blocks(&mut self, format: Format, count: usize, subnormal: bool) -> Vec<u8> {
         let ty = format.ty();
         match format {
@@ -135,7 +130,7 @@ impl Random {
     }
 }
 
-/// The kernels' first arguments for a matrix.
+/// The first arguments of kernels that read a matrix.
 pub fn matrix(format: Format, blocks: &[u8]) -> Args {
     let mut planes = vec![Vec::new(); format.planes().len()];
     pack(format, blocks, &mut planes);
@@ -151,7 +146,8 @@ pub fn dequantized(ty: GgmlType, blocks: &[u8], rows: usize, cols: usize) -> Vec
     values
 }
 
-/// Values in whole blocks as a cache in q8_0 has them, quants before scales, and what they are there. As ggml quantizes.
+/// Whole blocks of values in the layout of a cache in q8_0, quants before scales, quantized as ggml does; and their rounded
+/// values.
 pub fn q8_0(values: &[f32]) -> (Vec<u8>, Vec<f32>) {
     let (mut quants, mut scales, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for block in values.as_chunks::<32>().0 {
@@ -169,24 +165,24 @@ pub fn q8_0(values: &[f32]) -> (Vec<u8>, Vec<f32>) {
     (quants, kept)
 }
 
-/// Row `row` of `rows` of `dim` values in a cache in q8_0: as it lies there, quants before scales.
+/// Row `row` of `rows` rows of `dim` values in a cache in q8_0: quants before scales.
 pub fn q8_0_row(cache: &[u8], rows: usize, dim: usize, row: usize) -> Vec<u8> {
     let (quants, scales) = cache.split_at(rows * dim);
     [&quants[row * dim..][..dim], &scales[row * dim / 16..][..dim / 16]].concat()
 }
 
-/// What blocks hold whose quants come before their scales.
+/// The values of blocks whose quants come before their scales.
 pub fn q8_0_values(bytes: &[u8]) -> Vec<f32> {
     let (quants, scales) = bytes.split_at(bytes.len() / 34 * 32);
     let scale = |i: usize| f16::from_le_bytes([scales[i / 32 * 2], scales[i / 32 * 2 + 1]]).to_f32();
     quants.iter().enumerate().map(|(i, q)| f32::from(*q as i8) * scale(i)).collect()
 }
 
-/// Whether what came back of blocks is as near to `wanted` as 8 bits and a scale in f16 can be.
+/// Whether values of blocks are as near to `wanted` as 8 bits and an f16 scale can be.
 pub fn is_q8_0_of(found: &[f32], wanted: &[f64]) -> bool {
     found.chunks(32).zip(wanted.chunks(32)).all(|(found, wanted)| {
         let scale = wanted.iter().fold(0f64, |top, v| top.max(v.abs())) / 127.0;
-        // Half a quant, and what rounding the scale makes of 127.
+        // Half a quant, and the rounding of the scale times 127.
         found.iter().zip(wanted).all(|(f, w)| (f64::from(*f) - w).abs() < 0.57 * scale)
     })
 }
@@ -212,7 +208,7 @@ pub fn formats() -> impl Strategy<Value = Format> {
     proptest::sample::select(Format::ALL.to_vec())
 }
 
-/// `cases` cases unless `PROPTEST_CASES` asks for another number.
+/// `cases` cases unless `PROPTEST_CASES` is set.
 pub fn config(cases: u32) -> ProptestConfig {
     let usual = ProptestConfig::default();
     match std::env::var_os("PROPTEST_CASES") {

@@ -1,20 +1,22 @@
 //! Measures the prompt kernels alone: TFLOP/s of every tile on the shapes of a 1B model, GB/s of dequantizing.
 //!
-//! `gemm compile DIR` writes the cubins of all tiles for sm_87 and sm_90 (needs a `ptxas`); `gemm run DIR [TOKENS]` measures them on the
-//! device that `HCQ_DEVICE` names.
+//! `gemm compile DIR` writes the cubins of all tiles for sm_87 and sm_90 (needs a `ptxas`); `gemm run DIR [TOKENS]` measures
+//! them on the device that `HCQ_DEVICE` names.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use ga10b_llm::kernels::gemm::{self, MORE_TILES, Output, TILES, Tile};
-use ga10b_llm::kernels::{DEQUANTIZE_THREADS, Format, dequantize_blocks};
+use ga10b_llm::kernels::committed::cubin;
+use ga10b_llm::kernels::format::Format;
+use ga10b_llm::kernels::prompt::dequantize;
+use ga10b_llm::kernels::prompt::gemm::{self, MORE_TILES, Output, TILES, Tile};
 use ga10b_llm_tools::bench::WARM_UP;
 use half::f16;
 use hcq::{Args, Buffer, Device, Kernel, LaunchConfig, Queue, Selector};
 use ptxgen::{Module, Ptxas, Target};
 
-/// Name, rows, columns and what happens to the sums.
+/// Name, rows, columns and use of the sums.
 const SHAPES: [(&str, u32, u32, Output); 4] = [
     ("q k v", 3072, 2048, Output::Sums),
     ("attention output", 2048, 2048, Output::Sums),
@@ -76,7 +78,7 @@ impl Bench {
         Ok(best)
     }
 
-    /// Works until the clocks are up.
+    /// Works until the clocks have risen.
     fn warm_up(&mut self, program: &hcq::Program) -> anyhow::Result<()> {
         let (x, out) = (self.halves(1 << 22)?, self.device.alloc(1 << 24)?);
         let tile = TILES[0];
@@ -123,7 +125,7 @@ fn run(dir: &Path, tokens: u32) -> anyhow::Result<()> {
     for (name, rows, cols, output) in SHAPES {
         let all_rows = if output == Output::Gate { 2 * rows } else { rows };
         let x = bench.halves(u64::from(tokens) * u64::from(cols))?;
-        // As many copies as the second-level cache cannot hold, for weights that come from memory.
+        // More copies than the level-2 cache holds, for weights that are read from memory.
         let copies = (128 << 20) / (2 * all_rows * cols) + 1;
         let weights: Vec<Buffer> = (0..copies)
             .map(|_| bench.halves(u64::from(all_rows) * u64::from(cols)))
@@ -155,19 +157,15 @@ fn run(dir: &Path, tokens: u32) -> anyhow::Result<()> {
             }
         }
     }
-    dequantize(&mut bench)
+    expand(&mut bench)
 }
 
 /// Expands a matrix of 8192 rows in every format.
-fn dequantize(bench: &mut Bench) -> anyhow::Result<()> {
+fn expand(bench: &mut Bench) -> anyhow::Result<()> {
     let (rows, cols) = (8192u32, 2048u32);
     let sm = bench.device.info().sm_number();
-    let path = Path::new("dequantize").with_extension(format!("sm_{sm}.cubin"));
-    let bytes = match std::fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(_) => std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels").join(&path))?,
-    };
-    let program = bench.device.load(&bytes)?;
+    let bytes = cubin(sm, "dequantize").context("no kernels for this GPU")?;
+    let program = bench.device.load(bytes)?;
     let out = bench.device.alloc(2 * u64::from(rows) * u64::from(cols))?;
     println!("\n{:<17} {:>10} {:>14} {:>14}", "dequantize", "µs", "read GB/s", "written GB/s");
     for format in Format::ALL {
@@ -180,7 +178,7 @@ fn dequantize(bench: &mut Bench) -> anyhow::Result<()> {
         let read: u64 = format.planes().iter().map(|p| blocks * u64::from(p.block_bytes)).sum();
         let kernel = program.kernel(&format!("dequantize_{}", format.suffix()))?;
         let args = planes.iter().fold(Args::new(), Args::buffer).buffer(&out).u32(rows).u32(cols);
-        let config = LaunchConfig::new(dequantize_blocks(rows), DEQUANTIZE_THREADS);
+        let config = LaunchConfig::new(dequantize::blocks(rows), dequantize::THREADS);
         let micros = bench.time(&vec![(&kernel, config, args); 8])?;
         let written = 2.0 * f64::from(rows) * f64::from(cols);
         println!(

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
+use ga10b_llm::Result;
 use ga10b_llm::compare::Bounds;
 use ga10b_llm::engine::Engine;
-use ga10b_llm::error::Result;
 
 /// A token that two engines chose differently after the same tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

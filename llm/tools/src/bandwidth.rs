@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hcq::{Buffer, Device, Queue};
 use serde::Serialize;
 
-use ga10b_llm::error::Result;
+use ga10b_llm::Result;
 
 /// Measurements, of which the middle one counts.
 const SAMPLES: usize = 11;

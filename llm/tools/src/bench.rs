@@ -10,8 +10,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
+use ga10b_llm::Result;
 use ga10b_llm::decoder::Decoder;
-use ga10b_llm::error::Result;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +145,10 @@ mod tests {
 
         fn position(&self) -> usize {
             self.position
+        }
+
+        fn context(&self) -> usize {
+            8
         }
     }
 

@@ -6,9 +6,9 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
 use serde::Serialize;
 
+use ga10b_llm::Result;
 use ga10b_llm::decoder::Decoder;
 use ga10b_llm::engine::Engine;
-use ga10b_llm::error::Result;
 use ga10b_llm::sampler::argmax;
 
 /// What a time began with.
@@ -102,11 +102,11 @@ impl Stopwatch {
     ///
     /// # Errors
     /// What the decoder reports.
-    pub fn finish(mut self, decoder: &mut dyn Decoder, prompt: &[u32], context: usize) -> Result<FirstToken> {
+    pub fn finish(mut self, decoder: &mut dyn Decoder, prompt: &[u32]) -> Result<FirstToken> {
         let token = argmax(&decoder.prefill(prompt)?);
         self.lap("prompt");
         let seconds = (self.last - self.start).as_secs_f64();
-        let first_step_seconds = match decoder.position() < context {
+        let first_step_seconds = match decoder.position() < decoder.context() {
             true => {
                 decoder.step_greedy(token)?;
                 Some(self.last.elapsed().as_secs_f64())
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn parts_add_up_to_the_whole() {
-        struct Silent(usize);
+        struct Silent(usize, usize);
         impl Decoder for Silent {
             fn step(&mut self, _: u32) -> Result<Vec<f32>> {
                 self.0 += 1;
@@ -161,14 +161,17 @@ mod tests {
             fn position(&self) -> usize {
                 self.0
             }
+            fn context(&self) -> usize {
+                self.1
+            }
         }
         let mut watch = Stopwatch::since_process_start(Instant::now());
         watch.lap("nothing");
-        let first = watch.clone().finish(&mut Silent(0), &[0; 3], 4).expect("steps");
+        let first = watch.clone().finish(&mut Silent(0, 4), &[0; 3]).expect("steps");
         let sum: f64 = first.parts.iter().map(|p| p.seconds).sum();
         assert!((sum - first.seconds).abs() < 1e-9, "{sum} {}", first.seconds);
         assert!(first.first_step_seconds.is_some());
-        let full = watch.finish(&mut Silent(0), &[0; 3], 3).expect("steps");
+        let full = watch.finish(&mut Silent(0, 3), &[0; 3]).expect("steps");
         assert_eq!(full.first_step_seconds, None);
     }
 }

@@ -6,8 +6,6 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use ga10b_llm::engine::{Engine, EngineOptions, Mode};
-use ga10b_llm::gguf::Gguf;
-use ga10b_llm::kernels::CacheType;
 use ga10b_llm::model::Model;
 use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm_tools::bandwidth::CopyBandwidth;
@@ -25,17 +23,14 @@ fn device() -> Device {
 }
 
 fn tiny() -> Model {
-    let synthesis: Synthesis = "tiny-llama:q4_k_m".parse().unwrap();
-    let mut bytes = Vec::new();
-    synthesis.write(3, &mut bytes, &mut |_, _| {}).unwrap();
-    Model::new(Gguf::from_bytes(bytes).unwrap()).unwrap()
+    "tiny-llama:q4_k_m".parse::<Synthesis>().unwrap().model(3).unwrap()
 }
 
 /// The events of a trace of a prompt step by step, one in a chunk, and some steps.
 fn trace(device: &Device, model: &Model, mode: Mode) -> (Engine, Vec<Value>, i64) {
-    let options = EngineOptions { context: 32, mode, kv: CacheType::F16, timed: true };
-    let mut engine = Engine::new(device, model, options, &mut |_, _| {}).unwrap();
-    engine.start_trace(device).unwrap();
+    let options = EngineOptions::new(32).with_mode(mode).with_phase_times(true);
+    let mut engine = Engine::new(device, model, &options).unwrap();
+    engine.start_trace().unwrap();
     let spans = HostSpans::default();
     let origin = Instant::now();
     let first = device.clock_pair().unwrap();

@@ -1,32 +1,32 @@
 //! Attention of one position over the cache, in shares of the positions.
 //!
-//! A block takes up to four query heads that have keys and values in common, a warp one of them; so the block reads the cache
-//! once for all of them. A few lanes hold one cached row, so that a warp works on several positions at once, each with a maximum
-//! and a sum of its own; they are merged at the end, first in the warp, then in the block, then (where positions are split) by
-//! the block that ends last.
+//! A block takes up to four query heads that share keys and values, a warp one of them: the block reads the cache once for all
+//! of them. A few lanes hold one cached row, so a warp works on several positions at once, each with a maximum and a sum of its
+//! own. These are merged at the end, first in the warp, then in the block, then (where positions are split) by the block that
+//! completes last.
 
 use ptxgen::{Atomic, Cache, Multiple, Pointer, Reg, Shared};
 
-use super::Step;
-use super::cached::Row;
-use super::task::{self, HEADS_TOGETHER, at};
-use crate::kernels::cache::CacheType;
+use crate::cache::CacheType;
+use crate::kernels::heads::LOWEST;
+use crate::kernels::step::block::Step;
+use crate::kernels::step::cached::Row;
+use crate::kernels::step::record::{QUANTIZED, at};
+use crate::kernels::step::task::HEADS_TOGETHER;
 
-/// Positions that are worth a block of their own, as a power of two.
+/// Positions of a share, as a power of two.
 const SHARE_LOG2: u32 = 8;
-/// Below any score; unlike infinity its difference to itself is 0.
-const LOWEST: f32 = -1e30;
-/// Positions of a lane that are under way together.
+/// Positions that a lane loads together.
 const TOGETHER: usize = 2;
 
-/// Softmax in the making: largest score, sum of weights, weighted sum of some dimensions.
+/// A running softmax: largest score, sum of weights, weighted sum of some dimensions.
 struct Sum {
     max: Reg<f32>,
     weight: Reg<f32>,
     values: Vec<Reg<f32>>,
 }
 
-/// What a block works on: which part of which heads.
+/// The work of a block: a share of the positions of some heads.
 struct Share {
     unit: Reg<u32>,
     share: Reg<u32>,
@@ -35,16 +35,17 @@ struct Share {
     end: Reg<u32>,
 }
 
-/// What a warp of it works on.
+/// The work of a warp.
 struct Warp {
     kv_head: Reg<u32>,
     head: Reg<u32>,
-    /// Its number among the warps with that head, and how many these are.
+    /// Number of the warp among the warps of that head, and their count.
     own: Reg<u32>,
     warps: Reg<u32>,
 }
 
 impl Step<'_> {
+    /// An attention phase.
     pub(super) fn attend(&self) {
         let k = self.k;
         let (positions, units) = (k.add(self.position(), 1), self.word(at::UNITS));
@@ -54,7 +55,7 @@ impl Step<'_> {
         let per_share = k.var(positions);
         k.if_(split, || k.set(per_share, k.div(k.add(positions, k.sub(shares, 1)), shares)));
         let items = k.mul(units, shares);
-        // Who has nothing to do here need not wait.
+        // A block without work does not wait.
         k.if_(k.lt(self.block, items), || self.wait());
         self.stamp(1);
         self.stamp(2);
@@ -78,7 +79,6 @@ impl Step<'_> {
         let first = k.mul(k.sub(s.unit, k.mul(kv_head, subgroups)), HEADS_TOGETHER);
         let heads = k.min(k.sub(group, first), HEADS_TOGETHER);
         let first_head = k.mad(kv_head, group, first);
-        // The warp's head, its number among the warps of that head, and how many these are.
         let heads_log2 = self.word(at::HEADS_LOG2);
         let one = k.var(1u32);
         let own_head = k.and(self.warp, k.sub(k.shl(one, heads_log2), 1));
@@ -87,7 +87,7 @@ impl Step<'_> {
 
         let warp = Warp { kv_head, head, own, warps };
         k.if_else(
-            self.is_set(task::QUANTIZED),
+            self.is_set(QUANTIZED),
             || self.gather(CacheType::Q8_0, s, &warp),
             || self.gather(CacheType::F16, s, &warp),
         );
@@ -144,7 +144,7 @@ impl Step<'_> {
         k.sync_threads();
     }
 
-    /// What the positions that are the warp's have to say, to its place in shared memory.
+    /// Attention over the warp's positions; the result goes to its place in shared memory.
     fn gather(&self, kv: CacheType, s: &Share, w: &Warp) {
         let k = self.k;
         let head_dim = self.word(at::HEAD_DIM);
@@ -152,13 +152,13 @@ impl Step<'_> {
         let lanes = k.shl(k.var(1u32), lanes_log2);
         let slots_log2 = k.sub(5u32, lanes_log2);
         let slot = k.shr(self.lane, lanes_log2);
-        // The lane's piece of a row; past the head's end the first, which then counts for nothing.
+        // The lane's piece of a row; past the end of the head the first piece, with a scale of 0.
         let pieces = k.shr(head_dim, kv.piece().trailing_zeros());
         let piece = k.and(self.lane, k.sub(lanes, 1));
         let inside = k.lt(piece, pieces);
         let piece = k.select(inside, piece, 0u32);
         let dims = k.scale(piece, kv.piece());
-        // Scores in units of log2, so that exp2 serves.
+        // Scores are in units of log2: exp2 is the softmax's exponential.
         let scale = k.select(inside, k.bits::<u32, f32>(self.word(at::SCALE)), 0f32);
 
         if kv == CacheType::Q8_0 {
@@ -214,7 +214,7 @@ impl Step<'_> {
                 words.for_each(|(to, from)| k.set(*to, *from));
             }
         });
-        // The positions that the warp worked on side by side.
+        // Merge the positions that the lanes of the warp worked on.
         k.for_(lanes_log2, 5u32, 1u32, |log2: Reg<u32>| {
             let partner = self.partner(log2);
             let top = k.max(sum.max, k.broadcast(sum.max, partner));
@@ -253,7 +253,7 @@ impl Step<'_> {
         self.inputs.cast()
     }
 
-    /// Merges `count` results for dimension `d`, in order, `together` of them (which divides `count`) at once.
+    /// Merges `count` results for dimension `d`, in order, `together` at once, which divides `count`.
     fn merge<S: ptxgen::Space>(
         &self,
         count: Reg<u32>,

@@ -1,28 +1,24 @@
-//! What attention does for a cache of each type: reads of rows, scores, weighted values.
+//! What attention does for each type of cache: reading rows, scores, weighted values, caching the newest position.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg};
 
-use super::Step;
-use super::task::at;
-use crate::kernels::HEAD_DIMS;
-use crate::kernels::cache::{CacheType, four_bytes, largest, numbers, product, quantize, scales, split};
+use crate::cache::CacheType;
+use crate::kernels::cache::{four_bytes, largest, numbers, product, quantize, scales, split, to_integers};
+use crate::kernels::heads::LONGEST_HEAD;
+use crate::kernels::step::block::Step;
+use crate::kernels::step::record::at;
 
-/// Values of the longest heads.
-const LONGEST: u32 = HEAD_DIMS[HEAD_DIMS.len() - 1];
-/// A query none of whose values is larger counts as zero.
-const TINY: f32 = 1e-30;
-
-/// A piece of a key and one of a value, 16 bytes each; in q8_0 a fifth word has the scale, an f16.
+/// A piece of a key and one of a value, 16 bytes each; in q8_0 a fifth word has the f16 scale.
 pub(super) struct Row {
     pub keys: [Reg<u32>; 5],
     pub values: [Reg<u32>; 5],
 }
 
-/// The lane's part of the query, as the scores need it.
+/// The lane's part of the query, in the form that scores take.
 pub(super) enum Query {
     Floats(Vec<Reg<f32>>),
-    /// 16-bit integers, bytes apart, and what they are to be multiplied by.
+    /// 16-bit integers in separate bytes, and their scale.
     Integers {
         high: Vec<Reg<u32>>,
         low: Vec<Reg<u32>>,
@@ -76,8 +72,7 @@ impl Step<'_> {
             CacheType::F16 => Query::Floats(values.into_iter().map(|v| k.mul(v, scale)).collect()),
             CacheType::Q8_0 => {
                 let largest = largest(k, &values, &[]);
-                let some = k.gt(largest, TINY);
-                let inverse = k.select(some, k.mul(k.rcp(largest), 32767f32), 0f32);
+                let (inverse, _) = to_integers(k, largest);
                 let split = |four: &[Reg<f32>; 4]| split(k, *four, inverse);
                 let (high, low) = values.as_chunks().0.iter().map(split).map(|[h, l]| (h, l)).unzip();
                 Query::Integers { high, low, scale: k.mul(k.mul(largest, 1f32 / 32767.0), scale) }
@@ -100,7 +95,7 @@ impl Step<'_> {
         }
     }
 
-    /// The numbers of a piece of values, and the weight that they take.
+    /// The numbers of a piece of values, and their weight.
     pub(super) fn weighted(
         &self,
         kv: CacheType,
@@ -123,19 +118,19 @@ impl Step<'_> {
         k.convert::<f16, f32>(k.unpack(k.bits::<u32, F16x2>(word)).0)
     }
 
-    /// Where the scales of a cache in q8_0 are, in bytes from its start.
+    /// Byte offset of the scales in a cache in q8_0.
     fn scales_at(&self) -> Multiple {
         self.k.scale(self.k.shr(self.word(at::SCALES_AT), 5), 32)
     }
 
-    /// Quantizes key and value of the newest position, which are behind the queries, into the caches. Every block that will read
-    /// them does, and all write the same. Ends with a barrier.
+    /// Quantizes key and value of the newest position, which are stored after the queries, into the caches. Every block that will
+    /// read them does it, and all write the same bytes. Ends with a barrier.
     pub(super) fn cache_newest(&self, kv_head: Reg<u32>) {
         let k = self.k;
         let head_dim = self.word(at::HEAD_DIM);
         let quads = k.shr(head_dim, 2);
-        // As many warps as keys and values of the longest heads take.
-        k.if_(k.lt(self.tid, 2 * LONGEST / 4), || {
+        // As many threads as key and value of the longest heads take.
+        k.if_(k.lt(self.tid, 2 * LONGEST_HEAD / 4), || {
             let is_key = k.lt(self.tid, quads);
             let quad = k.sub(self.tid, k.select(is_key, 0u32, quads));
             let mine = k.lt(quad, quads);
@@ -157,7 +152,7 @@ impl Step<'_> {
         k.sync_threads();
     }
 
-    /// Pairs as single precision.
+    /// Pairs in single precision.
     fn unpack(&self, pairs: &[Reg<u32>]) -> Vec<Reg<f32>> {
         let k = self.k;
         let both = |pair: &Reg<u32>| {

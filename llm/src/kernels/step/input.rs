@@ -1,33 +1,21 @@
 //! The input of a matrix phase: normalized, and as 16-bit integers that share a scale per 32 values.
 //!
-//! A value is `scale · (256 · high + low)`, `high` a signed byte and `low` an unsigned one: two integer dot products give what
-//! one with 16-bit activations would, as exact as single precision is next to the weights. Every block makes its own copy in
-//! shared memory.
+//! A value is `scale · (256 · high + low)`, `high` a signed byte and `low` an unsigned one: two integer dot products give the
+//! result of 16-bit activations. Every block makes its own copy in shared memory.
 
 use ptxgen::{Cache, Global, Pointer, Reg, Shared, Shuffle};
 
-use super::Step;
-use super::task::{self, TILE, at};
-use crate::kernels::cache::{largest, split};
+use crate::kernels::cache::{largest, split, to_integers};
+use crate::kernels::step::block::Step;
+use crate::kernels::step::layout::{HALF, LOW, SCALES, SUMS, TILE_BYTES, UNITS};
+use crate::kernels::step::record::{FLAGGED, FLOATS, INTEGERS, NORM, at};
 
-/// Bytes of a tile of integers: high and low bytes (of each 32 values the first 16 of all units, then the others), scales,
-/// sums.
-pub(super) const TILE_BYTES: u32 = 2 * TILE + 2 * UNITS * 4;
-/// Units of 32 values in a tile.
-const UNITS: u32 = TILE / 32;
-/// Where the low bytes, the scales and the sums are.
-pub(super) const LOW: u32 = TILE;
-pub(super) const SCALES: u32 = 2 * TILE;
-pub(super) const SUMS: u32 = SCALES + 4 * UNITS;
-/// From the first half of all units' bytes to the second.
-pub(super) const HALF: u32 = TILE / 2;
-/// Passes of all threads, four values each, that are loaded together, of a plain input and of one with flags.
+/// Passes of all threads, four values each, that are loaded together from a plain input.
 const TOGETHER: u32 = 4;
+/// Passes that are loaded together from an input with flags.
 const FLAGGED_TOGETHER: u32 = 2;
-/// A group of values none of which is larger counts as zero.
-const TINY: f32 = 1e-30;
 
-/// Norm weights that are loaded before the input is there.
+/// Norm weights, loaded before the input has arrived.
 pub(super) struct Weights(Vec<[Reg<u32>; 4]>);
 
 impl Step<'_> {
@@ -37,13 +25,13 @@ impl Step<'_> {
         let one = 1f32.to_bits();
         let registers = (0..FLAGGED_TOGETHER).map(|_| [(); 4].map(|()| k.var::<u32>(one))).collect();
         let weights = Weights(registers);
-        k.if_(self.is_set(task::NORM), || {
+        k.if_(self.is_set(NORM), || {
             self.load_quads(&weights.0, self.address(at::WEIGHT), k.var(0u32));
         });
         weights
     }
 
-    /// Loads the thread's values of some passes from pass `first` on; what is past the end keeps its value.
+    /// Loads the thread's values of some passes from pass `first` on; registers past the end keep their values.
     fn load_quads(&self, into: &[[Reg<u32>; 4]], from: Pointer<Global, f32>, first: Reg<u32>) {
         let k = self.k;
         let len = self.word(at::LEN);
@@ -57,7 +45,7 @@ impl Step<'_> {
         }
     }
 
-    /// The same of the phase's input as soon as it is there: of each value a word and its flag.
+    /// Polls the thread's values of the phase's flagged input until all have arrived: a word and its flag each.
     fn load_flagged(&self, into: &[[Reg<u32>; 4]], first: Reg<u32>) {
         let k = self.k;
         let flag = self.flag(at::INPUT_FLAG);
@@ -70,8 +58,8 @@ impl Step<'_> {
                 (k.le(quad, last), k.at_stride(self.address::<u32>(at::X), k.min(quad, last), 32))
             })
             .collect();
-        self.look(|| {
-            // How far the oldest flag is from the one that is wanted.
+        self.poll(|| {
+            // Distance of the oldest flag from the expected one.
             let age = k.var(0i32);
             for ((inside, from), into) in places.iter().zip(into) {
                 let words = [k.load_relaxed::<4, _>(*from), k.load_relaxed::<4, _>(from.plus(4))].concat();
@@ -84,9 +72,9 @@ impl Step<'_> {
         });
     }
 
-    /// Brings the phase's input to shared memory, and the sum of its squares by warp. Ends with a barrier.
+    /// Loads the phase's input to shared memory, and the sum of its squares per warp. Ends with a barrier.
     ///
-    /// `loaded` is run once when the first part of the input has been loaded and is not used yet.
+    /// `loaded` runs once, after the first part of the input has been loaded and before it is used.
     pub(super) fn prepare_input(&self, weights: &Weights, loaded: &dyn Fn()) {
         let k = self.k;
         let passes = self.word(at::TILES);
@@ -95,14 +83,14 @@ impl Step<'_> {
             log2 => k.shl(passes, log2),
         };
         let squares = k.var(0f32);
-        // As many at once as possible, then one by one.
+        // Groups of passes, then single passes.
         let all = |together: u32, part: &dyn Fn(Reg<u32>, u32)| {
             let some = k.and(passes, !(together - 1));
             k.for_(0u32, some, together, |first: Reg<u32>| part(first, together));
             k.for_(some, passes, 1u32, |pass: Reg<u32>| part(pass, 1));
         };
         k.if_else(
-            self.is_set(task::FLAGGED),
+            self.is_set(FLAGGED),
             || all(FLAGGED_TOGETHER, &|first, n| self.prepare(first, n, Some(weights), squares, loaded)),
             || all(TOGETHER, &|first, n| self.prepare(first, n, None, squares, loaded)),
         );
@@ -111,8 +99,8 @@ impl Step<'_> {
         k.sync_threads();
     }
 
-    /// Brings the values of `count` passes from pass `first` on to shared memory: of a flagged input, the weights of whose first
-    /// passes are there, or of a plain one.
+    /// Loads the values of `count` passes from pass `first` on to shared memory: of a flagged input, whose first norm weights
+    /// are in `weights`, or of a plain one.
     fn prepare(
         &self,
         first: Reg<u32>,
@@ -126,7 +114,7 @@ impl Step<'_> {
         match weights {
             Some(weights) => {
                 self.load_flagged(&values, first);
-                k.if_(k.both(k.ne(first, 0), self.is_set(task::NORM)), || {
+                k.if_(k.both(k.ne(first, 0), self.is_set(NORM)), || {
                     self.load_quads(&weights.0[..count as usize], self.address(at::WEIGHT), first);
                 });
             }
@@ -151,20 +139,20 @@ impl Step<'_> {
             (true, false) => integers(),
             (false, _) => floats(),
             (true, true) => {
-                k.if_(self.is_set(task::INTEGERS), integers);
-                k.if_(self.is_set(task::FLOATS), floats);
+                k.if_(self.is_set(INTEGERS), integers);
+                k.if_(self.is_set(FLOATS), floats);
             }
         }
     }
 
-    /// What the products are to be multiplied by: the inverse of the input's root mean square if it is normalized, else 1.
+    /// The factor of the products: the inverse of the input's root mean square if it is normalized, else 1.
     pub(super) fn input_scale(&self) -> Reg<f32> {
         let k = self.k;
         let parts = k.load_with(self.squares, self.shape.warps, Cache::Default);
         let total = parts.into_iter().reduce(|a, b| k.add(a, b)).unwrap_or_else(|| k.var(0f32));
         let float = |at: i64| k.bits::<u32, f32>(self.word(at));
         let scale = k.rsqrt(k.mad(total, float(at::INVERSE_LEN), float(at::EPS)));
-        k.select(self.is_set(task::NORM), scale, 1f32)
+        k.select(self.is_set(NORM), scale, 1f32)
     }
 
     /// The thread's four values of pass `pass` as integers. Eight threads share a scale.
@@ -176,8 +164,7 @@ impl Step<'_> {
             let own = sum.unwrap_or(values[0]);
             [4, 2, 1].into_iter().fold(own, |v, lanes| k.add(v, k.shuffle(v, Shuffle::Xor(lanes))))
         });
-        let some = k.gt(largest, TINY);
-        let inverse = k.select(some, k.mul(k.rcp(largest), 32767f32), 0f32);
+        let (inverse, some) = to_integers(k, largest);
         let scale = k.select(some, k.mul(largest, 1f32 / 32767.0), 0f32);
         let [high, low] = split(k, values, inverse);
         let passes_log2 = self.shape.passes_log2();
@@ -202,7 +189,7 @@ impl Step<'_> {
         });
     }
 
-    /// The thread's four values of pass `pass` as they are: of every eight neighbouring values of 1024 the first four of all
+    /// The thread's four values of pass `pass` in single precision: of every eight neighbouring values of 1024 the first four
     /// come first.
     fn store_floats(&self, values: [Reg<f32>; 4], pass: Reg<u32>) {
         let k = self.k;
@@ -213,10 +200,10 @@ impl Step<'_> {
         k.store_n(k.at(self.floats(), k.scale(k.shr(place, 2), 4)), &values);
     }
 
-    /// Where the input is as it is: behind the integers, if there are any.
+    /// The input in single precision: after the integers, if there are any.
     pub(super) fn floats(&self) -> Pointer<Shared, f32> {
         let k = self.k;
-        let tiles = k.select(self.is_set(task::INTEGERS), self.word(at::TILES), 0u32);
+        let tiles = k.select(self.is_set(INTEGERS), self.word(at::TILES), 0u32);
         k.at_stride(self.inputs, tiles, TILE_BYTES).cast()
     }
 }

@@ -1,19 +1,20 @@
-//! What becomes of the products of a matrix phase, pair by pair of rows, one thread each.
+//! The results of a matrix phase: one thread per pair of rows.
 
 use half::f16;
 use ptxgen::{Cache, Global, Pointer, Reg, Shared};
 
-use super::Step;
-use super::task::{at, segment};
-use crate::kernels::matvec::silu_times;
-use crate::kernels::rope::{rotate_by, store_pair};
+use crate::kernels::activation::silu_times;
+use crate::kernels::cache::store_pair;
+use crate::kernels::rotation::rotate_by;
 use crate::kernels::state::{take_better, warp_best};
+use crate::kernels::step::block::Step;
+use crate::kernels::step::record::{at, segment};
 
-/// Bytes that a thread's first pair of results may need: two values with flags, or how far a pair turns per position.
+/// Bytes of the operand of a thread's first pair of results: two values with flags, or the rotation of a pair per position.
 pub(super) const NEEDED_BYTES: u32 = 16;
 
 impl Step<'_> {
-    /// Starts to bring what the thread's first pair of the first segment needs to shared memory. The input must be there.
+    /// Starts to copy the operand of the thread's first pair of the first segment to shared memory. The input has arrived.
     pub(super) fn fetch_needed(&self) {
         let k = self.k;
         let record = self.task.plus(at::SEGMENT);
@@ -32,17 +33,17 @@ impl Step<'_> {
         k.commit_copies();
     }
 
-    /// Where the thread's part of it is.
+    /// The thread's operand in shared memory.
     fn needed(&self) -> Pointer<Shared, u32> {
         self.k.at_stride(self.needed.cast::<u8>(), self.tid, NEEDED_BYTES).cast()
     }
 
-    /// Two values with flags that pair `pair` of rows is added to.
+    /// Address of the two values with flags that pair `pair` of rows is added to.
     fn sums_of(&self, pair: Reg<u32>) -> Pointer<Global, u32> {
         self.k.at_stride(self.address::<u32>(at::OUT), pair, 16)
     }
 
-    /// How far pair `pair` of queries and keys turns per position.
+    /// Address of the rotation per position of pair `pair` of queries and keys.
     fn turn_of(&self, pair: Reg<u32>) -> Pointer<Global, u64> {
         let k = self.k;
         let j = k.rem(pair, k.shr(self.word(at::HEAD_DIM), 1));
@@ -52,7 +53,7 @@ impl Step<'_> {
     /// Uses the sums in shared memory. Begins with a barrier.
     pub(super) fn use_results(&self) {
         let k = self.k;
-        // Each thread waits for its own.
+        // Each thread waits for its own copies.
         k.wait_copies(0);
         k.sync_threads();
         let epilogue = self.word(at::EPILOGUE);
@@ -122,8 +123,8 @@ impl Step<'_> {
         k.if_(k.eq(epilogue, 0), || self.propose(best));
     }
 
-    /// Pair `pair` of queries, keys and values. What a cache in q8_0 gets is left beside the queries: a block of it may come from
-    /// several thread blocks, and attention quantizes it.
+    /// Stores pair `pair` of queries, keys and values. Keys and values of a cache in q8_0 are stored after the queries: their
+    /// blocks may come from several thread blocks, and attention quantizes them.
     fn store_heads(&self, pair: Reg<u32>, a: Reg<f32>, b: Reg<f32>, turn: Reg<u64>) {
         let k = self.k;
         let (q_pairs, k_pairs) = (self.word(at::Q_PAIRS), self.word(at::K_PAIRS));
@@ -152,7 +153,7 @@ impl Step<'_> {
         );
     }
 
-    /// The best of all threads becomes the block's candidate.
+    /// Writes the best of all threads as the block's candidate.
     fn propose(&self, best: (Reg<f32>, Reg<u32>)) {
         let k = self.k;
         self.block_best(best);
@@ -162,7 +163,7 @@ impl Step<'_> {
         });
     }
 
-    /// Leaves the best of the block in its first warp.
+    /// Gives the first warp the best of the block.
     pub(super) fn block_best(&self, best: (Reg<f32>, Reg<u32>)) {
         let k = self.k;
         warp_best(k, best);

@@ -1,11 +1,11 @@
-//! What of the step kernel can be chosen per device and model: it is part of the code.
+//! The shape of the step kernel, which is part of its code: it can be chosen per device and model.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::task::TILE;
 use crate::kernels::format::Format;
+use crate::kernels::step::layout::TILE;
 
 /// How the step kernel divides its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -15,14 +15,14 @@ pub struct Shape {
     pub warps: u32,
     /// Blocks that are resident on an SM.
     pub blocks_per_sm: u32,
-    /// Units of a row that a lane has in a tile, of quantized types; of others twice as many. 1, 2 or 4.
+    /// Units of a row per lane in a tile of a quantized type, half of those of other types: 1, 2 or 4.
     pub depth: u32,
-    /// Tiles of a warp that are under way together: 2 to 4.
+    /// Tiles of a warp in flight: 2 to 4.
     pub tiles: u32,
 }
 
 impl Default for Shape {
-    /// What the committed kernels have.
+    /// The shape of the committed kernels.
     fn default() -> Self {
         Self { warps: 16, blocks_per_sm: 1, depth: 2, tiles: 2 }
     }
@@ -36,7 +36,7 @@ impl fmt::Display for Shape {
 }
 
 impl Shape {
-    /// Whether the kernel can be written with it.
+    /// Whether the kernel can be generated with this shape.
     pub fn is_valid(self) -> bool {
         let Shape { warps, blocks_per_sm, depth, tiles } = self;
         [4, 8, 16].contains(&warps)
@@ -50,7 +50,7 @@ impl Shape {
         32 * self.warps
     }
 
-    /// Last part of the kernel's name; nothing for the committed ones.
+    /// Last part of the kernel's name; empty for the committed ones.
     pub(super) fn suffix(self) -> String {
         let Shape { warps, blocks_per_sm, depth, tiles } = self;
         if self == Self::default() {
@@ -60,7 +60,7 @@ impl Shape {
         }
     }
 
-    /// Units that a lane has of each row of a tile.
+    /// Units per lane of each row of a tile.
     pub(super) const fn units(self, format: Format) -> u32 {
         if format.is_quantized() { self.depth } else { 2 * self.depth }
     }
@@ -70,12 +70,12 @@ impl Shape {
         32 * self.units(format) * format.unit()
     }
 
-    /// Tiles of the input, of [`TILE`] values, that the longest tile of a row covers.
+    /// Tiles of the input that the longest tile of a row covers.
     pub(super) const fn span(self) -> u32 {
         if self.depth > 2 { self.depth / 2 } else { 1 }
     }
 
-    /// Into how many passes of all threads, four values each, a tile of the input is divided, as a power of two.
+    /// Passes of all threads, four values each, over a tile of the input, as a power of two.
     pub(super) const fn passes_log2(self) -> u32 {
         (TILE / (4 * self.threads())).trailing_zeros()
     }
@@ -84,8 +84,8 @@ impl Shape {
 /// The blocks of a step kernel that run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// What each of them is.
+    /// Shape of each block.
     pub shape: Shape,
-    /// How many there are.
+    /// Number of blocks.
     pub blocks: u32,
 }

@@ -1,134 +1,54 @@
-//! The records that tell the step kernel what to do: one per phase, read from device memory.
+//! The list of the step kernel: one record per phase, which it reads from device memory.
 
-use super::shape::{Grid, Shape};
-use crate::kernels::{CacheType, even_shares};
+use crate::cache::CacheType;
+use crate::kernels::format::Format;
+use crate::kernels::heads::even_shares;
+use crate::kernels::step::layout::{TILE, TILE_BYTES};
+use crate::kernels::step::record::{
+    ARRIVES, ATTENTION, EMBED, FLAGGED, FLOATS, INTEGERS, MATVEC, MAX_SEGMENTS, NORM, QUANTIZED, WAITS,
+    WORDS, at, segment,
+};
+use crate::kernels::step::shape::{Grid, Shape};
 
-/// Words of a record.
-pub const WORDS: u32 = 100;
-/// Segments of a matrix phase at most.
-pub const MAX_SEGMENTS: usize = 3;
-
-/// Kinds of phases.
-pub(super) const EMBED: u32 = 0;
-pub(super) const MATVEC: u32 = 1;
-pub(super) const ATTENTION: u32 = 2;
-
-/// The input is normalized: it is multiplied by weights, the products by the inverse of its root mean square.
-pub(super) const NORM: u32 = 1;
-/// The input is wanted as integers.
-pub(super) const INTEGERS: u32 = 2;
-/// The input is wanted as it is.
-pub(super) const FLOATS: u32 = 4;
-/// Every value of the input has a flag beside it that says when it is there.
-pub(super) const FLAGGED: u32 = 8;
-/// A later phase waits for all blocks to have ended this one.
-pub(super) const ARRIVES: u32 = 16;
-/// It waits for all blocks to have ended the phases before that others wait for.
-pub(super) const WAITS: u32 = 32;
-
-/// Keys and values are cached in q8_0.
-pub(super) const QUANTIZED: u32 = 64;
-
-/// Where each field is, in words.
-pub(super) mod at {
-    pub const KIND: i64 = 0;
-    pub const FLAGS: i64 = 1;
-    pub const X: i64 = 2;
-    pub const WEIGHT: i64 = 4;
-    pub const LEN: i64 = 6;
-    pub const TILES: i64 = 7;
-    pub const EPS: i64 = 8;
-    pub const EPILOGUE: i64 = 9;
-    pub const PARTS_LOG2: i64 = 10;
-    pub const SEGMENTS: i64 = 11;
-    pub const OUT: i64 = 12;
-    pub const KEYS: i64 = 14;
-    pub const VALUES: i64 = 16;
-    pub const TURNS: i64 = 18;
-    pub const Q_PAIRS: i64 = 20;
-    pub const K_PAIRS: i64 = 21;
-    pub const HEAD_DIM: i64 = 22;
-    pub const CONTEXT: i64 = 23;
-    pub const PARTIALS: i64 = 24;
-    pub const COUNTERS: i64 = 26;
-    pub const UNITS: i64 = 28;
-    pub const GROUP: i64 = 29;
-    pub const SUBGROUPS: i64 = 30;
-    pub const LANES_LOG2: i64 = 31;
-    pub const SCALE: i64 = 32;
-    pub const MOST_SHARES: i64 = 33;
-    pub const FINISH: i64 = 34;
-    pub const INVERSE_LEN: i64 = 35;
-    /// What the flags of the input and of the results are, less the first of the step.
-    pub const INPUT_FLAG: i64 = 36;
-    pub const OUTPUT_FLAG: i64 = 37;
-    pub const HEADS_LOG2: i64 = 38;
-    /// Where the scales of a cache in q8_0 are, in bytes from its start.
-    pub const SCALES_AT: i64 = 39;
-    /// The first segment, and the words of each.
-    pub const SEGMENT: i64 = 40;
-    pub const SEGMENT_WORDS: i64 = 20;
-}
-
-/// Where each field of a segment is, in words.
-pub(super) mod segment {
-    // Read together by `Step::enter`.
-    pub const PAIRS: i64 = 0;
-    pub const REST: i64 = 1;
-    pub const ROWS: i64 = 2;
-    pub const PART_TILES: i64 = 3;
-    // Read together by `Step::load_tile`.
-    pub const STEP: i64 = 4;
-    pub const DELTA: i64 = 5;
-    pub const LAST_ROW: i64 = 6;
-    pub const UNITS: i64 = 7;
-    pub const FACTOR: i64 = 8;
-    pub const FIRST: i64 = 9;
-    /// Whether some tiles are not whole.
-    pub const RAGGED: i64 = 10;
-    pub const FORMAT: i64 = 11;
-    pub const PLANES: i64 = 12;
-}
-
-/// What becomes of the products of a matrix phase.
+/// How the products of a matrix phase are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Results {
-    /// Logits, of which the largest is sought.
+    /// Stored as logits; the largest is chosen.
     Logits,
-    /// Added to what is there, beside flags.
+    /// Added to the vector in the output, which has flags.
     Add,
     /// `silu(first) · second` of each pair.
     Gate,
-    /// Queries are rotated; keys are rotated and cached, values are cached. With a cache in q8_0 keys and values are stored behind
-    /// the queries, where attention takes them from.
+    /// Queries are rotated; keys are rotated and cached, values are cached. With a cache in q8_0 keys and values are stored after
+    /// the queries, and attention caches them.
     Heads,
 }
 
-/// What the last block does when all phases of a step have ended.
+/// What the last block does after all phases of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// Nothing: it is not the step's last phase.
+    /// Nothing: the phase is not the step's last.
     Nothing,
-    /// Writes the most likely token at the next position and moves there.
+    /// Writes the most likely token to the next position and moves there.
     Choose,
     /// Moves to the next position.
     Advance,
 }
 
-/// One matrix, or one of several below each other, of a matrix phase.
+/// A matrix of a matrix phase; several are stacked below each other.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    /// How it is stored.
-    pub format: crate::kernels::Format,
-    /// Addresses of its planes.
+    /// Format of the weights.
+    pub format: Format,
+    /// Addresses of the planes.
     pub planes: Vec<u64>,
     /// Rows of the matrix.
     pub rows: u32,
     /// Values in a row.
     pub cols: u32,
-    /// Whether row `i` goes together with row `rows / 2 + i` instead of its neighbour.
+    /// Whether row `i` is paired with row `rows / 2 + i` instead of its neighbour.
     pub gate: bool,
-    /// The first row's place among the rows of the phase; even.
+    /// Number of the first row among the rows of the phase; even.
     pub first_row: u32,
 }
 
@@ -137,10 +57,10 @@ pub struct Segment {
 pub struct Input {
     /// Address of the vector, `f32`.
     pub x: u64,
-    /// The number that the flags beside its values have once it is there: each value is then followed by one. Without flags it
-    /// is there when all blocks have ended the phases before.
+    /// The flag that follows each value once it is written. A vector without flags is complete when all blocks have completed
+    /// the earlier phases.
     pub flag: Option<u32>,
-    /// Address of the norm's weights and its epsilon, if it is normalized first: then it has flags.
+    /// Address of the norm's weights and its epsilon, if the vector is normalized first; it then has flags.
     pub norm: Option<(u64, f32)>,
 }
 
@@ -159,9 +79,9 @@ pub struct Heads {
     pub kv_heads: u32,
     /// Values of a head.
     pub head_dim: u32,
-    /// Positions there is room for.
+    /// Positions in the cache.
     pub context: u32,
-    /// What keys and values are cached as. In q8_0 all quants of one take less than 4 GiB.
+    /// Type of the cache. In q8_0 the quants of a cache take less than 4 GiB.
     pub kv: CacheType,
 }
 
@@ -180,16 +100,16 @@ pub struct Attention {
     pub heads: Heads,
 }
 
-/// Query heads that one block takes at most.
+/// Most query heads of a block.
 pub const HEADS_TOGETHER: u32 = 4;
 
 impl Attention {
-    /// Blocks that work on different heads.
+    /// Pieces of work with different heads.
     pub fn units(heads: &Heads) -> u32 {
         heads.kv_heads * (heads.heads / heads.kv_heads).div_ceil(HEADS_TOGETHER)
     }
 
-    /// Into how many shares the positions are split at most.
+    /// Most shares that the positions are split into.
     pub fn most_shares(heads: &Heads, blocks: u32) -> u32 {
         let units = Self::units(heads);
         even_shares(units, blocks, blocks / units)
@@ -201,14 +121,11 @@ impl Attention {
     }
 }
 
-/// Values that one tile of a row has.
-pub(super) const TILE: u32 = 2048;
-
-/// A record.
+/// The record of a phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     words: [u32; WORDS as usize],
-    /// Bytes of shared memory that results and input take.
+    /// Bytes of shared memory for results and input.
     shared: (u32, u32),
 }
 
@@ -228,7 +145,7 @@ impl Task {
         self.set(at + 1, (address >> 32) as u32);
     }
 
-    /// The record as the kernel reads it.
+    /// The words that the kernel reads.
     pub fn words(&self) -> &[u32] {
         &self.words
     }
@@ -238,7 +155,7 @@ impl Task {
         self.shared
     }
 
-    /// The same, as the last of a step.
+    /// Sets what follows this phase.
     pub fn ending(mut self, finish: Finish) -> Self {
         let code = match finish {
             Finish::Nothing => 0,
@@ -249,13 +166,13 @@ impl Task {
         self
     }
 
-    /// The same, with results whose flags are `flag` once they are there.
+    /// Sets the flag of the results.
     pub fn flagging(mut self, flag: u32) -> Self {
         self.set(at::OUTPUT_FLAG, flag);
         self
     }
 
-    /// The current token's row of `embedding` goes to `out`, beside flags.
+    /// Writes the current token's row of `embedding` to `out`, with flags.
     pub fn embed(embedding: &Segment, out: u64) -> Self {
         let mut task = Self::new(EMBED);
         task.set_address(at::OUT, out);
@@ -266,7 +183,7 @@ impl Task {
     /// The product of `segments`, all with rows of equal length, with `input`, on the blocks of `grid`.
     ///
     /// # Panics
-    /// If there are no segments or more than [`MAX_SEGMENTS`], or if a normalized input has no flags.
+    /// If there are no segments or more than three, or if a normalized input has no flags.
     pub fn matvec(input: Input, segments: &[Segment], results: Results, out: u64, grid: Grid) -> Self {
         assert!((1..=MAX_SEGMENTS).contains(&segments.len()), "{} segments", segments.len());
         let Grid { shape, blocks } = grid;
@@ -292,7 +209,7 @@ impl Task {
         for segment in segments {
             flags |= if segment.format.is_quantized() { INTEGERS } else { FLOATS };
         }
-        // Rows are cut so that most warps have one, if they are long enough to be cut.
+        // Long rows are split into parts while there are fewer parts than warps.
         let pairs: u32 = segments.iter().map(Segment::pairs).sum();
         let tiles = len.div_ceil(TILE);
         let mut parts_log2 = 0;
@@ -322,7 +239,7 @@ impl Task {
         let most: u32 = segments.iter().map(|s| s.pairs().div_ceil(blocks)).sum();
         let mut input_bytes = 0;
         if flags & INTEGERS != 0 {
-            input_bytes += tiles * super::input::TILE_BYTES;
+            input_bytes += tiles * TILE_BYTES;
         }
         if flags & FLOATS != 0 {
             input_bytes += tiles * TILE * 4;
@@ -331,7 +248,7 @@ impl Task {
         task
     }
 
-    /// The same for a phase that gives queries, keys and values.
+    /// Sets rotation and cache of a phase whose results are queries, keys and values.
     pub fn with_heads(mut self, heads: &Heads) -> Self {
         self.heads(heads);
         if heads.kv == CacheType::Q8_0 {
@@ -353,7 +270,7 @@ impl Task {
         }
     }
 
-    /// Attention; its result is beside flags.
+    /// Attention; its result has flags.
     pub fn attention(a: &Attention, grid: Grid) -> Self {
         let h = &a.heads;
         let mut task = Self::new(ATTENTION);
@@ -392,7 +309,7 @@ impl Task {
         self.set(base + segment::UNITS, units);
         let ragged = !s.cols.is_multiple_of((TILE * shape.span()) << parts_log2);
         self.set(base + segment::RAGGED, u32::from(ragged));
-        // Every format's parts cover the same values.
+        // Parts cover the same values in every format.
         let part = s.cols.div_ceil(TILE).next_multiple_of(shape.span() << parts_log2) >> parts_log2;
         self.set(base + segment::PART_TILES, part * TILE / shape.values(s.format));
         self.set(base + segment::FACTOR, (1.0 / s.format.raised()).to_bits());

@@ -1,39 +1,39 @@
-//! Tiles of a matrix: two rows times the values that a warp takes in at once, in registers.
+//! Tiles of a matrix in registers: two rows by the values that a warp multiplies at once.
 //!
-//! Two tiles (or as many as the shape says) are under way: while one is multiplied the others are loaded, across the ends of rows.
-//! The first ones are loaded before the input is there.
+//! Two tiles, or the shape's number, are in flight: while one is multiplied the others are loaded, across the ends of rows. The
+//! first ones are loaded before the input has arrived.
 
 use ptxgen::{Cache, Global, Pointer, Reg, Shared, Shuffle};
 
-use super::Step;
-use super::input::{HALF, LOW, SCALES, SUMS, TILE_BYTES};
-use super::task::{at, segment};
 use crate::kernels::format::{Format, Packed};
+use crate::kernels::step::block::Step;
+use crate::kernels::step::layout::{HALF, LOW, SCALES, SUMS, TILE_BYTES};
+use crate::kernels::step::record::{at, segment};
 
 /// Rows of a tile.
 const ROWS: usize = 2;
 
-/// The registers of one tile, whatever the format, and where it is.
+/// The registers of one tile, for any format, and its place.
 pub(super) struct Tile {
     rows: [Vec<Reg<u32>>; ROWS],
-    /// The item that it is part of.
+    /// The item that the tile is part of.
     pub item: Reg<u32>,
-    /// Its number in its row.
+    /// Number of the tile in its row.
     number: Reg<u32>,
 }
 
 /// The segment that a warp works on.
 pub(super) struct Segment {
-    /// Its number, and how many items of this block come before it.
+    /// Number of the segment, and items of this block before it.
     pub number: Reg<u32>,
     pub before: Reg<u32>,
-    /// The block's items in it and its first row.
+    /// Items of the block in the segment, and the first row.
     pub items: Reg<u32>,
     first_row: Reg<u32>,
-    /// Where its record is in shared memory.
+    /// Address of the segment's record in shared memory.
     record: Reg<u32>,
     part_tiles: Reg<u32>,
-    /// A tile's units that are whole multiples of 32 behind a lane's first, from one on, are in the row if the first is below.
+    /// Units of a tile are 32 apart; unit i, from 1 on, is in the row if the lane's first unit is below `limits[i - 1]`.
     limits: Vec<Reg<u32>>,
     parts_log2: Reg<u32>,
     /// Parts of a row, less one.
@@ -54,8 +54,8 @@ impl Step<'_> {
         Tile { rows, item: self.k.var(0u32), number: self.k.var(0u32) }
     }
 
-    /// Empties tiles: parts of them may never be loaded, and must not be anything but numbers. Registers that are only set under
-    /// a condition would also count as in use everywhere else in the kernel.
+    /// Clears tiles: parts of them may never be loaded, and must hold numbers. Registers that are only set under a condition
+    /// would also be live everywhere else in the kernel.
     pub(super) fn clear(&self, tiles: &[Tile]) {
         tiles.iter().flat_map(|t| t.rows.iter().flatten()).for_each(|r| self.k.set(*r, 0u32));
     }
@@ -82,7 +82,7 @@ impl Step<'_> {
         }
     }
 
-    /// The record of the segment that was entered.
+    /// The record of the current segment.
     fn record(&self, s: &Segment) -> Pointer<Shared, u32> {
         self.k.shared_pointer(s.record, 16)
     }
@@ -92,7 +92,19 @@ impl Step<'_> {
         self.k.load(self.record(s).plus(at))
     }
 
-    /// Where the segment's planes are.
+    /// Runs the code for the format of the segment.
+    pub(super) fn by_format(&self, s: &Segment, code: impl Fn(Format)) {
+        let k = self.k;
+        match self.formats {
+            [only] => code(*only),
+            formats => {
+                let format = self.segment_word(s, segment::FORMAT);
+                formats.iter().for_each(|f| k.if_(k.eq(format, *f as u32), || code(*f)));
+            }
+        }
+    }
+
+    /// Addresses of the segment's planes.
     pub(super) fn planes(&self, s: &Segment, format: Format) -> Vec<Pointer<Global, u8>> {
         let k = self.k;
         let addresses = self.record(s).plus(segment::PLANES).cast::<u64>();
@@ -100,7 +112,7 @@ impl Step<'_> {
         addresses.into_iter().map(|address| k.pointer(address, 16)).collect()
     }
 
-    /// Reads the record of segment `s.number` and puts the cursor at the warp's first item there.
+    /// Reads the record of segment `s.number` and moves the cursor to the warp's first item in it.
     pub(super) fn enter(&self, s: &Segment, cursor: &Cursor) {
         let k = self.k;
         let record = k.at(self.task.plus(at::SEGMENT), k.scale(s.number, at::SEGMENT_WORDS as u32));
@@ -118,21 +130,21 @@ impl Step<'_> {
         k.set(cursor.tile, 0u32);
     }
 
-    /// The block's share of `pairs` per block and `rest` more: the first one and how many.
+    /// The block's share of `pairs` pairs per block and `rest` more: its first pair and their number.
     pub(super) fn share(&self, pairs: Reg<u32>, rest: Reg<u32>) -> (Reg<u32>, Reg<u32>) {
         let k = self.k;
         let first = k.mad(pairs, self.block, k.min(self.block, rest));
         (first, k.add(pairs, k.select(k.lt(self.block, rest), 1u32, 0u32)))
     }
 
-    /// The registers of one unit. Units of a block of scales are as far apart as lanes.
+    /// The registers of one unit. A unit's place in its block follows from the lane: units of a tile are 32 apart.
     fn packed(&self, tile: &Tile, format: Format, row: usize, unit: u32) -> Packed {
         let n = format.registers();
         let first = unit as usize * n;
         Packed { words: tile.rows[row][first..first + n].to_vec(), unit: self.lane }
     }
 
-    /// Starts to load the tile at the cursor, if there is one, and moves on.
+    /// Starts to load the tile at the cursor, if there is one, and advances the cursor.
     pub(super) fn load(&self, format: Format, s: &Segment, cursor: &Cursor, tile: &Tile) {
         let k = self.k;
         k.set(tile.item, cursor.item);
@@ -143,7 +155,7 @@ impl Step<'_> {
     fn load_tile(&self, format: Format, s: &Segment, cursor: &Cursor, tile: &Tile) {
         let k = self.k;
         let (part, pair) = (k.and(cursor.item, s.part_mask), k.shr(cursor.item, s.parts_log2));
-        // Read anew for each tile, as the planes are: in registers they would be in the way.
+        // Read again for each tile, like the planes: kept values would take registers.
         let [step, delta, last_row, units_of_row] =
             k.load_n(self.record(s).plus(segment::STEP), Cache::Default);
         let first = k.mad(pair, step, s.first_row);
@@ -170,7 +182,7 @@ impl Step<'_> {
         k.set(cursor.item, k.add(cursor.item, k.select(ends, self.shape.warps, 0u32)));
     }
 
-    /// Multiplies a tile with its part of the input; stores the sums if the tile `after` it belongs to another item.
+    /// Multiplies a tile with its part of the input; stores the sums if the tile `after` belongs to another item.
     pub(super) fn multiply(
         &self,
         format: Format,
@@ -186,7 +198,7 @@ impl Step<'_> {
             self.multiply_floats(format, tile, sums);
         }
         k.if_(k.ne(tile.item, after.item), || {
-            // Each half of the warp goes on with one row.
+            // Each half of the warp reduces one row.
             let low = k.lt(self.lane, 16);
             let (keep, give) = (k.select(low, sums[0], sums[1]), k.select(low, sums[1], sums[0]));
             let sum = k.add(keep, k.shuffle(give, Shuffle::Xor(16)));
@@ -201,7 +213,7 @@ impl Step<'_> {
 
     fn multiply_integers(&self, format: Format, tile: &Tile, sums: [Reg<f32>; ROWS]) {
         let k = self.k;
-        // A tile here is half a tile of the input, one, or two.
+        // A tile of the matrix covers half a tile of the input, one, or two.
         let (base, slot) = match self.shape.depth {
             1 => {
                 let half = k.mad(k.and(tile.number, 1), 32u32, self.lane);
@@ -234,7 +246,7 @@ impl Step<'_> {
         }
     }
 
-    /// Adds the product of a unit with its 32 values to `sum`.
+    /// Adds the product of a unit with its 32 activations to `sum`.
     fn dot(
         &self,
         format: Format,
@@ -247,7 +259,7 @@ impl Step<'_> {
         let quads = format.quads(k, packed);
         let supers = format.supers(k, packed);
         let scales = format.scales(k, packed);
-        // Signed bytes times the signed high ones, or the unsigned low ones.
+        // Signed weights times signed high bytes, or times unsigned low bytes.
         let signed = |range: std::ops::Range<usize>, high: Option<&[Reg<u32>]>| -> Reg<i32> {
             let zero = k.var(0i32);
             range.fold(zero, |sum, i| {
@@ -291,8 +303,8 @@ impl Step<'_> {
         let depth = self.shape.depth;
         for u in 0..self.shape.units(format) {
             let x = if format == Format::F32 {
-                // Units of four values: neighbours are in different halves of 1024 values, of which a tile is a quarter, half or
-                // all.
+                // Units of four values: neighbours are in different halves of 1024 values, of which a tile covers a quarter, half
+                // or all.
                 let place = k.mad(k.and(self.lane, 1), 512u32, k.mul(k.shr(self.lane, 1), 4u32));
                 let tiles = 4 / depth;
                 let block = if tiles == 1 { tile.number } else { k.shr(tile.number, tiles.trailing_zeros()) };
@@ -301,7 +313,7 @@ impl Step<'_> {
                 let at = k.at(floats, k.scale(k.shr(place, 2), 4)).plus(i64::from(64 * u));
                 k.load_with(at, 4, Cache::Default)
             } else {
-                // A tile is half of 1024 values, all, or two times as many.
+                // A tile covers half of 1024 values, all of them, or 2048.
                 let place = match depth {
                     1 => {
                         let half = k.mad(k.and(tile.number, 1), 64u32, self.lane);

@@ -1,19 +1,20 @@
-//! Attention of one query position over a cache in q8_0: as [`attention`](super::attention), always in shares.
+//! Attention of one query position over a cache in q8_0: as [`attention`](crate::kernels::operations::attention), always
+//! split into shares.
 //!
-//! Scores are integer dot products with the query as 16-bit integers, so that their error is far below that of the cache. For the
-//! weighted sum of values every lane takes four neighbouring dimensions; short heads leave lanes for a second position.
+//! Scores are integer dot products with the query as 16-bit integers, so that their error is far below that of the cache. For
+//! the weighted sum of values every lane takes four neighbouring dimensions; with short heads the other lanes take a second
+//! position.
 
 use ptxgen::{Cache, Kernel, Pointer, Reg, Shuffle, Special};
 
-use super::attention::{LOWEST, Meeting, THREADS, WARPS, weigh};
-use super::cache::{BLOCK, largest, numbers, product, scales, split};
+use crate::cache::BLOCK;
+use crate::kernels::cache::{largest, numbers, product, scales, split, to_integers};
+use crate::kernels::heads::LOWEST;
+use crate::kernels::operations::attention::{Meeting, THREADS, WARPS, weigh};
 
-/// A query block none of whose values is larger counts as zero.
-const TINY: f32 = 1e-30;
-
-/// `attention_q8_0_DIM(q, keys, values, state, out, context, head_dim, group, scale, scales_at)` for heads of up to `dims` dimensions,
-/// a multiple of 32. Grid: `[heads, shares]`; `out` is the scratch buffer of `attention_combine`.
-pub(super) fn kernel(dims: u32) -> Kernel {
+/// `attention_q8_0_DIM(q, keys, values, state, out, context, head_dim, group, scale, scales_at)` for heads of up to `dims`
+/// dimensions, a multiple of 32. Grid: `[heads, shares]`; `out` is the scratch buffer of `attention_combine`.
+pub(crate) fn kernel(dims: u32) -> Kernel {
     let k = Kernel::new(&format!("attention_q8_0_{dims}"));
     k.max_threads(THREADS);
     let q = k.param_ptr::<f32>("q", 16);
@@ -36,12 +37,12 @@ pub(super) fn kernel(dims: u32) -> Kernel {
     let positions = k.add(k.load(state), 1);
     let newest = k.sub(positions, 1);
 
-    // The query as integers, four values per thread. Scores are in units of log2, so that exp2 serves.
+    // The query as integers, four values per thread. Scores are in units of log2: exp2 is the softmax's exponential.
     let quads = k.halve(head_dim, 2).reg();
     let quad = k.min(tid, k.sub(quads, 1));
     let four = k.load_n::<4, _, _>(k.at(k.row(q, head, head_dim), k.scale(quad, 4)), Cache::Default);
     let top = largest(&k, &four, &[4, 2, 1]);
-    let inverse = k.select(k.gt(top, TINY), k.mul(k.rcp(top), 32767f32), 0f32);
+    let (inverse, _) = to_integers(&k, top);
     let [high, low] = split(&k, four, inverse);
     k.if_(k.lt(tid, quads), || {
         k.store(k.at(shared_high, tid), high);
@@ -57,8 +58,8 @@ pub(super) fn kernel(dims: u32) -> Kernel {
     let first_row = k.mul(k.div(head, group), context);
     let rows = [keys, values].map(|cache| k.row(cache, first_row, head_dim));
     let row_scales = [keys, values].map(|cache| k.row(scales(&k, cache, scales_at), first_row, blocks));
-    // Lanes that share a position, and the words that each of them takes; past the head's end they repeat its last one and
-    // are dropped when stored.
+    // Lanes that share a position, and the words that each of them takes; past the end of the head they repeat its last one
+    // and are not stored.
     let lanes = (dims / 4).min(32);
     let slots = 32 / lanes;
     let slot = k.shr(lane, lanes.trailing_zeros());
@@ -86,7 +87,7 @@ pub(super) fn kernel(dims: u32) -> Kernel {
             k.mad_to(score, product, k.mul(key_scale, k.load(k.at(shared_scales, block))), score);
         });
         let weight = weigh(&k, score, inside, (max, sum), sums.iter().flatten());
-        // Four positions at a time; the weights past the end are 0.
+        // Four positions at a time; weights past the end are 0.
         let count = k.min(k.sub(positions, tile), 32u32);
         k.for_(0u32, count, 4u32, |i: Reg<u32>| {
             let loaded: Vec<_> = (0..4u32)

@@ -1,46 +1,23 @@
 //! Attention of one query position over the cache: online softmax, any context, no score buffer.
 //!
-//! A block serves one query head and one share of the positions. Each warp walks over tiles of 32 positions: for the scores
-//! every lane takes one position, for the weighted sum of values every lane takes two neighbouring dimensions. Warps are
-//! merged through shared memory, shares through a second kernel.
+//! A block serves one query head and one share of the positions. Each warp works through tiles of 32 positions: for the
+//! scores every lane takes one position, for the weighted sum of values every lane takes two neighbouring dimensions. Warps
+//! are merged through shared memory, shares by a second kernel.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg, Shared, Special};
 
-use super::matvec::striped_index;
+use crate::kernels::heads::LOWEST;
+use crate::kernels::operations::striped::striped_index;
 
 /// Threads of a block.
 pub const THREADS: u32 = 128;
-pub(super) const WARPS: u32 = THREADS / 32;
-/// The longest heads that there are kernels for, in steps of which each serves the shorter ones.
-pub const HEAD_DIMS: [u32; 3] = [64, 128, 256];
-/// Below any score; unlike infinity its difference to itself is 0.
-pub(super) const LOWEST: f32 = -1e30;
+pub(crate) const WARPS: u32 = THREADS / 32;
 
-/// How much longer than needed the busiest worker may be at work.
-const EVEN: f64 = 1.06;
-/// How many more shares are tried than there have to be.
-const MOST_MORE_SHARES: u32 = 16;
-
-/// Words that one share of one head takes in the scratch buffer of `attention_combine`: largest score, sum of weights, values.
+/// Words of one share of one head in the scratch buffer of `attention_combine`: largest score, sum of weights, values.
 pub const fn partial_words(head_dim: u32) -> u32 {
     // Rounded so that every share starts at a multiple of 16 bytes.
     (head_dim + 2).next_multiple_of(4)
-}
-
-/// Into how many shares to split the positions of `units` pieces of work for `workers`: `least`, or some more if that leaves no worker
-/// much longer at work than the others.
-pub fn even_shares(units: u32, workers: u32, least: u32) -> u32 {
-    let least = least.max(1);
-    // What the busiest has to do, as a multiple of what each would have if all had the same.
-    let excess = |shares: &u32| {
-        let items = u64::from(units) * u64::from(*shares);
-        (items.div_ceil(workers.into()) * u64::from(workers)) as f64 / items as f64
-    };
-    let candidates = || least..least + MOST_MORE_SHARES;
-    let even = candidates().find(|s| excess(s) <= EVEN);
-    let best = candidates().min_by(|a, b| excess(a).total_cmp(&excess(b)));
-    even.or(best).unwrap_or(least)
 }
 
 /// [`partial_words`] in a kernel.
@@ -48,11 +25,11 @@ fn partial_pitch(k: &Kernel, head_dim: Reg<u32>) -> Reg<u32> {
     k.and(k.add(head_dim, 5), !3u32)
 }
 
-/// `attention_DIM(q, keys, values, state, out, context, head_dim, group, scale)` for heads of up to `dims` dimensions, a multiple
-/// of 8. Grid: `[heads, 1]`, `out` striped; or `[heads, shares]`, `out` the scratch buffer, for `attention_split_DIM`.
+/// `attention_DIM(q, keys, values, state, out, context, head_dim, group, scale)` for heads of up to `dims` dimensions, a
+/// multiple of 8. Grid: `[heads, 1]`, `out` striped; for `attention_split_DIM` `[heads, shares]`, `out` the scratch buffer.
 ///
-/// The cache must hold f16 `[kv_head][context][head_dim]`; `group` query heads share a key/value head.
-pub(super) fn kernel(dims: u32, split: bool) -> Kernel {
+/// The cache holds f16 `[kv_head][context][head_dim]`; `group` query heads share a key/value head.
+pub(crate) fn kernel(dims: u32, split: bool) -> Kernel {
     let k = Kernel::new(&format!("attention_{}{dims}", if split { "split_" } else { "" }));
     k.max_threads(THREADS);
     let q = k.param_ptr::<f32>("q", 16);
@@ -72,7 +49,7 @@ pub(super) fn kernel(dims: u32, split: bool) -> Kernel {
     let (head, share) = (k.special(Special::CtaidX), k.special(Special::CtaidY));
     let positions = k.add(k.load(state), 1);
 
-    // Scores in units of log2, so that exp2 serves.
+    // Scores are in units of log2: exp2 is the softmax's exponential.
     let scale = k.mul(scale, std::f32::consts::LOG2_E);
     let query = k.row(q, head, head_dim);
     k.for_(tid, head_dim.reg(), THREADS, |d: Reg<u32>| {
@@ -83,7 +60,7 @@ pub(super) fn kernel(dims: u32, split: bool) -> Kernel {
     let first_row = k.mul(k.div(head, group), context);
     let (key_rows, value_rows) = (k.row(keys, first_row, head_dim), k.row(values, first_row, head_dim));
     let pairs = dims / 64;
-    // The lane's dimensions; past the head's end they repeat its last ones and are dropped when stored.
+    // The lane's dimensions; past the end of the head they repeat its last ones and are not stored.
     let last = k.sub(head_dim.reg(), 2);
     let own: Vec<Reg<u32>> = (0..pairs).map(|i| k.mad(lane, 2u32, 64 * i)).collect();
     let safe: Vec<_> = own.iter().map(|d| k.scale(k.shr(k.min(*d, last), 1), 2)).collect();
@@ -99,7 +76,7 @@ pub(super) fn kernel(dims: u32, split: bool) -> Kernel {
         let row = k.row(key_rows, k.min(mine, newest), head_dim);
         let score = dot_row(&k, row, shared_q, head_dim.reg());
         let weight = weigh(&k, score, inside, (max, sum), sums.iter().flatten());
-        // Two dimensions per lane, four positions at a time; the weights past the end are 0.
+        // Two dimensions per lane, four positions at a time; weights past the end are 0.
         let count = k.min(k.sub(positions, tile), 32u32);
         k.for_(0u32, count, 4u32, |i: Reg<u32>| {
             let rows: Vec<_> = (0..4u32)
@@ -129,9 +106,9 @@ pub(super) fn kernel(dims: u32, split: bool) -> Kernel {
     k
 }
 
-/// Takes in the lanes' scores, of those that are `inside`: the weight of each lane's, with the warp's largest score `max`, the lane's sum
-/// of weights and its weighted `sums` adjusted to a new largest.
-pub(super) fn weigh<'a>(
+/// The weight of this lane's `score`, 0 if it is not `inside`. Updates the warp's largest score `max`, and rescales the lane's
+/// sum of weights `sum` and its weighted `sums` to it.
+pub(crate) fn weigh<'a>(
     k: &Kernel,
     score: Reg<f32>,
     inside: Pred,
@@ -150,8 +127,8 @@ pub(super) fn weigh<'a>(
     weight
 }
 
-/// Where the warps of a block bring together what they have.
-pub(super) struct Meeting {
+/// Shared memory in which the warps of a block merge their results.
+pub(crate) struct Meeting {
     dims: u32,
     values: Pointer<Shared, f32>,
     max: Pointer<Shared, f32>,
@@ -159,20 +136,20 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
-    pub(super) fn new(k: &Kernel, dims: u32) -> Self {
+    pub(crate) fn new(k: &Kernel, dims: u32) -> Self {
         let values = k.shared::<f32>(WARPS * dims);
         let (max, sum) = (k.shared::<f32>(WARPS), k.shared::<f32>(WARPS));
         Self { dims, values, max, sum }
     }
 
-    /// Where warp `warp` puts its weighted sums of values.
-    pub(super) fn place(&self, k: &Kernel, warp: Reg<u32>) -> Pointer<Shared, f32> {
+    /// The place for the weighted sums of values of warp `warp`.
+    pub(crate) fn place(&self, k: &Kernel, warp: Reg<u32>) -> Pointer<Shared, f32> {
         k.at(self.values, k.scale(warp, self.dims))
     }
 
-    /// Merges what is at the warps' places, with the lanes' largest score `max` (equal in a warp) and sums of weights `sum`, and
-    /// writes it: the head's result, or its share of it.
-    pub(super) fn merge(
+    /// Merges what the warps have stored in their places, with each lane's largest score `max` (equal within a warp) and sum of
+    /// weights `sum`, and writes it: the result of the head, or of one share of it.
+    pub(crate) fn merge(
         &self,
         k: &Kernel,
         (max, sum): (Reg<f32>, Reg<f32>),
@@ -221,7 +198,7 @@ impl Meeting {
     }
 }
 
-/// The product of a cached row with the query in shared memory, eight dimensions at a time.
+/// The dot product of a cached row with the query in shared memory, eight dimensions at a time.
 fn dot_row(
     k: &Kernel,
     row: Pointer<Global, f16>,
@@ -243,7 +220,7 @@ fn dot_row(
 }
 
 /// `attention_combine(partials, out, head_dim, shares)`: one block per head merges the shares; `out` is striped.
-pub(super) fn combine() -> Kernel {
+pub(crate) fn combine() -> Kernel {
     let k = Kernel::new("attention_combine");
     k.max_threads(THREADS);
     let partials = k.param_ptr::<f32>("partials", 16);
@@ -270,25 +247,4 @@ pub(super) fn combine() -> Kernel {
         k.store(k.at(out, striped_index(&k, index, k.shr(len, 2))), k.div(value, total));
     });
     k
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_keep_all_workers_busy() {
-        // Heads that divide the blocks, or nearly: one round.
-        assert_eq!(even_shares(8, 16, 2), 2);
-        assert_eq!(even_shares(8, 132, 16), 16);
-        // 6 SMs are left in the 15 W mode of an Orin: four rounds of 24 instead of two of 8.
-        assert_eq!(even_shares(8, 6, 1), 3);
-        assert_eq!(even_shares(10, 16, 1), 8);
-        for (units, workers) in (1..70).flat_map(|u| (1..140).map(move |w| (u, w))) {
-            let shares = even_shares(units, workers, workers / units);
-            let items = units * shares;
-            let excess = f64::from(items.div_ceil(workers) * workers) / f64::from(items);
-            assert!(excess < 1.13, "{units} units on {workers}: {shares} shares, {excess}");
-        }
-    }
 }

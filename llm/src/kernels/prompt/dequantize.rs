@@ -1,28 +1,27 @@
-//! Quantized weights as plain numbers: whole matrices as f16 for the tensor cores, rows of an embedding for many tokens.
+//! Dequantization: whole matrices to f16 for the tensor cores, rows of an embedding for the tokens of a chunk.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Kernel, Pointer, Reg, Space, Special};
 
-use super::format::Format;
-use super::prompt::{COUNT_AT, PROMPT_TOKENS_AT};
+use crate::kernels::format::Format;
+use crate::kernels::prompt::chunk::{COUNT_AT, TOKENS_AT};
 
 /// Threads of a block.
 pub const THREADS: u32 = 128;
-/// Rows that a block expands, one per warp.
+/// Rows of a block, one per warp.
 const ROWS: u32 = THREADS / 32;
-
-/// Values that a lane has in flight.
+/// Values that a lane loads together.
 const VALUES: u32 = 64;
 
-/// Blocks that `rows` rows take.
+/// Blocks for `rows` rows.
 pub const fn blocks(rows: u32) -> u32 {
     rows.div_ceil(ROWS)
 }
 
 /// `dequantize_SUFFIX(planes.., out, rows, cols)`: `[rows][cols]` in f16, each value rounded to the nearest.
 ///
-/// A warp gathers what its lanes unpack in shared memory, so that it writes whole lines.
-pub(super) fn matrix(format: Format) -> Kernel {
+/// A warp collects the values that its lanes unpack in shared memory, so that it writes whole lines.
+pub(crate) fn matrix(format: Format) -> Kernel {
     let k = Kernel::new(&format!("dequantize_{}", format.suffix()));
     k.max_threads(THREADS);
     let planes = format.params(&k);
@@ -34,7 +33,7 @@ pub(super) fn matrix(format: Format) -> Kernel {
     let row = k.mad(k.special(Special::CtaidX), ROWS, warp);
     k.exit_if(k.ge(row, rows));
     let gathered = k.at(gathered, k.scale(warp, 32 * VALUES));
-    // Pieces of eight values; those that eight lanes write or read together are in different banks.
+    // Pieces of eight values; the pieces that eight lanes write or read together are in different banks.
     let piece = |number: Reg<u32>| k.at_stride(gathered, k.xor(number, k.bfe(number, 3, 3)), 16);
     let from = format.row(&k, &planes, row, cols);
     let to = k.row(out, row, cols);
@@ -54,7 +53,7 @@ pub(super) fn matrix(format: Format) -> Kernel {
                 let start = k.sub(start.reg(), start_of_all);
                 for (i, values) in (0u32..).zip(values.chunks(8)) {
                     let at = piece(k.add(k.shr(start, 3), i));
-                    // Half a piece, where that is all there is.
+                    // A run of four values is half a piece.
                     let at = if values.len() < 8 { k.at(at, k.scale(k.bfe(start, 2, 1), 4)) } else { at };
                     store_rounded(&k, at, values);
                 }
@@ -73,13 +72,14 @@ pub(super) fn matrix(format: Format) -> Kernel {
 }
 
 /// Stores an even number of values as f16.
-pub(super) fn store_rounded<S: Space>(k: &Kernel, to: Pointer<S, f16>, values: &[Reg<f32>]) {
+pub(crate) fn store_rounded<S: Space>(k: &Kernel, to: Pointer<S, f16>, values: &[Reg<f32>]) {
     let pairs: Vec<Reg<F16x2>> = values.chunks_exact(2).map(|pair| k.pack_f32(pair[0], pair[1])).collect();
     k.store_n(to.cast::<F16x2>(), &pairs);
 }
 
-/// `embed_prompt_SUFFIX(planes.., prompt, out, rows, cols)`: the rows of the chunk's tokens, in f32. A block per token.
-pub(super) fn embed(format: Format) -> Kernel {
+/// `embed_prompt_SUFFIX(planes.., prompt, out, rows, cols)`: the embedding rows of the chunk's tokens, in f32. A block per
+/// token.
+pub(crate) fn embed(format: Format) -> Kernel {
     let k = Kernel::new(&format!("embed_prompt_{}", format.suffix()));
     k.max_threads(THREADS);
     let planes = format.params(&k);
@@ -89,7 +89,7 @@ pub(super) fn embed(format: Format) -> Kernel {
     let cols = k.param_multiple("cols", format.block());
     let index = k.special(Special::CtaidX);
     k.exit_if(k.ge(index, k.load(prompt.plus(COUNT_AT))));
-    let token = k.load(k.at(prompt.plus(PROMPT_TOKENS_AT), index));
+    let token = k.load(k.at(prompt.plus(TOKENS_AT), index));
     let from = format.row(&k, &planes, k.min(token, k.sub(rows, 1)), cols);
     let to = k.row(out, index, cols);
     let units = k.halve(cols, format.unit().trailing_zeros()).reg();

@@ -1,17 +1,15 @@
-//! Matrix times vector with weights and activations in single precision: slow, and the measure of the step kernel.
+//! Matrix times vector with weights and activations in single precision: slow, and the reference of the step kernel.
 //!
 //! A warp takes two rows at a time and shares the activations between them.
-//! Activation vectors are *striped*: of every 16 neighbouring values the first four of all sixteens come first, then the
-//! second four, and so on. A lane that unpacks 16 neighbouring weights then reads its activations in four 16-byte loads, each
-//! contiguous across the warp.
-
-use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Reg, Special};
 
 use std::fmt;
 
+use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Reg, Special};
 use serde::{Deserialize, Serialize};
 
-use super::format::{Format, Packed};
+use crate::kernels::activation::silu_times;
+use crate::kernels::format::{Format, Packed};
+use crate::kernels::operations::striped::{striped_chunk, striped_index};
 
 /// How a kernel divides its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -19,14 +17,14 @@ use super::format::{Format, Packed};
 pub struct Shape {
     /// Warps of a block: 1, 2, 4, 8 or 16.
     pub warps: u32,
-    /// Rows that a warp computes together: 1, 2 or 4; of [`Epilogue::Gate`], half of them gate and half up: 2 or 4.
+    /// Rows that a warp computes together: 1, 2 or 4; for [`Epilogue::Gate`] half of them gate and half up: 2 or 4.
     pub rows: u32,
-    /// Units of each row that a lane has under way together: 1, 2 or 4.
+    /// Units of each row that a lane loads together: 1, 2 or 4.
     pub unroll: u32,
 }
 
 impl Default for Shape {
-    /// What the committed kernels have.
+    /// The shape of the committed kernels.
     fn default() -> Self {
         Self { warps: 4, rows: 2, unroll: 1 }
     }
@@ -39,7 +37,7 @@ impl fmt::Display for Shape {
 }
 
 impl Shape {
-    /// Whether a kernel can be written with it.
+    /// Whether a kernel can be generated with this shape.
     pub fn is_valid(self, epilogue: Epilogue) -> bool {
         let rows: &[u32] = if epilogue == Epilogue::Gate { &[2, 4] } else { &[1, 2, 4] };
         [1, 2, 4, 8, 16].contains(&self.warps)
@@ -59,7 +57,7 @@ impl Shape {
         if self == Self::default() { name } else { format!("{name}_{warps}x{rows}_{unroll}") }
     }
 
-    /// Blocks that `rows` results take.
+    /// Blocks for `rows` results.
     pub const fn blocks(self, epilogue: Epilogue, rows: u32) -> u32 {
         rows.div_ceil(self.results(epilogue) * self.warps)
     }
@@ -99,37 +97,6 @@ impl Epilogue {
     }
 }
 
-/// Where value `index` of a striped vector of `len` values lies.
-pub const fn striped(index: usize, len: usize) -> usize {
-    (index / 4 % 4) * (len / 4) + index / 16 * 4 + index % 4
-}
-
-/// The same in a kernel; `quarter` is a quarter of the vector's length.
-pub(super) fn striped_index(k: &Kernel, index: Reg<u32>, quarter: Reg<u32>) -> Reg<u32> {
-    let stripe = k.bfe(index, 2, 2);
-    let within = k.bfi(index, k.shl(k.shr(index, 4), 2), 0, 2);
-    k.mad(stripe, quarter, within)
-}
-
-/// The address of the striped vector's four values from `4 · chunk` on.
-pub(super) fn striped_chunk(
-    k: &Kernel,
-    x: Pointer<Global, f32>,
-    chunk: Reg<u32>,
-    quarter: Multiple,
-) -> Pointer<Global, f32> {
-    let stripe = k.mul(k.and(chunk, 3), quarter.reg());
-    let index = k.mad(k.shr(chunk, 2), 4u32, stripe);
-    // Both terms are multiples of four: the vector's length is one of 16.
-    k.at(x, k.scale(k.shr(index, 2), 4))
-}
-
-/// `silu(g) · u`.
-pub(super) fn silu_times(k: &Kernel, g: Reg<f32>, u: Reg<f32>) -> Reg<f32> {
-    let e = k.exp2(k.mul(g, -std::f32::consts::LOG2_E));
-    k.mul(k.mul(g, k.rcp(k.add(e, 1f32))), u)
-}
-
 /// The kernel `PREFIX_SUFFIX(planes.., x, out, rows, cols)`.
 pub fn kernel(format: Format, epilogue: Epilogue, shape: Shape) -> Kernel {
     let k = Kernel::new(&shape.kernel_name(format, epilogue));
@@ -145,7 +112,7 @@ pub fn kernel(format: Format, epilogue: Epilogue, shape: Shape) -> Kernel {
     let results = shape.results(epilogue);
     let first = if results == 1 { warp } else { k.mul(warp, results) };
     k.exit_if(k.ge(first, rows));
-    // Past the end the last row is read again, and dropped in the end.
+    // Past the end the last row is read again; its result is not stored.
     let result = |i: u32| if i == 0 { first } else { k.min(k.add(first, i), k.sub(rows, 1)) };
     let own: Vec<Reg<u32>> = match epilogue {
         Epilogue::Store | Epilogue::Add => (0..results).map(result).collect(),
@@ -169,7 +136,7 @@ pub fn kernel(format: Format, epilogue: Epilogue, shape: Shape) -> Kernel {
     let rest = if shape.unroll == 1 {
         lane
     } else {
-        // As many as all lanes have, then one at a time.
+        // Whole groups of the unrolled loop, then one unit at a time.
         let together = 32 * shape.unroll;
         let whole = k.and(units, !(together - 1));
         k.for_(lane, whole, together, |unit: Reg<u32>| {
@@ -231,18 +198,4 @@ fn activations(
             values
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn striping_moves_every_value_to_a_place_of_its_own() {
-        for len in [16, 64, 256, 4096] {
-            let mut places: Vec<usize> = (0..len).map(|i| striped(i, len)).collect();
-            places.sort_unstable();
-            assert!(places.into_iter().eq(0..len));
-        }
-    }
 }

@@ -1,16 +1,17 @@
-//! RMS norm, and the product with SiLU for matrices that could not be fused.
+//! RMS norm, and the product with SiLU for gate and up matrices that are separate.
 
 use ptxgen::{Cache, Kernel, Reg, Special};
 
-use super::matvec::{silu_times, striped_chunk, striped_index};
+use crate::kernels::activation::silu_times;
+use crate::kernels::operations::striped::{striped_chunk, striped_index};
 
-/// Threads of the block that normalizes.
+/// Threads of the one block of `rmsnorm`.
 pub const THREADS: u32 = 512;
 /// Threads of a block of `silu_mul`.
 pub const SILU_THREADS: u32 = 128;
 
 /// `rmsnorm(x, weight, out, len, eps)`: one block; `out` is striped.
-pub(super) fn rmsnorm() -> Kernel {
+pub(crate) fn rmsnorm() -> Kernel {
     let k = Kernel::new("rmsnorm");
     k.max_threads(THREADS);
     let x = k.param_ptr::<f32>("x", 16);
@@ -45,7 +46,7 @@ pub(super) fn rmsnorm() -> Kernel {
 }
 
 /// `silu_mul(gate, up, out, len)`: `silu(gate) · up`; `out` is striped.
-pub(super) fn silu_mul() -> Kernel {
+pub(crate) fn silu_mul() -> Kernel {
     let k = Kernel::new("silu_mul");
     k.max_threads(SILU_THREADS);
     let gate = k.param_ptr::<f32>("gate", 4);

@@ -1,29 +1,26 @@
-//! The vector work of a chunk of prompt tokens: norms, rotary positions and the write into the key/value cache.
+//! The vector operations of a chunk: norms, rotary positions and the write into the key/value cache.
 //!
-//! A chunk lies in device memory, in 32-bit words: the position of its first token, how many tokens it has, two words of
-//! padding, then the tokens. The same recorded launches serve every chunk: what lies past its end is computed and dropped.
+//! The same recorded launches serve every chunk of a size: results past the chunk's end are computed and not used.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Kernel, Reg, Special};
 
-use super::cache::{BLOCK, CacheType, numbers, scales};
-use super::dequantize::store_rounded;
-use super::rope::{rotate, store_pair};
+use crate::cache::{BLOCK, CacheType};
+use crate::kernels::cache::{numbers, scales, store_pair};
+use crate::kernels::prompt::chunk::COUNT_AT;
+use crate::kernels::prompt::dequantize::store_rounded;
+use crate::kernels::rotation::rotate;
 
-/// Word with the number of tokens.
-pub const COUNT_AT: i64 = 1;
-/// Words before the tokens.
-pub const PROMPT_TOKENS_AT: i64 = 4;
-/// Threads of a block of `prompt_norm`, which does one token.
+/// Threads of a block of `prompt_norm`, which takes one token.
 pub const NORM_THREADS: u32 = 256;
 /// Threads of a block of `prompt_expand`.
 pub const EXPAND_THREADS: u32 = 128;
 /// Threads of a block of `prompt_rope`.
 pub const ROPE_THREADS: u32 = 128;
 
-/// `prompt_norm(x, sums, weight, out, len, eps, shares, share_pitch)`: adds the sums of the matrix before, in `shares` parts that
-/// are `share_pitch` tokens apart, to the residual stream `x`, and writes its RMS norm in f16. A block per token.
-pub(super) fn norm() -> Kernel {
+/// `prompt_norm(x, sums, weight, out, len, eps, shares, share_pitch)`: adds the sums of the previous product, in `shares` parts
+/// that are `share_pitch` tokens apart, to the residual stream `x`, and writes its RMS norm in f16. A block per token.
+pub(crate) fn norm() -> Kernel {
     let k = Kernel::new("prompt_norm");
     k.max_threads(NORM_THREADS);
     let x = k.param_ptr::<f32>("x", 16);
@@ -70,11 +67,11 @@ pub(super) fn norm() -> Kernel {
     k
 }
 
-/// `prompt_rope(qkv, turns, prompt, q, keys, values, heads, kv_heads, half_dim, context, shares, share_pitch)`: takes the sum of
-/// `shares` parts of `qkv` that are `share_pitch` tokens apart, rotates the queries of every token into `q`
-/// (f16, `[token][head][dim]`) and its keys; writes keys and values as f16 at the token's position of `[kv_head][context][head_dim]`
-/// caches. Grid: `[pairs of a token / ROPE_THREADS, tokens]`. `prompt_rope_q8_0` takes another parameter, `scales_at`.
-pub(super) fn rope(kv: CacheType) -> Kernel {
+/// `prompt_rope(qkv, turns, prompt, q, keys, values, heads, kv_heads, half_dim, context, shares, share_pitch)`: sums `shares`
+/// parts of `qkv` that are `share_pitch` tokens apart, writes the rotated queries of every token to `q` (f16,
+/// `[token][head][dim]`), and rotated keys and values as f16 at the token's position of `[kv_head][context][head_dim]` caches.
+/// Grid: `[pairs of a token / ROPE_THREADS, tokens]`. `prompt_rope_q8_0` takes another parameter, `scales_at`.
+pub(crate) fn rope(kv: CacheType) -> Kernel {
     let k = Kernel::new(&format!("prompt_rope{}", kv.suffix()));
     k.max_threads(ROPE_THREADS);
     let qkv = k.param_ptr::<f32>("qkv", 16);
@@ -99,7 +96,7 @@ pub(super) fn rope(kv: CacheType) -> Kernel {
     let head = k.div(pair, half_dim);
     let j = k.sub(pair, k.mul(head, half_dim));
     let position = k.add(k.load(prompt), token);
-    // Pairs, so a token's vector has as many words of 8 bytes.
+    // A token's vector as words of 8 bytes, one per pair.
     let (x, y) = (k.var(0f32), k.var(0f32));
     k.for_(0u32, shares, 1u32, |share: Reg<u32>| {
         let line = k.row(qkv.cast::<u64>(), k.mad(share, share_pitch, token), pairs);
@@ -124,9 +121,9 @@ pub(super) fn rope(kv: CacheType) -> Kernel {
     k
 }
 
-/// `prompt_expand(keys, values, prompt, expanded_keys, expanded_values, context, head_dim, scales_at)`: what caches in q8_0 hold up to
-/// the chunk's end, as the nearest f16 in caches of that type. Grid: `[any, kv_heads, 2]`.
-pub(super) fn expand() -> Kernel {
+/// `prompt_expand(keys, values, prompt, expanded_keys, expanded_values, context, head_dim, scales_at)`: converts caches in q8_0
+/// up to the chunk's end to caches in f16, rounded to nearest. Grid: `[any, kv_heads, 2]`.
+pub(crate) fn expand() -> Kernel {
     let k = Kernel::new("prompt_expand");
     k.max_threads(EXPAND_THREADS);
     let keys = k.param_ptr::<u8>("keys", 16);
@@ -144,7 +141,7 @@ pub(super) fn expand() -> Kernel {
     let quants = k.row(cache, first, head_dim);
     let scales = k.row(scales(&k, cache, scales_at), first, k.halve(head_dim, 5));
     let out = k.row(k.select_ptr(is_key, expanded_keys, expanded_values), first, head_dim);
-    // The rows of a head are one after the other, so its pieces of 16 values are.
+    // The rows of a head are contiguous, so its pieces of 16 values are too.
     let end = k.add(k.load(prompt), k.load(prompt.plus(COUNT_AT)));
     let pieces = k.mul(end, k.halve(head_dim, 4).reg());
     let thread = k.mad(k.special(Special::CtaidX), EXPAND_THREADS, k.special(Special::TidX));
@@ -160,8 +157,8 @@ pub(super) fn expand() -> Kernel {
     k
 }
 
-/// `prompt_last(x, prompt, out, len)`: copies the chunk's last token's vector out of `x`.
-pub(super) fn last() -> Kernel {
+/// `prompt_last(x, prompt, out, len)`: copies the vector of the chunk's last token from `x` to `out`.
+pub(crate) fn last() -> Kernel {
     let k = Kernel::new("prompt_last");
     k.max_threads(NORM_THREADS);
     let x = k.param_ptr::<f32>("x", 16);
