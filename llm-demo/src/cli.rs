@@ -5,22 +5,20 @@ use std::str::FromStr;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use ga10b_llm::cache::CacheType;
-use ga10b_llm::engine::Mode;
-use ga10b_llm::sampler::SamplerOptions;
 use ga10b_llm::search::Part;
 use ga10b_llm::synthesize::Synthesis;
+use ga10b_llm::{CacheType, Mode, SamplerOptions};
 use ga10b_llm_tools::roofline::Constant;
 use hcq::Selector;
 
 /// Decodes a LLaMA model on a GPU without the CUDA runtime.
 ///
-/// Without -m it tells a story with the model that is built in. Exit codes: 0 done, 1 failed or past the bounds of
-/// --verify, 2 bad usage.
+/// Without -m it continues a story with the embedded model. Exit codes: 0 done, 1 failed or past the bounds
+/// of --verify, 2 bad usage.
 #[derive(Debug, Parser)]
 #[command(name = "llm-demo", version, max_term_width = 100)]
 pub struct Cli {
-    /// Model in a GGUF file; the built-in story teller if absent
+    /// Model in a GGUF file; by default the embedded model
     #[arg(short, long, value_name = "FILE")]
     pub model: Option<PathBuf>,
 
@@ -29,13 +27,13 @@ pub struct Cli {
     #[arg(value_parser = Selector::from_str)]
     pub device: Selector,
 
-    /// How a token's kernels are launched: persistent (one launch), phases (one per phase) or operations (one per operation,
-    /// activations in single precision)
-    /// [default: persistent; operations on the software device, which has no launches to save]
+    /// How the kernels of a token are launched: persistent (one launch), phases (one per phase) or operations
+    /// (one per operation, activations in single precision) [default: persistent; operations on the software
+    /// device, where launches cost nothing]
     #[arg(long, value_name = "ENGINE", value_parser = engine)]
     pub engine: Option<Mode>,
 
-    /// What keys and values are cached as: f16 or q8_0 (8 bits and a scale per 32 values; heads of a multiple of 32)
+    /// Type of the key/value cache: f16 or q8_0 (8 bits and a scale per 32 values; heads of a multiple of 32)
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cache_type)]
     pub kv: CacheType,
 
@@ -43,11 +41,12 @@ pub struct Cli {
     #[arg(short, long)]
     pub prompt: Option<String>,
 
-    /// How many tokens to generate, verify, profile or predict at most [default: 256, 32, 16 or 4]
+    /// Most tokens to generate, verify, profile or predict [default: 256, 32, 16 or 4]
     #[arg(short = 'n', long = "count", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
 
-    /// Randomness of the choice; 0 takes the most likely token [default: 0, or 0.8 with another sampling option]
+    /// Temperature of the choice; 0 takes the most likely token [default: 0, or 0.8 with another sampling
+    /// option]
     #[arg(long, value_name = "T", value_parser = not_negative, help_heading = "Sampling")]
     pub temp: Option<f32>,
 
@@ -55,107 +54,104 @@ pub struct Cli {
     #[arg(long, value_name = "K", help_heading = "Sampling")]
     pub top_k: Option<u32>,
 
-    /// Choose among the most likely tokens that make up this much probability [default: 0.95]
+    /// Choose among the most likely tokens that have this probability together [default: 0.95]
     #[arg(long, value_name = "P", value_parser = fraction, help_heading = "Sampling")]
     pub top_p: Option<f32>,
 
-    /// Leave out tokens less likely than this share of the most likely one's probability [default: 0.05]
+    /// Exclude tokens less likely than this share of the most likely one's probability [default: 0.05]
     #[arg(long, value_name = "P", value_parser = fraction, help_heading = "Sampling")]
     pub min_p: Option<f32>,
 
-    /// Start of the random sequence (also for --synthesize) [default: 0]
+    /// Seed of the random sequence (also for --synthesize) [default: 0]
     #[arg(long, value_name = "S", help_heading = "Sampling")]
     pub seed: Option<u64>,
 
     /// Measure tokens per second, as llama-bench does
-    #[arg(long, group = "mode", help_heading = "Other things to do")]
+    #[arg(long, group = "mode", help_heading = "Other tasks")]
     pub bench: bool,
 
-    /// Tokens of the prompt in --bench [default: 512, 16 on the software device; at most the context]; with --profile
-    /// times a prompt of N tokens instead of steps
-    #[arg(long, value_name = "N", help_heading = "Other things to do")]
+    /// Tokens of the prompt in --bench [default: 512, 16 on the software device; at most the context]; with
+    /// --profile a prompt of N tokens is timed instead of steps
+    #[arg(long, value_name = "N", help_heading = "Other tasks")]
     pub pp: Option<u32>,
 
     /// Tokens decoded in --bench [default: 128, 16 on the software device; at most the context]
-    #[arg(long, value_name = "N", requires = "bench", help_heading = "Other things to do")]
+    #[arg(long, value_name = "N", requires = "bench", help_heading = "Other tasks")]
     pub tg: Option<u32>,
 
-    /// Runs of --bench that count, after one that does not [default: 5, 2 on the software device]
-    #[arg(short, long, value_name = "N", requires = "bench", help_heading = "Other things to do")]
+    /// Measured runs of --bench, after warm-up [default: 5, 2 on the software device]
+    #[arg(short, long, value_name = "N", requires = "bench", help_heading = "Other tasks")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub repeats: Option<u32>,
 
     /// Print the result of --bench, --profile, --predict or --tune as JSON
-    #[arg(long, help_heading = "Other things to do")]
+    #[arg(long, help_heading = "Other tasks")]
     pub json: bool,
 
     /// Compare logits with the CPU reference
-    #[arg(long, group = "mode", help_heading = "Other things to do")]
+    #[arg(long, group = "mode", help_heading = "Other tasks")]
     pub verify: bool,
 
-    /// With --verify: compare N greedy tokens with those of one launch per operation instead
-    #[arg(long, value_name = "N", requires = "verify", help_heading = "Other things to do")]
+    /// With --verify: compare N greedy tokens with those of one launch per operation instead of logits
+    #[arg(long, value_name = "N", requires = "verify", help_heading = "Other tasks")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub greedy: Option<u32>,
 
-    /// While generating, write what GPU and host do to a file for ui.perfetto.dev
-    #[arg(long, value_name = "FILE.json", conflicts_with = "mode", help_heading = "Other things to do")]
+    /// While generating, write a trace of GPU and host to a file for ui.perfetto.dev
+    #[arg(long, value_name = "FILE.json", conflicts_with = "mode", help_heading = "Other tasks")]
     pub trace: Option<PathBuf>,
 
     /// Write the logits after each of --tokens to a file: little-endian f32, one row per token
-    #[arg(
-        long,
-        group = "mode",
-        value_name = "OUT",
-        requires = "tokens",
-        help_heading = "Other things to do"
-    )]
+    #[arg(long, group = "mode", value_name = "OUT", requires = "tokens", help_heading = "Other tasks")]
     pub dump_logits: Option<PathBuf>,
 
-    /// Token numbers for --dump-logits, with commas between
+    /// Token numbers for --dump-logits, separated by commas
     #[arg(long, value_name = "IDS", value_delimiter = ',', requires = "dump_logits")]
-    #[arg(help_heading = "Other things to do")]
+    #[arg(help_heading = "Other tasks")]
     pub tokens: Vec<u32>,
 
-    /// Show where the time of a token goes, kernel by kernel
-    #[arg(long, group = "mode", help_heading = "Other things to do")]
+    /// Show the time of a token, kernel by kernel
+    #[arg(long, group = "mode", help_heading = "Other tasks")]
     pub profile: bool,
 
-    /// Count what a token costs on the software ga10b, and predict from it what an AGX Orin would need
-    #[arg(long, group = "mode", help_heading = "Other things to do")]
+    /// Count the cost of a token on the software ga10b, and predict its time on an AGX Orin
+    #[arg(long, group = "mode", help_heading = "Other tasks")]
     pub predict: bool,
 
-    /// Positions at which --predict counts a token, with commas between, as if the cache were full up to there
+    /// Positions at which --predict counts a token, separated by commas, as if the cache were full up to
+    /// there
     #[arg(long, value_name = "N,..", value_delimiter = ',', requires = "predict")]
-    #[arg(conflicts_with = "count", help_heading = "Other things to do")]
+    #[arg(conflicts_with = "count", help_heading = "Other tasks")]
     pub context: Vec<u32>,
 
-    /// Another constant for --predict: sms, mhz, gbps, share, ipc or link-us
-    #[arg(long, value_name = "KEY=VALUE", requires = "predict", help_heading = "Other things to do")]
+    /// Overrides a constant of --predict: sms, mhz, gbps, share, ipc or link-us
+    #[arg(long, value_name = "KEY=VALUE", requires = "predict", help_heading = "Other tasks")]
     pub orin: Vec<Constant>,
 
-    /// Search the shapes of kernels that are fastest on this device for this model, and keep them for later runs
+    /// Search the shapes of kernels that are fastest on this device for this model, and store them for later
+    /// runs
     ///
-    /// PARTS is what to search, with commas between: step (the kernel that does a whole token), matvec (matrix times vector, for
-    /// --engine operations and the ends of prompts), prompt (matrix times the tokens of a prompt); all of them if left out. Needs
-    /// a ptxas, which compiles the candidates; later runs do not. Results are kept per GPU, model shape and types in the file
-    /// that LLM_DEMO_TUNING names, else in llm-demo/tuning.json in the user's cache directory; --bench says whether they are in
-    /// use. On the software device, whose times mean nothing, times are predicted for an AGX Orin.
+    /// PARTS is what to search, separated by commas: step (the kernel of a whole token), matvec (matrix times
+    /// vector, for --engine operations and the last layer of prompts), prompt (matrix times the tokens of a
+    /// prompt); by default all. The search needs a ptxas to compile candidates; later runs do not. Results
+    /// are stored per GPU, model shape and types in the file that LLM_DEMO_TUNING names, else in
+    /// llm-demo/tuning.json in the user's cache directory; --bench reports whether they are in use. On the
+    /// software device times are predicted for an AGX Orin.
     #[arg(long, group = "mode", value_name = "PARTS", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "all", value_parser = parts, help_heading = "Other things to do")]
+    #[arg(default_missing_value = "all", value_parser = parts, help_heading = "Other tasks")]
     pub tune: Option<Parts>,
 
-    /// Time after which --tune begins no further candidate [default: 120]
-    #[arg(long, value_name = "SECONDS", requires = "tune", help_heading = "Other things to do")]
+    /// Time after which --tune starts no further candidate [default: 120]
+    #[arg(long, value_name = "SECONDS", requires = "tune", help_heading = "Other tasks")]
     pub tune_budget: Option<u32>,
 
-    /// Run with the default shapes, whatever --tune has found
-    #[arg(long, help_heading = "Other things to do")]
+    /// Use the default shapes, not the results of --tune
+    #[arg(long, help_heading = "Other tasks")]
     pub no_tuning: bool,
 
-    /// Write a model of real shape with random weights, e.g. llama-3.2-1b:q6_k
+    /// Write a model of a real shape with random weights, e.g. llama-3.2-1b:q6_k
     #[arg(long, group = "mode", num_args = 2, value_names = ["SHAPE:QUANT", "FILE"])]
-    #[arg(help_heading = "Other things to do")]
+    #[arg(help_heading = "Other tasks")]
     pub synthesize: Option<Vec<String>>,
 }
 
@@ -163,7 +159,7 @@ pub struct Cli {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts(pub Vec<Part>);
 
-/// What was asked for.
+/// What the command line asks for.
 pub enum Task<'a> {
     Generate,
     Bench,
@@ -177,7 +173,7 @@ pub enum Task<'a> {
 }
 
 impl Cli {
-    /// The task among the flags. Ends the program with a usage error where the parser could not see it.
+    /// The task among the flags. Ends the program with a usage error that the parser cannot find.
     pub fn task(&self) -> Task<'_> {
         if self.json && !(self.bench || self.profile || self.predict || self.tune.is_some()) {
             let message = "--json goes with --bench, --profile, --predict or --tune";
@@ -207,7 +203,7 @@ impl Cli {
         }
     }
 
-    /// How tokens are chosen. Any sampling option turns greedy choice off.
+    /// How tokens are chosen. Any sampling option disables greedy choice.
     pub fn sampling(&self) -> SamplerOptions {
         let asked =
             self.top_k.is_some() || self.top_p.is_some() || self.min_p.is_some() || self.seed.is_some();
@@ -237,7 +233,7 @@ fn parts(text: &str) -> Result<Parts, String> {
     let part = |name: &str| {
         let part = Part::ALL.into_iter().find(|p| p.name() == name);
         part.ok_or_else(|| {
-            format!("expected some of {}, with commas between", Part::ALL.map(Part::name).join(", "))
+            format!("expected some of {}, separated by commas", Part::ALL.map(Part::name).join(", "))
         })
     };
     text.split(',').map(part).collect::<Result<_, _>>().map(Parts)

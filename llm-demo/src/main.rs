@@ -1,7 +1,8 @@
 //! `llm-demo`: decodes LLaMA models in GGUF files on a GPU without the CUDA runtime.
 //!
-//! The command line over [`ga10b_llm`] and [`ga10b_llm_tools`]: `cli` parses, each file of `commands` is one command, `session`
-//! opens what a command works with, `report` describes device and model beside every figure.
+//! The command line over [`ga10b_llm`] and [`ga10b_llm_tools`]: `cli` parses, each file of `commands` is one
+//! command, `session` opens what a command works with, `report` describes device and model beside every
+//! figure.
 //!
 //! # Layers
 //! ```text
@@ -36,7 +37,7 @@ use outcome::Outcome;
 fn main() -> ExitCode {
     let began = Instant::now();
     let cli = Cli::parse();
-    // RUST_LOG chooses; the device that is opened is worth knowing always.
+    // RUST_LOG filters; by default hcq reports the device that it opens.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,hcq=info"));
     let messages = fmt::layer().with_writer(io::stderr).without_time().with_filter(filter);
     let spans = cli.trace.is_some().then(HostSpans::default);
@@ -71,7 +72,7 @@ fn run(cli: &Cli, began: Instant, spans: Option<HostSpans>) -> anyhow::Result<Ou
     }
 }
 
-/// What to do about a device that failed.
+/// What to try for a device error.
 fn hint<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
     let device = match cause.downcast_ref() {
         Some(ga10b_llm::Error::Device(error)) => Some(error),
@@ -80,7 +81,7 @@ fn hint<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
     device?.hint()
 }
 
-/// Whether whoever read our output went away, as `head` does.
+/// Whether the reader of the output closed the pipe, as `head` does.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
     error.chain().filter_map(|cause| cause.downcast_ref()).any(broken)

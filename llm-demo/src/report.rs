@@ -1,13 +1,13 @@
-//! What a figure depends on: device, clocks, model, quantization. Printed beside every measurement.
+//! What every figure depends on, printed beside it: device, clocks, model, types.
 
 use std::io::{self, StdoutLock, Write};
 use std::path::Path;
 
-use ga10b_llm::model::Model;
+use ga10b_llm::Model;
 use ga10b_llm_tools::power::Power;
 use serde::Serialize;
 
-/// The device, as far as a comparison needs it.
+/// What a comparison needs of the device.
 #[derive(Debug, Serialize)]
 pub struct DeviceReport {
     name: String,
@@ -17,13 +17,13 @@ pub struct DeviceReport {
     max_clock_hz: Option<u64>,
     memory_bytes: u64,
     unified_memory: bool,
-    /// Whether the device is the software one, whose times say nothing about a GPU.
+    /// Whether the device is the software one: its times are not those of a GPU.
     is_software: bool,
     driver_version: String,
     power: Power,
 }
 
-/// The model, as far as a comparison needs it.
+/// What a comparison needs of the model.
 #[derive(Debug, Serialize)]
 pub struct ModelReport {
     name: String,
@@ -39,7 +39,7 @@ pub struct ModelReport {
     vocab: usize,
 }
 
-/// Writes `report` to standard output: as one document of JSON, or as `print` lays it out.
+/// Writes `report` to standard output, as one document of JSON or through `print`.
 pub fn show<R: Serialize>(
     report: &R,
     json: bool,
@@ -65,10 +65,9 @@ impl DeviceReport {
             unified_memory: info.unified_memory,
             is_software: info.backend == hcq::BackendKind::Sim,
             driver_version: info.driver_version.clone(),
-            power: if info.backend == hcq::BackendKind::Nvgpu {
-                Power::read(Path::new("/"))
-            } else {
-                Power::default()
+            power: match info.backend {
+                hcq::BackendKind::Nvgpu => Power::read(Path::new("/")),
+                _ => Power::default(),
             },
         }
     }
@@ -88,16 +87,11 @@ impl DeviceReport {
         if self.power.is_unknown() {
             return Ok(());
         }
-        let megahertz = |hz: Option<u64>| hz.map_or("?".to_owned(), |hz| format!("{:.0}", hz as f64 / 1e6));
         let Power { mode, gpu_hz, gpu_max_hz, emc_hz } = self.power;
-        writeln!(
-            out,
-            "power       mode {}, GPU {} of {} MHz, EMC {} MHz",
-            mode.map_or("?".to_owned(), |m| m.to_string()),
-            megahertz(gpu_hz),
-            megahertz(gpu_max_hz),
-            megahertz(emc_hz)
-        )
+        let megahertz = |hz: Option<u64>| hz.map_or("?".to_owned(), |hz| format!("{:.0}", hz as f64 / 1e6));
+        let [gpu, most, emc] = [gpu_hz, gpu_max_hz, emc_hz].map(megahertz);
+        let mode = mode.map_or("?".to_owned(), |m| m.to_string());
+        writeln!(out, "power       mode {mode}, GPU {gpu} of {most} MHz, EMC {emc} MHz")
     }
 }
 
@@ -120,18 +114,10 @@ impl ModelReport {
     }
 
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        writeln!(
-            out,
-            "model       {}, {}, {:.1} M parameters, {:.1} MB",
-            self.name,
-            self.quantization,
-            self.parameters as f64 / 1e6,
-            self.tensor_bytes as f64 / 1e6
-        )?;
-        writeln!(
-            out,
-            "shape       {} layers, width {}, feed-forward {}, {} heads of {} on {}, vocabulary {}",
-            self.layers, self.hidden, self.ff, self.heads, self.head_dim, self.kv_heads, self.vocab
-        )
+        let Self { name, quantization, layers, hidden, ff, heads, kv_heads, head_dim, vocab, .. } = self;
+        let (parameters, bytes) = (self.parameters as f64 / 1e6, self.tensor_bytes as f64 / 1e6);
+        writeln!(out, "model       {name}, {quantization}, {parameters:.1} M parameters, {bytes:.1} MB")?;
+        write!(out, "shape       {layers} layers, width {hidden}, feed-forward {ff}, ")?;
+        writeln!(out, "{heads} heads of {head_dim} on {kv_heads}, vocabulary {vocab}")
     }
 }

@@ -3,10 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use ga10b_llm::cache::CacheType;
 use ga10b_llm::embedded;
-use ga10b_llm::engine::{Engine, EngineOptions, Mode};
-use ga10b_llm::model::Model;
+use ga10b_llm::{CacheType, Engine, EngineOptions, Mode, Model};
 use hcq::{Device, DeviceOptions};
 
 use crate::cli::Cli;
@@ -24,6 +22,26 @@ pub fn model(cli: &Cli) -> anyhow::Result<Model> {
 /// The prompt of the command line, or one for the embedded model.
 pub fn prompt(cli: &Cli) -> &str {
     cli.prompt.as_deref().unwrap_or(embedded::PROMPT)
+}
+
+/// How an engine is set up.
+pub struct Setup {
+    /// How a step is launched; `None` for the default of the device.
+    pub mode: Option<Mode>,
+    /// Type of the key/value cache.
+    pub kv: CacheType,
+    /// Whether phases are timed.
+    pub timed: bool,
+    /// Whether tuned shapes are used.
+    pub tuned: bool,
+}
+
+impl Setup {
+    /// What the command line names.
+    pub fn of(cli: &Cli) -> Self {
+        let timed = cli.profile || cli.trace.is_some();
+        Self { mode: cli.engine, kv: cli.kv, timed, tuned: !cli.no_tuning }
+    }
 }
 
 /// A model on a device.
@@ -50,23 +68,19 @@ pub fn device_with(cli: &Cli, options: DeviceOptions) -> anyhow::Result<Device> 
 }
 
 impl Session {
-    /// Sets up an engine for `model` on `device`, with timed phases or without, with tuned shapes or without, for `wanted`
-    /// positions or as many as the model has.
-    pub fn new(
-        device: Device,
-        (mode, kv, timed, tuned): (Option<Mode>, CacheType, bool, bool),
-        model: &Model,
-        wanted: usize,
-    ) -> anyhow::Result<Self> {
+    /// Sets up an engine for `model` on `device`, for `wanted` positions or as many as the model has.
+    pub fn new(device: Device, setup: &Setup, model: &Model, wanted: usize) -> anyhow::Result<Self> {
         let context = wanted.min(model.config.context);
         let usual = match device.info().backend {
             hcq::BackendKind::Sim => Mode::Operations,
             _ => Mode::Persistent,
         };
-        let mode = mode.unwrap_or(usual);
-        let in_use = shapes::find(tuned, device.info(), model);
-        let options = EngineOptions::new(context).with_mode(mode).with_cache(kv).with_phase_times(timed);
-        let options = options.with_tuning(in_use.tuning);
+        let in_use = shapes::find(setup.tuned, device.info(), model);
+        let options = EngineOptions::new(context)
+            .with_mode(setup.mode.unwrap_or(usual))
+            .with_cache(setup.kv)
+            .with_phase_times(setup.timed)
+            .with_tuning(in_use.tuning);
         let begin = Instant::now();
         let bar = progress::byte_bar("loading");
         let engine = Engine::with_progress(&device, model, &options, &mut |done, total| {
@@ -80,7 +94,6 @@ impl Session {
 
     /// Opens the device that the command line names and sets up an engine for `model`.
     pub fn open(cli: &Cli, model: &Model, wanted: usize) -> anyhow::Result<Self> {
-        let timed = cli.profile || cli.trace.is_some();
-        Self::new(device(cli)?, (cli.engine, cli.kv, timed, !cli.no_tuning), model, wanted)
+        Self::new(device(cli)?, &Setup::of(cli), model, wanted)
     }
 }

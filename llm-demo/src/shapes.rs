@@ -1,19 +1,19 @@
-//! Which tuned shapes a command runs with.
+//! The tuned shapes that a command uses.
 
 use std::io::{self, Write};
 
-use ga10b_llm::model::Model;
+use ga10b_llm::Model;
 use ga10b_llm::tuning::{Method, Store, Subject, Tuning, target};
 use hcq::BackendKind;
 use serde::Serialize;
 
-/// The shapes in use, as reports name them.
+/// The shapes in use, for reports.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "source", rename_all = "lowercase")]
 pub enum TuningReport {
-    /// Those of the committed kernels.
+    /// The shapes of the committed kernels.
     Default,
-    /// Those that a search has found.
+    /// The result of a search.
     File {
         path: String,
         /// When, in UTC.
@@ -22,7 +22,7 @@ pub enum TuningReport {
     },
 }
 
-/// Shapes, and where they are from.
+/// Shapes, and their origin.
 pub struct InUse {
     pub tuning: Tuning,
     pub report: TuningReport,
@@ -39,7 +39,8 @@ impl TuningReport {
     }
 }
 
-/// The shapes that are kept for `model` on the device of `info`, or the usual ones. What cannot be used is told of on stderr.
+/// The stored shapes for `model` on the device of `info`, or the default ones. Results that cannot be used
+/// are reported on standard error.
 pub fn find(wanted: bool, info: &hcq::Info, model: &Model) -> InUse {
     let usual = InUse { tuning: Tuning::default(), report: TuningReport::Default };
     let Some(store) = Store::of_user().filter(|_| wanted) else { return usual };
@@ -55,7 +56,7 @@ pub fn find(wanted: bool, info: &hcq::Info, model: &Model) -> InUse {
         }
     };
     for problem in &loaded.problems {
-        tracing::warn!("{}: {problem}; the usual one is used, run --tune again", store.path().display());
+        tracing::warn!("{}: {problem}; the default shape is used, run --tune again", store.path().display());
     }
     if loaded.tuning == Tuning::default() {
         return usual;

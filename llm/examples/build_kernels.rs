@@ -1,4 +1,5 @@
-//! Compiles the decode kernels into `llm/kernels/` and rewrites its manifest. Needs a `ptxas` (see `ptxgen::Ptxas`).
+//! Compiles the decode kernels into `llm/kernels/` and rewrites its manifest. Needs a `ptxas` (see
+//! `ptxgen::Ptxas`).
 
 use std::path::Path;
 

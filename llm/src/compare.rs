@@ -28,12 +28,14 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// For activations in `f16` or `f32`, whatever the type of the weights: both sides compute with the same weights.
+    /// For activations in `f16` or `f32`, whatever the type of the weights: both sides compute with the same
+    /// weights.
     pub const FLOAT: Self = Self { nmse: 1e-5, divergence: 1e-4, agreement: 0.99 };
 
-    /// The same with keys and values cached in q8_0 on both sides. A value near the middle of two quants may become different
-    /// quants on the two sides: a few of ten thousand values in steps, a few of a hundred in prompts, which compute keys and
-    /// values from f16. The error of the cache's rounding itself is larger (NMSE 9e-5 on a small random model).
+    /// The same with keys and values cached in q8_0 on both sides. A value near the middle of two quants may
+    /// become different quants on the two sides: a few of ten thousand values in steps, a few of a hundred in
+    /// prompts, which compute keys and values from f16. The error of the cache's rounding itself is larger
+    /// (NMSE 9e-5 on a small random model).
     pub const Q8_0_CACHE: Self = Self { nmse: 5e-5, divergence: 3e-4, agreement: 0.99 };
 
     /// For an engine and a reference that both cache keys and values as `kv`.

@@ -8,10 +8,12 @@ pub trait Decoder {
     /// Processes `token` and returns the logits of the next one, one number per token of the vocabulary.
     ///
     /// # Errors
-    /// A token outside the vocabulary, a full context, or what the device reports.
+    /// [`Error::Token`](crate::Error::Token), [`Error::ContextFull`](crate::Error::ContextFull), or what the
+    /// device reports.
     fn step(&mut self, token: u32) -> Result<Vec<f32>>;
 
-    /// Processes `token` and returns the most likely next one, the lowest of equals.
+    /// Processes `token` and returns the most likely next one, the lowest of equals. An engine copies no
+    /// logits for it; if `token` is its last result, nothing is written to the device but the doorbell.
     ///
     /// # Errors
     /// As [`Decoder::step`].
@@ -22,7 +24,7 @@ pub trait Decoder {
     /// Processes all of `tokens` and returns the logits after the last; empty for no tokens.
     ///
     /// # Errors
-    /// As [`Decoder::step`].
+    /// As [`Decoder::step`]; an engine has then processed no token.
     fn prefill(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
         let mut logits = Vec::new();
         for &token in tokens {

@@ -1,4 +1,4 @@
-//! What can go wrong between a model file and its text.
+//! The errors of this crate.
 
 use std::path::PathBuf;
 
@@ -28,16 +28,16 @@ pub enum Error {
         /// The bytes found instead, up to four.
         found: Vec<u8>,
     },
-    /// A container version this reader does not know.
+    /// A container version that is not supported.
     #[error("GGUF version {version} is not supported (2 and 3 are); convert the model again")]
     Version {
         /// The version in the header.
         version: u32,
     },
-    /// A version number whose bytes are swapped: the file was written for a big-endian machine.
+    /// A version number with swapped bytes: the file is for a big-endian machine.
     #[error("the GGUF file is big-endian; convert the model again for a little-endian machine")]
     BigEndian,
-    /// The file ends inside something it promised.
+    /// The file ends before the end of an element.
     #[error(
         "{what} at byte {offset} needs {needed} bytes but {left} are left: the file is cut short or damaged, \
          download it again"
@@ -47,7 +47,7 @@ pub enum Error {
         what: String,
         /// Where it begins, in bytes from the start of the file.
         offset: u64,
-        /// Its size, in bytes (for a count: the least its elements can take).
+        /// Its size, in bytes (of a list: the least size of its elements).
         needed: u64,
         /// Bytes from `offset` to the end of the file.
         left: u64,
@@ -68,12 +68,12 @@ pub enum Error {
         /// The type number found.
         id: u32,
     },
-    /// Arrays nested deeper than any real file does.
+    /// Arrays nested too deeply.
     #[error("key {key:?} nests arrays deeper than {limit} levels")]
     Nesting {
         /// The metadata key.
         key: String,
-        /// The deepest nesting that is read.
+        /// The deepest supported nesting.
         limit: usize,
     },
     /// Two metadata values under one key.
@@ -88,22 +88,22 @@ pub enum Error {
         /// The tensor.
         name: String,
     },
-    /// `general.alignment` is not a power of two of a sane size.
+    /// `general.alignment` is not a power of two up to 65536.
     #[error("general.alignment is {value}, it must be a power of two from 1 to 65536")]
     Alignment {
         /// The value found.
         value: u64,
     },
-    /// A tensor with no dimension, too many, or an empty one.
+    /// A tensor with no, too many or empty dimensions.
     #[error("tensor {name:?} has dimensions {dims:?}, 1 to 4 that are not zero are allowed")]
     Dimensions {
         /// The tensor.
         name: String,
-        /// What the file says; only the first ones where there are too many.
+        /// The dimensions in the file; the first ones if there are too many.
         dims: Vec<u64>,
     },
-    /// A tensor type number this reader has no table entry for.
-    #[error("tensor {name:?} has type {id}, which is unknown here")]
+    /// An unknown tensor type.
+    #[error("tensor {name:?} has type {id}, which is unknown")]
     TensorType {
         /// The tensor.
         name: String,
@@ -143,7 +143,7 @@ pub enum Error {
     /// One part of a model split over several files.
     #[error("the model is split over {count} files; join them first (llama-gguf-split --merge)")]
     Split {
-        /// How many files there are.
+        /// The number of files.
         count: u64,
     },
     /// A metadata key that the model needs is absent.
@@ -152,14 +152,14 @@ pub enum Error {
         /// The metadata key.
         key: String,
     },
-    /// A metadata value of another type than its key calls for.
+    /// A metadata value of another type than its key requires.
     #[error("key {key:?} holds {found}, expected {expected}")]
     KeyType {
         /// The metadata key.
         key: String,
-        /// What the reader wants.
+        /// The expected type.
         expected: &'static str,
-        /// What the file has.
+        /// The type in the file.
         found: &'static str,
     },
     /// A metadata value out of its range.
@@ -169,10 +169,10 @@ pub enum Error {
         key: String,
         /// The value found.
         value: String,
-        /// What holds for a right value.
+        /// The rule for valid values.
         rule: &'static str,
     },
-    /// A model family that is not implemented.
+    /// A model family that is not supported.
     #[error("model architecture {name:?} is not supported; \"llama\" is")]
     Architecture {
         /// `general.architecture`.
@@ -184,14 +184,14 @@ pub enum Error {
         /// The tensor.
         name: String,
     },
-    /// A tensor that this implementation would have to ignore.
+    /// A tensor that the model would have to ignore.
     #[error("tensor {name:?} is not part of a plain llama model; this variant is not supported")]
     UnexpectedTensor {
         /// The tensor.
         name: String,
     },
-    /// A tensor of another shape than the metadata calls for.
-    #[error("tensor {name:?} has dimensions {found:?}, the metadata calls for {expected:?}")]
+    /// A tensor of another shape than the metadata implies.
+    #[error("tensor {name:?} has dimensions {found:?}, the metadata implies {expected:?}")]
     TensorShape {
         /// The tensor.
         name: String,
@@ -200,7 +200,7 @@ pub enum Error {
         /// Dimensions in the file.
         found: Vec<u64>,
     },
-    /// A tensor type that is known but has no code here.
+    /// A tensor type without kernels.
     #[error("tensor {name:?} is {ty}, which cannot be computed with here; requantize the model to Q6_K")]
     UnsupportedType {
         /// The tensor.
@@ -208,15 +208,15 @@ pub enum Error {
         /// Its type.
         ty: GgmlType,
     },
-    /// The vocabulary could not be made into a tokenizer, or text into tokens.
+    /// The tokenizer could not be built, or text not encoded.
     #[error("the tokenizer failed")]
     Tokenizer {
         /// The report of the tokenizer library.
         #[source]
-        source: tokenizers::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Text with a byte that no token stands for.
-    #[error("the vocabulary has no token for byte {byte:#04x} of the text; leave the character out")]
+    /// Text with a byte that no token has.
+    #[error("the vocabulary has no token for byte {byte:#04x} of the text; remove the character")]
     Uncovered {
         /// The byte.
         byte: u8,
@@ -229,47 +229,47 @@ pub enum Error {
         /// Size of the vocabulary.
         vocab: usize,
     },
-    /// More positions than there is room for.
+    /// More positions than the context has.
     #[error(
         "position {position} does not fit the context of {context} tokens; shorten the prompt or ask for fewer tokens"
     )]
     ContextFull {
-        /// The position that was wanted.
+        /// The position.
         position: usize,
-        /// Positions there is room for.
+        /// Positions of the context.
         context: usize,
     },
     /// A shape or mix that cannot be synthesized.
     #[error("{text:?} is not SHAPE:QUANT; shapes are {shapes}; quants are {mixes}")]
     Synthesis {
-        /// What was asked for.
+        /// The text.
         text: String,
-        /// The shapes there are.
+        /// The known shapes.
         shapes: String,
-        /// The mixes there are.
+        /// The known mixes.
         mixes: String,
     },
     /// A prompt without any token.
-    #[error("the prompt is empty and the model has no token to begin with; pass some text with -p")]
+    #[error("the prompt is empty and the model has no token to begin with; pass some text")]
     EmptyPrompt,
-    /// Text could not be handed to its receiver.
+    /// Text could not be written.
     #[error("cannot write the text")]
     Output {
         /// The system's answer.
         #[source]
         source: std::io::Error,
     },
-    /// A file of tuned shapes that cannot be understood.
-    #[error("{} is no tuning file, or damaged: move it away and run --tune again", path.display())]
+    /// A file of tuned shapes that cannot be read.
+    #[error("{} is no tuning file, or damaged: move it away and tune again", path.display())]
     Tuning {
         /// The file.
         path: PathBuf,
         /// Where and why.
         #[source]
-        source: serde_json::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A file of tuned shapes of another version, or another program's.
-    #[error("{} has schema {found:?}, not {expected:?}: move it away and run --tune again", path.display())]
+    /// A file of tuned shapes of another version or program.
+    #[error("{} has schema {found:?}, not {expected:?}: move it away and tune again", path.display())]
     TuningSchema {
         /// The file.
         path: PathBuf,
@@ -278,12 +278,10 @@ pub enum Error {
         /// Its first field.
         found: String,
     },
-    /// A search that a candidate brought the device down in.
-    #[error(
-        "the search ended with {candidate}: the device no longer runs what it ran before; what was found before is kept"
-    )]
+    /// A search that ended because the device failed with a candidate.
+    #[error("the search ended with {candidate}: the device fails since then; results from before are stored")]
     TuningStopped {
-        /// The kernel that ran last.
+        /// The last kernel.
         candidate: String,
         /// What the device reports.
         #[source]
@@ -295,7 +293,7 @@ pub enum Error {
     /// The device refused or failed.
     #[error(transparent)]
     Device(#[from] hcq::Error),
-    /// A GPU generation that the decode kernels are not compiled for.
+    /// A GPU generation without compiled kernels.
     #[error("there are no kernels for sm_{sm}; sm_87 and sm_90 are supported")]
     NoKernels {
         /// The generation, as in `sm_87`.

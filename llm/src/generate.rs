@@ -46,8 +46,8 @@ impl Generation {
 /// Continues `prompt` by at most `count` tokens, and calls `emit` with each complete piece of text.
 ///
 /// # Errors
-/// [`Error::EmptyPrompt`], [`Error::ContextFull`] if the prompt alone does not fit, [`Error::Output`] if `emit` fails,
-/// or what the decoder reports.
+/// [`Error::EmptyPrompt`], [`Error::ContextFull`] if the prompt alone does not fit, [`Error::Output`] if
+/// `emit` fails, or what the decoder reports.
 pub fn generate(
     decoder: &mut dyn Decoder,
     tokenizer: &Tokenizer,

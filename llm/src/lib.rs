@@ -1,8 +1,9 @@
-//! Quantized language models on [hcq]: LLaMA models in GGUF files, decoded on the GPU without the CUDA runtime.
+//! Quantized language models on [hcq]: LLaMA models in GGUF files, decoded on the GPU without the CUDA
+//! runtime.
 //!
-//! A [`Model`] is a checked GGUF file, a [`Tokenizer`] converts text by that file's vocabulary, an [`Engine`] processes tokens
-//! on a device and gives logits, and a [`Sampler`] chooses the next token. [`generate()`] is the loop over them. The kernels
-//! are embedded for sm_87 and sm_90; no NVIDIA tool is needed at run time.
+//! A [`Model`] is a checked GGUF file, a [`Tokenizer`] converts text by that file's vocabulary, an [`Engine`]
+//! processes tokens on a device and gives logits, and a [`Sampler`] chooses the next token. [`generate()`] is
+//! the loop over them. The kernels are embedded for sm_87 and sm_90; no NVIDIA tool is needed at run time.
 //!
 //! ```
 //! use ga10b_llm::{Engine, EngineOptions, Sampler, SamplerOptions, Tokenizer, embedded, generate};
@@ -26,23 +27,25 @@
 //! # Ok::<(), ga10b_llm::Error>(())
 //! ```
 //!
-//! Without the loop: [`Engine::prefill`] takes a prompt, [`Engine::step`] a token, both return logits, and
-//! [`Engine::step_greedy`] returns the most likely token without copying logits. [`Reference`] computes the same on the CPU,
-//! and [`compare`] measures the error between both.
+//! Without the loop: [`Decoder`] is what an engine does. [`Decoder::prefill`] takes a prompt and
+//! [`Decoder::step`] a token, both return logits; [`Decoder::step_greedy`] returns the most likely token and
+//! copies no logits. [`Reference`] computes the same on the CPU, and [`compare`] measures the error between
+//! both.
 //!
-//! The parts can be used alone: [`gguf`] reads and writes the container, [`kernels`] has the kernels with their parameters and
-//! cubins, [`tuning`] and [`search`] find and store faster shapes of kernels for one GPU, [`synthesize`] writes models of real
-//! shapes with random weights.
+//! The parts can be used alone: [`gguf`] reads and writes the container, [`kernels`] has the kernels with
+//! their parameters and cubins, [`tuning`] and [`search`] find and store faster shapes of kernels for one
+//! GPU, [`synthesize`] writes models of real shapes with random weights.
 //!
 //! # What is elsewhere
-//! The search for shapes is here because it launches parts of the engine. What only observes a run is in `ga10b-llm-tools`:
-//! benchmarks, traces for Perfetto, predictions from the software device's counters. A program that decodes needs none of it,
-//! nor its dependencies. The command line is `llm-demo`.
+//! The search for shapes is here because it launches parts of the engine. What only observes a run is in
+//! `ga10b-llm-tools`: benchmarks, traces for Perfetto, predictions from the software device's counters. A
+//! program that decodes needs none of it, nor its dependencies. The command line is `llm-demo`.
 //!
 //! # Where things go
-//! - a tensor type: [`gguf`] (its blocks), `quant` (dequantization), [`kernels::format`] and [`kernels::pack`]
-//! - an architecture: [`model`] (keys and tensors), `engine::memory` (weights on the device), then its three lowerings:
-//!   `engine::operations`, `engine::step`, `engine::prompt`
+//! - a tensor type: [`gguf`] (its blocks), `quant` (dequantization), [`kernels::format`] and
+//!   [`kernels::pack`]
+//! - an architecture: [`model`] (keys and tensors), `engine::memory` (weights on the device), then its three
+//!   lowerings: `engine::operations`, `engine::step`, `engine::prompt`
 //! - a way to decode: a room in [`kernels`] and a lowering in [`engine`]
 //! - the cache: [`cache`] (types), [`kernels::cache`](mod@kernels::cache) (code), `engine::cache` (sizes)
 //! - more sequences: `engine::state` holds what one sequence has, `engine::memory` what all share
@@ -58,8 +61,10 @@
 //!  5 model cache generate
 //!  6 embedded reference synthesize
 //!  7 compare
-//!  8 kernels::activation kernels::cache kernels::committed kernels::format kernels::heads kernels::rotation kernels::state
-//!  9 kernels::pack kernels::operations kernels::prompt kernels::step::layout kernels::step::record kernels::step::sync
+//!  8 kernels::activation kernels::cache kernels::committed kernels::format kernels::heads
+//!  8 kernels::rotation kernels::state
+//!  9 kernels::pack kernels::operations kernels::prompt
+//!  9 kernels::step::layout kernels::step::record kernels::step::sync
 //! 10 kernels::step::shape
 //! 11 kernels::step::block kernels::step::task kernels::step::variant
 //! 12 kernels::step::cached kernels::step::input kernels::step::results kernels::step::tile

@@ -1,7 +1,8 @@
 //! Dequantization on the CPU: from the blocks of a file to `f32`.
 //!
-//! One function per block type, values in output order, every product rounded to `f32` in the order of ggml's reference code,
-//! so that results are equal bit for bit. Formats: `ggml-common.h` and `ggml-quants.c` of the ggml repository.
+//! One function per block type, values in output order, every product rounded to `f32` in the order of ggml's
+//! reference code, so that results are equal bit for bit. Formats: `ggml-common.h` and `ggml-quants.c` of the
+//! ggml repository.
 
 use half::{bf16, f16};
 
@@ -10,32 +11,22 @@ use crate::gguf::TensorView;
 use crate::gguf::types::GgmlType;
 
 /// Turns one block of bytes into its values.
-type BlockDecoder = fn(&[u8], &mut [f32]);
+pub type BlockDecoder = fn(&[u8], &mut [f32]);
 
 /// The types that [`dequantize`] takes.
-pub const SUPPORTED: &[GgmlType] = &[
-    GgmlType::F32,
-    GgmlType::F16,
-    GgmlType::Bf16,
-    GgmlType::Q4_0,
-    GgmlType::Q8_0,
-    GgmlType::Q4K,
-    GgmlType::Q5K,
-    GgmlType::Q6K,
+pub const SUPPORTED: [(GgmlType, BlockDecoder); 8] = [
+    (GgmlType::F32, f32_value),
+    (GgmlType::F16, f16_value),
+    (GgmlType::Bf16, bf16_value),
+    (GgmlType::Q4_0, q4_0),
+    (GgmlType::Q8_0, q8_0),
+    (GgmlType::Q4K, q4_k),
+    (GgmlType::Q5K, q5_k),
+    (GgmlType::Q6K, q6_k),
 ];
 
 fn block_decoder(ty: GgmlType) -> Option<BlockDecoder> {
-    Some(match ty {
-        GgmlType::F32 => f32_value,
-        GgmlType::F16 => f16_value,
-        GgmlType::Bf16 => bf16_value,
-        GgmlType::Q4_0 => q4_0,
-        GgmlType::Q8_0 => q8_0,
-        GgmlType::Q4K => q4_k,
-        GgmlType::Q5K => q5_k,
-        GgmlType::Q6K => q6_k,
-        _ => return None,
-    })
+    SUPPORTED.into_iter().find(|(t, _)| *t == ty).map(|(_, decode)| decode)
 }
 
 /// Writes the values of whole blocks of type `ty` to `out`; `None` if the type is not in [`SUPPORTED`].
@@ -63,10 +54,9 @@ impl TensorView<'_> {
     /// # Errors
     /// [`Error::UnsupportedType`].
     pub fn check_supported(&self) -> Result<()> {
-        if SUPPORTED.contains(&self.ty) {
-            Ok(())
-        } else {
-            Err(Error::UnsupportedType { name: self.name.into(), ty: self.ty })
+        match block_decoder(self.ty) {
+            Some(_) => Ok(()),
+            None => Err(Error::UnsupportedType { name: self.name.into(), ty: self.ty }),
         }
     }
 
@@ -156,8 +146,8 @@ fn q4_k(block: &[u8], out: &mut [f32]) {
     }
 }
 
-/// `d: f16, dmin: f16, scales: [u8; 12], qh: [u8; 32], qs: [u8; 128]`: as Q4_K, with the fifth bit of sub-block j
-/// in bit j of `qh`.
+/// `d: f16, dmin: f16, scales: [u8; 12], qh: [u8; 32], qs: [u8; 128]`: as Q4_K, with the fifth bit of
+/// sub-block j in bit j of `qh`.
 fn q5_k(block: &[u8], out: &mut [f32]) {
     let (d, dmin) = (half_at(block, 0), half_at(block, 2));
     let (scales, qh, qs) = (&block[4..16], &block[16..48], &block[48..176]);
@@ -172,8 +162,8 @@ fn q5_k(block: &[u8], out: &mut [f32]) {
     }
 }
 
-/// `ql: [u8; 128], qh: [u8; 64], scales: [i8; 16], d: f16`: two halves of 128 values, each from 64 bytes of `ql`
-/// (low four bits) and 32 of `qh` (high two bits of four values 32 apart).
+/// `ql: [u8; 128], qh: [u8; 64], scales: [i8; 16], d: f16`: two halves of 128 values, each from 64 bytes of
+/// `ql` (low four bits) and 32 of `qh` (high two bits of four values 32 apart).
 fn q6_k(block: &[u8], out: &mut [f32]) {
     let (ql, qh, scales, d) = (&block[..128], &block[128..192], &block[192..208], half_at(block, 208));
     for (l, value) in out.iter_mut().enumerate() {
@@ -226,7 +216,8 @@ mod tests {
     fn block_sizes_equal_the_reference() {
         let golden: serde_json::Value = serde_json::from_str(GOLDEN).expect("valid JSON");
         let sizes = golden["sizes"].as_object().expect("an object");
-        // The package still has Q8_1 with two f32; ggml has had two f16 there since, and no file stores the type.
+        // The package still has Q8_1 with two f32; ggml has had two f16 there since, and no file stores the
+        // type.
         for ty in GgmlType::ALL.iter().filter(|t| **t != GgmlType::Q8_1) {
             let row = &sizes[ty.name()];
             assert_eq!(*row, serde_json::json!([ty.id(), ty.block_values(), ty.block_bytes()]), "{ty}");

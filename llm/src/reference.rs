@@ -1,7 +1,9 @@
-//! The model on the CPU, simple enough to be read as its definition: the reference of `--verify` and of the engine's tests.
+//! The model on the CPU, simple enough to be read as its definition: the reference of `--verify` and of the
+//! engine's tests.
 //!
-//! Vectors are `f32`, every sum is computed in `f64`, nothing is fused or approximated. Keys and values stay `f32`, or are
-//! rounded as a cache in q8_0 does. All cores compute rows of a matrix, which changes no result.
+//! Vectors are `f32`, every sum is computed in `f64`, nothing is fused or approximated. Keys and values stay
+//! `f32`, or are rounded as a cache in q8_0 does. All cores compute rows of a matrix, which changes no
+//! result.
 
 use half::f16;
 use rayon::prelude::*;
@@ -54,25 +56,31 @@ impl<'m> Reference<'m> {
         Ok(Self { model, frequencies, cache, kv, position: 0, context })
     }
 
-    /// Empties the context.
-    pub fn reset(&mut self) {
-        self.cache.iter_mut().for_each(|(keys, values)| {
-            keys.clear();
-            values.clear();
-        });
-        self.position = 0;
+    /// Softmax attention of all query heads over the positions of layer `index`.
+    fn attend(&self, index: usize, q: &[f32]) -> Vec<f32> {
+        let c = &self.model.config;
+        let (keys, values) = &self.cache[index];
+        let mut out = Vec::with_capacity(q.len());
+        for (head, query) in q.chunks_exact(c.head_dim).enumerate() {
+            // Consecutive query heads share a key and value head.
+            let start = head / (c.heads / c.kv_heads) * c.head_dim;
+            let at = |p: usize| p * c.kv_dim() + start..p * c.kv_dim() + start + c.head_dim;
+            let scale = 1.0 / (c.head_dim as f64).sqrt();
+            let scores: Vec<f64> = (0..=self.position).map(|p| scale * dot(query, &keys[at(p)])).collect();
+            let mut sums = vec![0.0; c.head_dim];
+            for (p, weight) in softmax(&scores).into_iter().enumerate() {
+                for (sum, &value) in sums.iter_mut().zip(&values[at(p)]) {
+                    *sum += weight * f64::from(value);
+                }
+            }
+            out.extend(sums.iter().map(|&sum| sum as f32));
+        }
+        out
     }
+}
 
-    /// Tokens in the context.
-    pub fn position(&self) -> usize {
-        self.position
-    }
-
-    /// Processes `token` and returns the logits of the next one, `vocab` numbers.
-    ///
-    /// # Errors
-    /// [`Error::Token`] or [`Error::ContextFull`].
-    pub fn step(&mut self, token: u32) -> Result<Vec<f32>> {
+impl Decoder for Reference<'_> {
+    fn step(&mut self, token: u32) -> Result<Vec<f32>> {
         let c = &self.model.config;
         if token as usize >= c.vocab {
             return Err(Error::Token { token, vocab: c.vocab });
@@ -111,41 +119,17 @@ impl<'m> Reference<'m> {
         mat_vec(self.model.output(), &n)
     }
 
-    /// Softmax attention of all query heads over the positions of layer `index`.
-    fn attend(&self, index: usize, q: &[f32]) -> Vec<f32> {
-        let c = &self.model.config;
-        let (keys, values) = &self.cache[index];
-        let mut out = Vec::with_capacity(q.len());
-        for (head, query) in q.chunks_exact(c.head_dim).enumerate() {
-            // Consecutive query heads share a key and value head.
-            let start = head / (c.heads / c.kv_heads) * c.head_dim;
-            let at = |p: usize| p * c.kv_dim() + start..p * c.kv_dim() + start + c.head_dim;
-            let scale = 1.0 / (c.head_dim as f64).sqrt();
-            let scores: Vec<f64> = (0..=self.position).map(|p| scale * dot(query, &keys[at(p)])).collect();
-            let mut sums = vec![0.0; c.head_dim];
-            for (p, weight) in softmax(&scores).into_iter().enumerate() {
-                for (sum, &value) in sums.iter_mut().zip(&values[at(p)]) {
-                    *sum += weight * f64::from(value);
-                }
-            }
-            out.extend(sums.iter().map(|&sum| sum as f32));
-        }
-        out
-    }
-}
-
-impl Decoder for Reference<'_> {
-    fn step(&mut self, token: u32) -> Result<Vec<f32>> {
-        Reference::step(self, token)
-    }
-
     fn reset(&mut self) -> Result<()> {
-        Reference::reset(self);
+        self.cache.iter_mut().for_each(|(keys, values)| {
+            keys.clear();
+            values.clear();
+        });
+        self.position = 0;
         Ok(())
     }
 
     fn position(&self) -> usize {
-        Reference::position(self)
+        self.position
     }
 
     fn context(&self) -> usize {

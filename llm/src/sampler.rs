@@ -1,9 +1,9 @@
 //! The choice of the next token from logits.
 //!
-//! The steps are in the order of other engines: keep the `top_k` most likely tokens, then the smallest set with `top_p` of the
-//! probability, then those with at least `min_p` of the best one's probability, and draw from the rest at the given
-//! temperature. Random numbers are from ChaCha8 (crate `rand_chacha`, whose output for a seed is part of its interface), so a
-//! seed gives the same text everywhere.
+//! The steps are in the order of other engines: keep the `top_k` most likely tokens, then the smallest set
+//! with `top_p` of the probability, then those with at least `min_p` of the best one's probability, and draw
+//! from the rest at the given temperature. Random numbers are from ChaCha8 (crate `rand_chacha`, whose output
+//! for a seed is part of its interface), so a seed gives the same text everywhere.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};

@@ -6,13 +6,10 @@ mod open;
 
 use std::time::Duration;
 
-use ga10b_llm::cache::CacheType;
 use ga10b_llm::compare::{Bounds, Comparison};
-use ga10b_llm::engine::{Engine, EngineOptions, Mode};
-use ga10b_llm::model::Model;
-use ga10b_llm::reference::Reference;
 use ga10b_llm::sampler::argmax;
 use ga10b_llm::synthesize::{MIXES, Synthesis};
+use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Mode, Model, Reference};
 use hcq::Device;
 
 use open::device;
@@ -22,10 +19,6 @@ const STORY: usize = 32;
 
 fn tiny(mix: &str) -> Model {
     format!("tiny-llama:{mix}").parse::<Synthesis>().unwrap().model(3).unwrap()
-}
-
-fn engine(device: &Device, model: &Model, context: usize) -> Engine {
-    engine_in(Mode::default(), device, model, context)
 }
 
 fn engine_in(mode: Mode, device: &Device, model: &Model, context: usize) -> Engine {
@@ -42,7 +35,7 @@ fn logits_of_every_mix_agree_with_the_reference() {
     let device = device();
     for mix in MIXES {
         let model = tiny(mix);
-        let mut engine = engine(&device, &model, 16);
+        let mut engine = engine_in(Mode::Persistent, &device, &model, 16);
         let mut reference = Reference::new(&model, 16).unwrap();
         let mut comparison = Comparison::new();
         for token in [1, 7, 500, 1023, 0, 7] {
@@ -56,7 +49,7 @@ fn logits_of_every_mix_agree_with_the_reference() {
 #[test]
 fn prefill_greedy_steps_and_reset_agree_bit_for_bit() {
     let model = tiny("q6_k");
-    let mut engine = engine(&device(), &model, 12);
+    let mut engine = engine_in(Mode::Persistent, &device(), &model, 12);
     let prompt = [3, 1, 4, 1, 5];
     let mut steps = Vec::new();
     for token in prompt {
@@ -91,12 +84,12 @@ fn prompts_of_any_length_agree_with_the_reference() {
     // Expanded weights of one type and of several, and weights that need no expansion.
     for (mix, lengths) in [("q6_k", &[9, 67][..]), ("q4_k_m", &[16]), ("f16", &[33])] {
         let model = tiny(mix);
-        let mut engine = engine(&device, &model, 72);
+        let mut engine = engine_in(Mode::Persistent, &device, &model, 72);
         let mut reference = Reference::new(&model, 72).unwrap();
         for &length in lengths {
             let prompt: Vec<u32> = (0..length).map(|i| (i * 37 + 11) % 1024).collect();
             engine.reset().unwrap();
-            reference.reset();
+            reference.reset().unwrap();
             // Prompts also follow what is there already.
             let (first, rest) = prompt.split_at(if length == 33 { 3 } else { 0 });
             for token in first {
@@ -157,7 +150,7 @@ fn logits_with_a_cache_in_q8_0_agree_with_the_reference_that_has_one() {
         assert!(nmse < noise / 2.0, "{mix} {mode:?}: NMSE {nmse:e}, of the cache's rounding {noise:e}");
         // A prompt, and what follows it.
         engine.reset().unwrap();
-        reference.reset();
+        reference.reset().unwrap();
         let prompt: Vec<u32> = (0..17).map(|i| (i * 37 + 11) % 1024).collect();
         let mut comparison = Comparison::new();
         let wanted = prompt.iter().map(|token| reference.step(*token).unwrap()).last().unwrap();
@@ -212,38 +205,28 @@ fn a_step_in_one_launch_gives_the_same_bits_as_a_launch_per_phase() {
     }
 }
 
+/// Greedy tokens of the embedded model, in each mode.
+fn stories(kv: CacheType, context: usize, count: usize) -> [Vec<u32>; 3] {
+    let (device, model) = (device(), ga10b_llm::embedded::model().unwrap());
+    Mode::ALL.map(|mode| {
+        let mut engine = engine_with(mode, kv, &device, &model, context);
+        let mut token = 1;
+        let next = |_| {
+            token = engine.step_greedy(token).unwrap();
+            token
+        };
+        (0..count).map(next).collect()
+    })
+}
+
 #[test]
 fn a_story_from_a_cache_in_q8_0_is_the_same_however_its_steps_are_launched() {
-    let device = device();
-    let model = ga10b_llm::embedded::model().unwrap();
-    let stories = Mode::ALL.map(|mode| {
-        let mut engine = engine_with(mode, CacheType::Q8_0, &device, &model, 64);
-        let mut token = 1;
-        (0..STORY / 2)
-            .map(|_| {
-                token = engine.step_greedy(token).unwrap();
-                token
-            })
-            .collect::<Vec<_>>()
-    });
-    assert_eq!(stories[0], stories[1]);
-    assert_eq!(stories[0], stories[2]);
+    let stories = stories(CacheType::Q8_0, 64, STORY / 2);
+    assert!(stories.iter().all(|story| *story == stories[0]), "{stories:?}");
 }
 
 #[test]
 fn the_story_is_the_same_however_its_steps_are_launched() {
-    let device = device();
-    let model = ga10b_llm::embedded::model().unwrap();
-    let stories = Mode::ALL.map(|mode| {
-        let mut engine = engine_in(mode, &device, &model, 257);
-        let mut token = 1;
-        (0..STORY)
-            .map(|_| {
-                token = engine.step_greedy(token).unwrap();
-                token
-            })
-            .collect::<Vec<_>>()
-    });
-    assert_eq!(stories[0], stories[1]);
-    assert_eq!(stories[0], stories[2]);
+    let stories = stories(CacheType::F16, 257, STORY);
+    assert!(stories.iter().all(|story| *story == stories[0]), "{stories:?}");
 }

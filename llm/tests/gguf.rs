@@ -1,9 +1,7 @@
 //! The GGUF reader against the writer, and against damaged files.
 
-use ga10b_llm::Error;
 use ga10b_llm::gguf::{Array, GgmlType, Gguf, Value, Writer};
-use ga10b_llm::model::Model;
-use ga10b_llm::tokenizer::Tokenizer;
+use ga10b_llm::{Decoder, Error, Model, Tokenizer};
 use proptest::prelude::*;
 
 /// One value of each type, arrays of each type, and two tensors.

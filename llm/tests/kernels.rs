@@ -17,8 +17,8 @@ use hcq::{Args, Buffer, Extent3, LaunchConfig};
 use proptest::prelude::*;
 
 use device::{
-    Random, config, dot, floats, formats, frequencies, halves, is_q8_0_of, matrix, nmse, q8_0, q8_0_row,
-    q8_0_values, read, read_bytes, read_halves, steps, turned, upload, words,
+    Random, attended, config, dot, floats, formats, frequencies, halves, is_q8_0_of, matrix, nmse, q8_0,
+    q8_0_row, q8_0_values, read, read_bytes, read_halves, steps, turned, upload, words,
 };
 
 fn launch(module: &str, kernel: &str, grid: impl Into<Extent3>, block: u32, args: &Args) {
@@ -42,31 +42,6 @@ fn silu(x: f64) -> f64 {
 /// A matrix row by row.
 fn dequantized(ty: GgmlType, blocks: &[u8], rows: usize, cols: usize) -> Vec<Vec<f32>> {
     device::dequantized(ty, blocks, rows, cols).chunks_exact(cols).map(<[f32]>::to_vec).collect()
-}
-
-/// Attention of a query over rows up to `position` of caches `[kv_head][context][dim]`.
-fn attended(
-    q: &[f32],
-    keys: &[f32],
-    values: &[f32],
-    (dim, context, group): (usize, usize, usize),
-    position: usize,
-) -> Vec<f64> {
-    let mut out = Vec::new();
-    for (head, query) in q.chunks_exact(dim).enumerate() {
-        let row = |p: usize| (head / group * context + p) * dim..(head / group * context + p + 1) * dim;
-        let scale = 1.0 / (dim as f64).sqrt();
-        let scores: Vec<f64> = (0..=position).map(|p| scale * dot(query, &keys[row(p)])).collect();
-        let top = scores.iter().copied().fold(f64::MIN, f64::max);
-        let weights: Vec<f64> = scores.iter().map(|s| (s - top).exp()).collect();
-        let total: f64 = weights.iter().sum();
-        let mut sums = vec![0.0; dim];
-        for (p, w) in weights.iter().enumerate() {
-            values[row(p)].iter().zip(&mut sums).for_each(|(v, s)| *s += w / total * f64::from(*v));
-        }
-        out.extend(sums);
-    }
-    out
 }
 
 proptest! {

@@ -1,12 +1,10 @@
-//! The cost of a token far into a context, counted on the software ga10b: bytes and instructions are linear in the position, and
-//! the work is spread over all blocks.
+//! The cost of a token far into a context, counted on the software ga10b: bytes and instructions are linear
+//! in the position, and the work is spread over all blocks.
 
 use std::sync::Arc;
 
-use ga10b_llm::cache::CacheType;
-use ga10b_llm::engine::{Engine, EngineOptions, Mode};
-use ga10b_llm::model::Model;
 use ga10b_llm::synthesize::Synthesis;
+use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Mode, Model};
 use ga10b_sim::sm::{CacheConfig, Config as ExecutorConfig, Counters};
 use ga10b_sim::{Sim, SimConfig};
 use hcq::{Device, DeviceOptions, Selector};
@@ -82,8 +80,8 @@ fn a_token_far_into_a_context_costs_what_its_position_says() {
         });
         eprintln!("{case}: {near:.2} and {far:.2} instructions of a warp per position");
         assert!((far / near - 1.0).abs() < 0.05, "{case}: {near} and then {far} instructions per position");
-        // Phases read the cache once for all heads that share it. Operations read it once per head; the share of DRAM depends on
-        // which blocks run together, here as many as the computer has cores.
+        // Phases read the cache once for all heads that share it. Operations read it once per head; the share
+        // of DRAM depends on which blocks run together, here as many as the computer has cores.
         let most = if mode == Mode::Phases { 1.05 } else { 1.05 * GROUP };
         let bytes = (costs[2].dram_bytes - costs[1].dram_bytes) / (POSITIONS[2] - POSITIONS[1]) as f64;
         let ratio = bytes / per_position;

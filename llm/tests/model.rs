@@ -1,8 +1,8 @@
 //! What makes a model, and what is refused.
 
-use ga10b_llm::Error;
 use ga10b_llm::gguf::{GgmlType, Gguf, Value, Writer};
-use ga10b_llm::model::{Model, llama3_factors};
+use ga10b_llm::model::llama3_factors;
+use ga10b_llm::{Error, Model};
 
 /// A model of one layer whose keys and tensors can be changed before it is written. All weights are zero.
 struct Draft {

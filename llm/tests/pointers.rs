@@ -13,7 +13,8 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use ptxgen::{Cache, Element, F16x2, Kernel, Module, Ptxas, Target};
 
-/// A copy of `count` elements from `p + offset + index * stride`, where `p` is a multiple of `align` and `index` one of `of`.
+/// A copy of `count` elements from `p + offset + index * stride`, where `p` is a multiple of `align` and
+/// `index` one of `of`.
 #[derive(Clone, Debug)]
 struct Case {
     element: usize,

@@ -15,8 +15,8 @@ use hcq::{Args, Buffer, LaunchConfig};
 use proptest::prelude::*;
 
 use device::{
-    Random, config, dequantized, dot, floats, formats, frequencies, halves, is_q8_0_of, launch, matrix, nmse,
-    q8_0, q8_0_row, q8_0_values, read, read_bytes, read_halves, steps, turned, upload, words,
+    Random, attended, config, dequantized, dot, floats, formats, frequencies, halves, is_q8_0_of, launch,
+    matrix, nmse, q8_0, q8_0_row, q8_0_values, read, read_bytes, read_halves, steps, turned, upload, words,
 };
 
 /// A chunk in device memory, of `count` tokens from position `start` on.
@@ -295,23 +295,11 @@ proptest! {
         launch("prompt", &format!("prompt_attention_{dims}"), config, &args);
         let found = read_halves(&out, (tokens + 1) * heads * dim);
         prop_assert!(found[tokens * heads * dim..].iter().all(|v| *v == 0.0), "written past the chunk");
-        let mut wanted = Vec::new();
-        for token in 0..tokens {
-            for head in 0..heads {
-                let row = |cache: &[f16], p: usize| cache[(head / group * context + p) * dim..][..dim].to_vec();
-                let query = &q[(token * heads + head) * dim..][..dim];
-                let scores: Vec<f64> =
-                    (0..=start + token).map(|p| f64::from(scale) * dot(query, &row(&keys, p))).collect();
-                let top = scores.iter().copied().fold(f64::MIN, f64::max);
-                let weights: Vec<f64> = scores.iter().map(|s| (s - top).exp()).collect();
-                let total: f64 = weights.iter().sum();
-                let mut sums = vec![0.0; dim];
-                for (p, w) in weights.iter().enumerate() {
-                    row(&values, p).iter().zip(&mut sums).for_each(|(v, s)| *s += w / total * v.to_f64());
-                }
-                wanted.extend(sums);
-            }
-        }
+        let query = |token: usize| &q[token * heads * dim..][..heads * dim];
+        let shape = (dim, context, group);
+        let wanted: Vec<f64> = (0..tokens)
+            .flat_map(|token| attended(query(token), &keys, &values, shape, start + token))
+            .collect();
         let error = nmse(&found[..tokens * heads * dim], &wanted);
         prop_assert!(error < 2e-6, "NMSE {:e}", error);
     }

@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ga10b_llm::kernels::committed::cubin;
 use sass::{Arch, Instruction, Listing, Opcode};
 
-/// Values of the activations that a lane multiplies in one pass of the loop: two tiles of two rows, 64 of each.
+/// Values of the activations that a lane multiplies in one pass of the loop: two tiles of two rows, 64 of
+/// each.
 const WEIGHTS: f64 = 256.0;
 /// Integer operations per weight that the code takes. The slowest power mode of an Orin has time for 1.6.
 const BUDGET: f64 = 1.6;
 
-/// Operations of the integer units. Moves that the compiler writes as multiplications by one are not among them.
+/// Operations of the integer units. Moves that the compiler writes as multiplications by one are not among
+/// them.
 fn is_integer(instruction: &Instruction, pc: u64) -> bool {
     use Opcode::*;
     match instruction.opcode {
@@ -29,7 +32,7 @@ fn code<'a>(cubin: &'a [u8], kernel: &str) -> &'a [u8] {
 
 #[test]
 fn a_six_bit_weight_costs_few_integer_operations() {
-    let cubin = include_bytes!("../kernels/step_q6_k.sm_87.cubin");
+    let cubin = cubin(87, "step_q6_k").unwrap();
     let lines: Vec<_> = Listing::new(Arch::Sm87, code(cubin, "step_q6_k"), 0).collect();
     let products = |(start, end): &(usize, usize)| {
         let is_product = |line: &&sass::Line| line.decoded.as_ref().is_ok_and(|d| d.opcode == Opcode::Idp);
@@ -52,7 +55,8 @@ fn a_six_bit_weight_costs_few_integer_operations() {
     eprintln!("{each:.3} integer operations per weight in {} instructions: {counts:?}", end + 1 - start);
 }
 
-/// The loops that have integer products in them, as ranges of lines: for each product the shortest way back around it.
+/// The loops that have integer products in them, as ranges of lines: for each product the shortest way back
+/// around it.
 fn product_loops(lines: &[sass::Line]) -> BTreeSet<(usize, usize)> {
     let opcode = |i: usize| lines[i].decoded.as_ref().map(|d| d.opcode).ok();
     let back = |end: usize| {
@@ -69,20 +73,13 @@ fn product_loops(lines: &[sass::Line]) -> BTreeSet<(usize, usize)> {
     products.map(around).collect()
 }
 
-/// A register that is put into local memory right behind the load of a weight waits for that load: the tiles that are loaded ahead
-/// would be no help.
+/// A register that is put into local memory right behind the load of a weight waits for that load: the tiles
+/// that are loaded ahead would be no help.
 #[test]
 fn the_loops_of_products_keep_everything_in_registers() {
-    macro_rules! cubins {
-        ($($name:literal $arch:literal $as:ident),*) => {
-            [$(($name, Arch::$as, include_bytes!(concat!("../kernels/step_", $name, ".", $arch, ".cubin")).as_slice())),*]
-        };
-    }
-    let cubins = cubins![
-        "q6_k" "sm_87" Sm87, "q8_0" "sm_87" Sm87, "q4_k" "sm_87" Sm87, "q5_k" "sm_87" Sm87, "q4_0" "sm_87" Sm87,
-        "q6_k" "sm_90" Sm90, "q8_0" "sm_90" Sm90, "q4_k" "sm_90" Sm90, "q5_k" "sm_90" Sm90, "q4_0" "sm_90" Sm90
-    ];
-    for (name, arch, cubin) in cubins {
+    let names = ["q6_k", "q8_0", "q4_k", "q5_k", "q4_0"];
+    for (name, (arch, sm)) in names.into_iter().flat_map(|n| [(n, (Arch::Sm87, 87)), (n, (Arch::Sm90, 90))]) {
+        let cubin = cubin(sm, &format!("step_{name}")).unwrap();
         let lines: Vec<_> = Listing::new(arch, code(cubin, &format!("step_{name}")), 0).collect();
         let loops = product_loops(&lines);
         assert!(!loops.is_empty(), "{name} for {arch:?} has no loop with products");

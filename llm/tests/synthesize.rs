@@ -1,10 +1,8 @@
 //! Synthesized models are whole models.
 
 use ga10b_llm::gguf::{GgmlType, Gguf};
-use ga10b_llm::model::Model;
-use ga10b_llm::reference::Reference;
 use ga10b_llm::synthesize::{MIXES, SHAPES, Synthesis};
-use ga10b_llm::tokenizer::Tokenizer;
+use ga10b_llm::{Decoder, Model, Reference, Tokenizer};
 
 fn tiny(mix: &str, seed: u64) -> Vec<u8> {
     let synthesis: Synthesis = format!("tiny-llama:{mix}").parse().expect("a known shape");

@@ -1,7 +1,7 @@
 //! The tokenizer on vocabularies made for the purpose.
 
+use ga10b_llm::Tokenizer;
 use ga10b_llm::gguf::{Array, Gguf, Value, Writer};
-use ga10b_llm::tokenizer::Tokenizer;
 use proptest::prelude::*;
 
 /// The file of a vocabulary: 256 byte symbols, then what `merges` make, then control tokens.

@@ -1,6 +1,7 @@
 //! The search for shapes, and the file that keeps them.
 //!
-//! Everything runs on the software device. What compiles kernels needs a `ptxas` and says so where there is none.
+//! Everything runs on the software device. What compiles kernels needs a `ptxas` and says so where there is
+//! none.
 
 use std::fmt;
 use std::fs;
@@ -8,17 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ga10b_llm::compare::Comparison;
-use ga10b_llm::engine::{Engine, EngineOptions, Mode};
 use ga10b_llm::kernels::operations::matvec::{self, Epilogue};
 use ga10b_llm::kernels::prompt::gemm;
 use ga10b_llm::kernels::step::shape as step;
-use ga10b_llm::model::Model;
 use ga10b_llm::search::{self, Counter, Limits, Listener, Meter, Outcome, Part, Progress};
 use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm::tuning::{
     Compiler, Entry, Gpu, KernelFile, Kernels, Method, ModelShape, Store, Subject, Tuned, TunedGemm,
     TunedMatvec, TunedStep, Tuning,
 };
+use ga10b_llm::{Decoder, Engine, EngineOptions, Mode, Model};
 use ga10b_sim::{Sim, SimConfig};
 use hcq::{Device, DeviceOptions, Selector};
 use proptest::prelude::*;

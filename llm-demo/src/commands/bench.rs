@@ -11,10 +11,10 @@ use crate::cli::Cli;
 use crate::outcome::Outcome;
 use crate::progress;
 use crate::report::{self, DeviceReport, ModelReport};
-use crate::session::{self, Session};
+use crate::session::{self, Session, Setup};
 use crate::shapes::TuningReport;
 
-/// The document that `--json` prints. Adding a field is compatible; anything else raises the number.
+/// The document of `--json`. Added fields are compatible; any other change increases the number.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: &'static str,
@@ -23,14 +23,14 @@ struct Report {
     model: ModelReport,
     context: usize,
     repeats: usize,
-    /// Time that each test worked before it was measured, at least one run.
+    /// How long each test runs before it is measured, at least once.
     warm_up_seconds: f64,
     load_seconds: f64,
-    /// From the start of the process, a prompt of as many tokens as are measured taken in.
+    /// From the start of the process, with a prompt of the measured length.
     first_token: FirstToken,
     weight_bytes_per_token: u64,
     launches_per_token: u64,
-    /// What keys and values are cached as, and how many bytes of them each position adds to what a token reads.
+    /// Type of the key/value cache, and the bytes of it that a token reads per position.
     kv: &'static str,
     cache_bytes_per_position: u64,
     engine: &'static str,
@@ -43,7 +43,7 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
     let model = session::model(cli)?;
     watch.lap("file");
     let most = model.config.context;
-    // llama-bench's sizes, except where a token takes a million times as long.
+    // llama-bench's sizes; smaller ones on the software device, which is a million times slower.
     let device = session::device(cli)?;
     watch.lap("opening the device");
     let software = device.info().backend == hcq::BackendKind::Sim;
@@ -64,7 +64,7 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         "{context} tokens do not fit the model's context of {most}; choose smaller --pp and --tg"
     );
 
-    let mut session = Session::new(device, (cli.engine, cli.kv, false, !cli.no_tuning), &model, context)?;
+    let mut session = Session::new(device, &Setup::of(cli), &model, context)?;
     watch.loaded(&session.engine);
     session.engine.record_prompt(plan.prefill)?;
     watch.lap("recording the prompt");
@@ -103,40 +103,26 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     report.device.print(out)?;
     report.model.print(out)?;
     report.tuning.print(out)?;
-    let read = report.weight_bytes_per_token;
-    writeln!(
-        out,
-        "decode      {}: {} launches and {:.1} MB of weights per token",
-        report.engine,
-        report.launches_per_token,
-        read as f64 / 1e6
-    )?;
+    let &Report { context, repeats, load_seconds, engine, kv, .. } = report;
+    let (launches, weights) = (report.launches_per_token, report.weight_bytes_per_token as f64);
     let cached = report.cache_bytes_per_position as f64;
-    writeln!(
-        out,
-        "cache       {}: {:.1} kB per position, {:.1} MB at context {}",
-        report.kv,
-        cached / 1e3,
-        cached * report.context as f64 / 1e6,
-        report.context
-    )?;
-    writeln!(
-        out,
-        "run         context {}, {} runs after {} to warm up, loaded in {:.2} s",
-        report.context,
-        report.repeats,
-        if report.warm_up_seconds > 0.0 { format!("{} s", report.warm_up_seconds) } else { "1".to_owned() },
-        report.load_seconds
-    )?;
+    let (per_position, all) = (cached / 1e3, cached * context as f64 / 1e6);
+    let warm_up = match report.warm_up_seconds {
+        0.0 => "1".to_owned(),
+        seconds => format!("{seconds} s"),
+    };
     let first = &report.first_token;
+    let (seconds, from, prompt) = (first.seconds, first.from.name(), first.prompt_tokens);
+    let next = first.first_step_seconds.map_or(String::new(), |s| format!(", the next {s:.3} s later"));
     writeln!(
         out,
-        "first token {:.3} s from {} behind a prompt of {}{}",
-        first.seconds,
-        first.from.name(),
-        first.prompt_tokens,
-        first.first_step_seconds.map_or(String::new(), |s| format!(", the next {s:.3} s later"))
+        "decode      {engine}: {launches} launches and {:.1} MB of weights per token",
+        weights / 1e6
     )?;
+    writeln!(out, "cache       {kv}: {per_position:.1} kB per position, {all:.1} MB at context {context}")?;
+    write!(out, "run         context {context}, {repeats} runs after {warm_up} to warm up, ")?;
+    writeln!(out, "loaded in {load_seconds:.2} s")?;
+    writeln!(out, "first token {seconds:.3} s from {from} after a prompt of {prompt}{next}")?;
     for part in &first.parts {
         writeln!(out, "            {:.3} s {}", part.seconds, part.name)?;
     }
@@ -145,7 +131,7 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     for row in &report.results {
         write!(out, "{:<14} {:>12.2} {:>10.2}", row.test, row.tokens_per_second, row.tokens_per_second_sd)?;
         if row.test.starts_with("tg") {
-            write!(out, " {:>14.2}", row.tokens_per_second * read as f64 / 1e9)?;
+            write!(out, " {:>14.2}", row.tokens_per_second * weights / 1e9)?;
         }
         writeln!(out)?;
     }

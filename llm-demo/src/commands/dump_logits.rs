@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Context;
-use ga10b_llm::decoder::Decoder;
+use ga10b_llm::Decoder;
 
 use crate::cli::Cli;
 use crate::outcome::Outcome;
@@ -23,7 +23,7 @@ pub fn run(cli: &Cli, path: &Path) -> anyhow::Result<Outcome> {
     let failed = || format!("cannot write {}", path.display());
     let mut out = BufWriter::new(File::create(path).with_context(failed)?);
     for &token in &cli.tokens {
-        for logit in Decoder::step(&mut session.engine, token)? {
+        for logit in session.engine.step(token)? {
             out.write_all(&logit.to_le_bytes()).with_context(failed)?;
         }
     }

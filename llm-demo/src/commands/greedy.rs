@@ -1,16 +1,15 @@
-//! Checks that the path in use chooses the tokens that one launch per operation chooses.
+//! Compares the greedy tokens of the engine in use with those of one launch per operation.
 
 use std::io::{self, Write};
 
 use anyhow::Context;
-use ga10b_llm::engine::Mode;
-use ga10b_llm::tokenizer::Tokenizer;
+use ga10b_llm::{Mode, Tokenizer};
 use ga10b_llm_tools::agreement::{Agreement, Difference, compare};
 
 use crate::cli::Cli;
 use crate::outcome::Outcome;
 use crate::progress;
-use crate::session::{self, Session};
+use crate::session::{self, Session, Setup};
 
 pub fn run(cli: &Cli, count: usize) -> anyhow::Result<Outcome> {
     let model = session::model(cli)?;
@@ -26,15 +25,15 @@ pub fn run(cli: &Cli, count: usize) -> anyhow::Result<Outcome> {
         model.config.context
     );
     let device = session::device(cli)?;
-    let mut checked =
-        Session::new(device.clone(), (cli.engine, cli.kv, false, !cli.no_tuning), &model, context)?;
+    let mut checked = Session::new(device.clone(), &Setup::of(cli), &model, context)?;
     let mode = checked.engine.mode();
     anyhow::ensure!(
         mode != Mode::Operations,
         "a step is one launch per operation here, there is nothing to compare: choose --engine phases or persistent, \
          and a model that has a step kernel"
     );
-    let mut against = Session::new(device, (Some(Mode::Operations), cli.kv, false, false), &model, context)?;
+    let setup = Setup { mode: Some(Mode::Operations), kv: cli.kv, timed: false, tuned: false };
+    let mut against = Session::new(device, &setup, &model, context)?;
     let bar = progress::step_bar("comparing");
     bar.set_length(count as u64);
     let agreement = compare(&mut checked.engine, &mut against.engine, &prompt, count, &mut || bar.inc(1));
@@ -50,19 +49,11 @@ pub fn run(cli: &Cli, count: usize) -> anyhow::Result<Outcome> {
 
 fn print(agreement: &Agreement, count: usize, mode: Mode, out: &mut impl Write) -> io::Result<()> {
     let Agreement { tokens, ties, difference } = agreement;
+    let (checked, against) = (mode.name(), Mode::Operations.name());
     let mut show = |what: &str, d: &Difference| {
-        writeln!(
-            out,
-            "{what:<12} at position {}: {} chose {} by {:.2e}, {} chose {} by {:.2e}; a tie is at most {:.2e}",
-            d.position,
-            mode.name(),
-            d.tokens[0],
-            d.margins[0],
-            Mode::Operations.name(),
-            d.tokens[1],
-            d.margins[1],
-            d.tie
-        )
+        let &Difference { position, tokens: [a, b], margins: [by_a, by_b], tie } = d;
+        write!(out, "{what:<12} at position {position}: {checked} chose {a} by {by_a:.2e}, ")?;
+        writeln!(out, "{against} chose {b} by {by_b:.2e}; a tie is at most {tie:.2e}")
     };
     for tie in ties {
         show("tie", tie)?;

@@ -1,4 +1,4 @@
-//! Shows where the time of a token goes.
+//! Shows the time of a token, kernel by kernel.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -12,15 +12,15 @@ use serde::Serialize;
 use crate::cli::Cli;
 use crate::outcome::Outcome;
 use crate::report::{self, DeviceReport, ModelReport};
-use crate::session::{self, Session};
+use crate::session::{self, Session, Setup};
 use crate::shapes::TuningReport;
 
-/// Tokens decoded where the command line does not say.
+/// Tokens decoded by default.
 const DEFAULT_STEPS: u32 = 16;
-/// For how long each way of copying warms up; the profile has just warmed up the clocks.
+/// How long each way of copying warms up: the profile has just raised the clocks.
 const COPY_WARM_UP: Duration = Duration::from_millis(100);
 
-/// The document that `--json` prints. Adding a field is compatible; anything else raises the number.
+/// The document of `--json`. Added fields are compatible; any other change increases the number.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: &'static str,
@@ -29,11 +29,12 @@ struct Report {
     tuning: TuningReport,
     /// Tokens decoded.
     steps: usize,
-    /// Tokens of the prompt, if that was timed instead.
+    /// Tokens of the prompt, if a prompt was timed instead.
     prompt: usize,
-    /// What the device copies, measured behind the profile; null where times mean nothing or it could not be measured.
+    /// Copy rate of the device, measured after the profile; null if times are simulated or it could not be
+    /// measured.
     copy_bandwidth: Option<CopyBandwidth>,
-    /// What keys and values are cached as.
+    /// Type of the key/value cache.
     kv: &'static str,
     kernels: Vec<Line>,
 }
@@ -49,9 +50,9 @@ struct Line {
     share: f64,
     bytes: u64,
     gigabytes_per_second: f64,
-    /// The same as a share of the device's copy bandwidth.
+    /// As a share of the device's copy bandwidth.
     share_of_copy_bandwidth: Option<f64>,
-    /// Of phases in one launch: what the time went to.
+    /// The parts of the time, for phases in one launch.
     #[serde(skip_serializing_if = "Option::is_none")]
     parts: Option<PhaseParts>,
 }
@@ -61,11 +62,10 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let prompt = cli.pp.map(|n| (n as usize).clamp(1, model.config.context));
     let steps = (cli.count.unwrap_or(DEFAULT_STEPS) as usize).min(model.config.context);
     let mut options = DeviceOptions::default();
-    // A Jetson's copies are its engine's unless asked for otherwise; here whoever is faster counts.
+    // On a Jetson the copy engine copies by default; here the faster of kernel and engine counts.
     options.kernel_copies_from = Some(bandwidth::SMALL);
     let device = session::device_with(cli, options)?;
-    let mut session =
-        Session::new(device, (cli.engine, cli.kv, true, !cli.no_tuning), &model, prompt.unwrap_or(steps))?;
+    let mut session = Session::new(device, &Setup::of(cli), &model, prompt.unwrap_or(steps))?;
     let software = session.device.info().backend == hcq::BackendKind::Sim;
     let warm_up = if software { Duration::ZERO } else { WARM_UP };
     let stats = match prompt {
@@ -89,7 +89,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-/// What the device copies per second, just measured: its clocks are up from the profile.
+/// The copy rate of the device. Its clocks are up from the profile.
 fn copy_bandwidth(device: &Device) -> Option<CopyBandwidth> {
     let bytes = if device.info().unified_memory { bandwidth::SMALL } else { bandwidth::LARGE };
     match CopyBandwidth::measure(device, bytes, COPY_WARM_UP) {
@@ -101,7 +101,7 @@ fn copy_bandwidth(device: &Device) -> Option<CopyBandwidth> {
     }
 }
 
-/// The kernels with the longest first.
+/// The kernels, the longest time first.
 fn lines(stats: &[KernelStat], copy: Option<CopyBandwidth>) -> Vec<Line> {
     let total: u64 = stats.iter().map(|s| s.nanoseconds).sum();
     let mut lines: Vec<Line> = stats
@@ -133,13 +133,10 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         tokens => writeln!(out, "prompt      {tokens} tokens")?,
     }
     match report.copy_bandwidth {
-        Some(copy) => writeln!(
-            out,
-            "copy        {:.1} GB/s read + written by {}, {} MiB\n",
-            copy.gigabytes_per_second,
-            copy.by.name(),
-            copy.buffer_bytes >> 20
-        )?,
+        Some(CopyBandwidth { gigabytes_per_second: rate, by, buffer_bytes }) => {
+            let (by, size) = (by.name(), buffer_bytes >> 20);
+            writeln!(out, "copy        {rate:.1} GB/s read + written by {by}, {size} MiB\n")?;
+        }
         None => writeln!(out, "copy        not measured: no shares of it\n")?,
     }
     let of_copy = report.copy_bandwidth.map_or("", |_| "of copy");
@@ -149,44 +146,27 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         "role", "kernel", "launches", "total µs", "µs each", "share", "MB", "GB/s"
     )?;
     for line in &report.kernels {
-        let micros = line.nanoseconds as f64 / 1e3;
-        write!(
-            out,
-            "{:<17} {:<24} {:>8} {:>12.1} {:>10.2} {:>6.1}% {:>10.2} {:>8.2}",
-            line.role,
-            line.kernel,
-            line.launches,
-            micros,
-            micros / line.launches.max(1) as f64,
-            100.0 * line.share,
-            line.bytes as f64 / 1e6,
-            line.gigabytes_per_second
-        )?;
+        let Line { role, kernel, launches, gigabytes_per_second: rate, .. } = line;
+        let total = line.nanoseconds as f64 / 1e3;
+        let each = total / (*launches).max(1) as f64;
+        let (share, megabytes) = (100.0 * line.share, line.bytes as f64 / 1e6);
+        write!(out, "{role:<17} {kernel:<24} {launches:>8} {total:>12.1} {each:>10.2} {share:>6.1}% ")?;
+        write!(out, "{megabytes:>10.2} {rate:>8.2}")?;
         match line.share_of_copy_bandwidth {
             Some(share) => writeln!(out, " {:>7.1}%", 100.0 * share)?,
             None => writeln!(out)?,
         }
     }
     if report.kernels.iter().any(|line| line.parts.is_some()) {
-        writeln!(
-            out,
-            "\n{:<17} {:>10} {:>10} {:>10} {:>10} {:>10}",
-            "µs each", "waiting", "input", "products", "results", "end"
-        )?;
+        writeln!(out, "\nµs each              waiting      input   products    results        end")?;
     }
     for line in &report.kernels {
         let Some(p) = line.parts else { continue };
-        let each = |ns: u64| ns as f64 / 1e3 / line.launches.max(1) as f64;
-        writeln!(
-            out,
-            "{:<17} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2}",
-            line.role,
-            each(p.waiting),
-            each(p.input),
-            each(p.products),
-            each(p.results),
-            each(p.end)
-        )?;
+        write!(out, "{:<17}", line.role)?;
+        for ns in [p.waiting, p.input, p.products, p.results, p.end] {
+            write!(out, " {:>10.2}", ns as f64 / 1e3 / line.launches.max(1) as f64)?;
+        }
+        writeln!(out)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Writes a trace of what host and GPU do while a text is generated.
+//! Writes a trace of host and GPU while a text is generated.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Context;
-use ga10b_llm::model::Model;
+use ga10b_llm::Model;
 use ga10b_llm_tools::trace::{Clocks, HostSpans, Trace};
 use hcq::ClockPair;
 use serde_json::{Map, json};
@@ -14,7 +14,7 @@ use serde_json::{Map, json};
 use crate::report::{DeviceReport, ModelReport};
 use crate::session::Session;
 
-/// A trace in the making.
+/// A trace that is being recorded.
 pub struct Recording {
     path: PathBuf,
     file: File,
@@ -24,11 +24,11 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Creates the file and has the engine take times from now on.
+    /// Creates the file and starts to take times.
     pub fn start(path: &Path, spans: HostSpans, session: &mut Session) -> anyhow::Result<Self> {
         let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         session.engine.start_trace()?;
-        // What was done so far is not part of it.
+        // Earlier spans are not part of the trace.
         spans.take();
         let origin = Instant::now();
         let first = session.device.clock_pair()?;

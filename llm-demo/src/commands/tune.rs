@@ -1,10 +1,10 @@
-//! Searches the fastest shapes of kernels for a model on a device, and keeps them.
+//! Searches the fastest shapes of kernels for a model on a device, and stores them.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use ga10b_llm::search::{self, Limits, Listener, Meter, Outcome as Found, Part, Progress};
+use ga10b_llm::search::{self, Finding, Limits, Listener, Meter, Outcome as Found, Part, Progress, Rejected};
 use ga10b_llm::tuning::{Compiler, Method, Store};
 use ga10b_llm_tools::bench::WARM_UP;
 use ga10b_llm_tools::counted::CountingDevice;
@@ -20,52 +20,35 @@ use crate::progress;
 use crate::report::{self, DeviceReport, ModelReport};
 use crate::session;
 
-/// Seconds where the command line does not say.
+/// Seconds by default.
 const DEFAULT_BUDGET: u32 = 120;
-/// Turns that are timed on a GPU.
+/// Measurements of each candidate on a GPU.
 const REPEATS: usize = 7;
-/// Positions that there is room for: as many as a prompt is cut into.
+/// Positions in the cache: the size of a prompt's chunks.
 const CONTEXT: usize = 512;
 
-/// The document that `--json` prints. Adding a field is compatible; anything else raises the number.
+/// The document of `--json`. Added fields are compatible; any other change increases the number.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: &'static str,
     device: DeviceReport,
     model: ModelReport,
     method: Method,
-    /// What is predicted, where times are.
+    /// The machine whose times are predicted, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     machine: Option<Machine>,
     ptxas: String,
     seconds: f64,
-    /// Where the results are.
+    /// Path of the results.
     file: String,
-    results: Vec<Line>,
+    results: Vec<Finding>,
     rejected: Vec<Rejected>,
     left_out: Vec<String>,
-    /// Whether there were candidates for which there was no time.
+    /// Whether the time was too short for some candidates.
     out_of_time: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct Line {
-    part: &'static str,
-    kernel: String,
-    usual: String,
-    usual_ns: u64,
-    chosen: String,
-    ns: u64,
-    tried: usize,
-}
-
-#[derive(Debug, Serialize)]
-struct Rejected {
-    kernel: String,
-    reason: String,
-}
-
-/// Shows a bar, and keeps what is found.
+/// Shows progress, and stores results.
 struct Keeper {
     loading: ProgressBar,
     bar: ProgressBar,
@@ -95,8 +78,8 @@ impl Listener for Keeper {
 
 pub fn run(cli: &Cli, parts: &[Part]) -> anyhow::Result<Outcome> {
     let model = session::model(cli)?;
-    let store = Store::of_user().context("no place to keep results in: set LLM_DEMO_TUNING=FILE")?;
-    // Found out now rather than after the search.
+    let store = Store::of_user().context("no place to store results: set LLM_DEMO_TUNING=FILE")?;
+    // A damaged file is an error before the search, not after it.
     store.entries()?;
     let (device, meter, machine) = device(cli)?;
     let compiler = Compiler::find(device.info().sm_number()).context("--tune compiles kernels")?;
@@ -120,16 +103,6 @@ pub fn run(cli: &Cli, parts: &[Part]) -> anyhow::Result<Outcome> {
     keeper.loading.finish_and_clear();
     keeper.bar.finish_and_clear();
     let found = found?;
-    let lines = found.findings.into_iter().map(|f| Line {
-        part: f.part.name(),
-        kernel: f.what,
-        usual: f.usual,
-        usual_ns: f.usual_ns,
-        chosen: f.chosen,
-        ns: f.ns,
-        tried: f.tried,
-    });
-    let rejected = found.rejected.into_iter().map(|r| Rejected { kernel: r.kernel, reason: r.reason });
     let report = Report {
         schema: "llm-demo.tune/1",
         device: DeviceReport::new(device.info()),
@@ -139,8 +112,8 @@ pub fn run(cli: &Cli, parts: &[Part]) -> anyhow::Result<Outcome> {
         ptxas: compiler.version().to_owned(),
         seconds: begin.elapsed().as_secs_f64(),
         file: keeper.store.path().display().to_string(),
-        results: lines.collect(),
-        rejected: rejected.collect(),
+        results: found.findings,
+        rejected: found.rejected,
         left_out: found.left_out,
         out_of_time: found.out_of_time,
     };
@@ -148,7 +121,8 @@ pub fn run(cli: &Cli, parts: &[Part]) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-/// The device that the command line names, how to compare on it, and the machine that the software device predicts.
+/// The device that the command line names, how to compare on it, and the machine that the software device
+/// predicts.
 fn device(cli: &Cli) -> anyhow::Result<(Device, Meter, Option<Machine>)> {
     if cli.device != Selector::Sim {
         let device = session::device(cli)?;
@@ -167,11 +141,9 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     report.device.print(out)?;
     report.model.print(out)?;
     if let Some(m) = &report.machine {
-        writeln!(
-            out,
-            "times       PREDICTED for {} SMs at {} MHz and {} GB/s from what was counted, not measured",
-            m.sms, m.mhz, m.gbps
-        )?;
+        let Machine { sms, mhz, gbps, .. } = m;
+        write!(out, "times       PREDICTED for {sms} SMs at {mhz} MHz and {gbps} GB/s from counts, ")?;
+        writeln!(out, "not measured")?;
     }
     writeln!(out)?;
     writeln!(
@@ -180,17 +152,11 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         "part", "kernel and matrix", "default µs", "best µs", "gain", "tried"
     )?;
     for line in &report.results {
-        let gain = 100.0 * (line.usual_ns as f64 / line.ns as f64 - 1.0);
-        let shape = if line.chosen == line.usual { "default" } else { &line.chosen };
-        writeln!(
-            out,
-            "{:<7} {:<40} {:>11.2} {:>11.2} {gain:>6.1}% {:>6}  {shape}",
-            line.part,
-            line.kernel,
-            line.usual_ns as f64 / 1e3,
-            line.ns as f64 / 1e3,
-            line.tried
-        )?;
+        let Finding { part, kernel, usual, usual_ns, chosen, ns, tried } = line;
+        let shape = if chosen == usual { "default" } else { chosen };
+        let gain = 100.0 * (*usual_ns as f64 / *ns as f64 - 1.0);
+        let (part, usual, best) = (part.name(), *usual_ns as f64 / 1e3, *ns as f64 / 1e3);
+        writeln!(out, "{part:<7} {kernel:<40} {usual:>11.2} {best:>11.2} {gain:>6.1}% {tried:>6}  {shape}")?;
     }
     for rejected in &report.rejected {
         writeln!(out, "rejected    {}: {}", rejected.kernel, rejected.reason)?;

@@ -3,23 +3,20 @@
 use std::io::{self, Write};
 
 use anyhow::Context;
-use ga10b_llm::cache::CacheType;
 use ga10b_llm::compare::{Bounds, Comparison};
-use ga10b_llm::decoder::Decoder;
-use ga10b_llm::reference::Reference;
 use ga10b_llm::sampler::argmax;
-use ga10b_llm::tokenizer::Tokenizer;
+use ga10b_llm::{CacheType, Decoder, Reference, Tokenizer};
 
 use crate::cli::Cli;
 use crate::outcome::Outcome;
 use crate::progress;
 use crate::session::{self, Session};
 
-/// Steps where the command line does not say.
+/// Steps by default.
 const DEFAULT_STEPS: u32 = 32;
 
-/// Takes in the prompt and then what the reference finds most likely, on both sides the same tokens; then all of them at once, as a
-/// prompt.
+/// Both sides process the prompt and then the tokens that the reference finds most likely. Then the engine
+/// processes all of them at once, as a prompt.
 pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let model = session::model(cli)?;
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
@@ -42,7 +39,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     for step in 0..steps {
         let token = prompt.get(step).copied().unwrap_or(next);
         let expected = reference.step(token)?;
-        let found = Decoder::step(&mut session.engine, token)?;
+        let found = session.engine.step(token)?;
         anyhow::ensure!(
             found.len() == expected.len(),
             "the engine gave {} logits, the model has {} tokens",
@@ -67,35 +64,26 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     writeln!(out, "steps        {}", c.rows())?;
     let cache = match cli.kv {
         CacheType::F16 => "f16; the reference's is exact",
-        CacheType::Q8_0 => "q8_0, and so is the reference's: what is left is not the cache's rounding",
+        CacheType::Q8_0 => "q8_0 on both sides: the error does not include the rounding of the cache",
     };
     writeln!(out, "cache        {cache}")?;
-    writeln!(out, "NMSE         {:.3e}   at most {:.0e}", c.nmse(), bounds.nmse)?;
-    writeln!(
-        out,
-        "KL mean      {:.3e}   at most {:.0e} nats (largest {:.3e})",
-        c.divergence(),
-        bounds.divergence,
-        c.divergence_max()
-    )?;
-    writeln!(
-        out,
-        "top-1        {:.2} %      at least {:.0} %",
-        100.0 * c.agreement(),
-        100.0 * bounds.agreement
-    )?;
+    let Bounds { nmse, divergence, agreement } = bounds;
+    let (mean, largest) = (c.divergence(), c.divergence_max());
+    let (same, least) = (100.0 * c.agreement(), 100.0 * agreement);
+    writeln!(out, "NMSE         {:.3e}   at most {nmse:.0e}", c.nmse())?;
+    writeln!(out, "KL mean      {mean:.3e}   at most {divergence:.0e} nats (largest {largest:.3e})")?;
+    writeln!(out, "top-1        {same:.2} %      at least {least:.0} %")?;
     writeln!(out, "max |Δlogit| {:.3e}", c.difference_max())?;
-    let (count, nmse) = (tokens.len(), prompt.nmse());
+    let (count, found) = (tokens.len(), prompt.nmse());
     writeln!(
         out,
-        "as a prompt  NMSE {nmse:.3e} of the logits after all {count} tokens, at most {:.0e}",
-        bounds.nmse
+        "as a prompt  NMSE {found:.3e} of the logits after all {count} tokens, at most {nmse:.0e}"
     )?;
     writeln!(out, "{}", if good { "within bounds" } else { "PAST THE BOUNDS" })?;
     Ok(if good { Outcome::Good } else { Outcome::Bad })
 }
 
-/// The token to begin with where the prompt is empty.
+/// The first token if the prompt is empty.
 fn model_start(prompt: &[u32], tokenizer: &Tokenizer) -> u32 {
     prompt.first().copied().or(tokenizer.bos()).unwrap_or(0)
 }

@@ -61,8 +61,8 @@ impl Engine {
     /// Copies `model` to `device` and records its step.
     ///
     /// # Errors
-    /// [`Error::UnsupportedType`], [`Error::PartialBlock`] or [`Error::KeyValue`] for a model that has no kernels,
-    /// [`Error::NoKernels`] for a device without kernels; what the device reports.
+    /// [`Error::UnsupportedType`], [`Error::PartialBlock`] or [`Error::KeyValue`] for a model that has no
+    /// kernels, [`Error::NoKernels`] for a device without kernels; what the device reports.
     pub fn new(device: &Device, model: &Model, options: &EngineOptions) -> Result<Self> {
         Self::with_progress(device, model, options, &mut |_, _| ())
     }
@@ -125,28 +125,6 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Processes `token` and returns the logits of the next one, `vocab` numbers.
-    ///
-    /// # Errors
-    /// [`Error::Token`], [`Error::ContextFull`], what the device reports.
-    pub fn step(&mut self, token: u32) -> Result<Vec<f32>> {
-        self.run(token)?;
-        self.logits()
-    }
-
-    /// Processes `token` and returns the most likely next one, the lowest of equals. No logits are copied. If `token` is the
-    /// last result, nothing is written to the device but the doorbell.
-    ///
-    /// # Errors
-    /// As [`Engine::step`].
-    pub fn step_greedy(&mut self, token: u32) -> Result<u32> {
-        self.run(token)?;
-        let read = trace_span!(target: HOST, "read the token");
-        let token = read.in_scope(|| self.model.state.token(self.position))?;
-        self.next = Some(token);
-        Ok(token)
-    }
-
     /// The logits after the last step or prompt, `vocab` numbers.
     ///
     /// # Errors
@@ -155,7 +133,8 @@ impl Engine {
         trace_span!(target: HOST, "read the logits").in_scope(|| self.model.state.logits())
     }
 
-    /// Records the launches of a prompt of `tokens` tokens before it is processed; else its first chunks record them.
+    /// Records the launches of a prompt of `tokens` tokens before it is processed; else its first chunks
+    /// record them.
     ///
     /// # Errors
     /// What loading the kernels reports.
@@ -164,30 +143,6 @@ impl Engine {
             Some(prompt) if tokens >= LEAST_PREFILL => prompt.record(&self.model, tokens),
             _ => Ok(()),
         }
-    }
-
-    /// Processes all of `tokens` and returns the logits after the last; empty for no tokens.
-    ///
-    /// # Errors
-    /// As [`Engine::step`]; then no token has been processed.
-    pub fn prefill(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
-        if tokens.is_empty() {
-            return Ok(Vec::new());
-        }
-        tokens.iter().try_for_each(|t| self.check_token(*t))?;
-        self.check_room(tokens.len())?;
-        let (position, count) = (self.position, tokens.len());
-        let _prompt = trace_span!(target: HOST, "prompt", position = position, tokens = count).entered();
-        self.model.state.set_tokens(position, tokens)?;
-        self.next = None;
-        if tokens.len() >= LEAST_PREFILL && self.prompt.is_some() {
-            self.prefill_chunks(tokens)?;
-            return self.logits();
-        }
-        let (last, before) = (tokens[count - 1], count - 1);
-        self.prefill_steps(before)?;
-        self.next = Some(last);
-        self.step(last)
     }
 
     /// Processes a prompt whose tokens are in the state, in chunks.
@@ -210,7 +165,8 @@ impl Engine {
         }
         let newest = self.position + tokens.len() - 1;
         self.model.state.set_position(newest)?;
-        let finish = self.tracing.as_ref().and_then(Tracing::finish).unwrap_or(&prompt.finish);
+        let finish =
+            self.tracing.as_ref().and_then(|t| t.finish.as_ref()).map_or(&prompt.finish, |f| &f.graph);
         self.queue.replay(finish)?.wait(patience)?;
         if let Some(tracing) = &mut self.tracing {
             tracing.finished(newest);
@@ -223,7 +179,7 @@ impl Engine {
     fn prefill_steps(&mut self, count: usize) -> Result<()> {
         if let Some(tracing) = &mut self.tracing {
             for _ in 0..count {
-                self.queue.replay(tracing.fill())?.wait(self.model.patience)?;
+                self.queue.replay(&tracing.fill.graph)?.wait(self.model.patience)?;
                 tracing.filled(self.position);
                 self.position += 1;
             }
@@ -245,30 +201,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Empties the context.
-    ///
-    /// # Errors
-    /// What the device reports.
-    pub fn reset(&mut self) -> Result<()> {
-        self.model.state.set_position(0)?;
-        if let Some(plan) = &self.step_plan {
-            plan.reset()?;
-        }
-        self.position = 0;
-        self.next = None;
-        Ok(())
-    }
-
-    /// Tokens in the context.
-    pub fn position(&self) -> usize {
-        self.position
-    }
-
-    /// Positions in the cache.
-    pub fn context(&self) -> usize {
-        self.model.cache.context as usize
-    }
-
     /// Bytes of weights that one step reads.
     pub fn weight_bytes_per_token(&self) -> u64 {
         self.launches().iter().map(|l| l.weight_bytes).sum()
@@ -279,7 +211,8 @@ impl Engine {
         self.model.cache.kv
     }
 
-    /// Bytes of keys and values of one position in all layers; a step reads them for every position in the context.
+    /// Bytes of keys and values of one position in all layers; a step reads them for every position in the
+    /// context.
     pub fn cache_bytes_per_position(&self) -> u64 {
         self.model.config.layers as u64 * self.model.cache.bytes_per_position()
     }
@@ -299,8 +232,8 @@ impl Engine {
         self.mode
     }
 
-    /// Sets the position without processing tokens, to measure a step there. The cache up to `position` is undefined, and so are
-    /// the logits that follow.
+    /// Sets the position without processing tokens, to measure a step there. The cache up to `position` is
+    /// undefined, and so are the logits that follow.
     ///
     /// # Errors
     /// [`Error::ContextFull`] if the cache has no room for that many tokens and one more.
@@ -337,7 +270,7 @@ impl Engine {
             self.model.state.set_tokens(self.position, &[token])?;
         }
         self.next = None;
-        let step = self.tracing.as_ref().map_or(&self.step, Tracing::step);
+        let step = self.tracing.as_ref().map_or(&self.step, |t| &t.step.graph);
         let point = trace_span!(target: HOST, "submit").in_scope(|| self.queue.replay(step))?;
         trace_span!(target: HOST, "wait").in_scope(|| point.wait(self.model.patience))?;
         if let Some(tracing) = &mut self.tracing {
@@ -349,8 +282,8 @@ impl Engine {
     }
 }
 
-/// The step in the shape `tuned`, or in the default one if the model does not fit the device in it: a longer context than
-/// that of the search may need more shared memory.
+/// The step in the shape `tuned`, or in the default one if the model does not fit the device in it: a longer
+/// context than that of the search may need more shared memory.
 fn step_plan(
     model: &DeviceModel,
     programs: &mut Programs,
@@ -367,26 +300,53 @@ fn step_plan(
 
 impl Decoder for Engine {
     fn step(&mut self, token: u32) -> Result<Vec<f32>> {
-        Engine::step(self, token)
+        self.run(token)?;
+        self.logits()
     }
 
     fn step_greedy(&mut self, token: u32) -> Result<u32> {
-        Engine::step_greedy(self, token)
+        self.run(token)?;
+        let read = trace_span!(target: HOST, "read the token");
+        let token = read.in_scope(|| self.model.state.token(self.position))?;
+        self.next = Some(token);
+        Ok(token)
     }
 
     fn prefill(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
-        Engine::prefill(self, tokens)
+        if tokens.is_empty() {
+            return Ok(Vec::new());
+        }
+        tokens.iter().try_for_each(|t| self.check_token(*t))?;
+        self.check_room(tokens.len())?;
+        let (position, count) = (self.position, tokens.len());
+        let _prompt = trace_span!(target: HOST, "prompt", position = position, tokens = count).entered();
+        self.model.state.set_tokens(position, tokens)?;
+        self.next = None;
+        if tokens.len() >= LEAST_PREFILL && self.prompt.is_some() {
+            self.prefill_chunks(tokens)?;
+            return self.logits();
+        }
+        let (last, before) = (tokens[count - 1], count - 1);
+        self.prefill_steps(before)?;
+        self.next = Some(last);
+        self.step(last)
     }
 
     fn reset(&mut self) -> Result<()> {
-        Engine::reset(self)
+        self.model.state.set_position(0)?;
+        if let Some(plan) = &self.step_plan {
+            plan.reset()?;
+        }
+        self.position = 0;
+        self.next = None;
+        Ok(())
     }
 
     fn position(&self) -> usize {
-        Engine::position(self)
+        self.position
     }
 
     fn context(&self) -> usize {
-        Engine::context(self)
+        self.model.cache.context as usize
     }
 }

@@ -46,17 +46,15 @@ impl Launch {
 }
 
 /// Records launches, each after the previous ones unless it overlaps.
-///
-/// # Errors
-/// What the device reports.
 pub fn record<'a>(device: &Device, launches: impl IntoIterator<Item = &'a Launch>) -> Result<Graph> {
     let mut graph = device.graph();
     for (i, launch) in launches.into_iter().enumerate() {
         if i > 0 && !launch.overlaps {
             graph.barrier();
         }
-        // SAFETY: every buffer is sized by the model's checked configuration, and the kernels stay within the sizes that they
-        // are passed; positions and tokens are checked before they are written, and bounded by the embedding kernels.
+        // SAFETY: every buffer is sized by the model's checked configuration, and the kernels stay within the
+        // sizes that they are passed; positions and tokens are checked before they are written, and bounded
+        // by the embedding kernels.
         unsafe { graph.launch(&launch.kernel, launch.config, &launch.args) }?;
     }
     Ok(graph.build()?)

@@ -14,8 +14,8 @@ use crate::kernels::pack::pack;
 const PLANE_ALIGN: u64 = 256;
 /// Most planes of a format.
 const PLANES: usize = 4;
-/// Bytes of a tensor that one task packs: few enough to stay in a core's cache until they are written to the device, enough to
-/// amortize the start of a transfer through staging memory.
+/// Bytes of a tensor that one task packs: few enough to stay in a core's cache until they are written to the
+/// device, enough to amortize the start of a transfer through staging memory.
 const PART_BYTES: usize = 512 << 10;
 
 /// One or more tensors of equal type and row length, one below the other.
@@ -90,8 +90,8 @@ impl Matrix {
 
 /// Copies weights to the device.
 ///
-/// All cores pack and write parts of all tensors: each byte is read once from the mapped file and written once to memory that
-/// the device or its copy engine reads; in between it stays in a core's cache.
+/// All cores pack and write parts of all tensors: each byte is read once from the mapped file and written
+/// once to memory that the device or its copy engine reads; in between it stays in a core's cache.
 #[derive(Debug, Default)]
 pub struct Loader<'a>(Vec<Part<'a>>);
 

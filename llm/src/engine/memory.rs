@@ -67,8 +67,8 @@ impl DeviceModel {
     /// Copies `model` to `device`. `progress` is called with the bytes of tensors copied.
     ///
     /// # Errors
-    /// [`Error::UnsupportedType`], [`Error::PartialBlock`], [`Error::KeyValue`] for a model that has no kernels; what the
-    /// device reports.
+    /// [`Error::UnsupportedType`], [`Error::PartialBlock`], [`Error::KeyValue`] for a model that has no
+    /// kernels; what the device reports.
     pub fn load(
         device: &Device,
         model: &Model,

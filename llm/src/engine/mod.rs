@@ -1,10 +1,12 @@
 //! Decodes a model on a device: one recorded graph per step, nothing patched between steps.
 //!
-//! Position and tokens are in device memory; the last kernel of a step writes the next token and advances the position, so a
-//! greedy step needs nothing from the host. Weights stay quantized; logits stay on the device unless they are read.
+//! Position and tokens are in device memory; the last kernel of a step writes the next token and advances the
+//! position, so a greedy step needs nothing from the host. Weights stay quantized; logits stay on the device
+//! unless they are read.
 //!
-//! [`Engine`] is what a caller uses. A model is brought to the device once (`memory`) and lowered to launches in three ways:
-//! `operations` (one launch per operation), `step` (one launch per step or per phase) and `prompt` (chunks of many tokens).
+//! [`Engine`] is what a caller uses. A model is brought to the device once (`memory`) and lowered to launches
+//! in three ways: `operations` (one launch per operation), `step` (one launch per step or per phase) and
+//! `prompt` (chunks of many tokens).
 
 pub(crate) mod cache;
 mod decode;
@@ -24,7 +26,7 @@ mod times;
 mod trace;
 
 pub use decode::Engine;
-pub use occupancy::KernelUse;
+pub use occupancy::{KernelUse, Residency};
 pub use options::{EngineOptions, LoadTimes, Mode};
 pub use profile::KernelStat;
 pub use times::{LaunchTime, PhaseParts, PhaseTime, Work};

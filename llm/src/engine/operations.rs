@@ -79,9 +79,6 @@ struct Planner<'a> {
 
 impl Operations {
     /// Lowers the model `m`.
-    ///
-    /// # Errors
-    /// What the device reports.
     pub fn new(m: &DeviceModel, programs: &mut Programs, choices: &Choices) -> Result<Self> {
         let c = &m.config;
         let floats = |n: usize| m.device.alloc(4 * n as u64);

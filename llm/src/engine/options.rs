@@ -55,7 +55,8 @@ impl EngineOptions {
 /// How a step is launched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// One launch in which blocks wait for each other; one launch per operation if the model has no step kernel.
+    /// One launch in which blocks wait for each other; one launch per operation if the model has no step
+    /// kernel.
     #[default]
     Persistent,
     /// The same kernel, launched once per phase.

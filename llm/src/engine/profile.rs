@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::decoder::Decoder;
 use crate::engine::decode::Engine;
 use crate::engine::options::Mode;
 use crate::engine::prompt::products::CHUNK;
@@ -53,11 +54,12 @@ fn add_launches(stats: &mut Vec<KernelStat>, times: Vec<LaunchTime>) {
 }
 
 impl Engine {
-    /// Times every launch of `steps` greedy steps from an empty context, one after the other, and resets the engine. A step in one
-    /// launch is timed phase by phase, by the clock of its first block. Steps run for at least `warm_up` before.
+    /// Times every launch of `steps` greedy steps from an empty context, one after the other, and resets the
+    /// engine. A step in one launch is timed phase by phase, by the clock of its first block. Steps run for
+    /// at least `warm_up` before.
     ///
     /// # Errors
-    /// As [`Engine::step`].
+    /// As [`Decoder::step`].
     pub fn profile(&mut self, steps: usize, warm_up: Duration) -> Result<Vec<KernelStat>> {
         self.reset()?;
         self.check_room(steps)?;
@@ -111,11 +113,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Times every launch of a prompt of `tokens` tokens at an empty context, one after the other, after replaying it for
-    /// `warm_up`, and resets the engine. Empty for a model whose prompts are not processed in chunks.
+    /// Times every launch of a prompt of `tokens` tokens at an empty context, one after the other, after
+    /// replaying it for `warm_up`, and resets the engine. Empty for a model whose prompts are not processed
+    /// in chunks.
     ///
     /// # Errors
-    /// As [`Engine::prefill`].
+    /// As [`Decoder::prefill`].
     pub fn profile_prompt(&mut self, tokens: usize, warm_up: Duration) -> Result<Vec<KernelStat>> {
         self.reset()?;
         self.check_room(tokens)?;

@@ -40,9 +40,6 @@ impl Programs {
     }
 
     /// The kernel `name`: an added one, else that of `module`.
-    ///
-    /// # Errors
-    /// What loading it reports.
     pub fn kernel(&mut self, module: &'static str, name: &str) -> Result<Kernel> {
         if let Some((name, cubin)) = self.others.get_key_value(name) {
             if !self.loaded_others.contains_key(name) {

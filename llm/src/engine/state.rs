@@ -19,35 +19,23 @@ pub struct State {
 
 impl State {
     /// A state for `context` positions.
-    ///
-    /// # Errors
-    /// What the device reports.
     pub fn new(device: &Device, vocab: usize, context: u32) -> Result<Self> {
         let words = device.alloc(4 * (u64::from(TOKENS_AT) + u64::from(context) + 1))?;
         Ok(Self { words, logits: device.alloc(4 * vocab as u64)?, vocab })
     }
 
     /// Sets the position.
-    ///
-    /// # Errors
-    /// What the device reports.
     pub fn set_position(&self, position: usize) -> Result<()> {
         Ok(self.words.write(0, &fits(position)?.to_le_bytes())?)
     }
 
     /// Sets the tokens from `position` on.
-    ///
-    /// # Errors
-    /// What the device reports.
     pub fn set_tokens(&self, position: usize, tokens: &[u32]) -> Result<()> {
         let bytes: Vec<u8> = tokens.iter().flat_map(|t| t.to_le_bytes()).collect();
         Ok(self.words.write(token_at(position), &bytes)?)
     }
 
     /// The token at `position`.
-    ///
-    /// # Errors
-    /// What the device reports.
     pub fn token(&self, position: usize) -> Result<u32> {
         let mut bytes = [0; 4];
         self.words.read(token_at(position), &mut bytes)?;
@@ -55,9 +43,6 @@ impl State {
     }
 
     /// The logits.
-    ///
-    /// # Errors
-    /// What the device reports.
     pub fn logits(&self) -> Result<Vec<f32>> {
         let mut logits = vec![0f32; self.vocab];
         // The GPU is little-endian, like every CPU that it is attached to.

@@ -53,10 +53,8 @@ struct Vectors {
 }
 
 impl StepPlan {
-    /// Lowers the model `m`. `None` if there is no step kernel for its mix of types, or if the kernel does not fit the device.
-    ///
-    /// # Errors
-    /// What the device reports.
+    /// Lowers the model `m`. `None` if there is no step kernel for its mix of types, or if the kernel does
+    /// not fit the device.
     pub fn new(m: &DeviceModel, programs: &mut Programs, shape: Shape, timed: bool) -> Result<Option<Self>> {
         let blocks = m.device.info().sm_count * shape.blocks_per_sm;
         let grid = Grid { shape, blocks };
@@ -111,9 +109,6 @@ impl StepPlan {
     }
 
     /// Clears the blocks' counter, which a failed step may have left at any value.
-    ///
-    /// # Errors
-    /// What the device reports.
     pub fn reset(&self) -> Result<()> {
         Ok(self.sync.write(0, &0u32.to_le_bytes())?)
     }
@@ -194,7 +189,8 @@ fn layer_phases(
     flag: &mut u32,
     grid: Grid,
 ) -> [Phase; 5] {
-    // Flags of the residual stream before the layer, of the result of attention, and of the stream between and after the blocks.
+    // Flags of the residual stream before the layer, of the result of attention, and of the stream between
+    // and after the blocks.
     let [before, attended, between, after] = [0, 1, 2, 3].map(|i| *flag + i);
     *flag = after;
     let c = &m.config;

@@ -1,7 +1,7 @@
 //! Launches with a timestamp after each.
 //!
-//! A traced engine replays graphs of its own. Launches that could overlap do not in them, and none is started by its
-//! predecessor, so a step takes somewhat longer than without a trace.
+//! A traced engine replays graphs of its own. Launches that could overlap do not in them, and none is started
+//! by its predecessor, so a step takes somewhat longer than without a trace.
 
 use std::time::Duration;
 
@@ -13,10 +13,8 @@ use crate::engine::times::{LaunchTime, PhaseParts, PhaseTime, Work, layers};
 use crate::error::Result;
 use crate::kernels::step::sync::MARKS;
 
-/// Submits `launches` one after the other, waits, and returns their times; they take `tokens` tokens at `position`.
-///
-/// # Errors
-/// What the device reports.
+/// Submits `launches` one after the other, waits, and returns their times; they take `tokens` tokens at
+/// `position`.
 pub fn run_timed(
     queue: &mut Queue,
     launches: &[Launch],
@@ -63,16 +61,13 @@ fn timed(
 /// A recorded list of launches with a timestamp after each.
 #[derive(Debug)]
 pub struct TimedGraph {
-    graph: Graph,
+    pub graph: Graph,
     times: Vec<Timestamp>,
     launches: Vec<Launch>,
 }
 
 impl TimedGraph {
     /// Records `launches` one after the other.
-    ///
-    /// # Errors
-    /// What the device reports.
     pub fn new<'a>(device: &Device, launches: impl IntoIterator<Item = &'a Launch>) -> Result<Self> {
         let mut graph = device.graph();
         let mut times = vec![graph.timestamp()?];
@@ -95,29 +90,17 @@ impl TimedGraph {
 /// What a traced engine replays, and the launches it has timed.
 #[derive(Debug)]
 pub struct Tracing {
+    /// A step.
     pub step: TimedGraph,
+    /// A step without logits.
     pub fill: TimedGraph,
     /// From a prompt's last chunk to its logits.
     pub finish: Option<TimedGraph>,
+    /// The launches that have completed.
     pub seen: Vec<LaunchTime>,
 }
 
 impl Tracing {
-    /// The graph of a step.
-    pub fn step(&self) -> &Graph {
-        &self.step.graph
-    }
-
-    /// The graph of a step without logits.
-    pub fn fill(&self) -> &Graph {
-        &self.fill.graph
-    }
-
-    /// The graph from a prompt's last chunk to its logits.
-    pub fn finish(&self) -> Option<&Graph> {
-        self.finish.as_ref().map(|finish| &finish.graph)
-    }
-
     /// Adds the step at `position`, which has completed; `timed` has its phases, if they are timed.
     pub fn stepped(&mut self, position: usize, timed: Option<&StepPlan>) -> Result<()> {
         let mut launches = self.step.launches(Work::Step, position);
@@ -141,11 +124,8 @@ impl Tracing {
     }
 }
 
-/// When the phases of the last timed step in one launch ran, which took from `start` to `end` on the GPU's clock, after
-/// `position` tokens.
-///
-/// # Errors
-/// What the device reports.
+/// When the phases of the last timed step in one launch ran, which took from `start` to `end` on the GPU's
+/// clock, after `position` tokens.
 pub fn phase_times(plan: &StepPlan, [start, end]: [u64; 2], position: usize) -> Result<Vec<PhaseTime>> {
     let mut bytes = vec![0; plan.times.len() as usize];
     plan.times.read(0, &mut bytes)?;

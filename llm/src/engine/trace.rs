@@ -8,8 +8,8 @@ use crate::engine::times::LaunchTime;
 use crate::error::Result;
 
 impl Engine {
-    /// Takes the time of every launch from now on, for [`Engine::take_trace`]. The phases of a step in one launch are included if
-    /// the engine was set up to time them.
+    /// Takes the time of every launch from now on, for [`Engine::take_trace`]. The phases of a step in one
+    /// launch are included if the engine was set up to time them.
     ///
     /// # Errors
     /// What the device reports.

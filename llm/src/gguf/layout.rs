@@ -27,7 +27,8 @@ pub struct TensorInfo {
     pub name: String,
     /// Type of its values.
     pub ty: GgmlType,
-    /// Dimensions in ggml's order: `dims[0]` is the length of a row, the fastest axis. One to four, none zero.
+    /// Dimensions in ggml's order: `dims[0]` is the length of a row, the fastest axis. One to four, none
+    /// zero.
     pub dims: Vec<u64>,
     /// Where the data begins, in bytes from the start of the file.
     pub offset: u64,

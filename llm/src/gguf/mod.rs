@@ -1,7 +1,7 @@
 //! GGUF files: the container that llama.cpp's models come in.
 //!
-//! [`Gguf`] reads versions 2 and 3 from a mapped file or from memory: all metadata, and a table of tensors whose data
-//! is not copied. Layout by the GGUF specification (`docs/gguf.md` in the ggml repository).
+//! [`Gguf`] reads versions 2 and 3 from a mapped file or from memory: all metadata, and a table of tensors
+//! whose data is not copied. Layout by the GGUF specification (`docs/gguf.md` in the ggml repository).
 
 mod layout;
 mod parse;
@@ -74,8 +74,9 @@ impl Gguf {
         if kind.len() == 0 {
             return Err(Error::NotGguf { found: Vec::new() });
         }
-        // SAFETY: the mapping is private and only read. Another process that shortens or rewrites the file while it
-        // is mapped can break this; as in every program that maps its model, the documentation forbids it.
+        // SAFETY: the mapping is private and only read. Another process that shortens or rewrites the file
+        // while it is mapped can break this; as in every program that maps its model, the documentation
+        // forbids it.
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(failed("map"))?;
         let layout = parse::parse(&map)?;
         Ok(Self { layout, data: Data::Mapped(map) })

@@ -1,14 +1,14 @@
 //! The reader of the container: header, metadata, tensor table.
 //!
-//! The bytes are not trusted: every length is checked against the rest of the file before memory is reserved for it, so the
-//! memory used is bounded by a small multiple of the file's size.
+//! The bytes are not trusted: every length is checked against the rest of the file before memory is reserved
+//! for it, so the memory used is bounded by a small multiple of the file's size.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::error::{Error, Result};
 use crate::gguf::layout::{DEFAULT_ALIGNMENT, Layout, MAGIC, TensorInfo};
 use crate::gguf::types::GgmlType;
-use crate::gguf::value::{Array, Value};
+use crate::gguf::value::{Array, Value, with_value_types};
 
 /// Deepest nesting of arrays that is read; files in use have one level.
 const MAX_NESTING: usize = 4;
@@ -66,7 +66,8 @@ pub(super) fn parse(data: &[u8]) -> Result<Layout> {
         tensors.push(tensor);
     }
 
-    // Offsets in the table are relative to the data section, which starts at the next multiple of the alignment.
+    // Offsets in the table are relative to the data section, which starts at the next multiple of the
+    // alignment.
     let start = (r.at as u64).next_multiple_of(alignment);
     for tensor in &mut tensors {
         let left = (data.len() as u64).saturating_sub(start);
@@ -90,20 +91,83 @@ struct Reader<'a> {
     at: usize,
 }
 
-/// Declares readers of little-endian numbers.
-macro_rules! numbers {
-    ($($name:ident -> $ty:ty),* $(,)?) => { $(
-        fn $name(&mut self, what: &str) -> Result<$ty> {
-            let bytes = self.take(size_of::<$ty>() as u64, what)?;
-            Ok(<$ty>::from_le_bytes(std::array::from_fn(|i| bytes[i])))
-        }
-    )* };
+/// A type of values, as a file stores it.
+trait Stored: Sized {
+    /// Fewest bytes of an element.
+    const LEAST: u64;
+
+    /// Reads one. `depth` is the number of arrays around it.
+    fn read(r: &mut Reader<'_>, what: &str, depth: usize) -> Result<Self>;
 }
 
+/// Implements [`Stored`] for little-endian numbers.
+macro_rules! numbers {
+    ($($ty:ty)*) => { $(impl Stored for $ty {
+        const LEAST: u64 = size_of::<$ty>() as u64;
+
+        fn read(r: &mut Reader<'_>, what: &str, _: usize) -> Result<Self> {
+            let bytes = r.take(Self::LEAST, what)?;
+            Ok(<$ty>::from_le_bytes(std::array::from_fn(|i| bytes[i])))
+        }
+    })* };
+}
+numbers! { u8 i8 u16 i16 u32 i32 f32 u64 i64 f64 }
+
+impl Stored for bool {
+    const LEAST: u64 = 1;
+
+    fn read(r: &mut Reader<'_>, what: &str, depth: usize) -> Result<Self> {
+        Ok(u8::read(r, what, depth)? != 0)
+    }
+}
+
+impl Stored for String {
+    const LEAST: u64 = 8;
+
+    fn read(r: &mut Reader<'_>, what: &str, _: usize) -> Result<Self> {
+        r.string(what)
+    }
+}
+
+impl Stored for Array {
+    const LEAST: u64 = 12;
+
+    fn read(r: &mut Reader<'_>, key: &str, depth: usize) -> Result<Self> {
+        r.array(key, depth + 1)
+    }
+}
+
+/// Implements the reading of values of every type.
+macro_rules! readers {
+    ($($name:ident($ty:ty) = $id:literal),*) => { impl Reader<'_> {
+        fn value(&mut self, key: &str) -> Result<Value> {
+            Ok(match self.u32(key)? {
+                $($id => Value::$name(<$ty>::read(self, key, 0)?),)*
+                id => return Err(Error::ValueType { key: key.into(), id }),
+            })
+        }
+
+        fn array(&mut self, key: &str, depth: usize) -> Result<Array> {
+            if depth > MAX_NESTING {
+                return Err(Error::Nesting { key: key.into(), limit: MAX_NESTING });
+            }
+            let (ty, count) = (self.u32(key)?, self.u64(key)?);
+            Ok(match ty {
+                $($id => Array::$name(self.elements(key, count, depth)?),)*
+                id => return Err(Error::ValueType { key: key.into(), id }),
+            })
+        }
+    } };
+}
+with_value_types!(readers);
+
 impl<'a> Reader<'a> {
-    numbers! {
-        u8 -> u8, i8 -> i8, u16 -> u16, i16 -> i16, u32 -> u32, i32 -> i32, f32 -> f32, u64 -> u64, i64 -> i64,
-        f64 -> f64,
+    fn u32(&mut self, what: &str) -> Result<u32> {
+        u32::read(self, what, 0)
+    }
+
+    fn u64(&mut self, what: &str) -> Result<u64> {
+        u64::read(self, what, 0)
     }
 
     fn left(&self) -> u64 {
@@ -146,60 +210,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn value(&mut self, key: &str) -> Result<Value> {
-        let what = key;
-        Ok(match self.u32(what)? {
-            0 => Value::U8(self.u8(what)?),
-            1 => Value::I8(self.i8(what)?),
-            2 => Value::U16(self.u16(what)?),
-            3 => Value::I16(self.i16(what)?),
-            4 => Value::U32(self.u32(what)?),
-            5 => Value::I32(self.i32(what)?),
-            6 => Value::F32(self.f32(what)?),
-            7 => Value::Bool(self.u8(what)? != 0),
-            8 => Value::String(self.string(what)?),
-            9 => Value::Array(self.array(key, 1)?),
-            10 => Value::U64(self.u64(what)?),
-            11 => Value::I64(self.i64(what)?),
-            12 => Value::F64(self.f64(what)?),
-            id => return Err(Error::ValueType { key: key.into(), id }),
-        })
-    }
-
-    fn array(&mut self, key: &str, depth: usize) -> Result<Array> {
-        if depth > MAX_NESTING {
-            return Err(Error::Nesting { key: key.into(), limit: MAX_NESTING });
-        }
-        let ty = self.u32(key)?;
-        let count = self.u64(key)?;
-        Ok(match ty {
-            0 => Array::U8(self.elements(key, count, 1, |r| r.u8(key))?),
-            1 => Array::I8(self.elements(key, count, 1, |r| r.i8(key))?),
-            2 => Array::U16(self.elements(key, count, 2, |r| r.u16(key))?),
-            3 => Array::I16(self.elements(key, count, 2, |r| r.i16(key))?),
-            4 => Array::U32(self.elements(key, count, 4, |r| r.u32(key))?),
-            5 => Array::I32(self.elements(key, count, 4, |r| r.i32(key))?),
-            6 => Array::F32(self.elements(key, count, 4, |r| r.f32(key))?),
-            7 => Array::Bool(self.elements(key, count, 1, |r| Ok(r.u8(key)? != 0))?),
-            8 => Array::String(self.elements(key, count, 8, |r| r.string(key))?),
-            9 => Array::Array(self.elements(key, count, 12, |r| r.array(key, depth + 1))?),
-            10 => Array::U64(self.elements(key, count, 8, |r| r.u64(key))?),
-            11 => Array::I64(self.elements(key, count, 8, |r| r.i64(key))?),
-            12 => Array::F64(self.elements(key, count, 8, |r| r.f64(key))?),
-            id => return Err(Error::ValueType { key: key.into(), id }),
-        })
-    }
-
-    /// Reads `count` elements of at least `least` bytes each.
-    fn elements<T>(
-        &mut self,
-        key: &str,
-        count: u64,
-        least: u64,
-        mut read: impl FnMut(&mut Self) -> Result<T>,
-    ) -> Result<Vec<T>> {
-        self.check_count(count, least, key)?;
-        (0..count).map(|_| read(self)).collect()
+    /// Reads `count` elements of an array inside `depth` arrays.
+    fn elements<T: Stored>(&mut self, key: &str, count: u64, depth: usize) -> Result<Vec<T>> {
+        self.check_count(count, T::LEAST, key)?;
+        (0..count).map(|_| T::read(self, key, depth)).collect()
     }
 
     /// One row of the tensor table; its offset is still relative to the data section.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::gguf::layout::{DEFAULT_ALIGNMENT, MAGIC};
 use crate::gguf::types::GgmlType;
-use crate::gguf::value::{Array, Value};
+use crate::gguf::value::{Array, Value, with_value_types};
 
 /// Collects metadata and tensor table.
 ///
@@ -75,13 +75,13 @@ impl Writer {
         h.extend((self.tensors.len() as u64).to_le_bytes());
         h.extend((self.keys.len() as u64).to_le_bytes());
         for (key, value) in &self.keys {
-            put_string(&mut h, key);
+            key.put(&mut h);
             h.extend(value.type_id().to_le_bytes());
-            put_value(&mut h, value);
+            value.put(&mut h);
         }
         let mut offset = 0u64;
         for (name, ty, dims, bytes) in &self.tensors {
-            put_string(&mut h, name);
+            name.put(&mut h);
             h.extend((dims.len() as u32).to_le_bytes());
             dims.iter().for_each(|d| h.extend(d.to_le_bytes()));
             h.extend(ty.id().to_le_bytes());
@@ -145,45 +145,51 @@ impl<W: Write> TensorWriter<W> {
     }
 }
 
-fn put_string(h: &mut Vec<u8>, text: &str) {
-    h.extend((text.len() as u64).to_le_bytes());
-    h.extend(text.as_bytes());
+/// A type of values, as a file stores it.
+trait Stored {
+    /// Appends the value to `h`.
+    fn put(&self, h: &mut Vec<u8>);
 }
 
-fn put_value(h: &mut Vec<u8>, value: &Value) {
-    match value {
-        Value::U8(v) => h.extend(v.to_le_bytes()),
-        Value::I8(v) => h.extend(v.to_le_bytes()),
-        Value::U16(v) => h.extend(v.to_le_bytes()),
-        Value::I16(v) => h.extend(v.to_le_bytes()),
-        Value::U32(v) => h.extend(v.to_le_bytes()),
-        Value::I32(v) => h.extend(v.to_le_bytes()),
-        Value::F32(v) => h.extend(v.to_le_bytes()),
-        Value::Bool(v) => h.push((*v).into()),
-        Value::String(v) => put_string(h, v),
-        Value::Array(v) => put_array(h, v),
-        Value::U64(v) => h.extend(v.to_le_bytes()),
-        Value::I64(v) => h.extend(v.to_le_bytes()),
-        Value::F64(v) => h.extend(v.to_le_bytes()),
+/// Implements [`Stored`] for little-endian numbers.
+macro_rules! numbers {
+    ($($ty:ty)*) => { $(impl Stored for $ty {
+        fn put(&self, h: &mut Vec<u8>) {
+            h.extend(self.to_le_bytes());
+        }
+    })* };
+}
+numbers! { u8 i8 u16 i16 u32 i32 f32 u64 i64 f64 }
+
+impl Stored for bool {
+    fn put(&self, h: &mut Vec<u8>) {
+        h.push((*self).into());
     }
 }
 
-fn put_array(h: &mut Vec<u8>, array: &Array) {
-    h.extend(array.type_id().to_le_bytes());
-    h.extend((array.len() as u64).to_le_bytes());
-    match array {
-        Array::U8(v) => h.extend(v),
-        Array::I8(v) => v.iter().for_each(|x| h.extend(x.to_le_bytes())),
-        Array::U16(v) => v.iter().for_each(|x| h.extend(x.to_le_bytes())),
-        Array::I16(v) => v.iter().for_each(|x| h.extend(x.to_le_bytes())),
-        Array::U32(v) => v.iter().for_each(|x| h.extend(x.to_le_bytes())),
-        Array::I32(v) => v.iter().for_each(|x| h.extend(x.to_le_bytes())),
-        Array::F32(v) => v.iter().for_each(|x| h.extend(x.to_le_bytes())),
-        Array::Bool(v) => h.extend(v.iter().map(|&x| u8::from(x))),
-        Array::String(v) => v.iter().for_each(|x| put_string(h, x)),
-        Array::Array(v) => v.iter().for_each(|x| put_array(h, x)),
-        Array::U64(v) => v.iter().for_each(|x| h.extend(x.to_le_bytes())),
-        Array::I64(v) => v.iter().for_each(|x| h.extend(x.to_le_bytes())),
-        Array::F64(v) => v.iter().for_each(|x| h.extend(x.to_le_bytes())),
+impl Stored for String {
+    fn put(&self, h: &mut Vec<u8>) {
+        h.extend((self.len() as u64).to_le_bytes());
+        h.extend(self.as_bytes());
     }
 }
+
+/// Implements [`Stored`] for values and arrays of every type.
+macro_rules! writers {
+    ($($name:ident($ty:ty) = $id:literal),*) => {
+        impl Stored for Value {
+            fn put(&self, h: &mut Vec<u8>) {
+                match self { $(Self::$name(v) => v.put(h),)* }
+            }
+        }
+
+        impl Stored for Array {
+            fn put(&self, h: &mut Vec<u8>) {
+                h.extend(self.type_id().to_le_bytes());
+                h.extend((self.len() as u64).to_le_bytes());
+                match self { $(Self::$name(v) => v.iter().for_each(|x| x.put(h)),)* }
+            }
+        }
+    };
+}
+with_value_types!(writers);

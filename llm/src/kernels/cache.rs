@@ -1,8 +1,9 @@
 //! The key/value cache in device memory, and the code that kernels write and read it with.
 //!
-//! In f16 it is `[kv_head][context][head_dim]`. In q8_0 it is signed bytes of the same shape and, `scales_at` bytes from its
-//! start, an f16 scale per 32 values, `[kv_head][context][head_dim / 32]`: GGUF's blocks of 34 bytes split in two, so that
-//! quants are read in aligned pieces of 16 bytes. Keys and values are two caches of the same layout.
+//! In f16 it is `[kv_head][context][head_dim]`. In q8_0 it is signed bytes of the same shape and, `scales_at`
+//! bytes from its start, an f16 scale per 32 values, `[kv_head][context][head_dim / 32]`: GGUF's blocks of 34
+//! bytes split in two, so that quants are read in aligned pieces of 16 bytes. Keys and values are two caches
+//! of the same layout.
 
 use half::f16;
 use ptxgen::{F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg, Round, Shuffle};
@@ -10,10 +11,11 @@ use ptxgen::{F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg, Round, Shuffle
 /// A group of values whose largest magnitude is at most this counts as zero.
 const TINY: f32 = 1e-30;
 
-/// Scale and quants of a block. This lane has `values`; the lanes whose numbers differ in the bits of `lanes` have the rest.
+/// Scale and quants of a block. This lane has `values`; the lanes whose numbers differ in the bits of `lanes`
+/// have the rest.
 ///
-/// Rounds as ggml does (`quantize_row_q8_0_ref` in `ggml-quants.c`): the scale is the largest value over 127, stored in f16
-/// but divided by in single precision; halves are rounded away from zero.
+/// Rounds as ggml does (`quantize_row_q8_0_ref` in `ggml-quants.c`): the scale is the largest value over 127,
+/// stored in f16 but divided by in single precision; halves are rounded away from zero.
 pub(crate) fn quantize<const N: usize>(
     k: &Kernel,
     values: [Reg<f32>; N],
@@ -33,21 +35,23 @@ pub(crate) fn quantize<const N: usize>(
     (k.convert::<f32, f16>(scale), quants)
 }
 
-/// The largest magnitude of this lane's `values` and those of the lanes whose numbers differ in the bits of `lanes`.
+/// The largest magnitude of this lane's `values` and those of the lanes whose numbers differ in the bits of
+/// `lanes`.
 pub(crate) fn largest(k: &Kernel, values: &[Reg<f32>], lanes: &[u32]) -> Reg<f32> {
     let own = values.iter().map(|v| k.abs::<f32>(*v)).reduce(|a, b| k.max(a, b));
     let own = own.unwrap_or_else(|| k.var(0f32));
     lanes.iter().fold(own, |v, bit| k.max(v, k.shuffle(v, Shuffle::Xor(*bit))))
 }
 
-/// What values with the largest magnitude `largest` are multiplied by to become 16-bit integers; 0 for a group that counts as
-/// zero. Also returns whether it does not.
+/// What values with the largest magnitude `largest` are multiplied by to become 16-bit integers; 0 for a
+/// group that counts as zero. Also returns whether it does not.
 pub(crate) fn to_integers(k: &Kernel, largest: Reg<f32>) -> (Reg<f32>, Pred) {
     let some = k.gt(largest, TINY);
     (k.select(some, k.mul(k.rcp(largest), 32767f32), 0f32), some)
 }
 
-/// Four values times `inverse` as 16-bit integers in separate bytes: `256 · high + low`, `high` signed and `low` unsigned.
+/// Four values times `inverse` as 16-bit integers in separate bytes: `256 · high + low`, `high` signed and
+/// `low` unsigned.
 pub(crate) fn split(k: &Kernel, values: [Reg<f32>; 4], inverse: Reg<f32>) -> [Reg<u32>; 2] {
     let q = values.map(|v| k.bits(k.round_to::<f32, i32>(k.mul(v, inverse), Round::Nearest)));
     [1, 0].map(|byte| four_bytes(k, q, byte))
@@ -80,8 +84,8 @@ pub(crate) fn scales(k: &Kernel, cache: Pointer<Global, u8>, scales_at: Multiple
     k.at(cache, scales_at).cast()
 }
 
-/// Stores this lane's pair `j` of row `row`, which has `half_dim` pairs, in a cache: f16, or q8_0 if `scales_at` is given. For
-/// q8_0 all lanes of a block must take part.
+/// Stores this lane's pair `j` of row `row`, which has `half_dim` pairs, in a cache: f16, or q8_0 if
+/// `scales_at` is given. For q8_0 all lanes of a block must take part.
 pub(crate) fn store_pair(
     k: &Kernel,
     cache: Pointer<Global, f16>,
@@ -95,7 +99,8 @@ pub(crate) fn store_pair(
     }
 }
 
-/// Quantizes the pairs of 16 neighbouring lanes, a block, into row `row` of `half_dim` pairs; this lane has pair `j`.
+/// Quantizes the pairs of 16 neighbouring lanes, a block, into row `row` of `half_dim` pairs; this lane has
+/// pair `j`.
 fn store_quantized_pair(
     k: &Kernel,
     cache: Pointer<Global, u8>,

@@ -34,7 +34,8 @@ pub struct TokensProduct {
     pub cols: u32,
 }
 
-/// The shapes of the kernels. A kernel that is not listed has the default shape, that of the committed kernels.
+/// The shapes of the kernels. A kernel that is not listed has the default shape, that of the committed
+/// kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
     /// The step kernel.

@@ -1,9 +1,10 @@
 //! The layout of each tensor type in device memory, and the code that unpacks it in a kernel.
 //!
-//! Weights stay quantized. At load each tensor is split into planes (all high bits of all rows, then all scales, ...), so that
-//! every lane reads aligned words next to its neighbour's; no byte is added. A *unit* is what one lane unpacks at a time:
-//! 32 neighbouring values of the quantized types, 16 bytes of the others. A quantized unit unpacks into eight words of four
-//! integers each (`Format::quads`), the operands of the integer dot product.
+//! Weights stay quantized. At load each tensor is split into planes (all high bits of all rows, then all
+//! scales, ...), so that every lane reads aligned words next to its neighbour's; no byte is added. A *unit*
+//! is what one lane unpacks at a time: 32 neighbouring values of the quantized types, 16 bytes of the others.
+//! A quantized unit unpacks into eight words of four integers each (`Format::quads`), the operands of the
+//! integer dot product.
 
 use half::f16;
 use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Pred, Reg};
@@ -67,18 +68,8 @@ impl Format {
     ];
 
     /// The format of a tensor type; `None` if there are no kernels for it.
-    pub const fn of(ty: GgmlType) -> Option<Self> {
-        match ty {
-            GgmlType::F32 => Some(Format::F32),
-            GgmlType::F16 => Some(Format::F16),
-            GgmlType::Bf16 => Some(Format::Bf16),
-            GgmlType::Q8_0 => Some(Format::Q8_0),
-            GgmlType::Q4_0 => Some(Format::Q4_0),
-            GgmlType::Q4K => Some(Format::Q4K),
-            GgmlType::Q5K => Some(Format::Q5K),
-            GgmlType::Q6K => Some(Format::Q6K),
-            _ => None,
-        }
+    pub fn of(ty: GgmlType) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.ty() == ty)
     }
 
     /// The tensor type.
@@ -259,8 +250,8 @@ impl Format {
         if self.is_quantized() { vec![start, k.plus(start, 16)] } else { vec![start] }
     }
 
-    /// The 32 integers of a quantized unit in order, four per word, times [`Format::raised`]. Signed bytes, except for types with
-    /// a minimum.
+    /// The 32 integers of a quantized unit in order, four per word, times [`Format::raised`]. Signed bytes,
+    /// except for types with a minimum.
     pub(crate) fn quads(self, k: &Kernel, packed: &Packed) -> Vec<Reg<u32>> {
         let r = &packed.words;
         match self {
@@ -280,7 +271,8 @@ impl Format {
             }
             Format::Q6K => {
                 let whole = r[..6].iter().map(|w| k.and(*w, 0xfcfc_fcfcu32));
-                // The bits of the last two words are the lowest two of each byte of the others, three words each.
+                // The bits of the last two words are the lowest two of each byte of the others, three words
+                // each.
                 let rest = |a: Reg<u32>, b: Reg<u32>, c: Reg<u32>| {
                     let high = k.and(k.shl(a, 6), 0xc0c0_c0c0u32);
                     let middle = k.mask_or(k.shl(b, 4), 0x3030_3030u32, high);
@@ -306,7 +298,8 @@ impl Format {
         }
     }
 
-    /// The integer scales of a unit: none; two signed scales, of its halves (Q6_K); or scale and minimum (Q4_K, Q5_K).
+    /// The integer scales of a unit: none; two signed scales, of its halves (Q6_K); or scale and minimum
+    /// (Q4_K, Q5_K).
     pub(crate) fn scales(self, k: &Kernel, packed: &Packed) -> Vec<Reg<u32>> {
         let r = &packed.words;
         match self {

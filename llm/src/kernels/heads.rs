@@ -17,8 +17,8 @@ pub fn kernel_dims(head_dim: u32) -> u32 {
     HEAD_DIMS.into_iter().find(|dims| *dims >= head_dim).unwrap_or(LONGEST_HEAD)
 }
 
-/// Into how many shares to split the positions of `units` pieces of work for `workers`: `least`, or some more if that keeps
-/// the busiest worker close to the average.
+/// Into how many shares to split the positions of `units` pieces of work for `workers`: `least`, or some more
+/// if that keeps the busiest worker close to the average.
 pub fn even_shares(units: u32, workers: u32, least: u32) -> u32 {
     let least = least.max(1);
     // The work of the busiest, as a multiple of the average.

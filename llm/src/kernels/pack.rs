@@ -1,6 +1,8 @@
-//! From the blocks of a file to the planes that kernels read: done once, when a model is loaded, at the speed of memory.
+//! From the blocks of a file to the planes that kernels read: done once, when a model is loaded, at the speed
+//! of memory.
 //!
-//! The loops have fixed lengths and no branches per value, so that compilers turn them into vector instructions.
+//! The loops have fixed lengths and no branches per value, so that compilers turn them into vector
+//! instructions.
 
 use crate::kernels::format::Format;
 
@@ -68,8 +70,8 @@ fn split<const BYTES: usize, const PLANES: usize>(
     }
 }
 
-/// Nibbles of Q4_K and Q5_K, 32 at a time: of each 64 the first 32 are low nibbles in the file; packed, the first 16 of each
-/// 32 are.
+/// Nibbles of Q4_K and Q5_K, 32 at a time: of each 64 the first 32 are low nibbles in the file; packed, the
+/// first 16 of each 32 are.
 fn nibbles(quants: &[u8], packed: &mut [u8]) {
     for (q, packed) in quants.as_chunks::<32>().0.iter().zip(packed.as_chunks_mut::<32>().0) {
         for i in 0..16 {
@@ -79,8 +81,8 @@ fn nibbles(quants: &[u8], packed: &mut [u8]) {
     }
 }
 
-/// Fifth bits of Q5_K. In the file, bit u of byte v belongs to value v of unit u; packed, bit i of byte b of unit u belongs to
-/// value 4i + b.
+/// Fifth bits of Q5_K. In the file, bit u of byte v belongs to value v of unit u; packed, bit i of byte b of
+/// unit u belongs to value 4i + b.
 fn fifth_bits(bits: &[u8], packed: &mut [u8]) {
     for b in 0..4 {
         let rows = std::array::from_fn(|i| bits[4 * i + b]);
@@ -116,8 +118,8 @@ fn q6_values(block: &[u8; 210]) -> [u8; 256] {
     values
 }
 
-/// 32 six-bit values in 24 bytes, in the order of [`Format::quads`]: in two's complement, the first 24 in the upper six bits of
-/// a byte each, the last eight in the lower two bits of three bytes each.
+/// 32 six-bit values in 24 bytes, in the order of [`Format::quads`]: in two's complement, the first 24 in the
+/// upper six bits of a byte each, the last eight in the lower two bits of three bytes each.
 fn q6_words(values: &[u8; 32]) -> [u8; 24] {
     let fours: [u32; 8] = std::array::from_fn(|i| u32::from_le_bytes(values.as_chunks().0[i]) ^ 0x2020_2020);
     let mut bytes = [0; 24];

@@ -1,7 +1,7 @@
 //! Rotary positions.
 //!
-//! Angles are kept in turns as 64-bit fixed-point fractions: the product of position and step wraps by itself, so an angle at
-//! position 100,000 is as exact as one at position 1.
+//! Angles are kept in turns as 64-bit fixed-point fractions: the product of position and step wraps by
+//! itself, so an angle at position 100,000 is as exact as one at position 1.
 
 use ptxgen::{Cache, Global, Kernel, Pointer, Reg};
 

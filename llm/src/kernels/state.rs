@@ -1,8 +1,8 @@
 //! The decode state in device memory, and the comparison that chooses a token.
 //!
-//! Layout, in 32-bit words: the position of the token being decoded, three words of padding, then the token at every
-//! position. A step reads the token at its position and writes the one at the next, so the same recorded launches serve
-//! every step.
+//! Layout, in 32-bit words: the position of the token being decoded, three words of padding, then the token
+//! at every position. A step reads the token at its position and writes the one at the next, so the same
+//! recorded launches serve every step.
 
 use ptxgen::{Kernel, Reg, Shuffle};
 

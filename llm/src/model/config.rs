@@ -30,7 +30,8 @@ pub struct Config {
     /// Leading values of a head that rotate; even, at most `head_dim`. Pairs are neighbours (2j, 2j + 1).
     pub rope_dim: usize,
     /// Divisors of the rotary angles, one per pair (`rope_dim / 2`), if any is not 1: the angle of pair j at
-    /// position p is `p * rope_base^(-2j / rope_dim) / rope_factors[j]`. From `rope_freqs.weight` or the scaling keys.
+    /// position p is `p * rope_base^(-2j / rope_dim) / rope_factors[j]`. From `rope_freqs.weight` or the
+    /// scaling keys.
     pub rope_factors: Option<Vec<f32>>,
 }
 
@@ -131,8 +132,9 @@ impl Config {
 
 /// Divisors of LLaMA 3's rotary scaling for `rope_dim / 2` pairs.
 ///
-/// Frequencies of wavelengths up to `original / high` stay, those from `original / low` on are divided by `factor`, and
-/// between them the two are blended. Source: the `llama3` rope type of Hugging Face transformers (`modeling_rope_utils.py`).
+/// Frequencies of wavelengths up to `original / high` stay, those from `original / low` on are divided by
+/// `factor`, and between them the two are blended. Source: the `llama3` rope type of Hugging Face
+/// transformers (`modeling_rope_utils.py`).
 pub fn llama3_factors(
     base: f32,
     rope_dim: usize,

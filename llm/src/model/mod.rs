@@ -11,8 +11,8 @@ use crate::gguf::{Gguf, TensorView};
 
 /// A LLaMA model in a GGUF file.
 ///
-/// Loading checks that every tensor exists with the shape that the configuration implies and that no other tensor exists, so
-/// the accessors cannot fail. It does not check that kernels exist for the tensors' types.
+/// Loading checks that every tensor exists with the shape that the configuration implies and that no other
+/// tensor exists, so the accessors cannot fail. It does not check that kernels exist for the tensors' types.
 #[derive(Debug)]
 pub struct Model {
     /// Shape and constants.

@@ -56,8 +56,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Whether a candidate with `warps` resident warps per SM can be compared with the default shape, which has `usual`. Counts
-    /// do not include latencies, of which fewer warps hide less.
+    /// Whether a candidate with `warps` resident warps per SM can be compared with the default shape, which
+    /// has `usual`. Counts do not include latencies, of which fewer warps hide less.
     pub fn is_judged(&mut self, kernel: &str, warps: u32, usual: u32) -> bool {
         let judged = matches!(self.meter, Meter::Clock) || warps >= usual;
         if !judged {
@@ -129,8 +129,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Whether the results of a candidate are right. `usual` computes the default's results again, to check that the device still
-    /// works after a failure.
+    /// Whether the results of a candidate are right. `usual` computes the default's results again, to check
+    /// that the device still works after a failure.
     pub fn accept(
         &mut self,
         kernel: &str,
@@ -177,8 +177,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The median time of each of `count` candidates in ns, timed in turns; `run` records one. `None` for candidates that were not
-    /// timed.
+    /// The median time of each of `count` candidates in ns, timed in turns; `run` records one. `None` for
+    /// candidates that were not timed.
     pub fn times(
         &mut self,
         count: usize,

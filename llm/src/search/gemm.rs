@@ -119,7 +119,7 @@ fn one(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, tiles: &[Tile]) ->
     };
     bench.outcome.findings.push(Finding {
         part: Part::Prompt,
-        what: format!("{} {tokens} tokens, {rows} x {cols}", output.name()),
+        kernel: format!("{} {tokens} tokens, {rows} x {cols}", output.name()),
         usual: text(usual),
         usual_ns: tuned.usual_ns,
         chosen: text(all[best]),

@@ -1,5 +1,5 @@
-//! The shapes of matrix times vector, one product after the other: first rows and unrolling vary, then the warps of a block
-//! with the best of these.
+//! The shapes of matrix times vector, one product after the other: first rows and unrolling vary, then the
+//! warps of a block with the best of these.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ pub fn search(bench: &mut Bench<'_>) -> Result<()> {
         let ty = format.ty().name().to_owned();
         bench.outcome.findings.push(Finding {
             part: Part::Matvec,
-            what: format!("{}_{} {rows} x {cols}", epilogue.prefix(), format.suffix()),
+            kernel: format!("{}_{} {rows} x {cols}", epilogue.prefix(), format.suffix()),
             usual: Shape::default().to_string(),
             usual_ns: s.best.usual_ns,
             chosen: s.best.shape.to_string(),

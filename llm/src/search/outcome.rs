@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::error::Result;
 use crate::kernels::choices::Kernels;
 use crate::tuning::entry::Entry;
 
 /// A part of a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Part {
     /// The kernel of a whole step in one launch.
     Step,
@@ -60,12 +63,12 @@ pub struct Progress {
 }
 
 /// The result for one kernel and matrix.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// The part.
     pub part: Part,
     /// The kernel, and the matrix.
-    pub what: String,
+    pub kernel: String,
     /// The default shape.
     pub usual: String,
     /// Time with the default shape, in ns.
@@ -79,7 +82,7 @@ pub struct Finding {
 }
 
 /// A candidate that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rejected {
     /// The kernel.
     pub kernel: String,

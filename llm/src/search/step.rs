@@ -90,7 +90,7 @@ pub fn search(bench: &mut Bench<'_>) -> Result<()> {
     bench.outcome.entry.step = Some(TunedStep { kernel: variant.name.to_owned(), tuned });
     bench.outcome.findings.push(Finding {
         part: Part::Step,
-        what: format!("step_{}", variant.name),
+        kernel: format!("step_{}", variant.name),
         usual: Shape::default().to_string(),
         usual_ns,
         chosen: tuned.shape.to_string(),

@@ -1,7 +1,7 @@
 //! Random weights, drawn in their stored form.
 //!
-//! Scales follow from the standard deviation of the stored integers: uniform integers of n values have sqrt((n² - 1) / 12),
-//! and the root mean square adds the offset from zero.
+//! Scales follow from the standard deviation of the stored integers: uniform integers of n values have
+//! sqrt((n² - 1) / 12), and the root mean square adds the offset from zero.
 
 use half::{bf16, f16};
 use rand_chacha::ChaCha8Rng;
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn values_have_the_mean_and_spread_asked_for() {
-        for &ty in SUPPORTED {
+        for (ty, _) in SUPPORTED {
             let blocks = 65_536 / ty.block_values() as usize;
             let bytes = random(3, "blk.0.attn_q.weight", 1, ty, blocks, 0.02);
             let mut values = vec![0.0f32; blocks * ty.block_values() as usize];

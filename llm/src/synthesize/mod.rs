@@ -1,8 +1,9 @@
-//! Models of real shapes with random weights, for benchmarks: the time of a token depends on shapes and formats alone.
+//! Models of real shapes with random weights, for benchmarks: the time of a token depends on shapes and
+//! formats alone.
 //!
-//! Weights are drawn as quantized blocks, with a spread that keeps activations near 1 through all layers, so logits are finite
-//! and not flat. Names and keys are those of converters, so llama.cpp loads the files. Every tensor has its own random
-//! sequence, and the file for a seed is the same on every machine.
+//! Weights are drawn as quantized blocks, with a spread that keeps activations near 1 through all layers, so
+//! logits are finite and not flat. Names and keys are those of converters, so llama.cpp loads the files.
+//! Every tensor has its own random sequence, and the file for a seed is the same on every machine.
 
 mod blocks;
 mod vocabulary;
@@ -27,7 +28,8 @@ use crate::model::{Model, tensor_shapes};
 pub enum Mix {
     /// One type for all matrices; below six bits the output matrix is Q6_K, as in llama.cpp's quantizer.
     Uniform(GgmlType),
-    /// llama.cpp's `Q4_K_M` and `Q5_K_M`: Q6_K for the output and for `attn_v` and `ffn_down` of about half the layers.
+    /// llama.cpp's `Q4_K_M` and `Q5_K_M`: Q6_K for the output and for `attn_v` and `ffn_down` of about half
+    /// the layers.
     Medium(GgmlType),
 }
 
@@ -64,7 +66,8 @@ impl FromStr for Synthesis {
 
 /// Configuration of a shape, and whether its output matrix is the embedding.
 fn shape_config(name: &str) -> Option<(Config, bool)> {
-    // layers, hidden, ff, heads, head_dim, vocabulary, context, rope factor, tied; key-value heads are 8 or a quarter.
+    // layers, hidden, ff, heads, head_dim, vocabulary, context, rope factor, tied; key-value heads are 8 or a
+    // quarter.
     let (layers, hidden, ff, heads, head_dim, vocab, context, factor, tied) = match name {
         "llama-3.2-1b" => (16, 2048, 8192, 32, 64, 128_256, 131_072, 32.0, true),
         "llama-3.2-3b" => (28, 3072, 8192, 24, 128, 128_256, 131_072, 32.0, true),
@@ -230,8 +233,8 @@ impl Synthesis {
         Model::new(Gguf::from_bytes(bytes)?)
     }
 
-    /// Writes the model to `out`; `progress` is called with the bytes written so far and in all. Memory use does not depend on the
-    /// size of the model.
+    /// Writes the model to `out`; `progress` is called with the bytes written so far and in all. Memory use
+    /// does not depend on the size of the model.
     ///
     /// # Errors
     /// What `out` reports.

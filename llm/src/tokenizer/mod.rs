@@ -1,7 +1,7 @@
 //! Text to tokens and back, by the vocabulary in the model's file.
 //!
-//! Byte-level BPE as in LLaMA 3, GPT-2 and Qwen (`tokenizer.ggml.model` = `gpt2`). The crate `tokenizers` splits and merges;
-//! tokens become bytes through a table, because a token may end within a character.
+//! Byte-level BPE as in LLaMA 3, GPT-2 and Qwen (`tokenizer.ggml.model` = `gpt2`). The crate `tokenizers`
+//! splits and merges; tokens become bytes through a table, because a token may end within a character.
 
 pub(crate) mod alphabet;
 mod split;

@@ -65,7 +65,8 @@ impl Compiler {
         Ok(cubin?.into())
     }
 
-    /// The cubins of several recipes, compiled on all cores; `None` for those that were not started before `deadline`.
+    /// The cubins of several recipes, compiled on all cores; `None` for those that were not started before
+    /// `deadline`.
     pub fn compile_all(&self, recipes: &[Recipe], deadline: Instant) -> Vec<Option<Result<Arc<[u8]>>>> {
         let one = |recipe: &Recipe| (Instant::now() < deadline).then(|| self.compile(recipe));
         recipes.par_iter().map(one).collect()

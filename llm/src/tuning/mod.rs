@@ -1,4 +1,5 @@
-//! Shapes of kernels that a search has found to be fast on one GPU for one model, and the file that stores them.
+//! Shapes of kernels that a search has found to be fast on one GPU for one model, and the file that stores
+//! them.
 
 pub(crate) mod compile;
 pub(crate) mod entry;

@@ -1,7 +1,7 @@
 //! The file that stores results, and the folder of kernels beside it.
 //!
-//! Files are written under another name and renamed, so that an interrupted search leaves the old content. A result that cannot be
-//! used any more (the kernels have changed, a file is missing) is reported and skipped.
+//! Files are written under another name and renamed, so that an interrupted search leaves the old content. A
+//! result that cannot be used any more (the kernels have changed, a file is missing) is reported and skipped.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -49,8 +49,8 @@ pub struct Loaded {
 }
 
 impl Store {
-    /// The user's file: the one that `LLM_DEMO_TUNING` names, else `$XDG_CACHE_HOME/llm-demo/tuning.json`, else
-    /// `~/.cache/llm-demo/tuning.json`. `None` if none of these is set.
+    /// The user's file: the one that `LLM_DEMO_TUNING` names, else `$XDG_CACHE_HOME/llm-demo/tuning.json`,
+    /// else `~/.cache/llm-demo/tuning.json`. `None` if none of these is set.
     pub fn of_user() -> Option<Self> {
         let named = std::env::var_os("LLM_DEMO_TUNING").filter(|p| !p.is_empty()).map(PathBuf::from);
         let cache = || {
@@ -61,8 +61,8 @@ impl Store {
         named.or_else(cache).map(Self::at)
     }
 
-    /// The file `path`, created when first written. Kernels are in a folder beside it, with the same name and the extension
-    /// `kernels`.
+    /// The file `path`, created when first written. Kernels are in a folder beside it, with the same name and
+    /// the extension `kernels`.
     pub fn at(path: PathBuf) -> Self {
         Self { path }
     }
@@ -82,7 +82,8 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(source) => return Err(self.file("read", &self.path, source)),
         };
-        let bad = |source| Error::Tuning { path: self.path.clone(), source };
+        let bad =
+            |source: serde_json::Error| Error::Tuning { path: self.path.clone(), source: source.into() };
         let header: Header = serde_json::from_slice(&bytes).map_err(bad)?;
         if header.schema != SCHEMA {
             return Err(Error::TuningSchema {
@@ -95,7 +96,8 @@ impl Store {
         Ok(document.entries)
     }
 
-    /// The result for `subject`, with its kernels for `target`. Predicted results serve the software device alone.
+    /// The result for `subject`, with its kernels for `target`. Predicted results serve the software device
+    /// alone.
     ///
     /// # Errors
     /// As [`Store::entries`].
@@ -167,7 +169,8 @@ impl Store {
         Ok(())
     }
 
-    /// Adds a result and its kernels. Parts that it lacks are taken from a stored result of the same subject and method.
+    /// Adds a result and its kernels. Parts that it lacks are taken from a stored result of the same subject
+    /// and method.
     ///
     /// # Errors
     /// As [`Store::entries`]; [`Error::File`].
@@ -199,7 +202,7 @@ impl Store {
         entries.push(entry);
         let document = Document { schema: SCHEMA.to_owned(), entries };
         let mut text = serde_json::to_vec_pretty(&document)
-            .map_err(|source| Error::Tuning { path: self.path.clone(), source })?;
+            .map_err(|e| Error::Tuning { path: self.path.clone(), source: e.into() })?;
         text.push(b'\n');
         self.replace(&self.path, &text)
     }

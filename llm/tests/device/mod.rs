@@ -100,7 +100,8 @@ impl Random {
         (0..count).map(|_| f16::from_f32(self.value())).collect()
     }
 
-    /// Whole blocks of `format` with `count` values and scales of usual size; `subnormal` makes some of them subnormal.
+    /// Whole blocks of `format` with `count` values and scales of usual size; `subnormal` makes some of them
+    /// subnormal.
     pub fn blocks(&mut self, format: Format, count: usize, subnormal: bool) -> Vec<u8> {
         let ty = format.ty();
         match format {
@@ -146,8 +147,8 @@ pub fn dequantized(ty: GgmlType, blocks: &[u8], rows: usize, cols: usize) -> Vec
     values
 }
 
-/// Whole blocks of values in the layout of a cache in q8_0, quants before scales, quantized as ggml does; and their rounded
-/// values.
+/// Whole blocks of values in the layout of a cache in q8_0, quants before scales, quantized as ggml does; and
+/// their rounded values.
 pub fn q8_0(values: &[f32]) -> (Vec<u8>, Vec<f32>) {
     let (mut quants, mut scales, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for block in values.as_chunks::<32>().0 {
@@ -195,6 +196,31 @@ pub fn read_bytes(buffer: &Buffer, count: usize) -> Vec<u8> {
 
 pub fn dot<T: Copy + Into<f64>>(a: &[T], b: &[T]) -> f64 {
     a.iter().zip(b).map(|(x, y)| (*x).into() * (*y).into()).sum()
+}
+
+/// Attention of the queries of a token over rows up to `position` of caches `[kv_head][context][dim]`.
+pub fn attended<T: Copy + Into<f64>>(
+    q: &[T],
+    keys: &[T],
+    values: &[T],
+    (dim, context, group): (usize, usize, usize),
+    position: usize,
+) -> Vec<f64> {
+    let mut out = Vec::new();
+    for (head, query) in q.chunks_exact(dim).enumerate() {
+        let row = |p: usize| (head / group * context + p) * dim..(head / group * context + p + 1) * dim;
+        let scale = 1.0 / (dim as f64).sqrt();
+        let scores: Vec<f64> = (0..=position).map(|p| scale * dot(query, &keys[row(p)])).collect();
+        let top = scores.iter().copied().fold(f64::MIN, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|s| (s - top).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        let mut sums = vec![0.0; dim];
+        for (p, w) in weights.iter().enumerate() {
+            values[row(p)].iter().zip(&mut sums).for_each(|(v, s)| *s += w / total * (*v).into());
+        }
+        out.extend(sums);
+    }
+    out
 }
 
 /// Σ(found − wanted)² / Σ wanted².

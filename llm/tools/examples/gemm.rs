@@ -1,7 +1,8 @@
-//! Measures the prompt kernels alone: TFLOP/s of every tile on the shapes of a 1B model, GB/s of dequantizing.
+//! Measures the prompt kernels alone: TFLOP/s of every tile on the shapes of a 1B model, GB/s of
+//! dequantizing.
 //!
-//! `gemm compile DIR` writes the cubins of all tiles for sm_87 and sm_90 (needs a `ptxas`); `gemm run DIR [TOKENS]` measures
-//! them on the device that `HCQ_DEVICE` names.
+//! `gemm compile DIR` writes the cubins of all tiles for sm_87 and sm_90 (needs a `ptxas`); `gemm run DIR
+//! [TOKENS]` measures them on the device that `HCQ_DEVICE` names.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -58,7 +59,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Microseconds of one of `launches`, which follow each other; the best of three rounds after one to warm up.
+    /// Microseconds of one of `launches`, which follow each other; the best of three rounds after one to warm
+    /// up.
     fn time(&mut self, launches: &[(&Kernel, LaunchConfig, Args)]) -> anyhow::Result<f64> {
         let mut best = f64::INFINITY;
         for round in 0..4 {

@@ -1,47 +1,46 @@
-//! Greedy decode by two engines side by side: whether one way to launch a step chooses the same tokens as another.
+//! Greedy decode by two engines: whether two ways to launch a step choose the same tokens.
 
 use serde::Serialize;
 
-use ga10b_llm::Result;
 use ga10b_llm::compare::Bounds;
-use ga10b_llm::engine::Engine;
+use ga10b_llm::{Decoder, Engine, Result};
 
 /// A token that two engines chose differently after the same tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// Tokens that both had taken in.
+    /// Tokens in the context of both.
     pub position: usize,
-    /// What each chose: the one that is checked, then the one it is checked against.
+    /// The choices: of the engine that is checked, then of the other.
     pub tokens: [u32; 2],
-    /// By how much each one's logit of its own choice is above its logit of the other's.
+    /// How much larger each engine's logit of its own choice is than its logit of the other's choice.
     pub margins: [f32; 2],
-    /// Margins up to this are within what the bounds of a comparison of logits leave open.
+    /// Margins up to this are within the bounds of a comparison of logits.
     pub tie: f32,
 }
 
 impl Difference {
-    /// Whether both found the two tokens equally likely, as far as their precision tells.
+    /// Whether the two tokens are equally likely to both engines, within their precision.
     pub fn is_tie(&self) -> bool {
         self.margins.iter().all(|margin| *margin <= self.tie)
     }
 }
 
-/// What came of a comparison.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Agreement {
-    /// Tokens that both chose, equal or not.
+    /// Tokens that were compared.
     pub tokens: usize,
-    /// Where they chose differently between two that were equally likely; both went on with the choice of the second.
+    /// Different choices of equally likely tokens; both engines continue with the choice of the second.
     pub ties: Vec<Difference>,
-    /// Where the comparison ended, because they did not agree.
+    /// The difference that ended the comparison.
     pub difference: Option<Difference>,
 }
 
-/// Has both engines take in `prompt` and then choose up to `count` tokens, of which the first that is no tie ends the comparison.
-/// `progress` hears of each token.
+/// Both engines process `prompt` and then choose up to `count` tokens; the first difference that is no tie
+/// ends the comparison. `progress` is called after each token.
 ///
 /// # Errors
-/// What the engines report; a full context above all.
+/// What the engines report, for example a full context.
 ///
 /// # Panics
 /// If the prompt is empty.
@@ -75,7 +74,7 @@ pub fn compare(
             position: against.position(),
             tokens,
             margins: [logits[0][first] - logits[0][second], logits[1][second] - logits[1][first]],
-            // Twice, since each of the two logits may be off by that much.
+            // Twice, because each of the two logits may have this error.
             tie: (2.0 * Bounds::FLOAT.nmse.sqrt() * rms) as f32,
         };
         match difference.is_tie() {

@@ -1,4 +1,4 @@
-//! What a device copies per second: the measure of every kernel that reads memory.
+//! The copy rate of a device, to compare kernels that read memory with.
 
 use std::time::{Duration, Instant};
 
@@ -7,19 +7,19 @@ use serde::Serialize;
 
 use ga10b_llm::Result;
 
-/// Measurements, of which the middle one counts.
+/// Measurements, of which the median counts.
 const SAMPLES: usize = 11;
-/// Copies of a measurement, one after the other.
+/// Copies per measurement.
 const COPIES: u64 = 4;
 /// The longest that a measurement may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes that are worth copying on a GPU with memory of its own: several times the largest second-level cache (60 MB on an H200).
+/// Bytes to copy on a GPU with its own memory: several times the largest level-2 cache (60 MB on an H200).
 pub const LARGE: u64 = 256 << 20;
-/// The same where memory is shared with the CPU and scarce, and the cache small (4 MiB on an Orin).
+/// Bytes to copy if memory is shared with the CPU: it is scarce, and the cache small (4 MiB on an Orin).
 pub const SMALL: u64 = 64 << 20;
 
-/// Who copies.
+/// What copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyBy {
@@ -30,7 +30,7 @@ pub enum CopyBy {
 }
 
 impl CopyBy {
-    /// In words.
+    /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kernel => "a kernel",
@@ -42,20 +42,21 @@ impl CopyBy {
 /// A measured copy rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CopyBandwidth {
-    /// Bytes read and written per ns: the median of the measurements by whoever is faster.
+    /// Bytes read and written per ns: the median of the faster way.
     pub gigabytes_per_second: f64,
-    /// Who that is.
+    /// The faster way.
     pub by: CopyBy,
-    /// Size of the buffer that is copied.
+    /// Size of the copied buffer.
     pub buffer_bytes: u64,
 }
 
 impl CopyBandwidth {
-    /// Copies `bytes` bytes from one buffer to another on the device, by a kernel (where the device's options let a kernel make
-    /// copies of that size) and by a copy engine, each once, and for at least `warm_up`, before it counts. Timed by the GPU.
+    /// Copies `bytes` bytes from one buffer to another on the device, by a kernel (if the device's options
+    /// let kernels make copies of that size) and by a copy engine, after at least one copy and `warm_up`
+    /// each. Timed by the GPU.
     ///
     /// # Errors
-    /// What the device reports, memory that is used up above all.
+    /// What the device reports, for example memory that is used up.
     pub fn measure(device: &Device, bytes: u64, warm_up: Duration) -> Result<Self> {
         let (from, to) = (device.alloc(bytes)?, device.alloc(bytes)?);
         let by_kernel = median(&mut device.queue()?, &from, &to, warm_up)?;

@@ -1,8 +1,8 @@
-//! Measuring tokens per second the way llama-bench does, so that the figures can stand side by side.
+//! Tokens per second, measured as llama-bench does, so that figures are comparable.
 //!
-//! Prefill takes in a prompt of random tokens at an empty context. Decode takes in random tokens one at a time and has the
-//! logits of each on the host; greedy decode has the device choose and returns the token alone. Runs that do not count come first,
-//! until the clocks are up.
+//! Prefill processes a prompt of random tokens at an empty context. Decode processes random tokens one at a
+//! time and copies the logits of each to the host; in greedy decode the device chooses the token. Each test
+//! first runs until the clocks have risen.
 
 use std::time::{Duration, Instant};
 
@@ -10,23 +10,22 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
-use ga10b_llm::Result;
-use ga10b_llm::decoder::Decoder;
+use ga10b_llm::{Decoder, Result};
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Tokens of the prompt; 0 leaves prefill out.
+    /// Tokens of the prompt; 0 skips prefill.
     pub prefill: usize,
-    /// Tokens decoded; 0 leaves decode out.
+    /// Tokens decoded; 0 skips decode.
     pub decode: usize,
-    /// Runs that count, after those that warm up.
+    /// Measured runs, after the warm-up.
     pub repeats: usize,
-    /// For how long each test warms up at least; one run in any case.
+    /// Least time of each test's warm-up, which is at least one run.
     pub warm_up: Duration,
 }
 
-/// For how long a GPU works before it is measured: an H200 takes 1 to 1.5 s of load from 345 to 1980 MHz (measured).
+/// Warm-up of a GPU: an H200 takes 1 to 1.5 s of load from 345 to 1980 MHz (measured).
 pub const WARM_UP: Duration = Duration::from_millis(1500);
 
 /// The runs of one test.
@@ -38,14 +37,14 @@ pub struct Row {
     pub tokens: usize,
     /// Mean over the runs.
     pub tokens_per_second: f64,
-    /// Standard deviation over the runs (of a sample); 0 for a single run.
+    /// Sample standard deviation over the runs; 0 for a single run.
     pub tokens_per_second_sd: f64,
     /// Each run.
     pub runs_tokens_per_second: Vec<f64>,
 }
 
 impl Row {
-    /// A row from the seconds that each run of `tokens` tokens took.
+    /// A row from the seconds of each run of `tokens` tokens.
     pub fn new(test: String, tokens: usize, seconds: &[f64]) -> Self {
         let runs: Vec<f64> = seconds.iter().map(|s| tokens as f64 / s).collect();
         let count = runs.len() as f64;
@@ -56,10 +55,10 @@ impl Row {
     }
 }
 
-/// Runs `plan`; `progress` hears of tokens done and in all.
+/// Runs `plan`; `progress` is called with the tokens done and in all.
 ///
 /// # Errors
-/// What the decoder reports, a full context above all.
+/// What the decoder reports, for example a full context.
 pub fn run(
     decoder: &mut dyn Decoder,
     vocab: usize,

@@ -1,4 +1,4 @@
-//! How long it takes from the start of the program to the first token, and what takes it.
+//! The time from the start of the process to the first token, and its parts.
 
 use std::time::{Duration, Instant};
 
@@ -6,23 +6,21 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
 use serde::Serialize;
 
-use ga10b_llm::Result;
-use ga10b_llm::decoder::Decoder;
-use ga10b_llm::engine::Engine;
 use ga10b_llm::sampler::argmax;
+use ga10b_llm::{Decoder, Engine, Result};
 
-/// What a time began with.
+/// The start of a measured time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// The start of the process, as the kernel noted it, in steps of 10 ms.
+    /// The start of the process, as the kernel records it, in steps of 10 ms.
     ProcessStart,
-    /// The first line of `main`, where the kernel does not tell.
+    /// The first line of `main`, if the kernel does not report the start.
     Main,
 }
 
 impl Origin {
-    /// In words.
+    /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ProcessStart => "the start of the process",
@@ -31,31 +29,31 @@ impl Origin {
     }
 }
 
-/// One after the other, what the program did.
+/// A part of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Part {
-    /// What it did.
+    /// What the program did.
     pub name: &'static str,
-    /// How long.
+    /// How long it took.
     pub seconds: f64,
 }
 
 /// Time to the first token.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FirstToken {
-    /// What the time began with.
+    /// The start of the time.
     pub from: Origin,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// All of it, until the first token was chosen.
+    /// The whole time, until the first token was chosen.
     pub seconds: f64,
-    /// What it went to.
+    /// Its parts.
     pub parts: Vec<Part>,
-    /// The step that gave the second token, after that; `None` if there was no room for it.
+    /// The following step, to the second token; `None` if the context is full.
     pub first_step_seconds: Option<f64>,
 }
 
-/// Takes the time of what a program does from its start on.
+/// Measures the parts of the time from the start of the process.
 #[derive(Clone, Debug)]
 pub struct Stopwatch {
     from: Origin,
@@ -65,10 +63,10 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// A watch that runs since the process started, or since `main` where that is not to be known.
+    /// A watch that runs since the start of the process, or since `main` if that is not known.
     pub fn since_process_start(main: Instant) -> Self {
         let start = process_age().and_then(|age| Instant::now().checked_sub(age));
-        // In steps of 10 ms it may seem to have been a little later.
+        // Because of the steps of 10 ms it may be later than `main`.
         match start.map(|start| start.min(main)) {
             Some(start) => {
                 let mut watch = Self { from: Origin::ProcessStart, start, last: start, parts: Vec::new() };
@@ -79,7 +77,7 @@ impl Stopwatch {
         }
     }
 
-    /// What was done since the last call is called `name`.
+    /// Names the part since the last call.
     pub fn lap(&mut self, name: &'static str) {
         self.push(name, Instant::now());
     }
@@ -89,7 +87,7 @@ impl Stopwatch {
         self.last = now;
     }
 
-    /// The engine was set up since the last call.
+    /// Adds the parts of setting up `engine`, which took the time since the last call.
     pub fn loaded(&mut self, engine: &Engine) {
         let times = engine.load_times();
         let end = Instant::now();
@@ -98,7 +96,7 @@ impl Stopwatch {
         self.push("memory, kernels, recording the step", end);
     }
 
-    /// Takes in `prompt` and chooses the first token; then takes in that one, if there is room.
+    /// Processes `prompt` and chooses the first token; then processes that one, if the context has room.
     ///
     /// # Errors
     /// What the decoder reports.
@@ -118,7 +116,7 @@ impl Stopwatch {
     }
 }
 
-/// How long this process has been there, to 10 ms; `None` where the system does not say.
+/// The age of this process, in steps of 10 ms; `None` if the system does not report it.
 fn process_age() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let ticks = start_time(&stat).filter(|ticks| *ticks > 0)?;
@@ -128,7 +126,8 @@ fn process_age() -> Option<Duration> {
     now.checked_sub(start)
 }
 
-/// The start time in clock ticks since boot: the 22nd field, counted behind the name, which may contain anything (`proc(5)`).
+/// The start time in clock ticks since boot: field 22, counted from the end of the name, which may contain
+/// anything (`proc(5)`).
 fn start_time(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(22 - 3)?.parse().ok()

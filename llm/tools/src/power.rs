@@ -1,17 +1,17 @@
-//! Power mode and clocks of a Jetson, which decide more about a figure than any kernel does.
+//! Power mode and clocks of a Jetson, on which every figure depends.
 //!
-//! Read from where JetPack keeps them: the GPU's devfreq node, nvpmodel's status file, and the clock tree of the power
-//! processor in debugfs (root only). What cannot be read is absent.
+//! Sources: the GPU's devfreq node, nvpmodel's status file, and the clock tree of the power processor in
+//! debugfs (root only). What cannot be read is absent.
 
 use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
 
-/// Power mode and clocks at one moment.
+/// Power mode and clocks at a point in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Power {
-    /// nvpmodel's number of the mode (AGX Orin: 0 is MAXN, 2 the default of 30 W).
+    /// Number of the mode in nvpmodel (AGX Orin: 0 is MAXN, 2 the default of 30 W).
     pub mode: Option<u32>,
     /// Clock of the GPU, in Hz.
     pub gpu_hz: Option<u64>,

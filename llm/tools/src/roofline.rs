@@ -1,14 +1,14 @@
-//! What an Orin would need for a token, from what the software ga10b counted: a prediction, never a measurement.
+//! The time of a token on an Orin, predicted from the counts of the software ga10b; never a measurement.
 //!
-//! A token takes as long as the slower of two things, DRAM and instruction issue, and the start of each launch on top:
+//! A token takes the time of DRAM or of instruction issue, whichever is longer, and the start of each launch:
 //! `max(bytes / (bandwidth · share), instructions / (SMs · clock · rate)) + launches · link`.
 
 use serde::Serialize;
 
-/// What one token costs, whatever the clocks.
+/// The cost of a token, independent of clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cost {
-    /// Bytes that DRAM delivers and takes.
+    /// Bytes read from DRAM and written to it.
     pub dram_bytes: f64,
     /// Instructions that warps issue.
     pub warp_instructions: f64,
@@ -16,22 +16,24 @@ pub struct Cost {
     pub launches: f64,
 }
 
-/// A machine, as far as the prediction knows one.
+/// The constants of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Machine {
     /// Name of the power mode.
     pub name: String,
-    /// Streaming multiprocessors that are on.
+    /// Streaming multiprocessors in use.
     pub sms: f64,
     /// Clock of the GPU in MHz.
     pub mhz: f64,
     /// Nominal DRAM bandwidth in GB/s.
     pub gbps: f64,
-    /// Share of it that kernels reach: 0.85 is what the best engines show on an AGX Orin (162 to 178 of 204.8 GB/s).
+    /// Share of the bandwidth that kernels reach: 0.85 is that of the best engines on an AGX Orin (162 to 178
+    /// of 204.8 GB/s).
     pub share: f64,
-    /// Instructions that an SM issues per clock over a whole kernel, of 4 at most: 2 is what the integer pipe takes.
+    /// Instructions that an SM issues per clock over a whole kernel, at most 4: 2 is the rate of the integer
+    /// pipe.
     pub ipc: f64,
-    /// Time between a launch's end and the start of one that is linked to it, in µs: an estimate.
+    /// Time between the end of a launch and the start of the linked one, in µs: an estimate.
     pub link_us: f64,
 }
 
@@ -46,7 +48,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// In a word.
+    /// The name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -85,20 +87,20 @@ impl std::str::FromStr for Constant {
 /// Times of one token, in ms.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// What DRAM needs.
+    /// Time of DRAM.
     pub dram_ms: f64,
-    /// What issue needs.
+    /// Time of instruction issue.
     pub issue_ms: f64,
-    /// What the starts of launches need.
+    /// Time of the starts of launches.
     pub launch_ms: f64,
     /// Tokens per second.
     pub tokens_per_second: f64,
-    /// The larger of the first two.
+    /// The longer of the first two.
     pub bound: Bound,
 }
 
 impl Constant {
-    /// Puts it in place of the machine's own.
+    /// Overrides the machine's constant.
     pub fn apply(&self, machine: &mut Machine) {
         if let Some(field) = machine.constant(&self.key) {
             *field = self.value;
@@ -107,7 +109,8 @@ impl Constant {
 }
 
 impl Machine {
-    /// An AGX Orin 64 GB in its power modes (NVIDIA's Jetson Linux Developer Guide), with the estimates of the sources above.
+    /// An AGX Orin 64 GB in its power modes (NVIDIA's Jetson Linux Developer Guide), with the estimates
+    /// above.
     #[must_use]
     pub fn orin_agx() -> Vec<Machine> {
         let mode = |name: &str, sms, mhz, gbps, link_us| Machine {
@@ -140,7 +143,7 @@ impl Machine {
         })
     }
 
-    /// What a token that costs `cost` would take.
+    /// The time of a token of cost `cost`.
     #[must_use]
     pub fn predict(&self, cost: &Cost) -> Prediction {
         let dram_ms = cost.dram_bytes / (self.gbps * self.share * 1e6);

@@ -1,8 +1,9 @@
-//! Traces of what host and GPU did and when, in the trace-event format that Perfetto (<https://ui.perfetto.dev>) and Chrome show.
+//! Traces of host and GPU in the trace-event format, which Perfetto (<https://ui.perfetto.dev>) and Chrome
+//! display.
 //!
-//! A slice has a start and a duration; slices of one track lie inside each other or apart. Times are in µs from the start of
-//! the trace on the program's clock, with fractions of 1 ns; those of the GPU are brought there by [`Clocks`].
-//! Format: "Trace Event Format", the JSON object form, of the Chromium project.
+//! A slice has a start and a duration; slices of one track are nested or disjoint. Times are in µs from the
+//! start of the trace on the program's clock, with a resolution of 1 ns; [`Clocks`] converts times of the
+//! GPU. Format: "Trace Event Format", the JSON object form, of the Chromium project.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,12 +22,12 @@ use tracing_subscriber::registry::LookupSpan;
 use ga10b_llm::engine::{LaunchTime, PhaseTime, Work};
 use ga10b_llm::spans::HOST;
 
-/// One thing that the host did.
+/// An action of the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSpan {
-    /// What it did.
+    /// Name of the action.
     pub name: &'static str,
-    /// When it began.
+    /// When it started.
     pub start: Instant,
     /// When it ended.
     pub end: Instant,
@@ -34,19 +35,19 @@ pub struct HostSpan {
     pub args: Map<String, Value>,
 }
 
-/// Collects the spans of target [`HOST`] of the thread that works with the device: a layer of a `tracing` subscriber. Clones
-/// share what they have collected.
+/// Collects the spans of target [`HOST`] of the thread that works with the device: a layer of a `tracing`
+/// subscriber. Clones share their spans.
 #[derive(Clone, Debug, Default)]
 pub struct HostSpans(Arc<Mutex<Vec<HostSpan>>>);
 
 impl HostSpans {
-    /// What was collected, in the order in which it ended.
+    /// Removes and returns the collected spans, in the order of their ends.
     pub fn take(&self) -> Vec<HostSpan> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// What a layer keeps with a span.
+/// What the layer stores in a span.
 struct Open {
     args: Map<String, Value>,
     start: Option<Instant>,
@@ -91,14 +92,14 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for HostSpans {
     }
 }
 
-/// How the GPU's clock and the program's go together.
+/// The relation of the GPU's clock and the program's.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
-    /// Where the trace starts.
+    /// Start of the trace.
     pub origin: Instant,
-    /// Both clocks before anything that is traced.
+    /// Both clocks before the trace.
     pub first: ClockPair,
-    /// Both clocks behind it.
+    /// Both clocks after the trace.
     pub last: ClockPair,
 }
 
@@ -111,20 +112,20 @@ impl Clocks {
         }
     }
 
-    /// ns of the program's clock for each of the GPU's.
+    /// ns of the program's clock per ns of the GPU's.
     fn rate(&self) -> f64 {
         let gpu = self.last.gpu_ns.saturating_sub(self.first.gpu_ns);
         let cpu = self.last.cpu.saturating_duration_since(self.first.cpu).as_nanos() as u64;
         if gpu == 0 || cpu == 0 { 1.0 } else { cpu as f64 / gpu as f64 }
     }
 
-    /// A time of the GPU's clock as ns from the origin: on the straight line through both pairs.
+    /// A time of the GPU's clock as ns from the origin, on the line through both pairs.
     fn gpu(&self, ns: u64) -> i64 {
         let after = i128::from(ns) - i128::from(self.first.gpu_ns);
         self.host(self.first.cpu) + (after as f64 * self.rate()).round() as i64
     }
 
-    /// How far off a time of the GPU may be on the program's clock.
+    /// Largest error of a time of the GPU on the program's clock.
     fn error(&self) -> Duration {
         self.first.error.max(self.last.error)
     }
@@ -161,12 +162,12 @@ enum Event {
     },
 }
 
-/// ns as µs. Three digits behind the point survive in a double for a hundred days.
+/// ns as µs. A double keeps three decimals for a hundred days.
 fn micros<S: serde::Serializer>(ns: &i64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(*ns as f64 / 1e3)
 }
 
-/// A place where slices are drawn.
+/// A track of slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Track {
     pid: u32,
@@ -187,7 +188,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Lays out what host and GPU did. `about` says what was traced and goes into the document's metadata.
+    /// A trace of host and GPU. `about` describes what was traced and becomes metadata of the document.
     pub fn new(
         mut about: Map<String, Value>,
         clocks: &Clocks,
@@ -226,7 +227,7 @@ impl Trace {
             }
         }
         let mut trace_events = drawing.events;
-        // Where two begin together, the one around the other comes first.
+        // Of two slices that start together the outer one comes first.
         trace_events[named..].sort_by_key(|event| match event {
             Event::Slice { ts, dur, .. } => (*ts, 1, -dur),
             Event::Counter { ts, .. } => (*ts, 0, 0),
@@ -246,17 +247,17 @@ impl Trace {
     }
 }
 
-/// What a reader of the trace must know.
+/// Notes for the reader of the trace.
 fn notes(clocks: &Clocks) -> Map<String, Value> {
     object(json!({
         "gpu_clock_error_ns": clocks.error().as_nanos() as u64,
         "gpu_clock_drift_ppm": 1e6 * (clocks.rate() - 1.0),
-        "gpu_clock": "times of the GPU lie on the program's clock by a straight line through two readings of both, before and \
-                      behind the trace; the error is the larger one of the readings",
-        "launches": "taken one after the other with a timestamp behind each: those that could overlap do not, and each ends \
-                     with a wait for it, so a step takes longer than without the trace",
-        "phases": "of a step in one launch, by the clock of its first block, scaled to the launch's time",
-        "bytes": "weights, keys and values that are read, by the shape of the model",
+        "gpu_clock": "times of the GPU are converted to the program's clock by a line through two readings of both, before and \
+                      after the trace; the error is the larger one of the readings",
+        "launches": "run one after the other with a timestamp after each: launches that could overlap do not, so a step takes \
+                     longer than without the trace",
+        "phases": "of a step in one launch, by the clock of its first block, scaled to the time of the launch",
+        "bytes": "weights, keys and values that are read, computed from the shape of the model",
     }))
 }
 
@@ -267,7 +268,7 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// Events in the making.
+/// Collects events.
 struct Drawing<'a> {
     clocks: &'a Clocks,
     events: Vec<Event>,
@@ -289,7 +290,7 @@ impl Drawing<'_> {
         self.events.push(Event::Counter { name, ts, pid: QUEUE.pid, args: BTreeMap::from([(name, value)]) });
     }
 
-    /// What `bytes` bytes in a time are per second, from its start on.
+    /// Sets the rate of `bytes` bytes from the start of a time.
     fn rate(&mut self, (start, end): (i64, i64), bytes: u64) {
         self.count("GB/s", start, bytes as f64 / (end - start).max(1) as f64);
     }
@@ -320,7 +321,7 @@ impl Drawing<'_> {
         self.count("GB/s", around.1, 0.0);
     }
 
-    /// A phase, and in it what its time went to.
+    /// A phase, and the parts of its time.
     fn phase(&mut self, launch: &LaunchTime, phase: &PhaseTime) {
         let time = (self.clocks.gpu(phase.start), self.clocks.gpu(phase.end));
         let args = json!({

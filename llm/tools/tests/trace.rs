@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use ga10b_llm::engine::{Engine, EngineOptions, Mode};
-use ga10b_llm::model::Model;
 use ga10b_llm::synthesize::Synthesis;
+use ga10b_llm::{Decoder, Engine, EngineOptions, Mode, Model};
 use ga10b_llm_tools::bandwidth::CopyBandwidth;
 use ga10b_llm_tools::trace::{Clocks, HostSpans, Trace};
 use hcq::{Device, Selector};
@@ -61,7 +60,8 @@ fn of<'a>(events: &'a [Value], phase: &'a str) -> impl Iterator<Item = &'a Value
     events.iter().filter(move |e| e["ph"] == phase)
 }
 
-/// Slices of a track, in the order of the file, lie inside each other or apart, and each begins no earlier than the one before.
+/// Slices of a track, in the order of the file, lie inside each other or apart, and each begins no earlier
+/// than the one before.
 fn check_tracks(events: &[Value]) {
     let mut tracks: BTreeMap<(u64, u64), Vec<&Value>> = BTreeMap::new();
     for slice in of(events, "X") {

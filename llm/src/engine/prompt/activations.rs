@@ -36,9 +36,6 @@ pub struct Activations {
 
 impl Activations {
     /// Reserves the activations of a chunk of the model `m`.
-    ///
-    /// # Errors
-    /// What the device reports.
     pub fn new(m: &DeviceModel, choices: &Choices) -> Result<Self> {
         let (c, context) = (&m.config, m.cache.context as usize);
         let tokens = CHUNK.min(context).next_power_of_two().max(SIZES[0] as usize);

@@ -1,9 +1,10 @@
 //! Processes prompts in chunks, on the tensor cores.
 //!
-//! A chunk's launches are recorded once per size and replayed; its position and its tokens are in device memory. Quantized
-//! weights are expanded to f16 slice by slice, each beside the product of the previous slice, so that a slice is read from the
-//! level-2 cache. The last layer ends with its keys and values: its output only matters for the prompt's last token, for which
-//! the launches of an ordinary step continue to the logits.
+//! A chunk's launches are recorded once per size and replayed; its position and its tokens are in device
+//! memory. Quantized weights are expanded to f16 slice by slice, each beside the product of the previous
+//! slice, so that a slice is read from the level-2 cache. The last layer ends with its keys and values: its
+//! output only matters for the prompt's last token, for which the launches of an ordinary step continue to
+//! the logits.
 
 use std::time::Duration;
 
@@ -38,7 +39,8 @@ pub struct Prompt {
     activations: Activations,
     /// One per size, recorded on first use.
     graphs: [Option<Graph>; SIZES.len()],
-    /// From the chunk's last token before the last layer to its logits. The step's state has the token's position.
+    /// From the chunk's last token before the last layer to its logits. The step's state has the token's
+    /// position.
     pub finish: Graph,
     /// The first launch of `finish`; those of a step's last layer and head follow.
     pub last: Launch,
@@ -46,9 +48,6 @@ pub struct Prompt {
 
 impl Prompt {
     /// Reserves the activations of a chunk of the model `m`.
-    ///
-    /// # Errors
-    /// What the device reports.
     pub fn new(
         m: &DeviceModel,
         mut programs: Programs,
@@ -67,9 +66,6 @@ impl Prompt {
     }
 
     /// Submits up to [`CHUNK`] tokens at `position`, which fit the cache.
-    ///
-    /// # Errors
-    /// What the device reports.
     pub fn run(
         &mut self,
         m: &DeviceModel,
@@ -82,9 +78,6 @@ impl Prompt {
     }
 
     /// [`Prompt::run`] with one launch after the other, each with its time.
-    ///
-    /// # Errors
-    /// What the device reports.
     pub fn timed(
         &mut self,
         m: &DeviceModel,
@@ -99,9 +92,6 @@ impl Prompt {
     }
 
     /// Records the launches of a prompt of `tokens` tokens, unless they are recorded.
-    ///
-    /// # Errors
-    /// What loading the kernels reports.
     pub fn record(&mut self, m: &DeviceModel, tokens: usize) -> Result<()> {
         let chunks = [tokens.min(CHUNK), tokens % CHUNK];
         chunks
@@ -111,9 +101,6 @@ impl Prompt {
     }
 
     /// The launches of a full chunk, to inspect: the cache may be too short to run them.
-    ///
-    /// # Errors
-    /// What loading the kernels reports.
     pub fn full_chunk(&mut self, m: &DeviceModel) -> Result<Vec<Launch>> {
         self.launches(m, CHUNK as u32)
     }

@@ -44,9 +44,6 @@ struct Planner<'a> {
 }
 
 /// The launches of a chunk of up to `tokens` tokens, to the keys and values of the last layer.
-///
-/// # Errors
-/// What loading the kernels reports.
 pub fn launches(
     model: &DeviceModel,
     programs: &mut Programs,
@@ -169,8 +166,8 @@ impl Planner<'_> {
         self.choices.gemm(&product, self.model.device.info().sm_count)
     }
 
-    /// The launches of a product: slices of the matrix are expanded and multiplied in turns. Returns the number of shares of the
-    /// row length.
+    /// The launches of a product: slices of the matrix are expanded and multiplied in turns. Returns the
+    /// number of shares of the row length.
     fn multiply(&mut self, product: &Product<'_>) -> Result<u32> {
         let cols = product.parts[0].cols;
         let (rows, step) = rows(&product.parts, product.output);
@@ -221,7 +218,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Multiplies with `len` rows from `first` on, of `rows` in all; `weights` adds the argument with their address.
+    /// Multiplies with `len` rows from `first` on, of `rows` in all; `weights` adds the argument with their
+    /// address.
     fn gemm(
         &mut self,
         product: &Product<'_>,

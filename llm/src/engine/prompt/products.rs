@@ -60,7 +60,8 @@ pub fn sums(choices: &Choices, rows: usize, cols: usize, sm_count: u32) -> Resul
     Ok(SIZES.into_iter().map(values).max().unwrap_or_default())
 }
 
-/// The pieces of stacked matrices that rows `start` to `start + len` cover: matrix, first row, number of rows.
+/// The pieces of stacked matrices that rows `start` to `start + len` cover: matrix, first row, number of
+/// rows.
 pub fn pieces<'a>(parts: &[&'a Matrix], start: u32, len: u32) -> Vec<(&'a Matrix, u32, u32)> {
     let mut above = 0;
     let mut all = Vec::new();

@@ -1,8 +1,8 @@
 //! Attention of one query position over the cache: online softmax, any context, no score buffer.
 //!
-//! A block serves one query head and one share of the positions. Each warp works through tiles of 32 positions: for the
-//! scores every lane takes one position, for the weighted sum of values every lane takes two neighbouring dimensions. Warps
-//! are merged through shared memory, shares by a second kernel.
+//! A block serves one query head and one share of the positions. Each warp works through tiles of 32
+//! positions: for the scores every lane takes one position, for the weighted sum of values every lane takes
+//! two neighbouring dimensions. Warps are merged through shared memory, shares by a second kernel.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg, Shared, Special};
@@ -14,7 +14,8 @@ use crate::kernels::operations::striped::striped_index;
 pub const THREADS: u32 = 128;
 pub(crate) const WARPS: u32 = THREADS / 32;
 
-/// Words of one share of one head in the scratch buffer of `attention_combine`: largest score, sum of weights, values.
+/// Words of one share of one head in the scratch buffer of `attention_combine`: largest score, sum of
+/// weights, values.
 pub const fn partial_words(head_dim: u32) -> u32 {
     // Rounded so that every share starts at a multiple of 16 bytes.
     (head_dim + 2).next_multiple_of(4)
@@ -25,8 +26,9 @@ fn partial_pitch(k: &Kernel, head_dim: Reg<u32>) -> Reg<u32> {
     k.and(k.add(head_dim, 5), !3u32)
 }
 
-/// `attention_DIM(q, keys, values, state, out, context, head_dim, group, scale)` for heads of up to `dims` dimensions, a
-/// multiple of 8. Grid: `[heads, 1]`, `out` striped; for `attention_split_DIM` `[heads, shares]`, `out` the scratch buffer.
+/// `attention_DIM(q, keys, values, state, out, context, head_dim, group, scale)` for heads of up to `dims`
+/// dimensions, a multiple of 8. Grid: `[heads, 1]`, `out` striped; for `attention_split_DIM` `[heads,
+/// shares]`, `out` the scratch buffer.
 ///
 /// The cache holds f16 `[kv_head][context][head_dim]`; `group` query heads share a key/value head.
 pub(crate) fn kernel(dims: u32, split: bool) -> Kernel {
@@ -106,8 +108,8 @@ pub(crate) fn kernel(dims: u32, split: bool) -> Kernel {
     k
 }
 
-/// The weight of this lane's `score`, 0 if it is not `inside`. Updates the warp's largest score `max`, and rescales the lane's
-/// sum of weights `sum` and its weighted `sums` to it.
+/// The weight of this lane's `score`, 0 if it is not `inside`. Updates the warp's largest score `max`, and
+/// rescales the lane's sum of weights `sum` and its weighted `sums` to it.
 pub(crate) fn weigh<'a>(
     k: &Kernel,
     score: Reg<f32>,
@@ -147,8 +149,8 @@ impl Meeting {
         k.at(self.values, k.scale(warp, self.dims))
     }
 
-    /// Merges what the warps have stored in their places, with each lane's largest score `max` (equal within a warp) and sum of
-    /// weights `sum`, and writes it: the result of the head, or of one share of it.
+    /// Merges what the warps have stored in their places, with each lane's largest score `max` (equal within
+    /// a warp) and sum of weights `sum`, and writes it: the result of the head, or of one share of it.
     pub(crate) fn merge(
         &self,
         k: &Kernel,
@@ -219,7 +221,8 @@ fn dot_row(
     score
 }
 
-/// `attention_combine(partials, out, head_dim, shares)`: one block per head merges the shares; `out` is striped.
+/// `attention_combine(partials, out, head_dim, shares)`: one block per head merges the shares; `out` is
+/// striped.
 pub(crate) fn combine() -> Kernel {
     let k = Kernel::new("attention_combine");
     k.max_threads(THREADS);

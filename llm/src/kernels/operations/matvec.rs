@@ -1,4 +1,5 @@
-//! Matrix times vector with weights and activations in single precision: slow, and the reference of the step kernel.
+//! Matrix times vector with weights and activations in single precision: slow, and the reference of the step
+//! kernel.
 //!
 //! A warp takes two rows at a time and shares the activations between them.
 
@@ -17,7 +18,8 @@ use crate::kernels::operations::striped::{striped_chunk, striped_index};
 pub struct Shape {
     /// Warps of a block: 1, 2, 4, 8 or 16.
     pub warps: u32,
-    /// Rows that a warp computes together: 1, 2 or 4; for [`Epilogue::Gate`] half of them gate and half up: 2 or 4.
+    /// Rows that a warp computes together: 1, 2 or 4; for [`Epilogue::Gate`] half of them gate and half up: 2
+    /// or 4.
     pub rows: u32,
     /// Units of each row that a lane loads together: 1, 2 or 4.
     pub unroll: u32,

@@ -1,5 +1,5 @@
-//! One kernel per operation of a decode step, with activations in single precision: the slow path that the others are
-//! compared with, and the last layer of each prompt.
+//! One kernel per operation of a decode step, with activations in single precision: the slow path that the
+//! others are compared with, and the last layer of each prompt.
 
 pub mod attention;
 pub mod matvec;

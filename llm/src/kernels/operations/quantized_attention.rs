@@ -1,9 +1,9 @@
-//! Attention of one query position over a cache in q8_0: as [`attention`](crate::kernels::operations::attention), always
-//! split into shares.
+//! Attention of one query position over a cache in q8_0: as
+//! [`attention`](crate::kernels::operations::attention), always split into shares.
 //!
-//! Scores are integer dot products with the query as 16-bit integers, so that their error is far below that of the cache. For
-//! the weighted sum of values every lane takes four neighbouring dimensions; with short heads the other lanes take a second
-//! position.
+//! Scores are integer dot products with the query as 16-bit integers, so that their error is far below that
+//! of the cache. For the weighted sum of values every lane takes four neighbouring dimensions; with short
+//! heads the other lanes take a second position.
 
 use ptxgen::{Cache, Kernel, Pointer, Reg, Shuffle, Special};
 
@@ -12,8 +12,9 @@ use crate::kernels::cache::{largest, numbers, product, scales, split, to_integer
 use crate::kernels::heads::LOWEST;
 use crate::kernels::operations::attention::{Meeting, THREADS, WARPS, weigh};
 
-/// `attention_q8_0_DIM(q, keys, values, state, out, context, head_dim, group, scale, scales_at)` for heads of up to `dims`
-/// dimensions, a multiple of 32. Grid: `[heads, shares]`; `out` is the scratch buffer of `attention_combine`.
+/// `attention_q8_0_DIM(q, keys, values, state, out, context, head_dim, group, scale, scales_at)` for heads of
+/// up to `dims` dimensions, a multiple of 32. Grid: `[heads, shares]`; `out` is the scratch buffer of
+/// `attention_combine`.
 pub(crate) fn kernel(dims: u32) -> Kernel {
     let k = Kernel::new(&format!("attention_q8_0_{dims}"));
     k.max_threads(THREADS);
@@ -37,7 +38,8 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     let positions = k.add(k.load(state), 1);
     let newest = k.sub(positions, 1);
 
-    // The query as integers, four values per thread. Scores are in units of log2: exp2 is the softmax's exponential.
+    // The query as integers, four values per thread. Scores are in units of log2: exp2 is the softmax's
+    // exponential.
     let quads = k.halve(head_dim, 2).reg();
     let quad = k.min(tid, k.sub(quads, 1));
     let four = k.load_n::<4, _, _>(k.at(k.row(q, head, head_dim), k.scale(quad, 4)), Cache::Default);
@@ -58,8 +60,8 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     let first_row = k.mul(k.div(head, group), context);
     let rows = [keys, values].map(|cache| k.row(cache, first_row, head_dim));
     let row_scales = [keys, values].map(|cache| k.row(scales(&k, cache, scales_at), first_row, blocks));
-    // Lanes that share a position, and the words that each of them takes; past the end of the head they repeat its last one
-    // and are not stored.
+    // Lanes that share a position, and the words that each of them takes; past the end of the head they
+    // repeat its last one and are not stored.
     let lanes = (dims / 4).min(32);
     let slots = 32 / lanes;
     let slot = k.shr(lane, lanes.trailing_zeros());

@@ -10,10 +10,10 @@ use crate::kernels::rotation::rotate;
 /// Threads of a block.
 pub const THREADS: u32 = 128;
 
-/// `rope_cache(qkv, turns, state, keys, values, heads, kv_heads, half_dim, context)`: rotates the queries in place, rotates the
-/// keys and writes keys and values as f16 at the current position of `[kv_head][context][head_dim]` caches. `turns` has one
-/// step per pair of a head, zero for pairs that do not rotate. Pairs are neighbours (2j, 2j + 1). `rope_cache_q8_0` takes
-/// another parameter, `scales_at`.
+/// `rope_cache(qkv, turns, state, keys, values, heads, kv_heads, half_dim, context)`: rotates the queries in
+/// place, rotates the keys and writes keys and values as f16 at the current position of
+/// `[kv_head][context][head_dim]` caches. `turns` has one step per pair of a head, zero for pairs that do not
+/// rotate. Pairs are neighbours (2j, 2j + 1). `rope_cache_q8_0` takes another parameter, `scales_at`.
 pub(crate) fn kernel(kv: CacheType) -> Kernel {
     let k = Kernel::new(&format!("rope_cache{}", kv.suffix()));
     k.max_threads(THREADS);

@@ -1,7 +1,9 @@
-//! The layout of activation vectors: *striped*, so that 16 neighbouring values of each lane are contiguous loads of a warp.
+//! The layout of activation vectors: *striped*, so that 16 neighbouring values of each lane are contiguous
+//! loads of a warp.
 //!
-//! Of every 16 neighbouring values the first four of all sixteens come first, then the second four, and so on. A lane that
-//! unpacks 16 neighbouring weights then reads its activations in four 16-byte loads, each contiguous across the warp.
+//! Of every 16 neighbouring values the first four of all sixteens come first, then the second four, and so
+//! on. A lane that unpacks 16 neighbouring weights then reads its activations in four 16-byte loads, each
+//! contiguous across the warp.
 
 use ptxgen::{Global, Kernel, Multiple, Pointer, Reg};
 

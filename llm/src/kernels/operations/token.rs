@@ -67,8 +67,8 @@ pub(crate) fn argmax() -> Kernel {
     k
 }
 
-/// `argmax_finish(best_values, best_indices, state, candidates)`: one warp takes the best candidate, writes it as the next
-/// token and advances the position. Logits without any number give token 0.
+/// `argmax_finish(best_values, best_indices, state, candidates)`: one warp takes the best candidate, writes
+/// it as the next token and advances the position. Logits without any number give token 0.
 pub(crate) fn argmax_finish() -> Kernel {
     let k = Kernel::new("argmax_finish");
     k.max_threads(32);

@@ -1,8 +1,10 @@
-//! Attention of a chunk of prompt tokens over the cache, on the tensor cores: causal, online softmax, no score buffer.
+//! Attention of a chunk of prompt tokens over the cache, on the tensor cores: causal, online softmax, no
+//! score buffer.
 //!
-//! A block serves 64 tokens of one query head, a warp 16 of them. Keys and values pass through shared memory in tiles of
-//! positions; the next tile is copied while this one is multiplied. The weights of a tile stay in registers: the lane that has
-//! a sum of the first product is the one that needs it as left factor of the second.
+//! A block serves 64 tokens of one query head, a warp 16 of them. Keys and values pass through shared memory
+//! in tiles of positions; the next tile is copied while this one is multiplied. The weights of a tile stay in
+//! registers: the lane that has a sum of the first product is the one that needs it as left factor of the
+//! second.
 
 use half::f16;
 use ptxgen::{
@@ -28,9 +30,10 @@ pub const fn shared_bytes(dims: u32) -> u32 {
     2 * dims * (TOKENS + 4 * positions(dims))
 }
 
-/// `prompt_attention_DIM(q, keys, values, prompt, out, context, head_dim, group, scale)` for heads of up to `dims` dimensions, a
-/// multiple of 8. `q` and `out` are f16 `[token][head][head_dim]`, the caches f16 `[kv_head][context][head_dim]`; `group` query
-/// heads share a key/value head. Grid: `[tokens / TOKENS, heads]`.
+/// `prompt_attention_DIM(q, keys, values, prompt, out, context, head_dim, group, scale)` for heads of up to
+/// `dims` dimensions, a multiple of 8. `q` and `out` are f16 `[token][head][head_dim]`, the caches f16
+/// `[kv_head][context][head_dim]`; `group` query heads share a key/value head. Grid: `[tokens / TOKENS,
+/// heads]`.
 pub(crate) fn kernel(dims: u32) -> Kernel {
     let k = Kernel::new(&format!("prompt_attention_{dims}"));
     k.max_threads(THREADS);
@@ -184,7 +187,8 @@ impl<'a> Warp<'a> {
         scores
     }
 
-    /// The weights of the tile's positions for one of the lane's two tokens; `column` is the position of the lane's first score.
+    /// The weights of the tile's positions for one of the lane's two tokens; `column` is the position of the
+    /// lane's first score.
     fn weights(&self, half: usize, scores: &[Accumulator], column: Reg<u32>) -> Vec<Reg<F16x2>> {
         let k = self.k;
         let (max, total) = (self.max[half], self.total[half]);
@@ -268,8 +272,8 @@ fn times(k: &Kernel, value: Multiple, factor: Reg<u32>) -> Multiple {
     k.scale(k.mul(eighth, factor), 8)
 }
 
-/// Lines of f16 values in shared memory, in pieces of 16 bytes: eight neighbouring lines have the same piece in eight different
-/// sixteenths of 128 bytes.
+/// Lines of f16 values in shared memory, in pieces of 16 bytes: eight neighbouring lines have the same piece
+/// in eight different sixteenths of 128 bytes.
 #[derive(Clone, Copy)]
 struct Lines {
     /// Values of a line, at least 64.
@@ -291,7 +295,8 @@ impl Lines {
         k.at_stride(lines, k.mad(line, self.dims / 8, k.xor(piece, k.and(line, 7))), 16)
     }
 
-    /// Zeroes all shared memory of the block where heads are shorter than the lines: the rest of each line stays zero.
+    /// Zeroes all shared memory of the block where heads are shorter than the lines: the rest of each line
+    /// stays zero.
     fn clear(self, k: &Kernel, tid: Reg<u32>, shared: Pointer<Shared, f16>, head_dim: Multiple) {
         k.if_(k.lt(head_dim.reg(), self.dims), || {
             let zero = k.reg::<u32>();

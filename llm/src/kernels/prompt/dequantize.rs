@@ -1,4 +1,5 @@
-//! Dequantization: whole matrices to f16 for the tensor cores, rows of an embedding for the tokens of a chunk.
+//! Dequantization: whole matrices to f16 for the tensor cores, rows of an embedding for the tokens of a
+//! chunk.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Kernel, Pointer, Reg, Space, Special};
@@ -77,8 +78,8 @@ pub(crate) fn store_rounded<S: Space>(k: &Kernel, to: Pointer<S, f16>, values: &
     k.store_n(to.cast::<F16x2>(), &pairs);
 }
 
-/// `embed_prompt_SUFFIX(planes.., prompt, out, rows, cols)`: the embedding rows of the chunk's tokens, in f32. A block per
-/// token.
+/// `embed_prompt_SUFFIX(planes.., prompt, out, rows, cols)`: the embedding rows of the chunk's tokens, in
+/// f32. A block per token.
 pub(crate) fn embed(format: Format) -> Kernel {
     let k = Kernel::new(&format!("embed_prompt_{}", format.suffix()));
     k.max_threads(THREADS);

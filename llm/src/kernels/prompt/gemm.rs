@@ -1,8 +1,10 @@
-//! Matrix times many vectors on the tensor cores: `out[t][r] = x[t] · w[r]` for f16 factors, summed in single precision.
+//! Matrix times many vectors on the tensor cores: `out[t][r] = x[t] · w[r]` for f16 factors, summed in single
+//! precision.
 //!
-//! A block computes a tile of tokens by rows. Slices of both factors pass through a ring in shared memory, which asynchronous
-//! copies fill; the ring is swizzled, so that neither the copies nor `ldmatrix` have bank conflicts. A warp holds its part of
-//! the tile in registers and loads the fragments of the next step while it multiplies those of this one.
+//! A block computes a tile of tokens by rows. Slices of both factors pass through a ring in shared memory,
+//! which asynchronous copies fill; the ring is swizzled, so that neither the copies nor `ldmatrix` have bank
+//! conflicts. A warp holds its part of the tile in registers and loads the fragments of the next step while
+//! it multiplies those of this one.
 
 use half::f16;
 use ptxgen::{
@@ -34,7 +36,8 @@ pub struct Tile {
 pub enum Output {
     /// `out[share][t][r]`, in f32.
     Sums,
-    /// `out[t][r] = silu(w[r]·x[t]) · (w[rows + r]·x[t])`, in f16: the matrix has gate rows, then as many up rows.
+    /// `out[t][r] = silu(w[r]·x[t]) · (w[rows + r]·x[t])`, in f16: the matrix has gate rows, then as many up
+    /// rows.
     Gate,
 }
 
@@ -73,11 +76,11 @@ pub const MORE_TILES: [Tile; 8] = [
     Tile::new(64, 64, 64, [2, 2], 4),
 ];
 
-/// Rates of the tiles in percent of the first one's, measured on an H200 (`llm/tools/examples/gemm.rs`, gate and up of a 1B
-/// model).
+/// Rates of the tiles in percent of the first one's, measured on an H200 (`llm/tools/examples/gemm.rs`, gate
+/// and up of a 1B model).
 const RATES: [u64; TILES.len()] = [100, 83, 68];
-/// The cost of another part of the row length: multiply-adds of the whole GPU in the time that it takes to write and read one
-/// byte of a result.
+/// The cost of another part of the row length: multiply-adds of the whole GPU in the time that it takes to
+/// write and read one byte of a result.
 const STORE: u64 = 160;
 /// Most parts of a row length.
 const SHARES: u32 = 8;
@@ -90,7 +93,8 @@ pub fn splits(output: Output, cols: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The tile for a product, and the number of parts of its row length, so that all of `sm_count` multiprocessors have work.
+/// The tile for a product, and the number of parts of its row length, so that all of `sm_count`
+/// multiprocessors have work.
 pub fn choose(output: Output, tokens: u32, rows: u32, cols: u32, sm_count: u32) -> (Tile, u32) {
     let all = splits(output, cols)
         .flat_map(|shares| TILES.into_iter().zip(RATES).map(move |(tile, rate)| (tile, rate, shares)));
@@ -168,8 +172,8 @@ impl Tile {
         self.depth / 8
     }
 
-    /// The place of piece `piece` in row `row`: eight consecutive rows have the same piece in eight different sixteenths of
-    /// 128 bytes.
+    /// The place of piece `piece` in row `row`: eight consecutive rows have the same piece in eight different
+    /// sixteenths of 128 bytes.
     fn swizzled(self, k: &Kernel, row: Reg<u32>, piece: Reg<u32>) -> Reg<u32> {
         let twist = if self.depth == 64 { k.and(row, 7) } else { k.and(k.shr(row, 1), 3) };
         k.xor(piece, twist)
@@ -189,9 +193,10 @@ impl Tile {
 
 /// The kernel of `tile` and `output`: `(x, w, out, tokens, rows, cols, pitch, share, share_pitch)`.
 ///
-/// `x` is `[tokens][cols]`, `w` is `[rows][cols]` (twice as many rows for [`Output::Gate`]), `out` has rows of `pitch` values.
-/// Block z of the grid sums values `share` · z to `share` · (z + 1) of each row into the part of `out` that starts
-/// `share_pitch` · z rows in. `cols` and `share` are multiples of [`DEPTH`], `rows` and `pitch` are even.
+/// `x` is `[tokens][cols]`, `w` is `[rows][cols]` (twice as many rows for [`Output::Gate`]), `out` has rows
+/// of `pitch` values. Block z of the grid sums values `share` · z to `share` · (z + 1) of each row into the
+/// part of `out` that starts `share_pitch` · z rows in. `cols` and `share` are multiples of [`DEPTH`], `rows`
+/// and `pitch` are even.
 pub fn kernel(tile: Tile, output: Output) -> Kernel {
     let k = Kernel::new(&tile.kernel_name(output));
     k.max_threads(tile.threads());

@@ -1,6 +1,7 @@
 //! The vector operations of a chunk: norms, rotary positions and the write into the key/value cache.
 //!
-//! The same recorded launches serve every chunk of a size: results past the chunk's end are computed and not used.
+//! The same recorded launches serve every chunk of a size: results past the chunk's end are computed and not
+//! used.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Kernel, Reg, Special};
@@ -18,8 +19,9 @@ pub const EXPAND_THREADS: u32 = 128;
 /// Threads of a block of `prompt_rope`.
 pub const ROPE_THREADS: u32 = 128;
 
-/// `prompt_norm(x, sums, weight, out, len, eps, shares, share_pitch)`: adds the sums of the previous product, in `shares` parts
-/// that are `share_pitch` tokens apart, to the residual stream `x`, and writes its RMS norm in f16. A block per token.
+/// `prompt_norm(x, sums, weight, out, len, eps, shares, share_pitch)`: adds the sums of the previous product,
+/// in `shares` parts that are `share_pitch` tokens apart, to the residual stream `x`, and writes its RMS norm
+/// in f16. A block per token.
 pub(crate) fn norm() -> Kernel {
     let k = Kernel::new("prompt_norm");
     k.max_threads(NORM_THREADS);
@@ -67,10 +69,11 @@ pub(crate) fn norm() -> Kernel {
     k
 }
 
-/// `prompt_rope(qkv, turns, prompt, q, keys, values, heads, kv_heads, half_dim, context, shares, share_pitch)`: sums `shares`
-/// parts of `qkv` that are `share_pitch` tokens apart, writes the rotated queries of every token to `q` (f16,
-/// `[token][head][dim]`), and rotated keys and values as f16 at the token's position of `[kv_head][context][head_dim]` caches.
-/// Grid: `[pairs of a token / ROPE_THREADS, tokens]`. `prompt_rope_q8_0` takes another parameter, `scales_at`.
+/// `prompt_rope(qkv, turns, prompt, q, keys, values, heads, kv_heads, half_dim, context, shares,
+/// share_pitch)`: sums `shares` parts of `qkv` that are `share_pitch` tokens apart, writes the rotated
+/// queries of every token to `q` (f16, `[token][head][dim]`), and rotated keys and values as f16 at the
+/// token's position of `[kv_head][context][head_dim]` caches. Grid: `[pairs of a token / ROPE_THREADS,
+/// tokens]`. `prompt_rope_q8_0` takes another parameter, `scales_at`.
 pub(crate) fn rope(kv: CacheType) -> Kernel {
     let k = Kernel::new(&format!("prompt_rope{}", kv.suffix()));
     k.max_threads(ROPE_THREADS);
@@ -121,8 +124,9 @@ pub(crate) fn rope(kv: CacheType) -> Kernel {
     k
 }
 
-/// `prompt_expand(keys, values, prompt, expanded_keys, expanded_values, context, head_dim, scales_at)`: converts caches in q8_0
-/// up to the chunk's end to caches in f16, rounded to nearest. Grid: `[any, kv_heads, 2]`.
+/// `prompt_expand(keys, values, prompt, expanded_keys, expanded_values, context, head_dim, scales_at)`:
+/// converts caches in q8_0 up to the chunk's end to caches in f16, rounded to nearest. Grid: `[any, kv_heads,
+/// 2]`.
 pub(crate) fn expand() -> Kernel {
     let k = Kernel::new("prompt_expand");
     k.max_threads(EXPAND_THREADS);

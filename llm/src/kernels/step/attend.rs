@@ -1,9 +1,9 @@
 //! Attention of one position over the cache, in shares of the positions.
 //!
-//! A block takes up to four query heads that share keys and values, a warp one of them: the block reads the cache once for all
-//! of them. A few lanes hold one cached row, so a warp works on several positions at once, each with a maximum and a sum of its
-//! own. These are merged at the end, first in the warp, then in the block, then (where positions are split) by the block that
-//! completes last.
+//! A block takes up to four query heads that share keys and values, a warp one of them: the block reads the
+//! cache once for all of them. A few lanes hold one cached row, so a warp works on several positions at once,
+//! each with a maximum and a sum of its own. These are merged at the end, first in the warp, then in the
+//! block, then (where positions are split) by the block that completes last.
 
 use ptxgen::{Atomic, Cache, Multiple, Pointer, Reg, Shared};
 

@@ -81,8 +81,8 @@ impl Step<'_> {
         self.k.load(self.own.plus(own::TARGET))
     }
 
-    /// The first thread counts its block as arrived. How many arrived before is needed after the `last` phase only: an atomic
-    /// operation whose result is not used is not waited for.
+    /// The first thread counts its block as arrived. How many arrived before is needed after the `last` phase
+    /// only: an atomic operation whose result is not used is not waited for.
     pub fn arrive(&self, last: Pred) {
         let k = self.k;
         let add = || k.atomic(self.sync, Atomic::Add, 1u32);
@@ -111,7 +111,8 @@ impl Step<'_> {
         self.k.ne(self.k.and(self.word(at::FLAGS), flag), 0)
     }
 
-    /// Waits until all blocks have completed the phases that are waited for; what they wrote is visible afterwards.
+    /// Waits until all blocks have completed the phases that are waited for; what they wrote is visible
+    /// afterwards.
     pub fn wait(&self) {
         let k = self.k;
         k.if_(k.eq(self.tid, 0), || {

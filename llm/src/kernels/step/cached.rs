@@ -1,4 +1,5 @@
-//! What attention does for each type of cache: reading rows, scores, weighted values, caching the newest position.
+//! What attention does for each type of cache: reading rows, scores, weighted values, caching the newest
+//! position.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg};
@@ -123,8 +124,8 @@ impl Step<'_> {
         self.k.scale(self.k.shr(self.word(at::SCALES_AT), 5), 32)
     }
 
-    /// Quantizes key and value of the newest position, which are stored after the queries, into the caches. Every block that will
-    /// read them does it, and all write the same bytes. Ends with a barrier.
+    /// Quantizes key and value of the newest position, which are stored after the queries, into the caches.
+    /// Every block that will read them does it, and all write the same bytes. Ends with a barrier.
     pub(super) fn cache_newest(&self, kv_head: Reg<u32>) {
         let k = self.k;
         let head_dim = self.word(at::HEAD_DIM);

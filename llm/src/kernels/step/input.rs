@@ -1,7 +1,7 @@
 //! The input of a matrix phase: normalized, and as 16-bit integers that share a scale per 32 values.
 //!
-//! A value is `scale · (256 · high + low)`, `high` a signed byte and `low` an unsigned one: two integer dot products give the
-//! result of 16-bit activations. Every block makes its own copy in shared memory.
+//! A value is `scale · (256 · high + low)`, `high` a signed byte and `low` an unsigned one: two integer dot
+//! products give the result of 16-bit activations. Every block makes its own copy in shared memory.
 
 use ptxgen::{Cache, Global, Pointer, Reg, Shared, Shuffle};
 
@@ -31,7 +31,8 @@ impl Step<'_> {
         weights
     }
 
-    /// Loads the thread's values of some passes from pass `first` on; registers past the end keep their values.
+    /// Loads the thread's values of some passes from pass `first` on; registers past the end keep their
+    /// values.
     fn load_quads(&self, into: &[[Reg<u32>; 4]], from: Pointer<Global, f32>, first: Reg<u32>) {
         let k = self.k;
         let len = self.word(at::LEN);
@@ -45,7 +46,8 @@ impl Step<'_> {
         }
     }
 
-    /// Polls the thread's values of the phase's flagged input until all have arrived: a word and its flag each.
+    /// Polls the thread's values of the phase's flagged input until all have arrived: a word and its flag
+    /// each.
     fn load_flagged(&self, into: &[[Reg<u32>; 4]], first: Reg<u32>) {
         let k = self.k;
         let flag = self.flag(at::INPUT_FLAG);
@@ -99,8 +101,8 @@ impl Step<'_> {
         k.sync_threads();
     }
 
-    /// Loads the values of `count` passes from pass `first` on to shared memory: of a flagged input, whose first norm weights
-    /// are in `weights`, or of a plain one.
+    /// Loads the values of `count` passes from pass `first` on to shared memory: of a flagged input, whose
+    /// first norm weights are in `weights`, or of a plain one.
     fn prepare(
         &self,
         first: Reg<u32>,
@@ -189,8 +191,8 @@ impl Step<'_> {
         });
     }
 
-    /// The thread's four values of pass `pass` in single precision: of every eight neighbouring values of 1024 the first four
-    /// come first.
+    /// The thread's four values of pass `pass` in single precision: of every eight neighbouring values of
+    /// 1024 the first four come first.
     fn store_floats(&self, values: [Reg<f32>; 4], pass: Reg<u32>) {
         let k = self.k;
         let quad = k.mad(pass, self.shape.threads(), self.tid);

@@ -11,9 +11,9 @@ use crate::kernels::step::shape::Shape;
 use crate::kernels::step::sync::{FIRST_FLAG_AT, FLAGS_PER_STEP};
 use crate::kernels::step::variant::Variant;
 
-/// The kernel `step_NAME(tasks, state, sync, times, first, last, inputs)`: phases `first` to before `last`; `inputs` is the
-/// offset of the input in dynamic shared memory, in bytes. `times` may be 0; else block 0 writes [`MARKS`] clock readings per
-/// phase there.
+/// The kernel `step_NAME(tasks, state, sync, times, first, last, inputs)`: phases `first` to before `last`;
+/// `inputs` is the offset of the input in dynamic shared memory, in bytes. `times` may be 0; else block 0
+/// writes [`MARKS`] clock readings per phase there.
 ///
 /// [`MARKS`]: crate::kernels::step::sync::MARKS
 pub(crate) fn kernel(variant: &Variant, shape: Shape) -> Kernel {
@@ -190,7 +190,8 @@ impl Step<'_> {
         self.stamp(3);
     }
 
-    /// The end of the launch, done by the block that arrives last: chooses the token and moves to the next position.
+    /// The end of the launch, done by the block that arrives last: chooses the token and moves to the next
+    /// position.
     fn finish(&self) {
         let k = self.k;
         let last: Pointer<Shared, u32> = self.squares.cast();

@@ -1,7 +1,7 @@
 //! The input of a matrix phase in shared memory, as integers: tiles of [`TILE`] values.
 //!
-//! A tile has the high and the low bytes of its values (of each 32 values the first 16 of all units, then the others), then
-//! scales, then sums.
+//! A tile has the high and the low bytes of its values (of each 32 values the first 16 of all units, then the
+//! others), then scales, then sums.
 
 /// Values of a tile.
 pub(crate) const TILE: u32 = 2048;

@@ -10,11 +10,13 @@ use crate::kernels::state::{take_better, warp_best};
 use crate::kernels::step::block::Step;
 use crate::kernels::step::record::{at, segment};
 
-/// Bytes of the operand of a thread's first pair of results: two values with flags, or the rotation of a pair per position.
+/// Bytes of the operand of a thread's first pair of results: two values with flags, or the rotation of a pair
+/// per position.
 pub(super) const NEEDED_BYTES: u32 = 16;
 
 impl Step<'_> {
-    /// Starts to copy the operand of the thread's first pair of the first segment to shared memory. The input has arrived.
+    /// Starts to copy the operand of the thread's first pair of the first segment to shared memory. The input
+    /// has arrived.
     pub(super) fn fetch_needed(&self) {
         let k = self.k;
         let record = self.task.plus(at::SEGMENT);
@@ -123,8 +125,8 @@ impl Step<'_> {
         k.if_(k.eq(epilogue, 0), || self.propose(best));
     }
 
-    /// Stores pair `pair` of queries, keys and values. Keys and values of a cache in q8_0 are stored after the queries: their
-    /// blocks may come from several thread blocks, and attention quantizes them.
+    /// Stores pair `pair` of queries, keys and values. Keys and values of a cache in q8_0 are stored after
+    /// the queries: their blocks may come from several thread blocks, and attention quantizes them.
     fn store_heads(&self, pair: Reg<u32>, a: Reg<f32>, b: Reg<f32>, turn: Reg<u64>) {
         let k = self.k;
         let (q_pairs, k_pairs) = (self.word(at::Q_PAIRS), self.word(at::K_PAIRS));

@@ -2,7 +2,8 @@
 
 /// Most blocks of a launch.
 pub const MAX_BLOCKS: u32 = 512;
-/// Words of the synchronization buffer: the blocks' counter, the step's first flag, then values and indices of candidates.
+/// Words of the synchronization buffer: the blocks' counter, the step's first flag, then values and indices
+/// of candidates.
 pub const SYNC_WORDS: u32 = CANDIDATES + 2 * MAX_BLOCKS;
 /// Word of the first candidate.
 pub(super) const CANDIDATES: u32 = 32;

@@ -19,8 +19,8 @@ pub enum Results {
     Add,
     /// `silu(first) · second` of each pair.
     Gate,
-    /// Queries are rotated; keys are rotated and cached, values are cached. With a cache in q8_0 keys and values are stored after
-    /// the queries, and attention caches them.
+    /// Queries are rotated; keys are rotated and cached, values are cached. With a cache in q8_0 keys and
+    /// values are stored after the queries, and attention caches them.
     Heads,
 }
 
@@ -57,8 +57,8 @@ pub struct Segment {
 pub struct Input {
     /// Address of the vector, `f32`.
     pub x: u64,
-    /// The flag that follows each value once it is written. A vector without flags is complete when all blocks have completed
-    /// the earlier phases.
+    /// The flag that follows each value once it is written. A vector without flags is complete when all
+    /// blocks have completed the earlier phases.
     pub flag: Option<u32>,
     /// Address of the norm's weights and its epsilon, if the vector is normalized first; it then has flags.
     pub norm: Option<(u64, f32)>,

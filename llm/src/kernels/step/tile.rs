@@ -1,7 +1,7 @@
 //! Tiles of a matrix in registers: two rows by the values that a warp multiplies at once.
 //!
-//! Two tiles, or the shape's number, are in flight: while one is multiplied the others are loaded, across the ends of rows. The
-//! first ones are loaded before the input has arrived.
+//! Two tiles, or the shape's number, are in flight: while one is multiplied the others are loaded, across the
+//! ends of rows. The first ones are loaded before the input has arrived.
 
 use ptxgen::{Cache, Global, Pointer, Reg, Shared, Shuffle};
 
@@ -33,7 +33,8 @@ pub(super) struct Segment {
     /// Address of the segment's record in shared memory.
     record: Reg<u32>,
     part_tiles: Reg<u32>,
-    /// Units of a tile are 32 apart; unit i, from 1 on, is in the row if the lane's first unit is below `limits[i - 1]`.
+    /// Units of a tile are 32 apart; unit i, from 1 on, is in the row if the lane's first unit is below
+    /// `limits[i - 1]`.
     limits: Vec<Reg<u32>>,
     parts_log2: Reg<u32>,
     /// Parts of a row, less one.
@@ -54,8 +55,8 @@ impl Step<'_> {
         Tile { rows, item: self.k.var(0u32), number: self.k.var(0u32) }
     }
 
-    /// Clears tiles: parts of them may never be loaded, and must hold numbers. Registers that are only set under a condition
-    /// would also be live everywhere else in the kernel.
+    /// Clears tiles: parts of them may never be loaded, and must hold numbers. Registers that are only set
+    /// under a condition would also be live everywhere else in the kernel.
     pub(super) fn clear(&self, tiles: &[Tile]) {
         tiles.iter().flat_map(|t| t.rows.iter().flatten()).for_each(|r| self.k.set(*r, 0u32));
     }
@@ -137,7 +138,8 @@ impl Step<'_> {
         (first, k.add(pairs, k.select(k.lt(self.block, rest), 1u32, 0u32)))
     }
 
-    /// The registers of one unit. A unit's place in its block follows from the lane: units of a tile are 32 apart.
+    /// The registers of one unit. A unit's place in its block follows from the lane: units of a tile are 32
+    /// apart.
     fn packed(&self, tile: &Tile, format: Format, row: usize, unit: u32) -> Packed {
         let n = format.registers();
         let first = unit as usize * n;
@@ -182,7 +184,8 @@ impl Step<'_> {
         k.set(cursor.item, k.add(cursor.item, k.select(ends, self.shape.warps, 0u32)));
     }
 
-    /// Multiplies a tile with its part of the input; stores the sums if the tile `after` belongs to another item.
+    /// Multiplies a tile with its part of the input; stores the sums if the tile `after` belongs to another
+    /// item.
     pub(super) fn multiply(
         &self,
         format: Format,
@@ -303,8 +306,8 @@ impl Step<'_> {
         let depth = self.shape.depth;
         for u in 0..self.shape.units(format) {
             let x = if format == Format::F32 {
-                // Units of four values: neighbours are in different halves of 1024 values, of which a tile covers a quarter, half
-                // or all.
+                // Units of four values: neighbours are in different halves of 1024 values, of which a tile
+                // covers a quarter, half or all.
                 let place = k.mad(k.and(self.lane, 1), 512u32, k.mul(k.shr(self.lane, 1), 4u32));
                 let tiles = 4 / depth;
                 let block = if tiles == 1 { tile.number } else { k.shr(tile.number, tiles.trailing_zeros()) };
