@@ -90,7 +90,7 @@ fn prompts_of_any_length_agree_with_the_reference() {
             let prompt: Vec<u32> = (0..length).map(|i| (i * 37 + 11) % 1024).collect();
             engine.reset().unwrap();
             reference.reset().unwrap();
-            // Prompts also follow what is there already.
+            // Prompts also follow a context that is not empty.
             let (first, rest) = prompt.split_at(if length == 33 { 3 } else { 0 });
             for token in first {
                 engine.step(*token).unwrap();

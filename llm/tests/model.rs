@@ -1,4 +1,4 @@
-//! What makes a model, and what is refused.
+//! Models that are accepted, and models that are refused.
 
 use ga10b_llm::gguf::{GgmlType, Gguf, Value, Writer};
 use ga10b_llm::model::llama3_factors;

@@ -110,7 +110,7 @@ proptest! {
         let tokens: Vec<u32> = (0..tokens).map(|_| random.bits() as u32 % rows as u32).collect();
         let out = floats(&vec![0.0; tokens.len() * cols]);
         let args = matrix(format, &data).buffer(&chunk(3, &tokens)).buffer(&out).u32(rows as u32).u32(cols as u32);
-        // More blocks than tokens: what is past the chunk does nothing.
+        // More blocks than tokens: blocks past the chunk do nothing.
         let name = format!("embed_prompt_{}", format.suffix());
         launch("dequantize", &name, LaunchConfig::new(tokens.len() as u32 + 2, dequantize::THREADS), &args);
         let all = dequantized(format.ty(), &data, rows, cols);
@@ -217,7 +217,7 @@ proptest! {
         let width = (heads + 2 * kv_heads) * dim;
         let qkv = random.values(tokens * width);
         let len = rows * dim / 32 * 34;
-        // What is there already stays, and is expanded with what comes.
+        // Earlier positions are unchanged, and expanded with the new ones.
         let mut before = || q8_0(&random.values(rows * dim)).0;
         let before = [before(), before()];
         let [keys, values] = [0, 1].map(|i| upload(&before[i]));

@@ -73,7 +73,7 @@ fn product_loops(lines: &[sass::Line]) -> BTreeSet<(usize, usize)> {
     products.map(around).collect()
 }
 
-/// A register that is put into local memory right behind the load of a weight waits for that load: the tiles
+/// A register that is stored to local memory right after the load of a weight waits for that load: the tiles
 /// that are loaded ahead would be no help.
 #[test]
 fn the_loops_of_products_keep_everything_in_registers() {

@@ -1,4 +1,4 @@
-//! The search for shapes, and the file that keeps them.
+//! The search for shapes, and the file that stores them.
 //!
 //! Everything runs on the software device. What compiles kernels needs a `ptxas` and says so where there is
 //! none.
@@ -70,7 +70,7 @@ fn compiler() -> Option<Compiler> {
     found
 }
 
-/// Puts whatever is found into a store.
+/// Saves results to a store.
 struct Keep(Store);
 
 impl Listener for Keep {

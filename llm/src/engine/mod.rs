@@ -4,7 +4,7 @@
 //! position, so a greedy step needs nothing from the host. Weights stay quantized; logits stay on the device
 //! unless they are read.
 //!
-//! [`Engine`] is what a caller uses. A model is brought to the device once (`memory`) and lowered to launches
+//! [`Engine`] is what a caller uses. A model is copied to the device once (`memory`) and lowered to launches
 //! in three ways: `operations` (one launch per operation), `step` (one launch per step or per phase) and
 //! `prompt` (chunks of many tokens).
 

@@ -1,4 +1,4 @@
-//! The parameters of a kernel: enough to generate it again, and to tell whether it is committed.
+//! The parameters of a kernel: enough to generate it again, and to decide whether it is committed.
 
 use ptxgen::{Kernel, Module, Target};
 

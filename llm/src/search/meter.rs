@@ -7,11 +7,11 @@ use std::fmt;
 pub enum Meter {
     /// By the GPU's clock.
     Clock,
-    /// By a prediction from what a software device counts, since times on it mean nothing.
+    /// By a prediction from the counts of the software device, whose times are not those of a GPU.
     Count(Box<dyn Counter>),
 }
 
-/// Predicts times from what the software device counts.
+/// Predicts times from the counts of the software device.
 pub trait Counter: fmt::Debug {
     /// Starts to count.
     fn start(&mut self);

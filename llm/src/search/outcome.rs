@@ -1,4 +1,4 @@
-//! What a search is asked for, and what it reports.
+//! The input and the results of a search.
 
 use std::time::Duration;
 

@@ -120,7 +120,7 @@ pub fn run(
 mod tests {
     use super::*;
 
-    /// Counts what it is asked for.
+    /// Counts the calls.
     #[derive(Default)]
     struct Counter {
         position: usize,

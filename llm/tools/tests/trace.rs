@@ -60,7 +60,7 @@ fn of<'a>(events: &'a [Value], phase: &'a str) -> impl Iterator<Item = &'a Value
     events.iter().filter(move |e| e["ph"] == phase)
 }
 
-/// Slices of a track, in the order of the file, lie inside each other or apart, and each begins no earlier
+/// Slices of a track, in the order of the file, are nested or disjoint, and each starts no earlier
 /// than the one before.
 fn check_tracks(events: &[Value]) {
     let mut tracks: BTreeMap<(u64, u64), Vec<&Value>> = BTreeMap::new();
@@ -119,7 +119,7 @@ fn every_launch_of_a_step_is_there_and_slices_lie_inside_each_other() {
                 assert!(layered.iter().any(|e| e["args"]["layer"] == layer && e["name"] == "down"));
             }
         }
-        // The first prompt is taken in step by step, the second one as a chunk.
+        // The first prompt is processed step by step, the second one as a chunk.
         assert!(!launches(0, "launch").is_empty() && !launches(1, "launch").is_empty());
         assert!(
             launches(3, "launch").iter().any(|e| e["args"]["kernel"].as_str().unwrap().starts_with("gemm"))

@@ -350,7 +350,7 @@ impl Block<'_> {
         WarpTile { tokens, rows, across, along, corners, fragments, sums }
     }
 
-    /// Stores what the warp's sums become.
+    /// Stores the results of the warp's sums.
     fn store(
         &self,
         warps: &WarpTile,

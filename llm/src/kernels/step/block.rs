@@ -44,7 +44,7 @@ pub(super) struct Step<'a> {
 
 /// Words that a block keeps in shared memory for the whole step: tiles of weights need nearly all registers.
 pub(super) mod own {
-    /// Position of the token that is taken in.
+    /// Position of the current token.
     pub const POSITION: i64 = 0;
     /// The step's first flag.
     pub const FIRST_FLAG: i64 = 1;

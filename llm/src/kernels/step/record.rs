@@ -14,7 +14,7 @@ pub(super) const ATTENTION: u32 = 2;
 pub(super) const NORM: u32 = 1;
 /// The input is converted to integers.
 pub(super) const INTEGERS: u32 = 2;
-/// The input is taken in single precision.
+/// The input is used in single precision.
 pub(super) const FLOATS: u32 = 4;
 /// Every value of the input has a flag.
 pub(super) const FLAGGED: u32 = 8;
