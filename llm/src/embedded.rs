@@ -32,7 +32,8 @@ mod tests {
     /// The trainer's report, with the text of its PyTorch model for the same prompt.
     const REPORT: &str = include_str!("../models/stories.json");
 
-    /// Continues [`PROMPT`] by up to `count` tokens in a context of `context`. Also returns the tokens of the prompt.
+    /// Continues [`PROMPT`] by up to `count` tokens in a context of `context`. Also returns the tokens of the
+    /// prompt.
     fn story(context: usize, options: SamplerOptions, count: usize) -> (Vec<u32>, Generation, String) {
         let model = model().expect("a whole model");
         let tokenizer = Tokenizer::from_gguf(&model.gguf).expect("a tokenizer");

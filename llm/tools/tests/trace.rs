@@ -145,7 +145,7 @@ fn the_host_waits_while_the_gpu_works() {
         let (start, end) = (ns(step, "ts"), ns(step, "ts") + ns(step, "dur"));
         let host =
             |name: &'static str| of(&events, "X").filter(move |e| e["cat"] == "host" && e["name"] == name);
-        // Handed over before, waited for until after.
+        // Submitted before it runs, waited for until after it.
         assert!(host("submit").any(|e| ns(e, "ts") <= start + error));
         let waited =
             host("wait").any(|e| ns(e, "ts") <= end + error && ns(e, "ts") + ns(e, "dur") >= end - error);
