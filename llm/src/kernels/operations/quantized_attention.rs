@@ -5,7 +5,8 @@
 //! of the cache. For the weighted sum of values every lane takes four neighbouring dimensions; with short
 //! heads the other lanes take a second position.
 
-use ptxgen::{Cache, Kernel, Pointer, Reg, Shuffle, Special};
+use half::f16;
+use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Reg, Shared, Shuffle, Special};
 
 use crate::cache::BLOCK;
 use crate::kernels::cache::{largest, numbers, product, scales, split, to_integers};
@@ -29,8 +30,7 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     let scale = k.param::<f32>("scale");
     let scales_at = k.param_multiple("scales_at", BLOCK);
 
-    let (shared_high, shared_low) = (k.shared::<u32>(dims / 4), k.shared::<u32>(dims / 4));
-    let shared_scales = k.shared::<f32>(dims / BLOCK);
+    let query = Query::new(&k, dims);
     let meeting = Meeting::new(&k, dims);
     let (tid, lane) = (k.special(Special::TidX), k.special(Special::LaneId));
     let warp = k.shr(tid, 5);
@@ -38,22 +38,7 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     let positions = k.add(k.load(state), 1);
     let newest = k.sub(positions, 1);
 
-    // The query as integers, four values per thread. Scores are in units of log2: exp2 is the softmax's
-    // exponential.
-    let quads = k.halve(head_dim, 2).reg();
-    let quad = k.min(tid, k.sub(quads, 1));
-    let four = k.load_n::<4, _, _>(k.at(k.row(q, head, head_dim), k.scale(quad, 4)), Cache::Default);
-    let top = largest(&k, &four, &[4, 2, 1]);
-    let (inverse, _) = to_integers(&k, top);
-    let [high, low] = split(&k, four, inverse);
-    k.if_(k.lt(tid, quads), || {
-        k.store(k.at(shared_high, tid), high);
-        k.store(k.at(shared_low, tid), low);
-        k.if_(k.eq(k.and(tid, 7), 0), || {
-            let scale = k.mul(scale, std::f32::consts::LOG2_E / 32767.0);
-            k.store(k.at(shared_scales, k.shr(tid, 3)), k.mul(top, scale));
-        });
-    });
+    let quads = query.store(&k, q, (tid, head), head_dim, scale);
     k.sync_threads();
 
     let blocks = k.halve(head_dim, BLOCK.trailing_zeros());
@@ -78,16 +63,7 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
         let position = k.min(mine, newest);
         let key = k.row(rows[0], position, head_dim);
         let key_scales = k.row(row_scales[0], position, blocks);
-        let score = k.var(0f32);
-        k.for_(0u32, blocks.reg(), 1u32, |block: Reg<u32>| {
-            let quants = k.load_with(k.at(key, k.scale(block, BLOCK)).cast::<u32>(), 8, Cache::Default);
-            let words = |from: Pointer<ptxgen::Shared, u32>| {
-                k.load_with(k.at(from, k.scale(block, 8)), 8, Cache::Default)
-            };
-            let product = product(&k, &quants, &words(shared_high), &words(shared_low));
-            let key_scale = k.convert::<half::f16, f32>(k.load(k.at(key_scales, block)));
-            k.mad_to(score, product, k.mul(key_scale, k.load(k.at(shared_scales, block))), score);
-        });
+        let score = query.score(&k, key, key_scales, blocks.reg());
         let weight = weigh(&k, score, inside, (max, sum), sums.iter().flatten());
         // Four positions at a time; weights past the end are 0.
         let count = k.min(k.sub(positions, tile), 32u32);
@@ -108,7 +84,7 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
                 .collect();
             for (weight, words) in loaded {
                 for ((word, scale), sums) in words.into_iter().zip(&sums) {
-                    let weight = k.mul(weight, k.convert::<half::f16, f32>(scale));
+                    let weight = k.mul(weight, k.convert::<f16, f32>(scale));
                     for (sum, number) in sums.iter().zip(numbers(&k, word)) {
                         k.mad_to(*sum, weight, number, *sum);
                     }
@@ -127,4 +103,65 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     }
     meeting.merge(&k, (max, sum), (head, share), head_dim, out, true);
     k
+}
+
+/// The query in shared memory, as 16-bit integers with a scale per block.
+struct Query {
+    high: Pointer<Shared, u32>,
+    low: Pointer<Shared, u32>,
+    scales: Pointer<Shared, f32>,
+}
+
+impl Query {
+    fn new(k: &Kernel, dims: u32) -> Self {
+        let (high, low) = (k.shared::<u32>(dims / 4), k.shared::<u32>(dims / 4));
+        Self { high, low, scales: k.shared::<f32>(dims / BLOCK) }
+    }
+
+    /// Converts the query of `head`, four values per thread, and returns the number of fours. Scores are in
+    /// units of log2: exp2 is the softmax's exponential.
+    fn store(
+        &self,
+        k: &Kernel,
+        q: Pointer<Global, f32>,
+        (tid, head): (Reg<u32>, Reg<u32>),
+        head_dim: Multiple,
+        scale: Reg<f32>,
+    ) -> Reg<u32> {
+        let quads = k.halve(head_dim, 2).reg();
+        let quad = k.min(tid, k.sub(quads, 1));
+        let four = k.load_n::<4, _, _>(k.at(k.row(q, head, head_dim), k.scale(quad, 4)), Cache::Default);
+        let top = largest(k, &four, &[4, 2, 1]);
+        let (inverse, _) = to_integers(k, top);
+        let [high, low] = split(k, four, inverse);
+        k.if_(k.lt(tid, quads), || {
+            k.store(k.at(self.high, tid), high);
+            k.store(k.at(self.low, tid), low);
+            k.if_(k.eq(k.and(tid, 7), 0), || {
+                let scale = k.mul(scale, std::f32::consts::LOG2_E / 32767.0);
+                k.store(k.at(self.scales, k.shr(tid, 3)), k.mul(top, scale));
+            });
+        });
+        quads
+    }
+
+    /// The score of the cached row `key` of `blocks` blocks.
+    fn score(
+        &self,
+        k: &Kernel,
+        key: Pointer<Global, u8>,
+        key_scales: Pointer<Global, f16>,
+        blocks: Reg<u32>,
+    ) -> Reg<f32> {
+        let score = k.var(0f32);
+        k.for_(0u32, blocks, 1u32, |block: Reg<u32>| {
+            let quants = k.load_with(k.at(key, k.scale(block, BLOCK)).cast::<u32>(), 8, Cache::Default);
+            let words =
+                |from: Pointer<Shared, u32>| k.load_with(k.at(from, k.scale(block, 8)), 8, Cache::Default);
+            let product = product(k, &quants, &words(self.high), &words(self.low));
+            let key_scale = k.convert::<f16, f32>(k.load(k.at(key_scales, block)));
+            k.mad_to(score, product, k.mul(key_scale, k.load(k.at(self.scales, block))), score);
+        });
+        score
+    }
 }
