@@ -4,6 +4,7 @@ use std::io::{self, StdoutLock, Write};
 use std::path::Path;
 
 use ga10b_llm::Model;
+use ga10b_llm::tuning::ModelShape;
 use ga10b_llm_tools::power::Power;
 use serde::Serialize;
 
@@ -30,13 +31,8 @@ pub struct ModelReport {
     quantization: String,
     parameters: u64,
     tensor_bytes: u64,
-    layers: usize,
-    hidden: usize,
-    ff: usize,
-    heads: usize,
-    kv_heads: usize,
-    head_dim: usize,
-    vocab: usize,
+    #[serde(flatten)]
+    shape: ModelShape,
 }
 
 /// Writes `report` to standard output, as one document of JSON or through `print`.
@@ -97,24 +93,18 @@ impl DeviceReport {
 
 impl ModelReport {
     pub fn new(model: &Model) -> Self {
-        let c = &model.config;
         Self {
             name: model.name().unwrap_or("unnamed").to_owned(),
             quantization: model.quantization(),
             parameters: model.gguf.tensors().iter().map(|t| t.dims.iter().product::<u64>()).sum(),
             tensor_bytes: model.tensor_bytes(),
-            layers: c.layers,
-            hidden: c.hidden,
-            ff: c.ff,
-            heads: c.heads,
-            kv_heads: c.kv_heads,
-            head_dim: c.head_dim,
-            vocab: c.vocab,
+            shape: ModelShape::of(&model.config),
         }
     }
 
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let Self { name, quantization, layers, hidden, ff, heads, kv_heads, head_dim, vocab, .. } = self;
+        let Self { name, quantization, shape, .. } = self;
+        let ModelShape { layers, hidden, ff, heads, kv_heads, head_dim, vocab } = shape;
         let (parameters, bytes) = (self.parameters as f64 / 1e6, self.tensor_bytes as f64 / 1e6);
         writeln!(out, "model       {name}, {quantization}, {parameters:.1} M parameters, {bytes:.1} MB")?;
         write!(out, "shape       {layers} layers, width {hidden}, feed-forward {ff}, ")?;

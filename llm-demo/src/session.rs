@@ -88,7 +88,7 @@ impl Session {
             bar.set_position(done);
         });
         bar.finish_and_clear();
-        let engine = engine.context("cannot bring the model to the device")?;
+        let engine = engine.context("cannot set up the engine")?;
         Ok(Self { device, engine, context, load: begin.elapsed(), tuning: in_use.report })
     }
 

@@ -7,7 +7,7 @@ use tracing::trace_span;
 
 use crate::decoder::Decoder;
 use crate::error::{Error, Result};
-use crate::sampler::{Sampler, argmax};
+use crate::sampler::Sampler;
 use crate::spans::HOST;
 use crate::tokenizer::Tokenizer;
 
@@ -72,10 +72,7 @@ pub fn generate(
     let mut stream = tokenizer.stream();
     let mut tokens = Vec::new();
     let greedy = sampler.is_greedy();
-    let mut choose = |logits: &[f32]| {
-        let choice = trace_span!(target: HOST, "sample");
-        choice.in_scope(|| if greedy { argmax(logits) } else { sampler.sample(logits) })
-    };
+    let mut choose = |logits: &[f32]| trace_span!(target: HOST, "sample").in_scope(|| sampler.sample(logits));
     let mut next = choose(&logits);
     let stop = loop {
         if tokens.len() == count {

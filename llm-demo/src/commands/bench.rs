@@ -43,10 +43,10 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
     let model = session::model(cli)?;
     watch.lap("file");
     let most = model.config.context;
-    // llama-bench's sizes; smaller ones on the software device, which is a million times slower.
     let device = session::device(cli)?;
     watch.lap("opening the device");
     let software = device.info().backend == hcq::BackendKind::Sim;
+    // llama-bench's sizes; smaller ones on the software device, which is a million times slower.
     let size = |given: Option<u32>, usual: usize, software_size: usize| match given {
         Some(n) => n as usize,
         None => if software { software_size } else { usual }.min(most),

@@ -33,7 +33,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
 
     let mut comparison = Comparison::new();
     let (mut tokens, mut last) = (Vec::new(), Vec::new());
-    let mut next = model_start(&prompt, &tokenizer);
+    // For an empty prompt.
+    let mut next = tokenizer.bos().unwrap_or(0);
     let bar = progress::step_bar("verifying");
     bar.set_length(steps as u64);
     for step in 0..steps {
@@ -81,9 +82,4 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     )?;
     writeln!(out, "{}", if good { "within bounds" } else { "PAST THE BOUNDS" })?;
     Ok(if good { Outcome::Good } else { Outcome::Bad })
-}
-
-/// The first token if the prompt is empty.
-fn model_start(prompt: &[u32], tokenizer: &Tokenizer) -> u32 {
-    prompt.first().copied().or(tokenizer.bos()).unwrap_or(0)
 }

@@ -179,7 +179,8 @@ impl Subject {
 }
 
 impl ModelShape {
-    fn of(c: &Config) -> Self {
+    /// The sizes in `c`.
+    pub fn of(c: &Config) -> Self {
         let &Config { layers, hidden, ff, heads, kv_heads, head_dim, vocab, .. } = c;
         Self { layers, hidden, ff, heads, kv_heads, head_dim, vocab }
     }

@@ -85,12 +85,10 @@ pub fn run(
                 // The first runs warm up caches, clocks and page tables.
                 if warm {
                     seconds.push(begin.elapsed().as_secs_f64());
-                } else {
-                    warm = start.elapsed() >= plan.warm_up;
-                    if !warm {
-                        continue;
-                    }
+                } else if start.elapsed() < plan.warm_up {
+                    continue;
                 }
+                warm = true;
                 done += tokens as u64;
                 progress(done, total);
             }
