@@ -14,7 +14,7 @@ use crate::conformance::tolerance::Tolerance;
 /// The modules of the language model, by name.
 macro_rules! modules {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, cubins!(concat!("../../../llm-demo/kernels/", $name)))),*]
+        &[$(($name, cubins!(concat!("../../../llm/kernels/", $name)))),*]
     };
 }
 
@@ -35,7 +35,7 @@ const MODULES: &[(&str, [&[u8]; 2])] = modules![
 ];
 
 /// What the manifest beside them says there is.
-const MANIFEST: &str = include_str!("../../../llm-demo/kernels/manifest.json");
+const MANIFEST: &str = include_str!("../../../llm/kernels/manifest.json");
 
 /// A launch in the making: arguments in the kernel's order.
 struct Drive {
