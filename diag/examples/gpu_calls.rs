@@ -1,8 +1,9 @@
-//! Makes a known number of calls on a node, for the tests of `nvdiag trace` and to measure what tracing costs.
+//! Makes a known number of calls on a node, for the tests of `nvdiag trace` and to measure what tracing
+//! costs.
 //!
-//! `gpu_calls NODE` sends requests of nvgpu from a main thread, a second thread and a child, and prints how many; the
-//! node may be any file, which refuses them. `gpu_calls --device LOG` opens the GPU through hcq and keeps its own log.
-//! `gpu_calls --time COUNT NODE` prints how long one request takes.
+//! `gpu_calls NODE` sends requests of nvgpu from a main thread, a second thread and a child, and prints how
+//! many; the node may be any file, which refuses them. `gpu_calls --device LOG` opens the GPU through hcq and
+//! keeps its own log. `gpu_calls --time COUNT NODE` prints how long one request takes.
 
 use std::error::Error;
 use std::ffi::CString;
@@ -37,11 +38,13 @@ fn open(node: &str) -> Result<std::os::fd::OwnedFd, Box<dyn Error>> {
     Ok(Linux.open(&CString::new(node)?, OFlag::O_RDONLY)?)
 }
 
-/// Sends every request of nvgpu and nvmap once, with an argument of zeros; whether it is served does not matter.
+/// Sends every request of nvgpu and nvmap once, with an argument of zeros; whether it is served does not
+/// matter.
 fn every_request(fd: BorrowedFd<'_>) {
     for request in REQUESTS {
         let mut argument = vec![0; request.size];
-        // SAFETY: the argument is as long as the request says, and zeros are no address or descriptor of ours.
+        // SAFETY: the argument is as long as the request says, and zeros are no address or descriptor of
+        // ours.
         let _ = unsafe { Linux.ioctl(fd, request.request, &mut argument) };
     }
 }

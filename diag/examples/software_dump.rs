@@ -1,4 +1,5 @@
-//! Writes the physical memory of a software ga10b on which a program has a few buffers, for `nvdiag vamap --dump`.
+//! Writes the physical memory of a software ga10b on which a program has a few buffers, for `nvdiag vamap
+//! --dump`.
 
 use std::error::Error;
 use std::fs::File;

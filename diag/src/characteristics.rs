@@ -1,4 +1,5 @@
-//! What nvgpu tells of a GPU beyond what programs need: every field of its characteristics, decoded, and its clocks.
+//! What nvgpu reports of a GPU beyond what programs need: every field of its characteristics, decoded, and
+//! its clocks.
 
 use std::io::{self, Write};
 
@@ -9,7 +10,7 @@ use crate::hex::Hex;
 use crate::report::style::{ASIDE, HEADING, NAME};
 use crate::size::size;
 
-/// What nvgpu tells, as one document.
+/// What nvgpu reports, as one document.
 #[derive(Clone, Debug, Serialize)]
 pub struct Characteristics {
     /// Groups of fields, in the order of their importance to a compute program.
@@ -22,7 +23,7 @@ pub struct Characteristics {
     pub unsupported: Vec<&'static str>,
     /// Bits of the flags that have no name here.
     pub unknown_flags: Option<Hex>,
-    /// Clocks of the GPU, where the driver tells them.
+    /// Clocks of the GPU, if the driver reports them.
     pub clocks: Clocks,
 }
 
@@ -53,7 +54,7 @@ pub struct Clocks {
     pub min_hz: Option<u64>,
     /// Highest that can be set.
     pub max_hz: Option<u64>,
-    /// The one that is asked for.
+    /// The requested one.
     pub target_hz: Option<u64>,
     /// The one that is set.
     pub actual_hz: Option<u64>,
@@ -158,7 +159,7 @@ macro_rules! group {
 }
 
 impl Characteristics {
-    /// Decodes what the driver told.
+    /// Decodes what the driver reported.
     #[must_use]
     pub fn of(
         gpu: &nvgpu_gpu_characteristics,

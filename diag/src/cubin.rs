@@ -25,7 +25,7 @@ pub enum Error {
     /// No such kernel.
     #[error("no kernel {name:?}; there are: {}", available.join(", "))]
     NoKernel {
-        /// The name asked for.
+        /// The requested name.
         name: String,
         /// The names there are.
         available: Vec<String>,
@@ -82,7 +82,7 @@ pub struct Resources {
     pub shared_bytes: u64,
     /// Stack frame of the kernel itself.
     pub frame_bytes: Option<u32>,
-    /// Stack it needs with everything it calls; absent where the compiler cannot tell.
+    /// Stack it needs with everything it calls; absent if the compiler could not bound it.
     pub stack_bytes: Option<u32>,
     /// Most threads of a block it was compiled for.
     pub max_threads: Option<[u32; 3]>,

@@ -18,7 +18,7 @@ pub struct DeviceInfo {
     pub name: String,
     /// The driver that serves it: `nvgpu`, `rm` or `sim`.
     pub backend: String,
-    /// Version of the driver, as far as it tells.
+    /// Version of the driver, if it reports one.
     pub driver_version: String,
     /// Compute capability, e.g. `8.7`.
     pub compute_capability: String,
@@ -46,10 +46,10 @@ pub struct DeviceInfo {
     pub mappings: Vec<Mapping>,
     /// Whether the GPU's level-2 cache may keep buffers; `null` where that is not for the program to say.
     pub gpu_cache: Option<bool>,
-    /// What the machine around the GPU tells; absent for GPUs that are not a Jetson's.
+    /// What the machine reports of the GPU besides the driver; absent for GPUs that are not a Jetson's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<Surroundings>,
-    /// What nvgpu tells; absent for other drivers.
+    /// What nvgpu reports; absent for other drivers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nvgpu: Option<Characteristics>,
     /// Whether all of that is printed as text, too.

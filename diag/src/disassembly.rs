@@ -40,7 +40,8 @@ pub struct Listing {
     /// What it needs.
     #[serde(flatten)]
     pub resources: Resources,
-    /// How many blocks fit on an SM, without dynamic shared memory; empty where the part's limits are not known.
+    /// How many blocks fit on an SM, without dynamic shared memory; empty where the part's limits are not
+    /// known.
     pub occupancy: Vec<Occupancy>,
     /// Its instructions.
     pub instructions: Vec<Line>,

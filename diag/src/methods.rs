@@ -1,7 +1,7 @@
 //! Methods of the channel classes: names, fields and the names of their values.
 //!
-//! The table (`data/methods.txt`) is made from NVIDIA's public class headers; a test compares it with the facts it was
-//! made from.
+//! The table (`data/methods.txt`) is made from NVIDIA's public class headers; a test compares it with the
+//! facts it was made from.
 
 use std::sync::LazyLock;
 
@@ -70,8 +70,8 @@ impl Class {
         CLASSES.iter().find(|class| class.number == number)
     }
 
-    /// The class of that number or the known one of the same kind that is closest before it. The low byte of a class
-    /// number says its kind, the high byte its generation.
+    /// The class of that number or the known one of the same kind that is closest before it. The low byte of
+    /// a class number says its kind, the high byte its generation.
     #[must_use]
     pub fn nearest(number: u32) -> Option<&'static Self> {
         let kind = |class: &&Class| class.number & 0xff == number & 0xff;

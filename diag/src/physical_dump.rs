@@ -101,7 +101,8 @@ impl<S: Source> PhysicalDump<S> {
         self.ranges.iter().map(|(at, (len, _))| (*at, *len))
     }
 
-    /// The roots of the page tables of all channels: what instance blocks in the dump name. Reads the whole dump.
+    /// The roots of the page tables of all channels: what instance blocks in the dump name. Reads the whole
+    /// dump.
     pub fn roots(&self) -> Vec<u64> {
         let mut roots = Vec::new();
         let mut page = vec![0; PAGE];

@@ -1,4 +1,5 @@
-//! Faults made on purpose: the kinds there are, and the report of one from what the program that made it has seen.
+//! Faults made on purpose: the kinds there are, and the report of one from what the program that made it has
+//! seen.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -30,7 +31,7 @@ pub enum Kind {
     Unmapped,
     /// A word that is no instruction.
     IllegalInstruction,
-    /// A load from a buffer that lies in the shared-memory window.
+    /// A load from a buffer in the shared-memory window.
     Window,
     /// A stack array written far past its end.
     Stack,
@@ -40,7 +41,7 @@ pub enum Kind {
     Constant,
     /// A trap instruction, as a failed assertion runs into.
     Trap,
-    /// A kernel that waits for what never comes.
+    /// A kernel that waits for a flag that is never set.
     Timeout,
 }
 
@@ -160,7 +161,8 @@ pub fn cubin(arch: Arch) -> &'static [u8] {
     }
 }
 
-/// The cubin with the first load of `kernel` replaced by zeros, which are no instruction; `None` if there is no such load.
+/// The cubin with the first load of `kernel` replaced by zeros, which are no instruction; `None` if there is
+/// no such load.
 #[must_use]
 pub fn plant_illegal_word(arch: Arch, kernel: &str) -> Option<Vec<u8>> {
     let image = cubin(arch);

@@ -92,11 +92,11 @@ pub struct Release {
     pub payload_bits: u32,
     /// Bytes written.
     pub size_bytes: u64,
-    /// Whether the time is written behind it.
+    /// Whether the time is written after it.
     pub timestamp: bool,
     /// The atomic operation, where it is not a plain write.
     pub reduction: Option<String>,
-    /// Whether a system membar goes before it.
+    /// Whether a system membar precedes it.
     pub membar: bool,
     /// Whether it raises an interrupt.
     pub trap: bool,

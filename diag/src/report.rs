@@ -16,7 +16,7 @@ pub trait Report: Serialize {
     /// Those of `out`.
     fn print(&self, out: &mut dyn Write) -> io::Result<()>;
 
-    /// Whether something is wrong with what was looked at.
+    /// Whether a problem was found.
     fn has_problem(&self) -> bool;
 
     /// The report as a JSON object that begins with `"schema"`.

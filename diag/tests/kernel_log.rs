@@ -174,7 +174,8 @@ fn desktop_lines_of_one_fault_are_one_report() {
     assert_eq!((hopper.sms.len(), hopper.what.name.as_str()), (1, "ILLEGAL_INSTR_PARAM"));
 }
 
-/// What the desktop driver (580.159.04) printed on an H200 for the kinds of `nvdiag provoke`, misaligned to window.
+/// What the desktop driver (580.159.04) printed on an H200 for the kinds of `nvdiag provoke`, misaligned to
+/// window.
 #[test]
 fn an_h200s_log_tells_each_provoked_fault() {
     let list = explain(include_str!("data/h200-xid.txt"));
@@ -242,7 +243,7 @@ fn value(form: Form, text_ends_with: Option<&'static str>) -> BoxedStrategy<(Val
             hex.prop_map(|n| (Value::Hex(n), format!("{n:#x}")))
         ]
         .boxed(),
-        // Names of tasks may hold blanks and commas; what cannot be told apart is the text that ends the field.
+        // Names of tasks may hold blanks and commas; the text that ends the field is ambiguous.
         Form::Text => "[A-Za-z0-9_.][A-Za-z0-9_.,/-]{0,6}( [a-z0-9_,]{1,5})?"
             .prop_filter("holds what ends it", move |t| {
                 text_ends_with.is_none_or(|end| (t.clone() + end).find(end) == Some(t.len()))

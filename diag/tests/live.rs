@@ -1,7 +1,8 @@
-//! `esr --pid` and `vamap --pid` on a process of its own whose GPU is the software ga10b, behind hcq and behind
-//! `libnvgpu_sim.so`.
+//! `esr --pid` and `vamap --pid` on a process of its own whose GPU is the software ga10b, through hcq and
+//! through `libnvgpu_sim.so`.
 //!
-//! Where descriptors of other processes cannot be copied (an emulator, a strict kernel) the tests say so and pass.
+//! Where descriptors of other processes cannot be copied (an emulator, a strict kernel) the tests say so and
+//! pass.
 
 #![allow(unsafe_code, reason = "launching is unsafe")]
 
@@ -14,12 +15,12 @@ use hcq::{Args, Device, Error, LaunchConfig, Selector};
 use nvdiag::provoke::{Kind, cubin};
 use serde_json::Value;
 
-/// Tells [`the_other_process`] which device to open; without it that test is none.
+/// Names the device that [`the_other_process`] opens; without it that test does nothing.
 const CHILD: &str = "NVDIAG_TEST_DEVICE";
 /// Bytes of the buffer that the other process has.
 const LARGE: u64 = 9 << 20;
 
-/// What the tests below look at: a device whose kernel has faulted, kept until stdin ends.
+/// What the tests below inspect: a device whose kernel has faulted, kept until stdin ends.
 #[test]
 fn the_other_process() {
     let Ok(device) = std::env::var(CHILD) else { return };
@@ -95,7 +96,7 @@ fn document(run: &Output, code: i32) -> Option<Value> {
     Some(serde_json::from_slice(&run.stdout).expect("one JSON document"))
 }
 
-/// Looks at the other process in both ways.
+/// Inspects the other process in both ways.
 fn look_at(other: &Other, has_map: bool) {
     let Some(faults) = document(&nvdiag(&["esr", "--json", "--pid", &other.pid()]), 1) else { return };
     assert_eq!(faults["found"], 1, "{faults}");
@@ -110,7 +111,7 @@ fn look_at(other: &Other, has_map: bool) {
         assert!(here["text"].as_str().is_some_and(|text| text.starts_with("LDG.E.128")), "{here}");
     }
 
-    // Twice: the first look has left nothing behind that the second runs into.
+    // Twice: the first inspection leaves nothing that disturbs the second.
     for _ in 0..2 {
         let map = document(&nvdiag(&["vamap", "--json", "--pid", &other.pid()]), 0).expect("copied before");
         assert_eq!(map["regions"].as_array().map(Vec::len), Some(1), "{map}");
@@ -199,7 +200,7 @@ fn a_visitor_changes_nothing_and_makes_nothing() {
     assert_eq!(made.expect_err("refused").errno, Errno::EPERM);
     let file = std::fs::File::open("/dev/null").expect("a file");
     assert_eq!(remote.descriptor_name(file.as_fd()), None);
-    // The machine ends though somebody looks at it.
+    // The machine ends while another process inspects it.
     drop(sim);
     assert!(nvgpu_sys::characteristics(&remote, ctrl.as_fd()).is_err());
 }

@@ -25,7 +25,8 @@ impl Tables {
         page[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// A root, a PDE2, a PDE1 and a PDE0, the first entries of which lead to one another; the PDE0 is at `ROOT + 3 * PAGE`.
+    /// A root, a PDE2, a PDE1 and a PDE0, the first entries of which lead to one another; the PDE0 is at
+    /// `ROOT + 3 * PAGE`.
     fn down_to_pde0() -> Self {
         let mut tables = Self::default();
         for level in 0..3 {
@@ -203,7 +204,8 @@ fn print(map: &AddressMap) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Memory full of noise, and of noise that points into itself: the walk ends, and its tables are distinct.
+    /// Memory full of noise, and of noise that points into itself: the walk ends, and its tables are
+    /// distinct.
     #[test]
     fn any_memory_as_tables(
         words in prop::collection::vec(any::<u64>(), 512 * 8),

@@ -1,4 +1,5 @@
-//! Every kind of provoked fault, end to end through the binary on the software ga10b; and the committed kernels.
+//! Every kind of provoked fault, end to end through the binary on the software ga10b; and the committed
+//! kernels.
 
 use std::path::Path;
 

@@ -9,7 +9,7 @@ use nvdiag::trace::decode::decode;
 use nvdiag::trace::{Call, Event, LogReader};
 use nvgpu_sys::REQUESTS;
 
-/// Folder of the build: this test lies in `deps` under it.
+/// Folder of the build: this test is in `deps` under it.
 fn build_folder() -> PathBuf {
     let mut path = std::env::current_exe().expect("this test");
     path.pop();

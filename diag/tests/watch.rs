@@ -1,4 +1,5 @@
-//! `nvdiag esr --watch`: each fault once, through rotation and truncation, until it is interrupted or the log ends.
+//! `nvdiag esr --watch`: each fault once, through rotation and truncation, until it is interrupted or the log
+//! ends.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -38,7 +39,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Starts one and waits until it looks.
+    /// Starts one and waits until it reads.
     fn of(log: &str, stdin: Stdio) -> Self {
         let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"));
         command.args(["esr", "--watch", "--json", "--log", log]);
@@ -94,7 +95,7 @@ fn a_file_is_followed_through_rotation_and_truncation_and_each_fault_is_told_onc
     append(&path, &fault(200, 501));
     assert_eq!(watch.report(), [501], "what was there before is not told");
     fs::rename(&path, folder.path().join("kern.log.1")).expect("renamed");
-    // Longer than what follows the truncation below: a file that was cut short is told by its length.
+    // Longer than what follows the truncation below: a truncated file is recognized by its length.
     let other = "[  299.000001] usb 1-1: new device\n".repeat(100);
     append(&path, &(other + &fault(300, 502)));
     assert_eq!(watch.report(), [502]);

@@ -1,4 +1,4 @@
-//! Faults: each is a typed error that says what, where and in which kernel; the process goes on with a new
+//! Faults: each is a typed error that says what, where and in which kernel; the process continues with a new
 //! device.
 
 use std::time::{Duration, Instant};

@@ -31,7 +31,7 @@ fn reversed(value: u32) -> impl Iterator<Item = u32> {
     (0..COUNT).map(move |i| value + i / BLOCK * BLOCK + (BLOCK - 1 - i % BLOCK))
 }
 
-/// Where the data of a test lies, and what moves it between writer and reader.
+/// Where the data of a test is, and what copies it between writer and reader.
 struct Path {
     data: Buffer,
     /// Copied to from `data`, where a copy is part of the way; else the reader reads `data`.

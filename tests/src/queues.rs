@@ -72,7 +72,7 @@ fn deadline() -> Result<()> {
     flag.write(0, &[0; 4])?;
     let mut queue = device.queue()?;
     let args = Args::new().buffer(&flag).buffer(&out).u32(300_000);
-    // SAFETY: `await` reads the flag, writes `out`, and gives up after 300,000 polls.
+    // SAFETY: `await` reads the flag, writes `out`, and ends after 300,000 polls.
     unsafe { queue.launch(&wait, LaunchConfig::new(1, 1), &args)? };
     let point = queue.submit()?;
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! The windows through which kernels reach shared and local memory: no buffer may ever lie there.
+//! The windows through which kernels reach shared and local memory: no buffer may ever be placed there.
 
 use anyhow::{Context, Result, bail, ensure};
 use hcq::{Args, Buffer, Device, DeviceOptions, Error, FaultKind, GpuVa, LaunchConfig};

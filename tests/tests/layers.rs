@@ -101,7 +101,7 @@ impl Picture {
     }
 }
 
-/// Paths that a file names, as absolute module paths with the item's name behind them.
+/// Paths that a file names, as absolute module paths followed by the item's name.
 struct Paths<'a> {
     module: &'a Module,
     found: BTreeSet<Module>,
@@ -178,7 +178,7 @@ fn circles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<BTreeSet<Mod
     let number = |file: &[String]| files.binary_search_by(|f| f.as_slice().cmp(file)).ok();
     let mut edges = Vec::new();
     for (from, paths) in arrows.values().enumerate() {
-        // A path names the file with the longest name that it goes through.
+        // A path names the file whose name is its longest prefix.
         let to = paths.iter().filter_map(|path| (1..=path.len()).rev().find_map(|len| number(&path[..len])));
         edges.extend(to.filter(|to| *to != from).map(|to| (from as u32, to as u32)));
     }
@@ -187,7 +187,7 @@ fn circles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<BTreeSet<Mod
     parts.map(|part| part.into_iter().map(|i| files[i.index()].clone()).collect()).collect()
 }
 
-/// Where an item behind `#[cfg(test)]` at `at` ends.
+/// Where an item after `#[cfg(test)]` at `at` ends.
 fn test_item(trees: &[TokenTree], at: usize) -> Option<usize> {
     let TokenTree::Punct(hash) = &trees[at] else { return None };
     let TokenTree::Group(attribute) = trees.get(at + 1)? else { return None };

@@ -1,4 +1,4 @@
-//! Dividing an address space into stretches that can be drawn: what lies close together shares a bar.
+//! Divides an address space into ranges that can be drawn: mappings close together share a bar.
 
 use crate::address_map::AddressMap;
 
@@ -12,7 +12,7 @@ const MAX_BARS: usize = 48;
 pub(super) struct Bar {
     /// First address.
     pub(super) start: u64,
-    /// Address behind the last.
+    /// Address after the last.
     pub(super) end: u64,
     /// Mappings in it.
     pub(super) mappings: usize,
@@ -20,8 +20,8 @@ pub(super) struct Bar {
     pub(super) mapped: u64,
 }
 
-/// The bars of a map, by address. A gap that is larger than what lies before it ends a bar; if that makes too many, only
-/// the largest gaps do.
+/// The bars of a map, by address. A gap that is larger than what precedes it ends a bar; if that makes too
+/// many, only the largest gaps do.
 pub(super) fn bars(map: &AddressMap) -> Vec<Bar> {
     let mapping = |m: &crate::address_map::Mapping| Bar {
         start: m.va.0,
@@ -44,7 +44,8 @@ pub(super) fn bars(map: &AddressMap) -> Vec<Bar> {
     join(bars, MAX_BARS, |_, gap| gap < least)
 }
 
-/// Joins what `close` says lies close together, and everything at the end where there would be more than `most`.
+/// Joins what `close` says is close together, and everything at the end where there would be more than
+/// `most`.
 fn join(items: Vec<Bar>, most: usize, close: impl Fn(Bar, u64) -> bool) -> Vec<Bar> {
     let mut bars: Vec<Bar> = Vec::new();
     for item in items {
@@ -69,7 +70,8 @@ impl Bar {
         self.end - self.start
     }
 
-    /// Cuts the bar into `columns` cells and says of each how much is mapped (0 to 1) and whether it is in a window.
+    /// Cuts the bar into `columns` cells and says of each how much is mapped (0 to 1) and whether it is in a
+    /// window.
     pub(super) fn cells(self, map: &AddressMap, columns: usize) -> Vec<(f64, bool)> {
         let width = (self.len() as f64 / columns as f64).max(1.0);
         let mut cells = vec![(0.0, false); columns];

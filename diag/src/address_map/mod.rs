@@ -1,4 +1,4 @@
-//! A GPU address space: what is mapped, what is free, what lies where it must not.
+//! A GPU address space: what is mapped, what is free, and what is at an address that is not allowed.
 
 mod bars;
 mod print;
@@ -13,10 +13,11 @@ use crate::size::size;
 
 /// From this size on buffers are laid out on multiples of [`LARGE_ALIGNMENT`].
 pub const LARGE: u64 = 8 << 20;
-/// What one entry of a PDE0 covers: a large buffer that begins on one needs the fewest tables and TLB entries.
+/// What one entry of a PDE0 covers: a large buffer that begins on one needs the fewest tables and TLB
+/// entries.
 pub const LARGE_ALIGNMENT: u64 = 2 << 20;
-/// What a window is believed to span: working drivers place two of them 16 MiB apart, and the hardware refuses windows
-/// that overlap; a crash is known from 2 MiB inside one.
+/// What a window is believed to span: working drivers place two of them 16 MiB apart, and the hardware
+/// refuses windows that overlap; a crash is known from 2 MiB inside one.
 pub const WINDOW_BYTES: u64 = 16 << 20;
 /// How close to a window's base a mapping is worth a word: drivers keep the bases 4 GiB apart.
 const WINDOW_ROOM: u64 = 4 << 30;
@@ -46,7 +47,7 @@ pub struct AddressMap {
     pub buffers: Vec<BufferObject>,
     /// The page tables, where they were read.
     pub tables: Option<Walk>,
-    /// What whoever was asked does not tell about mappings, so that its absence says nothing.
+    /// What the source does not report about mappings, so that its absence means nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub untold: Vec<String>,
 }
@@ -370,7 +371,8 @@ impl AddressMap {
     }
 }
 
-/// The ranges of `regions` (or between the first and the last mapping) that hold neither a mapping nor a window.
+/// The ranges of `regions` (or between the first and the last mapping) that hold neither a mapping nor a
+/// window.
 fn holes(regions: &[Range], windows: &[Window], reservations: &[Range], mappings: &[Mapping]) -> Vec<Hole> {
     let whole = match (mappings.first(), mappings.iter().map(Mapping::end).max()) {
         (Some(first), Some(end)) => vec![Range::new("", first.va.0, end - first.va.0)],

@@ -16,8 +16,8 @@ const STEP: f64 = 52.0;
 const MARGIN: f64 = 20.0;
 
 impl AddressMap {
-    /// The map as an SVG document: a bar for each stretch of addresses, each mapping with its address, size and name as
-    /// a tooltip.
+    /// The map as an SVG document: a bar for each stretch of addresses, each mapping with its address, size
+    /// and name as a tooltip.
     #[must_use]
     pub fn svg(&self) -> String {
         let bars = bars(self);
@@ -64,7 +64,7 @@ impl AddressMap {
             let mut drawn = f64::MIN;
             for mapping in self.mappings[first..].iter().take_while(|m| m.va.0 < bar.end) {
                 let bad = problems.contains(&mapping.va.0);
-                // What would lie in the pixel that is drawn already is left out.
+                // What falls into a pixel that is drawn already is left out.
                 if x(mapping.end()) < drawn + 0.5 && !bad {
                     continue;
                 }

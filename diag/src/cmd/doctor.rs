@@ -21,13 +21,13 @@ use crate::cmd::kernel_log;
 /// Warnings are about speed; what is bad keeps the GPU from being used, and makes the exit code 1.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Look at the files under this folder instead of the machine's own.
+    /// Read the files under this folder instead of the machine's own.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 }
 
 impl Args {
-    /// Looks, and prints.
+    /// Checks, and prints.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         show(&examine(&Files { root: &self.root }), json, out)
     }

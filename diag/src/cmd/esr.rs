@@ -21,8 +21,8 @@ use crate::cmd::{kernel_log, live, process};
 
 /// Explain GPU faults: what happened, where, which instruction, likely causes, what to try.
 ///
-/// Reads the live kernel log unless told otherwise. Knows the lines of nvgpu (Jetson), of the desktop driver (Xid), of
-/// nouveau, and of the SMMU, the memory controller and nvmap beside them.
+/// Reads the live kernel log unless an option names another source. Knows the lines of nvgpu (Jetson), of the
+/// desktop driver (Xid), of nouveau, and of the SMMU, the memory controller and nvmap beside them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A saved kernel log instead of the live one, compressed with gzip or not; `-` for stdin.
@@ -37,25 +37,26 @@ pub struct Args {
     /// The program counter beside it.
     #[arg(long, value_name = "HEX", value_parser = address)]
     pc: Option<u64>,
-    /// A running process: asks the driver for the SM records of its channel groups (nvgpu), through copies of its
-    /// descriptors.
+    /// A running process: reads from the driver the SM records of its channel groups (nvgpu), through copies
+    /// of its descriptors.
     #[arg(long, value_name = "PID", conflicts_with_all = ["warp_esr", "watch"])]
     pid: Option<u32>,
-    /// Follow the log and explain each fault as it comes, until interrupted: the live one from now on, a file of --log
-    /// from its end on (through rotation), a pipe until it ends. Exits with 1 if there was a fault.
+    /// Follow the log and explain each fault as it occurs, until interrupted: the live one from now on, a
+    /// file of --log from its end on (through rotation), a pipe until it ends. Exits with 1 if there was a
+    /// fault.
     #[arg(long, conflicts_with = "warp_esr")]
     watch: bool,
-    /// A program that was loaded: names the instruction at the pc. KERNEL's code begins at BASE; without KERNEL BASE is
-    /// where the file's first byte lies; without BASE the place is guessed.
+    /// A program that was loaded: names the instruction at the pc. KERNEL's code begins at BASE; without
+    /// KERNEL BASE is the address of the file's first byte; without BASE the address is guessed.
     #[arg(long, value_name = "FILE[:KERNEL][@BASE]")]
     cubin: Vec<String>,
     /// What is mapped: a file that hcq wrote (HCQ_MAP_DIR), or the output of `nvdiag vamap --json`.
     #[arg(long, value_name = "FILE")]
     map: Vec<PathBuf>,
-    /// Base of the shared-memory window, where no map tells it.
+    /// Base of the shared-memory window, if no map names it.
     #[arg(long, value_name = "HEX", value_parser = address)]
     shared_window: Option<u64>,
-    /// Base of the local-memory window, where no map tells it.
+    /// Base of the local-memory window, if no map names it.
     #[arg(long, value_name = "HEX", value_parser = address)]
     local_window: Option<u64>,
     /// Show at most this many faults, the last ones.
@@ -199,7 +200,7 @@ fn feed_file(path: &Path, session: &mut Session) -> anyhow::Result<()> {
     }
 }
 
-/// Bytes that tell what a file is.
+/// Bytes that identify a file's format.
 const MAGIC: u64 = 8;
 
 /// How a log was packed.
@@ -229,11 +230,12 @@ impl Packed {
     }
 }
 
-/// Follows a log until it ends or somebody interrupts: one report per fault, as text or as one JSON document per line.
+/// Follows a log until it ends or somebody interrupts: one report per fault, as text or as one JSON document
+/// per line.
 fn watch(mut log: Log, mut session: Session, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    /// Time between looks at the log.
+    /// Time between reads of the log.
     const LOOK: Duration = Duration::from_millis(200);
-    /// Looks after which a line that has not ended is taken as it is.
+    /// Reads after which a line that has not ended is used as it is.
     const PATIENCE: u32 = 10;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [libc::SIGINT, libc::SIGTERM] {
@@ -244,7 +246,7 @@ fn watch(mut log: Log, mut session: Session, json: bool, out: &mut dyn Write) ->
     let mut finding = Finding::Clean;
     let (mut quiet, mut whole_lines) = (0, true);
     loop {
-        // Asked before the look, so that what was there when it was set is still reported.
+        // Checked before the read, so that what was there when it was set is still reported.
         let last = interrupted.load(Ordering::Relaxed);
         let look = log.look(&mut |bytes| {
             whole_lines = bytes.last() == Some(&b'\n');
@@ -253,7 +255,7 @@ fn watch(mut log: Log, mut session: Session, json: bool, out: &mut dyn Write) ->
         let look = look.with_context(|| format!("cannot read {name}"))?;
         quiet = if look == Look::More { 0 } else { quiet + 1 };
         let ends = last || look == Look::Ended;
-        // A fault whose lines are older than a look is over.
+        // A fault whose lines are older than a read is complete.
         if ends || quiet >= if whole_lines { 1 } else { PATIENCE } {
             session.close();
         }

@@ -30,7 +30,7 @@ pub enum Log {
     Stream(File),
 }
 
-/// What a look at a log gave.
+/// What a read of a log returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Something new.
@@ -88,18 +88,18 @@ impl Log {
         match self {
             Self::Kernel(kmsg) => kmsg.drain(&mut more)?,
             Self::File { path, file } => {
-                // Cut short and written anew: all of it is new. One that has grown past the old end since the last look
-                // cannot be told from one that was added to.
+                // Truncated and written again: all of it is new. One that has grown past the old end since
+                // the last read cannot be distinguished from one that was appended to.
                 if file.metadata()?.len() < file.stream_position()? {
                     file.rewind()?;
                 }
                 read_on(file, &mut more)?;
-                // The name may be gone for a moment, between one file and the next.
+                // The name may be absent for a moment, between one file and the next.
                 if let Ok(named) = std::fs::metadata(&*path)
                     && is_other(&named, file)?
                     && let Ok(next) = File::open(&*path)
                 {
-                    // What was added to the old file after the last look at it.
+                    // What was added to the old file after the last read.
                     read_on(file, &mut more)?;
                     *file = next;
                     read_on(file, &mut more)?;
@@ -129,7 +129,7 @@ impl Log {
     }
 }
 
-/// Whether a name stands for another file than the one that is open.
+/// Whether a name is now another file than the one that is open.
 fn is_other(named: &std::fs::Metadata, file: &File) -> io::Result<bool> {
     let open = file.metadata()?;
     Ok((named.dev(), named.ino()) != (open.dev(), open.ino()))

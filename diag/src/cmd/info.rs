@@ -32,7 +32,7 @@ pub struct Args {
     /// Which device: auto, nvgpu (a Jetson's), rm (a desktop GPU), sim (the software ga10b).
     #[arg(long, env = "HCQ_DEVICE", default_value_t = Selector::Auto)]
     device: Selector,
-    /// Everything that nvgpu tells, field by field, as --json always has it.
+    /// Everything that nvgpu reports, field by field, as --json always has it.
     #[arg(long)]
     all: bool,
 }
@@ -46,7 +46,7 @@ impl Args {
         info.all = self.all;
         let driver: Option<Arc<dyn Sys>> = match device.info().backend {
             BackendKind::Nvgpu => Some(Arc::new(Linux)),
-            // Its driver can be asked as a real one is.
+            // Its driver answers as a real one does.
             BackendKind::Sim => hcq::sim::of(&device).map(|sim| sim as _),
             _ => None,
         };
@@ -60,7 +60,7 @@ impl Args {
     }
 }
 
-/// Asks the driver for all that it tells without changing anything.
+/// Reads everything that the driver reports without changing anything.
 fn ask(driver: &dyn Sys) -> anyhow::Result<Characteristics> {
     let node = driver.open(CTRL, OFlag::O_RDWR | OFlag::O_CLOEXEC);
     let node = node.with_context(|| format!("cannot open {}", CTRL.to_string_lossy()))?;
@@ -86,7 +86,7 @@ unsafe fn answer<A: Ioctl>(driver: &dyn Sys, ctrl: BorrowedFd<'_>, mut args: A) 
 }
 
 fn clocks(driver: &dyn Sys, ctrl: BorrowedFd<'_>) -> Clocks {
-    /// Points asked for at most.
+    /// Most points requested.
     const POINTS: usize = 256;
     let mut range = nvgpu_gpu_clk_range::default();
     let asked = nvgpu_gpu_clk_range_args {
@@ -94,7 +94,7 @@ fn clocks(driver: &dyn Sys, ctrl: BorrowedFd<'_>) -> Clocks {
         clk_range_entries: (&raw mut range).expose_provenance() as u64,
         ..Default::default()
     };
-    // SAFETY: the address is that of `range`, which outlives the call, and one entry is asked for.
+    // SAFETY: the address is that of `range`, which outlives the call, and one entry is requested.
     let has_range = unsafe { answer(driver, ctrl, asked) }.is_some_and(|args| args.num_entries == 1);
     let clock = |kind: u32| {
         let mut entry = nvgpu_gpu_clk_info {
@@ -107,7 +107,7 @@ fn clocks(driver: &dyn Sys, ctrl: BorrowedFd<'_>) -> Clocks {
             clk_info_entries: (&raw mut entry).expose_provenance() as u64,
             ..Default::default()
         };
-        // SAFETY: the address is that of `entry`, which outlives the call, and one entry is asked for.
+        // SAFETY: the address is that of `entry`, which outlives the call, and one entry is requested.
         unsafe { answer(driver, ctrl, asked) }?;
         Some(entry.freq_hz)
     };

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// Most bytes read from a file or from stdin: no input of ours is larger, and a device node must not fill the memory.
+/// Most bytes read from a file or from stdin: no input of ours is larger, and a device node must not fill the
+/// memory.
 const MAX_INPUT: u64 = 1 << 30;
 
 /// Reads a whole file, or stdin for `-`.

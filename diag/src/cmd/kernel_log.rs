@@ -28,7 +28,8 @@ impl Kmsg {
         Ok(Self { file })
     }
 
-    /// Hands out the records there are, oldest first, each with its end of line. Returns without waiting for more.
+    /// Hands out the records there are, oldest first, each with its end of line. Returns without waiting for
+    /// more.
     pub fn drain(&mut self, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let mut record = [0; RECORD];
         loop {
@@ -36,7 +37,7 @@ impl Kmsg {
                 Ok(0) => return Ok(()),
                 Ok(len) => take(first_line(&record[..len])),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // Messages were overwritten before they were read: the next read goes on behind them.
+                // Messages were overwritten before they were read: the next read continues after them.
                 Err(e) if e.raw_os_error() == Some(nix::libc::EPIPE) => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
@@ -50,7 +51,7 @@ fn first_line(record: &[u8]) -> &[u8] {
     record.iter().position(|b| *b == b'\n').map_or(record, |end| &record[..=end])
 }
 
-/// Reads the whole log as it is now, and says where it came from.
+/// Reads the whole log as it is now, and returns its name.
 pub fn read(take: &mut dyn FnMut(&[u8])) -> anyhow::Result<&'static str> {
     let refused = match Kmsg::open() {
         Ok(mut kmsg) => match kmsg.drain(take) {

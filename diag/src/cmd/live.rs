@@ -7,7 +7,7 @@ use nvgpu_sys::{Sys, sm_error_state};
 
 use crate::cmd::process::{Descriptor, Process, nothing_to_ask};
 
-/// SMs asked for at most; the driver refuses the first that the chip does not have.
+/// Most SMs requested; the driver refuses the first that the chip does not have.
 const MAX_SMS: u32 = 256;
 
 /// The records of each channel group of a process that has any.
@@ -30,7 +30,8 @@ pub fn records(process: &Process, descriptors: &[Descriptor]) -> anyhow::Result<
     Ok(incidents)
 }
 
-/// Whether a descriptor is a channel group's, by the name the kernel shows for it (`anon_inode:nvgpu-ga10b-tsg3`).
+/// Whether a descriptor is a channel group's, by the name the kernel shows for it
+/// (`anon_inode:nvgpu-ga10b-tsg3`).
 fn is_group(name: &str) -> bool {
     let name = name.strip_prefix("anon_inode:").unwrap_or(name);
     name.starts_with("nvgpu-") && name.contains("tsg")

@@ -24,7 +24,7 @@ pub struct Descriptor {
     pub name: String,
 }
 
-/// A running process whose GPU can be asked about.
+/// A running process whose GPU state can be read.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
@@ -83,7 +83,7 @@ impl Process {
     /// Its descriptors, by number.
     ///
     /// # Errors
-    /// It has ended, or is not ours to look into.
+    /// It has ended, or this user may not inspect it.
     pub fn descriptors(&self) -> anyhow::Result<Vec<Descriptor>> {
         let entries = descriptors(self.pid).map_err(|error| match error.kind() {
             ErrorKind::NotFound => anyhow!("process {} has ended", self.pid),
@@ -138,7 +138,7 @@ impl Process {
         text.lines().find_map(value)
     }
 
-    /// The map that the process keeps of its own address space, if it was told to by `HCQ_MAP_DIR`.
+    /// The map that the process writes of its own address space, if `HCQ_MAP_DIR` is set.
     pub fn map_file(&self) -> Option<PathBuf> {
         let environment = fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
         let folder = environment.split(|b| *b == 0).find_map(|v| v.strip_prefix(b"HCQ_MAP_DIR="))?;

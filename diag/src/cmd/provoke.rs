@@ -16,15 +16,15 @@ use crate::cmd::finding::show;
 
 /// How long the kernel may take.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// Looks after which the endless kernel gives up: some seconds on a GPU.
+/// Polls after which the endless kernel ends: some seconds on a GPU.
 const LOOKS: u32 = 20_000_000;
 /// Warp instructions after which the software ga10b reports a kernel as hung.
 const STALL_BUDGET: u64 = 1 << 20;
 
 /// Make a fault on purpose, and show its report.
 ///
-/// The fault happens in a process of its own and stops that process's channel alone. Kinds: misaligned, oob, unmapped,
-/// illegal-instruction, window, stack, shared, constant, trap, timeout.
+/// The fault happens in a process of its own and stops that process's channel alone. Kinds: misaligned, oob,
+/// unmapped, illegal-instruction, window, stack, shared, constant, trap, timeout.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Which fault.
@@ -58,7 +58,8 @@ impl Args {
             let capture = capture(kind, self.device)?;
             serde_json::to_writer(&mut *out, &capture)?;
             out.flush()?;
-            // Dropping a device whose kernel still runs would wait for it; the kernel ends with the process's channel.
+            // Dropping a device whose kernel still runs would wait for it; the kernel ends with the process's
+            // channel.
             std::process::exit(0);
         }
         let capture = self.child(kind)?;
@@ -188,7 +189,7 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
 
 #[allow(unsafe_code, reason = "launching is unsafe")]
 fn launch(kind: Kind, device: &Device, kernel: &Kernel) -> Result<(), Error> {
-    // Large enough for memory of its own, so that what lies behind it is not another buffer.
+    // Large enough for memory of its own, so that no other buffer follows it.
     let buffer = device.alloc(16 << 20)?;
     let out = device.alloc(4096)?;
     buffer.write(0, &[0; 64])?;
@@ -215,8 +216,8 @@ fn launch(kind: Kind, device: &Device, kernel: &Kernel) -> Result<(), Error> {
         Kind::Timeout => args.buffer(&buffer).u32(LOOKS),
     };
     let mut queue = device.queue()?;
-    // SAFETY: the kernels touch `buffer`, `out`, and one word that nothing is mapped at or that the SM refuses; they end
-    // by themselves.
+    // SAFETY: the kernels touch `buffer`, `out`, and one word that nothing is mapped at or that the SM
+    // refuses; they end by themselves.
     let end = unsafe { queue.launch(kernel, LaunchConfig::new(1, 1), &args) }.and_then(|()| queue.submit());
     let result = end.and_then(|end| end.wait(DEADLINE));
     // What the kernel may still read, and what the report shows as mapped, stays until the process ends.
@@ -224,7 +225,7 @@ fn launch(kind: Kind, device: &Device, kernel: &Kernel) -> Result<(), Error> {
     result
 }
 
-/// The first address behind the mapping at `va` that has nothing near it.
+/// The first address after the mapping at `va` that has nothing near it.
 fn behind(device: &Device, va: u64) -> u64 {
     let mut map: Vec<(u64, u64)> =
         device.memory_map().iter().map(|m| (m.va.raw(), m.va.raw() + m.len.count())).collect();

@@ -14,7 +14,7 @@ use crate::cmd::input::{number, read_input};
 /// Decode a captured pushbuffer or GPFIFO: methods, fields, the classes bound to subchannels, inline QMDs.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The capture, raw bytes as they lie in memory; `-` for stdin.
+    /// The capture, raw bytes as in memory; `-` for stdin.
     file: PathBuf,
     /// The file is a GPFIFO: a ring of 8-byte entries that name segments.
     #[arg(long)]
@@ -28,7 +28,7 @@ pub struct Args {
     /// How much of the file it is, in bytes; all of the rest if not given.
     #[arg(long, value_name = "BYTES", value_parser = number)]
     length: Option<u64>,
-    /// Whose classes stand behind the channel before it binds any.
+    /// Whose classes the channel has before it binds any.
     #[arg(long, value_enum, default_value_t = Chip::Ampere)]
     chip: Chip,
     /// A class that was bound to a subchannel before the capture began.

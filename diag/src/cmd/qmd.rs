@@ -15,7 +15,7 @@ use crate::cmd::input::{number, read_input};
 /// Shows the launch, every field that is not zero, and the values the hardware rejects or silently hangs on.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The dump, raw bytes as they lie in memory; `-` for stdin.
+    /// The dump, raw bytes as in memory; `-` for stdin.
     file: PathBuf,
     /// Where the QMD starts in the dump, in bytes.
     #[arg(long, value_name = "BYTES", value_parser = number, default_value = "0")]

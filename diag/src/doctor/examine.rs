@@ -30,7 +30,7 @@ pub struct Diagnosis {
     pub checks: Vec<Check>,
 }
 
-/// Looks at a machine.
+/// Checks a machine.
 #[must_use]
 pub fn examine(machine: &dyn Machine) -> Diagnosis {
     let tegra = compatible(machine).is_some_and(|c| c.contains("tegra"));

@@ -1,6 +1,7 @@
 //! Checks of a Jetson.
 //!
-//! Sources: nvgpu of L4T r36.4.3 (nodes, devfreq names), NVIDIA's developer guide (power modes), public sysfs tables.
+//! Sources: nvgpu of L4T r36.4.3 (nodes, devfreq names), NVIDIA's developer guide (power modes), public sysfs
+//! tables.
 
 use crate::doctor::machine::{Check, Machine};
 use crate::doctor::machine::{compatible, meminfo, node};
@@ -82,7 +83,8 @@ fn module(machine: &dyn Machine, name: &'static str) -> Check {
     }
 }
 
-/// `nvpmodel` keeps the mode that was set last in a file, `pmode:0002 ...`: its number, and its name where the modes are listed.
+/// `nvpmodel` keeps the mode that was set last in a file, `pmode:0002 ...`: its number, and its name where
+/// the modes are listed.
 pub(super) fn power_mode_of(machine: &dyn Machine) -> Option<(u32, Option<String>)> {
     let status = machine.read("/var/lib/nvpmodel/status")?;
     let id = status.split("pmode:").nth(1)?.get(..4)?.parse::<u32>().ok()?;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// A file that is a node, or stands for one.
+/// A file that is a node, or represents one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Permission bits.
@@ -15,7 +15,7 @@ pub struct Node {
     pub usable: bool,
 }
 
-/// What the checks look at. Paths are absolute, as on the machine itself.
+/// What the checks read. Paths are absolute, as on the machine itself.
 pub trait Machine {
     /// A file's text; `None` if it is not there or may not be read.
     fn read(&self, path: &str) -> Option<String>;
@@ -33,7 +33,7 @@ pub trait Machine {
 pub enum Status {
     /// In order.
     Good,
-    /// Could not be looked at.
+    /// Could not be checked.
     Unknown,
     /// Works, but could be better.
     Warning,
@@ -44,7 +44,7 @@ pub enum Status {
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was looked at.
+    /// What was checked.
     pub name: &'static str,
     /// How it ended.
     pub status: Status,

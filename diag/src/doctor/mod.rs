@@ -1,6 +1,7 @@
-//! Is this machine set up right? Checks over what the kernel tells in files, each with its remedy.
+//! Is this machine set up right? Checks of what the kernel reports in files, each with its remedy.
 //!
-//! Nothing is read here: [`Machine`] is what the checks look at, a real one in the binary and a made-up one in tests.
+//! Nothing is read here: [`Machine`] is what the checks read: a real one in the binary, a written one in
+//! tests.
 
 mod desktop;
 mod examine;

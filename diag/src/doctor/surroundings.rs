@@ -5,19 +5,19 @@ use serde::Serialize;
 use crate::doctor::jetson;
 use crate::doctor::machine::Machine;
 
-/// What the machine around a Jetson's GPU tells of it.
+/// What a Jetson reports of its GPU besides the driver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Surroundings {
     /// Release of L4T, `R36.4.3`.
     pub release: Option<String>,
     /// Power mode of `nvpmodel`: number and name.
     pub power_mode: Option<String>,
-    /// Temperature at the GPU. nvgpu itself does not tell it on ga10b; the kernel's thermal zones do.
+    /// Temperature at the GPU. nvgpu itself does not report it on ga10b; the kernel's thermal zones do.
     pub gpu_celsius: Option<f64>,
 }
 
 impl Surroundings {
-    /// Looks.
+    /// Reads the machine's files.
     #[must_use]
     pub fn of(machine: &dyn Machine) -> Self {
         Self {

@@ -50,7 +50,7 @@ fn memory_cells(incident: &Incident) -> Option<Blame<'_>> {
 }
 
 fn front_end<'a>(incident: &'a Incident, sms: &[SmRecord]) -> Option<Blame<'a>> {
-    // Behind an exception of an SM the desktop driver prints where the front end was, which is no cause.
+    // After an exception of an SM the desktop driver prints the position of the front end, which is no cause.
     let aside = |e: &Entry| e.kind == Kind::CopyError || e.kind == Kind::XidMethod && !sms.is_empty();
     let mut front_end = incident.entries.iter().filter(|e| e.kind.role() == Role::Cause && !aside(e));
     if let Some((e, (name, text))) = front_end.find_map(|e| Some((e, unit_exception(e)?))) {

@@ -115,7 +115,7 @@ fn verdict(report: &FaultReport) -> String {
     text
 }
 
-/// What the state of the host tells.
+/// What the state of the host says about the fault.
 fn dump_notes(incident: &Incident) -> Vec<String> {
     let mut notes = Vec::new();
     let mut channel = None;

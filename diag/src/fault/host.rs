@@ -24,7 +24,7 @@ impl MethodHeader {
         Self { kind: word >> 29, subchannel: word >> 16 & 7, method: word & 0x3ffc, count: None }
     }
 
-    /// From the word as it lies in the pushbuffer: `SHADOW`, `HDR` of dumps. Can be stale after a switch of channels.
+    /// From the word as in the pushbuffer: `SHADOW`, `HDR` of dumps. Can be stale after a switch of channels.
     #[must_use]
     pub const fn raw(word: u32) -> Self {
         Self {

@@ -42,7 +42,7 @@ pub struct MmuFault {
     pub in_gpc: Option<bool>,
     /// Which GPC.
     pub gpc: Option<u32>,
-    /// The SM behind the unit, where it is one's data path (inferred from unit counts: `t1_n` is SM `n & 1` of TPC `n >> 1`).
+    /// The SM whose data path the unit is (inferred from unit counts: `t1_n` is SM `n & 1` of TPC `n >> 1`).
     pub sm: Option<crate::fault::sm::Place>,
     /// The instance block of the context.
     pub instance: Option<Hex>,

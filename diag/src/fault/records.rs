@@ -12,12 +12,12 @@ use crate::kernel_log::shape::Fields;
 /// Report masks of warp errors seen on chips whose registers have Hopper's strides.
 const HOPPER_MASKS: [u32; 2] = [0x1f81_fb60, 0x1c81_fb60];
 
-/// The records of all SMs that the lines speak of.
+/// The records of all SMs that the lines name.
 pub(super) fn sm_records(incident: &Incident) -> Vec<SmRecord> {
     let mut records: Vec<SmRecord> = Vec::new();
     // Records whose registers have not been repeated in hexadecimal yet.
     let mut unconfirmed = 0;
-    // Where the driver was asked, its answer has what its log leaves out.
+    // An answer of the driver has fields that its log omits.
     let asked = incident.has(Kind::SmRecordLive);
     for entry in incident.entries.iter().filter(|e| !asked || e.xid.is_none()) {
         let f = &entry.fields;
@@ -105,7 +105,7 @@ fn exception_register(records: &mut Vec<SmRecord>, f: &Fields, fresh: SmRecord) 
     }
 }
 
-/// The faults of the MMU that the lines speak of.
+/// The faults of the MMU that the lines name.
 pub(super) fn mmu_faults(incident: &Incident) -> Vec<MmuFault> {
     let mut faults: Vec<MmuFault> = Vec::new();
     let mut clients = 0;

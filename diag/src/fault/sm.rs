@@ -36,7 +36,7 @@ pub struct Place {
     pub gpc: u32,
     /// TPC in the GPC.
     pub tpc: u32,
-    /// SM in the TPC; absent on chips with one, and where the line does not tell.
+    /// SM in the TPC; absent on chips with one, and if the line does not name it.
     pub sm: Option<u32>,
 }
 
@@ -155,7 +155,7 @@ pub struct SmRecord {
     pub global_esr: GlobalEsr,
     /// Program counter of the warp that failed; absent on desktop drivers, whose log does not print it.
     pub pc: Option<Hex>,
-    /// The address it accessed, where the driver tells: an offset for shared and local memory.
+    /// The address it accessed, if the driver reports it: an offset for shared and local memory.
     pub address: Option<Hex>,
     /// What is odd about the record.
     pub notes: Vec<String>,

@@ -1,7 +1,8 @@
 //! Names and numbers of the hardware's and the drivers' error reports.
 //!
-//! Sources: the register headers of nvgpu (L4T r36.4.3), NVIDIA's manuals of GA100 for the front-end units (inferred for
-//! ga10b), the open desktop driver for names of Xids and fault types, envytools for class-error codes.
+//! Sources: the register headers of nvgpu (L4T r36.4.3), NVIDIA's manuals of GA100 for the front-end units
+//! (inferred for ga10b), the open desktop driver for names of Xids and fault types, envytools for class-error
+//! codes.
 
 /// Error codes of a warp, `HWW_WARP_ESR` bits 15:0, of all generations.
 pub const WARP_CODES: &[(u32, &str)] = &[

@@ -87,7 +87,8 @@ pub struct Anomaly {
 
 /// Follows the tables whose root is at physical address `root`.
 ///
-/// Every table is read at most once, whatever the entries say: one that is named twice is reported, so loops end.
+/// Every table is read at most once, whatever the entries say: one that is named twice is reported, so loops
+/// end.
 pub fn walk(memory: &dyn PhysicalMemory, root: u64) -> Walk {
     let mut walker = Walker {
         memory,

@@ -1,4 +1,4 @@
-//! Programs in an address space, and what lies at a program counter.
+//! Programs in an address space, and the code at a program counter.
 
 use sass::{Arch, WORD_BYTES, Word};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub struct Module {
     pub name: String,
     /// Compute capability of its code, 87 for 8.7.
     pub sm: u32,
-    /// Where it lies.
+    /// Its address.
     pub va: Hex,
     /// Its functions.
     #[serde(default)]
@@ -85,7 +85,7 @@ pub struct Line {
     pub here: bool,
 }
 
-/// What lies at a program counter.
+/// The code at a program counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Code {
     /// The program.
@@ -142,7 +142,7 @@ impl Module {
 }
 
 impl Loose {
-    /// Kernels the program counter can lie in, given that code starts on a multiple of 128.
+    /// Kernels that can contain the program counter, given that code starts on a multiple of 128.
     pub(super) fn guesses(&self, pc: u64) -> impl Iterator<Item = Code> {
         self.kernels.iter().flat_map(move |(name, code)| {
             let first = pc % CODE_ALIGN;

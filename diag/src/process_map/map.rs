@@ -6,8 +6,8 @@ use crate::cubin::Cubin;
 use crate::hex::Hex;
 use crate::process_map::code::{Code, Function, Loose, Module};
 
-/// Bytes of addresses each window takes: 16 MiB on chips before Hopper (inferred from working settings; the hardware
-/// documents do not say).
+/// Bytes of addresses each window takes: 16 MiB on chips before Hopper (inferred from working settings; the
+/// hardware documents do not say).
 pub const WINDOW_BYTES: u64 = 16 << 20;
 
 /// Why a map could not be read.
@@ -72,7 +72,7 @@ fn unnamed() -> String {
 }
 
 impl Mapping {
-    /// First address behind it.
+    /// First address after it.
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.va.0.saturating_add(self.size_bytes)
@@ -157,9 +157,9 @@ impl ProcessMap {
         }
     }
 
-    /// Adds a cubin. `kernel` and `base` together say where that kernel's first instruction lies; `base` alone does so
-    /// for a cubin of one kernel, and says where the file's first byte lies for others. Without `base` the place is
-    /// guessed from the low bits of the program counter.
+    /// Adds a cubin. `kernel` and `base` together give the address of that kernel's first instruction; `base`
+    /// alone does so for a cubin of one kernel, and gives the address of the file's first byte for others.
+    /// Without `base` the address is guessed from the low bits of the program counter.
     ///
     /// # Errors
     /// [`Error::Cubin`].
@@ -205,13 +205,13 @@ impl ProcessMap {
         Ok(())
     }
 
-    /// Whether there is code to look instructions up in.
+    /// Whether there is code to find instructions in.
     #[must_use]
     pub fn has_code(&self) -> bool {
         !self.modules.is_empty() || !self.loose.is_empty()
     }
 
-    /// What lies at a program counter; several where the place of a cubin has to be guessed.
+    /// The code at a program counter; several if the address of a cubin has to be guessed.
     #[must_use]
     pub fn code_at(&self, pc: u64) -> Vec<Code> {
         /// Guesses shown at most.
@@ -229,7 +229,7 @@ impl ProcessMap {
         self.windows.iter().find(|window| window.contains(va))
     }
 
-    /// Mappings that lie in a window, with the window.
+    /// Mappings in a window, with the window.
     pub fn trapped(&self) -> impl Iterator<Item = (&Mapping, &Window)> {
         self.mappings.iter().filter_map(|mapping| {
             let overlaps = |w: &&Window| {

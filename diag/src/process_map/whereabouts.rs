@@ -1,4 +1,4 @@
-//! Where an address lies among what is mapped.
+//! The place of an address among mappings and windows.
 
 use serde::Serialize;
 
@@ -6,26 +6,27 @@ use crate::hex::Hex;
 use crate::process_map::map::{Mapping, ProcessMap};
 use crate::size::size;
 
-/// Where an address lies.
+/// The place of an address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Whereabouts {
     /// The address.
     pub address: Hex,
-    /// The window it lies in.
+    /// The window that contains it.
     pub window: Option<String>,
-    /// The mapping it lies in.
+    /// The mapping that contains it.
     pub mapping: Option<Mapping>,
-    /// The nearest mapping, where it lies in none.
+    /// The nearest mapping, if none contains it.
     pub nearest: Option<Mapping>,
-    /// From the nearest mapping's end (positive, 1 is the first byte behind it) or its start (negative) to the address.
+    /// From the nearest mapping's end (positive, 1 is the first byte after it) or its start (negative) to the
+    /// address.
     pub distance_bytes: Option<i64>,
     /// The same in words.
     pub words: String,
 }
 
 impl ProcessMap {
-    /// Where an address lies, if anything is known about the address space. `page` says that only the page of the
-    /// address is known.
+    /// The place of an address, if anything is known about the address space. `page` says that only the page
+    /// of the address is known.
     #[must_use]
     pub fn locate(&self, va: u64, page: bool) -> Option<Whereabouts> {
         if self.mappings.is_empty() && self.windows.is_empty() {

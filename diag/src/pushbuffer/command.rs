@@ -6,7 +6,7 @@ use crate::gpfifo::Entry;
 use crate::hex::Hex;
 use crate::queue_metadata::Metadata;
 
-/// Which classes stand behind a channel before any `SET_OBJECT`.
+/// Which classes a channel has before any `SET_OBJECT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
     /// ga10b and its family.
@@ -63,7 +63,7 @@ pub struct Segment {
     pub commands: Vec<Command>,
 }
 
-/// A method header and the data that goes with it.
+/// A method header and its data.
 #[derive(Clone, Debug, Serialize)]
 pub struct Command {
     /// Offset of the header from the start of the segment.

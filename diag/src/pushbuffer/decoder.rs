@@ -1,4 +1,4 @@
-//! From words to commands: headers, the data that follows them, and the state they leave behind.
+//! From words to commands: headers, the data that follows them, and the state after them.
 
 use crate::gpfifo::{Action, Entry};
 use crate::hex::Hex;
@@ -90,7 +90,7 @@ impl Decoder {
                     let address = base | entry.address.0;
                     match memory(address, entry.size_bytes) {
                         Some(words) => self.segment(Some(address), words),
-                        // What it leaves behind is not known.
+                        // The state after it is not known.
                         None => (self.pending, self.half) = (None, None),
                     }
                 }
@@ -217,7 +217,8 @@ impl Decoder {
             _ => {
                 let text = format!("{header:#010x} is no header: the channel stops (PBENTRY)");
                 self.problem(segment, at, text);
-                // The hardware reads no further; what follows is shown in case the capture began in the middle.
+                // The hardware reads no further; what follows is shown in case the capture began in the
+                // middle.
                 self.push(segment, plain("reserved", 0));
                 return at + 1;
             }

@@ -2,7 +2,7 @@
 
 use crate::methods::Method;
 
-/// The half of an address (or of a size) that came before the other half.
+/// The half of an address (or of a size) that precedes the other half.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Half {
     pub subchannel: u8,

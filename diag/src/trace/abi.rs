@@ -1,7 +1,7 @@
 //! The structs of the drivers' requests, field by field, and which request takes which.
 //!
-//! The table (`data/ioctls.txt`) is made from the fact tables that nvgpu-sys and rm-sys are tested against; a test
-//! compares it with those crates.
+//! The table (`data/ioctls.txt`) is made from the fact tables that nvgpu-sys and rm-sys are tested against; a
+//! test compares it with those crates.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -11,7 +11,8 @@ use std::sync::LazyLock;
 pub enum Family {
     /// nvgpu and nvmap.
     Tegra,
-    /// Escapes of the desktop driver's `/dev/nvidiactl` and `/dev/nvidiaN`; numbers without direction and size.
+    /// Escapes of the desktop driver's `/dev/nvidiactl` and `/dev/nvidiaN`; numbers without direction and
+    /// size.
     Escape,
     /// `/dev/nvidia-uvm`.
     Uvm,
@@ -73,10 +74,11 @@ pub struct Pointer {
     pub layout: Option<&'static Layout>,
 }
 
-/// Most bytes that are read behind a pointer.
+/// Most bytes that are read at a pointer.
 const MAX_MEMORY: usize = 64 << 10;
 
-/// Fields that point to memory: struct, field with the address, field with the count, bytes of an element, its struct.
+/// Fields that point to memory: struct, field with the address, field with the count, bytes of an element,
+/// its struct.
 const POINTERS: &[(&str, &str, &str, usize, &str)] = &[
     (
         "nvgpu_gpu_get_characteristics",
@@ -166,7 +168,8 @@ pub fn request(node: &str, request: u32) -> Option<&'static Known> {
     find(family, number)
 }
 
-/// Bytes of the argument of a request: what the number says, or what is known of requests whose number does not.
+/// Bytes of the argument of a request: what the number says, or what is known of requests whose number does
+/// not.
 #[must_use]
 pub fn argument_bytes(node: &str, number: u32) -> usize {
     match family(node) {
@@ -217,7 +220,8 @@ impl Field {
     }
 }
 
-/// What an argument points to: the fields of `layout` that hold addresses, with lengths, in the order of the table.
+/// What an argument points to: the fields of `layout` that hold addresses, with lengths, in the order of the
+/// table.
 #[must_use]
 pub fn pointers(layout: &'static Layout, bytes: &[u8]) -> Vec<Pointer> {
     let of_struct = POINTERS.iter().filter(|(name, ..)| *name == layout.name);

@@ -11,7 +11,7 @@ const SHOWN_ELEMENTS: usize = 8;
 /// Bytes of an argument without a known layout that are shown.
 const SHOWN_BYTES: usize = 64;
 
-/// Fields that mean something before and after a call, where several lie over one another. Others show the first.
+/// Fields that mean something before and after a call, where several overlap. Others show the first.
 const READINGS: &[(&str, &str, &str)] = &[
     ("NVMAP_IOC_CREATE", "size", "handle"),
     ("NVMAP_IOC_CREATE_64", "size64", "handle64"),
@@ -67,7 +67,7 @@ pub struct Decoded {
     pub status: Option<String>,
 }
 
-/// Memory behind a pointer of an argument.
+/// Memory that a pointer of an argument names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DecodedMemory {
     /// The field that points to it.
@@ -162,7 +162,8 @@ fn unknown(request: u32, argument: u64) -> String {
     )
 }
 
-/// The fields before a call, and those that it changed. `reading` names the one field that means something on either side.
+/// The fields before a call, and those that it changed. `reading` names the one field that means something on
+/// either side.
 fn both(
     layout: Option<&'static Layout>,
     reading: Option<(&str, &str)>,

@@ -9,7 +9,8 @@ use crate::hex::Hex;
 
 /// Name and version of the log format.
 pub const SCHEMA: &str = "nvdiag.trace/1";
-/// Longest line of a log that is read: the longest argument is 16 KiB, memory it points to 64 KiB, twice, in hex.
+/// Longest line of a log that is read: the longest argument is 16 KiB, memory it points to 64 KiB, twice, in
+/// hex.
 const MAX_LINE: u64 = 16 << 20;
 
 /// The first line of a log.
@@ -21,8 +22,8 @@ pub struct Header {
     pub arch: String,
     /// What was traced.
     pub command: Vec<String>,
-    /// How the calls were seen: `seccomp` (the kernel stops the program at calls that may matter), `ptrace` (at all
-    /// calls), `library` (the program wrote the log itself).
+    /// How the calls were seen: `seccomp` (the kernel stops the program at calls that may matter), `ptrace`
+    /// (at all calls), `library` (the program wrote the log itself).
     pub method: String,
 }
 
@@ -75,7 +76,8 @@ impl<'de> Deserialize<'de> for Bytes {
 pub struct Event {
     /// When it began, from the start of the trace.
     pub start_ns: u64,
-    /// How long it took as the tracer saw it, so with the tracer's own delay; absent for a call that never returned.
+    /// How long it took as the tracer saw it, so with the tracer's own delay; absent for a call that never
+    /// returned.
     pub duration_ns: Option<u64>,
     /// Process.
     pub pid: i32,
@@ -119,7 +121,7 @@ pub enum Call {
         fd: i32,
         /// What it is open on.
         node: String,
-        /// Address asked for, mostly 0.
+        /// Requested address, mostly 0.
         address: Hex,
         /// Length in bytes.
         length: u64,
@@ -280,14 +282,15 @@ fn line(input: &mut impl BufRead, number: usize) -> Result<String, Error> {
     read.map(|_| text).map_err(|source| Error::Read { line: number, source })
 }
 
-/// The name of a descriptor without what the kernel puts around it: `anon_inode:[x]` is `x`.
+/// The name of a descriptor without the kernel's decoration: `anon_inode:[x]` is `x`.
 #[must_use]
 pub fn node_name(link: &str) -> &str {
     let name = link.strip_prefix("anon_inode:").unwrap_or(link);
     name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name)
 }
 
-/// Whether a descriptor belongs to a GPU driver, by its name: a device node, something a driver made, or a buffer.
+/// Whether a descriptor belongs to a GPU driver, by its name: a device node, something a driver made, or a
+/// buffer.
 #[must_use]
 pub fn is_gpu_node(name: &str) -> bool {
     let nodes = ["/dev/nv", "/dev/host1x", "/dmabuf", "nvhost-", "nvgpu-", "dmabuf"];

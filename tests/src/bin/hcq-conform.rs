@@ -105,7 +105,7 @@ impl Sides {
     }
 }
 
-/// Prints how far the special-function unit lies from the exact values.
+/// Prints the error of the special-function unit against exact values.
 fn sweep(cli: &Cli, thin: u32) -> Result<bool> {
     let device = Device::open(cli.device)?;
     let errors = conformance::sweep::measure(&device, thin)?;

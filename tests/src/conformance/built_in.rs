@@ -1,4 +1,4 @@
-//! The kernels that the repository itself brings: those of the language model and of the device suite.
+//! The kernels of the repository itself: those of the language model and of the device suite.
 //!
 //! One `Drive` per kernel says how it is launched and on what. A new kernel takes a line in [`cases`];
 //! [`undriven`] names those that have none.
@@ -106,7 +106,7 @@ impl Drive {
         self.words(words)
     }
 
-    /// The last buffer may differ by this much: something in it comes from the special-function unit.
+    /// The last buffer may differ by this much: something in it is a result of the special-function unit.
     fn within(mut self, tolerance: Tolerance) -> Self {
         if let Some(last) = self.tolerances.last_mut() {
             *last = tolerance;

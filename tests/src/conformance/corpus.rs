@@ -66,7 +66,7 @@ fn statements(ptx: &str) -> Vec<(String, HashMap<usize, Option<String>>)> {
     kernels
 }
 
-/// How far the special-function unit's result may lie from the nearest number, which is what the model gives.
+/// Error that the special-function unit's result may have against the nearest number, which the model gives.
 /// Measured on Hopper over all mantissas of several binades.
 fn approximation(statement: &str) -> Tolerance {
     let op = statement.split_whitespace().next().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The approximations of the special-function unit, each over many arguments.
 //!
-//! The software ga10b gives the nearest number, a GPU one that lies a little beside it. The bounds are those
+//! The software ga10b gives the nearest number, a GPU one close to it. The bounds are those
 //! measured on Hopper over all mantissas of several binades, plus the half unit that the model itself rounds
 //! by.
 

@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same for ever: programs and inputs are named by their seed alone.
+//! Pseudo-random numbers that never change: programs and inputs are named by their seed alone.
 
 /// The splitmix64 generator.
 #[derive(Clone, Debug)]

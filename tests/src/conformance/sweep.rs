@@ -1,4 +1,4 @@
-//! How far the special-function unit lies from the exact values, over all mantissas or a dense grid of
+//! Error of the special-function unit against exact values, over all mantissas or a dense grid of
 //! arguments.
 //!
 //! The kernels are those of [`mufu`](crate::conformance::mufu); the reference is the host's f64 arithmetic.
@@ -114,7 +114,7 @@ const SWEEPS: &[Sweep] = &[
     },
 ];
 
-/// How far results lie from the exact values.
+/// Error of results against the exact values.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Errors {
     /// The function.

@@ -258,7 +258,7 @@ fn the_driver_library_shows_types_of_no_other_crate() {
     let shown: Vec<_> = api.shown.iter().filter(|(_, foreign)| !foreign.is_empty()).collect();
     assert!(shown.is_empty(), "{shown:?}");
     assert!(api.shown.len() > 30 && api.shown.contains_key("hcq::Device"), "the list is read");
-    // Behind its feature the seam does show one.
+    // With its feature, the interface does show one.
     let seam: Vec<_> = source.modules[&["sys".to_owned()][..]].iter().collect();
     let open = seam.iter().find(|item| ident(item).is_some_and(|name| name == "open_nvgpu")).unwrap();
     assert_eq!(source.foreign(&["sys".to_owned()], types(open)), ["nvgpu_sys::Sys"]);

@@ -31,7 +31,7 @@ impl Source {
         source
     }
 
-    /// Adds a module whose children lie in `folder`.
+    /// Adds a module whose children are in `folder`.
     fn add(&mut self, path: Names, items: Vec<Item>, folder: &Path) {
         let items: Vec<Item> = items.into_iter().filter(|item| !is_for_tests(attributes(item))).collect();
         for item in &items {
@@ -173,7 +173,7 @@ pub enum Target {
     Def(Def),
 }
 
-/// One name that a `use` brings in; no alias for a glob.
+/// One name that a `use` imports; no alias for a glob.
 pub struct Leaf {
     pub path: Vec<String>,
     pub alias: Option<String>,

@@ -1,4 +1,4 @@
-//! What tracing asks of the kernel: `fork`, `ptrace`, `wait`, a seccomp filter, and other processes' memory.
+//! What tracing uses of the kernel: `fork`, `ptrace`, `wait`, a seccomp filter, and other processes' memory.
 
 #![allow(unsafe_code, reason = "the C library's functions for tracing take raw numbers and pointers")]
 
@@ -40,7 +40,7 @@ pub enum SystemCall {
     Exit(i64),
 }
 
-/// How a thread goes on.
+/// How a thread continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
     /// Up to the next stop of the filter.
@@ -55,7 +55,7 @@ fn check(answer: c_long) -> io::Result<c_long> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
-/// The options every traced thread gets: its children are traced too, stops are told apart.
+/// The options every traced thread gets: its children are traced too, kinds of stops differ.
 fn options(kill_with_us: bool) -> c_int {
     let follow = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK;
     let tell = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESECCOMP;
@@ -184,8 +184,8 @@ pub fn stopped_calls() -> Vec<c_long> {
     calls
 }
 
-/// A filter that stops a thread at the calls of [`stopped_calls`]; not at `mmap` without a file, not at `fcntl` and `prctl`
-/// but for copies of descriptors and for marks.
+/// A filter that stops a thread at the calls of [`stopped_calls`]; not at `mmap` without a file, not at
+/// `fcntl` and `prctl` but for copies of descriptors and for marks.
 fn filter() -> Vec<libc::sock_filter> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -234,16 +234,19 @@ fn filter() -> Vec<libc::sock_filter> {
     program
 }
 
-/// Starts a program in a child that this thread traces, stopped before its first instruction; the child's number.
+/// Starts a program in a child that this thread traces, stopped before its first instruction; the child's
+/// number.
 ///
 /// # Errors
-/// Those of `fork` and of `ptrace`. That the program cannot be started shows when the child runs: it ends with code 127.
+/// Those of `fork` and of `ptrace`. That the program cannot be started shows when the child runs: it ends
+/// with code 127.
 pub fn spawn(command: &[CString], filtered: bool) -> io::Result<i32> {
     let mut arguments: Vec<*const libc::c_char> = command.iter().map(|a| a.as_ptr()).collect();
     arguments.push(std::ptr::null());
     let filter = if filtered { filter() } else { Vec::new() };
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    // SAFETY: this process has one thread, and the child makes system calls alone until it is another program or ends.
+    // SAFETY: this process has one thread, and the child makes system calls alone until it is another program
+    // or ends.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: everything the calls point to was made before the fork.
@@ -274,7 +277,7 @@ extern "C" fn note_interrupt(_: c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// Whether the user asked to stop since [`on_interrupt`].
+/// Whether the user requested a stop since [`on_interrupt`].
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }

@@ -17,10 +17,10 @@ use nvdiag::trace::{self, Event, Header, LogReader, LogWriter, Summary};
 use self::tracer::{End, Tracer};
 use crate::cmd::finding::Finding;
 
-/// Show what a program asks of the GPU's drivers: every ioctl with its arguments, open, close, mmap, dup.
+/// Show a program's calls to the GPU's drivers: every ioctl with its arguments, open, close, mmap, dup.
 ///
-/// The program runs as it is; its threads and children are followed. Needs the right to trace: one's own programs, as a
-/// rule; for --pid see /proc/sys/kernel/yama/ptrace_scope.
+/// The program runs as it is; its threads and children are followed. Needs the right to trace: one's own
+/// programs, as a rule; for --pid see /proc/sys/kernel/yama/ptrace_scope.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 #[command(group = ArgGroup::new("traced").required(true).args(["pid", "replay", "command"]))]

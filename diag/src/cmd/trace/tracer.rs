@@ -44,7 +44,7 @@ struct Thread {
     pid: i32,
     /// A call that has begun.
     pending: Option<Pending>,
-    /// A call served inside the program, which it told of by marks.
+    /// A call served inside the program, which it reported by marks.
     marked: Option<Pending>,
 }
 
@@ -130,7 +130,7 @@ impl<'s> Tracer<'s> {
             };
             let (how, signal) = how.unwrap_or_else(|| (self.go_on(tid), 0));
             match kernel::resume(tid, how, signal) {
-                // Killed meanwhile: its end is told next.
+                // Killed meanwhile: its end is reported next.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 done => done?,
             }
@@ -195,7 +195,7 @@ impl<'s> Tracer<'s> {
         (self.sink)(Event { start_ns, duration_ns, pid, tid, result, call })
     }
 
-    /// The program tells of a call that the software GPU inside it serves.
+    /// The program reports a call that the software GPU inside it serves.
     fn mark(&mut self, tid: i32, now: Instant, address: u64) -> io::Result<()> {
         let bytes = kernel::read_memory(tid, address, size_of::<TraceMark>());
         let Ok(mark) = TraceMark::read_from_bytes(&bytes) else { return Ok(()) };

@@ -22,12 +22,14 @@ use crate::cmd::finding::show;
 use crate::cmd::input::number;
 use crate::cmd::process::{Descriptor, Process, look_at, nothing_to_ask};
 
-/// Show a GPU address space: regions, mappings, windows, holes, and what lies where it must not.
+/// Show a GPU address space: regions, mappings, windows, holes, and mappings at addresses that are not
+/// allowed.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 #[command(group = ArgGroup::new("source").required(true).args(["pid", "dump", "device"]))]
 pub struct Args {
-    /// The address spaces of a running process (a Jetson's; needs the right to trace it, and root for its mappings).
+    /// The address spaces of a running process (a Jetson's; needs the right to trace it, and root for its
+    /// mappings).
     #[arg(long)]
     pid: Option<u32>,
     /// Page tables in a dump of physical memory: LiME, ELF core, or raw.
@@ -190,11 +192,11 @@ fn read(
     Ok(())
 }
 
-/// What the driver keeps about a mapping and does not tell: its answer holds an address and a length.
+/// What the driver knows about a mapping and does not report: its answer has an address and a length.
 const UNTOLD: [&str; 4] =
     ["memory kinds", "flags (cached, read-only)", "physical addresses", "which buffer is mapped"];
 
-/// The dma-buf behind a descriptor.
+/// The dma-buf of a descriptor.
 fn buffer(process: &Process, descriptor: &Descriptor) -> Option<BufferObject> {
     let fd = descriptor.number;
     if !descriptor.name.contains("dmabuf") {
@@ -213,7 +215,7 @@ fn size_pages(mappings: &mut [Mapping], regions: &[Range]) {
     }
 }
 
-/// The driver does not tell which buffer a mapping is of: where sizes leave one choice, it is taken.
+/// The driver does not report which buffer a mapping is of: if sizes leave one choice, it is taken.
 fn name_by_size(mappings: &mut [Mapping], buffers: &[BufferObject]) {
     let sizes: Vec<u64> = mappings.iter().map(|m| m.size_bytes).collect();
     for mapping in mappings {

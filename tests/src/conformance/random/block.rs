@@ -122,7 +122,8 @@ pub(super) const WARP: &[BlockOp] = &[
     },
 ];
 
-/// Writes `value` to the thread's element, reads that of thread `from`; nobody goes on before all have read.
+/// Writes `value` to the thread's element, reads that of thread `from`; no thread continues before all have
+/// read.
 fn exchange<E: Element>(k: &Kernel, site: &Site, value: Reg<E::Value>, from: Reg<u32>) -> Reg<E::Value> {
     let shared: Pointer<Shared, E> = site.shared.cast();
     k.store(k.at(shared, site.thread), value);

@@ -139,7 +139,7 @@ pub struct Program {
     steps: Vec<Step>,
 }
 
-/// What a program leaves behind, as far as it is laid down.
+/// The results of a program, as far as they are defined.
 #[derive(Debug)]
 pub struct Outcome {
     /// Results, those of step `s` and thread `t` at `s` × [`THREADS`] + `t`.
@@ -227,7 +227,7 @@ impl Program {
         k
     }
 
-    /// Computes on the CPU what the kernel leaves behind.
+    /// Computes on the CPU the results of the kernel.
     pub fn evaluate(&self, inputs: &[u32], table: &[u32]) -> Outcome {
         let mut table = table.to_vec();
         let mut values: Vec<Vec<Option<u32>>> =

@@ -26,7 +26,7 @@ pub struct BlockOp {
     pub eval: fn(&mut Memory<'_>, &[Words], u32) -> Vec<u32>,
 }
 
-/// Where a block operation stands.
+/// Where a block operation is.
 pub struct Site {
     pub thread: Reg<u32>,
     /// Memory of the block: one word per thread, twice.
