@@ -212,7 +212,7 @@ impl Characteristics {
     /// Those of `out`.
     pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{HEADING}Clocks{HEADING:#}")?;
-        let mhz = |hz: Option<u64>| hz.map_or("not told".to_owned(), |hz| format!("{} MHz", hz / 1_000_000));
+        let mhz = |hz: Option<u64>| hz.map_or("not reported".to_owned(), |hz| format!("{} MHz", hz / 1_000_000));
         let clocks = &self.clocks;
         let mut row = |name: &str, value: &str| writeln!(out, "  {NAME}{name:<34}{NAME:#}{value}");
         row("target, actual, effective", &{
@@ -319,7 +319,7 @@ fn identity(gpu: &nvgpu_gpu_characteristics) -> Group {
             other => format!("{other:#x}"),
         }),
         numa_domain_id = (gpu.numa_domain_id == nvgpu_sys::NVGPU_GPU_CHARACTERISTICS_NO_NUMA_INFO)
-            .then(|| "not told".to_owned()),
+            .then(|| "not reported".to_owned()),
         pci_vendor_id = hex(gpu.pci_vendor_id),
         pci_device_id = hex(gpu.pci_device_id),
         pci_subsystem_vendor_id = hex(gpu.pci_subsystem_vendor_id),

@@ -189,9 +189,9 @@ impl Report for DeviceInfo {
         if let Some(machine) = &self.machine {
             let known = [("L4T", &machine.release), ("power mode", &machine.power_mode)];
             for (name, value) in known {
-                row(name, value.clone().unwrap_or_else(|| "not told".to_owned()))?;
+                row(name, value.clone().unwrap_or_else(|| "not reported".to_owned()))?;
             }
-            let celsius = machine.gpu_celsius.map_or("not told".to_owned(), |t| format!("{t:.1} °C"));
+            let celsius = machine.gpu_celsius.map_or("not reported".to_owned(), |t| format!("{t:.1} °C"));
             row("temperature", celsius)?;
         }
         for class in &self.classes {

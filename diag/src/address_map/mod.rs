@@ -329,7 +329,7 @@ impl AddressMap {
                     remark(Severity::Problem, mapping.va, text);
                 } else if mapping.va.0 < start.saturating_add(WINDOW_ROOM) && start < mapping.end() {
                     let text = format!(
-                        "{len} at {} begins {} behind the base of the {} window, whose exact size is not known",
+                        "{len} at {} begins {} after the base of the {} window, whose exact size is not known",
                         mapping.va,
                         size(mapping.va.0 - start),
                         window.name
@@ -474,7 +474,7 @@ mod tests {
         let advice: Vec<_> = advice.map(|r| r.text.as_str()).collect();
         assert_eq!(advice.len(), 2, "{advice:?}");
         assert!(advice[0].contains("does not begin on a multiple of 2 MiB"));
-        assert!(advice[1].contains("begins 1 GiB behind the base of the local memory window"));
+        assert!(advice[1].contains("begins 1 GiB after the base of the local memory window"));
     }
 
     #[test]

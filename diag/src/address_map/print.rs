@@ -45,7 +45,7 @@ impl Report for AddressMap {
             writeln!(out, "  {:<14} {:>10}  {}", mapping.va, size(mapping.size_bytes), mapping.describe())?;
         }
         if !self.untold.is_empty() {
-            writeln!(out, "  {ASIDE}not told by the driver: {}{ASIDE:#}", self.untold.join(", "))?;
+            writeln!(out, "  {ASIDE}not reported by the driver: {}{ASIDE:#}", self.untold.join(", "))?;
         }
         self.print_holes(out)?;
         self.print_totals(out)?;

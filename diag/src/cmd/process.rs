@@ -88,7 +88,7 @@ impl Process {
         let entries = descriptors(self.pid).map_err(|error| match error.kind() {
             ErrorKind::NotFound => anyhow!("process {} has ended", self.pid),
             ErrorKind::PermissionDenied => anyhow!(
-                "process {} ({}) belongs to another user, or gave up being looked at: run as root (sudo)",
+                "process {} ({}) belongs to another user, or does not permit inspection: run as root (sudo)",
                 self.pid,
                 self.name
             ),
@@ -186,7 +186,7 @@ pub fn nothing_to_ask(process: &Process, what: &str) -> anyhow::Error {
 /// Opens a process and lists its descriptors.
 pub fn look_at(pid: u32) -> anyhow::Result<(Process, Vec<Descriptor>)> {
     let process = Process::open(pid)?;
-    let descriptors = process.descriptors().with_context(|| format!("cannot look at process {pid}"))?;
+    let descriptors = process.descriptors().with_context(|| format!("cannot inspect process {pid}"))?;
     Ok((process, descriptors))
 }
 

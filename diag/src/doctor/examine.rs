@@ -66,7 +66,7 @@ pub fn examine(machine: &dyn Machine) -> Diagnosis {
 fn huge_pages(machine: &dyn Machine) -> Check {
     const NAME: &str = "huge pages";
     let Some(text) = machine.read("/sys/kernel/mm/transparent_hugepage/enabled") else {
-        return Check::unknown(NAME, "the kernel does not tell about transparent huge pages");
+        return Check::unknown(NAME, "the kernel does not report transparent huge pages");
     };
     let chosen = text.split(['[', ']']).nth(1).unwrap_or("unknown").to_owned();
     let reserved = meminfo(machine, "HugePages_Total").unwrap_or(0);

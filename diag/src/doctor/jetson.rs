@@ -17,7 +17,7 @@ const CMA_WANTED: u64 = 32 << 20;
 pub(super) fn checks(machine: &dyn Machine) -> Vec<Check> {
     let mut checks =
         vec![chip(machine), release(machine), module(machine, "nvgpu"), module(machine, "nvmap")];
-    let absent = "the nvgpu module makes it: sudo modprobe nvgpu, then look at `nvdiag esr` for why it could not start";
+    let absent = "the nvgpu module makes it: sudo modprobe nvgpu, then `nvdiag esr` explains why it could not start";
     checks.push(node(machine, "control node", CTRL, absent));
     checks.push(node(machine, "memory node", "/dev/nvmap", "the nvmap module makes it: sudo modprobe nvmap"));
     checks.push(power_mode(machine));
@@ -68,7 +68,7 @@ fn release(machine: &dyn Machine) -> Check {
         None => Check::warning(
             NAME,
             format!("no /etc/nv_tegra_release; kernel {kernel}"),
-            "make sure that nvgpu is that of L4T R36: ENOTTY from its requests would tell that it is not",
+            "make sure that nvgpu is that of L4T R36: ENOTTY from its requests means that it is not",
         ),
     }
 }
@@ -135,7 +135,7 @@ fn power_mode(machine: &dyn Machine) -> Check {
         false => Check::warning(
             NAME,
             format!("{found}: fewer SMs and lower clocks than the chip has"),
-            "sudo nvpmodel -m 0 (MAXN; a reboot may be asked for). The 30 W default of AGX Orin leaves about a quarter of the GPU",
+            "sudo nvpmodel -m 0 (MAXN; it may request a reboot). The 30 W default of AGX Orin leaves about a quarter of the GPU",
         ),
     }
 }
@@ -187,7 +187,7 @@ fn cpu_governor(machine: &dyn Machine) -> Check {
     governors.sort();
     governors.dedup();
     match governors.as_slice() {
-        [] => Check::unknown(NAME, "cpufreq tells nothing"),
+        [] => Check::unknown(NAME, "cpufreq reports nothing"),
         [one] if one == "performance" => Check::good(NAME, one.clone()),
         some => Check::warning(
             NAME,

@@ -64,7 +64,7 @@ pub(super) fn advise(
                 "a context buffer that was unmapped or overwritten, or a fault while contexts were switched",
             );
             advice
-                .attempt("look for an earlier fault of the same boot; reboot if the GPU takes no more work");
+                .attempt("find an earlier fault of the same boot; reboot if the GPU accepts no more work");
         }
         Subject::Register => {
             advice
@@ -75,7 +75,7 @@ pub(super) fn advise(
         Subject::Driver => driver(&mut advice, blamed),
         Subject::Channel => {
             advice.cause("an earlier error, whose lines are not part of this log");
-            advice.attempt("look further up in the log for the first line about this process or channel");
+            advice.attempt("find the first line about this process or channel further up in the log");
         }
         Subject::Platform => platform(&mut advice, blamed),
     }
@@ -95,7 +95,7 @@ fn sm(advice: &mut Advice, report: &FaultReport, map: &ProcessMap) {
     let Some(record) = report.sms.iter().find(|sm| sm.is_error()).or(report.sms.first()) else {
         advice.cause("an exception whose record is not part of this log");
         advice.attempt(
-            "look for the `sm err state` line; `nvdiag esr --pid PID` reads the record from a live process",
+            "find the `sm err state` line; `nvdiag esr --pid PID` reads the record from a live process",
         );
         return;
     };
@@ -137,7 +137,7 @@ fn warp_error(advice: &mut Advice, report: &FaultReport, record: &SmRecord) {
         }
         0 => {
             advice.cause("no fault of a program: this SM was stopped, or its record had been cleared");
-            advice.attempt("look at the other SMs of the same incident");
+            advice.attempt("check the other SMs of the same incident");
         }
         code::MISALIGNED_ADDR => {
             match width {
@@ -193,7 +193,7 @@ fn warp_error(advice: &mut Advice, report: &FaultReport, record: &SmRecord) {
 fn mmu(advice: &mut Advice, report: &FaultReport, map: &ProcessMap) {
     let Some(fault) = report.mmu.first() else {
         advice.cause("a fault whose record is not part of this log");
-        advice.attempt("look for an `[MMU FAULT]` line near it");
+        advice.attempt("find an `[MMU FAULT]` line near it");
         return;
     };
     let address = fault.address.map_or(0, |a| a.0);
@@ -278,7 +278,7 @@ fn front_end(advice: &mut Advice, report: &FaultReport, blamed: Option<&Entry>) 
         }
         _ => {
             advice.cause("a method of another class or generation, or with a value out of its range");
-            advice.attempt("decode the pushbuffer and look the method up: `nvdiag pushbuf FILE`");
+            advice.attempt("decode the pushbuffer and find the method: `nvdiag pushbuf FILE`");
         }
     }
 }
@@ -286,7 +286,7 @@ fn front_end(advice: &mut Advice, report: &FaultReport, blamed: Option<&Entry>) 
 fn timeout(advice: &mut Advice, report: &FaultReport, blamed: Option<&Entry>) {
     if blamed.is_some_and(|e| e.kind == Kind::AcquireTimeout) || report.what.code.is_some_and(|c| c.0 == 24) {
         advice.cause("a wait for a value that nothing releases: a signal that is missing, or a wait that is ahead of it");
-        advice.cause("the work that should release it died, or sits behind this wait in the same queue");
+        advice.cause("the work that should release it was stopped, or follows this wait in the same queue");
         advice.attempt(
             "compare address and payload of the semaphore in the notes with the program's timelines",
         );
@@ -313,7 +313,7 @@ fn driver(advice: &mut Advice, blamed: Option<&Entry>) {
         }
         Some(Kind::Quiesce | Kind::RecoveryFailed) => {
             advice.cause("an earlier fault that the driver could not clean up");
-            advice.attempt("reboot; then look for the fault before it");
+            advice.attempt("reboot; then find the fault before it");
         }
         _ => {
             advice.cause("a list of channels that the driver or another program left in a bad state");
@@ -325,7 +325,7 @@ fn driver(advice: &mut Advice, blamed: Option<&Entry>) {
 fn platform(advice: &mut Advice, blamed: Option<&Entry>) {
     match blamed.map(|e| e.kind) {
         Some(Kind::SmmuFault | Kind::SmmuGlobal | Kind::SmmuStatus | Kind::SmmuSyndrome) => {
-            advice.cause("a device behind the SMMU used an address that is not mapped for it");
+            advice.cause("a device that uses the SMMU accessed an address that is not mapped for it");
             advice.cause("on Orin the GPU does not go through the SMMU: this is a video, camera, network or other engine");
             advice.attempt("match the stream id (cbfrsynra & 0x7f) with the device tree");
         }
@@ -337,11 +337,11 @@ fn platform(advice: &mut Advice, blamed: Option<&Entry>) {
             advice.cause(
                 "the driver waits for a GPU that does not answer: recovery of an earlier fault failed",
             );
-            advice.attempt("look for a GPU fault before it; expect to reboot");
+            advice.attempt("find a GPU fault before it; a reboot may be necessary");
         }
         _ => {
             advice.cause("a program closed or reused memory that was still in use");
-            advice.attempt("look at the program that the line names");
+            advice.attempt("check the program that the line names");
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) const WARP_ERRORS: &[Known] = &[
         causes: &[
             "hand-made code with a wide operand in a register that is not even, or not a multiple of four",
         ],
-        tries: &["look at the register numbers of the instruction"],
+        tries: &["check the register numbers of the instruction"],
     },
     Known {
         numbers: &[code::MISALIGNED_PC, code::PC_OVERFLOW],
@@ -61,7 +61,7 @@ pub(super) const WARP_ERRORS: &[Known] = &[
     Known {
         numbers: &[code::MMU_FAULT, code::MMU_NACK],
         causes: &["an address that is not mapped; the MMU's own lines name it"],
-        tries: &["look for the first `[MMU FAULT]` line (nvgpu) or Xid 31 (desktop) of the same process"],
+        tries: &["find the first `[MMU FAULT]` line (nvgpu) or Xid 31 (desktop) of the same process"],
     },
     Known {
         numbers: &[code::TEX_FORMAT, code::TEX_LAYOUT],
@@ -87,7 +87,7 @@ pub(super) const MMU_FAULTS: &[Known] = &[
     Known {
         numbers: &[3],
         causes: &["a pointer that is not one: sign-extended, garbage, or a float read as an address"],
-        tries: &["look at the top 15 bits of the pointer"],
+        tries: &["check the top 15 bits of the pointer"],
     },
     Known {
         numbers: &[4],
@@ -119,7 +119,7 @@ pub(super) const MMU_FAULTS: &[Known] = &[
     Known {
         numbers: &[14],
         causes: &["memory with an uncorrectable error"],
-        tries: &["look for ECC lines near it"],
+        tries: &["find ECC lines near it"],
     },
     Known {
         numbers: &[],

@@ -146,7 +146,7 @@ fn dump_notes(incident: &Incident) -> Vec<String> {
                 {
                     let header = f.register("header").filter(|h| *h != 0);
                     let at = header.map_or(String::new(), |h| format!(", at {}", MethodHeader::decoded(h)));
-                    notes.push(format!("{name} stands at {get:#x} of {put:#x}{at}"));
+                    notes.push(format!("{name} is at {get:#x} of {put:#x}{at}"));
                 }
                 if let (Some(address), Some(payload)) = (f.number("semaphore"), f.number("payload"))
                     && address != 0

@@ -135,7 +135,7 @@ impl MmuFault {
             Some(1) => "the page directory has an entry of a wrong size",
             Some(2) => "the page of the address is not mapped",
             Some(3) => "the address is beyond the address space",
-            Some(4) => "the channel's context is gone",
+            Some(4) => "the channel's context does not exist any more",
             Some(5) => "the page belongs to the driver",
             Some(6) => "a write to a read-only page",
             Some(7) => "a read of a write-only page",

@@ -200,7 +200,7 @@ pub const fn words(code: u32) -> &'static str {
         code::TEX_FORMAT => "a texture or surface of a format that the instruction does not take",
         code::TEX_LAYOUT => "a texture or surface of a layout that the instruction does not take",
         code::MMU_NACK => {
-            "the MMU refused an access and told the SM; the first MMU fault before it is the cause"
+            "the MMU refused an access and notified the SM; the first MMU fault before it is the cause"
         }
         code::ARRIVE => "more arrivals at an asynchronous barrier than it expects",
         0x01 | 0x16 => "the hardware stack overflowed",

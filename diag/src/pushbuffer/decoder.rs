@@ -139,7 +139,7 @@ impl Decoder {
             at = self.command(index, at, &words);
         }
         if !bytes.len().is_multiple_of(4) {
-            self.problem(index, words.len(), format!("{} bytes behind the last word", bytes.len() % 4));
+            self.problem(index, words.len(), format!("{} bytes after the last word", bytes.len() % 4));
         }
     }
 

@@ -185,8 +185,8 @@ fn read(
                 parts.untold = UNTOLD.iter().map(|what| (*what).to_owned()).collect();
                 parts.mappings.extend(mappings);
             }
-            Ok(None) => eprintln!("nvdiag: channel {fd} has no context yet: not asked for mappings"),
-            Err(error) => eprintln!("nvdiag: channel {fd} does not tell its mappings: {error:#}"),
+            Ok(None) => eprintln!("nvdiag: channel {fd} has no context yet: its mappings are not requested"),
+            Err(error) => eprintln!("nvdiag: channel {fd} does not report its mappings: {error:#}"),
         },
     }
     Ok(())
