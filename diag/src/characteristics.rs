@@ -212,7 +212,8 @@ impl Characteristics {
     /// Those of `out`.
     pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{HEADING}Clocks{HEADING:#}")?;
-        let mhz = |hz: Option<u64>| hz.map_or("not reported".to_owned(), |hz| format!("{} MHz", hz / 1_000_000));
+        let mhz =
+            |hz: Option<u64>| hz.map_or("not reported".to_owned(), |hz| format!("{} MHz", hz / 1_000_000));
         let clocks = &self.clocks;
         let mut row = |name: &str, value: &str| writeln!(out, "  {NAME}{name:<34}{NAME:#}{value}");
         row("target, actual, effective", &{

@@ -18,7 +18,7 @@ use crate::cmd::kernel_log;
 
 /// Check the machine: nodes and permissions, driver, clocks, memory, kernel log; each with its remedy.
 ///
-/// Warnings are about speed; what is bad keeps the GPU from being used, and makes the exit code 1.
+/// Warnings are about speed; after a bad check the GPU cannot be used, and the exit code is 1.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Read the files under this folder instead of the machine's own.

@@ -17,7 +17,7 @@ use crate::cmd::finding::show;
 /// How long the kernel may take.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Polls after which the endless kernel ends: some seconds on a GPU.
-const LOOKS: u32 = 20_000_000;
+const POLLS: u32 = 20_000_000;
 /// Warp instructions after which the software ga10b reports a kernel as hung.
 const STALL_BUDGET: u64 = 1 << 20;
 
@@ -213,7 +213,7 @@ fn launch(kind: Kind, device: &Device, kernel: &Kernel) -> Result<(), Error> {
         // Past the bank's end, within the 64 KiB that a bank can have.
         Kind::Constant => args.buffer(&out).u32(0x3f00),
         Kind::Trap => args.buffer(&out).u32(1),
-        Kind::Timeout => args.buffer(&buffer).u32(LOOKS),
+        Kind::Timeout => args.buffer(&buffer).u32(POLLS),
     };
     let mut queue = device.queue()?;
     // SAFETY: the kernels touch `buffer`, `out`, and one word that nothing is mapped at or that the SM

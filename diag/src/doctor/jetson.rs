@@ -17,7 +17,8 @@ const CMA_WANTED: u64 = 32 << 20;
 pub(super) fn checks(machine: &dyn Machine) -> Vec<Check> {
     let mut checks =
         vec![chip(machine), release(machine), module(machine, "nvgpu"), module(machine, "nvmap")];
-    let absent = "the nvgpu module makes it: sudo modprobe nvgpu, then `nvdiag esr` explains why it could not start";
+    let absent =
+        "the nvgpu module makes it: sudo modprobe nvgpu, then `nvdiag esr` explains why it could not start";
     checks.push(node(machine, "control node", CTRL, absent));
     checks.push(node(machine, "memory node", "/dev/nvmap", "the nvmap module makes it: sudo modprobe nvmap"));
     checks.push(power_mode(machine));

@@ -63,8 +63,7 @@ pub(super) fn advise(
             advice.cause(
                 "a context buffer that was unmapped or overwritten, or a fault while contexts were switched",
             );
-            advice
-                .attempt("find an earlier fault of the same boot; reboot if the GPU accepts no more work");
+            advice.attempt("find an earlier fault of the same boot; reboot if the GPU accepts no more work");
         }
         Subject::Register => {
             advice

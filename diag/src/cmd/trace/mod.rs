@@ -19,7 +19,7 @@ use crate::cmd::finding::Finding;
 
 /// Show a program's calls to the GPU's drivers: every ioctl with its arguments, open, close, mmap, dup.
 ///
-/// The program runs as it is; its threads and children are followed. Needs the right to trace: one's own
+/// The program runs as it is; its threads and children are followed. Needs permission to trace: one's own
 /// programs, as a rule; for --pid see /proc/sys/kernel/yama/ptrace_scope.
 #[derive(Debug, clap::Args)]
 #[group(skip)]

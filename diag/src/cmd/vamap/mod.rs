@@ -28,7 +28,7 @@ use crate::cmd::process::{Descriptor, Process, look_at, nothing_to_ask};
 #[group(skip)]
 #[command(group = ArgGroup::new("source").required(true).args(["pid", "dump", "device"]))]
 pub struct Args {
-    /// The address spaces of a running process (a Jetson's; needs the right to trace it, and root for its
+    /// The address spaces of a running process (a Jetson's; needs permission to trace it, and root for its
     /// mappings).
     #[arg(long)]
     pid: Option<u32>,
