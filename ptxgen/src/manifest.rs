@@ -219,7 +219,8 @@ mod tests {
         Manifest::generate(dir.path(), &modules("a"), &ptxas).unwrap();
         assert_eq!(Manifest::check(dir.path(), &modules("a"), Some(&ptxas)).unwrap(), []);
         let changed = Manifest::check(dir.path(), &modules("b"), None).unwrap();
-        assert_eq!(changed, ["k.sm_87.cubin", "k.sm_90.cubin"].map(|n| Mismatch::Ptx(n.to_owned())));
+        let all = Target::ALL.map(|target| Mismatch::Ptx(format!("k.{target}.cubin")));
+        assert_eq!(changed, all);
         fs::write(dir.path().join("k.sm_87.cubin"), b"other").unwrap();
         fs::write(dir.path().join("x.sm_87.cubin"), b"stray").unwrap();
         let wrong = Manifest::check(dir.path(), &modules("a"), None).unwrap();
