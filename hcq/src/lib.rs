@@ -48,7 +48,7 @@
 //! 1  fault::report launch::constant_bank program::loader submission::ring
 //! 2  error
 //! 3  info device::clock
-//! 4  options backend submission::pushbuffer
+//! 4  options backend device::refusal submission::pushbuffer
 //! 5  launch::target memory::va_space submission::gpfifo submission::recorder
 //! 6  memory::manager
 //! 7  device::core
