@@ -49,8 +49,7 @@ impl Machine {
         let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
         entries.flatten().any(|entry| {
             let device = entry.path();
-            read(&device.join("vendor")).trim() == NVIDIA
-                && read(&device.join("class")).starts_with(DISPLAY)
+            read(&device.join("vendor")).trim() == NVIDIA && read(&device.join("class")).starts_with(DISPLAY)
         })
     }
 }
@@ -99,12 +98,14 @@ fn mend(backend: BackendKind, error: &Error, machine: &Machine) -> Option<&'stat
         Error::Open { errno, .. } => match Nix::from_raw(errno.raw()) {
             Nix::EACCES | Nix::EPERM => error.hint(),
             // No node, or one that no driver serves.
-            Nix::ENOENT | Nix::ENODEV | Nix::ENXIO | Nix::EIO if machine.has(backend) => Some(match backend {
-                BackendKind::Nvgpu => {
-                    "the machine is an Orin: load the modules nvgpu and nvmap; give a container the nodes"
-                }
-                _ => "the PCI bus has an NVIDIA GPU: load the module nvidia; give a container the nodes",
-            }),
+            Nix::ENOENT | Nix::ENODEV | Nix::ENXIO | Nix::EIO if machine.has(backend) => {
+                Some(match backend {
+                    BackendKind::Nvgpu => {
+                        "the machine is an Orin: load the modules nvgpu and nvmap; give a container the nodes"
+                    }
+                    _ => "the PCI bus has an NVIDIA GPU: load the module nvidia; give a container the nodes",
+                })
+            }
             _ => None,
         },
         Error::Driver { .. } => Some("install one of these driver branches, or load the driver's modules"),

@@ -110,9 +110,8 @@ fn choose(nodes: Nodes, machine: &Machine) -> (BackendKind, Vec<String>, Vec<Str
         Device::any(&sys, machine, DeviceOptions::default())
     });
     let text = String::from_utf8(lock(&log.0).clone()).expect("UTF-8");
-    let lines = |part: &str| {
-        text.lines().filter(|line| line.contains(part)).map(str::to_owned).collect::<Vec<_>>()
-    };
+    let lines =
+        |part: &str| text.lines().filter(|line| line.contains(part)).map(str::to_owned).collect::<Vec<_>>();
     let infos = lines("INFO").into_iter().filter(|line| line.contains("passed over")).collect();
     (opened.expect("the software ga10b").info().backend, infos, lines("WARN"))
 }
@@ -137,7 +136,10 @@ fn a_machine_without_a_gpu_gets_one_line_and_no_warning() {
     assert_eq!(opened, BackendKind::Sim);
     assert_eq!(warnings, [""; 0]);
     assert_eq!(infos.len(), 1, "{infos:?}");
-    assert_has(&infos[0], &["nvgpu: cannot open /dev/nvgpu/igpu0/ctrl: ", "rm: cannot open /dev/nvidiactl: "]);
+    assert_has(
+        &infos[0],
+        &["nvgpu: cannot open /dev/nvgpu/igpu0/ctrl: ", "rm: cannot open /dev/nvidiactl: "],
+    );
 }
 
 #[test]
