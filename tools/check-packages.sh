@@ -17,7 +17,9 @@ print(*sorted(features if sys.argv[1] == "features" else (p["name"] for p in pac
 }
 names=$(list names)
 # shellcheck disable=SC2046
-cargo package --quiet --allow-dirty --config profile.dev.debug=false $(printf -- '-p %s ' $names)
+cargo package --quiet --allow-dirty --no-verify $(printf -- '-p %s ' $names)
+
+for crate in "$packed"/*.crate; do tar -xzf "$crate" -C "$packed"; done
 
 # The packages as a workspace of their own. Dependencies come from the lock file and the build folder of this
 # one.
@@ -32,6 +34,9 @@ cp Cargo.lock "$packed"
         END { printf "members = [%s]\n[patch.crates-io]\n%s", members, patches }'
     sed -n '/^\[profile/,$p' ../../Cargo.toml
 ) >"$packed/Cargo.toml"
+# `cargo package` would build each against copies of the others that cargo keeps per name and version, which
+# are not replaced when a crate changes. So they are built here: alone, and with all features and targets.
+cargo check --quiet --profile ci --lib --workspace --manifest-path "$packed/Cargo.toml" --target-dir target
 cargo check --quiet --profile ci --all-targets --workspace --features "$(list features)" \
     --manifest-path "$packed/Cargo.toml" --target-dir target
 

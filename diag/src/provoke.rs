@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::str::FromStr;
 
-use sass::{Arch, Encoding, Opcode, WORD_BYTES, Word};
+use sass::{Arch, Opcode, WORD_BYTES, Word};
 use serde::{Deserialize, Serialize};
 
 use crate::fault::explain::explain;
@@ -152,12 +152,13 @@ impl FromStr for Kind {
     }
 }
 
-/// The cubin with the kernels, for an instruction set.
+/// The cubin with the kernels for an SM. The code for sm_80 also serves sm_86 and sm_89.
 #[must_use]
 pub fn cubin(arch: Arch) -> &'static [u8] {
-    match arch.encoding() {
-        Encoding::Sm8x => include_bytes!("../kernels/provoke.sm_87.cubin"),
-        Encoding::Sm9x => include_bytes!("../kernels/provoke.sm_90.cubin"),
+    match arch {
+        Arch::Sm80 | Arch::Sm86 | Arch::Sm89 => include_bytes!("../kernels/provoke.sm_80.cubin"),
+        Arch::Sm87 => include_bytes!("../kernels/provoke.sm_87.cubin"),
+        Arch::Sm90 => include_bytes!("../kernels/provoke.sm_90.cubin"),
     }
 }
 

@@ -62,6 +62,23 @@ fn every_kind_is_made_and_explained_on_the_software_ga10b() {
 }
 
 #[test]
+fn the_kernels_run_on_every_sm() {
+    for arch in ["sm_80", "sm_86", "sm_89", "sm_90"] {
+        for kind in [Kind::Misaligned, Kind::IllegalInstruction] {
+            let output = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"))
+                .args(["provoke", kind.name(), "--device", "sim", "--json"])
+                .env("NVGPU_SIM_ARCH", arch)
+                .output()
+                .expect("the binary starts");
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let document: Value = serde_json::from_slice(&output.stdout)
+                .unwrap_or_else(|error| panic!("{kind} on {arch}: {error}: {errors}"));
+            assert_eq!(document["as_meant"], true, "{kind} on {arch}: {document}");
+        }
+    }
+}
+
+#[test]
 fn the_report_reads_as_text_and_kinds_are_listed() {
     let (code, out, _) = provoke(Kind::Window, &[]);
     assert_eq!(code, 0);
@@ -112,13 +129,13 @@ fn the_committed_kernels_are_those_of_the_source() {
     if ptxas.is_none() {
         ga10b_oracles::missing("ptxas", format_args!("version {} is not found", manifest.ptxas));
     }
-    assert_eq!(manifest.cubins.len(), 2);
+    assert_eq!(manifest.cubins.len(), 3);
     for cubin in &manifest.cubins {
         let bytes = std::fs::read(dir.join(&cubin.file)).expect("the cubin");
         assert_eq!(sha256(ptx.as_bytes()), cubin.ptx_sha256, "{}", cubin.file);
         assert_eq!(sha256(&bytes), cubin.cubin_sha256, "{}", cubin.file);
         if let Some(ptxas) = &ptxas {
-            let target = [Target::Sm87, Target::Sm90].into_iter().find(|t| t.to_string() == cubin.target);
+            let target = Target::ALL.into_iter().find(|t| t.name() == cubin.target);
             let fresh = ptxas.compile(&ptx, target.expect("a target")).expect("it compiles");
             assert!(fresh == bytes, "{} differs from what ptxas makes of the source", cubin.file);
         }

@@ -35,9 +35,8 @@ fn compile(module: &Module) -> Result<Vec<u8>, Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::open(Selector::from_env()?)?;
-    let sm = format!("sm_{}", device.info().sm_number());
-    let target = Target::ALL.into_iter().find(|target| target.name() == sm);
-    let module = module(target.ok_or_else(|| format!("ptxgen has no target {sm}"))?);
+    let sm = device.info().sm_number();
+    let module = module(Target::from_sm(sm).ok_or_else(|| format!("ptxgen has no target sm_{sm}"))?);
     let kernel = device.load(&compile(&module)?)?.kernel("scale")?;
 
     let x = device.alloc(4 * u64::from(COUNT))?;

@@ -110,6 +110,12 @@ pub enum Error {
         /// The numbers that would do.
         supported: &'static str,
     },
+    /// The GPU's SMs are of a version this crate has no launch descriptors and no kernels for.
+    #[error("the GPU is an sm_{sm}; sm_80, sm_86, sm_87, sm_89 and sm_90 are supported")]
+    UnsupportedSm {
+        /// The version, 120 for 12.0.
+        sm: u32,
+    },
     /// No free range of addresses is long enough.
     #[error("no {len} of GPU addresses left")]
     OutOfAddresses {
@@ -311,6 +317,9 @@ impl Error {
                 Some("in a container, give it the graphics capability as well as compute")
             }
             Self::Driver { .. } => Some("HCQ_DEVICE=sim runs on the software ga10b"),
+            Self::UnsupportedSm { .. } | Self::Unsupported { .. } => {
+                Some("choose another GPU, or HCQ_DEVICE=sim for the software ga10b")
+            }
             Self::NoDevice { .. } => {
                 Some("`nvdiag doctor` lists what was searched for; feature `sim` adds the software ga10b")
             }

@@ -1,41 +1,4 @@
-//! Hardware command queues for NVIDIA GPUs without the CUDA runtime.
-//!
-//! The types to know: [`Device`], which hands out everything else; [`Buffer`], memory that both sides reach;
-//! [`Queue`], which launches the [`Kernel`]s of a [`Program`]; and [`Graph`], a list of launches that is
-//! recorded once and replayed with one doorbell.
-//!
-//! One API serves a Jetson's GPU, desktop GPUs and, with feature `sim`, the software ga10b, which needs no
-//! GPU; `HCQ_DEVICE` chooses. Launching is `unsafe`, since a kernel can write everything in its address
-//! space; all else is safe.
-//!
-//! ```
-//! use hcq::{Args, Device, LaunchConfig, Selector};
-//! use std::time::Duration;
-//!
-//! let device = Device::open(Selector::Sim)?;
-//! let cubin = include_bytes!("../tests/data/01_vecadd.sm_87.cubin");
-//! let kernel = device.load(cubin)?.kernel("vadd_f32")?;
-//!
-//! let (a, b, c) = (device.alloc(4096)?, device.alloc(4096)?, device.alloc(4096)?);
-//! a.write(0, &1.5f32.to_le_bytes())?;
-//! b.write(0, &2.0f32.to_le_bytes())?;
-//!
-//! let mut queue = device.queue()?;
-//! let args = Args::new().buffer(&a).buffer(&b).buffer(&c).u32(1);
-//! // SAFETY: the kernel adds one element of `a` and `b`, and writes one of `c`.
-//! unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args) }?;
-//! queue.submit()?.wait(Duration::from_secs(10))?;
-//!
-//! let mut sum = [0; 4];
-//! c.read(0, &mut sum)?;
-//! assert_eq!(f32::from_le_bytes(sum), 3.5);
-//! # Ok::<(), hcq::Error>(())
-//! ```
-//!
-//! # Features
-//! None is on by default, and without them no type of another crate is part of the API.
-//! - `sim`: the software ga10b as a device, and as what [`Selector::Auto`] falls back to; module `hcq::sim`.
-//! - `sys`: devices over another implementation of the system calls; module `hcq::sys`.
+#![doc = include_str!("../README.md")]
 //!
 //! # Layers
 //! A module names only modules of smaller numbers. From the bottom: words and numbers, what a driver has to
@@ -48,7 +11,7 @@
 //! 1  fault::report launch::constant_bank program::loader submission::ring
 //! 2  error
 //! 3  info device::clock
-//! 4  options backend submission::pushbuffer
+//! 4  options backend device::refusal submission::pushbuffer
 //! 5  launch::target memory::va_space submission::gpfifo submission::recorder
 //! 6  memory::manager
 //! 7  device::core

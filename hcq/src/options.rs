@@ -10,7 +10,9 @@ use crate::info::GpuCache;
 /// Which device to open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Selector {
-    /// A Jetson's GPU, else a desktop GPU, else the software ga10b where it is part of the build.
+    /// A Jetson's GPU, else a desktop GPU, else the software ga10b where it is part of the build. What was
+    /// passed over, and why, is reported through `tracing` at info level; where the user can mend it (no
+    /// permission, no modules, a driver of another release), also as a warning.
     #[default]
     Auto,
     /// A Jetson's GPU.

@@ -10,11 +10,15 @@ fn folder() -> PathBuf {
 }
 
 fn run(name: &str) -> Output {
+    run_on(name, "sm_87")
+}
+
+fn run_on(name: &str, arch: &str) -> Output {
     let path = folder().join(name);
     assert!(path.exists(), "`cargo test -p hcq` builds {name}; `--test examples` alone does not");
     // No ptxas: what runs is the same on every machine.
-    let output = Command::new(path).envs([("HCQ_DEVICE", "sim"), ("PTXAS", "/nowhere")]).output();
-    output.expect("an example that starts")
+    let environment = [("HCQ_DEVICE", "sim"), ("PTXAS", "/nowhere"), ("NVGPU_SIM_ARCH", arch)];
+    Command::new(path).envs(environment).output().expect("an example that starts")
 }
 
 /// Runs an example that has to succeed; what it printed.
@@ -23,6 +27,17 @@ fn succeed(name: &str) -> String {
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{name}: {}\n{text}{errors}", output.status);
     text.into_owned()
+}
+
+#[test]
+fn they_run_on_every_sm() {
+    for arch in ["sm_80", "sm_86", "sm_89", "sm_90"] {
+        for name in ["01_vecadd", "02_graph_replay", "03_two_queues", "04_ptxgen", "06_persistent"] {
+            let output = run_on(name, arch);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{name} on {arch}: {}\n{errors}", output.status);
+        }
+    }
 }
 
 #[test]

@@ -293,8 +293,11 @@ pub enum Error {
     /// The device refused or failed.
     #[error(transparent)]
     Device(#[from] hcq::Error),
-    /// A GPU generation without compiled kernels.
-    #[error("there are no kernels for sm_{sm}; sm_87 and sm_90 are supported")]
+    /// A GPU generation without kernels.
+    #[error(
+        "there are no kernels for sm_{sm}: they exist for sm_80, sm_86, sm_87, sm_89 and sm_90; choose another \
+         GPU, or HCQ_DEVICE=sim for the software ga10b"
+    )]
     NoKernels {
         /// The generation, as in `sm_87`.
         sm: u32,

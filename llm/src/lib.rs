@@ -3,7 +3,8 @@
 //!
 //! A [`Model`] is a checked GGUF file, a [`Tokenizer`] converts text by that file's vocabulary, an [`Engine`]
 //! processes tokens on a device and gives logits, and a [`Sampler`] chooses the next token. [`generate()`] is
-//! the loop over them. The kernels are embedded for sm_87 and sm_90; no NVIDIA tool is needed at run time.
+//! the loop over them. The kernels are embedded for sm_80 (which serves sm_86 and sm_89 too), sm_87
+//! and sm_90; no NVIDIA tool is needed at run time.
 //!
 //! ```
 //! use ga10b_llm::{Engine, EngineOptions, Sampler, SamplerOptions, Tokenizer, embedded, generate};

@@ -83,7 +83,7 @@ fn split_accesses_move_the_right_bytes() {
         return;
     };
     let device = open::device();
-    let target = if device.info().sm_number() == 90 { Target::Sm90 } else { Target::Sm87 };
+    let target = Target::from_sm(device.info().sm_number()).unwrap();
     let mut runner = TestRunner::deterministic();
     let cases: Vec<Case> = (0..60).map(|_| cases().new_tree(&mut runner).unwrap().current()).collect();
     let mut module = Module::new(target);

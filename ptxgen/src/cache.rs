@@ -63,28 +63,3 @@ impl KernelCache {
 fn key(ptxas: &Ptxas, ptx: &str, target: Target) -> String {
     sha256(format!("{}\n{target}\n{}\n{ptx}", ptxas.version(), Ptxas::FLAGS.join(" ")).as_bytes())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Kernel, Module};
-
-    #[test]
-    fn a_second_compilation_comes_from_the_cache_and_damage_is_noticed() {
-        let ptxas = match Ptxas::find() {
-            Ok(ptxas) => ptxas,
-            Err(error) => return ga10b_oracles::missing("ptxas", error),
-        };
-        let dir = tempfile::tempdir().unwrap();
-        let cache = KernelCache::at(dir.path().join("kernels"));
-        let mut module = Module::new(Target::Sm87);
-        module.add(Kernel::new("nothing"));
-        let first = cache.compile(&ptxas, &module.text(), Target::Sm87).unwrap();
-        let path = cache.dir.join(format!("{}.cubin", key(&ptxas, &module.text(), Target::Sm87)));
-        assert_eq!(fs::read(&path).unwrap(), first);
-        fs::write(&path, b"\x7fELF and no more").unwrap();
-        assert_eq!(cache.compile(&ptxas, &module.text(), Target::Sm87).unwrap(), b"\x7fELF and no more");
-        fs::write(&path, b"").unwrap();
-        assert_eq!(cache.compile(&ptxas, &module.text(), Target::Sm87).unwrap(), first);
-    }
-}

@@ -1,8 +1,10 @@
 //! What committed cubins were made of, and whether they still are.
 
 use std::fmt::Write;
+use std::panic::resume_unwind;
 use std::path::Path;
-use std::{fmt, fs};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{fmt, fs, thread};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -165,6 +167,7 @@ impl Manifest {
         let manifest = Self::read(dir)?;
         let ptxas = ptxas.filter(|p| p.version() == manifest.ptxas && manifest.flags == Ptxas::FLAGS);
         let mut wrong: Vec<Mismatch> = manifest.extra(dir)?.into_iter().map(Mismatch::Extra).collect();
+        let mut intact = Vec::new();
         for Named { name, module } in modules {
             let name = file_name(name, module.target());
             let Some(cubin) = manifest.cubins.iter().find(|c| c.file == name) else {
@@ -180,11 +183,12 @@ impl Manifest {
             let committed = fs::read(&path).map_err(file("cannot read", &path))?;
             if sha256(&committed) != cubin.cubin_sha256 {
                 wrong.push(Mismatch::File(name));
-            } else if let Some(ptxas) = ptxas {
-                if ptxas.compile(&ptx, module.target())? != committed {
-                    wrong.push(Mismatch::Recompiled(name));
-                }
+            } else {
+                intact.push(Intact { name, ptx, target: module.target(), committed });
             }
+        }
+        if let Some(ptxas) = ptxas {
+            wrong.extend(recompile(&intact, ptxas)?);
         }
         let known = |c: &&Cubin| modules.iter().any(|n| file_name(&n.name, n.module.target()) == c.file);
         wrong.extend(manifest.cubins.iter().filter(|c| !known(c)).map(|c| Mismatch::Extra(c.file.clone())));
@@ -192,40 +196,30 @@ impl Manifest {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Kernel;
+/// A file that is the one its manifest describes, and what it is made of.
+struct Intact {
+    name: String,
+    ptx: String,
+    target: Target,
+    committed: Vec<u8>,
+}
 
-    fn modules(body: &str) -> Vec<Named> {
-        Target::ALL
-            .map(|target| {
-                let k = Kernel::new("k");
-                k.comment(body);
-                let mut module = Module::new(target);
-                module.add(k);
-                Named { name: "k".to_owned(), module }
-            })
-            .into()
-    }
-
-    #[test]
-    fn a_committed_cubin_matches_until_its_ptx_or_its_file_changes() {
-        let ptxas = match Ptxas::find() {
-            Ok(ptxas) => ptxas,
-            Err(error) => return ga10b_oracles::missing("ptxas", error),
-        };
-        let dir = tempfile::tempdir().unwrap();
-        Manifest::generate(dir.path(), &modules("a"), &ptxas).unwrap();
-        assert_eq!(Manifest::check(dir.path(), &modules("a"), Some(&ptxas)).unwrap(), []);
-        let changed = Manifest::check(dir.path(), &modules("b"), None).unwrap();
-        assert_eq!(changed, ["k.sm_87.cubin", "k.sm_90.cubin"].map(|n| Mismatch::Ptx(n.to_owned())));
-        fs::write(dir.path().join("k.sm_87.cubin"), b"other").unwrap();
-        fs::write(dir.path().join("x.sm_87.cubin"), b"stray").unwrap();
-        let wrong = Manifest::check(dir.path(), &modules("a"), None).unwrap();
-        assert_eq!(
-            wrong,
-            [Mismatch::Extra("x.sm_87.cubin".to_owned()), Mismatch::File("k.sm_87.cubin".to_owned())]
-        );
-    }
+/// Those of `files` that compile to other bytes, by as many compilers at once as there are cores.
+fn recompile(files: &[Intact], ptxas: &Ptxas) -> Result<Vec<Mismatch>, Error> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut wrong = Vec::new();
+        while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if ptxas.compile(&file.ptx, file.target)? != file.committed {
+                wrong.push(Mismatch::Recompiled(file.name.clone()));
+            }
+        }
+        Ok(wrong)
+    };
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
+        let found = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|p| resume_unwind(p)));
+        found.collect::<Result<Vec<_>, _>>().map(|wrong| wrong.concat())
+    })
 }

@@ -4,6 +4,7 @@ use crate::builder::Kernel;
 use crate::layout::Layout;
 use crate::pointer::{Pointer, Space};
 use crate::reg::{Operand, Pred, Raw, Reg};
+use crate::target::Version;
 use crate::ty::{Class, Element, Int, Ty};
 
 /// How the caches should treat a load of global memory.
@@ -104,7 +105,7 @@ impl Kernel {
         count: u32,
         cache: Cache,
     ) -> Vec<Reg<E::Value>> {
-        let suffix = if S::NAME == "global" { cache.suffix() } else { "" };
+        let suffix = self.cache_suffix::<S>(cache);
         let mut pieces = Vec::new();
         for access in Layout::plan(from.facts(), E::SIZE, count).accesses() {
             let (n, lane) = lanes(access.width, E::SIZE);
@@ -374,6 +375,19 @@ impl Kernel {
         self.guarded_load(guard, from, ".u16", &into.to_string(), cache);
     }
 
+    /// How a load from `S` spells `cache`; only global memory has caches to choose.
+    fn cache_suffix<S: Space>(&self, cache: Cache) -> &'static str {
+        match (S::NAME, cache) {
+            ("global", Cache::Stream) => {
+                // The first version with eviction priorities.
+                self.require(Version::new(7, 4));
+                cache.suffix()
+            }
+            ("global", _) => cache.suffix(),
+            _ => "",
+        }
+    }
+
     fn guarded_load<S: Space, E: Element>(
         &self,
         guard: Option<Pred>,
@@ -383,7 +397,7 @@ impl Kernel {
         cache: Cache,
     ) {
         let guard = guard.map(|p| format!("@{p} ")).unwrap_or_default();
-        let suffix = if S::NAME == "global" { cache.suffix() } else { "" };
+        let suffix = self.cache_suffix::<S>(cache);
         self.emit(format!("{guard}ld.{}{suffix}{ty} {into}, {};", S::NAME, from.text(0)));
     }
 

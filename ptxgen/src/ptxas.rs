@@ -183,18 +183,4 @@ mod tests {
         let error = Ptxas::at(PathBuf::from("/nonexistent/ptxas")).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/ptxas"), "{error}");
     }
-
-    #[test]
-    fn refused_ptx_shows_the_offending_line() {
-        let ptxas = match Ptxas::find() {
-            Ok(ptxas) => ptxas,
-            Err(error) => return ga10b_oracles::missing("ptxas", error),
-        };
-        let ptx =
-            ".version 7.4\n.target sm_87\n.address_size 64\n.visible .entry k()\n{\n  bogus.u32 %r1;\n}\n";
-        let Err(Error::Refused { excerpt, .. }) = ptxas.compile(ptx, Target::Sm87) else {
-            panic!("nonsense was accepted");
-        };
-        assert!(excerpt.contains("    6 |   bogus.u32"), "{excerpt}");
-    }
 }

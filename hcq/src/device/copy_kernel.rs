@@ -11,9 +11,10 @@ use crate::memory::buffer::Buffer;
 use crate::program::Program;
 use crate::program::kernel::Kernel;
 
-/// `hcq/kernels/copy.ptx`, compiled for the first part of each major version: later ones of the same version
-/// run it.
-const CUBINS: [(u32, &[u8]); 2] = [
+/// `hcq/kernels/copy.ptx`, compiled for the first part of each major version, which later ones of that version
+/// run, and for Tegra, to which that does not extend.
+const CUBINS: [(u32, &[u8]); 3] = [
+    (87, include_bytes!("../../kernels/copy.sm_87.cubin")),
     (80, include_bytes!("../../kernels/copy.sm_80.cubin")),
     (90, include_bytes!("../../kernels/copy.sm_90.cubin")),
 ];
@@ -72,8 +73,8 @@ pub(crate) fn for_copy(
 
 /// The kernel, where there is one for the GPU.
 fn load(shared: &Shared) -> Result<Option<Kernel>, Error> {
-    let major = shared.core.info().sm_number() / 10;
-    match CUBINS.iter().find(|(sm, _)| sm / 10 == major) {
+    let device = shared.core.info().sm_number();
+    match CUBINS.iter().find(|(sm, _)| *sm == device || (*sm != 87 && sm / 10 == device / 10)) {
         Some((_, cubin)) => Ok(Some(Program::load(shared, cubin)?.kernel("copy")?)),
         None => Ok(None),
     }

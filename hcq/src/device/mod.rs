@@ -11,6 +11,7 @@ use crate::backend::nvgpu::Nvgpu;
 use crate::backend::rm::Rm;
 use crate::backend::{Backend, Engine, MemoryKind};
 use crate::device::clock::ClockPair;
+use crate::device::refusal::{Machine, Refusal};
 use crate::device::shared::Shared;
 use crate::error::Error;
 use crate::info::{BackendKind, GpuCache, Info};
@@ -24,8 +25,11 @@ use crate::queue::graph::GraphBuilder;
 pub(crate) mod clock;
 pub(crate) mod copy_kernel;
 pub(crate) mod core;
+pub(crate) mod refusal;
 pub(crate) mod shared;
 pub(crate) mod staging;
+#[cfg(test)]
+mod tests;
 
 /// A GPU with an address space. Which driver serves it shows only in [`Device::info`]. Cloning is cheap and
 /// names the same device, which closes when the last clone and everything made from it are gone.
@@ -59,40 +63,49 @@ impl Device {
     /// As [`open`](Self::open).
     pub fn open_with(selector: Selector, options: DeviceOptions) -> Result<Self, Error> {
         match selector {
-            Selector::Nvgpu => Self::nvgpu(options),
-            Selector::Rm => Self::rm(options),
+            Selector::Nvgpu => Self::nvgpu(Arc::new(Linux), options),
+            Selector::Rm => Self::rm(Arc::new(Linux), options),
             Selector::Sim => Self::sim(options),
-            Selector::Auto => Self::any(options),
+            Selector::Auto => Self::any(&(Arc::new(Linux) as _), &Machine::own(), options),
         }
     }
 
     /// The first device that can be opened. One that is absent or not ours to use is passed over; anything
     /// else is a device that does not work.
-    fn any(options: DeviceOptions) -> Result<Self, Error> {
-        let nvgpu = match Self::nvgpu(options.clone()) {
-            Err(error @ Error::Open { .. }) => Box::new(error),
+    fn any(sys: &Arc<dyn Sys>, machine: &Machine, options: DeviceOptions) -> Result<Self, Error> {
+        let nvgpu = match Self::nvgpu(sys.clone(), options.clone()) {
+            Err(error @ Error::Open { .. }) => Refusal::new(BackendKind::Nvgpu, error, machine),
             other => return other,
         };
-        tracing::debug!(error = %nvgpu, "no Jetson GPU");
-        let rm = match Self::rm(options.clone()) {
-            Err(error @ (Error::Open { .. } | Error::Driver { .. } | Error::Unsupported { .. })) => {
-                Box::new(error)
+        nvgpu.warn();
+        let rm = match Self::rm(sys.clone(), options.clone()) {
+            Err(
+                error @ (Error::Open { .. }
+                | Error::Driver { .. }
+                | Error::Unsupported { .. }
+                | Error::UnsupportedSm { .. }),
+            ) => Refusal::new(BackendKind::Rm, error, machine),
+            other => {
+                tracing::info!("passed over: {nvgpu}");
+                return other;
             }
-            other => return other,
         };
-        tracing::debug!(error = %rm, "no desktop GPU that can be used");
+        rm.warn();
+        tracing::info!("passed over: {nvgpu}; {rm}");
         match Self::sim(options) {
-            Err(Error::NotBuilt { .. }) => Err(Error::NoDevice { nvgpu, rm }),
+            Err(Error::NotBuilt { .. }) => {
+                Err(Error::NoDevice { nvgpu: nvgpu.into_error(), rm: rm.into_error() })
+            }
             other => other,
         }
     }
 
-    fn nvgpu(options: DeviceOptions) -> Result<Self, Error> {
-        Self::over(Arc::new(Linux), BackendKind::Nvgpu, Box::new(Kmsg::open()), options)
+    fn nvgpu(sys: Arc<dyn Sys>, options: DeviceOptions) -> Result<Self, Error> {
+        Self::over(sys, BackendKind::Nvgpu, Box::new(Kmsg::open()), options)
     }
 
-    fn rm(options: DeviceOptions) -> Result<Self, Error> {
-        let backend = Rm::open(Arc::new(Linux), Box::new(Kmsg::open()))?;
+    fn rm(sys: Arc<dyn Sys>, options: DeviceOptions) -> Result<Self, Error> {
+        let backend = Rm::open(sys, Box::new(Kmsg::open()))?;
         Self::of(Arc::new(backend), options)
     }
 

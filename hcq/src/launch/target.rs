@@ -18,8 +18,7 @@ impl LaunchTarget {
         let (info, layout) = (backend.info(), backend.layout());
         let sm = info.sm_number();
         let (Some(target), Some(bank)) = (qmd::Target::from_sm(sm), BankLayout::of_sm(sm)) else {
-            let supported = "sm_80, sm_86, sm_87, sm_89, sm_90";
-            return Err(Error::Unsupported { what: "SM version", value: info.sm.into(), supported });
+            return Err(Error::UnsupportedSm { sm });
         };
         let (shared_window, local_window) = (layout.shared_window, layout.local_window);
         let bank = BankContext { layout: bank, shared_window, local_window, sm_count: info.sm_count };

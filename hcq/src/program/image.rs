@@ -14,6 +14,8 @@ use crate::submission::uses::Uses;
 /// A cubin in GPU memory; freed when the submissions that name its kernels have completed.
 pub(crate) struct Image {
     cubin: Cubin,
+    /// Compute capability of the GPU that it is loaded on.
+    device_sm: u32,
     /// The code as loaded, to name instructions by.
     content: Vec<u8>,
     memory: Arc<Piece>,
@@ -29,11 +31,12 @@ impl fmt::Debug for Image {
 }
 
 impl Image {
-    /// The image of `cubin` for `memory`, which holds as many bytes as it takes. Nothing is written yet.
-    pub fn new(cubin: Cubin, memory: Piece, limbo: &Arc<Limbo>) -> Result<Self, Error> {
+    /// The image of `cubin` for `memory`, which holds as many bytes as it takes, on an sm_`device_sm`. Nothing
+    /// is written yet.
+    pub fn new(cubin: Cubin, device_sm: u32, memory: Piece, limbo: &Arc<Limbo>) -> Result<Self, Error> {
         let content = cubin.image(memory.va().raw())?;
         let uses = cubin.kernels.iter().map(|_| Uses::default()).collect();
-        Ok(Self { cubin, content, memory: Arc::new(memory), uses, limbo: limbo.clone() })
+        Ok(Self { cubin, device_sm, content, memory: Arc::new(memory), uses, limbo: limbo.clone() })
     }
 
     /// Its memory.
@@ -64,6 +67,11 @@ impl Image {
     /// Compute capability of its code, 87 for 8.7.
     pub fn sm(&self) -> u32 {
         self.cubin.sm
+    }
+
+    /// Compute capability of the GPU, the same or a later minor version than that of the code.
+    pub fn device_sm(&self) -> u32 {
+        self.device_sm
     }
 
     /// Whether `pc` is in this image.

@@ -75,7 +75,7 @@ impl Kernel {
 
     /// Most threads per block: what the code was compiled for, and what its registers leave room for.
     pub fn max_threads(&self) -> u32 {
-        let sm = self.image.sm();
+        let sm = self.image.device_sm();
         let by_registers =
             qmd::Target::from_sm(sm).map_or(1024, |t| 32 * t.warps_by_registers(self.registers()));
         self.info().max_threads.min(by_registers)
@@ -90,7 +90,7 @@ impl Kernel {
 
     /// How full such blocks make an SM, and what limits them; `None` for an SM whose limits are not known.
     pub fn occupancy(&self, threads: u32, dynamic_shared: u32) -> Option<Occupancy> {
-        let target = qmd::Target::from_sm(self.image.sm())?;
+        let target = qmd::Target::from_sm(self.image.device_sm())?;
         let reserved = if self.image.sm() >= 90 { qmd::RESERVED_SHARED_BYTES } else { 0 };
         let shared = self.static_shared().saturating_sub(reserved).saturating_add(dynamic_shared);
         Some(Occupancy::of(target, threads, self.registers(), shared))

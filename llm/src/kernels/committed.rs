@@ -1,5 +1,7 @@
 //! The committed cubins, for the targets that they are compiled for.
 
+use ptxgen::Target;
+
 /// The cubins of one target: module and content.
 pub type Cubins = &'static [(&'static str, &'static [u8])];
 
@@ -13,21 +15,23 @@ macro_rules! embed {
     };
 }
 
+/// The targets that cubins are committed for. The code for sm_80 also serves sm_86 and sm_89.
+pub const TARGETS: [Target; 3] = [Target::Sm80, Target::Sm87, Target::Sm90];
+
 embed! {
     [
         "attention" "bf16" "dequantize" "f16" "f32" "gemm" "prompt" "q4_0" "q4_k" "q5_k" "q6_k" "q8_0" "step_bf16"
         "step_f16" "step_f32" "step_q4_0" "step_q4_k" "step_q5_k" "step_q6_k" "step_q8_0" "vector"
     ]
-    SM87 "sm_87", SM90 "sm_90"
+    SM80 "sm_80", SM87 "sm_87", SM90 "sm_90"
 }
 
-/// The cubins for the GPU generation `sm` (87 for sm_87); `None` if there are none.
-pub const fn cubins(sm: u32) -> Option<Cubins> {
-    match sm {
-        87 => Some(SM87),
-        90 => Some(SM90),
-        _ => None,
-    }
+/// The cubins that run on the GPU generation `sm` (87 for sm_87): compiled for it, or for an earlier part of
+/// its major version. `None` if there are none.
+pub fn cubins(sm: u32) -> Option<Cubins> {
+    let device = Target::from_sm(sm)?;
+    let mut code = TARGETS.into_iter().zip([SM80, SM87, SM90]);
+    code.find_map(|(code, cubins)| code.runs_on(device).then_some(cubins))
 }
 
 /// The cubin of `module` for the GPU generation `sm`.

@@ -29,8 +29,7 @@ impl fmt::Display for Compiler {
 /// # Errors
 /// [`Error::NoKernels`] if there is no such target.
 pub fn target(sm: u32) -> Result<Target> {
-    let found = Target::ALL.into_iter().find(|t| t.name().strip_prefix("sm_") == Some(&sm.to_string()));
-    found.ok_or(Error::NoKernels { sm })
+    Target::from_sm(sm).ok_or(Error::NoKernels { sm })
 }
 
 impl Compiler {

@@ -102,9 +102,7 @@ fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<Info, Er
     let gpu = nvgpu_sys::characteristics(ctrl.sys(), ctrl.as_fd()).map_err(Error::ioctl)?;
     let sm = gpu.sm_arch_sm_version;
     let number = (sm >> 8) * 10 + (sm & 0xff);
-    let unsupported =
-        Error::Unsupported { what: "SM version", value: sm.into(), supported: "0x800 to 0x809, 0x900" };
-    let Some(target) = qmd::Target::from_sm(number) else { return Err(unsupported) };
+    let target = qmd::Target::from_sm(number).ok_or(Error::UnsupportedSm { sm: number })?;
     let mut sms = nvgpu_gpu_num_vsms::default();
     // SAFETY: the struct holds no addresses.
     unsafe { ctrl.send(&mut sms) }?;

@@ -68,7 +68,7 @@ const GENERATIONS: [Generation; 4] = [
     },
 ];
 
-const SUPPORTED: &str = "Hopper, Ada, Ampere";
+const SUPPORTED: &str = "Ampere (sm_80, sm_86), Ada (sm_89), Hopper (sm_90)";
 
 impl Generation {
     /// The generation of a GPU that offers the classes in `list`.
@@ -78,9 +78,9 @@ impl Generation {
         let refused = |what| Error::Unsupported { what, value: 0, supported: SUPPORTED };
         let Some(found) = GENERATIONS.iter().find(|g| list.contains(&g.classes.compute)) else {
             let other = [
-                (BLACKWELL_COMPUTE_B, "the generation Blackwell (GB20x), compute class"),
-                (BLACKWELL_COMPUTE_A, "the generation Blackwell (GB10x), compute class"),
-                (TURING_COMPUTE_A, "the generation Turing, compute class"),
+                (BLACKWELL_COMPUTE_B, "the generation Blackwell (GB20x, sm_120), compute class"),
+                (BLACKWELL_COMPUTE_A, "the generation Blackwell (GB10x, sm_100), compute class"),
+                (TURING_COMPUTE_A, "the generation Turing (sm_75), compute class"),
             ];
             return Err(match other.into_iter().find(|(class, _)| list.contains(class)) {
                 Some((class, what)) => Error::Unsupported { what, value: class.into(), supported: SUPPORTED },

@@ -142,12 +142,7 @@ pub(super) fn describe(
         ],
     )?;
     let number = (sm >> 8) * 10 + (sm & 0xff);
-    let unsupported = || Error::Unsupported {
-        what: "SM version",
-        value: sm.into(),
-        supported: "0x800, 0x806, 0x809, 0x900",
-    };
-    let target = qmd::Target::from_sm(number).ok_or_else(unsupported)?;
+    let target = qmd::Target::from_sm(number).ok_or(Error::UnsupportedSm { sm: number })?;
     Ok(Info {
         name: name(subdevice, release)?,
         backend: BackendKind::Rm,

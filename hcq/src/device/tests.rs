@@ -1,0 +1,206 @@
+//! Which device `Selector::Auto` opens, and what it reports of those that it passes over.
+
+use std::ffi::{CStr, c_void};
+use std::fs;
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Mutex;
+
+use nix::errno::Errno as Nix;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollTimeout};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags};
+use rm_sys::{nv_ioctl_card_info_t, nv_ioctl_rm_api_version_t};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::*;
+use crate::sync::lock;
+
+const NVGPU: &CStr = c"/dev/nvgpu/igpu0/ctrl";
+const RM: &CStr = c"/dev/nvidiactl";
+const CARD: &CStr = c"/dev/nvidia0";
+
+/// A machine's nodes: those listed refuse to be opened, others are not there. A driver of a version serves
+/// those that do open, and lists one GPU.
+#[derive(Debug)]
+struct Nodes {
+    refused: Vec<(&'static CStr, Nix)>,
+    version: Option<&'static str>,
+}
+
+impl Sys for Nodes {
+    fn open(&self, path: &CStr, _: OFlag) -> Result<OwnedFd, Nix> {
+        if let Some((_, errno)) = self.refused.iter().find(|(node, _)| *node == path) {
+            return Err(*errno);
+        }
+        if self.version.is_none() || path != RM {
+            return Err(Nix::ENOENT);
+        }
+        memfd_create(c"fake-nodes", MFdFlags::MFD_CLOEXEC)
+    }
+
+    unsafe fn ioctl(&self, _: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Nix> {
+        match request & 0xff {
+            200 => {
+                let card = nv_ioctl_card_info_t { valid: 1, ..Default::default() };
+                arg[..size_of_val(&card)].copy_from_slice(card.as_bytes());
+            }
+            210 => {
+                let (answer, _) = nv_ioctl_rm_api_version_t::mut_from_prefix(arg).expect("the whole struct");
+                let version = self.version.expect("a driver is asked");
+                answer.versionString[..version.len()].copy_from_slice(version.as_bytes());
+            }
+            _ => return Err(Nix::ENOTTY),
+        }
+        Ok(0)
+    }
+
+    unsafe fn mmap(
+        &self,
+        _: NonZeroUsize,
+        _: ProtFlags,
+        _: MapFlags,
+        _: BorrowedFd<'_>,
+        _: i64,
+    ) -> Result<NonNull<c_void>, Nix> {
+        Err(Nix::ENODEV)
+    }
+
+    unsafe fn munmap(&self, _: NonNull<c_void>, _: usize) -> Result<(), Nix> {
+        Err(Nix::EINVAL)
+    }
+
+    fn poll(&self, _: &mut [PollFd<'_>], _: PollTimeout) -> Result<i32, Nix> {
+        Ok(0)
+    }
+
+    fn close(&self, fd: OwnedFd) -> Result<(), Nix> {
+        drop(fd);
+        Ok(())
+    }
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        lock(&self.0).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What is opened, and the lines that say what was passed over: those at info level, and the warnings.
+fn choose(nodes: Nodes, machine: &Machine) -> (BackendKind, Vec<String>, Vec<String>) {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let sys: Arc<dyn Sys> = Arc::new(nodes);
+    let opened = tracing::subscriber::with_default(subscriber, || {
+        Device::any(&sys, machine, DeviceOptions::default())
+    });
+    let text = String::from_utf8(lock(&log.0).clone()).expect("UTF-8");
+    let lines =
+        |part: &str| text.lines().filter(|line| line.contains(part)).map(str::to_owned).collect::<Vec<_>>();
+    let infos = lines("INFO").into_iter().filter(|line| line.contains("passed over")).collect();
+    (opened.expect("the software ga10b").info().backend, infos, lines("WARN"))
+}
+
+/// A machine without a GPU.
+fn bare() -> (tempfile::TempDir, Machine) {
+    let root = tempfile::tempdir().expect("a folder");
+    let machine = Machine::at(root.path().to_owned());
+    (root, machine)
+}
+
+fn assert_has(line: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(line.contains(part), "{part:?} is not in {line:?}");
+    }
+}
+
+#[test]
+fn a_machine_without_a_gpu_gets_one_line_and_no_warning() {
+    let (_root, machine) = bare();
+    let (opened, infos, warnings) = choose(Nodes { refused: vec![], version: None }, &machine);
+    assert_eq!(opened, BackendKind::Sim);
+    assert_eq!(warnings, [""; 0]);
+    assert_eq!(infos.len(), 1, "{infos:?}");
+    assert_has(
+        &infos[0],
+        &["nvgpu: cannot open /dev/nvgpu/igpu0/ctrl: ", "rm: cannot open /dev/nvidiactl: "],
+    );
+}
+
+#[test]
+fn a_node_without_permission_is_a_warning_that_names_the_node_and_the_group() {
+    let (_root, machine) = bare();
+    let cases = [
+        (NVGPU, None, "nvgpu"),
+        (RM, None, "rm"),
+        // The driver answers, and the GPU's own node is closed.
+        (CARD, Some("580.142"), "rm"),
+    ];
+    for (node, version, backend) in cases {
+        for errno in [Nix::EACCES, Nix::EPERM] {
+            let nodes = Nodes { refused: vec![(node, errno)], version };
+            let (opened, infos, warnings) = choose(nodes, &machine);
+            assert_eq!((opened, infos.len(), warnings.len()), (BackendKind::Sim, 1, 1), "{warnings:?}");
+            let path = node.to_str().expect("ASCII");
+            assert_has(&warnings[0], &[backend, path, errno.desc(), "group video"]);
+        }
+    }
+}
+
+#[test]
+fn both_backends_without_permission_are_two_warnings() {
+    let (_root, machine) = bare();
+    let refused = vec![(NVGPU, Nix::EACCES), (RM, Nix::EACCES)];
+    let (_, infos, warnings) = choose(Nodes { refused, version: None }, &machine);
+    assert_eq!((infos.len(), warnings.len()), (1, 2), "{warnings:?}");
+}
+
+#[test]
+fn a_driver_of_an_unknown_release_is_a_warning_that_lists_those_that_are_known() {
+    let (_root, machine) = bare();
+    let nodes = Nodes { refused: vec![], version: Some("999.10") };
+    let (opened, _, warnings) = choose(nodes, &machine);
+    assert_eq!((opened, warnings.len()), (BackendKind::Sim, 1), "{warnings:?}");
+    assert_has(&warnings[0], &["rm", "999.10", "580", "install one of these driver branches"]);
+}
+
+#[test]
+fn a_gpu_whose_modules_are_not_loaded_is_a_warning() {
+    let (root, machine) = bare();
+    let pci = root.path().join("sys/bus/pci/devices/0000:01:00.0");
+    fs::create_dir_all(&pci).expect("a folder");
+    fs::write(pci.join("vendor"), "0x10de\n").expect("written");
+    // The GPU's sound controller is no reason to load the driver.
+    fs::write(pci.join("class"), "0x040300\n").expect("written");
+    let without_node = || Nodes { refused: vec![], version: None };
+    assert_eq!(choose(without_node(), &machine).2, [""; 0]);
+    fs::write(pci.join("class"), "0x030000\n").expect("written");
+    for nodes in [without_node(), Nodes { refused: vec![(RM, Nix::ENXIO)], version: None }] {
+        let warnings = choose(nodes, &machine).2;
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert_has(&warnings[0], &["rm", "/dev/nvidiactl", "load the module nvidia"]);
+    }
+
+    let (root, machine) = bare();
+    fs::create_dir_all(root.path().join("proc/device-tree")).expect("a folder");
+    let names = "nvidia,p3767-0000\0nvidia,tegra234\0";
+    fs::write(root.path().join("proc/device-tree/compatible"), names).expect("written");
+    let warnings = choose(without_node(), &machine).2;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert_has(&warnings[0], &["nvgpu", "/dev/nvgpu/igpu0/ctrl", "load the modules nvgpu and nvmap"]);
+}
