@@ -195,8 +195,8 @@ pub fn decode_pte(word: u64) -> Entry {
     if word & 1 == 0 {
         return match word {
             0 => Entry::Invalid,
-            // Written but not valid ("unmapped PTE"): read-only marks it, since volatile would mean sparse.
-            _ if word & 0x48 == 0x40 => Entry::Invalid,
+            // Written but not valid ("unmapped PTE"): with its address, and never volatile, which would mean sparse.
+            _ if word & 0x08 == 0 && word >> 1 & 3 >= 2 => Entry::Invalid,
             _ if word & 0x48 == 0x08 && word >> 8 == 0 => Entry::Sparse,
             _ => Entry::Reserved,
         };
@@ -316,7 +316,8 @@ mod tests {
         assert_eq!(decode_pte(0), Entry::Invalid);
         assert_eq!(decode_pte(8), Entry::Sparse);
         assert_eq!(decode_pte(0x10f2_0046), Entry::Invalid, "mapped but invalid");
-        assert_eq!(decode_pte(0x10f2_0006), Entry::Reserved);
+        assert_eq!(decode_pte(0x10f2_0006), Entry::Invalid, "mapped but invalid, cached");
+        assert_eq!(decode_pte(0x10f2_000e), Entry::Reserved);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Granule of the borders of an address space: what one PDE0 entry covers.
 const BORDER: u64 = 1 << 21;
 /// Size of the range the driver keeps for itself behind the user's.
-const KERNEL_RANGE: u64 = 1 << 32;
+pub(crate) const KERNEL_RANGE: u64 = 1 << 32;
 /// Number of syncpoints and bytes of the window of each.
 pub(crate) const SYNCPOINTS: u32 = 1024;
 pub(crate) const SYNCPOINT_STRIDE: u64 = 0x1_0000;
