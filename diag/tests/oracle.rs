@@ -1,11 +1,15 @@
-//! Decoding against the driver's own code: page tables that it wrote.
+//! Decoding against the driver's own code: page tables that it wrote, and lines that it printed about faults.
 //!
-//! The records are those of `tools/nvgpu-oracle`; `NVGPU_ORACLE_IMAGES` names another file of its `images`.
+//! The records are those of `tools/nvgpu-oracle`; `NVGPU_ORACLE_IMAGES` and `NVGPU_ORACLE_FAULTS` name other files of its
+//! `images` and `faults`.
 
 use std::collections::BTreeMap;
 use std::io::Read;
 
+use nvdiag::fault::{FaultList, FaultReport, Subject};
 use nvdiag::page_table::{Aperture, kind_name, walk};
+use nvdiag::process_map::ProcessMap;
+use nvdiag::session::Session;
 
 const PAGE: u64 = 4096;
 
@@ -138,4 +142,142 @@ fn page_tables_of_the_driver_are_read_as_they_were_meant() {
         }
     }
     println!("{} images, {pages} pages of 4 KiB, {big} of them in pages of 64 KiB", images.len());
+}
+
+/// A fault: what happened, and what the driver printed.
+struct Fault<'a> {
+    seed: &'a str,
+    kind: &'a str,
+    facts: BTreeMap<&'a str, &'a str>,
+    log: String,
+}
+
+impl Fault<'_> {
+    fn number(&self, name: &str) -> u64 {
+        let value = self.facts.get(name).unwrap_or_else(|| panic!("seed {}: no {name}", self.seed));
+        hex(value)
+    }
+
+    fn u32(&self, name: &str) -> u32 {
+        u32::try_from(self.number(name)).unwrap()
+    }
+
+    /// The number of the error notifier that the driver set.
+    fn notifier(&self) -> Option<u32> {
+        let (_, rest) = self.log.split_once("error notifier set to ")?;
+        rest.split(' ').next()?.parse().ok()
+    }
+
+    fn explain(&self) -> FaultList {
+        let mut session = Session::new(ProcessMap::default(), 10);
+        session.feed(self.log.as_bytes());
+        session.finish("the driver")
+    }
+}
+
+fn faults(text: &str) -> Vec<Fault<'_>> {
+    let mut faults: Vec<Fault<'_>> = Vec::new();
+    for line in text.lines() {
+        if let Some(line) = line.strip_prefix("F ") {
+            let (numbers, comm) = line.split_once(" comm=").unwrap();
+            let mut words = numbers.split(' ');
+            let (seed, kind) = (words.next().unwrap(), words.next().unwrap());
+            let mut facts: BTreeMap<&str, &str> = words.filter_map(|word| word.split_once('=')).collect();
+            facts.insert("comm", comm);
+            faults.push(Fault { seed, kind, facts, log: String::new() });
+        } else if let Some(line) = line.strip_prefix("K ") {
+            let fault = faults.last_mut().unwrap();
+            fault.log += line;
+            fault.log += "\n";
+        }
+    }
+    faults
+}
+
+fn check_owner(fault: &Fault<'_>, report: &FaultReport) {
+    let Some(notifier) = fault.notifier() else { return };
+    let found = report.owners.iter().any(|owner| {
+        (owner.channel, owner.notifier, owner.comm.as_deref())
+            == (Some(fault.u32("channel")), Some(notifier), Some(fault.facts["comm"]))
+    });
+    assert!(found, "seed {}: {:?}\n{}", fault.seed, report.owners, fault.log);
+}
+
+fn check_sm(fault: &Fault<'_>, report: &FaultReport) {
+    let [sm] = &report.sms[..] else { panic!("seed {}: {:?}\n{}", fault.seed, report.sms, fault.log) };
+    let place = sm.place.unwrap();
+    assert_eq!(
+        (place.gpc, place.tpc, place.sm, sm.sm_id),
+        (fault.u32("gpc"), fault.u32("tpc"), Some(fault.u32("sm")), Some(fault.u32("sm_id"))),
+        "seed {}",
+        fault.seed
+    );
+    assert_eq!(
+        (sm.warp_esr.value.0, sm.global_esr.value.0, sm.pc.map(|pc| pc.0)),
+        (fault.number("warp"), fault.number("global"), Some(fault.number("pc"))),
+        "seed {}",
+        fault.seed
+    );
+    assert_eq!(sm.warp_esr.code, fault.u32("warp") & 0xffff, "seed {}", fault.seed);
+}
+
+fn check_mmu(fault: &Fault<'_>, report: &FaultReport) {
+    let [mmu] = &report.mmu[..] else { panic!("seed {}: {:?}\n{}", fault.seed, report.mmu, fault.log) };
+    let packet: Vec<u64> = fault.facts["packet"].split(',').map(hex).collect();
+    assert_eq!(mmu.address.map(|a| a.0), Some(packet[3] << 32 | packet[2] & 0xffff_f000), "seed {}", fault.seed);
+    assert_eq!(
+        (mmu.fault_type, mmu.engine_id, mmu.in_gpc),
+        (Some(fault.u32("type")), Some(fault.u32("engine")), Some(fault.number("hub") == 0)),
+        "seed {}\n{}",
+        fault.seed,
+        fault.log
+    );
+    let client = fault.log.split_once("client id:  ").and_then(|(_, rest)| rest.split_once(", gpc id"));
+    assert_eq!(mmu.client.as_deref(), client.map(|(name, _)| name), "seed {}", fault.seed);
+    if fault.number("hub") == 0 {
+        assert_eq!(mmu.gpc, Some(fault.u32("gpc")), "seed {}", fault.seed);
+    }
+    let group = report.owners.iter().any(|owner| owner.tsg == Some(fault.u32("tsg")));
+    assert!(group || !fault.log.contains("generated a mmu fault"), "seed {}: {:?}", fault.seed, report.owners);
+}
+
+/// Whatever registers or packets the driver is given, its lines lead back to them.
+#[test]
+fn faults_that_the_driver_prints_are_read_as_what_happened() {
+    let text = records("NVGPU_ORACLE_FAULTS", include_bytes!("data/nvgpu-faults.txt.gz"));
+    let faults = faults(&text);
+    assert!(!faults.is_empty(), "no faults");
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for fault in &faults {
+        *counts.entry(fault.kind).or_default() += 1;
+        let list = fault.explain();
+        assert!(list.found >= 1, "seed {}: nothing found in\n{}", fault.seed, fault.log);
+        let report = &list.faults[0];
+        check_owner(fault, report);
+        match fault.kind {
+            "sm" => check_sm(fault, report),
+            "mmu" => check_mmu(fault, report),
+            "unit" => {
+                let code = report.what.code.map(|code| code.0);
+                assert_eq!(
+                    (report.subject, code),
+                    (Subject::FrontEnd, Some(fault.number("esr") & 0x3fff_ffff)),
+                    "seed {}\n{}",
+                    fault.seed,
+                    fault.log
+                );
+            }
+            "pbdma" => assert!(
+                matches!(report.subject, Subject::Pushbuffer | Subject::Timeout),
+                "seed {}: {:?}\n{}",
+                fault.seed,
+                report.subject,
+                fault.log
+            ),
+            "pri" => assert_eq!(report.subject, Subject::Register, "seed {}\n{}", fault.seed, fault.log),
+            "method" => assert_eq!(report.subject, Subject::FrontEnd, "seed {}\n{}", fault.seed, fault.log),
+            other => panic!("unknown kind `{other}`"),
+        }
+    }
+    println!("{counts:?}");
 }

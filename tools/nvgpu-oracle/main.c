@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 			sequences_write(seed, stdout);
 	} else if (strcmp(argv[1], "faults") == 0) {
 		for (u64 seed = first; seed < first + count; seed++)
-			faults_write(seed, 0, stdout);
+			faults_write(seed, stdout);
 	} else if (strcmp(argv[1], "images") == 0) {
 		for (u64 seed = first; seed < first + count; seed++)
 			images_write(seed, stdout);

@@ -95,6 +95,6 @@ void tables_print(struct vm_gk20a *vm, FILE *out);
 
 void sequences_write(u64 seed, FILE *out);
 void images_write(u64 seed, FILE *out);
-void faults_write(u64 seed, u32 count, FILE *out);
+void faults_write(u64 seed, FILE *out);
 
 #endif

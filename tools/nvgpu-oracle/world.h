@@ -6,13 +6,13 @@
 
 /* SMs of the modelled chip: 2 GPCs of 4 TPCs of 2 SMs. */
 #define WORLD_SMS 16
-/* Physical address of the channel's instance block. */
-#define WORLD_INSTANCE 0x10fa3c000ULL
 
 struct world {
 	struct gk20a *g;
 	struct nvgpu_channel *channel;
 	struct nvgpu_tsg *tsg;
+	/* Physical address of the channel's instance block. */
+	u64 instance;
 };
 
 /* A new machine with one channel in one group, of a process with that name. */

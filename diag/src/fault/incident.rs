@@ -290,6 +290,14 @@ impl Grouper {
                     && entry.time.is_some();
                 !i.told || after_mmu
             }),
+            // Here the driver tells the owner before it says why.
+            Kind::IllegalMethod | Kind::IllegalNotify => {
+                let told_only = |i: &Open| {
+                    let early = |e: &Entry| matches!(e.kind, Kind::Notifier | Kind::IllegalMethod | Kind::IllegalNotify);
+                    i.incident.entries.iter().all(early)
+                };
+                find(&|i| !i.told && fits(i)).or_else(|| find(&told_only))
+            }
             _ => find(&|i| !i.told && fits(i)),
         }
     }

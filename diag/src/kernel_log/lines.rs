@@ -140,7 +140,8 @@ lines! {
         TrappedData, Detail, "the value of the refused method":
             "trapped data low {data_low:x}", "trapped data high {data_high:x}";
         FirmwareMethod, Cause, "a method asked the context firmware for something it does not allow":
-            "firmware method error: mailxbox6 {mailbox:x}, trapped_addr_reg {address:x} set_falcon_method {method:x}, class {class:x} non-whitelist reg: {register:x}";
+            "firmware method error: mailxbox6 {mailbox:x}, trapped_addr_reg {address:x} set_falcon_method {method:x}, class {class:x} non-whitelist reg: {register:x}",
+            "firmware method {class:x}, offset {offset:x} for channel {channel:d}";
         FirmwareError, Cause, "the context firmware reported an error":
             "ctxsw intr0 set by ucode, error_code: {code:x},", "ctxsw intr0 set by ucode, ctxsw checksum mismatch";
         FaultInSwitch, Cause, "a context buffer faulted while contexts were switched":
