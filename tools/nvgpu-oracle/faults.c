@@ -113,6 +113,26 @@ static void method_error(u64 seed)
 	nvgpu_gr_intr_stall_isr(w->g);
 }
 
+/* The context firmware asks for help. */
+static void firmware_error(u64 seed)
+{
+	static const struct {
+		const char *name;
+		u32 status;
+	} errors[] = { { "error", 1 }, { "fault", 1U << 16 }, { "method", 1U << 17 }, { "watchdog", 1U << 19 } };
+	u32 i = (u32)random_below(4), mailbox = (u32)random_below(0x40), method = 0x500 + (u32)random_below(16) * 4, data = any();
+
+	interrupt(gr_intr_fecs_error_pending_f());
+	gpu_set_register(gr_fecs_host_int_status_r(), errors[i].status);
+	gpu_set_register(gr_fecs_ctxsw_mailbox_r(6), mailbox);
+	gpu_set_register(gr_trapped_addr_r(), method | 1 << 16);
+	gpu_set_register(gr_trapped_data_lo_r(), data);
+	gpu_set_register(gr_fe_object_table_r(1), 0xc7c0);
+	fprintf(out, "F %llx firmware error=%s mailbox=%x method=%x data=%x", seed, errors[i].name, mailbox, method, data);
+	owner();
+	nvgpu_gr_intr_stall_isr(w->g);
+}
+
 static void mmu_fault(u64 seed)
 {
 	/* Ids that are in use: types, accesses, clients of each kind. */
@@ -193,8 +213,8 @@ static void print_log(char *text)
 
 void faults_write(u64 seed, FILE *file)
 {
-	static void (*const kinds[])(u64) = { sm_exception, sm_exception, unit_exception, method_error, mmu_fault, mmu_fault, pbdma_error,
-					      pri_timeout };
+	static void (*const kinds[])(u64) = { sm_exception, sm_exception, unit_exception, method_error, firmware_error, mmu_fault,
+					      mmu_fault, pbdma_error, pri_timeout };
 	static const char *const comms[] = { "python3", "bench kernels", "gpu-channel-hel", "a", "train[0], x" };
 	char *text = NULL;
 	size_t bytes = 0;

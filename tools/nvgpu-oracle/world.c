@@ -121,7 +121,8 @@ struct world *world_new(u32 channel, u32 group, const char *comm)
 		memset(&copy[i], 0, sizeof(copy[i]));
 		copy[i].type = NVGPU_DEVTYPE_LCE;
 		copy[i].inst_id = i;
-		copy[i].engine_id = 1 + i;
+		/* Engine 5 has fault id 18 in the log of an Orin. */
+		copy[i].engine_id = 2 + i;
 		copy[i].fault_id = 15 + i;
 		engines[1 + i] = &copy[i];
 	}
@@ -138,6 +139,7 @@ struct world *world_new(u32 channel, u32 group, const char *comm)
 	g->ops.channel.reset_faulted = fault_reset;
 	g->ops.tsg.disable = disabled;
 	g->ops.gr.falcon.ctrl_ctxsw = controlled;
+	g->ops.gr.falcon.dump_stats = flushed;
 	g->ops.channel.abort_clean_up = NULL;
 	g->ops.fifo.preempt_tsg = preempted;
 	g->ops.gr.sm_debugger_attached = no_debugger;
@@ -194,6 +196,8 @@ void nvgpu_sw_quiesce(struct gk20a *g) { (void)g; }
 bool nvgpu_channel_mark_error(struct gk20a *g, struct nvgpu_channel *ch) { (void)g; (void)ch; return false; }
 void nvgpu_channel_wakeup_wqs(struct gk20a *g, struct nvgpu_channel *ch) { (void)g; (void)ch; }
 void nvgpu_channel_set_unserviceable(struct nvgpu_channel *ch) { (void)ch; }
+
+void nvgpu_gr_fecs_trace_reset_buffer(struct gk20a *g) { (void)g; }
 
 /* The safety services of other platforms. */
 void nvgpu_report_err_to_sdl(struct gk20a *g, u32 hw_unit_id, u32 err_id)

@@ -291,10 +291,9 @@ impl Grouper {
                 !i.told || after_mmu
             }),
             // Here the driver tells the owner before it says why.
-            Kind::IllegalMethod | Kind::IllegalNotify => {
+            Kind::IllegalMethod | Kind::IllegalNotify | Kind::FirmwareMethod => {
                 let told_only = |i: &Open| {
-                    let early = |e: &Entry| matches!(e.kind, Kind::Notifier | Kind::IllegalMethod | Kind::IllegalNotify);
-                    i.incident.entries.iter().all(early)
+                    i.incident.entries.iter().all(|e| e.kind == Kind::Notifier || e.kind == entry.kind)
                 };
                 find(&|i| !i.told && fits(i)).or_else(|| find(&told_only))
             }

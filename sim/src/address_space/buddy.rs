@@ -94,7 +94,11 @@ impl Buddy {
             self.take(at, order, &mut parts);
             at += 1 << order;
             let natural = at.trailing_zeros();
-            order = if at < end && 1 << natural > end - at { (end - at).ilog2().min(self.max_order) } else { natural };
+            order = if at < end && 1 << natural > end - at {
+                (end - at).ilog2().min(self.max_order)
+            } else {
+                natural
+            };
         }
         self.used.insert(first, parts);
         Some(base)

@@ -56,8 +56,13 @@ impl Client {
         ask(sim, self.nvmap.as_fd(), &mut create).unwrap();
         let handle = create.0.handle;
         let flags = if read_only { NVMAP_HANDLE_RO } else { 0 };
-        let mut alloc =
-            nvmap_alloc_handle { handle, heap_mask: NVMAP_HEAP_IOVMM, flags, align: 4096, ..Default::default() };
+        let mut alloc = nvmap_alloc_handle {
+            handle,
+            heap_mask: NVMAP_HEAP_IOVMM,
+            flags,
+            align: 4096,
+            ..Default::default()
+        };
         ask(sim, self.nvmap.as_fd(), &mut alloc).unwrap();
         let mut get = NvmapIocGetFd(nvmap_create_handle { handle, ..Default::default() });
         ask(sim, self.nvmap.as_fd(), &mut get).unwrap();

@@ -4,6 +4,9 @@
 //! wrote; `tools/nvgpu-oracle` makes it, and more of its kind: `NVGPU_ORACLE` names another file to compare with.
 
 mod client;
+mod lines;
+#[path = "../machine/mod.rs"]
+mod machine;
 mod record;
 mod tables;
 
@@ -18,11 +21,16 @@ fn records() -> String {
         Some(path) => std::fs::read(path).unwrap(),
         None => include_bytes!("../data/nvgpu-address-spaces.txt.gz").to_vec(),
     };
+    gunzip(&bytes)
+}
+
+/// The text in a file, compressed or not.
+fn gunzip(bytes: &[u8]) -> String {
     if !bytes.starts_with(&[0x1f, 0x8b]) {
-        return String::from_utf8(bytes).unwrap();
+        return String::from_utf8(bytes.to_vec()).unwrap();
     }
     let mut text = String::new();
-    flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap();
+    flate2::read::GzDecoder::new(bytes).read_to_string(&mut text).unwrap();
     text
 }
 

@@ -141,7 +141,8 @@ impl Words<'_> {
 impl Line {
     /// Reads one.
     pub fn parse(line: &str) -> Result<Self, String> {
-        let (call, answer) = line.split_once('=').map_or((line, None), |(call, answer)| (call, Some(answer.trim())));
+        let (call, answer) =
+            line.split_once('=').map_or((line, None), |(call, answer)| (call, Some(answer.trim())));
         let mut words = Words(call.split_whitespace());
         let request = match words.word()? {
             "T" => return Ok(Self::Tables),

@@ -48,7 +48,8 @@ impl<'a> Pages<'a> {
             let (first, last) = (word(dump, 8), word(dump, 16));
             let len = (last + 1 - first) as usize;
             let (range, rest) = dump[32..].split_at(len);
-            pages.extend(range.chunks_exact(PAGE as usize).zip(0..).map(|(page, i)| (first + i * PAGE, page)));
+            pages
+                .extend(range.chunks_exact(PAGE as usize).zip(0..).map(|(page, i)| (first + i * PAGE, page)));
             dump = rest;
         }
         Self { pages }
@@ -57,7 +58,9 @@ impl<'a> Pages<'a> {
     fn word(&self, table: u64, index: u64) -> u64 {
         let at = table + index * 8;
         let offset = (at % PAGE) as usize;
-        self.pages.get(&(at - at % PAGE)).map_or(0, |page| u64::from_le_bytes(page[offset..offset + 8].try_into().unwrap()))
+        self.pages
+            .get(&(at - at % PAGE))
+            .map_or(0, |page| u64::from_le_bytes(page[offset..offset + 8].try_into().unwrap()))
     }
 
     fn place(&self, address: u64) -> Place {
@@ -114,7 +117,10 @@ impl Tables {
         for line in lines {
             let words: Vec<&str> = line.split_whitespace().collect();
             let hex = |i: usize| {
-                words.get(i).and_then(|w| u64::from_str_radix(w, 16).ok()).ok_or_else(|| format!("`{line}` in a table"))
+                words
+                    .get(i)
+                    .and_then(|w| u64::from_str_radix(w, 16).ok())
+                    .ok_or_else(|| format!("`{line}` in a table"))
             };
             match words.first() {
                 Some(&"D") => {
@@ -147,13 +153,16 @@ impl Tables {
     /// Compares what lies in the user's range; the error names the first difference.
     pub fn compare(&self, model: &Self, (start, end): (u64, u64)) -> Result<(), String> {
         let mine = |tables: &Self| -> Vec<_> {
-            let touches = |&(level, va): &(u32, u64)| va < end && va + (1 << LEVELS[level as usize].0) > start;
+            let touches =
+                |&(level, va): &(u32, u64)| va < end && va + (1 << LEVELS[level as usize].0) > start;
             tables.directories.iter().filter(|(at, _)| touches(at)).map(|(at, entry)| (*at, *entry)).collect()
         };
         if let Some(text) = first_difference(&mine(self), &mine(model)) {
             return Err(format!("directories: {text}"));
         }
-        let mine = |tables: &Self| -> Vec<_> { tables.leaves.range(start..end).map(|(va, leaf)| (*va, *leaf)).collect() };
+        let mine = |tables: &Self| -> Vec<_> {
+            tables.leaves.range(start..end).map(|(va, leaf)| (*va, *leaf)).collect()
+        };
         match first_difference(&mine(self), &mine(model)) {
             Some(text) => Err(format!("leaves: {text}")),
             None => Ok(()),
