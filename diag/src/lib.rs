@@ -26,6 +26,7 @@ pub mod fault;
 pub mod gpfifo;
 mod hex;
 pub mod kernel_log;
+pub mod known_lines;
 pub mod methods;
 pub mod page_table;
 pub mod physical_dump;

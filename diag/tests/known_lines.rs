@@ -1,0 +1,118 @@
+//! The table of known lines: every format is found again in a line printed with it, and every line has a meaning.
+
+use std::time::Instant;
+
+use nvdiag::known_lines::{Kind, Level, Line, Piece, Severity, Table};
+
+/// A generator of numbers; xorshift, so that a failure repeats.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
+        of[(self.next() % of.len() as u64) as usize]
+    }
+
+    /// A value as the kernel prints it.
+    fn value(&mut self, kind: Kind) -> String {
+        let number = self.next() >> (self.next() % 60);
+        match kind {
+            Kind::Decimal if self.next().is_multiple_of(4) => (number as i32).to_string(),
+            Kind::Decimal => number.to_string(),
+            Kind::Hex if self.next().is_multiple_of(2) => format!("{:08x}", number as u32),
+            Kind::Hex => format!("{number:x}"),
+            Kind::Pointer => self.pick(&["0", "(null)", "(____ptrval____)", "0xffffff8012345678"]).to_owned(),
+            Kind::Text => self.pick(&["gr0", "tsg", "gpc", "invalid pte", "write, ro violation", "virt read", "as_3"]).to_owned(),
+            Kind::Character => self.pick(&["R", "W"]).to_owned(),
+            Kind::Symbol => "gk20a_wait+0x10/0x40 [nvgpu]".to_owned(),
+        }
+    }
+
+    /// A line of a log printed with a format, and its values.
+    fn print(&mut self, line: &Line) -> (String, Vec<String>) {
+        let mut values = Vec::new();
+        let mut message = String::new();
+        for piece in &line.pieces {
+            match piece {
+                Piece::Literal(text) => message.push_str(text),
+                Piece::Value(kind, _) => {
+                    values.push(self.value(*kind));
+                    message.push_str(values.last().expect("pushed"));
+                }
+            }
+        }
+        let function = line.sites.first().map_or("", |site| &site.function);
+        let seconds = self.next() % 9000;
+        let frame = match (line.driver.as_str(), line.level) {
+            ("nvgpu", Level::Dump) => "__ga10b__ ".to_owned(),
+            ("nvgpu", level) => {
+                let level = match level {
+                    Level::Warning => "WRN",
+                    Level::Info => "INFO",
+                    Level::Error | Level::Dump => "ERR",
+                };
+                format!("nvgpu: 17000000.gpu {function:>33}:{:<4} [{level}]  ", self.next() % 2000)
+            }
+            ("nvrm", _) => "NVRM: ".to_owned(),
+            (driver, _) => format!("{driver}: "),
+        };
+        (format!("[{seconds:5}.{:06}] {frame}{message}", self.next() % 1_000_000), values)
+    }
+}
+
+/// A format without the names of its values: what a line can tell.
+fn shape(line: &Line) -> Vec<(Option<&str>, Option<Kind>)> {
+    let part = |piece: &'_ Piece| match piece {
+        Piece::Literal(_) => None,
+        Piece::Value(kind, _) => Some(*kind),
+    };
+    let literal = |piece| match piece {
+        &Piece::Literal(ref text) => Some(text.as_str()),
+        Piece::Value(..) => None,
+    };
+    line.pieces.iter().map(|piece| (literal(piece), part(piece))).collect()
+}
+
+#[test]
+fn every_line_has_a_meaning() {
+    let table = Table::built_in();
+    for line in table.lines() {
+        assert!(line.meaning.len() > 12 && line.meaning.ends_with(['.', ')']), "{}: {:?}", line.text, line.meaning);
+        assert!(!line.meaning.contains(['{', '}', '%']), "{}: {:?}", line.text, line.meaning);
+        assert!(!line.unit.is_empty() && !line.engine.is_empty() && !line.releases.is_empty(), "{}", line.text);
+        assert!(!table.advice(&line.advice).is_empty(), "{}: no advice {:?}", line.text, line.advice);
+        assert!(!line.pieces.is_empty(), "{}", line.text);
+    }
+}
+
+#[test]
+fn every_format_is_found_in_a_line_printed_with_it() {
+    let table = Table::built_in();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut wrong = Vec::new();
+    for line in table.lines() {
+        for _ in 0..4 {
+            let (text, values) = random.print(line);
+            let Some(known) = table.find(&text) else {
+                wrong.push(format!("not found: {text}\n  of {:?}", line.text));
+                break;
+            };
+            if shape(known.line) != shape(line) {
+                wrong.push(format!("{text}\n  is  {:?}\n  not {:?}", known.line.text, line.text));
+                break;
+            }
+            let found: Vec<&String> = known.values.iter().map(|(_, value)| value).collect();
+            if !known.complete || found != values.iter().collect::<Vec<_>>() {
+                wrong.push(format!("{text}\n  {found:?}\n  not {values:?}"));
+                break;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), table.lines().len(), wrong[..wrong.len().min(40)].join("\n"));
+}
