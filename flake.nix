@@ -16,7 +16,7 @@
           version = "0.1.0";
           src = self;
           cargoLock.lockFile = ./Cargo.lock;
-          cargoBuildFlags = [ "-p" "nvdiag" "-p" "llm-demo" "-p" "nvgpu-sim" ];
+          cargoBuildFlags = [ "-p" "nvdiag" "-p" "llm-demo" "-p" "ga10b-sim-preload" ];
           nativeBuildInputs = [ pkgs.installShellFiles ];
           postInstall = ''
             $out/bin/nvdiag man man

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes llm-demo/tests/data/dequant.json: random blocks of quantized weights with the values they stand for.
+"""Writes llm/tests/data/dequant.json: random blocks of quantized weights with the values they stand for.
 
 The oracle is the package gguf 0.19.0 from PyPI (`pip install gguf==0.19.0`). Scales are drawn so that zero,
 negative and subnormal ones appear. Run from the repository root.
@@ -40,7 +40,7 @@ def main():
         decoded = gguf.quants.dequantize(typed, ty).astype("<f4")
         blocks[name] = {"bytes": data.tobytes().hex(), "f32": decoded.tobytes().hex()}
     sizes = {t.name: [t.value, *gguf.GGML_QUANT_SIZES[t]] for t in gguf.GGML_QUANT_SIZES}
-    out = Path("llm-demo/tests/data/dequant.json")
+    out = Path("llm/tests/data/dequant.json")
     out.write_text(json.dumps({"source": "gguf 0.19.0", "sizes": sizes, "blocks": blocks}, indent=1) + "\n")
 
 

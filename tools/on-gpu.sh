@@ -33,8 +33,8 @@ run() {
 
 build() {
     target=${CARGO_TARGET_DIR:-target}
-    cargo build --release -p llm-demo -p device-suite --bins
-    suite=$(cargo test --release -p device-suite --test device --no-run --message-format=json 2>/dev/null |
+    cargo build --release -p llm-demo -p ga10b-tests --bins
+    suite=$(cargo test --release -p ga10b-tests --test device --no-run --message-format=json 2>/dev/null |
         python3 -c 'import json,sys
 for l in sys.stdin:
     d = json.loads(l)

@@ -3,8 +3,9 @@
 
     tools/sass-golden.py [--compile] [--ptxas PATH] [--nvdisasm PATH]
 
---compile    rebuilds sass/tests/data/cubin/ from sass/tests/data/ptx/ for sm_87 and sm_90, with a manifest, and
-             golden/variants.json.gz: the distinct words that other compiler options make of the same sources.
+--compile    rebuilds sass/tests/data/cubin/ from sass/tests/data/ptx/ for sm_87 and sm_90, with a manifest,
+             golden/variants.json.gz: the distinct words that other compiler options make of the same sources, and
+             golden/generations.json.gz: the words that sm_80, sm_86 and sm_89 have and sm_87 has not.
 Without it   only two listings in sass/tests/data/golden/ are rewritten: corpus.json.gz for the corpus cubins,
              repository.json.gz for every other *.cubin of the work tree.
 The tools are taken from the options, then from PTXAS and NVDISASM, then from PATH.
@@ -27,6 +28,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "sass" / "tests" / "data"
 ARCHS = (87, 90)
+GENERATIONS = (80, 86, 89)
 FLAGS = ["-O3"]
 VARIANTS = [["-O0"], ["-O1"], ["-O2"], ["-O3", "-maxrregcount", "24"], ["-O3", "--def-load-cache", "cv"], ["-g", "-O0"]]
 
@@ -90,20 +92,35 @@ def listing(nvdisasm, sm, code):
     return [[f"{int.from_bytes(word, 'little'):032x}", texts[16 * i]] for i, word in enumerate(words)]
 
 
+def words_of(ptxas, sm, options):
+    """The distinct words that these lists of options make of the sources, in the order of their first appearance."""
+    words = {}
+    for flags in options:
+        for source in sorted((DATA / "ptx").glob("*.ptx")):
+            with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
+                command = [ptxas, *flags, f"-arch=sm_{sm}", source, "-o", cubin.name]
+                if subprocess.run(command, capture_output=True).returncode != 0:
+                    continue  # one source does not fit 24 registers, some do not exist for sm_80
+                _, code = code_of(pathlib.Path(cubin.name).read_bytes())
+            words.update({code[at:at + 16]: None for at in range(0, len(code), 16)})
+    return words
+
+
 def variants(ptxas, nvdisasm):
     """For each architecture, the distinct words of all variants put one after another."""
     rows = []
     for sm in ARCHS:
-        words = {}
-        for flags in VARIANTS:
-            for source in sorted((DATA / "ptx").glob("*.ptx")):
-                with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
-                    command = [ptxas, *flags, f"-arch=sm_{sm}", source, "-o", cubin.name]
-                    if subprocess.run(command, capture_output=True).returncode != 0:
-                        continue  # one source does not fit 24 registers
-                    _, code = code_of(pathlib.Path(cubin.name).read_bytes())
-                words.update({code[at:at + 16]: None for at in range(0, len(code), 16)})
-        rows.append({"path": f"variants of sm_{sm}", "sm": sm, "code": listing(nvdisasm, sm, b"".join(words))})
+        code = b"".join(words_of(ptxas, sm, VARIANTS))
+        rows.append({"path": f"variants of sm_{sm}", "sm": sm, "code": listing(nvdisasm, sm, code)})
+    return {"nvdisasm": version(nvdisasm), "cubins": rows}
+
+
+def generations(ptxas, nvdisasm):
+    """For each other SM of the 8.x encoding, the distinct words that sm_87 does not have."""
+    known, rows = words_of(ptxas, 87, [FLAGS, *VARIANTS]), []
+    for sm in GENERATIONS:
+        code = b"".join(word for word in words_of(ptxas, sm, [FLAGS, *VARIANTS]) if word not in known)
+        rows.append({"path": f"words of sm_{sm} only", "sm": sm, "code": listing(nvdisasm, sm, code)})
     return {"nvdisasm": version(nvdisasm), "cubins": rows}
 
 
@@ -136,6 +153,7 @@ def main():
         ptxas = tool(options.ptxas, "PTXAS", "ptxas")
         compile_corpus(ptxas)
         save("variants.json.gz", variants(ptxas, nvdisasm))
+        save("generations.json.gz", generations(ptxas, nvdisasm))
     corpus = sorted((DATA / "cubin").glob("*.cubin"))
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.cubin"], cwd=ROOT, capture_output=True, text=True, check=True)
     others = [ROOT / line for line in sorted(set(listed.stdout.split("\n"))) if line]

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hcq::{Device, DeviceOptions};
+use hcq::DeviceOptions;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nvdiag::trace::Traced;
@@ -64,7 +64,7 @@ fn calls(node: &str) -> Result<(), Box<dyn Error>> {
 fn device(log: &str) -> Result<(), Box<dyn Error>> {
     let name = |fd: BorrowedFd<'_>| format!("{fd:?}");
     let traced = Traced::new(Linux, Box::new(File::create(log)?), name)?;
-    let device = Device::with_sys(Arc::new(traced), DeviceOptions::default())?;
+    let device = hcq::sys::open_nvgpu(Arc::new(traced), DeviceOptions::default())?;
     let cubin = include_bytes!("../../hcq/tests/data/01_vecadd.sm_87.cubin");
     let kernel = device.load(cubin)?.kernel("vadd_f32")?;
     let (a, b, c) = (device.alloc(4096)?, device.alloc(9 << 20)?, device.alloc(4096)?);

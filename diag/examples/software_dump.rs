@@ -6,14 +6,12 @@ use std::io::{BufWriter, Write};
 use std::sync::Arc;
 
 use ga10b_sim::{Sim, SimConfig};
-use hcq::{Device, DeviceOptions, Selector};
+use hcq::DeviceOptions;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).ok_or("usage: software_dump FILE")?;
     let sim = Sim::new(SimConfig::default());
-    let mut options = DeviceOptions::default();
-    options.sim = Some(Arc::clone(&sim));
-    let device = Device::open_with(Selector::Sim, options)?;
+    let device = hcq::sim::open(Arc::clone(&sim), DeviceOptions::default())?;
     let _large = device.alloc(9 << 20)?;
     let _small = device.alloc(5000)?;
     let _queue = device.queue()?;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use nvgpu_sys::{nvgpu_gpu_characteristics, nvgpu_gpu_zcull_get_info_args};
 use serde::Serialize;
 
-use crate::Hex;
+use crate::hex::Hex;
 use crate::report::style::{ASIDE, HEADING, NAME};
 use crate::size::size;
 
@@ -240,69 +240,10 @@ impl Characteristics {
 }
 
 fn groups(gpu: &nvgpu_gpu_characteristics) -> Vec<Group> {
-    let chip: String = gpu.chipname.iter().take_while(|b| **b != 0).map(|b| char::from(*b)).collect();
     let version = |value: u32| Some(format!("{}.{}", value >> 8, value & 0xff));
     let mode = |value: u32, names: &[(u32, &str)]| Some(bits(value, names));
-    let mut identity = group!(
-        "identity",
-        gpu,
-        arch = hex(gpu.arch),
-        impl_ = hex(gpu.impl_),
-        rev = hex(gpu.rev),
-        per_device_identifier = hex(gpu.per_device_identifier),
-        device_instance_id,
-        gpu_instance_id,
-        gr_instance_id,
-        bus_type = Some(match gpu.bus_type {
-            nvgpu_sys::NVGPU_GPU_BUS_TYPE_NONE => "none".to_owned(),
-            nvgpu_sys::NVGPU_GPU_BUS_TYPE_AXI => "AXI".to_owned(),
-            other => format!("{other:#x}"),
-        }),
-        numa_domain_id = (gpu.numa_domain_id == nvgpu_sys::NVGPU_GPU_CHARACTERISTICS_NO_NUMA_INFO)
-            .then(|| "not told".to_owned()),
-        pci_vendor_id = hex(gpu.pci_vendor_id),
-        pci_device_id = hex(gpu.pci_device_id),
-        pci_subsystem_vendor_id = hex(gpu.pci_subsystem_vendor_id),
-        pci_subsystem_device_id = hex(gpu.pci_subsystem_device_id),
-        pci_class = hex(gpu.pci_class),
-        pci_revision = hex(gpu.pci_revision),
-        vbios_version = hex(gpu.vbios_version),
-        vbios_oem_version = hex(gpu.vbios_oem_version),
-    );
-    identity.fields.insert(0, Field { name: "chipname", value: 0, words: Some(chip) });
-    let mut memory = group!(
-        "memory",
-        gpu,
-        L2_cache_size = bytes(gpu.L2_cache_size),
-        on_board_video_memory_size = bytes(gpu.on_board_video_memory_size),
-        local_video_memory_size = bytes(gpu.local_video_memory_size),
-        gpu_va_bit_count,
-        pde_coverage_bit_count,
-        big_page_size = bytes(gpu.big_page_size.into()),
-        available_big_page_sizes = bytes(gpu.available_big_page_sizes.into()),
-        compression_page_size = bytes(gpu.compression_page_size.into()),
-        map_buffer_batch_limit,
-        max_fbps_count,
-        fbp_en_mask = count_of(gpu.fbp_en_mask, "FBPs"),
-        emc_en_mask = hex(gpu.emc_en_mask),
-        max_ltc_per_fbp,
-        max_lts_per_ltc,
-        num_ltc,
-        lts_per_ltc,
-        num_sub_partition_per_fbpa,
-        gr_compbit_store_base_hw = hex(gpu.gr_compbit_store_base_hw),
-        gr_gobs_per_comptagline_per_slice,
-        cbc_cache_line_size,
-        cbc_comptags_per_line,
-    );
-    for (name, value) in ["rop_l2_en_mask_DEPRECATED[0]", "rop_l2_en_mask_DEPRECATED[1]"]
-        .into_iter()
-        .zip(gpu.rop_l2_en_mask_DEPRECATED)
-    {
-        memory.fields.push(Field { name, value: value.into(), words: hex(value) });
-    }
     vec![
-        identity,
+        identity(gpu),
         group!(
             "units",
             gpu,
@@ -318,7 +259,7 @@ fn groups(gpu: &nvgpu_gpu_characteristics) -> Vec<Group> {
                 Some(format!("{} (a constant of the driver, not what an SM holds)", gpu.sm_arch_warp_count)),
             max_freq = Some(format!("{} MHz", gpu.max_freq / 1_000_000)),
         ),
-        memory,
+        memory(gpu),
         group!(
             "classes",
             gpu,
@@ -357,6 +298,73 @@ fn groups(gpu: &nvgpu_gpu_characteristics) -> Vec<Group> {
             nvs_ioctl_nr_last,
         ),
     ]
+}
+
+fn identity(gpu: &nvgpu_gpu_characteristics) -> Group {
+    let chip: String = gpu.chipname.iter().take_while(|b| **b != 0).map(|b| char::from(*b)).collect();
+    let mut identity = group!(
+        "identity",
+        gpu,
+        arch = hex(gpu.arch),
+        impl_ = hex(gpu.impl_),
+        rev = hex(gpu.rev),
+        per_device_identifier = hex(gpu.per_device_identifier),
+        device_instance_id,
+        gpu_instance_id,
+        gr_instance_id,
+        bus_type = Some(match gpu.bus_type {
+            nvgpu_sys::NVGPU_GPU_BUS_TYPE_NONE => "none".to_owned(),
+            nvgpu_sys::NVGPU_GPU_BUS_TYPE_AXI => "AXI".to_owned(),
+            other => format!("{other:#x}"),
+        }),
+        numa_domain_id = (gpu.numa_domain_id == nvgpu_sys::NVGPU_GPU_CHARACTERISTICS_NO_NUMA_INFO)
+            .then(|| "not told".to_owned()),
+        pci_vendor_id = hex(gpu.pci_vendor_id),
+        pci_device_id = hex(gpu.pci_device_id),
+        pci_subsystem_vendor_id = hex(gpu.pci_subsystem_vendor_id),
+        pci_subsystem_device_id = hex(gpu.pci_subsystem_device_id),
+        pci_class = hex(gpu.pci_class),
+        pci_revision = hex(gpu.pci_revision),
+        vbios_version = hex(gpu.vbios_version),
+        vbios_oem_version = hex(gpu.vbios_oem_version),
+    );
+    identity.fields.insert(0, Field { name: "chipname", value: 0, words: Some(chip) });
+    identity
+}
+
+fn memory(gpu: &nvgpu_gpu_characteristics) -> Group {
+    let mut memory = group!(
+        "memory",
+        gpu,
+        L2_cache_size = bytes(gpu.L2_cache_size),
+        on_board_video_memory_size = bytes(gpu.on_board_video_memory_size),
+        local_video_memory_size = bytes(gpu.local_video_memory_size),
+        gpu_va_bit_count,
+        pde_coverage_bit_count,
+        big_page_size = bytes(gpu.big_page_size.into()),
+        available_big_page_sizes = bytes(gpu.available_big_page_sizes.into()),
+        compression_page_size = bytes(gpu.compression_page_size.into()),
+        map_buffer_batch_limit,
+        max_fbps_count,
+        fbp_en_mask = count_of(gpu.fbp_en_mask, "FBPs"),
+        emc_en_mask = hex(gpu.emc_en_mask),
+        max_ltc_per_fbp,
+        max_lts_per_ltc,
+        num_ltc,
+        lts_per_ltc,
+        num_sub_partition_per_fbpa,
+        gr_compbit_store_base_hw = hex(gpu.gr_compbit_store_base_hw),
+        gr_gobs_per_comptagline_per_slice,
+        cbc_cache_line_size,
+        cbc_comptags_per_line,
+    );
+    for (name, value) in ["rop_l2_en_mask_DEPRECATED[0]", "rop_l2_en_mask_DEPRECATED[1]"]
+        .into_iter()
+        .zip(gpu.rop_l2_en_mask_DEPRECATED)
+    {
+        memory.fields.push(Field { name, value: value.into(), words: hex(value) });
+    }
+    memory
 }
 
 #[cfg(test)]

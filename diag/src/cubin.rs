@@ -7,7 +7,7 @@ use hcq::cubin::{File, Function};
 use sass::Arch;
 use serde::Serialize;
 
-use crate::Hex;
+use crate::hex::Hex;
 
 /// Why a cubin, or one of its kernels, could not be used.
 #[derive(Debug, thiserror::Error)]

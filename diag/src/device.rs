@@ -5,10 +5,11 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::characteristics::Characteristics;
-use crate::doctor::Surroundings;
+use crate::doctor::surroundings::Surroundings;
+use crate::hex::Hex;
+use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME};
 use crate::size::size;
-use crate::{Hex, Report};
 
 /// A device's description.
 #[derive(Clone, Debug, Serialize)]

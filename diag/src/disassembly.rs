@@ -7,8 +7,9 @@ use sass::{Arch, WORD_BYTES, Word};
 use serde::Serialize;
 
 use crate::cubin::{Cubin, Error, Kernel, Resources, Section};
+use crate::hex::Hex;
+use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
-use crate::{Hex, Report};
 
 /// Block sizes that occupancy is given for where the kernel does not fix one.
 const BLOCKS: [u32; 4] = [128, 256, 512, 1024];

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::Hex;
+use crate::hex::Hex;
 
 /// Bytes of an entry.
 pub const ENTRY_BYTES: usize = 8;

@@ -7,7 +7,8 @@ mod cmd;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, Parser, Subcommand};
+use cmd::finding::Finding;
 
 /// Diagnostics for NVIDIA GPUs driven without CUDA.
 #[derive(Debug, Parser)]
@@ -45,13 +46,6 @@ enum Command {
     Man(cmd::man::Args),
 }
 
-/// Whether what was looked at is in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finding {
-    Clean,
-    Problem,
-}
-
 fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
     match &cli.command {
         Command::Doctor(args) => args.run(cli.json, out),
@@ -63,8 +57,8 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Provoke(args) => args.run(cli.json, out),
         Command::Qmd(args) => args.run(cli.json, out),
         Command::Disasm(args) => args.run(cli.json, out),
-        Command::Completions(args) => args.run(out),
-        Command::Man(args) => args.run(out),
+        Command::Completions(args) => args.run(Cli::command(), out),
+        Command::Man(args) => args.run(Cli::command(), out),
     }
 }
 

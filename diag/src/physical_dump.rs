@@ -6,7 +6,7 @@ use goblin::container::{Container, Ctx};
 use goblin::elf::program_header::{PT_LOAD, ProgramHeader};
 use goblin::elf::{Elf, header};
 
-use crate::page_table::{PhysicalMemory, instance_block_root};
+use crate::page_table::format::{PhysicalMemory, instance_block_root};
 
 /// Most ranges a dump may have; a damaged one shall not make us read on for ever.
 const MAX_RANGES: usize = 1 << 16;

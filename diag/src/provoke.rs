@@ -4,15 +4,19 @@ use std::fmt;
 use std::io::{self, Write};
 use std::str::FromStr;
 
-use sass::{Arch, Opcode, WORD_BYTES, Word};
+use sass::{Arch, Encoding, Opcode, WORD_BYTES, Word};
 use serde::{Deserialize, Serialize};
 
+use crate::fault::explain::explain;
+use crate::fault::incident::Incident;
+use crate::fault::report::{FaultReport, Subject};
 use crate::fault::sm::code;
-use crate::fault::{FaultReport, Incident, Subject, explain};
-use crate::kernel_log::{Kind as LineKind, Parsed, Reader};
-use crate::process_map::{Document, ProcessMap};
+use crate::hex::Hex;
+use crate::kernel_log::lines::Kind as LineKind;
+use crate::kernel_log::{Parsed, Reader};
+use crate::process_map::map::{Document, ProcessMap};
+use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING};
-use crate::{Hex, Report};
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -150,9 +154,9 @@ impl FromStr for Kind {
 /// The cubin with the kernels, for an instruction set.
 #[must_use]
 pub fn cubin(arch: Arch) -> &'static [u8] {
-    match arch {
-        Arch::Sm87 => include_bytes!("../kernels/provoke.sm_87.cubin"),
-        Arch::Sm90 => include_bytes!("../kernels/provoke.sm_90.cubin"),
+    match arch.encoding() {
+        Encoding::Sm8x => include_bytes!("../kernels/provoke.sm_87.cubin"),
+        Encoding::Sm9x => include_bytes!("../kernels/provoke.sm_90.cubin"),
     }
 }
 

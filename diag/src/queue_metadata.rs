@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use qmd::{ConstantPrefetch, Effect, Membar, Problem, Qmd, Structure, Trap};
 use serde::Serialize;
 
+use crate::hex::Hex;
+use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
-use crate::{Hex, Report};
 
 /// Everything a QMD says.
 #[derive(Clone, Debug, Serialize)]

@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
-use crate::fault::{FaultList, FaultReport, Grouper, Incident, UnknownLine, explain};
+use crate::fault::explain::explain;
+use crate::fault::incident::{Grouper, Incident};
+use crate::fault::report::{FaultList, FaultReport, UnknownLine};
 use crate::kernel_log::{Parsed, Reader};
-use crate::process_map::ProcessMap;
+use crate::process_map::map::ProcessMap;
 
 /// Unknown lines kept.
 const UNKNOWN: usize = 8;

@@ -28,7 +28,9 @@ impl Random {
             Kind::Hex if self.next().is_multiple_of(2) => format!("{:08x}", number as u32),
             Kind::Hex => format!("{number:x}"),
             Kind::Pointer => self.pick(&["0", "(null)", "(____ptrval____)", "0xffffff8012345678"]).to_owned(),
-            Kind::Text => self.pick(&["gr0", "tsg", "gpc", "invalid pte", "write, ro violation", "virt read", "as_3"]).to_owned(),
+            Kind::Text => self
+                .pick(&["gr0", "tsg", "gpc", "invalid pte", "write, ro violation", "virt read", "as_3"])
+                .to_owned(),
             Kind::Character => self.pick(&["R", "W"]).to_owned(),
             Kind::Symbol => "gk20a_wait+0x10/0x40 [nvgpu]".to_owned(),
         }
@@ -83,9 +85,18 @@ fn shape(line: &Line) -> Vec<(Option<&str>, Option<Kind>)> {
 fn every_line_has_a_meaning() {
     let table = Table::built_in();
     for line in table.lines() {
-        assert!(line.meaning.len() > 12 && line.meaning.ends_with(['.', ')']), "{}: {:?}", line.text, line.meaning);
+        assert!(
+            line.meaning.len() > 12 && line.meaning.ends_with(['.', ')']),
+            "{}: {:?}",
+            line.text,
+            line.meaning
+        );
         assert!(!line.meaning.contains(['{', '}', '%']), "{}: {:?}", line.text, line.meaning);
-        assert!(!line.unit.is_empty() && !line.engine.is_empty() && !line.releases.is_empty(), "{}", line.text);
+        assert!(
+            !line.unit.is_empty() && !line.engine.is_empty() && !line.releases.is_empty(),
+            "{}",
+            line.text
+        );
         assert!(!table.advice(&line.advice).is_empty(), "{}: no advice {:?}", line.text, line.advice);
         assert!(!line.pieces.is_empty(), "{}", line.text);
     }
@@ -114,5 +125,11 @@ fn every_format_is_found_in_a_line_printed_with_it() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), table.lines().len(), wrong[..wrong.len().min(40)].join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        table.lines().len(),
+        wrong[..wrong.len().min(40)].join("\n")
+    );
 }

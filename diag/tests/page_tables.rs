@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ga10b_sim::{Sim, SimConfig};
-use hcq::{Device, DeviceOptions, Selector};
+use hcq::DeviceOptions;
 use nvdiag::address_map::{AddressMap, ga10b_windows};
 use nvdiag::page_table::{Aperture, Level, PhysicalMemory, Walk, walk};
 use nvdiag::physical_dump::PhysicalDump;
@@ -156,9 +156,7 @@ fn a_root_that_names_itself_ends_the_walk() {
 #[test]
 fn a_dump_of_the_software_gpu_agrees_with_its_user() {
     let sim = Sim::new(SimConfig::default());
-    let mut options = DeviceOptions::default();
-    options.sim = Some(Arc::clone(&sim));
-    let device = Device::open_with(Selector::Sim, options).expect("a device");
+    let device = hcq::sim::open(Arc::clone(&sim), DeviceOptions::default()).expect("a device");
     let large = device.alloc(9 << 20).expect("memory");
     let small = device.alloc(5000).expect("memory");
     let _queue = device.queue().expect("a queue");

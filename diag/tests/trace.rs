@@ -39,7 +39,7 @@ fn can_trace() -> bool {
         Ok(run) => text(&run.stderr).trim().to_owned(),
         Err(error) => error.to_string(),
     };
-    eprintln!("skipped: programs cannot be traced here: {why}");
+    ga10b_oracles::skipped(format_args!("programs cannot be traced here: {why}"));
     false
 }
 
@@ -203,7 +203,8 @@ fn a_running_process_is_followed_until_it_ends() {
     program.wait().expect("it ends");
     let run = tracer.wait_with_output().expect("it ends");
     if !attached {
-        eprintln!("skipped: running processes cannot be traced here: {}", text(&run.stderr).trim());
+        let why = text(&run.stderr);
+        ga10b_oracles::skipped(format_args!("running processes cannot be traced here: {}", why.trim()));
         return;
     }
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));

@@ -3,11 +3,12 @@
 use std::ffi::CString;
 use std::time::Duration;
 
-use nix::errno::Errno;
+use nix::errno::Errno as Nix;
 
 use crate::address::{Bytes, GpuVa};
-use crate::cubin::CubinError;
-use crate::fault::FaultReport;
+use crate::errno::Errno;
+use crate::fault::report::FaultReport;
+use crate::program::cubin::error::CubinError;
 
 /// Why an `hcq` call failed.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,15 @@ pub enum Error {
     NotBuilt {
         /// Which backend.
         backend: &'static str,
+    },
+    /// Neither a Jetson's GPU nor a desktop GPU can be used, and the software ga10b is not part of this
+    /// build.
+    #[error("no GPU can be used: {nvgpu}; {rm}")]
+    NoDevice {
+        /// Why a Jetson's cannot.
+        nvgpu: Box<Self>,
+        /// Why a desktop GPU cannot.
+        rm: Box<Self>,
     },
     /// A device node could not be opened.
     #[error("cannot open {}", path.to_string_lossy())]
@@ -86,7 +96,10 @@ pub enum Error {
     },
     /// The desktop driver is not loaded, or of a release whose structs are not known.
     #[error("the desktop driver cannot be used")]
-    Driver(#[from] rm_sys::VersionError),
+    Driver {
+        /// What is wrong with its version.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The GPU is of a kind this crate does not drive.
     #[error("{what} {value:#x} is not supported (supported: {supported})")]
     Unsupported {
@@ -173,6 +186,20 @@ pub enum Error {
         /// The most there can be.
         limit: u64,
     },
+    /// The kernel was compiled for blocks of one shape alone (`.reqntid`), and these have another.
+    #[error(
+        "cannot launch {kernel} in blocks of {} threads: it was compiled for blocks of {} (.reqntid)",
+        shape(given),
+        shape(required)
+    )]
+    BlockShape {
+        /// The kernel.
+        kernel: String,
+        /// Threads along x, y and z that it requires.
+        required: [u32; 3],
+        /// Threads along x, y and z that were asked for.
+        given: [u32; 3],
+    },
     /// The arguments do not match the kernel's parameters.
     #[error("kernel {kernel} takes {expected} bytes of parameters, {given} were given")]
     Arguments {
@@ -189,8 +216,7 @@ pub enum Error {
         /// The kernel.
         kernel: String,
         /// The field that does not fit.
-        #[source]
-        source: qmd::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The operation needs another kind of queue.
     #[error("a {queue} queue cannot {operation}")]
@@ -237,32 +263,57 @@ pub enum Error {
     Lost(Box<FaultReport>),
 }
 
+fn shape([x, y, z]: &[u32; 3]) -> String {
+    format!("{x} x {y} x {z}")
+}
+
 impl Error {
+    /// A request that the driver refused.
+    pub(crate) fn ioctl(e: nvgpu_sys::IoctlError) -> Self {
+        Self::Ioctl { name: e.name, request: e.request, errno: Errno::of(e.errno) }
+    }
+
+    /// A desktop driver whose version is not known.
+    pub(crate) fn driver(source: rm_sys::VersionError) -> Self {
+        Self::Driver { source: source.into() }
+    }
+
+    /// A launch that the queue metadata cannot express.
+    pub(crate) fn qmd(kernel: &str, source: qmd::Error) -> Self {
+        Self::Qmd { kernel: kernel.to_owned(), source: source.into() }
+    }
+
     /// What to try next, in one line.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Open { errno: Errno::EACCES | Errno::EPERM, .. } => {
-                Some("add the user to group video (and log in again); `nvdiag doctor` checks it")
-            }
-            Self::Open { errno: Errno::ENOENT, .. } => Some(
-                "no such GPU here: HCQ_DEVICE=sim runs on the software ga10b; `nvdiag doctor` lists what was looked for",
-            ),
-            Self::Ioctl { errno: Errno::ENOTTY, .. } => {
-                Some("the driver is of another release than the one these structs belong to (L4T r36.4)")
-            }
-            Self::Ioctl { errno: Errno::ENOMEM, .. } => {
-                Some("free memory or address space is used up; drop buffers")
-            }
-            Self::Ioctl { errno: Errno::ETIMEDOUT, .. } => {
-                Some("the channel is dead after a fault; open the device again")
-            }
+            Self::Open { errno, .. } => match Nix::from_raw(errno.raw()) {
+                Nix::EACCES | Nix::EPERM => {
+                    Some("add the user to group video (and log in again); `nvdiag doctor` checks it")
+                }
+                Nix::ENOENT => Some(
+                    "no such GPU here: HCQ_DEVICE=sim runs on the software ga10b; `nvdiag doctor` lists what was \
+                     searched for",
+                ),
+                _ => None,
+            },
+            Self::Ioctl { errno, .. } => match Nix::from_raw(errno.raw()) {
+                Nix::ENOTTY => {
+                    Some("the driver is of another release than the one these structs belong to (L4T r36.4)")
+                }
+                Nix::ENOMEM => Some("free memory or address space is used up; drop buffers"),
+                Nix::ETIMEDOUT => Some("the channel is dead after a fault; open the device again"),
+                _ => None,
+            },
             Self::Status {
                 status: rm_sys::NV_ERR_NO_MEMORY | rm_sys::NV_ERR_INSUFFICIENT_RESOURCES, ..
             } => Some("GPU memory, or what the CPU can map of it, is used up: by this process or by others"),
             Self::Status { status: rm_sys::NV_ERR_INSUFFICIENT_PERMISSIONS, .. } => {
                 Some("in a container, give it the graphics capability as well as compute")
             }
-            Self::Driver(_) => Some("HCQ_DEVICE=sim runs on the software ga10b"),
+            Self::Driver { .. } => Some("HCQ_DEVICE=sim runs on the software ga10b"),
+            Self::NoDevice { .. } => {
+                Some("`nvdiag doctor` lists what was searched for; feature `sim` adds the software ga10b")
+            }
             Self::InWindow { .. } => Some("let the device choose the address (Device::alloc)"),
             Self::OutOfAddresses { .. } => Some("drop buffers, or allocate fewer and larger ones"),
             Self::NotBuilt { .. } => Some("build with the feature of that name"),
@@ -275,11 +326,5 @@ impl Error {
             Self::Arguments { .. } => Some("pass every parameter, in order, with its own width"),
             _ => None,
         }
-    }
-}
-
-impl From<nvgpu_sys::IoctlError> for Error {
-    fn from(e: nvgpu_sys::IoctlError) -> Self {
-        Self::Ioctl { name: e.name, request: e.request, errno: e.errno }
     }
 }

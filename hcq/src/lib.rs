@@ -1,13 +1,14 @@
 //! Hardware command queues for NVIDIA GPUs without the CUDA runtime.
 //!
-//! The types to know: [`Device`], which hands out everything else; [`Buffer`], memory that both sides reach; [`Queue`],
-//! which launches the [`Kernel`]s of a [`Program`]; and [`Graph`], a list of launches that is recorded once and replayed
-//! with one doorbell.
+//! The types to know: [`Device`], which hands out everything else; [`Buffer`], memory that both sides reach;
+//! [`Queue`], which launches the [`Kernel`]s of a [`Program`]; and [`Graph`], a list of launches that is
+//! recorded once and replayed with one doorbell.
 //!
-//! One API serves a Jetson's GPU and the software ga10b (the default where there is no GPU); `HCQ_DEVICE` chooses.
-//! Launching is `unsafe`, since a kernel can write everything in its address space; all else is safe.
-#![cfg_attr(not(feature = "sim"), doc = "```no_run")]
-#![cfg_attr(feature = "sim", doc = "```")]
+//! One API serves a Jetson's GPU, desktop GPUs and, with feature `sim`, the software ga10b, which needs no
+//! GPU; `HCQ_DEVICE` chooses. Launching is `unsafe`, since a kernel can write everything in its address
+//! space; all else is safe.
+//!
+//! ```
 //! use hcq::{Args, Device, LaunchConfig, Selector};
 //! use std::time::Duration;
 //!
@@ -30,51 +31,78 @@
 //! assert_eq!(f32::from_le_bytes(sum), 3.5);
 //! # Ok::<(), hcq::Error>(())
 //! ```
+//!
+//! # Features
+//! None is on by default, and without them no type of another crate is part of the API.
+//! - `sim`: the software ga10b as a device, and as what [`Selector::Auto`] falls back to; module `hcq::sim`.
+//! - `sys`: devices over another implementation of the system calls; module `hcq::sys`.
+//!
+//! # Layers
+//! A module names only modules of smaller numbers. From the bottom: words and numbers, what a driver has to
+//! do, memory, the floor of a device (`device::core`), submissions, programs, what objects of a device share,
+//! and the objects that a program sees.
+//!
+//! ```text
+//! 0  address errno serial sync launch::shape memory::range_set
+//! 0  program::cubin program::occupancy program::stack
+//! 1  fault::report launch::constant_bank program::loader submission::ring
+//! 2  error
+//! 3  info device::clock
+//! 4  options backend submission::pushbuffer
+//! 5  launch::target memory::va_space submission::gpfifo submission::recorder
+//! 6  memory::manager
+//! 7  device::core
+//! 8  submission::timeline launch::scratch
+//! 9  submission::uses
+//! 10 submission::limbo
+//! 11 submission::channel program::image
+//! 12 program::kernel program::registry device::staging
+//! 13 launch::qmd_cache fault::map_file
+//! 14 device::shared fault::decode
+//! 15 memory::buffer program queue::submitter
+//! 16 launch::args device::copy_kernel queue::encoding
+//! 17 queue::graph
+//! 18 queue
+//! 19 device
+//! 20 sim sys
+//! ```
 
 mod address;
 mod backend;
-mod buffer;
-mod clock;
-mod constant_bank;
-mod context;
-pub mod cubin;
 mod device;
+mod errno;
 mod error;
 mod fault;
-mod gpfifo;
-mod graph;
 mod info;
-mod lane;
 mod launch;
-mod map_file;
 mod memory;
-mod mover;
-mod prepared;
+mod options;
 mod program;
-mod pushbuffer;
 mod queue;
-mod range_set;
-mod recorder;
-mod ring;
-mod scratch;
-mod selector;
-mod timeline;
-mod transfer;
-mod va_space;
+mod serial;
+#[cfg(feature = "sim")]
+pub mod sim;
+mod submission;
+mod sync;
+#[cfg(feature = "sys")]
+pub mod sys;
 
 pub use address::{Bytes, GpuVa};
-pub use buffer::Buffer;
-pub use clock::ClockPair;
-pub use cubin::CubinError;
 pub use device::Device;
+pub use device::clock::ClockPair;
+pub use errno::Errno;
 pub use error::Error;
-pub use fault::{FaultKind, FaultRecord, FaultReport, Neighbour};
-pub use graph::{Graph, GraphBuilder, NodeId};
-pub use info::{BackendKind, Classes, Info};
-pub use launch::{Args, Extent3, LaunchConfig};
-pub use memory::Mapping;
-pub use program::{Kernel, Program};
-pub use qmd::{Limit as OccupancyLimit, Occupancy};
+pub use fault::report::{FaultKind, FaultRecord, FaultReport, Neighbour, SmRecord};
+pub use info::{BackendKind, Classes, GpuCache, Info};
+pub use launch::args::Args;
+pub use launch::shape::{Extent3, LaunchConfig};
+pub use memory::buffer::Buffer;
+pub use memory::manager::Mapping;
+pub use options::{DeviceOptions, Selector};
+pub use program::Program;
+pub use program::cubin::{self, CubinError};
+pub use program::kernel::Kernel;
+pub use program::occupancy::{Occupancy, OccupancyLimit};
 pub use queue::Queue;
-pub use selector::{DeviceOptions, GpuCache, Selector};
-pub use timeline::{SyncPoint, Timestamp};
+pub use queue::graph::{Graph, GraphBuilder, NodeId};
+pub use submission::timeline::{SyncPoint, Timestamp};

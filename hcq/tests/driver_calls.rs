@@ -1,5 +1,4 @@
 //! What the nvgpu backend asks of the driver: the order of calls, and what becomes of calls that fail.
-#![cfg(feature = "sim")]
 
 use std::ffi::{CStr, c_void};
 use std::num::NonZeroUsize;
@@ -122,7 +121,7 @@ fn work(device: &Device) -> Result<(), Error> {
 #[test]
 fn the_windows_are_reserved_before_anything_is_mapped() {
     let spy = Spy::new(0);
-    let device = Device::with_sys(spy.clone(), DeviceOptions::default()).unwrap();
+    let device = hcq::sys::open_nvgpu(spy.clone(), DeviceOptions::default()).unwrap();
     device.alloc(1 << 20).unwrap();
     let calls = spy.calls();
     let at = |name: &str| calls.iter().position(|c| c == name).unwrap();
@@ -139,7 +138,7 @@ fn the_windows_are_reserved_before_anything_is_mapped() {
 #[test]
 fn a_channel_is_bound_and_set_up_in_the_order_the_driver_needs() {
     let spy = Spy::new(0);
-    let device = Device::with_sys(spy.clone(), DeviceOptions::default()).unwrap();
+    let device = hcq::sys::open_nvgpu(spy.clone(), DeviceOptions::default()).unwrap();
     let queue = device.queue().unwrap();
     let calls = spy.calls();
     let order = [
@@ -162,7 +161,7 @@ fn a_channel_is_bound_and_set_up_in_the_order_the_driver_needs() {
 #[test]
 fn everything_is_closed_and_the_channel_before_what_it_stands_on() {
     let spy = Spy::new(0);
-    let device = Device::with_sys(spy.clone(), DeviceOptions::default()).unwrap();
+    let device = hcq::sys::open_nvgpu(spy.clone(), DeviceOptions::default()).unwrap();
     let queue = device.queue().unwrap();
     drop(device);
     drop(queue);
@@ -180,7 +179,7 @@ fn everything_is_closed_and_the_channel_before_what_it_stands_on() {
 #[test]
 fn every_call_that_fails_is_an_error_and_leaks_nothing() {
     let clean = Spy::new(0);
-    work(&Device::with_sys(clean.clone(), DeviceOptions::default()).unwrap()).unwrap();
+    work(&hcq::sys::open_nvgpu(clean.clone(), DeviceOptions::default()).unwrap()).unwrap();
     let calls = clean.count.load(Ordering::Relaxed);
     assert!(calls > 40, "{calls} calls");
     let balance = |spy: &Spy| {
@@ -191,7 +190,8 @@ fn every_call_that_fails_is_an_error_and_leaks_nothing() {
     assert_eq!(balance(&clean), 0);
     for fail_at in 1..=calls {
         let spy = Spy::new(fail_at);
-        let result = Device::with_sys(spy.clone(), DeviceOptions::default()).and_then(|device| work(&device));
+        let result =
+            hcq::sys::open_nvgpu(spy.clone(), DeviceOptions::default()).and_then(|device| work(&device));
         let calls = spy.calls();
         // Preemption between blocks is a wish: the queue works without it.
         let wish = calls.iter().any(|c| c == "NVGPU_IOCTL_CHANNEL_SET_PREEMPTION_MODE") && result.is_ok();
@@ -209,7 +209,7 @@ fn caching(cache: GpuCache, work: impl FnOnce(&Device)) -> (Vec<u32>, Vec<u8>) {
     let spy = Spy::new(0);
     let mut options = DeviceOptions::default();
     options.gpu_cache = Some(cache);
-    let device = Device::with_sys(spy.clone(), options).unwrap();
+    let device = hcq::sys::open_nvgpu(spy.clone(), options).unwrap();
     assert_eq!(device.info().gpu_cache, Some(cache));
     spy.arguments.lock().unwrap().clear();
     work(&device);

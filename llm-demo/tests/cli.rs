@@ -170,7 +170,7 @@ fn dumped_logits_are_rows_of_floats() {
     assert_eq!(bytes.len(), 3 * 1024 * 4);
     let best = |row: &[u8]| {
         let logits: Vec<f32> = row.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-        llm_demo::sampler::argmax(&logits)
+        ga10b_llm::sampler::argmax(&logits)
     };
     // "Once", "upon", "a": the trainer's own model says the same.
     assert_eq!(best(&bytes[4096..8192]), 627);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: MIT */
 /*
  * Integer types, and how Linux builds a request number (asm-generic/ioctl.h): number in bits 0-7, magic in 8-15,
  * size of the argument in 16-29, direction in 30-31. Self-contained, so that no system header is needed.

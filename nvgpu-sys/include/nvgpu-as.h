@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: MIT */
 /*
  * /dev/nvgpu/igpu0/as and the descriptors ALLOC_AS returns: one GPU address space.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: MIT */
 /*
  * /dev/nvgpu/igpu0/ctrl: the GPU as a whole; where address spaces, channels and TSGs are opened.
  *

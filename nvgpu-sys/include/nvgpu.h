@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: MIT */
 /*
  * Channels, channel groups (TSG), debugger sessions, profiler objects, context-switch traces, the scheduler.
  *

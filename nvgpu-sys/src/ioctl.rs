@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use nix::errno::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::Sys;
+use crate::sys::Sys;
 
 /// One ioctl: its name, its request number and its argument struct, tied together once.
 ///
@@ -39,7 +39,8 @@ pub struct IoctlError {
 /// [`IoctlError`] with the name, the number and the errno.
 ///
 /// # Safety
-/// Addresses and descriptors in `args` must be valid for what the driver does with them, for as long as it does it.
+/// Addresses and descriptors in `args` must be valid for what the driver does with them, for as long as it
+/// does it.
 pub unsafe fn call<A: Ioctl>(sys: &dyn Sys, fd: BorrowedFd<'_>, args: &mut A) -> Result<i32, IoctlError> {
     loop {
         // SAFETY: `Ioctl` ties the struct to the request; the caller vouches for what its fields name.

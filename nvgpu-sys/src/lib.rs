@@ -1,28 +1,14 @@
-//! ABI of the Tegra nvgpu and nvmap kernel drivers, and the one seam through which it is called.
+#![doc = include_str!("../README.md")]
 //!
-//! Facts, nothing else: the structs and numbers of the L4T r36.4 headers, [`Ioctl`] that ties each request number to
-//! its argument, and [`Sys`], the trait through which every system call on a GPU node goes ([`Linux`] is the real one).
+//! # Layers
+//! A module names only modules of smaller numbers.
 //!
-//! ```no_run
-//! use nix::fcntl::OFlag;
-//! use nvgpu_sys::{Linux, Sys, call, nvgpu_gpu_get_characteristics, nvgpu_gpu_characteristics};
-//! use std::os::fd::AsFd;
-//!
-//! let ctrl = Linux.open(c"/dev/nvgpu/igpu0/ctrl", OFlag::O_RDWR)?;
-//! let mut gpu = nvgpu_gpu_characteristics::default();
-//! let mut args = nvgpu_gpu_get_characteristics {
-//!     gpu_characteristics_buf_size: size_of_val(&gpu) as u64,
-//!     gpu_characteristics_buf_addr: (&raw mut gpu).expose_provenance() as u64,
-//! };
-//! // SAFETY: the address is that of `gpu`, which outlives the call and is as long as stated.
-//! unsafe { call(&Linux, ctrl.as_fd(), &mut args) }?;
-//! println!("architecture {:#x}, SM version {:#x}", gpu.arch, gpu.sm_arch_sm_version);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```text
+//! 0 bindings mark
+//! 1 sys overlay
+//! 2 ioctl
+//! 3 requests query
 //! ```
-//!
-//! The bindings are generated from `include/*.h`, which this project wrote, and committed: a plain build needs no libclang. The
-//! feature `bindgen` generates them anew; with `NVGPU_UAPI_DIR` naming a folder of kernel headers it generates the
-//! module `host` from those instead.
 
 #[allow(
     missing_docs,
@@ -41,7 +27,8 @@ mod query;
 mod requests;
 mod sys;
 
-/// The kernel headers of `NVGPU_UAPI_DIR`, as they are: with unions and pointers, and without the `Ioctl` traits.
+/// The kernel headers of `NVGPU_UAPI_DIR`, as they are: with unions and pointers, and without the `Ioctl`
+/// traits.
 #[cfg(nvgpu_uapi)]
 #[allow(
     missing_docs,

@@ -1,12 +1,13 @@
-//! Marks: how a program with a GPU inside it tells a tracer of the calls that never reach the kernel.
+//! Marks: how a program that contains a software GPU reports to a tracer the calls that never reach the
+//! kernel.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Option of `prctl(2)` that no kernel knows, so the call does nothing and fails; a tracer stops at it. The second argument is
-/// the address of a [`TraceMark`].
+/// Option of `prctl(2)` that no kernel implements: the call fails without effect, and a tracer stops at it.
+/// The second argument is the address of a [`TraceMark`].
 pub const TRACE_MARK: u32 = 0x4e56_5452;
 
-/// A call on a GPU node that is served inside the program: told once before it is served, and once after
+/// A call on a GPU node that is served inside the program: reported before it is served, and again after it
 /// ([`END`](Self::END)).
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -1,13 +1,14 @@
 //! Other readings of fields that the kernel headers declare as unions or bit-fields.
 //!
-//! The structs store a union as its first member that fills it. The others are read and written through the methods here,
-//! named by their path in the kernel header (`condition.semaphore.payload` is `condition_semaphore_payload`).
+//! The structs store a union as its first member that fills it. The others are read and written through the
+//! methods here, named by their path in the kernel header (`condition.semaphore.payload` is
+//! `condition_semaphore_payload`).
 
 use zerocopy::IntoBytes as _;
 
 use crate::bindings::*;
 
-/// A field that lies over others: its struct, name, byte offset and size in bytes.
+/// A field that shares its bytes with others: its struct, name, byte offset and size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overlay {
     /// The struct, as the kernel headers spell it.
@@ -39,7 +40,7 @@ macro_rules! overlays {
             )* }
         )*
 
-        /// Every field that is reached through a method because others lie over it.
+        /// Every field that is reached through a method because others share its bytes.
         pub const OVERLAYS: &[Overlay] = &[ $( $( Overlay {
             container: stringify!($container),
             name: stringify!($get),

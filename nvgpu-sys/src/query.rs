@@ -5,15 +5,17 @@ use std::os::fd::BorrowedFd;
 use nix::errno::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::{
-    Ioctl, IoctlError, Sys, call, nvgpu_gpu_characteristics, nvgpu_gpu_get_characteristics,
-    nvgpu_tsg_read_single_sm_error_state_args, nvgpu_tsg_sm_error_state_record,
+use crate::bindings::{
+    nvgpu_gpu_characteristics, nvgpu_gpu_get_characteristics, nvgpu_tsg_read_single_sm_error_state_args,
+    nvgpu_tsg_sm_error_state_record,
 };
+use crate::ioctl::{Ioctl, IoctlError, call};
+use crate::sys::Sys;
 
-/// Sends the request that `argument` makes for a buffer, and gives back what the driver put there.
+/// Sends the request that `argument` makes for a buffer, and returns what the driver wrote there.
 ///
 /// # Safety
-/// The driver must write at the address it is given, at most as many bytes as `T` has.
+/// The driver must write at the address it is given, and at most as many bytes as `T` has.
 unsafe fn answered<T: Default + FromBytes + IntoBytes, A: Ioctl>(
     sys: &dyn Sys,
     fd: BorrowedFd<'_>,
@@ -38,12 +40,12 @@ pub fn characteristics(sys: &dyn Sys, ctrl: BorrowedFd<'_>) -> Result<nvgpu_gpu_
         gpu_characteristics_buf_size: len,
         gpu_characteristics_buf_addr: address,
     };
-    // SAFETY: the request writes at most as many bytes as it is told.
+    // SAFETY: the request writes at most `len` bytes at the address.
     unsafe { answered(sys, ctrl, argument) }
 }
 
-/// The error that an SM reported to a channel group, all zero if none (`NVGPU_TSG_IOCTL_READ_SINGLE_SM_ERROR_STATE`). It
-/// stays until the next one or until the group is closed.
+/// The error that an SM reported to a channel group, all zero if none
+/// (`NVGPU_TSG_IOCTL_READ_SINGLE_SM_ERROR_STATE`). It stays until the next one or until the group is closed.
 ///
 /// # Errors
 /// `EINVAL` for a number that no SM has; others of the driver.
@@ -58,6 +60,6 @@ pub fn sm_error_state(
         record_size: len,
         ..Default::default()
     };
-    // SAFETY: the request writes at most as many bytes as it is told.
+    // SAFETY: the request writes at most `len` bytes at the address.
     unsafe { answered(sys, group, argument) }
 }

@@ -1,18 +1,18 @@
 //! Every request of both drivers, each with its argument struct.
 //!
-//! A struct that one request alone takes is that request's argument directly. Where several requests share a struct, or the
-//! argument is a bare number, each request has a type of its own around it, named like the request
-//! (`NVMAP_IOC_CREATE_64` is [`NvmapIocCreate64`]); requests without an argument are unit structs.
+//! A struct that one request alone takes is that request's argument directly. Where several requests share a
+//! struct, or the argument is a bare number, each request has a type of its own around it, named like the
+//! request (`NVMAP_IOC_CREATE_64` is [`NvmapIocCreate64`]); requests without an argument are unit structs.
 
 #![allow(missing_docs, reason = "each name is the kernel headers' own; their meaning is in docs/")]
 #![allow(missing_debug_implementations, reason = "the byte derives make a hidden type for each field")]
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::Ioctl;
 use crate::bindings::*;
+use crate::ioctl::Ioctl;
 
-/// A request of the drivers, as data: for tracers and devices that meet requests as numbers.
+/// A request of the drivers, as data: for tracers and devices that receive requests as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// As the kernel headers spell it.
@@ -84,9 +84,11 @@ macro_rules! bare {
     )* };
 }
 
-/// Argument of `NVMAP_IOC_FREE`: the handle, passed as the argument's value and not by address (see [`crate::BY_VALUE`]).
+/// Argument of `NVMAP_IOC_FREE`: the handle, passed as the argument's value and not by address (see
+/// [`crate::BY_VALUE`]).
 ///
-/// Given an open dmabuf descriptor instead of a handle, nvmap closes that descriptor. Handles have bit 31 set.
+/// Given an open dmabuf descriptor instead of a handle, nvmap closes that descriptor. Handles have bit 31
+/// set.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct NvmapIocFree(pub u32);

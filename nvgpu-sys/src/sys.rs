@@ -1,7 +1,7 @@
-//! The one seam to the kernel: every system call on a GPU node goes through [`Sys`].
+//! The interface to the kernel: every system call on a GPU node is a method of [`Sys`].
 //!
-//! [`Linux`] makes the real calls. The software device, the tracer and the fault injector are other implementations
-//! of the same trait, so nothing above it knows which one it has.
+//! [`Linux`] makes the real calls. The software device, the tracer and the fault injector are other
+//! implementations of the same trait; code above it is the same for all of them.
 
 use std::ffi::{CStr, c_void};
 use std::num::NonZeroUsize;
@@ -17,8 +17,8 @@ use nix::sys::stat::Mode;
 
 /// The system calls a GPU driver's nodes are used with.
 ///
-/// Descriptors are real kernel descriptors whatever the implementation: a software device hands out ones it made
-/// with `memfd_create` or `eventfd`.
+/// Descriptors are real kernel descriptors in every implementation: a software device returns ones that it
+/// created with `memfd_create` or `eventfd`.
 pub trait Sys: Send + Sync + std::fmt::Debug {
     /// Opens a device node.
     ///
@@ -28,14 +28,15 @@ pub trait Sys: Send + Sync + std::fmt::Debug {
 
     /// Sends one request; `arg` is the argument struct, as bytes, read and written in place.
     ///
-    /// An empty `arg` passes a null pointer. The requests in [`BY_VALUE`] take the four bytes of `arg` as a number.
+    /// An empty `arg` passes a null pointer. The requests in [`BY_VALUE`] take the four bytes of `arg` as a
+    /// number.
     ///
     /// # Errors
     /// The errno of `ioctl(2)`.
     ///
     /// # Safety
-    /// `arg` must be the struct that `request` names on this node, and addresses and descriptors inside it must be
-    /// valid for what the driver does with them, for as long as it does it.
+    /// `arg` must be the struct that `request` names on this node, and addresses and descriptors inside it
+    /// must be valid for what the driver does with them, for as long as it does it.
     unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno>;
 
     /// Maps `len` bytes of `fd` from `offset`, at an address the kernel chooses.
@@ -44,8 +45,8 @@ pub trait Sys: Send + Sync + std::fmt::Debug {
     /// The errno of `mmap(2)`.
     ///
     /// # Safety
-    /// The memory may be written by others (the GPU, the driver): it must be reached through raw pointers, volatile
-    /// accesses or atomics only.
+    /// The memory may be written by others (the GPU, the driver): it must be reached through raw pointers,
+    /// volatile accesses or atomics only.
     unsafe fn mmap(
         &self,
         len: NonZeroUsize,
@@ -70,14 +71,14 @@ pub trait Sys: Send + Sync + std::fmt::Debug {
     /// The errno of `poll(2)`.
     fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno>;
 
-    /// Closes a descriptor and reports what dropping it would hide.
+    /// Closes a descriptor and reports the error, which dropping it would not.
     ///
     /// # Errors
     /// The errno of `close(2)`; the descriptor is gone even then.
     fn close(&self, fd: OwnedFd) -> Result<(), Errno>;
 }
 
-/// Whoever shares an implementation can use it as one.
+/// A shared implementation is one too.
 impl<S: Sys + ?Sized> Sys for Arc<S> {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         (**self).open(path, flags)
@@ -114,8 +115,9 @@ impl<S: Sys + ?Sized> Sys for Arc<S> {
     }
 }
 
-/// Requests whose argument is a number and not an address. Their `arg` is that number, as a native-endian `u32`.
-pub const BY_VALUE: &[u32] = &[crate::NVMAP_IOC_FREE];
+/// Requests whose argument is a number and not an address. Their `arg` is that number, as a native-endian
+/// `u32`.
+pub const BY_VALUE: &[u32] = &[crate::bindings::NVMAP_IOC_FREE];
 
 /// The running kernel.
 #[derive(Clone, Copy, Debug, Default)]
@@ -134,8 +136,9 @@ impl Sys for Linux {
             _ if arg.is_empty() => std::ptr::null_mut(),
             _ => arg.as_mut_ptr(),
         };
-        // SAFETY: the caller vouches that the bytes are the struct `request` names; the descriptor is open. The cast
-        // is lossless: requests are 32 bits, the C library's parameter is at least that wide (glibc) or an int (musl).
+        // SAFETY: the caller vouches that the bytes are the struct `request` names; the descriptor is open.
+        // The cast is lossless: requests are 32 bits, the C library's parameter is at least that wide (glibc)
+        // or an int (musl).
         Errno::result(unsafe { libc::ioctl(fd.as_raw_fd(), request as _, arg) })
     }
 
@@ -147,8 +150,8 @@ impl Sys for Linux {
         fd: BorrowedFd<'_>,
         offset: i64,
     ) -> Result<NonNull<c_void>, Errno> {
-        // SAFETY: the kernel chooses the address, so no existing mapping is replaced; the caller reaches the memory
-        // through raw pointers only.
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced; the caller reaches the
+        // memory through raw pointers only.
         unsafe { nix::sys::mman::mmap(None, len, prot, flags, fd, offset) }
     }
 

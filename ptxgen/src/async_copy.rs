@@ -1,25 +1,25 @@
-//! Copies from global to shared memory that pass by the registers (`cp.async`).
+//! Copies from global to shared memory that bypass the registers (`cp.async`).
 //!
-//! A thread's copies since its last [`Kernel::commit_copies`] form a group. [`Kernel::wait_copies`] waits for the thread's own
-//! groups only; other threads see the data after a barrier behind that wait.
+//! A thread's copies since its last [`Kernel::commit_copies`] form a group. [`Kernel::wait_copies`] waits for
+//! the thread's own groups only; other threads see the data after a barrier that follows the wait.
 
 use crate::builder::Kernel;
-use crate::memory::Layout;
+use crate::layout::Layout;
 use crate::pointer::{Global, Pointer, Shared};
 use crate::ty::Element;
 
 impl Kernel {
-    /// Starts copying `count` elements, in pieces as wide as the alignment of both addresses proves safe: 16, 8 or 4 bytes.
-    /// The source must not be written while the kernel runs.
+    /// Starts copying `count` elements, in pieces as wide as the alignment of both addresses proves safe: 16,
+    /// 8 or 4 bytes. The source must not be written while the kernel runs.
     ///
     /// # Panics
-    /// If the addresses are not proven to be multiples of 4 bytes, or the length is not one: mistakes in the program that
-    /// writes the kernel.
+    /// If the addresses are not proven to be multiples of 4 bytes, or the length is not one: mistakes in the
+    /// program that writes the kernel.
     pub fn copy_async<E: Element>(&self, to: Pointer<Shared, E>, from: Pointer<Global, E>, count: u32) {
         let bytes = count * E::SIZE;
         let proven = to.alignment().min(from.alignment()).min(Layout::MAX_ACCESS);
         assert!(proven >= 4, "an asynchronous copy between multiples of {proven} bytes only");
-        assert!(bytes.is_multiple_of(4), "an asynchronous copy of {bytes} bytes");
+        assert!(bytes % 4 == 0, "an asynchronous copy of {bytes} bytes");
         let mut at = 0;
         while at < bytes {
             let width = proven.min(1 << (bytes - at).ilog2());

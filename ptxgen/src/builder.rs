@@ -5,13 +5,13 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use crate::memory::Layout;
-use crate::module::Version;
+use crate::layout::Layout;
 use crate::pointer::{Global, Multiple, Pointer, Shared};
 use crate::reg::{Operand, Pred, Raw, Reg};
-use crate::ty::{Class, Element, Int, Number, Ordered, Ty};
+use crate::target::Version;
+use crate::ty::{Class, Element, Int, Kind, Number, Ordered, Ty};
 
-/// What a kernel asks of one parameter; the caller of the kernel has to keep it.
+/// What a kernel requires of one parameter; the caller of the kernel must meet it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contract {
     /// A scalar without conditions.
@@ -162,12 +162,14 @@ impl Kernel {
         self.state.borrow_mut().max_threads = Some(threads);
     }
 
-    /// Asks for so few registers that this many blocks of [`Kernel::max_threads`] threads fit on an SM (`.minnctapersm`).
+    /// Limits registers so that this many blocks of [`Kernel::max_threads`] threads fit on an SM
+    /// (`.minnctapersm`).
     pub fn min_blocks_per_sm(&self, blocks: u32) {
         self.state.borrow_mut().min_blocks = Some(blocks);
     }
 
-    /// Keeps ptxas from unrolling loops (`.pragma "nounroll"`): less code, and as many instructions in flight as are written.
+    /// Keeps ptxas from unrolling loops (`.pragma "nounroll"`): less code, and as many instructions in flight
+    /// as are written.
     pub fn keep_loops(&self) {
         self.state.borrow_mut().rolled = true;
     }
@@ -222,14 +224,14 @@ impl Kernel {
 
     fn declare<T: Ty>(&self, name: &str, contract: Contract) -> Reg<T> {
         assert!(T::BYTES > 0, "parameter {name} cannot be a predicate");
-        let ty = if T::KIND == crate::ty::Kind::Opaque { "b32" } else { T::NAME };
+        let ty = if T::KIND == Kind::Opaque { "b32" } else { T::NAME };
         let name = format!("{}_{name}", self.name);
         let mut state = self.state.borrow_mut();
         assert!(state.params.iter().all(|p| p.name != name), "parameter {name} is declared twice");
         state.params.push(Param { name: name.clone(), ty, bytes: T::BYTES, contract });
         drop(state);
         let value = self.reg::<T>();
-        let load = if T::BYTES == 2 && T::KIND == crate::ty::Kind::Float { "b16" } else { ty };
+        let load = if T::BYTES == 2 && T::KIND == Kind::Float { "b16" } else { ty };
         self.emit(format!("ld.param.{load} {value}, [{name}];"));
         value
     }

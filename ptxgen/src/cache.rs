@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::manifest::sha256;
-use crate::module::Target;
 use crate::ptxas::{Ptxas, file};
+use crate::target::Target;
 
 /// A folder of cubins named by the hash of their PTX, target, flags and ptxas version.
 ///
@@ -32,16 +32,16 @@ impl KernelCache {
         Self { dir }
     }
 
-    /// The cubin of `ptx`: from the cache, or compiled and kept. A cache that cannot be written costs only the keeping.
+    /// The cubin of `ptx`: from the cache, or compiled and kept. A cache that cannot be written costs only
+    /// the keeping.
     ///
     /// # Errors
     /// As [`Ptxas::compile`].
     pub fn compile(&self, ptxas: &Ptxas, ptx: &str, target: Target) -> Result<Vec<u8>, Error> {
         let path = self.dir.join(format!("{}.cubin", key(ptxas, ptx, target)));
-        if let Ok(cubin) = fs::read(&path)
-            && cubin.starts_with(b"\x7fELF")
-        {
-            return Ok(cubin);
+        match fs::read(&path) {
+            Ok(cubin) if cubin.starts_with(b"\x7fELF") => return Ok(cubin),
+            _ => {}
         }
         let cubin = ptxas.compile(ptx, target)?;
         if let Err(error) = self.keep(&path, &cubin) {
@@ -71,9 +71,9 @@ mod tests {
 
     #[test]
     fn a_second_compilation_comes_from_the_cache_and_damage_is_noticed() {
-        let Ok(ptxas) = Ptxas::find() else {
-            eprintln!("skipped: no ptxas");
-            return;
+        let ptxas = match Ptxas::find() {
+            Ok(ptxas) => ptxas,
+            Err(error) => return ga10b_oracles::missing("ptxas", error),
         };
         let dir = tempfile::tempdir().unwrap();
         let cache = KernelCache::at(dir.path().join("kernels"));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No `ptxas` anywhere it was looked for.
+    /// No `ptxas` in any of the searched places.
     #[error("no ptxas found in {}; set PTXAS, or install a CUDA toolkit or the Python wheel nvidia-cuda-nvcc-cu12", searched.join(", "))]
     NoPtxas {
         /// The places, in the order they were tried.

@@ -1,4 +1,5 @@
-//! Matrix tiles that the lanes of a warp hold together: loaded by `ldmatrix`, multiplied by `mma.sync` on the tensor cores.
+//! Matrix tiles that the lanes of a warp hold together: loaded by `ldmatrix`, multiplied by `mma.sync` on the
+//! tensor cores.
 //!
 //! All forms here name the whole warp: every lane must reach them.
 
@@ -11,12 +12,13 @@ use crate::ty::F16x2;
 
 /// The left factor of [`Kernel::multiply`], 16 rows of 16 values.
 ///
-/// With `g` = lane / 4 and `t` = lane % 4 a lane holds the pairs of columns 2t, 2t + 1 in rows g and g + 8, then those of columns
-/// 2t + 8, 2t + 9. Source: PTX ISA, "Matrix fragments for mma.m16n8k16".
+/// With `g` = lane / 4 and `t` = lane % 4 a lane holds the pairs of columns 2t, 2t + 1 in rows g and g + 8,
+/// then those of columns 2t + 8, 2t + 9. Source: PTX ISA, "Matrix fragments for mma.m16n8k16".
 #[derive(Clone, Copy, Debug)]
 pub struct TileA(pub [Reg<F16x2>; 4]);
 
-/// The right factor, 16 values of 8 columns: a lane holds of column g the pairs 2t, 2t + 1 and 2t + 8, 2t + 9.
+/// The right factor, 16 values of 8 columns: a lane holds of column g the pairs 2t, 2t + 1 and 2t + 8, 2t +
+/// 9.
 #[derive(Clone, Copy, Debug)]
 pub struct TileB(pub [Reg<F16x2>; 2]);
 
@@ -24,7 +26,7 @@ pub struct TileB(pub [Reg<F16x2>; 2]);
 #[derive(Clone, Copy, Debug)]
 pub struct Accumulator(pub [Reg<f32>; 4]);
 
-/// How a lane gets the matrices that it loads.
+/// How a lane receives the matrices that it loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transpose {
     /// Register i: row g of matrix i, columns 2t and 2t + 1.
@@ -39,11 +41,12 @@ impl Kernel {
         std::array::from_fn(|_| self.reg())
     }
 
-    /// Loads four 8 x 8 matrices from shared memory, one into each register: lane 8i + r gives the address of row r of matrix i,
-    /// 16 bytes long.
+    /// Loads four 8 x 8 matrices from shared memory, one into each register: lane 8i + r gives the address of
+    /// row r of matrix i, 16 bytes long.
     ///
     /// # Panics
-    /// If the address is not proven to be a multiple of 16 bytes: a mistake in the program that writes the kernel.
+    /// If the address is not proven to be a multiple of 16 bytes: a mistake in the program that writes the
+    /// kernel.
     pub fn load_matrices(&self, to: [Reg<F16x2>; 4], row: Pointer<Shared, f16>, transpose: Transpose) {
         assert!(
             row.alignment() >= 16,

@@ -1,49 +1,10 @@
 //! Loads, stores and atomics whose width never exceeds the proven alignment.
 
 use crate::builder::Kernel;
-use crate::pointer::{Alignment, Pointer, Space};
+use crate::layout::Layout;
+use crate::pointer::{Pointer, Space};
 use crate::reg::{Operand, Pred, Raw, Reg};
 use crate::ty::{Class, Element, Int, Ty};
-
-/// One memory access of an access plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// Bytes from the pointer.
-    pub offset: u32,
-    /// Bytes moved: 1, 2, 4, 8 or 16.
-    pub width: u32,
-}
-
-/// How a run of bytes is cut into accesses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout(Vec<Access>);
-
-impl Layout {
-    /// The widest access there is, in bytes.
-    pub const MAX_ACCESS: u32 = 16;
-
-    /// Cuts `count` elements of `size` bytes at an address of which `alignment` is proven: each access is as wide as its own
-    /// address allows, none reaches past the end, and where elements themselves are unaligned none straddles two of them.
-    pub fn plan(alignment: Alignment, size: u32, count: u32) -> Self {
-        let run = if alignment.proven() >= size { size * count } else { size };
-        let mut plan = Vec::new();
-        for start in (0..size * count).step_by(run.max(1) as usize) {
-            let mut offset = start;
-            while offset < start + run {
-                let fits = 1 << (start + run - offset).ilog2();
-                let width = alignment.plus(i64::from(offset)).proven().min(fits).min(Self::MAX_ACCESS);
-                plan.push(Access { offset, width });
-                offset += width;
-            }
-        }
-        Self(plan)
-    }
-
-    /// The accesses in order of address, without gap or overlap.
-    pub fn accesses(&self) -> &[Access] {
-        &self.0
-    }
-}
 
 /// How the caches should treat a load of global memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -426,7 +387,8 @@ impl Kernel {
         self.emit(format!("{guard}ld.{}{suffix}{ty} {into}, {};", S::NAME, from.text(0)));
     }
 
-    /// Loads `N` words in one access, each at least as new as what is seen of them elsewhere in the GPU. Nothing is ordered by it.
+    /// Loads `N` words in one access, each at least as new as what is seen of them elsewhere in the GPU.
+    /// Nothing is ordered by it.
     ///
     /// # Panics
     /// If the alignment of one access is not proven: a mistake in the program that writes the kernel.

@@ -207,7 +207,8 @@ impl Kernel {
         d
     }
 
-    /// The upper 32 bits of `hi:lo` shifted left by `bits` modulo 32 (`shf.l.wrap`); a rotation if both are the same.
+    /// The upper 32 bits of `hi:lo` shifted left by `bits` modulo 32 (`shf.l.wrap`); a rotation if both are
+    /// the same.
     pub fn funnel_left(&self, lo: Reg<u32>, hi: Reg<u32>, bits: impl Operand<u32>) -> Reg<u32> {
         let d = self.reg();
         self.emit(format!("shf.l.wrap.b32 {d}, {lo}, {hi}, {};", bits.text()));
@@ -354,8 +355,8 @@ impl Kernel {
 
     // Conversion.
 
-    /// `a` as another number type: integers to and from floats and between widths; floats round to nearest, and towards
-    /// zero when they become integers, saturating at the integer's limits.
+    /// `a` as another number type: integers to and from floats and between widths; floats round to nearest,
+    /// and towards zero when they become integers, saturating at the integer's limits.
     pub fn convert<T: Number, D: Number>(&self, a: Reg<T>) -> Reg<D> {
         let rounding = match (T::KIND, D::KIND) {
             (Kind::Float, Kind::Float) if D::BYTES < T::BYTES => ".rn",

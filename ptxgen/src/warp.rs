@@ -3,8 +3,8 @@
 //! All `.sync` forms here name the whole warp: every lane must reach them.
 
 use crate::builder::Kernel;
-use crate::module::Version;
 use crate::reg::{Operand, Pred, Reg};
+use crate::target::Version;
 use crate::ty::{Class, Number, Ordered, Ty, Word};
 
 /// Which lane's value a lane takes.

@@ -4,7 +4,7 @@ use half::f16;
 use proptest::prelude::*;
 use ptxgen::{Cache, Element, F16x2, Kernel, Module, Multiple, Ptxas, Target};
 
-/// One random pointer: what the kernel is told, and values of base and index that fit what it is told.
+/// One random pointer: what the kernel knows of it, and values of base and index that agree with that.
 #[derive(Clone, Debug)]
 struct Case {
     element: usize,
@@ -120,9 +120,9 @@ proptest! {
 
 #[test]
 fn random_accesses_assemble() {
-    let Ok(ptxas) = Ptxas::find() else {
-        eprintln!("skipped: no ptxas");
-        return;
+    let ptxas = match Ptxas::find() {
+        Ok(ptxas) => ptxas,
+        Err(error) => return ga10b_oracles::missing("ptxas", error),
     };
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();

@@ -1,4 +1,4 @@
-//! Builds a launch for ga10b and prints it: `cargo run -p qmd --example show`.
+//! Builds a launch for ga10b and prints it: `cargo run -p nv-qmd --example show`.
 
 use qmd::{ConstantBuffer, Dependent, Invalidate, Launch, Membar, Release, SharedMemory, Target};
 

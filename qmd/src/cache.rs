@@ -1,9 +1,9 @@
-//! Cache control of a launch: what is dropped before it and flushed after it, and how samplers are found.
+//! Cache control of a launch: what is invalidated before it and flushed after it, and how samplers are found.
 
-use crate::Qmd;
+use crate::image::Qmd;
 
 bitflags::bitflags! {
-    /// Caches dropped before a grid starts.
+    /// Caches invalidated before a grid starts.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Invalidate: u8 {
         /// `INVALIDATE_TEXTURE_HEADER_CACHE`.
@@ -12,7 +12,8 @@ bitflags::bitflags! {
         const TEXTURE_SAMPLER = 1 << 1;
         /// `INVALIDATE_TEXTURE_DATA_CACHE`.
         const TEXTURE_DATA = 1 << 2;
-        /// `INVALIDATE_SHADER_DATA_CACHE`: the L1, needed when inputs came from another kernel, a copy or the CPU.
+        /// `INVALIDATE_SHADER_DATA_CACHE`: the L1; needed when another kernel, a copy or the CPU wrote the
+        /// inputs.
         const SHADER_DATA = 1 << 3;
         /// `INVALIDATE_INSTRUCTION_CACHE`: needed when code memory was rewritten.
         const INSTRUCTION = 1 << 4;
@@ -21,7 +22,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What is flushed when a grid has ended, before its releases.
+/// What is flushed after a grid, before its releases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Membar {
     /// Nothing.
@@ -63,7 +64,7 @@ pub enum SamplerIndex {
 }
 
 impl Qmd {
-    /// Sets what is flushed when the grid has ended.
+    /// Sets what is flushed after the grid.
     pub fn set_membar(&mut self, membar: Membar) {
         self.put(self.version().layout().membar, membar.number());
     }

@@ -1,7 +1,9 @@
 //! Constant buffers: the banks `c[0]` to `c[7]` of a launch.
 
-use crate::layout::ConstantBufferFields;
-use crate::{Error, Qmd, Version};
+use crate::error::Error;
+use crate::image::Qmd;
+use crate::table::layout::ConstantBufferFields;
+use crate::version::Version;
 
 /// Number of constant-buffer slots; slot `i` is bank `c[i]`.
 pub const CONSTANT_BUFFERS: usize = 8;
@@ -29,7 +31,8 @@ pub struct ConstantBuffer {
     pub address: u64,
     /// Size in bytes; the hardware counts in units of 16, so it reads back rounded up.
     pub len: u32,
-    /// Whether cached copies are dropped at launch: needed for a bank that the CPU rewrites between launches.
+    /// Whether cached copies are invalidated at launch: needed for a bank that the CPU rewrites between
+    /// launches.
     pub invalidate: bool,
     /// When the cache is filled.
     pub prefetch: ConstantPrefetch,
@@ -42,7 +45,7 @@ impl ConstantBuffer {
         Self { address, len, invalidate: false, prefetch: ConstantPrefetch::None }
     }
 
-    /// Drops cached copies of the bank at launch.
+    /// Invalidates cached copies of the bank at launch.
     #[must_use]
     pub const fn invalidated(mut self) -> Self {
         self.invalidate = true;

@@ -1,7 +1,10 @@
 //! Reading the launch parameters back out of a QMD, in the units the builder takes them.
 
-use crate::target::carve_out_kib;
-use crate::{Invalidate, Membar, Qmd, SamplerIndex, Target};
+use crate::cache::{Invalidate, Membar, SamplerIndex};
+use crate::image::Qmd;
+use crate::table::v04;
+use crate::target::{Target, carve_out_kib};
+use crate::version::Version;
 
 /// The shared-memory carve-outs a QMD asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,13 +20,14 @@ pub struct CarveOuts {
 impl Qmd {
     /// Whether this describes a queue rather than a grid.
     ///
-    /// On v4.0 type 0 says so, but drivers also leave it 0 for grids: there a queue must have a size too.
+    /// On v4.0 type 0 means a queue, but drivers also leave it 0 for grids: there a queue must have a size
+    /// too.
     #[must_use]
     pub fn is_queue(&self) -> bool {
         let (field, value) = self.version().layout().is_queue;
         let sized = match self.version() {
-            crate::Version::V03 => true,
-            crate::Version::V04 => self.get_own(crate::v04::CIRCULAR_QUEUE_SIZE) != 0,
+            Version::V03 => true,
+            Version::V04 => self.get_own(v04::CIRCULAR_QUEUE_SIZE) != 0,
         };
         self.get_own(field) == value && sized
     }
@@ -52,7 +56,8 @@ impl Qmd {
         self.get_address(self.version().layout().program)
     }
 
-    /// Address and size in bytes of the code the scheduler prefetches, in units of 256 bytes; `None` if it does not.
+    /// Address and size in bytes of the code the scheduler prefetches, in units of 256 bytes; `None` if it
+    /// does not.
     #[must_use]
     pub fn program_prefetch(&self) -> Option<(u64, u32)> {
         let layout = self.version().layout();
@@ -101,20 +106,19 @@ impl Qmd {
         self.get_own(self.version().layout().local_high)
     }
 
-    /// `SASS_VERSION` as it stands.
+    /// The raw value of `SASS_VERSION`.
     #[must_use]
     pub fn sass_version(&self) -> u8 {
         self.get_own(self.version().layout().sass_version) as u8
     }
 
-    /// The part the code was built for by its `SASS_VERSION`; `None` for 0, which some drivers leave, and for
-    /// parts this crate does not know.
+    /// The part that `SASS_VERSION` names; `None` for 0, which some drivers leave, and for unknown parts.
     #[must_use]
     pub fn target(&self) -> Option<Target> {
         Target::from_sass_version(self.sass_version())
     }
 
-    /// Caches dropped before the grid starts.
+    /// Caches invalidated before the grid starts.
     #[must_use]
     pub fn invalidates(&self) -> Invalidate {
         let mut caches = Invalidate::empty();
@@ -126,7 +130,7 @@ impl Qmd {
         caches
     }
 
-    /// What is flushed when the grid has ended; `None` for the undefined value 2.
+    /// What is flushed after the grid; `None` for the undefined value 2.
     #[must_use]
     pub fn membar(&self) -> Option<Membar> {
         Membar::from_number(self.get_own(self.version().layout().membar))
@@ -165,7 +169,7 @@ impl Qmd {
         self.get_own(self.version().layout().dependence_counter) as u16
     }
 
-    /// The number left by [`Launch::debug_id`](crate::Launch::debug_id).
+    /// The number set by [`Launch::debug_id`](crate::Launch::debug_id).
     #[must_use]
     pub fn debug_id(&self) -> u64 {
         let [lower, upper] = self.version().layout().debug_id.map(|f| u64::from(self.get_own(f)));

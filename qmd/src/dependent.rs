@@ -1,18 +1,20 @@
-//! Dependent QMDs: launches that start when this one has ended.
+//! Dependent QMDs: launches that start after this one.
 
-use crate::layout::DependentFields;
-use crate::{ALIGN, Error, Qmd};
+use crate::error::Error;
+use crate::image::Qmd;
+use crate::table::layout::{Address, DependentFields};
+use crate::version::ALIGN;
 
 /// What happens to the dependent QMD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DependentAction {
-    /// Moves the put index of a queue.
+    /// Increments the put index of a queue.
     IncrementPut,
     /// Launches it.
     Schedule,
-    /// Drops a cached copy of it, reads it again and launches it.
+    /// Invalidates a cached copy of it, reads it again and launches it.
     InvalidateCopySchedule,
-    /// Lowers its dependence counter; it starts at zero.
+    /// Decrements its dependence counter; it starts at zero.
     DecrementDependence,
 }
 
@@ -39,14 +41,14 @@ impl DependentAction {
 
 /// A QMD that follows this one, after all its blocks and its membar.
 ///
-/// Its memory, code and arguments must stay untouched until its own end is proven.
+/// Its memory, code and arguments must not change before it has completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dependent {
     /// GPU virtual address of the QMD, a multiple of 256 below 2^40.
     pub address: u64,
     /// What happens to it.
     pub action: DependentAction,
-    /// Whether the scheduler may read it before this grid has ended.
+    /// Whether the scheduler may read it before this grid has completed.
     pub prefetch: bool,
 }
 
@@ -66,17 +68,14 @@ impl Dependent {
 }
 
 impl Qmd {
-    /// Number of dependent slots that can be used: 1 on v3.0 (the header names no pointer for the second),
-    /// 2 on v4.0.
+    /// Number of dependent slots that can be used: 1 on v3.0 (the header names no pointer for the second), 2
+    /// on v4.0.
     #[must_use]
     pub fn dependents(&self) -> usize {
         self.version().layout().dependents.iter().filter(|d| d.pointer.is_some()).count()
     }
 
-    fn dependent_fields(
-        &self,
-        slot: usize,
-    ) -> Result<(&'static DependentFields, crate::layout::Address), Error> {
+    fn dependent_fields(&self, slot: usize) -> Result<(&'static DependentFields, Address), Error> {
         let (version, count) = (self.version(), self.dependents());
         let fields = version.layout().dependents.get(slot);
         fields.and_then(|f| Some((f, f.pointer?))).ok_or(Error::Slot {
@@ -87,7 +86,7 @@ impl Qmd {
         })
     }
 
-    /// Makes another QMD follow this one.
+    /// Makes another QMD start after this one.
     ///
     /// # Errors
     /// [`Error::Slot`] past the [`dependents`](Self::dependents) of the version; [`Error::Misaligned`],
@@ -101,7 +100,7 @@ impl Qmd {
         Ok(())
     }
 
-    /// Cuts the link of slot `slot`.
+    /// Clears slot `slot`.
     ///
     /// # Errors
     /// [`Error::Slot`] past the [`dependents`](Self::dependents) of the version.

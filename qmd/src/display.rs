@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::{Field, Qmd};
+use crate::image::Qmd;
+use crate::table::field::Field;
 
 /// One field, or one element of an array, with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +86,8 @@ impl Qmd {
 }
 
 impl fmt::Display for Qmd {
-    /// A headline, then one line for each field that is not zero, sorted by bit; with `{:#}` for every field. Bits
-    /// that no field names are listed at the end.
+    /// A headline, then one line for each field that is not zero, sorted by bit; with `{:#}` for every field.
+    /// Bits that no field names are listed at the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "QMD {}, {} bytes", self.version(), self.version().size())?;
         let mut entries: Vec<Entry> = self.entries().filter(|e| f.alternate() || e.value != 0).collect();

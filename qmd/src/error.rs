@@ -1,6 +1,8 @@
 //! Why a QMD could not be built or read.
 
-use crate::{ReductionOp, Target, Version};
+use crate::reduction::ReductionOp;
+use crate::target::Target;
+use crate::version::Version;
 
 /// An axis of a grid or block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,7 +37,7 @@ pub enum Error {
     /// Fewer bytes than the structure has.
     #[error("{len} bytes do not hold a QMD {version}, which is {need} bytes long")]
     Truncated {
-        /// The version asked for.
+        /// The version to read as.
         version: Version,
         /// Bytes given.
         len: usize,
@@ -68,7 +70,7 @@ pub enum Error {
         /// Width of the field.
         width: u8,
     },
-    /// A launch was built without something it cannot do without.
+    /// A launch was built without something that it needs.
     #[error("the launch has no {what}; set it before building")]
     Missing {
         /// What is missing.
@@ -77,17 +79,17 @@ pub enum Error {
     /// An address is not aligned as the hardware needs it.
     #[error("{what} at {address:#x} is not a multiple of {align} bytes")]
     Misaligned {
-        /// What lies there.
+        /// What the address is of.
         what: &'static str,
         /// The GPU virtual address.
         address: u64,
         /// The alignment in bytes.
         align: u64,
     },
-    /// An address has more bits than its fields.
+    /// An address has more bits than its fields hold.
     #[error("{what} at {address:#x} is out of reach: QMD {version} stores {bits} bits of it, place it below {limit:#x}", limit = 1u64 << bits)]
     OutOfReach {
-        /// What lies there.
+        /// What the address is of.
         what: &'static str,
         /// The GPU virtual address.
         address: u64,
@@ -157,10 +159,10 @@ pub enum Error {
         /// The part.
         target: Target,
     },
-    /// A wanted carve-out is larger than any the part has.
+    /// The target carve-out is larger than any the part has.
     #[error("a shared-memory carve-out of {bytes} bytes is too large; {target} has at most {limit}")]
     CarveOut {
-        /// Bytes wanted.
+        /// The target in bytes.
         bytes: u32,
         /// The most there is.
         limit: u32,
@@ -172,7 +174,7 @@ pub enum Error {
     CarveOutCap {
         /// The cap, rounded up to a carve-out.
         cap: u32,
-        /// What a block needs or the target carve-out wants.
+        /// What a block needs, or the target carve-out.
         needed: u32,
     },
     /// More local memory than a thread's window holds.
@@ -188,7 +190,7 @@ pub enum Error {
     Slot {
         /// What the slot is for.
         what: &'static str,
-        /// Index asked for.
+        /// The index.
         index: usize,
         /// Number of slots.
         count: usize,

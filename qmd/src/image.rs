@@ -2,45 +2,13 @@
 
 use std::fmt;
 
-use crate::field::MAX_WORDS;
-use crate::layout::{Address, Layout};
-use crate::{Error, Field, v03, v04};
-
-/// A QMD layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Version {
-    /// v3.0, 256 bytes: Ampere.
-    V03,
-    /// v4.0, 384 bytes: Hopper.
-    V04,
-}
+use crate::error::Error;
+use crate::table::field::{Field, MAX_WORDS};
+use crate::table::layout::{Address, Layout};
+use crate::table::{v03, v04};
+use crate::version::Version;
 
 impl Version {
-    /// Size of the structure in bytes.
-    #[must_use]
-    pub const fn size(self) -> usize {
-        match self {
-            Self::V03 => 256,
-            Self::V04 => 384,
-        }
-    }
-
-    /// Distance between QMDs that lie one after the other, in bytes: a QMD starts on a multiple of 256.
-    #[must_use]
-    pub const fn stride(self) -> usize {
-        self.size().next_multiple_of(ALIGN as usize)
-    }
-
-    /// The number in `QMD_MAJOR_VERSION`; the minor version is 0 in both.
-    #[must_use]
-    pub const fn major(self) -> u32 {
-        match self {
-            Self::V03 => 3,
-            Self::V04 => 4,
-        }
-    }
-
     /// Every field of this version, in the order of its header.
     #[must_use]
     pub const fn fields(self) -> &'static [Field] {
@@ -61,16 +29,7 @@ impl Version {
     }
 }
 
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "v{}.0", self.major())
-    }
-}
-
-/// Alignment of a QMD in GPU memory, in bytes.
-pub const ALIGN: u64 = 256;
-
-/// One QMD as it lies in memory.
+/// One QMD as in memory.
 ///
 /// Every bit is kept, known or not: decoding and encoding again gives the same bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -104,7 +63,7 @@ impl Qmd {
         Self::from_bytes_as(version, bytes)
     }
 
-    /// Reads a QMD as `version`, whatever its version fields say; bytes past its end are ignored.
+    /// Reads a QMD as `version`, without regard to its version fields; bytes past its end are ignored.
     ///
     /// # Errors
     /// [`Error::Truncated`] if `bytes` is shorter than the structure.
@@ -123,7 +82,7 @@ impl Qmd {
         self.version
     }
 
-    /// The structure as it goes to GPU memory: 256 or 384 bytes.
+    /// The structure as in GPU memory: 256 or 384 bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.version.size()]
@@ -176,6 +135,25 @@ impl Qmd {
     pub(crate) fn get_address(&self, address: Address) -> u64 {
         let upper = address.upper.map_or(0, |f| u64::from(self.get_own(f)));
         (upper << 32 | u64::from(self.get_own(address.lower))) << address.shift
+    }
+
+    /// Writes an address after checking its alignment and reach.
+    pub(crate) fn place(
+        &mut self,
+        fields: Address,
+        what: &'static str,
+        address: u64,
+        align: u64,
+    ) -> Result<(), Error> {
+        if address % align != 0 {
+            return Err(Error::Misaligned { what, address, align });
+        }
+        let bits = fields.reach();
+        if address >> bits != 0 {
+            return Err(Error::OutOfReach { what, address, bits, version: self.version() });
+        }
+        self.put_address(fields, address);
+        Ok(())
     }
 
     /// Writes an address that the caller has checked against alignment and reach.

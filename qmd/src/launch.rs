@@ -1,10 +1,13 @@
 //! The typed builder: a grid described in the caller's units, checked, then encoded.
 
-use crate::layout::Address;
-use crate::target::{RESERVED_SHARED_BYTES, carve_out_code};
-use crate::{
-    Axis, ConstantBuffer, Dependent, Error, Invalidate, Membar, Qmd, Release, SamplerIndex, Target, Version,
-};
+use crate::cache::{Invalidate, Membar, SamplerIndex};
+use crate::constant_buffer::ConstantBuffer;
+use crate::dependent::Dependent;
+use crate::error::{Axis, Error};
+use crate::image::Qmd;
+use crate::release::Release;
+use crate::target::{RESERVED_SHARED_BYTES, Target, carve_out_code};
+use crate::version::Version;
 
 /// Most blocks along x, y and z.
 pub const MAX_GRID: [u32; 3] = [0x7fff_ffff, 65535, 65535];
@@ -20,7 +23,7 @@ pub const MAX_BARRIERS: u32 = 16;
 pub const PROGRAM_ALIGN: u64 = 128;
 /// Unit of shared memory, in bytes.
 pub const SHARED_UNIT: u32 = 128;
-/// The smallest carve-out a launch asks for, in bytes. Parts list 0 as well, but no driver is known to use it.
+/// The smallest carve-out a launch uses, in bytes. Parts list 0 as well, but no driver is known to use it.
 const MIN_CARVE_OUT: u32 = 8 * 1024;
 /// Unit of local memory per thread, in bytes.
 pub const LOCAL_UNIT: u32 = 16;
@@ -34,8 +37,8 @@ pub struct SharedMemory {
     pub static_bytes: u32,
     /// Bytes added at launch.
     pub dynamic_bytes: u32,
-    /// Whether to add CUDA's reserved KiB on sm_8x, for code that uses it (cooperative groups). On sm_90 it is
-    /// always there.
+    /// Whether to add CUDA's reserved KiB on sm_8x, for code that uses it (cooperative groups). On sm_90 it
+    /// is always there.
     pub reserved: bool,
 }
 
@@ -66,8 +69,8 @@ struct Program {
 
 /// A launch of one grid, to be built into a [`Qmd`].
 ///
-/// Everything has the value a plain CUDA kernel needs except the program and the register count, which must be
-/// set. Values are checked by [`build`](Self::build), not before.
+/// Everything except the program and the register count, which must be set, starts with the value that a
+/// plain CUDA kernel needs. [`build`](Self::build) checks the values.
 #[derive(Clone, Debug)]
 pub struct Launch {
     target: Target,
@@ -126,7 +129,8 @@ impl Launch {
 
     /// Sets the code: its GPU virtual address, a multiple of 128, and its size in bytes.
     ///
-    /// The size is how much the scheduler prefetches (up to 128 KiB, in units of 256 bytes); 0 prefetches nothing.
+    /// The size is how much the scheduler prefetches (up to 128 KiB, in units of 256 bytes); 0 prefetches
+    /// nothing.
     #[must_use]
     pub const fn program(mut self, address: u64, code_bytes: u64) -> Self {
         self.program = Some(Program { address, code_bytes });
@@ -168,8 +172,9 @@ impl Launch {
         self
     }
 
-    /// Wants at least `bytes` of shared memory on each SM, for several blocks at once; rounded up to a carve-out
-    /// of the part. Without it the smallest carve-out that holds one block leaves the rest to the L1 cache.
+    /// Sets the target carve-out: shared memory of each SM in bytes, for several blocks at once, rounded up
+    /// to a carve-out of the part. Without it the launch takes the smallest that holds one block; the L1
+    /// cache has the rest.
     #[must_use]
     pub const fn carve_out(mut self, bytes: u32) -> Self {
         self.carve_out_target = bytes;
@@ -199,28 +204,28 @@ impl Launch {
         self
     }
 
-    /// Writes a semaphore when the grid has ended; `slot` is 0 to 2.
+    /// Writes a semaphore after the grid; `slot` is 0 to 2.
     #[must_use]
     pub fn release(mut self, slot: usize, release: Release) -> Self {
         self.releases.push((slot, release));
         self
     }
 
-    /// Makes another QMD follow; `slot` is 0, or 1 on v4.0.
+    /// Makes another QMD start after this one; `slot` is 0, or 1 on v4.0.
     #[must_use]
     pub fn dependent(mut self, slot: usize, dependent: Dependent) -> Self {
         self.dependents.push((slot, dependent));
         self
     }
 
-    /// Drops the named caches before the grid starts.
+    /// Invalidates the named caches before the grid starts.
     #[must_use]
     pub const fn invalidate(mut self, caches: Invalidate) -> Self {
         self.invalidate = caches;
         self
     }
 
-    /// Sets what is flushed when the grid has ended, before its releases.
+    /// Sets what is flushed after the grid, before its releases.
     #[must_use]
     pub const fn membar(mut self, membar: Membar) -> Self {
         self.membar = membar;
@@ -265,7 +270,7 @@ impl Launch {
         self
     }
 
-    /// Leaves a number in the QMD for whoever reads a dump.
+    /// Sets a number that the hardware ignores, for readers of dumps.
     #[must_use]
     pub const fn debug_id(mut self, id: u64) -> Self {
         self.debug_id = id;
@@ -275,7 +280,7 @@ impl Launch {
     /// Checks everything and encodes it.
     ///
     /// # Errors
-    /// One of [`Error`] for the first value the hardware would refuse or silently hang on.
+    /// An [`Error`] for the first value that the hardware would refuse, or accept and never run.
     pub fn build(&self) -> Result<Qmd, Error> {
         let mut qmd = Qmd::new(self.target.version());
         let layout = qmd.version().layout();
@@ -368,7 +373,8 @@ impl Launch {
         let layout = qmd.version().layout();
         let target = self.target;
         let limit = target.max_shared_bytes();
-        // On sm_8x the reserved KiB counts against the limit of a block even where the program does not use it.
+        // On sm_8x the reserved KiB counts against the limit of a block even where the program does not use
+        // it.
         let spare = match target.version() {
             Version::V03 if !self.shared.reserved => RESERVED_SHARED_BYTES,
             Version::V03 | Version::V04 => 0,
@@ -424,25 +430,6 @@ impl Qmd {
         for (field, value) in self.version().layout().grid.into_iter().zip(blocks) {
             self.put(field, value);
         }
-        Ok(())
-    }
-
-    /// Writes an address after checking its alignment and reach.
-    pub(crate) fn place(
-        &mut self,
-        fields: Address,
-        what: &'static str,
-        address: u64,
-        align: u64,
-    ) -> Result<(), Error> {
-        if !address.is_multiple_of(align) {
-            return Err(Error::Misaligned { what, address, align });
-        }
-        let bits = fields.reach();
-        if address >> bits != 0 {
-            return Err(Error::OutOfReach { what, address, bits, version: self.version() });
-        }
-        self.put_address(fields, address);
         Ok(())
     }
 }

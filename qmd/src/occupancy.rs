@@ -1,11 +1,12 @@
 //! How many thread blocks of a kernel fit on one SM at once, and what limits them.
 //!
-//! The rule of CUDA's occupancy header: registers are handed out per warp in units of 256 over four partitions, warps
-//! in groups of four, shared memory in units of 128 bytes with one KiB kept back per block.
+//! The rule of CUDA's occupancy header: registers are allocated per warp in units of 256 over four
+//! partitions, warps in groups of four, shared memory in units of 128 bytes with one KiB reserved per block.
 
-use crate::{RESERVED_SHARED_BYTES, SHARED_UNIT, Target};
+use crate::launch::SHARED_UNIT;
+use crate::target::{RESERVED_SHARED_BYTES, Target};
 
-/// What keeps more blocks off an SM.
+/// What limits the number of blocks on an SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Limit {
@@ -57,8 +58,8 @@ const fn max_blocks(target: Target) -> u32 {
     }
 }
 
-/// The occupancy of blocks of `threads` threads with `registers` registers each and `shared_bytes` per block, with the
-/// largest carve-out of the part.
+/// The occupancy of blocks of `threads` threads with `registers` registers each and `shared_bytes` per block,
+/// with the largest carve-out of the part.
 #[must_use]
 pub fn occupancy(target: Target, threads: u32, registers: u32, shared_bytes: u32) -> Occupancy {
     let warps = threads.div_ceil(32).max(1);

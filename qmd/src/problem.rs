@@ -1,14 +1,17 @@
-//! What is wrong with a QMD: the values the scheduler rejects, and those it takes and never runs.
+//! What is wrong with a QMD: the values that the scheduler rejects, and those that it accepts and never runs.
 
+use crate::constant_buffer::{CONSTANT_BUFFER_ALIGN, CONSTANT_BUFFER_MAX, CONSTANT_BUFFERS};
+use crate::error::Axis;
+use crate::image::Qmd;
 use crate::launch::{
     LOCAL_UNIT, LOCAL_WINDOW, MAX_BARRIERS, MAX_BLOCK, MAX_GRID, MAX_REGISTERS, MAX_THREADS, PROGRAM_ALIGN,
     SHARED_UNIT,
 };
-use crate::target::carve_out_kib;
-use crate::{
-    ALIGN, Axis, CONSTANT_BUFFER_ALIGN, CONSTANT_BUFFER_MAX, CONSTANT_BUFFERS, Field, Qmd, RELEASES,
-    SkedCheck, Target,
-};
+use crate::release::RELEASES;
+use crate::sked::SkedCheck;
+use crate::table::field::Field;
+use crate::target::{Target, carve_out_kib};
+use crate::version::{ALIGN, Version};
 
 /// What the hardware does about a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -143,9 +146,9 @@ pub enum Problem {
     CarveOut {
         /// Which one.
         field: CarveOutField,
-        /// The size it stands for.
+        /// Its size.
         kib: u32,
-        /// As it is stored.
+        /// The stored code.
         code: u32,
         /// The part.
         target: Target,
@@ -247,7 +250,8 @@ pub enum Problem {
 impl Problem {
     /// What the hardware does about it.
     ///
-    /// Which check catches which value is read from the names of the checks, except for those seen in kernel logs.
+    /// Which check catches which value is read from the names of the checks, except for those seen in kernel
+    /// logs.
     #[must_use]
     pub const fn effect(&self) -> Effect {
         match self {
@@ -293,14 +297,15 @@ impl Qmd {
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
         let default = match self.version() {
-            crate::Version::V03 => Target::Sm87,
-            crate::Version::V04 => Target::Sm90,
+            Version::V03 => Target::Sm87,
+            Version::V04 => Target::Sm90,
         };
         self.problems_on(self.target().filter(|t| t.version() == self.version()).unwrap_or(default))
     }
 
-    /// What is wrong with this QMD on `target`: everything that can be told from its bytes alone. Not what depends
-    /// on the state of the channel: the memory windows, the local-memory buffer, what lies at the addresses.
+    /// What is wrong with this QMD on `target`: everything that its bytes alone show. What depends on the
+    /// state of the channel is not checked: the memory windows, the local-memory buffer, the memory at its
+    /// addresses.
     #[must_use]
     pub fn problems_on(&self, target: Target) -> Vec<Problem> {
         let mut found = Vec::new();
@@ -321,7 +326,7 @@ impl Qmd {
     fn check_shape(&self, target: Target, found: &mut Vec<Problem>) {
         let layout = self.version().layout();
         let address = self.program_address();
-        if address == 0 || !address.is_multiple_of(PROGRAM_ALIGN) {
+        if address == 0 || address % PROGRAM_ALIGN != 0 {
             found.push(Problem::Program { address });
         }
         let resume = layout.resume.map(|f| self.get_own(f));

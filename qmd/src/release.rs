@@ -1,46 +1,12 @@
-//! Release semaphores: what a QMD writes to memory when its grid has ended.
+//! Release semaphores: what a QMD writes to memory after its grid.
 
-use crate::layout::ReleaseFields;
-use crate::{Error, Qmd};
+use crate::error::Error;
+use crate::image::Qmd;
+use crate::reduction::{Reduction, ReductionOp};
+use crate::table::layout::ReleaseFields;
 
 /// Number of release slots.
 pub const RELEASES: usize = 3;
-
-/// An atomic operation of a release, in place of a plain store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReductionOp {
-    /// Adds the payload.
-    Add,
-    /// Keeps the smaller value.
-    Min,
-    /// Keeps the larger value.
-    Max,
-    /// Adds one; starts again at 0 after reaching the payload.
-    Inc,
-    /// Subtracts one; starts again at the payload after 0.
-    Dec,
-    /// Bitwise and.
-    And,
-    /// Bitwise or.
-    Or,
-    /// Bitwise exclusive or.
-    Xor,
-}
-
-impl ReductionOp {
-    /// All of them, in the order of their numbers (which is not the order of the host's `SEM_EXECUTE`).
-    pub const ALL: [Self; 8] =
-        [Self::Add, Self::Min, Self::Max, Self::Inc, Self::Dec, Self::And, Self::Or, Self::Xor];
-}
-
-/// How a release combines its payload with what is in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Reduction {
-    /// The operation.
-    pub op: ReductionOp,
-    /// Whether values are signed.
-    pub signed: bool,
-}
 
 /// What a release writes besides its payload, and how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,7 +58,7 @@ pub struct Release {
     pub wide: bool,
     /// What is written.
     pub structure: Structure,
-    /// Whether a system membar of the front end goes before the write.
+    /// Whether the front end issues a system membar before the write.
     pub membar: bool,
     /// Combines with memory instead of overwriting it.
     pub reduction: Option<Reduction>,
@@ -123,7 +89,7 @@ impl Release {
         Self { address, payload, wide: true, structure, membar: false, reduction: None, trap: Trap::None }
     }
 
-    /// Also writes the time, 8 bytes behind the address; the structure then takes 16 bytes.
+    /// Also writes the time, at the address plus 8; the structure then has 16 bytes.
     #[must_use]
     pub const fn with_timestamp(mut self) -> Self {
         self.structure = Structure::FourWords;
@@ -169,14 +135,18 @@ impl Qmd {
     ///
     /// # Errors
     /// [`Error::Slot`] for a slot of 3 or more; [`Error::Misaligned`], [`Error::OutOfReach`] for the address;
-    /// [`Error::WideReduction`] for `Inc`, `Dec` and signed `Add` on 64 bits (the host's rule for the same
-    /// L2 operations; that it holds here is inferred).
+    /// [`Error::WideReduction`] for `Inc`, `Dec` and signed `Add` on 64 bits (the host's rule for the same L2
+    /// operations; that it holds here is inferred).
     pub fn set_release(&mut self, slot: usize, release: &Release) -> Result<(), Error> {
         let fields = self.release_fields(slot)?;
-        if let (Some(Reduction { op, signed }), true) = (release.reduction, release.wide)
-            && (matches!(op, ReductionOp::Inc | ReductionOp::Dec) || (op == ReductionOp::Add && signed))
-        {
-            return Err(Error::WideReduction { op });
+        match release.reduction {
+            Some(Reduction { op: op @ (ReductionOp::Inc | ReductionOp::Dec), .. })
+            | Some(Reduction { op: op @ ReductionOp::Add, signed: true })
+                if release.wide =>
+            {
+                return Err(Error::WideReduction { op });
+            }
+            _ => {}
         }
         self.place(fields.address, "a release semaphore", release.address, release.structure.bytes())?;
         self.put(fields.enable, 1);

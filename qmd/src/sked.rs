@@ -6,11 +6,11 @@ macro_rules! checks {
     ($($(#[$doc:meta])* $variant:ident = $bit:literal, $number:literal, $name:literal;)*) => {
         /// One check of the compute scheduler.
         ///
-        /// A failed one sets its bit in the SKED exception register (`NV_PGRAPH_PRI_SKED_HWW_ESR`, 0x407020), which
-        /// nvgpu logs as `sked exception: esr`; desktop drivers print `SKEDCHECKnn` with its number.
+        /// A failed one sets its bit in the SKED exception register (`NV_PGRAPH_PRI_SKED_HWW_ESR`, 0x407020),
+        /// which nvgpu logs as `sked exception: esr`; desktop drivers print `SKEDCHECKnn` with its number.
         ///
-        /// Source: the ga100 manuals in NVIDIA's open-gpu-doc; that ga10b has the same bits is inferred, except for
-        /// bit 24, which was seen.
+        /// Source: the ga100 manuals in NVIDIA's open-gpu-doc; that ga10b has the same bits is inferred,
+        /// except for bit 24, which was seen.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum SkedCheck {

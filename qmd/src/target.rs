@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Version;
+use crate::version::Version;
 
 /// A compute capability: decides the QMD version and the limits the builder enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -112,10 +112,10 @@ impl Target {
         }
     }
 
-    /// Warps of `registers` registers per thread that the register file of an SM has room for, however many the SM
-    /// can hold.
+    /// Warps of `registers` registers per thread that fit into the register file of an SM. The SM may hold
+    /// fewer.
     ///
-    /// Registers are handed out per warp in units of 256, warps over four partitions (the rule of CUDA's
+    /// Registers are allocated per warp in units of 256, warps over four partitions (the rule of CUDA's
     /// occupancy header).
     #[must_use]
     pub const fn warps_by_registers(self, registers: u32) -> u32 {

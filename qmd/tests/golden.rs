@@ -110,5 +110,5 @@ fn a_v3_launch_prints_its_fields() {
     bytes[335 / 8] |= 0x80; // bit 335 has no name
     qmd = Qmd::from_bytes_as(Version::V03, &bytes).expect("long enough");
     let expected = include_str!("data/v03.txt");
-    assert_eq!(qmd.to_string(), expected, "print it with `cargo run -p qmd --example show`");
+    assert_eq!(qmd.to_string(), expected, "print it with `cargo run -p nv-qmd --example show`");
 }

@@ -69,30 +69,33 @@ fn a_carve_out_the_part_lacks_hangs() {
 }
 
 #[test]
-fn values_without_a_meaning_are_told() {
-    let told = |target, change: &[(&str, u32)]| {
+fn values_without_a_meaning_are_reported() {
+    let found = |target, change: &[(&str, u32)]| {
         broken(target, change).iter().map(Problem::to_string).collect::<Vec<_>>()
     };
-    assert_eq!(told(Target::Sm87, &[("CWD_MEMBAR_TYPE", 2)]), ["CWD_MEMBAR_TYPE is 2, which has no meaning"]);
     assert_eq!(
-        told(Target::Sm87, &[("RELEASE1_ENABLE", 1), ("RELEASE1_STRUCTURE_SIZE", 3)]),
+        found(Target::Sm87, &[("CWD_MEMBAR_TYPE", 2)]),
+        ["CWD_MEMBAR_TYPE is 2, which has no meaning"]
+    );
+    assert_eq!(
+        found(Target::Sm87, &[("RELEASE1_ENABLE", 1), ("RELEASE1_STRUCTURE_SIZE", 3)]),
         ["RELEASE1_STRUCTURE_SIZE is 3, which has no meaning"]
     );
     assert_eq!(
-        told(Target::Sm87, &[("DEPENDENT_QMD1_ENABLE", 1)]),
+        found(Target::Sm87, &[("DEPENDENT_QMD1_ENABLE", 1)]),
         ["dependent 1 is enabled, but QMD v3.0 names no pointer for it"]
     );
-    assert_eq!(told(Target::Sm87, &[("DEPENDENT_QMD0_ENABLE", 1)]), ["dependent 0 points to 0x0"]);
+    assert_eq!(found(Target::Sm87, &[("DEPENDENT_QMD0_ENABLE", 1)]), ["dependent 0 points to 0x0"]);
     assert_eq!(
-        told(Target::Sm90, &[("QMD_TYPE", 7), ("QMD_MINOR_VERSION", 1)]),
+        found(Target::Sm90, &[("QMD_TYPE", 7), ("QMD_MINOR_VERSION", 1)]),
         ["the version fields say 4.1", "QMD_TYPE is 7, which has no meaning"]
     );
     assert_eq!(
-        told(Target::Sm90, &[("RELEASE_ENABLE", 1), ("RELEASE_SEMAPHORE0_ADDR_LOWER", 8)]),
+        found(Target::Sm90, &[("RELEASE_ENABLE", 1), ("RELEASE_SEMAPHORE0_ADDR_LOWER", 8)]),
         ["release 0 writes 16 bytes at 0x8, which is not a multiple of that"]
     );
-    assert_eq!(told(Target::Sm87, &[("CTA_RASTER_DEPTH", 0)]), ["grid z is 0, not 1 to 65535"]);
-    assert_eq!(told(Target::Sm87, &[("BARRIER_COUNT", 17)]), ["17 barriers; 16 is the most"]);
+    assert_eq!(found(Target::Sm87, &[("CTA_RASTER_DEPTH", 0)]), ["grid z is 0, not 1 to 65535"]);
+    assert_eq!(found(Target::Sm87, &[("BARRIER_COUNT", 17)]), ["17 barriers; 16 is the most"]);
 }
 
 #[test]

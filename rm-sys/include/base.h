@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: MIT */
 /*
  * Integer types, and how the driver numbers its escapes: number in bits 0-7, 'F' in 8-15, size of the argument in
  * 16-29, read and write in 30-31. Self-contained, so that no system header is needed.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: MIT */
 /*
  * Classes of objects, the structs they are created with, and the memory layouts they define.
  *
@@ -88,7 +88,6 @@
 #define NV_DEVICE_ALLOCATION_VAMODE_OPTIONAL_MULTIPLE_VASPACES 0
 #define NV_DEVICE_ALLOCATION_VAMODE_SINGLE_VASPACE 1
 #define NV_MAX_DEVICES 32
-#define NV_MAX_HEADS 4
 #define NV_MAX_SUBDEVICES 8
 #define NV_MEMORY_VIRTUAL_SYSMEM_DYNAMIC_HVASPACE 0xffffffffU
 #define NV_VASPACE_ALLOCATION_FLAGS_ALLOW_ZERO_ADDRESS 256

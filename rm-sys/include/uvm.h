@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: MIT */
 /*
  * Requests of /dev/nvidia-uvm: bare numbers, without size or direction.
  *

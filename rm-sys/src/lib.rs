@@ -1,22 +1,23 @@
-//! The part of the desktop GPU driver's ABI that hcq needs.
+#![doc = include_str!("../README.md")]
 //!
-//! Facts, nothing else: structs and numbers of the driver's resource manager (`/dev/nvidiactl`, `/dev/nvidiaN`) and of
-//! its memory module (`/dev/nvidia-uvm`), [`Escape`], [`Control`] and [`Uvm`] that tie each number to its struct,
-//! [`Status`] that says in words what the driver answered, and [`Release`], because layouts differ between releases.
+//! # Layers
+//! A module names only modules of smaller numbers.
 //!
+//! ```text
+//! 0 bindings bits version
+//! 1 status requests
 //! ```
-//! use rm_sys::{Control, Escape, NVOS54_PARAMETERS, NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS, Release, Status};
-//!
-//! let release = Release::of("580.159.04".parse()?)?;
-//! assert_eq!(release, Release::R580);
-//! assert_eq!(NVOS54_PARAMETERS::REQUEST, 0xc020_462a);
-//! assert_eq!(NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS::COMMAND, 0xa06c_0101);
-//! assert_eq!(Status(0x51).to_string(), "no memory (NV_ERR_NO_MEMORY, 0x51)");
-//! # Ok::<(), rm_sys::VersionError>(())
-//! ```
-//!
-//! The bindings are generated from `include/*.h`, which this project wrote, and committed: a plain build needs no libclang. The
-//! feature `bindgen` generates them anew.
+
+/// Defaults of structs whose arrays are too long for `derive(Default)`: all zero.
+macro_rules! zeroed {
+    ($($ty:ident),* $(,)?) => { $(
+        impl Default for $ty {
+            fn default() -> Self {
+                zerocopy::FromZeros::new_zeroed()
+            }
+        }
+    )* };
+}
 
 #[allow(
     missing_docs,

@@ -15,7 +15,8 @@ pub unsafe trait Escape: FromBytes + IntoBytes + Immutable {
     const REQUEST: u32;
 }
 
-/// One request of `/dev/nvidia-uvm` and its argument struct. Its last field is the status the driver answers.
+/// One request of `/dev/nvidia-uvm` and its argument struct. Its last field is the status that the driver
+/// returns.
 ///
 /// # Safety
 /// The driver must serve `REQUEST` with exactly this struct.
@@ -37,7 +38,7 @@ pub unsafe trait Control: FromBytes + IntoBytes + Immutable {
     const COMMAND: u32;
 }
 
-/// A name the driver's headers give a number, and the bytes of the struct that goes with it (0 if none does).
+/// A number with its name in the driver's headers, and the size of its struct in bytes (0 if it has none).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// As the driver's headers spell it.
@@ -303,7 +304,8 @@ variants! {
 /// Escapes carry the size of their struct, so a variant has a number of its own.
 macro_rules! resized {
     ($($args:ident => $request:ident),* $(,)?) => { $(
-        // SAFETY: number and struct come from one header of the release the struct is named after; the size is its own.
+        // SAFETY: number and struct come from one header of the release the struct is named after; the size
+        // is its own.
         unsafe impl Escape for $args {
             const NAME: &'static str = stringify!($request);
             const REQUEST: u32 = $request & !(0x3fff << 16) | (size_of::<$args>() as u32) << 16;

@@ -1,4 +1,4 @@
-//! Status words: what the driver answered, in words.
+//! Status words: the result of a request, in words.
 
 use std::fmt;
 

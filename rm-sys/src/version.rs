@@ -1,7 +1,7 @@
-//! Which driver is loaded, and which set of struct layouts it speaks.
+//! Which driver is loaded, and which set of struct layouts it takes.
 //!
-//! The driver compares the size of every struct with its own exactly, and sizes differ between releases; so the release
-//! is found first, and one whose structs are unknown is refused by name.
+//! The driver compares the size of every struct with its own exactly, and sizes differ between releases; so
+//! the release is determined first, and one whose structs are unknown is refused by name.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use std::str::FromStr;
 
 /// Where the loaded module states its version, alone.
 pub const VERSION_FILE: &str = "/sys/module/nvidia/version";
-/// Where it states it in the first line of a longer text; containers may have only this one.
+/// Where the module states its version in the first line of a longer text; containers may have only this
+/// file.
 pub const VERSION_TEXT_FILE: &str = "/proc/driver/nvidia/version";
 
 /// A driver version such as 580.159.04.
@@ -27,7 +28,8 @@ impl Version {
     /// Reads the version of the loaded driver from [`VERSION_FILE`] or [`VERSION_TEXT_FILE`].
     ///
     /// # Errors
-    /// [`VersionError::NoDriver`] if there is neither, [`VersionError::Malformed`] if they hold something else.
+    /// [`VersionError::NoDriver`] if there is neither, [`VersionError::Malformed`] if they hold something
+    /// else.
     pub fn of_loaded_driver() -> Result<Self, VersionError> {
         let first = Self::read(Path::new(VERSION_FILE));
         first.or_else(|error| Self::read(Path::new(VERSION_TEXT_FILE)).map_err(|_| error))
@@ -74,8 +76,8 @@ impl FromStr for Version {
 
 /// A release branch whose struct layouts this crate holds.
 ///
-/// The structs without a suffix are those of [`Release::R580`]; `_R535` and so on mark the layout that a release differs
-/// in, and the name is that of the first release that has it.
+/// The structs without a suffix are those of [`Release::R580`]; `_R535` and so on mark the layout that a
+/// release differs in, and the name is that of the first release that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Release {
     /// 535, compared with 535.183.01.
@@ -118,11 +120,11 @@ impl Release {
     }
 }
 
-/// Why the driver cannot be spoken to.
+/// Why the release of the driver is not known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VersionError {
-    /// No driver is loaded, or it cannot be asked.
+    /// No driver is loaded, or its version cannot be read.
     #[error("{} cannot be read: is the nvidia kernel module loaded?", path.display())]
     NoDriver {
         /// The file that states the version.

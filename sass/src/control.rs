@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::{DecodeError, Word};
+use crate::error::DecodeError;
+use crate::word::Word;
 
 /// Scheduling control, bits 105 to 125. It steers timing only: results do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,7 +45,7 @@ impl Control {
     }
 }
 
-/// 7 stands for no barrier; 6 does not exist and reads as none.
+/// 7 means no barrier; 6 does not exist and reads as none.
 const fn barrier(value: u8) -> Option<u8> {
     if value < 6 { Some(value) } else { None }
 }

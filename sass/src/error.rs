@@ -1,6 +1,8 @@
 //! Why a word was refused.
 
-use crate::{Arch, Opcode, Word};
+use crate::arch::Arch;
+use crate::opcode::Opcode;
+use crate::word::Word;
 
 /// Why [`decode`](crate::decode) refused a word.
 ///
@@ -11,7 +13,7 @@ pub enum DecodeError {
     /// No operation has this code.
     #[error("{word}: operation code {:#05x} is unknown on {arch}", .word.op12())]
     UnknownOpcode {
-        /// The instruction set asked for.
+        /// The requested instruction set.
         arch: Arch,
         /// The refused word.
         word: Word,

@@ -2,10 +2,13 @@
 
 use std::fmt;
 
-use crate::{Arch, DecodeError, Instruction, WORD_BYTES, Word, decode};
+use crate::arch::Arch;
+use crate::error::DecodeError;
+use crate::instruction::{Instruction, decode};
+use crate::word::{WORD_BYTES, Word};
 
-/// Goes through a piece of machine code, one [`Line`] per instruction. Bytes at the end that make no whole instruction
-/// yield nothing.
+/// Iterates over a piece of machine code, one [`Line`] per instruction. Bytes at the end that are less than
+/// an instruction yield nothing.
 ///
 /// ```
 /// let code = 0x000fca00000000000000000302057221u128.to_le_bytes();
@@ -36,8 +39,8 @@ impl<'a> Listing<'a> {
         Self { arch, code, pc: base }
     }
 
-    /// A listing of the instruction at `pc` and up to `reach` neighbours on each side; `None` if `pc` lies outside `code`
-    /// or between two instructions.
+    /// A listing of the instruction at `pc` and up to `reach` neighbours on each side; `None` if `pc` lies
+    /// outside `code` or between two instructions.
     ///
     /// ```
     /// let code = 0x000fca00000000000000000302057221u128.to_le_bytes().repeat(5);
@@ -86,7 +89,7 @@ impl Line {
     }
 }
 
-/// `/*address*/ text ;`, and the scheduling field behind it with `{:#}`.
+/// `/*address*/ text ;`, followed by the scheduling field with `{:#}`.
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "/*{:04x}*/ {} ;", self.pc, self.text())?;

@@ -1,6 +1,9 @@
 //! What a memory instruction accesses.
 
-use crate::{Instruction, Opcode, Operand};
+use crate::arch::Encoding;
+use crate::instruction::Instruction;
+use crate::opcode::Opcode;
+use crate::operand::Operand;
 
 /// The memory an instruction addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,8 +49,8 @@ pub struct MemoryAccess {
 }
 
 impl Instruction {
-    /// The memory access that this instruction makes, if any. Cache control, prefetches and fences make none, nor do the
-    /// constants that arithmetic operations take as sources.
+    /// The memory access that this instruction makes, if any. Cache control, prefetches and fences make none,
+    /// nor do the constants that arithmetic operations take as sources.
     pub fn memory_access(&self) -> Option<MemoryAccess> {
         use Opcode as Op;
         let (space, access) = match self.opcode {
@@ -98,7 +101,7 @@ impl Instruction {
             _ if self.has_float_atomic_type() => {
                 [4, 8, 16, 4, 8, 16, 4, 4, 4, 4, 8, 16, 4, 8, 16, 8][self.word.bits(73, 4) as usize]
             }
-            _ if self.arch == crate::Arch::Sm90 => [4, 4, 8, 8, 16, 4, 4, 4][field],
+            _ if self.arch.encoding() == Encoding::Sm9x => [4, 4, 8, 8, 16, 4, 4, 4][field],
             _ => [4, 4, 8, 4, 4, 8, 8, 4][field],
         }
     }
@@ -123,7 +126,9 @@ impl Instruction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Arch, Word, decode};
+    use crate::arch::Arch;
+    use crate::instruction::decode;
+    use crate::word::Word;
 
     #[test]
     fn a_global_load_names_its_register_width_and_offset() {

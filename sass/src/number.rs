@@ -7,7 +7,7 @@ fn finite(value: f64) -> String {
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let sign = if value.is_sign_negative() { "-" } else { "" };
     if value.abs() >= 1e9 {
-        // One more digit behind the point than `%.20g` has.
+        // One more digit after the point than `%.20g` has.
         let digits = format!("{:.20e}", value.abs());
         let mantissa = digits.split_once('e').map_or(digits.as_str(), |(mantissa, _)| mantissa);
         return format!("{sign}{mantissa}e{exponent:+03}");

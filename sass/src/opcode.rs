@@ -4,8 +4,8 @@ use std::fmt;
 
 macro_rules! opcodes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// An operation. A mnemonic that stands for several encodings with one meaning is one variant; `IMAD`, `IMAD.WIDE`
-        /// and `IMAD.HI` are three, because they take operands of different widths.
+        /// An operation. A mnemonic that covers several encodings with one meaning is one variant; `IMAD`,
+        /// `IMAD.WIDE` and `IMAD.HI` are three, because they take operands of different widths.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum Opcode {

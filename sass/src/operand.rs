@@ -7,7 +7,8 @@ pub enum Operand {
     Reg(u8),
     /// A register of the warp (uniform register); 63 is URZ and reads 0.
     UReg(u8),
-    /// 32 raw bits. fp64 operations take them as the upper half of the value, half-precision ones as two halves.
+    /// 32 raw bits. fp64 operations take them as the upper half of the value, half-precision ones as two
+    /// halves.
     Imm(u32),
     /// A constant bank.
     Const {
@@ -27,8 +28,8 @@ pub enum Operand {
 
 /// A source with the modifiers its slot carries. `abs` applies before `neg`.
 ///
-/// What `neg` means is the operation's business: a sign for floats, two's complement for integers, a bitwise not for
-/// `FLO`, `POPC` and the `.X` forms of `IADD3`, `IMAD` and `LEA`.
+/// What `neg` means is the operation's business: a sign for floats, two's complement for integers, a bitwise
+/// not for `FLO`, `POPC` and the `.X` forms of `IADD3`, `IMAD` and `LEA`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Source {
     /// Where the value comes from.

@@ -1,110 +1,27 @@
-//! Prints a word by its row of the tables, and thereby checks it: the decoder prints into nothing, and whatever cannot be
-//! printed, or is not looked at while printing, makes the word malformed.
+//! Prints a word by its row of the tables, and thereby checks it: the decoder prints into nothing, and
+//! whatever cannot be printed, or is not read while printing, makes the word malformed.
 
-use std::fmt::{self, Write};
+use crate::arch::Encoding;
+use crate::operands::{Dst, Role};
+use crate::printer::{Printer, Refused, refused};
+use crate::table::item::{Arg, Mod};
+use crate::table::row::Row;
 
-use crate::number::{bf16_text, f16_text, f32_text, f64_text};
-use crate::table::{Arg, Dst, Kind, Mod, NO, Place, Row, Shape};
-use crate::{Arch, Operand, Source, Word};
-
-/// A field whose value has no meaning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refused {
-    pub(crate) lo: u32,
-    pub(crate) width: u32,
-}
-
-/// Writes the text of one word and records which of its bits it read.
-#[derive(Debug)]
-pub(crate) struct Printer<'a> {
-    pub(crate) row: &'static Row,
-    pub(crate) arch: Arch,
-    pub(crate) word: Word,
-    pub(crate) pc: u64,
-    used: u128,
-    out: Option<&'a mut String>,
-    /// Arguments written so far.
-    arguments: u32,
-}
-
-/// The source roles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    A,
-    B,
-    C,
-}
-
-impl<'a> Printer<'a> {
-    pub(crate) fn new(
-        row: &'static Row,
-        arch: Arch,
-        word: Word,
-        pc: u64,
-        out: Option<&'a mut String>,
-    ) -> Self {
-        // Operation code, guard, bit 91 (which chose the row) and the scheduling field.
-        let used = 0xffff | 1 << 91 | ((1 << 21) - 1) << 105;
-        Self { row, arch, word, pc, used, out, arguments: 0 }
-    }
-
-    /// Bits that differ from 0 although nothing reads them.
-    pub(crate) fn unread(&self) -> u128 {
-        self.word.0 & !self.used
-    }
-
-    pub(crate) fn bits(&mut self, lo: u8, width: u8) -> u64 {
-        self.used |= ((1 << width) - 1) << lo;
-        self.word.bits(u32::from(lo), u32::from(width))
-    }
-
-    pub(crate) fn sbits(&mut self, lo: u8, width: u8) -> i64 {
-        self.used |= ((1 << width) - 1) << lo;
-        self.word.sbits(u32::from(lo), u32::from(width))
-    }
-
-    pub(crate) fn bit(&mut self, n: u8) -> bool {
-        self.bits(n, 1) != 0
-    }
-
-    /// Whether text is wanted: numbers need not be made otherwise.
-    pub(crate) fn wants_text(&self) -> bool {
-        self.out.is_some()
-    }
-
-    pub(crate) fn put(&mut self, text: &str) {
-        if let Some(out) = &mut self.out {
-            out.push_str(text);
-        }
-    }
-
-    pub(crate) fn put_fmt(&mut self, text: fmt::Arguments<'_>) {
-        if let Some(out) = &mut self.out {
-            // Writing to a String cannot fail.
-            let _ = out.write_fmt(text);
-        }
-    }
-
-    /// Begins an argument.
-    pub(crate) fn next(&mut self) {
-        self.put(if self.arguments == 0 { " " } else { ", " });
-        self.arguments += 1;
-    }
-
+impl Printer<'_> {
     /// Guard, mnemonic, modifiers, arguments.
-    pub(crate) fn line(&mut self) -> Result<(), Refused> {
+    pub(crate) fn line(&mut self, row: &Row) -> Result<(), Refused> {
         let (index, neg) = (self.word.bits(12, 3) as u8, self.word.bit(15));
         if index != 7 || neg {
             self.put(if neg { "@!" } else { "@" });
-            self.predicate(index, self.row.guard_uniform());
+            self.predicate(index, self.operands.uniform);
             self.put(" ");
         }
-        self.put(self.row.name);
-        self.mods(self.row.mods)?;
-        self.args(self.row.args)
+        self.put(row.name);
+        self.mods(row.mods)?;
+        self.args(row.args)
     }
 
-    pub(crate) fn mods(&mut self, mods: &'static [Mod]) -> Result<(), Refused> {
+    fn mods(&mut self, mods: &'static [Mod]) -> Result<(), Refused> {
         mods.iter().try_for_each(|item| self.modifier(*item))
     }
 
@@ -141,41 +58,24 @@ impl<'a> Printer<'a> {
                     self.mods(mods)?;
                 }
             }
-            Mod::Sm87(mods) if self.arch == Arch::Sm87 => self.mods(mods)?,
-            Mod::Sm90(mods) if self.arch == Arch::Sm90 => self.mods(mods)?,
-            Mod::Sm87(_) | Mod::Sm90(_) => {}
+            Mod::On8x(mods) if self.arch.encoding() == Encoding::Sm8x => self.mods(mods)?,
+            Mod::On9x(mods) if self.arch.encoding() == Encoding::Sm9x => self.mods(mods)?,
+            Mod::On8x(_) | Mod::On9x(_) => {}
             Mod::By(print) => print(self)?,
         }
         Ok(())
     }
 
-    /// Puts the name of the value of the field at `lo`.
-    pub(crate) fn pick(&mut self, lo: u8, width: u8, names: &[&'static str]) -> Result<(), Refused> {
-        let value = self.bits(lo, width);
-        self.name(names, value, lo, width)
-    }
-
-    /// Puts the name of a field's value.
-    fn name(&mut self, names: &[&'static str], value: u64, lo: u8, width: u8) -> Result<(), Refused> {
-        match usize::try_from(value).ok().and_then(|value| names.get(value)) {
-            Some(&text) if text != NO => {
-                self.put(text);
-                Ok(())
-            }
-            _ => refused(lo, width),
-        }
-    }
-
-    pub(crate) fn args(&mut self, args: &'static [Arg]) -> Result<(), Refused> {
+    fn args(&mut self, args: &'static [Arg]) -> Result<(), Refused> {
         args.iter().try_for_each(|item| self.argument(*item))
     }
 
     fn argument(&mut self, item: Arg) -> Result<(), Refused> {
-        let uniform = self.row.uniform;
+        let uniform = self.operands.uniform;
         match item {
             Arg::D => {
                 self.next();
-                match self.row.dst {
+                match self.operands.dst {
                     Dst::U => self.ureg(16),
                     Dst::R | Dst::None => self.reg(16),
                 }
@@ -252,206 +152,4 @@ impl<'a> Printer<'a> {
         }
         Ok(())
     }
-
-    pub(crate) fn reg(&mut self, lo: u8) {
-        match self.bits(lo, 8) {
-            255 => self.put("RZ"),
-            n => self.put_fmt(format_args!("R{n}")),
-        }
-    }
-
-    pub(crate) fn ureg(&mut self, lo: u8) {
-        match self.bits(lo, 6) {
-            63 => self.put("URZ"),
-            n => self.put_fmt(format_args!("UR{n}")),
-        }
-    }
-
-    pub(crate) fn predicate(&mut self, index: u8, uniform: bool) {
-        self.put(if uniform { "UP" } else { "P" });
-        if index == 7 { self.put("T") } else { self.put_fmt(format_args!("{index}")) }
-    }
-
-    pub(crate) fn predicate_source(&mut self, lo: u8, uniform: bool) {
-        if self.bit(lo + 3) {
-            self.put("!");
-        }
-        let index = self.bits(lo, 3) as u8;
-        self.predicate(index, uniform);
-    }
-
-    /// A predicate source stored as its complement, not printed when it is PT.
-    fn stored_inverted(&mut self, lo: u8, uniform: bool) {
-        let value = self.bits(lo, 4) as u8;
-        if value != 0 {
-            self.next();
-            if value & 8 != 0 {
-                self.put("!");
-            }
-            self.predicate(value & 7 ^ 7, uniform);
-        }
-    }
-
-    /// A source as an argument.
-    pub(crate) fn source(&mut self, role: Role) -> Result<(), Refused> {
-        self.next();
-        let place = self.row.places(self.word)[role as usize];
-        match self.row.kind {
-            Kind::Half | Kind::HalfMma => self.half_source(role, place),
-            kind => {
-                let spaced = self.row.spaced >> self.word.form() & 1 != 0;
-                self.plain_source(role, place, kind, spaced);
-                Ok(())
-            }
-        }
-    }
-
-    /// A source that is not a pair; `spaced` puts a blank between constant bank and offset.
-    pub(crate) fn plain_source(&mut self, role: Role, place: Place, kind: Kind, spaced: bool) {
-        let Some(Source { operand, neg, abs }) = self.read(role, place) else { return };
-        if neg {
-            let inverts = self.row.inverts || self.row.x_inverts && self.bit(74);
-            self.put(if inverts { "~" } else { "-" });
-        }
-        self.put(if abs { "|" } else { "" });
-        match operand {
-            Operand::Imm(value) => self.immediate(kind, value),
-            operand => self.operand(operand, if spaced { " " } else { "" }),
-        }
-        self.put(if abs { "|" } else { "" });
-        self.reuse(role, place);
-    }
-
-    /// Reads a place and its modifiers.
-    fn read(&mut self, role: Role, place: Place) -> Option<Source> {
-        let operand = place.operand(self.word)?;
-        self.used |= place.mask(self.word);
-        let (neg, abs) = self.row.modifiers(role, place);
-        let mut take = |bit: Option<u32>| bit.is_some_and(|bit| self.bit(bit as u8));
-        Some(Source { operand, neg: take(neg), abs: take(abs) })
-    }
-
-    /// A register, uniform register or constant; `gap` stands between bank and offset.
-    pub(crate) fn operand(&mut self, operand: Operand, gap: &str) {
-        match operand {
-            Operand::Reg(255) => self.put("RZ"),
-            Operand::Reg(n) => self.put_fmt(format_args!("R{n}")),
-            Operand::UReg(63) => self.put("URZ"),
-            Operand::UReg(n) => self.put_fmt(format_args!("UR{n}")),
-            Operand::Imm(value) => self.put_fmt(format_args!("{value:#x}")),
-            Operand::Const { bank, offset } => {
-                self.put_fmt(format_args!("c[{bank:#x}]{gap}["));
-                self.signed_hex(i64::from(offset));
-                self.put("]");
-            }
-            Operand::BindlessConst { ureg, offset } => {
-                self.put("cx[");
-                self.operand(Operand::UReg(ureg), "");
-                self.put_fmt(format_args!("]{gap}[{:#x}]", offset & 0xffff));
-            }
-        }
-    }
-
-    /// An immediate source.
-    pub(crate) fn immediate(&mut self, kind: Kind, value: u32) {
-        if !self.wants_text() {
-            return;
-        }
-        match kind {
-            Kind::Bits => self.put_fmt(format_args!("{value:#x}")),
-            Kind::Int => self.signed_hex(i64::from(value as i32)),
-            Kind::F32 => self.put(&f32_text(value)),
-            Kind::F64 => self.put(&f64_text(value)),
-            Kind::Half | Kind::HalfMma => {
-                let exists = self.arch == Arch::Sm90 || !self.row.bf16_new;
-                let bf16 = exists && self.row.bf16_bit.is_some_and(|bit| self.bit(bit));
-                let text = if bf16 { bf16_text } else { f16_text };
-                let (high, low) = (text((value >> 16) as u16), text(value as u16));
-                self.put_fmt(format_args!("{high}, {low}"));
-            }
-        }
-    }
-
-    pub(crate) fn signed_hex(&mut self, value: i64) {
-        self.put_fmt(format_args!("{}{:#x}", if value < 0 { "-" } else { "" }, value.unsigned_abs()));
-    }
-
-    fn reuse(&mut self, role: Role, place: Place) {
-        if matches!(place, Place::R24 | Place::R32 | Place::R64) {
-            // The second source of an adder or compare sits in the slot of C.
-            let second_is_c = matches!(self.row.shape(), Shape::TwoC | Shape::TwoC64);
-            let bit = match role {
-                Role::A => 122,
-                Role::B if !second_is_c => 123,
-                Role::B | Role::C => 124,
-            };
-            if self.bit(bit) {
-                self.put(".reuse");
-            }
-        }
-    }
-
-    /// A pair of halves with its lane select.
-    fn half_source(&mut self, role: Role, place: Place) -> Result<(), Refused> {
-        let Some(Source { operand, neg, abs }) = self.read(role, place) else { return Ok(()) };
-        if let Operand::Imm(value) = operand {
-            self.immediate(self.row.kind, value);
-            return Ok(());
-        }
-        self.put(if neg { "-" } else { "" });
-        self.put(if abs { "|" } else { "" });
-        let constant = matches!(operand, Operand::Const { .. } | Operand::BindlessConst { .. });
-        self.operand(operand, if self.row.kind == Kind::Half { " " } else { "" });
-        self.put(if abs && !constant { "|" } else { "" });
-        self.reuse(role, place);
-        if self.row.kind == Kind::Half {
-            let select = match place {
-                Place::R24 => 74,
-                Place::R64 => 81,
-                _ => 60,
-            };
-            let crossed =
-                select == 60 && role == Role::B && self.row.crossed_bit.is_some_and(|bit| self.bit(bit));
-            let value = if crossed { 4 } else { self.bits(select, 2) as usize };
-            if value == 1 && self.arch == Arch::Sm90 {
-                return refused(select, 2);
-            }
-            self.put(["", ".F32", ".H0_H0", ".H1_H1", ".H0_NH1"][value]);
-        }
-        self.put(if abs && constant { "|" } else { "" });
-        Ok(())
-    }
-
-    /// The address `pc + 16 + offset` of a branch.
-    pub(crate) fn target(&mut self) {
-        let target = self.pc.wrapping_add(16).wrapping_add_signed(self.branch_offset());
-        self.signed_hex(target as i64);
-    }
-
-    /// A branch offset in bytes.
-    pub(crate) fn branch_offset(&mut self) -> i64 {
-        self.used |= offset_mask(self.arch);
-        offset(self.arch, self.word)
-    }
-}
-
-fn offset_mask(arch: Arch) -> u128 {
-    let low = match arch {
-        Arch::Sm87 => 0,
-        Arch::Sm90 => 0xff << 16,
-    };
-    low | ((1 << 48) - 1) << 34
-}
-
-/// The branch offset of a word, in bytes: stored in units of 4 at bits 34 to 81; SM 9.0 keeps 8 more low bits at 16 to 23.
-pub(crate) fn offset(arch: Arch, word: Word) -> i64 {
-    match arch {
-        Arch::Sm87 => word.sbits(34, 48) * 4,
-        Arch::Sm90 => (word.sbits(34, 48) << 8 | word.bits(16, 8) as i64) * 4,
-    }
-}
-
-/// The refusal of a field.
-pub(crate) fn refused(lo: u8, width: u8) -> Result<(), Refused> {
-    Err(Refused { lo: u32::from(lo), width: u32::from(width) })
 }

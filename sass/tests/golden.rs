@@ -55,6 +55,19 @@ fn other_optimisation_levels_read_alike() {
     assert!(sm87 > 20_000 && sm90 > 20_000, "{sm87}, {sm90}");
 }
 
+/// Words that ptxas makes of the corpus for other SMs of the same encoding, and not for sm_87.
+#[test]
+fn words_of_sm_80_86_and_89_read_alike() {
+    let golden = json("golden/generations.json.gz");
+    let counts = golden["cubins"].as_array().expect("cubins").iter().map(|cubin| {
+        let arch = arch_of(cubin);
+        (arch.sm(), compare(arch, &cubin["code"]))
+    });
+    let counts: Vec<_> = counts.collect();
+    assert!(counts.iter().map(|(sm, _)| *sm).eq([80, 86, 89]), "{counts:?}");
+    assert!(counts.iter().all(|(_, words)| *words > 500), "{counts:?}");
+}
+
 #[test]
 fn every_cubin_of_the_repository_reads_alike() {
     compare_cubins("golden/repository.json.gz");

@@ -3,6 +3,7 @@
 mod listings;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 
 use listings::{arch_of, json, word_of};
@@ -23,7 +24,7 @@ fn arch() -> impl Strategy<Value = Arch> {
     prop_oneof![Just(Arch::Sm87), Just(Arch::Sm90)]
 }
 
-/// Decodes, prints and asks everything there is to ask.
+/// Decodes, prints and calls every query.
 fn exercise(arch: Arch, word: Word, pc: u64) {
     match decode(arch, word) {
         Ok(instruction) => {
@@ -80,13 +81,15 @@ fn a_change_of_the_scheduling_field_changes_no_operand() {
     }
 }
 
-/// A word that both read as NOP, to stand for one that is refused.
+/// A word that both read as NOP, in place of one that is refused.
 const NOP: u128 = 0x000f_c000_0000_0000_0000_0000_0000_7918;
 
-/// What nvdisasm makes of `words` at addresses 16 `first`, ...: the text, or nothing for a word that it refuses.
+/// What nvdisasm makes of `words` at addresses 16 `first`, ...: the text, or nothing for a word that it
+/// refuses.
 ///
-/// It prints nothing at all while a word is refused, but names the addresses of all that are: the second run is without them.
-fn nvdisasm(tool: &str, arch: Arch, first: usize, words: &[u128]) -> Vec<Option<String>> {
+/// It prints nothing at all while a word is refused, but names the addresses of all that are: the second run
+/// is without them.
+fn nvdisasm(tool: &Path, arch: Arch, first: usize, words: &[u128]) -> Vec<Option<String>> {
     let path = std::env::temp_dir().join(format!(
         "sass-{}-{:?}.bin",
         std::process::id(),
@@ -142,12 +145,8 @@ fn squeeze(text: &str) -> String {
 
 /// What both accept must read the same.
 #[test]
-#[ignore = "needs nvdisasm, named by NVDISASM"]
 fn mutated_words_read_as_nvdisasm_reads_them() {
-    let Ok(tool) = std::env::var("NVDISASM") else {
-        println!("skipped: NVDISASM is not set");
-        return;
-    };
+    let Some(tool) = ga10b_oracles::nvdisasm() else { return };
     for arch in [Arch::Sm87, Arch::Sm90] {
         let words: Vec<u128> =
             corpus(arch, 3).into_iter().zip((9..105).cycle()).map(|(word, bit)| word ^ 1 << bit).collect();

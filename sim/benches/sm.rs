@@ -1,7 +1,8 @@
 //! Thread-instructions per second of the interpreter, on one worker and on all cores.
 //!
-//! Each kernel runs several times; the best run counts, since other programs on the machine only ever slow it down. With one worker
-//! the time is what its thread spent on a processor, with all cores it is the time on the wall.
+//! Each kernel runs several times; the best run counts, since other programs on the machine only ever slow it
+//! down. With one worker the time is what its thread spent on a processor, with all cores it is the time on
+//! the wall.
 
 #[path = "../tests/sm/asm.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]

@@ -1,7 +1,8 @@
 //! What kind of machine to model.
 
-use crate::sm;
-use qmd::Target;
+use crate::clock::Time;
+use crate::gpu::chip::{Chip, MOST_SMS};
+use crate::gpu::sm;
 use sass::Arch;
 
 /// Settings of a [`Sim`](crate::Sim). The default is an Orin AGX 64 GB with all its SMs.
@@ -11,18 +12,34 @@ pub struct SimConfig {
     pub memory: u64,
     /// Streaming multiprocessors: 2 per TPC, at most 16. A real Orin AGX shows 8 in its lower power modes.
     pub sm_count: u32,
-    /// Instruction set of the SMs. A ga10b has sm_87; with sm_90 it is a machine that does not exist, whose SMs and launch
-    /// descriptors are Hopper's: the code for both can be run side by side.
+    /// Version of the SMs: instruction set, warps, shared memory. A ga10b has sm_87. With sm_80, sm_86 or
+    /// sm_89 the driver and the front end stay those of a ga10b, and the SMs execute code that was compiled
+    /// for these versions; with sm_90 launch descriptors are Hopper's too.
     pub arch: Arch,
     /// How kernels are executed: worker threads, schedule, arithmetic.
     pub executor: sm::Config,
+    /// The machine's time: the host's, or virtual.
+    pub time: Time,
     /// Print the driver's kernel-log lines to stderr as they appear.
     pub verbose: bool,
-    /// Time that the first `ALLOC_OBJ_CTX` takes, in milliseconds. A real machine needs about 1000, which few tests want to wait for.
+    /// Time that the first `ALLOC_OBJ_CTX` takes, in milliseconds. A real machine needs about 1000, which
+    /// few programs want to wait for.
     pub first_context_ms: u32,
-    /// Lets other processes of the same user look at the machine, as a debugger looks at a real one:
+    /// Lets other processes of the same user inspect the machine, as a debugger inspects a real one:
     /// [`Remote`](crate::Remote). One machine of a process can be visible at a time.
     pub visible: bool,
+}
+
+/// An environment variable has a value that means nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{variable}={value}: expected {expected}")]
+pub struct UnknownSetting {
+    /// The variable.
+    pub variable: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What it can be.
+    pub expected: &'static str,
 }
 
 impl Default for SimConfig {
@@ -32,6 +49,7 @@ impl Default for SimConfig {
             sm_count: 16,
             arch: Arch::Sm87,
             executor: sm::Config::default(),
+            time: Time::Host,
             verbose: false,
             first_context_ms: 0,
             visible: false,
@@ -40,35 +58,86 @@ impl Default for SimConfig {
 }
 
 impl SimConfig {
-    /// The environment variable that makes the machine of a program visible, unless its value is `0`.
+    /// Version of the SMs: `sm_80`, `sm_86`, `sm_87`, `sm_89` or `sm_90`.
+    pub const ARCH: &str = "NVGPU_SIM_ARCH";
+    /// Bytes of DRAM.
+    pub const MEMORY: &str = "NVGPU_SIM_MEMORY";
+    /// Number of SMs.
+    pub const SMS: &str = "NVGPU_SIM_SMS";
+    /// Unless `0`: kernel-log lines on stderr.
+    pub const VERBOSE: &str = "NVGPU_SIM_VERBOSE";
+    /// Unless `0`: other processes of the user may inspect the machine.
     pub const VISIBLE: &str = "NVGPU_SIM_VISIBLE";
 
-    /// The default, with what the environment says.
-    #[must_use]
-    pub fn from_env() -> Self {
-        Self { visible: std::env::var_os(Self::VISIBLE).is_some_and(|value| value != "0"), ..Self::default() }
+    /// The default, changed by those environment variables that are set.
+    ///
+    /// # Errors
+    /// [`UnknownSetting`] for a value that cannot be read.
+    pub fn from_env() -> Result<Self, UnknownSetting> {
+        Self::from_settings(|variable| {
+            std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned())
+        })
     }
 
-    /// SMs as the hardware can have them: whole TPCs, at least one, at most eight.
-    pub(crate) fn sms(&self) -> u32 {
-        (self.sm_count.div_ceil(2) * 2).clamp(2, 16)
+    fn from_settings(value: impl Fn(&str) -> Option<String>) -> Result<Self, UnknownSetting> {
+        let read = |variable, expected, read: &mut dyn FnMut(&str) -> Option<()>| {
+            let Some(value) = value(variable).filter(|value| !value.is_empty()) else { return Ok(()) };
+            read(&value).ok_or(UnknownSetting { variable, value, expected })
+        };
+        let mut config = Self::default();
+        read(Self::ARCH, "sm_80, sm_86, sm_87, sm_89 or sm_90", &mut |value| {
+            config.arch = value.strip_prefix("sm_")?.parse().ok().and_then(Arch::from_sm)?;
+            Some(())
+        })?;
+        read(Self::MEMORY, "a number of bytes", &mut |value| {
+            config.memory = value.parse().ok()?;
+            Some(())
+        })?;
+        read(Self::SMS, "a number of SMs, 2 to 16", &mut |value| {
+            config.sm_count = value.parse().ok().filter(|sms| (1..=MOST_SMS).contains(sms))?;
+            Some(())
+        })?;
+        config.verbose = value(Self::VERBOSE).is_some_and(|value| value != "0");
+        config.visible = value(Self::VISIBLE).is_some_and(|value| value != "0");
+        Ok(config)
     }
 
-    /// What launch descriptors are checked against.
-    pub(crate) fn target(&self) -> Target {
-        match self.arch {
-            Arch::Sm87 => Target::Sm87,
-            Arch::Sm90 => Target::Sm90,
+    /// The chip of this machine.
+    pub(crate) fn chip(&self) -> Chip {
+        Chip::new(self.arch, self.sm_count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variable: &str, value: &str) -> Result<SimConfig, UnknownSetting> {
+        SimConfig::from_settings(|asked| (asked == variable).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn the_environment_changes_what_it_names() {
+        assert_eq!(of(SimConfig::ARCH, "sm_86").unwrap().arch, Arch::Sm86);
+        assert_eq!(of(SimConfig::MEMORY, "1048576").unwrap().memory, 1 << 20);
+        assert_eq!(of(SimConfig::SMS, "8").unwrap().sm_count, 8);
+        assert!(
+            of(SimConfig::VERBOSE, "1").unwrap().verbose && !of(SimConfig::VERBOSE, "0").unwrap().verbose
+        );
+        assert!(of(SimConfig::VISIBLE, "1").unwrap().visible && !of("", "").unwrap().visible);
+    }
+
+    #[test]
+    fn a_value_that_means_nothing_is_an_error() {
+        for (variable, value) in [
+            (SimConfig::ARCH, "86"),
+            (SimConfig::ARCH, "sm_88"),
+            (SimConfig::MEMORY, "4 GiB"),
+            (SimConfig::SMS, "0"),
+            (SimConfig::SMS, "17"),
+        ] {
+            let error = of(variable, value).unwrap_err();
+            assert!(error.to_string().starts_with(&format!("{variable}={value}: expected ")), "{error}");
         }
-    }
-
-    /// TPCs: two SMs each.
-    pub(crate) fn tpcs(&self) -> u32 {
-        self.sms() / 2
-    }
-
-    /// GPCs: four TPCs each.
-    pub(crate) fn gpcs(&self) -> u32 {
-        self.tpcs().div_ceil(4)
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Order in which free numbers are handed out.
+/// Order in which free numbers are allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The last one given back comes first (channels: 511, 510, ...).
+    /// The last one freed first (channels: 511, 510, ...).
     LastIn,
-    /// The lowest free number comes first (TSGs).
+    /// The lowest free number first (TSGs).
     Lowest,
 }
 
@@ -18,7 +18,7 @@ pub(crate) struct IdPool {
     order: Order,
 }
 
-/// A number in use; it goes back when dropped.
+/// A number in use; freed when dropped.
 #[derive(Debug)]
 pub(crate) struct Id {
     number: u32,

@@ -1,12 +1,17 @@
 //! The device as a program sees it: system calls.
 
 use crate::config::SimConfig;
-use crate::files::{FileKey, Object};
-use crate::gpu::{self, Counters, USERMODE_LEN};
-use crate::machine::Machine;
-use crate::nodes;
+use crate::driver::descriptor::FileKey;
+use crate::driver::files::Object;
+use crate::driver::machine::Machine;
+use crate::driver::nodes::dispatch;
+use crate::driver::nodes::nvmap::check_mmap;
+use crate::driver::session::control::CtrlFile;
+use crate::gpu::counters::Counters;
+use crate::gpu::host_scheduler;
+use crate::gpu::usermode::USERMODE_LEN;
 use crate::violations::Violation;
-use crate::visit::Host;
+use crate::visit::host::Host;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
@@ -21,17 +26,17 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// A software ga10b behind the system calls of its driver.
+/// A software ga10b, with the system calls of its driver.
 ///
-/// Descriptors it hands out are real ones, and buffers are memfds that the program maps as on the device. The GPU runs on a thread
-/// of its own from [`new`](Sim::new) until the `Sim` is dropped.
+/// Its descriptors are real ones, and buffers are memfds that the program maps as on the device. The
+/// GPU runs on its own thread from [`new`](Sim::new) until the `Sim` is dropped.
 #[derive(Debug)]
 pub struct Sim {
     machine: Arc<Machine>,
     /// Mappings of the doorbell page: address to the open file whose only mapping it is.
-    doorbells: Mutex<HashMap<usize, Arc<nodes::CtrlFile>>>,
+    doorbells: Mutex<HashMap<usize, Arc<CtrlFile>>>,
     thread: Option<JoinHandle<()>>,
-    /// Serves other processes, where they may look.
+    /// Serves other processes, if the configuration permits it.
     host: Option<Host>,
 }
 
@@ -45,7 +50,7 @@ impl Sim {
         let gpu = Arc::clone(&machine);
         let thread = std::thread::Builder::new()
             .name("ga10b".to_owned())
-            .spawn(move || gpu::run(&gpu))
+            .spawn(move || host_scheduler::run(&gpu.gpu, &*gpu))
             .map_err(|_| Errno::EAGAIN)?;
         let host = match machine.config.visible.then(|| Host::open(Arc::clone(&machine))) {
             Some(Err(errno)) => {
@@ -98,8 +103,9 @@ impl Sim {
         driver.files.objects().filter_map(space).collect()
     }
 
-    /// Writes all physical memory that is in use, in the format of the LiME kernel module: page tables and buffers, as
-    /// a dump of a real machine holds them. What the GPU writes meanwhile may be in it or not.
+    /// Writes all physical memory that is in use, in the format of the LiME kernel module: page tables and
+    /// buffers, as a dump of a real machine holds them. What the GPU writes meanwhile may be in it or
+    /// not.
     ///
     /// # Errors
     /// Those of `out`.
@@ -107,14 +113,15 @@ impl Sim {
         self.machine.dram.dump(out)
     }
 
-    /// Name of the inode behind a descriptor of this machine, as `/proc/<pid>/fd` would show it on a real one.
+    /// Name of the inode of a descriptor of this machine, as `/proc/<pid>/fd` would show it on a real
+    /// one.
     pub fn descriptor_name(&self, fd: BorrowedFd<'_>) -> Option<String> {
-        nodes::name(&self.machine, fd)
+        dispatch::name(&self.machine, fd)
     }
 
     /// Whether this machine has a node of that name.
     pub fn has_node(path: &CStr) -> bool {
-        path.to_str().is_ok_and(nodes::is_node)
+        path.to_str().is_ok_and(dispatch::is_node)
     }
 
     /// Whether a descriptor belongs to this machine.
@@ -138,11 +145,11 @@ impl Drop for Sim {
 impl Sys for Sim {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         let path = path.to_str().map_err(|_| Errno::ENOENT)?;
-        nodes::open(&self.machine, path, flags)
+        dispatch::open(&self.machine, path, flags)
     }
 
     unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
-        nodes::ioctl(&self.machine, fd, request, arg)
+        dispatch::ioctl(&self.machine, fd, request, arg)
     }
 
     unsafe fn mmap(
@@ -177,7 +184,7 @@ impl Sys for Sim {
             Some(_) => Err(Errno::ENODEV),
             None => {
                 if self.machine.buffer_state(fd).is_some() {
-                    nodes::check_mmap(&self.machine, fd, len.get() as u64, offset)?;
+                    check_mmap(&self.machine, fd, len.get() as u64, offset)?;
                 }
                 // SAFETY: the caller's promise.
                 unsafe { nix::sys::mman::mmap(None, len, prot, flags, fd, offset) }

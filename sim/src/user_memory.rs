@@ -1,9 +1,10 @@
 //! Copies to and from addresses that the program passed inside ioctl arguments.
 //!
-//! Such an address may be anything. As in a kernel, a bad one gives `EFAULT`: the copy is made by the kernel itself, through a
-//! memfd, so no access of ours can fault. While a visitor from another process is served, addresses are that process's.
+//! Such an address may be anything. As in a kernel, a bad one gives `EFAULT`: the copy is made by the kernel
+//! itself, through a memfd, so no access of ours can fault. While a visitor from another process is served,
+//! addresses are that process's.
 
-use crate::visit::visitor;
+use crate::visit::visitor::visitor;
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
@@ -43,7 +44,7 @@ impl UserMemory {
         }
     }
 
-    /// Reads `len` bytes at `address` of this process, whoever asks.
+    /// Reads `len` bytes at `address` of this process, also while it serves a visitor.
     pub(crate) fn read_own(&self, address: u64, len: usize) -> Result<Vec<u8>, Errno> {
         let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = Vec::new();
@@ -57,7 +58,7 @@ impl UserMemory {
         Ok(bytes)
     }
 
-    /// Writes `bytes` at `address` of this process, whoever asks.
+    /// Writes `bytes` at `address` of this process, also while it serves a visitor.
     pub(crate) fn write_own(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
         let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         for (i, part) in bytes.chunks(CHUNK).enumerate() {
@@ -111,7 +112,8 @@ fn take(scratch: &File, address: u64, len: usize) -> Result<(), Errno> {
 
 /// Has the kernel copy `len` bytes of the file to `address`.
 fn put(scratch: &File, address: u64, len: usize) -> Result<(), Errno> {
-    // SAFETY: the caller of the ioctl vouched that the driver may write there; the kernel checks that it is mapped.
+    // SAFETY: the caller of the ioctl vouched that the driver may write there; the kernel checks that it is
+    // mapped.
     let n = unsafe { libc::pread(scratch.as_raw_fd(), address as *mut libc::c_void, len, 0) };
     if usize::try_from(n) == Ok(len) { Ok(()) } else { Err(Errno::EFAULT) }
 }

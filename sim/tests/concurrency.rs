@@ -60,8 +60,8 @@ fn threads_open_use_break_and_close_channels_at_once() {
             });
         }
     });
-    // Numbers come back, the last first: the four now are among the few that were ever in use at once. Were they lost, a hundred
-    // of the 512 would be gone.
+    // Numbers come back, the last first: the four now are among the few that were ever in use at once. Were
+    // they lost, a hundred of the 512 would be gone.
     let channels: Vec<_> = (0..THREADS).map(|_| machine.channel()).collect();
     let tokens: std::collections::BTreeSet<u32> = channels.iter().map(|c| c.token).collect();
     assert_eq!(tokens.len(), THREADS);

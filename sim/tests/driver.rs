@@ -1,4 +1,4 @@
-//! The driver's checks: which calls it takes, which errno it gives, which addresses it hands out.
+//! The driver's checks: which calls it takes, which errno it gives, which addresses it allocates.
 
 mod machine;
 
@@ -257,8 +257,8 @@ fn closing_gives_numbers_and_mappings_back() {
         machine.sim.close(copy).unwrap();
         machine.sim.close(tsg).unwrap();
     }
-    // Descriptors that are just dropped are noticed a little later. The number freed last is given first, so the channels
-    // tried in between stay open: closed, they would bury the number that is waited for.
+    // Descriptors that are just dropped are noticed a little later. The number freed last is given first, so
+    // the channels tried in between stay open: closed, they would bury the number that is waited for.
     drop(machine.channel());
     let start = std::time::Instant::now();
     let mut tried = Vec::new();
@@ -278,7 +278,7 @@ fn closing_gives_numbers_and_mappings_back() {
 fn the_doorbell_page_has_one_mapping_per_open_file() {
     let machine = Machine::new();
     assert_eq!(map(&machine.sim, machine.ctrl.as_fd(), 4096).unwrap_err(), Errno::EBUSY);
-    // SAFETY: nobody uses the page any more.
+    // SAFETY: the page is not used any more.
     unsafe { machine.sim.munmap(machine.doorbell.cast(), 0x1_0000).unwrap() };
     assert!(map(&machine.sim, machine.ctrl.as_fd(), 4096).is_ok());
     assert_eq!(map(&machine.sim, machine.nvmap.as_fd(), 4096).unwrap_err(), Errno::EPERM);

@@ -90,7 +90,7 @@ fn reduce(op: u32, signed: bool, old_s: i64, payload_s: i64, old: u64, payload: 
 proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.min(48), ..ProptestConfig::default() })]
 
-    /// Any sequence of releases and reductions leaves what the model says, and acquires see it.
+    /// Any sequence of releases and reductions leaves the model's value, and acquires see it.
     #[test]
     fn semaphores_agree_with_the_model(steps in prop::collection::vec(step(), 1..60)) {
         let machine = Machine::new();
@@ -136,7 +136,7 @@ fn every_kind_of_acquire_lets_go_when_its_condition_holds() {
             vec![inc(0, 0x5c, 5), memory.va as u32, (memory.va >> 32) as u32, payload, 0, operation];
         words.extend(release(memory.va + 64 + i as u64 * 16, 1));
         channel.submit(&words);
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        machine.settle();
         assert_eq!(done.load(Ordering::Acquire), 0, "operation {operation} did not wait");
         memory.u32(0).store(after, Ordering::Release);
         channel.wait(done, 1);

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::{DEADLINE, Test, open, open_with};
+use crate::harness::{DEADLINE, Test, open, open_with};
 
 pub const TESTS: &[Test] = &[
     Test { name: "copies_of_every_odd_size_and_offset_are_exact", run: odd_copies, sim_only: false },
@@ -16,7 +16,8 @@ pub const TESTS: &[Test] = &[
     Test { name: "copies_outside_a_buffer_are_errors", run: copies_outside, sim_only: false },
 ];
 
-/// Sizes 1 to 67 in steps of 2 at source and destination offsets 0 to 16, each checked with 32 bytes around it.
+/// Sizes 1 to 67 in steps of 2 at source and destination offsets 0 to 16, each checked with 32 bytes around
+/// it.
 fn odd_copies() -> Result<()> {
     let device = open()?;
     let mut queue = device.queue()?;
@@ -62,7 +63,8 @@ fn large_copies() -> Result<()> {
     Ok(())
 }
 
-/// Sizes around what a thread, a block and a few blocks move, at equal and unequal offsets, with 64 bytes around them.
+/// Sizes around what a thread, a block and a few blocks move, at equal and unequal offsets, with 64 bytes
+/// around them.
 fn kernel_copies() -> Result<()> {
     let device = open_with(|options| options.kernel_copies_from = Some(1))?;
     let mut queue = device.queue()?;
@@ -115,7 +117,7 @@ fn host_buffers() -> Result<()> {
         data.rotate_left(1);
         up.write(0, &data)?;
         queue.copy(&up, 0, &there, 0, len as u64)?;
-        queue.barrier()?;
+        queue.barrier();
         queue.copy(&there, 0, &down, 0, len as u64)?;
         queue.submit()?.wait(DEADLINE)?;
         let mut back = vec![0; len];
@@ -133,7 +135,7 @@ fn copy_chain() -> Result<()> {
     buffers[0].write(0, &[0x5A; 1024])?;
     for pair in buffers.windows(2) {
         queue.copy(&pair[0], 0, &pair[1], 0, 1024)?;
-        queue.barrier()?;
+        queue.barrier();
     }
     queue.submit()?.wait(DEADLINE)?;
     let mut back = [0; 1024];

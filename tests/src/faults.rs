@@ -1,12 +1,13 @@
-//! Faults: each is a typed error that says what, where and in which kernel; the process goes on with a new device.
+//! Faults: each is a typed error that says what, where and in which kernel; the process goes on with a new
+//! device.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use hcq::{Args, Device, Error, FaultKind, FaultReport, Kernel, LaunchConfig};
 
-use crate::kernels::{Kernels, cubin};
-use crate::{DEADLINE, Test, open, words};
+use crate::harness::{DEADLINE, Test, open, words};
+use crate::kernels::{Kernels, arch, cubin};
 
 pub const TESTS: &[Test] = &[
     Test { name: "a_load_from_unmapped_memory_is_reported", run: unmapped_load, sim_only: false },
@@ -86,7 +87,7 @@ fn misaligned() -> Result<()> {
 /// The suite's cubin with the first instruction of `load_at` that reads global memory replaced by zeros.
 fn illegal_instruction() -> Result<()> {
     let device = open()?;
-    let arch = device.info().arch;
+    let arch = arch(&device)?;
     let mut image = cubin(arch).to_vec();
     let at = image
         .chunks(16)

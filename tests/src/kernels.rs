@@ -1,4 +1,5 @@
-//! The suite's own kernels: `tests/kernels/suite.ptx`, compiled for each instruction set and committed.
+//! The suite's own kernels: `tests/kernels/suite.ptx`, compiled for each SM and committed
+//! (`tools/suite-kernels.py`).
 
 use anyhow::{Context, Result};
 use hcq::{Device, Kernel, Program};
@@ -7,9 +8,21 @@ use sass::Arch;
 /// The suite's cubin for an instruction set.
 pub fn cubin(arch: Arch) -> &'static [u8] {
     match arch {
+        Arch::Sm80 => include_bytes!("../kernels/suite.sm_80.cubin"),
+        Arch::Sm86 => include_bytes!("../kernels/suite.sm_86.cubin"),
         Arch::Sm87 => include_bytes!("../kernels/suite.sm_87.cubin"),
+        Arch::Sm89 => include_bytes!("../kernels/suite.sm_89.cubin"),
         Arch::Sm90 => include_bytes!("../kernels/suite.sm_90.cubin"),
     }
+}
+
+/// The instruction set of a device.
+///
+/// # Errors
+/// If it is none that there are cubins for.
+pub fn arch(device: &Device) -> Result<Arch> {
+    let sm = device.info().sm_number();
+    Arch::from_sm(sm).with_context(|| format!("no code for sm_{sm}"))
 }
 
 /// The suite's kernels, loaded on a device.
@@ -19,7 +32,7 @@ pub struct Kernels {
 
 impl Kernels {
     pub fn load(device: &Device) -> Result<Self> {
-        Ok(Self { program: device.load(cubin(device.info().arch)).context("loading the suite's kernels")? })
+        Ok(Self { program: device.load(cubin(arch(device)?)).context("loading the suite's kernels")? })
     }
 
     pub fn get(&self, name: &str) -> Result<Kernel> {

@@ -5,8 +5,8 @@ use hcq::{Args, LaunchConfig};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use crate::harness::{DEADLINE, Test, bytes, open, words};
 use crate::kernels::Kernels;
-use crate::{DEADLINE, Test, bytes, open, words};
 
 pub const TESTS: &[Test] = &[
     Test { name: "a_kernel_writes_what_it_should", run: fill, sim_only: false },
@@ -78,7 +78,7 @@ fn rings_wrap() -> Result<()> {
         unsafe {
             queue.launch(&step, LaunchConfig::new(1, 1), &Args::new().buffer(&data).u32(1).u32(5).u32(k))?
         };
-        queue.barrier()?;
+        queue.barrier();
         last = Some(queue.submit()?);
         want = want.wrapping_mul(5).wrapping_add(k);
     }
@@ -101,7 +101,7 @@ fn many_in_one() -> Result<()> {
     unsafe {
         queue.launch(&fill, LaunchConfig::new(2, 256), &Args::new().buffer(&data).u32(512).u32(0))?;
         for k in 0..500 {
-            queue.barrier()?;
+            queue.barrier();
             queue.launch(
                 &step,
                 LaunchConfig::new(4, 128),

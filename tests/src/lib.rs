@@ -3,18 +3,32 @@
 //! The software ga10b when it is unset, so that it runs anywhere:
 //!
 //! ```sh
-//! cargo test -p device-suite --release                   # software ga10b
-//! HCQ_DEVICE=nvgpu cargo test -p device-suite --release  # a Jetson Orin
-//! HCQ_DEVICE=rm cargo test -p device-suite --release     # a desktop GPU
+//! cargo test -p ga10b-tests --release                   # software ga10b
+//! HCQ_DEVICE=nvgpu cargo test -p ga10b-tests --release  # a Jetson Orin
+//! HCQ_DEVICE=rm cargo test -p ga10b-tests --release     # a desktop GPU
 //! ```
 //!
-//! [`suite`] is the table; each module holds the tests of one subject; `tests/device.rs` runs them. A test opens its own
-//! device, because some of them lose it on purpose.
+//! [`suite`] is the table; each module holds the tests of one subject; `tests/device.rs` runs them. A test
+//! opens its own device, because some of them lose it on purpose.
+//!
+//! # Layers
+//! ```text
+//! 0  conformance::cubins conformance::noise conformance::tolerance harness
+//! 1  conformance::case kernels
+//! 2  conformance::report conformance::runner
+//! 3  conformance::model_kernels conformance::random
+//! 4  conformance::built_in conformance::convergence conformance::corpus conformance::edges conformance::matrix
+//! 4  conformance::mufu
+//! 5  conformance::programs conformance::sweep
+//! 6  conformance
+//! 7  copies faults graphs launches memory ordering queues random_programs windows
+//! ```
 
 pub mod conformance;
 mod copies;
 mod faults;
 mod graphs;
+mod harness;
 mod kernels;
 mod launches;
 mod memory;
@@ -28,29 +42,16 @@ mod windows;
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
-use std::time::Duration;
-
-use anyhow::{Context, Result};
-use hcq::{Device, Selector};
-
-pub use kernels::cubin;
-
-/// A deadline for anything that must come to an end: generous, because the software GPU may share its processor.
-const DEADLINE: Duration = Duration::from_secs(60);
-
-/// One test of the suite.
-#[derive(Clone, Copy, Debug)]
-pub struct Test {
-    /// Its name: a sentence about the library, in snake case.
-    pub name: &'static str,
-    /// Runs it on a device it opens by itself.
-    pub run: fn() -> Result<()>,
-    /// Whether only the software GPU can run it.
-    pub sim_only: bool,
-}
+pub use harness::{Test, on_sim, run_on, selector};
+pub use kernels::{arch, cubin};
 
 /// The whole suite.
 pub fn suite() -> Vec<Test> {
+    [&suite_for_every_sm(), random_programs::TESTS].concat()
+}
+
+/// The tests whose kernels are compiled for every SM that the software GPU can have.
+pub fn suite_for_every_sm() -> Vec<Test> {
     [
         memory::TESTS,
         copies::TESTS,
@@ -60,44 +61,6 @@ pub fn suite() -> Vec<Test> {
         graphs::TESTS,
         windows::TESTS,
         faults::TESTS,
-        random_programs::TESTS,
     ]
     .concat()
-}
-
-/// The device under test.
-pub fn selector() -> Result<Selector> {
-    match std::env::var("HCQ_DEVICE") {
-        Err(_) => Ok(Selector::Sim),
-        Ok(name) => Ok(name.parse::<Selector>()?),
-    }
-}
-
-/// Whether the device under test is the software one.
-pub fn on_sim() -> bool {
-    matches!(selector(), Ok(Selector::Sim))
-}
-
-/// Opens the device under test.
-fn open() -> Result<Device> {
-    Device::open(selector()?).context("opening the device under test")
-}
-
-/// Opens the device under test with options.
-fn open_with(change: impl FnOnce(&mut hcq::DeviceOptions)) -> Result<Device> {
-    let mut options = hcq::DeviceOptions::default();
-    change(&mut options);
-    Device::open_with(selector()?, options).context("opening the device under test")
-}
-
-/// Reads `count` words of a buffer.
-fn words(buffer: &hcq::Buffer, count: usize) -> Result<Vec<u32>> {
-    let mut bytes = vec![0; count * 4];
-    buffer.read(0, &mut bytes)?;
-    Ok(bytes.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)).collect())
-}
-
-/// The bytes of some words.
-fn bytes(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|w| w.to_le_bytes()).collect()
 }

@@ -7,7 +7,7 @@ use hcq::Buffer;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::{Test, open};
+use crate::harness::{Test, open};
 
 pub const TESTS: &[Test] = &[
     Test { name: "buffers_hold_what_is_written", run: buffers_hold_what_is_written, sim_only: false },
@@ -63,7 +63,8 @@ fn large_buffers_are_2_mib_aligned() -> Result<()> {
     Ok(())
 }
 
-/// 100,000 buffers, at most 64 alive: no live ones overlap, and the addresses in use stay within what 64 can need.
+/// 100,000 buffers, at most 64 alive: no live ones overlap, and the addresses in use stay within what 64 can
+/// need.
 fn addresses_are_recycled() -> Result<()> {
     let device = open()?;
     let mut rng = StdRng::seed_from_u64(2);
@@ -92,7 +93,8 @@ fn addresses_are_recycled() -> Result<()> {
         pages.insert(va >> 21);
         live.push(buffer);
     }
-    // 64 buffers of 2 MiB at most, each touching two 2 MiB pages, and as much again for pools and fragmentation.
+    // 64 buffers of 2 MiB at most, each touching two 2 MiB pages, and as much again for pools and
+    // fragmentation.
     ensure!(pages.len() <= 256, "100,000 allocations wandered over {} pages of 2 MiB", pages.len());
     Ok(())
 }

@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use hcq::{Args, Buffer, Device, DeviceOptions, LaunchConfig, Queue};
 
+use crate::harness::{DEADLINE, Test, bytes, open, open_with, words};
 use crate::kernels::Kernels;
-use crate::{DEADLINE, Test, bytes, open, open_with, words};
 
 pub const TESTS: &[Test] = &[
     Test { name: "linked_launches_see_each_others_results", run: linked, sim_only: false },
@@ -69,21 +69,21 @@ impl Path {
         LaunchConfig::new(BLOCKS, BLOCK).with_dynamic_shared(4 * BLOCK)
     }
 
-    /// Every round writes other values to the same memory and reads them back: a line that a cache kept from the round
-    /// before gives an old value. Submits, and waits if asked to, now and then.
+    /// Every round writes other values to the same memory and reads them back: a line that a cache kept from
+    /// the round before gives an old value. Submits, and waits if asked to, now and then.
     fn run(&self, queue: &mut Queue, submit_every: u32, wait: bool) -> Result<()> {
         let (fill, reverse) = (self.kernels.get("fill")?, self.kernels.get("reverse")?);
         for round in 0..ROUNDS {
             // SAFETY: `data` and `source` have COUNT words, and `out` has as many for each round.
             unsafe { queue.launch(&fill, LaunchConfig::new(BLOCKS, BLOCK), &self.written(round))? };
-            queue.barrier()?;
+            queue.barrier();
             if let Some(copy) = &self.copy {
                 queue.copy(&self.data, 0, copy, 0, self.data.len())?;
-                queue.barrier()?;
+                queue.barrier();
             }
             // SAFETY: as above.
             unsafe { queue.launch(&reverse, Self::shape(), &self.read(round))? };
-            queue.barrier()?;
+            queue.barrier();
             if round % submit_every == submit_every - 1 {
                 let point = queue.submit()?;
                 if wait {
@@ -172,8 +172,8 @@ fn in_graphs() -> Result<()> {
     Ok(())
 }
 
-/// A line of launches that write to host memory, one of them last that writes one word elsewhere: when that one has ended,
-/// the CPU sees what all have written.
+/// A line of launches that write to host memory, one of them last that writes one word elsewhere: when that
+/// one has ended, the CPU sees what all have written.
 fn cpu_sees_all() -> Result<()> {
     for release_in_launch in [false, true] {
         let device = open_with(|options| options.release_in_launch = release_in_launch)?;
@@ -187,7 +187,7 @@ fn cpu_sees_all() -> Result<()> {
                     Args::new().buffer_at(&out, each * u64::from(line)).u32(COUNT).u32(round * 77 + line);
                 // SAFETY: each line of `out` has COUNT words.
                 unsafe { queue.launch(&fill, LaunchConfig::new(BLOCKS, BLOCK), &args)? };
-                queue.barrier()?;
+                queue.barrier();
             }
             // SAFETY: one word is written.
             unsafe {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use hcq::{Args, Device, DeviceOptions, Error, LaunchConfig, SyncPoint};
 
+use crate::harness::{DEADLINE, Test, bytes, open, selector, words};
 use crate::kernels::Kernels;
-use crate::{DEADLINE, Test, bytes, open, selector, words};
 
 pub const TESTS: &[Test] = &[
     Test { name: "two_queues_wait_for_each_other", run: ping_pong, sim_only: false },
@@ -53,7 +53,7 @@ fn in_order() -> Result<()> {
         let args = Args::new().buffer(&log).buffer(&counter).u32(tag);
         // SAFETY: 1000 launches write 1000 words.
         unsafe { queue.launch(&append, LaunchConfig::new(1, 1), &args)? };
-        queue.barrier()?;
+        queue.barrier();
         points.push(queue.submit()?);
     }
     points[999].wait(DEADLINE)?;
@@ -105,7 +105,7 @@ fn timestamps() -> Result<()> {
                 &Args::new().buffer(&data).u32(1 << 18).u32(3).u32(1),
             )?
         };
-        queue.barrier()?;
+        queue.barrier();
         stamps.push(queue.timestamp()?);
     }
     queue.submit()?.wait(DEADLINE)?;
@@ -155,7 +155,8 @@ fn rollover() -> Result<()> {
     Ok(())
 }
 
-/// Dropping a queue and the only handle of a buffer right after submitting loses nothing and frees nothing early.
+/// Dropping a queue and the only handle of a buffer right after submitting loses nothing and frees nothing
+/// early.
 fn dropped_queue() -> Result<()> {
     let device = open()?;
     let fill = Kernels::load(&device)?.get("fill")?;
@@ -171,7 +172,7 @@ fn dropped_queue() -> Result<()> {
                 &Args::new().buffer(&scratch).u32(1 << 16).u32(value),
             )?;
         }
-        queue.barrier()?;
+        queue.barrier();
         queue.copy(&scratch, 0, &out, 0, 4 << 16)?;
         let point = queue.submit()?;
         drop((scratch, queue));

@@ -3,8 +3,10 @@
 use anyhow::{Context, Result, ensure};
 use sass::Arch;
 
-use crate::conformance::{Comparison, Runner, random};
-use crate::{Test, on_sim, selector};
+use crate::conformance::random;
+use crate::conformance::report::Comparison;
+use crate::conformance::runner::Runner;
+use crate::harness::{Test, on_sim, selector};
 
 pub const TESTS: &[Test] = &[
     Test { name: "random_programs_compute_what_they_should", run: random_programs, sim_only: false },

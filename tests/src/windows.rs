@@ -5,8 +5,8 @@ use hcq::{Args, Buffer, Device, DeviceOptions, Error, FaultKind, GpuVa, LaunchCo
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 
+use crate::harness::{DEADLINE, Test, open, selector};
 use crate::kernels::Kernels;
-use crate::{DEADLINE, Test, open, selector};
 
 pub const TESTS: &[Test] = &[
     Test { name: "no_sequence_of_allocations_reaches_a_window", run: never_reached, sim_only: false },
@@ -88,7 +88,8 @@ fn not_placeable() -> Result<()> {
     Ok(())
 }
 
-/// The trap of the Orin bring-up: mapped memory, a correct kernel, and a fault because of where the buffer lies.
+/// The trap of the Orin bring-up: mapped memory, a correct kernel, and a fault because of where the buffer
+/// lies.
 fn window_fault() -> Result<()> {
     let mut options = DeviceOptions::default();
     options.reserve_windows = false;

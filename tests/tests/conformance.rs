@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use device_suite::conformance::{self, Comparison, Runner};
+use ga10b_tests::conformance::{self, Comparison, Runner};
 use sass::Arch;
 
 #[test]

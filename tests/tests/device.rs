@@ -1,8 +1,13 @@
-//! Runs the device suite on the device that `HCQ_DEVICE` names; the software ga10b when it is unset.
+//! Runs the device suite on the device that `HCQ_DEVICE` names; the software ga10b when it is unset, and then
+//! also with SMs of other versions.
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use sass::Arch;
+
+/// SMs whose code the software ga10b executes besides its own.
+const OTHERS: [Arch; 4] = [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm90];
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
@@ -10,17 +15,25 @@ fn main() -> ExitCode {
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .init();
     let mut args = Arguments::from_args();
-    let on_sim = device_suite::on_sim();
+    let on_sim = ga10b_tests::on_sim();
     if !on_sim {
         // One GPU: a test that loses its device must not take another test's with it.
         args.test_threads = Some(1);
     }
-    let trials = device_suite::suite()
-        .into_iter()
-        .map(|test| {
-            Trial::test(test.name, move || (test.run)().map_err(|e| Failed::from(format!("{e:?}"))))
-                .with_ignored_flag(test.sim_only && !on_sim)
-        })
-        .collect();
+    let mut trials = Vec::new();
+    for test in ga10b_tests::suite() {
+        let trial = Trial::test(test.name, move || (test.run)().map_err(failed));
+        trials.push(trial.with_ignored_flag(test.sim_only && !on_sim));
+    }
+    for test in ga10b_tests::suite_for_every_sm() {
+        for arch in OTHERS {
+            let run = move || ga10b_tests::run_on(arch, &test).map_err(failed);
+            trials.push(Trial::test(test.name, run).with_kind(arch.to_string()).with_ignored_flag(!on_sim));
+        }
+    }
     libtest_mimic::run(&args, trials).exit_code()
+}
+
+fn failed(error: anyhow::Error) -> Failed {
+    Failed::from(format!("{error:?}"))
 }

@@ -1,8 +1,9 @@
-//! Each crate's modules stand in layers: the picture in its `lib.rs` says which, and this test compares the picture with the code.
+//! Each crate's modules stand in layers: the picture in its `lib.rs` says which, and this test compares the
+//! picture with the code.
 //!
-//! The picture is the first code block under `# Layers` in the crate's documentation. A line is a number and the modules of that
-//! layer; a module names only modules of smaller numbers. `allowed: from -> to: why` is an exception. Within an entry, files must not
-//! name each other in a circle, but for `circle: one two: why`.
+//! The picture is the first code block under `# Layers` in the crate's documentation. A line is a number and
+//! the modules of that layer; a module names only modules of smaller numbers. `allowed: from -> to: why` is
+//! an exception. Within an entry, files must not name each other in a circle, but for `circle: one two: why`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

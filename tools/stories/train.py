@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the embedded model of llm-demo and writes it as a Q6_K GGUF.
+"""Trains the embedded model of ga10b-llm and writes it as a Q6_K GGUF.
 
   python3 train.py --out stories.gguf --report report.json
 

@@ -1,6 +1,6 @@
 //! Dividing an address space into stretches that can be drawn: what lies close together shares a bar.
 
-use super::AddressMap;
+use crate::address_map::AddressMap;
 
 /// Gaps below this are drawn as part of a bar.
 const SMALL_GAP: u64 = 16 << 20;
@@ -23,8 +23,14 @@ pub(super) struct Bar {
 /// The bars of a map, by address. A gap that is larger than what lies before it ends a bar; if that makes too many, only
 /// the largest gaps do.
 pub(super) fn bars(map: &AddressMap) -> Vec<Bar> {
-    let mapping = |m: &super::Mapping| Bar { start: m.va.0, end: m.end(), mappings: 1, mapped: m.size_bytes };
-    let window = |w: &super::Window| Bar { start: w.base.0, end: w.end(), mappings: 0, mapped: 0 };
+    let mapping = |m: &crate::address_map::Mapping| Bar {
+        start: m.va.0,
+        end: m.end(),
+        mappings: 1,
+        mapped: m.size_bytes,
+    };
+    let window =
+        |w: &crate::address_map::Window| Bar { start: w.base.0, end: w.end(), mappings: 0, mapped: 0 };
     let mut items: Vec<Bar> =
         map.mappings.iter().map(mapping).chain(map.windows.iter().map(window)).collect();
     items.sort_by_key(|item| item.start);

@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 
-use super::bars::bars;
-use super::{AddressMap, Severity};
-use crate::page_table::Directory;
+use crate::address_map::bars::bars;
+use crate::address_map::{AddressMap, Severity};
+use crate::hex::Hex;
+use crate::page_table::walk::Directory;
+use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 use crate::size::size;
-use crate::{Hex, Report};
 
 /// Columns of a bar.
 const COLUMNS: usize = 56;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::bars::bars;
-use super::{AddressMap, Severity};
+use crate::address_map::bars::bars;
+use crate::address_map::{AddressMap, Severity};
 use crate::size::size;
 
 /// Width of a bar, in pixels.

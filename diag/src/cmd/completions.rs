@@ -2,10 +2,9 @@
 
 use std::io::Write;
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::{Cli, Finding};
+use crate::cmd::finding::Finding;
 
 /// Print a completion script for a shell.
 #[derive(Debug, clap::Args)]
@@ -15,10 +14,10 @@ pub struct Args {
 }
 
 impl Args {
-    /// Writes the script.
-    pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    /// Writes the script for `command`.
+    pub fn run(&self, mut command: clap::Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "nvdiag", &mut script);
+        clap_complete::generate(self.shell, &mut command, "nvdiag", &mut script);
         out.write_all(&script)?;
         Ok(Finding::Clean)
     }

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use nvdiag::disassembly::Disassembly;
 
-use super::{read_input, show};
-use crate::Finding;
+use crate::cmd::finding::Finding;
+use crate::cmd::finding::show;
+use crate::cmd::input::read_input;
 
 /// Disassemble a cubin: sections, what each kernel needs, occupancy, instructions.
 #[derive(Debug, clap::Args)]

@@ -12,8 +12,9 @@ use nvdiag::doctor::{Machine, Node, examine};
 use nvdiag::process_map::ProcessMap;
 use nvdiag::session::Session;
 
-use super::{kernel_log, show};
-use crate::Finding;
+use crate::cmd::finding::Finding;
+use crate::cmd::finding::show;
+use crate::cmd::kernel_log;
 
 /// Check the machine: nodes and permissions, driver, clocks, memory, kernel log; each with its remedy.
 ///

@@ -13,9 +13,11 @@ use nvdiag::fault::Incident;
 use nvdiag::process_map::ProcessMap;
 use nvdiag::session::Session;
 
-use super::follow::{Log, Look};
-use super::{kernel_log, live, number, process, read_input, show};
-use crate::Finding;
+use crate::cmd::finding::Finding;
+use crate::cmd::finding::show;
+use crate::cmd::follow::{Log, Look};
+use crate::cmd::input::{number, read_input};
+use crate::cmd::{kernel_log, live, process};
 
 /// Explain GPU faults: what happened, where, which instruction, likely causes, what to try.
 ///

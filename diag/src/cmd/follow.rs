@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::kernel_log::Kmsg;
+use crate::cmd::kernel_log::Kmsg;
 
 /// Bytes taken at once.
 const PIECE: usize = 1 << 16;

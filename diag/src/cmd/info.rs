@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use anyhow::Context;
-use hcq::{BackendKind, Device, DeviceOptions, Selector};
+use hcq::{BackendKind, Device, Selector};
 use nix::fcntl::OFlag;
 use nvdiag::characteristics::{Characteristics, Clocks};
 use nvdiag::device::DeviceInfo;
@@ -19,9 +19,9 @@ use nvgpu_sys::{
     nvgpu_gpu_zcull_get_ctx_size_args, nvgpu_gpu_zcull_get_info_args,
 };
 
-use super::doctor::Files;
-use super::show;
-use crate::Finding;
+use crate::cmd::doctor::Files;
+use crate::cmd::finding::Finding;
+use crate::cmd::finding::show;
 
 /// Control node of the integrated GPU.
 const CTRL: &std::ffi::CStr = c"/dev/nvgpu/igpu0/ctrl";
@@ -40,21 +40,14 @@ pub struct Args {
 impl Args {
     /// Opens the device and prints what it is.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
-        let mut options = DeviceOptions::default();
-        // A software device of our own, so that its driver can be asked as a real one is.
-        let mut sim = None;
-        if matches!(self.device, Selector::Sim | Selector::Auto) {
-            let made = ga10b_sim::Sim::try_new(ga10b_sim::SimConfig::from_env());
-            sim = Some(made.context("cannot start the software ga10b")?);
-            options.sim.clone_from(&sim);
-        }
-        let device = Device::open_with(self.device, options)
-            .with_context(|| format!("cannot open device {}", self.device))?;
+        let device =
+            Device::open(self.device).with_context(|| format!("cannot open device {}", self.device))?;
         let mut info = DeviceInfo::of(&device);
         info.all = self.all;
         let driver: Option<Arc<dyn Sys>> = match device.info().backend {
             BackendKind::Nvgpu => Some(Arc::new(Linux)),
-            BackendKind::Sim => sim.map(|sim| sim as _),
+            // Its driver can be asked as a real one is.
+            BackendKind::Sim => hcq::sim::of(&device).map(|sim| sim as _),
             _ => None,
         };
         if let Some(driver) = driver {

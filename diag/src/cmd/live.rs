@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nvdiag::fault::Incident;
 use nvgpu_sys::{Sys, sm_error_state};
 
-use super::process::{Descriptor, Process, nothing_to_ask};
+use crate::cmd::process::{Descriptor, Process, nothing_to_ask};
 
 /// SMs asked for at most; the driver refuses the first that the chip does not have.
 const MAX_SMS: u32 = 256;

@@ -4,9 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::CommandFactory;
 
-use crate::{Cli, Finding};
+use crate::cmd::finding::Finding;
 
 /// Write the manual pages, one for each command, into a folder.
 #[derive(Debug, clap::Args)]
@@ -16,11 +15,11 @@ pub struct Args {
 }
 
 impl Args {
-    /// Writes the pages and says where.
-    pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    /// Writes the pages of `command` and says where.
+    pub fn run(&self, command: clap::Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         let cannot = || format!("cannot write manual pages to {}", self.folder.display());
         std::fs::create_dir_all(&self.folder).with_context(cannot)?;
-        clap_mangen::generate_to(Cli::command(), &self.folder).with_context(cannot)?;
+        clap_mangen::generate_to(command, &self.folder).with_context(cannot)?;
         writeln!(out, "{}", self.folder.join("nvdiag.1").display())?;
         Ok(Finding::Clean)
     }

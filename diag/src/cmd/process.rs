@@ -202,7 +202,7 @@ mod tests {
         file.write_all(b"shared").expect("written");
         let process = match Process::open(std::process::id()) {
             Err(error) if error.to_string().contains("this kernel cannot") => {
-                eprintln!("skipped: no pidfds here");
+                ga10b_oracles::skipped("no pidfds here");
                 return;
             }
             process => process.expect("ourselves"),
@@ -214,7 +214,7 @@ mod tests {
                 if error.to_string().contains("right to trace")
                     || error.to_string().contains("this kernel") =>
             {
-                eprintln!("skipped: descriptors cannot be copied here: {error}");
+                ga10b_oracles::skipped(format_args!("descriptors cannot be copied here: {error}"));
                 return;
             }
             copy => copy.expect("a copy"),

@@ -11,8 +11,8 @@ use nvdiag::Hex;
 use nvdiag::process_map::{Mapping, ProcessMap, WINDOW_BYTES, Window};
 use nvdiag::provoke::{Capture, Kind, Outcome, Provoked, SmRegisters, cubin, plant_illegal_word};
 
-use super::show;
-use crate::Finding;
+use crate::cmd::finding::Finding;
+use crate::cmd::finding::show;
 
 /// How long the kernel may take.
 const DEADLINE: Duration = Duration::from_secs(3);
@@ -115,13 +115,14 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     options.patience = DEADLINE;
     let mut config = ga10b_sim::SimConfig::default();
     config.executor.stall_budget = STALL_BUDGET;
-    if selector == Selector::Sim {
+    let opened = if selector == Selector::Sim {
         let sim = ga10b_sim::Sim::try_new(config).context("cannot start the software ga10b")?;
-        options.sim = Some(sim);
-    }
-    let device =
-        Device::open_with(selector, options).with_context(|| format!("cannot open device {selector}"))?;
-    let arch = device.info().arch;
+        hcq::sim::open(sim, options)
+    } else {
+        Device::open_with(selector, options)
+    };
+    let device = opened.with_context(|| format!("cannot open device {selector}"))?;
+    let arch = sass::Arch::from_sm(device.info().sm_number()).context("no code for this GPU")?;
     let image = match kind {
         Kind::IllegalInstruction => {
             plant_illegal_word(arch, kind.kernel()).context("the kernel has no load")?
@@ -167,11 +168,11 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
             capture.error = report.to_string();
             capture.notifier = report.raw.notifier;
             let register = |v: u32| Hex(v.into());
-            capture.sms.extend(report.raw.sms.iter().map(|&(sm_id, global, warp, pc)| SmRegisters {
-                sm_id,
-                global_esr: register(global),
-                warp_esr: register(warp),
-                pc: Hex(pc),
+            capture.sms.extend(report.raw.sms.iter().map(|sm| SmRegisters {
+                sm_id: sm.sm,
+                global_esr: register(sm.global_esr),
+                warp_esr: register(sm.warp_esr),
+                pc: Hex(sm.pc),
             }));
             capture.address = report.address.map(|a| Hex(a.raw()));
             if let FaultKind::Mmu { fault_type } = report.kind {

@@ -7,8 +7,9 @@ use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use nvdiag::pushbuffer::{Decoder, Generation};
 
-use super::{number, read_input, show};
-use crate::Finding;
+use crate::cmd::finding::Finding;
+use crate::cmd::finding::show;
+use crate::cmd::input::{number, read_input};
 
 /// Decode a captured pushbuffer or GPFIFO: methods, fields, the classes bound to subchannels, inline QMDs.
 #[derive(Debug, clap::Args)]

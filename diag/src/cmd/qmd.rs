@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use nvdiag::queue_metadata::Metadata;
 
-use super::{number, read_input, show};
-use crate::Finding;
+use crate::cmd::finding::Finding;
+use crate::cmd::finding::show;
+use crate::cmd::input::{number, read_input};
 
 /// Decode a QMD (the description of one launch) from a memory dump.
 ///

@@ -2,7 +2,8 @@
 
 use rm_sys::{Release, Version};
 
-use super::{Check, Machine, node};
+use crate::doctor::machine::node;
+use crate::doctor::machine::{Check, Machine};
 
 pub(super) fn checks(machine: &dyn Machine) -> Vec<Check> {
     let mut checks = vec![driver(machine)];

@@ -2,7 +2,8 @@
 //!
 //! Sources: nvgpu of L4T r36.4.3 (nodes, devfreq names), NVIDIA's developer guide (power modes), public sysfs tables.
 
-use super::{Check, Machine, compatible, meminfo, node};
+use crate::doctor::machine::{Check, Machine};
+use crate::doctor::machine::{compatible, meminfo, node};
 use crate::size::size;
 
 /// The control node of the first GPU.

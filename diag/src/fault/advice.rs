@@ -1,9 +1,12 @@
 //! Likely causes and what to try, by what went wrong and by what is known about it.
 
-use super::report::{FaultReport, Subject};
-use super::sm::code;
-use crate::kernel_log::{Entry, Kind};
-use crate::process_map::{ProcessMap, Space, access_of};
+use crate::fault::causes::{Known, MMU_FAULTS, WARP_ERRORS};
+use crate::fault::report::{FaultReport, Subject, WindowTrap};
+use crate::fault::sm::{SmRecord, code};
+use crate::kernel_log::Entry;
+use crate::kernel_log::lines::Kind;
+use crate::process_map::code::{Space, access_of};
+use crate::process_map::map::ProcessMap;
 
 struct Advice {
     causes: Vec<String>,
@@ -17,6 +20,15 @@ impl Advice {
 
     fn attempt(&mut self, text: impl Into<String>) {
         self.tries.push(text.into());
+    }
+
+    /// What a table knows of an error number; its last row is for the numbers that it does not name.
+    fn known(&mut self, table: &[Known], number: u32) {
+        let row = table.iter().find(|row| row.numbers.contains(&number)).or(table.last());
+        if let Some(row) = row {
+            row.causes.iter().for_each(|text| self.cause(*text));
+            row.tries.iter().for_each(|text| self.attempt(*text));
+        }
     }
 }
 
@@ -87,24 +99,36 @@ fn sm(advice: &mut Advice, report: &FaultReport, map: &ProcessMap) {
         );
         return;
     };
+    if let Some(trap) = &report.window_trap {
+        window_trap(advice, trap);
+    }
+    warp_error(advice, report, record);
+    if record.pc.is_none() && map.has_code() {
+        advice.attempt("the desktop driver's log has no pc: hcq's own report of the fault has it");
+    }
+}
+
+fn window_trap(advice: &mut Advice, trap: &WindowTrap) {
+    match (&trap.mapping, &trap.window) {
+        (Some(mapping), Some(window)) => advice.cause(format!(
+            "the {} at {} lies in the {window} window: the SM takes its addresses for shared or local memory",
+            mapping.what, mapping.va
+        )),
+        _ => advice.cause(
+            "a buffer lies inside the shared- or local-memory window: the SM takes its addresses for that memory \
+             (on Tegra the driver hands out addresses near the windows first)",
+        ),
+    }
+    advice.attempt(
+        "reserve the windows before mapping anything: AS ALLOC_SPACE with a fixed offset at each base, 16 MiB at least \
+         (hcq does; `nvdiag vamap --pid PID` shows what lies there)",
+    );
+}
+
+/// By the code of the warp error, and by the instruction where that is known.
+fn warp_error(advice: &mut Advice, report: &FaultReport, record: &SmRecord) {
     let instruction = report.code.iter().find(|c| c.certain).and_then(|c| c.instruction());
     let access = instruction.and_then(access_of);
-    if let Some(trap) = &report.window_trap {
-        match (&trap.mapping, &trap.window) {
-            (Some(mapping), Some(window)) => advice.cause(format!(
-                "the {} at {} lies in the {window} window: the SM takes its addresses for shared or local memory",
-                mapping.what, mapping.va
-            )),
-            _ => advice.cause(
-                "a buffer lies inside the shared- or local-memory window: the SM takes its addresses for that memory \
-                 (on Tegra the driver hands out addresses near the windows first)",
-            ),
-        }
-        advice.attempt(
-            "reserve the windows before mapping anything: AS ALLOC_SPACE with a fixed offset at each base, 16 MiB at least \
-             (hcq does; `nvdiag vamap --pid PID` shows what lies there)",
-        );
-    }
     let width = access.map(|(_, width)| width);
     match record.warp_esr.code {
         0 if record.global_esr.bits.iter().any(|b| b == "BPT_INT") => {
@@ -128,12 +152,6 @@ fn sm(advice: &mut Advice, report: &FaultReport, map: &ProcessMap) {
             advice.attempt(
                 "check the low bits of the base and the stride against the width of the instruction",
             );
-        }
-        code::INVALID_ADDR_SPACE => {
-            advice.cause(
-                "an atomic on local memory, or a pointer of one space used by an instruction of another",
-            );
-            advice.attempt("compare the pointer with the windows: `nvdiag info` prints them");
         }
         code::OOR_ADDR => {
             match access {
@@ -168,66 +186,7 @@ fn sm(advice: &mut Advice, report: &FaultReport, map: &ProcessMap) {
             advice.cause("new code at an old address without invalidating the instruction cache");
             advice.attempt("compare the bytes at the pc with the cubin; check the cubin's architecture with `nvdiag disasm`");
         }
-        code::ILLEGAL_INSTR_PARAM => {
-            advice.cause(
-                "a known instruction with a field that is not allowed: a barrier number, a modifier, a size",
-            );
-            advice.attempt("compare the instruction with one the compiler made");
-        }
-        code::OOR_REG => {
-            advice.cause("the launch grants fewer registers (or barriers) than the kernel uses");
-            advice.attempt(
-                "compare REGISTER_COUNT and BARRIER_COUNT of the QMD with `nvdiag disasm FILE.cubin`",
-            );
-        }
-        code::MISALIGNED_REG => {
-            advice.cause("hand-made code with a wide operand in a register that is not even, or not a multiple of four");
-            advice.attempt("look at the register numbers of the instruction");
-        }
-        code::MISALIGNED_PC | code::PC_OVERFLOW => {
-            advice.cause(
-                "an indirect branch or a return through an address that was overwritten or computed wrongly",
-            );
-            advice.cause("code that does not end in EXIT, or a program address in the QMD that is wrong");
-            advice.attempt("check PROGRAM_ADDRESS of the QMD and the end of the kernel's code");
-        }
-        code::API_STACK_ERROR | 0x01 | 0x16 => {
-            advice
-                .cause("calls deeper than the call stack of the launch, recursion, or returns without calls");
-            advice.attempt(
-                "raise the call-stack size (SHADER_LOCAL_MEMORY_CRS_SIZE), or make the calls inline",
-            );
-        }
-        code::INVALID_CONST_ADDR_LDC => {
-            advice.cause("a constant bank that the launch does not bind, or an index past its end");
-            advice.cause("kernel arguments shorter than the kernel reads");
-            advice.attempt(
-                "compare the constant buffers of the QMD with the banks of `nvdiag disasm FILE.cubin`",
-            );
-        }
-        code::MMU_FAULT | code::MMU_NACK => {
-            advice.cause("an address that is not mapped; the MMU's own lines name it");
-            advice.attempt(
-                "look for the first `[MMU FAULT]` line (nvgpu) or Xid 31 (desktop) of the same process",
-            );
-        }
-        code::TEX_FORMAT | code::TEX_LAYOUT => {
-            advice.cause("a texture header of another format or layout than the instruction expects, or a wrong index of it");
-            advice.attempt("check the texture header's words");
-        }
-        code::ARRIVE => {
-            advice.cause(
-                "more arrivals at an mbarrier than its count, or a barrier that was initialized twice",
-            );
-            advice.attempt("count arrivals of one phase against the barrier's initial count");
-        }
-        _ => {
-            advice.cause("an error that this tool knows no cause for");
-            advice.attempt("report it with the lines below");
-        }
-    }
-    if record.pc.is_none() && map.has_code() {
-        advice.attempt("the desktop driver's log has no pc: hcq's own report of the fault has it");
+        other => advice.known(WARP_ERRORS, other),
     }
 }
 
@@ -239,7 +198,6 @@ fn mmu(advice: &mut Advice, report: &FaultReport, map: &ProcessMap) {
     };
     let address = fault.address.map_or(0, |a| a.0);
     let client = fault.client.as_deref().unwrap_or("");
-    let near = report.access.as_ref();
     if client.starts_with("esc") {
         advice.cause("a ring entry or a pushbuffer at an address that is not mapped (an entry of zeros, where it is 0)");
         advice.attempt("compare the address with the ring and the pushbuffers; decode the ring with `nvdiag pushbuf --gpfifo`");
@@ -254,72 +212,38 @@ fn mmu(advice: &mut Advice, report: &FaultReport, map: &ProcessMap) {
         advice.cause("the address of a launch descriptor, or of a semaphore it releases, is not mapped");
     }
     match fault.fault_type {
-        Some(0..=2) | None => {
-            if address < 0x1_0000 {
-                advice.cause("a null pointer, or an offset used as a pointer");
-            }
-            if let Some(mapping) = near.and_then(|n| n.mapping.as_ref()) {
-                advice.cause(format!(
-                    "the {} at {} was mapped later, or unmapped while work was running",
-                    mapping.what, mapping.va
-                ));
-            }
-            match near.and_then(|n| n.distance_bytes.zip(n.nearest.as_ref())) {
-                Some((d, m)) if (1..=0x10_0000).contains(&d) => {
-                    advice.cause(format!("an index past the end of the {} at {}", m.what, m.va));
-                }
-                Some((d, m)) if (-0x10_0000..0).contains(&d) => {
-                    advice.cause(format!(
-                        "a negative index, or one that wrapped, before the {} at {}",
-                        m.what, m.va
-                    ));
-                }
-                _ if map.mappings.is_empty() => {
-                    advice.cause("an index past the end of a buffer, or a wrong pointer")
-                }
-                _ => advice.cause("a wrong pointer: nothing is mapped near it"),
-            }
-            advice.cause("a buffer that was freed while work that uses it was still running");
-            if map.mappings.is_empty() {
-                advice.attempt("see what is mapped near it: `nvdiag vamap --pid PID --json > map.json`, then `nvdiag esr --map map.json`");
-            }
-            advice.attempt("wait for the work before freeing what it uses");
-        }
-        Some(3) => {
-            advice.cause("a pointer that is not one: sign-extended, garbage, or a float read as an address");
-            advice.attempt("look at the top 15 bits of the pointer");
-        }
-        Some(4) => {
-            advice.cause("the channel was torn down, or its work names another subcontext");
-            advice.attempt("close channels after their work; check the VEID of SET_CHANNEL_INFO");
-        }
-        Some(5) => {
-            advice.cause("an address in the driver's own part of the address space");
-            advice.attempt("compare the pointer with the end of the user range (`nvdiag vamap`)");
-        }
-        Some(6) => {
-            advice.cause("a write to memory that was mapped read-only, or to a dma-buf opened read-only");
-            advice.attempt("check the map flags and access of that buffer");
-        }
-        Some(10 | 15) => {
-            advice.cause(
-                "an atomic on memory that does not take it: another aperture, or a kind without atomics",
-            );
-            advice.attempt("map the buffer as ordinary, cached system memory");
-        }
-        Some(12) => {
-            advice.cause("a page kind that does not fit the access, such as a compressible kind without a compression tag");
-            advice.attempt("map with the generic kind");
-        }
-        Some(14) => {
-            advice.cause("memory with an uncorrectable error");
-            advice.attempt("look for ECC lines near it");
-        }
-        _ => {
-            advice.cause("protected memory, or page-table bits that do not fit the access");
-            advice.attempt("walk the page tables from a memory dump: `nvdiag vamap --dump FILE --pdb ADDR`");
-        }
+        Some(0..=2) | None => not_mapped(advice, report, address, map),
+        Some(other) => advice.known(MMU_FAULTS, other),
     }
+}
+
+/// Nothing is mapped at the address.
+fn not_mapped(advice: &mut Advice, report: &FaultReport, address: u64, map: &ProcessMap) {
+    let near = report.access.as_ref();
+    if address < 0x1_0000 {
+        advice.cause("a null pointer, or an offset used as a pointer");
+    }
+    if let Some(mapping) = near.and_then(|n| n.mapping.as_ref()) {
+        advice.cause(format!(
+            "the {} at {} was mapped later, or unmapped while work was running",
+            mapping.what, mapping.va
+        ));
+    }
+    match near.and_then(|n| n.distance_bytes.zip(n.nearest.as_ref())) {
+        Some((d, m)) if (1..=0x10_0000).contains(&d) => {
+            advice.cause(format!("an index past the end of the {} at {}", m.what, m.va));
+        }
+        Some((d, m)) if (-0x10_0000..0).contains(&d) => {
+            advice.cause(format!("a negative index, or one that wrapped, before the {} at {}", m.what, m.va));
+        }
+        _ if map.mappings.is_empty() => advice.cause("an index past the end of a buffer, or a wrong pointer"),
+        _ => advice.cause("a wrong pointer: nothing is mapped near it"),
+    }
+    advice.cause("a buffer that was freed while work that uses it was still running");
+    if map.mappings.is_empty() {
+        advice.attempt("see what is mapped near it: `nvdiag vamap --pid PID --json > map.json`, then `nvdiag esr --map map.json`");
+    }
+    advice.attempt("wait for the work before freeing what it uses");
 }
 
 fn front_end(advice: &mut Advice, report: &FaultReport, blamed: Option<&Entry>) {

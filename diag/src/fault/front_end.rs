@@ -1,7 +1,8 @@
 //! Exceptions of the units in front of the SMs: scheduler, front end, macro engine, inline data, copy engine.
 
-use super::tables::{self, CLASS_ERRORS, COPY_ERRORS, FE_ESR, MEMFMT_ESR, MME_ESR};
-use crate::kernel_log::{Entry, Kind};
+use crate::fault::tables::{self, CLASS_ERRORS, COPY_ERRORS, FE_ESR, MEMFMT_ESR, MME_ESR};
+use crate::kernel_log::Entry;
+use crate::kernel_log::lines::Kind;
 
 /// Name of an exception and what it means in plain words.
 #[must_use]
@@ -56,6 +57,25 @@ pub fn unit_exception(entry: &Entry) -> Option<(String, String)> {
         Kind::MemfmtException => {
             (named(bits(MEMFMT_ESR), "MEMFMT"), "inline data does not fit its announced length".to_owned())
         }
+        Kind::IllegalNotify => ("ILLEGAL_NOTIFY".to_owned(), "a notify request that is not legal".to_owned()),
+        Kind::CopyError => {
+            let code = register("code");
+            let name = tables::name(COPY_ERRORS, code).map_or(format!("copy error {code:#x}"), str::to_owned);
+            (name, "the copy engine refused a transfer".to_owned())
+        }
+        kind if kind.meaning().ends_with("(graphics)")
+            || matches!(kind, Kind::SsyncException | Kind::MpcException) =>
+        {
+            (format!("{kind:?}"), kind.meaning().to_owned())
+        }
+        _ => return method_exception(entry),
+    })
+}
+
+/// Name of an exception of one method, and what it means.
+fn method_exception(entry: &Entry) -> Option<(String, String)> {
+    let register = |name: &str| entry.fields.register(name).unwrap_or(0);
+    Some(match entry.kind {
         Kind::ClassError => {
             let code = register("code");
             let name =
@@ -95,7 +115,6 @@ pub fn unit_exception(entry: &Entry) -> Option<(String, String)> {
             );
             ("CLASS_SUBCH_MISMATCH".to_owned(), words)
         }
-        Kind::IllegalNotify => ("ILLEGAL_NOTIFY".to_owned(), "a notify request that is not legal".to_owned()),
         Kind::FirmwareMethod if entry.fields.register("register").is_none() => (
             "FIRMWARE_METHOD".to_owned(),
             format!(
@@ -112,16 +131,6 @@ pub fn unit_exception(entry: &Entry) -> Option<(String, String)> {
                 register("register")
             ),
         ),
-        Kind::CopyError => {
-            let code = register("code");
-            let name = tables::name(COPY_ERRORS, code).map_or(format!("copy error {code:#x}"), str::to_owned);
-            (name, "the copy engine refused a transfer".to_owned())
-        }
-        kind if kind.meaning().ends_with("(graphics)")
-            || matches!(kind, Kind::SsyncException | Kind::MpcException) =>
-        {
-            (format!("{kind:?}"), kind.meaning().to_owned())
-        }
         _ => return None,
     })
 }

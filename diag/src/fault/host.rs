@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::tables::{self, NOTIFIERS};
+use crate::fault::tables::{self, NOTIFIERS};
 
 /// A pushbuffer method header, in one of the two forms that logs show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::tables;
-use crate::kernel_log::{Entry, Kind, Role, Source, Value};
+use crate::fault::tables;
+use crate::kernel_log::Entry;
+use crate::kernel_log::lines::{Kind, Role, Source};
+use crate::kernel_log::shape::Value;
 
 /// Lines kept of one incident; later ones are counted.
 const MAX_ENTRIES: usize = 256;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::tables::{self, ACCESS_TYPES, FAULT_TYPES, FAULT_TYPES_OLD, FAULT_TYPES_XID};
-use crate::Hex;
+use crate::fault::tables::{self, ACCESS_TYPES, FAULT_TYPES, FAULT_TYPES_OLD, FAULT_TYPES_XID};
+use crate::hex::Hex;
 
 /// What kind of fault it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -43,7 +43,7 @@ pub struct MmuFault {
     /// Which GPC.
     pub gpc: Option<u32>,
     /// The SM behind the unit, where it is one's data path (inferred from unit counts: `t1_n` is SM `n & 1` of TPC `n >> 1`).
-    pub sm: Option<super::sm::Place>,
+    pub sm: Option<crate::fault::sm::Place>,
     /// The instance block of the context.
     pub instance: Option<Hex>,
 }
@@ -98,7 +98,11 @@ impl MmuFault {
             .and_then(|n| n.parse::<u32>().ok());
         self.in_gpc = Some(in_gpc);
         self.gpc = gpc.filter(|_| in_gpc);
-        self.sm = number.zip(self.gpc).map(|(n, gpc)| super::sm::Place { gpc, tpc: n >> 1, sm: Some(n & 1) });
+        self.sm = number.zip(self.gpc).map(|(n, gpc)| crate::fault::sm::Place {
+            gpc,
+            tpc: n >> 1,
+            sm: Some(n & 1),
+        });
         self.client = Some(plain);
     }
 

@@ -1,12 +1,15 @@
 //! Faults: from log lines and registers to what happened, where, to which instruction, why, and what to try.
 
 mod advice;
-mod explain;
+mod blame;
+mod causes;
+pub(crate) mod explain;
 mod front_end;
 mod host;
-mod incident;
+pub(crate) mod incident;
 pub mod mmu;
-mod report;
+mod records;
+pub(crate) mod report;
 pub mod sm;
 pub mod tables;
 

@@ -4,12 +4,16 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::mmu::MmuFault;
-use super::sm::SmRecord;
-use crate::kernel_log::{Fields, Kind, Role};
-use crate::process_map::{Code, Mapping, Whereabouts};
+use crate::fault::mmu::MmuFault;
+use crate::fault::sm::SmRecord;
+use crate::hex::Hex;
+use crate::kernel_log::lines::{Kind, Role};
+use crate::kernel_log::shape::Fields;
+use crate::process_map::code::Code;
+use crate::process_map::map::Mapping;
+use crate::process_map::whereabouts::Whereabouts;
+use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
-use crate::{Hex, Report};
 
 /// What a fault is about: the unit that the blame falls on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

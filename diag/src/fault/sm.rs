@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::tables::{self, GLOBAL_BITS, WARP_CODES};
-use crate::Hex;
+use crate::fault::tables::{self, GLOBAL_BITS, WARP_CODES};
+use crate::hex::Hex;
 
 /// Bits of `HWW_GLOBAL_ESR` that are no errors: breakpoint interrupt, pause, single step.
 const NO_ERROR: u32 = 0x70;

@@ -1,6 +1,6 @@
 //! What surrounds a message: time, driver, device, function, level.
 
-use super::lines::Source;
+use crate::kernel_log::lines::Source;
 
 /// When a line was printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

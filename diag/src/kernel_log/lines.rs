@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use serde::Serialize;
 
-use super::shape::{Reading, Shape};
+use crate::kernel_log::shape::{Reading, Shape};
 
 /// What part a line plays in the story of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -1,8 +1,8 @@
 //! The kernel log: bytes in, entries out. Streaming, with a bound on every line, so that any file will do.
 
-mod frame;
-mod lines;
-mod shape;
+pub(crate) mod frame;
+pub(crate) mod lines;
+pub(crate) mod shape;
 
 use serde::Serialize;
 

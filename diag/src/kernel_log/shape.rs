@@ -6,7 +6,7 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::Hex;
+use crate::hex::Hex;
 
 /// How a field is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

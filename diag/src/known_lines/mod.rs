@@ -288,7 +288,8 @@ impl Table {
             Piece::Value(_, name) => Some(name.as_str()),
             Piece::Literal(_) => None,
         });
-        let values = names.zip(&span.values).map(|(name, (from, to))| (name, text[*from..*to].to_owned())).collect();
+        let values =
+            names.zip(&span.values).map(|(name, (from, to))| (name, text[*from..*to].to_owned())).collect();
         let advice = self.advice(&line.advice);
         Known { line, advice, values, complete: span.complete, function_agrees: rank.named }
     }
@@ -327,7 +328,9 @@ fn marked(driver: &str, text: &str) -> bool {
 
 /// The function in nvgpu's frame, `{function}:{line} [{level}] `, and where the message begins.
 fn frame_function(text: &str) -> Option<(usize, &str)> {
-    let level = ["[ERR]", "[WRN]", "[INFO]", "[DBG]"].iter().find_map(|level| Some((text.find(level)?, level.len())))?;
+    let level = ["[ERR]", "[WRN]", "[INFO]", "[DBG]"]
+        .iter()
+        .find_map(|level| Some((text.find(level)?, level.len())))?;
     let function = text[..level.0].trim_end().rsplit(' ').next()?.split_once(':')?.0;
     let start = level.0 + level.1;
     Some((start + usize::from(text[start..].starts_with(' ')), function))

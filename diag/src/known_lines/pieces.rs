@@ -71,7 +71,9 @@ pub(super) fn around(pieces: &[Piece], anchor: usize, text: &str, at: usize) -> 
     let inside = |b: Option<char>| b.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let (first, last) = (text[span.start..].chars().next(), text[..span.end].chars().next_back());
     // A format never begins or ends inside of a word.
-    let begins = matches!(pieces[0], Piece::Literal(_)) && inside(first) && inside(text[..span.start].chars().next_back());
+    let begins = matches!(pieces[0], Piece::Literal(_))
+        && inside(first)
+        && inside(text[..span.start].chars().next_back());
     let ends = span.complete && inside(last) && inside(text[span.end..].chars().next());
     (!begins && !ends).then_some(span)
 }
@@ -282,14 +284,20 @@ mod tests {
 
     #[test]
     fn numbers_end_where_the_next_word_begins() {
-        let format = pieces(&[("mme pc 0x", None), ("pc", Some(Kind::Hex)), ("data high ", None), ("high", Some(Kind::Decimal))]);
+        let format = pieces(&[
+            ("mme pc 0x", None),
+            ("pc", Some(Kind::Hex)),
+            ("data high ", None),
+            ("high", Some(Kind::Decimal)),
+        ]);
         let found = values(&format, 0, "x mme pc 0x000000dadata high -3 more");
         assert_eq!(found, Some((vec!["000000da".into(), "-3".into()], true)));
     }
 
     #[test]
     fn values_stand_at_the_head_too() {
-        let format = pieces(&[("name", Some(Kind::Text)), (": failed, cmd 0x", None), ("cmd", Some(Kind::Hex))]);
+        let format =
+            pieces(&[("name", Some(Kind::Text)), (": failed, cmd 0x", None), ("cmd", Some(Kind::Hex))]);
         let found = values(&format, 1, "[1.0] gpu gk20a_open: failed, cmd 0x40 ");
         assert_eq!(found, Some((vec!["gk20a_open".into(), "40".into()], true)));
         assert_eq!(values(&format, 1, " : failed, cmd 0x40"), None);
@@ -297,10 +305,22 @@ mod tests {
 
     #[test]
     fn cut_lines_give_what_they_have() {
-        let format = pieces(&[("fault type: ", None), ("t", Some(Kind::Text)), (", access type: ", None), ("a", Some(Kind::Text)), (",", None)]);
+        let format = pieces(&[
+            ("fault type: ", None),
+            ("t", Some(Kind::Text)),
+            (", access type: ", None),
+            ("a", Some(Kind::Text)),
+            (",", None),
+        ]);
         let all = "fault type: write, ro violation, access type: virt read,";
-        assert_eq!(values(&format, 0, all), Some((vec!["write, ro violation".into(), "virt read".into()], true)));
-        assert_eq!(values(&format, 0, &all[..50]), Some((vec!["write, ro violation".into(), "virt".into()], false)));
+        assert_eq!(
+            values(&format, 0, all),
+            Some((vec!["write, ro violation".into(), "virt read".into()], true))
+        );
+        assert_eq!(
+            values(&format, 0, &all[..50]),
+            Some((vec!["write, ro violation".into(), "virt".into()], false))
+        );
         assert_eq!(values(&format, 0, &all[..40]), Some((vec!["write, ro violation".into()], false)));
     }
 
@@ -314,7 +334,17 @@ mod tests {
 
     #[test]
     fn hostile_texts_end() {
-        let format = pieces(&[("a", None), ("1", Some(Kind::Text)), (" ", None), ("2", Some(Kind::Text)), (" ", None), ("3", Some(Kind::Text)), (" ", None), ("4", Some(Kind::Text)), (" end", None)]);
+        let format = pieces(&[
+            ("a", None),
+            ("1", Some(Kind::Text)),
+            (" ", None),
+            ("2", Some(Kind::Text)),
+            (" ", None),
+            ("3", Some(Kind::Text)),
+            (" ", None),
+            ("4", Some(Kind::Text)),
+            (" end", None),
+        ]);
         let text = format!("a{}", " b".repeat(2000));
         let _ = values(&format, 0, &text);
     }

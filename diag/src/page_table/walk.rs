@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::{
-    Aperture, Entry, Leaf, Level, PhysicalMemory, decode_big_half, decode_pde, decode_pte, kind_name, va,
+use crate::hex::Hex;
+use crate::page_table::format::va;
+use crate::page_table::format::{
+    Aperture, Entry, Leaf, Level, PhysicalMemory, decode_big_half, decode_pde, decode_pte, kind_name,
 };
-use crate::Hex;
 
 /// Most tables that are read: 4 GiB of them, more than any machine has.
 const MAX_TABLES: usize = 1 << 20;

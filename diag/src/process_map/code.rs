@@ -3,7 +3,7 @@
 use sass::{Arch, WORD_BYTES, Word};
 use serde::{Deserialize, Serialize};
 
-use crate::Hex;
+use crate::hex::Hex;
 
 /// Code starts on a multiple of this.
 const CODE_ALIGN: u64 = 128;

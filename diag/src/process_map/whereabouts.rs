@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Mapping, ProcessMap};
-use crate::Hex;
+use crate::hex::Hex;
+use crate::process_map::map::{Mapping, ProcessMap};
 use crate::size::size;
 
 /// Where an address lies.

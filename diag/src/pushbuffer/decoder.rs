@@ -1,10 +1,12 @@
 //! From words to commands: headers, the data that follows them, and the state they leave behind.
 
-use super::halves::{Half, whole};
-use super::{Command, FieldValue, Generation, InlineQmd, Problem, Pushbuffer, Segment, Write};
-use crate::Hex;
 use crate::gpfifo::{Action, Entry};
+use crate::hex::Hex;
 use crate::methods::{Class, Field, Kind, Method};
+use crate::pushbuffer::command::{
+    Command, FieldValue, Generation, InlineQmd, Problem, Pushbuffer, Segment, Write,
+};
+use crate::pushbuffer::halves::{Half, whole};
 use crate::queue_metadata::Metadata;
 
 /// Methods below this offset are the host's, whatever the subchannel.

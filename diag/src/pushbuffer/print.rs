@@ -2,8 +2,8 @@
 
 use std::io::{self, Write as Output};
 
-use super::{Command, FieldValue, InlineQmd, Pushbuffer, Write};
-use crate::Report;
+use crate::pushbuffer::command::{Command, FieldValue, InlineQmd, Pushbuffer, Write};
+use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 
 /// Writes of one method in a row that are shown before the rest is summed up.

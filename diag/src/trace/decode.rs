@@ -3,8 +3,8 @@
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::abi::{self, Field, Layout, Pointer};
-use super::{Bytes, Call, Event};
+use crate::trace::abi::{self, Field, Layout, Pointer};
+use crate::trace::event::{Bytes, Call, Event};
 
 /// Elements of an array that are shown.
 const SHOWN_ELEMENTS: usize = 8;
@@ -293,8 +293,8 @@ fn is_known_in_hex(name: &str, width: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Hex;
-    use crate::trace::Memory;
+    use crate::hex::Hex;
+    use crate::trace::event::Memory;
 
     fn ioctl(node: &str, request: u32, input: &[u8], output: &[u8], memory: Vec<Memory>) -> Decoded {
         let call = Call::Ioctl {

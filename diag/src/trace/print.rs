@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::decode::{DecodedMemory, Fields, decode};
-use super::{Call, Event};
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+use crate::trace::decode::{DecodedMemory, Fields, decode};
+use crate::trace::event::{Call, Event};
 
 /// Writes an event as a line, and a line for each piece of memory its argument points to.
 ///

@@ -17,15 +17,15 @@ use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nvgpu_sys::Sys;
 
-use super::{Bytes, Call, Event, Header, LogWriter};
-use crate::Hex;
+use crate::hex::Hex;
+use crate::trace::event::{Bytes, Call, Event, Header, LogWriter};
 
 /// Names the descriptors of a trace.
 type Namer = Box<dyn Fn(BorrowedFd<'_>) -> String + Send + Sync>;
 
 /// System calls that are written to a log on their way to `S`.
 ///
-/// Given to `hcq::Device::with_sys` it records what the library asks of the driver, in the format of `nvdiag trace`,
+/// Given to `hcq::sys::open_nvgpu` it records what the library asks of the driver, in the format of `nvdiag trace`,
 /// without stopping the program; memory that arguments point to is not recorded. A log that cannot be written is
 /// given up, and the program goes on.
 pub struct Traced<S> {

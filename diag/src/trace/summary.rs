@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::decode::decode;
-use super::{Call, Event};
-use crate::Report;
+use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+use crate::trace::decode::decode;
+use crate::trace::event::{Call, Event};
 
 /// One row: all calls of a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

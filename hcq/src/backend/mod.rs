@@ -1,22 +1,27 @@
 //! What differs between drivers, and nothing else.
 //!
-//! A backend hands out memory that is mapped into one GPU address space, channels that run in it, and a way to ring
-//! their doorbell; and it tells what the GPU is and what went wrong. It knows nothing of pushbuffers, signals, launches
-//! or programs. Addresses are chosen above it.
+//! A backend hands out memory that is mapped into one GPU address space, channels that run in it, and a way
+//! to ring their doorbell; and it reports what the GPU is and what went wrong. It knows nothing of
+//! pushbuffers, signals, launches or programs. Addresses are chosen above it.
 
-use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 
 use crate::address::{Bytes, GpuVa};
 use crate::error::Error;
+use crate::fault::report::SmRecord;
 use crate::info::Info;
 
+pub(crate) mod kernel_log;
 pub(crate) mod nvgpu;
 pub(crate) mod rm;
+#[cfg(feature = "sim")]
+pub(crate) mod software;
+#[cfg(test)]
+pub(crate) mod tests;
 
 /// A driver with one address space open.
-pub(crate) trait Backend: Send + Sync + fmt::Debug {
+pub(crate) trait Backend: Send + Sync {
     /// The GPU's description.
     fn info(&self) -> &Info;
 
@@ -28,30 +33,31 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// The memory reads as zero to the GPU where the driver promises it; callers clear what they rely on.
     fn allocate(&self, request: &MemoryRequest) -> Result<Memory, Error>;
 
-    /// Unmaps and frees `memory`. The caller has made sure that no GPU work touches it any more and that nothing
-    /// uses its CPU pointer.
+    /// Unmaps and frees `memory`. The caller has made sure that no GPU work touches it any more and that
+    /// nothing uses its CPU pointer.
     fn free(&self, memory: MemoryId) -> Result<(), Error>;
 
-    /// Called before the CPU reads or writes memory of that kind through its pointer, when no work of the GPU touches
-    /// the range: makes what the GPU wrote visible, and has the GPU see what the CPU is about to write.
+    /// Called before the CPU reads or writes memory of that kind through its pointer, when no work of the GPU
+    /// touches the range: makes what the GPU wrote visible, and has the GPU see what the CPU is about to
+    /// write.
     fn before_cpu_access(&self, _: MemoryKind) -> Result<(), Error> {
         Ok(())
     }
 
     /// Creates a channel that is bound to the address space, has its engine objects, and is scheduled.
-    fn create_channel(&self, request: &ChannelRequest) -> Result<Channel, Error>;
+    fn create_channel(&self, request: &ChannelRequest) -> Result<RawChannel, Error>;
 
     /// Stops and removes a channel; what it still had queued does not run. Its pointers end here.
     fn destroy_channel(&self, channel: ChannelId);
 
-    /// Tells the host that the channel with this token has new entries. Ring, `GP_PUT` and everything they lead
-    /// to have been written and fenced before; the backend adds what its doorbell needs after the store.
+    /// Signals the host that the channel with this token has new entries. Ring, `GP_PUT` and everything they
+    /// lead to have been written and fenced before; the backend adds what its doorbell needs after the store.
     fn ring_doorbell(&self, token: u32);
 
     /// The error notifier's code if the channel was stopped. Cheap: it is called in wait loops.
     fn channel_error(&self, channel: ChannelId) -> Option<u32>;
 
-    /// Everything the driver tells about the error that stopped `channel`. May take milliseconds.
+    /// Everything the driver reports about the error that stopped `channel`. May take milliseconds.
     fn fault(&self, channel: ChannelId) -> RawFault;
 
     /// The GPU's clock in ns, the one that timestamps are taken from.
@@ -97,7 +103,7 @@ pub(crate) struct MemoryRequest {
     pub len: Bytes,
     /// What it is for.
     pub kind: MemoryKind,
-    /// Where the GPU shall see it.
+    /// Where the GPU is to see it.
     pub va: GpuVa,
 }
 
@@ -114,7 +120,8 @@ pub(crate) struct Memory {
     pub cpu: Option<NonNull<u8>>,
 }
 
-// SAFETY: the pointer is a plain address of a shared mapping; accesses through it are argued where they happen.
+// SAFETY: the pointer is a plain address of a shared mapping; accesses through it are argued where they
+// happen.
 unsafe impl Send for Memory {}
 // SAFETY: as above; `Memory` itself is immutable.
 unsafe impl Sync for Memory {}
@@ -143,9 +150,9 @@ pub(crate) struct ChannelRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChannelId(pub u64);
 
-/// A channel that takes work.
+/// A channel that takes work: its memory and its name, without any bookkeeping.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Channel {
+pub(crate) struct RawChannel {
     /// Its name.
     pub id: ChannelId,
     /// The GPFIFO ring: `entries` 8-byte words, 8-byte aligned, valid until the channel is destroyed.
@@ -157,34 +164,21 @@ pub(crate) struct Channel {
 }
 
 // SAFETY: plain addresses of shared mappings; accesses through them are argued where they happen.
-unsafe impl Send for Channel {}
-// SAFETY: as above; `Channel` itself is immutable.
-unsafe impl Sync for Channel {}
+unsafe impl Send for RawChannel {}
+// SAFETY: as above; `RawChannel` itself is immutable.
+unsafe impl Sync for RawChannel {}
 
-/// What the driver tells about an error, undecoded.
+/// What the driver reports about an error, undecoded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RawFault {
     /// Error notifier code (13 = SM exception, 31 = MMU fault, 32 = pushbuffer, ...).
     pub notifier: u32,
     /// SMs that recorded an exception.
-    pub sms: Vec<SmError>,
+    pub sms: Vec<SmRecord>,
     /// The MMU's record, where the driver gives it.
     pub mmu: Option<MmuError>,
     /// Lines of the kernel log about it, where they can be read.
     pub log: Vec<String>,
-}
-
-/// An SM's exception registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SmError {
-    /// SM number.
-    pub sm: u32,
-    /// `HWW_GLOBAL_ESR`.
-    pub global_esr: u32,
-    /// `HWW_WARP_ESR`: the error code is in bits 15:0.
-    pub warp_esr: u32,
-    /// Program counter, an absolute GPU address.
-    pub pc: u64,
 }
 
 /// An MMU fault record.

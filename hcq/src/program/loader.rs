@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 
 use goblin::elf::section_header::SHF_ALLOC;
 
-use super::stack;
-use crate::cubin::{CubinError, File, Function, Section, constant_bank};
+use crate::program::cubin::error::CubinError;
+use crate::program::cubin::file::{File, Function, Section, constant_bank};
+use crate::program::stack;
 
-/// Memory that must be mapped behind the last instruction: instruction prefetch runs past the end.
+/// Memory that must be mapped after the last instruction: instruction prefetch runs past the end.
 const CODE_TAIL: u64 = 4096;
-/// Most bytes an image may take; a corrupt header shall not make us allocate more.
+/// Most bytes an image may take; a corrupt header must not make us allocate more.
 const MAX_IMAGE: u64 = 1 << 32;
 /// Relocation types.
 mod r_cuda {

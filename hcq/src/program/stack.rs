@@ -1,9 +1,9 @@
 //! How much stack a kernel needs, where the compiler's records do not say.
 //!
-//! ptxas 12 writes a minimum of 0 for kernels whose need it cannot tell: recursion, indirect calls, `alloca`. The
-//! code itself shows them: it has calls, or reaches local memory without a frame.
+//! ptxas 12 writes a minimum of 0 for kernels whose need it does not know: recursion, indirect calls,
+//! `alloca`. The code itself shows them: it has calls, or reaches local memory without a frame.
 
-/// Stack bytes for kernels whose need cannot be told: CUDA's default.
+/// Stack bytes for kernels whose need is unknown: CUDA's default.
 const UNKNOWN: u32 = 1024;
 
 /// What the code of a kernel does with its stack.
@@ -28,8 +28,8 @@ fn scan(arch: sass::Arch, code: &[u8]) -> StackUse {
     found
 }
 
-/// Stack bytes per thread: `frame` and `minimum` as the compiler recorded them for the kernel (`u32::MAX` is its word
-/// for unknown), `callees` the sum of the frames of the functions beside it.
+/// Stack bytes per thread: `frame` and `minimum` as the compiler recorded them for the kernel (`u32::MAX` is
+/// its word for unknown), `callees` the sum of the frames of the functions beside it.
 pub(super) fn bytes(sm: u32, code: &[u8], frame: u32, minimum: Option<u32>, callees: u32) -> u32 {
     let unknown = frame.saturating_add(callees).saturating_add(UNKNOWN);
     let known = match minimum {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::program::loader::KernelInfo;
 
 const VECADD_87: &[u8] = include_bytes!("../../tests/data/01_vecadd.sm_87.cubin");
 const VECADD_90: &[u8] = include_bytes!("../../tests/data/01_vecadd.sm_90.cubin");

@@ -1,18 +1,19 @@
-//! Every struct and number of the crate against `data/nvgpu-abi.json`, a table compiled from the kernel's own headers.
+//! Every struct and number of the crate against `data/nvgpu-abi.json`, a table compiled from the kernel's own
+//! headers.
 //!
-//! bindgen proves that Rust agrees with `include/*.h`; this proves that those agree with the driver, and that no row of
-//! the table was forgotten.
-
-mod rows;
+//! The compiler lays the structs out and reports each field; the table says where the driver has it. Every
+//! row of the table has its struct or number here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::{align_of, offset_of, size_of, size_of_val};
 
-use nvgpu_sys::{Ioctl, OVERLAYS};
+use nvgpu_sys::*;
 use serde_json::Value;
+use zerocopy::FromZeros;
 
 /// A struct as the compiler laid it out. Offsets and sizes in bytes.
 #[derive(Debug)]
-pub struct Struct {
+struct Struct {
     name: &'static str,
     size: usize,
     align: usize,
@@ -21,7 +22,7 @@ pub struct Struct {
 
 /// A field of a [`Struct`].
 #[derive(Debug)]
-pub struct Field {
+struct Field {
     name: &'static str,
     offset: usize,
     size: usize,
@@ -30,7 +31,7 @@ pub struct Field {
 }
 
 /// Tells signed integers from unsigned ones.
-pub trait Signed {
+trait Signed {
     /// `None` for a struct.
     fn signed(&self) -> Option<bool>;
 }
@@ -45,14 +46,50 @@ macro_rules! signed {
 signed! {
     u8 => Some(false), u16 => Some(false), u32 => Some(false), u64 => Some(false),
     i8 => Some(true), i16 => Some(true), i32 => Some(true), i64 => Some(true),
-    nvgpu_sys::nvgpu_fence => None,
-    nvgpu_sys::nvgpu_ctxsw_trace_filter => None,
-    nvgpu_sys::nvgpu_gpu_get_cpu_time_correlation_sample => None,
+    nvgpu_fence => None,
+    nvgpu_ctxsw_trace_filter => None,
+    nvgpu_gpu_get_cpu_time_correlation_sample => None,
 }
 impl<T: Signed, const N: usize> Signed for [T; N] {
     fn signed(&self) -> Option<bool> {
         self[0].signed()
     }
+}
+
+macro_rules! row {
+    ($ty:ident { $($field:ident),* $(,)? }) => {{
+        let value = $ty::new_zeroed();
+        Struct {
+            name: stringify!($ty),
+            size: size_of::<$ty>(),
+            align: align_of::<$ty>(),
+            fields: vec![ $( Field {
+                name: stringify!($field),
+                offset: offset_of!($ty, $field),
+                size: size_of_val(&{ value.$field }),
+                signed: Signed::signed(&{ value.$field }),
+            } ),* ],
+        }
+    }};
+}
+
+const BINDINGS: &str = include_str!("../../src/bindings.rs");
+
+/// Every struct of the bindings. The generator of the bindings writes the list.
+fn structs() -> BTreeMap<&'static str, Struct> {
+    let rows = include!("rows.rs");
+    assert_eq!(rows.len(), BINDINGS.matches("\npub struct ").count(), "rows.rs is not of these bindings");
+    rows.into_iter().map(|s| (s.name, s)).collect()
+}
+
+/// Every number of the bindings: `pub const NAME: type = value;`.
+fn numbers() -> BTreeMap<&'static str, i128> {
+    let parts = |line: &'static str| {
+        let (name, rest) = line.strip_prefix("pub const ")?.split_once(": ")?;
+        let value = rest.split_once(" = ")?.1.strip_suffix(';')?;
+        Some((name, value.parse().unwrap_or_else(|_| panic!("not a number: {line}"))))
+    };
+    BINDINGS.lines().filter_map(parts).collect()
 }
 
 fn abi() -> Value {
@@ -105,7 +142,7 @@ fn leaves(field: &Value, prefix: &str, rows: &mut Vec<Row>, containers: &mut Vec
 fn every_struct_has_the_drivers_layout() {
     let abi = abi();
     let table = abi["structs"].as_object().expect("structs");
-    let ours: BTreeMap<&str, Struct> = rows::structs().into_iter().map(|s| (s.name, s)).collect();
+    let ours = structs();
     let missing: Vec<_> = table.keys().filter(|name| !ours.contains_key(name.as_str())).collect();
     assert!(missing.is_empty(), "structs of the table that the crate lacks: {missing:?}");
     let extra: Vec<_> = ours.keys().filter(|name| !table.contains_key(**name)).collect();
@@ -166,7 +203,7 @@ fn the_bits_of_l2_fb_args_are_the_drivers() {
     let fields = abi["structs"]["nvgpu_gpu_l2_fb_args"]["fields"].as_array().expect("fields").clone();
     let bits: BTreeMap<&str, u64> =
         fields.iter().filter_map(|f| Some((f["name"].as_str()?, 1 << f["bit_offset"].as_u64()?))).collect();
-    type Args = nvgpu_sys::nvgpu_gpu_l2_fb_args;
+    type Args = nvgpu_gpu_l2_fb_args;
     let ours = [
         ("l2_flush", u64::from(Args::L2_FLUSH)),
         ("l2_invalidate", u64::from(Args::L2_INVALIDATE)),
@@ -186,8 +223,9 @@ fn every_number_is_the_drivers() {
     for (name, row) in abi["ioctls"].as_object().expect("ioctls") {
         table.insert(name, row["request"].as_u64().expect("a request number").into());
     }
-    let mut ours: BTreeMap<&str, i128> = rows::numbers().into_iter().collect();
-    // The header writes a negative int; the field it is stored in is a u64 that the driver compares with the u32.
+    let mut ours = numbers();
+    // The header writes a negative int; the field it is stored in is a u64 that the driver compares with the
+    // u32.
     let elem_size = ours.get_mut("NVMAP_ELEM_SIZE_U64").expect("NVMAP_ELEM_SIZE_U64");
     assert_eq!(
         Some(*elem_size),
@@ -211,11 +249,11 @@ fn every_request_has_a_type_of_the_right_size() {
         .map(|(name, row)| (name.as_str(), (row["request"].as_u64().unwrap(), row["size"].as_u64().unwrap())))
         .collect();
     let ours: BTreeMap<&str, (u64, u64)> =
-        nvgpu_sys::REQUESTS.iter().map(|r| (r.name, (u64::from(r.request), r.size as u64))).collect();
+        REQUESTS.iter().map(|r| (r.name, (u64::from(r.request), r.size as u64))).collect();
     for (name, row) in &table {
         let our = ours.get(name).unwrap_or_else(|| panic!("no type implements Ioctl for {name}"));
         // FREE's handle travels as a value; its number carries no size.
-        let size = if *name == nvgpu_sys::NvmapIocFree::NAME { 4 } else { row.1 };
+        let size = if *name == NvmapIocFree::NAME { 4 } else { row.1 };
         assert_eq!(*our, (row.0, size), "{name}");
     }
     assert_eq!(ours.len(), table.len(), "a type implements Ioctl for a request that the table lacks");

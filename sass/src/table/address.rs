@@ -1,7 +1,7 @@
 //! How memory operations print their addresses.
 
-use crate::Arch;
-use crate::print::{Printer, Refused, refused};
+use crate::arch::Encoding;
+use crate::printer::{Printer, Refused, refused};
 
 /// One bracketed address `[R+UR+offset]`.
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +12,7 @@ pub(super) struct Address {
     uniform: Option<u8>,
     /// Place of the scale of the register.
     scale: Option<u8>,
-    /// Text behind the register.
+    /// Text after the register.
     suffix: &'static str,
 }
 
@@ -41,7 +41,7 @@ impl Address {
         Self { uniform: Some(lo), ..self }
     }
 
-    /// Adds the uniform register when bit 91 says that there is one.
+    /// Adds the uniform register when bit 91 is set.
     const fn uniform_if_91(self, p: &Printer<'_>, lo: u8) -> Self {
         if p.word.bit(91) { self.uniform(lo) } else { self }
     }
@@ -74,9 +74,9 @@ impl Address {
     }
 }
 
-/// A global address. Bit 91 attaches the uniform register pair at `ureg`: a memory descriptor when bit `descriptor` is set,
-/// else a part of the address. Bit `pair_bit` says that the register is one of 64 bits. SM 8.x hides the descriptor unless bit
-/// 101 asks for it.
+/// A global address. Bit 91 attaches the uniform register pair at `ureg`: a memory descriptor when bit
+/// `descriptor` is set, else a part of the address. Bit `pair_bit` makes the register 64 bits wide.
+/// SM 8.x hides the descriptor unless bit 101 is set.
 fn global(
     p: &mut Printer<'_>,
     ureg: u8,
@@ -98,7 +98,7 @@ fn global(
         return refused(pair_bit, 1);
     }
     let suffix = if pair { ".64" } else { ".U32" };
-    if shown || described && p.arch == Arch::Sm90 {
+    if shown || described && p.arch.encoding() == Encoding::Sm9x {
         p.put("desc[");
         p.ureg(ureg);
         p.put("]");
@@ -215,7 +215,7 @@ pub(super) fn global_to_shared(p: &mut Printer<'_>) -> Result<(), Refused> {
         return refused(70, 1);
     }
     let address = Address::PLAIN.offset(32, 12).suffix(".64");
-    if shown || described && p.arch == Arch::Sm90 {
+    if shown || described && p.arch.encoding() == Encoding::Sm9x {
         // The descriptor follows the register that the shared address adds.
         let descriptor = p.bits(64, 6) + u64::from(uniform_destination);
         p.put_fmt(format_args!("desc[UR{descriptor}]"));

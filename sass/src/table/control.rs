@@ -1,12 +1,15 @@
 //! Exchange between threads, branches and barriers.
 //!
-//! `SHFL`: A is the value, B the lane, C the clamp and segment word. `BAR`: B is the barrier, C the thread count.
+//! `SHFL`: A is the value, B the lane, C the clamp and segment word. `BAR`: B is the barrier, C the thread
+//! count.
 
-use super::item::{Arg, Mod, NO};
-use super::row::{Dst, Place, Row, fixed};
-use crate::Opcode::*;
-use crate::print::{Printer, Refused, offset, refused};
-use crate::{Arch, Word};
+use crate::arch::{Arch, Encoding};
+use crate::opcode::Opcode::*;
+use crate::operands::{Dst, Place};
+use crate::printer::{NO, Printer, Refused, offset, refused};
+use crate::table::item::{Arg, Mod};
+use crate::table::row::{Row, fixed};
+use crate::word::Word;
 
 pub(super) static ROWS: &[Row] = &[
     fixed(Shfl, 0x389, Place::R24, Place::R32, Place::R64).to(Dst::R).mods(SHFL_MODS).args(SHFL),
@@ -34,12 +37,12 @@ pub(super) static ROWS: &[Row] = &[
         .to(Dst::U)
         .mods(&[Mod::On(84, ".OR")])
         .args(R2UR)
-        .sm87(),
+        .sm8x(),
     fixed(R2ur, 0x2ca, Place::R24, Place::None, Place::None)
         .to(Dst::U)
         .mods(&[Mod::On(84, ".OR")])
         .args(R2UR)
-        .sm90(),
+        .sm9x(),
     fixed(B2r, 0x31c, Place::None, Place::None, Place::None)
         .to(Dst::R)
         .mods(&[Mod::Pick(78, 2, &["", ".RESULT", ".WARP"])])
@@ -120,27 +123,27 @@ pub(super) static ROWS: &[Row] = &[
         .args(&[Arg::PsOpt(87), Arg::By(convergence_barrier)]),
     fixed(Break, 0x942, Place::None, Place::None, Place::None)
         .args(&[Arg::PsOpt(87), Arg::By(convergence_barrier)]),
-    fixed(Warpsync, 0x348, Place::None, Place::R32, Place::None).mods(EXCLUSIVE).args(WARPSYNC).sm87(),
-    fixed(Warpsync, 0x948, Place::None, Place::Imm32, Place::None).args(WARPSYNC).sm87(),
+    fixed(Warpsync, 0x348, Place::None, Place::R32, Place::None).mods(EXCLUSIVE).args(WARPSYNC).sm8x(),
+    fixed(Warpsync, 0x948, Place::None, Place::Imm32, Place::None).args(WARPSYNC).sm8x(),
     fixed(Warpsync, 0xb48, Place::None, Place::Const, Place::None)
         .bit91_free()
         .mods(EXCLUSIVE)
         .args(WARPSYNC)
-        .sm87(),
+        .sm8x(),
     fixed(Warpsync, 0xd48, Place::None, Place::U32, Place::None)
         .bit91()
         .mods(EXCLUSIVE)
         .args(WARPSYNC)
-        .sm87(),
+        .sm8x(),
     fixed(Warpsync, 0x348, Place::R24, Place::None, Place::None)
         .mods(&[Mod::Pick(85, 2, &["", ".EXCLUSIVE", ".COLLECTIVE"])])
         .args(&[Arg::PsOpt(87), Arg::R(24), Arg::If(86, &[TARGET])])
-        .sm90(),
+        .sm9x(),
     fixed(Warpsync, 0x948, Place::None, Place::None, Place::None)
         .mods(&[Mod::On(86, ".COLLECTIVE"), Mod::Always(".ALL")])
         .args(&[Arg::PsOpt(87), Arg::If(86, &[TARGET])])
-        .sm90(),
-    fixed(Endcollective, 0x91b, Place::None, Place::None, Place::None).args(&[Arg::PsOpt(87)]).sm90(),
+        .sm9x(),
+    fixed(Endcollective, 0x91b, Place::None, Place::None, Place::None).args(&[Arg::PsOpt(87)]).sm9x(),
     fixed(Bar, 0xb1d, Place::None, Place::Bits(54, 4), Place::Bits(42, 12)).mods(BAR_MODS).args(BAR),
     fixed(Bar, 0x91d, Place::None, Place::Bits(54, 4), Place::R32).mods(BAR_MODS).args(BAR),
     fixed(Bar, 0x51d, Place::None, Place::R32, Place::Bits(42, 12)).mods(BAR_MODS).args(BAR),
@@ -175,7 +178,7 @@ const BAR: &[Arg] = &[Arg::By(bar_operands)];
 
 /// SM 9.0: the uniform branch is taken if any thread wants to.
 fn bra_any(p: &mut Printer<'_>) -> Result<(), Refused> {
-    if p.arch == Arch::Sm90 && p.word.bits(32, 2) == 1 && p.bit(84) {
+    if p.arch.encoding() == Encoding::Sm9x && p.word.bits(32, 2) == 1 && p.bit(84) {
         p.put(".ANY");
     }
     Ok(())
@@ -187,14 +190,14 @@ fn target(p: &mut Printer<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// A relative target behind a register, separated by a blank only.
+/// A relative target after a register, separated by a blank only.
 fn target_after_register(p: &mut Printer<'_>) -> Result<(), Refused> {
     p.put(" ");
     p.target();
     Ok(())
 }
 
-/// An offset behind a register, not printed when it is 0.
+/// An offset after a register, not printed when it is 0.
 fn branch_offset(p: &mut Printer<'_>) -> Result<(), Refused> {
     let offset = p.branch_offset();
     if offset != 0 {
@@ -302,13 +305,13 @@ fn barrier_or_state(p: &mut Printer<'_>) -> Result<(), Refused> {
 
 /// The ballot register, not printed when it is RZ.
 fn vote_destination(p: &mut Printer<'_>) -> Result<(), Refused> {
-    let zero = match p.row.dst {
+    let zero = match p.operands.dst {
         Dst::U => p.bits(16, 6) == 63,
         Dst::R | Dst::None => p.bits(16, 8) == 255,
     };
     if !zero {
         p.next();
-        if p.row.dst == Dst::U { p.ureg(16) } else { p.reg(16) }
+        if p.operands.dst == Dst::U { p.ureg(16) } else { p.reg(16) }
     }
     Ok(())
 }
@@ -317,7 +320,7 @@ fn vote_destination(p: &mut Printer<'_>) -> Result<(), Refused> {
 fn vote_predicate(p: &mut Printer<'_>) -> Result<(), Refused> {
     let index = p.bits(81, 3) as u8;
     p.next();
-    p.predicate(index, p.row.dst == Dst::U);
+    p.predicate(index, p.operands.dst == Dst::U);
     Ok(())
 }
 
@@ -413,7 +416,7 @@ fn bar_operands(p: &mut Printer<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Where a branch goes, if the word alone says so.
+/// The target of a branch, if the word alone determines it.
 pub(crate) fn branch_target(row: &Row, arch: Arch, word: Word, pc: u64) -> Option<u64> {
     let next = pc.wrapping_add(16);
     match row.opcode {

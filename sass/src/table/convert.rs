@@ -1,12 +1,13 @@
 //! Conversions.
 
-use super::fields::{FTZ, RND, TO_INTEGER};
-use super::item::{Arg, Mod, NO};
-use super::row::{Kind, NO_SLOT64_B, Place, Row, Shape, alu};
-use crate::Arch;
-use crate::Opcode::*;
+use crate::arch::Encoding;
 use crate::number::{bf16_text, f16_text};
-use crate::print::{Printer, Refused, Role, refused};
+use crate::opcode::Opcode::*;
+use crate::operands::{Kind, Place, Role, Shape};
+use crate::printer::{NO, Printer, Refused, refused};
+use crate::table::fields::{FTZ, RND, TO_INTEGER};
+use crate::table::item::{Arg, Mod};
+use crate::table::row::{NO_SLOT64_B, Row, alu};
 
 /// A row whose source is a float.
 const fn from_float(row: Row, kind: Kind) -> Row {
@@ -19,7 +20,7 @@ pub(super) static ROWS: &[Row] = &[
         .kind(Kind::F32)
         .mods(&[Mod::On(77, ".SATFINITE"), Mod::On(75, ".RELU"), Mod::On(76, ".BF16"), PACK, F2FP_RND])
         .args(F2FP)
-        .sm87(),
+        .sm8x(),
     alu(F2fp, 0x03e, Shape::Three)
         .forms(NO_SLOT64_B)
         .kind(Kind::F32)
@@ -32,7 +33,7 @@ pub(super) static ROWS: &[Row] = &[
             F2FP_RND_SM90,
         ])
         .args(F2FP)
-        .sm90(),
+        .sm9x(),
     alu(F2ip, 0x043, Shape::Three)
         .spaced(3)
         .kind(Kind::F32)
@@ -103,7 +104,8 @@ fn is_wide(p: &Printer<'_>) -> bool {
     p.word.op12() & 0x1ff >= 0x110
 }
 
-/// Sizes are stored as powers of two at 75 and 84: a 64-bit one on either side takes the wide code and no other.
+/// Sizes are stored as powers of two at 75 and 84: a 64-bit one on either side takes the wide code and no
+/// other.
 fn size_class(p: &mut Printer<'_>) -> Result<(), Refused> {
     let wide = p.bits(75, 2) == 3 || p.bits(84, 2) == 3;
     if wide == is_wide(p) { Ok(()) } else { refused(75, 2) }
@@ -120,9 +122,9 @@ fn f2f_types(p: &mut Printer<'_>) -> Result<(), Refused> {
     const F64: u64 = 3;
     const BF16: u64 = 4;
     let (to, from) = (p.bits(75, 3), p.bits(84, 3));
-    let exists = match p.arch {
-        Arch::Sm87 => from != BF16 && (to != BF16 || from == F32),
-        Arch::Sm90 => true,
+    let exists = match p.arch.encoding() {
+        Encoding::Sm8x => from != BF16 && (to != BF16 || from == F32),
+        Encoding::Sm9x => true,
     };
     if exists && to != from && is_wide(p) == (to == F64 || from == F64) { Ok(()) } else { refused(75, 3) }
 }
@@ -139,7 +141,7 @@ pub(super) enum Float {
 /// The source of a conversion from a float; a half may be the upper one of its register.
 pub(super) fn conversion_source(p: &mut Printer<'_>, from: Float) -> Result<(), Refused> {
     p.next();
-    let place = p.row.places(p.word)[1];
+    let place = p.operands.places(p.word)[1];
     let half = matches!(from, Float::F16 | Float::Bf16);
     if place == Place::Imm32 && half {
         let value = p.bits(32, 16) as u16;
@@ -181,7 +183,7 @@ fn f2f_source(p: &mut Printer<'_>) -> Result<(), Refused> {
 /// An integer source: 8 and 16-bit ones name the byte or half they lie in.
 fn integer_source(p: &mut Printer<'_>) -> Result<(), Refused> {
     p.next();
-    let place = p.row.places(p.word)[1];
+    let place = p.operands.places(p.word)[1];
     let size = p.bits(84, 2);
     p.plain_source(Role::B, place, Kind::Bits, size < 2);
     if place == Place::Imm32 || size >= 2 {

@@ -1,6 +1,7 @@
 //! Fields that many operations share.
 
-use super::item::{Arg, Mod, NO};
+use crate::printer::NO;
+use crate::table::item::{Arg, Mod};
 
 /// Rounding of float operations.
 pub(super) const RND: Mod = Mod::Pick(78, 2, &["", ".RM", ".RP", ".RZ"]);

@@ -1,12 +1,13 @@
 //! Single and double precision.
 
-use super::convert::{Float, conversion_source};
-use super::fields::{BOOLEAN, COMPARE, COMPARE_F64, FTZ, FTZ_FMZ, RND, SAT, SETP};
-use super::item::{Arg, Mod, NO};
-use super::row::{Dst, Kind, Row, Shape, alu};
-use crate::Arch;
-use crate::Opcode::*;
-use crate::print::{Printer, Refused};
+use crate::arch::Encoding;
+use crate::opcode::Opcode::*;
+use crate::operands::{Dst, Kind, Shape};
+use crate::printer::{NO, Printer, Refused};
+use crate::table::convert::{Float, conversion_source};
+use crate::table::fields::{BOOLEAN, COMPARE, COMPARE_F64, FTZ, FTZ_FMZ, RND, SAT, SETP};
+use crate::table::item::{Arg, Mod};
+use crate::table::row::{Row, alu};
 
 const TWO: &[Arg] = &[Arg::D, Arg::A, Arg::B];
 const THREE: &[Arg] = &[Arg::D, Arg::A, Arg::B, Arg::C];
@@ -76,9 +77,9 @@ fn mufu_type(p: &mut Printer<'_>) -> Result<Float, Refused> {
     if mufu_is_double(p) {
         return Ok(Float::F64);
     }
-    let field = match p.arch {
-        Arch::Sm87 => p.bits(73, 1),
-        Arch::Sm90 => p.bits(72, 2),
+    let field = match p.arch.encoding() {
+        Encoding::Sm8x => p.bits(73, 1),
+        Encoding::Sm9x => p.bits(72, 2),
     };
     match field {
         0 => Ok(Float::F32),

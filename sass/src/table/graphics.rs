@@ -1,10 +1,12 @@
 //! Operations of graphics, textures, surfaces and the system: known by name on SM 8.x, operands not decoded.
 
-use super::row::{Place, Row, fixed};
-use crate::Opcode::{self, *};
+use crate::opcode::Opcode;
+use crate::opcode::Opcode::*;
+use crate::operands::Place;
+use crate::table::row::{Row, fixed};
 
 const fn named(opcode: Opcode, op12: u16, bit91: bool) -> Row {
-    let row = fixed(opcode, op12, Place::None, Place::None, Place::None).name_only().sm87();
+    let row = fixed(opcode, op12, Place::None, Place::None, Place::None).name_only().sm8x();
     if bit91 { row.bit91() } else { row }
 }
 

@@ -1,12 +1,13 @@
 //! Moves, selects, predicate logic and integers.
 
-use super::fields::{BOOLEAN, COMPARE_INT, FTZ, U32};
-use super::item::{Arg, Mod};
-use super::row::{Dst, Kind, NO_SLOT64_B, Place, Row, Shape, alu, fixed};
-use crate::Opcode::*;
-use crate::Operand;
-use crate::print::{Printer, Refused, refused};
+use crate::opcode::Opcode::*;
+use crate::operand::Operand;
+use crate::operands::{Dst, Kind, Place, Shape};
+use crate::printer::{Printer, Refused, refused};
 use crate::special::name_of;
+use crate::table::fields::{BOOLEAN, COMPARE_INT, FTZ, U32};
+use crate::table::item::{Arg, Mod};
+use crate::table::row::{NO_SLOT64_B, Row, alu, fixed};
 
 const SEL: &[Arg] = &[Arg::D, Arg::A, Arg::B, Arg::Ps(87)];
 const THREE: &[Arg] = &[Arg::D, Arg::A, Arg::B, Arg::C];
@@ -42,12 +43,12 @@ pub(super) static ROWS: &[Row] = &[
         .forms(1 << 1)
         .mods(&[Mod::Off(73, ".U8"), Mod::On(75, ".ACC")])
         .args(&[Arg::D, Arg::PdOpt(81), Arg::A, Arg::B, Arg::C])
-        .sm87(),
+        .sm8x(),
     alu(Vabsdiff4, 0x015, Shape::Three)
         .forms(NO_SLOT64_B)
         .mods(&[Mod::Off(73, ".U8"), Mod::On(75, ".ACC")])
         .args(&[Arg::D, Arg::PdOpt(81), Arg::A, Arg::B, Arg::C])
-        .sm90(),
+        .sm9x(),
     alu(Prmt, 0x016, Shape::Three)
         .mods(&[Mod::Pick(72, 3, &["", ".F4E", ".B4E", ".RC8", ".ECL", ".ECR", ".RC16"])])
         .args(THREE),
@@ -104,7 +105,7 @@ pub(super) static ROWS: &[Row] = &[
         .neg(0b010)
         .mods(&[Mod::On(73, ".16x2")])
         .args(&[Arg::D, Arg::A, Arg::B])
-        .sm90(),
+        .sm9x(),
     alu(I2i, 0x038, Shape::One)
         .mods(&[Mod::Pick(76, 2, SMALL), Mod::Always(".S32.SAT")])
         .args(&[Arg::D, Arg::B]),
@@ -112,22 +113,22 @@ pub(super) static ROWS: &[Row] = &[
         .forms(NO_SLOT64_B)
         .mods(&[Mod::Pick(76, 2, SMALL), Mod::Always(".S32"), Mod::Pick(74, 2, &[".SAT", "", ".SATRELU"])])
         .args(I2IP)
-        .sm87(),
+        .sm8x(),
     alu(I2ip, 0x039, Shape::Three)
         .forms(NO_SLOT64_B)
         .mods(&[Mod::Pick(76, 2, SMALL), Mod::Always(".S32"), Mod::Pick(74, 2, &["", ".SAT", ".SATRELU"])])
         .args(I2IP)
-        .sm90(),
+        .sm9x(),
     alu(Viaddmnmx, 0x046, Shape::Three)
         .neg(0b010)
         .mods(&[Mod::Pick(72, 2, MINMAX), Mod::On(76, ".RELU")])
         .args(&[Arg::D, Arg::A, Arg::B, Arg::C, Arg::Ps(87)])
-        .sm90(),
+        .sm9x(),
     alu(Vimnmx, 0x048, Shape::Two)
         .kind(Kind::Int)
         .mods(&[Mod::Pick(72, 2, MINMAX), Mod::On(76, ".RELU")])
         .args(&[Arg::D, Arg::Holds(81, 6, &[63]), Arg::A, Arg::B, Arg::Ps(87)])
-        .sm90(),
+        .sm9x(),
     alu(Flo, 0x100, Shape::One).neg(0b010).inverts().mods(FLO_MODS).args(&[Arg::D, Arg::PdOpt(81), Arg::B]),
     alu(Brev, 0x101, Shape::One).args(&[Arg::D, Arg::B]),
     alu(Popc, 0x109, Shape::One).neg(0b010).inverts().args(&[Arg::D, Arg::B]),
@@ -217,7 +218,7 @@ const IDP_MODS: &[Mod] = &[
 
 /// A register in slot64 that is not used is RZ.
 fn no_c(p: &mut Printer<'_>) -> Result<(), Refused> {
-    let width = if p.row.uniform { 6 } else { 8 };
+    let width = if p.operands.uniform { 6 } else { 8 };
     if p.bits(64, width) == (1 << width) - 1 { Ok(()) } else { refused(64, width) }
 }
 
@@ -233,7 +234,7 @@ fn move_mask(p: &mut Printer<'_>) -> Result<(), Refused> {
 
 /// The third input of `PLOP3`: bit 67 makes it a predicate of the warp.
 fn plop3_third(p: &mut Printer<'_>) -> Result<(), Refused> {
-    let uniform = p.row.uniform || p.bit(67);
+    let uniform = p.operands.uniform || p.bit(67);
     p.next();
     p.predicate_source(68, uniform);
     Ok(())
@@ -252,7 +253,7 @@ fn imad_alias(p: &mut Printer<'_>) -> Result<(), Refused> {
     if p.word.bit(74) || p.word.bit(91) {
         return Ok(());
     }
-    let [a, b, c] = p.row.sources(p.word).map(|source| source.map(|source| source.operand));
+    let [a, b, c] = p.operands.sources(p.word).map(|source| source.map(|source| source.operand));
     let zero = Some(Operand::Reg(255));
     p.put(match b {
         _ if a == zero => ".MOV",

@@ -1,9 +1,7 @@
-//! The pieces of which a row's text is made: modifiers behind the mnemonic and arguments, each with the bits it reads.
+//! The pieces of which a row's text is made: modifiers of the mnemonic and arguments, each with the bits
+//! it reads.
 
-use crate::print::{Printer, Refused};
-
-/// Marks a field value that has no meaning.
-pub(crate) const NO: &str = "?";
+use crate::printer::{Printer, Refused};
 
 /// A modifier.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +12,8 @@ pub(crate) enum Mod {
     On(u8, &'static str),
     /// Printed when the bit is clear.
     Off(u8, &'static str),
-    /// The field (lowest bit, width) chooses; values past the end are refused like [`NO`].
+    /// The field (lowest bit, width) chooses; values past the end are refused like
+    /// [`NO`](crate::printer::NO).
     Pick(u8, u8, &'static [&'static str]),
     /// As `Pick`, over several fields put together, the first one lowest.
     Gather(&'static [(u8, u8)], &'static [&'static str]),
@@ -23,9 +22,9 @@ pub(crate) enum Mod {
     /// Applies when the bit is clear.
     Unless(u8, &'static [Mod]),
     /// Applies on SM 8.x.
-    Sm87(&'static [Mod]),
+    On8x(&'static [Mod]),
     /// Applies on SM 9.0.
-    Sm90(&'static [Mod]),
+    On9x(&'static [Mod]),
     /// Anything else.
     By(fn(&mut Printer<'_>) -> Result<(), Refused>),
 }
@@ -63,7 +62,7 @@ pub(crate) enum Arg {
     HexOpt(u8, u8),
     /// Fixed text.
     Text(&'static str),
-    /// An argument with modifiers behind it.
+    /// An argument followed by modifiers.
     With(&'static Arg, &'static [Mod]),
     /// Applies when the bit is set.
     If(u8, &'static [Arg]),

@@ -1,9 +1,11 @@
 //! Tensor-core operations.
 
-use super::fields::RND;
-use super::item::{Arg, Mod, NO};
-use super::row::{Dst, Kind, Place, Row, fixed};
-use crate::Opcode::*;
+use crate::opcode::Opcode::*;
+use crate::operands::{Dst, Kind, Place};
+use crate::printer::NO;
+use crate::table::fields::RND;
+use crate::table::item::{Arg, Mod};
+use crate::table::row::{Row, fixed};
 
 pub(super) static ROWS: &[Row] = &[
     fixed(Imma, 0x237, Place::R24, Place::R32, Place::R64)
@@ -11,11 +13,11 @@ pub(super) static ROWS: &[Row] = &[
         .mods(&[
             Mod::On(72, ".SP"),
             Mod::Gather(&[(75, 1), (85, 2)], &[".8816", NO, ".8832", NO, ".16816", ".16832", ".16864"]),
-            Mod::Sm87(&[
+            Mod::On8x(&[
                 Mod::Gather(&[(76, 1), (83, 1)], INTEGERS),
                 Mod::Gather(&[(78, 1), (84, 1)], INTEGERS),
             ]),
-            Mod::Sm90(&[Mod::Pick(76, 1, INTEGERS), Mod::Pick(78, 1, INTEGERS)]),
+            Mod::On9x(&[Mod::Pick(76, 1, INTEGERS), Mod::Pick(78, 1, INTEGERS)]),
             Mod::On(82, ".SAT"),
         ])
         .args(&[
@@ -54,11 +56,11 @@ pub(super) static ROWS: &[Row] = &[
             Arg::C,
             Arg::UpStoredInverted(87),
         ]),
-    DMMA.mods(&[Mod::Always(".884"), RND]).sm87(),
-    DMMA.mods(&[Mod::Always(".8x8x4"), RND]).sm90(),
+    DMMA.mods(&[Mod::Always(".884"), RND]).sm8x(),
+    DMMA.mods(&[Mod::Always(".8x8x4"), RND]).sm9x(),
 ];
 
-/// The register that says which elements of a sparse A are stored, and which threads provide it.
+/// The register that selects the stored elements of a sparse A, and the threads that provide it.
 const SPARSE: &[Arg] = &[Arg::With(&Arg::R(40), &[Mod::On(50, ".reuse")]), Arg::Hex(48, 2)];
 const COLUMN: &[Mod] = &[Mod::Pick(74, 1, &[NO, ".COL"])];
 const ABC: &[Arg] = &[Arg::D, Arg::A, Arg::B, Arg::C, Arg::UpStoredInverted(87)];

@@ -1,15 +1,16 @@
 //! Memory, atomics, fences and caches.
 //!
-//! A is the address register; B is the data stored or the operand of an atomic (for `CAS` the value compared with), C the
-//! value that `CAS` stores.
+//! A is the address register; B is the data stored or the operand of an atomic (for `CAS` the value compared
+//! with), C the value that `CAS` stores.
 
-use super::address;
-use super::fields::{CONSTANT_WIDTH, E, EVICT, LOAD_ORDER, STORE_ORDER, WIDTH};
-use super::item::{Arg, Mod, NO};
-use super::row::{Dst, Place, Row, fixed};
-use crate::Arch;
-use crate::Opcode::*;
-use crate::print::{Printer, Refused, refused};
+use crate::arch::Encoding;
+use crate::opcode::Opcode::*;
+use crate::operands::{Dst, Place};
+use crate::printer::{NO, Printer, Refused, refused};
+use crate::table::address;
+use crate::table::fields::{CONSTANT_WIDTH, E, EVICT, LOAD_ORDER, STORE_ORDER, WIDTH};
+use crate::table::item::{Arg, Mod};
+use crate::table::row::{Row, fixed};
 
 pub(super) static ROWS: &[Row] = &[
     fixed(Ld, 0x980, Place::R24, Place::None, Place::None).to(Dst::R).bit91_free().mods(LOAD_MODS).args(&[
@@ -70,12 +71,12 @@ pub(super) static ROWS: &[Row] = &[
         .bit91()
         .mods(&[Mod::Always(".LDGSTSBAR"), TRANSACTION_64])
         .args(&[Arg::By(address::with_uniform_64)])
-        .sm87(),
+        .sm8x(),
     fixed(Arrives, 0x9b0, Place::R24, Place::None, Place::None)
         .bit91()
         .mods(&[Mod::Always(".LDGSTSBAR"), TRANSACTION_64, Mod::Pick(70, 2, &["", ".ARVCNT", ".TRANSCNT"])])
         .args(&[Arg::By(address::with_uniform_64)])
-        .sm90(),
+        .sm9x(),
     fixed(Qspc, 0x3aa, Place::R24, Place::None, Place::None).to(Dst::R).mods(QSPC_MODS).args(QSPC),
     fixed(Qspc, 0x9aa, Place::R24, Place::None, Place::None).to(Dst::R).bit91().mods(QSPC_MODS).args(QSPC),
     fixed(Atomg, 0x3a8, Place::R24, Place::R32, Place::None).to(Dst::R).mods(ATOMIC_MODS).args(ATOMIC),
@@ -96,8 +97,8 @@ pub(super) static ROWS: &[Row] = &[
         .name("ATOM")
         .mods(&[E, Mod::Pick(87, 2, &[".CAS", ".CAST", NO, ".CAST.SPIN"]), EVICT, CAS_TYPE, STORE_ORDER])
         .args(CAS),
-    fixed(Red, 0x98e, Place::R24, Place::R32, Place::None).bit91_free().mods(RED_MODS).args(RED).sm87(),
-    fixed(Redg, 0x98e, Place::R24, Place::R32, Place::None).bit91_free().mods(RED_MODS).args(RED).sm90(),
+    fixed(Red, 0x98e, Place::R24, Place::R32, Place::None).bit91_free().mods(RED_MODS).args(RED).sm8x(),
+    fixed(Redg, 0x98e, Place::R24, Place::R32, Place::None).bit91_free().mods(RED_MODS).args(RED).sm9x(),
     fixed(Atoms, 0x38c, Place::R24, Place::R32, Place::None).to(Dst::R).mods(ATOMS_MODS).args(ATOMS),
     fixed(Atoms, 0x98c, Place::R24, Place::R32, Place::None).to(Dst::R).bit91().mods(ATOMS_MODS).args(ATOMS),
     fixed(AtomsCas, 0x38d, Place::R24, Place::R32, Place::R64)
@@ -117,18 +118,18 @@ pub(super) static ROWS: &[Row] = &[
         .bit91()
         .mods(FLOAT_ATOMIC_MODS)
         .args(ATOMIC)
-        .sm90(),
+        .sm9x(),
     fixed(Atomg, 0x9a3, Place::R24, Place::R32, Place::None)
         .to(Dst::R)
         .bit91()
         .mods(FLOAT_ATOMIC_MODS)
         .args(ATOMIC)
-        .sm90(),
+        .sm9x(),
     fixed(Redg, 0x9a6, Place::R24, Place::R32, Place::None)
         .bit91_free()
         .mods(FLOAT_ATOMIC_MODS)
         .args(RED)
-        .sm90(),
+        .sm9x(),
     fixed(Membar, 0x992, Place::None, Place::None, Place::None).mods(&[
         Mod::Pick(79, 2, &[".SC", ".ALL", "", ".MMIO"]),
         Mod::Pick(76, 3, &[".CTA", ".SM", ".GPU", ".SYS", NO, ".VC"]),
@@ -139,15 +140,15 @@ pub(super) static ROWS: &[Row] = &[
         .bit91()
         .mods(CCTL_MODS)
         .args(&[Arg::By(cctl_address)]),
-    fixed(Cgaerrbar, 0x5ab, Place::None, Place::None, Place::None).sm90(),
+    fixed(Cgaerrbar, 0x5ab, Place::None, Place::None, Place::None).sm9x(),
     fixed(Fence, 0x3c6, Place::None, Place::None, Place::None)
         .mods(&[Mod::Always(".VIEW.ASYNC"), Mod::Pick(72, 1, &[".S", ".G"])])
-        .sm90(),
+        .sm9x(),
     fixed(Syncs, 0x5a7, Place::R24, Place::R32, Place::None)
         .bit91()
         .mods(&[Mod::Pick(70, 2, &[NO, ".PHASECHK"]), Mod::Always(".TRANS64"), Mod::On(72, ".TRYWAIT")])
         .args(&[Arg::Pd(81), Arg::By(address::with_uniform_64), Arg::R(32)])
-        .sm90(),
+        .sm9x(),
     fixed(Syncs, 0x9a7, Place::R24, Place::R32, Place::None)
         .to(Dst::R)
         .bit91()
@@ -159,19 +160,19 @@ pub(super) static ROWS: &[Row] = &[
             Mod::Pick(84, 3, &["", ".A1T0", ".A0T1", ".A0TR", ".A0TX", ".ART0"]),
         ])
         .args(&[Arg::D, Arg::By(address::with_uniform_64), Arg::R(32)])
-        .sm90(),
+        .sm9x(),
     fixed(Syncs, 0x5b2, Place::U24, Place::U32, Place::None)
         .to(Dst::U)
         .uniform()
         .bit91()
         .mods(&[Mod::Pick(72, 2, &[NO, ".EXCH"]), Mod::Always(".64")])
         .args(&[Arg::D, Arg::By(address::uniform), Arg::U(32)])
-        .sm90(),
+        .sm9x(),
     fixed(Syncs, 0x9b1, Place::R24, Place::None, Place::None)
         .bit91()
         .mods(&[Mod::Always(".CCTL.IV")])
         .args(&[Arg::By(address::with_uniform_64)])
-        .sm90(),
+        .sm9x(),
 ];
 
 const PREFETCH: &[&str] = &["", ".LTC64B", ".LTC128B", ".LTC256B"];
@@ -212,8 +213,8 @@ const LDGSTS_MODS: &[Mod] = &[
 const LDGSTS: &[Arg] = &[Arg::By(address::global_to_shared), Arg::PsOpt(87)];
 const QSPC_MODS: &[Mod] = &[
     E,
-    Mod::Sm87(&[Mod::Pick(73, 2, &[".G", ".L", ".S"])]),
-    Mod::Sm90(&[Mod::Pick(73, 2, &[".G", ".L", ".S", ".D"])]),
+    Mod::On8x(&[Mod::Pick(73, 2, &[".G", ".L", ".S"])]),
+    Mod::On9x(&[Mod::Pick(73, 2, &[".G", ".L", ".S", ".D"])]),
 ];
 const QSPC: &[Arg] = &[Arg::Pd(81), Arg::D, Arg::By(qspc_address)];
 
@@ -262,28 +263,28 @@ const FLOAT_ATOMIC_MODS: &[Mod] = &[
 
 /// The type of an atomic operation. SM 9.0 moved the floats to operations of their own.
 fn atomic_type(p: &mut Printer<'_>) -> Result<(), Refused> {
-    const SM87: &[&str] = &["", ".S32", ".64", ".F32.FTZ.RN", ".F16x2.RN", ".S64", ".F64.RN"];
-    const SM90: &[&str] = &["", ".S32", ".64", ".S64", ".128"];
-    let names = match p.arch {
-        Arch::Sm87 => SM87,
-        Arch::Sm90 => SM90,
+    const SM8X: &[&str] = &["", ".S32", ".64", ".F32.FTZ.RN", ".F16x2.RN", ".S64", ".F64.RN"];
+    const SM9X: &[&str] = &["", ".S32", ".64", ".S64", ".128"];
+    let names = match p.arch.encoding() {
+        Encoding::Sm8x => SM8X,
+        Encoding::Sm9x => SM9X,
     };
     p.pick(73, 3, names)
 }
 
 fn cas_type(p: &mut Printer<'_>) -> Result<(), Refused> {
-    let names: &[&str] = match p.arch {
-        Arch::Sm87 => &["", ".S32", ".64"],
-        Arch::Sm90 => &["", ".S32", ".64", NO, ".128"],
+    let names: &[&str] = match p.arch.encoding() {
+        Encoding::Sm8x => &["", ".S32", ".64"],
+        Encoding::Sm9x => &["", ".S32", ".64", NO, ".128"],
     };
     p.pick(73, 3, names)
 }
 
 /// Arrivals at a barrier in shared memory, and increments that count the active threads.
 fn atoms_count(p: &mut Printer<'_>) -> Result<(), Refused> {
-    let (arrive, count) = match p.arch {
-        Arch::Sm87 => (9, 10),
-        Arch::Sm90 => (10, 11),
+    let (arrive, count) = match p.arch.encoding() {
+        Encoding::Sm8x => (9, 10),
+        Encoding::Sm9x => (10, 11),
     };
     match (p.bits(87, 4), p.bits(73, 3)) {
         (op, 2) if op == arrive => p.put(".ARRIVE.64"),

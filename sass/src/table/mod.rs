@@ -1,29 +1,27 @@
 //! The operation tables: one row per operation, or per 12-bit code where an operation has fixed codes.
 //!
-//! A row says where the operands come from. The tables follow the encoding that NVIDIA's public disassembler shows; every
-//! row is checked against it.
+//! A row names the fields of the operands. The tables follow the encoding that NVIDIA's public disassembler
+//! shows; every row is checked against it.
 
 mod address;
-mod control;
+pub(crate) mod control;
 mod convert;
 mod fields;
 mod float;
 mod graphics;
 mod half;
 mod integer;
-mod item;
+pub(crate) mod item;
 mod matrix;
 mod memory;
-mod row;
+pub(crate) mod row;
 mod uniform;
 
 use std::sync::OnceLock;
 
-pub(crate) use control::branch_target;
-pub(crate) use item::{Arg, Mod, NO};
-pub(crate) use row::{Dst, Kind, Place, Row, Shape};
-
-use crate::{Arch, Word};
+use crate::arch::{Arch, Encoding};
+use crate::table::row::Row;
+use crate::word::Word;
 
 static TABLES: &[&[Row]] = &[
     integer::ROWS,
@@ -41,11 +39,11 @@ static TABLES: &[&[Row]] = &[
 type Index = Vec<[Option<&'static Row>; 2]>;
 
 fn index(arch: Arch) -> &'static Index {
-    static SM87: OnceLock<Index> = OnceLock::new();
-    static SM90: OnceLock<Index> = OnceLock::new();
-    let index = match arch {
-        Arch::Sm87 => &SM87,
-        Arch::Sm90 => &SM90,
+    static SM8X: OnceLock<Index> = OnceLock::new();
+    static SM9X: OnceLock<Index> = OnceLock::new();
+    let index = match arch.encoding() {
+        Encoding::Sm8x => &SM8X,
+        Encoding::Sm9x => &SM9X,
     };
     index.get_or_init(|| {
         let mut index = vec![[None; 2]; 1 << 12];
@@ -70,7 +68,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::Opcode;
+    use crate::opcode::Opcode;
 
     /// Building an index fails where two rows claim one code.
     #[test]

@@ -1,86 +1,13 @@
 //! What a row of the tables holds.
 
-use super::item::{Arg, Mod};
-use crate::print::Role;
-use crate::{Arch, Opcode, Operand, Source, Word};
-
-/// Where the bits of a source lie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// No such source.
-    None,
-    /// R at bits 24 to 31.
-    R24,
-    /// R at bits 32 to 39.
-    R32,
-    /// R at bits 64 to 71.
-    R64,
-    /// UR at bits 24 to 29.
-    U24,
-    /// UR at bits 32 to 37.
-    U32,
-    /// UR at bits 64 to 69.
-    U64,
-    /// 32 bits at 32.
-    Imm32,
-    /// An unsigned field.
-    Bits(u8, u8),
-    /// Bank at bits 54 to 58, word offset at 40 to 53; bit 91 makes it bindless.
-    Const,
-    /// Bank at bits 54 to 58, byte offset at 38 to 53.
-    ConstBytes,
-}
-
-/// Where the destination lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dst {
-    /// No register is written.
-    None,
-    /// R at bits 16 to 23.
-    R,
-    /// UR at bits 16 to 21.
-    U,
-}
-
-/// How the operand form (bits 9 to 11) chooses the places of the sources.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// B only: forms 1, 4, 5, 6.
-    One,
-    /// A and B: forms 1, 4, 5, 6.
-    Two,
-    /// A and a second source, in slot32 in form 1 and in the slot of C otherwise: forms 1, 2, 3, 7.
-    TwoC,
-    /// As [`Shape::TwoC`], but the second source of form 1 is in slot64.
-    TwoC64,
-    /// A, B and C: forms 1 to 7.
-    Three,
-    /// A and B as [`Shape::Two`]; C is always the register in slot64.
-    TwoAndR64,
-    /// The row holds one fixed 12-bit code.
-    Fixed(Place, Place, Place),
-}
-
-/// What the sources are, which decides how modifiers and immediates read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// 32-bit integers, immediates unsigned.
-    Bits,
-    /// 32-bit integers, immediates signed.
-    Int,
-    /// fp32.
-    F32,
-    /// fp64: immediates are the upper half.
-    F64,
-    /// Pairs of 16-bit floats with lane selects.
-    Half,
-    /// Pairs of 16-bit floats without lane selects.
-    HalfMma,
-}
+use crate::arch::{Arch, Encoding};
+use crate::opcode::Opcode;
+use crate::operands::{Dst, Kind, Operands, Place, Shape};
+use crate::table::item::{Arg, Mod};
 
 /// The architectures of a row.
-const SM87: u8 = 1;
-const SM90: u8 = 2;
+const SM8X: u8 = 1;
+const SM9X: u8 = 2;
 
 /// One row: how to recognise an operation and where its operands are.
 #[derive(Debug)]
@@ -88,38 +15,18 @@ pub(crate) struct Row {
     pub(crate) opcode: Opcode,
     /// Low 9 bits of the operation code, or all 12 for [`Shape::Fixed`].
     code: u16,
-    shape: Shape,
     archs: u8,
     /// Forms that exist, as a bit mask.
     forms: u8,
-    /// Uniform datapath: registers, guard and predicates are the warp's.
-    pub(crate) uniform: bool,
     /// Values of bit 91 that the row accepts, as a bit mask; 0 = the form decides.
     bit91: u8,
-    pub(crate) dst: Dst,
-    pub(crate) kind: Kind,
-    /// Sources that can be negated: bit 0 is A, 1 is B, 2 is C.
-    neg: u8,
-    /// Sources whose absolute value can be taken.
-    abs: u8,
-    /// A negation prints as `~`.
-    pub(crate) inverts: bool,
-    /// A negation prints as `~` when bit 74 (`.X`) is set.
-    pub(crate) x_inverts: bool,
-    /// Bit that makes half-precision immediates bf16.
-    pub(crate) bf16_bit: Option<u8>,
-    /// The bf16 bit exists on SM 9.0 only.
-    pub(crate) bf16_new: bool,
-    /// Bit that crosses the halves of B (`.H0_NH1`).
-    pub(crate) crossed_bit: Option<u8>,
+    pub(crate) operands: Operands,
     /// Printed mnemonic.
     pub(crate) name: &'static str,
     /// Printed modifiers, in order.
     pub(crate) mods: &'static [Mod],
     /// Printed arguments, in order.
     pub(crate) args: &'static [Arg],
-    /// Forms whose constant prints with a blank between bank and offset, as a bit mask.
-    pub(crate) spaced: u8,
     /// Only the name is known: any operand bits are accepted and none are printed.
     pub(crate) name_only: bool,
 }
@@ -138,24 +45,13 @@ pub(crate) const fn alu(opcode: Opcode, base9: u16, shape: Shape) -> Row {
     Row {
         opcode,
         code: base9,
-        shape,
-        archs: SM87 | SM90,
+        archs: SM8X | SM9X,
         forms,
-        uniform: false,
         bit91: 0,
-        dst: Dst::R,
-        kind: Kind::Bits,
-        neg: 0,
-        abs: 0,
-        inverts: false,
-        x_inverts: false,
-        bf16_bit: None,
-        bf16_new: false,
-        crossed_bit: None,
+        operands: Operands::new(shape),
         name: opcode.mnemonic(),
         mods: &[],
         args: &[],
-        spaced: 0,
         name_only: false,
     }
 }
@@ -166,23 +62,23 @@ pub(crate) const fn ualu(opcode: Opcode, base9: u16, shape: Shape) -> Row {
         Shape::Three => 1 << 1 | 1 << 2 | 1 << 4,
         _ => 1 << 1 | 1 << 4,
     };
-    Row { uniform: true, dst: Dst::U, forms, ..alu(opcode, base9, shape) }
+    Row { forms, ..alu(opcode, base9, shape) }.uniform().to(Dst::U)
 }
 
 /// A row with one 12-bit code, without a destination.
 pub(crate) const fn fixed(opcode: Opcode, op12: u16, a: Place, b: Place, c: Place) -> Row {
-    Row { code: op12, dst: Dst::None, bit91: 1, ..alu(opcode, 0, Shape::Fixed(a, b, c)) }
+    Row { code: op12, bit91: 1, ..alu(opcode, 0, Shape::Fixed(a, b, c)) }.to(Dst::None)
 }
 
 impl Row {
     /// Limits the row to SM 8.x.
-    pub(crate) const fn sm87(self) -> Self {
-        Self { archs: SM87, ..self }
+    pub(crate) const fn sm8x(self) -> Self {
+        Self { archs: SM8X, ..self }
     }
 
     /// Limits the row to SM 9.0.
-    pub(crate) const fn sm90(self) -> Self {
-        Self { archs: SM90, ..self }
+    pub(crate) const fn sm9x(self) -> Self {
+        Self { archs: SM9X, ..self }
     }
 
     /// Limits the operand forms.
@@ -192,7 +88,7 @@ impl Row {
 
     /// Names the destination.
     pub(crate) const fn to(self, dst: Dst) -> Self {
-        Self { dst, ..self }
+        Self { operands: Operands { dst, ..self.operands }, ..self }
     }
 
     /// Bit 91 must be set.
@@ -205,24 +101,24 @@ impl Row {
         Self { bit91: 3, ..self }
     }
 
-    /// Says what the sources are.
+    /// Sets what the sources are.
     pub(crate) const fn kind(self, kind: Kind) -> Self {
-        Self { kind, ..self }
+        Self { operands: Operands { kind, ..self.operands }, ..self }
     }
 
     /// Names the sources that can be negated (bit 0 is A).
     pub(crate) const fn neg(self, neg: u8) -> Self {
-        Self { neg, ..self }
+        Self { operands: Operands { neg, ..self.operands }, ..self }
     }
 
     /// Names the sources that can be made absolute (bit 0 is A).
     pub(crate) const fn abs(self, abs: u8) -> Self {
-        Self { abs, ..self }
+        Self { operands: Operands { abs, ..self.operands }, ..self }
     }
 
     /// A uniform-datapath operation with a fixed code.
     pub(crate) const fn uniform(self) -> Self {
-        Self { uniform: true, ..self }
+        Self { operands: Operands { uniform: true, ..self.operands }, ..self }
     }
 
     /// Prints another name than the operation's.
@@ -242,32 +138,32 @@ impl Row {
 
     /// Negation is a bitwise not.
     pub(crate) const fn inverts(self) -> Self {
-        Self { inverts: true, ..self }
+        Self { operands: Operands { inverts: true, ..self.operands }, ..self }
     }
 
     /// Negation is a bitwise not in the `.X` form.
     pub(crate) const fn x_inverts(self) -> Self {
-        Self { x_inverts: true, ..self }
+        Self { operands: Operands { x_inverts: true, ..self.operands }, ..self }
     }
 
     /// Immediates are bf16 when `bit` is set.
     pub(crate) const fn bf16(self, bit: u8) -> Self {
-        Self { bf16_bit: Some(bit), ..self }
+        Self { operands: Operands { bf16_bit: Some(bit), ..self.operands }, ..self }
     }
 
     /// Immediates are bf16 when `bit` is set, on SM 9.0.
-    pub(crate) const fn bf16_sm90(self, bit: u8) -> Self {
-        Self { bf16_bit: Some(bit), bf16_new: true, ..self }
+    pub(crate) const fn bf16_sm9x(self, bit: u8) -> Self {
+        Self { operands: Operands { bf16_bit: Some(bit), bf16_new: true, ..self.operands }, ..self }
     }
 
     /// `bit` crosses the halves of B.
     pub(crate) const fn crossed(self, bit: u8) -> Self {
-        Self { crossed_bit: Some(bit), ..self }
+        Self { operands: Operands { crossed_bit: Some(bit), ..self.operands }, ..self }
     }
 
     /// The constant of this form prints with a blank between bank and offset.
     pub(crate) const fn spaced(self, form: u8) -> Self {
-        Self { spaced: 1 << form, ..self }
+        Self { operands: Operands { spaced: 1 << form, ..self.operands }, ..self }
     }
 
     /// Only the name is known.
@@ -275,33 +171,17 @@ impl Row {
         Self { name_only: true, ..self }
     }
 
-    pub(crate) const fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    /// Whether the guard is a predicate of the warp.
-    pub(crate) const fn guard_uniform(&self) -> bool {
-        self.uniform
-    }
-
-    /// The bits that negate a source and take its absolute value, where it can carry them.
-    pub(crate) fn modifiers(&self, role: Role, place: Place) -> (Option<u32>, Option<u32>) {
-        let Some((neg, abs)) = place.modifier_bits(self.kind) else { return (None, None) };
-        let has = |mask: u8| mask >> role as u8 & 1 != 0;
-        (has(self.neg).then_some(neg), has(self.abs).then_some(abs))
-    }
-
     pub(crate) const fn knows(&self, arch: Arch) -> bool {
-        let bit = match arch {
-            Arch::Sm87 => SM87,
-            Arch::Sm90 => SM90,
+        let bit = match arch.encoding() {
+            Encoding::Sm8x => SM8X,
+            Encoding::Sm9x => SM9X,
         };
         self.archs & bit != 0
     }
 
     /// The 12-bit codes of the row, each with the values of bit 91 it takes.
     pub(crate) fn codes(&self) -> impl Iterator<Item = (u16, bool)> {
-        let single = matches!(self.shape, Shape::Fixed(..));
+        let single = matches!(self.operands.shape, Shape::Fixed(..));
         let forms = (1..8).filter(move |form| !single && self.forms >> form & 1 != 0);
         let codes = forms.map(|form| (self.code | form << 9, form)).chain(single.then_some((self.code, 0)));
         codes.flat_map(move |(code, form)| {
@@ -313,107 +193,11 @@ impl Row {
     }
 
     fn takes_bit91(&self, form: u16, bit91: bool) -> bool {
-        match (self.bit91, self.uniform, form) {
+        match (self.bit91, self.operands.uniform, form) {
             (0, true, _) | (0, false, 6 | 7) => bit91,
             (0, false, 3 | 5) => true,
             (0, false, _) => !bit91,
             (mask, ..) => mask >> u8::from(bit91) & 1 != 0,
-        }
-    }
-
-    /// The places of A, B and C in a word of this row.
-    pub(crate) const fn places(&self, word: Word) -> [Place; 3] {
-        use Place::{Const, Imm32, None, R24, R32, R64, U24, U32, U64};
-        let [a, r32, r64] = if self.uniform { [U24, U32, U64] } else { [R24, R32, R64] };
-        // What slot32 holds in each form.
-        let slot32 = match word.form() {
-            2 | 4 => Imm32,
-            3 | 5 => Const,
-            6 | 7 => U32,
-            _ => r32,
-        };
-        match self.shape {
-            Shape::One => [None, slot32, None],
-            Shape::Two | Shape::TwoC => [a, slot32, None],
-            Shape::TwoC64 => [a, if word.form() == 1 { r64 } else { slot32 }, None],
-            Shape::TwoAndR64 => [a, slot32, r64],
-            Shape::Three => match word.form() {
-                2 | 3 | 7 => [a, r64, slot32],
-                _ => [a, slot32, r64],
-            },
-            Shape::Fixed(a, b, c) => [a, b, c],
-        }
-    }
-
-    /// The sources A, B and C of a word of this row, with the modifiers of their slots.
-    pub(crate) fn sources(&self, word: Word) -> [Option<Source>; 3] {
-        let places = self.places(word);
-        [Role::A, Role::B, Role::C].map(|role| {
-            let place = places[role as usize];
-            let operand = place.operand(word)?;
-            let (neg, abs) = self.modifiers(role, place);
-            let holds = |bit: Option<u32>| bit.is_some_and(|bit| word.bit(bit));
-            Some(Source { operand, neg: holds(neg), abs: holds(abs) })
-        })
-    }
-}
-
-impl Place {
-    /// What the place holds, without modifiers.
-    pub(crate) fn operand(self, word: Word) -> Option<Operand> {
-        let reg = |lo| Operand::Reg(word.bits(lo, 8) as u8);
-        let ureg = |lo| Operand::UReg(word.bits(lo, 6) as u8);
-        Some(match self {
-            Self::None => return None,
-            Self::R24 => reg(24),
-            Self::R32 => reg(32),
-            Self::R64 => reg(64),
-            Self::U24 => ureg(24),
-            Self::U32 => ureg(32),
-            Self::U64 => ureg(64),
-            Self::Imm32 => Operand::Imm(word.bits(32, 32) as u32),
-            Self::Bits(lo, width) => Operand::Imm(word.bits(u32::from(lo), u32::from(width)) as u32),
-            Self::Const => {
-                let offset = word.sbits(40, 14) as i32 * 4;
-                if word.bit(91) {
-                    Operand::BindlessConst { ureg: word.bits(32, 6) as u8, offset }
-                } else {
-                    Operand::Const { bank: word.bits(54, 5) as u8, offset }
-                }
-            }
-            Self::ConstBytes => {
-                Operand::Const { bank: word.bits(54, 5) as u8, offset: word.sbits(38, 16) as i32 }
-            }
-        })
-    }
-
-    /// The bits that negate this place and take its absolute value.
-    pub(crate) const fn modifier_bits(self, kind: Kind) -> Option<(u32, u32)> {
-        let half = matches!(kind, Kind::Half | Kind::HalfMma);
-        match self {
-            Self::R24 | Self::U24 => Some((72, 73)),
-            Self::R32 | Self::U32 | Self::Const => Some((63, 62)),
-            Self::R64 | Self::U64 if half => Some((84, 83)),
-            Self::R64 | Self::U64 => Some((75, 74)),
-            Self::None | Self::Imm32 | Self::Bits(..) | Self::ConstBytes => None,
-        }
-    }
-
-    /// The bits the place reads.
-    pub(crate) const fn mask(self, word: Word) -> u128 {
-        match self {
-            Self::None => 0,
-            Self::R24 => 0xff << 24,
-            Self::R32 => 0xff << 32,
-            Self::R64 => 0xff << 64,
-            Self::U24 => 0x3f << 24,
-            Self::U32 => 0x3f << 32,
-            Self::U64 => 0x3f << 64,
-            Self::Imm32 => 0xffff_ffff << 32,
-            Self::Bits(lo, width) => ((1 << width) - 1) << lo,
-            Self::Const if word.bit(91) => 0x3f << 32 | 0x3fff << 40,
-            Self::Const => 0x7_ffff << 40,
-            Self::ConstBytes => 0x1f_ffff << 38,
         }
     }
 }

@@ -1,15 +1,16 @@
 //! The uniform datapath: one value per warp.
 
-use super::control::{VOTE, VOTE_MODS};
-use super::fields::{CONSTANT_WIDTH, U32};
-use super::integer::{
+use crate::opcode::Opcode::*;
+use crate::operands::{Dst, Kind, Place, Shape};
+use crate::printer::{Printer, Refused};
+use crate::table::control::{VOTE, VOTE_MODS};
+use crate::table::fields::{CONSTANT_WIDTH, U32};
+use crate::table::integer::{
     CARRY_IN, FLO_MODS, IADD3, ISETP, ISETP_MODS, LEA, LEA_MODS, LOP3, LOP3_MODS, LUT, PLOP3, SHF_MODS,
     special_register,
 };
-use super::item::{Arg, Mod};
-use super::row::{Dst, Kind, Place, Row, Shape, fixed, ualu};
-use crate::Opcode::*;
-use crate::print::{Printer, Refused};
+use crate::table::item::{Arg, Mod};
+use crate::table::row::{Row, fixed, ualu};
 
 const TWO: &[Arg] = &[Arg::D, Arg::A, Arg::B];
 const THREE: &[Arg] = &[Arg::D, Arg::A, Arg::B, Arg::C];

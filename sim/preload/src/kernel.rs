@@ -1,4 +1,5 @@
-//! The calls that are not for the machine: straight to the kernel, because the C library's functions are the ones replaced here.
+//! The calls that are not for the machine: straight to the kernel, because the C library's functions are the
+//! ones replaced here.
 
 use libc::{
     c_char, c_int, c_long, c_ulong, c_void, mode_t, nfds_t, off_t, pollfd, size_t, syscall, timespec,

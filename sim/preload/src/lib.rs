@@ -1,17 +1,23 @@
-//! `libnvgpu_sim.so`: the software ga10b for programs that know nothing of it.
+//! `libnvgpu_sim.so`: the software ga10b for unmodified programs.
 //!
 //! ```text
 //! LD_PRELOAD=libnvgpu_sim.so NVGPU_SIM_VERBOSE=1 ./program
 //! ```
 //!
-//! The library stands in front of the C library's `open`, `ioctl`, `mmap`, `munmap`, `poll`, `close` and `access`. Calls on the nodes
-//! of the GPU's driver go to a [`ga10b_sim::Sim`] inside the process, which is made when the first node is opened; everything
-//! else goes to the kernel. Descriptors of the machine are real ones, so `dup`, `fcntl` and `lseek` need no help. A forked child
-//! has no GPU.
+//! The library interposes the C library's `open`, `ioctl`, `mmap`, `munmap`, `poll`, `close` and `access`.
+//! Calls on the nodes of the GPU's driver go to a [`ga10b_sim::Sim`] inside the process, which is made when
+//! the first node is opened; everything else goes to the kernel. Descriptors of the machine are real ones, so
+//! `dup`, `fcntl` and `lseek` need no help. A forked child has no GPU.
 //!
-//! Environment: `NVGPU_SIM_MEMORY` (bytes), `NVGPU_SIM_SMS`, `NVGPU_SIM_VERBOSE` (kernel-log lines on stderr), `NVGPU_SIM_TRACE`
-//! (calls are told to `nvdiag trace`, which would not see them otherwise), `NVGPU_SIM_VISIBLE` (`nvdiag esr --pid` and `nvdiag vamap
-//! --pid` of the same user may look at the device).
+//! Environment: `NVGPU_SIM_ARCH` (`sm_80`, `sm_86`, `sm_87`, `sm_89` or `sm_90`), `NVGPU_SIM_MEMORY` (bytes),
+//! `NVGPU_SIM_SMS`, `NVGPU_SIM_VERBOSE` (kernel-log lines on stderr), `NVGPU_SIM_VISIBLE` (`nvdiag esr --pid`
+//! and `nvdiag vamap --pid` of the same user may inspect the device), which [`SimConfig::from_env`] reads;
+//! `NVGPU_SIM_TRACE` (each call is reported to `nvdiag trace`, which would not see it otherwise).
+//!
+//! # Layers
+//! ```text
+//! 0  kernel mark
+//! ```
 
 mod kernel;
 mod mark;
@@ -37,7 +43,8 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `f` for a call of the program; `None` for calls that the machine itself makes, which go to the kernel.
+/// Runs `f` for a call of the program; `None` for calls that the machine itself makes, which go to the
+/// kernel.
 fn from_program<R>(f: impl FnOnce() -> R) -> Option<R> {
     if INSIDE.get() || ga10b_sim::is_gpu_thread() {
         return None;
@@ -54,16 +61,9 @@ fn machine() -> Option<&'static Arc<Sim>> {
 }
 
 fn start() -> Option<&'static Arc<Sim>> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
     SIM.get_or_init(|| {
-        let defaults = SimConfig::from_env();
-        let config = SimConfig {
-            memory: number("NVGPU_SIM_MEMORY").unwrap_or(defaults.memory),
-            sm_count: number("NVGPU_SIM_SMS").map_or(defaults.sm_count, |n| n as u32),
-            verbose: std::env::var_os("NVGPU_SIM_VERBOSE").is_some_and(|v| v != "0"),
-            ..defaults
-        };
-        Sim::try_new(config).inspect_err(|errno| eprintln!("nvgpu-sim: cannot start: {errno}")).ok()
+        let config = SimConfig::from_env().inspect_err(|bad| eprintln!("libnvgpu_sim.so: {bad}")).ok()?;
+        Sim::try_new(config).inspect_err(|errno| eprintln!("libnvgpu_sim.so: cannot start: {errno}")).ok()
     })
     .as_ref()
 }
@@ -76,7 +76,8 @@ fn owner(fd: c_int) -> Option<&'static Arc<Sim>> {
 }
 
 fn borrow<'a>(fd: c_int) -> Option<BorrowedFd<'a>> {
-    // SAFETY: the program owns the descriptor for the time of its call; the machine finds out when it is not open.
+    // SAFETY: the program owns the descriptor for the time of its call; the machine finds out when it is not
+    // open.
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 

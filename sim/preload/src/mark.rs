@@ -1,11 +1,11 @@
-//! Tells a tracer of the calls that the machine serves, since they never reach the kernel.
+//! Reports the calls that the machine serves to a tracer, since they never reach the kernel.
 
 use nix::errno::Errno;
 use nvgpu_sys::{TRACE_MARK, TraceMark};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-/// A call that was told of, or none because nobody asked for it.
+/// Whether the call in progress is reported.
 pub(crate) struct Mark(bool);
 
 /// An answer as a number: a descriptor, an address, 0.
@@ -27,7 +27,7 @@ impl<T> Answer for NonNull<T> {
 }
 
 impl Mark {
-    /// Tells of a call that begins, if `NVGPU_SIM_TRACE` is set; `name` is what the descriptor is open on.
+    /// Reports the beginning of a call, if `NVGPU_SIM_TRACE` is set; `name` is what the descriptor is open on.
     pub(crate) fn begin(about: TraceMark, name: impl FnOnce() -> String) -> Self {
         static WANTED: OnceLock<bool> = OnceLock::new();
         let wanted = *WANTED.get_or_init(|| std::env::var_os("NVGPU_SIM_TRACE").is_some_and(|v| v != "0"));
@@ -42,7 +42,7 @@ impl Mark {
         Self(wanted)
     }
 
-    /// Tells what the call answered, and passes it on.
+    /// Reports the result of the call, and returns it.
     pub(crate) fn end<T: Answer>(self, answer: Result<T, Errno>) -> Result<T, Errno> {
         if self.0 {
             let result = answer.map_or_else(|errno| -i64::from(errno as i32), Answer::number);
@@ -53,6 +53,7 @@ impl Mark {
 }
 
 fn tell(mark: TraceMark) {
-    // SAFETY: no kernel knows the option, so it reads nothing; a tracer reads the mark, which outlives the call.
+    // SAFETY: no kernel knows the option, so it reads nothing; a tracer reads the mark, which outlives the
+    // call.
     unsafe { libc::syscall(libc::SYS_prctl, libc::c_ulong::from(TRACE_MARK), &raw const mark, 0, 0, 0) };
 }

@@ -1,17 +1,17 @@
-//! The side of the process that the machine lives in.
+//! The side of the process that has the machine.
 
-use super::{Head, LIMIT, Message, address, answer, as_fd, ask, kind, limit_waits, peer, receive, send};
-use crate::files::FileKey;
-use crate::gpu;
-use crate::machine::Machine;
-use crate::nodes;
+use crate::driver::descriptor::FileKey;
+use crate::driver::machine::Machine;
+use crate::driver::nodes::dispatch;
+use crate::own_thread::mark_own_thread;
+use crate::visit::message::{Message, address, answer, as_fd, kind, limit_waits, peer, receive, send};
+use crate::visit::visitor::{Visitor, serving};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, accept4, bind, listen, shutdown, socket,
 };
 use nvgpu_sys as abi;
-use std::cell::RefCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,65 +20,15 @@ use std::thread::JoinHandle;
 
 /// The only node that is opened for a visitor.
 const DEBUG_NODE: &str = "/dev/nvgpu/igpu0/dbg";
-/// What a visitor may ask of descriptors that it was given: requests that look and change nothing. Sessions of its own
-/// serve all of theirs.
-const LOOKS: [u32; 3] = [
+/// Requests that a visitor may make on copied descriptors: those that read and change nothing. The visitor's own
+/// sessions serve all requests.
+const READ_ONLY: [u32; 3] = [
     abi::NVGPU_GPU_IOCTL_GET_CHARACTERISTICS,
     abi::NVGPU_AS_IOCTL_GET_VA_REGIONS,
     abi::NVGPU_TSG_IOCTL_READ_SINGLE_SM_ERROR_STATE,
 ];
 
-thread_local! {
-    static VISITOR: RefCell<Option<Rc<Visitor>>> = const { RefCell::new(None) };
-}
-
-/// The visitor whose request the calling thread serves.
-pub(crate) fn visitor() -> Option<Rc<Visitor>> {
-    VISITOR.with_borrow(Clone::clone)
-}
-
-/// A process that asks about the machine.
-#[derive(Debug)]
-pub(crate) struct Visitor {
-    socket: OwnedFd,
-}
-
-impl Visitor {
-    /// Reads `len` bytes of its memory.
-    pub(crate) fn read(&self, address: u64, len: usize) -> Result<Vec<u8>, Errno> {
-        let mut bytes = Vec::new();
-        while bytes.len() < len {
-            let part = LIMIT.min(len - bytes.len());
-            let at = address.wrapping_add(bytes.len() as u64);
-            let head = Head { kind: kind::READ, address: at, len: part as u64, ..Head::default() };
-            let answer = ask(self.socket.as_fd(), head, &[], None)?;
-            answer.result()?;
-            if answer.content.len() != part {
-                return Err(Errno::EFAULT);
-            }
-            bytes.extend_from_slice(&answer.content);
-        }
-        Ok(bytes)
-    }
-
-    /// Writes to its memory.
-    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
-        for (i, part) in bytes.chunks(LIMIT).enumerate() {
-            let at = address.wrapping_add((i * LIMIT) as u64);
-            let head = Head { kind: kind::WRITE, address: at, ..Head::default() };
-            ask(self.socket.as_fd(), head, part, None)?.result()?;
-        }
-        Ok(())
-    }
-
-    /// A copy of the descriptor that has that number there.
-    pub(crate) fn descriptor(&self, number: i32) -> Option<OwnedFd> {
-        let head = Head { kind: kind::DESCRIPTOR, number: number.cast_unsigned(), ..Head::default() };
-        ask(self.socket.as_fd(), head, &[], None).ok()?.fd
-    }
-}
-
-/// Waits for visitors on a thread of its own, until it is dropped.
+/// Waits for visitors on its own thread, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Host {
     door: Arc<Door>,
@@ -122,7 +72,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         self.door.closed.store(true, Ordering::SeqCst);
-        // Wakes the thread: nobody is accepted any more, and nothing more comes from whoever was.
+        // Wakes the thread: no visitor is accepted any more, and no request of an accepted one arrives.
         let _ = shutdown(self.door.listener.as_raw_fd(), Shutdown::Both);
         if let Some(socket) = &*self.door.inside() {
             let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
@@ -137,7 +87,7 @@ impl Drop for Host {
 
 /// Takes one visitor after the other.
 fn wait(machine: &Arc<Machine>, door: &Door) {
-    gpu::mark_own_thread();
+    mark_own_thread();
     loop {
         let socket = match accept4(door.listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
             // SAFETY: the kernel made the descriptor just now, and nothing else knows of it.
@@ -173,7 +123,7 @@ fn serve(machine: &Arc<Machine>, visitor: &Rc<Visitor>, message: &Message) -> Re
     let socket = visitor.socket.as_fd();
     match message.head.kind {
         kind::OPEN if message.content == DEBUG_NODE.as_bytes() => {
-            match nodes::open(machine, DEBUG_NODE, OFlag::O_RDWR) {
+            match dispatch::open(machine, DEBUG_NODE, OFlag::O_RDWR) {
                 Ok(fd) => send(socket, answer(Ok(0)), &[], Some(fd.as_fd())),
                 Err(errno) => send(socket, answer(Err(errno)), &[], None),
             }
@@ -202,7 +152,7 @@ fn name(machine: &Machine, fd: BorrowedFd<'_>) -> Option<String> {
     if flags & OFlag::O_ACCMODE.bits() == OFlag::O_WRONLY.bits() {
         return None;
     }
-    nodes::name(machine, fd).or_else(|| machine.buffer_state(fd).map(|_| "/dmabuf:".to_owned()))
+    dispatch::name(machine, fd).or_else(|| machine.buffer_state(fd).map(|_| "/dmabuf:".to_owned()))
 }
 
 fn ioctl(
@@ -213,11 +163,8 @@ fn ioctl(
 ) -> Result<i32, Errno> {
     let fd = as_fd(&message.fd)?;
     let request = message.head.number;
-    if !LOOKS.contains(&request) && name(machine, fd).as_deref() != Some(DEBUG_NODE) {
+    if !READ_ONLY.contains(&request) && name(machine, fd).as_deref() != Some(DEBUG_NODE) {
         return Err(Errno::EPERM);
     }
-    VISITOR.set(Some(Rc::clone(visitor)));
-    let reply = nodes::ioctl(machine, fd, request, argument);
-    VISITOR.set(None);
-    reply
+    serving(visitor, || dispatch::ioctl(machine, fd, request, argument))
 }

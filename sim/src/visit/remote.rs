@@ -1,7 +1,9 @@
-//! The side of the process that looks.
+//! The side of the visiting process.
 
-use super::{Head, LIMIT, Message, address, answer, ask, kind, limit_waits, peer, receive, send};
 use crate::user_memory::UserMemory;
+use crate::visit::message::{
+    Head, LIMIT, Message, address, answer, ask, kind, limit_waits, peer, receive, send,
+};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
@@ -14,12 +16,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-/// The software ga10b of another process, seen from outside: serves the requests that a debugger sends with copies of that process's
-/// descriptors (its address spaces' regions, its groups' SM records, debugger sessions with its channels).
+/// The software ga10b of another process, seen from outside: serves the requests that a debugger sends with
+/// copies of that process's descriptors (its address spaces' regions, its groups' SM records, debugger
+/// sessions with its channels).
 ///
-/// The other process must have opened its machine to visitors ([`SimConfig::visible`](crate::SimConfig::visible), or
-/// `NVGPU_SIM_VISIBLE=1` with `libnvgpu_sim.so` and `hcq`). What makes new objects or maps memory is refused: that is the
-/// process's own business.
+/// The other process must have opened its machine to visitors
+/// ([`SimConfig::visible`](crate::SimConfig::visible), or `NVGPU_SIM_VISIBLE=1` with `libnvgpu_sim.so` and
+/// `hcq`). What makes new objects or maps memory is refused: that is the process's own business.
 #[derive(Debug)]
 pub struct Remote {
     socket: Mutex<OwnedFd>,
@@ -34,7 +37,7 @@ impl Remote {
     pub fn connect(pid: u32) -> Result<Self, Errno> {
         let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?;
         connect(socket.as_raw_fd(), &address(pid)?)?;
-        // Whoever answers gets to see memory of ours: nobody but the process that was meant.
+        // The peer reads memory of this process: it must be the process `pid` of the same user.
         let peer = peer(socket.as_fd())?;
         if peer.uid() != nix::unistd::geteuid().as_raw() || u32::try_from(peer.pid()) != Ok(pid) {
             return Err(Errno::EACCES);
@@ -43,15 +46,15 @@ impl Remote {
         Ok(Self { socket: Mutex::new(socket), memory: UserMemory::new()? })
     }
 
-    /// Name of the inode behind a descriptor of that machine, as `/proc/<pid>/fd` would show it on a real one; buffers
-    /// are `/dmabuf:`.
+    /// Name of the inode of a descriptor of that machine, as `/proc/<pid>/fd` would show it on a real
+    /// one; buffers are `/dmabuf:`.
     pub fn descriptor_name(&self, fd: BorrowedFd<'_>) -> Option<String> {
         let answer = self.call(Head { kind: kind::NAME, ..Head::default() }, &[], Some(fd)).ok()?;
         answer.result().ok()?;
         String::from_utf8(answer.content).ok()
     }
 
-    /// Sends a request and gives the machine what it asks for in return, until it answers.
+    /// Sends a request and serves the machine's requests in return, until it answers.
     fn call(&self, head: Head, content: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<Message, Errno> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         let mut message = ask(socket.as_fd(), head, content, fd)?;
@@ -78,7 +81,7 @@ impl Remote {
             }
             kind::DESCRIPTOR => {
                 let number = number.cast_signed();
-                // SAFETY: whoever made the request promised that descriptors in its argument are open.
+                // SAFETY: the caller that made the request promised that descriptors in its argument are open.
                 let fd = (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) });
                 match send(socket, answer(Ok(0)), &[], fd) {
                     // It was not open.

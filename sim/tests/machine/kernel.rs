@@ -2,24 +2,34 @@
 
 use super::{Buffer, Channel, LOCAL_WINDOW, Machine, SHARED_WINDOW, inc};
 use qmd::{ConstantBuffer, Launch, Release, Target};
+use sass::Arch;
 
 /// The kernel, loaded, with one constant bank and one launch descriptor.
 pub struct Fill {
     pub program: Buffer,
     pub bank: Buffer,
     pub qmd: Buffer,
+    pub target: Target,
     bank_len: usize,
     code_len: usize,
 }
 
 impl Fill {
+    /// Loads the kernel that was compiled for the machine's SMs.
     pub fn load(machine: &Machine) -> Self {
-        let cubin = include_bytes!("../data/fill.cubin");
+        let cubin: &[u8] = match machine.sim.config().arch {
+            Arch::Sm80 => include_bytes!("../data/fill.sm_80.cubin"),
+            Arch::Sm86 => include_bytes!("../data/fill.sm_86.cubin"),
+            Arch::Sm87 => include_bytes!("../data/fill.sm_87.cubin"),
+            Arch::Sm89 => include_bytes!("../data/fill.sm_89.cubin"),
+            Arch::Sm90 => include_bytes!("../data/fill.sm_90.cubin"),
+        };
         let (offset, code_len) = section(cubin, ".text.fill");
         let (_, bank_len) = section(cubin, ".nv.constant0.fill");
         let program = machine.buffer(0x4000);
         program.write(0, &cubin[offset..offset + code_len]);
-        Self { program, bank: machine.buffer(4096), qmd: machine.buffer(4096), bank_len, code_len }
+        let target = Target::from_sm(machine.sim.config().arch.sm()).unwrap();
+        Self { program, bank: machine.buffer(4096), qmd: machine.buffer(4096), target, bank_len, code_len }
     }
 
     /// A launch of `blocks` blocks of 256 threads, to be changed further.
@@ -28,7 +38,7 @@ impl Fill {
         self.bank.write(0, &launch_constants(self.bank_len, block, grid));
         self.bank.write(0x160, &out.to_le_bytes());
         self.bank.write(0x168, &base.to_le_bytes());
-        Launch::new(Target::Sm87)
+        Launch::new(self.target)
             .program(self.program.va, self.code_len as u64)
             .grid(grid)
             .block(block)

@@ -34,7 +34,7 @@ pub fn ask_bare(sim: &Sim, fd: BorrowedFd<'_>, request: u32) -> Result<i32, Errn
     unsafe { sim.ioctl(fd, request, &mut []) }
 }
 
-/// A descriptor that an argument brought back.
+/// A descriptor that an argument returned.
 pub fn take(fd: i32) -> OwnedFd {
     assert!(fd > 2);
     // SAFETY: the driver made it for us just now.
@@ -167,7 +167,7 @@ impl Machine {
         take(args.tsg_fd as i32)
     }
 
-    /// A channel in user-mode submit, in a group of its own, with compute and copy contexts.
+    /// A channel in user-mode submit, in its own group, with compute and copy contexts.
     pub fn channel(&self) -> Channel<'_> {
         let tsg = self.tsg();
         self.channel_in(tsg)
@@ -180,6 +180,17 @@ impl Machine {
     /// A channel on the runlist of an asynchronous copy engine.
     pub fn copy_channel(&self) -> Channel<'_> {
         self.channel_on(self.tsg(), 1, &[0xc7b5])
+    }
+
+    /// Returns when every channel that had something to do has had its turn: in each pass the GPU serves all
+    /// channels, and its own channel sees two passes.
+    pub fn settle(&self) {
+        let mut witness = self.channel();
+        let signal = self.buffer(4096);
+        for value in 1..=2 {
+            witness.submit(&release(signal.va, value));
+            witness.wait(signal.u64(0), value);
+        }
     }
 
     fn channel_on(&self, tsg: OwnedFd, runlist: i32, classes: &[u32]) -> Channel<'_> {
@@ -312,7 +323,7 @@ impl Channel<'_> {
         self.machine.ring(self.token);
     }
 
-    /// Whether the driver says the channel is dead.
+    /// Whether the driver reports the channel as dead.
     pub fn is_dead(&self) -> bool {
         let mut args = nvgpu_get_param_args::default();
         ask(&self.machine.sim, self.fd.as_fd(), &mut args).unwrap();
@@ -324,7 +335,7 @@ impl Channel<'_> {
         let start = Instant::now();
         while self.notifier.u32(12).load(Ordering::Acquire) >> 16 != 0xffff {
             assert!(start.elapsed() < DEADLINE, "no error; log: {:#?}", self.machine.sim.kernel_log());
-            std::thread::sleep(Duration::from_micros(100));
+            std::thread::yield_now();
         }
         self.notifier.u32(8).load(Ordering::Acquire)
     }

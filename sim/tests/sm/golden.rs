@@ -12,7 +12,7 @@ use crate::guest::{CODE, DATA, Guest, launch, run_with};
 const THREADS: usize = 160;
 const INPUT: u64 = DATA;
 const OUTPUT: u64 = DATA + 0x10_0000;
-/// What a lane that exited leaves behind.
+/// What a lane leaves after its exit.
 const EXITED: u32 = 0xbad;
 
 struct Test {
@@ -97,14 +97,16 @@ fn execute(test: &Test, config: Config) -> Result<Vec<Vec<u32>>, String> {
     Ok(guest.read_u32s(OUTPUT, THREADS * results).chunks(results).map(<[u32]>::to_vec).collect())
 }
 
-/// Whether a MUFU result is within the tolerance of the sheet: units in the last place, or absolutely, by function.
+/// Whether a MUFU result is within the tolerance of the sheet: units in the last place, or absolutely, by
+/// function.
 fn mufu_close(name: &str, got: u32, want: u32) -> bool {
     if got == want {
         return true;
     }
     let half = name.ends_with(".F16");
     if half {
-        // A bf16 result on this architecture: one unit in the last place, or the absolute bound of the circular functions.
+        // A bf16 result on this architecture: one unit in the last place, or the absolute bound of the
+        // circular functions.
         let value = |x: u32| f64::from(f32::from_bits(x << 16));
         return (got as i32 - want as i32).abs() <= 1 || (value(got) - value(want)).abs() <= 3e-7;
     }
@@ -141,7 +143,7 @@ fn check(config: Config) {
         let same = |(got, want): (&Vec<u32>, &Vec<u32>)| {
             got.iter().zip(want).enumerate().all(|(i, (&g, &w))| {
                 let predicate = test.predicates && i == test.regs.len();
-                // The table keeps seven bits of the predicates, also of what an exited lane left behind.
+                // The table keeps seven bits of the predicates, also of what an exited lane left.
                 let g = if predicate { g & 0x7f } else { g };
                 g == w || (tolerant && !predicate && mufu_close(&test.name, g, w))
             })

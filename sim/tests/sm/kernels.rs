@@ -117,8 +117,9 @@ fn a_stream_costs_dram_its_size_once_while_it_fits_the_cache() {
 #[test]
 fn eight_aligned_bytes_arrive_together() {
     let memory = |k: Kernel| k.data(A, 8192, &[]).u64(A).u32(200_000);
-    let mut k =
-        memory(Kernel::from_path("tests/data/pairs.cubin", "pairs")).shape([2, 1, 1], [32, 1, 1]).ready();
+    let mut k = memory(Kernel::from_path("tests/data/pairs.sm_87.cubin", "pairs"))
+        .shape([2, 1, 1], [32, 1, 1])
+        .ready();
     let config = Config { workers: 2, ..Config::default() };
     run_with(config, &k.guest, &k.launch).unwrap_or_else(|fault| panic!("{fault}"));
     assert_eq!(k.guest.read_u32s(A + 4096, 1), [0], "pairs of different words");
@@ -160,7 +161,8 @@ pub fn words_of(bytes: &[u8]) -> Vec<u32> {
     bytes.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect()
 }
 
-/// The matvec of the corpus in fp32: `rows` blocks of 32 threads, each row of `blocks` Q6_K blocks of which the first 128 weights count.
+/// The matvec of the corpus in fp32: `rows` blocks of 32 threads, each row of `blocks` Q6_K blocks of which
+/// the first 128 weights count.
 pub fn q6k_kernel(rows: usize, blocks: usize, noise: &mut Noise) -> (Kernel, Vec<u8>, Vec<f32>) {
     let weights = q6k_blocks(noise, rows * blocks);
     let x = noise.floats(256 * blocks);
@@ -463,7 +465,8 @@ fn a_switch_jumps_through_its_table() {
         .u32(n);
     let (mut k, _) = execute(k);
     let got = k.guest.read_u32s(A, 512);
-    // Case 1 changes the word that neighbours read in other cases: compare only the cases that no such word reaches.
+    // Case 1 changes the word that neighbours read in other cases: compare only the cases that no such word
+    // reaches.
     for i in 0..32 {
         let v = x[i];
         let fixed = |at: usize| x[at] & 7 != 1 || at >= 32;
@@ -512,7 +515,8 @@ fn asynchronous_copies_complete_an_mbarrier() {
     let (mut k, _) = execute(k);
     let got = k.guest.read_u32s(A, 4 * 32);
     for i in 0..32 {
-        // The first word of the thread's own copy plus what was pending, which depends on the order of the arrivals.
+        // The first word of the thread's own copy plus what was pending, which depends on the order of the
+        // arrivals.
         let pending = got[4 * i].wrapping_sub(x[4 * i]);
         assert!(pending <= 64, "thread {i}: {pending} pending");
         assert_eq!(got[4 * i + 1..4 * i + 4], x[4 * i + 1..4 * i + 4]);

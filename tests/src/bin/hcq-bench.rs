@@ -1,15 +1,18 @@
-//! `hcq-bench`: what a launch, a graph, a copy and an allocation cost through `hcq`, in the terms of `cuda_launch.cu`'s table.
+//! `hcq-bench`: what a launch, a graph, a copy and an allocation cost through `hcq`, in the terms of
+//! `cuda_launch.cu`'s table.
 //!
-//! Launches are of two kernels: one whose single thread that does anything stores one word, as in `cuda_launch.cu`, and one
-//! that loads, changes and stores it, which adds the way to memory and back. Each figure is host wall clock
-//! around the call and its wait, after 1.5 s of work, so that both sides are compared with the GPU's clocks up. Figures of the software ga10b say how fast the model is, nothing about a GPU.
+//! Launches are of two kernels: one whose single thread that does anything stores one word, as in
+//! `cuda_launch.cu`, and one that loads, changes and stores it, which adds the way to memory and back. Each
+//! figure is host wall clock around the call and its wait, after 1.5 s of work, so that both sides are
+//! compared with the GPU's clocks up. Figures of the software ga10b say how fast the model is, nothing about
+//! a GPU.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use device_suite::cubin;
+use ga10b_tests::{arch, cubin};
 use hcq::{Args, BackendKind, Buffer, Device, DeviceOptions, Kernel, LaunchConfig, Selector};
 use serde::Serialize;
 
@@ -100,8 +103,8 @@ impl Bench {
         self.figures.push(Figure::new(name, unit, samples));
     }
 
-    /// Keeps the whole GPU busy for a while: an idle one lowers its clocks within a second, and takes more than one of work
-    /// to raise them again. The software GPU has none.
+    /// Keeps the whole GPU busy for a while: an idle one lowers its clocks within a second, and takes more
+    /// than one of work to raise them again. The software GPU has none.
     fn warm_up(&self, time: Duration) -> Result<()> {
         if self.device.info().backend == BackendKind::Sim {
             return Ok(());
@@ -112,7 +115,8 @@ impl Bench {
         let args = Args::new().buffer(&out).u32(count).u32(0);
         while began.elapsed() < time {
             for _ in 0..20 {
-                // SAFETY: the kernel writes `count` words, here to `out`; below one word of `data`, as `step` does.
+                // SAFETY: the kernel writes `count` words, here to `out`; below one word of `data`, as `step`
+                // does.
                 unsafe { queue.launch(&self.store, LaunchConfig::new(count / 1024, 1024), &args)? };
             }
             queue.submit()?.wait(DEADLINE)?;
@@ -153,7 +157,7 @@ impl Bench {
                     // SAFETY: as above.
                     unsafe { queue.launch(kernel, config, args)? };
                     if dependent {
-                        queue.barrier()?;
+                        queue.barrier();
                     }
                 }
                 queue.submit()?.wait(DEADLINE)?;
@@ -270,7 +274,7 @@ fn run(cli: &Cli) -> Result<()> {
     options.chain_launches = !cli.no_chain;
     options.release_in_launch = !cli.host_release;
     let device = Device::open_with(cli.device, options).context("opening the device")?;
-    let program = device.load(cubin(device.info().arch))?;
+    let program = device.load(cubin(arch(&device)?))?;
     let (store, step) = (program.kernel("fill")?, program.kernel("step")?);
     let data = device.alloc(4)?;
     let mut bench = Bench { device, store, step, data, figures: Vec::new() };

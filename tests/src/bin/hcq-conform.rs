@@ -1,15 +1,16 @@
 //! `hcq-conform`: whether the software ga10b does what a real GPU does, word for word.
 //!
-//! Runs the same programs with the same inputs on the device, on the software ga10b (sm_87 code) and on the software ga10b with
-//! Hopper's SMs (sm_90 code), and compares all their outputs with each other and, where it is known, with what is right. Where the
-//! device is itself the software one, only the two models are compared. Ends with 1 if anything differs that is not allowed to.
+//! Runs the same programs with the same inputs on the device, on the software ga10b (sm_87 code) and on the
+//! software ga10b with Hopper's SMs (sm_90 code), and compares all their outputs with each other and, where
+//! it is known, with what is right. Where the device is itself the software one, only the two models are
+//! compared. Ends with 1 if anything differs that is not allowed to.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use device_suite::conformance::{self, Case, Comparison, Runner};
+use ga10b_tests::conformance::{self, Case, Comparison, Runner};
 use hcq::{BackendKind, Device, Selector};
 use sass::Arch;
 use serde::Serialize;
@@ -33,7 +34,8 @@ struct Cli {
     /// Prints one JSON document instead of the table.
     #[arg(long)]
     json: bool,
-    /// Compiles the generated programs anew into this folder (`tests/kernels/conformance`) and ends; needs ptxas.
+    /// Compiles the generated programs anew into this folder (`tests/kernels/conformance`) and ends; needs
+    /// ptxas.
     #[arg(long, value_name = "FOLDER")]
     regenerate: Option<PathBuf>,
 }
@@ -73,7 +75,7 @@ impl Sides {
     /// The comparisons of those pairs, then that of each with what is right.
     fn comparisons(&self, listed: u64) -> Vec<Comparison> {
         let name = |n: usize| self.runners[n].0;
-        let arch = |n: usize| self.runners[n].1.device().info().arch;
+        let arch = |n: usize| ga10b_tests::arch(self.runners[n].1.device()).ok();
         let pairs = self.pairs().iter().map(|&(a, b)| Comparison {
             same_architecture: arch(a) == arch(b),
             ..Comparison::new(&format!("{} / {}", name(a), name(b)))

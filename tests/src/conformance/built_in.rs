@@ -1,17 +1,20 @@
 //! The kernels that the repository itself brings: those of the language model and of the device suite.
 //!
-//! One `Drive` per kernel says how it is launched and on what. A new kernel takes a line in [`cases`]; [`undriven`] names those
-//! that have none.
+//! One `Drive` per kernel says how it is launched and on what. A new kernel takes a line in [`cases`];
+//! [`undriven`] names those that have none.
 
 use half::f16;
 use hcq::LaunchConfig;
 
-use super::{Arg, Case, Noise, Place, Tolerance, cubins};
+use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::cubins::cubins;
+use crate::conformance::noise::Noise;
+use crate::conformance::tolerance::Tolerance;
 
 /// The modules of the language model, by name.
 macro_rules! modules {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, cubins!(concat!("../../../llm-demo/kernels/", $name)))),*]
+        &[$(($name, cubins!(concat!("../../../llm/kernels/", $name)))),*]
     };
 }
 
@@ -32,7 +35,7 @@ const MODULES: &[(&str, [&[u8]; 2])] = modules![
 ];
 
 /// What the manifest beside them says there is.
-const MANIFEST: &str = include_str!("../../../llm-demo/kernels/manifest.json");
+const MANIFEST: &str = include_str!("../../../llm/kernels/manifest.json");
 
 /// A launch in the making: arguments in the kernel's order.
 struct Drive {
@@ -143,8 +146,8 @@ fn floats(noise: &mut Noise, count: usize, scale: f32) -> Vec<u32> {
     (0..count).map(|_| (scale * ((noise.bits() >> 8) as f32 / 8_388_608.0 - 1.0)).to_bits()).collect()
 }
 
-/// A weight format of the language model: its module, values in a block, threads that unpack one row of `COLS` values, and per
-/// plane the bytes of a block with the offsets of the f16 in it that must be scales.
+/// A weight format of the language model: its module, values in a block, threads that unpack one row of
+/// `COLS` values, and per plane the bytes of a block with the offsets of the f16 in it that must be scales.
 struct Format {
     name: &'static str,
     block: usize,
@@ -292,7 +295,8 @@ fn drive_of(module: &str, kernel: String, blocks: u32) -> Drive {
     Drive::of(module, &kernel, LaunchConfig::new(blocks, 128))
 }
 
-/// A matrix product on the tensor cores, by the kernel's name: `gemm_TOKENSxROWSxDEPTH_WARPSxWARPS_STAGES`, or `gemm_gate_...`.
+/// A matrix product on the tensor cores, by the kernel's name: `gemm_TOKENSxROWSxDEPTH_WARPSxWARPS_STAGES`,
+/// or `gemm_gate_...`.
 fn product(kernel: &str) -> Option<Case> {
     let (gate, shape) = match kernel.strip_prefix("gemm_gate_") {
         Some(shape) => (true, shape),
@@ -462,8 +466,8 @@ fn kernels() -> Vec<String> {
     cubins.flat_map(|c| c.kernels).collect()
 }
 
-/// Kernels of the language model that no case runs. The step kernels are among them: they are a whole decode step, and what
-/// they do is compared as logits (`llm-demo --verify`, `--dump-logits`).
+/// Kernels of the language model that no case runs. The step kernels are among them: they are a whole decode
+/// step, and what they do is compared as logits (`llm-demo --verify`, `--dump-logits`).
 pub fn undriven() -> Vec<String> {
     let driven: Vec<String> = cases().into_iter().map(|c| c.kernel).collect();
     kernels().into_iter().filter(|kernel| !driven.contains(kernel)).collect()

@@ -1,9 +1,9 @@
 //! One program with its inputs.
 
 use hcq::LaunchConfig;
-use sass::Arch;
+use sass::{Arch, Encoding};
 
-use super::Tolerance;
+use crate::conformance::tolerance::Tolerance;
 
 /// An argument of a launch.
 #[derive(Clone, Copy, Debug)]
@@ -62,9 +62,9 @@ impl std::fmt::Debug for Case {
 impl Case {
     /// The module for an instruction set.
     pub fn cubin(&self, arch: Arch) -> &'static [u8] {
-        match arch {
-            Arch::Sm87 => self.cubins[0],
-            Arch::Sm90 => self.cubins[1],
+        match arch.encoding() {
+            Encoding::Sm8x => self.cubins[0],
+            Encoding::Sm9x => self.cubins[1],
         }
     }
 }

@@ -2,14 +2,18 @@
 
 use hcq::LaunchConfig;
 
-use super::{Arg, Case, Place, Tolerance, cubins};
+use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::cubins::cubins;
+use crate::conformance::tolerance::Tolerance;
 
-/// Reads of a word before a wait is given up, between two phases, and before the second part of the warp comes.
+/// Reads of a word before a wait is given up, between two phases, and before the second part of the warp
+/// comes.
 const PATIENCE: u32 = 200_000;
 const PAUSE: u32 = 5_000;
 const DELAY: u32 = 20_000;
 
-/// The phase in which a lane was let go, as measured on Hopper: those at the barrier do not wait for lanes that yield.
+/// The phase in which a lane was let go, as measured on Hopper: those at the barrier do not wait for lanes
+/// that yield.
 fn phase(lane: u32) -> u32 {
     match (lane < 16, lane % 2 == 1) {
         (true, true) => 2,

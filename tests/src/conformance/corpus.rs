@@ -1,13 +1,17 @@
 //! The kernels of the disassembler's corpus, with inputs.
 //!
-//! Most files of the corpus are lists of single instructions: each kernel computes on the same few inputs and stores every
-//! result, so that a difference names its instruction (read from the PTX). The others are small kernels of a language model.
+//! Most files of the corpus are lists of single instructions: each kernel computes on the same few inputs and
+//! stores every result, so that a difference names its instruction (read from the PTX). The others are small
+//! kernels of a language model.
 
 use std::collections::HashMap;
 
 use hcq::LaunchConfig;
 
-use super::{Arg, Case, Noise, Place, Tolerance, cubins};
+use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::cubins::cubins;
+use crate::conformance::noise::Noise;
+use crate::conformance::tolerance::Tolerance;
 
 /// A file of single instructions: its name, cubins and PTX.
 struct List {
@@ -31,8 +35,8 @@ const SET: u64 = 2048;
 /// Input sets of each kernel.
 const SETS: u64 = 24;
 
-/// The statement that makes each stored word, by kernel and byte offset; `None` where no statement sets the register (those that
-/// `ptxas` refuses are commented out, their stores are not).
+/// The statement that makes each stored word, by kernel and byte offset; `None` where no statement sets the
+/// register (those that `ptxas` refuses are commented out, their stores are not).
 fn statements(ptx: &str) -> Vec<(String, HashMap<usize, Option<String>>)> {
     let mut kernels: Vec<(String, HashMap<usize, Option<String>>)> = Vec::new();
     let mut made: HashMap<String, String> = HashMap::new();
@@ -62,8 +66,8 @@ fn statements(ptx: &str) -> Vec<(String, HashMap<usize, Option<String>>)> {
     kernels
 }
 
-/// How far the special-function unit's result may lie from the nearest number, which is what the model gives. Measured on
-/// Hopper over all mantissas of several binades.
+/// How far the special-function unit's result may lie from the nearest number, which is what the model gives.
+/// Measured on Hopper over all mantissas of several binades.
 fn approximation(statement: &str) -> Tolerance {
     let op = statement.split_whitespace().next().unwrap_or_default();
     let single = |ulps, absolute| Tolerance::Single { ulps, absolute };
@@ -147,7 +151,7 @@ pub fn cases() -> Vec<Case> {
         list!("23_bits"),
     ];
     let mut cases: Vec<Case> = lists.iter().flat_map(list_cases).collect();
-    cases.extend(super::model_kernels::cases());
+    cases.extend(crate::conformance::model_kernels::cases());
     cases
 }
 

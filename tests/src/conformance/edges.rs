@@ -1,11 +1,14 @@
-//! f64 arithmetic on every triple of special values: NaNs of several payloads and signs, infinities, zeros, a subnormal.
+//! f64 arithmetic on every triple of special values: NaNs of several payloads and signs, infinities, zeros, a
+//! subnormal.
 //!
 //! What becomes of a NaN is laid down nowhere; here two devices decide it.
 
 use hcq::LaunchConfig;
 use ptxgen::{Kernel, Module, Named, Reg, Special, Target};
 
-use super::{Arg, Case, Place, Tolerance, cubins};
+use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::cubins::cubins;
+use crate::conformance::tolerance::Tolerance;
 
 /// The values that operands take.
 const VALUES: [u64; 12] = [

@@ -1,11 +1,15 @@
-//! Every matrix instruction that the compiler makes of `mma.sync`, on random tiles (`tests/kernels/matrix.ptx`).
+//! Every matrix instruction that the compiler makes of `mma.sync`, on random tiles
+//! (`tests/kernels/matrix.ptx`).
 //!
-//! How a tensor core sums is its architecture's own: floating-point results of sm_87 and sm_90 differ in their last bits, so they
-//! are held to a device of the same architecture only.
+//! How a tensor core sums is its architecture's own: floating-point results of sm_87 and sm_90 differ in
+//! their last bits, so they are held to a device of the same architecture only.
 
 use hcq::LaunchConfig;
 
-use super::{Arg, Case, Noise, Place, Tolerance, cubins};
+use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::cubins::cubins;
+use crate::conformance::noise::Noise;
+use crate::conformance::tolerance::Tolerance;
 
 /// Tiles of each kernel.
 const TILES: usize = 384;

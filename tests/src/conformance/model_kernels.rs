@@ -1,9 +1,13 @@
-//! The corpus' small kernels of a language model, and its atomics and warp operations, each with a launch that suits it.
+//! The corpus' small kernels of a language model, and its atomics and warp operations, each with a launch
+//! that suits it.
 
 use half::f16;
 use hcq::LaunchConfig;
 
-use super::{Arg, Case, Noise, Place, Tolerance, cubins};
+use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::cubins::cubins;
+use crate::conformance::noise::Noise;
+use crate::conformance::tolerance::Tolerance;
 
 macro_rules! module {
     ($name:literal) => {
@@ -57,12 +61,18 @@ fn any_floats(noise: &mut Noise, count: usize) -> Vec<u32> {
 
 /// All of them.
 pub(super) fn cases() -> Vec<Case> {
-    use Arg::{Buffer, F32, U32};
     let noise = &mut Noise::new(77);
-    let b = |n: usize| Buffer(n, 0);
+    let mut cases = exact(noise);
+    cases.extend(atomics(noise));
+    cases.extend(approximate(noise));
+    cases
+}
+
+/// Kernels whose results have one right value.
+fn exact(noise: &mut Noise) -> Vec<Case> {
+    use Arg::{F32, U32};
     let exact = Tolerance::Exact;
-    let out = |words: usize| vec![0; words];
-    let mut cases = vec![
+    vec![
         case(
             module!("01_vecadd"),
             "vadd_f32",
@@ -127,7 +137,12 @@ pub(super) fn cases() -> Vec<Case> {
             vec![halves(noise, 6 * 5 * 210, 2.0), floats(noise, 5 * 72 + 72, 2.0), out(8)],
             exact,
         ),
-    ];
+    ]
+}
+
+fn atomics(noise: &mut Noise) -> Vec<Case> {
+    use Arg::{Buffer, U32};
+    let mut cases = Vec::new();
     for kernel in ["atom_global", "red_global", "atom_shared", "atom_generic"] {
         for value in [1, 0x3f80_0001, 0x8000_0000, noise.integer(), noise.float()] {
             cases.push(case(
@@ -136,12 +151,18 @@ pub(super) fn cases() -> Vec<Case> {
                 LaunchConfig::new(1, 1),
                 vec![Buffer(0, 64), U32(value)],
                 vec![integers(noise, 128)],
-                exact,
+                Tolerance::Exact,
             ));
         }
     }
+    cases
+}
+
+/// Kernels that use approximations, or round on the way.
+fn approximate(noise: &mut Noise) -> Vec<Case> {
+    use Arg::{F32, U32};
     let (half2, bfloat2) = (Tolerance::Halves { ulps: 2, absolute: 0.0 }, Tolerance::Bfloats { ulps: 2 });
-    cases.extend([
+    vec![
         case(
             module!("02_elementwise_f16"),
             "silu_gate_f16",
@@ -196,6 +217,14 @@ pub(super) fn cases() -> Vec<Case> {
             ],
             Tolerance::Halves { ulps: 4, absolute: 0.0 },
         ),
-    ]);
-    cases
+    ]
+}
+
+/// The address of buffer `n`.
+fn b(n: usize) -> Arg {
+    Arg::Buffer(n, 0)
+}
+
+fn out(words: usize) -> Vec<u32> {
+    vec![0; words]
 }

@@ -1,12 +1,16 @@
 //! The approximations of the special-function unit, each over many arguments.
 //!
-//! The software ga10b gives the nearest number, a GPU one that lies a little beside it. The bounds are those measured on
-//! Hopper over all mantissas of several binades, plus the half unit that the model itself rounds by.
+//! The software ga10b gives the nearest number, a GPU one that lies a little beside it. The bounds are those
+//! measured on Hopper over all mantissas of several binades, plus the half unit that the model itself rounds
+//! by.
 
 use hcq::LaunchConfig;
 use ptxgen::{Kernel, Module, Named, Reg, Special, Target};
 
-use super::{Arg, Case, Noise, Place, Tolerance, cubins};
+use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::cubins::cubins;
+use crate::conformance::noise::Noise;
+use crate::conformance::tolerance::Tolerance;
 
 pub(super) const BLOCK: u32 = 256;
 const BLOCKS: u32 = 64;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Case, Tolerance, Verdict};
+use crate::conformance::case::Case;
+use crate::conformance::tolerance::{Tolerance, Verdict};
 
 /// A word in which two results differ without being allowed to.
 #[derive(Clone, Debug, Serialize)]
@@ -117,7 +118,8 @@ impl Comparison {
         }
     }
 
-    /// Compares a result with what is known of it; `exactly` where a tolerance between devices does not apply.
+    /// Compares a result with what is known of it; `exactly` where a tolerance between devices does not
+    /// apply.
     fn compare_known(&mut self, case: &Case, a: &[Vec<u32>], b: &[Vec<Option<u32>>], exactly: bool) {
         let totals = self.families.entry(case.family).or_default();
         let mut listed = 0;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use anyhow::{Context, Result};
 use hcq::{Args, Device, DeviceOptions, Program, Queue, Selector};
 
-use super::{Arg, Case};
-use crate::{DEADLINE, bytes, words};
+use crate::conformance::case::{Arg, Case};
+use crate::harness::{DEADLINE, bytes, words};
 
 /// A device with the modules that cases have asked for so far.
 #[derive(Debug)]
@@ -33,9 +33,8 @@ impl Runner {
     pub fn simulated(arch: sass::Arch, seed: u64) -> Result<Self> {
         let mut config = ga10b_sim::SimConfig { arch, ..Default::default() };
         config.executor.schedule = ga10b_sim::sm::Schedule::Shuffled(seed);
-        let mut options = DeviceOptions::default();
-        options.sim = Some(ga10b_sim::Sim::new(config));
-        Self::over(Device::open_with(Selector::Sim, options).context("opening the software ga10b")?)
+        let sim = ga10b_sim::Sim::new(config);
+        Self::over(hcq::sim::open(sim, DeviceOptions::default()).context("opening the software ga10b")?)
     }
 
     fn over(device: Device) -> Result<Self> {
@@ -52,7 +51,7 @@ impl Runner {
     /// # Errors
     /// Those of the device: a fault, a launch that it refuses, a wait that took too long.
     pub fn run(&mut self, case: &Case) -> Result<Vec<Vec<u32>>> {
-        let cubin = case.cubin(self.device.info().arch);
+        let cubin = case.cubin(crate::kernels::arch(&self.device)?);
         if !self.programs.contains_key(&cubin.as_ptr()) {
             self.programs.insert(cubin.as_ptr(), self.device.load(cubin)?);
         }

@@ -1,6 +1,7 @@
-//! How far the special-function unit lies from the exact values, over all mantissas or a dense grid of arguments.
+//! How far the special-function unit lies from the exact values, over all mantissas or a dense grid of
+//! arguments.
 //!
-//! The kernels are those of [`mufu`](super::mufu); the reference is the host's f64 arithmetic.
+//! The kernels are those of [`mufu`](crate::conformance::mufu); the reference is the host's f64 arithmetic.
 
 use std::thread;
 
@@ -8,7 +9,8 @@ use anyhow::Result;
 use hcq::{Args, Device, Queue};
 use serde::Serialize;
 
-use crate::{DEADLINE, bytes, words};
+use crate::conformance::cubins::cubins;
+use crate::harness::{DEADLINE, bytes, words};
 
 /// Arguments in one launch.
 const CHUNK: usize = 1 << 20;
@@ -155,7 +157,8 @@ impl Errors {
         self.count += 1;
         let difference = got - exact;
         let ulps = difference / sweep.word.unit(exact);
-        // Beyond what a format holds there is no distance: results are zero or infinite there, as they should be.
+        // Beyond what a format holds there is no distance: results are zero or infinite there, as they should
+        // be.
         if !ulps.is_finite() || exact.abs() < sweep.word.smallest() {
             return;
         }
@@ -199,8 +202,9 @@ impl Word {
 /// # Errors
 /// Those of the device.
 pub fn measure(device: &Device, thin: u32) -> Result<Vec<Errors>> {
-    let cubins: [&[u8]; 2] = super::cubins!("../../kernels/conformance/mufu");
-    let program = device.load(cubins[usize::from(device.info().arch == sass::Arch::Sm90)])?;
+    let cubins: [&[u8]; 2] = cubins!("../../kernels/conformance/mufu");
+    let program =
+        device.load(cubins[usize::from(crate::kernels::arch(device)?.encoding() == sass::Encoding::Sm9x)])?;
     let mut queue = device.queue()?;
     SWEEPS
         .iter()
@@ -216,7 +220,10 @@ fn run(device: &Device, queue: &mut Queue, kernel: &hcq::Kernel, sweep: &Sweep, 
         let mut arguments = chunk.to_vec();
         arguments.resize(CHUNK, sweep.from);
         input.write(0, &bytes(&arguments))?;
-        let config = hcq::LaunchConfig::new(CHUNK as u32 / super::mufu::BLOCK, super::mufu::BLOCK);
+        let config = hcq::LaunchConfig::new(
+            CHUNK as u32 / crate::conformance::mufu::BLOCK,
+            crate::conformance::mufu::BLOCK,
+        );
         // SAFETY: the kernels read and write as many words as there are threads.
         unsafe { queue.launch(kernel, config, &Args::new().buffer(&input).buffer(&output))? };
         queue.submit()?.wait(DEADLINE)?;

@@ -15,7 +15,7 @@ use nvdiag::Report;
 use nvdiag::trace::{self, Event, Header, LogReader, LogWriter, Summary};
 
 use self::tracer::{End, Tracer};
-use crate::Finding;
+use crate::cmd::finding::Finding;
 
 /// Show what a program asks of the GPU's drivers: every ioctl with its arguments, open, close, mmap, dup.
 ///

@@ -11,7 +11,7 @@ use nvdiag::trace::{Bytes, Call, Event, Memory, abi, is_gpu_node, node_name};
 use nvgpu_sys::{TRACE_MARK, TraceMark};
 use zerocopy::FromBytes;
 
-use super::kernel::{self, Resume, Stop, SystemCall};
+use crate::cmd::trace::kernel::{self, Resume, Stop, SystemCall};
 
 /// Longest path that is read.
 const MAX_PATH: usize = 4096;

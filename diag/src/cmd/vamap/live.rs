@@ -118,7 +118,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use ga10b_sim::{Sim, SimConfig};
-    use hcq::{Device, DeviceOptions};
+    use hcq::DeviceOptions;
     use nix::poll::{PollFd, PollTimeout};
     use nix::sys::mman::{MapFlags, ProtFlags};
 
@@ -189,7 +189,7 @@ mod tests {
     fn a_device_on_the_software_gpu_is_read_through_its_descriptors() {
         let sim = Sim::new(SimConfig::default());
         let watched = Arc::new(Watched { sim: Arc::clone(&sim), answers: Mutex::default() });
-        let device = Device::with_sys(watched.clone(), DeviceOptions::default()).expect("a device");
+        let device = hcq::sys::open_nvgpu(watched.clone(), DeviceOptions::default()).expect("a device");
         let large = device.alloc(9 << 20).expect("memory");
         let _queue = device.queue().expect("a queue");
         let (mut spaces, mut mapped) = (Vec::new(), Vec::new());

@@ -17,9 +17,10 @@ use nvdiag::page_table::walk;
 use nvdiag::physical_dump::{PhysicalDump, Source};
 use nvgpu_sys::Sys;
 
-use super::process::{Descriptor, Process, look_at, nothing_to_ask};
-use super::{number, show};
-use crate::Finding;
+use crate::cmd::finding::Finding;
+use crate::cmd::finding::show;
+use crate::cmd::input::number;
+use crate::cmd::process::{Descriptor, Process, look_at, nothing_to_ask};
 
 /// Show a GPU address space: regions, mappings, windows, holes, and what lies where it must not.
 #[derive(Debug, clap::Args)]

@@ -14,9 +14,11 @@ use nvgpu_sys::{
 
 use super::handle::Handle;
 use super::mapping::CpuMapping;
-use super::{Nvgpu, PAGE, nvmap};
+use super::nvmap::{self, PAGE};
+use super::space::Space;
 use crate::backend::{ChannelRequest, Engine, MemoryKind};
 use crate::error::Error;
+use crate::info::Classes;
 
 /// The runlist of graphics, compute and its copy engine.
 const GR_RUNLIST: i32 = -1;
@@ -29,7 +31,7 @@ const POSTED: u32 = 0xffff;
 
 /// An open channel and its memory.
 #[derive(Debug)]
-pub(super) struct ChannelState {
+pub(super) struct Channel {
     // Dropped in this order: the channel before the memory it uses.
     _channel: Handle,
     ring: CpuMapping,
@@ -38,22 +40,22 @@ pub(super) struct ChannelState {
     token: u32,
 }
 
-impl ChannelState {
+impl Channel {
     /// Opens a channel, binds it, and gives it its ring, its objects and its error notifier.
-    pub fn new(gpu: &Nvgpu, request: &ChannelRequest) -> Result<Self, Error> {
+    pub fn new(space: &Space, classes: &Classes, request: &ChannelRequest) -> Result<Self, Error> {
         let mut open = nvgpu_gpu_open_channel_args { channel_fd: GR_RUNLIST };
         // SAFETY: the struct holds no addresses.
-        unsafe { gpu.ctrl.send(&mut open) }?;
-        let channel = Handle::from_answer(&gpu.sys, nvgpu_gpu_open_channel_args::NAME, open.channel_fd)?;
+        unsafe { space.ctrl.send(&mut open) }?;
+        let channel = Handle::from_answer(&space.sys, nvgpu_gpu_open_channel_args::NAME, open.channel_fd)?;
         let fd = channel.raw();
 
         // The address space before the group: the group's first subcontext takes it from its first channel.
         let mut bind = nvgpu_as_bind_channel_args { channel_fd: fd.cast_unsigned() };
         // SAFETY: the descriptor is the channel's, which is open.
-        unsafe { gpu.address_space.send(&mut bind) }?;
+        unsafe { space.address_space.send(&mut bind) }?;
         let mut bind = nvgpu_tsg_bind_channel_ex_args { channel_fd: fd, ..Default::default() };
         // SAFETY: as above.
-        unsafe { gpu.tsg.send(&mut bind) }?;
+        unsafe { space.tsg.send(&mut bind) }?;
         // User-mode submit is refused while the watchdog is on.
         let mut watchdog =
             nvgpu_channel_wdt_args { wdt_status: NVGPU_IOCTL_CHANNEL_DISABLE_WDT, timeout_ms: 0 };
@@ -62,8 +64,8 @@ impl ChannelState {
 
         let ring_len = (u64::from(request.entries) * 8).next_multiple_of(PAGE);
         let buffer = |len, kind, what| {
-            let buffer = nvmap::allocate(&gpu.sys, &gpu.nvmap, len, kind)?;
-            let mapping = CpuMapping::new(&gpu.sys, buffer.as_fd(), len as usize, what)?;
+            let buffer = nvmap::allocate(&space.sys, &space.nvmap, len, kind)?;
+            let mapping = CpuMapping::new(&space.sys, buffer.as_fd(), len as usize, what)?;
             Ok::<_, Error>((buffer, mapping))
         };
         let (ring_buffer, ring) = buffer(ring_len, MemoryKind::Command, "a GPFIFO ring")?;
@@ -80,10 +82,9 @@ impl ChannelState {
         // SAFETY: both descriptors are open DMA buffers, which the channel keeps from here on.
         unsafe { channel.send(&mut setup) }?;
 
-        let info = &gpu.info;
         let classes = match request.engine {
-            Engine::Compute => &[info.classes.copy, info.classes.compute][..],
-            Engine::Copy => &[info.classes.copy][..],
+            Engine::Compute => &[classes.copy, classes.compute][..],
+            Engine::Copy => &[classes.copy][..],
         };
         for class in classes {
             let mut object = nvgpu_alloc_obj_ctx_args { class_num: *class, flags: 0, obj_id: 0 };
@@ -131,8 +132,8 @@ impl ChannelState {
     }
 }
 
-/// Lets the driver switch to other processes between thread blocks instead of at the end of grids: without it, long
-/// kernels beside a desktop add up to the driver's context-switch limit, which stops the channel.
+/// Lets the driver switch to other processes between thread blocks instead of at the end of grids: without
+/// it, long kernels beside a desktop add up to the driver's context-switch limit, which stops the channel.
 fn prefer_preemption(channel: &Handle) {
     let mut mode = nvgpu_preemption_mode_args {
         graphics_preempt_mode: 0,

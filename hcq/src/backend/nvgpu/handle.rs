@@ -30,12 +30,14 @@ impl Handle {
                 expected: "a descriptor",
             });
         }
-        // SAFETY: the driver has just opened this descriptor for the caller of the request, and nobody else knows it.
+        // SAFETY: the driver has just opened this descriptor for the caller of the request, and nobody else
+        // knows it.
         let handle = Self::new(sys, unsafe { OwnedFd::from_raw_fd(fd) });
         if fd != 0 {
             return Ok(handle);
         }
-        // The driver takes descriptor 0 for "none"; a process without standard input gets it. Cloning avoids 0 to 2.
+        // The driver takes descriptor 0 for "none"; a process without standard input gets it. Cloning avoids
+        // 0 to 2.
         let other = handle.as_fd().try_clone_to_owned().map_err(|e| Error::Answer {
             name,
             value: e.raw_os_error().unwrap_or(0).unsigned_abs().into(),
@@ -60,7 +62,7 @@ impl Handle {
     /// As for [`nvgpu_sys::call`].
     pub unsafe fn send<A: Ioctl>(&self, args: &mut A) -> Result<(), Error> {
         // SAFETY: passed on to the caller.
-        match unsafe { call(&*self.sys, self.as_fd(), args) }? {
+        match unsafe { call(&*self.sys, self.as_fd(), args) }.map_err(Error::ioctl)? {
             0 => Ok(()),
             // The driver returns the number of bytes it could not copy to a pointer inside the arguments.
             left => {

@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nvgpu_sys::{
     Ioctl, NVGPU_AS_MAP_BUFFER_FLAGS_CACHEABLE, NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET, Sys,
@@ -15,8 +14,10 @@ use nvgpu_sys::{
 
 use super::handle::Handle;
 use super::nvmap;
+use super::space::Space;
 use crate::address::{Bytes, GpuVa};
 use crate::backend::MemoryRequest;
+use crate::errno::Errno;
 use crate::error::Error;
 
 /// A shared CPU mapping of a descriptor, from its start; unmapped on drop.
@@ -45,8 +46,8 @@ impl CpuMapping {
         len: usize,
         what: &'static str,
     ) -> Result<Self, Error> {
-        let failed = |errno| Error::Mmap { what, len: Bytes::new(len as u64), errno };
-        let nonzero = NonZeroUsize::new(len).ok_or(failed(Errno::EINVAL))?;
+        let failed = |errno| Error::Mmap { what, len: Bytes::new(len as u64), errno: Errno::of(errno) };
+        let nonzero = NonZeroUsize::new(len).ok_or(failed(nix::errno::Errno::EINVAL))?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: the memory is reached through raw copies and atomics only.
         let base = unsafe { sys.mmap(nonzero, prot, MapFlags::MAP_SHARED, fd, 0) }.map_err(failed)?;
@@ -61,14 +62,16 @@ impl CpuMapping {
 
 impl Drop for CpuMapping {
     fn drop(&mut self) {
-        // SAFETY: address and length are those of one mapping, and its owner is going: nothing uses it any more.
+        // SAFETY: address and length are those of one mapping, and its owner is going: nothing uses it any
+        // more.
         if let Err(errno) = unsafe { self.sys.munmap(self.base.cast(), self.len) } {
             tracing::warn!(%errno, "{self:?} could not be unmapped");
         }
     }
 }
 
-/// Memory that CPU and GPU both see. The GPU's mapping goes with the address space, or by [`unmap`](Self::unmap).
+/// Memory that CPU and GPU both see. The GPU's mapping goes with the address space, or by
+/// [`unmap`](Self::unmap).
 #[derive(Debug)]
 pub(super) struct Mapped {
     cpu: CpuMapping,
@@ -77,13 +80,8 @@ pub(super) struct Mapped {
 
 impl Mapped {
     /// Allocates memory and maps it for both; `keep` lets the GPU's level-2 cache keep lines of it.
-    pub fn new(
-        sys: &Arc<dyn Sys>,
-        nvmap: &Handle,
-        address_space: &Handle,
-        request: &MemoryRequest,
-        keep: bool,
-    ) -> Result<Self, Error> {
+    pub fn new(space: &Space, request: &MemoryRequest, keep: bool) -> Result<Self, Error> {
+        let Space { sys, nvmap, address_space, .. } = space;
         let len = request.len.count();
         let buffer = nvmap::allocate(sys, nvmap, len, request.kind)?;
         let size = usize::try_from(len).unwrap_or(usize::MAX);

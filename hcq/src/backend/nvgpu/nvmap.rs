@@ -7,11 +7,12 @@ use nvgpu_sys::{
     NvmapIocFree, NvmapIocGetFd, Sys, nvmap_alloc_handle, nvmap_create_handle,
 };
 
-use super::PAGE;
 use super::handle::Handle;
 use crate::backend::MemoryKind;
 use crate::error::Error;
 
+/// GPU pages of ga10b through this driver, in bytes; memory is allocated in whole pages.
+pub(super) const PAGE: u64 = 4096;
 /// Tag in the upper half of the flags, under which debugfs lists the memory; the kernel complains about 0.
 const TAG: u32 = 0x0900 << 16;
 

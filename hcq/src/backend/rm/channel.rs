@@ -13,10 +13,10 @@ use rm_sys::{
     NVOS04_FLAGS_CHANNEL_DENY_AUTH_LEVEL_PRIV, NVOS04_FLAGS_CHANNEL_DENY_PHYSICAL_MODE_CE, Release,
 };
 
-use super::Space;
 use super::client::Object;
 use super::fault::{Debugger, Notifier};
 use super::memory::{Allocation, GRANULE, Placement};
+use super::space::Space;
 use crate::backend::Engine;
 use crate::error::Error;
 use crate::info::Classes;
@@ -55,7 +55,7 @@ pub(super) struct Channel {
     /// `None` after the channel was taken off the GPU.
     objects: Option<Objects>,
     notifier: Notifier,
-    /// Ring at 0, USERD behind it.
+    /// Ring at 0, USERD after it.
     memory: Allocation,
     userd: u64,
     token: u32,
@@ -91,61 +91,55 @@ impl Channel {
         }
         let notifier = Notifier::new(space)?;
         let mut channel = Self { objects: None, notifier, memory, userd, token: 0 };
-        let (objects, token) = match (wanted.engine, wanted.copy_engine) {
-            (Engine::Compute, _) => channel.compute(space, classes, wanted)?,
-            (Engine::Copy, None) => channel.graphics_copy(space, classes, wanted)?,
-            (Engine::Copy, Some(engine)) => match channel.copy(space, classes, wanted, engine) {
-                Ok(made) => made,
-                Err(error) => {
-                    tracing::debug!(%error, engine, "no channel on this copy engine: copies go by the compute runlist");
-                    channel.graphics_copy(space, classes, wanted)?
-                }
-            },
+        let own = wanted.copy_engine.filter(|_| wanted.engine == Engine::Copy);
+        let made = own.map(|engine| channel.on_copy_engine(space, classes, wanted, engine));
+        let (objects, token) = match made {
+            Some(Ok(made)) => made,
+            Some(Err(error)) => {
+                tracing::debug!(%error, engine = own, "no channel on this copy engine: copies go by the compute runlist");
+                channel.on_graphics(space, classes, wanted)?
+            }
+            None => channel.on_graphics(space, classes, wanted)?,
         };
         channel.objects = Some(objects);
         channel.token = token;
         Ok(channel)
     }
 
-    /// Compute and the graphics runlist's copy engine.
-    fn compute(
+    /// A channel on the graphics runlist: for its copy engine, and for compute where that is wanted.
+    fn on_graphics(
         &self,
         space: &Arc<Space>,
         classes: &Classes,
         wanted: Wanted,
     ) -> Result<(Objects, u32), Error> {
-        let (group, share, channel) = self.on_graphics(space, classes, wanted)?;
         let client = space.client();
-        let compute = client.create(channel.handle(), classes.compute)?;
+        let group = group(space, NV2080_ENGINE_TYPE_GR0)?;
+        let mut parameters = NV_CTXSHARE_ALLOCATION_PARAMETERS {
+            hVASpace: space.address_space().handle(),
+            flags: NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_ASYNC,
+            ..Default::default()
+        };
+        let share = client.create_with(group.handle(), FERMI_CONTEXT_SHARE_A, &mut parameters)?;
+        // The engine follows from the group.
+        let channel = self.channel(space, classes, wanted, &group, share.handle(), 0)?;
+        let compute = match wanted.engine {
+            Engine::Compute => Some(client.create(channel.handle(), classes.compute)?),
+            Engine::Copy => None,
+        };
         let copy = client.create(channel.handle(), classes.copy)?;
-        let debugger = Debugger::new(space, &compute, &channel)
-            .inspect_err(
-                |error| tracing::debug!(%error, "SM exceptions will be reported without a program counter"),
-            )
-            .ok();
+        let debugger = compute.as_ref().and_then(|compute| {
+            let debugger = Debugger::new(space, compute, &channel);
+            let unread = "SM exceptions will be reported without a program counter";
+            debugger.inspect_err(|error| tracing::debug!(%error, "{unread}")).ok()
+        });
         let token = start(&group, &channel, client.release())?;
-        let engines = vec![copy, compute];
+        let engines = [copy].into_iter().chain(compute).collect();
         Ok((Objects { debugger, _engines: engines, channel, _share: Some(share), _group: group }, token))
     }
 
-    /// Copies on the graphics runlist.
-    fn graphics_copy(
-        &self,
-        space: &Arc<Space>,
-        classes: &Classes,
-        wanted: Wanted,
-    ) -> Result<(Objects, u32), Error> {
-        let (group, share, channel) = self.on_graphics(space, classes, wanted)?;
-        let copy = space.client().create(channel.handle(), classes.copy)?;
-        let token = start(&group, &channel, space.client().release())?;
-        Ok((
-            Objects { debugger: None, _engines: vec![copy], channel, _share: Some(share), _group: group },
-            token,
-        ))
-    }
-
-    /// Copies on a copy engine with a runlist of its own.
-    fn copy(
+    /// A channel on a copy engine with a runlist of its own.
+    fn on_copy_engine(
         &self,
         space: &Arc<Space>,
         classes: &Classes,
@@ -160,25 +154,8 @@ impl Channel {
         Ok((Objects { debugger: None, _engines: vec![copy], channel, _share: None, _group: group }, token))
     }
 
-    fn on_graphics(
-        &self,
-        space: &Arc<Space>,
-        classes: &Classes,
-        wanted: Wanted,
-    ) -> Result<(Object, Object, Object), Error> {
-        let group = group(space, NV2080_ENGINE_TYPE_GR0)?;
-        let mut parameters = NV_CTXSHARE_ALLOCATION_PARAMETERS {
-            hVASpace: space.address_space().handle(),
-            flags: NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_ASYNC,
-            ..Default::default()
-        };
-        let share = space.client().create_with(group.handle(), FERMI_CONTEXT_SHARE_A, &mut parameters)?;
-        // The engine follows from the group.
-        let channel = self.channel(space, classes, wanted, &group, share.handle(), 0)?;
-        Ok((group, share, channel))
-    }
-
-    /// Creates the channel object; without the flags that deny privileged work where the driver refuses those.
+    /// Creates the channel object; without the flags that deny privileged work where the driver refuses
+    /// those.
     fn channel(
         &self,
         space: &Arc<Space>,
@@ -188,7 +165,31 @@ impl Channel {
         share: u32,
         engine: u32,
     ) -> Result<Object, Error> {
-        match self.channel_with(space, classes, wanted, group, share, engine, DENY_PRIVILEGED) {
+        let client = space.client();
+        let mut userd_memory = [0; 8];
+        let mut userd_offset = [0; 8];
+        (userd_memory[0], userd_offset[0]) = (self.memory.handle(), self.userd);
+        macro_rules! create {
+            ($layout:ident, $flags:ident) => {{
+                let mut parameters = $layout {
+                    hObjectError: self.notifier.handle(),
+                    gpFifoOffset: wanted.va,
+                    gpFifoEntries: wanted.entries,
+                    flags: $flags,
+                    hContextShare: share,
+                    hUserdMemory: userd_memory,
+                    userdOffset: userd_offset,
+                    engineType: engine,
+                    ..Default::default()
+                };
+                client.create_with(group.handle(), classes.channel, &mut parameters)
+            }};
+        }
+        let create = |flags| match client.release() >= Release::R610 {
+            true => create!(NV_CHANNEL_ALLOC_PARAMS_R610, flags),
+            false => create!(NV_CHANNEL_ALLOC_PARAMS, flags),
+        };
+        match create(DENY_PRIVILEGED) {
             Err(Error::Status {
                 status:
                     NV_ERR_INVALID_ARGUMENT
@@ -198,56 +199,10 @@ impl Channel {
                 ..
             }) => {
                 tracing::debug!("the driver refuses a channel that denies itself privileges");
-                self.channel_with(space, classes, wanted, group, share, engine, 0)
+                create(0)
             }
             other => other,
         }
-    }
-
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one place fills the driver's struct from all that it names"
-    )]
-    fn channel_with(
-        &self,
-        space: &Arc<Space>,
-        classes: &Classes,
-        wanted: Wanted,
-        group: &Object,
-        share: u32,
-        engine: u32,
-        flags: u32,
-    ) -> Result<Object, Error> {
-        let client = space.client();
-        let mut userd_memory = [0; 8];
-        let mut userd_offset = [0; 8];
-        (userd_memory[0], userd_offset[0]) = (self.memory.handle(), self.userd);
-        if client.release() >= Release::R610 {
-            let mut parameters = NV_CHANNEL_ALLOC_PARAMS_R610 {
-                hObjectError: self.notifier.handle(),
-                gpFifoOffset: wanted.va,
-                gpFifoEntries: wanted.entries,
-                flags,
-                hContextShare: share,
-                hUserdMemory: userd_memory,
-                userdOffset: userd_offset,
-                engineType: engine,
-                ..Default::default()
-            };
-            return client.create_with(group.handle(), classes.channel, &mut parameters);
-        }
-        let mut parameters = NV_CHANNEL_ALLOC_PARAMS {
-            hObjectError: self.notifier.handle(),
-            gpFifoOffset: wanted.va,
-            gpFifoEntries: wanted.entries,
-            flags,
-            hContextShare: share,
-            hUserdMemory: userd_memory,
-            userdOffset: userd_offset,
-            engineType: engine,
-            ..Default::default()
-        };
-        client.create_with(group.handle(), classes.channel, &mut parameters)
     }
 
     /// The ring's first entry.
@@ -301,14 +256,17 @@ fn start(group: &Object, channel: &Object, release: Release) -> Result<u32, Erro
     let mut token = NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS::default();
     // SAFETY: the struct holds no addresses.
     unsafe { channel.control(&mut token) }?;
+    macro_rules! schedule {
+        ($layout:ident) => {{
+            let mut schedule = $layout { bEnable: 1, ..Default::default() };
+            // SAFETY: the struct holds no addresses.
+            unsafe { group.control(&mut schedule) }?;
+        }};
+    }
     if release >= Release::R580 {
-        let mut schedule = NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS { bEnable: 1, ..Default::default() };
-        // SAFETY: the struct holds no addresses.
-        unsafe { group.control(&mut schedule) }?;
+        schedule!(NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS);
     } else {
-        let mut schedule = NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS_R535 { bEnable: 1, ..Default::default() };
-        // SAFETY: the struct holds no addresses.
-        unsafe { group.control(&mut schedule) }?;
+        schedule!(NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS_R535);
     }
     Ok(token.workSubmitToken)
 }

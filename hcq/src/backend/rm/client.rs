@@ -1,11 +1,12 @@
-//! Calls into the driver's resource manager: objects, controls, mappings. Every object is freed when it is dropped.
+//! Calls into the driver's resource manager: objects, controls, mappings. Every object is freed when it is
+//! dropped.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nix::errno::Errno;
+use nix::errno::Errno as Nix;
 use nix::fcntl::OFlag;
 use nvgpu_sys::Sys;
 use rm_sys::{
@@ -15,18 +16,20 @@ use rm_sys::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::errno::Errno;
 use crate::error::Error;
 
 /// The node of the resource manager itself.
 const CONTROL_NODE: &CStr = c"/dev/nvidiactl";
-/// Bytes handed over as creation parameters. The driver copies its own struct's size whatever the caller states, so
-/// a zero-filled buffer larger than any release's struct is never too short.
+/// Bytes handed over as creation parameters. The driver copies its own struct's size whatever the caller
+/// states, so a zero-filled buffer larger than any release's struct is never too short.
 const ALLOC_PARAMETERS: usize = 1024;
 
 /// A handle of an object; 0 names none.
 pub(super) type Handle = u32;
 
-/// A client of the resource manager: the root of a tree of objects, and the descriptors it is spoken to through.
+/// A client of the resource manager: the root of a tree of objects, and the descriptors it is spoken to
+/// through.
 pub(super) struct Client {
     sys: Arc<dyn Sys>,
     release: Release,
@@ -45,7 +48,8 @@ impl fmt::Debug for Client {
 
 /// Opens a node for reading and writing.
 pub(super) fn open(sys: &dyn Sys, path: &CStr) -> Result<OwnedFd, Error> {
-    sys.open(path, OFlag::O_RDWR | OFlag::O_CLOEXEC).map_err(|errno| Error::Open { path: path.into(), errno })
+    sys.open(path, OFlag::O_RDWR | OFlag::O_CLOEXEC)
+        .map_err(|errno| Error::Open { path: path.into(), errno: Errno::of(errno) })
 }
 
 /// Opens the resource manager's node.
@@ -68,8 +72,8 @@ pub(super) unsafe fn send(
         // SAFETY: passed on to the caller.
         match unsafe { sys.ioctl(fd, request, args) } {
             Ok(_) => return Ok(()),
-            Err(Errno::EINTR | Errno::EAGAIN) => std::thread::yield_now(),
-            Err(errno) => return Err(Error::Ioctl { name, request, errno }),
+            Err(Nix::EINTR | Nix::EAGAIN) => std::thread::yield_now(),
+            Err(errno) => return Err(Error::Ioctl { name, request, errno: Errno::of(errno) }),
         }
     }
 }
@@ -154,8 +158,8 @@ impl Client {
             paramsSize: parameters.len() as u32,
             ..Default::default()
         };
-        // SAFETY: the address is 0 or that of `buffer`, which outlives the call and is longer than any struct that a
-        // class of this crate takes; the driver keeps no address of it.
+        // SAFETY: the address is 0 or that of `buffer`, which outlives the call and is longer than any struct
+        // that a class of this crate takes; the driver keeps no address of it.
         unsafe { self.escape(&mut args) }?;
         check(name, args.status)?;
         parameters.copy_from_slice(&buffer[..parameters.len()]);
@@ -210,13 +214,13 @@ impl Client {
             paramsSize: size_of::<C>() as u32,
             ..Default::default()
         };
-        // SAFETY: the address and length are those of `parameters`, which outlives the call, and the type belongs to
-        // the command; the caller vouches for addresses inside it.
+        // SAFETY: the address and length are those of `parameters`, which outlives the call, and the type
+        // belongs to the command; the caller vouches for addresses inside it.
         unsafe { self.escape(&mut args) }?;
         check(C::NAME, args.status)
     }
 
-    /// Maps memory into the address space behind `space` at exactly `va`.
+    /// Maps memory into the address space of `space` at exactly `va`.
     pub fn map_gpu(
         &self,
         device: Handle,
@@ -226,34 +230,27 @@ impl Client {
         va: u64,
         flags: u32,
     ) -> Result<(), Error> {
+        macro_rules! map {
+            ($layout:ident) => {{
+                let mut args = $layout {
+                    hClient: self.root,
+                    hDevice: device,
+                    hDma: space,
+                    hMemory: memory,
+                    length: len,
+                    flags,
+                    dmaOffset: va,
+                    ..Default::default()
+                };
+                // SAFETY: the struct holds no addresses of this process.
+                unsafe { self.escape(&mut args) }?;
+                (args.dmaOffset, args.status)
+            }};
+        }
         let (at, status) = if self.release >= Release::R580 {
-            let mut args = NVOS46_PARAMETERS {
-                hClient: self.root,
-                hDevice: device,
-                hDma: space,
-                hMemory: memory,
-                length: len,
-                flags,
-                dmaOffset: va,
-                ..Default::default()
-            };
-            // SAFETY: the struct holds no addresses of this process.
-            unsafe { self.escape(&mut args) }?;
-            (args.dmaOffset, args.status)
+            map!(NVOS46_PARAMETERS)
         } else {
-            let mut args = NVOS46_PARAMETERS_R535 {
-                hClient: self.root,
-                hDevice: device,
-                hDma: space,
-                hMemory: memory,
-                length: len,
-                flags,
-                dmaOffset: va,
-                ..Default::default()
-            };
-            // SAFETY: the struct holds no addresses of this process.
-            unsafe { self.escape(&mut args) }?;
-            (args.dmaOffset, args.status)
+            map!(NVOS46_PARAMETERS_R535)
         };
         check(NVOS46_PARAMETERS::NAME, status)?;
         if at != va {
@@ -273,31 +270,26 @@ impl Client {
         len: u64,
         va: u64,
     ) -> Result<(), Error> {
+        macro_rules! unmap {
+            ($layout:ident $(, $size:ident)?) => {{
+                let mut args = $layout {
+                    hClient: self.root,
+                    hDevice: device,
+                    hDma: space,
+                    hMemory: memory,
+                    dmaOffset: va,
+                    $($size: len,)?
+                    ..Default::default()
+                };
+                // SAFETY: the struct holds no addresses of this process.
+                unsafe { self.escape(&mut args) }?;
+                args.status
+            }};
+        }
         let status = if self.release >= Release::R550 {
-            let mut args = NVOS47_PARAMETERS {
-                hClient: self.root,
-                hDevice: device,
-                hDma: space,
-                hMemory: memory,
-                dmaOffset: va,
-                size: len,
-                ..Default::default()
-            };
-            // SAFETY: the struct holds no addresses of this process.
-            unsafe { self.escape(&mut args) }?;
-            args.status
+            unmap!(NVOS47_PARAMETERS, size)
         } else {
-            let mut args = NVOS47_PARAMETERS_R535 {
-                hClient: self.root,
-                hDevice: device,
-                hDma: space,
-                hMemory: memory,
-                dmaOffset: va,
-                ..Default::default()
-            };
-            // SAFETY: the struct holds no addresses of this process.
-            unsafe { self.escape(&mut args) }?;
-            args.status
+            unmap!(NVOS47_PARAMETERS_R535)
         };
         check(NVOS47_PARAMETERS::NAME, status)
     }
@@ -305,7 +297,8 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Closing the control descriptor frees the whole tree as well; doing it by name shows an error if there is one.
+        // Closing the control descriptor frees the whole tree as well; doing it by name shows an error if
+        // there is one.
         if self.root != 0 {
             self.free(0, self.root, NV01_ROOT_CLIENT);
         }

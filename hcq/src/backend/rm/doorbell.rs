@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use rm_sys::NV_HOPPER_USERMODE_A_PARAMS;
 
-use super::Space;
 use super::client::Object;
 use super::generation::Generation;
 use super::mapping::{CpuMapping, Node};
+use super::space::Space;
 use crate::error::Error;
-use crate::gpfifo::store_barrier;
+use crate::sync::store_barrier;
 
 /// Bytes of the page.
 const LEN: usize = 0x1_0000;
@@ -65,7 +65,7 @@ impl Doorbell {
         })
     }
 
-    /// Tells the host that the channel with this token has new entries.
+    /// Signals the host that the channel with this token has new entries.
     pub fn ring(&self, token: u32) {
         self.bell.registers.write_u32(DOORBELL, token);
         // The page may be write-combined: without this the store could linger in the CPU.

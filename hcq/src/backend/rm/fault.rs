@@ -1,4 +1,4 @@
-//! What the driver and the SMs tell about an error.
+//! What the driver and the SMs report about an error.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,12 +10,13 @@ use rm_sys::{
     ROBUST_CHANNEL_GR_EXCEPTION,
 };
 
-use super::Space;
 use super::client::Object;
 use super::memory::{Allocation, Placement};
-use crate::backend::{MmuError, SmError};
-use crate::context::lock;
+use super::space::Space;
+use crate::backend::MmuError;
 use crate::error::Error;
+use crate::fault::report::SmRecord;
+use crate::sync::lock;
 
 /// Bytes of a notifier's memory: its slots, rounded to a page.
 const NOTIFIER_LEN: u64 = 4096;
@@ -28,10 +29,11 @@ const WARP_ERROR: u32 = 0xffff;
 /// Access types of an MMU fault: a read, a write (as an H200 gives them; atomics have others).
 const ACCESS_READ: u32 = 0;
 const ACCESS_WRITE: u32 = 1;
-/// Time until the first look at the SMs while work is waited for; it doubles with each look that finds nothing.
-const FIRST_LOOK: Duration = Duration::from_millis(4);
-/// Longest time between looks.
-const LOOK_EVERY: Duration = Duration::from_millis(32);
+/// Time until the SMs are polled for the first time in a wait; it doubles with each poll that finds
+/// nothing.
+const FIRST_POLL: Duration = Duration::from_millis(4);
+/// Longest time between polls.
+const POLL_EVERY: Duration = Duration::from_millis(32);
 /// After so long without being asked, another wait has begun.
 const NEW_WAIT: Duration = Duration::from_millis(100);
 
@@ -60,7 +62,8 @@ impl Notifier {
     /// The code of slot 0, if it was written: the number the kernel log calls Xid.
     pub fn code(&self) -> Option<u32> {
         let slot = self.memory.pointer()?;
-        // SAFETY: the mapping is a page that starts with the slot; the field is aligned; atomics allow outside writers.
+        // SAFETY: the mapping is a page that starts with the slot; the field is aligned; atomics allow
+        // outside writers.
         let status = unsafe {
             AtomicU16::from_ptr(slot.add(std::mem::offset_of!(NvNotification, status)).cast().as_ptr())
         };
@@ -72,20 +75,20 @@ impl Notifier {
     }
 }
 
-/// A debugger of one channel. While it exists, an SM that traps stays where it is, so that its registers can be read;
-/// whoever finds a trap frees the channel at once, since nothing else runs on the engine meanwhile.
+/// A debugger of one channel. While it exists, an SM that traps stays where it is, so that its registers can
+/// be read; whoever finds a trap frees the channel at once, since nothing else runs on the engine meanwhile.
 #[derive(Debug)]
 pub(super) struct Debugger {
     object: Object,
     channel: u32,
     sms: u32,
-    looked: Mutex<Looks>,
+    polls: Mutex<Polls>,
 }
 
 #[derive(Debug)]
-struct Looks {
+struct Polls {
     last: Instant,
-    /// When it was last asked whether to look.
+    /// When a wait last asked for a poll.
     asked: Instant,
     interval: Duration,
     /// What the registers held before the channel ran anything: traces of others.
@@ -93,8 +96,8 @@ struct Looks {
     found: Vec<SmState>,
 }
 
-impl Looks {
-    fn look(&mut self, debugger: &Debugger) {
+impl Polls {
+    fn poll(&mut self, debugger: &Debugger) {
         if self.found.is_empty() {
             self.found = debugger.read().into_iter().filter(|state| !self.before.contains(state)).collect();
             self.last = Instant::now();
@@ -106,7 +109,7 @@ impl Looks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SmState {
     /// Its exception registers.
-    pub error: SmError,
+    pub error: SmRecord,
     /// The address it accessed, 0 where there is none.
     pub address: u64,
 }
@@ -120,41 +123,41 @@ impl Debugger {
             ..Default::default()
         };
         let object = space.client().create_with(space.device(), GT200_DEBUGGER, &mut parameters)?;
-        let looked = Mutex::new(Looks {
+        let polls = Mutex::new(Polls {
             last: Instant::now(),
             asked: Instant::now(),
-            interval: FIRST_LOOK,
+            interval: FIRST_POLL,
             before: Vec::new(),
             found: Vec::new(),
         });
-        let debugger = Self { object, channel: channel.handle(), sms: space.sm_count(), looked };
+        let debugger = Self { object, channel: channel.handle(), sms: space.sm_count(), polls };
         let before = debugger.read();
-        lock(&debugger.looked).before = before;
+        lock(&debugger.polls).before = before;
         Ok(debugger)
     }
 
-    /// Looks at the SMs now and then: the code of an SM exception if one has trapped. Meant for wait loops.
+    /// Polls the SMs now and then: the code of an SM exception if one has trapped. Meant for wait loops.
     pub fn trapped(&self) -> Option<u32> {
-        let mut looks = lock(&self.looked);
+        let mut polls = lock(&self.polls);
         let now = Instant::now();
-        if now - looks.asked >= NEW_WAIT {
-            (looks.last, looks.interval) = (now, FIRST_LOOK);
+        if now - polls.asked >= NEW_WAIT {
+            (polls.last, polls.interval) = (now, FIRST_POLL);
         }
-        looks.asked = now;
-        if now - looks.last >= looks.interval {
-            looks.look(self);
-            looks.interval = (2 * looks.interval).min(LOOK_EVERY);
-            // The look may have taken as long as the driver takes to clean up after a fault.
-            looks.asked = Instant::now();
+        polls.asked = now;
+        if now - polls.last >= polls.interval {
+            polls.poll(self);
+            polls.interval = (2 * polls.interval).min(POLL_EVERY);
+            // The poll may have taken as long as the driver takes to clean up after a fault.
+            polls.asked = Instant::now();
         }
-        (!looks.found.is_empty()).then_some(ROBUST_CHANNEL_GR_EXCEPTION)
+        (!polls.found.is_empty()).then_some(ROBUST_CHANNEL_GR_EXCEPTION)
     }
 
     /// The SMs that have an exception: those found before, or those there are now.
     pub fn states(&self) -> Vec<SmState> {
-        let mut looks = lock(&self.looked);
-        looks.look(self);
-        looks.found.clone()
+        let mut polls = lock(&self.polls);
+        polls.poll(self);
+        polls.found.clone()
     }
 
     /// The last MMU fault of the channel's context, with the kind of access.
@@ -196,7 +199,7 @@ impl Debugger {
                 }
                 let pc =
                     if state.hwwWarpEsrPc64 != 0 { state.hwwWarpEsrPc64 } else { state.hwwWarpEsrPc.into() };
-                let error = SmError {
+                let error = SmRecord {
                     sm: first + i as u32,
                     global_esr: state.hwwGlobalEsr,
                     warp_esr: state.hwwWarpEsr,

@@ -9,8 +9,8 @@ use rm_sys::{
 use crate::error::Error;
 use crate::info::Classes;
 
-/// Classes that a generation's channels are made of. The compute class decides the QMD and the constant bank, the
-/// channel class the width of addresses: one never goes with another generation's.
+/// Classes that a generation's channels are made of. The compute class decides the QMD and the constant bank,
+/// the channel class the width of addresses: one never goes with another generation's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Generation {
     /// Name of the chips.
@@ -19,8 +19,8 @@ pub(super) struct Generation {
     pub classes: Classes,
     /// Class of the doorbell page.
     pub usermode: u32,
-    /// Whether the doorbell has to be reached through the same aperture as video memory, so that it stays behind
-    /// earlier stores there.
+    /// Whether the doorbell has to be reached through the same aperture as video memory, so that it stays
+    /// after earlier stores there.
     pub doorbell_with_memory: bool,
 }
 
@@ -104,7 +104,7 @@ mod tests {
     /// Classes each chip lists, from a table compiled out of the driver's own lists.
     fn class_lists() -> Vec<(String, Vec<u32>)> {
         let abi: serde_json::Value =
-            serde_json::from_str(include_str!("../../../../rm-sys/tests/data/rm-abi.json")).unwrap();
+            serde_json::from_str(include_str!("../../../tests/data/rm-abi.json")).unwrap();
         let number = |name: &String| rm_sys::CLASSES.iter().find(|c| c.name == *name).map(|c| c.number);
         let chips = abi["chip_classes"].as_object().unwrap();
         chips

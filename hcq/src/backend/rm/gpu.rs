@@ -43,7 +43,7 @@ pub(super) fn driver_version(sys: &dyn Sys, control: &OwnedFd) -> Result<Version
     // SAFETY: the struct holds no addresses.
     unsafe { escape(sys, control.as_fd(), &mut args) }?;
     let text: Vec<u8> = args.versionString.into_iter().take_while(|b| *b != 0).collect();
-    Ok(Version::in_text(&String::from_utf8_lossy(&text))?)
+    Version::in_text(&String::from_utf8_lossy(&text)).map_err(Error::driver)
 }
 
 /// The first GPU the driver lists whose node this process may open.
@@ -123,13 +123,6 @@ fn name(subdevice: &Object, release: Release) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The instruction tables and limits of an SM number such as 90.
-fn target(number: u32) -> Option<(sass::Arch, qmd::Target)> {
-    // Ada's instructions are those of the 8.x tables.
-    let arch = sass::Arch::from_sm(if number == 89 { 87 } else { number })?;
-    Some((arch, qmd::Target::from_sm(number)?))
-}
-
 /// What the GPU is.
 pub(super) fn describe(
     subdevice: &Object,
@@ -154,12 +147,11 @@ pub(super) fn describe(
         value: sm.into(),
         supported: "0x800, 0x806, 0x809, 0x900",
     };
-    let (arch, target) = target(number).ok_or_else(unsupported)?;
+    let target = qmd::Target::from_sm(number).ok_or_else(unsupported)?;
     Ok(Info {
         name: name(subdevice, release)?,
         backend: BackendKind::Rm,
         sm,
-        arch,
         sm_count: tpcs.saturating_mul(sms_per_tpc),
         tpc_count: gpcs_by_design.saturating_mul(tpcs_by_design),
         max_warps_per_sm: warps,
@@ -178,8 +170,8 @@ const GRAPHICS: u8 = 0x01;
 /// It is among the best for reading system memory, and for writing it.
 const SYSTEM_MEMORY: u8 = 0x04 | 0x08;
 
-/// Engine type of a copy engine that does not share the compute engine's runlist, if there is one: the first of those
-/// that are best for system memory.
+/// Engine type of a copy engine that does not share the compute engine's runlist, if there is one: the first
+/// of those that are best for system memory.
 pub(super) fn copy_engine(subdevice: &Object) -> Option<u32> {
     let mut caps = NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS::default();
     // SAFETY: the struct holds no addresses.

@@ -6,12 +6,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
 use rm_sys::{Escape, NVOS34_PARAMETERS, nv_ioctl_nvos33_parameters_with_fd};
 
 use super::client::{Client, Handle, check, open_control};
 use crate::address::Bytes;
+use crate::errno::Errno;
 use crate::error::Error;
 
 /// Whose node a mapping is made through.
@@ -33,7 +33,8 @@ pub(super) struct CpuMapping {
     cookie: u64,
 }
 
-// SAFETY: the pointer is the address of a shared mapping; every access through it is volatile, atomic or a raw copy.
+// SAFETY: the pointer is the address of a shared mapping; every access through it is volatile, atomic or a
+// raw copy.
 unsafe impl Send for CpuMapping {}
 // SAFETY: as above.
 unsafe impl Sync for CpuMapping {}
@@ -45,7 +46,8 @@ impl fmt::Debug for CpuMapping {
 }
 
 impl CpuMapping {
-    /// Maps the first `len` bytes of `memory`; `device` is the device's handle, or the subdevice's for registers.
+    /// Maps the first `len` bytes of `memory`; `device` is the device's handle, or the subdevice's for
+    /// registers.
     pub fn new(
         client: &Arc<Client>,
         device: Handle,
@@ -71,9 +73,9 @@ impl CpuMapping {
         unsafe { client.escape(&mut args) }?;
         check(nv_ioctl_nvos33_parameters_with_fd::NAME, args.params_status)?;
         let cookie = args.params_pLinearAddress;
-        let failed = |errno| Error::Mmap { what, len: Bytes::new(len as u64), errno };
+        let failed = |errno| Error::Mmap { what, len: Bytes::new(len as u64), errno: Errno::of(errno) };
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        let mapped = NonZeroUsize::new(len).ok_or(Errno::EINVAL).and_then(|len| {
+        let mapped = NonZeroUsize::new(len).ok_or(nix::errno::Errno::EINVAL).and_then(|len| {
             // SAFETY: the memory is reached through volatile accesses, atomics and raw copies only.
             unsafe { client.sys().mmap(len, prot, MapFlags::MAP_SHARED, fd.as_fd(), 0) }
         });
@@ -131,7 +133,8 @@ fn unmap(client: &Client, device: Handle, memory: Handle, cookie: u64) {
 
 impl Drop for CpuMapping {
     fn drop(&mut self) {
-        // SAFETY: address and length are those of one mapping, and its owner is going: nothing uses it any more.
+        // SAFETY: address and length are those of one mapping, and its owner is going: nothing uses it any
+        // more.
         if let Err(errno) = unsafe { self.client.sys().munmap(self.base.cast(), self.len) } {
             tracing::warn!(%errno, "{self:?} could not be unmapped");
         }

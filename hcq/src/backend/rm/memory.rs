@@ -16,9 +16,9 @@ use rm_sys::{
     NVOS46_FLAGS_CACHE_SNOOP, NVOS46_FLAGS_DMA_OFFSET_FIXED,
 };
 
-use super::Space;
 use super::client::Object;
 use super::mapping::{CpuMapping, Node};
+use super::space::Space;
 use crate::error::Error;
 
 /// Mappings of the address space start and end on multiples of this: no two share a page of any size.
@@ -106,7 +106,8 @@ impl Placement {
     }
 }
 
-/// Memory, where the CPU sees it, and where the GPU does. Undone in this order: GPU mapping, CPU mapping, memory.
+/// Memory, where the CPU sees it, and where the GPU does. Undone in this order: GPU mapping, CPU mapping,
+/// memory.
 #[derive(Debug)]
 pub(super) struct Allocation {
     gpu: Option<GpuMapping>,

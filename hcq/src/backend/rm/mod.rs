@@ -1,8 +1,8 @@
 //! The desktop driver's resource manager (`/dev/nvidiactl`, `/dev/nvidiaN`), over any [`Sys`].
 //!
-//! One client for each device, one address space that the resource manager writes the page tables of, one channel group
-//! for each channel. Only objects are created: no setting of the GPU is changed, nothing is reset, and all of it goes
-//! when the control descriptor closes, however the process ends.
+//! One client for each device, one address space that the resource manager writes the page tables of, one
+//! channel group for each channel. Only objects are created: no setting of the GPU is changed, nothing is
+//! reset, and all of it goes when the control descriptor closes, however the process ends.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,22 +10,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use nvgpu_sys::Sys;
-use rm_sys::{
-    FERMI_VASPACE_A, NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS, NV_VASPACE_ALLOCATION_FLAGS_RETRY_PTE_ALLOC_IN_SYS,
-    NV_VASPACE_ALLOCATION_PARAMETERS, NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS, NV01_DEVICE_0,
-    NV01_MEMORY_VIRTUAL, NV20_SUBDEVICE_0, NV0080_ALLOC_PARAMETERS, NV2080_ALLOC_PARAMETERS, Release,
-    Version,
-};
+use rm_sys::{Release, Version};
 
-use crate::address::GpuVa;
-use crate::backend::nvgpu::KernelLog;
-use crate::backend::{
-    Backend, Channel as ChannelMemory, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind,
-    MemoryRequest, MmuError, RawFault,
+use super::kernel_log::KernelLog;
+use super::{
+    Backend, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind, MemoryRequest, MmuError,
+    RawChannel, RawFault,
 };
-use crate::context::lock;
+use crate::address::GpuVa;
 use crate::error::Error;
 use crate::info::Info;
+use crate::sync::lock;
 
 mod channel;
 mod client;
@@ -35,14 +30,16 @@ mod generation;
 mod gpu;
 mod mapping;
 mod memory;
+mod space;
 #[cfg(test)]
 mod tests;
 
 use channel::{Channel, Wanted};
-use client::{Client, Handle, Object};
+use client::Client;
 use doorbell::Doorbell;
 use generation::Generation;
 use memory::{Allocation, GRANULE, Placement};
+use space::Space;
 
 /// First address for buffers. The firmware has addresses of its own at 4 GiB.
 const LOW: u64 = 0x10_0000_0000;
@@ -56,43 +53,6 @@ const LOCAL_WINDOW: u64 = 0x7293_0000_0000;
 const SHARED_WINDOW: u64 = 0x7294_0000_0000;
 /// Addresses kept free from each window's base.
 const WINDOW_ROOM: u64 = 1 << 32;
-
-/// A GPU with an address space: what memory and channels are made under. Freed in this order, children first.
-#[derive(Debug)]
-struct Space {
-    range: Object,
-    address_space: Object,
-    subdevice: Object,
-    device: Object,
-    sm_count: u32,
-}
-
-impl Space {
-    fn client(&self) -> &Arc<Client> {
-        self.device.client()
-    }
-
-    fn device(&self) -> Handle {
-        self.device.handle()
-    }
-
-    fn subdevice(&self) -> &Object {
-        &self.subdevice
-    }
-
-    fn address_space(&self) -> &Object {
-        &self.address_space
-    }
-
-    /// The object that names all addresses of the space.
-    fn range(&self) -> Handle {
-        self.range.handle()
-    }
-
-    fn sm_count(&self) -> u32 {
-        self.sm_count
-    }
-}
 
 /// A desktop or data-centre GPU.
 pub(crate) struct Rm {
@@ -118,30 +78,26 @@ impl Rm {
     /// Opens the first GPU this process may use.
     ///
     /// # Errors
-    /// [`Error::Driver`] for a driver release and [`Error::Unsupported`] for a GPU generation that is not known here, else
-    /// the call that the driver refused.
+    /// [`Error::Driver`] for a driver release and [`Error::Unsupported`] for a GPU generation that is not
+    /// known here, else the call that the driver refused.
     pub fn open(sys: Arc<dyn Sys>, log: Box<dyn KernelLog>) -> Result<Self, Error> {
         let control = client::open_control(&*sys)?;
         let version = match gpu::driver_version(&*sys, &control) {
             Ok(version) => version,
             Err(error) => {
-                tracing::debug!(%error, "the driver does not tell its version");
-                Version::of_loaded_driver()?
+                tracing::debug!(%error, "the driver does not report its version");
+                Version::of_loaded_driver().map_err(Error::driver)?
             }
         };
-        let release = Release::of(version)?;
+        let release = Release::of(version).map_err(Error::driver)?;
         let card = gpu::find(&*sys, &control)?;
         let client = Client::new(sys, release, control, card.fd, card.path)?;
-        let (device, subdevice) = open_device(&client, card.id)?;
+        let (device, subdevice) = space::open_device(&client, card.id)?;
         let generation = Generation::of(&gpu::class_list(&device)?)?;
         tracing::debug!(generation = generation.name, driver = %version, "GPU found");
         let info = gpu::describe(&subdevice, generation, release, version)?;
-        let address_space = create_address_space(&client, &device)?;
-        let mut all =
-            NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS { hVASpace: address_space.handle(), ..Default::default() };
-        let range = client.create_with(device.handle(), NV01_MEMORY_VIRTUAL, &mut all)?;
-        let copy_engine = gpu::copy_engine(&subdevice);
-        let space = Arc::new(Space { range, address_space, subdevice, device, sm_count: info.sm_count });
+        let space = Arc::new(Space::new(device, subdevice, info.sm_count)?);
+        let copy_engine = gpu::copy_engine(space.subdevice());
         let doorbell = Doorbell::new(&space, generation)?;
         let layout = Layout {
             low: LOW..HIGH,
@@ -168,31 +124,6 @@ impl Rm {
     fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
-}
-
-/// The device and subdevice objects of the GPU with this id.
-fn open_device(client: &Arc<Client>, gpu: u32) -> Result<(Object, Object), Error> {
-    let mut id = NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS { gpuId: gpu, ..Default::default() };
-    // SAFETY: the struct holds no addresses.
-    unsafe { client.control(client.root(), &mut id) }?;
-    let mut parameters = NV0080_ALLOC_PARAMETERS {
-        deviceId: id.deviceInstance,
-        // Without it the device would join the address space that all clients of the machine share.
-        hClientShare: client.root(),
-        ..Default::default()
-    };
-    let device = client.create_with(client.root(), NV01_DEVICE_0, &mut parameters)?;
-    let mut parameters = NV2080_ALLOC_PARAMETERS { subDeviceId: 0 };
-    let subdevice = client.create_with(device.handle(), NV20_SUBDEVICE_0, &mut parameters)?;
-    Ok((device, subdevice))
-}
-
-fn create_address_space(client: &Arc<Client>, device: &Object) -> Result<Object, Error> {
-    let mut parameters = NV_VASPACE_ALLOCATION_PARAMETERS {
-        flags: NV_VASPACE_ALLOCATION_FLAGS_RETRY_PTE_ALLOC_IN_SYS,
-        ..Default::default()
-    };
-    client.create_with(device.handle(), FERMI_VASPACE_A, &mut parameters)
 }
 
 impl Backend for Rm {
@@ -227,7 +158,7 @@ impl Backend for Rm {
         Ok(())
     }
 
-    fn create_channel(&self, request: &ChannelRequest) -> Result<ChannelMemory, Error> {
+    fn create_channel(&self, request: &ChannelRequest) -> Result<RawChannel, Error> {
         let va = request.va.map(GpuVa::raw).ok_or(Error::Answer {
             name: "a channel request",
             value: 0,
@@ -240,7 +171,7 @@ impl Backend for Rm {
         let (Some(ring), Some(userd)) = (channel.ring(), channel.userd()) else { return Err(unmapped) };
         let (id, token) = (self.new_id(), channel.token());
         lock(&self.channels).insert(id, channel);
-        Ok(ChannelMemory { id: ChannelId(id), ring, userd, token })
+        Ok(RawChannel { id: ChannelId(id), ring, userd, token })
     }
 
     fn destroy_channel(&self, channel: ChannelId) {
@@ -274,7 +205,8 @@ impl Backend for Rm {
         });
         let accessed = states.iter().find(|s| s.address != 0);
         let accessed = accessed.map(|s| MmuError { va: s.address, kind: None, store: None });
-        // A trapped SM holds the engine for every user of the GPU: the channel goes before anything else is done.
+        // A trapped SM holds the engine for every user of the GPU: the channel goes before anything else is
+        // done.
         if !by_mmu {
             channel.stop();
         }

@@ -1,4 +1,5 @@
-//! The backend against a resource manager that keeps books: what is created, mapped and freed, and in which order.
+//! The backend against a resource manager that keeps books: what is created, mapped and freed, and in which
+//! order.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
@@ -23,10 +24,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Rm;
 use crate::address::{Bytes, GpuVa};
-use crate::backend::nvgpu::NoLog;
+use crate::backend::kernel_log::NoLog;
 use crate::backend::{Backend, ChannelRequest, Engine, MemoryKind, MemoryRequest};
-use crate::context::lock;
 use crate::error::Error;
+use crate::sync::lock;
 
 const VIDEO_NODE: &CStr = c"/dev/nvidia2";
 const TOKEN: u32 = 0x8000_0007;
@@ -36,7 +37,7 @@ struct Books {
     /// Parent and class of each live object.
     objects: BTreeMap<u32, (u32, u32)>,
     next: u32,
-    /// Length of each live CPU mapping's object, by cookie, and the file behind it.
+    /// Length of each live CPU mapping's object, by cookie, and its file.
     cpu: BTreeMap<u64, (u32, OwnedFd)>,
     /// Live maps made by the process, by address.
     mapped: BTreeMap<usize, usize>,
@@ -535,7 +536,8 @@ fn a_trapped_sm_is_found_and_its_channel_taken_away() {
 fn an_unknown_release_is_refused_before_anything_is_created() {
     let rm = FakeRm::of_version(Release::R550, "560.35.03".to_owned(), Vec::new());
     let error = rm.open().unwrap_err();
-    assert!(matches!(error, Error::Driver(VersionError::Unknown { .. })), "{error}");
+    let Error::Driver { source } = &error else { panic!("{error}") };
+    assert!(matches!(source.downcast_ref(), Some(VersionError::Unknown { .. })), "{source}");
     assert_eq!(lock(&rm.books).next, 0xcaf0_0000);
 }
 

@@ -2,21 +2,8 @@
 
 use ptxgen::{Atomic, Element, Global, Kernel, Pointer, Reduce, Reg, Shared, Shuffle, Special};
 
-use super::integer::{fold, folded, wide, wide_of};
-use super::{BlockOp, Regs, Site, THREADS, Words};
-
-/// An operation's own words of the table.
-#[derive(Debug)]
-pub struct Memory<'a> {
-    row: &'a mut [u32],
-}
-
-impl<'a> Memory<'a> {
-    /// Over one row.
-    pub fn new(row: &'a mut [u32]) -> Self {
-        Self { row }
-    }
-}
+use crate::conformance::random::integer::{fold, folded, wide, wide_of};
+use crate::conformance::random::operation::{BlockOp, Memory, Regs, Site, THREADS, Words};
 
 /// Each lane's word, computed from its warp's.
 fn by_warp(words: &[Words], of: impl Fn(&[Words], usize) -> u32) -> Vec<u32> {

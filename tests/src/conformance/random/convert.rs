@@ -1,12 +1,12 @@
-//! Conversions between all number types. The bits of a NaN that one makes, and the integer that a NaN becomes, are left open
-//! here: only one device against the other decides.
+//! Conversions between all number types. The bits of a NaN that one makes, and the integer that a NaN
+//! becomes, are left open here: only one device against the other decides.
 
 use half::f16;
 use ptxgen::{Float, Int, Kernel, Number, Reg, Round};
 
-use super::float::nearest_half;
-use super::integer::{fold, folded, wide, wide_of};
-use super::{LaneOp, Regs, Words};
+use crate::conformance::random::float::nearest_half;
+use crate::conformance::random::integer::{fold, folded, wide, wide_of};
+use crate::conformance::random::operation::{LaneOp, Regs, Words};
 
 /// A number of any type, exactly.
 #[derive(Clone, Copy)]

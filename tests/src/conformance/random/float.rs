@@ -1,13 +1,13 @@
 //! Operations on f32, f64 and pairs of f16.
 //!
-//! A NaN that f32 arithmetic makes is 0x7fffffff, in f16 0x7fff. What f64 arithmetic makes of a NaN is left open here, as is
-//! the smaller of two zeros: that only one device against the other decides.
+//! A NaN that f32 arithmetic makes is 0x7fffffff, in f16 0x7fff. What f64 arithmetic makes of a NaN is left
+//! open here, as is the smaller of two zeros: that only one device against the other decides.
 
 use half::f16;
 use ptxgen::{F16x2, Kernel, Reg};
 
-use super::LaneOp;
-use super::integer::{fold, folded, wide, wide_of};
+use crate::conformance::random::integer::{fold, folded, wide, wide_of};
+use crate::conformance::random::operation::LaneOp;
 
 fn f(k: &Kernel, a: Reg<u32>) -> Reg<f32> {
     k.bits(a)
@@ -61,7 +61,8 @@ fn h(k: &Kernel, a: Reg<u32>) -> Reg<F16x2> {
     k.bits(a)
 }
 
-/// The f16 nearest to `real`, ties to even: through the f32 towards zero whose last bit says that it is inexact.
+/// The f16 nearest to `real`, ties to even: through the f32 towards zero whose last bit says that it is
+/// inexact.
 pub(super) fn nearest_half(real: f64) -> f16 {
     let near = real as f32;
     if f64::from(near) == real || !near.is_finite() {

@@ -2,7 +2,7 @@
 
 use ptxgen::{Kernel, Reg, Word};
 
-use super::LaneOp;
+use crate::conformance::random::operation::LaneOp;
 
 /// The word as signed.
 fn s(k: &Kernel, a: Reg<u32>) -> Reg<i32> {
@@ -76,7 +76,11 @@ fn dp4a(a: u32, b: u32, c: u32, signed: [bool; 2]) -> u32 {
     products.fold(c as i32, |sum, (x, y)| sum.wrapping_add(byte(x, signed[0]) * byte(y, signed[1]))) as u32
 }
 
-fn emit_dp4a<A: Word, B: Word>(k: &Kernel, [a, b, c, _]: super::Regs, _: u32) -> Reg<u32> {
+fn emit_dp4a<A: Word, B: Word>(
+    k: &Kernel,
+    [a, b, c, _]: crate::conformance::random::operation::Regs,
+    _: u32,
+) -> Reg<u32> {
     u(k, k.dp4a(k.bits::<u32, A>(a), k.bits::<u32, B>(b), s(k, c)))
 }
 

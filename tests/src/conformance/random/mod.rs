@@ -1,58 +1,32 @@
-//! Random programs: straight lines of operations, written as PTX through `ptxgen` and evaluated exactly on the CPU.
+//! Random programs: straight lines of operations, written as PTX through `ptxgen` and evaluated exactly on
+//! the CPU.
 //!
-//! A program runs as one block of [`THREADS`] threads. Each thread loads [`INPUTS`] words and stores the result of every
-//! operation, so that a difference names the operation that made it. An operation takes four words (earlier results and
-//! inputs) and a constant and gives one word; its two meanings, the PTX it writes and what it computes, stand side by side in
-//! the table of its family.
+//! A program runs as one block of [`THREADS`] threads. Each thread loads [`INPUTS`] words and stores the
+//! result of every operation, so that a difference names the operation that made it. An operation takes four
+//! words (earlier results and inputs) and a constant and gives one word; its two meanings, the PTX it writes
+//! and what it computes, stand side by side in the table of its family.
 
 mod block;
 mod convert;
 mod float;
 mod integer;
+mod operation;
 
 use hcq::LaunchConfig;
-use ptxgen::{Global, Kernel, Module, Named, Pointer, Reg, Shared, Special, Target};
+use ptxgen::{Kernel, Module, Named, Reg, Special, Target};
 
-use super::{Arg, Case, Noise, Place, Tolerance, cubins};
-use block::Memory;
+use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::cubins::cubins;
+use crate::conformance::noise::Noise;
+use crate::conformance::random::operation::{BlockOp, LaneOp, Memory, Site, Words};
+use crate::conformance::tolerance::Tolerance;
 
-/// Threads of a program's only block.
-pub const THREADS: usize = 256;
+pub use operation::THREADS;
+
 /// Words that each thread loads.
 pub const INPUTS: usize = 8;
 /// Operations of a program.
 pub const STEPS: usize = 40;
-
-/// What an operation works on: four words and the program's constant.
-type Words = [u32; 4];
-/// The registers holding them.
-type Regs = [Reg<u32>; 4];
-
-/// An operation of one thread by itself.
-#[derive(Debug)]
-struct LaneOp {
-    name: &'static str,
-    emit: fn(&Kernel, Regs, u32) -> Reg<u32>,
-    /// `None` where the value is not laid down (the bits of a NaN that a conversion makes).
-    eval: fn(Words, u32) -> Option<u32>,
-}
-
-/// An operation among the threads of a warp or a block, or on memory they share.
-#[derive(Debug)]
-struct BlockOp {
-    name: &'static str,
-    emit: fn(&Kernel, &Site, Regs, u32) -> Reg<u32>,
-    eval: fn(&mut Memory<'_>, &[Words], u32) -> Vec<u32>,
-}
-
-/// Where a block operation stands.
-struct Site {
-    thread: Reg<u32>,
-    /// Memory of the block: one word per thread, twice.
-    shared: Pointer<Shared, u32>,
-    /// The operation's own words of the table: one per thread.
-    row: Pointer<Global, u32>,
-}
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
@@ -117,7 +91,8 @@ impl Family {
     /// One random operation of the family.
     fn draw(self, noise: &mut Noise) -> Op {
         let mixed = |noise: &mut Noise, own: &'static [BlockOp]| {
-            // As many integer operations between them, so that what is exchanged differs from thread to thread.
+            // As many integer operations between them, so that what is exchanged differs from thread to
+            // thread.
             if noise.below(2) == 0 {
                 Op::Lane(&integer::OPS[noise.below(integer::OPS.len())])
             } else {

@@ -1,0 +1,490 @@
+//! A GPU address space: what is mapped, what is free, what lies where it must not.
+
+mod bars;
+mod print;
+mod svg;
+
+use serde::Serialize;
+
+use crate::hex::Hex;
+use crate::page_table::format::kind_name;
+use crate::page_table::walk::{Run, Walk};
+use crate::size::size;
+
+/// From this size on buffers are laid out on multiples of [`LARGE_ALIGNMENT`].
+pub const LARGE: u64 = 8 << 20;
+/// What one entry of a PDE0 covers: a large buffer that begins on one needs the fewest tables and TLB entries.
+pub const LARGE_ALIGNMENT: u64 = 2 << 20;
+/// What a window is believed to span: working drivers place two of them 16 MiB apart, and the hardware refuses windows
+/// that overlap; a crash is known from 2 MiB inside one.
+pub const WINDOW_BYTES: u64 = 16 << 20;
+/// How close to a window's base a mapping is worth a word: drivers keep the bases 4 GiB apart.
+const WINDOW_ROOM: u64 = 4 << 30;
+/// Where ports to ga10b put the windows, below the 40 bits that nvgpu reports.
+const GA10B_WINDOWS: [(&str, u64); 2] = [("local memory", 0xfd_0000_0000), ("shared memory", 0xfe_0000_0000)];
+
+/// An address space.
+#[derive(Clone, Debug, Serialize)]
+pub struct AddressMap {
+    /// Whose it is and where that was read.
+    pub source: String,
+    /// Ranges that addresses are given out from.
+    pub regions: Vec<Range>,
+    /// Windows through which generic addresses reach shared and local memory.
+    pub windows: Vec<Window>,
+    /// Ranges taken out of the driver's allocator.
+    pub reservations: Vec<Range>,
+    /// What is mapped, by address.
+    pub mappings: Vec<Mapping>,
+    /// What is free, by address.
+    pub holes: Vec<Hole>,
+    /// Sums.
+    pub totals: Totals,
+    /// What is wrong or could be better.
+    pub remarks: Vec<Remark>,
+    /// Buffers the process holds, mapped or not.
+    pub buffers: Vec<BufferObject>,
+    /// The page tables, where they were read.
+    pub tables: Option<Walk>,
+    /// What whoever was asked does not tell about mappings, so that its absence says nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub untold: Vec<String>,
+}
+
+/// A named range.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Range {
+    /// What it is.
+    pub name: String,
+    /// First address.
+    pub va: Hex,
+    /// Length.
+    pub size_bytes: u64,
+    /// Size of its pages, where it has one.
+    pub page_bytes: Option<u64>,
+}
+
+/// A window through which generic addresses reach something that is not in the address space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Window {
+    /// What is seen through it.
+    pub name: String,
+    /// First address.
+    pub base: Hex,
+    /// Length.
+    pub size_bytes: u64,
+}
+
+/// A mapping.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Mapping {
+    /// First address.
+    pub va: Hex,
+    /// Length.
+    pub size_bytes: u64,
+    /// What it is, where that is known: the name of the dma-buf, or what the program calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Size of its pages.
+    pub page_bytes: Option<u64>,
+    /// Memory kind.
+    pub kind: Option<u8>,
+    /// Attributes in words.
+    pub flags: Vec<String>,
+    /// First physical address.
+    pub physical: Option<Hex>,
+}
+
+/// A range without mappings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Hole {
+    /// First address.
+    pub va: Hex,
+    /// Length.
+    pub size_bytes: u64,
+    /// Whether all of it is taken out of the driver's allocator.
+    pub reserved: bool,
+}
+
+/// A buffer of the process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BufferObject {
+    /// Its name, where it has one.
+    pub name: Option<String>,
+    /// Its size, where it is known.
+    pub size_bytes: Option<u64>,
+    /// Its descriptor in the process.
+    pub fd: i32,
+}
+
+/// Sums over an address space.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Totals {
+    /// Mapped bytes.
+    pub mapped_bytes: u64,
+    /// Mapped bytes by size of page; 0 for mappings whose pages are not known.
+    pub by_page_bytes: Vec<(u64, u64)>,
+    /// Reserved bytes.
+    pub reserved_bytes: u64,
+    /// Free bytes between and around the mappings, without the windows.
+    pub free_bytes: u64,
+    /// The largest hole.
+    pub largest_hole_bytes: u64,
+    /// How much of the free space is not in the largest hole.
+    pub fragmentation_percent: f64,
+}
+
+/// How bad a remark is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// It is wrong.
+    Problem,
+    /// It could be better.
+    Advice,
+}
+
+/// Something worth saying.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Remark {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The address it is about.
+    pub va: Hex,
+    /// What it is.
+    pub text: String,
+}
+
+/// What an address map is made from.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    /// Whose address space it is.
+    pub source: String,
+    /// Ranges that addresses are given out from.
+    pub regions: Vec<Range>,
+    /// Windows.
+    pub windows: Vec<Window>,
+    /// Ranges taken out of the driver's allocator.
+    pub reservations: Vec<Range>,
+    /// Mappings, in any order.
+    pub mappings: Vec<Mapping>,
+    /// Buffers the process holds.
+    pub buffers: Vec<BufferObject>,
+    /// The page tables.
+    pub tables: Option<Walk>,
+    /// What is not known of any mapping.
+    pub untold: Vec<String>,
+}
+
+impl Range {
+    /// A range without pages of its own.
+    #[must_use]
+    pub fn new(name: &str, va: u64, size_bytes: u64) -> Self {
+        Self { name: name.to_owned(), va: Hex(va), size_bytes, page_bytes: None }
+    }
+
+    fn end(&self) -> u64 {
+        self.va.0.saturating_add(self.size_bytes)
+    }
+}
+
+impl Window {
+    /// A window of [`WINDOW_BYTES`].
+    #[must_use]
+    pub fn new(name: &str, base: u64) -> Self {
+        Self { name: name.to_owned(), base: Hex(base), size_bytes: WINDOW_BYTES }
+    }
+
+    fn end(&self) -> u64 {
+        self.base.0.saturating_add(self.size_bytes)
+    }
+}
+
+impl Mapping {
+    fn end(&self) -> u64 {
+        self.va.0.saturating_add(self.size_bytes)
+    }
+
+    /// A run of pages that tables name.
+    #[must_use]
+    pub fn of_run(run: &Run) -> Self {
+        Self {
+            va: run.va,
+            size_bytes: run.size_bytes,
+            name: None,
+            page_bytes: Some(run.page_bytes),
+            kind: run.physical.map(|_| run.kind),
+            flags: run.flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            physical: run.physical,
+        }
+    }
+
+    /// Kind, pages, flags and name in words.
+    fn describe(&self) -> String {
+        let mut words = Vec::new();
+        words.extend(self.page_bytes.map(|bytes| format!("{} pages", size(bytes))));
+        words.extend(self.kind.map(|kind| match kind_name(kind) {
+            Some(name) => format!("kind {kind} ({name})"),
+            None => format!("kind {kind:#04x}"),
+        }));
+        words.extend(self.flags.iter().cloned());
+        words.extend(self.physical.map(|at| format!("at physical {at}")));
+        words.extend(self.name.as_ref().map(|name| format!("{name:?}")));
+        words.join(", ")
+    }
+}
+
+/// The windows as ports to ga10b place them; the driver does not report them.
+#[must_use]
+pub fn ga10b_windows() -> Vec<Window> {
+    GA10B_WINDOWS.iter().map(|(name, base)| Window::new(name, *base)).collect()
+}
+
+impl AddressMap {
+    /// Sorts, sums up and judges.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        let Parts {
+            source,
+            mut regions,
+            mut windows,
+            mut reservations,
+            mut mappings,
+            buffers,
+            tables,
+            untold,
+        } = parts;
+        for ranges in [&mut regions, &mut reservations] {
+            ranges.sort_by_key(|range| range.va);
+        }
+        windows.sort_by_key(|window| window.base);
+        mappings.retain(|mapping| mapping.size_bytes != 0);
+        mappings.sort_by_key(|mapping| (mapping.va, mapping.size_bytes));
+        let holes = holes(&regions, &windows, &reservations, &mappings);
+        let mut map = Self {
+            totals: totals(&mappings, &reservations, &holes),
+            remarks: Vec::new(),
+            source,
+            regions,
+            windows,
+            reservations,
+            mappings,
+            holes,
+            buffers,
+            tables,
+            untold,
+        };
+        map.remarks = map.judge();
+        map
+    }
+
+    /// The address space that page tables describe.
+    #[must_use]
+    pub fn of_tables(source: String, windows: Vec<Window>, tables: Walk) -> Self {
+        let mappings = tables.runs.iter().map(Mapping::of_run).collect();
+        Self::new(Parts { source, windows, mappings, tables: Some(tables), ..Parts::default() })
+    }
+
+    /// The address space of a device that this process has opened.
+    #[must_use]
+    pub fn of_device(device: &hcq::Device) -> Self {
+        let info = device.info();
+        let window = |(name, base): (&str, hcq::GpuVa)| Window::new(name, base.raw());
+        let mapping = |mapping: &hcq::Mapping| Mapping {
+            va: Hex(mapping.va.raw()),
+            size_bytes: mapping.len.count(),
+            name: Some(mapping.what.to_owned()),
+            ..Mapping::default()
+        };
+        Self::new(Parts {
+            source: format!("this process on {} ({})", info.name, info.backend),
+            windows: device.windows().into_iter().map(window).collect(),
+            mappings: device.memory_map().iter().map(mapping).collect(),
+            ..Parts::default()
+        })
+    }
+
+    fn judge(&self) -> Vec<Remark> {
+        let mut remarks = Vec::new();
+        let mut remark = |severity, va, text| remarks.push(Remark { severity, va, text });
+        let mut before: Option<&Mapping> = None;
+        for mapping in &self.mappings {
+            if let Some(before) = before.filter(|before| before.end() > mapping.va.0) {
+                let (va, len) = (before.va, size(before.size_bytes));
+                let text = format!("{} at {} overlaps {len} at {va}", size(mapping.size_bytes), mapping.va);
+                remark(Severity::Problem, mapping.va, text);
+            }
+            if before.is_none_or(|before| before.end() < mapping.end()) {
+                before = Some(mapping);
+            }
+            let len = size(mapping.size_bytes);
+            for window in &self.windows {
+                let (start, end) = (window.base.0, window.end());
+                if mapping.va.0 < end && start < mapping.end() {
+                    let text = format!(
+                        "{len} at {} lies in the {} window: generic accesses do not reach the buffer there, but {}",
+                        mapping.va, window.name, window.name
+                    );
+                    remark(Severity::Problem, mapping.va, text);
+                } else if mapping.va.0 < start.saturating_add(WINDOW_ROOM) && start < mapping.end() {
+                    let text = format!(
+                        "{len} at {} begins {} behind the base of the {} window, whose exact size is not known",
+                        mapping.va,
+                        size(mapping.va.0 - start),
+                        window.name
+                    );
+                    remark(Severity::Advice, mapping.va, text);
+                }
+            }
+            if mapping.size_bytes >= LARGE && !mapping.va.0.is_multiple_of(LARGE_ALIGNMENT) {
+                let text = format!("{len} at {} does not begin on a multiple of 2 MiB", mapping.va);
+                remark(Severity::Advice, mapping.va, text);
+            }
+        }
+        let allocatable = |window: &&Window| {
+            let inside = |range: &Range| range.va.0 <= window.base.0 && window.base.0 < range.end();
+            self.regions.iter().any(inside)
+                && !self.reservations.is_empty()
+                && !self.reservations.iter().any(inside)
+        };
+        for window in self.windows.iter().filter(allocatable) {
+            let text =
+                format!("the {} window is not reserved: the driver can give out its addresses", window.name);
+            remark(Severity::Advice, window.base, text);
+        }
+        if let Some(tables) = &self.tables {
+            for anomaly in &tables.anomalies {
+                let (level, entry, text) = (anomaly.level.name(), anomaly.entry, &anomaly.text);
+                remark(
+                    Severity::Problem,
+                    anomaly.va,
+                    format!("{level} entry {entry} for {}: {text}", anomaly.va),
+                );
+            }
+            if tables.more_anomalies > 0 {
+                let text = format!("{} more entries that make no sense", tables.more_anomalies);
+                remark(Severity::Problem, Hex(0), text);
+            }
+        }
+        remarks
+    }
+}
+
+/// The ranges of `regions` (or between the first and the last mapping) that hold neither a mapping nor a window.
+fn holes(regions: &[Range], windows: &[Window], reservations: &[Range], mappings: &[Mapping]) -> Vec<Hole> {
+    let whole = match (mappings.first(), mappings.iter().map(Mapping::end).max()) {
+        (Some(first), Some(end)) => vec![Range::new("", first.va.0, end - first.va.0)],
+        _ => Vec::new(),
+    };
+    let mut taken: Vec<(u64, u64)> = mappings.iter().map(|m| (m.va.0, m.end())).collect();
+    taken.extend(windows.iter().map(|w| (w.base.0, w.end())));
+    taken.sort_unstable();
+    let mut holes = Vec::new();
+    for region in if regions.is_empty() { &whole } else { regions } {
+        let mut at = region.va.0;
+        let ends = [(region.end(), region.end())];
+        for &(start, end) in taken.iter().filter(|(_, end)| *end > region.va.0).chain(&ends) {
+            let until = start.min(region.end());
+            if at < until {
+                let reserved = reservations.iter().any(|r| r.va.0 <= at && until <= r.end());
+                holes.push(Hole { va: Hex(at), size_bytes: until - at, reserved });
+            }
+            at = at.max(end);
+            if at >= region.end() {
+                break;
+            }
+        }
+    }
+    holes
+}
+
+fn totals(mappings: &[Mapping], reservations: &[Range], holes: &[Hole]) -> Totals {
+    let mut by_page = std::collections::BTreeMap::new();
+    for mapping in mappings {
+        *by_page.entry(mapping.page_bytes.unwrap_or(0)).or_insert(0) += mapping.size_bytes;
+    }
+    let free_bytes: u64 = holes.iter().map(|hole| hole.size_bytes).sum();
+    let largest_hole_bytes = holes.iter().map(|hole| hole.size_bytes).max().unwrap_or(0);
+    let elsewhere = free_bytes - largest_hole_bytes;
+    Totals {
+        mapped_bytes: by_page.values().sum(),
+        by_page_bytes: by_page.into_iter().collect(),
+        reserved_bytes: reservations.iter().map(|range| range.size_bytes).sum(),
+        free_bytes,
+        largest_hole_bytes,
+        fragmentation_percent: match free_bytes {
+            0 => 0.0,
+            _ => (elsewhere as f64 * 1000.0 / free_bytes as f64).round() / 10.0,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn mapping(va: u64, size_bytes: u64) -> Mapping {
+        Mapping { va: Hex(va), size_bytes, ..Mapping::default() }
+    }
+
+    fn problems(map: &AddressMap) -> Vec<&str> {
+        let problem = |r: &&Remark| r.severity == Severity::Problem;
+        map.remarks.iter().filter(problem).map(|r| r.text.as_str()).collect()
+    }
+
+    #[test]
+    fn holes_are_what_is_left_of_a_region() {
+        let map = AddressMap::new(Parts {
+            regions: vec![Range::new("user", 16 * MIB, 84 * MIB)],
+            reservations: vec![Range::new("reserved", 16 * MIB, 40 * MIB)],
+            mappings: vec![mapping(30 * MIB, 10 * MIB), mapping(20 * MIB, 10 * MIB), mapping(60 * MIB, MIB)],
+            ..Parts::default()
+        });
+        let holes: Vec<_> =
+            map.holes.iter().map(|h| (h.va.0 / MIB, h.size_bytes / MIB, h.reserved)).collect();
+        assert_eq!(holes, [(16, 4, true), (40, 20, false), (61, 39, false)]);
+        assert_eq!(map.totals.free_bytes, 63 * MIB);
+        assert_eq!(map.totals.largest_hole_bytes, 39 * MIB);
+        assert_eq!(map.totals.fragmentation_percent, 38.1);
+        assert_eq!(map.totals.mapped_bytes, 21 * MIB);
+    }
+
+    #[test]
+    fn overlaps_windows_and_alignment_are_remarked_upon() {
+        let map = AddressMap::new(Parts {
+            windows: ga10b_windows(),
+            mappings: vec![
+                mapping(0x10_0000_0000, 4 * MIB),
+                mapping(0x10_0020_0000, 4 * MIB),
+                mapping(0x20_0000_1000, 8 * MIB),
+                mapping(0xfe_0020_0000, MIB),
+                mapping(0xfd_4000_0000, MIB),
+            ],
+            ..Parts::default()
+        });
+        let found = problems(&map);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found[0], "4 MiB at 0x1000200000 overlaps 4 MiB at 0x1000000000");
+        assert!(found[1].starts_with("1 MiB at 0xfe00200000 lies in the shared memory window"), "{found:?}");
+        let advice = map.remarks.iter().filter(|r| r.severity == Severity::Advice);
+        let advice: Vec<_> = advice.map(|r| r.text.as_str()).collect();
+        assert_eq!(advice.len(), 2, "{advice:?}");
+        assert!(advice[0].contains("does not begin on a multiple of 2 MiB"));
+        assert!(advice[1].contains("begins 1 GiB behind the base of the local memory window"));
+    }
+
+    #[test]
+    fn a_window_that_the_driver_can_give_out_is_remarked_upon() {
+        let parts = |reserved: u64| Parts {
+            regions: vec![Range::new("user", 1 << 32, 0xff_0000_0000 - (1 << 32))],
+            windows: ga10b_windows(),
+            reservations: vec![Range::new("r", 0xfd_0000_0000, 1 << 30), Range::new("r", reserved, 1 << 30)],
+            ..Parts::default()
+        };
+        assert_eq!(AddressMap::new(parts(0xfe_0000_0000)).remarks, []);
+        let remarks = AddressMap::new(parts(0x10_0000_0000)).remarks;
+        assert!(remarks[0].text.starts_with("the shared memory window is not reserved"), "{remarks:?}");
+    }
+}

@@ -1,0 +1,292 @@
+//! The map itself: windows, mappings, programs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cubin::Cubin;
+use crate::hex::Hex;
+use crate::process_map::code::{Code, Function, Loose, Module};
+
+/// Bytes of addresses each window takes: 16 MiB on chips before Hopper (inferred from working settings; the hardware
+/// documents do not say).
+pub const WINDOW_BYTES: u64 = 16 << 20;
+
+/// Why a map could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Not JSON, or not of the documented fields.
+    #[error("not a map of an address space (nvdiag.map/1, or what `nvdiag vamap --json` prints)")]
+    Json(#[from] serde_json::Error),
+    /// The schema of another document.
+    #[error("a document of schema {schema:?} holds no map")]
+    Schema {
+        /// What it says it is.
+        schema: String,
+    },
+    /// A cubin could not be read.
+    #[error(transparent)]
+    Cubin(#[from] crate::cubin::Error),
+}
+
+/// A window through which generic addresses reach shared or local memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// What is seen through it.
+    pub name: String,
+    /// Its first address.
+    pub base: Hex,
+    /// Its length.
+    #[serde(default = "window_bytes")]
+    pub size_bytes: u64,
+}
+
+const fn window_bytes() -> u64 {
+    WINDOW_BYTES
+}
+
+impl Window {
+    /// Whether the window takes that address.
+    #[must_use]
+    pub const fn contains(&self, va: u64) -> bool {
+        va >= self.base.0 && va - self.base.0 < self.size_bytes
+    }
+}
+
+/// A range that is mapped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mapping {
+    /// What it is.
+    #[serde(default = "unnamed", alias = "name")]
+    pub what: String,
+    /// Its first address.
+    pub va: Hex,
+    /// Its length.
+    pub size_bytes: u64,
+    /// Whether the GPU may only read it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
+}
+
+fn unnamed() -> String {
+    "mapping".to_owned()
+}
+
+impl Mapping {
+    /// First address behind it.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.va.0.saturating_add(self.size_bytes)
+    }
+
+    /// Whether it holds that address.
+    #[must_use]
+    pub const fn contains(&self, va: u64) -> bool {
+        va >= self.va.0 && va < self.end()
+    }
+}
+
+/// What a process has in its GPU address space.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessMap {
+    /// Windows.
+    pub windows: Vec<Window>,
+    /// Mappings, by address.
+    pub mappings: Vec<Mapping>,
+    /// Programs.
+    pub modules: Vec<Module>,
+    loose: Vec<Loose>,
+}
+
+/// A map as a JSON document, `nvdiag.map/1`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Document {
+    /// Its schema.
+    pub schema: Option<String>,
+    /// Windows.
+    #[serde(default)]
+    pub windows: Vec<Window>,
+    /// Mappings.
+    #[serde(default)]
+    pub mappings: Vec<Mapping>,
+    /// Programs.
+    #[serde(default)]
+    pub modules: Vec<Module>,
+}
+
+impl From<Document> for ProcessMap {
+    fn from(document: Document) -> Self {
+        let Document { windows, mut mappings, modules, .. } = document;
+        mappings.sort_by_key(|m| m.va);
+        Self { windows, mappings, modules, loose: Vec::new() }
+    }
+}
+
+impl ProcessMap {
+    /// Reads a map document and adds what it holds.
+    ///
+    /// # Errors
+    /// [`Error::Json`], [`Error::Schema`].
+    pub fn add_json(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let file: Document = serde_json::from_slice(bytes)?;
+        let known = ["nvdiag.map/1", "nvdiag.vamap/1", "nvdiag.info/1"];
+        if let Some(schema) = file.schema.filter(|s| !known.contains(&s.as_str())) {
+            return Err(Error::Schema { schema });
+        }
+        self.windows.extend(file.windows);
+        self.mappings.extend(file.mappings);
+        self.modules.extend(file.modules);
+        self.mappings.sort_by_key(|m| m.va);
+        Ok(())
+    }
+
+    /// The map as a document.
+    #[must_use]
+    pub fn document(&self) -> Document {
+        Document {
+            schema: Some("nvdiag.map/1".to_owned()),
+            windows: self.windows.clone(),
+            mappings: self.mappings.clone(),
+            modules: self.modules.clone(),
+        }
+    }
+
+    /// Adds a window by its base, unless it is known.
+    pub fn add_window(&mut self, name: &str, base: u64) {
+        if !self.windows.iter().any(|w| w.base.0 == base) {
+            self.windows.push(Window { name: name.to_owned(), base: Hex(base), size_bytes: WINDOW_BYTES });
+        }
+    }
+
+    /// Adds a cubin. `kernel` and `base` together say where that kernel's first instruction lies; `base` alone does so
+    /// for a cubin of one kernel, and says where the file's first byte lies for others. Without `base` the place is
+    /// guessed from the low bits of the program counter.
+    ///
+    /// # Errors
+    /// [`Error::Cubin`].
+    pub fn add_cubin(
+        &mut self,
+        name: &str,
+        bytes: &[u8],
+        kernel: Option<&str>,
+        base: Option<u64>,
+    ) -> Result<(), Error> {
+        let cubin = Cubin::parse(bytes, kernel)?;
+        let (arch, kernels) = (cubin.arch, &cubin.kernels);
+        let Some(base) = base else {
+            let kernels = kernels.iter().map(|k| (k.name.to_owned(), k.code.to_vec())).collect();
+            self.loose.push(Loose { name: name.to_owned(), sm: cubin.sm, arch, kernels });
+            return Ok(());
+        };
+        for kernel in kernels {
+            let section = format!(".text.{}", kernel.name);
+            let in_file = cubin.sections.iter().find(|s| s.name == section).and_then(|s| s.file_offset);
+            let va = match (kernels.len(), in_file) {
+                (1, _) | (_, None) => base,
+                (_, Some(offset)) => base.saturating_add(offset.0),
+            };
+            let mut starts: Vec<_> = kernel.functions.iter().map(|(at, name)| (*at, *name)).collect();
+            if !starts.iter().any(|(at, _)| *at == 0) {
+                starts.insert(0, (0, kernel.name));
+            }
+            let ends = starts.iter().skip(1).map(|(at, _)| *at).chain([kernel.code.len() as u64]);
+            let functions = starts.iter().zip(ends).map(|((at, name), end)| Function {
+                name: (*name).to_owned(),
+                va: Hex(va.saturating_add(*at)),
+                size_bytes: end.saturating_sub(*at),
+            });
+            self.modules.push(Module {
+                name: name.to_owned(),
+                sm: cubin.sm,
+                va: Hex(va),
+                functions: functions.collect(),
+                code: kernel.code.to_vec(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether there is code to look instructions up in.
+    #[must_use]
+    pub fn has_code(&self) -> bool {
+        !self.modules.is_empty() || !self.loose.is_empty()
+    }
+
+    /// What lies at a program counter; several where the place of a cubin has to be guessed.
+    #[must_use]
+    pub fn code_at(&self, pc: u64) -> Vec<Code> {
+        /// Guesses shown at most.
+        const GUESSES: usize = 8;
+        let found: Vec<_> = self.modules.iter().filter_map(|module| module.code_at(pc)).collect();
+        if !found.is_empty() {
+            return found;
+        }
+        self.loose.iter().flat_map(|loose| loose.guesses(pc)).take(GUESSES).collect()
+    }
+
+    /// The first window that takes `va`.
+    #[must_use]
+    pub fn window_at(&self, va: u64) -> Option<&Window> {
+        self.windows.iter().find(|window| window.contains(va))
+    }
+
+    /// Mappings that lie in a window, with the window.
+    pub fn trapped(&self) -> impl Iterator<Item = (&Mapping, &Window)> {
+        self.mappings.iter().filter_map(|mapping| {
+            let overlaps = |w: &&Window| {
+                mapping.va.0 < w.base.0.saturating_add(w.size_bytes) && mapping.end() > w.base.0
+            };
+            Some((mapping, self.windows.iter().find(overlaps)?))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map() -> ProcessMap {
+        let mut map = ProcessMap::default();
+        map.add_json(
+            br#"{"schema": "nvdiag.map/1",
+                "windows": [{"name": "shared memory", "base": "0xfe00000000"}],
+                "mappings": [{"what": "buffer", "va": "0x200000", "size_bytes": 4096},
+                             {"name": "weights", "va": "0xfe0020_0000", "size_bytes": 65536}],
+                "modules": []}"#,
+        )
+        .expect("a map");
+        map
+    }
+
+    #[test]
+    fn an_address_is_placed_beside_what_is_mapped() {
+        let map = map();
+        let at = |va| map.locate(va, false).expect("there is a map");
+        assert_eq!(at(0x20_0010).mapping.map(|m| m.what).as_deref(), Some("buffer"));
+        assert_eq!(at(0x20_1000).distance_bytes, Some(1));
+        assert_eq!(at(0x1f_fff0).distance_bytes, Some(-16));
+        let trapped = at(0xfe_0020_0000);
+        assert_eq!((trapped.window.as_deref(), trapped.mapping.is_some()), (Some("shared memory"), true));
+        assert_eq!(at(u64::MAX).nearest.map(|m| m.what).as_deref(), Some("weights"));
+        assert_eq!(map.trapped().count(), 1);
+        assert_eq!(ProcessMap::default().locate(0, false), None);
+    }
+
+    #[test]
+    fn a_cubin_names_the_instruction() {
+        let cubin = include_bytes!("../../tests/data/01_vecadd.sm_90.cubin");
+        let mut map = ProcessMap::default();
+        map.add_cubin("v", cubin, Some("vadd_f32"), Some(0x1000)).expect("a cubin");
+        let code = &map.code_at(0x1010)[0];
+        assert_eq!(
+            (code.function.as_deref(), code.offset, code.listing.len()),
+            (Some("vadd_f32"), Some(Hex(0x10)), 3)
+        );
+        assert!(code.certain && code.listing[1].here);
+        assert!(map.code_at(0xfff).is_empty() && map.code_at(u64::MAX).is_empty());
+        let mut map = ProcessMap::default();
+        map.add_cubin("v", cubin, None, None).expect("a cubin");
+        let guesses = map.code_at(0xffff_0090);
+        assert!(guesses.iter().all(|g| !g.certain && g.offset.is_some_and(|o| o.0 % 128 == 0x10)));
+        assert!(map.add_cubin("v", cubin, Some("nothing"), None).is_err());
+    }
+}

@@ -1,0 +1,12 @@
+//! What a process has in its GPU address space: windows, mappings, and the programs it loaded.
+//!
+//! Read from the map file that `hcq` writes when `HCQ_MAP_DIR` names a folder (`nvdiag.map/1`), from the documents of
+//! `nvdiag info` and `nvdiag vamap`, and from cubins named on the command line. docs/nvdiag-json.md describes the fields.
+
+pub(crate) mod code;
+pub(crate) mod map;
+pub(crate) mod whereabouts;
+
+pub use code::{Code, Function, Line, Module, Space, access_of};
+pub use map::{Document, Error, Mapping, ProcessMap, WINDOW_BYTES, Window};
+pub use whereabouts::Whereabouts;

@@ -1,0 +1,135 @@
+//! What a pushbuffer holds, decoded.
+
+use serde::Serialize;
+
+use crate::gpfifo::Entry;
+use crate::hex::Hex;
+use crate::queue_metadata::Metadata;
+
+/// Which classes stand behind a channel before any `SET_OBJECT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generation {
+    /// ga10b and its family.
+    Ampere,
+    /// GH100.
+    Hopper,
+}
+
+impl Generation {
+    pub(super) const fn host(self) -> u32 {
+        match self {
+            Self::Ampere => 0xc76f,
+            Self::Hopper => 0xc86f,
+        }
+    }
+
+    pub(super) const fn compute(self) -> u32 {
+        match self {
+            Self::Ampere => 0xc7c0,
+            Self::Hopper => 0xcbc0,
+        }
+    }
+
+    pub(super) const fn copy(self) -> u32 {
+        match self {
+            Self::Ampere => 0xc7b5,
+            Self::Hopper => 0xc8b5,
+        }
+    }
+}
+
+/// What a channel was sent.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Pushbuffer {
+    /// Entries of the GPFIFO, where that is what was captured.
+    pub gpfifo: Vec<Entry>,
+    /// Segments, in the order they are fetched.
+    pub segments: Vec<Segment>,
+    /// What the hardware would stop at, or the capture does not hold.
+    pub problems: Vec<Problem>,
+    /// Whether to print the words.
+    #[serde(skip)]
+    pub words: bool,
+}
+
+/// A segment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Segment {
+    /// Its GPU address, where that is known.
+    pub address: Option<Hex>,
+    /// Its length.
+    pub size_bytes: u64,
+    /// What is in it.
+    pub commands: Vec<Command>,
+}
+
+/// A method header and the data that goes with it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Command {
+    /// Offset of the header from the start of the segment.
+    pub offset: Hex,
+    /// The header; absent where the data belongs to a header of the segment before.
+    pub header: Option<Hex>,
+    /// `inc`, `non_inc`, `one_inc`, `immediate`, `legacy_inc`, `legacy_non_inc`, `nop`, `end`, ...
+    pub form: &'static str,
+    /// Subchannel, for methods.
+    pub subchannel: Option<u8>,
+    /// Number of the class that takes the methods.
+    pub class: Option<Hex>,
+    /// Its name.
+    pub class_name: Option<&'static str>,
+    /// Words: data words of methods, zeros of a run of NOPs, words skipped after the end.
+    pub words: usize,
+    /// The writes.
+    pub writes: Vec<Write>,
+    /// The QMD that this command completes.
+    pub qmd: Option<InlineQmd>,
+}
+
+/// One method write.
+#[derive(Clone, Debug, Serialize)]
+pub struct Write {
+    /// Byte offset of the method.
+    pub method: Hex,
+    /// Its name, where the class is known.
+    pub name: Option<&'static str>,
+    /// Element of an array of methods.
+    pub index: Option<u32>,
+    /// The data word.
+    pub value: Hex,
+    /// Its fields.
+    pub fields: Vec<FieldValue>,
+    /// What it amounts to, together with the writes before it.
+    pub note: Option<String>,
+}
+
+/// A field of a data word.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FieldValue {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: u32,
+    /// The name of the value.
+    pub value_name: Option<&'static str>,
+}
+
+/// A QMD sent through the pushbuffer.
+#[derive(Clone, Debug, Serialize)]
+pub struct InlineQmd {
+    /// Where the scheduler keeps it.
+    pub address: Option<Hex>,
+    /// What it says; absent if its version is none that is known.
+    pub metadata: Option<Metadata>,
+}
+
+/// Something the hardware stops at, or that the capture does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Segment, counted from 0; absent for a GPFIFO entry.
+    pub segment: Option<usize>,
+    /// Offset from the start of the segment or of the GPFIFO.
+    pub offset: Hex,
+    /// What is wrong.
+    pub text: String,
+}

@@ -1,0 +1,368 @@
+//! A trace: a header and events, one JSON object per line.
+
+use std::fmt;
+use std::io::{self, BufRead, Write};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::hex::Hex;
+
+/// Name and version of the log format.
+pub const SCHEMA: &str = "nvdiag.trace/1";
+/// Longest line of a log that is read: the longest argument is 16 KiB, memory it points to 64 KiB, twice, in hex.
+const MAX_LINE: u64 = 16 << 20;
+
+/// The first line of a log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The machine, e.g. `aarch64`.
+    pub arch: String,
+    /// What was traced.
+    pub command: Vec<String>,
+    /// How the calls were seen: `seccomp` (the kernel stops the program at calls that may matter), `ptrace` (at all
+    /// calls), `library` (the program wrote the log itself).
+    pub method: String,
+}
+
+impl Header {
+    /// The header of a log that is made here and now.
+    #[must_use]
+    pub fn new(command: Vec<String>, method: &str) -> Self {
+        let arch = std::env::consts::ARCH.to_owned();
+        Self { schema: SCHEMA.to_owned(), arch, command, method: method.to_owned() }
+    }
+}
+
+/// Bytes, as hexadecimal digits in a log.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Bytes(pub Vec<u8>);
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digit = |byte: u8| char::from(byte).to_digit(16).map(|d| d as u8);
+        let pair = |pair: &[u8]| match pair {
+            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+            _ => None,
+        };
+        let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
+        bytes.map(Self).ok_or_else(|| serde::de::Error::custom("expected pairs of hexadecimal digits"))
+    }
+}
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When it began, from the start of the trace.
+    pub start_ns: u64,
+    /// How long it took as the tracer saw it, so with the tracer's own delay; absent for a call that never returned.
+    pub duration_ns: Option<u64>,
+    /// Process.
+    pub pid: i32,
+    /// Thread.
+    pub tid: i32,
+    /// What it returned: a value, or an errno as a negative number.
+    pub result: i64,
+    /// What it was.
+    #[serde(flatten)]
+    pub call: Call,
+}
+
+/// What was called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "call", rename_all = "snake_case")]
+pub enum Call {
+    /// `open` and its relatives, on a node.
+    Open {
+        /// The path.
+        path: String,
+        /// `O_*` flags.
+        flags: u64,
+    },
+    /// `close` of a node or of something a driver made.
+    Close {
+        /// Descriptor.
+        fd: i32,
+        /// What it was open on.
+        node: String,
+    },
+    /// `dup` and its relatives.
+    Dup {
+        /// The descriptor that was copied.
+        fd: i32,
+        /// What it is open on.
+        node: String,
+    },
+    /// `mmap` of a node or of a buffer.
+    Mmap {
+        /// Descriptor.
+        fd: i32,
+        /// What it is open on.
+        node: String,
+        /// Address asked for, mostly 0.
+        address: Hex,
+        /// Length in bytes.
+        length: u64,
+        /// `PROT_*` bits.
+        protection: u64,
+        /// `MAP_*` flags.
+        flags: u64,
+        /// Offset in the node.
+        offset: Hex,
+    },
+    /// `ioctl`.
+    Ioctl {
+        /// Descriptor.
+        fd: i32,
+        /// What it is open on.
+        node: String,
+        /// Request number.
+        request: Hex,
+        /// The argument itself: an address for most.
+        argument: Hex,
+        /// The bytes at that address before the call.
+        input: Bytes,
+        /// The bytes after it.
+        output: Bytes,
+        /// What the argument points to, in the order of [`abi::pointers`].
+        memory: Vec<Memory>,
+    },
+}
+
+/// Memory that an argument points to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Its address.
+    pub address: Hex,
+    /// Its bytes before the call.
+    pub input: Bytes,
+    /// Its bytes after it.
+    pub output: Bytes,
+}
+
+/// Why a log could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file ended, or could not be read.
+    #[error("line {line} cannot be read")]
+    Read {
+        /// Counted from 1.
+        line: usize,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A line that is no event, or a first line that is no header.
+    #[error("line {line} is no {expected} of a trace")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// What should be there.
+        expected: &'static str,
+        /// Why it is none.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A log of another version.
+    #[error("the log is of schema {schema:?}; this version reads {SCHEMA}")]
+    Schema {
+        /// What it says it is.
+        schema: String,
+    },
+}
+
+/// Writes a log.
+#[derive(Debug)]
+pub struct LogWriter<W>(W);
+
+impl<W: Write> LogWriter<W> {
+    /// Begins a log.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new(mut out: W, header: &Header) -> io::Result<Self> {
+        serde_json::to_writer(&mut out, header)?;
+        out.write_all(b"\n")?;
+        Ok(Self(out))
+    }
+
+    /// Writes an event.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn event(&mut self, event: &Event) -> io::Result<()> {
+        serde_json::to_writer(&mut self.0, event)?;
+        self.0.write_all(b"\n")
+    }
+
+    /// Hands on what is buffered.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Reads a log line by line.
+#[derive(Debug)]
+pub struct LogReader<R> {
+    input: R,
+    line: usize,
+    /// The first line.
+    pub header: Header,
+}
+
+impl<R: BufRead> LogReader<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// One of [`Error`].
+    pub fn new(mut input: R) -> Result<Self, Error> {
+        let text = line(&mut input, 1)?;
+        let header: Header = serde_json::from_str(&text).map_err(|source| Error::Line {
+            line: 1,
+            expected: "header",
+            source,
+        })?;
+        match header.schema == SCHEMA {
+            true => Ok(Self { input, line: 1, header }),
+            false => Err(Error::Schema { schema: header.schema }),
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for LogReader<R> {
+    type Item = Result<Event, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            self.line += 1;
+            let number = self.line;
+            let text = match line(&mut self.input, number) {
+                Ok(text) if text.is_empty() => return None,
+                Ok(text) => text,
+                Err(error) => return Some(Err(error)),
+            };
+            if text.trim().is_empty() {
+                continue;
+            }
+            let event = serde_json::from_str(&text);
+            return Some(event.map_err(|source| Error::Line { line: number, expected: "event", source }));
+        }
+    }
+}
+
+fn line(input: &mut impl BufRead, number: usize) -> Result<String, Error> {
+    let mut text = String::new();
+    let read = io::Read::take(input, MAX_LINE).read_line(&mut text);
+    read.map(|_| text).map_err(|source| Error::Read { line: number, source })
+}
+
+/// The name of a descriptor without what the kernel puts around it: `anon_inode:[x]` is `x`.
+#[must_use]
+pub fn node_name(link: &str) -> &str {
+    let name = link.strip_prefix("anon_inode:").unwrap_or(link);
+    name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name)
+}
+
+/// Whether a descriptor belongs to a GPU driver, by its name: a device node, something a driver made, or a buffer.
+#[must_use]
+pub fn is_gpu_node(name: &str) -> bool {
+    let nodes = ["/dev/nv", "/dev/host1x", "/dmabuf", "nvhost-", "nvgpu-", "dmabuf"];
+    nodes.iter().any(|node| name.starts_with(node))
+        && !name.starts_with("/dev/nvme")
+        && !name.starts_with("/dev/nvram")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_descriptors_of_gpu_drivers() {
+        for name in [
+            "/dev/nvgpu/igpu0/ctrl",
+            "/dev/nvmap",
+            "/dev/nvhost-gpu",
+            "/dev/nvidiactl",
+            "/dev/nvidia-uvm",
+            "anon_inode:nvhost-17000000.gpu-fd12",
+            "anon_inode:[nvgpu-ga10b-tsg3]",
+            "/dmabuf:ring",
+        ] {
+            assert!(is_gpu_node(node_name(name)), "{name}");
+        }
+        for name in ["/dev/null", "/dev/nvme0n1", "socket:[123]", "anon_inode:[eventfd]", "/home/nvidia/x"] {
+            assert!(!is_gpu_node(node_name(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_log_reads_back_as_it_was_written() {
+        let header = Header::new(vec!["prog".to_owned(), "a b".to_owned()], "seccomp");
+        let event = |result, call| Event { start_ns: 5, duration_ns: Some(7), pid: 1, tid: 2, result, call };
+        let events = [
+            event(3, Call::Open { path: "/dev/nvmap".to_owned(), flags: 2 }),
+            event(
+                -22,
+                Call::Ioctl {
+                    fd: 3,
+                    node: "/dev/nvmap".to_owned(),
+                    request: Hex(0xc008_4e00),
+                    argument: Hex(0x7fff_ffff_f000),
+                    input: Bytes(vec![1, 0xab]),
+                    output: Bytes(vec![]),
+                    memory: vec![Memory {
+                        address: Hex(u64::MAX),
+                        input: Bytes(vec![0xff]),
+                        output: Bytes(vec![0]),
+                    }],
+                },
+            ),
+        ];
+        let mut log = Vec::new();
+        let mut writer = LogWriter::new(&mut log, &header).expect("memory takes everything");
+        for event in &events {
+            writer.event(event).expect("memory takes everything");
+        }
+        let reader = LogReader::new(log.as_slice()).expect("a log");
+        assert_eq!(reader.header, header);
+        assert_eq!(reader.collect::<Result<Vec<_>, _>>().expect("events"), events);
+    }
+
+    #[test]
+    fn what_is_no_log_is_refused_by_line() {
+        let error = |text: &str| match LogReader::new(text.as_bytes()) {
+            Err(error) => error.to_string(),
+            Ok(reader) => reader.filter_map(Result::err).map(|e| e.to_string()).collect(),
+        };
+        assert_eq!(error(""), "line 1 is no header of a trace");
+        let header = serde_json::to_string(&Header::new(vec![], "ptrace")).expect("JSON");
+        assert_eq!(error(&header), "");
+        assert_eq!(error(&format!("{header}\n\n{{}}\n")), "line 3 is no event of a trace");
+        let other = header.replace("nvdiag.trace/1", "nvdiag.trace/9");
+        assert!(error(&other).contains("nvdiag.trace/9"));
+    }
+}

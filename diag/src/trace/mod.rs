@@ -1,0 +1,19 @@
+//! Traces: the calls a program makes on the nodes of GPU drivers, as a log that can be kept and decoded again.
+//!
+//! A log is JSON lines: a [`Header`], then an [`Event`] for each call, with the bytes of its arguments before and after
+//! as they were. What they mean is found out when a log is printed ([`decode`]), so a later version can say more
+//! about an old log.
+
+pub mod abi;
+pub mod decode;
+pub(crate) mod event;
+mod print;
+mod recorder;
+mod summary;
+
+pub use event::{
+    Bytes, Call, Error, Event, Header, LogReader, LogWriter, Memory, SCHEMA, is_gpu_node, node_name,
+};
+pub use print::{print, to_json};
+pub use recorder::Traced;
+pub use summary::{Row, Summary};

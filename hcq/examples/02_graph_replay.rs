@@ -1,0 +1,56 @@
+//! Records launches once as a graph, and replays them with one doorbell each, with a patched argument.
+//!
+//! A graph is encoded into GPU memory when it is built. A replay costs the CPU about as much as one launch,
+//! however many launches the graph has; dependent launches are linked to each other and follow without the
+//! CPU.
+
+use std::error::Error;
+use std::time::Duration;
+
+use hcq::{Args, Device, LaunchConfig, Selector};
+
+const COUNT: u32 = 256;
+/// Offset of `factor` in the arguments of `axpy(y, x, factor, n)`: after two addresses of 8 bytes.
+const FACTOR_AT: u64 = 16;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let device = Device::open(Selector::from_env()?)?;
+    let cubin: &[u8] = match device.info().sm_number() {
+        90.. => include_bytes!("kernels/examples.sm_90.cubin"),
+        _ => include_bytes!("kernels/examples.sm_80.cubin"),
+    };
+    let axpy = device.load(cubin)?.kernel("axpy")?;
+    let (x, y) = (device.alloc(4 * u64::from(COUNT))?, device.alloc(4 * u64::from(COUNT))?);
+    x.write(0, &1f32.to_le_bytes().repeat(COUNT as usize))?;
+    y.write(0, &0f32.to_le_bytes().repeat(COUNT as usize))?;
+
+    // y += 1 * x, then y += 10 * x. The barrier lets the second launch see what the first one wrote.
+    let shape = LaunchConfig::new(COUNT.div_ceil(128), 128);
+    let args = |factor| Args::new().buffer(&y).buffer(&x).f32(factor).u32(COUNT);
+    let mut graph = device.graph();
+    // SAFETY: the kernel reads COUNT floats of `x` and changes COUNT floats of `y`; a patch of the factor
+    // keeps that.
+    let first = unsafe { graph.launch(&axpy, shape, &args(1.0))? };
+    graph.barrier();
+    // SAFETY: as above.
+    unsafe { graph.launch(&axpy, shape, &args(10.0))? };
+    let graph = graph.build()?;
+
+    // Ten replays add 11 each. Replays of one graph follow each other: no wait is needed between them.
+    let mut queue = device.queue()?;
+    for _ in 0..10 {
+        queue.replay(&graph)?;
+    }
+    // From here on the first launch adds 2 * x. Replays that are still running keep the old factor.
+    graph.patch_args(first, FACTOR_AT, &2f32.to_le_bytes())?;
+    queue.replay(&graph)?.wait(Duration::from_secs(10))?;
+
+    let mut sums = vec![0; y.len() as usize];
+    y.read(0, &mut sums)?;
+    let expected = 10.0 * 11.0 + 12.0;
+    match sums.as_chunks().0.iter().map(|sum| f32::from_le_bytes(*sum)).find(|sum| *sum != expected) {
+        None => println!("11 replays of {} launches: every element is {expected}", graph.launches()),
+        Some(sum) => return Err(format!("an element is {sum}, not {expected}").into()),
+    }
+    Ok(())
+}

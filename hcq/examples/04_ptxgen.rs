@@ -1,0 +1,59 @@
+//! Writes a kernel in Rust with `ptxgen`, compiles it with `ptxas`, and launches it.
+//!
+//! Without a `ptxas` on the machine it launches the code that was compiled before and committed.
+
+use std::error::Error;
+use std::time::Duration;
+
+use hcq::{Args, Device, LaunchConfig, Selector};
+use ptxgen::{Kernel, Module, Ptxas, Special, Target};
+
+const COUNT: u32 = 1000;
+
+/// `scale(x, count, factor)`: multiplies `count` floats by `factor`.
+pub fn module(target: Target) -> Module {
+    let k = Kernel::new("scale");
+    let x = k.param_ptr::<f32>("x", 16);
+    let (count, factor) = (k.param::<u32>("count"), k.param::<f32>("factor"));
+    let i = k.mad(k.special(Special::CtaidX), k.special(Special::NtidX), k.special(Special::TidX));
+    k.if_(k.lt(i, count), || {
+        let at = k.at(x, i);
+        k.store(at, k.mul(k.load(at), factor));
+    });
+    let mut module = Module::new(target);
+    module.add(k);
+    module
+}
+
+fn compile(module: &Module) -> Result<Vec<u8>, Box<dyn Error>> {
+    if let Ok(ptxas) = Ptxas::find() {
+        return Ok(ptxas.compile(&module.text(), module.target())?);
+    }
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/kernels/ptxgen");
+    Ok(std::fs::read(format!("{folder}/scale.{}.cubin", module.target()))?)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let device = Device::open(Selector::from_env()?)?;
+    let sm = format!("sm_{}", device.info().sm_number());
+    let target = Target::ALL.into_iter().find(|target| target.name() == sm);
+    let module = module(target.ok_or_else(|| format!("ptxgen has no target {sm}"))?);
+    let kernel = device.load(&compile(&module)?)?.kernel("scale")?;
+
+    let x = device.alloc(4 * u64::from(COUNT))?;
+    x.write(0, &(0..COUNT).flat_map(|i| (i as f32).to_le_bytes()).collect::<Vec<u8>>())?;
+    let mut queue = device.queue()?;
+    let args = Args::new().buffer(&x).u32(COUNT).f32(0.5);
+    // SAFETY: the kernel changes COUNT floats of `x`, as many as it holds; buffers are aligned to 256 bytes.
+    unsafe { queue.launch(&kernel, LaunchConfig::new(COUNT.div_ceil(128), 128), &args)? };
+    queue.submit()?.wait(Duration::from_secs(10))?;
+
+    let mut scaled = vec![0; x.len() as usize];
+    x.read(0, &mut scaled)?;
+    let right = |(i, float): (usize, &[u8; 4])| f32::from_le_bytes(*float) == 0.5 * i as f32;
+    if !scaled.as_chunks().0.iter().enumerate().all(right) {
+        return Err("a float is not half of what it was".into());
+    }
+    println!("{COUNT} floats halved");
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! The kernel log, where it can be read.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Mutex;
+
+use crate::sync::lock;
+
+/// Lines the driver has printed since this was made.
+pub(crate) trait KernelLog: Send + Sync {
+    /// The lines, oldest first; none where the log cannot be read.
+    fn lines(&self) -> Vec<String>;
+}
+
+/// Nothing can be read.
+#[cfg(any(feature = "sys", test))]
+#[derive(Debug)]
+pub(crate) struct NoLog;
+
+#[cfg(any(feature = "sys", test))]
+impl KernelLog for NoLog {
+    fn lines(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// `/dev/kmsg`, from where it stood when it was opened.
+#[derive(Debug)]
+pub(crate) struct Kmsg(Mutex<Option<File>>);
+
+impl Kmsg {
+    /// Reads nothing where the log may not be opened (`dmesg_restrict`).
+    pub fn open() -> Self {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
+        let at_end = file.ok().and_then(|mut f| f.seek(SeekFrom::End(0)).ok().map(|_| f));
+        Self(Mutex::new(at_end))
+    }
+}
+
+impl KernelLog for Kmsg {
+    fn lines(&self) -> Vec<String> {
+        let mut file = lock(&self.0);
+        let Some(file) = file.as_mut() else { return Vec::new() };
+        let mut lines = Vec::new();
+        let mut record = [0; 8192];
+        // One read gives one record; an error means none is left, or some were overwritten.
+        for _ in 0..4096 {
+            match file.read(&mut record) {
+                Ok(0) => break,
+                Ok(len) => lines.extend(
+                    message(&record[..len]).filter(|m| m.contains("nvgpu") || m.contains("NVRM: Xid")),
+                ),
+                Err(e) if e.raw_os_error() == Some(libc::EPIPE) => {}
+                Err(_) => break,
+            }
+        }
+        lines
+    }
+}
+
+/// The text of a record: what follows the first semicolon, up to the end of the line.
+fn message(record: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(record);
+    let (_, message) = text.split_once(';')?;
+    Some(message.lines().next()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_record_follows_its_header() {
+        assert_eq!(message(b"3,1234,5678,-;nvgpu: hello\n SUBSYSTEM=x\n").as_deref(), Some("nvgpu: hello"));
+        assert_eq!(message(b"garbage"), None);
+    }
+}

@@ -1,0 +1,136 @@
+//! A backend without a GPU, for tests of the layers above backends.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::device::core::{Core, Explain, Position};
+use crate::fault::report::FaultReport;
+use crate::options::DeviceOptions;
+use crate::sync::lock;
+
+/// Address, length and content of a mapping.
+type Entry = (u64, u64, Box<[u64]>);
+
+/// Keeps books of memory, and has channels that nothing ever runs on.
+pub(crate) struct Books {
+    info: Info,
+    layout: Layout,
+    live: Mutex<HashMap<u64, Entry>>,
+    full_at: usize,
+    /// Rings and USERD pages, by channel.
+    channels: Mutex<HashMap<u64, [Box<[u64]>; 2]>>,
+    next_channel: AtomicU64,
+}
+
+impl Books {
+    /// Memory that is used up by `full_at` mappings.
+    pub fn new(full_at: usize) -> Arc<Self> {
+        const ARENA: Range<u64> = 0x10_0000_0000..0x10_2000_0000;
+        let layout = Layout {
+            low: ARENA,
+            high: ARENA,
+            shared_window: GpuVa::inside(0xfe_0000_0000),
+            local_window: GpuVa::inside(0xfd_0000_0000),
+            reserved: [0x10_0400_0000..0x10_0500_0000, 0x10_0800_0000..0x10_0900_0000],
+            granule: 4096,
+            channel_va: 0,
+        };
+        Arc::new(Self {
+            info: nvgpu::tests::info(),
+            layout,
+            live: Mutex::default(),
+            full_at,
+            channels: Mutex::default(),
+            next_channel: AtomicU64::new(1),
+        })
+    }
+
+    /// Address and length of what is mapped.
+    pub fn mapped(&self) -> Vec<(u64, u64)> {
+        lock(&self.live).values().map(|(va, len, _)| (*va, *len)).collect()
+    }
+
+    /// Writes a word of memory, as the GPU does.
+    pub fn poke(&self, va: GpuVa, word: u64) {
+        let mut live = lock(&self.live);
+        let (start, _, words) =
+            live.values_mut().find(|(at, len, _)| (*at..at + len).contains(&va.raw())).expect("mapped");
+        words[((va.raw() - *start) / 8) as usize] = word;
+    }
+
+    /// A device on it, whose waits give up soon.
+    pub fn core(self: &Arc<Self>) -> Arc<Core> {
+        struct Unexplained;
+        impl Explain for Unexplained {
+            fn explain(&self, _: &Core, _: Position, _: &RawFault) -> FaultReport {
+                unreachable!("nothing faults here")
+            }
+        }
+        let patience = std::time::Duration::from_millis(2);
+        let options = DeviceOptions { patience, spin: Some(patience), ..DeviceOptions::default() };
+        Core::new(self.clone(), options, Arc::new(Unexplained))
+    }
+}
+
+impl Backend for Books {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn allocate(&self, request: &MemoryRequest) -> Result<Memory, Error> {
+        let mut live = lock(&self.live);
+        let (va, len) = (request.va.raw(), request.len.count());
+        assert!(live.values().all(|(at, l, _)| va + len < *at || at + l < va), "mappings keep a gap");
+        assert!(
+            self.layout.reserved.iter().all(|w| va + len <= w.start || w.end <= va),
+            "mapped in a window"
+        );
+        if live.len() >= self.full_at {
+            return Err(Error::OutOfAddresses { len: request.len });
+        }
+        let mut words = vec![0u64; len as usize / 8].into_boxed_slice();
+        let cpu = NonNull::new(words.as_mut_ptr().cast());
+        live.insert(va, (va, len, words));
+        Ok(Memory { id: MemoryId(va), cpu })
+    }
+
+    fn free(&self, memory: MemoryId) -> Result<(), Error> {
+        assert!(lock(&self.live).remove(&memory.0).is_some(), "freed twice");
+        Ok(())
+    }
+
+    fn create_channel(&self, request: &ChannelRequest) -> Result<RawChannel, Error> {
+        let id = self.next_channel.fetch_add(1, Ordering::Relaxed);
+        let mut memory = [vec![0; request.entries as usize].into(), vec![0; 64].into()];
+        let [ring, userd]: &mut [Box<[u64]>; 2] = &mut memory;
+        let (ring, userd) = (NonNull::from(&mut ring[0]), NonNull::from(&mut userd[0]).cast());
+        lock(&self.channels).insert(id, memory);
+        Ok(RawChannel { id: ChannelId(id), ring, userd, token: 0 })
+    }
+
+    fn destroy_channel(&self, channel: ChannelId) {
+        assert!(lock(&self.channels).remove(&channel.0).is_some(), "destroyed twice");
+    }
+
+    fn ring_doorbell(&self, _: u32) {}
+
+    fn channel_error(&self, _: ChannelId) -> Option<u32> {
+        None
+    }
+
+    fn fault(&self, _: ChannelId) -> RawFault {
+        RawFault::default()
+    }
+
+    fn gpu_time(&self) -> Result<u64, Error> {
+        Ok(0)
+    }
+}

@@ -1,0 +1,111 @@
+//! What everything of an open device stands on: the driver, the memory tables, the options, and the device's
+//! fate.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::address::GpuVa;
+use crate::backend::{Backend, ChannelId, MemoryKind, RawFault};
+use crate::error::Error;
+use crate::fault::report::FaultReport;
+use crate::info::{BackendKind, Info};
+use crate::memory::manager::{MemoryManager, Piece};
+use crate::options::DeviceOptions;
+
+/// How far the timeline of a channel had come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    /// The channel.
+    pub channel: ChannelId,
+    /// The value its timeline had reached.
+    pub completed: u64,
+}
+
+/// Joins what the driver recorded about a fault with what is known above: programs, and the kernels in
+/// flight.
+pub(crate) trait Explain: Send + Sync {
+    /// The report of a fault of the channel that stopped `at` a position.
+    fn explain(&self, core: &Core, at: Position, raw: &RawFault) -> FaultReport;
+}
+
+/// The floor of a device. It closes when the last of what stands on it goes.
+pub(crate) struct Core {
+    backend: Arc<dyn Backend>,
+    memory: Arc<MemoryManager>,
+    explain: Arc<dyn Explain>,
+    lost: OnceLock<FaultReport>,
+    pub options: DeviceOptions,
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.info().name, self.info().backend)
+    }
+}
+
+impl Core {
+    /// An address space with nothing in it.
+    pub fn new(backend: Arc<dyn Backend>, options: DeviceOptions, explain: Arc<dyn Explain>) -> Arc<Self> {
+        let memory = MemoryManager::new(backend.clone(), options.reserve_windows);
+        Arc::new(Self { backend, memory, explain, lost: OnceLock::new(), options })
+    }
+
+    /// The driver.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// What the GPU is.
+    pub fn info(&self) -> &Info {
+        self.backend.info()
+    }
+
+    /// The memory tables.
+    pub fn memory(&self) -> &Arc<MemoryManager> {
+        &self.memory
+    }
+
+    /// Allocates memory.
+    pub fn alloc(&self, len: u64, kind: MemoryKind, what: &'static str) -> Result<Piece, Error> {
+        self.memory.alloc(len, kind, what)
+    }
+
+    /// Allocates device memory at `va`.
+    pub fn alloc_at(&self, va: GpuVa, len: u64, what: &'static str) -> Result<Piece, Error> {
+        self.memory.alloc_at(va, len, what)
+    }
+
+    /// Refuses work for a device that a fault has stopped.
+    pub fn alive(&self) -> Result<(), Error> {
+        match self.lost.get() {
+            Some(report) => Err(Error::Lost(Box::new(report.clone()))),
+            None => Ok(()),
+        }
+    }
+
+    /// The device is lost: the driver has stopped the channel `at` a position with error `notifier`. The
+    /// first fault is the one that is reported.
+    pub fn lose(&self, at: Position, notifier: u32) -> Error {
+        let report = self.lost.get_or_init(|| {
+            let raw = RawFault { notifier, ..self.backend.fault(at.channel) };
+            self.explain.explain(self, at, &raw)
+        });
+        Error::Fault(Box::new(report.clone()))
+    }
+
+    /// How long a wait spins before it yields and then sleeps.
+    pub fn spin(&self) -> Duration {
+        self.options.spin.unwrap_or(match self.info().backend {
+            // The software device needs the processor that a spinning waiter would hold.
+            BackendKind::Sim => Duration::ZERO,
+            // A decode step of a small model takes less; the kernel rounds every sleep up by some 50 µs.
+            _ => Duration::from_millis(2),
+        })
+    }
+
+    /// How long operations without a deadline of their own wait.
+    pub fn patience(&self) -> Duration {
+        self.options.patience
+    }
+}

@@ -1,0 +1,239 @@
+//! Devices: opening one, and what it hands out.
+
+use std::fmt;
+use std::sync::Arc;
+
+use nvgpu_sys::{Linux, Sys};
+
+use crate::address::GpuVa;
+use crate::backend::kernel_log::{KernelLog, Kmsg};
+use crate::backend::nvgpu::Nvgpu;
+use crate::backend::rm::Rm;
+use crate::backend::{Backend, Engine, MemoryKind};
+use crate::device::clock::ClockPair;
+use crate::device::shared::Shared;
+use crate::error::Error;
+use crate::info::{BackendKind, GpuCache, Info};
+use crate::memory::buffer::Buffer;
+use crate::memory::manager::Mapping;
+use crate::options::{DeviceOptions, Selector};
+use crate::program::Program;
+use crate::queue::Queue;
+use crate::queue::graph::GraphBuilder;
+
+pub(crate) mod clock;
+pub(crate) mod copy_kernel;
+pub(crate) mod core;
+pub(crate) mod shared;
+pub(crate) mod staging;
+
+/// A GPU with an address space. Which driver serves it shows only in [`Device::info`]. Cloning is cheap and
+/// names the same device, which closes when the last clone and everything made from it are gone.
+#[derive(Clone)]
+pub struct Device {
+    shared: Arc<Shared>,
+    /// What stands for the driver, if that is the software ga10b.
+    #[cfg(feature = "sim")]
+    software: Option<Arc<ga10b_sim::Sim>>,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({:?})", self.shared.core)
+    }
+}
+
+impl Device {
+    /// Opens a device with default options; says which at info level.
+    ///
+    /// # Errors
+    /// [`Error::Open`] if the device is not there or not permitted (its [`hint`](Error::hint) says what to
+    /// do), and those of setting it up.
+    pub fn open(selector: Selector) -> Result<Self, Error> {
+        Self::open_with(selector, DeviceOptions::default())
+    }
+
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(selector: Selector, options: DeviceOptions) -> Result<Self, Error> {
+        match selector {
+            Selector::Nvgpu => Self::nvgpu(options),
+            Selector::Rm => Self::rm(options),
+            Selector::Sim => Self::sim(options),
+            Selector::Auto => Self::any(options),
+        }
+    }
+
+    /// The first device that can be opened. One that is absent or not ours to use is passed over; anything
+    /// else is a device that does not work.
+    fn any(options: DeviceOptions) -> Result<Self, Error> {
+        let nvgpu = match Self::nvgpu(options.clone()) {
+            Err(error @ Error::Open { .. }) => Box::new(error),
+            other => return other,
+        };
+        tracing::debug!(error = %nvgpu, "no Jetson GPU");
+        let rm = match Self::rm(options.clone()) {
+            Err(error @ (Error::Open { .. } | Error::Driver { .. } | Error::Unsupported { .. })) => {
+                Box::new(error)
+            }
+            other => return other,
+        };
+        tracing::debug!(error = %rm, "no desktop GPU that can be used");
+        match Self::sim(options) {
+            Err(Error::NotBuilt { .. }) => Err(Error::NoDevice { nvgpu, rm }),
+            other => other,
+        }
+    }
+
+    fn nvgpu(options: DeviceOptions) -> Result<Self, Error> {
+        Self::over(Arc::new(Linux), BackendKind::Nvgpu, Box::new(Kmsg::open()), options)
+    }
+
+    fn rm(options: DeviceOptions) -> Result<Self, Error> {
+        let backend = Rm::open(Arc::new(Linux), Box::new(Kmsg::open()))?;
+        Self::of(Arc::new(backend), options)
+    }
+
+    #[cfg(feature = "sim")]
+    fn sim(options: DeviceOptions) -> Result<Self, Error> {
+        Self::over_sim(crate::backend::software::start()?, options)
+    }
+
+    #[cfg(not(feature = "sim"))]
+    fn sim(_: DeviceOptions) -> Result<Self, Error> {
+        Err(Error::NotBuilt { backend: "sim" })
+    }
+
+    /// A device on `sim`.
+    #[cfg(feature = "sim")]
+    pub(crate) fn over_sim(sim: Arc<ga10b_sim::Sim>, options: DeviceOptions) -> Result<Self, Error> {
+        let log = Box::new(crate::backend::software::Log::new(sim.clone()));
+        let device = Self::over(sim.clone(), BackendKind::Sim, log, options)?;
+        Ok(Self { software: Some(sim), ..device })
+    }
+
+    /// The software ga10b that it is, if it is.
+    #[cfg(feature = "sim")]
+    pub(crate) fn software(&self) -> Option<&Arc<ga10b_sim::Sim>> {
+        self.software.as_ref()
+    }
+
+    /// A device of nvgpu's, whose calls go through `sys`.
+    pub(crate) fn over(
+        sys: Arc<dyn Sys>,
+        kind: BackendKind,
+        log: Box<dyn KernelLog>,
+        options: DeviceOptions,
+    ) -> Result<Self, Error> {
+        let cache = options.gpu_cache.map_or_else(GpuCache::from_env, Ok)?;
+        let backend = Nvgpu::open(sys, kind, log, options.reserve_windows, cache)?;
+        Self::of(Arc::new(backend), options)
+    }
+
+    fn of(backend: Arc<dyn Backend>, options: DeviceOptions) -> Result<Self, Error> {
+        let info = backend.info();
+        tracing::info!(name = %info.name, backend = %info.backend, sms = info.sm_count, "opened a GPU");
+        Ok(Self {
+            shared: Shared::new(backend, options)?,
+            #[cfg(feature = "sim")]
+            software: None,
+        })
+    }
+
+    /// What the device is.
+    pub fn info(&self) -> &Info {
+        self.shared.core.backend().info()
+    }
+
+    /// Allocates a buffer of `len` bytes, aligned to 256, and to 2 MiB from 8 MiB on. Its content is not
+    /// specified.
+    ///
+    /// # Errors
+    /// [`Error::EmptyBuffer`]; [`Error::OutOfAddresses`]; what the driver says when memory is used up.
+    pub fn alloc(&self, len: u64) -> Result<Buffer, Error> {
+        self.shared.core.alive()?;
+        let piece = self.shared.alloc(len, MemoryKind::Device, "buffer")?;
+        Ok(Buffer::new(&self.shared, piece))
+    }
+
+    /// Allocates a buffer of `len` bytes in the CPU's memory, which both sides reach: the CPU without a
+    /// staging copy, the GPU over its bus. Copies between host and GPU are fastest from and to it. On a
+    /// Jetson, whose memory is one, it is a buffer like any other.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    pub fn alloc_host(&self, len: u64) -> Result<Buffer, Error> {
+        self.shared.core.alive()?;
+        let piece = self.shared.alloc(len, MemoryKind::Shared, "host buffer")?;
+        Ok(Buffer::new(&self.shared, piece))
+    }
+
+    /// Allocates a buffer of `len` bytes at a given address, a multiple of 4 KiB.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc); [`Error::InWindow`] and [`Error::AddressTaken`] if it cannot lie there.
+    pub fn alloc_at(&self, va: GpuVa, len: u64) -> Result<Buffer, Error> {
+        self.shared.core.alive()?;
+        let piece = self.shared.alloc_at(va, len, "buffer")?;
+        Ok(Buffer::new(&self.shared, piece))
+    }
+
+    /// Loads a cubin.
+    ///
+    /// # Errors
+    /// [`Error::Cubin`] says what is wrong with it; those of allocating its memory.
+    pub fn load(&self, cubin: &[u8]) -> Result<Program, Error> {
+        Program::load(&self.shared, cubin)
+    }
+
+    /// Opens a queue for launches and copies.
+    ///
+    /// # Errors
+    /// Those of creating a channel; [`Error::Lost`] after a fault.
+    pub fn queue(&self) -> Result<Queue, Error> {
+        Queue::new(&self.shared, Engine::Compute)
+    }
+
+    /// Opens a queue for copies alone, which run beside the launches of other queues.
+    ///
+    /// # Errors
+    /// As [`queue`](Self::queue).
+    pub fn copy_queue(&self) -> Result<Queue, Error> {
+        Queue::new(&self.shared, Engine::Copy)
+    }
+
+    /// Starts recording a graph.
+    pub fn graph(&self) -> GraphBuilder {
+        GraphBuilder::new(&self.shared)
+    }
+
+    /// Everything mapped in the address space, by address.
+    pub fn memory_map(&self) -> Vec<Mapping> {
+        self.shared.core.memory().mappings()
+    }
+
+    /// The windows through which kernels reach shared and local memory: name and first address. No buffer
+    /// lies there.
+    pub fn windows(&self) -> [(&'static str, GpuVa); 2] {
+        let layout = self.shared.core.backend().layout();
+        [("shared memory", layout.shared_window), ("local memory", layout.local_window)]
+    }
+
+    /// The GPU's clock in ns, from which timestamps are taken.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn gpu_time(&self) -> Result<u64, Error> {
+        self.shared.core.backend().gpu_time()
+    }
+
+    /// Reads the GPU's clock and the program's together, in some µs.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn clock_pair(&self) -> Result<ClockPair, Error> {
+        clock::pair(|| self.gpu_time())
+    }
+}

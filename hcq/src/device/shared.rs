@@ -1,0 +1,113 @@
+//! What the objects of an open device share above its floor: programs, scratch memory, staged copies, and
+//! what waits to be freed.
+
+use std::sync::{Arc, Mutex};
+
+use crate::address::GpuVa;
+use crate::backend::{Backend, MemoryKind};
+use crate::device::core::Core;
+use crate::device::staging::Staging;
+use crate::error::Error;
+use crate::fault::map_file;
+use crate::launch::scratch::ScratchPool;
+use crate::launch::target::LaunchTarget;
+use crate::memory::manager::Piece;
+use crate::options::DeviceOptions;
+use crate::program::image::Image;
+use crate::program::kernel::Kernel;
+use crate::program::registry::Registry;
+use crate::submission::limbo::Limbo;
+use crate::sync::lock;
+
+/// The shared part of a device. Each object made from it holds it.
+pub(crate) struct Shared {
+    // Dropped in this order: the channel of staged copies, then memory that it and queues have used.
+    staging: Mutex<Option<Staging>>,
+    /// Makes large copies; the inner `None` where there is no code for the GPU.
+    copy_kernel: Mutex<Option<Option<Kernel>>>,
+    pub scratch: ScratchPool,
+    pub limbo: Arc<Limbo>,
+    /// Loaded programs, to name the code a fault happened in.
+    pub programs: Arc<Registry>,
+    /// What launches are encoded for.
+    pub target: LaunchTarget,
+    pub core: Arc<Core>,
+}
+
+impl Shared {
+    /// A fresh address space with nothing in it.
+    pub fn new(backend: Arc<dyn Backend>, options: DeviceOptions) -> Result<Arc<Self>, Error> {
+        let target = LaunchTarget::of(&*backend)?;
+        let programs = Arc::<Registry>::default();
+        Ok(Arc::new(Self {
+            staging: Mutex::default(),
+            copy_kernel: Mutex::default(),
+            scratch: ScratchPool::default(),
+            limbo: Arc::default(),
+            programs: programs.clone(),
+            target,
+            core: Core::new(backend, options, programs),
+        }))
+    }
+
+    /// Allocates memory; what became free meanwhile is given back first.
+    pub fn alloc(&self, len: u64, kind: MemoryKind, what: &'static str) -> Result<Piece, Error> {
+        self.limbo.collect();
+        self.core.alloc(len, kind, what)
+    }
+
+    /// Allocates device memory at `va`; what became free meanwhile is given back first.
+    pub fn alloc_at(&self, va: GpuVa, len: u64, what: &'static str) -> Result<Piece, Error> {
+        self.limbo.collect();
+        self.core.alloc_at(va, len, what)
+    }
+
+    /// A program was loaded.
+    pub fn register(&self, image: &Arc<Image>) {
+        self.programs.add(image);
+        map_file::write(&self.core, &self.programs);
+    }
+
+    /// The kernel that makes large copies; it is loaded on first use.
+    pub fn copy_kernel(
+        &self,
+        load: impl FnOnce() -> Result<Option<Kernel>, Error>,
+    ) -> Result<Option<Kernel>, Error> {
+        let mut kernel = lock(&self.copy_kernel);
+        if kernel.is_none() {
+            *kernel = Some(load()?);
+        }
+        Ok(kernel.clone().flatten())
+    }
+
+    /// Runs `f` with the channel of staged copies; it is created on first use.
+    fn with_staging(&self, f: impl FnOnce(&mut Staging) -> Result<(), Error>) -> Result<(), Error> {
+        let mut staging = lock(&self.staging);
+        match &mut *staging {
+            Some(staging) => f(staging),
+            none => f(none.insert(Staging::new(&self.core, &self.limbo)?)),
+        }
+    }
+
+    fn by_cpu(&self, piece: &Piece) -> bool {
+        piece.is_mapped() && !self.core.options.staged_copies
+    }
+
+    /// Writes into memory that no submission uses.
+    pub fn upload(&self, piece: &Piece, offset: u64, data: &[u8]) -> Result<(), Error> {
+        if self.by_cpu(piece) {
+            self.core.backend().before_cpu_access(piece.kind())?;
+            return piece.write(offset, data);
+        }
+        self.with_staging(|staging| staging.upload(piece.at(offset), data))
+    }
+
+    /// Reads memory that no submission uses.
+    pub fn download(&self, piece: &Piece, offset: u64, data: &mut [u8]) -> Result<(), Error> {
+        if self.by_cpu(piece) {
+            self.core.backend().before_cpu_access(piece.kind())?;
+            return piece.read(offset, data);
+        }
+        self.with_staging(|staging| staging.download(piece.at(offset), data))
+    }
+}

@@ -1,0 +1,110 @@
+//! The map file: what this process has in its GPU address space, written for other programs to read.
+//!
+//! Where `HCQ_MAP_DIR` names a folder, each process that uses this crate keeps `PID.json` there: windows,
+//! mappings and loaded programs, as of the last program loaded and of the fault that stopped it. `nvdiag esr
+//! --map FILE` names kernels, instructions and buffers by it. The fields are those of `nvdiag.map/1`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use crate::device::core::Core;
+use crate::program::registry::Registry;
+
+/// The folder, if the environment names one.
+fn folder() -> Option<&'static PathBuf> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER
+        .get_or_init(|| std::env::var_os("HCQ_MAP_DIR").filter(|v| !v.is_empty()).map(PathBuf::from))
+        .as_ref()
+}
+
+/// Writes the file anew, if it is asked for. What cannot be written is logged: a map is no reason to fail.
+pub(crate) fn write(core: &Core, programs: &Registry) {
+    let Some(folder) = folder() else { return };
+    let pid = std::process::id();
+    let (path, fresh) = (folder.join(format!("{pid}.json")), folder.join(format!(".{pid}.json.new")));
+    // A reader sees the old file or the new one, never half of one.
+    let written =
+        std::fs::write(&fresh, document(core, programs)).and_then(|()| std::fs::rename(&fresh, &path));
+    if let Err(error) = written {
+        tracing::warn!(path = %path.display(), %error, "the map file cannot be written");
+    }
+}
+
+fn document(core: &Core, programs: &Registry) -> String {
+    let layout = core.backend().layout();
+    let hopper = core.info().sm >= 0x900;
+    let mut text = String::from("{\"schema\":\"nvdiag.map/1\",");
+    let _ = write!(text, "\"process\":{{\"pid\":{}}},\"windows\":[", std::process::id());
+    // Hopper's shared memory of a cluster is seen through a window of 4 GiB.
+    let shared = if hopper { 4_u64 << 30 } else { 16 << 20 };
+    let windows =
+        [("shared memory", layout.shared_window, shared), ("local memory", layout.local_window, 16 << 20)];
+    list(&mut text, windows, |text, (name, base, size)| {
+        let _ = write!(text, "{{\"name\":\"{name}\",\"base\":\"{:#x}\",\"size_bytes\":{size}}}", base.raw());
+    });
+    text.push_str("],\"mappings\":[");
+    list(&mut text, core.memory().mappings(), |text, m| {
+        let (va, size) = (m.va.raw(), m.len.count());
+        let _ = write!(text, "{{\"what\":\"{}\",\"va\":\"{va:#x}\",\"size_bytes\":{size}}}", m.what);
+    });
+    text.push_str("],\"modules\":[");
+    list(&mut text, programs.images(), |text, image| {
+        let base = image.base().raw();
+        let _ = write!(
+            text,
+            "{{\"name\":\"program at {base:#x}\",\"sm\":{},\"va\":\"{base:#x}\",\"functions\":[",
+            image.sm()
+        );
+        list(text, image.functions(), |text, (name, offset, len)| {
+            text.push_str("{\"name\":");
+            string(text, name);
+            let _ = write!(text, ",\"va\":\"{:#x}\",\"size_bytes\":{len}}}", base + offset);
+        });
+        text.push_str("],\"code\":\"");
+        for byte in image.content() {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text.push_str("\"}");
+    });
+    text.push_str("]}\n");
+    text
+}
+
+/// Writes items with commas between them.
+fn list<T>(text: &mut String, items: impl IntoIterator<Item = T>, mut item: impl FnMut(&mut String, T)) {
+    for (index, value) in items.into_iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        item(text, value);
+    }
+}
+
+/// Writes a JSON string.
+fn string(text: &mut String, value: &str) {
+    text.push('"');
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => text.extend(['\\', c]),
+            c if c < ' ' => {
+                let _ = write!(text, "\\u{:04x}", u32::from(c));
+            }
+            c => text.push(c),
+        }
+    }
+    text.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped() {
+        let mut text = String::new();
+        string(&mut text, "a\"b\\c\nd");
+        assert_eq!(text, r#""a\"b\\c\u000ad""#);
+    }
+}

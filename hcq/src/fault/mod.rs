@@ -1,0 +1,5 @@
+//! Faults: what stopped the GPU, decoded, and the map that other programs explain it by.
+
+pub(crate) mod decode;
+pub(crate) mod map_file;
+pub(crate) mod report;

@@ -1,0 +1,252 @@
+//! What stopped the GPU: decoded from the driver's records, joined with what this process knows of its own
+//! memory.
+
+use std::fmt;
+
+use crate::address::{Bytes, GpuVa};
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// An address that is not mapped, or not for this access; the MMU's fault type where it is known.
+    Mmu {
+        /// 0 and 2: not mapped, 6: write to read-only memory, 15: atomic access refused, ...
+        fault_type: Option<u32>,
+    },
+    /// An access that is not aligned to its size.
+    MisalignedAddress,
+    /// A generic access into a window that does not take it, e.g. a global access into the shared-memory
+    /// window.
+    InvalidAddressSpace,
+    /// An address outside what the access can reach.
+    OutOfRangeAddress,
+    /// A word that is not an instruction.
+    IllegalInstruction,
+    /// An instruction with operands it does not take.
+    IllegalParameter,
+    /// A register beyond the kernel's, or a misaligned register tuple.
+    BadRegister,
+    /// A program counter that is misaligned or outside the program.
+    BadProgramCounter,
+    /// A constant bank read past its end.
+    InvalidConstantAddress,
+    /// Another exception of an SM; its `HWW_WARP_ESR` code.
+    SmException {
+        /// Error code.
+        code: u32,
+    },
+    /// A malformed pushbuffer.
+    Pushbuffer,
+    /// A class method that the engine refused, or another exception of the graphics engine.
+    Engine,
+    /// The driver's limit for switching away was exceeded: a hang, or a kernel too long beside other GPU
+    /// users.
+    SwitchTimeout,
+    /// The channel was reset.
+    Reset,
+    /// Another error; the notifier's code.
+    Other {
+        /// Notifier code.
+        code: u32,
+    },
+}
+
+impl FaultKind {
+    /// By the warp error code of an SM.
+    pub(crate) fn of_warp(code: u32, fault_type: Option<u32>) -> Self {
+        match code {
+            0x05 | 0x06 => Self::BadProgramCounter,
+            0x08 | 0x0d => Self::BadRegister,
+            0x09 => Self::IllegalInstruction,
+            0x0b => Self::IllegalParameter,
+            0x0e => Self::OutOfRangeAddress,
+            0x0f => Self::MisalignedAddress,
+            0x10 => Self::InvalidAddressSpace,
+            0x12 => Self::InvalidConstantAddress,
+            0x17 | 0x20 => Self::Mmu { fault_type },
+            code => Self::SmException { code },
+        }
+    }
+
+    /// By the error notifier alone.
+    pub(crate) fn of_notifier(code: u32, fault_type: Option<u32>) -> Self {
+        match code {
+            8 => Self::SwitchTimeout,
+            12 | 13 | 25 => Self::Engine,
+            31 => Self::Mmu { fault_type },
+            32 => Self::Pushbuffer,
+            43 => Self::Reset,
+            code => Self::Other { code },
+        }
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mmu { fault_type: Some(6) } => f.write_str("write to read-only memory"),
+            Self::Mmu { fault_type: Some(0..=2) | None } => f.write_str("access to unmapped memory"),
+            Self::Mmu { fault_type: Some(t) } => write!(f, "MMU fault of type {t}"),
+            Self::MisalignedAddress => f.write_str("misaligned address"),
+            Self::InvalidAddressSpace => f.write_str("access into a memory window that does not take it"),
+            Self::OutOfRangeAddress => f.write_str("address out of range"),
+            Self::IllegalInstruction => f.write_str("illegal instruction"),
+            Self::IllegalParameter => f.write_str("illegal instruction parameter"),
+            Self::BadRegister => f.write_str("register out of range or misaligned"),
+            Self::BadProgramCounter => f.write_str("program counter outside the program"),
+            Self::InvalidConstantAddress => f.write_str("constant bank read past its end"),
+            Self::SmException { code } => write!(f, "SM exception {code:#x}"),
+            Self::Pushbuffer => f.write_str("malformed pushbuffer"),
+            Self::Engine => f.write_str("exception of the compute engine"),
+            Self::SwitchTimeout => f.write_str("context-switch timeout"),
+            Self::Reset => f.write_str("channel reset"),
+            Self::Other { code } => write!(f, "channel error {code}"),
+        }
+    }
+}
+
+/// A mapping that contains an address or lies near it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Neighbour {
+    /// Start of the mapping.
+    pub va: GpuVa,
+    /// Its length.
+    pub len: Bytes,
+    /// What it is: "buffer", "program", ...
+    pub what: &'static str,
+    /// Bytes from the mapping's end (positive) or its start (negative) to the address; 0 if it contains it.
+    pub distance: i64,
+}
+
+/// The exception registers of an SM, as the driver recorded them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmRecord {
+    /// SM number.
+    pub sm: u32,
+    /// `HWW_GLOBAL_ESR`.
+    pub global_esr: u32,
+    /// `HWW_WARP_ESR`: the error code is in bits 15:0.
+    pub warp_esr: u32,
+    /// Program counter, an absolute GPU address; 0 where the driver does not report it.
+    pub pc: u64,
+}
+
+impl SmRecord {
+    /// The error code, 0 for none.
+    pub(crate) const fn code(&self) -> u32 {
+        self.warp_esr & 0xffff
+    }
+}
+
+/// What the driver recorded, undecoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FaultRecord {
+    /// Error notifier code.
+    pub notifier: u32,
+    /// Each SM with an exception.
+    pub sms: Vec<SmRecord>,
+    /// Kernel-log lines about it, where they could be read.
+    pub log: Vec<String>,
+}
+
+/// Why the GPU stopped, and where.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FaultReport {
+    /// What went wrong.
+    pub kind: FaultKind,
+    /// The address accessed, where the driver reports it; hardware may give its page only.
+    pub address: Option<GpuVa>,
+    /// The function that was running: by its program counter, or because no other kernel was in flight.
+    pub kernel: Option<String>,
+    /// Where no program counter is known: the kernels of the submissions that had not ended. One of them was
+    /// running.
+    pub in_flight: Vec<String>,
+    /// Program counter, an absolute address; where the driver does not report it, that of the only
+    /// instruction that can have made the access.
+    pub pc: Option<u64>,
+    /// Bytes from the start of the function to the program counter.
+    pub offset: Option<u64>,
+    /// The instruction there.
+    pub instruction: Option<String>,
+    /// The mapping nearest to the address. `None` where none lies within 1 MiB, or within one page of the GPU
+    /// where its pages are larger: such a mapping has nothing to do with the access.
+    pub nearest: Option<Neighbour>,
+    /// What all this was decoded from.
+    pub raw: FaultRecord,
+}
+
+impl fmt::Display for FaultReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the GPU stopped: {}", self.kind)?;
+        if let Some(address) = self.address {
+            write!(f, " at {address}")?;
+        }
+        if let Some(n) = &self.nearest {
+            let distance = match n.distance.unsigned_abs() {
+                1 => "1 byte".to_owned(),
+                bytes => format!("{bytes} bytes"),
+            };
+            let place = match n.distance {
+                0 => "inside".to_owned(),
+                1.. => format!("{distance} past the end of"),
+                _ => format!("{distance} before"),
+            };
+            write!(f, " ({place} the {} of {} at {})", n.what, n.len, n.va)?;
+        }
+        if let Some(kernel) = &self.kernel {
+            write!(f, ", in kernel {kernel}")?;
+        } else if !self.in_flight.is_empty() {
+            write!(f, ", in one of the kernels {}", self.in_flight.join(", "))?;
+        }
+        if let Some(offset) = self.offset {
+            write!(f, "+{offset:#x}")?;
+        }
+        if let Some(instruction) = &self.instruction {
+            write!(f, ": {instruction}")?;
+        }
+        write!(f, " [notifier {}]", self.raw.notifier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warp_codes_come_before_the_notifier() {
+        assert_eq!(FaultKind::of_warp(0xf, None), FaultKind::MisalignedAddress);
+        assert_eq!(FaultKind::of_warp(0x17, Some(2)), FaultKind::Mmu { fault_type: Some(2) });
+        assert_eq!(FaultKind::of_warp(0x33, None), FaultKind::SmException { code: 0x33 });
+        assert_eq!(FaultKind::of_notifier(31, None), FaultKind::Mmu { fault_type: None });
+        assert_eq!(FaultKind::of_notifier(99, None), FaultKind::Other { code: 99 });
+    }
+
+    #[test]
+    fn a_report_reads_as_one_sentence() {
+        let report = FaultReport {
+            kind: FaultKind::Mmu { fault_type: Some(2) },
+            address: GpuVa::new(0x10_0000_3000),
+            kernel: Some("vecadd".into()),
+            in_flight: Vec::new(),
+            pc: Some(0x10_0020_0040),
+            offset: Some(0x40),
+            instruction: Some("LDG.E R2, [R2.64]".into()),
+            nearest: Some(Neighbour {
+                va: GpuVa::inside(0x10_0000_2000),
+                len: Bytes::new(4096),
+                what: "buffer",
+                distance: 1,
+            }),
+            raw: FaultRecord { notifier: 31, ..Default::default() },
+        };
+        assert_eq!(
+            report.to_string(),
+            "the GPU stopped: access to unmapped memory at 0x1000003000 (1 byte past the end of the buffer of 4 KiB at \
+             0x1000002000), in kernel vecadd+0x40: LDG.E R2, [R2.64] [notifier 31]"
+        );
+    }
+}

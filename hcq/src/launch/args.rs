@@ -1,0 +1,101 @@
+//! The arguments of a launch.
+
+use std::fmt;
+
+use crate::memory::buffer::Buffer;
+
+/// The arguments of a launch, laid out as the compiler lays out parameters: each at its natural alignment.
+///
+/// Holds the buffers it names, so that they live as long as it does.
+#[derive(Clone, Default)]
+pub struct Args {
+    bytes: Vec<u8>,
+    buffers: Vec<Buffer>,
+}
+
+impl fmt::Debug for Args {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Args({} bytes, {} buffers)", self.bytes.len(), self.buffers.len())
+    }
+}
+
+impl Args {
+    /// No arguments.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The address of a buffer, and the promise to keep it.
+    #[must_use]
+    pub fn buffer(self, buffer: &Buffer) -> Self {
+        self.buffer_at(buffer, 0)
+    }
+
+    /// The address `byte_offset` bytes into a buffer, and the promise to keep it.
+    ///
+    /// An offset past the end is passed as it is: what a kernel may do with its arguments is the launch's
+    /// promise.
+    #[must_use]
+    pub fn buffer_at(mut self, buffer: &Buffer, byte_offset: u64) -> Self {
+        self.buffers.push(buffer.clone());
+        self.u64(buffer.va().raw().wrapping_add(byte_offset))
+    }
+
+    /// A 32-bit unsigned integer.
+    #[must_use]
+    pub fn u32(self, value: u32) -> Self {
+        self.bytes(&value.to_le_bytes(), 4)
+    }
+
+    /// A 32-bit signed integer.
+    #[must_use]
+    pub fn i32(self, value: i32) -> Self {
+        self.bytes(&value.to_le_bytes(), 4)
+    }
+
+    /// A 64-bit unsigned integer.
+    #[must_use]
+    pub fn u64(self, value: u64) -> Self {
+        self.bytes(&value.to_le_bytes(), 8)
+    }
+
+    /// A 32-bit float.
+    #[must_use]
+    pub fn f32(self, value: f32) -> Self {
+        self.bytes(&value.to_le_bytes(), 4)
+    }
+
+    /// A value of any other type: its bytes, at a multiple of `align`.
+    #[must_use]
+    pub fn bytes(mut self, value: &[u8], align: usize) -> Self {
+        let at = self.bytes.len().next_multiple_of(align.max(1));
+        self.bytes.resize(at, 0);
+        self.bytes.extend_from_slice(value);
+        self
+    }
+
+    /// The parameter block so far.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The buffers named so far.
+    pub(crate) fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_take_their_natural_alignment() {
+        let args = Args::new().u32(1).u64(2).f32(1.0).i32(-1).bytes(&[7; 3], 1).u32(9);
+        assert_eq!(args.as_bytes().len(), 32);
+        assert_eq!(args.as_bytes()[8], 2);
+        assert_eq!(args.as_bytes()[16..20], 1.0f32.to_le_bytes());
+        assert_eq!(args.as_bytes()[24..28], [7, 7, 7, 0]);
+        assert_eq!(args.as_bytes()[28], 9);
+    }
+}

@@ -1,0 +1,8 @@
+//! What a launch is: its shape and arguments, and how they become queue metadata and constant banks.
+
+pub(crate) mod args;
+pub(crate) mod constant_bank;
+pub(crate) mod qmd_cache;
+pub(crate) mod scratch;
+pub(crate) mod shape;
+pub(crate) mod target;

@@ -1,0 +1,205 @@
+//! Encodes launches from QMDs that were built before: checked, and lacking only what differs from launch to
+//! launch.
+
+use std::sync::{Arc, Weak};
+
+use crate::address::GpuVa;
+use crate::device::core::Core;
+use crate::error::Error;
+use crate::info::Info;
+use crate::launch::constant_bank::{set_grid, set_grid_id};
+use crate::launch::shape::LaunchConfig;
+use crate::launch::target::LaunchTarget;
+use crate::memory::manager::Piece;
+use crate::program::image::Image;
+use crate::program::kernel::Kernel;
+
+/// Alignment of a QMD, and of the bank that follows it.
+pub(crate) const ALIGN: u64 = 256;
+/// Banks are written in whole lines of the CPU's write-combining buffers: a part of a line costs more than
+/// all of it.
+const LINE: usize = 64;
+
+/// A launch.
+#[derive(Clone, Copy)]
+pub(crate) struct Launch<'a> {
+    pub kernel: &'a Kernel,
+    pub config: LaunchConfig,
+    pub parameters: &'a [u8],
+}
+
+/// A launch encoded in memory, but for its QMD: the recorder writes that when it knows what follows.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    /// Where the QMD goes.
+    pub va: GpuVa,
+    pub qmd: qmd::Qmd,
+    /// Offset of the parameters in the memory.
+    pub parameters_at: u64,
+}
+
+/// A kernel in blocks of one shape.
+#[derive(Debug)]
+pub(crate) struct Template {
+    /// Keeps the image's place in memory, not the image: its address names this one as long as this exists.
+    image: Weak<Image>,
+    index: usize,
+    /// The shape; the grid is that of the last launch.
+    config: LaunchConfig,
+    target: LaunchTarget,
+    /// The descriptor, without the bank's address.
+    qmd: qmd::Qmd,
+    /// The bank, in whole lines.
+    bank: Vec<u8>,
+    /// Offset of the parameters in the bank, and their length.
+    parameters: usize,
+    parameter_bytes: usize,
+    /// Bytes of local memory per thread.
+    pub local_per_thread: u32,
+    /// The submission that the image was last marked with.
+    pub marked: Option<u64>,
+}
+
+impl Template {
+    fn new(target: &LaunchTarget, kernel: &Kernel, config: LaunchConfig) -> Result<Self, Error> {
+        let (base, parameter_bytes) = (kernel.info().param_base, kernel.param_bytes() as usize);
+        let mut bank = target.bank.content(&config, base);
+        bank.resize((base as usize + parameter_bytes).next_multiple_of(LINE), 0);
+        Ok(Self {
+            image: Arc::downgrade(kernel.image()),
+            index: kernel.index(),
+            config,
+            target: *target,
+            qmd: kernel.descriptor(target.qmd, &config)?,
+            bank,
+            parameters: base as usize,
+            parameter_bytes,
+            local_per_thread: kernel.local_per_thread(),
+            marked: None,
+        })
+    }
+
+    /// Whether launches of this kernel in this shape are made from it, whatever their grid.
+    fn fits(&self, kernel: &Kernel, config: &LaunchConfig) -> bool {
+        Weak::as_ptr(&self.image) == Arc::as_ptr(kernel.image())
+            && self.index == kernel.index()
+            && self.config == LaunchConfig { grid: self.config.grid, ..*config }
+    }
+
+    /// Bytes of the bank that a kernel may read.
+    fn bank_len(&self) -> u32 {
+        (self.parameters + self.parameter_bytes).next_multiple_of(16) as u32
+    }
+
+    /// Bytes of memory that a launch takes, a multiple of [`ALIGN`].
+    pub fn len(&self) -> u64 {
+        self.target.qmd_stride() + u64::from(self.bank_len()).next_multiple_of(ALIGN)
+    }
+
+    /// Encodes a launch for the [`len`](Self::len) bytes at `offset` in `memory`, a multiple of [`ALIGN`].
+    /// `launch.parameters` are as many bytes as the kernel takes.
+    pub fn encode(
+        &mut self,
+        launch: &Launch<'_>,
+        grid_id: u64,
+        memory: &Piece,
+        offset: u64,
+    ) -> Result<Encoded, Error> {
+        let named = |source| Error::qmd(launch.kernel.name(), source);
+        if self.config.grid != launch.config.grid {
+            self.qmd.set_grid(launch.config.grid).map_err(named)?;
+            set_grid(&mut self.bank, launch.config.grid);
+            self.config.grid = launch.config.grid;
+        }
+        set_grid_id(&mut self.bank, grid_id);
+        let place = self.parameters..self.parameters + launch.parameters.len();
+        self.bank[place].copy_from_slice(launch.parameters);
+        let bank_at = offset + self.target.qmd_stride();
+        memory.write(bank_at, &self.bank)?;
+        let mut qmd = self.qmd.clone();
+        self.target.set_bank(&mut qmd, memory.at(bank_at), self.bank_len()).map_err(named)?;
+        let parameters_at = bank_at + self.parameters as u64;
+        Ok(Encoded { va: memory.at(offset), qmd, parameters_at })
+    }
+}
+
+/// Templates by kernel and shape.
+#[derive(Debug)]
+pub(crate) struct QmdCache {
+    target: LaunchTarget,
+    templates: Vec<Template>,
+    /// Most templates.
+    limit: usize,
+    /// The one that was used last, where the next search starts.
+    last: usize,
+    /// The one to be replaced next, once there are as many as may be.
+    oldest: usize,
+}
+
+impl QmdCache {
+    /// An empty cache that holds at most `limit` templates.
+    pub fn new(target: LaunchTarget, limit: usize) -> Self {
+        Self { target, templates: Vec::new(), limit, last: 0, oldest: 0 }
+    }
+
+    /// The number of the template for a launch, which is checked where it is the first of its kind. Numbers
+    /// are valid until the cache is full.
+    pub fn number(&mut self, core: &Core, launch: &Launch<'_>) -> Result<usize, Error> {
+        let Launch { kernel, config, parameters } = launch;
+        let (later, earlier) = (self.last..self.templates.len(), 0..self.last);
+        let found = later.chain(earlier).find(|i| self.templates[*i].fits(kernel, config));
+        if let Some(found) = found
+            && self.templates[found].parameter_bytes == parameters.len()
+        {
+            self.last = found;
+            return Ok(found);
+        }
+        check(core.info(), launch)?;
+        let template = Template::new(&self.target, kernel, *config)?;
+        if self.templates.len() < self.limit {
+            self.last = self.templates.len();
+            self.templates.push(template);
+        } else {
+            self.last = self.oldest;
+            self.templates[self.last] = template;
+            self.oldest = (self.oldest + 1) % self.limit;
+        }
+        Ok(self.last)
+    }
+
+    /// The template for a launch.
+    pub fn template(&mut self, core: &Core, launch: &Launch<'_>) -> Result<&mut Template, Error> {
+        let number = self.number(core, launch)?;
+        Ok(&mut self.templates[number])
+    }
+
+    /// The templates, by their numbers.
+    pub fn templates(&mut self) -> &mut [Template] {
+        &mut self.templates
+    }
+}
+
+/// Refuses a launch that the hardware would refuse, or hang on, or with other bytes of arguments than the
+/// kernel takes.
+fn check(info: &Info, launch: &Launch<'_>) -> Result<(), Error> {
+    let Launch { kernel, config, parameters } = launch;
+    let name = || kernel.name().to_owned();
+    let limit = |what, value: u64, limit: u64| match value <= limit {
+        true => Ok(()),
+        false => Err(Error::LaunchLimit { kernel: name(), what, value, limit }),
+    };
+    let threads = config.block.iter().fold(1u64, |a, b| a.saturating_mul((*b).into()));
+    limit("threads per block", threads, kernel.max_threads().into())?;
+    if let Some(required) = kernel.info().required_block
+        && required != config.block
+    {
+        return Err(Error::BlockShape { kernel: name(), required, given: config.block });
+    }
+    let shared = u64::from(kernel.static_shared()) + u64::from(config.dynamic_shared);
+    limit("shared memory per block in bytes", shared, info.max_shared_per_block.count())?;
+    let (expected, given) = (kernel.param_bytes(), parameters.len() as u32);
+    if expected != given {
+        return Err(Error::Arguments { kernel: name(), expected, given });
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Buffers: memory a program fills, names in launches, and reads back.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::address::{Bytes, GpuVa};
+use crate::backend::MemoryKind;
+use crate::device::shared::Shared;
+use crate::error::Error;
+use crate::memory::manager::Piece;
+use crate::submission::limbo::Keep;
+use crate::submission::timeline::Timeline;
+use crate::submission::uses::{Replays, Uses};
+
+struct Inner {
+    shared: Arc<Shared>,
+    memory: Arc<Piece>,
+    uses: Uses,
+    /// A number no other buffer of the process has, not 0.
+    id: u64,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // What nothing uses is freed right here, by its own drop.
+        if !self.uses.have_ended() {
+            let uses = std::mem::take(&mut self.uses);
+            self.shared.limbo.retire(uses, [self.memory.clone() as Keep]);
+        }
+    }
+}
+
+/// GPU memory. Cloning is cheap and names the same memory; it goes back when the last clone is gone and the
+/// last submission that names it has completed. What a new buffer contains is not specified.
+#[derive(Clone)]
+pub struct Buffer(Arc<Inner>);
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} at {})", Bytes::new(self.len()), self.va())
+    }
+}
+
+impl Buffer {
+    pub(crate) fn new(shared: &Arc<Shared>, memory: Piece) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (shared, memory) = (shared.clone(), Arc::new(memory));
+        Self(Arc::new(Inner { shared, memory, uses: Uses::default(), id }))
+    }
+
+    /// Length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "no buffer is empty")]
+    pub fn len(&self) -> u64 {
+        self.0.memory.len()
+    }
+
+    /// Where the GPU sees it: a multiple of 256, of 2 MiB from 8 MiB on.
+    pub fn va(&self) -> GpuVa {
+        self.0.memory.va()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    pub(crate) fn kind(&self) -> MemoryKind {
+        self.0.memory.kind()
+    }
+
+    /// The address `offset` bytes in; the caller stays within the length.
+    pub(crate) fn at(&self, offset: u64) -> GpuVa {
+        self.0.memory.at(offset)
+    }
+
+    /// Refuses buffers of another device than `shared`.
+    pub(crate) fn check_device<'a>(
+        shared: &Arc<Shared>,
+        buffers: impl IntoIterator<Item = &'a Self>,
+    ) -> Result<(), Error> {
+        match buffers.into_iter().all(|b| Arc::ptr_eq(&b.0.shared, shared)) {
+            true => Ok(()),
+            false => Err(Error::ForeignDevice { what: "buffer" }),
+        }
+    }
+
+    pub(crate) fn mark(&self, timeline: &Arc<Timeline>, value: u64) {
+        self.0.uses.mark(timeline, value);
+    }
+
+    pub(crate) fn mark_graph(&self, replays: &Arc<Replays>) {
+        self.0.uses.mark_graph(replays);
+    }
+
+    /// Refuses a range that is not inside the buffer.
+    pub(crate) fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len()) {
+            let size = Bytes::new(self.len());
+            return Err(Error::OutOfBounds { what: "buffer", offset, len, size });
+        }
+        Ok(())
+    }
+
+    /// Waits until the CPU may touch `len` bytes at `offset`.
+    fn wait(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check(offset, len)?;
+        self.0.shared.core.alive()?;
+        self.0.uses.wait(self.0.shared.core.patience())
+    }
+
+    /// Writes `data` at `offset`, after the last submission that names the buffer has completed (waiting at
+    /// most [`patience`](crate::DeviceOptions::patience)). Work that was recorded but not submitted is not
+    /// waited for.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; [`Error::Timeout`] and [`Error::Fault`] of that submission.
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        self.wait(offset, data.len() as u64)?;
+        self.0.shared.upload(&self.0.memory, offset, data)
+    }
+
+    /// Reads into `data` from `offset`, after the last submission that names the buffer has completed
+    /// (waiting at most [`patience`](crate::DeviceOptions::patience)). Work that was recorded but not
+    /// submitted is not waited for.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; [`Error::Timeout`] and [`Error::Fault`] of that submission.
+    pub fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Error> {
+        self.wait(offset, data.len() as u64)?;
+        self.0.shared.download(&self.0.memory, offset, data)
+    }
+}

@@ -1,0 +1,333 @@
+//! GPU memory: large pieces mapped one by one, small ones cut from larger pieces.
+//!
+//! A [`Piece`] owns its memory and gives it back when it is dropped. Who drops one has made sure that no work
+//! of the GPU uses it any more.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::address::{Bytes, GpuVa};
+use crate::backend::{Backend, Memory, MemoryId, MemoryKind, MemoryRequest};
+use crate::error::Error;
+use crate::memory::range_set::RangeSet;
+use crate::memory::va_space::{Place, Reach, VaSpace};
+use crate::sync::lock;
+
+/// Pieces up to this size are cut from chunks.
+const SMALL: u64 = 256 << 10;
+/// Size of a chunk.
+const CHUNK: u64 = 2 << 20;
+/// Unit and alignment of a piece of a chunk; what a QMD and a constant bank need.
+const UNIT: u64 = 256;
+
+/// A range of the address space that is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Mapping {
+    /// First address.
+    pub va: GpuVa,
+    /// Length asked for.
+    pub len: Bytes,
+    /// What it is: "buffer", "program", "command ring", ...
+    pub what: &'static str,
+}
+
+/// A piece of GPU-visible memory; freed when it is dropped.
+pub(crate) struct Piece {
+    va: GpuVa,
+    len: u64,
+    kind: MemoryKind,
+    cpu: Option<NonNull<u8>>,
+    home: Home,
+    manager: Arc<MemoryManager>,
+}
+
+impl fmt::Debug for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Piece({} at {})", Bytes::new(self.len), self.va)
+    }
+}
+
+// SAFETY: the pointer is the address of a shared mapping; every access through it is a raw copy or an atomic.
+unsafe impl Send for Piece {}
+// SAFETY: as above.
+unsafe impl Sync for Piece {}
+
+enum Home {
+    /// A mapping of its own, at this place.
+    Own(MemoryId, Place),
+    /// Part of the chunk that starts here.
+    Chunk(u64),
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if let Err(error) = self.manager.free(self) {
+            tracing::warn!(va = %self.va, %error, "memory could not be freed");
+        }
+    }
+}
+
+impl Piece {
+    /// Where the GPU sees it.
+    pub fn va(&self) -> GpuVa {
+        self.va
+    }
+
+    /// The address `offset` bytes in; the caller stays within the length.
+    pub fn at(&self, offset: u64) -> GpuVa {
+        debug_assert!(offset <= self.len);
+        GpuVa::inside(self.va.raw() + offset)
+    }
+
+    /// Length asked for, in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// What it is for.
+    pub fn kind(&self) -> MemoryKind {
+        self.kind
+    }
+
+    /// Whether the CPU can reach it.
+    pub fn is_mapped(&self) -> bool {
+        self.cpu.is_some()
+    }
+
+    fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Error::OutOfBounds { what: "memory", offset, len, size: Bytes::new(self.len) });
+        }
+        Ok(())
+    }
+
+    fn pointer(&self, offset: u64, len: u64) -> Result<NonNull<u8>, Error> {
+        self.check(offset, len)?;
+        let base = self.cpu.ok_or(Error::NotMapped { va: self.va })?;
+        // SAFETY: `offset` is inside the mapping, which is `self.len` bytes long.
+        Ok(unsafe { base.add(offset as usize) })
+    }
+
+    /// Copies into the memory. It has a CPU mapping unless it is of the device kind.
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        let to = self.pointer(offset, data.len() as u64)?;
+        // SAFETY: the destination is mapped for `data.len()` bytes and no Rust reference to it exists;
+        // whether the GPU uses the bytes meanwhile is what callers wait for before.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to.as_ptr(), data.len()) };
+        Ok(())
+    }
+
+    /// Copies words into the memory, in the byte order of the GPU.
+    pub fn write_words(&self, offset: u64, words: &[u32]) -> Result<(), Error> {
+        if cfg!(target_endian = "little") {
+            self.write(offset, zerocopy::IntoBytes::as_bytes(words))
+        } else {
+            let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+            self.write(offset, &bytes)
+        }
+    }
+
+    /// Copies out of the memory.
+    pub fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Error> {
+        let from = self.pointer(offset, data.len() as u64)?;
+        // SAFETY: the source is mapped for `data.len()` bytes, `data` is separate memory.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), data.as_mut_ptr(), data.len()) };
+        Ok(())
+    }
+
+    /// The 64-bit word at `offset`, a multiple of 8, which the GPU may write at any time.
+    pub fn atomic(&self, offset: u64) -> Result<&AtomicU64, Error> {
+        debug_assert!(offset.is_multiple_of(8));
+        let at = self.pointer(offset, 8)?;
+        // SAFETY: mapped and aligned (pieces start on multiples of 256) as long as `self` exists, since
+        // dropping it is what frees it; atomics allow writers outside the program.
+        Ok(unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) })
+    }
+}
+
+struct Chunk {
+    memory: Memory,
+    kind: MemoryKind,
+    place: Place,
+    free: RangeSet,
+}
+
+impl Chunk {
+    fn is_empty(&self) -> bool {
+        self.free.free() == CHUNK
+    }
+}
+
+struct State {
+    va: VaSpace,
+    chunks: BTreeMap<u64, Chunk>,
+    mappings: BTreeMap<u64, Mapping>,
+}
+
+/// Addresses without memory; given back on drop.
+pub(crate) struct Reservation {
+    place: Place,
+    manager: Arc<MemoryManager>,
+}
+
+impl Reservation {
+    /// First address.
+    pub fn va(&self) -> GpuVa {
+        self.place.va
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut state = self.manager.state();
+        state.mappings.remove(&self.place.va.raw());
+        state.va.free(self.place.clone());
+    }
+}
+
+/// All memory of a device.
+pub(crate) struct MemoryManager {
+    backend: Arc<dyn Backend>,
+    state: Mutex<State>,
+}
+
+fn reach(kind: MemoryKind) -> Reach {
+    match kind {
+        MemoryKind::Device => Reach::Any,
+        MemoryKind::Command | MemoryKind::Shared => Reach::Low,
+    }
+}
+
+impl MemoryManager {
+    /// Nothing allocated yet.
+    pub fn new(backend: Arc<dyn Backend>, reserve_windows: bool) -> Arc<Self> {
+        let va = VaSpace::new(backend.layout(), reserve_windows);
+        let state = Mutex::new(State { va, chunks: BTreeMap::new(), mappings: BTreeMap::new() });
+        Arc::new(Self { backend, state })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Allocates `len` bytes, at least one, aligned to 256 bytes.
+    pub fn alloc(self: &Arc<Self>, len: u64, kind: MemoryKind, what: &'static str) -> Result<Piece, Error> {
+        if len == 0 {
+            return Err(Error::EmptyBuffer);
+        }
+        if len <= SMALL {
+            return self.alloc_small(len, kind, what);
+        }
+        let place = self.state().va.alloc(Bytes::new(len), reach(kind))?;
+        self.map(place, len, kind, what)
+    }
+
+    /// Allocates `len` bytes of device memory at `va`.
+    pub fn alloc_at(self: &Arc<Self>, va: GpuVa, len: u64, what: &'static str) -> Result<Piece, Error> {
+        if len == 0 {
+            return Err(Error::EmptyBuffer);
+        }
+        let place = self.state().va.alloc_at(va, Bytes::new(len))?;
+        self.map(place, len, MemoryKind::Device, what)
+    }
+
+    /// Takes addresses without memory.
+    pub fn reserve(self: &Arc<Self>, len: u64, what: &'static str) -> Result<Reservation, Error> {
+        let mut state = self.state();
+        let place = state.va.alloc(Bytes::new(len), Reach::Low)?;
+        state.mappings.insert(place.va.raw(), Mapping { va: place.va, len: Bytes::new(len), what });
+        Ok(Reservation { place, manager: self.clone() })
+    }
+
+    /// Has the driver map memory at `place`, which is free again after an error.
+    fn allocate(&self, place: &Place, kind: MemoryKind) -> Result<Memory, Error> {
+        let request = MemoryRequest { len: place.len, kind, va: place.va };
+        self.backend.allocate(&request).inspect_err(|_| self.state().va.free(place.clone()))
+    }
+
+    fn map(
+        self: &Arc<Self>,
+        place: Place,
+        len: u64,
+        kind: MemoryKind,
+        what: &'static str,
+    ) -> Result<Piece, Error> {
+        let (va, memory) = (place.va, self.allocate(&place, kind)?);
+        self.state().mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
+        let home = Home::Own(memory.id, place);
+        Ok(Piece { va, len, kind, cpu: memory.cpu, home, manager: self.clone() })
+    }
+
+    fn alloc_small(self: &Arc<Self>, len: u64, kind: MemoryKind, what: &'static str) -> Result<Piece, Error> {
+        loop {
+            let mut state = self.state();
+            let State { chunks, mappings, .. } = &mut *state;
+            let units = len.next_multiple_of(UNIT);
+            let found = chunks
+                .values_mut()
+                .filter(|c| c.kind == kind)
+                .find_map(|c| Some((c.free.take(units, UNIT)?, c)));
+            if let Some((offset, chunk)) = found {
+                let va = GpuVa::inside(chunk.place.va.raw() + offset);
+                // SAFETY: `offset` is inside the chunk's mapping.
+                let cpu = chunk.memory.cpu.map(|base| unsafe { base.add(offset as usize) });
+                let home = Home::Chunk(chunk.place.va.raw());
+                mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
+                return Ok(Piece { va, len, kind, cpu, home, manager: self.clone() });
+            }
+            let place = state.va.alloc(Bytes::new(CHUNK), reach(kind))?;
+            drop(state);
+            let memory = self.allocate(&place, kind)?;
+            let chunk = Chunk { memory, kind, free: RangeSet::new(0..CHUNK), place };
+            self.state().chunks.insert(chunk.place.va.raw(), chunk);
+        }
+    }
+
+    /// Frees a piece that is being dropped.
+    fn free(&self, piece: &Piece) -> Result<(), Error> {
+        let mut state = self.state();
+        state.mappings.remove(&piece.va.raw());
+        let (id, place) = match &piece.home {
+            Home::Own(id, place) => (*id, place.clone()),
+            Home::Chunk(start) => {
+                let Some(chunk) = state.chunks.get_mut(start) else { return Ok(()) };
+                let offset = piece.va.raw() - start;
+                chunk.free.put(offset..offset + piece.len.next_multiple_of(UNIT));
+                let kind = chunk.kind;
+                // One empty chunk of a kind is kept, so that a single buffer that comes and goes costs no
+                // driver call.
+                let spare = chunk.is_empty()
+                    && state.chunks.iter().any(|(s, c)| s != start && c.kind == kind && c.is_empty());
+                let Some(chunk) = (if spare { state.chunks.remove(start) } else { None }) else {
+                    return Ok(());
+                };
+                (chunk.memory.id, chunk.place)
+            }
+        };
+        drop(state);
+        // The addresses become free only when nothing is mapped there any more.
+        self.backend.free(id)?;
+        self.state().va.free(place);
+        Ok(())
+    }
+
+    /// Everything that is allocated, by address.
+    pub fn mappings(&self) -> Vec<Mapping> {
+        self.state().mappings.values().cloned().collect()
+    }
+
+    /// The mappings before and after `va`; the first contains it or ends before it.
+    pub fn around(&self, va: u64) -> (Option<Mapping>, Option<Mapping>) {
+        let state = self.state();
+        let before = state.mappings.range(..=va).next_back().map(|(_, m)| m.clone());
+        let after = va.checked_add(1).and_then(|n| state.mappings.range(n..).next().map(|(_, m)| m.clone()));
+        (before, after)
+    }
+}
+
+#[cfg(test)]
+mod tests;

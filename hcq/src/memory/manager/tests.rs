@@ -1,0 +1,112 @@
+//! The tables of memory against a backend that only keeps books.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::backend::tests::Books;
+
+fn memory(full_at: usize) -> (Arc<Books>, Arc<MemoryManager>) {
+    let books = Books::new(full_at);
+    (books.clone(), MemoryManager::new(books, true))
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Alloc { len: u64, kind: MemoryKind },
+    Free { pick: usize },
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let kind = prop_oneof![Just(MemoryKind::Device), Just(MemoryKind::Command), Just(MemoryKind::Shared)];
+    let len = prop_oneof![1u64..600, 1u64..SMALL, SMALL..SMALL * 4];
+    let op = prop_oneof![
+        3 => (len, kind).prop_map(|(len, kind)| Op::Alloc { len, kind }),
+        2 => any::<usize>().prop_map(|pick| Op::Free { pick }),
+    ];
+    prop::collection::vec(op, 1..120)
+}
+
+proptest! {
+    /// Every piece keeps its own bytes, whatever comes and goes around it, and all memory goes back in the
+    /// end.
+    #[test]
+    fn pieces_never_share_bytes(ops in ops()) {
+        let (books, memory) = memory(usize::MAX);
+        let mut live: Vec<(Piece, u8)> = Vec::new();
+        for (i, op) in ops.into_iter().enumerate() {
+            match op {
+                Op::Alloc { len, kind } => {
+                    let piece = memory.alloc(len, kind, "test").unwrap();
+                    let tag = i as u8;
+                    prop_assert!(piece.va().is_aligned(UNIT));
+                    piece.write(0, &vec![tag; len as usize]).unwrap();
+                    live.push((piece, tag));
+                }
+                Op::Free { pick } if !live.is_empty() => {
+                    let (piece, tag) = live.swap_remove(pick % live.len());
+                    let mut bytes = vec![0; piece.len() as usize];
+                    piece.read(0, &mut bytes).unwrap();
+                    prop_assert!(bytes.iter().all(|b| *b == tag));
+                    drop(piece);
+                }
+                Op::Free { .. } => {}
+            }
+            prop_assert_eq!(memory.mappings().len(), live.len());
+        }
+        drop(live);
+        prop_assert!(books.mapped().len() <= 3, "one spare chunk of each kind at most: {:?}", books.mapped());
+    }
+}
+
+#[test]
+fn a_failed_mapping_gives_its_addresses_back() {
+    let (_books, memory) = memory(1);
+    let first = memory.alloc(1 << 20, MemoryKind::Device, "test").unwrap();
+    for _ in 0..1000 {
+        assert!(memory.alloc(64 << 20, MemoryKind::Device, "test").is_err());
+        assert!(memory.alloc(64, MemoryKind::Device, "test").is_err());
+    }
+    let va = first.va();
+    drop(first);
+    assert_eq!(memory.alloc(1 << 20, MemoryKind::Device, "test").unwrap().va(), va);
+}
+
+#[test]
+fn a_hundred_thousand_allocations_use_the_addresses_of_a_few() {
+    let (books, memory) = memory(usize::MAX);
+    let mut live = std::collections::VecDeque::new();
+    for i in 0..100_000u64 {
+        let len = if i % 100 == 0 { SMALL + i } else { 1 + i * 7919 % SMALL };
+        live.push_back(memory.alloc(len, MemoryKind::Device, "test").unwrap());
+        if live.len() > 8 {
+            drop(live.pop_front());
+        }
+    }
+    assert!(books.mapped().len() < 16, "{:?}", books.mapped());
+}
+
+#[test]
+fn reserved_addresses_come_back() {
+    let (_books, memory) = memory(usize::MAX);
+    let first = memory.reserve(1 << 20, "test").unwrap();
+    let second = memory.reserve(1 << 20, "test").unwrap();
+    assert_eq!(memory.mappings().len(), 2);
+    let va = first.va();
+    drop(first);
+    assert_eq!(memory.mappings().len(), 1);
+    assert_eq!(memory.reserve(1 << 20, "test").unwrap().va(), va);
+    drop(second);
+    assert!(memory.mappings().is_empty());
+}
+
+#[test]
+fn the_neighbours_of_an_address_are_found() {
+    let (_books, memory) = memory(usize::MAX);
+    let a = memory.alloc(1 << 20, MemoryKind::Device, "a").unwrap();
+    let b = memory.alloc(1 << 20, MemoryKind::Device, "b").unwrap();
+    let (before, after) = memory.around(a.va().raw() + (1 << 20));
+    assert_eq!((before.unwrap().what, after.unwrap().va), ("a", b.va()));
+    assert_eq!(memory.around(0), (None, memory.around(a.va().raw()).0));
+    assert!(matches!(a.write(1 << 20, &[1]), Err(Error::OutOfBounds { .. })));
+    assert!(matches!(a.read(u64::MAX, &mut [1]), Err(Error::OutOfBounds { .. })));
+}

@@ -1,0 +1,6 @@
+//! Memory of a device: which addresses are free, what is mapped there, and buffers.
+
+pub(crate) mod buffer;
+pub(crate) mod manager;
+pub(crate) mod range_set;
+pub(crate) mod va_space;

@@ -1,0 +1,120 @@
+//! Which device to open, and how.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::info::GpuCache;
+
+/// Which device to open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Selector {
+    /// A Jetson's GPU, else a desktop GPU, else the software ga10b where it is part of the build.
+    #[default]
+    Auto,
+    /// A Jetson's GPU.
+    Nvgpu,
+    /// A desktop or data-centre GPU.
+    Rm,
+    /// The software ga10b; needs feature `sim`.
+    Sim,
+}
+
+impl Selector {
+    /// Reads `HCQ_DEVICE`; [`Selector::Auto`] when it is not set.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSelector`] for a name that is not `auto`, `nvgpu`, `rm` or `sim`.
+    pub fn from_env() -> Result<Self, Error> {
+        match std::env::var_os("HCQ_DEVICE") {
+            Some(name) => name.to_string_lossy().parse(),
+            None => Ok(Self::Auto),
+        }
+    }
+}
+
+impl FromStr for Selector {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        match name {
+            "auto" | "" => Ok(Self::Auto),
+            "nvgpu" => Ok(Self::Nvgpu),
+            "rm" => Ok(Self::Rm),
+            "sim" => Ok(Self::Sim),
+            _ => Err(Error::UnknownSelector { name: name.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Nvgpu => "nvgpu",
+            Self::Rm => "rm",
+            Self::Sim => "sim",
+        })
+    }
+}
+
+/// How to open a device. [`DeviceOptions::default`] is right for everything but tests and measurements.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeviceOptions {
+    /// For tests only: `false` leaves the shared and local memory windows free for buffers, as a driver
+    /// without this crate's reservation does, so that the fault this causes can be reproduced.
+    pub reserve_windows: bool,
+    /// For tests and measurements: `true` moves data through the copy engine even where the CPU could reach
+    /// the buffer itself.
+    pub staged_copies: bool,
+    /// Makes dependent launches follow each other inside the GPU's scheduler instead of through the
+    /// pushbuffer.
+    pub chain_launches: bool,
+    /// Lets the last kernel of a submission signal its end by itself, where it can, instead of a wait for the
+    /// whole engine after it.
+    pub release_in_launch: bool,
+    /// Copies between buffers on a compute queue are done by a kernel instead of the copy engine from this
+    /// many bytes on; `None` for what suits the device.
+    pub kernel_copies_from: Option<u64>,
+    /// Whether a Jetson's GPU may keep bulk memory in its level-2 cache; `None` for what `HCQ_GPU_CACHE`
+    /// says, and no if it says nothing.
+    pub gpu_cache: Option<GpuCache>,
+    /// How long a wait spins before it yields and then sleeps; `None` for what suits the device.
+    pub spin: Option<Duration>,
+    /// For tests: the value timelines start from. They count modulo 2^64.
+    pub timeline_start: u64,
+    /// How long operations without a deadline of their own (reading, writing, ring space, dropping) wait for
+    /// the GPU.
+    pub patience: Duration,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> Self {
+        Self {
+            reserve_windows: true,
+            staged_copies: false,
+            chain_launches: true,
+            release_in_launch: true,
+            kernel_copies_from: None,
+            gpu_cache: None,
+            spin: None,
+            timeline_start: 0,
+            patience: Duration::from_secs(60),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_selector_parses_from_its_own_name() {
+        for s in [Selector::Auto, Selector::Nvgpu, Selector::Rm, Selector::Sim] {
+            assert_eq!(s.to_string().parse::<Selector>().ok(), Some(s));
+        }
+        assert!(matches!("cuda".parse::<Selector>(), Err(Error::UnknownSelector { name }) if name == "cuda"));
+    }
+}

@@ -1,0 +1,142 @@
+//! Kernels of loaded programs.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::address::GpuVa;
+use crate::error::Error;
+use crate::launch::scratch;
+use crate::launch::shape::LaunchConfig;
+use crate::program::image::Image;
+use crate::program::loader::KernelInfo;
+use crate::program::occupancy::Occupancy;
+use crate::submission::uses::Uses;
+
+/// A kernel of a loaded program.
+#[derive(Clone)]
+pub struct Kernel {
+    image: Arc<Image>,
+    index: usize,
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kernel({} at {})", self.name(), self.address())
+    }
+}
+
+impl Kernel {
+    /// The kernel of that number in `image`, which has one.
+    pub(crate) fn new(image: &Arc<Image>, index: usize) -> Self {
+        Self { image: image.clone(), index }
+    }
+
+    pub(crate) fn image(&self) -> &Arc<Image> {
+        &self.image
+    }
+
+    pub(crate) fn info(&self) -> &KernelInfo {
+        &self.image.kernels()[self.index]
+    }
+
+    pub(crate) fn uses(&self) -> &Uses {
+        self.image.uses(self.index)
+    }
+
+    /// Its number in the image.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Its name, mangled where the compiler mangled it.
+    pub fn name(&self) -> &str {
+        &self.info().name
+    }
+
+    /// Registers per thread.
+    pub fn registers(&self) -> u32 {
+        self.info().registers
+    }
+
+    /// Bytes of static shared memory per block. On sm_90 this includes the KiB that is reserved there.
+    pub fn static_shared(&self) -> u32 {
+        self.info().static_shared
+    }
+
+    /// Bytes of stack per thread.
+    pub fn local_bytes(&self) -> u32 {
+        self.info().stack
+    }
+
+    /// Bytes of parameters.
+    pub fn param_bytes(&self) -> u32 {
+        self.info().param_bytes
+    }
+
+    /// Most threads per block: what the code was compiled for, and what its registers leave room for.
+    pub fn max_threads(&self) -> u32 {
+        let sm = self.image.sm();
+        let by_registers =
+            qmd::Target::from_sm(sm).map_or(1024, |t| 32 * t.warps_by_registers(self.registers()));
+        self.info().max_threads.min(by_registers)
+    }
+
+    /// How many blocks of `threads` threads with `dynamic_shared` bytes of shared memory beyond the static
+    /// ones an SM holds at once. A grid whose blocks wait for each other must not be larger than that times
+    /// the SMs.
+    pub fn blocks_per_sm(&self, threads: u32, dynamic_shared: u32) -> u32 {
+        self.occupancy(threads, dynamic_shared).map_or(0, |o| o.blocks_per_sm)
+    }
+
+    /// How full such blocks make an SM, and what limits them; `None` for an SM whose limits are not known.
+    pub fn occupancy(&self, threads: u32, dynamic_shared: u32) -> Option<Occupancy> {
+        let target = qmd::Target::from_sm(self.image.sm())?;
+        let reserved = if self.image.sm() >= 90 { qmd::RESERVED_SHARED_BYTES } else { 0 };
+        let shared = self.static_shared().saturating_sub(reserved).saturating_add(dynamic_shared);
+        Some(Occupancy::of(target, threads, self.registers(), shared))
+    }
+
+    /// Where the code starts.
+    pub fn address(&self) -> GpuVa {
+        GpuVa::inside(self.image.base().raw() + self.info().code.offset)
+    }
+
+    /// Bytes of code.
+    pub fn code_bytes(&self) -> u64 {
+        self.info().code.len
+    }
+
+    /// Bytes of local memory per thread that the launch must provide.
+    pub(crate) fn local_per_thread(&self) -> u32 {
+        scratch::per_thread(self.info().stack)
+    }
+
+    /// The launch descriptor for `config`; bank 0 is left open.
+    pub(crate) fn descriptor(&self, target: qmd::Target, config: &LaunchConfig) -> Result<qmd::Qmd, Error> {
+        let k = self.info();
+        let shared = qmd::SharedMemory::new(k.static_shared, config.dynamic_shared);
+        let mut launch = qmd::Launch::new(target)
+            .program(self.address().raw(), k.code.len)
+            .grid(config.grid)
+            .block(config.block)
+            .registers(k.registers)
+            .barriers(k.barriers)
+            .shared(shared)
+            .local(0, self.local_per_thread())
+            .invalidate(qmd::Invalidate::SHADER_DATA)
+            .membar(qmd::Membar::System);
+        if config.blocks_per_sm > 1 {
+            // Each with the part that is kept back per block.
+            let block = shared.bytes_on(target) + u64::from(qmd::RESERVED_SHARED_BYTES);
+            let all = block.saturating_mul(config.blocks_per_sm.into()).min(target.max_shared_bytes().into());
+            // Bounded by a number of 32 bits.
+            launch = launch.carve_out(all as u32);
+        }
+        for (bank, extent) in &k.banks {
+            let va = self.image.base().raw() + extent.offset;
+            let len = extent.len.min(u64::from(qmd::CONSTANT_BUFFER_MAX)) as u32;
+            launch = launch.constant_buffer(*bank, qmd::ConstantBuffer::new(va, len));
+        }
+        launch.build().map_err(|source| Error::qmd(&k.name, source))
+    }
+}

@@ -1,0 +1,290 @@
+//! Graphs: launches and copies encoded once into GPU memory, replayed with one doorbell.
+//!
+//! Nothing in a graph's commands depends on the replay; each replay adds a release of the queue's timeline
+//! after them. Only arguments change, when [`Graph::patch_args`] is called: what is in flight keeps its
+//! arguments, since the next replay then uses another encoding of the same graph.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::address::Bytes;
+use crate::device::copy_kernel;
+use crate::device::shared::Shared;
+use crate::error::Error;
+use crate::launch::args::Args;
+use crate::launch::qmd_cache::{Launch, QmdCache};
+use crate::launch::shape::LaunchConfig;
+use crate::memory::buffer::Buffer;
+use crate::program::kernel::Kernel;
+use crate::queue::encoding::{Action, Encoding, LaunchNode, Node};
+use crate::submission::gpfifo::Segment;
+use crate::submission::limbo::Keep;
+use crate::submission::timeline::{Slot, Timestamp};
+use crate::submission::uses::{Replays, Submission, Uses};
+use crate::sync::lock;
+
+/// Encodings of a graph: replays with different arguments that can be in flight at once.
+const ENCODINGS: usize = 3;
+
+/// A node of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodeId(usize);
+
+/// A graph under construction. Nodes without a [`barrier`](Self::barrier) between them may overlap.
+pub struct GraphBuilder {
+    shared: Arc<Shared>,
+    nodes: Vec<Node>,
+    qmds: QmdCache,
+    /// Of each launch.
+    parameters: Vec<Vec<u8>>,
+}
+
+impl fmt::Debug for GraphBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GraphBuilder({} nodes)", self.nodes.len())
+    }
+}
+
+impl GraphBuilder {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        let qmds = QmdCache::new(shared.target, usize::MAX);
+        Self { shared: shared.clone(), nodes: Vec::new(), qmds, parameters: Vec::new() }
+    }
+
+    fn push(&mut self, action: Action, buffers: Vec<Buffer>) -> NodeId {
+        self.nodes.push(Node { action, buffers });
+        NodeId(self.nodes.len() - 1)
+    }
+
+    fn push_launch(
+        &mut self,
+        launch: &Launch<'_>,
+        copies: bool,
+        buffers: Vec<Buffer>,
+    ) -> Result<NodeId, Error> {
+        let template = self.qmds.number(&self.shared.core, launch)?;
+        let (kernel, config, number) = (launch.kernel.clone(), launch.config, self.parameters.len());
+        self.parameters.push(launch.parameters.to_vec());
+        Ok(self.push(Action::Launch(LaunchNode { kernel, config, template, number, copies }), buffers))
+    }
+
+    /// Adds a launch.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`], [`Error::LaunchLimit`], [`Error::BlockShape`] and [`Error::Qmd`] name what does
+    /// not fit.
+    ///
+    /// # Safety
+    /// As for [`Queue::launch`](crate::Queue::launch), for every replay and with every patch of the
+    /// arguments.
+    pub unsafe fn launch(
+        &mut self,
+        kernel: &Kernel,
+        config: LaunchConfig,
+        args: &Args,
+    ) -> Result<NodeId, Error> {
+        Buffer::check_device(&self.shared, args.buffers())?;
+        let launch = Launch { kernel, config, parameters: args.as_bytes() };
+        self.push_launch(&launch, false, args.buffers().to_vec())
+    }
+
+    /// What is added next starts after everything added so far has ended, and sees what it wrote.
+    pub fn barrier(&mut self) {
+        self.push(Action::Barrier, Vec::new());
+    }
+
+    /// Adds a copy of `len` bytes from `src_off` in `src` to `dst_off` in `dst`; the ranges must not overlap.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] and [`Error::ForeignDevice`].
+    pub fn copy(
+        &mut self,
+        src: &Buffer,
+        src_off: u64,
+        dst: &Buffer,
+        dst_off: u64,
+        len: u64,
+    ) -> Result<NodeId, Error> {
+        Buffer::check_device(&self.shared, [src, dst])?;
+        src.check(src_off, len)?;
+        dst.check(dst_off, len)?;
+        let ends = vec![src.clone(), dst.clone()];
+        match copy_kernel::for_copy(&self.shared, (src, src_off), (dst, dst_off), len)? {
+            Some(copy) => self.push_launch(&copy.launch(), true, ends),
+            None => Ok(self.push(Action::Copy { from: src.at(src_off), to: dst.at(dst_off), len }, ends)),
+        }
+    }
+
+    /// Adds the taking of a timestamp when everything added so far has ended; each replay takes it anew.
+    ///
+    /// # Errors
+    /// Those of allocating 16 bytes.
+    pub fn timestamp(&mut self) -> Result<Timestamp, Error> {
+        self.shared.limbo.collect();
+        let slot = Arc::new(Slot::new(&self.shared.core, 0)?);
+        self.push(Action::Timestamp(slot.clone()), Vec::new());
+        Ok(Timestamp { slot })
+    }
+
+    /// Encodes the graph into GPU memory.
+    ///
+    /// # Errors
+    /// Those of allocating its memory.
+    pub fn build(self) -> Result<Graph, Error> {
+        let Self { shared, nodes, mut qmds, parameters } = self;
+        shared.core.alive()?;
+        let encodings = vec![Encoding::new(&shared, &nodes, qmds.templates(), &parameters)?];
+        let replays = Arc::<Replays>::default();
+        for node in &nodes {
+            if let Some(launch) = node.launch() {
+                launch.kernel.uses().mark_graph(&replays);
+            }
+            node.buffers.iter().for_each(|buffer| buffer.mark_graph(&replays));
+        }
+        let local_per_thread = qmds.templates().iter().map(|t| t.local_per_thread).max().unwrap_or(0);
+        let state = Mutex::new(State { qmds, encodings, current: 0, parameters });
+        Ok(Graph { shared, nodes, state, local_per_thread, replays })
+    }
+}
+
+/// What changes from replay to replay.
+struct State {
+    qmds: QmdCache,
+    /// One at least.
+    encodings: Vec<Encoding>,
+    current: usize,
+    /// Of each launch, as the next replay takes them.
+    parameters: Vec<Vec<u8>>,
+}
+
+impl State {
+    fn encoding(&mut self) -> &mut Encoding {
+        &mut self.encodings[self.current]
+    }
+}
+
+/// An encoding chosen for a replay.
+pub(crate) struct Replay<'a> {
+    replays: &'a Replays,
+    state: MutexGuard<'a, State>,
+}
+
+impl Replay<'_> {
+    /// Commands in memory of their own.
+    pub fn segments(&mut self) -> &[Segment] {
+        &self.state.encoding().commands.segments
+    }
+
+    /// Commands to repeat.
+    pub fn words(&mut self) -> &[u32] {
+        &self.state.encoding().commands.words
+    }
+
+    /// The commands were handed over.
+    pub fn submitted(mut self, submission: Submission) {
+        self.state.encoding().last = Some(submission.clone());
+        self.replays.set_last(submission);
+    }
+}
+
+/// A recorded list of launches, copies and barriers, ready to be replayed.
+pub struct Graph {
+    shared: Arc<Shared>,
+    nodes: Vec<Node>,
+    state: Mutex<State>,
+    local_per_thread: u32,
+    replays: Arc<Replays>,
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Graph({} nodes, {} launches)", self.nodes.len(), self.launches())
+    }
+}
+
+impl Graph {
+    /// The commands for the next replay, with the parameters as they are now.
+    pub(crate) fn replay(&self) -> Result<Replay<'_>, Error> {
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        if !state.encoding().stale.is_empty() {
+            if !state.encoding().is_idle() {
+                if state.encodings.len() < ENCODINGS {
+                    let templates = state.qmds.templates();
+                    let new = Encoding::new(&self.shared, &self.nodes, templates, &state.parameters)?;
+                    state.encodings.push(new);
+                }
+                state.current = (state.current + 1) % state.encodings.len();
+            }
+            let encoding = &mut state.encodings[state.current];
+            if let Some((timeline, value)) = &encoding.last {
+                timeline.wait(*value, self.shared.core.patience())?;
+            }
+            encoding.refresh(&state.parameters)?;
+        }
+        Ok(Replay { replays: &self.replays, state: guard })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Most bytes of local memory per thread that a launch needs.
+    pub(crate) fn local_per_thread(&self) -> u32 {
+        self.local_per_thread
+    }
+
+    /// The last replay.
+    pub(crate) fn last(&self) -> Option<Submission> {
+        self.replays.last()
+    }
+
+    /// The launches that were added as such.
+    fn launch_nodes(&self) -> impl Iterator<Item = &LaunchNode> {
+        self.nodes.iter().filter_map(Node::launch).filter(|launch| !launch.copies)
+    }
+
+    /// Number of launches.
+    pub fn launches(&self) -> usize {
+        self.launch_nodes().count()
+    }
+
+    /// Replaces bytes of a launch's arguments, `byte_offset` bytes into them, for all later replays; those
+    /// that were started before keep theirs. Does not wait: only a replay does, if three with other arguments
+    /// are still running.
+    ///
+    /// Buffers whose addresses are patched in are not kept alive by the graph.
+    ///
+    /// # Errors
+    /// [`Error::NotALaunch`]; [`Error::OutOfBounds`].
+    pub fn patch_args(&self, node: NodeId, byte_offset: u64, data: &[u8]) -> Result<(), Error> {
+        let launch = self.nodes.get(node.0).and_then(Node::launch).filter(|launch| !launch.copies);
+        let number = launch.ok_or(Error::NotALaunch { node: node.0 })?.number;
+        let State { encodings, parameters, .. } = &mut *lock(&self.state);
+        let parameters = &mut parameters[number];
+        let (len, size) = (data.len() as u64, Bytes::new(parameters.len() as u64));
+        let outside = Error::OutOfBounds { what: "arguments", offset: byte_offset, len, size };
+        let range = usize::try_from(byte_offset).ok().and_then(|at| Some(at..at.checked_add(data.len())?));
+        let Some(place) = range.and_then(|range| parameters.get_mut(range)) else { return Err(outside) };
+        place.copy_from_slice(data);
+        for encoding in encodings {
+            if !encoding.stale.contains(&number) {
+                encoding.stale.push(number);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        self.replays.close();
+        let encodings = std::mem::take(&mut lock(&self.state).encodings);
+        let slots = self.nodes.iter().filter_map(|node| match &node.action {
+            Action::Timestamp(slot) => Some(slot.clone() as Keep),
+            _ => None,
+        });
+        let kept = encodings.into_iter().flat_map(Encoding::into_memory).chain(slots);
+        self.shared.limbo.retire(Uses::of_graph(&self.replays), kept);
+    }
+}

@@ -1,0 +1,209 @@
+//! Queues: launches, copies, waits and timestamps, handed to the GPU in submissions.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::backend::Engine;
+use crate::device::copy_kernel;
+use crate::device::shared::Shared;
+use crate::error::Error;
+use crate::launch::args::Args;
+use crate::launch::qmd_cache::{Launch, QmdCache};
+use crate::launch::shape::LaunchConfig;
+use crate::memory::buffer::Buffer;
+use crate::program::kernel::Kernel;
+use crate::queue::graph::Graph;
+use crate::queue::submitter::Submitter;
+use crate::submission::timeline::{Slot, SyncPoint, Timestamp};
+
+pub(crate) mod encoding;
+pub(crate) mod graph;
+pub(crate) mod submitter;
+
+/// Kernels in blocks of one shape that a queue remembers.
+const TEMPLATES: usize = 64;
+/// Buffers whose last use is remembered, so that it is noted once for each submission.
+const MARKS: usize = 16;
+
+/// A channel to the GPU. What is recorded runs when [`submit`](Self::submit) hands it over (or earlier, when
+/// much has been recorded), in the order of recording as far as [`barrier`](Self::barrier) asks for it.
+///
+/// Dropping a queue discards what was not submitted, and waits for what was.
+pub struct Queue {
+    engine: Engine,
+    submitter: Submitter,
+    qmds: QmdCache,
+    /// Launches so far, the grid id.
+    count: u64,
+    /// Buffer and submission, by the buffer's number.
+    marks: [(u64, u64); MARKS],
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Queue({:?}, {:?})", self.engine, self.submitter.channel())
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(shared: &Arc<Shared>, engine: Engine) -> Result<Self, Error> {
+        Ok(Self {
+            engine,
+            submitter: Submitter::new(shared, engine)?,
+            qmds: QmdCache::new(shared.target, TEMPLATES),
+            count: 0,
+            marks: [(0, 0); MARKS],
+            shared: shared.clone(),
+        })
+    }
+
+    /// Records a launch. Launches without a [`barrier`](Self::barrier) between them may overlap.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`], [`Error::LaunchLimit`], [`Error::BlockShape`] and [`Error::Qmd`] name what does
+    /// not fit; [`Error::WrongQueue`] on a copy queue; [`Error::Timeout`] if ring memory does not become
+    /// free.
+    ///
+    /// # Safety
+    /// The kernel must be sound for these arguments: everything it reads and writes must lie in memory it was
+    /// meant to reach, which stays allocated (buffers named in `args` do), and must not be used by other work
+    /// at the same time in a way the program does not expect. The GPU can write everything in the device's
+    /// address space.
+    pub unsafe fn launch(&mut self, kernel: &Kernel, config: LaunchConfig, args: &Args) -> Result<(), Error> {
+        Buffer::check_device(&self.shared, args.buffers())?;
+        self.record(Launch { kernel, config, parameters: args.as_bytes() }, false)?;
+        let channel = self.submitter.channel();
+        let (timeline, next) = (channel.timeline(), channel.next());
+        for buffer in args.buffers() {
+            let mark = &mut self.marks[buffer.id() as usize % MARKS];
+            if *mark != (buffer.id(), next) {
+                *mark = (buffer.id(), next);
+                buffer.mark(timeline, next);
+            }
+        }
+        Ok(())
+    }
+
+    /// Records a launch; one that `copies` follows earlier copies.
+    fn record(&mut self, launch: Launch<'_>, copies: bool) -> Result<(), Error> {
+        let Self { shared, submitter, qmds, count, .. } = self;
+        submitter.check_launches()?;
+        submitter.flush()?;
+        let template = qmds.template(&shared.core, &launch)?;
+        submitter.prepare(template.local_per_thread)?;
+        *count += 1;
+        submitter.launch(template.len(), copies, |memory, offset| {
+            template.encode(&launch, *count, memory, offset)
+        })?;
+        let channel = submitter.channel();
+        if template.marked.replace(channel.next()) != Some(channel.next()) {
+            launch.kernel.uses().mark(channel.timeline(), channel.next());
+        }
+        Ok(())
+    }
+
+    /// What is recorded next starts after everything recorded so far has ended, and sees what it wrote.
+    pub fn barrier(&mut self) {
+        self.submitter.recorder().barrier();
+    }
+
+    /// Records a copy of `len` bytes from `src_off` in `src` to `dst_off` in `dst`; the ranges must not
+    /// overlap. Copies of one queue follow each other; launches and copies need a [`barrier`](Self::barrier)
+    /// between them.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] and [`Error::ForeignDevice`].
+    pub fn copy(
+        &mut self,
+        src: &Buffer,
+        src_off: u64,
+        dst: &Buffer,
+        dst_off: u64,
+        len: u64,
+    ) -> Result<(), Error> {
+        Buffer::check_device(&self.shared, [src, dst])?;
+        src.check(src_off, len)?;
+        dst.check(dst_off, len)?;
+        let by_kernel = match self.engine {
+            Engine::Compute => copy_kernel::for_copy(&self.shared, (src, src_off), (dst, dst_off), len)?,
+            Engine::Copy => None,
+        };
+        match by_kernel {
+            Some(copy) => self.record(copy.launch(), true)?,
+            None => {
+                self.submitter.flush()?;
+                self.submitter.recorder().copy(src.at(src_off), dst.at(dst_off), len);
+            }
+        }
+        let channel = self.submitter.channel();
+        src.mark(channel.timeline(), channel.next());
+        dst.mark(channel.timeline(), channel.next());
+        Ok(())
+    }
+
+    /// Records the taking of a timestamp when everything recorded so far has ended.
+    ///
+    /// # Errors
+    /// Those of allocating 16 bytes.
+    pub fn timestamp(&mut self) -> Result<Timestamp, Error> {
+        self.shared.limbo.collect();
+        let slot = Arc::new(Slot::new(&self.shared.core, 0)?);
+        self.submitter.recorder().timestamp(slot.va());
+        self.submitter.hold(slot.clone());
+        Ok(Timestamp { slot })
+    }
+
+    /// What is recorded next starts after `point`, which may belong to another queue of the device.
+    ///
+    /// # Errors
+    /// [`Error::ForeignDevice`].
+    pub fn wait_for(&mut self, point: &SyncPoint) -> Result<(), Error> {
+        if !Arc::ptr_eq(point.timeline.core(), &self.shared.core) {
+            return Err(Error::ForeignDevice { what: "sync point" });
+        }
+        self.submitter.wait_for(&point.timeline, point.value);
+        Ok(())
+    }
+
+    /// Hands everything recorded to the GPU.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] after a fault; [`Error::Timeout`] if the ring does not become free.
+    pub fn submit(&mut self) -> Result<SyncPoint, Error> {
+        self.submitter.submit(&[])
+    }
+
+    /// Runs a graph after everything recorded so far, and hands both to the GPU.
+    ///
+    /// Replays of one graph follow each other, whatever queues they are on.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit); [`Error::ForeignDevice`]; [`Error::WrongQueue`] on a copy queue.
+    pub fn replay(&mut self, graph: &Graph) -> Result<SyncPoint, Error> {
+        if !Arc::ptr_eq(graph.shared(), &self.shared) {
+            return Err(Error::ForeignDevice { what: "graph" });
+        }
+        self.submitter.check_launches()?;
+        self.submitter.prepare(graph.local_per_thread())?;
+        self.submitter.recorder().settle();
+        if let Some((timeline, value)) = graph.last() {
+            self.submitter.wait_for(&timeline, value);
+        }
+        let mut replay = graph.replay()?;
+        let words = self.submitter.recorder().words();
+        let before = words.len();
+        words.extend(replay.words());
+        match self.submitter.submit(replay.segments()) {
+            Ok(point) => {
+                replay.submitted((point.timeline.clone(), point.value));
+                Ok(point)
+            }
+            Err(error) => {
+                // The graph did not run, and must not run with what is submitted later.
+                self.submitter.recorder().words().truncate(before);
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! A channel with all it takes to submit: GPFIFO, command memory, timeline. Queues and staged copies are
+//! built on it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::address::{Bytes, GpuVa};
+use crate::backend::{ChannelRequest, Engine, MemoryKind, RawChannel};
+use crate::device::core::Core;
+use crate::error::Error;
+use crate::memory::manager::{Piece, Reservation};
+use crate::serial::reached;
+use crate::submission::gpfifo::{Gpfifo, MAX_DWORDS, Segment};
+use crate::submission::limbo::Limbo;
+use crate::submission::pushbuffer::Pushbuffer;
+use crate::submission::ring::Ring;
+use crate::submission::timeline::{Slot, Timeline};
+
+/// Entries of a channel's GPFIFO: 8 KiB.
+const ENTRIES: u32 = 1024;
+/// Bytes of command memory.
+const COMMANDS: u64 = 1 << 20;
+/// Commands start on, and are written in, whole lines of the CPU's write-combining buffers.
+const LINE: u64 = 64;
+/// Dwords of a line.
+const LINE_DWORDS: usize = LINE as usize / 4;
+
+/// A channel that takes submissions. Dropping it waits for what was submitted, at most the device's patience,
+/// and removes it.
+pub(crate) struct Channel {
+    core: Arc<Core>,
+    limbo: Arc<Limbo>,
+    raw: RawChannel,
+    fifo: Gpfifo,
+    ring: Ring,
+    timeline: Arc<Timeline>,
+    /// Value of the last submission.
+    value: u64,
+    /// The timeline when it was last read: reading it costs a cache miss.
+    seen: u64,
+    /// Reused.
+    segments: Vec<Segment>,
+    // Dropped after `drop` has removed the channel, which reads them until then.
+    commands: Piece,
+    _ring_va: Option<Reservation>,
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "timeline {} submitted up to {}", self.timeline.va(), self.value)
+    }
+}
+
+impl Channel {
+    /// A channel of its own. What its end sets free in `limbo` is collected then.
+    pub fn new(core: &Arc<Core>, limbo: &Arc<Limbo>, engine: Engine) -> Result<Self, Error> {
+        core.alive()?;
+        let backend = core.backend();
+        let start = core.options.timeline_start;
+        let commands = core.alloc(COMMANDS, MemoryKind::Command, "command ring")?;
+        let slot = Slot::new(core, start)?;
+        let ring_va = match backend.layout().channel_va {
+            0 => None,
+            len => Some(core.memory().reserve(len, "channel")?),
+        };
+        let va = ring_va.as_ref().map(Reservation::va);
+        let raw = backend.create_channel(&ChannelRequest { engine, entries: ENTRIES, va })?;
+        Ok(Self {
+            core: core.clone(),
+            limbo: limbo.clone(),
+            raw,
+            fifo: Gpfifo::new(raw, ENTRIES),
+            ring: Ring::new(COMMANDS),
+            timeline: Arc::new(Timeline::new(core, raw.id, slot)),
+            value: start,
+            seen: start,
+            segments: Vec::new(),
+            commands,
+            _ring_va: ring_va,
+        })
+    }
+
+    /// Its progress.
+    pub fn timeline(&self) -> &Arc<Timeline> {
+        &self.timeline
+    }
+
+    /// Where the next submission signals its end, and the value.
+    pub fn signal(&self) -> (GpuVa, u64) {
+        (self.timeline.va(), self.next())
+    }
+
+    /// The value the next submission will signal.
+    pub fn next(&self) -> u64 {
+        self.value.wrapping_add(1)
+    }
+
+    /// Whether everything that was submitted has ended.
+    pub fn is_idle(&self) -> bool {
+        reached(self.timeline.completed(), self.value)
+    }
+
+    /// Waits until the GPU has reached `value`, at most the device's patience.
+    pub fn wait(&self, value: u64) -> Result<(), Error> {
+        self.timeline.wait(value, self.core.patience())
+    }
+
+    /// Waits for everything that was submitted, at most the device's patience.
+    pub fn wait_idle(&self) -> Result<(), Error> {
+        self.wait(self.value)
+    }
+
+    /// Hands the first `body` words to the GPU, then `recorded`, then the rest of the words. Something in
+    /// them releases the next value, which is returned.
+    ///
+    /// After an error nothing was handed over, and the words are as before.
+    pub fn submit(
+        &mut self,
+        words: &mut Pushbuffer,
+        body: usize,
+        recorded: &[Segment],
+    ) -> Result<u64, Error> {
+        let dwords = words.len();
+        // No-operations after the end, which no entry names, make whole lines of what is written.
+        words.pad(LINE_DWORDS);
+        let placed = self.place(words, body, recorded.len());
+        words.truncate(dwords);
+        let offset = placed?;
+        let commands = &self.commands;
+        let at = |dword: usize| commands.at(offset + 4 * dword as u64);
+        self.segments.clear();
+        if recorded.is_empty() && dwords <= MAX_DWORDS {
+            self.segments.push(Segment { va: at(0), dwords: dwords as u32 });
+        } else {
+            for start in (0..body).step_by(MAX_DWORDS) {
+                let len = (body - start).min(MAX_DWORDS);
+                self.segments.push(Segment { va: at(start), dwords: len as u32 });
+            }
+            self.segments.extend_from_slice(recorded);
+            if dwords > body {
+                self.segments.push(Segment { va: at(body), dwords: (dwords - body) as u32 });
+            }
+        }
+        let value = self.next();
+        self.ring.seal(value);
+        self.value = value;
+        self.timeline.set_submitted(value);
+        self.fifo.publish(&self.segments, value);
+        self.core.backend().ring_doorbell(self.raw.token);
+        Ok(value)
+    }
+
+    /// Writes `words` into command memory, once that and the GPFIFO have room; their offset.
+    fn place(&mut self, words: &Pushbuffer, body: usize, recorded: usize) -> Result<u64, Error> {
+        self.core.alive()?;
+        let offset = self.take(words.len())?;
+        // The words may straddle entries: an entry ends where the recorded segments go, or where it is full.
+        let entries = body.div_ceil(MAX_DWORDS) + recorded + 1;
+        self.wait_for_entries(entries as u32)?;
+        self.commands.write_words(offset, words.words())?;
+        Ok(offset)
+    }
+
+    fn take(&mut self, dwords: usize) -> Result<u64, Error> {
+        let len = 4 * dwords as u64;
+        loop {
+            if let Some(offset) = self.ring.alloc(len, LINE, self.seen) {
+                return Ok(offset);
+            }
+            self.seen = self.timeline.completed();
+            if let Some(offset) = self.ring.alloc(len, LINE, self.seen) {
+                return Ok(offset);
+            }
+            let oldest = self.ring.oldest().ok_or(Error::RingTooSmall {
+                what: "a submission",
+                len: Bytes::new(len),
+                capacity: Bytes::new(self.ring.capacity()),
+            })?;
+            self.wait(oldest)?;
+        }
+    }
+
+    fn wait_for_entries(&mut self, count: u32) -> Result<(), Error> {
+        loop {
+            if self.fifo.slots().has_room(count, self.seen) {
+                return Ok(());
+            }
+            self.seen = self.timeline.completed();
+            if self.fifo.slots().has_room(count, self.seen) {
+                return Ok(());
+            }
+            let oldest = self.fifo.slots().oldest().ok_or(Error::RingTooSmall {
+                what: "a submission's entries",
+                len: Bytes::new(8 * u64::from(count)),
+                capacity: Bytes::new(8 * u64::from(ENTRIES)),
+            })?;
+            self.wait(oldest)?;
+        }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        let ended = self.wait_idle();
+        self.timeline.close();
+        self.core.backend().destroy_channel(self.raw.id);
+        if let Err(error) = ended {
+            tracing::warn!(%error, "a queue was dropped with work that did not end; its channel was stopped");
+            self.timeline.stop();
+        }
+        self.limbo.collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::tests::Books;
+
+    #[test]
+    fn what_was_not_handed_over_is_as_before_and_can_be_handed_over_later() {
+        let books = Books::new(usize::MAX);
+        let core = books.core();
+        let mut channel = Channel::new(&core, &Arc::default(), Engine::Copy).unwrap();
+        let mut words = Pushbuffer::default();
+        words.wait_for_engine();
+        let before = words.words().to_vec();
+        // One entry of the GPFIFO always stays free.
+        for value in 1..u64::from(ENTRIES) {
+            assert_eq!(channel.submit(&mut words, 0, &[]).unwrap(), value);
+        }
+        let error = channel.submit(&mut words, 0, &[]).unwrap_err();
+        assert!(matches!(error, Error::Timeout { wanted: 1, reached: 0, .. }), "{error}");
+        assert_eq!((words.words(), channel.next()), (&before[..], u64::from(ENTRIES)));
+        assert_eq!(channel.timeline().submitted(), u64::from(ENTRIES) - 1);
+        let (at, _) = channel.signal();
+        books.poke(at, 1);
+        assert_eq!(channel.submit(&mut words, 0, &[]).unwrap(), u64::from(ENTRIES));
+        assert!(!channel.is_idle());
+        books.poke(at, u64::from(ENTRIES));
+        assert!(channel.is_idle());
+    }
+
+    #[test]
+    fn a_dropped_channel_leaves_nothing() {
+        let books = Books::new(usize::MAX);
+        let (core, limbo) = (books.core(), Arc::<Limbo>::default());
+        let mut channel = Channel::new(&core, &limbo, Engine::Compute).unwrap();
+        let timeline = channel.timeline().clone();
+        let mut words = Pushbuffer::default();
+        words.wait_for_engine();
+        let value = channel.submit(&mut words, 0, &[]).unwrap();
+        // Its work never ends: what it used is free once it is gone.
+        assert!(!timeline.has_ended(value));
+        drop(channel);
+        assert!(timeline.has_ended(value) && timeline.has_ended(value + 1));
+        assert!(matches!(timeline.wait(value + 1, core.patience()), Err(Error::Discarded)));
+        drop(timeline);
+        assert!(core.memory().mappings().is_empty());
+    }
+}

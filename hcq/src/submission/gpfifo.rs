@@ -1,0 +1,169 @@
+//! The GPFIFO ring of a channel: entries, `GP_PUT`, publishing order.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::address::GpuVa;
+use crate::backend::RawChannel;
+use crate::serial::reached;
+use crate::sync::store_barrier;
+
+/// Byte offset of `GP_PUT` in USERD (`clc76f.h`, the same in all later channel classes).
+const GP_PUT: usize = 0x8c;
+
+/// Most dwords one entry can name: 21 bits.
+pub(crate) const MAX_DWORDS: usize = (1 << 21) - 1;
+
+/// One ring entry: a stretch of pushbuffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Its address, below 2^40 and a multiple of 4.
+    pub va: GpuVa,
+    /// Its length in dwords, 1 to [`MAX_DWORDS`].
+    pub dwords: u32,
+}
+
+impl Segment {
+    /// As the hardware reads it: address in bits 39:2, length in 62:42.
+    fn entry(self) -> u64 {
+        self.va.raw() | u64::from(self.dwords) << 42
+    }
+}
+
+/// Which entries are free: index arithmetic, apart from the memory it is about.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    entries: u32,
+    put: u32,
+    used: u32,
+    /// Timeline value and number of entries of each submission in flight.
+    in_flight: VecDeque<(u64, u32)>,
+}
+
+impl Slots {
+    /// `entries` is a power of two; one of them always stays unused, since a full ring would look empty.
+    pub fn new(entries: u32) -> Self {
+        Self { entries, put: 0, used: 0, in_flight: VecDeque::new() }
+    }
+
+    /// Whether `count` entries are free when the timeline stands at `completed`.
+    pub fn has_room(&mut self, count: u32, completed: u64) -> bool {
+        while let Some(&(value, entries)) = self.in_flight.front() {
+            if !reached(completed, value) {
+                break;
+            }
+            self.used -= entries;
+            self.in_flight.pop_front();
+        }
+        self.used + count < self.entries
+    }
+
+    /// The value to wait for so that entries become free.
+    pub fn oldest(&self) -> Option<u64> {
+        self.in_flight.front().map(|&(value, _)| value)
+    }
+
+    /// The index of the next entry; it becomes part of the submission that signals `value` with
+    /// [`seal`](Self::seal).
+    fn next(&mut self) -> u32 {
+        let index = self.put;
+        self.put = (self.put + 1) & (self.entries - 1);
+        self.used += 1;
+        index
+    }
+
+    fn seal(&mut self, value: u64, entries: u32) {
+        self.in_flight.push_back((value, entries));
+    }
+}
+
+/// The ring itself.
+#[derive(Debug)]
+pub(crate) struct Gpfifo {
+    channel: RawChannel,
+    slots: Slots,
+}
+
+impl Gpfifo {
+    /// The empty ring of a fresh channel.
+    pub fn new(channel: RawChannel, entries: u32) -> Self {
+        Self { channel, slots: Slots::new(entries) }
+    }
+
+    /// The ring's bookkeeping.
+    pub fn slots(&mut self) -> &mut Slots {
+        &mut self.slots
+    }
+
+    /// Publishes `segments` as the submission that signals `value`, up to and including `GP_PUT`. The caller
+    /// has checked for room, and rings the doorbell.
+    pub fn publish(&mut self, segments: &[Segment], value: u64) {
+        for segment in segments {
+            let index = self.slots.next() as usize;
+            // SAFETY: the index is below the number of entries, and the ring is mapped, 8-byte aligned and
+            // alive until the channel is destroyed, which takes this object's owner.
+            unsafe { AtomicU64::from_ptr(self.channel.ring.as_ptr().add(index)) }
+                .store(segment.entry(), Ordering::Relaxed);
+        }
+        self.slots.seal(value, segments.len() as u32);
+        store_barrier();
+        // SAFETY: USERD is 512 mapped bytes, 4-byte aligned, alive as long as the ring.
+        let put = unsafe { AtomicU32::from_ptr(self.channel.userd.as_ptr().add(GP_PUT).cast()) };
+        put.store(self.slots.put, Ordering::Release);
+        store_barrier();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::ChannelId;
+    use proptest::prelude::*;
+    use std::ptr::NonNull;
+
+    #[test]
+    fn an_entry_equals_the_golden_value() {
+        let segment = Segment { va: GpuVa::inside(0x1_2345_6780), dwords: 10 };
+        assert_eq!(segment.entry(), 0x0000_2801_2345_6780);
+        let longest = Segment { va: GpuVa::inside(0), dwords: MAX_DWORDS as u32 };
+        assert_eq!(longest.entry() >> 63, 0);
+    }
+
+    proptest! {
+        /// An entry is overwritten only after the submission it belonged to has completed.
+        #[test]
+        fn the_ring_never_overtakes_the_gpu(ops in prop::collection::vec((1u32..4, any::<bool>()), 1..200), start in any::<u64>()) {
+            const ENTRIES: u32 = 8;
+            let mut ring = [0u64; ENTRIES as usize];
+            let mut userd = [0u32; 128];
+            let channel = RawChannel {
+                id: ChannelId(0),
+                ring: NonNull::from(&mut ring).cast(),
+                userd: NonNull::from(&mut userd).cast(),
+                token: 0,
+            };
+            let mut fifo = Gpfifo::new(channel, ENTRIES);
+            let (mut completed, mut value) = (start, start);
+            let mut owner: [Option<u64>; ENTRIES as usize] = [None; ENTRIES as usize];
+            let mut put = 0;
+            for (count, complete) in ops {
+                if complete && completed != value {
+                    completed = completed.wrapping_add(1);
+                }
+                let in_flight = owner.iter().flatten().filter(|v| !reached(completed, **v)).count() as u32;
+                let room = fifo.slots().has_room(count, completed);
+                prop_assert_eq!(room, in_flight + count < ENTRIES);
+                if !room { continue }
+                value = value.wrapping_add(1);
+                let segments = vec![Segment { va: GpuVa::inside(0x1000), dwords: count }; count as usize];
+                fifo.publish(&segments, value);
+                for _ in 0..count {
+                    prop_assert!(owner[put].is_none_or(|v| reached(completed, v)));
+                    owner[put] = Some(value);
+                    put = (put + 1) % ENTRIES as usize;
+                }
+                prop_assert_eq!(userd[GP_PUT / 4], put as u32);
+            }
+        }
+    }
+}

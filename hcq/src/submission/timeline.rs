@@ -1,0 +1,245 @@
+//! Timelines: a 64-bit value that the GPU raises when work is done, with the time it did so.
+//!
+//! A slot is 16 bytes: the value, then the GPU's clock in ns, written before the value.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::address::GpuVa;
+use crate::backend::{ChannelId, MemoryKind};
+use crate::device::core::{Core, Position};
+use crate::error::Error;
+use crate::memory::manager::Piece;
+use crate::serial::reached;
+
+/// Bytes of a slot.
+const SLOT: u64 = 16;
+/// Yields this long after spinning, before it sleeps.
+const YIELD: Duration = Duration::from_micros(200);
+/// A sleep is at most this part of what was waited already: what a wait may be too long by.
+const SLEEP_SHARE: u32 = 32;
+/// Longest sleep, which bounds how late the end of work or a dead channel is noticed.
+const LONGEST_SLEEP: Duration = Duration::from_micros(500);
+
+/// Memory of a value and its timestamp.
+#[derive(Debug)]
+pub(crate) struct Slot(Piece);
+
+impl Slot {
+    /// A slot that holds `value` and no time.
+    pub fn new(core: &Core, value: u64) -> Result<Self, Error> {
+        let piece = core.alloc(SLOT, MemoryKind::Shared, "signal")?;
+        piece.atomic(8)?.store(0, Ordering::Relaxed);
+        piece.atomic(0)?.store(value, Ordering::Release);
+        Ok(Self(piece))
+    }
+
+    /// Where the GPU sees it.
+    pub fn va(&self) -> GpuVa {
+        self.0.va()
+    }
+
+    fn word(&self, offset: u64) -> u64 {
+        // Both words could be reached when the slot was made.
+        self.0.atomic(offset).map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    /// The value. Everything the GPU wrote before releasing it is visible afterwards.
+    pub fn value(&self) -> u64 {
+        self.word(0)
+    }
+
+    /// The GPU's clock at the last release, in ns.
+    pub fn time(&self) -> u64 {
+        self.word(8)
+    }
+}
+
+/// The progress of a channel.
+#[derive(Debug)]
+pub(crate) struct Timeline {
+    core: Arc<Core>,
+    slot: Slot,
+    /// The channel that moves it.
+    channel: ChannelId,
+    /// Value of the last submission that was handed to the GPU.
+    submitted: AtomicU64,
+    /// The channel's owner is gone: nothing past `submitted` will ever come.
+    closed: AtomicBool,
+    /// The channel was stopped: nothing past the present value will ever come, and nothing runs any more.
+    stopped: AtomicBool,
+}
+
+impl Timeline {
+    /// The timeline of `channel`, which has submitted nothing; `slot` holds where it starts.
+    pub fn new(core: &Arc<Core>, channel: ChannelId, slot: Slot) -> Self {
+        let submitted = AtomicU64::new(slot.value());
+        let (closed, stopped) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { core: core.clone(), slot, channel, submitted, closed, stopped }
+    }
+
+    /// The device it belongs to.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// The channel that moves it.
+    pub fn channel(&self) -> ChannelId {
+        self.channel
+    }
+
+    /// Where the GPU writes it.
+    pub fn va(&self) -> GpuVa {
+        self.slot.va()
+    }
+
+    /// The value the GPU has reached.
+    pub fn completed(&self) -> u64 {
+        self.slot.value()
+    }
+
+    /// The value of the last submission.
+    pub fn submitted(&self) -> u64 {
+        self.submitted.load(Ordering::Acquire)
+    }
+
+    /// The GPU was given the submission that signals `value`.
+    pub fn set_submitted(&self, value: u64) {
+        self.submitted.store(value, Ordering::Release);
+    }
+
+    /// The channel's owner goes away.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// The channel was stopped.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    /// Whether the submission that signals `value` was ever made, or still can be.
+    fn can_reach(&self, value: u64) -> bool {
+        reached(self.submitted(), value) || !self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing up to `value` touches memory any more: done, discarded, or stopped.
+    pub fn has_ended(&self, value: u64) -> bool {
+        let last = if self.can_reach(value) { value } else { self.submitted() };
+        self.stopped.load(Ordering::Acquire) || reached(self.completed(), last)
+    }
+
+    /// Asks whether the channel was stopped; if so, says why.
+    fn check(&self) -> Result<(), Error> {
+        let Some(code) = self.core.backend().channel_error(self.channel) else { return Ok(()) };
+        self.stop();
+        Err(self.core.lose(Position { channel: self.channel, completed: self.completed() }, code))
+    }
+
+    /// Waits until `value` is reached: spins, yields, then sleeps, at most `timeout`.
+    pub fn wait(&self, value: u64, timeout: Duration) -> Result<(), Error> {
+        if reached(self.completed(), value) {
+            return Ok(());
+        }
+        if !self.can_reach(value) {
+            return Err(Error::Discarded);
+        }
+        let start = Instant::now();
+        let spin = self.core.spin().min(timeout);
+        loop {
+            for _ in 0..64 {
+                if reached(self.completed(), value) {
+                    return Ok(());
+                }
+                std::hint::spin_loop();
+            }
+            if start.elapsed() >= spin {
+                break;
+            }
+        }
+        loop {
+            // Asked before the value is read: work that finished in time counts, whatever happened after it.
+            let error = self.check();
+            let completed = self.completed();
+            if reached(completed, value) {
+                return Ok(());
+            }
+            error?;
+            let waited = start.elapsed();
+            if waited >= timeout {
+                return Err(Error::Timeout { waited, wanted: value, reached: completed });
+            }
+            if waited < spin + YIELD {
+                thread::yield_now();
+            } else {
+                thread::sleep((waited / SLEEP_SHARE).min(LONGEST_SLEEP).min(timeout - waited));
+            }
+        }
+    }
+}
+
+/// A point in a queue's work that can be waited for.
+#[derive(Clone)]
+pub struct SyncPoint {
+    pub(crate) timeline: Arc<Timeline>,
+    pub(crate) value: u64,
+}
+
+impl fmt::Debug for SyncPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SyncPoint({} on timeline {})", self.value, self.timeline.va())
+    }
+}
+
+impl SyncPoint {
+    /// Waits until everything submitted up to this point is done, at most `timeout`.
+    ///
+    /// Spins briefly, then yields, then sleeps; a stopped channel is noticed within milliseconds.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]; [`Error::Fault`] if the GPU stopped the work.
+    pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
+        self.timeline.wait(self.value, timeout)
+    }
+
+    /// Whether everything submitted up to this point is done.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] if the GPU stopped the work.
+    pub fn is_done(&self) -> Result<bool, Error> {
+        if reached(self.timeline.completed(), self.value) {
+            return Ok(true);
+        }
+        self.timeline.check()?;
+        Ok(false)
+    }
+}
+
+/// A time taken by the GPU, when the work before it is done.
+#[derive(Clone)]
+pub struct Timestamp {
+    pub(crate) slot: Arc<Slot>,
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ns() {
+            Some(ns) => write!(f, "Timestamp({ns} ns)"),
+            None => f.write_str("Timestamp(not taken)"),
+        }
+    }
+}
+
+impl Timestamp {
+    /// The GPU's clock in ns (a multiple of 32 on current chips); `None` until the GPU has taken it. Of a
+    /// timestamp in a graph: that of the last replay that got so far.
+    pub fn ns(&self) -> Option<u64> {
+        match self.slot.time() {
+            0 => None,
+            ns => Some(ns),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Locks, and the order of stores as the GPU sees them.
+
+use std::sync::atomic::Ordering;
+#[cfg(target_arch = "x86_64")]
+use std::sync::atomic::compiler_fence;
+#[cfg(not(target_arch = "x86_64"))]
+use std::sync::atomic::fence;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The value behind a lock. What a panicking thread left is whole, because changes are made in one go.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes all earlier stores, write-combined ones included, visible to the GPU before any later store.
+pub(crate) fn store_barrier() {
+    #[cfg(target_arch = "x86_64")]
+    {
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: SSE is part of every x86-64 CPU.
+        unsafe { std::arch::x86_64::_mm_sfence() };
+        compiler_fence(Ordering::SeqCst);
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a barrier touches no memory and no register. The inner-shareable barrier that `fence` makes
+    // need not order cacheable stores against a store to a device.
+    unsafe {
+        std::arch::asm!("dsb sy", options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    fence(Ordering::SeqCst);
+}

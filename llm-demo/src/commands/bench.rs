@@ -1,0 +1,139 @@
+//! Measures tokens per second.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use ga10b_llm_tools::bench::{Plan, Row, WARM_UP};
+use ga10b_llm_tools::first_token::{FirstToken, Stopwatch};
+use serde::Serialize;
+
+use crate::cli::Cli;
+use crate::outcome::Outcome;
+use crate::progress;
+use crate::report::{self, DeviceReport, ModelReport};
+use crate::session::{self, Session, Setup};
+use crate::shapes::TuningReport;
+
+/// The document of `--json`. Added fields are compatible; any other change increases the number.
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: &'static str,
+    version: &'static str,
+    device: DeviceReport,
+    model: ModelReport,
+    context: usize,
+    repeats: usize,
+    /// How long each test runs before it is measured, at least once.
+    warm_up_seconds: f64,
+    load_seconds: f64,
+    /// From the start of the process, with a prompt of the measured length.
+    first_token: FirstToken,
+    weight_bytes_per_token: u64,
+    launches_per_token: u64,
+    /// Type of the key/value cache, and the bytes of it that a token reads per position.
+    kv: &'static str,
+    cache_bytes_per_position: u64,
+    engine: &'static str,
+    tuning: TuningReport,
+    results: Vec<Row>,
+}
+
+pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
+    let mut watch = Stopwatch::since_process_start(began);
+    let model = session::model(cli)?;
+    watch.lap("file");
+    let most = model.config.context;
+    let device = session::device(cli)?;
+    watch.lap("opening the device");
+    let software = device.info().backend == hcq::BackendKind::Sim;
+    // llama-bench's sizes; smaller ones on the software device, which is a million times slower.
+    let size = |given: Option<u32>, usual: usize, software_size: usize| match given {
+        Some(n) => n as usize,
+        None => if software { software_size } else { usual }.min(most),
+    };
+    let plan = Plan {
+        prefill: size(cli.pp, 512, 16),
+        decode: size(cli.tg, 128, 16),
+        repeats: cli.repeats.map_or(if software { 2 } else { 5 }, |n| n as usize),
+        warm_up: if software { Duration::ZERO } else { WARM_UP },
+    };
+    let context = plan.prefill.max(plan.decode);
+    anyhow::ensure!(context > 0, "nothing to measure: --pp and --tg are both 0");
+    anyhow::ensure!(
+        context <= most,
+        "{context} tokens do not fit the model's context of {most}; choose smaller --pp and --tg"
+    );
+
+    let mut session = Session::new(device, &Setup::of(cli), &model, context)?;
+    watch.loaded(&session.engine);
+    session.engine.record_prompt(plan.prefill)?;
+    watch.lap("recording the prompt");
+    let prompt: Vec<u32> = (0..plan.prefill.max(1)).map(|i| (i * 31 % model.config.vocab) as u32).collect();
+    let first_token = watch.finish(&mut session.engine, &prompt)?;
+    let bar = progress::step_bar("measuring");
+    let rows =
+        ga10b_llm_tools::bench::run(&mut session.engine, model.config.vocab, plan, &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
+    bar.finish_and_clear();
+    let report = Report {
+        schema: "llm-demo.bench/1",
+        version: env!("CARGO_PKG_VERSION"),
+        device: DeviceReport::new(session.device.info()),
+        model: ModelReport::new(&model),
+        context: session.context,
+        repeats: plan.repeats,
+        warm_up_seconds: plan.warm_up.as_secs_f64(),
+        load_seconds: session.load.as_secs_f64(),
+        first_token,
+        weight_bytes_per_token: session.engine.weight_bytes_per_token(),
+        launches_per_token: session.engine.launches_per_token(),
+        kv: session.engine.kv().name(),
+        cache_bytes_per_position: session.engine.cache_bytes_per_position(),
+        engine: session.engine.mode().name(),
+        tuning: session.tuning.clone(),
+        results: rows?,
+    };
+    report::show(&report, cli.json, print)?;
+    Ok(Outcome::Good)
+}
+
+fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    report.device.print(out)?;
+    report.model.print(out)?;
+    report.tuning.print(out)?;
+    let &Report { context, repeats, load_seconds, engine, kv, .. } = report;
+    let (launches, weights) = (report.launches_per_token, report.weight_bytes_per_token as f64);
+    let cached = report.cache_bytes_per_position as f64;
+    let (per_position, all) = (cached / 1e3, cached * context as f64 / 1e6);
+    let warm_up = match report.warm_up_seconds {
+        0.0 => "1".to_owned(),
+        seconds => format!("{seconds} s"),
+    };
+    let first = &report.first_token;
+    let (seconds, from, prompt) = (first.seconds, first.from.name(), first.prompt_tokens);
+    let next = first.first_step_seconds.map_or(String::new(), |s| format!(", the next {s:.3} s later"));
+    writeln!(
+        out,
+        "decode      {engine}: {launches} launches and {:.1} MB of weights per token",
+        weights / 1e6
+    )?;
+    writeln!(out, "cache       {kv}: {per_position:.1} kB per position, {all:.1} MB at context {context}")?;
+    write!(out, "run         context {context}, {repeats} runs after {warm_up} to warm up, ")?;
+    writeln!(out, "loaded in {load_seconds:.2} s")?;
+    writeln!(out, "first token {seconds:.3} s from {from} after a prompt of {prompt}{next}")?;
+    for part in &first.parts {
+        writeln!(out, "            {:.3} s {}", part.seconds, part.name)?;
+    }
+    writeln!(out)?;
+    writeln!(out, "{:<14} {:>12} {:>10} {:>14}", "test", "tok/s", "± sd", "weights GB/s")?;
+    for row in &report.results {
+        write!(out, "{:<14} {:>12.2} {:>10.2}", row.test, row.tokens_per_second, row.tokens_per_second_sd)?;
+        if row.test.starts_with("tg") {
+            write!(out, " {:>14.2}", row.tokens_per_second * weights / 1e9)?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Shows the time of a token, kernel by kernel.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use ga10b_llm::engine::{KernelStat, PhaseParts};
+use ga10b_llm_tools::bandwidth::{self, CopyBandwidth};
+use ga10b_llm_tools::bench::WARM_UP;
+use hcq::{Device, DeviceOptions};
+use serde::Serialize;
+
+use crate::cli::Cli;
+use crate::outcome::Outcome;
+use crate::report::{self, DeviceReport, ModelReport};
+use crate::session::{self, Session, Setup};
+use crate::shapes::TuningReport;
+
+/// Tokens decoded by default.
+const DEFAULT_STEPS: u32 = 16;
+/// How long each way of copying warms up: the profile has just raised the clocks.
+const COPY_WARM_UP: Duration = Duration::from_millis(100);
+
+/// The document of `--json`. Added fields are compatible; any other change increases the number.
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: &'static str,
+    device: DeviceReport,
+    model: ModelReport,
+    tuning: TuningReport,
+    /// Tokens decoded.
+    steps: usize,
+    /// Tokens of the prompt, if a prompt was timed instead.
+    prompt: usize,
+    /// Copy rate of the device, measured after the profile; null if times are simulated or it could not be
+    /// measured.
+    copy_bandwidth: Option<CopyBandwidth>,
+    /// Type of the key/value cache.
+    kv: &'static str,
+    kernels: Vec<Line>,
+}
+
+/// One kernel in one role.
+#[derive(Debug, Serialize)]
+struct Line {
+    role: String,
+    kernel: String,
+    launches: u64,
+    nanoseconds: u64,
+    /// Share of the time of all kernels, from 0 to 1.
+    share: f64,
+    bytes: u64,
+    gigabytes_per_second: f64,
+    /// As a share of the device's copy bandwidth.
+    share_of_copy_bandwidth: Option<f64>,
+    /// The parts of the time, for phases in one launch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parts: Option<PhaseParts>,
+}
+
+pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
+    let model = session::model(cli)?;
+    let prompt = cli.pp.map(|n| (n as usize).clamp(1, model.config.context));
+    let steps = (cli.count.unwrap_or(DEFAULT_STEPS) as usize).min(model.config.context);
+    let mut options = DeviceOptions::default();
+    // On a Jetson the copy engine copies by default; here the faster of kernel and engine counts.
+    options.kernel_copies_from = Some(bandwidth::SMALL);
+    let device = session::device_with(cli, options)?;
+    let mut session = Session::new(device, &Setup::of(cli), &model, prompt.unwrap_or(steps))?;
+    let software = session.device.info().backend == hcq::BackendKind::Sim;
+    let warm_up = if software { Duration::ZERO } else { WARM_UP };
+    let stats = match prompt {
+        Some(tokens) => session.engine.profile_prompt(tokens, warm_up)?,
+        None => session.engine.profile(steps, warm_up)?,
+    };
+    let copy = if software { None } else { copy_bandwidth(&session.device) };
+    let kernels = lines(&stats, copy);
+    let report = Report {
+        schema: "llm-demo.profile/1",
+        device: DeviceReport::new(session.device.info()),
+        model: ModelReport::new(&model),
+        tuning: session.tuning.clone(),
+        steps: if prompt.is_some() { 0 } else { steps },
+        prompt: prompt.unwrap_or(0),
+        copy_bandwidth: copy,
+        kv: session.engine.kv().name(),
+        kernels,
+    };
+    report::show(&report, cli.json, print)?;
+    Ok(Outcome::Good)
+}
+
+/// The copy rate of the device. Its clocks are up from the profile.
+fn copy_bandwidth(device: &Device) -> Option<CopyBandwidth> {
+    let bytes = if device.info().unified_memory { bandwidth::SMALL } else { bandwidth::LARGE };
+    match CopyBandwidth::measure(device, bytes, COPY_WARM_UP) {
+        Ok(copy) => Some(copy),
+        Err(error) => {
+            anstream::eprintln!("[the copy bandwidth could not be measured: {error}]");
+            None
+        }
+    }
+}
+
+/// The kernels, the longest time first.
+fn lines(stats: &[KernelStat], copy: Option<CopyBandwidth>) -> Vec<Line> {
+    let total: u64 = stats.iter().map(|s| s.nanoseconds).sum();
+    let mut lines: Vec<Line> = stats
+        .iter()
+        .map(|s| (s, s.bytes as f64 / s.nanoseconds.max(1) as f64))
+        .map(|(s, rate)| Line {
+            role: s.role.to_string(),
+            kernel: s.name.to_string(),
+            launches: s.count,
+            nanoseconds: s.nanoseconds,
+            share: s.nanoseconds as f64 / total.max(1) as f64,
+            bytes: s.bytes,
+            gigabytes_per_second: rate,
+            share_of_copy_bandwidth: copy.map(|copy| rate / copy.gigabytes_per_second),
+            parts: s.parts,
+        })
+        .collect();
+    lines.sort_by_key(|line| std::cmp::Reverse(line.nanoseconds));
+    lines
+}
+
+fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    report.device.print(out)?;
+    report.model.print(out)?;
+    report.tuning.print(out)?;
+    writeln!(out, "cache       {}", report.kv)?;
+    match report.prompt {
+        0 => writeln!(out, "steps       {}", report.steps)?,
+        tokens => writeln!(out, "prompt      {tokens} tokens")?,
+    }
+    match report.copy_bandwidth {
+        Some(CopyBandwidth { gigabytes_per_second: rate, by, buffer_bytes }) => {
+            let (by, size) = (by.name(), buffer_bytes >> 20);
+            writeln!(out, "copy        {rate:.1} GB/s read + written by {by}, {size} MiB\n")?;
+        }
+        None => writeln!(out, "copy        not measured: no shares of it\n")?,
+    }
+    let of_copy = report.copy_bandwidth.map_or("", |_| "of copy");
+    writeln!(
+        out,
+        "{:<17} {:<24} {:>8} {:>12} {:>10} {:>7} {:>10} {:>8} {of_copy:>8}",
+        "role", "kernel", "launches", "total µs", "µs each", "share", "MB", "GB/s"
+    )?;
+    for line in &report.kernels {
+        let Line { role, kernel, launches, gigabytes_per_second: rate, .. } = line;
+        let total = line.nanoseconds as f64 / 1e3;
+        let each = total / (*launches).max(1) as f64;
+        let (share, megabytes) = (100.0 * line.share, line.bytes as f64 / 1e6);
+        write!(out, "{role:<17} {kernel:<24} {launches:>8} {total:>12.1} {each:>10.2} {share:>6.1}% ")?;
+        write!(out, "{megabytes:>10.2} {rate:>8.2}")?;
+        match line.share_of_copy_bandwidth {
+            Some(share) => writeln!(out, " {:>7.1}%", 100.0 * share)?,
+            None => writeln!(out)?,
+        }
+    }
+    if report.kernels.iter().any(|line| line.parts.is_some()) {
+        writeln!(out, "\nµs each              waiting      input   products    results        end")?;
+    }
+    for line in &report.kernels {
+        let Some(p) = line.parts else { continue };
+        write!(out, "{:<17}", line.role)?;
+        for ns in [p.waiting, p.input, p.products, p.results, p.end] {
+            write!(out, " {:>10.2}", ns as f64 / 1e3 / line.launches.max(1) as f64)?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}

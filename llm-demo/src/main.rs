@@ -1,0 +1,88 @@
+//! `llm-demo`: decodes LLaMA models in GGUF files on a GPU without the CUDA runtime.
+//!
+//! The command line over [`ga10b_llm`] and [`ga10b_llm_tools`]: `cli` parses, each file of `commands` is one
+//! command, `session` opens what a command works with, `report` describes device and model beside every
+//! figure.
+//!
+//! # Layers
+//! ```text
+//! 0 cli outcome progress report shapes
+//! 1 session
+//! 2 commands
+//! ```
+
+mod cli;
+mod commands;
+mod outcome;
+mod progress;
+mod report;
+mod session;
+mod shapes;
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+use ga10b_llm::spans::HOST;
+use ga10b_llm_tools::trace::HostSpans;
+use tracing_subscriber::filter::{EnvFilter, filter_fn};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt, registry};
+
+use cli::{Cli, Task};
+use outcome::Outcome;
+
+fn main() -> ExitCode {
+    let began = Instant::now();
+    let cli = Cli::parse();
+    // RUST_LOG filters; by default hcq reports the device that it opens.
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,hcq=info"));
+    let messages = fmt::layer().with_writer(io::stderr).without_time().with_filter(filter);
+    let spans = cli.trace.is_some().then(HostSpans::default);
+    let collector = spans.clone().map(|s| s.with_filter(filter_fn(|metadata| metadata.target() == HOST)));
+    registry().with(messages).with(collector).init();
+    match run(&cli, began, spans) {
+        Ok(Outcome::Good) => ExitCode::SUCCESS,
+        Ok(Outcome::Bad) => ExitCode::FAILURE,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            anstream::eprintln!("llm-demo: {error:#}");
+            for hint in error.chain().filter_map(hint) {
+                anstream::eprintln!("  {hint}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli, began: Instant, spans: Option<HostSpans>) -> anyhow::Result<Outcome> {
+    use commands::*;
+    match cli.task() {
+        Task::Generate => generate::run(cli, spans),
+        Task::Bench => bench::run(cli, began),
+        Task::Verify => verify::run(cli),
+        Task::VerifyGreedy(count) => greedy::run(cli, count),
+        Task::DumpLogits(path) => dump_logits::run(cli, path),
+        Task::Profile => profile::run(cli),
+        Task::Predict => predict::run(cli),
+        Task::Tune(parts) => tune::run(cli, parts),
+        Task::Synthesize(synthesis, path) => synthesize::run(cli, &synthesis, &path),
+    }
+}
+
+/// What to try for a device error.
+fn hint<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
+    let device = match cause.downcast_ref() {
+        Some(ga10b_llm::Error::Device(error)) => Some(error),
+        _ => cause.downcast_ref::<hcq::Error>(),
+    };
+    device?.hint()
+}
+
+/// Whether the reader of the output closed the pipe, as `head` does.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let broken = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().filter_map(|cause| cause.downcast_ref()).any(broken)
+}

@@ -1,0 +1,47 @@
+//! The interface of whatever runs a model, for generating, measuring and verifying.
+
+use crate::error::Result;
+use crate::sampler::argmax;
+
+/// Processes tokens and gives logits: the engine on a GPU, or the CPU reference.
+pub trait Decoder {
+    /// Processes `token` and returns the logits of the next one, one number per token of the vocabulary.
+    ///
+    /// # Errors
+    /// [`Error::Token`](crate::Error::Token), [`Error::ContextFull`](crate::Error::ContextFull), or what the
+    /// device reports.
+    fn step(&mut self, token: u32) -> Result<Vec<f32>>;
+
+    /// Processes `token` and returns the most likely next one, the lowest of equals. An engine copies no
+    /// logits for it; if `token` is its last result, nothing is written to the device but the doorbell.
+    ///
+    /// # Errors
+    /// As [`Decoder::step`].
+    fn step_greedy(&mut self, token: u32) -> Result<u32> {
+        Ok(argmax(&self.step(token)?))
+    }
+
+    /// Processes all of `tokens` and returns the logits after the last; empty for no tokens.
+    ///
+    /// # Errors
+    /// As [`Decoder::step`]; an engine has then processed no token.
+    fn prefill(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
+        let mut logits = Vec::new();
+        for &token in tokens {
+            logits = self.step(token)?;
+        }
+        Ok(logits)
+    }
+
+    /// Empties the context.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn reset(&mut self) -> Result<()>;
+
+    /// Tokens in the context.
+    fn position(&self) -> usize;
+
+    /// Most tokens in the context.
+    fn context(&self) -> usize;
+}

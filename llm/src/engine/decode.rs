@@ -1,0 +1,352 @@
+//! The engine: processes tokens on a device and gives logits.
+
+use std::fmt;
+use std::time::Instant;
+
+use hcq::{Device, Graph, Queue, SyncPoint};
+use tracing::trace_span;
+
+use crate::cache::CacheType;
+use crate::decoder::Decoder;
+use crate::engine::launch::{Launch, record};
+use crate::engine::memory::DeviceModel;
+use crate::engine::operations::Operations;
+use crate::engine::options::{EngineOptions, LoadTimes, Mode};
+use crate::engine::programs::Programs;
+use crate::engine::prompt::chunks::{Prompt, supports};
+use crate::engine::prompt::products::CHUNK;
+use crate::engine::step::StepPlan;
+use crate::engine::timed::Tracing;
+use crate::error::{Error, Result};
+use crate::kernels::step::shape::Shape;
+use crate::model::Model;
+use crate::spans::HOST;
+
+/// Most replays in flight.
+const IN_FLIGHT: usize = 32;
+
+/// Prompts of fewer tokens are processed step by step.
+const LEAST_PREFILL: usize = 8;
+
+/// A model on a device.
+pub struct Engine {
+    pub(super) model: DeviceModel,
+    pub(super) queue: Queue,
+    /// A whole step.
+    pub(super) step: Graph,
+    /// A step without the head.
+    fill: Graph,
+    pub(super) operations: Operations,
+    /// For prompts; `None` if the kernels do not take the model's shape.
+    pub(super) prompt: Option<Prompt>,
+    /// Launches of the step kernel, if there is one for the model.
+    pub(super) step_plan: Option<StepPlan>,
+    pub(super) mode: Mode,
+    position: usize,
+    /// The token at `position` in the device's state, if it is known.
+    next: Option<u32>,
+    load_times: LoadTimes,
+    /// The graphs that are replayed instead while launches are timed.
+    pub(super) tracing: Option<Tracing>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (context, launches) = (self.context(), self.launches().len());
+        write!(f, "Engine(position {} of {context}, {launches} launches)", self.position)
+    }
+}
+
+impl Engine {
+    /// Copies `model` to `device` and records its step.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedType`], [`Error::PartialBlock`] or [`Error::KeyValue`] for a model that has no
+    /// kernels, [`Error::NoKernels`] for a device without kernels; what the device reports.
+    pub fn new(device: &Device, model: &Model, options: &EngineOptions) -> Result<Self> {
+        Self::with_progress(device, model, options, &mut |_, _| ())
+    }
+
+    /// [`Engine::new`], which calls `progress` with the tensor bytes copied so far and in all.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn with_progress(
+        device: &Device,
+        model: &Model,
+        options: &EngineOptions,
+        progress: &mut (dyn FnMut(u64, u64) + Send),
+    ) -> Result<Self> {
+        let begin = Instant::now();
+        let tuning = &options.tuning;
+        let mut programs = Programs::new(device, tuning.kernels.clone())?;
+        let (total, mut done) = (model.tensor_bytes(), 0);
+        let model = DeviceModel::load(device, model, (options.context.max(1), options.kv), &mut |bytes| {
+            done += bytes;
+            progress(done, total);
+        })?;
+        let operations = Operations::new(&model, &mut programs, &tuning.choices)?;
+        let step_plan = match options.mode {
+            Mode::Operations => None,
+            _ => step_plan(&model, &mut programs, tuning.choices.step, options.timed)?,
+        };
+        let mode = if step_plan.is_some() { options.mode } else { Mode::Operations };
+        let step = match &step_plan {
+            Some(plan) if mode == Mode::Persistent => record(device, [&plan.whole])?,
+            Some(plan) => record(device, &plan.phases)?,
+            None => record(device, &operations.launches)?,
+        };
+        let fill = match &step_plan {
+            Some(plan) => record(device, [&plan.fill])?,
+            None => record(device, operations.without_head())?,
+        };
+        let queue = device.queue()?;
+        let prompt = match supports(&model.config) {
+            true => Some(Prompt::new(&model, programs, tuning.choices.clone(), &operations)?),
+            false => None,
+        };
+        let weights = model.loading;
+        let load_times = LoadTimes { weights, kernels: begin.elapsed().saturating_sub(weights) };
+        let mut engine = Self {
+            model,
+            queue,
+            step,
+            fill,
+            operations,
+            prompt,
+            step_plan,
+            mode,
+            position: 0,
+            next: None,
+            load_times,
+            tracing: None,
+        };
+        engine.reset()?;
+        Ok(engine)
+    }
+
+    /// The logits after the last step or prompt, `vocab` numbers.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn logits(&self) -> Result<Vec<f32>> {
+        trace_span!(target: HOST, "read the logits").in_scope(|| self.model.state.logits())
+    }
+
+    /// Records the launches of a prompt of `tokens` tokens before it is processed; else its first chunks
+    /// record them.
+    ///
+    /// # Errors
+    /// What loading the kernels reports.
+    pub fn record_prompt(&mut self, tokens: usize) -> Result<()> {
+        match &mut self.prompt {
+            Some(prompt) if tokens >= LEAST_PREFILL => prompt.record(&self.model, tokens),
+            _ => Ok(()),
+        }
+    }
+
+    /// Processes a prompt whose tokens are in the state, in chunks.
+    fn prefill_chunks(&mut self, tokens: &[u32]) -> Result<()> {
+        let Some(prompt) = &mut self.prompt else { return Ok(()) };
+        // At most as many steps as tokens.
+        let patience = self.model.patience * CHUNK as u32;
+        let mut point: Option<SyncPoint> = None;
+        for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
+            let position = self.position + i * CHUNK;
+            if let Some(tracing) = &mut self.tracing {
+                let times = prompt.timed(&self.model, &mut self.queue, position, chunk, patience)?;
+                tracing.seen.extend(times);
+                continue;
+            }
+            if let Some(point) = point {
+                point.wait(patience)?;
+            }
+            point = Some(prompt.run(&self.model, &mut self.queue, position, chunk)?);
+        }
+        let newest = self.position + tokens.len() - 1;
+        self.model.state.set_position(newest)?;
+        let finish =
+            self.tracing.as_ref().and_then(|t| t.finish.as_ref()).map_or(&prompt.finish, |f| &f.graph);
+        self.queue.replay(finish)?.wait(patience)?;
+        if let Some(tracing) = &mut self.tracing {
+            tracing.finished(newest);
+        }
+        self.position = newest + 1;
+        Ok(())
+    }
+
+    /// Processes the next `count` tokens of the state step by step, without logits.
+    fn prefill_steps(&mut self, count: usize) -> Result<()> {
+        if let Some(tracing) = &mut self.tracing {
+            for _ in 0..count {
+                self.queue.replay(&tracing.fill.graph)?.wait(self.model.patience)?;
+                tracing.filled(self.position);
+                self.position += 1;
+            }
+            return Ok(());
+        }
+        let mut left = count;
+        while left > 0 {
+            let steps = left.min(IN_FLIGHT);
+            let mut point: Option<SyncPoint> = None;
+            for _ in 0..steps {
+                point = Some(self.queue.replay(&self.fill)?);
+            }
+            if let Some(point) = point {
+                point.wait(self.model.patience * steps as u32)?;
+            }
+            self.position += steps;
+            left -= steps;
+        }
+        Ok(())
+    }
+
+    /// Bytes of weights that one step reads.
+    pub fn weight_bytes_per_token(&self) -> u64 {
+        self.launches().iter().map(|l| l.weight_bytes).sum()
+    }
+
+    /// Type of the key/value cache.
+    pub fn kv(&self) -> CacheType {
+        self.model.cache.kv
+    }
+
+    /// Bytes of keys and values of one position in all layers; a step reads them for every position in the
+    /// context.
+    pub fn cache_bytes_per_position(&self) -> u64 {
+        self.model.config.layers as u64 * self.model.cache.bytes_per_position()
+    }
+
+    /// Kernel launches of one step.
+    pub fn launches_per_token(&self) -> u64 {
+        self.step.launches() as u64
+    }
+
+    /// How long setting it up took.
+    pub fn load_times(&self) -> LoadTimes {
+        self.load_times
+    }
+
+    /// How a step is launched.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Sets the position without processing tokens, to measure a step there. The cache up to `position` is
+    /// undefined, and so are the logits that follow.
+    ///
+    /// # Errors
+    /// [`Error::ContextFull`] if the cache has no room for that many tokens and one more.
+    pub fn pretend(&mut self, position: usize) -> Result<()> {
+        self.reset()?;
+        self.check_room(position + 1)?;
+        self.model.state.set_position(position)?;
+        self.position = position;
+        Ok(())
+    }
+
+    /// The launches of a step: phases or operations.
+    fn launches(&self) -> &[Launch] {
+        self.step_plan.as_ref().map_or(&self.operations.launches, |plan| &plan.phases)
+    }
+
+    fn check_token(&self, token: u32) -> Result<()> {
+        let vocab = self.model.config.vocab;
+        if (token as usize) < vocab { Ok(()) } else { Err(Error::Token { token, vocab }) }
+    }
+
+    pub(super) fn check_room(&self, tokens: usize) -> Result<()> {
+        let context = self.context();
+        match tokens <= context - self.position {
+            true => Ok(()),
+            false => Err(Error::ContextFull { position: context, context }),
+        }
+    }
+
+    fn run(&mut self, token: u32) -> Result<()> {
+        self.check_token(token)?;
+        self.check_room(1)?;
+        if self.next != Some(token) {
+            self.model.state.set_tokens(self.position, &[token])?;
+        }
+        self.next = None;
+        let step = self.tracing.as_ref().map_or(&self.step, |t| &t.step.graph);
+        let point = trace_span!(target: HOST, "submit").in_scope(|| self.queue.replay(step))?;
+        trace_span!(target: HOST, "wait").in_scope(|| point.wait(self.model.patience))?;
+        if let Some(tracing) = &mut self.tracing {
+            let timed = self.step_plan.as_ref().filter(|p| self.mode == Mode::Persistent && p.timed);
+            trace_span!(target: HOST, "read the times").in_scope(|| tracing.stepped(self.position, timed))?;
+        }
+        self.position += 1;
+        Ok(())
+    }
+}
+
+/// The step in the shape `tuned`, or in the default one if the model does not fit the device in it: a longer
+/// context than that of the search may need more shared memory.
+fn step_plan(
+    model: &DeviceModel,
+    programs: &mut Programs,
+    tuned: Option<Shape>,
+    timed: bool,
+) -> Result<Option<StepPlan>> {
+    if let Some(shape) = tuned
+        && let Some(plan) = StepPlan::new(model, programs, shape, timed)?
+    {
+        return Ok(Some(plan));
+    }
+    StepPlan::new(model, programs, Shape::default(), timed)
+}
+
+impl Decoder for Engine {
+    fn step(&mut self, token: u32) -> Result<Vec<f32>> {
+        self.run(token)?;
+        self.logits()
+    }
+
+    fn step_greedy(&mut self, token: u32) -> Result<u32> {
+        self.run(token)?;
+        let read = trace_span!(target: HOST, "read the token");
+        let token = read.in_scope(|| self.model.state.token(self.position))?;
+        self.next = Some(token);
+        Ok(token)
+    }
+
+    fn prefill(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
+        if tokens.is_empty() {
+            return Ok(Vec::new());
+        }
+        tokens.iter().try_for_each(|t| self.check_token(*t))?;
+        self.check_room(tokens.len())?;
+        let (position, count) = (self.position, tokens.len());
+        let _prompt = trace_span!(target: HOST, "prompt", position = position, tokens = count).entered();
+        self.model.state.set_tokens(position, tokens)?;
+        self.next = None;
+        if tokens.len() >= LEAST_PREFILL && self.prompt.is_some() {
+            self.prefill_chunks(tokens)?;
+            return self.logits();
+        }
+        let (last, before) = (tokens[count - 1], count - 1);
+        self.prefill_steps(before)?;
+        self.next = Some(last);
+        self.step(last)
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.model.state.set_position(0)?;
+        if let Some(plan) = &self.step_plan {
+            plan.reset()?;
+        }
+        self.position = 0;
+        self.next = None;
+        Ok(())
+    }
+
+    fn position(&self) -> usize {
+        self.position
+    }
+
+    fn context(&self) -> usize {
+        self.model.cache.context as usize
+    }
+}

@@ -1,0 +1,89 @@
+//! How an engine is set up.
+
+use std::time::Duration;
+
+use crate::cache::CacheType;
+use crate::kernels::choices::Tuning;
+
+/// How to set up an [`Engine`](crate::engine::Engine).
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct EngineOptions {
+    /// Positions in the cache, at least 1.
+    pub context: usize,
+    /// How a step is launched.
+    pub mode: Mode,
+    /// Type of the key/value cache.
+    pub kv: CacheType,
+    /// Whether the phases of a step in one launch are timed, for profiles and traces; costs a little.
+    pub timed: bool,
+    /// Shapes of kernels, from a search for this device and model.
+    pub tuning: Tuning,
+}
+
+impl EngineOptions {
+    /// A cache of `context` positions in f16, steps in one launch, default shapes.
+    pub fn new(context: usize) -> Self {
+        Self { context, ..Self::default() }
+    }
+
+    /// Sets how a step is launched.
+    #[must_use]
+    pub fn with_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// Sets the type of the key/value cache.
+    #[must_use]
+    pub fn with_cache(self, kv: CacheType) -> Self {
+        Self { kv, ..self }
+    }
+
+    /// Sets whether the phases of a step in one launch are timed.
+    #[must_use]
+    pub fn with_phase_times(self, timed: bool) -> Self {
+        Self { timed, ..self }
+    }
+
+    /// Sets the shapes of kernels, which must be those for the device and the model.
+    #[must_use]
+    pub fn with_tuning(self, tuning: Tuning) -> Self {
+        Self { tuning, ..self }
+    }
+}
+
+/// How a step is launched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// One launch in which blocks wait for each other; one launch per operation if the model has no step
+    /// kernel.
+    #[default]
+    Persistent,
+    /// The same kernel, launched once per phase.
+    Phases,
+    /// One launch per operation, activations in single precision: slow, the reference of the others.
+    Operations,
+}
+
+impl Mode {
+    /// All modes.
+    pub const ALL: [Mode; 3] = [Mode::Persistent, Mode::Phases, Mode::Operations];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Persistent => "persistent",
+            Mode::Phases => "phases",
+            Mode::Operations => "operations",
+        }
+    }
+}
+
+/// How long it took to set up an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadTimes {
+    /// Reading the weights from the mapped file, packing them and writing them to the device.
+    pub weights: Duration,
+    /// The rest: reserving memory, loading kernels, recording launches.
+    pub kernels: Duration,
+}

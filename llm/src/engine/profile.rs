@@ -1,0 +1,142 @@
+//! The time of steps and prompts, kernel by kernel.
+
+use std::time::{Duration, Instant};
+
+use crate::decoder::Decoder;
+use crate::engine::decode::Engine;
+use crate::engine::options::Mode;
+use crate::engine::prompt::products::CHUNK;
+use crate::engine::timed::{phase_times, run_timed};
+use crate::engine::times::{LaunchTime, PhaseParts, Work};
+use crate::error::Result;
+
+/// What the launches of one kernel in one role cost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KernelStat {
+    /// The kernel.
+    pub name: String,
+    /// What it is for.
+    pub role: &'static str,
+    /// Number of launches, or of phases.
+    pub count: u64,
+    /// Total time, in ns of the GPU's clock.
+    pub nanoseconds: u64,
+    /// Weights, keys and values that it read, in bytes.
+    pub bytes: u64,
+    /// The parts of the time, if phases are timed.
+    pub parts: Option<PhaseParts>,
+}
+
+/// Adds `stat` to the earlier ones of the same kernel and role.
+fn add(stats: &mut Vec<KernelStat>, stat: KernelStat) {
+    match stats.iter_mut().find(|s| s.name == stat.name && s.role == stat.role) {
+        Some(known) => {
+            known.count += stat.count;
+            known.nanoseconds += stat.nanoseconds;
+            known.bytes += stat.bytes;
+            if let (Some(a), Some(b)) = (&mut known.parts, stat.parts) {
+                a.waiting += b.waiting;
+                a.input += b.input;
+                a.products += b.products;
+                a.results += b.results;
+                a.end += b.end;
+            }
+        }
+        None => stats.push(stat),
+    }
+}
+
+/// Adds launches of which each is one kernel in one role.
+fn add_launches(stats: &mut Vec<KernelStat>, times: Vec<LaunchTime>) {
+    for LaunchTime { name, role, start, end, bytes, .. } in times {
+        add(stats, KernelStat { name, role, count: 1, nanoseconds: end - start, bytes, parts: None });
+    }
+}
+
+impl Engine {
+    /// Times every launch of `steps` greedy steps from an empty context, one after the other, and resets the
+    /// engine. A step in one launch is timed phase by phase, by the clock of its first block. Steps run for
+    /// at least `warm_up` before.
+    ///
+    /// # Errors
+    /// As [`Decoder::step`].
+    pub fn profile(&mut self, steps: usize, warm_up: Duration) -> Result<Vec<KernelStat>> {
+        self.reset()?;
+        self.check_room(steps)?;
+        let begin = Instant::now();
+        while begin.elapsed() < warm_up {
+            self.reset()?;
+            let mut token = 0;
+            for _ in 0..steps {
+                token = self.step_greedy(token)?;
+            }
+        }
+        self.reset()?;
+        self.model.state.set_tokens(0, &[0])?;
+        let (mut stats, patience) = (Vec::new(), self.model.patience);
+        for position in 0..steps {
+            match &self.step_plan {
+                Some(_) if self.mode == Mode::Persistent => self.profile_phases(position, &mut stats)?,
+                _ => {
+                    let launches = match &self.step_plan {
+                        Some(plan) => &plan.phases,
+                        None => &self.operations.launches,
+                    };
+                    let at = (position, 1);
+                    add_launches(&mut stats, run_timed(&mut self.queue, launches, Work::Step, at, patience)?);
+                }
+            }
+        }
+        self.reset()?;
+        Ok(stats)
+    }
+
+    /// Runs a step in one launch at `position`, and adds its phases.
+    fn profile_phases(&mut self, position: usize, stats: &mut Vec<KernelStat>) -> Result<()> {
+        let Some(plan) = &self.step_plan else { return Ok(()) };
+        let start = self.queue.timestamp()?;
+        self.queue.replay(&self.step)?;
+        let end = self.queue.timestamp()?;
+        self.queue.submit()?.wait(self.model.patience)?;
+        let [start, end] = [start, end].map(|t| t.ns().unwrap_or_default());
+        for phase in phase_times(plan, [start, end], position)? {
+            let stat = KernelStat {
+                name: plan.whole.kernel.name().to_owned(),
+                role: phase.role,
+                count: 1,
+                nanoseconds: phase.end - phase.start,
+                bytes: phase.bytes,
+                parts: Some(phase.parts),
+            };
+            add(stats, stat);
+        }
+        Ok(())
+    }
+
+    /// Times every launch of a prompt of `tokens` tokens at an empty context, one after the other, after
+    /// replaying it for `warm_up`, and resets the engine. Empty for a model whose prompts are not processed
+    /// in chunks.
+    ///
+    /// # Errors
+    /// As [`Decoder::prefill`].
+    pub fn profile_prompt(&mut self, tokens: usize, warm_up: Duration) -> Result<Vec<KernelStat>> {
+        self.reset()?;
+        self.check_room(tokens)?;
+        let Some(prompt) = &mut self.prompt else { return Ok(Vec::new()) };
+        let patience = self.model.patience * CHUNK as u32;
+        let zeros = vec![0; tokens];
+        let begin = Instant::now();
+        while begin.elapsed() < warm_up {
+            for (i, chunk) in zeros.chunks(CHUNK).enumerate() {
+                prompt.run(&self.model, &mut self.queue, i * CHUNK, chunk)?.wait(patience)?;
+            }
+        }
+        let mut stats = Vec::new();
+        for (i, chunk) in zeros.chunks(CHUNK).enumerate() {
+            let times = prompt.timed(&self.model, &mut self.queue, i * CHUNK, chunk, patience)?;
+            add_launches(&mut stats, times);
+        }
+        self.reset()?;
+        Ok(stats)
+    }
+}

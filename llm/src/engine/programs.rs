@@ -1,0 +1,67 @@
+//! The kernels of a device's generation, loaded on first use.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hcq::{Device, Kernel, Program};
+
+use crate::error::{Error, Result};
+use crate::kernels::choices::Kernels;
+use crate::kernels::committed::{self, Cubins};
+use crate::kernels::format::Format;
+use crate::kernels::operations::matvec::{self, Epilogue};
+use crate::kernels::step::shape::Shape;
+use crate::kernels::step::variant::Variant;
+
+/// Loads modules on first use and returns their kernels.
+#[derive(Debug)]
+pub struct Programs {
+    device: Device,
+    cubins: Cubins,
+    loaded: HashMap<&'static str, Program>,
+    /// Kernels that are not committed, each alone in its cubin, by name.
+    others: Kernels,
+    loaded_others: HashMap<Arc<str>, Program>,
+}
+
+impl Programs {
+    /// # Errors
+    /// [`Error::NoKernels`] if no kernels are committed for the device's generation.
+    pub fn new(device: &Device, others: Kernels) -> Result<Self> {
+        let sm = device.info().sm_number();
+        let cubins = committed::cubins(sm).ok_or(Error::NoKernels { sm })?;
+        let (loaded, loaded_others) = (HashMap::new(), HashMap::new());
+        Ok(Self { device: device.clone(), cubins, loaded, others, loaded_others })
+    }
+
+    /// Adds a kernel that is alone in `cubin`.
+    pub fn add(&mut self, name: &str, cubin: Arc<[u8]>) {
+        self.others.insert(name.into(), cubin);
+    }
+
+    /// The kernel `name`: an added one, else that of `module`.
+    pub fn kernel(&mut self, module: &'static str, name: &str) -> Result<Kernel> {
+        if let Some((name, cubin)) = self.others.get_key_value(name) {
+            if !self.loaded_others.contains_key(name) {
+                self.loaded_others.insert(name.clone(), self.device.load(cubin)?);
+            }
+            return Ok(self.loaded_others[name].kernel(name)?);
+        }
+        if !self.loaded.contains_key(module) {
+            let cubin =
+                self.cubins.iter().find(|(name, _)| *name == module).map_or(&[][..], |(_, bytes)| bytes);
+            self.loaded.insert(module, self.device.load(cubin)?);
+        }
+        Ok(self.loaded[module].kernel(name)?)
+    }
+
+    /// The step kernel of `variant`.
+    pub fn step(&mut self, variant: &Variant, shape: Shape) -> Result<Kernel> {
+        self.kernel(variant.module, &variant.kernel_name(shape))
+    }
+
+    /// A kernel that multiplies a matrix of `format`.
+    pub fn matvec(&mut self, format: Format, epilogue: Epilogue, shape: matvec::Shape) -> Result<Kernel> {
+        self.kernel(format.suffix(), &shape.kernel_name(format, epilogue))
+    }
+}

@@ -1,0 +1,43 @@
+//! Taking the time of every launch of an engine.
+
+use crate::engine::decode::Engine;
+use crate::engine::launch::Launch;
+use crate::engine::options::Mode;
+use crate::engine::timed::{TimedGraph, Tracing};
+use crate::engine::times::LaunchTime;
+use crate::error::Result;
+
+impl Engine {
+    /// Takes the time of every launch from now on, for [`Engine::take_trace`]. The phases of a step in one
+    /// launch are included if the engine was set up to time them.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn start_trace(&mut self) -> Result<()> {
+        let device = &self.model.device;
+        let step: Vec<&Launch> = match &self.step_plan {
+            Some(plan) if self.mode == Mode::Persistent => vec![&plan.whole],
+            Some(plan) => plan.phases.iter().collect(),
+            None => self.operations.launches.iter().collect(),
+        };
+        let fill: Vec<&Launch> = match &self.step_plan {
+            Some(plan) => vec![&plan.fill],
+            None => self.operations.without_head().collect(),
+        };
+        let finish = self.prompt.as_ref().map(|prompt| {
+            TimedGraph::new(device, [&prompt.last].into_iter().chain(self.operations.last_layer_on()))
+        });
+        self.tracing = Some(Tracing {
+            step: TimedGraph::new(device, step)?,
+            fill: TimedGraph::new(device, fill)?,
+            finish: finish.transpose()?,
+            seen: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// The launches since [`Engine::start_trace`] or the last call of this, in order.
+    pub fn take_trace(&mut self) -> Vec<LaunchTime> {
+        self.tracing.as_mut().map(|t| std::mem::take(&mut t.seen)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,308 @@
+//! The errors of this crate.
+
+use std::path::PathBuf;
+
+use crate::gguf::types::GgmlType;
+
+/// Shorthand for results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a model could not be read, written or run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused a file operation.
+    #[error("cannot {action} {}", path.display())]
+    File {
+        /// What was tried: "open", "map", "write".
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The first four bytes are not `GGUF`.
+    #[error("not a GGUF file: it begins with {found:02x?}; convert the model with llama.cpp's converter")]
+    NotGguf {
+        /// The bytes found instead, up to four.
+        found: Vec<u8>,
+    },
+    /// A container version that is not supported.
+    #[error("GGUF version {version} is not supported (2 and 3 are); convert the model again")]
+    Version {
+        /// The version in the header.
+        version: u32,
+    },
+    /// A version number with swapped bytes: the file is for a big-endian machine.
+    #[error("the GGUF file is big-endian; convert the model again for a little-endian machine")]
+    BigEndian,
+    /// The file ends before the end of an element.
+    #[error(
+        "{what} at byte {offset} needs {needed} bytes but {left} are left: the file is cut short or damaged, \
+         download it again"
+    )]
+    Truncated {
+        /// What was being read.
+        what: String,
+        /// Where it begins, in bytes from the start of the file.
+        offset: u64,
+        /// Its size, in bytes (of a list: the least size of its elements).
+        needed: u64,
+        /// Bytes from `offset` to the end of the file.
+        left: u64,
+    },
+    /// A string that is not UTF-8.
+    #[error("{what} at byte {offset} is not valid UTF-8")]
+    Text {
+        /// What was being read.
+        what: String,
+        /// Where it begins, in bytes from the start of the file.
+        offset: u64,
+    },
+    /// A metadata value type that GGUF does not define.
+    #[error("key {key:?} has value type {id}, GGUF defines 0 to 12")]
+    ValueType {
+        /// The metadata key.
+        key: String,
+        /// The type number found.
+        id: u32,
+    },
+    /// Arrays nested too deeply.
+    #[error("key {key:?} nests arrays deeper than {limit} levels")]
+    Nesting {
+        /// The metadata key.
+        key: String,
+        /// The deepest supported nesting.
+        limit: usize,
+    },
+    /// Two metadata values under one key.
+    #[error("key {key:?} appears twice")]
+    DuplicateKey {
+        /// The metadata key.
+        key: String,
+    },
+    /// Two tensors of one name.
+    #[error("tensor {name:?} appears twice")]
+    DuplicateTensor {
+        /// The tensor.
+        name: String,
+    },
+    /// `general.alignment` is not a power of two up to 65536.
+    #[error("general.alignment is {value}, it must be a power of two from 1 to 65536")]
+    Alignment {
+        /// The value found.
+        value: u64,
+    },
+    /// A tensor with no, too many or empty dimensions.
+    #[error("tensor {name:?} has dimensions {dims:?}, 1 to 4 that are not zero are allowed")]
+    Dimensions {
+        /// The tensor.
+        name: String,
+        /// The dimensions in the file; the first ones if there are too many.
+        dims: Vec<u64>,
+    },
+    /// An unknown tensor type.
+    #[error("tensor {name:?} has type {id}, which is unknown")]
+    TensorType {
+        /// The tensor.
+        name: String,
+        /// The type number found.
+        id: u32,
+    },
+    /// A row that is not a whole number of quantization blocks.
+    #[error("tensor {name:?} has rows of {row} values, {ty} packs blocks of {block}")]
+    PartialBlock {
+        /// The tensor.
+        name: String,
+        /// Its type.
+        ty: GgmlType,
+        /// Values in a row.
+        row: u64,
+        /// Values in a block.
+        block: u64,
+    },
+    /// A tensor whose size does not fit 64 bits.
+    #[error("tensor {name:?} with dimensions {dims:?} is larger than any memory")]
+    TensorSize {
+        /// The tensor.
+        name: String,
+        /// Its dimensions.
+        dims: Vec<u64>,
+    },
+    /// A tensor that does not start at a multiple of the file's alignment.
+    #[error("tensor {name:?} starts at offset {offset}, which is not a multiple of {alignment}")]
+    Misaligned {
+        /// The tensor.
+        name: String,
+        /// Offset in the data section, in bytes.
+        offset: u64,
+        /// The file's alignment, in bytes.
+        alignment: u64,
+    },
+    /// One part of a model split over several files.
+    #[error("the model is split over {count} files; join them first (llama-gguf-split --merge)")]
+    Split {
+        /// The number of files.
+        count: u64,
+    },
+    /// A metadata key that the model needs is absent.
+    #[error("key {key:?} is missing, the file does not describe a whole model")]
+    MissingKey {
+        /// The metadata key.
+        key: String,
+    },
+    /// A metadata value of another type than its key requires.
+    #[error("key {key:?} holds {found}, expected {expected}")]
+    KeyType {
+        /// The metadata key.
+        key: String,
+        /// The expected type.
+        expected: &'static str,
+        /// The type in the file.
+        found: &'static str,
+    },
+    /// A metadata value out of its range.
+    #[error("key {key:?} is {value}, {rule}")]
+    KeyValue {
+        /// The metadata key.
+        key: String,
+        /// The value found.
+        value: String,
+        /// The rule for valid values.
+        rule: &'static str,
+    },
+    /// A model family that is not supported.
+    #[error("model architecture {name:?} is not supported; \"llama\" is")]
+    Architecture {
+        /// `general.architecture`.
+        name: String,
+    },
+    /// A tensor that the architecture needs is absent.
+    #[error("tensor {name:?} is missing, the file is not a whole model")]
+    MissingTensor {
+        /// The tensor.
+        name: String,
+    },
+    /// A tensor that the model would have to ignore.
+    #[error("tensor {name:?} is not part of a plain llama model; this variant is not supported")]
+    UnexpectedTensor {
+        /// The tensor.
+        name: String,
+    },
+    /// A tensor of another shape than the metadata implies.
+    #[error("tensor {name:?} has dimensions {found:?}, the metadata implies {expected:?}")]
+    TensorShape {
+        /// The tensor.
+        name: String,
+        /// Dimensions by the metadata, `[row length, rows]`.
+        expected: Vec<u64>,
+        /// Dimensions in the file.
+        found: Vec<u64>,
+    },
+    /// A tensor type without kernels.
+    #[error("tensor {name:?} is {ty}, which cannot be computed with here; requantize the model to Q6_K")]
+    UnsupportedType {
+        /// The tensor.
+        name: String,
+        /// Its type.
+        ty: GgmlType,
+    },
+    /// The tokenizer could not be built, or text not encoded.
+    #[error("the tokenizer failed")]
+    Tokenizer {
+        /// The report of the tokenizer library.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Text with a byte that no token has.
+    #[error("the vocabulary has no token for byte {byte:#04x} of the text; remove the character")]
+    Uncovered {
+        /// The byte.
+        byte: u8,
+    },
+    /// A token number outside the vocabulary.
+    #[error("token {token} is outside the vocabulary of {vocab}")]
+    Token {
+        /// The token.
+        token: u32,
+        /// Size of the vocabulary.
+        vocab: usize,
+    },
+    /// More positions than the context has.
+    #[error(
+        "position {position} does not fit the context of {context} tokens; shorten the prompt or ask for fewer tokens"
+    )]
+    ContextFull {
+        /// The position.
+        position: usize,
+        /// Positions of the context.
+        context: usize,
+    },
+    /// A shape or mix that cannot be synthesized.
+    #[error("{text:?} is not SHAPE:QUANT; shapes are {shapes}; quants are {mixes}")]
+    Synthesis {
+        /// The text.
+        text: String,
+        /// The known shapes.
+        shapes: String,
+        /// The known mixes.
+        mixes: String,
+    },
+    /// A prompt without any token.
+    #[error("the prompt is empty and the model has no token to begin with; pass some text")]
+    EmptyPrompt,
+    /// Text could not be written.
+    #[error("cannot write the text")]
+    Output {
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file of tuned shapes that cannot be read.
+    #[error("{} is no tuning file, or damaged: move it away and tune again", path.display())]
+    Tuning {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A file of tuned shapes of another version or program.
+    #[error("{} has schema {found:?}, not {expected:?}: move it away and tune again", path.display())]
+    TuningSchema {
+        /// The file.
+        path: PathBuf,
+        /// The schema that this version reads.
+        expected: &'static str,
+        /// Its first field.
+        found: String,
+    },
+    /// A search that ended because the device failed with a candidate.
+    #[error("the search ended with {candidate}: the device fails since then; results from before are stored")]
+    TuningStopped {
+        /// The last kernel.
+        candidate: String,
+        /// What the device reports.
+        #[source]
+        source: Box<Error>,
+    },
+    /// Kernels could not be compiled.
+    #[error(transparent)]
+    Ptx(#[from] ptxgen::Error),
+    /// The device refused or failed.
+    #[error(transparent)]
+    Device(#[from] hcq::Error),
+    /// A GPU generation without compiled kernels.
+    #[error("there are no kernels for sm_{sm}; sm_87 and sm_90 are supported")]
+    NoKernels {
+        /// The generation, as in `sm_87`.
+        sm: u32,
+    },
+    /// A size that the kernels' 32-bit parameters cannot hold.
+    #[error("a size of {size} is more than the kernels can take, 2^32 is the limit")]
+    TooLarge {
+        /// The size, in elements.
+        size: usize,
+    },
+}

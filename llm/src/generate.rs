@@ -1,0 +1,99 @@
+//! The loop from a prompt to a text.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use tracing::trace_span;
+
+use crate::decoder::Decoder;
+use crate::error::{Error, Result};
+use crate::sampler::Sampler;
+use crate::spans::HOST;
+use crate::tokenizer::Tokenizer;
+
+/// Why a text ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The model chose a token that ends text.
+    End,
+    /// The requested number of tokens is reached.
+    Count,
+    /// The context has no room for another token.
+    Context,
+}
+
+/// The generated tokens, and how long they took.
+#[derive(Clone, Debug)]
+pub struct Generation {
+    /// The tokens, without the one that ends the text.
+    pub tokens: Vec<u32>,
+    /// Why the text ended.
+    pub stop: Stop,
+    /// Time of the prompt.
+    pub prefill: Duration,
+    /// Time of all tokens after the first.
+    pub decode: Duration,
+}
+
+impl Generation {
+    /// Tokens per second after the prompt; `None` for fewer than two tokens.
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        let steps = self.tokens.len().checked_sub(1).filter(|&n| n > 0)?;
+        Some(steps as f64 / self.decode.as_secs_f64())
+    }
+}
+
+/// Continues `prompt` by at most `count` tokens, and calls `emit` with each complete piece of text.
+///
+/// # Errors
+/// [`Error::EmptyPrompt`], [`Error::ContextFull`] if the prompt alone does not fit, [`Error::Output`] if
+/// `emit` fails, or what the decoder reports.
+pub fn generate(
+    decoder: &mut dyn Decoder,
+    tokenizer: &Tokenizer,
+    sampler: &mut Sampler,
+    prompt: &[u32],
+    count: usize,
+    emit: &mut dyn FnMut(&str) -> io::Result<()>,
+) -> Result<Generation> {
+    if prompt.is_empty() {
+        return Err(Error::EmptyPrompt);
+    }
+    let (position, context) = (decoder.position() + prompt.len(), decoder.context());
+    if position > context {
+        return Err(Error::ContextFull { position, context });
+    }
+    let output = |source| Error::Output { source };
+    let begin = Instant::now();
+    let logits = decoder.prefill(prompt)?;
+    let prefill = begin.elapsed();
+
+    let begin = Instant::now();
+    let mut stream = tokenizer.stream();
+    let mut tokens = Vec::new();
+    let greedy = sampler.is_greedy();
+    let mut choose = |logits: &[f32]| trace_span!(target: HOST, "sample").in_scope(|| sampler.sample(logits));
+    let mut next = choose(&logits);
+    let stop = loop {
+        if tokens.len() == count {
+            break Stop::Count;
+        }
+        if tokenizer.is_end(next) {
+            break Stop::End;
+        }
+        tokens.push(next);
+        let text = trace_span!(target: HOST, "detokenize").in_scope(|| stream.push(next));
+        trace_span!(target: HOST, "print").in_scope(|| emit(&text)).map_err(output)?;
+        if tokens.len() == count {
+            break Stop::Count;
+        }
+        if decoder.position() == context {
+            break Stop::Context;
+        }
+        let _token = trace_span!(target: HOST, "token", position = decoder.position()).entered();
+        next = if greedy { decoder.step_greedy(next)? } else { choose(&decoder.step(next)?) };
+    };
+    let decode = begin.elapsed();
+    emit(&stream.finish()).map_err(output)?;
+    Ok(Generation { tokens, stop, prefill, decode })
+}

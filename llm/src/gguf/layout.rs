@@ -1,0 +1,37 @@
+//! What precedes the data section of a GGUF file: metadata and the tensor table.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::gguf::types::GgmlType;
+use crate::gguf::value::Value;
+
+/// Four bytes at the start of every file.
+pub(super) const MAGIC: [u8; 4] = *b"GGUF";
+/// Alignment of the data section where the file names none, in bytes.
+pub(super) const DEFAULT_ALIGNMENT: u64 = 32;
+
+/// Everything before the data section.
+pub(super) struct Layout {
+    pub version: u32,
+    pub alignment: u64,
+    pub metadata: BTreeMap<String, Value>,
+    pub tensors: Vec<TensorInfo>,
+    /// Row of each tensor in the table, by name.
+    pub index: HashMap<String, usize>,
+}
+
+/// One row of the tensor table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// The tensor's name, for example `blk.0.attn_q.weight`.
+    pub name: String,
+    /// Type of its values.
+    pub ty: GgmlType,
+    /// Dimensions in ggml's order: `dims[0]` is the length of a row, the fastest axis. One to four, none
+    /// zero.
+    pub dims: Vec<u64>,
+    /// Where the data begins, in bytes from the start of the file.
+    pub offset: u64,
+    /// Size of the data, in bytes.
+    pub bytes: u64,
+}

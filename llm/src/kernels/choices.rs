@@ -1,0 +1,73 @@
+//! The shapes of kernels that differ from the default, and the cubins that have them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::kernels::format::Format;
+use crate::kernels::operations::matvec::{self, Epilogue};
+use crate::kernels::prompt::gemm::{self, Output, Tile};
+use crate::kernels::step::shape::Shape as StepShape;
+
+/// What the shape for a matrix times a vector is chosen by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Product {
+    /// Format of the matrix.
+    pub format: Format,
+    /// How the products are used.
+    pub epilogue: Epilogue,
+    /// Results.
+    pub rows: u32,
+    /// Values in a row.
+    pub cols: u32,
+}
+
+/// What the tile for a matrix times many vectors is chosen by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TokensProduct {
+    /// How the sums are used.
+    pub output: Output,
+    /// Tokens.
+    pub tokens: u32,
+    /// Results per token.
+    pub rows: u32,
+    /// Values in a row.
+    pub cols: u32,
+}
+
+/// The shapes of the kernels. A kernel that is not listed has the default shape, that of the committed
+/// kernels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choices {
+    /// The step kernel.
+    pub step: Option<StepShape>,
+    /// Matrix times vector, one launch per operation.
+    pub matvec: BTreeMap<Product, matvec::Shape>,
+    /// Matrix times many vectors: the tile, and the number of shares of the row length.
+    pub gemm: BTreeMap<TokensProduct, (Tile, u32)>,
+}
+
+impl Choices {
+    /// The shape for `product`.
+    pub fn matvec(&self, product: &Product) -> matvec::Shape {
+        self.matvec.get(product).copied().unwrap_or_default()
+    }
+
+    /// The tile for `product` on `sm_count` multiprocessors, and the number of shares of its row length.
+    pub fn gemm(&self, product: &TokensProduct, sm_count: u32) -> (Tile, u32) {
+        let TokensProduct { output, tokens, rows, cols } = *product;
+        let known = self.gemm.get(product).copied();
+        known.unwrap_or_else(|| gemm::choose(output, tokens, rows, cols, sm_count))
+    }
+}
+
+/// Kernels that are not committed, by name, each alone in its cubin.
+pub type Kernels = BTreeMap<Arc<str>, Arc<[u8]>>;
+
+/// The shapes that an engine uses, and the kernels that have them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tuning {
+    /// The shapes.
+    pub choices: Choices,
+    /// The kernels that have them, unless they are committed.
+    pub kernels: Kernels,
+}

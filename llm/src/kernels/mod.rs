@@ -1,0 +1,80 @@
+//! The kernels: written with `ptxgen`, compiled ahead for each target and embedded as cubins.
+//!
+//! Three rooms hold the three ways of running a model: [`operations`] has one kernel per operation, [`step`]
+//! a whole decode step in one kernel, [`prompt`] many tokens at once on the tensor cores. The modules beside
+//! them are shared: the layout of weights ([`format`](mod@format), [`pack`]), the key/value [`cache`], the
+//! decode [`state`].
+//!
+//! `cargo run -p ga10b-llm --example build_kernels` compiles the committed cubins again (it needs a `ptxas`);
+//! a test fails when they no longer match the PTX.
+
+pub(crate) mod activation;
+pub mod cache;
+pub mod choices;
+pub mod committed;
+pub mod format;
+pub mod heads;
+pub mod operations;
+pub mod pack;
+pub mod prompt;
+pub mod recipe;
+pub mod rotation;
+pub mod state;
+pub mod step;
+
+use ptxgen::{Kernel, Module, Named, Target};
+
+use crate::cache::CacheType;
+use crate::kernels::format::Format;
+use crate::kernels::heads::HEAD_DIMS;
+use crate::kernels::operations::matvec::Epilogue;
+use crate::kernels::operations::{attention, matvec, norm, quantized_attention, rope, token};
+use crate::kernels::prompt::{attention as prompt_attention, dequantize, gemm, vector};
+use crate::kernels::step::variant::VARIANTS;
+
+/// All kernels for `target`, in the modules that are committed.
+pub fn modules(target: Target) -> Vec<Named> {
+    let mut modules = Vec::new();
+    let mut add = |name: &str, kernels: Vec<Kernel>| {
+        let mut module = Module::new(target);
+        for kernel in kernels {
+            module.add(kernel);
+        }
+        modules.push(Named { name: name.to_owned(), module });
+    };
+    for format in Format::ALL {
+        let mut kernels = vec![token::embed(format)];
+        kernels.extend(Epilogue::ALL.map(|e| matvec::kernel(format, e, matvec::Shape::default())));
+        add(format.suffix(), kernels);
+    }
+    for variant in VARIANTS {
+        add(variant.module, vec![step::kernel::kernel(variant, step::shape::Shape::default())]);
+    }
+    let mut kernels = vec![attention::combine()];
+    kernels.extend(
+        HEAD_DIMS.into_iter().flat_map(|d| [attention::kernel(d, false), attention::kernel(d, true)]),
+    );
+    kernels.extend(HEAD_DIMS.map(quantized_attention::kernel));
+    add("attention", kernels);
+    add(
+        "vector",
+        vec![
+            norm::rmsnorm(),
+            norm::silu_mul(),
+            rope::kernel(CacheType::F16),
+            rope::kernel(CacheType::Q8_0),
+            token::argmax(),
+            token::argmax_finish(),
+            token::advance(),
+        ],
+    );
+    let both = |format| [dequantize::matrix(format), dequantize::embed(format)];
+    add("dequantize", Format::ALL.into_iter().flat_map(both).collect());
+    let of_tile = |tile| gemm::Output::ALL.map(|output| gemm::kernel(tile, output));
+    add("gemm", gemm::TILES.into_iter().flat_map(of_tile).collect());
+    let mut kernels = vec![vector::norm(), vector::rope(CacheType::F16), vector::last()];
+    kernels.extend([vector::rope(CacheType::Q8_0), vector::expand()]);
+    kernels.extend(HEAD_DIMS.map(prompt_attention::kernel));
+    add("prompt", kernels);
+    modules
+}

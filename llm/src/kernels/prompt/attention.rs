@@ -1,0 +1,332 @@
+//! Attention of a chunk of prompt tokens over the cache, on the tensor cores: causal, online softmax, no
+//! score buffer.
+//!
+//! A block serves 64 tokens of one query head, a warp 16 of them. Keys and values pass through shared memory
+//! in tiles of positions; the next tile is copied while this one is multiplied. The weights of a tile stay in
+//! registers: the lane that has a sum of the first product is the one that needs it as left factor of the
+//! second.
+
+use half::f16;
+use ptxgen::{
+    Accumulator, F16x2, Global, Kernel, Multiple, Pointer, Reg, Shared, Shuffle, Special, TileA, TileB,
+    Transpose,
+};
+
+use crate::kernels::heads::LOWEST;
+use crate::kernels::prompt::chunk::COUNT_AT;
+
+/// Threads of a block.
+pub const THREADS: u32 = 128;
+/// Tokens of a block.
+pub const TOKENS: u32 = 64;
+
+/// Positions of a tile for heads of up to `dims` dimensions: as many as the registers allow.
+const fn positions(dims: u32) -> u32 {
+    if dims > 128 { 32 } else { 64 }
+}
+
+/// Shared memory of a block, in bytes, set by the launch: the queries, and two tiles each of keys and values.
+pub const fn shared_bytes(dims: u32) -> u32 {
+    2 * dims * (TOKENS + 4 * positions(dims))
+}
+
+/// `prompt_attention_DIM(q, keys, values, prompt, out, context, head_dim, group, scale)` for heads of up to
+/// `dims` dimensions, a multiple of 8. `q` and `out` are f16 `[token][head][head_dim]`, the caches f16
+/// `[kv_head][context][head_dim]`; `group` query heads share a key/value head. Grid: `[tokens / TOKENS,
+/// heads]`.
+pub(crate) fn kernel(dims: u32) -> Kernel {
+    let k = Kernel::new(&format!("prompt_attention_{dims}"));
+    k.max_threads(THREADS);
+    let q = k.param_ptr::<f16>("q", 16);
+    let keys = k.param_ptr::<f16>("keys", 16);
+    let values = k.param_ptr::<f16>("values", 16);
+    let prompt = k.param_ptr::<u32>("prompt", 16);
+    let out = k.param_ptr::<f16>("out", 16);
+    let context = k.param::<u32>("context");
+    let head_dim = k.param_multiple("head_dim", 8);
+    let group = k.param::<u32>("group");
+    let scale = k.param::<f32>("scale");
+    let lines = Lines { dims };
+    let per_tile = positions(dims);
+
+    let (tid, head) = (k.special(Special::TidX), k.special(Special::CtaidY));
+    let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
+    // The blocks with most positions first.
+    let block = k.sub(k.sub(k.special(Special::NctaidX), 1), k.special(Special::CtaidX));
+    let first = k.mul(block, TOKENS);
+    let (start, count) = (k.load(prompt), k.load(prompt.plus(COUNT_AT)));
+    k.exit_if(k.ge(first, count));
+    let end = k.add(start, k.min(k.add(first, TOKENS), count));
+
+    let shared = k.dynamic_shared::<f16>();
+    let tile_bytes = per_tile * lines.bytes();
+    let tiles = shared.plus_bytes(i64::from(TOKENS * lines.bytes()));
+    let values_at = i64::from(2 * tile_bytes);
+    lines.clear(&k, tid, shared, head_dim);
+
+    let token_pitch = times(&k, head_dim, k.special(Special::NctaidY));
+    let own_q = k.row(q, head, head_dim);
+    lines.copy(&k, shared, TOKENS, head_dim, |line| {
+        k.row(own_q, k.min(k.add(first, line), k.sub(count, 1)), token_pitch)
+    });
+    let cache_row = k.mul(k.div(head, group), context);
+    let (key_rows, value_rows) = (k.row(keys, cache_row, head_dim), k.row(values, cache_row, head_dim));
+    let newest = k.sub(end, 1);
+    let fetch = |slot: Reg<u32>, position: Reg<u32>| {
+        let to = k.at_stride(tiles, slot, tile_bytes);
+        for (to, rows) in [(to, key_rows), (to.plus_bytes(values_at), value_rows)] {
+            lines.copy(&k, to, per_tile, head_dim, |line| {
+                k.row(rows, k.min(k.add(position, line), newest), head_dim)
+            });
+        }
+    };
+    let slot = k.var(0u32);
+    fetch(slot, k.var(0u32));
+    k.commit_copies();
+
+    let warp = Warp::new(&k, lines, (lane, warp), scale, (start, first));
+    k.wait_copies(0);
+    k.sync_threads();
+    warp.load_queries(shared);
+    k.for_(0u32, end, per_tile, |position: Reg<u32>| {
+        k.wait_copies(0);
+        k.sync_threads();
+        let here = k.at_stride(tiles, slot, tile_bytes);
+        k.set(slot, k.xor(slot, 1));
+        let next = k.add(position, per_tile);
+        k.if_(k.lt(next, end), || fetch(slot, next));
+        k.commit_copies();
+
+        let scores = warp.scores(here);
+        // Two scores of each of two tokens per fragment.
+        let column = k.mad(k.and(lane, 3), 2u32, position);
+        let weights = [0, 1].map(|half| warp.weights(half, &scores, column));
+        warp.add_values(here.plus_bytes(values_at), &weights);
+    });
+    warp.store(k.row(out, head, head_dim), head_dim, token_pitch, count);
+    k
+}
+
+/// What a warp works with: 16 tokens of one query head.
+struct Warp<'a> {
+    k: &'a Kernel,
+    lines: Lines,
+    lane: Reg<u32>,
+    scale: Reg<f32>,
+    queries: Vec<[Reg<F16x2>; 4]>,
+    out_sums: Vec<Accumulator>,
+    /// Largest score and sum of weights of the two tokens of which this lane has sums.
+    max: [Reg<f32>; 2],
+    total: [Reg<f32>; 2],
+    /// The first of the two tokens; the other is 8 further on.
+    token: Reg<u32>,
+    /// The last position that each of the two sees.
+    visible: [Reg<u32>; 2],
+    query_line: Reg<u32>,
+    key_line: Reg<u32>,
+    value_line: Reg<u32>,
+}
+
+impl<'a> Warp<'a> {
+    fn new(
+        k: &'a Kernel,
+        lines: Lines,
+        (lane, warp): (Reg<u32>, Reg<u32>),
+        scale: Reg<f32>,
+        (start, first): (Reg<u32>, Reg<u32>),
+    ) -> Self {
+        // Scores are in units of log2: exp2 is the softmax's exponential.
+        let scale = k.mul(scale, std::f32::consts::LOG2_E);
+        let queries = (0..lines.dims / 16).map(|_| k.matrices()).collect();
+        let out_sums = (0..lines.dims / 8).map(|_| k.accumulator()).collect();
+        let (max, total) = ([k.var(LOWEST), k.var(LOWEST)], [k.var(0f32), k.var(0f32)]);
+        let token = k.add(first, k.mad(warp, 16u32, k.shr(lane, 2)));
+        let visible = [k.add(start, token), k.add(start, k.add(token, 8))];
+        let query_line = k.mad(warp, 16u32, k.and(lane, 15));
+        let key_line = k.bfi(k.shr(lane, 4), k.and(lane, 7), 3, 1);
+        let value_line = k.and(lane, 15);
+        Self {
+            k,
+            lines,
+            lane,
+            scale,
+            queries,
+            out_sums,
+            max,
+            total,
+            token,
+            visible,
+            query_line,
+            key_line,
+            value_line,
+        }
+    }
+
+    fn load_queries(&self, shared: Pointer<Shared, f16>) {
+        let k = self.k;
+        for (s, to) in (0u32..).zip(&self.queries) {
+            let piece = k.add(k.shr(self.lane, 4), 2 * s);
+            k.load_matrices(*to, self.lines.piece(k, shared, self.query_line, piece), Transpose::No);
+        }
+    }
+
+    /// The products of the queries with the tile of keys at `keys`.
+    fn scores(&self, keys: Pointer<Shared, f16>) -> Vec<Accumulator> {
+        let (k, lines) = (self.k, self.lines);
+        let scores: Vec<Accumulator> = (0..positions(lines.dims) / 8).map(|_| k.accumulator()).collect();
+        for (s, query) in (0u32..).zip(&self.queries) {
+            let piece = k.add(k.bfe(self.lane, 3, 1), 2 * s);
+            let corner = lines.piece(k, keys, self.key_line, piece);
+            for (i, pair) in (0i64..).zip(scores.chunks_exact(2)) {
+                let key = k.matrices();
+                k.load_matrices(key, corner.plus_bytes(16 * i * i64::from(lines.bytes())), Transpose::No);
+                k.multiply(pair[0], TileA(*query), TileB([key[0], key[1]]));
+                k.multiply(pair[1], TileA(*query), TileB([key[2], key[3]]));
+            }
+        }
+        scores
+    }
+
+    /// The weights of the tile's positions for one of the lane's two tokens; `column` is the position of the
+    /// lane's first score.
+    fn weights(&self, half: usize, scores: &[Accumulator], column: Reg<u32>) -> Vec<Reg<F16x2>> {
+        let k = self.k;
+        let (max, total) = (self.max[half], self.total[half]);
+        let masked: Vec<Vec<Reg<f32>>> = (0u32..)
+            .zip(scores)
+            .map(|(i, score)| {
+                let score = |n: u32| {
+                    let hidden = k.gt(k.add(column, 8 * i + n), self.visible[half]);
+                    let score = k.mul(score.0[2 * half + n as usize], self.scale);
+                    k.select(hidden, LOWEST, score)
+                };
+                (0..2).map(score).collect()
+            })
+            .collect();
+        let top = masked.iter().flatten().copied().reduce(|a, b| k.max(a, b)).unwrap_or(max);
+        let top = k.max(top, k.shuffle(top, Shuffle::Xor(1)));
+        let top = k.max(max, k.max(top, k.shuffle(top, Shuffle::Xor(2))));
+        let shrink = k.exp2(k.sub(max, top));
+        k.set(max, top);
+        k.set(total, k.mul(total, shrink));
+        for sum in &self.out_sums {
+            for n in 0..2 {
+                k.set(sum.0[2 * half + n], k.mul(sum.0[2 * half + n], shrink));
+            }
+        }
+        let weight = |pair: &Vec<Reg<f32>>| {
+            let [a, b] = [0, 1].map(|n| k.exp2(k.sub(pair[n], top)));
+            k.add_to(total, k.add(a, b));
+            k.pack_f32(a, b)
+        };
+        masked.iter().map(weight).collect()
+    }
+
+    /// Adds the tile of values at `values`, weighted.
+    fn add_values(&self, values: Pointer<Shared, f16>, weights: &[Vec<Reg<F16x2>>; 2]) {
+        let k = self.k;
+        for s in 0..positions(self.lines.dims) / 16 {
+            let [a, b] = [2 * s as usize, 2 * s as usize + 1];
+            let weight = TileA([weights[0][a], weights[1][a], weights[0][b], weights[1][b]]);
+            for (i, sums) in (0u32..).zip(self.out_sums.chunks_exact(2)) {
+                let line = k.add(self.value_line, 16 * s);
+                let piece = k.add(k.shr(self.lane, 4), 2 * i);
+                let value = k.matrices();
+                k.load_matrices(value, self.lines.piece(k, values, line, piece), Transpose::Yes);
+                k.multiply(sums[0], weight, TileB([value[0], value[1]]));
+                k.multiply(sums[1], weight, TileB([value[2], value[3]]));
+            }
+        }
+    }
+
+    /// Stores the results of tokens below `count`.
+    fn store(
+        &self,
+        own_out: Pointer<Global, f16>,
+        head_dim: Multiple,
+        token_pitch: Multiple,
+        count: Reg<u32>,
+    ) {
+        let k = self.k;
+        let dim = k.scale(k.and(self.lane, 3), 2);
+        for half in 0..2u32 {
+            let total = self.total[half as usize];
+            let total = k.add(total, k.shuffle(total, Shuffle::Xor(1)));
+            let share = k.div(1f32, k.add(total, k.shuffle(total, Shuffle::Xor(2))));
+            let token = k.add(self.token, 8 * half);
+            k.if_(k.lt(token, count), || {
+                let to = k.at(k.row(own_out, token, token_pitch), dim).cast::<F16x2>();
+                for (i, sum) in (0u32..).zip(&self.out_sums) {
+                    let [a, b] = [0, 1].map(|n| k.mul(sum.0[2 * half as usize + n], share));
+                    let inside = k.gt(head_dim.reg(), 8 * i);
+                    k.if_(inside, || k.store(to.plus(4 * i64::from(i)), k.pack_f32(a, b)));
+                }
+            });
+        }
+    }
+}
+
+/// `value × factor`, a multiple of what divides `value`.
+fn times(k: &Kernel, value: Multiple, factor: Reg<u32>) -> Multiple {
+    let eighth = k.halve(value, 3).reg();
+    k.scale(k.mul(eighth, factor), 8)
+}
+
+/// Lines of f16 values in shared memory, in pieces of 16 bytes: eight neighbouring lines have the same piece
+/// in eight different sixteenths of 128 bytes.
+#[derive(Clone, Copy)]
+struct Lines {
+    /// Values of a line, at least 64.
+    dims: u32,
+}
+
+impl Lines {
+    const fn bytes(self) -> u32 {
+        2 * self.dims
+    }
+
+    fn piece(
+        self,
+        k: &Kernel,
+        lines: Pointer<Shared, f16>,
+        line: Reg<u32>,
+        piece: Reg<u32>,
+    ) -> Pointer<Shared, f16> {
+        k.at_stride(lines, k.mad(line, self.dims / 8, k.xor(piece, k.and(line, 7))), 16)
+    }
+
+    /// Zeroes all shared memory of the block where heads are shorter than the lines: the rest of each line
+    /// stays zero.
+    fn clear(self, k: &Kernel, tid: Reg<u32>, shared: Pointer<Shared, f16>, head_dim: Multiple) {
+        k.if_(k.lt(head_dim.reg(), self.dims), || {
+            let zero = k.reg::<u32>();
+            k.set(zero, 0u32);
+            k.for_(k.mul(tid, 4u32), shared_bytes(self.dims) / 4, 4 * THREADS, |word: Reg<u32>| {
+                let at = k.at(shared.cast::<u32>(), k.scale(k.shr(word, 2), 4));
+                k.store_n(at, &[zero; 4]);
+            });
+            k.sync_threads();
+        });
+    }
+
+    /// Starts to copy `count` lines of `head_dim` values; `source` gives the address of each.
+    fn copy(
+        self,
+        k: &Kernel,
+        to: Pointer<Shared, f16>,
+        count: u32,
+        head_dim: Multiple,
+        source: impl Fn(Reg<u32>) -> Pointer<Global, f16>,
+    ) {
+        let pieces = self.dims / 8;
+        let tid = k.special(Special::TidX);
+        let (line, piece) = (k.shr(tid, pieces.trailing_zeros()), k.and(tid, pieces - 1));
+        k.if_(k.gt(head_dim.reg(), k.mul(piece, 8u32)), || {
+            for first in (0..count).step_by((THREADS / pieces) as usize) {
+                let line = k.add(line, first);
+                let from = k.at(source(line), k.scale(piece, 8));
+                k.copy_async(self.piece(k, to, line, piece), from, 8);
+            }
+        });
+    }
+}

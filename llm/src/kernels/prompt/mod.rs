@@ -1,0 +1,7 @@
+//! Many tokens of one prompt at once, on the tensor cores.
+
+pub mod attention;
+pub mod chunk;
+pub mod dequantize;
+pub mod gemm;
+pub mod vector;

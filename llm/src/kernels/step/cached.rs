@@ -1,0 +1,165 @@
+//! What attention does for each type of cache: reading rows, scores, weighted values, caching the newest
+//! position.
+
+use half::f16;
+use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg};
+
+use crate::cache::CacheType;
+use crate::kernels::cache::{four_bytes, largest, numbers, product, quantize, scales, split, to_integers};
+use crate::kernels::heads::LONGEST_HEAD;
+use crate::kernels::step::block::Step;
+use crate::kernels::step::record::at;
+
+/// A piece of a key and one of a value, 16 bytes each; in q8_0 a fifth word has the f16 scale.
+pub(super) struct Row {
+    pub keys: [Reg<u32>; 5],
+    pub values: [Reg<u32>; 5],
+}
+
+/// The lane's part of the query, in the form that scores take.
+pub(super) enum Query {
+    Floats(Vec<Reg<f32>>),
+    /// 16-bit integers in separate bytes, and their scale.
+    Integers {
+        high: Vec<Reg<u32>>,
+        low: Vec<Reg<u32>>,
+        scale: Reg<f32>,
+    },
+}
+
+/// The layer's cache.
+pub(super) struct Caches {
+    keys: Pointer<Global, u8>,
+    values: Pointer<Global, u8>,
+    /// The scales of both in q8_0.
+    scales: Option<[Pointer<Global, f16>; 2]>,
+}
+
+impl Row {
+    pub(super) fn empty(k: &Kernel) -> Self {
+        let empty = || [(); 5].map(|()| k.var::<u32>(0u32));
+        Self { keys: empty(), values: empty() }
+    }
+}
+
+impl Step<'_> {
+    /// The caches of the layer.
+    pub(super) fn caches(&self, kv: CacheType) -> Caches {
+        let (keys, values) = (self.address::<u8>(at::KEYS), self.address::<u8>(at::VALUES));
+        let scales = match kv {
+            CacheType::F16 => None,
+            CacheType::Q8_0 => Some([keys, values].map(|cache| scales(self.k, cache, self.scales_at()))),
+        };
+        Caches { keys, values, scales }
+    }
+
+    /// Loads piece `piece` of keys and of values where `there` holds.
+    pub(super) fn fetch(&self, from: &Caches, there: Pred, piece: Reg<u32>, to: &Row) {
+        let k = self.k;
+        for (i, (cache, to)) in [(from.keys, &to.keys), (from.values, &to.values)].into_iter().enumerate() {
+            k.load_words_where(Some(there), k.at_stride(cache, piece, 16), &to[..4], Cache::Default);
+            if let Some(scales) = from.scales {
+                // Two pieces are a block.
+                let scale = k.at(scales[i], k.shr(piece, 1));
+                k.load_half_where(Some(there), scale, to[4], Cache::Default);
+            }
+        }
+    }
+
+    /// The lane's part of the query, times `scale`.
+    pub(super) fn query(&self, kv: CacheType, values: Vec<Reg<f32>>, scale: Reg<f32>) -> Query {
+        let k = self.k;
+        match kv {
+            CacheType::F16 => Query::Floats(values.into_iter().map(|v| k.mul(v, scale)).collect()),
+            CacheType::Q8_0 => {
+                let largest = largest(k, &values, &[]);
+                let (inverse, _) = to_integers(k, largest);
+                let split = |four: &[Reg<f32>; 4]| split(k, *four, inverse);
+                let (high, low) = values.as_chunks().0.iter().map(split).map(|[h, l]| (h, l)).unzip();
+                Query::Integers { high, low, scale: k.mul(k.mul(largest, 1f32 / 32767.0), scale) }
+            }
+        }
+    }
+
+    /// The lane's part of the score of a key.
+    pub(super) fn score(&self, query: &Query, key: &[Reg<u32>; 5]) -> Reg<f32> {
+        let k = self.k;
+        match query {
+            Query::Floats(query) => {
+                let score = k.var(0f32);
+                query.iter().zip(self.unpack(&key[..4])).for_each(|(q, x)| k.mad_to(score, *q, x, score));
+                score
+            }
+            Query::Integers { high, low, scale } => {
+                k.mul(product(k, &key[..4], high, low), k.mul(self.half(key[4]), *scale))
+            }
+        }
+    }
+
+    /// The numbers of a piece of values, and their weight.
+    pub(super) fn weighted(
+        &self,
+        kv: CacheType,
+        weight: Reg<f32>,
+        value: &[Reg<u32>; 5],
+    ) -> (Reg<f32>, Vec<Reg<f32>>) {
+        let k = self.k;
+        match kv {
+            CacheType::F16 => (weight, self.unpack(&value[..4])),
+            CacheType::Q8_0 => {
+                let numbers = value[..4].iter().flat_map(|word| numbers(k, *word)).collect();
+                (k.mul(weight, self.half(value[4])), numbers)
+            }
+        }
+    }
+
+    /// The f16 in the lower half of a word.
+    fn half(&self, word: Reg<u32>) -> Reg<f32> {
+        let k = self.k;
+        k.convert::<f16, f32>(k.unpack(k.bits::<u32, F16x2>(word)).0)
+    }
+
+    /// Byte offset of the scales in a cache in q8_0.
+    fn scales_at(&self) -> Multiple {
+        self.k.scale(self.k.shr(self.word(at::SCALES_AT), 5), 32)
+    }
+
+    /// Quantizes key and value of the newest position, which are stored after the queries, into the caches.
+    /// Every block that will read them does it, and all write the same bytes. Ends with a barrier.
+    pub(super) fn cache_newest(&self, kv_head: Reg<u32>) {
+        let k = self.k;
+        let head_dim = self.word(at::HEAD_DIM);
+        let quads = k.shr(head_dim, 2);
+        // As many threads as key and value of the longest heads take.
+        k.if_(k.lt(self.tid, 2 * LONGEST_HEAD / 4), || {
+            let is_key = k.lt(self.tid, quads);
+            let quad = k.sub(self.tid, k.select(is_key, 0u32, quads));
+            let mine = k.lt(quad, quads);
+            let quad = k.select(mine, quad, 0u32);
+            let before = k.shl(k.select(is_key, self.word(at::Q_PAIRS), self.word(at::K_PAIRS)), 1);
+            let at = k.scale(k.shr(k.add(before, k.mul(kv_head, head_dim)), 2), 4);
+            let from = k.at(k.at(self.address::<f32>(at::X), at), k.scale(quad, 4));
+            let values = k.load_n::<4, _, _>(from, Cache::Default);
+            let (scale, quants) = quantize(k, values, &[4, 2, 1]);
+            let cache = k.select_ptr(is_key, self.address::<u8>(at::KEYS), self.address::<u8>(at::VALUES));
+            let row = k.mad(kv_head, self.word(at::CONTEXT), self.position());
+            let words = k.row(cache.cast::<u32>(), row, quads);
+            let blocks = k.row(scales(k, cache, self.scales_at()), row, k.shr(head_dim, 5));
+            k.if_(mine, || {
+                k.store(k.at(words, quad), four_bytes(k, quants, 0));
+                k.if_(k.eq(k.and(quad, 7), 0), || k.store(k.at(blocks, k.shr(quad, 3)), scale));
+            });
+        });
+        k.sync_threads();
+    }
+
+    /// Pairs in single precision.
+    fn unpack(&self, pairs: &[Reg<u32>]) -> Vec<Reg<f32>> {
+        let k = self.k;
+        let both = |pair: &Reg<u32>| {
+            let (lo, hi) = k.unpack(k.bits::<u32, F16x2>(*pair));
+            [k.convert::<f16, f32>(lo), k.convert::<f16, f32>(hi)]
+        };
+        pairs.iter().flat_map(both).collect()
+    }
+}

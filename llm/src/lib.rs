@@ -1,0 +1,119 @@
+//! Quantized language models on [hcq]: LLaMA models in GGUF files, decoded on the GPU without the CUDA
+//! runtime.
+//!
+//! A [`Model`] is a checked GGUF file, a [`Tokenizer`] converts text by that file's vocabulary, an [`Engine`]
+//! processes tokens on a device and gives logits, and a [`Sampler`] chooses the next token. [`generate()`] is
+//! the loop over them. The kernels are embedded for sm_87 and sm_90; no NVIDIA tool is needed at run time.
+//!
+//! ```
+//! use ga10b_llm::{Engine, EngineOptions, Sampler, SamplerOptions, Tokenizer, embedded, generate};
+//! use hcq::{Device, Selector};
+//!
+//! // A small model that is part of this crate; `Model::open` takes a file.
+//! let model = embedded::model()?;
+//! let tokenizer = Tokenizer::from_gguf(&model.gguf)?;
+//! let prompt = tokenizer.encode("Once upon a time")?;
+//!
+//! // The software ga10b; `Selector::Auto` takes a GPU if there is one.
+//! let device = Device::open(Selector::Sim)?;
+//! let mut engine = Engine::new(&device, &model, &EngineOptions::new(64))?;
+//! let mut sampler = Sampler::new(SamplerOptions::GREEDY);
+//! let mut text = String::new();
+//! generate(&mut engine, &tokenizer, &mut sampler, &prompt, 3, &mut |piece| {
+//!     text.push_str(piece);
+//!     Ok(())
+//! })?;
+//! assert_eq!(text, ", a cheerful");
+//! # Ok::<(), ga10b_llm::Error>(())
+//! ```
+//!
+//! Without the loop: [`Decoder`] is what an engine does. [`Decoder::prefill`] takes a prompt and
+//! [`Decoder::step`] a token, both return logits; [`Decoder::step_greedy`] returns the most likely token and
+//! copies no logits. [`Reference`] computes the same on the CPU, and [`compare`] measures the error between
+//! both.
+//!
+//! The parts can be used alone: [`gguf`] reads and writes the container, [`kernels`] has the kernels with
+//! their parameters and cubins, [`tuning`] and [`search`] find and store faster shapes of kernels for one
+//! GPU, [`synthesize`] writes models of real shapes with random weights.
+//!
+//! # What is elsewhere
+//! The search for shapes is here because it launches parts of the engine. What only observes a run is in
+//! `ga10b-llm-tools`: benchmarks, traces for Perfetto, predictions from the software device's counters. A
+//! program that decodes needs none of it, nor its dependencies. The command line is `llm-demo`.
+//!
+//! # Where things go
+//! - a tensor type: [`gguf`] (its blocks), `quant` (dequantization), [`kernels::format`] and
+//!   [`kernels::pack`]
+//! - an architecture: [`model`] (keys and tensors), `engine::memory` (weights on the device), then its three
+//!   lowerings: `engine::operations`, `engine::step`, `engine::prompt`
+//! - a way to decode: a room in [`kernels`] and a lowering in [`engine`]
+//! - the cache: [`cache`] (types), [`kernels::cache`](mod@kernels::cache) (code), `engine::cache` (sizes)
+//! - more sequences: `engine::state` holds what one sequence has, `engine::memory` what all share
+//! - a tokenizer or a sampler: [`tokenizer`], [`sampler`]
+//!
+//! # Layers
+//! ```text
+//!  0 spans sampler gguf::types gguf::value tokenizer::alphabet tokenizer::split
+//!  1 error gguf::layout
+//!  2 gguf::parse gguf::write decoder
+//!  3 gguf
+//!  4 quant tokenizer model::config
+//!  5 model cache generate
+//!  6 embedded reference synthesize
+//!  7 compare
+//!  8 kernels::activation kernels::cache kernels::committed kernels::format kernels::heads
+//!  8 kernels::rotation kernels::state
+//!  9 kernels::pack kernels::operations kernels::prompt
+//!  9 kernels::step::layout kernels::step::record kernels::step::sync
+//! 10 kernels::step::shape
+//! 11 kernels::step::block kernels::step::task kernels::step::variant
+//! 12 kernels::step::cached kernels::step::input kernels::step::results kernels::step::tile
+//! 13 kernels::step::attend
+//! 14 kernels::step::kernel
+//! 15 kernels::choices kernels::recipe
+//! 16 kernels tuning::compile tuning::entry
+//! 17 tuning::store
+//! 18 tuning
+//! 19 engine::launch engine::matrix engine::times engine::options engine::programs
+//! 20 engine::cache engine::state
+//! 21 engine::memory
+//! 22 engine::operations engine::step
+//! 23 engine::timed
+//! 24 engine::prompt
+//! 25 engine::decode
+//! 26 engine::occupancy engine::profile engine::trace
+//! 27 engine
+//! 28 search::meter search::outcome
+//! 29 search::bench
+//! 30 search::gemm search::matvec search::step
+//! 31 search
+//! ```
+
+pub mod cache;
+pub mod compare;
+pub mod decoder;
+pub mod embedded;
+pub mod engine;
+mod error;
+pub mod generate;
+pub mod gguf;
+pub mod kernels;
+pub mod model;
+mod quant;
+pub mod reference;
+pub mod sampler;
+pub mod search;
+pub mod spans;
+pub mod synthesize;
+pub mod tokenizer;
+pub mod tuning;
+
+pub use cache::CacheType;
+pub use decoder::Decoder;
+pub use engine::{Engine, EngineOptions, Mode};
+pub use error::{Error, Result};
+pub use generate::generate;
+pub use model::Model;
+pub use reference::Reference;
+pub use sampler::{Sampler, SamplerOptions};
+pub use tokenizer::Tokenizer;

@@ -1,0 +1,208 @@
+//! The choice of the next token from logits.
+//!
+//! The steps are in the order of other engines: keep the `top_k` most likely tokens, then the smallest set
+//! with `top_p` of the probability, then those with at least `min_p` of the best one's probability, and draw
+//! from the rest at the given temperature. Random numbers are from ChaCha8 (crate `rand_chacha`, whose output
+//! for a seed is part of its interface), so a seed gives the same text everywhere.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+/// How a [`Sampler`] chooses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SamplerOptions {
+    /// Divisor of the logits; 0 always takes the most likely token.
+    pub temperature: f32,
+    /// Number of most likely tokens that are kept; 0 keeps all.
+    pub top_k: usize,
+    /// Probability that is kept, from the most likely token on; 1 keeps all.
+    pub top_p: f32,
+    /// Least probability relative to the most likely token; 0 keeps all.
+    pub min_p: f32,
+    /// Start of the random sequence.
+    pub seed: u64,
+}
+
+impl SamplerOptions {
+    /// Always the most likely token.
+    pub const GREEDY: Self = Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 };
+}
+
+/// Chooses tokens, with its own random sequence.
+#[derive(Clone, Debug)]
+pub struct Sampler {
+    options: SamplerOptions,
+    random: ChaCha8Rng,
+}
+
+impl Sampler {
+    /// A sampler at the start of its sequence.
+    pub fn new(options: SamplerOptions) -> Self {
+        Self { options, random: ChaCha8Rng::seed_from_u64(options.seed) }
+    }
+
+    /// Whether the choice is the most likely token and no random number is used.
+    pub fn is_greedy(&self) -> bool {
+        self.options.temperature <= 0.0 || self.options.top_k == 1
+    }
+
+    /// Chooses a token; `logits` has one entry per token of the vocabulary.
+    ///
+    /// NaN is never chosen. Without logits, token 0.
+    pub fn sample(&mut self, logits: &[f32]) -> u32 {
+        if self.is_greedy() {
+            return argmax(logits);
+        }
+        let candidates = self.candidates(logits);
+        // 53 random bits make a fraction in [0, 1) with all values representable.
+        let fraction = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        let total: f64 = candidates.iter().map(|c| c.1).sum();
+        let mut rest = fraction * total;
+        for &(token, weight) in &candidates {
+            rest -= weight;
+            if rest < 0.0 {
+                return token;
+            }
+        }
+        candidates.last().map_or_else(|| argmax(logits), |c| c.0)
+    }
+
+    /// The tokens to choose from, most likely first, with weights relative to the first.
+    fn candidates(&self, logits: &[f32]) -> Vec<(u32, f64)> {
+        let SamplerOptions { temperature, top_k, top_p, min_p, .. } = self.options;
+        let numbers = logits.iter().enumerate().filter(|(_, l)| !l.is_nan() && **l != f32::NEG_INFINITY);
+        let mut order: Vec<(u32, f32)> = numbers.map(|(token, &l)| (token as u32, l)).collect();
+        // Ties are ordered by token, so that the text is the same everywhere.
+        let by_rank = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+        if top_k > 0 && top_k < order.len() {
+            order.select_nth_unstable_by(top_k - 1, by_rank);
+            order.truncate(top_k);
+        }
+        order.sort_unstable_by(by_rank);
+        let Some(&(_, best)) = order.first() else { return Vec::new() };
+        // `best` may be infinite; equal values then have weight 1 like any other tie.
+        let weigh = |l: f32, t: f32| if l == best { 1.0 } else { (f64::from(l - best) / f64::from(t)).exp() };
+
+        // Both cuts use the distribution before the temperature, as in llama.cpp's default chain.
+        let plain = order.iter().map(|&(_, l)| weigh(l, 1.0));
+        let budget = f64::from(top_p) * plain.clone().sum::<f64>();
+        let mut mass = 0.0;
+        let kept = plain.take_while(|&w| {
+            let keep = (top_p >= 1.0 || mass < budget) && w >= f64::from(min_p);
+            mass += w;
+            keep
+        });
+        let kept = kept.count().max(1);
+        order.truncate(kept);
+        order.into_iter().map(|(token, l)| (token, weigh(l, temperature))).collect()
+    }
+}
+
+/// The index of the largest logit, the first of equals; NaN is ignored.
+pub fn argmax(logits: &[f32]) -> u32 {
+    let mut best = 0;
+    let mut value = f32::NEG_INFINITY;
+    for (token, &logit) in logits.iter().enumerate() {
+        if logit > value {
+            (best, value) = (token as u32, logit);
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn options() -> SamplerOptions {
+        SamplerOptions { temperature: 1.0, seed: 5, ..SamplerOptions::GREEDY }
+    }
+
+    fn draw(options: SamplerOptions, logits: &[f32], count: usize) -> Vec<usize> {
+        let mut sampler = Sampler::new(options);
+        let mut seen = vec![0; logits.len()];
+        (0..count).for_each(|_| seen[sampler.sample(logits) as usize] += 1);
+        seen
+    }
+
+    #[test]
+    fn greedy_takes_the_first_of_the_largest() {
+        let mut sampler = Sampler::new(SamplerOptions::GREEDY);
+        assert_eq!(sampler.sample(&[0.5, 2.0, f32::NAN, 2.0]), 1);
+        assert_eq!(sampler.sample(&[]), 0);
+    }
+
+    #[test]
+    fn a_seed_fixes_the_sequence_for_good() {
+        let logits: Vec<f32> = (0..1000).map(|i| (i as f32 * 0.37).sin()).collect();
+        let mut sampler = Sampler::new(options());
+        let tokens: Vec<u32> = (0..6).map(|_| sampler.sample(&logits)).collect();
+        let mut again = Sampler::new(options());
+        assert_eq!(tokens, (0..6).map(|_| again.sample(&logits)).collect::<Vec<_>>());
+        let mut other = Sampler::new(SamplerOptions { seed: 6, ..options() });
+        assert_ne!(tokens, (0..6).map(|_| other.sample(&logits)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn frequencies_follow_the_softmax() {
+        let logits = [1.0f32, 0.0, -1.0, 2.0];
+        for temperature in [0.5f32, 1.0, 2.0] {
+            let count = 20_000;
+            let seen = draw(SamplerOptions { temperature, ..options() }, &logits, count);
+            let total: f32 = logits.iter().map(|l| (l / temperature).exp()).sum();
+            for (seen, logit) in seen.iter().zip(logits) {
+                let expected = (logit / temperature).exp() / total;
+                let found = *seen as f32 / count as f32;
+                // Five standard deviations of a binomial fraction.
+                let bound = 5.0 * (expected * (1.0 - expected) / count as f32).sqrt();
+                assert!((found - expected).abs() < bound, "{found} {expected} at {temperature}");
+            }
+        }
+    }
+
+    #[test]
+    fn top_p_keeps_the_token_that_crosses_the_limit() {
+        let logits = [0.5f32.ln(), 0.3f32.ln(), 0.2f32.ln()];
+        let seen = draw(SamplerOptions { top_p: 0.6, ..options() }, &logits, 500);
+        assert!(seen[0] > 0 && seen[1] > 0 && seen[2] == 0, "{seen:?}");
+    }
+
+    #[test]
+    fn min_p_is_relative_to_the_best_token() {
+        let logits = [0.5f32.ln(), 0.3f32.ln(), 0.2f32.ln()];
+        let seen = draw(SamplerOptions { min_p: 0.5, ..options() }, &logits, 500);
+        assert!(seen[0] > 0 && seen[1] > 0 && seen[2] == 0, "{seen:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_logits_give_a_token_that_is_allowed(
+            logits in prop::collection::vec(prop_oneof![
+                8 => -30.0f32..30.0,
+                1 => Just(f32::NAN),
+                1 => Just(f32::NEG_INFINITY),
+                1 => Just(f32::INFINITY),
+            ], 1..200),
+            temperature in 0.0f32..3.0,
+            top_k in 0usize..20,
+            top_p in 0.0f32..=1.0,
+            min_p in 0.0f32..=1.0,
+            seed: u64,
+        ) {
+            let options = SamplerOptions { temperature, top_k, top_p, min_p, seed };
+            let token = Sampler::new(options).sample(&logits) as usize;
+            prop_assert!(token < logits.len());
+            let mut ranked: Vec<f32> = logits.iter().copied().filter(|l| !l.is_nan()).collect();
+            ranked.sort_by(|a, b| b.total_cmp(a));
+            if ranked.first().is_some_and(|l| *l > f32::NEG_INFINITY) {
+                prop_assert!(logits[token] > f32::NEG_INFINITY);
+                let limit = if top_k == 0 { ranked.len() } else { top_k.min(ranked.len()) };
+                prop_assert!(logits[token] >= ranked[limit - 1]);
+                let ratio = f64::from(logits[token] - ranked[0]).exp();
+                prop_assert!(logits[token] == ranked[0] || temperature == 0.0 || ratio >= f64::from(min_p));
+            }
+        }
+    }
+}

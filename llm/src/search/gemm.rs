@@ -1,0 +1,217 @@
+//! The tiles of matrix times the tokens of a prompt, and the number of shares of the row length.
+//!
+//! The kernel that reads the results is timed with the product, because it adds the shares.
+
+use half::f16;
+use hcq::{Args, Buffer, Kernel, LaunchConfig};
+
+use crate::engine::prompt::chunks::supports;
+use crate::engine::prompt::products::{SIZES, products};
+use crate::error::Result;
+use crate::kernels::choices::{Choices, TokensProduct};
+use crate::kernels::prompt::gemm::{self, MORE_TILES, Output, TILES, Tile};
+use crate::kernels::prompt::vector::NORM_THREADS;
+use crate::kernels::recipe::Recipe;
+use crate::search::bench::{Bench, each, fastest, fill, numbers, read};
+use crate::search::meter::Meter;
+use crate::search::outcome::{Finding, Part};
+use crate::tuning::entry::{Tuned, TunedGemm};
+
+/// Launches that are timed together on a GPU.
+const LAUNCHES: usize = 8;
+/// Most shares of a row length.
+const MOST_SHARES: u64 = 8;
+
+/// Buffers that are large enough for every product.
+struct Room {
+    x: Buffer,
+    weights: Buffer,
+    sums: Buffer,
+    /// The residual stream, to which sums are added.
+    stream: Buffer,
+    norm: Buffer,
+    normed: Buffer,
+    /// The kernel that adds shares.
+    reader: Kernel,
+}
+
+/// Searches the tiles.
+pub fn search(bench: &mut Bench<'_>) -> Result<()> {
+    if !supports(&bench.model.config) {
+        bench.outcome.left_out.push("prompt: prompts of this model do not go through these kernels".into());
+        return Ok(());
+    }
+    // The software device takes long for many tokens.
+    let counts = matches!(bench.meter, Meter::Count(_));
+    let sizes = SIZES.into_iter().filter(|s| !counts || *s == SIZES[0]);
+    let fit = sizes.filter(|s| *s <= bench.model.cache.context.next_power_of_two().max(64));
+    let of = |tokens| products(&bench.model, tokens);
+    let mut products: Vec<TokensProduct> = fit.flat_map(of).collect();
+    products.sort();
+    products.dedup();
+    // Long prompts first.
+    products.reverse();
+    let room = Room::new(bench, &products)?;
+
+    let limit = bench.limits.candidates;
+    let others: Vec<Tile> = MORE_TILES.into_iter().take(limit).collect();
+    let outputs = Output::ALL;
+    let recipes = others.iter().flat_map(|t| outputs.map(|output| Recipe::Gemm(*t, output)));
+    bench.compile(recipes.collect::<Vec<_>>().into_iter());
+    let tiles: Vec<Tile> = TILES.into_iter().chain(others).collect();
+    if let Some(p) = products.first() {
+        let usual = Choices::default().gemm(p, bench.model.device.info().sm_count);
+        bench.warm_up(&mut |bench| (0..LAUNCHES).try_for_each(|_| launch(bench, &room, p, usual)))?;
+    }
+    for (i, p) in products.iter().enumerate() {
+        if bench.is_over() {
+            break;
+        }
+        let name = format!("{} tokens, {} x {}", p.tokens, p.rows, p.cols);
+        bench.progress(&name, i, products.len());
+        one(bench, &room, p, &tiles)?;
+    }
+    Ok(())
+}
+
+/// Searches the tile for one product.
+fn one(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, tiles: &[Tile]) -> Result<()> {
+    let usual = Choices::default().gemm(p, bench.model.device.info().sm_count);
+    let wanted = results(bench, room, p, usual)?;
+    let mut all = vec![usual];
+    let splits: Vec<u32> = gemm::splits(p.output, p.cols).collect();
+    for (tile, shares) in tiles.iter().flat_map(|t| splits.iter().map(|s| (*t, *s))) {
+        let recipe = Recipe::Gemm(tile, p.output);
+        if (tile, shares) == usual || !bench.has(&recipe) {
+            continue;
+        }
+        if bench.is_over() || all.len() > bench.limits.candidates.saturating_mul(splits.len()) {
+            break;
+        }
+        let name = recipe.name();
+        let kernel = bench.programs.kernel("gemm", &name)?;
+        let most = bench.model.device.info().max_shared_per_block.count();
+        let fits = u64::from(tile.shared_bytes()) <= most;
+        if !fits || kernel.blocks_per_sm(tile.threads(), tile.shared_bytes()) == 0 {
+            let (registers, shared) = (kernel.registers(), tile.shared_bytes());
+            bench.reject(
+                &name,
+                format!("{registers} registers and {shared} bytes of shared memory do not fit"),
+            );
+            continue;
+        }
+        let found = results(bench, room, p, (tile, shares));
+        let mut again = |bench: &mut Bench<'_>| results(bench, room, p, usual);
+        if bench.accept(&name, &wanted, found, &mut again)? {
+            all.push((tile, shares));
+        }
+    }
+    let launches = if matches!(bench.meter, Meter::Clock) { LAUNCHES } else { 1 };
+    let times = bench
+        .times(all.len(), &mut |bench, i| (0..launches).try_for_each(|_| launch(bench, room, p, all[i])))?;
+    let Some((best, ns)) = fastest(&times) else { return Ok(()) };
+    let (shape, shares) = all[best];
+    let tuned = Tuned { shape, usual_ns: each(times[0].unwrap_or(ns), launches), ns: each(ns, launches) };
+    let &TokensProduct { output, tokens, rows, cols } = p;
+    let text = |(tile, shares): (Tile, u32)| {
+        let Tile { tokens, rows, depth, stages, .. } = tile;
+        format!("{tokens} x {rows} x {depth}, {stages} stages, {shares} shares")
+    };
+    bench.outcome.findings.push(Finding {
+        part: Part::Prompt,
+        kernel: format!("{} {tokens} tokens, {rows} x {cols}", output.name()),
+        usual: text(usual),
+        usual_ns: tuned.usual_ns,
+        chosen: text(all[best]),
+        ns: tuned.ns,
+        tried: times.iter().skip(1).flatten().count(),
+    });
+    bench.outcome.entry.gemm.push(TunedGemm { output, tokens, rows, cols, shares, tuned });
+    Ok(())
+}
+
+impl Room {
+    fn new(bench: &mut Bench<'_>, products: &[TokensProduct]) -> Result<Self> {
+        let most = |of: &dyn Fn(&TokensProduct) -> u64| products.iter().map(of).max().unwrap_or(1);
+        let x = most(&|p| u64::from(p.tokens) * u64::from(p.cols));
+        let weights =
+            most(&|p| u64::from(p.rows) * u64::from(p.cols) * if p.output == Output::Gate { 2 } else { 1 });
+        let sums = most(&|p| u64::from(p.tokens) * u64::from(p.rows));
+        let longest = most(&|p| u64::from(p.rows));
+        let room = Self {
+            x: bench.model.device.alloc(2 * x)?,
+            weights: bench.model.device.alloc(2 * weights)?,
+            sums: bench.floats(MOST_SHARES * sums)?,
+            stream: bench.floats(sums)?,
+            norm: bench.floats(longest)?,
+            normed: bench.model.device.alloc(2 * sums)?,
+            reader: bench.programs.kernel("prompt", "prompt_norm")?,
+        };
+        let pattern: Vec<u8> = numbers(1 << 16).flat_map(|v| f16::from_f32(v).to_le_bytes()).collect();
+        for (buffer, bytes) in [(&room.x, 2 * x), (&room.weights, 2 * weights)] {
+            for at in (0..bytes).step_by(pattern.len()) {
+                let len = (bytes - at).min(pattern.len() as u64);
+                buffer.write(at, &pattern[..len as usize])?;
+            }
+        }
+        fill(&room.norm, longest as usize)?;
+        Ok(room)
+    }
+}
+
+/// Records the product and the kernel that reads its results, after all earlier launches.
+fn launch(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, how: (Tile, u32)) -> Result<()> {
+    multiply(bench, room, p, how)?;
+    // The reader takes results of 16 values at a time.
+    if p.output == Output::Sums && p.rows.is_multiple_of(16) {
+        let args = Args::new().buffer(&room.stream).buffer(&room.sums).buffer(&room.norm);
+        let args = args.buffer(&room.normed).u32(p.rows).f32(1e-5).u32(how.1).u32(p.tokens);
+        let config = LaunchConfig::new(p.tokens, NORM_THREADS);
+        bench.queue.barrier();
+        // SAFETY: the buffers are sized for every product.
+        unsafe { bench.queue.launch(&room.reader, config, &args) }?;
+    }
+    Ok(())
+}
+
+fn multiply(
+    bench: &mut Bench<'_>,
+    room: &Room,
+    p: &TokensProduct,
+    (tile, shares): (Tile, u32),
+) -> Result<()> {
+    let kernel = bench.programs.kernel("gemm", &tile.kernel_name(p.output))?;
+    let args = Args::new().buffer(&room.x).buffer(&room.weights).buffer(&room.sums);
+    let args = args.u32(p.tokens).u32(p.rows).u32(p.cols).u32(p.rows).u32(p.cols / shares).u32(p.tokens);
+    let config = LaunchConfig::new(tile.grid(p.output, p.tokens, p.rows, shares), tile.threads());
+    bench.queue.barrier();
+    // SAFETY: the buffers are sized for every product and the most shares.
+    unsafe { bench.queue.launch(&kernel, config.with_dynamic_shared(tile.shared_bytes()), &args) }?;
+    Ok(())
+}
+
+/// The results for the first, the middle and the last token.
+fn results(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, how: (Tile, u32)) -> Result<Vec<f32>> {
+    multiply(bench, room, p, how)?;
+    bench.finish()?;
+    let (rows, pitch) = (p.rows as usize, u64::from(p.rows));
+    let mut all = Vec::new();
+    for token in [0, p.tokens / 2, p.tokens - 1].map(u64::from) {
+        match p.output {
+            Output::Sums => {
+                let mut sums = vec![0f32; rows];
+                for share in 0..u64::from(how.1) {
+                    let at = 4 * pitch * (share * u64::from(p.tokens) + token);
+                    sums.iter_mut().zip(read(&room.sums, at, rows)?).for_each(|(sum, v)| *sum += v);
+                }
+                all.extend(sums);
+            }
+            Output::Gate => {
+                let mut bytes = vec![0; 2 * rows];
+                room.sums.read(2 * pitch * token, &mut bytes)?;
+                all.extend(bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()));
+            }
+        }
+    }
+    Ok(all)
+}

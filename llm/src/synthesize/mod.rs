@@ -1,0 +1,326 @@
+//! Models of real shapes with random weights, for benchmarks: the time of a token depends on shapes and
+//! formats alone.
+//!
+//! Weights are drawn as quantized blocks, with a spread that keeps activations near 1 through all layers, so
+//! logits are finite and not flat. Names and keys are those of converters, so llama.cpp loads the files.
+//! Every tensor has its own random sequence, and the file for a seed is the same on every machine.
+
+mod blocks;
+mod vocabulary;
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::str::FromStr;
+
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::gguf::Gguf;
+use crate::gguf::types::GgmlType;
+use crate::gguf::value::{Array, Value};
+use crate::gguf::write::{TensorWriter, Writer};
+use crate::model::config::{Config, llama3_factors};
+use crate::model::{Model, tensor_shapes};
+
+/// The choice of tensor types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// One type for all matrices; below six bits the output matrix is Q6_K, as in llama.cpp's quantizer.
+    Uniform(GgmlType),
+    /// llama.cpp's `Q4_K_M` and `Q5_K_M`: Q6_K for the output and for `attn_v` and `ffn_down` of about half
+    /// the layers.
+    Medium(GgmlType),
+}
+
+/// A shape and a mix, written `llama-3.2-1b:q6_k`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Synthesis {
+    name: String,
+    config: Config,
+    tied: bool,
+    mix: Mix,
+}
+
+/// The shapes: published dimensions of the models that they are named after, and a tiny one.
+pub const SHAPES: [&str; 4] = ["llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b", "tiny-llama"];
+/// The mixes.
+pub const MIXES: [&str; 10] =
+    ["q6_k", "q4_k_m", "q5_k_m", "q4_k", "q5_k", "q8_0", "q4_0", "f16", "bf16", "f32"];
+
+impl FromStr for Synthesis {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let unknown =
+            || Error::Synthesis { text: text.into(), shapes: SHAPES.join(", "), mixes: MIXES.join(", ") };
+        let (shape, mix) = text.split_once(':').ok_or_else(unknown)?;
+        let mix = mix.to_ascii_lowercase();
+        let ty = GgmlType::from_name(mix.trim_end_matches("_m")).filter(|_| MIXES.contains(&mix.as_str()));
+        let ty = ty.ok_or_else(unknown)?;
+        let (config, tied) = shape_config(shape).ok_or_else(unknown)?;
+        let mix = if mix.ends_with("_m") { Mix::Medium(ty) } else { Mix::Uniform(ty) };
+        Ok(Self { name: text.into(), config, tied, mix })
+    }
+}
+
+/// Configuration of a shape, and whether its output matrix is the embedding.
+fn shape_config(name: &str) -> Option<(Config, bool)> {
+    // layers, hidden, ff, heads, head_dim, vocabulary, context, rope factor, tied; key-value heads are 8 or a
+    // quarter.
+    let (layers, hidden, ff, heads, head_dim, vocab, context, factor, tied) = match name {
+        "llama-3.2-1b" => (16, 2048, 8192, 32, 64, 128_256, 131_072, 32.0, true),
+        "llama-3.2-3b" => (28, 3072, 8192, 24, 128, 128_256, 131_072, 32.0, true),
+        "llama-3.1-8b" => (32, 4096, 14_336, 32, 128, 128_256, 131_072, 8.0, false),
+        "tiny-llama" => (2, 512, 1024, 8, 64, 1024, 4096, 32.0, true),
+        _ => return None,
+    };
+    let kv_heads = if name == "tiny-llama" { 2 } else { 8 };
+    let rope_base = 500_000.0;
+    let config = Config {
+        layers,
+        hidden,
+        ff,
+        heads,
+        kv_heads,
+        head_dim,
+        vocab,
+        context,
+        rms_eps: 1e-5,
+        rope_base,
+        rope_dim: head_dim,
+        rope_factors: Some(llama3_factors(rope_base, head_dim, factor, 1.0, 4.0, 8192.0)),
+    };
+    Some((config, tied))
+}
+
+impl Mix {
+    /// The type of the matrix with `role` in layer `layer` of `layers`.
+    fn pick(self, role: &str, layer: usize, layers: usize) -> GgmlType {
+        let eighth = layers / 8;
+        let more_bits = layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
+        match self {
+            Self::Medium(_) if role == "output" => GgmlType::Q6K,
+            Self::Medium(_) if matches!(role, "attn_v" | "ffn_down") && more_bits => GgmlType::Q6K,
+            Self::Uniform(GgmlType::Q4K | GgmlType::Q5K | GgmlType::Q4_0) if role == "output" => {
+                GgmlType::Q6K
+            }
+            Self::Uniform(ty) | Self::Medium(ty) => ty,
+        }
+    }
+
+    /// `general.file_type` (`enum llama_ftype` of llama.cpp).
+    fn file_type(self) -> u32 {
+        match self {
+            Self::Uniform(GgmlType::F32) => 0,
+            Self::Uniform(GgmlType::F16) => 1,
+            Self::Uniform(GgmlType::Q4_0) => 2,
+            Self::Uniform(GgmlType::Q8_0) => 7,
+            Self::Uniform(GgmlType::Q4K) => 14,
+            Self::Medium(GgmlType::Q4K) => 15,
+            Self::Uniform(GgmlType::Q5K) => 16,
+            Self::Uniform(GgmlType::Bf16) => 32,
+            Self::Medium(_) => 17,
+            Self::Uniform(_) => 18,
+        }
+    }
+}
+
+/// The values of a tensor.
+#[derive(Clone, Copy, Debug)]
+enum Fill<'a> {
+    /// Nearly normal, with mean 0 and this standard deviation.
+    Random(f32),
+    /// Uniform between 0.7 and 1.3 times this.
+    Norm(f32),
+    /// These.
+    Exact(&'a [f32]),
+}
+
+impl Synthesis {
+    /// Sets other sizes: layers, and the lengths of the residual and the feed-forward vector.
+    #[must_use]
+    pub fn with_sizes(mut self, layers: usize, hidden: usize, ff: usize) -> Self {
+        self.config = Config { layers, hidden, ff, ..self.config };
+        self
+    }
+
+    /// Shape and constants.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Bytes of all tensor data.
+    pub fn tensor_bytes(&self) -> u64 {
+        let bytes = |ty: GgmlType, dims: &[u64]| ty.bytes_for(dims.iter().product()).unwrap_or(0);
+        self.tensors().iter().map(|(_, ty, dims, _)| bytes(*ty, dims)).sum()
+    }
+
+    /// The tensors: name, type, dimensions and values.
+    fn tensors(&self) -> Vec<(String, GgmlType, Vec<u64>, Fill<'_>)> {
+        let c = &self.config;
+        let mut tensors = Vec::new();
+        if let Some(factors) = &c.rope_factors {
+            let dims = vec![factors.len() as u64];
+            tensors.push(("rope_freqs.weight".to_owned(), GgmlType::F32, dims, Fill::Exact(factors)));
+        }
+        for (name, dims) in tensor_shapes(c) {
+            let stem = name.trim_end_matches(".weight");
+            let (layer, role) = match stem.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
+                Some((layer, role)) => (layer.parse().unwrap_or(0), role.to_owned()),
+                None => (0, stem.to_owned()),
+            };
+            // Tied: a small embedding and a large last gain, so that a token does not predict itself.
+            let (small, logit) = (0.3, 2.2);
+            let spread = |gain: f32| Fill::Random(gain / (dims[0] as f32).sqrt());
+            let pick = |role: &str| self.mix.pick(role, layer, c.layers);
+            let (ty, fill) = match role.as_str() {
+                "token_embd" => (pick(if self.tied { "output" } else { "token_embd" }), spread(small)),
+                "output" if self.tied => continue,
+                "output" => (pick("output"), spread(logit)),
+                "output_norm" if self.tied => (GgmlType::F32, Fill::Norm(logit / small)),
+                "output_norm" | "attn_norm" | "ffn_norm" => (GgmlType::F32, Fill::Norm(1.0)),
+                "attn_output" | "ffn_down" => (pick(&role), spread(0.9)),
+                _ => (pick(&role), spread(1.0)),
+            };
+            tensors.push((name, ty, dims, fill));
+        }
+        tensors
+    }
+
+    /// Metadata of the file.
+    fn header(&self) -> Writer {
+        let c = &self.config;
+        let mut w = Writer::new();
+        let number = |n: usize| Value::U32(n as u32);
+        w.key("general.architecture", Value::String("llama".into()));
+        w.key("general.name", Value::String(format!("synthetic {}", self.name)));
+        w.key("general.file_type", Value::U32(self.mix.file_type()));
+        w.key("general.quantization_version", Value::U32(2));
+        w.key("llama.context_length", number(c.context));
+        w.key("llama.embedding_length", number(c.hidden));
+        w.key("llama.block_count", number(c.layers));
+        w.key("llama.feed_forward_length", number(c.ff));
+        w.key("llama.attention.head_count", number(c.heads));
+        w.key("llama.attention.head_count_kv", number(c.kv_heads));
+        w.key("llama.attention.key_length", number(c.head_dim));
+        w.key("llama.attention.value_length", number(c.head_dim));
+        w.key("llama.attention.layer_norm_rms_epsilon", Value::F32(c.rms_eps));
+        w.key("llama.rope.freq_base", Value::F32(c.rope_base));
+        w.key("llama.rope.dimension_count", number(c.rope_dim));
+        w.key("llama.vocab_size", number(c.vocab));
+        let v = vocabulary::Vocabulary::new(c.vocab);
+        w.key("tokenizer.ggml.model", Value::String("gpt2".into()));
+        w.key("tokenizer.ggml.pre", Value::String("llama-bpe".into()));
+        w.key("tokenizer.ggml.tokens", Value::Array(Array::String(v.tokens)));
+        w.key("tokenizer.ggml.token_type", Value::Array(Array::I32(v.types)));
+        w.key("tokenizer.ggml.merges", Value::Array(Array::String(v.merges)));
+        w.key("tokenizer.ggml.bos_token_id", Value::U32(v.bos));
+        w.key("tokenizer.ggml.eos_token_id", Value::U32(v.eos));
+        w.key("tokenizer.ggml.eot_token_id", Value::U32(v.eot));
+        w.key("tokenizer.ggml.add_bos_token", Value::Bool(true));
+        w
+    }
+
+    /// The model for `seed`, in memory.
+    ///
+    /// # Errors
+    /// As [`Model::new`], for sizes that make no model.
+    pub fn model(&self, seed: u64) -> Result<Model> {
+        let mut bytes = Vec::new();
+        let failed = |source| Error::File { action: "write", path: self.name.clone().into(), source };
+        self.write(seed, &mut bytes, &mut |_, _| ()).map_err(failed)?;
+        Model::new(Gguf::from_bytes(bytes)?)
+    }
+
+    /// Writes the model to `out`; `progress` is called with the bytes written so far and in all. Memory use
+    /// does not depend on the size of the model.
+    ///
+    /// # Errors
+    /// What `out` reports.
+    pub fn write(
+        &self,
+        seed: u64,
+        out: impl io::Write,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> io::Result<()> {
+        let tensors = self.tensors();
+        let mut header = self.header();
+        for (name, ty, dims, _) in &tensors {
+            header.tensor(name, *ty, dims);
+        }
+        let total = header.file_bytes();
+        let mut done = 0;
+        let mut out = header.begin(out)?;
+        for (name, ty, dims, fill) in &tensors {
+            let values = dims.iter().product::<u64>();
+            match *fill {
+                Fill::Exact(values) => out.write(&le_bytes(values))?,
+                Fill::Norm(gain) => out.write(&le_bytes(&blocks::norm(seed, name, values as usize, gain)))?,
+                Fill::Random(sigma) => {
+                    let count = values / ty.block_values();
+                    write_blocks(&mut out, seed, name, *ty, count, sigma, &mut |bytes| {
+                        done += bytes;
+                        progress(done, total);
+                    })?;
+                }
+            }
+        }
+        out.finish()?;
+        progress(total, total);
+        Ok(())
+    }
+
+    /// Writes the model to the file `path`, which exists only once it is complete.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn write_file(&self, seed: u64, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(".part");
+        let failed = |action| move |source| Error::File { action, path: path.to_owned(), source };
+        let file = File::create(&partial).map_err(failed("create"))?;
+        let written = self.write(seed, file, progress).map_err(failed("write"));
+        let finished = written.and_then(|()| std::fs::rename(&partial, path).map_err(failed("rename")));
+        if finished.is_err() {
+            // The first error is reported; the partial file may not exist.
+            let _ = std::fs::remove_file(&partial);
+        }
+        finished
+    }
+}
+
+fn le_bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+/// Blocks per stream of a tensor's random sequence.
+const CHUNK_BLOCKS: u64 = 1 << 14;
+
+/// Writes `count` random blocks, drawn by all cores.
+fn write_blocks(
+    out: &mut TensorWriter<impl io::Write>,
+    seed: u64,
+    name: &str,
+    ty: GgmlType,
+    count: u64,
+    sigma: f32,
+    progress: &mut dyn FnMut(u64),
+) -> io::Result<()> {
+    let chunks = count.div_ceil(CHUNK_BLOCKS);
+    let step = rayon::current_num_threads() as u64;
+    for first in (0..chunks).step_by(step as usize) {
+        let made: Vec<Vec<u8>> = (first..chunks.min(first + step))
+            .into_par_iter()
+            .map(|chunk| {
+                let blocks = CHUNK_BLOCKS.min(count - chunk * CHUNK_BLOCKS);
+                blocks::random(seed, name, chunk, ty, blocks as usize, sigma)
+            })
+            .collect();
+        for bytes in &made {
+            out.write(bytes)?;
+            progress(bytes.len() as u64);
+        }
+    }
+    Ok(())
+}

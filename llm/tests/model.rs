@@ -1,0 +1,178 @@
+//! Models that are accepted, and models that are refused.
+
+use ga10b_llm::gguf::{GgmlType, Gguf, Value, Writer};
+use ga10b_llm::model::llama3_factors;
+use ga10b_llm::{Error, Model};
+
+/// A model of one layer whose keys and tensors can be changed before it is written. All weights are zero.
+struct Draft {
+    keys: Vec<(String, Value)>,
+    tensors: Vec<(String, GgmlType, Vec<u64>)>,
+}
+
+impl Draft {
+    fn new() -> Self {
+        let mut draft = Self { keys: Vec::new(), tensors: Vec::new() };
+        draft.set("general.architecture", Value::String("llama".into()));
+        for (key, value) in [
+            ("context_length", 64),
+            ("embedding_length", 32),
+            ("block_count", 1),
+            ("feed_forward_length", 64),
+            ("attention.head_count", 4),
+            ("attention.head_count_kv", 2),
+        ] {
+            draft.set(&format!("llama.{key}"), Value::U32(value));
+        }
+        draft.set("llama.attention.layer_norm_rms_epsilon", Value::F32(1e-5));
+        for (name, dims) in [
+            ("token_embd", vec![32, 7]),
+            ("blk.0.attn_norm", vec![32]),
+            ("blk.0.attn_q", vec![32, 32]),
+            ("blk.0.attn_k", vec![32, 16]),
+            ("blk.0.attn_v", vec![32, 16]),
+            ("blk.0.attn_output", vec![32, 32]),
+            ("blk.0.ffn_norm", vec![32]),
+            ("blk.0.ffn_gate", vec![32, 64]),
+            ("blk.0.ffn_up", vec![32, 64]),
+            ("blk.0.ffn_down", vec![64, 32]),
+            ("output_norm", vec![32]),
+        ] {
+            draft.tensors.push((format!("{name}.weight"), GgmlType::F16, dims));
+        }
+        draft
+    }
+
+    fn set(&mut self, key: &str, value: Value) {
+        self.unset(key);
+        self.keys.push((key.into(), value));
+    }
+
+    fn unset(&mut self, key: &str) {
+        self.keys.retain(|(k, _)| k != key);
+    }
+
+    fn load(&self) -> ga10b_llm::Result<Model> {
+        let mut writer = Writer::new();
+        self.keys.iter().for_each(|(key, value)| writer.key(key, value.clone()));
+        self.tensors.iter().for_each(|(name, ty, dims)| writer.tensor(name, *ty, dims));
+        let mut data = writer.begin(Vec::new()).expect("a vector takes everything");
+        for (_, ty, dims) in &self.tensors {
+            let bytes = ty.bytes_for(dims.iter().product()).expect("whole blocks");
+            data.write(&vec![0; bytes as usize]).expect("fits");
+        }
+        Model::new(Gguf::from_bytes(data.finish().expect("complete")).expect("a valid file"))
+    }
+}
+
+#[test]
+fn defaults_fill_what_converters_leave_out() {
+    let model = Draft::new().load().expect("a whole model");
+    let c = &model.config;
+    assert_eq!((c.head_dim, c.rope_dim, c.vocab, c.rope_base), (8, 8, 7, 10000.0));
+    assert_eq!(c.rope_factors, None);
+    assert!(model.is_tied());
+    assert_eq!(model.output().name, "token_embd.weight");
+}
+
+#[test]
+fn an_output_matrix_of_its_own_is_used() {
+    let mut draft = Draft::new();
+    draft.tensors.push(("output.weight".into(), GgmlType::F16, vec![32, 7]));
+    let model = draft.load().expect("a whole model");
+    assert!(!model.is_tied());
+    assert_eq!(model.output().name, "output.weight");
+}
+
+#[test]
+fn heads_may_be_wider_than_their_share() {
+    let mut draft = Draft::new();
+    draft.set("llama.attention.key_length", Value::U32(16));
+    draft.set("llama.attention.value_length", Value::U32(16));
+    for (name, _, dims) in &mut draft.tensors {
+        match name.as_str() {
+            "blk.0.attn_q.weight" => *dims = vec![32, 64],
+            "blk.0.attn_output.weight" => *dims = vec![64, 32],
+            "blk.0.attn_k.weight" | "blk.0.attn_v.weight" => *dims = vec![32, 32],
+            _ => {}
+        }
+    }
+    let model = draft.load().expect("a whole model");
+    assert_eq!((model.config.q_dim(), model.config.kv_dim()), (64, 32));
+}
+
+#[test]
+fn a_missing_key_and_a_missing_tensor_are_named() {
+    let mut draft = Draft::new();
+    draft.unset("llama.block_count");
+    assert!(matches!(draft.load(), Err(Error::MissingKey { key }) if key == "llama.block_count"));
+    let mut draft = Draft::new();
+    draft.tensors.retain(|(name, ..)| name != "blk.0.ffn_up.weight");
+    assert!(matches!(draft.load(), Err(Error::MissingTensor { name }) if name == "blk.0.ffn_up.weight"));
+}
+
+#[test]
+fn a_tensor_that_would_be_ignored_is_refused() {
+    let mut draft = Draft::new();
+    draft.tensors.push(("blk.0.attn_q.bias".into(), GgmlType::F32, vec![32]));
+    assert!(matches!(draft.load(), Err(Error::UnexpectedTensor { name }) if name == "blk.0.attn_q.bias"));
+}
+
+#[test]
+fn a_tensor_of_another_shape_is_refused() {
+    let mut draft = Draft::new();
+    draft.tensors[2].2 = vec![32, 31];
+    let error = draft.load().expect_err("31 rows");
+    assert!(error.to_string().contains("[32, 31]") && error.to_string().contains("[32, 32]"), "{error}");
+}
+
+#[test]
+fn values_out_of_range_are_refused() {
+    for (key, value) in [
+        ("llama.attention.head_count_kv", Value::U32(3)),
+        ("llama.attention.head_count", Value::U32(0)),
+        ("llama.embedding_length", Value::U32(u32::MAX)),
+        ("llama.block_count", Value::U32(1_000_000)),
+        ("llama.attention.layer_norm_rms_epsilon", Value::F32(f32::NAN)),
+        ("llama.rope.freq_base", Value::F32(-1.0)),
+        ("llama.rope.dimension_count", Value::U32(10)),
+        ("llama.rope.scaling.type", Value::String("yarn".into())),
+        ("llama.expert_count", Value::U32(8)),
+        ("llama.attention.value_length", Value::U32(4)),
+    ] {
+        let mut draft = Draft::new();
+        draft.set(key, value);
+        let error = draft.load().expect_err(key);
+        assert!(error.to_string().contains(key), "{error}");
+    }
+    let mut draft = Draft::new();
+    draft.set("general.architecture", Value::String("gpt2".into()));
+    assert!(matches!(draft.load(), Err(Error::Architecture { .. })));
+    draft.set("general.architecture", Value::U32(1));
+    assert!(matches!(draft.load(), Err(Error::KeyType { .. })));
+    let mut draft = Draft::new();
+    draft.set("split.count", Value::U16(3));
+    assert!(matches!(draft.load(), Err(Error::Split { count: 3 })));
+}
+
+#[test]
+fn scaling_becomes_divisors_of_the_angles() {
+    let mut draft = Draft::new();
+    draft.set("llama.rope.scaling.type", Value::String("linear".into()));
+    draft.set("llama.rope.scaling.factor", Value::F32(4.0));
+    let model = draft.load().expect("a whole model");
+    assert_eq!(model.config.rope_factors, Some(vec![4.0; 4]));
+    assert_eq!(model.config.rope_frequencies()[0], 0.25);
+}
+
+#[test]
+fn llama3_factors_equal_the_published_ones() {
+    // LLaMA 3.2 1B, as its GGUF files hold them.
+    let factors = llama3_factors(500_000.0, 64, 32.0, 1.0, 4.0, 8192.0);
+    assert_eq!(factors.len(), 32);
+    assert!(factors[..15].iter().all(|&f| f == 1.0));
+    assert!(factors[18..].iter().all(|&f| f == 32.0));
+    for (factor, expected) in factors[15..18].iter().zip([1.6513, 3.2923, 9.6667]) {
+        assert!((factor - expected).abs() < 1e-4, "{factor} {expected}");
+    }
+}

@@ -1,0 +1,189 @@
+//! Tokens per second, measured as llama-bench does, so that figures are comparable.
+//!
+//! Prefill processes a prompt of random tokens at an empty context. Decode processes random tokens one at a
+//! time and copies the logits of each to the host; in greedy decode the device chooses the token. Each test
+//! first runs until the clocks have risen.
+
+use std::time::{Duration, Instant};
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use serde::Serialize;
+
+use ga10b_llm::{Decoder, Result};
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Tokens of the prompt; 0 skips prefill.
+    pub prefill: usize,
+    /// Tokens decoded; 0 skips decode.
+    pub decode: usize,
+    /// Measured runs, after the warm-up.
+    pub repeats: usize,
+    /// Least time of each test's warm-up, which is at least one run.
+    pub warm_up: Duration,
+}
+
+/// Warm-up of a GPU: an H200 takes 1 to 1.5 s of load from 345 to 1980 MHz (measured).
+pub const WARM_UP: Duration = Duration::from_millis(1500);
+
+/// The runs of one test.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// `pp512`, `tg128`, `tg128-greedy`: kind and number of tokens.
+    pub test: String,
+    /// Tokens in a run.
+    pub tokens: usize,
+    /// Mean over the runs.
+    pub tokens_per_second: f64,
+    /// Sample standard deviation over the runs; 0 for a single run.
+    pub tokens_per_second_sd: f64,
+    /// Each run.
+    pub runs_tokens_per_second: Vec<f64>,
+}
+
+impl Row {
+    /// A row from the seconds of each run of `tokens` tokens.
+    pub fn new(test: String, tokens: usize, seconds: &[f64]) -> Self {
+        let runs: Vec<f64> = seconds.iter().map(|s| tokens as f64 / s).collect();
+        let count = runs.len() as f64;
+        let mean = runs.iter().sum::<f64>() / count;
+        let squares: f64 = runs.iter().map(|r| (r - mean).powi(2)).sum();
+        let sd = if runs.len() > 1 { (squares / (count - 1.0)).sqrt() } else { 0.0 };
+        Self { test, tokens, tokens_per_second: mean, tokens_per_second_sd: sd, runs_tokens_per_second: runs }
+    }
+}
+
+/// Runs `plan`; `progress` is called with the tokens done and in all.
+///
+/// # Errors
+/// What the decoder reports, for example a full context.
+pub fn run(
+    decoder: &mut dyn Decoder,
+    vocab: usize,
+    plan: Plan,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Vec<Row>> {
+    let mut random = ChaCha8Rng::seed_from_u64(0);
+    let mut draw = move || ((u64::from(random.next_u32()) * vocab as u64) >> 32) as u32;
+    let total = ((plan.prefill + 2 * plan.decode) * (plan.repeats + 1)) as u64;
+    let mut done = 0;
+    let mut rows = Vec::new();
+    let mut measure =
+        |name: String, tokens: usize, run: &mut dyn FnMut(&[u32]) -> Result<()>| -> Result<()> {
+            if tokens == 0 {
+                return Ok(());
+            }
+            let mut seconds = Vec::new();
+            let start = Instant::now();
+            let mut warm = false;
+            while seconds.len() < plan.repeats {
+                let drawn: Vec<u32> = (0..tokens).map(|_| draw()).collect();
+                let begin = Instant::now();
+                run(&drawn)?;
+                // The first runs warm up caches, clocks and page tables.
+                if warm {
+                    seconds.push(begin.elapsed().as_secs_f64());
+                } else if start.elapsed() < plan.warm_up {
+                    continue;
+                }
+                warm = true;
+                done += tokens as u64;
+                progress(done, total);
+            }
+            rows.push(Row::new(name, tokens, &seconds));
+            Ok(())
+        };
+    measure(format!("pp{}", plan.prefill), plan.prefill, &mut |tokens| {
+        decoder.reset()?;
+        decoder.prefill(tokens).map(drop)
+    })?;
+    measure(format!("tg{}", plan.decode), plan.decode, &mut |tokens| {
+        decoder.reset()?;
+        tokens.iter().try_for_each(|&token| decoder.step(token).map(drop))
+    })?;
+    measure(format!("tg{}-greedy", plan.decode), plan.decode, &mut |tokens| {
+        decoder.reset()?;
+        let mut next = tokens[0];
+        for _ in tokens {
+            next = decoder.step_greedy(next)?;
+        }
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts the calls.
+    #[derive(Default)]
+    struct Counter {
+        position: usize,
+        most: usize,
+        resets: usize,
+    }
+
+    impl Decoder for Counter {
+        fn step(&mut self, token: u32) -> Result<Vec<f32>> {
+            assert!(token < 7);
+            self.position += 1;
+            self.most = self.most.max(self.position);
+            Ok(vec![0.0; 7])
+        }
+
+        fn reset(&mut self) -> Result<()> {
+            self.position = 0;
+            self.resets += 1;
+            Ok(())
+        }
+
+        fn position(&self) -> usize {
+            self.position
+        }
+
+        fn context(&self) -> usize {
+            8
+        }
+    }
+
+    #[test]
+    fn every_run_starts_from_an_empty_context() {
+        let mut counter = Counter::default();
+        let mut last = (0, 0);
+        let plan = Plan { prefill: 5, decode: 3, repeats: 2, warm_up: Duration::ZERO };
+        let rows = run(&mut counter, 7, plan, &mut |done, total| last = (done, total)).expect("runs");
+        let names: Vec<&str> = rows.iter().map(|r| r.test.as_str()).collect();
+        assert_eq!(names, ["pp5", "tg3", "tg3-greedy"]);
+        assert_eq!((counter.resets, counter.most), (9, 5));
+        assert_eq!(last, (33, 33));
+        assert!(rows.iter().all(|r| r.runs_tokens_per_second.len() == 2 && r.tokens_per_second > 0.0));
+    }
+
+    #[test]
+    fn runs_that_warm_up_do_not_count() {
+        let mut counter = Counter::default();
+        let plan = Plan { prefill: 4, decode: 0, repeats: 3, warm_up: Duration::from_millis(5) };
+        let rows = run(&mut counter, 7, plan, &mut |done, total| assert!(done <= total)).expect("runs");
+        assert_eq!(rows[0].runs_tokens_per_second.len(), 3);
+        assert!(counter.resets > 4, "{} runs in 5 ms", counter.resets);
+    }
+
+    #[test]
+    fn a_test_of_no_tokens_is_left_out() {
+        let plan = Plan { prefill: 0, decode: 1, repeats: 1, warm_up: Duration::ZERO };
+        let rows = run(&mut Counter::default(), 7, plan, &mut |_, _| ()).expect("runs");
+        assert_eq!(rows.len(), 2);
+    }
+
+    #[test]
+    fn mean_and_deviation_are_over_the_rates() {
+        let row = Row::new("tg10".into(), 10, &[1.0, 2.0]);
+        assert_eq!(row.runs_tokens_per_second, [10.0, 5.0]);
+        assert_eq!(row.tokens_per_second, 7.5);
+        assert!((row.tokens_per_second_sd - 12.5f64.sqrt()).abs() < 1e-12);
+        assert_eq!(Row::new("tg1".into(), 1, &[0.5]).tokens_per_second_sd, 0.0);
+    }
+}

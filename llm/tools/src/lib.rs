@@ -1,0 +1,27 @@
+//! Measures, predicts, compares and traces the runs of [`ga10b_llm`].
+//!
+//! - [`bench`](mod@bench): tokens per second as llama-bench measures them; [`first_token`]: the time from the
+//!   start of the process to the first token; [`bandwidth`]: the copy rate of a device; [`power`]: power mode
+//!   and clocks of a Jetson
+//! - [`counted`]: what the software ga10b counts for a token; [`roofline`]: the time that an Orin would take
+//!   for it
+//! - [`agreement`]: whether two engines choose the same tokens
+//! - [`trace`]: what host and GPU did, for Perfetto
+//!
+//! These are no part of the library: a program that decodes needs neither them nor the software device, the
+//! clocks and the subscriber that they depend on.
+//!
+//! # Layers
+//! ```text
+//! 0 agreement bandwidth bench first_token power roofline trace
+//! 1 counted
+//! ```
+
+pub mod agreement;
+pub mod bandwidth;
+pub mod bench;
+pub mod counted;
+pub mod first_token;
+pub mod power;
+pub mod roofline;
+pub mod trace;

@@ -1,0 +1,163 @@
+//! Channels: the driver's state of a channel, besides its instance block.
+
+use crate::driver::address_space::space::AddressSpace;
+use crate::driver::notifier::Notifier;
+use crate::driver::tsg::{MAX_CHANNELS, Tsg, VEIDS, Veid};
+use crate::gpu::instance::Instance;
+use crate::ids::Id;
+use nix::errno::Errno;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Context-switch timeout of a new channel in milliseconds.
+const DEFAULT_TIMEOUT_MS: u32 = 3000;
+
+/// State of a channel under its lock.
+#[derive(Debug)]
+pub(crate) struct ChannelState {
+    /// Where its addresses lead.
+    pub(crate) address_space: Option<Arc<AddressSpace>>,
+    /// Its group.
+    pub(crate) tsg: Option<Arc<Tsg>>,
+    /// Subcontext in the group.
+    pub(crate) veid: u32,
+    /// PBDMA of the runlist: 1 for subcontexts other than 0.
+    pub(crate) runqueue: u32,
+    /// Whether jobs have a deadline.
+    pub(crate) watchdog: bool,
+    /// Deadline of jobs in milliseconds.
+    pub(crate) watchdog_ms: u32,
+    /// Whether the program promised deterministic submits.
+    pub(crate) deterministic: bool,
+    /// A kernel-mode ring was requested.
+    pub(crate) kernel_ring: bool,
+    /// Last class of `ALLOC_OBJ_CTX`.
+    pub(crate) class: Option<u32>,
+    /// Where errors are reported.
+    pub(crate) notifier: Option<Notifier>,
+    /// Context-switch timeout in milliseconds.
+    pub(crate) timeout_ms: u32,
+    /// A reference leaked by a failed `BIND_CHANNEL`: close() waits for it for ever.
+    pub(crate) leaked_reference: bool,
+}
+
+/// A channel.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    /// What the GPU sees of it.
+    pub(crate) instance: Arc<Instance>,
+    /// Freed when the channel is closed, even while references to it remain.
+    id: Mutex<Option<Id>>,
+    state: Mutex<ChannelState>,
+}
+
+impl Channel {
+    /// A channel on `runlist` that nothing is bound to.
+    fn new(id: Id, runlist: u32) -> Self {
+        let state = ChannelState {
+            address_space: None,
+            tsg: None,
+            veid: 0,
+            runqueue: 0,
+            watchdog: true,
+            watchdog_ms: 5000,
+            deterministic: false,
+            kernel_ring: false,
+            class: None,
+            notifier: None,
+            timeout_ms: DEFAULT_TIMEOUT_MS,
+            leaked_reference: false,
+        };
+        let instance = Instance::new(id.number(), runlist);
+        Self { instance, id: Mutex::new(Some(id)), state: Mutex::new(state) }
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.instance.number()
+    }
+
+    /// Gives the number back: the channel is closed.
+    pub(crate) fn release_number(&self) {
+        self.id.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Its state.
+    pub(crate) fn state(&self) -> MutexGuard<'_, ChannelState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Binds the channel to subcontext `veid` of a group; the checks are the driver's, in its order.
+    ///
+    /// # Errors
+    /// `EINVAL`.
+    pub(crate) fn bind(&self, tsg: &Arc<Tsg>, veid: u32) -> Result<(), Errno> {
+        let slot = usize::try_from(veid).ok().filter(|&v| v < VEIDS).ok_or(Errno::EINVAL)?;
+        let mut link = self.state();
+        if veid > 0 {
+            link.runqueue = 1;
+        }
+        let mut state = tsg.state();
+        let vm = link.address_space.as_ref().map(Arc::downgrade);
+        if veid == 0 && matches!(state.veids[0], Veid::Free) {
+            state.veids[0] = Veid::Created(vm.clone());
+        }
+        let same = match (&state.veids[slot], &vm) {
+            (Veid::Created(None), None) => true,
+            (Veid::Created(Some(a)), Some(b)) => a.ptr_eq(b),
+            _ => false,
+        };
+        state.channels.retain(|c| c.strong_count() > 0);
+        if !same
+            || link.tsg.is_some()
+            || state.channels.len() >= MAX_CHANNELS
+            || state.runlist.is_some_and(|r| r != self.instance.runlist())
+        {
+            return Err(Errno::EINVAL);
+        }
+        state.runlist = Some(self.instance.runlist());
+        state.channels.push(Arc::downgrade(&self.instance));
+        link.tsg = Some(Arc::clone(tsg));
+        link.veid = veid;
+        self.instance.bindings().group = Some(Arc::clone(&tsg.entry));
+        self.instance.set_serviceable();
+        Ok(())
+    }
+
+    /// Takes the channel out of its group.
+    pub(crate) fn unbind(&self) {
+        let tsg = self.state().tsg.take();
+        if let Some(tsg) = tsg {
+            tsg.unbind(&self.instance);
+        }
+        self.instance.bindings().group = None;
+    }
+}
+
+/// The channels that exist, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Channels {
+    by_number: Mutex<HashMap<u32, Weak<Channel>>>,
+}
+
+impl Channels {
+    /// A new channel on `runlist` that nothing is bound to.
+    pub(crate) fn open(&self, id: Id, runlist: u32) -> Arc<Channel> {
+        let channel = Arc::new(Channel::new(id, runlist));
+        let mut by_number = self.by_number.lock().unwrap_or_else(PoisonError::into_inner);
+        by_number.insert(channel.id(), Arc::downgrade(&channel));
+        channel
+    }
+
+    /// The channel of an instance block.
+    pub(crate) fn of(&self, instance: &Instance) -> Option<Arc<Channel>> {
+        let by_number = self.by_number.lock().unwrap_or_else(PoisonError::into_inner);
+        let channel = by_number.get(&instance.number())?.upgrade()?;
+        std::ptr::eq(&raw const *channel.instance, instance).then_some(channel)
+    }
+
+    /// The channels of a group.
+    pub(crate) fn of_group(&self, tsg: &Tsg) -> Vec<Arc<Channel>> {
+        tsg.instances().iter().filter_map(|instance| self.of(instance)).collect()
+    }
+}

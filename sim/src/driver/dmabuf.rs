@@ -1,0 +1,153 @@
+//! Buffers: what nvmap allocates and a dma-buf descriptor names.
+
+use crate::dram::{Backing, Dram, HostMapping};
+use crate::driver::descriptor::FileKey;
+use nix::errno::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the driver knows of a buffer, besides its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BufferFacts {
+    /// Bytes, whole pages.
+    pub(crate) size: u64,
+    /// Heap it came from; 0 while it is not allocated.
+    pub(crate) heap: u32,
+    /// Flags of the allocation (cache attribute, read-only, tag).
+    pub(crate) flags: u32,
+    /// Requested alignment.
+    pub(crate) align: u32,
+    /// Serial number of the buffer.
+    pub(crate) serial: u64,
+}
+
+/// A buffer. The memory stays while anything refers to it: handles, GPU mappings, notifiers, rings.
+#[derive(Debug)]
+pub(crate) struct DmaBuf {
+    key: FileKey,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    facts: BufferFacts,
+    /// Held while a handle exists, so that `GET_FD` can duplicate it.
+    memfd: Option<OwnedFd>,
+    backing: Option<Arc<Backing>>,
+    metadata: Option<Metadata>,
+}
+
+/// Metadata attached to a buffer by `REGISTER_BUFFER`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Metadata {
+    /// At most 256 bytes.
+    pub(crate) bytes: Vec<u8>,
+    /// Whether it may be replaced.
+    pub(crate) mutable: bool,
+}
+
+impl DmaBuf {
+    /// A buffer of `size` bytes without memory.
+    pub(crate) fn new(size: u64, serial: u64) -> Result<Self, Errno> {
+        let memfd = nix::sys::memfd::memfd_create(c"dmabuf", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
+        let key = FileKey::of(memfd.as_fd())?;
+        let facts = BufferFacts { size, serial, ..BufferFacts::default() };
+        let state = State { facts, memfd: Some(memfd), backing: None, metadata: None };
+        Ok(Self { key, state: Mutex::new(state) })
+    }
+
+    /// The buffer of a descriptor after all its other owners were dropped.
+    pub(crate) fn revive(fd: BorrowedFd<'_>, facts: BufferFacts, dram: &Arc<Dram>) -> Result<Self, Errno> {
+        let key = FileKey::of(fd)?;
+        let backing = if facts.heap == 0 { None } else { Some(back(fd, facts.size, dram)?) };
+        let state = State { facts, memfd: None, backing, metadata: None };
+        Ok(Self { key, state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Identity of its descriptors.
+    pub(crate) fn key(&self) -> FileKey {
+        self.key
+    }
+
+    /// What is known of it.
+    pub(crate) fn facts(&self) -> BufferFacts {
+        self.state().facts
+    }
+
+    /// Bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.state().facts.size
+    }
+
+    /// Whether it may only be read.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.state().facts.flags & nvgpu_sys::NVMAP_HANDLE_RO != 0
+    }
+
+    /// Gives it memory.
+    pub(crate) fn allocate(&self, heap: u32, flags: u32, align: u32, dram: &Arc<Dram>) -> Result<(), Errno> {
+        let mut state = self.state();
+        if state.backing.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        let size = state.facts.size;
+        if size > dram.free_bytes() {
+            return Err(Errno::ENOMEM);
+        }
+        let memfd = state.memfd.as_ref().ok_or(Errno::EINVAL)?;
+        nix::unistd::ftruncate(memfd, size as i64).map_err(|_| Errno::ENOMEM)?;
+        let backing = back(memfd.as_fd(), size, dram)?;
+        state.backing = Some(backing);
+        state.facts = BufferFacts { heap, flags, align, ..state.facts };
+        Ok(())
+    }
+
+    /// Its memory; `None` before `allocate`.
+    pub(crate) fn backing(&self) -> Option<Arc<Backing>> {
+        self.state().backing.clone()
+    }
+
+    /// A new descriptor of it.
+    pub(crate) fn descriptor(&self) -> Result<OwnedFd, Errno> {
+        let state = self.state();
+        let memfd = state.memfd.as_ref().ok_or(Errno::EBADF)?;
+        memfd.try_clone().map_err(|e| e.raw_os_error().map_or(Errno::EMFILE, Errno::from_raw))
+    }
+
+    /// The last handle was freed: no further descriptor can be requested.
+    pub(crate) fn drop_descriptor(&self) {
+        self.state().memfd = None;
+    }
+
+    /// Keeps `fd` so that descriptors can be made again.
+    pub(crate) fn adopt_descriptor(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+        let mut state = self.state();
+        if state.memfd.is_none() {
+            state.memfd = Some(
+                fd.try_clone_to_owned()
+                    .map_err(|e| e.raw_os_error().map_or(Errno::EMFILE, Errno::from_raw))?,
+            );
+        }
+        Ok(())
+    }
+
+    /// What `REGISTER_BUFFER` attached.
+    pub(crate) fn metadata(&self) -> Option<Metadata> {
+        self.state().metadata.clone()
+    }
+
+    /// Attaches metadata.
+    pub(crate) fn set_metadata(&self, metadata: Metadata) {
+        self.state().metadata = Some(metadata);
+    }
+}
+
+fn back(fd: BorrowedFd<'_>, size: u64, dram: &Arc<Dram>) -> Result<Arc<Backing>, Errno> {
+    let len = usize::try_from(size).map_err(|_| Errno::ENOMEM)?;
+    let host = HostMapping::shared(fd, len).map_err(|_| Errno::ENOMEM)?;
+    dram.attach(host).ok_or(Errno::ENOMEM)
+}

@@ -1,0 +1,129 @@
+//! Open files: descriptors that are real to the kernel, and what they mean to the driver.
+//!
+//! The program's end of a device node is the read end of a pipe: it can be duplicated, inherited and passed
+//! on like any descriptor, its inode identifies it, and the kernel reports when the last copy is closed,
+//! because then the write end kept here has no reader. Buffers are memfds, so that mapping them needs no
+//! help.
+
+use crate::driver::address_space::space::AddressSpace;
+use crate::driver::channel::Channel;
+use crate::driver::descriptor::FileKey;
+use crate::driver::event::EventFile;
+use crate::driver::session::control::CtrlFile;
+use crate::driver::session::debugger::DebugSession;
+use crate::driver::session::profiler::ProfilerFile;
+use crate::driver::tsg::Tsg;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// What a descriptor refers to.
+#[derive(Clone, Debug)]
+pub(crate) enum Object {
+    /// `ctrl`.
+    Ctrl(Arc<CtrlFile>),
+    /// An address space of `ALLOC_AS`.
+    AddressSpace(Arc<AddressSpace>),
+    /// A group of channels.
+    Tsg(Arc<Tsg>),
+    /// A channel.
+    Channel(Arc<Channel>),
+    /// One enabled event of a TSG.
+    Event,
+    /// A `dbg` or `prof` session.
+    Debug(Arc<DebugSession>),
+    /// `prof-dev`.
+    Profiler(Arc<ProfilerFile>),
+    /// `sched`.
+    Sched,
+    /// `ctxsw`.
+    ContextSwitchTrace,
+    /// `nvmap`.
+    NvMap,
+    /// Nodes that have no ioctl a compute client needs (`power`, `nvsched`, `host1x-fence`).
+    Other,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    object: Object,
+    far_end: Arc<OwnedFd>,
+    name: String,
+}
+
+/// All open files of the driver.
+#[derive(Debug, Default)]
+pub(crate) struct FileTable {
+    files: HashMap<FileKey, OpenFile>,
+}
+
+impl FileTable {
+    /// Opens `object`; `name` receives the number of the new descriptor, as the driver names anonymous inodes.
+    pub(crate) fn open(
+        &mut self,
+        object: Object,
+        name: impl FnOnce(i32) -> String,
+    ) -> Result<OwnedFd, Errno> {
+        let (near, far_end) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        let key = FileKey::of(near.as_fd())?;
+        let number = near.as_raw_fd();
+        self.files.insert(key, OpenFile { object, far_end: Arc::new(far_end), name: name(number) });
+        Ok(near)
+    }
+
+    /// Opens an event descriptor.
+    pub(crate) fn open_event(&mut self, id: u32) -> Result<(OwnedFd, EventFile), Errno> {
+        let (near, far_end) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        let key = FileKey::of(near.as_fd())?;
+        let number = near.as_raw_fd();
+        let far_end = Arc::new(far_end);
+        let event = EventFile::new(id, &far_end);
+        let name = format!("nvgpu-event{id}-fd{number}");
+        self.files.insert(key, OpenFile { object: Object::Event, far_end, name });
+        Ok((near, event))
+    }
+
+    /// What a descriptor refers to.
+    pub(crate) fn get(&self, key: FileKey) -> Option<Object> {
+        self.files.get(&key).map(|f| f.object.clone())
+    }
+
+    /// Name of a descriptor's inode.
+    pub(crate) fn name(&self, key: FileKey) -> Option<&str> {
+        self.files.get(&key).map(|f| f.name.as_str())
+    }
+
+    /// Removes `key` if its last descriptor is closed.
+    pub(crate) fn take_closed(&mut self, key: FileKey) -> Option<Object> {
+        if self.files.get(&key).is_some_and(|f| has_no_reader(&f.far_end)) {
+            return self.files.remove(&key).map(|f| f.object);
+        }
+        None
+    }
+
+    /// Removes every file whose last descriptor is closed.
+    pub(crate) fn take_all_closed(&mut self) -> Vec<Object> {
+        let closed: Vec<FileKey> =
+            self.files.iter().filter(|(_, f)| has_no_reader(&f.far_end)).map(|(&k, _)| k).collect();
+        closed.iter().filter_map(|k| self.files.remove(k)).map(|f| f.object).collect()
+    }
+
+    /// Whether a file of this kind is open.
+    pub(crate) fn any(&self, kind: impl Fn(&Object) -> bool) -> bool {
+        self.files.values().any(|f| kind(&f.object))
+    }
+
+    /// Every open object.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.files.values().map(|f| &f.object)
+    }
+}
+
+fn has_no_reader(far_end: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(far_end.as_fd(), PollFlags::empty())];
+    nix::poll::poll(&mut fds, PollTimeout::ZERO).is_ok()
+        && fds[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR))
+}

@@ -1,0 +1,29 @@
+//! The driver's answer to the GPU's interrupts.
+
+use crate::driver::machine::Machine;
+use crate::driver::recovery::recover;
+use crate::gpu::exception::{Exception, PbdmaRegisters};
+use crate::gpu::instance::Instance;
+use crate::gpu::interrupts::Interrupts;
+
+impl Interrupts for Machine {
+    fn non_stalling(&self) {
+        for entry in self.gpu.runlist().iter() {
+            let tsg = self.channels.of(&entry.instance).and_then(|channel| channel.state().tsg.clone());
+            if let Some(tsg) = tsg {
+                tsg.post_event(nvgpu_sys::NVGPU_IOCTL_CHANNEL_EVENT_ID_BLOCKING_SYNC);
+            }
+        }
+    }
+
+    fn stalling(&self, channel: &Instance, exception: &Exception, registers: PbdmaRegisters) {
+        match self.channels.of(channel) {
+            Some(channel) => recover(self, &channel, exception, Some(registers)),
+            None => channel.kill(),
+        }
+    }
+
+    fn housekeeping(&self) {
+        self.collect_closed();
+    }
+}

@@ -1,0 +1,17 @@
+//! The drivers: nvgpu and nvmap.
+
+pub(crate) mod address_space;
+pub(crate) mod channel;
+pub(crate) mod descriptor;
+pub(crate) mod dmabuf;
+pub(crate) mod event;
+pub(crate) mod files;
+mod interrupts;
+pub(crate) mod log;
+pub(crate) mod machine;
+pub(crate) mod nodes;
+pub(crate) mod notifier;
+pub(crate) mod nvmap;
+pub(crate) mod recovery;
+pub(crate) mod session;
+pub(crate) mod tsg;

@@ -1,0 +1,79 @@
+//! What `GET_CHARACTERISTICS` reports of an Orin AGX 64 GB.
+
+use crate::gpu::chip::Chip;
+use nvgpu_sys::*;
+use sass::Arch;
+
+/// Top clock of the GPU in Hz.
+pub(super) const MAX_HZ: u64 = 1_300_000_000;
+/// Flags as a real machine shows them to a caller without `CAP_SYS_NICE`.
+const FLAGS: u64 = 0x01bf_5fff_7f5d_035d;
+
+/// The characteristics, for the open of the control node number `instance`.
+pub(super) fn of(chip: Chip, instance: u64) -> nvgpu_gpu_characteristics {
+    let sm = chip.arch.sm();
+    let sm_arch_sm_version = ((sm / 10) << 8) | (sm % 10);
+    // ga10b reports another version of its shader programs than of its SMs.
+    let sm_arch_spa_version = if chip.arch == Arch::Sm87 { 0x806 } else { sm_arch_sm_version };
+    let mut chipname = [0; 8];
+    chipname[..5].copy_from_slice(b"ga10b");
+    nvgpu_gpu_characteristics {
+        arch: 0x170,
+        impl_: 0xb,
+        rev: 0xa1,
+        num_gpc: chip.gpcs(),
+        numa_domain_id: NVGPU_GPU_CHARACTERISTICS_NO_NUMA_INFO,
+        L2_cache_size: 4 << 20,
+        num_tpc_per_gpc: chip.tpcs_per_gpc(),
+        bus_type: NVGPU_GPU_BUS_TYPE_AXI,
+        compression_page_size: 0x1_0000,
+        pde_coverage_bit_count: 47,
+        flags: FLAGS,
+        twod_class: 0x902d,
+        threed_class: 0xc797,
+        compute_class: 0xc7c0,
+        gpfifo_class: 0xc76f,
+        inline_to_memory_class: 0xa140,
+        dma_copy_class: 0xc7b5,
+        gpc_mask: (1 << chip.gpcs()) - 1,
+        sm_arch_sm_version,
+        sm_arch_spa_version,
+        // ga10b's constant is 0x60: what a TPC holds.
+        sm_arch_warp_count: chip.warps_per_tpc(),
+        gpu_ioctl_nr_last: NVGPU_GPU_IOCTL_LAST as i16,
+        tsg_ioctl_nr_last: NVGPU_TSG_IOCTL_LAST as i16,
+        dbg_gpu_ioctl_nr_last: NVGPU_DBG_GPU_IOCTL_LAST as i16,
+        ioctl_channel_nr_last: NVGPU_IOCTL_CHANNEL_LAST as i16,
+        as_ioctl_nr_last: NVGPU_AS_IOCTL_LAST as i16,
+        gpu_va_bit_count: 40,
+        max_fbps_count: 2,
+        fbp_en_mask: 3,
+        max_ltc_per_fbp: 1,
+        max_lts_per_ltc: 4,
+        max_gpc_count: 2,
+        chipname,
+        num_ltc: 2,
+        lts_per_ltc: 4,
+        map_buffer_batch_limit: 256,
+        max_freq: MAX_HZ,
+        graphics_preemption_mode_flags: NVGPU_GRAPHICS_PREEMPTION_MODE_WFI
+            | NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP,
+        compute_preemption_mode_flags: NVGPU_COMPUTE_PREEMPTION_MODE_WFI
+            | NVGPU_COMPUTE_PREEMPTION_MODE_CTA
+            | NVGPU_COMPUTE_PREEMPTION_MODE_CILP,
+        default_graphics_preempt_mode: NVGPU_GRAPHICS_PREEMPTION_MODE_WFI,
+        default_compute_preempt_mode: NVGPU_COMPUTE_PREEMPTION_MODE_WFI,
+        reg_ops_limit: 1024,
+        event_ioctl_nr_last: NVGPU_EVENT_IOCTL_LAST as i16,
+        ctxsw_ioctl_nr_last: NVGPU_CTXSW_IOCTL_LAST as i16,
+        prof_ioctl_nr_last: NVGPU_PROFILER_IOCTL_LAST as i16,
+        nvs_ioctl_nr_last: 3,
+        max_ctxsw_ring_buffer_size: 524_288,
+        per_device_identifier: 0x5147_0a10_b000_0001,
+        max_veid_count_per_tsg: 64,
+        max_gpfifo_entries: 1 << 28,
+        max_dbg_tsg_timeslice: 4_000_000,
+        device_instance_id: instance,
+        ..Default::default()
+    }
+}

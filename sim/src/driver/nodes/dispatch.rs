@@ -1,0 +1,145 @@
+//! Device nodes: which there are, and which commands a descriptor takes.
+
+use crate::driver::descriptor::FileKey;
+use crate::driver::files::Object;
+use crate::driver::log::DEVICE;
+use crate::driver::machine::Machine;
+use crate::driver::nodes::argument::Reply;
+use crate::driver::nodes::{address_space, channel, ctrl, dbg, nvmap, profiler, sched, tsg};
+use crate::driver::session::control::CtrlFile;
+use crate::driver::session::debugger::DebugSession;
+use crate::driver::session::profiler::ProfilerFile;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nvgpu_sys as abi;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// `DMA_BUF_IOCTL_SYNC`: cache maintenance, which this machine does not need.
+const DMA_BUF_IOCTL_SYNC: u32 = 0x4008_6200;
+
+/// Opens a device node by path.
+///
+/// # Errors
+/// `ENOENT` for a path that is no node of this machine; `EINVAL` for nodes that ga10b refuses to open.
+pub(crate) fn open(machine: &Arc<Machine>, path: &str, _flags: OFlag) -> Result<OwnedFd, Errno> {
+    let node = match path {
+        "/dev/nvmap" => "nvmap",
+        "/dev/host1x-fence" => "host1x-fence",
+        "/dev/nvhost-gpu" => "channel",
+        _ => path
+            .strip_prefix("/dev/nvgpu/igpu0/")
+            .or_else(|| path.strip_prefix("/dev/nvhost-").and_then(|rest| rest.strip_suffix("-gpu")))
+            .ok_or(Errno::ENOENT)?,
+    };
+    let mut driver = machine.driver();
+    match node {
+        "ctrl" => {
+            driver.instances += 1;
+            let ctrl = Object::Ctrl(Arc::new(CtrlFile::new(driver.instances)));
+            driver.files.open(ctrl, |_| path.to_owned())
+        }
+        // The node's default has big pages, which ga10b does not offer; contexts of the profiler are switched
+        // off.
+        "as" | "prof-ctx" => Err(Errno::EINVAL),
+        "channel" => {
+            let channel = Object::Channel(channel::open(machine, None)?);
+            driver.files.open(channel, |n| format!("nvhost-{DEVICE}-fd{n}"))
+        }
+        "tsg" => {
+            let tsg = Object::Tsg(tsg::open(machine)?);
+            driver.files.open(tsg, |n| format!("nvgpu-ga10b-tsg{n}"))
+        }
+        "dbg" | "prof" => {
+            let session = Object::Debug(Arc::new(DebugSession::new(node == "prof")));
+            driver.files.open(session, |_| path.to_owned())
+        }
+        "prof-dev" => {
+            driver.files.open(Object::Profiler(Arc::new(ProfilerFile::default())), |_| path.to_owned())
+        }
+        "sched" => {
+            if driver.files.any(|o| matches!(o, Object::Sched)) {
+                return Err(Errno::EBUSY);
+            }
+            driver.files.open(Object::Sched, |_| path.to_owned())
+        }
+        "ctxsw" => driver.files.open(Object::ContextSwitchTrace, |_| path.to_owned()),
+        "nvmap" => driver.files.open(Object::NvMap, |_| path.to_owned()),
+        "power" | "nvsched" | "nvsched_ctrl_fifo" | "host1x-fence" => {
+            driver.files.open(Object::Other, |_| path.to_owned())
+        }
+        _ => Err(Errno::ENOENT),
+    }
+}
+
+/// Whether `path` names a node of this machine.
+pub(crate) fn is_node(path: &str) -> bool {
+    path.starts_with("/dev/nvgpu/")
+        || path == "/dev/nvmap"
+        || path == "/dev/host1x-fence"
+        || path == "/dev/nvhost-gpu"
+        || path.strip_prefix("/dev/nvhost-").is_some_and(|rest| rest.ends_with("-gpu"))
+}
+
+/// Serves an ioctl.
+///
+/// # Errors
+/// The driver's errno.
+pub(crate) fn ioctl(machine: &Arc<Machine>, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Reply {
+    let Some(object) = machine.object(fd)? else {
+        if machine.buffer_state(fd).is_some() && request == DMA_BUF_IOCTL_SYNC {
+            return Ok(0);
+        }
+        return Err(Errno::ENOTTY);
+    };
+    let (magic, last, max) = match &object {
+        Object::Ctrl(_) => (b'G', abi::NVGPU_GPU_IOCTL_LAST, abi::NVGPU_GPU_IOCTL_MAX_ARG_SIZE),
+        Object::AddressSpace(_) => (b'A', abi::NVGPU_AS_IOCTL_LAST, abi::NVGPU_AS_IOCTL_MAX_ARG_SIZE),
+        Object::Tsg(_) => (b'T', abi::NVGPU_TSG_IOCTL_LAST, abi::NVGPU_TSG_IOCTL_MAX_ARG_SIZE),
+        Object::Channel(_) => (b'H', abi::NVGPU_IOCTL_CHANNEL_LAST, abi::NVGPU_IOCTL_CHANNEL_MAX_ARG_SIZE),
+        Object::Debug(_) => (b'D', abi::NVGPU_DBG_GPU_IOCTL_LAST, abi::NVGPU_DBG_GPU_IOCTL_MAX_ARG_SIZE),
+        Object::Profiler(_) => (b'P', abi::NVGPU_PROFILER_IOCTL_LAST, abi::NVGPU_PROFILER_IOCTL_MAX_ARG_SIZE),
+        Object::Sched => (b'S', abi::NVGPU_SCHED_IOCTL_LAST, abi::NVGPU_SCHED_IOCTL_MAX_ARG_SIZE),
+        Object::ContextSwitchTrace => {
+            (b'C', abi::NVGPU_CTXSW_IOCTL_LAST, abi::NVGPU_CTXSW_IOCTL_MAX_ARG_SIZE)
+        }
+        Object::NvMap => return nvmap::ioctl(machine, request, arg),
+        Object::Event | Object::Other => return Err(Errno::ENOTTY),
+    };
+    let (number, size) = (request & 0xff, request >> 16 & 0x3fff);
+    if request >> 8 & 0xff != u32::from(magic) || number == 0 || number > last || size > max {
+        return Err(Errno::EINVAL);
+    }
+    let size = size as usize;
+    if arg.len() < size {
+        return Err(Errno::EFAULT);
+    }
+    // The driver works on a copy: after an error the caller's bytes are as they were.
+    let mut copy = arg[..size].to_vec();
+    let bytes = copy.as_mut_slice();
+    let reply = match &object {
+        Object::Ctrl(file) => ctrl::ioctl(machine, file, request, bytes),
+        Object::AddressSpace(space) => address_space::ioctl(machine, space, request, bytes),
+        Object::Tsg(group) => tsg::ioctl(machine, group, request, bytes),
+        Object::Channel(channel) => channel::ioctl(machine, channel, request, bytes),
+        Object::Debug(session) => dbg::ioctl(machine, session, request, bytes),
+        Object::Profiler(file) => profiler::ioctl(machine, file, request, bytes),
+        Object::Sched => sched::ioctl(machine, request, bytes),
+        _ => Err(Errno::ENOTTY),
+    };
+    let copies_on_error = match &object {
+        Object::Sched => reply == Err(Errno::ENOSPC),
+        Object::AddressSpace(_) => request == abi::NVGPU_AS_IOCTL_REMAP,
+        _ => false,
+    };
+    if request >> 31 != 0 && (reply == Ok(0) || copies_on_error) {
+        arg[..size].copy_from_slice(&copy);
+    }
+    reply
+}
+
+/// Name of the inode of a descriptor, as `/proc/<pid>/fd` shows it on the real machine.
+pub(crate) fn name(machine: &Machine, fd: BorrowedFd<'_>) -> Option<String> {
+    let key = FileKey::of(fd).ok()?;
+    machine.driver().files.name(key).map(str::to_owned)
+}

@@ -1,0 +1,14 @@
+//! Device nodes and their ioctls.
+
+mod address_space;
+mod argument;
+mod channel;
+mod characteristics;
+mod ctrl;
+mod dbg;
+pub(crate) mod dispatch;
+pub(crate) mod nvmap;
+mod profiler;
+mod sched;
+mod setup_bind;
+mod tsg;

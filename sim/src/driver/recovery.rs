@@ -1,0 +1,366 @@
+//! What the driver does when the GPU reports an exception: it logs, notifies the program, and kills the group.
+
+use crate::driver::channel::Channel;
+use crate::driver::log::Site;
+use crate::driver::machine::Machine;
+use crate::driver::tsg::SmRecord;
+use crate::gpu::chip::SmPlace;
+use crate::gpu::exception::{Exception, PbdmaRegisters, intr1};
+use crate::gpu::gmmu::fault;
+use crate::gpu::sm;
+use crate::gpu::sm::launch::{Access, MemoryFault};
+use std::sync::Arc;
+
+/// Global exception bit: several warps failed.
+const MULTIPLE_WARP_ERRORS: u32 = 1 << 2;
+
+const SET_NOTIFIER: Site = ("nvgpu_set_err_notifier_locked", 143);
+const GR_NOTIFIER: Site = ("gr_intr_handle_exception_interrupts", 759);
+
+/// Offset of the registers of an SM's TPC from those of the first.
+fn register_offset(place: SmPlace) -> u32 {
+    place.gpc * 0x8000 + place.tpc * 0x800
+}
+
+/// Handles an exception of `channel`: afterwards its whole group is dead.
+pub(crate) fn recover(
+    machine: &Machine,
+    channel: &Arc<Channel>,
+    exception: &Exception,
+    registers: Option<PbdmaRegisters>,
+) {
+    let (tsg, veid, runqueue, timeout_ms) = {
+        let state = channel.state();
+        (state.tsg.clone(), state.veid, state.runqueue, state.timeout_ms)
+    };
+    let tsg_id = tsg.as_ref().map_or(u32::MAX, |t| t.id());
+    let log = Lines { machine };
+    let code = match exception {
+        Exception::Pbdma { intr_0, intr_1, registers } => {
+            log.pbdma(*intr_0, *intr_1, registers, runqueue);
+            nvgpu_sys::NVGPU_CHANNEL_PBDMA_ERROR
+        }
+        Exception::HubFault { client, fault } => {
+            let engine = client.engine(veid, runqueue);
+            log.mmu_fault(engine, channel.id(), fault, "hub", client.name(), 0);
+            log.mmu_recovery(tsg_id, engine, fault);
+            nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT
+        }
+        Exception::Sm { fault, several } => {
+            tracing::error!(%fault, "a kernel failed");
+            if machine.config.verbose {
+                eprintln!("ga10b: {fault}");
+            }
+            let record = SmRecord {
+                global_esr: if *several { MULTIPLE_WARP_ERRORS } else { 0 },
+                warp_esr: fault.code | (fault.warp & 0xff) << 16,
+                pc: fault.pc,
+            };
+            let place = SmPlace::of(fault.sm);
+            if let Some(mmu) = &fault.mmu {
+                let client = match mmu.access {
+                    Access::Fetch => "gcc".to_owned(),
+                    _ => format!("t1_{}", place.in_gpc()),
+                };
+                log.mmu_fault(64 + veid, channel.id(), mmu, "gpc", &client, place.gpc);
+            }
+            log.sm_error(fault, &record, place);
+            if let Some(tsg) = &tsg
+                && let Some(slot) = tsg.state().sm_errors.get_mut(fault.sm as usize)
+            {
+                *slot = record;
+            }
+            if let Some(mmu) = &fault.mmu {
+                log.mmu_recovery(tsg_id, 64 + veid, mmu);
+                nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT
+            } else {
+                log.error(GR_NOTIFIER, "set gr exception notifier");
+                nvgpu_sys::NVGPU_CHANNEL_GR_EXCEPTION
+            }
+        }
+        other => log.graphics(other, tsg_id, timeout_ms),
+    };
+    let notify = code != 0;
+    let channels = tsg.as_ref().map_or_else(|| vec![Arc::clone(channel)], |t| machine.channels.of_group(t));
+    for channel in &channels {
+        if notify {
+            let forced = code == nvgpu_sys::NVGPU_CHANNEL_RESETCHANNEL_VERIF_ERROR;
+            let text =
+                format!("error notifier set to {code} for ch {} owned by {}", channel.id(), machine.comm);
+            if !forced {
+                log.error(SET_NOTIFIER, &text);
+            }
+        }
+        let notifier = channel.state().notifier.clone();
+        if let Some(notifier) = notifier.filter(|_| notify) {
+            notifier.record(code, machine.clock.wall());
+        }
+        channel.instance.kill();
+        let syncpoint = channel.instance.bindings().syncpoint;
+        if let Some((id, _)) = syncpoint {
+            machine.syncpoints.set_safe(id);
+        }
+    }
+    log.method(exception);
+    log.dump(channel, registers.unwrap_or_default());
+}
+
+struct Lines<'a> {
+    machine: &'a Machine,
+}
+
+impl Lines<'_> {
+    fn error(&self, site: Site, text: &str) {
+        self.machine.log.error(&self.machine.clock, site, text);
+    }
+
+    fn mmu_fault(&self, engine: u32, chid: u32, fault: &MemoryFault, kind: &str, client: &str, gpc: u32) {
+        self.error(
+            ("gv11b_mm_mmu_fault_handle_buf_valid_entry", 532),
+            "page fault error: err_type = 0x8, fault_status = 0x200",
+        );
+        let access = match fault.access {
+            Access::Read | Access::Fetch => "virt read",
+            Access::Write => "virt write",
+            Access::Atomic => "virt atomic strong",
+        };
+        let address = fault.va & !0xfff;
+        self.error(
+            ("gv11b_fb_mmu_fault_info_dump", 294),
+            &format!(
+                "[MMU FAULT] mmu engine id:  {engine}, ch id:  {chid}, fault addr: {address:#x}, fault addr aperture: 0, \
+                 fault type: {}, access type: {access}, ",
+                fault_name(fault.kind)
+            ),
+        );
+        self.error(
+            ("gv11b_fb_mmu_fault_info_dump", 307),
+            &format!(
+                "[MMU FAULT] protected mode: 0, client type: {kind}, client id:  {client}, gpc id if client type is gpc: {gpc}, "
+            ),
+        );
+    }
+
+    /// What follows the fault itself. `engine` is the MMU's number of the engine: graphics from 64 on, copy engines from 15 on
+    /// (which are engines 2 and up), the host's units from 32 on, which belong to none.
+    fn mmu_recovery(&self, tsg: u32, engine: u32, fault: &MemoryFault) {
+        let engines = match engine {
+            64..=127 => 1,
+            15..=20 => 1 << (engine - 13),
+            _ => 0,
+        };
+        // For a copy engine the driver first looks for the page's entry, to make a written but invalid one valid.
+        if matches!(engine, 15..=20) && fault.kind == fault::PDE {
+            self.error(("nvgpu_get_pte", 1486), "Failed!");
+        }
+        self.error(
+            ("nvgpu_rc_mmu_fault_recovery", 399),
+            &format!("mmu fault id={tsg} id_type=1 act_eng_bitmask={engines:08x}"),
+        );
+        self.error(("nvgpu_tsg_set_ctx_mmu_error", 1069), &format!("TSG {tsg} generated a mmu fault"));
+    }
+
+    fn sm_error(&self, fault: &sm::Fault, record: &SmRecord, place: SmPlace) {
+        let SmPlace { gpc, tpc, sm } = place;
+        if record.global_esr & !0x70 != 0 {
+            let text = format!(
+                "sm machine check err. gpc_id({gpc}), tpc_id({tpc}), offset({})",
+                register_offset(place)
+            );
+            self.error(("nvgpu_gr_intr_handle_sm_exception", 365), &text);
+        }
+        // The driver prints both registers as signed decimals here.
+        self.error(
+            ("gv11b_gr_intr_record_sm_error_state", 1949),
+            &format!(
+                "sm err state gpc_id({gpc}), tpc_id({tpc}), offset({}), sm_id({}), hww_global_esr {},hww_warp_esr {}, \
+                 hww_warp_esr_pc {:#x}",
+                register_offset(place) + sm * 0x80,
+                fault.sm,
+                record.global_esr as i32,
+                record.warp_esr as i32,
+                record.pc
+            ),
+        );
+        let text = format!("sm hww global {:#010x} warp {:#010x}", record.global_esr, record.warp_esr);
+        self.error(("nvgpu_gr_intr_handle_sm_exception", 377), &text);
+    }
+
+    fn pbdma(&self, intr_0: u32, intr_1: u32, r: &PbdmaRegisters, unit: u32) {
+        for (bit, name) in INTR_0 {
+            if intr_0 >> bit & 1 != 0 {
+                self.error(("ga10b_pbdma_handle_intr_0_legacy", 429), &format!("PBDMA intr {name} Error"));
+            }
+        }
+        if intr_0 != 0 {
+            self.error(
+                ("ga10b_pbdma_dump_intr_0", 245),
+                &format!(
+                    "pbdma_intr_0({unit}):{intr_0:#010x} PBH: {:08x} SHADOW: {:08x} gp shadow0: {:08x} \
+                     gp shadow1: {:08x}M0: {:08x} 00000000 00000000 00000000 ",
+                    r.header,
+                    r.shadow,
+                    r.entry as u32,
+                    r.entry >> 32,
+                    r.method
+                ),
+            );
+            self.error(("ga10b_pbdma_report_error", 330), &format!("pbdma_intr_0({unit})= {intr_0:#010x} "));
+        }
+        if intr_1 & intr1::CONTEXT_NOT_VALID != 0 {
+            self.error(("ga10b_pbdma_handle_intr_1", 548), &format!("pbdma_intr_1({unit})= {intr_1:#010x} "));
+        } else if intr_1 != 0 {
+            let text = format!("hce err: pbdma_intr_1({unit}):{intr_1:#010x}");
+            self.error(("gv11b_pbdma_handle_intr_1", 213), &text);
+        }
+    }
+
+    /// Exceptions of the front end and the copy engine; the notifier code, 0 for one that has none.
+    fn graphics(&self, exception: &Exception, tsg: u32, timeout_ms: u32) -> u32 {
+        let gr = nvgpu_sys::NVGPU_CHANNEL_GR_EXCEPTION;
+        match exception {
+            Exception::Sked { esr } => {
+                let text = format!("sked exception: esr {esr:#010x}");
+                self.error(("gm20b_gr_intr_check_gr_sked_exception", 147), &text);
+            }
+            Exception::ClassMismatch { class, subchannel } => {
+                let info = class | subchannel << 16;
+                let text = format!("fe exception: esr 0x80000002, info {info:#010x}");
+                self.error(("gm20b_gr_intr_check_gr_fe_exception", 195), &text);
+            }
+            Exception::IllegalClass { class } => {
+                let text = format!("invalid class {class:#010x}, offset 0x00000000");
+                self.error(("gr_intr_handle_illegal_interrupts", 0), &text);
+                return nvgpu_sys::NVGPU_CHANNEL_GR_ERROR_SW_NOTIFY;
+            }
+            Exception::MemoryFormat { esr } => {
+                let text = format!("memfmt exception: esr {:08x}", esr | 1 << 31);
+                self.error(("gm20b_gr_intr_check_gr_memfmt_exception", 211), &text);
+            }
+            Exception::Macro { esr } => {
+                let text = format!("mme exception: esr {:#010x} info:0x10000000", esr | 1 << 31);
+                self.error(("gm20b_gr_intr_check_gr_mme_exception", 126), &text);
+            }
+            // What these were the driver says after it has told the owner: see `method`.
+            Exception::IllegalMethod { .. } => return nvgpu_sys::NVGPU_CHANNEL_GR_ILLEGAL_NOTIFY,
+            Exception::ClassError { class, subchannel, address, value, code } => {
+                self.error(("gr_intr_handle_error_interrupts", 830), "class error");
+                let text = format!(
+                    "class error {class:#010x}, offset {address:#010x},sub channel {subchannel:#010x} mme generated 0, \
+                     mme pc 0x00000000data high 0 priv status 0 unhandled intr {code:#010x} for channel"
+                );
+                self.error(("gp10b_gr_intr_handle_class_error", 52), &text);
+                let data = format!("trapped data low {value:#010x}");
+                self.error(("gp10b_gr_intr_handle_class_error", 65), &data);
+                return gr;
+            }
+            Exception::FirmwareMethod { .. } => {
+                return nvgpu_sys::NVGPU_CHANNEL_FECS_ERR_UNIMP_FIRMWARE_METHOD;
+            }
+            Exception::CopyLaunch { code } => {
+                let text = format!("ce launch error interrupt with errcode:{code:#x}");
+                self.error(("gv11b_ce_stall_isr", 76), &text);
+                // The driver has no number for it that a program could read.
+                let text = "nvgpu_error_notifier_to_channel_notifier: invalid error_notifier requested 11";
+                self.machine.log.push(&self.machine.clock, text.to_owned());
+                return 0;
+            }
+            Exception::Timeout => {
+                self.error(("ga10b_fifo_ctxsw_timeout_isr", 277), "Host pfifo ctxsw timeout error");
+                let text = format!(
+                    "ctxsw timeout error: active engine id =0, tsg={tsg}, info: awaiting ack ms={timeout_ms}"
+                );
+                self.error(("ga10b_fifo_ctxsw_timeout_isr", 289), &text);
+                return nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_IDLE_TIMEOUT;
+            }
+            Exception::ForcedReset => return nvgpu_sys::NVGPU_CHANNEL_RESETCHANNEL_VERIF_ERROR,
+            Exception::Pbdma { .. } | Exception::HubFault { .. } | Exception::Sm { .. } => {}
+        }
+        self.error(GR_NOTIFIER, "set gr exception notifier");
+        gr
+    }
+
+    /// The method that an exception is about, where the driver prints it after the notifier.
+    fn method(&self, exception: &Exception) {
+        match *exception {
+            Exception::IllegalMethod { class, subchannel, address, .. } => {
+                let text = format!(
+                    "invalid method class {class:#010x}, offset {:#010x} address {:#010x}",
+                    address / 4,
+                    address | subchannel << 16
+                );
+                self.error(("gr_intr_handle_illegal_method", 168), &text);
+                self.error(("gr_intr_handle_illegal_interrupts", 789), "illegal method");
+            }
+            Exception::FirmwareMethod { class, address, .. } => {
+                let text = format!(
+                    "firmware method error: mailxbox6 0x00000000, trapped_addr_reg {:#010x} set_falcon_method {address:#010x}, \
+                     class {class:#010x} non-whitelist reg: 0x00000000",
+                    address | 1 << 16
+                );
+                self.error(("nvgpu_gr_intr_handle_fecs_error", 453), &text);
+            }
+            _ => {}
+        }
+    }
+
+    /// The state the driver prints after recovery.
+    fn dump(&self, guilty: &Arc<Channel>, r: PbdmaRegisters) {
+        let line = |text: &str| self.machine.log.dump(&self.machine.clock, text);
+        line("Channel Status - chip ga10b");
+        line("--------------------------");
+        for entry in self.machine.gpu.runlist().iter() {
+            let Some(channel) = self.machine.channels.of(&entry.instance) else { continue };
+            let (tsg, deterministic) = {
+                let state = channel.state();
+                (state.tsg.as_ref().map_or(u32::MAX, |t| t.id()), state.deterministic)
+            };
+            let deterministic = if deterministic { "yes" } else { "no" };
+            line(&format!(
+                "{}-ga10b, TSG: {tsg}, pid {}, thread name {}, refs: 2, deterministic: {deterministic}, domain name: (no domain)",
+                channel.id(),
+                std::process::id(),
+                self.machine.comm
+            ));
+            if Arc::ptr_eq(&channel, guilty) {
+                line("channel status:  in use on_pbdma busy");
+                let (at, payload, execute) = r.semaphore;
+                line(&format!(
+                    "RAMFC: TOP: 000000000000 PUT: {:012x} GET: {:012x} FETCH: 000000000000 HEADER: {:08x} COUNT: 00000000 \
+                     SEMAPHORE: addr {at:012x} payload {payload:016x} execute {execute:08x}",
+                    r.put, r.get, r.header
+                ));
+            } else {
+                line("channel status:  in use idle not busy");
+            }
+        }
+    }
+}
+
+/// Text of a fault type as the driver prints it for ga10b.
+fn fault_name(kind: u32) -> &'static str {
+    match kind {
+        fault::PDE => "invalid pde",
+        fault::PTE => "invalid pte",
+        fault::LIMIT => "limit violation",
+        fault::PRIVILEGE => "priv violation",
+        fault::READ_ONLY => "write, ro violation",
+        fault::APERTURE => "unsupported aperture",
+        1 => "invalid pde size",
+        4 => "unbound inst block",
+        7 => "read, wo violation",
+        12 => "unsupported kind",
+        15 => "atomic violation",
+        _ => "TBD",
+    }
+}
+
+/// Interrupts of the pushbuffer unit as the driver prints them.
+const INTR_0: [(u32, &str); 6] = [
+    (14, "GPPTR invalid"),
+    (15, "GPENTRY invalid"),
+    (18, "PBENTRY invld"),
+    (21, "METHOD invld"),
+    (23, "DEVICE sw method"),
+    (25, "SEMAPHORE invlid"),
+];

@@ -1,0 +1,148 @@
+//! Time-slice groups: channels that are scheduled, and die, together.
+
+use crate::driver::address_space::space::AddressSpace;
+use crate::driver::event::EventFile;
+use crate::gpu::instance::{GroupEntry, Instance};
+use crate::ids::Id;
+use nix::errno::Errno;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Subcontexts of a group.
+pub(crate) const VEIDS: usize = 64;
+/// Most channels of a group.
+pub(crate) const MAX_CHANNELS: usize = 128;
+/// Time slice of a new group in microseconds.
+pub(crate) const DEFAULT_TIMESLICE_US: u32 = 1024;
+
+/// What an SM error leaves for `READ_SINGLE_SM_ERROR_STATE`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SmRecord {
+    /// Global exception status.
+    pub(crate) global_esr: u32,
+    /// Warp exception status.
+    pub(crate) warp_esr: u32,
+    /// Program counter.
+    pub(crate) pc: u64,
+}
+
+/// A subcontext slot.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Veid {
+    /// Not created.
+    #[default]
+    Free,
+    /// Created for an address space, or for none: the driver keeps a bare pointer.
+    Created(Option<Weak<AddressSpace>>),
+}
+
+/// State of a group under its lock.
+#[derive(Debug)]
+pub(crate) struct TsgState {
+    /// Subcontexts.
+    pub(crate) veids: Vec<Veid>,
+    /// Bound channels.
+    pub(crate) channels: Vec<Weak<Instance>>,
+    /// Runlist that the first bound channel fixed.
+    pub(crate) runlist: Option<u32>,
+    /// Time slice in microseconds.
+    pub(crate) timeslice_us: u32,
+    /// Interleave level 0 to 2.
+    pub(crate) interleave: u32,
+    /// Address spaces in which context buffers are mapped already, with those buffers.
+    pub(crate) contexts: Vec<(Weak<AddressSpace>, Vec<u64>)>,
+    /// Graphics preemption mode.
+    pub(crate) graphics_mode: u32,
+    /// Compute preemption mode.
+    pub(crate) compute_mode: u32,
+    /// Enabled event descriptors.
+    pub(crate) events: Vec<EventFile>,
+    /// Last error of each SM.
+    pub(crate) sm_errors: Vec<SmRecord>,
+    /// L2 ways for evict-last.
+    pub(crate) l2_ways: u32,
+    /// Ask of `SET_SM_EXCEPTION_TYPE_MASK`.
+    pub(crate) exception_mask: u32,
+}
+
+/// A time-slice group.
+#[derive(Debug)]
+pub(crate) struct Tsg {
+    id: Id,
+    /// Process that opened it.
+    pub(crate) pid: u32,
+    /// Its entry on the runlist.
+    pub(crate) entry: Arc<GroupEntry>,
+    state: Mutex<TsgState>,
+}
+
+impl Tsg {
+    /// An empty group.
+    pub(crate) fn new(id: Id, sm_count: u32) -> Self {
+        let state = TsgState {
+            veids: vec![Veid::Free; VEIDS],
+            channels: Vec::new(),
+            runlist: None,
+            timeslice_us: DEFAULT_TIMESLICE_US,
+            interleave: 0,
+            contexts: Vec::new(),
+            graphics_mode: nvgpu_sys::NVGPU_GRAPHICS_PREEMPTION_MODE_WFI,
+            compute_mode: nvgpu_sys::NVGPU_COMPUTE_PREEMPTION_MODE_WFI,
+            events: Vec::new(),
+            sm_errors: vec![SmRecord::default(); sm_count as usize],
+            l2_ways: 0,
+            exception_mask: 0,
+        };
+        Self { id, pid: std::process::id(), entry: GroupEntry::new(), state: Mutex::new(state) }
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.id.number()
+    }
+
+    /// Its state.
+    pub(crate) fn state(&self) -> MutexGuard<'_, TsgState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Channels bound to it, in the order of their binding.
+    pub(crate) fn instances(&self) -> Vec<Arc<Instance>> {
+        self.state().channels.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Makes event descriptors of number `id` readable.
+    pub(crate) fn post_event(&self, id: u32) {
+        let mut state = self.state();
+        state.events.retain(EventFile::is_open);
+        for event in state.events.iter().filter(|e| e.id == id) {
+            event.post();
+        }
+    }
+
+    /// Takes a channel out.
+    pub(crate) fn unbind(&self, instance: &Arc<Instance>) {
+        let this = Arc::downgrade(instance);
+        self.state().channels.retain(|c| !c.ptr_eq(&this));
+    }
+
+    /// Creates a subcontext and returns its number.
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown type, `ENOSPC` when VEID 0 is taken.
+    pub(crate) fn create_subcontext(&self, kind: u32, vm: &Arc<AddressSpace>) -> Result<u32, Errno> {
+        let mut state = self.state();
+        let is_free = |v: &Veid| matches!(v, Veid::Free);
+        let slot = match kind {
+            nvgpu_sys::NVGPU_TSG_SUBCONTEXT_TYPE_SYNC => 0,
+            nvgpu_sys::NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC => {
+                (1..VEIDS).find(|&v| is_free(&state.veids[v])).unwrap_or(0)
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        if !is_free(&state.veids[slot]) {
+            return Err(Errno::ENOSPC);
+        }
+        state.veids[slot] = Veid::Created(Some(Arc::downgrade(vm)));
+        Ok(slot as u32)
+    }
+}

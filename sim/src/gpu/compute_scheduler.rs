@@ -1,0 +1,261 @@
+//! The compute scheduler (SKED and the work distributor): launch descriptors (QMD) checked, run, and followed
+//! by their releases and dependents.
+
+use crate::gpu::context::{Context, Flow};
+use crate::gpu::exception::{Exception, HubClient};
+use crate::gpu::semaphore::{Reduce, Write};
+use crate::gpu::sm;
+use crate::gpu::sm::launch::Memory as _;
+use crate::violations::Consequence;
+use qmd::{DependentAction, Effect, Qmd, SkedCheck};
+
+/// State that methods set for the next launches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ComputeState {
+    /// Base of the shared-memory window.
+    pub(crate) shared_window: u64,
+    /// Base of the local-memory window.
+    pub(crate) local_window: u64,
+    /// Memory that backs the local window.
+    pub(crate) local_memory: u64,
+    /// Bytes of it for each TPC.
+    pub(crate) local_per_tpc: u64,
+    /// SMs it is meant for.
+    pub(crate) local_max_sms: u32,
+    /// Errors of SMs are not reported.
+    pub(crate) exceptions_masked: bool,
+}
+
+/// The scheduler of one channel.
+#[derive(Debug, Default)]
+pub(crate) struct ComputeScheduler {
+    grids: u64,
+}
+
+impl ComputeScheduler {
+    /// Runs the descriptor at `va` and its dependents.
+    pub(crate) fn launch(
+        &mut self,
+        context: &Context<'_>,
+        state: &ComputeState,
+        va: u64,
+    ) -> Result<Flow, Exception> {
+        let mut next = Some(va);
+        while let Some(va) = next {
+            let qmd = fetch(context, va)?;
+            if qmd.dependence_counter() > 0 {
+                // It starts when the last of those it depends on has ended.
+                return Ok(Flow::Next);
+            }
+            match self.run(context, state, &qmd)? {
+                Flow::Next => {}
+                other => return Ok(other),
+            }
+            next = None;
+            for slot in 0..qmd.dependents() {
+                let Some(dependent) = qmd.dependent(slot) else { continue };
+                match dependent.action {
+                    DependentAction::Schedule | DependentAction::InvalidateCopySchedule => {
+                        next = Some(dependent.address);
+                    }
+                    DependentAction::DecrementDependence => {
+                        if count_down(context, dependent.address)? {
+                            next = Some(dependent.address);
+                        }
+                    }
+                    DependentAction::IncrementPut => return Err(refused(SkedCheck::CircularQueueSize)),
+                }
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Lowers the counter of the descriptor at `va` and runs it when that was the last one.
+    pub(crate) fn decrement(
+        &mut self,
+        context: &Context<'_>,
+        state: &ComputeState,
+        va: u64,
+    ) -> Result<Flow, Exception> {
+        if count_down(context, va)? { self.launch(context, state, va) } else { Ok(Flow::Next) }
+    }
+
+    /// Raises the counter of the descriptor at `va`.
+    pub(crate) fn increment(&mut self, context: &Context<'_>, va: u64) -> Result<Flow, Exception> {
+        let mut qmd = fetch(context, va)?;
+        let count = qmd.dependence_counter().wrapping_add(1);
+        store_counter(context, va, &mut qmd, count)?;
+        Ok(Flow::Next)
+    }
+
+    fn run(&mut self, context: &Context<'_>, state: &ComputeState, qmd: &Qmd) -> Result<Flow, Exception> {
+        if let Some(hang) = check(context, state, qmd)? {
+            context.units.violations.record(Consequence::Hang, "SEND_PCAS", hang);
+            return Ok(Flow::Hang);
+        }
+        if qmd.invalidates().contains(qmd::Invalidate::INSTRUCTION) {
+            context.units.executor.invalidate_code();
+        }
+        if qmd.grid().iter().all(|&n| n > 0) {
+            self.grids += 1;
+            let launch = self.grid(context, state, qmd);
+            let ran = context.units.executor.run(&context.memory, &launch, context.channel.stop_flag());
+            if let Ok(counters) = &ran {
+                context.units.count(|total| total.sm += *counters);
+            }
+            match ran {
+                // Stopped with its channel: what follows a kernel's end does not happen.
+                _ if context.channel.is_unserviceable() => return Ok(Flow::Next),
+                Ok(_) => {}
+                Err(fault) if fault.code == sm::esr::NONE => {
+                    tracing::error!(%fault, "a kernel does not end");
+                    return Err(Exception::Timeout);
+                }
+                Err(fault) if state.exceptions_masked && fault.mmu.is_none() => {
+                    tracing::warn!(%fault, "SM exceptions are masked by SET_SHADER_EXCEPTIONS: the error is not reported");
+                }
+                Err(fault) => {
+                    let several = launch.blocks() * u64::from(launch.warps_per_block()) > 1;
+                    return Err(Exception::Sm { fault, several });
+                }
+            }
+        }
+        for slot in 0..qmd::RELEASES {
+            let Some(release) = qmd.release(slot) else { continue };
+            let write = Write {
+                va: release.address,
+                payload: release.payload,
+                wide: release.wide,
+                timestamp: release.timestamp(),
+                reduce: release.reduction.map(|r| (Reduce::BY_COMPUTE[r.op as usize], r.signed)),
+            };
+            let done = write.perform(&context.memory, &context.units.clock);
+            done.map_err(|f| Exception::hub(HubClient::Sked, f))?;
+            if release.trap != qmd::Trap::None {
+                context.interrupts.non_stalling();
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn grid(&self, context: &Context<'_>, state: &ComputeState, qmd: &Qmd) -> sm::Launch {
+        sm::Launch {
+            arch: context.units.chip.arch,
+            program: qmd.program_address(),
+            grid: qmd.grid(),
+            block: qmd.block(),
+            registers: qmd.registers().next_multiple_of(8).min(255),
+            shared_bytes: qmd.shared_bytes(),
+            local_bytes: qmd.local_low() + qmd.local_high(),
+            barriers: qmd.barriers(),
+            banks: std::array::from_fn(|i| {
+                qmd.constant_buffer(i).map(|b| sm::ConstBank { va: b.address, len: b.len })
+            }),
+            windows: sm::Windows { shared_base: state.shared_window, local_base: state.local_window },
+            grid_id: self.grids,
+            sm_count: context.units.chip.sms,
+            max_warps_per_sm: context.units.chip.target().max_warps(),
+            shared_bytes_per_sm: context.units.chip.target().max_shared_bytes(),
+        }
+    }
+}
+
+fn refused(check: SkedCheck) -> Exception {
+    Exception::Sked { esr: 1 << check.bit() }
+}
+
+fn fetch(context: &Context<'_>, va: u64) -> Result<Qmd, Exception> {
+    let version = context.units.chip.target().version();
+    let mut bytes = vec![0; version.size()];
+    context.memory.read(va, &mut bytes).map_err(|f| Exception::hub(HubClient::Sked, f))?;
+    // Never shorter than a descriptor, so this is only ever refused for a bad length, which an MMU fault
+    // cannot be.
+    Qmd::from_bytes_as(version, &bytes).map_err(|_| refused(SkedCheck::TotalThreads))
+}
+
+/// The scheduler's checks. An error is an exception; a text is the reason why the launch would hang.
+fn check(context: &Context<'_>, state: &ComputeState, qmd: &Qmd) -> Result<Option<String>, Exception> {
+    let mut esr = 0;
+    let mut hang = None;
+    if qmd.is_queue() {
+        return Err(refused(SkedCheck::CircularQueueSize));
+    }
+    let target = context.units.chip.target();
+    for problem in qmd.problems_on(target) {
+        match problem.effect() {
+            Effect::Refused(check) => {
+                tracing::error!(%problem, "the scheduler refuses a launch");
+                esr |= 1 << check.bit();
+            }
+            Effect::Hangs => hang = Some(format!("no block is ever placed: {problem}")),
+            Effect::Undefined if matches!(problem, qmd::Problem::Version { .. }) => {
+                hang = Some(format!("not a launch descriptor of version {}: {problem}", target.version()));
+            }
+            Effect::Undefined => tracing::warn!(%problem, "a launch with undefined behaviour"),
+        }
+    }
+    if state.shared_window.abs_diff(state.local_window) < sm::Windows::LEN {
+        tracing::error!(
+            shared = state.shared_window,
+            local = state.local_window,
+            "the memory windows overlap: set compute methods 0x2a0/0x2a4 and 0x7b0/0x7b4 before the first launch"
+        );
+        esr |= 1 << SkedCheck::MemoryWindowOverlap.bit();
+    }
+    let local = u64::from(qmd.local_low()) + u64::from(qmd.local_high());
+    if local > 0 {
+        let per_warp = (local * 32).next_multiple_of(0x200);
+        let needed = per_warp * u64::from(target.max_warps()) * 2;
+        if state.local_memory == 0 || needed > state.local_per_tpc {
+            esr |= 1 << SkedCheck::LocalMemoryTotalSize.bit();
+        } else {
+            check_local_memory(context, state)?;
+        }
+    }
+    if esr != 0 {
+        return Err(Exception::Sked { esr });
+    }
+    Ok(hang)
+}
+
+/// The memory that backs the local window must be mapped as far as the SMs use it.
+fn check_local_memory(context: &Context<'_>, state: &ComputeState) -> Result<(), Exception> {
+    let tpcs = u64::from(context.units.chip.tpcs());
+    let end = state.local_memory.saturating_add(state.local_per_tpc.saturating_mul(tpcs));
+    let mut at = state.local_memory;
+    while at < end {
+        let span = context.memory.translate(at, sm::Access::Write).map_err(|mmu| {
+            let text = "local memory is not mapped".to_owned();
+            let fault = sm::Fault {
+                code: sm::esr::MMU_FAULT,
+                pc: 0,
+                block: [0; 3],
+                sm: 0,
+                warp: 0,
+                lanes: u32::MAX,
+                address: Some(at),
+                mmu: Some(mmu),
+                text,
+            };
+            Exception::Sm { fault, several: true }
+        })?;
+        at = span.va + span.len;
+    }
+    Ok(())
+}
+
+/// Lowers the counter at `va`; true when it reached zero.
+fn count_down(context: &Context<'_>, va: u64) -> Result<bool, Exception> {
+    let mut qmd = fetch(context, va)?;
+    let count =
+        qmd.dependence_counter().checked_sub(1).ok_or(refused(SkedCheck::DependenceCounterUnderflow))?;
+    store_counter(context, va, &mut qmd, count)?;
+    Ok(count == 0)
+}
+
+fn store_counter(context: &Context<'_>, va: u64, qmd: &mut Qmd, count: u16) -> Result<(), Exception> {
+    let field =
+        qmd.version().field("DEPENDENCE_COUNTER").ok_or(refused(SkedCheck::DependenceCounterUnderflow))?;
+    qmd.set(field, count.into()).map_err(|_| refused(SkedCheck::DependenceCounterUnderflow))?;
+    context.memory.write(va, qmd.as_bytes()).map_err(|f| Exception::hub(HubClient::Sked, f))
+}

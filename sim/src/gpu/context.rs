@@ -1,0 +1,33 @@
+//! What a method can reach, and what it leads to.
+
+use crate::gpu::instance::Instance;
+use crate::gpu::interrupts::Interrupts;
+use crate::gpu::memory::GpuMemory;
+use crate::gpu::semaphore::Acquire;
+use crate::gpu::units::Units;
+use crate::gpu::userd::Ring;
+
+/// Everything a method may need.
+pub(crate) struct Context<'a> {
+    /// The units.
+    pub(crate) units: &'a Units,
+    /// Who handles interrupts.
+    pub(crate) interrupts: &'a dyn Interrupts,
+    /// The channel whose turn it is.
+    pub(crate) channel: &'a Instance,
+    /// Its ring.
+    pub(crate) ring: &'a Ring,
+    /// Its memory.
+    pub(crate) memory: GpuMemory<'a>,
+}
+
+/// What a method led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Go on.
+    Next,
+    /// Nothing more until a semaphore has its value.
+    Acquire(Acquire),
+    /// A launch that never ends.
+    Hang,
+}

@@ -1,0 +1,96 @@
+//! The host scheduler: the GPU's thread, which polls the doorbell and gives channels their turns.
+
+use crate::gpu::context::Context;
+use crate::gpu::device::{Entry, Gpu};
+use crate::gpu::interrupts::Interrupts;
+use crate::gpu::memory::GpuMemory;
+use crate::gpu::pbdma::Turn;
+use crate::own_thread::mark_own_thread;
+use std::time::{Duration, Instant};
+
+/// How often the driver's housekeeping runs.
+const HOUSEKEEPING: Duration = Duration::from_millis(10);
+/// How long the thread spins, and then yields, after its last work before it sleeps.
+const SPIN: Duration = Duration::from_micros(50);
+const YIELD: Duration = Duration::from_micros(500);
+/// Bounds of a sleep.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(50);
+const LONGEST_SLEEP: Duration = Duration::from_millis(1);
+
+/// Runs the GPU until it is switched off.
+pub(crate) fn run(gpu: &Gpu, interrupts: &dyn Interrupts) {
+    mark_own_thread();
+    let mut last_work = Instant::now();
+    let mut last_look = Instant::now();
+    while !gpu.is_quitting() {
+        gpu.usermode.set_time(gpu.units.clock.ptimer());
+        if last_look.elapsed() > HOUSEKEEPING {
+            interrupts.housekeeping();
+            last_look = Instant::now();
+        }
+        let mut worked = gpu.usermode.take_token().is_some();
+        // Read after the token: a channel that was set up before it rang is among them.
+        let runlist = gpu.runlist();
+        if worked {
+            gpu.units.count(|counters| counters.doorbells += 1);
+            // A token may have been overwritten by the next one: it is taken as rung for every channel.
+            for entry in runlist.iter() {
+                entry.instance.ring_doorbell();
+            }
+        }
+        for entry in runlist.iter() {
+            worked |= serve(gpu, interrupts, entry);
+        }
+        gpu.units.clock.pass(worked);
+        if worked {
+            last_work = Instant::now();
+            continue;
+        }
+        let idle = last_work.elapsed();
+        if runlist.is_empty() {
+            gpu.park(HOUSEKEEPING * 5);
+        } else if idle < SPIN {
+            std::hint::spin_loop();
+        } else if idle < YIELD {
+            std::thread::yield_now();
+        } else {
+            // Latency of the next doorbell grows with the time nothing has happened.
+            gpu.park((idle / 16).clamp(SHORTEST_SLEEP, LONGEST_SLEEP));
+        }
+    }
+}
+
+/// Gives one channel its turn; true when it did something.
+fn serve(gpu: &Gpu, interrupts: &dyn Interrupts, entry: &Entry) -> bool {
+    let instance = &*entry.instance;
+    if !instance.may_run() {
+        return false;
+    }
+    let turn = instance.turn();
+    let rung = instance.take_doorbell();
+    if !rung && !instance.is_pending() {
+        return false;
+    }
+    let (ring, tables) = {
+        let bindings = instance.bindings();
+        (bindings.ring.clone(), bindings.tables.clone())
+    };
+    let (Some(ring), Some(tables)) = (ring, tables) else { return false };
+    let mut pbdma = entry.pbdma();
+    let outcome = {
+        let _memory_stays = tables.dram().hold();
+        let memory = GpuMemory::new(&tables);
+        pbdma.turn(&Context { units: &gpu.units, interrupts, channel: instance, ring: &ring, memory })
+    };
+    instance.set_pending(matches!(outcome, Ok(Turn::Blocked | Turn::More)));
+    drop(turn);
+    let worked = match outcome {
+        Ok(turn) => turn != Turn::Blocked,
+        Err(exception) => {
+            interrupts.stalling(instance, &exception, pbdma.registers());
+            true
+        }
+    };
+    tables.dram().reap();
+    worked
+}

@@ -1,0 +1,23 @@
+//! The GPU: what happens from the doorbell on. Nothing in here knows of the driver.
+
+pub(crate) mod chip;
+pub(crate) mod classes;
+pub(crate) mod compute_scheduler;
+pub(crate) mod context;
+pub(crate) mod counters;
+pub(crate) mod device;
+pub(crate) mod exception;
+pub(crate) mod gmmu;
+pub(crate) mod host_scheduler;
+pub(crate) mod instance;
+pub(crate) mod interrupts;
+pub(crate) mod memory;
+pub(crate) mod methods;
+pub(crate) mod pbdma;
+pub(crate) mod pushbuffer;
+pub(crate) mod semaphore;
+pub mod sm;
+pub(crate) mod syncpoint;
+pub(crate) mod units;
+pub(crate) mod userd;
+pub(crate) mod usermode;

@@ -1,0 +1,273 @@
+//! The host's pushbuffer unit (PBDMA): fetches ring entries and pushbuffer segments, and routes each method
+//! to the unit that serves it.
+
+use crate::gpu::classes::{CLASSES, GRAPHICS_RUNLIST};
+use crate::gpu::context::{Context, Flow};
+use crate::gpu::exception::{Exception, HubClient, PbdmaRegisters, intr, intr1};
+use crate::gpu::methods::compute::ComputeMethods;
+use crate::gpu::methods::copy::CopyMethods;
+use crate::gpu::methods::host::HostMethods;
+use crate::gpu::pushbuffer::{Entry, Header, METHOD_END, Step};
+use crate::gpu::sm::MemoryFault;
+
+/// Methods below this offset belong to the host, whatever the subchannel.
+const HOST_METHODS: u32 = 0x100;
+/// Words fetched at once.
+const FETCH_WORDS: u32 = 1024;
+/// Methods after which another channel is served.
+const TURN: u32 = 4096;
+
+/// What a channel's turn ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Nothing left to do.
+    Idle,
+    /// Waits for a semaphore.
+    Blocked,
+    /// There is more to do.
+    More,
+}
+
+/// State of the pushbuffer unit for one channel, and the method state of the engines.
+#[derive(Debug, Default)]
+pub(crate) struct Pbdma {
+    get: u32,
+    entry: u64,
+    segment: Option<(u64, u32)>,
+    words: Vec<u32>,
+    next_word: usize,
+    header: u32,
+    step: Step,
+    address: u32,
+    subchannel: u32,
+    remaining: u32,
+    hung: bool,
+    has_context: bool,
+    classes: [u32; 8],
+    host: HostMethods,
+    compute: ComputeMethods,
+    copy: CopyMethods,
+}
+
+impl Pbdma {
+    /// For the driver's log.
+    pub(crate) fn registers(&self) -> PbdmaRegisters {
+        let (next, left) = self.segment.unwrap_or_default();
+        let unread = (self.words.len() - self.next_word) as u64;
+        let method = self.address & 0x3ffc | self.subchannel << 16;
+        PbdmaRegisters {
+            header: method | 1 << 22 | self.header & 0xe000_0000,
+            shadow: self.header,
+            entry: self.entry,
+            method: method | 1 << 22 | 1 << 31,
+            gp_get: self.get,
+            get: next.saturating_sub(unread * 4),
+            put: next + u64::from(left) * 4,
+            semaphore: self.host.semaphore(),
+        }
+    }
+
+    /// Works for the channel until it has nothing to do, waits, or has had its turn.
+    pub(crate) fn turn(&mut self, context: &Context<'_>) -> Result<Turn, Exception> {
+        let mut methods = 0;
+        if self.hung {
+            return Ok(Turn::Idle);
+        }
+        loop {
+            if !self.host.poll(context)? {
+                return Ok(Turn::Blocked);
+            }
+            if methods >= TURN || context.channel.is_unserviceable() || context.channel.is_closing() {
+                return Ok(Turn::More);
+            }
+            let Some(word) = self.word(context)? else {
+                if self.fetch_entry(context)? {
+                    methods += 1;
+                    continue;
+                }
+                return Ok(Turn::Idle);
+            };
+            methods += 1;
+            match self.execute_word(context, word)? {
+                Flow::Next => {}
+                Flow::Acquire(acquire) => self.host.wait_for(acquire),
+                Flow::Hang => {
+                    self.hung = true;
+                    return Ok(Turn::Idle);
+                }
+            }
+        }
+    }
+
+    /// The next word of the segment.
+    fn word(&mut self, context: &Context<'_>) -> Result<Option<u32>, Exception> {
+        if self.next_word == self.words.len() {
+            let Some((va, left)) = self.segment else { return Ok(None) };
+            if left == 0 {
+                self.segment = None;
+                return Ok(None);
+            }
+            // Stop at page borders, so that a missing page faults when it is reached.
+            let to_border = ((0x1000 - (va & 0xfff)) / 4) as u32;
+            let count = left.min(FETCH_WORDS).min(to_border);
+            self.words = context.memory.words(va, count as usize).map_err(fetch_fault)?;
+            self.next_word = 0;
+            self.segment = Some((va + u64::from(count) * 4, left - count));
+        }
+        let word = self.words[self.next_word];
+        self.next_word += 1;
+        Ok(Some(word))
+    }
+
+    /// Starts on the next ring entry; false when there is none.
+    fn fetch_entry(&mut self, context: &Context<'_>) -> Result<bool, Exception> {
+        let ring = context.ring;
+        let put = ring.put();
+        if put >= ring.entries {
+            return Err(self.error(intr::GPPTR));
+        }
+        if put == self.get {
+            return Ok(false);
+        }
+        let words = context.memory.words(ring.va + u64::from(self.get) * 8, 2).map_err(fetch_fault)?;
+        self.entry = u64::from(words[1]) << 32 | u64::from(words[0]);
+        self.get = (self.get + 1) % ring.entries;
+        let Some(entry) = Entry::decode(self.entry) else { return Err(self.error(intr::GPENTRY)) };
+        if let Entry::Segment { va, words, .. } = entry {
+            self.segment = Some((va, words));
+        }
+        ring.set_get(self.get);
+        Ok(true)
+    }
+
+    fn execute_word(&mut self, context: &Context<'_>, word: u32) -> Result<Flow, Exception> {
+        if self.remaining > 0 {
+            let address = self.address;
+            self.remaining -= 1;
+            match self.step {
+                Step::Increment => self.address += 4,
+                Step::Stay => {}
+                Step::Once => {
+                    self.address += 4;
+                    self.step = Step::Stay;
+                }
+            }
+            if address >= METHOD_END {
+                return Err(self.error(intr::PBENTRY));
+            }
+            return self.method(context, self.subchannel, address, word);
+        }
+        self.header = word;
+        match Header::decode(word).ok_or_else(|| self.error(intr::PBENTRY))? {
+            Header::Nop => Ok(Flow::Next),
+            Header::Data { step, address, subchannel, count } => {
+                (self.step, self.address, self.subchannel, self.remaining) =
+                    (step, address, subchannel, count);
+                Ok(Flow::Next)
+            }
+            Header::Immediate { address, subchannel, value } => {
+                (self.address, self.subchannel) = (address, subchannel);
+                self.method(context, subchannel, address, value)
+            }
+            Header::EndSegment => {
+                (self.next_word, self.segment) = (self.words.len(), None);
+                Ok(Flow::Next)
+            }
+        }
+    }
+
+    fn method(
+        &mut self,
+        context: &Context<'_>,
+        subchannel: u32,
+        address: u32,
+        value: u32,
+    ) -> Result<Flow, Exception> {
+        if address == 0 {
+            return self.set_object(context, subchannel, value);
+        }
+        if address < HOST_METHODS {
+            return self.host.method(context, address, value).map_err(|e| e.with_registers(self.registers()));
+        }
+        if subchannel > 4 {
+            return Err(self.error(intr::DEVICE));
+        }
+        self.check_context(context)?;
+        if is_copy_only(context) {
+            return self.copy_method(context, address, value);
+        }
+        match subchannel {
+            1 | 2 => {
+                self.compute.method(context, self.classes[subchannel as usize], subchannel, address, value)
+            }
+            4 => self.copy_method(context, address, value),
+            _ => Err(Exception::IllegalMethod {
+                class: self.classes[subchannel as usize],
+                subchannel,
+                address,
+                value,
+            }),
+        }
+    }
+
+    fn copy_method(&mut self, context: &Context<'_>, address: u32, value: u32) -> Result<Flow, Exception> {
+        self.copy.method(context, address, value).map_err(|e| e.with_registers(self.registers()))
+    }
+
+    fn set_object(&mut self, context: &Context<'_>, subchannel: u32, value: u32) -> Result<Flow, Exception> {
+        if subchannel > 4 {
+            return Err(self.error(intr::DEVICE));
+        }
+        self.check_context(context)?;
+        let class = value & 0xffff;
+        let belongs = match class & 0xff {
+            0x97 => 0,
+            0xc0 => 1,
+            0x40 => 2,
+            0x2d => 3,
+            0xb5 => 4,
+            _ => 8,
+        };
+        let copies = is_copy_only(context);
+        let reached = if copies { 4 } else { subchannel };
+        if belongs != reached || !CLASSES.contains(&class) {
+            if reached == 4 {
+                return Err(Exception::Pbdma {
+                    intr_0: 0,
+                    intr_1: intr1::HCE_ILLEGAL_CLASS,
+                    registers: self.registers(),
+                });
+            }
+            return Err(if CLASSES.contains(&class) {
+                Exception::ClassMismatch { class, subchannel }
+            } else {
+                Exception::IllegalClass { class }
+            });
+        }
+        self.classes[subchannel as usize] = class;
+        Ok(Flow::Next)
+    }
+
+    /// Engines need the context that `ALLOC_OBJ_CTX` makes.
+    fn check_context(&mut self, context: &Context<'_>) -> Result<(), Exception> {
+        if self.has_context || context.channel.has_context() {
+            self.has_context = true;
+            return Ok(());
+        }
+        Err(Exception::Pbdma { intr_0: 0, intr_1: intr1::CONTEXT_NOT_VALID, registers: self.registers() })
+    }
+
+    fn error(&self, bit: u32) -> Exception {
+        Exception::Pbdma { intr_0: bit, intr_1: 0, registers: self.registers() }
+    }
+}
+
+/// Whether the channel's runlist has only a copy engine: it receives the methods of all subchannels, and
+/// refuses those that it does not have. On the graphics runlist the subchannel chooses the engine.
+fn is_copy_only(context: &Context<'_>) -> bool {
+    context.channel.runlist() != GRAPHICS_RUNLIST
+}
+
+fn fetch_fault(fault: MemoryFault) -> Exception {
+    Exception::hub(HubClient::Esc, fault)
+}

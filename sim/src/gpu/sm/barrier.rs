@@ -1,0 +1,101 @@
+//! The barriers of a block: threads arrive, wait and exit.
+
+use crate::gpu::sm::block::Barrier;
+use crate::gpu::sm::core::{Core, Flow};
+use crate::gpu::sm::fault::esr;
+use crate::gpu::sm::warp::{Wait, Waiting};
+
+/// How threads arrive at a barrier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub id: u32,
+    /// Threads to wait for; 0 means all of the block.
+    pub count: u32,
+    pub lanes: u32,
+    /// Whether they stay until the barrier is complete.
+    pub waits: bool,
+    /// Lanes whose predicate is true, for a reduction.
+    pub votes: u32,
+    pub any: bool,
+}
+
+impl Core<'_> {
+    /// The lanes of `arrival` arrive at a barrier.
+    pub fn arrive(&mut self, arrival: Arrival) -> Flow {
+        let Arrival { id, count, lanes, waits, votes, any } = arrival;
+        if id >= self.env.launch.barriers.clamp(1, 16) {
+            return self.raise(esr::OOR_REG, lanes, None, None);
+        }
+        let warp = self.warp.index;
+        let live = self.warp.live;
+        let barrier = &mut self.block.barriers[id as usize];
+        barrier.wanted = count.div_ceil(32) * 32;
+        barrier.any = any;
+        barrier.votes[0] += (votes & lanes).count_ones();
+        barrier.votes[1] += (!votes & lanes).count_ones();
+        let before = match barrier.partial.iter().position(|p| p.0 == warp) {
+            Some(i) => barrier.partial.swap_remove(i).1,
+            None => 0,
+        };
+        if live & !(before | lanes) == 0 {
+            barrier.arrived += 32;
+        } else {
+            barrier.partial.push((warp, before | lanes));
+        }
+        if waits {
+            self.active &= !lanes;
+            self.warp.waiting.push(Waiting { pc: self.pc + 1, mask: lanes, on: Wait::Block(id as u8) });
+        }
+        self.complete_barrier(id as usize);
+        if !waits {
+            return Flow::Next;
+        }
+        // Lanes that the guard kept away from the barrier go on alone.
+        if self.active == 0 { Flow::Park } else { Flow::Next }
+    }
+
+    /// Lets the waiters of a barrier go if it is complete.
+    fn complete_barrier(&mut self, id: usize) {
+        let own = u32::from(!self.warp.is_done());
+        let me = self.warp.index as usize;
+        let others =
+            self.block.warps.iter().enumerate().filter(|(i, w)| *i != me && !w.is_done()).count() as u32;
+        let barrier = &mut self.block.barriers[id];
+        let all = 32 * (own + others);
+        let wanted = if barrier.wanted == 0 { all } else { barrier.wanted.min(all.max(32)) };
+        if barrier.arrived == 0 || barrier.arrived < wanted {
+            return;
+        }
+        let [yes, no] = barrier.votes;
+        let result = if barrier.any { yes > 0 } else { no == 0 };
+        *barrier = Barrier::default();
+        let on = Wait::Block(id as u8);
+        for (i, warp) in self.block.warps.iter_mut().enumerate() {
+            let warp = if i == me { &mut self.warp } else { warp };
+            if warp.waiting.iter().any(|w| w.on == on) {
+                warp.bar_count = yes;
+                warp.bar_bool = result;
+                warp.release(|w| w.on == on);
+            }
+        }
+    }
+
+    /// Lanes of the current warp exit, which may complete barriers of the block.
+    pub fn exit_lanes(&mut self, lanes: u32) {
+        self.warp.exit(lanes);
+        self.active &= !lanes;
+        let (warp, live) = (self.warp.index, self.warp.live);
+        for id in 0..16 {
+            let barrier = &mut self.block.barriers[id];
+            if let Some(i) = barrier.partial.iter().position(|p| p.0 == warp)
+                && live & !barrier.partial[i].1 == 0
+            {
+                barrier.partial.swap_remove(i);
+                barrier.arrived += 32;
+            }
+            if barrier.arrived != 0 {
+                self.complete_barrier(id);
+            }
+        }
+    }
+}

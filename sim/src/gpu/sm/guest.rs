@@ -1,0 +1,62 @@
+//! Raw access to the host memory that backs guest memory: the one place where pointers from a
+//! [`Span`](crate::gpu::sm::launch::Span) are read and written.
+//!
+//! Every access is a relaxed atomic of the natural size, so that workers, other GPU engines and the
+//! process that owns the buffer may touch the same bytes at the same time, as they can on the real machine.
+//! On x86-64 and aarch64 these are plain loads and stores.
+//!
+//! # Safety
+//! Common to all functions here: `p` must be valid for an access of the function's width, be aligned to that
+//! width, and be accessed by atomics only while the program shares it with other threads.
+//! [`Memory`](crate::gpu::sm::launch::Memory) promises the first and the last for the whole span, and the
+//! interpreter checks the guest address, to which the host address is congruent modulo 16, for the second.
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+macro_rules! accessors {
+    ($($load:ident $store:ident $atomic:ident $ty:ty;)*) => { $(
+        /// Loads one value. See the module for the safety rules.
+        #[inline(always)]
+        pub(crate) unsafe fn $load(p: *const u8) -> $ty {
+            // SAFETY: the rules of this module.
+            unsafe { $atomic::from_ptr(p.cast_mut().cast()) }.load(Relaxed)
+        }
+
+        /// Stores one value. See the module for the safety rules.
+        #[inline(always)]
+        pub(crate) unsafe fn $store(p: *mut u8, value: $ty) {
+            // SAFETY: the rules of this module.
+            unsafe { $atomic::from_ptr(p.cast()) }.store(value, Relaxed);
+        }
+    )* };
+}
+
+accessors! {
+    load_u8 store_u8 AtomicU8 u8;
+    load_u16 store_u16 AtomicU16 u16;
+    load_u32 store_u32 AtomicU32 u32;
+    load_u64 store_u64 AtomicU64 u64;
+}
+
+/// Copies `words.len() * 8` bytes from `p`, which is aligned to 8 bytes. See the module for the safety rules.
+#[inline(always)]
+pub(crate) unsafe fn load_block(p: *const u8, words: &mut [u64]) {
+    for (i, w) in words.iter_mut().enumerate() {
+        // SAFETY: the rules of this module, for each word.
+        *w = unsafe { load_u64(p.add(8 * i)) };
+    }
+}
+
+/// The word as an atomic. See the module for the safety rules.
+#[inline(always)]
+pub(crate) unsafe fn atomic_u32<'a>(p: *mut u8) -> &'a AtomicU32 {
+    // SAFETY: the rules of this module.
+    unsafe { AtomicU32::from_ptr(p.cast()) }
+}
+
+/// The double word as an atomic. See the module for the safety rules.
+#[inline(always)]
+pub(crate) unsafe fn atomic_u64<'a>(p: *mut u8) -> &'a AtomicU64 {
+    // SAFETY: the rules of this module.
+    unsafe { AtomicU64::from_ptr(p.cast()) }
+}

@@ -1,0 +1,46 @@
+//! The streaming multiprocessors: execute SM 8.x and 9.0 machine code against an abstract memory.
+//!
+//! This module does not depend on drivers, channels or launch descriptors. It takes a [`Launch`] and a
+//! [`Memory`] and runs the program in that memory, block by block and warp by warp, with the results that
+//! the hardware is known or measured to produce.
+//!
+//! - [`Launch`] is what to run, [`Memory`] what it can access, [`Config`] in which order.
+//! - [`Executor`] runs it, and caches lowered programs for the next launch.
+//! - [`Counters`] or a [`Fault`] are the result.
+
+#![allow(clippy::needless_range_loop, reason = "loops over lanes index several arrays by the lane")]
+
+mod barrier;
+mod block;
+mod bound;
+mod code;
+mod code_map;
+mod constants;
+mod core;
+mod counters;
+mod environment;
+pub(crate) mod executor;
+mod fault;
+mod grid;
+mod guest;
+mod l2;
+mod lanes;
+pub(crate) mod launch;
+mod lower;
+mod mbarrier;
+mod micro_op;
+mod ops;
+mod order;
+mod slots;
+mod soft;
+mod target;
+mod tlb;
+mod translate;
+mod warp;
+mod worker;
+
+pub use counters::Counters;
+pub use executor::Executor;
+pub use fault::{Fault, esr};
+pub use l2::CacheConfig;
+pub use launch::{Access, Config, ConstBank, Launch, Memory, MemoryFault, Schedule, Span, Windows};

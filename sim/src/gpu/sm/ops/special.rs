@@ -1,0 +1,357 @@
+//! Special registers, predicates as data, and exchange between a warp's lanes.
+
+use std::array::from_fn;
+
+use crate::gpu::sm::core::{Core, Flow};
+use crate::gpu::sm::fault::esr;
+use crate::gpu::sm::lanes::Lanes;
+use crate::gpu::sm::launch::Windows;
+use crate::gpu::sm::lower::{Lower, Refusal};
+use crate::gpu::sm::micro_op::warp_ops;
+
+/// A special register of every lane, 64 bits where it is wider than one register.
+fn special(core: &Core<'_>, id: u32) -> Option<[u64; 32]> {
+    let launch = core.env.launch;
+    let thread = |lane: usize| 32 * core.warp.index + lane as u32;
+    let [bx, by, _] = launch.block.map(|n| n.max(1));
+    let tid = |lane: usize| (thread(lane) % bx, thread(lane) / bx % by, thread(lane) / bx / by);
+    let all = |x: u64| Some([x; 32]);
+    let each = |f: &dyn Fn(usize) -> u32| Some(from_fn(|i| u64::from(f(i))));
+    let window = |base: u64, high: bool| all(if high { base >> 32 } else { base & 0xffff_ffff });
+    match id {
+        0x00 => each(&|i| i as u32),
+        // %warpid is taken from bits 8 to 14.
+        0x02 => all(0),
+        0x03 => all(u64::from(core.warp.index & 0x7f) << 8),
+        0x20 => each(&|i| {
+            let (x, y, z) = tid(i);
+            x | y << 16 | z << 26
+        }),
+        0x21 => each(&|i| tid(i).0),
+        0x22 => each(&|i| tid(i).1),
+        0x23 => each(&|i| tid(i).2),
+        0x25..=0x27 => all(u64::from(core.block.id[id as usize - 0x25])),
+        0x2e => window(launch.windows.local_base, true),
+        0x2f => window(launch.windows.shared_base, true),
+        0x30 => window(launch.windows.shared_base, false),
+        0x31 | 0x35 => all(Windows::LEN),
+        0x32 => all(u64::from(launch.shared_bytes)),
+        0x34 => window(launch.windows.local_base, false),
+        0x36 => all(u64::from(launch.local_bytes)),
+        0x37 => all(Windows::LEN - u64::from(launch.local_bytes)),
+        0x38 => each(&|i| 1 << i),
+        0x39 => each(&|i| (1 << i) - 1),
+        0x3a => each(&|i| u32::MAX >> (31 - i)),
+        0x3b => each(&|i| !(u32::MAX >> (31 - i))),
+        0x3c => each(&|i| u32::MAX << i),
+        // Among others the block's number in its cluster (0x88 on sm_90): there are no clusters.
+        0x40 | 0x42 | 0x64..=0x73 | 0x88 | 0xff => all(0),
+        0x43 => all(u64::from(core.block.sm)),
+        // The counters of this worker advance with every instruction, so that a timed spin ends; the path's
+        // own are added late, hence the wall clock beside them.
+        0x50 | 0x52 => all(core.env.clock.read_by_kernel()),
+        0x51 | 0x53 => all(core.env.clock.read_by_kernel() >> 32),
+        _ => None,
+    }
+}
+
+warp_ops! {
+    /// R <- special register k[0]; k[1]: a pair.
+    ReadSpecial(core, op) {
+        let Some(value) = special(core, op.k[0]) else {
+            return core.unsupported("special register");
+        };
+        if op.k[1] != 0 {
+            core.put_pair(op.d, &value);
+        } else {
+            core.put(op.d, &value.map(|v| v as u32));
+        }
+        Flow::Next
+    }
+
+    /// UR <- special register k[0] of the first active lane.
+    ReadSpecialUniform(core, op) {
+        let Some(value) = special(core, op.k[0]) else {
+            return core.unsupported("special register");
+        };
+        let lane = core.mask.trailing_zeros() as usize & 31;
+        core.mask = u32::MAX;
+        core.put(op.d, &Lanes::splat(value[lane] as u32).0);
+        Flow::Next
+    }
+
+    /// D = (A & ~mask) | (predicates & mask), at byte k[0].
+    PredicatesToRegister(core, op) {
+        let base = op.k[1] as usize;
+        let preds: [u32; 7] = from_fn(|i| core.warp.preds[base + i]);
+        let (a, b) = (core.src(op.a), core.src(op.b));
+        let t = from_fn(|lane| {
+            let all = preds.iter().enumerate().fold(0, |m, (i, p)| m | (p >> lane & 1) << i);
+            let mask = b[lane] << op.k[0];
+            (a[lane] & !mask) | (all << op.k[0] & mask)
+        });
+        core.put(op.d, &t);
+        Flow::Next
+    }
+
+    /// Sets the predicates of a mask from byte k[0] of A.
+    RegisterToPredicates(core, op) {
+        let base = op.k[1] as u8;
+        let (a, b) = (*core.src(op.a), *core.src(op.b));
+        let executing = core.mask;
+        for p in 0..7u8 {
+            let (mut value, mut wanted) = (0u32, 0u32);
+            for lane in 0..32 {
+                value |= (a[lane] >> (op.k[0] + u32::from(p)) & 1) << lane;
+                wanted |= (b[lane] >> p & 1) << lane;
+            }
+            core.mask = executing & wanted;
+            core.put_pred(base + p, value);
+        }
+        Flow::Next
+    }
+
+    /// Two functions, k[0] and k[1], of three predicates.
+    PredicateLogic(core, op) {
+        let [p, q, r] = op.ps.map(|s| core.pred(s));
+        core.put_pred(op.pd[0], table(op.k[0], p, q, r));
+        core.put_pred(op.pd[1], table(op.k[1], p, q, r));
+        Flow::Next
+    }
+
+    /// The same with signs of registers: k[2] is how many of the inputs are registers (B, or A, B and C).
+    SignLogic(core, op) {
+        let sign = |slot: u16| core.src(slot).iter().enumerate().fold(0, |m, (i, x)| m | (x >> 31) << i);
+        let [p, q, r] = if op.k[2] == 1 {
+            [core.pred(op.ps[0]), sign(op.b), core.pred(op.ps[2])]
+        } else {
+            [sign(op.a), sign(op.b), sign(op.c)]
+        };
+        core.put_pred(op.pd[0], table(op.k[0], p, q, r));
+        core.put_pred(op.pd[1], table(op.k[1], p, q, r));
+        Flow::Next
+    }
+
+    /// Ballot and vote; k[0] the mode: ALL, ANY, EQ. k[1]: the results are uniform.
+    Vote(core, op) {
+        let executing = core.mask;
+        let p = core.pred(op.ps[0]) & executing;
+        let result = match op.k[0] {
+            0 => p == executing,
+            1 => p != 0,
+            _ => p == 0 || p == executing,
+        };
+        if op.k[1] != 0 {
+            core.mask = u32::MAX;
+        }
+        core.put(op.d, &[p; 32]);
+        core.put_pred(op.pd[0], if result { u32::MAX } else { 0 });
+        Flow::Next
+    }
+
+    /// Lanes with equal values; k: 0 ANY, 1 64 bits.
+    Match(core, op) {
+        let executing = core.mask;
+        let value = if op.k[1] != 0 { core.src_pair(op.a) } else { core.src(op.a).map(u64::from) };
+        let same = |i: usize| (0..32).filter(|&j| executing >> j & 1 != 0 && value[j] == value[i]).fold(0, |m, j| m | 1u32 << j);
+        if op.k[0] != 0 {
+            let t = from_fn(same);
+            core.put(op.d, &t);
+        } else {
+            let equal = same(executing.trailing_zeros() as usize & 31) == executing;
+            core.put(op.d, &[if equal { executing } else { 0 }; 32]);
+            core.put_pred(op.pd[0], if equal { u32::MAX } else { 0 });
+        }
+        Flow::Next
+    }
+
+    /// Reduction over the active lanes into a uniform register; k: 0 operation, 1 signed.
+    Reduce(core, op) {
+        let a = *core.src(op.a);
+        let lanes = (0..32).filter(|&i| core.mask >> i & 1 != 0).map(|i| a[i]);
+        let flip = if op.k[1] != 0 { 0x8000_0000 } else { 0 };
+        let r = match op.k[0] {
+            0 => lanes.fold(u32::MAX, |x, y| x & y),
+            1 => lanes.fold(0, |x, y| x | y),
+            2 => lanes.fold(0, |x, y| x ^ y),
+            3 => lanes.fold(0, u32::wrapping_add),
+            4 => flip ^ lanes.fold(u32::MAX, |x, y| x.min(y ^ flip)),
+            _ => flip ^ lanes.fold(0, |x, y| x.max(y ^ flip)),
+        };
+        core.mask = u32::MAX;
+        core.put(op.d, &[r; 32]);
+        Flow::Next
+    }
+
+    /// UR <- the lowest active lane; Pd = own value differs, k[0]: or-ed into Pd.
+    RegisterToUniform(core, op) {
+        let a = *core.src(op.a);
+        let executing = core.mask;
+        let value = a[executing.trailing_zeros() as usize & 31];
+        let differs = a.iter().enumerate().fold(0, |m, (i, &x)| m | u32::from(x != value) << i);
+        let old = if op.k[0] != 0 { core.pred(op.pd[0]) } else { 0 };
+        core.put_pred(op.pd[0], old | differs);
+        core.mask = u32::MAX;
+        core.put(op.d, &[value; 32]);
+        Flow::Next
+    }
+
+    /// Exchange between lanes; k[0] the mode: IDX, UP, DOWN, BFLY.
+    Shuffle(core, op) {
+        let executing = core.mask;
+        let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
+        let (mut t, mut valid) = ([0u32; 32], 0u32);
+        for lane in 0..32u32 {
+            let i = lane as usize;
+            let by = b[i] & 31;
+            let (clamp, segment) = (c[i] & 31, c[i] >> 8 & 31);
+            let max = (lane & segment) | (clamp & !segment);
+            let (from, ok) = match op.k[0] {
+                0 => {
+                    let j = (lane & segment) | (by & !segment);
+                    (j, j <= max)
+                }
+                1 => (lane.wrapping_sub(by), lane as i32 - by as i32 >= max as i32),
+                2 => (lane + by, lane + by <= max),
+                _ => (lane ^ by, lane ^ by <= max),
+            };
+            let from = if ok { from & 31 } else { lane };
+            t[i] = if executing >> from & 1 != 0 { a[from as usize] } else { 0 };
+            valid |= u32::from(ok) << lane;
+        }
+        core.put(op.d, &t);
+        core.put_pred(op.pd[0], valid);
+        Flow::Next
+    }
+}
+
+/// A function of three predicates by its truth table.
+fn table(lut: u32, p: u32, q: u32, r: u32) -> u32 {
+    let pick = |x: u32, one: bool| if one { x } else { !x };
+    (0..8u32)
+        .filter(|i| lut >> i & 1 != 0)
+        .fold(0, |m, i| m | (pick(p, i & 4 != 0) & pick(q, i & 2 != 0) & pick(r, i & 1 != 0)))
+}
+
+pub(super) fn s2r(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.op.k[0] = l.bits(72, 8);
+    l.run::<ReadSpecial>();
+    Ok(())
+}
+
+pub(super) fn s2ur(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.op.d = l.udst(1)?;
+    l.op.k[0] = l.bits(72, 8);
+    l.run::<ReadSpecialUniform>();
+    Ok(())
+}
+
+pub(super) fn cs2r(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(if l.bit(80) { 2 } else { 1 })?;
+    l.op.k = [l.bits(72, 8), l.flag(80), 0, 0, 0, 0];
+    l.run::<ReadSpecial>();
+    Ok(())
+}
+
+pub(super) fn p2r(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(1)?;
+    l.b(1)?;
+    l.op.k = [8 * l.bits(76, 2), if l.uniform { 8 } else { 0 }, 0, 0, 0, 0];
+    l.run::<PredicatesToRegister>();
+    Ok(())
+}
+
+pub(super) fn r2p(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.a(1)?;
+    l.b(1)?;
+    l.op.k = [8 * l.bits(76, 2), if l.uniform { 8 } else { 0 }, 0, 0, 0, 0];
+    l.run::<RegisterToPredicates>();
+    Ok(())
+}
+
+pub(super) fn plop3(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.pds();
+    match l.bits(0, 9) {
+        0x01c | 0x09c => {
+            let mut r = l.pred(68, 71);
+            if l.bit(67) && !l.uniform {
+                r += crate::gpu::sm::slots::UNIFORM_PREDICATES;
+            }
+            l.op.ps = [l.ps(), l.pred(77, 80), r];
+            l.op.k = [l.bits(64, 3) | l.bits(72, 5) << 3, l.bits(16, 8), 0, 0, 0, 0];
+            l.run::<PredicateLogic>();
+        }
+        0x01d => {
+            l.b(1)?;
+            l.op.ps = [l.ps(), 7, l.pred(68, 71)];
+            l.op.k = [l.bits(72, 8), l.bits(16, 8), 1, 0, 0, 0];
+            l.run::<SignLogic>();
+        }
+        0x01f => {
+            l.a(1)?;
+            l.b(1)?;
+            l.c(1)?;
+            l.op.k = [l.bits(72, 8), l.bits(16, 8), 3, 0, 0, 0];
+            l.run::<SignLogic>();
+        }
+        _ => return Err(esr::ILLEGAL_INSTR_ENCODING),
+    }
+    Ok(())
+}
+
+pub(super) fn vote(l: &mut Lower<'_>, uniform: bool) -> Result<(), Refusal> {
+    l.op.ps[0] = l.ps();
+    l.op.k = [l.bits(72, 2), u32::from(uniform), 0, 0, 0, 0];
+    if uniform {
+        l.op.d = l.udst(1)?;
+        l.pd();
+        if l.op.pd[0] < 7 {
+            l.op.pd[0] += crate::gpu::sm::slots::UNIFORM_PREDICATES;
+        }
+    } else {
+        l.dst(1)?;
+        l.pd();
+    }
+    l.run::<Vote>();
+    Ok(())
+}
+
+pub(super) fn match_(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(if l.bit(73) { 2 } else { 1 })?;
+    l.pd();
+    l.op.k = [l.flag(79), l.flag(73), 0, 0, 0, 0];
+    l.run::<Match>();
+    Ok(())
+}
+
+pub(super) fn redux(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.op.d = l.udst(1)?;
+    l.a(1)?;
+    l.op.k = [l.bits(78, 3), l.flag(73), 0, 0, 0, 0];
+    l.run::<Reduce>();
+    Ok(())
+}
+
+pub(super) fn r2ur(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.op.d = l.udst(1)?;
+    l.a(1)?;
+    l.pd();
+    l.op.k[0] = l.flag(84);
+    l.run::<RegisterToUniform>();
+    Ok(())
+}
+
+pub(super) fn shfl(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(1)?;
+    l.a(1)?;
+    l.pd();
+    let form = l.w.form();
+    l.op.b = if matches!(form, 1 | 2) { l.reg(l.bits(32, 8), 1)? } else { l.imm(l.bits(53, 5)) };
+    l.op.c = if matches!(form, 1 | 4) { l.reg(l.bits(64, 8), 1)? } else { l.imm(l.bits(40, 13)) };
+    l.op.k[0] = l.bits(58, 2);
+    l.run::<Shuffle>();
+    Ok(())
+}

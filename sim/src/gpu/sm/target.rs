@@ -1,0 +1,15 @@
+//! What a program is lowered for.
+
+use sass::Arch;
+
+use crate::gpu::sm::lanes::Isa;
+
+/// What lowering needs to know besides the word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub arch: Arch,
+    pub isa: Isa,
+    pub registers: u32,
+    pub barriers: u32,
+    pub exact_mma: bool,
+}

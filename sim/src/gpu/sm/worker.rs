@@ -1,0 +1,234 @@
+//! A worker: the loops that run a path, a warp, a block, and blocks until none is left.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::gpu::sm::block::Block;
+use crate::gpu::sm::bound::Bound;
+use crate::gpu::sm::core::{Core, Flow};
+use crate::gpu::sm::counters::Counters;
+use crate::gpu::sm::fault::esr;
+use crate::gpu::sm::grid::Grid;
+use crate::gpu::sm::lanes::Isa;
+use crate::gpu::sm::micro_op::MicroOp;
+use crate::gpu::sm::order::Order;
+use crate::gpu::sm::warp::Path;
+
+/// Taken jumps after which a path gives way to others.
+const FUEL: u32 = 4096;
+/// Warp instructions after which a block gives way to others.
+const SLICE: u64 = 400_000;
+
+/// How a block's time slice ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SliceEnd {
+    /// All its threads have exited.
+    Done,
+    /// It can go on later.
+    Yielded,
+    /// The core holds the fault.
+    Fault,
+}
+
+/// Runs the current path until it ends, waits or must give way.
+#[inline(always)]
+fn path_loop(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
+    let ops = ops.as_ptr();
+    let (mut issued, mut lanes) = (0u64, 0u64);
+    let flow = loop {
+        // SAFETY: `pc` is the index of an op: jumps only go to ops that exist, and lowering ends every run of
+        // ops with one that does not continue with the next. The caller keeps the ops borrowed.
+        let op = unsafe { &*ops.add(core.pc as usize) };
+        let mask = core.active & (core.warp.preds[usize::from(op.guard & 31)] ^ op.guard_xor);
+        issued += 1;
+        if mask == 0 {
+            core.pc += 1;
+            continue;
+        }
+        lanes += u64::from(mask.count_ones());
+        core.mask = mask | op.widen;
+        // SAFETY: the op was made for the features of this host (`Isa::detect`).
+        match unsafe { (op.run)(core, op) } {
+            Flow::Next => core.pc += 1,
+            Flow::Jump => {
+                core.fuel -= 1;
+                if core.fuel == 0 {
+                    break Flow::Yield;
+                }
+            }
+            other => break other,
+        }
+    };
+    core.counters.warp_instructions += issued;
+    core.counters.thread_instructions += lanes;
+    flow
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
+fn path_loop_avx2(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
+    path_loop(core, ops)
+}
+
+fn run_path(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
+    match core.env.target.isa {
+        Isa::Baseline => path_loop(core, ops),
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `Isa::detect` found the features.
+        Isa::Avx2 => unsafe { path_loop_avx2(core, ops) },
+    }
+}
+
+/// One worker of a launch.
+pub(crate) struct Worker<'a> {
+    grid: &'a Grid<'a>,
+    bound: Arc<Bound>,
+    core: Core<'a>,
+    order: Order,
+}
+
+impl<'a> Worker<'a> {
+    pub fn new(grid: &'a Grid<'a>) -> Self {
+        let (bound, mut core) = (grid.bound(), Core::new(&grid.env));
+        core.bind(&bound.pool, &bound.code.map);
+        Worker { grid, bound, core, order: Order::new(grid.schedule) }
+    }
+
+    /// Runs blocks until none is left.
+    pub fn run(mut self) -> Counters {
+        let mut queue: VecDeque<Block> = VecDeque::new();
+        let mut spare = Block::default();
+        // A new block is begun only when those at hand have had a turn: a block that runs to its end keeps
+        // the caches warm.
+        let mut want_new = true;
+        while !self.grid.env.is_stopping() {
+            let mut block = None;
+            if want_new || queue.is_empty() {
+                block = self.grid.take_block().map(|index| {
+                    let mut block = std::mem::take(&mut spare);
+                    block.start(self.grid.env.launch, index, self.bound.code.layout.len());
+                    block
+                });
+            }
+            let Some(block) = block.or_else(|| queue.pop_front()) else {
+                if self.grid.all_started() {
+                    break;
+                }
+                // Other workers hold all the blocks that fit.
+                std::thread::sleep(Duration::from_micros(20));
+                continue;
+            };
+            self.core.block = block;
+            self.core.tlb.refresh();
+            let before = self.core.counters.warp_instructions;
+            let end = self.run_block();
+            let spent = self.core.counters.warp_instructions - before;
+            let mut block = std::mem::take(&mut self.core.block);
+            block.instructions += spent;
+            match end {
+                SliceEnd::Done => {
+                    let counters = &mut self.core.counters;
+                    counters.busiest_block_instructions =
+                        block.instructions.max(counters.busiest_block_instructions);
+                    counters.blocks += 1;
+                    counters.warps += block.warps.len() as u64;
+                    spare = block;
+                    self.grid.finish(spent);
+                    want_new = queue.is_empty() || self.order.exchange();
+                }
+                SliceEnd::Yielded => {
+                    self.grid.spend(spent, &block, &self.core.map);
+                    queue.push_back(block);
+                    want_new = true;
+                }
+                SliceEnd::Fault => {
+                    if let Some(fault) = self.core.fault.take() {
+                        self.grid.fail(*fault);
+                    }
+                }
+            }
+        }
+        self.core.counters
+    }
+
+    /// Gives each path of the current warp a turn. `false`: a fault.
+    fn run_warp(&mut self) -> bool {
+        self.core.attach();
+        let mut yields = 0;
+        while !self.core.warp.paths.is_empty() {
+            let core = &mut self.core;
+            let pick = self.order.pick(core.warp.paths.len());
+            let path = core.warp.paths.remove(pick);
+            (core.pc, core.active, core.fuel) = (path.pc, path.mask, self.order.fuel(FUEL));
+            match run_path(core, self.bound.ops()) {
+                Flow::Park => core.busy = true,
+                Flow::Yield => {
+                    // Out of fuel: it computes. Otherwise it said itself that it has nothing to do.
+                    core.busy |= core.fuel == 0;
+                    core.warp.paths.insert(0, Path { pc: core.pc, mask: core.active });
+                    yields += 1;
+                    if yields >= core.warp.paths.len() {
+                        break;
+                    }
+                }
+                Flow::Missing => {
+                    core.warp.paths.push(Path { pc: core.pc, mask: core.active });
+                    self.grid.extend(core.missing);
+                    self.bound = self.grid.bound();
+                    core.bind(&self.bound.pool, &self.bound.code.map);
+                }
+                Flow::Fault => return false,
+                Flow::Next | Flow::Jump => unreachable!("the path loop goes on after these"),
+            }
+        }
+        true
+    }
+
+    /// Runs the current block for a while.
+    fn run_block(&mut self) -> SliceEnd {
+        let start = self.core.counters.warp_instructions;
+        let slice = self.order.slice(SLICE);
+        loop {
+            let mut ran = false;
+            self.core.busy = false;
+            let warps = self.core.block.warps.len();
+            for i in 0..warps {
+                let i = self.order.warp(i, warps);
+                if !self.core.block.warps[i].is_runnable() {
+                    continue;
+                }
+                ran = true;
+                std::mem::swap(&mut self.core.warp, &mut self.core.block.warps[i]);
+                let fine = self.run_warp();
+                std::mem::swap(&mut self.core.warp, &mut self.core.block.warps[i]);
+                if !fine {
+                    return SliceEnd::Fault;
+                }
+            }
+            let core = &mut self.core;
+            if core.block.warps.iter().all(|w| w.is_done()) {
+                return SliceEnd::Done;
+            }
+            if !ran && !core.block.warps.iter().any(|w| w.is_runnable()) && report_deadlock(core) {
+                return SliceEnd::Fault;
+            }
+            // A block that only waits for others lets them run.
+            let spent = core.counters.warp_instructions - start;
+            if !core.busy || spent >= slice || core.env.is_stopping() {
+                return SliceEnd::Yielded;
+            }
+        }
+    }
+}
+
+/// Records that no warp of the current block can go on; false when none waits either.
+fn report_deadlock(core: &mut Core<'_>) -> bool {
+    let waiting = core.block.warps.iter().find_map(|w| w.waiting.first().map(|x| (w.index, *x)));
+    let Some((warp, w)) = waiting else { return false };
+    let text = format!("deadlock: {}", core.block.describe(&core.map));
+    core.warp.index = warp;
+    core.pc = w.pc - 1;
+    core.raise_text(esr::NONE, w.mask, None, None, text);
+    true
+}

@@ -1,0 +1,48 @@
+//! The units of the GPU that all channels share.
+
+use crate::clock::Clock;
+use crate::gpu::chip::Chip;
+use crate::gpu::counters::Counters;
+use crate::gpu::sm;
+use crate::gpu::syncpoint::Syncpoints;
+use crate::violations::Violations;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The units.
+#[derive(Debug)]
+pub(crate) struct Units {
+    /// Instruction set, limits, floor plan.
+    pub(crate) chip: Chip,
+    /// Time.
+    pub(crate) clock: Clock,
+    /// Runs kernels.
+    pub(crate) executor: sm::Executor,
+    /// host1x beside the GPU.
+    pub(crate) syncpoints: Arc<Syncpoints>,
+    /// Where work is recorded that a real machine does not survive.
+    pub(crate) violations: Arc<Violations>,
+    counters: Mutex<Counters>,
+}
+
+impl Units {
+    /// Units that have done nothing yet.
+    pub(crate) fn new(
+        chip: Chip,
+        clock: Clock,
+        executor: sm::Executor,
+        syncpoints: Arc<Syncpoints>,
+        violations: Arc<Violations>,
+    ) -> Self {
+        Self { chip, clock, executor, syncpoints, violations, counters: Mutex::default() }
+    }
+
+    /// Counters so far.
+    pub(crate) fn counters(&self) -> Counters {
+        *self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the counters.
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Counters)) {
+        change(&mut self.counters.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}

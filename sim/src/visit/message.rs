@@ -1,0 +1,145 @@
+//! Messages between the two sides of a visit, over a socket.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, UnixCredentials, getsockopt, recvmsg, sendmsg,
+    setsockopt, sockopt,
+};
+use nix::sys::time::TimeVal;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Most bytes that travel in one message.
+pub(super) const LIMIT: usize = 64 << 10;
+/// How long one side waits for the other, in seconds.
+pub(super) const PATIENCE: i64 = 10;
+
+/// What a message is about.
+pub(super) mod kind {
+    /// To the host: opens a node; the path follows.
+    pub const OPEN: u32 = 1;
+    /// To the host: what is the descriptor that comes along open on?
+    pub const NAME: u32 = 2;
+    /// To the host: a request to the driver; the argument follows.
+    pub const IOCTL: u32 = 3;
+    /// To the visitor: `len` bytes at `address`, please.
+    pub const READ: u32 = 4;
+    /// To the visitor: put what follows at `address`.
+    pub const WRITE: u32 = 5;
+    /// To the visitor: the descriptor with this `number`, please.
+    pub const DESCRIPTOR: u32 = 6;
+    /// To either: the answer.
+    pub const DONE: u32 = 7;
+}
+
+/// The head of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Head {
+    pub(super) kind: u32,
+    /// A request or a descriptor.
+    pub(super) number: u32,
+    pub(super) address: u64,
+    pub(super) len: u64,
+    /// What a call answered, negative for an errno.
+    pub(super) result: i64,
+}
+
+/// A message as it arrives.
+pub(super) struct Message {
+    pub(super) head: Head,
+    pub(super) content: Vec<u8>,
+    pub(super) fd: Option<OwnedFd>,
+}
+
+impl Message {
+    pub(super) fn result(&self) -> Result<i32, Errno> {
+        match i32::try_from(self.head.result) {
+            Ok(errno @ ..0) => Err(Errno::from_raw(-errno)),
+            Ok(value) => Ok(value),
+            Err(_) => Err(Errno::EPROTO),
+        }
+    }
+}
+
+pub(super) fn answer(result: Result<i32, Errno>) -> Head {
+    let result = result.map_or_else(|errno| -i64::from(errno as i32), i64::from);
+    Head { kind: kind::DONE, result, ..Head::default() }
+}
+
+/// The name of a process's machine, in the namespace of sockets without files.
+pub(super) fn address(pid: u32) -> Result<UnixAddr, Errno> {
+    UnixAddr::new_abstract(format!("nvgpu-sim.{pid}").as_bytes())
+}
+
+/// The process at the other end.
+pub(super) fn peer(socket: BorrowedFd<'_>) -> Result<UnixCredentials, Errno> {
+    getsockopt(&socket, sockopt::PeerCredentials)
+}
+
+pub(super) fn limit_waits(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    let patience = TimeVal::new(PATIENCE, 0);
+    setsockopt(&socket, sockopt::ReceiveTimeout, &patience)?;
+    setsockopt(&socket, sockopt::SendTimeout, &patience)
+}
+
+pub(super) fn send(
+    socket: BorrowedFd<'_>,
+    head: Head,
+    content: &[u8],
+    fd: Option<BorrowedFd<'_>>,
+) -> Result<(), Errno> {
+    if content.len() > LIMIT {
+        return Err(Errno::EMSGSIZE);
+    }
+    let fds: Vec<i32> = fd.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&fds)];
+    let control = if fds.is_empty() { &[][..] } else { &rights[..] };
+    let parts = [IoSlice::new(head.as_bytes()), IoSlice::new(content)];
+    sendmsg::<()>(socket.as_raw_fd(), &parts, control, MsgFlags::MSG_NOSIGNAL, None).map(|_| ())
+}
+
+/// The next message; `None` when the other side is gone.
+pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Message>, Errno> {
+    let mut head = Head::default();
+    let mut content = vec![0; LIMIT];
+    let mut control = nix::cmsg_space!([i32; 1]);
+    let (len, fd) = {
+        let mut parts = [IoSliceMut::new(head.as_mut_bytes()), IoSliceMut::new(&mut content)];
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let got = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut control), flags)?;
+        let mut fd = None;
+        for message in got.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(fds) = message {
+                // SAFETY: the kernel made these descriptors for this message, and nothing else knows of them.
+                let mut owned: Vec<_> =
+                    fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect();
+                fd = owned.pop();
+            }
+        }
+        (got.bytes, fd)
+    };
+    if len == 0 {
+        return Ok(None);
+    }
+    let len = len.checked_sub(size_of::<Head>()).ok_or(Errno::EPROTO)?;
+    content.truncate(len);
+    Ok(Some(Message { head, content, fd }))
+}
+
+/// Sends a message, and waits for the next one in return.
+pub(super) fn ask(
+    socket: BorrowedFd<'_>,
+    head: Head,
+    content: &[u8],
+    fd: Option<BorrowedFd<'_>>,
+) -> Result<Message, Errno> {
+    send(socket, head, content, fd)?;
+    receive(socket)?.ok_or(Errno::ECONNRESET)
+}
+
+pub(super) fn as_fd(fd: &Option<OwnedFd>) -> Result<BorrowedFd<'_>, Errno> {
+    fd.as_ref().map(AsFd::as_fd).ok_or(Errno::EBADF)
+}

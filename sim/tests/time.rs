@@ -1,0 +1,137 @@
+//! The machine's time: what reads it, what waits in it, and virtual time, which needs no real waiting.
+
+#[path = "sm/asm.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod asm;
+mod machine;
+
+use ga10b_sim::{SimConfig, Time, VirtualClock};
+use machine::kernel::Fill;
+use machine::*;
+use nix::errno::Errno;
+use nvgpu_sys::*;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A machine in virtual time.
+fn virtual_machine() -> (Machine, VirtualClock) {
+    let clock = VirtualClock::default();
+    let time = Time::Virtual(clock.clone());
+    (Machine::with(SimConfig { sm_count: 4, memory: 4 << 30, time, ..SimConfig::default() }), clock)
+}
+
+fn gpu_time(machine: &Machine) -> Duration {
+    let mut args = nvgpu_gpu_get_gpu_time_args::default();
+    ask(&machine.sim, machine.ctrl.as_fd(), &mut args).unwrap();
+    Duration::from_nanos(args.gpu_timestamp)
+}
+
+/// `WAIT` for `payload` in the first word of a buffer.
+fn wait(channel: &Channel<'_>, buffer: &Buffer, payload: u32, timeout_ms: u32) -> Result<i32, Errno> {
+    let mut args =
+        nvgpu_wait_args { type_: NVGPU_WAIT_TYPE_SEMAPHORE, timeout: timeout_ms, ..Default::default() };
+    args.set_condition_semaphore_dmabuf_fd(buffer.fd.as_raw_fd() as u32);
+    args.set_condition_semaphore_payload(payload);
+    ask(&channel.machine.sim, channel.fd.as_fd(), &mut args)
+}
+
+#[test]
+fn every_clock_of_the_gpu_shows_virtual_time() {
+    let (machine, clock) = virtual_machine();
+    let mut channel = machine.channel();
+    let signal = machine.buffer(4096);
+    assert_eq!((gpu_time(&machine), gpu_time(&machine)), (clock.now(), clock.now()));
+    clock.advance(Duration::from_secs(3600));
+    assert_eq!(gpu_time(&machine), Duration::from_secs(3660));
+    channel.submit(&release(signal.va, 1));
+    channel.wait(signal.u64(0), 1);
+    assert_eq!(signal.u64(8).load(Ordering::Acquire), 3_660_000_000_000);
+    // The page is written in every pass of the GPU.
+    machine.settle();
+    // SAFETY: the page is 64 KiB, and the words are only reached through atomics.
+    let page = |at: usize| unsafe {
+        std::sync::atomic::AtomicU32::from_ptr(machine.doorbell.as_ptr().add(at).cast())
+    };
+    let time =
+        u64::from(page(0x84).load(Ordering::Acquire)) << 32 | u64::from(page(0x80).load(Ordering::Acquire));
+    assert_eq!(time, 3_660_000_000_000);
+    channel.submit(&[6 << 29]);
+    channel.wait_error();
+    let log = machine.sim.kernel_log();
+    assert!(log[0].starts_with("[ 3660.000000] "), "{log:#?}");
+}
+
+#[test]
+fn a_time_out_of_a_day_passes_at_once_when_nothing_is_left_to_do() {
+    const DAY_MS: u32 = 86_400_000;
+    let (machine, clock) = virtual_machine();
+    let mut channel = machine.channel();
+    let buffer = machine.buffer(4096);
+    let start = clock.now();
+    // What the GPU does first is not overtaken.
+    channel.submit(&release(buffer.va, 1));
+    assert_eq!(wait(&channel, &buffer, 1, DAY_MS), Ok(0));
+    assert_eq!(clock.now(), start);
+    assert_eq!(wait(&channel, &buffer, 2, DAY_MS), Err(Errno::ETIMEDOUT));
+    assert_eq!(clock.now() - start, Duration::from_millis(DAY_MS.into()));
+}
+
+#[test]
+fn the_first_context_takes_as_long_as_on_a_real_machine() {
+    let clock = VirtualClock::default();
+    let config = SimConfig {
+        sm_count: 4,
+        memory: 4 << 30,
+        time: Time::Virtual(clock.clone()),
+        first_context_ms: 1000,
+        ..SimConfig::default()
+    };
+    let machine = Machine::with(config);
+    let start = clock.now();
+    let _first = machine.channel();
+    assert_eq!(clock.now() - start, Duration::from_secs(1));
+    let _second = machine.channel();
+    assert_eq!(clock.now() - start, Duration::from_secs(1));
+}
+
+#[test]
+fn closing_a_channel_waits_ten_seconds_for_its_kernel_and_then_stops_it() {
+    let (machine, clock) = virtual_machine();
+    let mut channel = machine.channel();
+    channel.start();
+    let fill = Fill::load(&machine);
+    let (out, signal) = (machine.buffer(4096), machine.buffer(4096));
+    let endless: Vec<u8> = asm::branch(-16).to_le_bytes().repeat(16);
+    fill.program.write(0, &endless);
+    channel.submit(&release(signal.va, 1));
+    fill.launch(&mut channel, &fill.describe(out.va, 0, 1), signal.va, 2);
+    channel.wait(signal.u64(0), 1);
+    let start = clock.now();
+    let Channel { fd, .. } = channel;
+    machine.sim.close(fd).unwrap();
+    let waited = clock.now() - start;
+    assert!(waited >= Duration::from_secs(10), "{waited:?}");
+    assert_eq!(signal.u64(0).load(Ordering::Acquire), 1);
+    // The GPU is free for others.
+    machine.settle();
+}
+
+#[test]
+fn a_kernel_that_waits_for_the_clock_sees_it_pass() {
+    let (machine, clock) = virtual_machine();
+    let mut channel = machine.channel();
+    channel.start();
+    let fill = Fill::load(&machine);
+    let (out, signal) = (machine.buffer(4096), machine.buffer(4096));
+    // CS2R.32 R5, SR_GLOBALTIMERHI; ISETP.LT.U32 P0, R5, 15; @P0 BRA to the first.
+    let high = u128::from(0x0005_7805_u32) | 0x53 << 72 | asm::CONTROL;
+    let code = [high, asm::isetp_lt(5, 15), asm::if_p0(asm::branch(-48)), asm::EXIT];
+    let bytes: Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
+    fill.program.write(0, &bytes);
+    // 15 << 32 ns is a little over 64 s; the machine has been up for 60.
+    assert_eq!(clock.now(), Duration::from_secs(60));
+    fill.launch(&mut channel, &fill.describe(out.va, 0, 1), signal.va, 1);
+    channel.wait(signal.u64(0), 1);
+    assert!(clock.now() >= Duration::from_nanos(15 << 32));
+}

@@ -1,0 +1,57 @@
+//! The programs that are generated here and committed.
+
+use std::path::Path;
+
+use anyhow::Result;
+use ptxgen::{Manifest, Mismatch, Named, Ptxas, Target};
+
+use crate::conformance::case::Case;
+use crate::conformance::{built_in, convergence, corpus, edges, matrix, mufu, random};
+
+/// All modules that are generated here and committed, for all targets.
+fn modules() -> Vec<Named> {
+    Target::ALL
+        .into_iter()
+        .flat_map(|target| {
+            let mut modules = random::modules(target);
+            modules.push(mufu::module(target));
+            modules.push(edges::module(target));
+            modules
+        })
+        .collect()
+}
+
+/// Compiles the generated programs into `dir`, beside their PTX (that for sm_87; the other differs in the
+/// target alone) and a manifest.
+///
+/// # Errors
+/// Without `ptxas`, if it refuses a program, and if a file cannot be written.
+pub fn regenerate(dir: &Path) -> Result<Manifest> {
+    let modules = modules();
+    let manifest = Manifest::generate(dir, &modules, &Ptxas::find()?)?;
+    for Named { name, module } in modules.iter().filter(|m| m.module.target() == Target::Sm87) {
+        std::fs::write(dir.join(format!("{name}.ptx")), module.text())?;
+    }
+    Ok(manifest)
+}
+
+/// How the cubins in `dir` differ from what the generator writes now; recompiles them where the same `ptxas`
+/// is at hand.
+///
+/// # Errors
+/// If a file cannot be read or the programs no longer compile.
+pub fn check(dir: &Path) -> Result<Vec<Mismatch>> {
+    Ok(Manifest::check(dir, &modules(), Ptxas::find().ok().as_ref())?)
+}
+
+/// Every case there is.
+pub fn cases() -> Vec<Case> {
+    let mut cases = random::cases();
+    cases.extend(edges::cases());
+    cases.extend(corpus::cases());
+    cases.extend(matrix::cases());
+    cases.extend(built_in::cases());
+    cases.extend(convergence::cases());
+    cases.extend(mufu::cases());
+    cases
+}

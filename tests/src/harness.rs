@@ -1,0 +1,81 @@
+//! One test of the suite, and the device it runs on.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ga10b_sim::{Sim, SimConfig};
+use hcq::{Device, DeviceOptions, Selector};
+use sass::Arch;
+
+/// A deadline for anything that must come to an end: generous, because the software GPU may share its
+/// processor.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+thread_local! {
+    /// The SMs of the software GPU that tests on this thread open; the device under test when there are none.
+    static SMS: Cell<Option<Arch>> = const { Cell::new(None) };
+}
+
+/// One test of the suite.
+#[derive(Clone, Copy, Debug)]
+pub struct Test {
+    /// Its name: a sentence about the library, in snake case.
+    pub name: &'static str,
+    /// Runs it on a device it opens by itself.
+    pub run: fn() -> Result<()>,
+    /// Whether only the software GPU can run it.
+    pub sim_only: bool,
+}
+
+/// The device under test.
+pub fn selector() -> Result<Selector> {
+    match std::env::var("HCQ_DEVICE") {
+        Err(_) => Ok(Selector::Sim),
+        Ok(name) => Ok(name.parse::<Selector>()?),
+    }
+}
+
+/// Whether the device under test is the software one.
+pub fn on_sim() -> bool {
+    matches!(selector(), Ok(Selector::Sim))
+}
+
+/// Runs a test on software GPUs whose SMs are of `arch`, whatever the device under test is.
+///
+/// # Errors
+/// Those of the test.
+pub fn run_on(arch: Arch, test: &Test) -> Result<()> {
+    let before = SMS.replace(Some(arch));
+    let result = (test.run)();
+    SMS.set(before);
+    result
+}
+
+/// Opens the device under test.
+pub(crate) fn open() -> Result<Device> {
+    open_with(|_| ())
+}
+
+/// Opens the device under test with options.
+pub(crate) fn open_with(change: impl FnOnce(&mut DeviceOptions)) -> Result<Device> {
+    let mut options = DeviceOptions::default();
+    change(&mut options);
+    match SMS.get() {
+        Some(arch) => hcq::sim::open(Sim::new(SimConfig { arch, ..SimConfig::default() }), options),
+        None => Device::open_with(selector()?, options),
+    }
+    .context("opening the device under test")
+}
+
+/// Reads `count` words of a buffer.
+pub(crate) fn words(buffer: &hcq::Buffer, count: usize) -> Result<Vec<u32>> {
+    let mut bytes = vec![0; count * 4];
+    buffer.read(0, &mut bytes)?;
+    Ok(bytes.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)).collect())
+}
+
+/// The bytes of some words.
+pub(crate) fn bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|w| w.to_le_bytes()).collect()
+}

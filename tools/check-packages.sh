@@ -1,0 +1,47 @@
+#!/bin/sh
+# Packs every crate that may be published, builds each one from its package against the packages of the
+# others, and checks that the tests which a package holds compile without the rest of the repository. Prints
+# the sizes.
+set -eu
+cd "$(dirname "$0")/.."
+packed=$PWD/target/package
+rm -rf "$packed"
+
+# The names of the crates, or their features but the one that needs libclang.
+list() {
+    cargo metadata --no-deps --format-version 1 | python3 -c '
+import json, sys
+packages = [p for p in json.load(sys.stdin)["packages"] if p["publish"] != []]
+features = {p["name"] + "/" + f for p in packages for f in p["features"] if f not in ("bindgen", "default")}
+print(*sorted(features if sys.argv[1] == "features" else (p["name"] for p in packages)))' "$1"
+}
+names=$(list names)
+# shellcheck disable=SC2046
+cargo package --quiet --allow-dirty --config profile.dev.debug=false $(printf -- '-p %s ' $names)
+
+# The packages as a workspace of their own. Dependencies come from the lock file and the build folder of this
+# one.
+cp Cargo.lock "$packed"
+(
+    cd "$packed"
+    echo '[workspace]'
+    echo 'resolver = "3"'
+    for name in $names; do
+        echo "$name $(echo "$name"-[0-9]*/)"
+    done | awk '{ members = members "\"" $2 "\", "; patches = patches $1 " = { path = \"" $2 "\" }\n" }
+        END { printf "members = [%s]\n[patch.crates-io]\n%s", members, patches }'
+    sed -n '/^\[profile/,$p' ../../Cargo.toml
+) >"$packed/Cargo.toml"
+cargo check --quiet --profile ci --all-targets --workspace --features "$(list features)" \
+    --manifest-path "$packed/Cargo.toml" --target-dir target
+
+for name in $names; do
+    crate=$(echo "$packed/$name"-[0-9]*.crate)
+    for file in README.md LICENSE; do
+        tar -tzf "$crate" | grep -q "/$file\$" || {
+            echo "$name: the package lacks $file" >&2
+            exit 1
+        }
+    done
+    printf '%-12s %4d files %7d bytes\n' "$name" "$(tar -tzf "$crate" | wc -l)" "$(wc -c <"$crate")"
+done

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Compiles the hand-written kernels of the tests for every SM, and writes what they were made of into a manifest.
+
+    tools/suite-kernels.py [--ptxas PATH]
+
+Rewrites MODULE.sm_NN.cubin and manifest.json in the folders below. ptxas is taken from the option, then from PTXAS, then from
+PATH. `tests/tests/kernels.rs` checks the manifests. tests/kernels/barriers.*.cubin are not among them: their code was changed by
+hand after compiling.
+"""
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MODULES = {"tests/kernels": ["matrix", "suite"], "sim/tests/data": ["fill", "pairs"]}
+SMS = (80, 86, 87, 89, 90)
+FLAGS = ["-O3"]
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ptxas")
+    ptxas = parser.parse_args().ptxas or os.environ.get("PTXAS") or shutil.which("ptxas")
+    if not ptxas:
+        raise SystemExit("no ptxas: name it with --ptxas, PTXAS or PATH")
+    banner = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=True).stdout
+    for folder, modules in MODULES.items():
+        rows = []
+        for module in modules:
+            ptx = ROOT / folder / f"{module}.ptx"
+            for sm in SMS:
+                cubin = ptx.with_name(f"{module}.sm_{sm}.cubin")
+                subprocess.run([ptxas, *FLAGS, f"-arch=sm_{sm}", ptx, "-o", cubin], check=True)
+                kernels = re.findall(r"\.entry\s+(\w+)", ptx.read_text())
+                rows.append({"file": cubin.name, "target": f"sm_{sm}", "kernels": kernels,
+                             "ptx_sha256": sha256(ptx), "cubin_sha256": sha256(cubin)})
+        manifest = {"schema": "ptxgen.manifest/1", "ptxas": re.search(r"V([0-9.]+)", banner).group(1), "flags": FLAGS,
+                    "cubins": rows}
+        (ROOT / folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
