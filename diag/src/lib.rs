@@ -1,7 +1,8 @@
 //! Decoding for diagnostics: turns what drivers, dumps and binaries hold into values that say what they mean.
 //!
-//! Nothing here opens a file or a device: the `nvdiag` binary does that, and prints what these modules return. Every
-//! report prints as text ([`Report::print`]) and serializes to a versioned JSON document ([`Report::json`]).
+//! Nothing here opens a file or a device: the `nvdiag` binary does that, and prints what these modules
+//! return. Every report prints as text ([`Report::print`]) and serializes to a versioned JSON document
+//! ([`Report::json`]).
 //!
 //! ```
 //! use nvdiag::{Report, queue_metadata};

@@ -1,8 +1,7 @@
-//! The table of known lines: every format is found again in a line printed with it, and every line has a meaning.
+//! The table of known lines: every format is found again in a line printed with it, and every line has a
+//! meaning.
 
-use std::time::Instant;
-
-use nvdiag::known_lines::{Kind, Level, Line, Piece, Severity, Table};
+use nvdiag::known_lines::{Kind, Level, Line, Piece, Table};
 
 /// A generator of numbers; xorshift, so that a failure repeats.
 struct Random(u64);
@@ -19,8 +18,8 @@ impl Random {
         of[(self.next() % of.len() as u64) as usize]
     }
 
-    /// A value as the kernel prints it.
-    fn value(&mut self, kind: Kind) -> String {
+    /// A value as the kernel prints it; of one word where what follows does not tell its end.
+    fn value(&mut self, kind: Kind, one_word: bool) -> String {
         let number = self.next() >> (self.next() % 60);
         match kind {
             Kind::Decimal if self.next().is_multiple_of(4) => (number as i32).to_string(),
@@ -28,6 +27,7 @@ impl Random {
             Kind::Hex if self.next().is_multiple_of(2) => format!("{:08x}", number as u32),
             Kind::Hex => format!("{number:x}"),
             Kind::Pointer => self.pick(&["0", "(null)", "(____ptrval____)", "0xffffff8012345678"]).to_owned(),
+            Kind::Text if one_word => self.pick(&["gr0", "tsg", "gpc", "as_3"]).to_owned(),
             Kind::Text => self
                 .pick(&["gr0", "tsg", "gpc", "invalid pte", "write, ro violation", "virt read", "as_3"])
                 .to_owned(),
@@ -40,11 +40,16 @@ impl Random {
     fn print(&mut self, line: &Line) -> (String, Vec<String>) {
         let mut values = Vec::new();
         let mut message = String::new();
-        for piece in &line.pieces {
+        for (at, piece) in line.pieces.iter().enumerate() {
+            let one_word = match line.pieces.get(at + 1) {
+                Some(Piece::Literal(text)) => !text.contains(|c: char| !c.is_whitespace()),
+                Some(Piece::Value(..)) => true,
+                None => false,
+            };
             match piece {
                 Piece::Literal(text) => message.push_str(text),
                 Piece::Value(kind, _) => {
-                    values.push(self.value(*kind));
+                    values.push(self.value(*kind, one_word));
                     message.push_str(values.last().expect("pushed"));
                 }
             }

@@ -1,6 +1,7 @@
 //! Decoding against the driver's own code: page tables that it wrote, and lines that it printed about faults.
 //!
-//! The records are those of `tools/nvgpu-oracle`; `NVGPU_ORACLE_IMAGES` and `NVGPU_ORACLE_FAULTS` name other files of its
+//! The records are those of `tools/nvgpu-oracle`; `NVGPU_ORACLE_IMAGES` and `NVGPU_ORACLE_FAULTS` name other
+//! files of its
 //! `images` and `faults`.
 
 use std::collections::BTreeMap;

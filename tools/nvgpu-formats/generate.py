@@ -23,6 +23,8 @@ LEVELS = {"ERR": "error", "WRN": "warning", "INFO": "info", "DUMP": "dump"}
 SEVERITIES = ("gpu", "channel", "call", "detail", "notice", "noise")
 # What functions of the driver's start are called; a failure there stops the GPU.
 START = re.compile(r"(init_support|setup_sw|setup_hw|sw_init|sw_setup|hw_init|finalize_poweron|_probe)\b|init_support_")
+# What the driver puts around its messages is none of them.
+FRAME = re.compile(r"^(nvgpu: %s %33s|__%s__)")
 CHIP = re.compile(r"^(nvgpu|gk20a|gm20b|gm206|gp10b|gp106|gv100|gv11b|tu104|ga100|ga10b)(?=_)|(?<=_)(gk20a|gm20b|gv11b|gp10b)_")
 CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(?:\*|\d+))?(hh|h|ll|l|z|j|t|q|L)?([diouxXcspn%])([a-zA-Z0-9]*)")
 
@@ -189,13 +191,16 @@ def table(rows, annotations):
     """The lines of trees: one for each text, level and meaning."""
     sites = {}
     for release, driver, file, function, level, text in rows:
+        if FRAME.match(text):
+            continue
         # One text printed by several drivers or at several levels is several lines.
         sites.setdefault((driver, level, text), {}).setdefault((file, function), set()).add(release)
     lines = []
     for (driver, level, text), places in sites.items():
         newest = max(max(releases) for releases in places.values())
         judged = {}
-        # The newest release says what a text means; a site of an older one joins where the function is the same.
+        # The newest release says what a text means; a site of an older one joins where the function is the
+        # same.
         for (file, function), releases in sorted(places.items(), key=lambda p: (newest not in p[1], p[0])):
             verdict = annotations.judge(file, function, text)
             if newest not in releases and judged:

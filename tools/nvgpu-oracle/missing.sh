@@ -1,5 +1,6 @@
 #!/bin/sh
-# missing.sh OUT.c OBJECT...: stubs for every symbol that the objects use and neither they nor the C library define.
+# missing.sh OUT.c OBJECT...: stubs for every symbol that the objects use and neither they nor the C library
+# define.
 set -eu
 out=$1
 shift

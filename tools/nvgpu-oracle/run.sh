@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# The driver's own code as an oracle: builds it from a tree in user space, and compares the software ga10b and nvdiag with it.
+# The driver's own code as an oracle: builds it from a tree in user space, and compares the software ga10b
+# and nvdiag with it.
 #
 #   tools/nvgpu-oracle/run.sh TREE [--seeds N] [--first SEED]   N new random sequences (1000) from a seed of the clock
 #   tools/nvgpu-oracle/run.sh TREE --write NAME                 writes the committed records anew; NAME is the tree's release
 #
-# TREE is a checkout of nvgpu: the folder that holds common/, hal/ and include/, or one above it. Needs a C compiler and make.
-# What is built lies in target/nvgpu-oracle; nothing of the tree leaves it but what its code answers.
+# TREE is a checkout of nvgpu: the folder that holds common/, hal/ and include/, or one above it. Needs a C
+# compiler and make. What is built lies in target/nvgpu-oracle; only what the tree's code answers is kept.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 here=$root/tools/nvgpu-oracle
 build=${CARGO_TARGET_DIR:-$root/target}/nvgpu-oracle
-usage() { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 [ $# -ge 1 ] || usage
 tree=

@@ -318,7 +318,8 @@ impl Grouper {
         direct.or_else(|| self.latest(entry))
     }
 
-    /// The dump tells of all channels; it goes where the first line of it went that names a channel of an incident.
+    /// The dump tells of all channels; it goes where the first line of it went that names a channel of an
+    /// incident.
     fn for_dump(&self, entry: &Entry) -> Option<usize> {
         let named = entry.fields.id("channel").filter(|_| entry.kind == Kind::DumpChannel);
         let by_channel =

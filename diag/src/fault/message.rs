@@ -38,7 +38,8 @@ pub struct DriverMessage {
     pub engine: String,
     /// What it means.
     pub meaning: String,
-    /// Whether the meaning is of this format; otherwise it is drawn from its wording and the part of the driver.
+    /// Whether the meaning is of this format; otherwise it is drawn from its wording and the part of the
+    /// driver.
     pub is_exact: bool,
     /// What to do.
     pub advice: String,

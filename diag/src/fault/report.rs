@@ -167,7 +167,8 @@ pub struct FaultList {
     pub found: u64,
     /// The faults, oldest first.
     pub faults: Vec<FaultReport>,
-    /// Messages that are no fault of a channel and that the table of the drivers' formats explains, by format.
+    /// Messages that are no fault of a channel and that the table of the drivers' formats explains, by
+    /// format.
     pub messages: Vec<DriverMessage>,
     /// Lines of more formats than are kept.
     pub messages_dropped: u64,

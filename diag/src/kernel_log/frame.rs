@@ -150,8 +150,9 @@ fn other(text: &str) -> Option<Frame<'_>> {
 }
 
 /// Takes the time off the start of a line: `[  812.004113] `, `[Wed Jun 24 15:44:20 2026] `, syslog's
-/// `Feb 15 17:37:45 host kernel: ` with or without the first form behind it, `/dev/kmsg`'s `6,1234,812004113,-;`,
-/// a priority `<3>`, the level of `dmesg -x`, and the times of `dmesg -e` and `--time-format iso`.
+/// `Feb 15 17:37:45 host kernel: ` with or without the first form behind it, `/dev/kmsg`'s
+/// `6,1234,812004113,-;`, a priority `<3>`, the level of `dmesg -x`, and the times of `dmesg -e` and
+/// `--time-format iso`.
 fn timestamp(line: &str) -> (Option<Time>, &str) {
     let line = line.trim_start();
     if let Some((header, text)) = line.split_once(';') {

@@ -1,7 +1,9 @@
-//! The lines drivers print, by shape: what each is called here, what part it plays in a fault, and what it says.
+//! The lines drivers print, by shape: what each is called here, what part it plays in a fault, and what it
+//! says.
 //!
-//! Sources: nvgpu of L4T r36.4.3 (and the newer driver for the second form of the SM state), the open desktop driver,
-//! nouveau, and Linux's drivers of the SMMU and of Tegra's memory controller. Spelling and blanks are the drivers'.
+//! Sources: nvgpu of L4T r36.4.3 (and the newer driver for the second form of the SM state), the open desktop
+//! driver, nouveau, and Linux's drivers of the SMMU and of Tegra's memory controller. Spelling and blanks are
+//! the drivers'.
 
 use std::sync::OnceLock;
 

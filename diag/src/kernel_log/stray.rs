@@ -1,5 +1,5 @@
-//! Lines without the frame of a GPU driver that speak of a GPU: copied by hand, cut at their head, or of a release
-//! that prints another frame.
+//! Lines without the frame of a GPU driver that speak of a GPU: copied by hand, cut at their head, or of a
+//! release that prints another frame.
 
 use std::sync::LazyLock;
 

@@ -77,7 +77,8 @@ pub struct Line {
     pub releases: Vec<String>,
     /// The part of the driver, in words.
     pub unit: String,
-    /// The hardware meant: `gr`, `host`, `pbdma`, `ce`, `mmu`, `l2`, `fb`, `bus`, `mc`, `pmu`, `fecs`, `acr`, `gsp`, `sec2`,
+    /// The hardware meant: `gr`, `host`, `pbdma`, `ce`, `mmu`, `l2`, `fb`, `bus`, `mc`, `pmu`, `fecs`, `acr`,
+    /// `gsp`, `sec2`,
     /// `clk`, `nvlink` or `none`.
     pub engine: String,
     /// What it says of the GPU.

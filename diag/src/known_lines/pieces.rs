@@ -55,15 +55,22 @@ pub(super) struct Span {
     pub values: Vec<(usize, usize)>,
 }
 
-/// Matches `pieces` in `text`, where the literal `pieces[anchor]` is known to begin, or to be cut off, at byte `at`.
-pub(super) fn around(pieces: &[Piece], anchor: usize, text: &str, at: usize) -> Option<Span> {
+/// Matches `pieces` in `text`, where the literal `pieces[anchor]` is known to begin, or to be cut off, at
+/// byte `at`.
+pub(super) fn around(
+    pieces: &[Piece],
+    anchor: usize,
+    text: &str,
+    at: usize,
+    message: Option<usize>,
+) -> Option<Span> {
     let mut walk = Walk::new(text);
     if !walk.forward(&pieces[anchor..], at, None) {
         return None;
     }
     let mut span = walk.span(at);
     if anchor > 0 {
-        let before = before(&pieces[..anchor], text, at)?;
+        let before = before(&pieces[..anchor], text, at, message)?;
         span.start = before.start;
         span.literal += before.literal;
         span.values.splice(0..0, before.values);
@@ -78,8 +85,14 @@ pub(super) fn around(pieces: &[Piece], anchor: usize, text: &str, at: usize) -> 
     (!begins && !ends).then_some(span)
 }
 
+/// Matches all of `pieces` with the whole text from byte `start` on.
+pub(super) fn whole(pieces: &[Piece], text: &str, start: usize) -> Option<Span> {
+    let mut walk = Walk::new(text);
+    walk.forward(pieces, start, Some(text.len())).then(|| walk.span(start))
+}
+
 /// Matches all of `pieces` so that they end at byte `end`.
-fn before(pieces: &[Piece], text: &str, end: usize) -> Option<Span> {
+fn before(pieces: &[Piece], text: &str, end: usize, message: Option<usize>) -> Option<Span> {
     let exactly = |start: usize| {
         let mut walk = Walk::new(text);
         walk.forward(pieces, start, Some(end)).then(|| walk.span(start))
@@ -88,8 +101,11 @@ fn before(pieces: &[Piece], text: &str, end: usize) -> Option<Span> {
         Piece::Literal(literal) => {
             text[..end].rmatch_indices(literal.as_str()).take(16).find_map(|(start, _)| exactly(start))
         }
-        // A value at the head: as far back as its characters go.
+        // A value at the head starts where the frame ends; without a frame, as far back as its characters go.
         Piece::Value(kind, _) => {
+            if let Some(span) = message.filter(|start| *start < end).and_then(exactly) {
+                return Some(span);
+            }
             let next = match pieces.get(1) {
                 Some(Piece::Literal(literal)) => text[..end].rfind(literal.as_str())?,
                 _ => end,
@@ -278,7 +294,7 @@ mod tests {
     fn values(pieces: &[Piece], anchor: usize, text: &str) -> Option<(Vec<String>, bool)> {
         let Piece::Literal(literal) = &pieces[anchor] else { panic!("the anchor is a literal") };
         let at = text.find(literal.as_str())?;
-        let span = around(pieces, anchor, text, at)?;
+        let span = around(pieces, anchor, text, at, None)?;
         Some((span.values.iter().map(|(from, to)| text[*from..*to].to_owned()).collect(), span.complete))
     }
 

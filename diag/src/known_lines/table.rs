@@ -125,7 +125,8 @@ impl Table {
         self.advice.get(name).map_or("", String::as_str)
     }
 
-    /// The part of the driver that the function in nvgpu's frame belongs to, for lines whose text is not known.
+    /// The part of the driver that the function in nvgpu's frame belongs to, for lines whose text is not
+    /// known.
     #[must_use]
     pub fn unit_around(&self, text: &str) -> Option<&str> {
         let first = *self.functions.get(frame_function(text)?.1)?.first()?;
@@ -139,6 +140,7 @@ impl Table {
     pub fn find(&self, text: &str) -> Option<Known<'_>> {
         let text = squeezed(text);
         let text = text.as_ref();
+        let message = message_start(text);
         let mut best: Option<(Rank, u32, Span)> = None;
         let mut consider = |index: u32, span: Span| {
             let line = &self.lines[index as usize];
@@ -154,7 +156,7 @@ impl Table {
         for hit in self.automaton.find_overlapping_iter(text) {
             for (index, piece) in &self.anchored[hit.pattern().as_usize()] {
                 let pieces = &self.lines[*index as usize].pieces;
-                if let Some(span) = pieces::around(pieces, *piece as usize, text, hit.start()) {
+                if let Some(span) = pieces::around(pieces, *piece as usize, text, hit.start(), message) {
                     consider(*index, span);
                 }
             }
@@ -165,15 +167,17 @@ impl Table {
         best.map(|(rank, index, span)| self.known(text, rank, index, &span))
     }
 
-    /// A line that is all value, such as `%s`, told by the function in front of it.
+    /// A line without a text to look for, such as `%s`, told by the function in front of it.
     fn by_function(&self, text: &str) -> Option<(Rank, u32, Span)> {
         let (start, function) = frame_function(text)?;
-        let is_bare = |index: &&u32| anchor(&self.lines[**index as usize].pieces).is_none();
-        let index = *self.functions.get(function)?.iter().find(is_bare)?;
-        let pieces = &self.lines[index as usize].pieces;
-        let values = if pieces.len() == 1 { vec![(start, text.len())] } else { Vec::new() };
-        let rank = Rank { literal: 0, complete: true, named: true };
-        Some((rank, index, Span { start, end: text.len(), complete: true, literal: 0, values }))
+        let bare = self.functions.get(function)?.iter().filter(|index| {
+            let pieces = &self.lines[**index as usize].pieces;
+            anchor(pieces).is_none()
+        });
+        let matches =
+            |index: &u32| Some((*index, pieces::whole(&self.lines[*index as usize].pieces, text, start)?));
+        let (index, span) = bare.filter_map(matches).max_by_key(|(_, span)| span.literal)?;
+        Some((Rank { literal: span.literal, complete: true, named: true }, index, span))
     }
 
     fn known(&self, text: &str, rank: Rank, index: u32, span: &Span) -> Known<'_> {
@@ -197,7 +201,8 @@ struct Rank {
     named: bool,
 }
 
-/// The literal that a format is looked for by, and which piece it is: an early one, since lines are cut off at their end.
+/// The literal that a format is looked for by, and which piece it is: an early one, since lines are cut off
+/// at their end.
 fn anchor(pieces: &[Piece]) -> Option<(u32, &str)> {
     let literals = (0u32..).zip(pieces).filter_map(|(at, piece)| match piece {
         Piece::Literal(text) => Some((at, text.as_str())),
@@ -228,6 +233,15 @@ fn frame_function(text: &str) -> Option<(usize, &str)> {
     let function = text[..level.0].trim_end().rsplit(' ').next()?.split_once(':')?.0;
     let start = level.0 + level.1;
     Some((start + usize::from(text[start..].starts_with(' ')), function))
+}
+
+/// Where the message starts after nvgpu's frame, or after that of its dumps, `__{chip}__ `.
+fn message_start(text: &str) -> Option<usize> {
+    frame_function(text).map(|(start, _)| start).or_else(|| {
+        let chip = text.find("__g")? + 2;
+        let end = chip + text[chip..].find("__ ")? + 3;
+        (end - chip <= 11).then_some(end)
+    })
 }
 
 /// The words of C in a text.

@@ -1,4 +1,5 @@
-//! What the driver does when the GPU reports an exception: it logs, notifies the program, and kills the group.
+//! What the driver does when the GPU reports an exception: it logs, notifies the program, and kills the
+//! group.
 
 use crate::driver::channel::Channel;
 use crate::driver::log::Site;
@@ -141,15 +142,16 @@ impl Lines<'_> {
         );
     }
 
-    /// What follows the fault itself. `engine` is the MMU's number of the engine: graphics from 64 on, copy engines from 15 on
-    /// (which are engines 2 and up), the host's units from 32 on, which belong to none.
+    /// What follows the fault itself. `engine` is the MMU's number of the engine: graphics from 64 on, copy
+    /// engines from 15 on (which are engines 2 and up), the host's units from 32 on, which belong to none.
     fn mmu_recovery(&self, tsg: u32, engine: u32, fault: &MemoryFault) {
         let engines = match engine {
             64..=127 => 1,
             15..=20 => 1 << (engine - 13),
             _ => 0,
         };
-        // For a copy engine the driver first looks for the page's entry, to make a written but invalid one valid.
+        // For a copy engine the driver first looks for the page's entry, to make a written but invalid one
+        // valid.
         if matches!(engine, 15..=20) && fault.kind == fault::PDE {
             self.error(("nvgpu_get_pte", 1486), "Failed!");
         }

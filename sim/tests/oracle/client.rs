@@ -48,7 +48,8 @@ impl Client {
         self.range
     }
 
-    /// A buffer whose pages say which they are: the first words of each are the mark, its number and that of the page.
+    /// A buffer whose pages say which they are: the first words of each are the mark, its number and that of
+    /// the page.
     pub fn buffer(&mut self, bytes: u64, read_only: bool) {
         let sim = &*self.sim;
         let size = u32::try_from(bytes).unwrap();
@@ -216,8 +217,8 @@ impl Client {
         }
     }
 
-    /// Whether addresses are in use twice since a call that the model warned of: what the driver does then depends on memory it
-    /// has freed.
+    /// Whether addresses are in use twice since a call that the model warned of: what the driver does then
+    /// depends on memory it has freed.
     pub fn is_corrupt(&self) -> bool {
         self.sim.violations().iter().any(|v| v.call == "NVGPU_AS_IOCTL_FREE_SPACE")
     }

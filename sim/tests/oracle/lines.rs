@@ -1,9 +1,14 @@
-//! What the model prints about a fault is what the driver prints: the same functions, lines, texts, in the same order.
+//! What the model prints about a fault is what the driver prints: the same functions, lines, texts, in the
+//! same order.
 
 use crate::gunzip;
 use crate::machine::kernel::Fill;
 use crate::machine::{Machine, inc};
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// How long to wait for the dump that ends a recovery.
+const DUMP: Duration = Duration::from_secs(10);
 
 /// The lines that the driver printed about faults, one sequence for each.
 fn sequences() -> BTreeSet<Vec<String>> {
@@ -19,7 +24,8 @@ fn sequences() -> BTreeSet<Vec<String>> {
     all.into_iter().collect()
 }
 
-/// A line of the driver without its time and values: function, source line and text. `None` for the dump that follows.
+/// A line of the driver without its time and values: function, source line and text. `None` for the dump that
+/// follows.
 fn shape(line: &str) -> Option<String> {
     let (_, line) = line.split_once("nvgpu: 17000000.gpu ")?;
     let (site, message) = line.split_once("]  ")?;
@@ -61,6 +67,12 @@ fn faults_are_printed_as_the_driver_prints_them() {
     let known = sequences();
     let mut differences = Vec::new();
     let mut check = |name: &str, machine: &Machine| {
+        // The driver notifies the owner before it prints what the method was; the dump comes last.
+        let deadline = Instant::now() + DUMP;
+        while !machine.sim.kernel_log().iter().any(|line| line.contains("__ga10b__")) {
+            assert!(Instant::now() < deadline, "{name}: no dump: {:#?}", machine.sim.kernel_log());
+            std::thread::yield_now();
+        }
         let mut lines = printed(machine);
         // An SM that waits for a translation reports in an interrupt of its own, before or after.
         if lines.iter().any(|line| line.contains("[MMU FAULT]")) {

@@ -1,4 +1,5 @@
-//! Page tables without the addresses that differ from machine to machine, from a record or from the model's memory.
+//! Page tables without the addresses that differ from machine to machine, from a record or from the model's
+//! memory.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,7 +26,8 @@ pub enum Place {
 /// Page tables of an address space.
 #[derive(Debug, Default)]
 pub struct Tables {
-    /// Level and first address to the entry, addresses cleared; level 0 has the halves for big and for small pages.
+    /// Level and first address to the entry, addresses cleared; level 0 has the halves for big and for small
+    /// pages.
     pub directories: BTreeMap<(u32, u64), [u64; 2]>,
     /// Address of the page to the entry, address cleared but for the cache bit, and where it points.
     pub leaves: BTreeMap<u64, (u64, Place)>,

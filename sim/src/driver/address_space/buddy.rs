@@ -83,8 +83,8 @@ impl Buddy {
         if end > self.blocks || !self.is_free(first, end) {
             return None;
         }
-        // The first block is no larger than the last bit of the length allows, later ones are as large as their address allows:
-        // where the halves of splits go decides what is handed out next.
+        // The first block is no larger than the last bit of the length allows, later ones are as large as
+        // their address allows: where the halves of splits go decides what is handed out next.
         let mut parts = Vec::new();
         let mut at = first;
         let mut order = count.trailing_zeros();

@@ -121,10 +121,10 @@ impl AddressSpace {
         true
     }
 
-    /// Changes the kind of part of a mapping. Only the low eight bits of a kind count; without compression tags
-    /// the compressible one does not. As in the driver, `offset` counts from the start of the buffer and not of
-    /// the part of it that is mapped, and from 64 KiB on the leaves get the number of a tag line. False when the
-    /// mapping starts elsewhere in its buffer: its pages are others now.
+    /// Changes the kind of part of a mapping. Only the low eight bits of a kind count; without compression
+    /// tags the compressible one does not. As in the driver, `offset` counts from the start of the buffer and
+    /// not of the part of it that is mapped, and from 64 KiB on the leaves get the number of a tag line.
+    /// False when the mapping starts elsewhere in its buffer: its pages are others now.
     ///
     /// # Errors
     /// `EINVAL` for whatever is wrong.

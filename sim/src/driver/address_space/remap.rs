@@ -8,7 +8,8 @@ use crate::gpu::gmmu::PteAttributes;
 use nix::errno::Errno;
 use std::sync::Arc;
 
-/// Most pages of an area that can be remapped: the driver keeps a pointer for each in one piece of `kmalloc` memory (4 MiB).
+/// Most pages of an area that can be remapped: the driver keeps a pointer for each in one piece of `kmalloc`
+/// memory (4 MiB).
 const AREA_PAGES: u64 = (4 << 20) / 8;
 
 /// One checked operation: pages of a buffer, or none, at a page of the area.
@@ -16,7 +17,8 @@ const AREA_PAGES: u64 = (4 << 20) / 8;
 pub(crate) struct RemapOp {
     /// `None` makes the pages sparse again.
     pub(crate) buffer: Option<Arc<DmaBuf>>,
-    /// The descriptor is not the one of the last operation that named a buffer: the driver looks at its access mode only then.
+    /// The descriptor is not the one of the last operation that named a buffer: the driver looks at its
+    /// access mode only then.
     pub(crate) fresh: bool,
     /// First page of the buffer.
     pub(crate) buffer_page: u64,
@@ -38,8 +40,8 @@ impl AddressSpace {
     /// Applies all operations, or none.
     ///
     /// # Errors
-    /// `EINVAL` when one of them lies outside the sparse area that holds the first, reaches past its buffer or would write to a
-    /// read-only one.
+    /// `EINVAL` when one of them lies outside the sparse area that holds the first, reaches past its buffer
+    /// or would write to a read-only one.
     pub(crate) fn remap(&self, ops: &[RemapOp]) -> Result<(), Errno> {
         let Some(first) = ops.first() else { return Ok(()) };
         let mut space = self.space();
