@@ -75,6 +75,10 @@ pub(super) fn around(
         span.literal += before.literal;
         span.values.splice(0..0, before.values);
     }
+    // What stands in the frame is no part of a message.
+    if message.is_some_and(|message| span.start < message) {
+        return None;
+    }
     let inside = |b: Option<char>| b.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let (first, last) = (text[span.start..].chars().next(), text[..span.end].chars().next_back());
     // A format never begins or ends inside of a word.
@@ -201,7 +205,11 @@ impl<'a> Walk<'a> {
             return self.cut(true, must_end, 0);
         }
         match kind {
-            Kind::Text | Kind::Symbol => self.text_value(kind, rest, at, must_end),
+            Kind::Symbol => {
+                let length = symbol(&text[at..must_end.unwrap_or(text.len())]);
+                length > 0 && self.ends_at(rest, at, at + length, must_end)
+            }
+            Kind::Text => self.text_value(rest, at, must_end),
             Kind::Character => {
                 let length = text[at..].chars().next().map_or(0, char::len_utf8);
                 length > 0 && self.ends_at(rest, at, at + length, must_end)
@@ -223,7 +231,7 @@ impl<'a> Walk<'a> {
         false
     }
 
-    fn text_value(&mut self, kind: Kind, rest: &[Piece], at: usize, must_end: Option<usize>) -> bool {
+    fn text_value(&mut self, rest: &[Piece], at: usize, must_end: Option<usize>) -> bool {
         let text = self.text;
         let limit = must_end.unwrap_or(text.len());
         if at > limit {
@@ -236,10 +244,7 @@ impl<'a> Walk<'a> {
             None => "",
         };
         if literal.is_empty() {
-            let end = match kind {
-                Kind::Symbol => at + text[at..limit].find(' ').unwrap_or(limit - at),
-                _ => at + text[at..limit].trim_end().len(),
-            };
+            let end = at + text[at..limit].trim_end().len();
             return self.ends_at(rest, at, end, must_end);
         }
         for (offset, _) in text[at..limit].match_indices(literal) {
@@ -256,6 +261,16 @@ impl<'a> Walk<'a> {
         }
         self.values.push((at, end));
         self.cut(true, must_end, text.len() - end)
+    }
+}
+
+/// The length of a symbol at the head of `text`, with the name of its module.
+fn symbol(text: &str) -> usize {
+    let name = text.find(' ').unwrap_or(text.len());
+    let module = text[name..].strip_prefix(" [").and_then(|rest| rest.find(']').map(|end| &rest[..end]));
+    match module {
+        Some(module) if !module.contains(' ') => name + " []".len() + module.len(),
+        _ => name,
     }
 }
 
