@@ -378,7 +378,7 @@ impl FaultList {
             message.print(out)?;
         }
         if !others.is_empty() {
-            writeln!(out, "{ASIDE}beside that, nothing that failed:{ASIDE:#}")?;
+            writeln!(out, "{ASIDE}the drivers also printed (nothing that failed):{ASIDE:#}")?;
         }
         for message in others {
             message.print_folded(out)?;

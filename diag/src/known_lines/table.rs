@@ -148,7 +148,7 @@ impl Table {
             if !line.is_telling() && !named && !marked(&line.driver, text) {
                 return;
             }
-            let rank = Rank { literal: span.literal, complete: span.complete, named };
+            let rank = Rank::of(&span, named, message.is_some());
             if best.as_ref().is_none_or(|(other, ..)| rank > *other) {
                 best = Some((rank, index, span));
             }
@@ -177,7 +177,7 @@ impl Table {
         let matches =
             |index: &u32| Some((*index, pieces::whole(&self.lines[*index as usize].pieces, text, start)?));
         let (index, span) = bare.filter_map(matches).max_by_key(|(_, span)| span.literal)?;
-        Some((Rank { literal: span.literal, complete: true, named: true }, index, span))
+        Some((Rank::of(&span, true, true), index, span))
     }
 
     fn known(&self, text: &str, rank: Rank, index: u32, span: &Span) -> Known<'_> {
@@ -193,12 +193,20 @@ impl Table {
     }
 }
 
-/// How well a format explains a line.
+/// How well a format explains a line: by the function that its frame names, then by the text that is explained.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
+    whole_and_named: bool,
     literal: usize,
     complete: bool,
     named: bool,
+}
+
+impl Rank {
+    fn of(span: &Span, named: bool, framed: bool) -> Self {
+        let complete = span.complete;
+        Self { whole_and_named: complete && named && framed, literal: span.literal, complete, named }
+    }
 }
 
 /// The literal that a format is looked for by, and which piece it is: an early one, since lines are cut off
