@@ -84,10 +84,12 @@ fn shape(line: &Line) -> Vec<(Option<&str>, Option<Kind>)> {
         Piece::Literal(_) => None,
         Piece::Value(kind, _) => Some(*kind),
     };
-    let literal = |piece| match piece {
-        &Piece::Literal(ref text) => Some(text.as_str()),
-        Piece::Value(..) => None,
-    };
+    fn literal(piece: &Piece) -> Option<&str> {
+        match piece {
+            Piece::Literal(text) => Some(text),
+            Piece::Value(..) => None,
+        }
+    }
     line.pieces.iter().map(|piece| (literal(piece), part(piece))).collect()
 }
 

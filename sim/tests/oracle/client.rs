@@ -158,30 +158,8 @@ impl Client {
                 ask(sim, self.space(), &mut args)?;
                 Ok(vec![0])
             }
-            Request::Remap(ref ops) => {
-                let mut ops: Vec<nvgpu_as_remap_op> = ops.iter().map(|op| self.remap_operation(op)).collect();
-                let mut args = nvgpu_as_remap_args {
-                    ops: ops.as_mut_ptr() as u64,
-                    num_ops: ops.len() as u32,
-                    ..Default::default()
-                };
-                ask(sim, self.space(), &mut args)?;
-                Ok(vec![args.num_ops.into()])
-            }
-            Request::Batch { ref unmaps, ref maps } => {
-                let unmaps: Vec<_> =
-                    unmaps.iter().map(|&offset| nvgpu_as_unmap_buffer_args { offset }).collect();
-                let maps: Vec<_> = maps.iter().map(|map| self.map_arguments(map)).collect();
-                let mut args = nvgpu_as_map_buffer_batch_args {
-                    unmaps: unmaps.as_ptr() as u64,
-                    maps: maps.as_ptr() as u64,
-                    num_unmaps: unmaps.len() as u32,
-                    num_maps: maps.len() as u32,
-                    ..Default::default()
-                };
-                ask(sim, self.space(), &mut args)?;
-                Ok(vec![args.num_maps.into()])
-            }
+            Request::Remap(ref ops) => self.remap(ops),
+            Request::Batch { ref unmaps, ref maps } => self.batch(unmaps, maps),
             Request::SyncMap => {
                 let mut args = nvgpu_as_get_sync_ro_map_args::default();
                 ask(sim, self.space(), &mut args)?;
@@ -198,6 +176,31 @@ impl Client {
                 Ok(vec![region.offset, region.pages])
             }
         }
+    }
+
+    fn remap(&self, ops: &[Remap]) -> Result<Vec<u64>, Answer> {
+        let mut ops: Vec<nvgpu_as_remap_op> = ops.iter().map(|op| self.remap_operation(op)).collect();
+        let mut args = nvgpu_as_remap_args {
+            ops: ops.as_mut_ptr() as u64,
+            num_ops: ops.len() as u32,
+            ..Default::default()
+        };
+        ask(&self.sim, self.space(), &mut args)?;
+        Ok(vec![args.num_ops.into()])
+    }
+
+    fn batch(&self, unmaps: &[u64], maps: &[Map]) -> Result<Vec<u64>, Answer> {
+        let unmaps: Vec<_> = unmaps.iter().map(|&offset| nvgpu_as_unmap_buffer_args { offset }).collect();
+        let maps: Vec<_> = maps.iter().map(|map| self.map_arguments(map)).collect();
+        let mut args = nvgpu_as_map_buffer_batch_args {
+            unmaps: unmaps.as_ptr() as u64,
+            maps: maps.as_ptr() as u64,
+            num_unmaps: unmaps.len() as u32,
+            num_maps: maps.len() as u32,
+            ..Default::default()
+        };
+        ask(&self.sim, self.space(), &mut args)?;
+        Ok(vec![args.num_maps.into()])
     }
 
     fn remap_operation(&self, op: &Remap) -> nvgpu_as_remap_op {
