@@ -1,7 +1,8 @@
 //! Decoding for diagnostics: turns what drivers, dumps and binaries hold into values that say what they mean.
 //!
-//! Nothing here opens a file or a device: the `nvdiag` binary does that, and prints what these modules return. Every
-//! report prints as text ([`Report::print`]) and serializes to a versioned JSON document ([`Report::json`]).
+//! Nothing here opens a file or a device: the `nvdiag` binary does that, and prints what these modules
+//! return. Every report prints as text ([`Report::print`]) and serializes to a versioned JSON document
+//! ([`Report::json`]).
 //!
 //! ```
 //! use nvdiag::{Report, queue_metadata};
@@ -16,18 +17,19 @@
 //!
 //! # Layers
 //! ```text
-//! 0   hex methods report size
+//! 0   hex known_lines methods report size
 //! 1   characteristics cubin doctor gpfifo kernel_log page_table queue_metadata trace
 //! 2   address_map device disassembly physical_dump process_map pushbuffer
 //! 3   fault::tables
 //! 4   fault::host fault::sm
 //! 5   fault::causes fault::mmu
-//! 6   fault::report
-//! 7   fault::advice fault::front_end fault::incident
-//! 8   fault::blame fault::records
-//! 9   fault::explain
-//! 10  fault provoke session
-//! 11  cmd
+//! 6   fault::message
+//! 7   fault::report
+//! 8   fault::advice fault::front_end fault::incident
+//! 9   fault::blame fault::records
+//! 10  fault::explain
+//! 11  fault provoke session
+//! 12  cmd
 //! ```
 
 #![deny(unsafe_code)]
@@ -42,6 +44,7 @@ pub mod fault;
 pub mod gpfifo;
 mod hex;
 pub mod kernel_log;
+pub mod known_lines;
 pub mod methods;
 pub mod page_table;
 pub mod physical_dump;

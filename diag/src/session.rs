@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 
 use crate::fault::explain::explain;
 use crate::fault::incident::{Grouper, Incident};
+use crate::fault::message::Messages;
 use crate::fault::report::{FaultList, FaultReport, UnknownLine};
-use crate::kernel_log::{Parsed, Reader};
+use crate::kernel_log::{Parsed, Reader, Source};
+use crate::known_lines::table::Table;
 use crate::process_map::map::ProcessMap;
 
 /// Unknown lines kept.
@@ -25,7 +27,9 @@ struct Found {
     last: usize,
     count: u64,
     faults: VecDeque<FaultReport>,
+    messages: Messages,
     unknown_count: u64,
+    unknown_errors: u64,
     unknown: VecDeque<UnknownLine>,
 }
 
@@ -51,7 +55,9 @@ impl Session {
                 last,
                 count: 0,
                 faults: VecDeque::new(),
+                messages: Messages::default(),
                 unknown_count: 0,
+                unknown_errors: 0,
                 unknown: VecDeque::new(),
             },
         }
@@ -81,11 +87,15 @@ impl Session {
         let mut faults: Vec<_> = std::mem::take(&mut found.faults).into();
         // Incidents end in another order than they begin.
         faults.sort_by_key(|f: &FaultReport| f.evidence.first().map_or(0, |e| e.line));
+        let (messages, messages_dropped) = found.messages.hand_out();
         FaultList {
             source: source.to_owned(),
             lines: self.reader.lines(),
             found: std::mem::take(&mut found.count),
             faults,
+            messages,
+            messages_dropped,
+            unknown_errors: std::mem::take(&mut found.unknown_errors),
             unknown_found: std::mem::take(&mut found.unknown_count),
             unknown: std::mem::take(&mut found.unknown).into(),
         }
@@ -102,9 +112,19 @@ impl Session {
 fn sort(parsed: Parsed, grouper: &mut Grouper, found: &mut Found) {
     match parsed {
         Parsed::Entry(entry) => grouper.push(entry, &mut |incident| found.take(&incident)),
-        Parsed::Unknown(line, _, text) => {
+        Parsed::Unknown(unread) => {
+            if found.messages.take(&unread) {
+                return;
+            }
+            // The name of a driver alone says nothing.
+            if unread.source == Source::Other && !unread.is_error {
+                return;
+            }
             found.unknown_count += 1;
-            found.unknown.push_back(UnknownLine { line, text });
+            found.unknown_errors += u64::from(unread.is_error);
+            let unit = Table::built_in().unit_around(&unread.text).map(str::to_owned);
+            let (line, is_error) = (unread.line, unread.is_error);
+            found.unknown.push_back(UnknownLine { line, is_error, unit, text: unread.text });
             if found.unknown.len() > UNKNOWN {
                 found.unknown.pop_front();
             }

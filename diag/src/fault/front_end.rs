@@ -115,6 +115,14 @@ fn method_exception(entry: &Entry) -> Option<(String, String)> {
             );
             ("CLASS_SUBCH_MISMATCH".to_owned(), words)
         }
+        Kind::FirmwareMethod if entry.fields.register("register").is_none() => (
+            "FIRMWARE_METHOD".to_owned(),
+            format!(
+                "method {:#06x} of class {:#06x} is one of the context firmware, which does not take it",
+                register("offset") << 2,
+                register("class")
+            ),
+        ),
         Kind::FirmwareMethod => (
             "UNIMP_FIRMWARE_METHOD".to_owned(),
             format!(

@@ -292,6 +292,13 @@ impl Grouper {
                     && entry.time.is_some();
                 !i.told || after_mmu
             }),
+            // Here the driver tells the owner before it says why.
+            Kind::IllegalMethod | Kind::IllegalNotify | Kind::FirmwareMethod => {
+                let told_only = |i: &Open| {
+                    i.incident.entries.iter().all(|e| e.kind == Kind::Notifier || e.kind == entry.kind)
+                };
+                find(&|i| !i.told && fits(i)).or_else(|| find(&told_only))
+            }
             _ => find(&|i| !i.told && fits(i)),
         }
     }
@@ -311,7 +318,8 @@ impl Grouper {
         direct.or_else(|| self.latest(entry))
     }
 
-    /// The dump tells of all channels; it goes where the first line of it went that names a channel of an incident.
+    /// The dump tells of all channels; it goes where the first line of it went that names a channel of an
+    /// incident.
     fn for_dump(&self, entry: &Entry) -> Option<usize> {
         let named = entry.fields.id("channel").filter(|_| entry.kind == Kind::DumpChannel);
         let by_channel =

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::fault::message::DriverMessage;
 use crate::fault::mmu::MmuFault;
 use crate::fault::sm::SmRecord;
 use crate::hex::Hex;
@@ -141,12 +142,17 @@ pub struct FaultReport {
     pub evidence_dropped: u64,
 }
 
-/// A line of a GPU driver whose shape is not known.
+/// A line that cannot be explained: of a GPU driver, or one that speaks of a GPU's error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnknownLine {
     /// Number of the line.
     pub line: u64,
-    /// Its message.
+    /// Whether it reports an error.
+    pub is_error: bool,
+    /// The part of the driver that printed it, where its function is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// The whole line.
     pub text: String,
 }
 
@@ -161,8 +167,15 @@ pub struct FaultList {
     pub found: u64,
     /// The faults, oldest first.
     pub faults: Vec<FaultReport>,
-    /// Lines of GPU drivers that were not understood; `unknown` holds the last of them.
+    /// Messages that are no fault of a channel and that the table of the drivers' formats explains, by
+    /// format.
+    pub messages: Vec<DriverMessage>,
+    /// Lines of more formats than are kept.
+    pub messages_dropped: u64,
+    /// Lines that cannot be explained; `unknown` holds the last of them.
     pub unknown_found: u64,
+    /// Those of them that report an error.
+    pub unknown_errors: u64,
     /// Those lines.
     pub unknown: Vec<UnknownLine>,
 }
@@ -318,7 +331,7 @@ impl Report for FaultList {
     const SCHEMA: &'static str = "nvdiag.esr/1";
 
     fn has_problem(&self) -> bool {
-        self.found > 0
+        self.found > 0 || self.unknown_errors > 0 || self.messages.iter().any(|m| m.is_problem)
     }
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -340,21 +353,72 @@ impl Report for FaultList {
             }
             fault.print(out)?;
         }
+        self.print_messages(out)?;
+        self.print_unknown(out)
+    }
+}
+
+impl FaultList {
+    /// What the drivers reported beside faults of channels, and whether there was anything at all.
+    fn print_messages(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (errors, others): (Vec<_>, Vec<_>) = self.messages.iter().partition(|m| m.is_problem);
         match (self.found, self.lines) {
+            (1.., _) if errors.is_empty() => {}
+            (1.., _) => writeln!(out)?,
             (0, 0) => writeln!(out, "no GPU fault in {}: no lines at all", self.source)?,
-            (0, lines) => writeln!(out, "no GPU fault in {} ({lines} lines)", self.source)?,
-            _ => {}
+            (0, lines) => {
+                writeln!(out, "no fault of a channel in {} ({})", self.source, counted(lines, "line"))?
+            }
         }
-        if self.unknown_found > 0 {
+        if !errors.is_empty() {
+            let lines = errors.iter().map(|m| m.count).sum();
+            writeln!(out, "{PROBLEM}the driver reported {}{PROBLEM:#}", counted(lines, "error"))?;
+        }
+        for message in errors {
+            message.print(out)?;
+        }
+        if !others.is_empty() {
+            writeln!(out, "{ASIDE}the drivers also printed (nothing that failed):{ASIDE:#}")?;
+        }
+        for message in others {
+            message.print_folded(out)?;
+        }
+        if self.messages_dropped > 0 {
+            writeln!(out, "    {ASIDE}and {} more lines of other formats{ASIDE:#}", self.messages_dropped)?;
+        }
+        Ok(())
+    }
+
+    fn print_unknown(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.unknown_found == 0 {
+            return Ok(());
+        }
+        if self.unknown_errors > 0 {
+            let errors = counted(self.unknown_errors, "error");
+            writeln!(out, "{PROBLEM}the driver reported {errors} that nvdiag cannot explain{PROBLEM:#}")?;
+        }
+        let shown = self.unknown.len() as u64;
+        let rest = self.unknown_found - self.unknown_errors;
+        if rest > 0 {
             writeln!(
                 out,
-                "{ASIDE}{} lines of a GPU driver are not known here, the last of them:{ASIDE:#}",
-                self.unknown_found
+                "{ASIDE}{} of a GPU driver, no errors, are not known{ASIDE:#}",
+                counted(rest, "line")
             )?;
-            for line in &self.unknown {
-                writeln!(out, "    {ASIDE}{:>6}{ASIDE:#}  {}", line.line, line.text)?;
+        }
+        if shown < self.unknown_found {
+            writeln!(out, "    {ASIDE}the last {shown} of them:{ASIDE:#}")?;
+        }
+        for line in &self.unknown {
+            writeln!(out, "    {ASIDE}{:>6}{ASIDE:#}  {}", line.line, line.text)?;
+            if let Some(unit) = &line.unit {
+                writeln!(out, "            {ASIDE}from {unit}{ASIDE:#}")?;
             }
         }
         Ok(())
     }
+}
+
+fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -31,6 +31,8 @@ pub struct Frame<'a> {
     pub device: Option<&'a str>,
     /// Function in the driver.
     pub function: Option<&'a str>,
+    /// Level in nvgpu's frame: `ERR`, `WRN`, `INFO` or `DBG`.
+    pub level: Option<&'a str>,
     /// Number of the error (Xid lines).
     pub xid: Option<u32>,
     /// Process (Xid lines).
@@ -58,7 +60,17 @@ pub fn stands_alone(line: &str) -> bool {
 }
 
 const fn bare(source: Source, message: &str) -> Frame<'_> {
-    Frame { time: None, source, device: None, function: None, xid: None, pid: None, comm: None, message }
+    Frame {
+        time: None,
+        source,
+        device: None,
+        function: None,
+        level: None,
+        xid: None,
+        pid: None,
+        comm: None,
+        message,
+    }
 }
 
 /// `nvgpu: {device} {function}:{line} [{level}]  {message}`
@@ -72,7 +84,12 @@ fn nvgpu(text: &str) -> Option<Frame<'_>> {
     }
     let function = site.trim().rsplit_once(':').map_or(site.trim(), |(function, _)| function);
     let message = message.trim_start_matches(' ');
-    Some(Frame { device: Some(device), function: Some(function), ..bare(Source::Nvgpu, message) })
+    Some(Frame {
+        device: Some(device),
+        function: Some(function),
+        level: Some(level),
+        ..bare(Source::Nvgpu, message)
+    })
 }
 
 /// `__{chip}__ {text}`
@@ -133,8 +150,9 @@ fn other(text: &str) -> Option<Frame<'_>> {
 }
 
 /// Takes the time off the start of a line: `[  812.004113] `, `[Wed Jun 24 15:44:20 2026] `, syslog's
-/// `Feb 15 17:37:45 host kernel: ` with or without the first form behind it, `/dev/kmsg`'s `6,1234,812004113,-;`,
-/// a priority `<3>`, the level of `dmesg -x`, and the times of `dmesg -e` and `--time-format iso`.
+/// `Feb 15 17:37:45 host kernel: ` with or without the first form behind it, `/dev/kmsg`'s
+/// `6,1234,812004113,-;`, a priority `<3>`, the level of `dmesg -x`, and the times of `dmesg -e` and
+/// `--time-format iso`.
 fn timestamp(line: &str) -> (Option<Time>, &str) {
     let line = line.trim_start();
     if let Some((header, text)) = line.split_once(';') {

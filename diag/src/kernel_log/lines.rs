@@ -1,7 +1,9 @@
-//! The lines drivers print, by shape: what each is called here, what part it plays in a fault, and what it says.
+//! The lines drivers print, by shape: what each is called here, what part it plays in a fault, and what it
+//! says.
 //!
-//! Sources: nvgpu of L4T r36.4.3 (and the newer driver for the second form of the SM state), the open desktop driver,
-//! nouveau, and Linux's drivers of the SMMU and of Tegra's memory controller. Spelling and blanks are the drivers'.
+//! Sources: nvgpu of L4T r36.4.3 (and the newer driver for the second form of the SM state), the open desktop
+//! driver, nouveau, and Linux's drivers of the SMMU and of Tegra's memory controller. Spelling and blanks are
+//! the drivers'.
 
 use std::sync::OnceLock;
 
@@ -140,7 +142,8 @@ lines! {
         TrappedData, Detail, "the value of the refused method":
             "trapped data low {data_low:x}", "trapped data high {data_high:x}";
         FirmwareMethod, Cause, "a method asked the context firmware for something it does not allow":
-            "firmware method error: mailxbox6 {mailbox:x}, trapped_addr_reg {address:x} set_falcon_method {method:x}, class {class:x} non-whitelist reg: {register:x}";
+            "firmware method error: mailxbox6 {mailbox:x}, trapped_addr_reg {address:x} set_falcon_method {method:x}, class {class:x} non-whitelist reg: {register:x}",
+            "firmware method {class:x}, offset {offset:x} for channel {channel:d}";
         FirmwareError, Cause, "the context firmware reported an error":
             "ctxsw intr0 set by ucode, error_code: {code:x},", "ctxsw intr0 set by ucode, ctxsw checksum mismatch";
         FaultInSwitch, Cause, "a context buffer faulted while contexts were switched":

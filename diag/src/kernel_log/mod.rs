@@ -3,6 +3,7 @@
 pub(crate) mod frame;
 pub(crate) mod lines;
 pub(crate) mod shape;
+mod stray;
 
 use serde::Serialize;
 
@@ -48,17 +49,32 @@ pub struct Entry {
 pub enum Parsed {
     /// An entry.
     Entry(Entry),
-    /// A line of a GPU driver whose shape is not known: its number, source and message.
-    Unknown(u64, Source, String),
+    /// A line of a GPU driver, or one that speaks of a GPU's error, whose shape is not known.
+    Unknown(Unread),
+}
+
+/// A line without a shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// Number of the line, from 1.
+    pub line: u64,
+    /// When it was printed.
+    pub time: Option<Time>,
+    /// Where it comes from; [`Source::Other`] without the frame of a GPU driver.
+    pub source: Source,
+    /// Whether it says that something failed: by its level, or for lines without one by its words.
+    pub is_error: bool,
+    /// The whole line.
+    pub text: String,
 }
 
 /// Reads a line; `None` for lines of nobody we know.
 #[must_use]
 pub fn parse(number: u64, line: &str) -> Option<Parsed> {
-    let frame = unframe(line)?;
-    let Some((kind, reading)) = read(frame.source, frame.message) else {
-        return (frame.source != Source::Other)
-            .then(|| Parsed::Unknown(number, frame.source, frame.message.to_owned()));
+    let frame = unframe(line);
+    let reading = frame.as_ref().and_then(|frame| read(frame.source, frame.message));
+    let (Some(frame), Some((kind, reading))) = (&frame, reading) else {
+        return unread(number, line, frame.as_ref()).map(Parsed::Unknown);
     };
     Some(Parsed::Entry(Entry {
         line: number,
@@ -72,6 +88,18 @@ pub fn parse(number: u64, line: &str) -> Option<Parsed> {
         missing: reading.missing,
         text: frame.message.trim_end().to_owned(),
     }))
+}
+
+/// A line without a shape; `None` if it has no frame of a GPU driver and does not speak of a GPU either.
+fn unread(number: u64, line: &str, frame: Option<&Frame<'_>>) -> Option<Unread> {
+    let (source, is_error) = match frame {
+        Some(frame) if frame.source != Source::Other => {
+            (frame.source, frame.source == Source::Xid || frame.level == Some("ERR"))
+        }
+        _ => (Source::Other, stray::of_gpu(line)? == stray::Says::Error),
+    };
+    let time = frame.and_then(|frame| frame.time);
+    Some(Unread { line: number, time, source, is_error, text: line.trim().to_owned() })
 }
 
 /// Cuts a stream of bytes into lines and reads them. Holds one line at most.

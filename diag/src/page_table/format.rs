@@ -187,8 +187,9 @@ pub fn decode_pte(word: u64) -> Entry {
     if word & 1 == 0 {
         return match word {
             0 => Entry::Invalid,
-            // Written but not valid ("unmapped PTE"): read-only marks it, since volatile would mean sparse.
-            _ if word & 0x48 == 0x40 => Entry::Invalid,
+            // Written but not valid ("unmapped PTE"): with its address, and never volatile, which would mean
+            // sparse.
+            _ if word & 0x08 == 0 && word >> 1 & 3 >= 2 => Entry::Invalid,
             _ if word & 0x48 == 0x08 && word >> 8 == 0 => Entry::Sparse,
             _ => Entry::Reserved,
         };
@@ -238,8 +239,8 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
     if (kind as usize) < NAMES.len() { Some(NAMES[kind as usize]) } else { None }
 }
 
-/// Whether a physical page is the instance block of a channel, and if so the root of its tables: word 131 holds the
-/// firmware's magic number, words 128 and 129 the root (nvgpu, ga10b).
+/// Whether a physical page is the instance block of a channel, and if so the root of its tables: word 131
+/// holds the firmware's magic number, words 128 and 129 the root (nvgpu, ga10b).
 #[must_use]
 pub fn instance_block_root(page: &[u8]) -> Option<u64> {
     let word = |index: usize| page.get(index * 4..)?.first_chunk().map(|b| u32::from_le_bytes(*b));
@@ -308,7 +309,8 @@ mod tests {
         assert_eq!(decode_pte(0), Entry::Invalid);
         assert_eq!(decode_pte(8), Entry::Sparse);
         assert_eq!(decode_pte(0x10f2_0046), Entry::Invalid, "mapped but invalid");
-        assert_eq!(decode_pte(0x10f2_0006), Entry::Reserved);
+        assert_eq!(decode_pte(0x10f2_0006), Entry::Invalid, "mapped but invalid, cached");
+        assert_eq!(decode_pte(0x10f2_000e), Entry::Reserved);
     }
 
     #[test]

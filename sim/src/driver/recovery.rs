@@ -1,4 +1,5 @@
-//! What the driver does when the GPU reports an exception: it logs, notifies the program, and kills the group.
+//! What the driver does when the GPU reports an exception: it logs, notifies the program, and kills the
+//! group.
 
 use crate::driver::channel::Channel;
 use crate::driver::log::Site;
@@ -43,7 +44,7 @@ pub(crate) fn recover(
         Exception::HubFault { client, fault } => {
             let engine = client.engine(veid, runqueue);
             log.mmu_fault(engine, channel.id(), fault, "hub", client.name(), 0);
-            log.mmu_recovery(tsg_id);
+            log.mmu_recovery(tsg_id, engine, fault);
             nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT
         }
         Exception::Sm { fault, several } => {
@@ -70,8 +71,8 @@ pub(crate) fn recover(
             {
                 *slot = record;
             }
-            if fault.mmu.is_some() {
-                log.mmu_recovery(tsg_id);
+            if let Some(mmu) = &fault.mmu {
+                log.mmu_recovery(tsg_id, 64 + veid, mmu);
                 nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT
             } else {
                 log.error(GR_NOTIFIER, "set gr exception notifier");
@@ -101,6 +102,7 @@ pub(crate) fn recover(
             machine.syncpoints.set_safe(id);
         }
     }
+    log.method(exception);
     log.dump(channel, registers.unwrap_or_default());
 }
 
@@ -140,10 +142,22 @@ impl Lines<'_> {
         );
     }
 
-    fn mmu_recovery(&self, tsg: u32) {
+    /// What follows the fault itself. `engine` is the MMU's number of the engine: graphics from 64 on, copy
+    /// engines from 15 on (which are engines 2 and up), the host's units from 32 on, which belong to none.
+    fn mmu_recovery(&self, tsg: u32, engine: u32, fault: &MemoryFault) {
+        let engines = match engine {
+            64..=127 => 1,
+            15..=20 => 1 << (engine - 13),
+            _ => 0,
+        };
+        // For a copy engine the driver first looks for the page's entry, to make a written but invalid one
+        // valid.
+        if matches!(engine, 15..=20) && fault.kind == fault::PDE {
+            self.error(("nvgpu_get_pte", 1486), "Failed!");
+        }
         self.error(
             ("nvgpu_rc_mmu_fault_recovery", 399),
-            &format!("mmu fault id={tsg} id_type=1 act_eng_bitmask=00000001"),
+            &format!("mmu fault id={tsg} id_type=1 act_eng_bitmask={engines:08x}"),
         );
         self.error(("nvgpu_tsg_set_ctx_mmu_error", 1069), &format!("TSG {tsg} generated a mmu fault"));
     }
@@ -193,6 +207,7 @@ impl Lines<'_> {
                     r.method
                 ),
             );
+            self.error(("ga10b_pbdma_report_error", 330), &format!("pbdma_intr_0({unit})= {intr_0:#010x} "));
         }
         if intr_1 & intr1::CONTEXT_NOT_VALID != 0 {
             self.error(("ga10b_pbdma_handle_intr_1", 548), &format!("pbdma_intr_1({unit})= {intr_1:#010x} "));
@@ -228,31 +243,20 @@ impl Lines<'_> {
                 let text = format!("mme exception: esr {:#010x} info:0x10000000", esr | 1 << 31);
                 self.error(("gm20b_gr_intr_check_gr_mme_exception", 126), &text);
             }
-            Exception::IllegalMethod { class, subchannel, address, .. } => {
-                let text = format!(
-                    "invalid method class {class:#010x}, offset {:#010x} address {:#010x}",
-                    address / 4,
-                    address | subchannel << 16
-                );
-                self.error(("gr_intr_handle_illegal_method", 168), &text);
-                return nvgpu_sys::NVGPU_CHANNEL_GR_ILLEGAL_NOTIFY;
-            }
+            // What these were the driver says after it has told the owner: see `method`.
+            Exception::IllegalMethod { .. } => return nvgpu_sys::NVGPU_CHANNEL_GR_ILLEGAL_NOTIFY,
             Exception::ClassError { class, subchannel, address, value, code } => {
+                self.error(("gr_intr_handle_error_interrupts", 830), "class error");
                 let text = format!(
                     "class error {class:#010x}, offset {address:#010x},sub channel {subchannel:#010x} mme generated 0, \
                      mme pc 0x00000000data high 0 priv status 0 unhandled intr {code:#010x} for channel"
                 );
                 self.error(("gp10b_gr_intr_handle_class_error", 52), &text);
                 let data = format!("trapped data low {value:#010x}");
-                self.error(("gp10b_gr_intr_handle_class_error", 63), &data);
+                self.error(("gp10b_gr_intr_handle_class_error", 65), &data);
+                return gr;
             }
-            Exception::FirmwareMethod { class, address, .. } => {
-                let text = format!(
-                    "firmware method error: mailxbox6 0x00000000, trapped_addr_reg {:#010x} set_falcon_method {address:#010x}, \
-                     class {class:#010x} non-whitelist reg: 0x00000000",
-                    address | 1 << 16
-                );
-                self.error(("nvgpu_gr_intr_handle_fecs_error", 453), &text);
+            Exception::FirmwareMethod { .. } => {
                 return nvgpu_sys::NVGPU_CHANNEL_FECS_ERR_UNIMP_FIRMWARE_METHOD;
             }
             Exception::CopyLaunch { code } => {
@@ -276,6 +280,30 @@ impl Lines<'_> {
         }
         self.error(GR_NOTIFIER, "set gr exception notifier");
         gr
+    }
+
+    /// The method that an exception is about, where the driver prints it after the notifier.
+    fn method(&self, exception: &Exception) {
+        match *exception {
+            Exception::IllegalMethod { class, subchannel, address, .. } => {
+                let text = format!(
+                    "invalid method class {class:#010x}, offset {:#010x} address {:#010x}",
+                    address / 4,
+                    address | subchannel << 16
+                );
+                self.error(("gr_intr_handle_illegal_method", 168), &text);
+                self.error(("gr_intr_handle_illegal_interrupts", 789), "illegal method");
+            }
+            Exception::FirmwareMethod { class, address, .. } => {
+                let text = format!(
+                    "firmware method error: mailxbox6 0x00000000, trapped_addr_reg {:#010x} set_falcon_method {address:#010x}, \
+                     class {class:#010x} non-whitelist reg: 0x00000000",
+                    address | 1 << 16
+                );
+                self.error(("nvgpu_gr_intr_handle_fecs_error", 453), &text);
+            }
+            _ => {}
+        }
     }
 
     /// The state the driver prints after recovery.

@@ -20,6 +20,10 @@ const VOLATILE: u64 = 1 << 3;
 const PRIVILEGED: u64 = 1 << 5;
 const READ_ONLY: u64 = 1 << 6;
 const ADDRESS: u64 = ((1 << 46) - 1) << 8;
+/// Address bits of a leaf: the tag line has those above.
+const LEAF_ADDRESS: u64 = ((1 << 28) - 1) << 8;
+/// Bits of the number of a line of compression tags.
+const TAG_LINES: u32 = (1 << 20) - 1;
 /// Side-band bit of the physical address: allocate in the system-level cache.
 const L3_ALLOCATE: u64 = 1 << 37;
 /// A leaf that faults on nothing: reads give zero, writes vanish.
@@ -60,20 +64,21 @@ pub(crate) struct PteAttributes {
     pub(crate) l3: bool,
     /// Memory kind.
     pub(crate) kind: u8,
+    /// Line of compression tags, 0 for none. Its field begins where addresses of 40 bits end.
+    pub(crate) tag_line: u32,
 }
 
 /// The leaf word for physical address `pa`.
 pub(crate) fn encode_pte(pa: u64, attributes: PteAttributes) -> u64 {
     let pa = if attributes.l3 { pa | L3_ALLOCATE } else { pa };
     let mut word = (pa >> 12) << 8 & ADDRESS | u64::from(attributes.kind) << 56;
+    word |= u64::from(attributes.tag_line & TAG_LINES) << 36;
     word |= if attributes.coherent { 2 << 1 } else { 3 << 1 };
-    if attributes.invalid {
-        // Volatile without valid would mean sparse: the driver marks such leaves read-only instead.
-        return word | READ_ONLY;
-    }
-    word |= VALID;
+    // Volatile without valid would mean sparse: the driver makes such leaves read-only instead.
+    let uncached = if attributes.invalid { READ_ONLY } else { VOLATILE };
     for (set, bit) in [
-        (!attributes.cached, VOLATILE),
+        (!attributes.invalid, VALID),
+        (!attributes.cached, uncached),
         (attributes.read_only, READ_ONLY),
         (attributes.privileged, PRIVILEGED),
     ] {
@@ -298,7 +303,7 @@ pub(crate) fn walk(dram: &Dram, root: u64, va: u64) -> Result<Leaf, u32> {
     let consecutive = |i: u64| load(table, i).wrapping_sub(entry) == i.wrapping_sub(index).wrapping_mul(step);
     let first = (0..index).rev().take_while(|&i| consecutive(i)).last().unwrap_or(index);
     let last = (index + 1..512).take_while(|&i| consecutive(i)).last().unwrap_or(index);
-    let pa = ((load(table, first) & ADDRESS) >> 8 << 12) & !L3_ALLOCATE;
+    let pa = ((load(table, first) & LEAF_ADDRESS) >> 8 << 12) & !L3_ALLOCATE;
     Ok(Leaf {
         va: (va & !(LEAF_TABLE_SPAN - 1)) + (first << 12),
         len: (last + 1 - first) << 12,
@@ -328,6 +333,8 @@ mod tests {
         assert_eq!(low(PteAttributes { read_only: true, ..attributes() }), 0x47);
         assert_eq!(low(PteAttributes { privileged: true, ..attributes() }), 0x27);
         assert_eq!(low(PteAttributes { coherent: true, ..attributes() }), 0x05);
+        assert_eq!(low(PteAttributes { invalid: true, ..attributes() }), 0x06);
+        assert_eq!(low(PteAttributes { invalid: true, ..PteAttributes::default() }), 0x46);
         assert_eq!(encode_pde(0x1_08a4_1000), 0x108a_410e);
     }
 

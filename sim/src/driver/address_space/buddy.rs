@@ -83,13 +83,23 @@ impl Buddy {
         if end > self.blocks || !self.is_free(first, end) {
             return None;
         }
+        // The first block is no larger than the last bit of the length allows, later ones are as large as
+        // their address allows: where the halves of splits go decides what is handed out next.
         let mut parts = Vec::new();
         let mut at = first;
+        let mut order = count.trailing_zeros();
+        if first != 0 {
+            order = order.min(first.trailing_zeros());
+        }
         while at < end {
-            let natural = if at == 0 { 63 } else { at.trailing_zeros() };
-            let order = natural.min(63 - (end - at).leading_zeros()).min(self.max_order);
             self.take(at, order, &mut parts);
             at += 1 << order;
+            let natural = at.trailing_zeros();
+            order = if at < end && 1 << natural > end - at {
+                (end - at).ilog2().min(self.max_order)
+            } else {
+                natural
+            };
         }
         self.used.insert(first, parts);
         Some(base)
@@ -103,7 +113,8 @@ impl Buddy {
             return false;
         }
         let Some(parts) = self.used.remove(&(offset >> BLOCK_SHIFT)) else { return false };
-        for (block, order) in parts {
+        // Blocks of a fixed range go back last first.
+        for (block, order) in parts.into_iter().rev() {
             self.push_and_merge(block, order);
         }
         true

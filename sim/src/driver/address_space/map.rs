@@ -4,9 +4,18 @@ use crate::dram::PAGE;
 use crate::driver::address_space::mapping::{KNOWN_FLAGS, MapRequest, Mapping, pages};
 use crate::driver::address_space::space::{AddressSpace, Space};
 use crate::driver::dmabuf::DmaBuf;
+use crate::gpu::gmmu::PteAttributes;
 use nix::errno::Errno;
 use nvgpu_sys::{NVGPU_AS_MAP_BUFFER_ACCESS_READ_WRITE, NVGPU_AS_MAP_BUFFER_FLAGS_TEGRA_RAW};
 use std::sync::Arc;
+
+/// No kind (`NV_KIND_INVALID`).
+const INVALID_KIND: i16 = -1;
+/// A compressible buffer at a fixed address keeps its place within so many bytes
+/// (`gm20b_fb_compression_align_mask`).
+const COMPRESSION_ALIGNMENT: u64 = 1 << 16;
+/// Bytes of a buffer that one line of compression tags describes (`gp10b_fb_compression_page_size`).
+const TAG_SPAN: u64 = 1 << 16;
 
 impl AddressSpace {
     /// Maps a buffer and returns its address; every check in the driver's order.
@@ -34,14 +43,22 @@ impl AddressSpace {
             return Err(Errno::EINVAL);
         }
         let kind = request.incompr_kind;
+        let key_kind = if request.compr_kind == INVALID_KIND { kind } else { request.compr_kind };
         let mut space = self.space();
-        if let Some(va) = space.reuse(buffer, request, kind) {
+        if let Some(va) = space.reuse(buffer, request, key_kind) {
             return Ok(va);
         }
         let len = if request.mapping_size == 0 { size } else { request.mapping_size };
         let len = len.checked_next_multiple_of(PAGE).filter(|&l| l <= size).ok_or(Errno::EINVAL)?;
+        if request.buffer_offset > size - len {
+            return Err(Errno::EINVAL);
+        }
         if request.is_fixed() {
             space.check_fixed(request.offset, len)?;
+            let misaligned = (request.offset ^ request.buffer_offset) & (COMPRESSION_ALIGNMENT - 1) != 0;
+            if request.compr_kind != INVALID_KIND && misaligned {
+                return Err(Errno::EINVAL);
+            }
         }
         if !(0..256).contains(&kind) || !request.buffer_offset.is_multiple_of(PAGE) {
             return Err(Errno::ENOMEM);
@@ -62,8 +79,8 @@ impl AddressSpace {
                 len,
                 buffer: Arc::clone(buffer),
                 buffer_offset: request.buffer_offset,
-                kind,
-                flags: request.flags,
+                kind: key_kind,
+                flags: request.core_flags(),
                 references: 1,
                 read_only: attributes.read_only,
             },
@@ -104,33 +121,36 @@ impl AddressSpace {
         true
     }
 
-    /// Changes the kind of part of a mapping.
+    /// Changes the kind of part of a mapping. Only the low eight bits of a kind count; without compression
+    /// tags the compressible one does not. As in the driver, `offset` counts from the start of the buffer and
+    /// not of the part of it that is mapped, and from 64 KiB on the leaves get the number of a tag line.
+    /// False when the mapping starts elsewhere in its buffer: its pages are others now.
     ///
     /// # Errors
     /// `EINVAL` for whatever is wrong.
-    pub(crate) fn modify(
-        &self,
-        va: u64,
-        offset: u64,
-        len: u64,
-        compr_kind: i16,
-        incompr_kind: i16,
-    ) -> Result<(), Errno> {
+    pub(crate) fn modify(&self, va: u64, offset: u64, len: u64, incompr_kind: i16) -> Result<bool, Errno> {
         let mut space = self.space();
         let mapping = space.mappings.get_mut(&va).ok_or(Errno::EINVAL)?;
-        let kind = if incompr_kind >= 0 { incompr_kind } else { compr_kind };
         let inside = offset.checked_add(len).is_some_and(|end| end <= mapping.len);
-        let whole_pages = offset.is_multiple_of(PAGE) && len.is_multiple_of(PAGE) && len > 0;
-        if !(0..256).contains(&kind) || !whole_pages || !inside {
+        let whole_pages = offset.is_multiple_of(PAGE) && len.is_multiple_of(PAGE);
+        if incompr_kind == INVALID_KIND || !whole_pages || !inside {
             return Err(Errno::EINVAL);
         }
         let backing = mapping.buffer.backing().ok_or(Errno::EINVAL)?;
         let request = MapRequest { flags: mapping.flags, ..MapRequest::default() };
-        let attributes = request.attributes(&mapping.buffer, kind);
-        let source = pages(&backing, mapping.buffer_offset + offset, len);
-        self.tables.map(va + offset, source, attributes).ok_or(Errno::EINVAL)?;
+        let mut at = offset;
+        while at < offset + len {
+            let end = (at / TAG_SPAN * TAG_SPAN + TAG_SPAN).min(offset + len);
+            let attributes = PteAttributes {
+                tag_line: if offset < TAG_SPAN { 0 } else { (at / TAG_SPAN) as u32 },
+                ..request.attributes(&mapping.buffer, incompr_kind)
+            };
+            self.tables.map(va + at, pages(&backing, at, end - at), attributes).ok_or(Errno::EINVAL)?;
+            at = end;
+        }
+        let moved = mapping.buffer_offset != 0 && len > 0;
         self.tables.invalidate_tlb();
-        Ok(())
+        Ok(!moved)
     }
 
     /// User mappings that touch `[lo, hi)`, cut to it, as (address, length, read-only).
@@ -165,11 +185,11 @@ impl Space {
     fn reuse(&mut self, buffer: &Arc<DmaBuf>, request: &MapRequest, kind: i16) -> Option<u64> {
         let same = |m: &Mapping| m.buffer.key() == buffer.key() && m.kind == kind;
         let va = if request.is_fixed() {
-            self.mappings.get(&request.offset).filter(|m| same(m) && m.flags == request.flags)?;
+            self.mappings.get(&request.offset).filter(|m| same(m) && m.flags == request.core_flags())?;
             request.offset
         } else {
             let (&va, first) = self.mappings.iter().find(|(_, m)| same(m))?;
-            if first.flags != request.flags {
+            if first.flags != request.core_flags() {
                 return None;
             }
             va

@@ -45,7 +45,10 @@ impl Mapping {
 pub(crate) struct MapRequest {
     /// `NVGPU_AS_MAP_BUFFER_FLAGS_*`.
     pub(crate) flags: u32,
-    /// Kind: compressible ones fall back to it, there being no compression tags to give.
+    /// Compressible kind, -1 for none. There are no compression tags to give: it only counts for finding a
+    /// mapping again and for the alignment of fixed addresses.
+    pub(crate) compr_kind: i16,
+    /// Kind that the leaves get.
     pub(crate) incompr_kind: i16,
     /// Wanted address, with the fixed flag.
     pub(crate) offset: u64,
@@ -58,6 +61,11 @@ pub(crate) struct MapRequest {
 impl MapRequest {
     pub(super) fn is_fixed(&self) -> bool {
         self.flags & NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET != 0
+    }
+
+    /// The flags that a mapping remembers: the driver drops what it ignores.
+    pub(super) fn core_flags(&self) -> u32 {
+        self.flags & !NVGPU_AS_MAP_BUFFER_FLAGS_MAPPABLE_COMPBITS
     }
 
     pub(super) fn access(&self) -> u32 {
@@ -74,6 +82,7 @@ impl MapRequest {
             invalid: has(NVGPU_AS_MAP_BUFFER_FLAGS_UNMAPPED_PTE),
             l3: has(NVGPU_AS_MAP_BUFFER_FLAGS_L3_ALLOC),
             kind: kind as u8,
+            tag_line: 0,
         }
     }
 }

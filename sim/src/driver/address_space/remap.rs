@@ -8,17 +8,26 @@ use crate::gpu::gmmu::PteAttributes;
 use nix::errno::Errno;
 use std::sync::Arc;
 
+/// Most pages of an area that can be remapped: the driver keeps a pointer for each in one piece of `kmalloc`
+/// memory (4 MiB).
+const AREA_PAGES: u64 = (4 << 20) / 8;
+
 /// One checked operation: pages of a buffer, or none, at a page of the area.
 #[derive(Clone, Debug)]
 pub(crate) struct RemapOp {
     /// `None` makes the pages sparse again.
     pub(crate) buffer: Option<Arc<DmaBuf>>,
+    /// The descriptor is not the one of the last operation that named a buffer: the driver looks at its
+    /// access mode only then.
+    pub(crate) fresh: bool,
     /// First page of the buffer.
     pub(crate) buffer_page: u64,
     /// First virtual page.
     pub(crate) page: u64,
     /// Number of pages.
     pub(crate) count: u64,
+    /// Bytes of a page as the operation's flags say: only the check against the buffer's size counts in them.
+    pub(crate) page_size: u64,
     /// The GPU may cache.
     pub(crate) cached: bool,
     /// Writes fault.
@@ -31,27 +40,30 @@ impl AddressSpace {
     /// Applies all operations, or none.
     ///
     /// # Errors
-    /// `EINVAL` when one of them lies outside the sparse area that holds the first.
+    /// `EINVAL` when one of them lies outside the sparse area that holds the first, reaches past its buffer
+    /// or would write to a read-only one.
     pub(crate) fn remap(&self, ops: &[RemapOp]) -> Result<(), Errno> {
         let Some(first) = ops.first() else { return Ok(()) };
         let mut space = self.space();
-        let address = first.page.checked_mul(PAGE).ok_or(Errno::EINVAL)?;
+        let address = first.page * PAGE;
         let (&start, area) = space.areas.range(..=address).next_back().ok_or(Errno::EINVAL)?;
         let area_len = area.len;
-        if !area.sparse || address - start >= area_len {
+        if !area.sparse || address - start >= area_len || area_len / PAGE > AREA_PAGES {
             return Err(Errno::EINVAL);
         }
         for op in ops {
-            let va = op.page.checked_mul(PAGE).filter(|&va| va >= start).ok_or(Errno::EINVAL)?;
-            let len = op.count.checked_mul(PAGE).filter(|&l| l > 0).ok_or(Errno::EINVAL)?;
-            if va.checked_add(len).is_none_or(|end| end > start + area_len) {
-                return Err(Errno::EINVAL);
-            }
             if let Some(buffer) = &op.buffer {
-                let end = op.buffer_page.checked_add(op.count).and_then(|p| p.checked_mul(PAGE));
-                if end.is_none_or(|end| end > buffer.size()) || buffer.backing().is_none() {
+                if op.fresh && buffer.is_read_only() && !op.read_only || buffer.backing().is_none() {
                     return Err(Errno::EINVAL);
                 }
+                let end = op.buffer_page.checked_add(op.count).and_then(|p| p.checked_mul(op.page_size));
+                if end.is_none_or(|end| end > buffer.size()) {
+                    return Err(Errno::EINVAL);
+                }
+            }
+            let (first, end) = (start / PAGE, (start + area_len) / PAGE);
+            if op.page < first || op.count > end.saturating_sub(op.page) {
+                return Err(Errno::EINVAL);
             }
         }
         for op in ops {

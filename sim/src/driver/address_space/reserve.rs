@@ -54,7 +54,11 @@ impl AddressSpace {
         let left = inside.into_iter().filter(|&va| !self.drop_reference(&mut space, va)).count();
         space.areas.remove(&start);
         if sparse {
-            self.tables.unmap(start, len);
+            // The driver clears such a range by making it sparse: reads give zeros until something else is
+            // mapped.
+            if self.tables.map_sparse(start, len).is_none() {
+                self.tables.unmap(start, len);
+            }
             self.tables.invalidate_tlb();
         }
         space.user.release(start);

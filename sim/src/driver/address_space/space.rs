@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Granule of the borders of an address space: what one PDE0 entry covers.
 const BORDER: u64 = 1 << 21;
 /// Size of the range the driver keeps for itself, after the user's.
-const KERNEL_RANGE: u64 = 1 << 32;
+pub(crate) const KERNEL_RANGE: u64 = 1 << 32;
 
 /// One GPU address space.
 #[derive(Debug)]

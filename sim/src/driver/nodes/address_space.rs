@@ -1,8 +1,9 @@
 //! Address-space descriptors: `A` commands.
 
+use crate::dram::PAGE;
 use crate::driver::address_space::mapping::MapRequest;
 use crate::driver::address_space::remap::RemapOp;
-use crate::driver::address_space::space::AddressSpace;
+use crate::driver::address_space::space::{AddressSpace, KERNEL_RANGE};
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::argument::{Reply, with};
@@ -84,7 +85,13 @@ pub(super) fn ioctl(
             Ok(0)
         }),
         NVGPU_AS_IOCTL_MAPPING_MODIFY => with(bytes, |a: &mut nvgpu_as_mapping_modify_args| {
-            space.modify(a.map_address, a.buffer_offset, a.buffer_size, a.compr_kind, a.incompr_kind)?;
+            if !space.modify(a.map_address, a.buffer_offset, a.buffer_size, a.incompr_kind)? {
+                machine.violations.record(
+                    Consequence::Corruption,
+                    "NVGPU_AS_IOCTL_MAPPING_MODIFY",
+                    "the mapping begins inside its buffer: its pages now are those from the begin of the buffer on",
+                );
+            }
             Ok(0)
         }),
         NVGPU_AS_IOCTL_REMAP => with(bytes, |a: &mut nvgpu_as_remap_args| {
@@ -113,6 +120,7 @@ fn map(machine: &Machine, space: &AddressSpace, a: &nvgpu_as_map_buffer_ex_args)
     let buffer = machine.buffer(&mut machine.driver(), a.dmabuf_fd as i32)?;
     let request = MapRequest {
         flags: a.flags,
+        compr_kind: a.compr_kind,
         incompr_kind: a.incompr_kind,
         offset: a.offset,
         buffer_offset: a.buffer_offset,
@@ -145,11 +153,11 @@ fn batch(machine: &Machine, space: &AddressSpace, a: &mut nvgpu_as_map_buffer_ba
 }
 
 fn remap(machine: &Machine, space: &AddressSpace, a: &nvgpu_as_remap_args) -> Reply {
-    const KNOWN: u32 = NVGPU_AS_REMAP_OP_FLAGS_PAGESIZE_4K
+    const PAGE_SIZES: u32 = NVGPU_AS_REMAP_OP_FLAGS_PAGESIZE_4K
         | NVGPU_AS_REMAP_OP_FLAGS_PAGESIZE_64K
-        | NVGPU_AS_REMAP_OP_FLAGS_PAGESIZE_128K
-        | NVGPU_AS_REMAP_OP_FLAGS_CACHEABLE
-        | NVGPU_AS_REMAP_OP_FLAGS_ACCESS_NO_WRITE;
+        | NVGPU_AS_REMAP_OP_FLAGS_PAGESIZE_128K;
+    const KNOWN: u32 =
+        PAGE_SIZES | NVGPU_AS_REMAP_OP_FLAGS_CACHEABLE | NVGPU_AS_REMAP_OP_FLAGS_ACCESS_NO_WRITE;
     if a.num_ops == 0 {
         return Ok(0);
     }
@@ -157,35 +165,51 @@ fn remap(machine: &Machine, space: &AddressSpace, a: &nvgpu_as_remap_args) -> Re
         return Err(Errno::EINVAL);
     }
     let ops: Vec<nvgpu_as_remap_op> = machine.user.read_array(a.ops, a.num_ops as usize)?;
-    let mut checked = Vec::with_capacity(ops.len());
+    let (start, pages) = space.user_region();
+    // Page numbers up to the end of the address space, the driver's own range included.
+    let limit = start / PAGE + pages + KERNEL_RANGE / PAGE;
+    let mut pages_of = Vec::with_capacity(ops.len());
     for op in &ops {
-        let sizes = NVGPU_AS_REMAP_OP_FLAGS_PAGESIZE_4K
-            | NVGPU_AS_REMAP_OP_FLAGS_PAGESIZE_64K
-            | NVGPU_AS_REMAP_OP_FLAGS_PAGESIZE_128K;
-        if op.flags & sizes != NVGPU_AS_REMAP_OP_FLAGS_PAGESIZE_4K || op.flags & !KNOWN != 0 {
+        let size = match op.flags & PAGE_SIZES {
+            NVGPU_AS_REMAP_OP_FLAGS_PAGESIZE_4K => PAGE,
+            NVGPU_AS_REMAP_OP_FLAGS_PAGESIZE_64K => 1 << 16,
+            NVGPU_AS_REMAP_OP_FLAGS_PAGESIZE_128K => 1 << 17,
+            _ => return Err(Errno::EINVAL),
+        };
+        let none = op.mem_handle == 0;
+        let bare = op.compr_kind == -1 && op.incompr_kind == -1 && op.mem_offset_in_pages == 0;
+        let known = if none { PAGE_SIZES } else { KNOWN };
+        let most = limit * PAGE / size;
+        let far = op.num_pages > most || op.mem_offset_in_pages > most || op.virt_offset_in_pages > most;
+        if op.flags & !known != 0 || none && !bare || op.num_pages == 0 || far {
             return Err(Errno::EINVAL);
         }
-        let buffer = if op.mem_handle == 0 {
-            if op.compr_kind != -1 || op.incompr_kind != -1 || op.mem_offset_in_pages != 0 {
-                return Err(Errno::EINVAL);
-            }
-            None
-        } else {
-            if !(0..256).contains(&op.incompr_kind) {
-                return Err(Errno::EINVAL);
-            }
-            let found = machine.buffer(&mut machine.driver(), op.mem_handle as i32);
-            Some(found.map_err(|_| Errno::EINVAL)?)
+        pages_of.push(size);
+    }
+    if pages_of[0] != PAGE {
+        return Err(Errno::EINVAL);
+    }
+    let mut checked = Vec::with_capacity(ops.len());
+    let mut last = 0;
+    for (op, page_size) in ops.iter().zip(pages_of) {
+        let buffer = match op.mem_handle {
+            0 => None,
+            fd => Some(machine.buffer(&mut machine.driver(), fd as i32).map_err(|_| Errno::EINVAL)?),
         };
         checked.push(RemapOp {
             buffer,
+            fresh: op.mem_handle != last,
             buffer_page: op.mem_offset_in_pages,
             page: op.virt_offset_in_pages,
             count: op.num_pages,
+            page_size,
             cached: op.flags & NVGPU_AS_REMAP_OP_FLAGS_CACHEABLE != 0,
             read_only: op.flags & NVGPU_AS_REMAP_OP_FLAGS_ACCESS_NO_WRITE != 0,
             kind: op.incompr_kind as u8,
         });
+        if op.mem_handle != 0 {
+            last = op.mem_handle;
+        }
     }
     space.remap(&checked)?;
     Ok(0)

@@ -1,0 +1,162 @@
+//! Messages of drivers that are no fault of a channel: what the table of their formats says of them.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::kernel_log::{Source, Unread};
+use crate::known_lines::line::{Level, Severity, Site};
+use crate::known_lines::table::{Known, Table};
+use crate::report::style::{ASIDE, NAME, PROBLEM};
+
+/// Formats kept.
+const FORMATS: usize = 64;
+
+/// All lines of a log that were printed with one format.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DriverMessage {
+    /// Number of the first line.
+    pub line: u64,
+    /// Number of the last one.
+    pub last_line: u64,
+    /// How many.
+    pub count: u64,
+    /// When the first was printed, in µs since boot, or since midnight where the log gives no more.
+    pub time_us: Option<u64>,
+    /// Whether something failed: a call, a channel or the GPU, at the level of errors.
+    pub is_problem: bool,
+    /// What it says of the GPU.
+    pub severity: Severity,
+    /// At which level it was printed.
+    pub level: Level,
+    /// Who printed it: `nvgpu`, `nvmap`, `nvrm`, ...
+    pub driver: String,
+    /// The part of the driver, in words.
+    pub unit: String,
+    /// The hardware meant.
+    pub engine: String,
+    /// What it means.
+    pub meaning: String,
+    /// Whether the meaning is of this format; otherwise it is drawn from its wording and the part of the
+    /// driver.
+    pub is_exact: bool,
+    /// What to do.
+    pub advice: String,
+    /// File of the driver, where the table has one.
+    pub file: Option<String>,
+    /// Function that printed it.
+    pub function: Option<String>,
+    /// Releases of the driver that have this format.
+    pub releases: Vec<String>,
+    /// Values of the first line, by name.
+    pub values: BTreeMap<String, String>,
+    /// The first line.
+    pub text: String,
+}
+
+impl DriverMessage {
+    fn of(unread: &Unread, known: &Known<'_>) -> Self {
+        let line = known.line;
+        let named = |site: &&Site| !site.function.is_empty() && unread.text.contains(&site.function);
+        let site = line.sites.iter().find(named).or_else(|| line.sites.first());
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Self {
+            line: unread.line,
+            last_line: unread.line,
+            count: 1,
+            time_us: unread.time.map(|time| time.micros),
+            is_problem: line.is_problem(),
+            severity: line.severity,
+            level: line.level,
+            driver: line.driver.clone(),
+            unit: line.unit.clone(),
+            engine: line.engine.clone(),
+            meaning: line.meaning.clone(),
+            is_exact: line.by_hand,
+            advice: known.advice.to_owned(),
+            file: site.and_then(|site| given(&site.file)),
+            function: site.and_then(|site| given(&site.function)),
+            releases: line.releases.clone(),
+            values: known.values.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+            text: unread.text.clone(),
+        }
+    }
+
+    /// Writes the message as text.
+    pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{PROBLEM}{}{PROBLEM:#}", self.meaning)?;
+        let mut row = |name: &str, value: &str| writeln!(out, "  {NAME}{name:<14}{NAME:#}{value}");
+        row("severity", self.severity.words())?;
+        row("from", &self.origin())?;
+        if !self.is_exact {
+            row(
+                "note",
+                "the meaning is drawn from the wording of the message and from the part of the driver",
+            )?;
+        }
+        row("try", &self.advice)?;
+        row("line", &format!("{}{}", self.line, self.repeated()))?;
+        writeln!(out, "    {}", self.text)
+    }
+
+    /// Writes the message in one line.
+    pub(super) fn print_folded(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "    {ASIDE}{:>6}{ASIDE:#}  {}{}", self.line, self.text, self.repeated())?;
+        writeln!(out, "            {ASIDE}{}{ASIDE:#}", self.meaning)
+    }
+
+    fn repeated(&self) -> String {
+        match self.count {
+            1 => String::new(),
+            count => format!(" ({count} times, the last in line {})", self.last_line),
+        }
+    }
+
+    fn origin(&self) -> String {
+        let place = match (&self.function, &self.file) {
+            (Some(function), Some(file)) => format!(", {function} in {file}"),
+            (None, Some(file)) => format!(", {file}"),
+            (Some(function), None) => format!(", {function}"),
+            (None, None) => String::new(),
+        };
+        format!("{}: {}{place} ({})", self.driver, self.unit, self.releases.join(", "))
+    }
+}
+
+/// The messages of a log, in bounded memory.
+#[derive(Debug, Default)]
+pub(crate) struct Messages {
+    kept: Vec<(&'static str, DriverMessage)>,
+    dropped: u64,
+}
+
+impl Messages {
+    /// Takes a line if the table explains it.
+    pub(crate) fn take(&mut self, unread: &Unread) -> bool {
+        let Some(known) = Table::built_in().find(&unread.text) else { return false };
+        // Without a frame, words such as `busy` are of anybody.
+        if unread.source == Source::Other && !known.function_agrees && !known.line.is_telling() {
+            return false;
+        }
+        let format = known.line.text.as_str();
+        let same = |(kept, message): &&mut (&str, DriverMessage)| {
+            *kept == format && message.unit == known.line.unit && message.driver == known.line.driver
+        };
+        if let Some((_, message)) = self.kept.iter_mut().find(same) {
+            message.count += 1;
+            message.last_line = unread.line;
+        } else if self.kept.len() < FORMATS {
+            self.kept.push((format, DriverMessage::of(unread, &known)));
+        } else {
+            self.dropped += 1;
+        }
+        true
+    }
+
+    /// The messages since the last call, and how many lines of further formats there were.
+    pub(crate) fn hand_out(&mut self) -> (Vec<DriverMessage>, u64) {
+        let kept = std::mem::take(&mut self.kept);
+        (kept.into_iter().map(|(_, message)| message).collect(), std::mem::take(&mut self.dropped))
+    }
+}

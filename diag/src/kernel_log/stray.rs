@@ -1,0 +1,72 @@
+//! Lines without the frame of a GPU driver that speak of a GPU: copied by hand, cut at their head, or of a
+//! release that prints another frame.
+
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+
+/// What such a line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Says {
+    /// Words that only an error has.
+    Error,
+    /// The name of a driver.
+    Name,
+}
+
+/// Words of errors, which come first, and names of drivers.
+const ERRORS: [&str; 9] = [
+    "[ERR]",
+    "hww_",
+    "mmu fault",
+    "MMU fault",
+    "MMU FAULT",
+    "MISALIGNED_ADDR",
+    "OOR_ADDR",
+    "INVALID_ADDR_SPACE",
+    "ILLEGAL_INSTR",
+];
+const NAMES: [&str; 8] = ["nvgpu", "gk20a", "NVRM", "nvmap", "NvMap", "host1x", "arm-smmu", "tegra-mc"];
+/// Beside a driver's name these make an error.
+const FAILED: [&str; 4] = ["fail", "Fail", "error", "ERROR"];
+
+/// What a line says of a GPU, `None` if nothing.
+pub(super) fn of_gpu(line: &str) -> Option<Says> {
+    static WORDS: LazyLock<Option<AhoCorasick>> =
+        LazyLock::new(|| AhoCorasick::new(ERRORS.iter().chain(&NAMES)).ok());
+    let mut found = None;
+    for hit in WORDS.as_ref()?.find_iter(line) {
+        let word = hit.pattern().as_usize();
+        // `[ERR]` is an error of a GPU only beside a driver's name.
+        match word {
+            0 => {}
+            1..9 => return Some(Says::Error),
+            _ => found = Some(Says::Name),
+        }
+    }
+    let names_error =
+        line.contains(ERRORS[0]) || line.contains("NVRM") && FAILED.iter().any(|word| line.contains(word));
+    found.map(|says| if names_error { Says::Error } else { says })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_errors_and_names_of_drivers_are_told_apart() {
+        for (line, says) in [
+            ("hww_warp_esr 16 again", Some(Says::Error)),
+            ("my note: 0x10 (MISALIGNED_ADDR)", Some(Says::Error)),
+            ("gk20a 57000000.gpu: mmu fault on engine 0", Some(Says::Error)),
+            ("17000000.gpu nvgpu_x [ERR] bad", Some(Says::Error)),
+            ("NVRM: rm_init_adapter failed", Some(Says::Error)),
+            ("NVRM: loading NVIDIA UNIX Open Kernel Module", Some(Says::Name)),
+            ("nvgpu: module license taints kernel", Some(Says::Name)),
+            ("app[1]: [ERR] no such file", None),
+            ("usb 1-1: new device", None),
+        ] {
+            assert_eq!(of_gpu(line), says, "{line}");
+        }
+    }
+}
