@@ -19,7 +19,18 @@ use nix::sys::stat::Mode;
 ///
 /// Descriptors are real kernel descriptors in every implementation: a software device returns ones that it
 /// created with `memfd_create` or `eventfd`.
-pub trait Sys: Send + Sync + std::fmt::Debug {
+///
+/// # Safety
+/// Callers reach memory through the answers, so an implementation keeps what the kernel keeps:
+/// - [`mmap`](Self::mmap) returns the start of `len` bytes of memory that belong to no one else in the process
+///   and start on a page. All of them can be read, and written if `prot` says so, until
+///   [`munmap`](Self::munmap) of the same range, whatever happens to `fd` meanwhile.
+/// - A descriptor in an answer (of [`open`](Self::open), or where a request puts one into its argument) is open
+///   and the caller's alone; it stays open until the caller closes it.
+/// - [`ioctl`](Self::ioctl) writes nothing but `arg` and the memory that addresses in it name, which it writes
+///   as the driver would.
+/// - [`poll`](Self::poll) and [`close`](Self::close) write nothing but `fds`.
+pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
     /// Opens a device node.
     ///
     /// # Errors
@@ -78,8 +89,8 @@ pub trait Sys: Send + Sync + std::fmt::Debug {
     fn close(&self, fd: OwnedFd) -> Result<(), Errno>;
 }
 
-/// A shared implementation is one too.
-impl<S: Sys + ?Sized> Sys for Arc<S> {
+// SAFETY: every call is passed on to an implementation.
+unsafe impl<S: Sys + ?Sized> Sys for Arc<S> {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         (**self).open(path, flags)
     }
@@ -123,7 +134,8 @@ pub const BY_VALUE: &[u32] = &[crate::bindings::NVMAP_IOC_FREE];
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
 
-impl Sys for Linux {
+// SAFETY: the calls are the kernel's.
+unsafe impl Sys for Linux {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         nix::fcntl::open(path, flags | OFlag::O_CLOEXEC, Mode::empty())
     }

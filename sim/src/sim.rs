@@ -142,7 +142,9 @@ impl Drop for Sim {
     }
 }
 
-impl Sys for Sim {
+// SAFETY: descriptors and mappings are the kernel's own, of memfds whose size is sealed or that never leave this
+// crate; arguments and what they name are written by `dispatch`, through the kernel where they are addresses.
+unsafe impl Sys for Sim {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         let path = path.to_str().map_err(|_| Errno::ENOENT)?;
         dispatch::open(&self.machine, path, flags)

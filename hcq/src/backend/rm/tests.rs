@@ -255,7 +255,8 @@ impl FakeRm {
     }
 }
 
-impl Sys for FakeRm {
+// SAFETY: descriptors and mappings are those of memfds; arguments are written as the driver's structs.
+unsafe impl Sys for FakeRm {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         assert!(flags.contains(OFlag::O_CLOEXEC));
         if path != VIDEO_NODE && path != c"/dev/nvidiactl" {
