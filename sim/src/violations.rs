@@ -1,5 +1,6 @@
 //! Calls that a real machine does not survive.
 
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 /// Something the program did that would crash, freeze or corrupt a real Orin.
@@ -24,6 +25,23 @@ pub enum Consequence {
     Corruption,
     /// A kernel resource is lost until reboot.
     Leak,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.call, self.text, self.consequence)
+    }
+}
+
+impl fmt::Display for Consequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Freeze => "a real machine crashes or freezes",
+            Self::Hang => "on a real machine the call never returns",
+            Self::Corruption => "on a real machine memory is corrupted",
+            Self::Leak => "on a real machine a kernel resource is lost until reboot",
+        })
+    }
 }
 
 /// All violations so far.

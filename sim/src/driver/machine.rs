@@ -29,8 +29,8 @@ use std::time::Duration;
 /// Channels and groups that the GPU has.
 const CHANNELS: u32 = 512;
 const TSGS: u32 = 512;
-/// How long closing a channel waits for the kernel that it runs, before the kernel is stopped: the driver tries
-/// about 10 times to preempt the group, for 100 ms each, and then recovers it.
+/// How long closing a channel waits for the kernel that it runs, before the kernel is stopped: the driver
+/// tries about 10 times to preempt the group, for 100 ms each, and then recovers it.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 /// How often it checks whether the kernel has ended.
 const CLOSE_POLL: Duration = Duration::from_micros(50);
@@ -73,6 +73,8 @@ pub(crate) struct Machine {
     pub(crate) dram: Arc<Dram>,
     /// Kernel log.
     pub(crate) log: KernelLog,
+    /// What stopped launches, in the words of the SMs.
+    pub(crate) faults: Mutex<Vec<String>>,
     /// Calls that a real machine does not survive.
     pub(crate) violations: Arc<Violations>,
     /// The program's memory.
@@ -112,6 +114,7 @@ impl Machine {
         Ok(Self {
             clock,
             log: KernelLog::new(config.verbose),
+            faults: Mutex::default(),
             violations,
             user: UserMemory::new()?,
             syncpoints,
