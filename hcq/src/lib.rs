@@ -43,11 +43,11 @@
 //! and the objects that a program sees.
 //!
 //! ```text
-//! 0  address errno serial sync launch::shape memory::range_set
+//! 0  address errno serial sync launch::shape memory::range_set memory::shared_bytes
 //! 0  program::cubin program::occupancy program::stack
 //! 1  fault::report launch::constant_bank program::loader submission::ring
 //! 2  error
-//! 3  info device::clock
+//! 3  info process device::clock
 //! 4  options backend submission::pushbuffer
 //! 5  launch::target memory::va_space submission::gpfifo submission::recorder
 //! 6  memory::manager
@@ -77,6 +77,7 @@ mod info;
 mod launch;
 mod memory;
 mod options;
+mod process;
 mod program;
 mod queue;
 mod serial;

@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -22,15 +23,20 @@ use nix::sys::stat::Mode;
 ///
 /// # Safety
 /// Callers reach memory through the answers, so an implementation keeps what the kernel keeps:
-/// - [`mmap`](Self::mmap) returns the start of `len` bytes of memory that belong to no one else in the process
-///   and start on a page. All of them can be read, and written if `prot` says so, until
+/// - [`mmap`](Self::mmap) returns the start of `len` bytes of memory that belong to no one else in the
+///   process and start on a page. All of them can be read, and written if `prot` says so, until
 ///   [`munmap`](Self::munmap) of the same range, whatever happens to `fd` meanwhile.
-/// - A descriptor in an answer (of [`open`](Self::open), or where a request puts one into its argument) is open
-///   and the caller's alone; it stays open until the caller closes it.
-/// - [`ioctl`](Self::ioctl) writes nothing but `arg` and the memory that addresses in it name, which it writes
-///   as the driver would.
+/// - A descriptor in an answer (of [`open`](Self::open), or where a request puts one into its argument) is
+///   open and the caller's alone; it stays open until the caller closes it.
+/// - [`ioctl`](Self::ioctl) writes nothing but `arg` and the memory that addresses in it name, which it
+///   writes as the driver would.
 /// - [`poll`](Self::poll) and [`close`](Self::close) write nothing but `fds`.
 pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
+    /// How long [`call`](crate::call) repeats a request that signals keep interrupting (`EINTR`).
+    fn patience(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
     /// Opens a device node.
     ///
     /// # Errors
@@ -91,6 +97,10 @@ pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
 
 // SAFETY: every call is passed on to an implementation.
 unsafe impl<S: Sys + ?Sized> Sys for Arc<S> {
+    fn patience(&self) -> Duration {
+        (**self).patience()
+    }
+
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         (**self).open(path, flags)
     }

@@ -92,7 +92,7 @@ impl Device {
     }
 
     fn rm(options: DeviceOptions) -> Result<Self, Error> {
-        let backend = Rm::open(Arc::new(Linux), Box::new(Kmsg::open()))?;
+        let backend = Rm::open(Arc::new(Linux), Box::new(Kmsg::open()), options.patience)?;
         Self::of(Arc::new(backend), options)
     }
 
@@ -128,7 +128,7 @@ impl Device {
         options: DeviceOptions,
     ) -> Result<Self, Error> {
         let cache = options.gpu_cache.map_or_else(GpuCache::from_env, Ok)?;
-        let backend = Nvgpu::open(sys, kind, log, options.reserve_windows, cache)?;
+        let backend = Nvgpu::open(sys, kind, log, options.reserve_windows, cache, options.patience)?;
         Self::of(Arc::new(backend), options)
     }
 
@@ -226,6 +226,7 @@ impl Device {
     /// # Errors
     /// What the driver says.
     pub fn gpu_time(&self) -> Result<u64, Error> {
+        self.shared.core.here()?;
         self.shared.core.backend().gpu_time()
     }
 

@@ -81,12 +81,13 @@ pub fn fields(fields: &Fields) -> String {
     }
 }
 
-/// The tokens of a macro call, a part between commas or semicolons on each line.
+/// The tokens of a macro call, a part between semicolons on each line; between commas where there are none.
 pub fn calls(name: &str, tokens: &TokenStream) -> Vec<String> {
+    let is = |token: &TokenTree, c| matches!(token, TokenTree::Punct(p) if p.as_char() == c);
+    let separator = if tokens.clone().into_iter().any(|token| is(&token, ';')) { ';' } else { ',' };
     let (mut lines, mut part) = (Vec::new(), TokenStream::new());
     for token in tokens.clone() {
-        let ends = matches!(&token, TokenTree::Punct(p) if [',', ';'].contains(&p.as_char()));
-        if !ends {
+        if !is(&token, separator) {
             part.extend([token]);
         } else if !part.is_empty() {
             lines.push(format!("    {name}! {}", text(std::mem::take(&mut part))));

@@ -31,6 +31,7 @@ use crate::sync::lock;
 
 const VIDEO_NODE: &CStr = c"/dev/nvidia2";
 const TOKEN: u32 = 0x8000_0007;
+const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 struct Books {
@@ -92,7 +93,7 @@ impl FakeRm {
     }
 
     fn open(self: &Arc<Self>) -> Result<Rm, Error> {
-        Rm::open(self.clone(), Box::new(NoLog))
+        Rm::open(self.clone(), Box::new(NoLog), PATIENCE)
     }
 
     /// Everything the books hold is gone.
@@ -143,25 +144,19 @@ impl FakeRm {
         NV_OK
     }
 
+    /// The size of a control's parameters in this release; none for a control that it lacks.
+    fn control_size(&self, command: u32) -> Option<usize> {
+        let newer = |release| self.release >= release;
+        match command {
+            NVA06C_CTRL_CMD_GPFIFO_SCHEDULE => Some(if newer(Release::R580) { 3 } else { 2 }),
+            NV2080_CTRL_CMD_GPU_GET_NAME_STRING => Some(if newer(Release::R595) { 68 } else { 132 }),
+            NV2080_CTRL_CMD_CE_GET_ALL_CAPS if self.release == Release::R535 => None,
+            _ => Some(CONTROLS.iter().find(|c| c.number == command).map_or(0, |c| c.size)),
+        }
+    }
+
     fn control(&self, books: &mut Books, args: &NVOS54_PARAMETERS) -> u32 {
-        let expected = match (args.cmd, self.release) {
-            (NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, r) => {
-                if r >= Release::R580 {
-                    3
-                } else {
-                    2
-                }
-            }
-            (NV2080_CTRL_CMD_GPU_GET_NAME_STRING, r) => {
-                if r >= Release::R595 {
-                    68
-                } else {
-                    132
-                }
-            }
-            (NV2080_CTRL_CMD_CE_GET_ALL_CAPS, Release::R535) => return NV_ERR_INVALID_ARGUMENT,
-            (cmd, _) => CONTROLS.iter().find(|c| c.number == cmd).map_or(0, |c| c.size),
-        };
+        let Some(expected) = self.control_size(args.cmd) else { return NV_ERR_INVALID_ARGUMENT };
         if args.paramsSize as usize != expected {
             return NV_ERR_INVALID_ARGUMENT;
         }
@@ -255,6 +250,30 @@ impl FakeRm {
     }
 }
 
+impl Books {
+    /// Frees an object that has no children and is mapped nowhere.
+    fn free(&mut self, object: u32) {
+        let orphans = self.objects.values().filter(|(parent, _)| *parent == object).count();
+        assert_eq!(orphans, 0, "{object:x} is freed before its children");
+        assert!(!self.gpu.values().any(|(_, memory)| *memory == object), "freed while mapped");
+        assert!(!self.cpu.values().any(|(memory, _)| *memory == object), "freed while mapped");
+        assert!(self.objects.remove(&object).is_some(), "freed twice");
+    }
+}
+
+/// The cards of the machine: one that is not valid, and two that are.
+fn list_cards(arg: &mut [u8]) {
+    let card = |valid, id, minor| nv_ioctl_card_info_t {
+        valid,
+        gpu_id: id,
+        minor_number: minor,
+        ..Default::default()
+    };
+    for (i, card) in [card(0, 1, 1), card(1, 0x100, 0), card(1, 0x1700, 2)].iter().enumerate() {
+        arg[72 * i..72 * (i + 1)].copy_from_slice(card.as_bytes());
+    }
+}
+
 // SAFETY: descriptors and mappings are those of memfds; arguments are written as the driver's structs.
 unsafe impl Sys for FakeRm {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
@@ -270,17 +289,7 @@ unsafe impl Sys for FakeRm {
         let mut books = lock(&self.books);
         let books = &mut *books;
         match request & 0xff {
-            200 => {
-                let card = |valid, id, minor| nv_ioctl_card_info_t {
-                    valid,
-                    gpu_id: id,
-                    minor_number: minor,
-                    ..Default::default()
-                };
-                for (i, card) in [card(0, 1, 1), card(1, 0x100, 0), card(1, 0x1700, 2)].iter().enumerate() {
-                    arg[72 * i..72 * (i + 1)].copy_from_slice(card.as_bytes());
-                }
-            }
+            200 => list_cards(arg),
             201 => {}
             210 => {
                 let args = view::<nv_ioctl_rm_api_version_t>(arg);
@@ -289,17 +298,7 @@ unsafe impl Sys for FakeRm {
             }
             0x29 => {
                 let args = view::<NVOS00_PARAMETERS>(arg);
-                let orphans = books.objects.values().filter(|(parent, _)| *parent == args.hObjectOld).count();
-                assert_eq!(orphans, 0, "{:x} is freed before its children", args.hObjectOld);
-                assert!(
-                    !books.gpu.values().any(|(_, memory)| *memory == args.hObjectOld),
-                    "freed while mapped"
-                );
-                assert!(
-                    !books.cpu.values().any(|(memory, _)| *memory == args.hObjectOld),
-                    "freed while mapped"
-                );
-                assert!(books.objects.remove(&args.hObjectOld).is_some(), "freed twice");
+                books.free(args.hObjectOld);
             }
             0x2a => {
                 let refused = Self::refused(books);
