@@ -257,14 +257,12 @@ pub enum Error {
         node: usize,
     },
     /// Signals interrupted a request again and again, for as long as the device's patience.
-    #[error("{name} ({request:#010x}) was interrupted by signals for {patience:?}")]
+    #[error("{name} ({request:#010x}) was interrupted by signals for as long as the device's patience")]
     Interrupted {
         /// The request as the kernel headers spell it.
         name: &'static str,
         /// Its number.
         request: u32,
-        /// How long it was repeated.
-        patience: Duration,
     },
     /// The device was opened before a fork, by the parent: its rings, memory and timelines are the parent's
     /// alone.
@@ -301,11 +299,11 @@ fn shape([x, y, z]: &[u32; 3]) -> String {
 }
 
 impl Error {
-    /// A request that the driver refused, or that was given up after `patience`.
-    pub(crate) fn ioctl(e: nvgpu_sys::IoctlError, patience: Duration) -> Self {
+    /// A request that the driver refused, or that was given up.
+    pub(crate) fn ioctl(e: nvgpu_sys::IoctlError) -> Self {
         let nvgpu_sys::IoctlError { name, request, errno } = e;
         match errno {
-            Nix::EINTR => Self::Interrupted { name, request, patience },
+            Nix::EINTR => Self::Interrupted { name, request },
             errno => Self::Ioctl { name, request, errno: Errno::of(errno) },
         }
     }

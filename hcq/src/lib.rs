@@ -5,8 +5,8 @@
 //! recorded once and replayed with one doorbell.
 //!
 //! One API serves a Jetson's GPU, desktop GPUs and, with feature `sim`, the software ga10b, which needs no
-//! GPU; `HCQ_DEVICE` chooses. Launching is `unsafe`, since a kernel can write everything in its address
-//! space; all else is safe.
+//! GPU; `HCQ_DEVICE` chooses. Launching a kernel, and patching the arguments of a recorded launch, is
+//! `unsafe`, since a kernel can write everything in its address space; all else is safe.
 //!
 //! ```
 //! use hcq::{Args, Device, LaunchConfig, Selector};
@@ -31,6 +31,50 @@
 //! assert_eq!(f32::from_le_bytes(sum), 3.5);
 //! # Ok::<(), hcq::Error>(())
 //! ```
+//!
+//! # What is safe, and what is not
+//! - A launch is `unsafe`, on a queue and in a graph: its arguments decide what is written.
+//!   ```compile_fail,E0133
+//!   # use hcq::*;
+//!   # fn f(queue: &mut Queue, kernel: &Kernel) -> Result<(), Error> {
+//!   queue.launch(kernel, LaunchConfig::new(1, 32), &Args::new())
+//!   # }
+//!   ```
+//!   ```compile_fail,E0133
+//!   # use hcq::*;
+//!   # fn f(graph: &mut GraphBuilder, kernel: &Kernel) -> Result<NodeId, Error> {
+//!   graph.launch(kernel, LaunchConfig::new(1, 32), &Args::new())
+//!   # }
+//!   ```
+//! - So is [`Graph::patch_args`], which changes them. A replay is not: who recorded or patched a launch has
+//!   vouched for all replays.
+//!   ```compile_fail,E0133
+//!   # use hcq::*;
+//!   # fn f(graph: &Graph, node: NodeId) -> Result<(), Error> {
+//!   graph.patch_args(node, 0, &Args::new().u64(0))
+//!   # }
+//!   ```
+//! - Buffers, kernels, graphs and devices are used by several threads at once, as [`Buffer`] describes; a
+//!   queue is used by one at a time.
+//!   ```
+//!   # use hcq::*;
+//!   fn shared<T: Send + Sync>() {}
+//!   shared::<(Device, Buffer, Program, Kernel, Graph, SyncPoint, Timestamp)>();
+//!   fn sent<T: Send>() {}
+//!   sent::<(Queue, GraphBuilder, Args, Error)>();
+//!   ```
+//!   ```compile_fail,E0596
+//!   # use hcq::*;
+//!   # fn f(queue: &Queue) -> Result<SyncPoint, Error> {
+//!   queue.submit()
+//!   # }
+//!   ```
+//! - Memory goes back when nothing names it any more: buffers that a launch, a copy or a graph names, patches
+//!   included, stay until that has ended.
+//! - Objects of two devices do not mix ([`Error::ForeignDevice`]), and a device stays with the process that
+//!   opened it: in a fork calls return [`Error::Forked`].
+//! - Calls end: waits have deadlines or [`DeviceOptions::patience`], which also bounds requests that signals
+//!   interrupt ([`Error::Interrupted`]).
 //!
 //! # Features
 //! None is on by default, and without them no type of another crate is part of the API.

@@ -99,9 +99,7 @@ unsafe impl Sys for Signals {
 fn requests_that_signals_interrupt_for_ever_end_after_the_patience() {
     let patience = Duration::from_millis(300);
     let sys = Arc::new(Signals { sim: Sim::new(SimConfig::default()), interrupted: AtomicBool::new(true) });
-    let interrupted = |error: &Error| {
-        matches!(error, Error::Interrupted { patience: p, .. } if *p == patience) && error.hint().is_some()
-    };
+    let interrupted = |error: &Error| matches!(error, Error::Interrupted { .. }) && error.hint().is_some();
     let start = Instant::now();
     let error = hcq::sys::open_nvgpu(sys.clone(), options(patience)).unwrap_err();
     assert!(interrupted(&error), "{error:?}");

@@ -31,6 +31,14 @@ use nix::sys::stat::Mode;
 /// - [`ioctl`](Self::ioctl) writes nothing but `arg` and the memory that addresses in it name, which it
 ///   writes as the driver would.
 /// - [`poll`](Self::poll) and [`close`](Self::close) write nothing but `fds`.
+///
+/// ```compile_fail,E0200
+/// # use nvgpu_sys::Sys;
+/// #[derive(Debug)]
+/// struct Tracer<S>(S);
+///
+/// impl<S: Sys> Sys for Tracer<S> { /* ... */ } // no `unsafe`: refused
+/// ```
 pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
     /// How long [`call`](crate::call) repeats a request that signals keep interrupting (`EINTR`).
     fn patience(&self) -> Duration {

@@ -81,7 +81,7 @@ impl Sim {
     /// What stopped launches so far, oldest first, in more words than the driver has: error code, program
     /// counter, block, warp, lanes, and the instruction, or why a launch cannot end.
     pub fn faults(&self) -> Vec<String> {
-        self.machine.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.machine.violations.faults()
     }
 
     /// Calls so far that a real Orin would not have survived.

@@ -44,20 +44,34 @@ impl fmt::Display for Consequence {
     }
 }
 
-/// All violations so far.
+/// All violations so far, and what stopped launches.
 #[derive(Debug, Default)]
-pub(crate) struct Violations(Mutex<Vec<Violation>>);
+pub(crate) struct Violations {
+    calls: Mutex<Vec<Violation>>,
+    faults: Mutex<Vec<String>>,
+}
 
 impl Violations {
     /// Records one, loudly.
     pub(crate) fn record(&self, consequence: Consequence, call: &'static str, text: impl Into<String>) {
         let text = text.into();
         tracing::error!(call, ?consequence, "{text}");
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Violation { consequence, call, text });
+        let violation = Violation { consequence, call, text };
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(violation);
     }
 
     /// All so far.
     pub(crate) fn all(&self) -> Vec<Violation> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// An SM stopped a launch.
+    pub(crate) fn record_fault(&self, text: String) {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    /// What stopped launches so far.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

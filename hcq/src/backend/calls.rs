@@ -64,10 +64,11 @@ impl Drop for Calls {
 // SAFETY: every call is passed on to an implementation or refused; a fork unmaps nothing, because it has no
 // mapping there, and closes descriptors that it owns.
 unsafe impl Sys for Calls {
-    /// What is left of it: requests that follow each other while nothing goes through share one patience.
+    /// Nothing once it was used up: requests that follow each other while none goes through share one
+    /// patience.
     fn patience(&self) -> Duration {
-        let interrupted = *lock(&self.interrupted);
-        self.patience.saturating_sub(interrupted.map_or(Duration::ZERO, |since| since.elapsed()))
+        let used_up = lock(&self.interrupted).is_some_and(|since| since.elapsed() >= self.patience);
+        if used_up { Duration::ZERO } else { self.patience }
     }
 
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {

@@ -73,8 +73,6 @@ pub(crate) struct Machine {
     pub(crate) dram: Arc<Dram>,
     /// Kernel log.
     pub(crate) log: KernelLog,
-    /// What stopped launches, in the words of the SMs.
-    pub(crate) faults: Mutex<Vec<String>>,
     /// Calls that a real machine does not survive.
     pub(crate) violations: Arc<Violations>,
     /// The program's memory.
@@ -114,7 +112,6 @@ impl Machine {
         Ok(Self {
             clock,
             log: KernelLog::new(config.verbose),
-            faults: Mutex::default(),
             violations,
             user: UserMemory::new()?,
             syncpoints,

@@ -9,7 +9,7 @@ use crate::gpu::exception::{Exception, PbdmaRegisters, intr1};
 use crate::gpu::gmmu::fault;
 use crate::gpu::sm;
 use crate::gpu::sm::launch::{Access, MemoryFault};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// Global exception bit: several warps failed.
 const MULTIPLE_WARP_ERRORS: u32 = 1 << 2;
@@ -48,7 +48,7 @@ pub(crate) fn recover(
         }
         Exception::Sm { fault, several } => {
             tracing::error!(%fault, "a kernel failed");
-            machine.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault.to_string());
+            machine.violations.record_fault(fault.to_string());
             if machine.config.verbose {
                 eprintln!("ga10b: {fault}");
             }

@@ -62,9 +62,7 @@ impl Handle {
     /// As for [`nvgpu_sys::call`].
     pub unsafe fn send<A: Ioctl>(&self, args: &mut A) -> Result<(), Error> {
         // SAFETY: passed on to the caller.
-        match unsafe { call(&*self.sys, self.as_fd(), args) }
-            .map_err(|e| Error::ioctl(e, self.sys.patience()))?
-        {
+        match unsafe { call(&*self.sys, self.as_fd(), args) }.map_err(Error::ioctl)? {
             0 => Ok(()),
             // The driver returns the number of bytes it could not copy to a pointer inside the arguments.
             left => {

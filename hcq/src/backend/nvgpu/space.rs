@@ -99,8 +99,7 @@ pub(super) fn layout(reserve_windows: bool) -> Layout {
 
 /// What the GPU is.
 fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<Info, Error> {
-    let gpu = nvgpu_sys::characteristics(ctrl.sys(), ctrl.as_fd())
-        .map_err(|e| Error::ioctl(e, ctrl.sys().patience()))?;
+    let gpu = nvgpu_sys::characteristics(ctrl.sys(), ctrl.as_fd()).map_err(Error::ioctl)?;
     let sm = gpu.sm_arch_sm_version;
     let number = (sm >> 8) * 10 + (sm & 0xff);
     let unsupported =

@@ -79,7 +79,7 @@ pub(super) unsafe fn send(
             Err(Nix::EINTR | Nix::EAGAIN) if first.get_or_insert_with(Instant::now).elapsed() < patience => {
                 std::thread::yield_now();
             }
-            Err(errno) => return Err(Error::ioctl(IoctlError { name, request, errno }, patience)),
+            Err(errno) => return Err(Error::ioctl(IoctlError { name, request, errno })),
         }
     }
 }
