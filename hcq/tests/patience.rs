@@ -44,6 +44,7 @@ fn dropping_everything_of_a_device_with_an_endless_kernel_takes_its_patience() {
     assert!((PATIENCE..PATIENCE + SLACK).contains(&start.elapsed()), "{:?}", start.elapsed());
     let start = Instant::now();
     drop((queue, spin, flag, device));
+    println!("dropped in {:?}", start.elapsed());
     assert!(start.elapsed() < PATIENCE + CLOSING + SLACK, "{:?}", start.elapsed());
     assert!(matches!(point.wait(PATIENCE), Err(Error::Timeout { .. })));
 }
@@ -149,6 +150,8 @@ fn a_launch_that_cannot_end_is_reported_in_the_words_of_the_software_gpu() {
     let Error::Fault(report) = &error else { panic!("{error}") };
     assert_eq!(report.kernel.as_deref(), Some("deadlock"), "{report}");
     let [words] = report.explanation.as_slice() else { panic!("{:?}", report.explanation) };
-    assert!(words.contains("deadlock: warp 0 waits for block barrier"), "{words}");
+    for part in ["deadlock: warp 0 lanes 0xffffffff", "for block barrier 0; warp 1", "for block barrier 1"] {
+        assert!(words.contains(part), "{words}");
+    }
     assert!(error.to_string().contains(words), "{error}");
 }
