@@ -272,14 +272,17 @@ impl Graph {
     /// ```
     /// # use hcq::{Args, Device, LaunchConfig, Selector};
     /// # let device = Device::open(Selector::Sim)?;
-    /// # let kernel =
-    /// device.load(include_bytes!("../../tests/data/01_vecadd.sm_87.cubin"))?.kernel("vadd_f32")?;
-    /// # let (a, b, c, other) = (device.alloc(128)?, device.alloc(128)?, device.alloc(128)?,
-    /// device.alloc(128)?); let mut graph = device.graph(); let args =
-    /// Args::new().buffer(&a).buffer(&b).buffer(&c).u32(32); // SAFETY: the kernel reads 32 floats of `a` and
-    /// `b`, and writes 32 of `c`. let node = unsafe { graph.launch(&kernel, LaunchConfig::new(1, 32), &args)
-    /// }?; let graph = graph.build()?; // SAFETY: the second argument, 8 bytes in, becomes another buffer of
-    /// 32 floats. unsafe { graph.patch_args(node, 8, &Args::new().buffer(&other)) }?;
+    /// # let cubin = include_bytes!("../../tests/data/01_vecadd.sm_87.cubin");
+    /// # let kernel = device.load(cubin)?.kernel("vadd_f32")?;
+    /// # let (a, b) = (device.alloc(128)?, device.alloc(128)?);
+    /// # let (c, other) = (device.alloc(128)?, device.alloc(128)?);
+    /// let mut graph = device.graph();
+    /// let args = Args::new().buffer(&a).buffer(&b).buffer(&c).u32(32);
+    /// // SAFETY: the kernel reads 32 floats of `a` and `b`, and writes 32 of `c`.
+    /// let node = unsafe { graph.launch(&kernel, LaunchConfig::new(1, 32), &args) }?;
+    /// let graph = graph.build()?;
+    /// // SAFETY: the second argument, 8 bytes in, becomes another buffer of 32 floats.
+    /// unsafe { graph.patch_args(node, 8, &Args::new().buffer(&other)) }?;
     /// # Ok::<(), hcq::Error>(())
     /// ```
     ///
