@@ -216,6 +216,14 @@ pub enum Error {
         /// Bytes the arguments occupy.
         given: u32,
     },
+    /// An argument was given an alignment that none can have.
+    #[error("an argument cannot be aligned to {align} bytes: alignments are powers of two up to {limit}")]
+    Alignment {
+        /// The alignment asked for.
+        align: usize,
+        /// The largest there is.
+        limit: usize,
+    },
     /// The queue metadata could not be built.
     #[error("cannot build the queue metadata of {kernel}")]
     Qmd {
@@ -223,6 +231,12 @@ pub enum Error {
         kernel: String,
         /// The field that does not fit.
         source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The device has as many queues as its driver lets one device have.
+    #[error("the device has {limit} queues, the most that its driver lets one device have")]
+    TooManyQueues {
+        /// How many there can be.
+        limit: usize,
     },
     /// The operation needs another kind of queue.
     #[error("a {queue} queue cannot {operation}")]
@@ -247,6 +261,23 @@ pub enum Error {
     NotALaunch {
         /// The node's number.
         node: usize,
+    },
+    /// Signals interrupted a request again and again, for as long as the device's patience.
+    #[error("{name} ({request:#010x}) was interrupted by signals for as long as the device's patience")]
+    Interrupted {
+        /// The request as the kernel headers spell it.
+        name: &'static str,
+        /// Its number.
+        request: u32,
+    },
+    /// The device was opened before a fork, by the parent: its rings, memory and timelines are the parent's
+    /// alone.
+    #[error("the device belongs to process {owner}, and this is process {process}, a fork of it")]
+    Forked {
+        /// The process that opened the device.
+        owner: u32,
+        /// The process that made the call.
+        process: u32,
     },
     /// The GPU did not reach a point in time.
     #[error("the GPU did not finish within {waited:?}: timeline stands at {reached}, waited for {wanted}")]
@@ -274,9 +305,13 @@ fn shape([x, y, z]: &[u32; 3]) -> String {
 }
 
 impl Error {
-    /// A request that the driver refused.
+    /// A request that the driver refused, or that was given up.
     pub(crate) fn ioctl(e: nvgpu_sys::IoctlError) -> Self {
-        Self::Ioctl { name: e.name, request: e.request, errno: Errno::of(e.errno) }
+        let nvgpu_sys::IoctlError { name, request, errno } = e;
+        match errno {
+            Nix::EINTR => Self::Interrupted { name, request },
+            errno => Self::Ioctl { name, request, errno: Errno::of(errno) },
+        }
     }
 
     /// A desktop driver whose version is not known.
@@ -331,6 +366,11 @@ impl Error {
             ),
             Self::Fault(_) | Self::Lost(_) => {
                 Some("open the device again; `nvdiag esr` explains the error registers")
+            }
+            Self::TooManyQueues { .. } => Some("drop queues, or submit from several places through one"),
+            Self::Forked { .. } => Some("open a device of its own in each process, after the fork"),
+            Self::Interrupted { .. } => {
+                Some("block the signal, or make its handler rarer (a profiler's timer?)")
             }
             Self::Arguments { .. } => Some("pass every parameter, in order, with its own width"),
             _ => None,

@@ -1,16 +1,61 @@
 #![doc = include_str!("../README.md")]
 //!
+//! # What is safe, and what is not
+//! - A launch is `unsafe`, on a queue and in a graph: its arguments decide what is written.
+//!   ```compile_fail,E0133
+//!   # use hcq::*;
+//!   # fn f(queue: &mut Queue, kernel: &Kernel) -> Result<(), Error> {
+//!   queue.launch(kernel, LaunchConfig::new(1, 32), &Args::new())
+//!   # }
+//!   ```
+//!   ```compile_fail,E0133
+//!   # use hcq::*;
+//!   # fn f(graph: &mut GraphBuilder, kernel: &Kernel) -> Result<NodeId, Error> {
+//!   graph.launch(kernel, LaunchConfig::new(1, 32), &Args::new())
+//!   # }
+//!   ```
+//! - So is [`Graph::patch_args`], which changes them. A replay is not: who recorded or patched a launch has
+//!   vouched for all replays.
+//!   ```compile_fail,E0133
+//!   # use hcq::*;
+//!   # fn f(graph: &Graph, node: NodeId) -> Result<(), Error> {
+//!   graph.patch_args(node, 0, &Args::new().u64(0))
+//!   # }
+//!   ```
+//! - Buffers, kernels, graphs and devices are used by several threads at once, as [`Buffer`] describes; a
+//!   queue is used by one at a time.
+//!   ```
+//!   # use hcq::*;
+//!   fn shared<T: Send + Sync>() {}
+//!   shared::<(Device, Buffer, Program, Kernel, Graph, SyncPoint, Timestamp)>();
+//!   fn sent<T: Send>() {}
+//!   sent::<(Queue, GraphBuilder, Args, Error)>();
+//!   ```
+//!   ```compile_fail,E0596
+//!   # use hcq::*;
+//!   # fn f(queue: &Queue) -> Result<SyncPoint, Error> {
+//!   queue.submit()
+//!   # }
+//!   ```
+//! - Memory goes back when nothing names it any more: buffers that a launch, a copy or a graph names, patches
+//!   included, stay until that has ended.
+//! - Objects of two devices do not mix ([`Error::ForeignDevice`]), and a device stays with the process that
+//!   opened it: in a fork calls return [`Error::Forked`].
+//! - Calls end: waits have deadlines or [`DeviceOptions::patience`], which also bounds requests that signals
+//!   interrupt ([`Error::Interrupted`]).
+//!
+//!
 //! # Layers
 //! A module names only modules of smaller numbers. From the bottom: words and numbers, what a driver has to
 //! do, memory, the floor of a device (`device::core`), submissions, programs, what objects of a device share,
 //! and the objects that a program sees.
 //!
 //! ```text
-//! 0  address errno serial sync launch::shape memory::range_set
+//! 0  address errno serial sync launch::shape memory::range_set memory::shared_bytes
 //! 0  program::cubin program::occupancy program::stack
 //! 1  fault::report launch::constant_bank program::loader submission::ring
 //! 2  error
-//! 3  info device::clock
+//! 3  info process device::clock
 //! 4  options backend device::refusal submission::pushbuffer
 //! 5  launch::target memory::va_space submission::gpfifo submission::recorder
 //! 6  memory::manager
@@ -40,6 +85,7 @@ mod info;
 mod launch;
 mod memory;
 mod options;
+mod process;
 mod program;
 mod queue;
 mod serial;

@@ -88,7 +88,8 @@ pub struct DeviceOptions {
     /// For tests: the value timelines start from. They count modulo 2^64.
     pub timeline_start: u64,
     /// How long operations without a deadline of their own (reading, writing, ring space, dropping) wait for
-    /// the GPU.
+    /// the GPU, and how long a request is repeated that signals interrupt. Dropping a queue takes in addition
+    /// what the driver takes to close a channel: about a second, where a kernel does not end.
     pub patience: Duration,
 }
 

@@ -52,7 +52,8 @@ impl Spy {
     }
 }
 
-impl Sys for Spy {
+// SAFETY: every call is passed on to an implementation, or refused.
+unsafe impl Sys for Spy {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         self.note(&format!("open {}", path.to_string_lossy()));
         if self.fails() {

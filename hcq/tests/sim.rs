@@ -179,14 +179,16 @@ fn a_graph_replays_with_patched_arguments() {
     queue.submit().unwrap().wait(DEADLINE).unwrap();
     assert_eq!(read(&copy), vec![10.0; n as usize]);
     let t1 = after.ns().unwrap();
-    // The second argument, 8 bytes in, becomes the other buffer.
-    graph.patch_args(first, 8, &two.va().raw().to_le_bytes()).unwrap();
+    // SAFETY: the second argument, 8 bytes in, becomes the other buffer, of as many elements.
+    unsafe { graph.patch_args(first, 8, &Args::new().buffer(&two)) }.unwrap();
     let mut other = device.queue().unwrap();
     queue.replay(&graph).unwrap();
     other.replay(&graph).unwrap().wait(DEADLINE).unwrap();
     assert_eq!(read(&copy), vec![16.0; n as usize]);
     assert!(after.ns().unwrap() > t1);
-    assert!(matches!(graph.patch_args(first, 24, &[0; 8]), Err(Error::OutOfBounds { .. })));
+    // SAFETY: refused.
+    let over = unsafe { graph.patch_args(first, 24, &Args::new().u64(0)) };
+    assert!(matches!(over, Err(Error::OutOfBounds { .. })));
     drop(graph);
 }
 

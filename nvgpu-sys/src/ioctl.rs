@@ -1,6 +1,7 @@
 //! Ties each request number to its argument struct, and sends it.
 
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 use nix::errno::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -33,19 +34,22 @@ pub struct IoctlError {
 
 /// Sends the request that `A` is the argument of; the driver's answers are in `args` afterwards.
 ///
-/// Calls that a signal interrupted are sent again.
+/// Calls that a signal interrupted are sent again, for as long as [`Sys::patience`] says.
 ///
 /// # Errors
-/// [`IoctlError`] with the name, the number and the errno.
+/// [`IoctlError`] with the name, the number and the errno; `EINTR` after the patience.
 ///
 /// # Safety
 /// Addresses and descriptors in `args` must be valid for what the driver does with them, for as long as it
 /// does it.
 pub unsafe fn call<A: Ioctl>(sys: &dyn Sys, fd: BorrowedFd<'_>, args: &mut A) -> Result<i32, IoctlError> {
+    let mut interrupted = None;
     loop {
         // SAFETY: `Ioctl` ties the struct to the request; the caller vouches for what its fields name.
         match unsafe { sys.ioctl(fd, A::REQUEST, args.as_mut_bytes()) } {
-            Err(Errno::EINTR) => {}
+            Err(Errno::EINTR) if interrupted.get_or_insert_with(Instant::now).elapsed() < sys.patience() => {
+                std::thread::yield_now();
+            }
             Ok(value) => return Ok(value),
             Err(errno) => return Err(IoctlError { name: A::NAME, request: A::REQUEST, errno }),
         }

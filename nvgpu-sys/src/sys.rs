@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -19,7 +20,31 @@ use nix::sys::stat::Mode;
 ///
 /// Descriptors are real kernel descriptors in every implementation: a software device returns ones that it
 /// created with `memfd_create` or `eventfd`.
-pub trait Sys: Send + Sync + std::fmt::Debug {
+///
+/// # Safety
+/// Callers reach memory through the answers, so an implementation keeps what the kernel keeps:
+/// - [`mmap`](Self::mmap) returns the start of `len` bytes of memory that belong to no one else in the
+///   process and start on a page. All of them can be read, and written if `prot` says so, until
+///   [`munmap`](Self::munmap) of the same range, whatever happens to `fd` meanwhile.
+/// - A descriptor in an answer (of [`open`](Self::open), or where a request puts one into its argument) is
+///   open and the caller's alone; it stays open until the caller closes it.
+/// - [`ioctl`](Self::ioctl) writes nothing but `arg` and the memory that addresses in it name, which it
+///   writes as the driver would.
+/// - [`poll`](Self::poll) and [`close`](Self::close) write nothing but `fds`.
+///
+/// ```compile_fail,E0200
+/// # use nvgpu_sys::Sys;
+/// #[derive(Debug)]
+/// struct Tracer<S>(S);
+///
+/// impl<S: Sys> Sys for Tracer<S> { /* ... */ } // no `unsafe`: refused
+/// ```
+pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
+    /// How long [`call`](crate::call) repeats a request that signals keep interrupting (`EINTR`).
+    fn patience(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
     /// Opens a device node.
     ///
     /// # Errors
@@ -78,8 +103,12 @@ pub trait Sys: Send + Sync + std::fmt::Debug {
     fn close(&self, fd: OwnedFd) -> Result<(), Errno>;
 }
 
-/// A shared implementation is one too.
-impl<S: Sys + ?Sized> Sys for Arc<S> {
+// SAFETY: every call is passed on to an implementation.
+unsafe impl<S: Sys + ?Sized> Sys for Arc<S> {
+    fn patience(&self) -> Duration {
+        (**self).patience()
+    }
+
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         (**self).open(path, flags)
     }
@@ -123,7 +152,8 @@ pub const BY_VALUE: &[u32] = &[crate::bindings::NVMAP_IOC_FREE];
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
 
-impl Sys for Linux {
+// SAFETY: the calls are the kernel's.
+unsafe impl Sys for Linux {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         nix::fcntl::open(path, flags | OFlag::O_CLOEXEC, Mode::empty())
     }

@@ -78,6 +78,12 @@ impl Sim {
         self.machine.log.lines()
     }
 
+    /// What stopped launches so far, oldest first, in more words than the driver has: error code, program
+    /// counter, block, warp, lanes, and the instruction, or why a launch cannot end.
+    pub fn faults(&self) -> Vec<String> {
+        self.machine.violations.faults()
+    }
+
     /// Calls so far that a real Orin would not have survived.
     pub fn violations(&self) -> Vec<Violation> {
         self.machine.violations.all()
@@ -142,7 +148,10 @@ impl Drop for Sim {
     }
 }
 
-impl Sys for Sim {
+// SAFETY: descriptors and mappings are the kernel's own, of memfds whose size is sealed or that never leave
+// this crate; arguments and what they name are written by `dispatch`, through the kernel where they are
+// addresses.
+unsafe impl Sys for Sim {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         let path = path.to_str().map_err(|_| Errno::ENOENT)?;
         dispatch::open(&self.machine, path, flags)

@@ -1,5 +1,6 @@
 //! Calls that a real machine does not survive.
 
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 /// Something the program did that would crash, freeze or corrupt a real Orin.
@@ -26,20 +27,51 @@ pub enum Consequence {
     Leak,
 }
 
-/// All violations so far.
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.call, self.text, self.consequence)
+    }
+}
+
+impl fmt::Display for Consequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Freeze => "a real machine crashes or freezes",
+            Self::Hang => "on a real machine the call never returns",
+            Self::Corruption => "on a real machine memory is corrupted",
+            Self::Leak => "on a real machine a kernel resource is lost until reboot",
+        })
+    }
+}
+
+/// All violations so far, and what stopped launches.
 #[derive(Debug, Default)]
-pub(crate) struct Violations(Mutex<Vec<Violation>>);
+pub(crate) struct Violations {
+    calls: Mutex<Vec<Violation>>,
+    faults: Mutex<Vec<String>>,
+}
 
 impl Violations {
     /// Records one, loudly.
     pub(crate) fn record(&self, consequence: Consequence, call: &'static str, text: impl Into<String>) {
         let text = text.into();
         tracing::error!(call, ?consequence, "{text}");
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Violation { consequence, call, text });
+        let violation = Violation { consequence, call, text };
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(violation);
     }
 
     /// All so far.
     pub(crate) fn all(&self) -> Vec<Violation> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// An SM stopped a launch.
+    pub(crate) fn record_fault(&self, text: String) {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    /// What stopped launches so far.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

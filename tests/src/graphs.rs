@@ -26,15 +26,15 @@ fn patched() -> Result<()> {
     let mut queue = device.queue()?;
     let mut want = 0_u32;
     for k in 0..300_u32 {
-        graph.patch_args(node, 16, &k.to_le_bytes())?;
+        // SAFETY: one word is read and written, whatever is added to it.
+        unsafe { graph.patch_args(node, 16, &Args::new().u32(k))? };
         queue.replay(&graph)?.wait(DEADLINE)?;
         want = want.wrapping_mul(7).wrapping_add(k);
     }
     ensure!(words(&data, 1)? == [want], "300 patched replays gave a wrong result");
-    ensure!(
-        graph.patch_args(node, 17, &[0; 4]).is_err(),
-        "a patch over the end of the parameters went through"
-    );
+    // SAFETY: refused.
+    let over = unsafe { graph.patch_args(node, 17, &Args::new().u32(0)) };
+    ensure!(over.is_err(), "a patch over the end of the parameters went through");
     Ok(())
 }
 

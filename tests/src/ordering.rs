@@ -162,8 +162,10 @@ fn in_graphs() -> Result<()> {
         let graph = builder.build()?;
         // None is waited for: what is in flight keeps its arguments.
         for round in 0..ROUNDS {
-            graph.patch_args(write, 0, path.written(round).as_bytes())?;
-            graph.patch_args(read, 0, path.read(round).as_bytes())?;
+            // SAFETY: as above.
+            unsafe { graph.patch_args(write, 0, &path.written(round))? };
+            // SAFETY: as above.
+            unsafe { graph.patch_args(read, 0, &path.read(round))? };
             queue.replay(&graph)?;
         }
         queue.submit()?.wait(DEADLINE)?;

@@ -77,7 +77,8 @@ fn errno(errno: Errno) -> i64 {
     -i64::from(errno as i32)
 }
 
-impl<S: Sys> Sys for Traced<S> {
+// SAFETY: every call is passed on to an implementation, and its answer returned as it is.
+unsafe impl<S: Sys> Sys for Traced<S> {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         let began = Instant::now();
         let answer = self.sys.open(path, flags);

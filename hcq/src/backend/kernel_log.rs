@@ -11,6 +11,11 @@ use crate::sync::lock;
 pub(crate) trait KernelLog: Send + Sync {
     /// The lines, oldest first; none where the log cannot be read.
     fn lines(&self) -> Vec<String>;
+
+    /// What a software GPU says of faults beyond what a driver logs; nothing on hardware.
+    fn explanation(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Nothing can be read.

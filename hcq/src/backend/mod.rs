@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::fault::report::SmRecord;
 use crate::info::Info;
 
+pub(crate) mod calls;
 pub(crate) mod kernel_log;
 pub(crate) mod nvgpu;
 pub(crate) mod rm;
@@ -150,12 +151,13 @@ pub(crate) struct ChannelRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChannelId(pub u64);
 
-/// A channel that takes work: its memory and its name, without any bookkeeping.
-#[derive(Clone, Copy, Debug)]
+/// A channel that takes work: its memory and its name, without any bookkeeping. Who creates it destroys it.
+#[derive(Debug)]
 pub(crate) struct RawChannel {
     /// Its name.
     pub id: ChannelId,
-    /// The GPFIFO ring: `entries` 8-byte words, 8-byte aligned, valid until the channel is destroyed.
+    /// The GPFIFO ring: `entries` 8-byte words, 8-byte aligned, valid until the channel is destroyed, as is
+    /// USERD.
     pub ring: NonNull<u64>,
     /// USERD: 512 bytes of which `GP_PUT` at 0x8C is written.
     pub userd: NonNull<u8>,
@@ -179,6 +181,8 @@ pub(crate) struct RawFault {
     pub mmu: Option<MmuError>,
     /// Lines of the kernel log about it, where they can be read.
     pub log: Vec<String>,
+    /// What the software GPU says of it.
+    pub explanation: Vec<String>,
 }
 
 /// An MMU fault record.

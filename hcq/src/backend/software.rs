@@ -19,22 +19,32 @@ pub(crate) fn start() -> Result<Arc<Sim>, Error> {
         .map_err(|errno| Error::Open { path: c"the software ga10b".into(), errno: Errno::of(errno) })
 }
 
-/// Its kernel log, from where it stood when this was made.
+/// Its kernel log and its own words, from where they stood when this was made.
 pub(crate) struct Log {
     sim: Arc<Sim>,
     from: usize,
+    faults: usize,
+    violations: usize,
 }
 
 impl Log {
     /// Skips what was logged before.
     pub fn new(sim: Arc<Sim>) -> Self {
-        let from = sim.kernel_log().len();
-        Self { sim, from }
+        let (from, faults, violations) = (sim.kernel_log().len(), sim.faults().len(), sim.violations().len());
+        Self { sim, from, faults, violations }
     }
 }
 
 impl KernelLog for Log {
     fn lines(&self) -> Vec<String> {
-        self.sim.kernel_log().split_off(self.from)
+        // A full log has lost its oldest lines.
+        let mut lines = self.sim.kernel_log();
+        lines.split_off(self.from.min(lines.len()))
+    }
+
+    fn explanation(&self) -> Vec<String> {
+        let faults = self.sim.faults().split_off(self.faults);
+        let violations = self.sim.violations().split_off(self.violations);
+        faults.into_iter().chain(violations.iter().map(ToString::to_string)).collect()
     }
 }

@@ -62,6 +62,13 @@ impl Books {
         words[((va.raw() - *start) / 8) as usize] = word;
     }
 
+    /// A word of a channel's USERD, at a byte offset.
+    pub fn userd_word(&self, channel: ChannelId, at: usize) -> u32 {
+        let channels = lock(&self.channels);
+        let [_, userd] = &channels[&channel.0];
+        (userd[at / 8] >> (8 * (at % 8))) as u32
+    }
+
     /// A device on it, whose waits give up soon.
     pub fn core(self: &Arc<Self>) -> Arc<Core> {
         struct Unexplained;

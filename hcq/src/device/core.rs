@@ -52,8 +52,8 @@ impl Core {
     }
 
     /// The driver.
-    pub fn backend(&self) -> &dyn Backend {
-        &*self.backend
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
     }
 
     /// What the GPU is.
@@ -76,8 +76,19 @@ impl Core {
         self.memory.alloc_at(va, len, what)
     }
 
-    /// Refuses work for a device that a fault has stopped.
+    /// Whether the caller is in the process that opened the device.
+    pub fn is_open_here(&self) -> bool {
+        self.memory.process().is_current()
+    }
+
+    /// Refuses callers in a fork of the process that opened the device.
+    pub fn here(&self) -> Result<(), Error> {
+        self.memory.process().check()
+    }
+
+    /// Refuses work for a device that a fault has stopped, or that is another process's.
     pub fn alive(&self) -> Result<(), Error> {
+        self.here()?;
         match self.lost.get() {
             Some(report) => Err(Error::Lost(Box::new(report.clone()))),
             None => Ok(()),

@@ -105,7 +105,7 @@ impl Device {
     }
 
     fn rm(sys: Arc<dyn Sys>, options: DeviceOptions) -> Result<Self, Error> {
-        let backend = Rm::open(sys, Box::new(Kmsg::open()))?;
+        let backend = Rm::open(sys, Box::new(Kmsg::open()), options.patience)?;
         Self::of(Arc::new(backend), options)
     }
 
@@ -141,7 +141,7 @@ impl Device {
         options: DeviceOptions,
     ) -> Result<Self, Error> {
         let cache = options.gpu_cache.map_or_else(GpuCache::from_env, Ok)?;
-        let backend = Nvgpu::open(sys, kind, log, options.reserve_windows, cache)?;
+        let backend = Nvgpu::open(sys, kind, log, options.reserve_windows, cache, options.patience)?;
         Self::of(Arc::new(backend), options)
     }
 
@@ -239,6 +239,7 @@ impl Device {
     /// # Errors
     /// What the driver says.
     pub fn gpu_time(&self) -> Result<u64, Error> {
+        self.shared.core.here()?;
         self.shared.core.backend().gpu_time()
     }
 

@@ -52,12 +52,14 @@ impl Shared {
 
     /// Allocates memory; what became free meanwhile is given back first.
     pub fn alloc(&self, len: u64, kind: MemoryKind, what: &'static str) -> Result<Piece, Error> {
+        self.core.here()?;
         self.limbo.collect();
         self.core.alloc(len, kind, what)
     }
 
     /// Allocates device memory at `va`; what became free meanwhile is given back first.
     pub fn alloc_at(&self, va: GpuVa, len: u64, what: &'static str) -> Result<Piece, Error> {
+        self.core.here()?;
         self.limbo.collect();
         self.core.alloc_at(va, len, what)
     }

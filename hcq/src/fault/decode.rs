@@ -49,6 +49,7 @@ impl Explain for Registry {
             offset: function.map(|(_, offset)| offset),
             instruction: at_pc.and_then(|(image, pc)| image.instruction_at(pc)),
             nearest: address.and_then(|va| nearest(core, va.raw())),
+            explanation: raw.explanation.clone(),
             raw: FaultRecord { notifier: raw.notifier, sms: raw.sms.clone(), log: raw.log.clone() },
         }
     }

@@ -175,6 +175,9 @@ pub struct FaultReport {
     /// The mapping nearest to the address. `None` where none lies within 1 MiB, or within one page of the GPU
     /// where its pages are larger: such a mapping has nothing to do with the access.
     pub nearest: Option<Neighbour>,
+    /// What the software ga10b says of it: block, warp and lanes; why it stopped a launch that cannot end;
+    /// and calls before the fault that a real machine does not survive. Empty on hardware.
+    pub explanation: Vec<String>,
     /// What all this was decoded from.
     pub raw: FaultRecord,
 }
@@ -208,7 +211,12 @@ impl fmt::Display for FaultReport {
         if let Some(instruction) = &self.instruction {
             write!(f, ": {instruction}")?;
         }
-        write!(f, " [notifier {}]", self.raw.notifier)
+        write!(f, " [notifier {}]", self.raw.notifier)?;
+        // An SM's error code says what the explanation would; without one, nothing else does.
+        if self.raw.sms.iter().all(|sm| sm.code() == 0) {
+            self.explanation.iter().try_for_each(|words| write!(f, "; {words}"))?;
+        }
+        Ok(())
     }
 }
 
@@ -241,6 +249,7 @@ mod tests {
                 what: "buffer",
                 distance: 1,
             }),
+            explanation: Vec::new(),
             raw: FaultRecord { notifier: 31, ..Default::default() },
         };
         assert_eq!(

@@ -1,8 +1,17 @@
 //! The arguments of a launch.
 
 use std::fmt;
+use std::sync::Arc;
 
+use crate::device::shared::Shared;
+use crate::error::Error;
 use crate::memory::buffer::Buffer;
+
+/// Largest alignment of an argument: parameters occupy 4 KiB at most.
+const MAX_ALIGN: usize = 4096;
+
+/// Bytes of an address.
+pub(crate) const ADDRESS: u64 = 8;
 
 /// The arguments of a launch, laid out as the compiler lays out parameters: each at its natural alignment.
 ///
@@ -10,7 +19,10 @@ use crate::memory::buffer::Buffer;
 #[derive(Clone, Default)]
 pub struct Args {
     bytes: Vec<u8>,
-    buffers: Vec<Buffer>,
+    /// Buffers, and where in the bytes their addresses are.
+    buffers: Vec<(u64, Buffer)>,
+    /// The first alignment that is none.
+    misaligned: Option<usize>,
 }
 
 impl fmt::Debug for Args {
@@ -37,8 +49,11 @@ impl Args {
     /// promise.
     #[must_use]
     pub fn buffer_at(mut self, buffer: &Buffer, byte_offset: u64) -> Self {
-        self.buffers.push(buffer.clone());
-        self.u64(buffer.va().raw().wrapping_add(byte_offset))
+        let args = self.u64(buffer.va().raw().wrapping_add(byte_offset));
+        let at = args.bytes.len() as u64 - ADDRESS;
+        self = args;
+        self.buffers.push((at, buffer.clone()));
+        self
     }
 
     /// A 32-bit unsigned integer.
@@ -65,11 +80,15 @@ impl Args {
         self.bytes(&value.to_le_bytes(), 4)
     }
 
-    /// A value of any other type: its bytes, at a multiple of `align`.
+    /// A value of any other type: its bytes, at a multiple of `align`, a power of two up to 4096. With
+    /// another alignment every launch with these arguments is refused ([`Error::Alignment`]).
     #[must_use]
     pub fn bytes(mut self, value: &[u8], align: usize) -> Self {
-        let at = self.bytes.len().next_multiple_of(align.max(1));
-        self.bytes.resize(at, 0);
+        if align.is_power_of_two() && align <= MAX_ALIGN {
+            self.bytes.resize(self.bytes.len().next_multiple_of(align), 0);
+        } else {
+            self.misaligned.get_or_insert(align);
+        }
         self.bytes.extend_from_slice(value);
         self
     }
@@ -80,8 +99,21 @@ impl Args {
     }
 
     /// The buffers named so far.
-    pub(crate) fn buffers(&self) -> &[Buffer] {
-        &self.buffers
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        self.buffers.iter().map(|(_, buffer)| buffer)
+    }
+
+    /// The buffers named so far, each with the offset of its address.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (u64, &Buffer)> {
+        self.buffers.iter().map(|(at, buffer)| (*at, buffer))
+    }
+
+    /// Refuses arguments that no kernel of the device can take.
+    pub(crate) fn check(&self, shared: &Arc<Shared>) -> Result<(), Error> {
+        match self.misaligned {
+            Some(align) => Err(Error::Alignment { align, limit: MAX_ALIGN }),
+            None => Buffer::check_device(shared, self.buffers()),
+        }
     }
 }
 
@@ -97,5 +129,15 @@ mod tests {
         assert_eq!(args.as_bytes()[16..20], 1.0f32.to_le_bytes());
         assert_eq!(args.as_bytes()[24..28], [7, 7, 7, 0]);
         assert_eq!(args.as_bytes()[28], 9);
+    }
+
+    #[test]
+    fn an_alignment_that_is_none_allocates_nothing_and_is_remembered() {
+        for align in [0, 3, 8192, 1 << 40, usize::MAX] {
+            let args = Args::new().u32(1).bytes(&[7], align).bytes(&[7], 5);
+            assert_eq!(args.misaligned, Some(align));
+            assert_eq!(args.as_bytes().len(), 6);
+        }
+        assert_eq!(Args::new().u32(1).bytes(&[7], 4096).as_bytes().len(), 4097);
     }
 }

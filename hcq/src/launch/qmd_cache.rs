@@ -154,6 +154,9 @@ impl QmdCache {
             self.last = found;
             return Ok(found);
         }
+        if !Arc::ptr_eq(kernel.image().memory().manager(), core.memory()) {
+            return Err(Error::ForeignDevice { what: "kernel" });
+        }
         check(core.info(), launch)?;
         let template = Template::new(&self.target, kernel, *config)?;
         if self.templates.len() < self.limit {

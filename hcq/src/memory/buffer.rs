@@ -1,8 +1,8 @@
 //! Buffers: memory a program fills, names in launches, and reads back.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::address::{Bytes, GpuVa};
 use crate::backend::MemoryKind;
@@ -17,12 +17,17 @@ struct Inner {
     shared: Arc<Shared>,
     memory: Arc<Piece>,
     uses: Uses,
+    /// Held while the CPU copies, so that what one thread writes is read by others whole or not at all.
+    access: RwLock<()>,
     /// A number no other buffer of the process has, not 0.
     id: u64,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if !self.shared.core.is_open_here() {
+            return;
+        }
         // What nothing uses is freed right here, by its own drop.
         if !self.uses.have_ended() {
             let uses = std::mem::take(&mut self.uses);
@@ -33,6 +38,11 @@ impl Drop for Inner {
 
 /// GPU memory. Cloning is cheap and names the same memory; it goes back when the last clone is gone and the
 /// last submission that names it has completed. What a new buffer contains is not specified.
+///
+/// Threads may [`read`](Self::read) and [`write`](Self::write) a buffer at the same time: each call is one
+/// whole access to all others of this program, clones of the buffer included. Work of the GPU is not kept
+/// away: a call waits for what was submitted before it, and bytes that work submitted meanwhile changes are
+/// read before or after the change, in aligned words of 8 bytes.
 #[derive(Clone)]
 pub struct Buffer(Arc<Inner>);
 
@@ -47,7 +57,7 @@ impl Buffer {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let (shared, memory) = (shared.clone(), Arc::new(memory));
-        Self(Arc::new(Inner { shared, memory, uses: Uses::default(), id }))
+        Self(Arc::new(Inner { shared, memory, uses: Uses::default(), access: RwLock::new(()), id }))
     }
 
     /// Length in bytes.
@@ -114,9 +124,11 @@ impl Buffer {
     /// waited for.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; [`Error::Timeout`] and [`Error::Fault`] of that submission.
+    /// [`Error::OutOfBounds`]; [`Error::Timeout`] and [`Error::Fault`] of that submission; [`Error::Lost`];
+    /// [`Error::Forked`].
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         self.wait(offset, data.len() as u64)?;
+        let _whole = self.0.access.write().unwrap_or_else(PoisonError::into_inner);
         self.0.shared.upload(&self.0.memory, offset, data)
     }
 
@@ -125,9 +137,11 @@ impl Buffer {
     /// submitted is not waited for.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; [`Error::Timeout`] and [`Error::Fault`] of that submission.
+    /// [`Error::OutOfBounds`]; [`Error::Timeout`] and [`Error::Fault`] of that submission; [`Error::Lost`];
+    /// [`Error::Forked`].
     pub fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Error> {
         self.wait(offset, data.len() as u64)?;
+        let _whole = self.0.access.read().unwrap_or_else(PoisonError::into_inner);
         self.0.shared.download(&self.0.memory, offset, data)
     }
 }

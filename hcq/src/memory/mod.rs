@@ -3,4 +3,5 @@
 pub(crate) mod buffer;
 pub(crate) mod manager;
 pub(crate) mod range_set;
+pub(crate) mod shared_bytes;
 pub(crate) mod va_space;

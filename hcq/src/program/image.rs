@@ -137,6 +137,9 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
+        if !self.memory.manager().process().is_current() {
+            return;
+        }
         let all = Uses::default();
         self.uses.iter().for_each(|uses| all.absorb(uses));
         self.limbo.retire(all, [self.memory.clone() as Keep]);

@@ -2,7 +2,8 @@
 //!
 //! Nothing in a graph's commands depends on the replay; each replay adds a release of the queue's timeline
 //! after them. Only arguments change, when [`Graph::patch_args`] is called: what is in flight keeps its
-//! arguments, since the next replay then uses another encoding of the same graph.
+//! arguments, since the next replay then uses another encoding of the same graph. A graph keeps every buffer
+//! whose address a replay may still read: those of its nodes, and those of the patches that hold.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,7 +12,7 @@ use crate::address::Bytes;
 use crate::device::copy_kernel;
 use crate::device::shared::Shared;
 use crate::error::Error;
-use crate::launch::args::Args;
+use crate::launch::args::{ADDRESS, Args};
 use crate::launch::qmd_cache::{Launch, QmdCache};
 use crate::launch::shape::LaunchConfig;
 use crate::memory::buffer::Buffer;
@@ -71,21 +72,24 @@ impl GraphBuilder {
     /// Adds a launch.
     ///
     /// # Errors
-    /// [`Error::Arguments`], [`Error::LaunchLimit`], [`Error::BlockShape`] and [`Error::Qmd`] name what does
-    /// not fit.
+    /// [`Error::Arguments`], [`Error::Alignment`], [`Error::LaunchLimit`], [`Error::BlockShape`] and
+    /// [`Error::Qmd`] name what does not fit; [`Error::ForeignDevice`] for a kernel or a buffer of another
+    /// device.
     ///
     /// # Safety
-    /// As for [`Queue::launch`](crate::Queue::launch), for every replay and with every patch of the
-    /// arguments.
+    /// As for [`Queue::launch`](crate::Queue::launch), for every replay of the graph, which safe code may
+    /// start at any time. Buffers named in `args` live as long as the graph; memory that is named in another
+    /// way, by
+    /// [`Args::u64`] or through a pointer in memory, is the caller's to keep.
     pub unsafe fn launch(
         &mut self,
         kernel: &Kernel,
         config: LaunchConfig,
         args: &Args,
     ) -> Result<NodeId, Error> {
-        Buffer::check_device(&self.shared, args.buffers())?;
+        args.check(&self.shared)?;
         let launch = Launch { kernel, config, parameters: args.as_bytes() };
-        self.push_launch(&launch, false, args.buffers().to_vec())
+        self.push_launch(&launch, false, args.buffers().cloned().collect())
     }
 
     /// What is added next starts after everything added so far has ended, and sees what it wrote.
@@ -120,6 +124,7 @@ impl GraphBuilder {
     /// # Errors
     /// Those of allocating 16 bytes.
     pub fn timestamp(&mut self) -> Result<Timestamp, Error> {
+        self.shared.core.here()?;
         self.shared.limbo.collect();
         let slot = Arc::new(Slot::new(&self.shared.core, 0)?);
         self.push(Action::Timestamp(slot.clone()), Vec::new());
@@ -142,9 +147,16 @@ impl GraphBuilder {
             node.buffers.iter().for_each(|buffer| buffer.mark_graph(&replays));
         }
         let local_per_thread = qmds.templates().iter().map(|t| t.local_per_thread).max().unwrap_or(0);
-        let state = Mutex::new(State { qmds, encodings, current: 0, parameters });
+        let state = Mutex::new(State { qmds, encodings, current: 0, parameters, patched: Vec::new() });
         Ok(Graph { shared, nodes, state, local_per_thread, replays })
     }
+}
+
+/// A buffer whose address was patched into the parameters of a launch.
+struct Patched {
+    launch: usize,
+    at: u64,
+    _buffer: Buffer,
 }
 
 /// What changes from replay to replay.
@@ -155,6 +167,7 @@ struct State {
     current: usize,
     /// Of each launch, as the next replay takes them.
     parameters: Vec<Vec<u8>>,
+    patched: Vec<Patched>,
 }
 
 impl State {
@@ -249,19 +262,45 @@ impl Graph {
         self.launch_nodes().count()
     }
 
-    /// Replaces bytes of a launch's arguments, `byte_offset` bytes into them, for all later replays; those
-    /// that were started before keep theirs. Does not wait: only a replay does, if three with other arguments
-    /// are still running.
+    /// Replaces arguments of a launch by `args`, from `byte_offset` bytes into its parameters on, for all
+    /// later replays; those that were started before keep theirs. Does not wait: only a replay does, if three
+    /// with other arguments are still running.
     ///
-    /// Buffers whose addresses are patched in are not kept alive by the graph.
+    /// The graph keeps the buffers that `args` names until it goes, or until another patch replaces their
+    /// addresses.
+    ///
+    /// ```
+    /// # use hcq::{Args, Device, LaunchConfig, Selector};
+    /// # let device = Device::open(Selector::Sim)?;
+    /// # let cubin = include_bytes!("../../tests/data/01_vecadd.sm_87.cubin");
+    /// # let kernel = device.load(cubin)?.kernel("vadd_f32")?;
+    /// # let (a, b) = (device.alloc(128)?, device.alloc(128)?);
+    /// # let (c, other) = (device.alloc(128)?, device.alloc(128)?);
+    /// let mut graph = device.graph();
+    /// let args = Args::new().buffer(&a).buffer(&b).buffer(&c).u32(32);
+    /// // SAFETY: the kernel reads 32 floats of `a` and `b`, and writes 32 of `c`.
+    /// let node = unsafe { graph.launch(&kernel, LaunchConfig::new(1, 32), &args) }?;
+    /// let graph = graph.build()?;
+    /// // SAFETY: the second argument, 8 bytes in, becomes another buffer of 32 floats.
+    /// unsafe { graph.patch_args(node, 8, &Args::new().buffer(&other)) }?;
+    /// # Ok::<(), hcq::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// [`Error::NotALaunch`]; [`Error::OutOfBounds`].
-    pub fn patch_args(&self, node: NodeId, byte_offset: u64, data: &[u8]) -> Result<(), Error> {
+    /// [`Error::NotALaunch`]; [`Error::OutOfBounds`]; [`Error::Alignment`]; [`Error::ForeignDevice`] for a
+    /// buffer of another device; [`Error::Forked`].
+    ///
+    /// # Safety
+    /// As for [`GraphBuilder::launch`], with the arguments as they are then: an address or a number of
+    /// elements decides what the kernel writes.
+    pub unsafe fn patch_args(&self, node: NodeId, byte_offset: u64, args: &Args) -> Result<(), Error> {
+        self.shared.core.here()?;
+        args.check(&self.shared)?;
         let launch = self.nodes.get(node.0).and_then(Node::launch).filter(|launch| !launch.copies);
         let number = launch.ok_or(Error::NotALaunch { node: node.0 })?.number;
-        let State { encodings, parameters, .. } = &mut *lock(&self.state);
-        let parameters = &mut parameters[number];
+        let mut state = lock(&self.state);
+        let State { encodings, parameters, patched, .. } = &mut *state;
+        let (parameters, data) = (&mut parameters[number], args.as_bytes());
         let (len, size) = (data.len() as u64, Bytes::new(parameters.len() as u64));
         let outside = Error::OutOfBounds { what: "arguments", offset: byte_offset, len, size };
         let range = usize::try_from(byte_offset).ok().and_then(|at| Some(at..at.checked_add(data.len())?));
@@ -272,12 +311,26 @@ impl Graph {
                 encoding.stale.push(number);
             }
         }
+        let replaced = byte_offset..byte_offset + len;
+        let over =
+            |p: &mut Patched| p.launch == number && p.at < replaced.end && replaced.start < p.at + ADDRESS;
+        let over: Vec<Patched> = patched.extract_if(.., over).collect();
+        for (at, buffer) in args.addresses() {
+            buffer.mark_graph(&self.replays);
+            patched.push(Patched { launch: number, at: byte_offset + at, _buffer: buffer.clone() });
+        }
+        drop(state);
+        // Outside the lock, because it may free memory.
+        drop(over);
         Ok(())
     }
 }
 
 impl Drop for Graph {
     fn drop(&mut self) {
+        if !self.shared.core.is_open_here() {
+            return;
+        }
         self.replays.close();
         let encodings = std::mem::take(&mut lock(&self.state).encodings);
         let slots = self.nodes.iter().filter_map(|node| match &node.action {

@@ -61,9 +61,10 @@ impl Queue {
     /// Records a launch. Launches without a [`barrier`](Self::barrier) between them may overlap.
     ///
     /// # Errors
-    /// [`Error::Arguments`], [`Error::LaunchLimit`], [`Error::BlockShape`] and [`Error::Qmd`] name what does
-    /// not fit; [`Error::WrongQueue`] on a copy queue; [`Error::Timeout`] if ring memory does not become
-    /// free.
+    /// [`Error::Arguments`], [`Error::Alignment`], [`Error::LaunchLimit`], [`Error::BlockShape`] and
+    /// [`Error::Qmd`] name what does not fit; [`Error::ForeignDevice`] for a kernel or a buffer of another
+    /// device;
+    /// [`Error::WrongQueue`] on a copy queue; [`Error::Timeout`] if ring memory does not become free.
     ///
     /// # Safety
     /// The kernel must be sound for these arguments: everything it reads and writes must lie in memory it was
@@ -71,7 +72,7 @@ impl Queue {
     /// at the same time in a way the program does not expect. The GPU can write everything in the device's
     /// address space.
     pub unsafe fn launch(&mut self, kernel: &Kernel, config: LaunchConfig, args: &Args) -> Result<(), Error> {
-        Buffer::check_device(&self.shared, args.buffers())?;
+        args.check(&self.shared)?;
         self.record(Launch { kernel, config, parameters: args.as_bytes() }, false)?;
         let channel = self.submitter.channel();
         let (timeline, next) = (channel.timeline(), channel.next());
@@ -88,6 +89,7 @@ impl Queue {
     /// Records a launch; one that `copies` follows earlier copies.
     fn record(&mut self, launch: Launch<'_>, copies: bool) -> Result<(), Error> {
         let Self { shared, submitter, qmds, count, .. } = self;
+        shared.core.here()?;
         submitter.check_launches()?;
         submitter.flush()?;
         let template = qmds.template(&shared.core, &launch)?;
@@ -122,6 +124,7 @@ impl Queue {
         dst_off: u64,
         len: u64,
     ) -> Result<(), Error> {
+        self.shared.core.here()?;
         Buffer::check_device(&self.shared, [src, dst])?;
         src.check(src_off, len)?;
         dst.check(dst_off, len)?;
@@ -147,6 +150,7 @@ impl Queue {
     /// # Errors
     /// Those of allocating 16 bytes.
     pub fn timestamp(&mut self) -> Result<Timestamp, Error> {
+        self.shared.core.here()?;
         self.shared.limbo.collect();
         let slot = Arc::new(Slot::new(&self.shared.core, 0)?);
         self.submitter.recorder().timestamp(slot.va());
@@ -162,6 +166,7 @@ impl Queue {
         if !Arc::ptr_eq(point.timeline.core(), &self.shared.core) {
             return Err(Error::ForeignDevice { what: "sync point" });
         }
+        self.shared.core.here()?;
         self.submitter.wait_for(&point.timeline, point.value);
         Ok(())
     }
@@ -169,14 +174,20 @@ impl Queue {
     /// Hands everything recorded to the GPU.
     ///
     /// # Errors
-    /// [`Error::Lost`] after a fault; [`Error::Timeout`] if the ring does not become free.
+    /// [`Error::Lost`] after a fault; [`Error::Timeout`] if the ring does not become free; [`Error::Forked`]
+    /// in a fork of the process that opened the device.
     pub fn submit(&mut self) -> Result<SyncPoint, Error> {
+        self.shared.core.here()?;
         self.submitter.submit(&[])
     }
 
     /// Runs a graph after everything recorded so far, and hands both to the GPU.
     ///
-    /// Replays of one graph follow each other, whatever queues they are on.
+    /// Replays of one graph follow each other, whatever queues they are on. A replay is safe, because who
+    /// recorded or patched the graph's launches has vouched for every replay ([`GraphBuilder::launch`],
+    /// [`Graph::patch_args`]), and the graph keeps the buffers that they name.
+    ///
+    /// [`GraphBuilder::launch`]: crate::GraphBuilder::launch
     ///
     /// # Errors
     /// As [`submit`](Self::submit); [`Error::ForeignDevice`]; [`Error::WrongQueue`] on a copy queue.
@@ -184,6 +195,7 @@ impl Queue {
         if !Arc::ptr_eq(graph.shared(), &self.shared) {
             return Err(Error::ForeignDevice { what: "graph" });
         }
+        self.shared.core.here()?;
         self.submitter.check_launches()?;
         self.submitter.prepare(graph.local_per_thread())?;
         self.submitter.recorder().settle();

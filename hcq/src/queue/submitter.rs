@@ -65,6 +65,7 @@ impl Submitter {
     /// A channel of its own.
     pub fn new(shared: &Arc<Shared>, engine: Engine) -> Result<Self, Error> {
         let core = &shared.core;
+        core.alive()?;
         let (info, layout) = (core.info(), core.backend().layout());
         let mut recorder = match engine {
             Engine::Compute => Recorder::new(core.options.chain_launches),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::address::{Bytes, GpuVa};
-use crate::backend::{ChannelRequest, Engine, MemoryKind, RawChannel};
+use crate::backend::{ChannelRequest, Engine, MemoryKind};
 use crate::device::core::Core;
 use crate::error::Error;
 use crate::memory::manager::{Piece, Reservation};
@@ -30,7 +30,6 @@ const LINE_DWORDS: usize = LINE as usize / 4;
 pub(crate) struct Channel {
     core: Arc<Core>,
     limbo: Arc<Limbo>,
-    raw: RawChannel,
     fifo: Gpfifo,
     ring: Ring,
     timeline: Arc<Timeline>,
@@ -64,14 +63,13 @@ impl Channel {
             len => Some(core.memory().reserve(len, "channel")?),
         };
         let va = ring_va.as_ref().map(Reservation::va);
-        let raw = backend.create_channel(&ChannelRequest { engine, entries: ENTRIES, va })?;
+        let fifo = Gpfifo::new(backend, &ChannelRequest { engine, entries: ENTRIES, va })?;
         Ok(Self {
             core: core.clone(),
             limbo: limbo.clone(),
-            raw,
-            fifo: Gpfifo::new(raw, ENTRIES),
             ring: Ring::new(COMMANDS),
-            timeline: Arc::new(Timeline::new(core, raw.id, slot)),
+            timeline: Arc::new(Timeline::new(core, fifo.id(), slot)),
+            fifo,
             value: start,
             seen: start,
             segments: Vec::new(),
@@ -146,7 +144,6 @@ impl Channel {
         self.value = value;
         self.timeline.set_submitted(value);
         self.fifo.publish(&self.segments, value);
-        self.core.backend().ring_doorbell(self.raw.token);
         Ok(value)
     }
 
@@ -201,9 +198,12 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
+        if !self.core.is_open_here() {
+            return;
+        }
         let ended = self.wait_idle();
         self.timeline.close();
-        self.core.backend().destroy_channel(self.raw.id);
+        self.fifo.close();
         if let Err(error) = ended {
             tracing::warn!(%error, "a queue was dropped with work that did not end; its channel was stopped");
             self.timeline.stop();

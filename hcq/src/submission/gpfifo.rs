@@ -1,10 +1,14 @@
-//! The GPFIFO ring of a channel: entries, `GP_PUT`, publishing order.
+//! A channel and its GPFIFO ring: entries, `GP_PUT`, publishing order, doorbell.
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::address::GpuVa;
-use crate::backend::RawChannel;
+use crate::backend::{Backend, ChannelId, ChannelRequest, RawChannel};
+use crate::error::Error;
+use crate::process::Process;
 use crate::serial::reached;
 use crate::sync::store_barrier;
 
@@ -77,17 +81,53 @@ impl Slots {
     }
 }
 
-/// The ring itself.
-#[derive(Debug)]
+/// A channel that the driver has made, and keeps until this is dropped: ring and USERD are mapped as long.
+struct OwnedChannel {
+    raw: RawChannel,
+    process: Process,
+    backend: Arc<dyn Backend>,
+}
+
+impl Drop for OwnedChannel {
+    fn drop(&mut self) {
+        // In a fork it stays the parent's.
+        if self.process.is_current() {
+            self.backend.destroy_channel(self.raw.id);
+        }
+    }
+}
+
+/// A channel and its ring.
 pub(crate) struct Gpfifo {
-    channel: RawChannel,
+    id: ChannelId,
+    /// `None` once it is closed.
+    channel: Option<OwnedChannel>,
     slots: Slots,
 }
 
+impl fmt::Debug for Gpfifo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gpfifo").field("id", &self.id).field("slots", &self.slots).finish_non_exhaustive()
+    }
+}
+
 impl Gpfifo {
-    /// The empty ring of a fresh channel.
-    pub fn new(channel: RawChannel, entries: u32) -> Self {
-        Self { channel, slots: Slots::new(entries) }
+    /// A channel of its own, with an empty ring.
+    pub fn new(backend: &Arc<dyn Backend>, request: &ChannelRequest) -> Result<Self, Error> {
+        let (process, backend) = (Process::current(), backend.clone());
+        let raw = backend.create_channel(request)?;
+        let (id, slots) = (raw.id, Slots::new(request.entries));
+        Ok(Self { id, channel: Some(OwnedChannel { raw, process, backend }), slots })
+    }
+
+    /// The channel's name.
+    pub fn id(&self) -> ChannelId {
+        self.id
+    }
+
+    /// Stops and removes the channel. Nothing is published any more.
+    pub fn close(&mut self) {
+        self.channel = None;
     }
 
     /// The ring's bookkeeping.
@@ -95,31 +135,33 @@ impl Gpfifo {
         &mut self.slots
     }
 
-    /// Publishes `segments` as the submission that signals `value`, up to and including `GP_PUT`. The caller
-    /// has checked for room, and rings the doorbell.
+    /// Publishes `segments` as the submission that signals `value`, and rings the doorbell. The caller has
+    /// checked for room.
     pub fn publish(&mut self, segments: &[Segment], value: u64) {
+        let Some(OwnedChannel { raw, backend, .. }) = &self.channel else { return };
         for segment in segments {
             let index = self.slots.next() as usize;
-            // SAFETY: the index is below the number of entries, and the ring is mapped, 8-byte aligned and
-            // alive until the channel is destroyed, which takes this object's owner.
-            unsafe { AtomicU64::from_ptr(self.channel.ring.as_ptr().add(index)) }
+            // SAFETY: the index is below the number of entries, and the ring is mapped and 8-byte aligned as
+            // long as the channel is owned.
+            unsafe { AtomicU64::from_ptr(raw.ring.as_ptr().add(index)) }
                 .store(segment.entry(), Ordering::Relaxed);
         }
         self.slots.seal(value, segments.len() as u32);
         store_barrier();
-        // SAFETY: USERD is 512 mapped bytes, 4-byte aligned, alive as long as the ring.
-        let put = unsafe { AtomicU32::from_ptr(self.channel.userd.as_ptr().add(GP_PUT).cast()) };
+        // SAFETY: USERD is 512 mapped bytes, 4-byte aligned, mapped as long as the ring.
+        let put = unsafe { AtomicU32::from_ptr(raw.userd.as_ptr().add(GP_PUT).cast()) };
         put.store(self.slots.put, Ordering::Release);
         store_barrier();
+        backend.ring_doorbell(raw.token);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::ChannelId;
+    use crate::backend::Engine;
+    use crate::backend::tests::Books;
     use proptest::prelude::*;
-    use std::ptr::NonNull;
 
     #[test]
     fn an_entry_equals_the_golden_value() {
@@ -134,15 +176,9 @@ mod tests {
         #[test]
         fn the_ring_never_overtakes_the_gpu(ops in prop::collection::vec((1u32..4, any::<bool>()), 1..200), start in any::<u64>()) {
             const ENTRIES: u32 = 8;
-            let mut ring = [0u64; ENTRIES as usize];
-            let mut userd = [0u32; 128];
-            let channel = RawChannel {
-                id: ChannelId(0),
-                ring: NonNull::from(&mut ring).cast(),
-                userd: NonNull::from(&mut userd).cast(),
-                token: 0,
-            };
-            let mut fifo = Gpfifo::new(channel, ENTRIES);
+            let books = Books::new(usize::MAX);
+            let request = ChannelRequest { engine: Engine::Copy, entries: ENTRIES, va: None };
+            let mut fifo = Gpfifo::new(books.core().backend(), &request).unwrap();
             let (mut completed, mut value) = (start, start);
             let mut owner: [Option<u64>; ENTRIES as usize] = [None; ENTRIES as usize];
             let mut put = 0;
@@ -162,7 +198,7 @@ mod tests {
                     owner[put] = Some(value);
                     put = (put + 1) % ENTRIES as usize;
                 }
-                prop_assert_eq!(userd[GP_PUT / 4], put as u32);
+                prop_assert_eq!(books.userd_word(fifo.id(), GP_PUT), put as u32);
             }
         }
     }

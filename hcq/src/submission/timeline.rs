@@ -43,7 +43,8 @@ impl Slot {
     }
 
     fn word(&self, offset: u64) -> u64 {
-        // Both words could be reached when the slot was made.
+        // Both words could be reached when the slot was made; a fork of the process reaches neither, and
+        // reads 0.
         self.0.atomic(offset).map_or(0, |word| word.load(Ordering::Acquire))
     }
 
@@ -141,6 +142,7 @@ impl Timeline {
 
     /// Waits until `value` is reached: spins, yields, then sleeps, at most `timeout`.
     pub fn wait(&self, value: u64, timeout: Duration) -> Result<(), Error> {
+        self.core.here()?;
         if reached(self.completed(), value) {
             return Ok(());
         }
@@ -200,7 +202,8 @@ impl SyncPoint {
     /// Spins briefly, then yields, then sleeps; a stopped channel is noticed within milliseconds.
     ///
     /// # Errors
-    /// [`Error::Timeout`]; [`Error::Fault`] if the GPU stopped the work.
+    /// [`Error::Timeout`]; [`Error::Fault`] if the GPU stopped the work; [`Error::Forked`] in a fork of the
+    /// process that submitted it.
     pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
         self.timeline.wait(self.value, timeout)
     }
@@ -208,8 +211,9 @@ impl SyncPoint {
     /// Whether everything submitted up to this point is done.
     ///
     /// # Errors
-    /// [`Error::Fault`] if the GPU stopped the work.
+    /// [`Error::Fault`] if the GPU stopped the work; [`Error::Forked`].
     pub fn is_done(&self) -> Result<bool, Error> {
+        self.timeline.core.here()?;
         if reached(self.timeline.completed(), self.value) {
             return Ok(true);
         }

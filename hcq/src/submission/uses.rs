@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::backend::ChannelId;
 use crate::error::Error;
@@ -123,14 +123,15 @@ impl Uses {
         self.pending().is_empty()
     }
 
-    /// Waits for the last submission of each queue that names the memory, at most `patience` for each.
+    /// Waits for the last submission of each queue that names the memory, at most `patience` for all of them.
     ///
     /// Work that was recorded but not submitted is not waited for.
     pub fn wait(&self, patience: Duration) -> Result<(), Error> {
+        let start = Instant::now();
         for (timeline, value) in self.pending() {
             let submitted = timeline.submitted();
             let value = if reached(submitted, value) { value } else { submitted };
-            timeline.wait(value, patience)?;
+            timeline.wait(value, patience.saturating_sub(start.elapsed()))?;
         }
         Ok(())
     }

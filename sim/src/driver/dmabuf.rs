@@ -3,6 +3,8 @@
 use crate::dram::{Backing, Dram, HostMapping};
 use crate::driver::descriptor::FileKey;
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,7 +51,7 @@ pub(crate) struct Metadata {
 impl DmaBuf {
     /// A buffer of `size` bytes without memory.
     pub(crate) fn new(size: u64, serial: u64) -> Result<Self, Errno> {
-        let memfd = nix::sys::memfd::memfd_create(c"dmabuf", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
+        let memfd = memfd_create(c"dmabuf", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
         let key = FileKey::of(memfd.as_fd())?;
         let facts = BufferFacts { size, serial, ..BufferFacts::default() };
         let state = State { facts, memfd: Some(memfd), backing: None, metadata: None };
@@ -100,6 +102,10 @@ impl DmaBuf {
         }
         let memfd = state.memfd.as_ref().ok_or(Errno::EINVAL)?;
         nix::unistd::ftruncate(memfd, size as i64).map_err(|_| Errno::ENOMEM)?;
+        // A DMA buffer has one size for its life. Pages that a program cut off would end this process with
+        // SIGBUS when the GPU, or the program's own mapping, reaches for them.
+        let sealed = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+        fcntl(memfd, FcntlArg::F_ADD_SEALS(sealed)).map_err(|_| Errno::ENOMEM)?;
         let backing = back(memfd.as_fd(), size, dram)?;
         state.backing = Some(backing);
         state.facts = BufferFacts { heap, flags, align, ..state.facts };
@@ -150,4 +156,29 @@ fn back(fd: BorrowedFd<'_>, size: u64, dram: &Arc<Dram>) -> Result<Arc<Backing>,
     let len = usize::try_from(size).map_err(|_| Errno::ENOMEM)?;
     let host = HostMapping::shared(fd, len).map_err(|_| Errno::ENOMEM)?;
     dram.attach(host).ok_or(Errno::ENOMEM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    #[test]
+    fn a_buffer_keeps_its_size_whatever_is_done_to_its_descriptors() {
+        const LEN: u64 = 8192;
+        let dram = Dram::new(1 << 20).unwrap();
+        let buffer = DmaBuf::new(LEN, 1).unwrap();
+        buffer.allocate(nvgpu_sys::NVMAP_HEAP_IOVMM, 0, 4096, &dram).unwrap();
+        let fd = buffer.descriptor().unwrap();
+        for size in [0, LEN as i64 / 2, 2 * LEN as i64] {
+            assert_eq!(nix::unistd::ftruncate(&fd, size), Err(Errno::EPERM), "to {size} bytes");
+        }
+        let seals = SealFlag::F_SEAL_WRITE;
+        assert_eq!(fcntl(&fd, FcntlArg::F_ADD_SEALS(seals)), Err(Errno::EPERM), "no other seals");
+        let backing = buffer.backing().unwrap();
+        // SAFETY: the last byte of the buffer's mapping, which `backing` holds.
+        let last = unsafe { AtomicU8::from_ptr(backing.ptr().as_ptr().add(LEN as usize - 1)) };
+        last.store(7, Ordering::Relaxed);
+        assert_eq!(last.load(Ordering::Relaxed), 7);
+    }
 }

@@ -29,8 +29,9 @@ use std::time::Duration;
 /// Channels and groups that the GPU has.
 const CHANNELS: u32 = 512;
 const TSGS: u32 = 512;
-/// How long closing a channel waits for the kernel that it runs, before the kernel is stopped.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long closing a channel waits for the kernel that it runs, before the kernel is stopped: the driver
+/// tries about 10 times to preempt the group, for 100 ms each, and then recovers it.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 /// How often it checks whether the kernel has ended.
 const CLOSE_POLL: Duration = Duration::from_micros(50);
 

@@ -49,6 +49,7 @@ pub(crate) fn recover(
         }
         Exception::Sm { fault, several } => {
             tracing::error!(%fault, "a kernel failed");
+            machine.violations.record_fault(fault.to_string());
             if machine.config.verbose {
                 eprintln!("ga10b: {fault}");
             }

@@ -109,6 +109,7 @@ impl ComputeScheduler {
                 Ok(_) => {}
                 Err(fault) if fault.code == sm::esr::NONE => {
                     tracing::error!(%fault, "a kernel does not end");
+                    context.units.violations.record_fault(fault.to_string());
                     return Err(Exception::Timeout);
                 }
                 Err(fault) if state.exceptions_masked && fault.mmu.is_none() => {

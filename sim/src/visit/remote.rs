@@ -94,7 +94,8 @@ impl Remote {
     }
 }
 
-impl Sys for Remote {
+// SAFETY: descriptors come from the kernel, over a socket; nothing is mapped.
+unsafe impl Sys for Remote {
     fn open(&self, path: &CStr, _flags: OFlag) -> Result<OwnedFd, Errno> {
         let answer = self.call(Head { kind: kind::OPEN, ..Head::default() }, path.to_bytes(), None)?;
         answer.result()?;

@@ -131,7 +131,8 @@ mod tests {
         answers: Mutex<Vec<i32>>,
     }
 
-    impl Sys for Watched {
+    // SAFETY: every call is passed on to an implementation, and its answer returned as it is.
+    unsafe impl Sys for Watched {
         fn open(&self, path: &std::ffi::CStr, flags: OFlag) -> Result<std::os::fd::OwnedFd, Errno> {
             self.sim.open(path, flags)
         }

@@ -19,7 +19,8 @@ pub(super) fn read(tsg: &Handle, sm_count: u32, notifier: u32, log: &dyn KernelL
     let records = (0..sm_count).filter_map(|sm| sm_record(tsg, sm));
     let sms = records.filter(|r| r.global_esr != 0 || r.warp_esr != 0).collect();
     // The dump of channels and pushbuffers that follows an error says nothing about its cause.
+    let explanation = log.explanation();
     let log: Vec<_> =
         log.lines().into_iter().filter(|line| !line.starts_with("__") && !line.contains(" __")).collect();
-    RawFault { notifier, sms, mmu: mmu_fault::last(&log), log }
+    RawFault { notifier, sms, mmu: mmu_fault::last(&log), log, explanation }
 }

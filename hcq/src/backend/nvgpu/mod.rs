@@ -10,9 +10,11 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use nvgpu_sys::{Sys, nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_l2_fb_args};
 
+use super::calls::Calls;
 use super::kernel_log::KernelLog;
 use super::{
     Backend, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind, MemoryRequest, RawChannel,
@@ -36,6 +38,8 @@ use space::Space;
 
 /// `l2_flush` and `l2_invalidate` of `NVGPU_GPU_IOCTL_FLUSH_L2`: dirty lines go to memory, then all lines go.
 const FLUSH_AND_INVALIDATE: u8 = 1 | 1 << 1;
+/// Channels that the driver puts into one group.
+const CHANNELS: usize = 128;
 /// Bytes of the doorbell page.
 const USERMODE_LEN: usize = 0x1_0000;
 /// `NOTIFY_CHANNEL_PENDING`: the doorbell, in the usermode page.
@@ -57,14 +61,16 @@ pub(crate) struct Nvgpu {
 
 impl Nvgpu {
     /// Opens the device and creates its address space, with both windows reserved unless `reserve_windows` is
-    /// off.
+    /// off. Requests that signals keep interrupting are repeated for `patience`.
     pub fn open(
         sys: Arc<dyn Sys>,
         kind: BackendKind,
         log: Box<dyn KernelLog>,
         reserve_windows: bool,
         cache: GpuCache,
+        patience: Duration,
     ) -> Result<Self, Error> {
+        let sys: Arc<dyn Sys> = Arc::new(Calls::new(sys, patience));
         let (space, info) = Space::open(sys, kind, reserve_windows)?;
         let doorbell = CpuMapping::new(&space.sys, space.ctrl.as_fd(), USERMODE_LEN, "the doorbell page")?;
         Ok(Self {
@@ -126,7 +132,13 @@ impl Backend for Nvgpu {
 
     fn create_channel(&self, request: &ChannelRequest) -> Result<RawChannel, Error> {
         let id = ChannelId(self.new_id());
-        let channel = Channel::new(&self.space, &self.info.classes, request)?;
+        let channel = Channel::new(&self.space, &self.info.classes, request).map_err(|error| {
+            // The driver says no more than EINVAL.
+            match lock(&self.channels).len() >= CHANNELS {
+                true => Error::TooManyQueues { limit: CHANNELS },
+                false => error,
+            }
+        })?;
         let raw = RawChannel { id, ring: channel.ring(), userd: channel.userd(), token: channel.token() };
         lock(&self.channels).insert(id.0, channel);
         Ok(raw)

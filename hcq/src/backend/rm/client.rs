@@ -5,10 +5,11 @@ use std::ffi::{CStr, CString};
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use nix::errno::Errno as Nix;
 use nix::fcntl::OFlag;
-use nvgpu_sys::Sys;
+use nvgpu_sys::{IoctlError, Sys};
 use rm_sys::{
     Control, Escape, NV01_ROOT_CLIENT, NVOS00_PARAMETERS, NVOS46_PARAMETERS, NVOS46_PARAMETERS_R535,
     NVOS47_PARAMETERS, NVOS47_PARAMETERS_R535, NVOS54_PARAMETERS, NVOS64_PARAMETERS, Release, Status,
@@ -16,6 +17,7 @@ use rm_sys::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::backend::calls::Calls;
 use crate::errno::Errno;
 use crate::error::Error;
 
@@ -31,7 +33,7 @@ pub(super) type Handle = u32;
 /// A client of the resource manager: the root of a tree of objects, and the descriptors it is spoken to
 /// through.
 pub(super) struct Client {
-    sys: Arc<dyn Sys>,
+    sys: Arc<Calls>,
     release: Release,
     root: Handle,
     control: OwnedFd,
@@ -57,7 +59,8 @@ pub(super) fn open_control(sys: &dyn Sys) -> Result<OwnedFd, Error> {
     open(sys, CONTROL_NODE)
 }
 
-/// Sends a request; again where a signal or a busy driver got in its way.
+/// Sends a request; again where a signal or a busy driver got in its way, for as long as [`Sys::patience`]
+/// says.
 ///
 /// # Safety
 /// As for [`Sys::ioctl`].
@@ -68,12 +71,15 @@ pub(super) unsafe fn send(
     request: u32,
     args: &mut [u8],
 ) -> Result<(), Error> {
+    let (patience, mut first) = (sys.patience(), None);
     loop {
         // SAFETY: passed on to the caller.
         match unsafe { sys.ioctl(fd, request, args) } {
             Ok(_) => return Ok(()),
-            Err(Nix::EINTR | Nix::EAGAIN) => std::thread::yield_now(),
-            Err(errno) => return Err(Error::Ioctl { name, request, errno: Errno::of(errno) }),
+            Err(Nix::EINTR | Nix::EAGAIN) if first.get_or_insert_with(Instant::now).elapsed() < patience => {
+                std::thread::yield_now();
+            }
+            Err(errno) => return Err(Error::ioctl(IoctlError { name, request, errno })),
         }
     }
 }
@@ -95,7 +101,7 @@ pub(super) fn check(call: &'static str, status: u32) -> Result<(), Error> {
 impl Client {
     /// Registers with the resource manager. `gpu` is the open node of the GPU, `gpu_node` its path.
     pub fn new(
-        sys: Arc<dyn Sys>,
+        sys: Arc<Calls>,
         release: Release,
         control: OwnedFd,
         gpu: OwnedFd,
@@ -108,7 +114,7 @@ impl Client {
     }
 
     /// The system calls everything goes through.
-    pub fn sys(&self) -> &Arc<dyn Sys> {
+    pub fn sys(&self) -> &Calls {
         &self.sys
     }
 
@@ -185,7 +191,11 @@ impl Client {
         Ok(Object { client: self.clone(), parent, handle, class })
     }
 
+    /// Frees an object; in a fork of the process that made it, nothing is done.
     fn free(&self, parent: Handle, handle: Handle, class: u32) {
+        if !self.sys.is_open_here() {
+            return;
+        }
         let mut args = NVOS00_PARAMETERS {
             hRoot: self.root,
             hObjectParent: parent,

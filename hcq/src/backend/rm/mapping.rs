@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use nix::sys::mman::{MapFlags, ProtFlags};
+use nvgpu_sys::Sys;
 use rm_sys::{Escape, NVOS34_PARAMETERS, nv_ioctl_nvos33_parameters_with_fd};
 
 use super::client::{Client, Handle, check, open_control};
@@ -59,7 +60,7 @@ impl CpuMapping {
         // One descriptor holds one pending mapping, and may go once the mapping is made.
         let fd = match node {
             Node::Gpu => client.open_for_gpu_mapping()?,
-            Node::Control => open_control(&**client.sys())?,
+            Node::Control => open_control(client.sys())?,
         };
         let mut args = nv_ioctl_nvos33_parameters_with_fd {
             params_hClient: client.root(),
@@ -133,6 +134,9 @@ fn unmap(client: &Client, device: Handle, memory: Handle, cookie: u64) {
 
 impl Drop for CpuMapping {
     fn drop(&mut self) {
+        if !self.client.sys().is_open_here() {
+            return;
+        }
         // SAFETY: address and length are those of one mapping, and its owner is going: nothing uses it any
         // more.
         if let Err(errno) = unsafe { self.client.sys().munmap(self.base.cast(), self.len) } {

@@ -8,10 +8,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use nvgpu_sys::Sys;
 use rm_sys::{Release, Version};
 
+use super::calls::Calls;
 use super::kernel_log::KernelLog;
 use super::{
     Backend, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind, MemoryRequest, MmuError,
@@ -75,12 +77,14 @@ impl fmt::Debug for Rm {
 }
 
 impl Rm {
-    /// Opens the first GPU this process may use.
+    /// Opens the first GPU this process may use. Requests that signals keep interrupting, or that the driver
+    /// is too busy for, are repeated for `patience`.
     ///
     /// # Errors
     /// [`Error::Driver`] for a driver release and [`Error::Unsupported`] for a GPU generation that is not
     /// known here, else the call that the driver refused.
-    pub fn open(sys: Arc<dyn Sys>, log: Box<dyn KernelLog>) -> Result<Self, Error> {
+    pub fn open(sys: Arc<dyn Sys>, log: Box<dyn KernelLog>, patience: Duration) -> Result<Self, Error> {
+        let sys = Arc::new(Calls::new(sys, patience));
         let control = client::open_control(&*sys)?;
         let version = match gpu::driver_version(&*sys, &control) {
             Ok(version) => version,
@@ -215,6 +219,7 @@ impl Backend for Rm {
             sms: states.into_iter().map(|s| s.error).collect(),
             mmu: mmu.flatten().or(accessed),
             log: self.log.lines(),
+            explanation: self.log.explanation(),
         }
     }
 

@@ -31,6 +31,7 @@ use crate::sync::lock;
 
 const VIDEO_NODE: &CStr = c"/dev/nvidia2";
 const TOKEN: u32 = 0x8000_0007;
+const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 struct Books {
@@ -92,7 +93,7 @@ impl FakeRm {
     }
 
     fn open(self: &Arc<Self>) -> Result<Rm, Error> {
-        Rm::open(self.clone(), Box::new(NoLog))
+        Rm::open(self.clone(), Box::new(NoLog), PATIENCE)
     }
 
     /// Everything the books hold is gone.
@@ -273,7 +274,8 @@ fn list_cards(arg: &mut [u8]) {
     }
 }
 
-impl Sys for FakeRm {
+// SAFETY: descriptors and mappings are those of memfds; arguments are written as the driver's structs.
+unsafe impl Sys for FakeRm {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         assert!(flags.contains(OFlag::O_CLOEXEC));
         if path != VIDEO_NODE && path != c"/dev/nvidiactl" {

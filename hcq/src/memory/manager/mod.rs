@@ -1,7 +1,8 @@
 //! GPU memory: large pieces mapped one by one, small ones cut from larger pieces.
 //!
 //! A [`Piece`] owns its memory and gives it back when it is dropped. Who drops one has made sure that no work
-//! of the GPU uses it any more.
+//! of the GPU uses it any more. In a fork of the process that allocated it, a piece is out of reach, and
+//! stays the parent's when it is dropped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,9 @@ use crate::address::{Bytes, GpuVa};
 use crate::backend::{Backend, Memory, MemoryId, MemoryKind, MemoryRequest};
 use crate::error::Error;
 use crate::memory::range_set::RangeSet;
+use crate::memory::shared_bytes;
 use crate::memory::va_space::{Place, Reach, VaSpace};
+use crate::process::Process;
 use crate::sync::lock;
 
 /// Pieces up to this size are cut from chunks.
@@ -51,7 +54,7 @@ impl fmt::Debug for Piece {
     }
 }
 
-// SAFETY: the pointer is the address of a shared mapping; every access through it is a raw copy or an atomic.
+// SAFETY: the pointer is the address of a shared mapping; every access through it is atomic.
 unsafe impl Send for Piece {}
 // SAFETY: as above.
 unsafe impl Sync for Piece {}
@@ -65,6 +68,9 @@ enum Home {
 
 impl Drop for Piece {
     fn drop(&mut self) {
+        if !self.manager.process.is_current() {
+            return;
+        }
         if let Err(error) = self.manager.free(self) {
             tracing::warn!(va = %self.va, %error, "memory could not be freed");
         }
@@ -93,6 +99,11 @@ impl Piece {
         self.kind
     }
 
+    /// The memory tables it is listed in.
+    pub fn manager(&self) -> &Arc<MemoryManager> {
+        &self.manager
+    }
+
     /// Whether the CPU can reach it.
     pub fn is_mapped(&self) -> bool {
         self.cpu.is_some()
@@ -106,18 +117,21 @@ impl Piece {
     }
 
     fn pointer(&self, offset: u64, len: u64) -> Result<NonNull<u8>, Error> {
+        // A fork has no mapping there.
+        self.manager.process.check()?;
         self.check(offset, len)?;
         let base = self.cpu.ok_or(Error::NotMapped { va: self.va })?;
         // SAFETY: `offset` is inside the mapping, which is `self.len` bytes long.
         Ok(unsafe { base.add(offset as usize) })
     }
 
-    /// Copies into the memory. It has a CPU mapping unless it is of the device kind.
+    /// Copies into the memory. It has a CPU mapping unless it is of the device kind. Threads that copy to or
+    /// from the same bytes at once order themselves; the GPU may use them meanwhile.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         let to = self.pointer(offset, data.len() as u64)?;
-        // SAFETY: the destination is mapped for `data.len()` bytes and no Rust reference to it exists;
-        // whether the GPU uses the bytes meanwhile is what callers wait for before.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to.as_ptr(), data.len()) };
+        // SAFETY: the destination is mapped for `data.len()` bytes as long as `self` exists, and what else in
+        // the program reaches it is atomic and ordered by the caller.
+        unsafe { shared_bytes::write(to, data) };
         Ok(())
     }
 
@@ -131,11 +145,11 @@ impl Piece {
         }
     }
 
-    /// Copies out of the memory.
+    /// Copies out of the memory; as [`write`](Self::write).
     pub fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Error> {
         let from = self.pointer(offset, data.len() as u64)?;
-        // SAFETY: the source is mapped for `data.len()` bytes, `data` is separate memory.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), data.as_mut_ptr(), data.len()) };
+        // SAFETY: as in `write`.
+        unsafe { shared_bytes::read(from, data) };
         Ok(())
     }
 
@@ -183,6 +197,9 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
+        if !self.manager.process.is_current() {
+            return;
+        }
         let mut state = self.manager.state();
         state.mappings.remove(&self.place.va.raw());
         state.va.free(self.place.clone());
@@ -192,6 +209,8 @@ impl Drop for Reservation {
 /// All memory of a device.
 pub(crate) struct MemoryManager {
     backend: Arc<dyn Backend>,
+    /// The one that allocates: in a fork of it, locks may be held by threads that do not exist.
+    process: Process,
     state: Mutex<State>,
 }
 
@@ -207,7 +226,7 @@ impl MemoryManager {
     pub fn new(backend: Arc<dyn Backend>, reserve_windows: bool) -> Arc<Self> {
         let va = VaSpace::new(backend.layout(), reserve_windows);
         let state = Mutex::new(State { va, chunks: BTreeMap::new(), mappings: BTreeMap::new() });
-        Arc::new(Self { backend, state })
+        Arc::new(Self { backend, process: Process::current(), state })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -315,8 +334,16 @@ impl MemoryManager {
         Ok(())
     }
 
-    /// Everything that is allocated, by address.
+    /// The process that allocates.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Everything that is allocated, by address; nothing in a fork.
     pub fn mappings(&self) -> Vec<Mapping> {
+        if !self.process.is_current() {
+            return Vec::new();
+        }
         self.state().mappings.values().cloned().collect()
     }
 
