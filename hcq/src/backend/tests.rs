@@ -12,8 +12,14 @@ use crate::fault::report::FaultReport;
 use crate::options::DeviceOptions;
 use crate::sync::lock;
 
+/// Memory that is also reached through its address: a vector may move, its words stay.
+type Words = Vec<AtomicU64>;
 /// Address, length and content of a mapping.
-type Entry = (u64, u64, Box<[u64]>);
+type Entry = (u64, u64, Words);
+
+fn zeros(len: usize) -> Words {
+    std::iter::repeat_with(AtomicU64::default).take(len).collect()
+}
 
 /// Keeps books of memory, and has channels that nothing ever runs on.
 pub(crate) struct Books {
@@ -22,7 +28,7 @@ pub(crate) struct Books {
     live: Mutex<HashMap<u64, Entry>>,
     full_at: usize,
     /// Rings and USERD pages, by channel.
-    channels: Mutex<HashMap<u64, [Box<[u64]>; 2]>>,
+    channels: Mutex<HashMap<u64, [Words; 2]>>,
     next_channel: AtomicU64,
 }
 
@@ -56,17 +62,17 @@ impl Books {
 
     /// Writes a word of memory, as the GPU does.
     pub fn poke(&self, va: GpuVa, word: u64) {
-        let mut live = lock(&self.live);
+        let live = lock(&self.live);
         let (start, _, words) =
-            live.values_mut().find(|(at, len, _)| (*at..at + len).contains(&va.raw())).expect("mapped");
-        words[((va.raw() - *start) / 8) as usize] = word;
+            live.values().find(|(at, len, _)| (*at..at + len).contains(&va.raw())).expect("mapped");
+        words[((va.raw() - *start) / 8) as usize].store(word, Ordering::Release);
     }
 
     /// A word of a channel's USERD, at a byte offset.
     pub fn userd_word(&self, channel: ChannelId, at: usize) -> u32 {
         let channels = lock(&self.channels);
         let [_, userd] = &channels[&channel.0];
-        (userd[at / 8] >> (8 * (at % 8))) as u32
+        (userd[at / 8].load(Ordering::Relaxed) >> (8 * (at % 8))) as u32
     }
 
     /// A device on it, whose waits give up soon.
@@ -103,8 +109,8 @@ impl Backend for Books {
         if live.len() >= self.full_at {
             return Err(Error::OutOfAddresses { len: request.len });
         }
-        let mut words = vec![0u64; len as usize / 8].into_boxed_slice();
-        let cpu = NonNull::new(words.as_mut_ptr().cast());
+        let words = zeros(len as usize / 8);
+        let cpu = NonNull::new(words.as_ptr().cast_mut().cast());
         live.insert(va, (va, len, words));
         Ok(Memory { id: MemoryId(va), cpu })
     }
@@ -116,9 +122,10 @@ impl Backend for Books {
 
     fn create_channel(&self, request: &ChannelRequest) -> Result<RawChannel, Error> {
         let id = self.next_channel.fetch_add(1, Ordering::Relaxed);
-        let mut memory = [vec![0; request.entries as usize].into(), vec![0; 64].into()];
-        let [ring, userd]: &mut [Box<[u64]>; 2] = &mut memory;
-        let (ring, userd) = (NonNull::from(&mut ring[0]), NonNull::from(&mut userd[0]).cast());
+        let memory = [zeros(request.entries as usize), zeros(64)];
+        let [ring, userd] =
+            memory.each_ref().map(|words| NonNull::new(words.as_ptr().cast_mut()).expect("words"));
+        let (ring, userd) = (ring.cast(), userd.cast());
         lock(&self.channels).insert(id, memory);
         Ok(RawChannel { id: ChannelId(id), ring, userd, token: 0 })
     }
