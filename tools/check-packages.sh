@@ -19,7 +19,8 @@ names=$(list names)
 # shellcheck disable=SC2046
 cargo package --quiet --allow-dirty --no-verify $(printf -- '-p %s ' $names)
 
-for crate in "$packed"/*.crate; do tar -xzf "$crate" -C "$packed"; done
+# With the time of now: packed files all have one old date, by which cargo would take them for known.
+for crate in "$packed"/*.crate; do tar -xzmf "$crate" -C "$packed"; done
 
 # The packages as a workspace of their own. Dependencies come from the lock file and the build folder of this
 # one.

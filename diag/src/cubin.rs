@@ -17,7 +17,7 @@ pub enum Error {
     #[error(transparent)]
     File(#[from] CubinError),
     /// Code for a part whose instructions are not known.
-    #[error("the code is for sm_{sm}; sm_80 to sm_89 and sm_90 can be disassembled")]
+    #[error("the code is for sm_{sm}; sm_80, sm_86, sm_87, sm_89 and sm_90 can be disassembled")]
     Arch {
         /// Compute capability, 87 for 8.7.
         sm: u32,
