@@ -6,3 +6,4 @@ mod faults;
 mod golden;
 mod guest;
 mod kernels;
+mod waiting;

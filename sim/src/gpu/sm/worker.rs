@@ -153,17 +153,39 @@ impl<'a> Worker<'a> {
     }
 
     /// Gives each path of the current warp a turn. `false`: a fault.
+    ///
+    /// Lanes that park end their path, not their turn: what they, or lanes that they release, do next uses
+    /// the same fuel. So a loop that diverges and reconverges ends its turn as any other does.
     fn run_warp(&mut self) -> bool {
         self.core.attach();
         let mut yields = 0;
+        let mut fuel = self.order.fuel(FUEL);
         while !self.core.warp.paths.is_empty() {
             let core = &mut self.core;
             let pick = self.order.pick(core.warp.paths.len());
             let path = core.warp.paths.remove(pick);
-            (core.pc, core.active, core.fuel) = (path.pc, path.mask, self.order.fuel(FUEL));
+            (core.pc, core.active, core.fuel) = (path.pc, path.mask, fuel);
             match run_path(core, self.bound.ops()) {
-                Flow::Park => core.busy = true,
+                Flow::Park => {
+                    core.busy = true;
+                    fuel = core.fuel - 1;
+                    if fuel == 0 {
+                        if core.env.is_stopping() {
+                            break;
+                        }
+                        // The lanes released last run first: without this, others might never.
+                        if let Some(last) = core.warp.paths.pop() {
+                            core.warp.paths.insert(0, last);
+                        }
+                        fuel = self.order.fuel(FUEL);
+                        yields += 1;
+                        if yields >= core.warp.paths.len() {
+                            break;
+                        }
+                    }
+                }
                 Flow::Yield => {
+                    fuel = self.order.fuel(FUEL);
                     // Out of fuel: it computes. Otherwise it said itself that it has nothing to do.
                     core.busy |= core.fuel == 0;
                     core.warp.paths.insert(0, Path { pc: core.pc, mask: core.active });
@@ -173,6 +195,7 @@ impl<'a> Worker<'a> {
                     }
                 }
                 Flow::Missing => {
+                    fuel = core.fuel;
                     core.warp.paths.push(Path { pc: core.pc, mask: core.active });
                     self.grid.extend(core.missing);
                     self.bound = self.grid.bound();
@@ -204,6 +227,9 @@ impl<'a> Worker<'a> {
                 std::mem::swap(&mut self.core.warp, &mut self.core.block.warps[i]);
                 if !fine {
                     return SliceEnd::Fault;
+                }
+                if self.core.env.is_stopping() {
+                    return SliceEnd::Yielded;
                 }
             }
             let core = &mut self.core;
