@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 /// Size of a page, for the CPU and for the GPU.
@@ -307,6 +307,16 @@ impl Backing {
     /// Where the pages are.
     pub(crate) fn extents(&self) -> &[Extent] {
         &self.extents
+    }
+
+    /// Writes `value` to every word.
+    pub(crate) fn fill(&self, value: u32) {
+        let Some(host) = &self.host else { return };
+        for word in 0..host.len / 4 {
+            // SAFETY: inside the mapping, which `self` owns; memory of the machine is reached through atomics.
+            unsafe { AtomicU32::from_ptr(host.ptr.as_ptr().cast::<u32>().add(word)) }
+                .store(value, Ordering::Relaxed);
+        }
     }
 
     /// First byte on the host.

@@ -204,17 +204,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) ->
     let served = from_program(|| {
         let sim = owner(fd)?;
         let request = request as u32;
-        let size = (request >> 16 & 0x3fff) as usize;
         let fd = borrow(fd)?;
-        let mut value = (arg as u64).to_ne_bytes();
-        let bytes: &mut [u8] = if nvgpu_sys::BY_VALUE.contains(&request) {
-            &mut value
-        } else if arg.is_null() || size == 0 {
-            &mut []
-        } else {
-            // SAFETY: the program passes an argument of the size that is part of the request.
-            unsafe { std::slice::from_raw_parts_mut(arg.cast(), size) }
-        };
         let about = TraceMark {
             kind: TraceMark::IOCTL,
             fd: fd.as_raw_fd(),
@@ -224,7 +214,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) ->
         };
         let mark = Mark::begin(about, || name(sim, fd));
         // SAFETY: the program's own promise.
-        Some(answer(mark.end(unsafe { sim.ioctl(fd, request, bytes) })))
+        Some(answer(mark.end(unsafe { sim.ioctl_at(fd, request, arg) })))
     });
     // SAFETY: the caller's promise.
     served.flatten().unwrap_or_else(|| unsafe { kernel::ioctl(fd, request, arg) })

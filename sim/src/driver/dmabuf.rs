@@ -2,7 +2,9 @@
 
 use crate::dram::{Backing, Dram, HostMapping};
 use crate::driver::descriptor::FileKey;
+use crate::poison::POISON;
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,7 +51,10 @@ pub(crate) struct Metadata {
 impl DmaBuf {
     /// A buffer of `size` bytes without memory.
     pub(crate) fn new(size: u64, serial: u64) -> Result<Self, Errno> {
-        let memfd = nix::sys::memfd::memfd_create(c"dmabuf", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
+        let memfd = nix::sys::memfd::memfd_create(
+            c"dmabuf",
+            nix::sys::memfd::MFdFlags::MFD_CLOEXEC | nix::sys::memfd::MFdFlags::MFD_ALLOW_SEALING,
+        )?;
         let key = FileKey::of(memfd.as_fd())?;
         let facts = BufferFacts { size, serial, ..BufferFacts::default() };
         let state = State { facts, memfd: Some(memfd), backing: None, metadata: None };
@@ -88,8 +93,15 @@ impl DmaBuf {
         self.state().facts.flags & nvgpu_sys::NVMAP_HANDLE_RO != 0
     }
 
-    /// Gives it memory.
-    pub(crate) fn allocate(&self, heap: u32, flags: u32, align: u32, dram: &Arc<Dram>) -> Result<(), Errno> {
+    /// Gives it memory, which holds zeros or, if `poisoned`, what nothing wrote.
+    pub(crate) fn allocate(
+        &self,
+        heap: u32,
+        flags: u32,
+        align: u32,
+        dram: &Arc<Dram>,
+        poisoned: bool,
+    ) -> Result<(), Errno> {
         let mut state = self.state();
         if state.backing.is_some() {
             return Err(Errno::EEXIST);
@@ -100,7 +112,13 @@ impl DmaBuf {
         }
         let memfd = state.memfd.as_ref().ok_or(Errno::EINVAL)?;
         nix::unistd::ftruncate(memfd, size as i64).map_err(|_| Errno::ENOMEM)?;
+        // Whoever has a descriptor could take the memory away under the GPU's mapping.
+        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+        fcntl(memfd, FcntlArg::F_ADD_SEALS(seals))?;
         let backing = back(memfd.as_fd(), size, dram)?;
+        if poisoned {
+            backing.fill(POISON);
+        }
         state.backing = Some(backing);
         state.facts = BufferFacts { heap, flags, align, ..state.facts };
         Ok(())

@@ -26,8 +26,7 @@ fn a_wait_loop_that_diverges_and_reconverges_gives_way_to_other_blocks() {
 
 #[test]
 fn a_wait_loop_that_diverges_and_never_ends_is_reported_as_hung() {
-    let config =
-        Config { schedule: Schedule::Deterministic, stall_budget: 1_000_000, ..Config::default() };
+    let config = Config { schedule: Schedule::Deterministic, stall_budget: 1_000_000, ..Config::default() };
     let fault = wait_diverging(1, config).unwrap_err();
     assert_eq!(fault.code, esr::NONE);
     assert!(fault.text.starts_with("hung"), "{}", fault.text);

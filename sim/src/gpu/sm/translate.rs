@@ -145,7 +145,7 @@ mod tests {
 
     /// Everything that ptxas made for the repository: the corpus, the suite, the language model.
     const FOLDERS: [&str; 4] =
-        ["sass/tests/data/cubin", "tests/kernels", "tests/kernels/conformance", "llm-demo/kernels"];
+        ["sass/tests/data/cubin", "tests/kernels", "tests/kernels/conformance", "llm/kernels"];
 
     fn refused(arch: Arch, suffix: &str) -> std::collections::BTreeSet<String> {
         let target = Target { arch, isa: Isa::Baseline, registers: 255, barriers: 16, exact_mma: true };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::gpu::sm::block::Block;
 use crate::gpu::sm::bound::Bound;
+use crate::gpu::sm::check::Watch;
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::counters::Counters;
 use crate::gpu::sm::fault::esr;
@@ -31,9 +32,28 @@ enum SliceEnd {
     Fault,
 }
 
+/// What sees each operation before it runs.
+trait Observe {
+    fn before(&mut self, core: &mut Core<'_>, op: &MicroOp);
+}
+
+/// Nothing does: the loop is compiled without it.
+struct Nobody;
+
+impl Observe for Nobody {
+    #[inline(always)]
+    fn before(&mut self, _: &mut Core<'_>, _: &MicroOp) {}
+}
+
+impl Observe for Watch {
+    fn before(&mut self, core: &mut Core<'_>, op: &MicroOp) {
+        Watch::before(self, core, op);
+    }
+}
+
 /// Runs the current path until it ends, waits or must give way.
 #[inline(always)]
-fn path_loop(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
+fn path_loop(core: &mut Core<'_>, ops: &[MicroOp], observer: &mut impl Observe) -> Flow {
     let ops = ops.as_ptr();
     let (mut issued, mut lanes) = (0u64, 0u64);
     let flow = loop {
@@ -48,6 +68,7 @@ fn path_loop(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
         }
         lanes += u64::from(mask.count_ones());
         core.mask = mask | op.widen;
+        observer.before(core, op);
         // SAFETY: the op was made for the features of this host (`Isa::detect`).
         match unsafe { (op.run)(core, op) } {
             Flow::Next => core.pc += 1,
@@ -68,12 +89,15 @@ fn path_loop(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
 fn path_loop_avx2(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
-    path_loop(core, ops)
+    path_loop(core, ops, &mut Nobody)
 }
 
-fn run_path(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
+fn run_path(core: &mut Core<'_>, ops: &[MicroOp], watch: Option<&mut Watch>) -> Flow {
+    if let Some(watch) = watch {
+        return path_loop(core, ops, watch);
+    }
     match core.env.target.isa {
-        Isa::Baseline => path_loop(core, ops),
+        Isa::Baseline => path_loop(core, ops, &mut Nobody),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `Isa::detect` found the features.
         Isa::Avx2 => unsafe { path_loop_avx2(core, ops) },
@@ -86,16 +110,18 @@ pub(crate) struct Worker<'a> {
     bound: Arc<Bound>,
     core: Core<'a>,
     order: Order,
+    /// What checks the kernel, if anything does: then this is the only worker.
+    watch: Option<Box<Watch>>,
 }
 
 impl<'a> Worker<'a> {
     pub fn new(grid: &'a Grid<'a>) -> Self {
         let (bound, mut core) = (grid.bound(), Core::new(&grid.env));
         core.bind(&bound.pool, &bound.code.map);
-        Worker { grid, bound, core, order: Order::new(grid.schedule) }
+        Worker { grid, bound, core, order: grid.order(), watch: grid.watch() }
     }
 
-    /// Runs blocks until none is left.
+    /// Runs blocks until none is left, or until the launch is preempted.
     pub fn run(mut self) -> Counters {
         let mut queue: VecDeque<Block> = VecDeque::new();
         let mut spare = Block::default();
@@ -105,14 +131,18 @@ impl<'a> Worker<'a> {
         while !self.grid.env.is_stopping() {
             let mut block = None;
             if want_new || queue.is_empty() {
-                block = self.grid.take_block().map(|index| {
+                block = self.grid.unpark().or_else(|| {
+                    let index = self.grid.take_block()?;
                     let mut block = std::mem::take(&mut spare);
-                    block.start(self.grid.env.launch, index, self.bound.code.layout.len());
-                    block
+                    block.start(self.grid.env.launch, index, self.bound.code.layout, self.grid.env.fresh());
+                    Some(block)
                 });
             }
             let Some(block) = block.or_else(|| queue.pop_front()) else {
                 if self.grid.all_started() {
+                    break;
+                }
+                if self.grid.is_preempted() {
                     break;
                 }
                 // Other workers hold all the blocks that fit.
@@ -122,6 +152,7 @@ impl<'a> Worker<'a> {
             self.core.block = block;
             self.core.tlb.refresh();
             let before = self.core.counters.warp_instructions;
+            let stores = self.core.counters.global_stores;
             let end = self.run_block();
             let spent = self.core.counters.warp_instructions - before;
             let mut block = std::mem::take(&mut self.core.block);
@@ -132,13 +163,17 @@ impl<'a> Worker<'a> {
                     counters.busiest_block_instructions =
                         block.instructions.max(counters.busiest_block_instructions);
                     counters.blocks += 1;
+                    if let Some(watch) = &mut self.watch {
+                        watch.end_block(block.index);
+                    }
                     counters.warps += block.warps.len() as u64;
                     spare = block;
                     self.grid.finish(spent);
                     want_new = queue.is_empty() || self.order.exchange();
                 }
                 SliceEnd::Yielded => {
-                    self.grid.spend(spent, &block, &self.core.map);
+                    let stored = self.core.counters.global_stores != stores;
+                    self.grid.spend(spent, stored, &block, &self.core.map);
                     queue.push_back(block);
                     want_new = true;
                 }
@@ -148,7 +183,11 @@ impl<'a> Worker<'a> {
                     }
                 }
             }
+            if self.grid.is_preempted() {
+                break;
+            }
         }
+        self.grid.park(queue, self.order, self.watch);
         self.core.counters
     }
 
@@ -165,7 +204,7 @@ impl<'a> Worker<'a> {
             let pick = self.order.pick(core.warp.paths.len());
             let path = core.warp.paths.remove(pick);
             (core.pc, core.active, core.fuel) = (path.pc, path.mask, fuel);
-            match run_path(core, self.bound.ops()) {
+            match run_path(core, self.bound.ops(), self.watch.as_deref_mut()) {
                 Flow::Park => {
                     core.busy = true;
                     fuel = core.fuel - 1;
@@ -241,7 +280,7 @@ impl<'a> Worker<'a> {
             }
             // A block that only waits for others lets them run.
             let spent = core.counters.warp_instructions - start;
-            if !core.busy || spent >= slice || core.env.is_stopping() {
+            if !core.busy || spent >= slice || core.env.is_hurried() {
                 return SliceEnd::Yielded;
             }
         }
