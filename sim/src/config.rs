@@ -19,7 +19,8 @@ pub struct SimConfig {
     pub arch: Arch,
     /// How kernels are executed: worker threads, schedule, arithmetic.
     pub executor: sm::Config,
-    /// Mistakes of kernels to search for, besides those of [`executor`](Self::executor): none by default.
+    /// Mistakes of kernels to search for, besides those of [`executor`](Self::executor): none by default. What
+    /// is found is printed on stderr, as it happens, and kept for [`Sim::findings`](crate::Sim::findings).
     pub check: Checks,
     /// The machine's time: the host's, or virtual.
     pub time: Time,

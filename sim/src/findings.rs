@@ -110,12 +110,21 @@ impl fmt::Display for Finding {
 
 /// All findings of a machine so far.
 #[derive(Debug, Default)]
-pub(crate) struct Findings(Mutex<Vec<Finding>>);
+pub(crate) struct Findings {
+    all: Mutex<Vec<Finding>>,
+    /// Whether each is printed on stderr.
+    printed: bool,
+}
 
 impl Findings {
+    /// No findings yet.
+    pub(crate) fn new(printed: bool) -> Self {
+        Self { all: Mutex::default(), printed }
+    }
+
     /// Records one, loudly the first time that this instruction does it.
     pub(crate) fn record(&self, finding: Finding) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |old: &&mut Finding| {
             (old.event.pc, old.program, &old.text) == (finding.event.pc, finding.program, &finding.text)
         };
@@ -123,13 +132,16 @@ impl Findings {
             old.count += 1;
         } else if all.len() < MOST {
             tracing::error!("{finding}");
+            if self.printed {
+                eprintln!("ga10b: {finding}");
+            }
             all.push(finding);
         }
     }
 
     /// All so far.
     pub(crate) fn all(&self) -> Vec<Finding> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -10,6 +10,7 @@ use crate::driver::files::{FileTable, Object};
 use crate::driver::log::KernelLog;
 use crate::driver::nvmap::Handles;
 use crate::driver::tsg::Tsg;
+use crate::findings::Findings;
 use crate::gpu::chip::Chip;
 use crate::gpu::device::Gpu;
 use crate::gpu::sm;
@@ -103,7 +104,9 @@ impl Machine {
         let clock = Clock::new(&config.time);
         let violations = Arc::new(Violations::default());
         let syncpoints = Arc::new(Syncpoints::new(&dram));
-        let executor = Executor::on(sm::Config { checks: config.checks(), ..config.executor }, clock.clone());
+        let findings = Findings::new(!config.check.is_empty());
+        let settings = sm::Config { checks: config.checks(), ..config.executor };
+        let executor = Executor::on(settings, clock.clone(), findings);
         let units = Units::new(
             config.chip(),
             clock.clone(),

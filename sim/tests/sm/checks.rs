@@ -34,6 +34,17 @@ fn findings_of(name: &str, blocks: u32, checks: Checks) -> (Vec<Finding>, Result
     (executor.findings(), ended.map(drop))
 }
 
+/// Findings of one warp of hand-written code, however it ends.
+fn findings_in(code: &[u128]) -> Vec<Finding> {
+    let mut guest = Guest::default();
+    guest.map(CODE, 4096);
+    guest.map(DATA, 4096);
+    guest.write_code(CODE, code);
+    let executor = Executor::new(Config { checks: Checks::all(), ..Config::default() });
+    let _ = executor.run(&guest, &launch(Arch::Sm87), &AtomicBool::new(false));
+    executor.findings()
+}
+
 /// The mistake in `name` is found by `check`, with these words, and by no other unless it makes a kernel read
 /// too early; the right kernel is clean.
 fn planted(name: &str, blocks: u32, check: Checks, text: &str) -> Finding {
@@ -102,22 +113,8 @@ fn reads_of_what_nothing_wrote_are_found() {
 
 #[test]
 fn a_store_of_a_register_that_nothing_wrote_is_found() {
-    let found_in = |first: u128| {
-        let mut guest = Guest::default();
-        guest.map(CODE, 4096);
-        guest.map(DATA, 4096);
-        let code = [
-            asm::mov(2, DATA as u32),
-            asm::mov(3, (DATA >> 32) as u32),
-            first,
-            asm::stg(2, 0, 20),
-            asm::EXIT,
-        ];
-        guest.write_code(CODE, &code);
-        let executor = Executor::new(Config { checks: Checks::all(), ..Config::default() });
-        executor.run(&guest, &launch(Arch::Sm87), &AtomicBool::new(false)).unwrap();
-        executor.findings()
-    };
+    let address = [asm::mov(2, DATA as u32), asm::mov(3, (DATA >> 32) as u32)];
+    let found_in = |first: u128| findings_in(&[address[0], address[1], first, asm::stg(2, 0, 20), asm::EXIT]);
     assert!(found_in(asm::mov(20, 1)).is_empty());
     let found = found_in(asm::mov(21, 1));
     assert_eq!((found.len(), found[0].check, found[0].event.pc), (1, Checks::INIT, CODE + 48));
@@ -134,14 +131,8 @@ fn a_barrier_that_a_warp_does_not_reach_together_is_found() {
 #[test]
 fn a_barrier_that_only_some_lanes_reach_is_found_without_the_compiler_s_help() {
     // P0 = lane < 10; these lanes alone come to the barrier, then the others.
-    let mut guest = Guest::default();
-    guest.map(CODE, 4096);
     let code = [asm::s2r(6, 0), asm::isetp_lt(6, 10), asm::if_p0(asm::bar(0)), asm::bar(0), asm::EXIT];
-    guest.write_code(CODE, &code);
-    let executor = Executor::new(Config { checks: Checks::SYNC, ..Config::default() });
-    // How it ends does not matter here.
-    let _ = executor.run(&guest, &launch(Arch::Sm87), &AtomicBool::new(false));
-    let found = executor.findings();
+    let found = findings_in(&code);
     assert_eq!(found[0].text, "comes to barrier 0 without all lanes of its warp");
     assert_eq!((found[0].event.pc, found[0].event.thread), (CODE + 32, [0; 3]));
 }
@@ -157,7 +148,16 @@ fn half_a_warp_at_one_barrier_and_half_at_another_is_found() {
 fn lanes_that_have_exited_are_found_where_others_need_them() {
     let shuffle = planted("shuffle_exited", 1, Checks::SYNC, "takes a value from a lane that has exited");
     assert!(shuffle.event.sass.contains("SHFL"));
-    planted("warpsync_exited", 1, Checks::SYNC, "waits for lanes of its warp that have exited");
+    // P0 = lane < 10; these lanes exit, then the others wait for lanes.
+    let found_in = |mask: u32| {
+        let code =
+            [asm::s2r(6, 0), asm::isetp_lt(6, 10), asm::if_p0(asm::EXIT), asm::warpsync(mask), asm::EXIT];
+        findings_in(&code)
+    };
+    assert!(found_in(u32::MAX << 10).is_empty());
+    let found = found_in(u32::MAX << 9);
+    assert_eq!((found.len(), found[0].check, found[0].event.pc), (1, Checks::SYNC, CODE + 48));
+    assert_eq!(found[0].text, "waits for lanes of its warp that have exited");
 }
 
 #[test]

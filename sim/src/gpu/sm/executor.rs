@@ -76,11 +76,11 @@ impl Executor {
     /// An executor with its own worker threads. The time its kernels read begins now, or is that of the
     /// virtual clock.
     pub fn with_time(config: Config, time: &Time) -> Self {
-        Self::on(config, Clock::new(time))
+        Self::on(config, Clock::new(time), Findings::default())
     }
 
-    /// An executor of a machine whose clock is `clock`.
-    pub(crate) fn on(config: Config, clock: Clock) -> Self {
+    /// An executor of a machine whose clock is `clock`, and which keeps what checks find in `findings`.
+    pub(crate) fn on(config: Config, clock: Clock, findings: Findings) -> Self {
         let workers = match (config.schedule, config.workers) {
             _ if !config.checks.is_empty() => 1,
             (Schedule::Deterministic | Schedule::Shuffled(_), _) => 1,
@@ -103,7 +103,7 @@ impl Executor {
             programs: Mutex::default(),
             invalidations: AtomicU64::new(0),
             l2: config.l2.map(L2::new),
-            findings: Arc::default(),
+            findings: Arc::new(findings),
             clock,
         }
     }
