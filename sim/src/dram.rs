@@ -311,12 +311,24 @@ impl Backing {
 
     /// Writes `value` to every word.
     pub(crate) fn fill(&self, value: u32) {
-        let Some(host) = &self.host else { return };
-        for word in 0..host.len / 4 {
-            // SAFETY: inside the mapping, which `self` owns; memory of the machine is reached through atomics.
-            unsafe { AtomicU32::from_ptr(host.ptr.as_ptr().cast::<u32>().add(word)) }
-                .store(value, Ordering::Relaxed);
-        }
+        self.words().for_each(|word| word.store(value, Ordering::Relaxed));
+    }
+
+    /// Writes zero to every word that holds `value`.
+    pub(crate) fn clear(&self, value: u32) {
+        self.words()
+            .filter(|word| word.load(Ordering::Relaxed) == value)
+            .for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    fn words(&self) -> impl Iterator<Item = &AtomicU32> {
+        self.host.iter().flat_map(|host| {
+            (0..host.len / 4).map(|word| {
+                // SAFETY: inside the mapping, which `self` owns; memory of the machine is reached through
+                // atomics.
+                unsafe { AtomicU32::from_ptr(host.ptr.as_ptr().cast::<u32>().add(word)) }
+            })
+        })
     }
 
     /// First byte on the host.

@@ -58,6 +58,16 @@ enum Place {
     Local(u32),
 }
 
+impl Place {
+    /// The address, or the offset.
+    fn offset(self) -> u64 {
+        match self {
+            Place::Global(va) => va,
+            Place::Shared(offset) | Place::Local(offset) => offset.into(),
+        }
+    }
+}
+
 /// An access of a warp: where, for the lanes that make it.
 struct WarpAccess {
     memory: act::Memory,
@@ -82,9 +92,6 @@ impl Watch {
     /// Sees an operation that is about to run for the lanes of `core.mask`.
     pub fn before(&mut self, core: &mut Core<'_>, op: &MicroOp) {
         let act = self.act(core);
-        if act == Act::Other {
-            return;
-        }
         match act {
             Act::Other => {}
             Act::Memory(memory) => {
@@ -140,6 +147,11 @@ impl Watch {
     }
 
     fn access(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
+        // What is not aligned faults.
+        let width = u64::from(access.memory.bytes.max(1));
+        if lanes(access.lanes).any(|lane| !access.places[lane as usize].offset().is_multiple_of(width)) {
+            return;
+        }
         if self.checks.contains(Checks::INIT) {
             self.check_init(core, access);
         }
