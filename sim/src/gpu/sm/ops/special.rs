@@ -216,7 +216,7 @@ warp_ops! {
 /// The lane that SHFL takes the value of `lane` from, and whether it lies in the segment; modes IDX, UP, DOWN,
 /// BFLY.
 #[inline(always)]
-pub(in crate::gpu::sm) fn exchange(mode: u32, lane: u32, by: u32, c: u32) -> (u32, bool) {
+pub(crate) fn exchange(mode: u32, lane: u32, by: u32, c: u32) -> (u32, bool) {
     let by = by & 31;
     let (clamp, segment) = (c & 31, c >> 8 & 31);
     let max = (lane & segment) | (clamp & !segment);
