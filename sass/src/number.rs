@@ -68,7 +68,9 @@ pub(crate) fn f16_text(bits: u16) -> String {
         _ => {
             let (significand, exponent) =
                 if exponent == 0 { (fraction, 1) } else { (fraction | 0x400, exponent) };
-            let value = f64::from(significand) * f64::powi(2.0, exponent - 25);
+            // 2^(exponent - 25) by its bits: `powi` may round, and differently on each machine.
+            let power = f64::from_bits(((exponent - 25 + 1023) as u64) << 52);
+            let value = f64::from(significand) * power;
             finite(if negative { -value } else { value })
         }
     }
@@ -82,6 +84,18 @@ pub(crate) fn bf16_text(bits: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_finite_f16_is_printed_with_the_value_of_its_bits() {
+        for bits in (0..=u16::MAX).filter(|bits| bits >> 10 & 31 != 31) {
+            let (exponent, fraction) = (u32::from(bits >> 10 & 31), u64::from(bits & 0x3ff));
+            // In units of 2^-24, which every fp16 value is a whole number of.
+            let units = if exponent == 0 { fraction } else { (fraction | 0x400) << (exponent - 1) };
+            let value = units as f64 / f64::from(1 << 24);
+            let text: f64 = f16_text(bits).trim().parse().unwrap();
+            assert_eq!(text, if bits >> 15 != 0 { -value } else { value }, "{bits:#06x}");
+        }
+    }
 
     #[test]
     fn numbers_read_as_c_prints_them() {
@@ -102,6 +116,8 @@ mod tests {
         assert_eq!(f64_text(0x3ff0_0000), "1");
         assert_eq!(f16_text(0x3c00), "1");
         assert_eq!(f16_text(0x0001), "5.9604644775390625e-08");
+        assert_eq!(f16_text(0x03ff), "6.0975551605224609375e-05");
+        assert_eq!(f16_text(0xfbff), "-65504");
         assert_eq!(f16_text(0x8000), "-0.0 ");
         assert_eq!(bf16_text(0x3f80), "1");
     }

@@ -257,7 +257,8 @@ impl Clock {
 
     /// A budget of `instructions` without progress; 0 for no limit.
     pub(crate) fn stall_budget(&self, instructions: u64) -> StallBudget {
-        StallBudget { clock: self.clone(), limit: instructions, spent: AtomicU64::new(0) }
+        let (idle, spent) = (AtomicU64::new(0), AtomicU64::new(0));
+        StallBudget { clock: self.clone(), limit: instructions, idle, spent }
     }
 }
 
@@ -279,28 +280,41 @@ impl Drop for Deadline {
     }
 }
 
+/// Budgets without stores are shorter than those with stores by this factor.
+const STORING: u64 = 8;
+
 /// Warp instructions that a launch may execute without progress. It counts work and not time, so that a slow
-/// host shortens nothing.
+/// host shortens nothing. A launch that stores gets further in general, so it may run longer until a block
+/// ends.
 #[derive(Debug)]
 pub(crate) struct StallBudget {
     clock: Clock,
     limit: u64,
+    /// Since something was stored.
+    idle: AtomicU64,
+    /// Since a block ended.
     spent: AtomicU64,
 }
 
 impl StallBudget {
-    /// Instructions were executed; gives their number since the last progress once that is more than the
-    /// budget.
-    pub(crate) fn spend(&self, instructions: u64) -> Option<u64> {
+    /// Instructions were executed, among them stores or not; gives their number since the last progress once
+    /// that is more than the budget.
+    pub(crate) fn spend(&self, instructions: u64, stored: bool) -> Option<u64> {
         self.clock.worked(instructions);
         let spent = self.spent.fetch_add(instructions, Ordering::Relaxed) + instructions;
-        (self.limit != 0 && spent > self.limit).then_some(spent)
+        if stored {
+            self.idle.store(0, Ordering::Relaxed);
+            return (self.limit != 0 && spent > self.limit.saturating_mul(STORING)).then_some(spent);
+        }
+        let idle = self.idle.fetch_add(instructions, Ordering::Relaxed) + instructions;
+        (self.limit != 0 && idle > self.limit).then_some(idle)
     }
 
     /// The launch made progress with the last of those instructions.
     pub(crate) fn progress(&self, instructions: u64) {
         self.clock.worked(instructions);
         self.spent.store(0, Ordering::Relaxed);
+        self.idle.store(0, Ordering::Relaxed);
     }
 }
 
@@ -389,10 +403,22 @@ mod tests {
         let (handle, clock) = virtual_clock();
         let start = handle.now();
         let budget = clock.stall_budget(100);
-        assert_eq!((budget.spend(60), budget.spend(41)), (None, Some(101)));
+        assert_eq!((budget.spend(60, false), budget.spend(41, false)), (None, Some(101)));
         budget.progress(9);
-        assert_eq!(budget.spend(100), None);
+        assert_eq!(budget.spend(100, false), None);
         assert_eq!(handle.now() - start, Duration::from_nanos(32 * 210));
-        assert_eq!(clock.stall_budget(0).spend(1 << 40), None);
+        assert_eq!(clock.stall_budget(0).spend(1 << 40, false), None);
+    }
+
+    #[test]
+    fn a_launch_that_stores_may_run_eight_times_as_long_until_a_block_ends() {
+        let (_, clock) = virtual_clock();
+        let budget = clock.stall_budget(100);
+        assert_eq!(
+            (budget.spend(90, false), budget.spend(90, true), budget.spend(90, false)),
+            (None, None, None)
+        );
+        assert_eq!(budget.spend(530, true), None);
+        assert_eq!(budget.spend(1, true), Some(801));
     }
 }

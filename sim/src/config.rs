@@ -1,6 +1,7 @@
 //! What kind of machine to model.
 
 use crate::clock::Time;
+use crate::findings::Checks;
 use crate::gpu::chip::{Chip, MOST_SMS};
 use crate::gpu::sm;
 use sass::Arch;
@@ -18,6 +19,9 @@ pub struct SimConfig {
     pub arch: Arch,
     /// How kernels are executed: worker threads, schedule, arithmetic.
     pub executor: sm::Config,
+    /// Mistakes of kernels to search for, besides those of [`executor`](Self::executor): none by default. What
+    /// is found is printed on stderr, as it happens, and kept for [`Sim::findings`](crate::Sim::findings).
+    pub check: Checks,
     /// The machine's time: the host's, or virtual.
     pub time: Time,
     /// Print the driver's kernel-log lines to stderr as they appear.
@@ -49,6 +53,7 @@ impl Default for SimConfig {
             sm_count: 16,
             arch: Arch::Sm87,
             executor: sm::Config::default(),
+            check: Checks::empty(),
             time: Time::Host,
             verbose: false,
             first_context_ms: 0,
@@ -64,6 +69,8 @@ impl SimConfig {
     pub const MEMORY: &str = "NVGPU_SIM_MEMORY";
     /// Number of SMs.
     pub const SMS: &str = "NVGPU_SIM_SMS";
+    /// Mistakes of kernels to search for: a list of `init`, `race` and `sync`, or `all`.
+    pub const CHECK: &str = "NVGPU_SIM_CHECK";
     /// Unless `0`: kernel-log lines on stderr.
     pub const VERBOSE: &str = "NVGPU_SIM_VERBOSE";
     /// Unless `0`: other processes of the user may inspect the machine.
@@ -97,9 +104,18 @@ impl SimConfig {
             config.sm_count = value.parse().ok().filter(|sms| (1..=MOST_SMS).contains(sms))?;
             Some(())
         })?;
+        read(Self::CHECK, Checks::EXPECTED, &mut |value| {
+            config.check = value.parse().ok()?;
+            Some(())
+        })?;
         config.verbose = value(Self::VERBOSE).is_some_and(|value| value != "0");
         config.visible = value(Self::VISIBLE).is_some_and(|value| value != "0");
         Ok(config)
+    }
+
+    /// Everything that is checked.
+    pub(crate) fn checks(&self) -> Checks {
+        self.check | self.executor.checks
     }
 
     /// The chip of this machine.
@@ -120,6 +136,7 @@ mod tests {
     fn the_environment_changes_what_it_names() {
         assert_eq!(of(SimConfig::ARCH, "sm_86").unwrap().arch, Arch::Sm86);
         assert_eq!(of(SimConfig::MEMORY, "1048576").unwrap().memory, 1 << 20);
+        assert_eq!(of(SimConfig::CHECK, "race,sync").unwrap().check, Checks::RACE | Checks::SYNC);
         assert_eq!(of(SimConfig::SMS, "8").unwrap().sm_count, 8);
         assert!(
             of(SimConfig::VERBOSE, "1").unwrap().verbose && !of(SimConfig::VERBOSE, "0").unwrap().verbose
@@ -133,6 +150,7 @@ mod tests {
             (SimConfig::ARCH, "86"),
             (SimConfig::ARCH, "sm_88"),
             (SimConfig::MEMORY, "4 GiB"),
+            (SimConfig::CHECK, "races"),
             (SimConfig::SMS, "0"),
             (SimConfig::SMS, "17"),
         ] {

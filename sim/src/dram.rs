@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 /// Size of a page, for the CPU and for the GPU.
@@ -307,6 +307,28 @@ impl Backing {
     /// Where the pages are.
     pub(crate) fn extents(&self) -> &[Extent] {
         &self.extents
+    }
+
+    /// Writes `value` to every word.
+    pub(crate) fn fill(&self, value: u32) {
+        self.words().for_each(|word| word.store(value, Ordering::Relaxed));
+    }
+
+    /// Writes zero to every word that holds `value`.
+    pub(crate) fn clear(&self, value: u32) {
+        self.words()
+            .filter(|word| word.load(Ordering::Relaxed) == value)
+            .for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    fn words(&self) -> impl Iterator<Item = &AtomicU32> {
+        self.host.iter().flat_map(|host| {
+            (0..host.len / 4).map(|word| {
+                // SAFETY: inside the mapping, which `self` owns; memory of the machine is reached through
+                // atomics.
+                unsafe { AtomicU32::from_ptr(host.ptr.as_ptr().cast::<u32>().add(word)) }
+            })
+        })
     }
 
     /// First byte on the host.

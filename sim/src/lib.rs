@@ -6,7 +6,7 @@
 //! and puts channels on the runlist; the GPU reports through `gpu::interrupts`.
 //!
 //! ```text
-//! 0   clock dram ids own_thread violations visit::message
+//! 0   clock dram findings ids own_thread poison violations visit::message
 //! 1   visit::visitor
 //! 2   user_memory
 //! 3   visit::remote
@@ -22,43 +22,46 @@
 //! 12  gpu::sm::ops
 //! 13  gpu::sm::translate
 //! 14  gpu::sm::bound
-//! 15  gpu::sm::grid
-//! 16  gpu::sm::worker
-//! 17  gpu::sm::executor
-//! 18  gpu::sm
+//! 15  gpu::sm::check
+//! 16  gpu::sm::grid
+//! 17  gpu::sm::worker
+//! 18  gpu::sm::executor
+//! 19  gpu::sm
 //!
-//! 19  gpu::chip gpu::classes gpu::counters gpu::exception gpu::gmmu gpu::pushbuffer gpu::syncpoint gpu::userd gpu::usermode
-//! 20  gpu::instance gpu::memory gpu::units
-//! 21  gpu::interrupts gpu::semaphore
-//! 22  gpu::context
-//! 23  gpu::compute_scheduler
-//! 24  gpu::methods
-//! 25  gpu::pbdma
-//! 26  gpu::device
-//! 27  gpu::host_scheduler
+//! 20  gpu::chip gpu::classes gpu::counters gpu::exception gpu::gmmu gpu::pushbuffer gpu::syncpoint gpu::userd gpu::usermode
+//! 21  gpu::instance gpu::memory gpu::units
+//! 22  gpu::interrupts gpu::semaphore
+//! 23  gpu::context
+//! 24  gpu::compute_scheduler
+//! 25  gpu::methods
+//! 26  gpu::pbdma
+//! 27  gpu::device
+//! 28  gpu::host_scheduler
 //!
-//! 28  config driver::descriptor driver::event driver::log driver::notifier driver::session::control driver::session::profiler
-//! 29  driver::dmabuf
-//! 30  driver::address_space driver::nvmap
-//! 31  driver::tsg
-//! 32  driver::channel
-//! 33  driver::session::debugger
-//! 34  driver::files
-//! 35  driver::machine
-//! 36  driver::recovery
-//! 37  driver::interrupts
-//! 38  driver::nodes
-//! 39  visit::host
-//! 40  sim
+//! 29  config driver::descriptor driver::event driver::log driver::notifier driver::session::control driver::session::profiler
+//! 30  driver::dmabuf
+//! 31  driver::address_space driver::nvmap
+//! 32  driver::tsg
+//! 33  driver::channel
+//! 34  driver::session::debugger
+//! 35  driver::files
+//! 36  driver::machine
+//! 37  driver::recovery
+//! 38  driver::interrupts
+//! 39  driver::nodes
+//! 40  visit::host
+//! 41  sim
 //! ```
 
 mod clock;
 mod config;
 mod dram;
 mod driver;
+mod findings;
 mod gpu;
 mod ids;
 mod own_thread;
+mod poison;
 mod sim;
 mod user_memory;
 mod violations;
@@ -66,9 +69,11 @@ mod visit;
 
 pub use clock::{Time, VirtualClock};
 pub use config::{SimConfig, UnknownSetting};
+pub use findings::{Checks, Event, Finding, UnknownCheck};
 pub use gpu::counters::Counters;
 pub use gpu::sm;
 pub use own_thread::is_gpu_thread;
+pub use poison::POISON;
 pub use sim::Sim;
 pub use violations::{Consequence, Violation};
 pub use visit::remote::Remote;

@@ -7,6 +7,7 @@ use crate::driver::machine::Machine;
 use crate::driver::nodes::dispatch;
 use crate::driver::nodes::nvmap::check_mmap;
 use crate::driver::session::control::CtrlFile;
+use crate::findings::Finding;
 use crate::gpu::counters::Counters;
 use crate::gpu::host_scheduler;
 use crate::gpu::usermode::USERMODE_LEN;
@@ -89,6 +90,12 @@ impl Sim {
         self.machine.violations.all()
     }
 
+    /// Mistakes of kernels that [`SimConfig::check`] found so far, in the order in which they were noticed
+    /// first.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.machine.gpu.units.executor.findings()
+    }
+
     /// What the GPU did so far.
     pub fn counters(&self) -> Counters {
         self.machine.gpu.counters()
@@ -123,6 +130,35 @@ impl Sim {
     /// one.
     pub fn descriptor_name(&self, fd: BorrowedFd<'_>) -> Option<String> {
         dispatch::name(&self.machine, fd)
+    }
+
+    /// `ioctl(2)` with the argument as a program passes it: the machine copies it in and out as a kernel does,
+    /// so that a bad pointer is an error.
+    ///
+    /// # Errors
+    /// Those of the request; `EFAULT` for an argument that is not mapped, or not writable when the driver
+    /// answers in it.
+    ///
+    /// # Safety
+    /// As for `ioctl(2)`: pointers inside the argument lead to memory that the driver may write.
+    pub unsafe fn ioctl_at(&self, fd: BorrowedFd<'_>, request: u32, arg: *mut c_void) -> Result<i32, Errno> {
+        let size = (request >> 16 & 0x3fff) as usize;
+        let address = arg.expose_provenance() as u64;
+        if nvgpu_sys::BY_VALUE.contains(&request) {
+            return dispatch::ioctl(&self.machine, fd, request, &mut address.to_ne_bytes());
+        }
+        if size == 0 || arg.is_null() {
+            return dispatch::ioctl(&self.machine, fd, request, &mut []);
+        }
+        let user = &self.machine.user;
+        let asked = user.read_own(address, size)?;
+        let mut bytes = asked.clone();
+        let result = dispatch::ioctl(&self.machine, fd, request, &mut bytes);
+        // Some requests answer also when they fail.
+        if bytes != asked {
+            user.write_own(address, &bytes)?;
+        }
+        result
     }
 
     /// Whether this machine has a node of that name.

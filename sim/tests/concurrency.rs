@@ -2,9 +2,14 @@
 
 mod machine;
 
+use ga10b_sim::sm::{self, Schedule};
+use ga10b_sim::{SimConfig, Time, VirtualClock};
+use machine::kernel::Fill;
 use machine::*;
 use nvgpu_sys::Sys;
+use qmd::{Dependent, Release};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 #[test]
 fn two_channels_hand_a_value_back_and_forth() {
@@ -67,4 +72,90 @@ fn threads_open_use_break_and_close_channels_at_once() {
     assert_eq!(tokens.len(), THREADS);
     assert!(tokens.iter().all(|token| *token >= 512 - 3 * THREADS as u32), "{tokens:?}");
     assert!(machine.sim.violations().is_empty());
+}
+
+#[test]
+fn a_kernel_that_waits_for_another_channel_gets_what_it_waits_for() {
+    for schedule in [Schedule::Parallel, Schedule::Deterministic] {
+        let executor = sm::Config { schedule, ..sm::Config::default() };
+        let machine =
+            Machine::with(SimConfig { sm_count: 4, memory: 4 << 30, executor, ..SimConfig::default() });
+        let (mut first, mut second) = (machine.channel(), machine.channel());
+        first.start();
+        second.start();
+        let (wait, out, signal) = (Fill::waiting(&machine), machine.buffer(4096), machine.buffer(4096));
+        let started = Fill::load(&machine);
+        // The flag is set by a copy on the second channel, after a kernel there, both begun after the first.
+        wait.launch(&mut first, &wait.describe_pointers(out.va, out.va + 64), signal.va, 1);
+        started.launch(&mut second, &started.describe(out.va + 1024, 5, 1), signal.va + 16, 1);
+        second.submit(&copy(out.va + 1024, out.va, 4));
+        second.wait(signal.u64(16), 1);
+        first.wait(signal.u64(0), 1);
+        assert_eq!(out.words(64, 1), [5], "{schedule:?}");
+    }
+}
+
+/// Words that copy bytes with the copy engine.
+fn copy(from: u64, to: u64, len: u32) -> Vec<u32> {
+    let high = |va: u64| (va >> 32) as u32;
+    let mut words = vec![inc(4, 0x400, 4), high(from), from as u32, high(to), to as u32];
+    words.extend([inc(4, 0x418, 1), len, inc(4, 0x300, 1), 0x182]);
+    words
+}
+
+/// A machine in virtual time, and its clock.
+fn virtual_machine() -> (Machine, VirtualClock) {
+    let clock = VirtualClock::default();
+    let time = Time::Virtual(clock.clone());
+    (Machine::with(SimConfig { sm_count: 4, memory: 4 << 30, time, ..SimConfig::default() }), clock)
+}
+
+/// Launches a descriptor whose dependent is itself.
+fn launch_for_ever(machine: &Machine, channel: &mut Channel<'_>, signal: &Buffer) {
+    let (fill, out) = (Fill::load(machine), machine.buffer(4096));
+    let again = Dependent::schedule(fill.qmd.va);
+    let launch = fill.describe(out.va, 0, 1).dependent(0, again).release(0, Release::new_u64(signal.va, 1));
+    fill.qmd.write(0, launch.build().unwrap().as_bytes());
+    fill.kick(channel);
+    channel.wait(signal.u64(0), 1);
+}
+
+#[test]
+fn a_launch_that_depends_on_itself_leaves_the_gpu_to_others_and_ends_with_its_channel() {
+    let (machine, clock) = virtual_machine();
+    let (mut endless, mut other) = (machine.channel(), machine.channel());
+    let signal = machine.buffer(4096);
+    endless.start();
+    launch_for_ever(&machine, &mut endless, &signal);
+    other.submit(&release(signal.va + 64, 1));
+    other.wait(signal.u64(64), 1);
+    let start = clock.now();
+    let Channel { fd, .. } = endless;
+    machine.sim.close(fd).unwrap();
+    assert!(clock.now() - start >= Duration::from_secs(10), "a kernel that runs has ten seconds to end");
+    // It has ended: the signal keeps what the CPU writes.
+    signal.u64(0).store(7, Ordering::Release);
+    machine.settle();
+    assert_eq!(signal.u64(0).load(Ordering::Acquire), 7);
+}
+
+#[test]
+fn a_machine_that_runs_a_launch_that_depends_on_itself_is_dropped() {
+    let machine = Machine::new();
+    let mut endless = machine.channel();
+    let signal = machine.buffer(4096);
+    endless.start();
+    launch_for_ever(&machine, &mut endless, &signal);
+    drop(endless);
+    drop(machine);
+}
+
+#[test]
+fn a_chain_that_does_not_end_is_a_time_out_at_last() {
+    let machine = Machine::new();
+    let mut endless = machine.channel();
+    let signal = machine.buffer(4096);
+    endless.start();
+    launch_for_ever(&machine, &mut endless, &signal);
+    assert_eq!(endless.wait_error(), nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_IDLE_TIMEOUT);
 }

@@ -353,3 +353,22 @@ fn a_debugger_sees_mappings_and_memory() {
     ask(&machine.sim, dbg.as_fd(), &mut args).unwrap();
     assert_eq!(word, 0xabcd);
 }
+
+#[test]
+fn an_argument_that_is_not_memory_of_the_program_is_a_bad_address() {
+    let machine = Machine::new();
+    let request = <nvgpu_gpu_num_vsms as Ioctl>::REQUEST;
+    let ask_at = |arg: *mut std::ffi::c_void| {
+        // SAFETY: the request has no pointers inside, and its argument is checked by the machine.
+        unsafe { machine.sim.ioctl_at(machine.ctrl.as_fd(), request, arg) }
+    };
+    let mut args = nvgpu_gpu_num_vsms::default();
+    assert_eq!(ask_at((&raw mut args).cast()), Ok(0));
+    assert_eq!(args.num_vsms, 4);
+    for address in [8_usize, 0x7000_0000_0000, usize::MAX - 63] {
+        assert_eq!(ask_at(std::ptr::without_provenance_mut(address)), Err(Errno::EFAULT), "{address:#x}");
+    }
+    // Memory that can be read and not written, for an answer.
+    static ZERO: nvgpu_gpu_num_vsms = nvgpu_gpu_num_vsms { num_vsms: 0, reserved: 0 };
+    assert_eq!(ask_at((&raw const ZERO).cast_mut().cast()), Err(Errno::EFAULT));
+}

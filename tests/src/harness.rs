@@ -1,10 +1,11 @@
 //! One test of the suite, and the device it runs on.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ga10b_sim::{Sim, SimConfig};
+use ga10b_sim::{Checks, Finding, Sim, SimConfig, sm};
 use hcq::{Device, DeviceOptions, Selector};
 use sass::Arch;
 
@@ -15,6 +16,8 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 thread_local! {
     /// The SMs of the software GPU that tests on this thread open; the device under test when there are none.
     static SMS: Cell<Option<Arch>> = const { Cell::new(None) };
+    /// The machines that tests on this thread have opened, when they are to search for mistakes of kernels.
+    static CHECKED: RefCell<Option<Vec<Arc<Sim>>>> = const { RefCell::new(None) };
 }
 
 /// One test of the suite.
@@ -52,6 +55,18 @@ pub fn run_on(arch: Arch, test: &Test) -> Result<()> {
     result
 }
 
+/// Runs a test on software GPUs that search for mistakes of kernels, and gives what they found.
+///
+/// # Errors
+/// Those of the test.
+pub fn run_checked(test: &Test) -> Result<Vec<Finding>> {
+    let before = CHECKED.replace(Some(Vec::new()));
+    let result = (test.run)();
+    let machines = CHECKED.replace(before).unwrap_or_default();
+    result?;
+    Ok(machines.iter().flat_map(|sim| sim.findings()).collect())
+}
+
 /// Opens the device under test.
 pub(crate) fn open() -> Result<Device> {
     open_with(|_| ())
@@ -61,6 +76,12 @@ pub(crate) fn open() -> Result<Device> {
 pub(crate) fn open_with(change: impl FnOnce(&mut DeviceOptions)) -> Result<Device> {
     let mut options = DeviceOptions::default();
     change(&mut options);
+    if CHECKED.with_borrow(Option::is_some) {
+        let executor = sm::Config { checks: Checks::all(), ..sm::Config::default() };
+        let sim = Sim::new(SimConfig { executor, ..SimConfig::default() });
+        CHECKED.with_borrow_mut(|machines| machines.get_or_insert_default().push(Arc::clone(&sim)));
+        return hcq::sim::open(sim, options).context("opening a software GPU with checks");
+    }
     match SMS.get() {
         Some(arch) => hcq::sim::open(Sim::new(SimConfig { arch, ..SimConfig::default() }), options),
         None => Device::open_with(selector()?, options),

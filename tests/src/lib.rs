@@ -42,7 +42,7 @@ mod windows;
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
-pub use harness::{Test, on_sim, run_on, selector};
+pub use harness::{Test, on_sim, run_checked, run_on, selector};
 pub use kernels::{arch, cubin};
 
 /// The whole suite.

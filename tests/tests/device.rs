@@ -1,8 +1,9 @@
 //! Runs the device suite on the device that `HCQ_DEVICE` names; the software ga10b when it is unset, and then
-//! also with SMs of other versions.
+//! also with SMs of other versions, and with checks of the kernels.
 
 use std::process::ExitCode;
 
+use ga10b_tests::Test;
 use libtest_mimic::{Arguments, Failed, Trial};
 use sass::Arch;
 
@@ -25,6 +26,10 @@ fn main() -> ExitCode {
         let trial = Trial::test(test.name, move || (test.run)().map_err(failed));
         trials.push(trial.with_ignored_flag(test.sim_only && !on_sim));
     }
+    for test in ga10b_tests::suite() {
+        let trial = Trial::test(test.name, move || clean(&test).map_err(failed));
+        trials.push(trial.with_kind("checks").with_ignored_flag(!on_sim));
+    }
     for test in ga10b_tests::suite_for_every_sm() {
         for arch in OTHERS {
             let run = move || ga10b_tests::run_on(arch, &test).map_err(failed);
@@ -32,6 +37,14 @@ fn main() -> ExitCode {
         }
     }
     libtest_mimic::run(&args, trials).exit_code()
+}
+
+/// Its kernels have no mistakes that the checks of the software ga10b find.
+fn clean(test: &Test) -> anyhow::Result<()> {
+    let findings = ga10b_tests::run_checked(test)?;
+    let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    anyhow::ensure!(lines.is_empty(), "the checks found:\n{}", lines.join("\n"));
+    Ok(())
 }
 
 fn failed(error: anyhow::Error) -> Failed {

@@ -10,7 +10,8 @@
 //! `dup`, `fcntl` and `lseek` need no help. A forked child has no GPU.
 //!
 //! Environment: `NVGPU_SIM_ARCH` (`sm_80`, `sm_86`, `sm_87`, `sm_89` or `sm_90`), `NVGPU_SIM_MEMORY` (bytes),
-//! `NVGPU_SIM_SMS`, `NVGPU_SIM_VERBOSE` (kernel-log lines on stderr), `NVGPU_SIM_VISIBLE` (`nvdiag esr --pid`
+//! `NVGPU_SIM_SMS`, `NVGPU_SIM_CHECK` (`init`, `race`, `sync` or `all`: mistakes of kernels to search for),
+//! `NVGPU_SIM_VERBOSE` (kernel-log lines on stderr), `NVGPU_SIM_VISIBLE` (`nvdiag esr --pid`
 //! and `nvdiag vamap --pid` of the same user may inspect the device), which [`SimConfig::from_env`] reads;
 //! `NVGPU_SIM_TRACE` (each call is reported to `nvdiag trace`, which would not see it otherwise).
 //!
@@ -204,17 +205,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) ->
     let served = from_program(|| {
         let sim = owner(fd)?;
         let request = request as u32;
-        let size = (request >> 16 & 0x3fff) as usize;
         let fd = borrow(fd)?;
-        let mut value = (arg as u64).to_ne_bytes();
-        let bytes: &mut [u8] = if nvgpu_sys::BY_VALUE.contains(&request) {
-            &mut value
-        } else if arg.is_null() || size == 0 {
-            &mut []
-        } else {
-            // SAFETY: the program passes an argument of the size that is part of the request.
-            unsafe { std::slice::from_raw_parts_mut(arg.cast(), size) }
-        };
         let about = TraceMark {
             kind: TraceMark::IOCTL,
             fd: fd.as_raw_fd(),
@@ -224,7 +215,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) ->
         };
         let mark = Mark::begin(about, || name(sim, fd));
         // SAFETY: the program's own promise.
-        Some(answer(mark.end(unsafe { sim.ioctl(fd, request, bytes) })))
+        Some(answer(mark.end(unsafe { sim.ioctl_at(fd, request, arg) })))
     });
     // SAFETY: the caller's promise.
     served.flatten().unwrap_or_else(|| unsafe { kernel::ioctl(fd, request, arg) })

@@ -2,6 +2,7 @@
 
 use crate::dram::{Backing, Dram, HostMapping};
 use crate::driver::descriptor::FileKey;
+use crate::poison::POISON;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -90,8 +91,15 @@ impl DmaBuf {
         self.state().facts.flags & nvgpu_sys::NVMAP_HANDLE_RO != 0
     }
 
-    /// Gives it memory.
-    pub(crate) fn allocate(&self, heap: u32, flags: u32, align: u32, dram: &Arc<Dram>) -> Result<(), Errno> {
+    /// Gives it memory, which holds zeros or, if `poisoned`, what nothing wrote.
+    pub(crate) fn allocate(
+        &self,
+        heap: u32,
+        flags: u32,
+        align: u32,
+        dram: &Arc<Dram>,
+        poisoned: bool,
+    ) -> Result<(), Errno> {
         let mut state = self.state();
         if state.backing.is_some() {
             return Err(Errno::EEXIST);
@@ -107,6 +115,9 @@ impl DmaBuf {
         let sealed = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(memfd, FcntlArg::F_ADD_SEALS(sealed)).map_err(|_| Errno::ENOMEM)?;
         let backing = back(memfd.as_fd(), size, dram)?;
+        if poisoned {
+            backing.fill(POISON);
+        }
         state.backing = Some(backing);
         state.facts = BufferFacts { heap, flags, align, ..state.facts };
         Ok(())
@@ -168,7 +179,7 @@ mod tests {
         const LEN: u64 = 8192;
         let dram = Dram::new(1 << 20).unwrap();
         let buffer = DmaBuf::new(LEN, 1).unwrap();
-        buffer.allocate(nvgpu_sys::NVMAP_HEAP_IOVMM, 0, 4096, &dram).unwrap();
+        buffer.allocate(nvgpu_sys::NVMAP_HEAP_IOVMM, 0, 4096, &dram, false).unwrap();
         let fd = buffer.descriptor().unwrap();
         for size in [0, LEN as i64 / 2, 2 * LEN as i64] {
             assert_eq!(nix::unistd::ftruncate(&fd, size), Err(Errno::EPERM), "to {size} bytes");

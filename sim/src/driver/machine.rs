@@ -1,6 +1,6 @@
 //! The whole machine: driver state, memory, GPU.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Deadline};
 use crate::config::SimConfig;
 use crate::dram::Dram;
 use crate::driver::channel::{Channel, Channels};
@@ -10,12 +10,15 @@ use crate::driver::files::{FileTable, Object};
 use crate::driver::log::KernelLog;
 use crate::driver::nvmap::Handles;
 use crate::driver::tsg::Tsg;
+use crate::findings::Findings;
 use crate::gpu::chip::Chip;
 use crate::gpu::device::Gpu;
+use crate::gpu::sm;
 use crate::gpu::sm::executor::Executor;
 use crate::gpu::syncpoint::Syncpoints;
 use crate::gpu::units::Units;
 use crate::ids::{IdPool, Order};
+use crate::own_thread::is_gpu_thread;
 use crate::user_memory::UserMemory;
 use crate::violations::{Consequence, Violations};
 use crate::visit::visitor::visitor;
@@ -89,6 +92,8 @@ pub(crate) struct Machine {
     pub(crate) channel_ids: Arc<IdPool>,
     /// Numbers of groups.
     pub(crate) tsg_ids: Arc<IdPool>,
+    /// Channels that close when the kernel they run has ended, or at the deadline.
+    closing: Mutex<Vec<(Arc<Channel>, Deadline)>>,
     serial: AtomicU64,
     driver: Mutex<Driver>,
 }
@@ -100,7 +105,9 @@ impl Machine {
         let clock = Clock::new(&config.time);
         let violations = Arc::new(Violations::default());
         let syncpoints = Arc::new(Syncpoints::new(&dram));
-        let executor = Executor::on(config.executor, clock.clone());
+        let findings = Findings::new(!config.check.is_empty());
+        let settings = sm::Config { checks: config.checks(), ..config.executor };
+        let executor = Executor::on(settings, clock.clone(), findings);
         let units = Units::new(
             config.chip(),
             clock.clone(),
@@ -120,6 +127,7 @@ impl Machine {
             comm: comm.trim_end().to_owned(),
             channel_ids: IdPool::new(CHANNELS, Order::LastIn),
             tsg_ids: IdPool::new(TSGS, Order::Lowest),
+            closing: Mutex::default(),
             serial: AtomicU64::new(1),
             driver: Mutex::default(),
             dram,
@@ -211,6 +219,16 @@ impl Machine {
         for object in objects {
             self.release(object);
         }
+        let over = |(channel, deadline): &mut (Arc<Channel>, Deadline)| {
+            deadline.is_over() || !channel.instance.is_busy()
+        };
+        let left: Vec<_> = {
+            let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+            closing.extract_if(.., over).collect()
+        };
+        for (channel, _) in left {
+            self.finish_close(&channel);
+        }
     }
 
     fn release(&self, object: Object) {
@@ -266,11 +284,23 @@ impl Machine {
         }
         let instance = &channel.instance;
         instance.set_closing();
-        self.gpu.remove_channel(instance);
         let deadline = self.clock.deadline(CLOSE_PATIENCE);
+        if is_gpu_thread() && instance.is_busy() {
+            // The GPU cannot wait for itself: housekeeping closes the channel later.
+            self.closing.lock().unwrap_or_else(PoisonError::into_inner).push((Arc::clone(channel), deadline));
+            return;
+        }
         self.clock.wait(Some(&deadline), CLOSE_POLL, || !instance.is_busy());
+        self.finish_close(channel);
+    }
+
+    /// Stops what still runs for a channel and gives back everything it held.
+    fn finish_close(&self, channel: &Arc<Channel>) {
+        let instance = &channel.instance;
         instance.kill();
+        self.gpu.remove_channel(instance);
         drop(instance.turn());
+        instance.set_working(false);
         let (ring, syncpoint) = {
             let mut bindings = instance.bindings();
             bindings.tables = None;

@@ -5,9 +5,11 @@ use crate::gpu::context::{Context, Flow};
 use crate::gpu::exception::{Exception, HubClient};
 use crate::gpu::semaphore::{Reduce, Write};
 use crate::gpu::sm;
+use crate::gpu::sm::executor::Running;
 use crate::gpu::sm::launch::Memory as _;
 use crate::violations::Consequence;
 use qmd::{DependentAction, Effect, Qmd, SkedCheck};
+use std::collections::VecDeque;
 
 /// State that methods set for the next launches.
 #[derive(Clone, Debug, Default)]
@@ -26,10 +28,25 @@ pub(crate) struct ComputeState {
     pub(crate) exceptions_masked: bool,
 }
 
+/// Launches of a chain after which other channels are served.
+const TURN: u32 = 64;
+/// Launches of a chain after which one that leads back into itself counts as one that does not end.
+const LONGEST_CYCLE: u32 = 1 << 16;
+
 /// The scheduler of one channel.
 #[derive(Debug, Default)]
 pub(crate) struct ComputeScheduler {
     grids: u64,
+    /// The launch that has the SMs when the channel has its turn, and its descriptor.
+    running: Option<(Running, Qmd)>,
+    /// Descriptors to schedule after it.
+    next: VecDeque<u64>,
+    /// Launches since the method that began the chain.
+    chain: u32,
+    /// The chain's descriptor at the last power of two of them: a cycle comes back to it (Brent).
+    landmark: u64,
+    /// Whether the chain has come back to it.
+    cyclic: bool,
 }
 
 impl ComputeScheduler {
@@ -40,34 +57,62 @@ impl ComputeScheduler {
         state: &ComputeState,
         va: u64,
     ) -> Result<Flow, Exception> {
-        let mut next = Some(va);
-        while let Some(va) = next {
-            let qmd = fetch(context, va)?;
-            if qmd.dependence_counter() > 0 {
-                // It starts when the last of those it depends on has ended.
-                return Ok(Flow::Next);
-            }
-            match self.run(context, state, &qmd)? {
+        self.next.push_back(va);
+        (self.chain, self.cyclic) = (0, false);
+        self.advance(context, state)
+    }
+
+    /// Whether launches have begun that have not ended.
+    pub(crate) fn is_working(&self) -> bool {
+        self.running.is_some() || !self.next.is_empty()
+    }
+
+    /// Goes on with the launch that was preempted, and with what follows it.
+    pub(crate) fn advance(&mut self, context: &Context<'_>, state: &ComputeState) -> Result<Flow, Exception> {
+        let done = self.work(context, state);
+        if !matches!(done, Ok(Flow::Preempted)) {
+            self.next.clear();
+        }
+        done
+    }
+
+    fn work(&mut self, context: &Context<'_>, state: &ComputeState) -> Result<Flow, Exception> {
+        for _ in 0..TURN {
+            let ended = match self.running.take() {
+                Some((running, qmd)) => self.grid(context, state, running, qmd)?,
+                None => {
+                    let Some(va) = self.next.pop_front() else { return Ok(Flow::Next) };
+                    if context.channel.is_unserviceable() {
+                        return Ok(Flow::Next);
+                    }
+                    self.begin(context, state, va)?
+                }
+            };
+            match ended {
                 Flow::Next => {}
                 other => return Ok(other),
             }
-            next = None;
-            for slot in 0..qmd.dependents() {
-                let Some(dependent) = qmd.dependent(slot) else { continue };
-                match dependent.action {
-                    DependentAction::Schedule | DependentAction::InvalidateCopySchedule => {
-                        next = Some(dependent.address);
-                    }
-                    DependentAction::DecrementDependence => {
-                        if count_down(context, dependent.address)? {
-                            next = Some(dependent.address);
-                        }
-                    }
-                    DependentAction::IncrementPut => return Err(refused(SkedCheck::CircularQueueSize)),
+        }
+        Ok(if self.is_working() { Flow::Preempted } else { Flow::Next })
+    }
+
+    /// Schedules what depends on a descriptor whose launch has ended.
+    fn schedule_dependents(&mut self, context: &Context<'_>, qmd: &Qmd) -> Result<(), Exception> {
+        for slot in 0..qmd.dependents() {
+            let Some(dependent) = qmd.dependent(slot) else { continue };
+            match dependent.action {
+                DependentAction::Schedule | DependentAction::InvalidateCopySchedule => {
+                    self.next.push_back(dependent.address);
                 }
+                DependentAction::DecrementDependence => {
+                    if count_down(context, dependent.address)? {
+                        self.next.push_back(dependent.address);
+                    }
+                }
+                DependentAction::IncrementPut => return Err(refused(SkedCheck::CircularQueueSize)),
             }
         }
-        Ok(Flow::Next)
+        Ok(())
     }
 
     /// Lowers the counter of the descriptor at `va` and runs it when that was the last one.
@@ -88,38 +133,99 @@ impl ComputeScheduler {
         Ok(Flow::Next)
     }
 
-    fn run(&mut self, context: &Context<'_>, state: &ComputeState, qmd: &Qmd) -> Result<Flow, Exception> {
-        if let Some(hang) = check(context, state, qmd)? {
+    /// Begins the launch of the descriptor at `va`, and runs it for its first time slice.
+    fn begin(&mut self, context: &Context<'_>, state: &ComputeState, va: u64) -> Result<Flow, Exception> {
+        let qmd = fetch(context, va)?;
+        if qmd.dependence_counter() > 0 {
+            // It starts when the last of those it depends on has ended.
+            return Ok(Flow::Next);
+        }
+        self.cyclic |= self.chain > 0 && va == self.landmark;
+        self.chain = self.chain.saturating_add(1);
+        if self.chain.is_power_of_two() {
+            self.landmark = va;
+        }
+        if self.cyclic && self.chain > LONGEST_CYCLE {
+            tracing::error!(
+                launches = self.chain,
+                descriptor = va,
+                "a chain of launches leads back into itself"
+            );
+            return Err(Exception::Timeout);
+        }
+        if let Some(hang) = check(context, state, &qmd)? {
             context.units.violations.record(Consequence::Hang, "SEND_PCAS", hang);
             return Ok(Flow::Hang);
         }
         if qmd.invalidates().contains(qmd::Invalidate::INSTRUCTION) {
             context.units.executor.invalidate_code();
         }
-        if qmd.grid().iter().all(|&n| n > 0) {
-            self.grids += 1;
-            let launch = self.grid(context, state, qmd);
-            let ran = context.units.executor.run(&context.memory, &launch, context.channel.stop_flag());
-            if let Ok(counters) = &ran {
-                context.units.count(|total| total.sm += *counters);
+        if !qmd.grid().iter().all(|&n| n > 0) {
+            return self.end(context, &qmd);
+        }
+        self.grids += 1;
+        let launch = self.launch_of(context, state, &qmd);
+        let several = launch.blocks() * u64::from(launch.warps_per_block()) > 1;
+        match context.units.executor.start(&context.memory, launch, context.channel.stop_flag()) {
+            Ok(running) => self.grid(context, state, running, qmd),
+            Err(fault) => self.failed(context, state, fault, several, &qmd),
+        }
+    }
+
+    /// Runs a launch until it ends or is preempted.
+    fn grid(
+        &mut self,
+        context: &Context<'_>,
+        state: &ComputeState,
+        mut running: Running,
+        qmd: Qmd,
+    ) -> Result<Flow, Exception> {
+        let stop = context.channel.stop_flag();
+        match context.units.executor.advance(&mut running, &context.memory, stop, context.others_wait) {
+            Ok(None) => {
+                self.running = Some((running, qmd));
+                Ok(Flow::Preempted)
             }
-            match ran {
-                // Stopped with its channel: what follows a kernel's end does not happen.
-                _ if context.channel.is_unserviceable() => return Ok(Flow::Next),
-                Ok(_) => {}
-                Err(fault) if fault.code == sm::esr::NONE => {
-                    tracing::error!(%fault, "a kernel does not end");
-                    context.units.violations.record_fault(fault.to_string());
-                    return Err(Exception::Timeout);
-                }
-                Err(fault) if state.exceptions_masked && fault.mmu.is_none() => {
-                    tracing::warn!(%fault, "SM exceptions are masked by SET_SHADER_EXCEPTIONS: the error is not reported");
-                }
-                Err(fault) => {
-                    let several = launch.blocks() * u64::from(launch.warps_per_block()) > 1;
-                    return Err(Exception::Sm { fault, several });
-                }
+            Ok(Some(counters)) => {
+                context.units.count(|total| total.sm += counters);
+                self.end(context, &qmd)
             }
+            Err(fault) => {
+                let launch = running.launch();
+                let several = launch.blocks() * u64::from(launch.warps_per_block()) > 1;
+                self.failed(context, state, fault, several, &qmd)
+            }
+        }
+    }
+
+    fn failed(
+        &mut self,
+        context: &Context<'_>,
+        state: &ComputeState,
+        fault: sm::Fault,
+        several: bool,
+        qmd: &Qmd,
+    ) -> Result<Flow, Exception> {
+        if context.channel.is_unserviceable() {
+            return Ok(Flow::Next);
+        }
+        if fault.code == sm::esr::NONE {
+            tracing::error!(%fault, "a kernel does not end");
+            context.units.violations.record_fault(fault.to_string());
+            return Err(Exception::Timeout);
+        }
+        if state.exceptions_masked && fault.mmu.is_none() {
+            tracing::warn!(%fault, "SM exceptions are masked by SET_SHADER_EXCEPTIONS: the error is not reported");
+            return self.end(context, qmd);
+        }
+        Err(Exception::Sm { fault, several })
+    }
+
+    /// What follows the end of a launch: releases, then dependents.
+    fn end(&mut self, context: &Context<'_>, qmd: &Qmd) -> Result<Flow, Exception> {
+        if context.channel.is_unserviceable() {
+            // Stopped with its channel: what follows a kernel's end does not happen.
+            return Ok(Flow::Next);
         }
         for slot in 0..qmd::RELEASES {
             let Some(release) = qmd.release(slot) else { continue };
@@ -136,10 +242,11 @@ impl ComputeScheduler {
                 context.interrupts.non_stalling();
             }
         }
+        self.schedule_dependents(context, qmd)?;
         Ok(Flow::Next)
     }
 
-    fn grid(&self, context: &Context<'_>, state: &ComputeState, qmd: &Qmd) -> sm::Launch {
+    fn launch_of(&self, context: &Context<'_>, state: &ComputeState, qmd: &Qmd) -> sm::Launch {
         sm::Launch {
             arch: context.units.chip.arch,
             program: qmd.program_address(),

@@ -19,6 +19,8 @@ pub(crate) struct Context<'a> {
     pub(crate) ring: &'a Ring,
     /// Its memory.
     pub(crate) memory: GpuMemory<'a>,
+    /// Whether other channels have something to do.
+    pub(crate) others_wait: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// What a method led to.
@@ -28,6 +30,8 @@ pub(crate) enum Flow {
     Next,
     /// Nothing more until a semaphore has its value.
     Acquire(Acquire),
+    /// Go on with the launches that have begun, after other channels have had their turns.
+    Preempted,
     /// A launch that never ends.
     Hang,
 }

@@ -6,10 +6,13 @@ use crate::gpu::interrupts::Interrupts;
 use crate::gpu::memory::GpuMemory;
 use crate::gpu::pbdma::Turn;
 use crate::own_thread::mark_own_thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the driver's housekeeping runs.
 const HOUSEKEEPING: Duration = Duration::from_millis(10);
+/// How long it may wait for a kernel.
+const LATEST_HOUSEKEEPING: Duration = Duration::from_millis(250);
 /// How long the thread spins, and then yields, after its last work before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
 const YIELD: Duration = Duration::from_micros(500);
@@ -39,7 +42,12 @@ pub(crate) fn run(gpu: &Gpu, interrupts: &dyn Interrupts) {
             }
         }
         for entry in runlist.iter() {
-            worked |= serve(gpu, interrupts, entry);
+            let others_wait = || {
+                gpu.usermode.is_rung()
+                    || last_look.elapsed() > LATEST_HOUSEKEEPING
+                    || runlist.iter().any(|other| !Arc::ptr_eq(other, entry) && other.instance.wants_turn())
+            };
+            worked |= serve(gpu, interrupts, entry, &others_wait);
         }
         gpu.units.clock.pass(worked);
         if worked {
@@ -61,7 +69,12 @@ pub(crate) fn run(gpu: &Gpu, interrupts: &dyn Interrupts) {
 }
 
 /// Gives one channel its turn; true when it did something.
-fn serve(gpu: &Gpu, interrupts: &dyn Interrupts, entry: &Entry) -> bool {
+fn serve(
+    gpu: &Gpu,
+    interrupts: &dyn Interrupts,
+    entry: &Entry,
+    others_wait: &(dyn Fn() -> bool + Sync),
+) -> bool {
     let instance = &*entry.instance;
     if !instance.may_run() {
         return false;
@@ -80,8 +93,10 @@ fn serve(gpu: &Gpu, interrupts: &dyn Interrupts, entry: &Entry) -> bool {
     let outcome = {
         let _memory_stays = tables.dram().hold();
         let memory = GpuMemory::new(&tables);
-        pbdma.turn(&Context { units: &gpu.units, interrupts, channel: instance, ring: &ring, memory })
+        let units = &gpu.units;
+        pbdma.turn(&Context { units, interrupts, channel: instance, ring: &ring, memory, others_wait })
     };
+    instance.set_working(pbdma.is_working());
     instance.set_pending(matches!(outcome, Ok(Turn::Blocked | Turn::More)));
     drop(turn);
     let worked = match outcome {

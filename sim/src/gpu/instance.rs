@@ -60,6 +60,7 @@ pub(crate) struct Instance {
     stop: AtomicBool,
     rung: AtomicBool,
     pending: AtomicBool,
+    working: AtomicBool,
     /// Held while the GPU works for the channel.
     turn: Mutex<()>,
 }
@@ -77,6 +78,7 @@ impl Instance {
             stop: AtomicBool::new(false),
             rung: AtomicBool::new(false),
             pending: AtomicBool::new(false),
+            working: AtomicBool::new(false),
             turn: Mutex::new(()),
         })
     }
@@ -157,14 +159,24 @@ impl Instance {
         self.pending.store(pending, Ordering::Release);
     }
 
+    /// Whether launches have begun that have not ended.
+    pub(crate) fn set_working(&self, working: bool) {
+        self.working.store(working, Ordering::Release);
+    }
+
+    /// Whether it waits for a turn.
+    pub(crate) fn wants_turn(&self) -> bool {
+        (self.is_pending() || self.rung.load(Ordering::Acquire)) && self.may_run()
+    }
+
     /// Begins a turn, or waits until the present one has ended.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the GPU works for it right now.
+    /// Whether the GPU works for it: right now, or on a launch that was preempted.
     pub(crate) fn is_busy(&self) -> bool {
-        matches!(self.turn.try_lock(), Err(TryLockError::WouldBlock))
+        self.working.load(Ordering::Acquire) || matches!(self.turn.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     /// Whether the engines have a context of its group.
@@ -174,7 +186,9 @@ impl Instance {
 
     /// Whether the GPU may work for it now.
     pub(crate) fn may_run(&self) -> bool {
-        if self.is_unserviceable() || self.is_closing() || !self.enabled.load(Ordering::Acquire) {
+        // What has begun ends also while the channel closes.
+        let leaves = self.is_closing() && !self.working.load(Ordering::Acquire);
+        if self.is_unserviceable() || leaves || !self.enabled.load(Ordering::Acquire) {
             return false;
         }
         self.bindings().group.as_ref().is_some_and(|group| group.enabled.load(Ordering::Acquire))

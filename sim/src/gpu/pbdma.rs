@@ -67,11 +67,26 @@ impl Pbdma {
         }
     }
 
+    /// Whether launches have begun that have not ended.
+    pub(crate) fn is_working(&self) -> bool {
+        self.compute.is_working()
+    }
+
     /// Works for the channel until it has nothing to do, waits, or has had its turn.
     pub(crate) fn turn(&mut self, context: &Context<'_>) -> Result<Turn, Exception> {
         let mut methods = 0;
         if self.hung {
             return Ok(Turn::Idle);
+        }
+        if self.compute.is_working() {
+            match self.compute.advance(context)? {
+                Flow::Preempted => return Ok(Turn::More),
+                Flow::Hang => {
+                    self.hung = true;
+                    return Ok(Turn::Idle);
+                }
+                Flow::Next | Flow::Acquire(_) => {}
+            }
         }
         loop {
             if !self.host.poll(context)? {
@@ -91,6 +106,7 @@ impl Pbdma {
             match self.execute_word(context, word)? {
                 Flow::Next => {}
                 Flow::Acquire(acquire) => self.host.wait_for(acquire),
+                Flow::Preempted => return Ok(Turn::More),
                 Flow::Hang => {
                     self.hung = true;
                     return Ok(Turn::Idle);

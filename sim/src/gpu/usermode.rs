@@ -53,6 +53,11 @@ impl Usermode {
         self.word(TIME_0).store(ns as u32, Ordering::Release);
     }
 
+    /// Whether the doorbell was rung since it was last polled.
+    pub(crate) fn is_rung(&self) -> bool {
+        self.word(DOORBELL).load(Ordering::Acquire) != QUIET
+    }
+
     /// What the doorbell was last rung with, once.
     pub(crate) fn take_token(&self) -> Option<u32> {
         if self.word(DOORBELL).load(Ordering::Acquire) == QUIET {

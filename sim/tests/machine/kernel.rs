@@ -1,4 +1,4 @@
-//! The kernel `fill(out, base)` of `tests/data`: `out[i] = base + i`.
+//! Kernels of `tests/data`, above all `fill(out, base)`: `out[i] = base + i`.
 
 use super::{Buffer, Channel, LOCAL_WINDOW, Machine, SHARED_WINDOW, inc};
 use qmd::{ConstantBuffer, Launch, Release, Target};
@@ -24,12 +24,29 @@ impl Fill {
             Arch::Sm89 => include_bytes!("../data/fill.sm_89.cubin"),
             Arch::Sm90 => include_bytes!("../data/fill.sm_90.cubin"),
         };
-        let (offset, code_len) = section(cubin, ".text.fill");
-        let (_, bank_len) = section(cubin, ".nv.constant0.fill");
+        Self::of(machine, cubin, "fill")
+    }
+
+    /// Loads `wait_flag(flag, out)`, which waits for a flag and stores what it finds; for the SMs of a ga10b.
+    pub fn waiting(machine: &Machine) -> Self {
+        assert_eq!(machine.sim.config().arch, Arch::Sm87);
+        Self::of(machine, include_bytes!("../data/waits.sm_87.cubin"), "wait_flag")
+    }
+
+    fn of(machine: &Machine, cubin: &[u8], name: &str) -> Self {
+        let (offset, code_len) = section(cubin, &format!(".text.{name}"));
+        let (_, bank_len) = section(cubin, &format!(".nv.constant0.{name}"));
         let program = machine.buffer(0x4000);
         program.write(0, &cubin[offset..offset + code_len]);
         let target = Target::from_sm(machine.sim.config().arch.sm()).unwrap();
         Self { program, bank: machine.buffer(4096), qmd: machine.buffer(4096), target, bank_len, code_len }
+    }
+
+    /// A launch of one warp of a kernel with two pointers.
+    pub fn describe_pointers(&self, first: u64, second: u64) -> Launch {
+        let launch = self.describe(first, 0, 1).block([32, 1, 1]);
+        self.bank.write(0x168, &second.to_le_bytes());
+        launch
     }
 
     /// A launch of `blocks` blocks of 256 threads, to be changed further.

@@ -115,6 +115,11 @@ pub fn call_register(a: u8) -> u128 {
 /// `BPT.TRAP 0x1`
 pub const TRAP: u128 = 0x95c | ALWAYS | CONTROL | 1 << 34 | 3 << 84;
 
+/// `BAR.SYNC.DEFER_BLOCKING id`
+pub fn bar(id: u8) -> u128 {
+    0xb1d | ALWAYS | CONTROL | u128::from(id) << 54 | 1 << 80
+}
+
 /// `WARPSYNC mask`
 pub fn warpsync(mask: u32) -> u128 {
     0x948 | ALWAYS | CONTROL | PS | u128::from(mask) << 32

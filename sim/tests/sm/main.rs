@@ -1,8 +1,10 @@
 //! The SM interpreter through its public interface.
 
 mod asm;
+mod checks;
 mod cubin;
 mod faults;
 mod golden;
 mod guest;
 mod kernels;
+mod waiting;

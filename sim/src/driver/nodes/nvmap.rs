@@ -4,6 +4,7 @@ use crate::driver::descriptor::borrow;
 use crate::driver::dmabuf::{DmaBuf, Metadata};
 use crate::driver::machine::{Driver, Machine};
 use crate::driver::nodes::argument::Reply;
+use crate::findings::Checks;
 use nix::errno::Errno;
 use nvgpu_sys::*;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
@@ -139,7 +140,8 @@ fn alloc(machine: &Machine, a: &nvmap_alloc_handle) -> Result<(), Errno> {
     let small = buffer.size() <= CARVEOUT_BYTES;
     let usable = if small { present } else { present & NVMAP_HEAP_IOVMM };
     let heap = usable.checked_ilog2().map(|bit| 1 << bit).ok_or(Errno::ENOMEM)?;
-    buffer.allocate(heap, a.flags, a.align, &machine.dram)?;
+    let poisoned = machine.config.checks().contains(Checks::INIT);
+    buffer.allocate(heap, a.flags, a.align, &machine.dram, poisoned)?;
     machine.remember(&mut driver, &buffer);
     Ok(())
 }

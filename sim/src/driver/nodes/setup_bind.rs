@@ -3,8 +3,10 @@
 use crate::driver::channel::Channel;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::argument::Reply;
+use crate::findings::Checks;
 use crate::gpu::gmmu::PteAttributes;
 use crate::gpu::userd::Ring;
+use crate::poison::POISON;
 use nix::errno::Errno;
 use nvgpu_sys::*;
 use std::sync::Arc;
@@ -55,6 +57,10 @@ pub(super) fn setup_bind(
     };
     let userd = machine.buffer(&mut machine.driver(), a.userd_dmabuf_fd).map_err(undo)?;
     let userd = userd.backing().ok_or(Errno::EINVAL).map_err(undo)?;
+    if machine.config.checks().contains(Checks::INIT) {
+        // nvmap gives memory that is zero: the put index that the program has not written yet is.
+        userd.clear(POISON);
+    }
     {
         let mut bindings = channel.instance.bindings();
         bindings.ring = Some(Ring::new(entries, va, userd));

@@ -107,6 +107,16 @@ impl ComputeMethods {
         Ok(Flow::Next)
     }
 
+    /// Whether launches have begun that have not ended.
+    pub(crate) fn is_working(&self) -> bool {
+        self.scheduler.is_working()
+    }
+
+    /// Goes on with them.
+    pub(crate) fn advance(&mut self, context: &Context<'_>) -> Result<Flow, Exception> {
+        self.scheduler.advance(context, &self.state)
+    }
+
     /// `SEND_SIGNALING_PCAS*`: what to do with the launch descriptor at `qmd_address`.
     fn signal(&mut self, context: &Context<'_>, action: u32) -> Result<Flow, Exception> {
         let va = u64::from(self.qmd_address) << 8;

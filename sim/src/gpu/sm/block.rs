@@ -3,6 +3,7 @@
 use crate::gpu::sm::code_map::CodeMap;
 use crate::gpu::sm::lanes::Lanes;
 use crate::gpu::sm::launch::Launch;
+use crate::gpu::sm::slots::FileLayout;
 use crate::gpu::sm::warp::{Wait, Warp};
 
 /// One of the 16 barriers of a block.
@@ -35,19 +36,19 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Begins block `index` of the grid.
-    pub fn start(&mut self, launch: &Launch, index: u64, slots: usize) {
+    /// Begins block `index` of the grid. Memory and registers hold `fresh`.
+    pub fn start(&mut self, launch: &Launch, index: u64, layout: FileLayout, fresh: Lanes) {
         let [gx, gy, _] = launch.grid.map(u64::from);
         self.index = index;
         self.instructions = 0;
         self.id = [(index % gx) as u32, (index / gx % gy) as u32, (index / gx / gy) as u32];
         self.sm = (index % u64::from(launch.sm_count.max(1))) as u32;
         self.shared.clear();
-        self.shared.resize(launch.shared_bytes.div_ceil(128) as usize, Lanes::ZERO);
+        self.shared.resize(launch.shared_bytes.div_ceil(128) as usize, fresh);
         let threads = launch.threads_per_block();
         self.warps.resize_with(launch.warps_per_block() as usize, Warp::default);
         for (i, warp) in (0u32..).zip(&mut self.warps) {
-            warp.start(i, (threads - 32 * i).min(32), slots);
+            warp.start(i, (threads - 32 * i).min(32), layout, fresh);
         }
         self.barriers = Default::default();
     }

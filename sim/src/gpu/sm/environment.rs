@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use sass::Word;
 
 use crate::clock::Clock;
+use crate::findings::Checks;
 use crate::gpu::sm::l2::L2;
+use crate::gpu::sm::lanes::Lanes;
 use crate::gpu::sm::launch::{Launch, Memory};
 use crate::gpu::sm::target::Target;
+use crate::poison::POISON;
 
 /// The surroundings of a running launch, shared by its workers.
 pub(crate) struct Environment<'a> {
@@ -16,20 +19,34 @@ pub(crate) struct Environment<'a> {
     pub target: Target,
     /// What counts DRAM traffic, if anything does.
     pub l2: Option<&'a L2>,
+    /// Which mistakes of the kernel are searched for.
+    pub checks: Checks,
     pub clock: &'a Clock,
     /// Set by the caller to end the launch early.
     pub stop: &'a AtomicBool,
     /// Set when a warp failed.
     pub failed: AtomicBool,
+    /// Set when blocks are to give way before their time slices end.
+    pub hurry: AtomicBool,
 }
 
 impl Environment<'_> {
+    /// What registers, shared and local memory hold that nothing wrote.
+    pub fn fresh(&self) -> Lanes {
+        Lanes::splat(if self.checks.contains(Checks::INIT) { POISON } else { 0 })
+    }
+
     /// An instruction as text.
     pub fn text(&self, word: u128, va: u64) -> String {
         match sass::decode(self.target.arch, Word(word)) {
             Ok(i) => i.text(va),
             Err(e) => e.to_string(),
         }
+    }
+
+    /// Whether blocks are to give way now.
+    pub fn is_hurried(&self) -> bool {
+        self.hurry.load(Relaxed) || self.is_stopping()
     }
 
     /// Whether the launch is to end early.

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::clock::{Clock, Time};
+use crate::findings::{Finding, Findings};
+use crate::gpu::sm::check::Watch;
 use crate::gpu::sm::code::{Code, CodeKey};
 use crate::gpu::sm::counters::Counters;
 use crate::gpu::sm::environment::Environment;
 use crate::gpu::sm::fault::{Fault, esr};
-use crate::gpu::sm::grid::Grid;
+use crate::gpu::sm::grid::{Grid, Progress, Wanted};
 use crate::gpu::sm::l2::L2;
 use crate::gpu::sm::lanes::Isa;
 use crate::gpu::sm::launch::{Config, Launch, Memory, Schedule};
@@ -24,8 +26,36 @@ pub struct Executor {
     isa: Isa,
     pool: Option<rayon::ThreadPool>,
     programs: Mutex<HashMap<CodeKey, Arc<Code>>>,
+    /// How often programs were forgotten: a launch that began before keeps nothing.
+    invalidations: AtomicU64,
     l2: Option<L2>,
+    findings: Arc<Findings>,
     clock: Clock,
+}
+
+/// A launch that has begun, between its time slices.
+pub(crate) struct Running {
+    launch: Launch,
+    target: Target,
+    key: CodeKey,
+    /// The program as it was found.
+    before: Arc<Code>,
+    invalidations: u64,
+    progress: Progress,
+    counters: Counters,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("launch", &self.launch).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    /// What runs.
+    pub(crate) fn launch(&self) -> &Launch {
+        &self.launch
+    }
 }
 
 impl fmt::Debug for Executor {
@@ -46,12 +76,13 @@ impl Executor {
     /// An executor with its own worker threads. The time its kernels read begins now, or is that of the
     /// virtual clock.
     pub fn with_time(config: Config, time: &Time) -> Self {
-        Self::on(config, Clock::new(time))
+        Self::on(config, Clock::new(time), Findings::default())
     }
 
-    /// An executor of a machine whose clock is `clock`.
-    pub(crate) fn on(config: Config, clock: Clock) -> Self {
+    /// An executor of a machine whose clock is `clock`, and which keeps what checks find in `findings`.
+    pub(crate) fn on(config: Config, clock: Clock, findings: Findings) -> Self {
         let workers = match (config.schedule, config.workers) {
+            _ if !config.checks.is_empty() => 1,
             (Schedule::Deterministic | Schedule::Shuffled(_), _) => 1,
             (Schedule::Parallel, 0) => std::thread::available_parallelism().map_or(1, usize::from),
             (Schedule::Parallel, n) => n,
@@ -70,7 +101,9 @@ impl Executor {
             isa,
             pool: pool.flatten(),
             programs: Mutex::default(),
+            invalidations: AtomicU64::new(0),
             l2: config.l2.map(L2::new),
+            findings: Arc::new(findings),
             clock,
         }
     }
@@ -82,7 +115,25 @@ impl Executor {
     /// # Errors
     /// The first [`Fault`] that a warp raised. Memory then holds what had been written by that time.
     pub fn run(&self, memory: &dyn Memory, launch: &Launch, stop: &AtomicBool) -> Result<Counters, Fault> {
-        self.check(launch)?;
+        let mut running = self.start(memory, launch.clone(), stop)?;
+        loop {
+            if let Some(counters) = self.advance(&mut running, memory, stop, &|| false)? {
+                return Ok(counters);
+            }
+        }
+    }
+
+    /// Begins a launch, of which nothing has run yet.
+    ///
+    /// # Errors
+    /// A launch that the hardware's front end would not let through.
+    pub(crate) fn start(
+        &self,
+        memory: &dyn Memory,
+        launch: Launch,
+        stop: &AtomicBool,
+    ) -> Result<Running, Fault> {
+        self.check(&launch)?;
         let target = Target {
             arch: launch.arch,
             isa: self.isa,
@@ -102,43 +153,96 @@ impl Executor {
             extend(&mut code, memory, target, launch.program);
             Arc::new(code)
         });
-        let before = code.clone();
-        let env = Environment {
-            launch,
-            memory,
+        let invalidations = self.invalidations.load(Relaxed);
+        let progress = {
+            let env = self.environment(&launch, memory, target, stop);
+            let watch = (!self.config.checks.is_empty())
+                .then(|| Box::new(Watch::new(self.config.checks, Arc::clone(&self.findings))));
+            Progress::new(&env, &self.config, code.clone(), watch)
+        };
+        Ok(Running {
+            key,
             target,
-            l2: self.l2.as_ref(),
-            clock: &self.clock,
-            stop,
-            failed: AtomicBool::new(false),
+            progress,
+            before: code,
+            invalidations,
+            counters: Counters::default(),
+            launch,
+        })
+    }
+
+    /// Goes on with a launch until it ends, which gives its counters, or until it has had a time slice and
+    /// `wanted` says that something else waits.
+    ///
+    /// # Errors
+    /// As those of [`run`](Self::run); the launch has ended then.
+    pub(crate) fn advance(
+        &self,
+        running: &mut Running,
+        memory: &dyn Memory,
+        stop: &AtomicBool,
+        wanted: &Wanted<'_>,
+    ) -> Result<Option<Counters>, Fault> {
+        let Running { launch, target, progress, counters, .. } = running;
+        let grid = Grid::new(self.environment(launch, memory, *target, stop), progress, &self.config, wanted);
+        let mut add = |part: Counters| {
+            let busiest = counters.busiest_block_instructions.max(part.busiest_block_instructions);
+            *counters += part;
+            counters.busiest_block_instructions = busiest;
         };
-        let grid = Grid::new(env, &self.config, code);
-        let mut counters = match &self.pool {
+        match &self.pool {
             Some(pool) if launch.blocks() > 1 => {
-                let mut total = Counters::default();
-                for part in pool.broadcast(|_| Worker::new(&grid).run()) {
-                    let busiest = total.busiest_block_instructions.max(part.busiest_block_instructions);
-                    total += part;
-                    total.busiest_block_instructions = busiest;
-                }
-                total
+                pool.broadcast(|_| Worker::new(&grid).run()).into_iter().for_each(&mut add);
             }
-            _ => Worker::new(&grid).run(),
-        };
+            _ => add(Worker::new(&grid).run()),
+        }
         counters.launches = 1;
-        let (fault, code) = grid.into_fault();
-        if fault.is_none() || !Arc::ptr_eq(&before, &code) {
-            self.programs().insert(key, code);
+        let stopped = grid.env.is_stopping();
+        let fault = grid.into_fault();
+        if fault.is_none() && !stopped && !progress.is_complete(launch) {
+            return Ok(None);
+        }
+        let code = progress.code();
+        let grown = !Arc::ptr_eq(&running.before, &code);
+        if (fault.is_none() || grown) && running.invalidations == self.invalidations.load(Relaxed) {
+            self.programs().insert(running.key, code);
         }
         match fault {
             Some(fault) => Err(fault),
-            None => Ok(counters),
+            None => Ok(Some(running.counters)),
         }
+    }
+
+    /// What [`Config::checks`] found so far, in the order in which it was noticed first.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.findings.all()
     }
 
     /// Forgets lowered programs: the next launch fetches its code from memory again.
     pub fn invalidate_code(&self) {
-        self.programs().clear();
+        let mut programs = self.programs();
+        self.invalidations.fetch_add(1, Relaxed);
+        programs.clear();
+    }
+
+    fn environment<'a>(
+        &'a self,
+        launch: &'a Launch,
+        memory: &'a dyn Memory,
+        target: Target,
+        stop: &'a AtomicBool,
+    ) -> Environment<'a> {
+        Environment {
+            launch,
+            memory,
+            target,
+            l2: self.l2.as_ref(),
+            checks: self.config.checks,
+            clock: &self.clock,
+            stop,
+            failed: AtomicBool::new(false),
+            hurry: AtomicBool::new(false),
+        }
     }
 
     fn programs(&self) -> std::sync::MutexGuard<'_, HashMap<CodeKey, Arc<Code>>> {

@@ -1,6 +1,7 @@
 //! A launch while it runs: which blocks are resident, and how it ends.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sass::Arch;
@@ -8,18 +9,25 @@ use sass::Arch;
 use crate::clock::StallBudget;
 use crate::gpu::sm::block::Block;
 use crate::gpu::sm::bound::Bound;
+use crate::gpu::sm::check::Watch;
 use crate::gpu::sm::code::Code;
 use crate::gpu::sm::code_map::CodeMap;
 use crate::gpu::sm::environment::Environment;
 use crate::gpu::sm::fault::{Fault, esr};
 use crate::gpu::sm::launch::{Config, Launch, Schedule};
+use crate::gpu::sm::order::Order;
 use crate::gpu::sm::translate::extend;
 use crate::gpu::sm::warp::Path;
 
-/// A running launch, shared by its workers.
-pub(crate) struct Grid<'a> {
-    pub env: Environment<'a>,
-    pub schedule: Schedule,
+/// Warp instructions that a launch runs before another channel may have the SMs: some milliseconds, as a
+/// time slice of the real runlist.
+const TIME_SLICE: u64 = 1 << 20;
+
+/// Answers whether something else waits for the SMs.
+pub(crate) type Wanted<'a> = dyn Fn() -> bool + Sync + 'a;
+
+/// How far a launch has come: what is kept of it while another one has the SMs.
+pub(crate) struct Progress {
     bound: RwLock<Arc<Bound>>,
     /// Blocks started.
     started: AtomicU64,
@@ -27,33 +35,122 @@ pub(crate) struct Grid<'a> {
     /// Blocks that fit the modelled GPU at once.
     limit: u64,
     stall: StallBudget,
-    fault: Mutex<Option<Fault>>,
+    /// Blocks that were preempted, the next one first.
+    parked: Mutex<VecDeque<Block>>,
+    /// Where the order of a single worker has come to.
+    order: Mutex<Order>,
+    /// What checks the kernel.
+    watch: Mutex<Option<Box<Watch>>>,
 }
 
-impl<'a> Grid<'a> {
-    pub fn new(env: Environment<'a>, config: &Config, code: Arc<Code>) -> Self {
+impl Progress {
+    pub fn new(env: &Environment<'_>, config: &Config, code: Arc<Code>, watch: Option<Box<Watch>>) -> Self {
         let bound = Arc::new(Bound::new(code, env.memory, env.launch, env.target));
-        Grid {
-            schedule: config.schedule,
+        Progress {
             bound: RwLock::new(bound),
             started: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             limit: resident_blocks(env.launch),
             stall: env.clock.stall_budget(config.stall_budget),
-            fault: Mutex::new(None),
+            parked: Mutex::default(),
+            order: Mutex::new(Order::new(config.schedule)),
+            watch: Mutex::new(watch),
+        }
+    }
+
+    /// The program as it is now.
+    pub fn code(&self) -> Arc<Code> {
+        self.bound.read().unwrap_or_else(PoisonError::into_inner).code.clone()
+    }
+
+    /// Whether every block of the launch has ended.
+    pub fn is_complete(&self, launch: &Launch) -> bool {
+        self.finished.load(Relaxed) >= launch.blocks()
+    }
+}
+
+/// A launch while it has the SMs, shared by its workers.
+pub(crate) struct Grid<'a> {
+    pub env: Environment<'a>,
+    progress: &'a Progress,
+    /// Whether something else waits for the SMs.
+    wanted: &'a Wanted<'a>,
+    /// Whether time slices may end anywhere: the order of blocks does not matter.
+    free_order: bool,
+    /// Set when the workers are to park their blocks.
+    preempted: AtomicBool,
+    /// Warp instructions of this turn.
+    spent: AtomicU64,
+    fault: Mutex<Option<Fault>>,
+}
+
+impl<'a> Grid<'a> {
+    pub fn new(
+        env: Environment<'a>,
+        progress: &'a Progress,
+        config: &Config,
+        wanted: &'a Wanted<'a>,
+    ) -> Self {
+        Grid {
+            free_order: config.schedule == Schedule::Parallel,
             env,
+            progress,
+            wanted,
+            preempted: AtomicBool::new(false),
+            spent: AtomicU64::new(0),
+            fault: Mutex::new(None),
         }
     }
 
     /// The program as it is now.
     pub fn bound(&self) -> Arc<Bound> {
-        self.bound.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.progress.bound.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The order in which a worker goes on.
+    pub fn order(&self) -> Order {
+        self.progress.order.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What checks the kernel: the first worker takes it.
+    pub fn watch(&self) -> Option<Box<Watch>> {
+        self.progress.watch.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether the workers are to park their blocks.
+    pub fn is_preempted(&self) -> bool {
+        self.preempted.load(Relaxed)
+    }
+
+    /// A worker leaves its blocks, the order it has come to, and what checks the kernel.
+    pub fn park(&self, blocks: VecDeque<Block>, order: Order, watch: Option<Box<Watch>>) {
+        *self.progress.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
+        self.progress.parked.lock().unwrap_or_else(PoisonError::into_inner).extend(blocks);
+        *self.progress.order.lock().unwrap_or_else(PoisonError::into_inner) = order;
+    }
+
+    /// A block that was preempted.
+    pub fn unpark(&self) -> Option<Block> {
+        self.progress.parked.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    /// Counts instructions of this turn, and ends it when it was long enough and something else waits.
+    fn use_time(&self, instructions: u64) {
+        let spent = self.spent.fetch_add(instructions, Relaxed) + instructions;
+        if spent >= TIME_SLICE && !self.is_preempted() {
+            if (self.wanted)() {
+                self.preempted.store(true, Relaxed);
+                self.env.hurry.store(self.free_order, Relaxed);
+            } else {
+                self.spent.store(0, Relaxed);
+            }
+        }
     }
 
     /// Adds what an indirect jump leads to.
     pub fn extend(&self, va: u64) {
         let env = &self.env;
-        let mut bound = self.bound.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bound = self.progress.bound.write().unwrap_or_else(PoisonError::into_inner);
         if bound.code.map.index_of(va).is_none() {
             let mut code = Code::clone(&bound.code);
             extend(&mut code, env.memory, env.target, va);
@@ -70,29 +167,32 @@ impl<'a> Grid<'a> {
     /// The number of the next block, if there is one and it fits beside those that run.
     pub fn take_block(&self) -> Option<u64> {
         let total = self.env.launch.blocks();
-        self.started
+        let Progress { started, finished, limit, .. } = self.progress;
+        started
             .fetch_update(Relaxed, Relaxed, |n| {
-                (n < total && n - self.finished.load(Relaxed).min(n) < self.limit).then_some(n + 1)
+                (n < total && n - finished.load(Relaxed).min(n) < *limit).then_some(n + 1)
             })
             .ok()
     }
 
     /// Whether every block was started.
     pub fn all_started(&self) -> bool {
-        self.started.load(Relaxed) >= self.env.launch.blocks()
+        self.progress.started.load(Relaxed) >= self.env.launch.blocks()
     }
 
     /// A block is done; its last time slice took `instructions`.
     pub fn finish(&self, instructions: u64) {
-        self.finished.fetch_add(1, Relaxed);
-        self.stall.progress(instructions);
+        self.progress.finished.fetch_add(1, Relaxed);
+        self.progress.stall.progress(instructions);
+        self.use_time(instructions);
     }
 
-    /// A time slice of a block took `instructions` and did not end it.
-    pub fn spend(&self, instructions: u64, block: &Block, map: &CodeMap) {
-        if let Some(stalled) = self.stall.spend(instructions) {
+    /// A time slice of a block took `instructions`, among them stores or not, and did not end it.
+    pub fn spend(&self, instructions: u64, stored: bool, block: &Block, map: &CodeMap) {
+        if let Some(stalled) = self.progress.stall.spend(instructions, stored) {
             self.fail(self.stall_report(block, map, stalled));
         }
+        self.use_time(instructions);
     }
 
     fn stall_report(&self, block: &Block, map: &CodeMap, stalled: u64) -> Fault {
@@ -101,7 +201,7 @@ impl<'a> Grid<'a> {
             .iter()
             .find_map(|w| w.paths.first().map(|p| (w.index, *p)))
             .unwrap_or((0, Path { pc: 0, mask: 0 }));
-        let resident = self.started.load(Relaxed) - self.finished.load(Relaxed);
+        let resident = self.progress.started.load(Relaxed) - self.progress.finished.load(Relaxed);
         Fault {
             code: esr::NONE,
             pc: map.va(path.pc),
@@ -115,15 +215,14 @@ impl<'a> Grid<'a> {
                 "hung: no block finished within {stalled} warp instructions; {resident} blocks are resident, of {} in the grid and {} \
                  that fit",
                 self.env.launch.blocks(),
-                self.limit
+                self.progress.limit
             ),
         }
     }
 
     /// The first fault, if the launch failed.
-    pub fn into_fault(self) -> (Option<Fault>, Arc<Code>) {
-        let code = self.bound().code.clone();
-        (self.fault.into_inner().unwrap_or_else(PoisonError::into_inner), code)
+    pub fn into_fault(self) -> Option<Fault> {
+        self.fault.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ptr::NonNull;
 
+use crate::findings::Checks;
 use crate::gpu::sm::l2::CacheConfig;
 
 /// What an instruction does to memory when it translates an address.
@@ -157,14 +158,17 @@ pub struct Config {
     /// Matrix instructions with the tensor core's own rounding (`true`) or with plain f32 sums, which are
     /// faster and differ from it by less than 2^-22 of the largest partial sum.
     pub exact_mma: bool,
-    /// Warp instructions that a launch may run without any block finishing before it is reported as hung; 0
-    /// for no limit.
+    /// Warp instructions that a launch may run without any block finishing or storing to global memory before
+    /// it is reported as hung, and an eighth of those that it may run without any block finishing; 0 for no
+    /// limit. The default is some seconds of a loop that waits.
     pub stall_budget: u64,
     /// Whether to take the vector instructions that the host has beyond its baseline.
     pub host_simd: bool,
     /// A level-2 cache whose DRAM traffic is counted. It costs time, and changes no result; `None` counts
     /// none.
     pub l2: Option<CacheConfig>,
+    /// Mistakes of kernels to search for; none by default. With any there is one worker.
+    pub checks: Checks,
 }
 
 impl Default for Config {
@@ -173,9 +177,10 @@ impl Default for Config {
             workers: 0,
             schedule: Schedule::Parallel,
             exact_mma: true,
-            stall_budget: 1 << 31,
+            stall_budget: 1 << 28,
             host_simd: true,
             l2: None,
+            checks: Checks::empty(),
         }
     }
 }

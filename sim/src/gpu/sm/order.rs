@@ -3,7 +3,7 @@
 use crate::gpu::sm::launch::Schedule;
 
 /// The order in which a worker runs them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Order {
     /// State of a xorshift generator; 0 means the fixed order.
     seed: u64,

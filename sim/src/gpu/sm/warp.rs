@@ -1,7 +1,7 @@
 //! A warp: its registers, its paths, and who waits for whom.
 
 use crate::gpu::sm::lanes::Lanes;
-use crate::gpu::sm::slots::{PREDICATES, UNIFORM_PREDICATES};
+use crate::gpu::sm::slots::{FileLayout, PREDICATES, UNIFORM_PREDICATES};
 
 /// Times that lanes give way before they count as spinning.
 const SPINS: u32 = 64;
@@ -63,11 +63,12 @@ pub(crate) struct Warp {
 }
 
 impl Warp {
-    /// Begins a warp of `threads` lanes at op 0.
-    pub fn start(&mut self, index: u32, threads: u32, slots: usize) {
+    /// Begins a warp of `threads` lanes at op 0. Its general registers hold `fresh`.
+    pub fn start(&mut self, index: u32, threads: u32, layout: FileLayout, fresh: Lanes) {
         let live = if threads >= 32 { u32::MAX } else { (1 << threads) - 1 };
         self.file.clear();
-        self.file.resize(slots, Lanes::ZERO);
+        self.file.resize(usize::from(layout.registers), fresh);
+        self.file.resize(layout.len(), Lanes::ZERO);
         self.preds = [0; PREDICATES];
         self.preds[7] = u32::MAX;
         self.preds[usize::from(UNIFORM_PREDICATES) + 7] = u32::MAX;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::gpu::sm::block::Block;
 use crate::gpu::sm::bound::Bound;
+use crate::gpu::sm::check::Watch;
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::counters::Counters;
 use crate::gpu::sm::fault::esr;
@@ -31,9 +32,28 @@ enum SliceEnd {
     Fault,
 }
 
+/// What sees each operation before it runs.
+trait Observe {
+    fn before(&mut self, core: &mut Core<'_>, op: &MicroOp);
+}
+
+/// Nothing does: the loop is compiled without it.
+struct Nobody;
+
+impl Observe for Nobody {
+    #[inline(always)]
+    fn before(&mut self, _: &mut Core<'_>, _: &MicroOp) {}
+}
+
+impl Observe for Watch {
+    fn before(&mut self, core: &mut Core<'_>, op: &MicroOp) {
+        Watch::before(self, core, op);
+    }
+}
+
 /// Runs the current path until it ends, waits or must give way.
 #[inline(always)]
-fn path_loop(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
+fn path_loop(core: &mut Core<'_>, ops: &[MicroOp], observer: &mut impl Observe) -> Flow {
     let ops = ops.as_ptr();
     let (mut issued, mut lanes) = (0u64, 0u64);
     let flow = loop {
@@ -48,6 +68,7 @@ fn path_loop(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
         }
         lanes += u64::from(mask.count_ones());
         core.mask = mask | op.widen;
+        observer.before(core, op);
         // SAFETY: the op was made for the features of this host (`Isa::detect`).
         match unsafe { (op.run)(core, op) } {
             Flow::Next => core.pc += 1,
@@ -68,12 +89,15 @@ fn path_loop(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
 fn path_loop_avx2(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
-    path_loop(core, ops)
+    path_loop(core, ops, &mut Nobody)
 }
 
-fn run_path(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
+fn run_path(core: &mut Core<'_>, ops: &[MicroOp], watch: Option<&mut Watch>) -> Flow {
+    if let Some(watch) = watch {
+        return path_loop(core, ops, watch);
+    }
     match core.env.target.isa {
-        Isa::Baseline => path_loop(core, ops),
+        Isa::Baseline => path_loop(core, ops, &mut Nobody),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `Isa::detect` found the features.
         Isa::Avx2 => unsafe { path_loop_avx2(core, ops) },
@@ -86,16 +110,18 @@ pub(crate) struct Worker<'a> {
     bound: Arc<Bound>,
     core: Core<'a>,
     order: Order,
+    /// What checks the kernel, if anything does: then this is the only worker.
+    watch: Option<Box<Watch>>,
 }
 
 impl<'a> Worker<'a> {
     pub fn new(grid: &'a Grid<'a>) -> Self {
         let (bound, mut core) = (grid.bound(), Core::new(&grid.env));
         core.bind(&bound.pool, &bound.code.map);
-        Worker { grid, bound, core, order: Order::new(grid.schedule) }
+        Worker { grid, bound, core, order: grid.order(), watch: grid.watch() }
     }
 
-    /// Runs blocks until none is left.
+    /// Runs blocks until none is left, or until the launch is preempted.
     pub fn run(mut self) -> Counters {
         let mut queue: VecDeque<Block> = VecDeque::new();
         let mut spare = Block::default();
@@ -105,14 +131,18 @@ impl<'a> Worker<'a> {
         while !self.grid.env.is_stopping() {
             let mut block = None;
             if want_new || queue.is_empty() {
-                block = self.grid.take_block().map(|index| {
+                block = self.grid.unpark().or_else(|| {
+                    let index = self.grid.take_block()?;
                     let mut block = std::mem::take(&mut spare);
-                    block.start(self.grid.env.launch, index, self.bound.code.layout.len());
-                    block
+                    block.start(self.grid.env.launch, index, self.bound.code.layout, self.grid.env.fresh());
+                    Some(block)
                 });
             }
             let Some(block) = block.or_else(|| queue.pop_front()) else {
                 if self.grid.all_started() {
+                    break;
+                }
+                if self.grid.is_preempted() {
                     break;
                 }
                 // Other workers hold all the blocks that fit.
@@ -122,6 +152,7 @@ impl<'a> Worker<'a> {
             self.core.block = block;
             self.core.tlb.refresh();
             let before = self.core.counters.warp_instructions;
+            let stores = self.core.counters.global_stores;
             let end = self.run_block();
             let spent = self.core.counters.warp_instructions - before;
             let mut block = std::mem::take(&mut self.core.block);
@@ -132,13 +163,17 @@ impl<'a> Worker<'a> {
                     counters.busiest_block_instructions =
                         block.instructions.max(counters.busiest_block_instructions);
                     counters.blocks += 1;
+                    if let Some(watch) = &mut self.watch {
+                        watch.end_block(block.index);
+                    }
                     counters.warps += block.warps.len() as u64;
                     spare = block;
                     self.grid.finish(spent);
                     want_new = queue.is_empty() || self.order.exchange();
                 }
                 SliceEnd::Yielded => {
-                    self.grid.spend(spent, &block, &self.core.map);
+                    let stored = self.core.counters.global_stores != stores;
+                    self.grid.spend(spent, stored, &block, &self.core.map);
                     queue.push_back(block);
                     want_new = true;
                 }
@@ -148,22 +183,48 @@ impl<'a> Worker<'a> {
                     }
                 }
             }
+            if self.grid.is_preempted() {
+                break;
+            }
         }
+        self.grid.park(queue, self.order, self.watch);
         self.core.counters
     }
 
     /// Gives each path of the current warp a turn. `false`: a fault.
+    ///
+    /// Lanes that park end their path, not their turn: what they, or lanes that they release, do next uses
+    /// the same fuel. So a loop that diverges and reconverges ends its turn as any other does.
     fn run_warp(&mut self) -> bool {
         self.core.attach();
         let mut yields = 0;
+        let mut fuel = self.order.fuel(FUEL);
         while !self.core.warp.paths.is_empty() {
             let core = &mut self.core;
             let pick = self.order.pick(core.warp.paths.len());
             let path = core.warp.paths.remove(pick);
-            (core.pc, core.active, core.fuel) = (path.pc, path.mask, self.order.fuel(FUEL));
-            match run_path(core, self.bound.ops()) {
-                Flow::Park => core.busy = true,
+            (core.pc, core.active, core.fuel) = (path.pc, path.mask, fuel);
+            match run_path(core, self.bound.ops(), self.watch.as_deref_mut()) {
+                Flow::Park => {
+                    core.busy = true;
+                    fuel = core.fuel - 1;
+                    if fuel == 0 {
+                        if core.env.is_stopping() {
+                            break;
+                        }
+                        // The lanes released last run first: without this, others might never.
+                        if let Some(last) = core.warp.paths.pop() {
+                            core.warp.paths.insert(0, last);
+                        }
+                        fuel = self.order.fuel(FUEL);
+                        yields += 1;
+                        if yields >= core.warp.paths.len() {
+                            break;
+                        }
+                    }
+                }
                 Flow::Yield => {
+                    fuel = self.order.fuel(FUEL);
                     // Out of fuel: it computes. Otherwise it said itself that it has nothing to do.
                     core.busy |= core.fuel == 0;
                     core.warp.paths.insert(0, Path { pc: core.pc, mask: core.active });
@@ -173,6 +234,7 @@ impl<'a> Worker<'a> {
                     }
                 }
                 Flow::Missing => {
+                    fuel = core.fuel;
                     core.warp.paths.push(Path { pc: core.pc, mask: core.active });
                     self.grid.extend(core.missing);
                     self.bound = self.grid.bound();
@@ -205,6 +267,9 @@ impl<'a> Worker<'a> {
                 if !fine {
                     return SliceEnd::Fault;
                 }
+                if self.core.env.is_stopping() {
+                    return SliceEnd::Yielded;
+                }
             }
             let core = &mut self.core;
             if core.block.warps.iter().all(|w| w.is_done()) {
@@ -215,7 +280,7 @@ impl<'a> Worker<'a> {
             }
             // A block that only waits for others lets them run.
             let spent = core.counters.warp_instructions - start;
-            if !core.busy || spent >= slice || core.env.is_stopping() {
+            if !core.busy || spent >= slice || core.env.is_hurried() {
                 return SliceEnd::Yielded;
             }
         }

@@ -2,7 +2,6 @@
 
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
-use crate::gpu::sm::lanes::Lanes;
 use crate::gpu::sm::launch::{Access, MemoryFault, Windows};
 use crate::gpu::sm::tlb::Miss;
 
@@ -163,7 +162,7 @@ fn local_host(core: &mut Core<'_>, offset: u64, width: u64, lane: usize) -> Opti
         return None;
     }
     if core.warp.local.is_empty() {
-        core.warp.local.resize((32 * size).div_ceil(128) as usize, Lanes::ZERO);
+        core.warp.local.resize((32 * size).div_ceil(128) as usize, core.env.fresh());
     }
     Some(core.warp.local.as_mut_ptr() as u64 + lane as u64 * size + at)
 }

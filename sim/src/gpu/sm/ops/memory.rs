@@ -161,7 +161,7 @@ fn store<const W: usize>(core: &Core<'_>, s: u16, at: &Checked) {
 /// Addresses of a global or generic access: register pair (or, k[2], one register) plus uniform pair B plus
 /// offset k[1]:k[0].
 #[inline(always)]
-pub(super) fn addresses(core: &Core<'_>, op: &MicroOp) -> [u64; 32] {
+pub(crate) fn addresses(core: &Core<'_>, op: &MicroOp) -> [u64; 32] {
     let mut offset = u64::from(op.k[0]) | u64::from(op.k[1]) << 32;
     if op.b != ZERO {
         offset = offset.wrapping_add(u64::from(core.src(op.b)[0]) | u64::from(core.src(op.b + 1)[0]) << 32);
@@ -183,7 +183,7 @@ pub(super) fn addresses(core: &Core<'_>, op: &MicroOp) -> [u64; 32] {
 
 /// Offsets of a shared or local access: register A times scale k[2], plus uniform register B, plus k[0].
 #[inline(always)]
-pub(super) fn offsets(core: &Core<'_>, op: &MicroOp) -> [u32; 32] {
+pub(crate) fn offsets(core: &Core<'_>, op: &MicroOp) -> [u32; 32] {
     let base = core.src(op.b)[0].wrapping_add(op.k[0]);
     let a = core.src(op.a);
     let mut t = [0u32; 32];

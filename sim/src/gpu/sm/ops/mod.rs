@@ -12,9 +12,9 @@ mod half;
 mod hopper;
 mod integer;
 mod matrix;
-mod memory;
+pub(super) mod memory;
 mod mufu;
-mod special;
+pub(super) mod special;
 mod tile;
 
 use sass::Word;

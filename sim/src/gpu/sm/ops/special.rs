@@ -203,19 +203,7 @@ warp_ops! {
         let (mut t, mut valid) = ([0u32; 32], 0u32);
         for lane in 0..32u32 {
             let i = lane as usize;
-            let by = b[i] & 31;
-            let (clamp, segment) = (c[i] & 31, c[i] >> 8 & 31);
-            let max = (lane & segment) | (clamp & !segment);
-            let (from, ok) = match op.k[0] {
-                0 => {
-                    let j = (lane & segment) | (by & !segment);
-                    (j, j <= max)
-                }
-                1 => (lane.wrapping_sub(by), lane as i32 - by as i32 >= max as i32),
-                2 => (lane + by, lane + by <= max),
-                _ => (lane ^ by, lane ^ by <= max),
-            };
-            let from = if ok { from & 31 } else { lane };
+            let (from, ok) = exchange(op.k[0], lane, b[i], c[i]);
             t[i] = if executing >> from & 1 != 0 { a[from as usize] } else { 0 };
             valid |= u32::from(ok) << lane;
         }
@@ -223,6 +211,25 @@ warp_ops! {
         core.put_pred(op.pd[0], valid);
         Flow::Next
     }
+}
+
+/// The lane that SHFL takes the value of `lane` from, and whether it lies in the segment; modes IDX, UP, DOWN,
+/// BFLY.
+#[inline(always)]
+pub(crate) fn exchange(mode: u32, lane: u32, by: u32, c: u32) -> (u32, bool) {
+    let by = by & 31;
+    let (clamp, segment) = (c & 31, c >> 8 & 31);
+    let max = (lane & segment) | (clamp & !segment);
+    let (from, ok) = match mode {
+        0 => {
+            let j = (lane & segment) | (by & !segment);
+            (j, j <= max)
+        }
+        1 => (lane.wrapping_sub(by), lane as i32 - by as i32 >= max as i32),
+        2 => (lane + by, lane + by <= max),
+        _ => (lane ^ by, lane ^ by <= max),
+    };
+    (if ok { from & 31 } else { lane }, ok)
 }
 
 /// A function of three predicates by its truth table.

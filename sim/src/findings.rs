@@ -1,0 +1,160 @@
+//! What the checks of a machine found: mistakes of kernels that the hardware does not report.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use bitflags::bitflags;
+
+/// Findings that are kept; the rest is only counted.
+const MOST: usize = 256;
+
+bitflags! {
+    /// Which mistakes of kernels the model searches for while it executes them. Any of them makes it slower
+    /// and uses one worker; without any, execution is as fast as ever.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Checks: u8 {
+        /// Reads of memory that nothing wrote, and stores of registers that nothing wrote. Fresh memory then
+        /// holds a pattern of NaNs instead of zeros.
+        const INIT = 1 << 0;
+        /// Accesses to the same memory, at least one of them a write, that nothing orders: between warps of a
+        /// block in shared memory, between blocks of a launch in global memory.
+        const RACE = 1 << 1;
+        /// Barriers and exchanges that some lanes of a warp do not take part in.
+        const SYNC = 1 << 2;
+    }
+}
+
+impl Checks {
+    /// What [`from_str`](Checks::from_str) reads.
+    pub const EXPECTED: &str = "a list of init, race and sync, separated by commas, or all";
+}
+
+/// A list of checks names one that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no check is called {0:?}: expected {expected}", expected = Checks::EXPECTED)]
+pub struct UnknownCheck(pub String);
+
+impl FromStr for Checks {
+    type Err = UnknownCheck;
+
+    fn from_str(list: &str) -> Result<Self, UnknownCheck> {
+        list.split(',').map(str::trim).filter(|name| !name.is_empty()).try_fold(
+            Checks::empty(),
+            |checks, name| {
+                let check = match name {
+                    "init" => Checks::INIT,
+                    "race" => Checks::RACE,
+                    "sync" => Checks::SYNC,
+                    "all" => Checks::all(),
+                    _ => return Err(UnknownCheck(name.to_owned())),
+                };
+                Ok(checks | check)
+            },
+        )
+    }
+}
+
+/// An instruction that a thread executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Guest address of the instruction.
+    pub pc: u64,
+    /// The instruction.
+    pub sass: String,
+    /// The thread's block.
+    pub block: [u32; 3],
+    /// The thread within its block.
+    pub thread: [u32; 3],
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Event { pc, sass, block: [bx, by, bz], thread: [x, y, z] } = self;
+        write!(f, "{sass} at {pc:#x}, block ({bx},{by},{bz}), thread ({x},{y},{z})")
+    }
+}
+
+/// A mistake of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The check that found it.
+    pub check: Checks,
+    /// What is wrong.
+    pub text: String,
+    /// Guest address of the kernel's first instruction.
+    pub program: u64,
+    /// Where it was noticed first.
+    pub event: Event,
+    /// The address it is about: in global memory a guest address, in shared and local memory an offset.
+    pub address: Option<u64>,
+    /// The other one, where there are two.
+    pub earlier: Option<Event>,
+    /// How often the same instruction did it.
+    pub count: u64,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Finding { text, program, event, .. } = self;
+        write!(f, "{text}: {event}, kernel at {program:#x}")?;
+        if let Some(address) = self.address {
+            write!(f, ", address {address:#x}")?;
+        }
+        if let Some(earlier) = &self.earlier {
+            write!(f, "; earlier {earlier}")?;
+        }
+        Ok(())
+    }
+}
+
+/// All findings of a machine so far.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    all: Mutex<Vec<Finding>>,
+    /// Whether each is printed on stderr.
+    printed: bool,
+}
+
+impl Findings {
+    /// No findings yet.
+    pub(crate) fn new(printed: bool) -> Self {
+        Self { all: Mutex::default(), printed }
+    }
+
+    /// Records one, loudly the first time that this instruction does it.
+    pub(crate) fn record(&self, finding: Finding) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |old: &&mut Finding| {
+            (old.event.pc, old.program, &old.text) == (finding.event.pc, finding.program, &finding.text)
+        };
+        if let Some(old) = all.iter_mut().find(same) {
+            old.count += 1;
+        } else if all.len() < MOST {
+            tracing::error!("{finding}");
+            if self.printed {
+                eprintln!("ga10b: {finding}");
+            }
+            all.push(finding);
+        }
+    }
+
+    /// All so far.
+    pub(crate) fn all(&self) -> Vec<Finding> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_checks_is_read_by_name() {
+        assert_eq!("init,race".parse(), Ok(Checks::INIT | Checks::RACE));
+        assert_eq!(" sync ".parse(), Ok(Checks::SYNC));
+        assert_eq!("all".parse(), Ok(Checks::all()));
+        assert_eq!("".parse(), Ok(Checks::empty()));
+        assert_eq!("init,leaks".parse::<Checks>(), Err(UnknownCheck("leaks".to_owned())));
+    }
+}

@@ -1,0 +1,77 @@
+//! What an instruction does that checks are interested in.
+
+use sass::{Access, Arch, Opcode, Space, Word};
+
+use crate::gpu::sm::check::shadow::Kind;
+
+/// An access to memory by an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Memory {
+    pub space: Space,
+    pub access: Access,
+    /// Per thread.
+    pub bytes: u32,
+    /// It synchronizes: volatile, relaxed, acquire or release.
+    pub strong: bool,
+}
+
+/// What an instruction does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Nothing that is checked.
+    Other,
+    Memory(Memory),
+    /// LDSM.
+    LoadMatrix,
+    /// LDGSTS.
+    CopyToShared,
+    /// ARRIVES: an arrival at a barrier object in shared memory.
+    Arrive,
+    Barrier,
+    Shuffle,
+    WarpSync,
+    /// BRA.DIV and BRA.CONV: to code that brings the lanes of a mask together, unless they are.
+    BranchDiverged,
+}
+
+/// The orders of loads and stores from this number on are strong; the loads' constant ones lie below.
+const STRONG: u64 = 5;
+
+impl Act {
+    /// What the instruction `word` does.
+    pub fn of(arch: Arch, word: u128) -> Self {
+        let Ok(instruction) = sass::decode(arch, Word(word)) else { return Act::Other };
+        match instruction.opcode {
+            Opcode::Ldsm => Act::LoadMatrix,
+            Opcode::Ldgsts => Act::CopyToShared,
+            Opcode::Arrives => Act::Arrive,
+            Opcode::Bar => Act::Barrier,
+            Opcode::Shfl => Act::Shuffle,
+            // On SM 9.0 the immediate form names no lanes.
+            Opcode::Warpsync if !(instruction.form == 4 && arch.sm() >= 90) => Act::WarpSync,
+            Opcode::Bra if instruction.word.bit(91) && instruction.word.bits(32, 2) >= 2 => {
+                Act::BranchDiverged
+            }
+            _ => match instruction.memory_access() {
+                Some(m) if m.space != Space::Constant => Act::Memory(Memory {
+                    space: m.space,
+                    access: m.access,
+                    bytes: m.bytes,
+                    strong: m.access == Access::Atomic || instruction.word.bits(77, 4) >= STRONG,
+                }),
+                _ => Act::Other,
+            },
+        }
+    }
+}
+
+impl Memory {
+    /// As the shadow sees it.
+    pub fn kind(&self, changes: bool) -> Kind {
+        match self.access {
+            Access::Load => Kind::Load,
+            Access::Store => Kind::Store { changes },
+            Access::Atomic => Kind::Atomic,
+        }
+    }
+}

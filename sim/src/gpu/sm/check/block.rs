@@ -1,0 +1,43 @@
+//! What is known of a block: who accessed its shared memory, and which barriers ordered its warps.
+
+use crate::gpu::sm::check::order::{Clocks, Knowledge};
+use crate::gpu::sm::check::shadow::Shadow;
+
+/// A block while it is checked.
+#[derive(Debug, Default)]
+pub(super) struct BlockWatch {
+    /// Of its warps.
+    pub clocks: Clocks,
+    pub shadow: Shadow,
+    /// What arrived at each barrier, phase by phase.
+    barriers: [Vec<Knowledge>; 16],
+    /// Phases that warps wait for: warp, barrier, phase.
+    waiting: Vec<(u32, usize, usize)>,
+}
+
+impl BlockWatch {
+    /// A warp arrives at a barrier, which begins a phase with it if `first`, and waits or not.
+    pub fn arrive(&mut self, warp: u32, barrier: usize, first: bool, waits: bool) {
+        let passed = self.clocks.release(warp);
+        let phases = &mut self.barriers[barrier & 15];
+        if first || phases.is_empty() {
+            phases.push(Knowledge::default());
+        }
+        let phase = phases.len() - 1;
+        phases[phase].join(&passed);
+        if waits {
+            self.waiting.push((warp, barrier & 15, phase));
+        }
+    }
+
+    /// A warp runs again: the barriers it waited for are complete.
+    pub fn resume(&mut self, warp: u32) {
+        let BlockWatch { clocks, barriers, waiting, .. } = self;
+        waiting.retain(|&(waiter, barrier, phase)| {
+            if waiter == warp {
+                clocks.acquire(warp, &barriers[barrier][phase]);
+            }
+            waiter != warp
+        });
+    }
+}

@@ -1,0 +1,241 @@
+//! Checks of a kernel while it runs: memory that nothing wrote, accesses that nothing orders, barriers that
+//! some lanes miss.
+//!
+//! [`Watch`] sees every operation before it runs, with the registers that it will read. It belongs to one
+//! launch and to its only worker. Without checks there is none, and the interpreter's loop is compiled without
+//! a call to it.
+//!
+//! What orders two accesses of a block: a block barrier, or an atomic operation on the same word of shared
+//! memory. Of two blocks: atomic or strong (volatile, relaxed, acquire, release) accesses to the same word of
+//! global memory, with or without a fence. Lanes of a warp count as ordered, except in one instruction.
+
+mod act;
+mod block;
+mod init;
+mod order;
+mod race;
+mod shadow;
+mod sync;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::findings::{Checks, Event, Finding, Findings};
+use crate::gpu::sm::check::act::Act;
+use crate::gpu::sm::check::block::BlockWatch;
+use crate::gpu::sm::check::order::Clocks;
+use crate::gpu::sm::check::shadow::Shadow;
+use crate::gpu::sm::core::Core;
+use crate::gpu::sm::launch::Launch;
+use crate::gpu::sm::micro_op::MicroOp;
+use crate::gpu::sm::ops::memory::{addresses, offsets};
+use crate::gpu::sm::slots::ZERO;
+use crate::gpu::sm::tlb::Miss;
+
+use sass::{Access, Space};
+
+/// The checks of one launch.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    checks: Checks,
+    findings: Arc<Findings>,
+    /// What each op does, as far as it was asked.
+    acts: Vec<Option<Act>>,
+    blocks: HashMap<u64, BlockWatch>,
+    /// Who accessed global memory, and what orders the blocks.
+    global: Shadow,
+    order: Clocks,
+}
+
+/// Where an access of one lane goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// A guest address.
+    Global(u64),
+    /// An offset into shared memory.
+    Shared(u32),
+    /// An offset into the window of local memory.
+    Local(u32),
+}
+
+impl Place {
+    /// The address, or the offset.
+    fn offset(self) -> u64 {
+        match self {
+            Place::Global(va) => va,
+            Place::Shared(offset) | Place::Local(offset) => offset.into(),
+        }
+    }
+}
+
+/// An access of a warp: where, for the lanes that make it.
+struct WarpAccess {
+    memory: act::Memory,
+    lanes: u32,
+    places: [Place; 32],
+    /// First register of the data that is stored.
+    data: Option<u16>,
+}
+
+impl Watch {
+    pub fn new(checks: Checks, findings: Arc<Findings>) -> Self {
+        Watch {
+            checks,
+            findings,
+            acts: Vec::new(),
+            blocks: HashMap::new(),
+            global: Shadow::default(),
+            order: Clocks::default(),
+        }
+    }
+
+    /// Sees an operation that is about to run for the lanes of `core.mask`.
+    pub fn before(&mut self, core: &mut Core<'_>, op: &MicroOp) {
+        let act = self.act(core);
+        match act {
+            Act::Other => {}
+            Act::Memory(memory) => {
+                let access = plain(core, op, memory);
+                self.access(core, &access);
+            }
+            Act::LoadMatrix => {
+                let lanes = ((1u64 << (8 * op.k[3].min(4))) - 1) as u32;
+                let memory = act::Memory { bytes: 16, ..shared(Access::Load) };
+                let access =
+                    WarpAccess { lanes, places: offsets(core, op).map(Place::Shared), memory, data: None };
+                self.access(core, &access);
+            }
+            Act::CopyToShared => self.copy_to_shared(core, op),
+            Act::Arrive => {
+                let memory = act::Memory { bytes: 8, ..shared(Access::Atomic) };
+                let places = offsets(core, op).map(Place::Shared);
+                self.access(core, &WarpAccess { lanes: core.mask, places, memory, data: None });
+            }
+            Act::Barrier => self.barrier(core, op),
+            Act::Shuffle if self.checks.contains(Checks::SYNC) => self.shuffle(core, op),
+            Act::WarpSync if self.checks.contains(Checks::SYNC) => self.warpsync(core, op),
+            Act::BranchDiverged if self.checks.contains(Checks::SYNC) => self.branch_diverged(core, op),
+            Act::Shuffle | Act::WarpSync | Act::BranchDiverged => {}
+        }
+    }
+
+    /// A block has ended.
+    pub fn end_block(&mut self, index: u64) {
+        self.blocks.remove(&index);
+    }
+
+    /// What the current op does.
+    fn act(&mut self, core: &Core<'_>) -> Act {
+        let at = core.pc as usize;
+        if self.acts.len() <= at {
+            self.acts.resize(at + 1, None);
+        }
+        *self.acts[at].get_or_insert_with(|| Act::of(core.env.launch.arch, core.map.word(core.pc)))
+    }
+
+    /// LDGSTS: a load from global memory and a store to shared memory.
+    fn copy_to_shared(&mut self, core: &mut Core<'_>, op: &MicroOp) {
+        let (executing, bytes) = (core.mask, op.k[4]);
+        let copies = executing & core.pred(op.ps[0]);
+        let load = act::Memory { space: Space::Global, access: Access::Load, bytes, strong: false };
+        let places = addresses(core, op).map(Place::Global);
+        self.access(core, &WarpAccess { lanes: copies, places, memory: load, data: None });
+        let base = core.src(op.d)[0].wrapping_add(op.k[3]);
+        let places = core.src(op.c).map(|x| Place::Shared(x.wrapping_add(base)));
+        let memory = act::Memory { bytes, ..shared(Access::Store) };
+        self.access(core, &WarpAccess { lanes: executing, places, memory, data: None });
+    }
+
+    fn access(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
+        // What is not aligned faults.
+        let width = u64::from(access.memory.bytes.max(1));
+        if lanes(access.lanes).any(|lane| !access.places[lane as usize].offset().is_multiple_of(width)) {
+            return;
+        }
+        if self.checks.contains(Checks::INIT) {
+            self.check_init(core, access);
+        }
+        if self.checks.contains(Checks::RACE) {
+            self.check_race(core, access);
+        }
+    }
+
+    /// Records what a lane does at the current op.
+    fn report(
+        &self,
+        core: &Core<'_>,
+        check: Checks,
+        lane: u32,
+        text: &str,
+        address: Option<u64>,
+        earlier: Option<Event>,
+    ) {
+        let event = self.event(core, core.pc, core.block.id, 32 * core.warp.index + lane);
+        let program = core.env.launch.program;
+        self.findings.record(Finding {
+            check,
+            text: text.to_owned(),
+            program,
+            event,
+            address,
+            earlier,
+            count: 1,
+        });
+    }
+
+    /// The instruction of op `pc`, executed by a thread of a block.
+    fn event(&self, core: &Core<'_>, pc: u32, block: [u32; 3], thread: u32) -> Event {
+        let va = core.map.va(pc);
+        let sass = core.env.text(core.map.word(pc), va);
+        Event { pc: va, sass, block, thread: coordinates(core.env.launch, thread) }
+    }
+}
+
+/// A thread of a block by its three numbers.
+fn coordinates(launch: &Launch, thread: u32) -> [u32; 3] {
+    let [x, y, _] = launch.block.map(|n| n.max(1));
+    [thread % x, thread / x % y, thread / x / y]
+}
+
+/// A block of a grid by its three numbers.
+fn block_id(launch: &Launch, block: u32) -> [u32; 3] {
+    let [x, y, _] = launch.grid.map(|n| n.max(1));
+    [block % x, block / x % y, block / x / y]
+}
+
+fn shared(access: Access) -> act::Memory {
+    act::Memory { space: Space::Shared, access, bytes: 4, strong: access == Access::Atomic }
+}
+
+/// The access of a load, a store or an atomic operation.
+fn plain(core: &Core<'_>, op: &MicroOp, memory: act::Memory) -> WarpAccess {
+    let loads = memory.access == Access::Load;
+    let lanes = if loads && op.ps[0] != 7 { core.mask & core.pred(op.ps[0]) } else { core.mask };
+    let places = match memory.space {
+        Space::Shared => offsets(core, op).map(Place::Shared),
+        Space::Local => offsets(core, op).map(Place::Local),
+        Space::Global | Space::Constant => addresses(core, op).map(Place::Global),
+        Space::Generic => addresses(core, op).map(|va| match core.tlb.window(va) {
+            Some(Miss::Shared) => Place::Shared((va - core.env.launch.windows.shared_base) as u32),
+            Some(Miss::Local) => Place::Local((va - core.env.launch.windows.local_base) as u32),
+            _ => Place::Global(va),
+        }),
+    };
+    let data = (memory.access == Access::Store && op.c != ZERO).then_some(op.c);
+    WarpAccess { memory, lanes, places, data }
+}
+
+/// The lanes of a mask.
+fn lanes(mask: u32) -> impl Iterator<Item = u32> {
+    (0..32).filter(move |lane| mask >> lane & 1 != 0)
+}
+
+/// The words that an access of `bytes` at `address` touches: number of each, and the bytes within it.
+fn words(address: u64, bytes: u32) -> impl Iterator<Item = (u64, u8)> {
+    let end = address + u64::from(bytes);
+    (address / 4..end.div_ceil(4)).map(move |word| {
+        let from = address.saturating_sub(word * 4).min(4);
+        let to = (end - word * 4).min(4);
+        (word, ((1u32 << to) - (1u32 << from)) as u8)
+    })
+}

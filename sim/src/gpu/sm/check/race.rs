@@ -1,0 +1,154 @@
+//! Accesses that nothing orders.
+
+use crate::findings::Checks;
+use crate::gpu::sm::check::init::{global_word, shared_word};
+use crate::gpu::sm::check::shadow::{Kind, Mark};
+use crate::gpu::sm::check::{Place, WarpAccess, Watch, block_id, lanes, words};
+use crate::gpu::sm::core::Core;
+
+use sass::Access;
+
+impl Watch {
+    pub(super) fn check_race(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
+        self.blocks.entry(core.block.index).or_default().resume(core.warp.index);
+        if access.memory.access == Access::Store {
+            self.check_one_store(core, access);
+        }
+        let mut released = Vec::new();
+        for lane in lanes(access.lanes) {
+            match access.places[lane as usize] {
+                Place::Global(va) => self.global_access(core, access, lane, va, &mut released),
+                Place::Shared(offset) => self.shared_access(core, access, lane, offset.into(), &mut released),
+                Place::Local(_) => {}
+            }
+        }
+        // What an atomic or strong store publishes is what came before it, of all its lanes.
+        released.sort_unstable();
+        released.dedup();
+        for place in released {
+            match place {
+                (true, word) => self.order.release_at(core.block.index as u32, word),
+                (false, word) => {
+                    let block = self.blocks.entry(core.block.index).or_default();
+                    block.clocks.release_at(core.warp.index, word);
+                }
+            }
+        }
+    }
+
+    fn shared_access(
+        &mut self,
+        core: &mut Core<'_>,
+        access: &WarpAccess,
+        lane: u32,
+        offset: u64,
+        released: &mut Vec<(bool, u64)>,
+    ) {
+        if offset + u64::from(access.memory.bytes) > u64::from(core.env.launch.shared_bytes) {
+            return;
+        }
+        let warp = core.warp.index;
+        let mut found = None;
+        let block = self.blocks.entry(core.block.index).or_default();
+        for (i, (word, bytes)) in words(offset, access.memory.bytes).enumerate() {
+            let atomic = access.memory.access == Access::Atomic;
+            // A plain read of what is accessed atomically is a wait, as for a barrier object.
+            if access.memory.access != Access::Store {
+                block.clocks.acquire_at(warp, word);
+            }
+            let clock = block.clocks.now(warp);
+            let mark = Mark { id: warp, clock, pc: core.pc, thread: 32 * warp + lane, bytes, atomic };
+            let kind = access.memory.kind(changes(core, access, lane, i, shared_word(core, word * 4)));
+            let earlier = block.shadow.access(&block.clocks, word, mark, kind);
+            found = found.or(earlier.map(|earlier| (word, earlier, kind)));
+            if atomic {
+                released.push((false, word));
+            }
+        }
+        let Some((word, earlier, kind)) = found else { return };
+        let text = match (kind, earlier.pc) {
+            (Kind::Load, _) => "reads shared memory that another warp writes, without a barrier between",
+            _ => "writes shared memory that another warp accesses, without a barrier between",
+        };
+        let event = self.event(core, earlier.pc, core.block.id, earlier.thread);
+        self.report(core, Checks::RACE, lane, text, Some(word * 4), Some(event));
+    }
+
+    fn global_access(
+        &mut self,
+        core: &mut Core<'_>,
+        access: &WarpAccess,
+        lane: u32,
+        va: u64,
+        released: &mut Vec<(bool, u64)>,
+    ) {
+        if va.checked_add(16).is_none() {
+            return;
+        }
+        let id = core.block.index as u32;
+        let mut found = None;
+        for (i, (word, bytes)) in words(va, access.memory.bytes).enumerate() {
+            let strong = access.memory.strong;
+            if strong && access.memory.access != Access::Store {
+                self.order.acquire_at(id, word);
+            }
+            let clock = self.order.now(id);
+            let thread = 32 * core.warp.index + lane;
+            // Strong accesses do not race with each other, as atomic ones do not.
+            let mark = Mark { id, clock, pc: core.pc, thread, bytes, atomic: strong };
+            let now = if access.memory.access == Access::Store { global_word(core, word * 4) } else { None };
+            let kind = access.memory.kind(changes(core, access, lane, i, now));
+            let earlier = self.global.access(&self.order, word, mark, kind);
+            found = found.or(earlier.map(|earlier| (word, earlier, kind)));
+            if strong && access.memory.access != Access::Load {
+                released.push((true, word));
+            }
+        }
+        let Some((word, earlier, kind)) = found else { return };
+        let text = match kind {
+            Kind::Load => {
+                "reads global memory that another block of the launch writes, and nothing orders the two"
+            }
+            _ => "writes global memory that another block of the launch accesses, and nothing orders the two",
+        };
+        let block = block_id(core.env.launch, earlier.id);
+        let event = self.event(core, earlier.pc, block, earlier.thread);
+        self.report(core, Checks::RACE, lane, text, Some(word * 4), Some(event));
+    }
+
+    /// Lanes of one store that write different values to the same place.
+    fn check_one_store(&mut self, core: &Core<'_>, access: &WarpAccess) {
+        let Some(data) = access.data else { return };
+        let mut at: Vec<u32> = lanes(access.lanes).collect();
+        let key = |lane: u32| match access.places[lane as usize] {
+            Place::Global(va) => (0, va),
+            Place::Shared(offset) => (1, offset.into()),
+            // Each lane has its own.
+            Place::Local(offset) => (2 + lane, offset.into()),
+        };
+        at.sort_by_key(|&lane| key(lane));
+        let value = |lane: u32| -> [u32; 4] {
+            let count = (access.memory.bytes / 4).max(1);
+            let keep = if access.memory.bytes < 4 { (1 << (8 * access.memory.bytes)) - 1 } else { u32::MAX };
+            std::array::from_fn(|i| {
+                if (i as u32) < count { core.src(data + i as u16)[lane as usize] & keep } else { 0 }
+            })
+        };
+        let differ = |pair: &&[u32]| key(pair[0]) == key(pair[1]) && value(pair[0]) != value(pair[1]);
+        let Some(pair) = at.windows(2).find(differ) else { return };
+        let event = self.event(core, core.pc, core.block.id, 32 * core.warp.index + pair[0]);
+        let text = "lanes of a warp store different values to the same place";
+        self.report(core, Checks::RACE, pair[1], text, Some(key(pair[1]).1), Some(event));
+    }
+}
+
+/// Whether the store of word `i` of a lane's data changes what is there.
+fn changes(core: &Core<'_>, access: &WarpAccess, lane: u32, i: usize, now: Option<u32>) -> bool {
+    match (access.data, now) {
+        (Some(data), Some(now)) if access.memory.bytes >= 4 => {
+            core.src(data + i as u16)[lane as usize] != now
+        }
+        (None, Some(now)) if access.memory.access == Access::Store => now != 0,
+        _ => true,
+    }
+}

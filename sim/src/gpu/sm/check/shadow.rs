@@ -1,0 +1,76 @@
+//! Who accessed each word last, to find accesses that nothing orders.
+
+use std::collections::HashMap;
+
+use crate::gpu::sm::check::order::Clocks;
+
+/// Words of a page of shadows.
+const PAGE: u64 = 256;
+/// Readers since the last write that are remembered.
+const READERS: usize = 32;
+
+/// Who accessed a word, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Warp of the block, or block of the grid: whose clock it is.
+    pub id: u32,
+    /// Its clock.
+    pub clock: u32,
+    /// Op of the program.
+    pub pc: u32,
+    /// Thread of the block.
+    pub thread: u32,
+    /// Bytes of the word.
+    pub bytes: u8,
+    pub atomic: bool,
+}
+
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Load,
+    /// A store that changes the word, or not.
+    Store {
+        changes: bool,
+    },
+    Atomic,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Word {
+    writer: Option<Mark>,
+    readers: Vec<Mark>,
+}
+
+/// The last accesses to each word of a memory.
+#[derive(Debug, Default)]
+pub(super) struct Shadow {
+    pages: HashMap<u64, Vec<Word>>,
+}
+
+impl Shadow {
+    /// Notes an access to a word, whose number is `word`; gives an earlier one that nothing orders with it.
+    pub fn access(&mut self, clocks: &Clocks, word: u64, mark: Mark, kind: Kind) -> Option<Mark> {
+        let page = self.pages.entry(word / PAGE).or_insert_with(|| vec![Word::default(); PAGE as usize]);
+        let Word { writer, readers } = &mut page[(word % PAGE) as usize];
+        let conflicts = |old: &&Mark| {
+            old.bytes & mark.bytes != 0
+                && !(old.atomic && mark.atomic)
+                && !clocks.knows(mark.id, old.id, old.clock)
+        };
+        if kind == Kind::Load {
+            let earlier = writer.as_ref().filter(conflicts).copied();
+            readers.retain(|old| old.id != mark.id || old.bytes & !mark.bytes != 0);
+            if readers.len() < READERS {
+                readers.push(mark);
+            }
+            return earlier;
+        }
+        let earlier = readers.iter().find(conflicts).or_else(|| writer.as_ref().filter(conflicts)).copied();
+        // A store of what is there already is a race too, but one without a consequence: flags that all set.
+        let harmless = kind == (Kind::Store { changes: false });
+        readers.clear();
+        *writer = Some(mark);
+        earlier.filter(|_| !harmless)
+    }
+}

@@ -1,0 +1,168 @@
+//! Kernels with one planted mistake each are caught by the check that is for it, and the same kernels without the
+//! mistake are clean under all checks.
+
+use ga10b_sim::sm::{Config, Executor, Fault, Schedule};
+use ga10b_sim::{Checks, Finding, POISON};
+use sass::Arch;
+use std::sync::atomic::AtomicBool;
+
+use crate::asm;
+use crate::cubin::Kernel;
+use crate::guest::{CODE, DATA, Guest, launch};
+
+const OUT: u64 = DATA + 0x1_0000;
+
+/// Findings of a kernel of `planted.ptx`: blocks of 64 threads.
+fn findings_of(name: &str, blocks: u32, checks: Checks) -> (Vec<Finding>, Result<(), Fault>) {
+    // What the host wrote: numbers from 0 to 14 in some order. Other memory is fresh.
+    let input: Vec<u32> = if name.starts_with("fresh_global") {
+        vec![POISON; 1024]
+    } else {
+        (0..1024).map(|i| i * 7 % 15).collect()
+    };
+    let kernel = Kernel::from_path("tests/data/planted.sm_87.cubin", name)
+        .shape([blocks, 1, 1], [64, 1, 1])
+        .data(DATA, 4096, &input)
+        .data(OUT, 4096, &[0; 64])
+        .u64(DATA)
+        .u64(OUT)
+        .ready();
+    let config =
+        Config { schedule: Schedule::Deterministic, checks, stall_budget: 1 << 20, ..Config::default() };
+    let executor = Executor::new(config);
+    let ended = executor.run(&kernel.guest, &kernel.launch, &AtomicBool::new(false));
+    (executor.findings(), ended.map(drop))
+}
+
+/// Findings of one warp of hand-written code, however it ends.
+fn findings_in(code: &[u128]) -> Vec<Finding> {
+    let mut guest = Guest::default();
+    guest.map(CODE, 4096);
+    guest.map(DATA, 4096);
+    guest.write_code(CODE, code);
+    let executor = Executor::new(Config { checks: Checks::all(), ..Config::default() });
+    let _ = executor.run(&guest, &launch(Arch::Sm87), &AtomicBool::new(false));
+    executor.findings()
+}
+
+/// The mistake in `name` is found by `check`, with these words, and by no other unless it makes a kernel read
+/// too early; the right kernel is clean.
+fn planted(name: &str, blocks: u32, check: Checks, text: &str) -> Finding {
+    let (clean, ended) = findings_of(&format!("{name}_right"), blocks, Checks::all());
+    assert!(clean.is_empty(), "{name}_right: {clean:#?}");
+    ended.unwrap_or_else(|fault| panic!("{name}_right: {fault}"));
+    let (others, _) = findings_of(name, blocks, Checks::all() - check - Checks::INIT);
+    assert!(others.is_empty(), "{name}: {others:#?}");
+    let (found, _) = findings_of(name, blocks, check);
+    let finding = found.iter().find(|f| f.text.contains(text));
+    let finding = finding.unwrap_or_else(|| panic!("{name}: {found:#?}")).clone();
+    assert_eq!(finding.check, check);
+    assert!(!finding.event.sass.is_empty() && finding.event.pc > finding.program);
+    finding
+}
+
+#[test]
+fn a_missing_barrier_between_a_store_and_a_load_of_shared_memory_is_found() {
+    let found = planted("race_read", 1, Checks::RACE, "without a barrier between");
+    let earlier = found.earlier.expect("the other access");
+    // Threads of the two warps, one at the store and one at the load.
+    assert_ne!(earlier.thread[0] / 32, found.event.thread[0] / 32);
+    assert!(earlier.sass.contains("STS") || found.event.sass.contains("STS"), "{earlier} {}", found.event);
+    let word = found.address.expect("an offset") / 4;
+    assert!(word < 64);
+}
+
+#[test]
+fn a_missing_barrier_between_a_load_and_a_store_of_shared_memory_is_found() {
+    let found = planted("race_write", 1, Checks::RACE, "writes shared memory that another warp accesses");
+    assert!(found.event.sass.contains("STS"));
+    assert!(found.earlier.expect("the load").sass.contains("LDS"));
+}
+
+#[test]
+fn threads_that_store_different_values_to_a_word_of_shared_memory_are_found() {
+    let found = planted("race_same_word", 1, Checks::RACE, "lanes of a warp store different values");
+    assert_ne!(found.earlier.expect("the other lane").thread, found.event.thread);
+    assert_eq!(found.address.map(|at| at % 4), Some(0));
+}
+
+#[test]
+fn an_update_that_blocks_may_lose_is_found() {
+    let found = planted("lost_update", 4, Checks::RACE, "another block of the launch");
+    assert_eq!(found.address, Some(OUT));
+    assert_ne!(found.earlier.expect("another block").block, found.event.block);
+}
+
+#[test]
+fn a_message_between_blocks_without_release_is_found() {
+    let found = planted("message", 2, Checks::RACE, "nothing orders the two");
+    assert!(found.address == Some(OUT) || found.address == Some(OUT + 64));
+}
+
+#[test]
+fn reads_of_what_nothing_wrote_are_found() {
+    let global = planted("fresh_global", 1, Checks::INIT, "reads global memory that nothing wrote");
+    assert_eq!((global.address, global.event.thread), (Some(DATA), [0; 3]));
+    let shared = planted("fresh_shared", 1, Checks::INIT, "reads shared memory that nothing wrote");
+    assert!(
+        shared.event.sass.contains("LDS") && shared.address == Some(u64::from(shared.event.thread[0]) * 4)
+    );
+    let local = planted("fresh_local", 1, Checks::INIT, "reads local memory that nothing wrote");
+    assert!(local.event.sass.contains("LDL"));
+}
+
+#[test]
+fn a_store_of_a_register_that_nothing_wrote_is_found() {
+    let address = [asm::mov(2, DATA as u32), asm::mov(3, (DATA >> 32) as u32)];
+    let found_in = |first: u128| findings_in(&[address[0], address[1], first, asm::stg(2, 0, 20), asm::EXIT]);
+    assert!(found_in(asm::mov(20, 1)).is_empty());
+    let found = found_in(asm::mov(21, 1));
+    assert_eq!((found.len(), found[0].check, found[0].event.pc), (1, Checks::INIT, CODE + 48));
+    assert_eq!(found[0].text, "stores a value that nothing wrote");
+}
+
+#[test]
+fn a_barrier_that_a_warp_does_not_reach_together_is_found() {
+    let found =
+        planted("divided_barrier", 1, Checks::SYNC, "waits for lanes of its warp that wait elsewhere");
+    assert_ne!(found.earlier.expect("the others").pc, found.event.pc);
+}
+
+#[test]
+fn a_barrier_that_only_some_lanes_reach_is_found_without_the_compiler_s_help() {
+    // P0 = lane < 10; these lanes alone come to the barrier, then the others.
+    let code = [asm::s2r(6, 0), asm::isetp_lt(6, 10), asm::if_p0(asm::bar(0)), asm::bar(0), asm::EXIT];
+    let found = findings_in(&code);
+    assert_eq!(found[0].text, "comes to barrier 0 without all lanes of its warp");
+    assert_eq!((found[0].event.pc, found[0].event.thread), (CODE + 32, [0; 3]));
+}
+
+#[test]
+fn half_a_warp_at_one_barrier_and_half_at_another_is_found() {
+    let found = planted("two_barriers", 1, Checks::SYNC, "waits for lanes of its warp that wait elsewhere");
+    let (here, there) = (found.event, found.earlier.expect("the other half"));
+    assert_ne!((here.pc, here.thread[0] / 16), (there.pc, there.thread[0] / 16));
+}
+
+#[test]
+fn lanes_that_have_exited_are_found_where_others_need_them() {
+    let shuffle = planted("shuffle_exited", 1, Checks::SYNC, "takes a value from a lane that has exited");
+    assert!(shuffle.event.sass.contains("SHFL"));
+    // P0 = lane < 10; these lanes exit, then the others wait for lanes.
+    let found_in = |mask: u32| {
+        let code =
+            [asm::s2r(6, 0), asm::isetp_lt(6, 10), asm::if_p0(asm::EXIT), asm::warpsync(mask), asm::EXIT];
+        findings_in(&code)
+    };
+    assert!(found_in(u32::MAX << 10).is_empty());
+    let found = found_in(u32::MAX << 9);
+    assert_eq!((found.len(), found[0].check, found[0].event.pc), (1, Checks::SYNC, CODE + 48));
+    assert_eq!(found[0].text, "waits for lanes of its warp that have exited");
+}
+
+#[test]
+fn without_checks_nothing_is_reported_and_memory_is_zero() {
+    for name in ["race_read", "fresh_shared", "divided_barrier"] {
+        assert!(findings_of(name, 1, Checks::empty()).0.is_empty());
+    }
+}
