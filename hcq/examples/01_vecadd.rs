@@ -17,9 +17,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::open(Selector::from_env()?)?;
     println!("{} ({})", device.info().name, device.info().backend);
 
-    // Machine code runs on its own SM version and on later ones of the same major version.
+    // Machine code runs on its own SM version and on later ones of the same major version; that of desktop
+    // GPUs does not run on a Jetson's (sm_87).
     let cubin: &[u8] = match device.info().sm_number() {
         90.. => include_bytes!("kernels/examples.sm_90.cubin"),
+        87 => include_bytes!("kernels/examples.sm_87.cubin"),
         _ => include_bytes!("kernels/examples.sm_80.cubin"),
     };
     let kernel = device.load(cubin)?.kernel("vecadd")?;

@@ -17,6 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::open(Selector::from_env()?)?;
     let cubin: &[u8] = match device.info().sm_number() {
         90.. => include_bytes!("kernels/examples.sm_90.cubin"),
+        87 => include_bytes!("kernels/examples.sm_87.cubin"),
         _ => include_bytes!("kernels/examples.sm_80.cubin"),
     };
     let axpy = device.load(cubin)?.kernel("axpy")?;

@@ -1,5 +1,4 @@
 //! Overlaps copies with launches: a copy queue moves data while a compute queue works on other data.
-//!
 //! Submissions of one queue follow each other; between queues nothing is ordered but by `wait_for`.
 
 use std::error::Error;
@@ -16,6 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::open(Selector::from_env()?)?;
     let cubin: &[u8] = match device.info().sm_number() {
         90.. => include_bytes!("kernels/examples.sm_90.cubin"),
+        87 => include_bytes!("kernels/examples.sm_87.cubin"),
         _ => include_bytes!("kernels/examples.sm_80.cubin"),
     };
     let vecadd = device.load(cubin)?.kernel("vecadd")?;
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let (mut copies, mut launches) = (device.copy_queue()?, device.queue()?);
     let shape = LaunchConfig::new(COUNT.div_ceil(256), 256);
-    let mut doubled = Vec::new();
+    let mut doubled = vec![];
     for part in 0..PARTS {
         let memory = &parts[part as usize % 2];
         // In: after the part that was here before has gone out, which the same queue did earlier.

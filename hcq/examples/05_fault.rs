@@ -16,6 +16,7 @@ const COUNT: u32 = 1 << 20;
 fn provoke(device: &Device) -> Result<Option<Box<FaultReport>>, Error> {
     let cubin: &[u8] = match device.info().sm_number() {
         90.. => include_bytes!("kernels/examples.sm_90.cubin"),
+        87 => include_bytes!("kernels/examples.sm_87.cubin"),
         _ => include_bytes!("kernels/examples.sm_80.cubin"),
     };
     let vecadd = device.load(cubin)?.kernel("vecadd")?;

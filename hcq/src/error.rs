@@ -1,6 +1,7 @@
 //! Why a call failed, in the terms of the object and the number it concerns.
 
 use std::ffi::CString;
+use std::fmt;
 use std::time::Duration;
 
 use nix::errno::Errno as Nix;
@@ -11,7 +12,10 @@ use crate::fault::report::FaultReport;
 use crate::program::cubin::error::CubinError;
 
 /// Why an `hcq` call failed.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug`, which `unwrap` and a `main` that returns it print, gives what a person needs: the message, its
+/// causes, and [`Error::hint`].
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// `HCQ_DEVICE` or a command line named a backend that does not exist.
@@ -38,7 +42,7 @@ pub enum Error {
     },
     /// Neither a Jetson's GPU nor a desktop GPU can be used, and the software ga10b is not part of this
     /// build.
-    #[error("no GPU can be used: {nvgpu}; {rm}")]
+    #[error("no GPU can be used: {}; {}", with_causes(nvgpu), with_causes(rm))]
     NoDevice {
         /// Why a Jetson's cannot.
         nvgpu: Box<Self>,
@@ -289,6 +293,9 @@ pub enum Error {
         /// The value last seen.
         reached: u64,
     },
+    /// The work did not end within the device's patience when its queue was dropped, and was stopped.
+    #[error("the work was stopped before its end: its queue was dropped, and it did not end in time")]
+    Stopped,
     /// The work asked about was never submitted, and its queue is gone.
     #[error("the work was discarded: its queue was dropped before it was submitted")]
     Discarded,
@@ -298,6 +305,22 @@ pub enum Error {
     /// The device was lost to an earlier fault.
     #[error("the device was lost to an earlier fault: {0}")]
     Lost(Box<FaultReport>),
+}
+
+/// A message followed by those of its causes.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    std::iter::successors(error.source(), |cause| cause.source())
+        .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&with_causes(self))?;
+        match self.hint() {
+            Some(hint) => write!(f, "\n  hint: {hint}"),
+            None => Ok(()),
+        }
+    }
 }
 
 fn shape([x, y, z]: &[u32; 3]) -> String {
@@ -341,7 +364,9 @@ impl Error {
                 Nix::ENOTTY => {
                     Some("the driver is of another release than the one these structs belong to (L4T r36.4)")
                 }
-                Nix::ENOMEM => Some("free memory or address space is used up; drop buffers"),
+                Nix::ENOMEM => Some(
+                    "there is not so much free memory or address space (`nvdiag info` says how much there is)",
+                ),
                 Nix::ETIMEDOUT => Some("the channel is dead after a fault; open the device again"),
                 _ => None,
             },
@@ -355,7 +380,11 @@ impl Error {
             Self::UnsupportedSm { .. } | Self::Unsupported { .. } => {
                 Some("choose another GPU, or HCQ_DEVICE=sim for the software ga10b")
             }
-            Self::NoDevice { .. } => {
+            Self::NoDevice { nvgpu, rm } => {
+                let may_not = |e: &Self| matches!(e, Self::Open { errno, .. } if matches!(Nix::from_raw(errno.raw()), Nix::EACCES | Nix::EPERM));
+                if let Some(refused) = [nvgpu, rm].into_iter().find(|e| may_not(e)) {
+                    return refused.hint();
+                }
                 Some("`nvdiag doctor` lists what was searched for; feature `sim` adds the software ga10b")
             }
             Self::InWindow { .. } => Some("let the device choose the address (Device::alloc)"),
@@ -367,6 +396,13 @@ impl Error {
             Self::Fault(_) | Self::Lost(_) => {
                 Some("open the device again; `nvdiag esr` explains the error registers")
             }
+            Self::UnknownSelector { .. } => Some("set HCQ_DEVICE, or the option --device, to one of these"),
+            Self::Cubin(CubinError::WrongSm { .. }) => {
+                Some("compile it for the device: nvcc -cubin -arch=sm_NN, with the number of `nvdiag info`")
+            }
+            Self::BlockShape { .. } => Some("launch blocks of that shape, or compile without .reqntid"),
+            Self::ForeignDevice { .. } => Some("allocate, load and launch on one device"),
+            Self::Stopped => Some("wait for work before its queue is dropped; end kernels that poll"),
             Self::TooManyQueues { .. } => Some("drop queues, or submit from several places through one"),
             Self::Forked { .. } => Some("open a device of its own in each process, after the fork"),
             Self::Interrupted { .. } => {

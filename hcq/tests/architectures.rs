@@ -26,6 +26,7 @@ fn device(arch: Arch) -> (std::sync::Arc<Sim>, Device) {
 fn examples(arch: Arch) -> &'static [u8] {
     match arch {
         Arch::Sm90 => include_bytes!("../examples/kernels/examples.sm_90.cubin"),
+        Arch::Sm87 => include_bytes!("../examples/kernels/examples.sm_87.cubin"),
         _ => include_bytes!("../examples/kernels/examples.sm_80.cubin"),
     }
 }

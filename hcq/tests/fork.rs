@@ -7,7 +7,7 @@ use hcq::{Args, Buffer, Device, Error, Kernel, LaunchConfig, Queue, Selector, Sy
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 
-const SHAPES: &[u8] = include_bytes!("kernels/shapes.sm_80.cubin");
+const SHAPES: &[u8] = include_bytes!("kernels/shapes.sm_87.cubin");
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Runs `child` in a fork; how it ended. One that hangs is killed.

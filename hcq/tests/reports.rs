@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hcq::{Args, Buffer, Device, Error, FaultReport, GpuVa, Kernel, LaunchConfig, Selector};
 
-const SHAPES: &[u8] = include_bytes!("kernels/shapes.sm_80.cubin");
+const SHAPES: &[u8] = include_bytes!("kernels/shapes.sm_87.cubin");
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn device() -> Device {

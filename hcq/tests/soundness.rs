@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hcq::{Args, Buffer, Device, DeviceOptions, Error, Kernel, LaunchConfig, Selector};
 
-const ENDINGS: &[u8] = include_bytes!("kernels/endings.sm_80.cubin");
+const ENDINGS: &[u8] = include_bytes!("kernels/endings.sm_87.cubin");
 const DEADLINE: Duration = Duration::from_secs(60);
 fn one() -> LaunchConfig {
     LaunchConfig::new(1, 1)

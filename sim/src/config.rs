@@ -96,12 +96,13 @@ impl SimConfig {
             config.arch = value.strip_prefix("sm_")?.parse().ok().and_then(Arch::from_sm)?;
             Some(())
         })?;
-        read(Self::MEMORY, "a number of bytes", &mut |value| {
-            config.memory = value.parse().ok()?;
+        read(Self::MEMORY, "a number of bytes from 1048576 on", &mut |value| {
+            config.memory = value.parse().ok().filter(|bytes| *bytes >= 1 << 20)?;
             Some(())
         })?;
-        read(Self::SMS, "a number of SMs, 2 to 16", &mut |value| {
-            config.sm_count = value.parse().ok().filter(|sms| (1..=MOST_SMS).contains(sms))?;
+        read(Self::SMS, "an even number of SMs, 2 to 16", &mut |value| {
+            let whole_tpcs = |sms: &u32| (1..=MOST_SMS).contains(sms) && sms % 2 == 0;
+            config.sm_count = value.parse().ok().filter(whole_tpcs)?;
             Some(())
         })?;
         read(Self::CHECK, Checks::EXPECTED, &mut |value| {
@@ -150,9 +151,11 @@ mod tests {
             (SimConfig::ARCH, "86"),
             (SimConfig::ARCH, "sm_88"),
             (SimConfig::MEMORY, "4 GiB"),
+            (SimConfig::MEMORY, "4096"),
             (SimConfig::CHECK, "races"),
             (SimConfig::SMS, "0"),
             (SimConfig::SMS, "17"),
+            (SimConfig::SMS, "3"),
         ] {
             let error = of(variable, value).unwrap_err();
             assert!(error.to_string().starts_with(&format!("{variable}={value}: expected ")), "{error}");

@@ -132,7 +132,7 @@ fn a_launch_that_depends_on_itself_leaves_the_gpu_to_others_and_ends_with_its_ch
     let start = clock.now();
     let Channel { fd, .. } = endless;
     machine.sim.close(fd).unwrap();
-    assert!(clock.now() - start >= Duration::from_secs(10), "a kernel that runs has ten seconds to end");
+    assert!(clock.now() - start >= Duration::from_secs(1), "a kernel that runs has a second to end");
     // It has ended: the signal keeps what the CPU writes.
     signal.u64(0).store(7, Ordering::Release);
     machine.settle();

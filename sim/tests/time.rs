@@ -96,7 +96,7 @@ fn the_first_context_takes_as_long_as_on_a_real_machine() {
 }
 
 #[test]
-fn closing_a_channel_waits_ten_seconds_for_its_kernel_and_then_stops_it() {
+fn closing_a_channel_waits_a_second_for_its_kernel_and_then_stops_it() {
     let (machine, clock) = virtual_machine();
     let mut channel = machine.channel();
     channel.start();
@@ -111,7 +111,7 @@ fn closing_a_channel_waits_ten_seconds_for_its_kernel_and_then_stops_it() {
     let Channel { fd, .. } = channel;
     machine.sim.close(fd).unwrap();
     let waited = clock.now() - start;
-    assert!(waited >= Duration::from_secs(10), "{waited:?}");
+    assert!(waited >= Duration::from_secs(1), "{waited:?}");
     assert_eq!(signal.u64(0).load(Ordering::Acquire), 1);
     // The GPU is free for others.
     machine.settle();

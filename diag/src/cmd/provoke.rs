@@ -114,7 +114,7 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     let mut options = DeviceOptions::default();
     options.reserve_windows = kind != Kind::Window;
     options.patience = DEADLINE;
-    let mut config = ga10b_sim::SimConfig::default();
+    let mut config = ga10b_sim::SimConfig::from_env()?;
     config.executor.stall_budget = STALL_BUDGET;
     let opened = if selector == Selector::Sim {
         let sim = ga10b_sim::Sim::try_new(config).context("cannot start the software ga10b")?;

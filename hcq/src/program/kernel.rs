@@ -83,8 +83,11 @@ impl Kernel {
 
     /// How many blocks of `threads` threads with `dynamic_shared` bytes of shared memory beyond the static
     /// ones an SM holds at once. A grid whose blocks wait for each other must not be larger than that times
-    /// the SMs.
+    /// the SMs. None for blocks that cannot be launched: of no threads, or more than [`Self::max_threads`].
     pub fn blocks_per_sm(&self, threads: u32, dynamic_shared: u32) -> u32 {
+        if !(1..=self.max_threads()).contains(&threads) {
+            return 0;
+        }
         self.occupancy(threads, dynamic_shared).map_or(0, |o| o.blocks_per_sm)
     }
 

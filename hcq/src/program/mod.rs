@@ -22,9 +22,14 @@ pub(crate) mod stack;
 #[cfg(test)]
 mod tests;
 
-/// Code runs on its own SM version and on later ones of the same major version.
+/// The SM version of Tegra's GPUs, which NVIDIA's binary compatibility of desktop GPUs does not include.
+const TEGRA: u32 = 87;
+
+/// Code runs on its own SM version and on later ones of the same major version; code for desktop GPUs does
+/// not run on Tegra's, nor the other way round ("Binary Compatibility", CUDA C++ Programming Guide).
 fn runs_on(code: u32, device: u32) -> bool {
-    code / 10 == device / 10 && code % 10 <= device % 10
+    let same_family = (code == TEGRA) == (device == TEGRA);
+    code / 10 == device / 10 && code % 10 <= device % 10 && same_family
 }
 
 /// A loaded cubin. Cloning is cheap; the memory goes back when the last clone, the last [`Kernel`] and the

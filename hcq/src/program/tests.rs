@@ -61,8 +61,9 @@ fn relocations_resolve_to_the_image() {
 }
 
 #[test]
-fn code_runs_on_its_own_major_version_alone() {
-    assert!(runs_on(87, 87) && runs_on(80, 87) && !runs_on(87, 86) && !runs_on(87, 90) && runs_on(90, 90));
+fn code_runs_on_its_own_major_version_alone_and_that_of_desktop_gpus_not_on_tegra() {
+    assert!(runs_on(80, 80) && runs_on(80, 86) && runs_on(86, 89) && !runs_on(86, 80) && !runs_on(80, 90));
+    assert!(runs_on(87, 87) && !runs_on(80, 87) && !runs_on(87, 89) && !runs_on(87, 90) && runs_on(90, 90));
 }
 
 #[test]

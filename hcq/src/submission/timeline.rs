@@ -135,7 +135,14 @@ impl Timeline {
 
     /// Asks whether the channel was stopped; if so, says why.
     fn check(&self) -> Result<(), Error> {
-        let Some(code) = self.core.backend().channel_error(self.channel) else { return Ok(()) };
+        let Some(code) = self.core.backend().channel_error(self.channel) else {
+            if !self.stopped.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            // The fault that stopped it says more, if there was one.
+            self.core.alive()?;
+            return Err(Error::Stopped);
+        };
         self.stop();
         Err(self.core.lose(Position { channel: self.channel, completed: self.completed() }, code))
     }
@@ -202,8 +209,8 @@ impl SyncPoint {
     /// Spins briefly, then yields, then sleeps; a stopped channel is noticed within milliseconds.
     ///
     /// # Errors
-    /// [`Error::Timeout`]; [`Error::Fault`] if the GPU stopped the work; [`Error::Forked`] in a fork of the
-    /// process that submitted it.
+    /// [`Error::Timeout`]; [`Error::Fault`] if the GPU stopped the work; [`Error::Stopped`] if its queue was
+    /// dropped before the work ended; [`Error::Forked`] in a fork of the process that submitted it.
     pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
         self.timeline.wait(self.value, timeout)
     }

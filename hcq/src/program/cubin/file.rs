@@ -77,6 +77,7 @@ impl<'a> File<'a> {
         if let Some(what) = known_otherwise(bytes) {
             return Err(CubinError::Other { what });
         }
+        check_length(bytes)?;
         let elf = Elf::parse(bytes).map_err(|e| CubinError::Elf { reason: e.to_string() })?;
         if elf.header.e_machine != EM_CUDA || !elf.is_64 || !elf.little_endian {
             return Err(CubinError::NotCuda { machine: elf.header.e_machine });
@@ -209,6 +210,27 @@ fn known_otherwise(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// Refuses an ELF object that ends before its tables do: a download or a copy that broke off.
+fn check_length(bytes: &[u8]) -> Result<(), CubinError> {
+    /// Bytes of `Elf64_Ehdr`.
+    const HEADER: usize = 64;
+    if !bytes.starts_with(b"\x7fELF") {
+        return Ok(());
+    }
+    let Some((header, _)) = bytes.split_first_chunk::<HEADER>() else {
+        return Err(CubinError::Truncated { what: "the ELF header" });
+    };
+    let half = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
+    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| header[at + i]));
+    // e_shoff, e_shentsize and e_shnum; e_phoff, e_phentsize and e_phnum.
+    let sections = (word(0x28).saturating_add(half(0x3a) * half(0x3c)), "the section table");
+    let segments = (word(0x20).saturating_add(half(0x36) * half(0x38)), "the program header table");
+    if let Some((_, what)) = [sections, segments].into_iter().find(|(end, _)| *end > bytes.len() as u64) {
+        return Err(CubinError::Truncated { what });
+    }
+    Ok(())
+}
+
 /// The bank number and kernel of a `.nv.constant<N>[.<kernel>]` section.
 pub(crate) fn constant_bank(name: &str) -> Option<(u32, Option<&str>)> {
     let rest = name.strip_prefix(".nv.constant")?;
@@ -222,6 +244,15 @@ pub(crate) fn constant_bank(name: &str) -> Option<(u32, Option<&str>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_broke_off_is_called_truncated() {
+        let whole = include_bytes!("../../../tests/data/01_vecadd.sm_87.cubin");
+        for len in 4..whole.len() {
+            let error = File::parse(&whole[..len]).expect_err("truncated");
+            assert!(matches!(error, CubinError::Truncated { .. }), "{len}: {error}");
+        }
+    }
 
     #[test]
     fn files_that_hold_cubins_are_named() {
