@@ -101,7 +101,7 @@ impl SimConfig {
             Some(())
         })?;
         read(Self::SMS, "an even number of SMs, 2 to 16", &mut |value| {
-            let whole_tpcs = |sms: &u32| (1..=MOST_SMS).contains(sms) && sms % 2 == 0;
+            let whole_tpcs = |sms: &u32| (1..=MOST_SMS).contains(sms) && sms.is_multiple_of(2);
             config.sm_count = value.parse().ok().filter(whole_tpcs)?;
             Some(())
         })?;
