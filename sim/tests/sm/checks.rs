@@ -89,10 +89,11 @@ fn a_missing_barrier_between_a_load_and_a_store_of_shared_memory_is_found() {
 /// writes: that is no mistake unless they use it.
 #[test]
 fn a_load_races_if_its_value_is_used() {
+    type Guard = fn(u128) -> u128;
     // P0 = thread < 32. One warp initializes the word and writes it again; both load it in between.
-    let first = |word: u128| asm::if_p0(word);
-    let second = |word: u128| asm::if_p0(word) | 1 << 15;
-    let found_in = |writes: &dyn Fn(u128) -> u128, code: &[u128]| {
+    let first: Guard = asm::if_p0;
+    let second: Guard = |word| asm::if_p0(word) | 1 << 15;
+    let found_in = |writes: Guard, code: &[u128]| {
         let begin = [
             asm::s2r(6, 0x21),
             asm::isetp_lt(6, 32),
@@ -109,7 +110,7 @@ fn a_load_races_if_its_value_is_used() {
     };
     let use_it = asm::stg(2, 0, 9);
     // Whichever warp runs ahead: the load comes after the store, or before it.
-    let warps: [(&dyn Fn(u128) -> u128, &dyn Fn(u128) -> u128); 2] = [(&first, &second), (&second, &first)];
+    let warps: [(Guard, Guard); 2] = [(first, second), (second, first)];
     for (writer, reader) in warps {
         assert_eq!(found_in(writer, &[]), []);
         assert_eq!(found_in(writer, &[writer(use_it)]), []);
