@@ -108,6 +108,21 @@ fn prompts_of_any_length_agree_with_the_reference() {
     }
 }
 
+/// The launches of a prompt take more tokens than it has: what an earlier one left there is not used.
+#[test]
+fn a_prompt_after_a_longer_one_gives_the_same_bits_as_alone() {
+    let (device, model) = (device(), tiny("q6_k"));
+    for kv in [CacheType::F16, CacheType::Q8_0] {
+        let engine = || engine_with(Mode::Operations, kv, &device, &model, 64);
+        let (mut fresh, mut used) = (engine(), engine());
+        let longer: Vec<u32> = (0..60).map(|i| i * 97 % 1024).collect();
+        used.prefill(&longer).unwrap();
+        used.reset().unwrap();
+        let prompt = &longer[7..27];
+        assert_eq!(used.prefill(prompt).unwrap(), fresh.prefill(prompt).unwrap(), "{kv:?}");
+    }
+}
+
 #[test]
 fn a_long_context_is_attended_in_shares() {
     let model = tiny("f16");

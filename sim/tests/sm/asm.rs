@@ -64,6 +64,11 @@ pub fn stg(a: u8, offset: u32, b: u8) -> u128 {
         | 1 << 84
 }
 
+/// `STS [offset], Rb`
+pub fn sts(offset: u32, b: u8) -> u128 {
+    0x388 | ALWAYS | CONTROL | 255 << 24 | u128::from(b) << 32 | u128::from(offset) << 40 | 4 << 73
+}
+
 /// `R2P PR, Ra, 0x7f`
 pub fn r2p(a: u8) -> u128 {
     0x804 | ALWAYS | CONTROL | u128::from(a) << 24 | 0x7f << 32

@@ -1,7 +1,7 @@
 //! Kernels with one planted mistake each are caught by the check that is for it, and the same kernels without the
 //! mistake are clean under all checks.
 
-use ga10b_sim::sm::{Config, Executor, Fault, Schedule};
+use ga10b_sim::sm::{Config, Executor, Fault, Launch, Schedule};
 use ga10b_sim::{Checks, Finding, POISON};
 use sass::Arch;
 use std::sync::atomic::AtomicBool;
@@ -36,12 +36,18 @@ fn findings_of(name: &str, blocks: u32, checks: Checks) -> (Vec<Finding>, Result
 
 /// Findings of one warp of hand-written code, however it ends.
 fn findings_in(code: &[u128]) -> Vec<Finding> {
+    findings_of_warps(1, code)
+}
+
+/// Findings of a block of hand-written code, however it ends.
+fn findings_of_warps(warps: u32, code: &[u128]) -> Vec<Finding> {
     let mut guest = Guest::default();
     guest.map(CODE, 4096);
     guest.map(DATA, 4096);
     guest.write_code(CODE, code);
     let executor = Executor::new(Config { checks: Checks::all(), ..Config::default() });
-    let _ = executor.run(&guest, &launch(Arch::Sm87), &AtomicBool::new(false));
+    let launch = Launch { block: [32 * warps, 1, 1], shared_bytes: 1024, ..launch(Arch::Sm87) };
+    let _ = executor.run(&guest, &launch, &AtomicBool::new(false));
     executor.findings()
 }
 
@@ -77,6 +83,45 @@ fn a_missing_barrier_between_a_load_and_a_store_of_shared_memory_is_found() {
     let found = planted("race_write", 1, Checks::RACE, "writes shared memory that another warp accesses");
     assert!(found.event.sass.contains("STS"));
     assert!(found.earlier.expect("the load").sass.contains("LDS"));
+}
+
+/// ptxas moves a load ahead of the branch to the lanes that need it, and other warps load a word that one warp
+/// writes: that is no mistake unless they use it.
+#[test]
+fn a_load_races_if_its_value_is_used() {
+    type Guard = fn(u128) -> u128;
+    // P0 = thread < 32. One warp initializes the word and writes it again; both load it in between.
+    let first: Guard = asm::if_p0;
+    let second: Guard = |word| asm::if_p0(word) | 1 << 15;
+    let found_in = |writes: Guard, code: &[u128]| {
+        let begin = [
+            asm::s2r(6, 0x21),
+            asm::isetp_lt(6, 32),
+            asm::mov(2, DATA as u32),
+            asm::mov(3, (DATA >> 32) as u32),
+            asm::mov(0, 5),
+            writes(asm::sts(0, 0)),
+            asm::bar(0),
+            asm::mov(0, 7),
+            asm::lds(9, 255, 0),
+            writes(asm::sts(0, 0)),
+        ];
+        findings_of_warps(2, &[&begin, code, &[asm::EXIT]].concat())
+    };
+    let use_it = asm::stg(2, 0, 9);
+    // Whichever warp runs ahead: the load comes after the store, or before it.
+    let warps: [(Guard, Guard); 2] = [(first, second), (second, first)];
+    for (writer, reader) in warps {
+        assert_eq!(found_in(writer, &[]), []);
+        assert_eq!(found_in(writer, &[writer(use_it)]), []);
+        assert_eq!(found_in(writer, &[reader(asm::mov(9, 1)), reader(use_it)]), []);
+        for uses in [&[use_it][..], &[reader(use_it)], &[asm::bar(0), reader(use_it)]] {
+            let found = found_in(writer, uses);
+            assert_eq!((found.len(), found[0].check), (1, Checks::RACE), "{found:#?}");
+            assert!(found[0].text.contains("shared memory that another warp"));
+            assert_eq!(found[0].address, Some(0));
+        }
+    }
 }
 
 #[test]

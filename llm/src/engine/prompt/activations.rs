@@ -46,13 +46,20 @@ impl Activations {
             values(2, (SLICE as usize).max(SLICE_ROWS as usize * 2 * widest))
         };
         let cache = || values(2, c.kv_dim() * context);
+        // Launches take more tokens than a chunk has. Nothing writes the rows of these tokens in these two, from
+        // which the others' come: they are zeros until a longer chunk has written them.
+        let zeros = |bytes: usize, count: usize| -> Result<Buffer> {
+            let buffer = values(bytes, count)?;
+            buffer.write(0, &vec![0; bytes * count])?;
+            Ok(buffer)
+        };
         Ok(Self {
             chunk: values(4, TOKENS_AT as usize + CHUNK)?,
-            x: values(4, tokens * c.hidden)?,
+            x: zeros(4, tokens * c.hidden)?,
             normed: values(2, tokens * c.hidden)?,
             qkv: values(4, sums(c.q_dim() + 2 * c.kv_dim(), c.hidden)?)?,
             q: values(2, tokens * c.q_dim())?,
-            attended: values(2, tokens * c.q_dim())?,
+            attended: zeros(2, tokens * c.q_dim())?,
             ff: values(2, tokens * c.ff)?,
             sums: values(4, sums(c.hidden, c.q_dim())?.max(sums(c.hidden, c.ff)?))?,
             slices: [slice()?, slice()?],

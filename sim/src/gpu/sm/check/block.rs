@@ -1,5 +1,6 @@
 //! What is known of a block: who accessed its shared memory, and which barriers ordered its warps.
 
+use crate::gpu::sm::check::early::EarlyLoads;
 use crate::gpu::sm::check::order::{Clocks, Knowledge};
 use crate::gpu::sm::check::shadow::Shadow;
 
@@ -9,6 +10,8 @@ pub(super) struct BlockWatch {
     /// Of its warps.
     pub clocks: Clocks,
     pub shadow: Shadow,
+    /// Loads that are not in `shadow` yet.
+    pub early: EarlyLoads,
     /// What arrived at each barrier, phase by phase.
     barriers: [Vec<Knowledge>; 16],
     /// Phases that warps wait for: warp, barrier, phase.

@@ -11,9 +11,11 @@
 
 mod act;
 mod block;
+mod early;
 mod init;
 mod order;
 mod race;
+mod registers;
 mod shadow;
 mod sync;
 
@@ -24,6 +26,7 @@ use crate::findings::{Checks, Event, Finding, Findings};
 use crate::gpu::sm::check::act::Act;
 use crate::gpu::sm::check::block::BlockWatch;
 use crate::gpu::sm::check::order::Clocks;
+use crate::gpu::sm::check::registers::{Group, Registers};
 use crate::gpu::sm::check::shadow::Shadow;
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::launch::Launch;
@@ -40,7 +43,7 @@ pub(crate) struct Watch {
     checks: Checks,
     findings: Arc<Findings>,
     /// What each op does, as far as it was asked.
-    acts: Vec<Option<Act>>,
+    acts: Vec<Option<(Act, Registers)>>,
     blocks: HashMap<u64, BlockWatch>,
     /// Who accessed global memory, and what orders the blocks.
     global: Shadow,
@@ -75,6 +78,8 @@ struct WarpAccess {
     places: [Place; 32],
     /// First register of the data that is stored.
     data: Option<u16>,
+    /// Registers that a load writes, if it is known when they are used.
+    loaded: Group,
 }
 
 impl Watch {
@@ -91,25 +96,29 @@ impl Watch {
 
     /// Sees an operation that is about to run for the lanes of `core.mask`.
     pub fn before(&mut self, core: &mut Core<'_>, op: &MicroOp) {
-        let act = self.act(core);
+        let (act, registers) = self.act(core);
+        if self.checks.contains(Checks::RACE) {
+            self.use_loads(core, &registers);
+        }
         match act {
             Act::Other => {}
             Act::Memory(memory) => {
-                let access = plain(core, op, memory);
+                let access = plain(core, op, memory, registers.written);
                 self.access(core, &access);
             }
             Act::LoadMatrix => {
                 let lanes = ((1u64 << (8 * op.k[3].min(4))) - 1) as u32;
                 let memory = act::Memory { bytes: 16, ..shared(Access::Load) };
-                let access =
-                    WarpAccess { lanes, places: offsets(core, op).map(Place::Shared), memory, data: None };
+                let places = offsets(core, op).map(Place::Shared);
+                let access = WarpAccess { lanes, places, memory, data: None, loaded: Group::default() };
                 self.access(core, &access);
             }
             Act::CopyToShared => self.copy_to_shared(core, op),
             Act::Arrive => {
                 let memory = act::Memory { bytes: 8, ..shared(Access::Atomic) };
                 let places = offsets(core, op).map(Place::Shared);
-                self.access(core, &WarpAccess { lanes: core.mask, places, memory, data: None });
+                let loaded = Group::default();
+                self.access(core, &WarpAccess { lanes: core.mask, places, memory, data: None, loaded });
             }
             Act::Barrier => self.barrier(core, op),
             Act::Shuffle if self.checks.contains(Checks::SYNC) => self.shuffle(core, op),
@@ -124,13 +133,16 @@ impl Watch {
         self.blocks.remove(&index);
     }
 
-    /// What the current op does.
-    fn act(&mut self, core: &Core<'_>) -> Act {
+    /// What the current op does, and with which registers.
+    fn act(&mut self, core: &Core<'_>) -> (Act, Registers) {
         let at = core.pc as usize;
         if self.acts.len() <= at {
             self.acts.resize(at + 1, None);
         }
-        *self.acts[at].get_or_insert_with(|| Act::of(core.env.launch.arch, core.map.word(core.pc)))
+        *self.acts[at].get_or_insert_with(|| {
+            let (arch, word) = (core.env.launch.arch, core.map.word(core.pc));
+            (Act::of(arch, word), Registers::of(arch, word))
+        })
     }
 
     /// LDGSTS: a load from global memory and a store to shared memory.
@@ -139,11 +151,12 @@ impl Watch {
         let copies = executing & core.pred(op.ps[0]);
         let load = act::Memory { space: Space::Global, access: Access::Load, bytes, strong: false };
         let places = addresses(core, op).map(Place::Global);
-        self.access(core, &WarpAccess { lanes: copies, places, memory: load, data: None });
+        let loaded = Group::default();
+        self.access(core, &WarpAccess { lanes: copies, places, memory: load, data: None, loaded });
         let base = core.src(op.d)[0].wrapping_add(op.k[3]);
         let places = core.src(op.c).map(|x| Place::Shared(x.wrapping_add(base)));
         let memory = act::Memory { bytes, ..shared(Access::Store) };
-        self.access(core, &WarpAccess { lanes: executing, places, memory, data: None });
+        self.access(core, &WarpAccess { lanes: executing, places, memory, data: None, loaded });
     }
 
     fn access(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
@@ -170,25 +183,29 @@ impl Watch {
         address: Option<u64>,
         earlier: Option<Event>,
     ) {
-        let event = self.event(core, core.pc, core.block.id, 32 * core.warp.index + lane);
-        let program = core.env.launch.program;
-        self.findings.record(Finding {
-            check,
-            text: text.to_owned(),
-            program,
-            event,
-            address,
-            earlier,
-            count: 1,
-        });
+        self.findings.record(finding(core, check, lane, text, address, earlier));
     }
+}
 
-    /// The instruction of op `pc`, executed by a thread of a block.
-    fn event(&self, core: &Core<'_>, pc: u32, block: [u32; 3], thread: u32) -> Event {
-        let va = core.map.va(pc);
-        let sass = core.env.text(core.map.word(pc), va);
-        Event { pc: va, sass, block, thread: coordinates(core.env.launch, thread) }
-    }
+/// What a lane does at the current op.
+fn finding(
+    core: &Core<'_>,
+    check: Checks,
+    lane: u32,
+    text: &str,
+    address: Option<u64>,
+    earlier: Option<Event>,
+) -> Finding {
+    let event = event(core, core.pc, core.block.id, 32 * core.warp.index + lane);
+    let program = core.env.launch.program;
+    Finding { check, text: text.to_owned(), program, event, address, earlier, count: 1 }
+}
+
+/// The instruction of op `pc`, executed by a thread of a block.
+fn event(core: &Core<'_>, pc: u32, block: [u32; 3], thread: u32) -> Event {
+    let va = core.map.va(pc);
+    let sass = core.env.text(core.map.word(pc), va);
+    Event { pc: va, sass, block, thread: coordinates(core.env.launch, thread) }
 }
 
 /// A thread of a block by its three numbers.
@@ -208,7 +225,7 @@ fn shared(access: Access) -> act::Memory {
 }
 
 /// The access of a load, a store or an atomic operation.
-fn plain(core: &Core<'_>, op: &MicroOp, memory: act::Memory) -> WarpAccess {
+fn plain(core: &Core<'_>, op: &MicroOp, memory: act::Memory, loaded: Group) -> WarpAccess {
     let loads = memory.access == Access::Load;
     let lanes = if loads && op.ps[0] != 7 { core.mask & core.pred(op.ps[0]) } else { core.mask };
     let places = match memory.space {
@@ -222,7 +239,7 @@ fn plain(core: &Core<'_>, op: &MicroOp, memory: act::Memory) -> WarpAccess {
         }),
     };
     let data = (memory.access == Access::Store && op.c != ZERO).then_some(op.c);
-    WarpAccess { memory, lanes, places, data }
+    WarpAccess { memory, lanes, places, data, loaded }
 }
 
 /// The lanes of a mask.

@@ -1,26 +1,48 @@
 //! Accesses that nothing orders.
 
 use crate::findings::Checks;
+use crate::gpu::sm::check::early::EarlyLoad;
 use crate::gpu::sm::check::init::{global_word, shared_word};
+use crate::gpu::sm::check::registers::Registers;
 use crate::gpu::sm::check::shadow::{Kind, Mark};
-use crate::gpu::sm::check::{Place, WarpAccess, Watch, block_id, lanes, words};
+use crate::gpu::sm::check::{Place, WarpAccess, Watch, block_id, event, finding, lanes, words};
 use crate::gpu::sm::core::Core;
 
 use sass::Access;
 
+/// What a write does that nothing orders with an access.
+const WRITES: &str = "writes shared memory that another warp accesses, without a barrier between";
+
 impl Watch {
+    /// Loads count once an instruction uses their values.
+    pub(super) fn use_loads(&mut self, core: &Core<'_>, registers: &Registers) {
+        let Some(block) = self.blocks.get_mut(&core.block.index) else { return };
+        if block.early.any(core.warp.index) {
+            let races = block.early.execute(core.warp.index, core.mask, registers, &mut block.shadow);
+            races.into_iter().for_each(|race| self.findings.record(race));
+        }
+    }
+
     pub(super) fn check_race(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
         self.blocks.entry(core.block.index).or_default().resume(core.warp.index);
         if access.memory.access == Access::Store {
             self.check_one_store(core, access);
         }
         let mut released = Vec::new();
+        let waits = access.memory.access == Access::Load && access.loaded.count > 0;
+        let mut early = waits.then(|| EarlyLoad::new(access.loaded, access.lanes));
         for lane in lanes(access.lanes) {
             match access.places[lane as usize] {
                 Place::Global(va) => self.global_access(core, access, lane, va, &mut released),
-                Place::Shared(offset) => self.shared_access(core, access, lane, offset.into(), &mut released),
+                Place::Shared(offset) => match &mut early {
+                    Some(early) => self.shared_load(core, access, lane, offset.into(), early),
+                    None => self.shared_access(core, access, lane, offset.into(), &mut released),
+                },
                 Place::Local(_) => {}
             }
+        }
+        if let Some(early) = early.filter(EarlyLoad::is_of_shared) {
+            self.blocks.entry(core.block.index).or_default().early.add(core.warp.index, early);
         }
         // What an atomic or strong store publishes is what came before it, of all its lanes.
         released.sort_unstable();
@@ -36,6 +58,37 @@ impl Watch {
         }
     }
 
+    /// A load to registers: it counts when these are used.
+    fn shared_load(
+        &mut self,
+        core: &Core<'_>,
+        access: &WarpAccess,
+        lane: u32,
+        offset: u64,
+        early: &mut EarlyLoad,
+    ) {
+        if offset + u64::from(access.memory.bytes) > u64::from(core.env.launch.shared_bytes) {
+            return;
+        }
+        let warp = core.warp.index;
+        let block = self.blocks.entry(core.block.index).or_default();
+        for (word, bytes) in words(offset, access.memory.bytes) {
+            // A plain read of what is accessed atomically is a wait, as for a barrier object.
+            block.clocks.acquire_at(warp, word);
+            let clock = block.clocks.now(warp);
+            let mark = Mark { id: warp, clock, pc: core.pc, thread: 32 * warp + lane, bytes, atomic: false };
+            early.reads(word, mark);
+            if let Some(earlier) = block.shadow.unordered_write(&block.clocks, word, &mark) {
+                early.race(|| {
+                    let text = "reads shared memory that another warp writes, without a barrier between";
+                    let event = event(core, earlier.pc, core.block.id, earlier.thread);
+                    finding(core, Checks::RACE, lane, text, Some(word * 4), Some(event))
+                });
+            }
+        }
+    }
+
+    /// An access that counts at once.
     fn shared_access(
         &mut self,
         core: &mut Core<'_>,
@@ -61,6 +114,12 @@ impl Watch {
             let kind = access.memory.kind(changes(core, access, lane, i, shared_word(core, word * 4)));
             let earlier = block.shadow.access(&block.clocks, word, mark, kind);
             found = found.or(earlier.map(|earlier| (word, earlier, kind)));
+            if !matches!(kind, Kind::Load | Kind::Store { changes: false }) {
+                block.early.written(&block.clocks, word, mark, |earlier| {
+                    let event = event(core, earlier.pc, core.block.id, earlier.thread);
+                    finding(core, Checks::RACE, lane, WRITES, Some(word * 4), Some(event))
+                });
+            }
             if atomic {
                 released.push((false, word));
             }
@@ -68,9 +127,9 @@ impl Watch {
         let Some((word, earlier, kind)) = found else { return };
         let text = match (kind, earlier.pc) {
             (Kind::Load, _) => "reads shared memory that another warp writes, without a barrier between",
-            _ => "writes shared memory that another warp accesses, without a barrier between",
+            _ => WRITES,
         };
-        let event = self.event(core, earlier.pc, core.block.id, earlier.thread);
+        let event = event(core, earlier.pc, core.block.id, earlier.thread);
         self.report(core, Checks::RACE, lane, text, Some(word * 4), Some(event));
     }
 
@@ -112,7 +171,7 @@ impl Watch {
             _ => "writes global memory that another block of the launch accesses, and nothing orders the two",
         };
         let block = block_id(core.env.launch, earlier.id);
-        let event = self.event(core, earlier.pc, block, earlier.thread);
+        let event = event(core, earlier.pc, block, earlier.thread);
         self.report(core, Checks::RACE, lane, text, Some(word * 4), Some(event));
     }
 
@@ -136,7 +195,7 @@ impl Watch {
         };
         let differ = |pair: &&[u32]| key(pair[0]) == key(pair[1]) && value(pair[0]) != value(pair[1]);
         let Some(pair) = at.windows(2).find(differ) else { return };
-        let event = self.event(core, core.pc, core.block.id, 32 * core.warp.index + pair[0]);
+        let event = event(core, core.pc, core.block.id, 32 * core.warp.index + pair[0]);
         let text = "lanes of a warp store different values to the same place";
         self.report(core, Checks::RACE, pair[1], text, Some(key(pair[1]).1), Some(event));
     }

@@ -48,24 +48,50 @@ pub(super) struct Shadow {
     pages: HashMap<u64, Vec<Word>>,
 }
 
+impl Mark {
+    /// Whether nothing orders this access with a later one of which at least one is a write.
+    pub fn conflicts(&self, later: &Mark, clocks: &Clocks) -> bool {
+        self.bytes & later.bytes != 0
+            && !(self.atomic && later.atomic)
+            && !clocks.knows(later.id, self.id, self.clock)
+    }
+}
+
 impl Shadow {
+    fn word(&mut self, word: u64) -> &mut Word {
+        let page = self.pages.entry(word / PAGE).or_insert_with(|| vec![Word::default(); PAGE as usize]);
+        &mut page[(word % PAGE) as usize]
+    }
+
+    /// The write that nothing orders with a read of a word.
+    pub fn unordered_write(&mut self, clocks: &Clocks, word: u64, mark: &Mark) -> Option<Mark> {
+        self.word(word).writer.filter(|old| old.conflicts(mark, clocks))
+    }
+
+    /// Notes a read of a word, which may be older than others of the same reader.
+    pub fn note_read(&mut self, word: u64, mark: Mark) {
+        let readers = &mut self.word(word).readers;
+        let covers = |new: &Mark, old: &Mark| {
+            new.id == old.id && new.clock >= old.clock && old.bytes & !new.bytes == 0
+        };
+        if readers.iter().any(|other| covers(other, &mark)) {
+            return;
+        }
+        readers.retain(|old| !covers(&mark, old));
+        if readers.len() < READERS {
+            readers.push(mark);
+        }
+    }
+
     /// Notes an access to a word, whose number is `word`; gives an earlier one that nothing orders with it.
     pub fn access(&mut self, clocks: &Clocks, word: u64, mark: Mark, kind: Kind) -> Option<Mark> {
-        let page = self.pages.entry(word / PAGE).or_insert_with(|| vec![Word::default(); PAGE as usize]);
-        let Word { writer, readers } = &mut page[(word % PAGE) as usize];
-        let conflicts = |old: &&Mark| {
-            old.bytes & mark.bytes != 0
-                && !(old.atomic && mark.atomic)
-                && !clocks.knows(mark.id, old.id, old.clock)
-        };
         if kind == Kind::Load {
-            let earlier = writer.as_ref().filter(conflicts).copied();
-            readers.retain(|old| old.id != mark.id || old.bytes & !mark.bytes != 0);
-            if readers.len() < READERS {
-                readers.push(mark);
-            }
+            let earlier = self.unordered_write(clocks, word, &mark);
+            self.note_read(word, mark);
             return earlier;
         }
+        let Word { writer, readers } = self.word(word);
+        let conflicts = |old: &&Mark| old.conflicts(&mark, clocks);
         let earlier = readers.iter().find(conflicts).or_else(|| writer.as_ref().filter(conflicts)).copied();
         // A store of what is there already is a race too, but one without a consequence: flags that all set.
         let harmless = kind == (Kind::Store { changes: false });

@@ -2,7 +2,7 @@
 
 use crate::findings::Checks;
 use crate::gpu::sm::check::act::Act;
-use crate::gpu::sm::check::{Watch, lanes};
+use crate::gpu::sm::check::{Watch, event, lanes};
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::ops::special::exchange;
@@ -42,12 +42,7 @@ impl Watch {
         let (text, earlier) = match elsewhere {
             Some((other, w)) if other != id => (
                 format!("comes to barrier {id} while lanes of its warp wait at barrier {other}"),
-                Some(self.event(
-                    core,
-                    w.pc - 1,
-                    core.block.id,
-                    32 * core.warp.index + w.mask.trailing_zeros(),
-                )),
+                Some(event(core, w.pc - 1, core.block.id, 32 * core.warp.index + w.mask.trailing_zeros())),
             ),
             _ => (format!("comes to barrier {id} without all lanes of its warp"), None),
         };
@@ -89,7 +84,7 @@ impl Watch {
         });
         let Some(w) = elsewhere else { return };
         let other = 32 * core.warp.index + w.mask.trailing_zeros();
-        let event = self.event(core, w.pc - 1, core.block.id, other);
+        let event = event(core, w.pc - 1, core.block.id, other);
         let text = "waits for lanes of its warp that wait elsewhere";
         self.report(core, Checks::SYNC, core.mask.trailing_zeros(), text, None, Some(event));
     }

@@ -1,0 +1,51 @@
+//! The kernels under the checks of the software ga10b: no reads of memory that nothing wrote, no accesses that
+//! nothing orders, no barrier that lanes miss.
+
+use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Mode, Tokenizer, embedded};
+use ga10b_sim::sm::Config as ExecutorConfig;
+use ga10b_sim::{Checks, Sim, SimConfig};
+use hcq::DeviceOptions;
+
+/// Fails for any finding while an engine for the embedded model does `work`.
+fn assert_clean(mode: Mode, kv: CacheType, work: impl Fn(&mut Engine)) {
+    let executor = ExecutorConfig { checks: Checks::all(), ..ExecutorConfig::default() };
+    let sim = Sim::new(SimConfig { executor, ..SimConfig::default() });
+    let device = hcq::sim::open(sim.clone(), DeviceOptions::default()).unwrap();
+    let options = EngineOptions::new(64).with_mode(mode).with_cache(kv);
+    let mut engine = Engine::new(&device, &embedded::model().unwrap(), &options).unwrap();
+    assert_eq!(engine.mode(), mode, "the step kernel does not fit");
+    work(&mut engine);
+    let found = sim.findings();
+    assert!(found.is_empty(), "{mode:?}, {kv:?}: {found:#?}");
+}
+
+/// The second position reads a cache that the first has written.
+fn two_steps(engine: &mut Engine) {
+    let token = engine.step_greedy(1).unwrap();
+    engine.step_greedy(token).unwrap();
+}
+
+#[test]
+fn a_token_in_one_launch_is_clean() {
+    assert_clean(Mode::Persistent, CacheType::F16, two_steps);
+}
+
+#[test]
+fn a_token_in_one_launch_per_phase_is_clean() {
+    assert_clean(Mode::Phases, CacheType::F16, two_steps);
+}
+
+/// A prompt that is shorter than the launches that it takes, and the token after it.
+#[test]
+fn a_prompt_and_a_token_in_one_launch_per_operation_are_clean() {
+    let model = embedded::model().unwrap();
+    let text = "Once upon a time, there was a little girl who liked to play with her dog in the park";
+    let prompt = Tokenizer::from_gguf(&model.gguf).unwrap().encode(text).unwrap();
+    assert!((16..64).contains(&prompt.len()), "{} tokens", prompt.len());
+    for kv in [CacheType::F16, CacheType::Q8_0] {
+        assert_clean(Mode::Operations, kv, |engine| {
+            engine.prefill(&prompt).unwrap();
+            engine.step_greedy(1).unwrap();
+        });
+    }
+}
