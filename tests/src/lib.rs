@@ -22,7 +22,7 @@
 //! 4  conformance::mufu
 //! 5  conformance::programs conformance::sweep
 //! 6  conformance fuzz
-//! 7  copies faults graphs launches memory ordering queues random_programs windows
+//! 7  copies faults graphs launches memory ordering queues random_programs soak windows
 //! ```
 
 pub mod conformance;
@@ -37,6 +37,7 @@ mod memory;
 mod ordering;
 mod queues;
 mod random_programs;
+pub mod soak;
 mod windows;
 
 /// The README's example, compiled with the tests.

@@ -242,6 +242,11 @@ impl Pool {
             _ if has("class") => *pick(rng, &[0xc7c0, 0xc7b5, 0xc797, 0xa140, 0x902d, 0]),
             _ if has("flags") => *pick(rng, &[0, 0, 1, 2, 4, 5, 8, 16, 0x100, 0x8000_0000]),
             _ if has("reserved") || has("pad") => 0,
+            "va_range_start" => 0x20_0000,
+            "va_range_end" => END_OF_SPACE,
+            "va_range_split" => 0,
+            _ if has("align") => *pick(rng, &[0, 4096, 65536]),
+            _ if has("kind") || has("numa") => *pick(rng, &[u64::MAX, 0]),
             _ if has("page_size") => *pick(rng, &[0, 4096, 4096, 65536]),
             _ if has("heap") => *pick(rng, &[0x4000_0000, 0x4000_0000, 1, 0x8000_0000]),
             _ if has("size") || has("len") || has("num") || has("count") || has("pages") => {
