@@ -14,19 +14,21 @@
 //! # Layers
 //! ```text
 //! 0  conformance::cubins conformance::noise conformance::tolerance harness
-//! 1  conformance::case kernels
-//! 2  conformance::report conformance::runner
+//! 0  fuzz::corpus fuzz::guest fuzz::mutate fuzz::target
+//! 1  conformance::case fuzz::decoders fuzz::machine fuzz::machine_code fuzz::model_files fuzz::runner kernels
+//! 2  conformance::report conformance::runner fuzz::ioctls fuzz::loader fuzz::logs fuzz::page_tables
 //! 3  conformance::model_kernels conformance::random
 //! 4  conformance::built_in conformance::convergence conformance::corpus conformance::edges conformance::matrix
 //! 4  conformance::mufu
 //! 5  conformance::programs conformance::sweep
-//! 6  conformance
-//! 7  copies faults graphs launches memory ordering queues random_programs windows
+//! 6  conformance fuzz
+//! 7  copies faults graphs launches memory ordering queues random_programs soak windows
 //! ```
 
 pub mod conformance;
 mod copies;
 mod faults;
+pub mod fuzz;
 mod graphs;
 mod harness;
 mod kernels;
@@ -35,6 +37,7 @@ mod memory;
 mod ordering;
 mod queues;
 mod random_programs;
+pub mod soak;
 mod windows;
 
 /// The README's example, compiled with the tests.
