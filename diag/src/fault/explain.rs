@@ -41,7 +41,8 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     {
         what.words = "a trap instruction, as a failed assertion runs into".to_owned();
     }
-    let mut notes = dump_notes(incident);
+    let mut notes = incident.notes.clone();
+    notes.extend(dump_notes(incident));
     if failed.iter().any(|sm| sm.global_esr.value.0 & 4 != 0) {
         notes.push("several warps failed; the registers describe the first of them".to_owned());
     }
