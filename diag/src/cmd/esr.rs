@@ -82,6 +82,9 @@ impl Args {
             return show(&session.finish("registers typed by hand"), json, out);
         }
         if let Some(pid) = self.pid {
+            if let Some(other) = map.pid.filter(|other| *other != pid) {
+                anyhow::bail!("the map of --map is of process {other}, not of process {pid}");
+            }
             let (process, descriptors) = process::look_at(pid)?;
             let incidents = live::records(&process, &descriptors)?;
             if incidents.is_empty() && !json {
