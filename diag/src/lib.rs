@@ -22,7 +22,7 @@
 //! 2   address_map device disassembly physical_dump process_map pushbuffer
 //! 3   fault::tables
 //! 4   fault::host fault::sm
-//! 5   fault::causes fault::mmu
+//! 5   fault::causes fault::mmu fault::suspects
 //! 6   fault::message
 //! 7   fault::report
 //! 8   fault::advice fault::front_end fault::incident

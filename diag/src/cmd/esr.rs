@@ -16,7 +16,8 @@ use nvdiag::session::Session;
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
 use crate::cmd::follow::{Log, Look};
-use crate::cmd::input::{number, read_input};
+use crate::cmd::input::read_input;
+use crate::cmd::register::{Register, address, register};
 use crate::cmd::{kernel_log, live, process};
 
 /// Explain GPU faults: what happened, where, which instruction, likely causes, what to try.
@@ -28,13 +29,13 @@ pub struct Args {
     /// A saved kernel log instead of the live one, compressed with gzip or not; `-` for stdin.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["warp_esr", "pid"])]
     log: Option<PathBuf>,
-    /// A warp error register, typed by hand.
-    #[arg(long, value_name = "HEX", value_parser = register)]
-    warp_esr: Option<u32>,
-    /// The SM-wide error register beside it.
-    #[arg(long, value_name = "HEX", value_parser = register)]
-    global_esr: Option<u32>,
-    /// The program counter beside it.
+    /// A warp error register, typed by hand: hexadecimal with 0x, or decimal as nvgpu prints it.
+    #[arg(long, value_name = "NUMBER", value_parser = register, allow_negative_numbers = true)]
+    warp_esr: Option<Register>,
+    /// The SM-wide error register beside it, in the same forms.
+    #[arg(long, value_name = "NUMBER", value_parser = register, allow_negative_numbers = true)]
+    global_esr: Option<Register>,
+    /// The program counter beside it, in hexadecimal.
     #[arg(long, value_name = "HEX", value_parser = address)]
     pc: Option<u64>,
     /// A running process: reads from the driver the SM records of its channel groups (nvgpu), through copies
@@ -64,29 +65,6 @@ pub struct Args {
     last: usize,
 }
 
-/// Registers are pasted in hexadecimal, with or without 0x.
-fn address(text: &str) -> Result<u64, String> {
-    match text.starts_with("0x") || text.starts_with("0X") {
-        true => number(text),
-        false => number(&format!("0x{text}")),
-    }
-    .map_err(|_| "expected a hexadecimal number such as 0x10 or ff55a2a830".to_owned())
-}
-
-/// A register of 32 bits; the log's signed decimals are taken too.
-fn register(text: &str) -> Result<u32, String> {
-    let error = || "expected a register of 32 bits such as 0x10 or 0x0005000f".to_owned();
-    if let Some(value) = text.strip_prefix('-') {
-        return value
-            .parse::<i64>()
-            .ok()
-            .and_then(|v| i32::try_from(-v).ok())
-            .map(|v| v as u32)
-            .ok_or_else(error);
-    }
-    u32::try_from(address(text)?).map_err(|_| error())
-}
-
 impl Args {
     /// Reads what is to be explained, and explains it.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
@@ -97,12 +75,16 @@ impl Args {
         let mut map = self.process_map()?;
         if let Some(warp_esr) = self.warp_esr {
             let mut session = Session::new(map, self.last);
-            let mut incident = Incident::default();
-            incident.add_registers(None, warp_esr, self.global_esr.unwrap_or(0), self.pc, None);
+            let (warp_esr, note) = warp_esr.warp_error();
+            let mut incident = Incident { notes: note.into_iter().collect(), ..Incident::default() };
+            incident.add_registers(None, warp_esr, self.global_esr.map_or(0, Register::bits), self.pc, None);
             session.take(&incident);
             return show(&session.finish("registers typed by hand"), json, out);
         }
         if let Some(pid) = self.pid {
+            if let Some(other) = map.pid.filter(|other| *other != pid) {
+                anyhow::bail!("the map of --map is of process {other}, not of process {pid}");
+            }
             let (process, descriptors) = process::look_at(pid)?;
             let incidents = live::records(&process, &descriptors)?;
             if incidents.is_empty() && !json {

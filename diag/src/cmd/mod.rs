@@ -15,5 +15,6 @@ mod process;
 pub mod provoke;
 pub mod pushbuf;
 pub mod qmd;
+mod register;
 pub mod trace;
 pub mod vamap;

@@ -5,8 +5,9 @@ use crate::fault::blame::blame;
 use crate::fault::host::{MethodHeader, ring_entry};
 use crate::fault::incident::Incident;
 use crate::fault::records::{mmu_faults, owners, sm_records};
-use crate::fault::report::{Evidence, FaultReport, Subject, WindowTrap};
+use crate::fault::report::{Evidence, FaultReport, Owner, Subject, WindowTrap};
 use crate::fault::sm::{SmRecord, code};
+use crate::fault::suspects::can_raise;
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::Kind;
 use crate::process_map::code::{Space, access_of};
@@ -15,13 +16,22 @@ use crate::process_map::map::{Mapping, ProcessMap};
 /// Explains an incident by its lines and by what is known of the process's address space.
 #[must_use]
 pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
+    let owners = owners(incident);
+    let by_hand;
+    let (map, stranger) = match another(map, &owners) {
+        Some(note) => {
+            by_hand = map.by_hand();
+            (&by_hand, Some(note))
+        }
+        None => (map, None),
+    };
     let sms = sm_records(incident);
     let mmu = mmu_faults(incident);
     let (subject, mut what, blamed) = blame(incident, &sms, &mmu);
     let failed: Vec<&SmRecord> = sms.iter().filter(|sm| sm.is_error()).collect();
     let mut code = Vec::new();
-    for pc in failed.iter().filter_map(|sm| sm.pc) {
-        for found in map.code_at(pc.0) {
+    for (sm, pc) in failed.iter().filter_map(|sm| Some((sm, sm.pc?))) {
+        for found in map.code_at(pc.0, &|text| can_raise(sm.warp_esr.code, text)) {
             if !code.contains(&found) && code.len() < 8 {
                 code.push(found);
             }
@@ -41,7 +51,9 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     {
         what.words = "a trap instruction, as a failed assertion runs into".to_owned();
     }
-    let mut notes = dump_notes(incident);
+    let mut notes = incident.notes.clone();
+    notes.extend(stranger);
+    notes.extend(dump_notes(incident));
     if failed.iter().any(|sm| sm.global_esr.value.0 & 4 != 0) {
         notes.push("several warps failed; the registers describe the first of them".to_owned());
     }
@@ -69,7 +81,7 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
         what,
         device: incident.entries.first().and_then(|e| e.device.clone()),
         time_us: incident.entries.first().and_then(|e| e.time).map(|t| t.micros),
-        owners: owners(incident),
+        owners,
         sms,
         mmu,
         code,
@@ -96,6 +108,14 @@ fn evidence(entry: &Entry) -> Evidence {
         missing: entry.missing.clone(),
         text: entry.text.clone(),
     }
+}
+
+/// What to say where the map is of a process that the lines do not name.
+fn another(map: &ProcessMap, owners: &[Owner]) -> Option<String> {
+    let pids: Vec<u32> = owners.iter().filter_map(|owner| owner.pid).collect();
+    let pid = map.pid.filter(|pid| !pids.is_empty() && !pids.contains(pid))?;
+    let of = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    Some(format!("the map is of process {pid}, the fault is of process {of}: the map is not used"))
 }
 
 /// The fault in one sentence.

@@ -21,6 +21,8 @@ pub struct Incident {
     pub entries: Vec<Entry>,
     /// Lines that were too many to keep.
     pub dropped: u64,
+    /// What there is to say about where the lines come from.
+    pub notes: Vec<String>,
 }
 
 impl Incident {

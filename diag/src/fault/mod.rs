@@ -12,6 +12,7 @@ pub mod mmu;
 mod records;
 pub(crate) mod report;
 pub mod sm;
+mod suspects;
 pub mod tables;
 
 pub use explain::explain;

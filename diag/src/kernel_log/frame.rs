@@ -59,6 +59,27 @@ pub fn stands_alone(line: &str) -> bool {
     timestamp(line).0.is_some() || unframe(line).is_some()
 }
 
+/// Whether a line begins with a time.
+#[must_use]
+pub fn has_time(line: &str) -> bool {
+    timestamp(line).0.is_some()
+}
+
+/// Whether a line of nvgpu ends where its message should begin: wrapped behind the level, or before it.
+#[must_use]
+pub fn lacks_message(line: &str) -> bool {
+    let Some((_, rest)) = line.split_once("nvgpu: ") else { return false };
+    let rest = rest.trim_end();
+    let is_site = |word: &str| {
+        let line = word.rsplit_once(':').map(|(_, line)| line);
+        word.ends_with(".gpu") || line.is_some_and(|line| line.parse::<u32>().is_ok())
+    };
+    let is_head = !rest.contains('[') && rest.split_whitespace().count() <= 2;
+    rest.ends_with("[ERR]")
+        || rest.ends_with("[WRN]")
+        || is_head && rest.split_whitespace().last().is_some_and(is_site)
+}
+
 const fn bare(source: Source, message: &str) -> Frame<'_> {
     Frame {
         time: None,
@@ -146,7 +167,8 @@ fn other(text: &str) -> Option<Frame<'_>> {
     ];
     let at = BEGINNINGS.iter().filter_map(|beginning| text.find(beginning)).min()?;
     // Only what a log puts in front of a message may stand there: `host kernel: `.
-    (at == 0 || text[..at].ends_with([' ', ':'])).then(|| bare(Source::Other, &text[at..]))
+    (at == 0 || text[..at].ends_with([' ', ':', ',', '"', '>', '|', ']', '\t']))
+        .then(|| bare(Source::Other, &text[at..]))
 }
 
 /// Takes the time off the start of a line: `[  812.004113] `, `[Wed Jun 24 15:44:20 2026] `, syslog's

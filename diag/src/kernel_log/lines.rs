@@ -366,5 +366,11 @@ pub fn read(source: Source, message: &str) -> Option<(Kind, Reading)> {
             }
         }
     }
-    best
+    // Xid lines have a shape that takes any text.
+    best.or_else(|| {
+        let of_source = shapes().iter().filter(|(kind, _)| kind.source() == source && source != Source::Xid);
+        let readings = of_source
+            .flat_map(|(kind, shapes)| shapes.iter().filter_map(|s| Some((*kind, s.read_start(message)?))));
+        readings.max_by_key(|(_, reading)| reading.covered)
+    })
 }

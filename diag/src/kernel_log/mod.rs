@@ -1,18 +1,21 @@
 //! The kernel log: bytes in, entries out. Streaming, with a bound on every line, so that any file will do.
 
+mod container;
 pub(crate) mod frame;
 pub(crate) mod lines;
 pub(crate) mod shape;
 mod stray;
 
+use container::Unpacker;
 use serde::Serialize;
 
 pub use frame::{Frame, Time, unframe};
 pub use lines::{Kind, Role, Source, read};
 pub use shape::{Fields, Form, Reading, Shape, Token, Value};
 
-/// Bytes of a line that are looked at. The kernel's own limit is 1024 with what a log puts in front of them.
-pub const MAX_LINE: usize = 2048;
+/// Bytes of a line that are looked at. A message of the kernel has 1024 at most; collectors of logs store it
+/// in a record with labels.
+pub const MAX_LINE: usize = 16 << 10;
 
 /// A line that was understood.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -109,6 +112,7 @@ pub struct Reader {
     pending: Vec<u8>,
     /// A cut line of a driver, until it is known whether the next one is its rest.
     held: Option<(u64, String)>,
+    unpacker: Unpacker,
     number: u64,
 }
 
@@ -135,6 +139,7 @@ impl Reader {
         if !self.pending.is_empty() {
             self.line(out);
         }
+        self.unpack(out, Unpacker::end);
         self.release(out);
     }
 
@@ -156,9 +161,29 @@ impl Reader {
         if line.starts_with('#') {
             return;
         }
+        let number = self.number;
+        self.unpack(out, |unpacker, out| unpacker.take(number, &line, out));
+    }
+
+    /// Reads the lines that come out of what surrounds them.
+    fn unpack(
+        &mut self,
+        out: &mut dyn FnMut(Parsed),
+        step: impl FnOnce(&mut Unpacker, &mut dyn FnMut(u64, &str)),
+    ) {
+        let mut unpacker = std::mem::take(&mut self.unpacker);
+        step(&mut unpacker, &mut |number, line| self.message(number, line, out));
+        self.unpacker = unpacker;
+    }
+
+    /// Takes a line as the kernel printed it.
+    fn message(&mut self, at: u64, line: &str, out: &mut dyn FnMut(Parsed)) {
         if let Some((number, first)) = self.held.take() {
-            if !line.is_empty() && !frame::stands_alone(&line) {
-                let joined = first.clone() + &line;
+            if frame::lacks_message(&first) && !line.trim().is_empty() && !container::is_of_driver(line) {
+                return self.read(number, format!("{}  {}", first.trim_end(), line.trim_start()), out);
+            }
+            if !line.is_empty() && !frame::stands_alone(line) {
+                let joined = first.clone() + line;
                 let before = parse(number, &first);
                 let after = parse(number, &joined);
                 if let (Some(Parsed::Entry(before)), Some(Parsed::Entry(after))) = (&before, &after)
@@ -177,8 +202,14 @@ impl Reader {
                 out(parsed);
             }
         }
-        match parse(self.number, &line) {
-            Some(Parsed::Entry(entry)) if !entry.missing.is_empty() => self.held = Some((self.number, line)),
+        self.read(at, line.to_owned(), out);
+    }
+
+    /// Reads a line, unless the next one may be its rest.
+    fn read(&mut self, number: u64, line: String, out: &mut dyn FnMut(Parsed)) {
+        match parse(number, &line) {
+            _ if frame::lacks_message(&line) => self.held = Some((number, line)),
+            Some(Parsed::Entry(entry)) if !entry.missing.is_empty() => self.held = Some((number, line)),
             Some(parsed) => out(parsed),
             None => {}
         }

@@ -176,13 +176,30 @@ impl Shape {
     /// Reads `line`. `None` if it is not of this shape; a line that ends early is, once its first literal is whole.
     #[must_use]
     pub fn read(&self, line: &str) -> Option<Reading> {
+        let (reading, rest) = self.walk(line)?;
+        // Text behind the last literal is not part of the shape.
+        rest.trim().is_empty().then_some(reading)
+    }
+
+    /// Reads a line that is whole and has something behind it that a tool or a person put there.
+    #[must_use]
+    pub fn read_start(&self, line: &str) -> Option<Reading> {
+        /// What is put behind a message begins with one of these.
+        const MARKS: [char; 10] = ['"', '\'', '<', ',', ';', '|', '\\', '}', '(', '#'];
+        let (reading, rest) = self.walk(line)?;
+        let is_known = reading.missing.is_empty() && reading.covered >= 12;
+        (is_known && rest.trim_start().starts_with(MARKS)).then_some(reading)
+    }
+
+    /// The reading, and what is left of a line that is whole.
+    fn walk<'a>(&self, line: &'a str) -> Option<(Reading, &'a str)> {
         let mut reading = Reading::default();
         let mut rest = line;
         for (index, token) in self.0.iter().enumerate() {
             match *token {
                 Token::Literal(literal) => match literal_at(rest, literal) {
                     Prefix::Whole(len) => rest = &rest[len..],
-                    Prefix::Ends if index > 0 => return Some(self.cut(reading, index, line)),
+                    Prefix::Ends if index > 0 => return Some((self.cut(reading, index, line), "")),
                     Prefix::Ends | Prefix::Differs => return None,
                 },
                 Token::Field(name, form) => {
@@ -191,7 +208,7 @@ impl Shape {
                         _ => None,
                     };
                     if rest.trim_start().is_empty() && form != Form::Text {
-                        return (index > 0).then(|| self.cut(reading, index, line));
+                        return (index > 0).then(|| (self.cut(reading, index, line), ""));
                     }
                     if form == Form::Text {
                         match next.map(|next| find(rest, next)) {
@@ -218,20 +235,20 @@ impl Shape {
                                 if after == index + 1 {
                                     cut.missing.insert(0, name);
                                 }
-                                return Some(cut);
+                                return Some((cut, ""));
                             }
                         }
                     } else {
                         let Some((value, len)) = number(rest, form) else {
                             let begun = form == Form::Register && rest.trim_start().len() < 10 && index > 0;
-                            return begun.then(|| self.cut(reading, index, line));
+                            return begun.then(|| (self.cut(reading, index, line), ""));
                         };
                         // A number at the very end of a line that should go on may have lost digits.
                         let last = index + 2 >= self.0.len();
                         let closing = next.is_none_or(|n| n.trim_matches([',', ' ']).is_empty());
                         let whole = len < rest.len() || last && closing;
                         if !whole {
-                            return Some(self.cut(reading, index, line));
+                            return Some((self.cut(reading, index, line), ""));
                         }
                         reading.fields.0.push((name, value));
                         rest = &rest[len..];
@@ -240,8 +257,7 @@ impl Shape {
             }
         }
         reading.covered = line.len() - rest.len();
-        // Text behind the last literal is not part of the shape.
-        (rest.trim().is_empty()).then_some(reading)
+        Some((reading, rest))
     }
 
     /// A reading that ended before token `from`.

@@ -23,6 +23,16 @@ pub enum Error {
         /// What it says it is.
         schema: String,
     },
+    /// The map of one process beside that of another.
+    #[error(
+        "this is the map of process {pid}, an earlier one is of process {other}: give those of one process"
+    )]
+    Processes {
+        /// Whose map it is.
+        pid: u32,
+        /// Whose the earlier one is.
+        other: u32,
+    },
     /// A cubin could not be read.
     #[error(transparent)]
     Cubin(#[from] crate::cubin::Error),
@@ -94,7 +104,18 @@ pub struct ProcessMap {
     pub mappings: Vec<Mapping>,
     /// Programs.
     pub modules: Vec<Module>,
+    /// The process whose map was read, if the map names it.
+    pub pid: Option<u32>,
     loose: Vec<Loose>,
+    /// What was given by hand rather than read from a map: it holds for any process.
+    by_hand: (Vec<Window>, Vec<Module>),
+}
+
+/// The process that a map is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
 }
 
 /// A map as a JSON document, `nvdiag.map/1`.
@@ -102,6 +123,9 @@ pub struct ProcessMap {
 pub struct Document {
     /// Its schema.
     pub schema: Option<String>,
+    /// Whose it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<Process>,
     /// Windows.
     #[serde(default)]
     pub windows: Vec<Window>,
@@ -115,9 +139,9 @@ pub struct Document {
 
 impl From<Document> for ProcessMap {
     fn from(document: Document) -> Self {
-        let Document { windows, mut mappings, modules, .. } = document;
+        let Document { windows, mut mappings, modules, process, .. } = document;
         mappings.sort_by_key(|m| m.va);
-        Self { windows, mappings, modules, loose: Vec::new() }
+        Self { windows, mappings, modules, pid: process.map(|p| p.pid), ..Self::default() }
     }
 }
 
@@ -125,12 +149,18 @@ impl ProcessMap {
     /// Reads a map document and adds what it holds.
     ///
     /// # Errors
-    /// [`Error::Json`], [`Error::Schema`].
+    /// [`Error::Json`], [`Error::Schema`], [`Error::Processes`].
     pub fn add_json(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let file: Document = serde_json::from_slice(bytes)?;
         let known = ["nvdiag.map/1", "nvdiag.vamap/1", "nvdiag.info/1"];
         if let Some(schema) = file.schema.filter(|s| !known.contains(&s.as_str())) {
             return Err(Error::Schema { schema });
+        }
+        if let Some(Process { pid }) = file.process {
+            if let Some(other) = self.pid.filter(|other| *other != pid) {
+                return Err(Error::Processes { pid, other });
+            }
+            self.pid = Some(pid);
         }
         self.windows.extend(file.windows);
         self.mappings.extend(file.mappings);
@@ -144,6 +174,7 @@ impl ProcessMap {
     pub fn document(&self) -> Document {
         Document {
             schema: Some("nvdiag.map/1".to_owned()),
+            process: self.pid.map(|pid| Process { pid }),
             windows: self.windows.clone(),
             mappings: self.mappings.clone(),
             modules: self.modules.clone(),
@@ -153,7 +184,9 @@ impl ProcessMap {
     /// Adds a window by its base, unless it is known.
     pub fn add_window(&mut self, name: &str, base: u64) {
         if !self.windows.iter().any(|w| w.base.0 == base) {
-            self.windows.push(Window { name: name.to_owned(), base: Hex(base), size_bytes: WINDOW_BYTES });
+            let window = Window { name: name.to_owned(), base: Hex(base), size_bytes: WINDOW_BYTES };
+            self.by_hand.0.push(window.clone());
+            self.windows.push(window);
         }
     }
 
@@ -194,13 +227,15 @@ impl ProcessMap {
                 va: Hex(va.saturating_add(*at)),
                 size_bytes: end.saturating_sub(*at),
             });
-            self.modules.push(Module {
+            let module = Module {
                 name: name.to_owned(),
                 sm: cubin.sm,
                 va: Hex(va),
                 functions: functions.collect(),
                 code: kernel.code.to_vec(),
-            });
+            };
+            self.by_hand.1.push(module.clone());
+            self.modules.push(module);
         }
         Ok(())
     }
@@ -211,16 +246,25 @@ impl ProcessMap {
         !self.modules.is_empty() || !self.loose.is_empty()
     }
 
-    /// The code at a program counter; several if the address of a cubin has to be guessed.
+    /// What of it holds for a process of which no map is there: what was given by hand.
     #[must_use]
-    pub fn code_at(&self, pc: u64) -> Vec<Code> {
+    pub fn by_hand(&self) -> Self {
+        let (windows, modules) = self.by_hand.clone();
+        Self { windows, modules, loose: self.loose.clone(), ..Self::default() }
+    }
+
+    /// The code at a program counter; several if the address of a cubin has to be guessed. Of guesses only
+    /// those are given whose instruction, by its text, `fits`.
+    #[must_use]
+    pub fn code_at(&self, pc: u64, fits: &dyn Fn(&str) -> bool) -> Vec<Code> {
         /// Guesses shown at most.
         const GUESSES: usize = 8;
         let found: Vec<_> = self.modules.iter().filter_map(|module| module.code_at(pc)).collect();
         if !found.is_empty() {
             return found;
         }
-        self.loose.iter().flat_map(|loose| loose.guesses(pc)).take(GUESSES).collect()
+        let guesses = self.loose.iter().flat_map(|loose| loose.guesses(pc));
+        guesses.filter(|code| code.instruction().is_none_or(fits)).take(GUESSES).collect()
     }
 
     /// The first window that takes `va`.
@@ -276,16 +320,16 @@ mod tests {
         let cubin = include_bytes!("../../tests/data/01_vecadd.sm_90.cubin");
         let mut map = ProcessMap::default();
         map.add_cubin("v", cubin, Some("vadd_f32"), Some(0x1000)).expect("a cubin");
-        let code = &map.code_at(0x1010)[0];
+        let code = &map.code_at(0x1010, &|_| true)[0];
         assert_eq!(
             (code.function.as_deref(), code.offset, code.listing.len()),
             (Some("vadd_f32"), Some(Hex(0x10)), 3)
         );
         assert!(code.certain && code.listing[1].here);
-        assert!(map.code_at(0xfff).is_empty() && map.code_at(u64::MAX).is_empty());
+        assert!(map.code_at(0xfff, &|_| true).is_empty() && map.code_at(u64::MAX, &|_| true).is_empty());
         let mut map = ProcessMap::default();
         map.add_cubin("v", cubin, None, None).expect("a cubin");
-        let guesses = map.code_at(0xffff_0090);
+        let guesses = map.code_at(0xffff_0090, &|_| true);
         assert!(guesses.iter().all(|g| !g.certain && g.offset.is_some_and(|o| o.0 % 128 == 0x10)));
         assert!(map.add_cubin("v", cubin, Some("nothing"), None).is_err());
     }

@@ -1,0 +1,107 @@
+//! `nvdiag esr` as people call it: registers typed by hand, logs as other tools store them, maps of another
+//! process, floods of one fault.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+fn nvdiag(arguments: &[&str], input: &str) -> (i32, String, String) {
+    use std::io::Write;
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"));
+    command.args(arguments).env_remove("HCQ_DEVICE");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary starts");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("read");
+    let run = child.wait_with_output().expect("it ends");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (run.status.code().expect("no signal"), text(run.stdout), text(run.stderr))
+}
+
+/// The document that `esr --json` prints, of a problem.
+fn document(arguments: &[&str], input: &str) -> Value {
+    let (code, out, err) = nvdiag(&[&["esr", "--json"], arguments].concat(), input);
+    assert_eq!(code, 1, "{arguments:?} {input}: {out}{err}");
+    serde_json::from_str(&out).expect("JSON")
+}
+
+#[test]
+fn a_register_without_0x_is_the_decimal_that_the_driver_prints() {
+    for (typed, name, notes) in [
+        ("16", "INVALID_ADDR_SPACE", &["0x10", "STACK_OVERFLOW", "--warp-esr 0x16"][..]),
+        ("0x16", "STACK_OVERFLOW", &[]),
+        ("15", "MISALIGNED_ADDR", &["WARP_EXIT"]),
+        ("f", "MISALIGNED_ADDR", &[]),
+        ("-2011299817", "MMU_FAULT", &[]),
+    ] {
+        let list = document(&["--warp-esr", typed], "");
+        let fault = &list["faults"][0];
+        assert_eq!(fault["what"]["name"], name, "{typed}");
+        let said = fault["notes"].to_string();
+        assert_eq!(fault["notes"] == Value::Array(Vec::new()), notes.is_empty(), "{typed}: {said}");
+        for word in notes {
+            assert!(said.contains(word), "{typed} does not say {word}: {said}");
+        }
+    }
+    let list = document(&["--warp-esr", "0x0", "--global-esr", "-2147483648"], "");
+    assert_eq!(list["faults"][0]["sms"][0]["global_esr"]["bits"][0], "TIMEOUT_ERROR");
+}
+
+/// A file beside the test.
+fn file(folder: &tempfile::TempDir, name: &str, content: &[u8]) -> String {
+    let path = folder.path().join(name);
+    std::fs::write(&path, content).expect("written");
+    path.to_string_lossy().into_owned()
+}
+
+/// A map whose one buffer holds the address of [`XID`].
+fn map_of(pid: u32) -> String {
+    format!(
+        r#"{{"schema": "nvdiag.map/1", "process": {{"pid": {pid}}},
+            "mappings": [{{"what": "weights", "va": "0x729501400000", "size_bytes": 4096}}]}}"#
+    )
+}
+
+const XID: &str = "NVRM: Xid (PCI:0000:c1:00): 31, pid=6734, name=app, channel 0x00000005, intr 00000000. MMU Fault: ENGINE GRAPHICS \
+                   GPC1 GPCCLIENT_T1_6 faulted @ 0x7295_01400000. Fault is of type FAULT_PTE ACCESS_TYPE_VIRT_WRITE\n";
+
+#[test]
+fn the_map_of_another_process_is_not_used() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (own, other) =
+        (file(&folder, "own", map_of(6734).as_bytes()), file(&folder, "other", map_of(99).as_bytes()));
+    let fault = |map: &str| document(&["--log", "-", "--map", map], XID)["faults"][0].clone();
+    assert_eq!(fault(&own)["access"]["mapping"]["what"], "weights");
+    let stranger = fault(&other);
+    assert_eq!(stranger["access"], Value::Null);
+    let notes = stranger["notes"].to_string();
+    assert!(notes.contains("process 99") && notes.contains("process 6734"), "{notes}");
+    let (code, out, err) = nvdiag(&["esr", "--log", "-", "--map", &own, "--map", &other], XID);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("process 99") && err.contains("process 6734"), "{err}");
+    let (code, _, err) = nvdiag(&["esr", "--pid", "1", "--map", &other], "");
+    assert_eq!(code, 2);
+    assert!(err.contains("process 99, not of process 1"), "{err}");
+}
+
+#[test]
+fn a_guess_is_an_instruction_that_can_raise_the_error() {
+    let cubin = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/provoke.sm_87.cubin");
+    let guesses = |code: &str, pc: &str| {
+        let list = document(&["--warp-esr", code, "--pc", pc, "--cubin", cubin], "");
+        let code = list["faults"][0]["code"].as_array().expect("a list").clone();
+        let text = |c: &Value| c["listing"][0]["text"].as_str().expect("a text").to_owned();
+        code.iter().map(text).collect::<Vec<_>>()
+    };
+    let (mut offered, mut any) = (0, 0);
+    for offset in (0..128).step_by(16) {
+        let pc = format!("0x7295000{offset:05x}");
+        let loads = guesses("0xf", &pc);
+        for text in &loads {
+            let is_access = ["LD", "ST", "ATOM", "RED", "TEX", "SU"].iter().any(|name| text.contains(name));
+            assert!(is_access, "{pc}: {text} accesses nothing");
+        }
+        offered += loads.len();
+        any += guesses("0x9", &pc).len();
+    }
+    assert!(offered > 0 && any > offered, "{offered} of {any}");
+}
