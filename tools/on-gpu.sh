@@ -7,6 +7,7 @@
 #                                    256 greedy tokens of both fast paths against the unfused one
 #   tools/on-gpu.sh profile          there: where a step and a prompt of the 1B shape spend their time, and traces of each engine (OUT/trace-*.json)
 #   tools/on-gpu.sh conform          there: the same programs on the GPU and on the software ga10b
+#   tools/on-gpu.sh soak             there: the long form of the soak test, as tools/soak.sh (not part of all)
 #   tools/on-gpu.sh launch [CU]      there: hcq-bench, beside CUDA's figures if nvcc and the source file CU are there
 #   tools/on-gpu.sh bench [LLAMA]    there: llm-demo --bench on models of true shapes; LLAMA is llama.cpp's llama-bench, to run beside it
 #   tools/on-gpu.sh tune             there, with a ptxas: llm-demo --tune, then --bench without and with what it found (not part of all)
@@ -41,7 +42,7 @@ for l in sys.stdin:
     if d.get("executable") and d.get("target", {}).get("name") == "device": print(d["executable"])')
     mkdir -p "$bin"
     cp "$suite" "$bin/device-suite"
-    cp "$target/release/llm-demo" "$target/release/hcq-bench" "$target/release/hcq-conform" "$bin/"
+    cp "$target/release/llm-demo" "$target/release/hcq-bench" "$target/release/hcq-conform" "$target/release/hcq-soak" "$bin/"
     strip "$bin"/*
     ls -la "$bin"
 }
@@ -69,6 +70,7 @@ profile() {
     done
 }
 conform() { run conform 120 "$bin/hcq-conform" --device "$device"; }
+soak() { BIN=$(realpath "$bin") run soak 900 tools/soak.sh; }
 launch() {
     run launch 120 "$bin/hcq-bench" --device "$device"
     if [ -n "${1:-}" ] && command -v nvcc >/dev/null; then
@@ -103,6 +105,7 @@ suite) suite ;;
 verify) verify ;;
 profile) profile ;;
 conform) conform ;;
+soak) soak ;;
 launch) launch "${2:-}" ;;
 bench) bench "${2:-}" ;;
 tune) tune ;;
