@@ -151,3 +151,39 @@ fn the_sm_that_failed_is_first_and_the_others_are_folded() {
     assert_eq!(out.matches("SM number").count(), 1, "{out}");
     assert!(out.contains("and 1 SM only stopped"), "{out}");
 }
+
+#[test]
+fn the_exit_code_does_not_depend_on_who_reads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = file(&folder, "fault.log", fault_of(1, 505).as_bytes());
+    let clean = file(&folder, "clean.log", b"[    1.000000] usb 1-1: new device\n");
+    let code = |log: &str, json: bool, out: Stdio| {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"));
+        command.args(["esr", "--log", log]).args(json.then_some("--json"));
+        let run = command.stdout(out).stderr(Stdio::null()).status().expect("the binary starts");
+        run.code().expect("no signal")
+    };
+    for json in [false, true] {
+        for (log, expected) in [(&log, 1), (&clean, 0)] {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            assert_eq!(code(log, json, writer.into()), expected, "nobody reads, json {json}");
+        }
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        assert_eq!(code(&log, json, full.into()), 2, "no space, json {json}");
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_bad_usage() {
+    let (code, out, err) = nvdiag(&["doctor", "--root", "/nonexistent"], "");
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("/nonexistent"), "{err}");
+}
+
+#[test]
+fn one_line_is_not_lines() {
+    let dump = "[    1.000200] __ga10b__ Channel Status - chip ga10b\n";
+    let (_, out, _) = nvdiag(&["esr", "--log", "-"], &(fault_of(1, 505) + dump));
+    assert!(out.contains("and 1 line of the dump"), "{out}");
+}

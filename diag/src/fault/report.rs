@@ -285,10 +285,12 @@ impl FaultReport {
         }
         let dump = self.evidence.iter().filter(|e| e.role == Role::Dump).count();
         if dump > 0 {
-            writeln!(out, "            {ASIDE}and {dump} lines of the dump that followed{ASIDE:#}")?;
+            let lines = counted(dump as u64, "line");
+            writeln!(out, "            {ASIDE}and {lines} of the dump that followed{ASIDE:#}")?;
         }
         if self.evidence_dropped > 0 {
-            writeln!(out, "            {ASIDE}and {} more lines{ASIDE:#}", self.evidence_dropped)?;
+            let lines = counted(self.evidence_dropped, "line");
+            writeln!(out, "            {ASIDE}and {lines} more{ASIDE:#}")?;
         }
         Ok(())
     }
