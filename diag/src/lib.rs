@@ -23,7 +23,7 @@
 //! 3   fault::tables
 //! 4   fault::host fault::sm
 //! 5   fault::causes fault::mmu fault::suspects
-//! 6   fault::message
+//! 6   fault::message fault::repeats
 //! 7   fault::report
 //! 8   fault::advice fault::front_end fault::incident
 //! 9   fault::blame fault::records

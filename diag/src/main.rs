@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
-use cmd::finding::Finding;
+use cmd::finding::{Finding, is_broken_pipe};
 
 /// Diagnostics for NVIDIA GPUs driven without CUDA.
 #[derive(Debug, Parser)]
@@ -88,9 +88,4 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// Whether the reader of our output went away, as in `nvdiag qmd FILE | head`.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }

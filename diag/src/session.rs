@@ -36,7 +36,11 @@ struct Found {
 impl Found {
     fn take(&mut self, incident: &Incident) {
         self.count += 1;
-        self.faults.push_back(explain(incident, &self.map));
+        let report = explain(incident, &self.map);
+        if let Some(same) = self.faults.iter_mut().find(|fault| fault.is_same(&report)) {
+            return same.repeats.absorb(&report.repeats);
+        }
+        self.faults.push_back(report);
         if self.faults.len() > self.last {
             self.faults.pop_front();
         }

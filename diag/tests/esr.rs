@@ -105,3 +105,85 @@ fn a_guess_is_an_instruction_that_can_raise_the_error() {
     }
     assert!(offered > 0 && any > offered, "{offered} of {any}");
 }
+
+/// A fault of `channel`, a second after the one before.
+fn fault_of(second: usize, channel: usize) -> String {
+    let line = |message: &str| format!("[{second:5}.000100] nvgpu: 17000000.gpu f:1 [ERR]  {message}\n");
+    let state = |sm: u32, warp: u32| {
+        format!(
+            "sm err state gpc_id(0), tpc_id(0), offset({}), sm_id({sm}), hww_global_esr 0,hww_warp_esr {warp}, \
+             hww_warp_esr_pc 0xff55a2a830",
+            sm * 128
+        )
+    };
+    line(&state(0, 0))
+        + &line(&state(1, 15))
+        + &line(&format!("error notifier set to 13 for ch {channel} owned by app"))
+}
+
+#[test]
+fn equal_faults_are_one_report_with_count_times_and_channels() {
+    let log: String = (0..500).map(|i| fault_of(1 + i, 505 + i % 3)).collect();
+    let (code, out, _) = nvdiag(&["esr", "--log", "-"], &log);
+    assert_eq!(code, 1);
+    let first = out.lines().next().expect("a line");
+    assert!(first.ends_with("[app] on 17000000.gpu at 1.000100 s"), "{first}");
+    assert!(out.contains("500 times, from 1.000100 s to 500.000100 s, channels 505 to 507\n"), "{out}");
+    assert!(!out.contains("earlier faults") && !out.contains("fault 1 of"), "{out}");
+    let list = document(&["--log", "-"], &log);
+    assert_eq!((&list["found"], list["faults"].as_array().map(Vec::len)), (&Value::from(500), Some(1)));
+    let repeats = &list["faults"][0]["repeats"];
+    assert_eq!((&repeats["count"], &repeats["last_time_us"]), (&Value::from(500), &Value::from(500_000_100)));
+    // Another process is another fault.
+    let both = fault_of(1, 505) + &fault_of(3, 506).replace("app", "other") + &fault_of(5, 505);
+    let list = document(&["--log", "-"], &both);
+    let counts: Vec<_> =
+        list["faults"].as_array().expect("faults").iter().map(|f| &f["repeats"]["count"]).collect();
+    assert_eq!(counts, [2, 1]);
+}
+
+#[test]
+fn the_sm_that_failed_is_first_and_the_others_are_folded() {
+    let list = document(&["--log", "-"], &fault_of(1, 505));
+    let sms = &list["faults"][0]["sms"];
+    assert_eq!((&sms[0]["sm_id"], &sms[1]["sm_id"]), (&Value::from(1), &Value::from(0)));
+    let (_, out, _) = nvdiag(&["esr", "--log", "-"], &fault_of(1, 505));
+    assert_eq!(out.matches("SM number").count(), 1, "{out}");
+    assert!(out.contains("and 1 SM only stopped"), "{out}");
+}
+
+#[test]
+fn the_exit_code_does_not_depend_on_who_reads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = file(&folder, "fault.log", fault_of(1, 505).as_bytes());
+    let clean = file(&folder, "clean.log", b"[    1.000000] usb 1-1: new device\n");
+    let code = |log: &str, json: bool, out: Stdio| {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"));
+        command.args(["esr", "--log", log]).args(json.then_some("--json"));
+        let run = command.stdout(out).stderr(Stdio::null()).status().expect("the binary starts");
+        run.code().expect("no signal")
+    };
+    for json in [false, true] {
+        for (log, expected) in [(&log, 1), (&clean, 0)] {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            assert_eq!(code(log, json, writer.into()), expected, "nobody reads, json {json}");
+        }
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        assert_eq!(code(&log, json, full.into()), 2, "no space, json {json}");
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_bad_usage() {
+    let (code, out, err) = nvdiag(&["doctor", "--root", "/nonexistent"], "");
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("/nonexistent"), "{err}");
+}
+
+#[test]
+fn one_line_is_not_lines() {
+    let dump = "[    1.000200] __ga10b__ Channel Status - chip ga10b\n";
+    let (_, out, _) = nvdiag(&["esr", "--log", "-"], &(fault_of(1, 505) + dump));
+    assert!(out.contains("and 1 line of the dump"), "{out}");
+}

@@ -29,6 +29,7 @@ pub struct Args {
 impl Args {
     /// Checks, and prints.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+        anyhow::ensure!(self.root.is_dir(), "--root {} is no folder", self.root.display());
         show(&examine(&Files { root: &self.root }), json, out)
     }
 }

@@ -13,8 +13,7 @@ use nvdiag::fault::Incident;
 use nvdiag::process_map::ProcessMap;
 use nvdiag::session::Session;
 
-use crate::cmd::finding::Finding;
-use crate::cmd::finding::show;
+use crate::cmd::finding::{Finding, is_broken_pipe, show};
 use crate::cmd::follow::{Log, Look};
 use crate::cmd::input::read_input;
 use crate::cmd::register::{Register, address, register};
@@ -244,11 +243,14 @@ fn watch(mut log: Log, mut session: Session, json: bool, out: &mut dyn Write) ->
         let list = session.take_reports(&name);
         if list.has_problem() {
             finding = Finding::Problem;
-            match json {
-                true => writeln!(out, "{}", list.json()?)?,
-                false => list.print(out)?,
+            let printed = match json {
+                true => writeln!(out, "{}", list.json()?),
+                false => list.print(out),
+            };
+            match printed.and_then(|()| out.flush()).map_err(anyhow::Error::from) {
+                Err(error) if is_broken_pipe(&error) => return Ok(finding),
+                printed => printed?,
             }
-            out.flush()?;
         }
         if ends {
             return Ok(finding);

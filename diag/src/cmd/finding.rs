@@ -1,6 +1,6 @@
 //! What a command found, and how it is printed.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use nvdiag::Report;
 
@@ -15,10 +15,18 @@ pub enum Finding {
 
 /// Prints a report as text or JSON and says what it found.
 pub fn show(report: &impl Report, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    match json {
-        true => report.print_json(out)?,
-        false => report.print(out)?,
+    let printed = match json {
+        true => report.print_json(out),
+        false => report.print(out),
+    };
+    match printed.and_then(|()| out.flush()).map_err(anyhow::Error::from) {
+        Err(error) if !is_broken_pipe(&error) => Err(error),
+        // Whoever stopped to read still gets the code.
+        _ => Ok(if report.has_problem() { Finding::Problem } else { Finding::Clean }),
     }
-    out.flush()?;
-    Ok(if report.has_problem() { Finding::Problem } else { Finding::Clean })
+}
+
+/// Whether the reader of our output went away, as in `nvdiag qmd FILE | head`.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }

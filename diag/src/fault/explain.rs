@@ -5,12 +5,13 @@ use crate::fault::blame::blame;
 use crate::fault::host::{MethodHeader, ring_entry};
 use crate::fault::incident::Incident;
 use crate::fault::records::{mmu_faults, owners, sm_records};
+use crate::fault::repeats::Repeats;
 use crate::fault::report::{Evidence, FaultReport, Owner, Subject, WindowTrap};
 use crate::fault::sm::{SmRecord, code};
 use crate::fault::suspects::can_raise;
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::Kind;
-use crate::process_map::code::{Space, access_of};
+use crate::process_map::code::{Code, Space, access_of};
 use crate::process_map::map::{Mapping, ProcessMap};
 
 /// Explains an incident by its lines and by what is known of the process's address space.
@@ -25,7 +26,8 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
         }
         None => (map, None),
     };
-    let sms = sm_records(incident);
+    let mut sms = sm_records(incident);
+    sms.sort_by_key(|sm| !sm.is_error());
     let mmu = mmu_faults(incident);
     let (subject, mut what, blamed) = blame(incident, &sms, &mmu);
     let failed: Vec<&SmRecord> = sms.iter().filter(|sm| sm.is_error()).collect();
@@ -62,16 +64,7 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     {
         notes.push("the MMU's fault and the SM's exception are of the same SM".to_owned());
     }
-    let orin = |device: &str| device == "ga10b" || device.ends_with(".gpu");
-    if let Some(other) = code.iter().find(|code| !(80..=87).contains(&code.sm))
-        && incident.entries.iter().any(|entry| entry.device.as_deref().is_some_and(orin))
-    {
-        notes.push(format!(
-            "{} is for sm_{}, which a Jetson Orin (sm_87) does not run: the instruction shown is not the one that failed; give the \
-             cubin that was loaded",
-            other.module, other.sm
-        ));
-    }
+    notes.extend(foreign_code(incident, &code));
     if incident.has(Kind::DroppedFault) || incident.has(Kind::HubMmuError) {
         notes.push("the MMU lost fault records: there were more faults than these".to_owned());
     }
@@ -81,6 +74,10 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
         what,
         device: incident.entries.first().and_then(|e| e.device.clone()),
         time_us: incident.entries.first().and_then(|e| e.time).map(|t| t.micros),
+        repeats: Repeats::once(
+            incident.entries.first().and_then(|e| e.time),
+            owners.iter().filter_map(|o| o.channel),
+        ),
         owners,
         sms,
         mmu,
@@ -108,6 +105,18 @@ fn evidence(entry: &Entry) -> Evidence {
         missing: entry.missing.clone(),
         text: entry.text.clone(),
     }
+}
+
+/// What to say where the code is not of the device.
+fn foreign_code(incident: &Incident, code: &[Code]) -> Option<String> {
+    let orin = |device: &str| device == "ga10b" || device.ends_with(".gpu");
+    let is_orin = incident.entries.iter().any(|entry| entry.device.as_deref().is_some_and(orin));
+    let other = code.iter().find(|code| is_orin && !(80..=87).contains(&code.sm))?;
+    Some(format!(
+        "{} is for sm_{}, which a Jetson Orin (sm_87) does not run: the instruction shown is not the one that failed; give the \
+         cubin that was loaded",
+        other.module, other.sm
+    ))
 }
 
 /// What to say where the map is of a process that the lines do not name.

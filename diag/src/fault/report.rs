@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::fault::message::DriverMessage;
 use crate::fault::mmu::MmuFault;
+use crate::fault::repeats::Repeats;
 use crate::fault::sm::SmRecord;
 use crate::hex::Hex;
 use crate::kernel_log::lines::{Kind, Role};
@@ -118,9 +119,11 @@ pub struct FaultReport {
     pub device: Option<String>,
     /// When, in µs since boot, or since midnight where the log gives no more.
     pub time_us: Option<u64>,
+    /// Equal faults: how many, until when, of which channels.
+    pub repeats: Repeats,
     /// Whose work it was.
     pub owners: Vec<Owner>,
-    /// The SMs that reported.
+    /// The SMs that reported, those that failed first.
     pub sms: Vec<SmRecord>,
     /// The faults of the MMU.
     pub mmu: Vec<MmuFault>,
@@ -181,23 +184,66 @@ pub struct FaultList {
 }
 
 impl FaultReport {
-    /// Writes the report as text.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{PROBLEM}{}{PROBLEM:#}", self.verdict)?;
-        let code = self.what.code.map_or(String::new(), |code| format!(" ({code})"));
-        row(out, "what", &format!("{}{code}: {}", self.what.name, self.what.words))?;
-        for owner in &self.owners {
-            row(out, "who", &owner.words())?;
+    /// Whether another fault is the same at another time or of another channel.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let place = |f: &Self| {
+            let failed =
+                f.sms.iter().find(|sm| sm.is_error()).map(|sm| (sm.pc, sm.warp_esr.code, sm.address));
+            (failed, f.mmu.first().and_then(|m| m.address))
+        };
+        let pid = |f: &Self| f.owners.iter().find_map(|o| o.pid);
+        (self.subject, &self.what, &self.device) == (other.subject, &other.what, &other.device)
+            && self.verdict == other.verdict
+            && place(self) == place(other)
+            && pid(self) == pid(other)
+            && self.causes == other.causes
+            && self.notes == other.notes
+    }
+
+    /// The verdict, the device and the time.
+    fn print_head(&self, out: &mut dyn Write) -> io::Result<()> {
+        let device = self.device.as_ref().map_or(String::new(), |device| format!(" on {device}"));
+        let time = self.repeats.first().map_or(String::new(), |time| format!(" at {time}"));
+        writeln!(out, "{PROBLEM}{}{PROBLEM:#}{device}{time}", self.verdict)?;
+        match self.repeats.words() {
+            Some(words) => row(out, "how often", &words),
+            None => Ok(()),
         }
-        for sm in &self.sms {
+    }
+
+    /// The SMs that failed; those that were only stopped are counted, unless there is nothing else.
+    fn print_sms(&self, out: &mut dyn Write) -> io::Result<()> {
+        let failed = self.sms.iter().filter(|sm| sm.is_error()).count();
+        let shown = failed.max(1).min(self.sms.len());
+        for sm in &self.sms[..shown] {
             row(out, "where", &sm_words(sm))?;
             for note in &sm.notes {
                 row(out, "", note)?;
             }
         }
+        match self.sms.len() - shown {
+            0 => Ok(()),
+            rest => row(
+                out,
+                "",
+                &format!("and {} only stopped, or whose record was cleared", counted(rest as u64, "SM")),
+            ),
+        }
+    }
+
+    /// Writes the report as text.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.print_head(out)?;
+        let code = self.what.code.map_or(String::new(), |code| format!(" ({code})"));
+        row(out, "what", &format!("{}{code}: {}", self.what.name, self.what.words))?;
+        for owner in &self.owners {
+            row(out, "who", &owner.words())?;
+        }
+        self.print_sms(out)?;
         for fault in &self.mmu {
             row(out, "address", &mmu_words(fault))?;
         }
@@ -239,10 +285,12 @@ impl FaultReport {
         }
         let dump = self.evidence.iter().filter(|e| e.role == Role::Dump).count();
         if dump > 0 {
-            writeln!(out, "            {ASIDE}and {dump} lines of the dump that followed{ASIDE:#}")?;
+            let lines = counted(dump as u64, "line");
+            writeln!(out, "            {ASIDE}and {lines} of the dump that followed{ASIDE:#}")?;
         }
         if self.evidence_dropped > 0 {
-            writeln!(out, "            {ASIDE}and {} more lines{ASIDE:#}", self.evidence_dropped)?;
+            let lines = counted(self.evidence_dropped, "line");
+            writeln!(out, "            {ASIDE}and {lines} more{ASIDE:#}")?;
         }
         Ok(())
     }
@@ -335,7 +383,8 @@ impl Report for FaultList {
     }
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let earlier = self.found.saturating_sub(self.faults.len() as u64);
+        let earlier = self.found.saturating_sub(self.faults.iter().map(|f| f.repeats.count).sum());
+        let kinds = earlier + self.faults.len() as u64;
         if earlier > 0 {
             writeln!(
                 out,
@@ -347,9 +396,9 @@ impl Report for FaultList {
             if index > 0 {
                 writeln!(out)?;
             }
-            if self.found > 1 {
+            if kinds > 1 {
                 let number = earlier + index as u64 + 1;
-                writeln!(out, "{HEADING}fault {number} of {}{HEADING:#}", self.found)?;
+                writeln!(out, "{HEADING}fault {number} of {kinds}{HEADING:#}")?;
             }
             fault.print(out)?;
         }

@@ -1,5 +1,7 @@
 //! What surrounds a message: time, driver, device, function, level.
 
+use std::fmt;
+
 use crate::kernel_log::lines::Source;
 
 /// When a line was printed.
@@ -17,6 +19,22 @@ impl Time {
     pub fn is_near(self, other: Self) -> bool {
         const GAP: u64 = 50_000;
         self.micros.abs_diff(other.micros) <= GAP.max(self.grain).max(other.grain)
+    }
+}
+
+/// `812.004113 s` since boot, `16:42:53` of a day of which the date is all that is known.
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.micros / 1_000_000;
+        if self.grain == 1 {
+            return write!(f, "{seconds}.{:06} s", self.micros % 1_000_000);
+        }
+        let (minutes, hours) = (seconds / 60, seconds / 3600);
+        write!(f, "{:02}:{:02}:{:02}", hours % 24, minutes % 60, seconds % 60)?;
+        match hours / 24 {
+            0 => Ok(()),
+            day => write!(f, " of day {day}"),
+        }
     }
 }
 
