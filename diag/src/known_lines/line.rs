@@ -85,7 +85,7 @@ pub struct Line {
     pub severity: Severity,
     /// What it means.
     pub meaning: String,
-    /// Name of the advice in [`Table::advice`].
+    /// Name of the advice in `Table::advice`.
     pub advice: String,
     /// Whether a person wrote the meaning; otherwise it is drawn from the wording and the part of the driver.
     pub by_hand: bool,

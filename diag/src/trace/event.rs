@@ -146,7 +146,7 @@ pub enum Call {
         input: Bytes,
         /// The bytes after it.
         output: Bytes,
-        /// What the argument points to, in the order of [`abi::pointers`].
+        /// What the argument points to, in the order of `abi::pointers`.
         memory: Vec<Memory>,
     },
 }
