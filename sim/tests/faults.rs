@@ -8,10 +8,15 @@ use nix::errno::Errno;
 use nvgpu_sys::*;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
+/// Waits for a line of the log: the driver notifies the owner before it has printed everything.
 fn log_has(machine: &Machine, part: &str) {
-    let log = machine.sim.kernel_log();
-    assert!(log.iter().any(|l| l.contains(part)), "no {part:?} in {log:#?}");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !machine.sim.kernel_log().iter().any(|line| line.contains(part)) {
+        assert!(Instant::now() < deadline, "no {part:?} in {:#?}", machine.sim.kernel_log());
+        std::thread::yield_now();
+    }
 }
 
 /// After an error the channel stays dead, and every call reports it.
