@@ -88,7 +88,7 @@ fn an_orin_that_is_right_has_nothing_to_say() {
 #[test]
 fn each_way_to_be_wrong_is_found_with_its_remedy() {
     type Break = fn(&Path);
-    let cases: [(Break, &str, &str, &str); 12] = [
+    let cases: [(Break, &str, &str, &str); 13] = [
         (
             |r| fs::remove_dir_all(r.join("sys/module/nvgpu")).expect("removed"),
             "kernel module",
@@ -109,6 +109,17 @@ fn each_way_to_be_wrong_is_found_with_its_remedy() {
             "power mode",
             "warning",
             "nvpmodel -m 0",
+        ),
+        // An Orin Nano: mode 0 is not the largest.
+        (
+            |r| {
+                write(r, "/var/lib/nvpmodel/status", "pmode:0000 fmode:quiet\n");
+                let modes = "< POWER_MODEL ID=0 NAME=15W >\n< POWER_MODEL ID=1 NAME=25W >\n";
+                write(r, "/etc/nvpmodel.conf", &format!("{modes}< POWER_MODEL ID=2 NAME=MAXN_SUPER >\n"));
+            },
+            "power mode",
+            "warning",
+            "nvpmodel -m 2",
         ),
         (
             |r| write(r, "/sys/class/devfreq/17000000.gpu/min_freq", "306000000\n"),

@@ -84,19 +84,24 @@ fn module(machine: &dyn Machine, name: &'static str) -> Check {
     }
 }
 
+/// The power modes that `nvpmodel` knows on this board, by number and name. Numbers differ between boards.
+fn power_modes(machine: &dyn Machine) -> Vec<(u32, String)> {
+    let modes = machine.read("/etc/nvpmodel.conf").unwrap_or_default();
+    let mode = |line: &str| {
+        let (number, rest) = line.strip_prefix("< POWER_MODEL ID=")?.split_once(' ')?;
+        let name = rest.trim().trim_start_matches("NAME=").trim_end_matches('>').trim();
+        Some((number.trim().parse().ok()?, name.to_owned()))
+    };
+    modes.lines().filter_map(mode).collect()
+}
+
 /// `nvpmodel` keeps the mode that was set last in a file, `pmode:0002 ...`: its number, and its name where
 /// the modes are listed.
 pub(super) fn power_mode_of(machine: &dyn Machine) -> Option<(u32, Option<String>)> {
     let status = machine.read("/var/lib/nvpmodel/status")?;
     let id = status.split("pmode:").nth(1)?.get(..4)?.parse::<u32>().ok()?;
-    let names = machine.read("/etc/nvpmodel.conf").unwrap_or_default();
-    let name = names.lines().find_map(|line| {
-        let rest = line.strip_prefix("< POWER_MODEL ID=")?;
-        let (number, rest) = rest.split_once(' ')?;
-        (number.trim().parse() == Ok(id))
-            .then(|| rest.trim().trim_start_matches("NAME=").trim_end_matches('>').trim().to_owned())
-    });
-    Some((id, name))
+    let name = power_modes(machine).into_iter().find(|mode| mode.0 == id);
+    Some((id, name.map(|mode| mode.1)))
 }
 
 /// Release of L4T as NVIDIA's own distribution states it, `R36.4.3`.
@@ -131,14 +136,21 @@ fn power_mode(machine: &dyn Machine) -> Check {
         );
     };
     let found = format!("{id}{}", name.as_ref().map_or(String::new(), |n| format!(" ({n})")));
-    match id == 0 || name.as_deref().is_some_and(|n| n.starts_with("MAXN")) {
-        true => Check::good(NAME, found),
-        false => Check::warning(
-            NAME,
-            format!("{found}: fewer SMs and lower clocks than the chip has"),
-            "sudo nvpmodel -m 0 (MAXN; it may request a reboot). The 30 W default of AGX Orin leaves about a quarter of the GPU",
-        ),
+    if name.as_deref().is_some_and(|name| name.starts_with("MAXN")) {
+        return Check::good(NAME, found);
     }
+    let advice = match full_mode(machine) {
+        Some((id, name)) => format!("sudo nvpmodel -m {id} ({name}; it may request a reboot)"),
+        None => "sudo nvpmodel -m N, with the mode of the highest clocks; `nvpmodel -q` names the modes"
+            .to_owned(),
+    };
+    Check::warning(NAME, format!("{found}: fewer SMs or lower clocks than the chip has"), advice)
+}
+
+/// The mode without limits, if `nvpmodel` lists one: MAXN_SUPER where there is one, else MAXN.
+fn full_mode(machine: &dyn Machine) -> Option<(u32, String)> {
+    let full = power_modes(machine).into_iter().filter(|(_, name)| name.starts_with("MAXN"));
+    full.max_by_key(|(_, name)| name.len())
 }
 
 /// The GPU's clock as devfreq has it.
@@ -163,7 +175,12 @@ fn clock(machine: &dyn Machine) -> Check {
     let found =
         format!("{} MHz now, {} to {} MHz allowed, {} MHz possible", mhz(now), mhz(min), mhz(max), mhz(top));
     if max < top {
-        return Check::warning(NAME, found, "the power mode caps the clock: sudo nvpmodel -m 0");
+        let mode = full_mode(machine).map_or("N".to_owned(), |mode| mode.0.to_string());
+        return Check::warning(
+            NAME,
+            found,
+            format!("the power mode caps the clock: sudo nvpmodel -m {mode}"),
+        );
     }
     match min < max {
         true => Check::warning(
