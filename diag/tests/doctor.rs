@@ -88,7 +88,7 @@ fn an_orin_that_is_right_has_nothing_to_say() {
 #[test]
 fn each_way_to_be_wrong_is_found_with_its_remedy() {
     type Break = fn(&Path);
-    let cases: [(Break, &str, &str, &str); 13] = [
+    let cases: [(Break, &str, &str, &str); 12] = [
         (
             |r| fs::remove_dir_all(r.join("sys/module/nvgpu")).expect("removed"),
             "kernel module",
@@ -109,17 +109,6 @@ fn each_way_to_be_wrong_is_found_with_its_remedy() {
             "power mode",
             "warning",
             "nvpmodel -m 0",
-        ),
-        // An Orin Nano: mode 0 is not the largest.
-        (
-            |r| {
-                write(r, "/var/lib/nvpmodel/status", "pmode:0000 fmode:quiet\n");
-                let modes = "< POWER_MODEL ID=0 NAME=15W >\n< POWER_MODEL ID=1 NAME=25W >\n";
-                write(r, "/etc/nvpmodel.conf", &format!("{modes}< POWER_MODEL ID=2 NAME=MAXN_SUPER >\n"));
-            },
-            "power mode",
-            "warning",
-            "nvpmodel -m 2",
         ),
         (
             |r| write(r, "/sys/class/devfreq/17000000.gpu/min_freq", "306000000\n"),
@@ -174,6 +163,21 @@ fn each_way_to_be_wrong_is_found_with_its_remedy() {
         assert_eq!((found[0].0.as_str(), found[0].1.as_str()), (name, status));
         assert!(found[0].2.contains(remedy), "{name}: {found:?}");
     }
+}
+
+#[test]
+fn the_largest_power_mode_is_known_by_its_name_not_its_number() {
+    let dir = orin();
+    // An Orin Nano.
+    let modes = "< POWER_MODEL ID=0 NAME=15W >\n< POWER_MODEL ID=1 NAME=25W >\n";
+    write(dir.path(), "/etc/nvpmodel.conf", &format!("{modes}< POWER_MODEL ID=2 NAME=MAXN_SUPER >\n"));
+    write(dir.path(), "/var/lib/nvpmodel/status", "pmode:0000 fmode:quiet\n");
+    let (_, document) = doctor(dir.path());
+    let found = trouble(&document);
+    assert_eq!((found.len(), found[0].0.as_str()), (1, "power mode"), "{found:?}");
+    assert!(found[0].2.contains("nvpmodel -m 2 (MAXN_SUPER"), "{found:?}");
+    write(dir.path(), "/var/lib/nvpmodel/status", "pmode:0002 fmode:quiet\n");
+    assert_eq!(trouble(&doctor(dir.path()).1), Vec::new());
 }
 
 #[test]
