@@ -10,7 +10,7 @@
     in {
       packages = forAll (pkgs: rec {
         default = toolkit;
-        # nvdiag, llm-demo and libnvgpu_sim.so. The kernels are committed as cubins: no NVIDIA tool is needed to build.
+        # nvdiag, llm-demo and libnvgpu_sim.so. Kernels are committed as cubins: no NVIDIA tool is needed.
         toolkit = pkgs.rustPlatform.buildRustPackage {
           pname = "ga10b-toolkit";
           version = "0.1.0";
