@@ -57,13 +57,22 @@ impl Process {
     }
 }
 
+/// The word of this process, once a device was opened.
+static MARK: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
+
 /// A word that is 0 in a process that was forked until it is given a number; `None` where the kernel has no
 /// such memory.
 fn mark() -> Option<&'static AtomicU64> {
-    static MARK: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
     *MARK.get_or_init(|| {
         wiped_on_fork().inspect_err(|errno| tracing::debug!(%errno, "forks are noticed by getpid")).ok()
     })
+}
+
+/// Wipes the word where the kernel accepts the advice and does nothing, as user-mode qemu does.
+unsafe extern "C" fn wipe() {
+    if let Some(Some(mark)) = MARK.get() {
+        mark.store(0, Ordering::Relaxed);
+    }
 }
 
 fn wiped_on_fork() -> Result<&'static AtomicU64, Errno> {
@@ -77,7 +86,12 @@ fn wiped_on_fork() -> Result<&'static AtomicU64, Errno> {
     }?;
     // SAFETY: the page was mapped above, and holds nothing yet.
     let advised = unsafe { libc::madvise(page.as_ptr(), LEN.get(), libc::MADV_WIPEONFORK) };
-    if let Err(errno) = Errno::result(advised) {
+    // SAFETY: the handler makes no call: it reads a static and stores a word.
+    let registered = unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
+    if let Err(errno) = Errno::result(advised).and(match registered {
+        0 => Ok(0),
+        error => Err(Errno::from_raw(error)),
+    }) {
         // SAFETY: the page was mapped above, and nothing refers to it.
         let _ = unsafe { nix::sys::mman::munmap(page, LEN.get()) };
         return Err(errno);
