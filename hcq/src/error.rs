@@ -308,7 +308,7 @@ pub enum Error {
 }
 
 /// A message followed by those of its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     std::iter::successors(error.source(), |cause| cause.source())
         .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

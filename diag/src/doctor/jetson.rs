@@ -139,12 +139,14 @@ fn power_mode(machine: &dyn Machine) -> Check {
     if name.as_deref().is_some_and(|name| name.starts_with("MAXN")) {
         return Check::good(NAME, found);
     }
-    let advice = match full_mode(machine) {
-        Some((id, name)) => format!("sudo nvpmodel -m {id} ({name}; it may request a reboot)"),
-        None => "sudo nvpmodel -m N, with the mode of the highest clocks; `nvpmodel -q` names the modes"
-            .to_owned(),
+    let Some((full, full_name)) = full_mode(machine) else {
+        return Check::unknown(NAME, format!("{found}: /etc/nvpmodel.conf names no mode without limits"));
     };
-    Check::warning(NAME, format!("{found}: fewer SMs or lower clocks than the chip has"), advice)
+    Check::warning(
+        NAME,
+        format!("{found}: fewer SMs or lower clocks than the chip has"),
+        format!("sudo nvpmodel -m {full} ({full_name}; it may request a reboot)"),
+    )
 }
 
 /// The mode without limits, if `nvpmodel` lists one: MAXN_SUPER where there is one, else MAXN.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno as Nix;
 
-use crate::error::Error;
+use crate::error::{Error, with_causes};
 use crate::info::BackendKind;
 
 /// PCI's number of NVIDIA.
@@ -65,9 +65,7 @@ pub(crate) struct Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.backend, self.error)?;
-        let first = std::error::Error::source(&*self.error);
-        std::iter::successors(first, |cause| cause.source()).try_for_each(|cause| write!(f, ": {cause}"))
+        write!(f, "{}: {}", self.backend, with_causes(&*self.error))
     }
 }
 

@@ -292,26 +292,13 @@ fn type_of(l: &Lower<'_>) -> Result<u32, Refusal> {
 /// ATOMG and ATOM.
 pub(super) fn atom(l: &mut Lower<'_>, generic: bool) -> Result<(), Refusal> {
     let ty = type_of(l)?;
-    let registers = (width(ty) / 4) as u32;
-    l.dst(registers)?;
-    wide_address(l, 64, 71, l.w.sbits(40, 24))?;
-    l.op.c = l.reg(l.bits(32, 8), registers)?;
-    l.set_k(3, &[l.bits(87, 4), ty, u32::from(generic)]);
-    l.pd();
-    l.run::<Atomic>();
-    Ok(())
+    with_result(l, l.bits(87, 4), ty, generic)
 }
 
 /// RED.
 pub(super) fn red(l: &mut Lower<'_>) -> Result<(), Refusal> {
     let ty = type_of(l)?;
-    wide_address(l, 64, 71, l.w.sbits(40, 24))?;
-    l.op.c = l.reg(l.bits(32, 8), (width(ty) / 4) as u32)?;
-    l.op.d = l.reg_out(255, 1)?;
-    l.set_k(3, &[l.bits(87, 3), ty, 0]);
-    l.op.pd[0] = NO_PREDICATE;
-    l.run::<Atomic>();
-    Ok(())
+    without_result(l, l.bits(87, 3), ty)
 }
 
 /// The type of sm_90's float atomics, [73,77).
@@ -329,23 +316,33 @@ fn float_type(l: &Lower<'_>) -> Result<u32, Refusal> {
 /// ATOMG and ATOM of floats on sm_90.
 pub(super) fn float_atom(l: &mut Lower<'_>, generic: bool) -> Result<(), Refusal> {
     let ty = float_type(l)?;
-    let registers = (width(ty) / 4) as u32;
-    l.dst(registers)?;
-    wide_address(l, 64, 71, l.w.sbits(40, 24))?;
-    l.op.c = l.reg(l.bits(32, 8), registers)?;
-    l.set_k(3, &[l.bits(88, 2), ty, u32::from(generic)]);
-    l.pd();
-    l.run::<Atomic>();
-    Ok(())
+    with_result(l, l.bits(88, 2), ty, generic)
 }
 
 /// RED of floats on sm_90.
 pub(super) fn float_red(l: &mut Lower<'_>) -> Result<(), Refusal> {
     let ty = float_type(l)?;
+    without_result(l, l.bits(88, 2), ty)
+}
+
+/// An atomic operation whose old value is kept.
+fn with_result(l: &mut Lower<'_>, operation: u32, ty: u32, generic: bool) -> Result<(), Refusal> {
+    let registers = (width(ty) / 4) as u32;
+    l.dst(registers)?;
+    wide_address(l, 64, 71, l.w.sbits(40, 24))?;
+    l.op.c = l.reg(l.bits(32, 8), registers)?;
+    l.set_k(3, &[operation, ty, u32::from(generic)]);
+    l.pd();
+    l.run::<Atomic>();
+    Ok(())
+}
+
+/// An atomic operation that returns nothing.
+fn without_result(l: &mut Lower<'_>, operation: u32, ty: u32) -> Result<(), Refusal> {
     wide_address(l, 64, 71, l.w.sbits(40, 24))?;
     l.op.c = l.reg(l.bits(32, 8), (width(ty) / 4) as u32)?;
     l.op.d = l.reg_out(255, 1)?;
-    l.set_k(3, &[l.bits(88, 2), ty, 0]);
+    l.set_k(3, &[operation, ty, 0]);
     l.op.pd[0] = NO_PREDICATE;
     l.run::<Atomic>();
     Ok(())
