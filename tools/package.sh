@@ -17,7 +17,6 @@ case "${1:-}" in
 *) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 
-version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 name=ga10b-toolkit
 triple=aarch64-unknown-linux-gnu
 if [ "$(uname -m)" = aarch64 ]; then
@@ -33,6 +32,7 @@ else
     cargo build --profile "$profile" --target "$triple" -p nvdiag -p llm-demo -p ga10b-sim-preload
 fi
 
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 packages=$PWD/target/packages
 stage=$packages/$name-$version-aarch64
 rm -rf "$packages"
@@ -111,7 +111,7 @@ if [ -n "$check" ]; then
         $runner "$bin/llm-demo" --version
     done
     $runner "$stage/bin/nvdiag" esr --warp-esr 0x10 | head -n 3
-    $runner "$stage/bin/llm-demo" --device sim -n 2
+    $runner "$stage/bin/llm-demo" --device sim -n 1
     rm -rf "$stage" "$packages/root"
 fi
 (cd "$packages" && sha256sum -- *.tar.xz *.deb && ls -lh)
