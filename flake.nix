@@ -20,9 +20,12 @@
           nativeBuildInputs = [ pkgs.installShellFiles ];
           postInstall = ''
             $out/bin/nvdiag man man
+            $out/bin/llm-demo --man man
             installManPage man/*.1
             installShellCompletion --cmd nvdiag --bash <($out/bin/nvdiag completions bash) \
               --zsh <($out/bin/nvdiag completions zsh) --fish <($out/bin/nvdiag completions fish)
+            installShellCompletion --cmd llm-demo --bash <($out/bin/llm-demo --completions bash) \
+              --zsh <($out/bin/llm-demo --completions zsh) --fish <($out/bin/llm-demo --completions fish)
           '';
           doCheck = false; # the suite needs minutes; `nix develop -c cargo test --workspace --release` runs it
           meta.license = pkgs.lib.licenses.mit;
@@ -31,7 +34,10 @@
 
       devShells = forAll (pkgs: {
         default = pkgs.mkShell {
-          packages = with pkgs; [ cargo rustc rustfmt clippy cargo-nextest python3 ];
+          packages = with pkgs; [
+            cargo rustc rustfmt clippy cargo-deny # the compilers, and the check of deny.toml
+            python3 git gawk gnugrep coreutils # tools/ and the commands in docs/
+          ];
           # For `--features bindgen`, which regenerates the bindings.
           LIBCLANG_PATH = "${pkgs.libclang.lib}/lib";
         };

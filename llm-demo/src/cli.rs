@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use clap_complete::Shell;
 use ga10b_llm::search::Part;
 use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm::{CacheType, Mode, SamplerOptions};
@@ -153,6 +154,14 @@ pub struct Cli {
     #[arg(long, group = "mode", num_args = 2, value_names = ["SHAPE:QUANT", "FILE"])]
     #[arg(help_heading = "Other tasks")]
     pub synthesize: Option<Vec<String>>,
+
+    /// Write the manual page into a folder
+    #[arg(long, group = "mode", value_name = "FOLDER", help_heading = "Other tasks")]
+    pub man: Option<PathBuf>,
+
+    /// Print a completion script
+    #[arg(long, group = "mode", value_name = "SHELL", help_heading = "Other tasks")]
+    pub completions: Option<Shell>,
 }
 
 /// Parts of a search.
@@ -170,6 +179,8 @@ pub enum Task<'a> {
     Predict,
     Tune(&'a [Part]),
     Synthesize(Synthesis, PathBuf),
+    Man(&'a Path),
+    Completions(Shell),
 }
 
 impl Cli {
@@ -192,6 +203,12 @@ impl Cli {
         }
         if let Some(path) = &self.dump_logits {
             return Task::DumpLogits(path);
+        }
+        if let Some(folder) = &self.man {
+            return Task::Man(folder);
+        }
+        if let Some(shell) = self.completions {
+            return Task::Completions(shell);
         }
         match self {
             Cli { bench: true, .. } => Task::Bench,
@@ -287,6 +304,8 @@ mod tests {
             &["--tokens", "1"],
             &["--synthesize", "tiny-llama:q6_k"],
             &["--temp", "-1"],
+            &["--man", "x", "--bench"],
+            &["--completions", "sh"],
             &["--tune=gemm"],
             &["--tune-budget", "3"],
             &["--tune", "--bench"],

@@ -69,6 +69,8 @@ fn run(cli: &Cli, began: Instant, spans: Option<HostSpans>) -> anyhow::Result<Ou
         Task::Predict => predict::run(cli),
         Task::Tune(parts) => tune::run(cli, parts),
         Task::Synthesize(synthesis, path) => synthesize::run(cli, &synthesis, &path),
+        Task::Man(folder) => manual::pages(folder),
+        Task::Completions(shell) => manual::completions(shell),
     }
 }
 

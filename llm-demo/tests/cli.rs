@@ -291,3 +291,23 @@ fn bench_says_which_shapes_are_in_use() {
     let report: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(report["tuning"]["source"], "default");
 }
+
+#[test]
+fn the_manual_and_completions_name_the_options() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("man");
+    let (code, out, err) = run(&["--man", path.to_str().expect("UTF-8")]);
+    assert_eq!(code, 0, "{err}");
+    let page = std::fs::read_to_string(out.trim()).expect("the page that it names");
+    assert!(page.contains("synthesize") && page.contains("HCQ_DEVICE"), "{page}");
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, out, err) = run(&["--completions", shell]);
+        assert_eq!(code, 0, "{err}");
+        assert!(out.contains("synthesize"), "{shell}: {out}");
+    }
+    let blocked = folder.path().join("file");
+    std::fs::write(&blocked, "").expect("a file");
+    let (code, _, err) = run(&["--man", blocked.to_str().expect("UTF-8")]);
+    assert_eq!(code, 1);
+    assert!(err.contains("cannot write the manual page to"), "{err}");
+}

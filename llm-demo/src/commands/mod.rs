@@ -4,6 +4,7 @@ pub mod bench;
 pub mod dump_logits;
 pub mod generate;
 pub mod greedy;
+pub mod manual;
 pub mod predict;
 pub mod profile;
 mod recording;
