@@ -4,7 +4,9 @@
 //! LD_PRELOAD=libnvgpu_sim.so NVGPU_SIM_VERBOSE=1 ./program
 //! ```
 //!
-//! The library interposes the C library's `open`, `ioctl`, `mmap`, `munmap`, `poll`, `close` and `access`.
+//! The library interposes the C library's `open`, `ioctl`, `mmap`, `munmap`, `poll`, `ppoll`,
+//! `close` and `access`; pointers that the program passes are read and written by the kernel, so that a bad one
+//! is `EFAULT`.
 //! Calls on the nodes of the GPU's driver go to a [`ga10b_sim::Sim`] inside the process, which is made when
 //! the first node is opened; everything else goes to the kernel. Descriptors of the machine are real ones, so
 //! `dup`, `fcntl` and `lseek` need no help. A forked child has no GPU.
@@ -24,17 +26,16 @@ mod kernel;
 mod mark;
 
 use ga10b_sim::{Sim, SimConfig};
-use libc::{c_char, c_int, c_uint, c_ulong, c_void, mode_t, off_t, pollfd, size_t};
+use libc::{c_char, c_int, c_ulong, c_void, mode_t, nfds_t, off_t, pollfd, sigset_t, size_t, timespec};
 use mark::Mark;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nvgpu_sys::{Sys, TraceMark};
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
@@ -95,19 +96,29 @@ fn answer(result: Result<c_int, Errno>) -> c_int {
     })
 }
 
+/// The path, if it names a node of the machine. Where the program cannot read it, the kernel says so.
+///
+/// # Safety
+/// `path` stays as it is during the call.
+unsafe fn node<'a>(path: *const c_char) -> Option<&'a CStr> {
+    // The kernel reads the whole path before it looks for the file.
+    // SAFETY: the kernel checks the pointer.
+    let found = unsafe { kernel::access(path, libc::F_OK) } == 0;
+    if !found && matches!(Errno::last(), Errno::EFAULT | Errno::ENAMETOOLONG) {
+        return None;
+    }
+    // SAFETY: the kernel has found the end of the string.
+    let path = unsafe { CStr::from_ptr(path) };
+    Sim::has_node(path).then_some(path)
+}
+
 /// Opens a node of the machine; `None` for any other path.
 ///
 /// # Safety
-/// `path` is null or a C string.
+/// `path` stays as it is during the call.
 unsafe fn open_node(path: *const c_char, flags: c_int) -> Option<c_int> {
-    if path.is_null() {
-        return None;
-    }
     // SAFETY: the caller's promise.
-    let path = unsafe { CStr::from_ptr(path) };
-    if !Sim::has_node(path) {
-        return None;
-    }
+    let path = unsafe { node(path) }?;
     from_program(|| {
         let sim = start().ok_or(Errno::ENODEV);
         let about = TraceMark { kind: TraceMark::OPEN, flags: flags.cast_unsigned(), ..TraceMark::default() };
@@ -189,7 +200,7 @@ pub unsafe extern "C" fn openat64(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    if !path.is_null() && Sim::has_node(unsafe { CStr::from_ptr(path) }) {
+    if unsafe { node(path) }.is_some() {
         return 0;
     }
     // SAFETY: the caller's promise.
@@ -309,24 +320,56 @@ pub unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
 /// # Safety
 /// As for the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn poll(fds: *mut pollfd, count: libc::nfds_t, timeout: c_int) -> c_int {
+pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    let limit = kernel::limit(timeout);
+    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the caller's promise; the limit outlives the call.
+    unsafe { ppoll(fds, count, limit, std::ptr::null()) }
+}
+
+/// `__poll_chk`, which fortified programs call.
+///
+/// # Safety
+/// As for `poll`; `_room` bytes are at `fds`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, _room: size_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { poll(fds, count, timeout) }
+}
+
+/// `ppoll(2)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's promise.
     let served = from_program(|| {
-        let sim = machine()?;
-        if fds.is_null() {
-            return None;
-        }
-        // SAFETY: the program passes `count` entries; `PollFd` is a transparent wrapper of `pollfd`.
-        let fds = unsafe { std::slice::from_raw_parts_mut(fds.cast::<PollFd<'_>>(), count as usize) };
-        // Negative descriptors are legal here and mean nothing; the machine's own are never negative.
-        // SAFETY: as above.
-        let raw = unsafe { std::slice::from_raw_parts(fds.as_ptr().cast::<pollfd>(), fds.len()) };
-        if raw.iter().any(|fd| fd.fd < 0) || !fds.iter().any(|fd| sim.owns(fd.as_fd())) {
-            return None;
-        }
-        Some(answer(sim.poll(fds, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::NONE))))
+        machine().map(|sim| answer(unsafe { sim.ppoll_at(fds, count as usize, timeout, mask.cast()) }))
     });
     // SAFETY: the caller's promise.
-    served.flatten().unwrap_or_else(|| unsafe { kernel::poll(fds, count, timeout) })
+    served.flatten().unwrap_or_else(|| unsafe { kernel::ppoll(fds, count, timeout, mask) })
+}
+
+/// `__ppoll_chk`, which fortified programs call.
+///
+/// # Safety
+/// As for `ppoll`; `_room` bytes are at `fds`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __ppoll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    _room: size_t,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { ppoll(fds, count, timeout, mask) }
 }
 
 /// `close(2)`.
@@ -346,6 +389,3 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     // SAFETY: the caller's promise.
     served.flatten().unwrap_or_else(|| unsafe { kernel::close(fd) })
 }
-
-/// Checked here, because a mistake in it would only show as a crash of some program.
-const _: () = assert!(size_of::<PollFd<'_>>() == size_of::<pollfd>() && size_of::<c_uint>() == 4);

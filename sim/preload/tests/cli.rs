@@ -32,3 +32,34 @@ fn a_program_without_a_gpu_is_left_alone() {
     let run = Command::new("cat").arg("/proc/self/comm").env("LD_PRELOAD", library()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&run.stdout), "cat\n");
 }
+
+#[test]
+fn a_pointer_that_leads_nowhere_is_an_error_of_the_call() {
+    let program = build_folder().join("examples/bad_pointers");
+    let run = Command::new(&program).env("LD_PRELOAD", library()).output().unwrap();
+    assert!(run.status.success(), "{}: {}", run.status, String::from_utf8_lossy(&run.stderr));
+    // As the kernel answers: a pipe's read end is not written to, whatever the pointer.
+    let wanted = "\
+open: EFAULT
+openat: EFAULT
+access: EFAULT
+ioctl: EFAULT
+poll: EFAULT
+poll of nothing: 0
+poll of too many: EINVAL
+poll of no descriptor: 0
+revents of no descriptor: 0
+ppoll: EFAULT
+ppoll, time: EFAULT
+ppoll, mask: EFAULT
+ppoll, good: 0
+select: EFAULT
+read: EAGAIN
+readv: EFAULT
+write: EBADF
+fstat: EFAULT
+munmap: EINVAL
+mmap: 0
+";
+    assert_eq!(String::from_utf8_lossy(&run.stdout), wanted);
+}
