@@ -69,6 +69,7 @@ mod visit;
 
 pub use clock::{Time, VirtualClock};
 pub use config::{SimConfig, UnknownSetting};
+pub use driver::nodes::paths::Place;
 pub use findings::{Checks, Event, Finding, UnknownCheck};
 pub use gpu::counters::Counters;
 pub use gpu::sm;

@@ -6,6 +6,7 @@ use crate::driver::files::Object;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::dispatch;
 use crate::driver::nodes::nvmap::check_mmap;
+use crate::driver::nodes::paths::{self, Place};
 use crate::driver::session::control::CtrlFile;
 use crate::findings::Finding;
 use crate::gpu::counters::Counters;
@@ -26,7 +27,7 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// Bytes of a signal mask, as the kernel has it.
@@ -40,7 +41,7 @@ const SIGNAL_MASK: usize = 8;
 pub struct Sim {
     machine: Arc<Machine>,
     /// Mappings of the doorbell page: address to the open file whose only mapping it is.
-    doorbells: Mutex<HashMap<usize, Arc<CtrlFile>>>,
+    doorbells: Mutex<Doorbells>,
     thread: Option<JoinHandle<()>>,
     /// Serves other processes, if the configuration permits it.
     host: Option<Host>,
@@ -135,6 +136,69 @@ impl Sim {
     /// one.
     pub fn descriptor_name(&self, fd: BorrowedFd<'_>) -> Option<String> {
         dispatch::name(&self.machine, fd)
+    }
+
+    /// `mmap(2)` with an address: a hint, or with `MAP_FIXED` or `MAP_FIXED_NOREPLACE` the place.
+    ///
+    /// # Errors
+    /// The driver's for a mapping that it refuses, the kernel's for an address that it refuses.
+    ///
+    /// # Safety
+    /// As for `mmap(2)`: with `MAP_FIXED` nothing uses what was mapped there.
+    pub unsafe fn mmap_at(
+        &self,
+        addr: Option<NonZeroUsize>,
+        len: NonZeroUsize,
+        prot: ProtFlags,
+        flags: MapFlags,
+        fd: BorrowedFd<'_>,
+        offset: i64,
+    ) -> Result<NonNull<c_void>, Errno> {
+        if addr.is_none() && flags.intersects(MapFlags::MAP_FIXED | MapFlags::MAP_FIXED_NOREPLACE) {
+            // What the kernel answers below `vm.mmap_min_addr`.
+            return Err(Errno::EPERM);
+        }
+        let doorbell = match self.machine.object(fd)? {
+            Some(Object::Ctrl(file)) => file,
+            Some(Object::NvMap) => return Err(Errno::EPERM),
+            Some(_) => return Err(Errno::ENODEV),
+            None => {
+                if self.machine.buffer_state(fd).is_some() {
+                    check_mmap(&self.machine, fd, len.get() as u64, offset)?;
+                }
+                let mut doorbells = self.doorbells();
+                // SAFETY: the caller's promise.
+                let at = unsafe { nix::sys::mman::mmap(addr, len, prot, flags, fd, offset) }?;
+                forget(&mut doorbells, at.as_ptr() as usize, len.get());
+                return Ok(at);
+            }
+        };
+        if offset != 0 || len.get() > USERMODE_LEN {
+            return Err(Errno::EINVAL);
+        }
+        let page = self.machine.gpu.usermode_fd();
+        let mut doorbells = self.doorbells();
+        // As in the kernel, what is at a fixed address is unmapped before the driver is asked.
+        // SAFETY: the caller's promise; the page is shared memory of this machine.
+        let at = unsafe { nix::sys::mman::mmap(addr, len, prot, flags, page, 0) }?;
+        forget(&mut doorbells, at.as_ptr() as usize, len.get());
+        if !doorbell.take_mapping() {
+            // SAFETY: the mapping is new, and nobody has its address.
+            unsafe { nix::sys::mman::munmap(at, len.get()) }?;
+            return Err(Errno::EBUSY);
+        }
+        doorbells.insert(at.as_ptr() as usize, doorbell);
+        Ok(at)
+    }
+
+    /// Takes note that the program has mapped something that is not this machine's at these addresses.
+    pub fn replaced(&self, at: NonNull<c_void>, len: usize) {
+        forget(&mut self.doorbells(), at.as_ptr() as usize, len);
+    }
+
+    /// The doorbells that are mapped; locked while the kernel changes a mapping, so that both agree.
+    fn doorbells(&self) -> MutexGuard<'_, Doorbells> {
+        self.doorbells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `ioctl(2)` with the argument as a program passes it: the machine copies it in and out as a kernel does,
@@ -242,15 +306,29 @@ impl Sim {
         matches!(self.machine.object(fd), Ok(Some(Object::Event)))
     }
 
-    /// Whether this machine has a node of that name.
-    pub fn has_node(path: &CStr) -> bool {
-        path.to_str().is_ok_and(dispatch::is_node)
+    /// What a path names, if it is one of the driver's.
+    pub fn place(path: &CStr) -> Option<Place> {
+        paths::place(path.to_str().ok()?)
     }
 
     /// Whether a descriptor belongs to this machine.
     pub fn owns(&self, fd: BorrowedFd<'_>) -> bool {
         matches!(self.machine.object(fd), Ok(Some(_))) || self.machine.buffer_state(fd).is_some()
     }
+}
+
+/// Mapped doorbell pages, by address, with the files that they are mappings of.
+type Doorbells = HashMap<usize, Arc<CtrlFile>>;
+
+/// Gives back the doorbells that were mapped at these addresses.
+fn forget(doorbells: &mut Doorbells, at: usize, len: usize) {
+    doorbells.retain(|doorbell, file| {
+        let gone = (at..at.saturating_add(len)).contains(doorbell);
+        if gone {
+            file.return_mapping();
+        }
+        !gone
+    });
 }
 
 /// A poll entry from a program's bytes.
@@ -302,45 +380,15 @@ unsafe impl Sys for Sim {
         fd: BorrowedFd<'_>,
         offset: i64,
     ) -> Result<NonNull<c_void>, Errno> {
-        match self.machine.object(fd)? {
-            Some(Object::Ctrl(file)) => {
-                if offset != 0 || len.get() > USERMODE_LEN {
-                    return Err(Errno::EINVAL);
-                }
-                if !file.take_mapping() {
-                    return Err(Errno::EBUSY);
-                }
-                let page = self.machine.gpu.usermode_fd();
-                // SAFETY: the caller's promise; the page is shared memory of this machine.
-                let mapped = unsafe { nix::sys::mman::mmap(None, len, prot, flags, page, 0) };
-                match mapped {
-                    Ok(at) => {
-                        let mut doorbells = self.doorbells.lock().unwrap_or_else(PoisonError::into_inner);
-                        doorbells.insert(at.as_ptr() as usize, file);
-                    }
-                    Err(_) => file.return_mapping(),
-                }
-                mapped
-            }
-            Some(Object::NvMap) => Err(Errno::EPERM),
-            Some(_) => Err(Errno::ENODEV),
-            None => {
-                if self.machine.buffer_state(fd).is_some() {
-                    check_mmap(&self.machine, fd, len.get() as u64, offset)?;
-                }
-                // SAFETY: the caller's promise.
-                unsafe { nix::sys::mman::mmap(None, len, prot, flags, fd, offset) }
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.mmap_at(None, len, prot, flags, fd, offset) }
     }
 
     unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
+        let mut doorbells = self.doorbells();
         // SAFETY: the caller's promise.
         unsafe { nix::sys::mman::munmap(addr, len)? };
-        let mut doorbells = self.doorbells.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = doorbells.remove(&(addr.as_ptr() as usize)) {
-            file.return_mapping();
-        }
+        forget(&mut doorbells, addr.as_ptr() as usize, len);
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 //! ones replaced here.
 
 use libc::{
-    c_char, c_int, c_ulong, c_void, mode_t, nfds_t, off_t, pollfd, sigset_t, size_t, syscall, timespec,
+    c_char, c_int, c_long, c_uint, c_ulong, c_void, mode_t, nfds_t, off_t, pollfd, sigset_t, size_t, ssize_t,
+    stat as Status, statx as StatusX, syscall, timespec,
 };
 
 /// Bytes of a signal mask, as the kernel has it.
@@ -23,7 +24,61 @@ pub(crate) unsafe fn openat(directory: c_int, path: *const c_char, flags: c_int,
 /// As for the system call.
 pub(crate) unsafe fn access(path: *const c_char, mode: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { syscall(libc::SYS_faccessat, libc::AT_FDCWD, path, mode) as c_int }
+    unsafe { faccessat(libc::AT_FDCWD, path, mode, 0) }
+}
+
+/// `faccessat(2)`: the newer system call where flags ask for it.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn faccessat(directory: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if flags == 0 {
+            syscall(libc::SYS_faccessat, directory, path, mode) as c_int
+        } else {
+            syscall(libc::SYS_faccessat2, directory, path, mode, flags) as c_int
+        }
+    }
+}
+
+/// `fstatat(2)`.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn fstatat(directory: c_int, path: *const c_char, buf: *mut Status, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { syscall(libc::SYS_newfstatat, directory, path, buf, flags) as c_int }
+}
+
+/// `statx(2)`.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn statx(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    buf: *mut StatusX,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { syscall(libc::SYS_statx, directory, path, flags, mask, buf) as c_int }
+}
+
+/// `getxattr(2)` and `lgetxattr(2)`, by their numbers.
+///
+/// # Safety
+/// As for the system calls.
+pub(crate) unsafe fn getxattr(
+    number: c_long,
+    path: *const c_char,
+    name: *const c_char,
+    value: *mut c_void,
+    size: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { syscall(number, path, name, value, size) as ssize_t }
 }
 
 /// `ioctl(2)`.
