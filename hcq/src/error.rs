@@ -296,6 +296,12 @@ pub enum Error {
     /// The work did not end within the device's patience when its queue was dropped, and was stopped.
     #[error("the work was stopped before its end: its queue was dropped, and it did not end in time")]
     Stopped,
+    /// The work waits ([`Queue::wait_for`](crate::Queue::wait_for)) for work that was [`Stopped`](Self::Stopped),
+    /// or follows work that does: it will never start.
+    #[error(
+        "the work cannot start: it waits for work of a queue that was dropped, and that did not end in time"
+    )]
+    Starved,
     /// The work asked about was never submitted, and its queue is gone.
     #[error("the work was discarded: its queue was dropped before it was submitted")]
     Discarded,
@@ -403,6 +409,7 @@ impl Error {
             Self::BlockShape { .. } => Some("launch blocks of that shape, or compile without .reqntid"),
             Self::ForeignDevice { .. } => Some("allocate, load and launch on one device"),
             Self::Stopped => Some("wait for work before its queue is dropped; end kernels that poll"),
+            Self::Starved => Some("drop a queue when what other queues wait for has ended"),
             Self::TooManyQueues { .. } => Some("drop queues, or submit from several places through one"),
             Self::Forked { .. } => Some("open a device of its own in each process, after the fork"),
             Self::Interrupted { .. } => {

@@ -51,6 +51,41 @@ fn dropping_everything_of_a_device_with_an_endless_kernel_takes_its_patience() {
     assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
 }
 
+#[test]
+fn work_that_waits_for_a_queue_that_was_dropped_learns_that_it_will_never_start() {
+    let patience = Duration::from_millis(300);
+    let device = Device::open_with(Selector::Sim, options(patience)).unwrap();
+    let spin = device.load(ENDINGS).unwrap().kernel("spin").unwrap();
+    let (flag, [from, to]) = (device.alloc(4).unwrap(), [(); 2].map(|()| device.alloc(4).unwrap()));
+    flag.write(0, &[0; 4]).unwrap();
+    let [mut first, mut second, mut third] = [(); 3].map(|()| device.queue().unwrap());
+    // SAFETY: the kernel reads one word.
+    unsafe { first.launch(&spin, LaunchConfig::new(1, 32), &Args::new().buffer(&flag)) }.unwrap();
+    let endless = first.submit().unwrap();
+    let before = second.submit().unwrap();
+    second.wait_for(&endless).unwrap();
+    second.copy(&from, 0, &to, 0, 4).unwrap();
+    let copied = second.submit().unwrap();
+    third.wait_for(&copied).unwrap();
+    let last = third.submit().unwrap();
+    assert!(matches!(copied.wait(Duration::from_millis(20)), Err(Error::Timeout { .. })), "it may start yet");
+    drop(first);
+    let start = Instant::now();
+    before.wait(Duration::from_secs(60)).unwrap();
+    for point in [&copied, &last] {
+        let error = point.wait(Duration::from_secs(60)).unwrap_err();
+        assert!(matches!(error, Error::Starved) && error.hint().is_some(), "{error:?}");
+    }
+    assert!(matches!(to.read(0, &mut [0]), Err(Error::Starved)));
+    assert!(matches!(device.queue().unwrap().wait_for(&endless), Err(Error::Starved)));
+    drop((second, third));
+    println!("learned and dropped in {:?}", start.elapsed());
+    assert!(start.elapsed() < CLOSING * 2 + SLACK, "{:?}", start.elapsed());
+    let mut other = device.queue().unwrap();
+    other.copy(&from, 0, &to, 0, 4).unwrap();
+    other.submit().unwrap().wait(Duration::from_secs(60)).unwrap();
+}
+
 /// The software device; requests are interrupted by signals while `interrupted` is set.
 #[derive(Debug)]
 struct Signals {

@@ -40,7 +40,7 @@
 //!
 //! 29  config driver::descriptor driver::event driver::log driver::notifier driver::session::control driver::session::profiler
 //! 30  driver::dmabuf
-//! 31  driver::address_space driver::nvmap
+//! 31  driver::address_space driver::known_buffers driver::nvmap
 //! 32  driver::tsg
 //! 33  driver::channel
 //! 34  driver::session::debugger
@@ -69,6 +69,7 @@ mod visit;
 
 pub use clock::{Time, VirtualClock};
 pub use config::{SimConfig, UnknownSetting};
+pub use driver::nodes::paths::Place;
 pub use findings::{Checks, Event, Finding, UnknownCheck};
 pub use gpu::counters::Counters;
 pub use gpu::sm;

@@ -1,11 +1,12 @@
 //! The device as a program sees it: system calls.
 
 use crate::config::SimConfig;
-use crate::driver::descriptor::FileKey;
+use crate::driver::descriptor::{FileKey, borrow};
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::dispatch;
 use crate::driver::nodes::nvmap::check_mmap;
+use crate::driver::nodes::paths::{self, Place};
 use crate::driver::session::control::CtrlFile;
 use crate::findings::Finding;
 use crate::gpu::counters::Counters;
@@ -13,10 +14,12 @@ use crate::gpu::host_scheduler;
 use crate::gpu::usermode::USERMODE_LEN;
 use crate::violations::Violation;
 use crate::visit::host::Host;
+use libc::{SYS_ppoll, pollfd, syscall, timespec};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
+use nix::sys::resource::{Resource, getrlimit};
 use nvgpu_sys::Sys;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
@@ -24,8 +27,11 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+
+/// Bytes of a signal mask, as the kernel has it.
+const SIGNAL_MASK: usize = 8;
 
 /// A software ga10b, with the system calls of its driver.
 ///
@@ -35,7 +41,7 @@ use std::thread::JoinHandle;
 pub struct Sim {
     machine: Arc<Machine>,
     /// Mappings of the doorbell page: address to the open file whose only mapping it is.
-    doorbells: Mutex<HashMap<usize, Arc<CtrlFile>>>,
+    doorbells: Mutex<Doorbells>,
     thread: Option<JoinHandle<()>>,
     /// Serves other processes, if the configuration permits it.
     host: Option<Host>,
@@ -132,6 +138,69 @@ impl Sim {
         dispatch::name(&self.machine, fd)
     }
 
+    /// `mmap(2)` with an address: a hint, or with `MAP_FIXED` or `MAP_FIXED_NOREPLACE` the place.
+    ///
+    /// # Errors
+    /// The driver's for a mapping that it refuses, the kernel's for an address that it refuses.
+    ///
+    /// # Safety
+    /// As for `mmap(2)`: with `MAP_FIXED` nothing uses what was mapped there.
+    pub unsafe fn mmap_at(
+        &self,
+        addr: Option<NonZeroUsize>,
+        len: NonZeroUsize,
+        prot: ProtFlags,
+        flags: MapFlags,
+        fd: BorrowedFd<'_>,
+        offset: i64,
+    ) -> Result<NonNull<c_void>, Errno> {
+        if addr.is_none() && flags.intersects(MapFlags::MAP_FIXED | MapFlags::MAP_FIXED_NOREPLACE) {
+            // What the kernel answers below `vm.mmap_min_addr`.
+            return Err(Errno::EPERM);
+        }
+        let doorbell = match self.machine.object(fd)? {
+            Some(Object::Ctrl(file)) => file,
+            Some(Object::NvMap) => return Err(Errno::EPERM),
+            Some(_) => return Err(Errno::ENODEV),
+            None => {
+                if self.machine.buffer_state(fd).is_some() {
+                    check_mmap(&self.machine, fd, len.get() as u64, offset)?;
+                }
+                let mut doorbells = self.doorbells();
+                // SAFETY: the caller's promise.
+                let at = unsafe { nix::sys::mman::mmap(addr, len, prot, flags, fd, offset) }?;
+                forget(&mut doorbells, at.as_ptr() as usize, len.get());
+                return Ok(at);
+            }
+        };
+        if offset != 0 || len.get() > USERMODE_LEN {
+            return Err(Errno::EINVAL);
+        }
+        let page = self.machine.gpu.usermode_fd();
+        let mut doorbells = self.doorbells();
+        // As in the kernel, what is at a fixed address is unmapped before the driver is asked.
+        // SAFETY: the caller's promise; the page is shared memory of this machine.
+        let at = unsafe { nix::sys::mman::mmap(addr, len, prot, flags, page, 0) }?;
+        forget(&mut doorbells, at.as_ptr() as usize, len.get());
+        if !doorbell.take_mapping() {
+            // SAFETY: the mapping is new, and nobody has its address.
+            unsafe { nix::sys::mman::munmap(at, len.get()) }?;
+            return Err(Errno::EBUSY);
+        }
+        doorbells.insert(at.as_ptr() as usize, doorbell);
+        Ok(at)
+    }
+
+    /// Takes note that the program has mapped something that is not this machine's at these addresses.
+    pub fn replaced(&self, at: NonNull<c_void>, len: usize) {
+        forget(&mut self.doorbells(), at.as_ptr() as usize, len);
+    }
+
+    /// The doorbells that are mapped; locked while the kernel changes a mapping, so that both agree.
+    fn doorbells(&self) -> MutexGuard<'_, Doorbells> {
+        self.doorbells.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// `ioctl(2)` with the argument as a program passes it: the machine copies it in and out as a kernel does,
     /// so that a bad pointer is an error.
     ///
@@ -161,15 +230,121 @@ impl Sim {
         result
     }
 
-    /// Whether this machine has a node of that name.
-    pub fn has_node(path: &CStr) -> bool {
-        path.to_str().is_ok_and(dispatch::is_node)
+    /// `ppoll(2)` with the arguments as a program passes them: the machine copies them in and out as a kernel
+    /// does, so that a bad pointer is an error.
+    ///
+    /// # Errors
+    /// `EINVAL` for more entries than the process may have descriptors, `EFAULT` for what is not mapped, or not
+    /// writable where the answer goes; those of `ppoll(2)`.
+    ///
+    /// # Safety
+    /// As for `ppoll(2)`: `count` entries at `fds` may be written.
+    pub unsafe fn ppoll_at(
+        &self,
+        fds: *mut pollfd,
+        count: usize,
+        timeout: *const timespec,
+        mask: *const c_void,
+    ) -> Result<i32, Errno> {
+        let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        if count as u64 > limit {
+            return Err(Errno::EINVAL);
+        }
+        let user = &self.machine.user;
+        // The kernel writes the time that is left, which the C function does not.
+        let mut left = match timeout.is_null() {
+            true => None,
+            false => Some(user.read_own(timeout.expose_provenance() as u64, size_of::<timespec>())?),
+        };
+        let left = left.as_mut().map_or(std::ptr::null_mut(), Vec::as_mut_ptr);
+        let at = fds.expose_provenance() as u64;
+        let bytes = user.read_own(at, count * size_of::<pollfd>())?;
+        let mut raw: Vec<pollfd> = bytes.as_chunks().0.iter().map(|entry| poll_entry(*entry)).collect();
+        let ready = self.poll_by(&mut raw, |raw| {
+            let (fds, count) = (raw.as_mut_ptr(), raw.len());
+            // SAFETY: array and time are copies that are as long as the kernel takes them for; it checks the
+            // mask, and reads as many bytes of it as it has signals.
+            let ready = unsafe { syscall(SYS_ppoll, fds, count, left, mask, SIGNAL_MASK) };
+            Errno::result(ready).map(|ready| ready as i32)
+        })?;
+        let bytes: Vec<u8> = raw.iter().flat_map(poll_bytes).collect();
+        user.write_own(at, &bytes)?;
+        Ok(ready)
+    }
+
+    /// Polls by `wait`, with events of this machine as the driver reports them.
+    fn poll_by(
+        &self,
+        fds: &mut [pollfd],
+        wait: impl FnOnce(&mut [pollfd]) -> Result<i32, Errno>,
+    ) -> Result<i32, Errno> {
+        let event = |fd: &pollfd| borrow(fd.fd).filter(|fd| self.is_event(*fd));
+        let events: Vec<_> = fds.iter().map(event).collect();
+        let asked: Vec<i16> = fds.iter().map(|fd| fd.events).collect();
+        for (fd, _) in fds.iter_mut().zip(&events).filter(|(_, event)| event.is_some()) {
+            if fd.events & libc::POLLPRI != 0 {
+                fd.events |= libc::POLLIN;
+            }
+        }
+        let ready = wait(fds);
+        for ((fd, event), asked) in fds.iter_mut().zip(events).zip(asked) {
+            fd.events = asked;
+            if let Some(event) = event
+                && ready.is_ok()
+                && fd.revents & libc::POLLIN != 0
+            {
+                fd.revents = (libc::POLLIN | libc::POLLPRI) & asked;
+                // The poll that reports a post clears it.
+                let mut posts = [0; 64];
+                while nix::unistd::read(event, &mut posts).is_ok_and(|n| n == posts.len()) {}
+            }
+        }
+        ready
+    }
+
+    fn is_event(&self, fd: BorrowedFd<'_>) -> bool {
+        matches!(self.machine.object(fd), Ok(Some(Object::Event)))
+    }
+
+    /// What a path names, if it is one of the driver's.
+    pub fn place(path: &CStr) -> Option<Place> {
+        paths::place(path.to_str().ok()?)
     }
 
     /// Whether a descriptor belongs to this machine.
     pub fn owns(&self, fd: BorrowedFd<'_>) -> bool {
         matches!(self.machine.object(fd), Ok(Some(_))) || self.machine.buffer_state(fd).is_some()
     }
+}
+
+/// Mapped doorbell pages, by address, with the files that they are mappings of.
+type Doorbells = HashMap<usize, Arc<CtrlFile>>;
+
+/// Gives back the doorbells that were mapped at these addresses.
+fn forget(doorbells: &mut Doorbells, at: usize, len: usize) {
+    doorbells.retain(|doorbell, file| {
+        let gone = (at..at.saturating_add(len)).contains(doorbell);
+        if gone {
+            file.return_mapping();
+        }
+        !gone
+    });
+}
+
+/// A poll entry from a program's bytes.
+fn poll_entry([a, b, c, d, e, f, g, h]: [u8; size_of::<pollfd>()]) -> pollfd {
+    pollfd {
+        fd: i32::from_ne_bytes([a, b, c, d]),
+        events: i16::from_ne_bytes([e, f]),
+        revents: i16::from_ne_bytes([g, h]),
+    }
+}
+
+/// A poll entry as a program's bytes.
+fn poll_bytes(entry: &pollfd) -> [u8; size_of::<pollfd>()] {
+    let [a, b, c, d] = entry.fd.to_ne_bytes();
+    let ([e, f], [g, h]) = (entry.events.to_ne_bytes(), entry.revents.to_ne_bytes());
+    [a, b, c, d, e, f, g, h]
 }
 
 impl Drop for Sim {
@@ -205,76 +380,25 @@ unsafe impl Sys for Sim {
         fd: BorrowedFd<'_>,
         offset: i64,
     ) -> Result<NonNull<c_void>, Errno> {
-        match self.machine.object(fd)? {
-            Some(Object::Ctrl(file)) => {
-                if offset != 0 || len.get() > USERMODE_LEN {
-                    return Err(Errno::EINVAL);
-                }
-                if !file.take_mapping() {
-                    return Err(Errno::EBUSY);
-                }
-                let page = self.machine.gpu.usermode_fd();
-                // SAFETY: the caller's promise; the page is shared memory of this machine.
-                let mapped = unsafe { nix::sys::mman::mmap(None, len, prot, flags, page, 0) };
-                match mapped {
-                    Ok(at) => {
-                        let mut doorbells = self.doorbells.lock().unwrap_or_else(PoisonError::into_inner);
-                        doorbells.insert(at.as_ptr() as usize, file);
-                    }
-                    Err(_) => file.return_mapping(),
-                }
-                mapped
-            }
-            Some(Object::NvMap) => Err(Errno::EPERM),
-            Some(_) => Err(Errno::ENODEV),
-            None => {
-                if self.machine.buffer_state(fd).is_some() {
-                    check_mmap(&self.machine, fd, len.get() as u64, offset)?;
-                }
-                // SAFETY: the caller's promise.
-                unsafe { nix::sys::mman::mmap(None, len, prot, flags, fd, offset) }
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.mmap_at(None, len, prot, flags, fd, offset) }
     }
 
     unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
+        let mut doorbells = self.doorbells();
         // SAFETY: the caller's promise.
         unsafe { nix::sys::mman::munmap(addr, len)? };
-        let mut doorbells = self.doorbells.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = doorbells.remove(&(addr.as_ptr() as usize)) {
-            file.return_mapping();
-        }
+        forget(&mut doorbells, addr.as_ptr() as usize, len);
         Ok(())
     }
 
     fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
-        let is_event = |fd: &PollFd<'_>| matches!(self.machine.object(fd.as_fd()), Ok(Some(Object::Event)));
-        let events: Vec<bool> = fds.iter().map(is_event).collect();
         // SAFETY: `PollFd` is a transparent wrapper of `pollfd`, whose fields may hold anything.
-        let raw =
-            unsafe { std::slice::from_raw_parts_mut(fds.as_mut_ptr().cast::<libc::pollfd>(), fds.len()) };
-        let asked: Vec<i16> = raw.iter().map(|fd| fd.events).collect();
-        for (fd, _) in raw.iter_mut().zip(&events).filter(|(_, event)| **event) {
-            if fd.events & libc::POLLPRI != 0 {
-                fd.events |= libc::POLLIN;
-            }
-        }
-        let ready = nix::poll::poll(fds, timeout);
-        // SAFETY: as above.
-        let raw =
-            unsafe { std::slice::from_raw_parts_mut(fds.as_mut_ptr().cast::<libc::pollfd>(), fds.len()) };
-        for ((fd, event), asked) in raw.iter_mut().zip(&events).zip(asked) {
-            fd.events = asked;
-            if *event && fd.revents & libc::POLLIN != 0 {
-                fd.revents = (libc::POLLIN | libc::POLLPRI) & asked;
-                // The poll that reports a post clears it.
-                // SAFETY: the descriptor was just polled, so it is open.
-                let fd = unsafe { BorrowedFd::borrow_raw(fd.fd) };
-                let mut posts = [0; 64];
-                while nix::unistd::read(fd, &mut posts).is_ok_and(|n| n == posts.len()) {}
-            }
-        }
-        ready
+        let raw = unsafe { std::slice::from_raw_parts_mut(fds.as_mut_ptr().cast::<pollfd>(), fds.len()) };
+        self.poll_by(raw, |raw| {
+            // SAFETY: the slice is exclusive and as long as it says; the kernel checks the descriptors.
+            Errno::result(unsafe { libc::poll(raw.as_mut_ptr(), raw.len() as libc::nfds_t, timeout.into()) })
+        })
     }
 
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {

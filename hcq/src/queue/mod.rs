@@ -158,17 +158,18 @@ impl Queue {
         Ok(Timestamp { slot })
     }
 
-    /// What is recorded next starts after `point`, which may belong to another queue of the device.
+    /// What is recorded next starts after `point`, which may belong to another queue of the device. If that
+    /// queue is dropped and its work does not end, this queue's does not start: waits for it are
+    /// [`Error::Starved`].
     ///
     /// # Errors
-    /// [`Error::ForeignDevice`].
+    /// [`Error::ForeignDevice`]; [`Error::Starved`] if that has happened already; [`Error::Forked`].
     pub fn wait_for(&mut self, point: &SyncPoint) -> Result<(), Error> {
         if !Arc::ptr_eq(point.timeline.core(), &self.shared.core) {
             return Err(Error::ForeignDevice { what: "sync point" });
         }
         self.shared.core.here()?;
-        self.submitter.wait_for(&point.timeline, point.value);
-        Ok(())
+        self.submitter.wait_for(&point.timeline, point.value)
     }
 
     /// Hands everything recorded to the GPU.
@@ -199,8 +200,10 @@ impl Queue {
         self.submitter.check_launches()?;
         self.submitter.prepare(graph.local_per_thread())?;
         self.submitter.recorder().settle();
-        if let Some((timeline, value)) = graph.last() {
-            self.submitter.wait_for(&timeline, value);
+        // One that was stopped runs no more.
+        if let Some((timeline, value)) = graph.last().filter(|(timeline, value)| !timeline.has_ended(*value))
+        {
+            self.submitter.wait_for(&timeline, value)?;
         }
         let mut replay = graph.replay()?;
         let words = self.submitter.recorder().words();

@@ -178,13 +178,15 @@ impl Submitter {
     }
 
     /// What is recorded next starts when `timeline` has reached `value`.
-    pub fn wait_for(&mut self, timeline: &Arc<Timeline>, value: u64) {
+    pub fn wait_for(&mut self, timeline: &Arc<Timeline>, value: u64) -> Result<(), Error> {
         // Submissions of one channel follow each other anyway.
         if Arc::ptr_eq(timeline, self.channel.timeline()) || reached(timeline.completed(), value) {
-            return;
+            return Ok(());
         }
+        timeline.add_waiter(value, self.channel.timeline(), self.channel.next())?;
         self.recorder.acquire(timeline.va(), value);
         self.hold(timeline.clone());
+        Ok(())
     }
 
     /// Hands what was recorded to the GPU, then `recorded`.

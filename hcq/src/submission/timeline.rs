@@ -3,8 +3,8 @@
 //! A slot is 16 bytes: the value, then the GPU's clock in ns, written before the value.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use crate::device::core::{Core, Position};
 use crate::error::Error;
 use crate::memory::manager::Piece;
 use crate::serial::reached;
+use crate::sync::lock;
 
 /// Bytes of a slot.
 const SLOT: u64 = 16;
@@ -59,6 +60,15 @@ impl Slot {
     }
 }
 
+/// A submission of another channel that starts when this timeline has reached `value`.
+#[derive(Debug)]
+struct Waiter {
+    value: u64,
+    by: Weak<Timeline>,
+    /// What the submission signals there.
+    signals: u64,
+}
+
 /// The progress of a channel.
 #[derive(Debug)]
 pub(crate) struct Timeline {
@@ -72,6 +82,9 @@ pub(crate) struct Timeline {
     closed: AtomicBool,
     /// The channel was stopped: nothing past the present value will ever come, and nothing runs any more.
     stopped: AtomicBool,
+    waiters: Mutex<Vec<Waiter>>,
+    /// The first submission that waits for what will never come.
+    starved: Mutex<Option<u64>>,
 }
 
 impl Timeline {
@@ -79,7 +92,8 @@ impl Timeline {
     pub fn new(core: &Arc<Core>, channel: ChannelId, slot: Slot) -> Self {
         let submitted = AtomicU64::new(slot.value());
         let (closed, stopped) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { core: core.clone(), slot, channel, submitted, closed, stopped }
+        let (waiters, starved) = (Mutex::default(), Mutex::default());
+        Self { core: core.clone(), slot, channel, submitted, closed, stopped, waiters, starved }
     }
 
     /// The device it belongs to.
@@ -117,9 +131,52 @@ impl Timeline {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// The channel was stopped.
+    /// The channel was stopped: submissions of other channels that wait for it will never start.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
+        self.starve_waiters(self.completed().wrapping_add(1));
+    }
+
+    /// The submission that signals `value` in `by` starts when this timeline has reached `wanted`.
+    pub fn add_waiter(&self, wanted: u64, by: &Arc<Self>, signals: u64) -> Result<(), Error> {
+        let completed = self.completed();
+        let mut waiters = lock(&self.waiters);
+        // Asked under the lock: who stops the timeline finds the waiter, or the waiter sees that it stopped.
+        if !reached(completed, wanted) && (self.stopped.load(Ordering::Acquire) || self.is_starved(wanted)) {
+            drop(waiters);
+            self.core.alive()?;
+            return Err(Error::Starved);
+        }
+        waiters.retain(|waiter| !reached(completed, waiter.value) && waiter.by.strong_count() > 0);
+        waiters.push(Waiter { value: wanted, by: Arc::downgrade(by), signals });
+        Ok(())
+    }
+
+    /// Values from `from` on will never come, and neither will what waits for them.
+    fn starve_waiters(&self, from: u64) {
+        let without_end = |waiter: &mut Waiter| reached(waiter.value, from);
+        let starved: Vec<Waiter> = lock(&self.waiters).extract_if(.., without_end).collect();
+        for waiter in starved {
+            if let Some(by) = waiter.by.upgrade() {
+                by.starve(waiter.signals);
+            }
+        }
+    }
+
+    fn starve(&self, from: u64) {
+        {
+            let mut starved = lock(&self.starved);
+            if starved.is_some_and(|first| reached(from, first)) {
+                return;
+            }
+            *starved = Some(from);
+        }
+        self.starve_waiters(from);
+    }
+
+    /// Whether the submission that signals `value` waits for what will never come, or follows one that does.
+    fn is_starved(&self, value: u64) -> bool {
+        lock(&self.starved).is_some_and(|first| reached(value, first))
     }
 
     /// Whether the submission that signals `value` was ever made, or still can be.
@@ -133,15 +190,17 @@ impl Timeline {
         self.stopped.load(Ordering::Acquire) || reached(self.completed(), last)
     }
 
-    /// Asks whether the channel was stopped; if so, says why.
-    fn check(&self) -> Result<(), Error> {
+    /// Asks whether something keeps `value` from ever being reached; if so, says what.
+    fn check(&self, value: u64) -> Result<(), Error> {
         let Some(code) = self.core.backend().channel_error(self.channel) else {
-            if !self.stopped.load(Ordering::Acquire) {
-                return Ok(());
-            }
-            // The fault that stopped it says more, if there was one.
+            let error = match self.stopped.load(Ordering::Acquire) {
+                true => Error::Stopped,
+                false if self.is_starved(value) => Error::Starved,
+                false => return Ok(()),
+            };
+            // The fault that was its cause says more, if there was one.
             self.core.alive()?;
-            return Err(Error::Stopped);
+            return Err(error);
         };
         self.stop();
         Err(self.core.lose(Position { channel: self.channel, completed: self.completed() }, code))
@@ -171,7 +230,7 @@ impl Timeline {
         }
         loop {
             // Asked before the value is read: work that finished in time counts, whatever happened after it.
-            let error = self.check();
+            let error = self.check(value);
             let completed = self.completed();
             if reached(completed, value) {
                 return Ok(());
@@ -210,7 +269,8 @@ impl SyncPoint {
     ///
     /// # Errors
     /// [`Error::Timeout`]; [`Error::Fault`] if the GPU stopped the work; [`Error::Stopped`] if its queue was
-    /// dropped before the work ended; [`Error::Forked`] in a fork of the process that submitted it.
+    /// dropped before the work ended; [`Error::Starved`] if that happened to work that it waits for;
+    /// [`Error::Forked`] in a fork of the process that submitted it.
     pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
         self.timeline.wait(self.value, timeout)
     }
@@ -218,13 +278,14 @@ impl SyncPoint {
     /// Whether everything submitted up to this point is done.
     ///
     /// # Errors
-    /// [`Error::Fault`] if the GPU stopped the work; [`Error::Forked`].
+    /// [`Error::Fault`] if the GPU stopped the work; [`Error::Stopped`]; [`Error::Starved`];
+    /// [`Error::Forked`].
     pub fn is_done(&self) -> Result<bool, Error> {
         self.timeline.core.here()?;
         if reached(self.timeline.completed(), self.value) {
             return Ok(true);
         }
-        self.timeline.check()?;
+        self.timeline.check(self.value)?;
         Ok(false)
     }
 }
@@ -252,5 +313,38 @@ impl Timestamp {
             0 => None,
             ns => Some(ns),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::tests::Books;
+
+    #[test]
+    fn who_waits_for_a_stopped_timeline_learns_it_and_who_waits_for_that_one_too() {
+        let books = Books::new(usize::MAX);
+        let core = books.core();
+        let [a, b, c] =
+            [1, 2, 3].map(|id| Arc::new(Timeline::new(&core, ChannelId(id), Slot::new(&core, 0).unwrap())));
+        for timeline in [&a, &b, &c] {
+            timeline.set_submitted(4);
+        }
+        a.add_waiter(1, &b, 1).unwrap();
+        a.add_waiter(2, &b, 3).unwrap();
+        b.add_waiter(2, &c, 1).unwrap();
+        b.add_waiter(4, &c, 2).unwrap();
+        books.poke(a.va(), 1);
+        a.stop();
+        let starved = |t: &Timeline, value| matches!(t.check(value), Err(Error::Starved));
+        assert_eq!([1, 2, 3, 4].map(|value| starved(&b, value)), [false, false, true, true]);
+        assert_eq!([1, 2, 3].map(|value| starved(&c, value)), [false, true, true]);
+        assert!(matches!(a.check(2), Err(Error::Stopped)));
+        assert!(matches!(c.wait(2, Duration::from_secs(60)), Err(Error::Starved)));
+        // What comes later learns it at once, unless it waits for what was reached.
+        assert!(matches!(a.add_waiter(2, &c, 5), Err(Error::Starved)));
+        assert!(matches!(b.add_waiter(3, &c, 5), Err(Error::Starved)));
+        a.add_waiter(1, &c, 5).unwrap();
+        b.add_waiter(2, &c, 5).unwrap();
     }
 }

@@ -2,8 +2,12 @@
 //! ones replaced here.
 
 use libc::{
-    c_char, c_int, c_long, c_ulong, c_void, mode_t, nfds_t, off_t, pollfd, size_t, syscall, timespec,
+    c_char, c_int, c_long, c_uint, c_ulong, c_void, mode_t, nfds_t, off_t, pollfd, sigset_t, size_t, ssize_t,
+    stat as Status, statx as StatusX, syscall, timespec,
 };
+
+/// Bytes of a signal mask, as the kernel has it.
+const SIGNAL_MASK: size_t = 8;
 
 /// `openat(2)`.
 ///
@@ -20,7 +24,61 @@ pub(crate) unsafe fn openat(directory: c_int, path: *const c_char, flags: c_int,
 /// As for the system call.
 pub(crate) unsafe fn access(path: *const c_char, mode: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { syscall(libc::SYS_faccessat, libc::AT_FDCWD, path, mode) as c_int }
+    unsafe { faccessat(libc::AT_FDCWD, path, mode, 0) }
+}
+
+/// `faccessat(2)`: the newer system call where flags ask for it.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn faccessat(directory: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if flags == 0 {
+            syscall(libc::SYS_faccessat, directory, path, mode) as c_int
+        } else {
+            syscall(libc::SYS_faccessat2, directory, path, mode, flags) as c_int
+        }
+    }
+}
+
+/// `fstatat(2)`.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn fstatat(directory: c_int, path: *const c_char, buf: *mut Status, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { syscall(libc::SYS_newfstatat, directory, path, buf, flags) as c_int }
+}
+
+/// `statx(2)`.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn statx(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    buf: *mut StatusX,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { syscall(libc::SYS_statx, directory, path, flags, mask, buf) as c_int }
+}
+
+/// `getxattr(2)` and `lgetxattr(2)`, by their numbers.
+///
+/// # Safety
+/// As for the system calls.
+pub(crate) unsafe fn getxattr(
+    number: c_long,
+    path: *const c_char,
+    name: *const c_char,
+    value: *mut c_void,
+    size: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { syscall(number, path, name, value, size) as ssize_t }
 }
 
 /// `ioctl(2)`.
@@ -57,15 +115,28 @@ pub(crate) unsafe fn munmap(addr: *mut c_void, len: size_t) -> c_int {
     unsafe { syscall(libc::SYS_munmap, addr, len) as c_int }
 }
 
-/// `poll(2)`, by way of `ppoll(2)`, which every architecture has.
+/// A time-out of `poll(2)` as one of `ppoll(2)`; `None` for ever.
+pub(crate) fn limit(timeout: c_int) -> Option<timespec> {
+    let limit = || timespec { tv_sec: (timeout / 1000).into(), tv_nsec: (timeout % 1000 * 1_000_000).into() };
+    (timeout >= 0).then(limit)
+}
+
+/// `ppoll(2)`.
 ///
 /// # Safety
 /// As for the system call.
-pub(crate) unsafe fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    let limit = timespec { tv_sec: (timeout / 1000).into(), tv_nsec: (timeout % 1000 * 1_000_000).into() };
-    let limit = if timeout < 0 { std::ptr::null() } else { &raw const limit };
+pub(crate) unsafe fn ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // The kernel writes the time that is left, which the C function does not.
+    // SAFETY: the caller's promise.
+    let mut left = (!timeout.is_null()).then(|| unsafe { *timeout });
+    let left = left.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
     // SAFETY: the caller's promise; a null mask leaves signals as they are.
-    unsafe { syscall(libc::SYS_ppoll, fds, count, limit, std::ptr::null::<c_void>(), 0 as c_long) as c_int }
+    unsafe { syscall(libc::SYS_ppoll, fds, count, left, mask, SIGNAL_MASK) as c_int }
 }
 
 /// `close(2)`.

@@ -32,3 +32,87 @@ fn a_program_without_a_gpu_is_left_alone() {
     let run = Command::new("cat").arg("/proc/self/comm").env("LD_PRELOAD", library()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&run.stdout), "cat\n");
 }
+
+#[test]
+fn a_pointer_that_leads_nowhere_is_an_error_of_the_call() {
+    let program = build_folder().join("examples/bad_pointers");
+    let run = Command::new(&program).env("LD_PRELOAD", library()).output().unwrap();
+    assert!(run.status.success(), "{}: {}", run.status, String::from_utf8_lossy(&run.stderr));
+    // As the kernel answers: a pipe's read end is not written to, whatever the pointer.
+    let wanted = "\
+open: EFAULT
+openat: EFAULT
+access: EFAULT
+ioctl: EFAULT
+poll: EFAULT
+poll of nothing: 0
+poll of too many: EINVAL
+poll of no descriptor: 0
+revents of no descriptor: 0
+ppoll: EFAULT
+ppoll, time: EFAULT
+ppoll, mask: EFAULT
+ppoll, good: 0
+select: EFAULT
+read: EAGAIN
+readv: EFAULT
+write: EBADF
+fstat: EFAULT
+munmap: EINVAL
+mmap: 0
+";
+    assert_eq!(String::from_utf8_lossy(&run.stdout), wanted);
+}
+
+/// A file of this folder's `programs`.
+fn source(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
+}
+
+/// What a program of another language prints on the software device.
+fn output_of(program: &mut Command) -> String {
+    let run = program.env("LD_PRELOAD", library()).output().unwrap();
+    let output = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(run.status.success(), "{}: {output}{}", run.status, String::from_utf8_lossy(&run.stderr));
+    output
+}
+
+#[test]
+fn nodes_are_found_in_every_way_that_python_looks_for_them() {
+    let wanted = "\
+stat crw-rw---- 3 crw-rw---- 13 drwxr-xr-x
+access True False False
+list ['as', 'channel', 'ctrl', 'ctxsw'] ['/dev/nvgpu/igpu0/ctrl']
+scan [('igpu0', True, True)]
+real /dev/nvmap /dev/nvgpu/igpu0/ctrl True
+fstat crw-rw---- 3 True
+open crw-rw---- 13
+fopen crw-rw---- 13 0
+ioctl 0 328 0x170
+hint there 0
+noreplace there errno 17
+second errno 16
+fixed there
+replaced True there
+null errno 1
+";
+    assert_eq!(output_of(Command::new("python3").arg(source("paths.py"))), wanted);
+}
+
+#[test]
+fn a_client_in_c_copies_and_sees_its_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("client");
+    let headers = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../nvgpu-sys/include");
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compiler.args(["-O1", "-Wall", "-Wextra", "-Werror", "-I"]).arg(headers);
+    let compiled = compiler.arg("-o").arg(&program).arg(source("client.c")).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let wanted = "\
+characteristics of 328 bytes
+window at 0xfe00000000
+semaphore 7, 0 wrong words
+semaphore 7, notifier 31
+";
+    assert_eq!(output_of(&mut Command::new(program)), wanted);
+}

@@ -5,8 +5,9 @@ use crate::config::SimConfig;
 use crate::dram::Dram;
 use crate::driver::channel::{Channel, Channels};
 use crate::driver::descriptor::{FileKey, borrow};
-use crate::driver::dmabuf::{BufferFacts, DmaBuf};
+use crate::driver::dmabuf::DmaBuf;
 use crate::driver::files::{FileTable, Object};
+use crate::driver::known_buffers::KnownBuffers;
 use crate::driver::log::KernelLog;
 use crate::driver::nvmap::Handles;
 use crate::driver::tsg::Tsg;
@@ -23,10 +24,9 @@ use crate::user_memory::UserMemory;
 use crate::violations::{Consequence, Violations};
 use crate::visit::visitor::visitor;
 use nix::errno::Errno;
-use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Channels and groups that the GPU has.
@@ -37,13 +37,6 @@ const TSGS: u32 = 512;
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 /// How often it checks whether the kernel has ended.
 const CLOSE_POLL: Duration = Duration::from_micros(50);
-
-/// A buffer that some descriptor may still refer to.
-#[derive(Debug)]
-struct KnownBuffer {
-    alive: Weak<DmaBuf>,
-    facts: BufferFacts,
-}
 
 /// What open files share.
 #[derive(Debug, Default)]
@@ -62,7 +55,7 @@ pub(crate) struct Driver {
     pub(crate) address_spaces: u32,
     /// Whether a context was ever created.
     pub(crate) golden_context: bool,
-    buffers: HashMap<FileKey, KnownBuffer>,
+    buffers: KnownBuffers,
 }
 
 /// The machine.
@@ -164,16 +157,13 @@ impl Machine {
     /// A new buffer of `size` bytes.
     pub(crate) fn new_buffer(&self, driver: &mut Driver, size: u64) -> Result<Arc<DmaBuf>, Errno> {
         let buffer = Arc::new(DmaBuf::new(size, self.serial.fetch_add(1, Ordering::Relaxed))?);
-        let known = KnownBuffer { alive: Arc::downgrade(&buffer), facts: buffer.facts() };
-        driver.buffers.insert(buffer.key(), known);
+        driver.buffers.add(&buffer);
         Ok(buffer)
     }
 
     /// Stores the facts of a buffer, for the time when only a descriptor of it remains.
     pub(crate) fn remember(&self, driver: &mut Driver, buffer: &DmaBuf) {
-        if let Some(known) = driver.buffers.get_mut(&buffer.key()) {
-            known.facts = buffer.facts();
-        }
+        driver.buffers.remember(buffer);
     }
 
     /// The buffer of a descriptor.
@@ -183,26 +173,18 @@ impl Machine {
     pub(crate) fn buffer(&self, driver: &mut Driver, fd: i32) -> Result<Arc<DmaBuf>, Errno> {
         let fd = borrow(fd).ok_or(Errno::EBADF)?;
         let key = FileKey::of(fd)?;
-        let known = driver.buffers.get_mut(&key).ok_or(Errno::EINVAL)?;
-        if let Some(buffer) = known.alive.upgrade() {
-            return Ok(buffer);
-        }
-        let buffer = Arc::new(DmaBuf::revive(fd, known.facts, &self.dram)?);
-        known.alive = Arc::downgrade(&buffer);
-        Ok(buffer)
+        driver.buffers.find(key, |facts| DmaBuf::revive(fd, facts, &self.dram))
     }
 
     /// Whether a descriptor is a buffer, and if so whether it has memory.
     pub(crate) fn buffer_state(&self, fd: BorrowedFd<'_>) -> Option<bool> {
         let key = FileKey::of(fd).ok()?;
-        let driver = self.driver();
-        let known = driver.buffers.get(&key)?;
-        Some(known.alive.upgrade().map_or(known.facts.heap != 0, |b| b.backing().is_some()))
+        self.driver().buffers.has_memory(key)
     }
 
     /// Whether a number is a buffer's descriptor.
     pub(crate) fn is_buffer(&self, driver: &Driver, fd: i32) -> bool {
-        borrow(fd).and_then(|fd| FileKey::of(fd).ok()).is_some_and(|key| driver.buffers.contains_key(&key))
+        borrow(fd).and_then(|fd| FileKey::of(fd).ok()).is_some_and(|key| driver.buffers.contains(key))
     }
 
     /// Ends the life of what `key` referred to, if its last descriptor is closed.

@@ -7,6 +7,7 @@ pub(crate) mod dmabuf;
 pub(crate) mod event;
 pub(crate) mod files;
 mod interrupts;
+mod known_buffers;
 pub(crate) mod log;
 pub(crate) mod machine;
 pub(crate) mod nodes;

@@ -5,7 +5,7 @@ use crate::driver::files::Object;
 use crate::driver::log::DEVICE;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::argument::Reply;
-use crate::driver::nodes::{address_space, channel, ctrl, dbg, nvmap, profiler, sched, tsg};
+use crate::driver::nodes::{address_space, channel, ctrl, dbg, nvmap, paths, profiler, sched, tsg};
 use crate::driver::session::control::CtrlFile;
 use crate::driver::session::debugger::DebugSession;
 use crate::driver::session::profiler::ProfilerFile;
@@ -26,11 +26,7 @@ pub(crate) fn open(machine: &Arc<Machine>, path: &str, _flags: OFlag) -> Result<
     let node = match path {
         "/dev/nvmap" => "nvmap",
         "/dev/host1x-fence" => "host1x-fence",
-        "/dev/nvhost-gpu" => "channel",
-        _ => path
-            .strip_prefix("/dev/nvgpu/igpu0/")
-            .or_else(|| path.strip_prefix("/dev/nvhost-").and_then(|rest| rest.strip_suffix("-gpu")))
-            .ok_or(Errno::ENOENT)?,
+        _ => paths::node(path).ok_or(Errno::ENOENT)?,
     };
     let mut driver = machine.driver();
     match node {
@@ -70,15 +66,6 @@ pub(crate) fn open(machine: &Arc<Machine>, path: &str, _flags: OFlag) -> Result<
         }
         _ => Err(Errno::ENOENT),
     }
-}
-
-/// Whether `path` names a node of this machine.
-pub(crate) fn is_node(path: &str) -> bool {
-    path.starts_with("/dev/nvgpu/")
-        || path == "/dev/nvmap"
-        || path == "/dev/host1x-fence"
-        || path == "/dev/nvhost-gpu"
-        || path.strip_prefix("/dev/nvhost-").is_some_and(|rest| rest.ends_with("-gpu"))
 }
 
 /// Serves an ioctl.

@@ -8,6 +8,7 @@ mod ctrl;
 mod dbg;
 pub(crate) mod dispatch;
 pub(crate) mod nvmap;
+pub(crate) mod paths;
 mod profiler;
 mod sched;
 mod setup_bind;

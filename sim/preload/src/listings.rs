@@ -1,0 +1,138 @@
+//! `opendir`, `readdir` and their kin, for the folders of nodes.
+
+use crate::folders::{self, Folder, entry};
+use crate::machine::from_program;
+use crate::original::original;
+use crate::paths::place;
+use ga10b_sim::Place;
+use libc::{AT_FDCWD, DIR, DT_CHR, DT_DIR, c_char, c_int, c_long, dirent64};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::ffi::CString;
+use std::os::fd::AsRawFd;
+use std::ptr::null_mut;
+
+/// `opendir(3)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
+    let opened = from_program(|| {
+        // SAFETY: the caller's promise.
+        let (path, Place::Folder(names)) = unsafe { place(AT_FDCWD, path) }? else { return None };
+        let path = path.into_string().ok()?;
+        let kind = |name: &str| if name == "igpu0" { DT_DIR } else { DT_CHR };
+        let names = [(".", DT_DIR), ("..", DT_DIR)].into_iter().chain(names.iter().map(|n| (*n, kind(n))));
+        let entries = names.enumerate();
+        let entries = entries.filter_map(|(i, (name, kind))| Some(entry(&CString::new(name).ok()?, i, kind)));
+        let entries = entries.collect();
+        Some(memfd_create(c"nodes", MFdFlags::MFD_CLOEXEC).map_or_else(
+            |errno| {
+                errno.set();
+                null_mut()
+            },
+            |fd| folders::insert(Folder { fd, path, entries, next: 0 }),
+        ))
+    });
+    // SAFETY: the C library's function, with the caller's argument.
+    opened.flatten().unwrap_or_else(|| unsafe {
+        original::<unsafe extern "C" fn(*const c_char) -> *mut DIR>(c"opendir")
+            .map_or(null_mut(), |f| f(path))
+    })
+}
+
+/// `readdir64(3)`, which on 64-bit machines is `readdir`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readdir64(folder: *mut DIR) -> *mut dirent64 {
+    let next = folders::with(folder, |folder| {
+        let next = folder.entries.get_mut(folder.next);
+        folder.next += usize::from(next.is_some());
+        next.map_or(null_mut(), std::ptr::from_mut)
+    });
+    // SAFETY: the C library's function, with the caller's argument.
+    next.unwrap_or_else(|| unsafe {
+        original::<unsafe extern "C" fn(*mut DIR) -> *mut dirent64>(c"readdir64")
+            .map_or(null_mut(), |f| f(folder))
+    })
+}
+
+/// `readdir(3)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readdir(folder: *mut DIR) -> *mut dirent64 {
+    // SAFETY: the caller's promise.
+    unsafe { readdir64(folder) }
+}
+
+/// `closedir(3)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn closedir(folder: *mut DIR) -> c_int {
+    if folders::remove(folder) {
+        return 0;
+    }
+    // SAFETY: the C library's function, with the caller's argument.
+    unsafe { original::<unsafe extern "C" fn(*mut DIR) -> c_int>(c"closedir").map_or(-1, |f| f(folder)) }
+}
+
+/// `dirfd(3)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dirfd(folder: *mut DIR) -> c_int {
+    let fd = folders::with(folder, |folder| folder.fd.as_raw_fd());
+    // SAFETY: the C library's function, with the caller's argument.
+    fd.unwrap_or_else(|| unsafe {
+        original::<unsafe extern "C" fn(*mut DIR) -> c_int>(c"dirfd").map_or(-1, |f| f(folder))
+    })
+}
+
+/// `rewinddir(3)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rewinddir(folder: *mut DIR) {
+    if folders::with(folder, |folder| folder.next = 0).is_none() {
+        // SAFETY: the C library's function, with the caller's argument.
+        unsafe {
+            original::<unsafe extern "C" fn(*mut DIR)>(c"rewinddir").into_iter().for_each(|f| f(folder))
+        }
+    }
+}
+
+/// `telldir(3)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn telldir(folder: *mut DIR) -> c_long {
+    let next = folders::with(folder, |folder| folder.next as c_long);
+    // SAFETY: the C library's function, with the caller's argument.
+    next.unwrap_or_else(|| unsafe {
+        original::<unsafe extern "C" fn(*mut DIR) -> c_long>(c"telldir").map_or(-1, |f| f(folder))
+    })
+}
+
+/// `seekdir(3)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seekdir(folder: *mut DIR, to: c_long) {
+    if folders::with(folder, |folder| folder.next = usize::try_from(to).unwrap_or(0)).is_none() {
+        // SAFETY: the C library's function, with the caller's arguments.
+        unsafe {
+            let next = original::<unsafe extern "C" fn(*mut DIR, c_long)>(c"seekdir");
+            next.into_iter().for_each(|f| f(folder, to));
+        }
+    }
+}
