@@ -17,7 +17,7 @@ use libc::{SYS_ppoll, pollfd, syscall, timespec};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
-use nix::sys::mman::{MapFlags, ProtFlags};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise};
 use nix::sys::resource::{Resource, getrlimit};
 use nvgpu_sys::Sys;
 use std::collections::HashMap;
@@ -44,6 +44,8 @@ pub struct Sim {
     thread: Option<JoinHandle<()>>,
     /// Serves other processes, if the configuration permits it.
     host: Option<Host>,
+    /// The process that it is in. A fork has a copy of its state, and no GPU.
+    process: u32,
 }
 
 impl Sim {
@@ -65,7 +67,13 @@ impl Sim {
             }
             host => host.and_then(Result::ok),
         };
-        Ok(Arc::new(Self { machine, doorbells: Mutex::default(), thread: Some(thread), host }))
+        Ok(Arc::new(Self {
+            machine,
+            doorbells: Mutex::default(),
+            thread: Some(thread),
+            host,
+            process: std::process::id(),
+        }))
     }
 
     /// Starts a machine.
@@ -77,6 +85,16 @@ impl Sim {
             Ok(sim) => sim,
             Err(errno) => panic!("the host cannot give what a simulated machine needs: {errno}"),
         }
+    }
+
+    /// Whether the caller is in the process of the machine, and not in a fork of it.
+    fn is_here(&self) -> bool {
+        std::process::id() == self.process
+    }
+
+    /// A fork's answer: no such device.
+    fn here(&self) -> Result<(), Errno> {
+        if self.is_here() { Ok(()) } else { Err(Errno::ENODEV) }
     }
 
     /// The driver's lines in the kernel log, oldest first.
@@ -134,6 +152,7 @@ impl Sim {
     /// Name of the inode of a descriptor of this machine, as `/proc/<pid>/fd` would show it on a real
     /// one.
     pub fn descriptor_name(&self, fd: BorrowedFd<'_>) -> Option<String> {
+        self.here().ok()?;
         dispatch::name(&self.machine, fd)
     }
 
@@ -147,6 +166,7 @@ impl Sim {
     /// # Safety
     /// As for `ioctl(2)`: pointers inside the argument lead to memory that the driver may write.
     pub unsafe fn ioctl_at(&self, fd: BorrowedFd<'_>, request: u32, arg: *mut c_void) -> Result<i32, Errno> {
+        self.here()?;
         let size = (request >> 16 & 0x3fff) as usize;
         let address = arg.expose_provenance() as u64;
         if nvgpu_sys::BY_VALUE.contains(&request) {
@@ -182,6 +202,7 @@ impl Sim {
         timeout: *const timespec,
         mask: *const c_void,
     ) -> Result<i32, Errno> {
+        self.here()?;
         let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
         if count as u64 > limit {
             return Err(Errno::EINVAL);
@@ -247,9 +268,22 @@ impl Sim {
         path.to_str().is_ok_and(dispatch::is_node)
     }
 
-    /// Whether a descriptor belongs to this machine.
+    /// Whether a descriptor belongs to this machine; in a fork of its process none does.
     pub fn owns(&self, fd: BorrowedFd<'_>) -> bool {
+        // A lock may have been held when the process forked.
+        self.is_here() && self.is_known(fd)
+    }
+
+    fn is_known(&self, fd: BorrowedFd<'_>) -> bool {
         matches!(self.machine.object(fd), Ok(Some(_))) || self.machine.buffer_state(fd).is_some()
+    }
+}
+
+/// A fork has no mapping of the doorbell or of buffers, as with the real driver.
+fn keep_from_forks(at: NonNull<c_void>, len: NonZeroUsize) {
+    // SAFETY: the range is a mapping that was just made; what changes is that a fork has none there.
+    if let Err(errno) = unsafe { madvise(at, len.get(), MmapAdvise::MADV_DONTFORK) } {
+        tracing::debug!(%errno, "a fork of this process will have a mapping of the machine's memory");
     }
 }
 
@@ -271,6 +305,11 @@ fn poll_bytes(entry: &pollfd) -> [u8; size_of::<pollfd>()] {
 
 impl Drop for Sim {
     fn drop(&mut self) {
+        if !self.is_here() {
+            // A fork has none of the threads to wait for.
+            std::mem::forget((self.host.take(), self.thread.take()));
+            return;
+        }
         drop(self.host.take());
         self.machine.gpu.quit();
         if let Some(thread) = self.thread.take()
@@ -286,11 +325,13 @@ impl Drop for Sim {
 // addresses.
 unsafe impl Sys for Sim {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
+        self.here()?;
         let path = path.to_str().map_err(|_| Errno::ENOENT)?;
         dispatch::open(&self.machine, path, flags)
     }
 
     unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+        self.here()?;
         dispatch::ioctl(&self.machine, fd, request, arg)
     }
 
@@ -302,6 +343,7 @@ unsafe impl Sys for Sim {
         fd: BorrowedFd<'_>,
         offset: i64,
     ) -> Result<NonNull<c_void>, Errno> {
+        self.here()?;
         match self.machine.object(fd)? {
             Some(Object::Ctrl(file)) => {
                 if offset != 0 || len.get() > USERMODE_LEN {
@@ -315,6 +357,7 @@ unsafe impl Sys for Sim {
                 let mapped = unsafe { nix::sys::mman::mmap(None, len, prot, flags, page, 0) };
                 match mapped {
                     Ok(at) => {
+                        keep_from_forks(at, len);
                         let mut doorbells = self.doorbells.lock().unwrap_or_else(PoisonError::into_inner);
                         doorbells.insert(at.as_ptr() as usize, file);
                     }
@@ -325,11 +368,16 @@ unsafe impl Sys for Sim {
             Some(Object::NvMap) => Err(Errno::EPERM),
             Some(_) => Err(Errno::ENODEV),
             None => {
-                if self.machine.buffer_state(fd).is_some() {
+                let is_buffer = self.machine.buffer_state(fd).is_some();
+                if is_buffer {
                     check_mmap(&self.machine, fd, len.get() as u64, offset)?;
                 }
                 // SAFETY: the caller's promise.
-                unsafe { nix::sys::mman::mmap(None, len, prot, flags, fd, offset) }
+                let at = unsafe { nix::sys::mman::mmap(None, len, prot, flags, fd, offset) }?;
+                if is_buffer {
+                    keep_from_forks(at, len);
+                }
+                Ok(at)
             }
         }
     }
@@ -337,6 +385,9 @@ unsafe impl Sys for Sim {
     unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
         // SAFETY: the caller's promise.
         unsafe { nix::sys::mman::munmap(addr, len)? };
+        if !self.is_here() {
+            return Ok(());
+        }
         let mut doorbells = self.doorbells.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = doorbells.remove(&(addr.as_ptr() as usize)) {
             file.return_mapping();
@@ -345,6 +396,7 @@ unsafe impl Sys for Sim {
     }
 
     fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
+        self.here()?;
         // SAFETY: `PollFd` is a transparent wrapper of `pollfd`, whose fields may hold anything.
         let raw = unsafe { std::slice::from_raw_parts_mut(fds.as_mut_ptr().cast::<pollfd>(), fds.len()) };
         self.poll_by(raw, |raw| {
@@ -354,7 +406,7 @@ unsafe impl Sys for Sim {
     }
 
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
-        let key = FileKey::of(fd.as_fd());
+        let key = self.here().and_then(|()| FileKey::of(fd.as_fd()));
         drop(fd);
         if let Ok(key) = key {
             self.machine.collect(key);
