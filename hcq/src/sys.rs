@@ -20,3 +20,11 @@ use crate::options::DeviceOptions;
 pub fn open_nvgpu(sys: Arc<dyn Sys>, options: DeviceOptions) -> Result<Device, Error> {
     Device::over(sys, BackendKind::Nvgpu, Box::new(NoLog), options)
 }
+
+/// Opens a desktop GPU through `sys`.
+///
+/// # Errors
+/// As [`Device::open`].
+pub fn open_rm(sys: Arc<dyn Sys>, options: DeviceOptions) -> Result<Device, Error> {
+    Device::over_rm(sys, Box::new(NoLog), options)
+}

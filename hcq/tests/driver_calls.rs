@@ -205,6 +205,21 @@ fn every_call_that_fails_is_an_error_and_leaks_nothing() {
     }
 }
 
+/// Unaligned accesses of the CPU to such memory are SIGBUS on an Orin, and none on the host of the model.
+#[test]
+fn memory_is_never_uncacheable_to_the_cpu() {
+    let spy = Spy::new(0);
+    work(&hcq::sys::open_nvgpu(spy.clone(), DeviceOptions::default()).unwrap()).unwrap();
+    let arguments = spy.arguments.lock().unwrap();
+    let allocations = arguments.iter().filter(|(name, _)| *name == "NVMAP_IOC_ALLOC");
+    let flags: Vec<u32> = allocations
+        .map(|(_, bytes)| {
+            u32::from_ne_bytes(bytes[8..12].try_into().unwrap()) & nvgpu_sys::NVMAP_HANDLE_CACHE_FLAG
+        })
+        .collect();
+    assert!(flags.len() > 5 && !flags.contains(&nvgpu_sys::NVMAP_HANDLE_UNCACHEABLE), "{flags:x?}");
+}
+
 /// Flags of the mappings that were made, and those of the cache flushes, in order.
 fn caching(cache: GpuCache, work: impl FnOnce(&Device)) -> (Vec<u32>, Vec<u8>) {
     let spy = Spy::new(0);

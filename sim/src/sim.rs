@@ -18,7 +18,7 @@ use libc::{SYS_ppoll, pollfd, syscall, timespec};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
-use nix::sys::mman::{MapFlags, ProtFlags};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise};
 use nix::sys::resource::{Resource, getrlimit};
 use nvgpu_sys::Sys;
 use std::collections::HashMap;
@@ -45,6 +45,8 @@ pub struct Sim {
     thread: Option<JoinHandle<()>>,
     /// Serves other processes, if the configuration permits it.
     host: Option<Host>,
+    /// The process that it is in. A fork has a copy of its state, and no GPU.
+    process: u32,
 }
 
 impl Sim {
@@ -66,7 +68,13 @@ impl Sim {
             }
             host => host.and_then(Result::ok),
         };
-        Ok(Arc::new(Self { machine, doorbells: Mutex::default(), thread: Some(thread), host }))
+        Ok(Arc::new(Self {
+            machine,
+            doorbells: Mutex::default(),
+            thread: Some(thread),
+            host,
+            process: std::process::id(),
+        }))
     }
 
     /// Starts a machine.
@@ -78,6 +86,16 @@ impl Sim {
             Ok(sim) => sim,
             Err(errno) => panic!("the host cannot give what a simulated machine needs: {errno}"),
         }
+    }
+
+    /// Whether the caller is in the process of the machine, and not in a fork of it.
+    fn is_here(&self) -> bool {
+        std::process::id() == self.process
+    }
+
+    /// A fork's answer: no such device.
+    fn here(&self) -> Result<(), Errno> {
+        if self.is_here() { Ok(()) } else { Err(Errno::ENODEV) }
     }
 
     /// The driver's lines in the kernel log, oldest first.
@@ -135,6 +153,7 @@ impl Sim {
     /// Name of the inode of a descriptor of this machine, as `/proc/<pid>/fd` would show it on a real
     /// one.
     pub fn descriptor_name(&self, fd: BorrowedFd<'_>) -> Option<String> {
+        self.here().ok()?;
         dispatch::name(&self.machine, fd)
     }
 
@@ -158,18 +177,23 @@ impl Sim {
             // What the kernel answers below `vm.mmap_min_addr`.
             return Err(Errno::EPERM);
         }
+        self.here()?;
         let doorbell = match self.machine.object(fd)? {
             Some(Object::Ctrl(file)) => file,
             Some(Object::NvMap) => return Err(Errno::EPERM),
             Some(_) => return Err(Errno::ENODEV),
             None => {
-                if self.machine.buffer_state(fd).is_some() {
+                let is_buffer = self.machine.buffer_state(fd).is_some();
+                if is_buffer {
                     check_mmap(&self.machine, fd, len.get() as u64, offset)?;
                 }
                 let mut doorbells = self.doorbells();
                 // SAFETY: the caller's promise.
                 let at = unsafe { nix::sys::mman::mmap(addr, len, prot, flags, fd, offset) }?;
                 forget(&mut doorbells, at.as_ptr() as usize, len.get());
+                if is_buffer {
+                    keep_from_forks(at, len);
+                }
                 return Ok(at);
             }
         };
@@ -187,13 +211,16 @@ impl Sim {
             unsafe { nix::sys::mman::munmap(at, len.get()) }?;
             return Err(Errno::EBUSY);
         }
+        keep_from_forks(at, len);
         doorbells.insert(at.as_ptr() as usize, doorbell);
         Ok(at)
     }
 
     /// Takes note that the program has mapped something that is not this machine's at these addresses.
     pub fn replaced(&self, at: NonNull<c_void>, len: usize) {
-        forget(&mut self.doorbells(), at.as_ptr() as usize, len);
+        if self.is_here() {
+            forget(&mut self.doorbells(), at.as_ptr() as usize, len);
+        }
     }
 
     /// The doorbells that are mapped; locked while the kernel changes a mapping, so that both agree.
@@ -211,6 +238,7 @@ impl Sim {
     /// # Safety
     /// As for `ioctl(2)`: pointers inside the argument lead to memory that the driver may write.
     pub unsafe fn ioctl_at(&self, fd: BorrowedFd<'_>, request: u32, arg: *mut c_void) -> Result<i32, Errno> {
+        self.here()?;
         let size = (request >> 16 & 0x3fff) as usize;
         let address = arg.expose_provenance() as u64;
         if nvgpu_sys::BY_VALUE.contains(&request) {
@@ -246,6 +274,7 @@ impl Sim {
         timeout: *const timespec,
         mask: *const c_void,
     ) -> Result<i32, Errno> {
+        self.here()?;
         let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
         if count as u64 > limit {
             return Err(Errno::EINVAL);
@@ -311,8 +340,13 @@ impl Sim {
         paths::place(path.to_str().ok()?)
     }
 
-    /// Whether a descriptor belongs to this machine.
+    /// Whether a descriptor belongs to this machine; in a fork of its process none does.
     pub fn owns(&self, fd: BorrowedFd<'_>) -> bool {
+        // A lock may have been held when the process forked.
+        self.is_here() && self.is_known(fd)
+    }
+
+    fn is_known(&self, fd: BorrowedFd<'_>) -> bool {
         matches!(self.machine.object(fd), Ok(Some(_))) || self.machine.buffer_state(fd).is_some()
     }
 }
@@ -329,6 +363,14 @@ fn forget(doorbells: &mut Doorbells, at: usize, len: usize) {
         }
         !gone
     });
+}
+
+/// A fork has no mapping of the doorbell or of buffers, as with the real driver.
+fn keep_from_forks(at: NonNull<c_void>, len: NonZeroUsize) {
+    // SAFETY: the range is a mapping that was just made; what changes is that a fork has none there.
+    if let Err(errno) = unsafe { madvise(at, len.get(), MmapAdvise::MADV_DONTFORK) } {
+        tracing::debug!(%errno, "a fork of this process will have a mapping of the machine's memory");
+    }
 }
 
 /// A poll entry from a program's bytes.
@@ -349,6 +391,11 @@ fn poll_bytes(entry: &pollfd) -> [u8; size_of::<pollfd>()] {
 
 impl Drop for Sim {
     fn drop(&mut self) {
+        if !self.is_here() {
+            // A fork has none of the threads to wait for.
+            std::mem::forget((self.host.take(), self.thread.take()));
+            return;
+        }
         drop(self.host.take());
         self.machine.gpu.quit();
         if let Some(thread) = self.thread.take()
@@ -364,11 +411,13 @@ impl Drop for Sim {
 // addresses.
 unsafe impl Sys for Sim {
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
+        self.here()?;
         let path = path.to_str().map_err(|_| Errno::ENOENT)?;
         dispatch::open(&self.machine, path, flags)
     }
 
     unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+        self.here()?;
         dispatch::ioctl(&self.machine, fd, request, arg)
     }
 
@@ -385,14 +434,18 @@ unsafe impl Sys for Sim {
     }
 
     unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
-        let mut doorbells = self.doorbells();
+        // In a fork the lock may be held by a thread that is not there.
+        let doorbells = self.is_here().then(|| self.doorbells());
         // SAFETY: the caller's promise.
         unsafe { nix::sys::mman::munmap(addr, len)? };
-        forget(&mut doorbells, addr.as_ptr() as usize, len);
+        if let Some(mut doorbells) = doorbells {
+            forget(&mut doorbells, addr.as_ptr() as usize, len);
+        }
         Ok(())
     }
 
     fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
+        self.here()?;
         // SAFETY: `PollFd` is a transparent wrapper of `pollfd`, whose fields may hold anything.
         let raw = unsafe { std::slice::from_raw_parts_mut(fds.as_mut_ptr().cast::<pollfd>(), fds.len()) };
         self.poll_by(raw, |raw| {
@@ -402,7 +455,7 @@ unsafe impl Sys for Sim {
     }
 
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
-        let key = FileKey::of(fd.as_fd());
+        let key = self.here().and_then(|()| FileKey::of(fd.as_fd()));
         drop(fd);
         if let Ok(key) = key {
             self.machine.collect(key);

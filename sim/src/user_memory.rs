@@ -103,18 +103,19 @@ impl UserMemory {
     }
 }
 
-/// Has the kernel copy `len` bytes at `address` into the file.
+/// Has the kernel copy `len` bytes at `address` into the file. The call is made directly: the C library's
+/// function may be one of a sanitizer, which checks the address by itself.
 fn take(scratch: &File, address: u64, len: usize) -> Result<(), Errno> {
     // SAFETY: the kernel checks the address and only reads from it; a bad one is EFAULT, not a fault of ours.
-    let n = unsafe { libc::pwrite(scratch.as_raw_fd(), address as *const libc::c_void, len, 0) };
+    let n = unsafe { libc::syscall(libc::SYS_pwrite64, scratch.as_raw_fd(), address, len, 0_i64) };
     if usize::try_from(n) == Ok(len) { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Has the kernel copy `len` bytes of the file to `address`.
+/// Has the kernel copy `len` bytes of the file to `address`, directly too.
 fn put(scratch: &File, address: u64, len: usize) -> Result<(), Errno> {
     // SAFETY: the caller of the ioctl vouched that the driver may write there; the kernel checks that it is
     // mapped.
-    let n = unsafe { libc::pread(scratch.as_raw_fd(), address as *mut libc::c_void, len, 0) };
+    let n = unsafe { libc::syscall(libc::SYS_pread64, scratch.as_raw_fd(), address, len, 0_i64) };
     if usize::try_from(n) == Ok(len) { Ok(()) } else { Err(Errno::EFAULT) }
 }
 

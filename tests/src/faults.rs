@@ -43,7 +43,7 @@ fn is_unmapped(kind: FaultKind) -> bool {
 }
 
 /// An address that nothing is mapped at: 1 GiB past the highest mapping.
-fn nowhere(device: &Device) -> Result<u64> {
+pub(crate) fn nowhere(device: &Device) -> Result<u64> {
     let end =
         device.memory_map().iter().map(|m| m.va.raw() + m.len.count()).max().context("nothing is mapped")?;
     let low = device.memory_map().iter().map(|m| m.va.raw()).min().context("nothing is mapped")?;

@@ -22,7 +22,10 @@
 //! 4  conformance::mufu
 //! 5  conformance::programs conformance::sweep
 //! 6  conformance fuzz
-//! 7  copies faults graphs launches memory ordering queues random_programs soak windows
+//! 7  copies faults graphs launches memory ordering queues random_programs soak::injector soak::plan windows
+//! 8  soak::one_process
+//! 9  soak::failures soak::processes
+//! 10 soak
 //! ```
 
 pub mod conformance;

@@ -72,7 +72,14 @@ unsafe impl Sys for Calls {
     }
 
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
-        self.here()?.open(path, flags)
+        let (sys, began) = (self.here()?, Instant::now());
+        loop {
+            // The driver may power the GPU on, which signals interrupt.
+            match sys.open(path, flags) {
+                Err(Errno::EINTR) if began.elapsed() < self.patience => std::thread::yield_now(),
+                opened => return opened,
+            }
+        }
     }
 
     unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {

@@ -105,8 +105,7 @@ impl Device {
     }
 
     fn rm(sys: Arc<dyn Sys>, options: DeviceOptions) -> Result<Self, Error> {
-        let backend = Rm::open(sys, Box::new(Kmsg::open()), options.patience)?;
-        Self::of(Arc::new(backend), options)
+        Self::over_rm(sys, Box::new(Kmsg::open()), options)
     }
 
     #[cfg(feature = "sim")]
@@ -142,6 +141,16 @@ impl Device {
     ) -> Result<Self, Error> {
         let cache = options.gpu_cache.map_or_else(GpuCache::from_env, Ok)?;
         let backend = Nvgpu::open(sys, kind, log, options.reserve_windows, cache, options.patience)?;
+        Self::of(Arc::new(backend), options)
+    }
+
+    /// A device of a desktop driver's, whose calls go through `sys`.
+    pub(crate) fn over_rm(
+        sys: Arc<dyn Sys>,
+        log: Box<dyn KernelLog>,
+        options: DeviceOptions,
+    ) -> Result<Self, Error> {
+        let backend = Rm::open(sys, log, options.patience)?;
         Self::of(Arc::new(backend), options)
     }
 

@@ -10,8 +10,9 @@
 //! does. Pointers that the program passes are read and written by the kernel, so that a bad one is `EFAULT`.
 //! Calls on the nodes of the GPU's driver go to a [`ga10b_sim::Sim`] inside the process, which is made when
 //! the first node is opened; everything else goes to the kernel. Descriptors of the machine are real ones, so
-//! `dup`, `fcntl` and `lseek` need no help. A forked child has no GPU. Programs that make system calls
-//! themselves, and listings of `/dev`, do not see the nodes.
+//! `dup`, `fcntl` and `lseek` need no help. A forked child has no GPU until it executes another program: there,
+//! nodes are `ENODEV`, and nothing is left of mappings. Programs that make system calls themselves, and listings
+//! of `/dev`, do not see the nodes.
 //!
 //! Environment: `NVGPU_SIM_ARCH` (`sm_80`, `sm_86`, `sm_87`, `sm_89` or `sm_90`), `NVGPU_SIM_MEMORY` (bytes),
 //! `NVGPU_SIM_SMS`, `NVGPU_SIM_CHECK` (`init`, `race`, `sync` or `all`: mistakes of kernels to search for),

@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
-use ga10b_tests::soak::{self, Plan};
+use anyhow::{Context, Result};
+use clap::{Parser, ValueEnum};
+use ga10b_tests::soak::{self, Plan, Role};
 
 /// Launches, copies, allocates and drops on the device that HCQ_DEVICE names; the software ga10b when it is
 /// unset.
@@ -26,19 +27,45 @@ struct Cli {
     /// Orders of drops, of 720.
     #[arg(long, env = "SOAK_ORDERS", default_value_t = 24, value_parser = clap::value_parser!(u32).range(0..=720))]
     orders: u32,
+    /// Each how many-th call of the driver fails, in each of three manners.
+    #[arg(long, env = "SOAK_FAILURES", default_value_t = 4)]
+    failures: u32,
+    /// Processes that are killed with work in flight, and forks.
+    #[arg(long, env = "SOAK_KILLS", default_value_t = 5)]
+    kills: u32,
     /// Seed of what the threads choose.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Is one of the processes that this program starts.
+    #[arg(long, hide = true)]
+    role: Option<RoleName>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum RoleName {
+    Busy,
+    Churn,
 }
 
 fn main() -> ExitCode {
-    let Cli { launches, threads, seconds, queues, orders, seed } = Cli::parse();
-    let plan = Plan { launches, threads, time: Duration::from_secs(seconds), queues, orders, seed };
-    match soak::run(&plan, &mut |part| println!("{part}")) {
+    match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("hcq-soak: {error:?}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    let Cli { launches, threads, seconds, queues, orders, failures, kills, seed, role } = cli;
+    let time = Duration::from_secs(seconds);
+    match role {
+        Some(RoleName::Busy) => return soak::play(Role::Busy),
+        Some(RoleName::Churn) => return soak::play(Role::Churn { time, seed }),
+        None => {}
+    }
+    let program = std::env::current_exe().context("this program's file")?;
+    let plan = Plan { launches, threads, time, queues, orders, failures, kills, program, seed };
+    soak::run(&plan, &mut |part| println!("{part}"))
 }

@@ -90,7 +90,10 @@ impl Rm {
             Ok(version) => version,
             Err(error) => {
                 tracing::debug!(%error, "the driver does not report its version");
-                Version::of_loaded_driver().map_err(Error::driver)?
+                Version::of_loaded_driver().map_err(|unread| {
+                    tracing::debug!(%unread, "and it cannot be read");
+                    error
+                })?
             }
         };
         let release = Release::of(version).map_err(Error::driver)?;

@@ -1,11 +1,8 @@
-//! Endurance: the same few things very often, on the device under test.
-//!
-//! Each part opens devices of its own, and leaves no descriptor of the process open.
+//! The parts in which one process uses devices: launches, threads, queues, drops.
 
 use std::any::Any;
-use std::fmt;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use hcq::{Args, Buffer, Device, Kernel, LaunchConfig, Queue};
@@ -14,76 +11,10 @@ use rand::{Rng, SeedableRng};
 
 use crate::harness::{DEADLINE, open, words};
 use crate::kernels::Kernels;
-
-/// How often, and for how long.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// Launches of one queue, each its own submission.
-    pub launches: u32,
-    /// Threads that share a device.
-    pub threads: u32,
-    /// Time for which they do.
-    pub time: Duration,
-    /// Queues that are created, used and dropped, one after the other.
-    pub queues: u32,
-    /// Orders in which a device and five objects of it are dropped, of 720 that there are.
-    pub orders: u32,
-    /// Seed of what the threads choose.
-    pub seed: u64,
-}
-
-/// What a part did.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// In words.
-    pub what: String,
-    /// How long it took.
-    pub elapsed: Duration,
-    /// Memory of the process afterwards, in KiB.
-    pub resident_kib: u64,
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, resident) = (self.elapsed.as_secs_f64(), self.resident_kib / 1024);
-        write!(f, "{}: {seconds:.1} s, {resident} MiB resident afterwards", self.what)
-    }
-}
-
-/// Runs all parts, and hands out what each did. Nothing else of the process may open descriptors meanwhile.
-///
-/// # Errors
-/// The first thing that went wrong: a call, a result, or descriptors that are left.
-pub fn run(plan: &Plan, report: &mut dyn FnMut(&Part)) -> Result<()> {
-    // What the first device of a process opens once and for all.
-    drop(open()?);
-    let parts: [fn(&Plan) -> Result<String>; 4] = [launches, threads, queues, orders];
-    for part in parts {
-        let (before, began) = (descriptors()?, Instant::now());
-        let what = part(plan)?;
-        let elapsed = began.elapsed();
-        let after = descriptors()?;
-        ensure!(before == after, "{what}: {before} descriptors before, {after} afterwards");
-        report(&Part { what, elapsed, resident_kib: resident_kib()? });
-    }
-    Ok(())
-}
-
-/// Descriptors that the process has open.
-fn descriptors() -> Result<usize> {
-    Ok(std::fs::read_dir("/proc/self/fd").context("/proc/self/fd")?.count())
-}
-
-/// Memory that the process holds.
-fn resident_kib() -> Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|line| line.split_whitespace().next()).context("no VmRSS")?;
-    Ok(number.parse()?)
-}
+use crate::soak::plan::Plan;
 
 /// x = 3 x + k, one launch and one submission for each k.
-fn launches(plan: &Plan) -> Result<String> {
+pub(super) fn launches(plan: &Plan) -> Result<String> {
     let device = open()?;
     let step = Kernels::load(&device)?.get("step")?;
     let data = device.alloc(4)?;
@@ -106,7 +37,7 @@ fn launches(plan: &Plan) -> Result<String> {
 }
 
 /// Threads that share a device allocate, launch, copy, read and free.
-fn threads(plan: &Plan) -> Result<String> {
+pub(super) fn threads(plan: &Plan) -> Result<String> {
     let device = open()?;
     let fill = Kernels::load(&device)?.get("fill")?;
     let until = Instant::now() + plan.time;
@@ -127,7 +58,7 @@ fn threads(plan: &Plan) -> Result<String> {
 }
 
 /// What one thread does until then; the number of its rounds.
-fn churn(device: &Device, fill: &Kernel, mut rng: StdRng, until: Instant) -> Result<u64> {
+pub(super) fn churn(device: &Device, fill: &Kernel, mut rng: StdRng, until: Instant) -> Result<u64> {
     let mut queue = device.queue()?;
     let mut kept: Vec<Buffer> = Vec::new();
     let mut rounds = 0;
@@ -155,7 +86,13 @@ fn churn(device: &Device, fill: &Kernel, mut rng: StdRng, until: Instant) -> Res
 }
 
 /// Launches `fill` on a buffer that holds `count` words, and a barrier.
-fn fill_words(queue: &mut Queue, fill: &Kernel, buffer: &Buffer, count: u32, value: u32) -> Result<()> {
+pub(super) fn fill_words(
+    queue: &mut Queue,
+    fill: &Kernel,
+    buffer: &Buffer,
+    count: u32,
+    value: u32,
+) -> Result<()> {
     let args = Args::new().buffer(buffer).u32(count).u32(value);
     ensure!(buffer.len() >= u64::from(count) * 4, "the buffer is shorter than {count} words");
     // SAFETY: `fill` writes `count` words, which the buffer holds.
@@ -164,7 +101,7 @@ fn fill_words(queue: &mut Queue, fill: &Kernel, buffer: &Buffer, count: u32, val
     Ok(())
 }
 
-fn queues(plan: &Plan) -> Result<String> {
+pub(super) fn queues(plan: &Plan) -> Result<String> {
     let device = open()?;
     let fill = Kernels::load(&device)?.get("fill")?;
     let data = device.alloc(4)?;
@@ -178,7 +115,7 @@ fn queues(plan: &Plan) -> Result<String> {
 }
 
 /// A device and five objects of it, with work in flight, dropped in many orders.
-fn orders(plan: &Plan) -> Result<String> {
+pub(super) fn orders(plan: &Plan) -> Result<String> {
     let all = permutations();
     let step = (all.len() / (plan.orders.max(1) as usize)).max(1);
     let mut tried = 0;
