@@ -7,7 +7,7 @@ use crate::driver::machine::Machine;
 use crate::driver::nodes::dispatch;
 use crate::driver::nodes::nvmap::check_mmap;
 use crate::driver::session::control::CtrlFile;
-use crate::findings::Finding;
+use crate::findings::{Checks, Finding};
 use crate::gpu::counters::Counters;
 use crate::gpu::host_scheduler;
 use crate::gpu::usermode::USERMODE_LEN;
@@ -17,7 +17,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
-use nvgpu_sys::Sys;
+use nvgpu_sys::{Note, Notes, Sys};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
 use std::io::{self, Write};
@@ -284,5 +284,23 @@ unsafe impl Sys for Sim {
             self.machine.collect(key);
         }
         Ok(())
+    }
+
+    fn notes(&self) -> Notes {
+        match self.machine.config.checks() {
+            checks if checks.contains(Checks::MEMORY) => Notes::Checked,
+            checks if checks.is_empty() => Notes::Ignored,
+            _ => Notes::Named,
+        }
+    }
+
+    fn note(&self, address_space: BorrowedFd<'_>, note: &Note<'_>) {
+        if self.notes() == Notes::Ignored {
+            return;
+        }
+        match self.machine.object(address_space) {
+            Ok(Some(Object::AddressSpace(space))) => space.note(note),
+            other => tracing::warn!(?other, "a note about a descriptor that is no address space"),
+        }
     }
 }
