@@ -81,6 +81,7 @@ impl fmt::Display for Location {
         }
         write!(f, " ({bytes} bytes at {va:#x})")?;
         match freed_after {
+            Some(0) => f.write_str(", freed by the program before its first launch"),
             Some(launches) => write!(f, ", freed by the program after launch {launches} had begun"),
             None => Ok(()),
         }

@@ -161,6 +161,11 @@ impl Sim {
         result
     }
 
+    /// Whether a descriptor is a GPU address space of this machine.
+    pub fn is_address_space(&self, fd: BorrowedFd<'_>) -> bool {
+        matches!(self.machine.object(fd), Ok(Some(Object::AddressSpace(_))))
+    }
+
     /// Whether this machine has a node of that name.
     pub fn has_node(path: &CStr) -> bool {
         path.to_str().is_ok_and(dispatch::is_node)

@@ -10,90 +10,36 @@
 //! `dup`, `fcntl` and `lseek` need no help. A forked child has no GPU.
 //!
 //! Environment: `NVGPU_SIM_ARCH` (`sm_80`, `sm_86`, `sm_87`, `sm_89` or `sm_90`), `NVGPU_SIM_MEMORY` (bytes),
-//! `NVGPU_SIM_SMS`, `NVGPU_SIM_CHECK` (`init`, `race`, `sync` or `all`: mistakes of kernels to search for),
+//! `NVGPU_SIM_SMS`, `NVGPU_SIM_CHECK` (`memory`, `init`, `race`, `sync` or `all`: mistakes of kernels to search for; the functions
+//! of `include/nvgpu_sim.h` say what lies where),
 //! `NVGPU_SIM_VERBOSE` (kernel-log lines on stderr), `NVGPU_SIM_VISIBLE` (`nvdiag esr --pid`
 //! and `nvdiag vamap --pid` of the same user may inspect the device), which [`SimConfig::from_env`] reads;
 //! `NVGPU_SIM_TRACE` (each call is reported to `nvdiag trace`, which would not see it otherwise).
 //!
 //! # Layers
 //! ```text
-//! 0  kernel mark
+//! 0  kernel machine mark
+//! 1  notes
 //! ```
 
 mod kernel;
+mod machine;
 mod mark;
+mod notes;
 
-use ga10b_sim::{Sim, SimConfig};
+use ga10b_sim::Sim;
 use libc::{c_char, c_int, c_uint, c_ulong, c_void, mode_t, off_t, pollfd, size_t};
+use machine::{answer, borrow, from_program, machine, name, owner, start};
 use mark::Mark;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nvgpu_sys::{Sys, TraceMark};
-use std::cell::Cell;
 use std::ffi::CStr;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
-
-static SIM: OnceLock<Option<Arc<Sim>>> = OnceLock::new();
-
-thread_local! {
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs `f` for a call of the program; `None` for calls that the machine itself makes, which go to the
-/// kernel.
-fn from_program<R>(f: impl FnOnce() -> R) -> Option<R> {
-    if INSIDE.get() || ga10b_sim::is_gpu_thread() {
-        return None;
-    }
-    INSIDE.set(true);
-    let result = f();
-    INSIDE.set(false);
-    Some(result)
-}
-
-/// The machine, if the program has opened a node of it.
-fn machine() -> Option<&'static Arc<Sim>> {
-    SIM.get().and_then(Option::as_ref)
-}
-
-fn start() -> Option<&'static Arc<Sim>> {
-    SIM.get_or_init(|| {
-        let config = SimConfig::from_env().inspect_err(|bad| eprintln!("libnvgpu_sim.so: {bad}")).ok()?;
-        Sim::try_new(config).inspect_err(|errno| eprintln!("libnvgpu_sim.so: cannot start: {errno}")).ok()
-    })
-    .as_ref()
-}
-
-/// The machine, if `fd` is one of its descriptors.
-fn owner(fd: c_int) -> Option<&'static Arc<Sim>> {
-    let sim = machine()?;
-    let fd = borrow(fd)?;
-    sim.owns(fd).then_some(sim)
-}
-
-fn borrow<'a>(fd: c_int) -> Option<BorrowedFd<'a>> {
-    // SAFETY: the program owns the descriptor for the time of its call; the machine finds out when it is not
-    // open.
-    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
-}
-
-/// What a descriptor of the machine is open on, as `/proc/self/fd` shows it on a real one.
-fn name(sim: &Sim, fd: BorrowedFd<'_>) -> String {
-    sim.descriptor_name(fd).unwrap_or_else(|| "/dmabuf:".to_owned())
-}
-
-/// Result of a C function: the value, or -1 and `errno`.
-fn answer(result: Result<c_int, Errno>) -> c_int {
-    result.unwrap_or_else(|errno| {
-        errno.set();
-        -1
-    })
-}
 
 /// Opens a node of the machine; `None` for any other path.
 ///
