@@ -257,6 +257,15 @@ fn freed_addresses_are_used_again_after_1024_frees() {
 }
 
 #[test]
+fn a_freed_address_that_is_asked_for_is_given() {
+    let machine = Machine::new(Checks::MEMORY);
+    let va = machine.alloc(MIB, "first").va();
+    let again = machine.device.alloc_at(va, 100).unwrap();
+    assert!(machine.store(again.va().raw()));
+    assert_eq!(machine.sim.findings(), []);
+}
+
+#[test]
 fn findings_of_the_other_checks_name_kernel_and_buffer() {
     // Blocks read, add and write one word.
     let machine = Machine::new(Checks::RACE);

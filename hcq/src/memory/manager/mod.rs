@@ -265,17 +265,16 @@ impl MemoryManager {
     }
 
     /// Takes addresses; those in quarantine too if there are no others.
-    fn place(&self, len: u64, reach: Reach) -> Result<Place, Error> {
-        let place = self.state().va.alloc(Bytes::new(len), reach);
-        let waiting = match &place {
-            Ok(_) => Vec::new(),
-            Err(_) => self.state().quarantine.take_all(),
-        };
+    fn place(&self, take: impl Fn(&mut VaSpace) -> Result<Place, Error>) -> Result<Place, Error> {
+        let mut state = self.state();
+        let place = take(&mut state.va);
+        let waiting = if place.is_err() { state.quarantine.take_all() } else { Vec::new() };
+        drop(state);
         if waiting.is_empty() {
             return place;
         }
-        waiting.into_iter().try_for_each(|freed| self.recycle(freed))?;
-        self.state().va.alloc(Bytes::new(len), reach)
+        self.recycle_all(waiting)?;
+        take(&mut self.state().va)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -290,7 +289,7 @@ impl MemoryManager {
         if len <= SMALL {
             return self.alloc_small(len, kind, what);
         }
-        let place = self.place(len, reach(kind))?;
+        let place = self.place(|va| va.alloc(Bytes::new(len), reach(kind)))?;
         self.map(place, len, kind, what)
     }
 
@@ -299,13 +298,13 @@ impl MemoryManager {
         if len == 0 {
             return Err(Error::EmptyBuffer);
         }
-        let place = self.state().va.alloc_at(va, Bytes::new(len))?;
+        let place = self.place(|free| free.alloc_at(va, Bytes::new(len)))?;
         self.map(place, len, MemoryKind::Device, what)
     }
 
     /// Takes addresses without memory.
     pub fn reserve(self: &Arc<Self>, len: u64, what: &'static str) -> Result<Reservation, Error> {
-        let place = self.place(len, Reach::Low)?;
+        let place = self.place(|va| va.alloc(Bytes::new(len), Reach::Low))?;
         let mut state = self.state();
         state.mappings.insert(place.va.raw(), Mapping { va: place.va, len: Bytes::new(len), what });
         Ok(Reservation { place, manager: self.clone() })
@@ -351,7 +350,7 @@ impl MemoryManager {
                 return Ok(Piece { va, len, kind, cpu, home, manager: self.clone() });
             }
             drop(state);
-            let place = self.place(CHUNK, reach(kind))?;
+            let place = self.place(|va| va.alloc(Bytes::new(CHUNK), reach(kind)))?;
             let memory = self.allocate(&place, kind)?;
             let chunk = Chunk { memory, kind, free: RangeSet::new(0..CHUNK), place };
             self.state().chunks.insert(chunk.place.va.raw(), chunk);
@@ -377,7 +376,12 @@ impl MemoryManager {
             return self.recycle(freed);
         }
         let over = self.state().quarantine.put(freed, kept);
-        over.into_iter().try_for_each(|freed| self.recycle(freed))
+        self.recycle_all(over)
+    }
+
+    /// Makes all these addresses usable again, and says what went wrong first.
+    fn recycle_all(&self, freed: Vec<Freed>) -> Result<(), Error> {
+        freed.into_iter().map(|freed| self.recycle(freed)).fold(Ok(()), Result::and)
     }
 
     /// Makes addresses usable again.

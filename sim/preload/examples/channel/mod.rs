@@ -10,6 +10,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
+/// Classes of the engines.
+const COMPUTE: u32 = 0xc7c0;
+const COPY: u32 = 0xc7b5;
 /// Ring entries.
 const ENTRIES: u32 = 512;
 
@@ -105,6 +108,10 @@ impl Channel {
             ..Default::default()
         };
         ask(&channel, &mut setup)?;
+        // For copies: subchannel 4 has the copy engine, in a context of the graphics engine.
+        for class_num in [COMPUTE, COPY] {
+            ask(&channel, &mut nvgpu_alloc_obj_ctx_args { class_num, flags: 0, obj_id: 0 })?;
+        }
         let doorbell = map(ctrl.as_fd(), 4096)?;
 
         let (buffer, cpu) = page(&nvmap)?;
