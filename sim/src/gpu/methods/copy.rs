@@ -3,7 +3,7 @@
 use crate::gpu::context::{Context, Flow};
 use crate::gpu::exception::{Exception, HubClient, intr1};
 use crate::gpu::semaphore::{Reduce, Write};
-use crate::gpu::sm::check::Copied;
+use crate::gpu::sm::check::copies::Copied;
 use crate::gpu::sm::launch::MemoryFault;
 
 /// Launch error codes (`NV_CE_LAUNCHERR`).

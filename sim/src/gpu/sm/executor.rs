@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::clock::{Clock, Time};
 use crate::findings::{Checks, Finding, Findings};
-use crate::gpu::sm::check::{Copied, Watch, check_copy};
+use crate::gpu::sm::check::Watch;
+use crate::gpu::sm::check::copies::{Copied, check_copy};
 use crate::gpu::sm::code::{Code, CodeKey};
 use crate::gpu::sm::counters::Counters;
 use crate::gpu::sm::environment::Environment;

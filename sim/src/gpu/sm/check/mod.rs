@@ -11,6 +11,8 @@
 
 mod act;
 mod block;
+mod bounds;
+pub(crate) mod copies;
 mod early;
 mod init;
 mod memory;
@@ -26,8 +28,7 @@ use std::sync::Arc;
 use crate::findings::{Checks, Event, Finding, Findings};
 use crate::gpu::sm::check::act::Act;
 use crate::gpu::sm::check::block::BlockWatch;
-use crate::gpu::sm::check::memory::Bounds;
-pub(crate) use crate::gpu::sm::check::memory::{Copied, check_copy};
+use crate::gpu::sm::check::bounds::Bounds;
 use crate::gpu::sm::check::order::Clocks;
 use crate::gpu::sm::check::registers::{Group, Registers};
 use crate::gpu::sm::check::shadow::Shadow;
