@@ -260,6 +260,7 @@ fn word(table: NonNull<u8>, index: u64) -> NonNull<AtomicU64> {
     unsafe { table.cast::<AtomicU64>().add(index as usize) }
 }
 
+#[inline]
 fn load(table: NonNull<u8>, index: u64) -> u64 {
     // SAFETY: the word lies in a table page, which stays mapped while its address space lives or the GPU
     // holds memory.
