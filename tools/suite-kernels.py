@@ -17,7 +17,7 @@ import shutil
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-MODULES = {"tests/kernels": ["matrix", "suite"], "sim/tests/data": ["fill", "pairs", "planted", "waits"]}
+MODULES = {"tests/kernels": ["bounds", "matrix", "suite"], "sim/tests/data": ["fill", "pairs", "planted", "waits"]}
 SMS = (80, 86, 87, 89, 90)
 FLAGS = ["-O3"]
 

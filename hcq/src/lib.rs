@@ -51,9 +51,9 @@
 //! and the objects that a program sees.
 //!
 //! ```text
-//! 0  address errno serial sync launch::shape memory::range_set memory::shared_bytes
+//! 0  address errno serial sync launch::shape memory::quarantine memory::range_set memory::shared_bytes
 //! 0  program::cubin program::occupancy program::stack
-//! 1  fault::report launch::constant_bank program::loader submission::ring
+//! 1  fault::report launch::constant_bank memory::piece_note program::loader submission::ring
 //! 2  error
 //! 3  info process device::clock
 //! 4  options backend device::refusal submission::pushbuffer

@@ -4,7 +4,7 @@
 //! A module names only modules of smaller numbers.
 //!
 //! ```text
-//! 0 bindings mark
+//! 0 bindings mark note
 //! 1 sys overlay
 //! 2 ioctl
 //! 3 requests query
@@ -22,6 +22,7 @@
 mod bindings;
 mod ioctl;
 mod mark;
+mod note;
 mod overlay;
 mod query;
 mod requests;
@@ -47,6 +48,7 @@ pub mod host {
 pub use bindings::*;
 pub use ioctl::{Ioctl, IoctlError, call};
 pub use mark::{TRACE_MARK, TraceMark};
+pub use note::{KernelAccess, KernelNote, LineNote, Note, Notes, PieceKind, PieceNote, StackNote};
 pub use overlay::{OVERLAYS, Overlay};
 pub use query::{characteristics, sm_error_state};
 pub use requests::*;

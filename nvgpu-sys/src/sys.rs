@@ -16,6 +16,8 @@ use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nix::sys::stat::Mode;
 
+use crate::note::{Note, Notes};
+
 /// The system calls a GPU driver's nodes are used with.
 ///
 /// Descriptors are real kernel descriptors in every implementation: a software device returns ones that it
@@ -101,6 +103,15 @@ pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// The errno of `close(2)`; the descriptor is gone even then.
     fn close(&self, fd: OwnedFd) -> Result<(), Errno>;
+
+    /// What becomes of [`note`](Self::note)s. It does not change: a program asks once.
+    fn notes(&self) -> Notes {
+        Notes::Ignored
+    }
+
+    /// Takes a note of what lies in a GPU address space, for a device that checks kernels. Never fails: a note
+    /// that means nothing is dropped.
+    fn note(&self, _address_space: BorrowedFd<'_>, _note: &Note<'_>) {}
 }
 
 // SAFETY: every call is passed on to an implementation.
@@ -141,6 +152,14 @@ unsafe impl<S: Sys + ?Sized> Sys for Arc<S> {
 
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
         (**self).close(fd)
+    }
+
+    fn notes(&self) -> Notes {
+        (**self).notes()
+    }
+
+    fn note(&self, address_space: BorrowedFd<'_>, note: &Note<'_>) {
+        (**self).note(address_space, note);
     }
 }
 

@@ -69,7 +69,7 @@ impl SimConfig {
     pub const MEMORY: &str = "NVGPU_SIM_MEMORY";
     /// Number of SMs.
     pub const SMS: &str = "NVGPU_SIM_SMS";
-    /// Mistakes of kernels to search for: a list of `init`, `race` and `sync`, or `all`.
+    /// Mistakes of kernels to search for: a list of `memory`, `init`, `race` and `sync`, or `all`.
     pub const CHECK: &str = "NVGPU_SIM_CHECK";
     /// Unless `0`: kernel-log lines on stderr.
     pub const VERBOSE: &str = "NVGPU_SIM_VERBOSE";

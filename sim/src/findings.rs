@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use bitflags::bitflags;
 
+use crate::pieces::Location;
+
 /// Findings that are kept; the rest is only counted.
 const MOST: usize = 256;
 
@@ -22,12 +24,15 @@ bitflags! {
         const RACE = 1 << 1;
         /// Barriers and exchanges that some lanes of a warp do not take part in.
         const SYNC = 1 << 2;
+        /// Accesses to global memory outside the pieces that the program has noted, to freed ones, and to those
+        /// that are not for kernels; accesses to local memory outside the thread's stack.
+        const MEMORY = 1 << 3;
     }
 }
 
 impl Checks {
     /// What [`from_str`](Checks::from_str) reads.
-    pub const EXPECTED: &str = "a list of init, race and sync, separated by commas, or all";
+    pub const EXPECTED: &str = "a list of memory, init, race and sync, separated by commas, or all";
 }
 
 /// A list of checks names one that does not exist.
@@ -43,6 +48,7 @@ impl FromStr for Checks {
             Checks::empty(),
             |checks, name| {
                 let check = match name {
+                    "memory" => Checks::MEMORY,
                     "init" => Checks::INIT,
                     "race" => Checks::RACE,
                     "sync" => Checks::SYNC,
@@ -66,28 +72,38 @@ pub struct Event {
     pub block: [u32; 3],
     /// The thread within its block.
     pub thread: [u32; 3],
+    /// File and line, if the program has noted them.
+    pub source: Option<String>,
 }
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Event { pc, sass, block: [bx, by, bz], thread: [x, y, z] } = self;
-        write!(f, "{sass} at {pc:#x}, block ({bx},{by},{bz}), thread ({x},{y},{z})")
+        let Event { pc, sass, block: [bx, by, bz], thread: [x, y, z], source } = self;
+        write!(f, "{sass} at {pc:#x}")?;
+        if let Some(source) = source {
+            write!(f, " ({source})")?;
+        }
+        write!(f, ", block ({bx},{by},{bz}), thread ({x},{y},{z})")
     }
 }
 
-/// A mistake of a kernel.
+/// A mistake of a kernel, or of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The check that found it.
     pub check: Checks,
     /// What is wrong.
     pub text: String,
-    /// Guest address of the kernel's first instruction.
+    /// Guest address of the kernel's first instruction; 0 for a copy of the copy engine.
     pub program: u64,
-    /// Where it was noticed first.
+    /// Name of the kernel, if the program has noted it.
+    pub kernel: Option<String>,
+    /// Where it was noticed first. Of a copy only `sass` says something: what is copied.
     pub event: Event,
     /// The address it is about: in global memory a guest address, in shared and local memory an offset.
     pub address: Option<u64>,
+    /// The piece of memory that holds the address, or the nearest one.
+    pub location: Option<Location>,
     /// The other one, where there are two.
     pub earlier: Option<Event>,
     /// How often the same instruction did it.
@@ -97,9 +113,16 @@ pub struct Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Finding { text, program, event, .. } = self;
-        write!(f, "{text}: {event}, kernel at {program:#x}")?;
+        match (program, &self.kernel) {
+            (0, _) => write!(f, "{text}: {}", event.sass)?,
+            (_, Some(kernel)) => write!(f, "{text}: {event}, kernel {kernel} at {program:#x}")?,
+            (_, None) => write!(f, "{text}: {event}, kernel at {program:#x}")?,
+        }
         if let Some(address) = self.address {
             write!(f, ", address {address:#x}")?;
+        }
+        if let Some(location) = &self.location {
+            write!(f, ": {location}")?;
         }
         if let Some(earlier) = &self.earlier {
             write!(f, "; earlier {earlier}")?;

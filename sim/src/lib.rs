@@ -6,8 +6,8 @@
 //! and puts channels on the runlist; the GPU reports through `gpu::interrupts`.
 //!
 //! ```text
-//! 0   clock dram findings ids own_thread poison violations visit::message
-//! 1   visit::visitor
+//! 0   clock dram ids own_thread pieces poison violations visit::message
+//! 1   findings visit::visitor
 //! 2   user_memory
 //! 3   visit::remote
 //!
@@ -61,6 +61,7 @@ mod findings;
 mod gpu;
 mod ids;
 mod own_thread;
+mod pieces;
 mod poison;
 mod sim;
 mod user_memory;
@@ -74,6 +75,7 @@ pub use findings::{Checks, Event, Finding, UnknownCheck};
 pub use gpu::counters::Counters;
 pub use gpu::sm;
 pub use own_thread::is_gpu_thread;
+pub use pieces::{Location, Pieces, Relation};
 pub use poison::POISON;
 pub use sim::Sim;
 pub use violations::{Consequence, Violation};

@@ -8,7 +8,7 @@ use crate::driver::nodes::dispatch;
 use crate::driver::nodes::nvmap::check_mmap;
 use crate::driver::nodes::paths::{self, Place};
 use crate::driver::session::control::CtrlFile;
-use crate::findings::Finding;
+use crate::findings::{Checks, Finding};
 use crate::gpu::counters::Counters;
 use crate::gpu::host_scheduler;
 use crate::gpu::usermode::USERMODE_LEN;
@@ -20,7 +20,7 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise};
 use nix::sys::resource::{Resource, getrlimit};
-use nvgpu_sys::Sys;
+use nvgpu_sys::{Note, Notes, Sys};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
 use std::io::{self, Write};
@@ -335,6 +335,11 @@ impl Sim {
         matches!(self.machine.object(fd), Ok(Some(Object::Event)))
     }
 
+    /// Whether a descriptor is a GPU address space of this machine.
+    pub fn is_address_space(&self, fd: BorrowedFd<'_>) -> bool {
+        matches!(self.machine.object(fd), Ok(Some(Object::AddressSpace(_))))
+    }
+
     /// What a path names, if it is one of the driver's.
     pub fn place(path: &CStr) -> Option<Place> {
         paths::place(path.to_str().ok()?)
@@ -461,5 +466,23 @@ unsafe impl Sys for Sim {
             self.machine.collect(key);
         }
         Ok(())
+    }
+
+    fn notes(&self) -> Notes {
+        match self.machine.config.checks() {
+            checks if checks.contains(Checks::MEMORY) => Notes::Checked,
+            checks if checks.is_empty() => Notes::Ignored,
+            _ => Notes::Named,
+        }
+    }
+
+    fn note(&self, address_space: BorrowedFd<'_>, note: &Note<'_>) {
+        if self.notes() == Notes::Ignored {
+            return;
+        }
+        match self.machine.object(address_space) {
+            Ok(Some(Object::AddressSpace(space))) => space.note(note),
+            other => tracing::warn!(?other, "a note about a descriptor that is no address space"),
+        }
     }
 }

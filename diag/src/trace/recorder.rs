@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
-use nvgpu_sys::Sys;
+use nvgpu_sys::{Note, Notes, Sys};
 
 use crate::hex::Hex;
 use crate::trace::event::{Bytes, Call, Event, Header, LogWriter};
@@ -153,5 +153,13 @@ unsafe impl<S: Sys> Sys for Traced<S> {
         let answer = self.sys.close(fd);
         self.record(began, answer.map_or_else(errno, |()| 0), Call::Close { fd: number, node });
         answer
+    }
+
+    fn notes(&self) -> Notes {
+        self.sys.notes()
+    }
+
+    fn note(&self, address_space: BorrowedFd<'_>, note: &Note<'_>) {
+        self.sys.note(address_space, note);
     }
 }

@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags};
-use nvgpu_sys::Sys;
+use nvgpu_sys::{Note, Notes, Sys};
 
 use crate::process::Process;
 use crate::sync::lock;
@@ -129,6 +129,16 @@ unsafe impl Sys for Calls {
                 drop(fd);
                 Ok(())
             }
+        }
+    }
+
+    fn notes(&self) -> Notes {
+        self.here().map_or(Notes::Ignored, Sys::notes)
+    }
+
+    fn note(&self, address_space: BorrowedFd<'_>, note: &Note<'_>) {
+        if let Ok(sys) = self.here() {
+            sys.note(address_space, note);
         }
     }
 }

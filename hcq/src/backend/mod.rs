@@ -7,6 +7,8 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
+use nvgpu_sys::{Note, Notes};
+
 use crate::address::{Bytes, GpuVa};
 use crate::error::Error;
 use crate::fault::report::SmRecord;
@@ -60,6 +62,14 @@ pub(crate) trait Backend: Send + Sync {
 
     /// Everything the driver reports about the error that stopped `channel`. May take milliseconds.
     fn fault(&self, channel: ChannelId) -> RawFault;
+
+    /// What becomes of notes; asked once.
+    fn notes(&self) -> Notes {
+        Notes::Ignored
+    }
+
+    /// Takes a note of what lies in the address space.
+    fn note(&self, _: &Note<'_>) {}
 
     /// The GPU's clock in ns, the one that timestamps are taken from.
     fn gpu_time(&self) -> Result<u64, Error>;

@@ -7,7 +7,7 @@ use crate::address::GpuVa;
 use crate::launch::shape::LaunchConfig;
 
 /// Where compiled code starts its stack pointer, in a 16 MiB window.
-const STACK_START: u32 = 0x00ff_fdc0;
+pub(crate) const STACK_START: u32 = 0x00ff_fdc0;
 /// Shared memory that CUDA keeps for itself in each block.
 const RESERVED_SHARED: u32 = 0x400;
 

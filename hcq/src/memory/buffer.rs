@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use nvgpu_sys::Note;
+
 use crate::address::{Bytes, GpuVa};
 use crate::backend::MemoryKind;
 use crate::device::shared::Shared;
@@ -69,6 +71,12 @@ impl Buffer {
     /// Where the GPU sees it: a multiple of 256, of 2 MiB from 8 MiB on.
     pub fn va(&self) -> GpuVa {
         self.0.memory.va()
+    }
+
+    /// Names it in what the checks of the software ga10b find (`NVGPU_SIM_CHECK`); elsewhere the name is
+    /// dropped.
+    pub fn set_name(&self, name: &str) {
+        self.0.memory.manager().note(|| Note::Named { va: self.va().raw(), name });
     }
 
     pub(crate) fn id(&self) -> u64 {

@@ -2,6 +2,8 @@
 
 pub(crate) mod buffer;
 pub(crate) mod manager;
+pub(crate) mod piece_note;
+pub(crate) mod quarantine;
 pub(crate) mod range_set;
 pub(crate) mod shared_bytes;
 pub(crate) mod va_space;

@@ -31,8 +31,8 @@ pub(crate) struct Place {
     pub va: GpuVa,
     /// Length of the mapping, in whole granules.
     pub len: Bytes,
-    /// What was taken: the mapping, and after it a granule that stays unmapped, so that running past the end
-    /// of a buffer faults instead of reaching the next one.
+    /// What was taken: the mapping, and after it a guard that stays unmapped, so that running past the end of
+    /// a buffer faults instead of reaching the next one.
     range: Range<u64>,
 }
 
@@ -44,6 +44,8 @@ pub(crate) struct VaSpace {
     high: RangeSet,
     low_range: Range<u64>,
     granule: u64,
+    /// Bytes of a guard.
+    guard: u64,
     windows: Vec<(&'static str, Range<u64>)>,
 }
 
@@ -62,7 +64,13 @@ impl VaSpace {
                 high.exclude(range);
             }
         }
-        Self { low, high, low_range: layout.low.clone(), granule: layout.granule, windows }
+        let (low_range, granule) = (layout.low.clone(), layout.granule);
+        Self { low, high, low_range, granule, guard: granule, windows }
+    }
+
+    /// The same with `guard` bytes, whole granules, after each mapping instead of one granule.
+    pub fn with_guard(self, guard: u64) -> Self {
+        Self { guard: guard.max(self.granule), ..self }
     }
 
     /// `len` rounded up to whole granules.
@@ -74,7 +82,7 @@ impl VaSpace {
     pub fn alloc(&mut self, len: Bytes, reach: Reach) -> Result<Place, Error> {
         let out = Error::OutOfAddresses { len };
         let need = self.rounded(len)?;
-        let Some(guarded) = need.checked_add(self.granule) else { return Err(out) };
+        let Some(guarded) = need.checked_add(self.guard) else { return Err(out) };
         let align = if need >= LARGE { self.granule.max(LARGE_ALIGN) } else { self.granule };
         let high = if reach == Reach::Any { self.high.take(guarded, align) } else { None };
         let at = high.or_else(|| self.low.take(guarded, align)).ok_or(out)?;

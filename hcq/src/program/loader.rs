@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use goblin::elf::section_header::SHF_ALLOC;
+use nvgpu_sys::PieceKind;
 
 use crate::program::cubin::error::CubinError;
 use crate::program::cubin::file::{File, Function, Section, constant_bank};
@@ -67,6 +68,14 @@ struct Relocation {
     addend: Option<i64>,
 }
 
+/// A section in the image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub name: String,
+    pub kind: PieceKind,
+    pub extent: Extent,
+}
+
 /// A parsed cubin.
 #[derive(Debug)]
 pub(crate) struct Cubin {
@@ -75,6 +84,8 @@ pub(crate) struct Cubin {
     pub kernels: Vec<KernelInfo>,
     /// Where the code of functions is, entry points and others, by image offset.
     pub functions: BTreeMap<u64, (String, u64)>,
+    /// Its sections, by image offset.
+    pub parts: Vec<Part>,
     /// Content from offset 0; everything else is zero.
     content: Vec<u8>,
     len: u64,
@@ -96,7 +107,8 @@ impl Cubin {
         let kernels = kernels.map(|kernel| loader.kernel(&file, &kernel, base)).collect::<Result<_, _>>()?;
         let functions = loader.functions(&file);
         let len = loader.len + CODE_TAIL;
-        Ok(Self { sm, kernels, functions, content: loader.content, len, relocations })
+        let Loader { parts, content, .. } = loader;
+        Ok(Self { sm, kernels, functions, parts, content, len, relocations })
     }
 
     /// Bytes of GPU memory the image takes.
@@ -152,6 +164,7 @@ fn apply(image: &mut [u8], r: &Relocation, base: u64) -> Result<(), CubinError> 
 struct Loader {
     /// By section index.
     placed: BTreeMap<usize, Extent>,
+    parts: Vec<Part>,
     content: Vec<u8>,
     len: u64,
 }
@@ -160,16 +173,16 @@ impl Loader {
     /// Gives a section its place, if it is one that is loaded.
     fn place(&mut self, file: &File<'_>, section: &Section<'_>) -> Result<(), CubinError> {
         let name = section.name;
-        let align = if name.starts_with(".text.") {
-            128
+        let (kind, align) = if name.starts_with(".text.") {
+            (PieceKind::Code, 128)
         } else if let Some((bank, _)) = constant_bank(name) {
             // Bank 0 is written anew for each launch.
             if bank == 0 {
                 return Ok(());
             }
-            256
+            (PieceKind::Constants, 256)
         } else if name.starts_with(".nv.global") && section.flags & u64::from(SHF_ALLOC) != 0 {
-            256
+            (PieceKind::Variables, 256)
         } else {
             return Ok(());
         };
@@ -185,7 +198,9 @@ impl Loader {
             self.content.resize(offset as usize, 0);
             self.content.extend_from_slice(data);
         }
-        self.placed.insert(section.index, Extent { offset, len: section.size });
+        let extent = Extent { offset, len: section.size };
+        self.parts.push(Part { name: name.to_owned(), kind, extent });
+        self.placed.insert(section.index, extent);
         Ok(())
     }
 

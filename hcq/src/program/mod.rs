@@ -16,6 +16,7 @@ pub mod cubin;
 pub(crate) mod image;
 pub(crate) mod kernel;
 pub(crate) mod loader;
+pub(crate) mod note;
 pub(crate) mod occupancy;
 pub(crate) mod registry;
 pub(crate) mod stack;
@@ -56,6 +57,7 @@ impl Program {
         let len = cubin.len();
         let memory = shared.alloc(len, MemoryKind::Device, "program")?;
         let image = Arc::new(Image::new(cubin, device, memory, &shared.limbo)?);
+        note::describe(shared.core.memory(), &image);
         let mut padded = image.content().to_vec();
         padded.resize(len as usize, 0);
         shared.upload(image.memory(), 0, &padded)?;

@@ -129,6 +129,7 @@ impl<'a> Loader<'a> {
             end = (end + bytes * rows as u64).next_multiple_of(PLANE_ALIGN);
         }
         let buffer = device.alloc(end)?;
+        buffer.set_name(&tensors.iter().map(|t| t.name).collect::<Vec<_>>().join(", "));
 
         let mut row = 0u64;
         for tensor in tensors {

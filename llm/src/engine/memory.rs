@@ -90,6 +90,7 @@ impl DeviceModel {
         let mut norm = |weight: TensorView<'_>| -> Result<Buffer> {
             let values = weight.to_f32()?;
             let buffer = device.alloc(4 * values.len() as u64)?;
+            buffer.set_name(weight.name);
             buffer.write(0, &values.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>())?;
             progress(weight.data.len() as u64);
             Ok(buffer)
@@ -99,9 +100,14 @@ impl DeviceModel {
         for index in 0..c.layers {
             let layer = model.layer(index);
             // In the order of the file.
+            let cached = |what: &str| -> Result<Buffer> {
+                let buffer = device.alloc(cache.bytes())?;
+                buffer.set_name(&format!("{what} of layer {index}"));
+                Ok(buffer)
+            };
             layers.push(LayerMemory {
-                keys: device.alloc(cache.bytes())?,
-                values: device.alloc(cache.bytes())?,
+                keys: cached("keys")?,
+                values: cached("values")?,
                 attn_norm: norm(layer.attn_norm)?,
                 qkv: stacked(device, &mut loader, &[layer.q, layer.k, layer.v])?,
                 o: loader.add(device, &[layer.o])?,

@@ -21,7 +21,10 @@ impl State {
     /// A state for `context` positions.
     pub fn new(device: &Device, vocab: usize, context: u32) -> Result<Self> {
         let words = device.alloc(4 * (u64::from(TOKENS_AT) + u64::from(context) + 1))?;
-        Ok(Self { words, logits: device.alloc(4 * vocab as u64)?, vocab })
+        let logits = device.alloc(4 * vocab as u64)?;
+        words.set_name("state");
+        logits.set_name("logits");
+        Ok(Self { words, logits, vocab })
     }
 
     /// Sets the position.

@@ -15,16 +15,17 @@
 //! of `/dev`, do not see the nodes.
 //!
 //! Environment: `NVGPU_SIM_ARCH` (`sm_80`, `sm_86`, `sm_87`, `sm_89` or `sm_90`), `NVGPU_SIM_MEMORY` (bytes),
-//! `NVGPU_SIM_SMS`, `NVGPU_SIM_CHECK` (`init`, `race`, `sync` or `all`: mistakes of kernels to search for),
-//! `NVGPU_SIM_VERBOSE` (kernel-log lines on stderr), `NVGPU_SIM_VISIBLE` (`nvdiag esr --pid`
-//! and `nvdiag vamap --pid` of the same user may inspect the device), which [`SimConfig::from_env`] reads;
+//! `NVGPU_SIM_SMS`, `NVGPU_SIM_CHECK` (`memory`, `init`, `race`, `sync` or `all`: mistakes of kernels to search
+//! for; the functions of `include/nvgpu_sim.h` say what lies where), `NVGPU_SIM_VERBOSE` (kernel-log lines on
+//! stderr), `NVGPU_SIM_VISIBLE` (`nvdiag esr --pid` and `nvdiag vamap --pid` of the same user may inspect the
+//! device), which [`SimConfig::from_env`](ga10b_sim::SimConfig::from_env) reads;
 //! `NVGPU_SIM_TRACE` (each call is reported to `nvdiag trace`, which would not see it otherwise).
 //!
 //! # Layers
 //! ```text
 //! 0  folders kernel mark original
 //! 1  machine paths
-//! 2  files listings mappings requests status
+//! 2  files listings mappings notes requests status
 //! 3  symbols
 //! ```
 
@@ -35,6 +36,7 @@ mod listings;
 mod machine;
 mod mappings;
 mod mark;
+mod notes;
 mod original;
 mod paths;
 mod requests;

@@ -30,6 +30,7 @@ pub(crate) fn machine() -> Option<&'static Arc<Sim>> {
     SIM.get().and_then(Option::as_ref)
 }
 
+/// The machine, which is made if there is none yet.
 pub(crate) fn start() -> Option<&'static Arc<Sim>> {
     SIM.get_or_init(|| {
         let config = SimConfig::from_env().inspect_err(|bad| eprintln!("libnvgpu_sim.so: {bad}")).ok()?;
@@ -45,6 +46,7 @@ pub(crate) fn owner(fd: c_int) -> Option<&'static Arc<Sim>> {
     sim.owns(fd).then_some(sim)
 }
 
+/// A descriptor number of the program's, for the time of its call.
 pub(crate) fn borrow<'a>(fd: c_int) -> Option<BorrowedFd<'a>> {
     // SAFETY: the program owns the descriptor for the time of its call; the machine finds out when it is not
     // open.

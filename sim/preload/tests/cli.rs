@@ -116,3 +116,62 @@ semaphore 7, notifier 31
 ";
     assert_eq!(output_of(&mut Command::new(program)), wanted);
 }
+
+/// Output and errors of the program that notes two pieces and copies `bytes` bytes.
+fn noted_copy(check: &str, bytes: &str) -> (String, String) {
+    let program = build_folder().join("examples/noted_copy");
+    let run = Command::new(program)
+        .arg(bytes)
+        .env("LD_PRELOAD", library())
+        .env("NVGPU_SIM_CHECK", check)
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(run.status.success(), "{error}");
+    (String::from_utf8_lossy(&run.stdout).into_owned(), error)
+}
+
+#[test]
+fn a_program_notes_its_pieces_and_a_copy_past_one_is_found() {
+    assert_eq!(noted_copy("", "101"), ("notes 0, copied 101 bytes\n".to_owned(), String::new()));
+    assert_eq!(noted_copy("race", "101"), ("notes 1, copied 101 bytes\n".to_owned(), String::new()));
+    assert_eq!(noted_copy("memory", "100"), ("notes 2, copied 100 bytes\n".to_owned(), String::new()));
+    let (_, found) = noted_copy("memory", "101");
+    assert!(
+        found
+            .starts_with("ga10b: a copy reads global memory outside every buffer: copy of 101 bytes from 0x"),
+        "{found}"
+    );
+    assert!(found.contains(": at the end of buffer `source` (100 bytes at 0x"), "{found}");
+    assert_eq!(found.lines().count(), 1, "{found}");
+}
+
+/// The header, in C: without the library the functions are null.
+#[test]
+fn a_c_program_asks_whether_anybody_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("asks.c"), folder.path().join("asks"));
+    let code = "#include \"nvgpu_sim.h\"\n#include <stdio.h>\n\
+        int main(void) { printf(\"%d %d\\n\", nvgpu_sim_notes ? nvgpu_sim_notes() : -1,\n\
+        nvgpu_sim_piece ? nvgpu_sim_piece(0, 4096, 16, NVGPU_SIM_BUFFER, NVGPU_SIM_READ_WRITE, \"x\") : -2); return 0; }\n";
+    std::fs::write(&source, code).unwrap();
+    let header = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+    let built = Command::new("cc")
+        .args(["-Wall", "-Werror", "-fPIE", "-pie", "-I", header])
+        .arg(&source)
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let said = |change: &dyn Fn(&mut Command)| {
+        let mut command = Command::new(&program);
+        change(&mut command);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(said(&|_| ()), "-1 -2\n");
+    let checked = |command: &mut Command| {
+        command.env("LD_PRELOAD", library()).env("NVGPU_SIM_CHECK", "memory");
+    };
+    assert_eq!(said(&checked), "2 -1\n");
+}

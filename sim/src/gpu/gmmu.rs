@@ -4,6 +4,7 @@
 //! and walks them. Formats: open-gpu-doc `dev_mmu` (Turing, version 2) and nvgpu's `gmmu_*_ga10b`.
 
 use crate::dram::{Backing, Dram, HostMapping, PAGE};
+use crate::pieces::Pieces;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -111,6 +112,7 @@ pub(crate) struct PageTables {
     root: u64,
     pool: Mutex<Pool>,
     generation: AtomicU64,
+    pieces: Pieces,
 }
 
 #[derive(Debug, Default)]
@@ -124,7 +126,13 @@ impl PageTables {
     pub(crate) fn new(dram: &Arc<Dram>) -> Option<Self> {
         let mut pool = Pool::default();
         let root = pool.page(dram)?;
-        Some(Self { dram: Arc::clone(dram), root, pool: Mutex::new(pool), generation: AtomicU64::new(1) })
+        let (pool, generation) = (Mutex::new(pool), AtomicU64::new(1));
+        Some(Self { dram: Arc::clone(dram), root, pool, generation, pieces: Pieces::default() })
+    }
+
+    /// What the program said of the address space.
+    pub(crate) fn pieces(&self) -> &Pieces {
+        &self.pieces
     }
 
     /// Physical address of the top table.
@@ -252,6 +260,7 @@ fn word(table: NonNull<u8>, index: u64) -> NonNull<AtomicU64> {
     unsafe { table.cast::<AtomicU64>().add(index as usize) }
 }
 
+#[inline]
 fn load(table: NonNull<u8>, index: u64) -> u64 {
     // SAFETY: the word lies in a table page, which stays mapped while its address space lives or the GPU
     // holds memory.

@@ -2,6 +2,7 @@
 
 use crate::gpu::gmmu::{PageTables, fault, walk};
 use crate::gpu::sm::launch::{Access, Memory, MemoryFault, Span};
+use crate::pieces::Pieces;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -44,6 +45,10 @@ unsafe impl Memory for GpuMemory<'_> {
 
     fn generation(&self) -> u64 {
         self.tables.generation()
+    }
+
+    fn pieces(&self) -> Option<&Pieces> {
+        Some(self.tables.pieces())
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nvgpu_sys::{Sys, nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_l2_fb_args};
+use nvgpu_sys::{Note, Notes, Sys, nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_l2_fb_args};
 
 use super::calls::Calls;
 use super::kernel_log::KernelLog;
@@ -164,6 +164,14 @@ impl Backend for Nvgpu {
     fn fault(&self, channel: ChannelId) -> RawFault {
         let notifier = lock(&self.channels).get(&channel.0).and_then(Channel::error).unwrap_or(0);
         fault::read(&self.space.tsg, self.info.sm_count, notifier, &*self.log)
+    }
+
+    fn notes(&self) -> Notes {
+        self.space.sys.notes()
+    }
+
+    fn note(&self, note: &Note<'_>) {
+        self.space.sys.note(self.space.address_space.as_fd(), note);
     }
 
     fn gpu_time(&self) -> Result<u64, Error> {

@@ -6,13 +6,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use nvgpu_sys::{Note, Notes};
+
 use crate::address::{Bytes, GpuVa};
 use crate::backend::{Backend, Memory, MemoryId, MemoryKind, MemoryRequest};
 use crate::error::Error;
+use crate::memory::piece_note;
+use crate::memory::quarantine::Quarantine;
 use crate::memory::range_set::RangeSet;
 use crate::memory::shared_bytes;
 use crate::memory::va_space::{Place, Reach, VaSpace};
@@ -25,6 +30,10 @@ const SMALL: u64 = 256 << 10;
 const CHUNK: u64 = 2 << 20;
 /// Unit and alignment of a piece of a chunk; what a QMD and a constant bank need.
 const UNIT: u64 = 256;
+/// Where accesses of kernels are checked: unused bytes after each piece of a chunk, and unmapped addresses
+/// after each mapping. A stride past them is not noticed.
+const RED_ZONE: u64 = 4 << 10;
+const GUARD: u64 = 1 << 20;
 
 /// A range of the address space that is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,10 +185,20 @@ impl Chunk {
     }
 }
 
+/// Addresses that are free again.
+enum Freed {
+    /// Those of a mapping that is gone.
+    Place(Place),
+    /// Part of the chunk that starts at an address.
+    Part(u64, Range<u64>),
+}
+
 struct State {
     va: VaSpace,
     chunks: BTreeMap<u64, Chunk>,
     mappings: BTreeMap<u64, Mapping>,
+    /// Used where accesses of kernels are checked.
+    quarantine: Quarantine<Freed>,
 }
 
 /// Addresses without memory; given back on drop.
@@ -211,6 +230,8 @@ pub(crate) struct MemoryManager {
     backend: Arc<dyn Backend>,
     /// The one that allocates: in a fork of it, locks may be held by threads that do not exist.
     process: Process,
+    /// What becomes of notes.
+    notes: Notes,
     state: Mutex<State>,
 }
 
@@ -224,9 +245,36 @@ fn reach(kind: MemoryKind) -> Reach {
 impl MemoryManager {
     /// Nothing allocated yet.
     pub fn new(backend: Arc<dyn Backend>, reserve_windows: bool) -> Arc<Self> {
-        let va = VaSpace::new(backend.layout(), reserve_windows);
-        let state = Mutex::new(State { va, chunks: BTreeMap::new(), mappings: BTreeMap::new() });
-        Arc::new(Self { backend, process: Process::current(), state })
+        let (notes, va) = (backend.notes(), VaSpace::new(backend.layout(), reserve_windows));
+        let va = if notes == Notes::Checked { va.with_guard(GUARD) } else { va };
+        let (chunks, mappings, quarantine) = (BTreeMap::new(), BTreeMap::new(), Quarantine::default());
+        let state = Mutex::new(State { va, chunks, mappings, quarantine });
+        Arc::new(Self { backend, process: Process::current(), notes, state })
+    }
+
+    /// Says something of the memory to a device that checks kernels.
+    pub fn note<'a>(&self, note: impl FnOnce() -> Note<'a>) {
+        if self.notes != Notes::Ignored {
+            self.backend.note(&note());
+        }
+    }
+
+    /// Bytes of a chunk that a piece of `len` bytes takes.
+    fn units(&self, len: u64) -> u64 {
+        len.next_multiple_of(UNIT) + if self.notes == Notes::Checked { RED_ZONE } else { 0 }
+    }
+
+    /// Takes addresses; those in quarantine too if there are no others.
+    fn place(&self, take: impl Fn(&mut VaSpace) -> Result<Place, Error>) -> Result<Place, Error> {
+        let mut state = self.state();
+        let place = take(&mut state.va);
+        let waiting = if place.is_err() { state.quarantine.take_all() } else { Vec::new() };
+        drop(state);
+        if waiting.is_empty() {
+            return place;
+        }
+        self.recycle_all(waiting)?;
+        take(&mut self.state().va)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -241,7 +289,7 @@ impl MemoryManager {
         if len <= SMALL {
             return self.alloc_small(len, kind, what);
         }
-        let place = self.state().va.alloc(Bytes::new(len), reach(kind))?;
+        let place = self.place(|va| va.alloc(Bytes::new(len), reach(kind)))?;
         self.map(place, len, kind, what)
     }
 
@@ -250,14 +298,14 @@ impl MemoryManager {
         if len == 0 {
             return Err(Error::EmptyBuffer);
         }
-        let place = self.state().va.alloc_at(va, Bytes::new(len))?;
+        let place = self.place(|free| free.alloc_at(va, Bytes::new(len)))?;
         self.map(place, len, MemoryKind::Device, what)
     }
 
     /// Takes addresses without memory.
     pub fn reserve(self: &Arc<Self>, len: u64, what: &'static str) -> Result<Reservation, Error> {
+        let place = self.place(|va| va.alloc(Bytes::new(len), Reach::Low))?;
         let mut state = self.state();
-        let place = state.va.alloc(Bytes::new(len), Reach::Low)?;
         state.mappings.insert(place.va.raw(), Mapping { va: place.va, len: Bytes::new(len), what });
         Ok(Reservation { place, manager: self.clone() })
     }
@@ -277,6 +325,7 @@ impl MemoryManager {
     ) -> Result<Piece, Error> {
         let (va, memory) = (place.va, self.allocate(&place, kind)?);
         self.state().mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
+        self.note(|| piece_note::note(va, len, what));
         let home = Home::Own(memory.id, place);
         Ok(Piece { va, len, kind, cpu: memory.cpu, home, manager: self.clone() })
     }
@@ -285,7 +334,7 @@ impl MemoryManager {
         loop {
             let mut state = self.state();
             let State { chunks, mappings, .. } = &mut *state;
-            let units = len.next_multiple_of(UNIT);
+            let units = self.units(len);
             let found = chunks
                 .values_mut()
                 .filter(|c| c.kind == kind)
@@ -296,10 +345,12 @@ impl MemoryManager {
                 let cpu = chunk.memory.cpu.map(|base| unsafe { base.add(offset as usize) });
                 let home = Home::Chunk(chunk.place.va.raw());
                 mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
+                drop(state);
+                self.note(|| piece_note::note(va, len, what));
                 return Ok(Piece { va, len, kind, cpu, home, manager: self.clone() });
             }
-            let place = state.va.alloc(Bytes::new(CHUNK), reach(kind))?;
             drop(state);
+            let place = self.place(|va| va.alloc(Bytes::new(CHUNK), reach(kind)))?;
             let memory = self.allocate(&place, kind)?;
             let chunk = Chunk { memory, kind, free: RangeSet::new(0..CHUNK), place };
             self.state().chunks.insert(chunk.place.va.raw(), chunk);
@@ -308,29 +359,51 @@ impl MemoryManager {
 
     /// Frees a piece that is being dropped.
     fn free(&self, piece: &Piece) -> Result<(), Error> {
-        let mut state = self.state();
-        state.mappings.remove(&piece.va.raw());
-        let (id, place) = match &piece.home {
-            Home::Own(id, place) => (*id, place.clone()),
+        self.note(|| Note::Freed { va: piece.va.raw() });
+        self.state().mappings.remove(&piece.va.raw());
+        let (freed, kept) = match &piece.home {
+            Home::Own(id, place) => {
+                // The addresses become free only when nothing is mapped there any more.
+                self.backend.free(*id)?;
+                (Freed::Place(place.clone()), 0)
+            }
             Home::Chunk(start) => {
-                let Some(chunk) = state.chunks.get_mut(start) else { return Ok(()) };
-                let offset = piece.va.raw() - start;
-                chunk.free.put(offset..offset + piece.len.next_multiple_of(UNIT));
-                let kind = chunk.kind;
-                // One empty chunk of a kind is kept, so that a single buffer that comes and goes costs no
-                // driver call.
-                let spare = chunk.is_empty()
-                    && state.chunks.iter().any(|(s, c)| s != start && c.kind == kind && c.is_empty());
-                let Some(chunk) = (if spare { state.chunks.remove(start) } else { None }) else {
-                    return Ok(());
-                };
-                (chunk.memory.id, chunk.place)
+                let (offset, units) = (piece.va.raw() - start, self.units(piece.len));
+                (Freed::Part(*start, offset..offset + units), units)
             }
         };
+        if self.notes != Notes::Checked {
+            return self.recycle(freed);
+        }
+        let over = self.state().quarantine.put(freed, kept);
+        self.recycle_all(over)
+    }
+
+    /// Makes all these addresses usable again, and says what went wrong first.
+    fn recycle_all(&self, freed: Vec<Freed>) -> Result<(), Error> {
+        freed.into_iter().map(|freed| self.recycle(freed)).fold(Ok(()), Result::and)
+    }
+
+    /// Makes addresses usable again.
+    fn recycle(&self, freed: Freed) -> Result<(), Error> {
+        let mut state = self.state();
+        let (start, part) = match freed {
+            Freed::Place(place) => {
+                state.va.free(place);
+                return Ok(());
+            }
+            Freed::Part(start, part) => (start, part),
+        };
+        let Some(chunk) = state.chunks.get_mut(&start) else { return Ok(()) };
+        chunk.free.put(part);
+        let kind = chunk.kind;
+        // One empty chunk of a kind is kept, so that a single buffer that comes and goes costs no driver call.
+        let spare = chunk.is_empty()
+            && state.chunks.iter().any(|(s, c)| *s != start && c.kind == kind && c.is_empty());
+        let Some(chunk) = (if spare { state.chunks.remove(&start) } else { None }) else { return Ok(()) };
         drop(state);
-        // The addresses become free only when nothing is mapped there any more.
-        self.backend.free(id)?;
-        self.state().va.free(place);
+        self.backend.free(chunk.memory.id)?;
+        self.state().va.free(chunk.place);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use crate::driver::address_space::space::{AddressSpace, Space};
 use crate::driver::dmabuf::DmaBuf;
 use crate::gpu::gmmu::PteAttributes;
 use nix::errno::Errno;
-use nvgpu_sys::{NVGPU_AS_MAP_BUFFER_ACCESS_READ_WRITE, NVGPU_AS_MAP_BUFFER_FLAGS_TEGRA_RAW};
+use nvgpu_sys::{NVGPU_AS_MAP_BUFFER_ACCESS_READ_WRITE, NVGPU_AS_MAP_BUFFER_FLAGS_TEGRA_RAW, Note};
 use std::sync::Arc;
 
 /// No kind (`NV_KIND_INVALID`).
@@ -117,6 +117,7 @@ impl AddressSpace {
         if !mapping.is_fixed() {
             space.user.release(va);
         }
+        self.tables.pieces().unmapped(va..va + mapping.len);
         self.tables.invalidate_tlb();
         true
     }
@@ -170,6 +171,15 @@ impl AddressSpace {
             }
         }
         runs
+    }
+
+    /// Takes a note of the program's.
+    pub(crate) fn note(&self, note: &Note<'_>) {
+        let mapping = match note {
+            Note::Piece(piece) => self.find_mapping(piece.va).map(|(start, len, _)| start..start + len),
+            _ => None,
+        };
+        self.tables.pieces().take(note, mapping);
     }
 
     /// The user mapping that holds `va`: its start, length and buffer.

@@ -3,6 +3,7 @@
 use crate::gpu::context::{Context, Flow};
 use crate::gpu::exception::{Exception, HubClient, intr1};
 use crate::gpu::semaphore::{Reduce, Write};
+use crate::gpu::sm::check::copies::Copied;
 use crate::gpu::sm::launch::MemoryFault;
 
 /// Launch error codes (`NV_CE_LAUNCHERR`).
@@ -133,6 +134,9 @@ impl CopyMethods {
         for line in 0..u64::from(lines) {
             let from = join(self.source).wrapping_add(line * u64::from(self.pitch_in));
             let to = join(self.destination).wrapping_add(line * u64::from(self.pitch_out));
+            let reads = remap.as_ref().is_none_or(Remap::reads_source);
+            let copied = Copied { from: reads.then_some(from), read: in_length, to, bytes: out_length };
+            context.units.executor.check_copy(&context.memory, &copied);
             match &remap {
                 None => context.memory.copy(from, to, in_length).map_err(fault)?,
                 Some(remap) => remap.line(context, from, to, self.line_length)?,

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::clock::{Clock, Time};
-use crate::findings::{Finding, Findings};
+use crate::findings::{Checks, Finding, Findings};
 use crate::gpu::sm::check::Watch;
+use crate::gpu::sm::check::copies::{Copied, check_copy};
 use crate::gpu::sm::code::{Code, CodeKey};
 use crate::gpu::sm::counters::Counters;
 use crate::gpu::sm::environment::Environment;
@@ -134,6 +135,9 @@ impl Executor {
         stop: &AtomicBool,
     ) -> Result<Running, Fault> {
         self.check(&launch)?;
+        if let (false, Some(pieces)) = (self.config.checks.is_empty(), memory.pieces()) {
+            pieces.begin_launch();
+        }
         let target = Target {
             arch: launch.arch,
             isa: self.isa,
@@ -216,6 +220,13 @@ impl Executor {
     /// What [`Config::checks`] found so far, in the order in which it was noticed first.
     pub fn findings(&self) -> Vec<Finding> {
         self.findings.all()
+    }
+
+    /// Compares a copy of the copy engine with what the program said of its memory.
+    pub(crate) fn check_copy(&self, memory: &dyn Memory, copy: &Copied) {
+        if self.config.checks.contains(Checks::MEMORY) {
+            check_copy(&self.findings, memory, copy);
+        }
     }
 
     /// Forgets lowered programs: the next launch fetches its code from memory again.

@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 
 use crate::findings::Checks;
 use crate::gpu::sm::l2::CacheConfig;
+use crate::pieces::Pieces;
 
 /// What an instruction does to memory when it translates an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,6 +60,11 @@ pub unsafe trait Memory: Sync {
     /// A number that changes whenever a translation given out earlier may have become wrong. It is read once
     /// per launch and per time slice of a worker.
     fn generation(&self) -> u64;
+
+    /// What the program said of the memory, for checks: nothing by default.
+    fn pieces(&self) -> Option<&Pieces> {
+        None
+    }
 }
 
 /// Where the shared-memory and local-memory windows lie in the generic address space; each is 16 MiB on

@@ -13,7 +13,7 @@
 mod barrier;
 mod block;
 mod bound;
-mod check;
+pub(crate) mod check;
 mod code;
 mod code_map;
 mod constants;

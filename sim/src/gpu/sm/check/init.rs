@@ -35,7 +35,8 @@ impl Watch {
                 value == Some(POISON)
             });
             if let Some((word, _)) = fresh {
-                self.report(core, Checks::INIT, lane, text, Some(at.max(word * 4)), None);
+                let first = place.moved_to(at.max(word * 4));
+                self.report(core, Checks::INIT, lane, text, Some(first), None);
                 return;
             }
         }

@@ -1,5 +1,5 @@
-//! Checks of a kernel while it runs: memory that nothing wrote, accesses that nothing orders, barriers that
-//! some lanes miss.
+//! Checks of a kernel while it runs: memory that is not its own, memory that nothing wrote, accesses that
+//! nothing orders, barriers that some lanes miss.
 //!
 //! [`Watch`] sees every operation before it runs, with the registers that it will read. It belongs to one
 //! launch and to its only worker. Without checks there is none, and the interpreter's loop is compiled without
@@ -11,8 +11,11 @@
 
 mod act;
 mod block;
+mod bounds;
+pub(crate) mod copies;
 mod early;
 mod init;
+mod memory;
 mod order;
 mod race;
 mod registers;
@@ -25,6 +28,7 @@ use std::sync::Arc;
 use crate::findings::{Checks, Event, Finding, Findings};
 use crate::gpu::sm::check::act::Act;
 use crate::gpu::sm::check::block::BlockWatch;
+use crate::gpu::sm::check::bounds::Bounds;
 use crate::gpu::sm::check::order::Clocks;
 use crate::gpu::sm::check::registers::{Group, Registers};
 use crate::gpu::sm::check::shadow::Shadow;
@@ -48,6 +52,7 @@ pub(crate) struct Watch {
     /// Who accessed global memory, and what orders the blocks.
     global: Shadow,
     order: Clocks,
+    bounds: Bounds,
 }
 
 /// Where an access of one lane goes.
@@ -67,6 +72,15 @@ impl Place {
         match self {
             Place::Global(va) => va,
             Place::Shared(offset) | Place::Local(offset) => offset.into(),
+        }
+    }
+
+    /// Another place of the same kind.
+    fn moved_to(self, at: u64) -> Self {
+        match self {
+            Place::Global(_) => Place::Global(at),
+            Place::Shared(_) => Place::Shared(at as u32),
+            Place::Local(_) => Place::Local(at as u32),
         }
     }
 }
@@ -91,6 +105,7 @@ impl Watch {
             blocks: HashMap::new(),
             global: Shadow::default(),
             order: Clocks::default(),
+            bounds: Bounds::default(),
         }
     }
 
@@ -165,6 +180,9 @@ impl Watch {
         if lanes(access.lanes).any(|lane| !access.places[lane as usize].offset().is_multiple_of(width)) {
             return;
         }
+        if self.checks.contains(Checks::MEMORY) {
+            self.check_memory(core, access);
+        }
         if self.checks.contains(Checks::INIT) {
             self.check_init(core, access);
         }
@@ -180,10 +198,10 @@ impl Watch {
         check: Checks,
         lane: u32,
         text: &str,
-        address: Option<u64>,
+        place: Option<Place>,
         earlier: Option<Event>,
     ) {
-        self.findings.record(finding(core, check, lane, text, address, earlier));
+        self.findings.record(finding(core, check, lane, text, place, earlier));
     }
 }
 
@@ -193,19 +211,26 @@ fn finding(
     check: Checks,
     lane: u32,
     text: &str,
-    address: Option<u64>,
+    place: Option<Place>,
     earlier: Option<Event>,
 ) -> Finding {
     let event = event(core, core.pc, core.block.id, 32 * core.warp.index + lane);
-    let program = core.env.launch.program;
-    Finding { check, text: text.to_owned(), program, event, address, earlier, count: 1 }
+    let (program, pieces) = (core.env.launch.program, core.env.memory.pieces());
+    let kernel = pieces.and_then(|pieces| pieces.kernel_name(program));
+    let location = match place {
+        Some(Place::Global(va)) => pieces.and_then(|pieces| pieces.locate(va)),
+        _ => None,
+    };
+    let (text, address) = (text.to_owned(), place.map(Place::offset));
+    Finding { check, text, program, kernel, event, address, location, earlier, count: 1 }
 }
 
 /// The instruction of op `pc`, executed by a thread of a block.
 fn event(core: &Core<'_>, pc: u32, block: [u32; 3], thread: u32) -> Event {
     let va = core.map.va(pc);
     let sass = core.env.text(core.map.word(pc), va);
-    Event { pc: va, sass, block, thread: coordinates(core.env.launch, thread) }
+    let source = core.env.memory.pieces().and_then(|pieces| pieces.source(va));
+    Event { pc: va, sass, block, thread: coordinates(core.env.launch, thread), source }
 }
 
 /// A thread of a block by its three numbers.

@@ -82,7 +82,7 @@ impl Watch {
                 early.race(|| {
                     let text = "reads shared memory that another warp writes, without a barrier between";
                     let event = event(core, earlier.pc, core.block.id, earlier.thread);
-                    finding(core, Checks::RACE, lane, text, Some(word * 4), Some(event))
+                    finding(core, Checks::RACE, lane, text, Some(shared(word)), Some(event))
                 });
             }
         }
@@ -117,7 +117,7 @@ impl Watch {
             if !matches!(kind, Kind::Load | Kind::Store { changes: false }) {
                 block.early.written(&block.clocks, word, mark, |earlier| {
                     let event = event(core, earlier.pc, core.block.id, earlier.thread);
-                    finding(core, Checks::RACE, lane, WRITES, Some(word * 4), Some(event))
+                    finding(core, Checks::RACE, lane, WRITES, Some(shared(word)), Some(event))
                 });
             }
             if atomic {
@@ -130,7 +130,7 @@ impl Watch {
             _ => WRITES,
         };
         let event = event(core, earlier.pc, core.block.id, earlier.thread);
-        self.report(core, Checks::RACE, lane, text, Some(word * 4), Some(event));
+        self.report(core, Checks::RACE, lane, text, Some(shared(word)), Some(event));
     }
 
     fn global_access(
@@ -172,7 +172,7 @@ impl Watch {
         };
         let block = block_id(core.env.launch, earlier.id);
         let event = event(core, earlier.pc, block, earlier.thread);
-        self.report(core, Checks::RACE, lane, text, Some(word * 4), Some(event));
+        self.report(core, Checks::RACE, lane, text, Some(Place::Global(word * 4)), Some(event));
     }
 
     /// Lanes of one store that write different values to the same place.
@@ -197,7 +197,7 @@ impl Watch {
         let Some(pair) = at.windows(2).find(differ) else { return };
         let event = event(core, core.pc, core.block.id, 32 * core.warp.index + pair[0]);
         let text = "lanes of a warp store different values to the same place";
-        self.report(core, Checks::RACE, pair[1], text, Some(key(pair[1]).1), Some(event));
+        self.report(core, Checks::RACE, pair[1], text, Some(access.places[pair[1] as usize]), Some(event));
     }
 }
 
@@ -210,4 +210,9 @@ fn changes(core: &Core<'_>, access: &WarpAccess, lane: u32, i: usize, now: Optio
         (None, Some(now)) if access.memory.access == Access::Store => now != 0,
         _ => true,
     }
+}
+
+/// A word of shared memory.
+fn shared(word: u64) -> Place {
+    Place::Shared(4 * word as u32)
 }

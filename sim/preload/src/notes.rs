@@ -1,0 +1,104 @@
+//! The functions of `nvgpu_sim.h`: what a program says of its memory, for the checks.
+
+use libc::{c_char, c_int, c_uint};
+use nix::errno::Errno;
+use nvgpu_sys::{KernelAccess, KernelNote, Note, Notes, PieceKind, PieceNote, StackNote, Sys};
+use std::ffi::CStr;
+
+use crate::machine::{answer, borrow, from_program, owner, start};
+
+/// Takes a note about an address space.
+fn note(as_fd: c_int, note: &Note<'_>) -> c_int {
+    let taken = from_program(|| {
+        let (sim, fd) = owner(as_fd).zip(borrow(as_fd)).ok_or(Errno::EBADF)?;
+        if !sim.is_address_space(fd) {
+            return Err(Errno::EBADF);
+        }
+        sim.note(fd, note);
+        Ok(0)
+    });
+    answer(taken.unwrap_or(Ok(0)))
+}
+
+/// A name; null is none.
+///
+/// # Safety
+/// `name` is null or a C string that stays as it is while the result is used.
+unsafe fn text<'a>(name: *const c_char) -> Option<&'a str> {
+    if name.is_null() {
+        return Some("");
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(name) }.to_str().ok()
+}
+
+fn invalid() -> c_int {
+    answer(Err(Errno::EINVAL))
+}
+
+/// What becomes of notes: 0 nothing, 1 they name, 2 they are compared with accesses. Starts the machine.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvgpu_sim_notes() -> c_int {
+    let notes = from_program(|| start().map(|sim| sim.notes())).flatten();
+    match notes.unwrap_or_default() {
+        Notes::Ignored => 0,
+        Notes::Named => 1,
+        Notes::Checked => 2,
+    }
+}
+
+/// A piece of a mapping.
+///
+/// # Safety
+/// `name` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvgpu_sim_piece(
+    as_fd: c_int,
+    va: u64,
+    bytes: u64,
+    kind: c_uint,
+    access: c_uint,
+    name: *const c_char,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let name = unsafe { text(name) };
+    let (kind, access) = (PieceKind::from_number(kind), KernelAccess::from_number(access));
+    let (Some(kind), Some(access), Some(name)) = (kind, access, name) else { return invalid() };
+    note(as_fd, &Note::Piece(PieceNote { va, bytes, kind, name, access }))
+}
+
+/// A piece is freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvgpu_sim_freed(as_fd: c_int, va: u64) -> c_int {
+    note(as_fd, &Note::Freed { va })
+}
+
+/// A piece has a name.
+///
+/// # Safety
+/// `name` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvgpu_sim_name(as_fd: c_int, va: u64, name: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(name) = (unsafe { text(name) }) else { return invalid() };
+    note(as_fd, &Note::Named { va, name })
+}
+
+/// A kernel.
+///
+/// # Safety
+/// `name` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvgpu_sim_kernel(
+    as_fd: c_int,
+    va: u64,
+    bytes: u64,
+    name: *const c_char,
+    stack_top: u32,
+    stack_bytes: u32,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(name) = (unsafe { text(name) }) else { return invalid() };
+    let stack = (stack_bytes > 0).then_some(StackNote { top: stack_top, bytes: stack_bytes });
+    note(as_fd, &Note::Kernel(KernelNote { va, bytes, name, stack, lines: &[] }))
+}
