@@ -79,9 +79,6 @@ impl Instruction {
         match self.opcode {
             Opcode::P2r => effects.reads = effects.reads | moved,
             Opcode::R2p => effects.writes = effects.writes | moved,
-            Opcode::R2ur if self.word.bit(84) => {
-                effects.reads.insert(Register::P(self.word.bits(81, 3) as u8));
-            }
             _ => {}
         }
     }

@@ -21,6 +21,7 @@ mod control;
 mod effects;
 mod error;
 mod instruction;
+pub mod lint;
 mod listing;
 mod memory;
 mod number;

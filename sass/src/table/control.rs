@@ -422,8 +422,14 @@ pub(crate) fn branch_target(row: &Row, arch: Arch, word: Word, pc: u64) -> Optio
     match row.opcode {
         Bra => Some(next.wrapping_add_signed(offset(arch, word))),
         CallRel if word.form() == 4 => Some(next.wrapping_add_signed(offset(arch, word))),
+        Warpsync if is_collective(arch, word) => Some(next.wrapping_add_signed(offset(arch, word))),
         CallAbs if word.form() == 4 => Some(offset(arch, word) as u64),
         Bssy => Some(next.wrapping_add_signed(word.sbits(34, 30) * 4)),
         _ => None,
     }
+}
+
+/// `WARPSYNC.COLLECTIVE` of SM 9.0, which branches.
+fn is_collective(arch: Arch, word: Word) -> bool {
+    arch.encoding() == Encoding::Sm9x && word.bit(86)
 }
