@@ -80,7 +80,7 @@ impl Pending {
         };
         let overwritten =
             if is_ordered(first.results_queue, next.results_queue) { none } else { written & next.writes };
-        let replaced = match is_ordered(first.sources_queue, next.sources_queue) {
+        let replaced = match is_ordered(first.replacement_queue, next.replacement_queue) {
             false if self.reads => first.late_sources & next.writes,
             _ => none,
         };

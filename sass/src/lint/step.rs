@@ -24,6 +24,8 @@ pub(super) struct Step {
     pub results_queue: Option<Queue>,
     /// In which order its sources are read.
     pub sources_queue: Option<Queue>,
+    /// In which order its sources are read and the results of others written.
+    pub replacement_queue: Option<Queue>,
 }
 
 impl Step {
@@ -53,6 +55,7 @@ impl Step {
             is_variable,
             results_queue: Queue::of_results(&instruction),
             sources_queue: Queue::of_sources(&instruction),
+            replacement_queue: Queue::of_replacement(&instruction),
         })
     }
 

@@ -188,6 +188,8 @@ pub(super) enum Queue {
     Shared,
     /// Sources of memory operations.
     Sources,
+    /// Addresses of global loads.
+    Global,
     /// Conversions, transcendentals, bit counts.
     Convert,
     /// Double precision.
@@ -218,6 +220,14 @@ impl Queue {
         match Unit::of(instruction, Register::R(255)) {
             Unit::Memory => Some(Self::Sources),
             _ => Self::of_results(instruction),
+        }
+    }
+
+    /// The queue in which the sources of one instruction are read before another writes its results.
+    pub(super) fn of_replacement(instruction: &Instruction) -> Option<Self> {
+        match instruction.opcode {
+            Opcode::Ldg | Opcode::Ld | Opcode::Ldgsts => Some(Self::Global),
+            _ => Self::of_sources(instruction),
         }
     }
 }
