@@ -12,7 +12,11 @@
 //! 7  table
 //! 8  instruction
 //! 9  listing memory
-//! 10 effects
+//! 10 effects lint::unit
+//! 11 lint::step
+//! 12 lint::flow lint::pending
+//! 13 lint::search lint::timing
+//! 14 lint
 //! ```
 #![forbid(unsafe_code)]
 

@@ -62,6 +62,7 @@ impl Unit {
     }
 
     /// The unit of an instruction that reads or writes `register`.
+    #[allow(clippy::too_many_lines)] // A table.
     pub(super) fn of(instruction: &Instruction, register: Register) -> Self {
         use Opcode as Op;
         match instruction.opcode {
