@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use listings::{arch_of, json, word_of};
 use sass::lint::{Hazard, Missing, Report, Unit, lint, spacings};
-use sass::{Arch, Instruction, Opcode, RegisterSet, Word, decode};
+use sass::{Arch, Instruction, Opcode, Register, RegisterSet, Word, decode};
 
 /// The cubins of a listing: instruction set, path, words.
 fn cubins(name: &str) -> Vec<(Arch, String, Vec<Word>)> {
@@ -48,21 +48,26 @@ fn every_cubin_of_the_repository_is_clean() {
     assert!(instructions > 200_000, "{instructions}");
 }
 
+/// Who passes a register of which file to whom on which architectures.
+type Pair = (Hazard, &'static str, &'static str, Unit, Unit);
+
 /// The table of latencies against the fewest cycles that ptxas leaves.
 #[test]
 fn the_compiler_never_leaves_fewer_cycles_than_the_table_asks_for() {
-    let mut fewest: BTreeMap<(Hazard, &str, &str, Unit, Unit), (u8, u8, usize)> = BTreeMap::new();
-    for (arch, _, words) in all_cubins() {
+    let mut fewest: BTreeMap<Pair, (u8, u8, usize)> = BTreeMap::new();
+    for (arch, path, words) in all_cubins() {
         let family = if arch == Arch::Sm90 { "9x" } else { "8x" };
         for s in spacings(arch, &bytes(&words), 0) {
-            let file = s.registers.to_string();
-            let file = ["UR", "UP", "R", "P"]
-                .into_iter()
-                .find(|file| file.starts_with(&file[..1]) && s.registers.to_string().starts_with(file));
-            let key = (s.hazard, file.unwrap_or("?"), family, s.units.0, s.units.1);
-            let entry = fewest.entry(key).or_insert((u8::MAX, s.needed, 0));
+            assert!(s.passed >= s.needed, "{path}: {s:?}");
+            let file = match s.registers.iter().next() {
+                Some(Register::R(_)) => "R",
+                Some(Register::Ur(_)) => "UR",
+                Some(Register::P(_)) => "P",
+                _ => "UP",
+            };
+            let entry =
+                fewest.entry((s.hazard, file, family, s.units.0, s.units.1)).or_insert((u8::MAX, u8::MAX, 0));
             *entry = (entry.0.min(s.passed), entry.1.min(s.needed), entry.2 + 1);
-            assert!(s.passed >= s.needed, "{s:?}");
         }
     }
     for ((hazard, file, family, from, to), (fewest, needed, times)) in &fewest {
@@ -70,6 +75,7 @@ fn the_compiler_never_leaves_fewer_cycles_than_the_table_asks_for() {
             "{hazard:?} {file} sm_{family} {from:?} -> {to:?}: table {needed}, ptxas {fewest}, {times} times"
         );
     }
+    assert!(fewest.len() > 200, "{}", fewest.len());
 }
 
 /// An instruction of straight code and its place.
@@ -150,7 +156,7 @@ fn needs(run: &[Placed]) -> Vec<Need> {
             for next in &run[n + 1..] {
                 let waits = next.instruction.control().wait_mask;
                 let registers_of_thread = |set: RegisterSet| -> RegisterSet {
-                    set.iter().filter(|r| matches!(r, sass::Register::R(_))).collect()
+                    set.iter().filter(|r| matches!(r, Register::R(_))).collect()
                 };
                 let written = writes(&first.instruction);
                 let hazard = if is_write && !(written & reads(&next.instruction)).is_empty() {
