@@ -18,7 +18,7 @@
 //! # Layers
 //! ```text
 //! 0   hex known_lines methods report size
-//! 1   characteristics cubin doctor gpfifo kernel_log page_table queue_metadata trace
+//! 1   characteristics cubin doctor gpfifo kernel_log page_table queue_metadata source trace
 //! 2   address_map device disassembly lint physical_dump process_map pushbuffer
 //! 3   fault::tables
 //! 4   fault::host fault::sm
@@ -56,6 +56,7 @@ pub mod queue_metadata;
 mod report;
 pub mod session;
 mod size;
+pub mod source;
 pub mod trace;
 
 pub use hex::Hex;

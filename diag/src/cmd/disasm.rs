@@ -9,7 +9,7 @@ use nvdiag::lint::Lint;
 
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
-use crate::cmd::input::read_input;
+use crate::cmd::input::{read_input, read_source};
 
 /// Disassemble a cubin: sections, what each kernel needs, occupancy, instructions.
 #[derive(Debug, clap::Args)]
@@ -37,7 +37,7 @@ impl Args {
             let lint = lint.with_context(|| format!("cannot examine {}", self.file.display()))?;
             return show(&lint, json, out);
         }
-        let disassembly = Disassembly::read(&bytes, self.kernel.as_deref());
+        let disassembly = Disassembly::read(&bytes, self.kernel.as_deref(), &mut read_source);
         let mut disassembly =
             disassembly.with_context(|| format!("cannot disassemble {}", self.file.display()))?;
         disassembly.words = self.hex;
