@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hcq::CubinError;
-use hcq::cubin::{File, Function};
+use hcq::cubin::{File, Function, Lines};
 use sass::Arch;
 use serde::Serialize;
 
@@ -67,6 +67,8 @@ pub struct Kernel<'a> {
     pub code: &'a [u8],
     /// Names of the functions in its code, by offset; the kernel itself is at 0.
     pub functions: BTreeMap<u64, &'a str>,
+    /// The source lines of its code; empty without `ptxas -lineinfo`.
+    pub lines: Lines,
     /// What it needs.
     pub resources: Resources,
 }
@@ -140,6 +142,8 @@ impl<'a> Kernel<'a> {
             name: kernel.name,
             code: file.content(&kernel.section)?,
             functions: inside.map(|function| (function.offset, function.name)).collect(),
+            // Code is worth showing without its lines, too.
+            lines: file.lines(kernel).unwrap_or_default(),
             resources: Resources::of(file.resources(kernel)?),
         })
     }

@@ -10,6 +10,7 @@ use crate::cubin::{Cubin, Error, Kernel, Resources, Section};
 use crate::hex::Hex;
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+use crate::source::{Files, Source};
 
 /// Block sizes that occupancy is given for where the kernel does not fix one.
 const BLOCKS: [u32; 4] = [128, 256, 512, 1024];
@@ -54,6 +55,10 @@ pub struct Line {
     pub offset: Hex,
     /// The function that starts here, where it is not the kernel itself.
     pub function: Option<String>,
+    /// The source lines of the code from here on: its own, then the calls it was inlined by. Absent where they
+    /// are those of the instruction before, or not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub source: Vec<Source>,
     /// The 128-bit word.
     pub word: String,
     /// The instruction; absent where it could not be decoded.
@@ -63,13 +68,20 @@ pub struct Line {
 }
 
 impl Disassembly {
-    /// Disassembles a cubin, or one kernel of it.
+    /// Disassembles a cubin, or one kernel of it. `read` reads the source files that it names, or answers `None`
+    /// for those that are not there.
     ///
     /// # Errors
     /// One of [`Error`]. A word that cannot be decoded is no error but a [`Line`] that says so.
-    pub fn read(bytes: &[u8], kernel: Option<&str>) -> Result<Self, Error> {
+    pub fn read(
+        bytes: &[u8],
+        kernel: Option<&str>,
+        read: &mut dyn FnMut(&str) -> Option<String>,
+    ) -> Result<Self, Error> {
         let cubin = Cubin::parse(bytes, kernel)?;
-        let listing = |k| Listing::of(k, cubin.arch, Target::from_sm(cubin.sm));
+        let mut files = Files::default();
+        cubin.kernels.iter().for_each(|kernel| files.add(&kernel.lines, read));
+        let listing = |k| Listing::of(k, cubin.arch, Target::from_sm(cubin.sm), &files);
         let kernels = cubin.kernels.iter().map(listing).collect();
         Ok(Self {
             target: format!("sm_{}", cubin.sm),
@@ -82,16 +94,21 @@ impl Disassembly {
 }
 
 impl Listing {
-    fn of(kernel: &Kernel<'_>, arch: Arch, target: Option<Target>) -> Self {
+    fn of(kernel: &Kernel<'_>, arch: Arch, target: Option<Target>, files: &Files) -> Self {
+        let mut shown = Vec::new();
         let chunks = kernel.code.chunks_exact(WORD_BYTES).filter_map(|chunk| chunk.first_chunk());
-        let line = |(index, bytes): (usize, &[u8; WORD_BYTES])| {
+        let mut line = |(index, bytes): (usize, &[u8; WORD_BYTES])| {
             let offset = (index * WORD_BYTES) as u64;
             let word = Word::from_bytes(*bytes);
             let decoded = sass::decode(arch, word);
+            let source = files.at(&kernel.lines, offset);
+            let changed = source != shown;
+            shown.clone_from(&source);
             let function = kernel.functions.get(&offset).filter(|name| **name != kernel.name);
             Line {
                 offset: Hex(offset),
                 function: function.map(|name| (*name).to_owned()),
+                source: if changed { source } else { Vec::new() },
                 word: format!("0x{:032x}", word.0),
                 text: decoded.as_ref().ok().map(|instruction| instruction.text(offset)),
                 error: decoded.err().map(|error| error.to_string()),
@@ -102,7 +119,7 @@ impl Listing {
             code_bytes: kernel.code.len(),
             resources: kernel.resources.clone(),
             occupancy: target.map_or(Vec::new(), |target| occupancies(target, &kernel.resources)),
-            instructions: chunks.enumerate().map(line).collect(),
+            instructions: chunks.enumerate().map(&mut line).collect(),
         }
     }
 
@@ -168,6 +185,7 @@ impl Line {
         if let Some(function) = &self.function {
             writeln!(out, "    {HEADING}{function}:{HEADING:#}")?;
         }
+        self.source.iter().try_for_each(|source| source.print(out, "    "))?;
         write!(out, "    {ASIDE}/*{:04x}*/{ASIDE:#}  ", self.offset.0)?;
         match (&self.text, &self.error) {
             (Some(text), _) if words => writeln!(out, "{text:<64} {ASIDE}{}{ASIDE:#}", self.word),

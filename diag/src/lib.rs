@@ -18,8 +18,8 @@
 //! # Layers
 //! ```text
 //! 0   hex known_lines methods report size
-//! 1   characteristics cubin doctor gpfifo kernel_log page_table queue_metadata trace
-//! 2   address_map device disassembly physical_dump process_map pushbuffer
+//! 1   characteristics cubin doctor gpfifo kernel_log page_table queue_metadata source trace
+//! 2   address_map device disassembly lint physical_dump process_map pushbuffer
 //! 3   fault::tables
 //! 4   fault::host fault::sm
 //! 5   fault::causes fault::mmu fault::suspects
@@ -45,6 +45,7 @@ pub mod gpfifo;
 mod hex;
 pub mod kernel_log;
 pub mod known_lines;
+pub mod lint;
 pub mod methods;
 pub mod page_table;
 pub mod physical_dump;
@@ -55,6 +56,7 @@ pub mod queue_metadata;
 mod report;
 pub mod session;
 mod size;
+pub mod source;
 pub mod trace;
 
 pub use hex::Hex;

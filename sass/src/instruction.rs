@@ -107,7 +107,7 @@ impl Instruction {
         text
     }
 
-    /// The address that a direct branch, call or `BSSY` at address `pc` names.
+    /// The address that a direct branch, call, `BSSY` or `WARPSYNC.COLLECTIVE` at address `pc` names.
     pub fn branch_target(&self, pc: u64) -> Option<u64> {
         branch_target(find(self.arch, self.word)?, self.arch, self.word, pc)
     }

@@ -13,7 +13,7 @@ impl Printer<'_> {
         let (index, neg) = (self.word.bits(12, 3) as u8, self.word.bit(15));
         if index != 7 || neg {
             self.put(if neg { "@!" } else { "@" });
-            self.predicate(index, self.operands.uniform);
+            self.predicate_read(index, self.operands.uniform);
             self.put(" ");
         }
         self.put(row.name);
@@ -89,18 +89,19 @@ impl Printer<'_> {
             }
             Arg::U(lo) => {
                 self.next();
+                // Its width is the operation's business: `effects` knows it as a source.
                 self.ureg(lo);
             }
             Arg::Pd(lo) => {
                 let index = self.bits(lo, 3) as u8;
                 self.next();
-                self.predicate(index, uniform);
+                self.predicate_written(index, uniform);
             }
             Arg::PdOpt(lo) => {
                 let index = self.bits(lo, 3) as u8;
                 if index != 7 {
                     self.next();
-                    self.predicate(index, uniform);
+                    self.predicate_written(index, uniform);
                 }
             }
             Arg::Ps(lo) => {

@@ -7,6 +7,7 @@ use crate::arch::{Arch, Encoding};
 use crate::number::{bf16_text, f16_text, f32_text, f64_text};
 use crate::operand::{Operand, Source};
 use crate::operands::{Kind, Operands, Place, Role, Shape};
+use crate::registers::{Register, RegisterSet};
 use crate::word::Word;
 
 /// Marks a field value that has no meaning.
@@ -27,6 +28,10 @@ pub(crate) struct Printer<'a> {
     pub(crate) word: Word,
     pub(crate) pc: u64,
     used: u128,
+    /// Predicates and uniform registers that the word reads besides its sources.
+    pub(crate) read: RegisterSet,
+    /// Predicates that it writes.
+    pub(crate) written: RegisterSet,
     out: Option<&'a mut String>,
     /// Arguments written so far.
     arguments: u32,
@@ -42,7 +47,17 @@ impl<'a> Printer<'a> {
     ) -> Self {
         // Operation code, guard, bit 91 (which chose the row) and the scheduling field.
         let used = 0xffff | 1 << 91 | ((1 << 21) - 1) << 105;
-        Self { operands, arch, word, pc, used, out, arguments: 0 }
+        Self {
+            operands,
+            arch,
+            word,
+            pc,
+            used,
+            read: RegisterSet::EMPTY,
+            written: RegisterSet::EMPTY,
+            out,
+            arguments: 0,
+        }
     }
 
     /// Bits that differ from 0 although nothing reads them.
@@ -118,6 +133,17 @@ impl<'a> Printer<'a> {
         }
     }
 
+    /// A uniform register that is read, the first of `count`.
+    pub(crate) fn ureg_read(&mut self, lo: u8, count: u8) {
+        self.read_uregs(self.word.bits(lo.into(), 6) as u8, count);
+        self.ureg(lo);
+    }
+
+    /// Notes uniform registers that are read.
+    pub(crate) fn read_uregs(&mut self, first: u8, count: u8) {
+        self.read.insert_uniform_group(first, count);
+    }
+
     pub(crate) fn ureg(&mut self, lo: u8) {
         match self.bits(lo, 6) {
             63 => self.put("URZ"),
@@ -125,7 +151,19 @@ impl<'a> Printer<'a> {
         }
     }
 
-    pub(crate) fn predicate(&mut self, index: u8, uniform: bool) {
+    /// A predicate that is read.
+    pub(crate) fn predicate_read(&mut self, index: u8, uniform: bool) {
+        self.read.insert(if uniform { Register::Up(index) } else { Register::P(index) });
+        self.predicate(index, uniform);
+    }
+
+    /// A predicate that is written.
+    pub(crate) fn predicate_written(&mut self, index: u8, uniform: bool) {
+        self.written.insert(if uniform { Register::Up(index) } else { Register::P(index) });
+        self.predicate(index, uniform);
+    }
+
+    fn predicate(&mut self, index: u8, uniform: bool) {
         self.put(if uniform { "UP" } else { "P" });
         if index == 7 { self.put("T") } else { self.put_fmt(format_args!("{index}")) }
     }
@@ -135,7 +173,7 @@ impl<'a> Printer<'a> {
             self.put("!");
         }
         let index = self.bits(lo, 3) as u8;
-        self.predicate(index, uniform);
+        self.predicate_read(index, uniform);
     }
 
     /// A predicate source stored as its complement, not printed when it is PT.
@@ -146,7 +184,7 @@ impl<'a> Printer<'a> {
             if value & 8 != 0 {
                 self.put("!");
             }
-            self.predicate(value & 7 ^ 7, uniform);
+            self.predicate_read(value & 7 ^ 7, uniform);
         }
     }
 

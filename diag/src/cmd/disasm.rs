@@ -1,14 +1,15 @@
-//! `nvdiag disasm`: shows what is in a cubin.
+//! `nvdiag disasm`: shows what is in a cubin, or examines whether its kernels wait for their results.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use nvdiag::disassembly::Disassembly;
+use nvdiag::lint::Lint;
 
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
-use crate::cmd::input::read_input;
+use crate::cmd::input::{read_input, read_source};
 
 /// Disassemble a cubin: sections, what each kernel needs, occupancy, instructions.
 #[derive(Debug, clap::Args)]
@@ -21,13 +22,22 @@ pub struct Args {
     /// Show the instruction words too.
     #[arg(long)]
     hex: bool,
+    /// Examine instead whether every instruction waits for the results it uses: scoreboard barriers and stall
+    /// counts, on every path.
+    #[arg(long, conflicts_with = "hex")]
+    lint: bool,
 }
 
 impl Args {
     /// Disassembles and prints.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         let bytes = read_input(&self.file)?;
-        let disassembly = Disassembly::read(&bytes, self.kernel.as_deref());
+        if self.lint {
+            let lint = Lint::read(&bytes, self.kernel.as_deref());
+            let lint = lint.with_context(|| format!("cannot examine {}", self.file.display()))?;
+            return show(&lint, json, out);
+        }
+        let disassembly = Disassembly::read(&bytes, self.kernel.as_deref(), &mut read_source);
         let mut disassembly =
             disassembly.with_context(|| format!("cannot disassemble {}", self.file.display()))?;
         disassembly.words = self.hex;

@@ -141,7 +141,7 @@ impl Args {
                 _ => (rest, None),
             };
             let bytes = read_input(Path::new(file))?;
-            map.add_cubin(file, &bytes, kernel, base).with_context(|| format!("cannot use {file}"))?;
+            map.add_cubin(file, &bytes, kernel, base, &mut read_source).with_context(|| format!("cannot use {file}"))?;
         }
         Ok(map)
     }

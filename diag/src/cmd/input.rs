@@ -21,6 +21,18 @@ pub fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Longest source file that is read.
+const MAX_SOURCE: u64 = 16 << 20;
+
+/// Reads a source file that a cubin names; `None` if there is none of a plausible size.
+pub fn read_source(path: &str) -> Option<String> {
+    let file = std::fs::File::open(path).ok()?;
+    file.metadata().ok().filter(|data| data.is_file() && data.len() <= MAX_SOURCE)?;
+    let mut text = Vec::new();
+    file.take(MAX_SOURCE).read_to_end(&mut text).ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
 /// Reads a number as people paste it: `4096`, `0x1000`, `0x0000_1000`.
 pub fn number(text: &str) -> Result<u64, String> {
     let digits = text.replace('_', "");

@@ -302,6 +302,7 @@ impl FaultReport {
         };
         let guess = if code.certain { "" } else { " (one that fits; give --cubin FILE@BASE to be sure)" };
         row(out, "instruction", &format!("{place}{guess}"))?;
+        code.source.iter().try_for_each(|source| source.print(out, "                "))?;
         for line in &code.listing {
             let mark = if line.here { "-->" } else { "   " };
             writeln!(out, "                {mark} {:>7}  {}", line.offset, line.text)?;

@@ -1,9 +1,11 @@
 //! Programs in an address space, and the code at a program counter.
 
+use hcq::cubin::Lines;
 use sass::{Arch, WORD_BYTES, Word};
 use serde::{Deserialize, Serialize};
 
 use crate::hex::Hex;
+use crate::source::{Files, Source};
 
 /// Code starts on a multiple of this.
 const CODE_ALIGN: u64 = 128;
@@ -35,6 +37,9 @@ pub struct Module {
     /// Its bytes from `va` on, in hexadecimal.
     #[serde(default, with = "hex_bytes", skip_serializing_if = "Vec::is_empty")]
     pub code: Vec<u8>,
+    /// Source lines, by offset from `va`, where a cubin has them.
+    #[serde(skip)]
+    pub lines: Lines,
 }
 
 /// Bytes as a string of hexadecimal digits.
@@ -69,7 +74,8 @@ pub(super) struct Loose {
     pub name: String,
     pub sm: u32,
     pub arch: Arch,
-    pub kernels: Vec<(String, Vec<u8>)>,
+    /// Names, code and source lines.
+    pub kernels: Vec<(String, Vec<u8>, Lines)>,
 }
 
 /// An instruction of a listing.
@@ -96,6 +102,9 @@ pub struct Code {
     pub function: Option<String>,
     /// Offset from its start.
     pub offset: Option<Hex>,
+    /// The source lines of the instruction: its own, then the calls it was inlined by.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub source: Vec<Source>,
     /// The instruction and its neighbours.
     pub listing: Vec<Line>,
     /// Whether the place is known, rather than guessed from the low bits of the program counter.
@@ -111,7 +120,7 @@ impl Code {
 }
 
 impl Module {
-    pub(super) fn code_at(&self, pc: u64) -> Option<Code> {
+    pub(super) fn code_at(&self, pc: u64, files: &Files) -> Option<Code> {
         let function = self.functions.iter().find(|f| pc >= f.va.0 && pc - f.va.0 < f.size_bytes);
         let offset = pc.checked_sub(self.va.0)?;
         if function.is_none() && offset >= self.code.len() as u64 {
@@ -135,6 +144,7 @@ impl Module {
             sm: self.sm,
             function: function.map(|f| f.name.clone()),
             offset: function.map(|_| Hex(pc - start)),
+            source: files.at(&self.lines, offset),
             listing,
             certain: true,
         })
@@ -143,8 +153,8 @@ impl Module {
 
 impl Loose {
     /// Kernels that can contain the program counter, given that code starts on a multiple of 128.
-    pub(super) fn guesses(&self, pc: u64) -> impl Iterator<Item = Code> {
-        self.kernels.iter().flat_map(move |(name, code)| {
+    pub(super) fn guesses(&self, pc: u64, files: &Files) -> impl Iterator<Item = Code> {
+        self.kernels.iter().flat_map(move |(name, code, lines)| {
             let first = pc % CODE_ALIGN;
             let offsets = (first..code.len() as u64).step_by(CODE_ALIGN as usize);
             offsets.filter_map(move |offset| {
@@ -154,6 +164,7 @@ impl Loose {
                     sm: self.sm,
                     function: Some(name.clone()),
                     offset: Some(Hex(offset)),
+                    source: files.at(lines, offset),
                     listing: vec![line],
                     certain: false,
                 })

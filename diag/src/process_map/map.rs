@@ -192,7 +192,8 @@ impl ProcessMap {
 
     /// Adds a cubin. `kernel` and `base` together give the address of that kernel's first instruction; `base`
     /// alone does so for a cubin of one kernel, and gives the address of the file's first byte for others.
-    /// Without `base` the address is guessed from the low bits of the program counter.
+    /// Without `base` the address is guessed from the low bits of the program counter. `read` reads the source
+    /// files that the cubin names, or answers `None` for those that are not there.
     ///
     /// # Errors
     /// [`Error::Cubin`].
@@ -202,11 +203,13 @@ impl ProcessMap {
         bytes: &[u8],
         kernel: Option<&str>,
         base: Option<u64>,
+        read: &mut dyn FnMut(&str) -> Option<String>,
     ) -> Result<(), Error> {
         let cubin = Cubin::parse(bytes, kernel)?;
+        cubin.kernels.iter().for_each(|kernel| self.files.add(&kernel.lines, read));
         let (arch, kernels) = (cubin.arch, &cubin.kernels);
         let Some(base) = base else {
-            let kernels = kernels.iter().map(|k| (k.name.to_owned(), k.code.to_vec())).collect();
+            let kernels = kernels.iter().map(|k| (k.name.to_owned(), k.code.to_vec(), k.lines.clone())).collect();
             self.loose.push(Loose { name: name.to_owned(), sm: cubin.sm, arch, kernels });
             return Ok(());
         };
@@ -233,6 +236,7 @@ impl ProcessMap {
                 va: Hex(va),
                 functions: functions.collect(),
                 code: kernel.code.to_vec(),
+                lines: kernel.lines.clone(),
             };
             self.by_hand.1.push(module.clone());
             self.modules.push(module);
@@ -250,7 +254,7 @@ impl ProcessMap {
     #[must_use]
     pub fn by_hand(&self) -> Self {
         let (windows, modules) = self.by_hand.clone();
-        Self { windows, modules, loose: self.loose.clone(), ..Self::default() }
+        Self { windows, modules, loose: self.loose.clone(), files: self.files.clone(), ..Self::default() }
     }
 
     /// The code at a program counter; several if the address of a cubin has to be guessed. Of guesses only
@@ -319,7 +323,7 @@ mod tests {
     fn a_cubin_names_the_instruction() {
         let cubin = include_bytes!("../../tests/data/01_vecadd.sm_90.cubin");
         let mut map = ProcessMap::default();
-        map.add_cubin("v", cubin, Some("vadd_f32"), Some(0x1000)).expect("a cubin");
+        map.add_cubin("v", cubin, Some("vadd_f32"), Some(0x1000), &mut |_| None).expect("a cubin");
         let code = &map.code_at(0x1010, &|_| true)[0];
         assert_eq!(
             (code.function.as_deref(), code.offset, code.listing.len()),
@@ -328,9 +332,9 @@ mod tests {
         assert!(code.certain && code.listing[1].here);
         assert!(map.code_at(0xfff, &|_| true).is_empty() && map.code_at(u64::MAX, &|_| true).is_empty());
         let mut map = ProcessMap::default();
-        map.add_cubin("v", cubin, None, None).expect("a cubin");
+        map.add_cubin("v", cubin, None, None, &mut |_| None).expect("a cubin");
         let guesses = map.code_at(0xffff_0090, &|_| true);
         assert!(guesses.iter().all(|g| !g.certain && g.offset.is_some_and(|o| o.0 % 128 == 0x10)));
-        assert!(map.add_cubin("v", cubin, Some("nothing"), None).is_err());
+        assert!(map.add_cubin("v", cubin, Some("nothing"), None, &mut |_| None).is_err());
     }
 }

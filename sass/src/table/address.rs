@@ -63,7 +63,7 @@ impl Address {
         }
         if let Some(lo) = self.uniform {
             p.put(plus);
-            p.ureg(lo);
+            p.ureg_read(lo, if self.suffix.is_empty() { 1 } else { 2 });
             plus = "+";
         }
         if offset != 0 {
@@ -100,12 +100,13 @@ fn global(
     let suffix = if pair { ".64" } else { ".U32" };
     if shown || described && p.arch.encoding() == Encoding::Sm9x {
         p.put("desc[");
-        p.ureg(ureg);
+        p.ureg_read(ureg, 2);
         p.put("]");
         address.suffix(".64").put(p);
     } else if described {
         // The descriptor's register is there but not shown.
-        p.bits(ureg, 6);
+        let first = p.bits(ureg, 6) as u8;
+        p.read_uregs(first, 2);
         address.suffix(suffix).put(p);
     } else {
         address.suffix(suffix).uniform(ureg).put(p);
@@ -201,7 +202,7 @@ pub(super) fn global_to_shared(p: &mut Printer<'_>) -> Result<(), Refused> {
     let uniform_destination = p.word.form() == 6;
     if uniform_destination {
         p.put("+");
-        p.ureg(64);
+        p.ureg_read(64, 1);
     }
     let offset = p.sbits(44, 20);
     if offset != 0 {
@@ -218,10 +219,12 @@ pub(super) fn global_to_shared(p: &mut Printer<'_>) -> Result<(), Refused> {
     if shown || described && p.arch.encoding() == Encoding::Sm9x {
         // The descriptor follows the register that the shared address adds.
         let descriptor = p.bits(64, 6) + u64::from(uniform_destination);
+        p.read_uregs(descriptor as u8, 2);
         p.put_fmt(format_args!("desc[UR{descriptor}]"));
         address.put(p);
     } else if described || uniform_destination {
-        p.bits(64, 6);
+        let first = p.bits(64, 6) as u8 + u8::from(uniform_destination);
+        p.read_uregs(first, if described { 2 } else { 0 });
         address.put(p);
     } else {
         address.uniform(64).put(p);

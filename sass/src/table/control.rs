@@ -231,7 +231,7 @@ fn bra_mask(p: &mut Printer<'_>) -> Result<(), Refused> {
     if p.bit(30) {
         p.put("~");
     }
-    p.ureg(24);
+    p.ureg_read(24, 1);
     Ok(())
 }
 
@@ -320,7 +320,7 @@ fn vote_destination(p: &mut Printer<'_>) -> Result<(), Refused> {
 fn vote_predicate(p: &mut Printer<'_>) -> Result<(), Refused> {
     let index = p.bits(81, 3) as u8;
     p.next();
-    p.predicate(index, p.operands.dst == Dst::U);
+    p.predicate_written(index, p.operands.dst == Dst::U);
     Ok(())
 }
 
@@ -329,7 +329,7 @@ fn r2ur_predicate(p: &mut Printer<'_>) -> Result<(), Refused> {
     let index = p.bits(81, 3) as u8;
     if index != 7 || p.bit(84) {
         p.next();
-        p.predicate(index, false);
+        p.predicate_written(index, false);
     }
     Ok(())
 }
@@ -346,7 +346,7 @@ fn b2r_source(p: &mut Printer<'_>) -> Result<(), Refused> {
             let index = p.bits(81, 3) as u8;
             if index != 7 {
                 p.next();
-                p.predicate(index, false);
+                p.predicate_written(index, false);
             }
         }
         _ => {}
@@ -422,8 +422,14 @@ pub(crate) fn branch_target(row: &Row, arch: Arch, word: Word, pc: u64) -> Optio
     match row.opcode {
         Bra => Some(next.wrapping_add_signed(offset(arch, word))),
         CallRel if word.form() == 4 => Some(next.wrapping_add_signed(offset(arch, word))),
+        Warpsync if is_collective(arch, word) => Some(next.wrapping_add_signed(offset(arch, word))),
         CallAbs if word.form() == 4 => Some(offset(arch, word) as u64),
         Bssy => Some(next.wrapping_add_signed(word.sbits(34, 30) * 4)),
         _ => None,
     }
+}
+
+/// `WARPSYNC.COLLECTIVE` of SM 9.0, which branches.
+fn is_collective(arch: Arch, word: Word) -> bool {
+    arch.encoding() == Encoding::Sm9x && word.bit(86)
 }

@@ -83,7 +83,7 @@ const TWO_OF_ULDC: &[Arg] = &[Arg::D, Arg::B];
 fn bindless_constant(p: &mut Printer<'_>) -> Result<(), Refused> {
     p.next();
     p.put("cx[");
-    p.ureg(24);
+    p.ureg_read(24, 2);
     let offset = p.bits(38, 16);
     p.put_fmt(format_args!("][{offset:#x}]"));
     Ok(())

@@ -78,6 +78,12 @@ pub enum CubinError {
         /// The type.
         kind: u32,
     },
+    /// The table of source lines is damaged.
+    #[error("the source lines (.debug_line) cannot be read: {reason}")]
+    Lines {
+        /// What the reader found.
+        reason: String,
+    },
     /// Something a kernel cannot run without is absent.
     #[error("kernel {kernel} has no {what}")]
     Missing {

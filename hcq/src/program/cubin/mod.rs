@@ -15,8 +15,10 @@
 pub(crate) mod attributes;
 pub(crate) mod error;
 pub(crate) mod file;
+pub(crate) mod lines;
 pub(crate) mod resources;
 
 pub use error::CubinError;
 pub use file::{File, Function, Section};
+pub use lines::{Lines, SourceLine};
 pub use resources::{Bank, Parameter, Resources};
