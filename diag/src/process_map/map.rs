@@ -267,7 +267,8 @@ impl ProcessMap {
     pub fn code_at(&self, pc: u64, fits: &dyn Fn(&str) -> bool) -> Vec<Code> {
         /// Guesses shown at most.
         const GUESSES: usize = 8;
-        let found: Vec<_> = self.modules.iter().filter_map(|module| module.code_at(pc, &self.files)).collect();
+        let found: Vec<_> =
+            self.modules.iter().filter_map(|module| module.code_at(pc, &self.files)).collect();
         if !found.is_empty() {
             return found;
         }
