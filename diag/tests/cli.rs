@@ -64,6 +64,103 @@ fn input_comes_from_stdin_and_from_the_middle_of_a_dump() {
     assert!(err.contains("past its end"), "{err}");
 }
 
+/// The cubin of `hcq`'s tests that was compiled with `-lineinfo`.
+fn cubin_with_lines() -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../hcq/tests/data/lines.sm_87.cubin");
+    path.to_string_lossy().into_owned()
+}
+
+#[test]
+fn the_source_line_of_an_instruction_is_shown_with_its_text_where_the_file_is_there() {
+    let (code, out, _) = output(&mut nvdiag(&["disasm", &cubin_with_lines(), "--kernel", "scale"]));
+    assert_eq!(code, 0);
+    let inlined = "kernels/square.h:2 (square, inlined)\n    kernels/scale.cu:5\n";
+    assert!(out.contains(inlined), "{out}");
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("kernels")).expect("made");
+    std::fs::write(folder.path().join("kernels/square.h"), "float square(float x) {\n    return x * x;\n}\n")
+        .expect("written");
+    let (_, out, _) =
+        output(nvdiag(&["disasm", &cubin_with_lines(), "--kernel", "scale"]).current_dir(folder.path()));
+    assert!(out.contains("kernels/square.h:2 (square, inlined)  return x * x;\n"), "{out}");
+    let (_, out, _) = output(&mut nvdiag(&[
+        "esr",
+        "--warp-esr",
+        "0x10",
+        "--pc",
+        "0x11c0",
+        "--cubin",
+        &format!("{}:scale@0x1000", cubin_with_lines()),
+    ]));
+    assert!(out.contains("kernels/square.h:2 (square, inlined)"), "{out}");
+}
+
+#[test]
+fn an_instruction_that_does_not_wait_is_found() {
+    let cubin = data("01_vecadd.sm_90.cubin");
+    let (code, out, _) = output(&mut nvdiag(&["disasm", &cubin, "--lint"]));
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains("every result is waited for"), "{out}");
+    // Nobody waits for anything any more: the wait masks of all instructions are cleared.
+    let mut bytes = std::fs::read(&cubin).expect("readable");
+    let (_, listing, _) = output(&mut nvdiag(&["disasm", &cubin, "--json"]));
+    let listing: serde_json::Value = serde_json::from_str(&listing).expect("JSON");
+    let sections = listing["sections"].as_array().expect("sections");
+    for section in sections.iter().filter(|s| s["name"].as_str().is_some_and(|n| n.starts_with(".text."))) {
+        let start = section["file_offset"].as_str().expect("hex").trim_start_matches("0x").to_owned();
+        let start = usize::from_str_radix(&start, 16).expect("hex");
+        let size = usize::try_from(section["size_bytes"].as_u64().expect("a size")).expect("fits");
+        for word in bytes[start..start + size].chunks_exact_mut(16) {
+            let cleared = u128::from_le_bytes(word.try_into().expect("16 bytes")) & !(0x3f << 116);
+            word.copy_from_slice(&cleared.to_le_bytes());
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let planted = folder.path().join("planted.cubin");
+    std::fs::write(&planted, bytes).expect("written");
+    let planted = planted.to_string_lossy();
+    let (code, out, _) = output(&mut nvdiag(&["disasm", &planted, "--kernel", "vadd_f32", "--lint"]));
+    assert_eq!(code, 1, "{out}");
+    for words in
+        ["read after write of R", "no instruction on the path waits for barrier", "straight on", "FADD"]
+    {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+    let (code, out, _) =
+        output(&mut nvdiag(&["disasm", &planted, "--kernel", "vadd_f32", "--lint", "--json"]));
+    let report: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, report["schema"].as_str()), (1, Some("nvdiag.lint/1")));
+    assert_eq!(report["kernels"][0]["findings"][0]["hazard"], "read after write");
+}
+
+/// Every cubin of the work tree, which ptxas made, is clean.
+#[test]
+fn every_kernel_of_the_repository_waits_for_its_results() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (mut folders, mut examined, mut archs) = (vec![root], 0, std::collections::BTreeSet::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("readable").map(|entry| entry.expect("readable")) {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                folders.push(path);
+            } else if name.ends_with(".cubin") {
+                let bytes = std::fs::read(&path).expect("readable");
+                // Damaged ones are test data of their own.
+                let Ok(lint) = nvdiag::lint::Lint::read(&bytes, None) else { continue };
+                for kernel in &lint.kernels {
+                    assert!(kernel.findings.is_empty(), "{}: {:#?}", path.display(), kernel.findings);
+                    examined += kernel.instructions;
+                }
+                archs.insert(lint.target);
+            }
+        }
+    }
+    println!("{examined} instructions of {archs:?}");
+    assert!(examined > 300_000, "{examined}");
+    assert!(["sm_80", "sm_86", "sm_87", "sm_89", "sm_90"].iter().all(|sm| archs.contains(*sm)), "{archs:?}");
+}
+
 #[test]
 fn cubins_are_disassembled() {
     let cubin = data("12_local_stack.sm_87.cubin");

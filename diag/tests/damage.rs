@@ -25,7 +25,7 @@ proptest! {
             bytes[at] = value;
         }
         bytes.truncate(keep);
-        if let Ok(report) = Disassembly::read(&bytes, None) {
+        if let Ok(report) = Disassembly::read(&bytes, None, &mut |_| None) {
             print(&report);
         }
     }
@@ -36,14 +36,14 @@ proptest! {
         let table = u64::from_le_bytes(*bytes[0x28..].first_chunk().expect("e_shoff")) as usize;
         let at = (table + at).min(bytes.len() - 8);
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
-        if let Ok(report) = Disassembly::read(&bytes, None) {
+        if let Ok(report) = Disassembly::read(&bytes, None, &mut |_| None) {
             print(&report);
         }
     }
 
     #[test]
     fn bytes_that_are_no_cubin(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
-        prop_assert!(Disassembly::read(&bytes, None).is_err());
+        prop_assert!(Disassembly::read(&bytes, None, &mut |_| None).is_err());
     }
 
     #[test]
@@ -57,14 +57,14 @@ proptest! {
 
 #[test]
 fn a_word_that_is_no_instruction_is_shown_and_counts_as_a_problem() {
-    let whole = Disassembly::read(CUBIN, Some("local_array")).expect("a cubin");
+    let whole = Disassembly::read(CUBIN, Some("local_array"), &mut |_| None).expect("a cubin");
     assert!(!whole.has_problem());
     let word = u128::from_str_radix(whole.kernels[0].instructions[3].word.trim_start_matches("0x"), 16)
         .expect("hex");
     let at = CUBIN.windows(16).position(|w| w == word.to_le_bytes()).expect("the code is in the file");
     let mut bytes = CUBIN.to_vec();
     bytes[at..at + 16].fill(0xff);
-    let report = Disassembly::read(&bytes, None).expect("still a cubin");
+    let report = Disassembly::read(&bytes, None, &mut |_| None).expect("still a cubin");
     assert!(report.has_problem());
     let bad: Vec<_> = report
         .kernels

@@ -42,11 +42,13 @@ fn a_good_and_a_broken_qmd() {
 
 #[test]
 fn cubins_of_both_parts() {
-    let orin = Disassembly::read(include_bytes!("data/12_local_stack.sm_87.cubin"), None, &mut |_| None).expect("a cubin");
+    let orin = Disassembly::read(include_bytes!("data/12_local_stack.sm_87.cubin"), None, &mut |_| None)
+        .expect("a cubin");
     assert!(!orin.has_problem());
     compare("disasm_local_stack_sm_87.txt", &text(&orin));
     let mut hopper =
-        Disassembly::read(include_bytes!("data/01_vecadd.sm_90.cubin"), Some("vadd_f32"), &mut |_| None).expect("a cubin");
+        Disassembly::read(include_bytes!("data/01_vecadd.sm_90.cubin"), Some("vadd_f32"), &mut |_| None)
+            .expect("a cubin");
     compare("disasm_vadd_sm_90.json", &json(&hopper));
     hopper.words = true;
     compare("disasm_vadd_sm_90.txt", &text(&hopper));

@@ -10,12 +10,13 @@ use ga10b_llm::search::Part;
 use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm::{CacheType, Mode, SamplerOptions};
 use ga10b_llm_tools::roofline::Constant;
+use ga10b_sim::Checks;
 use hcq::Selector;
 
 /// Decodes a LLaMA model on a GPU without the CUDA runtime.
 ///
 /// Without -m it continues a story with the embedded model. Exit codes: 0 done, 1 failed or past the bounds
-/// of --verify, 2 bad usage.
+/// of --verify, 2 bad usage, 3 mistakes found by --check.
 #[derive(Debug, Parser)]
 #[command(name = "llm-demo", version, max_term_width = 100)]
 pub struct Cli {
@@ -101,6 +102,15 @@ pub struct Cli {
     /// While generating, write a trace of GPU and host to a file for ui.perfetto.dev
     #[arg(long, value_name = "FILE.json", conflicts_with = "mode", help_heading = "Other tasks")]
     pub trace: Option<PathBuf>,
+
+    /// Run on the software ga10b and search for mistakes of kernels while generating or with --verify
+    ///
+    /// CHECKS are the searches, separated by commas: init, race, sync; by default all of them. What is found
+    /// is printed on standard error, and the exit code is 3.
+    #[arg(long, value_name = "CHECKS", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    #[arg(conflicts_with_all = ["bench", "greedy", "trace", "dump_logits", "profile", "predict", "tune", "synthesize"])]
+    #[arg(value_parser = Checks::from_str, help_heading = "Other tasks")]
+    pub check: Option<Checks>,
 
     /// Write the logits after each of --tokens to a file: little-endian f32, one row per token
     #[arg(long, group = "mode", value_name = "OUT", requires = "tokens", help_heading = "Other tasks")]
@@ -312,11 +322,15 @@ mod tests {
             &["--top-p", "1.5"],
             &["-n", "0"],
             &["--device", "cuda"],
+            &["--check=speed"],
+            &["--check", "--bench"],
+            &["--check", "--verify", "--greedy", "3"],
         ] {
             assert!(parse(args).is_err(), "{args:?}");
         }
         let cli = parse(&["--dump-logits", "x", "--tokens", "1,2,3"]).expect("valid");
         assert_eq!(cli.tokens, [1, 2, 3]);
+        assert_eq!(parse(&["--check", "--verify"]).expect("valid").check, Some(Checks::all()));
         let tune = |args: &[&str]| parse(args).expect("valid").tune;
         assert_eq!(tune(&["--tune"]), Some(Parts(Part::ALL.to_vec())));
         assert_eq!(tune(&["--tune=prompt,step"]), Some(Parts(vec![Part::Prompt, Part::Step])));

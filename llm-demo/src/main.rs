@@ -7,10 +7,12 @@
 //! # Layers
 //! ```text
 //! 0 cli outcome progress report shapes
-//! 1 session
-//! 2 commands
+//! 1 checker
+//! 2 session
+//! 3 commands
 //! ```
 
+mod checker;
 mod cli;
 mod commands;
 mod outcome;
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
     match run(&cli, began, spans) {
         Ok(Outcome::Good) => ExitCode::SUCCESS,
         Ok(Outcome::Bad) => ExitCode::FAILURE,
+        Ok(Outcome::Findings) => ExitCode::from(3),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprintln!("llm-demo: {error:#}");

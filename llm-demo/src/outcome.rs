@@ -7,4 +7,6 @@ pub enum Outcome {
     Good,
     /// Done, and the answer is no.
     Bad,
+    /// The checker found mistakes of kernels.
+    Findings,
 }

@@ -7,6 +7,7 @@ use ga10b_llm::embedded;
 use ga10b_llm::{CacheType, Engine, EngineOptions, Mode, Model};
 use hcq::{Device, DeviceOptions};
 
+use crate::checker;
 use crate::cli::Cli;
 use crate::progress;
 use crate::shapes::{self, TuningReport};
@@ -63,6 +64,9 @@ pub fn device(cli: &Cli) -> anyhow::Result<Device> {
 
 /// Opens the device that the command line names, with options.
 pub fn device_with(cli: &Cli, options: DeviceOptions) -> anyhow::Result<Device> {
+    if let Some(checks) = cli.check {
+        return checker::open(checks, cli.device, options);
+    }
     Device::open_with(cli.device, options)
         .with_context(|| format!("cannot open the device \"{}\"", cli.device))
 }

@@ -5,23 +5,31 @@ use std::path::Path;
 use assert_cmd::Command;
 use ptxgen::Ptxas;
 
-fn program() -> Command {
+fn program_on(device: &str) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("llm-demo"));
     command
         .env_remove("HCQ_DEVICE")
         .env_remove("RUST_LOG")
         .env("LLM_DEMO_TUNING", "/nonexistent/tuning.json");
-    command.args(["--device", "sim"]);
+    command.args(["--device", device]);
     command
+}
+
+fn program() -> Command {
+    program_on("sim")
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// Exit code, standard output and standard error.
+/// Exit code, standard output and standard error on the software device.
 fn run(args: &[&str]) -> (i32, String, String) {
-    let output = program().args(args).output().expect("the program starts");
+    run_on("sim", args)
+}
+
+fn run_on(device: &str, args: &[&str]) -> (i32, String, String) {
+    let output = program_on(device).args(args).output().expect("the program starts");
     (output.status.code().expect("it exits"), text(&output.stdout), text(&output.stderr))
 }
 
@@ -40,6 +48,21 @@ fn without_arguments_it_tells_a_story() {
     assert_eq!(code, 0, "{err}");
     assert_eq!(out, "Once upon a time, a cheerful boy named Tom lived on a quiet farm.\n");
     assert!(err.contains("stopped after 12 tokens"), "{err}");
+}
+
+#[test]
+fn the_checker_finds_nothing_in_the_built_in_kernels() {
+    let (code, out, err) = run(&["-n", "2", "--check=init,sync"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("Once upon a time"), "{out}");
+    assert!(err.contains("[checker (init, sync): found nothing]"), "{err}");
+}
+
+#[test]
+fn the_checker_says_why_it_cannot_search_on_a_gpu() {
+    let (code, out, err) = run_on("rm", &["-n", "2", "--check"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("the device is \"rm\"") && err.contains("Use --device sim"), "{err}");
 }
 
 #[test]

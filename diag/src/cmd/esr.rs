@@ -15,7 +15,7 @@ use nvdiag::session::Session;
 
 use crate::cmd::finding::{Finding, is_broken_pipe, show};
 use crate::cmd::follow::{Log, Look};
-use crate::cmd::input::read_input;
+use crate::cmd::input::{read_input, read_source};
 use crate::cmd::register::{Register, address, register};
 use crate::cmd::{kernel_log, live, process};
 
@@ -141,7 +141,8 @@ impl Args {
                 _ => (rest, None),
             };
             let bytes = read_input(Path::new(file))?;
-            map.add_cubin(file, &bytes, kernel, base, &mut read_source).with_context(|| format!("cannot use {file}"))?;
+            map.add_cubin(file, &bytes, kernel, base, &mut read_source)
+                .with_context(|| format!("cannot use {file}"))?;
         }
         Ok(map)
     }

@@ -145,7 +145,7 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
         size_bytes: m.len.count(),
         read_only: None,
     }));
-    map.add_cubin("provoke", &image, Some(kind.kernel()), Some(kernel.address().raw()))?;
+    map.add_cubin("provoke", &image, Some(kind.kernel()), Some(kernel.address().raw()), &mut |_| None)?;
     let mut capture = Capture {
         outcome: Outcome::Finished,
         device: format!("{} ({})", device.info().name, device.info().backend),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::cubin::Cubin;
 use crate::hex::Hex;
 use crate::process_map::code::{Code, Function, Loose, Module};
+use crate::source::Files;
 
 /// Bytes of addresses each window takes: 16 MiB on chips before Hopper (inferred from working settings; the
 /// hardware documents do not say).
@@ -107,6 +108,8 @@ pub struct ProcessMap {
     /// The process whose map was read, if the map names it.
     pub pid: Option<u32>,
     loose: Vec<Loose>,
+    /// Source files that cubins name.
+    files: Files,
     /// What was given by hand rather than read from a map: it holds for any process.
     by_hand: (Vec<Window>, Vec<Module>),
 }
@@ -209,7 +212,8 @@ impl ProcessMap {
         cubin.kernels.iter().for_each(|kernel| self.files.add(&kernel.lines, read));
         let (arch, kernels) = (cubin.arch, &cubin.kernels);
         let Some(base) = base else {
-            let kernels = kernels.iter().map(|k| (k.name.to_owned(), k.code.to_vec(), k.lines.clone())).collect();
+            let kernels =
+                kernels.iter().map(|k| (k.name.to_owned(), k.code.to_vec(), k.lines.clone())).collect();
             self.loose.push(Loose { name: name.to_owned(), sm: cubin.sm, arch, kernels });
             return Ok(());
         };
@@ -263,11 +267,12 @@ impl ProcessMap {
     pub fn code_at(&self, pc: u64, fits: &dyn Fn(&str) -> bool) -> Vec<Code> {
         /// Guesses shown at most.
         const GUESSES: usize = 8;
-        let found: Vec<_> = self.modules.iter().filter_map(|module| module.code_at(pc)).collect();
+        let found: Vec<_> =
+            self.modules.iter().filter_map(|module| module.code_at(pc, &self.files)).collect();
         if !found.is_empty() {
             return found;
         }
-        let guesses = self.loose.iter().flat_map(|loose| loose.guesses(pc));
+        let guesses = self.loose.iter().flat_map(|loose| loose.guesses(pc, &self.files));
         guesses.filter(|code| code.instruction().is_none_or(fits)).take(GUESSES).collect()
     }
 

@@ -7,6 +7,7 @@ use ga10b_llm::generate::Stop;
 use ga10b_llm::{Sampler, Tokenizer, generate};
 use ga10b_llm_tools::trace::HostSpans;
 
+use crate::checker;
 use crate::cli::Cli;
 use crate::commands::recording::Recording;
 use crate::outcome::Outcome;
@@ -56,5 +57,5 @@ pub fn run(cli: &Cli, spans: Option<HostSpans>) -> anyhow::Result<Outcome> {
     if let Some(recording) = recording {
         recording.finish(&mut session, &model)?;
     }
-    Ok(Outcome::Good)
+    Ok(checker::conclude(cli.check, &session.device, Outcome::Good))
 }

@@ -7,6 +7,7 @@ use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::sampler::argmax;
 use ga10b_llm::{CacheType, Decoder, Reference, Tokenizer};
 
+use crate::checker;
 use crate::cli::Cli;
 use crate::outcome::Outcome;
 use crate::progress;
@@ -81,5 +82,6 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         "as a prompt  NMSE {found:.3e} of the logits after all {count} tokens, at most {nmse:.0e}"
     )?;
     writeln!(out, "{}", if good { "within bounds" } else { "PAST THE BOUNDS" })?;
-    Ok(if good { Outcome::Good } else { Outcome::Bad })
+    let outcome = if good { Outcome::Good } else { Outcome::Bad };
+    Ok(checker::conclude(cli.check, &session.device, outcome))
 }

@@ -54,7 +54,7 @@ fn start() -> Case {
                 }
             }
         }
-        if let Ok(report) = Disassembly::read(&bytes, None)
+        if let Ok(report) = Disassembly::read(&bytes, None, &mut |_| None)
             && rng.random_ratio(1, 8)
         {
             print(&report);

@@ -1,8 +1,8 @@
 //! Source lines of machine code: `.debug_line` as `ptxas -lineinfo` writes it.
 //!
 //! DWARF 2, one sequence per function, whose address is a relocation against the function's section. NVIDIA
-//! adds the extended opcode 0x90 for code that was inlined: the number of the row (from 1) of the call, 0 for
-//! none, and the place of the callee's name in `.debug_str`
+//! adds the extended opcode 0x90 for code that was inlined: the number of the row of the call, counted from
+//! 1 in its sequence, 0 for none, and the place of the callee's name in `.debug_str`
 //! (`DW_LNE_NVIDIA_inlined_call` in LLVM's `Dwarf.def`).
 
 use std::collections::BTreeSet;
@@ -143,7 +143,7 @@ fn read(
         let program = debug_line.program(DebugLineOffset(offset), 8, None, None)?;
         let header = program.header().clone();
         let length = header.unit_length();
-        let mut sequence = Sequence { names, wanted, base: rows.len(), call: None, all: Vec::new() };
+        let mut sequence = Sequence { names, wanted, call: None, all: Vec::new() };
         sequence.run(program, &header, rows)?;
         // The length itself is 4 bytes, or 12 in the 64-bit format.
         offset += length + usize::from(header.format().initial_length_size());
@@ -155,11 +155,9 @@ fn read(
 struct Sequence<'n> {
     names: &'n [u8],
     wanted: u64,
-    /// Where the rows of this program begin.
-    base: usize,
     /// The row of the call and the name of what was inlined, for the next rows.
     call: Option<(u64, Option<String>)>,
-    /// For each row of the program, its index among the rows kept.
+    /// For each row of the sequence, its index among the rows kept.
     all: Vec<Option<usize>>,
 }
 
@@ -192,6 +190,7 @@ impl Sequence<'_> {
             }
             if state.end_sequence() {
                 self.call = None;
+                self.all.clear();
             } else {
                 let kept = (section == self.wanted).then_some(rows.len());
                 self.all.push(kept);
@@ -215,9 +214,7 @@ impl Sequence<'_> {
                 line: state.line().map_or(0, std::num::NonZero::get),
                 function: call.and_then(|(_, name)| name.clone()),
             },
-            caller: caller
-                .and_then(|row| self.all.get(row).copied().flatten())
-                .filter(|row| *row >= self.base),
+            caller: caller.and_then(|row| self.all.get(row).copied().flatten()),
         }
     }
 

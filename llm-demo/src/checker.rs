@@ -1,0 +1,73 @@
+//! Runs on the software ga10b with its checker: `--check`.
+
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use ga10b_sim::{Checks, Finding, Sim, SimConfig};
+use hcq::{Device, DeviceOptions, Selector};
+
+use crate::outcome::Outcome;
+
+/// Opens a software ga10b that searches for mistakes of kernels.
+///
+/// # Errors
+/// If `selector` names a GPU: the hardware does not notice these mistakes.
+pub fn open(checks: Checks, selector: Selector, options: DeviceOptions) -> anyhow::Result<Device> {
+    ensure!(
+        matches!(selector, Selector::Auto | Selector::Sim),
+        "--check searches while the software ga10b executes a kernel, and the device is \"{selector}\" (--device or \
+         HCQ_DEVICE): a GPU does not notice these mistakes. Use --device sim"
+    );
+    let config = SimConfig { check: checks, ..SimConfig::from_env()? };
+    let sim: Arc<Sim> = Sim::try_new(config).context("cannot start the software ga10b")?;
+    hcq::sim::open(sim, options).context("cannot open the device \"sim\"")
+}
+
+/// What the checker of `device` adds to the outcome of a command. Each finding has been printed when it was
+/// noticed.
+pub fn conclude(checks: Option<Checks>, device: &Device, outcome: Outcome) -> Outcome {
+    let Some((checks, sim)) = checks.zip(hcq::sim::of(device)) else { return outcome };
+    let findings = sim.findings();
+    anstream::eprintln!("{}", summary(checks, &findings));
+    if findings.is_empty() { outcome } else { Outcome::Findings }
+}
+
+fn summary(checks: Checks, findings: &[Finding]) -> String {
+    let names: Vec<String> = checks.iter_names().map(|(name, _)| name.to_lowercase()).collect();
+    let times: u64 = findings.iter().map(|finding| finding.count).sum();
+    let found = match (findings.len(), times) {
+        (0, _) => "found nothing".to_owned(),
+        (1, 1) => "found 1 mistake".to_owned(),
+        (1, times) => format!("found 1 mistake, {times} times"),
+        (n, times) => format!("found {n} mistakes, {times} times"),
+    };
+    format!("[checker ({}): {found}]", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use ga10b_sim::Event;
+
+    use super::*;
+
+    fn finding(count: u64) -> Finding {
+        let event = Event { pc: 0x10, sass: "LDG R2, [R2]".to_owned(), block: [0; 3], thread: [0; 3] };
+        let text = "reads memory that nothing wrote".to_owned();
+        Finding { check: Checks::INIT, text, program: 0, event, address: None, earlier: None, count }
+    }
+
+    #[test]
+    fn the_summary_names_the_checks_and_counts_mistakes_and_how_often_they_occur() {
+        let checks = Checks::INIT | Checks::SYNC;
+        assert_eq!(summary(checks, &[]), "[checker (init, sync): found nothing]");
+        assert_eq!(summary(checks, &[finding(1)]), "[checker (init, sync): found 1 mistake]");
+        let two = [finding(1), finding(4)];
+        assert_eq!(summary(Checks::INIT, &two), "[checker (init): found 2 mistakes, 5 times]");
+    }
+
+    #[test]
+    fn a_gpu_is_refused_with_the_reason() {
+        let error = open(Checks::all(), Selector::Rm, DeviceOptions::default()).expect_err("a GPU");
+        assert!(error.to_string().contains("does not notice"), "{error}");
+    }
+}
