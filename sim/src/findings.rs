@@ -22,12 +22,17 @@ bitflags! {
         const RACE = 1 << 1;
         /// Barriers and exchanges that some lanes of a warp do not take part in.
         const SYNC = 1 << 2;
+        /// Accesses to the same memory by launches, copies and the program that no barrier and no wait
+        /// orders; messages between blocks without a fence; launch descriptors that change in flight. With
+        /// [`Schedule::Shuffled`](crate::sm::Schedule::Shuffled) what nothing orders runs in random order,
+        /// and stores become visible late.
+        const ORDER = 1 << 3;
     }
 }
 
 impl Checks {
     /// What [`from_str`](Checks::from_str) reads.
-    pub const EXPECTED: &str = "a list of init, race and sync, separated by commas, or all";
+    pub const EXPECTED: &str = "a list of init, race, sync and order, separated by commas, or all";
 }
 
 /// A list of checks names one that does not exist.
@@ -46,6 +51,7 @@ impl FromStr for Checks {
                     "init" => Checks::INIT,
                     "race" => Checks::RACE,
                     "sync" => Checks::SYNC,
+                    "order" => Checks::ORDER,
                     "all" => Checks::all(),
                     _ => return Err(UnknownCheck(name.to_owned())),
                 };
@@ -55,12 +61,12 @@ impl FromStr for Checks {
     }
 }
 
-/// An instruction that a thread executed.
+/// An instruction that a thread executed, or what else accessed memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Guest address of the instruction.
+    /// Guest address of the instruction; 0 for what is none.
     pub pc: u64,
-    /// The instruction.
+    /// The instruction; of what is none, what it is.
     pub sass: String,
     /// The thread's block.
     pub block: [u32; 3],
@@ -71,7 +77,10 @@ pub struct Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Event { pc, sass, block: [bx, by, bz], thread: [x, y, z] } = self;
-        write!(f, "{sass} at {pc:#x}, block ({bx},{by},{bz}), thread ({x},{y},{z})")
+        match pc {
+            0 => f.write_str(sass),
+            _ => write!(f, "{sass} at {pc:#x}, block ({bx},{by},{bz}), thread ({x},{y},{z})"),
+        }
     }
 }
 
@@ -82,7 +91,9 @@ pub struct Finding {
     pub check: Checks,
     /// What is wrong.
     pub text: String,
-    /// Guest address of the kernel's first instruction.
+    /// Which work did it where it was noticed first, and what is missing; may be empty.
+    pub detail: String,
+    /// Guest address of the kernel's first instruction; 0 where no kernel did it.
     pub program: u64,
     /// Where it was noticed first.
     pub event: Event,
@@ -96,13 +107,19 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Finding { text, program, event, .. } = self;
-        write!(f, "{text}: {event}, kernel at {program:#x}")?;
+        let Finding { text, detail, program, event, .. } = self;
+        write!(f, "{text}: {event}")?;
+        if *program != 0 {
+            write!(f, ", kernel at {program:#x}")?;
+        }
         if let Some(address) = self.address {
             write!(f, ", address {address:#x}")?;
         }
         if let Some(earlier) = &self.earlier {
             write!(f, "; earlier {earlier}")?;
+        }
+        if !detail.is_empty() {
+            write!(f, "; {detail}")?;
         }
         Ok(())
     }
@@ -153,6 +170,7 @@ mod tests {
     fn a_list_of_checks_is_read_by_name() {
         assert_eq!("init,race".parse(), Ok(Checks::INIT | Checks::RACE));
         assert_eq!(" sync ".parse(), Ok(Checks::SYNC));
+        assert_eq!("order".parse(), Ok(Checks::ORDER));
         assert_eq!("all".parse(), Ok(Checks::all()));
         assert_eq!("".parse(), Ok(Checks::empty()));
         assert_eq!("init,leaks".parse::<Checks>(), Err(UnknownCheck("leaks".to_owned())));

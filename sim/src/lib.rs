@@ -6,10 +6,10 @@
 //! and puts channels on the runlist; the GPU reports through `gpu::interrupts`.
 //!
 //! ```text
-//! 0   clock dram findings ids own_thread poison violations visit::message
-//! 1   visit::visitor
-//! 2   user_memory
-//! 3   visit::remote
+//! 0   clock dram findings ids order::known own_thread poison violations visit::message
+//! 1   order::work visit::visitor
+//! 2   order::shadow user_memory
+//! 3   order::ledger visit::remote
 //!
 //! 4   gpu::sm::code_map gpu::sm::counters gpu::sm::guest gpu::sm::lanes gpu::sm::mbarrier gpu::sm::slots gpu::sm::soft
 //! 5   gpu::sm::l2 gpu::sm::target gpu::sm::warp
@@ -60,6 +60,7 @@ mod driver;
 mod findings;
 mod gpu;
 mod ids;
+mod order;
 mod own_thread;
 mod poison;
 mod sim;

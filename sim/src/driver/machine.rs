@@ -2,7 +2,7 @@
 
 use crate::clock::{Clock, Deadline};
 use crate::config::SimConfig;
-use crate::dram::Dram;
+use crate::dram::{Dram, PAGE};
 use crate::driver::channel::{Channel, Channels};
 use crate::driver::descriptor::{FileKey, borrow};
 use crate::driver::dmabuf::{BufferFacts, DmaBuf};
@@ -10,7 +10,7 @@ use crate::driver::files::{FileTable, Object};
 use crate::driver::log::KernelLog;
 use crate::driver::nvmap::Handles;
 use crate::driver::tsg::Tsg;
-use crate::findings::Findings;
+use crate::findings::{Checks, Findings};
 use crate::gpu::chip::Chip;
 use crate::gpu::device::Gpu;
 use crate::gpu::sm;
@@ -18,6 +18,7 @@ use crate::gpu::sm::executor::Executor;
 use crate::gpu::syncpoint::Syncpoints;
 use crate::gpu::units::Units;
 use crate::ids::{IdPool, Order};
+use crate::order::ledger::Ledger;
 use crate::own_thread::is_gpu_thread;
 use crate::user_memory::UserMemory;
 use crate::violations::{Consequence, Violations};
@@ -105,8 +106,12 @@ impl Machine {
         let clock = Clock::new(&config.time);
         let violations = Arc::new(Violations::default());
         let syncpoints = Arc::new(Syncpoints::new(&dram));
-        let findings = Findings::new(!config.check.is_empty());
+        let findings = Arc::new(Findings::new(!config.check.is_empty()));
         let settings = sm::Config { checks: config.checks(), ..config.executor };
+        let ledger = settings.checks.contains(Checks::ORDER).then(|| {
+            let sink = dram.sparse_sink().addr().get() as u64;
+            Arc::new(Ledger::new(Arc::clone(&findings), sink..sink + PAGE))
+        });
         let executor = Executor::on(settings, clock.clone(), findings);
         let units = Units::new(
             config.chip(),
@@ -114,6 +119,7 @@ impl Machine {
             executor,
             Arc::clone(&syncpoints),
             Arc::clone(&violations),
+            ledger,
         );
         let comm = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         Ok(Self {
@@ -299,7 +305,6 @@ impl Machine {
         let instance = &channel.instance;
         instance.kill();
         self.gpu.remove_channel(instance);
-        drop(instance.turn());
         instance.set_working(false);
         let (ring, syncpoint) = {
             let mut bindings = instance.bindings();

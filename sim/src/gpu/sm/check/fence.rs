@@ -1,0 +1,97 @@
+//! What orders the accesses of blocks if every message needs its fence: a strong store or an atomic operation
+//! publishes what its block did before its last fence, and a strong load learns it at the next fence, or when
+//! its SM's level-1 cache is emptied.
+
+use std::collections::HashMap;
+
+use crate::findings::Checks;
+use crate::gpu::sm::check::order::{Clocks, Knowledge};
+use crate::gpu::sm::check::race::global_kind;
+use crate::gpu::sm::check::shadow::{Kind, Mark, Shadow};
+use crate::gpu::sm::check::{Place, WarpAccess, Watch, block_id, event, lanes, words};
+use crate::gpu::sm::core::Core;
+
+use sass::Access;
+
+/// The clocks of blocks, and what they know of each other.
+#[derive(Debug, Default)]
+pub(super) struct Fences {
+    clocks: Clocks,
+    shadow: Shadow,
+    /// What each block did before its last fence.
+    fenced: HashMap<u32, Knowledge>,
+    /// What each has read since.
+    pending: HashMap<u32, Knowledge>,
+    /// By the address of what was accessed strongly.
+    released: HashMap<u64, Knowledge>,
+}
+
+impl Fences {
+    /// A fence of a block.
+    pub fn fence(&mut self, id: u32) {
+        self.learn(id);
+        let passed = self.clocks.release(id);
+        self.fenced.insert(id, passed);
+    }
+
+    /// Later loads of a block see what others published before what it has read.
+    pub fn learn(&mut self, id: u32) {
+        if let Some(pending) = self.pending.remove(&id) {
+            self.clocks.acquire(id, &pending);
+        }
+    }
+
+    fn release_at(&mut self, id: u32, address: u64) {
+        if let Some(passed) = self.fenced.get(&id) {
+            self.released.entry(address).or_default().join(passed);
+        }
+    }
+
+    fn acquire_at(&mut self, id: u32, address: u64) {
+        if let Some(passed) = self.released.get(&address) {
+            self.pending.entry(id).or_default().join(passed);
+        }
+    }
+}
+
+impl Watch {
+    /// The accesses of a warp to global memory, against those of other blocks.
+    pub(super) fn check_fences(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
+        let (id, strong) = (core.block.index as u32, access.memory.strong);
+        let (reads, writes) =
+            (access.memory.access != Access::Store, access.memory.access != Access::Load);
+        let mut released = Vec::new();
+        for lane in lanes(access.lanes) {
+            let Place::Global(va) = access.places[lane as usize] else { continue };
+            if va.checked_add(16).is_none() {
+                continue;
+            }
+            let mut found = None;
+            for (i, (word, bytes)) in words(va, access.memory.bytes).enumerate() {
+                if strong && reads {
+                    self.fences.acquire_at(id, word);
+                }
+                let kind = global_kind(core, access, lane, i, word);
+                let clock = self.fences.clocks.now(id);
+                let thread = 32 * core.warp.index + lane;
+                let mark = Mark { id, clock, pc: core.pc, thread, bytes, atomic: strong };
+                let earlier = self.fences.shadow.access(&self.fences.clocks, word, mark, kind);
+                found = found.or(earlier.map(|earlier| (word, earlier, kind)));
+                if strong && writes {
+                    released.push(word);
+                }
+            }
+            if let Some((word, earlier, kind)) = found {
+                let text = match kind {
+                    Kind::Load => "reads global memory that another block of the launch writes, without fences",
+                    _ => "writes global memory that another block of the launch accesses, without fences",
+                };
+                let event = event(core, earlier.pc, block_id(core.env.launch, earlier.id), earlier.thread);
+                self.report(core, Checks::ORDER, lane, text, Some(word * 4), Some(event));
+            }
+        }
+        released.sort_unstable();
+        released.dedup();
+        released.into_iter().for_each(|word| self.fences.release_at(id, word));
+    }
+}
