@@ -26,6 +26,7 @@ mod overlay;
 mod query;
 mod requests;
 mod sys;
+mod witness;
 
 /// The kernel headers of `NVGPU_UAPI_DIR`, as they are: with unions and pointers, and without the `Ioctl`
 /// traits.
@@ -51,3 +52,4 @@ pub use overlay::{OVERLAYS, Overlay};
 pub use query::{characteristics, sm_error_state};
 pub use requests::*;
 pub use sys::{BY_VALUE, Linux, Sys};
+pub use witness::Witness;

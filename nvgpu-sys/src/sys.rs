@@ -10,6 +10,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::witness::Witness;
+
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
@@ -101,6 +103,12 @@ pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// The errno of `close(2)`; the descriptor is gone even then.
     fn close(&self, fd: OwnedFd) -> Result<(), Errno>;
+
+    /// Who wants to know how the program uses the memory that it shares with the GPU; nobody, unless an
+    /// implementation checks it.
+    fn witness(&self) -> Option<&dyn Witness> {
+        None
+    }
 }
 
 // SAFETY: every call is passed on to an implementation.
@@ -141,6 +149,10 @@ unsafe impl<S: Sys + ?Sized> Sys for Arc<S> {
 
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
         (**self).close(fd)
+    }
+
+    fn witness(&self) -> Option<&dyn Witness> {
+        (**self).witness()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::config::SimConfig;
 use crate::driver::descriptor::FileKey;
+use crate::driver::dmabuf::DmaBuf;
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::dispatch;
@@ -11,20 +12,21 @@ use crate::findings::Finding;
 use crate::gpu::counters::Counters;
 use crate::gpu::host_scheduler;
 use crate::gpu::usermode::USERMODE_LEN;
+use crate::order::ledger::Ledger;
 use crate::violations::Violation;
 use crate::visit::host::Host;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
-use nvgpu_sys::Sys;
-use std::collections::HashMap;
+use nvgpu_sys::{Sys, Witness};
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_void};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// A software ga10b, with the system calls of its driver.
@@ -37,6 +39,9 @@ pub struct Sim {
     /// Mappings of the doorbell page: address to the open file whose only mapping it is.
     doorbells: Mutex<HashMap<usize, Arc<CtrlFile>>>,
     thread: Option<JoinHandle<()>>,
+    /// Mappings of buffers by the program, by address: bytes, and the buffer. Kept if it is checked how the
+    /// program uses them.
+    mapped: Mutex<BTreeMap<usize, (usize, Arc<DmaBuf>)>>,
     /// Serves other processes, if the configuration permits it.
     host: Option<Host>,
 }
@@ -60,7 +65,8 @@ impl Sim {
             }
             host => host.and_then(Result::ok),
         };
-        Ok(Arc::new(Self { machine, doorbells: Mutex::default(), thread: Some(thread), host }))
+        let (doorbells, mapped) = (Mutex::default(), Mutex::default());
+        Ok(Arc::new(Self { machine, doorbells, mapped, thread: Some(thread), host }))
     }
 
     /// Starts a machine.
@@ -232,14 +238,24 @@ unsafe impl Sys for Sim {
                     check_mmap(&self.machine, fd, len.get() as u64, offset)?;
                 }
                 // SAFETY: the caller's promise.
-                unsafe { nix::sys::mman::mmap(None, len, prot, flags, fd, offset) }
+                let mapped = unsafe { nix::sys::mman::mmap(None, len, prot, flags, fd, offset) }?;
+                if self.machine.gpu.units.ledger.is_some() && offset == 0 {
+                    let buffer = self.machine.buffer(&mut self.machine.driver(), fd.as_raw_fd());
+                    if let Ok(buffer) = buffer {
+                        self.mapped().insert(mapped.addr().get(), (len.get(), buffer));
+                    }
+                }
+                Ok(mapped)
             }
         }
     }
 
     unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
+        // Before the address can be another mapping's.
+        let gone = self.mapped().remove(&addr.addr().get());
         // SAFETY: the caller's promise.
         unsafe { nix::sys::mman::munmap(addr, len)? };
+        drop(gone);
         let mut doorbells = self.doorbells.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = doorbells.remove(&(addr.as_ptr() as usize)) {
             file.return_mapping();
@@ -284,5 +300,44 @@ unsafe impl Sys for Sim {
             self.machine.collect(key);
         }
         Ok(())
+    }
+
+    fn witness(&self) -> Option<&dyn Witness> {
+        self.machine.gpu.units.ledger.as_ref().map(|_| self as &dyn Witness)
+    }
+}
+
+impl Sim {
+    fn mapped(&self) -> MutexGuard<'_, BTreeMap<usize, (usize, Arc<DmaBuf>)>> {
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ledger, and its address of what the program has at `address`.
+    fn in_ledger(&self, address: usize) -> Option<(&Ledger, u64)> {
+        let ledger = self.machine.gpu.units.ledger.as_deref()?;
+        let mapped = self.mapped();
+        let (start, (len, buffer)) = mapped.range(..=address).next_back()?;
+        let (offset, backing) = (address - start, buffer.backing()?);
+        (offset < *len).then(|| (ledger, (backing.ptr().addr().get() + offset) as u64))
+    }
+}
+
+impl Witness for Sim {
+    fn observed(&self, address: usize, value: u64) {
+        if let Some((ledger, at)) = self.in_ledger(address) {
+            ledger.state().observe(at, value);
+        }
+    }
+
+    fn accesses(&self, address: usize, len: usize, writes: bool) {
+        if let Some((ledger, at)) = self.in_ledger(address) {
+            ledger.program_access(at, len as u64, writes);
+        }
+    }
+
+    fn submits(&self, token: u32, put: u32) {
+        if let Some(ledger) = &self.machine.gpu.units.ledger {
+            ledger.state().submit(token, put);
+        }
     }
 }

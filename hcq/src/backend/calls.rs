@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags};
-use nvgpu_sys::Sys;
+use nvgpu_sys::{Sys, Witness};
 
 use crate::process::Process;
 use crate::sync::lock;
@@ -123,5 +123,9 @@ unsafe impl Sys for Calls {
                 Ok(())
             }
         }
+    }
+
+    fn witness(&self) -> Option<&dyn Witness> {
+        self.here().ok()?.witness()
     }
 }

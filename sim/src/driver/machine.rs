@@ -2,7 +2,7 @@
 
 use crate::clock::{Clock, Deadline};
 use crate::config::SimConfig;
-use crate::dram::{Dram, PAGE};
+use crate::dram::{Backing, Dram, PAGE};
 use crate::driver::channel::{Channel, Channels};
 use crate::driver::descriptor::{FileKey, borrow};
 use crate::driver::dmabuf::{BufferFacts, DmaBuf};
@@ -194,6 +194,9 @@ impl Machine {
             return Ok(buffer);
         }
         let buffer = Arc::new(DmaBuf::revive(fd, known.facts, &self.dram)?);
+        if let Some(backing) = buffer.backing() {
+            self.forget(&backing);
+        }
         known.alive = Arc::downgrade(&buffer);
         Ok(buffer)
     }
@@ -204,6 +207,14 @@ impl Machine {
         let driver = self.driver();
         let known = driver.buffers.get(&key)?;
         Some(known.alive.upgrade().map_or(known.facts.heap != 0, |b| b.backing().is_some()))
+    }
+
+    /// Tells the ledger, if there is one, that memory is new.
+    pub(crate) fn forget(&self, backing: &Backing) {
+        if let Some(ledger) = &self.gpu.units.ledger {
+            let start = backing.ptr().addr().get() as u64;
+            ledger.state().forget(start..start + backing.len());
+        }
     }
 
     /// Whether a number is a buffer's descriptor.

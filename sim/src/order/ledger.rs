@@ -148,6 +148,12 @@ impl Ledger {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What was found.
+    #[cfg(test)]
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        self.findings.all()
+    }
+
     /// A unit other than an SM reads or writes bytes at host addresses; `va` is what the guest calls the first.
     pub(crate) fn unit_access(&self, work: WorkId, at: u64, len: u64, writes: bool, va: u64) {
         let conflict = self.state().unit_access(work, at, len, writes);

@@ -9,4 +9,6 @@
 pub(crate) mod known;
 pub(crate) mod ledger;
 pub(crate) mod shadow;
+#[cfg(test)]
+mod tests;
 pub(crate) mod work;

@@ -161,7 +161,7 @@ impl<'a> Worker<'a> {
             let before = self.core.counters.warp_instructions;
             let stores = self.core.counters.global_stores;
             let end = self.run_block();
-            self.leave_block(end);
+            self.leave_block();
             let spent = self.core.counters.warp_instructions - before;
             let mut block = std::mem::take(&mut self.core.block);
             block.instructions += spent;
@@ -205,9 +205,9 @@ impl<'a> Worker<'a> {
     }
 
     /// The current block's time slice has ended: its late stores stay its own, unless chance shows them.
-    fn leave_block(&mut self, end: SliceEnd) {
+    fn leave_block(&mut self) {
         let Some(watch) = &mut self.watch else { return };
-        if end != SliceEnd::Done && watch.delays_stores() && self.order.pick(SHOWN) == 0 {
+        if watch.delays_stores() && self.order.pick(SHOWN) == 0 {
             watch.show(&self.core);
         }
         watch.exchange_block(&mut self.core);

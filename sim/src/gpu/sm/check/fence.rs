@@ -1,6 +1,7 @@
 //! What orders the accesses of blocks if every message needs its fence: a strong store or an atomic operation
 //! publishes what its block did before its last fence, and a strong load learns it at the next fence, or when
-//! its SM's level-1 cache is emptied.
+//! its SM's level-1 cache is emptied. What strong accesses do not order even without fences is a race, and the
+//! other check's.
 
 use std::collections::HashMap;
 
@@ -24,6 +25,9 @@ pub(super) struct Fences {
     pending: HashMap<u32, Knowledge>,
     /// By the address of what was accessed strongly.
     released: HashMap<u64, Knowledge>,
+    /// What blocks would know if no message needed a fence, and what they would have published.
+    unfenced: HashMap<u32, Knowledge>,
+    unfenced_released: HashMap<u64, Knowledge>,
 }
 
 impl Fences {
@@ -45,12 +49,25 @@ impl Fences {
         if let Some(passed) = self.fenced.get(&id) {
             self.released.entry(address).or_default().join(passed);
         }
+        let own = self.unfenced.entry(id).or_default();
+        own.raise(id, self.clocks.now(id));
+        self.unfenced_released.entry(address).or_default().join(own);
+        // What follows is not part of the message.
+        self.clocks.release(id);
     }
 
     fn acquire_at(&mut self, id: u32, address: u64) {
         if let Some(passed) = self.released.get(&address) {
             self.pending.entry(id).or_default().join(passed);
         }
+        if let Some(passed) = self.unfenced_released.get(&address) {
+            self.unfenced.entry(id).or_default().join(passed);
+        }
+    }
+
+    /// Whether an access would be ordered before what `id` does now, if no message needed a fence.
+    fn is_message(&self, id: u32, earlier: &Mark) -> bool {
+        self.unfenced.get(&id).is_some_and(|known| known.has(earlier.id, earlier.clock))
     }
 }
 
@@ -76,6 +93,7 @@ impl Watch {
                 let thread = 32 * core.warp.index + lane;
                 let mark = Mark { id, clock, pc: core.pc, thread, bytes, atomic: strong };
                 let earlier = self.fences.shadow.access(&self.fences.clocks, word, mark, kind);
+                let earlier = earlier.filter(|earlier| self.fences.is_message(id, earlier));
                 found = found.or(earlier.map(|earlier| (word, earlier, kind)));
                 if strong && writes {
                     released.push(word);
