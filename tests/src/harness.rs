@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ga10b_sim::{Checks, Finding, Sim, SimConfig, sm};
 use ga10b_sim::sm::Schedule;
+use ga10b_sim::{Checks, Finding, Sim, SimConfig, sm};
 use hcq::{Device, DeviceOptions, Selector};
 use sass::Arch;
 

@@ -136,7 +136,8 @@ fn a_missing_wait_between_a_launch_and_a_copy_is_found() {
         |schedule, right| {
             let bench = Bench::new(schedule, |_| ());
             let other = bench.device.alloc(BYTES).unwrap();
-            let (mut compute, mut copies) = (bench.device.queue().unwrap(), bench.device.copy_queue().unwrap());
+            let (mut compute, mut copies) =
+                (bench.device.queue().unwrap(), bench.device.copy_queue().unwrap());
             other.write(0, &vec![1; BYTES as usize]).unwrap();
             // SAFETY: within the buffer.
             unsafe { compute.launch(&bench.fill, Bench::shape(), &bench.fill(5)) }.unwrap();

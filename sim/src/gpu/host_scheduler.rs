@@ -117,11 +117,19 @@ fn serve(
         let _memory_stays = tables.dram().hold();
         let memory = GpuMemory::new(&tables);
         let units = &gpu.units;
-        let front =
-            units.ledger.as_ref().map(|ledger| Front { ledger, line: instance.line(ledger) });
+        let front = units.ledger.as_ref().map(|ledger| Front { ledger, line: instance.line(ledger) });
         let choices = choices.as_ref();
         let ring = &ring;
-        pbdma.turn(&Context { units, interrupts, channel: instance, ring, memory, front, choices, others_wait })
+        pbdma.turn(&Context {
+            units,
+            interrupts,
+            channel: instance,
+            ring,
+            memory,
+            front,
+            choices,
+            others_wait,
+        })
     };
     pbdma.keep_choices(choices);
     if let (Err(_), Some(line), Some(ledger)) = (&outcome, instance.known_line(), &gpu.units.ledger) {

@@ -285,13 +285,7 @@ impl Pbdma {
 
     /// Whether a method waits until the engines are idle: by itself, or because it is for the other engine of
     /// the graphics runlist than the one before it.
-    fn waits_for_engines(
-        &self,
-        context: &Context<'_>,
-        subchannel: u32,
-        address: u32,
-        value: u32,
-    ) -> bool {
+    fn waits_for_engines(&self, context: &Context<'_>, subchannel: u32, address: u32, value: u32) -> bool {
         match address {
             0 => false,
             _ if address < HOST_METHODS => waits_for_engines(address, value),

@@ -201,7 +201,9 @@ mod tests {
         });
         assert_eq!(seen.len() as u64, PAGE / 2 + PAGE + 2 + 1);
         assert_eq!(seen.last(), Some(&(4 * PAGE, 0b11)));
-        for (word, written) in [(PAGE / 2 - 1, false), (PAGE / 2, true), (3 * PAGE + 7, true), (4 * PAGE, true)] {
+        for (word, written) in
+            [(PAGE / 2 - 1, false), (PAGE / 2, true), (3 * PAGE + 7, true), (4 * PAGE, true)]
+        {
             assert_eq!(shadow.word(word).writer.is_some(), written, "{word}");
         }
         shadow.forget(PAGE..2 * PAGE);

@@ -57,7 +57,11 @@ fn launches_of_a_channel_are_ordered_by_waits_alone() {
     let missing = "no barrier or wait orders launch 2 of channel 511 (kernel at 0x1000) after launch 1 of channel \
                    511 (kernel at 0x1000)";
     assert_eq!(read_after(|_, _, _| ()).as_deref(), Some(missing));
-    assert_eq!(read_after(|state, line, _| state.flush(line)).as_deref(), Some(missing), "a membar is no wait");
+    assert_eq!(
+        read_after(|state, line, _| state.flush(line)).as_deref(),
+        Some(missing),
+        "a membar is no wait"
+    );
     assert_eq!(read_after(|state, line, _| state.wait_idle(line)), None);
 }
 
@@ -167,7 +171,9 @@ fn the_program_knows_what_it_has_seen_and_tells_what_it_submits() {
 #[test]
 fn what_synchronizes_may_meet() {
     // A kernel polls what a copy of another channel writes; a copy reads what kernels count in.
-    for (kernel_writes, copy_writes, clean) in [(false, true, true), (true, false, false), (true, true, false)] {
+    for (kernel_writes, copy_writes, clean) in
+        [(false, true, true), (true, false, false), (true, true, false)]
+    {
         let ledger = ledger();
         let (one, two) = (ledger.state().open(511), ledger.state().open(510));
         let copy = begin(&mut ledger.state(), two, COPY);

@@ -83,7 +83,9 @@ impl fmt::Display for Work {
             Self::Copy { from: Some(from), to, len } => {
                 write!(f, "copy engine, {len} bytes from {from:#x} to {to:#x}")
             }
-            Self::Copy { from: None, to, len } => write!(f, "copy engine, {len} bytes of constants to {to:#x}"),
+            Self::Copy { from: None, to, len } => {
+                write!(f, "copy engine, {len} bytes of constants to {to:#x}")
+            }
             Self::Inline { to, len } => write!(f, "inline data, {len} bytes to {to:#x}"),
             Self::Program => f.write_str("the program on the CPU"),
         }

@@ -75,8 +75,7 @@ impl Watch {
     /// The accesses of a warp to global memory, against those of other blocks.
     pub(super) fn check_fences(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
         let (id, strong) = (core.block.index as u32, access.memory.strong);
-        let (reads, writes) =
-            (access.memory.access != Access::Store, access.memory.access != Access::Load);
+        let (reads, writes) = (access.memory.access != Access::Store, access.memory.access != Access::Load);
         let mut released = Vec::new();
         for lane in lanes(access.lanes) {
             let Place::Global(va) = access.places[lane as usize] else { continue };
@@ -101,7 +100,9 @@ impl Watch {
             }
             if let Some((word, earlier, kind)) = found {
                 let text = match kind {
-                    Kind::Load => "reads global memory that another block of the launch writes, without fences",
+                    Kind::Load => {
+                        "reads global memory that another block of the launch writes, without fences"
+                    }
                     _ => "writes global memory that another block of the launch accesses, without fences",
                 };
                 let event = event(core, earlier.pc, block_id(core.env.launch, earlier.id), earlier.thread);

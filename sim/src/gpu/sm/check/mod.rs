@@ -271,7 +271,16 @@ fn finding(
 ) -> Finding {
     let event = event(core, core.pc, core.block.id, 32 * core.warp.index + lane);
     let program = core.env.launch.program;
-    Finding { check, text: text.to_owned(), detail: String::new(), program, event, address, earlier, count: 1 }
+    Finding {
+        check,
+        text: text.to_owned(),
+        detail: String::new(),
+        program,
+        event,
+        address,
+        earlier,
+        count: 1,
+    }
 }
 
 /// The instruction of op `pc`, executed by a thread of a block.
