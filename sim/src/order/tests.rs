@@ -175,7 +175,8 @@ fn what_synchronizes_may_meet() {
         [(false, true, true), (true, false, false), (true, true, false)]
     {
         let ledger = ledger();
-        let (one, two) = (ledger.state().open(511), ledger.state().open(510));
+        let one = ledger.state().open(511);
+        let two = ledger.state().open(510);
         let copy = begin(&mut ledger.state(), two, COPY);
         let kernel = begin(&mut ledger.state(), one, KERNEL);
         assert_eq!(access(&mut ledger.state(), kernel, kernel_writes, true), None);

@@ -95,7 +95,7 @@ impl<'a> Grid<'a> {
         wanted: &'a Wanted<'a>,
     ) -> Self {
         let time_slice = match config.checks.contains(Checks::ORDER) {
-            true => progress.order.lock().unwrap_or_else(PoisonError::into_inner).slice(TIME_SLICE),
+            true => progress.order.lock().unwrap_or_else(PoisonError::into_inner).turn(TIME_SLICE),
             false => TIME_SLICE,
         };
         Grid {

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use crate::findings::Checks;
+use crate::gpu::sm::check::act::Act;
 use crate::gpu::sm::check::order::{Clocks, Knowledge};
 use crate::gpu::sm::check::race::global_kind;
 use crate::gpu::sm::check::shadow::{Kind, Mark, Shadow};
@@ -65,17 +66,33 @@ impl Fences {
         }
     }
 
-    /// Whether an access would be ordered before what `id` does now, if no message needed a fence.
-    fn is_message(&self, id: u32, earlier: &Mark) -> bool {
-        self.unfenced.get(&id).is_some_and(|known| known.has(earlier.id, earlier.clock))
+    /// The write that comes before an access if messages need no fence, and may come after it because they
+    /// do.
+    ///
+    /// A load has ended when its value is used, so what follows a read needs none. Nor does a strong store that
+    /// someone has seen: it has reached the level-2 cache, and who reads past its level-1 cache sees it too.
+    fn needs_fence(&mut self, word: u64, mark: &Mark, past_l1: bool) -> Option<Mark> {
+        let writer = self.shadow.unordered_write(&self.clocks, word, mark)?;
+        let seen = self.unfenced.get(&mark.id).is_some_and(|known| known.has(writer.id, writer.clock));
+        (seen && !(writer.atomic && past_l1)).then_some(writer)
     }
 }
 
+/// LDGSTS without this bit is `.BYPASS`: past the level-1 cache.
+const THROUGH_L1: u32 = 81;
+
 impl Watch {
+    /// Whether the current op is a copy to shared memory that goes past the level-1 cache.
+    fn bypasses_l1(&self, core: &Core<'_>) -> bool {
+        let copies = matches!(self.acts.get(core.pc as usize), Some(Some((Act::CopyToShared, _))));
+        copies && core.map.word(core.pc) >> THROUGH_L1 & 1 == 0
+    }
+
     /// The accesses of a warp to global memory, against those of other blocks.
     pub(super) fn check_fences(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
         let (id, strong) = (core.block.index as u32, access.memory.strong);
         let (reads, writes) = (access.memory.access != Access::Store, access.memory.access != Access::Load);
+        let past_l1 = strong || self.bypasses_l1(core);
         let mut released = Vec::new();
         for lane in lanes(access.lanes) {
             let Place::Global(va) = access.places[lane as usize] else { continue };
@@ -91,8 +108,9 @@ impl Watch {
                 let clock = self.fences.clocks.now(id);
                 let thread = 32 * core.warp.index + lane;
                 let mark = Mark { id, clock, pc: core.pc, thread, bytes, atomic: strong };
-                let earlier = self.fences.shadow.access(&self.fences.clocks, word, mark, kind);
-                let earlier = earlier.filter(|earlier| self.fences.is_message(id, earlier));
+                let earlier = self.fences.needs_fence(word, &mark, past_l1);
+                let earlier = earlier.filter(|_| kind != Kind::Store { changes: false });
+                self.fences.shadow.access(&self.fences.clocks, word, mark, kind);
                 found = found.or(earlier.map(|earlier| (word, earlier, kind)));
                 if strong && writes {
                     released.push(word);
