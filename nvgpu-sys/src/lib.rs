@@ -4,7 +4,7 @@
 //! A module names only modules of smaller numbers.
 //!
 //! ```text
-//! 0 bindings mark
+//! 0 bindings mark witness
 //! 1 sys overlay
 //! 2 ioctl
 //! 3 requests query

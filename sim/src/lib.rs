@@ -30,27 +30,28 @@
 //!
 //! 20  gpu::chip gpu::classes gpu::counters gpu::exception gpu::gmmu gpu::pushbuffer gpu::syncpoint gpu::userd gpu::usermode
 //! 21  gpu::instance gpu::memory gpu::units
-//! 22  gpu::interrupts gpu::semaphore
-//! 23  gpu::context
-//! 24  gpu::compute_scheduler
-//! 25  gpu::methods
-//! 26  gpu::pbdma
-//! 27  gpu::device
-//! 28  gpu::host_scheduler
+//! 22  gpu::flight gpu::interrupts gpu::semaphore
+//! 23  gpu::front
+//! 24  gpu::context
+//! 25  gpu::compute_scheduler
+//! 26  gpu::methods
+//! 27  gpu::pbdma
+//! 28  gpu::device
+//! 29  gpu::host_scheduler
 //!
-//! 29  config driver::descriptor driver::event driver::log driver::notifier driver::session::control driver::session::profiler
-//! 30  driver::dmabuf
-//! 31  driver::address_space driver::nvmap
-//! 32  driver::tsg
-//! 33  driver::channel
-//! 34  driver::session::debugger
-//! 35  driver::files
-//! 36  driver::machine
-//! 37  driver::recovery
-//! 38  driver::interrupts
-//! 39  driver::nodes
-//! 40  visit::host
-//! 41  sim
+//! 30  config driver::descriptor driver::event driver::log driver::notifier driver::session::control driver::session::profiler
+//! 31  driver::dmabuf
+//! 32  driver::address_space driver::nvmap
+//! 33  driver::tsg
+//! 34  driver::channel
+//! 35  driver::session::debugger
+//! 36  driver::files
+//! 37  driver::machine
+//! 38  driver::recovery
+//! 39  driver::interrupts
+//! 40  driver::nodes
+//! 41  visit::host
+//! 42  sim
 //! ```
 
 mod clock;
