@@ -1,33 +1,16 @@
 //! Accesses of a launch against those of other launches, of copies and of the program: asked of the machine's
 //! ledger.
 
-use std::sync::Arc;
-
 use crate::findings::{Checks, Finding};
+use crate::gpu::sm::check::in_ledger::InLedger;
 use crate::gpu::sm::check::race::global_kind;
 use crate::gpu::sm::check::shadow::Kind;
 use crate::gpu::sm::check::{Place, WarpAccess, Watch, finding, lanes, words};
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::launch::Access as Translate;
-use crate::order::ledger::{self, Ledger};
-use crate::order::work::WorkId;
+use crate::order::ledger;
 
 use sass::Access;
-
-/// What a launch is in a ledger.
-#[derive(Debug)]
-pub(super) struct InLedger {
-    ledger: Arc<Ledger>,
-    work: WorkId,
-    /// The ledger's numbers of the ops, as far as they were asked for.
-    sites: Vec<Option<u32>>,
-}
-
-impl InLedger {
-    pub fn new((ledger, work): (Arc<Ledger>, WorkId)) -> Self {
-        InLedger { ledger, work, sites: Vec::new() }
-    }
-}
 
 impl Watch {
     /// The accesses of a warp to global memory.

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::gpu::sm::check::init::global_word;
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::guest;
 use crate::gpu::sm::launch::Access;
@@ -30,7 +29,9 @@ pub(super) struct LateStores {
 impl LateStores {
     /// The running block is about to store to bytes of the word at `va`.
     pub fn store(&mut self, core: &mut Core<'_>, va: u64, bytes: u8) {
-        let Some(before) = global_word(core, va) else { return };
+        let Some(at) = host(core, va) else { return };
+        // SAFETY: the word is mapped, and words of the guest are aligned.
+        let before = unsafe { guest::load_u32(at) };
         let words = self.of_block.entry(core.block.index).or_default();
         if words.len() >= MOST {
             words.pop_first();
@@ -74,17 +75,20 @@ fn mask(bytes: u8) -> u32 {
     (0..4).filter(|byte| bytes >> byte & 1 != 0).fold(0, |mask, byte| mask | 0xff << (8 * byte))
 }
 
+/// Where the word at `va` lies, if it may be written.
+fn host(core: &mut Core<'_>, va: u64) -> Option<*mut u8> {
+    let entry = core.tlb.find(va, Access::Write).ok()?;
+    let offset = va - entry.va;
+    (offset + 4 <= entry.len).then(|| entry.host.wrapping_add(offset as usize))
+}
+
 /// Exchanges what memory holds with what the other side sees; false where nothing is mapped any more.
 fn exchange(core: &mut Core<'_>, va: u64, word: &mut Word) -> bool {
-    let Ok(entry) = core.tlb.find(va, Access::Write) else { return false };
-    let offset = va - entry.va;
-    if offset + 4 > entry.len {
-        return false;
-    }
+    let Some(at) = host(core, va) else { return false };
     for byte in (0..4).filter(|byte| word.bytes >> byte & 1 != 0) {
-        // SAFETY: the entry covers the word, and a byte needs no alignment.
+        // SAFETY: the word is mapped, and a byte needs no alignment.
         let now = unsafe {
-            let at = entry.host.add(offset as usize + byte);
+            let at = at.add(byte);
             let now = guest::load_u8(at);
             guest::store_u8(at, (word.other >> (8 * byte)) as u8);
             now
