@@ -4,7 +4,7 @@
 //! A module names only modules of smaller numbers.
 //!
 //! ```text
-//! 0 bindings mark note
+//! 0 bindings mark note witness
 //! 1 sys overlay
 //! 2 ioctl
 //! 3 requests query
@@ -27,6 +27,7 @@ mod overlay;
 mod query;
 mod requests;
 mod sys;
+mod witness;
 
 /// The kernel headers of `NVGPU_UAPI_DIR`, as they are: with unions and pointers, and without the `Ioctl`
 /// traits.
@@ -53,3 +54,4 @@ pub use overlay::{OVERLAYS, Overlay};
 pub use query::{characteristics, sm_error_state};
 pub use requests::*;
 pub use sys::{BY_VALUE, Linux, Sys};
+pub use witness::Witness;

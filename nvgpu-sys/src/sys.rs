@@ -10,6 +10,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::witness::Witness;
+
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
@@ -112,6 +114,12 @@ pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
     /// Takes a note of what lies in a GPU address space, for a device that checks kernels. Never fails: a note
     /// that means nothing is dropped.
     fn note(&self, _address_space: BorrowedFd<'_>, _note: &Note<'_>) {}
+
+    /// Who wants to know how the program uses the memory that it shares with the GPU; nobody, unless an
+    /// implementation checks it.
+    fn witness(&self) -> Option<&dyn Witness> {
+        None
+    }
 }
 
 // SAFETY: every call is passed on to an implementation.
@@ -160,6 +168,10 @@ unsafe impl<S: Sys + ?Sized> Sys for Arc<S> {
 
     fn note(&self, address_space: BorrowedFd<'_>, note: &Note<'_>) {
         (**self).note(address_space, note);
+    }
+
+    fn witness(&self) -> Option<&dyn Witness> {
+        (**self).witness()
     }
 }
 

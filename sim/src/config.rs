@@ -4,6 +4,7 @@ use crate::clock::Time;
 use crate::findings::Checks;
 use crate::gpu::chip::{Chip, MOST_SMS};
 use crate::gpu::sm;
+use crate::gpu::sm::launch::Schedule;
 use sass::Arch;
 
 /// Settings of a [`Sim`](crate::Sim). The default is an Orin AGX 64 GB with all its SMs.
@@ -69,8 +70,10 @@ impl SimConfig {
     pub const MEMORY: &str = "NVGPU_SIM_MEMORY";
     /// Number of SMs.
     pub const SMS: &str = "NVGPU_SIM_SMS";
-    /// Mistakes of kernels to search for: a list of `memory`, `init`, `race` and `sync`, or `all`.
+    /// Mistakes of kernels to search for: a list of `memory`, `init`, `race`, `sync` and `order`, or `all`.
     pub const CHECK: &str = "NVGPU_SIM_CHECK";
+    /// A number: what nothing orders runs in the random order that follows from it.
+    pub const SEED: &str = "NVGPU_SIM_SEED";
     /// Unless `0`: kernel-log lines on stderr.
     pub const VERBOSE: &str = "NVGPU_SIM_VERBOSE";
     /// Unless `0`: other processes of the user may inspect the machine.
@@ -109,6 +112,10 @@ impl SimConfig {
             config.check = value.parse().ok()?;
             Some(())
         })?;
+        read(Self::SEED, "a number", &mut |value| {
+            config.executor.schedule = Schedule::Shuffled(value.parse().ok()?);
+            Some(())
+        })?;
         config.verbose = value(Self::VERBOSE).is_some_and(|value| value != "0");
         config.visible = value(Self::VISIBLE).is_some_and(|value| value != "0");
         Ok(config)
@@ -139,6 +146,7 @@ mod tests {
         assert_eq!(of(SimConfig::MEMORY, "1048576").unwrap().memory, 1 << 20);
         assert_eq!(of(SimConfig::CHECK, "race,sync").unwrap().check, Checks::RACE | Checks::SYNC);
         assert_eq!(of(SimConfig::SMS, "8").unwrap().sm_count, 8);
+        assert_eq!(of(SimConfig::SEED, "7").unwrap().executor.schedule, Schedule::Shuffled(7));
         assert!(
             of(SimConfig::VERBOSE, "1").unwrap().verbose && !of(SimConfig::VERBOSE, "0").unwrap().verbose
         );
@@ -153,6 +161,7 @@ mod tests {
             (SimConfig::MEMORY, "4 GiB"),
             (SimConfig::MEMORY, "4096"),
             (SimConfig::CHECK, "races"),
+            (SimConfig::SEED, "random"),
             (SimConfig::SMS, "0"),
             (SimConfig::SMS, "17"),
             (SimConfig::SMS, "3"),

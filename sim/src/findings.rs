@@ -27,12 +27,17 @@ bitflags! {
         /// Accesses to global memory outside the pieces that the program has noted, to freed ones, and to those
         /// that are not for kernels; accesses to local memory outside the thread's stack.
         const MEMORY = 1 << 3;
+        /// Accesses to the same memory by launches, copies and the program that no barrier and no wait
+        /// orders; messages between blocks without a fence; launch descriptors that change in flight. With
+        /// [`Schedule::Shuffled`](crate::sm::Schedule::Shuffled) what nothing orders runs in random order,
+        /// and stores become visible late.
+        const ORDER = 1 << 4;
     }
 }
 
 impl Checks {
     /// What [`from_str`](Checks::from_str) reads.
-    pub const EXPECTED: &str = "a list of memory, init, race and sync, separated by commas, or all";
+    pub const EXPECTED: &str = "a list of memory, init, race, sync and order, separated by commas, or all";
 }
 
 /// A list of checks names one that does not exist.
@@ -52,6 +57,7 @@ impl FromStr for Checks {
                     "init" => Checks::INIT,
                     "race" => Checks::RACE,
                     "sync" => Checks::SYNC,
+                    "order" => Checks::ORDER,
                     "all" => Checks::all(),
                     _ => return Err(UnknownCheck(name.to_owned())),
                 };
@@ -61,12 +67,12 @@ impl FromStr for Checks {
     }
 }
 
-/// An instruction that a thread executed.
+/// An instruction that a thread executed, or what else accessed memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Guest address of the instruction.
+    /// Guest address of the instruction; 0 for what is none.
     pub pc: u64,
-    /// The instruction.
+    /// The instruction; of what is none, what it is.
     pub sass: String,
     /// The thread's block.
     pub block: [u32; 3],
@@ -79,6 +85,9 @@ pub struct Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Event { pc, sass, block: [bx, by, bz], thread: [x, y, z], source } = self;
+        if *pc == 0 {
+            return f.write_str(sass);
+        }
         write!(f, "{sass} at {pc:#x}")?;
         if let Some(source) = source {
             write!(f, " ({source})")?;
@@ -94,7 +103,9 @@ pub struct Finding {
     pub check: Checks,
     /// What is wrong.
     pub text: String,
-    /// Guest address of the kernel's first instruction; 0 for a copy of the copy engine.
+    /// Which work did it where it was noticed first, and what is missing; may be empty.
+    pub detail: String,
+    /// Guest address of the kernel's first instruction; 0 where no kernel did it.
     pub program: u64,
     /// Name of the kernel, if the program has noted it.
     pub kernel: Option<String>,
@@ -112,11 +123,12 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Finding { text, program, event, .. } = self;
+        let Finding { text, detail, program, event, .. } = self;
+        write!(f, "{text}: {event}")?;
         match (program, &self.kernel) {
-            (0, _) => write!(f, "{text}: {}", event.sass)?,
-            (_, Some(kernel)) => write!(f, "{text}: {event}, kernel {kernel} at {program:#x}")?,
-            (_, None) => write!(f, "{text}: {event}, kernel at {program:#x}")?,
+            (0, _) => (),
+            (_, Some(kernel)) => write!(f, ", kernel {kernel} at {program:#x}")?,
+            (_, None) => write!(f, ", kernel at {program:#x}")?,
         }
         if let Some(address) = self.address {
             write!(f, ", address {address:#x}")?;
@@ -126,6 +138,9 @@ impl fmt::Display for Finding {
         }
         if let Some(earlier) = &self.earlier {
             write!(f, "; earlier {earlier}")?;
+        }
+        if !detail.is_empty() {
+            write!(f, "; {detail}")?;
         }
         Ok(())
     }
@@ -176,6 +191,7 @@ mod tests {
     fn a_list_of_checks_is_read_by_name() {
         assert_eq!("init,race".parse(), Ok(Checks::INIT | Checks::RACE));
         assert_eq!(" sync ".parse(), Ok(Checks::SYNC));
+        assert_eq!("order".parse(), Ok(Checks::ORDER));
         assert_eq!("all".parse(), Ok(Checks::all()));
         assert_eq!("".parse(), Ok(Checks::empty()));
         assert_eq!("init,leaks".parse::<Checks>(), Err(UnknownCheck("leaks".to_owned())));

@@ -6,10 +6,10 @@
 //! and puts channels on the runlist; the GPU reports through `gpu::interrupts`.
 //!
 //! ```text
-//! 0   clock dram ids own_thread pieces poison violations visit::message
-//! 1   findings visit::visitor
-//! 2   user_memory
-//! 3   visit::remote
+//! 0   clock dram ids order::known own_thread pieces poison violations visit::message
+//! 1   findings order::work visit::visitor
+//! 2   order::shadow user_memory
+//! 3   order::ledger visit::remote
 //!
 //! 4   gpu::sm::code_map gpu::sm::counters gpu::sm::guest gpu::sm::lanes gpu::sm::mbarrier gpu::sm::slots gpu::sm::soft
 //! 5   gpu::sm::l2 gpu::sm::target gpu::sm::warp
@@ -30,27 +30,28 @@
 //!
 //! 20  gpu::chip gpu::classes gpu::counters gpu::exception gpu::gmmu gpu::pushbuffer gpu::syncpoint gpu::userd gpu::usermode
 //! 21  gpu::instance gpu::memory gpu::units
-//! 22  gpu::interrupts gpu::semaphore
-//! 23  gpu::context
-//! 24  gpu::compute_scheduler
-//! 25  gpu::methods
-//! 26  gpu::pbdma
-//! 27  gpu::device
-//! 28  gpu::host_scheduler
+//! 22  gpu::flight gpu::interrupts gpu::semaphore
+//! 23  gpu::front
+//! 24  gpu::context
+//! 25  gpu::compute_scheduler
+//! 26  gpu::methods
+//! 27  gpu::pbdma
+//! 28  gpu::device
+//! 29  gpu::host_scheduler
 //!
-//! 29  config driver::descriptor driver::event driver::log driver::notifier driver::session::control driver::session::profiler
-//! 30  driver::dmabuf
-//! 31  driver::address_space driver::known_buffers driver::nvmap
-//! 32  driver::tsg
-//! 33  driver::channel
-//! 34  driver::session::debugger
-//! 35  driver::files
-//! 36  driver::machine
-//! 37  driver::recovery
-//! 38  driver::interrupts
-//! 39  driver::nodes
-//! 40  visit::host
-//! 41  sim
+//! 30  config driver::descriptor driver::event driver::log driver::notifier driver::session::control driver::session::profiler
+//! 31  driver::dmabuf
+//! 32  driver::address_space driver::known_buffers driver::nvmap
+//! 33  driver::tsg
+//! 34  driver::channel
+//! 35  driver::session::debugger
+//! 36  driver::files
+//! 37  driver::machine
+//! 38  driver::recovery
+//! 39  driver::interrupts
+//! 40  driver::nodes
+//! 41  visit::host
+//! 42  sim
 //! ```
 
 mod clock;
@@ -60,6 +61,7 @@ mod driver;
 mod findings;
 mod gpu;
 mod ids;
+mod order;
 mod own_thread;
 mod pieces;
 mod poison;

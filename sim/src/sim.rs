@@ -2,6 +2,7 @@
 
 use crate::config::SimConfig;
 use crate::driver::descriptor::{FileKey, borrow};
+use crate::driver::dmabuf::DmaBuf;
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::dispatch;
@@ -12,6 +13,7 @@ use crate::findings::{Checks, Finding};
 use crate::gpu::counters::Counters;
 use crate::gpu::host_scheduler;
 use crate::gpu::usermode::USERMODE_LEN;
+use crate::order::ledger::Ledger;
 use crate::violations::Violation;
 use crate::visit::host::Host;
 use libc::{SYS_ppoll, pollfd, syscall, timespec};
@@ -20,12 +22,12 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise};
 use nix::sys::resource::{Resource, getrlimit};
-use nvgpu_sys::{Note, Notes, Sys};
-use std::collections::HashMap;
+use nvgpu_sys::{Note, Notes, Sys, Witness};
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_void};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -43,6 +45,9 @@ pub struct Sim {
     /// Mappings of the doorbell page: address to the open file whose only mapping it is.
     doorbells: Mutex<Doorbells>,
     thread: Option<JoinHandle<()>>,
+    /// Mappings of buffers by the program, by address: bytes, and the buffer. Kept if it is checked how the
+    /// program uses them.
+    mapped: Mutex<BTreeMap<usize, (usize, Arc<DmaBuf>)>>,
     /// Serves other processes, if the configuration permits it.
     host: Option<Host>,
     /// The process that it is in. A fork has a copy of its state, and no GPU.
@@ -71,6 +76,7 @@ impl Sim {
         Ok(Arc::new(Self {
             machine,
             doorbells: Mutex::default(),
+            mapped: Mutex::default(),
             thread: Some(thread),
             host,
             process: std::process::id(),
@@ -193,6 +199,13 @@ impl Sim {
                 forget(&mut doorbells, at.as_ptr() as usize, len.get());
                 if is_buffer {
                     keep_from_forks(at, len);
+                }
+                drop(doorbells);
+                if self.machine.gpu.units.ledger.is_some() && offset == 0 {
+                    let buffer = self.machine.buffer(&mut self.machine.driver(), fd.as_raw_fd());
+                    if let Ok(buffer) = buffer {
+                        self.mapped().insert(at.addr().get(), (len.get(), buffer));
+                    }
                 }
                 return Ok(at);
             }
@@ -439,10 +452,12 @@ unsafe impl Sys for Sim {
     }
 
     unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
-        // In a fork the lock may be held by a thread that is not there.
+        // Before the address can be another mapping's. In a fork a lock may be held by a thread that is not there.
+        let gone = self.is_here().then(|| self.mapped().remove(&addr.addr().get()));
         let doorbells = self.is_here().then(|| self.doorbells());
         // SAFETY: the caller's promise.
         unsafe { nix::sys::mman::munmap(addr, len)? };
+        drop(gone);
         if let Some(mut doorbells) = doorbells {
             forget(&mut doorbells, addr.as_ptr() as usize, len);
         }
@@ -483,6 +498,45 @@ unsafe impl Sys for Sim {
         match self.machine.object(address_space) {
             Ok(Some(Object::AddressSpace(space))) => space.note(note),
             other => tracing::warn!(?other, "a note about a descriptor that is no address space"),
+        }
+    }
+
+    fn witness(&self) -> Option<&dyn Witness> {
+        self.machine.gpu.units.ledger.as_ref().map(|_| self as &dyn Witness)
+    }
+}
+
+impl Sim {
+    fn mapped(&self) -> MutexGuard<'_, BTreeMap<usize, (usize, Arc<DmaBuf>)>> {
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ledger, and its address of what the program has at `address`.
+    fn in_ledger(&self, address: usize) -> Option<(&Ledger, u64)> {
+        let ledger = self.machine.gpu.units.ledger.as_deref()?;
+        let mapped = self.mapped();
+        let (start, (len, buffer)) = mapped.range(..=address).next_back()?;
+        let (offset, backing) = (address - start, buffer.backing()?);
+        (offset < *len).then(|| (ledger, (backing.ptr().addr().get() + offset) as u64))
+    }
+}
+
+impl Witness for Sim {
+    fn observed(&self, address: usize, value: u64) {
+        if let Some((ledger, at)) = self.in_ledger(address) {
+            ledger.state().observe(at, value);
+        }
+    }
+
+    fn accesses(&self, address: usize, len: usize, writes: bool) {
+        if let Some((ledger, at)) = self.in_ledger(address) {
+            ledger.program_access(at, len as u64, writes);
+        }
+    }
+
+    fn submits(&self, token: u32, put: u32) {
+        if let Some(ledger) = &self.machine.gpu.units.ledger {
+            ledger.state().submit(token, put);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ga10b_sim::sm::Schedule;
 use ga10b_sim::{Checks, Finding, Sim, SimConfig, sm};
 use hcq::{Device, DeviceOptions, Selector};
 use sass::Arch;
@@ -16,8 +17,9 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 thread_local! {
     /// The SMs of the software GPU that tests on this thread open; the device under test when there are none.
     static SMS: Cell<Option<Arch>> = const { Cell::new(None) };
-    /// The machines that tests on this thread have opened, when they are to search for mistakes of kernels.
-    static CHECKED: RefCell<Option<Vec<Arc<Sim>>>> = const { RefCell::new(None) };
+    /// The schedule of the machines that search for mistakes of kernels, and those that tests on this thread
+    /// have opened, when they are to search.
+    static CHECKED: RefCell<Option<(Schedule, Vec<Arc<Sim>>)>> = const { RefCell::new(None) };
 }
 
 /// One test of the suite.
@@ -59,10 +61,10 @@ pub fn run_on(arch: Arch, test: &Test) -> Result<()> {
 ///
 /// # Errors
 /// Those of the test.
-pub fn run_checked(test: &Test) -> Result<Vec<Finding>> {
-    let before = CHECKED.replace(Some(Vec::new()));
+pub fn run_checked(test: &Test, schedule: Schedule) -> Result<Vec<Finding>> {
+    let before = CHECKED.replace(Some((schedule, Vec::new())));
     let result = (test.run)();
-    let machines = CHECKED.replace(before).unwrap_or_default();
+    let (_, machines) = CHECKED.replace(before).unwrap_or_default();
     result?;
     Ok(machines.iter().flat_map(|sim| sim.findings()).collect())
 }
@@ -76,10 +78,10 @@ pub(crate) fn open() -> Result<Device> {
 pub(crate) fn open_with(change: impl FnOnce(&mut DeviceOptions)) -> Result<Device> {
     let mut options = DeviceOptions::default();
     change(&mut options);
-    if CHECKED.with_borrow(Option::is_some) {
-        let executor = sm::Config { checks: Checks::all(), ..sm::Config::default() };
+    if let Some(schedule) = CHECKED.with_borrow(|checked| checked.as_ref().map(|(schedule, _)| *schedule)) {
+        let executor = sm::Config { checks: Checks::all(), schedule, ..sm::Config::default() };
         let sim = Sim::new(SimConfig { executor, ..SimConfig::default() });
-        CHECKED.with_borrow_mut(|machines| machines.get_or_insert_default().push(Arc::clone(&sim)));
+        CHECKED.with_borrow_mut(|checked| checked.get_or_insert_default().1.push(Arc::clone(&sim)));
         return hcq::sim::open(sim, options).context("opening a software GPU with checks");
     }
     match SMS.get() {

@@ -56,6 +56,11 @@ pub fn suite() -> Vec<Test> {
     [&suite_for_every_sm(), random_programs::TESTS].concat()
 }
 
+/// The suite without the tests that take gigabytes of memory for many addresses, which have no order.
+pub fn suite_of_work() -> Vec<Test> {
+    suite().into_iter().filter(|test| !windows::TESTS.iter().any(|other| other.name == test.name)).collect()
+}
+
 /// The tests whose kernels are compiled for every SM that the software GPU can have.
 pub fn suite_for_every_sm() -> Vec<Test> {
     [

@@ -3,12 +3,17 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
+use ga10b_sim::sm::Schedule;
 use ga10b_tests::Test;
 use libtest_mimic::{Arguments, Failed, Trial};
 use sass::Arch;
 
 /// SMs whose code the software ga10b executes besides its own.
 const OTHERS: [Arch; 4] = [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm90];
+
+/// Seeds of the random orders in which the suite runs.
+const SEEDS: [u64; 2] = [1, 2];
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
@@ -27,8 +32,13 @@ fn main() -> ExitCode {
         trials.push(trial.with_ignored_flag(test.sim_only && !on_sim));
     }
     for test in ga10b_tests::suite() {
-        let trial = Trial::test(test.name, move || clean(&test).map_err(failed));
+        let trial = Trial::test(test.name, move || clean(&test, Schedule::Parallel).map_err(failed));
         trials.push(trial.with_kind("checks").with_ignored_flag(!on_sim));
+    }
+    for test in ga10b_tests::suite_of_work() {
+        let shuffled = move || SEEDS.iter().try_for_each(|seed| clean(&test, Schedule::Shuffled(*seed)));
+        let trial = Trial::test(test.name, move || shuffled().map_err(failed));
+        trials.push(trial.with_kind("checks in random order").with_ignored_flag(!on_sim));
     }
     for test in ga10b_tests::suite_for_every_sm() {
         for arch in OTHERS {
@@ -40,10 +50,10 @@ fn main() -> ExitCode {
 }
 
 /// Its kernels have no mistakes that the checks of the software ga10b find.
-fn clean(test: &Test) -> anyhow::Result<()> {
-    let findings = ga10b_tests::run_checked(test)?;
+fn clean(test: &Test, schedule: Schedule) -> anyhow::Result<()> {
+    let findings = ga10b_tests::run_checked(test, schedule).with_context(|| format!("{schedule:?}"))?;
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
-    anyhow::ensure!(lines.is_empty(), "the checks found:\n{}", lines.join("\n"));
+    anyhow::ensure!(lines.is_empty(), "the checks found, {schedule:?}:\n{}", lines.join("\n"));
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags};
-use nvgpu_sys::{Note, Notes, Sys};
+use nvgpu_sys::{Note, Notes, Sys, Witness};
 
 use crate::process::Process;
 use crate::sync::lock;
@@ -140,5 +140,9 @@ unsafe impl Sys for Calls {
         if let Ok(sys) = self.here() {
             sys.note(address_space, note);
         }
+    }
+
+    fn witness(&self) -> Option<&dyn Witness> {
+        self.here().ok()?.witness()
     }
 }

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use nvgpu_sys::{Note, Notes};
+use nvgpu_sys::{Note, Notes, Witness};
 
 use crate::address::{Bytes, GpuVa};
 use crate::error::Error;
@@ -73,6 +73,11 @@ pub(crate) trait Backend: Send + Sync {
 
     /// The GPU's clock in ns, the one that timestamps are taken from.
     fn gpu_time(&self) -> Result<u64, Error>;
+
+    /// Who wants to know how the program uses memory that it shares with the GPU.
+    fn witness(&self) -> Option<&dyn Witness> {
+        None
+    }
 }
 
 /// The address space as the driver lets it be used.

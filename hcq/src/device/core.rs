@@ -35,6 +35,8 @@ pub(crate) struct Core {
     memory: Arc<MemoryManager>,
     explain: Arc<dyn Explain>,
     lost: OnceLock<FaultReport>,
+    /// Whether the backend has a witness.
+    witnessed: bool,
     pub options: DeviceOptions,
 }
 
@@ -48,12 +50,18 @@ impl Core {
     /// An address space with nothing in it.
     pub fn new(backend: Arc<dyn Backend>, options: DeviceOptions, explain: Arc<dyn Explain>) -> Arc<Self> {
         let memory = MemoryManager::new(backend.clone(), options.reserve_windows);
-        Arc::new(Self { backend, memory, explain, lost: OnceLock::new(), options })
+        let witnessed = backend.witness().is_some();
+        Arc::new(Self { backend, memory, explain, lost: OnceLock::new(), witnessed, options })
     }
 
     /// The driver.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
+    }
+
+    /// Whether the backend has a witness of what the program does.
+    pub fn is_witnessed(&self) -> bool {
+        self.witnessed
     }
 
     /// What the GPU is.

@@ -95,10 +95,22 @@ impl Shared {
         piece.is_mapped() && !self.core.options.staged_copies
     }
 
+    /// Reports an access of the CPU to the backend's witness.
+    fn accesses(&self, piece: &Piece, offset: u64, len: usize, writes: bool) -> Result<(), Error> {
+        match self.core.backend().witness() {
+            Some(witness) => {
+                witness.accesses(piece.address(offset, len as u64)?, len, writes);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Writes into memory that no submission uses.
     pub fn upload(&self, piece: &Piece, offset: u64, data: &[u8]) -> Result<(), Error> {
         if self.by_cpu(piece) {
             self.core.backend().before_cpu_access(piece.kind())?;
+            self.accesses(piece, offset, data.len(), true)?;
             return piece.write(offset, data);
         }
         self.with_staging(|staging| staging.upload(piece.at(offset), data))
@@ -108,6 +120,7 @@ impl Shared {
     pub fn download(&self, piece: &Piece, offset: u64, data: &mut [u8]) -> Result<(), Error> {
         if self.by_cpu(piece) {
             self.core.backend().before_cpu_access(piece.kind())?;
+            self.accesses(piece, offset, data.len(), false)?;
             return piece.read(offset, data);
         }
         self.with_staging(|staging| staging.download(piece.at(offset), data))

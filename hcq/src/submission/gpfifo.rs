@@ -148,6 +148,9 @@ impl Gpfifo {
         }
         self.slots.seal(value, segments.len() as u32);
         store_barrier();
+        if let Some(witness) = backend.witness() {
+            witness.submits(raw.token, self.slots.put);
+        }
         // SAFETY: USERD is 512 mapped bytes, 4-byte aligned, mapped as long as the ring.
         let put = unsafe { AtomicU32::from_ptr(raw.userd.as_ptr().add(GP_PUT).cast()) };
         put.store(self.slots.put, Ordering::Release);

@@ -2,7 +2,7 @@
 
 use crate::clock::{Clock, Deadline};
 use crate::config::SimConfig;
-use crate::dram::Dram;
+use crate::dram::{Backing, Dram, PAGE};
 use crate::driver::channel::{Channel, Channels};
 use crate::driver::descriptor::{FileKey, borrow};
 use crate::driver::dmabuf::DmaBuf;
@@ -11,7 +11,7 @@ use crate::driver::known_buffers::KnownBuffers;
 use crate::driver::log::KernelLog;
 use crate::driver::nvmap::Handles;
 use crate::driver::tsg::Tsg;
-use crate::findings::Findings;
+use crate::findings::{Checks, Findings};
 use crate::gpu::chip::Chip;
 use crate::gpu::device::Gpu;
 use crate::gpu::sm;
@@ -19,6 +19,7 @@ use crate::gpu::sm::executor::Executor;
 use crate::gpu::syncpoint::Syncpoints;
 use crate::gpu::units::Units;
 use crate::ids::{IdPool, Order};
+use crate::order::ledger::Ledger;
 use crate::own_thread::is_gpu_thread;
 use crate::user_memory::UserMemory;
 use crate::violations::{Consequence, Violations};
@@ -98,8 +99,12 @@ impl Machine {
         let clock = Clock::new(&config.time);
         let violations = Arc::new(Violations::default());
         let syncpoints = Arc::new(Syncpoints::new(&dram));
-        let findings = Findings::new(!config.check.is_empty());
+        let findings = Arc::new(Findings::new(!config.check.is_empty()));
         let settings = sm::Config { checks: config.checks(), ..config.executor };
+        let ledger = settings.checks.contains(Checks::ORDER).then(|| {
+            let sink = dram.sparse_sink().addr().get() as u64;
+            Arc::new(Ledger::new(Arc::clone(&findings), sink..sink + PAGE))
+        });
         let executor = Executor::on(settings, clock.clone(), findings);
         let units = Units::new(
             config.chip(),
@@ -107,6 +112,7 @@ impl Machine {
             executor,
             Arc::clone(&syncpoints),
             Arc::clone(&violations),
+            ledger,
         );
         let comm = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         Ok(Self {
@@ -173,13 +179,27 @@ impl Machine {
     pub(crate) fn buffer(&self, driver: &mut Driver, fd: i32) -> Result<Arc<DmaBuf>, Errno> {
         let fd = borrow(fd).ok_or(Errno::EBADF)?;
         let key = FileKey::of(fd)?;
-        driver.buffers.find(key, |facts| DmaBuf::revive(fd, facts, &self.dram))
+        driver.buffers.find(key, |facts| {
+            let buffer = DmaBuf::revive(fd, facts, &self.dram)?;
+            if let Some(backing) = buffer.backing() {
+                self.forget(&backing);
+            }
+            Ok(buffer)
+        })
     }
 
     /// Whether a descriptor is a buffer, and if so whether it has memory.
     pub(crate) fn buffer_state(&self, fd: BorrowedFd<'_>) -> Option<bool> {
         let key = FileKey::of(fd).ok()?;
         self.driver().buffers.has_memory(key)
+    }
+
+    /// Tells the ledger, if there is one, that memory is new.
+    pub(crate) fn forget(&self, backing: &Backing) {
+        if let Some(ledger) = &self.gpu.units.ledger {
+            let start = backing.ptr().addr().get() as u64;
+            ledger.state().forget(start..start + backing.len());
+        }
     }
 
     /// Whether a number is a buffer's descriptor.
@@ -281,7 +301,6 @@ impl Machine {
         let instance = &channel.instance;
         instance.kill();
         self.gpu.remove_channel(instance);
-        drop(instance.turn());
         instance.set_working(false);
         let (ring, syncpoint) = {
             let mut bindings = instance.bindings();

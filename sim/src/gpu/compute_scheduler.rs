@@ -3,13 +3,18 @@
 
 use crate::gpu::context::{Context, Flow};
 use crate::gpu::exception::{Exception, HubClient};
+use crate::gpu::flight::Flights;
 use crate::gpu::semaphore::{Reduce, Write};
 use crate::gpu::sm;
 use crate::gpu::sm::executor::Running;
 use crate::gpu::sm::launch::Memory as _;
+use crate::order::known::Known;
+use crate::order::ledger::Visible;
+use crate::order::work::{LaunchShape, Work, WorkId};
 use crate::violations::Consequence;
 use qmd::{DependentAction, Effect, Qmd, SkedCheck};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 /// State that methods set for the next launches.
 #[derive(Clone, Debug, Default)]
@@ -33,14 +38,57 @@ const TURN: u32 = 64;
 /// Launches of a chain after which one that leads back into itself counts as one that does not end.
 const LONGEST_CYCLE: u32 = 1 << 16;
 
+/// A step of the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// With a launch that has begun.
+    GoOn(usize),
+    /// With one that has not.
+    Begin(usize),
+}
+
+/// Launches of a channel that run side by side where nothing orders them.
+const SIDE_BY_SIDE: usize = 4;
+
+/// A launch that has begun.
+#[derive(Debug)]
+struct Active {
+    running: Running,
+    order: Ordered,
+    qmd: Qmd,
+}
+
+/// A launch as it is ordered.
+#[derive(Clone, Debug)]
+struct Ordered {
+    /// Address of its descriptor.
+    va: u64,
+    /// State of the methods when it was handed over.
+    state: ComputeState,
+    /// What it is in the ledger.
+    work: Option<WorkId>,
+}
+
+/// A descriptor to schedule.
+#[derive(Debug)]
+struct Next {
+    va: u64,
+    state: ComputeState,
+    /// What has ended before it.
+    known: Known,
+}
+
 /// The scheduler of one channel.
 #[derive(Debug, Default)]
 pub(crate) struct ComputeScheduler {
     grids: u64,
-    /// The launch that has the SMs when the channel has its turn, and its descriptor.
-    running: Option<(Running, Qmd)>,
-    /// Descriptors to schedule after it.
-    next: VecDeque<u64>,
+    /// The launch that has the SMs when the channel has its turn; several in free order.
+    running: Vec<Active>,
+    /// Descriptors to schedule after it, or beside it in free order.
+    next: VecDeque<Next>,
+    /// What descriptors that count others have to follow.
+    counted: HashMap<u64, Known>,
+    flights: Flights,
     /// Launches since the method that began the chain.
     chain: u32,
     /// The chain's descriptor at the last power of two of them: a cycle comes back to it (Brent).
@@ -50,45 +98,65 @@ pub(crate) struct ComputeScheduler {
 }
 
 impl ComputeScheduler {
-    /// Runs the descriptor at `va` and its dependents.
+    /// Schedules the descriptor at `va` and its dependents. Unless the order is free, they run now.
     pub(crate) fn launch(
         &mut self,
         context: &Context<'_>,
         state: &ComputeState,
         va: u64,
     ) -> Result<Flow, Exception> {
-        self.next.push_back(va);
+        let known = context.front.map(|front| front.ledger.state().front(front.line)).unwrap_or_default();
+        if context.front.is_some() {
+            self.flights.submit(&context.memory, context.units.chip.target().version(), va);
+        }
+        self.next.push_back(Next { va, state: state.clone(), known });
         (self.chain, self.cyclic) = (0, false);
-        self.advance(context, state)
+        match context.choices {
+            Some(_) => Ok(Flow::Next),
+            None => self.advance(context),
+        }
     }
 
     /// Whether launches have begun that have not ended.
     pub(crate) fn is_working(&self) -> bool {
-        self.running.is_some() || !self.next.is_empty()
+        !self.running.is_empty() || !self.next.is_empty()
     }
 
-    /// Goes on with the launch that was preempted, and with what follows it.
-    pub(crate) fn advance(&mut self, context: &Context<'_>, state: &ComputeState) -> Result<Flow, Exception> {
-        let done = self.work(context, state);
+    /// Goes on with the launches that were preempted, and with what follows them.
+    pub(crate) fn advance(&mut self, context: &Context<'_>) -> Result<Flow, Exception> {
+        let done = self.work(context);
         if !matches!(done, Ok(Flow::Preempted)) {
             self.next.clear();
+            self.running.clear();
+        }
+        if !matches!(done, Ok(Flow::Preempted | Flow::Next)) {
+            self.flights.clear();
         }
         done
     }
 
-    fn work(&mut self, context: &Context<'_>, state: &ComputeState) -> Result<Flow, Exception> {
-        for _ in 0..TURN {
-            let ended = match self.running.take() {
-                Some((running, qmd)) => self.grid(context, state, running, qmd)?,
-                None => {
-                    let Some(va) = self.next.pop_front() else { return Ok(Flow::Next) };
+    fn work(&mut self, context: &Context<'_>) -> Result<Flow, Exception> {
+        // In free order each step is a turn, and other channels and the front end go on in between.
+        let steps = if context.choices.is_some() { 1 } else { TURN };
+        for _ in 0..steps {
+            let Some(step) = self.choose(context) else { return Ok(Flow::Next) };
+            let ended = match step {
+                Step::GoOn(i) => {
+                    let active = self.running.remove(i);
+                    self.grid(context, active)?
+                }
+                Step::Begin(i) => {
                     if context.channel.is_unserviceable() {
                         return Ok(Flow::Next);
                     }
-                    self.begin(context, state, va)?
+                    match self.next.remove(i) {
+                        Some(next) => self.begin(context, next)?,
+                        None => Flow::Next,
+                    }
                 }
             };
             match ended {
+                Flow::Preempted if context.choices.is_some() => {}
                 Flow::Next => {}
                 other => return Ok(other),
             }
@@ -96,17 +164,49 @@ impl ComputeScheduler {
         Ok(if self.is_working() { Flow::Preempted } else { Flow::Next })
     }
 
+    /// What to do next: any of what nothing orders, in free order.
+    fn choose(&self, context: &Context<'_>) -> Option<Step> {
+        let (running, next) = (self.running.len(), self.next.len());
+        let Some(choices) = context.choices else {
+            return match (running, next) {
+                (0, 0) => None,
+                (0, _) => Some(Step::Begin(0)),
+                _ => Some(Step::GoOn(0)),
+            };
+        };
+        let startable = if running < SIDE_BY_SIDE { next } else { 0 };
+        if running + startable == 0 {
+            return None;
+        }
+        let pick = choices.borrow_mut().pick(running + startable);
+        Some(if pick < running { Step::GoOn(pick) } else { Step::Begin(pick - running) })
+    }
+
     /// Schedules what depends on a descriptor whose launch has ended.
-    fn schedule_dependents(&mut self, context: &Context<'_>, qmd: &Qmd) -> Result<(), Exception> {
+    fn schedule_dependents(
+        &mut self,
+        context: &Context<'_>,
+        order: &Ordered,
+        qmd: &Qmd,
+    ) -> Result<(), Exception> {
+        let known = || match (&context.front, order.work) {
+            (Some(front), Some(work)) => front.known_after(work),
+            _ => Known::default(),
+        };
         for slot in 0..qmd.dependents() {
             let Some(dependent) = qmd.dependent(slot) else { continue };
+            let va = dependent.address;
             match dependent.action {
                 DependentAction::Schedule | DependentAction::InvalidateCopySchedule => {
-                    self.next.push_back(dependent.address);
+                    self.next.push_back(Next { va, state: order.state.clone(), known: known() });
                 }
                 DependentAction::DecrementDependence => {
-                    if count_down(context, dependent.address)? {
-                        self.next.push_back(dependent.address);
+                    if context.front.is_some() {
+                        self.counted.entry(va).or_default().join(&known());
+                    }
+                    if count_down(context, va)? {
+                        let known = self.counted.remove(&va).unwrap_or_default();
+                        self.next.push_back(Next { va, state: order.state.clone(), known });
                     }
                 }
                 DependentAction::IncrementPut => return Err(refused(SkedCheck::CircularQueueSize)),
@@ -133,13 +233,8 @@ impl ComputeScheduler {
         Ok(Flow::Next)
     }
 
-    /// Begins the launch of the descriptor at `va`, and runs it for its first time slice.
-    fn begin(&mut self, context: &Context<'_>, state: &ComputeState, va: u64) -> Result<Flow, Exception> {
-        let qmd = fetch(context, va)?;
-        if qmd.dependence_counter() > 0 {
-            // It starts when the last of those it depends on has ended.
-            return Ok(Flow::Next);
-        }
+    /// Notes a launch that leads back to where its chain was before; an error if that goes on.
+    fn follow_chain(&mut self, va: u64) -> Result<(), Exception> {
         self.cyclic |= self.chain > 0 && va == self.landmark;
         self.chain = self.chain.saturating_add(1);
         if self.chain.is_power_of_two() {
@@ -153,47 +248,68 @@ impl ComputeScheduler {
             );
             return Err(Exception::Timeout);
         }
-        if let Some(hang) = check(context, state, &qmd)? {
+        Ok(())
+    }
+
+    /// Begins the launch of a descriptor, and runs it for its first time slice.
+    fn begin(&mut self, context: &Context<'_>, next: Next) -> Result<Flow, Exception> {
+        let Next { va, state, known } = next;
+        let qmd = fetch(context, va)?;
+        if qmd.dependence_counter() > 0 {
+            // It starts when the last of those it depends on has ended.
+            if context.front.is_some() {
+                self.counted.entry(va).or_default().join(&known);
+            }
+            return Ok(Flow::Next);
+        }
+        self.follow_chain(va)?;
+        if let Some(hang) = check(context, &state, &qmd)? {
             context.units.violations.record(Consequence::Hang, "SEND_PCAS", hang);
             return Ok(Flow::Hang);
         }
         if qmd.invalidates().contains(qmd::Invalidate::INSTRUCTION) {
             context.units.executor.invalidate_code();
         }
+        let work = context.front.map(|front| {
+            let mut ledger = front.ledger.state();
+            if qmd.invalidates().contains(qmd::Invalidate::SHADER_DATA) {
+                ledger.empty_caches();
+            }
+            let shape = LaunchShape { program: qmd.program_address(), grid: qmd.grid(), block: qmd.block() };
+            ledger.begin(front.line, Work::Launch(shape), known)
+        });
+        let order = Ordered { va, state, work };
         if !qmd.grid().iter().all(|&n| n > 0) {
-            return self.end(context, &qmd);
+            return self.end(context, &order, &qmd);
         }
         self.grids += 1;
-        let launch = self.launch_of(context, state, &qmd);
+        let launch = self.launch_of(context, &order.state, &qmd);
         let several = launch.blocks() * u64::from(launch.warps_per_block()) > 1;
-        match context.units.executor.start(&context.memory, launch, context.channel.stop_flag()) {
-            Ok(running) => self.grid(context, state, running, qmd),
-            Err(fault) => self.failed(context, state, fault, several, &qmd),
+        let watched = context.front.map(|front| Arc::clone(front.ledger)).zip(work);
+        match context.units.executor.start(&context.memory, launch, context.channel.stop_flag(), watched) {
+            Ok(running) => self.grid(context, Active { running, order, qmd }),
+            Err(fault) => self.failed(context, &order, fault, several, &qmd),
         }
     }
 
     /// Runs a launch until it ends or is preempted.
-    fn grid(
-        &mut self,
-        context: &Context<'_>,
-        state: &ComputeState,
-        mut running: Running,
-        qmd: Qmd,
-    ) -> Result<Flow, Exception> {
+    fn grid(&mut self, context: &Context<'_>, mut active: Active) -> Result<Flow, Exception> {
         let stop = context.channel.stop_flag();
-        match context.units.executor.advance(&mut running, &context.memory, stop, context.others_wait) {
+        let each_step = || true;
+        let wanted = if context.choices.is_some() { &each_step } else { context.others_wait };
+        match context.units.executor.advance(&mut active.running, &context.memory, stop, wanted) {
             Ok(None) => {
-                self.running = Some((running, qmd));
+                self.running.push(active);
                 Ok(Flow::Preempted)
             }
             Ok(Some(counters)) => {
                 context.units.count(|total| total.sm += counters);
-                self.end(context, &qmd)
+                self.end(context, &active.order, &active.qmd)
             }
             Err(fault) => {
-                let launch = running.launch();
+                let launch = active.running.launch();
                 let several = launch.blocks() * u64::from(launch.warps_per_block()) > 1;
-                self.failed(context, state, fault, several, &qmd)
+                self.failed(context, &active.order, fault, several, &active.qmd)
             }
         }
     }
@@ -201,7 +317,7 @@ impl ComputeScheduler {
     fn failed(
         &mut self,
         context: &Context<'_>,
-        state: &ComputeState,
+        order: &Ordered,
         fault: sm::Fault,
         several: bool,
         qmd: &Qmd,
@@ -214,18 +330,26 @@ impl ComputeScheduler {
             context.units.violations.record_fault(fault.to_string());
             return Err(Exception::Timeout);
         }
-        if state.exceptions_masked && fault.mmu.is_none() {
+        if order.state.exceptions_masked && fault.mmu.is_none() {
             tracing::warn!(%fault, "SM exceptions are masked by SET_SHADER_EXCEPTIONS: the error is not reported");
-            return self.end(context, qmd);
+            return self.end(context, order, qmd);
         }
         Err(Exception::Sm { fault, several })
     }
 
     /// What follows the end of a launch: releases, then dependents.
-    fn end(&mut self, context: &Context<'_>, qmd: &Qmd) -> Result<Flow, Exception> {
+    fn end(&mut self, context: &Context<'_>, order: &Ordered, qmd: &Qmd) -> Result<Flow, Exception> {
         if context.channel.is_unserviceable() {
             // Stopped with its channel: what follows a kernel's end does not happen.
             return Ok(Flow::Next);
+        }
+        let front = context.front.as_ref().zip(order.work);
+        if let Some((front, work)) = front {
+            let version = context.units.chip.target().version();
+            if let Some(change) = self.flights.end(&context.memory, version, order.va) {
+                front.ledger.report(work, change.text(), change.address());
+            }
+            front.end(work, visible(qmd.membar()));
         }
         for slot in 0..qmd::RELEASES {
             let Some(release) = qmd.release(slot) else { continue };
@@ -236,13 +360,19 @@ impl ComputeScheduler {
                 timestamp: release.timestamp(),
                 reduce: release.reduction.map(|r| (Reduce::BY_COMPUTE[r.op as usize], r.signed)),
             };
+            if let Some((front, work)) = front {
+                if release.membar {
+                    front.end(work, Visible::System);
+                }
+                front.release(&context.memory, &write, Some(front.known_after(work)));
+            }
             let done = write.perform(&context.memory, &context.units.clock);
             done.map_err(|f| Exception::hub(HubClient::Sked, f))?;
             if release.trap != qmd::Trap::None {
                 context.interrupts.non_stalling();
             }
         }
-        self.schedule_dependents(context, qmd)?;
+        self.schedule_dependents(context, order, qmd)?;
         Ok(Flow::Next)
     }
 
@@ -265,6 +395,15 @@ impl ComputeScheduler {
             max_warps_per_sm: context.units.chip.target().max_warps(),
             shared_bytes_per_sm: context.units.chip.target().max_shared_bytes(),
         }
+    }
+}
+
+/// Where the membar at a grid's end makes visible what the grid wrote.
+fn visible(membar: Option<qmd::Membar>) -> Visible {
+    match membar {
+        Some(qmd::Membar::System) => Visible::System,
+        Some(qmd::Membar::Device) => Visible::Device,
+        Some(qmd::Membar::None) | None => Visible::Nowhere,
     }
 }
 

@@ -1,11 +1,14 @@
 //! What a method can reach, and what it leads to.
 
+use crate::gpu::front::Front;
 use crate::gpu::instance::Instance;
 use crate::gpu::interrupts::Interrupts;
 use crate::gpu::memory::GpuMemory;
 use crate::gpu::semaphore::Acquire;
+use crate::gpu::sm::order::Order;
 use crate::gpu::units::Units;
 use crate::gpu::userd::Ring;
+use std::cell::RefCell;
 
 /// Everything a method may need.
 pub(crate) struct Context<'a> {
@@ -19,6 +22,10 @@ pub(crate) struct Context<'a> {
     pub(crate) ring: &'a Ring,
     /// Its memory.
     pub(crate) memory: GpuMemory<'a>,
+    /// Its line in the ledger, if the machine keeps one.
+    pub(crate) front: Option<Front<'a>>,
+    /// Decides what runs next of what nothing orders; without, all runs in the order of submission.
+    pub(crate) choices: Option<&'a RefCell<Order>>,
     /// Whether other channels have something to do.
     pub(crate) others_wait: &'a (dyn Fn() -> bool + Sync),
 }

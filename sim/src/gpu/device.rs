@@ -70,10 +70,16 @@ impl Gpu {
         self.wake();
     }
 
-    /// Takes a channel off its runlist.
+    /// Takes a channel off its runlist, and waits for the end of its turn.
     pub(crate) fn remove_channel(&self, instance: &Arc<Instance>) {
         let mut list = self.runlist.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut list).retain(|entry| !Arc::ptr_eq(&entry.instance, instance));
+        drop(list);
+        // The end of the turn that it may have.
+        drop(instance.turn());
+        if let (Some(ledger), Some(line)) = (&self.units.ledger, instance.known_line()) {
+            ledger.state().stop(line);
+        }
     }
 
     /// Makes the thread poll all channels at once.

@@ -2,6 +2,7 @@
 
 use crate::gpu::context::Context;
 use crate::gpu::device::{Entry, Gpu};
+use crate::gpu::front::Front;
 use crate::gpu::interrupts::Interrupts;
 use crate::gpu::memory::GpuMemory;
 use crate::gpu::pbdma::Turn;
@@ -16,6 +17,9 @@ const LATEST_HOUSEKEEPING: Duration = Duration::from_millis(250);
 /// How long the thread spins, and then yields, after its last work before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
 const YIELD: Duration = Duration::from_micros(500);
+/// In free order: how long no doorbell must ring before work begins, and how often it may ring meanwhile.
+const GATHER: Duration = Duration::from_micros(200);
+const MOST_GATHERED: u32 = 10;
 /// Bounds of a sleep.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(50);
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
@@ -36,6 +40,9 @@ pub(crate) fn run(gpu: &Gpu, interrupts: &dyn Interrupts) {
         let runlist = gpu.runlist();
         if worked {
             gpu.units.count(|counters| counters.doorbells += 1);
+            if gpu.units.executor.free_order().is_some() {
+                gather(gpu);
+            }
             // A token may have been overwritten by the next one: it is taken as rung for every channel.
             for entry in runlist.iter() {
                 entry.instance.ring_doorbell();
@@ -68,6 +75,21 @@ pub(crate) fn run(gpu: &Gpu, interrupts: &dyn Interrupts) {
     }
 }
 
+/// Lets the program submit what it has to submit, so that in free order the seed decides what runs first, and
+/// not when the doorbells rang.
+fn gather(gpu: &Gpu) {
+    for _ in 0..MOST_GATHERED {
+        std::thread::sleep(GATHER);
+        if gpu.usermode.take_token().is_none() {
+            return;
+        }
+        gpu.units.count(|counters| counters.doorbells += 1);
+        for entry in gpu.runlist().iter() {
+            entry.instance.ring_doorbell();
+        }
+    }
+}
+
 /// Gives one channel its turn; true when it did something.
 fn serve(
     gpu: &Gpu,
@@ -90,12 +112,29 @@ fn serve(
     };
     let (Some(ring), Some(tables)) = (ring, tables) else { return false };
     let mut pbdma = entry.pbdma();
+    let choices = pbdma.take_choices(gpu.units.executor.free_order(), instance);
     let outcome = {
         let _memory_stays = tables.dram().hold();
         let memory = GpuMemory::new(&tables);
         let units = &gpu.units;
-        pbdma.turn(&Context { units, interrupts, channel: instance, ring: &ring, memory, others_wait })
+        let front = units.ledger.as_ref().map(|ledger| Front { ledger, line: instance.line(ledger) });
+        let choices = choices.as_ref();
+        let ring = &ring;
+        pbdma.turn(&Context {
+            units,
+            interrupts,
+            channel: instance,
+            ring,
+            memory,
+            front,
+            choices,
+            others_wait,
+        })
     };
+    pbdma.keep_choices(choices);
+    if let (Err(_), Some(line), Some(ledger)) = (&outcome, instance.known_line(), &gpu.units.ledger) {
+        ledger.state().stop(line);
+    }
     instance.set_working(pbdma.is_working());
     instance.set_pending(matches!(outcome, Ok(Turn::Blocked | Turn::More)));
     drop(turn);

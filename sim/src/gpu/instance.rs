@@ -3,8 +3,9 @@
 
 use crate::gpu::gmmu::PageTables;
 use crate::gpu::userd::Ring;
+use crate::order::ledger::Ledger;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 /// A group's entry on the runlist.
 #[derive(Debug)]
@@ -63,6 +64,8 @@ pub(crate) struct Instance {
     working: AtomicBool,
     /// Held while the GPU works for the channel.
     turn: Mutex<()>,
+    /// Its line in the machine's ledger, once it has one.
+    line: OnceLock<u32>,
 }
 
 impl Instance {
@@ -80,6 +83,7 @@ impl Instance {
             pending: AtomicBool::new(false),
             working: AtomicBool::new(false),
             turn: Mutex::new(()),
+            line: OnceLock::new(),
         })
     }
 
@@ -96,6 +100,16 @@ impl Instance {
     /// Value that rings its doorbell.
     pub(crate) fn token(&self) -> u32 {
         self.number & 0xfff | self.runlist << 16
+    }
+
+    /// Its line in the machine's ledger.
+    pub(crate) fn line(&self, ledger: &Ledger) -> u32 {
+        *self.line.get_or_init(|| ledger.state().open(self.number))
+    }
+
+    /// Its line, if it has one.
+    pub(crate) fn known_line(&self) -> Option<u32> {
+        self.line.get().copied()
     }
 
     /// What it points to.

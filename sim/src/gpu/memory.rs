@@ -96,6 +96,16 @@ impl<'a> GpuMemory<'a> {
         Ok(())
     }
 
+    /// The host's address of the byte at `va`; `None` where nothing is mapped.
+    pub(crate) fn host(&self, va: u64) -> Option<u64> {
+        self.host_range(va).map(|(host, _)| host)
+    }
+
+    /// The host's address of the byte at `va`, and how many bytes follow there.
+    pub(crate) fn host_range(&self, va: u64) -> Option<(u64, u64)> {
+        self.at(va, Access::Read).ok().map(|(host, len)| (host.as_ptr().addr() as u64, len))
+    }
+
     /// Reads `count` little-endian words at `va`.
     pub(crate) fn words(&self, va: u64, count: usize) -> Result<Vec<u32>, MemoryFault> {
         let mut bytes = vec![0; count * 4];

@@ -7,6 +7,8 @@ pub(crate) mod context;
 pub(crate) mod counters;
 pub(crate) mod device;
 pub(crate) mod exception;
+pub(crate) mod flight;
+pub(crate) mod front;
 pub(crate) mod gmmu;
 pub(crate) mod host_scheduler;
 pub(crate) mod instance;

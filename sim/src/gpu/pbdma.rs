@@ -4,11 +4,14 @@
 use crate::gpu::classes::{CLASSES, GRAPHICS_RUNLIST};
 use crate::gpu::context::{Context, Flow};
 use crate::gpu::exception::{Exception, HubClient, PbdmaRegisters, intr, intr1};
-use crate::gpu::methods::compute::ComputeMethods;
+use crate::gpu::instance::Instance;
+use crate::gpu::methods::compute::{ComputeMethods, waits_for_engine};
 use crate::gpu::methods::copy::CopyMethods;
-use crate::gpu::methods::host::HostMethods;
+use crate::gpu::methods::host::{HostMethods, waits_for_engines};
 use crate::gpu::pushbuffer::{Entry, Header, METHOD_END, Step};
-use crate::gpu::sm::MemoryFault;
+use crate::gpu::sm::order::Order;
+use crate::gpu::sm::{MemoryFault, Schedule};
+use std::cell::RefCell;
 
 /// Methods below this offset belong to the host, whatever the subchannel.
 const HOST_METHODS: u32 = 0x100;
@@ -47,9 +50,25 @@ pub(crate) struct Pbdma {
     host: HostMethods,
     compute: ComputeMethods,
     copy: CopyMethods,
+    /// Whether the last engine method was one of the copy engine.
+    at_copy_engine: bool,
+    /// A method that waits until the engines are idle: subchannel, address, value.
+    waits_for_idle: Option<(u32, u32, u32)>,
+    choices: Option<RefCell<Order>>,
 }
 
 impl Pbdma {
+    /// What decides in which order work runs that nothing orders, made from `seed` at first.
+    pub(crate) fn take_choices(&mut self, seed: Option<u64>, channel: &Instance) -> Option<RefCell<Order>> {
+        let seed = seed?.wrapping_add(u64::from(channel.number()) << 32);
+        self.choices.take().or_else(|| Some(RefCell::new(Order::new(Schedule::Shuffled(seed)))))
+    }
+
+    /// Takes it back.
+    pub(crate) fn keep_choices(&mut self, choices: Option<RefCell<Order>>) {
+        self.choices = choices;
+    }
+
     /// For the driver's log.
     pub(crate) fn registers(&self) -> PbdmaRegisters {
         let (next, left) = self.segment.unwrap_or_default();
@@ -77,6 +96,9 @@ impl Pbdma {
         let mut methods = 0;
         if self.hung {
             return Ok(Turn::Idle);
+        }
+        if let Some(choices) = context.choices {
+            return self.free_turn(context, choices);
         }
         if self.compute.is_working() {
             match self.compute.advance(context)? {
@@ -112,6 +134,55 @@ impl Pbdma {
                     return Ok(Turn::Idle);
                 }
             }
+        }
+    }
+
+    /// A turn in free order: launches that nothing orders run beside each other, and beside the methods that
+    /// follow them, as far as chance has it.
+    fn free_turn(&mut self, context: &Context<'_>, choices: &RefCell<Order>) -> Result<Turn, Exception> {
+        let methods = choices.borrow_mut().pick(TURN as usize / 64);
+        for _ in 0..=methods {
+            if context.channel.is_unserviceable() || context.channel.is_closing() {
+                break;
+            }
+            if self.waits_for_idle.is_some() && self.compute.is_working() {
+                break;
+            }
+            if !self.host.poll(context)? {
+                return self.step(context, Turn::Blocked);
+            }
+            let flow = if let Some((subchannel, address, value)) = self.waits_for_idle.take() {
+                self.dispatch(context, subchannel, address, value)?
+            } else if let Some(word) = self.word(context)? {
+                self.execute_word(context, word)?
+            } else if self.fetch_entry(context)? {
+                Flow::Next
+            } else {
+                return self.step(context, Turn::Idle);
+            };
+            match flow {
+                Flow::Next | Flow::Preempted => {}
+                Flow::Acquire(acquire) => self.host.wait_for(acquire),
+                Flow::Hang => {
+                    self.hung = true;
+                    return Ok(Turn::Idle);
+                }
+            }
+        }
+        self.step(context, Turn::More)
+    }
+
+    /// Lets a launch go on, if there is one; otherwise the turn has ended with `turn`.
+    fn step(&mut self, context: &Context<'_>, turn: Turn) -> Result<Turn, Exception> {
+        if !self.compute.is_working() {
+            return Ok(turn);
+        }
+        match self.compute.advance(context)? {
+            Flow::Hang => {
+                self.hung = true;
+                Ok(Turn::Idle)
+            }
+            Flow::Next | Flow::Preempted | Flow::Acquire(_) => Ok(Turn::More),
         }
     }
 
@@ -151,6 +222,9 @@ impl Pbdma {
         let Some(entry) = Entry::decode(self.entry) else { return Err(self.error(intr::GPENTRY)) };
         if let Entry::Segment { va, words, .. } = entry {
             self.segment = Some((va, words));
+        }
+        if let Some(front) = &context.front {
+            front.fetch(context.channel.token(), self.get);
         }
         ring.set_get(self.get);
         Ok(true)
@@ -199,6 +273,47 @@ impl Pbdma {
         address: u32,
         value: u32,
     ) -> Result<Flow, Exception> {
+        if context.choices.is_some()
+            && self.compute.is_working()
+            && self.waits_for_engines(context, subchannel, address, value)
+        {
+            self.waits_for_idle = Some((subchannel, address, value));
+            return Ok(Flow::Next);
+        }
+        self.dispatch(context, subchannel, address, value)
+    }
+
+    /// Whether a method waits until the engines are idle: by itself, or because it is for the other engine of
+    /// the graphics runlist than the one before it.
+    fn waits_for_engines(&self, context: &Context<'_>, subchannel: u32, address: u32, value: u32) -> bool {
+        match address {
+            0 => false,
+            _ if address < HOST_METHODS => waits_for_engines(address, value),
+            _ if is_copy_only(context) => false,
+            _ => (subchannel == 4) != self.at_copy_engine || waits_for_engine(address, value),
+        }
+    }
+
+    /// The host waits for the engine and a system membar when a channel goes from one engine of the graphics
+    /// runlist to the other, and empties caches when SMs follow copies.
+    fn switch_engine(&mut self, context: &Context<'_>, subchannel: u32) {
+        let copies = subchannel == 4;
+        if let (Some(front), true) = (&context.front, copies != self.at_copy_engine) {
+            front.wait_idle(true);
+            if !copies {
+                front.empty_caches();
+            }
+        }
+        self.at_copy_engine = copies;
+    }
+
+    fn dispatch(
+        &mut self,
+        context: &Context<'_>,
+        subchannel: u32,
+        address: u32,
+        value: u32,
+    ) -> Result<Flow, Exception> {
         if address == 0 {
             return self.set_object(context, subchannel, value);
         }
@@ -212,6 +327,7 @@ impl Pbdma {
         if is_copy_only(context) {
             return self.copy_method(context, address, value);
         }
+        self.switch_engine(context, subchannel);
         match subchannel {
             1 | 2 => {
                 self.compute.method(context, self.classes[subchannel as usize], subchannel, address, value)

@@ -51,6 +51,18 @@ pub(crate) struct Write {
 }
 
 impl Write {
+    /// The value that it will leave, as far as its width goes.
+    pub(crate) fn result(&self, memory: &GpuMemory<'_>) -> u64 {
+        let bits = if self.wide { 64 } else { 32 };
+        let payload = self.payload & u64::MAX >> (64 - bits);
+        let Some((op, signed)) = self.reduce else { return payload };
+        let old = match self.wide {
+            true => memory.word64(self.va, Access::Read, |w| w.load(Ordering::SeqCst)),
+            false => memory.word32(self.va, Access::Read, |w| w.load(Ordering::SeqCst).into()),
+        };
+        old.map_or(payload, |old| reduce(op, signed, old, payload, bits))
+    }
+
     /// Performs it: the timestamp before the payload, everything before it visible first.
     ///
     /// # Errors

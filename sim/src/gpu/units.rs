@@ -5,6 +5,7 @@ use crate::gpu::chip::Chip;
 use crate::gpu::counters::Counters;
 use crate::gpu::sm;
 use crate::gpu::syncpoint::Syncpoints;
+use crate::order::ledger::Ledger;
 use crate::violations::Violations;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,6 +22,8 @@ pub(crate) struct Units {
     pub(crate) syncpoints: Arc<Syncpoints>,
     /// Where work is recorded that a real machine does not survive.
     pub(crate) violations: Arc<Violations>,
+    /// Which work is ordered before which, if that is checked.
+    pub(crate) ledger: Option<Arc<Ledger>>,
     counters: Mutex<Counters>,
 }
 
@@ -32,8 +35,9 @@ impl Units {
         executor: sm::Executor,
         syncpoints: Arc<Syncpoints>,
         violations: Arc<Violations>,
+        ledger: Option<Arc<Ledger>>,
     ) -> Self {
-        Self { chip, clock, executor, syncpoints, violations, counters: Mutex::default() }
+        Self { chip, clock, executor, syncpoints, violations, ledger, counters: Mutex::default() }
     }
 
     /// Counters so far.

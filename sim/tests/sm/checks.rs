@@ -145,6 +145,42 @@ fn a_message_between_blocks_without_release_is_found() {
 }
 
 #[test]
+fn a_message_between_blocks_without_a_fence_is_found() {
+    for name in ["fence_store", "fence_load"] {
+        let found = planted(name, 2, Checks::ORDER, "another block of the launch writes, without fences");
+        assert_eq!(found.address, Some(OUT + 64));
+        assert_ne!(found.earlier.expect("another block").block, found.event.block);
+    }
+}
+
+/// The store of the message's data becomes visible after the flag, in some orders.
+#[test]
+fn stores_become_visible_late_without_a_fence() {
+    let messages = |name: &str| -> Vec<u32> {
+        let read = |seed| {
+            let mut kernel = Kernel::from_path("tests/data/planted.sm_87.cubin", name)
+                .shape([2, 1, 1], [64, 1, 1])
+                .data(DATA, 4096, &[0; 64])
+                .data(OUT, 4096, &[0; 64])
+                .u64(DATA)
+                .u64(OUT)
+                .ready();
+            let schedule = Schedule::Shuffled(seed);
+            let executor = Executor::new(Config { schedule, checks: Checks::ORDER, ..Config::default() });
+            executor.run(&kernel.guest, &kernel.launch, &AtomicBool::new(false)).expect("it ends");
+            kernel.guest.read_u32s(OUT + 128, 1)[0]
+        };
+        (0..40).map(read).collect()
+    };
+    for name in ["fence_store_right", "fence_load_right"] {
+        assert_eq!(messages(name), [7; 40], "{name}");
+    }
+    let without = messages("fence_store");
+    assert!(without.contains(&0) && without.contains(&7), "{without:?}");
+    assert_eq!(without, messages("fence_store"), "a seed gives the same order");
+}
+
+#[test]
 fn reads_of_what_nothing_wrote_are_found() {
     let global = planted("fresh_global", 1, Checks::INIT, "reads global memory that nothing wrote");
     assert_eq!((global.address, global.event.thread), (Some(DATA), [0; 3]));

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nvgpu_sys::{Note, Notes, Sys, nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_l2_fb_args};
+use nvgpu_sys::{Note, Notes, Sys, Witness, nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_l2_fb_args};
 
 use super::calls::Calls;
 use super::kernel_log::KernelLog;
@@ -179,6 +179,10 @@ impl Backend for Nvgpu {
         // SAFETY: the struct holds no addresses.
         unsafe { self.space.ctrl.send(&mut args) }?;
         Ok(args.gpu_timestamp)
+    }
+
+    fn witness(&self) -> Option<&dyn Witness> {
+        self.space.sys.witness()
     }
 }
 

@@ -134,6 +134,11 @@ impl Piece {
         Ok(unsafe { base.add(offset as usize) })
     }
 
+    /// Where the CPU sees `len` bytes at `offset`.
+    pub fn address(&self, offset: u64, len: u64) -> Result<usize, Error> {
+        Ok(self.pointer(offset, len)?.addr().get())
+    }
+
     /// Copies into the memory. It has a CPU mapping unless it is of the device kind. Threads that copy to or
     /// from the same bytes at once order themselves; the GPU may use them meanwhile.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {

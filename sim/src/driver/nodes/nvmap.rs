@@ -142,6 +142,9 @@ fn alloc(machine: &Machine, a: &nvmap_alloc_handle) -> Result<(), Errno> {
     let heap = usable.checked_ilog2().map(|bit| 1 << bit).ok_or(Errno::ENOMEM)?;
     let poisoned = machine.config.checks().contains(Checks::INIT);
     buffer.allocate(heap, a.flags, a.align, &machine.dram, poisoned)?;
+    if let Some(backing) = buffer.backing() {
+        machine.forget(&backing);
+    }
     machine.remember(&mut driver, &buffer);
     Ok(())
 }

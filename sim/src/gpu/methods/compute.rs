@@ -71,7 +71,8 @@ impl ComputeMethods {
             0x2e8 => set_low(&mut state.local_per_tpc, value),
             0x2ec => state.local_max_sms = value & 0x1ff,
             0x1528 => state.exceptions_masked = value & 1 == 0,
-            0x21c | 0x1698 if value & 1 != 0 => context.units.executor.invalidate_code(),
+            0x110 | 0x1330 | 0x1334 | 0x1338 => wait_idle(context, false),
+            0x21c | 0x1698 => invalidate(context, address, value),
             0x2b4 => self.qmd_address = value,
             0x2bc => return self.signal(context, if value & 2 != 0 { 2 } else { value & 1 }),
             0x2c0 => return self.signal(context, value & 0xf),
@@ -114,7 +115,7 @@ impl ComputeMethods {
 
     /// Goes on with them.
     pub(crate) fn advance(&mut self, context: &Context<'_>) -> Result<Flow, Exception> {
-        self.scheduler.advance(context, &self.state)
+        self.scheduler.advance(context)
     }
 
     /// `SEND_SIGNALING_PCAS*`: what to do with the launch descriptor at `qmd_address`.
@@ -150,7 +151,7 @@ impl ComputeMethods {
                 reduce: (value >> 3 & 1 != 0)
                     .then_some((Reduce::BY_COMPUTE[(value >> 9 & 7) as usize], value >> 17 & 3 == 1)),
             };
-            release(context, write)?;
+            release(context, write, value >> 2 & 1 == 0)?;
         }
         if value & 3 == 3 || value >> 20 & 1 != 0 {
             context.interrupts.non_stalling();
@@ -167,7 +168,7 @@ impl ComputeMethods {
             0 => {
                 let reduce = (value >> 6 & 1 != 0)
                     .then_some((Reduce::BY_COMPUTE[(value >> 7 & 7) as usize], value >> 10 & 3 == 1));
-                release(context, Write { va, payload, wide, timestamp: value >> 3 & 3 == 0, reduce })?;
+                release(context, Write { va, payload, wide, timestamp: value >> 3 & 3 == 0, reduce }, true)?;
             }
             1 => {
                 let acquire = Acquire { va, payload, wide, compare: Compare::CircularGeq };
@@ -182,7 +183,43 @@ impl ComputeMethods {
     }
 }
 
-fn release(context: &Context<'_>, write: Write) -> Result<(), Exception> {
+/// Whether a method of the compute subchannel waits until the engine is idle.
+pub(crate) fn waits_for_engine(address: u32, value: u32) -> bool {
+    match address {
+        0x110 | 0x21c | 0x1330 | 0x1334 | 0x1338 => true,
+        // Unless FLUSH_DISABLE is set.
+        0x1b0c => value & 3 == 0 && value >> 2 & 1 == 0,
+        0x168 => value & 3 == 0,
+        _ => false,
+    }
+}
+
+/// `INVALIDATE_SHADER_CACHES`, and the form of it that does not wait.
+fn invalidate(context: &Context<'_>, address: u32, value: u32) {
+    if value & 1 != 0 {
+        context.units.executor.invalidate_code();
+    }
+    if address == 0x21c {
+        wait_idle(context, false);
+    }
+    if let (Some(front), true) = (&context.front, value >> 4 & 1 != 0) {
+        front.empty_caches();
+    }
+}
+
+fn wait_idle(context: &Context<'_>, flushes: bool) {
+    if let Some(front) = &context.front {
+        front.wait_idle(flushes);
+    }
+}
+
+fn release(context: &Context<'_>, write: Write, after_idle: bool) -> Result<(), Exception> {
+    if after_idle {
+        wait_idle(context, true);
+    }
+    if let Some(front) = &context.front {
+        front.release(&context.memory, &write, None);
+    }
     let done = write.perform(&context.memory, &context.units.clock);
     done.map_err(|f| Exception::hub(HubClient::FrontEnd, f))
 }

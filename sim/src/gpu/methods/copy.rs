@@ -5,6 +5,8 @@ use crate::gpu::exception::{Exception, HubClient, intr1};
 use crate::gpu::semaphore::{Reduce, Write};
 use crate::gpu::sm::check::copies::Copied;
 use crate::gpu::sm::launch::MemoryFault;
+use crate::order::ledger::Visible;
+use crate::order::work::{Work, WorkId};
 
 /// Launch error codes (`NV_CE_LAUNCHERR`).
 mod code {
@@ -19,6 +21,9 @@ mod code {
     /// A combination that is not modelled (block-linear layouts) or not allowed.
     pub(super) const CONFIG: u32 = 0xd;
 }
+
+/// `DATA_TRANSFER_TYPE` of a transfer that may overlap with the one before.
+const PIPELINED: u32 = 1;
 
 /// Method state of the copy engine for one channel.
 #[derive(Debug, Default)]
@@ -79,6 +84,7 @@ impl CopyMethods {
             return Err(Exception::pbdma(0, 1 << 2));
         }
         let transfer = value & 3;
+        let mut work = None;
         if transfer == 3 {
             return Err(refuse(code::INVALID_VALUE));
         }
@@ -88,7 +94,11 @@ impl CopyMethods {
             }
             let multi_line = value >> 9 & 1 != 0;
             let remap = value >> 10 & 1 != 0;
-            self.transfer(context, multi_line, remap)?;
+            work = self.transfer(context, multi_line, remap, transfer == PIPELINED)?;
+            // FLUSH_ENABLE.
+            if let (Some(front), Some(work), true) = (&context.front, work, value >> 2 & 1 != 0) {
+                front.end(work, Visible::System);
+            }
         }
         let kind = value >> 3 & 3;
         if kind != 0 {
@@ -107,6 +117,9 @@ impl CopyMethods {
                 timestamp: kind == 2,
                 reduce,
             };
+            if let Some(front) = &context.front {
+                front.release(&context.memory, &write, work.map(|work| front.known_after(work)));
+            }
             write.perform(&context.memory, &context.units.clock).map_err(fault)?;
         }
         if value >> 5 & 3 != 0 || kind == 3 {
@@ -115,7 +128,13 @@ impl CopyMethods {
         Ok(())
     }
 
-    fn transfer(&self, context: &Context<'_>, multi_line: bool, remap: bool) -> Result<(), Exception> {
+    fn transfer(
+        &self,
+        context: &Context<'_>,
+        multi_line: bool,
+        remap: bool,
+        pipelined: bool,
+    ) -> Result<Option<WorkId>, Exception> {
         let lines = if multi_line { self.line_count } else { 1 };
         let remap = remap.then(|| Remap::new(self.components, self.constants));
         let (in_element, out_element) =
@@ -131,12 +150,23 @@ impl CopyMethods {
                 return Err(Exception::CopyLaunch { code: code::DESTINATION_LINE });
             }
         }
+        let reads = remap.as_ref().is_none_or(Remap::reads_source);
+        let work = context.front.map(|front| {
+            let (from, to) = (join(self.source), join(self.destination));
+            let len = out_length * u64::from(lines);
+            front.begin_transfer(Work::Copy { from: reads.then_some(from), to, len }, pipelined)
+        });
         for line in 0..u64::from(lines) {
             let from = join(self.source).wrapping_add(line * u64::from(self.pitch_in));
             let to = join(self.destination).wrapping_add(line * u64::from(self.pitch_out));
-            let reads = remap.as_ref().is_none_or(Remap::reads_source);
             let copied = Copied { from: reads.then_some(from), read: in_length, to, bytes: out_length };
             context.units.executor.check_copy(&context.memory, &copied);
+            if let (Some(front), Some(work)) = (&context.front, work) {
+                if reads {
+                    front.transfers(&context.memory, work, from, in_length, false);
+                }
+                front.transfers(&context.memory, work, to, out_length, true);
+            }
             match &remap {
                 None => context.memory.copy(from, to, in_length).map_err(fault)?,
                 Some(remap) => remap.line(context, from, to, self.line_length)?,
@@ -146,7 +176,7 @@ impl CopyMethods {
             total.copies += 1;
             total.copied_bytes += out_length * u64::from(lines);
         });
-        Ok(())
+        Ok(work)
     }
 }
 

@@ -48,6 +48,9 @@ impl HostMethods {
         let met = acquire.is_met(&context.memory).map_err(|f| Exception::hub(HubClient::Host, f))?;
         if met {
             self.waiting = None;
+            if let Some(front) = &context.front {
+                front.acquired(&context.memory, acquire.va);
+            }
         }
         Ok(met)
     }
@@ -70,15 +73,18 @@ impl HostMethods {
             0x2c => self.mem_op[1] = value,
             0x30 => self.mem_op[2] = value,
             0x34 => return self.memory_operation(value),
-            0x50 => context.ring.set_reference(value),
+            0x50 => {
+                wait_idle(context, true);
+                context.ring.set_reference(value);
+            }
             0x5c => self.address[0] = value,
             0x60 => self.address[1] = value & 0xff,
             0x64 => self.payload[0] = value,
             0x68 => self.payload[1] = value,
             0x6c => return self.execute_semaphore(context, value),
-            // Engines complete each piece of work before the next word is processed, so there is nothing to
-            // wait for.
-            0x78 | 0x80 => {}
+            // The pushbuffer unit has waited, if there was work to wait for.
+            0x78 => wait_idle(context, false),
+            0x80 => {}
             _ => return Err(Exception::pbdma(intr::METHOD, 0)),
         }
         Ok(Flow::Next)
@@ -115,10 +121,16 @@ impl HostMethods {
             }
             _ => return Err(bad()),
         };
-        self.write(context, Write { va, payload, wide, timestamp, reduce })
+        self.write(context, Write { va, payload, wide, timestamp, reduce }, value >> 20 & 1 != 0)
     }
 
-    fn write(&self, context: &Context<'_>, write: Write) -> Result<Flow, Exception> {
+    fn write(&self, context: &Context<'_>, write: Write, after_idle: bool) -> Result<Flow, Exception> {
+        if let Some(front) = &context.front {
+            if after_idle {
+                front.wait_idle(true);
+            }
+            front.release(&context.memory, &write, None);
+        }
         let syncpoint = context.channel.bindings().syncpoint;
         if let Some((id, _)) = syncpoint.filter(|(_, base)| write.va.wrapping_sub(*base) < SYNCPOINT_STRIDE) {
             context.units.syncpoints.increment(id);
@@ -146,7 +158,8 @@ impl HostMethods {
                 }
                 let op = Reduce::BY_HOST[(value >> 27 & 7) as usize];
                 let reduce = (operation == 16).then_some((op, value >> 31 == 0));
-                self.write(context, Write { va, payload, wide: false, timestamp: !four_bytes, reduce })
+                let write = Write { va, payload, wide: false, timestamp: !four_bytes, reduce };
+                self.write(context, write, value >> 20 & 1 == 0)
             }
             _ => Err(Exception::pbdma(intr::SEMAPHORE, 0)),
         }
@@ -162,6 +175,22 @@ impl HostMethods {
             }
             _ => Err(Exception::pbdma(intr::METHOD, 0)),
         }
+    }
+}
+
+/// Whether a method waits until the engines are idle: `WFI`, `SET_REFERENCE`, and releases that ask for it.
+pub(crate) fn waits_for_engines(address: u32, value: u32) -> bool {
+    match address {
+        0x50 | 0x78 => true,
+        0x1c => matches!(value & 0x1f, 2 | 16) && value >> 20 & 1 == 0,
+        0x6c => matches!(value & 7, 1 | 6) && value >> 20 & 1 != 0,
+        _ => false,
+    }
+}
+
+fn wait_idle(context: &Context<'_>, flushes: bool) {
+    if let Some(front) = &context.front {
+        front.wait_idle(flushes);
     }
 }
 

@@ -3,6 +3,8 @@
 use crate::gpu::context::Context;
 use crate::gpu::exception::{Exception, HubClient};
 use crate::gpu::semaphore::Write;
+use crate::order::ledger::Visible;
+use crate::order::work::Work;
 
 /// Method state of I2M.
 #[derive(Debug, Default)]
@@ -88,6 +90,11 @@ impl InlineData {
         for line in 0..self.line_count {
             let from = line as usize * length;
             let to = start.wrapping_add(u64::from(line) * u64::from(self.pitch));
+            if let Some(front) = &context.front {
+                let work = front.begin_transfer(Work::Inline { to: start, len: length as u64 }, false);
+                front.transfers(&context.memory, work, to, length as u64, true);
+                front.end(work, Visible::System);
+            }
             context.memory.write(to, &transfer.data[from..from + length]).map_err(fault)?;
         }
         if transfer.completion == 2 {
@@ -98,6 +105,9 @@ impl InlineData {
                 timestamp: transfer.wide_structure,
                 reduce: None,
             };
+            if let Some(front) = &context.front {
+                front.release(&context.memory, &write, None);
+            }
             write.perform(&context.memory, &context.units.clock).map_err(fault)?;
         }
         Ok(())

@@ -20,6 +20,8 @@ use crate::gpu::sm::launch::{Config, Launch, Memory, Schedule};
 use crate::gpu::sm::target::Target;
 use crate::gpu::sm::translate::extend;
 use crate::gpu::sm::worker::Worker;
+use crate::order::ledger::Ledger;
+use crate::order::work::WorkId;
 
 /// Runs launches and keeps the programs it has lowered.
 pub struct Executor {
@@ -77,11 +79,11 @@ impl Executor {
     /// An executor with its own worker threads. The time its kernels read begins now, or is that of the
     /// virtual clock.
     pub fn with_time(config: Config, time: &Time) -> Self {
-        Self::on(config, Clock::new(time), Findings::default())
+        Self::on(config, Clock::new(time), Arc::default())
     }
 
     /// An executor of a machine whose clock is `clock`, and which keeps what checks find in `findings`.
-    pub(crate) fn on(config: Config, clock: Clock, findings: Findings) -> Self {
+    pub(crate) fn on(config: Config, clock: Clock, findings: Arc<Findings>) -> Self {
         let workers = match (config.schedule, config.workers) {
             _ if !config.checks.is_empty() => 1,
             (Schedule::Deterministic | Schedule::Shuffled(_), _) => 1,
@@ -104,7 +106,7 @@ impl Executor {
             programs: Mutex::default(),
             invalidations: AtomicU64::new(0),
             l2: config.l2.map(L2::new),
-            findings: Arc::new(findings),
+            findings,
             clock,
         }
     }
@@ -116,7 +118,7 @@ impl Executor {
     /// # Errors
     /// The first [`Fault`] that a warp raised. Memory then holds what had been written by that time.
     pub fn run(&self, memory: &dyn Memory, launch: &Launch, stop: &AtomicBool) -> Result<Counters, Fault> {
-        let mut running = self.start(memory, launch.clone(), stop)?;
+        let mut running = self.start(memory, launch.clone(), stop, None)?;
         loop {
             if let Some(counters) = self.advance(&mut running, memory, stop, &|| false)? {
                 return Ok(counters);
@@ -124,7 +126,7 @@ impl Executor {
         }
     }
 
-    /// Begins a launch, of which nothing has run yet.
+    /// Begins a launch, of which nothing has run yet; `work` is what it is in a ledger.
     ///
     /// # Errors
     /// A launch that the hardware's front end would not let through.
@@ -133,6 +135,7 @@ impl Executor {
         memory: &dyn Memory,
         launch: Launch,
         stop: &AtomicBool,
+        work: Option<(Arc<Ledger>, WorkId)>,
     ) -> Result<Running, Fault> {
         self.check(&launch)?;
         if let (false, Some(pieces)) = (self.config.checks.is_empty(), memory.pieces()) {
@@ -161,7 +164,7 @@ impl Executor {
         let progress = {
             let env = self.environment(&launch, memory, target, stop);
             let watch = (!self.config.checks.is_empty())
-                .then(|| Box::new(Watch::new(self.config.checks, Arc::clone(&self.findings))));
+                .then(|| Box::new(Watch::new(&self.config, Arc::clone(&self.findings), work)));
             Progress::new(&env, &self.config, code.clone(), watch)
         };
         Ok(Running {
@@ -214,6 +217,15 @@ impl Executor {
         match fault {
             Some(fault) => Err(fault),
             None => Ok(Some(running.counters)),
+        }
+    }
+
+    /// The seed of the order in which work runs that nothing orders; `None` where it runs in the order of
+    /// submission.
+    pub(crate) fn free_order(&self) -> Option<u64> {
+        match self.config.schedule {
+            Schedule::Shuffled(seed) if self.config.checks.contains(Checks::ORDER) => Some(seed),
+            _ => None,
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use sass::Arch;
 
 use crate::clock::StallBudget;
+use crate::findings::Checks;
 use crate::gpu::sm::block::Block;
 use crate::gpu::sm::bound::Bound;
 use crate::gpu::sm::check::Watch;
@@ -75,6 +76,8 @@ pub(crate) struct Grid<'a> {
     progress: &'a Progress,
     /// Whether something else waits for the SMs.
     wanted: &'a Wanted<'a>,
+    /// Warp instructions of a turn.
+    time_slice: u64,
     /// Whether time slices may end anywhere: the order of blocks does not matter.
     free_order: bool,
     /// Set when the workers are to park their blocks.
@@ -91,7 +94,12 @@ impl<'a> Grid<'a> {
         config: &Config,
         wanted: &'a Wanted<'a>,
     ) -> Self {
+        let time_slice = match config.checks.contains(Checks::ORDER) {
+            true => progress.order.lock().unwrap_or_else(PoisonError::into_inner).turn(TIME_SLICE),
+            false => TIME_SLICE,
+        };
         Grid {
+            time_slice,
             free_order: config.schedule == Schedule::Parallel,
             env,
             progress,
@@ -137,7 +145,7 @@ impl<'a> Grid<'a> {
     /// Counts instructions of this turn, and ends it when it was long enough and something else waits.
     fn use_time(&self, instructions: u64) {
         let spent = self.spent.fetch_add(instructions, Relaxed) + instructions;
-        if spent >= TIME_SLICE && !self.is_preempted() {
+        if spent >= self.time_slice && !self.is_preempted() {
             if (self.wanted)() {
                 self.preempted.store(true, Relaxed);
                 self.env.hurry.store(self.free_order, Relaxed);

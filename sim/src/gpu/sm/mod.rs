@@ -31,7 +31,7 @@ mod lower;
 mod mbarrier;
 mod micro_op;
 mod ops;
-mod order;
+pub(crate) mod order;
 mod slots;
 mod soft;
 mod target;

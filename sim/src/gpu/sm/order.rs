@@ -44,6 +44,11 @@ impl Order {
         if self.seed == 0 { usual } else { 1 + self.next(5000) as u64 }
     }
 
+    /// Instructions that a launch may run at a stretch: few as often as many.
+    pub fn turn(&mut self, usual: u64) -> u64 {
+        if self.seed == 0 { usual } else { 16 << self.next(10) }
+    }
+
     /// Whether to go on with another block although this one could.
     pub fn exchange(&mut self) -> bool {
         self.seed != 0 && self.next(2) == 0

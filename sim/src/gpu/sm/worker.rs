@@ -21,6 +21,10 @@ const FUEL: u32 = 4096;
 /// Warp instructions after which a block gives way to others.
 const SLICE: u64 = 400_000;
 
+/// Of so many time slices one, by chance, ends with the block's late stores visible: they do not stay hidden
+/// for ever.
+const SHOWN: usize = 4;
+
 /// How a block's time slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SliceEnd {
@@ -151,9 +155,13 @@ impl<'a> Worker<'a> {
             };
             self.core.block = block;
             self.core.tlb.refresh();
+            if let Some(watch) = &mut self.watch {
+                watch.exchange_block(&mut self.core);
+            }
             let before = self.core.counters.warp_instructions;
             let stores = self.core.counters.global_stores;
             let end = self.run_block();
+            self.leave_block();
             let spent = self.core.counters.warp_instructions - before;
             let mut block = std::mem::take(&mut self.core.block);
             block.instructions += spent;
@@ -187,8 +195,22 @@ impl<'a> Worker<'a> {
                 break;
             }
         }
+        if let Some(watch) = &mut self.watch
+            && (self.grid.env.is_stopping() || (queue.is_empty() && self.grid.all_started()))
+        {
+            watch.end(&mut self.core);
+        }
         self.grid.park(queue, self.order, self.watch);
         self.core.counters
+    }
+
+    /// The current block's time slice has ended: its late stores stay its own, unless chance shows them.
+    fn leave_block(&mut self) {
+        let Some(watch) = &mut self.watch else { return };
+        if watch.delays_stores() && self.order.pick(SHOWN) == 0 {
+            watch.show(&self.core);
+        }
+        watch.exchange_block(&mut self.core);
     }
 
     /// Gives each path of the current warp a turn. `false`: a fault.

@@ -28,6 +28,10 @@ pub(super) enum Act {
     /// ARRIVES: an arrival at a barrier object in shared memory.
     Arrive,
     Barrier,
+    /// MEMBAR of the GPU or the system.
+    Fence,
+    /// CCTL.IVALL: the level-1 cache is emptied.
+    EmptyCache,
     Shuffle,
     WarpSync,
     /// BRA.DIV and BRA.CONV: to code that brings the lanes of a mask together, unless they are.
@@ -36,6 +40,8 @@ pub(super) enum Act {
 
 /// The orders of loads and stores from this number on are strong; the loads' constant ones lie below.
 const STRONG: u64 = 5;
+/// CCTL's operation `IVALL`.
+const INVALIDATE_ALL: u64 = 4;
 
 impl Act {
     /// What the instruction `word` does.
@@ -46,6 +52,8 @@ impl Act {
             Opcode::Ldgsts => Act::CopyToShared,
             Opcode::Arrives => Act::Arrive,
             Opcode::Bar => Act::Barrier,
+            Opcode::Membar if matches!(instruction.word.bits(76, 3), 2 | 3) => Act::Fence,
+            Opcode::Cctl if instruction.word.bits(87, 4) == INVALIDATE_ALL => Act::EmptyCache,
             Opcode::Shfl => Act::Shuffle,
             // On SM 9.0 the immediate form names no lanes.
             Opcode::Warpsync if !(instruction.form == 4 && arch.sm() >= 90) => Act::WarpSync,

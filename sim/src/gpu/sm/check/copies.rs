@@ -36,6 +36,7 @@ pub(crate) fn check_copy(findings: &Findings, memory: &dyn Memory, copy: &Copied
         findings.record(Finding {
             check: Checks::MEMORY,
             text,
+            detail: String::new(),
             program: 0,
             kernel: None,
             event,

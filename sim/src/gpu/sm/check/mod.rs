@@ -10,12 +10,17 @@
 //! global memory, with or without a fence. Lanes of a warp count as ordered, except in one instruction.
 
 mod act;
+mod between;
 mod block;
 mod bounds;
 pub(crate) mod copies;
 mod early;
+mod fences;
+mod in_ledger;
 mod init;
+mod late;
 mod memory;
+mod message;
 mod order;
 mod race;
 mod registers;
@@ -29,15 +34,20 @@ use crate::findings::{Checks, Event, Finding, Findings};
 use crate::gpu::sm::check::act::Act;
 use crate::gpu::sm::check::block::BlockWatch;
 use crate::gpu::sm::check::bounds::Bounds;
+use crate::gpu::sm::check::fences::Fences;
+use crate::gpu::sm::check::in_ledger::InLedger;
+use crate::gpu::sm::check::late::LateStores;
 use crate::gpu::sm::check::order::Clocks;
 use crate::gpu::sm::check::registers::{Group, Registers};
 use crate::gpu::sm::check::shadow::Shadow;
 use crate::gpu::sm::core::Core;
-use crate::gpu::sm::launch::Launch;
+use crate::gpu::sm::launch::{Config, Launch, Schedule};
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::ops::memory::{addresses, offsets};
 use crate::gpu::sm::slots::ZERO;
 use crate::gpu::sm::tlb::Miss;
+use crate::order::ledger::Ledger;
+use crate::order::work::WorkId;
 
 use sass::{Access, Space};
 
@@ -53,6 +63,12 @@ pub(crate) struct Watch {
     global: Shadow,
     order: Clocks,
     bounds: Bounds,
+    /// The same, where every message needs a fence.
+    fences: Fences,
+    /// Stores that others do not see yet, where they become visible late.
+    late: Option<LateStores>,
+    /// What the launch is in the ledger of a machine.
+    in_ledger: Option<InLedger>,
 }
 
 /// Where an access of one lane goes.
@@ -97,8 +113,13 @@ struct WarpAccess {
 }
 
 impl Watch {
-    pub fn new(checks: Checks, findings: Arc<Findings>) -> Self {
+    pub fn new(config: &Config, findings: Arc<Findings>, work: Option<(Arc<Ledger>, WorkId)>) -> Self {
+        let checks = config.checks;
+        let shuffled = matches!(config.schedule, Schedule::Shuffled(_));
         Watch {
+            late: (shuffled && checks.contains(Checks::ORDER)).then(LateStores::default),
+            fences: Fences::default(),
+            in_ledger: work.map(InLedger::new),
             checks,
             findings,
             acts: Vec::new(),
@@ -136,6 +157,11 @@ impl Watch {
                 self.access(core, &WarpAccess { lanes: core.mask, places, memory, data: None, loaded });
             }
             Act::Barrier => self.barrier(core, op),
+            Act::Fence => {
+                self.fences.fence(core.block.index as u32);
+                self.show(core);
+            }
+            Act::EmptyCache => self.fences.learn(core.block.index as u32),
             Act::Shuffle if self.checks.contains(Checks::SYNC) => self.shuffle(core, op),
             Act::WarpSync if self.checks.contains(Checks::SYNC) => self.warpsync(core, op),
             Act::BranchDiverged if self.checks.contains(Checks::SYNC) => self.branch_diverged(core, op),
@@ -146,6 +172,32 @@ impl Watch {
     /// A block has ended.
     pub fn end_block(&mut self, index: u64) {
         self.blocks.remove(&index);
+    }
+
+    /// The core's block begins or ends a time slice.
+    pub fn exchange_block(&mut self, core: &mut Core<'_>) {
+        if let Some(late) = &mut self.late {
+            late.exchange(core);
+        }
+    }
+
+    /// Whether stores become visible late.
+    pub fn delays_stores(&self) -> bool {
+        self.late.is_some()
+    }
+
+    /// Everyone sees what the core's block has stored.
+    pub fn show(&mut self, core: &Core<'_>) {
+        if let Some(late) = &mut self.late {
+            late.show_all(core.block.index);
+        }
+    }
+
+    /// The grid has ended: everyone sees what its blocks have stored.
+    pub fn end(&mut self, core: &mut Core<'_>) {
+        if let Some(late) = &mut self.late {
+            late.end(core);
+        }
     }
 
     /// What the current op does, and with which registers.
@@ -189,6 +241,29 @@ impl Watch {
         if self.checks.contains(Checks::RACE) {
             self.check_race(core, access);
         }
+        if self.checks.contains(Checks::ORDER) {
+            self.check_fences(core, access);
+            self.check_between(core, access);
+            self.delay(core, access);
+        }
+    }
+
+    /// Weak stores to global memory stay with their block for a while.
+    fn delay(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
+        let Some(late) = &mut self.late else { return };
+        for lane in lanes(access.lanes) {
+            let Place::Global(va) = access.places[lane as usize] else { continue };
+            if va.checked_add(16).is_none() {
+                continue;
+            }
+            for (word, bytes) in words(va, access.memory.bytes) {
+                match access.memory.access {
+                    Access::Load => {}
+                    Access::Store if !access.memory.strong => late.store(core, word * 4, bytes),
+                    Access::Store | Access::Atomic => late.show(core.block.index, word * 4),
+                }
+            }
+        }
     }
 
     /// Records what a lane does at the current op.
@@ -222,7 +297,18 @@ fn finding(
         _ => None,
     };
     let (text, address) = (text.to_owned(), place.map(Place::offset));
-    Finding { check, text, program, kernel, event, address, location, earlier, count: 1 }
+    Finding {
+        check,
+        text,
+        program,
+        kernel,
+        event,
+        address,
+        location,
+        earlier,
+        count: 1,
+        detail: String::new(),
+    }
 }
 
 /// The instruction of op `pc`, executed by a thread of a block.

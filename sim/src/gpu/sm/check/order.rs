@@ -7,11 +7,21 @@ use std::collections::HashMap;
 pub(super) struct Knowledge(HashMap<u32, u32>);
 
 impl Knowledge {
+    /// Adds the accesses of `id` up to a clock.
+    pub fn raise(&mut self, id: u32, clock: u32) {
+        let known = self.0.entry(id).or_insert(0);
+        *known = (*known).max(clock);
+    }
+
+    /// Whether the accesses of `id` at a clock are known.
+    pub fn has(&self, id: u32, clock: u32) -> bool {
+        self.0.get(&id).is_some_and(|&known| known >= clock)
+    }
+
     /// Adds what `other` knows.
     pub fn join(&mut self, other: &Knowledge) {
         for (&id, &clock) in &other.0 {
-            let known = self.0.entry(id).or_insert(0);
-            *known = (*known).max(clock);
+            self.raise(id, clock);
         }
     }
 }
@@ -32,8 +42,7 @@ impl Clocks {
 
     /// Whether an access of `other` at its clock `at` happened before what `id` does now.
     pub fn knows(&self, id: u32, other: u32, at: u32) -> bool {
-        id == other
-            || self.participants.get(&id).and_then(|k| k.0.get(&other)).is_some_and(|&known| known >= at)
+        id == other || self.participants.get(&id).is_some_and(|known| known.has(other, at))
     }
 
     /// What `id` passes on to those that synchronize with it now; what it does from here on is later.

@@ -155,8 +155,7 @@ impl Watch {
             let thread = 32 * core.warp.index + lane;
             // Strong accesses do not race with each other, as atomic ones do not.
             let mark = Mark { id, clock, pc: core.pc, thread, bytes, atomic: strong };
-            let now = if access.memory.access == Access::Store { global_word(core, word * 4) } else { None };
-            let kind = access.memory.kind(changes(core, access, lane, i, now));
+            let kind = global_kind(core, access, lane, i, word);
             let earlier = self.global.access(&self.order, word, mark, kind);
             found = found.or(earlier.map(|earlier| (word, earlier, kind)));
             if strong && access.memory.access != Access::Load {
@@ -199,6 +198,12 @@ impl Watch {
         let text = "lanes of a warp store different values to the same place";
         self.report(core, Checks::RACE, pair[1], text, Some(access.places[pair[1] as usize]), Some(event));
     }
+}
+
+/// What a lane does to word `i` of its access to global memory, whose number is `word`.
+pub(super) fn global_kind(core: &mut Core<'_>, access: &WarpAccess, lane: u32, i: usize, word: u64) -> Kind {
+    let now = if access.memory.access == Access::Store { global_word(core, word * 4) } else { None };
+    access.memory.kind(changes(core, access, lane, i, now))
 }
 
 /// Whether the store of word `i` of a lane's data changes what is there.

@@ -1,0 +1,18 @@
+//! What a model of the GPU cannot see of the program that uses it.
+
+/// Takes note of what the program does with memory that it shares with the GPU, to find what nothing orders.
+/// A real kernel is no witness, and a program need not report anything.
+///
+/// Addresses are those of mappings that [`Sys::mmap`](crate::Sys::mmap) of the same `Sys` made; others are
+/// ignored.
+pub trait Witness {
+    /// The program has read `value` from the semaphore at `address`, and goes on as if all the work that wrote
+    /// it had ended.
+    fn observed(&self, address: usize, value: u64);
+
+    /// The program is about to read, or to write, `len` bytes.
+    fn accesses(&self, address: usize, len: usize, writes: bool);
+
+    /// The program is about to publish the entries before `put` in the ring of the channel that `token` names.
+    fn submits(&self, token: u32, put: u32);
+}

@@ -1,0 +1,84 @@
+//! What orders the accesses of blocks if every message needs its fence: a strong store or an atomic operation
+//! publishes what its block did before its last fence, and a strong load learns it at the next fence, or when
+//! its SM's level-1 cache is emptied. What strong accesses do not order even without fences is a race, and the
+//! other check's.
+
+use std::collections::HashMap;
+
+use crate::gpu::sm::check::order::{Clocks, Knowledge};
+use crate::gpu::sm::check::shadow::{Kind, Mark, Shadow};
+
+/// The clocks of blocks, and what they know of each other.
+#[derive(Debug, Default)]
+pub(super) struct Fences {
+    clocks: Clocks,
+    shadow: Shadow,
+    /// What each block did before its last fence.
+    fenced: HashMap<u32, Knowledge>,
+    /// What each has read since.
+    pending: HashMap<u32, Knowledge>,
+    /// By the address of what was accessed strongly.
+    released: HashMap<u64, Knowledge>,
+    /// What blocks would know if no message needed a fence, and what they would have published.
+    unfenced: HashMap<u32, Knowledge>,
+    unfenced_released: HashMap<u64, Knowledge>,
+}
+
+impl Fences {
+    /// A fence of a block.
+    pub fn fence(&mut self, id: u32) {
+        self.learn(id);
+        let passed = self.clocks.release(id);
+        self.fenced.insert(id, passed);
+    }
+
+    /// Later loads of a block see what others published before what it has read.
+    pub fn learn(&mut self, id: u32) {
+        if let Some(pending) = self.pending.remove(&id) {
+            self.clocks.acquire(id, &pending);
+        }
+    }
+
+    pub fn release_at(&mut self, id: u32, address: u64) {
+        if let Some(passed) = self.fenced.get(&id) {
+            self.released.entry(address).or_default().join(passed);
+        }
+        let own = self.unfenced.entry(id).or_default();
+        own.raise(id, self.clocks.now(id));
+        self.unfenced_released.entry(address).or_default().join(own);
+        // What follows is not part of the message.
+        self.clocks.release(id);
+    }
+
+    pub fn acquire_at(&mut self, id: u32, address: u64) {
+        if let Some(passed) = self.released.get(&address) {
+            self.pending.entry(id).or_default().join(passed);
+        }
+        if let Some(passed) = self.unfenced_released.get(&address) {
+            self.unfenced.entry(id).or_default().join(passed);
+        }
+    }
+
+    /// The write that comes before an access if messages need no fence, and may come after it because they
+    /// do.
+    ///
+    /// A load has ended when its value is used, so what follows a read needs none. Nor does a strong store that
+    /// someone has seen: it has reached the level-2 cache, and who reads past its level-1 cache sees it too.
+    fn needs_fence(&mut self, word: u64, mark: &Mark, past_l1: bool) -> Option<Mark> {
+        let writer = self.shadow.unordered_write(&self.clocks, word, mark)?;
+        let seen = self.unfenced.get(&mark.id).is_some_and(|known| known.has(writer.id, writer.clock));
+        (seen && !(writer.atomic && past_l1)).then_some(writer)
+    }
+
+    /// The clock of a block.
+    pub fn now(&mut self, id: u32) -> u32 {
+        self.clocks.now(id)
+    }
+
+    /// Notes an access to a word; gives the write that it may not see, or may come before, for want of a fence.
+    pub fn access(&mut self, word: u64, mark: Mark, kind: Kind, past_l1: bool) -> Option<Mark> {
+        let earlier = self.needs_fence(word, &mark, past_l1);
+        self.shadow.access(&self.clocks, word, mark, kind);
+        earlier.filter(|_| kind != Kind::Store { changes: false })
+    }
+}

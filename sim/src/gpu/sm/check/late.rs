@@ -1,0 +1,99 @@
+//! Stores that become visible late: what a block has stored since its last fence is seen by itself alone, until
+//! chance or the end of the grid shows it to others.
+//!
+//! While a block runs, memory holds what it has stored: the launch's only worker runs one block at a time. When
+//! it gives way, memory gets back what others see.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::gpu::sm::core::Core;
+use crate::gpu::sm::guest;
+use crate::gpu::sm::launch::Access;
+
+/// Words of one block that wait: a real machine holds fewer.
+const MOST: usize = 1 << 12;
+
+/// Of a word, what its bytes hold for the side that does not run, and which bytes.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    other: u32,
+    bytes: u8,
+}
+
+/// The stores of the blocks of a launch.
+#[derive(Debug, Default)]
+pub(super) struct LateStores {
+    of_block: HashMap<u64, BTreeMap<u64, Word>>,
+}
+
+impl LateStores {
+    /// The running block is about to store to bytes of the word at `va`.
+    pub fn store(&mut self, core: &mut Core<'_>, va: u64, bytes: u8) {
+        let Some(at) = host(core, va) else { return };
+        // SAFETY: the word is mapped, and words of the guest are aligned.
+        let before = unsafe { guest::load_u32(at) };
+        let words = self.of_block.entry(core.block.index).or_default();
+        if words.len() >= MOST {
+            words.pop_first();
+        }
+        let word = words.entry(va).or_insert(Word { other: before, bytes: 0 });
+        let fresh = mask(bytes & !word.bytes);
+        word.other = word.other & !fresh | before & fresh;
+        word.bytes |= bytes;
+    }
+
+    /// The running block accesses the word at `va` in a way that every other sees.
+    pub fn show(&mut self, block: u64, va: u64) {
+        if let Some(words) = self.of_block.get_mut(&block) {
+            words.remove(&va);
+        }
+    }
+
+    /// A fence: everyone sees what the running block has stored.
+    pub fn show_all(&mut self, block: u64) {
+        self.of_block.remove(&block);
+    }
+
+    /// Another block runs next, or this one again.
+    pub fn exchange(&mut self, core: &mut Core<'_>) {
+        let Some(words) = self.of_block.get_mut(&core.block.index) else { return };
+        words.retain(|va, word| exchange(core, *va, word));
+    }
+
+    /// The grid has ended: everyone sees all. Of two blocks that stored to a word, either may be the last.
+    pub fn end(&mut self, core: &mut Core<'_>) {
+        for words in std::mem::take(&mut self.of_block).into_values() {
+            for (va, mut word) in words {
+                exchange(core, va, &mut word);
+            }
+        }
+    }
+}
+
+/// The bytes of a word as a mask of its bits.
+fn mask(bytes: u8) -> u32 {
+    (0..4).filter(|byte| bytes >> byte & 1 != 0).fold(0, |mask, byte| mask | 0xff << (8 * byte))
+}
+
+/// Where the word at `va` lies, if it may be written.
+fn host(core: &mut Core<'_>, va: u64) -> Option<*mut u8> {
+    let entry = core.tlb.find(va, Access::Write).ok()?;
+    let offset = va - entry.va;
+    (offset + 4 <= entry.len).then(|| entry.host.wrapping_add(offset as usize))
+}
+
+/// Exchanges what memory holds with what the other side sees; false where nothing is mapped any more.
+fn exchange(core: &mut Core<'_>, va: u64, word: &mut Word) -> bool {
+    let Some(at) = host(core, va) else { return false };
+    for byte in (0..4).filter(|byte| word.bytes >> byte & 1 != 0) {
+        // SAFETY: the word is mapped, and a byte needs no alignment.
+        let now = unsafe {
+            let at = at.add(byte);
+            let now = guest::load_u8(at);
+            guest::store_u8(at, (word.other >> (8 * byte)) as u8);
+            now
+        };
+        word.other = word.other & !(0xff << (8 * byte)) | u32::from(now) << (8 * byte);
+    }
+    true
+}
