@@ -266,7 +266,7 @@ warp_ops! {
     /// Constant load with a register index; k: 0 bank, 1 offset, 2 width in bytes, 3 signed.
     LoadConst(core, op) {
         let (bank, width) = (op.k[0] as usize, op.k[2]);
-        let a = *core.src(op.a);
+        let a = core.src(op.a);
         let Some(bound) = core.env.launch.banks.get(bank).copied().flatten() else {
             return core.raise(esr::INVALID_CONST_ADDR, core.mask, None, None);
         };
@@ -310,7 +310,7 @@ warp_ops! {
     /// UR <- B, k[0] registers of it.
     MoveUniform(core, op) {
         for w in 0..op.k[0] as u16 {
-            let value = *core.src(op.b + w);
+            let value = core.src(op.b + w);
             core.put(op.d + w, &value);
         }
         Flow::Next

@@ -97,7 +97,7 @@ warp_ops! {
     /// Sets the predicates of a mask from byte k[0] of A.
     RegisterToPredicates(core, op) {
         let base = op.k[1] as u8;
-        let (a, b) = (*core.src(op.a), *core.src(op.b));
+        let (a, b) = (core.src(op.a), core.src(op.b));
         let executing = core.mask;
         for p in 0..7u8 {
             let (mut value, mut wanted) = (0u32, 0u32);
@@ -167,7 +167,7 @@ warp_ops! {
 
     /// Reduction over the active lanes into a uniform register; k: 0 operation, 1 signed.
     Reduce(core, op) {
-        let a = *core.src(op.a);
+        let a = core.src(op.a);
         let lanes = (0..32).filter(|&i| core.mask >> i & 1 != 0).map(|i| a[i]);
         let flip = if op.k[1] != 0 { 0x8000_0000 } else { 0 };
         let r = match op.k[0] {
@@ -185,7 +185,7 @@ warp_ops! {
 
     /// UR <- the lowest active lane; Pd = own value differs, k[0]: or-ed into Pd.
     RegisterToUniform(core, op) {
-        let a = *core.src(op.a);
+        let a = core.src(op.a);
         let executing = core.mask;
         let value = a[executing.trailing_zeros() as usize & 31];
         let differs = a.iter().enumerate().fold(0, |m, (i, &x)| m | u32::from(x != value) << i);
