@@ -98,6 +98,21 @@ impl<'a> Core<'a> {
         unsafe { (*self.bases[usize::from(slot >> 15)].add(usize::from(slot & (POOL - 1)))).0 }
     }
 
+    /// One lane of a source.
+    #[inline(always)]
+    pub fn lane(&self, slot: u16, lane: usize) -> u32 {
+        // SAFETY: as in `src`; the index is inside.
+        unsafe { (*self.bases[usize::from(slot >> 15)].add(usize::from(slot & (POOL - 1)))).0[lane & 31] }
+    }
+
+    /// Writes one lane of a register.
+    #[inline(always)]
+    pub fn set_lane(&mut self, slot: u16, lane: usize, value: u32) {
+        debug_assert!(slot < POOL && self.mask >> lane & 1 != 0);
+        // SAFETY: as in `put`; the index is inside.
+        unsafe { (*self.bases[0].add(usize::from(slot))).0[lane & 31] = value };
+    }
+
     /// Writes a register in the lanes of `self.mask`.
     #[inline(always)]
     pub fn put(&mut self, slot: u16, value: &[u32; 32]) {
@@ -157,7 +172,7 @@ impl<'a> Core<'a> {
     /// The value of a uniform register slot.
     #[inline(always)]
     pub fn uniform(&self, slot: u16) -> u32 {
-        self.src(slot)[0]
+        self.lane(slot, 0)
     }
 
     /// Guest address of the current op.

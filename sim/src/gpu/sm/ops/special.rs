@@ -7,7 +7,7 @@ use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::lanes::Lanes;
 use crate::gpu::sm::launch::Windows;
 use crate::gpu::sm::lower::{Lower, Refusal};
-use crate::gpu::sm::micro_op::warp_ops;
+use crate::gpu::sm::micro_op::{MicroOp, Op, warp_ops};
 
 /// A special register of every lane, 64 bits where it is wider than one register.
 fn special(core: &Core<'_>, id: u32) -> Option<[u64; 32]> {
@@ -213,6 +213,26 @@ warp_ops! {
     }
 }
 
+/// SHFL.BFLY over the whole warp, when all of it executes.
+struct Butterfly<const BY: usize>;
+
+impl<const BY: usize> Op for Butterfly<BY> {
+    #[inline(always)]
+    fn run(core: &mut Core<'_>, op: &MicroOp) -> Flow {
+        if core.mask != u32::MAX {
+            return Shuffle::run(core, op);
+        }
+        let a = core.src(op.a);
+        let mut t = [0u32; 32];
+        for i in 0..32 {
+            t[i] = a[i ^ BY];
+        }
+        core.put(op.d, &t);
+        core.put_pred(op.pd[0], u32::MAX);
+        Flow::Next
+    }
+}
+
 /// The lane that SHFL takes the value of `lane` from, and whether it lies in the segment; modes IDX, UP, DOWN,
 /// BFLY.
 #[inline(always)]
@@ -359,6 +379,14 @@ pub(super) fn shfl(l: &mut Lower<'_>) -> Result<(), Refusal> {
     l.op.b = if matches!(form, 1 | 2) { l.reg(l.bits(32, 8), 1)? } else { l.imm(l.bits(53, 5)) };
     l.op.c = if matches!(form, 1 | 4) { l.reg(l.bits(64, 8), 1)? } else { l.imm(l.bits(40, 13)) };
     l.op.k[0] = l.bits(58, 2);
-    l.run::<Shuffle>();
+    let whole = !matches!(form, 1 | 2 | 4) && l.bits(40, 13) == 0x1f;
+    match (whole && l.op.k[0] == 3, l.bits(53, 5)) {
+        (true, 1) => l.run::<Butterfly<1>>(),
+        (true, 2) => l.run::<Butterfly<2>>(),
+        (true, 4) => l.run::<Butterfly<4>>(),
+        (true, 8) => l.run::<Butterfly<8>>(),
+        (true, 16) => l.run::<Butterfly<16>>(),
+        _ => l.run::<Shuffle>(),
+    }
     Ok(())
 }
