@@ -89,13 +89,28 @@ impl<'a> Core<'a> {
         self.bases[0] = self.warp.file.as_mut_ptr();
     }
 
-    /// A source: what lowering made a slot of.
+    /// A source: what lowering made a slot of. By value, so that the compiler knows that no result overlaps
+    /// it, and keeps both in vector registers.
     #[inline(always)]
-    pub fn src(&self, slot: u16) -> &[u32; 32] {
+    pub fn src(&self, slot: u16) -> [u32; 32] {
         // SAFETY: lowering only makes slots that exist in the register file (`FileLayout`) or the pool;
-        // `attach` and `bind` pointed the bases at them, and `self` owns both. The reference borrows
-        // `self`, so nothing is written through `put` while it lives.
-        unsafe { &(*self.bases[usize::from(slot >> 15)].add(usize::from(slot & (POOL - 1)))).0 }
+        // `attach` and `bind` pointed the bases at them, and `self` owns both.
+        unsafe { (*self.bases[usize::from(slot >> 15)].add(usize::from(slot & (POOL - 1)))).0 }
+    }
+
+    /// One lane of a source.
+    #[inline(always)]
+    pub fn lane(&self, slot: u16, lane: usize) -> u32 {
+        // SAFETY: as in `src`; the index is inside.
+        unsafe { (*self.bases[usize::from(slot >> 15)].add(usize::from(slot & (POOL - 1)))).0[lane & 31] }
+    }
+
+    /// Writes one lane of a register.
+    #[inline(always)]
+    pub fn set_lane(&mut self, slot: u16, lane: usize, value: u32) {
+        debug_assert!(slot < POOL && self.mask >> lane & 1 != 0);
+        // SAFETY: as in `put`; the index is inside.
+        unsafe { (*self.bases[0].add(usize::from(slot))).0[lane & 31] = value };
     }
 
     /// Writes a register in the lanes of `self.mask`.
@@ -107,10 +122,12 @@ impl<'a> Core<'a> {
         if self.mask == u32::MAX {
             *dst = *value;
         } else {
-            let mask = self.mask;
+            let (mask, mut new) = (self.mask, *dst);
             for i in 0..32 {
-                dst[i] = if mask >> i & 1 != 0 { value[i] } else { dst[i] };
+                let keep = (mask >> i & 1).wrapping_sub(1);
+                new[i] = (new[i] & keep) | (value[i] & !keep);
             }
+            *dst = new;
         }
     }
 
@@ -155,7 +172,7 @@ impl<'a> Core<'a> {
     /// The value of a uniform register slot.
     #[inline(always)]
     pub fn uniform(&self, slot: u16) -> u32 {
-        self.src(slot)[0]
+        self.lane(slot, 0)
     }
 
     /// Guest address of the current op.

@@ -47,6 +47,65 @@ pub(crate) unsafe fn load_block(p: *const u8, words: &mut [u64]) {
     }
 }
 
+/// Loads the `W` bytes of one lane, at least 4, as words. Eight bytes that are aligned are loaded at once, as
+/// by the machine: a value and a flag beside it arrive together.
+///
+/// # Safety
+/// As for this module, for `W` bytes.
+#[inline(always)]
+pub(crate) unsafe fn load_words<const W: usize>(p: *const u8) -> [u32; 4] {
+    let mut words = [0; 4];
+    if W == 4 {
+        // SAFETY: the caller's.
+        words[0] = unsafe { load_u32(p) };
+    }
+    for pair in 0..W / 8 {
+        // SAFETY: the caller's.
+        let both = unsafe { load_u64(p.add(8 * pair)) };
+        words[2 * pair] = both as u32;
+        words[2 * pair + 1] = (both >> 32) as u32;
+    }
+    words
+}
+
+/// Stores the `W` bytes of one lane, at least 4, as [`load_words`] loads them.
+///
+/// # Safety
+/// As for this module, for `W` bytes.
+#[inline(always)]
+pub(crate) unsafe fn store_words<const W: usize>(p: *mut u8, words: [u32; 4]) {
+    if W == 4 {
+        // SAFETY: the caller's.
+        unsafe { store_u32(p, words[0]) };
+    }
+    for pair in 0..W / 8 {
+        let both = u64::from(words[2 * pair]) | u64::from(words[2 * pair + 1]) << 32;
+        // SAFETY: the caller's.
+        unsafe { store_u64(p.add(8 * pair), both) };
+    }
+}
+
+/// Loads 16 bytes, at any alignment, as an x86-64 processor with AVX does: each aligned group of eight that
+/// they hold at once. In assembly, since a vector load is no atomic access of the language.
+///
+/// # Safety
+/// As for this module, but for the alignment; the processor has AVX.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+pub(crate) unsafe fn load_16_avx(p: *const u8) -> [u32; 4] {
+    let x: std::arch::x86_64::__m128i;
+    // SAFETY: reads the 16 bytes that the caller vouches for, and writes nothing but its result.
+    unsafe {
+        std::arch::asm!(
+            "vmovdqu {x}, xmmword ptr [{p}]",
+            x = out(xmm_reg) x,
+            p = in(reg) p,
+            options(nostack, preserves_flags, readonly)
+        );
+        std::mem::transmute(x)
+    }
+}
+
 /// The word as an atomic. See the module for the safety rules.
 #[inline(always)]
 pub(crate) unsafe fn atomic_u32<'a>(p: *mut u8) -> &'a AtomicU32 {

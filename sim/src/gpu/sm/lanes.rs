@@ -21,6 +21,9 @@ pub(crate) enum Isa {
     /// Compiled for AVX2, FMA and the bit instructions that come with them.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// Compiled for these and the parts of AVX-512 that every server processor with any of it has had since 2017.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 impl Isa {
@@ -35,7 +38,12 @@ impl Isa {
             && is_x86_feature_detected!("popcnt")
             && is_x86_feature_detected!("f16c")
         {
-            return Isa::Avx2;
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512cd")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl");
+            return if avx512 { Isa::Avx512 } else { Isa::Avx2 };
         }
         Isa::Baseline
     }

@@ -12,6 +12,7 @@ use crate::gpu::sm::lanes::Isa;
 
 /// One lowered instruction.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct MicroOp {
     /// What runs it.
     pub run: OpFn,
@@ -54,6 +55,12 @@ fn avx2<O: Op>(core: &mut Core<'_>, op: &MicroOp) -> Flow {
     O::run(core, op)
 }
 
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
+fn avx512<O: Op>(core: &mut Core<'_>, op: &MicroOp) -> Flow {
+    O::run(core, op)
+}
+
 fn baseline<O: Op>(core: &mut Core<'_>, op: &MicroOp) -> Flow {
     O::run(core, op)
 }
@@ -64,6 +71,8 @@ pub(crate) fn entry<O: Op>(isa: Isa) -> OpFn {
         Isa::Baseline => baseline::<O>,
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => avx2::<O>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => avx512::<O>,
     }
 }
 

@@ -10,6 +10,8 @@
 
 #![allow(clippy::needless_range_loop, reason = "loops over lanes index several arrays by the lane")]
 
+#[cfg(test)]
+mod agreement;
 mod barrier;
 mod block;
 mod bound;

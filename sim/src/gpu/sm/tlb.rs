@@ -69,11 +69,17 @@ impl<'a> Tlb<'a> {
         }
     }
 
+    /// The translation of the page that holds `va`, if it is at hand.
+    #[inline(always)]
+    pub fn hit(&self, va: u64, access: Access) -> Option<Entry> {
+        let e = self.entries[((va >> GRAIN) as usize) % ENTRIES];
+        (e.covers(va) && (e.writable || access == Access::Read)).then_some(e)
+    }
+
     /// The translation of the page that holds `va`.
     #[inline(always)]
     pub fn find(&mut self, va: u64, access: Access) -> Result<Entry, Miss> {
-        let e = self.entries[((va >> GRAIN) as usize) % ENTRIES];
-        if e.covers(va) && (e.writable || access == Access::Read) { Ok(e) } else { self.fill(va, access) }
+        self.hit(va, access).map_or_else(|| self.fill(va, access), Ok)
     }
 
     #[cold]

@@ -60,23 +60,27 @@ impl Observe for Watch {
 fn path_loop(core: &mut Core<'_>, ops: &[MicroOp], observer: &mut impl Observe) -> Flow {
     let ops = ops.as_ptr();
     let (mut issued, mut lanes) = (0u64, 0u64);
+    // Kept in a register too: the next op does not wait for the last one's way through memory.
+    let mut pc = core.pc;
     let flow = loop {
         // SAFETY: `pc` is the index of an op: jumps only go to ops that exist, and lowering ends every run of
         // ops with one that does not continue with the next. The caller keeps the ops borrowed.
-        let op = unsafe { &*ops.add(core.pc as usize) };
+        let op = unsafe { &*ops.add(pc as usize) };
         let mask = core.active & (core.warp.preds[usize::from(op.guard & 31)] ^ op.guard_xor);
         issued += 1;
         if mask == 0 {
-            core.pc += 1;
+            pc += 1;
             continue;
         }
+        core.pc = pc;
         lanes += u64::from(mask.count_ones());
         core.mask = mask | op.widen;
         observer.before(core, op);
         // SAFETY: the op was made for the features of this host (`Isa::detect`).
         match unsafe { (op.run)(core, op) } {
-            Flow::Next => core.pc += 1,
+            Flow::Next => pc += 1,
             Flow::Jump => {
+                pc = core.pc;
                 core.fuel -= 1;
                 if core.fuel == 0 {
                     break Flow::Yield;
@@ -104,7 +108,7 @@ fn run_path(core: &mut Core<'_>, ops: &[MicroOp], watch: Option<&mut Watch>) -> 
         Isa::Baseline => path_loop(core, ops, &mut Nobody),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `Isa::detect` found the features.
-        Isa::Avx2 => unsafe { path_loop_avx2(core, ops) },
+        Isa::Avx2 | Isa::Avx512 => unsafe { path_loop_avx2(core, ops) },
     }
 }
 

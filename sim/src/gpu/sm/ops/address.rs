@@ -244,6 +244,13 @@ fn count_sectors(core: &mut Core<'_>, address: &[u64; 32], width: u64, access: A
             if far { distinct_sectors(address).1 as u64 } else { u64::from(near.count_ones()) }
         }
     };
+    count(core, sectors, access, |i| address[i]);
+}
+
+/// Counts an access that touches `sectors`, with the addresses of its lanes; those that do not execute repeat
+/// one that does.
+#[inline(always)]
+pub(super) fn count(core: &mut Core<'_>, sectors: u64, access: Access, address: impl Fn(usize) -> u64) {
     match access {
         Access::Write => {
             core.counters.global_stores += 1;
@@ -256,7 +263,7 @@ fn count_sectors(core: &mut Core<'_>, address: &[u64; 32], width: u64, access: A
         }
     }
     if core.env.l2.is_some() {
-        count_dram(core, address, access);
+        count_dram(core, &std::array::from_fn(address), access);
     }
 }
 

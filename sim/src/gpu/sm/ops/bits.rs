@@ -5,6 +5,7 @@ use std::array::from_fn;
 use crate::gpu::sm::core::Flow;
 use crate::gpu::sm::lower::{Lower, Refusal};
 use crate::gpu::sm::micro_op::{LaneFn, Map, lane_ops, warp_ops};
+use crate::gpu::sm::slots::ZERO;
 
 lane_ops! {
     BitReverse(_, b, _, _) b.reverse_bits();
@@ -15,6 +16,11 @@ lane_ops! {
     AndOr(a, b, c, _) (a & b) | c;
     AndC(a, _, c, _) a & c;
     OrC(a, _, c, _) a | c;
+    Or3(a, b, c, _) a | b | c;
+    Xor3(a, b, c, _) a ^ b ^ c;
+    OrAnd(a, b, c, _) a | (b & c);
+    /// A's bits choose between B and C.
+    Choose(a, b, c, _) (a & b) | (!a & c);
     /// Any function of three bits, as an exclusive or of products.
     Logic(a, b, c, op) {
         let k = &op.k;
@@ -50,6 +56,12 @@ lane_ops! {
             if high != 0 { (y >> 32) as u32 } else { y as u32 }
         }
     };
+    /// Bytes of A that keep their distances; k: 0 rotation to the right, 1 mask.
+    PermuteOne(a, _, _, op) a.rotate_right(op.k[0] & 31) & op.k[1];
+    /// The same of A and B.
+    PermuteTwo(a, b, _, op) (a.rotate_right(op.k[0] & 31) & op.k[1]) | (b.rotate_right(op.k[2] & 31) & op.k[3]);
+    /// A byte of A as a signed number; k[0] shifts it to the top.
+    SignByte(a, _, _, op) ((a << (op.k[0] & 31)) as i32 >> 24) as u32;
     /// Byte gather from {C:A} by the selector B; k[0] is the mode.
     Permute(a, b, c, op) {
         let x = u64::from(c) << 32 | u64::from(a);
@@ -153,6 +165,10 @@ pub(super) fn lop3(l: &mut Lower<'_>) -> Result<(), Refusal> {
         (_, 0xea) => l.run::<Map<AndOr>>(),
         (_, 0xa0) => l.run::<Map<AndC>>(),
         (_, 0xfa) => l.run::<Map<OrC>>(),
+        (_, 0xfe) => l.run::<Map<Or3>>(),
+        (_, 0x96) => l.run::<Map<Xor3>>(),
+        (_, 0xf8) => l.run::<Map<OrAnd>>(),
+        (_, 0xca) => l.run::<Map<Choose>>(),
         _ => l.run::<Map<Logic>>(),
     }
     Ok(())
@@ -183,6 +199,47 @@ pub(super) fn shf(l: &mut Lower<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Makes a byte gather with a known selector one or two masked rotations, or the extension of a byte, where it
+/// is that.
+fn permute_whole(l: &mut Lower<'_>, selector: u32) -> bool {
+    let nibbles: [u32; 4] = from_fn(|i| selector >> (4 * i) & 15);
+    let [a, c] = [l.op.a, l.op.c];
+    let slot = |nibble: u32| if nibble & 4 != 0 { c } else { a };
+    if nibbles[0] < 8 && nibbles[1..].iter().all(|n| *n == nibbles[0] | 8) {
+        l.op.a = slot(nibbles[0]);
+        l.op.k[0] = 24 - 8 * (nibbles[0] & 3);
+        l.run::<Map<SignByte>>();
+        return true;
+    }
+    // Slot, rotation and mask of the bytes that go together.
+    let mut groups: Vec<(u16, u32, u32)> = Vec::new();
+    for (i, nibble) in (0u32..).zip(nibbles).filter(|(_, n)| slot(*n) != ZERO) {
+        if nibble & 8 != 0 {
+            return false;
+        }
+        let (from, rotation) = (slot(nibble), 8 * (nibble.wrapping_sub(i) & 3));
+        match groups.iter_mut().find(|g| (g.0, g.1) == (from, rotation)) {
+            Some(group) => group.2 |= 0xff << (8 * i),
+            None => groups.push((from, rotation, 0xff << (8 * i))),
+        }
+    }
+    match groups[..] {
+        [] => return false,
+        [(from, rotation, mask)] => {
+            l.op.a = from;
+            l.set_k(0, &[rotation, mask]);
+            l.run::<Map<PermuteOne>>();
+        }
+        [first, second] => {
+            (l.op.a, l.op.b) = (first.0, second.0);
+            l.set_k(0, &[first.1, first.2, second.1, second.2]);
+            l.run::<Map<PermuteTwo>>();
+        }
+        _ => return false,
+    }
+    true
+}
+
 pub(super) fn prmt(l: &mut Lower<'_>) -> Result<(), Refusal> {
     l.dst(1)?;
     l.a(1)?;
@@ -190,6 +247,9 @@ pub(super) fn prmt(l: &mut Lower<'_>) -> Result<(), Refusal> {
     l.c(1)?;
     let mode = if l.uniform { 0 } else { l.bits(72, 3) };
     let selector = l.bits(32, 16);
+    if mode == 0 && b.immediate && permute_whole(l, selector) {
+        return Ok(());
+    }
     if mode == 0 && b.immediate && selector & 0x8888 == 0 {
         l.op.k = [selector & 7, selector >> 4 & 7, selector >> 8 & 7, selector >> 12 & 7, 0, 0];
         l.run::<PermuteConst>();

@@ -149,7 +149,7 @@ warp_ops! {
     /// WARPSYNC with a mask per lane in A.
     WarpSync(core, op) {
         let lanes = core.mask & core.pred(op.ps[0]);
-        let masks = *core.src(op.a);
+        let masks = core.src(op.a);
         let live = core.warp.live;
         if lanes == core.active && (0..32).all(|i| lanes >> i & 1 == 0 || masks[i] & live & !lanes == 0) {
             return Flow::Next;

@@ -70,7 +70,7 @@ warp_ops! {
 
     /// Half k[0] of the second return address <- B.
     WriteReturn(core, op) {
-        let value = *core.src(op.b);
+        let value = core.src(op.b);
         let mask = core.mask;
         let half = &mut core.warp.return_pc[op.k[0] as usize & 1];
         for i in 0..32 {
@@ -108,7 +108,7 @@ warp_ops! {
             Ok(at) => at,
             Err(flow) => return flow,
         };
-        let earlier = *core.src(op.c);
+        let earlier = core.src(op.c);
         let mut over = 0;
         for i in lanes(core.mask) {
             let state = (update(at.host[i], true, |x| x) >> 32) as u32;
@@ -125,7 +125,7 @@ warp_ops! {
             Ok(at) => at,
             Err(flow) => return flow,
         };
-        let counts = *core.src(op.c);
+        let counts = core.src(op.c);
         let mut old = [0u64; 32];
         for i in lanes(core.mask) {
             let count = if op.k[5] != 0 { counts[i] } else { op.k[4] };

@@ -6,7 +6,7 @@ use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::lower::{Lower, Refusal};
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::micro_op::{LaneFn, Map, Op, lane_ops, warp_ops};
-use crate::gpu::sm::slots::ZERO;
+use crate::gpu::sm::slots::{NO_PREDICATE, ZERO};
 
 lane_ops! {
     /// D = B
@@ -92,6 +92,19 @@ lane_ops! {
 }
 
 warp_ops! {
+    /// A + C with carry.
+    Add2Carry(core, op) {
+        let (a, c) = (core.src(op.a), core.src(op.c));
+        let (mut t, mut carry) = ([0u32; 32], 0u32);
+        for i in 0..32 {
+            t[i] = a[i].wrapping_add(c[i]);
+            carry |= u32::from(t[i] < a[i]) << i;
+        }
+        core.put(op.d, &t);
+        core.put_pred(op.pd[0], carry);
+        Flow::Next
+    }
+
     /// IADD3 with carries: k 0 to 2 invert the sources, k[3] is added.
     Add3Carry(core, op) {
         let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
@@ -128,6 +141,21 @@ warp_ops! {
         Flow::Next
     }
 
+    /// IADD3.X without carries out.
+    Add3ExtendedLow(core, op) {
+        let (in1, in2) = (core.pred(op.ps[0]), core.pred(op.ps[1]));
+        let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
+        let mut t = [0u32; 32];
+        for i in 0..32 {
+            t[i] = (a[i] ^ op.k[0])
+                .wrapping_add(b[i] ^ op.k[1])
+                .wrapping_add(c[i] ^ op.k[2])
+                .wrapping_add((in1 >> i & 1) + (in2 >> i & 1));
+        }
+        core.put(op.d, &t);
+        Flow::Next
+    }
+
     /// IMAD.X: C inverted by k[0], Ps added.
     MulAddExtended(core, op) {
         let carry = core.pred(op.ps[0]);
@@ -137,29 +165,6 @@ warp_ops! {
             t[i] = a[i].wrapping_mul(b[i]).wrapping_add(c[i] ^ op.k[0]).wrapping_add(carry >> i & 1);
         }
         core.put(op.d, &t);
-        Flow::Next
-    }
-
-    /// LEA in all its forms; k: 0 shift, 1 high, 2 arithmetic, 3 inverts the shifted value, 4 inverts B, 5 is added unless extended.
-    LeaGeneral(core, op) {
-        let extra = if op.ps[1] != 0 { core.pred(op.ps[0]) } else { 0 };
-        let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
-        let [s, high, arithmetic, not_a, not_b, add] = op.k;
-        let (mut t, mut carry) = ([0u32; 32], 0u32);
-        for i in 0..32 {
-            let shifted = if high == 0 {
-                a[i] << s
-            } else if arithmetic != 0 {
-                ((i64::from(a[i] as i32) << s) >> 32) as u32
-            } else {
-                ((u64::from(c[i]) << 32 | u64::from(a[i])) >> (32 - s)) as u32
-            };
-            let sum = u64::from(shifted ^ not_a) + u64::from(b[i] ^ not_b) + u64::from(add) + u64::from(extra >> i & 1);
-            t[i] = sum as u32;
-            carry |= u32::from(sum >> 32 != 0) << i;
-        }
-        core.put(op.d, &t);
-        core.put_pred(op.pd[0], carry);
         Flow::Next
     }
 
@@ -372,11 +377,18 @@ pub(super) fn iadd3(l: &mut Lower<'_>) -> Result<(), Refusal> {
     l.pds();
     if extended {
         l.op.ps = [l.ps(), l.pred(77, 80), 7];
-        l.run::<Add3Extended>();
+        if l.op.pd == [NO_PREDICATE; 2] {
+            l.run::<Add3ExtendedLow>();
+        } else {
+            l.run::<Add3Extended>();
+        }
         return Ok(());
     }
     l.op.k[3] = negated;
-    if l.bits(81, 3) != 7 || l.bits(84, 3) != 7 {
+    if l.op.pd[1] == NO_PREDICATE && l.op.pd[0] != NO_PREDICATE && negated == 0 && l.op.c == ZERO {
+        l.op.c = l.op.b;
+        l.run::<Add2Carry>();
+    } else if l.op.pd != [NO_PREDICATE; 2] {
         l.run::<Add3Carry>();
     } else if negated != 0 {
         l.run::<Map<Add3Neg>>();
@@ -461,24 +473,6 @@ pub(super) fn idp(l: &mut Lower<'_>) -> Result<(), Refusal> {
         (_, true, false) => l.run::<Map<Dot<true, false>>>(),
         (_, true, true) => l.run::<Map<Dot<true, true>>>(),
     }
-    Ok(())
-}
-
-pub(super) fn lea(l: &mut Lower<'_>) -> Result<(), Refusal> {
-    l.dst(1)?;
-    let a = l.a(1)?;
-    let b = l.b(1)?;
-    let (shift, high, extended) = (l.bits(75, 5), l.bit(80), l.bit(74));
-    let arithmetic = high && l.bit(73);
-    if high && !arithmetic {
-        l.c(1)?;
-    }
-    let add = if extended { 0 } else { u32::from(a.neg) + u32::from(b.neg) };
-    let not = |neg: bool| if neg { u32::MAX } else { 0 };
-    l.op.k = [shift, u32::from(high), u32::from(arithmetic), not(a.neg), not(b.neg), add];
-    l.op.ps = [l.ps(), u8::from(extended), 7];
-    l.pd();
-    l.run::<LeaGeneral>();
     Ok(())
 }
 

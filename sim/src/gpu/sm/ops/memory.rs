@@ -13,44 +13,7 @@ use crate::gpu::sm::slots::ZERO;
 use crate::gpu::sm::tlb::Miss;
 
 use crate::gpu::sm::ops::address::{self, Checked, Pattern, Space};
-
-/// Loads the `W` bytes of one lane, at least 4, as words. Eight bytes that are aligned are loaded at once, as
-/// by the machine: a value and a flag beside it arrive together.
-///
-/// # Safety
-/// As [`guest`] requires, for `W` bytes.
-#[inline(always)]
-pub(super) unsafe fn load_words<const W: usize>(p: *const u8) -> [u32; 4] {
-    let mut words = [0; 4];
-    if W == 4 {
-        // SAFETY: the caller's.
-        words[0] = unsafe { guest::load_u32(p) };
-    }
-    for pair in 0..W / 8 {
-        // SAFETY: the caller's.
-        let both = unsafe { guest::load_u64(p.add(8 * pair)) };
-        words[2 * pair] = both as u32;
-        words[2 * pair + 1] = (both >> 32) as u32;
-    }
-    words
-}
-
-/// Stores the `W` bytes of one lane, at least 4, as [`load_words`] loads them.
-///
-/// # Safety
-/// As [`guest`] asks, for `W` bytes.
-#[inline(always)]
-pub(super) unsafe fn store_words<const W: usize>(p: *mut u8, words: [u32; 4]) {
-    if W == 4 {
-        // SAFETY: the caller's.
-        unsafe { guest::store_u32(p, words[0]) };
-    }
-    for pair in 0..W / 8 {
-        let both = u64::from(words[2 * pair]) | u64::from(words[2 * pair + 1]) << 32;
-        // SAFETY: the caller's.
-        unsafe { guest::store_u64(p.add(8 * pair), both) };
-    }
-}
+use crate::gpu::sm::ops::page;
 
 /// Loads `W` bytes per lane into the registers from `d` on.
 #[inline(always)]
@@ -111,12 +74,12 @@ fn load<const W: usize, const SIGNED: bool>(core: &mut Core<'_>, d: u16, at: &Ch
         }
     } else if at.pattern == Pattern::Broadcast {
         // SAFETY: `Checked`.
-        let words: [u32; 4] = unsafe { load_words::<W>(first) };
+        let words: [u32; 4] = unsafe { guest::load_words::<W>(first) };
         t = words.map(|word| [word; 32]);
     } else {
         for i in 0..32 {
             // SAFETY: `Checked`.
-            let words = unsafe { load_words::<W>(at.host[i] as *const u8) };
+            let words = unsafe { guest::load_words::<W>(at.host[i] as *const u8) };
             for (row, word) in t[..W / 4].iter_mut().zip(words) {
                 row[i] = word;
             }
@@ -133,7 +96,7 @@ fn store<const W: usize>(core: &Core<'_>, s: u16, at: &Checked) {
     let first = at.host[0] as *mut u8;
     if W >= 4 && at.pattern == Pattern::Contiguous && at.host[0] & 7 == 0 {
         for i in 0..4 * W {
-            let word = |n: usize| u64::from(core.src(s + (n % (W / 4)) as u16)[n / (W / 4)]);
+            let word = |n: usize| u64::from(core.lane(s + (n % (W / 4)) as u16, n / (W / 4)));
             // SAFETY: `Checked`; aligned as just tested.
             unsafe { guest::store_u64(first.add(8 * i), word(2 * i) | word(2 * i + 1) << 32) };
         }
@@ -147,11 +110,11 @@ fn store<const W: usize>(core: &Core<'_>, s: u16, at: &Checked) {
         // SAFETY: `Checked`.
         unsafe {
             match W {
-                1 => guest::store_u8(p, core.src(s)[i] as u8),
-                2 => guest::store_u16(p, core.src(s)[i] as u16),
+                1 => guest::store_u8(p, core.lane(s, i) as u8),
+                2 => guest::store_u16(p, core.lane(s, i) as u16),
                 _ => {
-                    let word = |w: usize| if w < W / 4 { core.src(s + w as u16)[i] } else { 0 };
-                    store_words::<W>(p, std::array::from_fn(word));
+                    let word = |w: usize| if w < W / 4 { core.lane(s + w as u16, i) } else { 0 };
+                    guest::store_words::<W>(p, std::array::from_fn(word));
                 }
             }
         }
@@ -164,7 +127,7 @@ fn store<const W: usize>(core: &Core<'_>, s: u16, at: &Checked) {
 pub(crate) fn addresses(core: &Core<'_>, op: &MicroOp) -> [u64; 32] {
     let mut offset = u64::from(op.k[0]) | u64::from(op.k[1]) << 32;
     if op.b != ZERO {
-        offset = offset.wrapping_add(u64::from(core.src(op.b)[0]) | u64::from(core.src(op.b + 1)[0]) << 32);
+        offset = offset.wrapping_add(u64::from(core.uniform(op.b)) | u64::from(core.uniform(op.b + 1)) << 32);
     }
     let lo = core.src(op.a);
     let mut t = [0u64; 32];
@@ -184,7 +147,7 @@ pub(crate) fn addresses(core: &Core<'_>, op: &MicroOp) -> [u64; 32] {
 /// Offsets of a shared or local access: register A times scale k[2], plus uniform register B, plus k[0].
 #[inline(always)]
 pub(crate) fn offsets(core: &Core<'_>, op: &MicroOp) -> [u32; 32] {
-    let base = core.src(op.b)[0].wrapping_add(op.k[0]);
+    let base = core.uniform(op.b).wrapping_add(op.k[0]);
     let a = core.src(op.a);
     let mut t = [0u32; 32];
     for i in 0..32 {
@@ -225,6 +188,12 @@ impl<const SPACE: u8, const W: usize, const SIGNED: bool> Op for Load<SPACE, W, 
                 return Flow::Next;
             }
         }
+        if matches!(SPACE, GLOBAL | GENERIC)
+            && let Some(page) = page::find::<W>(core, op, Access::Read)
+        {
+            page::load::<W, SIGNED>(core, op.d, &page);
+            return Flow::Next;
+        }
         match check::<SPACE>(core, op, W as u64, Access::Read) {
             Ok(at) => {
                 load::<W, SIGNED>(core, op.d, &at);
@@ -241,6 +210,12 @@ struct Store<const SPACE: u8, const W: usize>;
 impl<const SPACE: u8, const W: usize> Op for Store<SPACE, W> {
     #[inline(always)]
     fn run(core: &mut Core<'_>, op: &MicroOp) -> Flow {
+        if matches!(SPACE, GLOBAL | GENERIC)
+            && let Some(page) = page::find::<W>(core, op, Access::Write)
+        {
+            page::store::<W>(core, op.c, &page);
+            return Flow::Next;
+        }
         match check::<SPACE>(core, op, W as u64, Access::Write) {
             Ok(at) => {
                 store::<W>(core, op.c, &at);
@@ -266,7 +241,7 @@ warp_ops! {
     /// Constant load with a register index; k: 0 bank, 1 offset, 2 width in bytes, 3 signed.
     LoadConst(core, op) {
         let (bank, width) = (op.k[0] as usize, op.k[2]);
-        let a = *core.src(op.a);
+        let a = core.src(op.a);
         let Some(bound) = core.env.launch.banks.get(bank).copied().flatten() else {
             return core.raise(esr::INVALID_CONST_ADDR, core.mask, None, None);
         };
@@ -310,7 +285,7 @@ warp_ops! {
     /// UR <- B, k[0] registers of it.
     MoveUniform(core, op) {
         for w in 0..op.k[0] as u16 {
-            let value = *core.src(op.b + w);
+            let value = core.src(op.b + w);
             core.put(op.d + w, &value);
         }
         Flow::Next

@@ -11,9 +11,11 @@ mod float;
 mod half;
 mod hopper;
 mod integer;
+mod lea;
 mod matrix;
 pub(super) mod memory;
 mod mufu;
+mod page;
 pub(super) mod special;
 mod tile;
 
@@ -114,7 +116,7 @@ fn lower_by_form(l: &mut Lower<'_>) -> Result<(), Refusal> {
         0x00b => f::fsetp(l),
         0x00c | 0x08c => i::isetp(l),
         0x010 | 0x090 => i::iadd3(l),
-        0x011 | 0x091 => i::lea(l),
+        0x011 | 0x091 => lea::lea(l),
         0x012 | 0x092 => bits::lop3(l),
         0x013 => i::iabs(l),
         0x014 => i::vabsdiff(l),

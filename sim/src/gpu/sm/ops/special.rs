@@ -7,7 +7,7 @@ use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::lanes::Lanes;
 use crate::gpu::sm::launch::Windows;
 use crate::gpu::sm::lower::{Lower, Refusal};
-use crate::gpu::sm::micro_op::warp_ops;
+use crate::gpu::sm::micro_op::{MicroOp, Op, warp_ops};
 
 /// A special register of every lane, 64 bits where it is wider than one register.
 fn special(core: &Core<'_>, id: u32) -> Option<[u64; 32]> {
@@ -97,7 +97,7 @@ warp_ops! {
     /// Sets the predicates of a mask from byte k[0] of A.
     RegisterToPredicates(core, op) {
         let base = op.k[1] as u8;
-        let (a, b) = (*core.src(op.a), *core.src(op.b));
+        let (a, b) = (core.src(op.a), core.src(op.b));
         let executing = core.mask;
         for p in 0..7u8 {
             let (mut value, mut wanted) = (0u32, 0u32);
@@ -167,7 +167,7 @@ warp_ops! {
 
     /// Reduction over the active lanes into a uniform register; k: 0 operation, 1 signed.
     Reduce(core, op) {
-        let a = *core.src(op.a);
+        let a = core.src(op.a);
         let lanes = (0..32).filter(|&i| core.mask >> i & 1 != 0).map(|i| a[i]);
         let flip = if op.k[1] != 0 { 0x8000_0000 } else { 0 };
         let r = match op.k[0] {
@@ -185,7 +185,7 @@ warp_ops! {
 
     /// UR <- the lowest active lane; Pd = own value differs, k[0]: or-ed into Pd.
     RegisterToUniform(core, op) {
-        let a = *core.src(op.a);
+        let a = core.src(op.a);
         let executing = core.mask;
         let value = a[executing.trailing_zeros() as usize & 31];
         let differs = a.iter().enumerate().fold(0, |m, (i, &x)| m | u32::from(x != value) << i);
@@ -209,6 +209,26 @@ warp_ops! {
         }
         core.put(op.d, &t);
         core.put_pred(op.pd[0], valid);
+        Flow::Next
+    }
+}
+
+/// SHFL.BFLY over the whole warp, when all of it executes.
+struct Butterfly<const BY: usize>;
+
+impl<const BY: usize> Op for Butterfly<BY> {
+    #[inline(always)]
+    fn run(core: &mut Core<'_>, op: &MicroOp) -> Flow {
+        if core.mask != u32::MAX {
+            return Shuffle::run(core, op);
+        }
+        let a = core.src(op.a);
+        let mut t = [0u32; 32];
+        for i in 0..32 {
+            t[i] = a[i ^ BY];
+        }
+        core.put(op.d, &t);
+        core.put_pred(op.pd[0], u32::MAX);
         Flow::Next
     }
 }
@@ -359,6 +379,14 @@ pub(super) fn shfl(l: &mut Lower<'_>) -> Result<(), Refusal> {
     l.op.b = if matches!(form, 1 | 2) { l.reg(l.bits(32, 8), 1)? } else { l.imm(l.bits(53, 5)) };
     l.op.c = if matches!(form, 1 | 4) { l.reg(l.bits(64, 8), 1)? } else { l.imm(l.bits(40, 13)) };
     l.op.k[0] = l.bits(58, 2);
-    l.run::<Shuffle>();
+    let whole = !matches!(form, 1 | 2 | 4) && l.bits(40, 13) == 0x1f;
+    match (whole && l.op.k[0] == 3, l.bits(53, 5)) {
+        (true, 1) => l.run::<Butterfly<1>>(),
+        (true, 2) => l.run::<Butterfly<2>>(),
+        (true, 4) => l.run::<Butterfly<4>>(),
+        (true, 8) => l.run::<Butterfly<8>>(),
+        (true, 16) => l.run::<Butterfly<16>>(),
+        _ => l.run::<Shuffle>(),
+    }
     Ok(())
 }

@@ -11,9 +11,7 @@ use crate::gpu::sm::slots::{NO_PREDICATE, ZERO};
 use crate::gpu::sm::tlb::Miss;
 
 use crate::gpu::sm::ops::address::{self, Space};
-use crate::gpu::sm::ops::memory::{
-    addresses, load_words, narrow_address, offsets, store_words, wide_address,
-};
+use crate::gpu::sm::ops::memory::{addresses, narrow_address, offsets, wide_address};
 
 warp_ops! {
     /// LDSM: 8 x 8 matrices of 16-bit elements, a row address per lane; k: 0 to 2 the address, 3 the count, 4 transposed.
@@ -73,9 +71,9 @@ warp_ops! {
                 // SAFETY: `Checked`.
                 data[i] = unsafe {
                     match width {
-                        4 => load_words::<4>(p),
-                        8 => load_words::<8>(p),
-                        _ => load_words::<16>(p),
+                        4 => guest::load_words::<4>(p),
+                        8 => guest::load_words::<8>(p),
+                        _ => guest::load_words::<16>(p),
                     }
                 };
             }
@@ -85,9 +83,9 @@ warp_ops! {
             // SAFETY: `Checked`.
             unsafe {
                 match width {
-                    4 => store_words::<4>(p, data[i]),
-                    8 => store_words::<8>(p, data[i]),
-                    _ => store_words::<16>(p, data[i]),
+                    4 => guest::store_words::<4>(p, data[i]),
+                    8 => guest::store_words::<8>(p, data[i]),
+                    _ => guest::store_words::<16>(p, data[i]),
                 }
             }
         }
