@@ -6,7 +6,7 @@
 //! and puts channels on the runlist; the GPU reports through `gpu::interrupts`.
 //!
 //! ```text
-//! 0   clock dram findings ids own_thread poison violations visit::message
+//! 0   clock defects dram findings ids own_thread poison violations visit::message
 //! 1   visit::visitor
 //! 2   user_memory
 //! 3   visit::remote
@@ -55,6 +55,7 @@
 
 mod clock;
 mod config;
+mod defects;
 mod dram;
 mod driver;
 mod findings;
@@ -69,6 +70,7 @@ mod visit;
 
 pub use clock::{Time, VirtualClock};
 pub use config::{SimConfig, UnknownSetting};
+pub use defects::Defects;
 pub use findings::{Checks, Event, Finding, UnknownCheck};
 pub use gpu::counters::Counters;
 pub use gpu::sm;

@@ -107,9 +107,10 @@ impl Machine {
         let syncpoints = Arc::new(Syncpoints::new(&dram));
         let findings = Findings::new(!config.check.is_empty());
         let settings = sm::Config { checks: config.checks(), ..config.executor };
-        let executor = Executor::on(settings, clock.clone(), findings);
+        let executor = Executor::on(settings, config.defects, clock.clone(), findings);
         let units = Units::new(
             config.chip(),
+            config.defects,
             clock.clone(),
             executor,
             Arc::clone(&syncpoints),

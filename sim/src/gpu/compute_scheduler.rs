@@ -1,6 +1,7 @@
 //! The compute scheduler (SKED and the work distributor): launch descriptors (QMD) checked, run, and followed
 //! by their releases and dependents.
 
+use crate::defects::Defects;
 use crate::gpu::context::{Context, Flow};
 use crate::gpu::exception::{Exception, HubClient};
 use crate::gpu::semaphore::{Reduce, Write};
@@ -98,6 +99,9 @@ impl ComputeScheduler {
 
     /// Schedules what depends on a descriptor whose launch has ended.
     fn schedule_dependents(&mut self, context: &Context<'_>, qmd: &Qmd) -> Result<(), Exception> {
+        if context.units.defects.contains(Defects::DEPENDENTS) {
+            return Ok(());
+        }
         for slot in 0..qmd.dependents() {
             let Some(dependent) = qmd.dependent(slot) else { continue };
             match dependent.action {

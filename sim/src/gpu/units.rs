@@ -1,6 +1,7 @@
 //! The units of the GPU that all channels share.
 
 use crate::clock::Clock;
+use crate::defects::Defects;
 use crate::gpu::chip::Chip;
 use crate::gpu::counters::Counters;
 use crate::gpu::sm;
@@ -13,6 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Units {
     /// Instruction set, limits, floor plan.
     pub(crate) chip: Chip,
+    /// What does not work.
+    pub(crate) defects: Defects,
     /// Time.
     pub(crate) clock: Clock,
     /// Runs kernels.
@@ -28,12 +31,13 @@ impl Units {
     /// Units that have done nothing yet.
     pub(crate) fn new(
         chip: Chip,
+        defects: Defects,
         clock: Clock,
         executor: sm::Executor,
         syncpoints: Arc<Syncpoints>,
         violations: Arc<Violations>,
     ) -> Self {
-        Self { chip, clock, executor, syncpoints, violations, counters: Mutex::default() }
+        Self { chip, defects, clock, executor, syncpoints, violations, counters: Mutex::default() }
     }
 
     /// Counters so far.
