@@ -20,3 +20,9 @@ use crate::options::DeviceOptions;
 pub fn open_nvgpu(sys: Arc<dyn Sys>, options: DeviceOptions) -> Result<Device, Error> {
     Device::over(sys, BackendKind::Nvgpu, Box::new(NoLog), options)
 }
+
+/// Makes all earlier stores, write-combined ones included, visible to the GPU before any later store: what a
+/// client of its own does between ring entry, `GP_PUT` and doorbell.
+pub fn store_barrier() {
+    crate::sync::store_barrier();
+}

@@ -153,7 +153,14 @@ mod tests {
         ["sass/tests/data/cubin", "tests/kernels", "tests/kernels/conformance", "llm/kernels"];
 
     fn refused(arch: Arch, suffix: &str) -> std::collections::BTreeSet<String> {
-        let target = Target { arch, isa: Isa::Baseline, registers: 255, barriers: 16, exact_mma: true, defects: Defects::empty() };
+        let target = Target {
+            arch,
+            isa: Isa::Baseline,
+            registers: 255,
+            barriers: 16,
+            exact_mma: true,
+            defects: Defects::empty(),
+        };
         let (mut seen, mut refused) = (0, std::collections::BTreeSet::new());
         for folder in FOLDERS {
             let folder = format!("{}/../{folder}", env!("CARGO_MANIFEST_DIR"));
