@@ -8,6 +8,7 @@ use ga10b_llm::{CacheType, Engine, EngineOptions, Mode, Model};
 use hcq::{Device, DeviceOptions};
 
 use crate::cli::Cli;
+use crate::memory;
 use crate::progress;
 use crate::shapes::{self, TuningReport};
 
@@ -81,6 +82,7 @@ impl Session {
             .with_cache(setup.kv)
             .with_phase_times(setup.timed)
             .with_tuning(in_use.tuning);
+        memory::check(&device, model, &options)?;
         let begin = Instant::now();
         let bar = progress::byte_bar("loading");
         let engine = Engine::with_progress(&device, model, &options, &mut |done, total| {

@@ -213,6 +213,8 @@ unsafe impl Sys for Sim {
                 if !file.take_mapping() {
                     return Err(Errno::EBUSY);
                 }
+                // The GPU's thread, which shows the time, may be asleep: a program reads it at once.
+                self.machine.gpu.usermode.set_time(self.machine.clock.ptimer());
                 let page = self.machine.gpu.usermode_fd();
                 // SAFETY: the caller's promise; the page is shared memory of this machine.
                 let mapped = unsafe { nix::sys::mman::mmap(None, len, prot, flags, page, 0) };

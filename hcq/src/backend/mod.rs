@@ -61,6 +61,11 @@ pub(crate) trait Backend: Send + Sync {
     /// Everything the driver reports about the error that stopped `channel`. May take milliseconds.
     fn fault(&self, channel: ChannelId) -> RawFault;
 
+    /// Bytes of memory that can be allocated now, as far as the driver says; else all there are.
+    fn free_memory(&self) -> Result<Bytes, Error> {
+        Ok(self.info().memory)
+    }
+
     /// The GPU's clock in ns, the one that timestamps are taken from.
     fn gpu_time(&self) -> Result<u64, Error>;
 }

@@ -84,7 +84,7 @@ pub fn characteristics(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
         [("compute", gpu.compute_class), ("copy", gpu.dma_copy_class), ("channel", gpu.gpfifo_class)];
     notes.fact("chip", &name);
     notes.fact("characteristics", format!("{length} bytes"));
-    notes.fact("SM version", format!("{:#x}, {} warps each", gpu.sm_arch_sm_version, gpu.sm_arch_warp_count));
+    notes.fact("SM version", format!("{:#x}, warp count {}", gpu.sm_arch_sm_version, gpu.sm_arch_warp_count));
     for (role, number) in classes {
         let class = Class::new(role, number);
         notes.fact(&format!("{role} class"), format!("{number:#x} {}", class.name.unwrap_or("unknown")));
@@ -104,12 +104,6 @@ pub fn characteristics(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
         "the flags {:#x} lack I/O coherence: CPU and GPU would not see each other's writes",
         gpu.flags
     );
-    if gpu.sm_arch_warp_count != 48 {
-        notes.warn(format!(
-            "{} warps per SM instead of 48: step 13 shows if that matters",
-            gpu.sm_arch_warp_count
-        ));
-    }
     Ok(())
 }
 

@@ -82,6 +82,20 @@ pub fn run(step: &Step, rig: &Rig<'_>) -> StepResult {
     }
 }
 
+/// The result of a step that means nothing after those before it.
+#[must_use]
+pub fn pointless(step: &Step, done: &[StepResult]) -> Option<StepResult> {
+    const RESTS_ON: &str = "it rests on step";
+    let lost = |number: u32| {
+        done.iter().any(|result| {
+            let skipped = result.reason.as_ref().is_some_and(|reason| reason.starts_with(RESTS_ON));
+            result.number == number && (result.status == Status::Failed || skipped)
+        })
+    };
+    let number = step.needs.iter().find(|number| lost(**number))?;
+    Some(StepResult::skipped(step.number, step.title, format!("{RESTS_ON} {number}, which did not pass")))
+}
+
 /// What the library says to try.
 fn hint(error: &anyhow::Error) -> Option<&'static str> {
     error.chain().find_map(|cause| match cause.downcast_ref::<ga10b_llm::Error>() {

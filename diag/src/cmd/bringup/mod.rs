@@ -146,8 +146,7 @@ impl Args {
         let first = self.from.or(self.only).unwrap_or(1);
         let last = self.only.unwrap_or(STEPS.len() as u32);
         for step in STEPS.iter().filter(|step| (first..=last).contains(&step.number)) {
-            if let Some(why) = pointless(step, &results.steps) {
-                let skipped = StepResult::skipped(step.number, step.title, why);
+            if let Some(skipped) = steps::pointless(step, &results.steps) {
                 text.print(|out| print_step(&skipped, out))?;
                 results.steps.push(skipped);
                 continue;
@@ -271,23 +270,6 @@ impl Text<'_> {
         Ok(())
     }
 }
-
-/// Why a step means nothing after those before it.
-fn pointless(step: &Step, done: &[StepResult]) -> Option<String> {
-    let lost = |number: &&u32| {
-        let result = done.iter().find(|result| result.number == **number)?;
-        let blocked = result.status == Status::Failed
-            || result.reason.as_ref().is_some_and(|reason| reason.starts_with(RESTS_ON));
-        blocked.then_some(**number)
-    };
-    step.needs
-        .iter()
-        .find_map(|number| lost(&number))
-        .map(|number| format!("{RESTS_ON} {number}, which did not pass"))
-}
-
-/// How the reason of a step begins that was skipped for an earlier one.
-const RESTS_ON: &str = "it rests on step";
 
 fn list(out: &mut dyn Write) -> anyhow::Result<Finding> {
     for step in &STEPS {

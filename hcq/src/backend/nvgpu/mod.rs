@@ -166,6 +166,10 @@ impl Backend for Nvgpu {
         fault::read(&self.space.tsg, self.info.sm_count, notifier, &*self.log)
     }
 
+    fn free_memory(&self) -> Result<Bytes, Error> {
+        nvmap::free_memory(&self.space.nvmap)
+    }
+
     fn gpu_time(&self) -> Result<u64, Error> {
         let mut args = nvgpu_gpu_get_gpu_time_args::default();
         // SAFETY: the struct holds no addresses.
