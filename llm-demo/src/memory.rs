@@ -18,7 +18,13 @@ fn size(bytes: u64) -> String {
 pub fn check(device: &Device, model: &Model, options: &EngineOptions) -> anyhow::Result<()> {
     let info = device.info();
     let needed = Footprint::of(model, options, info)?;
-    let free = device.free_memory()?.count();
+    let free = match device.free_memory() {
+        Ok(free) => free.count(),
+        Err(error) => {
+            tracing::warn!(%error, "the driver does not say how much memory is free");
+            return Ok(());
+        }
+    };
     let Footprint { weights, cache, scratch, .. } = needed;
     let parts = format!(
         "{} of weights, {} of cache for {} positions in {}, {} of scratch",

@@ -298,7 +298,7 @@ fn a_model_that_does_not_fit_is_refused_before_it_is_copied() {
     let output = program().args(["-n", "4"]).env("NVGPU_SIM_MEMORY", "64000000").output().expect("it starts");
     let err = text(&output.stderr);
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{err}");
-    assert!(err.contains("cannot set up the engine: the model does not fit: it needs "), "{err}");
+    assert!(err.contains("llm-demo: the model does not fit: it needs "), "{err}");
     assert!(err.contains("MB of weights, ") && err.contains("of 64.0 MB are free"), "{err}");
     assert!(err.contains("try: end other programs") && !err.contains("ENOMEM"), "{err}");
 }

@@ -53,6 +53,9 @@ const SHORT_SOAK: Duration = Duration::from_secs(3);
 /// How long that of a GPU takes by default.
 const SOAK: Duration = Duration::from_secs(60);
 
+/// How long a device waits for a GPU that does not go on: less than a step may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 impl<'a> Rig<'a> {
     /// This machine's own driver: a Jetson's or a desktop GPU's.
     #[must_use]
@@ -97,6 +100,7 @@ impl<'a> Rig<'a> {
     /// Those of [`Device::open_with`].
     pub fn device_with(&self, change: impl FnOnce(&mut DeviceOptions)) -> Result<Device, Error> {
         let mut options = DeviceOptions::default();
+        options.patience = PATIENCE;
         change(&mut options);
         (self.open)(options)
     }

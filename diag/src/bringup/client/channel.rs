@@ -14,9 +14,9 @@ use nvgpu_sys::{
     nvgpu_tsg_bind_channel_ex_args,
 };
 
+use super::layout;
 use super::memory::{Doorbell, GpuMemory, Mapping, Space, allocate};
 use super::node::{Fd, Nodes};
-use super::plan;
 
 /// Entries of the ring.
 const ENTRIES: u32 = 1024;
@@ -83,7 +83,7 @@ impl Channel {
         };
         fd.ask(&mut nvgpu_channel_wdt_args { wdt_status: NVGPU_IOCTL_CHANNEL_DISABLE_WDT, timeout_ms: 0 })?;
         let (ring_buffer, ring) = host_memory(nodes, u64::from(ENTRIES) * 8, NVMAP_HANDLE_WRITE_COMBINE)?;
-        let (userd_buffer, userd) = host_memory(nodes, plan::PAGE, NVMAP_HANDLE_WRITE_COMBINE)?;
+        let (userd_buffer, userd) = host_memory(nodes, layout::PAGE, NVMAP_HANDLE_WRITE_COMBINE)?;
         let mut setup = nvgpu_channel_setup_bind_args {
             num_gpfifo_entries: ENTRIES,
             flags: NVGPU_CHANNEL_SETUP_BIND_FLAGS_DETERMINISTIC
@@ -99,7 +99,7 @@ impl Channel {
             setup.gpfifo_gpu_va,
             setup.userd_gpu_va
         );
-        let commands = space.memory(nodes, 16 * plan::PAGE, NVMAP_HANDLE_WRITE_COMBINE)?;
+        let commands = space.memory(nodes, 16 * layout::PAGE, NVMAP_HANDLE_WRITE_COMBINE)?;
         let token = setup.work_submit_token;
         Ok(Self { fd, _tsg: tsg, ring, userd, notifier: None, commands, token, veid, put: 0, filled: 0 })
     }
@@ -125,10 +125,10 @@ impl Channel {
             self.fd.ask(mode)?;
         }
         object(copy).context("the copy object")?;
-        let (buffer, notifier) = host_memory(nodes, plan::PAGE, NVMAP_HANDLE_INNER_CACHEABLE)?;
+        let (buffer, notifier) = host_memory(nodes, layout::PAGE, NVMAP_HANDLE_INNER_CACHEABLE)?;
         self.fd.ask(&mut nvgpu_set_error_notifier {
             offset: 0,
-            size: plan::PAGE,
+            size: layout::PAGE,
             mem: buffer.raw().cast_unsigned(),
             padding: 0,
         })?;

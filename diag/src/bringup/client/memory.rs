@@ -16,8 +16,8 @@ use nvgpu_sys::{
     nvmap_alloc_handle, nvmap_create_handle,
 };
 
+use super::layout;
 use super::node::{Fd, Nodes};
-use super::plan;
 
 /// Length of the user-mode register page.
 const USERMODE_LEN: usize = 0x1_0000;
@@ -89,7 +89,7 @@ pub(in crate::bringup) fn allocate(nodes: &Nodes, len: u64, cache: u32) -> anyho
             handle,
             heap_mask: NVMAP_HEAP_IOVMM,
             flags: cache | TAG,
-            align: plan::PAGE as u32,
+            align: layout::PAGE as u32,
             numa_nid: -1,
         };
         nvmap.ask(&mut alloc)?;
@@ -117,23 +117,23 @@ impl Space {
     pub fn new(nodes: &Nodes) -> anyhow::Result<Self> {
         let mut args = nvgpu_alloc_as_args {
             flags: NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA,
-            va_range_start: plan::VA_START,
-            va_range_end: plan::VA_END,
+            va_range_start: layout::VA_START,
+            va_range_end: layout::VA_END,
             ..Default::default()
         };
         nodes.ctrl.ask(&mut args)?;
         let space = Self {
             fd: Fd::answered::<nvgpu_alloc_as_args>(nodes.ctrl.sys(), args.as_fd)?,
-            next: plan::ARENA,
+            next: layout::ARENA,
         };
         for (what, va, len) in [
-            ("the shared-memory window", plan::SHARED_WINDOW, plan::WINDOW_ROOM),
-            ("the local-memory window", plan::LOCAL_WINDOW, plan::WINDOW_ROOM),
-            ("the addresses of buffers", plan::ARENA, plan::LOCAL_WINDOW - plan::ARENA),
+            ("the shared-memory window", layout::SHARED_WINDOW, layout::WINDOW_ROOM),
+            ("the local-memory window", layout::LOCAL_WINDOW, layout::WINDOW_ROOM),
+            ("the addresses of buffers", layout::ARENA, layout::LOCAL_WINDOW - layout::ARENA),
         ] {
             let mut args = nvgpu_as_alloc_space_args {
-                pages: len / plan::PAGE,
-                page_size: plan::PAGE as u32,
+                pages: len / layout::PAGE,
+                page_size: layout::PAGE as u32,
                 flags: NVGPU_AS_ALLOC_SPACE_FLAGS_FIXED_OFFSET,
                 o_a: va,
                 ..Default::default()
@@ -160,7 +160,7 @@ impl Space {
         };
         self.fd.ask(&mut map)?;
         ensure!(map.offset == self.next, "asked for a mapping at {:#x}, got {:#x}", self.next, map.offset);
-        self.next += len.next_multiple_of(plan::PAGE);
+        self.next += len.next_multiple_of(layout::PAGE);
         Ok(GpuMemory { cpu, va: map.offset })
     }
 }

@@ -1,6 +1,6 @@
 //! The few pushbuffer words of the first submissions.
 
-use super::plan;
+use super::layout;
 
 /// Subchannel of the compute class.
 const COMPUTE: u32 = 1;
@@ -28,7 +28,7 @@ pub(in crate::bringup) const fn set_windows() -> [u32; 6] {
     const fn window(method: u32, base: u64) -> [u32; 3] {
         [header(COMPUTE, method, 2), (base >> 32) as u32, base as u32]
     }
-    let [a, b, c] = window(0x2a0, plan::SHARED_WINDOW);
-    let [d, e, f] = window(0x7b0, plan::LOCAL_WINDOW);
+    let [a, b, c] = window(0x2a0, layout::SHARED_WINDOW);
+    let [d, e, f] = window(0x7b0, layout::LOCAL_WINDOW);
     [a, b, c, d, e, f]
 }

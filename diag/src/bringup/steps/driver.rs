@@ -107,11 +107,14 @@ pub fn characteristics(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The modules that have as many SMs; an AGX Orin has fewer in its lower power modes.
 fn module(sms: u32) -> &'static str {
     match sms {
-        16 => "a full AGX Orin",
-        8 => "an Orin NX, an Orin Nano 8 GB or an AGX Orin in its 30 W mode",
-        _ => "another module or power mode",
+        16 => "an AGX Orin 64 GB",
+        14 => "an AGX Orin 32 GB",
+        8 => "an Orin NX, an Orin Nano 8 GB, or an AGX Orin in a lower power mode",
+        4 => "an Orin Nano 4 GB",
+        _ => "a lower power mode",
     }
 }
 

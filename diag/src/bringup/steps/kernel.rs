@@ -13,6 +13,9 @@ use crate::size::size;
 /// How long the GPU may take for anything here.
 pub(super) const LIMIT: Duration = Duration::from_secs(30);
 
+/// How long the chain may take, which needs a millisecond on a GPU.
+const CHAIN: Duration = Duration::from_secs(5);
+
 /// Stores `value + 0 .. count` by one launch, and checks it.
 pub(super) fn fill(device: &Device, (blocks, threads): (u32, u32), value: u32) -> anyhow::Result<()> {
     let kernel = Kernels::load(device)?.get("fill")?;
@@ -120,7 +123,7 @@ pub fn chains(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
         launch(&mut queue, add)?;
         queue.barrier();
     }
-    queue.submit()?.wait(LIMIT).context("a chain of 300 launches")?;
+    queue.submit()?.wait(CHAIN).context("a chain of 300 launches")?;
     let submissions = rig.scaled(50_000, 5_000);
     let mut last = None;
     for add in 0..submissions {

@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 use nix::errno::Errno;
 use nvgpu_sys::{NVMAP_HANDLE_INNER_CACHEABLE, NVMAP_HANDLE_WRITE_COMBINE};
 
-use crate::bringup::client::plan;
+use crate::bringup::client::layout;
 use crate::bringup::client::{Channel, Doorbell, Mapping, Nodes, Space, allocate};
 use crate::bringup::outcome::Notes;
 use crate::bringup::rig::Rig;
@@ -29,8 +29,8 @@ pub fn memory(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     let nodes = Nodes::open(&rig.sys)?;
     for (name, cache) in CACHING {
         let (buffer, handle) =
-            allocate(&nodes, plan::PAGE, cache).with_context(|| format!("{name} memory"))?;
-        let map = || Mapping::new(&rig.sys, buffer.as_fd(), plan::PAGE as usize);
+            allocate(&nodes, layout::PAGE, cache).with_context(|| format!("{name} memory"))?;
+        let map = || Mapping::new(&rig.sys, buffer.as_fd(), layout::PAGE as usize);
         let (one, other) = (map().context(name)?, map().context(name)?);
         let pattern = |index: usize| (index as u32).wrapping_mul(0x9e37_79b1) | 1;
         for index in 0..one.words() {
@@ -60,9 +60,9 @@ pub fn addresses(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     let nodes = Nodes::open(&rig.sys)?;
     Space::new(&nodes)?;
     let range = |from: u64, to: u64| format!("{from:#x} to {to:#x}");
-    notes.fact("buffers", range(plan::ARENA, plan::LOCAL_WINDOW));
-    notes.fact("shared-memory window", format!("{:#x}", plan::SHARED_WINDOW));
-    notes.fact("local-memory window", format!("{:#x}", plan::LOCAL_WINDOW));
+    notes.fact("buffers", range(layout::ARENA, layout::LOCAL_WINDOW));
+    notes.fact("shared-memory window", format!("{:#x}", layout::SHARED_WINDOW));
+    notes.fact("local-memory window", format!("{:#x}", layout::LOCAL_WINDOW));
     Ok(())
 }
 

@@ -240,7 +240,7 @@ impl Args {
         let usual = || PathBuf::from(format!("bringup-{}-{day}.tar.gz", collect::file_name(&results.host)));
         let path = self.output.clone().unwrap_or_else(usual);
         let entries = collect::entries(driver, results)?;
-        text.print(|out| {
+        text.print_always(|out| {
             writeln!(out, "the file holds, and nothing else:")?;
             for (name, bytes) in &entries {
                 let what = bundle::ENTRIES.iter().find(|known| known.0 == *name).map_or("", |known| known.1);
@@ -250,7 +250,7 @@ impl Args {
         })?;
         let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
         bundle::pack(&entries, file).with_context(|| format!("cannot write {}", path.display()))?;
-        text.print(|out| writeln!(out, "written: {}", path.display()))
+        text.print_always(|out| writeln!(out, "written: {}", path.display()))
     }
 }
 
@@ -268,6 +268,17 @@ impl Text<'_> {
             self.out.flush()?;
         }
         Ok(())
+    }
+
+    /// Prints it on standard error where standard output is for one document.
+    fn print_always(
+        &mut self,
+        print: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+    ) -> anyhow::Result<()> {
+        match self.on {
+            true => self.print(print),
+            false => Ok(print(&mut std::io::stderr().lock())?),
+        }
     }
 }
 

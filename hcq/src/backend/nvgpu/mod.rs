@@ -20,6 +20,7 @@ use super::{
     Backend, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind, MemoryRequest, RawChannel,
     RawFault,
 };
+use crate::address::Bytes;
 use crate::error::Error;
 use crate::info::{BackendKind, GpuCache, Info};
 use crate::sync::lock;
