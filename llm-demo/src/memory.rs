@@ -54,11 +54,11 @@ pub fn check(device: &Device, model: &Model, options: &EngineOptions) -> anyhow:
         write!(advice, "\n  try: --kv q8_0, with which {context} positions fit")?;
     }
     let left = free.saturating_sub(cache).saturating_sub(scratch);
-    if left < weights {
+    if (1..weights).contains(&left) {
         let most = size(left);
         write!(
             advice,
-            "\n  try: a smaller quantization or model: weights of up to {most} fit beside the rest"
+            "\n  try: a smaller quantization or model: weights of up to {most} fit beside this cache"
         )?;
     }
     if info.unified_memory {

@@ -56,7 +56,7 @@ pub fn machine(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     }
     match rig.platform {
         Platform::Nvgpu => Nodes::open(&rig.sys).map(drop),
-        Platform::Desktop => Ok(drop(rig.device()?)),
+        Platform::Desktop => Ok(rig.device().map(drop)?),
     }
 }
 
