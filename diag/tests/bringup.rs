@@ -270,7 +270,7 @@ faults! {
     step_18_two_channels: 18, Fault::ChannelsAtOnce(2), "cannot be opened while a kernel runs";
     step_19_no_records: 19, Fault::Refused("NVGPU_TSG_IOCTL_READ_SINGLE_SM_ERROR_STATE", Errno::EINVAL), "not a misaligned address";
     step_20_functions: 20, Fault::Defect(Defects::FUNCTIONS), "engine operations: token";
-    step_21_lost_channels: 21, Fault::ChannelsEver(30), "the other client: number 30";
+    step_21_lost_channels: 21, Fault::ChannelsEver(20), "the other client: number 20";
 }
 
 #[test]

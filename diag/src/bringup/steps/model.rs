@@ -66,6 +66,9 @@ pub fn model(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
 
 pub fn soak(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     let before = rig.logged();
+    let expected = Expected::new(rig.scaled(20, 4))?;
+    let mode = if rig.software { Mode::Operations } else { Mode::Persistent };
+    let mut engine = expected.engine(&rig.device()?, mode)?;
     let (stop, visits) = (AtomicBool::new(false), AtomicU32::new(0));
     let (rounds, slowest) = thread::scope(|scope| {
         let guest = scope.spawn(|| {
@@ -73,7 +76,12 @@ pub fn soak(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
             stop.store(true, Ordering::Relaxed);
             visited
         });
-        let decoded = decode_for(rig, &stop, &visits);
+        let began = Instant::now();
+        let is_done = || {
+            let long_enough = began.elapsed() >= rig.soak && visits.load(Ordering::Relaxed) >= VISITS;
+            long_enough || stop.load(Ordering::Relaxed)
+        };
+        let decoded = decode_until(&expected, &mut engine, &is_done);
         stop.store(true, Ordering::Relaxed);
         let visited = guest.join().map_err(|_| anyhow!("the other client panicked"))?;
         // What happened to the other client first is often the cause.
@@ -89,18 +97,17 @@ pub fn soak(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
 }
 
 /// How many other clients there are at least, however long they take.
-const VISITS: u32 = 40;
+const VISITS: u32 = 24;
 
 /// Decodes the same tokens again and again; how often, and the lowest rate.
-fn decode_for(rig: &Rig<'_>, stop: &AtomicBool, visits: &AtomicU32) -> anyhow::Result<(u32, f64)> {
-    let expected = Expected::new(rig.scaled(20, 4))?;
-    let device = rig.device()?;
-    let mode = if rig.software { Mode::Operations } else { Mode::Persistent };
-    let mut engine = expected.engine(&device, mode)?;
-    let (began, mut rounds, mut slowest) = (Instant::now(), 0, f64::INFINITY);
-    let enough = || began.elapsed() >= rig.soak && visits.load(Ordering::Relaxed) >= VISITS;
-    while !enough() && !stop.load(Ordering::Relaxed) {
-        let rate = expected.decode(&mut engine).with_context(|| format!("round {rounds}"))?;
+fn decode_until(
+    expected: &Expected,
+    engine: &mut Engine,
+    is_done: &dyn Fn() -> bool,
+) -> anyhow::Result<(u32, f64)> {
+    let (mut rounds, mut slowest) = (0, f64::INFINITY);
+    while !is_done() {
+        let rate = expected.decode(engine).with_context(|| format!("round {rounds}"))?;
         slowest = rate.min(slowest);
         rounds += 1;
     }
