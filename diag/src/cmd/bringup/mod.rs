@@ -24,9 +24,9 @@ use child::{Child, Ended};
 
 /// Bring up a machine: 21 numbered steps from the driver's nodes to a language model, each with its remedy.
 ///
-/// Each step says what it proves, what was expected and found, and what to try where that differs. The command
-/// stops where what is left would mean nothing. Each step runs in a process of its own, with a deadline. At the
-/// end one file is written that can be attached to a report; what it holds is printed first.
+/// Each step says what it proves, what was expected and found, and what to try where that differs. The
+/// command stops where what is left would mean nothing. Each step runs in a process of its own, with a
+/// deadline. At the end one file is written that can be attached to a report; what it holds is printed first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   nvdiag bringup                       all steps, then bringup-<machine>-<date>.tar.gz
@@ -37,8 +37,8 @@ use child::{Child, Ended};
 
 Exit codes: 0 every step that ran passed; 1 a step failed; 2 bad usage, or the file cannot be read or written.")]
 pub struct Args {
-    /// Which driver: nvgpu (a Jetson's), rm (a desktop GPU), sim (the software ga10b), auto (the driver that is
-    /// installed).
+    /// Which driver: nvgpu (a Jetson's), rm (a desktop GPU), sim (the software ga10b), auto (the driver that
+    /// is installed).
     #[arg(long, env = "HCQ_DEVICE", default_value_t = Selector::Auto)]
     device: Selector,
     /// Begin with this step.
