@@ -1,7 +1,7 @@
 //! Decoding for diagnostics: turns what drivers, dumps and binaries hold into values that say what they mean.
 //!
-//! Nothing here opens a file or a device: the `nvdiag` binary does that, and prints what these modules
-//! return. Every report prints as text ([`Report::print`]) and serializes to a versioned JSON document
+//! Nothing here opens a file, and nothing but the steps of [`bringup`] a device: the `nvdiag` binary does
+//! that, and prints what these modules return. Every report prints as text ([`Report::print`]) and serializes to a versioned JSON document
 //! ([`Report::json`]).
 //!
 //! ```
@@ -29,12 +29,19 @@
 //! 9   fault::blame fault::records
 //! 10  fault::explain
 //! 11  fault provoke session
-//! 12  cmd
+//! 12  bringup::outcome bringup::rig
+//! 13  bringup::client bringup::kernels bringup::plan
+//! 14  bringup::report bringup::steps
+//! 15  bringup::bundle bringup::figures
+//! 16  bringup
+//! 17  cmd
 //! ```
 
 #![deny(unsafe_code)]
 
 pub mod address_map;
+#[allow(unsafe_code, reason = "requests to the driver, memory that the GPU shares, launches")]
+pub mod bringup;
 pub mod characteristics;
 pub mod cubin;
 pub mod device;

@@ -33,6 +33,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bringup(cmd::bringup::Args),
     Doctor(cmd::doctor::Args),
     Esr(cmd::esr::Args),
     Info(cmd::info::Args),
@@ -48,6 +49,7 @@ enum Command {
 
 fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
     match &cli.command {
+        Command::Bringup(args) => args.run(cli.json, out),
         Command::Doctor(args) => args.run(cli.json, out),
         Command::Esr(args) => args.run(cli.json, out),
         Command::Info(args) => args.run(cli.json, out),

@@ -119,18 +119,19 @@ fn a_process_leaves_a_map_of_itself() {
     assert_eq!(fault["window_trap"]["mapping"]["va"], "0xfe00200000");
 }
 
-/// The kernels are those of provoke.ptx; with a ptxas of the manifest's version they are compiled anew.
+/// The kernels are those of the PTX files; with a ptxas of the manifest's version they are compiled anew.
 #[test]
 fn the_committed_kernels_are_those_of_the_source() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
     let manifest = Manifest::read(&dir).expect("a manifest");
-    let ptx = std::fs::read_to_string(dir.join("provoke.ptx")).expect("the source");
     let ptxas = Ptxas::find().ok().filter(|p| p.version() == manifest.ptxas);
     if ptxas.is_none() {
         ga10b_oracles::missing("ptxas", format_args!("version {} is not found", manifest.ptxas));
     }
-    assert_eq!(manifest.cubins.len(), 3);
+    assert_eq!(manifest.cubins.len(), 6);
     for cubin in &manifest.cubins {
+        let module = cubin.file.split('.').next().expect("a name");
+        let ptx = std::fs::read_to_string(dir.join(module).with_extension("ptx")).expect("the source");
         let bytes = std::fs::read(dir.join(&cubin.file)).expect("the cubin");
         assert_eq!(sha256(ptx.as_bytes()), cubin.ptx_sha256, "{}", cubin.file);
         assert_eq!(sha256(&bytes), cubin.cubin_sha256, "{}", cubin.file);

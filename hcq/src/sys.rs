@@ -28,3 +28,9 @@ pub fn open_nvgpu(sys: Arc<dyn Sys>, options: DeviceOptions) -> Result<Device, E
 pub fn open_rm(sys: Arc<dyn Sys>, options: DeviceOptions) -> Result<Device, Error> {
     Device::over_rm(sys, Box::new(NoLog), options)
 }
+
+/// Makes all earlier stores, write-combined ones included, visible to the GPU before any later store: what a
+/// client of its own does between ring entry, `GP_PUT` and doorbell.
+pub fn store_barrier() {
+    crate::sync::store_barrier();
+}

@@ -51,9 +51,21 @@ mod tests {
     use super::*;
 
     fn finding(count: u64) -> Finding {
-        let event = Event { pc: 0x10, sass: "LDG R2, [R2]".to_owned(), block: [0; 3], thread: [0; 3] };
+        let event =
+            Event { pc: 0x10, sass: "LDG R2, [R2]".to_owned(), block: [0; 3], thread: [0; 3], source: None };
         let text = "reads memory that nothing wrote".to_owned();
-        Finding { check: Checks::INIT, text, program: 0, event, address: None, earlier: None, count }
+        Finding {
+            check: Checks::INIT,
+            text,
+            detail: String::new(),
+            program: 0,
+            kernel: None,
+            event,
+            address: None,
+            location: None,
+            earlier: None,
+            count,
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!
 //! # Layers
 //! ```text
-//! 0 cli outcome progress report shapes
+//! 0 cli memory outcome progress report shapes
 //! 1 checker
 //! 2 session
 //! 3 commands
@@ -15,6 +15,7 @@
 mod checker;
 mod cli;
 mod commands;
+mod memory;
 mod outcome;
 mod progress;
 mod report;
@@ -40,7 +41,8 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let cli = Cli::parse();
     // RUST_LOG filters; by default hcq reports the device that it opens.
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,hcq=info"));
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,hcq=info,llm_demo=info"));
     let messages = fmt::layer().with_writer(io::stderr).without_time().with_filter(filter);
     let spans = cli.trace.is_some().then(HostSpans::default);
     let collector = spans.clone().map(|s| s.with_filter(filter_fn(|metadata| metadata.target() == HOST)));

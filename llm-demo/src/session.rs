@@ -9,6 +9,7 @@ use hcq::{Device, DeviceOptions};
 
 use crate::checker;
 use crate::cli::Cli;
+use crate::memory;
 use crate::progress;
 use crate::shapes::{self, TuningReport};
 
@@ -85,6 +86,7 @@ impl Session {
             .with_cache(setup.kv)
             .with_phase_times(setup.timed)
             .with_tuning(in_use.tuning);
+        memory::check(&device, model, &options)?;
         let begin = Instant::now();
         let bar = progress::byte_bar("loading");
         let engine = Engine::with_progress(&device, model, &options, &mut |done, total| {

@@ -334,3 +334,35 @@ fn the_manual_and_completions_name_the_options() {
     assert_eq!(code, 1);
     assert!(err.contains("cannot write the manual page to"), "{err}");
 }
+
+/// A software GPU with 64 MB: the embedded model's scratch alone is larger.
+#[test]
+fn a_model_that_does_not_fit_is_refused_before_it_is_copied() {
+    let output = program().args(["-n", "4"]).env("NVGPU_SIM_MEMORY", "64000000").output().expect("it starts");
+    let err = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{err}");
+    assert!(err.contains("llm-demo: the model does not fit: it needs "), "{err}");
+    assert!(err.contains("MB of weights, ") && err.contains("of 64.0 MB are free"), "{err}");
+    assert!(err.contains("try: end other programs") && !err.contains("ENOMEM"), "{err}");
+}
+
+#[test]
+fn a_context_that_does_not_fit_names_one_that_does() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let model = tiny(folder.path(), "q8_0");
+    let run = |memory: &str, count: &str| {
+        let mut command = program();
+        command.args(["-m", &model, "--bench", "-r", "1", "--pp", "0", "--tg", count]);
+        let output = command.env("NVGPU_SIM_MEMORY", memory).output().expect("it starts");
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, err) = run("400000000", "2");
+    assert_eq!(code, Some(0), "{err}");
+    let needed = err.split_once("the model needs ").expect("a report").1;
+    let megabytes: f64 = needed.split(' ').next().expect("a number").parse().expect("a number");
+    // Enough for a few positions, too little for all that the model can have.
+    let (code, err) = run(&format!("{:.0}", (megabytes + 3.0) * 1e6), "4096");
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("the model does not fit") && err.contains(" positions together fit"), "{err}");
+    assert!(err.contains("try: --kv q8_0, with which "), "{err}");
+}

@@ -81,7 +81,7 @@
 //! 22 engine::operations engine::step
 //! 23 engine::timed
 //! 24 engine::prompt
-//! 25 engine::decode
+//! 25 engine::decode engine::footprint
 //! 26 engine::occupancy engine::profile engine::trace
 //! 27 engine
 //! 28 search::meter search::outcome
@@ -111,7 +111,7 @@ pub mod tuning;
 
 pub use cache::CacheType;
 pub use decoder::Decoder;
-pub use engine::{Engine, EngineOptions, Mode};
+pub use engine::{Engine, EngineOptions, Footprint, Mode};
 pub use error::{Error, Result};
 pub use generate::generate;
 pub use model::Model;

@@ -1,6 +1,7 @@
 //! What kind of machine to model.
 
 use crate::clock::Time;
+use crate::defects::Defects;
 use crate::findings::Checks;
 use crate::gpu::chip::{Chip, MOST_SMS};
 use crate::gpu::sm;
@@ -23,6 +24,8 @@ pub struct SimConfig {
     /// Mistakes of kernels to search for, besides those of [`executor`](Self::executor): none by default. What
     /// is found is printed on stderr, as it happens, and kept for [`Sim::findings`](crate::Sim::findings).
     pub check: Checks,
+    /// Parts of the GPU that do not work, for tests of diagnoses; none by default.
+    pub defects: Defects,
     /// The machine's time: the host's, or virtual.
     pub time: Time,
     /// Print the driver's kernel-log lines to stderr as they appear.
@@ -55,6 +58,7 @@ impl Default for SimConfig {
             arch: Arch::Sm87,
             executor: sm::Config::default(),
             check: Checks::empty(),
+            defects: Defects::empty(),
             time: Time::Host,
             verbose: false,
             first_context_ms: 0,

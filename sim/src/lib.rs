@@ -6,7 +6,7 @@
 //! and puts channels on the runlist; the GPU reports through `gpu::interrupts`.
 //!
 //! ```text
-//! 0   clock dram ids order::known own_thread pieces poison violations visit::message
+//! 0   clock defects dram ids order::known own_thread pieces poison violations visit::message
 //! 1   findings order::work visit::visitor
 //! 2   order::shadow user_memory
 //! 3   order::ledger visit::remote
@@ -56,6 +56,7 @@
 
 mod clock;
 mod config;
+mod defects;
 mod dram;
 mod driver;
 mod findings;
@@ -72,6 +73,7 @@ mod visit;
 
 pub use clock::{Time, VirtualClock};
 pub use config::{SimConfig, UnknownSetting};
+pub use defects::Defects;
 pub use driver::nodes::paths::Place;
 pub use findings::{Checks, Event, Finding, UnknownCheck};
 pub use gpu::counters::Counters;

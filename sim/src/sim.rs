@@ -213,6 +213,8 @@ impl Sim {
         if offset != 0 || len.get() > USERMODE_LEN {
             return Err(Errno::EINVAL);
         }
+        // The GPU's thread, which shows the time, may be asleep: a program reads it at once.
+        self.machine.gpu.usermode.set_time(self.machine.clock.ptimer());
         let page = self.machine.gpu.usermode_fd();
         let mut doorbells = self.doorbells();
         // As in the kernel, what is at a fixed address is unmapped before the driver is asked.

@@ -42,22 +42,28 @@ impl Args {
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         let device =
             Device::open(self.device).with_context(|| format!("cannot open device {}", self.device))?;
-        let mut info = DeviceInfo::of(&device);
+        let mut info = describe(&device)?;
         info.all = self.all;
-        let driver: Option<Arc<dyn Sys>> = match device.info().backend {
-            BackendKind::Nvgpu => Some(Arc::new(Linux)),
-            // Its driver answers as a real one does.
-            BackendKind::Sim => hcq::sim::of(&device).map(|sim| sim as _),
-            _ => None,
-        };
-        if let Some(driver) = driver {
-            info.nvgpu = Some(ask(&*driver)?);
-        }
-        if device.info().backend == BackendKind::Nvgpu {
-            info.machine = Some(Surroundings::of(&Files::own()));
-        }
         show(&info, json, out)
     }
+}
+
+/// What a device is, with what its driver and its machine report.
+pub(super) fn describe(device: &Device) -> anyhow::Result<DeviceInfo> {
+    let mut info = DeviceInfo::of(device);
+    let driver: Option<Arc<dyn Sys>> = match device.info().backend {
+        BackendKind::Nvgpu => Some(Arc::new(Linux)),
+        // Its driver answers as a real one does.
+        BackendKind::Sim => hcq::sim::of(device).map(|sim| sim as _),
+        _ => None,
+    };
+    if let Some(driver) = driver {
+        info.nvgpu = Some(ask(&*driver)?);
+    }
+    if device.info().backend == BackendKind::Nvgpu {
+        info.machine = Some(Surroundings::of(&Files::own()));
+    }
+    Ok(info)
 }
 
 /// Reads everything that the driver reports without changing anything.

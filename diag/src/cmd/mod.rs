@@ -1,5 +1,6 @@
 //! The subcommands, one module each: arguments in, report out.
 
+pub mod bringup;
 pub mod completions;
 pub mod disasm;
 pub mod doctor;

@@ -132,7 +132,7 @@ fn user(machine: &dyn Machine) -> Option<String> {
 }
 
 /// A value of /proc/meminfo, in bytes.
-pub(super) fn meminfo(machine: &dyn Machine, key: &str) -> Option<u64> {
+pub(crate) fn meminfo(machine: &dyn Machine, key: &str) -> Option<u64> {
     let text = machine.read("/proc/meminfo")?;
     let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     let mut words = value.split_whitespace();

@@ -10,5 +10,6 @@ mod machine;
 pub(crate) mod surroundings;
 
 pub use examine::{Diagnosis, Platform, examine};
+pub(crate) use machine::meminfo;
 pub use machine::{Check, Machine, Node, Status};
 pub use surroundings::Surroundings;

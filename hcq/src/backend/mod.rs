@@ -71,6 +71,11 @@ pub(crate) trait Backend: Send + Sync {
     /// Takes a note of what lies in the address space.
     fn note(&self, _: &Note<'_>) {}
 
+    /// Bytes of memory that can be allocated now, as far as the driver says; else all there are.
+    fn free_memory(&self) -> Result<Bytes, Error> {
+        Ok(self.info().memory)
+    }
+
     /// The GPU's clock in ns, the one that timestamps are taken from.
     fn gpu_time(&self) -> Result<u64, Error>;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nvgpu_sys::{Linux, Sys};
 
-use crate::address::GpuVa;
+use crate::address::{Bytes, GpuVa};
 use crate::backend::kernel_log::{KernelLog, Kmsg};
 use crate::backend::nvgpu::Nvgpu;
 use crate::backend::rm::Rm;
@@ -167,6 +167,16 @@ impl Device {
     /// What the device is.
     pub fn info(&self) -> &Info {
         self.shared.core.backend().info()
+    }
+
+    /// How much memory can be allocated now. On a Jetson that is the kernel's estimate for the memory that CPU
+    /// and GPU share; where the driver does not say, all that the GPU has.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn free_memory(&self) -> Result<Bytes, Error> {
+        self.shared.core.here()?;
+        self.shared.core.backend().free_memory()
     }
 
     /// Allocates a buffer of `len` bytes, aligned to 256, and to 2 MiB from 8 MiB on. Its content is not

@@ -10,6 +10,7 @@
 
 pub(crate) mod cache;
 mod decode;
+mod footprint;
 pub(crate) mod launch;
 pub(crate) mod matrix;
 pub(crate) mod memory;
@@ -26,6 +27,7 @@ mod times;
 mod trace;
 
 pub use decode::Engine;
+pub use footprint::Footprint;
 pub use occupancy::{KernelUse, Residency};
 pub use options::{EngineOptions, LoadTimes, Mode};
 pub use profile::KernelStat;

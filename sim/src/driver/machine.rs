@@ -105,9 +105,10 @@ impl Machine {
             let sink = dram.sparse_sink().addr().get() as u64;
             Arc::new(Ledger::new(Arc::clone(&findings), sink..sink + PAGE))
         });
-        let executor = Executor::on(settings, clock.clone(), findings);
+        let executor = Executor::on(settings, config.defects, clock.clone(), findings);
         let units = Units::new(
             config.chip(),
+            config.defects,
             clock.clone(),
             executor,
             Arc::clone(&syncpoints),

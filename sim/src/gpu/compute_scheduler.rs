@@ -1,6 +1,7 @@
 //! The compute scheduler (SKED and the work distributor): launch descriptors (QMD) checked, run, and followed
 //! by their releases and dependents.
 
+use crate::defects::Defects;
 use crate::gpu::context::{Context, Flow};
 use crate::gpu::exception::{Exception, HubClient};
 use crate::gpu::flight::Flights;
@@ -189,6 +190,9 @@ impl ComputeScheduler {
         order: &Ordered,
         qmd: &Qmd,
     ) -> Result<(), Exception> {
+        if context.units.defects.contains(Defects::DEPENDENTS) {
+            return Ok(());
+        }
         let known = || match (&context.front, order.work) {
             (Some(front), Some(work)) => front.known_after(work),
             _ => Known::default(),

@@ -1,6 +1,7 @@
 //! The units of the GPU that all channels share.
 
 use crate::clock::Clock;
+use crate::defects::Defects;
 use crate::gpu::chip::Chip;
 use crate::gpu::counters::Counters;
 use crate::gpu::sm;
@@ -14,6 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Units {
     /// Instruction set, limits, floor plan.
     pub(crate) chip: Chip,
+    /// What does not work.
+    pub(crate) defects: Defects,
     /// Time.
     pub(crate) clock: Clock,
     /// Runs kernels.
@@ -31,13 +34,14 @@ impl Units {
     /// Units that have done nothing yet.
     pub(crate) fn new(
         chip: Chip,
+        defects: Defects,
         clock: Clock,
         executor: sm::Executor,
         syncpoints: Arc<Syncpoints>,
         violations: Arc<Violations>,
         ledger: Option<Arc<Ledger>>,
     ) -> Self {
-        Self { chip, clock, executor, syncpoints, violations, ledger, counters: Mutex::default() }
+        Self { chip, defects, clock, executor, syncpoints, violations, ledger, counters: Mutex::default() }
     }
 
     /// Counters so far.

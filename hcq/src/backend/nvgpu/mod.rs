@@ -20,6 +20,7 @@ use super::{
     Backend, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind, MemoryRequest, RawChannel,
     RawFault,
 };
+use crate::address::Bytes;
 use crate::error::Error;
 use crate::info::{BackendKind, GpuCache, Info};
 use crate::sync::lock;
@@ -172,6 +173,10 @@ impl Backend for Nvgpu {
 
     fn note(&self, note: &Note<'_>) {
         self.space.sys.note(self.space.address_space.as_fd(), note);
+    }
+
+    fn free_memory(&self) -> Result<Bytes, Error> {
+        nvmap::free_memory(&self.space.nvmap)
     }
 
     fn gpu_time(&self) -> Result<u64, Error> {

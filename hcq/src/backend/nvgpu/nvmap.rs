@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use nvgpu_sys::{
     Ioctl, NVMAP_HANDLE_INNER_CACHEABLE, NVMAP_HANDLE_WRITE_COMBINE, NVMAP_HEAP_IOVMM, NvmapIocCreate64,
-    NvmapIocFree, NvmapIocGetFd, Sys, nvmap_alloc_handle, nvmap_create_handle,
+    NvmapIocFree, NvmapIocGetFd, Sys, nvmap_alloc_handle, nvmap_create_handle, nvmap_query_heap_params,
 };
 
 use super::handle::Handle;
+use crate::address::Bytes;
 use crate::backend::MemoryKind;
 use crate::error::Error;
 
@@ -22,6 +23,14 @@ fn cache_flags(kind: MemoryKind) -> u32 {
         MemoryKind::Command => NVMAP_HANDLE_WRITE_COMBINE,
         MemoryKind::Device | MemoryKind::Shared => NVMAP_HANDLE_INNER_CACHEABLE,
     }
+}
+
+/// Bytes that the heap of all buffers has left: what the kernel calls available, without the contiguous area.
+pub(super) fn free_memory(nvmap: &Handle) -> Result<Bytes, Error> {
+    let mut heap = nvmap_query_heap_params { heap_mask: NVMAP_HEAP_IOVMM, ..Default::default() };
+    // SAFETY: the struct holds no addresses.
+    unsafe { nvmap.send(&mut heap) }?;
+    Ok(Bytes::new(heap.free))
 }
 
 /// Allocates `len` bytes of zeroed memory and returns its DMA buffer, which alone keeps it.

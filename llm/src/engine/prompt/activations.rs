@@ -8,6 +8,7 @@ use crate::engine::prompt::products::{CHUNK, SIZES, SLICE, SLICE_ROWS, sums};
 use crate::error::Result;
 use crate::kernels::choices::Choices;
 use crate::kernels::prompt::chunk::TOKENS_AT;
+use crate::model::config::Config;
 
 /// Activations, `[token][value]`.
 #[derive(Debug)]
@@ -34,38 +35,81 @@ pub struct Activations {
     pub expanded: Option<[Buffer; 2]>,
 }
 
+/// Bytes of each buffer.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    chunk: usize,
+    x: usize,
+    normed: usize,
+    qkv: usize,
+    q: usize,
+    attended: usize,
+    ff: usize,
+    sums: usize,
+    slice: usize,
+    /// Each of the two; 0 if the cache is in f16.
+    expanded: usize,
+}
+
+impl Sizes {
+    fn of(c: &Config, (context, kv): (usize, CacheType), choices: &Choices, sm_count: u32) -> Result<Self> {
+        let tokens = CHUNK.min(context).next_power_of_two().max(SIZES[0] as usize);
+        let sums = |rows: usize, cols: usize| sums(choices, rows, cols, sm_count);
+        let widest = c.hidden.max(c.ff).max(c.q_dim());
+        Ok(Self {
+            chunk: 4 * (TOKENS_AT as usize + CHUNK),
+            x: 4 * tokens * c.hidden,
+            normed: 2 * tokens * c.hidden,
+            qkv: 4 * sums(c.q_dim() + 2 * c.kv_dim(), c.hidden)?,
+            q: 2 * tokens * c.q_dim(),
+            attended: 2 * tokens * c.q_dim(),
+            ff: 2 * tokens * c.ff,
+            sums: 4 * sums(c.hidden, c.q_dim())?.max(sums(c.hidden, c.ff)?),
+            slice: 2 * (SLICE as usize).max(SLICE_ROWS as usize * 2 * widest),
+            expanded: match kv {
+                CacheType::F16 => 0,
+                CacheType::Q8_0 => 2 * c.kv_dim() * context,
+            },
+        })
+    }
+
+    fn total(&self) -> usize {
+        let Self { chunk, x, normed, qkv, q, attended, ff, sums, slice, expanded } = self;
+        chunk + x + normed + qkv + q + attended + ff + sums + 2 * slice + 2 * expanded
+    }
+}
+
 impl Activations {
+    /// Bytes of the activations of a model with a cache of `context` positions in type `kv`.
+    pub fn bytes(c: &Config, cache: (usize, CacheType), choices: &Choices, sm_count: u32) -> Result<u64> {
+        Ok(Sizes::of(c, cache, choices, sm_count)?.total() as u64)
+    }
+
     /// Reserves the activations of a chunk of the model `m`.
     pub fn new(m: &DeviceModel, choices: &Choices) -> Result<Self> {
-        let (c, context) = (&m.config, m.cache.context as usize);
-        let tokens = CHUNK.min(context).next_power_of_two().max(SIZES[0] as usize);
-        let sums = |rows: usize, cols: usize| sums(choices, rows, cols, m.device.info().sm_count);
-        let values = |bytes: usize, count: usize| m.device.alloc((bytes * count) as u64);
-        let slice = || {
-            let widest = c.hidden.max(c.ff).max(c.q_dim());
-            values(2, (SLICE as usize).max(SLICE_ROWS as usize * 2 * widest))
-        };
-        let cache = || values(2, c.kv_dim() * context);
+        let cache = (m.cache.context as usize, m.cache.kv);
+        let sizes = Sizes::of(&m.config, cache, choices, m.device.info().sm_count)?;
+        let bytes = |bytes: usize| m.device.alloc(bytes as u64);
         // Launches take more tokens than a chunk has. Nothing writes the rows of these tokens in these two, from
         // which the others' come: they are zeros until a longer chunk has written them.
-        let zeros = |bytes: usize, count: usize| -> Result<Buffer> {
-            let buffer = values(bytes, count)?;
-            buffer.write(0, &vec![0; bytes * count])?;
+        let zeros = |len: usize| -> Result<Buffer> {
+            let buffer = bytes(len)?;
+            buffer.write(0, &vec![0; len])?;
             Ok(buffer)
         };
         Ok(Self {
-            chunk: values(4, TOKENS_AT as usize + CHUNK)?,
-            x: zeros(4, tokens * c.hidden)?,
-            normed: values(2, tokens * c.hidden)?,
-            qkv: values(4, sums(c.q_dim() + 2 * c.kv_dim(), c.hidden)?)?,
-            q: values(2, tokens * c.q_dim())?,
-            attended: zeros(2, tokens * c.q_dim())?,
-            ff: values(2, tokens * c.ff)?,
-            sums: values(4, sums(c.hidden, c.q_dim())?.max(sums(c.hidden, c.ff)?))?,
-            slices: [slice()?, slice()?],
-            expanded: match m.cache.kv {
-                CacheType::F16 => None,
-                CacheType::Q8_0 => Some([cache()?, cache()?]),
+            chunk: bytes(sizes.chunk)?,
+            x: zeros(sizes.x)?,
+            normed: bytes(sizes.normed)?,
+            qkv: bytes(sizes.qkv)?,
+            q: bytes(sizes.q)?,
+            attended: zeros(sizes.attended)?,
+            ff: bytes(sizes.ff)?,
+            sums: bytes(sizes.sums)?,
+            slices: [bytes(sizes.slice)?, bytes(sizes.slice)?],
+            expanded: match sizes.expanded {
+                0 => None,
+                len => Some([bytes(len)?, bytes(len)?]),
             },
         })
     }

@@ -1,5 +1,6 @@
 //! Compute methods (class C7C0): memory windows, launches, report semaphores, cache control, inline data.
 
+use crate::defects::Defects;
 use crate::gpu::compute_scheduler::{ComputeScheduler, ComputeState};
 use crate::gpu::context::{Context, Flow};
 use crate::gpu::exception::{Exception, HubClient};
@@ -61,6 +62,9 @@ impl ComputeMethods {
         }
         let state = &mut self.state;
         match address {
+            0x2a4 | 0x7b4 if context.units.defects.contains(Defects::WINDOWS) => {
+                return Err(Exception::Sked { esr: 1 << qmd::SkedCheck::MemoryWindowOverlap.bit() });
+            }
             0x2a0 => set_high(&mut state.shared_window, value & 0x1_ffff),
             0x2a4 => set_low(&mut state.shared_window, value),
             0x7b0 => set_high(&mut state.local_window, value & 0x1_ffff),

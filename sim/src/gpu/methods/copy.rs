@@ -1,5 +1,6 @@
 //! Copy methods (class C7B5): linear and pitched copies, constant fills, semaphores.
 
+use crate::defects::Defects;
 use crate::gpu::context::{Context, Flow};
 use crate::gpu::exception::{Exception, HubClient, intr1};
 use crate::gpu::semaphore::{Reduce, Write};
@@ -156,6 +157,7 @@ impl CopyMethods {
             let len = out_length * u64::from(lines);
             front.begin_transfer(Work::Copy { from: reads.then_some(from), to, len }, pipelined)
         });
+        let missing = u64::from(context.units.defects.contains(Defects::COPIES)).min(in_length);
         for line in 0..u64::from(lines) {
             let from = join(self.source).wrapping_add(line * u64::from(self.pitch_in));
             let to = join(self.destination).wrapping_add(line * u64::from(self.pitch_out));
@@ -168,7 +170,7 @@ impl CopyMethods {
                 front.transfers(&context.memory, work, to, out_length, true);
             }
             match &remap {
-                None => context.memory.copy(from, to, in_length).map_err(fault)?,
+                None => context.memory.copy(from, to, in_length - missing).map_err(fault)?,
                 Some(remap) => remap.line(context, from, to, self.line_length)?,
             }
         }

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use sass::{Arch, Word};
 
 use crate::clock::{Clock, Time};
+use crate::defects::Defects;
 use crate::findings::Checks;
 use crate::gpu::sm::code::{Code, PoolWord};
 use crate::gpu::sm::core::{Core, Flow};
@@ -88,7 +89,14 @@ fn run(isa: Isa, word: u128, registers: &[[u32; 32]], preds: [u32; 2], mask: u32
         max_warps_per_sm: 48,
         shared_bytes_per_sm: 0x1_0000,
     };
-    let target = Target { arch: Arch::Sm87, isa, registers: 32, barriers: 1, exact_mma: true };
+    let target = Target {
+        arch: Arch::Sm87,
+        isa,
+        registers: 32,
+        barriers: 1,
+        exact_mma: true,
+        defects: Defects::empty(),
+    };
     let mut code = Code::new(32);
     let op = lower(&mut code, target, 0, Word(word)).op;
     let pool: Arc<[Lanes]> = code

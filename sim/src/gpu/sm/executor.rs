@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::clock::{Clock, Time};
+use crate::defects::Defects;
 use crate::findings::{Checks, Finding, Findings};
 use crate::gpu::sm::check::Watch;
 use crate::gpu::sm::check::copies::{Copied, check_copy};
@@ -26,6 +27,7 @@ use crate::order::work::WorkId;
 /// Runs launches and keeps the programs it has lowered.
 pub struct Executor {
     config: Config,
+    defects: Defects,
     isa: Isa,
     pool: Option<rayon::ThreadPool>,
     programs: Mutex<HashMap<CodeKey, Arc<Code>>>,
@@ -79,11 +81,12 @@ impl Executor {
     /// An executor with its own worker threads. The time its kernels read begins now, or is that of the
     /// virtual clock.
     pub fn with_time(config: Config, time: &Time) -> Self {
-        Self::on(config, Clock::new(time), Arc::default())
+        Self::on(config, Defects::empty(), Clock::new(time), Arc::default())
     }
 
-    /// An executor of a machine whose clock is `clock`, and which keeps what checks find in `findings`.
-    pub(crate) fn on(config: Config, clock: Clock, findings: Arc<Findings>) -> Self {
+    /// An executor of a machine with `defects` whose clock is `clock`, and which keeps what checks find in
+    /// `findings`.
+    pub(crate) fn on(config: Config, defects: Defects, clock: Clock, findings: Arc<Findings>) -> Self {
         let workers = match (config.schedule, config.workers) {
             _ if !config.checks.is_empty() => 1,
             (Schedule::Deterministic | Schedule::Shuffled(_), _) => 1,
@@ -101,6 +104,7 @@ impl Executor {
         let isa = if config.host_simd { Isa::detect() } else { Isa::Baseline };
         Executor {
             config,
+            defects,
             isa,
             pool: pool.flatten(),
             programs: Mutex::default(),
@@ -147,6 +151,7 @@ impl Executor {
             registers: launch.registers.min(255),
             barriers: launch.barriers,
             exact_mma: self.config.exact_mma,
+            defects: self.defects,
         };
         let key = CodeKey {
             program: launch.program,

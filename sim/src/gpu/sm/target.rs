@@ -2,6 +2,7 @@
 
 use sass::Arch;
 
+use crate::defects::Defects;
 use crate::gpu::sm::lanes::Isa;
 
 /// What lowering needs to know besides the word.
@@ -12,4 +13,6 @@ pub(crate) struct Target {
     pub registers: u32,
     pub barriers: u32,
     pub exact_mma: bool,
+    /// Units that do not work.
+    pub defects: Defects,
 }

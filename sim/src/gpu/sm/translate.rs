@@ -16,6 +16,9 @@ use crate::gpu::sm::ops::control::{Goto, Raise};
 use crate::gpu::sm::slots::{NO_PREDICATE, UNIFORM_PREDICATES, ZERO};
 use crate::gpu::sm::target::Target;
 
+/// `NOP`, in the encodings of sm_8x and sm_9x.
+const NOP: u128 = 0x000f_c000_0000_0000_0000_0000_0000_7918;
+
 /// A lowered instruction and its control flow.
 #[derive(Debug)]
 pub(crate) struct Lowered {
@@ -73,9 +76,10 @@ fn fetch(memory: &dyn Memory, va: u64) -> Result<u128, Option<MemoryFault>> {
 
 /// Lowers one instruction. What cannot be lowered becomes an op that raises the error.
 pub(crate) fn lower(code: &mut Code, target: Target, va: u64, w: Word) -> Lowered {
-    if sass::decode(target.arch, w).is_err() {
+    let Ok(decoded) = sass::decode(target.arch, w) else {
         return fault(target, esr::ILLEGAL_INSTR_ENCODING);
-    }
+    };
+    let w = if target.defects.disables(decoded.opcode) { Word(NOP) } else { w };
     let uniform = ops::is_uniform(w);
     let guard_base = if uniform { UNIFORM_PREDICATES } else { 0 };
     let op = MicroOp {
@@ -129,6 +133,7 @@ pub(crate) fn jump(target: Target, to: u32) -> MicroOp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::defects::Defects;
     use crate::gpu::sm::lanes::Isa;
     use crate::gpu::sm::micro_op::OpFn;
     use sass::Arch;
@@ -148,7 +153,14 @@ mod tests {
         ["sass/tests/data/cubin", "tests/kernels", "tests/kernels/conformance", "llm/kernels"];
 
     fn refused(arch: Arch, suffix: &str) -> std::collections::BTreeSet<String> {
-        let target = Target { arch, isa: Isa::Baseline, registers: 255, barriers: 16, exact_mma: true };
+        let target = Target {
+            arch,
+            isa: Isa::Baseline,
+            registers: 255,
+            barriers: 16,
+            exact_mma: true,
+            defects: Defects::empty(),
+        };
         let (mut seen, mut refused) = (0, std::collections::BTreeSet::new());
         for folder in FOLDERS {
             let folder = format!("{}/../{folder}", env!("CARGO_MANIFEST_DIR"));

@@ -1,0 +1,204 @@
+//! The one file that a bring-up leaves, a `.tar.gz` of a few texts: packed, and read again.
+//!
+//! Reading trusts nothing: nothing is written to disk, entries are known by their exact names, and sizes have
+//! limits before memory is taken.
+
+use std::io::{self, Read, Write};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+
+use crate::bringup::report::Bringup;
+
+/// Name of the entry with the results.
+pub const RESULTS: &str = "bringup.json";
+/// Names of all entries, with what they hold.
+pub const ENTRIES: [(&str, &str); 4] = [
+    (RESULTS, "each step: result, times, what was found, the driver's log lines; figures"),
+    ("gpu.json", "what the driver reports of the GPU: characteristics, clocks (without its serial number)"),
+    ("machine.json", "versions, power mode, clocks, memory: the checks of `nvdiag doctor`"),
+    ("kernel-log.txt", "lines of the GPU driver in the kernel log; they may name processes that use the GPU"),
+];
+
+/// Most bytes of a packed file.
+const PACKED: u64 = 16 << 20;
+/// Most bytes of it, unpacked.
+const UNPACKED: u64 = 64 << 20;
+/// Most entries.
+const COUNT: usize = 32;
+
+/// Why a file is none of ours.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// It cannot be read, or is no archive.
+    #[error("it is no tar.gz file")]
+    Archive(#[source] io::Error),
+    /// It is larger than any of ours.
+    #[error("it is larger than {UNPACKED} bytes unpacked, {PACKED} bytes packed or {COUNT} entries")]
+    TooLarge,
+    /// An entry is missing.
+    #[error("it has no entry {RESULTS}")]
+    NoResults,
+    /// The results are of another form.
+    #[error("its {RESULTS} is not what `nvdiag bringup` writes")]
+    Form(#[source] serde_json::Error),
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contents {
+    /// The results.
+    pub results: Bringup,
+    /// Its entries: name, length, and whether it is one of [`ENTRIES`].
+    pub entries: Vec<(String, u64, bool)>,
+}
+
+/// Packs texts under their names.
+///
+/// # Errors
+/// Those of `out`.
+pub fn pack(entries: &[(&str, Vec<u8>)], out: impl Write) -> io::Result<()> {
+    let mut archive = tar::Builder::new(GzEncoder::new(out, Compression::best()));
+    for (name, bytes) in entries {
+        let mut header = tar::Header::new_gnu();
+        // No owner and no time: neither is of use to a reader.
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        header.set_cksum();
+        archive.append_data(&mut header, name, bytes.as_slice())?;
+    }
+    archive.into_inner()?.finish()?.flush()
+}
+
+/// Reads a file that [`pack`] has made, or anything else.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn read(input: impl Read) -> Result<Contents, Unreadable> {
+    let mut packed = Limited { inner: input, left: PACKED };
+    let mut unpacked = Limited { inner: GzDecoder::new(&mut packed), left: UNPACKED };
+    let mut archive = tar::Archive::new(&mut unpacked);
+    let (mut entries, mut results) = (Vec::new(), None);
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::FileTooLarge => Unreadable::TooLarge,
+        _ => Unreadable::Archive(error),
+    };
+    for entry in archive.entries().map_err(failed)? {
+        let mut entry = entry.map_err(failed)?;
+        if entries.len() == COUNT {
+            return Err(Unreadable::TooLarge);
+        }
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let is_ours = entry.header().entry_type().is_file() && ENTRIES.iter().any(|known| known.0 == name);
+        if name == RESULTS && is_ours && results.is_none() {
+            let mut text = Vec::new();
+            // Bounded by what may be unpacked in all.
+            entry.read_to_end(&mut text).map_err(failed)?;
+            results = Some(serde_json::from_slice(&text).map_err(Unreadable::Form)?);
+        }
+        entries.push((name, entry.size(), is_ours));
+    }
+    Ok(Contents { results: results.ok_or(Unreadable::NoResults)?, entries })
+}
+
+/// A reader that fails past a length, instead of ending there.
+#[derive(Debug)]
+struct Limited<R> {
+    inner: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.left = self.left.checked_sub(count as u64).ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bringup::outcome::StepResult;
+    use crate::report::Report;
+    use proptest::prelude::*;
+
+    fn results() -> Bringup {
+        Bringup {
+            version: "0.1.0".to_owned(),
+            date: "2026-01-01T00:00:00Z".to_owned(),
+            host: "1234abcd".to_owned(),
+            driver: "sim".to_owned(),
+            steps: vec![StepResult::skipped(4, "memory", "a reason")],
+            figures: Vec::new(),
+        }
+    }
+
+    fn packed(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        pack(entries, &mut bytes).expect("a vector takes everything");
+        bytes
+    }
+
+    fn text() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        results().print_json(&mut bytes).expect("a vector takes everything");
+        bytes
+    }
+
+    #[test]
+    fn what_is_packed_is_read_again() {
+        let contents = read(&packed(&[(RESULTS, text()), ("gpu.json", b"{}".to_vec())])[..]).expect("ours");
+        assert_eq!(contents.results, results());
+        let names: Vec<_> = contents.entries.iter().map(|(name, _, ours)| (name.as_str(), *ours)).collect();
+        assert_eq!(names, [(RESULTS, true), ("gpu.json", true)]);
+    }
+
+    #[test]
+    fn other_entries_are_listed_and_not_touched() {
+        let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+        let mut add = |name: &[u8], kind: tar::EntryType, bytes: &[u8]| {
+            let mut header = tar::Header::new_gnu();
+            header.as_old_mut().name[..name.len()].copy_from_slice(name);
+            header.set_entry_type(kind);
+            header.set_size(bytes.len() as u64);
+            header.set_cksum();
+            archive.append(&header, bytes).expect("it is appended");
+        };
+        add(b"../../etc/passwd", tar::EntryType::Regular, b"root");
+        add(RESULTS.as_bytes(), tar::EntryType::Symlink, b"");
+        add(RESULTS.as_bytes(), tar::EntryType::Regular, &text());
+        let bytes = archive.into_inner().expect("it ends").finish().expect("it ends");
+        let contents = read(&bytes[..]).expect("the third entry is ours");
+        let ours: Vec<bool> = contents.entries.iter().map(|entry| entry.2).collect();
+        assert_eq!(ours, [false, false, true]);
+    }
+
+    #[test]
+    fn a_file_that_unpacks_to_too_much_is_refused() {
+        let bomb = packed(&[(RESULTS, vec![b' '; UNPACKED as usize + 1])]);
+        assert!(bomb.len() < 1 << 20, "{}", bomb.len());
+        assert!(matches!(read(&bomb[..]), Err(Unreadable::TooLarge)));
+        let many: Vec<(&str, Vec<u8>)> = (0..=COUNT).map(|_| ("gpu.json", Vec::new())).collect();
+        assert!(matches!(read(&packed(&many)[..]), Err(Unreadable::TooLarge)));
+    }
+
+    #[test]
+    fn what_is_missing_or_of_another_form_is_named() {
+        assert!(matches!(read(&packed(&[("gpu.json", Vec::new())])[..]), Err(Unreadable::NoResults)));
+        assert!(matches!(read(&packed(&[(RESULTS, b"[]".to_vec())])[..]), Err(Unreadable::Form(_))));
+        assert!(matches!(read(&b"PK\x03\x04"[..]), Err(Unreadable::Archive(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_files_end_in_an_answer(at in 0_usize..512, byte: u8, cut in 0_usize..512) {
+            let mut bytes = packed(&[(RESULTS, text())]);
+            let len = bytes.len();
+            bytes[at % len] ^= byte;
+            bytes.truncate(len - cut % len);
+            let _ = read(&bytes[..]);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The kernels of the steps, `diag/kernels/bringup.ptx`.
+
+use anyhow::Context;
+use hcq::{Device, Kernel, Program};
+use sass::Arch;
+
+/// The cubin for an SM. The code for sm_80 also serves sm_86 and sm_89.
+fn cubin(arch: Arch) -> &'static [u8] {
+    match arch {
+        Arch::Sm80 | Arch::Sm86 | Arch::Sm89 => include_bytes!("../../kernels/bringup.sm_80.cubin"),
+        Arch::Sm87 => include_bytes!("../../kernels/bringup.sm_87.cubin"),
+        Arch::Sm90 => include_bytes!("../../kernels/bringup.sm_90.cubin"),
+    }
+}
+
+/// The instruction set of a device.
+pub fn arch(device: &Device) -> anyhow::Result<Arch> {
+    let sm = device.info().sm_number();
+    Arch::from_sm(sm).with_context(|| format!("no code for sm_{sm}"))
+}
+
+/// The kernels on a device.
+#[derive(Debug)]
+pub struct Kernels(Program);
+
+impl Kernels {
+    /// Loads them.
+    pub fn load(device: &Device) -> anyhow::Result<Self> {
+        Ok(Self(device.load(cubin(arch(device)?)).context("the kernels cannot be loaded")?))
+    }
+
+    /// One of them.
+    pub fn get(&self, name: &str) -> anyhow::Result<Kernel> {
+        Ok(self.0.kernel(name)?)
+    }
+}
+
+/// Reads `count` words of a buffer.
+pub fn words(buffer: &hcq::Buffer, count: usize) -> anyhow::Result<Vec<u32>> {
+    let mut bytes = vec![0; count * 4];
+    buffer.read(0, &mut bytes)?;
+    Ok(bytes.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)).collect())
+}

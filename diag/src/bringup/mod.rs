@@ -1,0 +1,20 @@
+//! The first hour with a machine: numbered steps from the nodes of the driver to a language model, each of
+//! which rests on those before it.
+//!
+//! [`plan`] says what each step proves and what to do where it differs; [`steps`] runs one against a
+//! [`Rig`](rig::Rig), which holds the driver, real or software; [`outcome`] is what comes out;
+//! [`bundle`] packs it into one file and reads such a file again. The `nvdiag` binary runs each step in a
+//! process of its own.
+//!
+//! Steps 2 to 10 send requests to nvgpu themselves, so that they show which of them a machine answers in
+//! another way. The others go through `hcq`.
+
+pub mod bundle;
+mod client;
+pub mod figures;
+mod kernels;
+pub mod outcome;
+pub mod plan;
+pub mod report;
+pub mod rig;
+pub mod steps;

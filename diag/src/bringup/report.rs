@@ -1,0 +1,123 @@
+//! The whole of a bring-up: as text while it runs and afterwards, and as JSON.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use crate::bringup::outcome::{Figure, Status, StepResult};
+use crate::bringup::plan;
+use crate::report::Report;
+use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+
+/// A bring-up, complete or up to where it stopped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bringup {
+    /// Version of this program.
+    pub version: String,
+    /// When it began, in UTC.
+    pub date: String,
+    /// What tells machines apart: a number made of the machine's identity, or the name that the user gave.
+    pub host: String,
+    /// The driver: `nvgpu`, `rm` or `sim`.
+    pub driver: String,
+    /// Each step that was reached.
+    pub steps: Vec<StepResult>,
+    /// Figures, if they were measured.
+    pub figures: Vec<Figure>,
+}
+
+/// A text without what a terminal would obey: a report may come from anyone.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// Prints one step's result.
+///
+/// # Errors
+/// Those of `out`.
+pub fn print_step(step: &StepResult, out: &mut dyn Write) -> io::Result<()> {
+    let (style, word) = match step.status {
+        Status::Passed => (NAME, "ok"),
+        Status::Failed => (PROBLEM, "FAILED"),
+        Status::Skipped => (ASIDE, "skipped"),
+    };
+    let (number, title) = (step.number, plain(&step.title));
+    write!(out, "{number:>2}  {style}{word:<8}{style:#}{title:<30}")?;
+    match step.status {
+        Status::Skipped => writeln!(out)?,
+        _ => writeln!(out, " {ASIDE}{:>8.2} s{ASIDE:#}", step.seconds)?,
+    }
+    for fact in &step.notes.facts {
+        writeln!(out, "      {}: {}", plain(&fact.name), plain(&fact.value))?;
+    }
+    for warning in &step.notes.warnings {
+        writeln!(out, "      {NAME}note{NAME:#}: {}", plain(warning))?;
+    }
+    if step.status == Status::Failed
+        && let Some(planned) = plan::find(step.number)
+    {
+        writeln!(out, "      expected: {}", planned.expects)?;
+    }
+    if let Some(reason) = &step.reason {
+        let label = if step.status == Status::Failed { "found" } else { "because" };
+        writeln!(out, "      {label}: {}", plain(reason))?;
+    }
+    if let Some(remedy) = &step.remedy {
+        writeln!(out, "      try: {}", plain(remedy))?;
+    }
+    if step.status == Status::Failed {
+        for line in &step.log {
+            writeln!(out, "      {ASIDE}log: {}{ASIDE:#}", plain(line))?;
+        }
+    }
+    Ok(())
+}
+
+impl Bringup {
+    /// Prints the figures and the verdict, which follow the steps.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn print_end(&self, out: &mut dyn Write) -> io::Result<()> {
+        if !self.figures.is_empty() {
+            writeln!(out, "{HEADING}Figures{HEADING:#}")?;
+        }
+        for figure in &self.figures {
+            let Figure { name, p50, worst, unit } = figure;
+            let (name, unit) = (plain(name), plain(unit));
+            writeln!(out, "  {name:<42} {p50:>10.2} {unit} (99 %: {worst:.2})")?;
+        }
+        let count = |status| self.steps.iter().filter(|step| step.status == status).count();
+        let (passed, failed) = (count(Status::Passed), count(Status::Failed));
+        let style = if failed == 0 { HEADING } else { PROBLEM };
+        writeln!(out, "{style}{passed} passed, {failed} failed, {} skipped{style:#}", count(Status::Skipped))
+    }
+
+    /// Prints what it is about.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn print_head(&self, out: &mut dyn Write) -> io::Result<()> {
+        let [driver, host, date, version] =
+            [&self.driver, &self.host, &self.date, &self.version].map(|t| plain(t));
+        let software = if driver == "sim" { " (the software ga10b)" } else { "" };
+        writeln!(
+            out,
+            "{HEADING}bring-up through {driver}{software}{HEADING:#}, machine {host}, {date}, nvdiag {version}"
+        )
+    }
+}
+
+impl Report for Bringup {
+    const SCHEMA: &'static str = "nvdiag.bringup/1";
+
+    fn has_problem(&self) -> bool {
+        self.steps.iter().any(|step| step.status == Status::Failed)
+    }
+
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.print_head(out)?;
+        self.steps.iter().try_for_each(|step| print_step(step, out))?;
+        self.print_end(out)
+    }
+}

@@ -1,0 +1,131 @@
+//! What a step works with: the driver, ways to open a device on it, and the machine around it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hcq::{Device, DeviceOptions, Error, Selector};
+use nvgpu_sys::{Linux, Sys};
+
+use crate::doctor::Machine;
+
+/// The kind of driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Platform {
+    /// nvgpu, a Jetson's, or the software ga10b, which has the same.
+    Nvgpu,
+    /// NVIDIA's desktop driver.
+    Desktop,
+}
+
+/// The lines that the driver has logged since boot, or since as far back as the kernel keeps them; `None`
+/// where they may not be read.
+pub type LogSource = Box<dyn Fn() -> Option<Vec<String>> + Send + Sync>;
+
+type Opener = Box<dyn Fn(DeviceOptions) -> Result<Device, Error> + Send + Sync>;
+
+/// What a step works with.
+pub struct Rig<'a> {
+    /// The kind of driver.
+    pub platform: Platform,
+    /// Whether the GPU is software: then a step does less of the same.
+    pub software: bool,
+    /// The machine's files.
+    pub machine: &'a (dyn Machine + Sync),
+    /// How long the last step loads the machine.
+    pub soak: Duration,
+    pub(super) sys: Arc<dyn Sys>,
+    open: Opener,
+    log: LogSource,
+}
+
+impl fmt::Debug for Rig<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rig")
+            .field("platform", &self.platform)
+            .field("software", &self.software)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How long the last step of a software GPU takes by default.
+const SHORT_SOAK: Duration = Duration::from_secs(3);
+/// How long that of a GPU takes by default.
+const SOAK: Duration = Duration::from_secs(60);
+
+/// How long a device waits for a GPU that does not go on: less than a step may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl<'a> Rig<'a> {
+    /// This machine's own driver: a Jetson's or a desktop GPU's.
+    #[must_use]
+    pub fn own(platform: Platform, machine: &'a (dyn Machine + Sync), log: LogSource) -> Self {
+        let selector = match platform {
+            Platform::Nvgpu => Selector::Nvgpu,
+            Platform::Desktop => Selector::Rm,
+        };
+        let open = Box::new(move |options| Device::open_with(selector, options));
+        Self { platform, software: false, machine, soak: SOAK, sys: Arc::new(Linux), open, log }
+    }
+
+    /// A software ga10b.
+    #[must_use]
+    pub fn software(sim: Arc<ga10b_sim::Sim>, machine: &'a (dyn Machine + Sync)) -> Self {
+        let log = sim.clone();
+        let log = Box::new(move || Some(log.kernel_log()));
+        let sys = sim.clone();
+        let open = Box::new(move |options| hcq::sim::open(sim.clone(), options));
+        Self { platform: Platform::Nvgpu, software: true, machine, soak: SHORT_SOAK, sys, open, log }
+    }
+
+    /// A software ga10b whose system calls go through `sys`, such as a fault injector.
+    #[must_use]
+    pub fn through(sys: Arc<dyn Sys>, machine: &'a (dyn Machine + Sync), log: LogSource) -> Self {
+        let own = sys.clone();
+        let open = Box::new(move |options| hcq::sys::open_nvgpu(own.clone(), options));
+        Self { platform: Platform::Nvgpu, software: true, machine, soak: SHORT_SOAK, sys, open, log }
+    }
+
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// Those of [`Device::open`].
+    pub fn device(&self) -> Result<Device, Error> {
+        self.device_with(|_| ())
+    }
+
+    /// Opens a device with options.
+    ///
+    /// # Errors
+    /// Those of [`Device::open_with`].
+    pub fn device_with(&self, change: impl FnOnce(&mut DeviceOptions)) -> Result<Device, Error> {
+        let mut options = DeviceOptions::default();
+        options.patience = PATIENCE;
+        change(&mut options);
+        (self.open)(options)
+    }
+
+    /// The lines that the driver has logged so far.
+    #[must_use]
+    pub fn logged(&self) -> Option<Vec<String>> {
+        (self.log)()
+    }
+
+    /// The lines that were logged after `before`, which is an earlier answer of [`logged`](Self::logged).
+    #[must_use]
+    pub fn logged_since(&self, before: &Option<Vec<String>>) -> Vec<String> {
+        let Some(mut now) = self.logged() else { return Vec::new() };
+        // The kernel drops the oldest lines: the last known one is searched for, from the end.
+        let last = before.as_ref().and_then(|lines| lines.last());
+        let known = last.and_then(|last| now.iter().rposition(|line| line == last));
+        match (known, before) {
+            (Some(at), _) => now.split_off(at + 1),
+            (None, _) => now,
+        }
+    }
+
+    /// `on_a_gpu`, or fewer where software executes each instruction.
+    pub(super) fn scaled(&self, on_a_gpu: u32, in_software: u32) -> u32 {
+        if self.software { in_software } else { on_a_gpu }
+    }
+}

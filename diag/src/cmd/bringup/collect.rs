@@ -1,0 +1,109 @@
+//! What goes into the file: the GPU, the machine, the kernel log. Nothing that names the user or tells where
+//! the machine is.
+
+use std::fs;
+
+use anyhow::Context;
+use hcq::{Device, Selector};
+use nvdiag::Report;
+use nvdiag::bringup::bundle::RESULTS;
+use nvdiag::bringup::report::Bringup;
+use nvdiag::doctor::{Surroundings, examine};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::cmd::doctor::Files;
+use crate::cmd::info;
+use crate::cmd::kernel_log as source;
+
+/// Most lines of the kernel log in the file.
+const LINES: usize = 2000;
+/// Most bytes of a line.
+const LINE: usize = 512;
+/// Words of which a line has one if it is the GPU driver's.
+const MARKS: [&str; 10] =
+    ["nvgpu", "nvmap", "gk20a", "ga10b", "17000000.gpu", "host1x", "NVRM", "nvidia-", "tegra-mc", "arm-smmu"];
+
+/// A number that tells machines apart and says nothing of them: the machine's identity is 128 random bits.
+pub fn pseudonym() -> String {
+    let identity = fs::read("/etc/machine-id").unwrap_or_default();
+    if identity.is_empty() {
+        return "unnamed".to_owned();
+    }
+    let digest = Sha256::new().chain_update(b"nvdiag bringup").chain_update(identity).finalize();
+    digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A host's name as part of a file's.
+pub fn file_name(host: &str) -> String {
+    host.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).take(64).collect()
+}
+
+/// The GPU driver's lines of the kernel log; `None` where it may not be read.
+pub fn kernel_log() -> Option<Vec<String>> {
+    let mut bytes = Vec::new();
+    source::read(&mut |part| bytes.extend_from_slice(part)).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let relevant = text.lines().filter(|line| MARKS.iter().any(|mark| line.contains(mark)));
+    Some(relevant.map(|line| line.chars().take(LINE).collect()).collect())
+}
+
+/// The last lines that a driver logged, for a step whose process is gone.
+pub fn last_lines(driver: Selector) -> Vec<String> {
+    if driver == Selector::Sim {
+        return Vec::new();
+    }
+    let lines = kernel_log().unwrap_or_default();
+    lines[lines.len().saturating_sub(20)..].to_vec()
+}
+
+/// All entries of the file.
+pub fn entries(driver: Selector, results: &Bringup) -> anyhow::Result<Vec<(&'static str, Vec<u8>)>> {
+    let mut text = Vec::new();
+    results.print_json(&mut text)?;
+    let log = match driver {
+        // Its lines are part of the results: each step has a machine of its own.
+        Selector::Sim => results.steps.iter().flat_map(|step| step.log.clone()).collect(),
+        _ => kernel_log().unwrap_or_else(|| vec!["the kernel log may not be read".to_owned()]),
+    };
+    let mut log = log[log.len().saturating_sub(LINES)..].join("\n");
+    log.push('\n');
+    let gpu = serde_json::to_vec_pretty(&gpu(driver)).context("the GPU's description")?;
+    let machine = serde_json::to_vec_pretty(&machine()?).context("the machine's description")?;
+    Ok(vec![
+        (RESULTS, text),
+        ("gpu.json", gpu),
+        ("machine.json", machine),
+        ("kernel-log.txt", log.into_bytes()),
+    ])
+}
+
+/// What `nvdiag info --json` prints, without what is of this one GPU alone.
+fn gpu(driver: Selector) -> serde_json::Value {
+    let described =
+        Device::open(driver).map_err(anyhow::Error::from).and_then(|device| info::describe(&device));
+    match described.and_then(|info| Ok(info.json()?)) {
+        Ok(mut value) => {
+            let groups = value.pointer_mut("/nvgpu/groups").and_then(serde_json::Value::as_array_mut);
+            for group in groups.into_iter().flatten() {
+                if let Some(fields) = group.get_mut("fields").and_then(serde_json::Value::as_array_mut) {
+                    fields.retain(|field| field["name"] != "per_device_identifier");
+                }
+            }
+            value
+        }
+        Err(error) => json!({ "error": format!("{error:#}") }),
+    }
+}
+
+fn machine() -> anyhow::Result<serde_json::Value> {
+    let files = Files::own();
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    Ok(json!({
+        "architecture": std::env::consts::ARCH,
+        "cpus": std::thread::available_parallelism().map_or(0, usize::from),
+        "kernel": read("/proc/sys/kernel/osrelease"),
+        "surroundings": Surroundings::of(&files),
+        "doctor": examine(&files).json()?,
+    }))
+}

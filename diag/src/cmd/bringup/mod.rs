@@ -1,0 +1,307 @@
+//! `nvdiag bringup`: the first hour with a machine, step by step.
+
+mod child;
+mod collect;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, ensure};
+use hcq::Selector;
+use nvdiag::Report;
+use nvdiag::bringup::outcome::{Figure, Status, StepResult};
+use nvdiag::bringup::plan::{self, STEPS, Step};
+use nvdiag::bringup::report::{Bringup, print_step};
+use nvdiag::bringup::rig::{Platform, Rig};
+use nvdiag::bringup::{bundle, figures, steps};
+use nvdiag::doctor::{self, examine};
+
+use crate::cmd::doctor::Files;
+use crate::cmd::finding::{Finding, show};
+use child::{Child, Ended};
+
+/// Bring up a machine: 21 numbered steps from the driver's nodes to a language model, each with its remedy.
+///
+/// Each step says what it proves, what was expected and found, and what to try where that differs. The
+/// command stops where what is left would mean nothing. Each step runs in a process of its own, with a
+/// deadline. At the end one file is written that can be attached to a report; what it holds is printed first.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  nvdiag bringup                       all steps, then bringup-<machine>-<date>.tar.gz
+  nvdiag bringup --list                what the steps are
+  nvdiag bringup --only 14             one step again
+  nvdiag bringup --from 17 --soak 3600 the last steps, an hour of the last one
+  nvdiag bringup --read FILE           show a file that somebody else's machine left
+
+Exit codes: 0 every step that ran passed; 1 a step failed; 2 bad usage, or the file cannot be read or written.")]
+pub struct Args {
+    /// Which driver: nvgpu (a Jetson's), rm (a desktop GPU), sim (the software ga10b), auto (the driver that
+    /// is installed).
+    #[arg(long, env = "HCQ_DEVICE", default_value_t = Selector::Auto)]
+    device: Selector,
+    /// Begin with this step.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=STEPS.len() as i64))]
+    from: Option<u32>,
+    /// Run this step alone, and write no file.
+    #[arg(long, value_name = "N", conflicts_with = "from", value_parser = clap::value_parser!(u32).range(1..=STEPS.len() as i64))]
+    only: Option<u32>,
+    /// Print the steps, and do nothing.
+    #[arg(long)]
+    list: bool,
+    /// How long the last step loads the GPU [default: 60; 3 on the software ga10b].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=7 * 86_400))]
+    soak: Option<u64>,
+    /// Where the file goes [default: bringup-<machine>-<date>.tar.gz].
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["no_report", "only"])]
+    output: Option<PathBuf>,
+    /// Write no file.
+    #[arg(long)]
+    no_report: bool,
+    /// Name the machine in the file, instead of by a number that tells nothing.
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// Show a file that this command wrote.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "from", "only", "output", "no_report", "host", "soak"])]
+    read: Option<PathBuf>,
+    /// Run one step here, and print its result for the process that asked.
+    #[arg(long, hide = true, value_name = "N")]
+    step_here: Option<u32>,
+    /// Measure the figures here.
+    #[arg(long, hide = true)]
+    figures_here: bool,
+}
+
+/// The driver that is used, by the machine's nodes where the user did not say.
+fn chosen(device: Selector) -> Selector {
+    match device {
+        Selector::Auto => match examine(&Files::own()).platform {
+            doctor::Platform::Jetson => Selector::Nvgpu,
+            doctor::Platform::Desktop => Selector::Rm,
+            doctor::Platform::Neither => Selector::Sim,
+        },
+        named => named,
+    }
+}
+
+fn platform(driver: Selector) -> Platform {
+    if driver == Selector::Rm { Platform::Desktop } else { Platform::Nvgpu }
+}
+
+impl Args {
+    /// Runs the steps, or what else is asked for.
+    pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+        if let Some(file) = &self.read {
+            return read(file, json, out);
+        }
+        if self.list {
+            return list(out);
+        }
+        let driver = chosen(self.device);
+        if let Some(number) = self.step_here {
+            let step = plan::find(number).context("there is no such step")?;
+            let result = self.with_rig(driver, |rig| Ok(steps::run(step, rig)))?;
+            serde_json::to_writer(&mut *out, &result)?;
+            return Ok(Finding::Clean);
+        }
+        if self.figures_here {
+            let measured = self.with_rig(driver, figures::measure)?;
+            serde_json::to_writer(&mut *out, &measured)?;
+            return Ok(Finding::Clean);
+        }
+        self.all(driver, json, out)
+    }
+
+    /// Calls `work` with this machine, or with a software one.
+    fn with_rig<T>(
+        &self,
+        driver: Selector,
+        work: impl FnOnce(&Rig<'_>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let files = Files::own();
+        let mut rig = match driver {
+            Selector::Sim => {
+                let config = ga10b_sim::SimConfig::from_env()?;
+                let sim = ga10b_sim::Sim::try_new(config).context("cannot start the software ga10b")?;
+                Rig::software(sim, &files)
+            }
+            real => Rig::own(platform(real), &files, Box::new(collect::kernel_log)),
+        };
+        if let Some(seconds) = self.soak {
+            rig.soak = Duration::from_secs(seconds);
+        }
+        work(&rig)
+    }
+
+    fn all(&self, driver: Selector, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+        let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let host = self.host.clone().unwrap_or_else(collect::pseudonym);
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let driver_name = driver.to_string();
+        let mut results =
+            Bringup { version, date, host, driver: driver_name, steps: vec![], figures: vec![] };
+        let mut text = Text { out, on: !json };
+        text.print(|out| results.print_head(out))?;
+        let first = self.from.or(self.only).unwrap_or(1);
+        let last = self.only.unwrap_or(STEPS.len() as u32);
+        for step in STEPS.iter().filter(|step| (first..=last).contains(&step.number)) {
+            if let Some(skipped) = steps::pointless(step, &results.steps) {
+                text.print(|out| print_step(&skipped, out))?;
+                results.steps.push(skipped);
+                continue;
+            }
+            if let Some(notice) = step.notice.filter(|_| step.skipped_on(platform(driver)).is_none()) {
+                text.print(|out| writeln!(out, "    step {} {notice}", step.number))?;
+            }
+            let result = self.step(step, driver)?;
+            text.print(|out| print_step(&result, out))?;
+            results.steps.push(result);
+        }
+        // Figures of a GPU that computes wrong mean nothing.
+        let works = results.steps.iter().any(|step| step.number == 20 && step.status == Status::Passed);
+        if works && self.only.is_none() {
+            match self.child(driver, &["--figures-here"], Duration::from_secs(300), None)? {
+                Ended::Printed(bytes) => results.figures = serde_json::from_slice::<Vec<Figure>>(&bytes)?,
+                other => text.print(|out| writeln!(out, "no figures: {}", other.reason()))?,
+            }
+        }
+        text.print(|out| results.print_end(out))?;
+        if self.only.is_none() && !self.no_report {
+            self.bundle(driver, &results, &mut text)?;
+        }
+        if json {
+            return show(&results, true, text.out);
+        }
+        Ok(if results.has_problem() { Finding::Problem } else { Finding::Clean })
+    }
+
+    /// Runs a step in a process of its own: first with its variable, if it has one.
+    fn step(&self, step: &Step, driver: Selector) -> anyhow::Result<StepResult> {
+        if let Some(why) = step.skipped_on(platform(driver)) {
+            return Ok(StepResult::skipped(step.number, step.title, why));
+        }
+        let Some((variable, value)) = step.first_with else { return self.once(step, driver, None) };
+        let with = self.once(step, driver, Some((variable, value)))?;
+        let setting = format!("{variable}={value}");
+        if with.status == Status::Failed {
+            let reason = with.reason.map(|reason| format!("with {setting}: {reason}"));
+            return Ok(StepResult { reason, ..with });
+        }
+        let mut without = self.once(step, driver, None)?;
+        without.seconds += with.seconds;
+        match without.status {
+            Status::Failed => {
+                without.reason = without.reason.map(|r| format!("{r} (with {setting} it passes)"))
+            }
+            _ => without.notes.fact(&setting, "passes too"),
+        }
+        Ok(without)
+    }
+
+    fn once(&self, step: &Step, driver: Selector, with: Option<(&str, &str)>) -> anyhow::Result<StepResult> {
+        let number = step.number.to_string();
+        let mut deadline = step.deadline;
+        if let Some(seconds) = self.soak.filter(|_| step.number == plan::SOAK) {
+            deadline += 2 * Duration::from_secs(seconds);
+        }
+        let ended = self.child(driver, &["--step-here", &number], deadline, with)?;
+        let reason = match ended {
+            Ended::Printed(bytes) => match serde_json::from_slice(&bytes) {
+                Ok(result) => return Ok(result),
+                Err(error) => format!("its process printed something else than a result: {error}"),
+            },
+            other => other.reason(),
+        };
+        let lost = StepResult::skipped(step.number, step.title, reason);
+        let remedy = Some(step.remedy.to_owned());
+        let log = collect::last_lines(driver);
+        Ok(StepResult { status: Status::Failed, seconds: deadline.as_secs_f64(), remedy, log, ..lost })
+    }
+
+    fn child(
+        &self,
+        driver: Selector,
+        args: &[&str],
+        deadline: Duration,
+        with: Option<(&str, &str)>,
+    ) -> anyhow::Result<Ended> {
+        let mut all = vec!["bringup".to_owned(), "--device".to_owned(), driver.to_string()];
+        all.extend(args.iter().map(|arg| (*arg).to_owned()));
+        if let Some(seconds) = self.soak {
+            all.extend(["--soak".to_owned(), seconds.to_string()]);
+        }
+        Child { args: &all, deadline, with }.run()
+    }
+
+    /// Prints what the file will hold, and writes it.
+    fn bundle(&self, driver: Selector, results: &Bringup, text: &mut Text<'_>) -> anyhow::Result<()> {
+        let day = results.date.get(..10).unwrap_or("undated");
+        let usual = || PathBuf::from(format!("bringup-{}-{day}.tar.gz", collect::file_name(&results.host)));
+        let path = self.output.clone().unwrap_or_else(usual);
+        let entries = collect::entries(driver, results)?;
+        text.print_always(|out| {
+            writeln!(out, "the file holds, and nothing else:")?;
+            for (name, bytes) in &entries {
+                let what = bundle::ENTRIES.iter().find(|known| known.0 == *name).map_or("", |known| known.1);
+                writeln!(out, "  {name:<15} {:>8} bytes  {what}", bytes.len())?;
+            }
+            Ok(())
+        })?;
+        let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        bundle::pack(&entries, file).with_context(|| format!("cannot write {}", path.display()))?;
+        text.print_always(|out| writeln!(out, "written: {}", path.display()))
+    }
+}
+
+/// Output that is left out where one JSON document is asked for.
+struct Text<'a> {
+    out: &'a mut dyn Write,
+    on: bool,
+}
+
+impl Text<'_> {
+    /// Prints, and shows it at once: the next step may take long.
+    fn print(&mut self, print: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyhow::Result<()> {
+        if self.on {
+            print(self.out)?;
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Prints it on standard error where standard output is for one document.
+    fn print_always(
+        &mut self,
+        print: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+    ) -> anyhow::Result<()> {
+        match self.on {
+            true => self.print(print),
+            false => Ok(print(&mut std::io::stderr().lock())?),
+        }
+    }
+}
+
+fn list(out: &mut dyn Write) -> anyhow::Result<Finding> {
+    for step in &STEPS {
+        writeln!(out, "{:>2}  {}: {}", step.number, step.title, step.proves)?;
+        writeln!(out, "    expected: {}", step.expects)?;
+        writeln!(out, "    if not: {}", step.remedy)?;
+        if let Some(needed) = step.notice {
+            writeln!(out, "    it {needed}")?;
+        }
+    }
+    Ok(Finding::Clean)
+}
+
+fn read(path: &Path, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let contents = bundle::read(file).with_context(|| format!("cannot read {}", path.display()))?;
+    let unknown = contents.entries.iter().filter(|entry| !entry.2).count();
+    ensure!(contents.results.steps.len() <= 2 * STEPS.len(), "{} holds too many steps", path.display());
+    let found = show(&contents.results, json, out)?;
+    if unknown > 0 && !json {
+        writeln!(out, "{unknown} entries of the file are none that this command writes; they were not read")?;
+    }
+    Ok(found)
+}

@@ -1,0 +1,73 @@
+//! Whether a model fits the device, before any of it is copied.
+
+use std::fmt::Write;
+
+use anyhow::bail;
+use ga10b_llm::{CacheType, EngineOptions, Footprint, Model};
+use hcq::Device;
+
+/// A size in the units of the other reports.
+fn size(bytes: u64) -> String {
+    match bytes as f64 {
+        large if large >= 1e9 => format!("{:.2} GB", large / 1e9),
+        small => format!("{:.1} MB", small / 1e6),
+    }
+}
+
+/// Reports what an engine takes and what the device has left; an error with what to try if that is less.
+pub fn check(device: &Device, model: &Model, options: &EngineOptions) -> anyhow::Result<()> {
+    let info = device.info();
+    let needed = Footprint::of(model, options, info)?;
+    let free = match device.free_memory() {
+        Ok(free) => free.count(),
+        Err(error) => {
+            tracing::warn!(%error, "the driver does not say how much memory is free");
+            return Ok(());
+        }
+    };
+    let Footprint { weights, cache, scratch, .. } = needed;
+    let parts = format!(
+        "{} of weights, {} of cache for {} positions in {}, {} of scratch",
+        size(weights),
+        size(cache),
+        options.context,
+        options.kv.name(),
+        size(scratch)
+    );
+    if needed.total() <= free {
+        tracing::info!("the model needs {}: {parts}; {} are free", size(needed.total()), size(free));
+        return Ok(());
+    }
+    let mut advice = String::new();
+    let longest = |kv| {
+        let options = options.clone().with_cache(kv);
+        Footprint::longest_context(model, &options, info, free)
+    };
+    if let Some(context) = longest(options.kv)? {
+        write!(
+            advice,
+            "\n  try: a shorter prompt and a smaller -n (--pp, --tg): {context} positions together fit"
+        )?;
+    }
+    let smaller = options.kv == CacheType::F16 && CacheType::Q8_0.check(&model.config).is_ok();
+    if smaller && let Some(context) = longest(CacheType::Q8_0)? {
+        write!(advice, "\n  try: --kv q8_0, with which {context} positions fit")?;
+    }
+    let left = free.saturating_sub(cache).saturating_sub(scratch);
+    if (1..weights).contains(&left) {
+        let most = size(left);
+        write!(
+            advice,
+            "\n  try: a smaller quantization or model: weights of up to {most} fit beside this cache"
+        )?;
+    }
+    if info.unified_memory {
+        advice.push_str("\n  try: end other programs, the desktop among them: CPU and GPU share the memory");
+    }
+    bail!(
+        "the model does not fit: it needs {} ({parts}), and {} of {} are free{advice}",
+        size(needed.total()),
+        size(free),
+        size(info.memory.count())
+    );
+}

@@ -1,0 +1,74 @@
+//! The device memory that an engine takes, known before anything is copied.
+
+use hcq::Info;
+
+use crate::engine::cache::CacheShape;
+use crate::engine::options::EngineOptions;
+use crate::engine::prompt::activations::Activations;
+use crate::engine::prompt::chunks::supports;
+use crate::error::Result;
+use crate::kernels::heads::LONGEST_HEAD;
+use crate::model::Model;
+
+/// What is not counted one by one: kernels, rings, launch descriptors and the vectors of a step, and what
+/// buffers are rounded up to.
+const REST: u64 = 48 << 20;
+
+/// Bytes of device memory that an engine takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Footprint {
+    /// Weights, which stay as they are in the file.
+    pub weights: u64,
+    /// Keys and values of the whole context.
+    pub cache: u64,
+    /// Everything else: activations of a prompt, expanded weights, kernels, rings.
+    pub scratch: u64,
+}
+
+impl Footprint {
+    /// Of an engine for `model` with `options` on a device of `info`.
+    ///
+    /// # Errors
+    /// [`Error::KeyValue`](crate::Error::KeyValue) for a cache type that the model cannot have,
+    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    pub fn of(model: &Model, options: &EngineOptions, info: &Info) -> Result<Self> {
+        let (c, context) = (&model.config, options.context.max(1));
+        let cache = CacheShape::new(c, options.kv, context)?.bytes() * 2 * c.layers as u64;
+        let activations = match supports(c) {
+            true => Activations::bytes(c, (context, options.kv), &options.tuning.choices, info.sm_count)?,
+            false => 0,
+        };
+        // The shares of attention are at most as many as there are SMs: a vector per head and share.
+        let partials = 4 * c.heads as u64 * u64::from(info.sm_count) * u64::from(LONGEST_HEAD + 32);
+        let state = 4 * (c.vocab as u64 + context as u64);
+        Ok(Self { weights: model.tensor_bytes(), cache, scratch: activations + partials + state + REST })
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.weights.saturating_add(self.cache).saturating_add(self.scratch)
+    }
+
+    /// The most positions, up to `context`, with which it fits `free` bytes; `None` if not even one does.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn longest_context(
+        model: &Model,
+        options: &EngineOptions,
+        info: &Info,
+        free: u64,
+    ) -> Result<Option<usize>> {
+        let fits = |context: usize| -> Result<bool> {
+            let options = EngineOptions { context, ..options.clone() };
+            Ok(Self::of(model, &options, info)?.total() <= free)
+        };
+        let (mut fitting, mut above) = (0, options.context.max(1) + 1);
+        while above - fitting > 1 {
+            let middle = fitting + (above - fitting) / 2;
+            if fits(middle)? { fitting = middle } else { above = middle }
+        }
+        Ok((fitting > 0).then_some(fitting))
+    }
+}
