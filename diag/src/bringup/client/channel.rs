@@ -28,7 +28,7 @@ const ASYNCHRONOUS: u32 = 1;
 
 /// Whether the context can be preempted inside a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bringup) enum Preemption {
+pub enum Preemption {
     /// Compute instruction level.
     InsideBlocks,
     /// The driver does not offer that.
@@ -37,7 +37,7 @@ pub(in crate::bringup) enum Preemption {
 
 /// A channel, bound to a group and an address space, and its memory.
 #[derive(Debug)]
-pub(in crate::bringup) struct Channel {
+pub struct Channel {
     // Dropped in this order: the channel before its group and its memory.
     fd: Fd,
     _tsg: Fd,

@@ -26,7 +26,7 @@ const DOORBELL: usize = 0x90;
 
 /// A CPU mapping, removed on drop.
 #[derive(Debug)]
-pub(in crate::bringup) struct Mapping {
+pub struct Mapping {
     base: NonNull<u8>,
     len: usize,
     sys: Arc<dyn Sys>,
@@ -76,7 +76,7 @@ impl Drop for Mapping {
 }
 
 /// Memory of `len` bytes with nvmap's cache attribute; `handle` tells the number that nvmap gave it.
-pub(in crate::bringup) fn allocate(nodes: &Nodes, len: u64, cache: u32) -> anyhow::Result<(Fd, u32)> {
+pub fn allocate(nodes: &Nodes, len: u64, cache: u32) -> anyhow::Result<(Fd, u32)> {
     /// Tag in the upper half of the flags; the kernel complains about 0.
     const TAG: u32 = 0x0900 << 16;
     let nvmap = &nodes.nvmap;
@@ -107,7 +107,7 @@ pub(in crate::bringup) fn allocate(nodes: &Nodes, len: u64, cache: u32) -> anyho
 
 /// An address space with both windows and the arena reserved.
 #[derive(Debug)]
-pub(in crate::bringup) struct Space {
+pub struct Space {
     pub(super) fd: Fd,
     next: u64,
 }
@@ -167,14 +167,14 @@ impl Space {
 
 /// Memory that both sides see. The GPU's mapping goes with the address space.
 #[derive(Debug)]
-pub(in crate::bringup) struct GpuMemory {
+pub struct GpuMemory {
     pub cpu: Mapping,
     pub va: u64,
 }
 
 /// The user-mode register page.
 #[derive(Debug)]
-pub(in crate::bringup) struct Doorbell(Mapping);
+pub struct Doorbell(Mapping);
 
 impl Doorbell {
     /// Maps it; `EBUSY` when it is mapped already.

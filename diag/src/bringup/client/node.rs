@@ -16,7 +16,7 @@ const NVMAP: &CStr = c"/dev/nvmap";
 
 /// An open descriptor, closed through what it was opened through.
 #[derive(Debug)]
-pub(in crate::bringup) struct Fd {
+pub struct Fd {
     fd: ManuallyDrop<OwnedFd>,
     sys: Arc<dyn Sys>,
 }
@@ -41,12 +41,12 @@ impl Fd {
     }
 
     /// What serves it.
-    pub(in crate::bringup) fn sys(&self) -> &Arc<dyn Sys> {
+    pub fn sys(&self) -> &Arc<dyn Sys> {
         &self.sys
     }
 
     /// Sends a request whose struct holds no addresses; its answer is 0.
-    pub(in crate::bringup) fn ask<A: Ioctl>(&self, args: &mut A) -> anyhow::Result<()> {
+    pub fn ask<A: Ioctl>(&self, args: &mut A) -> anyhow::Result<()> {
         // SAFETY: none of the requests that this client sends this way holds an address of the process, and
         // the descriptors in them are open.
         let left = unsafe { call(&*self.sys, self.as_fd(), args) }?;
@@ -72,7 +72,7 @@ impl Drop for Fd {
 
 /// The nodes.
 #[derive(Debug)]
-pub(in crate::bringup) struct Nodes {
+pub struct Nodes {
     pub ctrl: Fd,
     pub nvmap: Fd,
 }

@@ -13,18 +13,18 @@ const fn header(subchannel: u32, method: u32, count: u32) -> u32 {
 }
 
 /// A host release of a 64-bit value with the time, after the engines are idle.
-pub(in crate::bringup) fn release(va: u64, value: u64) -> [u32; 6] {
+pub fn release(va: u64, value: u64) -> [u32; 6] {
     let method = header(0, 0x5c, 5);
     [method, va as u32, (va >> 32) as u32, value as u32, (value >> 32) as u32, 0x0310_0001]
 }
 
 /// Compute and copy class on their subchannels.
-pub(in crate::bringup) const fn set_classes(compute: u32, copy: u32) -> [u32; 4] {
+pub const fn set_classes(compute: u32, copy: u32) -> [u32; 4] {
     [header(COMPUTE, 0, 1), compute, header(COPY, 0, 1), copy]
 }
 
 /// Both memory windows.
-pub(in crate::bringup) const fn set_windows() -> [u32; 6] {
+pub const fn set_windows() -> [u32; 6] {
     const fn window(method: u32, base: u64) -> [u32; 3] {
         [header(COMPUTE, method, 2), (base >> 32) as u32, base as u32]
     }
