@@ -65,9 +65,10 @@ pub unsafe extern "C" fn ppoll(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: the caller's promise.
     let served = from_program(|| {
-        machine().map(|sim| answer(unsafe { sim.ppoll_at(fds, count as usize, timeout, mask.cast()) }))
+        let sim = machine()?;
+        // SAFETY: the caller's promise.
+        Some(answer(unsafe { sim.ppoll_at(fds, count as usize, timeout, mask.cast()) }))
     });
     // SAFETY: the caller's promise.
     served.flatten().unwrap_or_else(|| unsafe { kernel::ppoll(fds, count, timeout, mask) })
