@@ -85,24 +85,36 @@ pub(crate) unsafe fn store_words<const W: usize>(p: *mut u8, words: [u32; 4]) {
     }
 }
 
+/// Whether [`load_16`] loads vectors.
+pub(crate) const HAS_VECTOR_LOADS: bool = cfg!(all(target_arch = "x86_64", not(miri)));
+
 /// Loads 16 bytes, at any alignment, as an x86-64 processor with AVX does: each aligned group of eight that
-/// they hold at once. In assembly, since a vector load is no atomic access of the language.
+/// they hold at once. In assembly, since a vector load is no atomic access of the language. Elsewhere two words,
+/// at addresses aligned to 8 bytes.
 ///
 /// # Safety
-/// As for this module, but for the alignment; the processor has AVX.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+/// As for this module, but for the alignment where there are vector loads; there the processor has AVX.
 #[inline(always)]
-pub(crate) unsafe fn load_16_avx(p: *const u8) -> [u32; 4] {
-    let x: std::arch::x86_64::__m128i;
-    // SAFETY: reads the 16 bytes that the caller vouches for, and writes nothing but its result.
+pub(crate) unsafe fn load_16(p: *const u8) -> [u32; 4] {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let x: std::arch::x86_64::__m128i;
+        // SAFETY: reads the 16 bytes that the caller vouches for, and writes nothing but its result; the types
+        // have the same size and no invalid values.
+        unsafe {
+            std::arch::asm!(
+                "vmovdqu {x}, xmmword ptr [{p}]",
+                x = out(xmm_reg) x,
+                p = in(reg) p,
+                options(nostack, preserves_flags, readonly)
+            );
+            std::mem::transmute(x)
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    // SAFETY: the caller's.
     unsafe {
-        std::arch::asm!(
-            "vmovdqu {x}, xmmword ptr [{p}]",
-            x = out(xmm_reg) x,
-            p = in(reg) p,
-            options(nostack, preserves_flags, readonly)
-        );
-        std::mem::transmute(x)
+        load_words::<16>(p)
     }
 }
 

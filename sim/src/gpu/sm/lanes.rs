@@ -21,7 +21,7 @@ pub(crate) enum Isa {
     /// Compiled for AVX2, FMA and the bit instructions that come with them.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// Compiled for these and the parts of AVX-512 that every server processor with any of it has had since 2017.
+    /// Compiled for these and AVX-512 F, CD, BW, DQ and VL.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }

@@ -1,9 +1,9 @@
 //! Lowered instructions, and the per-host compilation of the loops over lanes that they run.
 //!
 //! Every operation is written once, as a safe function that is always inlined. [`entry`] gives the copy of it
-//! that was compiled for the vector instructions of this host: on x86-64 with AVX2 and FMA that is one with
-//! these features enabled, elsewhere (and on aarch64, where the baseline has NEON and fused multiply-add) the
-//! plain one.
+//! that was compiled for the vector instructions of this host: on x86-64 with AVX-512, or with AVX2 and FMA, that
+//! is one with these features enabled, elsewhere (and on aarch64, where the baseline has NEON and fused
+//! multiply-add) the plain one. `agreement` compares the copies.
 
 use std::marker::PhantomData;
 

@@ -106,11 +106,10 @@ fn distinct(start: u64, rel: &[u32; 32]) -> u64 {
 #[inline(always)]
 unsafe fn load_row<const W: usize>(core: &Core<'_>, p: *const u8) -> [u32; 128] {
     let mut words = [0u32; 128];
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if core.env.target.isa != Isa::Baseline {
+    if guest::HAS_VECTOR_LOADS && core.env.target.isa != Isa::Baseline {
         for i in 0..2 * W {
             // SAFETY: the caller's; beyond the baseline there is AVX.
-            let part = unsafe { guest::load_16_avx(p.add(16 * i)) };
+            let part = unsafe { guest::load_16(p.add(16 * i)) };
             words[4 * i..4 * i + 4].copy_from_slice(&part);
         }
         return words;
