@@ -296,3 +296,22 @@ fn findings_of_the_other_checks_name_kernel_and_buffer() {
     assert_eq!(place(&found[0]), ("", Relation::Inside(8)));
     assert!(found[0].to_string().contains(": 8 bytes into buffer (64 bytes at 0x"), "{}", found[0]);
 }
+
+#[test]
+fn a_finding_names_the_source_line_of_a_kernel_compiled_with_lineinfo() {
+    let machine = Machine::new(Checks::MEMORY);
+    let program = machine.device.load(include_bytes!("../../hcq/tests/data/lines.sm_87.cubin")).unwrap();
+    let buffer = machine.alloc(100, "x");
+    let mut queue = machine.device.queue().unwrap();
+    let args = Args::new().buffer(&buffer).u32(26);
+    // SAFETY: memory of the simulated machine alone, which is this test's.
+    unsafe { queue.launch(&program.kernel("scale").unwrap(), LaunchConfig::new(1, 32), &args) }.unwrap();
+    queue.submit().unwrap().wait(DEADLINE).unwrap();
+    let findings = machine.sim.findings();
+    assert_eq!(findings[0].event.source.as_deref(), Some("kernels/scale.cu:5"), "{findings:?}");
+    assert!(
+        findings[0]
+            .to_string()
+            .contains("(kernels/scale.cu:5), block (0,0,0), thread (25,0,0), kernel scale")
+    );
+}

@@ -57,7 +57,7 @@ impl Program {
         let len = cubin.len();
         let memory = shared.alloc(len, MemoryKind::Device, "program")?;
         let image = Arc::new(Image::new(cubin, device, memory, &shared.limbo)?);
-        note::describe(shared.core.memory(), &image);
+        note::describe(shared.core.memory(), &image, bytes);
         let mut padded = image.content().to_vec();
         padded.resize(len as usize, 0);
         shared.upload(image.memory(), 0, &padded)?;

@@ -257,6 +257,11 @@ impl MemoryManager {
         Arc::new(Self { backend, process: Process::current(), notes, state })
     }
 
+    /// Whether the device takes notes of its memory.
+    pub fn takes_notes(&self) -> bool {
+        self.notes != Notes::Ignored
+    }
+
     /// Says something of the memory to a device that checks kernels.
     pub fn note<'a>(&self, note: impl FnOnce() -> Note<'a>) {
         if self.notes != Notes::Ignored {
