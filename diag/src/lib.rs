@@ -19,8 +19,8 @@
 //! ```text
 //! 0   hex known_lines methods report size
 //! 1   characteristics cubin doctor gpfifo kernel_log page_table queue_metadata source trace
-//! 2   address_map device disassembly lint physical_dump process_map pushbuffer
-//! 3   fault::tables
+//! 2   device disassembly lint physical_dump process_map pushbuffer
+//! 3   address_map fault::tables
 //! 4   fault::host fault::sm
 //! 5   fault::causes fault::mmu fault::suspects
 //! 6   fault::message fault::repeats

@@ -114,6 +114,7 @@ fn look_at(other: &Other, has_map: bool) {
     // Twice: the first inspection leaves nothing that disturbs the second.
     for _ in 0..2 {
         let map = document(&nvdiag(&["vamap", "--json", "--pid", &other.pid()]), 0).expect("copied before");
+        assert_eq!(map["process"]["pid"].to_string(), other.pid(), "{map}");
         assert_eq!(map["regions"].as_array().map(Vec::len), Some(1), "{map}");
         assert!(map["untold"].as_array().is_some_and(|u| u.iter().any(|u| u == "memory kinds")), "{map}");
         let number = |value: &Value| u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok();

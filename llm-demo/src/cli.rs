@@ -194,6 +194,22 @@ pub enum Task<'a> {
 }
 
 impl Cli {
+    /// Reads the command line. Ends the program for a usage error, `--help` and `--version`.
+    pub fn read() -> Self {
+        let error = match Self::try_parse() {
+            Ok(cli) => return cli,
+            Err(error) => error,
+        };
+        // The parser names the option also where the value came from the variable.
+        let named = std::env::args().any(|argument| argument.starts_with("--device"));
+        match Selector::from_env() {
+            Err(bad) if error.kind() == ErrorKind::ValueValidation && !named => {
+                usage(ErrorKind::ValueValidation, &format!("the environment variable HCQ_DEVICE: {bad}"))
+            }
+            _ => error.exit(),
+        }
+    }
+
     /// The task among the flags. Ends the program with a usage error that the parser cannot find.
     pub fn task(&self) -> Task<'_> {
         if self.json && !(self.bench || self.profile || self.predict || self.tune.is_some()) {

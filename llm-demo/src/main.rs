@@ -26,7 +26,6 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::Parser;
 use ga10b_llm::spans::HOST;
 use ga10b_llm_tools::trace::HostSpans;
 use tracing_subscriber::filter::{EnvFilter, filter_fn};
@@ -39,7 +38,7 @@ use outcome::Outcome;
 
 fn main() -> ExitCode {
     let began = Instant::now();
-    let cli = Cli::parse();
+    let cli = Cli::read();
     // RUST_LOG filters; by default hcq reports the device that it opens.
     let filter =
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,hcq=info,llm_demo=info"));

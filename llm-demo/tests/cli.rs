@@ -66,6 +66,18 @@ fn the_checker_says_why_it_cannot_search_on_a_gpu() {
 }
 
 #[test]
+fn a_device_that_does_not_exist_is_blamed_on_who_named_it() {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("llm-demo"));
+    let output = command.env("HCQ_DEVICE", "cuda").output().expect("the program starts");
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err.contains("HCQ_DEVICE") && err.contains("\"cuda\"") && !err.contains("--device <"), "{err}");
+    let (code, _, err) = run_on("vulkan", &[]);
+    assert_eq!(code, 2);
+    assert!(err.contains("--device <") && !err.contains("variable HCQ_DEVICE"), "{err}");
+}
+
+#[test]
 fn a_seed_gives_the_same_text_again() {
     let args = ["-p", "The little fox", "-n", "8", "--temp", "1.2", "--seed", "11"];
     let first = run(&args);

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::hex::Hex;
 use crate::page_table::format::kind_name;
 use crate::page_table::walk::{Run, Walk};
+use crate::process_map::map::Process;
 use crate::size::size;
 
 /// From this size on buffers are laid out on multiples of [`LARGE_ALIGNMENT`].
@@ -29,6 +30,9 @@ const GA10B_WINDOWS: [(&str, u64); 2] = [("local memory", 0xfd_0000_0000), ("sha
 pub struct AddressMap {
     /// Whose it is and where that was read.
     pub source: String,
+    /// The process, where it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<Process>,
     /// Ranges that addresses are given out from.
     pub regions: Vec<Range>,
     /// Windows through which generic addresses reach shared and local memory.
@@ -161,6 +165,8 @@ pub struct Remark {
 pub struct Parts {
     /// Whose address space it is.
     pub source: String,
+    /// The process, where it is one.
+    pub process: Option<Process>,
     /// Ranges that addresses are given out from.
     pub regions: Vec<Range>,
     /// Windows.
@@ -247,6 +253,7 @@ impl AddressMap {
     pub fn new(parts: Parts) -> Self {
         let Parts {
             source,
+            process,
             mut regions,
             mut windows,
             mut reservations,
@@ -266,6 +273,7 @@ impl AddressMap {
             totals: totals(&mappings, &reservations, &holes),
             remarks: Vec::new(),
             source,
+            process,
             regions,
             windows,
             reservations,
@@ -299,6 +307,7 @@ impl AddressMap {
         };
         Self::new(Parts {
             source: format!("this process on {} ({})", info.name, info.backend),
+            process: Some(Process { pid: std::process::id() }),
             windows: device.windows().into_iter().map(window).collect(),
             mappings: device.memory_map().iter().map(mapping).collect(),
             ..Parts::default()

@@ -9,5 +9,5 @@ pub(crate) mod map;
 pub(crate) mod whereabouts;
 
 pub use code::{Code, Function, Line, Module, Space, access_of};
-pub use map::{Document, Error, Mapping, ProcessMap, WINDOW_BYTES, Window};
+pub use map::{Document, Error, Mapping, Process, ProcessMap, WINDOW_BYTES, Window};
 pub use whereabouts::Whereabouts;

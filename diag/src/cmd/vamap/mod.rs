@@ -15,6 +15,7 @@ use hcq::{Device, Selector};
 use nvdiag::address_map::{AddressMap, BufferObject, Mapping, Parts, Range, Window, ga10b_windows};
 use nvdiag::page_table::walk;
 use nvdiag::physical_dump::{PhysicalDump, Source};
+use nvdiag::process_map;
 use nvgpu_sys::Sys;
 
 use crate::cmd::finding::Finding;
@@ -137,7 +138,8 @@ impl Source for DumpFile {
 
 fn of_process(pid: u32, windows: Vec<Window>) -> anyhow::Result<AddressMap> {
     let (process, descriptors) = look_at(pid)?;
-    let mut parts = Parts { source: process.title(), windows, ..Parts::default() };
+    let owner = Some(process_map::Process { pid });
+    let mut parts = Parts { source: process.title(), process: owner, windows, ..Parts::default() };
     let mut found = 0;
     let mut spaces = HashSet::new();
     for descriptor in &descriptors {
