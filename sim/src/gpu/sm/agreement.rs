@@ -305,7 +305,7 @@ proptest! {
         let bytes = [1u64, 1, 2, 2, 4, 8, 16][width as usize];
         let mut registers = filled(seed);
         for i in 0..32u64 {
-            let jump = (i * 0x9e37 >> 3) % 61 * scatter;
+            let jump = ((i * 0x9e37) >> 3) % 61 * scatter;
             let at = (start / bytes + i * stride + jump) * bytes % BYTES;
             let va = BASE + at / bytes * bytes;
             let unused = mask >> i & 1 == 0;
