@@ -3,6 +3,7 @@
 use crate::clock::Time;
 use crate::findings::Checks;
 use crate::gpu::chip::{Chip, MOST_SMS};
+use crate::gpu::session::Session;
 use crate::gpu::sm;
 use sass::Arch;
 
@@ -29,6 +30,10 @@ pub struct SimConfig {
     /// Time that the first `ALLOC_OBJ_CTX` takes, in milliseconds. A real machine needs about 1000, which
     /// few programs want to wait for.
     pub first_context_ms: u32,
+    /// What else uses the GPU: it decides when a program's groups are switched out.
+    pub session: Session,
+    /// Whether kernels can be preempted between two instructions (CILP), as the driver of a ga10b reports.
+    pub cilp: bool,
     /// Lets other processes of the same user inspect the machine, as a debugger inspects a real one:
     /// [`Remote`](crate::Remote). One machine of a process can be visible at a time.
     pub visible: bool,
@@ -57,6 +62,8 @@ impl Default for SimConfig {
             time: Time::Host,
             verbose: false,
             first_context_ms: 0,
+            session: Session::Headless,
+            cilp: true,
             visible: false,
         }
     }
@@ -71,6 +78,9 @@ impl SimConfig {
     pub const SMS: &str = "NVGPU_SIM_SMS";
     /// Mistakes of kernels to search for: a list of `init`, `race` and `sync`, or `all`.
     pub const CHECK: &str = "NVGPU_SIM_CHECK";
+    /// What else uses the GPU: `headless`, `desktop`, or `desktop:N` for one whose frame comes due once in each
+    /// grid, after N of its blocks have started.
+    pub const SESSION: &str = "NVGPU_SIM_SESSION";
     /// Unless `0`: kernel-log lines on stderr.
     pub const VERBOSE: &str = "NVGPU_SIM_VERBOSE";
     /// Unless `0`: other processes of the user may inspect the machine.
@@ -109,6 +119,10 @@ impl SimConfig {
             config.check = value.parse().ok()?;
             Some(())
         })?;
+        read(Self::SESSION, Session::EXPECTED, &mut |value| {
+            config.session = value.parse().ok()?;
+            Some(())
+        })?;
         config.verbose = value(Self::VERBOSE).is_some_and(|value| value != "0");
         config.visible = value(Self::VISIBLE).is_some_and(|value| value != "0");
         Ok(config)
@@ -139,6 +153,11 @@ mod tests {
         assert_eq!(of(SimConfig::MEMORY, "1048576").unwrap().memory, 1 << 20);
         assert_eq!(of(SimConfig::CHECK, "race,sync").unwrap().check, Checks::RACE | Checks::SYNC);
         assert_eq!(of(SimConfig::SMS, "8").unwrap().sm_count, 8);
+        let session = |value| of(SimConfig::SESSION, value).unwrap().session;
+        assert_eq!(
+            ["headless", "desktop", "desktop:3"].map(session),
+            [Session::Headless, Session::Desktop, Session::DesktopAfterBlocks(3)]
+        );
         assert!(
             of(SimConfig::VERBOSE, "1").unwrap().verbose && !of(SimConfig::VERBOSE, "0").unwrap().verbose
         );
@@ -153,6 +172,7 @@ mod tests {
             (SimConfig::MEMORY, "4 GiB"),
             (SimConfig::MEMORY, "4096"),
             (SimConfig::CHECK, "races"),
+            (SimConfig::SESSION, "desktop:"),
             (SimConfig::SMS, "0"),
             (SimConfig::SMS, "17"),
             (SimConfig::SMS, "3"),

@@ -28,7 +28,7 @@
 //! 18  gpu::sm::executor
 //! 19  gpu::sm
 //!
-//! 20  gpu::chip gpu::classes gpu::counters gpu::exception gpu::gmmu gpu::pushbuffer gpu::syncpoint gpu::userd gpu::usermode
+//! 20  gpu::chip gpu::classes gpu::counters gpu::exception gpu::gmmu gpu::pushbuffer gpu::session gpu::syncpoint gpu::userd gpu::usermode
 //! 21  gpu::instance gpu::memory gpu::units
 //! 22  gpu::interrupts gpu::semaphore
 //! 23  gpu::context
@@ -36,21 +36,22 @@
 //! 25  gpu::methods
 //! 26  gpu::pbdma
 //! 27  gpu::device
-//! 28  gpu::host_scheduler
+//! 28  gpu::engine
+//! 29  gpu::host_scheduler
 //!
-//! 29  config driver::descriptor driver::event driver::log driver::notifier driver::session::control driver::session::profiler
-//! 30  driver::dmabuf
-//! 31  driver::address_space driver::nvmap
-//! 32  driver::tsg
-//! 33  driver::channel
-//! 34  driver::session::debugger
-//! 35  driver::files
-//! 36  driver::machine
-//! 37  driver::recovery
-//! 38  driver::interrupts
-//! 39  driver::nodes
-//! 40  visit::host
-//! 41  sim
+//! 30  config driver::descriptor driver::event driver::log driver::notifier driver::session::control driver::session::profiler
+//! 31  driver::dmabuf
+//! 32  driver::address_space driver::nvmap
+//! 33  driver::tsg
+//! 34  driver::channel
+//! 35  driver::session::debugger
+//! 36  driver::files
+//! 37  driver::machine
+//! 38  driver::recovery
+//! 39  driver::interrupts
+//! 40  driver::nodes
+//! 41  visit::host
+//! 42  sim
 //! ```
 
 mod clock;
@@ -71,6 +72,7 @@ pub use clock::{Time, VirtualClock};
 pub use config::{SimConfig, UnknownSetting};
 pub use findings::{Checks, Event, Finding, UnknownCheck};
 pub use gpu::counters::Counters;
+pub use gpu::session::{Session, UnknownSession};
 pub use gpu::sm;
 pub use own_thread::is_gpu_thread;
 pub use poison::POISON;

@@ -35,8 +35,10 @@ pub(crate) struct ChannelState {
     pub(crate) class: Option<u32>,
     /// Where errors are reported.
     pub(crate) notifier: Option<Notifier>,
-    /// Context-switch timeout in milliseconds.
+    /// Context-switch time, in milliseconds, after which the group is recovered.
     pub(crate) timeout_ms: u32,
+    /// Context-switch time-outs so far, in milliseconds: for a user-mode channel nothing sets it back.
+    pub(crate) switching_ms: u32,
     /// A reference leaked by a failed `BIND_CHANNEL`: close() waits for it for ever.
     pub(crate) leaked_reference: bool,
 }
@@ -66,6 +68,7 @@ impl Channel {
             class: None,
             notifier: None,
             timeout_ms: DEFAULT_TIMEOUT_MS,
+            switching_ms: 0,
             leaked_reference: false,
         };
         let instance = Instance::new(id.number(), runlist);
@@ -124,13 +127,12 @@ impl Channel {
         Ok(())
     }
 
-    /// Takes the channel out of its group.
-    pub(crate) fn unbind(&self) {
+    /// The group no longer lists the channel.
+    pub(crate) fn leave(&self) {
         let tsg = self.state().tsg.take();
         if let Some(tsg) = tsg {
             tsg.unbind(&self.instance);
         }
-        self.instance.bindings().group = None;
     }
 }
 

@@ -47,6 +47,10 @@ pub(crate) struct ComputeScheduler {
     landmark: u64,
     /// Whether the chain has come back to it.
     cyclic: bool,
+    /// Something has begun that neither goes on nor ends.
+    stuck: bool,
+    /// It was said that the launch takes too long.
+    reported: bool,
 }
 
 impl ComputeScheduler {
@@ -64,11 +68,19 @@ impl ComputeScheduler {
 
     /// Whether launches have begun that have not ended.
     pub(crate) fn is_working(&self) -> bool {
-        self.running.is_some() || !self.next.is_empty()
+        self.running.is_some() || !self.next.is_empty() || self.stuck
+    }
+
+    /// Whether no block has begun that has not ended.
+    pub(crate) fn is_between_blocks(&self) -> bool {
+        !self.stuck && self.running.as_ref().is_none_or(|(running, _)| running.is_between_blocks())
     }
 
     /// Goes on with the launch that was preempted, and with what follows it.
     pub(crate) fn advance(&mut self, context: &Context<'_>, state: &ComputeState) -> Result<Flow, Exception> {
+        if self.stuck {
+            return Ok(Flow::Stuck);
+        }
         let done = self.work(context, state);
         if !matches!(done, Ok(Flow::Preempted)) {
             self.next.clear();
@@ -82,7 +94,7 @@ impl ComputeScheduler {
                 Some((running, qmd)) => self.grid(context, state, running, qmd)?,
                 None => {
                     let Some(va) = self.next.pop_front() else { return Ok(Flow::Next) };
-                    if context.channel.is_unserviceable() {
+                    if context.channel.is_stopped() {
                         return Ok(Flow::Next);
                     }
                     self.begin(context, state, va)?
@@ -146,16 +158,16 @@ impl ComputeScheduler {
             self.landmark = va;
         }
         if self.cyclic && self.chain > LONGEST_CYCLE {
-            tracing::error!(
-                launches = self.chain,
-                descriptor = va,
-                "a chain of launches leads back into itself"
-            );
-            return Err(Exception::Timeout);
+            if !self.reported {
+                self.reported = true;
+                let text = format!("hung: a chain of launches leads back into its descriptor at {va:#x}");
+                report_hang(context, text);
+            }
         }
         if let Some(hang) = check(context, state, &qmd)? {
             context.units.violations.record(Consequence::Hang, "SEND_PCAS", hang);
-            return Ok(Flow::Hang);
+            self.stuck = true;
+            return Ok(Flow::Stuck);
         }
         if qmd.invalidates().contains(qmd::Invalidate::INSTRUCTION) {
             context.units.executor.invalidate_code();
@@ -181,7 +193,7 @@ impl ComputeScheduler {
         qmd: Qmd,
     ) -> Result<Flow, Exception> {
         let stop = context.channel.stop_flag();
-        match context.units.executor.advance(&mut running, &context.memory, stop, context.others_wait) {
+        match context.units.executor.advance(&mut running, &context.memory, stop, context.turn) {
             Ok(None) => {
                 self.running = Some((running, qmd));
                 Ok(Flow::Preempted)
@@ -189,6 +201,14 @@ impl ComputeScheduler {
             Ok(Some(counters)) => {
                 context.units.count(|total| total.sm += counters);
                 self.end(context, &qmd)
+            }
+            Err(fault) if fault.code == sm::esr::NONE && !context.channel.is_stopped() => {
+                if !std::mem::replace(&mut self.reported, true) {
+                    report_hang(context, fault.to_string());
+                }
+                self.stuck = !running.can_go_on();
+                self.running = Some((running, qmd));
+                Ok(if self.stuck { Flow::Stuck } else { Flow::Preempted })
             }
             Err(fault) => {
                 let launch = running.launch();
@@ -206,13 +226,8 @@ impl ComputeScheduler {
         several: bool,
         qmd: &Qmd,
     ) -> Result<Flow, Exception> {
-        if context.channel.is_unserviceable() {
+        if context.channel.is_stopped() {
             return Ok(Flow::Next);
-        }
-        if fault.code == sm::esr::NONE {
-            tracing::error!(%fault, "a kernel does not end");
-            context.units.violations.record_fault(fault.to_string());
-            return Err(Exception::Timeout);
         }
         if state.exceptions_masked && fault.mmu.is_none() {
             tracing::warn!(%fault, "SM exceptions are masked by SET_SHADER_EXCEPTIONS: the error is not reported");
@@ -223,10 +238,11 @@ impl ComputeScheduler {
 
     /// What follows the end of a launch: releases, then dependents.
     fn end(&mut self, context: &Context<'_>, qmd: &Qmd) -> Result<Flow, Exception> {
-        if context.channel.is_unserviceable() {
+        if context.channel.is_stopped() {
             // Stopped with its channel: what follows a kernel's end does not happen.
             return Ok(Flow::Next);
         }
+        self.reported = self.cyclic && self.reported;
         for slot in 0..qmd::RELEASES {
             let Some(release) = qmd.release(slot) else { continue };
             let write = Write {
@@ -266,6 +282,13 @@ impl ComputeScheduler {
             shared_bytes_per_sm: context.units.chip.target().max_shared_bytes(),
         }
     }
+}
+
+/// Says what a real machine does not say: why a launch has no end. The driver learns of it when a context
+/// switch waits for it, if one ever does.
+fn report_hang(context: &Context<'_>, text: String) {
+    tracing::error!("a kernel does not end: {text}");
+    context.units.violations.record_fault(text);
 }
 
 fn refused(check: SkedCheck) -> Exception {

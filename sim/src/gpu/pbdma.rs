@@ -41,7 +41,6 @@ pub(crate) struct Pbdma {
     address: u32,
     subchannel: u32,
     remaining: u32,
-    hung: bool,
     has_context: bool,
     classes: [u32; 8],
     host: HostMethods,
@@ -72,19 +71,18 @@ impl Pbdma {
         self.compute.is_working()
     }
 
+    /// Whether no block has begun that has not ended.
+    pub(crate) fn is_between_blocks(&self) -> bool {
+        self.compute.is_between_blocks()
+    }
+
     /// Works for the channel until it has nothing to do, waits, or has had its turn.
     pub(crate) fn turn(&mut self, context: &Context<'_>) -> Result<Turn, Exception> {
         let mut methods = 0;
-        if self.hung {
-            return Ok(Turn::Idle);
-        }
         if self.compute.is_working() {
             match self.compute.advance(context)? {
                 Flow::Preempted => return Ok(Turn::More),
-                Flow::Hang => {
-                    self.hung = true;
-                    return Ok(Turn::Idle);
-                }
+                Flow::Stuck => return Ok(Turn::Blocked),
                 Flow::Next | Flow::Acquire(_) => {}
             }
         }
@@ -92,7 +90,7 @@ impl Pbdma {
             if !self.host.poll(context)? {
                 return Ok(Turn::Blocked);
             }
-            if methods >= TURN || context.channel.is_unserviceable() || context.channel.is_closing() {
+            if methods >= TURN || context.channel.must_pause() {
                 return Ok(Turn::More);
             }
             let Some(word) = self.word(context)? else {
@@ -107,10 +105,7 @@ impl Pbdma {
                 Flow::Next => {}
                 Flow::Acquire(acquire) => self.host.wait_for(acquire),
                 Flow::Preempted => return Ok(Turn::More),
-                Flow::Hang => {
-                    self.hung = true;
-                    return Ok(Turn::Idle);
-                }
+                Flow::Stuck => return Ok(Turn::Blocked),
             }
         }
     }

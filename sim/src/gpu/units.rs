@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::gpu::chip::Chip;
 use crate::gpu::counters::Counters;
+use crate::gpu::session::Session;
 use crate::gpu::sm;
 use crate::gpu::syncpoint::Syncpoints;
 use crate::violations::Violations;
@@ -13,6 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Units {
     /// Instruction set, limits, floor plan.
     pub(crate) chip: Chip,
+    /// What else uses the GPU.
+    pub(crate) session: Session,
     /// Time.
     pub(crate) clock: Clock,
     /// Runs kernels.
@@ -28,12 +31,13 @@ impl Units {
     /// Units that have done nothing yet.
     pub(crate) fn new(
         chip: Chip,
+        session: Session,
         clock: Clock,
         executor: sm::Executor,
         syncpoints: Arc<Syncpoints>,
         violations: Arc<Violations>,
     ) -> Self {
-        Self { chip, clock, executor, syncpoints, violations, counters: Mutex::default() }
+        Self { chip, session, clock, executor, syncpoints, violations, counters: Mutex::default() }
     }
 
     /// Counters so far.

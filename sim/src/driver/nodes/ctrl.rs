@@ -21,7 +21,7 @@ use zerocopy::IntoBytes;
 pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes: &mut [u8]) -> Reply {
     match request {
         NVGPU_GPU_IOCTL_GET_CHARACTERISTICS => with(bytes, |a: &mut nvgpu_gpu_get_characteristics| {
-            let all = characteristics::of(machine.chip(), file.instance);
+            let all = characteristics::of(machine.chip(), machine.config.cilp, file.instance);
             let size = &mut a.gpu_characteristics_buf_size;
             Ok(answer(machine, a.gpu_characteristics_buf_addr, size, all.as_bytes()))
         }),

@@ -72,7 +72,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, session: &DebugSession, request: u32
         NVGPU_DBG_GPU_IOCTL_TSG_SET_TIMESLICE => with(bytes, |a: &mut nvgpu_timeslice_args| {
             let group = group(session)?;
             accept(TIMESLICE.contains(&a.timeslice_us))?;
-            group.state().timeslice_us = a.timeslice_us;
+            group.set_timeslice(a.timeslice_us);
             Ok(0)
         }),
         NVGPU_DBG_GPU_IOCTL_TSG_GET_TIMESLICE => with(bytes, |a: &mut nvgpu_timeslice_args| {

@@ -27,6 +27,9 @@ const KNOWN: u32 = NVMAP_HEAP_IOVMM
     | NVMAP_HEAP_CARVEOUT_IVM
     | NVMAP_HEAP_CARVEOUT_GENERIC;
 const PAGE: u64 = crate::dram::PAGE;
+/// NUMA nodes that pass the driver's check: -1 for any, and up to the `MAX_NUMNODES` of the arm64 default
+/// configuration, itself included.
+const NUMA_NODES: std::ops::RangeInclusive<i32> = -1..=16;
 
 /// Serves an `N` command.
 pub(super) fn ioctl(machine: &Arc<Machine>, request: u32, arg: &mut [u8]) -> Reply {
@@ -116,7 +119,7 @@ fn create(machine: &Machine, size: u64) -> Result<u32, Errno> {
 }
 
 fn alloc(machine: &Machine, a: &nvmap_alloc_handle) -> Result<(), Errno> {
-    if !matches!(a.numa_nid, -1 | 0) || a.align != 0 && !a.align.is_power_of_two() || a.handle == 0 {
+    if !NUMA_NODES.contains(&a.numa_nid) || a.align != 0 && !a.align.is_power_of_two() || a.handle == 0 {
         return Err(Errno::EINVAL);
     }
     let mut driver = machine.driver();
