@@ -102,7 +102,7 @@ fn the_first_context_takes_as_long_as_on_a_real_machine() {
 }
 
 #[test]
-fn closing_a_channel_waits_a_second_for_its_kernel_and_then_stops_it() {
+fn closing_a_channel_whose_kernel_does_not_give_way_takes_a_tenth_of_a_second() {
     let (machine, clock) = virtual_machine();
     let mut channel = machine.channel();
     channel.start();
@@ -117,10 +117,11 @@ fn closing_a_channel_waits_a_second_for_its_kernel_and_then_stops_it() {
     let Channel { fd, .. } = channel;
     machine.sim.close(fd).unwrap();
     let waited = clock.now() - start;
-    assert!(waited >= Duration::from_secs(1), "{waited:?}");
+    assert!(waited >= Duration::from_millis(100), "{waited:?}");
     assert_eq!(signal.u64(0).load(Ordering::Acquire), 1);
-    // The GPU is free for others.
-    machine.settle();
+    // The kernel runs on, and ends with its memory.
+    assert!(machine.sim.kernel_log().iter().any(|line| line.contains("tearing down TSG 0")));
+    machine.sim.close(machine.space).unwrap();
 }
 
 #[test]
