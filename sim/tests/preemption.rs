@@ -122,7 +122,10 @@ fn what_needs_the_engine_is_busy_beside_a_kernel_that_does_not_give_way() {
     let start = clock.now();
     assert_eq!(alloc(&second, 0xc7c0), Err(Errno::EBUSY));
     assert!(clock.now() - start >= PREEMPTION);
-    assert!(log_has(&machine, "preempt timed out for tsgid: 0, ctxsw timeout will trigger recovery if needed"));
+    assert!(log_has(
+        &machine,
+        "preempt timed out for tsgid: 0, ctxsw timeout will trigger recovery if needed"
+    ));
     assert_eq!(set_mode(&second, WFI), Err(Errno::EBUSY), "also when nothing is to change");
     assert_eq!(ask_bare(&machine.sim, first.fd.as_fd(), NVGPU_IOCTL_CHANNEL_PREEMPT), Err(Errno::EBUSY));
     assert!(!first.is_dead() && !second.is_dead());

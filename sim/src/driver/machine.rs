@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::config::SimConfig;
 use crate::dram::Dram;
+use crate::driver::address_space::space::AddressSpace;
 use crate::driver::channel::{Channel, Channels};
 use crate::driver::descriptor::{FileKey, borrow};
 use crate::driver::dmabuf::{BufferFacts, DmaBuf};
@@ -13,7 +14,6 @@ use crate::driver::tsg::Tsg;
 use crate::driver::unbind::{self, Preempting, Unbound};
 use crate::findings::Findings;
 use crate::gpu::chip::Chip;
-use crate::driver::address_space::space::AddressSpace;
 use crate::gpu::device::Gpu;
 use crate::gpu::instance::Instance;
 use crate::gpu::sm;

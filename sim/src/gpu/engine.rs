@@ -67,7 +67,8 @@ impl Engine {
                 continue;
             }
             let preemption = group.preemption();
-            let keeper = runlist.iter().find(|e| is_of(e, &group) && !group.is_saved() && keeps(e, preemption));
+            let keeper =
+                runlist.iter().find(|e| is_of(e, &group) && !group.is_saved() && keeps(e, preemption));
             match keeper {
                 None => {
                     group.finish_switch();

@@ -161,12 +161,7 @@ fn alloc_obj_ctx(machine: &Machine, channel: &Channel, a: &nvgpu_alloc_obj_ctx_a
 }
 
 /// The rest of `ALLOC_OBJ_CTX`, while the group is off the engine.
-fn add_class(
-    machine: &Machine,
-    tsg: &Tsg,
-    space: &Arc<AddressSpace>,
-    a: &nvgpu_alloc_obj_ctx_args,
-) -> Reply {
+fn add_class(machine: &Machine, tsg: &Tsg, space: &Arc<AddressSpace>, a: &nvgpu_alloc_obj_ctx_args) -> Reply {
     let graphics = GRAPHICS_CLASSES.contains(&a.class_num);
     let weak = Arc::downgrade(space);
     let mut state = tsg.state();
@@ -224,7 +219,10 @@ fn preemption_mode(machine: &Machine, channel: &Channel, a: &nvgpu_preemption_mo
     // A value that is no mode counts as none.
     let known = |mode: u32, modes: &[u32]| if modes.contains(&mode) { mode } else { 0 };
     let asked = [
-        known(a.graphics_preempt_mode, &[NVGPU_GRAPHICS_PREEMPTION_MODE_WFI, NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP]),
+        known(
+            a.graphics_preempt_mode,
+            &[NVGPU_GRAPHICS_PREEMPTION_MODE_WFI, NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP],
+        ),
         known(
             a.compute_preempt_mode,
             &[
@@ -258,10 +256,7 @@ fn set_modes(
     // Modes only go up.
     let lower =
         graphics != 0 && graphics < state.graphics_mode || compute != 0 && compute < state.compute_mode;
-    if lower
-        || cilp && !machine.config.cilp
-        || cilp && graphics == NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP
-    {
+    if lower || cilp && !machine.config.cilp || cilp && graphics == NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP {
         return Err(Errno::EINVAL);
     }
     if graphics != 0 {

@@ -107,12 +107,7 @@ pub(crate) struct Grid<'a> {
 }
 
 impl<'a> Grid<'a> {
-    pub fn new(
-        env: Environment<'a>,
-        progress: &'a Progress,
-        config: &Config,
-        turn: Turn<'a>,
-    ) -> Self {
+    pub fn new(env: Environment<'a>, progress: &'a Progress, config: &Config, turn: Turn<'a>) -> Self {
         Grid {
             free_order: config.schedule == Schedule::Parallel,
             env,
