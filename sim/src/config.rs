@@ -5,6 +5,7 @@ use crate::findings::Checks;
 use crate::gpu::chip::{Chip, MOST_SMS};
 use crate::gpu::session::Session;
 use crate::gpu::sm;
+use crate::violations::Traps;
 use sass::Arch;
 
 /// Settings of a [`Sim`](crate::Sim). The default is an Orin AGX 64 GB with all its SMs.
@@ -32,6 +33,8 @@ pub struct SimConfig {
     pub first_context_ms: u32,
     /// What else uses the GPU: it decides when a program's groups are switched out.
     pub session: Session,
+    /// What becomes of calls that a real machine does not survive.
+    pub traps: Traps,
     /// Whether kernels can be preempted between two instructions (CILP), as the driver of a ga10b reports.
     pub cilp: bool,
     /// Lets other processes of the same user inspect the machine, as a debugger inspects a real one:
@@ -63,6 +66,7 @@ impl Default for SimConfig {
             verbose: false,
             first_context_ms: 0,
             session: Session::Headless,
+            traps: Traps::Error,
             cilp: true,
             visible: false,
         }
@@ -81,6 +85,8 @@ impl SimConfig {
     /// What else uses the GPU: `headless`, `desktop`, or `desktop:N` for one whose frame comes due once in each
     /// grid, after N of its blocks have started.
     pub const SESSION: &str = "NVGPU_SIM_SESSION";
+    /// What becomes of calls that a real machine does not survive: `error`, `warn` or `off`.
+    pub const TRAPS: &str = "NVGPU_SIM_TRAPS";
     /// Unless `0`: kernel-log lines on stderr.
     pub const VERBOSE: &str = "NVGPU_SIM_VERBOSE";
     /// Unless `0`: other processes of the user may inspect the machine.
@@ -123,6 +129,10 @@ impl SimConfig {
             config.session = value.parse().ok()?;
             Some(())
         })?;
+        read(Self::TRAPS, "error, warn or off", &mut |value| {
+            config.traps = value.parse().ok()?;
+            Some(())
+        })?;
         config.verbose = value(Self::VERBOSE).is_some_and(|value| value != "0");
         config.visible = value(Self::VISIBLE).is_some_and(|value| value != "0");
         Ok(config)
@@ -153,6 +163,8 @@ mod tests {
         assert_eq!(of(SimConfig::MEMORY, "1048576").unwrap().memory, 1 << 20);
         assert_eq!(of(SimConfig::CHECK, "race,sync").unwrap().check, Checks::RACE | Checks::SYNC);
         assert_eq!(of(SimConfig::SMS, "8").unwrap().sm_count, 8);
+        let traps = |value| of(SimConfig::TRAPS, value).unwrap().traps;
+        assert_eq!(["error", "warn", "off"].map(traps), [Traps::Error, Traps::Warn, Traps::Off]);
         let session = |value| of(SimConfig::SESSION, value).unwrap().session;
         assert_eq!(
             ["headless", "desktop", "desktop:3"].map(session),
@@ -173,6 +185,7 @@ mod tests {
             (SimConfig::MEMORY, "4096"),
             (SimConfig::CHECK, "races"),
             (SimConfig::SESSION, "desktop:"),
+            (SimConfig::TRAPS, "yes"),
             (SimConfig::SMS, "0"),
             (SimConfig::SMS, "17"),
             (SimConfig::SMS, "3"),

@@ -77,5 +77,5 @@ pub use gpu::sm;
 pub use own_thread::is_gpu_thread;
 pub use poison::POISON;
 pub use sim::Sim;
-pub use violations::{Consequence, Violation};
+pub use violations::{Consequence, Traps, UnknownTraps, Violation};
 pub use visit::remote::Remote;

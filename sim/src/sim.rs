@@ -90,6 +90,11 @@ impl Sim {
         self.machine.violations.all()
     }
 
+    /// Requests so far that the model does not serve, by name: each failed with `ENOTTY`.
+    pub fn absent_calls(&self) -> Vec<&'static str> {
+        self.machine.violations.absent()
+    }
+
     /// Mistakes of kernels that [`SimConfig::check`] found so far, in the order in which they were noticed
     /// first.
     pub fn findings(&self) -> Vec<Finding> {

@@ -109,7 +109,7 @@ impl Machine {
     pub(crate) fn new(config: SimConfig) -> Result<Self, Errno> {
         let dram = Dram::new(config.memory)?;
         let clock = Clock::new(&config.time);
-        let violations = Arc::new(Violations::default());
+        let violations = Arc::new(Violations::new(config.traps));
         let syncpoints = Arc::new(Syncpoints::new(&dram));
         let findings = Findings::new(!config.check.is_empty());
         let settings = sm::Config { checks: config.checks(), ..config.executor };

@@ -115,7 +115,6 @@ pub(super) fn ioctl(machine: &Arc<Machine>, channel: &Arc<Channel>, request: u32
         }
         NVGPU_IOCTL_CHANNEL_SET_BOOSTED_CTX => Ok(0),
         NVGPU_IOCTL_CHANNEL_GET_USER_SYNCPOINT => with(bytes, |a| user_syncpoint(machine, channel, a)),
-        NVGPU_IOCTL_CHANNEL_RESCHEDULE_RUNLIST => Err(Errno::EPERM),
         NVGPU_IOCTL_CHANNEL_SETUP_BIND => with(bytes, |a| setup_bind::setup_bind(machine, channel, a)),
         _ => Err(Errno::ENOTTY),
     }
@@ -171,8 +170,7 @@ fn add_class(machine: &Machine, tsg: &Tsg, space: &Arc<AddressSpace>, a: &nvgpu_
             let va = space.reserve_kernel(len)?;
             buffers.push(va);
             if va + len > CONTEXT_REACH {
-                machine.violations.record(
-                    Consequence::Freeze,
+                machine.violations.freeze(
                     "NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX",
                     format!(
                         "context buffers of address space {} reach {:#x}, past 2^40: the driver hits BUG() with locks held; \
@@ -180,8 +178,7 @@ fn add_class(machine: &Machine, tsg: &Tsg, space: &Arc<AddressSpace>, a: &nvgpu_
                         space.id(),
                         va + len
                     ),
-                );
-                return Err(Errno::EIO);
+                )?;
             }
         }
         state.contexts.push((weak, buffers));

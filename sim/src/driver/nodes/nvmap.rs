@@ -5,6 +5,7 @@ use crate::driver::dmabuf::{DmaBuf, Metadata};
 use crate::driver::machine::{Driver, Machine};
 use crate::driver::nodes::argument::Reply;
 use crate::findings::Checks;
+use crate::violations::Consequence;
 use nix::errno::Errno;
 use nvgpu_sys::*;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
@@ -154,9 +155,13 @@ fn free(machine: &Machine, arg: &[u8]) -> Reply {
     let number = arg.get(..4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
     let mut driver = machine.driver();
     if !driver.handles.remove(number) && machine.is_buffer(&driver, number as i32) {
-        tracing::warn!(
-            fd = number,
-            "NVMAP_IOC_FREE was given a buffer's descriptor instead of a handle: it is closed"
+        machine.violations.record(
+            Consequence::Corruption,
+            "NVMAP_IOC_FREE",
+            format!(
+                "{number} is a buffer's descriptor and not a handle: the driver closes it, and the next file that is opened \
+                 gets its number; pass handles, which have bit 31 set"
+            ),
         );
         let _ = nix::unistd::close(number as i32);
     }

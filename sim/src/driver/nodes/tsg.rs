@@ -93,8 +93,6 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
         NVGPU_TSG_IOCTL_DELETE_SUBCONTEXT => {
             with(bytes, |a: &mut nvgpu_tsg_delete_subcontext_args| delete_subcontext(machine, tsg, a.veid))
         }
-        // Tokens name the control node of another process.
-        NVGPU_TSG_IOCTL_GET_SHARE_TOKEN | NVGPU_TSG_IOCTL_REVOKE_SHARE_TOKEN => Err(Errno::EINVAL),
         _ => Err(Errno::ENOTTY),
     }
 }
