@@ -56,6 +56,7 @@
 
 mod clock;
 mod config;
+mod doorbells;
 mod dram;
 mod driver;
 mod findings;

@@ -6,7 +6,6 @@ use crate::driver::files::Object;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::dispatch;
 use crate::driver::nodes::nvmap::check_mmap;
-use crate::driver::session::control::CtrlFile;
 use crate::findings::Finding;
 use crate::gpu::counters::Counters;
 use crate::gpu::host_scheduler;
@@ -18,13 +17,12 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nvgpu_sys::Sys;
-use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// A software ga10b, with the system calls of its driver.
@@ -34,8 +32,6 @@ use std::thread::JoinHandle;
 #[derive(Debug)]
 pub struct Sim {
     machine: Arc<Machine>,
-    /// Mappings of the doorbell page: address to the open file whose only mapping it is.
-    doorbells: Mutex<HashMap<usize, Arc<CtrlFile>>>,
     thread: Option<JoinHandle<()>>,
     /// Serves other processes, if the configuration permits it.
     host: Option<Host>,
@@ -60,7 +56,7 @@ impl Sim {
             }
             host => host.and_then(Result::ok),
         };
-        Ok(Arc::new(Self { machine, doorbells: Mutex::default(), thread: Some(thread), host }))
+        Ok(Arc::new(Self { machine, thread: Some(thread), host }))
     }
 
     /// Starts a machine.
@@ -218,14 +214,12 @@ unsafe impl Sys for Sim {
                 if !file.take_mapping() {
                     return Err(Errno::EBUSY);
                 }
+                self.machine.power_on();
                 let page = self.machine.gpu.usermode_fd();
                 // SAFETY: the caller's promise; the page is shared memory of this machine.
                 let mapped = unsafe { nix::sys::mman::mmap(None, len, prot, flags, page, 0) };
                 match mapped {
-                    Ok(at) => {
-                        let mut doorbells = self.doorbells.lock().unwrap_or_else(PoisonError::into_inner);
-                        doorbells.insert(at.as_ptr() as usize, file);
-                    }
+                    Ok(at) => self.machine.doorbells.add(at, len, (prot, flags), file),
                     Err(_) => file.return_mapping(),
                 }
                 mapped
@@ -243,13 +237,10 @@ unsafe impl Sys for Sim {
     }
 
     unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
+        // Before the range is free for other mappings, which must not be replaced.
+        self.machine.doorbells.remove(addr);
         // SAFETY: the caller's promise.
-        unsafe { nix::sys::mman::munmap(addr, len)? };
-        let mut doorbells = self.doorbells.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = doorbells.remove(&(addr.as_ptr() as usize)) {
-            file.return_mapping();
-        }
-        Ok(())
+        unsafe { nix::sys::mman::munmap(addr, len) }
     }
 
     fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {

@@ -142,3 +142,39 @@ fn a_kernel_that_waits_for_the_clock_sees_it_pass() {
     channel.wait(signal.u64(0), 1);
     assert!(clock.now() >= Duration::from_nanos(15 << 32));
 }
+
+/// Whether the doorbell page can be read: the kernel reads it, which a signal does not interrupt.
+fn is_there(machine: &Machine) -> bool {
+    let mut byte = [0u8];
+    let page = machine.doorbell.as_ptr() as usize;
+    let remote = [nix::sys::uio::RemoteIoVec { base: page, len: 1 }];
+    let mut local = [std::io::IoSliceMut::new(&mut byte)];
+    nix::sys::uio::process_vm_readv(nix::unistd::Pid::this(), &mut local, &remote).is_ok()
+}
+
+#[test]
+fn a_gpu_that_nobody_needs_loses_its_power_and_the_program_its_doorbell() {
+    let (machine, clock) = virtual_machine();
+    let becomes = |there: bool| {
+        let start = std::time::Instant::now();
+        while is_there(&machine) != there {
+            assert!(start.elapsed() < DEADLINE, "the doorbell page stays as it is");
+            std::thread::yield_now();
+        }
+    };
+    let channel = machine.channel();
+    // A deterministic channel keeps the power.
+    clock.advance(Duration::from_secs(5));
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(is_there(&machine));
+    drop(channel);
+    clock.advance(Duration::from_secs(5));
+    becomes(false);
+    // Any call that needs the GPU brings both back.
+    assert!(gpu_time(&machine) > Duration::ZERO);
+    assert!(is_there(&machine));
+    let mut channel = machine.channel();
+    let signal = machine.buffer(4096);
+    channel.submit(&release(signal.va, 1));
+    channel.wait(signal.u64(0), 1);
+}

@@ -29,6 +29,8 @@ pub(crate) struct ChannelState {
     pub(crate) watchdog_ms: u32,
     /// Whether the program promised deterministic submits.
     pub(crate) deterministic: bool,
+    /// A deterministic channel that does not keep the GPU's power.
+    pub(crate) may_railgate: bool,
     /// A kernel-mode ring was requested.
     pub(crate) kernel_ring: bool,
     /// Last class of `ALLOC_OBJ_CTX`.
@@ -64,6 +66,7 @@ impl Channel {
             watchdog: true,
             watchdog_ms: 5000,
             deterministic: false,
+            may_railgate: false,
             kernel_ring: false,
             class: None,
             notifier: None,

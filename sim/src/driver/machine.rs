@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::config::SimConfig;
+use crate::doorbells::Doorbells;
 use crate::dram::Dram;
 use crate::driver::address_space::space::AddressSpace;
 use crate::driver::channel::{Channel, Channels};
@@ -30,10 +31,14 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 /// Channels and groups that the GPU has.
 const CHANNELS: u32 = 512;
 const TSGS: u32 = 512;
+/// How long after its last use the GPU loses its power (the driver's `railgate_delay`).
+const RAILGATE_DELAY: Duration = Duration::from_millis(500);
+
 /// A buffer that some descriptor may still refer to.
 #[derive(Debug)]
 struct KnownBuffer {
@@ -88,6 +93,10 @@ pub(crate) struct Machine {
     pub(crate) syncpoints: Arc<Syncpoints>,
     /// The GPU.
     pub(crate) gpu: Gpu,
+    /// The program's mappings of the doorbell page.
+    pub(crate) doorbells: Doorbells,
+    /// When a call last needed power, in nanoseconds since boot.
+    last_use: AtomicU64,
     /// Name of the process.
     pub(crate) comm: String,
     /// Channels that exist.
@@ -130,6 +139,8 @@ impl Machine {
             user: UserMemory::new()?,
             syncpoints,
             gpu: Gpu::new(units)?,
+            doorbells: Doorbells::new()?,
+            last_use: AtomicU64::new(0),
             channels: Channels::default(),
             comm: comm.trim_end().to_owned(),
             channel_ids: IdPool::new(CHANNELS, Order::LastIn),
@@ -151,6 +162,30 @@ impl Machine {
     /// State of the driver.
     pub(crate) fn driver(&self) -> MutexGuard<'_, Driver> {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The GPU is needed: it gets power, if it has none, and keeps it for a while.
+    pub(crate) fn power_on(&self) {
+        let now = u64::try_from(self.clock.uptime().as_nanos()).unwrap_or(u64::MAX);
+        self.last_use.store(now, Ordering::Release);
+        self.doorbells.show(self.gpu.usermode_fd());
+    }
+
+    /// Takes the power of a GPU that nothing has needed for a while: no deterministic channel keeps it, and no
+    /// call came.
+    fn railgate(&self) {
+        let last = Duration::from_nanos(self.last_use.load(Ordering::Acquire));
+        if self.clock.uptime().saturating_sub(last) < RAILGATE_DELAY {
+            return;
+        }
+        let keeps = |channel: &Arc<Channel>| {
+            let state = channel.state();
+            state.deterministic && !state.may_railgate
+        };
+        let runlist = self.gpu.runlist();
+        if !runlist.iter().filter_map(|entry| self.channels.of(&entry.instance)).any(|c| keeps(&c)) {
+            self.doorbells.hide();
+        }
     }
 
     /// Whether no debugger has switched time-outs off.
@@ -229,6 +264,7 @@ impl Machine {
 
     /// Ends the life of everything whose last descriptor is closed.
     pub(crate) fn collect_closed(&self) {
+        self.railgate();
         let objects = self.driver().files.take_all_closed();
         for object in objects {
             self.release(object);

@@ -20,6 +20,7 @@ use super::{
     Backend, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind, MemoryRequest, RawChannel,
     RawFault,
 };
+use crate::address::Bytes;
 use crate::error::Error;
 use crate::info::{BackendKind, GpuCache, Info};
 use crate::sync::lock;
@@ -38,6 +39,8 @@ use space::Space;
 
 /// `l2_flush` and `l2_invalidate` of `NVGPU_GPU_IOCTL_FLUSH_L2`: dirty lines go to memory, then all lines go.
 const FLUSH_AND_INVALIDATE: u8 = 1 | 1 << 1;
+/// From this length on, all pages of a buffer are mapped at once.
+const POPULATED: Bytes = Bytes::new(2 << 20);
 /// Channels that the driver puts into one group.
 const CHANNELS: usize = 128;
 /// Bytes of the doorbell page.
@@ -121,7 +124,9 @@ impl Backend for Nvgpu {
 
     fn allocate(&self, request: &MemoryRequest) -> Result<Memory, Error> {
         let keep = self.settings.cache == GpuCache::Keep && is_kept(request.kind);
-        let mapped = Mapped::new(&self.space, request, keep)?;
+        // The software device has memory only where it is touched.
+        let populate = self.info.backend == BackendKind::Nvgpu && request.len >= POPULATED;
+        let mapped = Mapped::new(&self.space, request, keep, populate)?;
         let memory = Memory { id: MemoryId(self.new_id()), cpu: Some(mapped.cpu()) };
         lock(&self.mappings).insert(memory.id.0, mapped);
         Ok(memory)

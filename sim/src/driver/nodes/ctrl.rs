@@ -278,7 +278,12 @@ fn deterministic(machine: &Machine, a: &mut nvgpu_gpu_set_deterministic_opts_arg
     let fds: Vec<i32> = machine.user.read_array(a.channels, a.num_channels as usize)?;
     for fd in fds {
         match machine.object_by_number(fd) {
-            Some(Object::Channel(channel)) if channel.state().deterministic => {}
+            Some(Object::Channel(channel)) if channel.state().deterministic => {
+                let allows = a.flags & NVGPU_GPU_SET_DETERMINISTIC_OPTS_FLAGS_ALLOW_RAILGATING != 0;
+                if a.flags & both != 0 {
+                    channel.state().may_railgate = allows;
+                }
+            }
             _ => return Err(Errno::EINVAL),
         }
     }

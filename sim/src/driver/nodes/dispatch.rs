@@ -127,6 +127,7 @@ pub(crate) fn ioctl(machine: &Arc<Machine>, fd: BorrowedFd<'_>, request: u32, ar
         return Err(Errno::EINVAL);
     }
     check_served(machine, request)?;
+    machine.power_on();
     let size = size as usize;
     if arg.len() < size {
         return Err(Errno::EFAULT);
