@@ -1,7 +1,8 @@
 //! Why a call failed, in the terms of the object and the number it concerns.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use nix::errno::Errno as Nix;
@@ -50,10 +51,12 @@ pub enum Error {
         rm: Box<Self>,
     },
     /// A device node could not be opened.
-    #[error("cannot open {}", path.to_string_lossy())]
+    #[error("cannot open {}{}", path.to_string_lossy(), of_group(group))]
     Open {
         /// The node.
         path: CString,
+        /// The group whose members may open it, where that is why it could not be opened.
+        group: Option<String>,
         /// The kernel's reason.
         #[source]
         errno: Errno,
@@ -284,7 +287,10 @@ pub enum Error {
         process: u32,
     },
     /// The GPU did not reach a point in time.
-    #[error("the GPU did not finish within {waited:?}: timeline stands at {reached}, waited for {wanted}")]
+    #[error(
+        "the GPU did not finish within {waited:?}: timeline stands at {reached}, waited for {wanted}{}",
+        said(explanation)
+    )]
     Timeout {
         /// How long the call waited.
         waited: Duration,
@@ -292,6 +298,8 @@ pub enum Error {
         wanted: u64,
         /// The value last seen.
         reached: u64,
+        /// Why, in the words of the software ga10b. Empty on hardware, which is silent.
+        explanation: Vec<String>,
     },
     /// The work did not end within the device's patience when its queue was dropped, and was stopped.
     #[error("the work was stopped before its end: its queue was dropped, and it did not end in time")]
@@ -329,11 +337,36 @@ impl fmt::Debug for Error {
     }
 }
 
+fn of_group(group: &Option<String>) -> String {
+    group.as_ref().map_or_else(String::new, |group| format!(", which belongs to group {group}"))
+}
+
+fn said(explanation: &[String]) -> String {
+    explanation.iter().map(|words| format!("; {words}")).collect()
+}
+
 fn shape([x, y, z]: &[u32; 3]) -> String {
     format!("{x} x {y} x {z}")
 }
 
 impl Error {
+    /// A node that could not be opened.
+    pub(crate) fn open(path: &CStr, errno: Nix) -> Self {
+        let owner = || {
+            let path = std::path::Path::new(path.to_str().ok()?);
+            let gid = std::fs::metadata(path).ok()?.gid();
+            let known = nix::unistd::Group::from_gid(gid.into()).ok().flatten();
+            Some(known.map_or_else(|| gid.to_string(), |group| group.name))
+        };
+        let group = if matches!(errno, Nix::EACCES | Nix::EPERM) { owner() } else { None };
+        Self::Open { path: path.into(), group, errno: Errno::of(errno) }
+    }
+
+    /// Whether a node is there and this user may not open it.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Open { errno, .. } if matches!(Nix::from_raw(errno.raw()), Nix::EACCES | Nix::EPERM))
+    }
+
     /// A request that the driver refused, or that was given up.
     pub(crate) fn ioctl(e: nvgpu_sys::IoctlError) -> Self {
         let nvgpu_sys::IoctlError { name, request, errno } = e;
@@ -357,9 +390,9 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Open { errno, .. } => match Nix::from_raw(errno.raw()) {
-                Nix::EACCES | Nix::EPERM => {
-                    Some("add the user to group video (and log in again); `nvdiag doctor` checks it")
-                }
+                Nix::EACCES | Nix::EPERM => Some(
+                    "add the user to the node's group, video on a Jetson (and log in again); `nvdiag doctor` checks it",
+                ),
                 Nix::ENOENT => Some(
                     "no such GPU here: HCQ_DEVICE=sim runs on the software ga10b; `nvdiag doctor` lists what was \
                      searched for",
@@ -372,6 +405,9 @@ impl Error {
                 }
                 Nix::ENOMEM => Some(
                     "there is not so much free memory or address space (`nvdiag info` says how much there is)",
+                ),
+                Nix::EBUSY => Some(
+                    "a kernel that cannot be preempted was in the way for as long as the device's patience",
                 ),
                 Nix::ETIMEDOUT => Some("the channel is dead after a fault; open the device again"),
                 _ => None,

@@ -83,14 +83,51 @@ pub struct DeviceOptions {
     /// Whether a Jetson's GPU may keep bulk memory in its level-2 cache; `None` for what `HCQ_GPU_CACHE`
     /// says, and no if it says nothing.
     pub gpu_cache: Option<GpuCache>,
+    /// Launches as close as can be to those that other people have run on an Orin: the launch descriptor's
+    /// fields, the semaphore that ends a submission, the ring's entries, the subcontext. Slower; to find out
+    /// whether one of the differences is at fault. `None` for what `HCQ_CONSERVATIVE` says (unless `0`), and no
+    /// if it says nothing.
+    pub conservative: Option<bool>,
+    /// Whether a Jetson's channels run in an asynchronous subcontext (VEID 1, the second pushbuffer unit)
+    /// instead of the synchronous one (VEID 0); `None` for yes where launches are conservative.
+    pub async_subcontext: Option<bool>,
+    /// Context-switch time, over the life of a channel, after which a Jetson's driver stops it: each switch
+    /// adds 100 ms for each 100 ms that it waits for a kernel. `None` for the driver's 3 s.
+    pub switch_limit: Option<Duration>,
+    /// How long a Jetson's GPU stays with this device when others wait, 1 to 50 ms; `None` for the driver's
+    /// 1.024 ms. A longer slice means fewer switches beside a desktop, and a less smooth one.
+    pub timeslice: Option<Duration>,
     /// How long a wait spins before it yields and then sleeps; `None` for what suits the device.
     pub spin: Option<Duration>,
     /// For tests: the value timelines start from. They count modulo 2^64.
     pub timeline_start: u64,
     /// How long operations without a deadline of their own (reading, writing, ring space, dropping) wait for
-    /// the GPU, and how long a request is repeated that signals interrupt. Dropping a queue takes in addition
-    /// what the driver takes to close a channel: about a second, where a kernel does not end.
+    /// the GPU, and how long a request is repeated that signals interrupt, or that the driver cannot serve
+    /// beside a kernel that does not give way. Dropping a queue takes in addition what the driver takes to close
+    /// a channel: some tenths of a second, where a kernel does not end.
     pub patience: Duration,
+}
+
+impl DeviceOptions {
+    /// Resolves what the environment decides.
+    ///
+    /// A conservative device neither links launches nor lets them signal.
+    pub(crate) fn resolve(mut self) -> Self {
+        let conservative = self.conservative.unwrap_or_else(|| {
+            std::env::var_os("HCQ_CONSERVATIVE").is_some_and(|value| !value.is_empty() && value != "0")
+        });
+        self.conservative = Some(conservative);
+        self.async_subcontext.get_or_insert(conservative);
+        if conservative {
+            (self.chain_launches, self.release_in_launch) = (false, false);
+        }
+        self
+    }
+
+    /// Whether launches are conservative, once that is resolved.
+    pub(crate) fn is_conservative(&self) -> bool {
+        self.conservative == Some(true)
+    }
 }
 
 impl Default for DeviceOptions {
@@ -102,6 +139,10 @@ impl Default for DeviceOptions {
             release_in_launch: true,
             kernel_copies_from: None,
             gpu_cache: None,
+            conservative: None,
+            async_subcontext: None,
+            switch_limit: Some(Duration::from_secs(60)),
+            timeslice: None,
             spin: None,
             timeline_start: 0,
             patience: Duration::from_secs(60),

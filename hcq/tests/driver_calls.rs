@@ -25,18 +25,32 @@ struct Spy {
     arguments: Mutex<Vec<(&'static str, Vec<u8>)>>,
     /// Number of the request or mapping that fails.
     fail_at: usize,
+    /// A request that always fails.
+    refused: Option<&'static str>,
     count: AtomicUsize,
 }
 
 impl Spy {
     fn new(fail_at: usize) -> Arc<Self> {
-        Arc::new(Self {
-            sim: Sim::new(SimConfig::default()),
+        Arc::new(Self { fail_at, ..Self::on(SimConfig::default()) })
+    }
+
+    fn on(config: SimConfig) -> Self {
+        Self {
+            sim: Sim::new(config),
             calls: Mutex::default(),
             arguments: Mutex::default(),
-            fail_at,
+            fail_at: 0,
+            refused: None,
             count: AtomicUsize::new(0),
-        })
+        }
+    }
+
+    /// The arguments of a request's calls, as words.
+    fn words_of(&self, name: &str) -> Vec<Vec<u32>> {
+        let words =
+            |bytes: &[u8]| bytes.chunks_exact(4).map(|w| u32::from_ne_bytes(w.try_into().unwrap())).collect();
+        self.arguments.lock().unwrap().iter().filter(|(n, _)| *n == name).map(|(_, b)| words(b)).collect()
     }
 
     fn note(&self, call: &str) {
@@ -66,8 +80,16 @@ unsafe impl Sys for Spy {
         let name = Request::find(request).map_or("unknown", |r| r.name);
         self.note(name);
         self.arguments.lock().unwrap().push((name, arg.to_vec()));
+        if self.refused == Some(name) {
+            return Err(Errno::ENOTTY);
+        }
         // Giving back is not made to fail: there is nothing left to do then but to say so.
-        if !matches!(name, "NVMAP_IOC_FREE" | "NVGPU_AS_IOCTL_UNMAP_BUFFER") && self.fails() {
+        // What a wait asks now and then may come or not.
+        let optional = matches!(
+            name,
+            "NVMAP_IOC_FREE" | "NVGPU_AS_IOCTL_UNMAP_BUFFER" | "NVGPU_IOCTL_CHANNEL_GET_TIMEDOUT"
+        );
+        if !optional && self.fails() {
             return Err(Errno::ENOMEM);
         }
         // SAFETY: passed on from the caller.
@@ -189,14 +211,20 @@ fn every_call_that_fails_is_an_error_and_leaks_nothing() {
         count("mmap") as i64 - count("munmap") as i64
     };
     assert_eq!(balance(&clean), 0);
+    let heap_call = {
+        let spy = Spy::new(0);
+        drop(hcq::sys::open_nvgpu(spy.clone(), DeviceOptions::default()).unwrap());
+        let calls = spy.calls();
+        calls.iter().position(|c| c == "NVMAP_IOC_QUERY_HEAP_PARAMS").unwrap() + 1
+    };
     for fail_at in 1..=calls {
         let spy = Spy::new(fail_at);
         let result =
             hcq::sys::open_nvgpu(spy.clone(), DeviceOptions::default()).and_then(|device| work(&device));
         let calls = spy.calls();
-        // Preemption between blocks is a wish: the queue works without it.
-        let wish = calls.iter().any(|c| c == "NVGPU_IOCTL_CHANNEL_SET_PREEMPTION_MODE") && result.is_ok();
-        assert!(result.is_err() || wish, "call {fail_at} failed unnoticed");
+        // The size of memory is known from elsewhere too.
+        let known = calls.last().is_some_and(|_| calls.iter().any(|c| c == "NVMAP_IOC_QUERY_HEAP_PARAMS"));
+        assert!(result.is_err() || known && fail_at == heap_call, "call {fail_at} failed unnoticed");
         let failed_mmap = i64::from(matches!(result, Err(Error::Mmap { .. })));
         assert_eq!(balance(&spy), failed_mmap, "call {fail_at}: {result:?}");
         if let Err(error) = &result {
@@ -218,6 +246,67 @@ fn memory_is_never_uncacheable_to_the_cpu() {
         })
         .collect();
     assert!(flags.len() > 5 && !flags.contains(&nvgpu_sys::NVMAP_HANDLE_UNCACHEABLE), "{flags:x?}");
+}
+
+const CLASS: &str = "NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX";
+const MODE: &str = "NVGPU_IOCTL_CHANNEL_SET_PREEMPTION_MODE";
+
+#[test]
+fn kernels_are_preempted_between_instructions_or_as_the_driver_does_by_itself() {
+    for cilp in [true, false] {
+        let spy = Arc::new(Spy::on(SimConfig { cilp, ..SimConfig::default() }));
+        let device = hcq::sys::open_nvgpu(spy.clone(), DeviceOptions::default()).unwrap();
+        let _queue = device.queue().unwrap();
+        let modes: Vec<u32> = spy.words_of(MODE).iter().map(|words| words[1]).collect();
+        assert_eq!(modes, if cilp { vec![nvgpu_sys::NVGPU_COMPUTE_PREEMPTION_MODE_CILP] } else { vec![] });
+        let order: Vec<String> = spy.calls().into_iter().filter(|c| c == CLASS || c == MODE).collect();
+        assert_eq!(order, if cilp { vec![CLASS, MODE, CLASS] } else { vec![CLASS, CLASS] });
+        let classes: Vec<u32> = spy.words_of(CLASS).iter().map(|words| words[0]).collect();
+        assert_eq!(classes, [0xc7c0, 0xc7b5], "the context's first class decides its mode");
+    }
+}
+
+#[test]
+fn limits_slices_and_subcontexts_are_what_the_options_say() {
+    let limits = |spy: &Spy| spy.words_of("NVGPU_IOCTL_CHANNEL_SET_TIMEOUT_EX");
+    let veids = |spy: &Spy| -> Vec<u32> {
+        spy.words_of("NVGPU_TSG_IOCTL_BIND_CHANNEL_EX").iter().map(|words| words[1]).collect()
+    };
+    let spy = Spy::new(0);
+    work(&hcq::sys::open_nvgpu(spy.clone(), DeviceOptions::default()).unwrap()).unwrap();
+    assert_eq!((limits(&spy)[0][0], &veids(&spy)[..1]), (60_000, &[0][..]));
+    assert!(spy.words_of("NVGPU_IOCTL_TSG_SET_TIMESLICE").is_empty());
+
+    let spy = Spy::new(0);
+    let mut options = DeviceOptions::default();
+    (options.switch_limit, options.async_subcontext) = (None, Some(true));
+    options.timeslice = Some(Duration::from_millis(20));
+    work(&hcq::sys::open_nvgpu(spy.clone(), options.clone()).unwrap()).unwrap();
+    assert_eq!((limits(&spy), &veids(&spy)[..1]), (Vec::<Vec<u32>>::new(), &[1][..]));
+    assert_eq!(spy.words_of("NVGPU_IOCTL_TSG_SET_TIMESLICE")[0][0], 20_000);
+    options.timeslice = Some(Duration::from_secs(1));
+    let error = hcq::sys::open_nvgpu(Spy::new(0), options).unwrap_err();
+    assert!(error.to_string().contains("SET_TIMESLICE"), "{error}");
+}
+
+#[test]
+fn conservative_launches_work_in_the_asynchronous_subcontext() {
+    let spy = Spy::new(0);
+    let mut options = DeviceOptions::default();
+    options.conservative = Some(true);
+    let device = hcq::sys::open_nvgpu(spy.clone(), options).unwrap();
+    work(&device).unwrap();
+    assert!(spy.calls().iter().any(|c| c == "NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT"));
+    assert!(spy.sim.violations().is_empty(), "{:?}", spy.sim.violations());
+}
+
+#[test]
+fn a_heap_that_cannot_be_asked_is_as_large_as_the_machine_s_memory() {
+    let spy = Arc::new(Spy { refused: Some("NVMAP_IOC_QUERY_HEAP_PARAMS"), ..Spy::on(SimConfig::default()) });
+    let device = hcq::sys::open_nvgpu(spy, DeviceOptions::default()).unwrap();
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let kib: u64 = text.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert_eq!(device.info().memory.count(), kib << 10);
 }
 
 /// Flags of the mappings that were made, and those of the cache flushes, in order.

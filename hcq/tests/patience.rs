@@ -19,7 +19,7 @@ use nvgpu_sys::Sys;
 const ENDINGS: &[u8] = include_bytes!("kernels/endings.sm_87.cubin");
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// What the driver takes to close a channel whose kernel does not end.
-const CLOSING: Duration = Duration::from_secs(1);
+const CLOSING: Duration = Duration::from_millis(100);
 /// For machines that have other things to do.
 const SLACK: Duration = Duration::from_secs(4);
 
@@ -178,15 +178,15 @@ fn the_error_of_one_queue_too_many_says_how_many_there_can_be() {
 
 #[test]
 fn a_launch_that_cannot_end_is_reported_in_the_words_of_the_software_gpu() {
-    let device = Device::open(Selector::Sim).unwrap();
+    let device = Device::open_with(Selector::Sim, options(PATIENCE)).unwrap();
     let deadlock = device.load(ENDINGS).unwrap().kernel("deadlock").unwrap();
     let mut queue = device.queue().unwrap();
     // SAFETY: the kernel reads and writes nothing.
     unsafe { queue.launch(&deadlock, LaunchConfig::new(1, 64), &Args::new()) }.unwrap();
-    let error = queue.submit().unwrap().wait(Duration::from_secs(60)).unwrap_err();
-    let Error::Fault(report) = &error else { panic!("{error}") };
-    assert_eq!(report.kernel.as_deref(), Some("deadlock"), "{report}");
-    let [words] = report.explanation.as_slice() else { panic!("{:?}", report.explanation) };
+    // Alone on the GPU it is silence for the driver, and so for the program: only the software GPU has words.
+    let error = queue.submit().unwrap().wait(PATIENCE).unwrap_err();
+    let Error::Timeout { explanation, .. } = &error else { panic!("{error}") };
+    let [words] = explanation.as_slice() else { panic!("{explanation:?}") };
     for part in ["deadlock: warp 0 lanes 0xffffffff", "for block barrier 0; warp 1", "for block barrier 1"] {
         assert!(words.contains(part), "{words}");
     }

@@ -302,12 +302,19 @@ impl StallBudget {
     pub(crate) fn spend(&self, instructions: u64, stored: bool) -> Option<u64> {
         self.clock.worked(instructions);
         let spent = self.spent.fetch_add(instructions, Ordering::Relaxed) + instructions;
-        if stored {
+        let stalled = if stored {
             self.idle.store(0, Ordering::Relaxed);
-            return (self.limit != 0 && spent > self.limit.saturating_mul(STORING)).then_some(spent);
+            (self.limit != 0 && spent > self.limit.saturating_mul(STORING)).then_some(spent)
+        } else {
+            let idle = self.idle.fetch_add(instructions, Ordering::Relaxed) + instructions;
+            (self.limit != 0 && idle > self.limit).then_some(idle)
+        };
+        // A launch that goes on after that has the whole budget again.
+        if stalled.is_some() {
+            self.spent.store(0, Ordering::Relaxed);
+            self.idle.store(0, Ordering::Relaxed);
         }
-        let idle = self.idle.fetch_add(instructions, Ordering::Relaxed) + instructions;
-        (self.limit != 0 && idle > self.limit).then_some(idle)
+        stalled
     }
 
     /// The launch made progress with the last of those instructions.

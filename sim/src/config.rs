@@ -4,8 +4,10 @@ use crate::clock::Time;
 use crate::defects::Defects;
 use crate::findings::Checks;
 use crate::gpu::chip::{Chip, MOST_SMS};
+use crate::gpu::session::Session;
 use crate::gpu::sm;
 use crate::gpu::sm::launch::Schedule;
+use crate::violations::Traps;
 use sass::Arch;
 
 /// Settings of a [`Sim`](crate::Sim). The default is an Orin AGX 64 GB with all its SMs.
@@ -33,6 +35,12 @@ pub struct SimConfig {
     /// Time that the first `ALLOC_OBJ_CTX` takes, in milliseconds. A real machine needs about 1000, which
     /// few programs want to wait for.
     pub first_context_ms: u32,
+    /// What else uses the GPU: it decides when a program's groups are switched out.
+    pub session: Session,
+    /// What becomes of calls that a real machine does not survive.
+    pub traps: Traps,
+    /// Whether kernels can be preempted between two instructions (CILP), as the driver of a ga10b reports.
+    pub cilp: bool,
     /// Lets other processes of the same user inspect the machine, as a debugger inspects a real one:
     /// [`Remote`](crate::Remote). One machine of a process can be visible at a time.
     pub visible: bool,
@@ -62,6 +70,9 @@ impl Default for SimConfig {
             time: Time::Host,
             verbose: false,
             first_context_ms: 0,
+            session: Session::Headless,
+            traps: Traps::Error,
+            cilp: true,
             visible: false,
         }
     }
@@ -78,6 +89,11 @@ impl SimConfig {
     pub const CHECK: &str = "NVGPU_SIM_CHECK";
     /// A number: what nothing orders runs in the random order that follows from it.
     pub const SEED: &str = "NVGPU_SIM_SEED";
+    /// What else uses the GPU: `headless`, `desktop`, or `desktop:N` for one whose frame comes due once in each
+    /// grid, after N of its blocks have started.
+    pub const SESSION: &str = "NVGPU_SIM_SESSION";
+    /// What becomes of calls that a real machine does not survive: `error`, `warn` or `off`.
+    pub const TRAPS: &str = "NVGPU_SIM_TRAPS";
     /// Unless `0`: kernel-log lines on stderr.
     pub const VERBOSE: &str = "NVGPU_SIM_VERBOSE";
     /// Unless `0`: other processes of the user may inspect the machine.
@@ -120,6 +136,14 @@ impl SimConfig {
             config.executor.schedule = Schedule::Shuffled(value.parse().ok()?);
             Some(())
         })?;
+        read(Self::SESSION, Session::EXPECTED, &mut |value| {
+            config.session = value.parse().ok()?;
+            Some(())
+        })?;
+        read(Self::TRAPS, "error, warn or off", &mut |value| {
+            config.traps = value.parse().ok()?;
+            Some(())
+        })?;
         config.verbose = value(Self::VERBOSE).is_some_and(|value| value != "0");
         config.visible = value(Self::VISIBLE).is_some_and(|value| value != "0");
         Ok(config)
@@ -151,6 +175,13 @@ mod tests {
         assert_eq!(of(SimConfig::CHECK, "race,sync").unwrap().check, Checks::RACE | Checks::SYNC);
         assert_eq!(of(SimConfig::SMS, "8").unwrap().sm_count, 8);
         assert_eq!(of(SimConfig::SEED, "7").unwrap().executor.schedule, Schedule::Shuffled(7));
+        let traps = |value| of(SimConfig::TRAPS, value).unwrap().traps;
+        assert_eq!(["error", "warn", "off"].map(traps), [Traps::Error, Traps::Warn, Traps::Off]);
+        let session = |value| of(SimConfig::SESSION, value).unwrap().session;
+        assert_eq!(
+            ["headless", "desktop", "desktop:3"].map(session),
+            [Session::Headless, Session::Desktop, Session::DesktopAfterBlocks(3)]
+        );
         assert!(
             of(SimConfig::VERBOSE, "1").unwrap().verbose && !of(SimConfig::VERBOSE, "0").unwrap().verbose
         );
@@ -166,6 +197,8 @@ mod tests {
             (SimConfig::MEMORY, "4096"),
             (SimConfig::CHECK, "races"),
             (SimConfig::SEED, "random"),
+            (SimConfig::SESSION, "desktop:"),
+            (SimConfig::TRAPS, "yes"),
             (SimConfig::SMS, "0"),
             (SimConfig::SMS, "17"),
             (SimConfig::SMS, "3"),

@@ -28,7 +28,7 @@
 //! 18  gpu::sm::executor
 //! 19  gpu::sm
 //!
-//! 20  gpu::chip gpu::classes gpu::counters gpu::exception gpu::gmmu gpu::pushbuffer gpu::syncpoint gpu::userd gpu::usermode
+//! 20  gpu::chip gpu::classes gpu::counters gpu::exception gpu::gmmu gpu::pushbuffer gpu::session gpu::syncpoint gpu::userd gpu::usermode
 //! 21  gpu::instance gpu::memory gpu::units
 //! 22  gpu::flight gpu::interrupts gpu::semaphore
 //! 23  gpu::front
@@ -37,6 +37,7 @@
 //! 26  gpu::methods
 //! 27  gpu::pbdma
 //! 28  gpu::device
+//! 29  gpu::engine
 //! 29  gpu::host_scheduler
 //!
 //! 30  config driver::descriptor driver::event driver::log driver::notifier driver::session::control driver::session::profiler
@@ -57,6 +58,7 @@
 mod clock;
 mod config;
 mod defects;
+mod doorbells;
 mod dram;
 mod driver;
 mod findings;
@@ -77,10 +79,11 @@ pub use defects::Defects;
 pub use driver::nodes::paths::Place;
 pub use findings::{Checks, Event, Finding, UnknownCheck};
 pub use gpu::counters::Counters;
+pub use gpu::session::{Session, UnknownSession};
 pub use gpu::sm;
 pub use own_thread::is_gpu_thread;
 pub use pieces::{Location, Pieces, Relation};
 pub use poison::POISON;
 pub use sim::Sim;
-pub use violations::{Consequence, Violation};
+pub use violations::{Consequence, Traps, UnknownTraps, Violation};
 pub use visit::remote::Remote;

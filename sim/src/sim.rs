@@ -8,7 +8,6 @@ use crate::driver::machine::Machine;
 use crate::driver::nodes::dispatch;
 use crate::driver::nodes::nvmap::check_mmap;
 use crate::driver::nodes::paths::{self, Place};
-use crate::driver::session::control::CtrlFile;
 use crate::findings::{Checks, Finding};
 use crate::gpu::counters::Counters;
 use crate::gpu::host_scheduler;
@@ -23,7 +22,7 @@ use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise};
 use nix::sys::resource::{Resource, getrlimit};
 use nvgpu_sys::{Note, Notes, Sys, Witness};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -42,8 +41,6 @@ const SIGNAL_MASK: usize = 8;
 #[derive(Debug)]
 pub struct Sim {
     machine: Arc<Machine>,
-    /// Mappings of the doorbell page: address to the open file whose only mapping it is.
-    doorbells: Mutex<Doorbells>,
     thread: Option<JoinHandle<()>>,
     /// Mappings of buffers by the program, by address: bytes, and the buffer. Kept if it is checked how the
     /// program uses them.
@@ -73,14 +70,8 @@ impl Sim {
             }
             host => host.and_then(Result::ok),
         };
-        Ok(Arc::new(Self {
-            machine,
-            doorbells: Mutex::default(),
-            mapped: Mutex::default(),
-            thread: Some(thread),
-            host,
-            process: std::process::id(),
-        }))
+        let (mapped, process) = (Mutex::default(), std::process::id());
+        Ok(Arc::new(Self { machine, mapped, thread: Some(thread), host, process }))
     }
 
     /// Starts a machine.
@@ -118,6 +109,11 @@ impl Sim {
     /// Calls so far that a real Orin would not have survived.
     pub fn violations(&self) -> Vec<Violation> {
         self.machine.violations.all()
+    }
+
+    /// Requests so far that the model does not serve, by name: each failed with `ENOTTY`.
+    pub fn absent_calls(&self) -> Vec<&'static str> {
+        self.machine.violations.absent()
     }
 
     /// Mistakes of kernels that [`SimConfig::check`] found so far, in the order in which they were noticed
@@ -184,7 +180,13 @@ impl Sim {
             return Err(Errno::EPERM);
         }
         self.here()?;
-        let doorbell = match self.machine.object(fd)? {
+        if let Some(at) = addr.and_then(|at| NonNull::new(at.get() as *mut c_void))
+            && flags.contains(MapFlags::MAP_FIXED)
+        {
+            // As in the kernel, what is there is unmapped first.
+            self.machine.doorbells.remove(at, len.get());
+        }
+        let file = match self.machine.object(fd)? {
             Some(Object::Ctrl(file)) => file,
             Some(Object::NvMap) => return Err(Errno::EPERM),
             Some(_) => return Err(Errno::ENODEV),
@@ -193,14 +195,11 @@ impl Sim {
                 if is_buffer {
                     check_mmap(&self.machine, fd, len.get() as u64, offset)?;
                 }
-                let mut doorbells = self.doorbells();
                 // SAFETY: the caller's promise.
                 let at = unsafe { nix::sys::mman::mmap(addr, len, prot, flags, fd, offset) }?;
-                forget(&mut doorbells, at.as_ptr() as usize, len.get());
                 if is_buffer {
                     keep_from_forks(at, len);
                 }
-                drop(doorbells);
                 if self.machine.gpu.units.ledger.is_some() && offset == 0 {
                     let buffer = self.machine.buffer(&mut self.machine.driver(), fd.as_raw_fd());
                     if let Ok(buffer) = buffer {
@@ -213,34 +212,27 @@ impl Sim {
         if offset != 0 || len.get() > USERMODE_LEN {
             return Err(Errno::EINVAL);
         }
+        self.machine.power_on();
         // The GPU's thread, which shows the time, may be asleep: a program reads it at once.
         self.machine.gpu.usermode.set_time(self.machine.clock.ptimer());
         let page = self.machine.gpu.usermode_fd();
-        let mut doorbells = self.doorbells();
-        // As in the kernel, what is at a fixed address is unmapped before the driver is asked.
         // SAFETY: the caller's promise; the page is shared memory of this machine.
         let at = unsafe { nix::sys::mman::mmap(addr, len, prot, flags, page, 0) }?;
-        forget(&mut doorbells, at.as_ptr() as usize, len.get());
-        if !doorbell.take_mapping() {
+        if !file.take_mapping() {
             // SAFETY: the mapping is new, and nobody has its address.
             unsafe { nix::sys::mman::munmap(at, len.get()) }?;
             return Err(Errno::EBUSY);
         }
         keep_from_forks(at, len);
-        doorbells.insert(at.as_ptr() as usize, doorbell);
+        self.machine.doorbells.add(at, len, (prot, flags), file);
         Ok(at)
     }
 
-    /// Takes note that the program has mapped something that is not this machine's at these addresses.
-    pub fn replaced(&self, at: NonNull<c_void>, len: usize) {
+    /// Takes note that the program is about to map something that is not this machine's at these addresses.
+    pub fn replaces(&self, at: NonNull<c_void>, len: usize) {
         if self.is_here() {
-            forget(&mut self.doorbells(), at.as_ptr() as usize, len);
+            self.machine.doorbells.remove(at, len);
         }
-    }
-
-    /// The doorbells that are mapped; locked while the kernel changes a mapping, so that both agree.
-    fn doorbells(&self) -> MutexGuard<'_, Doorbells> {
-        self.doorbells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `ioctl(2)` with the argument as a program passes it: the machine copies it in and out as a kernel does,
@@ -371,20 +363,6 @@ impl Sim {
     }
 }
 
-/// Mapped doorbell pages, by address, with the files that they are mappings of.
-type Doorbells = HashMap<usize, Arc<CtrlFile>>;
-
-/// Gives back the doorbells that were mapped at these addresses.
-fn forget(doorbells: &mut Doorbells, at: usize, len: usize) {
-    doorbells.retain(|doorbell, file| {
-        let gone = (at..at.saturating_add(len)).contains(doorbell);
-        if gone {
-            file.return_mapping();
-        }
-        !gone
-    });
-}
-
 /// A fork has no mapping of the doorbell or of buffers, as with the real driver.
 fn keep_from_forks(at: NonNull<c_void>, len: NonZeroUsize) {
     // SAFETY: the range is a mapping that was just made; what changes is that a fork has none there.
@@ -454,15 +432,15 @@ unsafe impl Sys for Sim {
     }
 
     unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
-        // Before the address can be another mapping's. In a fork a lock may be held by a thread that is not there.
-        let gone = self.is_here().then(|| self.mapped().remove(&addr.addr().get()));
-        let doorbells = self.is_here().then(|| self.doorbells());
+        // Before the range is free for other mappings, which must not be replaced. In a fork a lock may be held by
+        // a thread that is not there.
+        let gone = self.is_here().then(|| {
+            self.machine.doorbells.remove(addr, len);
+            self.mapped().remove(&addr.addr().get())
+        });
         // SAFETY: the caller's promise.
         unsafe { nix::sys::mman::munmap(addr, len)? };
         drop(gone);
-        if let Some(mut doorbells) = doorbells {
-            forget(&mut doorbells, addr.as_ptr() as usize, len);
-        }
         Ok(())
     }
 

@@ -1,7 +1,39 @@
-//! Calls that a real machine does not survive.
+//! Calls that a real machine does not survive, or not unharmed: traps.
 
+use nix::errno::Errno;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
+
+/// What becomes of a trap that a program steps into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Traps {
+    /// It is reported, and a call that would freeze a real machine fails with `EIO`.
+    #[default]
+    Error,
+    /// It is reported, and every call goes on as if the machine had survived it.
+    Warn,
+    /// Nothing is said.
+    Off,
+}
+
+impl FromStr for Traps {
+    type Err = UnknownTraps;
+
+    fn from_str(text: &str) -> Result<Self, UnknownTraps> {
+        match text {
+            "error" => Ok(Self::Error),
+            "warn" => Ok(Self::Warn),
+            "off" => Ok(Self::Off),
+            _ => Err(UnknownTraps),
+        }
+    }
+}
+
+/// The text names none of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected error, warn or off")]
+pub struct UnknownTraps;
 
 /// Something the program did that would crash, freeze or corrupt a real Orin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +51,8 @@ pub struct Violation {
 pub enum Consequence {
     /// The kernel crashes or the machine freezes.
     Freeze,
+    /// It has frozen somebody's machine, for reasons that are not known in full.
+    MayFreeze,
     /// A call never returns.
     Hang,
     /// Memory of the program, or addresses, are used for two things at once.
@@ -37,6 +71,7 @@ impl fmt::Display for Consequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Freeze => "a real machine crashes or freezes",
+            Self::MayFreeze => "it has frozen a real machine",
             Self::Hang => "on a real machine the call never returns",
             Self::Corruption => "on a real machine memory is corrupted",
             Self::Leak => "on a real machine a kernel resource is lost until reboot",
@@ -47,17 +82,54 @@ impl fmt::Display for Consequence {
 /// All violations so far, and what stopped launches.
 #[derive(Debug, Default)]
 pub(crate) struct Violations {
+    traps: Traps,
     calls: Mutex<Vec<Violation>>,
     faults: Mutex<Vec<String>>,
+    absent: Mutex<Vec<&'static str>>,
 }
 
 impl Violations {
-    /// Records one, loudly.
+    /// None so far; `traps` says what becomes of them.
+    pub(crate) fn new(traps: Traps) -> Self {
+        Self { traps, ..Self::default() }
+    }
+
+    /// Records one, loudly: on stderr where the same was not said before.
     pub(crate) fn record(&self, consequence: Consequence, call: &'static str, text: impl Into<String>) {
-        let text = text.into();
-        tracing::error!(call, ?consequence, "{text}");
-        let violation = Violation { consequence, call, text };
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(violation);
+        if self.traps == Traps::Off {
+            return;
+        }
+        let violation = Violation { consequence, call, text: text.into() };
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if !calls.contains(&violation) {
+            let level = if self.traps == Traps::Error { "error" } else { "warning" };
+            eprintln!("ga10b: {level}: {violation}");
+        }
+        calls.push(violation);
+    }
+
+    /// Records a call that freezes a real machine.
+    ///
+    /// # Errors
+    /// `EIO` where traps are errors.
+    pub(crate) fn freeze(&self, call: &'static str, text: impl Into<String>) -> Result<(), Errno> {
+        self.record(Consequence::Freeze, call, text);
+        if self.traps == Traps::Error { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// A request was made that the model does not serve.
+    pub(crate) fn record_absent(&self, name: &'static str) {
+        let mut absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        if !absent.contains(&name) {
+            tracing::error!("{name} is not modelled");
+            eprintln!("ga10b: {name} is not modelled, and fails with ENOTTY");
+            absent.push(name);
+        }
+    }
+
+    /// The names of such requests.
+    pub(crate) fn absent(&self) -> Vec<&'static str> {
+        self.absent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// All so far.

@@ -3,7 +3,7 @@
 mod machine;
 
 use ga10b_sim::sm::{self, Schedule};
-use ga10b_sim::{SimConfig, Time, VirtualClock};
+use ga10b_sim::{Session, SimConfig, Time, VirtualClock};
 use machine::kernel::Fill;
 use machine::*;
 use nvgpu_sys::Sys;
@@ -80,7 +80,10 @@ fn a_kernel_that_waits_for_another_channel_gets_what_it_waits_for() {
         let executor = sm::Config { schedule, ..sm::Config::default() };
         let machine =
             Machine::with(SimConfig { sm_count: 4, memory: 4 << 30, executor, ..SimConfig::default() });
-        let (mut first, mut second) = (machine.channel(), machine.channel());
+        // In one group: another would get the engine when the first kernel has ended.
+        let tsg = machine.tsg();
+        let mut second = machine.channel_in(tsg.try_clone().unwrap());
+        let mut first = machine.channel_in(tsg);
         first.start();
         second.start();
         let (wait, out, signal) = (Fill::waiting(&machine), machine.buffer(4096), machine.buffer(4096));
@@ -103,11 +106,11 @@ fn copy(from: u64, to: u64, len: u32) -> Vec<u32> {
     words
 }
 
-/// A machine in virtual time, and its clock.
-fn virtual_machine() -> (Machine, VirtualClock) {
+/// A machine in virtual time with a desktop, and its clock.
+fn beside_a_desktop() -> (Machine, VirtualClock) {
     let clock = VirtualClock::default();
-    let time = Time::Virtual(clock.clone());
-    (Machine::with(SimConfig { sm_count: 4, memory: 4 << 30, time, ..SimConfig::default() }), clock)
+    let (time, session) = (Time::Virtual(clock.clone()), Session::Desktop);
+    (Machine::with(SimConfig { sm_count: 4, memory: 4 << 30, time, session, ..SimConfig::default() }), clock)
 }
 
 /// Launches a descriptor whose dependent is itself.
@@ -122,17 +125,16 @@ fn launch_for_ever(machine: &Machine, channel: &mut Channel<'_>, signal: &Buffer
 
 #[test]
 fn a_launch_that_depends_on_itself_leaves_the_gpu_to_others_and_ends_with_its_channel() {
-    let (machine, clock) = virtual_machine();
+    let machine = Machine::new();
     let (mut endless, mut other) = (machine.channel(), machine.channel());
     let signal = machine.buffer(4096);
+    endless.preempt_between_instructions();
     endless.start();
     launch_for_ever(&machine, &mut endless, &signal);
     other.submit(&release(signal.va + 64, 1));
     other.wait(signal.u64(64), 1);
-    let start = clock.now();
     let Channel { fd, .. } = endless;
     machine.sim.close(fd).unwrap();
-    assert!(clock.now() - start >= Duration::from_secs(1), "a kernel that runs has a second to end");
     // It has ended: the signal keeps what the CPU writes.
     signal.u64(0).store(7, Ordering::Release);
     machine.settle();
@@ -151,11 +153,12 @@ fn a_machine_that_runs_a_launch_that_depends_on_itself_is_dropped() {
 }
 
 #[test]
-fn a_chain_that_does_not_end_is_a_time_out_at_last() {
-    let machine = Machine::new();
+fn a_chain_that_does_not_end_is_a_time_out_beside_a_desktop() {
+    let (machine, clock) = beside_a_desktop();
     let mut endless = machine.channel();
     let signal = machine.buffer(4096);
     endless.start();
     launch_for_ever(&machine, &mut endless, &signal);
+    clock.advance(Duration::from_secs(4));
     assert_eq!(endless.wait_error(), nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_IDLE_TIMEOUT);
 }

@@ -238,7 +238,25 @@ fn the_range_that_freezes_a_real_machine_is_refused_loudly() {
     assert_eq!(ask(sim, fd.as_fd(), &mut args), Ok(0));
     let mut class = nvgpu_alloc_obj_ctx_args { class_num: 0xc7c0, ..Default::default() };
     assert_eq!(ask(sim, fd.as_fd(), &mut class), Err(Errno::EIO));
-    assert_eq!(sim.violations()[0].consequence, Consequence::Freeze);
+    let consequences: Vec<_> = sim.violations().iter().map(|v| v.consequence).collect();
+    assert_eq!(
+        consequences,
+        [Consequence::MayFreeze, Consequence::Freeze],
+        "the ring alone, and where it leads"
+    );
+}
+
+#[test]
+fn numbers_of_numa_nodes_pass_up_to_the_kernel_s_limit() {
+    let machine = Machine::new();
+    let alloc = |numa_nid| {
+        let handle = nvmap_create(&machine.sim, &machine.nvmap, 4096).unwrap();
+        let mut alloc =
+            nvmap_alloc_handle { handle, heap_mask: NVMAP_HEAP_IOVMM, align: 4096, numa_nid, flags: 0 };
+        ask(&machine.sim, machine.nvmap.as_fd(), &mut alloc)
+    };
+    assert_eq!([-1, 0, 1, 16].map(alloc), [Ok(0); 4]);
+    assert_eq!([-2, 17].map(alloc), [Err(Errno::EINVAL); 2]);
 }
 
 #[test]

@@ -1,147 +1,196 @@
-//! What a real machine does not forgive: the traps of `docs/traps.md` that no other test is about.
+//! Calls that a real machine does not survive: each is reported with what would happen and the rule, and stopped
+//! or let through as the setting says.
 
 mod machine;
 
-use ga10b_sim::{Consequence, SimConfig};
+use ga10b_sim::{Consequence, SimConfig, Traps};
 use machine::*;
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::sys::mman::{MsFlags, msync};
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, fork};
 use nvgpu_sys::*;
-use std::ffi::c_void;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
 
-const FLAGS: OFlag = OFlag::O_RDWR;
+fn with_traps(traps: Traps) -> Machine {
+    Machine::with(SimConfig { sm_count: 4, memory: 4 << 30, traps, ..SimConfig::default() })
+}
+
+/// Runs `step` on a machine for each setting, and checks what it reports and gives.
+fn check<T: PartialEq + std::fmt::Debug>(
+    consequence: Consequence,
+    rule: &str,
+    step: impl Fn(&Machine) -> T,
+    [error, warn]: [T; 2],
+) {
+    for (traps, expected) in [(Traps::Error, &error), (Traps::Warn, &warn), (Traps::Off, &warn)] {
+        let machine = with_traps(traps);
+        assert_eq!(&step(&machine), expected, "{traps:?}");
+        let found = machine.sim.violations();
+        if traps == Traps::Off {
+            assert_eq!(found, []);
+        } else {
+            let [trap] = found.as_slice() else { panic!("{found:?}") };
+            assert_eq!(trap.consequence, consequence);
+            assert!(trap.text.contains(rule), "{trap}");
+        }
+    }
+}
 
 /// A channel that is bound to nothing.
-fn bare_channel(machine: &Machine) -> OwnedFd {
+fn bare_channel(machine: &Machine) -> std::os::fd::OwnedFd {
     let mut open = nvgpu_gpu_open_channel_args::default();
     open.set_in_runlist_id(-1);
     ask(&machine.sim, machine.ctrl.as_fd(), &mut open).unwrap();
     take(open.out_channel_fd())
 }
 
-/// A debugger session with a channel.
-fn session(machine: &Machine, channel: &OwnedFd) -> OwnedFd {
-    let dbg = machine.sim.open(c"/dev/nvgpu/igpu0/dbg", FLAGS).unwrap();
+/// A debugger's session with that channel.
+fn session(machine: &Machine, channel: &std::os::fd::OwnedFd) -> std::os::fd::OwnedFd {
+    let dbg = machine.sim.open(c"/dev/nvgpu/igpu0/dbg", nix::fcntl::OFlag::O_RDWR).unwrap();
     let mut bind =
         nvgpu_dbg_gpu_bind_channel_args { channel_fd: channel.as_raw_fd() as u32, ..Default::default() };
     ask(&machine.sim, dbg.as_fd(), &mut bind).unwrap();
     dbg
 }
 
-/// What was recorded: the consequence and the call of each.
-fn recorded(machine: &Machine) -> Vec<(Consequence, &'static str)> {
-    machine.sim.violations().iter().map(|v| (v.consequence, v.call)).collect()
-}
-
 #[test]
-fn a_debugger_of_a_channel_without_an_address_space_crashes_the_kernel() {
-    let machine = Machine::new();
-    let channel = bare_channel(&machine);
-    let dbg = session(&machine, &channel);
-    let mut mappings = nvgpu_dbg_gpu_get_mappings_args { va_hi: 1 << 40, ..Default::default() };
-    assert_eq!(ask(&machine.sim, dbg.as_fd(), &mut mappings), Err(Errno::EIO));
-    let [(Consequence::Freeze, _)] = recorded(&machine)[..] else { panic!("{:?}", recorded(&machine)) };
-}
-
-#[test]
-fn disabling_the_debug_mode_without_enabling_it_wraps_a_counter() {
-    let machine = Machine::new();
-    let channel = machine.channel();
-    let dbg = session(&machine, &channel.fd);
-    let mode = |mode| {
-        let mut args = nvgpu_dbg_gpu_set_ctx_mmu_debug_mode_args { mode, reserved: 0 };
-        ask(&machine.sim, dbg.as_fd(), &mut args)
+fn a_debugger_on_a_channel_without_an_address_space() {
+    let step = |machine: &Machine| {
+        let channel = bare_channel(machine);
+        let dbg = session(machine, &channel);
+        ask(&machine.sim, dbg.as_fd(), &mut nvgpu_dbg_gpu_get_mappings_args::default())
     };
-    assert_eq!([mode(1), mode(0)], [Ok(0), Ok(0)]);
-    assert_eq!(recorded(&machine), []);
-    assert_eq!(mode(0), Err(Errno::EIO));
-    assert_eq!(recorded(&machine), [(Consequence::Freeze, "NVGPU_DBG_GPU_IOCTL_SET_CTX_MMU_DEBUG_MODE")]);
-}
-
-#[test]
-fn a_failed_bind_of_the_older_kind_makes_close_hang() {
-    let machine = Machine::new();
-    let (channel, tsg) = (bare_channel(&machine), machine.tsg());
-    let mut bind = NvgpuTsgIoctlBindChannel(channel.as_raw_fd());
-    assert_eq!(ask(&machine.sim, tsg.as_fd(), &mut bind), Ok(0));
-    assert_eq!(ask(&machine.sim, tsg.as_fd(), &mut bind), Err(Errno::EINVAL), "it is bound already");
-    machine.sim.close(channel).unwrap();
-    let expected = [(Consequence::Leak, "NVGPU_TSG_IOCTL_BIND_CHANNEL"), (Consequence::Hang, "close")];
-    assert_eq!(recorded(&machine), expected);
-}
-
-#[test]
-fn calls_that_leak_references_in_the_kernel_are_recorded() {
-    let machine = Machine::new();
-    let mut open = nvgpu_gpu_open_channel_args::default();
-    open.set_in_runlist_id(77);
-    assert_eq!(ask(&machine.sim, machine.ctrl.as_fd(), &mut open), Err(Errno::EINVAL));
-    let channel = bare_channel(&machine);
-    let mut object = nvgpu_alloc_obj_ctx_args { class_num: 0xc7c0, ..Default::default() };
-    assert_eq!(ask(&machine.sim, channel.as_fd(), &mut object), Err(Errno::EINVAL));
-    let expected = [
-        (Consequence::Leak, "NVGPU_GPU_IOCTL_OPEN_CHANNEL"),
-        (Consequence::Leak, "NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX"),
-    ];
-    assert_eq!(recorded(&machine), expected);
-}
-
-#[test]
-fn the_power_node_takes_no_writes() {
-    let machine = Machine::new();
-    let power = machine.sim.open(c"/dev/nvgpu/igpu0/power", FLAGS).unwrap();
-    assert_eq!(nix::unistd::write(&power, b"0"), Err(Errno::EBADF));
-}
-
-#[test]
-fn freeing_a_descriptor_instead_of_a_handle_closes_it() {
-    let machine = Machine::new();
-    let buffer = machine.host_buffer(4096);
-    // A number that nothing else of this process is given meanwhile.
-    let at: i32 = 777;
-    // SAFETY: the number is not in use; the copy is closed by the request that this test is about.
-    assert_eq!(unsafe { nix::libc::dup2(buffer.fd.as_raw_fd(), at) }, at);
-    nvmap_free(&machine.sim, &machine.nvmap, at as u32);
-    // SAFETY: asks about a number.
-    assert_eq!(unsafe { nix::libc::fcntl(at, nix::libc::F_GETFD) }, -1);
-    assert_eq!(Errno::last(), Errno::EBADF);
-}
-
-#[test]
-fn a_fork_has_no_doorbell_no_buffers_and_no_gpu() {
-    let machine = Machine::with(SimConfig { visible: true, ..SimConfig::default() });
-    let buffer = machine.host_buffer(4096);
-    let is_mapped = |at: NonNull<u8>| {
-        // SAFETY: asks whether the page is mapped.
-        unsafe { msync(at.cast::<c_void>(), 4096, MsFlags::MS_ASYNC) }.is_ok()
+    check(Consequence::Freeze, "bind one first", step, [Err(Errno::EIO), Err(Errno::EINVAL)]);
+    let step = |machine: &Machine| {
+        let channel = bare_channel(machine);
+        let dbg = session(machine, &channel);
+        ask(&machine.sim, dbg.as_fd(), &mut nvgpu_dbg_gpu_va_access_args::default())
     };
-    assert!(is_mapped(buffer.cpu) && is_mapped(machine.doorbell));
-    // SAFETY: the child makes system calls, and takes no lock of the machine, as this test is to show.
-    let child = match unsafe { fork() }.unwrap() {
-        ForkResult::Parent { child } => child,
-        ForkResult::Child => {
-            let mut vsms = nvgpu_gpu_num_vsms::default();
-            let answers = [
-                is_mapped(buffer.cpu),
-                is_mapped(machine.doorbell),
-                ask(&machine.sim, machine.ctrl.as_fd(), &mut vsms) != Err(Errno::ENODEV),
-                machine.sim.open(c"/dev/nvmap", FLAGS).err() != Some(Errno::ENODEV),
-                machine.sim.owns(buffer.fd.as_fd()),
-                machine.sim.close(buffer.fd).is_err(),
-            ];
-            drop(machine.sim);
-            let wrong = answers.iter().enumerate().map(|(i, wrong)| i32::from(*wrong) << i).sum();
-            // SAFETY: ends the child without the exit handlers of the parent.
-            unsafe { nix::libc::_exit(wrong) }
-        }
+    check(Consequence::Freeze, "bind one first", step, [Err(Errno::EIO), Err(Errno::EINVAL)]);
+}
+
+#[test]
+fn mmu_debug_mode_disabled_without_a_previous_enable() {
+    let step = |machine: &Machine| {
+        let channel = bare_channel(machine);
+        let dbg = session(machine, &channel);
+        let mut mode = nvgpu_dbg_gpu_set_ctx_mmu_debug_mode_args {
+            mode: NVGPU_DBG_GPU_CTX_MMU_DEBUG_MODE_DISABLED,
+            ..Default::default()
+        };
+        ask(&machine.sim, dbg.as_fd(), &mut mode)
     };
-    assert_eq!(waitpid(child, None), Ok(WaitStatus::Exited(child, 0)));
-    let mut vsms = nvgpu_gpu_num_vsms::default();
-    assert_eq!(ask(&machine.sim, machine.ctrl.as_fd(), &mut vsms), Ok(0));
-    assert_eq!(recorded(&machine), []);
+    check(Consequence::Freeze, "pair", step, [Err(Errno::EIO), Ok(0)]);
+}
+
+#[test]
+fn a_ring_as_large_as_one_that_froze_a_machine() {
+    let step = |machine: &Machine| {
+        let (channel, tsg) = (bare_channel(machine), machine.tsg());
+        let number = channel.as_raw_fd();
+        let sim = &machine.sim;
+        ask(sim, machine.space.as_fd(), &mut nvgpu_as_bind_channel_args { channel_fd: number as u32 })
+            .unwrap();
+        let mut bind = nvgpu_tsg_bind_channel_ex_args { channel_fd: number, ..Default::default() };
+        ask(sim, tsg.as_fd(), &mut bind).unwrap();
+        ask(sim, channel.as_fd(), &mut nvgpu_channel_wdt_args { wdt_status: 1, timeout_ms: 0 }).unwrap();
+        let (ring, userd) = (machine.host_buffer(3 << 20), machine.host_buffer(4096));
+        let mut setup = nvgpu_channel_setup_bind_args {
+            num_gpfifo_entries: 1024,
+            flags: NVGPU_CHANNEL_SETUP_BIND_FLAGS_DETERMINISTIC
+                | NVGPU_CHANNEL_SETUP_BIND_FLAGS_USERMODE_SUPPORT,
+            userd_dmabuf_fd: userd.fd.as_raw_fd(),
+            gpfifo_dmabuf_fd: ring.fd.as_raw_fd(),
+            ..Default::default()
+        };
+        ask(sim, channel.as_fd(), &mut setup)
+    };
+    check(Consequence::MayFreeze, "rounded up to 4 KiB", step, [Ok(0), Ok(0)]);
+}
+
+#[test]
+fn a_class_before_the_group_and_a_runlist_that_does_not_exist() {
+    let step = |machine: &Machine| {
+        let channel = bare_channel(machine);
+        let mut class = nvgpu_alloc_obj_ctx_args { class_num: 0xc7c0, ..Default::default() };
+        ask(&machine.sim, channel.as_fd(), &mut class)
+    };
+    check(Consequence::Leak, "before the channel is in a group", step, [Err(Errno::EINVAL); 2]);
+    let step = |machine: &Machine| {
+        let mut open = nvgpu_gpu_open_channel_args::default();
+        open.set_in_runlist_id(9);
+        ask(&machine.sim, machine.ctrl.as_fd(), &mut open)
+    };
+    check(Consequence::Leak, "which does not exist", step, [Err(Errno::EINVAL); 2]);
+}
+
+#[test]
+fn the_older_bind_call_that_fails() {
+    let step = |machine: &Machine| {
+        let (channel, tsg) = (bare_channel(machine), machine.tsg());
+        let bind = || {
+            let mut bytes = channel.as_raw_fd().to_ne_bytes();
+            // SAFETY: no pointers.
+            unsafe { machine.sim.ioctl(tsg.as_fd(), NVGPU_TSG_IOCTL_BIND_CHANNEL, &mut bytes) }
+        };
+        assert_eq!(bind(), Ok(0));
+        bind()
+    };
+    check(Consequence::Leak, "use BIND_CHANNEL_EX", step, [Err(Errno::EINVAL); 2]);
+}
+
+#[test]
+fn a_descriptor_given_where_a_handle_belongs() {
+    let step = |machine: &Machine| {
+        let buffer = machine.host_buffer(4096);
+        let fd = buffer.fd.into_raw_fd();
+        nvmap_free(&machine.sim, &machine.nvmap, fd as u32);
+        nix::fcntl::fcntl(
+            // SAFETY: whether the number is open is what is asked.
+            unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) },
+            nix::fcntl::FcntlArg::F_GETFD,
+        )
+    };
+    check(Consequence::Corruption, "bit 31", step, [Err(Errno::EBADF); 2]);
+}
+
+#[test]
+fn a_buffer_mapped_twice_with_other_caching() {
+    let step = |machine: &Machine| {
+        let buffer = machine.buffer(4096);
+        let map = |flags| {
+            let mut args = nvgpu_as_map_buffer_ex_args {
+                flags,
+                compr_kind: -1,
+                dmabuf_fd: buffer.fd.as_raw_fd() as u32,
+                ..Default::default()
+            };
+            ask(&machine.sim, machine.space.as_fd(), &mut args)
+        };
+        assert_eq!(map(0), Ok(0), "the same flags give the same mapping");
+        map(NVGPU_AS_MAP_BUFFER_FLAGS_CACHEABLE)
+    };
+    check(Consequence::Corruption, "one set of flags", step, [Ok(0), Ok(0)]);
+}
+
+#[test]
+fn a_batch_with_a_mapping_that_has_no_address() {
+    let step = |machine: &Machine| {
+        let buffer = machine.host_buffer(4096);
+        let maps = [nvgpu_as_map_buffer_ex_args {
+            compr_kind: -1,
+            dmabuf_fd: buffer.fd.as_raw_fd() as u32,
+            ..Default::default()
+        }];
+        let mut args =
+            nvgpu_as_map_buffer_batch_args { maps: maps.as_ptr() as u64, num_maps: 1, ..Default::default() };
+        ask(&machine.sim, machine.space.as_fd(), &mut args)
+    };
+    check(Consequence::Leak, "its address", step, [Ok(0), Ok(0)]);
+}
+
+#[test]
+fn a_request_that_is_not_modelled_is_named() {
+    let machine = Machine::new();
+    let mut args = nvgpu_gpu_zbc_query_table_args::default();
+    assert_eq!(ask(&machine.sim, machine.ctrl.as_fd(), &mut args), Err(Errno::ENOTTY));
+    assert_eq!(machine.sim.absent_calls(), ["NVGPU_GPU_IOCTL_ZBC_QUERY_TABLE"]);
 }

@@ -77,7 +77,7 @@ fn deadline() -> Result<()> {
     let point = queue.submit()?;
     let began = Instant::now();
     match point.wait(Duration::from_micros(50)) {
-        Err(Error::Timeout { waited, wanted, reached }) => {
+        Err(Error::Timeout { waited, wanted, reached, .. }) => {
             ensure!(waited >= Duration::from_micros(50) && reached < wanted, "{waited:?} {reached} {wanted}");
         }
         Ok(()) => bail!("300,000 polls took less than 50 us"),

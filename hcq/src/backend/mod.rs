@@ -60,6 +60,18 @@ pub(crate) trait Backend: Send + Sync {
     /// The error notifier's code if the channel was stopped. Cheap: it is called in wait loops.
     fn channel_error(&self, channel: ChannelId) -> Option<u32>;
 
+    /// Whether all channels share one group, which an error of one, or closing one beside work that does not
+    /// give way, takes down.
+    fn shares_group(&self) -> bool {
+        false
+    }
+
+    /// Asks the driver whether it has given the channel up: it may do so without an error notification. A
+    /// system call.
+    fn is_given_up(&self, _: ChannelId) -> bool {
+        false
+    }
+
     /// Everything the driver reports about the error that stopped `channel`. May take milliseconds.
     fn fault(&self, channel: ChannelId) -> RawFault;
 
@@ -74,6 +86,11 @@ pub(crate) trait Backend: Send + Sync {
     /// Bytes of memory that can be allocated now, as far as the driver says; else all there are.
     fn free_memory(&self) -> Result<Bytes, Error> {
         Ok(self.info().memory)
+    }
+
+    /// What a software GPU says of work that does not end; nothing on hardware.
+    fn explanation(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// The GPU's clock in ns, the one that timestamps are taken from.
@@ -98,6 +115,8 @@ pub(crate) struct Layout {
     pub local_window: GpuVa,
     /// Ranges that hold those windows, with room to spare; no buffer is placed in them.
     pub reserved: [Range<u64>; 2],
+    /// Warps per SM that local memory is provided for: the most that the SM, or its driver, counts.
+    pub local_warps: u32,
     /// Mappings start and end on multiples of this power of two.
     pub granule: u64,
     /// Bytes of `low` that a channel's own memory takes; 0 where the driver places it itself.

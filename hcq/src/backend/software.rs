@@ -5,7 +5,6 @@ use std::sync::Arc;
 use ga10b_sim::{Sim, SimConfig};
 
 use super::kernel_log::KernelLog;
-use crate::errno::Errno;
 use crate::error::Error;
 
 /// A fresh one, as the environment configures it.
@@ -15,8 +14,7 @@ pub(crate) fn start() -> Result<Arc<Sim>, Error> {
         value: bad.value,
         expected: bad.expected,
     })?;
-    Sim::try_new(config)
-        .map_err(|errno| Error::Open { path: c"the software ga10b".into(), errno: Errno::of(errno) })
+    Sim::try_new(config).map_err(|errno| Error::open(c"the software ga10b", errno))
 }
 
 /// Its kernel log and its own words, from where they stood when this was made.

@@ -42,6 +42,7 @@ impl Books {
             shared_window: GpuVa::inside(0xfe_0000_0000),
             local_window: GpuVa::inside(0xfd_0000_0000),
             reserved: [0x10_0400_0000..0x10_0500_0000, 0x10_0800_0000..0x10_0900_0000],
+            local_warps: 48,
             granule: 4096,
             channel_va: 0,
         };

@@ -7,7 +7,7 @@ use nvgpu_sys::{Linux, Sys};
 
 use crate::address::{Bytes, GpuVa};
 use crate::backend::kernel_log::{KernelLog, Kmsg};
-use crate::backend::nvgpu::Nvgpu;
+use crate::backend::nvgpu::{Nvgpu, Settings};
 use crate::backend::rm::Rm;
 use crate::backend::{Backend, Engine, MemoryKind};
 use crate::device::clock::ClockPair;
@@ -52,7 +52,8 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Open`] if the device is not there or not permitted (its [`hint`](Error::hint) says what to
-    /// do), and those of setting it up.
+    /// do), and those of setting it up. A GPU whose nodes exist and may not be opened is an error also where
+    /// another device would be taken instead.
     pub fn open(selector: Selector) -> Result<Self, Error> {
         Self::open_with(selector, DeviceOptions::default())
     }
@@ -74,11 +75,14 @@ impl Device {
     /// else is a device that does not work.
     fn any(sys: &Arc<dyn Sys>, machine: &Machine, options: DeviceOptions) -> Result<Self, Error> {
         let nvgpu = match Self::nvgpu(sys.clone(), options.clone()) {
+            // Another device in its place would be a surprise that nothing explains.
+            Err(error) if error.is_forbidden() => return Err(error),
             Err(error @ Error::Open { .. }) => Refusal::new(BackendKind::Nvgpu, error, machine),
             other => return other,
         };
         nvgpu.warn();
         let rm = match Self::rm(sys.clone(), options.clone()) {
+            Err(error) if error.is_forbidden() => return Err(error),
             Err(
                 error @ (Error::Open { .. }
                 | Error::Driver { .. }
@@ -140,7 +144,16 @@ impl Device {
         options: DeviceOptions,
     ) -> Result<Self, Error> {
         let cache = options.gpu_cache.map_or_else(GpuCache::from_env, Ok)?;
-        let backend = Nvgpu::open(sys, kind, log, options.reserve_windows, cache, options.patience)?;
+        let options = options.resolve();
+        let settings = Settings {
+            reserve_windows: options.reserve_windows,
+            cache,
+            patience: options.patience,
+            async_subcontext: options.async_subcontext == Some(true),
+            switch_limit: options.switch_limit,
+            timeslice: options.timeslice,
+        };
+        let backend = Nvgpu::open(sys, kind, log, settings)?;
         Self::of(Arc::new(backend), options)
     }
 
@@ -158,7 +171,7 @@ impl Device {
         let info = backend.info();
         tracing::info!(name = %info.name, backend = %info.backend, sms = info.sm_count, "opened a GPU");
         Ok(Self {
-            shared: Shared::new(backend, options)?,
+            shared: Shared::new(backend, options.resolve())?,
             #[cfg(feature = "sim")]
             software: None,
         })

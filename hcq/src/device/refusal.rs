@@ -94,7 +94,6 @@ impl Refusal {
 fn mend(backend: BackendKind, error: &Error, machine: &Machine) -> Option<&'static str> {
     match error {
         Error::Open { errno, .. } => match Nix::from_raw(errno.raw()) {
-            Nix::EACCES | Nix::EPERM => error.hint(),
             // No node, or one that no driver serves.
             Nix::ENOENT | Nix::ENODEV | Nix::ENXIO | Nix::EIO if machine.has(backend) => {
                 Some(match backend {

@@ -144,31 +144,34 @@ fn a_machine_without_a_gpu_gets_one_line_and_no_warning() {
 }
 
 #[test]
-fn a_node_without_permission_is_a_warning_that_names_the_node_and_the_group() {
+fn a_node_without_permission_is_an_error_and_never_another_device() {
     let (_root, machine) = bare();
     let cases = [
-        (NVGPU, None, "nvgpu"),
-        (RM, None, "rm"),
+        (NVGPU, None),
+        (RM, None),
         // The driver answers, and the GPU's own node is closed.
-        (CARD, Some("580.142"), "rm"),
+        (CARD, Some("580.142")),
     ];
-    for (node, version, backend) in cases {
+    for (node, version) in cases {
         for errno in [Nix::EACCES, Nix::EPERM] {
-            let nodes = Nodes { refused: vec![(node, errno)], version };
-            let (opened, infos, warnings) = choose(nodes, &machine);
-            assert_eq!((opened, infos.len(), warnings.len()), (BackendKind::Sim, 1, 1), "{warnings:?}");
+            let nodes: Arc<dyn Sys> = Arc::new(Nodes { refused: vec![(node, errno)], version });
+            let error = Device::any(&nodes, &machine, DeviceOptions::default()).expect_err("a closed node");
             let path = node.to_str().expect("ASCII");
-            assert_has(&warnings[0], &[backend, path, errno.desc(), "group video"]);
+            assert_has(&format!("{error:?}"), &[path, errno.desc(), "group, video on a Jetson"]);
         }
     }
 }
 
 #[test]
-fn both_backends_without_permission_are_two_warnings() {
-    let (_root, machine) = bare();
-    let refused = vec![(NVGPU, Nix::EACCES), (RM, Nix::EACCES)];
-    let (_, infos, warnings) = choose(Nodes { refused, version: None }, &machine);
-    assert_eq!((infos.len(), warnings.len()), (1, 2), "{warnings:?}");
+fn a_closed_node_names_the_group_that_may_open_it() {
+    // Any file that exists has a group; this one's is that of the process.
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let path = std::ffi::CString::new(file.path().to_str().expect("ASCII")).expect("no NUL");
+    let gid = nix::unistd::getegid();
+    let group = nix::unistd::Group::from_gid(gid).ok().flatten().map_or(gid.to_string(), |group| group.name);
+    let error = Error::open(&path, Nix::EACCES);
+    assert_has(&error.to_string(), &["cannot open ", &format!(", which belongs to group {group}")]);
+    assert!(!Error::open(&path, Nix::ENOENT).to_string().contains("group"));
 }
 
 #[test]

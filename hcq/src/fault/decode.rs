@@ -5,7 +5,7 @@ use crate::address::GpuVa;
 use crate::backend::RawFault;
 use crate::device::core::{Core, Explain, Position};
 use crate::fault::map_file;
-use crate::fault::report::{FaultKind, FaultRecord, FaultReport, Neighbour};
+use crate::fault::report::{FaultKind, FaultRecord, FaultReport, Neighbour, SmRecord};
 use crate::program::registry::Registry;
 
 /// A mapping further away than this, or than a page of the GPU where that is more, has nothing to do with an
@@ -20,6 +20,7 @@ impl Explain for Registry {
         let sm = raw.sms.iter().find(|s| s.code() != 0).or(raw.sms.first());
         let kind = match sm {
             Some(sm) if sm.code() != 0 => FaultKind::of_warp(sm.code(), fault_type),
+            _ if raw.sms.iter().any(SmRecord::is_trap) => FaultKind::Trap,
             _ => FaultKind::of_notifier(raw.notifier, fault_type),
         };
         let recorded = sm.map(|s| s.pc).filter(|pc| *pc != 0);

@@ -43,6 +43,11 @@ pub enum FaultKind {
     /// The driver's limit for switching away was exceeded: a hang, or a kernel too long beside other GPU
     /// users.
     SwitchTimeout,
+    /// The driver gave the channel's group up without an error notification: a channel of it was closed beside
+    /// a kernel that did not give way.
+    TornDown,
+    /// A `trap` or a breakpoint.
+    Trap,
     /// The channel was reset.
     Reset,
     /// Another error; the notifier's code.
@@ -72,6 +77,7 @@ impl FaultKind {
     /// By the error notifier alone.
     pub(crate) fn of_notifier(code: u32, fault_type: Option<u32>) -> Self {
         match code {
+            0 => Self::TornDown,
             8 => Self::SwitchTimeout,
             12 | 13 | 25 => Self::Engine,
             31 => Self::Mmu { fault_type },
@@ -100,6 +106,10 @@ impl fmt::Display for FaultKind {
             Self::Pushbuffer => f.write_str("malformed pushbuffer"),
             Self::Engine => f.write_str("exception of the compute engine"),
             Self::SwitchTimeout => f.write_str("context-switch timeout"),
+            Self::TornDown => f.write_str(
+                "the driver tore the channel group down without an error notification (a channel closed beside a kernel that did not give way)",
+            ),
+            Self::Trap => f.write_str("a trap instruction"),
             Self::Reset => f.write_str("channel reset"),
             Self::Other { code } => write!(f, "channel error {code}"),
         }
@@ -120,6 +130,10 @@ pub struct Neighbour {
     pub distance: i64,
 }
 
+/// `HWW_GLOBAL_ESR`: a breakpoint interrupt, a breakpoint that pauses.
+const BPT_INT: u32 = 1 << 4;
+const BPT_PAUSE: u32 = 1 << 5;
+
 /// The exception registers of an SM, as the driver recorded them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmRecord {
@@ -137,6 +151,11 @@ impl SmRecord {
     /// The error code, 0 for none.
     pub(crate) const fn code(&self) -> u32 {
         self.warp_esr & 0xffff
+    }
+
+    /// Whether a trap or a breakpoint is all that the registers show: it may be in the global register alone.
+    pub(crate) const fn is_trap(&self) -> bool {
+        self.code() == 0 && self.global_esr & (BPT_INT | BPT_PAUSE) != 0
     }
 }
 
@@ -230,6 +249,10 @@ mod tests {
         assert_eq!(FaultKind::of_warp(0x17, Some(2)), FaultKind::Mmu { fault_type: Some(2) });
         assert_eq!(FaultKind::of_warp(0x33, None), FaultKind::SmException { code: 0x33 });
         assert_eq!(FaultKind::of_notifier(31, None), FaultKind::Mmu { fault_type: None });
+        assert_eq!(FaultKind::of_notifier(0, None), FaultKind::TornDown);
+        let record = |global_esr, warp_esr| SmRecord { sm: 0, global_esr, warp_esr, pc: 0 };
+        assert!(record(BPT_INT, 0).is_trap() && record(BPT_PAUSE | 4, 0).is_trap());
+        assert!(!record(BPT_INT, 0xf).is_trap() && !record(4, 0).is_trap());
         assert_eq!(FaultKind::of_notifier(99, None), FaultKind::Other { code: 99 });
     }
 

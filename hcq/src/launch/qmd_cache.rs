@@ -64,13 +64,15 @@ impl Template {
     fn new(target: &LaunchTarget, kernel: &Kernel, config: LaunchConfig) -> Result<Self, Error> {
         let (base, parameter_bytes) = (kernel.info().param_base, kernel.param_bytes() as usize);
         let mut bank = target.bank.content(&config, base);
+        let mut qmd = kernel.descriptor(target.qmd, &config)?;
+        target.conserve(&mut qmd).map_err(|source| Error::qmd(kernel.name(), source))?;
         bank.resize((base as usize + parameter_bytes).next_multiple_of(LINE), 0);
         Ok(Self {
             image: Arc::downgrade(kernel.image()),
             index: kernel.index(),
             config,
             target: *target,
-            qmd: kernel.descriptor(target.qmd, &config)?,
+            qmd,
             bank,
             parameters: base as usize,
             parameter_bytes,

@@ -31,10 +31,10 @@ pub(crate) fn per_thread(frame: u32) -> u32 {
     }
 }
 
-/// Bytes that a cluster of SMs needs, and bytes for the whole GPU.
-fn sizes(info: &Info, per_thread: u32) -> (u64, u64) {
+/// Bytes that a cluster of SMs with `warps` warps each needs, and bytes for the whole GPU.
+fn sizes(info: &Info, warps: u32, per_thread: u32) -> (u64, u64) {
     let per_warp = (32 * u64::from(per_thread)).next_multiple_of(0x200);
-    let per_tpc = (per_warp * u64::from(info.max_warps_per_sm) * SMS_PER_TPC).next_multiple_of(0x8000);
+    let per_tpc = (per_warp * u64::from(warps) * SMS_PER_TPC).next_multiple_of(0x8000);
     (per_tpc, (per_tpc * u64::from(info.tpc_count)).next_multiple_of(0x2_0000))
 }
 
@@ -56,7 +56,7 @@ impl ScratchPool {
         if let (Some(scratch), true) = (state.current, state.per_thread >= per_thread) {
             return Ok(scratch);
         }
-        let (per_tpc, total) = sizes(core.info(), per_thread);
+        let (per_tpc, total) = sizes(core.info(), core.backend().layout().local_warps, per_thread);
         // The scratch base takes 128 KiB alignment; mappings of their own start on granules, so some is
         // skipped.
         const ALIGN: u64 = 0x2_0000;
@@ -81,10 +81,10 @@ mod tests {
         assert_eq!(per_thread(0), 0);
         assert_eq!(per_thread(1024), 0x640);
         let mut info = crate::backend::nvgpu::tests::info();
-        (info.tpc_count, info.max_warps_per_sm) = (8, 48);
-        assert_eq!(sizes(&info, 0x240), (0x1b_0000, 0xd8_0000));
-        assert_eq!(sizes(&info, 0x640), (0x4b_0000, 0x258_0000));
-        (info.tpc_count, info.max_warps_per_sm) = (66, 64);
-        assert_eq!(sizes(&info, 0x240), (0x24_0000, 0x948_0000));
+        info.tpc_count = 8;
+        assert_eq!(sizes(&info, 48, 0x240), (0x1b_0000, 0xd8_0000));
+        assert_eq!(sizes(&info, 48, 0x640), (0x4b_0000, 0x258_0000));
+        info.tpc_count = 66;
+        assert_eq!(sizes(&info, 64, 0x240), (0x24_0000, 0x948_0000));
     }
 }

@@ -129,6 +129,7 @@ mod tests {
             shared_window: GpuVa::inside(0xfe_0000_0000),
             local_window: GpuVa::inside(0xfd_0000_0000),
             reserved: [0xfe_0000_0000..0xfe_0000_0000 + GIB, 0xfd_0000_0000..0xfd_0000_0000 + GIB],
+            local_warps: 48,
             granule: 4096,
             channel_va: 0,
         }

@@ -71,6 +71,7 @@ impl Submitter {
             Engine::Compute => Recorder::new(core.options.chain_launches),
             Engine::Copy => Recorder::for_copies(),
         };
+        recorder.words().plain_launches = core.options.is_conservative();
         match engine {
             Engine::Compute => {
                 recorder.words().set_up_compute(&info.classes, layout.shared_window, layout.local_window);

@@ -63,12 +63,17 @@ impl Channel {
             len => Some(core.memory().reserve(len, "channel")?),
         };
         let va = ring_va.as_ref().map(Reservation::va);
-        let fifo = Gpfifo::new(backend, &ChannelRequest { engine, entries: ENTRIES, va })?;
+        let mut fifo = Gpfifo::new(backend, &ChannelRequest { engine, entries: ENTRIES, va })?;
+        fifo.subroutines = core.options.is_conservative();
+        let timeline = Arc::new(Timeline::new(core, fifo.id(), slot));
+        if backend.shares_group() {
+            limbo.enter(&timeline);
+        }
         Ok(Self {
             core: core.clone(),
             limbo: limbo.clone(),
             ring: Ring::new(COMMANDS),
-            timeline: Arc::new(Timeline::new(core, fifo.id(), slot)),
+            timeline,
             fifo,
             value: start,
             seen: start,
@@ -203,10 +208,14 @@ impl Drop for Channel {
         }
         let ended = self.wait_idle();
         self.timeline.close();
-        self.fifo.close();
-        if let Err(error) = ended {
-            tracing::warn!(%error, "a queue was dropped with work that did not end; its channel was stopped");
-            self.timeline.stop();
+        let channel = self.fifo.close();
+        match ended {
+            Ok(()) => self.limbo.close(channel),
+            Err(error) => {
+                tracing::warn!(%error, "a queue was dropped with work that did not end; its channel was stopped");
+                self.limbo.close_now(channel);
+                self.timeline.stop();
+            }
         }
         self.limbo.collect();
     }

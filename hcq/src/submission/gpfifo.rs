@@ -28,9 +28,9 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// As the hardware reads it: address in bits 39:2, length in 62:42.
-    fn entry(self) -> u64 {
-        self.va.raw() | u64::from(self.dwords) << 42
+    /// As the hardware reads it: address in bits 39:2, length in 62:42, the level of a subroutine in 41.
+    fn entry(self, subroutine: bool) -> u64 {
+        self.va.raw() | u64::from(self.dwords) << 42 | u64::from(subroutine) << 41
     }
 }
 
@@ -82,7 +82,7 @@ impl Slots {
 }
 
 /// A channel that the driver has made, and keeps until this is dropped: ring and USERD are mapped as long.
-struct OwnedChannel {
+pub(crate) struct OwnedChannel {
     raw: RawChannel,
     process: Process,
     backend: Arc<dyn Backend>,
@@ -103,6 +103,8 @@ pub(crate) struct Gpfifo {
     /// `None` once it is closed.
     channel: Option<OwnedChannel>,
     slots: Slots,
+    /// Whether entries are marked as subroutines, which has no effect.
+    pub subroutines: bool,
 }
 
 impl fmt::Debug for Gpfifo {
@@ -117,7 +119,7 @@ impl Gpfifo {
         let (process, backend) = (Process::current(), backend.clone());
         let raw = backend.create_channel(request)?;
         let (id, slots) = (raw.id, Slots::new(request.entries));
-        Ok(Self { id, channel: Some(OwnedChannel { raw, process, backend }), slots })
+        Ok(Self { id, channel: Some(OwnedChannel { raw, process, backend }), slots, subroutines: false })
     }
 
     /// The channel's name.
@@ -125,9 +127,9 @@ impl Gpfifo {
         self.id
     }
 
-    /// Stops and removes the channel. Nothing is published any more.
-    pub fn close(&mut self) {
-        self.channel = None;
+    /// Gives the channel up, to be closed by dropping it. Nothing is published any more.
+    pub fn close(&mut self) -> Option<OwnedChannel> {
+        self.channel.take()
     }
 
     /// The ring's bookkeeping.
@@ -144,7 +146,7 @@ impl Gpfifo {
             // SAFETY: the index is below the number of entries, and the ring is mapped and 8-byte aligned as
             // long as the channel is owned.
             unsafe { AtomicU64::from_ptr(raw.ring.as_ptr().add(index)) }
-                .store(segment.entry(), Ordering::Relaxed);
+                .store(segment.entry(self.subroutines), Ordering::Relaxed);
         }
         self.slots.seal(value, segments.len() as u32);
         store_barrier();
@@ -169,9 +171,10 @@ mod tests {
     #[test]
     fn an_entry_equals_the_golden_value() {
         let segment = Segment { va: GpuVa::inside(0x1_2345_6780), dwords: 10 };
-        assert_eq!(segment.entry(), 0x0000_2801_2345_6780);
+        assert_eq!(segment.entry(false), 0x0000_2801_2345_6780);
+        assert_eq!(segment.entry(true), 0x0000_2a01_2345_6780);
         let longest = Segment { va: GpuVa::inside(0), dwords: MAX_DWORDS as u32 };
-        assert_eq!(longest.entry() >> 63, 0);
+        assert_eq!(longest.entry(false) >> 63, 0);
     }
 
     proptest! {

@@ -1,8 +1,11 @@
-//! Where memory waits whose owner is gone, until the submissions that name it have completed.
+//! Where memory waits whose owner is gone, until the submissions that name it have completed; and channels, until
+//! no other channel of their group works: closing one beside work that does not give way takes the group down.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
+use crate::submission::gpfifo::OwnedChannel;
+use crate::submission::timeline::Timeline;
 use crate::submission::uses::Uses;
 use crate::sync::lock;
 
@@ -16,24 +19,63 @@ struct Retired {
 
 /// What waits.
 #[derive(Default)]
-pub(crate) struct Limbo(Mutex<Vec<Retired>>);
+pub(crate) struct Limbo {
+    retired: Mutex<Vec<Retired>>,
+    /// The channels of the group that work may run on.
+    lanes: Mutex<Vec<Weak<Timeline>>>,
+    /// Channels to be closed.
+    closing: Mutex<Vec<OwnedChannel>>,
+}
 
 impl Limbo {
     /// Keeps `kept` until the submissions in `uses` have ended.
     pub fn retire(&self, uses: Uses, kept: impl IntoIterator<Item = Keep>) {
         if !uses.have_ended() {
             let kept = kept.into_iter().collect();
-            lock(&self.0).push(Retired { uses, _kept: kept });
+            lock(&self.retired).push(Retired { uses, _kept: kept });
         }
     }
 
     /// Drops what is no longer in use.
     pub fn collect(&self) {
-        let mut waiting = lock(&self.0);
+        let mut waiting = lock(&self.retired);
         let over: Vec<Retired> = waiting.extract_if(.., |r| r.uses.have_ended()).collect();
         drop(waiting);
         // Outside the lock, because it frees memory.
         drop(over);
+        if !lock(&self.closing).is_empty() && self.is_at_rest() {
+            let closing = std::mem::take(&mut *lock(&self.closing));
+            // Outside the lock, because each takes some time of the driver.
+            drop(closing);
+        }
+    }
+
+    /// Work may run on a channel from now on.
+    pub fn enter(&self, lane: &Arc<Timeline>) {
+        let mut lanes = lock(&self.lanes);
+        lanes.retain(|lane| lane.strong_count() > 0);
+        lanes.push(Arc::downgrade(lane));
+    }
+
+    fn lanes(&self) -> Vec<Arc<Timeline>> {
+        lock(&self.lanes).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Whether no channel works.
+    fn is_at_rest(&self) -> bool {
+        self.lanes().iter().all(|lane| lane.is_idle())
+    }
+
+    /// Closes a channel that works no more, as soon as no other does.
+    pub fn close(&self, channel: Option<OwnedChannel>) {
+        lock(&self.closing).extend(channel);
+        self.collect();
+    }
+
+    /// Closes a channel whose work has not ended, and finds out which others that took with it.
+    pub fn close_now(&self, channel: Option<OwnedChannel>) {
+        drop(channel);
+        self.lanes().iter().filter(|lane| !lane.is_closed()).for_each(|lane| lane.sibling_closed());
     }
 }
 
@@ -42,7 +84,7 @@ mod tests {
     use super::*;
     use crate::backend::tests::Books;
     use crate::backend::{ChannelId, MemoryKind};
-    use crate::submission::timeline::{Slot, Timeline};
+    use crate::submission::timeline::Slot;
 
     #[test]
     fn memory_goes_back_when_the_submission_that_names_it_is_over() {

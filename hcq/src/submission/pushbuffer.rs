@@ -50,6 +50,8 @@ const RELEASE_64_WFI: u32 = 0x0310_0001;
 
 /// SEND_SIGNALING_PCAS2_B: drop a cached copy of the QMD, prefetch, copy and schedule it.
 const INVALIDATE_PREFETCH_COPY_SCHEDULE: u32 = 0xa;
+/// SEND_SIGNALING_PCAS2_B: drop a cached copy of the QMD, copy and schedule it.
+const INVALIDATE_COPY_SCHEDULE: u32 = 9;
 
 /// Instruction, global data and constant caches.
 const ALL_SHADER_CACHES: u32 = 0x1011;
@@ -73,6 +75,8 @@ pub(crate) struct Scratch {
 #[derive(Debug, Default)]
 pub(crate) struct Pushbuffer {
     words: Vec<u32>,
+    /// Launches are scheduled without a prefetch of their descriptor.
+    pub plain_launches: bool,
 }
 
 impl Pushbuffer {
@@ -162,7 +166,9 @@ impl Pushbuffer {
     /// Schedules the QMD at `qmd`, 256-byte aligned and below 2^40.
     pub fn launch(&mut self, qmd: GpuVa) {
         self.inc(COMPUTE, compute::SEND_PCAS_A, &[(qmd.raw() >> 8) as u32]);
-        self.immediate(COMPUTE, compute::SEND_SIGNALING_PCAS2_B, INVALIDATE_PREFETCH_COPY_SCHEDULE);
+        let action =
+            if self.plain_launches { INVALIDATE_COPY_SCHEDULE } else { INVALIDATE_PREFETCH_COPY_SCHEDULE };
+        self.immediate(COMPUTE, compute::SEND_SIGNALING_PCAS2_B, action);
     }
 
     /// Waits for all grids, then drops what SMs hold of data and constants.

@@ -22,6 +22,8 @@ const SLOT: u64 = 16;
 const YIELD: Duration = Duration::from_micros(200);
 /// A sleep is at most this part of what was waited already: what a wait may be too long by.
 const SLEEP_SHARE: u32 = 32;
+/// How often a waiting call asks the driver whether it has given the channel up: a system call.
+const ASK_EVERY: Duration = Duration::from_millis(50);
 /// Longest sleep, which bounds how late the end of work or a dead channel is noticed.
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
 
@@ -92,6 +94,8 @@ pub(crate) struct Timeline {
     waiters: Mutex<Vec<Waiter>>,
     /// The first submission that waits for what will never come.
     starved: Mutex<Option<u64>>,
+    /// When the driver was asked whether it has given the channel up.
+    asked: Mutex<Option<Instant>>,
 }
 
 impl Timeline {
@@ -99,8 +103,8 @@ impl Timeline {
     pub fn new(core: &Arc<Core>, channel: ChannelId, slot: Slot) -> Self {
         let submitted = AtomicU64::new(slot.value());
         let (closed, stopped) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (waiters, starved) = (Mutex::default(), Mutex::default());
-        Self { core: core.clone(), slot, channel, submitted, closed, stopped, waiters, starved }
+        let (waiters, starved, asked) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { core: core.clone(), slot, channel, submitted, closed, stopped, waiters, starved, asked }
     }
 
     /// The device it belongs to.
@@ -140,6 +144,11 @@ impl Timeline {
     /// The channel's owner goes away.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
+    }
+
+    /// Whether the channel's owner is gone.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// The channel was stopped: submissions of other channels that wait for it will never start.
@@ -203,7 +212,12 @@ impl Timeline {
 
     /// Asks whether something keeps `value` from ever being reached; if so, says what.
     fn check(&self, value: u64) -> Result<(), Error> {
-        let Some(code) = self.core.backend().channel_error(self.channel) else {
+        let backend = self.core.backend();
+        let code = backend.channel_error(self.channel).or_else(|| {
+            // The notification comes before the driver gives the channel up.
+            self.is_given_up().then(|| backend.channel_error(self.channel).unwrap_or(0))
+        });
+        let Some(code) = code else {
             let error = match self.stopped.load(Ordering::Acquire) {
                 true => Error::Stopped,
                 false if self.is_starved(value) => Error::Starved,
@@ -215,6 +229,31 @@ impl Timeline {
         };
         self.stop();
         Err(self.core.lose(Position { channel: self.channel, completed: self.completed() }, code))
+    }
+
+    /// Asks the driver, now and then, whether it has given the channel up.
+    fn is_given_up(&self) -> bool {
+        let mut asked = lock(&self.asked);
+        if asked.is_some_and(|at| at.elapsed() < ASK_EVERY) {
+            return false;
+        }
+        *asked = Some(Instant::now());
+        drop(asked);
+        self.core.backend().is_given_up(self.channel)
+    }
+
+    /// A channel of the same group was closed before its work had ended: finds out at once whether that took
+    /// this channel with it.
+    pub fn sibling_closed(&self) {
+        *lock(&self.asked) = None;
+        if let Err(error) = self.check(self.completed()) {
+            tracing::warn!(%error, "a queue was lost with another one of its device");
+        }
+    }
+
+    /// Whether everything that was submitted has ended.
+    pub fn is_idle(&self) -> bool {
+        self.has_ended(self.submitted())
     }
 
     /// Waits until `value` is reached: spins, yields, then sleeps, at most `timeout`.
@@ -249,7 +288,8 @@ impl Timeline {
             error?;
             let waited = start.elapsed();
             if waited >= timeout {
-                return Err(Error::Timeout { waited, wanted: value, reached: completed });
+                let explanation = self.core.backend().explanation();
+                return Err(Error::Timeout { waited, wanted: value, reached: completed, explanation });
             }
             if waited < spin + YIELD {
                 thread::yield_now();

@@ -54,15 +54,13 @@ pub unsafe extern "C" fn mmap(
         ))
     });
     served.flatten().unwrap_or_else(|| {
-        // SAFETY: the caller's promise.
-        let mapped = unsafe { kernel::mmap(addr, len, prot, flags, fd, offset) };
         if flags & libc::MAP_FIXED != 0
-            && mapped != libc::MAP_FAILED
-            && let (Some(sim), Some(at)) = (machine(), NonNull::new(mapped))
+            && let (Some(sim), Some(at)) = (machine(), NonNull::new(addr))
         {
-            from_program(|| sim.replaced(at, len));
+            from_program(|| sim.replaces(at, len));
         }
-        mapped
+        // SAFETY: the caller's promise.
+        unsafe { kernel::mmap(addr, len, prot, flags, fd, offset) }
     })
 }
 

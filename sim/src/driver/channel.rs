@@ -29,14 +29,18 @@ pub(crate) struct ChannelState {
     pub(crate) watchdog_ms: u32,
     /// Whether the program promised deterministic submits.
     pub(crate) deterministic: bool,
+    /// A deterministic channel that does not keep the GPU's power.
+    pub(crate) may_railgate: bool,
     /// A kernel-mode ring was requested.
     pub(crate) kernel_ring: bool,
     /// Last class of `ALLOC_OBJ_CTX`.
     pub(crate) class: Option<u32>,
     /// Where errors are reported.
     pub(crate) notifier: Option<Notifier>,
-    /// Context-switch timeout in milliseconds.
+    /// Context-switch time, in milliseconds, after which the group is recovered.
     pub(crate) timeout_ms: u32,
+    /// Context-switch time-outs so far, in milliseconds: for a user-mode channel nothing sets it back.
+    pub(crate) switching_ms: u32,
     /// A reference leaked by a failed `BIND_CHANNEL`: close() waits for it for ever.
     pub(crate) leaked_reference: bool,
 }
@@ -62,10 +66,12 @@ impl Channel {
             watchdog: true,
             watchdog_ms: 5000,
             deterministic: false,
+            may_railgate: false,
             kernel_ring: false,
             class: None,
             notifier: None,
             timeout_ms: DEFAULT_TIMEOUT_MS,
+            switching_ms: 0,
             leaked_reference: false,
         };
         let instance = Instance::new(id.number(), runlist);
@@ -124,13 +130,12 @@ impl Channel {
         Ok(())
     }
 
-    /// Takes the channel out of its group.
-    pub(crate) fn unbind(&self) {
+    /// The group no longer lists the channel.
+    pub(crate) fn leave(&self) {
         let tsg = self.state().tsg.take();
         if let Some(tsg) = tsg {
             tsg.unbind(&self.instance);
         }
-        self.instance.bindings().group = None;
     }
 }
 

@@ -1,7 +1,7 @@
 //! The driver's answer to the GPU's interrupts.
 
 use crate::driver::machine::Machine;
-use crate::driver::recovery::recover;
+use crate::driver::recovery::{recover, switch_timeout};
 use crate::gpu::exception::{Exception, PbdmaRegisters};
 use crate::gpu::instance::Instance;
 use crate::gpu::interrupts::Interrupts;
@@ -20,6 +20,16 @@ impl Interrupts for Machine {
         match self.channels.of(channel) {
             Some(channel) => recover(self, &channel, exception, Some(registers)),
             None => channel.kill(),
+        }
+    }
+
+    fn switch_timeout(&self, channel: &Instance, times: u32) {
+        for _ in 0..times {
+            match self.channels.of(channel) {
+                Some(channel) if !channel.instance.is_stopped() => switch_timeout(self, &channel),
+                // The driver finds no group that it knows, and does nothing.
+                _ => return,
+            }
         }
     }
 

@@ -1,8 +1,10 @@
 //! The whole machine: driver state, memory, GPU.
 
-use crate::clock::{Clock, Deadline};
+use crate::clock::Clock;
 use crate::config::SimConfig;
+use crate::doorbells::Doorbells;
 use crate::dram::{Backing, Dram, PAGE};
+use crate::driver::address_space::space::AddressSpace;
 use crate::driver::channel::{Channel, Channels};
 use crate::driver::descriptor::{FileKey, borrow};
 use crate::driver::dmabuf::DmaBuf;
@@ -11,9 +13,11 @@ use crate::driver::known_buffers::KnownBuffers;
 use crate::driver::log::KernelLog;
 use crate::driver::nvmap::Handles;
 use crate::driver::tsg::Tsg;
+use crate::driver::unbind::{self, Preempting, Unbound};
 use crate::findings::{Checks, Findings};
 use crate::gpu::chip::Chip;
 use crate::gpu::device::Gpu;
+use crate::gpu::instance::Instance;
 use crate::gpu::sm;
 use crate::gpu::sm::executor::Executor;
 use crate::gpu::syncpoint::Syncpoints;
@@ -27,17 +31,22 @@ use crate::visit::visitor::visitor;
 use nix::errno::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// Channels and groups that the GPU has.
 const CHANNELS: u32 = 512;
 const TSGS: u32 = 512;
-/// How long closing a channel waits for the kernel that it runs, before the kernel is stopped: the driver
-/// tries about 10 times to preempt the group, for 100 ms each, and then recovers it.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
-/// How often it checks whether the kernel has ended.
-const CLOSE_POLL: Duration = Duration::from_micros(50);
+/// How long after its last use the GPU loses its power (the driver's `railgate_delay`).
+const RAILGATE_DELAY: Duration = Duration::from_millis(500);
+
+/// A launch that the engine did not give up when its channel closed.
+#[derive(Debug)]
+struct Orphan {
+    instance: Arc<Instance>,
+    /// Its memory: without it the launch ends with a fault that belongs to nobody.
+    space: Weak<AddressSpace>,
+}
 
 /// What open files share.
 #[derive(Debug, Default)]
@@ -78,6 +87,10 @@ pub(crate) struct Machine {
     pub(crate) syncpoints: Arc<Syncpoints>,
     /// The GPU.
     pub(crate) gpu: Gpu,
+    /// The program's mappings of the doorbell page.
+    pub(crate) doorbells: Doorbells,
+    /// When a call last needed power, in nanoseconds since boot.
+    last_use: AtomicU64,
     /// Name of the process.
     pub(crate) comm: String,
     /// Channels that exist.
@@ -86,8 +99,10 @@ pub(crate) struct Machine {
     pub(crate) channel_ids: Arc<IdPool>,
     /// Numbers of groups.
     pub(crate) tsg_ids: Arc<IdPool>,
-    /// Channels that close when the kernel they run has ended, or at the deadline.
-    closing: Mutex<Vec<(Arc<Channel>, Deadline)>>,
+    /// Channels that close once the engine has left their group, or has not in time.
+    closing: Mutex<Vec<(Arc<Channel>, Preempting)>>,
+    /// What runs on although its channel is closed.
+    orphans: Mutex<Vec<Orphan>>,
     serial: AtomicU64,
     driver: Mutex<Driver>,
 }
@@ -97,7 +112,7 @@ impl Machine {
     pub(crate) fn new(config: SimConfig) -> Result<Self, Errno> {
         let dram = Dram::new(config.memory)?;
         let clock = Clock::new(&config.time);
-        let violations = Arc::new(Violations::default());
+        let violations = Arc::new(Violations::new(config.traps));
         let syncpoints = Arc::new(Syncpoints::new(&dram));
         let findings = Arc::new(Findings::new(!config.check.is_empty()));
         let settings = sm::Config { checks: config.checks(), ..config.executor };
@@ -109,6 +124,7 @@ impl Machine {
         let units = Units::new(
             config.chip(),
             config.defects,
+            config.session,
             clock.clone(),
             executor,
             Arc::clone(&syncpoints),
@@ -123,11 +139,14 @@ impl Machine {
             user: UserMemory::new()?,
             syncpoints,
             gpu: Gpu::new(units)?,
+            doorbells: Doorbells::new()?,
+            last_use: AtomicU64::new(0),
             channels: Channels::default(),
             comm: comm.trim_end().to_owned(),
             channel_ids: IdPool::new(CHANNELS, Order::LastIn),
             tsg_ids: IdPool::new(TSGS, Order::Lowest),
             closing: Mutex::default(),
+            orphans: Mutex::default(),
             serial: AtomicU64::new(1),
             driver: Mutex::default(),
             dram,
@@ -143,6 +162,36 @@ impl Machine {
     /// State of the driver.
     pub(crate) fn driver(&self) -> MutexGuard<'_, Driver> {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The GPU is needed: it gets power, if it has none, and keeps it for a while.
+    pub(crate) fn power_on(&self) {
+        let now = u64::try_from(self.clock.uptime().as_nanos()).unwrap_or(u64::MAX);
+        self.last_use.store(now, Ordering::Release);
+        self.doorbells.show(self.gpu.usermode_fd());
+    }
+
+    /// Takes the power of a GPU that nothing has needed for a while: no deterministic channel keeps it, and no
+    /// call came.
+    fn railgate(&self) {
+        let last = Duration::from_nanos(self.last_use.load(Ordering::Acquire));
+        if self.clock.uptime().saturating_sub(last) < RAILGATE_DELAY {
+            return;
+        }
+        let keeps = |channel: &Arc<Channel>| {
+            let state = channel.state();
+            state.deterministic && !state.may_railgate
+        };
+        let runlist = self.gpu.runlist();
+        if !runlist.iter().filter_map(|entry| self.channels.of(&entry.instance)).any(|c| keeps(&c)) {
+            self.doorbells.hide();
+        }
+    }
+
+    /// Whether no debugger has switched time-outs off.
+    pub(crate) fn timeouts_enabled(&self) -> bool {
+        let driver = self.driver();
+        !driver.files.objects().any(|o| matches!(o, Object::Debug(session) if session.state().timeouts_off))
     }
 
     /// What a descriptor refers to; `EBADF` when it is not open.
@@ -218,19 +267,31 @@ impl Machine {
 
     /// Ends the life of everything whose last descriptor is closed.
     pub(crate) fn collect_closed(&self) {
+        self.railgate();
         let objects = self.driver().files.take_all_closed();
         for object in objects {
             self.release(object);
         }
-        let over = |(channel, deadline): &mut (Arc<Channel>, Deadline)| {
-            deadline.is_over() || !channel.instance.is_busy()
+        let mut ended = Vec::new();
+        lock(&self.closing).retain(|(channel, preempting)| match preempting.outcome(self) {
+            None => true,
+            Some(outcome) => {
+                ended.push((Arc::clone(channel), outcome.is_ok()));
+                false
+            }
+        });
+        for (channel, preempted) in ended {
+            let tsg = channel.state().tsg.clone();
+            let unbound = tsg.map(|tsg| unbind::judge(self, &tsg, &channel, preempted));
+            self.finish_close(&channel, unbound.unwrap_or(Unbound::Cleanly));
+        }
+        let is_over = |orphan: &mut Orphan| {
+            let Orphan { instance, space } = orphan;
+            instance.is_stopped() || !instance.is_working() || space.strong_count() == 0
         };
-        let left: Vec<_> = {
-            let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-            closing.extract_if(.., over).collect()
-        };
-        for (channel, _) in left {
-            self.finish_close(&channel);
+        let over: Vec<_> = lock(&self.orphans).extract_if(.., is_over).collect();
+        for Orphan { instance, .. } in over {
+            self.remove(&instance);
         }
     }
 
@@ -287,34 +348,60 @@ impl Machine {
         }
         let instance = &channel.instance;
         instance.set_closing();
-        let deadline = self.clock.deadline(CLOSE_PATIENCE);
-        if is_gpu_thread() && instance.is_busy() {
-            // The GPU cannot wait for itself: housekeeping closes the channel later.
-            self.closing.lock().unwrap_or_else(PoisonError::into_inner).push((Arc::clone(channel), deadline));
-            return;
-        }
-        self.clock.wait(Some(&deadline), CLOSE_POLL, || !instance.is_busy());
-        self.finish_close(channel);
+        let tsg = channel.state().tsg.clone();
+        let unbound = match tsg {
+            Some(tsg) if is_gpu_thread() => {
+                // The GPU cannot wait for itself: housekeeping closes the channel later.
+                tsg.entry.set_enabled(false);
+                lock(&self.closing).push((Arc::clone(channel), Preempting::begin(self, &tsg)));
+                return;
+            }
+            Some(tsg) => {
+                let _one_at_a_time = tsg.init();
+                unbind::unbind(self, &tsg, channel, true)
+            }
+            None => Unbound::Cleanly,
+        };
+        self.finish_close(channel, unbound);
     }
 
-    /// Stops what still runs for a channel and gives back everything it held.
-    fn finish_close(&self, channel: &Arc<Channel>) {
-        let instance = &channel.instance;
+    /// Takes an instance off the GPU; what still runs for it is stopped.
+    fn remove(&self, instance: &Arc<Instance>) {
         instance.kill();
         self.gpu.remove_channel(instance);
         instance.set_working(false);
+        let mut bindings = instance.bindings();
+        bindings.tables = None;
+        bindings.group = None;
+    }
+
+    /// Gives back everything that a channel held.
+    fn finish_close(&self, channel: &Arc<Channel>, unbound: Unbound) {
+        let instance = &channel.instance;
+        let tsg = channel.state().tsg.clone();
+        let was_dead = instance.is_unserviceable();
+        let runs_on = unbound != Unbound::Cleanly && instance.is_working() && !instance.is_stopped();
+        if let (Some(tsg), true) = (&tsg, unbound != Unbound::Cleanly) {
+            unbind::tear_down(self, tsg, channel.id(), unbound);
+        }
         let (ring, syncpoint) = {
             let mut bindings = instance.bindings();
-            bindings.tables = None;
-            (bindings.ring.take(), bindings.syncpoint.take())
+            let ring = bindings.ring.as_ref().map(|ring| ring.va);
+            (ring, bindings.syncpoint.take())
         };
         let space = {
             let mut state = channel.state();
             state.notifier = None;
             state.address_space.take()
         };
-        if let (Some(space), Some(ring)) = (&space, ring) {
-            space.unmap_kernel(ring.va);
+        if runs_on {
+            let space = space.as_ref().map(Arc::downgrade).unwrap_or_default();
+            lock(&self.orphans).push(Orphan { instance: Arc::clone(instance), space });
+        } else {
+            self.remove(instance);
+        }
+        if let (Some(space), Some(va)) = (&space, ring) {
+            space.unmap_kernel(va);
         }
         if let Some((id, va)) = syncpoint {
             self.syncpoints.set_safe(id);
@@ -323,7 +410,15 @@ impl Machine {
                 space.unmap_kernel(va);
             }
         }
-        channel.unbind();
+        channel.leave();
         channel.release_number();
+        if let Some(tsg) = tsg.filter(|_| unbound == Unbound::Cleanly && !was_dead) {
+            tsg.entry.set_enabled(true);
+            self.gpu.wake();
+        }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,3 +16,4 @@ pub(crate) mod nvmap;
 pub(crate) mod recovery;
 pub(crate) mod session;
 pub(crate) mod tsg;
+pub(crate) mod unbind;

@@ -4,8 +4,9 @@
 use crate::driver::channel::Channel;
 use crate::driver::log::Site;
 use crate::driver::machine::Machine;
-use crate::driver::tsg::SmRecord;
+use crate::driver::tsg::{SmRecord, Tsg};
 use crate::gpu::chip::SmPlace;
+use crate::gpu::engine::SWITCH_TIMEOUT;
 use crate::gpu::exception::{Exception, PbdmaRegisters, intr1};
 use crate::gpu::gmmu::fault;
 use crate::gpu::sm;
@@ -30,9 +31,9 @@ pub(crate) fn recover(
     exception: &Exception,
     registers: Option<PbdmaRegisters>,
 ) {
-    let (tsg, veid, runqueue, timeout_ms) = {
+    let (tsg, veid, runqueue) = {
         let state = channel.state();
-        (state.tsg.clone(), state.veid, state.runqueue, state.timeout_ms)
+        (state.tsg.clone(), state.veid, state.runqueue)
     };
     let tsg_id = tsg.as_ref().map_or(u32::MAX, |t| t.id());
     let log = Lines { machine };
@@ -80,7 +81,7 @@ pub(crate) fn recover(
                 nvgpu_sys::NVGPU_CHANNEL_GR_EXCEPTION
             }
         }
-        other => log.graphics(other, tsg_id, timeout_ms),
+        other => log.graphics(other, tsg_id),
     };
     let notify = code != 0;
     let channels = tsg.as_ref().map_or_else(|| vec![Arc::clone(channel)], |t| machine.channels.of_group(t));
@@ -103,8 +104,40 @@ pub(crate) fn recover(
             machine.syncpoints.set_safe(id);
         }
     }
+    if let Some(tsg) = &tsg {
+        stop_engine(machine, tsg);
+    }
     log.method(exception);
     log.dump(channel, registers.unwrap_or_default());
+}
+
+/// The engine is reset: what runs on for closed channels of the group ends as well.
+fn stop_engine(machine: &Machine, tsg: &Tsg) {
+    for entry in machine.gpu.runlist().iter() {
+        if entry.instance.group().is_some_and(|group| Arc::ptr_eq(&group, &tsg.entry)) {
+            entry.instance.kill();
+        }
+    }
+}
+
+/// A context switch away from the group of `channel` did not happen within the runlist's time-out. The time
+/// adds up in each channel of the group, and is never set back: the driver cannot see progress of a user-mode
+/// channel.
+pub(crate) fn switch_timeout(machine: &Machine, channel: &Arc<Channel>) {
+    let Some(tsg) = channel.state().tsg.clone() else { return };
+    let log = Lines { machine };
+    log.error(("ga10b_fifo_ctxsw_timeout_isr", 277), "Host pfifo ctxsw timeout error");
+    let mut over = None;
+    for channel in machine.channels.of_group(&tsg) {
+        let mut state = channel.state();
+        state.switching_ms = state.switching_ms.saturating_add(SWITCH_TIMEOUT.as_millis() as u32);
+        if state.switching_ms > state.timeout_ms {
+            over.get_or_insert(state.switching_ms);
+        }
+    }
+    if let Some(ms) = over.filter(|_| machine.timeouts_enabled()) {
+        recover(machine, channel, &Exception::Timeout { ms }, None);
+    }
 }
 
 struct Lines<'a> {
@@ -219,7 +252,7 @@ impl Lines<'_> {
     }
 
     /// Exceptions of the front end and the copy engine; the notifier code, 0 for one that has none.
-    fn graphics(&self, exception: &Exception, tsg: u32, timeout_ms: u32) -> u32 {
+    fn graphics(&self, exception: &Exception, tsg: u32) -> u32 {
         let gr = nvgpu_sys::NVGPU_CHANNEL_GR_EXCEPTION;
         match exception {
             Exception::Sked { esr } => {
@@ -268,10 +301,9 @@ impl Lines<'_> {
                 self.machine.log.push(&self.machine.clock, text.to_owned());
                 return 0;
             }
-            Exception::Timeout => {
-                self.error(("ga10b_fifo_ctxsw_timeout_isr", 277), "Host pfifo ctxsw timeout error");
+            Exception::Timeout { ms } => {
                 let text = format!(
-                    "ctxsw timeout error: active engine id =0, tsg={tsg}, info: awaiting ack ms={timeout_ms}"
+                    "ctxsw timeout error: active engine id =0, tsg={tsg}, info: awaiting ack ms={ms}"
                 );
                 self.error(("ga10b_fifo_ctxsw_timeout_isr", 289), &text);
                 return nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_IDLE_TIMEOUT;

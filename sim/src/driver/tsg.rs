@@ -50,9 +50,11 @@ pub(crate) struct TsgState {
     pub(crate) interleave: u32,
     /// Address spaces in which context buffers are mapped already, with those buffers.
     pub(crate) contexts: Vec<(Weak<AddressSpace>, Vec<u64>)>,
-    /// Graphics preemption mode.
+    /// A class was allocated: the context exists.
+    pub(crate) has_class: bool,
+    /// Graphics preemption mode; 0 until something sets it.
     pub(crate) graphics_mode: u32,
-    /// Compute preemption mode.
+    /// Compute preemption mode; 0 until something sets it, which behaves as WFI.
     pub(crate) compute_mode: u32,
     /// Enabled event descriptors.
     pub(crate) events: Vec<EventFile>,
@@ -72,6 +74,8 @@ pub(crate) struct Tsg {
     pub(crate) pid: u32,
     /// Its entry on the runlist.
     pub(crate) entry: Arc<GroupEntry>,
+    /// The driver's lock around changes of the context (`ctx_init_lock`).
+    init: Mutex<()>,
     state: Mutex<TsgState>,
 }
 
@@ -85,14 +89,17 @@ impl Tsg {
             timeslice_us: DEFAULT_TIMESLICE_US,
             interleave: 0,
             contexts: Vec::new(),
-            graphics_mode: nvgpu_sys::NVGPU_GRAPHICS_PREEMPTION_MODE_WFI,
-            compute_mode: nvgpu_sys::NVGPU_COMPUTE_PREEMPTION_MODE_WFI,
+            has_class: false,
+            graphics_mode: 0,
+            compute_mode: 0,
             events: Vec::new(),
             sm_errors: vec![SmRecord::default(); sm_count as usize],
             l2_ways: 0,
             exception_mask: 0,
         };
-        Self { id, pid: std::process::id(), entry: GroupEntry::new(), state: Mutex::new(state) }
+        let entry = GroupEntry::new();
+        entry.set_timeslice(DEFAULT_TIMESLICE_US);
+        Self { id, pid: std::process::id(), entry, init: Mutex::new(()), state: Mutex::new(state) }
     }
 
     /// Its number.
@@ -103,6 +110,17 @@ impl Tsg {
     /// Its state.
     pub(crate) fn state(&self) -> MutexGuard<'_, TsgState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes of its context come one at a time.
+    pub(crate) fn init(&self) -> MutexGuard<'_, ()> {
+        self.init.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the time slice, in microseconds.
+    pub(crate) fn set_timeslice(&self, timeslice_us: u32) {
+        self.state().timeslice_us = timeslice_us;
+        self.entry.set_timeslice(timeslice_us);
     }
 
     /// Channels bound to it, in the order of their binding.

@@ -8,6 +8,7 @@ use crate::gpu::flight::Flights;
 use crate::gpu::semaphore::{Reduce, Write};
 use crate::gpu::sm;
 use crate::gpu::sm::executor::Running;
+use crate::gpu::sm::grid::Turn;
 use crate::gpu::sm::launch::Memory as _;
 use crate::order::known::Known;
 use crate::order::ledger::Visible;
@@ -96,6 +97,10 @@ pub(crate) struct ComputeScheduler {
     landmark: u64,
     /// Whether the chain has come back to it.
     cyclic: bool,
+    /// Something has begun that neither goes on nor ends.
+    stuck: bool,
+    /// It was said that the launch takes too long.
+    reported: bool,
 }
 
 impl ComputeScheduler {
@@ -120,11 +125,19 @@ impl ComputeScheduler {
 
     /// Whether launches have begun that have not ended.
     pub(crate) fn is_working(&self) -> bool {
-        !self.running.is_empty() || !self.next.is_empty()
+        !self.running.is_empty() || !self.next.is_empty() || self.stuck
+    }
+
+    /// Whether no block has begun that has not ended.
+    pub(crate) fn is_between_blocks(&self) -> bool {
+        !self.stuck && self.running.iter().all(|active| active.running.is_between_blocks())
     }
 
     /// Goes on with the launches that were preempted, and with what follows them.
     pub(crate) fn advance(&mut self, context: &Context<'_>) -> Result<Flow, Exception> {
+        if self.stuck {
+            return Ok(Flow::Stuck);
+        }
         let done = self.work(context);
         if !matches!(done, Ok(Flow::Preempted)) {
             self.next.clear();
@@ -147,7 +160,7 @@ impl ComputeScheduler {
                     self.grid(context, active)?
                 }
                 Step::Begin(i) => {
-                    if context.channel.is_unserviceable() {
+                    if context.channel.is_stopped() {
                         return Ok(Flow::Next);
                     }
                     match self.next.remove(i) {
@@ -238,21 +251,17 @@ impl ComputeScheduler {
     }
 
     /// Notes a launch that leads back to where its chain was before; an error if that goes on.
-    fn follow_chain(&mut self, va: u64) -> Result<(), Exception> {
+    fn follow_chain(&mut self, context: &Context<'_>, va: u64) {
         self.cyclic |= self.chain > 0 && va == self.landmark;
         self.chain = self.chain.saturating_add(1);
         if self.chain.is_power_of_two() {
             self.landmark = va;
         }
-        if self.cyclic && self.chain > LONGEST_CYCLE {
-            tracing::error!(
-                launches = self.chain,
-                descriptor = va,
-                "a chain of launches leads back into itself"
-            );
-            return Err(Exception::Timeout);
+        if self.cyclic && self.chain > LONGEST_CYCLE && !self.reported {
+            self.reported = true;
+            let text = format!("hung: a chain of launches leads back into its descriptor at {va:#x}");
+            report_hang(context, text);
         }
-        Ok(())
     }
 
     /// Begins the launch of a descriptor, and runs it for its first time slice.
@@ -266,10 +275,11 @@ impl ComputeScheduler {
             }
             return Ok(Flow::Next);
         }
-        self.follow_chain(va)?;
+        self.follow_chain(context, va);
         if let Some(hang) = check(context, &state, &qmd)? {
             context.units.violations.record(Consequence::Hang, "SEND_PCAS", hang);
-            return Ok(Flow::Hang);
+            self.stuck = true;
+            return Ok(Flow::Stuck);
         }
         if qmd.invalidates().contains(qmd::Invalidate::INSTRUCTION) {
             context.units.executor.invalidate_code();
@@ -300,8 +310,11 @@ impl ComputeScheduler {
     fn grid(&mut self, context: &Context<'_>, mut active: Active) -> Result<Flow, Exception> {
         let stop = context.channel.stop_flag();
         let each_step = || true;
-        let wanted = if context.choices.is_some() { &each_step } else { context.others_wait };
-        match context.units.executor.advance(&mut active.running, &context.memory, stop, wanted) {
+        let turn = match context.choices {
+            Some(_) => Turn { wanted: &each_step, ..context.turn },
+            None => context.turn,
+        };
+        match context.units.executor.advance(&mut active.running, &context.memory, stop, turn) {
             Ok(None) => {
                 self.running.push(active);
                 Ok(Flow::Preempted)
@@ -309,6 +322,14 @@ impl ComputeScheduler {
             Ok(Some(counters)) => {
                 context.units.count(|total| total.sm += counters);
                 self.end(context, &active.order, &active.qmd)
+            }
+            Err(fault) if fault.code == sm::esr::NONE && !context.channel.is_stopped() => {
+                if !std::mem::replace(&mut self.reported, true) {
+                    report_hang(context, fault.to_string());
+                }
+                self.stuck = !active.running.can_go_on();
+                self.running.push(active);
+                Ok(if self.stuck { Flow::Stuck } else { Flow::Preempted })
             }
             Err(fault) => {
                 let launch = active.running.launch();
@@ -326,13 +347,8 @@ impl ComputeScheduler {
         several: bool,
         qmd: &Qmd,
     ) -> Result<Flow, Exception> {
-        if context.channel.is_unserviceable() {
+        if context.channel.is_stopped() {
             return Ok(Flow::Next);
-        }
-        if fault.code == sm::esr::NONE {
-            tracing::error!(%fault, "a kernel does not end");
-            context.units.violations.record_fault(fault.to_string());
-            return Err(Exception::Timeout);
         }
         if order.state.exceptions_masked && fault.mmu.is_none() {
             tracing::warn!(%fault, "SM exceptions are masked by SET_SHADER_EXCEPTIONS: the error is not reported");
@@ -343,7 +359,7 @@ impl ComputeScheduler {
 
     /// What follows the end of a launch: releases, then dependents.
     fn end(&mut self, context: &Context<'_>, order: &Ordered, qmd: &Qmd) -> Result<Flow, Exception> {
-        if context.channel.is_unserviceable() {
+        if context.channel.is_stopped() {
             // Stopped with its channel: what follows a kernel's end does not happen.
             return Ok(Flow::Next);
         }
@@ -355,6 +371,7 @@ impl ComputeScheduler {
             }
             front.end(work, visible(qmd.membar()));
         }
+        self.reported = self.cyclic && self.reported;
         for slot in 0..qmd::RELEASES {
             let Some(release) = qmd.release(slot) else { continue };
             let write = Write {
@@ -409,6 +426,13 @@ fn visible(membar: Option<qmd::Membar>) -> Visible {
         Some(qmd::Membar::Device) => Visible::Device,
         Some(qmd::Membar::None) | None => Visible::Nowhere,
     }
+}
+
+/// Says what a real machine does not say: why a launch has no end. The driver learns of it when a context
+/// switch waits for it, if one ever does.
+fn report_hang(context: &Context<'_>, text: String) {
+    tracing::error!("a kernel does not end: {text}");
+    context.units.violations.record_fault(text);
 }
 
 fn refused(check: SkedCheck) -> Exception {

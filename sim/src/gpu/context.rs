@@ -5,6 +5,7 @@ use crate::gpu::instance::Instance;
 use crate::gpu::interrupts::Interrupts;
 use crate::gpu::memory::GpuMemory;
 use crate::gpu::semaphore::Acquire;
+use crate::gpu::sm::grid::Turn;
 use crate::gpu::sm::order::Order;
 use crate::gpu::units::Units;
 use crate::gpu::userd::Ring;
@@ -26,8 +27,8 @@ pub(crate) struct Context<'a> {
     pub(crate) front: Option<Front<'a>>,
     /// Decides what runs next of what nothing orders; without, all runs in the order of submission.
     pub(crate) choices: Option<&'a RefCell<Order>>,
-    /// Whether other channels have something to do.
-    pub(crate) others_wait: &'a (dyn Fn() -> bool + Sync),
+    /// What launches give way to.
+    pub(crate) turn: Turn<'a>,
 }
 
 /// What a method led to.
@@ -39,6 +40,6 @@ pub(crate) enum Flow {
     Acquire(Acquire),
     /// Go on with the launches that have begun, after other channels have had their turns.
     Preempted,
-    /// A launch that never ends.
-    Hang,
+    /// A launch has begun that cannot go on, and has not ended: the engine stays with it.
+    Stuck,
 }

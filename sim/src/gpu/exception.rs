@@ -178,8 +178,11 @@ pub(crate) enum Exception {
         /// Launch error code.
         code: u32,
     },
-    /// Work that does not end.
-    Timeout,
+    /// A context switch that takes too long.
+    Timeout {
+        /// Context-switch time of the group so far, in milliseconds.
+        ms: u32,
+    },
     /// The program requested it (`FORCE_RESET`).
     ForcedReset,
 }

@@ -2,10 +2,12 @@
 
 use crate::gpu::context::Context;
 use crate::gpu::device::{Entry, Gpu};
+use crate::gpu::engine::Engine;
 use crate::gpu::front::Front;
 use crate::gpu::interrupts::Interrupts;
 use crate::gpu::memory::GpuMemory;
-use crate::gpu::pbdma::Turn;
+use crate::gpu::pbdma;
+use crate::gpu::sm::grid::Turn;
 use crate::own_thread::mark_own_thread;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +31,7 @@ pub(crate) fn run(gpu: &Gpu, interrupts: &dyn Interrupts) {
     mark_own_thread();
     let mut last_work = Instant::now();
     let mut last_look = Instant::now();
+    let mut engine = Engine::default();
     while !gpu.is_quitting() {
         gpu.usermode.set_time(gpu.units.clock.ptimer());
         if last_look.elapsed() > HOUSEKEEPING {
@@ -48,13 +51,21 @@ pub(crate) fn run(gpu: &Gpu, interrupts: &dyn Interrupts) {
                 entry.instance.ring_doorbell();
             }
         }
+        engine.switch(gpu, interrupts, &runlist);
         for entry in runlist.iter() {
+            if !entry.instance.wants_turn() || !engine.take(gpu, entry, &runlist) {
+                continue;
+            }
+            let group = entry.instance.group();
             let others_wait = || {
                 gpu.usermode.is_rung()
+                    || group.as_ref().is_some_and(|group| group.is_switching())
                     || last_look.elapsed() > LATEST_HOUSEKEEPING
                     || runlist.iter().any(|other| !Arc::ptr_eq(other, entry) && other.instance.wants_turn())
             };
-            worked |= serve(gpu, interrupts, entry, &others_wait);
+            let number = entry.instance.number();
+            let hold = |launch: &_, started| engine.holds_blocks(gpu, number, launch, started);
+            worked |= serve(gpu, interrupts, entry, Turn { wanted: &others_wait, hold: &hold });
         }
         gpu.units.clock.pass(worked);
         if worked {
@@ -91,12 +102,7 @@ fn gather(gpu: &Gpu) {
 }
 
 /// Gives one channel its turn; true when it did something.
-fn serve(
-    gpu: &Gpu,
-    interrupts: &dyn Interrupts,
-    entry: &Entry,
-    others_wait: &(dyn Fn() -> bool + Sync),
-) -> bool {
+fn serve(gpu: &Gpu, interrupts: &dyn Interrupts, entry: &Entry, slice: Turn<'_>) -> bool {
     let instance = &*entry.instance;
     if !instance.may_run() {
         return false;
@@ -128,7 +134,7 @@ fn serve(
             memory,
             front,
             choices,
-            others_wait,
+            turn: slice,
         })
     };
     pbdma.keep_choices(choices);
@@ -136,10 +142,10 @@ fn serve(
         ledger.state().stop(line);
     }
     instance.set_working(pbdma.is_working());
-    instance.set_pending(matches!(outcome, Ok(Turn::Blocked | Turn::More)));
+    instance.set_pending(matches!(outcome, Ok(pbdma::Turn::Blocked | pbdma::Turn::More)));
     drop(turn);
     let worked = match outcome {
-        Ok(turn) => turn != Turn::Blocked,
+        Ok(turn) => turn != pbdma::Turn::Blocked,
         Err(exception) => {
             interrupts.stalling(instance, &exception, pbdma.registers());
             true

@@ -4,25 +4,70 @@
 use crate::gpu::gmmu::PageTables;
 use crate::gpu::userd::Ring;
 use crate::order::ledger::Ledger;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// How the engine leaves a group whose launches have not ended (`NVGPU_COMPUTE_PREEMPTION_MODE_*`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Preemption {
+    /// The launches end first. A context whose mode was never set behaves so too.
+    #[default]
+    WaitForIdle,
+    /// No further block starts, and those that run end first.
+    Blocks,
+    /// At once, between two instructions.
+    Instructions,
+}
+
+/// A context switch that was requested and has not happened.
+#[derive(Clone, Copy, Debug)]
+struct Switch {
+    /// When it was requested, by the machine's clock.
+    since: Duration,
+    /// Context-switch time-outs that it has raised.
+    timeouts: u32,
+    /// Passes of the GPU in which it could have happened.
+    passes: u32,
+}
 
 /// A group's entry on the runlist.
 #[derive(Debug)]
 pub(crate) struct GroupEntry {
     enabled: AtomicBool,
     has_context: AtomicBool,
+    preemption: Mutex<Preemption>,
+    timeslice_us: AtomicU32,
+    /// The switch that is under way.
+    switch: Mutex<Option<Switch>>,
+    /// Whether there is one.
+    switching: AtomicBool,
+    /// The engine has saved the group's context.
+    saved: AtomicBool,
 }
 
 impl GroupEntry {
     /// An enabled group without a context for the engines.
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { enabled: AtomicBool::new(true), has_context: AtomicBool::new(false) })
+        Arc::new(Self {
+            enabled: AtomicBool::new(true),
+            has_context: AtomicBool::new(false),
+            preemption: Mutex::default(),
+            timeslice_us: AtomicU32::new(0),
+            switch: Mutex::default(),
+            switching: AtomicBool::new(false),
+            saved: AtomicBool::new(true),
+        })
     }
 
     /// Lets the group run, or not.
     pub(crate) fn set_enabled(&self, enabled: bool) {
         self.enabled.store(enabled, Ordering::Release);
+    }
+
+    /// Whether it may run.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled.load(Ordering::Acquire)
     }
 
     /// The engines have a context of the group.
@@ -33,6 +78,75 @@ impl GroupEntry {
     /// Whether they have.
     pub(crate) fn has_context(&self) -> bool {
         self.has_context.load(Ordering::Acquire)
+    }
+
+    /// What the context says of preemption from now on.
+    pub(crate) fn set_preemption(&self, preemption: Preemption) {
+        *self.preemption.lock().unwrap_or_else(PoisonError::into_inner) = preemption;
+    }
+
+    /// What it says.
+    pub(crate) fn preemption(&self) -> Preemption {
+        *self.preemption.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long it has the engine when others wait.
+    pub(crate) fn set_timeslice(&self, timeslice_us: u32) {
+        self.timeslice_us.store(timeslice_us, Ordering::Release);
+    }
+
+    /// How long that is.
+    pub(crate) fn timeslice(&self) -> Duration {
+        Duration::from_micros(self.timeslice_us.load(Ordering::Acquire).into())
+    }
+
+    fn switch(&self) -> MutexGuard<'_, Option<Switch>> {
+        self.switch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Requests that the engine leaves the group, at `now`; a request that is under way goes on.
+    pub(crate) fn request_switch(&self, now: Duration) {
+        self.switch().get_or_insert(Switch { since: now, timeouts: 0, passes: 0 });
+        self.switching.store(true, Ordering::Release);
+    }
+
+    /// Whether the engine is to leave the group.
+    pub(crate) fn is_switching(&self) -> bool {
+        self.switching.load(Ordering::Acquire)
+    }
+
+    /// The engine has left the group.
+    pub(crate) fn finish_switch(&self) {
+        let mut switch = self.switch();
+        *switch = None;
+        self.switching.store(false, Ordering::Release);
+        self.saved.store(true, Ordering::Release);
+    }
+
+    /// The engine could not leave the group in this pass: how many time-outs of `period` are due for it.
+    pub(crate) fn postpone_switch(&self, now: Duration, period: Duration) -> u32 {
+        let mut switch = self.switch();
+        let Some(switch) = &mut *switch else { return 0 };
+        switch.passes = switch.passes.saturating_add(1);
+        let elapsed = now.saturating_sub(switch.since).as_nanos() / period.as_nanos().max(1);
+        let due = u32::try_from(elapsed).unwrap_or(u32::MAX).saturating_sub(switch.timeouts);
+        switch.timeouts += due;
+        due
+    }
+
+    /// Whether the GPU has had its chances to honour the request and has not.
+    pub(crate) fn is_switch_refused(&self) -> bool {
+        self.switch().as_ref().is_some_and(|switch| switch.passes >= 2)
+    }
+
+    /// The engine works for the group.
+    pub(crate) fn load(&self) {
+        self.saved.store(false, Ordering::Release);
+    }
+
+    /// Whether the engine has saved its context, so that nothing of it runs.
+    pub(crate) fn is_saved(&self) -> bool {
+        self.saved.load(Ordering::Acquire)
     }
 }
 
@@ -134,8 +248,18 @@ impl Instance {
 
     /// It never runs again; what runs for it now is stopped.
     pub(crate) fn kill(&self) {
-        self.unserviceable.store(true, Ordering::Release);
+        self.set_unserviceable();
         self.stop.store(true, Ordering::Release);
+    }
+
+    /// The driver has given it up: nothing new begins, and what runs for it now goes on.
+    pub(crate) fn set_unserviceable(&self) {
+        self.unserviceable.store(true, Ordering::Release);
+    }
+
+    /// What ran for it was stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
     }
 
     /// Being torn down: ioctls time out, the GPU fetches nothing more.
@@ -198,13 +322,31 @@ impl Instance {
         self.bindings().group.as_ref().is_some_and(|group| group.has_context())
     }
 
+    /// The group that it belongs to.
+    pub(crate) fn group(&self) -> Option<Arc<GroupEntry>> {
+        self.bindings().group.clone()
+    }
+
+    /// Whether launches have begun that have not ended.
+    pub(crate) fn is_working(&self) -> bool {
+        self.working.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing may begin for it: it is dead or closes, or the engine leaves its group.
+    pub(crate) fn must_pause(&self) -> bool {
+        self.is_unserviceable() || self.is_closing() || self.group().is_none_or(|group| group.is_switching())
+    }
+
     /// Whether the GPU may work for it now.
     pub(crate) fn may_run(&self) -> bool {
-        // What has begun ends also while the channel closes.
-        let leaves = self.is_closing() && !self.working.load(Ordering::Acquire);
-        if self.is_unserviceable() || leaves || !self.enabled.load(Ordering::Acquire) {
+        if self.is_stopped() {
             return false;
         }
-        self.bindings().group.as_ref().is_some_and(|group| group.enabled.load(Ordering::Acquire))
+        let Some(group) = self.group() else { return false };
+        // What has begun goes on until the engine leaves the group, whatever the driver forbids meanwhile.
+        if self.is_working() && !group.is_saved() {
+            return true;
+        }
+        !self.must_pause() && self.enabled.load(Ordering::Acquire) && group.is_enabled()
     }
 }

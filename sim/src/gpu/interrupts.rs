@@ -11,6 +11,10 @@ pub(crate) trait Interrupts: Sync {
     /// An exception stopped a channel.
     fn stalling(&self, channel: &Instance, exception: &Exception, registers: PbdmaRegisters);
 
+    /// A context switch away from the group of `channel` takes longer than the runlist's time-out, which has
+    /// passed `times` times.
+    fn switch_timeout(&self, channel: &Instance, times: u32);
+
     /// Runs the driver's periodic work.
     fn housekeeping(&self);
 }

@@ -44,7 +44,6 @@ pub(crate) struct Pbdma {
     address: u32,
     subchannel: u32,
     remaining: u32,
-    hung: bool,
     has_context: bool,
     classes: [u32; 8],
     host: HostMethods,
@@ -91,22 +90,21 @@ impl Pbdma {
         self.compute.is_working()
     }
 
+    /// Whether no block has begun that has not ended.
+    pub(crate) fn is_between_blocks(&self) -> bool {
+        self.compute.is_between_blocks()
+    }
+
     /// Works for the channel until it has nothing to do, waits, or has had its turn.
     pub(crate) fn turn(&mut self, context: &Context<'_>) -> Result<Turn, Exception> {
         let mut methods = 0;
-        if self.hung {
-            return Ok(Turn::Idle);
-        }
         if let Some(choices) = context.choices {
             return self.free_turn(context, choices);
         }
         if self.compute.is_working() {
             match self.compute.advance(context)? {
                 Flow::Preempted => return Ok(Turn::More),
-                Flow::Hang => {
-                    self.hung = true;
-                    return Ok(Turn::Idle);
-                }
+                Flow::Stuck => return Ok(Turn::Blocked),
                 Flow::Next | Flow::Acquire(_) => {}
             }
         }
@@ -114,7 +112,7 @@ impl Pbdma {
             if !self.host.poll(context)? {
                 return Ok(Turn::Blocked);
             }
-            if methods >= TURN || context.channel.is_unserviceable() || context.channel.is_closing() {
+            if methods >= TURN || context.channel.must_pause() {
                 return Ok(Turn::More);
             }
             let Some(word) = self.word(context)? else {
@@ -129,10 +127,7 @@ impl Pbdma {
                 Flow::Next => {}
                 Flow::Acquire(acquire) => self.host.wait_for(acquire),
                 Flow::Preempted => return Ok(Turn::More),
-                Flow::Hang => {
-                    self.hung = true;
-                    return Ok(Turn::Idle);
-                }
+                Flow::Stuck => return Ok(Turn::Blocked),
             }
         }
     }
@@ -142,7 +137,7 @@ impl Pbdma {
     fn free_turn(&mut self, context: &Context<'_>, choices: &RefCell<Order>) -> Result<Turn, Exception> {
         let methods = choices.borrow_mut().pick(TURN as usize / 64);
         for _ in 0..=methods {
-            if context.channel.is_unserviceable() || context.channel.is_closing() {
+            if context.channel.must_pause() {
                 break;
             }
             if self.waits_for_idle.is_some() && self.compute.is_working() {
@@ -163,10 +158,7 @@ impl Pbdma {
             match flow {
                 Flow::Next | Flow::Preempted => {}
                 Flow::Acquire(acquire) => self.host.wait_for(acquire),
-                Flow::Hang => {
-                    self.hung = true;
-                    return Ok(Turn::Idle);
-                }
+                Flow::Stuck => return Ok(Turn::Blocked),
             }
         }
         self.step(context, Turn::More)
@@ -178,10 +170,7 @@ impl Pbdma {
             return Ok(turn);
         }
         match self.compute.advance(context)? {
-            Flow::Hang => {
-                self.hung = true;
-                Ok(Turn::Idle)
-            }
+            Flow::Stuck => Ok(Turn::Blocked),
             Flow::Next | Flow::Preempted | Flow::Acquire(_) => Ok(Turn::More),
         }
     }

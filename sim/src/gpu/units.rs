@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::defects::Defects;
 use crate::gpu::chip::Chip;
 use crate::gpu::counters::Counters;
+use crate::gpu::session::Session;
 use crate::gpu::sm;
 use crate::gpu::syncpoint::Syncpoints;
 use crate::order::ledger::Ledger;
@@ -17,6 +18,8 @@ pub(crate) struct Units {
     pub(crate) chip: Chip,
     /// What does not work.
     pub(crate) defects: Defects,
+    /// What else uses the GPU.
+    pub(crate) session: Session,
     /// Time.
     pub(crate) clock: Clock,
     /// Runs kernels.
@@ -35,13 +38,24 @@ impl Units {
     pub(crate) fn new(
         chip: Chip,
         defects: Defects,
+        session: Session,
         clock: Clock,
         executor: sm::Executor,
         syncpoints: Arc<Syncpoints>,
         violations: Arc<Violations>,
         ledger: Option<Arc<Ledger>>,
     ) -> Self {
-        Self { chip, defects, clock, executor, syncpoints, violations, ledger, counters: Mutex::default() }
+        Self {
+            chip,
+            defects,
+            session,
+            clock,
+            executor,
+            syncpoints,
+            violations,
+            ledger,
+            counters: Mutex::default(),
+        }
     }
 
     /// Counters so far.

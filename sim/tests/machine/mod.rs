@@ -350,6 +350,19 @@ impl Channel<'_> {
         }
     }
 
+    /// Lets the engine leave the group at once, whatever it runs (CILP).
+    pub fn preempt_between_instructions(&self) {
+        let sim = &self.machine.sim;
+        // The driver refuses modes where the last class is the copy engine's.
+        let mut class = nvgpu_alloc_obj_ctx_args { class_num: 0xc7c0, ..Default::default() };
+        ask(sim, self.fd.as_fd(), &mut class).unwrap();
+        let mut mode = nvgpu_preemption_mode_args {
+            graphics_preempt_mode: 0,
+            compute_preempt_mode: NVGPU_COMPUTE_PREEMPTION_MODE_CILP,
+        };
+        ask(sim, self.fd.as_fd(), &mut mode).unwrap();
+    }
+
     /// Sets classes and windows, as at the start of every compute channel.
     pub fn start(&mut self) {
         let window = |method, base: u64| [inc(1, method, 2), (base >> 32) as u32, base as u32];

@@ -3,15 +3,17 @@
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use nvgpu_sys::{
     Ioctl, NVGPU_CHANNEL_SETUP_BIND_FLAGS_DETERMINISTIC, NVGPU_CHANNEL_SETUP_BIND_FLAGS_USERMODE_SUPPORT,
-    NVGPU_COMPUTE_PREEMPTION_MODE_CTA, NVGPU_IOCTL_CHANNEL_DISABLE_WDT, nvgpu_alloc_obj_ctx_args,
-    nvgpu_as_bind_channel_args, nvgpu_channel_setup_bind_args, nvgpu_channel_wdt_args,
+    NVGPU_COMPUTE_PREEMPTION_MODE_CILP, NVGPU_IOCTL_CHANNEL_DISABLE_WDT, nvgpu_alloc_obj_ctx_args,
+    nvgpu_as_bind_channel_args, nvgpu_channel_setup_bind_args, nvgpu_channel_wdt_args, nvgpu_get_param_args,
     nvgpu_gpu_open_channel_args, nvgpu_preemption_mode_args, nvgpu_set_error_notifier,
-    nvgpu_tsg_bind_channel_ex_args,
+    nvgpu_set_timeout_ex_args, nvgpu_tsg_bind_channel_ex_args,
 };
 
+use super::Settings;
 use super::handle::Handle;
 use super::mapping::CpuMapping;
 use super::nvmap::{self, PAGE};
@@ -19,6 +21,7 @@ use super::space::Space;
 use crate::backend::{ChannelRequest, Engine, MemoryKind};
 use crate::error::Error;
 use crate::info::Classes;
+use crate::sync::lock;
 
 /// The runlist of graphics, compute and its copy engine.
 const GR_RUNLIST: i32 = -1;
@@ -26,6 +29,11 @@ const GR_RUNLIST: i32 = -1;
 const NOTIFIER_CODE: usize = 8;
 /// Byte offset of the 32-bit word whose upper half is the status.
 const NOTIFIER_STATUS: usize = 12;
+/// The channel's number in a work-submit token.
+const CHANNEL_MASK: u32 = 0xfff;
+/// Pauses between requests that a kernel is in the way of.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// Status of a notifier that was posted.
 const POSTED: u32 = 0xffff;
 
@@ -33,7 +41,15 @@ const POSTED: u32 = 0xffff;
 #[derive(Debug)]
 pub(super) struct Channel {
     // Dropped in this order: the channel before the memory it uses.
-    _channel: Handle,
+    channel: Handle,
+    ring: CpuMapping,
+    userd: CpuMapping,
+    notifier: CpuMapping,
+    token: u32,
+}
+
+/// What a channel has beside its descriptor.
+struct Parts {
     ring: CpuMapping,
     userd: CpuMapping,
     notifier: CpuMapping,
@@ -41,21 +57,54 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Opens a channel, binds it, and gives it its ring, its objects and its error notifier.
-    pub fn new(space: &Space, classes: &Classes, request: &ChannelRequest) -> Result<Self, Error> {
+    /// Opens a channel, binds it, and gives it its ring, its objects and its error notifier. Where a kernel that
+    /// does not give way is in the way of that, waits for it, at most the device's patience.
+    pub fn new(
+        space: &Space,
+        classes: &Classes,
+        settings: &Settings,
+        request: &ChannelRequest,
+    ) -> Result<Self, Error> {
         let mut open = nvgpu_gpu_open_channel_args { channel_fd: GR_RUNLIST };
         // SAFETY: the struct holds no addresses.
         unsafe { space.ctrl.send(&mut open) }?;
         let channel = Handle::from_answer(&space.sys, nvgpu_gpu_open_channel_args::NAME, open.channel_fd)?;
+        match Self::set_up(space, &channel, classes, settings, request) {
+            Ok(Parts { ring, userd, notifier, token }) => Ok(Self { channel, ring, userd, notifier, token }),
+            Err(error) => {
+                // Closing it beside work that does not give way would take the group down.
+                lock(&space.unfinished).push(channel);
+                Err(error)
+            }
+        }
+    }
+
+    fn set_up(
+        space: &Space,
+        channel: &Handle,
+        classes: &Classes,
+        settings: &Settings,
+        request: &ChannelRequest,
+    ) -> Result<Parts, Error> {
         let fd = channel.raw();
 
         // The address space before the group: the group's first subcontext takes it from its first channel.
         let mut bind = nvgpu_as_bind_channel_args { channel_fd: fd.cast_unsigned() };
         // SAFETY: the descriptor is the channel's, which is open.
         unsafe { space.address_space.send(&mut bind) }?;
-        let mut bind = nvgpu_tsg_bind_channel_ex_args { channel_fd: fd, ..Default::default() };
+        let mut bind = nvgpu_tsg_bind_channel_ex_args {
+            channel_fd: fd,
+            subcontext_id: space.veid,
+            ..Default::default()
+        };
         // SAFETY: as above.
         unsafe { space.tsg.send(&mut bind) }?;
+        if let Some(limit) = settings.switch_limit {
+            let timeout = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+            let mut args = nvgpu_set_timeout_ex_args { timeout, flags: 0 };
+            // SAFETY: the struct holds no addresses.
+            unsafe { channel.send(&mut args) }?;
+        }
         // User-mode submit is refused while the watchdog is on.
         let mut watchdog =
             nvgpu_channel_wdt_args { wdt_status: NVGPU_IOCTL_CHANNEL_DISABLE_WDT, timeout_ms: 0 };
@@ -82,15 +131,26 @@ impl Channel {
         // SAFETY: both descriptors are open DMA buffers, which the channel keeps from here on.
         unsafe { channel.send(&mut setup) }?;
 
-        let classes = match request.engine {
-            Engine::Compute => &[classes.copy, classes.compute][..],
-            Engine::Copy => &[classes.copy][..],
-        };
-        for class in classes {
-            let mut object = nvgpu_alloc_obj_ctx_args { class_num: *class, flags: 0, obj_id: 0 };
+        let start = Instant::now();
+        let object = |class_num: u32| {
+            let mut object = nvgpu_alloc_obj_ctx_args { class_num, flags: 0, obj_id: 0 };
             // SAFETY: the struct holds no addresses.
-            unsafe { channel.send(&mut object) }?;
+            while_busy(settings.patience, start, || unsafe { channel.send(&mut object) })
+        };
+        if request.engine == Engine::Compute {
+            // First, because the class that comes first decides the context's mode, and the mode is refused where
+            // the last class is the copy engine's.
+            object(classes.compute)?;
+            if space.chip.cilp {
+                let mut mode = nvgpu_preemption_mode_args {
+                    graphics_preempt_mode: 0,
+                    compute_preempt_mode: NVGPU_COMPUTE_PREEMPTION_MODE_CILP,
+                };
+                // SAFETY: the struct holds no addresses.
+                while_busy(settings.patience, start, || unsafe { channel.send(&mut mode) })?;
+            }
         }
+        object(classes.copy)?;
         let mut post = nvgpu_set_error_notifier {
             offset: 0,
             size: PAGE,
@@ -99,10 +159,7 @@ impl Channel {
         };
         // SAFETY: the descriptor is an open DMA buffer, which the channel keeps from here on.
         unsafe { channel.send(&mut post) }?;
-        if request.engine == Engine::Compute {
-            prefer_preemption(&channel);
-        }
-        Ok(Self { _channel: channel, ring, userd, notifier, token: setup.work_submit_token })
+        Ok(Parts { ring, userd, notifier, token: setup.work_submit_token })
     }
 
     /// The ring's entries.
@@ -120,6 +177,18 @@ impl Channel {
         self.token
     }
 
+    /// Its number, as the kernel log has it.
+    pub fn number(&self) -> u32 {
+        self.token & CHANNEL_MASK
+    }
+
+    /// Whether the driver has given it up.
+    pub fn is_given_up(&self) -> bool {
+        let mut args = nvgpu_get_param_args::default();
+        // SAFETY: the struct holds no addresses.
+        unsafe { self.channel.send(&mut args) }.is_ok() && args.value != 0
+    }
+
     /// The error the driver has posted, if any.
     pub fn error(&self) -> Option<u32> {
         let word = |offset: usize| {
@@ -132,15 +201,22 @@ impl Channel {
     }
 }
 
-/// Lets the driver switch to other processes between thread blocks instead of at the end of grids: without
-/// it, long kernels beside a desktop add up to the driver's context-switch limit, which stops the channel.
-fn prefer_preemption(channel: &Handle) {
-    let mut mode = nvgpu_preemption_mode_args {
-        graphics_preempt_mode: 0,
-        compute_preempt_mode: NVGPU_COMPUTE_PREEMPTION_MODE_CTA,
-    };
-    // SAFETY: the struct holds no addresses.
-    if let Err(error) = unsafe { channel.send(&mut mode) } {
-        tracing::debug!(%error, "compute preemption between blocks is not available");
+/// Repeats a request that the driver refuses while a kernel is in its way, which it waits for 100 ms each time;
+/// for `patience` after `start`.
+fn while_busy(
+    patience: Duration,
+    start: Instant,
+    mut request: impl FnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut pause = SHORTEST_PAUSE;
+    loop {
+        match request() {
+            Err(Error::Ioctl { errno, .. }) if errno.raw() == libc::EBUSY && start.elapsed() < patience => {
+                // Meanwhile the channels of the group run, which the request had disabled.
+                std::thread::sleep(pause.min(patience.saturating_sub(start.elapsed())));
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            other => return other,
+        }
     }
 }

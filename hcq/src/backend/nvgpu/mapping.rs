@@ -46,11 +46,22 @@ impl CpuMapping {
         len: usize,
         what: &'static str,
     ) -> Result<Self, Error> {
+        Self::with(sys, fd, len, what, MapFlags::empty())
+    }
+
+    /// As [`new`](Self::new), with further flags.
+    fn with(
+        sys: &Arc<dyn Sys>,
+        fd: BorrowedFd<'_>,
+        len: usize,
+        what: &'static str,
+        flags: MapFlags,
+    ) -> Result<Self, Error> {
         let failed = |errno| Error::Mmap { what, len: Bytes::new(len as u64), errno: Errno::of(errno) };
         let nonzero = NonZeroUsize::new(len).ok_or(failed(nix::errno::Errno::EINVAL))?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: the memory is reached through raw copies and atomics only.
-        let base = unsafe { sys.mmap(nonzero, prot, MapFlags::MAP_SHARED, fd, 0) }.map_err(failed)?;
+        let base = unsafe { sys.mmap(nonzero, prot, MapFlags::MAP_SHARED | flags, fd, 0) }.map_err(failed)?;
         Ok(Self { base: base.cast(), len, sys: sys.clone() })
     }
 
@@ -79,13 +90,16 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// Allocates memory and maps it for both; `keep` lets the GPU's level-2 cache keep lines of it.
-    pub fn new(space: &Space, request: &MemoryRequest, keep: bool) -> Result<Self, Error> {
+    /// Allocates memory and maps it for both; `keep` lets the GPU's level-2 cache keep lines of it. `populate`
+    /// maps all its pages at once, where a driver's memory is there already: a large buffer has millions, each of
+    /// which would fault at its first use.
+    pub fn new(space: &Space, request: &MemoryRequest, keep: bool, populate: bool) -> Result<Self, Error> {
         let Space { sys, nvmap, address_space, .. } = space;
         let len = request.len.count();
         let buffer = nvmap::allocate(sys, nvmap, len, request.kind)?;
         let size = usize::try_from(len).unwrap_or(usize::MAX);
-        let cpu = CpuMapping::new(sys, buffer.as_fd(), size, "a buffer")?;
+        let flags = if populate { MapFlags::MAP_POPULATE } else { MapFlags::empty() };
+        let cpu = CpuMapping::with(sys, buffer.as_fd(), size, "a buffer", flags)?;
         let mut map = nvgpu_as_map_buffer_ex_args {
             flags: NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET
                 | if keep { NVGPU_AS_MAP_BUFFER_FLAGS_CACHEABLE } else { 0 },

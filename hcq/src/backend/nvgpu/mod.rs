@@ -39,12 +39,31 @@ use space::Space;
 
 /// `l2_flush` and `l2_invalidate` of `NVGPU_GPU_IOCTL_FLUSH_L2`: dirty lines go to memory, then all lines go.
 const FLUSH_AND_INVALIDATE: u8 = 1 | 1 << 1;
+/// From this length on, all pages of a buffer are mapped at once.
+const POPULATED: Bytes = Bytes::new(2 << 20);
 /// Channels that the driver puts into one group.
 const CHANNELS: usize = 128;
 /// Bytes of the doorbell page.
 const USERMODE_LEN: usize = 0x1_0000;
 /// `NOTIFY_CHANNEL_PENDING`: the doorbell, in the usermode page.
 const DOORBELL: usize = 0x90;
+
+/// How to open a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// Reserve both windows.
+    pub reserve_windows: bool,
+    /// What the level-2 cache may keep.
+    pub cache: GpuCache,
+    /// How long requests are repeated that signals interrupt, or that kernels are in the way of.
+    pub patience: Duration,
+    /// Whether channels are in an asynchronous subcontext.
+    pub async_subcontext: bool,
+    /// Context-switch time of a channel's life; `None` for the driver's.
+    pub switch_limit: Option<Duration>,
+    /// Time slice; `None` for the driver's.
+    pub timeslice: Option<Duration>,
+}
 
 /// A Jetson's GPU, or what behaves like one.
 pub(crate) struct Nvgpu {
@@ -57,33 +76,30 @@ pub(crate) struct Nvgpu {
     info: Info,
     layout: Layout,
     log: Box<dyn KernelLog>,
-    cache: GpuCache,
+    settings: Settings,
 }
 
 impl Nvgpu {
-    /// Opens the device and creates its address space, with both windows reserved unless `reserve_windows` is
-    /// off. Requests that signals keep interrupting are repeated for `patience`.
+    /// Opens the device and creates its address space.
     pub fn open(
         sys: Arc<dyn Sys>,
         kind: BackendKind,
         log: Box<dyn KernelLog>,
-        reserve_windows: bool,
-        cache: GpuCache,
-        patience: Duration,
+        settings: Settings,
     ) -> Result<Self, Error> {
-        let sys: Arc<dyn Sys> = Arc::new(Calls::new(sys, patience));
-        let (space, info) = Space::open(sys, kind, reserve_windows)?;
+        let sys: Arc<dyn Sys> = Arc::new(Calls::new(sys, settings.patience));
+        let (space, info) = Space::open(sys, kind, &settings)?;
         let doorbell = CpuMapping::new(&space.sys, space.ctrl.as_fd(), USERMODE_LEN, "the doorbell page")?;
         Ok(Self {
             channels: Mutex::default(),
             mappings: Mutex::default(),
             doorbell,
-            space,
             next_id: AtomicU64::new(1),
-            info: Info { gpu_cache: Some(cache), ..info },
-            layout: space::layout(reserve_windows),
+            info: Info { gpu_cache: Some(settings.cache), ..info },
+            layout: space::layout(settings.reserve_windows, space.chip.local_warps),
+            space,
             log,
-            cache,
+            settings,
         })
     }
 
@@ -107,8 +123,10 @@ impl Backend for Nvgpu {
     }
 
     fn allocate(&self, request: &MemoryRequest) -> Result<Memory, Error> {
-        let keep = self.cache == GpuCache::Keep && is_kept(request.kind);
-        let mapped = Mapped::new(&self.space, request, keep)?;
+        let keep = self.settings.cache == GpuCache::Keep && is_kept(request.kind);
+        // The software device has memory only where it is touched.
+        let populate = self.info.backend == BackendKind::Nvgpu && request.len >= POPULATED;
+        let mapped = Mapped::new(&self.space, request, keep, populate)?;
         let memory = Memory { id: MemoryId(self.new_id()), cpu: Some(mapped.cpu()) };
         lock(&self.mappings).insert(memory.id.0, mapped);
         Ok(memory)
@@ -123,7 +141,7 @@ impl Backend for Nvgpu {
     }
 
     fn before_cpu_access(&self, kind: MemoryKind) -> Result<(), Error> {
-        if self.cache == GpuCache::Bypass || !is_kept(kind) {
+        if self.settings.cache == GpuCache::Bypass || !is_kept(kind) {
             return Ok(());
         }
         let mut args = nvgpu_gpu_l2_fb_args { flags: FLUSH_AND_INVALIDATE, ..Default::default() };
@@ -133,13 +151,14 @@ impl Backend for Nvgpu {
 
     fn create_channel(&self, request: &ChannelRequest) -> Result<RawChannel, Error> {
         let id = ChannelId(self.new_id());
-        let channel = Channel::new(&self.space, &self.info.classes, request).map_err(|error| {
-            // The driver says no more than EINVAL.
-            match lock(&self.channels).len() >= CHANNELS {
-                true => Error::TooManyQueues { limit: CHANNELS },
-                false => error,
-            }
-        })?;
+        let channel =
+            Channel::new(&self.space, &self.info.classes, &self.settings, request).map_err(|error| {
+                // The driver says no more than EINVAL.
+                match lock(&self.channels).len() >= CHANNELS {
+                    true => Error::TooManyQueues { limit: CHANNELS },
+                    false => error,
+                }
+            })?;
         let raw = RawChannel { id, ring: channel.ring(), userd: channel.userd(), token: channel.token() };
         lock(&self.channels).insert(id.0, channel);
         Ok(raw)
@@ -148,6 +167,9 @@ impl Backend for Nvgpu {
     fn destroy_channel(&self, channel: ChannelId) {
         let gone = lock(&self.channels).remove(&channel.0);
         drop(gone);
+        // Channels are closed when none works.
+        let unfinished = std::mem::take(&mut *lock(&self.space.unfinished));
+        drop(unfinished);
     }
 
     fn ring_doorbell(&self, token: u32) {
@@ -162,9 +184,24 @@ impl Backend for Nvgpu {
         lock(&self.channels).get(&channel.0)?.error()
     }
 
+    fn shares_group(&self) -> bool {
+        true
+    }
+
+    fn is_given_up(&self, channel: ChannelId) -> bool {
+        lock(&self.channels).get(&channel.0).is_some_and(Channel::is_given_up)
+    }
+
     fn fault(&self, channel: ChannelId) -> RawFault {
-        let notifier = lock(&self.channels).get(&channel.0).and_then(Channel::error).unwrap_or(0);
-        fault::read(&self.space.tsg, self.info.sm_count, notifier, &*self.log)
+        let (notifier, number) = match lock(&self.channels).get(&channel.0) {
+            Some(channel) => (channel.error().unwrap_or(0), Some(channel.number())),
+            None => (0, None),
+        };
+        fault::read(&self.space.tsg, self.info.sm_count, notifier, number, &*self.log)
+    }
+
+    fn explanation(&self) -> Vec<String> {
+        self.log.explanation()
     }
 
     fn notes(&self) -> Notes {

@@ -3,20 +3,21 @@
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use nix::fcntl::OFlag;
 use nvgpu_sys::{
-    Ioctl, NVGPU_AS_ALLOC_SPACE_FLAGS_FIXED_OFFSET, NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA, Sys,
-    nvgpu_alloc_as_args, nvgpu_as_alloc_space_args, nvgpu_gpu_num_vsms, nvgpu_gpu_open_tsg_args,
-    nvmap_query_heap_params,
+    Ioctl, NVGPU_AS_ALLOC_SPACE_FLAGS_FIXED_OFFSET, NVGPU_COMPUTE_PREEMPTION_MODE_CILP,
+    NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA, NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC, NvgpuIoctlTsgSetTimeslice,
+    Sys, nvgpu_alloc_as_args, nvgpu_as_alloc_space_args, nvgpu_gpu_num_vsms, nvgpu_gpu_open_tsg_args,
+    nvgpu_timeslice_args, nvgpu_tsg_create_subcontext_args, nvmap_query_heap_params,
 };
 
+use super::Settings;
 use super::handle::Handle;
 use super::nvmap::PAGE;
 use crate::address::{Bytes, GpuVa};
 use crate::backend::Layout;
-use crate::errno::Errno;
 use crate::error::Error;
 use crate::info::{BackendKind, Classes, Info};
 
@@ -36,32 +37,49 @@ const ARENA_START: u64 = 0x10_0000_0000;
 const SHARED_WINDOW: u64 = 0xfe_0000_0000;
 /// Base of the local-memory window.
 const LOCAL_WINDOW: u64 = 0xfd_0000_0000;
+/// Most warps of an SM that are believed of a driver.
+const MOST_WARPS: u32 = 256;
 /// Addresses kept free from each window's base: more than the 16 MiB a window is believed to span.
 const WINDOW_ROOM: u64 = 1 << 30;
 
 /// An address space, and what it takes to make memory and channels in it.
 #[derive(Debug)]
 pub(super) struct Space {
+    /// Channels that were not finished, which are closed when no other works.
+    pub unfinished: Mutex<Vec<Handle>>,
     // Dropped in this order: the group before the address space its channels run in.
     pub tsg: Handle,
     pub address_space: Handle,
     pub nvmap: Handle,
     pub ctrl: Handle,
     pub sys: Arc<dyn Sys>,
+    /// What the driver says of the chip that the description does not hold.
+    pub chip: Chip,
+    /// The subcontext that channels run in.
+    pub veid: u32,
+}
+
+/// What the driver says of the chip, besides its description.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chip {
+    /// Warps per SM that local memory is provided for.
+    pub local_warps: u32,
+    /// Whether kernels can be preempted between two instructions.
+    pub cilp: bool,
 }
 
 impl Space {
-    /// Opens the nodes and creates an address space, with both windows reserved unless `reserve_windows` is
-    /// off; says what the GPU is.
-    pub fn open(sys: Arc<dyn Sys>, kind: BackendKind, reserve_windows: bool) -> Result<(Self, Info), Error> {
+    /// Opens the nodes and creates an address space; says what the GPU is.
+    pub fn open(sys: Arc<dyn Sys>, kind: BackendKind, settings: &Settings) -> Result<(Self, Info), Error> {
+        let reserve_windows = settings.reserve_windows;
         let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
         let open = |path: &CStr| match sys.open(path, flags) {
             Ok(fd) => Ok(Handle::new(&sys, fd)),
-            Err(errno) => Err(Error::Open { path: path.into(), errno: Errno::of(errno) }),
+            Err(errno) => Err(Error::open(path, errno)),
         };
         let ctrl = open(CTRL)?;
         let nvmap = open(NVMAP)?;
-        let info = describe(&ctrl, &nvmap, kind)?;
+        let (info, chip) = describe(&ctrl, &nvmap, kind)?;
         let address_space = create_address_space(&sys, &ctrl)?;
         // Windows first, then everything else: what is mapped later can only be outside them.
         if reserve_windows {
@@ -74,7 +92,25 @@ impl Space {
         // SAFETY: the struct holds no addresses.
         unsafe { ctrl.send(&mut group) }?;
         let tsg = Handle::from_answer(&sys, nvgpu_gpu_open_tsg_args::NAME, group.tsg_fd.cast_signed())?;
-        Ok((Self { tsg, address_space, nvmap, ctrl, sys }, info))
+        if let Some(slice) = settings.timeslice {
+            let timeslice_us = u32::try_from(slice.as_micros()).unwrap_or(u32::MAX);
+            let mut args =
+                NvgpuIoctlTsgSetTimeslice(nvgpu_timeslice_args { timeslice_us, ..Default::default() });
+            // SAFETY: the struct holds no addresses.
+            unsafe { tsg.send(&mut args) }?;
+        }
+        let mut veid = 0;
+        if settings.async_subcontext {
+            let mut args = nvgpu_tsg_create_subcontext_args {
+                type_: NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC,
+                as_fd: address_space.raw(),
+                ..Default::default()
+            };
+            // SAFETY: the descriptor is the address space's, which is open.
+            unsafe { tsg.send(&mut args) }?;
+            veid = args.veid;
+        }
+        Ok((Self { unfinished: Mutex::default(), tsg, address_space, nvmap, ctrl, sys, chip, veid }, info))
     }
 }
 
@@ -84,7 +120,7 @@ const fn arena_end(reserve_windows: bool) -> u64 {
 }
 
 /// The address space as it was reserved.
-pub(super) fn layout(reserve_windows: bool) -> Layout {
+pub(super) fn layout(reserve_windows: bool, local_warps: u32) -> Layout {
     let arena = ARENA_START..arena_end(reserve_windows);
     Layout {
         low: arena.clone(),
@@ -92,13 +128,37 @@ pub(super) fn layout(reserve_windows: bool) -> Layout {
         shared_window: GpuVa::inside(SHARED_WINDOW),
         local_window: GpuVa::inside(LOCAL_WINDOW),
         reserved: [SHARED_WINDOW..SHARED_WINDOW + WINDOW_ROOM, LOCAL_WINDOW..LOCAL_WINDOW + WINDOW_ROOM],
+        local_warps,
         granule: PAGE,
         channel_va: 0,
     }
 }
 
+/// Memory of the machine, in bytes: what nvmap says of its heap, or else the kernel of the machine.
+fn memory(nvmap: &Handle) -> Result<Bytes, Error> {
+    let mut heap = nvmap_query_heap_params { heap_mask: nvgpu_sys::NVMAP_HEAP_IOVMM, ..Default::default() };
+    // SAFETY: the struct holds no addresses.
+    let refused = match unsafe { nvmap.send(&mut heap) } {
+        Ok(()) => return Ok(Bytes::new(heap.total)),
+        Err(error) => error,
+    };
+    match std::fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(total_memory) {
+        Some(bytes) => {
+            tracing::debug!(error = %refused, "the size of memory is that of /proc/meminfo");
+            Ok(Bytes::new(bytes))
+        }
+        None => Err(refused),
+    }
+}
+
+/// `MemTotal` of `/proc/meminfo`, in bytes.
+fn total_memory(text: &str) -> Option<u64> {
+    let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    kib.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
 /// What the GPU is.
-fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<Info, Error> {
+fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<(Info, Chip), Error> {
     let gpu = nvgpu_sys::characteristics(ctrl.sys(), ctrl.as_fd()).map_err(Error::ioctl)?;
     let sm = gpu.sm_arch_sm_version;
     let number = (sm >> 8) * 10 + (sm & 0xff);
@@ -106,15 +166,16 @@ fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<Info, Er
     let mut sms = nvgpu_gpu_num_vsms::default();
     // SAFETY: the struct holds no addresses.
     unsafe { ctrl.send(&mut sms) }?;
-    let mut heap = nvmap_query_heap_params { heap_mask: nvgpu_sys::NVMAP_HEAP_IOVMM, ..Default::default() };
-    // SAFETY: the struct holds no addresses.
-    unsafe { nvmap.send(&mut heap) }?;
+    let memory = memory(nvmap)?;
+    // The driver gives the warps of an SM or, in a dump of an Orin, twice that.
+    let local_warps = target.max_warps().max(gpu.sm_arch_warp_count.min(MOST_WARPS));
+    let cilp = gpu.compute_preemption_mode_flags & NVGPU_COMPUTE_PREEMPTION_MODE_CILP != 0;
     let name: Vec<u8> = gpu.chipname.iter().copied().take_while(|b| *b != 0).collect();
     let driver_version = match kind {
         BackendKind::Sim => format!("sim {}", env!("CARGO_PKG_VERSION")),
         _ => std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
     };
-    Ok(Info {
+    let info = Info {
         name: String::from_utf8_lossy(&name).into_owned(),
         backend: kind,
         sm,
@@ -123,12 +184,13 @@ fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<Info, Er
         max_warps_per_sm: target.max_warps(),
         max_shared_per_block: Bytes::new(u64::from(target.max_shared_bytes() - qmd::RESERVED_SHARED_BYTES)),
         classes: Classes { compute: gpu.compute_class, copy: gpu.dma_copy_class, channel: gpu.gpfifo_class },
-        memory: Bytes::new(heap.total),
+        memory,
         unified_memory: gpu.on_board_video_memory_size == 0,
         driver_version,
         max_clock_hz: Some(gpu.max_freq).filter(|hz| *hz != 0),
         gpu_cache: None,
-    })
+    };
+    Ok((info, Chip { local_warps, cilp }))
 }
 
 fn create_address_space(sys: &Arc<dyn Sys>, ctrl: &Handle) -> Result<Handle, Error> {
@@ -167,6 +229,13 @@ fn reserve(address_space: &Handle, va: u64, len: u64) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_size_of_memory_is_read_from_the_kernel_s_table() {
+        assert_eq!(total_memory("MemTotal:       64348344 kB\nMemFree: 1 kB\n"), Some(64_348_344 << 10));
+        assert_eq!(total_memory("MemFree: 1 kB\n"), None);
+        assert_eq!(total_memory("MemTotal: many kB\n"), None);
+    }
 
     #[test]
     fn the_address_plan_keeps_the_drivers_range_below_40_bits() {

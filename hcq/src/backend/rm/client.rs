@@ -18,7 +18,6 @@ use rm_sys::{
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::backend::calls::Calls;
-use crate::errno::Errno;
 use crate::error::Error;
 
 /// The node of the resource manager itself.
@@ -50,8 +49,7 @@ impl fmt::Debug for Client {
 
 /// Opens a node for reading and writing.
 pub(super) fn open(sys: &dyn Sys, path: &CStr) -> Result<OwnedFd, Error> {
-    sys.open(path, OFlag::O_RDWR | OFlag::O_CLOEXEC)
-        .map_err(|errno| Error::Open { path: path.into(), errno: Errno::of(errno) })
+    sys.open(path, OFlag::O_RDWR | OFlag::O_CLOEXEC).map_err(|errno| Error::open(path, errno))
 }
 
 /// Opens the resource manager's node.

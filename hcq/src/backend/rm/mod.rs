@@ -112,6 +112,7 @@ impl Rm {
             shared_window: GpuVa::inside(SHARED_WINDOW),
             local_window: GpuVa::inside(LOCAL_WINDOW),
             reserved: [SHARED_WINDOW..SHARED_WINDOW + WINDOW_ROOM, LOCAL_WINDOW..LOCAL_WINDOW + WINDOW_ROOM],
+            local_warps: info.max_warps_per_sm,
             granule: GRANULE,
             channel_va: channel::MEMORY,
         };

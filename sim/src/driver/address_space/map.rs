@@ -6,7 +6,10 @@ use crate::driver::address_space::space::{AddressSpace, Space};
 use crate::driver::dmabuf::DmaBuf;
 use crate::gpu::gmmu::PteAttributes;
 use nix::errno::Errno;
-use nvgpu_sys::{NVGPU_AS_MAP_BUFFER_ACCESS_READ_WRITE, NVGPU_AS_MAP_BUFFER_FLAGS_TEGRA_RAW, Note};
+use nvgpu_sys::{
+    NVGPU_AS_MAP_BUFFER_ACCESS_READ_WRITE, NVGPU_AS_MAP_BUFFER_FLAGS_CACHEABLE,
+    NVGPU_AS_MAP_BUFFER_FLAGS_SYSTEM_COHERENT, NVGPU_AS_MAP_BUFFER_FLAGS_TEGRA_RAW, Note,
+};
 use std::sync::Arc;
 
 /// No kind (`NV_KIND_INVALID`).
@@ -87,6 +90,17 @@ impl AddressSpace {
         );
         self.tables.invalidate_tlb();
         Ok(va)
+    }
+
+    /// Where the buffer is mapped with other caching than a request asks for.
+    pub(crate) fn maps_otherwise(&self, buffer: &Arc<DmaBuf>, request: &MapRequest) -> Option<u64> {
+        let space = self.space();
+        let caching = |flags: u32| {
+            flags & (NVGPU_AS_MAP_BUFFER_FLAGS_CACHEABLE | NVGPU_AS_MAP_BUFFER_FLAGS_SYSTEM_COHERENT)
+        };
+        let other =
+            |m: &Mapping| Arc::ptr_eq(&m.buffer, buffer) && caching(m.flags) != caching(request.flags);
+        space.mappings.iter().find(|(_, mapping)| other(mapping)).map(|(va, _)| *va)
     }
 
     /// Drops one reference of the mapping that starts at `va`; an unknown address is accepted. False when a

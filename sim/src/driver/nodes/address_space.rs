@@ -126,7 +126,19 @@ fn map(machine: &Machine, space: &AddressSpace, a: &nvgpu_as_map_buffer_ex_args)
         buffer_offset: a.buffer_offset,
         mapping_size: a.mapping_size,
     };
-    space.map(&buffer, &request)
+    let conflict = space.maps_otherwise(&buffer, &request);
+    let va = space.map(&buffer, &request)?;
+    if let Some(other) = conflict.filter(|other| *other != va) {
+        machine.violations.record(
+            Consequence::Corruption,
+            "NVGPU_AS_IOCTL_MAP_BUFFER_EX",
+            format!(
+                "the buffer at {va:#x} is mapped at {other:#x} with other flags: the two mappings may be cached differently; use one \
+                 set of flags for each buffer"
+            ),
+        );
+    }
+    Ok(va)
 }
 
 fn unmap(machine: &Machine, space: &AddressSpace, va: u64) {
@@ -148,6 +160,14 @@ fn batch(machine: &Machine, space: &AddressSpace, a: &mut nvgpu_as_map_buffer_ba
     let maps: Vec<nvgpu_as_map_buffer_ex_args> = machine.user.read_array(a.maps, a.num_maps as usize)?;
     for args in &maps {
         map(machine, space, args)?;
+        if args.flags & NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET == 0 {
+            machine.violations.record(
+                Consequence::Leak,
+                "NVGPU_AS_IOCTL_MAP_BUFFER_BATCH",
+                "a mapping without a fixed address: the driver does not write its address back, and nobody can unmap it; give \
+                 every mapping of a batch its address",
+            );
+        }
     }
     Ok(0)
 }

@@ -1,5 +1,6 @@
 //! Channel descriptors: `H` commands.
 
+use crate::driver::address_space::space::AddressSpace;
 use crate::driver::channel::Channel;
 use crate::driver::files::Object;
 use crate::driver::log::DEVICE;
@@ -8,8 +9,11 @@ use crate::driver::nodes::argument::{Reply, with};
 use crate::driver::nodes::setup_bind;
 use crate::driver::notifier::Notifier;
 use crate::driver::recovery;
+use crate::driver::tsg::{Tsg, TsgState};
+use crate::driver::unbind;
 use crate::gpu::classes::CLASSES;
 use crate::gpu::exception::Exception;
+use crate::gpu::instance::Preemption;
 use crate::violations::Consequence;
 use nix::errno::Errno;
 use nvgpu_sys::*;
@@ -95,11 +99,8 @@ pub(super) fn ioctl(machine: &Arc<Machine>, channel: &Arc<Channel>, request: u32
             Ok(0)
         }
         NVGPU_IOCTL_CHANNEL_PREEMPT => {
-            if channel.state().tsg.is_some() {
-                Ok(0)
-            } else {
-                Err(Errno::EINVAL)
-            }
+            let tsg = channel.state().tsg.clone().ok_or(Errno::EINVAL)?;
+            unbind::while_preempted(machine, &tsg, || Ok(0))
         }
         NVGPU_IOCTL_CHANNEL_FORCE_RESET => {
             if channel.state().tsg.is_some() {
@@ -108,13 +109,12 @@ pub(super) fn ioctl(machine: &Arc<Machine>, channel: &Arc<Channel>, request: u32
             Ok(0)
         }
         NVGPU_IOCTL_CHANNEL_WDT => with(bytes, |a| watchdog(channel, a)),
-        NVGPU_IOCTL_CHANNEL_SET_PREEMPTION_MODE => with(bytes, |a| preemption_mode(channel, a)),
+        NVGPU_IOCTL_CHANNEL_SET_PREEMPTION_MODE => with(bytes, |a| preemption_mode(machine, channel, a)),
         NVGPU_IOCTL_CHANNEL_ALLOC_GPFIFO_EX => {
             with(bytes, |a: &mut nvgpu_alloc_gpfifo_ex_args| setup_bind::kernel_ring(channel, a.num_entries))
         }
         NVGPU_IOCTL_CHANNEL_SET_BOOSTED_CTX => Ok(0),
         NVGPU_IOCTL_CHANNEL_GET_USER_SYNCPOINT => with(bytes, |a| user_syncpoint(machine, channel, a)),
-        NVGPU_IOCTL_CHANNEL_RESCHEDULE_RUNLIST => Err(Errno::EPERM),
         NVGPU_IOCTL_CHANNEL_SETUP_BIND => with(bytes, |a| setup_bind::setup_bind(machine, channel, a)),
         _ => Err(Errno::ENOTTY),
     }
@@ -155,7 +155,14 @@ fn alloc_obj_ctx(machine: &Machine, channel: &Channel, a: &nvgpu_alloc_obj_ctx_a
     if !CLASSES.contains(&a.class_num) || graphics && veid != 0 {
         return Err(Errno::EINVAL);
     }
-    let weak = Arc::downgrade(&space);
+    channel.state().class = Some(a.class_num);
+    unbind::while_preempted(machine, &tsg, || add_class(machine, &tsg, &space, a))
+}
+
+/// The rest of `ALLOC_OBJ_CTX`, while the group is off the engine.
+fn add_class(machine: &Machine, tsg: &Tsg, space: &Arc<AddressSpace>, a: &nvgpu_alloc_obj_ctx_args) -> Reply {
+    let graphics = GRAPHICS_CLASSES.contains(&a.class_num);
+    let weak = Arc::downgrade(space);
     let mut state = tsg.state();
     if !state.contexts.iter().any(|(s, _)| s.ptr_eq(&weak)) {
         let mut buffers = Vec::new();
@@ -163,8 +170,7 @@ fn alloc_obj_ctx(machine: &Machine, channel: &Channel, a: &nvgpu_alloc_obj_ctx_a
             let va = space.reserve_kernel(len)?;
             buffers.push(va);
             if va + len > CONTEXT_REACH {
-                machine.violations.record(
-                    Consequence::Freeze,
+                machine.violations.freeze(
                     "NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX",
                     format!(
                         "context buffers of address space {} reach {:#x}, past 2^40: the driver hits BUG() with locks held; \
@@ -172,8 +178,7 @@ fn alloc_obj_ctx(machine: &Machine, channel: &Channel, a: &nvgpu_alloc_obj_ctx_a
                         space.id(),
                         va + len
                     ),
-                );
-                return Err(Errno::EIO);
+                )?;
             }
         }
         state.contexts.push((weak, buffers));
@@ -183,48 +188,90 @@ fn alloc_obj_ctx(machine: &Machine, channel: &Channel, a: &nvgpu_alloc_obj_ctx_a
             machine.clock.spend(Duration::from_millis(machine.config.first_context_ms.into()));
         }
     }
-    if a.flags & NVGPU_ALLOC_OBJ_FLAGS_GFXP != 0 && graphics {
-        state.graphics_mode = NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP;
+    let compute = COMPUTE_CLASSES.contains(&a.class_num);
+    let flag = |flag: u32, mode: u32| if a.flags & flag != 0 { mode } else { 0 };
+    let mut asked = [
+        flag(NVGPU_ALLOC_OBJ_FLAGS_GFXP, NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP),
+        flag(NVGPU_ALLOC_OBJ_FLAGS_CILP, NVGPU_COMPUTE_PREEMPTION_MODE_CILP),
+    ];
+    // The context of a group whose first class is the copy engine's counts as initialized without a mode.
+    if !std::mem::replace(&mut state.has_class, true) && (compute || graphics) {
+        let defaults = [NVGPU_GRAPHICS_PREEMPTION_MODE_WFI, NVGPU_COMPUTE_PREEMPTION_MODE_WFI];
+        for (asked, default) in asked.iter_mut().zip(defaults) {
+            *asked = if *asked == 0 { default } else { *asked };
+        }
     }
-    if a.flags & NVGPU_ALLOC_OBJ_FLAGS_CILP != 0 && COMPUTE_CLASSES.contains(&a.class_num) {
-        state.compute_mode = NVGPU_COMPUTE_PREEMPTION_MODE_CILP;
+    if compute || graphics {
+        set_modes(machine, tsg, &mut state, asked, true)?;
     }
-    drop(state);
-    channel.state().class = Some(a.class_num);
     Ok(0)
 }
 
-fn preemption_mode(channel: &Channel, a: &nvgpu_preemption_mode_args) -> Reply {
+fn preemption_mode(machine: &Machine, channel: &Channel, a: &nvgpu_preemption_mode_args) -> Reply {
     let (tsg, class) = {
         let state = channel.state();
         (state.tsg.clone(), state.class)
     };
-    let (Some(tsg), Some(_)) = (tsg, class) else { return Err(Errno::EINVAL) };
-    let mut state = tsg.state();
-    let wanted = |mode: u32, current: u32| if mode == current { 0 } else { mode };
-    let graphics = wanted(a.graphics_preempt_mode, state.graphics_mode);
-    let compute = wanted(a.compute_preempt_mode, state.compute_mode);
+    let (Some(tsg), Some(class)) = (tsg, class) else { return Err(Errno::EINVAL) };
+    // A value that is no mode counts as none.
+    let known = |mode: u32, modes: &[u32]| if modes.contains(&mode) { mode } else { 0 };
+    let asked = [
+        known(
+            a.graphics_preempt_mode,
+            &[NVGPU_GRAPHICS_PREEMPTION_MODE_WFI, NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP],
+        ),
+        known(
+            a.compute_preempt_mode,
+            &[
+                NVGPU_COMPUTE_PREEMPTION_MODE_WFI,
+                NVGPU_COMPUTE_PREEMPTION_MODE_CTA,
+                NVGPU_COMPUTE_PREEMPTION_MODE_CILP,
+            ],
+        ),
+    ];
+    let computes = COMPUTE_CLASSES.contains(&class) || GRAPHICS_CLASSES.contains(&class);
+    unbind::while_preempted(machine, &tsg, || {
+        set_modes(machine, &tsg, &mut tsg.state(), asked, computes).map(|()| 0)
+    })
+}
+
+/// Sets the preemption modes of a group; 0 asks for nothing. `computes` when the channel's last class is one
+/// of compute or graphics.
+fn set_modes(
+    machine: &Machine,
+    tsg: &Tsg,
+    state: &mut TsgState,
+    asked: [u32; 2],
+    computes: bool,
+) -> Result<(), Errno> {
+    let asks = |mode: u32, current: u32| if mode == current { 0 } else { mode };
+    let (graphics, compute) = (asks(asked[0], state.graphics_mode), asks(asked[1], state.compute_mode));
     if graphics == 0 && compute == 0 {
-        return Ok(0);
+        return Ok(());
     }
-    let gfxp = graphics == NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP
-        || graphics == 0 && state.graphics_mode == NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP;
-    let cilp = compute == NVGPU_COMPUTE_PREEMPTION_MODE_CILP
-        || compute == 0 && state.compute_mode == NVGPU_COMPUTE_PREEMPTION_MODE_CILP;
-    let known = matches!(graphics, 0..=2) && matches!(compute, 0 | 1 | 2 | 4);
+    let cilp = compute == NVGPU_COMPUTE_PREEMPTION_MODE_CILP;
     // Modes only go up.
     let lower =
         graphics != 0 && graphics < state.graphics_mode || compute != 0 && compute < state.compute_mode;
-    if !known || lower || gfxp && cilp {
+    if lower || cilp && !machine.config.cilp || cilp && graphics == NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP {
         return Err(Errno::EINVAL);
     }
     if graphics != 0 {
         state.graphics_mode = graphics;
     }
+    // The graphics mode is set by then, the driver's error notwithstanding.
+    if !computes {
+        return Err(Errno::EINVAL);
+    }
     if compute != 0 {
         state.compute_mode = compute;
     }
-    Ok(0)
+    tsg.entry.set_preemption(match state.compute_mode {
+        NVGPU_COMPUTE_PREEMPTION_MODE_CTA => Preemption::Blocks,
+        NVGPU_COMPUTE_PREEMPTION_MODE_CILP => Preemption::Instructions,
+        _ => Preemption::WaitForIdle,
+    });
+    Ok(())
 }
 
 fn set_notifier(machine: &Machine, channel: &Channel, a: &nvgpu_set_error_notifier) -> Reply {

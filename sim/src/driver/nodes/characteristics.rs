@@ -9,8 +9,9 @@ pub(super) const MAX_HZ: u64 = 1_300_000_000;
 /// Flags as a real machine shows them to a caller without `CAP_SYS_NICE`.
 const FLAGS: u64 = 0x01bf_5fff_7f5d_035d;
 
-/// The characteristics, for the open of the control node number `instance`.
-pub(super) fn of(chip: Chip, instance: u64) -> nvgpu_gpu_characteristics {
+/// The characteristics, for the open of the control node number `instance`; `cilp` when kernels can be
+/// preempted between instructions.
+pub(super) fn of(chip: Chip, cilp: bool, instance: u64) -> nvgpu_gpu_characteristics {
     let sm = chip.arch.sm();
     let sm_arch_sm_version = ((sm / 10) << 8) | (sm % 10);
     // ga10b reports another version of its shader programs than of its SMs.
@@ -60,7 +61,7 @@ pub(super) fn of(chip: Chip, instance: u64) -> nvgpu_gpu_characteristics {
             | NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP,
         compute_preemption_mode_flags: NVGPU_COMPUTE_PREEMPTION_MODE_WFI
             | NVGPU_COMPUTE_PREEMPTION_MODE_CTA
-            | NVGPU_COMPUTE_PREEMPTION_MODE_CILP,
+            | if cilp { NVGPU_COMPUTE_PREEMPTION_MODE_CILP } else { 0 },
         default_graphics_preempt_mode: NVGPU_GRAPHICS_PREEMPTION_MODE_WFI,
         default_compute_preempt_mode: NVGPU_COMPUTE_PREEMPTION_MODE_WFI,
         reg_ops_limit: 1024,

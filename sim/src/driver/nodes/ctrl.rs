@@ -21,7 +21,7 @@ use zerocopy::IntoBytes;
 pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes: &mut [u8]) -> Reply {
     match request {
         NVGPU_GPU_IOCTL_GET_CHARACTERISTICS => with(bytes, |a: &mut nvgpu_gpu_get_characteristics| {
-            let all = characteristics::of(machine.chip(), file.instance);
+            let all = characteristics::of(machine.chip(), machine.config.cilp, file.instance);
             let size = &mut a.gpu_characteristics_buf_size;
             Ok(answer(machine, a.gpu_characteristics_buf_addr, size, all.as_bytes()))
         }),
@@ -40,11 +40,6 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
             a.size = 164_352;
             Ok(0)
         }),
-        NVGPU_GPU_IOCTL_PREPARE_COMPRESSIBLE_READ
-        | NVGPU_GPU_IOCTL_MARK_COMPRESSIBLE_WRITE
-        | NVGPU_GPU_IOCTL_WAIT_FOR_PAUSE
-        | NVGPU_GPU_IOCTL_RESUME_FROM_PAUSE
-        | NVGPU_GPU_IOCTL_TRIGGER_SUSPEND => Err(Errno::ENOSYS),
         NVGPU_GPU_IOCTL_SET_MMUDEBUG_MODE => Ok(0),
         NVGPU_GPU_IOCTL_SET_SM_DEBUG_MODE => with(bytes, |a: &mut nvgpu_gpu_sm_debug_mode_args| {
             accept(matches!(machine.object_by_number(a.channel_fd), Some(Object::Channel(_))))
@@ -71,17 +66,10 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
             Ok(0)
         }),
         NVGPU_GPU_IOCTL_GET_ENGINE_INFO => with(bytes, |a| engines(machine, a)),
-        NVGPU_GPU_IOCTL_ALLOC_VIDMEM | NVGPU_GPU_IOCTL_GET_MEMORY_STATE => Err(Errno::EINVAL),
         NVGPU_GPU_IOCTL_CLK_GET_RANGE => with(bytes, |a| clock_range(machine, a)),
         NVGPU_GPU_IOCTL_CLK_GET_VF_POINTS => with(bytes, |a| clock_points(machine, a)),
         NVGPU_GPU_IOCTL_CLK_GET_INFO => with(bytes, |a| clock_info(machine, a)),
         NVGPU_GPU_IOCTL_CLK_SET_INFO => with(bytes, |a| set_clock(machine, a)),
-        NVGPU_GPU_IOCTL_GET_EVENT_FD
-        | NVGPU_GPU_IOCTL_GET_VOLTAGE
-        | NVGPU_GPU_IOCTL_GET_CURRENT
-        | NVGPU_GPU_IOCTL_GET_POWER
-        | NVGPU_GPU_IOCTL_GET_TEMPERATURE
-        | NVGPU_GPU_IOCTL_SET_THERM_ALERT_LIMIT => Err(Errno::EINVAL),
         NVGPU_GPU_IOCTL_SET_DETERMINISTIC_OPTS => with(bytes, |a| deterministic(machine, a)),
         NVGPU_GPU_IOCTL_REGISTER_BUFFER => with(bytes, |a| nvmap::register(machine, a)),
         NVGPU_GPU_IOCTL_GET_BUFFER_INFO => with(bytes, |a| nvmap::info(machine, a)),
@@ -290,7 +278,12 @@ fn deterministic(machine: &Machine, a: &mut nvgpu_gpu_set_deterministic_opts_arg
     let fds: Vec<i32> = machine.user.read_array(a.channels, a.num_channels as usize)?;
     for fd in fds {
         match machine.object_by_number(fd) {
-            Some(Object::Channel(channel)) if channel.state().deterministic => {}
+            Some(Object::Channel(channel)) if channel.state().deterministic => {
+                let allows = a.flags & NVGPU_GPU_SET_DETERMINISTIC_OPTS_FLAGS_ALLOW_RAILGATING != 0;
+                if a.flags & both != 0 {
+                    channel.state().may_railgate = allows;
+                }
+            }
             _ => return Err(Errno::EINVAL),
         }
     }

@@ -8,7 +8,6 @@ use crate::driver::nodes::argument::{Reply, accept, with};
 use crate::driver::nodes::tsg;
 use crate::driver::session::debugger::DebugSession;
 use crate::driver::tsg::{SmRecord, Tsg};
-use crate::violations::Consequence;
 use nix::errno::Errno;
 use nvgpu_sys::*;
 use std::sync::Arc;
@@ -41,9 +40,6 @@ pub(super) fn ioctl(machine: &Arc<Machine>, session: &DebugSession, request: u32
         NVGPU_DBG_GPU_IOCTL_SMPC_CTXSW_MODE | NVGPU_DBG_GPU_IOCTL_HWPM_CTXSW_MODE => {
             accept(session.channel()?.instance.has_context())
         }
-        // Refused unless every SM is in debugger mode, which this machine does not have.
-        NVGPU_DBG_GPU_IOCTL_SUSPEND_RESUME_ALL_SMS => Err(Errno::EINVAL),
-        NVGPU_DBG_GPU_IOCTL_PC_SAMPLING => Err(Errno::EINVAL),
         NVGPU_DBG_GPU_IOCTL_TIMEOUT => with(bytes, |a: &mut nvgpu_dbg_gpu_timeout_args| {
             accept(a.enable <= 1)?;
             session.state().timeouts_off = a.enable == NVGPU_DBG_GPU_IOCTL_TIMEOUT_DISABLE;
@@ -59,8 +55,6 @@ pub(super) fn ioctl(machine: &Arc<Machine>, session: &DebugSession, request: u32
         NVGPU_DBG_GPU_IOCTL_SUSPEND_RESUME_CONTEXTS => {
             with(bytes, |a| suspend_or_resume(machine, session, a))
         }
-        // There is no video memory.
-        NVGPU_DBG_GPU_IOCTL_ACCESS_FB_MEMORY => Err(Errno::EINVAL),
         NVGPU_DBG_GPU_IOCTL_SET_SM_EXCEPTION_TYPE_MASK => {
             with(bytes, |a: &mut nvgpu_dbg_gpu_set_sm_exception_type_mask_args| {
                 accept(a.exception_type_mask <= NVGPU_DBG_GPU_IOCTL_SET_SM_EXCEPTION_TYPE_MASK_FATAL)?;
@@ -72,7 +66,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, session: &DebugSession, request: u32
         NVGPU_DBG_GPU_IOCTL_TSG_SET_TIMESLICE => with(bytes, |a: &mut nvgpu_timeslice_args| {
             let group = group(session)?;
             accept(TIMESLICE.contains(&a.timeslice_us))?;
-            group.state().timeslice_us = a.timeslice_us;
+            group.set_timeslice(a.timeslice_us);
             Ok(0)
         }),
         NVGPU_DBG_GPU_IOCTL_TSG_GET_TIMESLICE => with(bytes, |a: &mut nvgpu_timeslice_args| {
@@ -172,12 +166,12 @@ fn mmu_debug(
         return Ok(0);
     }
     if state.mmu_debug == 0 {
-        machine.violations.record(
-            Consequence::Freeze,
+        machine.violations.freeze(
             "NVGPU_DBG_GPU_IOCTL_SET_CTX_MMU_DEBUG_MODE",
-            "disabling without a previous enable wraps a counter in the driver, which later loops for hours",
-        );
-        return Err(Errno::EIO);
+            "disabling without a previous enable wraps a counter in the driver, which later loops for hours; pair \
+             enable and disable",
+        )?;
+        return Ok(0);
     }
     state.mmu_debug -= 1;
     Ok(0)
@@ -188,8 +182,10 @@ fn space(machine: &Machine, session: &DebugSession, call: &'static str) -> Resul
     let space = session.channel()?.state().address_space.clone();
     space.ok_or_else(|| {
         let text = "the channel has no address space: the kernel dereferences a null pointer; bind one first";
-        machine.violations.record(Consequence::Freeze, call, text);
-        Errno::EIO
+        match machine.violations.freeze(call, text) {
+            Err(errno) => errno,
+            Ok(()) => Errno::EINVAL,
+        }
     })
 }
 

@@ -5,6 +5,7 @@ use crate::driver::files::Object;
 use crate::driver::log::DEVICE;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::argument::Reply;
+use crate::driver::nodes::calls::{self, Status};
 use crate::driver::nodes::{address_space, channel, ctrl, dbg, nvmap, paths, profiler, sched, tsg};
 use crate::driver::session::control::CtrlFile;
 use crate::driver::session::debugger::DebugSession;
@@ -68,6 +69,18 @@ pub(crate) fn open(machine: &Arc<Machine>, path: &str, _flags: OFlag) -> Result<
     }
 }
 
+/// Refuses what the table of requests says is refused or absent.
+fn check_served(machine: &Machine, request: u32) -> Result<(), Errno> {
+    match calls::status(request) {
+        Some(Status::Refused(errno)) => Err(errno),
+        Some(Status::Absent) => {
+            machine.violations.record_absent(abi::Request::find(request).map_or("a request", |r| r.name));
+            Err(Errno::ENOTTY)
+        }
+        Some(Status::Modelled) | None => Ok(()),
+    }
+}
+
 /// Serves an ioctl.
 ///
 /// # Errors
@@ -90,13 +103,18 @@ pub(crate) fn ioctl(machine: &Arc<Machine>, fd: BorrowedFd<'_>, request: u32, ar
         Object::ContextSwitchTrace => {
             (b'C', abi::NVGPU_CTXSW_IOCTL_LAST, abi::NVGPU_CTXSW_IOCTL_MAX_ARG_SIZE)
         }
-        Object::NvMap => return nvmap::ioctl(machine, request, arg),
+        Object::NvMap => {
+            check_served(machine, request)?;
+            return nvmap::ioctl(machine, request, arg);
+        }
         Object::Event | Object::Other => return Err(Errno::ENOTTY),
     };
     let (number, size) = (request & 0xff, request >> 16 & 0x3fff);
     if request >> 8 & 0xff != u32::from(magic) || number == 0 || number > last || size > max {
         return Err(Errno::EINVAL);
     }
+    check_served(machine, request)?;
+    machine.power_on();
     let size = size as usize;
     if arg.len() < size {
         return Err(Errno::EFAULT);

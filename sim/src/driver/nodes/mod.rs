@@ -2,6 +2,7 @@
 
 mod address_space;
 mod argument;
+mod calls;
 mod channel;
 mod characteristics;
 mod ctrl;

@@ -5,6 +5,7 @@ use crate::driver::dmabuf::{DmaBuf, Metadata};
 use crate::driver::machine::{Driver, Machine};
 use crate::driver::nodes::argument::Reply;
 use crate::findings::Checks;
+use crate::violations::Consequence;
 use nix::errno::Errno;
 use nvgpu_sys::*;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
@@ -27,6 +28,9 @@ const KNOWN: u32 = NVMAP_HEAP_IOVMM
     | NVMAP_HEAP_CARVEOUT_IVM
     | NVMAP_HEAP_CARVEOUT_GENERIC;
 const PAGE: u64 = crate::dram::PAGE;
+/// NUMA nodes that pass the driver's check: -1 for any, and up to the `MAX_NUMNODES` of the arm64 default
+/// configuration, itself included.
+const NUMA_NODES: std::ops::RangeInclusive<i32> = -1..=16;
 
 /// Serves an `N` command.
 pub(super) fn ioctl(machine: &Arc<Machine>, request: u32, arg: &mut [u8]) -> Reply {
@@ -116,7 +120,7 @@ fn create(machine: &Machine, size: u64) -> Result<u32, Errno> {
 }
 
 fn alloc(machine: &Machine, a: &nvmap_alloc_handle) -> Result<(), Errno> {
-    if !matches!(a.numa_nid, -1 | 0) || a.align != 0 && !a.align.is_power_of_two() || a.handle == 0 {
+    if !NUMA_NODES.contains(&a.numa_nid) || a.align != 0 && !a.align.is_power_of_two() || a.handle == 0 {
         return Err(Errno::EINVAL);
     }
     let mut driver = machine.driver();
@@ -154,9 +158,13 @@ fn free(machine: &Machine, arg: &[u8]) -> Reply {
     let number = arg.get(..4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
     let mut driver = machine.driver();
     if !driver.handles.remove(number) && machine.is_buffer(&driver, number as i32) {
-        tracing::warn!(
-            fd = number,
-            "NVMAP_IOC_FREE was given a buffer's descriptor instead of a handle: it is closed"
+        machine.violations.record(
+            Consequence::Corruption,
+            "NVMAP_IOC_FREE",
+            format!(
+                "{number} is a buffer's descriptor and not a handle: the driver closes it, and the next file that is opened \
+                 gets its number; pass handles, which have bit 31 set"
+            ),
         );
         let _ = nix::unistd::close(number as i32);
     }

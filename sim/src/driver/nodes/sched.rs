@@ -37,7 +37,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, request: u32, bytes: &mut [u8]) -> R
             if !(1000..=50_000).contains(&a.timeslice) {
                 return Err(Errno::EINVAL);
             }
-            tsg.state().timeslice_us = a.timeslice;
+            tsg.set_timeslice(a.timeslice);
             Ok(0)
         }),
         NVGPU_SCHED_IOCTL_TSG_SET_RUNLIST_INTERLEAVE => {

@@ -7,9 +7,13 @@ use crate::findings::Checks;
 use crate::gpu::gmmu::PteAttributes;
 use crate::gpu::userd::Ring;
 use crate::poison::POISON;
+use crate::violations::Consequence;
 use nix::errno::Errno;
 use nvgpu_sys::*;
 use std::sync::Arc;
+
+/// Bytes of a ring from which on it is as large as the one that froze a machine.
+const LARGE_RING: u64 = 3 << 20;
 
 /// Every check in the driver's order.
 pub(super) fn setup_bind(
@@ -48,6 +52,17 @@ pub(super) fn setup_bind(
     let gpfifo = machine.buffer(&mut machine.driver(), a.gpfifo_dmabuf_fd)?;
     if gpfifo.backing().is_none() || gpfifo.size() < (u64::from(entries) * 8).max(4096) {
         return Err(Errno::EINVAL);
+    }
+    if gpfifo.size() >= LARGE_RING {
+        machine.violations.record(
+            Consequence::MayFreeze,
+            "NVGPU_IOCTL_CHANNEL_SETUP_BIND",
+            format!(
+                "a ring of {:#x} bytes pushes the context's buffers up in the driver's range, and ALLOC_OBJ_CTX then froze an Orin \
+                 whose user range ended 2 MiB below 2^40; entries times 8, rounded up to 4 KiB, is all that a ring needs",
+                gpfifo.size()
+            ),
+        );
     }
     let read_only = PteAttributes { read_only: true, ..PteAttributes::default() };
     let va = space.map_kernel(&gpfifo, read_only)?;

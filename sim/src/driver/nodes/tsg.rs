@@ -5,6 +5,7 @@ use crate::driver::files::Object;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::argument::{Reply, accept, with};
 use crate::driver::tsg::{SmRecord, Tsg, VEIDS, Veid};
+use crate::driver::unbind::{self, Preempting, Unbound};
 use crate::violations::Consequence;
 use nix::errno::Errno;
 use nvgpu_sys::*;
@@ -38,7 +39,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
             tsg.entry.set_enabled(false);
             Ok(0)
         }
-        NVGPU_IOCTL_TSG_PREEMPT => Ok(0),
+        NVGPU_IOCTL_TSG_PREEMPT => Preempting::begin(machine, tsg).wait(machine).map(|()| 0),
         NVGPU_IOCTL_TSG_EVENT_ID_CTRL => with(bytes, |a| open_event(machine, tsg, a)),
         NVGPU_IOCTL_TSG_SET_RUNLIST_INTERLEAVE => with(bytes, |a: &mut nvgpu_runlist_interleave_args| {
             check_unlocked(machine)?;
@@ -49,7 +50,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
         NVGPU_IOCTL_TSG_SET_TIMESLICE => with(bytes, |a: &mut nvgpu_timeslice_args| {
             check_unlocked(machine)?;
             accept(TIMESLICE.contains(&a.timeslice_us))?;
-            tsg.state().timeslice_us = a.timeslice_us;
+            tsg.set_timeslice(a.timeslice_us);
             Ok(0)
         }),
         NVGPU_IOCTL_TSG_GET_TIMESLICE => with(bytes, |a: &mut nvgpu_timeslice_args| {
@@ -92,8 +93,6 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
         NVGPU_TSG_IOCTL_DELETE_SUBCONTEXT => {
             with(bytes, |a: &mut nvgpu_tsg_delete_subcontext_args| delete_subcontext(machine, tsg, a.veid))
         }
-        // Tokens name the control node of another process.
-        NVGPU_TSG_IOCTL_GET_SHARE_TOKEN | NVGPU_TSG_IOCTL_REVOKE_SHARE_TOKEN => Err(Errno::EINVAL),
         _ => Err(Errno::ENOTTY),
     }
 }
@@ -174,13 +173,23 @@ fn unbind(machine: &Machine, tsg: &Arc<Tsg>, bytes: &[u8]) -> Reply {
     if !channel.state().tsg.as_ref().is_some_and(|t| Arc::ptr_eq(t, tsg)) {
         return Err(Errno::EINVAL);
     }
-    let busy = channel.instance.is_busy() || channel.instance.is_pending();
-    if busy {
-        return Err(Errno::EAGAIN);
+    let _one_at_a_time = tsg.init();
+    let unbound = unbind::unbind(machine, tsg, &channel, false);
+    match unbound {
+        Unbound::Cleanly => {
+            channel.instance.kill();
+            channel.leave();
+        }
+        Unbound::Again => {}
+        Unbound::Busy => {
+            unbind::tear_down(machine, tsg, channel.id(), unbound);
+            channel.leave();
+            return Err(Errno::EBUSY);
+        }
     }
-    channel.instance.kill();
-    channel.unbind();
-    Ok(0)
+    tsg.entry.set_enabled(true);
+    machine.gpu.wake();
+    if unbound == Unbound::Again { Err(Errno::EAGAIN) } else { Ok(0) }
 }
 
 /// Deletes a subcontext; one that was never created is accepted.

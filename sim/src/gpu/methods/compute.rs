@@ -40,6 +40,11 @@ impl Default for ComputeMethods {
 }
 
 impl ComputeMethods {
+    /// Whether no block has begun that has not ended.
+    pub(crate) fn is_between_blocks(&self) -> bool {
+        self.scheduler.is_between_blocks()
+    }
+
     /// Executes one method that arrived on the compute (1) or inline (2) subchannel.
     pub(crate) fn method(
         &mut self,

@@ -14,7 +14,7 @@ use crate::gpu::sm::code::{Code, CodeKey};
 use crate::gpu::sm::counters::Counters;
 use crate::gpu::sm::environment::Environment;
 use crate::gpu::sm::fault::{Fault, esr};
-use crate::gpu::sm::grid::{Grid, Progress, Wanted};
+use crate::gpu::sm::grid::{Grid, Progress, Turn};
 use crate::gpu::sm::l2::L2;
 use crate::gpu::sm::lanes::Isa;
 use crate::gpu::sm::launch::{Config, Launch, Memory, Schedule};
@@ -60,6 +60,17 @@ impl Running {
     /// What runs.
     pub(crate) fn launch(&self) -> &Launch {
         &self.launch
+    }
+
+    /// Whether no block of it is on an SM, or waits to go on there.
+    pub(crate) fn is_between_blocks(&self) -> bool {
+        self.progress.is_between_blocks()
+    }
+
+    /// Whether it can go on after the fault that stopped it: a launch that takes too long can, one whose warps
+    /// wait for each other cannot.
+    pub(crate) fn can_go_on(&self) -> bool {
+        self.progress.is_intact()
     }
 }
 
@@ -124,7 +135,7 @@ impl Executor {
     pub fn run(&self, memory: &dyn Memory, launch: &Launch, stop: &AtomicBool) -> Result<Counters, Fault> {
         let mut running = self.start(memory, launch.clone(), stop, None)?;
         loop {
-            if let Some(counters) = self.advance(&mut running, memory, stop, &|| false)? {
+            if let Some(counters) = self.advance(&mut running, memory, stop, Turn::WHOLE)? {
                 return Ok(counters);
             }
         }
@@ -193,10 +204,10 @@ impl Executor {
         running: &mut Running,
         memory: &dyn Memory,
         stop: &AtomicBool,
-        wanted: &Wanted<'_>,
+        turn: Turn<'_>,
     ) -> Result<Option<Counters>, Fault> {
         let Running { launch, target, progress, counters, .. } = running;
-        let grid = Grid::new(self.environment(launch, memory, *target, stop), progress, &self.config, wanted);
+        let grid = Grid::new(self.environment(launch, memory, *target, stop), progress, &self.config, turn);
         let mut add = |part: Counters| {
             let busiest = counters.busiest_block_instructions.max(part.busiest_block_instructions);
             *counters += part;

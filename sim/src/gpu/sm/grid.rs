@@ -24,8 +24,19 @@ use crate::gpu::sm::warp::Path;
 /// time slice of the real runlist.
 const TIME_SLICE: u64 = 1 << 20;
 
-/// Answers whether something else waits for the SMs.
-pub(crate) type Wanted<'a> = dyn Fn() -> bool + Sync + 'a;
+/// What a launch gives way to.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn<'a> {
+    /// Answers whether something else waits for the SMs.
+    pub wanted: &'a (dyn Fn() -> bool + Sync),
+    /// Answers, for a launch and the number of blocks that were started, whether no further one may start.
+    pub hold: &'a (dyn Fn(&Launch, u64) -> bool + Sync),
+}
+
+impl Turn<'_> {
+    /// A turn that lasts as long as the launch.
+    pub const WHOLE: Turn<'static> = Turn { wanted: &|| false, hold: &|_, _| false };
+}
 
 /// How far a launch has come: what is kept of it while another one has the SMs.
 pub(crate) struct Progress {
@@ -64,6 +75,17 @@ impl Progress {
         self.bound.read().unwrap_or_else(PoisonError::into_inner).code.clone()
     }
 
+    /// Whether no block has started that has not ended.
+    pub fn is_between_blocks(&self) -> bool {
+        self.finished.load(Relaxed) >= self.started.load(Relaxed)
+    }
+
+    /// Whether every block that has started and not ended can go on.
+    pub fn is_intact(&self) -> bool {
+        let parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner).len() as u64;
+        self.finished.load(Relaxed) + parked >= self.started.load(Relaxed)
+    }
+
     /// Whether every block of the launch has ended.
     pub fn is_complete(&self, launch: &Launch) -> bool {
         self.finished.load(Relaxed) >= launch.blocks()
@@ -74,8 +96,8 @@ impl Progress {
 pub(crate) struct Grid<'a> {
     pub env: Environment<'a>,
     progress: &'a Progress,
-    /// Whether something else waits for the SMs.
-    wanted: &'a Wanted<'a>,
+    /// What it gives way to.
+    turn: Turn<'a>,
     /// Warp instructions of a turn.
     time_slice: u64,
     /// Whether time slices may end anywhere: the order of blocks does not matter.
@@ -88,12 +110,7 @@ pub(crate) struct Grid<'a> {
 }
 
 impl<'a> Grid<'a> {
-    pub fn new(
-        env: Environment<'a>,
-        progress: &'a Progress,
-        config: &Config,
-        wanted: &'a Wanted<'a>,
-    ) -> Self {
+    pub fn new(env: Environment<'a>, progress: &'a Progress, config: &Config, turn: Turn<'a>) -> Self {
         let time_slice = match config.checks.contains(Checks::ORDER) {
             true => progress.order.lock().unwrap_or_else(PoisonError::into_inner).turn(TIME_SLICE),
             false => TIME_SLICE,
@@ -103,7 +120,7 @@ impl<'a> Grid<'a> {
             free_order: config.schedule == Schedule::Parallel,
             env,
             progress,
-            wanted,
+            turn,
             preempted: AtomicBool::new(false),
             spent: AtomicU64::new(0),
             fault: Mutex::new(None),
@@ -146,7 +163,7 @@ impl<'a> Grid<'a> {
     fn use_time(&self, instructions: u64) {
         let spent = self.spent.fetch_add(instructions, Relaxed) + instructions;
         if spent >= self.time_slice && !self.is_preempted() {
-            if (self.wanted)() {
+            if (self.turn.wanted)() {
                 self.preempted.store(true, Relaxed);
                 self.env.hurry.store(self.free_order, Relaxed);
             } else {
@@ -172,8 +189,11 @@ impl<'a> Grid<'a> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
     }
 
-    /// The number of the next block, if there is one and it fits beside those that run.
+    /// The number of the next block, if there is one that may start and fits beside those that run.
     pub fn take_block(&self) -> Option<u64> {
+        if self.is_held() {
+            return None;
+        }
         let total = self.env.launch.blocks();
         let Progress { started, finished, limit, .. } = self.progress;
         started
@@ -181,6 +201,11 @@ impl<'a> Grid<'a> {
                 (n < total && n - finished.load(Relaxed).min(n) < *limit).then_some(n + 1)
             })
             .ok()
+    }
+
+    /// Whether no further block may start.
+    pub fn is_held(&self) -> bool {
+        (self.turn.hold)(self.env.launch, self.progress.started.load(Relaxed))
     }
 
     /// Whether every block was started.

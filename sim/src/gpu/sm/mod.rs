@@ -24,7 +24,7 @@ mod counters;
 mod environment;
 pub(crate) mod executor;
 mod fault;
-mod grid;
+pub(crate) mod grid;
 mod guest;
 mod l2;
 mod lanes;

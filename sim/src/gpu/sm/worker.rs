@@ -150,7 +150,7 @@ impl<'a> Worker<'a> {
                 if self.grid.all_started() {
                     break;
                 }
-                if self.grid.is_preempted() {
+                if self.grid.is_preempted() || self.grid.is_held() {
                     break;
                 }
                 // Other workers hold all the blocks that fit.
