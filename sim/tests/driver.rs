@@ -239,7 +239,11 @@ fn the_range_that_freezes_a_real_machine_is_refused_loudly() {
     let mut class = nvgpu_alloc_obj_ctx_args { class_num: 0xc7c0, ..Default::default() };
     assert_eq!(ask(sim, fd.as_fd(), &mut class), Err(Errno::EIO));
     let consequences: Vec<_> = sim.violations().iter().map(|v| v.consequence).collect();
-    assert_eq!(consequences, [Consequence::MayFreeze, Consequence::Freeze], "the ring alone, and where it leads");
+    assert_eq!(
+        consequences,
+        [Consequence::MayFreeze, Consequence::Freeze],
+        "the ring alone, and where it leads"
+    );
 }
 
 #[test]
