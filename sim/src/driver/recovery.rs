@@ -120,7 +120,9 @@ fn explain(machine: &Machine, channel: &Channel, exception: &Exception) {
         _ => None,
     };
     let space = channel.state().address_space.clone();
-    let Some((va, since)) = fault.zip(space).and_then(|(f, space)| Some((f.va, space.withdrawn_since(f.va)?))) else {
+    let Some((va, since)) =
+        fault.zip(space).and_then(|(f, space)| Some((f.va, space.withdrawn_since(f.va)?)))
+    else {
         return;
     };
     let ago = machine.clock.uptime().saturating_sub(since);

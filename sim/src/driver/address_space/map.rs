@@ -11,6 +11,7 @@ use nvgpu_sys::{
     NVGPU_AS_MAP_BUFFER_FLAGS_SYSTEM_COHERENT, NVGPU_AS_MAP_BUFFER_FLAGS_TEGRA_RAW, Note,
 };
 use std::sync::Arc;
+use std::time::Duration;
 
 /// No kind (`NV_KIND_INVALID`).
 const INVALID_KIND: i16 = -1;

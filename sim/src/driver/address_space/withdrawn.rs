@@ -41,7 +41,10 @@ mod tests {
         let at = Duration::from_secs;
         withdrawn.add(0x1000..0x2000, at(1));
         withdrawn.add(0x4000..0x5000, at(2));
-        assert_eq!((withdrawn.since(0x1fff), withdrawn.since(0x2000), withdrawn.since(0x4000)), (Some(at(1)), None, Some(at(2))));
+        assert_eq!(
+            (withdrawn.since(0x1fff), withdrawn.since(0x2000), withdrawn.since(0x4000)),
+            (Some(at(1)), None, Some(at(2)))
+        );
         withdrawn.mapped(&(0x1800..0x1900));
         assert_eq!((withdrawn.since(0x1000), withdrawn.since(0x4000)), (None, Some(at(2))));
         for i in 0..KEPT as u64 {

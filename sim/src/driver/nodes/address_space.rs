@@ -144,7 +144,8 @@ fn map(machine: &Machine, space: &AddressSpace, a: &nvgpu_as_map_buffer_ex_args)
 
 fn unmap(machine: &Machine, space: &AddressSpace, va: u64) {
     let uses = |instance: &Instance| {
-        instance.is_working() && instance.bindings().tables.as_ref().is_some_and(|t| Arc::ptr_eq(t, space.tables()))
+        instance.is_busy()
+            && instance.bindings().tables.as_ref().is_some_and(|t| Arc::ptr_eq(t, space.tables()))
     };
     let running = machine.gpu.runlist().iter().any(|entry| uses(&entry.instance));
     if !space.unmap(va, running.then(|| machine.clock.uptime())) {
