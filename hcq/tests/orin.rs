@@ -1,10 +1,12 @@
 //! What a real Orin's driver does to work that does not give way, and what becomes of it here.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ga10b_sim::{Session, Sim, SimConfig};
 use hcq::{Args, Buffer, Device, DeviceOptions, Error, FaultKind, Kernel, LaunchConfig, Queue, SyncPoint};
+use nvgpu_sys::Sys;
 
 const ENDINGS: &[u8] = include_bytes!("kernels/endings.sm_87.cubin");
 const EXAMPLES: &[u8] = include_bytes!("../examples/kernels/examples.sm_87.cubin");
@@ -126,6 +128,31 @@ fn a_group_that_the_driver_tears_down_in_silence_is_noticed_and_named() {
     assert!(report.raw.log.iter().any(|line| line.contains("tearing down TSG 0")), "{:?}", report.raw.log);
     assert!(error.to_string().contains("without an error notification"), "{error}");
     assert!(matches!(device.queue(), Err(Error::Lost(_))));
+}
+
+#[test]
+fn local_memory_is_provided_for_as_many_warps_as_the_driver_counts() {
+    let (sim, device) = open(SimConfig { sm_count: 4, ..SimConfig::default() }, MINUTE);
+    let mut all = nvgpu_sys::nvgpu_gpu_characteristics::default();
+    let ctrl = sim.open(c"/dev/nvgpu/igpu0/ctrl", nix::fcntl::OFlag::O_RDWR).unwrap();
+    let mut args = nvgpu_sys::nvgpu_gpu_get_characteristics {
+        gpu_characteristics_buf_size: size_of_val(&all) as u64,
+        gpu_characteristics_buf_addr: (&raw mut all) as u64,
+    };
+    // SAFETY: the address is that of a struct of the size given.
+    unsafe { nvgpu_sys::call(&*sim, ctrl.as_fd(), &mut args) }.unwrap();
+    assert_eq!(all.sm_arch_warp_count, 96);
+    let program = device.load(include_bytes!("data/12_local_stack.sm_87.cubin")).unwrap();
+    let kernel = program.kernels().find(|kernel| kernel.local_bytes() > 0).unwrap();
+    let (mut queue, out) = (device.queue().unwrap(), device.alloc(1 << 20).unwrap());
+    let words = kernel.param_bytes() / 4;
+    let args = (0..words).fold(Args::new().buffer(&out), |args, at| if at < 2 { args } else { args.u32(0) });
+    // SAFETY: recording alone provides the memory; nothing is handed over.
+    unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args) }.unwrap();
+    let scratch = device.memory_map().into_iter().find(|m| m.what == "scratch").unwrap();
+    let per_warp = 32 * u64::from(kernel.local_bytes());
+    let sms = 2 * u64::from(device.info().tpc_count);
+    assert!(scratch.len.count() >= 96 * sms * per_warp, "{}", scratch.len);
 }
 
 #[test]

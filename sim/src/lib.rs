@@ -41,11 +41,11 @@
 //! 29  gpu::host_scheduler
 //!
 //! 30  config driver::descriptor driver::event driver::log driver::notifier driver::session::control driver::session::profiler
-//! 31  driver::dmabuf
+//! 31  doorbells driver::dmabuf
 //! 32  driver::address_space driver::known_buffers driver::nvmap
 //! 33  driver::tsg
 //! 34  driver::channel
-//! 35  driver::session::debugger
+//! 35  driver::session::debugger driver::unbind
 //! 36  driver::files
 //! 37  driver::machine
 //! 38  driver::recovery

@@ -296,3 +296,20 @@ fn a_driver_without_preemption_between_instructions_says_so() {
     ask(&machine.sim, machine.ctrl.as_fd(), &mut args).unwrap();
     assert_eq!(all.compute_preemption_mode_flags, WFI | CTA);
 }
+
+/// A client that gives up on a kernel frees the kernel's memory: the fault that follows is none of the kernel's.
+#[test]
+fn memory_that_is_unmapped_under_a_running_kernel_is_named_in_the_fault() {
+    let (machine, clock) = beside(Session::Headless);
+    let mut channel = machine.channel();
+    let waiting = Waiting::start(&machine, &mut channel, &clock);
+    let mut unmap = nvgpu_as_unmap_buffer_args { offset: waiting.memory.va };
+    ask(&machine.sim, machine.space.as_fd(), &mut unmap).unwrap();
+    assert_eq!(channel.wait_error(), NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT);
+    let begin = format!("the program unmapped {:#x} ", waiting.memory.va);
+    let start = Instant::now();
+    while !machine.sim.faults().iter().any(|text| text.starts_with(&begin)) {
+        assert!(start.elapsed() < DEADLINE, "{:?}", machine.sim.faults());
+        std::thread::yield_now();
+    }
+}

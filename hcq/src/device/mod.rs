@@ -7,7 +7,8 @@ use nvgpu_sys::{Linux, Sys};
 
 use crate::address::{Bytes, GpuVa};
 use crate::backend::kernel_log::{KernelLog, Kmsg};
-use crate::backend::nvgpu::{Nvgpu, Settings};
+use crate::backend::nvgpu::Nvgpu;
+use crate::backend::nvgpu::settings::Settings;
 use crate::backend::rm::Rm;
 use crate::backend::{Backend, Engine, MemoryKind};
 use crate::device::clock::ClockPair;

@@ -13,7 +13,7 @@ use crate::driver::known_buffers::KnownBuffers;
 use crate::driver::log::KernelLog;
 use crate::driver::nvmap::Handles;
 use crate::driver::tsg::Tsg;
-use crate::driver::unbind::{self, Preempting, Unbound};
+use crate::driver::unbind::{self, Host, Preempting, Unbound};
 use crate::findings::{Checks, Findings};
 use crate::gpu::chip::Chip;
 use crate::gpu::device::Gpu;
@@ -164,6 +164,12 @@ impl Machine {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What a preemption needs.
+    pub(crate) fn host(&self) -> Host<'_> {
+        let Self { clock, gpu, log, channels, syncpoints, .. } = self;
+        Host { clock, gpu, log, channels, syncpoints }
+    }
+
     /// The GPU is needed: it gets power, if it has none, and keeps it for a while.
     pub(crate) fn power_on(&self) {
         let now = u64::try_from(self.clock.uptime().as_nanos()).unwrap_or(u64::MAX);
@@ -273,7 +279,7 @@ impl Machine {
             self.release(object);
         }
         let mut ended = Vec::new();
-        lock(&self.closing).retain(|(channel, preempting)| match preempting.outcome(self) {
+        lock(&self.closing).retain(|(channel, preempting)| match preempting.outcome(self.host()) {
             None => true,
             Some(outcome) => {
                 ended.push((Arc::clone(channel), outcome.is_ok()));
@@ -282,7 +288,7 @@ impl Machine {
         });
         for (channel, preempted) in ended {
             let tsg = channel.state().tsg.clone();
-            let unbound = tsg.map(|tsg| unbind::judge(self, &tsg, &channel, preempted));
+            let unbound = tsg.map(|tsg| unbind::judge(self.host(), &tsg, &channel, preempted));
             self.finish_close(&channel, unbound.unwrap_or(Unbound::Cleanly));
         }
         let is_over = |orphan: &mut Orphan| {
@@ -353,12 +359,12 @@ impl Machine {
             Some(tsg) if is_gpu_thread() => {
                 // The GPU cannot wait for itself: housekeeping closes the channel later.
                 tsg.entry.set_enabled(false);
-                lock(&self.closing).push((Arc::clone(channel), Preempting::begin(self, &tsg)));
+                lock(&self.closing).push((Arc::clone(channel), Preempting::begin(self.host(), &tsg)));
                 return;
             }
             Some(tsg) => {
                 let _one_at_a_time = tsg.init();
-                unbind::unbind(self, &tsg, channel, true)
+                unbind::unbind(self.host(), &tsg, channel, true)
             }
             None => Unbound::Cleanly,
         };
@@ -382,7 +388,7 @@ impl Machine {
         let was_dead = instance.is_unserviceable();
         let runs_on = unbound != Unbound::Cleanly && instance.is_working() && !instance.is_stopped();
         if let (Some(tsg), true) = (&tsg, unbound != Unbound::Cleanly) {
-            unbind::tear_down(self, tsg, channel.id(), unbound);
+            unbind::tear_down(self.host(), tsg, channel.id(), unbound);
         }
         let (ring, syncpoint) = {
             let mut bindings = instance.bindings();

@@ -37,6 +37,7 @@ pub(crate) fn recover(
     };
     let tsg_id = tsg.as_ref().map_or(u32::MAX, |t| t.id());
     let log = Lines { machine };
+    explain(machine, channel, exception);
     let code = match exception {
         Exception::Pbdma { intr_0, intr_1, registers } => {
             log.pbdma(*intr_0, *intr_1, registers, runqueue);
@@ -109,6 +110,28 @@ pub(crate) fn recover(
     }
     log.method(exception);
     log.dump(channel, registers.unwrap_or_default());
+}
+
+/// Says what the driver cannot know: that the faulting address was taken away from work that ran.
+fn explain(machine: &Machine, channel: &Channel, exception: &Exception) {
+    let fault = match exception {
+        Exception::HubFault { fault, .. } => Some(fault),
+        Exception::Sm { fault, .. } => fault.mmu.as_ref(),
+        _ => None,
+    };
+    let space = channel.state().address_space.clone();
+    let Some((va, since)) =
+        fault.zip(space).and_then(|(f, space)| Some((f.va, space.withdrawn_since(f.va)?)))
+    else {
+        return;
+    };
+    let ago = machine.clock.uptime().saturating_sub(since);
+    let text = format!(
+        "the program unmapped {va:#x} {ago:.1?} ago, while work ran on the GPU that uses it: it stopped waiting for the work, or \
+         did not wait. If it gave up, let it wait longer: kernels take far longer here than on a GPU"
+    );
+    eprintln!("ga10b: {text}");
+    machine.violations.record_fault(text);
 }
 
 /// The engine is reset: what runs on for closed channels of the group ends as well.

@@ -13,10 +13,10 @@ use nvgpu_sys::{
     nvgpu_set_timeout_ex_args, nvgpu_tsg_bind_channel_ex_args,
 };
 
-use super::Settings;
 use super::handle::Handle;
 use super::mapping::CpuMapping;
 use super::nvmap::{self, PAGE};
+use super::settings::Settings;
 use super::space::Space;
 use crate::backend::{ChannelRequest, Engine, MemoryKind};
 use crate::error::Error;

@@ -10,7 +10,6 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use nvgpu_sys::{Note, Notes, Sys, Witness, nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_l2_fb_args};
 
@@ -31,10 +30,12 @@ mod handle;
 mod mapping;
 mod mmu_fault;
 mod nvmap;
+pub(crate) mod settings;
 mod space;
 
 use channel::Channel;
 use mapping::{CpuMapping, Mapped};
+use settings::Settings;
 use space::Space;
 
 /// `l2_flush` and `l2_invalidate` of `NVGPU_GPU_IOCTL_FLUSH_L2`: dirty lines go to memory, then all lines go.
@@ -47,23 +48,6 @@ const CHANNELS: usize = 128;
 const USERMODE_LEN: usize = 0x1_0000;
 /// `NOTIFY_CHANNEL_PENDING`: the doorbell, in the usermode page.
 const DOORBELL: usize = 0x90;
-
-/// How to open a device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    /// Reserve both windows.
-    pub reserve_windows: bool,
-    /// What the level-2 cache may keep.
-    pub cache: GpuCache,
-    /// How long requests are repeated that signals interrupt, or that kernels are in the way of.
-    pub patience: Duration,
-    /// Whether channels are in an asynchronous subcontext.
-    pub async_subcontext: bool,
-    /// Context-switch time of a channel's life; `None` for the driver's.
-    pub switch_limit: Option<Duration>,
-    /// Time slice; `None` for the driver's.
-    pub timeslice: Option<Duration>,
-}
 
 /// A Jetson's GPU, or what behaves like one.
 pub(crate) struct Nvgpu {

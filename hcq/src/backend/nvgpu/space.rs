@@ -13,9 +13,9 @@ use nvgpu_sys::{
     nvgpu_timeslice_args, nvgpu_tsg_create_subcontext_args, nvmap_query_heap_params,
 };
 
-use super::Settings;
 use super::handle::Handle;
 use super::nvmap::PAGE;
+use super::settings::Settings;
 use crate::address::{Bytes, GpuVa};
 use crate::backend::Layout;
 use crate::error::Error;

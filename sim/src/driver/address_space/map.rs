@@ -11,6 +11,7 @@ use nvgpu_sys::{
     NVGPU_AS_MAP_BUFFER_FLAGS_SYSTEM_COHERENT, NVGPU_AS_MAP_BUFFER_FLAGS_TEGRA_RAW, Note,
 };
 use std::sync::Arc;
+use std::time::Duration;
 
 /// No kind (`NV_KIND_INVALID`).
 const INVALID_KIND: i16 = -1;
@@ -76,6 +77,7 @@ impl AddressSpace {
             }
             return Err(Errno::ENOMEM);
         }
+        space.withdrawn.mapped(&(va..va + len));
         space.mappings.insert(
             va,
             Mapping {
@@ -105,11 +107,15 @@ impl AddressSpace {
 
     /// Drops one reference of the mapping that starts at `va`; an unknown address is accepted. False when a
     /// mapping at a fixed address stays because others refer to it: the driver waits 100 ms for them and
-    /// complains in the log.
-    pub(crate) fn unmap(&self, va: u64) -> bool {
+    /// complains in the log. `running` is the time if launches run that may use it.
+    pub(crate) fn unmap(&self, va: u64, running: Option<Duration>) -> bool {
         let mut space = self.space();
-        let fixed = space.mappings.get(&va).is_some_and(Mapping::is_fixed);
-        self.drop_reference(&mut space, va) || !fixed
+        let (fixed, len) = space.mappings.get(&va).map_or((false, 0), |m| (m.is_fixed(), m.len));
+        let gone = self.drop_reference(&mut space, va);
+        if let (true, Some(now)) = (gone, running) {
+            space.withdrawn.add(va..va + len, now);
+        }
+        gone || !fixed
     }
 
     /// True when there is no mapping at `va` any more.

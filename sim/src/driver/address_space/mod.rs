@@ -8,3 +8,4 @@ pub(crate) mod mapping;
 pub(crate) mod remap;
 mod reserve;
 pub(crate) mod space;
+mod withdrawn;

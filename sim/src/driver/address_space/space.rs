@@ -4,10 +4,12 @@ use crate::dram::{Dram, PAGE};
 use crate::driver::address_space::area::Area;
 use crate::driver::address_space::buddy::Buddy;
 use crate::driver::address_space::mapping::{KernelMapping, Mapping};
+use crate::driver::address_space::withdrawn::Withdrawn;
 use crate::gpu::gmmu::{PageTables, VA_BITS};
 use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Granule of the borders of an address space: what one PDE0 entry covers.
 const BORDER: u64 = 1 << 21;
@@ -30,6 +32,7 @@ pub(super) struct Space {
     pub(super) mappings: BTreeMap<u64, Mapping>,
     pub(super) kernel_mappings: BTreeMap<u64, KernelMapping>,
     pub(super) sync_map: Option<u64>,
+    pub(super) withdrawn: Withdrawn,
 }
 
 impl AddressSpace {
@@ -53,6 +56,7 @@ impl AddressSpace {
             mappings: BTreeMap::new(),
             kernel_mappings: BTreeMap::new(),
             sync_map: None,
+            withdrawn: Withdrawn::default(),
         };
         Ok(Self { id, tables, space: Mutex::new(space) })
     }
@@ -74,6 +78,11 @@ impl AddressSpace {
     /// Its page tables, for the GPU.
     pub(crate) fn tables(&self) -> &Arc<PageTables> {
         &self.tables
+    }
+
+    /// When the program unmapped an address while a launch ran that may still use it.
+    pub(crate) fn withdrawn_since(&self, va: u64) -> Option<Duration> {
+        self.space().withdrawn.since(va)
     }
 
     /// The user's range: first address and number of 4 KiB pages.

@@ -7,6 +7,7 @@ use crate::driver::address_space::space::{AddressSpace, KERNEL_RANGE};
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::argument::{Reply, with};
+use crate::gpu::instance::Instance;
 use crate::gpu::syncpoint::{SYNCPOINT_STRIDE, SYNCPOINTS};
 use crate::violations::Consequence;
 use nix::errno::Errno;
@@ -142,7 +143,12 @@ fn map(machine: &Machine, space: &AddressSpace, a: &nvgpu_as_map_buffer_ex_args)
 }
 
 fn unmap(machine: &Machine, space: &AddressSpace, va: u64) {
-    if !space.unmap(va) {
+    let uses = |instance: &Instance| {
+        instance.is_busy()
+            && instance.bindings().tables.as_ref().is_some_and(|t| Arc::ptr_eq(t, space.tables()))
+    };
+    let running = machine.gpu.runlist().iter().any(|entry| uses(&entry.instance));
+    if !space.unmap(va, running.then(|| machine.clock.uptime())) {
         let text = format!("sync-unmap failed on {va:#x}");
         machine.log.error(&machine.clock, ("nvgpu_vm_unmap_sync_buffer", 0), &text);
     }

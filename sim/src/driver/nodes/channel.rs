@@ -100,7 +100,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, channel: &Arc<Channel>, request: u32
         }
         NVGPU_IOCTL_CHANNEL_PREEMPT => {
             let tsg = channel.state().tsg.clone().ok_or(Errno::EINVAL)?;
-            unbind::while_preempted(machine, &tsg, || Ok(0))
+            unbind::while_preempted(machine.host(), &tsg, || Ok(0))
         }
         NVGPU_IOCTL_CHANNEL_FORCE_RESET => {
             if channel.state().tsg.is_some() {
@@ -156,7 +156,7 @@ fn alloc_obj_ctx(machine: &Machine, channel: &Channel, a: &nvgpu_alloc_obj_ctx_a
         return Err(Errno::EINVAL);
     }
     channel.state().class = Some(a.class_num);
-    unbind::while_preempted(machine, &tsg, || add_class(machine, &tsg, &space, a))
+    unbind::while_preempted(machine.host(), &tsg, || add_class(machine, &tsg, &space, a))
 }
 
 /// The rest of `ALLOC_OBJ_CTX`, while the group is off the engine.
@@ -230,7 +230,7 @@ fn preemption_mode(machine: &Machine, channel: &Channel, a: &nvgpu_preemption_mo
         ),
     ];
     let computes = COMPUTE_CLASSES.contains(&class) || GRAPHICS_CLASSES.contains(&class);
-    unbind::while_preempted(machine, &tsg, || {
+    unbind::while_preempted(machine.host(), &tsg, || {
         set_modes(machine, &tsg, &mut tsg.state(), asked, computes).map(|()| 0)
     })
 }

@@ -39,7 +39,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
             tsg.entry.set_enabled(false);
             Ok(0)
         }
-        NVGPU_IOCTL_TSG_PREEMPT => Preempting::begin(machine, tsg).wait(machine).map(|()| 0),
+        NVGPU_IOCTL_TSG_PREEMPT => Preempting::begin(machine.host(), tsg).wait(machine.host()).map(|()| 0),
         NVGPU_IOCTL_TSG_EVENT_ID_CTRL => with(bytes, |a| open_event(machine, tsg, a)),
         NVGPU_IOCTL_TSG_SET_RUNLIST_INTERLEAVE => with(bytes, |a: &mut nvgpu_runlist_interleave_args| {
             check_unlocked(machine)?;
@@ -174,7 +174,7 @@ fn unbind(machine: &Machine, tsg: &Arc<Tsg>, bytes: &[u8]) -> Reply {
         return Err(Errno::EINVAL);
     }
     let _one_at_a_time = tsg.init();
-    let unbound = unbind::unbind(machine, tsg, &channel, false);
+    let unbound = unbind::unbind(machine.host(), tsg, &channel, false);
     match unbound {
         Unbound::Cleanly => {
             channel.instance.kill();
@@ -182,7 +182,7 @@ fn unbind(machine: &Machine, tsg: &Arc<Tsg>, bytes: &[u8]) -> Reply {
         }
         Unbound::Again => {}
         Unbound::Busy => {
-            unbind::tear_down(machine, tsg, channel.id(), unbound);
+            unbind::tear_down(machine.host(), tsg, channel.id(), unbound);
             channel.leave();
             return Err(Errno::EBUSY);
         }
