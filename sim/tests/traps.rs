@@ -53,7 +53,7 @@ fn disabling_the_debug_mode_without_enabling_it_wraps_a_counter() {
     let machine = Machine::new();
     let channel = machine.channel();
     let dbg = session(&machine, &channel.fd);
-    let mut mode = |mode| {
+    let mode = |mode| {
         let mut args = nvgpu_dbg_gpu_set_ctx_mmu_debug_mode_args { mode, reserved: 0 };
         ask(&machine.sim, dbg.as_fd(), &mut args)
     };

@@ -184,10 +184,12 @@ mod tests {
     #[test]
     fn timelines_that_have_ended_do_not_pile_up() {
         let books = Books::new(usize::MAX);
-        let ([busy], uses) = (timelines(&books), Uses::default());
+        let (core, uses) = (books.core(), Uses::default());
+        let timeline = |id| Arc::new(Timeline::new(&core, ChannelId(id), Slot::new(&core, 0).unwrap()));
+        let busy = timeline(0);
         uses.mark(&busy, 1);
-        for _ in 0..1000 {
-            let [timeline] = timelines(&books);
+        for id in 1..1000 {
+            let timeline = timeline(id);
             uses.mark(&timeline, 1);
             books.poke(timeline.va(), 1);
             assert!(count(&uses) <= 8, "{}", count(&uses));
