@@ -68,7 +68,16 @@ impl Uses {
                 return;
             }
         }
+        // Before the list grows, what has ended is forgotten: in its life a kernel is launched by many queues.
+        let ended = |u: &mut Use| matches!(u, Use::Work((t, v)) if t.has_ended(*v));
+        let over: Vec<Use> = match uses.len() == uses.capacity() {
+            true => uses.extract_if(.., ended).collect(),
+            false => Vec::new(),
+        };
         uses.push(Use::Work((timeline.clone(), value)));
+        drop(uses);
+        // Outside the lock: the end of a timeline frees memory.
+        drop(over);
     }
 
     /// A graph names the memory.
@@ -170,6 +179,24 @@ mod tests {
         books.poke(a.va(), 3);
         assert!(uses.have_ended());
         assert_eq!(count(&uses), 0);
+    }
+
+    #[test]
+    fn timelines_that_have_ended_do_not_pile_up() {
+        let books = Books::new(usize::MAX);
+        let (core, uses) = (books.core(), Uses::default());
+        let timeline = |id| Arc::new(Timeline::new(&core, ChannelId(id), Slot::new(&core, 0).unwrap()));
+        let busy = timeline(0);
+        uses.mark(&busy, 1);
+        for id in 1..1000 {
+            let timeline = timeline(id);
+            uses.mark(&timeline, 1);
+            books.poke(timeline.va(), 1);
+            assert!(count(&uses) <= 8, "{}", count(&uses));
+        }
+        assert!(!uses.have_ended());
+        books.poke(busy.va(), 1);
+        assert!(uses.have_ended());
     }
 
     #[test]
