@@ -157,12 +157,9 @@ impl ComputeScheduler {
         if self.chain.is_power_of_two() {
             self.landmark = va;
         }
-        if self.cyclic && self.chain > LONGEST_CYCLE {
-            if !self.reported {
-                self.reported = true;
-                let text = format!("hung: a chain of launches leads back into its descriptor at {va:#x}");
-                report_hang(context, text);
-            }
+        if self.cyclic && self.chain > LONGEST_CYCLE && !std::mem::replace(&mut self.reported, true) {
+            let text = format!("hung: a chain of launches leads back into its descriptor at {va:#x}");
+            report_hang(context, text);
         }
         if let Some(hang) = check(context, state, &qmd)? {
             context.units.violations.record(Consequence::Hang, "SEND_PCAS", hang);
