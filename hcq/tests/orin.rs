@@ -42,8 +42,9 @@ impl Spin {
     /// Returns when it runs.
     fn start(&self, queue: &mut Queue) -> SyncPoint {
         let begun = queue.timestamp().unwrap();
-        // SAFETY: the kernel reads one word, which stays.
+        // Not named as a buffer, so that the CPU may write it while the kernel runs.
         let args = Args::new().u64(self.flag.va().raw());
+        // SAFETY: the kernel reads one word, which stays.
         unsafe { queue.launch(&self.kernel, LaunchConfig::new(1, 32), &args) }.unwrap();
         let point = queue.submit().unwrap();
         let start = Instant::now();

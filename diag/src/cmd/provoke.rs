@@ -18,6 +18,8 @@ use crate::cmd::finding::show;
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Polls after which the endless kernel ends: some seconds on a GPU.
 const POLLS: u32 = 20_000_000;
+/// Context-switch time after which the driver of the software ga10b stops the endless kernel.
+const SWITCH_LIMIT: Duration = Duration::from_millis(500);
 /// Warp instructions after which the software ga10b reports a kernel as hung.
 const STALL_BUDGET: u64 = 1 << 20;
 
@@ -116,6 +118,12 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     options.patience = DEADLINE;
     let mut config = ga10b_sim::SimConfig::from_env()?;
     config.executor.stall_budget = STALL_BUDGET;
+    if kind == Kind::Timeout {
+        // Alone on the GPU a kernel without an end is silence. Beside a desktop, on a driver that cannot preempt it,
+        // a context switch waits for it.
+        (config.session, config.cilp) = (ga10b_sim::Session::Desktop, false);
+        options.switch_limit = Some(SWITCH_LIMIT);
+    }
     let opened = if selector == Selector::Sim {
         let sim = ga10b_sim::Sim::try_new(config).context("cannot start the software ga10b")?;
         hcq::sim::open(sim, options)

@@ -257,8 +257,7 @@ impl ComputeScheduler {
         if self.chain.is_power_of_two() {
             self.landmark = va;
         }
-        if self.cyclic && self.chain > LONGEST_CYCLE && !self.reported {
-            self.reported = true;
+        if self.cyclic && self.chain > LONGEST_CYCLE && !std::mem::replace(&mut self.reported, true) {
             let text = format!("hung: a chain of launches leads back into its descriptor at {va:#x}");
             report_hang(context, text);
         }
