@@ -7,11 +7,11 @@
 //!
 //! ```text
 //! 0   clock defects dram ids order::known own_thread pieces poison violations visit::message
-//! 1   findings order::work visit::visitor
-//! 2   order::shadow user_memory
-//! 3   order::ledger visit::remote
+//! 1   findings visit::visitor
+//! 2   order::work user_memory
+//! 3   order::shadow visit::remote
 //!
-//! 4   gpu::sm::code_map gpu::sm::counters gpu::sm::guest gpu::sm::lanes gpu::sm::mbarrier gpu::sm::slots gpu::sm::soft
+//! 4   order::ledger gpu::sm::code_map gpu::sm::counters gpu::sm::guest gpu::sm::lanes gpu::sm::mbarrier gpu::sm::slots gpu::sm::soft
 //! 5   gpu::sm::l2 gpu::sm::target gpu::sm::warp
 //! 6   gpu::sm::launch
 //! 7   gpu::sm::block gpu::sm::constants gpu::sm::environment gpu::sm::fault gpu::sm::order gpu::sm::tlb
@@ -38,9 +38,8 @@
 //! 27  gpu::pbdma
 //! 28  gpu::device
 //! 29  gpu::engine
-//! 29  gpu::host_scheduler
 //!
-//! 30  config driver::descriptor driver::event driver::log driver::notifier driver::session::control driver::session::profiler
+//! 30  gpu::host_scheduler config driver::descriptor driver::event driver::log driver::notifier driver::session::control driver::session::profiler
 //! 31  doorbells driver::dmabuf
 //! 32  driver::address_space driver::known_buffers driver::nvmap
 //! 33  driver::tsg

@@ -60,6 +60,11 @@ pub(crate) trait Backend: Send + Sync {
     /// The error notifier's code if the channel was stopped. Cheap: it is called in wait loops.
     fn channel_error(&self, channel: ChannelId) -> Option<u32>;
 
+    /// Whether kernels give way to the driver between two instructions, so that a channel can be closed beside them.
+    fn gives_way(&self) -> bool {
+        true
+    }
+
     /// Whether all channels share one group, which an error of one, or closing one beside work that does not
     /// give way, takes down.
     fn shares_group(&self) -> bool {

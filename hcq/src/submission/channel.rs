@@ -210,7 +210,9 @@ impl Drop for Channel {
         self.timeline.close();
         let channel = self.fifo.close();
         match ended {
-            Ok(()) => self.limbo.close(channel),
+            // Here and now, since its addresses are free afterwards.
+            Ok(()) if !self.core.backend().shares_group() => drop(channel),
+            Ok(()) => self.limbo.close(channel, self.core.backend().gives_way()),
             Err(error) => {
                 tracing::warn!(%error, "a queue was dropped with work that did not end; its channel was stopped");
                 self.limbo.close_now(channel);

@@ -9,6 +9,10 @@ use crate::submission::timeline::Timeline;
 use crate::submission::uses::Uses;
 use crate::sync::lock;
 
+/// Channels that wait to be closed while others work, where those give way: a program that makes and drops queues
+/// beside work without a pause has no moment of rest.
+const MOST_CLOSING: usize = 16;
+
 /// Something that is dropped when submissions have completed: memory, a slot, a timeline.
 pub(crate) type Keep = Arc<dyn Any + Send + Sync>;
 
@@ -66,9 +70,17 @@ impl Limbo {
         self.lanes().iter().all(|lane| lane.is_idle())
     }
 
-    /// Closes a channel that works no more, as soon as no other does.
-    pub fn close(&self, channel: Option<OwnedChannel>) {
-        lock(&self.closing).extend(channel);
+    /// Closes a channel that works no more, as soon as no other does; or with some others, where work gives way
+    /// to the driver.
+    pub fn close(&self, channel: Option<OwnedChannel>, gives_way: bool) {
+        let now = {
+            let mut closing = lock(&self.closing);
+            closing.extend(channel);
+            let many = gives_way && closing.len() > MOST_CLOSING;
+            if many { std::mem::take(&mut *closing) } else { Vec::new() }
+        };
+        // Outside the lock, because each takes some time of the driver.
+        drop(now);
         self.collect();
     }
 

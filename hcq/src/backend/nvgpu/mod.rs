@@ -168,6 +168,10 @@ impl Backend for Nvgpu {
         lock(&self.channels).get(&channel.0)?.error()
     }
 
+    fn gives_way(&self) -> bool {
+        self.space.chip.cilp
+    }
+
     fn shares_group(&self) -> bool {
         true
     }
