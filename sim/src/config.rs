@@ -21,8 +21,9 @@ pub struct SimConfig {
     pub arch: Arch,
     /// How kernels are executed: worker threads, schedule, arithmetic.
     pub executor: sm::Config,
-    /// Mistakes of kernels to search for, besides those of [`executor`](Self::executor): none by default. What
-    /// is found is printed on stderr, as it happens, and kept for [`Sim::findings`](crate::Sim::findings).
+    /// Mistakes of kernels to search for, besides those of [`executor`](Self::executor): none by default.
+    /// What is found is printed on stderr, as it happens, and kept for
+    /// [`Sim::findings`](crate::Sim::findings).
     pub check: Checks,
     /// The machine's time: the host's, or virtual.
     pub time: Time,
@@ -82,8 +83,8 @@ impl SimConfig {
     pub const SMS: &str = "NVGPU_SIM_SMS";
     /// Mistakes of kernels to search for: a list of `init`, `race` and `sync`, or `all`.
     pub const CHECK: &str = "NVGPU_SIM_CHECK";
-    /// What else uses the GPU: `headless`, `desktop`, or `desktop:N` for one whose frame comes due once in each
-    /// grid, after N of its blocks have started.
+    /// What else uses the GPU: `headless`, `desktop`, or `desktop:N` for one whose frame comes due once in
+    /// each grid, after N of its blocks have started.
     pub const SESSION: &str = "NVGPU_SIM_SESSION";
     /// What becomes of calls that a real machine does not survive: `error`, `warn` or `off`.
     pub const TRAPS: &str = "NVGPU_SIM_TRAPS";
