@@ -85,8 +85,8 @@ pub struct DeviceOptions {
     pub gpu_cache: Option<GpuCache>,
     /// Launches as close as can be to those that other people have run on an Orin: the launch descriptor's
     /// fields, the semaphore that ends a submission, the ring's entries, the subcontext. Slower; to find out
-    /// whether one of the differences is at fault. `None` for what `HCQ_CONSERVATIVE` says (unless `0`), and no
-    /// if it says nothing.
+    /// whether one of the differences is at fault. `None` for what `HCQ_CONSERVATIVE` says (unless `0`), and
+    /// no if it says nothing.
     pub conservative: Option<bool>,
     /// Whether a Jetson's channels run in an asynchronous subcontext (VEID 1, the second pushbuffer unit)
     /// instead of the synchronous one (VEID 0); `None` for yes where launches are conservative.
@@ -103,8 +103,8 @@ pub struct DeviceOptions {
     pub timeline_start: u64,
     /// How long operations without a deadline of their own (reading, writing, ring space, dropping) wait for
     /// the GPU, and how long a request is repeated that signals interrupt, or that the driver cannot serve
-    /// beside a kernel that does not give way. Dropping a queue takes in addition what the driver takes to close
-    /// a channel: some tenths of a second, where a kernel does not end.
+    /// beside a kernel that does not give way. Dropping a queue takes in addition what the driver takes to
+    /// close a channel: some tenths of a second, where a kernel does not end.
     pub patience: Duration,
 }
 

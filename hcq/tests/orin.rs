@@ -172,7 +172,8 @@ fn a_grid_whose_blocks_wait_for_each_other_survives_a_desktop() {
         arrived.write(0, &[0; 4]).unwrap();
         let mut queue = device.queue().unwrap();
         let args = Args::new().buffer(&even).buffer(&odd).buffer(&arrived).u32(CELLS).u32(64);
-        // SAFETY: the kernel reads and writes that many words of both buffers, and its blocks all run at once.
+        // SAFETY: the kernel reads and writes that many words of both buffers, and its blocks all run at
+        // once.
         unsafe { queue.launch(&kernel, LaunchConfig::new(4, 256), &args) }.unwrap();
         queue.submit().unwrap().wait(MINUTE).unwrap_or_else(|e| panic!("{session:?}, CILP {cilp}: {e}"));
         assert!(!sim.kernel_log().iter().any(|line| line.contains("ctxsw timeout error: ")));

@@ -105,7 +105,7 @@ pub struct Cli {
 
     /// Run on the software ga10b and search for mistakes of kernels while generating or with --verify
     ///
-    /// CHECKS are the searches, separated by commas: init, race, sync; by default all of them. What is found
+    /// CHECKS are the searches, separated by commas: memory, init, race, sync, order; by default all of them. What is found
     /// is printed on standard error, and the exit code is 3.
     #[arg(long, value_name = "CHECKS", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     #[arg(conflicts_with_all = ["bench", "greedy", "trace", "dump_logits", "profile", "predict", "tune", "synthesize"])]

@@ -23,8 +23,9 @@ pub struct SimConfig {
     pub arch: Arch,
     /// How kernels are executed: worker threads, schedule, arithmetic.
     pub executor: sm::Config,
-    /// Mistakes of kernels to search for, besides those of [`executor`](Self::executor): none by default. What
-    /// is found is printed on stderr, as it happens, and kept for [`Sim::findings`](crate::Sim::findings).
+    /// Mistakes of kernels to search for, besides those of [`executor`](Self::executor): none by default.
+    /// What is found is printed on stderr, as it happens, and kept for
+    /// [`Sim::findings`](crate::Sim::findings).
     pub check: Checks,
     /// Parts of the GPU that do not work, for tests of diagnoses; none by default.
     pub defects: Defects,
@@ -89,8 +90,8 @@ impl SimConfig {
     pub const CHECK: &str = "NVGPU_SIM_CHECK";
     /// A number: what nothing orders runs in the random order that follows from it.
     pub const SEED: &str = "NVGPU_SIM_SEED";
-    /// What else uses the GPU: `headless`, `desktop`, or `desktop:N` for one whose frame comes due once in each
-    /// grid, after N of its blocks have started.
+    /// What else uses the GPU: `headless`, `desktop`, or `desktop:N` for one whose frame comes due once in
+    /// each grid, after N of its blocks have started.
     pub const SESSION: &str = "NVGPU_SIM_SESSION";
     /// What becomes of calls that a real machine does not survive: `error`, `warn` or `off`.
     pub const TRAPS: &str = "NVGPU_SIM_TRAPS";

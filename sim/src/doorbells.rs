@@ -1,5 +1,6 @@
-//! Mappings of the doorbell page in the program: withdrawn while the GPU is without power, as the driver withdraws
-//! them (`nvgpu_hide_usermode_for_poweroff`), so that an access is a SIGBUS, and made again when it has power.
+//! Mappings of the doorbell page in the program: withdrawn while the GPU is without power, as the driver
+//! withdraws them (`nvgpu_hide_usermode_for_poweroff`), so that an access is a SIGBUS, and made again when it
+//! has power.
 
 use crate::driver::session::control::CtrlFile;
 use nix::errno::Errno;

@@ -2,8 +2,8 @@
 //!
 //! # Layers
 //!
-//! The GPU (`gpu`) does not depend on the driver (`driver`): the driver writes instance blocks and page tables
-//! and puts channels on the runlist; the GPU reports through `gpu::interrupts`.
+//! The GPU (`gpu`) does not depend on the driver (`driver`): the driver writes instance blocks and page
+//! tables and puts channels on the runlist; the GPU reports through `gpu::interrupts`.
 //!
 //! ```text
 //! 0   clock defects dram ids order::known own_thread pieces poison violations visit::message

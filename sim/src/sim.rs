@@ -235,8 +235,8 @@ impl Sim {
         }
     }
 
-    /// `ioctl(2)` with the argument as a program passes it: the machine copies it in and out as a kernel does,
-    /// so that a bad pointer is an error.
+    /// `ioctl(2)` with the argument as a program passes it: the machine copies it in and out as a kernel
+    /// does, so that a bad pointer is an error.
     ///
     /// # Errors
     /// Those of the request; `EFAULT` for an argument that is not mapped, or not writable when the driver

@@ -1,5 +1,5 @@
-//! Calls that a real machine does not survive: each is reported with what would happen and the rule, and stopped
-//! or let through as the setting says.
+//! Calls that a real machine does not survive: each is reported with what would happen and the rule, and
+//! stopped or let through as the setting says.
 
 mod machine;
 

@@ -119,8 +119,8 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     let mut config = ga10b_sim::SimConfig::from_env()?;
     config.executor.stall_budget = STALL_BUDGET;
     if kind == Kind::Timeout {
-        // Alone on the GPU a kernel without an end is silence. Beside a desktop, on a driver that cannot preempt it,
-        // a context switch waits for it.
+        // Alone on the GPU a kernel without an end is silence. Beside a desktop, on a driver that cannot
+        // preempt it, a context switch waits for it.
         (config.session, config.cilp) = (ga10b_sim::Session::Desktop, false);
         options.switch_limit = Some(SWITCH_LIMIT);
     }

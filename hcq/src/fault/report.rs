@@ -43,8 +43,8 @@ pub enum FaultKind {
     /// The driver's limit for switching away was exceeded: a hang, or a kernel too long beside other GPU
     /// users.
     SwitchTimeout,
-    /// The driver gave the channel's group up without an error notification: a channel of it was closed beside
-    /// a kernel that did not give way.
+    /// The driver gave the channel's group up without an error notification: a channel of it was closed
+    /// beside a kernel that did not give way.
     TornDown,
     /// A `trap` or a breakpoint.
     Trap,

@@ -32,8 +32,8 @@ impl LaunchTarget {
         Ok(Self { qmd: target, bank, conservative })
     }
 
-    /// Gives the fields of a descriptor of version 3 the values that a launch had on an Orin, where this is asked
-    /// for. A kernel that needs a larger carve-out keeps its own.
+    /// Gives the fields of a descriptor of version 3 the values that a launch had on an Orin, where this is
+    /// asked for. A kernel that needs a larger carve-out keeps its own.
     pub fn conserve(&self, qmd: &mut qmd::Qmd) -> Result<(), qmd::Error> {
         use qmd::v03;
         if !self.conservative || qmd.version() != qmd::Version::V03 {

@@ -1,5 +1,6 @@
-//! Where memory waits whose owner is gone, until the submissions that name it have completed; and channels, until
-//! no other channel of their group works: closing one beside work that does not give way takes the group down.
+//! Where memory waits whose owner is gone, until the submissions that name it have completed; and channels,
+//! until no other channel of their group works: closing one beside work that does not give way takes the
+//! group down.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, Weak};

@@ -177,8 +177,8 @@ impl Machine {
         self.doorbells.show(self.gpu.usermode_fd());
     }
 
-    /// Takes the power of a GPU that nothing has needed for a while: no deterministic channel keeps it, and no
-    /// call came.
+    /// Takes the power of a GPU that nothing has needed for a while: no deterministic channel keeps it, and
+    /// no call came.
     fn railgate(&self) {
         let last = Duration::from_nanos(self.last_use.load(Ordering::Acquire));
         if self.clock.uptime().saturating_sub(last) < RAILGATE_DELAY {

@@ -139,8 +139,8 @@ pub(crate) fn unbind(host: Host<'_>, tsg: &Arc<Tsg>, channel: &Channel, patient:
     Unbound::Again
 }
 
-/// A channel could not be taken out (`nvgpu_tsg_unbind_channel`): the group is torn down. No notifier says so,
-/// and what runs goes on running.
+/// A channel could not be taken out (`nvgpu_tsg_unbind_channel`): the group is torn down. No notifier says
+/// so, and what runs goes on running.
 pub(crate) fn tear_down(host: Host<'_>, tsg: &Tsg, channel: u32, why: Unbound) {
     let err = if why == Unbound::Again { Errno::EAGAIN } else { Errno::EBUSY };
     let text = format!("unbind common failed, err={}", -(err as i32));

@@ -57,8 +57,8 @@ struct Parts {
 }
 
 impl Channel {
-    /// Opens a channel, binds it, and gives it its ring, its objects and its error notifier. Where a kernel that
-    /// does not give way is in the way of that, waits for it, at most the device's patience.
+    /// Opens a channel, binds it, and gives it its ring, its objects and its error notifier. Where a kernel
+    /// that does not give way is in the way of that, waits for it, at most the device's patience.
     pub fn new(
         space: &Space,
         classes: &Classes,
@@ -138,8 +138,8 @@ impl Channel {
             while_busy(settings.patience, start, || unsafe { channel.send(&mut object) })
         };
         if request.engine == Engine::Compute {
-            // First, because the class that comes first decides the context's mode, and the mode is refused where
-            // the last class is the copy engine's.
+            // First, because the class that comes first decides the context's mode, and the mode is refused
+            // where the last class is the copy engine's.
             object(classes.compute)?;
             if space.chip.cilp {
                 let mut mode = nvgpu_preemption_mode_args {
@@ -201,8 +201,8 @@ impl Channel {
     }
 }
 
-/// Repeats a request that the driver refuses while a kernel is in its way, which it waits for 100 ms each time;
-/// for `patience` after `start`.
+/// Repeats a request that the driver refuses while a kernel is in its way, which it waits for 100 ms each
+/// time; for `patience` after `start`.
 fn while_busy(
     patience: Duration,
     start: Instant,

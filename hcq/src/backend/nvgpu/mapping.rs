@@ -90,9 +90,9 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// Allocates memory and maps it for both; `keep` lets the GPU's level-2 cache keep lines of it. `populate`
-    /// maps all its pages at once, where a driver's memory is there already: a large buffer has millions, each of
-    /// which would fault at its first use.
+    /// Allocates memory and maps it for both; `keep` lets the GPU's level-2 cache keep lines of it.
+    /// `populate` maps all its pages at once, where a driver's memory is there already: a large buffer has
+    /// millions, each of which would fault at its first use.
     pub fn new(space: &Space, request: &MemoryRequest, keep: bool, populate: bool) -> Result<Self, Error> {
         let Space { sys, nvmap, address_space, .. } = space;
         let len = request.len.count();

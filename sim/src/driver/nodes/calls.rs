@@ -1,5 +1,5 @@
-//! Every request of the nodes that compute and diagnosis use, and what becomes of it: the dispatcher goes by this
-//! table, and `docs/driver-model.md` is written from it.
+//! Every request of the nodes that compute and diagnosis use, and what becomes of it: the dispatcher goes by
+//! this table, and `docs/driver-model.md` is written from it.
 
 use nix::errno::Errno;
 use nvgpu_sys as abi;

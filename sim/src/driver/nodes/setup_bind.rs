@@ -37,8 +37,8 @@ pub(super) fn setup_bind(
         return Err(Errno::EINVAL);
     }
     if !usermode {
-        // Kernel-mode submission is a separate path, which no client of this machine uses: the ring exists, and
-        // submits fail.
+        // Kernel-mode submission is a separate path, which no client of this machine uses: the ring exists,
+        // and submits fail.
         state.kernel_ring = true;
         state.deterministic = deterministic;
         return Ok(0);

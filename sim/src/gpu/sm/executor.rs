@@ -67,8 +67,8 @@ impl Running {
         self.progress.is_between_blocks()
     }
 
-    /// Whether it can go on after the fault that stopped it: a launch that takes too long can, one whose warps
-    /// wait for each other cannot.
+    /// Whether it can go on after the fault that stopped it: a launch that takes too long can, one whose
+    /// warps wait for each other cannot.
     pub(crate) fn can_go_on(&self) -> bool {
         self.progress.is_intact()
     }
