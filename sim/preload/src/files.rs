@@ -103,9 +103,9 @@ pub unsafe extern "C" fn openat64(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
     // SAFETY: the caller's promise.
-    if let Some(flags) = unsafe { open_flags(mode) }
-        && let Some(fd) = unsafe { open_node(libc::AT_FDCWD, path, flags) }
-    {
+    let flags = unsafe { open_flags(mode) };
+    // SAFETY: the caller's promise.
+    if let Some(fd) = flags.and_then(|flags| unsafe { open_node(libc::AT_FDCWD, path, flags) }) {
         // SAFETY: the descriptor is new, or -1.
         return if fd < 0 { std::ptr::null_mut() } else { unsafe { libc::fdopen(fd, c"r".as_ptr()) } };
     }

@@ -259,9 +259,10 @@ pub unsafe extern "C" fn lgetxattr(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
     type Realpath = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_char;
+    // A null path is the C library's to refuse.
     // SAFETY: the caller's promise.
-    let found =
-        if path.is_null() { None } else { from_program(|| unsafe { place(AT_FDCWD, path) }).flatten() };
+    let find = || (!path.is_null()).then(|| unsafe { place(AT_FDCWD, path) }).flatten();
+    let found = from_program(find).flatten();
     let Some((path, _)) = found else {
         // SAFETY: the C library's function, with the caller's arguments.
         return unsafe { original::<Realpath>(c"realpath").map_or(null_mut(), |next| next(path, resolved)) };

@@ -122,9 +122,7 @@ impl Machine {
         });
         let executor = Executor::on(settings, config.defects, clock.clone(), findings);
         let units = Units::new(
-            config.chip(),
-            config.defects,
-            config.session,
+            (config.chip(), config.defects, config.session),
             clock.clone(),
             executor,
             Arc::clone(&syncpoints),

@@ -34,11 +34,9 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    /// Units that have done nothing yet.
+    /// Units that have done nothing yet: of a chip, with what does not work of it and what else uses it.
     pub(crate) fn new(
-        chip: Chip,
-        defects: Defects,
-        session: Session,
+        (chip, defects, session): (Chip, Defects, Session),
         clock: Clock,
         executor: sm::Executor,
         syncpoints: Arc<Syncpoints>,

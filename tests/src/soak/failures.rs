@@ -16,11 +16,14 @@ use crate::kernels::Kernels;
 use crate::soak::injector::{Injector, Manner};
 use crate::soak::plan::{Plan, descriptors};
 
-/// Calls whose failure costs nothing that the program asked for: what is given back, a wish, details of a fault.
-const FORGIVEN: [&str; 7] = [
+/// Calls whose failure costs nothing that the program asked for: what is given back, a wish, details of a fault, a
+/// size that is known otherwise, a question that a wait asks now and then.
+const FORGIVEN: [&str; 9] = [
     "close",
     "munmap",
     "NVGPU_AS_IOCTL_UNMAP_BUFFER",
+    "NVGPU_IOCTL_CHANNEL_GET_TIMEDOUT",
+    "NVMAP_IOC_QUERY_HEAP_PARAMS",
     "NVGPU_IOCTL_CHANNEL_SET_PREEMPTION_MODE",
     "NVGPU_TSG_IOCTL_READ_ALL_SM_ERROR_STATES",
     "NVGPU_TSG_IOCTL_READ_SINGLE_SM_ERROR_STATE",
