@@ -132,6 +132,7 @@ impl Dram {
 
     /// Bytes that nothing uses.
     pub(crate) fn free_bytes(&self) -> u64 {
+        self.reap();
         self.free.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
@@ -217,7 +218,8 @@ impl Dram {
         self.in_use.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Really frees what was given back while the GPU was using memory, if it uses none now.
+    /// Really frees what was given back while the GPU was using memory, if it uses none now. Who gives memory
+    /// back while another thread does this leaves it to the next one: those that ask for free memory do it first.
     pub(crate) fn reap(&self) {
         let Ok(_idle) = self.in_use.try_write() else { return };
         let retired = std::mem::take(&mut *self.retired.lock().unwrap_or_else(PoisonError::into_inner));
@@ -241,6 +243,7 @@ impl Dram {
 
     /// First fit; falls back to several pieces when no single one is large enough.
     fn take(&self, len: u64) -> Option<Vec<Extent>> {
+        self.reap();
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = free.iter().find(|&(_, &size)| size >= len).map(|(&at, _)| at);
         let pieces: Vec<Extent> = match whole {

@@ -1,7 +1,7 @@
 //! The device as a program sees it: system calls.
 
 use crate::config::SimConfig;
-use crate::driver::descriptor::{FileKey, borrow};
+use crate::driver::descriptor::borrow;
 use crate::driver::dmabuf::DmaBuf;
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -455,10 +455,8 @@ unsafe impl Sys for Sim {
     }
 
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
-        let key = self.here().and_then(|()| FileKey::of(fd.as_fd()));
-        drop(fd);
-        if let Ok(key) = key {
-            self.machine.collect(key);
+        if self.here().is_ok() {
+            self.machine.close(fd);
         }
         Ok(())
     }

@@ -52,6 +52,8 @@ struct OpenFile {
     object: Object,
     far_end: Arc<OwnedFd>,
     name: String,
+    /// Threads that close a descriptor of it: as in Linux, its end is up to the one that closes the last.
+    closers: u32,
 }
 
 /// All open files of the driver.
@@ -70,7 +72,8 @@ impl FileTable {
         let (near, far_end) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let key = FileKey::of(near.as_fd())?;
         let number = near.as_raw_fd();
-        self.files.insert(key, OpenFile { object, far_end: Arc::new(far_end), name: name(number) });
+        let file = OpenFile { object, far_end: Arc::new(far_end), name: name(number), closers: 0 };
+        self.files.insert(key, file);
         Ok(near)
     }
 
@@ -82,7 +85,7 @@ impl FileTable {
         let far_end = Arc::new(far_end);
         let event = EventFile::new(id, &far_end);
         let name = format!("nvgpu-event{id}-fd{number}");
-        self.files.insert(key, OpenFile { object: Object::Event, far_end, name });
+        self.files.insert(key, OpenFile { object: Object::Event, far_end, name, closers: 0 });
         Ok((near, event))
     }
 
@@ -96,18 +99,32 @@ impl FileTable {
         self.files.get(&key).map(|f| f.name.as_str())
     }
 
+    /// A thread is about to close a descriptor of `key`, and calls [`Self::take_closed`] then.
+    pub(crate) fn begin_close(&mut self, key: FileKey) {
+        if let Some(file) = self.files.get_mut(&key) {
+            file.closers += 1;
+        }
+    }
+
     /// Removes `key` if its last descriptor is closed.
     pub(crate) fn take_closed(&mut self, key: FileKey) -> Option<Object> {
+        if let Some(file) = self.files.get_mut(&key) {
+            file.closers = file.closers.saturating_sub(1);
+        }
         if self.files.get(&key).is_some_and(|f| has_no_reader(&f.far_end)) {
             return self.files.remove(&key).map(|f| f.object);
         }
         None
     }
 
-    /// Removes every file whose last descriptor is closed.
+    /// Removes every file whose last descriptor is closed, and not by a thread that removes it itself.
     pub(crate) fn take_all_closed(&mut self) -> Vec<Object> {
-        let closed: Vec<FileKey> =
-            self.files.iter().filter(|(_, f)| has_no_reader(&f.far_end)).map(|(&k, _)| k).collect();
+        let closed: Vec<FileKey> = self
+            .files
+            .iter()
+            .filter(|(_, f)| f.closers == 0 && has_no_reader(&f.far_end))
+            .map(|(&k, _)| k)
+            .collect();
         closed.iter().filter_map(|k| self.files.remove(k)).map(|f| f.object).collect()
     }
 

@@ -29,7 +29,7 @@ use crate::user_memory::UserMemory;
 use crate::violations::{Consequence, Violations};
 use crate::visit::visitor::visitor;
 use nix::errno::Errno;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -261,8 +261,11 @@ impl Machine {
         borrow(fd).and_then(|fd| FileKey::of(fd).ok()).is_some_and(|key| driver.buffers.contains(key))
     }
 
-    /// Ends the life of what `key` referred to, if its last descriptor is closed.
-    pub(crate) fn collect(&self, key: FileKey) {
+    /// Closes a descriptor. If it is the last one of its file, what the file is ends before this returns.
+    pub(crate) fn close(&self, fd: OwnedFd) {
+        let Ok(key) = FileKey::of(fd.as_fd()) else { return };
+        self.driver().files.begin_close(key);
+        drop(fd);
         let object = self.driver().files.take_closed(key);
         if let Some(object) = object {
             self.release(object);
@@ -375,6 +378,7 @@ impl Machine {
         self.gpu.remove_channel(instance);
         instance.set_working(false);
         let mut bindings = instance.bindings();
+        bindings.ring = None;
         bindings.tables = None;
         bindings.group = None;
     }

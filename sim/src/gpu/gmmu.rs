@@ -141,7 +141,7 @@ impl PageTables {
     }
 
     /// The memory that the tables lie in and point into.
-    pub(crate) fn dram(&self) -> &Dram {
+    pub(crate) fn dram(&self) -> &Arc<Dram> {
         &self.dram
     }
 

@@ -143,6 +143,9 @@ fn serve(gpu: &Gpu, interrupts: &dyn Interrupts, entry: &Entry, slice: Turn<'_>)
     }
     instance.set_working(pbdma.is_working());
     instance.set_pending(matches!(outcome, Ok(pbdma::Turn::Blocked | pbdma::Turn::More)));
+    // Who removes the channel waits for the turn: nothing of the channel's memory is kept beyond it.
+    let dram = Arc::clone(tables.dram());
+    drop((ring, tables));
     drop(turn);
     let worked = match outcome {
         Ok(turn) => turn != pbdma::Turn::Blocked,
@@ -151,6 +154,6 @@ fn serve(gpu: &Gpu, interrupts: &dyn Interrupts, entry: &Entry, slice: Turn<'_>)
             true
         }
     };
-    tables.dram().reap();
+    dram.reap();
     worked
 }

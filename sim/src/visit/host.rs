@@ -1,6 +1,5 @@
 //! The side of the process that has the machine.
 
-use crate::driver::descriptor::FileKey;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::dispatch;
 use crate::own_thread::mark_own_thread;
@@ -108,10 +107,8 @@ fn wait(machine: &Arc<Machine>, door: &Door) {
             if serve(machine, &visitor, &message).is_err() {
                 break;
             }
-            let key = message.fd.as_ref().and_then(|fd| FileKey::of(fd.as_fd()).ok());
-            drop(message);
-            if let Some(key) = key {
-                machine.collect(key);
+            if let Some(fd) = message.fd {
+                machine.close(fd);
             }
         }
         *door.inside() = None;

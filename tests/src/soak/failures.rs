@@ -2,12 +2,14 @@
 //! the program can do something about is an error that names the call; a signal is nothing. Nothing is left
 //! behind: descriptors, mappings, what the model of the driver keeps.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use ga10b_sim::{Sim, SimConfig};
 use hcq::{Args, Device, DeviceOptions, Error, LaunchConfig, Selector};
-use nvgpu_sys::{Linux, Sys};
+use nix::fcntl::OFlag;
+use nvgpu_sys::{Linux, NVMAP_HEAP_IOVMM, Sys, nvmap_query_heap_params};
 
 use crate::harness::{DEADLINE, selector, words};
 use crate::kernels::Kernels;
@@ -97,6 +99,9 @@ fn attempt_inside(task: Work, manner: Manner, at: usize) -> Result<(usize, Optio
     if let Some(sim) = sim {
         ensure!(sim.violations().is_empty(), "{:?}", sim.violations());
         ensure!(sim.page_tables().is_empty(), "address spaces are left: {:?}", sim.page_tables());
+        let (total, free) = heap(&*sim)?;
+        let failed = injector.failed().map(|failed| failed.name);
+        ensure!(total == free, "{} bytes of the model's memory are left after {failed:?}", total - free);
     }
     Ok((calls, result.err()))
 }
@@ -106,6 +111,17 @@ fn mappings() -> Result<usize> {
     let maps = std::fs::read_to_string("/proc/self/maps").context("/proc/self/maps")?;
     let of_device = |line: &&str| ["/dev/nv", "dmabuf", "memfd:"].iter().any(|name| line.contains(name));
     Ok(maps.lines().filter(of_device).count())
+}
+
+/// Total and free bytes of the heap that buffers come from.
+fn heap(sys: &dyn Sys) -> Result<(u64, u64)> {
+    let nvmap = sys.open(c"/dev/nvmap", OFlag::O_RDWR | OFlag::O_CLOEXEC)?;
+    let mut params = nvmap_query_heap_params { heap_mask: NVMAP_HEAP_IOVMM, ..Default::default() };
+    // SAFETY: the struct holds no addresses.
+    let asked = unsafe { nvgpu_sys::call(sys, nvmap.as_fd(), &mut params) };
+    sys.close(nvmap)?;
+    asked?;
+    Ok((params.total, params.free))
 }
 
 /// All that a device is for, in small.

@@ -78,3 +78,27 @@ pub(super) fn of(chip: Chip, cilp: bool, instance: u64) -> nvgpu_gpu_characteris
         ..Default::default()
     }
 }
+
+/// The answer of `ZCULL_GET_INFO` (`nvgpu_gr_zcull_init` and `gm20b_gr_get_zcull_info`; constants of
+/// `hw_gr_ga10b.h`). The model has one ZCULL bank for each TPC, as the driver requires, and no ZCULL memory: 0
+/// aliquots.
+pub(super) fn zcull(chip: Chip) -> nvgpu_gpu_zcull_get_info_args {
+    // Of each GPC that the chip can have.
+    const HEADER_BYTES: u32 = 0x20;
+    const SUBREGION_HEADER_BYTES: u32 = 0xc0;
+    const BYTES_PER_ALIQUOT: u32 = 0x20;
+    const MOST_GPCS: u32 = 2;
+    let tpcs = chip.tpcs();
+    nvgpu_gpu_zcull_get_info_args {
+        width_align_pixels: tpcs * 16,
+        height_align_pixels: 32,
+        pixel_squares_by_aliquots: tpcs * 16 * 16 * tpcs / (chip.gpcs() * chip.tpcs_per_gpc()),
+        aliquot_total: 0,
+        region_byte_multiplier: chip.gpcs() * BYTES_PER_ALIQUOT,
+        region_header_size: MOST_GPCS * HEADER_BYTES,
+        subregion_header_size: MOST_GPCS * SUBREGION_HEADER_BYTES,
+        subregion_width_align_pixels: tpcs * 16,
+        subregion_height_align_pixels: 64,
+        subregion_count: 16,
+    }
+}

@@ -40,6 +40,10 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
             a.size = 164_352;
             Ok(0)
         }),
+        NVGPU_GPU_IOCTL_ZCULL_GET_INFO => with(bytes, |a: &mut nvgpu_gpu_zcull_get_info_args| {
+            *a = characteristics::zcull(machine.chip());
+            Ok(0)
+        }),
         NVGPU_GPU_IOCTL_SET_MMUDEBUG_MODE => Ok(0),
         NVGPU_GPU_IOCTL_SET_SM_DEBUG_MODE => with(bytes, |a: &mut nvgpu_gpu_sm_debug_mode_args| {
             accept(matches!(machine.object_by_number(a.channel_fd), Some(Object::Channel(_))))
