@@ -13,14 +13,13 @@ use assert_cmd::Command;
 use ga10b_sim::{Defects, Sim, SimConfig};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nvdiag::bringup::outcome::{Status, StepResult};
 use nvdiag::bringup::plan::STEPS;
 use nvdiag::bringup::rig::Rig;
 use nvdiag::bringup::steps::{pointless, run};
 use nvdiag::doctor::{Machine, Node};
-use nvgpu_sys::{NVGPU_GPU_FLAGS_SUPPORT_IO_COHERENCE, Request, Sys, nvgpu_gpu_characteristics};
+use nvgpu_sys::{Layer, NVGPU_GPU_FLAGS_SUPPORT_IO_COHERENCE, Request, Sys, nvgpu_gpu_characteristics};
 
 /// What is wrong with the driver, or with the GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -129,7 +128,11 @@ impl Faulty {
 
 // SAFETY: every call is passed on to an implementation, or refused; what is changed in answers is written to
 // memory that the driver has just written.
-unsafe impl Sys for Faulty {
+unsafe impl Layer for Faulty {
+    fn below(&self) -> &dyn Sys {
+        &*self.sim
+    }
+
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         let idle = self.seen().last_close.is_some_and(|at| at.elapsed() > Duration::from_secs(1));
         match self.fault {
@@ -169,15 +172,6 @@ unsafe impl Sys for Faulty {
         // SAFETY: the mapping is at least a page of writable memory.
         unsafe { at.cast::<u32>().write_volatile(first) };
         Ok(at)
-    }
-
-    unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
-        // SAFETY: passed on from the caller.
-        unsafe { self.sim.munmap(addr, len) }
-    }
-
-    fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
-        self.sim.poll(fds, timeout)
     }
 
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {

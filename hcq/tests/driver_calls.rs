@@ -12,9 +12,8 @@ use ga10b_sim::{Sim, SimConfig};
 use hcq::{Args, Device, DeviceOptions, Error, GpuCache, LaunchConfig};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
-use nvgpu_sys::{Request, Sys};
+use nvgpu_sys::{Layer, Request, Sys};
 
 /// The software device, with a list of what was asked of it, and a call that fails.
 #[derive(Debug)]
@@ -67,7 +66,11 @@ impl Spy {
 }
 
 // SAFETY: every call is passed on to an implementation, or refused.
-unsafe impl Sys for Spy {
+unsafe impl Layer for Spy {
+    fn below(&self) -> &dyn Sys {
+        &*self.sim
+    }
+
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         self.note(&format!("open {}", path.to_string_lossy()));
         if self.fails() {
@@ -116,10 +119,6 @@ unsafe impl Sys for Spy {
         self.note("munmap");
         // SAFETY: passed on from the caller.
         unsafe { self.sim.munmap(addr, len) }
-    }
-
-    fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
-        self.sim.poll(fds, timeout)
     }
 
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {

@@ -1,9 +1,6 @@
 //! Every call comes to an end: whatever a kernel, a signal or a limit of the driver does.
 
-use std::ffi::{CStr, c_void};
-use std::num::NonZeroUsize;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,10 +8,7 @@ use std::time::{Duration, Instant};
 use ga10b_sim::{Sim, SimConfig};
 use hcq::{Args, Device, DeviceOptions, Error, LaunchConfig, Selector};
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::poll::{PollFd, PollTimeout};
-use nix::sys::mman::{MapFlags, ProtFlags};
-use nvgpu_sys::Sys;
+use nvgpu_sys::{Layer, Sys};
 
 const ENDINGS: &[u8] = include_bytes!("kernels/endings.sm_87.cubin");
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -94,9 +88,9 @@ struct Signals {
 }
 
 // SAFETY: every call is passed on to an implementation, or refused.
-unsafe impl Sys for Signals {
-    fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
-        self.sim.open(path, flags)
+unsafe impl Layer for Signals {
+    fn below(&self) -> &dyn Sys {
+        &*self.sim
     }
 
     unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
@@ -105,31 +99,6 @@ unsafe impl Sys for Signals {
         }
         // SAFETY: passed on from the caller.
         unsafe { self.sim.ioctl(fd, request, arg) }
-    }
-
-    unsafe fn mmap(
-        &self,
-        len: NonZeroUsize,
-        prot: ProtFlags,
-        flags: MapFlags,
-        fd: BorrowedFd<'_>,
-        offset: i64,
-    ) -> Result<NonNull<c_void>, Errno> {
-        // SAFETY: passed on from the caller.
-        unsafe { self.sim.mmap(len, prot, flags, fd, offset) }
-    }
-
-    unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
-        // SAFETY: passed on from the caller.
-        unsafe { self.sim.munmap(addr, len) }
-    }
-
-    fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
-        self.sim.poll(fds, timeout)
-    }
-
-    fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
-        self.sim.close(fd)
     }
 }
 

@@ -7,7 +7,7 @@
 //! 0 bindings mark note witness
 //! 1 sys overlay
 //! 2 ioctl
-//! 3 requests query
+//! 3 requests query layer
 //! ```
 
 #[allow(
@@ -21,6 +21,7 @@
 #[rustfmt::skip]
 mod bindings;
 mod ioctl;
+mod layer;
 mod mark;
 mod note;
 mod overlay;
@@ -48,6 +49,7 @@ pub mod host {
 
 pub use bindings::*;
 pub use ioctl::{Ioctl, IoctlError, call};
+pub use layer::Layer;
 pub use mark::{TRACE_MARK, TraceMark};
 pub use note::{KernelAccess, KernelNote, LineNote, Note, Notes, PieceKind, PieceNote, StackNote};
 pub use overlay::{OVERLAYS, Overlay};

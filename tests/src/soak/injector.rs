@@ -10,10 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nvgpu_sys::{
-    Ioctl, NvmapIocGetFd, Request, Sys, nvgpu_alloc_as_args, nvgpu_gpu_open_channel_args,
+    Ioctl, Layer, NvmapIocGetFd, Request, Sys, nvgpu_alloc_as_args, nvgpu_gpu_open_channel_args,
     nvgpu_gpu_open_tsg_args,
 };
 use zerocopy::FromBytes;
@@ -107,7 +106,11 @@ fn descriptor(request: u32, answer: &[u8]) -> Option<i32> {
 }
 
 // SAFETY: every call is passed on to an implementation, or refused.
-unsafe impl Sys for Injector {
+unsafe impl Layer for Injector {
+    fn below(&self) -> &dyn Sys {
+        &*self.sys
+    }
+
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         let path_text = || path.to_string_lossy().into_owned();
         match self.manner {
@@ -162,10 +165,6 @@ unsafe impl Sys for Injector {
         }
         // SAFETY: passed on from the caller.
         unsafe { self.sys.munmap(addr, len) }
-    }
-
-    fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
-        self.sys.poll(fds, timeout)
     }
 
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {

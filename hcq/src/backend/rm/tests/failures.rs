@@ -1,6 +1,7 @@
 //! Each call fails once: refused, interrupted by a signal, or served without an answer.
 
 use super::*;
+use nvgpu_sys::Layer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
@@ -48,7 +49,11 @@ fn subject(request: u32, arg: &mut [u8]) -> Option<u64> {
 }
 
 // SAFETY: every call is passed on to an implementation, or refused.
-unsafe impl Sys for Failing {
+unsafe impl Layer for Failing {
+    fn below(&self) -> &dyn Sys {
+        &*self.rm
+    }
+
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         match self.manner {
             Manner::Refused if self.fails(|| "cannot open".to_owned()) => Err(Errno::EMFILE),
@@ -91,19 +96,6 @@ unsafe impl Sys for Failing {
         }
         // SAFETY: passed on from the caller.
         unsafe { self.rm.mmap(len, prot, flags, fd, offset) }
-    }
-
-    unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
-        // SAFETY: passed on from the caller.
-        unsafe { self.rm.munmap(addr, len) }
-    }
-
-    fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
-        self.rm.poll(fds, timeout)
-    }
-
-    fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
-        self.rm.close(fd)
     }
 }
 
