@@ -26,6 +26,11 @@ pub(super) struct Unpacker {
 }
 
 impl Unpacker {
+    /// Whether no record is being collected.
+    pub(super) fn is_between_records(&self) -> bool {
+        self.record.is_none()
+    }
+
     /// Hands out the lines of the kernel that a line of the file holds, each with its number.
     pub(super) fn take(&mut self, number: u64, line: &str, out: &mut dyn FnMut(u64, &str)) {
         let trimmed = line.trim().trim_start_matches([',', '[']);

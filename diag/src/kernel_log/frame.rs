@@ -114,7 +114,7 @@ const fn bare(source: Source, message: &str) -> Frame<'_> {
 
 /// `nvgpu: {device} {function}:{line} [{level}]  {message}`
 fn nvgpu(text: &str) -> Option<Frame<'_>> {
-    let rest = &text[text.find("nvgpu: ")? + 7..];
+    let rest = &text[text.find(NVGPU)? + NVGPU.len()..];
     let (device, rest) = rest.split_once(' ')?;
     let (site, rest) = rest.split_once('[')?;
     let (level, message) = rest.split_once(']')?;
@@ -133,7 +133,7 @@ fn nvgpu(text: &str) -> Option<Frame<'_>> {
 
 /// `__{chip}__ {text}`
 fn dump(text: &str) -> Option<Frame<'_>> {
-    let rest = &text[text.find("__g")? + 2..];
+    let rest = &text[text.find(DUMP)? + 2..];
     let (chip, message) = rest.split_once("__")?;
     let is_chip = chip.len() <= 8 && chip.bytes().all(|b| b.is_ascii_alphanumeric());
     is_chip.then(|| Frame { device: Some(chip), ..bare(Source::Dump, message.trim_start_matches(' ')) })
@@ -141,7 +141,7 @@ fn dump(text: &str) -> Option<Frame<'_>> {
 
 /// `NVRM: Xid (PCI:{address}): {number}, pid={pid}, name={comm}, {message}`
 fn xid(text: &str) -> Option<Frame<'_>> {
-    let rest = &text[text.find("NVRM: Xid (")? + 11..];
+    let rest = &text[text.find(XID)? + XID.len()..];
     let (device, rest) = rest.split_once("): ")?;
     let (number, mut message) = rest.split_once(", ")?;
     let number = number.trim().parse().ok()?;
@@ -169,20 +169,31 @@ fn xid(text: &str) -> Option<Frame<'_>> {
     Some(Frame { device: Some(device), xid: Some(number), pid, comm, ..bare(Source::Xid, message) })
 }
 
+/// Beginnings of lines whose shape begins with the name of their driver.
+const BEGINNINGS: [&str; 10] = [
+    "arm-smmu ",
+    "tegra-mc ",
+    "nvmap: ",
+    "nvmap_",
+    "NvMap: ",
+    "Unknown NVMAP_IOC",
+    "nvgpu_error_notifier",
+    "INFO: task ",
+    "nouveau ",
+    "SM ",
+];
+/// Beginnings of the other frames.
+const NVGPU: &str = "nvgpu: ";
+const DUMP: &str = "__g";
+const XID: &str = "NVRM: Xid (";
+
+/// No frame is without one of these.
+pub(super) fn words() -> impl Iterator<Item = &'static str> {
+    [NVGPU, DUMP, XID].into_iter().chain(BEGINNINGS)
+}
+
 /// Lines whose shape begins with the name of their driver.
 fn other(text: &str) -> Option<Frame<'_>> {
-    const BEGINNINGS: [&str; 10] = [
-        "arm-smmu ",
-        "tegra-mc ",
-        "nvmap: ",
-        "nvmap_",
-        "NvMap: ",
-        "Unknown NVMAP_IOC",
-        "nvgpu_error_notifier",
-        "INFO: task ",
-        "nouveau ",
-        "SM ",
-    ];
     let at = BEGINNINGS.iter().filter_map(|beginning| text.find(beginning)).min()?;
     // Only what a log puts in front of a message may stand there: `host kernel: `.
     (at == 0 || text[..at].ends_with([' ', ':', ',', '"', '>', '|', ']', '\t']))

@@ -1,6 +1,7 @@
 //! The kernel log: bytes in, entries out. Streaming, with a bound on every line, so that any file will do.
 
 mod container;
+mod dull;
 pub(crate) mod frame;
 pub(crate) mod lines;
 pub(crate) mod shape;
@@ -126,7 +127,13 @@ impl Reader {
     /// Takes the next bytes, and hands out what the lines they end say.
     pub fn feed(&mut self, bytes: &[u8], out: &mut dyn FnMut(Parsed)) {
         let mut rest = bytes;
-        while let Some(end) = rest.iter().position(|b| *b == b'\n') {
+        loop {
+            if self.pending.is_empty() && self.held.is_none() && self.unpacker.is_between_records() {
+                let (dull, lines) = dull::prefix(rest);
+                self.number += lines;
+                rest = &rest[dull..];
+            }
+            let Some(end) = memchr::memchr(b'\n', rest) else { break };
             self.collect(&rest[..end]);
             self.line(out);
             rest = &rest[end + 1..];

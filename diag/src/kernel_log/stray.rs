@@ -30,10 +30,14 @@ const NAMES: [&str; 8] = ["nvgpu", "gk20a", "NVRM", "nvmap", "NvMap", "host1x", 
 /// Beside a driver's name these make an error.
 const FAILED: [&str; 4] = ["fail", "Fail", "error", "ERROR"];
 
+/// A line without one of these says nothing.
+pub(super) fn words() -> impl Iterator<Item = &'static str> {
+    ERRORS.into_iter().chain(NAMES)
+}
+
 /// What a line says of a GPU, `None` if nothing.
 pub(super) fn of_gpu(line: &str) -> Option<Says> {
-    static WORDS: LazyLock<Option<AhoCorasick>> =
-        LazyLock::new(|| AhoCorasick::new(ERRORS.iter().chain(&NAMES)).ok());
+    static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(words()).ok());
     let mut found = None;
     for hit in WORDS.as_ref()?.find_iter(line) {
         let word = hit.pattern().as_usize();
