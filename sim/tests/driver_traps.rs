@@ -6,11 +6,12 @@ use ga10b_sim::{Consequence, SimConfig};
 use machine::*;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::sys::mman::{MsFlags, msync};
+use nix::sys::mman::{MapFlags, MmapAdvise, MsFlags, ProtFlags, madvise, mmap_anonymous, msync};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use nvgpu_sys::*;
 use std::ffi::c_void;
+use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -112,6 +113,16 @@ fn freeing_a_descriptor_instead_of_a_handle_closes_it() {
     assert_eq!(Errno::last(), Errno::EBADF);
 }
 
+/// Memory that the kernel does not give to forks.
+fn page_not_for_forks() -> NonNull<u8> {
+    let (len, prot) = (NonZeroUsize::new(4096).unwrap(), ProtFlags::PROT_READ);
+    // SAFETY: a new mapping, which nothing uses and the end of the process removes.
+    let page = unsafe { mmap_anonymous(None, len, prot, MapFlags::MAP_PRIVATE) }.unwrap();
+    // SAFETY: changes what a fork inherits.
+    unsafe { madvise(page, 4096, MmapAdvise::MADV_DONTFORK) }.unwrap();
+    page.cast()
+}
+
 #[test]
 fn a_fork_has_no_doorbell_no_buffers_and_no_gpu() {
     let machine = Machine::with(SimConfig { visible: true, ..SimConfig::default() });
@@ -121,14 +132,17 @@ fn a_fork_has_no_doorbell_no_buffers_and_no_gpu() {
         unsafe { msync(at.cast::<c_void>(), 4096, MsFlags::MS_ASYNC) }.is_ok()
     };
     assert!(is_mapped(buffer.cpu) && is_mapped(machine.doorbell));
+    let plain = page_not_for_forks();
     // SAFETY: the child makes system calls, and takes no lock of the machine, as this test is to show.
     let child = match unsafe { fork() }.unwrap() {
         ForkResult::Parent { child } => child,
         ForkResult::Child => {
             let mut vsms = nvgpu_gpu_num_vsms::default();
+            // An emulator of another CPU may not know MADV_DONTFORK: then a fork has every mapping.
+            let has_all = is_mapped(plain);
             let answers = [
-                is_mapped(buffer.cpu),
-                is_mapped(machine.doorbell),
+                is_mapped(buffer.cpu) != has_all,
+                is_mapped(machine.doorbell) != has_all,
                 ask(&machine.sim, machine.ctrl.as_fd(), &mut vsms) != Err(Errno::ENODEV),
                 machine.sim.open(c"/dev/nvmap", FLAGS).err() != Some(Errno::ENODEV),
                 machine.sim.owns(buffer.fd.as_fd()),
