@@ -259,3 +259,34 @@ fn an_address_space_is_shown_from_a_device_and_from_a_dump() {
     assert!(err.contains("give their root with --pdb"), "{err}");
     assert_eq!(output(&mut nvdiag(&["vamap"])).0, 2);
 }
+
+#[test]
+fn two_qmds_are_compared_and_what_cannot_be_is_usage() {
+    let (good, broken) = (data("ga10b.qmd"), data("broken.qmd"));
+    let (code, out, err) = output(&mut nvdiag(&["qmd", "--diff", &good, &broken]));
+    assert_eq!((code, err.as_str()), (1, ""));
+    assert!(out.contains("CTA_THREAD_DIMENSION0") && out.contains("unnamed bits of word 10"), "{out}");
+    let (code, out, _) = output(&mut nvdiag(&["qmd", "--diff", &good, &good]));
+    assert!(code == 0 && out.contains("No difference"), "{out}");
+    let (code, json, _) = output(&mut nvdiag(&["qmd", "--diff", &good, &broken, "--json"]));
+    let document: serde_json::Value = serde_json::from_str(&json).expect("one JSON document");
+    assert_eq!((code, &document["schema"]), (1, &"nvdiag.qmd-diff/1".into()));
+    // Two places in one dump.
+    let dump = [std::fs::read(&good).expect("readable"), std::fs::read(&broken).expect("readable")].concat();
+    let folder = tempfile::tempdir().expect("a folder");
+    let both = folder.path().join("both");
+    std::fs::write(&both, dump).expect("written");
+    let both = both.to_str().expect("UTF-8");
+    let (code, out, _) = output(&mut nvdiag(&["qmd", "--diff", both, "--offset", "0", "--offset", "0x100"]));
+    assert!(code == 1 && out.contains(&format!("{both} at 0x100")), "{out}");
+    for wrong in [
+        &["qmd", &good, &broken][..],
+        &["qmd", "--diff", &good],
+        &["qmd", &good, "--offset", "0", "--offset", "0"],
+        &["qmd", "--diff", &good, &broken, "--hex"],
+        &["qmd", "--diff", &good, "no-such-file"],
+    ] {
+        let (code, out, err) = output(&mut nvdiag(wrong));
+        assert!(code == 2 && out.is_empty() && !err.is_empty(), "{wrong:?}: {err}");
+    }
+}

@@ -1,10 +1,10 @@
 //! `nvdiag qmd`: decodes queue metadata from a dump.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use nvdiag::queue_metadata::Metadata;
+use anyhow::{Context, bail};
+use nvdiag::queue_metadata::{Comparison, Metadata};
 
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
@@ -12,14 +12,19 @@ use crate::cmd::input::{number, read_input};
 
 /// Decode a QMD (the description of one launch) from a memory dump.
 ///
-/// Shows the launch, every field that is not zero, and the values the hardware rejects or silently hangs on.
+/// Shows the launch, every field that is not zero, and the values the hardware rejects or silently hangs on;
+/// or, with --diff, the fields in which two QMDs differ.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The dump, raw bytes as in memory; `-` for stdin.
-    file: PathBuf,
-    /// Where the QMD starts in the dump, in bytes.
+    /// The dump, raw bytes as in memory; `-` for stdin. With --diff, two dumps, or two places in one.
+    #[arg(value_name = "FILE", num_args = 1..=2, required = true)]
+    files: Vec<PathBuf>,
+    /// Where the QMD starts in the dump, in bytes; given twice, where it starts in each of two.
     #[arg(long, value_name = "BYTES", value_parser = number, default_value = "0")]
-    offset: u64,
+    offset: Vec<u64>,
+    /// Compare two QMDs field by field; exits with 1 if they differ.
+    #[arg(long, conflicts_with = "hex")]
+    diff: bool,
     /// The layout, instead of what the version fields say.
     #[arg(long, value_name = "VERSION")]
     layout: Option<Layout>,
@@ -39,17 +44,25 @@ enum Layout {
 impl Args {
     /// Decodes and prints.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
-        let dump = read_input(&self.file)?;
-        let name = self.file.display();
-        let bytes = usize::try_from(self.offset).ok().and_then(|at| dump.get(at..)).with_context(|| {
-            format!("{name} has {} bytes, offset {:#x} is past its end", dump.len(), self.offset)
-        })?;
-        let metadata = match self.layout {
-            None => Metadata::read(bytes),
-            Some(Layout::V3) => Metadata::read_as(qmd::Version::V03, bytes),
-            Some(Layout::V4) => Metadata::read_as(qmd::Version::V04, bytes),
-        };
-        let metadata = metadata.with_context(|| format!("no QMD at offset {:#x} of {name}", self.offset))?;
+        match (self.diff, &self.files[..], &self.offset[..]) {
+            (_, _, [_, _, _, ..]) => bail!("--offset is given more than twice"),
+            (true, [_], [_]) => {
+                bail!("--diff compares two FILEs, or two --offset of one");
+            }
+            (true, [first, .., second] | [first @ second], offsets) => {
+                let places = [(first, offsets[0]), (second, offsets[offsets.len() - 1])];
+                let [first, second] = places.map(|(file, offset)| self.read(file, offset));
+                let names = places.map(|(file, offset)| match offset {
+                    0 => file.display().to_string(),
+                    _ => format!("{} at {offset:#x}", file.display()),
+                });
+                return show(&Comparison::of(names, &first?, &second?), json, out);
+            }
+            (false, [_, _, ..], _) => bail!("two FILEs are compared with --diff"),
+            (false, _, [_, _]) => bail!("--offset is given twice without --diff"),
+            _ => {}
+        }
+        let metadata = self.read(&self.files[0], self.offset[0])?;
         if self.hex && !json {
             for (i, line) in metadata.image.as_bytes().chunks(16).enumerate() {
                 let words: Vec<String> = line
@@ -60,5 +73,19 @@ impl Args {
             }
         }
         show(&metadata, json, out)
+    }
+
+    fn read(&self, file: &Path, offset: u64) -> anyhow::Result<Metadata> {
+        let dump = read_input(file)?;
+        let name = file.display();
+        let bytes = usize::try_from(offset).ok().and_then(|at| dump.get(at..)).with_context(|| {
+            format!("{name} has {} bytes, offset {offset:#x} is past its end", dump.len())
+        })?;
+        let metadata = match self.layout {
+            None => Metadata::read(bytes),
+            Some(Layout::V3) => Metadata::read_as(qmd::Version::V03, bytes),
+            Some(Layout::V4) => Metadata::read_as(qmd::Version::V04, bytes),
+        };
+        metadata.with_context(|| format!("no QMD at offset {offset:#x} of {name}"))
     }
 }

@@ -1,5 +1,7 @@
 //! A QMD: the launch it describes, its fields, and what the hardware would reject.
 
+mod comparison;
+
 use std::io::{self, Write};
 
 use qmd::{ConstantPrefetch, Effect, Membar, Problem, Qmd, Structure, Trap};
@@ -8,6 +10,8 @@ use serde::Serialize;
 use crate::hex::Hex;
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+
+pub use comparison::{Comparison, Difference, FieldValue, UnnamedDifference};
 
 /// Everything a QMD says.
 #[derive(Clone, Debug, Serialize)]
