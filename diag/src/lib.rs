@@ -18,9 +18,9 @@
 //! # Layers
 //! ```text
 //! 0   hex known_lines methods report size
-//! 1   characteristics cubin doctor gpfifo kernel_log page_table queue_metadata source trace
-//! 2   device disassembly lint physical_dump process_map pushbuffer
-//! 3   address_map fault::tables
+//! 1   characteristics cubin doctor gpfifo kernel_log page_table queue_metadata::description source trace
+//! 2   device disassembly lint queue_metadata::comparison physical_dump process_map pushbuffer
+//! 3   address_map fault::tables queue_metadata
 //! 4   fault::host fault::sm
 //! 5   fault::causes fault::mmu fault::suspects
 //! 6   fault::message fault::repeats

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::gpfifo::Entry;
 use crate::hex::Hex;
-use crate::queue_metadata::Metadata;
+use crate::queue_metadata::description::Metadata;
 
 /// Which classes a channel has before any `SET_OBJECT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::pushbuffer::command::{
     Command, FieldValue, Generation, InlineQmd, Problem, Pushbuffer, Segment, Write,
 };
 use crate::pushbuffer::halves::{Half, whole};
-use crate::queue_metadata::Metadata;
+use crate::queue_metadata::description::Metadata;
 
 /// Methods below this offset are the host's, whatever the subchannel.
 const FIRST_ENGINE_METHOD: u32 = 0x100;

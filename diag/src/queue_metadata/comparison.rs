@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::hex::Hex;
-use crate::queue_metadata::{Field, Metadata, Unnamed};
+use crate::queue_metadata::description::{Field, Metadata, Unnamed};
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME};
 
