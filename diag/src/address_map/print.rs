@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::address_map::bars::bars;
+use crate::address_map::bars::{Cell, bars};
 use crate::address_map::{AddressMap, Severity};
 use crate::hex::Hex;
 use crate::page_table::walk::Directory;
@@ -87,11 +87,11 @@ impl AddressMap {
                 writeln!(out, "  {ASIDE}{:>14} {:>10}{ASIDE:#}", "gap of", size(gap))?;
             }
             end = Some(bar.end);
-            let cell = |(mapped, window): (f64, bool)| match window {
-                true if mapped > 0.0 => '!',
+            let cell = |cell: Cell| match cell.window {
+                _ if cell.trapped => '!',
                 true => 'w',
-                false if mapped > 0.99 => '#',
-                false if mapped > 0.0 => '+',
+                false if cell.mapped > 0.99 => '#',
+                false if cell.mapped > 0.0 => '+',
                 false => '.',
             };
             let cells: String = bar.cells(self, COLUMNS).into_iter().map(cell).collect();

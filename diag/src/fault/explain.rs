@@ -31,15 +31,9 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     let mmu = mmu_faults(incident);
     let (subject, mut what, blamed) = blame(incident, &sms, &mmu);
     let failed: Vec<&SmRecord> = sms.iter().filter(|sm| sm.is_error()).collect();
-    let mut code = Vec::new();
-    for (sm, pc) in failed.iter().filter_map(|sm| Some((sm, sm.pc?))) {
-        for found in map.code_at(pc.0, &|text| can_raise(sm.warp_esr.code, text)) {
-            if !code.contains(&found) && code.len() < 8 {
-                code.push(found);
-            }
-        }
-    }
-    let instruction = code.first().and_then(|c| c.instruction());
+    let software = software_fault(incident);
+    let code = code_of(&failed, map, software.as_ref().map(|(code, _)| code));
+    let instruction = code.iter().find(|c| !c.doubtful).and_then(|c| c.instruction());
     let space = instruction.and_then(access_of).map(|(space, _)| space);
     let in_page = mmu.iter().find_map(|fault| fault.address).and_then(|address| map.locate(address.0, true));
     // Addresses of shared and local memory are offsets.
@@ -55,6 +49,7 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     }
     let mut notes = incident.notes.clone();
     notes.extend(stranger);
+    notes.extend(software.map(|(_, note)| note));
     notes.extend(dump_notes(incident));
     if failed.iter().any(|sm| sm.global_esr.value.0 & 4 != 0) {
         notes.push("several warps failed; the registers describe the first of them".to_owned());
@@ -95,6 +90,23 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     report
 }
 
+/// The code at the program counters of the SMs that failed; where none of it is certain, what the software
+/// ga10b names comes first.
+fn code_of(failed: &[&SmRecord], map: &ProcessMap, software: Option<&Code>) -> Vec<Code> {
+    let mut code = Vec::new();
+    for (sm, pc) in failed.iter().filter_map(|sm| Some((sm, sm.pc?))) {
+        for found in map.code_at(pc.0, &|text| can_raise(sm.warp_esr.code, text)) {
+            if !code.contains(&found) && code.len() < 8 {
+                code.push(found);
+            }
+        }
+    }
+    if let Some(named) = software.filter(|_| !code.iter().any(|code| code.certain)) {
+        code.insert(0, named.clone());
+    }
+    code
+}
+
 fn evidence(entry: &Entry) -> Evidence {
     Evidence {
         line: entry.line,
@@ -105,6 +117,22 @@ fn evidence(entry: &Entry) -> Evidence {
         missing: entry.missing.clone(),
         text: entry.text.clone(),
     }
+}
+
+/// What the software ga10b says itself: the instruction, and who executed it.
+fn software_fault(incident: &Incident) -> Option<(Code, String)> {
+    let fields = &incident.of(Kind::SoftwareFault).next()?.fields;
+    let lanes = fields.register("lanes")?;
+    let threads = match lanes.count_ones() {
+        1 => "1 thread".to_owned(),
+        n => format!("{n} threads"),
+    };
+    let note = format!(
+        "the software ga10b names {threads} of warp {} of block ({}), lanes {lanes:#010x}",
+        fields.id("warp")?,
+        fields.text("block")?,
+    );
+    Some((Code::of_log(fields.number("pc")?, fields.text("instruction")?), note))
 }
 
 /// What to say where the code is not of the device.

@@ -298,9 +298,18 @@ impl FaultReport {
     fn print_code(&self, out: &mut dyn Write, code: &Code) -> io::Result<()> {
         let place = match (&code.function, code.offset) {
             (Some(function), Some(offset)) => format!("{function}+{offset} in {}", code.module),
+            _ if code.named_by_log => format!("as {} names it", code.module),
             _ => format!("in {}, outside its functions", code.module),
         };
-        let guess = if code.certain { "" } else { " (one that fits; give --cubin FILE@BASE to be sure)" };
+        let guess = match (code.certain, code.base) {
+            _ if code.doubtful => " (it cannot raise this error: the base given is doubtful)".to_owned(),
+            (true, _) => String::new(),
+            (false, Some(base)) => {
+                let kernel = code.function.as_deref().unwrap_or("KERNEL");
+                format!(" (one that fits; --cubin FILE:{kernel}@{base} if it is this)")
+            }
+            (false, None) => " (one that fits; give --cubin FILE@BASE to be sure)".to_owned(),
+        };
         row(out, "instruction", &format!("{place}{guess}"))?;
         code.source.iter().try_for_each(|source| source.print(out, "                "))?;
         for line in &code.listing {

@@ -100,6 +100,7 @@ impl Report for Summary {
             )?;
         }
         let (calls, ioctls, unknown) = (self.calls, self.ioctls, self.unknown);
-        writeln!(out, "{calls} calls, {ioctls} of them ioctl, {unknown} of those of unknown requests")
+        let noun = if calls == 1 { "call" } else { "calls" };
+        writeln!(out, "{calls} {noun}, {ioctls} of them ioctl, {unknown} of those of unknown requests")
     }
 }
