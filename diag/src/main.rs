@@ -114,7 +114,8 @@ fn main() -> ExitCode {
     let columns = terminal::columns().filter(|_| !for_programs);
     let mut out = Output::new(anstream::stdout().lock(), columns);
     let found = match (run(&cli, &mut out), out.flush()) {
-        (Ok(_), Err(error)) => Err(error.into()),
+        // Whoever stopped to read still gets the code.
+        (Ok(_), Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         (found, _) => found,
     };
     match found {

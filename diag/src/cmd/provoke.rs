@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long, env = "HCQ_DEVICE", default_value_t = Selector::Sim)]
     device: Selector,
     /// Seconds after which the child is killed.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     deadline: u32,
     /// Say what each kind does, and do nothing.
     #[arg(long)]

@@ -63,16 +63,14 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     if incident.has(Kind::DroppedFault) || incident.has(Kind::HubMmuError) {
         notes.push("the MMU lost fault records: there were more faults than these".to_owned());
     }
+    let time = incident.entries.iter().find_map(|e| e.time);
     let mut report = FaultReport {
         subject,
         verdict: String::new(),
         what,
         device: incident.entries.first().and_then(|e| e.device.clone()),
-        time_us: incident.entries.first().and_then(|e| e.time).map(|t| t.micros),
-        repeats: Repeats::once(
-            incident.entries.first().and_then(|e| e.time),
-            owners.iter().filter_map(|o| o.channel),
-        ),
+        time_us: time.map(|t| t.micros),
+        repeats: Repeats::once(time, owners.iter().filter_map(|o| o.channel)),
         owners,
         sms,
         mmu,
@@ -95,7 +93,12 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
 fn code_of(failed: &[&SmRecord], map: &ProcessMap, software: Option<&Code>) -> Vec<Code> {
     let mut code = Vec::new();
     for (sm, pc) in failed.iter().filter_map(|sm| Some((sm, sm.pc?))) {
-        for found in map.code_at(pc.0, &|text| can_raise(sm.warp_esr.code, text)) {
+        let named = software.filter(|named| named.listing.iter().any(|line| line.va == pc));
+        let fits = |text: &str| match named.and_then(Code::instruction) {
+            Some(named) => named == text,
+            None => can_raise(sm.warp_esr.code, text),
+        };
+        for found in map.code_at(pc.0, &fits) {
             if !code.contains(&found) && code.len() < 8 {
                 code.push(found);
             }
@@ -139,7 +142,8 @@ fn software_fault(incident: &Incident) -> Option<(Code, String)> {
 fn foreign_code(incident: &Incident, code: &[Code]) -> Option<String> {
     let orin = |device: &str| device == "ga10b" || device.ends_with(".gpu");
     let is_orin = incident.entries.iter().any(|entry| entry.device.as_deref().is_some_and(orin));
-    let other = code.iter().find(|code| is_orin && !(80..=87).contains(&code.sm))?;
+    let mut of_files = code.iter().filter(|code| !code.named_by_log);
+    let other = of_files.find(|code| is_orin && !(80..=87).contains(&code.sm))?;
     Some(format!(
         "{} is for sm_{}, which a Jetson Orin (sm_87) does not run: the instruction shown is not the one that failed; give the \
          cubin that was loaded",

@@ -14,8 +14,8 @@ use crate::kernel_log::shape::Fields;
 use crate::process_map::code::Code;
 use crate::process_map::map::Mapping;
 use crate::process_map::whereabouts::Whereabouts;
-use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+use crate::report::{Report, counted};
 
 /// What a fault is about: the unit that the blame falls on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -398,7 +398,8 @@ impl Report for FaultList {
         if earlier > 0 {
             writeln!(
                 out,
-                "{ASIDE}{earlier} earlier faults are not shown; --last {} shows all{ASIDE:#}\n",
+                "{ASIDE}not shown: {}; --last {} shows all{ASIDE:#}\n",
+                counted(earlier, "earlier fault"),
                 self.found
             )?;
         }
@@ -443,7 +444,8 @@ impl FaultList {
             message.print_folded(out)?;
         }
         if self.messages_dropped > 0 {
-            writeln!(out, "    {ASIDE}and {} more lines of other formats{ASIDE:#}", self.messages_dropped)?;
+            let lines = counted(self.messages_dropped, "line");
+            writeln!(out, "    {ASIDE}and {lines} more, of other formats{ASIDE:#}")?;
         }
         Ok(())
     }
@@ -476,8 +478,4 @@ impl FaultList {
         }
         Ok(())
     }
-}
-
-fn counted(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

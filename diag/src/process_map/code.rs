@@ -187,7 +187,9 @@ impl Module {
 impl Loose {
     /// Kernels that can contain the program counter, given that code starts on a multiple of 128.
     pub(super) fn guesses(&self, pc: u64, files: &Files) -> impl Iterator<Item = Code> {
-        self.kernels.iter().flat_map(move |(name, code, lines)| {
+        // Between instructions there is none.
+        let kernels = self.kernels.iter().filter(move |_| pc.is_multiple_of(WORD_BYTES as u64));
+        kernels.flat_map(move |(name, code, lines)| {
             let first = pc % CODE_ALIGN;
             let offsets = (first..(code.len() as u64).min(pc.saturating_add(1))).step_by(CODE_ALIGN as usize);
             offsets.filter_map(move |offset| {

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+use crate::report::{Report, counted};
 use crate::trace::decode::decode;
 use crate::trace::event::{Call, Event};
 
@@ -100,7 +100,7 @@ impl Report for Summary {
             )?;
         }
         let (calls, ioctls, unknown) = (self.calls, self.ioctls, self.unknown);
-        let noun = if calls == 1 { "call" } else { "calls" };
-        writeln!(out, "{calls} {noun}, {ioctls} of them ioctl, {unknown} of those of unknown requests")
+        let calls = counted(calls, "call");
+        writeln!(out, "{calls}, {ioctls} of them ioctl, {unknown} of those of unknown requests")
     }
 }

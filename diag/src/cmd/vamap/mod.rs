@@ -266,6 +266,22 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_whose_size_fdinfo_omits_has_that_of_fstat() {
+        use nix::sys::memfd::{MFdFlags, memfd_create};
+        use std::os::fd::AsRawFd;
+
+        let file = memfd_create(c"dmabuf", MFdFlags::MFD_CLOEXEC).expect("a file");
+        nix::unistd::ftruncate(&file, 8192).expect("a file");
+        let Ok(process) = Process::open(std::process::id()) else {
+            ga10b_oracles::skipped("no pidfds here");
+            return;
+        };
+        let descriptor = Descriptor { number: file.as_raw_fd(), name: "/memfd:dmabuf (deleted)".to_owned() };
+        let found = buffer(&process, &descriptor).expect("a buffer");
+        assert_eq!(found.size_bytes, Some(8192));
+    }
+
+    #[test]
     fn windows_are_given_with_their_address() {
         assert_eq!(window("shared@0xfe_0000_0000"), Ok(Window::new("shared", 0xfe_0000_0000)));
         assert!(window("shared").is_err());
