@@ -168,7 +168,19 @@ fn how_a_program_ends_is_told() {
     let run = nvdiag(&["trace", "--", "no-such-program-anywhere"]);
     assert_eq!(run.status.code(), Some(2));
     assert!(text(&run.stderr).contains("there is no program no-such-program-anywhere"));
-    assert_eq!(nvdiag(&["trace"]).status.code(), Some(2));
+    for (arguments, why) in [
+        (&["trace"][..], "required arguments"),
+        (&["trace", "--", "/etc/passwd"], "/etc/passwd is not executable"),
+        (&["trace", "--pid", "4194305"], "there is no process 4194305"),
+        (
+            &["trace", "-o", "/dev/full", "--node", "/dev/zero", "--", "head", "-c1", "/dev/zero"],
+            "cannot write /dev/full",
+        ),
+    ] {
+        let run = nvdiag(arguments);
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&run.stderr).contains(why), "{arguments:?}: {}", text(&run.stderr));
+    }
 }
 
 #[test]

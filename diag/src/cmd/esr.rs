@@ -156,7 +156,10 @@ impl Args {
         }
         for argument in &self.cubin {
             let (rest, base) = match argument.rsplit_once('@') {
-                Some((rest, base)) => (rest, Some(address(base).map_err(anyhow::Error::msg)?)),
+                Some((rest, base)) => {
+                    let base = address(base).map_err(anyhow::Error::msg);
+                    (rest, Some(base.with_context(|| format!("cannot use --cubin {argument}"))?))
+                }
                 None => (argument.as_str(), None),
             };
             let (file, kernel) = match rest.rsplit_once(':') {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ArgGroup;
+use nix::unistd::{AccessFlags, access};
 use nvdiag::Report;
 use nvdiag::trace::{self, Event, Header, LogReader, LogWriter, Summary};
 
@@ -112,7 +113,10 @@ impl Args {
             Some(path) => self.replay(path, json, out),
             None => self.live(json, out),
         }?;
-        out.flush()?;
+        match &self.output {
+            Some(path) => out.flush().with_context(|| format!("cannot write {}", path.display()))?,
+            None => out.flush()?,
+        }
         Ok(finding)
     }
 
@@ -177,7 +181,10 @@ impl Args {
         let nodes = self.node.clone();
         let end = match self.pid {
             Some(pid) => Tracer::attach(pid, nodes, &mut event)
-                .with_context(|| format!("cannot trace process {pid}"))?
+                .with_context(|| match Path::new(&format!("/proc/{pid}")).exists() {
+                    true => format!("cannot trace process {pid}"),
+                    false => format!("there is no process {pid}: it has ended, or runs in another container"),
+                })?
                 .run(),
             None => {
                 let command = program(&self.command)?;
@@ -264,8 +271,10 @@ fn program(command: &[OsString]) -> anyhow::Result<Vec<CString>> {
         true => vec![PathBuf::new()],
         false => std::env::var_os("PATH").map_or(Vec::new(), |path| std::env::split_paths(&path).collect()),
     };
-    let found = folders.iter().any(|folder| folder.join(name).is_file());
-    anyhow::ensure!(found, "there is no program {}", name.display());
+    let mut found = folders.iter().map(|folder| folder.join(name)).filter(|path| path.is_file()).peekable();
+    anyhow::ensure!(found.peek().is_some(), "there is no program {}", name.display());
+    let runs = |path: PathBuf| access(&path, AccessFlags::X_OK).is_ok();
+    anyhow::ensure!(found.any(runs), "{} is not executable", name.display());
     let argument = |word: &OsString| CString::new(word.as_bytes()).context("an argument holds a zero byte");
     command.iter().map(argument).collect()
 }
