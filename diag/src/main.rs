@@ -7,25 +7,34 @@ mod cmd;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{ArgAction, CommandFactory, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use cmd::finding::{Finding, is_broken_pipe};
+use cmd::terminal::{self, Output};
+
+/// Where the help of each command lists what all of them take.
+const GLOBAL: &str = "Options of every command";
 
 /// Diagnostics for NVIDIA GPUs driven without CUDA.
 #[derive(Debug, Parser)]
 #[command(name = "nvdiag", version, propagate_version = true)]
-#[command(
-    after_help = "Exit codes: 0 nothing wrong found; 1 a problem found; 2 bad usage, or it could not be done \
-                        (no device, no permission, unreadable input)."
-)]
+#[command(after_help = "Examples:
+  nvdiag doctor                     is this machine set up?
+  nvdiag provoke misaligned         a fault on the software ga10b, explained
+  sudo nvdiag esr                   the faults in the kernel log
+  nvdiag esr --log kern.log --json  those of a file, as JSON
+
+Exit codes: 0 nothing wrong found; 1 a problem found; 2 bad usage, or it could not be done \
+                        (no device, no permission, unreadable input).")]
 struct Cli {
     /// Print one JSON document instead of text.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     json: bool,
     /// When to colour the output.
-    #[arg(long, global = true, value_name = "WHEN", default_value_t = clap::ColorChoice::Auto)]
+    #[arg(long, global = true, value_name = "WHEN", default_value_t = clap::ColorChoice::Auto, help_heading = GLOBAL)]
     color: clap::ColorChoice,
     /// Say more on stderr; twice for even more.
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = GLOBAL)]
     verbose: u8,
     #[command(subcommand)]
     command: Command,
@@ -59,13 +68,36 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Provoke(args) => args.run(cli.json, out),
         Command::Qmd(args) => args.run(cli.json, out),
         Command::Disasm(args) => args.run(cli.json, out),
-        Command::Completions(args) => args.run(Cli::command(), out),
-        Command::Man(args) => args.run(Cli::command(), out),
+        Command::Completions(args) => args.run(Cli::command(), cli.json, out),
+        Command::Man(args) => args.run(Cli::command(), cli.json, out),
     }
 }
 
+/// The command line; or, after help or an error was printed, the code to exit with.
+fn command_line() -> Result<Cli, ExitCode> {
+    let mut command = Cli::command();
+    if let Some(columns) = terminal::columns() {
+        command = command.term_width(columns);
+    }
+    let parsed = command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|message| match (message.print().and_then(|()| io::stdout().flush()), message.kind()) {
+        (Err(error), _) if error.kind() != io::ErrorKind::BrokenPipe => cannot_write(&error),
+        (_, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => ExitCode::SUCCESS,
+        _ => ExitCode::from(2),
+    })
+}
+
+fn cannot_write(error: &dyn std::fmt::Display) -> ExitCode {
+    // A program that cannot write to stderr either has nobody to say so to.
+    let _ = writeln!(anstream::stderr(), "nvdiag: cannot write to stdout: {error}");
+    ExitCode::from(2)
+}
+
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match command_line() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     match cli.color {
         clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
         clap::ColorChoice::Always => anstream::ColorChoice::Always,
@@ -78,10 +110,20 @@ fn main() -> ExitCode {
         _ => "debug",
     };
     tracing_subscriber::fmt().with_env_filter(level).with_writer(io::stderr).without_time().init();
-    match run(&cli, &mut anstream::stdout().lock()) {
+    let for_programs = cli.json || matches!(cli.command, Command::Completions(_));
+    let columns = terminal::columns().filter(|_| !for_programs);
+    let mut out = Output::new(anstream::stdout().lock(), columns);
+    let found = match (run(&cli, &mut out), out.flush()) {
+        // Whoever stopped to read still gets the code.
+        (Ok(_), Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        (found, _) => found,
+    };
+    match found {
         Ok(Finding::Clean) => ExitCode::SUCCESS,
         Ok(Finding::Problem) => ExitCode::from(1),
+        Ok(Finding::Program(code)) => ExitCode::from(code),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if out.has_failed() => cannot_write(&error.root_cause()),
         Err(error) => {
             anstream::eprintln!("nvdiag: {error:#}");
             if let Some(hint) = error.downcast_ref::<hcq::Error>().and_then(hcq::Error::hint) {

@@ -5,6 +5,11 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::Value;
 
+/// A number with its noun: `1 line`, `2 lines`.
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A decoded answer to one question.
 pub trait Report: Serialize {
     /// Name and version of the JSON document, e.g. `nvdiag.info/1`. Adding a field keeps the version.

@@ -33,6 +33,87 @@ fn exit_codes_tell_clean_from_problem_from_usage_from_failure() {
     assert!(err.starts_with("nvdiag: cannot read no-such-file: "), "{err}");
 }
 
+/// A command line for each command that has something to print.
+const COMMANDS: [&[&str]; 9] = [
+    &["info", "--device", "sim"],
+    &["esr", "--warp-esr", "0x10"],
+    &["vamap", "--device", "sim"],
+    &["provoke", "--list"],
+    &["bringup", "--list"],
+    &["doctor"],
+    &["completions", "bash"],
+    &["--help"],
+    &["esr", "--help"],
+];
+
+#[test]
+fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
+    for arguments in COMMANDS {
+        let program = || {
+            let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"));
+            command.args(arguments).env_remove("HCQ_DEVICE");
+            command
+        };
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a node of Linux");
+        let run = program().stdout(full).output().expect("the binary starts");
+        let why = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}: {why}");
+        assert!(why.contains("cannot write to stdout: No space left on device"), "{arguments:?}: {why}");
+        let whole = program().output().expect("the binary starts").status.code();
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let run = program().stdout(writer).output().expect("the binary starts");
+        assert_eq!(run.status.code(), whole, "{arguments:?}");
+        assert_eq!(String::from_utf8_lossy(&run.stderr), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn json_is_printed_or_refused() {
+    for arguments in COMMANDS.iter().filter(|arguments| !arguments.contains(&"--help")) {
+        let (code, out, err) = output(&mut nvdiag(&[arguments, &["--json"][..]].concat()));
+        if arguments[0] == "completions" {
+            assert_eq!((code, out.as_str()), (2, ""));
+            assert!(err.contains("no JSON form"), "{err}");
+            continue;
+        }
+        let document: serde_json::Value = serde_json::from_str(&out).expect("one JSON document");
+        assert!(document["schema"].as_str().is_some_and(|s| s.starts_with("nvdiag.")), "{arguments:?}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, _, err) = output(&mut nvdiag(&["man", "--json", &folder.path().to_string_lossy()]));
+    assert_eq!(code, 2, "{err}");
+}
+
+#[test]
+fn help_has_examples_and_exit_codes_and_ends_with_what_every_command_takes() {
+    let commands = [
+        "bringup",
+        "doctor",
+        "esr",
+        "info",
+        "pushbuf",
+        "provoke",
+        "qmd",
+        "trace",
+        "vamap",
+        "disasm",
+        "completions",
+        "man",
+    ];
+    for command in commands {
+        let (code, help, _) = output(&mut nvdiag(&[command, "--help"]));
+        assert_eq!(code, 0);
+        let places =
+            ["Usage: ", "Options:\n", "Options of every command:\n", "Examples:\n  ", "Exit codes: "];
+        let places = places.map(|text| help.find(text).unwrap_or_else(|| panic!("{command}: no {text:?}")));
+        assert!(places.is_sorted(), "{command}: {help}");
+        assert!(help[places[2]..places[3]].contains("--json"), "{command}: {help}");
+        assert!(help[places[3]..].contains(&format!("nvdiag {command} ")), "{command}: {help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{command}: {help}");
+    }
+}
+
 #[test]
 fn global_options_work_before_and_after_the_command() {
     let (_, before, _) = output(&mut nvdiag(&["--json", "qmd", &data("ga10b.qmd")]));

@@ -111,10 +111,17 @@ fn look_at(other: &Other, has_map: bool) {
         assert!(here["text"].as_str().is_some_and(|text| text.starts_with("LDG.E.128")), "{here}");
     }
 
+    // The pid is enough to read what is mapped, too.
+    let notes = fault["notes"].to_string();
+    let from = if has_map { "the one that the process keeps" } else { "that of the process now" };
+    assert!(notes.contains("the address map is") && notes.contains(from), "{notes}");
+
     // Twice: the first inspection leaves nothing that disturbs the second.
     for _ in 0..2 {
         let map = document(&nvdiag(&["vamap", "--json", "--pid", &other.pid()]), 0).expect("copied before");
         assert_eq!(map["process"]["pid"].to_string(), other.pid(), "{map}");
+        let host = map["host"].as_array().expect("what the CPU sees");
+        assert!(host.iter().any(|range| range["name"] == "[stack]"), "{map}");
         assert_eq!(map["regions"].as_array().map(Vec::len), Some(1), "{map}");
         assert!(map["untold"].as_array().is_some_and(|u| u.iter().any(|u| u == "memory kinds")), "{map}");
         let number = |value: &Value| u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok();

@@ -177,6 +177,95 @@ fn a_cubin_for_another_gpu_is_not_believed() {
 }
 
 #[test]
+fn a_wrong_base_is_not_believed() {
+    let cubin = data("12_local_stack.sm_87.cubin").to_string_lossy().into_owned();
+    let at = |base: &str| {
+        let cubin = format!("{cubin}:local_array@{base}");
+        let (code, out, _) =
+            nvdiag(&["esr", "--json", "--warp-esr", "0xf", "--pc", "0x1000001480", "--cubin", &cubin]);
+        let document: Value = serde_json::from_str(&out).expect("one JSON document");
+        assert_eq!(code, 1);
+        document["faults"][0]["code"].as_array().expect("code").clone()
+    };
+    // There the pc is at an instruction that accesses no memory.
+    let code = at("0x1000001400");
+    assert_eq!((&code[0]["doubtful"], &code[0]["certain"]), (&Value::from(true), &Value::from(false)));
+    assert!(code.len() > 1, "{code:?}");
+    for guess in &code[1..] {
+        assert_eq!(guess["certain"], false);
+        let again = at(guess["base"].as_str().expect("an address"));
+        assert_eq!(again.len(), 1, "{again:?}");
+        assert_eq!((&again[0]["certain"], &again[0]["offset"]), (&Value::from(true), &guess["offset"]));
+        assert_eq!(again[0]["doubtful"], Value::Null);
+    }
+    // Outside of the program the same is offered.
+    let outside = at("0x2000000000");
+    assert_eq!(outside[..code.len() - 1], code[1..]);
+    let argument = format!("{cubin}:local_array@0x1000001400");
+    let (_, out, _) = nvdiag(&["esr", "--warp-esr", "0xf", "--pc", "0x1000001480", "--cubin", &argument]);
+    assert!(out.contains("it cannot raise this error: the base given is doubtful"), "{out}");
+}
+
+#[test]
+fn the_software_gpus_own_line_names_instruction_and_threads() {
+    let line = "ga10b: warp error 0x0f at pc 0xff55a2a830, block [3, 0, 1], warp 2, lanes 0x0000000f: LDG.E.128 R8, [R2.64]";
+    let files = Files::new();
+    let driver = LINES[1..].iter().map(|line| format!("[  812.004100] {line}"));
+    let log = [line.to_owned()].into_iter().chain(driver).collect::<Vec<_>>().join("\n");
+    for (log, evidence) in [(log.as_str(), 5), (line, 1)] {
+        let path = files.put("log", log.as_bytes());
+        let (code, out, _) = nvdiag(&["esr", "--json", "--log", &path]);
+        let document: Value = serde_json::from_str(&out).expect("one JSON document");
+        assert_eq!((code, &document["found"]), (1, &Value::from(1)), "{document}");
+        let fault = &document["faults"][0];
+        assert_eq!(fault["what"]["name"], "MISALIGNED_ADDR");
+        assert_eq!(fault["evidence"].as_array().map(Vec::len), Some(evidence));
+        assert_eq!(fault["time_us"].as_u64(), (evidence > 1).then_some(812_004_100));
+        assert_eq!(fault["code"][0]["listing"][0]["text"], "LDG.E.128 R8, [R2.64]");
+        let notes = fault["notes"].to_string();
+        assert!(notes.contains("4 threads of warp 2 of block (3, 0, 1), lanes 0x0000000f"), "{notes}");
+        assert!(!notes.contains("does not run"), "{notes}");
+        assert!(fault["causes"][0].as_str().is_some_and(|c| c.contains("multiple of 16")), "{fault}");
+    }
+}
+
+#[test]
+fn a_host_pointer_is_called_one() {
+    let files = Files::new();
+    let fault = |address: &str, engine: u32, client: &str| {
+        let log = format!(
+            "nvgpu: 17000000.gpu f:1 [ERR]  [MMU FAULT] mmu engine id:  {engine}, ch id:  507, fault addr: {address}, \
+             fault addr aperture: 0, fault type: invalid pte, access type: virt read, \n\
+             nvgpu: 17000000.gpu f:1 [ERR]  [MMU FAULT] protected mode: 0, client type: hub, client id:  {client}, \
+             gpc id if client type is gpc: 0, \n"
+        );
+        files.put("log", log.as_bytes())
+    };
+    let first_cause = |arguments: &[&str]| {
+        let (code, out, _) = nvdiag(&[&["esr", "--json"], arguments].concat());
+        let document: Value = serde_json::from_str(&out).expect("one JSON document");
+        assert_eq!(code, 1, "{document}");
+        document["faults"][0]["causes"][0].as_str().expect("a cause").to_owned()
+    };
+    let map = files.put(
+        "map",
+        br#"{"schema": "nvdiag.vamap/1", "mappings": [{"va": "0x1000000000", "size_bytes": 4096}],
+             "host": [{"name": "[heap]", "start": "0x3000000000", "end": "0x3000100000"}]}"#,
+    );
+    let log = fault("0x3000001000", 15, "ce0");
+    let cause = first_cause(&["--log", &log, "--map", &map]);
+    assert!(cause.starts_with("a host pointer was given to the copy engine: "), "{cause}");
+    assert!(cause.contains("[heap] at 0x3000000000..0x3000100000"), "{cause}");
+    let (_, out, _) = nvdiag(&["esr", "--log", &log, "--map", &map]);
+    assert!(out.contains("is a host address, in the process's own [heap]"), "{out}");
+    // Without a map the address alone says so, or does not.
+    let cause = first_cause(&["--log", &fault("0xffff8c001000", 15, "ce0")]);
+    assert!(cause.starts_with("a host pointer was given to the copy engine: "), "{cause}");
+    let cause = first_cause(&["--log", &fault("0xff00001000", 15, "ce0")]);
+    assert!(!cause.contains("host pointer"), "{cause}");
+}
+
+#[test]
 fn dumps_that_are_none_are_told() {
     let files = Files::new();
     let text = files.put("dump.txt", &b"not a dump at all\n".repeat(100));

@@ -113,7 +113,8 @@ fn what_a_library_asks_of_the_software_gpu_is_what_it_says_it_asked() {
     let (outer_path, inner_path) =
         (outer.to_string_lossy().into_owned(), inner.to_string_lossy().into_owned());
     let program = example();
-    let arguments = ["trace", "--log", &outer_path, "--", "env", "NVGPU_SIM_TRACE=1", &preload, &program];
+    // The tracer has the library report its calls.
+    let arguments = ["trace", "--log", &outer_path, "--", "env", &preload, &program];
     let run = nvdiag(&[&arguments[..], &["--device", &inner_path]].concat());
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
     let (outside, inside) = (log(&outer), log(&inner));
@@ -159,14 +160,76 @@ fn how_a_program_ends_is_told() {
         return;
     }
     let run = nvdiag(&["trace", "--", "sh", "-c", "exit 7"]);
-    assert_eq!(run.status.code(), Some(1));
+    assert_eq!(run.status.code(), Some(7));
     assert!(text(&run.stderr).contains("ended with code 7"));
     let run = nvdiag(&["trace", "--", "sh", "-c", "kill -9 $$"]);
+    assert_eq!(run.status.code(), Some(128 + 9));
     assert!(text(&run.stderr).contains("signal 9 ended the program"));
     let run = nvdiag(&["trace", "--", "no-such-program-anywhere"]);
     assert_eq!(run.status.code(), Some(2));
     assert!(text(&run.stderr).contains("there is no program no-such-program-anywhere"));
-    assert_eq!(nvdiag(&["trace"]).status.code(), Some(2));
+    for (arguments, why) in [
+        (&["trace"][..], "required arguments"),
+        (&["trace", "--", "/etc/passwd"], "/etc/passwd is not executable"),
+        (&["trace", "--pid", "4194305"], "there is no process 4194305"),
+        (
+            &["trace", "-o", "/dev/full", "--node", "/dev/zero", "--", "head", "-c1", "/dev/zero"],
+            "cannot write /dev/full",
+        ),
+    ] {
+        let run = nvdiag(arguments);
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&run.stderr).contains(why), "{arguments:?}: {}", text(&run.stderr));
+    }
+}
+
+#[test]
+fn a_program_without_calls_is_explained() {
+    if !can_trace() {
+        return;
+    }
+    let run = nvdiag(&["trace", "--summary", "--", "true"]);
+    assert_eq!(run.status.code(), Some(0));
+    let why = text(&run.stderr);
+    assert!(
+        why.contains("made no call on a GPU's node") && why.contains("LD_PRELOAD=libnvgpu_sim.so"),
+        "{why}"
+    );
+    // What was seen needs no explanation.
+    let run = nvdiag(&["trace", "--node", "/dev/zero", "--summary", "--", "head", "-c", "1", "/dev/zero"]);
+    assert_eq!(text(&run.stderr), "");
+}
+
+#[test]
+fn what_is_left_of_a_damaged_log_is_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("log");
+    let line = |fd: i32| {
+        format!(
+            "{{\"start_ns\":1,\"duration_ns\":2,\"pid\":3,\"tid\":3,\"result\":0,\"call\":\"close\",\"fd\":{fd},\"node\":\"/dev/nvmap\"}}\n"
+        )
+    };
+    let header =
+        "{\"schema\":\"nvdiag.trace/1\",\"arch\":\"aarch64\",\"command\":[\"x\"],\"method\":\"ptrace\"}\n";
+    let replay = |log: &[u8]| {
+        std::fs::write(&path, log).expect("written");
+        let run = nvdiag(&["trace", "--replay", &path.to_string_lossy()]);
+        (run.status.code(), text(&run.stdout).lines().count(), text(&run.stderr))
+    };
+    let whole = [header, &line(7), &line(8), &line(9)].concat();
+    assert_eq!(replay(whole.as_bytes()), (Some(0), 3, String::new()));
+    let damaged = whole.replacen("\"fd\":8", "\"fd\":x", 1);
+    let (code, lines, why) = replay(damaged.as_bytes());
+    assert_eq!((code, lines), (Some(1), 2), "{why}");
+    assert!(why.contains("2 calls could be read, 1 line is left out; line 3"), "{why}");
+    let mut not_text = whole.clone().into_bytes();
+    not_text[header.len() + 5] = 0xff;
+    let (code, lines, why) = replay(&not_text);
+    assert_eq!((code, lines), (Some(1), 2), "{why}");
+    let (code, lines, why) = replay(&whole.as_bytes()[..whole.len() - 9]);
+    assert_eq!((code, lines), (Some(1), 2), "{why}");
+    let (code, lines, why) = replay(b"no log\n");
+    assert_eq!((code, lines), (Some(2), 0), "{why}");
 }
 
 #[test]

@@ -288,7 +288,8 @@ pub enum Error {
     },
     /// The GPU did not reach a point in time.
     #[error(
-        "the GPU did not finish within {waited:?}: timeline stands at {reached}, waited for {wanted}{}",
+        "the GPU did not finish {}: timeline stands at {reached}, waited for {wanted}{}",
+        limit(*waited),
         said(explanation)
     )]
     Timeout {
@@ -339,6 +340,14 @@ impl fmt::Debug for Error {
 
 fn of_group(group: &Option<String>) -> String {
     group.as_ref().map_or_else(String::new, |group| format!(", which belongs to group {group}"))
+}
+
+/// How long a call waited; one that did not wait only looked.
+fn limit(waited: Duration) -> String {
+    match waited {
+        Duration::ZERO => "yet".to_owned(),
+        waited => format!("within {waited:?}"),
+    }
 }
 
 fn said(explanation: &[String]) -> String {
@@ -454,5 +463,17 @@ impl Error {
             Self::Arguments { .. } => Some("pass every parameter, in order, with its own width"),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_is_told_from_a_wait() {
+        let text = |waited| Error::Timeout { waited, wanted: 2, reached: 1, explanation: vec![] }.to_string();
+        assert!(text(Duration::ZERO).starts_with("the GPU did not finish yet: "));
+        assert!(text(Duration::from_secs(3)).starts_with("the GPU did not finish within 3s: "));
     }
 }

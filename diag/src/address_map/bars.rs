@@ -20,6 +20,17 @@ pub(super) struct Bar {
     pub(super) mapped: u64,
 }
 
+/// A part of a bar.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Cell {
+    /// How much of it is mapped, 0 to 1.
+    pub(super) mapped: f64,
+    /// Whether it holds part of a window.
+    pub(super) window: bool,
+    /// Whether something is mapped in that part.
+    pub(super) trapped: bool,
+}
+
 /// The bars of a map, by address. A gap that is larger than what precedes it ends a bar; if that makes too
 /// many, only the largest gaps do.
 pub(super) fn bars(map: &AddressMap) -> Vec<Bar> {
@@ -70,24 +81,32 @@ impl Bar {
         self.end - self.start
     }
 
-    /// Cuts the bar into `columns` cells and says of each how much is mapped (0 to 1) and whether it is in a
-    /// window.
-    pub(super) fn cells(self, map: &AddressMap, columns: usize) -> Vec<(f64, bool)> {
+    /// Cuts the bar into `columns` cells and says of each what is in it.
+    pub(super) fn cells(self, map: &AddressMap, columns: usize) -> Vec<Cell> {
         let width = (self.len() as f64 / columns as f64).max(1.0);
-        let mut cells = vec![(0.0, false); columns];
+        let mut cells = vec![Cell::default(); columns];
         let place = |address: u64| (address.clamp(self.start, self.end) - self.start) as f64 / width;
         let first = map.mappings.partition_point(|m| m.va.0 < self.start);
         for mapping in map.mappings[first..].iter().take_while(|m| m.va.0 < self.end) {
             let (from, to) = (place(mapping.va.0), place(mapping.end()));
             let until = (to.ceil() as usize).min(columns);
-            for (cell, (mapped, _)) in cells.iter_mut().enumerate().take(until).skip(from as usize) {
-                let part = to.min(cell as f64 + 1.0) - from.max(cell as f64);
-                *mapped = (*mapped + part.max(0.0)).min(1.0);
+            for (at, cell) in cells.iter_mut().enumerate().take(until).skip(from as usize) {
+                let part = to.min(at as f64 + 1.0) - from.max(at as f64);
+                cell.mapped = (cell.mapped + part.max(0.0)).min(1.0);
             }
         }
-        for range in map.windows.iter().filter(|w| w.base.0 < self.end && self.start < w.end()) {
-            let (from, to) = (place(range.base.0) as usize, place(range.end()).ceil() as usize);
-            cells.iter_mut().take(to).skip(from).for_each(|(_, window)| *window = true);
+        let mut mark = |start: u64, end: u64, set: &dyn Fn(&mut Cell)| {
+            let (from, to) = (place(start) as usize, place(end).ceil() as usize);
+            cells.iter_mut().take(to).skip(from).for_each(set);
+        };
+        for window in map.windows.iter().filter(|w| w.base.0 < self.end && self.start < w.end()) {
+            mark(window.base.0, window.end(), &|cell| cell.window = true);
+            for mapping in &map.mappings {
+                let (start, end) = (mapping.va.0.max(window.base.0), mapping.end().min(window.end()));
+                if start < end {
+                    mark(start, end, &|cell| cell.trapped = true);
+                }
+            }
         }
         cells
     }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::hex::Hex;
 use crate::page_table::format::kind_name;
 use crate::page_table::walk::{Run, Walk};
+use crate::process_map::host::HostRange;
 use crate::process_map::map::Process;
 use crate::size::size;
 
@@ -17,11 +18,11 @@ pub const LARGE: u64 = 8 << 20;
 /// What one entry of a PDE0 covers: a large buffer that begins on one needs the fewest tables and TLB
 /// entries.
 pub const LARGE_ALIGNMENT: u64 = 2 << 20;
+/// The smallest of the pages that a larger alignment serves.
+const BIG_PAGE: u64 = 64 << 10;
 /// What a window is believed to span: working drivers place two of them 16 MiB apart, and the hardware
 /// refuses windows that overlap; a crash is known from 2 MiB inside one.
 pub const WINDOW_BYTES: u64 = 16 << 20;
-/// How close to a window's base a mapping is worth a word: drivers keep the bases 4 GiB apart.
-const WINDOW_ROOM: u64 = 4 << 30;
 /// Where ports to ga10b put the windows, below the 40 bits that nvgpu reports.
 const GA10B_WINDOWS: [(&str, u64); 2] = [("local memory", 0xfd_0000_0000), ("shared memory", 0xfe_0000_0000)];
 
@@ -54,6 +55,9 @@ pub struct AddressMap {
     /// What the source does not report about mappings, so that its absence means nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub untold: Vec<String>,
+    /// What the process has mapped for its CPU.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host: Vec<HostRange>,
 }
 
 /// A named range.
@@ -181,6 +185,8 @@ pub struct Parts {
     pub tables: Option<Walk>,
     /// What is not known of any mapping.
     pub untold: Vec<String>,
+    /// What the process has mapped for its CPU.
+    pub host: Vec<HostRange>,
 }
 
 impl Range {
@@ -261,6 +267,7 @@ impl AddressMap {
             buffers,
             tables,
             untold,
+            host,
         } = parts;
         for ranges in [&mut regions, &mut reservations] {
             ranges.sort_by_key(|range| range.va);
@@ -282,6 +289,7 @@ impl AddressMap {
             buffers,
             tables,
             untold,
+            host,
         };
         map.remarks = map.judge();
         map
@@ -336,17 +344,11 @@ impl AddressMap {
                         mapping.va, window.name, window.name
                     );
                     remark(Severity::Problem, mapping.va, text);
-                } else if mapping.va.0 < start.saturating_add(WINDOW_ROOM) && start < mapping.end() {
-                    let text = format!(
-                        "{len} at {} begins {} after the base of the {} window, whose exact size is not known",
-                        mapping.va,
-                        size(mapping.va.0 - start),
-                        window.name
-                    );
-                    remark(Severity::Advice, mapping.va, text);
                 }
             }
-            if mapping.size_bytes >= LARGE && !mapping.va.0.is_multiple_of(LARGE_ALIGNMENT) {
+            // Small pages gain nothing from it: the driver lays them out as it likes.
+            let is_small = mapping.page_bytes.is_some_and(|bytes| bytes < BIG_PAGE);
+            if mapping.size_bytes >= LARGE && !is_small && !mapping.va.0.is_multiple_of(LARGE_ALIGNMENT) {
                 let text = format!("{len} at {} does not begin on a multiple of 2 MiB", mapping.va);
                 remark(Severity::Advice, mapping.va, text);
             }
@@ -481,9 +483,32 @@ mod tests {
         assert!(found[1].starts_with("1 MiB at 0xfe00200000 lies in the shared memory window"), "{found:?}");
         let advice = map.remarks.iter().filter(|r| r.severity == Severity::Advice);
         let advice: Vec<_> = advice.map(|r| r.text.as_str()).collect();
-        assert_eq!(advice.len(), 2, "{advice:?}");
+        // 1 GiB after the base of a window is a good place: windows span 16 MiB.
+        assert_eq!(advice.len(), 1, "{advice:?}");
         assert!(advice[0].contains("does not begin on a multiple of 2 MiB"));
-        assert!(advice[1].contains("begins 1 GiB after the base of the local memory window"));
+    }
+
+    /// The layout that tinygrad had on an Orin: buffers from the top down, in pages of 4 KiB, beside windows.
+    #[test]
+    fn a_layout_that_ran_on_an_orin_is_not_remarked_upon() {
+        let small = |va, size_bytes| Mapping { page_bytes: Some(4096), ..mapping(va, size_bytes) };
+        let map = AddressMap::new(Parts {
+            windows: ga10b_windows(),
+            mappings: vec![
+                small(0xfe_0100_0000, 2 * MIB),
+                small(0xfe_ff00_1000, 16 * MIB),
+                small(0xff_ff60_0000, 4 * MIB),
+                small(0xff_ffa0_0000, MIB),
+            ],
+            ..Parts::default()
+        });
+        assert_eq!(map.remarks, []);
+        let mut text = Vec::new();
+        crate::report::Report::print(&map, &mut text).expect("memory");
+        let text = String::from_utf8(text).expect("text");
+        let bars = text.lines().filter(|line| line.contains(" [") && line.trim_start().starts_with("0x"));
+        assert!(bars.clone().count() > 1, "{text}");
+        assert!(bars.clone().all(|line| !line.contains('!')), "{text}");
     }
 
     #[test]

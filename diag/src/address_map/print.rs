@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use crate::address_map::bars::bars;
+use crate::address_map::bars::{Cell, bars};
 use crate::address_map::{AddressMap, Severity};
 use crate::hex::Hex;
 use crate::page_table::walk::Directory;
-use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+use crate::report::{Report, counted};
 use crate::size::size;
 
 /// Columns of a bar.
@@ -57,8 +57,8 @@ impl Report for AddressMap {
             writeln!(out, "  fd {:<5} {len:>10}  {}", buffer.fd, buffer.name.as_deref().unwrap_or(""))?;
         }
         if let Some(tables) = &self.tables {
-            let (count, bytes) = (tables.tables, size(tables.table_bytes));
-            writeln!(out, "{HEADING}Page tables: {count} tables, {bytes}{HEADING:#}")?;
+            let (count, bytes) = (counted(tables.tables as u64, "table"), size(tables.table_bytes));
+            writeln!(out, "{HEADING}Page tables: {count}, {bytes}{HEADING:#}")?;
             for root in &tables.tree {
                 print_tree(root, 1, out)?;
             }
@@ -87,11 +87,11 @@ impl AddressMap {
                 writeln!(out, "  {ASIDE}{:>14} {:>10}{ASIDE:#}", "gap of", size(gap))?;
             }
             end = Some(bar.end);
-            let cell = |(mapped, window): (f64, bool)| match window {
-                true if mapped > 0.0 => '!',
+            let cell = |cell: Cell| match cell.window {
+                _ if cell.trapped => '!',
                 true => 'w',
-                false if mapped > 0.99 => '#',
-                false if mapped > 0.0 => '+',
+                false if cell.mapped > 0.99 => '#',
+                false if cell.mapped > 0.0 => '+',
                 false => '.',
             };
             let cells: String = bar.cells(self, COLUMNS).into_iter().map(cell).collect();
@@ -133,16 +133,23 @@ impl AddressMap {
             .map(|(page, bytes)| format!("{} in {} pages", size(*bytes), size(*page)))
             .collect();
         let pages = if pages.is_empty() { String::new() } else { format!(": {}", pages.join(", ")) };
-        row("mapped", format!("{} in {} mappings{pages}", size(totals.mapped_bytes), self.mappings.len()))?;
+        row(
+            "mapped",
+            format!(
+                "{} in {}{pages}",
+                size(totals.mapped_bytes),
+                counted(self.mappings.len() as u64, "mapping")
+            ),
+        )?;
         if totals.reserved_bytes > 0 {
             row("reserved", size(totals.reserved_bytes))?;
         }
         row(
             "free",
             format!(
-                "{} in {} holes, the largest {}; {} % of it elsewhere",
+                "{} in {}, the largest {}; {} % of it elsewhere",
                 size(totals.free_bytes),
-                self.holes.len(),
+                counted(self.holes.len() as u64, "hole"),
                 size(totals.largest_hole_bytes),
                 totals.fragmentation_percent
             ),

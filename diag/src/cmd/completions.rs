@@ -8,6 +8,11 @@ use crate::cmd::finding::Finding;
 
 /// Print a completion script for a shell.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  nvdiag completions bash > /etc/bash_completion.d/nvdiag
+  nvdiag completions fish > ~/.config/fish/completions/nvdiag.fish
+
+Exit codes: 0 printed; 2 bad usage.")]
 pub struct Args {
     /// The shell.
     shell: Shell,
@@ -15,7 +20,13 @@ pub struct Args {
 
 impl Args {
     /// Writes the script for `command`.
-    pub fn run(&self, mut command: clap::Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    pub fn run(
+        &self,
+        mut command: clap::Command,
+        json: bool,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<Finding> {
+        anyhow::ensure!(!json, "--json: a completion script has no JSON form");
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "nvdiag", &mut script);
         out.write_all(&script)?;

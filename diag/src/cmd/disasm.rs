@@ -13,6 +13,13 @@ use crate::cmd::input::{read_input, read_source};
 
 /// Disassemble a cubin: sections, what each kernel needs, occupancy, instructions.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  nvdiag disasm k.cubin                   all of it
+  nvdiag disasm k.cubin --kernel main     one kernel
+  nvdiag disasm k.cubin --lint            does every instruction wait for its results?
+
+Exit codes: 0 disassembled, and --lint found nothing; 1 --lint found something; 2 bad usage, or no
+cubin.")]
 pub struct Args {
     /// The cubin; `-` for stdin.
     file: PathBuf,

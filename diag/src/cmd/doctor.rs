@@ -20,6 +20,12 @@ use crate::cmd::kernel_log;
 ///
 /// Warnings are about speed; after a bad check the GPU cannot be used, and the exit code is 1.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  nvdiag doctor                 this machine
+  nvdiag doctor --json          the same, for a program
+  nvdiag doctor --root /mnt     the files of another machine, under a folder
+
+Exit codes: 0 no bad check; 1 a bad check: the GPU cannot be used; 2 bad usage, or no such folder.")]
 pub struct Args {
     /// Read the files under this folder instead of the machine's own.
     #[arg(long, value_name = "DIR", default_value = "/")]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use nvdiag::Report;
+use nvdiag::address_map::ga10b_windows;
 use nvdiag::fault::Incident;
 use nvdiag::process_map::ProcessMap;
 use nvdiag::session::Session;
@@ -16,14 +17,25 @@ use nvdiag::session::Session;
 use crate::cmd::finding::{Finding, is_broken_pipe, show};
 use crate::cmd::follow::{Log, Look};
 use crate::cmd::input::{read_input, read_source};
+use crate::cmd::process::{Descriptor, Process};
 use crate::cmd::register::{Register, address, register};
-use crate::cmd::{kernel_log, live, process};
+use crate::cmd::{kernel_log, live, process, vamap};
 
 /// Explain GPU faults: what happened, where, which instruction, likely causes, what to try.
 ///
 /// Reads the live kernel log unless an option names another source. Knows the lines of nvgpu (Jetson), of the
 /// desktop driver (Xid), of nouveau, and of the SMMU, the memory controller and nvmap beside them.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sudo nvdiag esr                                  the faults in the live kernel log
+  nvdiag esr --log kern.log.gz --last 1            the last one of a file
+  nvdiag esr --log kern.log --map map.json         with what the process had mapped
+  nvdiag esr --warp-esr 16 --pc 0x1000001480 --cubin k.cubin:main@0x1000001300
+  sudo nvdiag esr --pid 4711                       the records of a running process
+  sudo nvdiag esr --watch --json                   one JSON document for each fault, as it occurs
+
+Exit codes: 0 no fault, or only corrected errors; 1 a fault; 2 bad usage, or something cannot be
+read.")]
 pub struct Args {
     /// A saved kernel log instead of the live one, compressed with gzip or not; `-` for stdin.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["warp_esr", "pid"])]
@@ -84,24 +96,10 @@ impl Args {
             if let Some(other) = map.pid.filter(|other| *other != pid) {
                 anyhow::bail!("the map of --map is of process {other}, not of process {pid}");
             }
-            let (process, descriptors) = process::look_at(pid)?;
-            let incidents = live::records(&process, &descriptors)?;
-            if incidents.is_empty() && !json {
-                writeln!(
-                    out,
-                    "no SM has reported an exception to the channel groups of {}",
-                    process.title()
-                )?;
-                return Ok(Finding::Clean);
-            }
-            if let Some(path) = process.map_file().filter(|_| self.map.is_empty()) {
-                add_map(&mut map, &path)?;
-            }
-            let mut session = Session::new(map, self.last);
-            for incident in incidents {
-                session.take(&incident);
-            }
-            return show(&session.finish(&format!("the channel groups of {}", process.title())), json, out);
+            return self.of_process(pid, map, json, out);
+        }
+        if let Some(pid) = map.pid.filter(|_| map.host.is_empty()) {
+            map.host = process::host_ranges(pid);
         }
         let mut session = Session::new(map, self.last);
         if self.watch {
@@ -121,6 +119,31 @@ impl Args {
         show(&session.finish(&source), json, out)
     }
 
+    /// The records of a running process, with its address map.
+    fn of_process(
+        &self,
+        pid: u32,
+        mut map: ProcessMap,
+        json: bool,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<Finding> {
+        let (process, descriptors) = process::look_at(pid)?;
+        let mut incidents = live::records(&process, &descriptors)?;
+        if incidents.is_empty() && !json {
+            writeln!(out, "no SM has reported an exception to the channel groups of {}", process.title())?;
+            return Ok(Finding::Clean);
+        }
+        if self.map.is_empty() {
+            let note = fetch_map(&process, &descriptors, &mut map)?;
+            incidents.iter_mut().for_each(|incident| incident.notes.push(note.clone()));
+        }
+        let mut session = Session::new(map, self.last);
+        for incident in incidents {
+            session.take(&incident);
+        }
+        show(&session.finish(&format!("the channel groups of {}", process.title())), json, out)
+    }
+
     fn process_map(&self) -> anyhow::Result<ProcessMap> {
         let mut map = ProcessMap::default();
         for path in &self.map {
@@ -133,7 +156,10 @@ impl Args {
         }
         for argument in &self.cubin {
             let (rest, base) = match argument.rsplit_once('@') {
-                Some((rest, base)) => (rest, Some(address(base).map_err(anyhow::Error::msg)?)),
+                Some((rest, base)) => {
+                    let base = address(base).map_err(anyhow::Error::msg);
+                    (rest, Some(base.with_context(|| format!("cannot use --cubin {argument}"))?))
+                }
                 None => (argument.as_str(), None),
             };
             let (file, kernel) = match rest.rsplit_once(':') {
@@ -146,6 +172,32 @@ impl Args {
         }
         Ok(map)
     }
+}
+
+/// Adds what a running process has mapped: by the file that it writes itself, or by the driver's answers. Says
+/// which it was.
+fn fetch_map(process: &Process, descriptors: &[Descriptor], map: &mut ProcessMap) -> anyhow::Result<String> {
+    if let Some(path) = process.map_file() {
+        add_map(map, &path)?;
+        map.host = process.host_ranges();
+        return Ok(format!("the address map is the one that the process keeps, {}", path.display()));
+    }
+    // Records of a process that does not permit more are worth showing.
+    let found = match vamap::read_process(process, descriptors, Vec::new()) {
+        Ok(found) => found,
+        Err(error) => return Ok(format!("the address map cannot be read: {error:#}")),
+    };
+    map.add_json(found.json()?.to_string().as_bytes())
+        .context("cannot use the address map of the process")?;
+    let mut note = "the address map is that of the process now, by the driver".to_owned();
+    if map.windows.is_empty() {
+        for window in ga10b_windows() {
+            map.add_window(&format!("assumed {}", window.name), window.base.0);
+        }
+        note +=
+            "; the windows are assumed to be where ports to ga10b put them (--shared-window, --local-window)";
+    }
+    Ok(note)
 }
 
 fn add_map(map: &mut ProcessMap, path: &Path) -> anyhow::Result<()> {

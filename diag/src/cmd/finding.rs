@@ -11,6 +11,8 @@ pub enum Finding {
     Clean,
     /// A problem found.
     Problem,
+    /// A program was run, and ended with this code.
+    Program(u8),
 }
 
 /// Prints a report as text or JSON and says what it found.

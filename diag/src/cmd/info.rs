@@ -28,6 +28,11 @@ const CTRL: &std::ffi::CStr = c"/dev/nvgpu/igpu0/ctrl";
 
 /// Describe the GPU: name, driver, size, clocks, classes, memory, address windows.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  nvdiag info                       the first GPU that can be opened
+  nvdiag info --device nvgpu --all  everything that a Jetson's driver reports
+
+Exit codes: 0 described; 2 bad usage, or no device.")]
 pub struct Args {
     /// Which device: auto, nvgpu (a Jetson's), rm (a desktop GPU), sim (the software ga10b).
     #[arg(long, env = "HCQ_DEVICE", default_value_t = Selector::Auto)]

@@ -9,6 +9,10 @@ use crate::cmd::finding::Finding;
 
 /// Write the manual pages, one for each command, into a folder.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  nvdiag man ~/.local/share/man/man1
+
+Exit codes: 0 written; 2 bad usage, or they cannot be written.")]
 pub struct Args {
     /// The folder; made if it is not there.
     folder: PathBuf,
@@ -16,7 +20,8 @@ pub struct Args {
 
 impl Args {
     /// Writes the pages of `command` and says where.
-    pub fn run(&self, command: clap::Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    pub fn run(&self, command: clap::Command, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+        anyhow::ensure!(!json, "--json: manual pages have no JSON form");
         let cannot = || format!("cannot write manual pages to {}", self.folder.display());
         std::fs::create_dir_all(&self.folder).with_context(cannot)?;
         clap_mangen::generate_to(command, &self.folder).with_context(cannot)?;

@@ -17,5 +17,6 @@ pub mod provoke;
 pub mod pushbuf;
 pub mod qmd;
 mod register;
+pub mod terminal;
 pub mod trace;
 pub mod vamap;

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow};
 use ga10b_sim::Remote;
 use nix::errno::Errno;
+use nvdiag::process_map::HostRange;
 use nvgpu_sys::{Linux, Sys};
 
 /// A descriptor of another process.
@@ -44,7 +45,9 @@ impl Process {
         let pidfd = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) });
         let pidfd = pidfd.map_err(|error| match error.raw_os_error() {
             Some(libc::ESRCH) => {
-                anyhow!("there is no process {pid}: it has ended, or runs in another container")
+                anyhow!(
+                    "there is no process {pid}: it has ended, or runs in another container (what it had mapped went with it)"
+                )
             }
             Some(libc::EINVAL) => {
                 anyhow!("{pid} is no process: the number of one is wanted, not that of a thread")
@@ -64,6 +67,11 @@ impl Process {
             Err(_) => None,
         };
         Ok(Self { pid, name, pidfd, software })
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// The process in words.
@@ -138,6 +146,17 @@ impl Process {
         text.lines().find_map(value)
     }
 
+    /// The size of what a descriptor is open on, where that has one.
+    pub fn fd_size(&self, fd: i32) -> Option<u64> {
+        let size = fs::metadata(format!("/proc/{}/fd/{fd}", self.pid)).ok()?.len();
+        (size > 0).then_some(size)
+    }
+
+    /// What it has mapped for its CPU; nothing without the right to know.
+    pub fn host_ranges(&self) -> Vec<HostRange> {
+        host_ranges(self.pid)
+    }
+
     /// The map that the process writes of its own address space, if `HCQ_MAP_DIR` is set.
     pub fn map_file(&self) -> Option<PathBuf> {
         let environment = fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
@@ -147,6 +166,11 @@ impl Process {
         let base = fs::read_link(format!("/proc/{}/cwd", self.pid)).ok()?;
         Some(base.join(folder).join(format!("{}.json", self.pid))).filter(|path| path.exists())
     }
+}
+
+/// What a process has mapped for its CPU; nothing if it has ended, or without the right to know.
+pub fn host_ranges(pid: u32) -> Vec<HostRange> {
+    HostRange::read(&fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default())
 }
 
 /// The descriptors of a process, as the kernel shows them.

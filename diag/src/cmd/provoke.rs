@@ -28,6 +28,13 @@ const STALL_BUDGET: u64 = 1 << 20;
 /// The fault happens in a process of its own and stops that process's channel alone. Kinds: misaligned, oob,
 /// unmapped, illegal-instruction, window, stack, shared, constant, trap, timeout.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  nvdiag provoke --list                     what the kinds do
+  nvdiag provoke oob                        on the software ga10b
+  nvdiag provoke misaligned --device nvgpu  on a Jetson
+
+Exit codes: 0 the fault is the one that was meant; 1 it is another, or none; 2 bad usage, or no
+device.")]
 pub struct Args {
     /// Which fault.
     #[arg(required_unless_present = "list")]
@@ -36,7 +43,7 @@ pub struct Args {
     #[arg(long, env = "HCQ_DEVICE", default_value_t = Selector::Sim)]
     device: Selector,
     /// Seconds after which the child is killed.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     deadline: u32,
     /// Say what each kind does, and do nothing.
     #[arg(long)]
@@ -50,6 +57,15 @@ impl Args {
     /// Runs the child, and explains what it saw.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         if self.list {
+            if json {
+                let kinds: Vec<_> = Kind::ALL
+                    .iter()
+                    .map(|kind| serde_json::json!({ "kind": kind.name(), "does": kind.does() }))
+                    .collect();
+                let list = serde_json::json!({ "schema": "nvdiag.provoke-list/1", "kinds": kinds });
+                writeln!(out, "{list:#}")?;
+                return Ok(Finding::Clean);
+            }
             for kind in Kind::ALL {
                 writeln!(out, "{:<20} {}", kind.name(), kind.does())?;
             }

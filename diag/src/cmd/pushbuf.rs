@@ -13,6 +13,12 @@ use crate::cmd::input::{number, read_input};
 
 /// Decode a captured pushbuffer or GPFIFO: methods, fields, the classes bound to subchannels, inline QMDs.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  nvdiag pushbuf pb.bin                                 a pushbuffer
+  nvdiag pushbuf --gpfifo ring.bin --memory pb.bin@0x1000200000
+  nvdiag pushbuf pb.bin --bind 1=0xc7c0 --hex           a class bound earlier, and the words
+
+Exit codes: 0 decoded; 1 something in it is wrong; 2 bad usage, or unreadable input.")]
 pub struct Args {
     /// The capture, raw bytes as in memory; `-` for stdin.
     file: PathBuf,

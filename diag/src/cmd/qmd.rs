@@ -15,6 +15,11 @@ use crate::cmd::input::{number, read_input};
 /// Shows the launch, every field that is not zero, and the values the hardware rejects or silently hangs on;
 /// or, with --diff, the fields in which two QMDs differ.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  nvdiag qmd launch.qmd
+  nvdiag qmd dump.bin --offset 0x1200 --hex
+
+Exit codes: 0 nothing wrong in it; 1 values that the hardware rejects; 2 bad usage, or no QMD.")]
 pub struct Args {
     /// The dump, raw bytes as in memory; `-` for stdin. With --diff, two dumps, or two places in one.
     #[arg(value_name = "FILE", num_args = 1..=2, required = true)]

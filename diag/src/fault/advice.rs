@@ -1,11 +1,13 @@
 //! Likely causes and what to try, by what went wrong and by what is known about it.
 
 use crate::fault::causes::{Known, MMU_FAULTS, WARP_ERRORS};
+use crate::fault::mmu::MmuFault;
 use crate::fault::report::{FaultReport, Subject, WindowTrap};
 use crate::fault::sm::{SmRecord, code};
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::Kind;
 use crate::process_map::code::{Space, access_of};
+use crate::process_map::host::{HostRange, is_like_host};
 use crate::process_map::map::ProcessMap;
 
 struct Advice {
@@ -219,6 +221,16 @@ fn mmu(advice: &mut Advice, report: &FaultReport, map: &ProcessMap) {
 /// Nothing is mapped at the address.
 fn not_mapped(advice: &mut Advice, report: &FaultReport, address: u64, map: &ProcessMap) {
     let near = report.access.as_ref();
+    let host = near.and_then(|near| near.host.as_ref()).map(HostRange::words);
+    let is_nvgpu = report.device.as_deref().is_none_or(|device| device.ends_with(".gpu"));
+    if host.is_some() || is_nvgpu && is_like_host(address) && near.is_none_or(|n| n.mapping.is_none()) {
+        let by = if report.mmu.iter().any(MmuFault::is_of_copy) { "the copy engine" } else { "the GPU" };
+        let place = host.map_or("where Linux puts a process's own memory".to_owned(), |host| {
+            format!("in the process's own {host}")
+        });
+        advice.cause(format!("a host pointer was given to {by}: the address lies {place}"));
+        advice.attempt("pass the buffer's GPU address; memory that the CPU allocated has none until it is mapped for the GPU");
+    }
     if address < 0x1_0000 {
         advice.cause("a null pointer, or an offset used as a pointer");
     }

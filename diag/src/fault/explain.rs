@@ -31,15 +31,9 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     let mmu = mmu_faults(incident);
     let (subject, mut what, blamed) = blame(incident, &sms, &mmu);
     let failed: Vec<&SmRecord> = sms.iter().filter(|sm| sm.is_error()).collect();
-    let mut code = Vec::new();
-    for (sm, pc) in failed.iter().filter_map(|sm| Some((sm, sm.pc?))) {
-        for found in map.code_at(pc.0, &|text| can_raise(sm.warp_esr.code, text)) {
-            if !code.contains(&found) && code.len() < 8 {
-                code.push(found);
-            }
-        }
-    }
-    let instruction = code.first().and_then(|c| c.instruction());
+    let software = software_fault(incident);
+    let code = code_of(&failed, map, software.as_ref().map(|(code, _)| code));
+    let instruction = code.iter().find(|c| !c.doubtful).and_then(|c| c.instruction());
     let space = instruction.and_then(access_of).map(|(space, _)| space);
     let in_page = mmu.iter().find_map(|fault| fault.address).and_then(|address| map.locate(address.0, true));
     // Addresses of shared and local memory are offsets.
@@ -55,6 +49,7 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     }
     let mut notes = incident.notes.clone();
     notes.extend(stranger);
+    notes.extend(software.map(|(_, note)| note));
     notes.extend(dump_notes(incident));
     if failed.iter().any(|sm| sm.global_esr.value.0 & 4 != 0) {
         notes.push("several warps failed; the registers describe the first of them".to_owned());
@@ -68,16 +63,14 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     if incident.has(Kind::DroppedFault) || incident.has(Kind::HubMmuError) {
         notes.push("the MMU lost fault records: there were more faults than these".to_owned());
     }
+    let time = incident.entries.iter().find_map(|e| e.time);
     let mut report = FaultReport {
         subject,
         verdict: String::new(),
         what,
         device: incident.entries.first().and_then(|e| e.device.clone()),
-        time_us: incident.entries.first().and_then(|e| e.time).map(|t| t.micros),
-        repeats: Repeats::once(
-            incident.entries.first().and_then(|e| e.time),
-            owners.iter().filter_map(|o| o.channel),
-        ),
+        time_us: time.map(|t| t.micros),
+        repeats: Repeats::once(time, owners.iter().filter_map(|o| o.channel)),
         owners,
         sms,
         mmu,
@@ -95,6 +88,28 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     report
 }
 
+/// The code at the program counters of the SMs that failed; where none of it is certain, what the software
+/// ga10b names comes first.
+fn code_of(failed: &[&SmRecord], map: &ProcessMap, software: Option<&Code>) -> Vec<Code> {
+    let mut code = Vec::new();
+    for (sm, pc) in failed.iter().filter_map(|sm| Some((sm, sm.pc?))) {
+        let named = software.filter(|named| named.listing.iter().any(|line| line.va == pc));
+        let fits = |text: &str| match named.and_then(Code::instruction) {
+            Some(named) => named == text,
+            None => can_raise(sm.warp_esr.code, text),
+        };
+        for found in map.code_at(pc.0, &fits) {
+            if !code.contains(&found) && code.len() < 8 {
+                code.push(found);
+            }
+        }
+    }
+    if let Some(named) = software.filter(|_| !code.iter().any(|code| code.certain)) {
+        code.insert(0, named.clone());
+    }
+    code
+}
+
 fn evidence(entry: &Entry) -> Evidence {
     Evidence {
         line: entry.line,
@@ -107,11 +122,28 @@ fn evidence(entry: &Entry) -> Evidence {
     }
 }
 
+/// What the software ga10b says itself: the instruction, and who executed it.
+fn software_fault(incident: &Incident) -> Option<(Code, String)> {
+    let fields = &incident.of(Kind::SoftwareFault).next()?.fields;
+    let lanes = fields.register("lanes")?;
+    let threads = match lanes.count_ones() {
+        1 => "1 thread".to_owned(),
+        n => format!("{n} threads"),
+    };
+    let note = format!(
+        "the software ga10b names {threads} of warp {} of block ({}), lanes {lanes:#010x}",
+        fields.id("warp")?,
+        fields.text("block")?,
+    );
+    Some((Code::of_log(fields.number("pc")?, fields.text("instruction")?), note))
+}
+
 /// What to say where the code is not of the device.
 fn foreign_code(incident: &Incident, code: &[Code]) -> Option<String> {
     let orin = |device: &str| device == "ga10b" || device.ends_with(".gpu");
     let is_orin = incident.entries.iter().any(|entry| entry.device.as_deref().is_some_and(orin));
-    let other = code.iter().find(|code| is_orin && !(80..=87).contains(&code.sm))?;
+    let mut of_files = code.iter().filter(|code| !code.named_by_log);
+    let other = of_files.find(|code| is_orin && !(80..=87).contains(&code.sm))?;
     Some(format!(
         "{} is for sm_{}, which a Jetson Orin (sm_87) does not run: the instruction shown is not the one that failed; give the \
          cubin that was loaded",

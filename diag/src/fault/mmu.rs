@@ -106,6 +106,14 @@ impl MmuFault {
         self.client = Some(plain);
     }
 
+    /// Whether a copy engine made the access.
+    #[must_use]
+    pub fn is_of_copy(&self) -> bool {
+        let client = self.client.as_deref().unwrap_or_default();
+        matches!(self.engine_id, Some(15..=24))
+            || ["ce", "hsce", "grcopy"].iter().any(|name| client.starts_with(name))
+    }
+
     /// What the unit does, in plain words.
     #[must_use]
     pub fn client_words(&self) -> &'static str {

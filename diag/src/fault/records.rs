@@ -84,6 +84,11 @@ pub(super) fn sm_records(incident: &Incident) -> Vec<SmRecord> {
             _ => {}
         }
     }
+    // The software ga10b's own line, where those of its driver are not part of the log.
+    let software = incident.of(Kind::SoftwareFault).next().filter(|_| records.is_empty());
+    records.extend(
+        software.map(|e| SmRecord::new(e.fields.register("error").unwrap_or(0), 0, e.fields.number("pc"))),
+    );
     for record in records.iter_mut().filter(|r| !r.is_error()) {
         record.notes.push("this SM did not fail: it was only stopped, or its record was cleared".to_owned());
     }

@@ -14,8 +14,8 @@ use crate::kernel_log::shape::Fields;
 use crate::process_map::code::Code;
 use crate::process_map::map::Mapping;
 use crate::process_map::whereabouts::Whereabouts;
-use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+use crate::report::{Report, counted};
 
 /// What a fault is about: the unit that the blame falls on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -298,9 +298,18 @@ impl FaultReport {
     fn print_code(&self, out: &mut dyn Write, code: &Code) -> io::Result<()> {
         let place = match (&code.function, code.offset) {
             (Some(function), Some(offset)) => format!("{function}+{offset} in {}", code.module),
+            _ if code.named_by_log => format!("as {} names it", code.module),
             _ => format!("in {}, outside its functions", code.module),
         };
-        let guess = if code.certain { "" } else { " (one that fits; give --cubin FILE@BASE to be sure)" };
+        let guess = match (code.certain, code.base) {
+            _ if code.doubtful => " (it cannot raise this error: the base given is doubtful)".to_owned(),
+            (true, _) => String::new(),
+            (false, Some(base)) => {
+                let kernel = code.function.as_deref().unwrap_or("KERNEL");
+                format!(" (one that fits; --cubin FILE:{kernel}@{base} if it is this)")
+            }
+            (false, None) => " (one that fits; give --cubin FILE@BASE to be sure)".to_owned(),
+        };
         row(out, "instruction", &format!("{place}{guess}"))?;
         code.source.iter().try_for_each(|source| source.print(out, "                "))?;
         for line in &code.listing {
@@ -389,7 +398,8 @@ impl Report for FaultList {
         if earlier > 0 {
             writeln!(
                 out,
-                "{ASIDE}{earlier} earlier faults are not shown; --last {} shows all{ASIDE:#}\n",
+                "{ASIDE}not shown: {}; --last {} shows all{ASIDE:#}\n",
+                counted(earlier, "earlier fault"),
                 self.found
             )?;
         }
@@ -434,7 +444,8 @@ impl FaultList {
             message.print_folded(out)?;
         }
         if self.messages_dropped > 0 {
-            writeln!(out, "    {ASIDE}and {} more lines of other formats{ASIDE:#}", self.messages_dropped)?;
+            let lines = counted(self.messages_dropped, "line");
+            writeln!(out, "    {ASIDE}and {lines} more, of other formats{ASIDE:#}")?;
         }
         Ok(())
     }
@@ -467,8 +478,4 @@ impl FaultList {
         }
         Ok(())
     }
-}
-
-fn counted(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

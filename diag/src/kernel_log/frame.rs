@@ -65,7 +65,8 @@ pub struct Frame<'a> {
 #[must_use]
 pub fn unframe(line: &str) -> Option<Frame<'_>> {
     let (time, text) = timestamp(line);
-    nvgpu(text).or_else(|| dump(text)).or_else(|| xid(text)).or_else(|| other(text)).map(|mut frame| {
+    let framed = nvgpu(text).or_else(|| dump(text)).or_else(|| xid(text)).or_else(|| software(text));
+    framed.or_else(|| other(text)).map(|mut frame| {
         frame.time = time;
         frame
     })
@@ -137,6 +138,12 @@ fn dump(text: &str) -> Option<Frame<'_>> {
     let (chip, message) = rest.split_once("__")?;
     let is_chip = chip.len() <= 8 && chip.bytes().all(|b| b.is_ascii_alphanumeric());
     is_chip.then(|| Frame { device: Some(chip), ..bare(Source::Dump, message.trim_start_matches(' ')) })
+}
+
+/// `ga10b: warp error {message}`: the software ga10b speaks of what its driver is about to report.
+fn software(text: &str) -> Option<Frame<'_>> {
+    let message = text.strip_prefix("ga10b: ").filter(|message| message.starts_with("warp error "))?;
+    Some(Frame { device: Some("17000000.gpu"), ..bare(Source::Nvgpu, message) })
 }
 
 /// `NVRM: Xid (PCI:{address}): {number}, pid={pid}, name={comm}, {message}`

@@ -100,6 +100,8 @@ lines! {
             "error populating tsg sm_error_state", "no valid tsg", "Invalid number of SMs";
         SmRecordLive, Cause, "the SM's record, read from the driver":
             "sm record sm_id({sm_id:d}), global_esr {global_esr:x}, warp_esr {warp_esr:x}, pc {pc:x}, address {address:x}";
+        SoftwareFault, Cause, "the software ga10b names the instruction and the threads that failed":
+            "warp error {error:x} at pc {pc:x}, block [{block:t}], warp {warp:d}, lanes {lanes:x}: {instruction:t}";
         Deadline, Cause, "a program waited for its work and gave up": "work did not end before its deadline";
         GrExceptionNotice, Notice, "the driver is about to tell the channel's owner":
             "set gr exception notifier";

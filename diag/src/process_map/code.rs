@@ -40,6 +40,9 @@ pub struct Module {
     /// Source lines, by offset from `va`, where a cubin has them.
     #[serde(skip)]
     pub lines: Lines,
+    /// Whether a user gave its address, rather than the process.
+    #[serde(skip)]
+    pub by_hand: bool,
 }
 
 /// Bytes as a string of hexadecimal digits.
@@ -109,9 +112,36 @@ pub struct Code {
     pub listing: Vec<Line>,
     /// Whether the place is known, rather than guessed from the low bits of the program counter.
     pub certain: bool,
+    /// Whether the address of the program is doubtful: its instruction at that place cannot raise the error.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub doubtful: bool,
+    /// For a guess: the address at which the function's code would begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<Hex>,
+    /// Whether the log itself names the instruction, as that of the software ga10b does.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub named_by_log: bool,
 }
 
 impl Code {
+    /// The instruction at `pc` as a log names it.
+    #[must_use]
+    pub(crate) fn of_log(pc: u64, instruction: &str) -> Self {
+        let line = Line { va: Hex(pc), offset: Hex(pc), text: instruction.to_owned(), here: true };
+        Self {
+            module: "the log of the software ga10b".to_owned(),
+            sm: 0,
+            function: None,
+            offset: None,
+            source: Vec::new(),
+            listing: vec![line],
+            certain: true,
+            doubtful: false,
+            base: None,
+            named_by_log: true,
+        }
+    }
+
     /// The text of the instruction itself.
     #[must_use]
     pub fn instruction(&self) -> Option<&str> {
@@ -147,6 +177,9 @@ impl Module {
             source: files.at(&self.lines, offset),
             listing,
             certain: true,
+            doubtful: false,
+            base: None,
+            named_by_log: false,
         })
     }
 }
@@ -154,9 +187,11 @@ impl Module {
 impl Loose {
     /// Kernels that can contain the program counter, given that code starts on a multiple of 128.
     pub(super) fn guesses(&self, pc: u64, files: &Files) -> impl Iterator<Item = Code> {
-        self.kernels.iter().flat_map(move |(name, code, lines)| {
+        // Between instructions there is none.
+        let kernels = self.kernels.iter().filter(move |_| pc.is_multiple_of(WORD_BYTES as u64));
+        kernels.flat_map(move |(name, code, lines)| {
             let first = pc % CODE_ALIGN;
-            let offsets = (first..code.len() as u64).step_by(CODE_ALIGN as usize);
+            let offsets = (first..(code.len() as u64).min(pc.saturating_add(1))).step_by(CODE_ALIGN as usize);
             offsets.filter_map(move |offset| {
                 let line = instruction(self.arch, code.get(offset as usize..)?, offset, 0, offset)?;
                 Some(Code {
@@ -167,6 +202,9 @@ impl Loose {
                     source: files.at(lines, offset),
                     listing: vec![line],
                     certain: false,
+                    doubtful: false,
+                    base: Some(Hex(pc - offset)),
+                    named_by_log: false,
                 })
             })
         })

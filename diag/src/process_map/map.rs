@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::cubin::Cubin;
 use crate::hex::Hex;
 use crate::process_map::code::{Code, Function, Loose, Module};
+use crate::process_map::host::HostRange;
 use crate::source::Files;
 
 /// Bytes of addresses each window takes: 16 MiB on chips before Hopper (inferred from working settings; the
@@ -107,7 +108,11 @@ pub struct ProcessMap {
     pub modules: Vec<Module>,
     /// The process whose map was read, if the map names it.
     pub pid: Option<u32>,
+    /// What the process has mapped for its CPU.
+    pub host: Vec<HostRange>,
     loose: Vec<Loose>,
+    /// Cubins whose place was given by hand, as if it were not.
+    placed: Vec<Loose>,
     /// Source files that cubins name.
     files: Files,
     /// What was given by hand rather than read from a map: it holds for any process.
@@ -138,13 +143,16 @@ pub struct Document {
     /// Programs.
     #[serde(default)]
     pub modules: Vec<Module>,
+    /// What the process has mapped for its CPU.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host: Vec<HostRange>,
 }
 
 impl From<Document> for ProcessMap {
     fn from(document: Document) -> Self {
-        let Document { windows, mut mappings, modules, process, .. } = document;
+        let Document { windows, mut mappings, modules, process, host, .. } = document;
         mappings.sort_by_key(|m| m.va);
-        Self { windows, mappings, modules, pid: process.map(|p| p.pid), ..Self::default() }
+        Self { windows, mappings, modules, host, pid: process.map(|p| p.pid), ..Self::default() }
     }
 }
 
@@ -168,6 +176,7 @@ impl ProcessMap {
         self.windows.extend(file.windows);
         self.mappings.extend(file.mappings);
         self.modules.extend(file.modules);
+        self.host.extend(file.host);
         self.mappings.sort_by_key(|m| m.va);
         Ok(())
     }
@@ -181,6 +190,7 @@ impl ProcessMap {
             windows: self.windows.clone(),
             mappings: self.mappings.clone(),
             modules: self.modules.clone(),
+            host: self.host.clone(),
         }
     }
 
@@ -211,12 +221,13 @@ impl ProcessMap {
         let cubin = Cubin::parse(bytes, kernel)?;
         cubin.kernels.iter().for_each(|kernel| self.files.add(&kernel.lines, read));
         let (arch, kernels) = (cubin.arch, &cubin.kernels);
+        let codes = kernels.iter().map(|k| (k.name.to_owned(), k.code.to_vec(), k.lines.clone())).collect();
+        let loose = Loose { name: name.to_owned(), sm: cubin.sm, arch, kernels: codes };
         let Some(base) = base else {
-            let kernels =
-                kernels.iter().map(|k| (k.name.to_owned(), k.code.to_vec(), k.lines.clone())).collect();
-            self.loose.push(Loose { name: name.to_owned(), sm: cubin.sm, arch, kernels });
+            self.loose.push(loose);
             return Ok(());
         };
+        self.placed.push(loose);
         for kernel in kernels {
             let section = format!(".text.{}", kernel.name);
             let in_file = cubin.sections.iter().find(|s| s.name == section).and_then(|s| s.file_offset);
@@ -241,6 +252,7 @@ impl ProcessMap {
                 functions: functions.collect(),
                 code: kernel.code.to_vec(),
                 lines: kernel.lines.clone(),
+                by_hand: true,
             };
             self.by_hand.1.push(module.clone());
             self.modules.push(module);
@@ -258,22 +270,39 @@ impl ProcessMap {
     #[must_use]
     pub fn by_hand(&self) -> Self {
         let (windows, modules) = self.by_hand.clone();
-        Self { windows, modules, loose: self.loose.clone(), files: self.files.clone(), ..Self::default() }
+        Self {
+            windows,
+            modules,
+            loose: self.loose.clone(),
+            placed: self.placed.clone(),
+            files: self.files.clone(),
+            ..Self::default()
+        }
     }
 
     /// The code at a program counter; several if the address of a cubin has to be guessed. Of guesses only
-    /// those are given whose instruction, by its text, `fits`.
+    /// those are given whose instruction, by its text, `fits`. A place that was given by hand, and whose
+    /// instruction does not, is doubtful: guesses follow it.
     #[must_use]
     pub fn code_at(&self, pc: u64, fits: &dyn Fn(&str) -> bool) -> Vec<Code> {
         /// Guesses shown at most.
         const GUESSES: usize = 8;
-        let found: Vec<_> =
-            self.modules.iter().filter_map(|module| module.code_at(pc, &self.files)).collect();
-        if !found.is_empty() {
+        let fits = |code: &Code| code.instruction().is_none_or(fits);
+        let mut found: Vec<_> = Vec::new();
+        for module in &self.modules {
+            let Some(mut code) = module.code_at(pc, &self.files) else { continue };
+            code.doubtful = module.by_hand && !fits(&code);
+            code.certain = !code.doubtful;
+            found.push(code);
+        }
+        if found.iter().any(|code| code.certain) {
+            found.retain(|code| code.certain);
             return found;
         }
-        let guesses = self.loose.iter().flat_map(|loose| loose.guesses(pc, &self.files));
-        guesses.filter(|code| code.instruction().is_none_or(fits)).take(GUESSES).collect()
+        let cubins = self.loose.iter().chain(&self.placed);
+        let guesses = cubins.flat_map(|loose| loose.guesses(pc, &self.files));
+        found.extend(guesses.filter(fits).take(GUESSES));
+        found
     }
 
     /// The first window that takes `va`.

@@ -5,9 +5,11 @@
 //! docs/nvdiag-json.md describes the fields.
 
 pub(crate) mod code;
+pub(crate) mod host;
 pub(crate) mod map;
 pub(crate) mod whereabouts;
 
 pub use code::{Code, Function, Line, Module, Space, access_of};
+pub use host::HostRange;
 pub use map::{Document, Error, Mapping, Process, ProcessMap, WINDOW_BYTES, Window};
 pub use whereabouts::Whereabouts;

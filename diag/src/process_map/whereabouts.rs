@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::hex::Hex;
+use crate::process_map::host::HostRange;
 use crate::process_map::map::{Mapping, ProcessMap};
 use crate::size::size;
 
@@ -20,6 +21,9 @@ pub struct Whereabouts {
     /// From the nearest mapping's end (positive, 1 is the first byte after it) or its start (negative) to the
     /// address.
     pub distance_bytes: Option<i64>,
+    /// What the process has there for its CPU, if the GPU has no mapping there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostRange>,
     /// The same in words.
     pub words: String,
 }
@@ -29,7 +33,8 @@ impl ProcessMap {
     /// of the address is known.
     #[must_use]
     pub fn locate(&self, va: u64, page: bool) -> Option<Whereabouts> {
-        if self.mappings.is_empty() && self.windows.is_empty() {
+        let host = self.host.iter().find(|range| range.contains(va)).cloned();
+        if self.mappings.is_empty() && self.windows.is_empty() && host.is_none() {
             return None;
         }
         let window = self.window_at(va).map(|w| w.name.clone());
@@ -77,10 +82,25 @@ impl ProcessMap {
             }
             _ => "nothing is mapped".to_owned(),
         };
+        let host = host.filter(|_| mapping.is_none());
+        if let Some(host) = &host {
+            words = format!(
+                "{about} is a host address, in the process's own {}: the GPU has no mapping there",
+                host.words()
+            );
+        }
         if let Some(window) = &window {
             words += &format!("; it is inside the {window} window");
         }
-        Some(Whereabouts { address: Hex(va), window, mapping, nearest, distance_bytes: distance, words })
+        Some(Whereabouts {
+            address: Hex(va),
+            window,
+            mapping,
+            nearest,
+            distance_bytes: distance,
+            host,
+            words,
+        })
     }
 }
 

@@ -194,6 +194,21 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether a line is damaged, so that those after it can still be read.
+    #[must_use]
+    pub fn is_of_one_line(&self) -> bool {
+        match self {
+            Self::Read { source, .. } => source.kind() == io::ErrorKind::InvalidData,
+            Self::Line { expected, .. } => *expected == EVENT,
+            Self::Schema { .. } => false,
+        }
+    }
+}
+
+/// What lines after the first hold.
+const EVENT: &str = "event";
+
 /// Writes a log.
 #[derive(Debug)]
 pub struct LogWriter<W>(W);
@@ -271,7 +286,7 @@ impl<R: BufRead> Iterator for LogReader<R> {
                 continue;
             }
             let event = serde_json::from_str(&text);
-            return Some(event.map_err(|source| Error::Line { line: number, expected: "event", source }));
+            return Some(event.map_err(|source| Error::Line { line: number, expected: EVENT, source }));
         }
     }
 }

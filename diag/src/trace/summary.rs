@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+use crate::report::{Report, counted};
 use crate::trace::decode::decode;
 use crate::trace::event::{Call, Event};
 
@@ -100,6 +100,7 @@ impl Report for Summary {
             )?;
         }
         let (calls, ioctls, unknown) = (self.calls, self.ioctls, self.unknown);
-        writeln!(out, "{calls} calls, {ioctls} of them ioctl, {unknown} of those of unknown requests")
+        let calls = counted(calls, "call");
+        writeln!(out, "{calls}, {ioctls} of them ioctl, {unknown} of those of unknown requests")
     }
 }

@@ -96,7 +96,7 @@ impl Args {
             return read(file, json, out);
         }
         if self.list {
-            return list(out);
+            return list(json, out);
         }
         let driver = chosen(self.device);
         if let Some(number) = self.step_here {
@@ -282,7 +282,18 @@ impl Text<'_> {
     }
 }
 
-fn list(out: &mut dyn Write) -> anyhow::Result<Finding> {
+fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    if json {
+        let step = |step: &Step| {
+            let Step { number, title, proves, expects, remedy, needs, notice, .. } = step;
+            serde_json::json!({ "number": number, "title": title, "proves": proves, "expects": expects,
+                "remedy": remedy, "needs": needs, "notice": notice })
+        };
+        let steps: Vec<_> = STEPS.iter().map(step).collect();
+        let list = serde_json::json!({ "schema": "nvdiag.bringup-steps/1", "steps": steps });
+        writeln!(out, "{list:#}")?;
+        return Ok(Finding::Clean);
+    }
     for step in &STEPS {
         writeln!(out, "{:>2}  {}: {}", step.number, step.title, step.proves)?;
         writeln!(out, "    expected: {}", step.expects)?;

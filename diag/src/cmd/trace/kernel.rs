@@ -234,6 +234,9 @@ fn filter() -> Vec<libc::sock_filter> {
     program
 }
 
+/// The variable that has `libnvgpu_sim.so` report the calls it serves.
+pub const SOFTWARE_TRACE: &std::ffi::CStr = c"NVGPU_SIM_TRACE";
+
 /// Starts a program in a child that this thread traces, stopped before its first instruction; the child's
 /// number.
 ///
@@ -257,6 +260,8 @@ pub fn spawn(command: &[CString], filtered: bool) -> io::Result<i32> {
                 libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
                 libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program);
             }
+            // A software ga10b in the program reports its calls then; what the user set stays.
+            libc::setenv(SOFTWARE_TRACE.as_ptr(), c"1".as_ptr(), 0);
             libc::execvp(arguments[0], arguments.as_ptr());
             libc::_exit(127);
         }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ArgGroup;
+use nix::unistd::{AccessFlags, access};
 use nvdiag::Report;
 use nvdiag::trace::{self, Event, Header, LogReader, LogWriter, Summary};
 
@@ -22,6 +23,16 @@ use crate::cmd::finding::Finding;
 /// The program runs as it is; its threads and children are followed. Needs permission to trace: one's own
 /// programs, as a rule; for --pid see /proc/sys/kernel/yama/ptrace_scope.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  nvdiag trace -- ./program --its-options        each call, with its arguments
+  nvdiag trace --summary -o calls.txt -- ./program
+  nvdiag trace --log calls.jsonl -- env LD_PRELOAD=libnvgpu_sim.so ./program
+  nvdiag trace --replay calls.jsonl --summary
+  sudo nvdiag trace --pid 4711                   until Ctrl-C
+
+Exit codes: those of the program, or 128 and the number of the signal that ended it; with --replay
+0, or 1 where the log is damaged; with --pid 0 after Ctrl-C; 2 bad usage, or the program cannot be
+traced.")]
 #[group(skip)]
 #[command(group = ArgGroup::new("traced").required(true).args(["pid", "replay", "command"]))]
 pub struct Args {
@@ -57,12 +68,20 @@ struct Sink<'o> {
     log: Option<LogWriter<BufWriter<File>>>,
     summary: Option<Summary>,
     json: bool,
+    /// Calls that succeeded.
+    served: u64,
+    /// Calls that did not.
+    failed: u64,
 }
 
 impl Sink<'_> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         if let Some(log) = &mut self.log {
             log.event(event)?;
+        }
+        match event.result {
+            0.. => self.served += 1,
+            _ => self.failed += 1,
         }
         match &mut self.summary {
             Some(summary) => summary.add(event),
@@ -94,7 +113,10 @@ impl Args {
             Some(path) => self.replay(path, json, out),
             None => self.live(json, out),
         }?;
-        out.flush()?;
+        match &self.output {
+            Some(path) => out.flush().with_context(|| format!("cannot write {}", path.display()))?,
+            None => out.flush()?,
+        }
         Ok(finding)
     }
 
@@ -111,7 +133,8 @@ impl Args {
             serde_json::to_writer(&mut *out, header)?;
             writeln!(out)?;
         }
-        Ok(Sink { out, log, summary: self.summary.then(Summary::default), json })
+        let summary = self.summary.then(Summary::default);
+        Ok(Sink { out, log, summary, json, served: 0, failed: 0 })
     }
 
     fn finish(sink: Sink<'_>) -> anyhow::Result<()> {
@@ -132,11 +155,17 @@ impl Args {
         let file = File::open(path).with_context(cannot)?;
         let reader = LogReader::new(BufReader::new(file)).with_context(cannot)?;
         let mut sink = self.sink(json, out, &reader.header)?;
+        let mut damage = Damage::default();
         for event in reader {
-            sink.event(&event.with_context(cannot)?)?;
+            match event {
+                Ok(event) => sink.event(&event)?,
+                Err(error) if error.is_of_one_line() => damage.add(&error),
+                Err(error) => return Err(error).with_context(cannot),
+            }
         }
+        let calls = sink.served + sink.failed;
         Self::finish(sink)?;
-        Ok(Finding::Clean)
+        Ok(damage.report(path, calls))
     }
 
     fn live(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
@@ -146,12 +175,16 @@ impl Args {
             None => self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         };
         let header = Header::new(words, if filtered { "seccomp" } else { "ptrace" });
+        let hidden = self.pid.is_some_and(hides_calls);
         let mut sink = self.sink(json, out, &header)?;
         let mut event = |event: Event| sink.event(&event);
         let nodes = self.node.clone();
         let end = match self.pid {
             Some(pid) => Tracer::attach(pid, nodes, &mut event)
-                .with_context(|| format!("cannot trace process {pid}"))?
+                .with_context(|| match Path::new(&format!("/proc/{pid}")).exists() {
+                    true => format!("cannot trace process {pid}"),
+                    false => format!("there is no process {pid}: it has ended, or runs in another container"),
+                })?
                 .run(),
             None => {
                 let command = program(&self.command)?;
@@ -159,19 +192,76 @@ impl Args {
             }
         };
         let end = end.context("the trace broke off")?;
+        let (served, failed) = (sink.served, sink.failed);
         Self::finish(sink)?;
-        match end {
-            End::Exited(0) | End::Detached => Ok(Finding::Clean),
+        if served == 0 {
+            explain_silence(failed, hidden);
+        }
+        Ok(match end {
+            End::Exited(0) | End::Detached => Finding::Clean,
             End::Exited(code) => {
                 eprintln!("nvdiag: the program ended with code {code}");
-                Ok(Finding::Problem)
+                Finding::Program(u8::try_from(code).unwrap_or(1))
             }
             End::Killed(signal) => {
                 eprintln!("nvdiag: signal {signal} ended the program");
-                Ok(Finding::Problem)
+                Finding::Program(u8::try_from(128 + signal).unwrap_or(1))
             }
-        }
+        })
     }
+}
+
+/// Lines of a log that could not be read.
+#[derive(Default)]
+struct Damage {
+    lines: u64,
+    first: Option<String>,
+}
+
+impl Damage {
+    fn add(&mut self, error: &trace::Error) {
+        self.lines += 1;
+        self.first.get_or_insert_with(|| error.to_string());
+    }
+
+    fn report(self, path: &Path, calls: u64) -> Finding {
+        let Some(first) = self.first else { return Finding::Clean };
+        let lines =
+            if self.lines == 1 { "1 line is".to_owned() } else { format!("{} lines are", self.lines) };
+        let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
+        eprintln!("nvdiag: {} is damaged: {calls} could be read, {lines} left out; {first}", path.display());
+        Finding::Problem
+    }
+}
+
+/// Whether a process contains a software ga10b that does not report its calls.
+fn hides_calls(pid: u32) -> bool {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let name = kernel::SOFTWARE_TRACE.to_bytes();
+    let is_set = environment.split(|b| *b == 0).any(|variable| variable.starts_with(name));
+    maps.contains("libnvgpu_sim.so") && !is_set
+}
+
+/// Says why no call was served by a GPU's driver, and what to do.
+fn explain_silence(failed: u64, hidden: bool) {
+    if hidden {
+        eprintln!(
+            "nvdiag: no calls: the process has its GPU in libnvgpu_sim.so and was started without NVGPU_SIM_TRACE=1\n  \
+             try: start it with `nvdiag trace -- PROGRAM`, or with that variable"
+        );
+        return;
+    }
+    let what = match failed {
+        0 => "the program made no call on a GPU's node",
+        _ => "every call failed: no GPU's node here serves the program",
+    };
+    eprintln!(
+        "nvdiag: {what}\n  \
+         if its GPU is the software ga10b inside it (HCQ_DEVICE=sim, or auto without a GPU), there are no system calls to see\n  \
+         try: nvdiag trace -- env LD_PRELOAD=libnvgpu_sim.so HCQ_DEVICE=nvgpu PROGRAM\n  \
+         if it uses another node: --node PATH"
+    );
 }
 
 /// The command as the kernel takes it, with the program found.
@@ -181,8 +271,10 @@ fn program(command: &[OsString]) -> anyhow::Result<Vec<CString>> {
         true => vec![PathBuf::new()],
         false => std::env::var_os("PATH").map_or(Vec::new(), |path| std::env::split_paths(&path).collect()),
     };
-    let found = folders.iter().any(|folder| folder.join(name).is_file());
-    anyhow::ensure!(found, "there is no program {}", name.display());
+    let mut found = folders.iter().map(|folder| folder.join(name)).filter(|path| path.is_file()).peekable();
+    anyhow::ensure!(found.peek().is_some(), "there is no program {}", name.display());
+    let runs = |path: PathBuf| access(&path, AccessFlags::X_OK).is_ok();
+    anyhow::ensure!(found.any(runs), "{} is not executable", name.display());
     let argument = |word: &OsString| CString::new(word.as_bytes()).context("an argument holds a zero byte");
     command.iter().map(argument).collect()
 }

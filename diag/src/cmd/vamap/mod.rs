@@ -26,6 +26,14 @@ use crate::cmd::process::{Descriptor, Process, look_at, nothing_to_ask};
 /// Show a GPU address space: regions, mappings, windows, holes, and mappings at addresses that are not
 /// allowed.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sudo nvdiag vamap --pid 4711                    a process on a Jetson
+  sudo nvdiag vamap --pid 4711 --json > map.json  for `nvdiag esr --map`
+  nvdiag vamap --device sim --svg map.svg         of a device of its own
+  nvdiag vamap --dump memory.lime --pdb 0x1f4c0000
+
+Exit codes: 0 nothing wrong; 1 a problem: overlaps, mappings in windows, damaged tables; 2 bad
+usage, or something cannot be read.")]
 #[group(skip)]
 #[command(group = ArgGroup::new("source").required(true).args(["pid", "dump", "device"]))]
 pub struct Args {
@@ -138,13 +146,23 @@ impl Source for DumpFile {
 
 fn of_process(pid: u32, windows: Vec<Window>) -> anyhow::Result<AddressMap> {
     let (process, descriptors) = look_at(pid)?;
-    let owner = Some(process_map::Process { pid });
+    read_process(&process, &descriptors, windows)
+}
+
+/// The address spaces of a process that was opened.
+pub(super) fn read_process(
+    process: &Process,
+    descriptors: &[Descriptor],
+    windows: Vec<Window>,
+) -> anyhow::Result<AddressMap> {
+    let owner = Some(process_map::Process { pid: process.pid() });
     let mut parts = Parts { source: process.title(), process: owner, windows, ..Parts::default() };
+    parts.host = process.host_ranges();
     let mut found = 0;
     let mut spaces = HashSet::new();
-    for descriptor in &descriptors {
+    for descriptor in descriptors {
         let fd = descriptor.number;
-        if let Some(buffer) = buffer(&process, descriptor) {
+        if let Some(buffer) = buffer(process, descriptor) {
             parts.buffers.push(buffer);
         }
         let Some(kind) = live::kind(&descriptor.name) else { continue };
@@ -159,7 +177,7 @@ fn of_process(pid: u32, windows: Vec<Window>) -> anyhow::Result<AddressMap> {
         process.driver().close(copy).with_context(|| format!("cannot close the copy of descriptor {fd}"))?;
     }
     if found == 0 {
-        return Err(nothing_to_ask(&process, "address space"));
+        return Err(nothing_to_ask(process, "address space"));
     }
     parts.mappings.sort_by_key(|m| (m.va, m.size_bytes));
     parts.mappings.dedup();
@@ -206,6 +224,8 @@ fn buffer(process: &Process, descriptor: &Descriptor) -> Option<BufferObject> {
     }
     let label = process.fd_info(fd, "name").filter(|name| !name.is_empty());
     let size_bytes = process.fd_info(fd, "size").and_then(|size| size.parse().ok());
+    // Kernels without that line in fdinfo say it by fstat.
+    let size_bytes = size_bytes.or_else(|| process.fd_size(fd));
     Some(BufferObject { name: label, size_bytes, fd })
 }
 
@@ -243,6 +263,22 @@ mod tests {
         name_by_size(&mut mappings, &[buffer("a", 4096), buffer("b", 8192), buffer("c", 8192)]);
         assert_eq!(mappings[0].name.as_deref(), Some("a (by its size)"));
         assert_eq!((&mappings[1].name, &mappings[2].name), (&None, &None));
+    }
+
+    #[test]
+    fn a_buffer_whose_size_fdinfo_omits_has_that_of_fstat() {
+        use nix::sys::memfd::{MFdFlags, memfd_create};
+        use std::os::fd::AsRawFd;
+
+        let file = memfd_create(c"dmabuf", MFdFlags::MFD_CLOEXEC).expect("a file");
+        nix::unistd::ftruncate(&file, 8192).expect("a file");
+        let Ok(process) = Process::open(std::process::id()) else {
+            ga10b_oracles::skipped("no pidfds here");
+            return;
+        };
+        let descriptor = Descriptor { number: file.as_raw_fd(), name: "/memfd:dmabuf (deleted)".to_owned() };
+        let found = buffer(&process, &descriptor).expect("a buffer");
+        assert_eq!(found.size_bytes, Some(8192));
     }
 
     #[test]
