@@ -1,7 +1,7 @@
 //! QMDs: what one says, and what differs between two.
 
 mod comparison;
-mod description;
+pub(crate) mod description;
 
 pub use comparison::{Comparison, Difference, FieldValue, UnnamedDifference};
 pub use description::{Complaint, ConstantBuffer, Dependent, Field, Launch, Metadata, Release, Unnamed};

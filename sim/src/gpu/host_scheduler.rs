@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 const HOUSEKEEPING: Duration = Duration::from_millis(10);
 /// How long it may wait for a kernel.
 const LATEST_HOUSEKEEPING: Duration = Duration::from_millis(250);
+/// The same in free order, where the end of a turn changes what comes next: a seed is to give the same order on a
+/// slow machine.
+const LATEST_HOUSEKEEPING_IN_FREE_ORDER: Duration = Duration::from_secs(3);
 /// How long the thread spins, and then yields, after its last work before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
 const YIELD: Duration = Duration::from_micros(500);
@@ -32,6 +35,8 @@ pub(crate) fn run(gpu: &Gpu, interrupts: &dyn Interrupts) {
     let mut last_work = Instant::now();
     let mut last_look = Instant::now();
     let mut engine = Engine::default();
+    let is_free = gpu.units.executor.free_order().is_some();
+    let latest = if is_free { LATEST_HOUSEKEEPING_IN_FREE_ORDER } else { LATEST_HOUSEKEEPING };
     while !gpu.is_quitting() {
         gpu.usermode.set_time(gpu.units.clock.ptimer());
         if last_look.elapsed() > HOUSEKEEPING {
@@ -43,7 +48,7 @@ pub(crate) fn run(gpu: &Gpu, interrupts: &dyn Interrupts) {
         let runlist = gpu.runlist();
         if worked {
             gpu.units.count(|counters| counters.doorbells += 1);
-            if gpu.units.executor.free_order().is_some() {
+            if is_free {
                 gather(gpu);
             }
             // A token may have been overwritten by the next one: it is taken as rung for every channel.
@@ -60,7 +65,7 @@ pub(crate) fn run(gpu: &Gpu, interrupts: &dyn Interrupts) {
             let others_wait = || {
                 gpu.usermode.is_rung()
                     || group.as_ref().is_some_and(|group| group.is_switching())
-                    || last_look.elapsed() > LATEST_HOUSEKEEPING
+                    || last_look.elapsed() > latest
                     || runlist.iter().any(|other| !Arc::ptr_eq(other, entry) && other.instance.wants_turn())
             };
             let number = entry.instance.number();
