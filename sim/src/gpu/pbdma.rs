@@ -54,6 +54,8 @@ pub(crate) struct Pbdma {
     /// A method that waits until the engines are idle: subchannel, address, value.
     waits_for_idle: Option<(u32, u32, u32)>,
     choices: Option<RefCell<Order>>,
+    /// In free order: methods until the launches that have begun go on.
+    until_step: Option<usize>,
 }
 
 impl Pbdma {
@@ -135,10 +137,22 @@ impl Pbdma {
     /// A turn in free order: launches that nothing orders run beside each other, and beside the methods that
     /// follow them, as far as chance has it.
     fn free_turn(&mut self, context: &Context<'_>, choices: &RefCell<Order>) -> Result<Turn, Exception> {
-        let methods = choices.borrow_mut().pick(TURN as usize / 64);
-        for _ in 0..=methods {
+        for _ in 0..TURN {
             if context.channel.must_pause() {
                 break;
+            }
+            // Chance decides only where there is something to decide, so that a seed gives the same order however
+            // long the program takes between two submissions.
+            if !self.compute.is_working() {
+                self.until_step = None;
+            } else {
+                let most = TURN as usize / 64;
+                let left = self.until_step.get_or_insert_with(|| choices.borrow_mut().pick(most));
+                if *left == 0 {
+                    self.until_step = None;
+                    break;
+                }
+                *left -= 1;
             }
             if self.waits_for_idle.is_some() && self.compute.is_working() {
                 break;
