@@ -2,6 +2,7 @@
 
 use nix::errno::Errno;
 use std::fmt;
+use std::io::{self, Write as _};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
@@ -103,7 +104,7 @@ impl Violations {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         if !calls.contains(&violation) {
             let level = if self.traps == Traps::Error { "error" } else { "warning" };
-            eprintln!("ga10b: {level}: {violation}");
+            let _ = writeln!(io::stderr(), "ga10b: {level}: {violation}");
         }
         calls.push(violation);
     }
@@ -122,7 +123,7 @@ impl Violations {
         let mut absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
         if !absent.contains(&name) {
             tracing::error!("{name} is not modelled");
-            eprintln!("ga10b: {name} is not modelled, and fails with ENOTTY");
+            let _ = writeln!(io::stderr(), "ga10b: {name} is not modelled, and fails with ENOTTY");
             absent.push(name);
         }
     }

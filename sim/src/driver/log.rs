@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use std::collections::VecDeque;
+use std::io::{self, Write as _};
 use std::sync::{Mutex, PoisonError};
 
 /// Longest message the driver prints; the rest of a line is lost.
@@ -44,7 +45,8 @@ impl KernelLog {
         let up = clock.uptime();
         let line = format!("[{:5}.{:06}] {text}", up.as_secs(), up.subsec_micros());
         if self.echo {
-            eprintln!("{line}");
+            // Nobody may read it any more, which is no reason to stop.
+            let _ = writeln!(io::stderr(), "{line}");
         }
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() == LINES {

@@ -11,6 +11,7 @@ use crate::gpu::exception::{Exception, PbdmaRegisters, intr1};
 use crate::gpu::gmmu::fault;
 use crate::gpu::sm;
 use crate::gpu::sm::launch::{Access, MemoryFault};
+use std::io::{self, Write as _};
 use std::sync::Arc;
 
 /// Global exception bit: several warps failed.
@@ -53,7 +54,7 @@ pub(crate) fn recover(
             tracing::error!(%fault, "a kernel failed");
             machine.violations.record_fault(fault.to_string());
             if machine.config.verbose {
-                eprintln!("ga10b: {fault}");
+                let _ = writeln!(io::stderr(), "ga10b: {fault}");
             }
             let record = SmRecord {
                 global_esr: if *several { MULTIPLE_WARP_ERRORS } else { 0 },
@@ -130,7 +131,7 @@ fn explain(machine: &Machine, channel: &Channel, exception: &Exception) {
         "the program unmapped {va:#x} {ago:.1?} ago, while work ran on the GPU that uses it: it stopped waiting for the work, or \
          did not wait. If it gave up, let it wait longer: kernels take far longer here than on a GPU"
     );
-    eprintln!("ga10b: {text}");
+    let _ = writeln!(io::stderr(), "ga10b: {text}");
     machine.violations.record_fault(text);
 }
 

@@ -247,3 +247,70 @@ fn without_checks_nothing_is_reported_and_memory_is_zero() {
         assert!(findings_of(name, 1, Checks::empty()).0.is_empty());
     }
 }
+
+/// The interpreter copies at once, so the data is right; on a GPU it need not be there.
+#[test]
+fn a_missing_wait_for_asynchronous_copies_is_found() {
+    for name in ["copy_unwaited", "copy_group"] {
+        let found = planted(name, 1, Checks::RACE, "without waiting for the copy");
+        let earlier = found.earlier.expect("the copy");
+        assert!(earlier.sass.contains("LDGSTS") && found.event.sass.contains("LDS"), "{name}: {earlier}");
+        assert_ne!(earlier.thread, found.event.thread);
+    }
+}
+
+#[test]
+fn arrivals_after_waits_for_a_barrier_object_are_no_race() {
+    let (found, ended) = findings_of("arrivals_right", 1, Checks::all());
+    assert_eq!((found, ended.is_ok()), (vec![], true));
+}
+
+/// The last block reads what others stored before their fence past its level-1 cache: it needs no fence of its own.
+#[test]
+fn the_last_block_reads_the_others_results_past_its_cache_or_after_a_fence() {
+    let found = planted("last_block", 8, Checks::ORDER, "without fences");
+    assert!(found.event.sass.contains("LDG") && found.earlier.is_some());
+}
+
+/// A block that has ended without a fence is seen by those that wait for its store, sooner or later.
+#[test]
+fn a_weak_store_of_a_block_that_has_ended_is_seen_by_others() {
+    for seed in 0..8 {
+        let kernel = Kernel::from_path("tests/data/planted.sm_87.cubin", "poll_plain")
+            .shape([4, 1, 1], [64, 1, 1])
+            .data(DATA, 4096, &[0; 64])
+            .data(OUT, 4096, &[0; 64])
+            .u64(DATA)
+            .u64(OUT)
+            .ready();
+        let schedule = Schedule::Shuffled(seed);
+        let config = Config { schedule, checks: Checks::all(), stall_budget: 1 << 20, ..Config::default() };
+        let executor = Executor::new(config);
+        let ended = executor.run(&kernel.guest, &kernel.launch, &AtomicBool::new(false));
+        ended.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+        assert!(executor.findings().iter().any(|found| found.check == Checks::RACE), "seed {seed}");
+    }
+}
+
+/// A source size below the copy's leaves zeros at its end.
+#[test]
+fn a_copy_of_fewer_bytes_than_its_size_is_filled_with_zeros() {
+    let input: Vec<u32> = (1..=1024).map(|i| i * 0x0101_0101).collect();
+    let mut kernel = Kernel::from_path("tests/data/planted.sm_87.cubin", "filled_right")
+        .shape([1, 1, 1], [64, 1, 1])
+        .data(DATA, 4096, &input)
+        .data(OUT, 4096, &[7; 1024])
+        .u64(DATA)
+        .u64(OUT)
+        .ready();
+    let executor = Executor::new(Config { checks: Checks::all(), ..Config::default() });
+    executor.run(&kernel.guest, &kernel.launch, &AtomicBool::new(false)).unwrap();
+    assert_eq!(executor.findings(), []);
+    let source: Vec<u8> = input.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let out = kernel.guest.read(OUT, 1024);
+    for thread in 0..64 {
+        let kept = 16usize.saturating_sub(thread);
+        let expected: Vec<u8> = (0..16).map(|i| if i < kept { source[16 * thread + i] } else { 0 }).collect();
+        assert_eq!(out[16 * thread..][..16], expected, "thread {thread}");
+    }
+}

@@ -215,6 +215,9 @@ impl<'a> Worker<'a> {
             watch.show(&self.core);
         }
         watch.exchange_block(&mut self.core);
+        if watch.hides_ended_block() && self.order.pick(SHOWN) == 0 {
+            watch.show_ended_blocks(&mut self.core);
+        }
     }
 
     /// Gives each path of the current warp a turn. `false`: a fault.

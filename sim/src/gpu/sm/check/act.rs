@@ -1,6 +1,6 @@
 //! What an instruction does that checks are interested in.
 
-use sass::{Access, Arch, Opcode, Space, Word};
+use sass::{Access, Arch, Encoding, Instruction, Opcode, Space, Word};
 
 use crate::gpu::sm::check::shadow::Kind;
 
@@ -13,6 +13,8 @@ pub(super) struct Memory {
     pub bytes: u32,
     /// It synchronizes: volatile, relaxed, acquire or release.
     pub strong: bool,
+    /// It is an arrival at a barrier object in shared memory, whose waits are plain loads.
+    pub arrives: bool,
 }
 
 /// What an instruction does.
@@ -27,6 +29,10 @@ pub(super) enum Act {
     CopyToShared,
     /// ARRIVES: an arrival at a barrier object in shared memory.
     Arrive,
+    /// LDGDEPBAR: ends a group of copies to shared memory.
+    CommitCopies,
+    /// DEPBAR with a count: waits until no more groups than that are unfinished.
+    WaitForCopies(u32),
     Barrier,
     /// MEMBAR of the GPU or the system.
     Fence,
@@ -51,6 +57,10 @@ impl Act {
             Opcode::Ldsm => Act::LoadMatrix,
             Opcode::Ldgsts => Act::CopyToShared,
             Opcode::Arrives => Act::Arrive,
+            Opcode::Ldgdepbar => Act::CommitCopies,
+            Opcode::Depbar if instruction.word.bit(47) => {
+                Act::WaitForCopies(instruction.word.bits(38, 6) as u32)
+            }
             Opcode::Bar => Act::Barrier,
             Opcode::Membar if matches!(instruction.word.bits(76, 3), 2 | 3) => Act::Fence,
             Opcode::Cctl if instruction.word.bits(87, 4) == INVALIDATE_ALL => Act::EmptyCache,
@@ -66,11 +76,21 @@ impl Act {
                     access: m.access,
                     bytes: m.bytes,
                     strong: m.access == Access::Atomic || instruction.word.bits(77, 4) >= STRONG,
+                    arrives: is_arrival(arch, &instruction),
                 }),
                 _ => Act::Other,
             },
         }
     }
+}
+
+/// ATOMS.ARRIVE.
+fn is_arrival(arch: Arch, atomic: &Instruction) -> bool {
+    let operation = match arch.encoding() {
+        Encoding::Sm8x => 9,
+        Encoding::Sm9x => 10,
+    };
+    atomic.opcode == Opcode::AtomsCount && atomic.word.bits(87, 4) == operation
 }
 
 impl Memory {
@@ -79,6 +99,7 @@ impl Memory {
         match self.access {
             Access::Load => Kind::Load,
             Access::Store => Kind::Store { changes },
+            Access::Atomic if self.arrives => Kind::Arrival,
             Access::Atomic => Kind::Atomic,
         }
     }

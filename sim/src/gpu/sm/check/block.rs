@@ -3,6 +3,7 @@
 use crate::gpu::sm::check::early::EarlyLoads;
 use crate::gpu::sm::check::order::{Clocks, Knowledge};
 use crate::gpu::sm::check::shadow::Shadow;
+use crate::gpu::sm::check::unfinished::UnfinishedCopies;
 
 /// A block while it is checked.
 #[derive(Debug, Default)]
@@ -12,6 +13,8 @@ pub(super) struct BlockWatch {
     pub shadow: Shadow,
     /// Loads that are not in `shadow` yet.
     pub early: EarlyLoads,
+    /// Copies to shared memory that no warp has waited for.
+    pub unfinished: UnfinishedCopies,
     /// What arrived at each barrier, phase by phase.
     barriers: [Vec<Knowledge>; 16],
     /// Phases that warps wait for: warp, barrier, phase.

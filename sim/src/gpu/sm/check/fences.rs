@@ -63,11 +63,14 @@ impl Fences {
     /// do.
     ///
     /// A load has ended when its value is used, so what follows a read needs none. Nor does a strong store that
-    /// someone has seen: it has reached the level-2 cache, and who reads past its level-1 cache sees it too.
+    /// someone has seen, or any store before a fence whose message has arrived: it has reached the level-2 cache,
+    /// and who reads past its level-1 cache sees it too.
     fn needs_fence(&mut self, word: u64, mark: &Mark, past_l1: bool) -> Option<Mark> {
         let writer = self.shadow.unordered_write(&self.clocks, word, mark)?;
         let seen = self.unfenced.get(&mark.id).is_some_and(|known| known.has(writer.id, writer.clock));
-        (seen && !(writer.atomic && past_l1)).then_some(writer)
+        let in_l2 = writer.atomic
+            || self.pending.get(&mark.id).is_some_and(|known| known.has(writer.id, writer.clock));
+        (seen && !(in_l2 && past_l1)).then_some(writer)
     }
 
     /// The clock of a block.

@@ -24,6 +24,8 @@ struct Word {
 #[derive(Debug, Default)]
 pub(super) struct LateStores {
     of_block: HashMap<u64, BTreeMap<u64, Word>>,
+    /// Blocks that have ended.
+    ended: Vec<u64>,
 }
 
 impl LateStores {
@@ -58,6 +60,27 @@ impl LateStores {
     pub fn exchange(&mut self, core: &mut Core<'_>) {
         let Some(words) = self.of_block.get_mut(&core.block.index) else { return };
         words.retain(|va, word| exchange(core, *va, word));
+    }
+
+    /// A block has ended. Nothing says when others see its stores, but they do: some may wait for them.
+    pub fn end_block(&mut self, block: u64) {
+        if self.of_block.contains_key(&block) {
+            self.ended.push(block);
+        }
+    }
+
+    /// Whether a block has ended of which others have not seen all stores.
+    pub fn hides_ended_block(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// Everyone sees what the blocks that have ended have stored. None of them runs.
+    pub fn show_ended_blocks(&mut self, core: &mut Core<'_>) {
+        for block in std::mem::take(&mut self.ended) {
+            for (va, mut word) in self.of_block.remove(&block).into_iter().flatten() {
+                exchange(core, va, &mut word);
+            }
+        }
     }
 
     /// The grid has ended: everyone sees all. Of two blocks that stored to a word, either may be the last.

@@ -26,6 +26,7 @@ mod race;
 mod registers;
 mod shadow;
 mod sync;
+mod unfinished;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,6 +45,7 @@ use crate::gpu::sm::core::Core;
 use crate::gpu::sm::launch::{Config, Launch, Schedule};
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::ops::memory::{addresses, offsets};
+use crate::gpu::sm::ops::tile::filled_bytes;
 use crate::gpu::sm::slots::ZERO;
 use crate::gpu::sm::tlb::Miss;
 use crate::order::ledger::Ledger;
@@ -151,11 +153,14 @@ impl Watch {
             }
             Act::CopyToShared => self.copy_to_shared(core, op),
             Act::Arrive => {
-                let memory = act::Memory { bytes: 8, ..shared(Access::Atomic) };
+                let memory = act::Memory { bytes: 8, arrives: true, ..shared(Access::Atomic) };
                 let places = offsets(core, op).map(Place::Shared);
                 let loaded = Group::default();
+                self.block(core).unfinished.arrive(core.warp.index);
                 self.access(core, &WarpAccess { lanes: core.mask, places, memory, data: None, loaded });
             }
+            Act::CommitCopies => self.block(core).unfinished.commit(core.warp.index),
+            Act::WaitForCopies(left) => self.block(core).unfinished.wait(core.warp.index, left),
             Act::Barrier => self.barrier(core, op),
             Act::Fence => {
                 self.fences.fence(core.block.index as u32);
@@ -172,6 +177,26 @@ impl Watch {
     /// A block has ended.
     pub fn end_block(&mut self, index: u64) {
         self.blocks.remove(&index);
+        if let Some(late) = &mut self.late {
+            late.end_block(index);
+        }
+    }
+
+    /// Whether a block has ended of which others have not seen all stores.
+    pub fn hides_ended_block(&self) -> bool {
+        self.late.as_ref().is_some_and(LateStores::hides_ended_block)
+    }
+
+    /// Everyone sees what the blocks that have ended have stored.
+    pub fn show_ended_blocks(&mut self, core: &mut Core<'_>) {
+        if let Some(late) = &mut self.late {
+            late.show_ended_blocks(core);
+        }
+    }
+
+    /// What is known of the core's block.
+    fn block(&mut self, core: &Core<'_>) -> &mut BlockWatch {
+        self.blocks.entry(core.block.index).or_default()
     }
 
     /// The core's block begins or ends a time slice.
@@ -216,19 +241,33 @@ impl Watch {
     fn copy_to_shared(&mut self, core: &mut Core<'_>, op: &MicroOp) {
         let (executing, bytes) = (core.mask, op.k[4]);
         let copies = executing & core.pred(op.ps[0]);
-        let load = act::Memory { space: Space::Global, access: Access::Load, bytes, strong: false };
-        let places = addresses(core, op).map(Place::Global);
         let loaded = Group::default();
-        self.access(core, &WarpAccess { lanes: copies, places, memory: load, data: None, loaded });
+        let at = addresses(core, op);
+        let filled = filled_bytes(op, &at);
+        let places = std::array::from_fn(|lane| Place::Global(at[lane] - u64::from(filled[lane])));
+        for zeros in 0..bytes {
+            let lanes = lanes(copies)
+                .filter(|&lane| filled[lane as usize] == zeros)
+                .fold(0, |all, lane| all | 1 << lane);
+            if lanes != 0 {
+                let memory =
+                    act::Memory { space: Space::Global, bytes: bytes - zeros, ..shared(Access::Load) };
+                self.access(core, &WarpAccess { lanes, places, memory, data: None, loaded });
+            }
+        }
         let base = core.src(op.d)[0].wrapping_add(op.k[3]);
         let places = core.src(op.c).map(|x| Place::Shared(x.wrapping_add(base)));
         let memory = act::Memory { bytes, ..shared(Access::Store) };
-        self.access(core, &WarpAccess { lanes: executing, places, memory, data: None, loaded });
+        let store = WarpAccess { lanes: executing, places, memory, data: None, loaded };
+        self.access(core, &store);
+        if self.checks.contains(Checks::RACE) {
+            self.note_copies(core, &store);
+        }
     }
 
     fn access(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
         // What is not aligned faults.
-        let width = u64::from(access.memory.bytes.max(1));
+        let width = u64::from(access.memory.bytes.max(1).next_power_of_two());
         if lanes(access.lanes).any(|lane| !access.places[lane as usize].offset().is_multiple_of(width)) {
             return;
         }
@@ -332,7 +371,7 @@ fn block_id(launch: &Launch, block: u32) -> [u32; 3] {
 }
 
 fn shared(access: Access) -> act::Memory {
-    act::Memory { space: Space::Shared, access, bytes: 4, strong: access == Access::Atomic }
+    act::Memory { space: Space::Shared, access, bytes: 4, strong: access == Access::Atomic, arrives: false }
 }
 
 /// The access of a load, a store or an atomic operation.

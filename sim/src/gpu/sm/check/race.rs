@@ -13,7 +13,21 @@ use sass::Access;
 /// What a write does that nothing orders with an access.
 const WRITES: &str = "writes shared memory that another warp accesses, without a barrier between";
 
+/// What a load does to a copy of its block that has not ended.
+const READS_COPY: &str = "reads shared memory that an asynchronous copy writes, without waiting for the copy";
+
 impl Watch {
+    /// Notes the words that a copy to shared memory writes until it was waited for.
+    pub(super) fn note_copies(&mut self, core: &Core<'_>, store: &WarpAccess) {
+        let unfinished = &mut self.blocks.entry(core.block.index).or_default().unfinished;
+        for lane in lanes(store.lanes) {
+            let copy = unfinished.copy(core.warp.index, core.pc, 32 * core.warp.index + lane);
+            for (word, _) in words(store.places[lane as usize].offset(), store.memory.bytes) {
+                unfinished.insert(word, copy);
+            }
+        }
+    }
+
     /// Loads count once an instruction uses their values.
     pub(super) fn use_loads(&mut self, core: &Core<'_>, registers: &Registers) {
         let Some(block) = self.blocks.get_mut(&core.block.index) else { return };
@@ -78,6 +92,12 @@ impl Watch {
             let clock = block.clocks.now(warp);
             let mark = Mark { id: warp, clock, pc: core.pc, thread: 32 * warp + lane, bytes, atomic: false };
             early.reads(word, mark);
+            if let Some(copy) = block.unfinished.of(word) {
+                early.race(|| {
+                    let event = event(core, copy.pc, core.block.id, copy.thread);
+                    finding(core, Checks::RACE, lane, READS_COPY, Some(shared(word)), Some(event))
+                });
+            }
             if let Some(earlier) = block.shadow.unordered_write(&block.clocks, word, &mark) {
                 early.race(|| {
                     let text = "reads shared memory that another warp writes, without a barrier between";
@@ -114,7 +134,7 @@ impl Watch {
             let kind = access.memory.kind(changes(core, access, lane, i, shared_word(core, word * 4)));
             let earlier = block.shadow.access(&block.clocks, word, mark, kind);
             found = found.or(earlier.map(|earlier| (word, earlier, kind)));
-            if !matches!(kind, Kind::Load | Kind::Store { changes: false }) {
+            if !matches!(kind, Kind::Load | Kind::Store { changes: false } | Kind::Arrival) {
                 block.early.written(&block.clocks, word, mark, |earlier| {
                     let event = event(core, earlier.pc, core.block.id, earlier.thread);
                     finding(core, Checks::RACE, lane, WRITES, Some(shared(word)), Some(event))

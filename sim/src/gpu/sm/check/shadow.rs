@@ -34,6 +34,8 @@ pub(super) enum Kind {
         changes: bool,
     },
     Atomic,
+    /// An atomic operation on a barrier object, whose waits are plain loads.
+    Arrival,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -92,7 +94,8 @@ impl Shadow {
         }
         let Word { writer, readers } = self.word(word);
         let conflicts = |old: &&Mark| old.conflicts(&mark, clocks);
-        let earlier = readers.iter().find(conflicts).or_else(|| writer.as_ref().filter(conflicts)).copied();
+        let read = if kind == Kind::Arrival { None } else { readers.iter().find(conflicts) };
+        let earlier = read.or_else(|| writer.as_ref().filter(conflicts)).copied();
         // A store of what is there already is a race too, but one without a consequence: flags that all set.
         let harmless = kind == (Kind::Store { changes: false });
         readers.clear();

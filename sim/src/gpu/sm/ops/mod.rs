@@ -17,7 +17,7 @@ pub(super) mod memory;
 mod mufu;
 mod page;
 pub(super) mod special;
-mod tile;
+pub(super) mod tile;
 
 use sass::Word;
 

@@ -6,6 +6,7 @@ use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::guest;
 use crate::gpu::sm::launch::Access;
 use crate::gpu::sm::lower::{Lower, Refusal};
+use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::micro_op::warp_ops;
 use crate::gpu::sm::slots::{NO_PREDICATE, ZERO};
 use crate::gpu::sm::tlb::Miss;
@@ -47,8 +48,10 @@ warp_ops! {
         Flow::Next
     }
 
-    /// LDGSTS: copies k[4] bytes per lane from global to shared memory, at once; k: 0 to 2 the global address, 3 the shared offset,
-    /// k[5] how a false predicate acts. The shared address is in C, its uniform part in D.
+    /// LDGSTS: copies k[4] bytes per lane from global to shared memory, at once; k: 0 to 2 the global address, 3
+    /// the shared offset. The shared address is in C, its uniform part in D. With k[5], `.ZFILL`, the low bits of
+    /// the global address are the number of bytes at the end that are filled with zeros: what ptxas computes from
+    /// the source size of `cp.async`.
     CopyToShared(core, op) {
         let executing = core.mask;
         let width = op.k[4] as usize;
@@ -62,7 +65,10 @@ warp_ops! {
         let mut data = [[0u32; 4]; 32];
         if copies != 0 {
             core.mask = copies;
-            let from = match address::global(core, addresses(core, op), width as u64, Access::Read, Space::Global) {
+            let at = addresses(core, op);
+            let filled = filled_bytes(op, &at);
+            let at = std::array::from_fn(|i| at[i] - u64::from(filled[i]));
+            let from = match address::global(core, at, width as u64, Access::Read, Space::Global) {
                 Ok(at) => at,
                 Err(flow) => return flow,
             };
@@ -76,6 +82,7 @@ warp_ops! {
                         _ => guest::load_words::<16>(p),
                     }
                 };
+                keep_first(&mut data[i], op.k[4] - filled[i]);
             }
         }
         for i in (0..32).filter(|i| executing >> i & 1 != 0) {
@@ -110,6 +117,20 @@ warp_ops! {
     }
 }
 
+/// The bytes at the end of each lane's copy of LDGSTS that are zeros instead of the source's.
+pub(crate) fn filled_bytes(op: &MicroOp, at: &[u64; 32]) -> [u32; 32] {
+    let low = if op.k[5] != 0 { op.k[4] - 1 } else { 0 };
+    at.map(|va| va as u32 & low)
+}
+
+/// Clears all but the first bytes.
+fn keep_first(words: &mut [u32; 4], bytes: u32) {
+    for (word, before) in words.iter_mut().zip((0u32..).step_by(4)) {
+        let kept = bytes.saturating_sub(before).min(4);
+        *word &= 1u32.checked_shl(8 * kept).map_or(u32::MAX, |end| end - 1);
+    }
+}
+
 pub(super) fn ldsm(l: &mut Lower<'_>) -> Result<(), Refusal> {
     let count = 1 << l.bits(72, 2);
     if count > 4 || l.bits(78, 2) > 1 {
@@ -139,7 +160,7 @@ pub(super) fn ldgsts(l: &mut Lower<'_>) -> Result<(), Refusal> {
     }
     l.op.pd[0] = NO_PREDICATE;
     l.op.ps[0] = l.ps();
-    l.set_k(3, &[l.w.sbits(44, 20) as u32, width]);
+    l.set_k(3, &[l.w.sbits(44, 20) as u32, width, l.flag(82)]);
     l.run::<CopyToShared>();
     Ok(())
 }
