@@ -1,6 +1,6 @@
 //! Divides an address space into ranges that can be drawn: mappings close together share a bar.
 
-use crate::address_map::AddressMap;
+use crate::address_map::{AddressMap, Mapping, Window};
 
 /// Gaps below this are drawn as part of a bar.
 const SMALL_GAP: u64 = 16 << 20;
@@ -23,14 +23,8 @@ pub(super) struct Bar {
 /// The bars of a map, by address. A gap that is larger than what precedes it ends a bar; if that makes too
 /// many, only the largest gaps do.
 pub(super) fn bars(map: &AddressMap) -> Vec<Bar> {
-    let mapping = |m: &crate::address_map::Mapping| Bar {
-        start: m.va.0,
-        end: m.end(),
-        mappings: 1,
-        mapped: m.size_bytes,
-    };
-    let window =
-        |w: &crate::address_map::Window| Bar { start: w.base.0, end: w.end(), mappings: 0, mapped: 0 };
+    let mapping = |m: &Mapping| Bar { start: m.va.0, end: m.end(), mappings: 1, mapped: m.size_bytes };
+    let window = |w: &Window| Bar { start: w.base.0, end: w.end(), mappings: 0, mapped: 0 };
     let mut items: Vec<Bar> =
         map.mappings.iter().map(mapping).chain(map.windows.iter().map(window)).collect();
     items.sort_by_key(|item| item.start);
@@ -70,25 +64,66 @@ impl Bar {
         self.end - self.start
     }
 
-    /// Cuts the bar into `columns` cells and says of each how much is mapped (0 to 1) and whether it is in a
-    /// window.
-    pub(super) fn cells(self, map: &AddressMap, columns: usize) -> Vec<(f64, bool)> {
+    /// Cuts the bar into `columns` cells. The mappings are in the order of their addresses.
+    pub(super) fn cells(self, mappings: &[Mapping], windows: &[Window], columns: usize) -> Vec<Cell> {
         let width = (self.len() as f64 / columns as f64).max(1.0);
-        let mut cells = vec![(0.0, false); columns];
+        let mut cells = vec![Cell::default(); columns];
         let place = |address: u64| (address.clamp(self.start, self.end) - self.start) as f64 / width;
-        let first = map.mappings.partition_point(|m| m.va.0 < self.start);
-        for mapping in map.mappings[first..].iter().take_while(|m| m.va.0 < self.end) {
+        let first = mappings.partition_point(|m| m.va.0 < self.start);
+        let mappings = || mappings[first..].iter().take_while(|m| m.va.0 < self.end);
+        for mapping in mappings() {
             let (from, to) = (place(mapping.va.0), place(mapping.end()));
-            let until = (to.ceil() as usize).min(columns);
-            for (cell, (mapped, _)) in cells.iter_mut().enumerate().take(until).skip(from as usize) {
-                let part = to.min(cell as f64 + 1.0) - from.max(cell as f64);
-                *mapped = (*mapped + part.max(0.0)).min(1.0);
+            for (at, cell) in spanned(&mut cells, from, to) {
+                let part = to.min(at as f64 + 1.0) - from.max(at as f64);
+                cell.mapped = (cell.mapped + part.max(0.0)).min(1.0);
             }
         }
-        for range in map.windows.iter().filter(|w| w.base.0 < self.end && self.start < w.end()) {
-            let (from, to) = (place(range.base.0) as usize, place(range.end()).ceil() as usize);
-            cells.iter_mut().take(to).skip(from).for_each(|(_, window)| *window = true);
+        for range in windows.iter().filter(|w| w.base.0 < self.end && self.start < w.end()) {
+            spanned(&mut cells, place(range.base.0), place(range.end()))
+                .for_each(|(_, cell)| cell.window = true);
+            for mapping in mappings() {
+                let (from, to) = (mapping.va.0.max(range.base.0), mapping.end().min(range.end()));
+                if from < to {
+                    spanned(&mut cells, place(from), place(to)).for_each(|(_, cell)| cell.overlap = true);
+                }
+            }
         }
         cells
+    }
+}
+
+/// A part of a bar.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Cell {
+    /// How much of it is mapped, 0 to 1.
+    pub(super) mapped: f64,
+    /// A window lies in it.
+    pub(super) window: bool,
+    /// Something is mapped inside that window.
+    pub(super) overlap: bool,
+}
+
+/// The cells that the places from `from` to `to` touch, with their numbers.
+fn spanned(cells: &mut [Cell], from: f64, to: f64) -> impl Iterator<Item = (usize, &mut Cell)> {
+    let until = (to.ceil() as usize).min(cells.len());
+    cells.iter_mut().enumerate().take(until).skip(from as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hex::Hex;
+
+    #[test]
+    fn a_mapping_that_ends_where_a_window_begins_is_not_in_it() {
+        let bar = Bar { start: 0, end: 0x8000, mappings: 1, mapped: 0x5000 };
+        let window = Window { name: "shared memory".to_owned(), base: Hex(0x5000), size_bytes: 0x3000 };
+        let drawn = |size_bytes| {
+            let mapping = Mapping { va: Hex(0), size_bytes, ..Mapping::default() };
+            let cells = bar.cells(&[mapping], std::slice::from_ref(&window), 4);
+            cells.iter().map(|cell| (cell.window, cell.overlap)).collect::<Vec<_>>()
+        };
+        assert_eq!(drawn(0x5000), [(false, false), (false, false), (true, false), (true, false)]);
+        assert_eq!(drawn(0x5001), [(false, false), (false, false), (true, true), (true, false)]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::address_map::bars::bars;
+use crate::address_map::bars::{Cell, bars};
 use crate::address_map::{AddressMap, Severity};
 use crate::hex::Hex;
 use crate::page_table::walk::Directory;
@@ -87,14 +87,15 @@ impl AddressMap {
                 writeln!(out, "  {ASIDE}{:>14} {:>10}{ASIDE:#}", "gap of", size(gap))?;
             }
             end = Some(bar.end);
-            let cell = |(mapped, window): (f64, bool)| match window {
-                true if mapped > 0.0 => '!',
-                true => 'w',
-                false if mapped > 0.99 => '#',
-                false if mapped > 0.0 => '+',
-                false => '.',
+            let cell = |cell: Cell| match cell {
+                Cell { overlap: true, .. } => '!',
+                Cell { window: true, .. } => 'w',
+                Cell { mapped, .. } if mapped > 0.99 => '#',
+                Cell { mapped, .. } if mapped > 0.0 => '+',
+                _ => '.',
             };
-            let cells: String = bar.cells(self, COLUMNS).into_iter().map(cell).collect();
+            let cells: String =
+                bar.cells(&self.mappings, &self.windows, COLUMNS).into_iter().map(cell).collect();
             let what = match bar.mappings {
                 0 => String::new(),
                 1 => " 1 mapping".to_owned(),

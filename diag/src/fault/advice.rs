@@ -216,8 +216,23 @@ fn mmu(advice: &mut Advice, report: &FaultReport, map: &ProcessMap) {
     }
 }
 
+/// Whether an address is past what nvgpu gives out, which is below 2^40: that of memory on the CPU.
+fn is_of_the_cpu(report: &FaultReport, address: u64) -> bool {
+    let is_nvgpu = |device: &str| device.ends_with(".gpu") || device.contains("ga10b");
+    address >= 1 << 40 && report.device.as_deref().is_some_and(is_nvgpu)
+}
+
 /// Nothing is mapped at the address.
 fn not_mapped(advice: &mut Advice, report: &FaultReport, address: u64, map: &ProcessMap) {
+    if is_of_the_cpu(report, address) {
+        advice.cause(
+            "a host pointer: memory of the CPU that the GPU does not see (nvgpu maps nothing at 2^40 or above)",
+        );
+        advice.attempt(
+            "give the GPU the address that MAP_BUFFER_EX answered for a buffer of nvmap, and copy through it",
+        );
+        return;
+    }
     let near = report.access.as_ref();
     if address < 0x1_0000 {
         advice.cause("a null pointer, or an offset used as a pointer");
