@@ -39,11 +39,11 @@
 //! 28  gpu::device
 //! 29  gpu::engine
 //!
-//! 30  gpu::host_scheduler config driver::descriptor driver::event driver::log driver::notifier driver::session::control driver::session::profiler
+//! 30  gpu::host_scheduler config driver::descriptor driver::event driver::log driver::notifier driver::session::control
 //! 31  doorbells driver::dmabuf
 //! 32  driver::address_space driver::known_buffers driver::nvmap
 //! 33  driver::tsg
-//! 34  driver::channel
+//! 34  driver::channel driver::session::profiler
 //! 35  driver::session::debugger driver::unbind
 //! 36  driver::files
 //! 37  driver::machine

@@ -59,6 +59,10 @@ pub(crate) struct Driver {
     pub(crate) sched_locked: bool,
     /// Groups that a tool holds.
     pub(crate) sched_references: Vec<Arc<Tsg>>,
+    /// Groups that the tool was shown as recent ones.
+    pub(crate) sched_shown: Vec<Weak<Tsg>>,
+    /// Groups: one lives as long as a descriptor, a channel or a tool holds it.
+    groups: Vec<Weak<Tsg>>,
     /// Last device instance number given to an open of `ctrl`.
     pub(crate) instances: u64,
     /// Last address-space number.
@@ -66,6 +70,19 @@ pub(crate) struct Driver {
     /// Whether a context was ever created.
     pub(crate) golden_context: bool,
     buffers: KnownBuffers,
+}
+
+impl Driver {
+    /// Every group that something holds.
+    pub(crate) fn groups(&self) -> Vec<Arc<Tsg>> {
+        self.groups.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// A group is new.
+    pub(crate) fn add_group(&mut self, tsg: &Arc<Tsg>) {
+        self.groups.retain(|group| group.strong_count() > 0);
+        self.groups.push(Arc::downgrade(tsg));
+    }
 }
 
 /// The machine.
@@ -314,6 +331,7 @@ impl Machine {
             Object::Sched => {
                 let mut driver = self.driver();
                 driver.sched_locked = false;
+                driver.sched_shown.clear();
                 let references = std::mem::take(&mut driver.sched_references);
                 drop(driver);
                 drop(references);

@@ -1,5 +1,5 @@
-//! Every request of the nodes that compute and diagnosis use, and what becomes of it: the dispatcher goes by
-//! this table, and `docs/driver-model.md` is written from it.
+//! Every request of the nodes, and what becomes of it: the dispatcher goes by this table, and
+//! `docs/driver-model.md` is written from it.
 
 use nix::errno::Errno;
 use nvgpu_sys as abi;
@@ -170,6 +170,37 @@ const CALLS: &[Call] = &[
     call(abi::NVGPU_DBG_GPU_IOCTL_PROFILER_FREE, Absent, "nvgpu_ioctl_free_profiler_object"),
     call(abi::NVGPU_DBG_GPU_IOCTL_TSG_SET_TIMESLICE, Modelled, "nvgpu_dbg_gpu_ioctl_tsg_set_timeslice"),
     call(abi::NVGPU_DBG_GPU_IOCTL_TSG_GET_TIMESLICE, Modelled, "nvgpu_dbg_gpu_ioctl_tsg_get_timeslice"),
+    call(abi::NVGPU_PROFILER_IOCTL_BIND_CONTEXT, Modelled, "nvgpu_prof_ioctl_bind_context"),
+    call(abi::NVGPU_PROFILER_IOCTL_UNBIND_CONTEXT, Modelled, "nvgpu_prof_ioctl_unbind_context"),
+    call(abi::NVGPU_PROFILER_IOCTL_RESERVE_PM_RESOURCE, Modelled, "nvgpu_prof_ioctl_reserve_pm_resource"),
+    call(abi::NVGPU_PROFILER_IOCTL_RELEASE_PM_RESOURCE, Modelled, "nvgpu_prof_ioctl_release_pm_resource"),
+    call(abi::NVGPU_PROFILER_IOCTL_BIND_PM_RESOURCES, Modelled, "nvgpu_prof_ioctl_bind_pm_resources"),
+    call(abi::NVGPU_PROFILER_IOCTL_UNBIND_PM_RESOURCES, Modelled, "nvgpu_prof_ioctl_unbind_pm_resources"),
+    call(abi::NVGPU_PROFILER_IOCTL_ALLOC_PMA_STREAM, Absent, "nvgpu_prof_ioctl_alloc_pma_stream"),
+    call(abi::NVGPU_PROFILER_IOCTL_FREE_PMA_STREAM, Absent, "nvgpu_prof_ioctl_free_pma_stream"),
+    call(abi::NVGPU_PROFILER_IOCTL_PMA_STREAM_UPDATE_GET_PUT, Absent, "nvgpu_prof_ioctl_pma_stream_update_get_put"),
+    call(abi::NVGPU_PROFILER_IOCTL_EXEC_REG_OPS, Absent, "nvgpu_prof_ioctl_exec_reg_ops"),
+    call(abi::NVGPU_PROFILER_IOCTL_VAB_RESERVE, Absent, "nvgpu_prof_ioctl_vab_reserve"),
+    call(abi::NVGPU_PROFILER_IOCTL_VAB_RELEASE, Absent, "fb.vab.release"),
+    call(abi::NVGPU_PROFILER_IOCTL_VAB_FLUSH_STATE, Absent, "nvgpu_prof_ioctl_vab_flush"),
+    call(abi::NVGPU_SCHED_IOCTL_GET_TSGS, Modelled, "gk20a_sched_dev_ioctl_get_tsgs"),
+    call(abi::NVGPU_SCHED_IOCTL_GET_RECENT_TSGS, Modelled, "gk20a_sched_dev_ioctl_get_recent_tsgs"),
+    call(abi::NVGPU_SCHED_IOCTL_GET_TSGS_BY_PID, Modelled, "gk20a_sched_dev_ioctl_get_tsgs_by_pid"),
+    call(abi::NVGPU_SCHED_IOCTL_TSG_GET_PARAMS, Modelled, "gk20a_sched_dev_ioctl_get_params"),
+    call(abi::NVGPU_SCHED_IOCTL_TSG_SET_TIMESLICE, Modelled, "gk20a_sched_dev_ioctl_tsg_set_timeslice"),
+    call(abi::NVGPU_SCHED_IOCTL_TSG_SET_RUNLIST_INTERLEAVE, Modelled, "gk20a_sched_dev_ioctl_tsg_set_runlist_interleave"),
+    call(abi::NVGPU_SCHED_IOCTL_LOCK_CONTROL, Modelled, "gk20a_sched_dev_ioctl_lock_control"),
+    call(abi::NVGPU_SCHED_IOCTL_UNLOCK_CONTROL, Modelled, "gk20a_sched_dev_ioctl_unlock_control"),
+    call(abi::NVGPU_SCHED_IOCTL_GET_API_VERSION, Modelled, "gk20a_sched_dev_ioctl_get_api_version"),
+    call(abi::NVGPU_SCHED_IOCTL_GET_TSG, Modelled, "gk20a_sched_dev_ioctl_get_tsg"),
+    call(abi::NVGPU_SCHED_IOCTL_PUT_TSG, Modelled, "gk20a_sched_dev_ioctl_put_tsg"),
+    call(abi::NVGPU_CTXSW_IOCTL_TRACE_ENABLE, Absent, "gk20a_ctxsw_dev_ioctl_trace_enable"),
+    call(abi::NVGPU_CTXSW_IOCTL_TRACE_DISABLE, Absent, "gk20a_ctxsw_dev_ioctl_trace_disable"),
+    call(abi::NVGPU_CTXSW_IOCTL_RING_SETUP, Absent, "gk20a_ctxsw_dev_ioctl_ring_setup"),
+    call(abi::NVGPU_CTXSW_IOCTL_SET_FILTER, Absent, "gk20a_ctxsw_dev_ioctl_set_filter"),
+    call(abi::NVGPU_CTXSW_IOCTL_GET_FILTER, Absent, "gk20a_ctxsw_dev_ioctl_get_filter"),
+    call(abi::NVGPU_CTXSW_IOCTL_POLL, Absent, "gk20a_ctxsw_dev_ioctl_poll"),
+    call(abi::NVGPU_EVENT_IOCTL_SET_FILTER, Refused(Errno::ENOTTY), "nvgpu_clk_arb_set_event_filter"),
     call(abi::NVMAP_IOC_ALLOC, Modelled, "nvmap_ioctl_alloc"),
     call(abi::NVMAP_IOC_PARAM, Absent, ""),
     call(abi::NVMAP_IOC_CACHE, Modelled, "nvmap_ioctl_cache_maint"),
@@ -210,12 +241,16 @@ mod tests {
     use std::path::Path;
 
     /// Nodes by the letter of their requests.
-    const NODES: [(u8, &str); 6] = [
+    const NODES: [(u8, &str); 10] = [
         (b'G', "`ctrl`"),
         (b'A', "`as`"),
         (b'T', "`tsg`"),
         (b'H', "channel"),
         (b'D', "`dbg`, `prof`"),
+        (b'P', "`prof-dev`"),
+        (b'S', "`sched`"),
+        (b'C', "`ctxsw`"),
+        (b'E', "event"),
         (b'N', "`/dev/nvmap`"),
     ];
 

@@ -146,7 +146,9 @@ fn open_tsg(machine: &Arc<Machine>, a: &mut nvgpu_gpu_open_tsg_args) -> Reply {
         return Err(Errno::EINVAL);
     }
     let tsg = tsg::open(machine)?;
-    let fd = machine.driver().files.open(Object::Tsg(tsg), |n| format!("nvgpu-ga10b-tsg{n}"))?;
+    let mut driver = machine.driver();
+    driver.add_group(&tsg);
+    let fd = driver.files.open(Object::Tsg(tsg), |n| format!("nvgpu-ga10b-tsg{n}"))?;
     a.tsg_fd = fd.into_raw_fd() as u32;
     Ok(0)
 }

@@ -44,8 +44,9 @@ pub(crate) fn open(machine: &Arc<Machine>, path: &str, _flags: OFlag) -> Result<
             driver.files.open(channel, |n| format!("nvhost-{DEVICE}-fd{n}"))
         }
         "tsg" => {
-            let tsg = Object::Tsg(tsg::open(machine)?);
-            driver.files.open(tsg, |n| format!("nvgpu-ga10b-tsg{n}"))
+            let tsg = tsg::open(machine)?;
+            driver.add_group(&tsg);
+            driver.files.open(Object::Tsg(tsg), |n| format!("nvgpu-ga10b-tsg{n}"))
         }
         "dbg" | "prof" => {
             let session = Object::Debug(Arc::new(DebugSession::new(node == "prof")));
@@ -60,7 +61,12 @@ pub(crate) fn open(machine: &Arc<Machine>, path: &str, _flags: OFlag) -> Result<
             }
             driver.files.open(Object::Sched, |_| path.to_owned())
         }
-        "ctxsw" => driver.files.open(Object::ContextSwitchTrace, |_| path.to_owned()),
+        "ctxsw" => {
+            if driver.files.any(|o| matches!(o, Object::ContextSwitchTrace)) {
+                return Err(Errno::EBUSY);
+            }
+            driver.files.open(Object::ContextSwitchTrace, |_| path.to_owned())
+        }
         "nvmap" => driver.files.open(Object::NvMap, |_| path.to_owned()),
         "power" | "nvsched" | "nvsched_ctrl_fifo" | "host1x-fence" => {
             driver.files.open(Object::Other, |_| path.to_owned())

@@ -1,6 +1,5 @@
 //! The scheduling node: `S` commands, for tools.
 
-use crate::driver::files::Object;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::argument::{Reply, with};
 use crate::driver::tsg::Tsg;
@@ -15,12 +14,19 @@ const TSGS: u32 = 512;
 /// Serves an `S` command.
 pub(super) fn ioctl(machine: &Arc<Machine>, request: u32, bytes: &mut [u8]) -> Reply {
     match request {
-        NVGPU_SCHED_IOCTL_GET_TSGS | NVGPU_SCHED_IOCTL_GET_RECENT_TSGS => {
-            with(bytes, |a: &mut nvgpu_sched_get_tsgs_args| bitmap(machine, &mut a.size, a.buffer, |_| true))
+        NVGPU_SCHED_IOCTL_GET_TSGS => with(bytes, |a: &mut nvgpu_sched_get_tsgs_args| {
+            let groups = machine.driver().groups();
+            bitmap(machine, &mut a.size, a.buffer, &groups)
+        }),
+        NVGPU_SCHED_IOCTL_GET_RECENT_TSGS => {
+            with(bytes, |a: &mut nvgpu_sched_get_tsgs_args| recent(machine, &mut a.size, a.buffer))
         }
         NVGPU_SCHED_IOCTL_GET_TSGS_BY_PID => with(bytes, |a: &mut nvgpu_sched_get_tsgs_by_pid_args| {
-            let pid = a.pid;
-            bitmap(machine, &mut a.size, a.buffer, |t| u64::from(t.pid) == pid)
+            // The driver compares process numbers as 32-bit ones.
+            let pid = a.pid as u32;
+            let mut groups = machine.driver().groups();
+            groups.retain(|tsg| tsg.pid == pid);
+            bitmap(machine, &mut a.size, a.buffer, &groups)
         }),
         NVGPU_SCHED_IOCTL_TSG_GET_PARAMS => with(bytes, |a: &mut nvgpu_sched_tsg_get_params_args| {
             let tsg = find(machine, a.tsgid)?;
@@ -66,7 +72,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, request: u32, bytes: &mut [u8]) -> R
             let tsg = find(machine, a.tsgid)?;
             let mut driver = machine.driver();
             if driver.sched_references.iter().any(|t| Arc::ptr_eq(t, &tsg)) {
-                return Err(Errno::EALREADY);
+                return Err(Errno::ENXIO);
             }
             driver.sched_references.push(tsg);
             Ok(0)
@@ -84,29 +90,36 @@ pub(super) fn ioctl(machine: &Arc<Machine>, request: u32, bytes: &mut [u8]) -> R
     }
 }
 
-fn groups(machine: &Machine) -> Vec<Arc<Tsg>> {
-    let driver = machine.driver();
-    let open = driver.files.objects().filter_map(|o| match o {
-        Object::Tsg(tsg) => Some(Arc::clone(tsg)),
-        _ => None,
-    });
-    open.collect()
-}
-
 fn find(machine: &Machine, id: u32) -> Result<Arc<Tsg>, Errno> {
     if id >= TSGS {
         return Err(Errno::EINVAL);
     }
-    groups(machine).into_iter().find(|t| t.id() == id).ok_or(Errno::ENXIO)
+    machine.driver().groups().into_iter().find(|t| t.id() == id).ok_or(Errno::ENXIO)
 }
 
-fn bitmap(machine: &Machine, size: &mut u32, buffer: u64, wanted: impl Fn(&Tsg) -> bool) -> Reply {
+/// Groups that were opened since the node was, or since the last such request.
+fn recent(machine: &Machine, size: &mut u32, buffer: u64) -> Reply {
+    let (mut shown, mut new) = {
+        let driver = machine.driver();
+        (driver.sched_shown.clone(), driver.groups())
+    };
+    new.retain(|tsg| !shown.iter().any(|old| old.as_ptr() == Arc::as_ptr(tsg)));
+    bitmap(machine, size, buffer, &new)?;
+    shown.retain(|old| old.strong_count() > 0);
+    shown.extend(new.iter().map(Arc::downgrade));
+    machine.driver().sched_shown = shown;
+    Ok(0)
+}
+
+/// Writes the numbers of groups as bits; `ENOSPC` with the size they take where the buffer has not that much.
+fn bitmap(machine: &Machine, size: &mut u32, buffer: u64, groups: &[Arc<Tsg>]) -> Reply {
     let mut bits = [0_u64; TSGS as usize / 64];
-    for tsg in groups(machine).iter().filter(|t| wanted(t)) {
+    for tsg in groups {
         bits[tsg.id() as usize / 64] |= 1 << (tsg.id() % 64);
     }
     let whole = bits.as_bytes().len() as u32;
-    if std::mem::replace(size, whole) < whole {
+    if *size < whole || buffer == 0 {
+        *size = whole;
         return Err(Errno::ENOSPC);
     }
     machine.user.write(buffer, bits.as_bytes())?;
