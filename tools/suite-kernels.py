@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles the hand-written kernels of the tests for every SM, and writes what they were made of into a manifest.
+"""Compiles the hand-written kernels of the tests for every SM, and those of hcq for the SMs that it has code for, and writes what they were made of into a manifest.
 
     tools/suite-kernels.py [--ptxas PATH]
 
@@ -17,8 +17,12 @@ import shutil
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-MODULES = {"tests/kernels": ["bounds", "matrix", "suite"], "sim/tests/data": ["fill", "pairs", "planted", "waits"]}
 SMS = (80, 86, 87, 89, 90)
+MODULES = {
+    "tests/kernels": (["bounds", "matrix", "suite"], SMS),
+    "sim/tests/data": (["fill", "pairs", "planted", "waits"], SMS),
+    "hcq/kernels": (["copy"], (80, 87, 90)),
+}
 FLAGS = ["-O3"]
 
 
@@ -33,11 +37,11 @@ def main():
     if not ptxas:
         raise SystemExit("no ptxas: name it with --ptxas, PTXAS or PATH")
     banner = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=True).stdout
-    for folder, modules in MODULES.items():
+    for folder, (modules, sms) in MODULES.items():
         rows = []
         for module in modules:
             ptx = ROOT / folder / f"{module}.ptx"
-            for sm in SMS:
+            for sm in sms:
                 cubin = ptx.with_name(f"{module}.sm_{sm}.cubin")
                 subprocess.run([ptxas, *FLAGS, f"-arch=sm_{sm}", ptx, "-o", cubin], check=True)
                 kernels = re.findall(r"\.entry\s+(\w+)", ptx.read_text())

@@ -40,16 +40,19 @@ fn the_kernel_that_copies_runs_on_every_sm() {
         let bytes: Vec<u8> = (0..LEN as u32).map(|i| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
         let (from, to) = (device.alloc(2 * LEN as u64).unwrap(), device.alloc(2 * LEN as u64).unwrap());
         from.write(5, &bytes).unwrap();
-        to.write(0, &vec![0xa5; 2 * LEN]).unwrap();
         let launches = sim.counters().sm.launches;
         let mut queue = device.queue().unwrap();
-        queue.copy(&from, 5, &to, 21, LEN as u64).unwrap();
-        queue.submit().unwrap().wait(DEADLINE).unwrap();
-        assert_eq!(sim.counters().sm.launches, launches + 1, "{arch}: an engine has copied");
-        let mut copied = vec![0; 2 * LEN];
-        to.read(0, &mut copied).unwrap();
-        assert!(copied[21..21 + LEN] == bytes, "{arch}");
-        assert!(copied[..21].iter().chain(&copied[21 + LEN..]).all(|byte| *byte == 0xa5), "{arch}");
+        // Equal modulo 16, and not.
+        for (done, at) in [(1, 21), (2, 22)] {
+            to.write(0, &vec![0xa5; 2 * LEN]).unwrap();
+            queue.copy(&from, 5, &to, at as u64, LEN as u64).unwrap();
+            queue.submit().unwrap().wait(DEADLINE).unwrap();
+            assert_eq!(sim.counters().sm.launches, launches + done, "{arch}: an engine has copied");
+            let mut copied = vec![0; 2 * LEN];
+            to.read(0, &mut copied).unwrap();
+            assert!(copied[at..at + LEN] == bytes, "{arch}");
+            assert!(copied[..at].iter().chain(&copied[at + LEN..]).all(|byte| *byte == 0xa5), "{arch}");
+        }
         assert!(sim.violations().is_empty(), "{arch}: {:?}", sim.violations());
     }
 }

@@ -73,8 +73,12 @@ fn kernel_copies() -> Result<()> {
     StdRng::seed_from_u64(14).fill(&mut data[..]);
     let (source, target) = (device.alloc(data.len() as u64)?, device.alloc(data.len() as u64)?);
     source.write(0, &data)?;
-    for len in [1, 15, 16, 17, 31, 4096, 8191, 8192, 8208, 32_767, 32_768, 32_769, 65_536, 98_317, most] {
-        for (from, to) in [(0, 0), (1, 17), (15, 79), (16, 64), (5, 69), (3, 64)] {
+    for len in [
+        1, 15, 16, 17, 31, 63, 64, 65, 83, 4096, 8191, 8192, 8208, 32_767, 32_768, 32_769, 65_536, 98_317,
+        most,
+    ] {
+        for (from, to) in [(0, 0), (1, 17), (15, 79), (16, 64), (5, 69), (3, 64), (0, 97), (2, 78), (12, 64)]
+        {
             target.write(0, &vec![0xEE; data.len()])?;
             queue.copy(&source, from, &target, to, len as u64)?;
             queue.submit()?.wait(DEADLINE)?;

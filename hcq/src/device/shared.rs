@@ -23,8 +23,8 @@ use crate::sync::lock;
 pub(crate) struct Shared {
     // Dropped in this order: the channel of staged copies, then memory that it and queues have used.
     staging: Mutex<Option<Staging>>,
-    /// Makes large copies; the inner `None` where there is no code for the GPU.
-    copy_kernel: Mutex<Option<Option<Kernel>>>,
+    /// Make large copies; the inner `None` where there is no code for the GPU.
+    copy_kernels: Mutex<Option<Option<[Kernel; 2]>>>,
     pub scratch: ScratchPool,
     pub limbo: Arc<Limbo>,
     /// Loaded programs, to name the code a fault happened in.
@@ -41,7 +41,7 @@ impl Shared {
         let programs = Arc::<Registry>::default();
         Ok(Arc::new(Self {
             staging: Mutex::default(),
-            copy_kernel: Mutex::default(),
+            copy_kernels: Mutex::default(),
             scratch: ScratchPool::default(),
             limbo: Arc::default(),
             programs: programs.clone(),
@@ -70,16 +70,16 @@ impl Shared {
         map_file::write(&self.core, &self.programs);
     }
 
-    /// The kernel that makes large copies; it is loaded on first use.
-    pub fn copy_kernel(
+    /// The kernels that make large copies; they are loaded on first use.
+    pub fn copy_kernels(
         &self,
-        load: impl FnOnce() -> Result<Option<Kernel>, Error>,
-    ) -> Result<Option<Kernel>, Error> {
-        let mut kernel = lock(&self.copy_kernel);
-        if kernel.is_none() {
-            *kernel = Some(load()?);
+        load: impl FnOnce() -> Result<Option<[Kernel; 2]>, Error>,
+    ) -> Result<Option<[Kernel; 2]>, Error> {
+        let mut kernels = lock(&self.copy_kernels);
+        if kernels.is_none() {
+            *kernels = Some(load()?);
         }
-        Ok(kernel.clone().flatten())
+        Ok(kernels.clone().flatten())
     }
 
     /// Runs `f` with the channel of staged copies; it is created on first use.

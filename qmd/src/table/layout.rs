@@ -85,6 +85,8 @@ pub(crate) struct Layout {
     pub call_limit: Field,
     pub sampler_index: Field,
     pub membar: Field,
+    /// v4.0 alone has it.
+    pub task_chasing: Option<Field>,
     /// In the order of the bits of [`Invalidate`](crate::Invalidate).
     pub invalidate: [Field; 6],
     pub sequential: Field,

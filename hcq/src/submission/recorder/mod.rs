@@ -173,6 +173,7 @@ impl Recorder {
             return Ok(false);
         }
         last.qmd.set_membar(qmd::Membar::Device);
+        last.qmd.set_task_chasing(true);
         self.finish(sink)?;
         Ok(true)
     }
@@ -184,6 +185,7 @@ impl Recorder {
             && before.qmd.clear_dependent(0).is_ok()
         {
             before.qmd.set_membar(qmd::Membar::System);
+            before.qmd.set_task_chasing(false);
             sink(before.va, &before.qmd)?;
         }
         self.words.wait_for_grids();

@@ -137,6 +137,34 @@ fn what_the_last_launch_of_a_line_wrote_is_visible_to_everyone() {
 }
 
 #[test]
+fn the_scheduler_chases_tasks_along_a_line_where_the_layout_can_say_so() {
+    let chasing = |qmd: &qmd::Qmd| {
+        let field = qmd.version().field("CWD_MEMBAR_TASK_CHASING_ENABLE").expect("v4.0 has it");
+        qmd.get(field).expect("a field of its own") == 1
+    };
+    let mut b = Bench::new(true);
+    let launch = |b: &mut Bench, n: u64| {
+        let mut qmd = qmd::Qmd::new(qmd::Version::V04);
+        qmd.set_membar(qmd::Membar::System);
+        b.with_sink(|r, sink| r.launch(GpuVa::inside(n << 8), qmd, sink).unwrap());
+    };
+    for n in 1..4 {
+        launch(&mut b, n);
+        b.recorder.barrier();
+    }
+    b.finish();
+    assert_eq!([1, 2, 3].map(|n| chasing(&b.memory[&n])), [true, true, false]);
+
+    let mut b = Bench::new(true);
+    launch(&mut b, 1);
+    b.recorder.barrier();
+    launch(&mut b, 2);
+    launch(&mut b, 3);
+    b.finish();
+    assert_eq!([1, 2, 3].map(|n| chasing(&b.memory[&n])), [false; 3], "the line was taken apart");
+}
+
+#[test]
 fn every_launch_that_was_recorded_is_written() {
     let others: [fn(&mut Recorder); 4] = [
         |r| r.acquire(GpuVa::inside(0x1000), 1),

@@ -66,6 +66,7 @@ pub(crate) const LAYOUT: Layout = Layout {
     call_limit: API_VISIBLE_CALL_LIMIT,
     sampler_index: SAMPLER_INDEX,
     membar: CWD_MEMBAR_TYPE,
+    task_chasing: None,
     invalidate: [
         INVALIDATE_TEXTURE_HEADER_CACHE,
         INVALIDATE_TEXTURE_SAMPLER_CACHE,

@@ -76,6 +76,7 @@ pub(crate) const LAYOUT: Layout = Layout {
     call_limit: API_VISIBLE_CALL_LIMIT,
     sampler_index: SAMPLER_INDEX,
     membar: CWD_MEMBAR_TYPE,
+    task_chasing: Some(CWD_MEMBAR_TASK_CHASING_ENABLE),
     invalidate: [
         INVALIDATE_TEXTURE_HEADER_CACHE,
         INVALIDATE_TEXTURE_SAMPLER_CACHE,
