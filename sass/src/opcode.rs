@@ -32,7 +32,7 @@ opcodes! {
     Iadd3 = "IADD3", Imad = "IMAD", ImadWide = "IMAD.WIDE", ImadHi = "IMAD.HI", Idp = "IDP", Lea = "LEA", Lop3 = "LOP3",
     Shf = "SHF", Sgxt = "SGXT", Bmsk = "BMSK", Iabs = "IABS", Imnmx = "IMNMX", Isetp = "ISETP", Vabsdiff = "VABSDIFF",
     Vabsdiff4 = "VABSDIFF4", Flo = "FLO", Brev = "BREV", Popc = "POPC", I2i = "I2I", I2ip = "I2IP", Clmad = "CLMAD",
-    Viadd = "VIADD", Vimnmx = "VIMNMX", Viaddmnmx = "VIADDMNMX",
+    Viadd = "VIADD", Vimnmx = "VIMNMX", Vimnmx3 = "VIMNMX3", Viaddmnmx = "VIADDMNMX",
     // Single precision.
     Fadd = "FADD", Fmul = "FMUL", Ffma = "FFMA", Fmnmx = "FMNMX", Fsetp = "FSETP", Fset = "FSET", Fchk = "FCHK",
     Mufu = "MUFU", Fswzadd = "FSWZADD",
@@ -56,7 +56,8 @@ opcodes! {
     // Control flow.
     Bra = "BRA", Brx = "BRX", CallRel = "CALL.REL", CallAbs = "CALL.ABS", Ret = "RET", Exit = "EXIT", Bpt = "BPT", Nop = "NOP",
     Pmtrig = "PMTRIG", Yield = "YIELD", Nanosleep = "NANOSLEEP", Bmov = "BMOV", Bssy = "BSSY", Bsync = "BSYNC",
-    Break = "BREAK", Warpsync = "WARPSYNC", Endcollective = "ENDCOLLECTIVE", Bar = "BAR", Lepc = "LEPC", Jmp = "JMP",
+    Break = "BREAK", Warpsync = "WARPSYNC", Endcollective = "ENDCOLLECTIVE", Bar = "BAR", Lepc = "LEPC", UcgabarArv = "UCGABAR_ARV",
+    UcgabarWait = "UCGABAR_WAIT", Jmp = "JMP",
     Jmx = "JMX", Brxu = "BRXU", Jmxu = "JMXU", Kill = "KILL", Rpcmov = "RPCMOV",
     // Uniform datapath.
     Umov = "UMOV", Usel = "USEL", Uisetp = "UISETP", Uiadd3 = "UIADD3", Ulea = "ULEA", Ulop3 = "ULOP3", Uprmt = "UPRMT",

@@ -126,6 +126,10 @@ impl Printer<'_> {
                     self.argument(Arg::Hex(lo, width))?;
                 }
             }
+            Arg::Named(lo, width, names) => {
+                self.next();
+                self.pick(lo, width, names)?;
+            }
             Arg::Text(text) => {
                 self.next();
                 self.put(text);
