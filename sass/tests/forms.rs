@@ -63,7 +63,8 @@ fn textures_surfaces_and_the_code_address_are_in_the_list() {
     for (sm, lines) in golden() {
         for name in ["TEX", "TLD", "TLD4", "TXD", "TXQ", "SULD", "SUST", "SURED", "LEPC", "BRXU", "FSWZADD"] {
             let is = |(_, text): &Line| {
-                let text = text.strip_prefix('@').and_then(|rest| rest.split_once(' ')).map_or(&**text, |it| it.1);
+                let text =
+                    text.strip_prefix('@').and_then(|rest| rest.split_once(' ')).map_or(&**text, |it| it.1);
                 text.split([' ', '.']).next() == Some(name)
             };
             // Shuffles take its place on sm_90.
@@ -76,7 +77,9 @@ fn textures_surfaces_and_the_code_address_are_in_the_list() {
 #[test]
 fn every_word_of_a_named_list_reads_alike() {
     if let Some(path) = std::env::var_os("SASS_WORDS") {
-        compare(&read(&std::fs::read_to_string(PathBuf::from(path)).expect("SASS_WORDS names a readable file")));
+        compare(&read(
+            &std::fs::read_to_string(PathBuf::from(path)).expect("SASS_WORDS names a readable file"),
+        ));
     }
 }
 

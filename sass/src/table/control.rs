@@ -55,20 +55,12 @@ pub(super) static ROWS: &[Row] = &[
     fixed(Brx, 0x949, Place::R24, Place::None, Place::None)
         .mods(&[Mod::Pick(85, 2, &["", ".INC", ".DEC"])])
         .args(&[Arg::PsOpt(87), Arg::R(24), Arg::By(branch_offset)]),
-    fixed(Brxu, 0x958, Place::U24, Place::None, Place::None)
-        .bit91()
-        .mods(UNIFORM_JUMP)
-        .args(UNIFORM_TARGET),
-    fixed(Jmxu, 0x959, Place::U24, Place::None, Place::None)
-        .bit91()
-        .mods(UNIFORM_JUMP)
-        .args(UNIFORM_TARGET),
+    fixed(Brxu, 0x958, Place::U24, Place::None, Place::None).bit91().mods(UNIFORM_JUMP).args(UNIFORM_TARGET),
+    fixed(Jmxu, 0x959, Place::U24, Place::None, Place::None).bit91().mods(UNIFORM_JUMP).args(UNIFORM_TARGET),
     fixed(Jmx, 0x94c, Place::R24, Place::None, Place::None)
         .mods(&[Mod::Pick(85, 2, &["", ".INC", ".DEC"])])
         .args(&[Arg::PsOpt(87), Arg::R(24), Arg::By(branch_offset)]),
-    fixed(Lepc, 0x34e, Place::None, Place::None, Place::None)
-        .to(Dst::R)
-        .args(&[Arg::D]),
+    fixed(Lepc, 0x34e, Place::None, Place::None, Place::None).to(Dst::R).args(&[Arg::D]),
     fixed(Lepc, 0x94e, Place::None, Place::None, Place::None)
         .to(Dst::R)
         .args(&[Arg::D, Arg::By(code_address)])
@@ -170,7 +162,8 @@ pub(super) static ROWS: &[Row] = &[
     fixed(Bar, 0x31d, Place::None, Place::R32, Place::None).mods(BAR_MODS).args(BAR),
 ];
 
-const UNIFORM_JUMP: &[Mod] = &[Mod::Pick(85, 2, &["", ".INC", ".DEC"]), Mod::Pick(32, 2, &["", ".U", ".DIV", ".CONV"])];
+const UNIFORM_JUMP: &[Mod] =
+    &[Mod::Pick(85, 2, &["", ".INC", ".DEC"]), Mod::Pick(32, 2, &["", ".U", ".DIV", ".CONV"])];
 const UNIFORM_TARGET: &[Arg] = &[Arg::PsOpt(87), Arg::U(24), Arg::By(branch_offset)];
 const TARGET: Arg = Arg::By(target);
 const SHFL_MODS: &[Mod] = &[Mod::Pick(58, 2, &[".IDX", ".UP", ".DOWN", ".BFLY"])];

@@ -2,7 +2,7 @@
 
 use crate::arch::Encoding;
 use crate::opcode::Opcode::*;
-use crate::operands::{Place, Dst, Kind, Shape};
+use crate::operands::{Dst, Kind, Place, Shape};
 use crate::printer::{NO, Printer, Refused};
 use crate::table::convert::{Float, conversion_source};
 use crate::table::fields::{BOOLEAN, COMPARE, COMPARE_F64, FTZ, FTZ_FMZ, RND, SAT, SETP};

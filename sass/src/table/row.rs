@@ -91,6 +91,11 @@ impl Row {
         Self { archs: SM89 | SM9X, ..self }
     }
 
+    /// Limits the row to SM 8.9.
+    pub(crate) const fn sm89(self) -> Self {
+        Self { archs: SM89, ..self }
+    }
+
     /// Limits the row to SM 9.0.
     pub(crate) const fn sm9x(self) -> Self {
         Self { archs: SM9X, ..self }

@@ -59,8 +59,7 @@ const NO_DERIVATIVE: Mod = Mod::On(77, ".NDV");
 const NO_DEPENDENCE: Mod = Mod::On(90, ".NODEP");
 const LEVEL: Mod = Mod::Pick(87, 3, &["", ".LZ", ".LB", ".LL", ".LC", ".LB.LC", ".LC.FDV"]);
 
-const TEX_MODS: &[Mod] =
-    &[SCR, BINDLESS, F16, LEVEL, AOFFI, COMPARE, EVICT, NO_DERIVATIVE, NO_DEPENDENCE];
+const TEX_MODS: &[Mod] = &[SCR, BINDLESS, F16, LEVEL, AOFFI, COMPARE, EVICT, NO_DERIVATIVE, NO_DEPENDENCE];
 const TLD_MODS: &[Mod] = &[
     SCR,
     BINDLESS,
@@ -90,11 +89,8 @@ const HANDLE: Arg = Arg::By(texture_handle);
 const SECOND: Arg = Arg::By(second_source);
 const MASK: Arg = Arg::By(mask);
 /// The shape of the texture.
-const ANY_SHAPE: Arg = Arg::Named(
-    61,
-    3,
-    &["1D", "2D", "3D", "CUBE", "ARRAY_1D", "ARRAY_2D", NO, "ARRAY_CUBE"],
-);
+const ANY_SHAPE: Arg =
+    Arg::Named(61, 3, &["1D", "2D", "3D", "CUBE", "ARRAY_1D", "ARRAY_2D", NO, "ARRAY_CUBE"]);
 const TEX: &[Arg] = &[Arg::PdOpt(81), Arg::R(64), Arg::D, Arg::R(24), SECOND, HANDLE, ANY_SHAPE, MASK];
 const TLD: &[Arg] = &[
     Arg::PdOpt(81),

@@ -6,7 +6,7 @@ use goblin::elf::{Elf, SectionHeader, Sym};
 use super::error::CubinError;
 
 /// `e_machine` of CUDA objects.
-const EM_CUDA: u16 = 190;
+pub(super) const EM_CUDA: u16 = 190;
 /// `st_other` bit of kernel entry points.
 const STO_ENTRY: u8 = 0x10;
 
