@@ -64,7 +64,7 @@ opcodes! {
     Ushf = "USHF", Usgxt = "USGXT", Ubmsk = "UBMSK", Uflo = "UFLO", Ubrev = "UBREV", Upopc = "UPOPC", Uplop3 = "UPLOP3",
     Uimad = "UIMAD", UimadWide = "UIMAD.WIDE", Uldc = "ULDC", Up2ur = "UP2UR", Ur2up = "UR2UP", Voteu = "VOTEU", S2ur = "S2UR",
     Uclea = "UCLEA", Uf2fp = "UF2FP",
-    // Graphics, textures, surfaces and system: named, operands not decoded.
+    // Textures, surfaces, graphics and system; of the last two most are named only.
     Al2p = "AL2P", Ald = "ALD", Ast = "AST", Cctll = "CCTLL", Cctlt = "CCTLT", Csmtest = "CSMTEST", Footprint = "FOOTPRINT",
     Getlmembase = "GETLMEMBASE", Ipa = "IPA", Isberd = "ISBERD", Isbewr = "ISBEWR", Ldtram = "LDTRAM", Out = "OUT",
     Pixld = "PIXLD", Setctaid = "SETCTAID", Setlmembase = "SETLMEMBASE", Suatom = "SUATOM", Suld = "SULD",

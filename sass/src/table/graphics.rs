@@ -1,4 +1,5 @@
-//! Operations of graphics, textures, surfaces and the system: known by name on SM 8.x, operands not decoded.
+//! Operations of graphics and the system, surface atomics and queries: known by name on SM 8.x, operands not
+//! decoded.
 
 use crate::opcode::Opcode;
 use crate::opcode::Opcode::*;
