@@ -262,7 +262,11 @@ impl Report for Disassembly {
         let kernels = count(self.kernels.len(), "kernel");
         let functions = match self.functions.len() {
             0 => String::new(),
-            n => format!(", {} in {} own", count(n, "function"), if n == 1 { "a section of its" } else { "sections of their" }),
+            n => format!(
+                ", {} in {} own",
+                count(n, "function"),
+                if n == 1 { "a section of its" } else { "sections of their" }
+            ),
         };
         writeln!(
             out,

@@ -82,7 +82,10 @@ fn a_fat_binary_is_listed_and_a_cubin_is_chosen() {
         assert!(list.starts_with("fat binary, 3 images\n"), "{list}");
         let (code, chosen, _) = disasm(file, &["--arch", "sm_87"]);
         assert_eq!(code, Some(0));
-        assert!(chosen.starts_with("cubin for sm_87, ") && chosen.contains("kernel _Z6triplePi\n"), "{chosen}");
+        assert!(
+            chosen.starts_with("cubin for sm_87, ") && chosen.contains("kernel _Z6triplePi\n"),
+            "{chosen}"
+        );
         let number = list.lines().find(|line| line.contains("sm_89") && line.contains("cubin"));
         let number = number.and_then(|line| line.split_whitespace().next()).expect("a number");
         let (_, chosen, _) = disasm(file, &["--index", number]);

@@ -165,7 +165,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
 
 /// The images of containers that follow each other, with zeros between them.
 fn containers(mut bytes: &[u8]) -> Result<Vec<Image<'_>>, CubinError> {
-    let truncated = CubinError::Truncated { what: "a fat binary" };
+    let truncated = CubinError::Truncated { what: "a fatbin" };
     let mut images = Vec::new();
     while let Some(start) = bytes.iter().position(|byte| *byte != 0) {
         bytes = &bytes[start..];
