@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hcq::CubinError;
-use hcq::cubin::{File, Function, Lines};
+use hcq::cubin::{File, Function, Lines, Reference};
 use sass::Arch;
 use serde::Serialize;
 
@@ -45,6 +45,9 @@ pub struct Cubin<'a> {
     pub sections: Vec<Section>,
     /// Its kernels, by name.
     pub kernels: Vec<Kernel<'a>>,
+    /// Functions that are called and have a section of their own, by name: code compiled for debugging, for
+    /// separate compilation, or for calls through pointers.
+    pub functions: Vec<Kernel<'a>>,
 }
 
 /// A section.
@@ -65,8 +68,10 @@ pub struct Kernel<'a> {
     pub name: &'a str,
     /// Its code, 16 bytes per instruction.
     pub code: &'a [u8],
-    /// Names of the functions in its code, by offset; the kernel itself is at 0.
+    /// Names of the functions in its section, by offset; the kernel itself is at 0.
     pub functions: BTreeMap<u64, &'a str>,
+    /// The instructions that the loader puts addresses into, by offset.
+    pub references: BTreeMap<u64, Reference<'a>>,
     /// The source lines of its code; empty without `ptxas -lineinfo`.
     pub lines: Lines,
     /// What it needs.
@@ -124,14 +129,24 @@ impl<'a> Cubin<'a> {
             file_offset: section.offset.map(Hex),
         });
         let mut kernels: Vec<_> = file.kernels().collect();
+        let in_kernel = |function: &Function<'_>| kernels.iter().any(|k| k.section == function.section);
+        let mut functions: Vec<_> = file.functions().filter(|function| !in_kernel(function)).collect();
+        // Of the functions of one section, the first stands for it.
+        functions.sort_by_key(|function| (function.section.index, function.offset));
+        functions.dedup_by_key(|function| function.section.index);
         kernels.sort_by_key(|kernel| kernel.name);
-        if let Some(name) = kernel.filter(|name| kernels.iter().all(|k| k.name != *name)) {
-            let available = kernels.iter().map(|k| k.name.to_owned()).collect();
+        functions.sort_by_key(|function| function.name);
+        let mut all = kernels.iter().chain(&functions);
+        if let Some(name) = kernel.filter(|name| all.all(|k| k.name != *name)) {
+            let available = kernels.iter().chain(&functions).map(|k| k.name.to_owned()).collect();
             return Err(Error::NoKernel { name: name.to_owned(), available });
         }
-        kernels.retain(|k| kernel.is_none_or(|name| k.name == name));
-        let kernels = kernels.iter().map(|kernel| Kernel::read(&file, kernel)).collect::<Result<_, _>>()?;
-        Ok(Self { sm, arch, abi: file.abi(), sections: sections.collect(), kernels })
+        let read = |functions: Vec<Function<'a>>| -> Result<Vec<_>, Error> {
+            let wanted = functions.iter().filter(|k| kernel.is_none_or(|name| k.name == name));
+            wanted.map(|kernel| Kernel::read(&file, kernel)).collect()
+        };
+        let (kernels, functions) = (read(kernels)?, read(functions)?);
+        Ok(Self { sm, arch, abi: file.abi(), sections: sections.collect(), kernels, functions })
     }
 }
 
@@ -142,6 +157,7 @@ impl<'a> Kernel<'a> {
             name: kernel.name,
             code: file.content(&kernel.section)?,
             functions: inside.map(|function| (function.offset, function.name)).collect(),
+            references: file.references(kernel).into_iter().map(|it| (it.offset, it)).collect(),
             // Code is worth showing without its lines, too.
             lines: file.lines(kernel).unwrap_or_default(),
             resources: Resources::of(file.resources(kernel)?),

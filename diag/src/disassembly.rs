@@ -11,6 +11,7 @@ use crate::hex::Hex;
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 use crate::source::{Files, Source};
+use crate::symbolic::named;
 
 /// Block sizes that occupancy is given for where the kernel does not fix one.
 const BLOCKS: [u32; 4] = [128, 256, 512, 1024];
@@ -26,6 +27,9 @@ pub struct Disassembly {
     pub sections: Vec<Section>,
     /// Kernels, by name.
     pub kernels: Vec<Listing>,
+    /// Functions that are called and have a section of their own, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<Listing>,
     /// Whether to print the instruction words.
     #[serde(skip)]
     pub words: bool,
@@ -63,6 +67,9 @@ pub struct Line {
     pub word: String,
     /// The instruction; absent where it could not be decoded.
     pub text: Option<String>,
+    /// Only the name of the operation is known: its operands are not shown.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub operands_unknown: bool,
     /// Why not.
     pub error: Option<String>,
 }
@@ -80,14 +87,18 @@ impl Disassembly {
     ) -> Result<Self, Error> {
         let cubin = Cubin::parse(bytes, kernel)?;
         let mut files = Files::default();
-        cubin.kernels.iter().for_each(|kernel| files.add(&kernel.lines, read));
-        let listing = |k| Listing::of(k, cubin.arch, Target::from_sm(cubin.sm), &files);
-        let kernels = cubin.kernels.iter().map(listing).collect();
+        cubin.kernels.iter().chain(&cubin.functions).for_each(|kernel| files.add(&kernel.lines, read));
+        let kernels = cubin.kernels.iter();
+        let kernels =
+            kernels.map(|k| Listing::of(k, cubin.arch, Target::from_sm(cubin.sm), &files)).collect();
+        // What is not launched has no occupancy.
+        let functions = cubin.functions.iter().map(|k| Listing::of(k, cubin.arch, None, &files)).collect();
         Ok(Self {
             target: format!("sm_{}", cubin.sm),
             abi: cubin.abi,
             sections: cubin.sections,
             kernels,
+            functions,
             words: false,
         })
     }
@@ -110,7 +121,10 @@ impl Listing {
                 function: function.map(|name| (*name).to_owned()),
                 source: if changed { source } else { Vec::new() },
                 word: format!("0x{:032x}", word.0),
-                text: decoded.as_ref().ok().map(|instruction| instruction.text(offset)),
+                text: decoded.as_ref().ok().map(|instruction| {
+                    named(instruction.text(offset), kernel.references.get(&offset), &kernel.functions)
+                }),
+                operands_unknown: decoded.as_ref().is_ok_and(|instruction| instruction.is_name_only()),
                 error: decoded.err().map(|error| error.to_string()),
             }
         };
@@ -123,8 +137,28 @@ impl Listing {
         }
     }
 
+    /// Prints a kernel.
     fn print(&self, out: &mut dyn Write, words: bool) -> io::Result<()> {
         writeln!(out, "{HEADING}kernel {}{HEADING:#}", self.name)?;
+        self.print_needs(out)?;
+        self.instructions.iter().try_for_each(|line| line.print(out, words))
+    }
+
+    /// Prints a function that is called.
+    fn print_function(&self, out: &mut dyn Write, words: bool) -> io::Result<()> {
+        writeln!(out, "{HEADING}function {}{HEADING:#}", self.name)?;
+        let mut row = |name: &str, value: String| writeln!(out, "  {NAME}{name:<18}{NAME:#}{value}");
+        if let Some(registers) = self.resources.registers {
+            row("registers", format!("{registers} per thread"))?;
+        }
+        if let Some(frame) = self.resources.frame_bytes {
+            row("stack", format!("{frame} bytes in the function itself"))?;
+        }
+        row("code", format!("{} bytes, {} instructions", self.code_bytes, self.instructions.len()))?;
+        self.instructions.iter().try_for_each(|line| line.print(out, words))
+    }
+
+    fn print_needs(&self, out: &mut dyn Write) -> io::Result<()> {
         let r = &self.resources;
         let mut row = |name: &str, value: String| writeln!(out, "  {NAME}{name:<18}{NAME:#}{value}");
         row("registers", r.registers.map_or("not stated".to_owned(), |n| format!("{n} per thread")))?;
@@ -172,11 +206,7 @@ impl Listing {
             };
             row(&format!("{} threads", o.threads), value)?;
         }
-        row("code", format!("{} bytes, {} instructions", self.code_bytes, self.instructions.len()))?;
-        for line in &self.instructions {
-            line.print(out, words)?;
-        }
-        Ok(())
+        row("code", format!("{} bytes, {} instructions", self.code_bytes, self.instructions.len()))
     }
 }
 
@@ -189,6 +219,9 @@ impl Line {
         write!(out, "    {ASIDE}/*{:04x}*/{ASIDE:#}  ", self.offset.0)?;
         match (&self.text, &self.error) {
             (Some(text), _) if words => writeln!(out, "{text:<64} {ASIDE}{}{ASIDE:#}", self.word),
+            (Some(text), _) if self.operands_unknown => {
+                writeln!(out, "{text:<32} {ASIDE}{} (operands not decoded){ASIDE:#}", self.word)
+            }
             (Some(text), _) => writeln!(out, "{text}"),
             (None, error) => {
                 writeln!(out, "{PROBLEM}{}{PROBLEM:#}", error.as_deref().unwrap_or("not decoded"))
@@ -217,21 +250,38 @@ impl Report for Disassembly {
     const SCHEMA: &'static str = "nvdiag.disasm/1";
 
     fn has_problem(&self) -> bool {
-        self.kernels.iter().flat_map(|kernel| &kernel.instructions).any(|line| line.error.is_some())
+        let all = self.kernels.iter().chain(&self.functions);
+        all.flat_map(|kernel| &kernel.instructions).any(|line| line.error.is_some())
     }
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let kernels = match self.kernels.len() {
-            1 => "1 kernel".to_owned(),
-            n => format!("{n} kernels"),
+        let count = |n: usize, one: &str| match n {
+            1 => format!("1 {one}"),
+            n => format!("{n} {one}s"),
         };
-        writeln!(out, "{HEADING}cubin for {}, ABI {}, {kernels}{HEADING:#}", self.target, self.abi)?;
+        let kernels = count(self.kernels.len(), "kernel");
+        let functions = match self.functions.len() {
+            0 => String::new(),
+            n => format!(
+                ", {} in {} own",
+                count(n, "function"),
+                if n == 1 { "a section of its" } else { "sections of their" }
+            ),
+        };
+        writeln!(
+            out,
+            "{HEADING}cubin for {}, ABI {}, {kernels}{functions}{HEADING:#}",
+            self.target, self.abi
+        )?;
         for section in &self.sections {
             let place = section.file_offset.map_or("zeros".to_owned(), |at| format!("at {at}"));
             writeln!(out, "  {:<40} {:>8} bytes  {place}", section.name, section.size_bytes)?;
         }
         for kernel in &self.kernels {
             kernel.print(out, self.words)?;
+        }
+        for function in &self.functions {
+            function.print_function(out, self.words)?;
         }
         Ok(())
     }

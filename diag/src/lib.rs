@@ -18,7 +18,7 @@
 //! # Layers
 //! ```text
 //! 0   hex known_lines methods report size
-//! 1   characteristics cubin doctor gpfifo kernel_log page_table queue_metadata::description source trace
+//! 1   characteristics cubin doctor fat_binary gpfifo kernel_log page_table queue_metadata::description source symbolic trace
 //! 2   device disassembly lint queue_metadata::comparison physical_dump process_map pushbuffer
 //! 3   address_map fault::tables queue_metadata
 //! 4   fault::host fault::sm
@@ -47,6 +47,7 @@ pub mod cubin;
 pub mod device;
 pub mod disassembly;
 pub mod doctor;
+pub mod fat_binary;
 pub mod fault;
 pub mod gpfifo;
 mod hex;
@@ -64,6 +65,7 @@ mod report;
 pub mod session;
 mod size;
 pub mod source;
+mod symbolic;
 pub mod trace;
 
 pub use hex::Hex;

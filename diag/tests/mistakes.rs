@@ -151,14 +151,18 @@ fn files_that_are_no_cubins_are_named_for_what_they_are() {
         ("/no/such.cubin", &["No such file"][..]),
         (&files.put("empty.cubin", b""), &["an empty file"]),
         (&ptx, &["PTX text", "ptxas -arch=sm_87"]),
-        (&files.put("k.fatbin", b"\x50\xed\x55\xba\x01\x00\x10\x00"), &["a fatbin", "cuobjdump"]),
         (&files.put("k.sh", b"#!/bin/sh\n"), &["not a readable ELF object"]),
-        (&ours, &["machine", "190"]),
         (&other, &["sm_75", "sm_87"]),
     ] {
         refused(&["disasm", file], &[&[file], words].concat());
         refused(&["esr", "--warp-esr", "f", "--cubin", file], &[&[file], words].concat());
     }
+    // Fat binaries and programs are read by `disasm`: what is wrong with these is said. `esr` takes cubins.
+    let fat = files.put("k.fatbin", b"\x50\xed\x55\xba\x01\x00\x10\x00");
+    refused(&["disasm", &fat], &[&fat, "a fatbin ends past the end"]);
+    refused(&["esr", "--warp-esr", "f", "--cubin", &fat], &[&fat, "a fatbin", "cuobjdump"]);
+    refused(&["disasm", &ours], &[&ours, "a program without device code", ".nv_fatbin"]);
+    refused(&["esr", "--warp-esr", "f", "--cubin", &ours], &[&ours, "machine", "190"]);
     let cubin = data("12_local_stack.sm_87.cubin").to_string_lossy().into_owned();
     refused(&["disasm", &cubin, "--kernel", "mian"], &["no kernel \"mian\"; there are: "]);
 }

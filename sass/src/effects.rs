@@ -34,11 +34,12 @@ impl Widths {
 }
 
 impl Instruction {
-    /// The registers read and written; `None` where only the name of the operation is known.
+    /// The registers read and written; `None` where only the name of the operation is known, and for
+    /// textures and surfaces: how many registers they take depends on the shape of the object.
     ///
     /// Convergence barriers and the states of the warp that `BMOV` moves are no registers here.
     pub fn effects(&self) -> Option<Effects> {
-        let row = find(self.arch, self.word).filter(|row| !row.name_only)?;
+        let row = find(self.arch, self.word).filter(|row| !row.name_only && !row.widths_unknown)?;
         let mut printer = Printer::new(&row.operands, self.arch, self.word, 0, None);
         // A word put together by hand has the operands that can be read.
         let _ = printer.line(row);
@@ -99,9 +100,12 @@ impl Instruction {
             Op::F2f | Op::F2i | Op::I2f | Op::Frnd => Widths::new(size(75), 1, size(84), 1),
             Op::Cs2r => Widths::new(1 + bit(80), 1, 1, 1),
             Op::Match => Widths::new(1, 1 + bit(73), 1, 1),
-            Op::Brx | Op::Ret | Op::CallAbs | Op::CallRel => Widths::new(0, 2, 1, 1),
+            Op::Lepc => Widths::new(2, 0, 0, 0),
+            Op::Brx | Op::Brxu | Op::Jmx | Op::Jmxu | Op::Ret | Op::CallAbs | Op::CallRel => {
+                Widths::new(0, 2, 1, 1)
+            }
             Op::Cctl | Op::Qspc => Widths::new(1, 1 + bit(72), 1, 1),
-            Op::Hmma | Op::Imma | Op::Bmma | Op::Dmma => self.matrix_widths(),
+            Op::Hmma | Op::Imma | Op::Bmma | Op::Dmma | Op::Qmma => self.matrix_widths(),
             Op::Syncs => match self.word.op12() {
                 0x5b2 => Widths::new(2, 1, 2, 1),
                 _ => Widths::new(2, 1, 1, 1),
@@ -137,6 +141,11 @@ impl Instruction {
                     _ => (4, 4, 2),
                 };
                 Widths::new(d, a, if bit(72) { 2 * b } else { b }, d)
+            }
+            Opcode::Qmma => {
+                let d = if bit(77) { 4 } else { 2 };
+                let (a, b) = if bit(75) { (4, 2) } else { (2, 1) };
+                Widths::new(d, a, b, d)
             }
             Opcode::Bmma => match bits(75, 2) {
                 0 => Widths::new(2, 1, 1, 2),

@@ -95,7 +95,7 @@ impl Instruction {
     /// The text that NVIDIA's disassembler prints for this instruction at address `pc`, without the final
     /// semicolon and with single blanks. Branch targets are absolute addresses.
     ///
-    /// Graphics, texture and surface operations print their name only.
+    /// Operations of [`is_name_only`](Self::is_name_only) print their name only.
     pub fn text(&self, pc: u64) -> String {
         let mut text = String::with_capacity(48);
         if let Some(row) = find(self.arch, self.word) {
@@ -112,7 +112,7 @@ impl Instruction {
         branch_target(find(self.arch, self.word)?, self.arch, self.word, pc)
     }
 
-    /// Whether only the name of the operation is known (graphics, textures, surfaces): it has no operands
+    /// Whether only the name of the operation is known (graphics, surface atomics and queries): it has no operands
     /// here, and its other bits were not checked.
     pub fn is_name_only(&self) -> bool {
         find(self.arch, self.word).is_some_and(|row| row.name_only)

@@ -32,7 +32,7 @@ opcodes! {
     Iadd3 = "IADD3", Imad = "IMAD", ImadWide = "IMAD.WIDE", ImadHi = "IMAD.HI", Idp = "IDP", Lea = "LEA", Lop3 = "LOP3",
     Shf = "SHF", Sgxt = "SGXT", Bmsk = "BMSK", Iabs = "IABS", Imnmx = "IMNMX", Isetp = "ISETP", Vabsdiff = "VABSDIFF",
     Vabsdiff4 = "VABSDIFF4", Flo = "FLO", Brev = "BREV", Popc = "POPC", I2i = "I2I", I2ip = "I2IP", Clmad = "CLMAD",
-    Viadd = "VIADD", Vimnmx = "VIMNMX", Viaddmnmx = "VIADDMNMX",
+    Viadd = "VIADD", Vimnmx = "VIMNMX", Vimnmx3 = "VIMNMX3", Viaddmnmx = "VIADDMNMX",
     // Single precision.
     Fadd = "FADD", Fmul = "FMUL", Ffma = "FFMA", Fmnmx = "FMNMX", Fsetp = "FSETP", Fset = "FSET", Fchk = "FCHK",
     Mufu = "MUFU", Fswzadd = "FSWZADD",
@@ -44,7 +44,7 @@ opcodes! {
     // Conversions.
     F2i = "F2I", I2f = "I2F", I2fp = "I2FP", F2f = "F2F", Frnd = "FRND", F2fp = "F2FP", F2ip = "F2IP",
     // Matrix.
-    Hmma = "HMMA", Imma = "IMMA", Bmma = "BMMA", Dmma = "DMMA", Movm = "MOVM",
+    Hmma = "HMMA", Imma = "IMMA", Bmma = "BMMA", Dmma = "DMMA", Qmma = "QMMA", Movm = "MOVM",
     // Memory.
     Ldg = "LDG", Ld = "LD", Stg = "STG", St = "ST", Lds = "LDS", Sts = "STS", Ldl = "LDL", Stl = "STL", Ldc = "LDC",
     Ldsm = "LDSM", Ldgsts = "LDGSTS", Ldgdepbar = "LDGDEPBAR", Depbar = "DEPBAR", Arrives = "ARRIVES", Qspc = "QSPC",
@@ -56,14 +56,15 @@ opcodes! {
     // Control flow.
     Bra = "BRA", Brx = "BRX", CallRel = "CALL.REL", CallAbs = "CALL.ABS", Ret = "RET", Exit = "EXIT", Bpt = "BPT", Nop = "NOP",
     Pmtrig = "PMTRIG", Yield = "YIELD", Nanosleep = "NANOSLEEP", Bmov = "BMOV", Bssy = "BSSY", Bsync = "BSYNC",
-    Break = "BREAK", Warpsync = "WARPSYNC", Endcollective = "ENDCOLLECTIVE", Bar = "BAR", Lepc = "LEPC", Jmp = "JMP",
+    Break = "BREAK", Warpsync = "WARPSYNC", Endcollective = "ENDCOLLECTIVE", Bar = "BAR", Lepc = "LEPC", UcgabarArv = "UCGABAR_ARV",
+    UcgabarWait = "UCGABAR_WAIT", Jmp = "JMP",
     Jmx = "JMX", Brxu = "BRXU", Jmxu = "JMXU", Kill = "KILL", Rpcmov = "RPCMOV",
     // Uniform datapath.
     Umov = "UMOV", Usel = "USEL", Uisetp = "UISETP", Uiadd3 = "UIADD3", Ulea = "ULEA", Ulop3 = "ULOP3", Uprmt = "UPRMT",
     Ushf = "USHF", Usgxt = "USGXT", Ubmsk = "UBMSK", Uflo = "UFLO", Ubrev = "UBREV", Upopc = "UPOPC", Uplop3 = "UPLOP3",
     Uimad = "UIMAD", UimadWide = "UIMAD.WIDE", Uldc = "ULDC", Up2ur = "UP2UR", Ur2up = "UR2UP", Voteu = "VOTEU", S2ur = "S2UR",
     Uclea = "UCLEA", Uf2fp = "UF2FP",
-    // Graphics, textures, surfaces and system: named, operands not decoded.
+    // Textures, surfaces, graphics and system; of the last two most are named only.
     Al2p = "AL2P", Ald = "ALD", Ast = "AST", Cctll = "CCTLL", Cctlt = "CCTLT", Csmtest = "CSMTEST", Footprint = "FOOTPRINT",
     Getlmembase = "GETLMEMBASE", Ipa = "IPA", Isberd = "ISBERD", Isbewr = "ISBEWR", Ldtram = "LDTRAM", Out = "OUT",
     Pixld = "PIXLD", Setctaid = "SETCTAID", Setlmembase = "SETLMEMBASE", Suatom = "SUATOM", Suld = "SULD",

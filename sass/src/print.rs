@@ -70,6 +70,12 @@ impl Printer<'_> {
         args.iter().try_for_each(|item| self.argument(*item))
     }
 
+    /// The name of a field's value, as an argument.
+    fn named(&mut self, lo: u8, width: u8, names: &[&'static str]) -> Result<(), Refused> {
+        self.next();
+        self.pick(lo, width, names)
+    }
+
     fn argument(&mut self, item: Arg) -> Result<(), Refused> {
         let uniform = self.operands.uniform;
         match item {
@@ -126,6 +132,7 @@ impl Printer<'_> {
                     self.argument(Arg::Hex(lo, width))?;
                 }
             }
+            Arg::Named(lo, width, names) => self.named(lo, width, names)?,
             Arg::Text(text) => {
                 self.next();
                 self.put(text);
@@ -135,14 +142,12 @@ impl Printer<'_> {
                 self.mods(mods)?;
             }
             Arg::If(bit, args) => {
-                if self.bit(bit) {
-                    self.args(args)?;
-                }
+                let args = if self.bit(bit) { args } else { &[] };
+                self.args(args)?;
             }
             Arg::Unless(bit, args) => {
-                if !self.bit(bit) {
-                    self.args(args)?;
-                }
+                let args = if !self.bit(bit) { args } else { &[] };
+                self.args(args)?;
             }
             Arg::Holds(lo, width, expected) => {
                 if !expected.contains(&self.bits(lo, width)) {

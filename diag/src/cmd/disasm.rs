@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use nvdiag::disassembly::Disassembly;
+use nvdiag::fat_binary::{Choice, Chosen, FatBinary};
 use nvdiag::lint::Lint;
 
 use crate::cmd::finding::Finding;
@@ -12,6 +13,9 @@ use crate::cmd::finding::show;
 use crate::cmd::input::{read_input, read_source};
 
 /// Disassemble a cubin: sections, what each kernel needs, occupancy, instructions.
+///
+/// A fat binary, an executable or an object with device code is taken too: its cubins are listed, and one is
+/// disassembled where it is the only one or was chosen.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   nvdiag disasm k.cubin                   all of it
@@ -21,9 +25,15 @@ use crate::cmd::input::{read_input, read_source};
 Exit codes: 0 disassembled, and --lint found nothing; 1 --lint found something; 2 bad usage, or no
 cubin.")]
 pub struct Args {
-    /// The cubin; `-` for stdin.
+    /// The cubin, fat binary or program; `-` for stdin.
     file: PathBuf,
-    /// Show this kernel alone.
+    /// Of a fat binary, take the cubin for this architecture, e.g. sm_87.
+    #[arg(long, value_name = "SM", value_parser = architecture)]
+    arch: Option<u32>,
+    /// Of a fat binary, take the image of this number in the list.
+    #[arg(long, value_name = "N", conflicts_with = "arch")]
+    index: Option<usize>,
+    /// Show this kernel or function alone.
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
     /// Show the instruction words too.
@@ -38,7 +48,17 @@ pub struct Args {
 impl Args {
     /// Disassembles and prints.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
-        let bytes = read_input(&self.file)?;
+        let mut bytes = read_input(&self.file)?;
+        let choice = Choice { sm: self.arch, index: self.index };
+        let chosen = FatBinary::choose(&bytes, choice);
+        match chosen.with_context(|| format!("cannot disassemble {}", self.file.display()))? {
+            Some(Chosen::Several(list)) => return show(&list, json, out),
+            Some(Chosen::Cubin(cubin)) => bytes = cubin,
+            None if self.arch.is_some() || self.index.is_some() => {
+                anyhow::bail!("{} is no fat binary: --arch and --index choose in those", self.file.display())
+            }
+            None => {}
+        }
         if self.lint {
             let lint = Lint::read(&bytes, self.kernel.as_deref());
             let lint = lint.with_context(|| format!("cannot examine {}", self.file.display()))?;
@@ -50,4 +70,10 @@ impl Args {
         disassembly.words = self.hex;
         show(&disassembly, json, out)
     }
+}
+
+/// Reads `sm_87`, `87` or `8.7`.
+fn architecture(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("sm_").unwrap_or(text).replace('.', "");
+    digits.parse().map_err(|_| "expected an architecture such as sm_87".to_owned())
 }

@@ -73,7 +73,7 @@ impl Unit {
             Op::Hfma2Mma => Self::HalfMma,
             Op::Dadd | Op::Dmul | Op::Dfma | Op::Dsetp => Self::Double,
             Op::Hmma if instruction.word.bit(75) => Self::MatrixLong,
-            Op::Hmma | Op::Imma | Op::Bmma => Self::Matrix,
+            Op::Hmma | Op::Imma | Op::Bmma | Op::Qmma => Self::Matrix,
             Op::Movm => Self::Matrix,
             Op::Dmma => Self::MatrixDouble,
             Op::Cs2r if instruction.word.bit(80) => Self::Dispatch,

@@ -194,22 +194,32 @@ pub(super) fn uniform(p: &mut Printer<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The two addresses of `LDGSTS`: shared destination with its register at 16, global source.
-pub(super) fn global_to_shared(p: &mut Printer<'_>) -> Result<(), Refused> {
-    p.next();
+/// The shared address of `LDGSTS`, without what adds nothing.
+fn shared_destination(p: &mut Printer<'_>, uniform: bool) {
     p.put("[");
-    p.reg(16);
-    let uniform_destination = p.word.form() == 6;
-    if uniform_destination {
-        p.put("+");
-        p.ureg_read(64, 1);
-    }
     let offset = p.sbits(44, 20);
+    let mut plus = "";
+    if p.bits(16, 8) != 255 || !uniform && offset == 0 {
+        p.reg(16);
+        plus = "+";
+    }
+    if uniform {
+        p.put(plus);
+        p.ureg_read(64, 1);
+        plus = "+";
+    }
     if offset != 0 {
-        p.put("+");
+        p.put(plus);
         p.signed_hex(offset);
     }
     p.put("]");
+}
+
+/// The two addresses of `LDGSTS`: shared destination with its register at 16, global source.
+pub(super) fn global_to_shared(p: &mut Printer<'_>) -> Result<(), Refused> {
+    p.next();
+    let uniform_destination = p.word.form() == 6;
+    shared_destination(p, uniform_destination);
     p.next();
     let (described, shown) = (p.bit(76), p.bit(101));
     if !p.bit(70) {

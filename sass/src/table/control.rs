@@ -55,6 +55,18 @@ pub(super) static ROWS: &[Row] = &[
     fixed(Brx, 0x949, Place::R24, Place::None, Place::None)
         .mods(&[Mod::Pick(85, 2, &["", ".INC", ".DEC"])])
         .args(&[Arg::PsOpt(87), Arg::R(24), Arg::By(branch_offset)]),
+    fixed(Brxu, 0x958, Place::U24, Place::None, Place::None).bit91().mods(UNIFORM_JUMP).args(UNIFORM_TARGET),
+    fixed(Jmxu, 0x959, Place::U24, Place::None, Place::None).bit91().mods(UNIFORM_JUMP).args(UNIFORM_TARGET),
+    fixed(Jmx, 0x94c, Place::R24, Place::None, Place::None)
+        .mods(&[Mod::Pick(85, 2, &["", ".INC", ".DEC"])])
+        .args(&[Arg::PsOpt(87), Arg::R(24), Arg::By(branch_offset)]),
+    fixed(Lepc, 0x34e, Place::None, Place::None, Place::None).to(Dst::R).args(&[Arg::D]),
+    fixed(Lepc, 0x94e, Place::None, Place::None, Place::None)
+        .to(Dst::R)
+        .args(&[Arg::D, Arg::By(code_address)])
+        .sm9x(),
+    fixed(UcgabarArv, 0x9c7, Place::None, Place::None, Place::None).uniform().bit91().sm9x(),
+    fixed(UcgabarWait, 0xdc7, Place::None, Place::None, Place::None).uniform().bit91().sm9x(),
     fixed(CallAbs, 0x343, Place::R24, Place::None, Place::None).mods(NOINC).args(&[
         Arg::PsOpt(87),
         Arg::R(24),
@@ -106,7 +118,7 @@ pub(super) static ROWS: &[Row] = &[
     fixed(Bmov, 0xd56, Place::None, Place::U32, Place::None).bit91().mods(BMOV_PQUAD).args(BMOV),
     fixed(Bmov, 0xf56, Place::None, Place::None, Place::None)
         .mods(BMOV_PQUAD)
-        .args(&[Arg::By(state_24), Arg::By(barrier_32)]),
+        .args(&[Arg::By(state_24), Arg::By(convergence_barrier)]),
     fixed(Rpcmov, 0x352, Place::None, Place::R32, Place::None)
         .mods(&[Mod::Always(".32")])
         .args(&[Arg::By(return_pc), Arg::R(32)]),
@@ -150,6 +162,9 @@ pub(super) static ROWS: &[Row] = &[
     fixed(Bar, 0x31d, Place::None, Place::R32, Place::None).mods(BAR_MODS).args(BAR),
 ];
 
+const UNIFORM_JUMP: &[Mod] =
+    &[Mod::Pick(85, 2, &["", ".INC", ".DEC"]), Mod::Pick(32, 2, &["", ".U", ".DIV", ".CONV"])];
+const UNIFORM_TARGET: &[Arg] = &[Arg::PsOpt(87), Arg::U(24), Arg::By(branch_offset)];
 const TARGET: Arg = Arg::By(target);
 const SHFL_MODS: &[Mod] = &[Mod::Pick(58, 2, &[".IDX", ".UP", ".DOWN", ".BFLY"])];
 const SHFL: &[Arg] = &[Arg::Pd(81), Arg::D, Arg::A, Arg::B, Arg::C];
@@ -235,6 +250,14 @@ fn bra_mask(p: &mut Printer<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
+/// The address that `LEPC` of SM 9.0 loads: its offset is in bytes.
+fn code_address(p: &mut Printer<'_>) -> Result<(), Refused> {
+    p.next();
+    let target = p.pc.wrapping_add(16).wrapping_add_signed(p.sbits(24, 58));
+    p.signed_hex(target as i64);
+    Ok(())
+}
+
 /// `BSSY` has a shorter offset than the other branches.
 fn bssy_target(p: &mut Printer<'_>) -> Result<(), Refused> {
     p.next();
@@ -254,13 +277,6 @@ fn return_pc(p: &mut Printer<'_>) -> Result<(), Refused> {
 /// Convergence barrier register at bits 16 to 19.
 fn convergence_barrier(p: &mut Printer<'_>) -> Result<(), Refused> {
     let barrier = p.bits(16, 4);
-    p.next();
-    p.put_fmt(format_args!("B{barrier}"));
-    Ok(())
-}
-
-fn barrier_32(p: &mut Printer<'_>) -> Result<(), Refused> {
-    let barrier = p.bits(32, 4);
     p.next();
     p.put_fmt(format_args!("B{barrier}"));
     Ok(())

@@ -20,20 +20,19 @@ pub(super) static ROWS: &[Row] = &[
         .kind(Kind::F32)
         .mods(&[Mod::On(77, ".SATFINITE"), Mod::On(75, ".RELU"), Mod::On(76, ".BF16"), PACK, F2FP_RND])
         .args(F2FP)
-        .sm8x(),
+        .before_sm89(),
     alu(F2fp, 0x03e, Shape::Three)
         .forms(NO_SLOT64_B)
         .kind(Kind::F32)
         .mods(&[
             Mod::On(77, ".SATFINITE"),
             Mod::On(75, ".RELU"),
-            Mod::Pick(76, 1, &[".F16", ".BF16"]),
-            Mod::Always(".F32"),
-            PACK,
-            F2FP_RND_SM90,
+            Mod::Gather(&[(76, 1), (86, 2)], &[".F16", ".BF16", NO, NO, ".E5M2", ".E4M3"]),
+            Mod::Pick(73, 2, &[".F32", ".F16", ".E5M2", ".E4M3"]),
+            Mod::By(f2fp_packing),
         ])
-        .args(F2FP)
-        .sm9x(),
+        .args(&[Arg::D, Arg::By(f2fp_sources)])
+        .since_sm89(),
     alu(F2ip, 0x043, Shape::Three)
         .spaced(3)
         .kind(Kind::F32)
@@ -74,7 +73,6 @@ const F2FP_RND: Mod = Mod::Gather(
         NO, NO, NO, "", NO, NO, ".RZ",
     ],
 );
-const F2FP_RND_SM90: Mod = Mod::Pick(79, 3, &["", NO, NO, ".RZ"]);
 const F2FP: &[Arg] = &[
     Arg::D,
     Arg::If(78, &[Arg::Holds(24, 8, &[255]), Arg::B, Arg::With(&Arg::C, &[Mod::On(72, ".H1")])]),
@@ -85,19 +83,26 @@ const F2F_MODS: &[Mod] = &[FTZ, Mod::Pick(75, 3, FLOATS), Mod::Pick(84, 3, FLOAT
 const F2I_MODS: &[Mod] = &[
     FTZ,
     Mod::Gather(&[(75, 2), (72, 1)], &[".U8", ".U16", ".U32", ".U64", ".S8", ".S16", "", ".S64"]),
-    Mod::Pick(84, 2, &[NO, ".F16", "", ".F64"]),
+    Mod::On8x(&[Mod::Pick(84, 2, SIZES)]),
+    Mod::On9x(&[Mod::Pick(84, 3, SIZES_SM90)]),
     TO_INTEGER,
     Mod::On(77, ".NTZ"),
     Mod::By(size_class),
 ];
+/// Floats by size; SM 9.0 has bf16 too.
+const SIZES: &[&str] = &[NO, ".F16", "", ".F64"];
+const SIZES_SM90: &[&str] = &[NO, ".F16", "", ".F64", ".BF16"];
+const FLOAT_75: Mod = Mod::On8x(&[Mod::Pick(75, 2, SIZES)]);
+const FLOAT_75_SM90: Mod = Mod::On9x(&[Mod::Pick(75, 3, SIZES_SM90)]);
 const I2F_MODS: &[Mod] = &[
-    Mod::Pick(75, 2, &[NO, ".F16", "", ".F64"]),
+    FLOAT_75,
+    FLOAT_75_SM90,
     Mod::Gather(&[(84, 2), (74, 1)], &[".U8", ".U16", ".U32", ".U64", ".S8", ".S16", "", ".S64"]),
     RND,
     Mod::By(size_class),
 ];
 const FRND_MODS: &[Mod] =
-    &[FTZ, Mod::Pick(75, 2, &[NO, ".F16", "", ".F64"]), TO_INTEGER, Mod::By(size_class), Mod::By(frnd_types)];
+    &[FTZ, FLOAT_75, FLOAT_75_SM90, TO_INTEGER, Mod::By(size_class), Mod::By(frnd_types)];
 
 /// Whether the code is one of those for conversions with a 64-bit side.
 fn is_wide(p: &Printer<'_>) -> bool {
@@ -113,7 +118,11 @@ fn size_class(p: &mut Printer<'_>) -> Result<(), Refused> {
 
 /// The type is stored twice.
 fn frnd_types(p: &mut Printer<'_>) -> Result<(), Refused> {
-    if p.bits(75, 2) == p.bits(84, 2) { Ok(()) } else { refused(84, 2) }
+    let width = match p.arch.encoding() {
+        Encoding::Sm8x => 2,
+        Encoding::Sm9x => 3,
+    };
+    if p.bits(75, width) == p.bits(84, width) { Ok(()) } else { refused(84, width) }
 }
 
 /// The pairs of types that exist; SM 9.0 added those that read bf16 or make it from something else than fp32.
@@ -162,10 +171,11 @@ pub(super) fn conversion_source(p: &mut Printer<'_>, from: Float) -> Result<(), 
 
 /// The size field at 84 names the source.
 fn float_source(p: &mut Printer<'_>) -> Result<(), Refused> {
-    match p.bits(84, 2) {
-        1 => conversion_source(p, Float::F16),
-        2 => conversion_source(p, Float::F32),
-        3 => conversion_source(p, Float::F64),
+    match (p.bits(84, 2), p.arch.encoding()) {
+        (0, Encoding::Sm9x) if p.bit(86) => conversion_source(p, Float::Bf16),
+        (1, _) => conversion_source(p, Float::F16),
+        (2, _) => conversion_source(p, Float::F32),
+        (3, _) => conversion_source(p, Float::F64),
         _ => refused(84, 2),
     }
 }
@@ -196,6 +206,70 @@ fn integer_source(p: &mut Printer<'_>) -> Result<(), Refused> {
         _ => return refused(60, 2),
     }
     Ok(())
+}
+
+/// How `F2FP` of SM 8.9 and later packs its results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Packing {
+    /// The halves are A and B.
+    Ab,
+    /// The lower part is B, the upper one a part of C.
+    MergeC,
+    /// The lower half is A and B, the upper one a half of C.
+    AbMergeC,
+    /// Two halves of 8 bits of B become two of 16.
+    UnpackB,
+    /// Two halves of B become two of 8 bits, the upper half is one of C.
+    UnpackBMergeC,
+}
+
+fn f2fp_packing_of(p: &mut Printer<'_>) -> Result<Packing, Refused> {
+    let flags = (p.bit(78), p.bit(90), p.bit(89));
+    match (p.bits(73, 2), flags) {
+        (0, (false, false, false)) => Ok(Packing::Ab),
+        (0, (true, false, false)) => Ok(Packing::MergeC),
+        (0, (true, true, false)) => Ok(Packing::AbMergeC),
+        (2 | 3, (false, false, true)) => Ok(Packing::UnpackB),
+        (1, (false, true, false)) => Ok(Packing::UnpackBMergeC),
+        _ => Err(Refused { lo: 89, width: 2 }),
+    }
+}
+
+fn f2fp_packing(p: &mut Printer<'_>) -> Result<(), Refused> {
+    let packing = f2fp_packing_of(p)?;
+    p.put(match packing {
+        Packing::Ab => ".PACK_AB",
+        Packing::MergeC => ".MERGE_C",
+        Packing::AbMergeC => ".PACK_AB_MERGE_C",
+        Packing::UnpackB => ".UNPACK_B",
+        Packing::UnpackBMergeC => ".UNPACK_B_MERGE_C",
+    });
+    if matches!(packing, Packing::Ab | Packing::MergeC) {
+        p.pick(79, 3, &["", NO, NO, ".RZ"])?;
+    }
+    Ok(())
+}
+
+fn f2fp_sources(p: &mut Printer<'_>) -> Result<(), Refused> {
+    let packing = f2fp_packing_of(p)?;
+    if matches!(packing, Packing::Ab | Packing::AbMergeC) {
+        p.source(Role::A)?;
+    } else if p.bits(24, 8) != 255 {
+        return refused(24, 8);
+    }
+    p.source(Role::B)?;
+    match packing {
+        Packing::UnpackB if p.bit(88) => p.put(".H1"),
+        Packing::MergeC | Packing::AbMergeC | Packing::UnpackBMergeC => {
+            p.source(Role::C)?;
+            if p.bit(72) {
+                p.put(".H1");
+            }
+            return Ok(());
+        }
+        _ => {}
+    }
+    if p.bits(64, 8) == 255 { Ok(()) } else { refused(64, 8) }
 }
 
 /// Stochastic rounding takes random bits from C.

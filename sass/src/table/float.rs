@@ -2,12 +2,12 @@
 
 use crate::arch::Encoding;
 use crate::opcode::Opcode::*;
-use crate::operands::{Dst, Kind, Shape};
+use crate::operands::{Dst, Kind, Place, Shape};
 use crate::printer::{NO, Printer, Refused};
 use crate::table::convert::{Float, conversion_source};
 use crate::table::fields::{BOOLEAN, COMPARE, COMPARE_F64, FTZ, FTZ_FMZ, RND, SAT, SETP};
 use crate::table::item::{Arg, Mod};
-use crate::table::row::{Row, alu};
+use crate::table::row::{Row, alu, fixed};
 
 const TWO: &[Arg] = &[Arg::D, Arg::A, Arg::B];
 const THREE: &[Arg] = &[Arg::D, Arg::A, Arg::B, Arg::C];
@@ -43,6 +43,11 @@ pub(super) static ROWS: &[Row] = &[
         Arg::B,
         Arg::By(dadd_free),
     ]),
+    fixed(Fswzadd, 0x822, Place::R24, Place::None, Place::R64)
+        .to(Dst::R)
+        .kind(Kind::F32)
+        .mods(&[FTZ, RND, Mod::On(77, ".NDV")])
+        .args(&[Arg::D, Arg::A, Arg::C, Arg::By(lane_signs)]),
     signed(alu(Dsetp, 0x02a, Shape::TwoC), Kind::F64)
         .to(Dst::None)
         .mods(&[COMPARE_F64, Mod::Pick(74, 2, BOOLEAN)])
@@ -63,6 +68,17 @@ const MUFU_MODS: &[Mod] = &[
 fn dadd_free(p: &mut Printer<'_>) -> Result<(), Refused> {
     if p.word.form() == 1 {
         p.bits(32, 8);
+    }
+    Ok(())
+}
+
+/// What each of 4 lanes does with its two values, the last lane first: adds (`P`), subtracts one or the other,
+/// or gives zero.
+fn lane_signs(p: &mut Printer<'_>) -> Result<(), Refused> {
+    p.next();
+    for lane in (0..4).rev() {
+        let pair = p.bits(32 + 2 * lane, 2);
+        p.put(["PP", "PN", "NP", "ZP"][pair as usize]);
     }
     Ok(())
 }

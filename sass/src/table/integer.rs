@@ -124,6 +124,12 @@ pub(super) static ROWS: &[Row] = &[
         .mods(&[Mod::Pick(72, 2, MINMAX), Mod::On(76, ".RELU")])
         .args(&[Arg::D, Arg::A, Arg::B, Arg::C, Arg::Ps(87)])
         .sm9x(),
+    alu(Vimnmx3, 0x00f, Shape::Three)
+        .forms(NO_SLOT64_B)
+        .kind(Kind::Int)
+        .mods(&[Mod::Pick(72, 2, MINMAX), Mod::On(76, ".RELU")])
+        .args(&[Arg::D, Arg::A, Arg::B, Arg::C, Arg::Ps(87)])
+        .sm9x(),
     alu(Vimnmx, 0x048, Shape::Two)
         .kind(Kind::Int)
         .mods(&[Mod::Pick(72, 2, MINMAX), Mod::On(76, ".RELU")])

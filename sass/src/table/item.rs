@@ -60,6 +60,8 @@ pub(crate) enum Arg {
     Hex(u8, u8),
     /// The same, not printed when it is 0.
     HexOpt(u8, u8),
+    /// The name of the value of a field (lowest bit, width).
+    Named(u8, u8, &'static [&'static str]),
     /// Fixed text.
     Text(&'static str),
     /// An argument followed by modifiers.

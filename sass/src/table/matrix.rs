@@ -42,6 +42,23 @@ pub(super) static ROWS: &[Row] = &[
             Mod::Pick(82, 2, &["", ".BF16", ".TF32"]),
         ])
         .args(&[Arg::D, Arg::A, Arg::B, Arg::C, Arg::If(73, SPARSE), Arg::UpStoredInverted(87)]),
+    fixed(Qmma, 0x27a, Place::R24, Place::R32, Place::R64)
+        .to(Dst::R)
+        .neg(0b011)
+        .mods(&[
+            Mod::Pick(75, 2, &[".16816", ".16832"]),
+            Mod::Pick(77, 1, &[".F16", ".F32"]),
+            Mod::Pick(78, 1, EIGHTHS),
+            Mod::Pick(79, 1, EIGHTHS),
+        ])
+        .args(&[
+            Arg::D,
+            Arg::With(&Arg::A, &[Mod::Pick(73, 1, &[".ROW"])]),
+            Arg::With(&Arg::B, COLUMN),
+            Arg::C,
+            Arg::UpStoredInverted(87),
+        ])
+        .sm89(),
     fixed(Bmma, 0x23d, Place::R24, Place::R32, Place::R64)
         .to(Dst::R)
         .mods(&[
@@ -70,5 +87,7 @@ const DMMA: Row = fixed(Dmma, 0x23f, Place::R24, Place::R32, Place::R64)
     .neg(0b111)
     .abs(0b111)
     .args(ABC);
+/// Floats of 8 bits.
+const EIGHTHS: &[&str] = &[".E4M3", ".E5M2"];
 /// Width and sign of a matrix element.
 const INTEGERS: &[&str] = &[".U8", ".S8", ".U4", ".S4"];

@@ -10,16 +10,19 @@ mod fields;
 mod float;
 mod graphics;
 mod half;
+mod handle;
 mod integer;
 pub(crate) mod item;
 mod matrix;
 mod memory;
 pub(crate) mod row;
+mod surface;
+mod texture;
 mod uniform;
 
 use std::sync::OnceLock;
 
-use crate::arch::{Arch, Encoding};
+use crate::arch::Arch;
 use crate::table::row::Row;
 use crate::word::Word;
 
@@ -32,6 +35,8 @@ static TABLES: &[&[Row]] = &[
     memory::ROWS,
     control::ROWS,
     uniform::ROWS,
+    texture::ROWS,
+    surface::ROWS,
     graphics::ROWS,
 ];
 
@@ -39,11 +44,13 @@ static TABLES: &[&[Row]] = &[
 type Index = Vec<[Option<&'static Row>; 2]>;
 
 fn index(arch: Arch) -> &'static Index {
-    static SM8X: OnceLock<Index> = OnceLock::new();
+    static SM80: OnceLock<Index> = OnceLock::new();
+    static SM89: OnceLock<Index> = OnceLock::new();
     static SM9X: OnceLock<Index> = OnceLock::new();
-    let index = match arch.encoding() {
-        Encoding::Sm8x => &SM8X,
-        Encoding::Sm9x => &SM9X,
+    let index = match arch {
+        Arch::Sm80 | Arch::Sm86 | Arch::Sm87 => &SM80,
+        Arch::Sm89 => &SM89,
+        Arch::Sm90 => &SM9X,
     };
     index.get_or_init(|| {
         let mut index = vec![[None; 2]; 1 << 12];
@@ -74,7 +81,7 @@ mod tests {
     #[test]
     fn every_operation_has_a_code_and_every_code_one_row() {
         let mut reached = HashSet::new();
-        for arch in [Arch::Sm87, Arch::Sm90] {
+        for arch in [Arch::Sm87, Arch::Sm89, Arch::Sm90] {
             let rows: Vec<&Row> = index(arch).iter().flatten().copied().flatten().collect();
             let named = rows.iter().filter(|row| row.name_only).count();
             let opcodes: HashSet<Opcode> = rows.iter().map(|row| row.opcode).collect();

@@ -1,13 +1,15 @@
 //! What a row of the tables holds.
 
-use crate::arch::{Arch, Encoding};
+use crate::arch::Arch;
 use crate::opcode::Opcode;
 use crate::operands::{Dst, Kind, Operands, Place, Shape};
 use crate::table::item::{Arg, Mod};
 
 /// The architectures of a row.
-const SM8X: u8 = 1;
-const SM9X: u8 = 2;
+const SM80: u8 = 1;
+const SM89: u8 = 2;
+const SM8X: u8 = SM80 | SM89;
+const SM9X: u8 = 4;
 
 /// One row: how to recognise an operation and where its operands are.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub(crate) struct Row {
     pub(crate) args: &'static [Arg],
     /// Only the name is known: any operand bits are accepted and none are printed.
     pub(crate) name_only: bool,
+    /// How many registers its operands take is not known.
+    pub(crate) widths_unknown: bool,
 }
 
 /// The forms of a three-source operation that always keeps C in slot64.
@@ -53,6 +57,7 @@ pub(crate) const fn alu(opcode: Opcode, base9: u16, shape: Shape) -> Row {
         mods: &[],
         args: &[],
         name_only: false,
+        widths_unknown: false,
     }
 }
 
@@ -74,6 +79,21 @@ impl Row {
     /// Limits the row to SM 8.x.
     pub(crate) const fn sm8x(self) -> Self {
         Self { archs: SM8X, ..self }
+    }
+
+    /// Limits the row to SM 8.0 to 8.7.
+    pub(crate) const fn before_sm89(self) -> Self {
+        Self { archs: SM80, ..self }
+    }
+
+    /// Limits the row to SM 8.9 and later.
+    pub(crate) const fn since_sm89(self) -> Self {
+        Self { archs: SM89 | SM9X, ..self }
+    }
+
+    /// Limits the row to SM 8.9.
+    pub(crate) const fn sm89(self) -> Self {
+        Self { archs: SM89, ..self }
     }
 
     /// Limits the row to SM 9.0.
@@ -171,10 +191,16 @@ impl Row {
         Self { name_only: true, ..self }
     }
 
+    /// How many registers its operands take is not known.
+    pub(crate) const fn widths_unknown(self) -> Self {
+        Self { widths_unknown: true, ..self }
+    }
+
     pub(crate) const fn knows(&self, arch: Arch) -> bool {
-        let bit = match arch.encoding() {
-            Encoding::Sm8x => SM8X,
-            Encoding::Sm9x => SM9X,
+        let bit = match arch {
+            Arch::Sm80 | Arch::Sm86 | Arch::Sm87 => SM80,
+            Arch::Sm89 => SM89,
+            Arch::Sm90 => SM9X,
         };
         self.archs & bit != 0
     }

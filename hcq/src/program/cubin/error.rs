@@ -78,6 +78,16 @@ pub enum CubinError {
         /// The type.
         kind: u32,
     },
+    /// The content of an image in a fat binary cannot be unpacked.
+    #[error("the image for sm_{sm} cannot be unpacked ({compression}): {reason}")]
+    Compressed {
+        /// What the image is for.
+        sm: u32,
+        /// How it is packed.
+        compression: &'static str,
+        /// What the unpacker found.
+        reason: String,
+    },
     /// The table of source lines is damaged.
     #[error("the source lines (.debug_line) cannot be read: {reason}")]
     Lines {

@@ -6,7 +6,7 @@ use goblin::elf::{Elf, SectionHeader, Sym};
 use super::error::CubinError;
 
 /// `e_machine` of CUDA objects.
-const EM_CUDA: u16 = 190;
+pub(super) const EM_CUDA: u16 = 190;
 /// `st_other` bit of kernel entry points.
 const STO_ENTRY: u8 = 0x10;
 
@@ -199,7 +199,9 @@ fn known_otherwise(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [] => Some("an empty file"),
         // `fatBinary` header: magic 0xba55ed50.
-        [0x50, 0xed, 0x55, 0xba, ..] => Some("a fatbin: unpack it with `cuobjdump -xelf all FILE`"),
+        [0x50, 0xed, 0x55, 0xba, ..] => {
+            Some("a fatbin: `nvdiag disasm` lists its cubins, `cuobjdump -xelf all FILE` unpacks them")
+        }
         _ if bytes.get(..4096.min(bytes.len())).is_some_and(|start| {
             start.windows(8).any(|w| w == b".version") && start.windows(7).any(|w| w == b".target")
         }) && !bytes.starts_with(b"\x7fELF") =>

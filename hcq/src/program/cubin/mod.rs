@@ -15,10 +15,14 @@
 pub(crate) mod attributes;
 pub(crate) mod error;
 pub(crate) mod file;
+pub(crate) mod image;
 pub(crate) mod lines;
+pub(crate) mod reference;
 pub(crate) mod resources;
 
 pub use error::CubinError;
 pub use file::{File, Function, Section};
+pub use image::{Compression, Image, ImageKind, images};
 pub use lines::{Lines, SourceLine};
+pub use reference::{Part, Reference};
 pub use resources::{Bank, Parameter, Resources};
