@@ -304,21 +304,16 @@ fn the_other_process() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// Runs the other process, with its driver's log appended to that of a watch, until the fault is saved.
+/// Runs the other process until its fault is saved. Its driver's log is that of a watch: at once, or after the
+/// process has ended.
 fn run_on_sim(lives: bool) -> Option<(Watch, Value, u32)> {
     let maps = tempfile::tempdir().expect("a folder");
     let mut watch = Watch::start(&mut Command::new(nvdiag()), &["--maps", &maps.path().to_string_lossy()]);
-    let log = OpenOptions::new().append(true).open(watch.log()).expect("the log");
-    let variables = [
-        ("NVGPU_SIM_VISIBLE", "1".as_ref()),
-        ("NVGPU_SIM_VERBOSE", "1".as_ref()),
-        (CHILD, "1".as_ref()),
-        ("HCQ_MAP_DIR", maps.path()),
-    ];
+    let messages = if lives { watch.log() } else { watch.folder.path().join("messages") };
+    let log = OpenOptions::new().append(true).create(true).open(&messages).expect("a log");
     let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command
-        .args(["the_other_process", "--exact", "--nocapture"])
-        .envs(variables.map(|(name, value): (_, &Path)| (name, value)));
+    command.args(["the_other_process", "--exact", "--nocapture"]).env(CHILD, "1");
+    command.envs([("NVGPU_SIM_VISIBLE", "1"), ("NVGPU_SIM_VERBOSE", "1")]).env("HCQ_MAP_DIR", maps.path());
     let stdin = if lives { Stdio::piped() } else { Stdio::null() };
     let Ok(mut child) = command.stdin(stdin).stdout(Stdio::null()).stderr(log).spawn() else {
         ga10b_oracles::skipped("programs of this build cannot be started here");
@@ -327,6 +322,7 @@ fn run_on_sim(lives: bool) -> Option<(Watch, Value, u32)> {
     let pid = child.id();
     if !lives {
         child.wait().expect("it ends");
+        append(&watch.log(), &fs::read_to_string(messages).expect("a log"));
     }
     let saved = watch.saved();
     drop(child.stdin.take());
