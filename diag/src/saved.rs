@@ -76,7 +76,8 @@ pub struct Saved {
     pub folder: String,
     /// Its files, by name.
     pub files: Vec<SavedFile>,
-    /// The report, as `nvdiag esr --json` prints it.
+    /// The report, as `nvdiag esr --json` prints it; none where the fault was saved just now.
+    #[serde(skip_serializing_if = "Value::is_null")]
     pub report: Value,
     /// The same as text.
     #[serde(skip)]

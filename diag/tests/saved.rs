@@ -203,11 +203,21 @@ fn equal_faults_are_counted_and_errors_without_a_fault_are_saved_too() {
 fn a_flood_does_not_remove_what_came_before_it() {
     let mut watch = Watch::start(&mut Command::new(nvdiag()), &[]);
     let all: String = (0..30).map(|n| fault(200 + n, 0x2000 + u64::from(n) * 16)).collect();
-    append(&watch.log(), &all);
-    append(&watch.log(), &fault(300, 0x9000));
+    append(&watch.log(), &(all + &fault(300, 0x9000)));
     for number in 1..=20 {
         assert_eq!(watch.saved()["number"], number);
     }
+    let mut more = 0;
+    while more < 11 {
+        let line = watch.complaint();
+        let count = line
+            .strip_prefix("nvdiag: ")
+            .and_then(|l| l.strip_suffix(" more seen and not saved: over 20 in a minute"));
+        more += count.and_then(|count| count.parse::<u32>().ok()).unwrap_or_else(|| panic!("{line}"));
+    }
+    assert_eq!(more, 11);
+    let first = watch.faults().join("000001/report.txt");
+    assert!(fs::read_to_string(first).expect("a report").contains("pc 0x2000\n"), "the first ones are saved");
     assert_eq!(watch.end(), Some(1));
     assert_eq!(watch.list()["faults"].as_array().map(Vec::len), Some(20));
 }
@@ -351,5 +361,5 @@ fn a_process_that_has_ended_is_kept_with_the_map_that_it_left() {
     let Some((watch, saved, pid)) = run_on_sim(false) else { return };
     let report: Value = serde_json::from_str(&watch.file(&saved, "report.json")).expect("JSON");
     assert_eq!(report["faults"][0]["code"][0]["function"], Kind::Misaligned.kernel(), "{report}");
-    assert!(saved["notes"].to_string().contains(&format!("process {pid} is the only one")), "{saved}");
+    assert!(saved["notes"].to_string().contains(&format!("process {pid} has ended")), "{saved}");
 }

@@ -76,6 +76,8 @@ pub struct Keeper {
     tried: Instant,
     /// Faults that could not be saved and are not kept in memory.
     lost: u64,
+    /// Faults that are too many to save, since the last report of that.
+    flooded: u64,
     finding: Finding,
 }
 
@@ -92,6 +94,7 @@ impl Keeper {
             waiting: VecDeque::new(),
             tried: Instant::now(),
             lost: 0,
+            flooded: 0,
             finding: Finding::Clean,
         }
     }
@@ -100,7 +103,8 @@ impl Keeper {
     pub fn hear(&mut self, session: &mut Session, log: &[u8]) -> Vec<Saved> {
         let faults = session.take_faults();
         let mut rest = session.take_reports(&self.source);
-        rest.found = 0;
+        let explained = faults.iter().map(|(seen, _)| seen.repeats.count).sum();
+        self.flooded += std::mem::take(&mut rest.found).saturating_sub(explained);
         let mut saved = Vec::new();
         for (seen, incident) in faults {
             // Errors of the driver at the time of a fault belong to it.
@@ -109,6 +113,10 @@ impl Keeper {
         if rest.has_problem() {
             let entry = self.entry(words_of(&rest), None);
             saved.extend(self.keep(rest, entry, log, Snapshot::default()));
+        }
+        match std::mem::take(&mut self.flooded) {
+            0 => {}
+            count => eprintln!("nvdiag: {count} more seen and not saved: over {PER_MINUTE} in a minute"),
         }
         if self.tried.elapsed() > AGAIN {
             saved.extend(self.save_waiting());
@@ -130,7 +138,11 @@ impl Keeper {
     }
 
     fn fault(&mut self, seen: &FaultReport, incident: &Incident, rest: FaultList, log: &[u8]) -> Vec<Saved> {
-        let snapshot = Snapshot::of(&seen.owners, self.maps.as_deref());
+        self.times.retain(|at| at.elapsed() <= Duration::from_secs(60));
+        let snapshot = match self.times.len() < PER_MINUTE {
+            true => Snapshot::of(&seen.owners, self.maps.as_deref()),
+            false => Snapshot::default(),
+        };
         let report = FaultReport { repeats: seen.repeats.clone(), ..explain(incident, &snapshot.map) };
         let mut entry = self.entry(report.verdict.clone(), Some(&report));
         entry.processes.clone_from(&snapshot.processes);
@@ -167,7 +179,7 @@ impl Keeper {
         }
         self.times.retain(|at| at.elapsed() <= Duration::from_secs(60));
         if self.times.len() >= PER_MINUTE {
-            eprintln!("nvdiag: not saved, more than {PER_MINUTE} in a minute: {}", entry.verdict);
+            self.flooded += entry.count;
             return Vec::new();
         }
         self.times.push_back(Instant::now());

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use nvdiag::Report;
 use nvdiag::process_map::ProcessMap;
 use nvdiag::saved::Saved;
@@ -15,7 +16,7 @@ use crate::cmd::keeper::{Keeper, Tail};
 use crate::cmd::store::{self, Limits, Store};
 
 /// Most faults explained of one read of the log.
-const BATCH: usize = 20;
+const BATCH: usize = 200;
 
 /// Save each GPU fault as it occurs: its report, log lines, process and address map.
 ///
@@ -28,8 +29,8 @@ const BATCH: usize = 20;
   nvdiag watch --log kern.log --save faults   follows a file
   sudo systemctl enable --now nvdiag-watch    the same as a service, from the Debian package
 
-Exit codes: 0 ended, and there was no fault; 1 there was one; 2 bad usage, the log cannot be followed,
-or a fault could not be saved.")]
+Exit codes: 0 ended, and there was no fault; 1 there was one; 2 bad usage, the log cannot be
+followed, or a fault could not be saved.")]
 pub struct Args {
     /// Where to save; made if it is not there. Without it /var/lib/nvdiag of root, ~/.local/state/nvdiag of
     /// other users.
@@ -47,7 +48,7 @@ pub struct Args {
     size: u32,
     /// Where programs leave their address maps (those started with HCQ_MAP_DIR): the map of a process that
     /// has ended is looked for there.
-    #[arg(long, value_name = "DIR", env = "HCQ_MAP_DIR")]
+    #[arg(long, value_name = "DIR", env = "HCQ_MAP_DIR", hide_env_values = true)]
     maps: Option<PathBuf>,
 }
 
@@ -63,6 +64,8 @@ impl Args {
             Some(path) => Log::of(path)?,
             None => Log::of_kernel()?,
         };
+        let folder =
+            std::path::absolute(&folder).with_context(|| format!("cannot save to {}", folder.display()))?;
         let store = Store::open(folder, limits)?;
         let maps = self.maps.clone().filter(|maps| !maps.as_os_str().is_empty());
         let mut keeper = Keeper::new(store, maps, log.name());
