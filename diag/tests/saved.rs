@@ -184,7 +184,8 @@ fn equal_faults_are_counted_and_errors_without_a_fault_are_saved_too() {
     append(&watch.log(), &format!("[  400.000001] {error}"));
     assert_eq!(watch.saved()["number"], 3);
     let odd = "nvgpu: 17000000.gpu ga10b_new_function:77   [ERR]  flux capacitor 0x12 of unit 3\n";
-    append(&watch.log(), &format!("[  500.000001] {odd}"));
+    // Beside a fault that is only counted.
+    append(&watch.log(), &(fault(500, 0x3000) + &format!("[  500.000009] {odd}")));
     let saved = watch.saved();
     assert!(watch.file(&saved, "report.txt").contains("flux capacitor"), "{saved}");
     append(&watch.log(), &format!("[  501.000001] {odd}"));

@@ -107,8 +107,7 @@ impl Keeper {
         self.flooded += std::mem::take(&mut rest.found).saturating_sub(explained);
         let mut saved = Vec::new();
         for (seen, incident) in faults {
-            // Errors of the driver at the time of a fault belong to it.
-            saved.extend(self.fault(&seen, &incident, std::mem::take(&mut rest), log));
+            saved.extend(self.fault(&seen, &incident, &mut rest, log));
         }
         if rest.has_problem() {
             let entry = self.entry(words_of(&rest), None);
@@ -137,7 +136,14 @@ impl Keeper {
         }
     }
 
-    fn fault(&mut self, seen: &FaultReport, incident: &Incident, rest: FaultList, log: &[u8]) -> Vec<Saved> {
+    /// Saves a fault. Errors of the driver at the time of one that was not seen before belong to it.
+    fn fault(
+        &mut self,
+        seen: &FaultReport,
+        incident: &Incident,
+        rest: &mut FaultList,
+        log: &[u8],
+    ) -> Vec<Saved> {
         self.times.retain(|at| at.elapsed() <= Duration::from_secs(60));
         let snapshot = match self.times.len() < PER_MINUTE {
             true => Snapshot::of(&seen.owners, self.maps.as_deref()),
@@ -148,6 +154,11 @@ impl Keeper {
         entry.processes.clone_from(&snapshot.processes);
         entry.notes.clone_from(&snapshot.notes);
         let source = self.source.clone();
+        let seen_before = |recent: &Recent| recent.list.faults.iter().any(|fault| fault.is_same(&report));
+        let rest = match self.recent.iter().any(seen_before) {
+            true => FaultList::default(),
+            false => std::mem::take(rest),
+        };
         let list = FaultList { source, found: report.repeats.count, faults: vec![report], ..rest };
         self.keep(list, entry, log, snapshot)
     }
