@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes what a Jetson with JetPack 6 installs, without a compiler there: a tarball and a Debian package of
-# nvdiag, llm-demo, libnvgpu_sim.so, the manual pages, the completions and the licence.
+# nvdiag, llm-demo, libnvgpu_sim.so, the manual pages, the completions, a unit of systemd (not enabled) and
+# the licence.
 #
 #   tools/package.sh            built for speed; into target/packages
 #   tools/package.sh --check    built as the checks build, then unpacked and started (in CI under qemu)
@@ -14,7 +15,7 @@ profile=release check=
 case "${1:-}" in
 '') ;;
 --check) profile=ci check=yes ;;
-*) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 2 ;;
+*) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 
 name=ga10b-toolkit
@@ -36,12 +37,13 @@ version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Carg
 packages=$PWD/target/packages
 stage=$packages/$name-$version-aarch64
 rm -rf "$packages"
-mkdir -p "$stage/bin" "$stage/lib" "$stage/share/doc/$name" "$stage/share/man/man1" \
+mkdir -p "$stage/bin" "$stage/lib/systemd/system" "$stage/share/doc/$name" "$stage/share/man/man1" \
     "$stage/share/bash-completion/completions" "$stage/share/zsh/site-functions" \
     "$stage/share/fish/vendor_completions.d"
 install -m 755 "$out/nvdiag" "$out/llm-demo" "$stage/bin"
 install -m 644 "$out/libnvgpu_sim.so" "$stage/lib"
-for file in "$stage"/bin/* "$stage"/lib/*; do
+install -m 644 tools/nvdiag-watch.service "$stage/lib/systemd/system"
+for file in "$stage"/bin/* "$stage"/lib/*.so; do
     aarch64_strip=$(command -v aarch64-linux-gnu-strip || command -v strip)
     "$aarch64_strip" --strip-debug "$file"
     newest=$($readelf --version-info --wide "$file" | grep -o 'GLIBC_2\.[0-9]*' | sort -t. -k2 -n -u | tail -n 1)
@@ -95,7 +97,7 @@ if [ "$1" = configure ]; then
     cat <<'HINT'
 ga10b-toolkit: users of the GPU belong to the group video (sudo usermod -aG video USER, then log in again).
 Those who read the kernel log, where the driver reports MMU faults, belong to adm, too.
-`nvdiag doctor` says what is not set up.
+`nvdiag doctor` says what is not set up. `sudo systemctl enable --now nvdiag-watch` saves each GPU fault.
 HINT
 fi
 POSTINST

@@ -22,6 +22,7 @@ const GLOBAL: &str = "Options of every command";
   nvdiag doctor                     is this machine set up?
   nvdiag provoke misaligned         a fault on the software ga10b, explained
   sudo nvdiag esr                   the faults in the kernel log
+  sudo nvdiag watch                 saves each fault from now on, for `nvdiag list`
   nvdiag esr --log kern.log --json  those of a file, as JSON
 
 Exit codes: 0 nothing wrong found; 1 a problem found; 2 bad usage, or it could not be done \
@@ -51,6 +52,9 @@ enum Command {
     Qmd(cmd::qmd::Args),
     Trace(cmd::trace::Args),
     Vamap(cmd::vamap::Args),
+    Watch(cmd::watch::Args),
+    List(cmd::list::Args),
+    Show(cmd::show::Args),
     Disasm(cmd::disasm::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
@@ -65,6 +69,9 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Pushbuf(args) => args.run(cli.json, out),
         Command::Trace(args) => args.run(cli.json, out),
         Command::Vamap(args) => args.run(cli.json, out),
+        Command::Watch(args) => args.run(cli.json, out),
+        Command::List(args) => args.run(cli.json, out),
+        Command::Show(args) => args.run(cli.json, out),
         Command::Provoke(args) => args.run(cli.json, out),
         Command::Qmd(args) => args.run(cli.json, out),
         Command::Disasm(args) => args.run(cli.json, out),

@@ -26,7 +26,8 @@ struct Found {
     map: ProcessMap,
     last: usize,
     count: u64,
-    faults: VecDeque<FaultReport>,
+    /// With the lines of the first of equal ones.
+    faults: VecDeque<(FaultReport, Incident)>,
     messages: Messages,
     unknown_count: u64,
     unknown_errors: u64,
@@ -37,10 +38,10 @@ impl Found {
     fn take(&mut self, incident: &Incident) {
         self.count += 1;
         let report = explain(incident, &self.map);
-        if let Some(same) = self.faults.iter_mut().find(|fault| fault.is_same(&report)) {
-            return same.repeats.absorb(&report.repeats);
+        if let Some(same) = self.faults.iter_mut().find(|fault| fault.0.is_same(&report)) {
+            return same.0.repeats.absorb(&report.repeats);
         }
-        self.faults.push_back(report);
+        self.faults.push_back((report, incident.clone()));
         if self.faults.len() > self.last {
             self.faults.pop_front();
         }
@@ -85,12 +86,19 @@ impl Session {
         grouper.finish(&mut |incident| found.take(&incident));
     }
 
+    /// The faults since the last call, each with the lines that it was explained from, for those who know more
+    /// of its process than this session does. [`Session::take_reports`] then returns the rest.
+    pub fn take_faults(&mut self) -> Vec<(FaultReport, Incident)> {
+        let mut faults: Vec<_> = std::mem::take(&mut self.found.faults).into();
+        // Incidents end in another order than they begin.
+        faults.sort_by_key(|(f, _): &(FaultReport, _)| f.evidence.first().map_or(0, |e| e.line));
+        faults
+    }
+
     /// The reports since the last call.
     pub fn take_reports(&mut self, source: &str) -> FaultList {
+        let faults = self.take_faults().into_iter().map(|(report, _)| report).collect();
         let found = &mut self.found;
-        let mut faults: Vec<_> = std::mem::take(&mut found.faults).into();
-        // Incidents end in another order than they begin.
-        faults.sort_by_key(|f: &FaultReport| f.evidence.first().map_or(0, |e| e.line));
         let (messages, messages_dropped) = found.messages.hand_out();
         FaultList {
             source: source.to_owned(),

@@ -3,9 +3,6 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use nvdiag::Report;
@@ -15,7 +12,7 @@ use nvdiag::process_map::ProcessMap;
 use nvdiag::session::Session;
 
 use crate::cmd::finding::{Finding, is_broken_pipe, show};
-use crate::cmd::follow::{Log, Look};
+use crate::cmd::follow::{Log, Next, follow};
 use crate::cmd::input::{read_input, read_source};
 use crate::cmd::process::{Descriptor, Process};
 use crate::cmd::register::{Register, address, register};
@@ -264,50 +261,24 @@ impl Packed {
     }
 }
 
-/// Follows a log until it ends or somebody interrupts: one report per fault, as text or as one JSON document
-/// per line.
-fn watch(mut log: Log, mut session: Session, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    /// Time between reads of the log.
-    const LOOK: Duration = Duration::from_millis(200);
-    /// Reads after which a line that has not ended is used as it is.
-    const PATIENCE: u32 = 10;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [libc::SIGINT, libc::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("cannot wait for ctrl-c")?;
-    }
-    let name = log.name();
-    eprintln!("nvdiag: following {name}; ctrl-c ends");
+/// Follows a log: one report per fault, as text or as one JSON document per line.
+fn watch(log: Log, mut session: Session, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let mut finding = Finding::Clean;
-    let (mut quiet, mut whole_lines) = (0, true);
-    loop {
-        // Checked before the read, so that what was there when it was set is still reported.
-        let last = interrupted.load(Ordering::Relaxed);
-        let look = log.look(&mut |bytes| {
-            whole_lines = bytes.last() == Some(&b'\n');
-            session.feed(bytes);
-        });
-        let look = look.with_context(|| format!("cannot read {name}"))?;
-        quiet = if look == Look::More { 0 } else { quiet + 1 };
-        let ends = last || look == Look::Ended;
-        // A fault whose lines are older than a read is complete.
-        if ends || quiet >= if whole_lines { 1 } else { PATIENCE } {
-            session.close();
-        }
+    let name = log.name();
+    follow(log, &mut session, &mut |_| {}, &mut |session| {
         let list = session.take_reports(&name);
-        if list.has_problem() {
-            finding = Finding::Problem;
-            let printed = match json {
-                true => writeln!(out, "{}", list.json()?),
-                false => list.print(out),
-            };
-            match printed.and_then(|()| out.flush()).map_err(anyhow::Error::from) {
-                Err(error) if is_broken_pipe(&error) => return Ok(finding),
-                printed => printed?,
-            }
+        if !list.has_problem() {
+            return Ok(Next::Continue);
         }
-        if ends {
-            return Ok(finding);
+        finding = Finding::Problem;
+        let printed = match json {
+            true => writeln!(out, "{}", list.json()?),
+            false => list.print(out),
+        };
+        match printed.and_then(|()| out.flush()).map_err(anyhow::Error::from) {
+            Err(error) if is_broken_pipe(&error) => Ok(Next::End),
+            printed => printed.map(|()| Next::Continue),
         }
-        std::thread::sleep(LOOK);
-    }
+    })?;
+    Ok(finding)
 }

@@ -5,9 +5,13 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nvdiag::session::Session;
 
 use crate::cmd::kernel_log::Kmsg;
 
@@ -45,7 +49,7 @@ impl Log {
     /// The kernel's log, from now on.
     pub fn of_kernel() -> anyhow::Result<Self> {
         let mut kmsg = Kmsg::open().context(
-            "cannot follow /dev/kmsg: run as root, or follow a log with --watch --log FILE (`-` for stdin)",
+            "cannot follow /dev/kmsg: run as root, or follow a log with --log FILE (`-` for stdin)",
         )?;
         kmsg.drain(&mut |_| {})?;
         Ok(Self::Kernel(kmsg))
@@ -126,6 +130,56 @@ impl Log {
             }
         }
         Ok(look)
+    }
+}
+
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Wait for more.
+    Continue,
+    /// Nobody wants more.
+    End,
+}
+
+/// Follows a log until it ends or somebody interrupts (SIGINT, SIGTERM). `hear` is given the bytes, `report`
+/// the session after each read, with all faults that are complete.
+pub fn follow(
+    mut log: Log,
+    session: &mut Session,
+    hear: &mut dyn FnMut(&[u8]),
+    report: &mut dyn FnMut(&mut Session) -> anyhow::Result<Next>,
+) -> anyhow::Result<()> {
+    /// Time between reads of the log.
+    const LOOK: Duration = Duration::from_millis(200);
+    /// Reads after which a line that has not ended is used as it is.
+    const PATIENCE: u32 = 10;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("cannot wait for ctrl-c")?;
+    }
+    let name = log.name();
+    eprintln!("nvdiag: following {name}; ctrl-c ends");
+    let (mut quiet, mut whole_lines) = (0, true);
+    loop {
+        // Checked before the read, so that what was there when it was set is still reported.
+        let last = interrupted.load(Ordering::Relaxed);
+        let look = log.look(&mut |bytes| {
+            whole_lines = bytes.last() == Some(&b'\n');
+            hear(bytes);
+            session.feed(bytes);
+        });
+        let look = look.with_context(|| format!("cannot read {name}"))?;
+        quiet = if look == Look::More { 0 } else { quiet + 1 };
+        let ends = last || look == Look::Ended;
+        // A fault whose lines are older than a read is complete.
+        if ends || quiet >= if whole_lines { 1 } else { PATIENCE } {
+            session.close();
+        }
+        if report(session)? == Next::End || ends {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
     }
 }
 
