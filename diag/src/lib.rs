@@ -53,6 +53,7 @@ mod hex;
 pub mod kernel_log;
 pub mod known_lines;
 pub mod lint;
+mod markup;
 pub mod methods;
 pub mod page_table;
 pub mod physical_dump;

@@ -84,7 +84,7 @@ impl Args {
             }
         };
         if let Some(path) = &self.svg {
-            std::fs::write(path, map.svg()).with_context(|| format!("cannot write {}", path.display()))?;
+            std::fs::write(path, map.svg(&[])).with_context(|| format!("cannot write {}", path.display()))?;
         }
         show(&map, json, out)
     }
