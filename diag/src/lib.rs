@@ -17,7 +17,7 @@
 //!
 //! # Layers
 //! ```text
-//! 0   hex known_lines methods report size
+//! 0   hex known_lines markup methods report size
 //! 1   characteristics cubin doctor gpfifo kernel_log page_table queue_metadata::description source trace
 //! 2   device disassembly lint queue_metadata::comparison physical_dump process_map pushbuffer
 //! 3   address_map fault::tables queue_metadata
@@ -25,8 +25,8 @@
 //! 5   fault::causes fault::mmu fault::suspects
 //! 6   fault::message fault::repeats
 //! 7   fault::report
-//! 8   fault::advice fault::front_end fault::incident
-//! 9   fault::blame fault::records
+//! 8   fault::advice fault::front_end fault::incident fault::marks
+//! 9   fault::blame fault::page fault::records
 //! 10  fault::explain
 //! 11  fault provoke session
 //! 12  bringup::outcome bringup::rig

@@ -188,7 +188,8 @@ impl MapDifference {
                 None => true,
             });
             let pairs = before.len().min(after.len());
-            let changed = before.iter().zip(&after).map(|(was, is)| Change::of(How::Changed, Some(was), Some(is)));
+            let changed =
+                before.iter().zip(&after).map(|(was, is)| Change::of(How::Changed, Some(was), Some(is)));
             changes.extend(changed);
             went.extend(before.drain(pairs..));
             came.extend(after.drain(pairs..));
@@ -220,8 +221,9 @@ fn moves(went: &mut Vec<&Item>, came: &mut Vec<&Item>, changes: &mut Vec<Change>
             _ => None,
         })
         .collect();
-    let stays =
-        |item: &&Item| item.name.as_ref().is_none_or(|n| !pairs.contains_key(&(item.subject, n, item.size_bytes)));
+    let stays = |item: &&Item| {
+        item.name.as_ref().is_none_or(|n| !pairs.contains_key(&(item.subject, n, item.size_bytes)))
+    };
     went.retain(stays);
     came.retain(stays);
     changes.extend(pairs.into_values());

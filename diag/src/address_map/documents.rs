@@ -25,11 +25,8 @@ impl AddressMap {
                 physical: m.physical,
             }
         };
-        let window = |w: &map::Window| Window {
-            name: w.name.clone(),
-            base: w.base,
-            size_bytes: w.size_bytes,
-        };
+        let window =
+            |w: &map::Window| Window { name: w.name.clone(), base: w.base, size_bytes: w.size_bytes };
         Self::new(Parts {
             source,
             process: documents.pid.map(|pid| Process { pid }),

@@ -12,6 +12,7 @@ mod input;
 mod kernel_log;
 mod live;
 pub mod man;
+mod pictures;
 mod process;
 pub mod provoke;
 pub mod pushbuf;

@@ -24,8 +24,7 @@ pub(super) fn boxes(rows: &[Row]) -> Vec<Placed> {
     let mut group = 0;
     for (index, row) in rows.iter().enumerate() {
         for lane in &mut lanes {
-            let goes_on =
-                |i: &usize| placed[*i].mapping.is_some_and(|mapping| row.active.contains(&mapping));
+            let goes_on = |i: &usize| placed[*i].mapping.is_some_and(|mapping| row.active.contains(&mapping));
             *lane = lane.filter(goes_on);
         }
         if lanes.iter().all(Option::is_none) {
@@ -70,16 +69,10 @@ mod tests {
     #[test]
     fn mappings_that_overlap_stand_side_by_side() {
         let rows = [row(&[0], 1), row(&[0, 1], 2), row(&[1], 1), row(&[2], 1), row(&[], 7)];
-        let seen: Vec<_> =
-            boxes(&rows).iter().map(|p| (p.mapping, p.rows, p.lane, p.lanes)).collect();
+        let seen: Vec<_> = boxes(&rows).iter().map(|p| (p.mapping, p.rows, p.lane, p.lanes)).collect();
         assert_eq!(
             seen,
-            [
-                (Some(0), (0, 1), 0, 2),
-                (Some(1), (1, 2), 1, 2),
-                (Some(2), (3, 3), 0, 1),
-                (None, (4, 4), 0, 1)
-            ]
+            [(Some(0), (0, 1), 0, 2), (Some(1), (1, 2), 1, 2), (Some(2), (3, 3), 0, 1), (None, (4, 4), 0, 1)]
         );
         assert_eq!(boxes(&[row(&[0, 1, 2], 9)])[0].hidden, 6);
     }

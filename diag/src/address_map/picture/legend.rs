@@ -79,9 +79,7 @@ pub(super) fn swatches(map: &AddressMap, rows: &[Row], placed: &[Placed], has_ma
     let drawn = || placed.iter().filter_map(|p| map.mappings.get(p.mapping?));
     let has = |permission| drawn().any(|m| Permission::of(m) == permission);
     let kind = |kind| drawn().any(|m| Kind::of(m) == kind);
-    let is_wrong = |m: &Mapping| {
-        map.remarks.iter().any(|r| r.severity == Severity::Problem && r.va == m.va)
-    };
+    let is_wrong = |m: &Mapping| map.remarks.iter().any(|r| r.severity == Severity::Problem && r.va == m.va);
     let entries = [
         (has(Permission::ReadWrite), "vm-rw", None, "mapped, read and write"),
         (has(Permission::ReadOnly), "vm-ro", None, "mapped, read only"),

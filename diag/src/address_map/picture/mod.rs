@@ -194,7 +194,8 @@ impl<'a> Picture<'a> {
         tip: &str,
     ) {
         let (width, height) = (right - left, (bottom - top - 2.0).max(1.0));
-        let place = format!("x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"", top + 1.0);
+        let place =
+            format!("x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"", top + 1.0);
         let _ = writeln!(
             self.out,
             "<rect class=\"{class}\" {place}><title>{}</title></rect>",
@@ -202,10 +203,7 @@ impl<'a> Picture<'a> {
         );
         if let Some(pattern) = pattern {
             // Tooltips are those of the box below.
-            let _ = writeln!(
-                self.out,
-                "<rect {place} fill=\"url(#vm-{pattern})\" pointer-events=\"none\"/>"
-            );
+            let _ = writeln!(self.out, "<rect {place} fill=\"url(#vm-{pattern})\" pointer-events=\"none\"/>");
         }
     }
 
@@ -221,7 +219,12 @@ impl<'a> Picture<'a> {
         let edges = (left, left + width - if placed.lanes > 1 { 3.0 } else { 0.0 }, top, bottom);
         let Some(mapping) = placed.mapping.and_then(|index| self.map.mappings.get(index)) else {
             let share = (first.mapped as f64 * 100.0 / first.len() as f64).round();
-            let words = format!("{}, {} of {}", counted(first.mappings as u64, "mapping"), size(first.mapped), size(first.len()));
+            let words = format!(
+                "{}, {} of {}",
+                counted(first.mappings as u64, "mapping"),
+                size(first.mapped),
+                size(first.len())
+            );
             let tip = format!("{words} ({share} %) from {} to {}", Hex(first.start), Hex(last.end));
             self.rectangle("vm-several", Some("dots"), edges, &tip);
             return self.inside(edges, &words, "", "drawn as one", None);
@@ -283,10 +286,7 @@ impl<'a> Picture<'a> {
             let (top, bottom) = scale.row(index);
             let middle = (top + bottom) / 2.0;
             let path = match scale.is_broken(index) {
-                true => format!(
-                    "M{AXIS} {top:.1}V{:.1}l-5 2l10 4l-10 4l5 2V{bottom:.1}",
-                    middle - 6.0
-                ),
+                true => format!("M{AXIS} {top:.1}V{:.1}l-5 2l10 4l-10 4l5 2V{bottom:.1}", middle - 6.0),
                 false => format!("M{AXIS} {top:.1}V{bottom:.1}"),
             };
             let _ = writeln!(self.out, "<path class=\"vm-line\" d=\"{path}\"/>");
@@ -315,7 +315,8 @@ impl<'a> Picture<'a> {
         let mut bracket = |class, what: &str, name: &str, start: u64, end: u64| {
             let len = size(end.saturating_sub(start));
             let text = format!("{what} {name}, {len}, from {} to {}", Hex(start), Hex(end));
-            let lines = vec![fit(&format!("{} {what}", tooltip(name)), columns), format!("{len} at {}", Hex(start))];
+            let lines =
+                vec![fit(&format!("{} {what}", tooltip(name)), columns), format!("{len} at {}", Hex(start))];
             let (from, to) = (scale.y(start), scale.y(end));
             labels.push(Label { class, lines, tooltip: text, from, to, track: Some(0), y: 0.0 });
         };
@@ -396,7 +397,10 @@ impl<'a> Picture<'a> {
         let brackets = [self.map.windows.len(), self.map.reservations.len(), self.map.regions.len()];
         let left_out: usize = brackets.iter().map(|n| n.saturating_sub(MAX_BRACKETS)).sum();
         if left_out > 0 {
-            notes.push(format!("Without a bracket: {}.", counted(left_out as u64, "more window, reservation or region")));
+            notes.push(format!(
+                "Without a bracket: {}.",
+                counted(left_out as u64, "more window, reservation or region")
+            ));
         }
         for note in notes {
             y += 24.0;

@@ -174,7 +174,8 @@ mod tests {
     use crate::hex::Hex;
 
     fn map(ranges: &[(u64, u64)]) -> AddressMap {
-        let mapping = |&(va, size_bytes): &(u64, u64)| Mapping { va: Hex(va), size_bytes, ..Mapping::default() };
+        let mapping =
+            |&(va, size_bytes): &(u64, u64)| Mapping { va: Hex(va), size_bytes, ..Mapping::default() };
         AddressMap::new(Parts { mappings: ranges.iter().map(mapping).collect(), ..Parts::default() })
     }
 
