@@ -1,5 +1,6 @@
 //! What colours and patterns mean: colours are permissions, patterns memory kinds.
 
+use crate::address_map::picture::Mark;
 use crate::address_map::picture::boxes::Placed;
 use crate::address_map::picture::rows::Row;
 use crate::address_map::{AddressMap, Mapping, READ_AND_WRITE, READ_ONLY, Severity};
@@ -75,7 +76,7 @@ pub(super) struct Swatch {
 }
 
 /// The entries for what is in the picture.
-pub(super) fn swatches(map: &AddressMap, rows: &[Row], placed: &[Placed], has_marks: bool) -> Vec<Swatch> {
+pub(super) fn swatches(map: &AddressMap, rows: &[Row], placed: &[Placed], marks: &[Mark]) -> Vec<Swatch> {
     let drawn = || placed.iter().filter_map(|p| map.mappings.get(p.mapping?));
     let has = |permission| drawn().any(|m| Permission::of(m) == permission);
     let kind = |kind| drawn().any(|m| Kind::of(m) == kind);
@@ -91,7 +92,8 @@ pub(super) fn swatches(map: &AddressMap, rows: &[Row], placed: &[Placed], has_ma
         (rows.iter().any(|r| r.reserved && r.mappings == 0), "vm-reserved", Some("stripes"), "reserved"),
         (rows.iter().any(|row| row.mappings == 0), "vm-gap", None, "free"),
         (drawn().any(is_wrong), "vm-wrong", None, "problem: overlaps, or is in a window"),
-        (has_marks, "vm-mark-fill", None, "address of a fault"),
+        (marks.iter().any(|mark| !mark.is_pc), "vm-mark-fill", None, "address of a fault"),
+        (marks.iter().any(|mark| mark.is_pc), "vm-pc-fill", None, "program counter of a fault"),
     ];
     let used = entries.into_iter().filter(|(is_used, ..)| *is_used);
     used.map(|(_, class, pattern, text)| Swatch { class, pattern, text }).collect()

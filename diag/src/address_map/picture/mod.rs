@@ -385,7 +385,7 @@ impl<'a> Picture<'a> {
     fn legend(&mut self, placed: &[Placed], top: f64) -> f64 {
         /// Width of an entry.
         const ENTRY: f64 = 320.0;
-        let swatches = swatches(self.map, self.rows, placed, self.marks.iter().any(|mark| !mark.is_pc));
+        let swatches = swatches(self.map, self.rows, placed, self.marks);
         let mut y = top;
         for (index, swatch) in swatches.iter().enumerate() {
             let x = MARGIN + ENTRY * (index % 3) as f64;
