@@ -95,7 +95,8 @@ fn a_known_map() {
     for label in labels {
         assert!(svg.contains(label), "{label}");
     }
-    compare("vamap_app.svg", &svg);
+    // The picture of docs/nvdiag-vamap.md.
+    compare("../../../docs/nvdiag-vamap.svg", &svg);
 }
 
 #[test]

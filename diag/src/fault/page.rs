@@ -1,5 +1,5 @@
-//! A report as one HTML page: verdicts, evidence, the map, disassembly. It loads nothing, runs nothing, and is
-//! well-formed XML too.
+//! A report as one HTML page: verdicts, evidence, the map, disassembly. It loads nothing, runs nothing, and
+//! is well-formed XML too.
 
 use std::fmt::Write;
 use std::io;

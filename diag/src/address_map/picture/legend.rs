@@ -1,6 +1,5 @@
 //! What colours and patterns mean: colours are permissions, patterns memory kinds.
 
-use crate::address_map::picture::Mark;
 use crate::address_map::picture::boxes::Placed;
 use crate::address_map::picture::rows::Row;
 use crate::address_map::{AddressMap, Mapping, READ_AND_WRITE, READ_ONLY, Severity};
@@ -75,8 +74,15 @@ pub(super) struct Swatch {
     pub(super) text: &'static str,
 }
 
+/// Which marks are in a picture.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Marked {
+    pub(super) faults: bool,
+    pub(super) program_counters: bool,
+}
+
 /// The entries for what is in the picture.
-pub(super) fn swatches(map: &AddressMap, rows: &[Row], placed: &[Placed], marks: &[Mark]) -> Vec<Swatch> {
+pub(super) fn swatches(map: &AddressMap, rows: &[Row], placed: &[Placed], marked: Marked) -> Vec<Swatch> {
     let drawn = || placed.iter().filter_map(|p| map.mappings.get(p.mapping?));
     let has = |permission| drawn().any(|m| Permission::of(m) == permission);
     let kind = |kind| drawn().any(|m| Kind::of(m) == kind);
@@ -87,13 +93,13 @@ pub(super) fn swatches(map: &AddressMap, rows: &[Row], placed: &[Placed], marks:
         (has(Permission::Unknown), "vm-unknown", None, "mapped, permission not known"),
         (kind(Kind::Generic), "vm-gap", Some("stripes"), "memory kind: generic"),
         (kind(Kind::Other), "vm-gap", Some("cross"), "memory kind: another"),
-        (placed.iter().any(|p| p.mapping.is_none()), "vm-several", Some("dots"), "many, drawn as one"),
+        (placed.iter().any(|p| p.mapping.is_none()), "vm-several", None, "many, drawn as one"),
         (rows.iter().any(|row| row.window), "vm-window", None, "window"),
         (rows.iter().any(|r| r.reserved && r.mappings == 0), "vm-reserved", Some("stripes"), "reserved"),
         (rows.iter().any(|row| row.mappings == 0), "vm-gap", None, "free"),
         (drawn().any(is_wrong), "vm-wrong", None, "problem: overlaps, or is in a window"),
-        (marks.iter().any(|mark| !mark.is_pc), "vm-mark-fill", None, "address of a fault"),
-        (marks.iter().any(|mark| mark.is_pc), "vm-pc-fill", None, "program counter of a fault"),
+        (marked.faults, "vm-mark-fill", None, "address of a fault"),
+        (marked.program_counters, "vm-pc-fill", None, "program counter of a fault"),
     ];
     let used = entries.into_iter().filter(|(is_used, ..)| *is_used);
     used.map(|(_, class, pattern, text)| Swatch { class, pattern, text }).collect()

@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 use crate::address_map::picture::boxes::{Placed, boxes};
 use crate::address_map::picture::labels::{ADVANCE, fit, tooltip, wrap};
-use crate::address_map::picture::legend::{Kind, Permission, swatches};
+use crate::address_map::picture::legend::{Kind, Marked, Permission, swatches};
 use crate::address_map::picture::rows::{Row, rows};
 use crate::address_map::picture::scale::Scale;
 use crate::address_map::picture::sides::{LABEL_LINE, Label, place, track_x, tracks_width};
@@ -114,8 +114,6 @@ impl<'a> Picture<'a> {
              {line} d=\"M-2 2l4-4M0 8l8-8M6 10l4-4\"/></pattern>\n\
              <pattern id=\"vm-cross\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\">\
              {line} d=\"M0 0l8 8M0 8l8-8\"/></pattern>\n\
-             <pattern id=\"vm-dots\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\">\
-             <circle class=\"vm-dot\" cx=\"4\" cy=\"4\" r=\"1.2\"/></pattern>\n\
              </defs>\n<rect class=\"vm-page\" width=\"{WIDTH}\" height=\"{height:.0}\"/>\n{}</svg>\n",
             self.out
         )
@@ -226,7 +224,7 @@ impl<'a> Picture<'a> {
                 size(first.len())
             );
             let tip = format!("{words} ({share} %) from {} to {}", Hex(first.start), Hex(last.end));
-            self.rectangle("vm-several", Some("dots"), edges, &tip);
+            self.rectangle("vm-several", None, edges, &tip);
             return self.inside(edges, &words, "", "drawn as one", None);
         };
         let (permission, kind) = (Permission::of(mapping), Kind::of(mapping));
@@ -385,7 +383,11 @@ impl<'a> Picture<'a> {
     fn legend(&mut self, placed: &[Placed], top: f64) -> f64 {
         /// Width of an entry.
         const ENTRY: f64 = 320.0;
-        let swatches = swatches(self.map, self.rows, placed, self.marks);
+        let marked = Marked {
+            faults: self.marks.iter().any(|mark| !mark.is_pc),
+            program_counters: self.marks.iter().any(|mark| mark.is_pc),
+        };
+        let swatches = swatches(self.map, self.rows, placed, marked);
         let mut y = top;
         for (index, swatch) in swatches.iter().enumerate() {
             let x = MARGIN + ENTRY * (index % 3) as f64;

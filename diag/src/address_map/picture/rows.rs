@@ -14,6 +14,10 @@ const AROUND: usize = 2;
 /// Rows kept for marks, and for windows.
 const FOR_MARKS: usize = 20;
 const FOR_WINDOWS: usize = 8;
+/// Of too many rows, gaps and mappings shorter than these parts of what is mapped are never kept for their
+/// length: they would stand for any other of their size.
+const LONG_GAP: u64 = 64;
+const LONG_MAPPING: u64 = 1024;
 /// Mappings that are drawn side by side where they overlap.
 pub(super) const LANES: usize = 3;
 
@@ -95,11 +99,15 @@ fn important(rows: &[Row], marks: &[u64]) -> BTreeSet<usize> {
     }
     let windows = rows.iter().enumerate().filter(|(_, row)| row.window).map(|(index, _)| index);
     kept.extend(windows.take(FOR_WINDOWS));
-    for mapped in [true, false] {
-        let mut by_length: Vec<usize> =
-            (0..rows.len()).filter(|i| (rows[*i].mapped > 0) == mapped && !kept.contains(i)).collect();
+    let mapped_bytes = rows.iter().map(|row| row.mapped).fold(0, u64::saturating_add);
+    // Gaps first: few of them are long.
+    for (mapped, least, most) in
+        [(false, mapped_bytes / LONG_GAP, KEPT / 2), (true, mapped_bytes / LONG_MAPPING, KEPT)]
+    {
+        let is_long = |i: &usize| (rows[*i].mapped > 0) == mapped && rows[*i].len() > least;
+        let mut by_length: Vec<usize> = (0..rows.len()).filter(|i| is_long(i) && !kept.contains(i)).collect();
         by_length.sort_by_key(|index| std::cmp::Reverse(rows[*index].len()));
-        let room = if mapped { KEPT.saturating_sub(kept.len()) / 2 } else { KEPT.saturating_sub(kept.len()) };
+        let room = KEPT.saturating_sub(kept.len()).min(most);
         kept.extend(by_length.into_iter().take(room));
     }
     kept

@@ -38,6 +38,9 @@ use crate::cmd::process::{Descriptor, Process, look_at, nothing_to_ask};
 
 Exit codes: 0 nothing wrong; 1 a problem: overlaps, mappings in windows, damaged tables, or maps of
 --diff that differ; 2 bad usage, or something cannot be read.")]
+#[command(
+    override_usage = "nvdiag vamap [OPTIONS] <--pid PID|--dump FILE|--device DEVICE|--map FILE|--diff A B>"
+)]
 #[group(skip)]
 #[command(group = ArgGroup::new("source").required(true).args(["pid", "dump", "device", "map", "diff"]))]
 pub struct Args {
