@@ -17,7 +17,7 @@
 //!
 //! # Layers
 //! ```text
-//! 0   hex known_lines methods report size
+//! 0   hex known_lines markup methods report size
 //! 1   characteristics cubin doctor fat_binary gpfifo kernel_log page_table queue_metadata::description saved source symbolic trace
 //! 2   device disassembly lint queue_metadata::comparison physical_dump process_map pushbuffer
 //! 3   address_map fault::tables queue_metadata
@@ -25,8 +25,8 @@
 //! 5   fault::causes fault::mmu fault::suspects
 //! 6   fault::message fault::repeats
 //! 7   fault::report
-//! 8   fault::advice fault::front_end fault::incident
-//! 9   fault::blame fault::records
+//! 8   fault::advice fault::front_end fault::incident fault::marks
+//! 9   fault::blame fault::page fault::records
 //! 10  fault::explain
 //! 11  fault provoke session
 //! 12  bringup::outcome bringup::rig
@@ -54,6 +54,7 @@ mod hex;
 pub mod kernel_log;
 pub mod known_lines;
 pub mod lint;
+mod markup;
 pub mod methods;
 pub mod page_table;
 pub mod physical_dump;

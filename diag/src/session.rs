@@ -68,6 +68,12 @@ impl Session {
         }
     }
 
+    /// What is known of the process's address space.
+    #[must_use]
+    pub const fn map(&self) -> &ProcessMap {
+        &self.found.map
+    }
+
     /// Takes the next bytes of the log.
     pub fn feed(&mut self, bytes: &[u8]) {
         let Self { reader, grouper, found } = self;

@@ -209,3 +209,44 @@ fn an_address_that_nvgpu_does_not_give_out_is_called_a_host_pointer() {
     }
     assert!(!fault("0xffffdff000").contains("host pointer"));
 }
+
+#[test]
+fn a_fault_is_drawn_into_the_map_and_written_as_a_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let map = file(&folder, "map", map_of(6734).as_bytes());
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (svg, html) = (path("a.svg"), path("a.html"));
+    let plain = nvdiag(&["esr", "--log", "-", "--map", &map], XID);
+    let drawn = nvdiag(&["esr", "--log", "-", "--map", &map, "--svg", &svg, "--html", &html], XID);
+    assert_eq!(plain, drawn, "what is printed does not depend on the files");
+    let read = |path: &str| std::fs::read_to_string(path).expect("written");
+    assert!(read(&svg).contains("fault at 0x729501400000") && read(&svg).contains("weights"));
+    assert!(read(&html).contains("<svg ") && read(&html).contains("FAULT_PTE"));
+    let (code, out, err) = nvdiag(&["esr", "--log", "-", "--svg", &svg], XID);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("--map"), "{err}");
+    let (code, _, err) = nvdiag(&["esr", "--log", "-", "--html", "/nonexistent/a.html"], XID);
+    assert_eq!(code, 2);
+    assert!(err.contains("/nonexistent/a.html"), "{err}");
+}
+
+#[test]
+fn maps_that_were_saved_are_shown_and_compared() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let before = file(&folder, "before", map_of(6734).as_bytes());
+    let after = file(&folder, "after", map_of(6734).replace("weights", "cache").as_bytes());
+    let (code, out, _) = nvdiag(&["vamap", "--map", &before], "");
+    assert_eq!(code, 0);
+    assert!(out.contains("0x729501400000") && out.contains("weights"), "{out}");
+    let (code, out, _) = nvdiag(&["vamap", "--diff", &before, &before], "");
+    assert_eq!(code, 0, "{out}");
+    let (code, out, _) = nvdiag(&["vamap", "--diff", &before, &after, "--json"], "");
+    assert_eq!(code, 1);
+    let document: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(document["schema"], "nvdiag.vamap-diff/1");
+    assert_eq!(document["changes"][0]["how"], "changed");
+    assert_eq!(document["changes"][0]["name"], serde_json::json!(["weights", "cache"]));
+    let (code, _, err) = nvdiag(&["vamap", "--diff", &before, "/nonexistent"], "");
+    assert_eq!(code, 2);
+    assert!(err.contains("/nonexistent"), "{err}");
+}

@@ -191,14 +191,14 @@ fn a_dump_of_the_software_gpu_agrees_with_its_user() {
     assert!(!map.has_problem(), "{:?}", map.remarks);
     let ours = AddressMap::of_device(&device);
     assert!(!ours.has_problem() && ours.mappings.len() > 2);
-    assert!(map.svg().starts_with("<svg "));
+    assert!(map.svg(&[]).starts_with("<svg "));
 }
 
 fn print(map: &AddressMap) {
     let mut out = Vec::new();
     map.print(&mut out).expect("memory takes everything");
     map.print_json(&mut out).expect("memory takes everything");
-    assert!(map.svg().ends_with("</svg>\n"));
+    assert!(map.svg(&[]).ends_with("</svg>\n"));
 }
 
 proptest! {

@@ -1,8 +1,10 @@
 //! A GPU address space: what is mapped, what is free, and what is at an address that is not allowed.
 
 mod bars;
+pub mod difference;
+mod documents;
+pub mod picture;
 mod print;
-mod svg;
 
 use serde::Serialize;
 
@@ -12,6 +14,8 @@ use crate::page_table::walk::{Run, Walk};
 use crate::process_map::host::HostRange;
 use crate::process_map::map::Process;
 use crate::size::size;
+
+pub use crate::process_map::map::Range;
 
 /// From this size on buffers are laid out on multiples of [`LARGE_ALIGNMENT`].
 pub const LARGE: u64 = 8 << 20;
@@ -23,6 +27,10 @@ const BIG_PAGE: u64 = 64 << 10;
 /// What a window is believed to span: working drivers place two of them 16 MiB apart, and the hardware
 /// refuses windows that overlap; a crash is known from 2 MiB inside one.
 pub const WINDOW_BYTES: u64 = 16 << 20;
+/// The flag of a mapping that the GPU may only read.
+const READ_ONLY: &str = "read only";
+/// The flag of a mapping that the GPU may write, from documents that tell it.
+const READ_AND_WRITE: &str = "read and write";
 /// Where ports to ga10b put the windows, below the 40 bits that nvgpu reports.
 const GA10B_WINDOWS: [(&str, u64); 2] = [("local memory", 0xfd_0000_0000), ("shared memory", 0xfe_0000_0000)];
 
@@ -58,19 +66,6 @@ pub struct AddressMap {
     /// What the process has mapped for its CPU.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host: Vec<HostRange>,
-}
-
-/// A named range.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Range {
-    /// What it is.
-    pub name: String,
-    /// First address.
-    pub va: Hex,
-    /// Length.
-    pub size_bytes: u64,
-    /// Size of its pages, where it has one.
-    pub page_bytes: Option<u64>,
 }
 
 /// A window through which generic addresses reach something that is not in the address space.
@@ -187,18 +182,6 @@ pub struct Parts {
     pub untold: Vec<String>,
     /// What the process has mapped for its CPU.
     pub host: Vec<HostRange>,
-}
-
-impl Range {
-    /// A range without pages of its own.
-    #[must_use]
-    pub fn new(name: &str, va: u64, size_bytes: u64) -> Self {
-        Self { name: name.to_owned(), va: Hex(va), size_bytes, page_bytes: None }
-    }
-
-    fn end(&self) -> u64 {
-        self.va.0.saturating_add(self.size_bytes)
-    }
 }
 
 impl Window {
@@ -414,15 +397,18 @@ fn holes(regions: &[Range], windows: &[Window], reservations: &[Range], mappings
 fn totals(mappings: &[Mapping], reservations: &[Range], holes: &[Hole]) -> Totals {
     let mut by_page = std::collections::BTreeMap::new();
     for mapping in mappings {
-        *by_page.entry(mapping.page_bytes.unwrap_or(0)).or_insert(0) += mapping.size_bytes;
+        let bytes: &mut u64 = by_page.entry(mapping.page_bytes.unwrap_or(0)).or_insert(0);
+        *bytes = bytes.saturating_add(mapping.size_bytes);
     }
-    let free_bytes: u64 = holes.iter().map(|hole| hole.size_bytes).sum();
+    // Documents may hold ranges that overlap: sums stop at the largest number.
+    let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
+    let free_bytes = sum(&mut holes.iter().map(|hole| hole.size_bytes));
     let largest_hole_bytes = holes.iter().map(|hole| hole.size_bytes).max().unwrap_or(0);
     let elsewhere = free_bytes - largest_hole_bytes;
     Totals {
-        mapped_bytes: by_page.values().sum(),
+        mapped_bytes: sum(&mut by_page.values().copied()),
         by_page_bytes: by_page.into_iter().collect(),
-        reserved_bytes: reservations.iter().map(|range| range.size_bytes).sum(),
+        reserved_bytes: sum(&mut reservations.iter().map(|range| range.size_bytes)),
         free_bytes,
         largest_hole_bytes,
         fragmentation_percent: match free_bytes {

@@ -14,6 +14,7 @@ use nvdiag::session::Session;
 use crate::cmd::finding::{Finding, is_broken_pipe, show};
 use crate::cmd::follow::{Log, Next, follow};
 use crate::cmd::input::{read_input, read_source};
+use crate::cmd::pictures::Pictures;
 use crate::cmd::process::{Descriptor, Process};
 use crate::cmd::register::{Register, address, register};
 use crate::cmd::{kernel_log, live, process, vamap};
@@ -27,6 +28,7 @@ use crate::cmd::{kernel_log, live, process, vamap};
   sudo nvdiag esr                                  the faults in the live kernel log
   nvdiag esr --log kern.log.gz --last 1            the last one of a file
   nvdiag esr --log kern.log --map map.json         with what the process had mapped
+  nvdiag esr --log kern.log --map map.json --html report.html
   nvdiag esr --warp-esr 16 --pc 0x1000001480 --cubin k.cubin:main@0x1000001300
   sudo nvdiag esr --pid 4711                       the records of a running process
   sudo nvdiag esr --watch --json                   one JSON document for each fault, as it occurs
@@ -71,6 +73,8 @@ pub struct Args {
     /// Show at most this many faults, the last ones.
     #[arg(long, value_name = "N", default_value_t = 20)]
     last: usize,
+    #[command(flatten)]
+    pictures: Pictures,
 }
 
 impl Args {
@@ -87,7 +91,7 @@ impl Args {
             let mut incident = Incident { notes: note.into_iter().collect(), ..Incident::default() };
             incident.add_registers(None, warp_esr, self.global_esr.map_or(0, Register::bits), self.pc, None);
             session.take(&incident);
-            return show(&session.finish("registers typed by hand"), json, out);
+            return self.show(session, "registers typed by hand", json, out);
         }
         if let Some(pid) = self.pid {
             if let Some(other) = map.pid.filter(|other| *other != pid) {
@@ -113,7 +117,7 @@ impl Args {
             }
             None => kernel_log::read(&mut |bytes| session.feed(bytes))?.to_owned(),
         };
-        show(&session.finish(&source), json, out)
+        self.show(session, &source, json, out)
     }
 
     /// The records of a running process, with its address map.
@@ -126,7 +130,7 @@ impl Args {
     ) -> anyhow::Result<Finding> {
         let (process, descriptors) = process::look_at(pid)?;
         let mut incidents = live::records(&process, &descriptors)?;
-        if incidents.is_empty() && !json {
+        if incidents.is_empty() && !json && !self.pictures.is_wanted() {
             writeln!(out, "no SM has reported an exception to the channel groups of {}", process.title())?;
             return Ok(Finding::Clean);
         }
@@ -138,7 +142,21 @@ impl Args {
         for incident in incidents {
             session.take(&incident);
         }
-        show(&session.finish(&format!("the channel groups of {}", process.title())), json, out)
+        self.show(session, &format!("the channel groups of {}", process.title()), json, out)
+    }
+
+    /// Prints all reports, and draws them where that was asked for.
+    fn show(
+        &self,
+        session: Session,
+        source: &str,
+        json: bool,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<Finding> {
+        let map = session.map().clone();
+        let list = session.finish(source);
+        self.pictures.write(&list, &map)?;
+        show(&list, json, out)
     }
 
     fn process_map(&self) -> anyhow::Result<ProcessMap> {

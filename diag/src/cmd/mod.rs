@@ -14,6 +14,7 @@ mod kernel_log;
 pub mod list;
 mod live;
 pub mod man;
+mod pictures;
 mod process;
 pub mod provoke;
 pub mod pushbuf;

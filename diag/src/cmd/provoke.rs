@@ -167,7 +167,7 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
         what: m.what.to_owned(),
         va: Hex(m.va.raw()),
         size_bytes: m.len.count(),
-        read_only: None,
+        ..Mapping::default()
     }));
     map.add_cubin("provoke", &image, Some(kind.kernel()), Some(kernel.address().raw()), &mut |_| None)?;
     let mut capture = Capture {

@@ -201,35 +201,64 @@ impl FaultReport {
             && self.notes == other.notes
     }
 
-    /// The verdict, the device and the time.
-    fn print_head(&self, out: &mut dyn Write) -> io::Result<()> {
-        let device = self.device.as_ref().map_or(String::new(), |device| format!(" on {device}"));
-        let time = self.repeats.first().map_or(String::new(), |time| format!(" at {time}"));
-        writeln!(out, "{PROBLEM}{}{PROBLEM:#}{device}{time}", self.verdict)?;
-        match self.repeats.words() {
-            Some(words) => row(out, "how often", &words),
-            None => Ok(()),
+    /// What happened, whose work it was and where: names and values. The SMs that failed come first; those
+    /// that were only stopped are counted, unless there is nothing else.
+    pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = Vec::new();
+        let mut row = |name, value| facts.push((name, value));
+        if let Some(words) = self.repeats.words() {
+            row("how often", words);
         }
-    }
-
-    /// The SMs that failed; those that were only stopped are counted, unless there is nothing else.
-    fn print_sms(&self, out: &mut dyn Write) -> io::Result<()> {
+        let code = self.what.code.map_or(String::new(), |code| format!(" ({code})"));
+        row("what", format!("{}{code}: {}", self.what.name, self.what.words));
+        for owner in &self.owners {
+            row("who", owner.words());
+        }
         let failed = self.sms.iter().filter(|sm| sm.is_error()).count();
         let shown = failed.max(1).min(self.sms.len());
         for sm in &self.sms[..shown] {
-            row(out, "where", &sm_words(sm))?;
+            row("where", sm_words(sm));
             for note in &sm.notes {
-                row(out, "", note)?;
+                row("", note.clone());
             }
         }
         match self.sms.len() - shown {
-            0 => Ok(()),
+            0 => {}
             rest => row(
-                out,
                 "",
-                &format!("and {} only stopped, or whose record was cleared", counted(rest as u64, "SM")),
+                format!("and {} only stopped, or whose record was cleared", counted(rest as u64, "SM")),
             ),
         }
+        for fault in &self.mmu {
+            row("address", mmu_words(fault));
+        }
+        facts
+    }
+
+    /// Where the address lies, and what else the lines tell: names and values.
+    pub(super) fn circumstances(&self) -> Vec<(&'static str, String)> {
+        let mut rows = Vec::new();
+        if let Some(access) = &self.access {
+            rows.push(("touched", format!("{}: {}", access.address, access.words)));
+        }
+        if let Some(trap) = &self.window_trap {
+            let how = if trap.certain { "this is" } else { "this looks like" };
+            let words = format!("{how} a global access that the SM took for shared or local memory");
+            rows.push(("window trap", words));
+            if let (Some(mapping), Some(window)) = (&trap.mapping, &trap.window) {
+                let (what, va, end) = (&mapping.what, mapping.va, Hex(mapping.end()));
+                rows.push(("", format!("the {what} at {va}..{end} lies in the {window} window")));
+            }
+        }
+        rows.extend(self.notes.iter().map(|note| ("note", note.clone())));
+        rows
+    }
+
+    /// The device and the time, as they follow the verdict.
+    pub(super) fn on_device(&self) -> String {
+        let device = self.device.as_ref().map_or(String::new(), |device| format!(" on {device}"));
+        let time = self.repeats.first().map_or(String::new(), |time| format!(" at {time}"));
+        format!("{device}{time}")
     }
 
     /// Writes the report as text.
@@ -237,40 +266,15 @@ impl FaultReport {
     /// # Errors
     /// Those of `out`.
     pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        self.print_head(out)?;
-        let code = self.what.code.map_or(String::new(), |code| format!(" ({code})"));
-        row(out, "what", &format!("{}{code}: {}", self.what.name, self.what.words))?;
-        for owner in &self.owners {
-            row(out, "who", &owner.words())?;
-        }
-        self.print_sms(out)?;
-        for fault in &self.mmu {
-            row(out, "address", &mmu_words(fault))?;
+        writeln!(out, "{PROBLEM}{}{PROBLEM:#}{}", self.verdict, self.on_device())?;
+        for (name, value) in self.facts() {
+            row(out, name, &value)?;
         }
         for code in &self.code {
             self.print_code(out, code)?;
         }
-        if let Some(access) = &self.access {
-            row(out, "touched", &format!("{}: {}", access.address, access.words))?;
-        }
-        if let Some(trap) = &self.window_trap {
-            let how = if trap.certain { "this is" } else { "this looks like" };
-            row(
-                out,
-                "window trap",
-                &format!("{how} a global access that the SM took for shared or local memory"),
-            )?;
-            if let (Some(mapping), Some(window)) = (&trap.mapping, &trap.window) {
-                let end = Hex(mapping.end());
-                row(
-                    out,
-                    "",
-                    &format!("the {} at {}..{end} lies in the {window} window", mapping.what, mapping.va),
-                )?;
-            }
-        }
-        for note in &self.notes {
-            row(out, "note", note)?;
+        for (name, value) in self.circumstances() {
+            row(out, name, &value)?;
         }
         list(out, "likely causes", &self.causes)?;
         list(out, "try", &self.try_next)?;
@@ -296,21 +300,7 @@ impl FaultReport {
     }
 
     fn print_code(&self, out: &mut dyn Write, code: &Code) -> io::Result<()> {
-        let place = match (&code.function, code.offset) {
-            (Some(function), Some(offset)) => format!("{function}+{offset} in {}", code.module),
-            _ if code.named_by_log => format!("as {} names it", code.module),
-            _ => format!("in {}, outside its functions", code.module),
-        };
-        let guess = match (code.certain, code.base) {
-            _ if code.doubtful => " (it cannot raise this error: the base given is doubtful)".to_owned(),
-            (true, _) => String::new(),
-            (false, Some(base)) => {
-                let kernel = code.function.as_deref().unwrap_or("KERNEL");
-                format!(" (one that fits; --cubin FILE:{kernel}@{base} if it is this)")
-            }
-            (false, None) => " (one that fits; give --cubin FILE@BASE to be sure)".to_owned(),
-        };
-        row(out, "instruction", &format!("{place}{guess}"))?;
+        row(out, "instruction", &place_words(code))?;
         code.source.iter().try_for_each(|source| source.print(out, "                "))?;
         for line in &code.listing {
             let mark = if line.here { "-->" } else { "   " };
@@ -336,6 +326,25 @@ impl Owner {
         }
         parts.join(", ")
     }
+}
+
+/// The place of an instruction, and whether that is a guess.
+pub(super) fn place_words(code: &Code) -> String {
+    let place = match (&code.function, code.offset) {
+        (Some(function), Some(offset)) => format!("{function}+{offset} in {}", code.module),
+        _ if code.named_by_log => format!("as {} names it", code.module),
+        _ => format!("in {}, outside its functions", code.module),
+    };
+    let guess = match (code.certain, code.base) {
+        _ if code.doubtful => " (it cannot raise this error: the base given is doubtful)".to_owned(),
+        (true, _) => String::new(),
+        (false, Some(base)) => {
+            let kernel = code.function.as_deref().unwrap_or("KERNEL");
+            format!(" (one that fits; --cubin FILE:{kernel}@{base} if it is this)")
+        }
+        (false, None) => " (one that fits; give --cubin FILE@BASE to be sure)".to_owned(),
+    };
+    format!("{place}{guess}")
 }
 
 fn sm_words(sm: &SmRecord) -> String {
@@ -420,7 +429,7 @@ impl Report for FaultList {
 
 impl FaultList {
     /// What the drivers reported beside faults of channels, and whether there was anything at all.
-    fn print_messages(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn print_messages(&self, out: &mut dyn Write) -> io::Result<()> {
         let (errors, others): (Vec<_>, Vec<_>) = self.messages.iter().partition(|m| m.is_problem);
         match (self.found, self.lines) {
             (1.., _) if errors.is_empty() => {}
@@ -450,7 +459,7 @@ impl FaultList {
         Ok(())
     }
 
-    fn print_unknown(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn print_unknown(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.unknown_found == 0 {
             return Ok(());
         }

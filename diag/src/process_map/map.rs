@@ -64,8 +64,36 @@ impl Window {
     }
 }
 
-/// A range that is mapped.
+/// A named range.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    /// What it is.
+    pub name: String,
+    /// First address.
+    pub va: Hex,
+    /// Length.
+    pub size_bytes: u64,
+    /// Size of its pages, where it has one.
+    #[serde(default)]
+    pub page_bytes: Option<u64>,
+}
+
+impl Range {
+    /// A range without pages of its own.
+    #[must_use]
+    pub fn new(name: &str, va: u64, size_bytes: u64) -> Self {
+        Self { name: name.to_owned(), va: Hex(va), size_bytes, page_bytes: None }
+    }
+
+    /// First address after it.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.va.0.saturating_add(self.size_bytes)
+    }
+}
+
+/// A range that is mapped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
     /// What it is.
     #[serde(default = "unnamed", alias = "name")]
@@ -77,10 +105,25 @@ pub struct Mapping {
     /// Whether the GPU may only read it, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
+    /// Size of its pages, from documents that tell it.
+    #[serde(default, skip_serializing)]
+    pub page_bytes: Option<u64>,
+    /// Memory kind, from documents that tell it.
+    #[serde(default, skip_serializing)]
+    pub kind: Option<u8>,
+    /// Attributes in words, from documents that tell them.
+    #[serde(default, skip_serializing)]
+    pub flags: Vec<String>,
+    /// First physical address, from documents that tell it.
+    #[serde(default, skip_serializing)]
+    pub physical: Option<Hex>,
 }
 
+/// What a mapping without a name is called.
+pub(crate) const UNNAMED: &str = "mapping";
+
 fn unnamed() -> String {
-    "mapping".to_owned()
+    UNNAMED.to_owned()
 }
 
 impl Mapping {
@@ -104,6 +147,10 @@ pub struct ProcessMap {
     pub windows: Vec<Window>,
     /// Mappings, by address.
     pub mappings: Vec<Mapping>,
+    /// Ranges that addresses are given out from.
+    pub regions: Vec<Range>,
+    /// Ranges taken out of the driver's allocator.
+    pub reservations: Vec<Range>,
     /// Programs.
     pub modules: Vec<Module>,
     /// The process whose map was read, if the map names it.
@@ -143,6 +190,12 @@ pub struct Document {
     /// Programs.
     #[serde(default)]
     pub modules: Vec<Module>,
+    /// Ranges that addresses are given out from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub regions: Vec<Range>,
+    /// Ranges taken out of the driver's allocator.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reservations: Vec<Range>,
     /// What the process has mapped for its CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host: Vec<HostRange>,
@@ -150,9 +203,10 @@ pub struct Document {
 
 impl From<Document> for ProcessMap {
     fn from(document: Document) -> Self {
-        let Document { windows, mut mappings, modules, process, host, .. } = document;
+        let Document { windows, mut mappings, modules, regions, reservations, process, host, .. } = document;
         mappings.sort_by_key(|m| m.va);
-        Self { windows, mappings, modules, host, pid: process.map(|p| p.pid), ..Self::default() }
+        let pid = process.map(|p| p.pid);
+        Self { windows, mappings, modules, regions, reservations, host, pid, ..Self::default() }
     }
 }
 
@@ -176,6 +230,8 @@ impl ProcessMap {
         self.windows.extend(file.windows);
         self.mappings.extend(file.mappings);
         self.modules.extend(file.modules);
+        self.regions.extend(file.regions);
+        self.reservations.extend(file.reservations);
         self.host.extend(file.host);
         self.mappings.sort_by_key(|m| m.va);
         Ok(())
@@ -190,6 +246,8 @@ impl ProcessMap {
             windows: self.windows.clone(),
             mappings: self.mappings.clone(),
             modules: self.modules.clone(),
+            regions: self.regions.clone(),
+            reservations: self.reservations.clone(),
             host: self.host.clone(),
         }
     }

@@ -11,5 +11,5 @@ pub(crate) mod whereabouts;
 
 pub use code::{Code, Function, Line, Module, Space, access_of};
 pub use host::HostRange;
-pub use map::{Document, Error, Mapping, Process, ProcessMap, WINDOW_BYTES, Window};
+pub use map::{Document, Error, Mapping, Process, ProcessMap, Range, WINDOW_BYTES, Window};
 pub use whereabouts::Whereabouts;

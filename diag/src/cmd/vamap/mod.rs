@@ -12,15 +12,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::ArgGroup;
 use hcq::{Device, Selector};
+use nvdiag::address_map::difference::MapDifference;
 use nvdiag::address_map::{AddressMap, BufferObject, Mapping, Parts, Range, Window, ga10b_windows};
 use nvdiag::page_table::walk;
 use nvdiag::physical_dump::{PhysicalDump, Source};
-use nvdiag::process_map;
+use nvdiag::process_map::{self, ProcessMap};
 use nvgpu_sys::Sys;
 
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
-use crate::cmd::input::number;
+use crate::cmd::input::{number, read_input};
+use crate::cmd::pictures::put;
 use crate::cmd::process::{Descriptor, Process, look_at, nothing_to_ask};
 
 /// Show a GPU address space: regions, mappings, windows, holes, and mappings at addresses that are not
@@ -30,12 +32,17 @@ use crate::cmd::process::{Descriptor, Process, look_at, nothing_to_ask};
   sudo nvdiag vamap --pid 4711                    a process on a Jetson
   sudo nvdiag vamap --pid 4711 --json > map.json  for `nvdiag esr --map`
   nvdiag vamap --device sim --svg map.svg         of a device of its own
+  nvdiag vamap --map map.json --svg map.svg       a map that was saved
+  nvdiag vamap --diff before.json after.json      what came, went and changed
   nvdiag vamap --dump memory.lime --pdb 0x1f4c0000
 
-Exit codes: 0 nothing wrong; 1 a problem: overlaps, mappings in windows, damaged tables; 2 bad
-usage, or something cannot be read.")]
+Exit codes: 0 nothing wrong; 1 a problem: overlaps, mappings in windows, damaged tables, or maps of
+--diff that differ; 2 bad usage, or something cannot be read.")]
+#[command(
+    override_usage = "nvdiag vamap [OPTIONS] <--pid PID|--dump FILE|--device DEVICE|--map FILE|--diff A B>"
+)]
 #[group(skip)]
-#[command(group = ArgGroup::new("source").required(true).args(["pid", "dump", "device"]))]
+#[command(group = ArgGroup::new("source").required(true).args(["pid", "dump", "device", "map", "diff"]))]
 pub struct Args {
     /// The address spaces of a running process (a Jetson's; needs permission to trace it, and root for its
     /// mappings).
@@ -47,6 +54,13 @@ pub struct Args {
     /// The address space of a device that this command opens itself: auto, nvgpu, rm or sim.
     #[arg(long)]
     device: Option<Selector>,
+    /// A map that was saved: the output of `nvdiag vamap --json`, or a file that hcq wrote (HCQ_MAP_DIR).
+    #[arg(long, value_name = "FILE", conflicts_with = "window")]
+    map: Option<PathBuf>,
+    /// Two maps that were saved: shows what came, what went and what changed from one to the other; exits
+    /// with 1 if they differ.
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["window", "svg"])]
+    diff: Vec<PathBuf>,
     /// With --dump: physical address of the root of the page tables. Not needed if the dump names only one.
     #[arg(long, value_name = "ADDRESS", value_parser = number, requires = "dump")]
     pdb: Option<u64>,
@@ -70,10 +84,15 @@ fn window(text: &str) -> Result<Window, String> {
 impl Args {
     /// Reads the address space and prints it.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+        if let [first, second] = &self.diff[..] {
+            let names = [first, second].map(|path| path.display().to_string());
+            return show(&MapDifference::of(names, &saved(first)?, &saved(second)?), json, out);
+        }
         let windows = if self.window.is_empty() { ga10b_windows() } else { self.window.clone() };
-        let map = match (self.pid, &self.dump, self.device) {
+        let map = match (self.pid, &self.dump, &self.map, self.device) {
             (Some(pid), ..) => of_process(pid, windows)?,
-            (_, Some(dump), _) => self.of_dump(dump, windows)?,
+            (_, Some(dump), ..) => self.of_dump(dump, windows)?,
+            (_, _, Some(path), _) => saved(path)?,
             (.., device) => {
                 let selector = device.unwrap_or(Selector::Auto);
                 let device =
@@ -84,7 +103,7 @@ impl Args {
             }
         };
         if let Some(path) = &self.svg {
-            std::fs::write(path, map.svg()).with_context(|| format!("cannot write {}", path.display()))?;
+            put(path, &map.svg(&[]))?;
         }
         show(&map, json, out)
     }
@@ -114,6 +133,14 @@ impl Args {
             walk(&dump, root),
         ))
     }
+}
+
+/// A map that was saved as a document.
+fn saved(path: &Path) -> anyhow::Result<AddressMap> {
+    let mut documents = ProcessMap::default();
+    let bytes = read_input(path)?;
+    documents.add_json(&bytes).with_context(|| format!("cannot use {} as a map", path.display()))?;
+    Ok(AddressMap::of_documents(path.display().to_string(), &documents))
 }
 
 /// A dump that is read piece by piece: it may be larger than memory.

@@ -1,0 +1,50 @@
+//! Pictures and pages of a report, written to files.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use nvdiag::address_map::AddressMap;
+use nvdiag::fault::FaultList;
+use nvdiag::process_map::ProcessMap;
+
+/// Where to write them.
+#[derive(Debug, clap::Args)]
+pub struct Pictures {
+    /// Draw the address map to this file too, with the addresses of the faults in it (needs a map: --map or
+    /// --pid).
+    #[arg(long, value_name = "FILE", conflicts_with = "watch")]
+    svg: Option<PathBuf>,
+    /// Write the report to this file too, as one HTML page: verdict, evidence, map, disassembly.
+    #[arg(long, value_name = "FILE", conflicts_with = "watch")]
+    html: Option<PathBuf>,
+}
+
+impl Pictures {
+    /// Whether anything was asked for.
+    pub const fn is_wanted(&self) -> bool {
+        self.svg.is_some() || self.html.is_some()
+    }
+
+    /// Writes what was asked for.
+    pub fn write(&self, list: &FaultList, map: &ProcessMap) -> anyhow::Result<()> {
+        if !self.is_wanted() {
+            return Ok(());
+        }
+        let has_map = !map.mappings.is_empty() || !map.windows.is_empty();
+        let name = map.pid.map_or("the process".to_owned(), |pid| format!("process {pid}"));
+        let drawn = has_map.then(|| AddressMap::of_documents(name, map));
+        if let Some(path) = &self.svg {
+            let drawn = drawn.as_ref().context("there is no address map to draw: give one with --map")?;
+            put(path, &drawn.svg(&list.marks(map.pid)))?;
+        }
+        match &self.html {
+            Some(path) => put(path, &list.html(drawn.as_ref())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Writes a file.
+pub fn put(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
