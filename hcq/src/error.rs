@@ -263,11 +263,33 @@ pub enum Error {
         /// What there is.
         capacity: Bytes,
     },
-    /// The node is not part of the graph, or not of the kind the call is about.
-    #[error("graph node {node} is not a launch of this graph")]
+    /// The node is of another kind than the call is about.
+    #[error("node {node} of graph {graph} is not a launch")]
     NotALaunch {
-        /// The node's number.
+        /// The node's number, as [`NodeId`](crate::NodeId) prints it.
         node: usize,
+        /// The graph's, too.
+        graph: u64,
+    },
+    /// The node is part of another graph.
+    #[error("node {node} of graph {owner} is not part of graph {graph}")]
+    ForeignNode {
+        /// The node's number, as [`NodeId`](crate::NodeId) prints it.
+        node: usize,
+        /// Number of the graph that it is part of.
+        owner: u64,
+        /// Number of the graph that was called, as its `Debug` prints it.
+        graph: u64,
+    },
+    /// A copy would read what it writes.
+    #[error("{len} bytes at offset {from} and at offset {to} of one buffer overlap")]
+    Overlap {
+        /// First byte to read.
+        from: u64,
+        /// First byte to write.
+        to: u64,
+        /// Bytes to copy.
+        len: u64,
     },
     /// Signals interrupted a request again and again, for as long as the device's patience.
     #[error("{name} ({request:#010x}) was interrupted by signals for as long as the device's patience")]
@@ -460,6 +482,9 @@ impl Error {
             Self::Interrupted { .. } => {
                 Some("block the signal, or make its handler rarer (a profiler's timer?)")
             }
+            Self::ForeignNode { .. } => Some("patch a graph with the nodes that its own builder returned"),
+            Self::NotALaunch { .. } => Some("only launches have arguments; record a copy anew to change it"),
+            Self::Overlap { .. } => Some("copy through a second buffer, or in pieces that do not overlap"),
             Self::Arguments { .. } => Some("pass every parameter, in order, with its own width"),
             _ => None,
         }
