@@ -55,7 +55,7 @@ pub struct GraphBuilder {
 
 impl fmt::Debug for GraphBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "GraphBuilder({}: {} nodes)", self.number, self.nodes.len())
+        write!(f, "GraphBuilder({} nodes)", self.nodes.len())
     }
 }
 
@@ -225,7 +225,7 @@ pub struct Graph {
 
 impl fmt::Debug for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Graph({}: {} nodes, {} launches)", self.number, self.nodes.len(), self.launches())
+        write!(f, "Graph({} nodes, {} launches)", self.nodes.len(), self.launches())
     }
 }
 
