@@ -123,6 +123,20 @@ pub enum Error {
         /// The version, 120 for 12.0.
         sm: u32,
     },
+    /// Memory is used up, or there is less in all than was asked for.
+    #[error("cannot allocate {len} for a {what}{}", room(free, total))]
+    OutOfMemory {
+        /// What it is for: "buffer", "program", "command ring", ...
+        what: &'static str,
+        /// The length asked for.
+        len: Bytes,
+        /// What could be allocated when the call failed, where the driver says.
+        free: Option<Bytes>,
+        /// All memory of that kind, where the driver says.
+        total: Option<Bytes>,
+        /// The call that failed.
+        source: Box<Self>,
+    },
     /// No free range of addresses is long enough.
     #[error("no {len} of GPU addresses left")]
     OutOfAddresses {
@@ -263,11 +277,33 @@ pub enum Error {
         /// What there is.
         capacity: Bytes,
     },
-    /// The node is not part of the graph, or not of the kind the call is about.
-    #[error("graph node {node} is not a launch of this graph")]
+    /// The node is of another kind than the call is about.
+    #[error("node {node} of graph {graph} is not a launch")]
     NotALaunch {
-        /// The node's number.
+        /// The node's number, as [`NodeId`](crate::NodeId) prints it.
         node: usize,
+        /// The graph's, too.
+        graph: u64,
+    },
+    /// The node is part of another graph.
+    #[error("node {node} of graph {owner} is not part of graph {graph}")]
+    ForeignNode {
+        /// The node's number, as [`NodeId`](crate::NodeId) prints it.
+        node: usize,
+        /// Number of the graph that it is part of.
+        owner: u64,
+        /// Number of the graph that was called, as its own nodes print it.
+        graph: u64,
+    },
+    /// A copy would read what it writes.
+    #[error("{len} bytes at offset {from} and at offset {to} of one buffer overlap")]
+    Overlap {
+        /// First byte to read.
+        from: u64,
+        /// First byte to write.
+        to: u64,
+        /// Bytes to copy.
+        len: u64,
     },
     /// Signals interrupted a request again and again, for as long as the device's patience.
     #[error("{name} ({request:#010x}) was interrupted by signals for as long as the device's patience")]
@@ -354,6 +390,21 @@ fn said(explanation: &[String]) -> String {
     explanation.iter().map(|words| format!("; {words}")).collect()
 }
 
+/// How much memory there is.
+fn room(free: &Option<Bytes>, total: &Option<Bytes>) -> String {
+    match (free, total) {
+        (Some(free), Some(total)) => format!(": {} of {} are free", round(*free), round(*total)),
+        (None, Some(total)) => format!(": the device has {}", round(*total)),
+        _ => String::new(),
+    }
+}
+
+/// In MiB, unless there is less.
+fn round(bytes: Bytes) -> Bytes {
+    const MIB: u64 = 1 << 20;
+    Bytes::new(if bytes.count() < MIB { bytes.count() } else { bytes.count() / MIB * MIB })
+}
+
 fn shape([x, y, z]: &[u32; 3]) -> String {
     format!("{x} x {y} x {z}")
 }
@@ -382,6 +433,18 @@ impl Error {
         match errno {
             Nix::EINTR => Self::Interrupted { name, request },
             errno => Self::Ioctl { name, request, errno: Errno::of(errno) },
+        }
+    }
+
+    /// Whether memory or addresses were short.
+    pub(crate) fn is_shortage(&self) -> bool {
+        match self {
+            Self::Ioctl { errno, .. } => Nix::from_raw(errno.raw()) == Nix::ENOMEM,
+            Self::Status { status, .. } => {
+                matches!(*status, rm_sys::NV_ERR_NO_MEMORY | rm_sys::NV_ERR_INSUFFICIENT_RESOURCES)
+            }
+            Self::OutOfAddresses { .. } => true,
+            _ => false,
         }
     }
 
@@ -439,6 +502,13 @@ impl Error {
                 Some("`nvdiag doctor` lists what was searched for; feature `sim` adds the software ga10b")
             }
             Self::InWindow { .. } => Some("let the device choose the address (Device::alloc)"),
+            Self::OutOfMemory { len, total: Some(total), .. } if len > total => {
+                Some("the device never has so much: keep a part of the data on it at a time")
+            }
+            Self::OutOfMemory { .. } => Some(
+                "drop buffers and queues, or allocate less; other processes use the same memory \
+                 (Device::free_memory says how much is free)",
+            ),
             Self::OutOfAddresses { .. } => Some("drop buffers, or allocate fewer and larger ones"),
             Self::NotBuilt { .. } => Some("build with the feature of that name"),
             Self::Timeout { .. } => Some(
@@ -460,6 +530,9 @@ impl Error {
             Self::Interrupted { .. } => {
                 Some("block the signal, or make its handler rarer (a profiler's timer?)")
             }
+            Self::ForeignNode { .. } => Some("patch a graph with the nodes that its own builder returned"),
+            Self::NotALaunch { .. } => Some("only launches have arguments; record a copy anew to change it"),
+            Self::Overlap { .. } => Some("copy through a second buffer, or in pieces that do not overlap"),
             Self::Arguments { .. } => Some("pass every parameter, in order, with its own width"),
             _ => None,
         }

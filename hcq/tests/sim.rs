@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use hcq::{Args, Buffer, Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, Selector};
+use hcq::{
+    Args, Buffer, Bytes, Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, Selector,
+};
 
 const VECADD: &[u8] = include_bytes!("data/01_vecadd.sm_87.cubin");
 const STACK: &[u8] = include_bytes!("data/12_local_stack.sm_87.cubin");
@@ -460,4 +462,22 @@ fn both_clocks_move_alike_within_their_errors() {
     assert!((gpu - cpu).abs() <= error, "{gpu} {cpu} {error}");
     let stamp = stamp.ns().unwrap();
     assert!(first.gpu_ns <= stamp && stamp <= second.gpu_ns);
+}
+
+#[test]
+fn an_allocation_that_is_too_large_says_how_much_memory_there_is() {
+    let device = device();
+    let (total, free) = (device.info().memory, device.free_memory().unwrap());
+    let before = Bytes::new(free.count() >> 20 << 20);
+    for len in [total.count() + 1, 1 << 38, 1 << 50, u64::MAX] {
+        let errors = [device.alloc(len).unwrap_err(), device.alloc_host(len).unwrap_err()];
+        for error in errors {
+            let (text, hint) = (error.to_string(), error.hint().unwrap());
+            let figures = format!(": {before} of {total} are free");
+            assert!(matches!(error, Error::OutOfMemory { .. }) && text.ends_with(&figures), "{text}");
+            assert!(hint.contains("never has so much"), "{error:?}");
+        }
+    }
+    let buffer = device.alloc(64).unwrap();
+    buffer.write(0, &[1; 64]).unwrap();
 }

@@ -214,3 +214,66 @@ fn copies_that_the_gpu_makes_meanwhile_are_read_in_words() {
         }
     });
 }
+
+#[test]
+fn a_node_of_another_graph_is_refused_and_changes_nothing() {
+    let device = device();
+    let (kernel, buffer) = (fill(&device), device.alloc(64).unwrap());
+    let build = |value| {
+        let mut graph = device.graph();
+        // SAFETY: one word of a buffer is written.
+        let node = unsafe { graph.launch(&kernel, one(), &Args::new().buffer(&buffer).u32(value)) }.unwrap();
+        (graph.build().unwrap(), node)
+    };
+    let ((first, node), (second, other)) = (build(1), build(2));
+    assert_ne!(node, other, "both are the first of their graph");
+    // SAFETY: refused.
+    let error = unsafe { second.patch_args(node, 8, &Args::new().u32(7)) }.unwrap_err();
+    assert!(matches!(error, Error::ForeignNode { .. }), "{error:?}");
+    let text = error.to_string();
+    let other = other.to_string();
+    let called = other.split_once(" of ").expect("node and graph").1;
+    assert_eq!(text, format!("{node} is not part of {called}"));
+    let mut queue = device.queue().unwrap();
+    for (graph, value) in [(&second, 2), (&first, 1)] {
+        queue.replay(graph).unwrap().wait(DEADLINE).unwrap();
+        assert_eq!(word(&buffer), value);
+    }
+    let mut graph = device.graph();
+    let copy = graph.copy(&buffer, 0, &buffer, 32, 32).unwrap();
+    // SAFETY: refused.
+    let error = unsafe { graph.build().unwrap().patch_args(copy, 0, &Args::new()) }.unwrap_err();
+    assert_eq!(error.to_string(), format!("{copy} is not a launch"));
+}
+
+#[test]
+fn copies_between_ranges_that_overlap_are_refused() {
+    let device = device();
+    let buffer = device.alloc(1 << 20).unwrap();
+    let clone = buffer.clone();
+    for (mut queue, len) in [
+        (device.queue().unwrap(), 64),
+        (device.queue().unwrap(), 1 << 19),
+        (device.copy_queue().unwrap(), 64),
+    ] {
+        let mut graph = device.graph();
+        for (from, to) in [(0, 0), (0, len - 1), (len - 1, 0), (7, 8)] {
+            let errors = [
+                queue.copy(&buffer, from, &clone, to, len).unwrap_err(),
+                graph.copy(&buffer, from, &clone, to, len).map(drop).unwrap_err(),
+            ];
+            for error in errors {
+                let (f, t) = (from, to);
+                let same =
+                    matches!(error, Error::Overlap { from, to, len: l } if (from, to, l) == (f, t, len));
+                assert!(same && error.hint().is_some(), "{error:?}");
+            }
+        }
+        // Ranges that touch, and those of no bytes, do not overlap.
+        for (from, to, len) in [(0, len, len), (len, 0, len), (3, 3, 0)] {
+            queue.copy(&buffer, from, &clone, to, len).unwrap();
+            graph.copy(&buffer, from, &clone, to, len).unwrap();
+        }
+        queue.submit().unwrap().wait(DEADLINE).unwrap();
+    }
+}

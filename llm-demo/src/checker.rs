@@ -46,7 +46,10 @@ fn summary(checks: Checks, findings: &[Finding]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use ga10b_sim::Event;
+    use hcq::{Args, LaunchConfig};
 
     use super::*;
 
@@ -75,6 +78,29 @@ mod tests {
         assert_eq!(summary(checks, &[finding(1)]), "[checker (init, sync): found 1 mistake]");
         let two = [finding(1), finding(4)];
         assert_eq!(summary(Checks::INIT, &two), "[checker (init): found 2 mistakes, 5 times]");
+    }
+
+    /// `vadd_f32` of 32 elements on buffers of which it reads one that nothing has written.
+    #[test]
+    fn a_launch_with_a_mistake_ends_the_program_with_3_whatever_else_it_did() {
+        const VADD: &[u8] = include_bytes!("../../hcq/tests/data/01_vecadd.sm_87.cubin");
+        let checks = Checks::INIT;
+        let device = open(checks, Selector::Sim, DeviceOptions::default()).expect("a device");
+        let [a, b, c] = [(); 3].map(|()| device.alloc(128).expect("memory"));
+        a.write(0, &[0; 128]).expect("written");
+        for (outcome, code) in [(Outcome::Good, 0), (Outcome::Bad, 1)] {
+            assert_eq!(conclude(Some(checks), &device, outcome).code(), code);
+        }
+        let kernel = device.load(VADD).expect("a cubin").kernel("vadd_f32").expect("its kernel");
+        let args = Args::new().buffer(&a).buffer(&b).buffer(&c).u32(32);
+        let mut queue = device.queue().expect("a queue");
+        // SAFETY: 32 elements of each buffer, which hold as many.
+        unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args) }.expect("a launch");
+        queue.submit().expect("submitted").wait(Duration::from_secs(60)).expect("it ends");
+        for outcome in [Outcome::Good, Outcome::Bad] {
+            assert_eq!(conclude(Some(checks), &device, outcome).code(), 3);
+            assert_eq!(conclude(None, &device, outcome), outcome, "nobody asked");
+        }
     }
 
     #[test]

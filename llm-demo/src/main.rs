@@ -47,9 +47,7 @@ fn main() -> ExitCode {
     let collector = spans.clone().map(|s| s.with_filter(filter_fn(|metadata| metadata.target() == HOST)));
     registry().with(messages).with(collector).init();
     match run(&cli, began, spans) {
-        Ok(Outcome::Good) => ExitCode::SUCCESS,
-        Ok(Outcome::Bad) => ExitCode::FAILURE,
-        Ok(Outcome::Findings) => ExitCode::from(3),
+        Ok(outcome) => ExitCode::from(outcome.code()),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprintln!("llm-demo: {error:#}");

@@ -10,3 +10,14 @@ pub enum Outcome {
     /// The checker found mistakes of kernels.
     Findings,
 }
+
+impl Outcome {
+    /// The exit code that `--help` names.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Good => 0,
+            Self::Bad => 1,
+            Self::Findings => 3,
+        }
+    }
+}

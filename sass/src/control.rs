@@ -8,7 +8,7 @@ use crate::word::Word;
 /// Scheduling control, bits 105 to 125. It steers timing only: results do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Control {
-    /// Cycles before the warp's next instruction may issue.
+    /// Cycles before the warp's next instruction may issue; 0 stands for a longer time than any other value.
     pub stall: u8,
     /// The scheduler may prefer another warp (bit 109 clear).
     pub may_yield: bool,
@@ -33,6 +33,13 @@ impl Control {
             wait_mask: word.bits(116, 6) as u8,
             reuse: word.bits(122, 3) as u8,
         }
+    }
+
+    /// Cycles before the warp's next instruction may issue, at least. A stall of 0, which ptxas gives to `ERRBAR`
+    /// and without optimization to matrix products, is one of 45 (Huerta et al., "Analyzing Modern NVIDIA GPU
+    /// cores", 2025).
+    pub(crate) const fn cycles(&self) -> u8 {
+        if self.stall == 0 { 45 } else { self.stall }
     }
 
     /// Refuses the field values that no instruction may hold.

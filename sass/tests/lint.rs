@@ -257,3 +257,18 @@ fn every_stall_that_is_cut_short_is_missed() {
     println!("{cut} stalls cut to 1, all reported");
     assert!(cut > 20_000, "{cut}");
 }
+
+/// `HMMA.16816.F16 R4, R4, R8, R14` and `MOV R4, R4`, as ptxas -O0 schedules them for sm_80.
+#[test]
+fn a_stall_of_zero_is_long_enough_for_a_matrix_product() {
+    let hmma = Word(0x003f_c000_0000_080e_0000_0008_0404_723c);
+    let mov = Word(0x003f_de00_0000_0f00_0000_0004_0004_7202);
+    let zero = examine(Arch::Sm80, &[hmma, mov]);
+    assert!(zero.findings.is_empty(), "{:?}", zero.findings);
+    for stall in [1, 11, 15] {
+        let cut = examine(Arch::Sm80, &[Word(hmma.0 | stall << 105), mov]);
+        let missing =
+            |missing| matches!(missing, Missing::Cycles { passed, .. } if u128::from(passed) == stall);
+        assert!(cut.findings.iter().any(|f| missing(f.missing)), "{stall}: {:?}", cut.findings);
+    }
+}

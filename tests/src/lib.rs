@@ -14,7 +14,7 @@
 //! # Layers
 //! ```text
 //! 0  conformance::cubins conformance::noise conformance::tolerance harness
-//! 0  fuzz::corpus fuzz::guest fuzz::mutate fuzz::target
+//! 0  fuzz::corpus fuzz::guest fuzz::mutate fuzz::target output
 //! 1  conformance::case fuzz::decoders fuzz::machine fuzz::machine_code fuzz::model_files fuzz::runner kernels
 //! 2  conformance::report conformance::runner fuzz::ioctls fuzz::loader fuzz::logs fuzz::page_tables
 //! 3  conformance::model_kernels conformance::random
@@ -38,6 +38,7 @@ mod kernels;
 mod launches;
 mod memory;
 mod ordering;
+pub mod output;
 mod queues;
 mod random_programs;
 pub mod soak;

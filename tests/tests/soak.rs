@@ -21,6 +21,7 @@ fn a_device_endures_launches_threads_queues_drops_failures_and_processes() {
     let result = soak::run(&plan, &mut |part| {
         println!("{part}");
         parts += 1;
+        Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error:?}"));
     assert_eq!(parts, soak::PARTS);

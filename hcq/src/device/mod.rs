@@ -197,7 +197,7 @@ impl Device {
     /// specified.
     ///
     /// # Errors
-    /// [`Error::EmptyBuffer`]; [`Error::OutOfAddresses`]; what the driver says when memory is used up.
+    /// [`Error::EmptyBuffer`]; [`Error::OutOfMemory`]; [`Error::OutOfAddresses`].
     pub fn alloc(&self, len: u64) -> Result<Buffer, Error> {
         self.shared.core.alive()?;
         let piece = self.shared.alloc(len, MemoryKind::Device, "buffer")?;

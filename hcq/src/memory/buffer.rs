@@ -120,6 +120,23 @@ impl Buffer {
         Ok(())
     }
 
+    /// Refuses copies of `len` bytes between ranges that are not inside buffers of the device, or overlap.
+    pub(crate) fn check_copy(
+        shared: &Arc<Shared>,
+        (src, src_off): (&Self, u64),
+        (dst, dst_off): (&Self, u64),
+        len: u64,
+    ) -> Result<(), Error> {
+        Self::check_device(shared, [src, dst])?;
+        src.check(src_off, len)?;
+        dst.check(dst_off, len)?;
+        // Clones share the memory; two buffers never do.
+        match src.id() == dst.id() && src_off.abs_diff(dst_off) < len {
+            true => Err(Error::Overlap { from: src_off, to: dst_off, len }),
+            false => Ok(()),
+        }
+    }
+
     /// Waits until the CPU may touch `len` bytes at `offset`.
     fn wait(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check(offset, len)?;

@@ -6,6 +6,7 @@
 //! whose address a replay may still read: those of its nodes, and those of the patches that hold.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::address::Bytes;
@@ -27,13 +28,25 @@ use crate::sync::lock;
 /// Encodings of a graph: replays with different arguments that can be in flight at once.
 const ENCODINGS: usize = 3;
 
-/// A node of a graph.
+/// A node of one graph: no other graph of the process takes it for one of its own. `Display` gives the numbers
+/// of both, which errors name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NodeId(usize);
+pub struct NodeId {
+    graph: u64,
+    node: usize,
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} of graph {}", self.node, self.graph)
+    }
+}
 
 /// A graph under construction. Nodes without a [`barrier`](Self::barrier) between them may overlap.
 pub struct GraphBuilder {
     shared: Arc<Shared>,
+    /// A number no other graph of the process has.
+    number: u64,
     nodes: Vec<Node>,
     qmds: QmdCache,
     /// Of each launch.
@@ -48,13 +61,15 @@ impl fmt::Debug for GraphBuilder {
 
 impl GraphBuilder {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let qmds = QmdCache::new(shared.target, usize::MAX);
-        Self { shared: shared.clone(), nodes: Vec::new(), qmds, parameters: Vec::new() }
+        Self { shared: shared.clone(), number, nodes: Vec::new(), qmds, parameters: Vec::new() }
     }
 
     fn push(&mut self, action: Action, buffers: Vec<Buffer>) -> NodeId {
         self.nodes.push(Node { action, buffers });
-        NodeId(self.nodes.len() - 1)
+        NodeId { graph: self.number, node: self.nodes.len() - 1 }
     }
 
     fn push_launch(
@@ -100,7 +115,7 @@ impl GraphBuilder {
     /// Adds a copy of `len` bytes from `src_off` in `src` to `dst_off` in `dst`; the ranges must not overlap.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] and [`Error::ForeignDevice`].
+    /// [`Error::OutOfBounds`], [`Error::Overlap`] and [`Error::ForeignDevice`].
     pub fn copy(
         &mut self,
         src: &Buffer,
@@ -109,9 +124,7 @@ impl GraphBuilder {
         dst_off: u64,
         len: u64,
     ) -> Result<NodeId, Error> {
-        Buffer::check_device(&self.shared, [src, dst])?;
-        src.check(src_off, len)?;
-        dst.check(dst_off, len)?;
+        Buffer::check_copy(&self.shared, (src, src_off), (dst, dst_off), len)?;
         let ends = vec![src.clone(), dst.clone()];
         match copy_kernel::for_copy(&self.shared, (src, src_off), (dst, dst_off), len)? {
             Some(copy) => self.push_launch(&copy.launch(), true, ends),
@@ -136,7 +149,7 @@ impl GraphBuilder {
     /// # Errors
     /// Those of allocating its memory.
     pub fn build(self) -> Result<Graph, Error> {
-        let Self { shared, nodes, mut qmds, parameters } = self;
+        let Self { shared, number, nodes, mut qmds, parameters } = self;
         shared.core.alive()?;
         let encodings = vec![Encoding::new(&shared, &nodes, qmds.templates(), &parameters)?];
         let replays = Arc::<Replays>::default();
@@ -148,7 +161,7 @@ impl GraphBuilder {
         }
         let local_per_thread = qmds.templates().iter().map(|t| t.local_per_thread).max().unwrap_or(0);
         let state = Mutex::new(State { qmds, encodings, current: 0, parameters, patched: Vec::new() });
-        Ok(Graph { shared, nodes, state, local_per_thread, replays })
+        Ok(Graph { shared, number, nodes, state, local_per_thread, replays })
     }
 }
 
@@ -203,6 +216,7 @@ impl Replay<'_> {
 /// A recorded list of launches, copies and barriers, ready to be replayed.
 pub struct Graph {
     shared: Arc<Shared>,
+    number: u64,
     nodes: Vec<Node>,
     state: Mutex<State>,
     local_per_thread: u32,
@@ -287,8 +301,9 @@ impl Graph {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotALaunch`]; [`Error::OutOfBounds`]; [`Error::Alignment`]; [`Error::ForeignDevice`] for a
-    /// buffer of another device; [`Error::Forked`].
+    /// [`Error::ForeignNode`] for a node of another graph; [`Error::NotALaunch`] for a copy;
+    /// [`Error::OutOfBounds`]; [`Error::Alignment`]; [`Error::ForeignDevice`] for a buffer of another device;
+    /// [`Error::Forked`].
     ///
     /// # Safety
     /// As for [`GraphBuilder::launch`], with the arguments as they are then: an address or a number of
@@ -296,8 +311,12 @@ impl Graph {
     pub unsafe fn patch_args(&self, node: NodeId, byte_offset: u64, args: &Args) -> Result<(), Error> {
         self.shared.core.here()?;
         args.check(&self.shared)?;
-        let launch = self.nodes.get(node.0).and_then(Node::launch).filter(|launch| !launch.copies);
-        let number = launch.ok_or(Error::NotALaunch { node: node.0 })?.number;
+        let NodeId { graph: owner, node } = node;
+        if owner != self.number {
+            return Err(Error::ForeignNode { node, owner, graph: self.number });
+        }
+        let launch = self.nodes.get(node).and_then(Node::launch).filter(|launch| !launch.copies);
+        let number = launch.ok_or(Error::NotALaunch { node, graph: owner })?.number;
         let mut state = lock(&self.state);
         let State { encodings, parameters, patched, .. } = &mut *state;
         let (parameters, data) = (&mut parameters[number], args.as_bytes());

@@ -115,7 +115,7 @@ impl Queue {
     /// between them.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] and [`Error::ForeignDevice`].
+    /// [`Error::OutOfBounds`], [`Error::Overlap`] and [`Error::ForeignDevice`].
     pub fn copy(
         &mut self,
         src: &Buffer,
@@ -125,9 +125,7 @@ impl Queue {
         len: u64,
     ) -> Result<(), Error> {
         self.shared.core.here()?;
-        Buffer::check_device(&self.shared, [src, dst])?;
-        src.check(src_off, len)?;
-        dst.check(dst_off, len)?;
+        Buffer::check_copy(&self.shared, (src, src_off), (dst, dst_off), len)?;
         let by_kernel = match self.engine {
             Engine::Compute => copy_kernel::for_copy(&self.shared, (src, src_off), (dst, dst_off), len)?,
             Engine::Copy => None,

@@ -49,7 +49,7 @@ impl Pending {
     pub fn new(step: &Step) -> Option<Self> {
         let control = step.control();
         let pending = Self {
-            cycles: control.stall.max(1),
+            cycles: control.cycles().min(HORIZON),
             writes: !step.writes.is_empty(),
             reads: !step.late_sources.is_empty(),
             written_by: mask(control.write_barrier),
@@ -110,7 +110,7 @@ impl Pending {
             pending.read_by |= mask(control.write_barrier) | mask(control.read_barrier);
         }
         pending.guard_holds &= !next.writes.contains(first.guard());
-        pending.cycles = pending.cycles.saturating_add(control.stall.max(1)).min(HORIZON);
+        pending.cycles = pending.cycles.saturating_add(control.cycles()).min(HORIZON);
         (first.is_variable || pending.cycles < HORIZON).then_some(pending)
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use ga10b_tests::{arch, cubin};
+use ga10b_tests::{arch, cubin, output};
 use hcq::{Args, BackendKind, Buffer, Device, DeviceOptions, Kernel, LaunchConfig, Selector};
 use serde::Serialize;
 
@@ -30,10 +30,10 @@ struct Cli {
     #[arg(long, env = "HCQ_DEVICE", default_value = "auto")]
     device: Selector,
     /// Launches measured one by one; the other counts follow from it.
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     launches: u32,
     /// Largest copy in MiB; smaller on a machine with little memory.
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..))]
     copy_mib: u64,
     /// Orders dependent launches by waits in the pushbuffer instead of links between their QMDs.
     #[arg(long)]
@@ -294,15 +294,15 @@ fn run(cli: &Cli) -> Result<()> {
         figures: bench.figures,
     };
     if cli.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        output::line(serde_json::to_string_pretty(&report)?)?;
         return Ok(());
     }
-    println!(
+    output::line(format_args!(
         "{} ({} backend, driver {}, {} SMs)",
         report.device, report.backend, report.driver, report.sm_count
-    );
+    ))?;
     for f in &report.figures {
-        println!("{:<48} p50 {:>10.3}  p99 {:>10.3}  {}", f.name, f.p50, f.p99, f.unit);
+        output::line(format_args!("{:<48} p50 {:>10.3}  p99 {:>10.3}  {}", f.name, f.p50, f.p99, f.unit))?;
     }
     Ok(())
 }
@@ -312,7 +312,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("hcq-bench: {e:#}");
-            ExitCode::FAILURE
+            output::code(&e)
         }
     }
 }

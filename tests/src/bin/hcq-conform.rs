@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 use ga10b_tests::conformance::{self, Case, Comparison, Runner};
+use ga10b_tests::output;
 use hcq::{BackendKind, Device, Selector};
 use sass::Arch;
 use serde::Serialize;
@@ -30,6 +31,7 @@ struct Cli {
     listed: u64,
     /// Measures the special-function unit against f64 arithmetic instead, with every `THIN`th argument.
     #[arg(long, value_name = "THIN", num_args = 0..=1, default_missing_value = "1")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     sweep: Option<u32>,
     /// Prints one JSON document instead of the table.
     #[arg(long)]
@@ -110,13 +112,13 @@ fn sweep(cli: &Cli, thin: u32) -> Result<bool> {
     let device = Device::open(cli.device)?;
     let errors = conformance::sweep::measure(&device, thin)?;
     if cli.json {
-        println!("{}", serde_json::to_string_pretty(&errors)?);
+        output::line(serde_json::to_string_pretty(&errors)?)?;
         return Ok(true);
     }
-    println!("{} ({})", device.info().name, device.info().backend);
-    println!("{}", conformance::sweep::HEADING);
+    output::line(format_args!("{} ({})", device.info().name, device.info().backend))?;
+    output::line(conformance::sweep::HEADING)?;
     for line in errors {
-        println!("{line}");
+        output::line(line)?;
     }
     Ok(true)
 }
@@ -124,7 +126,7 @@ fn sweep(cli: &Cli, thin: u32) -> Result<bool> {
 fn run(cli: &Cli) -> Result<bool> {
     if let Some(folder) = &cli.regenerate {
         let manifest = conformance::regenerate(folder)?;
-        println!("{} cubins by ptxas {}", manifest.cubins.len(), manifest.ptxas);
+        output::line(format_args!("{} cubins by ptxas {}", manifest.cubins.len(), manifest.ptxas))?;
         return Ok(true);
     }
     if let Some(thin) = cli.sweep {
@@ -146,21 +148,23 @@ fn run(cli: &Cli) -> Result<bool> {
         comparisons,
     };
     if cli.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        output::line(serde_json::to_string_pretty(&report)?)?;
         return Ok(report.agrees);
     }
     match (&report.device, &report.driver) {
-        (Some(device), Some(driver)) => println!("{device}, driver {driver}, against the models"),
-        _ => println!("the models against each other"),
+        (Some(device), Some(driver)) => {
+            output::line(format_args!("{device}, driver {driver}, against the models"))?
+        }
+        _ => output::line("the models against each other")?,
     }
     for comparison in &report.comparisons {
-        println!("{comparison}");
+        output::line(comparison)?;
     }
     let undriven = conformance::built_in::undriven();
     if !undriven.is_empty() {
-        println!("kernels of the language model without a case: {}", undriven.join(", "));
+        output::line(format_args!("kernels of the language model without a case: {}", undriven.join(", ")))?;
     }
-    println!("{}", if report.agrees { "agree" } else { "DIFFER" });
+    output::line(if report.agrees { "agree" } else { "DIFFER" })?;
     Ok(report.agrees)
 }
 
@@ -170,7 +174,7 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(e) => {
             eprintln!("hcq-conform: {e:#}");
-            ExitCode::FAILURE
+            output::code(&e)
         }
     }
 }

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use clap::Parser;
 use ga10b_tests::fuzz::{self, Cases, Target};
+use ga10b_tests::output;
+
+/// The longest time for a target.
+const WEEK: Duration = Duration::from_secs(604_800);
 
 /// Feeds parsers, decoders and the software ga10b with damaged inputs.
 #[derive(Parser)]
@@ -16,9 +20,9 @@ struct Cli {
     /// Targets to run; all of them if none is named.
     #[arg(value_parser = target)]
     targets: Vec<Target>,
-    /// Time for each target.
-    #[arg(long, default_value_t = 10.0)]
-    seconds: f64,
+    /// Seconds for each target, at most 604800, a week.
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = time)]
+    seconds: Duration,
     /// Seed of all inputs.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -42,28 +46,42 @@ fn target(name: &str) -> Result<Target, String> {
     found.copied().ok_or_else(|| format!("expected one of {}", names()))
 }
 
+fn time(text: &str) -> Result<Duration, String> {
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| *time <= WEEK).ok_or_else(|| "expected a number from 0 to 604800".into())
+}
+
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    if cli.list {
-        fuzz::targets().iter().for_each(|target| println!("{:<11} {}", target.name, target.about));
-        return ExitCode::SUCCESS;
+    match run(Cli::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("hcq-fuzz: {error:#}");
+            output::code(&error)
+        }
     }
-    let Ok(time) = Duration::try_from_secs_f64(cli.seconds) else {
-        eprintln!("--seconds {}: expected a time", cli.seconds);
-        return ExitCode::FAILURE;
-    };
+}
+
+/// Whether all cases did what they should.
+fn run(cli: Cli) -> anyhow::Result<bool> {
+    if cli.list {
+        for target in fuzz::targets() {
+            output::line(format_args!("{:<11} {}", target.name, target.about))?;
+        }
+        return Ok(true);
+    }
     let numbers = cli.case.map_or(cli.from..u64::MAX, |case| case..case.saturating_add(1));
-    let cases = Cases { seed: cli.seed, numbers, time, trace: cli.trace };
+    let cases = Cases { seed: cli.seed, numbers, time: cli.seconds, trace: cli.trace };
     let targets = if cli.targets.is_empty() { fuzz::targets().to_vec() } else { cli.targets };
     let mut failed = false;
     for target in &targets {
         match fuzz::run(target, &cases) {
-            Ok(outcome) => println!("{:<11} {outcome}", target.name),
+            Ok(outcome) => output::line(format_args!("{:<11} {outcome}", target.name))?,
             Err(failure) => {
-                println!("{:<11} {failure}", target.name);
+                output::line(format_args!("{:<11} {failure}", target.name))?;
                 failed = true;
             }
         }
     }
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    Ok(!failed)
 }

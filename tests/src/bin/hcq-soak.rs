@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
+use ga10b_tests::output;
 use ga10b_tests::soak::{self, Plan, Role};
 
 /// Launches, copies, allocates and drops on the device that HCQ_DEVICE names; the software ga10b when it is
@@ -15,11 +16,11 @@ struct Cli {
     /// Launches of one queue.
     #[arg(long, env = "SOAK_LAUNCHES", default_value_t = 10_000)]
     launches: u32,
-    /// Threads that share a device.
-    #[arg(long, env = "SOAK_THREADS", default_value_t = 4)]
+    /// Threads that share a device, at most 256.
+    #[arg(long, env = "SOAK_THREADS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(..=256))]
     threads: u32,
-    /// Time for which they do, in seconds.
-    #[arg(long, env = "SOAK_SECONDS", default_value_t = 2)]
+    /// Time for which they do, and then three processes, in seconds: at most 604800, a week.
+    #[arg(long, env = "SOAK_SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(..=604_800))]
     seconds: u64,
     /// Queues that are created and dropped.
     #[arg(long, env = "SOAK_QUEUES", default_value_t = 200)]
@@ -27,8 +28,8 @@ struct Cli {
     /// Orders of drops, of 720.
     #[arg(long, env = "SOAK_ORDERS", default_value_t = 24, value_parser = clap::value_parser!(u32).range(0..=720))]
     orders: u32,
-    /// Each how many-th call of the driver fails, in each of three manners.
-    #[arg(long, env = "SOAK_FAILURES", default_value_t = 4)]
+    /// Each how many-th call of the driver fails, in each of three manners; 1 for all.
+    #[arg(long, env = "SOAK_FAILURES", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     failures: u32,
     /// Processes that are killed with work in flight, and forks.
     #[arg(long, env = "SOAK_KILLS", default_value_t = 5)]
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("hcq-soak: {error:?}");
-            ExitCode::FAILURE
+            output::code(&error)
         }
     }
 }
@@ -67,5 +68,5 @@ fn run(cli: Cli) -> Result<()> {
     }
     let program = std::env::current_exe().context("this program's file")?;
     let plan = Plan { launches, threads, time, queues, orders, failures, kills, program, seed };
-    soak::run(&plan, &mut |part| println!("{part}"))
+    soak::run(&plan, &mut |part| output::line(part))
 }

@@ -25,8 +25,8 @@ pub const PARTS: usize = 8;
 /// Runs all parts, and hands out what each did. Nothing else of the process may open descriptors meanwhile.
 ///
 /// # Errors
-/// The first thing that went wrong: a call, a result, or descriptors that are left.
-pub fn run(plan: &Plan, report: &mut dyn FnMut(&Part)) -> Result<()> {
+/// The first thing that went wrong: a call, a result, descriptors that are left, or a report.
+pub fn run(plan: &Plan, report: &mut dyn FnMut(&Part) -> Result<()>) -> Result<()> {
     // What the first device of a process opens once and for all.
     drop(open()?);
     let parts: [fn(&Plan) -> Result<String>; PARTS] = [
@@ -45,7 +45,7 @@ pub fn run(plan: &Plan, report: &mut dyn FnMut(&Part)) -> Result<()> {
         let elapsed = began.elapsed();
         let after = descriptors()?;
         ensure!(before == after, "{what}: {before} descriptors before, {after} afterwards");
-        report(&Part { what, elapsed, resident_kib: resident_kib()? });
+        report(&Part { what, elapsed, resident_kib: resident_kib()? })?;
     }
     Ok(())
 }

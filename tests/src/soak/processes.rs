@@ -20,6 +20,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::harness::{DEADLINE, open, words};
 use crate::kernels::Kernels;
+use crate::output::line;
 use crate::soak::one_process::{churn, fill_words};
 use crate::soak::plan::Plan;
 
@@ -27,7 +28,7 @@ use crate::soak::plan::Plan;
 const BUSY: &str = "busy";
 /// Launches in flight when a process is killed.
 const IN_FLIGHT: usize = 16;
-/// A process that the test started ends by itself after this time, whatever happens to the test.
+/// A process that the test started ends by itself this long after its work, whatever happens to the test.
 const LIFETIME: Duration = Duration::from_secs(300);
 
 /// A process of the same program, killed when it is dropped.
@@ -85,8 +86,12 @@ pub enum Role {
 /// # Errors
 /// The first thing that went wrong.
 pub fn play(role: Role) -> Result<()> {
-    thread::spawn(|| {
-        thread::sleep(LIFETIME);
+    let work = match role {
+        Role::Busy => Duration::ZERO,
+        Role::Churn { time, .. } => time,
+    };
+    thread::spawn(move || {
+        thread::sleep(work + LIFETIME);
         std::process::exit(3);
     });
     let device = open()?;
@@ -95,8 +100,7 @@ pub fn play(role: Role) -> Result<()> {
         Role::Busy => busy(&device, &kernels),
         Role::Churn { time, seed } => {
             let fill = kernels.get("fill")?;
-            println!("{}", churn(&device, &fill, StdRng::seed_from_u64(seed), Instant::now() + time)?);
-            Ok(())
+            line(churn(&device, &fill, StdRng::seed_from_u64(seed), Instant::now() + time)?)
         }
     }
 }
@@ -119,7 +123,7 @@ fn busy(device: &Device, kernels: &Kernels) -> Result<()> {
             last = Some((queue.submit()?, copies.submit()?));
         }
         if round == 0 {
-            println!("{BUSY}");
+            line(BUSY)?;
         }
         let (launched, copied) = last.context("no submission")?;
         launched.wait(DEADLINE)?;
@@ -165,14 +169,8 @@ pub(super) fn kills(plan: &Plan) -> Result<String> {
 /// Two processes and this one work at once.
 pub(super) fn neighbours(plan: &Plan) -> Result<String> {
     let start = |seed: u64| {
-        let arguments = [
-            "--role",
-            "churn",
-            "--seconds",
-            &plan.time.as_secs().max(1).to_string(),
-            "--seed",
-            &seed.to_string(),
-        ];
+        let arguments =
+            ["--role", "churn", "--seconds", &plan.time.as_secs().to_string(), "--seed", &seed.to_string()];
         Process::start(plan, &arguments.map(str::to_owned))
     };
     let mut processes = [start(plan.seed)?, start(plan.seed.wrapping_add(1))?];

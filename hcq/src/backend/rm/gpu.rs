@@ -7,12 +7,13 @@ use nvgpu_sys::Sys;
 use rm_sys::{
     Escape, NV_RM_API_VERSION_CMD_QUERY, NV0080_CTRL_GPU_GET_CLASSLIST_PARAMS,
     NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS, NV2080_CTRL_FB_GET_INFO_PARAMS, NV2080_CTRL_FB_INFO,
-    NV2080_CTRL_FB_INFO_INDEX_RAM_SIZE, NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS,
-    NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS_R595, NV2080_CTRL_GR_GET_INFO_PARAMS, NV2080_CTRL_GR_INFO,
-    NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_GPCS, NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_SM_PER_TPC,
-    NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_TPC_PER_GPC, NV2080_CTRL_GR_INFO_INDEX_MAX_WARPS_PER_SM,
-    NV2080_CTRL_GR_INFO_INDEX_SHADER_PIPE_SUB_COUNT, NV2080_CTRL_GR_INFO_INDEX_SM_VERSION,
-    NV2080_ENGINE_TYPE_COPY0, Release, Version, nv_ioctl_card_info_t, nv_ioctl_rm_api_version_t,
+    NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE, NV2080_CTRL_FB_INFO_INDEX_RAM_SIZE,
+    NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS, NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS_R595,
+    NV2080_CTRL_GR_GET_INFO_PARAMS, NV2080_CTRL_GR_INFO, NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_GPCS,
+    NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_SM_PER_TPC, NV2080_CTRL_GR_INFO_INDEX_LITTER_NUM_TPC_PER_GPC,
+    NV2080_CTRL_GR_INFO_INDEX_MAX_WARPS_PER_SM, NV2080_CTRL_GR_INFO_INDEX_SHADER_PIPE_SUB_COUNT,
+    NV2080_CTRL_GR_INFO_INDEX_SM_VERSION, NV2080_ENGINE_TYPE_COPY0, Release, Version, nv_ioctl_card_info_t,
+    nv_ioctl_rm_api_version_t,
 };
 
 use super::client::{Object, escape, open, send};
@@ -95,8 +96,14 @@ fn gr_info<const N: usize>(subdevice: &Object, indices: [u32; N]) -> Result<[u32
     Ok(list.map(|info| info.data))
 }
 
-fn memory_kib(subdevice: &Object) -> Result<u32, Error> {
-    let mut list = [NV2080_CTRL_FB_INFO { index: NV2080_CTRL_FB_INFO_INDEX_RAM_SIZE, data: 0 }];
+/// Video memory that nobody has allocated.
+pub(super) fn free_memory(subdevice: &Object) -> Result<Bytes, Error> {
+    fb_kib(subdevice, NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE)
+}
+
+/// A figure about video memory, which the driver counts in KiB.
+fn fb_kib(subdevice: &Object, index: u32) -> Result<Bytes, Error> {
+    let mut list = [NV2080_CTRL_FB_INFO { index, data: 0 }];
     let mut args = NV2080_CTRL_FB_GET_INFO_PARAMS {
         fbInfoListSize: 1,
         fbInfoList: list.as_mut_ptr().expose_provenance() as u64,
@@ -104,7 +111,7 @@ fn memory_kib(subdevice: &Object) -> Result<u32, Error> {
     };
     // SAFETY: the address is that of `list`, which is as long as stated and outlives the call.
     unsafe { subdevice.control(&mut args) }?;
-    Ok(list[0].data)
+    Ok(Bytes::new(u64::from(list[0].data) << 10))
 }
 
 fn name(subdevice: &Object, release: Release) -> Result<String, Error> {
@@ -152,7 +159,7 @@ pub(super) fn describe(
         max_warps_per_sm: warps,
         max_shared_per_block: Bytes::new(u64::from(target.max_shared_bytes() - qmd::RESERVED_SHARED_BYTES)),
         classes: generation.classes,
-        memory: Bytes::new(u64::from(memory_kib(subdevice)?) << 10),
+        memory: fb_kib(subdevice, NV2080_CTRL_FB_INFO_INDEX_RAM_SIZE)?,
         unified_memory: false,
         driver_version: version.to_string(),
         max_clock_hz: None,

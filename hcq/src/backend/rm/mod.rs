@@ -19,7 +19,7 @@ use super::{
     Backend, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind, MemoryRequest, MmuError,
     RawChannel, RawFault,
 };
-use crate::address::GpuVa;
+use crate::address::{Bytes, GpuVa};
 use crate::error::Error;
 use crate::info::Info;
 use crate::sync::lock;
@@ -158,6 +158,10 @@ impl Backend for Rm {
         let (id, cpu) = (self.new_id(), allocation.pointer());
         lock(&self.memory).insert(id, allocation);
         Ok(Memory { id: MemoryId(id), cpu })
+    }
+
+    fn free_memory(&self) -> Result<Bytes, Error> {
+        gpu::free_memory(self.space.subdevice())
     }
 
     fn free(&self, memory: MemoryId) -> Result<(), Error> {

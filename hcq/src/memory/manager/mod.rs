@@ -297,10 +297,11 @@ impl MemoryManager {
             return Err(Error::EmptyBuffer);
         }
         if len <= SMALL {
-            return self.alloc_small(len, kind, what);
+            return self.alloc_small(len, kind, what).map_err(|error| self.explain(error, len, kind, what));
         }
-        let place = self.place(|va| va.alloc(Bytes::new(len), reach(kind)))?;
-        self.map(place, len, kind, what)
+        let place = self.place(|va| va.alloc(Bytes::new(len), reach(kind)));
+        let piece = place.and_then(|place| self.map(place, len, kind, what));
+        piece.map_err(|error| self.explain(error, len, kind, what))
     }
 
     /// Allocates `len` bytes of device memory at `va`.
@@ -309,7 +310,8 @@ impl MemoryManager {
             return Err(Error::EmptyBuffer);
         }
         let place = self.place(|free| free.alloc_at(va, Bytes::new(len)))?;
-        self.map(place, len, MemoryKind::Device, what)
+        let kind = MemoryKind::Device;
+        self.map(place, len, kind, what).map_err(|error| self.explain(error, len, kind, what))
     }
 
     /// Takes addresses without memory.
@@ -324,6 +326,20 @@ impl MemoryManager {
     fn allocate(&self, place: &Place, kind: MemoryKind) -> Result<Memory, Error> {
         let request = MemoryRequest { len: place.len, kind, va: place.va };
         self.backend.allocate(&request).inspect_err(|_| self.state().va.free(place.clone()))
+    }
+
+    /// What a shortage left of an allocation of `len` bytes; other errors as they are.
+    fn explain(&self, error: Error, len: u64, kind: MemoryKind, what: &'static str) -> Error {
+        let (info, len) = (self.backend.info(), Bytes::new(len));
+        let known = info.unified_memory || kind != MemoryKind::Shared;
+        let total = known.then_some(info.memory);
+        // There may be memory where there are no addresses.
+        let fits = total.is_none_or(|total| len <= total);
+        if !error.is_shortage() || matches!(error, Error::OutOfAddresses { .. }) && fits {
+            return error;
+        }
+        let free = if known { self.backend.free_memory().ok() } else { None };
+        Error::OutOfMemory { what, len, free, total, source: Box::new(error) }
     }
 
     fn map(

@@ -2,6 +2,7 @@
 //! order.
 
 mod failures;
+mod shortage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_void};
@@ -132,6 +133,11 @@ impl FakeRm {
         if !known {
             return NV_ERR_INVALID_OBJECT_PARENT;
         }
+        if args.hClass == NV01_MEMORY_LOCAL_USER
+            && at::<NV_MEMORY_ALLOCATION_PARAMS>(args.pAllocParms).size > 5 << 30
+        {
+            return NV_ERR_NO_MEMORY;
+        }
         if args.hClass == NV01_DEVICE_0 {
             assert_eq!(at::<NV0080_ALLOC_PARAMETERS>(args.pAllocParms).hClientShare, args.hRoot);
         }
@@ -197,7 +203,12 @@ impl FakeRm {
             }
             NV2080_CTRL_CMD_FB_GET_INFO => {
                 let list = at::<NV2080_CTRL_FB_GET_INFO_PARAMS>(args.params);
-                at::<NV2080_CTRL_FB_INFO>(list.fbInfoList).data = 141 << 20;
+                let info = at::<NV2080_CTRL_FB_INFO>(list.fbInfoList);
+                info.data = match info.index {
+                    NV2080_CTRL_FB_INFO_INDEX_RAM_SIZE => 141 << 20,
+                    NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE => 5 << 20,
+                    index => panic!("index {index} is not one the backend needs"),
+                };
             }
             NV2080_CTRL_CMD_GPU_GET_NAME_STRING => {
                 let text = at::<[u8; 12]>(args.params);
