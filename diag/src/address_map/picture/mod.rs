@@ -107,8 +107,7 @@ impl<'a> Picture<'a> {
         let line = "<path class=\"vm-ink\"";
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"vm\" width=\"{WIDTH}\" height=\"{height:.0}\" \
-             viewBox=\"0 0 {WIDTH} {height:.0}\" font-family=\"monospace\" role=\"img\" \
-             style=\"max-width:100%;height:auto\">\n\
+             viewBox=\"0 0 {WIDTH} {height:.0}\" font-family=\"monospace\" role=\"img\">\n\
              <title>Address space of {source}</title>\n<style>\n{style}</style>\n<defs>\n\
              <pattern id=\"vm-stripes\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\">\
              {line} d=\"M-2 2l4-4M0 8l8-8M6 10l4-4\"/></pattern>\n\
