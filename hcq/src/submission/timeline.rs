@@ -227,8 +227,10 @@ impl Timeline {
             self.core.alive()?;
             return Err(error);
         };
+        // The fault first: whoever sees that the channel was stopped asks for the cause.
+        let error = self.core.lose(Position { channel: self.channel, completed: self.completed() }, code);
         self.stop();
-        Err(self.core.lose(Position { channel: self.channel, completed: self.completed() }, code))
+        Err(error)
     }
 
     /// Asks the driver, now and then, whether it has given the channel up.
