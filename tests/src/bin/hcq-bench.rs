@@ -241,12 +241,14 @@ impl Bench {
         }
         let len = largest.min(1024) * MIB;
         let (from, to) = (self.device.alloc(len)?, self.device.alloc(len)?);
-        for (name, queue) in [
-            ("D2D, read + written", &mut self.device.queue()?),
-            ("D2D on a copy queue, read + written", &mut queue),
+        // The second at addresses that differ modulo 16.
+        for (name, queue, at) in [
+            ("D2D, read + written", &mut self.device.queue()?, 0),
+            ("D2D to 3 bytes on, read + written", &mut self.device.queue()?, 3),
+            ("D2D on a copy queue, read + written", &mut queue, 0),
         ] {
             self.rates(name, 30, 2 * len, || {
-                queue.copy(&from, 0, &to, 0, len)?;
+                queue.copy(&from, 0, &to, at, len - at)?;
                 Ok(queue.submit()?.wait(DEADLINE)?)
             })?;
         }
