@@ -13,9 +13,8 @@ use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
-use nvgpu_sys::{Note, Notes, Sys};
+use nvgpu_sys::{Layer, Sys};
 
 use crate::hex::Hex;
 use crate::trace::event::{Bytes, Call, Event, Header, LogWriter};
@@ -78,7 +77,11 @@ fn errno(errno: Errno) -> i64 {
 }
 
 // SAFETY: every call is passed on to an implementation, and its answer returned as it is.
-unsafe impl<S: Sys> Sys for Traced<S> {
+unsafe impl<S: Sys> Layer for Traced<S> {
+    fn below(&self) -> &dyn Sys {
+        &self.sys
+    }
+
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
         let began = Instant::now();
         let answer = self.sys.open(path, flags);
@@ -137,15 +140,6 @@ unsafe impl<S: Sys> Sys for Traced<S> {
         answer
     }
 
-    unsafe fn munmap(&self, addr: NonNull<c_void>, len: usize) -> Result<(), Errno> {
-        // SAFETY: the caller's promise.
-        unsafe { self.sys.munmap(addr, len) }
-    }
-
-    fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
-        self.sys.poll(fds, timeout)
-    }
-
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
         use std::os::fd::AsFd;
         let (number, node) = (fd.as_raw_fd(), (self.name)(fd.as_fd()));
@@ -153,13 +147,5 @@ unsafe impl<S: Sys> Sys for Traced<S> {
         let answer = self.sys.close(fd);
         self.record(began, answer.map_or_else(errno, |()| 0), Call::Close { fd: number, node });
         answer
-    }
-
-    fn notes(&self) -> Notes {
-        self.sys.notes()
-    }
-
-    fn note(&self, address_space: BorrowedFd<'_>, note: &Note<'_>) {
-        self.sys.note(address_space, note);
     }
 }

@@ -119,8 +119,7 @@ mod tests {
 
     use ga10b_sim::{Sim, SimConfig};
     use hcq::DeviceOptions;
-    use nix::poll::{PollFd, PollTimeout};
-    use nix::sys::mman::{MapFlags, ProtFlags};
+    use nvgpu_sys::Layer;
 
     use super::*;
 
@@ -132,9 +131,9 @@ mod tests {
     }
 
     // SAFETY: every call is passed on to an implementation, and its answer returned as it is.
-    unsafe impl Sys for Watched {
-        fn open(&self, path: &std::ffi::CStr, flags: OFlag) -> Result<std::os::fd::OwnedFd, Errno> {
-            self.sim.open(path, flags)
+    unsafe impl Layer for Watched {
+        fn below(&self) -> &dyn Sys {
+            &*self.sim
         }
 
         unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
@@ -149,31 +148,6 @@ mod tests {
                 self.answers.lock().expect("not poisoned").push(i32::from_ne_bytes(fd));
             }
             answer
-        }
-
-        unsafe fn mmap(
-            &self,
-            len: std::num::NonZeroUsize,
-            prot: ProtFlags,
-            flags: MapFlags,
-            fd: BorrowedFd<'_>,
-            offset: i64,
-        ) -> Result<std::ptr::NonNull<std::ffi::c_void>, Errno> {
-            // SAFETY: the caller's promise.
-            unsafe { self.sim.mmap(len, prot, flags, fd, offset) }
-        }
-
-        unsafe fn munmap(&self, addr: std::ptr::NonNull<std::ffi::c_void>, len: usize) -> Result<(), Errno> {
-            // SAFETY: the caller's promise.
-            unsafe { self.sim.munmap(addr, len) }
-        }
-
-        fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32, Errno> {
-            self.sim.poll(fds, timeout)
-        }
-
-        fn close(&self, fd: std::os::fd::OwnedFd) -> Result<(), Errno> {
-            self.sim.close(fd)
         }
     }
 
