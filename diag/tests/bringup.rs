@@ -338,3 +338,24 @@ fn bad_usage_and_bad_files_are_named() {
     assert_eq!(code, 0);
     assert!(out.contains("21  beside other work: a long run beside other users of the GPU"), "{out}");
 }
+
+#[test]
+fn a_report_has_its_file_before_the_steps_and_replaces_no_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = folder.path().join("no/such/report.tar.gz");
+    let (code, out, err) = nvdiag(&["--device", "sim", "-o", missing.to_str().expect("UTF-8")]);
+    assert_eq!((code, out.as_str()), (2, ""), "no step has run");
+    assert!(err.contains("no/such/report.tar.gz"), "{err}");
+    for _ in 0..2 {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"));
+        command
+            .current_dir(folder.path())
+            .args(["bringup", "--device", "sim", "--from", "21", "--soak", "1"]);
+        assert!(command.args(["--host", "h"]).output().expect("it starts").status.success());
+    }
+    let mut names: Vec<_> =
+        folder.path().read_dir().expect("readable").map(|e| e.expect("an entry").file_name()).collect();
+    names.sort();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names[0].to_string_lossy().ends_with("-2.tar.gz"), "{names:?}");
+}

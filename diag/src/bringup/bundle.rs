@@ -10,6 +10,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 
 use crate::bringup::report::Bringup;
+use crate::report::Report as _;
 
 /// Name of the entry with the results.
 pub const RESULTS: &str = "bringup.json";
@@ -95,7 +96,12 @@ pub fn read(input: impl Read) -> Result<Contents, Unreadable> {
             let mut text = Vec::new();
             // Bounded by what may be unpacked in all.
             entry.read_to_end(&mut text).map_err(failed)?;
-            results = Some(serde_json::from_slice(&text).map_err(Unreadable::Form)?);
+            let document: serde_json::Value = serde_json::from_slice(&text).map_err(Unreadable::Form)?;
+            if let Some(other) = document["schema"].as_str().filter(|schema| *schema != Bringup::SCHEMA) {
+                let problem = format!("its schema is {other}, and {} is read", Bringup::SCHEMA);
+                return Err(Unreadable::Form(serde::de::Error::custom(problem)));
+            }
+            results = Some(serde_json::from_value(document).map_err(Unreadable::Form)?);
         }
         entries.push((name, entry.size(), is_ours));
     }

@@ -4,11 +4,11 @@ mod child;
 mod collect;
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use hcq::Selector;
 use nvdiag::Report;
 use nvdiag::bringup::outcome::{Figure, Status, StepResult};
@@ -141,6 +141,11 @@ impl Args {
         let driver_name = driver.to_string();
         let mut results =
             Bringup { version, date, host, driver: driver_name, steps: vec![], figures: vec![] };
+        // Before anything runs: an hour's work is not to be lost to a folder that is not there.
+        let report = match self.only.is_none() && !self.no_report {
+            true => Some(self.create_report(&results)?),
+            false => None,
+        };
         let mut text = Text { out, on: !json };
         text.print(|out| results.print_head(out))?;
         let first = self.from.or(self.only).unwrap_or(1);
@@ -167,8 +172,8 @@ impl Args {
             }
         }
         text.print(|out| results.print_end(out))?;
-        if self.only.is_none() && !self.no_report {
-            self.bundle(driver, &results, &mut text)?;
+        if let Some((path, file)) = report {
+            bundle_into(&path, file, driver, &results, &mut text)?;
         }
         if json {
             return show(&results, true, text.out);
@@ -205,7 +210,9 @@ impl Args {
         if let Some(seconds) = self.soak.filter(|_| step.number == plan::SOAK) {
             deadline += 2 * Duration::from_secs(seconds);
         }
+        let began = Instant::now();
         let ended = self.child(driver, &["--step-here", &number], deadline, with)?;
+        let seconds = began.elapsed().as_secs_f64();
         let reason = match ended {
             Ended::Printed(bytes) => match serde_json::from_slice(&bytes) {
                 Ok(result) => return Ok(result),
@@ -216,7 +223,7 @@ impl Args {
         let lost = StepResult::skipped(step.number, step.title, reason);
         let remedy = Some(step.remedy.to_owned());
         let log = collect::last_lines(driver);
-        Ok(StepResult { status: Status::Failed, seconds: deadline.as_secs_f64(), remedy, log, ..lost })
+        Ok(StepResult { status: Status::Failed, seconds, remedy, log, ..lost })
     }
 
     fn child(
@@ -234,24 +241,47 @@ impl Args {
         Child { args: &all, deadline, with }.run()
     }
 
-    /// Prints what the file will hold, and writes it.
-    fn bundle(&self, driver: Selector, results: &Bringup, text: &mut Text<'_>) -> anyhow::Result<()> {
+    /// Creates the file of the report: the one that was asked for, or one that is not there yet.
+    fn create_report(&self, results: &Bringup) -> anyhow::Result<(PathBuf, File)> {
+        let cannot = |path: &Path| format!("cannot write {}", path.display());
+        if let Some(path) = &self.output {
+            return Ok((path.clone(), File::create(path).with_context(|| cannot(path))?));
+        }
         let day = results.date.get(..10).unwrap_or("undated");
-        let usual = || PathBuf::from(format!("bringup-{}-{day}.tar.gz", collect::file_name(&results.host)));
-        let path = self.output.clone().unwrap_or_else(usual);
-        let entries = collect::entries(driver, results)?;
-        text.print_always(|out| {
-            writeln!(out, "the file holds, and nothing else:")?;
-            for (name, bytes) in &entries {
-                let what = bundle::ENTRIES.iter().find(|known| known.0 == *name).map_or("", |known| known.1);
-                writeln!(out, "  {name:<15} {:>8} bytes  {what}", bytes.len())?;
+        let stem = format!("bringup-{}-{day}", collect::file_name(&results.host));
+        for number in 1_u32.. {
+            let path = PathBuf::from(match number {
+                1 => format!("{stem}.tar.gz"),
+                _ => format!("{stem}-{number}.tar.gz"),
+            });
+            match File::create_new(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                created => return Ok((path.clone(), created.with_context(|| cannot(&path))?)),
             }
-            Ok(())
-        })?;
-        let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-        bundle::pack(&entries, file).with_context(|| format!("cannot write {}", path.display()))?;
-        text.print_always(|out| writeln!(out, "written: {}", path.display()))
+        }
+        bail!("there is a file of every name that begins with {stem}")
     }
+}
+
+/// Prints what the file holds, and writes it.
+fn bundle_into(
+    path: &Path,
+    file: File,
+    driver: Selector,
+    results: &Bringup,
+    text: &mut Text<'_>,
+) -> anyhow::Result<()> {
+    let entries = collect::entries(driver, results)?;
+    text.print_always(|out| {
+        writeln!(out, "the file holds, and nothing else:")?;
+        for (name, bytes) in &entries {
+            let what = bundle::ENTRIES.iter().find(|known| known.0 == *name).map_or("", |known| known.1);
+            writeln!(out, "  {name:<15} {:>8} bytes  {what}", bytes.len())?;
+        }
+        Ok(())
+    })?;
+    bundle::pack(&entries, file).with_context(|| format!("cannot write {}", path.display()))?;
+    text.print_always(|out| writeln!(out, "written: {}", path.display()))
 }
 
 /// Output that is left out where one JSON document is asked for.
