@@ -40,6 +40,7 @@ mod tests {
         "\x1b[31mnv\x1b[0mgpu: 17000000.gpu f:1 [ERR]  Failed!",
         "a very long line that ends nowhere ",
         "(0xfff3a21000), owned by python3",
+        "ga10b: warp error 0xf at pc 0xfe40040100, block [0, 0, 0], warp 1, lanes 0xffffffff: LDG.E R2, [R2.64]",
         "\r",
         "",
         "\u{fffd}é",

@@ -142,7 +142,7 @@ fn dump(text: &str) -> Option<Frame<'_>> {
 
 /// `ga10b: warp error {message}`: the software ga10b speaks of what its driver is about to report.
 fn software(text: &str) -> Option<Frame<'_>> {
-    let message = text.strip_prefix("ga10b: ").filter(|message| message.starts_with("warp error "))?;
+    let message = text.strip_prefix(SOFTWARE).filter(|message| message.starts_with("warp error "))?;
     Some(Frame { device: Some("17000000.gpu"), ..bare(Source::Nvgpu, message) })
 }
 
@@ -193,10 +193,11 @@ const BEGINNINGS: [&str; 10] = [
 const NVGPU: &str = "nvgpu: ";
 const DUMP: &str = "__g";
 const XID: &str = "NVRM: Xid (";
+const SOFTWARE: &str = "ga10b: ";
 
 /// No frame is without one of these.
 pub(super) fn words() -> impl Iterator<Item = &'static str> {
-    [NVGPU, DUMP, XID].into_iter().chain(BEGINNINGS)
+    [NVGPU, DUMP, XID, SOFTWARE].into_iter().chain(BEGINNINGS)
 }
 
 /// Lines whose shape begins with the name of their driver.

@@ -97,11 +97,8 @@ fn order(metadata: &Metadata) -> Vec<(&'static str, Option<u8>)> {
 impl FieldValue {
     fn in_one(metadata: &Metadata, name: &str, index: Option<u8>) -> Self {
         let is_it = |field: &Field| field.name == name && field.index == index;
-        if let Some(field) = metadata.fields.iter().find(|field| is_it(field)) {
-            return Self { value: Some(field.value), name: field.value_name };
-        }
-        let entry = metadata.image.entries().map(|entry| Field::of(&entry)).find(is_it);
-        Self { value: entry.as_ref().map(|e| e.value), name: entry.and_then(|e| e.value_name) }
+        let field = metadata.image.entries().map(|entry| Field::of(&entry)).find(is_it);
+        Self { value: field.as_ref().map(|f| f.value), name: field.and_then(|f| f.value_name) }
     }
 
     fn text(self) -> String {
