@@ -9,6 +9,7 @@
 #   tools/on-gpu.sh conform          there: the same programs on the GPU and on the software ga10b
 #   tools/on-gpu.sh soak             there: the long form of the soak test, as tools/soak.sh (not part of all)
 #   tools/on-gpu.sh launch [CU]      there: hcq-bench, beside CUDA's figures if nvcc and the source file CU are there
+#   tools/on-gpu.sh kernels          there: hcq-bench kernels, beside CUDA's and cuBLAS' figures if nvcc is there
 #   tools/on-gpu.sh bench [LLAMA]    there: llm-demo --bench on models of true shapes; LLAMA is llama.cpp's llama-bench, to run beside it
 #   tools/on-gpu.sh tune             there, with a ptxas: llm-demo --tune, then --bench without and with what it found (not part of all)
 #   tools/on-gpu.sh all [CU [LLAMA]] there: all of it, and a table at the end
@@ -81,6 +82,12 @@ launch() {
         nvcc -O3 -arch=native "$1" -o "$out/cuda_launch" -lcuda && run cuda-launch 120 "$out/cuda_launch"
     fi
 }
+kernels() {
+    run kernels 60 "$bin/hcq-bench" --device "$device" kernels
+    if command -v nvcc >/dev/null; then
+        nvcc -O3 -arch=native tools/cuda-peer.cu -o "$out/cuda-peer" -lcuda -lcublas && run cuda-kernels 60 "$out/cuda-peer"
+    fi
+}
 # bench [LLAMA_BENCH]: models of true shapes; with llama.cpp's llama-bench, each model by both, one after the other.
 bench() {
     for spec in ${SPECS:-llama-3.2-1b:q6_k llama-3.2-1b:q4_k_m llama-3.2-1b:q8_0 llama-3.2-1b:f16 llama-3.1-8b:q4_k_m}; do
@@ -111,10 +118,11 @@ profile) profile ;;
 conform) conform ;;
 soak) soak ;;
 launch) launch "${2:-}" ;;
+kernels) kernels ;;
 bench) bench "${2:-}" ;;
 tune) tune ;;
-all) suite; verify; profile; conform; launch "${2:-}"; bench "${3:-}" ;;
-*) sed -n '2,16p' "$0"; exit 2 ;;
+all) suite; verify; profile; conform; launch "${2:-}"; kernels; bench "${3:-}" ;;
+*) sed -n '2,17p' "$0"; exit 2 ;;
 esac
 [ ${#rows[@]} -eq 0 ] && exit 0
 printf '\n%s\n' "${rows[@]}"

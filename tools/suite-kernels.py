@@ -19,7 +19,7 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SMS = (80, 86, 87, 89, 90)
 MODULES = {
-    "tests/kernels": (["bounds", "matrix", "suite"], SMS),
+    "tests/kernels": (["bench", "bounds", "matrix", "suite"], SMS),
     "sim/tests/data": (["fill", "pairs", "planted", "waits"], SMS),
     "hcq/kernels": (["copy"], (80, 87, 90)),
 }

@@ -16,6 +16,17 @@ pub fn cubin(arch: Arch) -> &'static [u8] {
     }
 }
 
+/// The cubin of `hcq-bench`'s kernels for an instruction set.
+pub fn bench_cubin(arch: Arch) -> &'static [u8] {
+    match arch {
+        Arch::Sm80 => include_bytes!("../kernels/bench.sm_80.cubin"),
+        Arch::Sm86 => include_bytes!("../kernels/bench.sm_86.cubin"),
+        Arch::Sm87 => include_bytes!("../kernels/bench.sm_87.cubin"),
+        Arch::Sm89 => include_bytes!("../kernels/bench.sm_89.cubin"),
+        Arch::Sm90 => include_bytes!("../kernels/bench.sm_90.cubin"),
+    }
+}
+
 /// The instruction set of a device.
 ///
 /// # Errors

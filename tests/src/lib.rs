@@ -50,7 +50,7 @@ mod windows;
 struct Readme;
 
 pub use harness::{Test, on_sim, run_checked, run_on, selector};
-pub use kernels::{arch, cubin};
+pub use kernels::{arch, bench_cubin, cubin};
 
 /// The whole suite.
 pub fn suite() -> Vec<Test> {

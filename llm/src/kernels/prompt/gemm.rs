@@ -96,8 +96,25 @@ pub fn splits(output: Output, cols: u32) -> impl Iterator<Item = u32> {
 /// The tile for a product, and the number of parts of its row length, so that all of `sm_count`
 /// multiprocessors have work.
 pub fn choose(output: Output, tokens: u32, rows: u32, cols: u32, sm_count: u32) -> (Tile, u32) {
-    let all = splits(output, cols)
-        .flat_map(|shares| TILES.into_iter().zip(RATES).map(move |(tile, rate)| (tile, rate, shares)));
+    cheapest(output, tokens, rows, cols, sm_count, splits(output, cols))
+}
+
+/// The tile for a product whose row length is not split.
+pub fn choose_whole(tokens: u32, rows: u32, cols: u32, sm_count: u32) -> Tile {
+    cheapest(Output::Sums, tokens, rows, cols, sm_count, [1].into_iter()).0
+}
+
+/// The tile and the number of parts, of `splits`, that cost least.
+fn cheapest(
+    output: Output,
+    tokens: u32,
+    rows: u32,
+    cols: u32,
+    sm_count: u32,
+    splits: impl Iterator<Item = u32>,
+) -> (Tile, u32) {
+    let all =
+        splits.flat_map(|shares| TILES.into_iter().zip(RATES).map(move |(tile, rate)| (tile, rate, shares)));
     let cost = |&(tile, rate, shares): &(Tile, u64, u32)| {
         let [x, y, z] = tile.grid(output, tokens, rows, shares).map(u64::from);
         let turns = (x * y * z).div_ceil(sm_count.into());

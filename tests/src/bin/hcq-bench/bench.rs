@@ -1,0 +1,69 @@
+//! The device under test, its kernels, and what was measured so far.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use ga10b_tests::{arch, bench_cubin, cubin};
+use hcq::{Args, BackendKind, Buffer, Device, Kernel, LaunchConfig, Program};
+
+use crate::table::Figure;
+
+pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const MIB: u64 = 1 << 20;
+/// Work before the first figure, and before each of those during which most of the GPU is idle.
+pub const WARM: Duration = Duration::from_millis(1500);
+pub const WARM_AGAIN: Duration = Duration::from_millis(300);
+
+pub struct Bench {
+    pub device: Device,
+    pub program: Program,
+    fill: Kernel,
+    pub figures: Vec<Figure>,
+}
+
+/// Microseconds since `since`.
+pub fn us(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e6
+}
+
+impl Bench {
+    pub fn new(device: Device) -> Result<Self> {
+        let arch = arch(&device)?;
+        let program = device.load(bench_cubin(arch)).context("loading the kernels")?;
+        let fill = device.load(cubin(arch))?.kernel("fill")?;
+        Ok(Self { device, program, fill, figures: Vec::new() })
+    }
+
+    pub fn record(&mut self, name: impl Into<String>, unit: &'static str, samples: Vec<f64>) {
+        self.figures.push(Figure::new(name, unit, samples));
+    }
+
+    pub fn is_software(&self) -> bool {
+        self.device.info().backend == BackendKind::Sim
+    }
+
+    /// Keeps the whole GPU busy for a while: an idle one lowers its clocks within a second, and takes more
+    /// than one of work to raise them again. The software GPU has none.
+    pub fn warm_up(&self, time: Duration) -> Result<()> {
+        if self.is_software() {
+            return Ok(());
+        }
+        let count = 1 << 20;
+        let out = self.device.alloc(4 * u64::from(count))?;
+        let (mut queue, began) = (self.device.queue()?, Instant::now());
+        let args = Args::new().buffer(&out).u32(count).u32(0);
+        while began.elapsed() < time {
+            for _ in 0..20 {
+                // SAFETY: the kernel writes `count` words, all of `out`.
+                unsafe { queue.launch(&self.fill, LaunchConfig::new(count / 1024, 1024), &args)? };
+            }
+            queue.submit()?.wait(DEADLINE)?;
+        }
+        Ok(())
+    }
+
+    /// A kernel that works on one word of `data`, `offset` bytes in.
+    pub fn on_word(&self, name: &str, data: &Buffer, offset: u64) -> Result<(Kernel, Args)> {
+        Ok((self.program.kernel(name)?, Args::new().buffer_at(data, offset).u32(1)))
+    }
+}
