@@ -51,7 +51,8 @@
 //! and the objects that a program sees.
 //!
 //! ```text
-//! 0  address errno serial sync launch::shape memory::quarantine memory::range_set memory::shared_bytes
+//! 0  address errno serial sync launch::shape memory::kept memory::quarantine memory::range_set
+//! 0  memory::shared_bytes
 //! 0  program::cubin program::occupancy program::stack
 //! 1  fault::report launch::constant_bank memory::piece_note program::loader submission::ring
 //! 2  error

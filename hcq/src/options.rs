@@ -4,8 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::address::Bytes;
 use crate::error::Error;
 use crate::info::GpuCache;
+
+/// Most bytes of freed memory that are kept where the caller does not say.
+const MOST_KEPT: u64 = 1 << 30;
 
 /// Which device to open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -99,6 +103,11 @@ pub struct DeviceOptions {
     pub timeslice: Option<Duration>,
     /// How long a wait spins before it yields and then sleeps; `None` for what suits the device.
     pub spin: Option<Duration>,
+    /// Most bytes of freed buffers above 256 KiB that the device keeps for later ones of about their size: the
+    /// driver takes 100 us and more for each. `None` for a 64th of the memory, at most 1 GiB; 0 gives all back
+    /// at once. They go back when an allocation lacks memory, and by [`Device::trim`](crate::Device::trim).
+    /// Where kernels are checked (`NVGPU_SIM_CHECK`), nothing is kept.
+    pub keep_freed: Option<Bytes>,
     /// For tests: the value timelines start from. They count modulo 2^64.
     pub timeline_start: u64,
     /// How long operations without a deadline of their own (reading, writing, ring space, dropping) wait for
@@ -124,6 +133,11 @@ impl DeviceOptions {
         self
     }
 
+    /// Most bytes of freed memory that are kept, on a device with `memory` bytes.
+    pub(crate) fn keep(&self, memory: Bytes) -> Bytes {
+        self.keep_freed.unwrap_or(Bytes::new((memory.count() / 64).min(MOST_KEPT)))
+    }
+
     /// Whether launches are conservative, once that is resolved.
     pub(crate) fn is_conservative(&self) -> bool {
         self.conservative == Some(true)
@@ -144,6 +158,7 @@ impl Default for DeviceOptions {
             switch_limit: Some(Duration::from_secs(60)),
             timeslice: None,
             spin: None,
+            keep_freed: None,
             timeline_start: 0,
             patience: Duration::from_secs(60),
         }

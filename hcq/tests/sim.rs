@@ -364,14 +364,39 @@ fn a_buffer_in_a_window_faults_without_the_reservation_and_is_refused_with_it() 
 
 #[test]
 fn memory_is_recycled() {
-    let device = device();
-    let mut seen = std::collections::HashSet::new();
-    for i in 0..2000u64 {
-        let buffer = device.alloc(1 + (i * 7919) % (3 << 20)).unwrap();
-        seen.insert(buffer.va());
-    }
+    let device = device_with(|options| options.keep_freed = Some(Bytes::new(0)));
+    let seen = addresses_of_buffers_one_at_a_time(&device);
     assert!(seen.len() < 100, "{} addresses for one buffer at a time", seen.len());
     assert!(device.memory_map().is_empty());
+}
+
+/// Where buffers of many sizes lie, each of which goes before the next comes.
+fn addresses_of_buffers_one_at_a_time(device: &Device) -> std::collections::BTreeSet<GpuVa> {
+    (0..2000u64).map(|i| device.alloc(1 + (i * 7919) % (3 << 20)).unwrap().va()).collect()
+}
+
+#[test]
+fn memory_that_is_kept_is_bounded_counts_as_free_and_goes_back() {
+    const KEPT: u64 = 32 << 20;
+    let sim = ga10b_sim::Sim::new(ga10b_sim::SimConfig::default());
+    let mut options = DeviceOptions::default();
+    options.keep_freed = Some(Bytes::new(KEPT));
+    let device = hcq::sim::open(sim.clone(), options).unwrap();
+    // What the driver says is free: this one keeps nothing.
+    let other = hcq::sim::open(sim, DeviceOptions::default()).unwrap();
+    let free = || other.free_memory().unwrap().count();
+    let (before, own) = (free(), device.free_memory().unwrap().count());
+    let seen = addresses_of_buffers_one_at_a_time(&device);
+    let span = seen.last().unwrap().raw() - seen.first().unwrap().raw();
+    assert!(span < 2 * KEPT, "{span} bytes of addresses");
+    assert!(device.memory_map().is_empty());
+    // Kept memory, a chunk that small pieces are cut from, and page tables.
+    let gone = before - free();
+    assert!((KEPT / 2..=KEPT + (3 << 20)).contains(&gone), "{gone} bytes are gone");
+    let now = device.free_memory().unwrap().count();
+    assert!(own - now <= 3 << 20, "{own} bytes were free, {now} are: {gone} are gone");
+    device.trim().unwrap();
+    assert!(before - free() <= 3 << 20);
 }
 
 #[test]

@@ -49,7 +49,8 @@ impl fmt::Debug for Core {
 impl Core {
     /// An address space with nothing in it.
     pub fn new(backend: Arc<dyn Backend>, options: DeviceOptions, explain: Arc<dyn Explain>) -> Arc<Self> {
-        let memory = MemoryManager::new(backend.clone(), options.reserve_windows);
+        let memory =
+            MemoryManager::new(backend.clone(), options.reserve_windows, options.keep(backend.info().memory));
         let witnessed = backend.witness().is_some();
         Arc::new(Self { backend, memory, explain, lost: OnceLock::new(), witnessed, options })
     }

@@ -184,13 +184,26 @@ impl Device {
     }
 
     /// How much memory can be allocated now. On a Jetson that is the kernel's estimate for the memory that CPU
-    /// and GPU share; where the driver does not say, all that the GPU has.
+    /// and GPU share; where the driver does not say, all that the GPU has. Memory that the device keeps for
+    /// later buffers counts as free.
     ///
     /// # Errors
     /// What the driver says.
     pub fn free_memory(&self) -> Result<Bytes, Error> {
         self.shared.core.here()?;
-        self.shared.core.backend().free_memory()
+        let core = &self.shared.core;
+        let free = core.backend().free_memory()?.count().saturating_add(core.memory().kept().count());
+        Ok(Bytes::new(free.min(core.info().memory.count())))
+    }
+
+    /// Gives the memory of freed buffers back that the device keeps for later ones
+    /// ([`keep_freed`](DeviceOptions::keep_freed)).
+    ///
+    /// # Errors
+    /// What the driver says; [`Error::Forked`].
+    pub fn trim(&self) -> Result<(), Error> {
+        self.shared.core.here()?;
+        self.shared.core.memory().give_back_kept()
     }
 
     /// Allocates a buffer of `len` bytes, aligned to 256, and to 2 MiB from 8 MiB on. Its content is not

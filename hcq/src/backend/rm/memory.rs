@@ -10,10 +10,10 @@ use rm_sys::{
     NVOS32_ALLOC_FLAGS_PERSISTENT_VIDMEM, NVOS32_ATTR_COHERENCY, NVOS32_ATTR_COHERENCY_CACHED,
     NVOS32_ATTR_COHERENCY_UNCACHED, NVOS32_ATTR_LOCATION, NVOS32_ATTR_LOCATION_PCI, NVOS32_ATTR_PAGE_SIZE,
     NVOS32_ATTR_PAGE_SIZE_HUGE, NVOS32_ATTR_PHYSICALITY, NVOS32_ATTR_PHYSICALITY_ALLOW_NONCONTIGUOUS,
-    NVOS32_ATTR_PHYSICALITY_NONCONTIGUOUS, NVOS32_ATTR2_GPU_CACHEABLE, NVOS32_ATTR2_GPU_CACHEABLE_NO,
-    NVOS32_ATTR2_GPU_CACHEABLE_YES, NVOS32_ATTR2_PAGE_SIZE_HUGE, NVOS32_ATTR2_PAGE_SIZE_HUGE_2MB,
-    NVOS32_ATTR2_ZBC, NVOS32_ATTR2_ZBC_PREFER_NO_ZBC, NVOS32_TYPE_IMAGE, NVOS32_TYPE_NOTIFIER,
-    NVOS46_FLAGS_CACHE_SNOOP, NVOS46_FLAGS_DMA_OFFSET_FIXED,
+    NVOS32_ATTR_PHYSICALITY_CONTIGUOUS, NVOS32_ATTR_PHYSICALITY_NONCONTIGUOUS, NVOS32_ATTR2_GPU_CACHEABLE,
+    NVOS32_ATTR2_GPU_CACHEABLE_NO, NVOS32_ATTR2_GPU_CACHEABLE_YES, NVOS32_ATTR2_PAGE_SIZE_HUGE,
+    NVOS32_ATTR2_PAGE_SIZE_HUGE_2MB, NVOS32_ATTR2_ZBC, NVOS32_ATTR2_ZBC_PREFER_NO_ZBC, NVOS32_TYPE_IMAGE,
+    NVOS32_TYPE_NOTIFIER, NVOS46_FLAGS_CACHE_SNOOP, NVOS46_FLAGS_DMA_OFFSET_FIXED,
 };
 
 use super::client::Object;
@@ -60,7 +60,8 @@ impl Placement {
         }
     }
 
-    fn parameters(self, owner: u32, len: u64) -> NV_MEMORY_ALLOCATION_PARAMS {
+    /// What `NV_MEMORY_ALLOCATION_PARAMS` asks for, for memory in one stretch of the GPU's or in several.
+    fn parameters(self, owner: u32, len: u64, contiguous: bool) -> NV_MEMORY_ALLOCATION_PARAMS {
         const COMMON: u32 = NVOS32_ALLOC_FLAGS_IGNORE_BANK_PLACEMENT
             | NVOS32_ALLOC_FLAGS_ALIGNMENT_FORCE
             | NVOS32_ALLOC_FLAGS_MEMORY_HANDLE_PROVIDED
@@ -68,11 +69,13 @@ impl Placement {
         const SYSTEM: u32 = field(NVOS32_ATTR_LOCATION, NVOS32_ATTR_LOCATION_PCI)
             | field(NVOS32_ATTR_PHYSICALITY, NVOS32_ATTR_PHYSICALITY_NONCONTIGUOUS);
         const PLAIN: u32 = field(NVOS32_ATTR2_ZBC, NVOS32_ATTR2_ZBC_PREFER_NO_ZBC);
+        const ONE: u32 = field(NVOS32_ATTR_PHYSICALITY, NVOS32_ATTR_PHYSICALITY_CONTIGUOUS);
+        const SEVERAL: u32 = field(NVOS32_ATTR_PHYSICALITY, NVOS32_ATTR_PHYSICALITY_ALLOW_NONCONTIGUOUS);
+        let stretches = if contiguous { ONE } else { SEVERAL };
         let (flags, attr, attr2, alignment) = match self {
             Self::Video => (
                 COMMON | NVOS32_ALLOC_FLAGS_PERSISTENT_VIDMEM,
-                field(NVOS32_ATTR_PHYSICALITY, NVOS32_ATTR_PHYSICALITY_ALLOW_NONCONTIGUOUS)
-                    | field(NVOS32_ATTR_PAGE_SIZE, NVOS32_ATTR_PAGE_SIZE_HUGE),
+                stretches | field(NVOS32_ATTR_PAGE_SIZE, NVOS32_ATTR_PAGE_SIZE_HUGE),
                 PLAIN
                     | field(NVOS32_ATTR2_GPU_CACHEABLE, NVOS32_ATTR2_GPU_CACHEABLE_YES)
                     | field(NVOS32_ATTR2_PAGE_SIZE_HUGE, NVOS32_ATTR2_PAGE_SIZE_HUGE_2MB),
@@ -119,8 +122,18 @@ impl Allocation {
     /// Allocates `len` bytes, not 0, mapped nowhere yet.
     pub fn new(space: &Arc<Space>, placement: Placement, len: u64) -> Result<Self, Error> {
         let client = space.client();
-        let mut parameters = placement.parameters(client.root(), len);
-        let memory = client.create_with(space.device(), placement.class(), &mut parameters)?;
+        let create = |contiguous| {
+            let mut parameters = placement.parameters(client.root(), len, contiguous);
+            let memory = client.create_with(space.device(), placement.class(), &mut parameters)?;
+            Ok((memory, parameters))
+        };
+        // One stretch is found faster, where there is one.
+        let (memory, parameters) = create(true).or_else(|error: Error| {
+            match placement == Placement::Video && error.is_shortage() {
+                true => create(false),
+                false => Err(error),
+            }
+        })?;
         if parameters.size < len {
             let expected = "at least the size asked for";
             return Err(Error::Answer {
@@ -209,18 +222,18 @@ mod tests {
 
     #[test]
     fn the_words_are_those_that_are_known_to_work() {
-        let video = Placement::Video.parameters(7, 4 << 20);
+        let video = Placement::Video.parameters(7, 4 << 20, false);
         assert_eq!(
             (video.flags, video.attr, video.attr2),
             (0x1_c101, 3 << 27 | 3 << 23, 1 | 1 << 2 | 1 << 20)
         );
         assert_eq!((video.owner, video.limit, video.alignment), (7, (4 << 20) - 1, 2 << 20));
-        let system = Placement::System.parameters(7, 4096);
+        let system = Placement::System.parameters(7, 4096, false);
         assert_eq!(
             (system.flags, system.attr, system.attr2),
             (0xc101, 1 << 25 | 1 << 27 | 1 << 29, 1 | 2 << 2)
         );
-        let notifier = Placement::Notifier.parameters(7, 4096);
+        let notifier = Placement::Notifier.parameters(7, 4096, false);
         assert_eq!((notifier.type_, notifier.attr), (13, 1 << 25 | 1 << 27));
     }
 }

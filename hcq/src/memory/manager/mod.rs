@@ -1,4 +1,5 @@
-//! GPU memory: large pieces mapped one by one, small ones cut from larger pieces.
+//! GPU memory: large pieces mapped one by one and kept for a while when they are freed, small ones cut from
+//! larger pieces.
 //!
 //! A [`Piece`] owns its memory and gives it back when it is dropped. Who drops one has made sure that no work
 //! of the GPU uses it any more. In a fork of the process that allocated it, a piece is out of reach, and
@@ -14,8 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use nvgpu_sys::{Note, Notes};
 
 use crate::address::{Bytes, GpuVa};
-use crate::backend::{Backend, Memory, MemoryId, MemoryKind, MemoryRequest};
+use crate::backend::{Backend, Memory, MemoryKind, MemoryRequest};
 use crate::error::Error;
+use crate::memory::kept::Kept;
 use crate::memory::piece_note;
 use crate::memory::quarantine::Quarantine;
 use crate::memory::range_set::RangeSet;
@@ -70,7 +72,7 @@ unsafe impl Sync for Piece {}
 
 enum Home {
     /// A mapping of its own, at this place.
-    Own(MemoryId, Place),
+    Own(Memory, Place),
     /// Part of the chunk that starts here.
     Chunk(u64),
 }
@@ -204,6 +206,8 @@ struct State {
     mappings: BTreeMap<u64, Mapping>,
     /// Used where accesses of kernels are checked.
     quarantine: Quarantine<Freed>,
+    /// Used where they are not.
+    kept: Kept<MemoryKind, (Memory, Place)>,
 }
 
 /// Addresses without memory; given back on drop.
@@ -248,12 +252,14 @@ fn reach(kind: MemoryKind) -> Reach {
 }
 
 impl MemoryManager {
-    /// Nothing allocated yet.
-    pub fn new(backend: Arc<dyn Backend>, reserve_windows: bool) -> Arc<Self> {
+    /// Nothing allocated yet. Keeps at most `keep` bytes of what is freed.
+    pub fn new(backend: Arc<dyn Backend>, reserve_windows: bool, keep: Bytes) -> Arc<Self> {
         let (notes, va) = (backend.notes(), VaSpace::new(backend.layout(), reserve_windows));
         let va = if notes == Notes::Checked { va.with_guard(GUARD) } else { va };
         let (chunks, mappings, quarantine) = (BTreeMap::new(), BTreeMap::new(), Quarantine::default());
-        let state = Mutex::new(State { va, chunks, mappings, quarantine });
+        // What is kept stays mapped: a kernel that uses freed memory would not be noticed.
+        let kept = Kept::new(if notes == Notes::Checked { 0 } else { keep.count() });
+        let state = Mutex::new(State { va, chunks, mappings, quarantine, kept });
         Arc::new(Self { backend, process: Process::current(), notes, state })
     }
 
@@ -274,17 +280,40 @@ impl MemoryManager {
         len.next_multiple_of(UNIT) + if self.notes == Notes::Checked { RED_ZONE } else { 0 }
     }
 
-    /// Takes addresses; those in quarantine too if there are no others.
+    /// Takes addresses; those in quarantine and of kept memory too if there are no others.
     fn place(&self, take: impl Fn(&mut VaSpace) -> Result<Place, Error>) -> Result<Place, Error> {
         let mut state = self.state();
         let place = take(&mut state.va);
         let waiting = if place.is_err() { state.quarantine.take_all() } else { Vec::new() };
         drop(state);
-        if waiting.is_empty() {
+        if place.is_ok() || (waiting.is_empty() && self.kept() == Bytes::new(0)) {
             return place;
         }
         self.recycle_all(waiting)?;
+        self.give_back_kept()?;
         take(&mut self.state().va)
+    }
+
+    /// Freed memory that is kept for the next allocation of its size.
+    pub fn kept(&self) -> Bytes {
+        Bytes::new(self.state().kept.bytes())
+    }
+
+    /// Gives the memory that is kept back to the driver.
+    pub fn give_back_kept(&self) -> Result<(), Error> {
+        let all = self.state().kept.take_all();
+        self.give_back(all)
+    }
+
+    /// Gives memory back to the driver, and says what went wrong first.
+    fn give_back(&self, all: Vec<(Memory, Place)>) -> Result<(), Error> {
+        let one = |(memory, place): (Memory, Place)| {
+            // The addresses become free only when nothing is mapped there any more.
+            self.backend.free(memory.id)?;
+            self.state().va.free(place);
+            Ok(())
+        };
+        all.into_iter().map(one).fold(Ok(()), Result::and)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -298,6 +327,10 @@ impl MemoryManager {
         }
         if len <= SMALL {
             return self.alloc_small(len, kind, what).map_err(|error| self.explain(error, len, kind, what));
+        }
+        let kept = self.state().kept.take(kind, len);
+        if let Some((memory, place)) = kept {
+            return Ok(self.own(memory, place, len, kind, what));
         }
         let place = self.place(|va| va.alloc(Bytes::new(len), reach(kind)));
         let piece = place.and_then(|place| self.map(place, len, kind, what));
@@ -325,7 +358,14 @@ impl MemoryManager {
     /// Has the driver map memory at `place`, which is free again after an error.
     fn allocate(&self, place: &Place, kind: MemoryKind) -> Result<Memory, Error> {
         let request = MemoryRequest { len: place.len, kind, va: place.va };
-        self.backend.allocate(&request).inspect_err(|_| self.state().va.free(place.clone()))
+        let memory = self.backend.allocate(&request).or_else(|error| {
+            if !error.is_shortage() || self.kept() == Bytes::new(0) {
+                return Err(error);
+            }
+            self.give_back_kept()?;
+            self.backend.allocate(&request)
+        });
+        memory.inspect_err(|_| self.state().va.free(place.clone()))
     }
 
     /// What a shortage left of an allocation of `len` bytes; other errors as they are.
@@ -349,11 +389,23 @@ impl MemoryManager {
         kind: MemoryKind,
         what: &'static str,
     ) -> Result<Piece, Error> {
-        let (va, memory) = (place.va, self.allocate(&place, kind)?);
+        let memory = self.allocate(&place, kind)?;
+        Ok(self.own(memory, place, len, kind, what))
+    }
+
+    /// A piece that has the memory mapped at `place` for itself.
+    fn own(
+        self: &Arc<Self>,
+        memory: Memory,
+        place: Place,
+        len: u64,
+        kind: MemoryKind,
+        what: &'static str,
+    ) -> Piece {
+        let va = place.va;
         self.state().mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
         self.note(|| piece_note::note(va, len, what));
-        let home = Home::Own(memory.id, place);
-        Ok(Piece { va, len, kind, cpu: memory.cpu, home, manager: self.clone() })
+        Piece { va, len, kind, cpu: memory.cpu, home: Home::Own(memory, place), manager: self.clone() }
     }
 
     fn alloc_small(self: &Arc<Self>, len: u64, kind: MemoryKind, what: &'static str) -> Result<Piece, Error> {
@@ -388,10 +440,14 @@ impl MemoryManager {
         self.note(|| Note::Freed { va: piece.va.raw() });
         self.state().mappings.remove(&piece.va.raw());
         let (freed, kept) = match &piece.home {
-            Home::Own(id, place) => {
-                // The addresses become free only when nothing is mapped there any more.
-                self.backend.free(*id)?;
+            Home::Own(memory, place) if self.notes == Notes::Checked => {
+                self.backend.free(memory.id)?;
                 (Freed::Place(place.clone()), 0)
+            }
+            Home::Own(memory, place) => {
+                let (memory, len) = ((*memory, place.clone()), place.len.count());
+                let gone = self.state().kept.put(piece.kind, len, memory);
+                return self.give_back(gone);
             }
             Home::Chunk(start) => {
                 let (offset, units) = (piece.va.raw() - start, self.units(piece.len));

@@ -57,6 +57,8 @@ struct Books {
     /// What the debugger says about the last MMU fault: address, type, access.
     mmu_fault: Option<(u64, u32, u32)>,
     schedules: usize,
+    /// Whether each request for video memory asked for one stretch.
+    contiguous: Vec<bool>,
     /// Objects, CPU mappings and GPU mappings that the process knows nothing of, or could not remove: they end
     /// with what they are part of.
     lost: BTreeSet<u64>,
@@ -133,10 +135,14 @@ impl FakeRm {
         if !known {
             return NV_ERR_INVALID_OBJECT_PARENT;
         }
-        if args.hClass == NV01_MEMORY_LOCAL_USER
-            && at::<NV_MEMORY_ALLOCATION_PARAMS>(args.pAllocParms).size > 5 << 30
-        {
-            return NV_ERR_NO_MEMORY;
+        if args.hClass == NV01_MEMORY_LOCAL_USER {
+            // 5 GiB are free, 3 of them in one stretch.
+            let wanted = at::<NV_MEMORY_ALLOCATION_PARAMS>(args.pAllocParms);
+            let contiguous = NVOS32_ATTR_PHYSICALITY.get(wanted.attr) == NVOS32_ATTR_PHYSICALITY_CONTIGUOUS;
+            books.contiguous.push(contiguous);
+            if wanted.size > if contiguous { 3 << 30 } else { 5 << 30 } {
+                return NV_ERR_NO_MEMORY;
+            }
         }
         if args.hClass == NV01_DEVICE_0 {
             assert_eq!(at::<NV0080_ALLOC_PARAMETERS>(args.pAllocParms).hClientShare, args.hRoot);
