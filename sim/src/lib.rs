@@ -52,6 +52,7 @@
 //! 40  driver::nodes
 //! 41  visit::host
 //! 42  sim
+//! 43  open_files
 //! ```
 
 mod clock;
@@ -63,6 +64,7 @@ mod driver;
 mod findings;
 mod gpu;
 mod ids;
+mod open_files;
 mod order;
 mod own_thread;
 mod pieces;
@@ -80,6 +82,7 @@ pub use findings::{Checks, Event, Finding, UnknownCheck};
 pub use gpu::counters::Counters;
 pub use gpu::session::{Session, UnknownSession};
 pub use gpu::sm;
+pub use open_files::{Held, Waiting};
 pub use own_thread::is_gpu_thread;
 pub use pieces::{Location, Pieces, Relation};
 pub use poison::POISON;

@@ -1,7 +1,7 @@
 //! The device as a program sees it: system calls.
 
 use crate::config::SimConfig;
-use crate::driver::descriptor::borrow;
+use crate::driver::descriptor::{FileKey, borrow};
 use crate::driver::dmabuf::DmaBuf;
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
@@ -33,6 +33,19 @@ use std::thread::JoinHandle;
 
 /// Bytes of a signal mask, as the kernel has it.
 const SIGNAL_MASK: usize = 8;
+/// What the kernel reports at once of a file whose driver has no `poll` operation.
+const ALWAYS_READY: i16 = libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM;
+
+/// How a descriptor becomes ready.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Readiness {
+    /// An event: once for each post.
+    Event,
+    /// The driver has no `poll` operation for it.
+    Always,
+    /// The descriptor itself says it.
+    OfTheKernel,
+}
 
 /// A software ga10b, with the system calls of its driver.
 ///
@@ -40,7 +53,7 @@ const SIGNAL_MASK: usize = 8;
 /// GPU runs on its own thread from [`new`](Sim::new) until the `Sim` is dropped.
 #[derive(Debug)]
 pub struct Sim {
-    machine: Arc<Machine>,
+    pub(crate) machine: Arc<Machine>,
     thread: Option<JoinHandle<()>>,
     /// Mappings of buffers by the program, by address: bytes, and the buffer. Kept if it is checked how the
     /// program uses them.
@@ -86,7 +99,7 @@ impl Sim {
     }
 
     /// Whether the caller is in the process of the machine, and not in a fork of it.
-    fn is_here(&self) -> bool {
+    pub fn is_here(&self) -> bool {
         std::process::id() == self.process
     }
 
@@ -186,7 +199,12 @@ impl Sim {
             // As in the kernel, what is there is unmapped first.
             self.machine.doorbells.remove(at, len.get());
         }
-        let file = match self.machine.object(fd)? {
+        let object = self.machine.object(fd)?;
+        let opened = FileKey::of(fd).ok().and_then(|key| self.machine.driver().files.flags(key));
+        if let Some(opened) = opened {
+            check_access(opened, prot, flags)?;
+        }
+        let file = match object {
             Some(Object::Ctrl(file)) => file,
             Some(Object::NvMap) => return Err(Errno::EPERM),
             Some(_) => return Err(Errno::ENODEV),
@@ -292,12 +310,14 @@ impl Sim {
             true => None,
             false => Some(user.read_own(timeout.expose_provenance() as u64, size_of::<timespec>())?),
         };
+        let mut none = [0u8; size_of::<timespec>()];
         let left = left.as_mut().map_or(std::ptr::null_mut(), Vec::as_mut_ptr);
         let at = fds.expose_provenance() as u64;
         let bytes = user.read_own(at, count * size_of::<pollfd>())?;
         let mut raw: Vec<pollfd> = bytes.as_chunks().0.iter().map(|entry| poll_entry(*entry)).collect();
-        let ready = self.poll_by(&mut raw, |raw| {
+        let ready = self.poll_by(&mut raw, |raw, at_once| {
             let (fds, count) = (raw.as_mut_ptr(), raw.len());
+            let left = if at_once { none.as_mut_ptr() } else { left };
             // SAFETY: array and time are copies that are as long as the kernel takes them for; it checks the
             // mask, and reads as many bytes of it as it has signals.
             let ready = unsafe { syscall(SYS_ppoll, fds, count, left, mask, SIGNAL_MASK) };
@@ -308,38 +328,57 @@ impl Sim {
         Ok(ready)
     }
 
-    /// Polls by `wait`, with events of this machine as the driver reports them.
+    /// Polls by `wait`, with events of this machine as the driver reports them. `wait` does not wait if it is
+    /// told that a descriptor is ready.
     fn poll_by(
         &self,
         fds: &mut [pollfd],
-        wait: impl FnOnce(&mut [pollfd]) -> Result<i32, Errno>,
+        wait: impl FnOnce(&mut [pollfd], bool) -> Result<i32, Errno>,
     ) -> Result<i32, Errno> {
-        let event = |fd: &pollfd| borrow(fd.fd).filter(|fd| self.is_event(*fd));
-        let events: Vec<_> = fds.iter().map(event).collect();
-        let asked: Vec<i16> = fds.iter().map(|fd| fd.events).collect();
-        for (fd, _) in fds.iter_mut().zip(&events).filter(|(_, event)| event.is_some()) {
-            if fd.events & libc::POLLPRI != 0 {
-                fd.events |= libc::POLLIN;
+        let waits: Vec<Readiness> = fds.iter().map(|fd| self.readiness(fd.fd)).collect();
+        let asked: Vec<pollfd> = fds.to_vec();
+        let mut at_once = false;
+        for (fd, readiness) in fds.iter_mut().zip(&waits) {
+            match readiness {
+                Readiness::Event if fd.events & libc::POLLPRI != 0 => fd.events |= libc::POLLIN,
+                Readiness::Always => {
+                    at_once |= fd.events & ALWAYS_READY != 0;
+                    // The kernel passes over it.
+                    fd.fd = -1;
+                }
+                _ => (),
             }
         }
-        let ready = wait(fds);
-        for ((fd, event), asked) in fds.iter_mut().zip(events).zip(asked) {
-            fd.events = asked;
-            if let Some(event) = event
-                && ready.is_ok()
-                && fd.revents & libc::POLLIN != 0
-            {
-                fd.revents = (libc::POLLIN | libc::POLLPRI) & asked;
-                // The poll that reports a post clears it.
-                let mut posts = [0; 64];
-                while nix::unistd::read(event, &mut posts).is_ok_and(|n| n == posts.len()) {}
+        let ready = wait(fds, at_once);
+        for ((fd, readiness), asked) in fds.iter_mut().zip(waits).zip(asked) {
+            (fd.fd, fd.events) = (asked.fd, asked.events);
+            if ready.is_err() {
+                continue;
+            }
+            match readiness {
+                Readiness::Event if fd.revents & libc::POLLIN != 0 => {
+                    fd.revents = (libc::POLLIN | libc::POLLPRI) & asked.events;
+                    // The poll that reports a post clears it.
+                    let mut posts = [0; 64];
+                    let Some(event) = borrow(fd.fd) else { continue };
+                    while nix::unistd::read(event, &mut posts).is_ok_and(|n| n == posts.len()) {}
+                }
+                Readiness::Always => fd.revents = asked.events & ALWAYS_READY,
+                _ => (),
             }
         }
-        ready
+        ready.map(|_| fds.iter().filter(|fd| fd.revents != 0).count() as i32)
     }
 
-    fn is_event(&self, fd: BorrowedFd<'_>) -> bool {
-        matches!(self.machine.object(fd), Ok(Some(Object::Event)))
+    pub(crate) fn readiness(&self, fd: i32) -> Readiness {
+        let Some(fd) = borrow(fd) else { return Readiness::OfTheKernel };
+        match self.machine.object(fd) {
+            Ok(Some(Object::Event)) => Readiness::Event,
+            Ok(Some(Object::Debug(_) | Object::Sched | Object::ContextSwitchTrace)) | Ok(None) | Err(_) => {
+                Readiness::OfTheKernel
+            }
+            Ok(Some(_)) => Readiness::Always,
+        }
     }
 
     /// Whether a descriptor is a GPU address space of this machine.
@@ -355,11 +394,23 @@ impl Sim {
     /// Whether a descriptor belongs to this machine; in a fork of its process none does.
     pub fn owns(&self, fd: BorrowedFd<'_>) -> bool {
         // A lock may have been held when the process forked.
-        self.is_here() && self.is_known(fd)
+        self.is_here() && self.knows(fd)
     }
 
-    fn is_known(&self, fd: BorrowedFd<'_>) -> bool {
+    /// Whether a descriptor belongs to this machine, or in a fork of its process to the machine of the parent. In
+    /// a fork only if the parent held the tables meanwhile ([`hold`](Self::hold)).
+    pub fn knows(&self, fd: BorrowedFd<'_>) -> bool {
         matches!(self.machine.object(fd), Ok(Some(_))) || self.machine.buffer_state(fd).is_some()
+    }
+}
+
+/// The kernel's check of a mapping's protection against the mode in which the file was opened.
+fn check_access(opened: OFlag, prot: ProtFlags, flags: MapFlags) -> Result<(), Errno> {
+    let access = opened & OFlag::O_ACCMODE;
+    let stores = prot.contains(ProtFlags::PROT_WRITE) && flags.contains(MapFlags::MAP_SHARED);
+    match access == OFlag::O_WRONLY || stores && access == OFlag::O_RDONLY {
+        true => Err(Errno::EACCES),
+        false => Ok(()),
     }
 }
 
@@ -448,7 +499,8 @@ unsafe impl Sys for Sim {
         self.here()?;
         // SAFETY: `PollFd` is a transparent wrapper of `pollfd`, whose fields may hold anything.
         let raw = unsafe { std::slice::from_raw_parts_mut(fds.as_mut_ptr().cast::<pollfd>(), fds.len()) };
-        self.poll_by(raw, |raw| {
+        self.poll_by(raw, |raw, at_once| {
+            let timeout = if at_once { PollTimeout::ZERO } else { timeout };
             // SAFETY: the slice is exclusive and as long as it says; the kernel checks the descriptors.
             Errno::result(unsafe { libc::poll(raw.as_mut_ptr(), raw.len() as libc::nfds_t, timeout.into()) })
         })

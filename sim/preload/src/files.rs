@@ -1,31 +1,72 @@
-//! `open`, `fopen` and `close`.
+//! `open`, `creat` and `fopen`.
 
+use crate::folders;
 use crate::kernel;
-use crate::machine::{answer, borrow, from_program, name, owner, start};
+use crate::machine::{answer, from_program, start, warn_fork};
 use crate::mark::Mark;
 use crate::original::original;
-use crate::paths::node;
+use crate::paths::{Resolved, resolve};
+use ga10b_sim::Place;
 use libc::{FILE, c_char, c_int, mode_t};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nvgpu_sys::{Sys, TraceMark};
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
-/// Opens a node of the machine; `None` for any other path.
+/// Opens a place of the machine.
+fn open_place(path: &CStr, place: Place, flags: c_int) -> Result<OwnedFd, Errno> {
+    let wanted = OFlag::from_bits_retain(flags);
+    let name = || path.to_string_lossy();
+    match place {
+        Place::Folder(_) if wanted.contains(OFlag::O_CREAT | OFlag::O_EXCL) => Err(Errno::EEXIST),
+        Place::Folder(_)
+            if wanted.contains(OFlag::O_CREAT) || wanted & OFlag::O_ACCMODE != OFlag::O_RDONLY =>
+        {
+            Err(Errno::EISDIR)
+        }
+        Place::Node { .. } if wanted.contains(OFlag::O_PATH | OFlag::O_DIRECTORY) => Err(Errno::ENOTDIR),
+        Place::Node { .. } if !wanted.contains(OFlag::O_PATH) => {
+            let about =
+                TraceMark { kind: TraceMark::OPEN, flags: flags.cast_unsigned(), ..TraceMark::default() };
+            let mark = Mark::begin(about, || name().into_owned());
+            let sim = start().ok_or(Errno::ENODEV);
+            let opened = sim.and_then(|sim| {
+                warn_fork(sim);
+                sim.open(path, wanted)
+            });
+            mark.end(opened.map(IntoRawFd::into_raw_fd)).map(|fd| {
+                // SAFETY: the descriptor is new.
+                unsafe { OwnedFd::from_raw_fd(fd) }
+            })
+        }
+        _ => folders::open(&name(), flags),
+    }
+}
+
+/// How a path is opened.
+enum Opened {
+    /// Here: a descriptor, or -1 and `errno`.
+    Here(c_int),
+    /// By the kernel, with this path or the caller's.
+    Elsewhere(Option<CString>),
+}
+
+/// Opens what is of the machine.
 ///
 /// # Safety
 /// `path` stays as it is during the call.
-unsafe fn open_node(directory: c_int, path: *const c_char, flags: c_int) -> Option<c_int> {
+unsafe fn open_here(directory: c_int, path: *const c_char, flags: c_int) -> Opened {
     // SAFETY: the caller's promise.
-    let path = unsafe { node(directory, path) }?;
-    from_program(|| {
-        let sim = start().ok_or(Errno::ENODEV);
-        let about = TraceMark { kind: TraceMark::OPEN, flags: flags.cast_unsigned(), ..TraceMark::default() };
-        let mark = Mark::begin(about, || path.to_string_lossy().into_owned());
-        let opened = sim.and_then(|sim| sim.open(&path, OFlag::from_bits_truncate(flags)));
-        answer(mark.end(opened.map(IntoRawFd::into_raw_fd)))
-    })
+    let opened = from_program(|| match unsafe { resolve(directory, path, true) } {
+        Resolved::Place(path, place) => {
+            Opened::Here(answer(open_place(&path, place, flags).map(IntoRawFd::into_raw_fd)))
+        }
+        Resolved::Nothing(errno) => Opened::Here(answer(Err(errno))),
+        Resolved::Empty => Opened::Elsewhere(None),
+        Resolved::Kernel(other) => Opened::Elsewhere(other),
+    });
+    opened.unwrap_or(Opened::Elsewhere(None))
 }
 
 /// `open(2)`.
@@ -76,7 +117,11 @@ pub unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int 
 pub unsafe extern "C" fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
-        open_node(directory, path, flags).unwrap_or_else(|| kernel::openat(directory, path, flags, mode))
+        match open_here(directory, path, flags) {
+            Opened::Here(fd) => fd,
+            Opened::Elsewhere(Some(other)) => kernel::openat(libc::AT_FDCWD, other.as_ptr(), flags, mode),
+            Opened::Elsewhere(None) => kernel::openat(directory, path, flags, mode),
+        }
     }
 }
 
@@ -95,6 +140,46 @@ pub unsafe extern "C" fn openat64(
     unsafe { openat(directory, path, flags, mode) }
 }
 
+/// `__openat_2`, which fortified programs call.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __openat_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { openat(directory, path, flags, 0) }
+}
+
+/// `__openat64_2`, which fortified programs call.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __openat64_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { openat(directory, path, flags, 0) }
+}
+
+/// `creat(2)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn creat(path: *const c_char, mode: mode_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { open(path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode) }
+}
+
+/// `creat64`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn creat64(path: *const c_char, mode: mode_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { creat(path, mode) }
+}
+
 /// `fopen(3)`. A node's stream is for its descriptor alone: nodes are neither read nor written, and the machine's
 /// descriptors are for reading to the kernel.
 ///
@@ -105,13 +190,17 @@ pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut
     // SAFETY: the caller's promise.
     let flags = unsafe { open_flags(mode) };
     // SAFETY: the caller's promise.
-    if let Some(fd) = flags.and_then(|flags| unsafe { open_node(libc::AT_FDCWD, path, flags) }) {
-        // SAFETY: the descriptor is new, or -1.
-        return if fd < 0 { std::ptr::null_mut() } else { unsafe { libc::fdopen(fd, c"r".as_ptr()) } };
-    }
+    let opened = flags.map(|flags| unsafe { open_here(libc::AT_FDCWD, path, flags) });
+    let passed = match &opened {
+        Some(Opened::Here(fd)) if *fd < 0 => return std::ptr::null_mut(),
+        // SAFETY: the descriptor is new.
+        Some(Opened::Here(fd)) => return unsafe { libc::fdopen(*fd, c"r".as_ptr()) },
+        Some(Opened::Elsewhere(Some(other))) => other.as_ptr(),
+        Some(Opened::Elsewhere(None)) | None => path,
+    };
     type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
-    // SAFETY: the C library's function, with the caller's arguments.
-    unsafe { original::<Fopen>(c"fopen").map_or(std::ptr::null_mut(), |next| next(path, mode)) }
+    // SAFETY: the C library's function, with the caller's arguments or a C string.
+    unsafe { original::<Fopen>(c"fopen").map_or(std::ptr::null_mut(), |next| next(passed, mode)) }
 }
 
 /// `fopen64`.
@@ -140,23 +229,11 @@ unsafe fn open_flags(mode: *const c_char) -> Option<c_int> {
         (b'w' | b'a', false) => libc::O_WRONLY,
         _ => return None,
     };
-    Some(access | if mode.contains(&b'e') { libc::O_CLOEXEC } else { 0 })
-}
-
-/// `close(2)`.
-///
-/// # Safety
-/// As for the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn close(fd: c_int) -> c_int {
-    let served = from_program(|| {
-        let sim = owner(fd)?;
-        let about = TraceMark { kind: TraceMark::CLOSE, fd, ..TraceMark::default() };
-        let mark = Mark::begin(about, || borrow(fd).map_or(String::new(), |fd| name(sim, fd)));
-        // SAFETY: the program gives the descriptor up with this call.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Some(answer(mark.end(sim.close(fd).map(|()| 0))))
-    });
-    // SAFETY: the caller's promise.
-    served.flatten().unwrap_or_else(|| unsafe { kernel::close(fd) })
+    let made = match mode.first()? {
+        b'w' => libc::O_CREAT | libc::O_TRUNC,
+        b'a' => libc::O_CREAT | libc::O_APPEND,
+        _ => 0,
+    };
+    let flag = |letter: u8, flag: c_int| if mode.contains(&letter) { flag } else { 0 };
+    Some(access | made | flag(b'e', libc::O_CLOEXEC) | flag(b'x', libc::O_EXCL))
 }

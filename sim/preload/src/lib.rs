@@ -4,15 +4,16 @@
 //! LD_PRELOAD=libnvgpu_sim.so NVGPU_SIM_VERBOSE=1 ./program
 //! ```
 //!
-//! The library interposes the functions of the C library that take a node's path or one of the machine's
-//! descriptors: `open`, `fopen`, `opendir`, `stat`, `access`, `realpath`, `ioctl`, `mmap`, `poll`, `close` and
-//! their kin; and `dlsym`, for programs that take them from the C library's own handle, as Python's `ctypes`
-//! does. Pointers that the program passes are read and written by the kernel, so that a bad one is `EFAULT`.
-//! Calls on the nodes of the GPU's driver go to a [`ga10b_sim::Sim`] inside the process, which is made when
-//! the first node is opened; everything else goes to the kernel. Descriptors of the machine are real ones, so
-//! `dup`, `fcntl` and `lseek` need no help. A forked child has no GPU until it executes another program: there,
-//! nodes are `ENODEV`, and nothing is left of mappings. Programs that make system calls themselves, and listings
-//! of `/dev`, do not see the nodes.
+//! The library interposes the functions of the C library that take a path or one of the machine's descriptors:
+//! `open`, `fopen`, `opendir`, `stat`, `access`, `realpath`, `readlink`, `chdir`, `ioctl`, `mmap`, `read`, `write`,
+//! `poll`, `epoll_ctl`, `fcntl`, `close`, `dup2` and their kin; and `dlsym`, for programs that take them from the
+//! C library's own handle, as Python's `ctypes` does. Pointers that the program passes are read and written by
+//! the kernel, so that a bad one is `EFAULT`. Calls on the nodes of the GPU's driver go to a [`ga10b_sim::Sim`]
+//! inside the process, which is made when the first node is opened; everything else goes to the kernel.
+//! Descriptors of the machine are real ones, so `dup`, `sendmsg` and `lseek` need no help. A forked child has no
+//! GPU until it executes another program: there, calls on nodes and on inherited descriptors are `ENODEV`, with a
+//! line on stderr, and nothing is left of mappings. Programs that make system calls themselves, and listings of
+//! `/dev`, do not see the nodes; `docs/clients.md` has the differences.
 //!
 //! Environment: `NVGPU_SIM_ARCH` (`sm_80`, `sm_86`, `sm_87`, `sm_89` or `sm_90`), `NVGPU_SIM_MEMORY` (bytes),
 //! `NVGPU_SIM_SMS`, `NVGPU_SIM_CHECK` (`memory`, `init`, `race`, `sync` or `all`: mistakes of kernels to search
@@ -23,14 +24,18 @@
 //!
 //! # Layers
 //! ```text
-//! 0  folders kernel mark original
-//! 1  machine paths
-//! 2  files listings mappings notes requests status
-//! 3  symbols
+//! 0  kernel mark original
+//! 1  folders machine
+//! 2  descriptors forks mappings notes requests transfers working
+//! 3  paths
+//! 4  files listings status tree
+//! 5  symbols
 //! ```
 
+mod descriptors;
 mod files;
 mod folders;
+mod forks;
 mod kernel;
 mod listings;
 mod machine;
@@ -42,3 +47,6 @@ mod paths;
 mod requests;
 mod status;
 mod symbols;
+mod transfers;
+mod tree;
+mod working;

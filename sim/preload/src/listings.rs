@@ -3,13 +3,21 @@
 use crate::folders::{self, Folder, entry};
 use crate::machine::from_program;
 use crate::original::original;
-use crate::paths::place;
-use ga10b_sim::Place;
+use crate::paths::{Resolved, resolve};
+use ga10b_sim::{Place, Sim};
 use libc::{AT_FDCWD, DIR, DT_CHR, DT_DIR, c_char, c_int, c_long, dirent64};
-use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::errno::Errno;
 use std::ffi::CString;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::null_mut;
+
+/// What `readdir` returns for a folder that has these names.
+fn entries(names: &[&str]) -> Box<[dirent64]> {
+    let kind = |name: &str| if name == "igpu0" { DT_DIR } else { DT_CHR };
+    let names = [(".", DT_DIR), ("..", DT_DIR)].into_iter().chain(names.iter().map(|n| (*n, kind(n))));
+    let entries = names.enumerate();
+    entries.filter_map(|(i, (name, kind))| Some(entry(&CString::new(name).ok()?, i, kind))).collect()
+}
 
 /// `opendir(3)`.
 ///
@@ -17,28 +25,52 @@ use std::ptr::null_mut;
 /// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
-    let opened = from_program(|| {
-        // SAFETY: the caller's promise.
-        let (path, Place::Folder(names)) = unsafe { place(AT_FDCWD, path) }? else { return None };
-        let path = path.into_string().ok()?;
-        let kind = |name: &str| if name == "igpu0" { DT_DIR } else { DT_CHR };
-        let names = [(".", DT_DIR), ("..", DT_DIR)].into_iter().chain(names.iter().map(|n| (*n, kind(n))));
-        let entries = names.enumerate();
-        let entries = entries.filter_map(|(i, (name, kind))| Some(entry(&CString::new(name).ok()?, i, kind)));
-        let entries = entries.collect();
-        Some(memfd_create(c"nodes", MFdFlags::MFD_CLOEXEC).map_or_else(
-            |errno| {
-                errno.set();
-                null_mut()
-            },
-            |fd| folders::insert(Folder { fd, path, entries, next: 0 }),
-        ))
-    });
-    // SAFETY: the C library's function, with the caller's argument.
-    opened.flatten().unwrap_or_else(|| unsafe {
+    // SAFETY: the caller's promise.
+    let resolved = from_program(|| unsafe { resolve(AT_FDCWD, path, true) });
+    let fail = |errno: Errno| {
+        errno.set();
+        null_mut()
+    };
+    let passed = match &resolved {
+        Some(Resolved::Place(path, Place::Folder(names))) => {
+            let fd = folders::open(&path.to_string_lossy(), libc::O_CLOEXEC);
+            return fd
+                .map_or_else(fail, |fd| folders::insert(Folder { fd, entries: entries(names), next: 0 }));
+        }
+        Some(Resolved::Place(..)) => return fail(Errno::ENOTDIR),
+        Some(Resolved::Nothing(errno)) => return fail(*errno),
+        Some(Resolved::Kernel(Some(other))) => other.as_ptr(),
+        Some(Resolved::Empty | Resolved::Kernel(None)) | None => path,
+    };
+    // SAFETY: the C library's function, with the caller's argument or a C string.
+    unsafe {
         original::<unsafe extern "C" fn(*const c_char) -> *mut DIR>(c"opendir")
-            .map_or(null_mut(), |f| f(path))
-    })
+            .map_or(null_mut(), |f| f(passed))
+    }
+}
+
+/// `fdopendir(3)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdopendir(fd: c_int) -> *mut DIR {
+    let place = from_program(|| Sim::place(&CString::new(folders::path_of(fd)?).ok()?)).flatten();
+    match place {
+        Some(Place::Folder(names)) => {
+            // SAFETY: the program gives the descriptor to the stream.
+            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            folders::insert(Folder { fd, entries: entries(names), next: 0 })
+        }
+        Some(Place::Node { .. }) => {
+            Errno::ENOTDIR.set();
+            null_mut()
+        }
+        // SAFETY: the C library's function, with the caller's argument.
+        None => unsafe {
+            original::<unsafe extern "C" fn(c_int) -> *mut DIR>(c"fdopendir").map_or(null_mut(), |f| f(fd))
+        },
+    }
 }
 
 /// `readdir64(3)`, which on 64-bit machines is `readdir`.

@@ -5,9 +5,12 @@ use libc::c_int;
 use nix::errno::Errno;
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 static SIM: OnceLock<Option<Arc<Sim>>> = OnceLock::new();
+/// Held while the machine is made.
+static STARTING: Mutex<()> = Mutex::new(());
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
@@ -16,7 +19,7 @@ thread_local! {
 /// Runs `f` for a call of the program; `None` for calls that the machine itself makes, which go to the
 /// kernel.
 pub(crate) fn from_program<R>(f: impl FnOnce() -> R) -> Option<R> {
-    if INSIDE.get() || ga10b_sim::is_gpu_thread() {
+    if is_inside() {
         return None;
     }
     INSIDE.set(true);
@@ -30,8 +33,19 @@ pub(crate) fn machine() -> Option<&'static Arc<Sim>> {
     SIM.get().and_then(Option::as_ref)
 }
 
+/// Whether the thread is in a call of the machine.
+pub(crate) fn is_inside() -> bool {
+    INSIDE.get() || ga10b_sim::is_gpu_thread()
+}
+
+/// Waits until no thread makes the machine, and lets none begin.
+pub(crate) fn starting() -> MutexGuard<'static, ()> {
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The machine, which is made if there is none yet.
 pub(crate) fn start() -> Option<&'static Arc<Sim>> {
+    let _starting = SIM.get().is_none().then(starting);
     SIM.get_or_init(|| {
         let config = SimConfig::from_env().inspect_err(|bad| eprintln!("libnvgpu_sim.so: {bad}")).ok()?;
         Sim::try_new(config).inspect_err(|errno| eprintln!("libnvgpu_sim.so: cannot start: {errno}")).ok()
@@ -39,11 +53,44 @@ pub(crate) fn start() -> Option<&'static Arc<Sim>> {
     .as_ref()
 }
 
-/// The machine, if `fd` is one of its descriptors.
+/// The machine, if `fd` is one of its descriptors; in a fork too, where its calls are `ENODEV`.
 pub(crate) fn owner(fd: c_int) -> Option<&'static Arc<Sim>> {
     let sim = machine()?;
     let fd = borrow(fd)?;
-    sim.owns(fd).then_some(sim)
+    sim.knows(fd).then_some(sim)
+}
+
+/// The machine, if it is of this process and `fd` is one of its descriptors.
+pub(crate) fn owner_here(fd: c_int) -> Option<&'static Arc<Sim>> {
+    machine().filter(|sim| sim.is_here()).and_then(|_| owner(fd))
+}
+
+/// Reports once why calls of a fork on the machine fail.
+pub(crate) fn warn_fork(sim: &Sim) {
+    if !sim.is_here() {
+        warn_once(
+            "a forked child has no software GPU: its calls on the parent's descriptors and on nodes are ENODEV. \
+             On a Jetson they reach the driver. The child gets a GPU when it executes a program",
+        );
+    }
+}
+
+/// Reports once why a descriptor that another process opened is of no use.
+pub(crate) fn warn_foreign(request: &str) {
+    warn_once(&format!(
+        "{request} on a descriptor that another process opened on its software GPU: ENODEV. On a Jetson it \
+         reaches the driver. Each process has a software GPU of its own"
+    ));
+}
+
+/// Writes a line to stderr without its lock, which a thread may have held when the process forked.
+fn warn_once(what: &str) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        let line = format!("libnvgpu_sim.so: {what}\n");
+        // Without stderr there is nobody to tell.
+        let _ = nix::unistd::write(std::io::stderr(), line.as_bytes());
+    }
 }
 
 /// A descriptor number of the program's, for the time of its call.

@@ -1,7 +1,7 @@
 //! `mmap` and `munmap`.
 
 use crate::kernel;
-use crate::machine::{answer, borrow, from_program, machine, name, owner};
+use crate::machine::{answer, borrow, from_program, machine, name, owner, warn_fork};
 use crate::mark::Mark;
 use libc::{c_int, c_void, off_t, size_t};
 use nix::errno::Errno;
@@ -41,6 +41,7 @@ pub unsafe extern "C" fn mmap(
             ..TraceMark::default()
         };
         let mark = Mark::begin(about, || name(sim, fd));
+        warn_fork(sim);
         let (prot, flags) = (ProtFlags::from_bits_retain(prot), MapFlags::from_bits_retain(flags));
         // SAFETY: the program's own promise.
         let mapped = unsafe { sim.mmap_at(NonZeroUsize::new(addr as usize), len, prot, flags, fd, offset) };

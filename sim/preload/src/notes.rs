@@ -5,12 +5,12 @@ use nix::errno::Errno;
 use nvgpu_sys::{KernelAccess, KernelNote, Note, Notes, PieceKind, PieceNote, StackNote, Sys};
 use std::ffi::CStr;
 
-use crate::machine::{answer, borrow, from_program, owner, start};
+use crate::machine::{answer, borrow, from_program, owner_here, start};
 
 /// Takes a note about an address space.
 fn note(as_fd: c_int, note: &Note<'_>) -> c_int {
     let taken = from_program(|| {
-        let (sim, fd) = owner(as_fd).zip(borrow(as_fd)).ok_or(Errno::EBADF)?;
+        let (sim, fd) = owner_here(as_fd).zip(borrow(as_fd)).ok_or(Errno::EBADF)?;
         if !sim.is_address_space(fd) {
             return Err(Errno::EBADF);
         }

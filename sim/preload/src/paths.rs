@@ -1,41 +1,145 @@
-//! Which paths are the machine's.
+//! Which paths are the machine's: the one place where a path of the program is resolved.
+//!
+//! The machine's folders are not in the kernel's tree, so a path through them is resolved here, component by
+//! component, from the working folder or the folder that a descriptor is open on. Paths that can not be the
+//! machine's, which have none of its names in them, cost a search in their text. Symbolic links elsewhere that
+//! lead to the machine's folders are not followed.
 
 use crate::folders;
 use crate::kernel;
+use crate::machine::{borrow, machine};
+use crate::working;
 use ga10b_sim::{Place, Sim};
-use libc::{c_char, c_int};
+use libc::{AT_FDCWD, c_char, c_int};
 use nix::errno::Errno;
 use std::ffi::{CStr, CString};
 
-/// What a path names, relative to a folder's descriptor, if it is of the machine; and the whole path. Where the
-/// program cannot read it, the kernel says so.
+/// What a path of the program is.
+pub(crate) enum Resolved {
+    /// The machine's: the whole path, and what it names.
+    Place(CString, Place),
+    /// Nothing: the errno of every call with it.
+    Nothing(Errno),
+    /// The empty path: nothing, or with `AT_EMPTY_PATH` what the descriptor is open on.
+    Empty,
+    /// The kernel's, which gets this absolute path where the program's goes through the machine's folders.
+    Kernel(Option<CString>),
+}
+
+/// What a path is, relative to a folder's descriptor. Where the program cannot read it, the kernel says so. With
+/// `follow`, a descriptor's link in `/proc` leads to the node that it is open on.
 ///
 /// # Safety
 /// `path` stays as it is during the call.
-pub(crate) unsafe fn place(directory: c_int, path: *const c_char) -> Option<(CString, Place)> {
+pub(crate) unsafe fn resolve(directory: c_int, path: *const c_char, follow: bool) -> Resolved {
     // The kernel reads the whole path before it looks for the file.
     // SAFETY: the kernel checks the pointer.
     let found = unsafe { kernel::access(path, libc::F_OK) } == 0;
     if !found && matches!(Errno::last(), Errno::EFAULT | Errno::ENAMETOOLONG) {
-        return None;
+        return Resolved::Kernel(None);
     }
     // SAFETY: the kernel has found the end of the string.
-    let path = unsafe { CStr::from_ptr(path) };
-    let path = match folders::path_of(directory) {
-        Some(folder) if !path.to_bytes().starts_with(b"/") => {
-            CString::new([folder.as_bytes(), b"/", path.to_bytes()].concat()).ok()?
-        }
-        _ => path.to_owned(),
-    };
-    Sim::place(&path).map(|place| (path, place))
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    if path.is_empty() {
+        return Resolved::Empty;
+    }
+    match whole(directory, path) {
+        Some((whole, is_inside)) => walk(&whole, is_inside, follow),
+        None => Resolved::Kernel(None),
+    }
 }
 
-/// The path, if it names a node.
-///
-/// # Safety
-/// As for [`place`].
-pub(crate) unsafe fn node(directory: c_int, path: *const c_char) -> Option<CString> {
-    // SAFETY: the caller's promise.
-    let (path, place) = unsafe { place(directory, path) }?;
-    matches!(place, Place::Node { .. }).then_some(path)
+/// The absolute path, and whether it begins in a folder of the machine; `None` for what cannot be the machine's.
+fn whole(directory: c_int, path: &[u8]) -> Option<(Vec<u8>, bool)> {
+    let is_candidate = has(path, b"nv") || has(path, b"host1x") || has(path, b"/fd/");
+    if path.first()? == &b'/' {
+        return is_candidate.then(|| (path.to_vec(), false));
+    }
+    let joined = |folder: &[u8]| [folder, b"/", path].concat();
+    let inside = if directory == AT_FDCWD { working::inside() } else { folders::path_of(directory) };
+    if let Some(folder) = inside {
+        return Some((joined(folder.as_bytes()), true));
+    }
+    if !is_candidate {
+        return None;
+    }
+    let folder = if directory == AT_FDCWD {
+        kernel::working_folder()
+    } else {
+        kernel::link_of(&format!("/proc/self/fd/{directory}"))
+    };
+    Some((joined(&folder?), false))
+}
+
+/// What the kernel gets for a path: another one in its place, or the program's.
+pub(crate) fn passed(
+    other: &Option<CString>,
+    directory: c_int,
+    path: *const c_char,
+) -> (c_int, *const c_char) {
+    other.as_ref().map_or((directory, path), |other| (AT_FDCWD, other.as_ptr()))
+}
+
+fn has(path: &[u8], part: &[u8]) -> bool {
+    path.windows(part.len()).any(|window| window == part)
+}
+
+/// What an absolute path names, its components taken one after the other.
+fn walk(path: &[u8], mut is_inside: bool, follow: bool) -> Resolved {
+    let mut so_far: Vec<u8> = Vec::with_capacity(path.len());
+    for component in path.split(|byte| *byte == b'/').skip(1) {
+        if matches!(place(&so_far), Some(Place::Node { .. })) {
+            // Also after a slash at the end.
+            return Resolved::Nothing(Errno::ENOTDIR);
+        }
+        match component {
+            b"" | b"." => (),
+            b".." => {
+                so_far.truncate(so_far.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
+            }
+            name => {
+                so_far.push(b'/');
+                so_far.extend_from_slice(name);
+            }
+        }
+        is_inside |= place(&so_far).is_some();
+    }
+    if follow && let Some(node) = open_on(&so_far) {
+        so_far = node.into_bytes();
+    }
+    let found = place(&so_far);
+    if so_far.is_empty() {
+        so_far.push(b'/');
+    }
+    match (found, CString::new(so_far)) {
+        (Some(place), Ok(path)) => Resolved::Place(path, place),
+        (None, Ok(path)) => Resolved::Kernel(is_inside.then_some(path)),
+        (_, Err(_)) => Resolved::Kernel(None),
+    }
+}
+
+fn place(path: &[u8]) -> Option<Place> {
+    if !path.starts_with(b"/dev/") {
+        return None;
+    }
+    Sim::place(&CString::new(path).ok()?)
+}
+
+/// The descriptor whose link in `/proc` or `/dev/fd` a path is.
+pub(crate) fn descriptor_of(path: &str) -> Option<c_int> {
+    let own = format!("/proc/{}/fd/", std::process::id());
+    let folders = ["/proc/self/fd/", "/proc/thread-self/fd/", "/dev/fd/", &own];
+    folders.iter().find_map(|folder| path.strip_prefix(folder))?.parse().ok()
+}
+
+/// The path of the machine's node or folder that the descriptor of such a link is open on.
+fn open_on(path: &[u8]) -> Option<String> {
+    let fd = descriptor_of(std::str::from_utf8(path).ok()?)?;
+    opened(fd)
+}
+
+/// The path of the node or folder that a descriptor is open on.
+pub(crate) fn opened(fd: c_int) -> Option<String> {
+    let name = || machine()?.descriptor_name(borrow(fd)?);
+    folders::path_of(fd).or_else(name).filter(|name| place(name.as_bytes()).is_some())
 }

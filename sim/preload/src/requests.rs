@@ -1,10 +1,11 @@
 //! `ioctl` and `poll`.
 
 use crate::kernel;
-use crate::machine::{answer, borrow, from_program, machine, name, owner};
+use crate::machine::{answer, borrow, from_program, machine, name, owner, warn_foreign, warn_fork};
 use crate::mark::Mark;
 use libc::{c_int, c_ulong, c_void, nfds_t, pollfd, sigset_t, size_t, timespec};
-use nvgpu_sys::TraceMark;
+use nix::errno::Errno;
+use nvgpu_sys::{Request, TraceMark};
 use std::os::fd::AsRawFd;
 
 /// `ioctl(2)`.
@@ -25,11 +26,35 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) ->
             ..TraceMark::default()
         };
         let mark = Mark::begin(about, || name(sim, fd));
+        warn_fork(sim);
         // SAFETY: the program's own promise.
         Some(answer(mark.end(unsafe { sim.ioctl_at(fd, request, arg) })))
     });
     // SAFETY: the caller's promise.
-    served.flatten().unwrap_or_else(|| unsafe { kernel::ioctl(fd, request, arg) })
+    served.flatten().unwrap_or_else(|| unsafe { elsewhere(fd, request, arg) })
+}
+
+/// `ioctl(2)` for what is not of this process' machine. A pipe that gets a request of the driver is a node that
+/// another process opened.
+///
+/// # Safety
+/// As for the system call.
+unsafe fn elsewhere(fd: c_int, request: c_ulong, arg: *mut c_void) -> c_int {
+    // SAFETY: the caller's promise.
+    let result = unsafe { kernel::ioctl(fd, request, arg) };
+    // Requests without an argument have the numbers of a terminal's.
+    if result < 0
+        && Errno::last() == Errno::ENOTTY
+        && let Some(known) = Request::find(request as u32).filter(|known| known.size > 0)
+    {
+        let of_node = from_program(|| {
+            let status = nix::sys::stat::fstat(borrow(fd)?).ok()?;
+            (status.st_mode & libc::S_IFMT == libc::S_IFIFO).then(|| warn_foreign(known.name))
+        });
+        let errno = if of_node.flatten().is_some() { Errno::ENODEV } else { Errno::ENOTTY };
+        errno.set();
+    }
+    result
 }
 
 /// `poll(2)`.
@@ -66,7 +91,7 @@ pub unsafe extern "C" fn ppoll(
     mask: *const sigset_t,
 ) -> c_int {
     let served = from_program(|| {
-        let sim = machine()?;
+        let sim = machine().filter(|sim| sim.is_here())?;
         // SAFETY: the caller's promise.
         Some(answer(unsafe { sim.ppoll_at(fds, count as usize, timeout, mask.cast()) }))
     });

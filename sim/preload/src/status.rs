@@ -1,18 +1,18 @@
-//! `stat`, `access`, `realpath` and their kin: nodes of the machine are character devices of the group `video`.
+//! `stat`, `access`, `getxattr` and their kin: nodes of the machine are character devices of the group `video`.
 
+use crate::folders;
 use crate::kernel;
-use crate::machine::{borrow, from_program, owner};
-use crate::original::original;
-use crate::paths::place;
+use crate::machine::{answer, borrow, from_program, owner_here};
+use crate::paths::{Resolved, opened, passed, resolve};
+use crate::working;
 use ga10b_sim::{Place, Sim};
 use libc::{
-    AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, SYS_getxattr, SYS_lgetxattr, c_char, c_int, c_uint, c_void,
-    size_t, ssize_t, stat as Status, statx as StatusX,
+    AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_uint, c_void, size_t, ssize_t,
+    stat as Status, statx as StatusX,
 };
 use nix::errno::Errno;
 use nix::sys::stat::makedev;
 use std::ffi::CString;
-use std::ptr::null_mut;
 
 /// The group `video`, as Debian and Ubuntu number it.
 const VIDEO: u32 = 44;
@@ -37,6 +37,39 @@ fn stand_in(place: Place) -> *const c_char {
     if matches!(place, Place::Folder(_)) { c"/dev".as_ptr() } else { c"/dev/null".as_ptr() }
 }
 
+/// The number of a place's inode: a program that walks a tree takes two folders of one number for a loop.
+fn inode(place: Place) -> u64 {
+    let number = match place {
+        Place::Folder(names) => 0x80 + names.len() as u64,
+        Place::Node { minor } => minor.into(),
+    };
+    (u64::from(MAJOR) << 8) + number
+}
+
+/// Where a call with `directory`, `path` and `flags` goes. An empty path with `AT_EMPTY_PATH` names the place that
+/// the descriptor is open on.
+///
+/// # Safety
+/// As for [`resolve`].
+unsafe fn target(directory: c_int, path: *const c_char, flags: c_int) -> Resolved {
+    let find = || {
+        let names_descriptor = flags & AT_EMPTY_PATH != 0;
+        let found = if names_descriptor && path.is_null() {
+            Resolved::Empty
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { resolve(directory, path, flags & AT_SYMLINK_NOFOLLOW == 0) }
+        };
+        if !names_descriptor || !matches!(found, Resolved::Empty) {
+            return found;
+        }
+        let name = if directory == AT_FDCWD { working::inside() } else { opened(directory) };
+        let place = name.and_then(|name| CString::new(name).ok()).and_then(|n| Some((Sim::place(&n)?, n)));
+        place.map_or(found, |(place, name)| Resolved::Place(name, place))
+    };
+    from_program(find).unwrap_or(Resolved::Kernel(None))
+}
+
 /// Answers `stat` for a path of the machine.
 ///
 /// # Safety
@@ -49,9 +82,9 @@ unsafe fn stat_of(place: Place, buf: *mut Status) -> c_int {
         // SAFETY: the kernel has written the structure.
         let status = unsafe { &mut *buf };
         (status.st_mode, status.st_uid, status.st_gid) = (mode, 0, group);
+        status.st_ino = inode(place);
         if let Some(minor) = minor {
             status.st_rdev = makedev(MAJOR.into(), minor.into());
-            status.st_ino = (u64::from(MAJOR) << 8) + u64::from(minor);
         }
     }
     filled
@@ -68,13 +101,18 @@ pub unsafe extern "C" fn fstatat(
     buf: *mut Status,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    let place = from_program(|| unsafe { place(directory, path) }).flatten();
-    match place {
-        // SAFETY: the caller's promise.
-        Some((_, place)) => unsafe { stat_of(place, buf) },
-        // SAFETY: the caller's promise.
-        None => unsafe { kernel::fstatat(directory, path, buf, flags) },
+    // SAFETY: the caller's promise; the path is the caller's or a C string.
+    unsafe {
+        match target(directory, path, flags) {
+            Resolved::Place(_, place) => stat_of(place, buf),
+            Resolved::Nothing(errno) => answer(Err(errno)),
+            Resolved::Empty if flags & AT_EMPTY_PATH != 0 && directory != AT_FDCWD => fstat(directory, buf),
+            Resolved::Empty => kernel::fstatat(directory, path, buf, flags),
+            Resolved::Kernel(other) => {
+                let (directory, path) = passed(&other, directory, path);
+                kernel::fstatat(directory, path, buf, flags)
+            }
+        }
     }
 }
 
@@ -86,20 +124,22 @@ pub unsafe extern "C" fn fstatat(
 pub unsafe extern "C" fn fstat(fd: c_int, buf: *mut Status) -> c_int {
     // SAFETY: the caller's promise.
     let filled = unsafe { kernel::fstatat(fd, c"".as_ptr(), buf, AT_EMPTY_PATH) };
-    // A buffer's descriptor is a file of its size, as a dma-buf is; it has no name here.
-    let name = || from_program(|| owner(fd)?.descriptor_name(borrow(fd)?)).flatten();
-    if filled == 0
-        && let Some(name) = name()
-    {
-        // SAFETY: the kernel has written the structure.
-        let status = unsafe { &mut *buf };
-        match CString::new(name).ok().and_then(|name| Sim::place(&name)) {
-            // SAFETY: as above.
-            Some(place) => return unsafe { stat_of(place, buf) },
-            None => status.st_mode = ANONYMOUS_MODE,
-        }
+    if filled != 0 {
+        return filled;
     }
-    filled
+    // A buffer's descriptor is a file of its size, as a dma-buf is; it has no name here.
+    let of = |name: String| Some(Sim::place(&CString::new(name).ok()?));
+    let name = || folders::path_of(fd).or_else(|| owner_here(fd)?.descriptor_name(borrow(fd)?));
+    match from_program(|| of(name()?)).flatten() {
+        // SAFETY: the caller's promise.
+        Some(Some(place)) => unsafe { stat_of(place, buf) },
+        Some(None) => {
+            // SAFETY: the kernel has written the structure.
+            unsafe { (*buf).st_mode = ANONYMOUS_MODE };
+            filled
+        }
+        None => filled,
+    }
 }
 
 /// `statx(2)`.
@@ -115,16 +155,16 @@ pub unsafe extern "C" fn statx(
     buf: *mut StatusX,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let found = from_program(|| unsafe { place(directory, path) }).flatten().map(|(_, place)| place);
-    let opened = || {
-        let name = from_program(|| owner(directory)?.descriptor_name(borrow(directory)?)).flatten();
-        name.and_then(|name| Sim::place(&CString::new(name).ok()?))
-    };
-    // SAFETY: the kernel has checked that the path can be read.
-    let empty = flags & AT_EMPTY_PATH != 0 && (path.is_null() || unsafe { *path } == 0);
-    let Some(place) = found.or_else(|| empty.then(opened).flatten()) else {
+    let place = match unsafe { target(directory, path, flags) } {
+        Resolved::Place(_, place) => place,
+        Resolved::Nothing(errno) => return answer(Err(errno)),
         // SAFETY: the caller's promise.
-        return unsafe { kernel::statx(directory, path, flags, mask, buf) };
+        Resolved::Empty => return unsafe { kernel::statx(directory, path, flags, mask, buf) },
+        Resolved::Kernel(other) => {
+            let (directory, path) = passed(&other, directory, path);
+            // SAFETY: the caller's promise; the path is the caller's or a C string.
+            return unsafe { kernel::statx(directory, path, flags, mask, buf) };
+        }
     };
     // SAFETY: the kernel checks `buf`.
     let filled = unsafe { kernel::statx(AT_FDCWD, stand_in(place), flags & !AT_EMPTY_PATH, mask, buf) };
@@ -133,9 +173,9 @@ pub unsafe extern "C" fn statx(
         // SAFETY: the kernel has written the structure.
         let status = unsafe { &mut *buf };
         (status.stx_mode, status.stx_uid, status.stx_gid) = (mode as u16, 0, group);
+        status.stx_ino = inode(place);
         if let Some(minor) = minor {
             (status.stx_rdev_major, status.stx_rdev_minor) = (MAJOR, minor);
-            status.stx_ino = (u64::from(MAJOR) << 8) + u64::from(minor);
         }
     }
     filled
@@ -194,28 +234,36 @@ pub unsafe extern "C" fn faccessat(
     flags: c_int,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    match from_program(|| unsafe { place(directory, path) }).flatten() {
-        Some((_, Place::Node { .. })) if mode & libc::X_OK != 0 => {
-            Errno::EACCES.set();
-            -1
-        }
-        Some(_) => 0,
+    match unsafe { target(directory, path, flags) } {
+        Resolved::Place(_, Place::Node { .. }) if mode & libc::X_OK != 0 => answer(Err(Errno::EACCES)),
+        Resolved::Place(..) => 0,
+        Resolved::Nothing(errno) => answer(Err(errno)),
         // SAFETY: the caller's promise.
-        None => unsafe { kernel::faccessat(directory, path, mode, flags) },
+        Resolved::Empty => unsafe { kernel::faccessat(directory, path, mode, flags) },
+        Resolved::Kernel(other) => {
+            let (directory, path) = passed(&other, directory, path);
+            // SAFETY: the caller's promise; the path is the caller's or a C string.
+            unsafe { kernel::faccessat(directory, path, mode, flags) }
+        }
     }
 }
 
-/// Answers a question about extended attributes: nodes have none.
+/// What a question about extended attributes of a path gets: nodes have none, and the kernel answers for others.
 ///
 /// # Safety
-/// `path` as for [`place`].
-unsafe fn has_no_attributes(path: *const c_char) -> bool {
+/// `path` as for [`resolve`]; `ask` may be called with it.
+unsafe fn attributes(
+    path: *const c_char,
+    none: Result<c_int, Errno>,
+    ask: impl FnOnce(*const c_char) -> ssize_t,
+) -> ssize_t {
     // SAFETY: the caller's promise.
-    let ours = from_program(|| unsafe { place(AT_FDCWD, path) }).flatten().is_some();
-    if ours {
-        Errno::ENODATA.set();
+    match unsafe { target(AT_FDCWD, path, 0) } {
+        Resolved::Place(..) => answer(none) as ssize_t,
+        Resolved::Nothing(errno) => answer(Err(errno)) as ssize_t,
+        Resolved::Empty => ask(path),
+        Resolved::Kernel(other) => ask(passed(&other, AT_FDCWD, path).1),
     }
-    ours
 }
 
 /// `getxattr(2)`.
@@ -231,7 +279,9 @@ pub unsafe extern "C" fn getxattr(
 ) -> ssize_t {
     // SAFETY: the caller's promise.
     unsafe {
-        if has_no_attributes(path) { -1 } else { kernel::getxattr(SYS_getxattr, path, name, value, size) }
+        attributes(path, Err(Errno::ENODATA), |path| {
+            kernel::getxattr(libc::SYS_getxattr, path, name, value, size)
+        })
     }
 }
 
@@ -248,45 +298,28 @@ pub unsafe extern "C" fn lgetxattr(
 ) -> ssize_t {
     // SAFETY: the caller's promise.
     unsafe {
-        if has_no_attributes(path) { -1 } else { kernel::getxattr(SYS_lgetxattr, path, name, value, size) }
+        attributes(path, Err(Errno::ENODATA), |path| {
+            kernel::getxattr(libc::SYS_lgetxattr, path, name, value, size)
+        })
     }
 }
 
-/// `realpath(3)`: no path of the machine is a link.
+/// `listxattr(2)`.
 ///
 /// # Safety
 /// As for the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
-    type Realpath = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_char;
-    // A null path is the C library's to refuse.
+pub unsafe extern "C" fn listxattr(path: *const c_char, list: *mut c_char, size: size_t) -> ssize_t {
     // SAFETY: the caller's promise.
-    let find = || (!path.is_null()).then(|| unsafe { place(AT_FDCWD, path) }).flatten();
-    let found = from_program(find).flatten();
-    let Some((path, _)) = found else {
-        // SAFETY: the C library's function, with the caller's arguments.
-        return unsafe { original::<Realpath>(c"realpath").map_or(null_mut(), |next| next(path, resolved)) };
-    };
-    if resolved.is_null() {
-        // SAFETY: a C string; the caller frees the copy.
-        return unsafe { libc::strdup(path.as_ptr()) };
-    }
-    let bytes = path.as_bytes_with_nul();
-    // SAFETY: the caller's room is PATH_MAX bytes, and paths of the machine are shorter.
-    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), resolved, bytes.len()) };
-    resolved
+    unsafe { attributes(path, Ok(0), |path| kernel::listxattr(libc::SYS_listxattr, path, list, size)) }
 }
 
-/// `__realpath_chk`, which fortified programs call.
+/// `llistxattr(2)`.
 ///
 /// # Safety
-/// As for `realpath`; `_room` bytes are at `resolved`.
+/// As for the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __realpath_chk(
-    path: *const c_char,
-    resolved: *mut c_char,
-    _room: size_t,
-) -> *mut c_char {
+pub unsafe extern "C" fn llistxattr(path: *const c_char, list: *mut c_char, size: size_t) -> ssize_t {
     // SAFETY: the caller's promise.
-    unsafe { realpath(path, resolved) }
+    unsafe { attributes(path, Ok(0), |path| kernel::listxattr(libc::SYS_llistxattr, path, list, size)) }
 }

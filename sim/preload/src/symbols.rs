@@ -4,10 +4,9 @@
 //! libraries. So a search in a handle whose result is the C library's gets this library's instead; a function of
 //! that name in another library stays what it is.
 
-use crate::{files, listings, mappings, requests, status};
+use crate::{descriptors, files, listings, mappings, requests, status, transfers, tree, working};
 use libc::{RTLD_LAZY, RTLD_NOLOAD, c_char, c_void};
 use std::ffi::CStr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -24,13 +23,17 @@ macro_rules! replaced {
 
 fn replacement(name: &CStr) -> Option<*mut c_void> {
     let all = replaced! {
-        files: open open64 __open_2 __open64_2 openat openat64 fopen fopen64 close;
-        listings: opendir readdir readdir64 closedir dirfd rewinddir telldir seekdir;
+        descriptors: close dup2 dup3 close_range closefrom fcntl fcntl64 epoll_ctl;
+        files: open open64 __open_2 __open64_2 openat openat64 __openat_2 __openat64_2 creat creat64 fopen fopen64;
+        listings: opendir fdopendir readdir readdir64 closedir dirfd rewinddir telldir seekdir;
         mappings: mmap mmap64 munmap;
         requests: ioctl poll __poll_chk ppoll __ppoll_chk;
         status: stat stat64 lstat lstat64 fstat fstat64 fstatat fstatat64 statx
             __xstat __xstat64 __lxstat __lxstat64 __fxstat __fxstat64 __fxstatat __fxstatat64
-            access eaccess euidaccess faccessat realpath __realpath_chk getxattr lgetxattr;
+            access eaccess euidaccess faccessat getxattr lgetxattr listxattr llistxattr;
+        transfers: read write pread pread64 pwrite pwrite64 readv writev __read_chk __pread_chk __pread64_chk;
+        tree: chdir readlink readlinkat __readlink_chk __readlinkat_chk realpath __realpath_chk;
+        working: fchdir getcwd __getcwd_chk;
     };
     all.iter().find(|(known, _)| known.as_bytes() == name.to_bytes_with_nul()).map(|(_, function)| *function)
 }
@@ -61,10 +64,16 @@ unsafe fn search(handle: *mut c_void, name: *const c_char) -> *mut c_void {
 
 /// The handle of the C library.
 fn c_library() -> *mut c_void {
-    static HANDLE: OnceLock<usize> = OnceLock::new();
+    // No lock, which a thread could hold when the process forks: threads that search at once find the same.
+    static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+    let known = HANDLE.load(Ordering::Acquire);
+    if !known.is_null() {
+        return known;
+    }
     // SAFETY: the C library is loaded already.
-    let open = || unsafe { libc::dlopen(c"libc.so.6".as_ptr(), RTLD_LAZY | RTLD_NOLOAD) } as usize;
-    *HANDLE.get_or_init(open) as *mut c_void
+    let found = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), RTLD_LAZY | RTLD_NOLOAD) };
+    HANDLE.store(found, Ordering::Release);
+    found
 }
 
 /// `dlsym` of a library's handle.

@@ -1,6 +1,6 @@
 //! A program that knows nothing of the software device runs on it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Folder of the build: this test lies in `deps` under it.
@@ -38,7 +38,8 @@ fn a_pointer_that_leads_nowhere_is_an_error_of_the_call() {
     let program = build_folder().join("examples/bad_pointers");
     let run = Command::new(&program).env("LD_PRELOAD", library()).output().unwrap();
     assert!(run.status.success(), "{}: {}", run.status, String::from_utf8_lossy(&run.stderr));
-    // As the kernel answers: a pipe's read end is not written to, whatever the pointer.
+    // As the kernel answers: the driver has no `read`, `write` and `poll`. What it cannot poll is ready at once, and
+    // what it cannot read is `EINVAL`, whatever the pointer; a vector is read first.
     let wanted = "\
 open: EFAULT
 openat: EFAULT
@@ -47,16 +48,16 @@ ioctl: EFAULT
 poll: EFAULT
 poll of nothing: 0
 poll of too many: EINVAL
-poll of no descriptor: 0
+poll of no descriptor: 1
 revents of no descriptor: 0
 ppoll: EFAULT
 ppoll, time: EFAULT
 ppoll, mask: EFAULT
-ppoll, good: 0
+ppoll, good: 1
 select: EFAULT
-read: EAGAIN
+read: EINVAL
 readv: EFAULT
-write: EBADF
+write: EINVAL
 fstat: EFAULT
 munmap: EINVAL
 mmap: 0
@@ -99,15 +100,22 @@ null errno 1
     assert_eq!(output_of(Command::new("python3").arg(source("paths.py"))), wanted);
 }
 
+/// Compiles a C program of this folder with the ABI's header.
+fn compiled(folder: &Path, name: &str) -> PathBuf {
+    let program = folder.join(name);
+    let headers = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../nvgpu-sys/include");
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compiler.args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"]).arg(headers);
+    let source = source(&format!("{name}.c"));
+    let compiled = compiler.arg("-o").arg(&program).arg(source).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    program
+}
+
 #[test]
 fn a_client_in_c_copies_and_sees_its_fault() {
     let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("client");
-    let headers = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../nvgpu-sys/include");
-    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    compiler.args(["-O1", "-Wall", "-Wextra", "-Werror", "-I"]).arg(headers);
-    let compiled = compiler.arg("-o").arg(&program).arg(source("client.c")).output().unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let program = compiled(folder.path(), "client");
     let wanted = "\
 characteristics of 328 bytes
 window at 0xfe00000000
@@ -115,6 +123,51 @@ semaphore 7, 0 wrong words
 semaphore 7, notifier 31
 ";
     assert_eq!(output_of(&mut Command::new(program)), wanted);
+}
+
+/// Paths, flags and calls on descriptors as the kernel answers for character devices whose driver has `ioctl` and
+/// `mmap` operations only.
+#[test]
+fn nodes_are_files_as_the_kernel_has_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "nodes");
+    let wanted = include_str!("programs/nodes.txt");
+    assert_eq!(output_of(&mut Command::new(program)), wanted);
+}
+
+#[test]
+fn ls_lists_the_folder_with_its_parents() {
+    let listed = output_of(Command::new("ls").args(["-la", "/dev/nvgpu/igpu0"]).env("LC_ALL", "C"));
+    let kinds: Vec<_> = listed.lines().skip(1).filter_map(|line| line.get(..10)).collect();
+    assert_eq!(kinds[..2], ["drwxr-xr-x"; 2], "{listed}");
+    assert_eq!(kinds[2..], ["crw-rw----"; 13], "{listed}");
+    assert!(listed.lines().any(|line| line.ends_with(" ..")), "{listed}");
+    let found = output_of(Command::new("find").args(["/dev/nvgpu", "-name", "c*"]));
+    let mut found: Vec<_> = found.lines().collect();
+    found.sort_unstable();
+    assert_eq!(found, ["/dev/nvgpu/igpu0/channel", "/dev/nvgpu/igpu0/ctrl", "/dev/nvgpu/igpu0/ctxsw"]);
+}
+
+/// No child waits for a lock of a thread that only the parent has.
+#[test]
+fn a_fork_has_no_gpu_and_everything_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "forks");
+    let run = Command::new(program).env("LD_PRELOAD", library()).output().unwrap();
+    let wanted = "\
+fork: ctrl ENODEV, nvmap ENODEV, open ENODEV, mmap ENODEV, poll of a pipe ok, close ok
+parent: ok
+vfork: inherited ENODEV, opened ok
+posix_spawn: inherited ENODEV, opened ok
+parent: ok
+0 of 200 children failed
+";
+    assert_eq!(String::from_utf8_lossy(&run.stdout), wanted);
+    let error = String::from_utf8_lossy(&run.stderr);
+    assert!(error.starts_with("libnvgpu_sim.so: a forked child has no software GPU: "), "{error}");
+    let foreign =
+        "libnvgpu_sim.so: NVGPU_GPU_IOCTL_GET_CHARACTERISTICS on a descriptor that another process opened";
+    assert_eq!(error.lines().filter(|line| line.starts_with(foreign)).count(), 2, "{error}");
 }
 
 /// Output and errors of the program that notes two pieces and copies `bytes` bytes.

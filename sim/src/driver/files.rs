@@ -52,14 +52,22 @@ struct OpenFile {
     object: Object,
     far_end: Arc<OwnedFd>,
     name: String,
+    /// Access mode and status flags, as `F_GETFL` reports them: those of the pipe are other ones.
+    flags: OFlag,
     /// Threads that close a descriptor of it: as in Linux, its end is up to the one that closes the last.
     closers: u32,
 }
+
+/// So many files may be closed without notice before the next open searches for them: each costs the program a
+/// descriptor.
+const CROWD: u32 = 16;
 
 /// All open files of the driver.
 #[derive(Debug, Default)]
 pub(crate) struct FileTable {
     files: HashMap<FileKey, OpenFile>,
+    /// Files that another descriptor kept open when one was closed, since all were looked at.
+    left_open: u32,
 }
 
 impl FileTable {
@@ -72,7 +80,8 @@ impl FileTable {
         let (near, far_end) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let key = FileKey::of(near.as_fd())?;
         let number = near.as_raw_fd();
-        let file = OpenFile { object, far_end: Arc::new(far_end), name: name(number), closers: 0 };
+        let (far_end, name, flags) = (Arc::new(far_end), name(number), OFlag::O_RDWR);
+        let file = OpenFile { object, far_end, name, flags, closers: 0 };
         self.files.insert(key, file);
         Ok(near)
     }
@@ -85,7 +94,8 @@ impl FileTable {
         let far_end = Arc::new(far_end);
         let event = EventFile::new(id, &far_end);
         let name = format!("nvgpu-event{id}-fd{number}");
-        self.files.insert(key, OpenFile { object: Object::Event, far_end, name, closers: 0 });
+        let file = OpenFile { object: Object::Event, far_end, name, flags: OFlag::O_RDWR, closers: 0 };
+        self.files.insert(key, file);
         Ok((near, event))
     }
 
@@ -97,6 +107,24 @@ impl FileTable {
     /// Name of a descriptor's inode.
     pub(crate) fn name(&self, key: FileKey) -> Option<&str> {
         self.files.get(&key).map(|f| f.name.as_str())
+    }
+
+    /// Access mode and status flags of a file.
+    pub(crate) fn flags(&self, key: FileKey) -> Option<OFlag> {
+        self.files.get(&key).map(|f| f.flags)
+    }
+
+    /// Changes the flags of a file.
+    pub(crate) fn set_flags(&mut self, key: FileKey, flags: OFlag) {
+        if let Some(file) = self.files.get_mut(&key) {
+            file.flags = flags;
+        }
+    }
+
+    /// Whether many files may wait for [`Self::take_all_closed`]: a fork still had their descriptors when the
+    /// program closed them.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.left_open >= CROWD
     }
 
     /// A thread is about to close a descriptor of `key`, and calls [`Self::take_closed`] then.
@@ -114,11 +142,13 @@ impl FileTable {
         if self.files.get(&key).is_some_and(|f| has_no_reader(&f.far_end)) {
             return self.files.remove(&key).map(|f| f.object);
         }
+        self.left_open += u32::from(self.files.contains_key(&key));
         None
     }
 
     /// Removes every file whose last descriptor is closed, and not by a thread that removes it itself.
     pub(crate) fn take_all_closed(&mut self) -> Vec<Object> {
+        self.left_open = 0;
         let closed: Vec<FileKey> = self
             .files
             .iter()
@@ -143,4 +173,30 @@ fn has_no_reader(far_end: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(far_end.as_fd(), PollFlags::empty())];
     nix::poll::poll(&mut fds, PollTimeout::ZERO).is_ok()
         && fds[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fork that keeps descriptors open costs a program no more than so many of its own.
+    #[test]
+    fn files_that_others_keep_open_make_a_crowd_that_is_searched() {
+        let mut table = FileTable::default();
+        let mut copies = Vec::new();
+        for _ in 0..CROWD {
+            assert!(!table.is_crowded());
+            let near = table.open(Object::NvMap, |_| String::new()).unwrap();
+            let key = FileKey::of(near.as_fd()).unwrap();
+            copies.push(near.try_clone().unwrap());
+            table.begin_close(key);
+            drop(near);
+            assert!(table.take_closed(key).is_none(), "a copy is open");
+        }
+        assert!(table.is_crowded());
+        copies.truncate(1);
+        assert_eq!(table.take_all_closed().len(), CROWD as usize - 1);
+        assert!(!table.is_crowded());
+        assert_eq!(table.objects().count(), 1);
+    }
 }

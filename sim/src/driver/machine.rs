@@ -289,13 +289,26 @@ impl Machine {
         }
     }
 
-    /// Ends the life of everything whose last descriptor is closed.
-    pub(crate) fn collect_closed(&self) {
-        self.railgate();
+    /// Ends the life of every file whose last descriptor is closed, if there may be many.
+    pub(crate) fn collect_crowd(&self) {
+        let is_crowded = self.driver().files.is_crowded();
+        if is_crowded {
+            self.release_closed();
+        }
+    }
+
+    /// Ends the life of every file whose last descriptor is closed.
+    pub(crate) fn release_closed(&self) {
         let objects = self.driver().files.take_all_closed();
         for object in objects {
             self.release(object);
         }
+    }
+
+    /// Ends the life of everything whose last descriptor is closed.
+    pub(crate) fn collect_closed(&self) {
+        self.railgate();
+        self.release_closed();
         let mut ended = Vec::new();
         lock(&self.closing).retain(|(channel, preempting)| match preempting.outcome(self.host()) {
             None => true,

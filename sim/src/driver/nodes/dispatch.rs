@@ -11,24 +11,43 @@ use crate::driver::session::control::CtrlFile;
 use crate::driver::session::debugger::DebugSession;
 use crate::driver::session::profiler::ProfilerFile;
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nvgpu_sys as abi;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// `DMA_BUF_IOCTL_SYNC`: cache maintenance, which this machine does not need.
 const DMA_BUF_IOCTL_SYNC: u32 = 0x4008_6200;
 
-/// Opens a device node by path.
+/// Opens a device node by path, with the flags of `open(2)`.
 ///
 /// # Errors
-/// `ENOENT` for a path that is no node of this machine; `EINVAL` for nodes that ga10b refuses to open.
-pub(crate) fn open(machine: &Arc<Machine>, path: &str, _flags: OFlag) -> Result<OwnedFd, Errno> {
+/// `ENOENT` for a path that is no node of this machine; `EEXIST` and `ENOTDIR` for flags that ask for a new file
+/// or a folder; `EINVAL` for nodes that ga10b refuses to open.
+pub(crate) fn open(machine: &Arc<Machine>, path: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
     let node = match path {
         "/dev/nvmap" => "nvmap",
         "/dev/host1x-fence" => "host1x-fence",
         _ => paths::node(path).ok_or(Errno::ENOENT)?,
     };
+    if flags.contains(OFlag::O_CREAT | OFlag::O_EXCL) {
+        return Err(Errno::EEXIST);
+    }
+    if flags.contains(OFlag::O_DIRECTORY) {
+        return Err(Errno::ENOTDIR);
+    }
+    machine.collect_crowd();
+    let fd = open_node(machine, node, path)?;
+    let key = FileKey::of(fd.as_fd())?;
+    let used_up = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOCTTY | OFlag::O_TRUNC | OFlag::O_CLOEXEC;
+    machine.driver().files.set_flags(key, flags - used_up);
+    if !flags.contains(OFlag::O_CLOEXEC) {
+        fcntl(&fd, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    }
+    Ok(fd)
+}
+
+fn open_node(machine: &Arc<Machine>, node: &str, path: &str) -> Result<OwnedFd, Errno> {
     let mut driver = machine.driver();
     match node {
         "ctrl" => {
