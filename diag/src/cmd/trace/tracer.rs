@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::time::Instant;
 
+use ga10b_capture::{MOST_BYTES, Record};
 use nvdiag::Hex;
 use nvdiag::trace::{Bytes, Call, Event, Memory, abi, is_gpu_node, node_name};
 use nvgpu_sys::{TRACE_MARK, TraceMark};
@@ -60,12 +61,13 @@ impl<'s> Tracer<'s> {
     /// Those of starting and of tracing a child.
     pub fn spawn(
         command: &[CString],
+        variables: &[(CString, CString)],
         filtered: bool,
         nodes: Vec<String>,
         sink: &'s mut dyn FnMut(Event) -> io::Result<()>,
     ) -> io::Result<Self> {
         let start = Instant::now();
-        let main = kernel::spawn(command, filtered)?;
+        let main = kernel::spawn(command, variables, filtered)?;
         kernel::on_interrupt(false);
         Ok(Self { start, threads: HashMap::new(), main, every_call: !filtered, nodes, sink })
     }
@@ -195,10 +197,25 @@ impl<'s> Tracer<'s> {
         (self.sink)(Event { start_ns, duration_ns, pid, tid, result, call })
     }
 
+    /// The program reports what it has put into a ring.
+    fn submission(&mut self, tid: i32, now: Instant, mark: &TraceMark) -> io::Result<()> {
+        let len = usize::try_from(mark.result).unwrap_or(0).min(MOST_BYTES);
+        let Some(record) = Record::from_bytes(&kernel::read_memory(tid, mark.argument, len)) else {
+            return Ok(());
+        };
+        let start_ns = now.duration_since(self.start).as_nanos() as u64;
+        let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
+        let call = Call::Submission(record.into());
+        (self.sink)(Event { start_ns, duration_ns: Some(0), pid, tid, result: 0, call })
+    }
+
     /// The program reports a call that the software GPU inside it serves.
     fn mark(&mut self, tid: i32, now: Instant, address: u64) -> io::Result<()> {
         let bytes = kernel::read_memory(tid, address, size_of::<TraceMark>());
         let Ok(mark) = TraceMark::read_from_bytes(&bytes) else { return Ok(()) };
+        if mark.kind == TraceMark::SUBMISSION {
+            return self.submission(tid, now, &mark);
+        }
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let name = kernel::read_memory(tid, mark.name, (mark.name_len as usize).min(MAX_PATH));
         let node = String::from_utf8_lossy(&name).into_owned();
