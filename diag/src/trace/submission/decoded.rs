@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::gpfifo::{Action, Entry};
 use crate::hex::Hex;
+use crate::methods::Class;
 use crate::pushbuffer::command::{Command, Generation};
 use crate::pushbuffer::decoder::Decoder;
 use crate::queue_metadata::description::Metadata;
@@ -35,8 +36,17 @@ pub struct DecodedEntry {
     pub commands: Vec<Command>,
     /// Semaphores that they release and wait for.
     pub semaphores: Vec<Semaphore>,
-    /// What the hardware stops at: offset in the segment, and why.
-    pub problems: Vec<(Hex, String)>,
+    /// What the hardware stops at.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that the hardware stops at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Offset in the segment.
+    pub offset: Hex,
+    /// What is wrong.
+    pub text: String,
 }
 
 /// Where a QMD was read.
@@ -89,8 +99,11 @@ impl Submissions {
         let new =
             || Channel { decoder: Decoder::new(generation), semaphores: Semaphores::default(), base: 0 };
         let channel = self.0.entry((pid, submission.channel.number)).or_insert_with(new);
-        let mut decoded =
-            Decoded { class_name: rm_sys::class_name(class), entries: Vec::new(), launches: Vec::new() };
+        let mut decoded = Decoded {
+            class_name: Class::find(class).map(|c| c.name).or(rm_sys::class_name(class)),
+            entries: Vec::new(),
+            launches: Vec::new(),
+        };
         for entry in &submission.entries {
             let entry = channel.entry(entry, &mut decoded.launches);
             decoded.entries.push(entry);
@@ -103,7 +116,7 @@ impl Submissions {
 impl Channel {
     fn entry(&mut self, entry: &RingEntry, launches: &mut Vec<DecodedLaunch>) -> DecodedEntry {
         let mut shown = Entry::decode(entry.index as usize, entry.word.0);
-        let problem = shown.problem.clone().map(|text| (Hex(0), text));
+        let problem = shown.problem.clone().map(|text| Problem { offset: Hex(0), text });
         let mut decoded = DecodedEntry {
             entry: shown.clone(),
             read_bytes: Some(0),
@@ -130,9 +143,8 @@ impl Channel {
             self.decoder.skip();
         }
         let pushbuffer = self.decoder.take();
-        decoded
-            .problems
-            .extend(pushbuffer.problems.into_iter().map(|problem| (problem.offset, problem.text)));
+        let problem = |p: crate::pushbuffer::command::Problem| Problem { offset: p.offset, text: p.text };
+        decoded.problems.extend(pushbuffer.problems.into_iter().map(problem));
         decoded.commands = pushbuffer.segments.into_iter().flat_map(|segment| segment.commands).collect();
         for command in &mut decoded.commands {
             // The low byte of a copy class.

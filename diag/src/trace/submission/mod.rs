@@ -9,7 +9,7 @@ mod print;
 pub(crate) mod recorded;
 mod semaphores;
 
-pub use decoded::{Decoded, DecodedEntry, DecodedLaunch, Source, Submissions};
+pub use decoded::{Decoded, DecodedEntry, DecodedLaunch, Problem, Source, Submissions};
 pub use names::Names;
 pub use print::print;
 pub use recorded::{Channel, Launch, RingEntry, Submission};

@@ -72,6 +72,8 @@ impl Names {
                 }
                 // A method or a field has its name beside the value.
                 let named = object.get("name").and_then(Value::as_str).map(str::to_ascii_lowercase);
+                // Offsets in a segment are places, and not addresses.
+                let is_place = object.contains_key("form") || object.contains_key("text");
                 for (inner, value) in object.iter_mut() {
                     match (inner.as_str(), &named) {
                         ("value", Some(name)) => self.value(value, name),
@@ -79,7 +81,9 @@ impl Names {
                         ("pid", _) => {
                             *value = number(value).map_or(Value::Null, |n| self.name('#', n).into())
                         }
-                        ("note" | "error" | "text" | "problem", _) => self.text(value),
+                        ("offset", _) if is_place => {}
+                        ("note", Some(name)) if name.contains("payload") => self.text(value, 'P', 0),
+                        ("note" | "error" | "text" | "problem", _) => self.text(value, 'A', LEAST),
                         _ => self.value(value, inner),
                     }
                 }
@@ -115,8 +119,8 @@ impl Names {
         *value = self.name(kind, found).into();
     }
 
-    /// Replaces the addresses in a sentence.
-    fn text(&mut self, value: &mut Value) {
+    /// Replaces the numbers from `least` on in a sentence.
+    fn text(&mut self, value: &mut Value, kind: char, least: u64) {
         let Some(text) = value.as_str() else { return };
         let mut out = String::new();
         for (i, part) in text.split("0x").enumerate() {
@@ -126,7 +130,7 @@ impl Names {
             }
             let digits = part.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(part.len());
             match u64::from_str_radix(&part[..digits], 16) {
-                Ok(found) if found >= LEAST => out.push_str(&self.name('A', found)),
+                Ok(found) if found >= least => out.push_str(&self.name(kind, found)),
                 _ => {
                     out.push_str("0x");
                     out.push_str(&part[..digits]);

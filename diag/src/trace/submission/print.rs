@@ -78,7 +78,12 @@ fn entry(entry: &Value, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     for problem in list(entry, "problems") {
-        writeln!(out, "      {PROBLEM}at {}: {}{PROBLEM:#}", text(&problem[0]), text(&problem[1]))?;
+        writeln!(
+            out,
+            "      {PROBLEM}at {}: {}{PROBLEM:#}",
+            text(&problem["offset"]),
+            text(&problem["text"])
+        )?;
     }
     Ok(())
 }
@@ -130,7 +135,9 @@ fn write(write: &Value) -> String {
                 Some(value) => format!("{}={value}", text(&field["name"])),
                 None => format!("{}={}", text(&field["name"]), number(&field["value"])),
             };
-            fields.iter().map(field).collect::<Vec<_>>().join(" ")
+            // The first says what is done; of the others those that are zero say nothing.
+            let shown = fields.iter().enumerate().filter(|(i, field)| *i == 0 || field["value"] != 0);
+            shown.map(|(_, value)| field(value)).collect::<Vec<_>>().join(" ")
         }
     };
     let note = write["note"].as_str().map_or(String::new(), |note| format!("  {ASIDE}{note}{ASIDE:#}"));
