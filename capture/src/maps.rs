@@ -140,6 +140,16 @@ impl Maps {
         })
     }
 
+    /// The CPU address that equals a GPU address of the desktop driver whose mapping is not known, where memory of
+    /// that driver is mapped there: CUDA gives both the same address.
+    pub fn at_equal(&self, space: u64, address: u64) -> Option<(u64, u64)> {
+        if self.gpu.get(&space).is_some_and(|ranges| ranges.at(address).is_some()) {
+            return None;
+        }
+        let part = self.cpu.at(address)?;
+        matches!(part.buffer, Buffer::Object(..)).then_some((address, part.len))
+    }
+
     /// The CPU address of a byte that the GPU reaches at `address`, and how many bytes follow there.
     pub fn at(&self, space: u64, address: u64) -> Option<(u64, u64)> {
         let part = self.gpu.get(&space)?.at(address)?;

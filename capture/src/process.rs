@@ -71,12 +71,18 @@ impl Memory for Space<'_> {
     fn read(&self, address: u64, len: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         while bytes.len() < len {
-            let (cpu, more) = self.maps.at(self.space, address.checked_add(bytes.len() as u64)?)?;
+            let (cpu, more) = at(self.maps, self.space, address.checked_add(bytes.len() as u64)?)?;
             let part = (len - bytes.len()).min(usize::try_from(more).unwrap_or(usize::MAX));
             bytes.extend(words(cpu, part)?);
         }
         Some(bytes)
     }
+}
+
+/// Where the CPU reaches a GPU address.
+fn at(maps: &Maps, space: u64, address: u64) -> Option<(u64, u64)> {
+    let equal = || (space == DESKTOP).then(|| maps.at_equal(space, address))?;
+    maps.at(space, address).or_else(equal)
 }
 
 /// Reads whole words of a mapping.
@@ -263,7 +269,7 @@ impl Followed {
                 let offset = u64::from(index) * 8 + offset;
                 match self.place {
                     Place::Buffers { ring, .. } => word(maps.in_buffer(ring.0, ring.1 + offset)),
-                    Place::Address { ring, .. } => word(maps.at(self.space, ring + offset)),
+                    Place::Address { ring, .. } => word(at(maps, self.space, ring.checked_add(offset)?)),
                     Place::Driver => None,
                 }
             };

@@ -77,6 +77,8 @@ pub(crate) fn argument_bytes(
     let size = (request >> 16 & 0x3fff) as usize;
     match request {
         UVM_MAP_EXTERNAL_ALLOCATION | UVM_UNMAP_EXTERNAL | UVM_FREE if is_uvm() => Some(match request {
+            // Without the release its length is not known.
+            UVM_MAP_EXTERNAL_ALLOCATION if release.is_none() => return None,
             UVM_MAP_EXTERNAL_ALLOCATION if release == Some(Release::R535) => {
                 size_of::<UVM_MAP_EXTERNAL_ALLOCATION_PARAMS_R535>()
             }
@@ -257,4 +259,70 @@ fn alloc(
         (a.gpFifoOffset, a.gpFifoEntries, (a.hUserdMemory[0], a.userdOffset[0]))
     };
     Some(Change::Channel { client, object, class, ring, entries, userd })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::{FromZeros, IntoBytes};
+
+    fn nothing(_: u64, _: usize) -> Option<Vec<u8>> {
+        None
+    }
+
+    #[test]
+    fn requests_of_uvm_are_read_as_their_release_has_them() {
+        let mapped = Change::GpuMap { client: 7, memory: 9, address: 1 << 40, len: 4096, offset: 8192 };
+        let mut old = UVM_MAP_EXTERNAL_ALLOCATION_PARAMS_R535::new_zeroed();
+        (old.base, old.length, old.offset, old.hClient, old.hMemory) = (1 << 40, 4096, 8192, 7, 9);
+        let mut new = UVM_MAP_EXTERNAL_ALLOCATION_PARAMS::new_zeroed();
+        (new.base, new.length, new.offset, new.hClient, new.hMemory) = (1 << 40, 4096, 8192, 7, 9);
+        for (release, bytes) in [(Release::R535, old.as_bytes()), (Release::R580, new.as_bytes())] {
+            let len = argument_bytes(UVM_MAP_EXTERNAL_ALLOCATION, Some(release), || true);
+            assert_eq!(len, Some(bytes.len()));
+            assert_eq!(change(UVM_MAP_EXTERNAL_ALLOCATION, bytes, Some(release), nothing), Some(mapped));
+        }
+        new.rmStatus = 0x31;
+        assert_eq!(change(UVM_MAP_EXTERNAL_ALLOCATION, new.as_bytes(), Some(Release::R580), nothing), None);
+        // Another driver's request of that number, and a release that is not known.
+        assert_eq!(argument_bytes(UVM_MAP_EXTERNAL_ALLOCATION, Some(Release::R580), || false), None);
+        assert_eq!(argument_bytes(UVM_MAP_EXTERNAL_ALLOCATION, None, || true), None);
+        let range = [1u64 << 40, 4096];
+        let unmapped = Change::GpuUnmap { address: 1 << 40, len: Some(4096) };
+        assert_eq!(change(UVM_UNMAP_EXTERNAL, range.as_bytes(), None, nothing), Some(unmapped));
+    }
+
+    #[test]
+    fn a_channel_is_read_at_the_places_of_its_release() {
+        let mut new = NV_CHANNEL_ALLOC_PARAMS_R610::new_zeroed();
+        (new.gpFifoOffset, new.gpFifoEntries) = (1 << 33, 512);
+        (new.hUserdMemory[0], new.userdOffset[0]) = (5, 0x200);
+        let mut usual = NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
+        (usual.gpFifoOffset, usual.gpFifoEntries) = (1 << 33, 512);
+        (usual.hUserdMemory[0], usual.userdOffset[0]) = (5, 0x200);
+        let args = NVOS64_PARAMETERS {
+            hRoot: 1,
+            hObjectNew: 2,
+            hClass: 0xc86f,
+            pAllocParms: 0x1000,
+            ..NVOS64_PARAMETERS::new_zeroed()
+        };
+        let channel = Change::Channel {
+            client: 1,
+            object: 2,
+            class: 0xc86f,
+            ring: 1 << 33,
+            entries: 512,
+            userd: (5, 0x200),
+        };
+        for (release, bytes) in [(Release::R580, usual.as_bytes()), (Release::R610, new.as_bytes())] {
+            let read = |at: u64, len: usize| (at == 0x1000).then(|| bytes[..len].to_vec());
+            assert_eq!(change(NV_ESC_RM_ALLOC, args.as_bytes(), Some(release), read), Some(channel));
+        }
+        for refused in [NVOS64_PARAMETERS { hClass: 0xc8b5, ..args }, NVOS64_PARAMETERS { status: 3, ..args }]
+        {
+            let read = |_: u64, len: usize| Some(vec![0; len]);
+            assert_eq!(change(NV_ESC_RM_ALLOC, refused.as_bytes(), None, read), None);
+        }
+    }
 }
