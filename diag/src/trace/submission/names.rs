@@ -34,7 +34,7 @@ const WORDS: &[&str] = &[
 ];
 /// Words in names that hold one of the words above, and mean something else.
 const EXCEPTIONS: &[&str] =
-    &["valid", "invalidate", "value_name", "interval", "advance", "available", "size"];
+    &["valid", "invalidate", "value_name", "interval", "advance", "available", "size", "minus"];
 /// Parts of an event that say when, or repeat as bytes what is decoded.
 const LEFT_OUT: &[&str] =
     &["start_ns", "duration_ns", "tid", "input", "output", "memory_bytes", "bytes", "image"];
