@@ -276,7 +276,7 @@ fn channels_of_the_desktop_driver_are_read_through_its_memory_objects() {
     let qmd = 0x4_0000_0100u64;
     let size = image.as_bytes().len() as u32;
     let mut upload = vec![0x2001_2000, 0xcbc0, 0x2004_2060, size, 1, (qmd >> 32) as u32, qmd as u32];
-    upload.extend([0x2001_206c, 0x41, 3 << 29 | size / 4 << 16 | 0x206d]);
+    upload.extend([0x2001_206c, 0x41, 3 << 29 | (size / 4) << 16 | 0x206d]);
     upload.extend(words(image.as_bytes()));
     assert!(upload.len() > 64, "longer than what is read");
     let (head, tail) = upload.split_at(60);

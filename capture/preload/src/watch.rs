@@ -52,12 +52,26 @@ pub(crate) fn poll_from_now_on(watcher: &Watcher) {
                 std::thread::sleep(interval);
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("nvdiag-capture".to_owned()).spawn(poll) {
+        let spawn = || std::thread::Builder::new().name("nvdiag-capture".to_owned()).spawn(poll);
+        if let Err(error) = without_signals(spawn) {
             eprintln!("libnvdiag_capture.so: no thread that reads the rings: {error}");
         }
         // SAFETY: the function lives as long as the library, which is preloaded and never unloaded.
         unsafe { libc::atexit(last_poll) };
     });
+}
+
+/// Runs `f`, which starts a thread, with all signals blocked: those of the program are for the program's threads.
+fn without_signals<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: sets of signals are numbers, and outlive the calls.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let result = f();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        result
+    }
 }
 
 /// What was submitted last.
