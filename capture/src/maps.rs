@@ -140,8 +140,8 @@ impl Maps {
         })
     }
 
-    /// The CPU address that equals a GPU address of the desktop driver whose mapping is not known, where memory of
-    /// that driver is mapped there: CUDA gives both the same address.
+    /// The CPU address that equals a GPU address of the desktop driver whose mapping is not known, where
+    /// memory of that driver is mapped there: CUDA gives both the same address.
     pub fn at_equal(&self, space: u64, address: u64) -> Option<(u64, u64)> {
         if self.gpu.get(&space).is_some_and(|ranges| ranges.at(address).is_some()) {
             return None;

@@ -92,8 +92,8 @@ fn words(address: u64, len: usize) -> Option<Vec<u8>> {
     }
     let at = std::ptr::with_exposed_provenance::<u32>(usize::try_from(address).ok()?);
     // SAFETY: the range is inside a mapping that `Maps` holds: the program made it, and takes it away only
-    // through `Watcher::unmap`, which waits for the lock that the caller holds. Others may write there, so the
-    // reads are volatile; a word is aligned.
+    // through `Watcher::unmap`, which waits for the lock that the caller holds. Others may write there, so
+    // the reads are volatile; a word is aligned.
     let word = |i| unsafe { at.add(i).read_volatile() };
     Some((0..len / 4).flat_map(|i| word(i).to_le_bytes()).collect())
 }
@@ -111,7 +111,8 @@ impl Process {
         }
     }
 
-    /// Bytes of a request's argument that [`request`](Self::request) needs; `None` for one that changes nothing.
+    /// Bytes of a request's argument that [`request`](Self::request) needs; `None` for one that changes
+    /// nothing.
     pub fn argument_bytes(&self, request: u32, is_uvm: impl Fn() -> bool) -> Option<usize> {
         requests::argument_bytes(request, self.release, is_uvm)
     }

@@ -128,8 +128,8 @@ impl Record {
         input.0.is_empty().then_some(record)
     }
 
-    /// Hands the record to the tracer, if there is one: the thread stops at a `prctl` that no kernel knows until
-    /// the tracer has read it. Without a tracer the call fails and nothing happens.
+    /// Hands the record to the tracer, if there is one: the thread stops at a `prctl` that no kernel knows
+    /// until the tracer has read it. Without a tracer the call fails and nothing happens.
     pub fn report(&self) {
         let bytes = self.to_bytes();
         let mark = TraceMark {
@@ -138,8 +138,8 @@ impl Record {
             result: bytes.len() as i64,
             ..TraceMark::default()
         };
-        // SAFETY: no kernel knows the option, so it reads nothing; a tracer reads mark and record, which outlive
-        // the call.
+        // SAFETY: no kernel knows the option, so it reads nothing; a tracer reads mark and record, which
+        // outlive the call.
         unsafe { libc::syscall(libc::SYS_prctl, libc::c_ulong::from(TRACE_MARK), &raw const mark, 0, 0, 0) };
     }
 }

@@ -62,7 +62,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the program and the reading alternate: what is new is right, and a lap does not go unnoticed.
+        /// However the program and the reading alternate: what is new is right, and a lap does not go
+        /// unnoticed.
         #[test]
         fn entries_come_in_order_and_laps_are_counted(bursts in proptest::collection::vec(0u32..40, 1..30)) {
             const N: u32 = 16;

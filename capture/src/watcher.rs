@@ -30,8 +30,8 @@ impl std::fmt::Debug for Watcher {
 }
 
 impl Watcher {
-    /// A process that has done nothing yet. The layouts of the desktop driver's structs are those of `release`,
-    /// or of the newest one.
+    /// A process that has done nothing yet. The layouts of the desktop driver's structs are those of
+    /// `release`, or of the newest one.
     #[must_use]
     pub fn new(
         limits: Limits,
@@ -74,8 +74,8 @@ impl Watcher {
         if argument.is_null() {
             return;
         }
-        // SAFETY: the driver has read so many bytes there, or the request is none of a GPU's driver and names an
-        // argument that is as long.
+        // SAFETY: the driver has read so many bytes there, or the request is none of a GPU's driver and names
+        // an argument that is as long.
         let bytes = unsafe { std::slice::from_raw_parts(argument.cast::<u8>(), len) }.to_vec();
         let read = |address: u64, len: usize| {
             let at = std::ptr::with_exposed_provenance::<u8>(usize::try_from(address).ok()?);
@@ -91,8 +91,8 @@ impl Watcher {
         self.process().mapped(fd, address as u64, len as u64, offset.cast_unsigned());
     }
 
-    /// Has `call` take away what is mapped in a range, or put something else there, while nothing reads it. What
-    /// was submitted before is read first.
+    /// Has `call` take away what is mapped in a range, or put something else there, while nothing reads it.
+    /// What was submitted before is read first.
     pub fn unmap<R>(&self, address: usize, len: usize, call: impl FnOnce() -> R) -> R {
         let mut process = self.process();
         if process.is_mapped(address as u64, len as u64) {

@@ -1,4 +1,5 @@
-//! A process that is followed by its calls alone: sequences of both drivers, on memory that the test maps itself.
+//! A process that is followed by its calls alone: sequences of both drivers, on memory that the test maps
+//! itself.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -186,7 +187,8 @@ fn entries_that_are_handed_to_nvgpu_are_read_in_the_call() {
     assert_eq!(records[0].entries[0].content, Content::NotMapped);
 }
 
-/// The calls by which a client of the desktop driver makes a channel, with USERD in memory that two channels share.
+/// The calls by which a client of the desktop driver makes a channel, with USERD in memory that two channels
+/// share.
 struct Desktop {
     watcher: Watcher,
     found: Arc<Mutex<Vec<Record>>>,

@@ -1,7 +1,7 @@
 //! Submits launches to two queues and prints what each is, for the tests of `nvdiag trace --submissions`.
 //!
-//! `submits COUNT [STATUS]` submits COUNT launches to a first queue, one by one, and two at once to a second, and
-//! ends with STATUS. A line of JSON for each launch: `queue`, `grid`, `block`, `registers`, `program`.
+//! `submits COUNT [STATUS]` submits COUNT launches to a first queue, one by one, and two at once to a second,
+//! and ends with STATUS. A line of JSON for each launch: `queue`, `grid`, `block`, `registers`, `program`.
 
 use std::error::Error;
 use std::process::ExitCode;

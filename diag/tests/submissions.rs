@@ -1,4 +1,5 @@
-//! `nvdiag trace --submissions`: what is shown is what was submitted, whoever submits it and however it is read.
+//! `nvdiag trace --submissions`: what is shown is what was submitted, whoever submits it and however it is
+//! read.
 //!
 //! Where programs cannot be traced (another machine's emulator) the tests say so and pass.
 

@@ -12,8 +12,8 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `f` with the watcher for a call of the program; `None` for calls that the watcher itself makes, and in a
-/// fork.
+/// Runs `f` with the watcher for a call of the program; `None` for calls that the watcher itself makes, and
+/// in a fork.
 pub(crate) fn with<R>(f: impl FnOnce(&Watcher) -> R) -> Option<R> {
     if INSIDE.get() {
         return None;
@@ -61,7 +61,8 @@ pub(crate) fn poll_from_now_on(watcher: &Watcher) {
     });
 }
 
-/// Runs `f`, which starts a thread, with all signals blocked: those of the program are for the program's threads.
+/// Runs `f`, which starts a thread, with all signals blocked: those of the program are for the program's
+/// threads.
 fn without_signals<R>(f: impl FnOnce() -> R) -> R {
     // SAFETY: sets of signals are numbers, and outlive the calls.
     unsafe {

@@ -3,7 +3,8 @@
 //!
 //! A log is JSON lines: a [`Header`], then an [`Event`] for each call, with the bytes of its arguments before
 //! and after as they were, and for each [`Submission`](submission::Submission) that was found in a ring. What
-//! they mean is found out when a log is printed ([`Printer`]), so a later version can say more about an old log.
+//! they mean is found out when a log is printed ([`Printer`]), so a later version can say more about an old
+//! log.
 
 pub mod abi;
 pub(crate) mod bytes;

@@ -18,8 +18,8 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// With `normalize`, addresses, handles, payloads and processes are names in order of appearance, and times
-    /// are left out, so that two runs of a program can be compared.
+    /// With `normalize`, addresses, handles, payloads and processes are names in order of appearance, and
+    /// times are left out, so that two runs of a program can be compared.
     #[must_use]
     pub fn new(normalize: bool) -> Self {
         Self { submissions: Submissions::default(), names: normalize.then(Names::default) }

@@ -1,5 +1,5 @@
-// A CUDA program for `nvdiag trace --submissions`: a copy, two launches on a stream, and a graph of three launches
-// that is replayed twice. Prints the sum that it expects and the one that it got.
+// A CUDA program for `nvdiag trace --submissions`: a copy, two launches on a stream, and a graph of three
+// launches that is replayed twice. Prints the sum that it expects and the one that it got.
 //
 //     nvcc -o cuda_launch diag/tests/programs/cuda_launch.cu
 //     nvdiag trace --submissions --qmd qmds -- ./cuda_launch

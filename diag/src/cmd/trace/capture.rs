@@ -27,7 +27,8 @@ pub struct Args {
     /// Microseconds between two readings of a ring, where the program is not on the software ga10b.
     #[arg(long, value_name = "US", requires = "submissions")]
     poll_interval: Option<u64>,
-    /// The library that reads rings in the program, instead of libnvdiag_capture.so beside nvdiag or in ../lib.
+    /// The library that reads rings in the program, instead of libnvdiag_capture.so beside nvdiag or in
+    /// ../lib.
     #[arg(long, value_name = "FILE", requires = "submissions")]
     capture_library: Option<PathBuf>,
     /// Save each QMD in this folder, as a file for `nvdiag qmd`.

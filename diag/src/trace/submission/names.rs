@@ -1,4 +1,5 @@
-//! Names in place of addresses, handles and payloads, in order of appearance, so that two runs can be compared.
+//! Names in place of addresses, handles and payloads, in order of appearance, so that two runs can be
+//! compared.
 
 use std::collections::HashMap;
 

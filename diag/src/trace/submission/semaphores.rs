@@ -1,4 +1,5 @@
-//! Semaphores that methods release and wait for: address, payload and operation from the methods that set them.
+//! Semaphores that methods release and wait for: address, payload and operation from the methods that set
+//! them.
 
 use serde::Serialize;
 
