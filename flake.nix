@@ -10,13 +10,13 @@
     in {
       packages = forAll (pkgs: rec {
         default = toolkit;
-        # nvdiag, llm-demo and libnvgpu_sim.so. Kernels are committed as cubins: no NVIDIA tool is needed.
+        # nvdiag, llm-demo, libnvgpu_sim.so and libnvdiag_capture.so. Kernels are committed as cubins: no NVIDIA tool is needed.
         toolkit = pkgs.rustPlatform.buildRustPackage {
           pname = "ga10b-toolkit";
           version = "0.1.0";
           src = self;
           cargoLock.lockFile = ./Cargo.lock;
-          cargoBuildFlags = [ "-p" "nvdiag" "-p" "llm-demo" "-p" "ga10b-sim-preload" ];
+          cargoBuildFlags = [ "-p" "nvdiag" "-p" "llm-demo" "-p" "ga10b-sim-preload" "-p" "ga10b-capture-preload" ];
           nativeBuildInputs = [ pkgs.installShellFiles ];
           postInstall = ''
             $out/bin/nvdiag man man

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes what a Jetson with JetPack 6 installs, without a compiler there: a tarball and a Debian package of
-# nvdiag, llm-demo, libnvgpu_sim.so, the manual pages, the completions, a unit of systemd (not enabled) and
+# nvdiag, llm-demo, libnvgpu_sim.so, libnvdiag_capture.so, the manual pages, the completions, a unit of systemd (not enabled) and
 # the licence.
 #
 #   tools/package.sh            built for speed; into target/packages
@@ -24,13 +24,13 @@ if [ "$(uname -m)" = aarch64 ]; then
     runner=
     readelf=readelf
     out=$PWD/target/$profile
-    cargo build --profile "$profile" -p nvdiag -p llm-demo -p ga10b-sim-preload
+    cargo build --profile "$profile" -p nvdiag -p llm-demo -p ga10b-sim-preload -p ga10b-capture-preload
 else
     . tools/cross-aarch64.sh
     runner=$CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER
     readelf=aarch64-linux-gnu-readelf
     out=$CARGO_TARGET_DIR/$triple/$profile
-    cargo build --profile "$profile" --target "$triple" -p nvdiag -p llm-demo -p ga10b-sim-preload
+    cargo build --profile "$profile" --target "$triple" -p nvdiag -p llm-demo -p ga10b-sim-preload -p ga10b-capture-preload
 fi
 
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -41,7 +41,7 @@ mkdir -p "$stage/bin" "$stage/lib/systemd/system" "$stage/share/doc/$name" "$sta
     "$stage/share/bash-completion/completions" "$stage/share/zsh/site-functions" \
     "$stage/share/fish/vendor_completions.d"
 install -m 755 "$out/nvdiag" "$out/llm-demo" "$stage/bin"
-install -m 644 "$out/libnvgpu_sim.so" "$stage/lib"
+install -m 644 "$out/libnvgpu_sim.so" "$out/libnvdiag_capture.so" "$stage/lib"
 install -m 644 tools/nvdiag-watch.service "$stage/lib/systemd/system"
 for file in "$stage"/bin/* "$stage"/lib/*.so; do
     aarch64_strip=$(command -v aarch64-linux-gnu-strip || command -v strip)
@@ -89,6 +89,7 @@ Description: GPU diagnostics and language models for Jetson Orin, without CUDA
  nvdiag explains GPU faults, address maps and driver calls. llm-demo decodes
  quantized language models on the GPU through the kernel driver.
  libnvgpu_sim.so is a software ga10b for programs that use the driver's ioctls.
+ libnvdiag_capture.so reads rings in a program for nvdiag trace --submissions.
 CONTROL
 cat >"$deb/DEBIAN/postinst" <<'POSTINST'
 #!/bin/sh

@@ -18,9 +18,9 @@
 //! # Layers
 //! ```text
 //! 0   hex known_lines markup methods report size
-//! 1   characteristics cubin doctor fat_binary gpfifo kernel_log page_table queue_metadata::description saved source symbolic trace
+//! 1   characteristics cubin doctor fat_binary gpfifo kernel_log page_table queue_metadata::description saved source symbolic
 //! 2   device disassembly lint queue_metadata::comparison physical_dump process_map pushbuffer
-//! 3   address_map fault::tables queue_metadata
+//! 3   address_map fault::tables queue_metadata trace
 //! 4   fault::host fault::sm
 //! 5   fault::causes fault::mmu fault::suspects
 //! 6   fault::message fault::repeats

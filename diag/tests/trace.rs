@@ -125,6 +125,7 @@ fn what_a_library_asks_of_the_software_gpu_is_what_it_says_it_asked() {
             Call::Close { fd, .. } => format!("close {fd}"),
             Call::Mmap { fd, length, .. } => format!("mmap {fd} {length}"),
             Call::Dup { fd, .. } => format!("dup {fd}"),
+            Call::Submission(_) => "submission".to_owned(),
         };
         events.iter().map(name).collect()
     };

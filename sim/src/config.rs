@@ -45,6 +45,9 @@ pub struct SimConfig {
     /// Lets other processes of the same user inspect the machine, as a debugger inspects a real one:
     /// [`Remote`](crate::Remote). One machine of a process can be visible at a time.
     pub visible: bool,
+    /// Reports each GPFIFO entry that the host unit fetches, with its segment and the launches that it names, to
+    /// the tracer of the process, as `nvdiag trace --submissions` expects it.
+    pub report_submissions: bool,
 }
 
 /// An environment variable has a value that means nothing.
@@ -75,6 +78,7 @@ impl Default for SimConfig {
             traps: Traps::Error,
             cilp: true,
             visible: false,
+            report_submissions: false,
         }
     }
 }
@@ -99,6 +103,8 @@ impl SimConfig {
     pub const VERBOSE: &str = "NVGPU_SIM_VERBOSE";
     /// Unless `0`: other processes of the user may inspect the machine.
     pub const VISIBLE: &str = "NVGPU_SIM_VISIBLE";
+    /// Unless `0`: what channels fetch is reported to a tracer.
+    pub const SUBMISSIONS: &str = "NVGPU_SIM_SUBMISSIONS";
 
     /// The default, changed by those environment variables that are set.
     ///
@@ -147,6 +153,7 @@ impl SimConfig {
         })?;
         config.verbose = value(Self::VERBOSE).is_some_and(|value| value != "0");
         config.visible = value(Self::VISIBLE).is_some_and(|value| value != "0");
+        config.report_submissions = value(Self::SUBMISSIONS).is_some_and(|value| value != "0");
         Ok(config)
     }
 
@@ -187,6 +194,8 @@ mod tests {
             of(SimConfig::VERBOSE, "1").unwrap().verbose && !of(SimConfig::VERBOSE, "0").unwrap().verbose
         );
         assert!(of(SimConfig::VISIBLE, "1").unwrap().visible && !of("", "").unwrap().visible);
+        let reports = |value| of(SimConfig::SUBMISSIONS, value).unwrap().report_submissions;
+        assert!(reports("1") && !reports("0") && !reports(""));
     }
 
     #[test]

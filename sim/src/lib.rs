@@ -29,30 +29,32 @@
 //! 19  gpu::sm
 //!
 //! 20  gpu::chip gpu::classes gpu::counters gpu::exception gpu::gmmu gpu::pushbuffer gpu::session gpu::syncpoint gpu::userd gpu::usermode
-//! 21  gpu::instance gpu::memory gpu::units
-//! 22  gpu::flight gpu::interrupts gpu::semaphore
-//! 23  gpu::front
-//! 24  gpu::context
-//! 25  gpu::compute_scheduler
-//! 26  gpu::methods
-//! 27  gpu::pbdma
-//! 28  gpu::device
-//! 29  gpu::engine
+//! 21  gpu::instance gpu::memory
+//! 22  gpu::submissions
+//! 23  gpu::units
+//! 24  gpu::flight gpu::interrupts gpu::semaphore
+//! 25  gpu::front
+//! 26  gpu::context
+//! 27  gpu::compute_scheduler
+//! 28  gpu::methods
+//! 29  gpu::pbdma
+//! 30  gpu::device
+//! 31  gpu::engine
 //!
-//! 30  gpu::host_scheduler config driver::descriptor driver::event driver::log driver::notifier driver::session::control
-//! 31  doorbells driver::dmabuf
-//! 32  driver::address_space driver::known_buffers driver::nvmap
-//! 33  driver::tsg
-//! 34  driver::channel driver::session::profiler
-//! 35  driver::session::debugger driver::unbind
-//! 36  driver::files
-//! 37  driver::machine
-//! 38  driver::recovery
-//! 39  driver::interrupts
-//! 40  driver::nodes
-//! 41  visit::host
-//! 42  sim
-//! 43  open_files
+//! 32  gpu::host_scheduler config driver::descriptor driver::event driver::log driver::notifier driver::session::control
+//! 33  doorbells driver::dmabuf
+//! 34  driver::address_space driver::known_buffers driver::nvmap
+//! 35  driver::tsg
+//! 36  driver::channel driver::session::profiler
+//! 37  driver::session::debugger driver::unbind
+//! 38  driver::files
+//! 39  driver::machine
+//! 40  driver::recovery
+//! 41  driver::interrupts
+//! 42  driver::nodes
+//! 43  visit::host
+//! 44  sim
+//! 45  open_files
 //! ```
 
 mod clock;

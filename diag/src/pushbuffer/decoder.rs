@@ -91,7 +91,7 @@ impl Decoder {
                     match memory(address, entry.size_bytes) {
                         Some(words) => self.segment(Some(address), words),
                         // The state after it is not known.
-                        None => (self.pending, self.half) = (None, None),
+                        None => self.skip(),
                     }
                 }
                 _ => {}
@@ -141,6 +141,18 @@ impl Decoder {
         if !bytes.len().is_multiple_of(4) {
             self.problem(index, words.len(), format!("{} bytes after the last word", bytes.len() % 4));
         }
+    }
+
+    /// A segment is missing: what the next one continues is not known.
+    pub fn skip(&mut self) {
+        (self.pending, self.half) = (None, None);
+    }
+
+    /// What was decoded since the last time; the state of the channel stays.
+    #[must_use]
+    pub fn take(&mut self) -> Pushbuffer {
+        self.words = 0;
+        std::mem::take(&mut self.result)
     }
 
     /// Ends the capture.

@@ -4,7 +4,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::trace::abi::{self, Field, Layout, Pointer};
-use crate::trace::event::{Bytes, Call, Event};
+use crate::trace::bytes::Bytes;
+use crate::trace::event::{Call, Event};
 
 /// Elements of an array that are shown.
 const SHOWN_ELEMENTS: usize = 8;

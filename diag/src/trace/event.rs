@@ -1,11 +1,12 @@
 //! A trace: a header and events, one JSON object per line.
 
-use std::fmt;
 use std::io::{self, BufRead, Write};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::hex::Hex;
+use crate::trace::bytes::Bytes;
+use crate::trace::submission::recorded::Submission;
 
 /// Name and version of the log format.
 pub const SCHEMA: &str = "nvdiag.trace/1";
@@ -33,41 +34,6 @@ impl Header {
     pub fn new(command: Vec<String>, method: &str) -> Self {
         let arch = std::env::consts::ARCH.to_owned();
         Self { schema: SCHEMA.to_owned(), arch, command, method: method.to_owned() }
-    }
-}
-
-/// Bytes, as hexadecimal digits in a log.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Bytes(pub Vec<u8>);
-
-impl fmt::Debug for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl Serialize for Bytes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let digit = |byte: u8| char::from(byte).to_digit(16).map(|d| d as u8);
-        let pair = |pair: &[u8]| match pair {
-            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-            _ => None,
-        };
-        let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
-        bytes.map(Self).ok_or_else(|| serde::de::Error::custom("expected pairs of hexadecimal digits"))
     }
 }
 
@@ -149,6 +115,8 @@ pub enum Call {
         /// What the argument points to, in the order of `abi::pointers`.
         memory: Vec<Memory>,
     },
+    /// No call: entries that the program put into a ring, when they were found there.
+    Submission(Submission),
 }
 
 /// Memory that an argument points to.

@@ -2,19 +2,21 @@
 //! again.
 //!
 //! A log is JSON lines: a [`Header`], then an [`Event`] for each call, with the bytes of its arguments before
-//! and after as they were. What they mean is found out when a log is printed ([`decode`]), so a later version
-//! can say more about an old log.
+//! and after as they were, and for each [`Submission`](submission::Submission) that was found in a ring. What
+//! they mean is found out when a log is printed ([`Printer`]), so a later version can say more about an old
+//! log.
 
 pub mod abi;
+pub(crate) mod bytes;
 pub mod decode;
 pub(crate) mod event;
 mod print;
 mod recorder;
+pub mod submission;
 mod summary;
 
-pub use event::{
-    Bytes, Call, Error, Event, Header, LogReader, LogWriter, Memory, SCHEMA, is_gpu_node, node_name,
-};
-pub use print::{print, to_json};
+pub use bytes::Bytes;
+pub use event::{Call, Error, Event, Header, LogReader, LogWriter, Memory, SCHEMA, is_gpu_node, node_name};
+pub use print::Printer;
 pub use recorder::Traced;
 pub use summary::{Row, Summary};

@@ -4,17 +4,102 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
+use crate::hex::Hex;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 use crate::trace::decode::{DecodedMemory, Fields, decode};
 use crate::trace::event::{Call, Event};
+use crate::trace::submission::{self, Names, Submissions};
 
-/// Writes an event as a line, and a line for each piece of memory its argument points to.
-///
-/// # Errors
-/// Those of `out`.
-pub fn print(event: &Event, out: &mut dyn Write) -> io::Result<()> {
-    let (seconds, micros) = (event.start_ns / 1_000_000_000, event.start_ns / 1000 % 1_000_000);
-    write!(out, "{ASIDE}{seconds}.{micros:06} {}{ASIDE:#} ", event.tid)?;
+/// Shows the events of a trace, in their order.
+#[derive(Debug, Default)]
+pub struct Printer {
+    submissions: Submissions,
+    names: Option<Names>,
+}
+
+impl Printer {
+    /// With `normalize`, addresses, handles, payloads and processes are names in order of appearance, and
+    /// times are left out, so that two runs of a program can be compared.
+    #[must_use]
+    pub fn new(normalize: bool) -> Self {
+        Self { submissions: Submissions::default(), names: normalize.then(Names::default) }
+    }
+
+    /// The event as a JSON object: what the log holds, with the meaning beside the bytes.
+    pub fn json(&mut self, event: &Event) -> Value {
+        let mut value = json!(event);
+        let Some(object) = value.as_object_mut() else { return value };
+        if let Some(decoded) = decode(event) {
+            object.insert("decoded".to_owned(), json!(decoded));
+        }
+        if let Call::Submission(submission) = &event.call {
+            let decoded = self.submissions.decode(event.pid, submission);
+            object.insert("decoded".to_owned(), json!(decoded));
+        }
+        if let Some(name) = errno_name(event.result) {
+            object.insert("errno".to_owned(), json!(name));
+        }
+        if let Some(names) = &mut self.names {
+            // What is decoded stands for the bytes.
+            for raw in ["entries", "launches", "memory"] {
+                object.remove(raw);
+            }
+            if matches!(event.call, Call::Mmap { .. }) && event.result > 0 {
+                object.insert("result_address".to_owned(), json!(Hex(event.result.cast_unsigned())));
+                object.remove("result");
+            }
+            names.normalize(&mut value);
+        }
+        value
+    }
+
+    /// Writes an event as text.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn text(&mut self, event: &Event, out: &mut dyn Write) -> io::Result<()> {
+        if self.names.is_none() {
+            let (seconds, micros) = (event.start_ns / 1_000_000_000, event.start_ns / 1000 % 1_000_000);
+            write!(out, "{ASIDE}{seconds}.{micros:06} {}{ASIDE:#} ", event.tid)?;
+        }
+        match (&event.call, &self.names) {
+            (Call::Submission(_), _) => submission::print(&self.json(event), out),
+            (_, None) => call(event, out),
+            (_, Some(_)) => normalized(&self.json(event), out),
+        }
+    }
+}
+
+/// Writes a call whose addresses have names.
+fn normalized(event: &Value, out: &mut dyn Write) -> io::Result<()> {
+    let decoded = &event["decoded"];
+    let object = |value: &Value| {
+        let fields = value.as_object().into_iter().flatten();
+        fields.map(|(name, value)| format!("{name}={}", text(value))).collect::<Vec<_>>().join(", ")
+    };
+    let on = ["path", "node"].iter().find_map(|key| event[*key].as_str()).unwrap_or_default();
+    let result = match (event["errno"].as_str(), event["result_address"].as_str()) {
+        (Some(errno), _) => format!("-1 {errno}"),
+        (None, Some(address)) => address.to_owned(),
+        (None, None) => text(&event["result"]),
+    };
+    let name = decoded["name"].as_str().map_or(String::new(), |name| format!(" {NAME}{name}{NAME:#}"));
+    let about = decoded["about"].as_str().map_or(String::new(), |about| format!(" {about}"));
+    let (arguments, answers) = (object(&decoded["arguments"]), object(&decoded["answers"]));
+    write!(out, "{}({on}){name}{about} {{{arguments}}} -> {{{answers}}} = {result}", text(&event["call"]))?;
+    match decoded["status"].as_str() {
+        Some(status) => writeln!(out, " {PROBLEM}{status}{PROBLEM:#}")?,
+        None => writeln!(out)?,
+    }
+    for memory in decoded["memory"].as_array().into_iter().flatten() {
+        let (arguments, answers) = (object(&memory["arguments"]), object(&memory["answers"]));
+        writeln!(out, "    {}: {{{arguments}}} -> {{{answers}}}", text(&memory["field"]))?;
+    }
+    Ok(())
+}
+
+/// Writes a call as a line, and a line for each piece of memory its argument points to.
+fn call(event: &Event, out: &mut dyn Write) -> io::Result<()> {
     let decoded = decode(event);
     match (&event.call, &decoded) {
         (Call::Ioctl { fd, node, .. }, Some(decoded)) => {
@@ -31,7 +116,7 @@ pub fn print(event: &Event, out: &mut dyn Write) -> io::Result<()> {
         (Call::Mmap { fd, node, length, protection, flags, offset, .. }, _) => {
             write!(out, "mmap({fd}<{node}>, {length} bytes from {offset}, {protection:#x}, {flags:#x})")?;
         }
-        (Call::Ioctl { .. }, None) => {}
+        (Call::Ioctl { .. }, None) | (Call::Submission(_), _) => {}
     }
     write!(out, " = {}", result(event))?;
     if let Some(status) = decoded.as_ref().and_then(|d| d.status.as_ref()) {
@@ -46,19 +131,6 @@ pub fn print(event: &Event, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "    {ASIDE}{field}:{layout}{ASIDE:#}{}", fields(" ", arguments, answers))?;
     }
     Ok(())
-}
-
-/// The event as a JSON object: what the log holds, with the meaning beside the bytes.
-#[must_use]
-pub fn to_json(event: &Event) -> Value {
-    let mut value = json!(event);
-    if let (Some(object), Some(decoded)) = (value.as_object_mut(), decode(event)) {
-        object.insert("decoded".to_owned(), json!(decoded));
-    }
-    if let (Some(object), Some(name)) = (value.as_object_mut(), errno_name(event.result)) {
-        object.insert("errno".to_owned(), json!(name));
-    }
-    value
 }
 
 fn fields(before: &str, arguments: &Fields, answers: &Fields) -> String {

@@ -17,7 +17,8 @@ use nix::sys::mman::{MapFlags, ProtFlags};
 use nvgpu_sys::{Layer, Sys};
 
 use crate::hex::Hex;
-use crate::trace::event::{Bytes, Call, Event, Header, LogWriter};
+use crate::trace::bytes::Bytes;
+use crate::trace::event::{Call, Event, Header, LogWriter};
 
 /// Names the descriptors of a trace.
 type Namer = Box<dyn Fn(BorrowedFd<'_>) -> String + Send + Sync>;

@@ -58,6 +58,7 @@ impl Summary {
             (Call::Open { .. }, None) => ("open".to_owned(), false),
             (Call::Close { .. }, None) => ("close".to_owned(), false),
             (Call::Dup { .. }, None) => ("dup".to_owned(), false),
+            (Call::Submission(_), None) => ("submission".to_owned(), false),
             (Call::Mmap { .. } | Call::Ioctl { .. }, None) => ("mmap".to_owned(), false),
         };
         self.calls += 1;

@@ -20,6 +20,7 @@ use crate::gpu::device::Gpu;
 use crate::gpu::instance::Instance;
 use crate::gpu::sm;
 use crate::gpu::sm::executor::Executor;
+use crate::gpu::submissions::Submissions;
 use crate::gpu::syncpoint::Syncpoints;
 use crate::gpu::units::Units;
 use crate::ids::{IdPool, Order};
@@ -138,7 +139,7 @@ impl Machine {
             Arc::new(Ledger::new(Arc::clone(&findings), sink..sink + PAGE))
         });
         let executor = Executor::on(settings, config.defects, clock.clone(), findings);
-        let units = Units::new(
+        let mut units = Units::new(
             (config.chip(), config.defects, config.session),
             clock.clone(),
             executor,
@@ -146,6 +147,7 @@ impl Machine {
             Arc::clone(&violations),
             ledger,
         );
+        units.submissions = config.report_submissions.then(Submissions::new);
         let comm = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         Ok(Self {
             clock,

@@ -21,6 +21,7 @@ pub(crate) mod pushbuffer;
 pub(crate) mod semaphore;
 pub(crate) mod session;
 pub mod sm;
+pub(crate) mod submissions;
 pub(crate) mod syncpoint;
 pub(crate) mod units;
 pub(crate) mod userd;

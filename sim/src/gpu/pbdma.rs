@@ -11,6 +11,7 @@ use crate::gpu::methods::host::{HostMethods, waits_for_engines};
 use crate::gpu::pushbuffer::{Entry, Header, METHOD_END, Step};
 use crate::gpu::sm::order::Order;
 use crate::gpu::sm::{MemoryFault, Schedule};
+use crate::gpu::submissions;
 use std::cell::RefCell;
 
 /// Methods below this offset belong to the host, whatever the subchannel.
@@ -54,6 +55,8 @@ pub(crate) struct Pbdma {
     /// A method that waits until the engines are idle: subchannel, address, value.
     waits_for_idle: Option<(u32, u32, u32)>,
     choices: Option<RefCell<Order>>,
+    /// Reports what is fetched.
+    submissions: Option<ga10b_capture::Reader>,
     /// In free order: methods until the launches that have begun go on.
     until_step: Option<usize>,
 }
@@ -221,6 +224,11 @@ impl Pbdma {
         }
         let words = context.memory.words(ring.va + u64::from(self.get) * 8, 2).map_err(fetch_fault)?;
         self.entry = u64::from(words[1]) << 32 | u64::from(words[0]);
+        if let Some(submissions) = &context.units.submissions {
+            let follow = || submissions.follow(context.channel.token(), ring.entries);
+            let reader = self.submissions.get_or_insert_with(follow);
+            submissions::report(reader, self.get, self.entry, &context.memory);
+        }
         self.get = (self.get + 1) % ring.entries;
         let Some(entry) = Entry::decode(self.entry) else { return Err(self.error(intr::GPENTRY)) };
         if let Entry::Segment { va, words, .. } = entry {

@@ -6,6 +6,7 @@ use crate::gpu::chip::Chip;
 use crate::gpu::counters::Counters;
 use crate::gpu::session::Session;
 use crate::gpu::sm;
+use crate::gpu::submissions::Submissions;
 use crate::gpu::syncpoint::Syncpoints;
 use crate::order::ledger::Ledger;
 use crate::violations::Violations;
@@ -30,6 +31,8 @@ pub(crate) struct Units {
     pub(crate) violations: Arc<Violations>,
     /// Which work is ordered before which, if that is checked.
     pub(crate) ledger: Option<Arc<Ledger>>,
+    /// Reports what channels fetch, if somebody wants to know.
+    pub(crate) submissions: Option<Submissions>,
     counters: Mutex<Counters>,
 }
 
@@ -52,6 +55,7 @@ impl Units {
             syncpoints,
             violations,
             ledger,
+            submissions: None,
             counters: Mutex::default(),
         }
     }

@@ -238,12 +238,12 @@ fn filter() -> Vec<libc::sock_filter> {
 pub const SOFTWARE_TRACE: &std::ffi::CStr = c"NVGPU_SIM_TRACE";
 
 /// Starts a program in a child that this thread traces, stopped before its first instruction; the child's
-/// number.
+/// number. `variables` are set in its environment.
 ///
 /// # Errors
 /// Those of `fork` and of `ptrace`. That the program cannot be started shows when the child runs: it ends
 /// with code 127.
-pub fn spawn(command: &[CString], filtered: bool) -> io::Result<i32> {
+pub fn spawn(command: &[CString], variables: &[(CString, CString)], filtered: bool) -> io::Result<i32> {
     let mut arguments: Vec<*const libc::c_char> = command.iter().map(|a| a.as_ptr()).collect();
     arguments.push(std::ptr::null());
     let filter = if filtered { filter() } else { Vec::new() };
@@ -262,6 +262,9 @@ pub fn spawn(command: &[CString], filtered: bool) -> io::Result<i32> {
             }
             // A software ga10b in the program reports its calls then; what the user set stays.
             libc::setenv(SOFTWARE_TRACE.as_ptr(), c"1".as_ptr(), 0);
+            for (name, value) in variables {
+                libc::setenv(name.as_ptr(), value.as_ptr(), 1);
+            }
             libc::execvp(arguments[0], arguments.as_ptr());
             libc::_exit(127);
         }

@@ -1,5 +1,6 @@
 //! `nvdiag trace`: shows the calls a program makes on GPU nodes.
 
+mod capture;
 mod kernel;
 mod tracer;
 
@@ -13,8 +14,9 @@ use anyhow::{Context, bail};
 use clap::ArgGroup;
 use nix::unistd::{AccessFlags, access};
 use nvdiag::Report;
-use nvdiag::trace::{self, Event, Header, LogReader, LogWriter, Summary};
+use nvdiag::trace::{self, Call, Event, Header, LogReader, LogWriter, Printer, Summary};
 
+use self::capture::Saver;
 use self::tracer::{End, Tracer};
 use crate::cmd::finding::Finding;
 
@@ -28,6 +30,8 @@ use crate::cmd::finding::Finding;
   nvdiag trace --summary -o calls.txt -- ./program
   nvdiag trace --log calls.jsonl -- env LD_PRELOAD=libnvgpu_sim.so ./program
   nvdiag trace --replay calls.jsonl --summary
+  nvdiag trace --submissions --qmd qmds -- ./program
+  nvdiag trace --submissions --normalize -o run1.txt -- ./program    to compare with another run
   sudo nvdiag trace --pid 4711                   until Ctrl-C
 
 Exit codes: those of the program, or 128 and the number of the signal that ended it; with --replay
@@ -51,6 +55,12 @@ pub struct Args {
     /// Print a table of calls, times and failures instead of the calls.
     #[arg(long)]
     summary: bool,
+    #[command(flatten)]
+    capture: capture::Args,
+    /// Show names in order of appearance in place of addresses, handles and payloads, and no times, so that
+    /// two runs can be compared.
+    #[arg(long, conflicts_with = "summary")]
+    normalize: bool,
     /// Another node that belongs to a GPU, by the start of its path.
     #[arg(long, value_name = "PATH")]
     node: Vec<String>,
@@ -67,6 +77,8 @@ struct Sink<'o> {
     out: &'o mut dyn Write,
     log: Option<LogWriter<BufWriter<File>>>,
     summary: Option<Summary>,
+    printer: Printer,
+    qmds: Option<Saver>,
     json: bool,
     /// Calls that succeeded.
     served: u64,
@@ -83,13 +95,16 @@ impl Sink<'_> {
             0.. => self.served += 1,
             _ => self.failed += 1,
         }
+        if let (Some(qmds), Call::Submission(submission)) = (&mut self.qmds, &event.call) {
+            qmds.save(submission)?;
+        }
         match &mut self.summary {
             Some(summary) => summary.add(event),
             None if self.json => {
-                serde_json::to_writer(&mut *self.out, &trace::to_json(event))?;
+                serde_json::to_writer(&mut *self.out, &self.printer.json(event))?;
                 writeln!(self.out)?;
             }
-            None => trace::print(event, self.out)?,
+            None => self.printer.text(event, self.out)?,
         }
         Ok(())
     }
@@ -134,7 +149,9 @@ impl Args {
             writeln!(out)?;
         }
         let summary = self.summary.then(Summary::default);
-        Ok(Sink { out, log, summary, json, served: 0, failed: 0 })
+        let printer = Printer::new(self.normalize);
+        let qmds = self.capture.qmd.as_deref().map(Saver::new).transpose()?;
+        Ok(Sink { out, log, summary, printer, qmds, json, served: 0, failed: 0 })
     }
 
     fn finish(sink: Sink<'_>) -> anyhow::Result<()> {
@@ -187,8 +204,10 @@ impl Args {
                 })?
                 .run(),
             None => {
-                let command = program(&self.command)?;
-                Tracer::spawn(&command, filtered, nodes, &mut event).context("cannot trace a child")?.run()
+                let (command, variables) = (program(&self.command)?, self.capture.variables()?);
+                Tracer::spawn(&command, &variables, filtered, nodes, &mut event)
+                    .context("cannot trace a child")?
+                    .run()
             }
         };
         let end = end.context("the trace broke off")?;

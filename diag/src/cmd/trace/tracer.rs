@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::time::Instant;
 
+use ga10b_capture::{MOST_BYTES, Record};
 use nvdiag::Hex;
 use nvdiag::trace::{Bytes, Call, Event, Memory, abi, is_gpu_node, node_name};
 use nvgpu_sys::{TRACE_MARK, TraceMark};
@@ -36,6 +37,9 @@ pub struct Tracer<'s> {
     every_call: bool,
     /// Names of nodes that count as a GPU's, besides those that are known.
     nodes: Vec<String>,
+    /// An event that is passed on after its thread has been resumed: decoding a submission takes longer than
+    /// reading it, and rings fill up meanwhile.
+    later: Option<Event>,
     sink: &'s mut dyn FnMut(Event) -> io::Result<()>,
 }
 
@@ -60,14 +64,15 @@ impl<'s> Tracer<'s> {
     /// Those of starting and of tracing a child.
     pub fn spawn(
         command: &[CString],
+        variables: &[(CString, CString)],
         filtered: bool,
         nodes: Vec<String>,
         sink: &'s mut dyn FnMut(Event) -> io::Result<()>,
     ) -> io::Result<Self> {
         let start = Instant::now();
-        let main = kernel::spawn(command, filtered)?;
+        let main = kernel::spawn(command, variables, filtered)?;
         kernel::on_interrupt(false);
-        Ok(Self { start, threads: HashMap::new(), main, every_call: !filtered, nodes, sink })
+        Ok(Self { start, threads: HashMap::new(), main, every_call: !filtered, nodes, later: None, sink })
     }
 
     /// Follows a running process.
@@ -89,7 +94,15 @@ impl<'s> Tracer<'s> {
             }
         }
         kernel::on_interrupt(true);
-        Ok(Self { start: Instant::now(), threads: HashMap::new(), main, every_call: true, nodes, sink })
+        Ok(Self {
+            start: Instant::now(),
+            threads: HashMap::new(),
+            main,
+            every_call: true,
+            nodes,
+            later: None,
+            sink,
+        })
     }
 
     /// Runs until the program ends, and everything it started.
@@ -133,6 +146,9 @@ impl<'s> Tracer<'s> {
                 // Killed meanwhile: its end is reported next.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 done => done?,
+            }
+            if let Some(event) = self.later.take() {
+                (self.sink)(event)?;
             }
         }
     }
@@ -195,10 +211,30 @@ impl<'s> Tracer<'s> {
         (self.sink)(Event { start_ns, duration_ns, pid, tid, result, call })
     }
 
+    /// What the program reports that it has put into a ring.
+    fn submission(&self, tid: i32, now: Instant, mark: &TraceMark) -> Option<Event> {
+        let len = usize::try_from(mark.result).unwrap_or(0).min(MOST_BYTES);
+        let record = Record::from_bytes(&kernel::read_memory(tid, mark.argument, len))?;
+        let start_ns = now.duration_since(self.start).as_nanos() as u64;
+        let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
+        Some(Event {
+            start_ns,
+            duration_ns: Some(0),
+            pid,
+            tid,
+            result: 0,
+            call: Call::Submission(record.into()),
+        })
+    }
+
     /// The program reports a call that the software GPU inside it serves.
     fn mark(&mut self, tid: i32, now: Instant, address: u64) -> io::Result<()> {
         let bytes = kernel::read_memory(tid, address, size_of::<TraceMark>());
         let Ok(mark) = TraceMark::read_from_bytes(&bytes) else { return Ok(()) };
+        if mark.kind == TraceMark::SUBMISSION {
+            self.later = self.submission(tid, now, &mark);
+            return Ok(());
+        }
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let name = kernel::read_memory(tid, mark.name, (mark.name_len as usize).min(MAX_PATH));
         let node = String::from_utf8_lossy(&name).into_owned();

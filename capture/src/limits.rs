@@ -1,0 +1,41 @@
+//! How much is read of what a program submits.
+
+use std::time::Duration;
+
+/// Bounds of what is read, so that a program that submits without end is not slowed down without end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Entries of one channel whose segments are read; later ones are counted.
+    pub entries: u64,
+    /// Words of one segment.
+    pub segment_words: usize,
+    /// Launches of one record, with those that depend on them.
+    pub launches: usize,
+    /// Time between two readings of `GP_PUT`.
+    pub interval: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { entries: 10_000, segment_words: 1 << 16, launches: 2048, interval: Duration::from_micros(50) }
+    }
+}
+
+impl Limits {
+    /// Entries of one channel.
+    pub const ENTRIES: &str = "NVDIAG_CAPTURE_ENTRIES";
+    /// Microseconds between two readings of `GP_PUT`.
+    pub const INTERVAL: &str = "NVDIAG_CAPTURE_INTERVAL_US";
+
+    /// The default, changed by those environment variables that are set to a number.
+    #[must_use]
+    pub fn from_env() -> Self {
+        let number = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
+        let default = Self::default();
+        Self {
+            entries: number(Self::ENTRIES).unwrap_or(default.entries),
+            interval: number(Self::INTERVAL).map_or(default.interval, Duration::from_micros),
+            ..default
+        }
+    }
+}

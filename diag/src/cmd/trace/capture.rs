@@ -1,0 +1,114 @@
+//! How a program is started so that it reports what it puts into its rings.
+
+use std::collections::HashSet;
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use ga10b_capture::Limits;
+use nvdiag::trace::submission::Submission;
+
+/// The library that reads rings inside the program.
+const LIBRARY: &str = "libnvdiag_capture.so";
+/// QMDs that are saved at most.
+const MOST_SAVED: usize = 10_000;
+
+/// Options about submissions.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Show what the program puts into its rings too: GPFIFO entries, methods, QMDs, semaphores.
+    #[arg(long, conflicts_with_all = ["pid", "replay"])]
+    pub submissions: bool,
+    /// Entries of a channel that are read; those after them are counted.
+    #[arg(long, value_name = "COUNT", requires = "submissions")]
+    submission_limit: Option<u64>,
+    /// Microseconds between two readings of a ring, where the program is not on the software ga10b.
+    #[arg(long, value_name = "US", requires = "submissions")]
+    poll_interval: Option<u64>,
+    /// The library that reads rings in the program, instead of libnvdiag_capture.so beside nvdiag or in
+    /// ../lib.
+    #[arg(long, value_name = "FILE", requires = "submissions")]
+    capture_library: Option<PathBuf>,
+    /// Save each QMD in this folder, as a file for `nvdiag qmd`.
+    #[arg(long, value_name = "DIR")]
+    pub qmd: Option<PathBuf>,
+}
+
+impl Args {
+    /// Variables of the program's environment.
+    ///
+    /// # Errors
+    /// The library that was named does not exist.
+    pub fn variables(&self) -> anyhow::Result<Vec<(CString, CString)>> {
+        if !self.submissions {
+            return Ok(Vec::new());
+        }
+        let mut variables = vec![("NVGPU_SIM_SUBMISSIONS", OsString::from("1"))];
+        let numbers = [(Limits::ENTRIES, self.submission_limit), (Limits::INTERVAL, self.poll_interval)];
+        variables.extend(numbers.into_iter().filter_map(|(name, n)| Some((name, n?.to_string().into()))));
+        match self.library()? {
+            Some(library) => {
+                let mut list = library.into_os_string();
+                if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty()) {
+                    list.push(":");
+                    list.push(before);
+                }
+                variables.push(("LD_PRELOAD", list));
+            }
+            None => eprintln!(
+                "nvdiag: {LIBRARY} is neither beside nvdiag nor in ../lib: only the software ga10b reports submissions\n  \
+                 try: cargo build -p ga10b-capture-preload, or --capture-library FILE"
+            ),
+        }
+        let c = |text: &[u8]| CString::new(text).context("a path holds a zero byte");
+        variables.iter().map(|(name, value)| Ok((c(name.as_bytes())?, c(value.as_bytes())?))).collect()
+    }
+
+    fn library(&self) -> anyhow::Result<Option<PathBuf>> {
+        if let Some(path) = &self.capture_library {
+            ensure!(path.is_file(), "there is no library {}", path.display());
+            return Ok(Some(fs::canonicalize(path)?));
+        }
+        let program = std::env::current_exe().context("cannot find the path of nvdiag")?;
+        let folder = program.parent().unwrap_or(Path::new("/"));
+        // `deps` is where Cargo puts it for tests.
+        let places = ["", "deps", "../lib", "../lib/nvdiag"].map(|place| folder.join(place).join(LIBRARY));
+        Ok(places.into_iter().find(|path| path.is_file()))
+    }
+}
+
+/// Saves QMDs, each once.
+#[derive(Debug)]
+pub struct Saver {
+    folder: PathBuf,
+    known: HashSet<(u64, Vec<u8>)>,
+}
+
+impl Saver {
+    /// Into a folder, which is made if there is none.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new(folder: &Path) -> anyhow::Result<Self> {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        Ok(Self { folder: folder.to_owned(), known: HashSet::new() })
+    }
+
+    /// Saves those of a submission.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn save(&mut self, submission: &Submission) -> std::io::Result<()> {
+        for launch in &submission.launches {
+            let Some(bytes) = &launch.bytes else { continue };
+            if self.known.len() >= MOST_SAVED || !self.known.insert((launch.address.0, bytes.0.clone())) {
+                continue;
+            }
+            let name = format!("{:04}-{}.qmd", self.known.len(), launch.address);
+            fs::write(self.folder.join(name), &bytes.0)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+//! Submissions: what a program puts into the rings of its channels, from the entries to QMDs and semaphores.
+//!
+//! [`Submissions`] keeps what a channel remembers from segment to segment (bound classes, semaphore
+//! addresses), so it decodes the events of a trace in their order.
+
+mod decoded;
+pub(crate) mod names;
+mod print;
+pub(crate) mod recorded;
+mod semaphores;
+
+pub use decoded::{Decoded, DecodedEntry, DecodedLaunch, Problem, Source, Submissions};
+pub use names::Names;
+pub use print::print;
+pub use recorded::{Channel, Launch, RingEntry, Submission};
+pub use semaphores::Semaphore;
