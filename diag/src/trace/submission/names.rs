@@ -90,7 +90,9 @@ impl Names {
                 }
             }
             Value::Array(list) => list.iter_mut().for_each(|value| self.value(value, key)),
-            Value::String(_) | Value::Number(_) if varies(key) => self.replace(value, key),
+            Value::String(_) | Value::Number(_) if varies(key) || is_user_address(value) => {
+                self.replace(value, key);
+            }
             _ => {}
         }
     }
@@ -154,6 +156,12 @@ fn varies(name: &str) -> bool {
             && !EXCEPTIONS.iter().any(|word| lower.contains(word))
 }
 
+/// Whether the value is where a process has its stack and its mappings, whatever it is called: a driver's
+/// `params` point there.
+fn is_user_address(value: &Value) -> bool {
+    value.is_string() && number(value).is_some_and(|value| (1 << 44..1 << 48).contains(&value))
+}
+
 fn number(value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => number.as_u64().or_else(|| number.as_i64().map(i64::cast_unsigned)),
@@ -194,5 +202,16 @@ mod tests {
         assert_eq!((&writes[2]["value"], &writes[3]["value"]), (&json!("A1"), &json!("0x1")));
         assert_eq!(first["decoded"]["entries"][0]["size_bytes"], 4096);
         assert_eq!(first.get("start_ns"), None);
+    }
+
+    #[test]
+    fn pointers_to_what_a_call_passes_have_names() {
+        let call = |at: &str| {
+            let mut call = json!({ "decoded": { "arguments": { "cmd": "0x214", "params": at, "flags": "0x0" } } });
+            Names::default().normalize(&mut call);
+            call
+        };
+        assert_eq!(call("0x7ffc9960f150"), call("0xfffff7db47b0"));
+        assert_eq!(call("0x7ffc9960f150")["decoded"]["arguments"]["cmd"], "0x214");
     }
 }
