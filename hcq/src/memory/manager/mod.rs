@@ -297,7 +297,8 @@ impl MemoryManager {
             return Err(Error::EmptyBuffer);
         }
         if len <= SMALL {
-            return self.alloc_small(len, kind, what).map_err(|error| self.explain(error, len, kind, what));
+            // The driver was asked for memory that many pieces share.
+            return self.alloc_small(len, kind, what).map_err(|error| self.explain(error, CHUNK, kind, what));
         }
         let place = self.place(|va| va.alloc(Bytes::new(len), reach(kind)));
         let piece = place.and_then(|place| self.map(place, len, kind, what));
