@@ -146,7 +146,7 @@ impl Device {
         options: DeviceOptions,
     ) -> Result<Self, Error> {
         let cache = options.gpu_cache.map_or_else(GpuCache::from_env, Ok)?;
-        let options = options.resolve();
+        let options = options.resolve()?;
         let settings = Settings {
             reserve_windows: options.reserve_windows,
             cache,
@@ -173,7 +173,7 @@ impl Device {
         let info = backend.info();
         tracing::info!(name = %info.name, backend = %info.backend, sms = info.sm_count, "opened a GPU");
         Ok(Self {
-            shared: Shared::new(backend, options.resolve())?,
+            shared: Shared::new(backend, options.resolve()?)?,
             #[cfg(feature = "sim")]
             software: None,
         })
