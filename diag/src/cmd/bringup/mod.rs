@@ -40,7 +40,8 @@ use interrupt::Interrupts;
   nvdiag bringup --from 17 --soak 3600 the last steps, an hour of the last one
   nvdiag bringup --read FILE           show a file that somebody else's machine left
 
-Exit codes: 0 every step that ran passed; 1 a step failed; 2 bad usage, or the file cannot be read or written.")]
+Exit codes: 0 every step that ran passed; 1 a step failed; 2 bad usage, or the file cannot be read or written; \
+                        128 and the number of the signal that interrupted it.")]
 pub struct Args {
     /// Which driver: nvgpu (a Jetson's), rm (a desktop GPU), sim (the software ga10b), auto (the driver that
     /// is installed).
@@ -99,6 +100,11 @@ fn chosen(device: Selector) -> Selector {
         },
         named => named,
     }
+}
+
+/// Whether the driver's GPU is the software ga10b.
+fn is_software(driver: Selector) -> bool {
+    driver == Selector::Sim || driver == Selector::Nvgpu && doctor::is_software(&Files::own())
 }
 
 fn platform(driver: Selector) -> Platform {
@@ -192,7 +198,7 @@ impl Args {
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             host: self.host.clone().unwrap_or_else(collect::pseudonym),
             driver: driver.to_string(),
-            software: driver == Selector::Sim || doctor::is_software(&Files::own()),
+            software: is_software(driver),
             interrupted: None,
             steps: vec![],
             figures: vec![],
@@ -203,7 +209,7 @@ impl Args {
 /// Refuses settings that no step could run with.
 fn check_settings(driver: Selector) -> anyhow::Result<()> {
     DeviceOptions::from_env()?;
-    if driver == Selector::Sim {
+    if is_software(driver) {
         ga10b_sim::SimConfig::from_env()?;
     }
     Ok(())
