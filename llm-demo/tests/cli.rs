@@ -376,6 +376,9 @@ fn what_is_said_to_fit_decodes_and_what_is_less_is_refused_at_any_number_of_sms(
         let (code, out, err) = run(&format!("{:.0}", (needed - 0.3) * 1e6));
         assert_eq!((code, out.as_str()), (Some(1), ""), "{sms} SMs");
         assert!(err.contains("the model does not fit"), "{sms} SMs: {err}");
+        // No quantization is that small.
+        let (_, _, err) = run(&format!("{:.0}", (needed - 2.9) * 1e6));
+        assert!(err.contains("does not fit") && !err.contains("weights of up to"), "{sms} SMs: {err}");
     }
 }
 
