@@ -128,7 +128,7 @@ pub enum Error {
     OutOfMemory {
         /// What it is for: "buffer", "program", "command ring", ...
         what: &'static str,
-        /// The length asked for.
+        /// The length that the driver was asked for: for small objects that of the memory they share.
         len: Bytes,
         /// What could be allocated when the call failed, where the driver says.
         free: Option<Bytes>,

@@ -1,5 +1,6 @@
 //! Which device to open, and how.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -89,7 +90,7 @@ pub struct DeviceOptions {
     pub gpu_cache: Option<GpuCache>,
     /// Launches as close as can be to those that other people have run on an Orin: the launch descriptor's
     /// fields, the semaphore that ends a submission, the ring's entries, the subcontext. Slower; to find out
-    /// whether one of the differences is at fault. `None` for what `HCQ_CONSERVATIVE` says (unless `0`), and
+    /// whether one of the differences is at fault. `None` for what `HCQ_CONSERVATIVE` says (`0` or `1`), and
     /// no if it says nothing.
     pub conservative: Option<bool>,
     /// Whether a Jetson's channels run in an asynchronous subcontext (VEID 1, the second pushbuffer unit)
@@ -118,19 +119,32 @@ pub struct DeviceOptions {
 }
 
 impl DeviceOptions {
+    /// The environment variable that decides where [`conservative`](Self::conservative) does not: `0` or `1`.
+    pub const CONSERVATIVE: &str = "HCQ_CONSERVATIVE";
+
+    /// The default, with what the environment decides.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSetting`] for a variable with a value that means nothing.
+    pub fn from_env() -> Result<Self, Error> {
+        let conservative = Some(conservative(std::env::var_os(Self::CONSERVATIVE).as_deref())?);
+        Ok(Self { gpu_cache: Some(GpuCache::from_env()?), conservative, ..Self::default() })
+    }
+
     /// Resolves what the environment decides.
     ///
     /// A conservative device neither links launches nor lets them signal.
-    pub(crate) fn resolve(mut self) -> Self {
-        let conservative = self.conservative.unwrap_or_else(|| {
-            std::env::var_os("HCQ_CONSERVATIVE").is_some_and(|value| !value.is_empty() && value != "0")
-        });
+    pub(crate) fn resolve(mut self) -> Result<Self, Error> {
+        let conservative = match self.conservative {
+            Some(conservative) => conservative,
+            None => conservative(std::env::var_os(Self::CONSERVATIVE).as_deref())?,
+        };
         self.conservative = Some(conservative);
         self.async_subcontext.get_or_insert(conservative);
         if conservative {
             (self.chain_launches, self.release_in_launch) = (false, false);
         }
-        self
+        Ok(self)
     }
 
     /// Most bytes of freed memory that are kept, on a device with `memory` bytes.
@@ -141,6 +155,20 @@ impl DeviceOptions {
     /// Whether launches are conservative, once that is resolved.
     pub(crate) fn is_conservative(&self) -> bool {
         self.conservative == Some(true)
+    }
+}
+
+/// What a value of [`DeviceOptions::CONSERVATIVE`] means.
+fn conservative(value: Option<&OsStr>) -> Result<bool, Error> {
+    let value = value.unwrap_or_default();
+    match value.to_str() {
+        Some("" | "0" | "off") => Ok(false),
+        Some("1" | "on") => Ok(true),
+        _ => Err(Error::UnknownSetting {
+            variable: DeviceOptions::CONSERVATIVE,
+            value: value.to_string_lossy().into_owned(),
+            expected: "0 or 1",
+        }),
     }
 }
 
@@ -168,6 +196,19 @@ impl Default for DeviceOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn conservative_is_one_of_two_values() {
+        let of = |value: &str| super::conservative(Some(OsStr::new(value)));
+        assert_eq!(super::conservative(None).ok(), Some(false));
+        assert_eq!(
+            ["", "0", "off", "1", "on"].map(|v| of(v).ok()),
+            [false, false, false, true, true].map(Some)
+        );
+        let error = of("nonsense").unwrap_err().to_string();
+        assert!(error.contains("HCQ_CONSERVATIVE") && error.contains("nonsense"), "{error}");
+        assert!(error.contains("0 or 1"), "{error}");
+    }
 
     #[test]
     fn every_selector_parses_from_its_own_name() {

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use ga10b_sim::{Sim, SimConfig};
 use hcq::{
-    Args, Buffer, Bytes, Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, Selector,
+    Args, Buffer, Bytes, Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, Program,
+    Selector,
 };
 
 const VECADD: &[u8] = include_bytes!("data/01_vecadd.sm_87.cubin");
@@ -505,4 +507,43 @@ fn an_allocation_that_is_too_large_says_how_much_memory_there_is() {
     }
     let buffer = device.alloc(64).unwrap();
     buffer.write(0, &[1; 64]).unwrap();
+}
+
+#[test]
+fn reserved_stacks_take_what_was_said_and_launches_take_no_more() {
+    for sm_count in [2, 10, 16] {
+        let sim = Sim::new(SimConfig { sm_count, ..SimConfig::default() });
+        let device = hcq::sim::open(sim, DeviceOptions::default()).unwrap();
+        let program = device.load(STACK).unwrap();
+        let kernel = program.kernels().max_by_key(Kernel::local_bytes).unwrap();
+        assert_eq!(Program::largest_stack(STACK).unwrap(), kernel.local_bytes());
+        let mut queue = device.queue().unwrap();
+        let free = || device.free_memory().unwrap().count();
+        let (before, promised) = (free(), device.stack_memory(kernel.local_bytes()).count());
+        device.reserve_stacks(kernel.local_bytes()).unwrap();
+        // The driver takes some for page tables.
+        assert!((promised..promised + (256 << 10)).contains(&(before - free())), "{sm_count} SMs");
+        for name in ["local_array", "recursion_and_calls"] {
+            let data = device.alloc(256).unwrap();
+            let kernel = program.kernel(name).unwrap();
+            let args = match name {
+                "local_array" => Args::new().buffer(&data).buffer(&data).u32(3),
+                _ => Args::new().buffer(&data).u32(3),
+            };
+            let reserved = free();
+            // SAFETY: the kernels stay within the 64 words.
+            unsafe { queue.launch(&kernel, LaunchConfig::new(1, 1), &args) }.unwrap();
+            queue.submit().unwrap().wait(DEADLINE).unwrap();
+            assert_eq!(free(), reserved, "{name} with {sm_count} SMs");
+        }
+        assert_eq!(device.stack_memory(0), Bytes::new(0));
+    }
+}
+
+#[test]
+fn a_shortage_of_shared_memory_names_what_was_asked_for() {
+    let sim = Sim::new(SimConfig { memory: 1 << 20, ..SimConfig::default() });
+    let device = hcq::sim::open(sim, DeviceOptions::default()).unwrap();
+    let short = device.alloc(4096).unwrap_err().to_string();
+    assert!(short.starts_with("cannot allocate 2 MiB for a buffer: "), "{short}");
 }

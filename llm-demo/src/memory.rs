@@ -14,10 +14,19 @@ fn size(bytes: u64) -> String {
     }
 }
 
+/// Bytes of weights that a model has at least which somebody might use instead.
+const WORTHWHILE: u64 = 64 << 20;
+
+/// Bytes of the weights in the smallest quantization that is supported: 4.5 bits each.
+fn smallest(model: &Model) -> u64 {
+    let elements: u64 = model.gguf.tensors().iter().map(|tensor| tensor.dims.iter().product::<u64>()).sum();
+    elements / 16 * 9
+}
+
 /// Reports what an engine takes and what the device has left; an error with what to try if that is less.
 pub fn check(device: &Device, model: &Model, options: &EngineOptions) -> anyhow::Result<()> {
     let info = device.info();
-    let needed = Footprint::of(model, options, info)?;
+    let needed = Footprint::of(model, options, device)?;
     let free = match device.free_memory() {
         Ok(free) => free.count(),
         Err(error) => {
@@ -41,12 +50,13 @@ pub fn check(device: &Device, model: &Model, options: &EngineOptions) -> anyhow:
     let mut advice = String::new();
     let longest = |kv| {
         let options = options.clone().with_cache(kv);
-        Footprint::longest_context(model, &options, info, free)
+        Footprint::longest_context(model, &options, device, free)
     };
     if let Some(context) = longest(options.kv)? {
         write!(
             advice,
-            "\n  try: a shorter prompt and a smaller -n (--pp, --tg): {context} positions together fit"
+            "\n  try: fewer positions: {context} fit, which are those of the prompt (-p, --pp) and of what is \
+             generated (-n, --tg) together"
         )?;
     }
     let smaller = options.kv == CacheType::F16 && CacheType::Q8_0.check(&model.config).is_ok();
@@ -54,12 +64,12 @@ pub fn check(device: &Device, model: &Model, options: &EngineOptions) -> anyhow:
         write!(advice, "\n  try: --kv q8_0, with which {context} positions fit")?;
     }
     let left = free.saturating_sub(cache).saturating_sub(scratch);
-    if (1..weights).contains(&left) {
+    if (smallest(model)..weights).contains(&left) {
         let most = size(left);
-        write!(
-            advice,
-            "\n  try: a smaller quantization or model: weights of up to {most} fit beside this cache"
-        )?;
+        write!(advice, "\n  try: a smaller quantization: weights of up to {most} fit beside this cache")?;
+    } else if (WORTHWHILE..weights).contains(&left) {
+        let most = size(left);
+        write!(advice, "\n  try: a smaller model: weights of up to {most} fit beside this cache")?;
     }
     if info.unified_memory {
         advice.push_str("\n  try: end other programs, the desktop among them: CPU and GPU share the memory");

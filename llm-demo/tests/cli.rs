@@ -359,6 +359,30 @@ fn a_model_that_does_not_fit_is_refused_before_it_is_copied() {
 }
 
 #[test]
+fn what_is_said_to_fit_decodes_and_what_is_less_is_refused_at_any_number_of_sms() {
+    for sms in ["2", "10", "16"] {
+        let run = |memory: &str| {
+            let mut command = program();
+            command.args(["-n", "2"]).env("NVGPU_SIM_SMS", sms).env("NVGPU_SIM_MEMORY", memory);
+            let output = command.output().expect("it starts");
+            (output.status.code(), text(&output.stdout), text(&output.stderr))
+        };
+        let (_, _, err) = run("40000000");
+        let needed = err.split_once("it needs ").and_then(|after| after.1.split_once(' ')).expect("a sum").0;
+        let needed: f64 = needed.parse().expect("a number");
+        // What is free is a little less than all.
+        let (code, out, err) = run(&format!("{:.0}", (needed + 0.3) * 1e6));
+        assert_eq!(code, Some(0), "{sms} SMs: {out}{err}");
+        let (code, out, err) = run(&format!("{:.0}", (needed - 0.3) * 1e6));
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{sms} SMs");
+        assert!(err.contains("the model does not fit"), "{sms} SMs: {err}");
+        // No quantization is that small.
+        let (_, _, err) = run(&format!("{:.0}", (needed - 2.9) * 1e6));
+        assert!(err.contains("does not fit") && !err.contains("weights of up to"), "{sms} SMs: {err}");
+    }
+}
+
+#[test]
 fn a_context_that_does_not_fit_names_one_that_does() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let model = tiny(folder.path(), "q8_0");
@@ -375,6 +399,6 @@ fn a_context_that_does_not_fit_names_one_that_does() {
     // Enough for a few positions, too little for all that the model can have.
     let (code, err) = run(&format!("{:.0}", (megabytes + 3.0) * 1e6), "4096");
     assert_eq!(code, Some(1), "{err}");
-    assert!(err.contains("the model does not fit") && err.contains(" positions together fit"), "{err}");
+    assert!(err.contains("the model does not fit") && err.contains("try: fewer positions: "), "{err}");
     assert!(err.contains("try: --kv q8_0, with which "), "{err}");
 }

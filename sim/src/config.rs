@@ -1,5 +1,8 @@
 //! What kind of machine to model.
 
+use std::io::{Write, stderr};
+use std::sync::Once;
+
 use crate::clock::Time;
 use crate::defects::Defects;
 use crate::findings::Checks;
@@ -9,6 +12,9 @@ use crate::gpu::sm;
 use crate::gpu::sm::launch::Schedule;
 use crate::violations::Traps;
 use sass::Arch;
+
+/// How the environment variables begin.
+const PREFIX: &str = "NVGPU_SIM_";
 
 /// Settings of a [`Sim`](crate::Sim). The default is an Orin AGX 64 GB with all its SMs.
 #[derive(Clone, Debug)]
@@ -62,6 +68,23 @@ pub struct UnknownSetting {
     pub expected: &'static str,
 }
 
+/// What to say of a variable that begins as those of [`SimConfig`] do and is none of them.
+fn unknown(name: &str) -> Option<String> {
+    /// Least likeness of a name that is offered instead, from 0 to 1: another word is no misspelling.
+    const LIKE: f64 = 0.7;
+    let rest = name.strip_prefix(PREFIX)?;
+    if SimConfig::VARIABLES.contains(&name) {
+        return None;
+    }
+    let likeness = |known: &&str| strsim::jaro_winkler(&rest.to_ascii_uppercase(), &known[PREFIX.len()..]);
+    let nearest = SimConfig::VARIABLES.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let advice = match nearest.filter(|known| likeness(known) >= LIKE) {
+        Some(known) => format!("is {known} meant?"),
+        None => format!("there are {}", SimConfig::VARIABLES.join(", ")),
+    };
+    Some(format!("ga10b: {name} is no setting, and is ignored: {advice}"))
+}
+
 impl Default for SimConfig {
     fn default() -> Self {
         Self {
@@ -106,11 +129,35 @@ impl SimConfig {
     /// Unless `0`: what channels fetch is reported to a tracer.
     pub const SUBMISSIONS: &str = "NVGPU_SIM_SUBMISSIONS";
 
-    /// The default, changed by those environment variables that are set.
+    /// Unless `0`: `libnvgpu_sim.so` reports each call to `nvdiag trace`. The library alone reads it.
+    pub const TRACE: &str = "NVGPU_SIM_TRACE";
+
+    /// All variables.
+    const VARIABLES: [&str; 10] = [
+        Self::ARCH,
+        Self::CHECK,
+        Self::MEMORY,
+        Self::SEED,
+        Self::SESSION,
+        Self::SMS,
+        Self::TRACE,
+        Self::TRAPS,
+        Self::VERBOSE,
+        Self::VISIBLE,
+    ];
+
+    /// The default, changed by those environment variables that are set. The first call of a process names
+    /// variables on stderr that begin as these do and are none of them.
     ///
     /// # Errors
     /// [`UnknownSetting`] for a value that cannot be read.
     pub fn from_env() -> Result<Self, UnknownSetting> {
+        static WARNED: Once = Once::new();
+        WARNED.call_once(|| {
+            let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+            // Nobody is left to hear of it when stderr is closed.
+            let _ = names.filter_map(|name| unknown(&name)).try_for_each(|line| writeln!(stderr(), "{line}"));
+        });
         Self::from_settings(|variable| {
             std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned())
         })
@@ -196,6 +243,24 @@ mod tests {
         assert!(of(SimConfig::VISIBLE, "1").unwrap().visible && !of("", "").unwrap().visible);
         let reports = |value| of(SimConfig::SUBMISSIONS, value).unwrap().report_submissions;
         assert!(reports("1") && !reports("0") && !reports(""));
+    }
+
+    #[test]
+    fn a_name_that_means_nothing_is_answered_with_the_nearest() {
+        for (name, meant) in [
+            ("NVGPU_SIM_SM", "NVGPU_SIM_SMS"),
+            ("NVGPU_SIM_MEM", "NVGPU_SIM_MEMORY"),
+            ("NVGPU_SIM_TRAP", "NVGPU_SIM_TRAPS"),
+            ("NVGPU_SIM_CHECKS", "NVGPU_SIM_CHECK"),
+            ("NVGPU_SIM_verbose", "NVGPU_SIM_VERBOSE"),
+        ] {
+            let said = unknown(name).unwrap();
+            assert!(said.contains(name) && said.ends_with(&format!("is {meant} meant?")), "{said}");
+        }
+        let said = unknown("NVGPU_SIM_FOO").unwrap();
+        assert!(SimConfig::VARIABLES.iter().all(|known| said.contains(known)), "{said}");
+        let others = ["NVGPU_SIMULATION", "PATH", ""];
+        assert!(SimConfig::VARIABLES.into_iter().chain(others).all(|name| unknown(name).is_none()));
     }
 
     #[test]

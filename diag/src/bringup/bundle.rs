@@ -97,11 +97,17 @@ pub fn read(input: impl Read) -> Result<Contents, Unreadable> {
             // Bounded by what may be unpacked in all.
             entry.read_to_end(&mut text).map_err(failed)?;
             let document: serde_json::Value = serde_json::from_slice(&text).map_err(Unreadable::Form)?;
-            if let Some(other) = document["schema"].as_str().filter(|schema| *schema != Bringup::SCHEMA) {
-                let problem = format!("its schema is {other}, and {} is read", Bringup::SCHEMA);
-                return Err(Unreadable::Form(serde::de::Error::custom(problem)));
+            let wrong = |problem: String| Unreadable::Form(serde::de::Error::custom(problem));
+            match document["schema"].as_str() {
+                Some(Bringup::SCHEMA) => {}
+                Some(other) => {
+                    return Err(wrong(format!("its schema is {other}, and {} is read", Bringup::SCHEMA)));
+                }
+                None => return Err(wrong("it has no member schema".to_owned())),
             }
-            results = Some(serde_json::from_value(document).map_err(Unreadable::Form)?);
+            let read: Bringup = serde_json::from_value(document).map_err(Unreadable::Form)?;
+            read.check().map_err(wrong)?;
+            results = Some(read);
         }
         entries.push((name, entry.size(), is_ours));
     }
@@ -127,6 +133,7 @@ impl<R: Read> Read for Limited<R> {
 mod tests {
     use super::*;
     use crate::bringup::outcome::StepResult;
+    use crate::bringup::report::Interruption;
     use crate::report::Report;
     use proptest::prelude::*;
 
@@ -136,6 +143,8 @@ mod tests {
             date: "2026-01-01T00:00:00Z".to_owned(),
             host: "1234abcd".to_owned(),
             driver: "sim".to_owned(),
+            software: true,
+            interrupted: None,
             steps: vec![StepResult::skipped(4, "memory", "a reason")],
             figures: Vec::new(),
         }
@@ -195,6 +204,34 @@ mod tests {
         assert!(matches!(read(&packed(&[("gpu.json", Vec::new())])[..]), Err(Unreadable::NoResults)));
         assert!(matches!(read(&packed(&[(RESULTS, b"[]".to_vec())])[..]), Err(Unreadable::Form(_))));
         assert!(matches!(read(&b"PK\x03\x04"[..]), Err(Unreadable::Archive(_))));
+    }
+
+    #[test]
+    fn results_that_no_run_leaves_are_refused_by_the_member() {
+        let step = |number| StepResult::skipped(number, "a step", "a reason");
+        let interrupted = |step| Some(Interruption { step, signal: None });
+        let whole = results();
+        for (results, problem) in [
+            (Bringup { steps: vec![step(1_000_000)], ..whole.clone() }, "steps[0].number is 1000000;"),
+            (Bringup { steps: vec![step(0)], ..whole.clone() }, "steps[0].number is 0;"),
+            (Bringup { steps: vec![step(4), step(4)], ..whole.clone() }, "steps[1].number is 4 after 4;"),
+            (Bringup { steps: vec![step(4), step(3)], ..whole.clone() }, "steps[1].number is 3 after 4;"),
+            (Bringup { steps: vec![], ..whole.clone() }, "steps is empty"),
+            (Bringup { interrupted: interrupted(Some(22)), ..whole.clone() }, "interrupted.step is 22;"),
+        ] {
+            let mut bytes = Vec::new();
+            results.print_json(&mut bytes).expect("a vector takes everything");
+            match read(&packed(&[(RESULTS, bytes)])[..]) {
+                Err(Unreadable::Form(error)) => assert!(error.to_string().starts_with(problem), "{error}"),
+                other => panic!("{problem}: {other:?}"),
+            }
+        }
+        let first = Bringup { steps: vec![], interrupted: interrupted(Some(1)), ..whole };
+        let mut bytes = Vec::new();
+        first.print_json(&mut bytes).expect("a vector takes everything");
+        assert_eq!(read(&packed(&[(RESULTS, bytes)])[..]).expect("ours").results, first);
+        let without = read(&packed(&[(RESULTS, b"{}".to_vec())])[..]);
+        assert!(matches!(without, Err(Unreadable::Form(error)) if error.to_string().contains("schema")));
     }
 
     proptest! {

@@ -9,6 +9,15 @@ use crate::bringup::plan;
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 
+/// Where a bring-up ended before its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interruption {
+    /// The step that has no result; `None` while figures were measured, after the steps.
+    pub step: Option<u32>,
+    /// The signal's name; `None` if the program, or the machine, went away without one that it could hear.
+    pub signal: Option<String>,
+}
+
 /// A bring-up, complete or up to where it stopped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bringup {
@@ -20,6 +29,12 @@ pub struct Bringup {
     pub host: String,
     /// The driver: `nvgpu`, `rm` or `sim`.
     pub driver: String,
+    /// Whether the GPU is the software ga10b, also one that answers as nvgpu.
+    #[serde(default)]
+    pub software: bool,
+    /// Where it was interrupted, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<Interruption>,
     /// Each step that was reached.
     pub steps: Vec<StepResult>,
     /// Figures, if they were measured.
@@ -74,6 +89,34 @@ pub fn print_step(step: &StepResult, out: &mut dyn Write) -> io::Result<()> {
 }
 
 impl Bringup {
+    /// Whether it is one that a run can have left; an error names the member that is not.
+    ///
+    /// # Errors
+    /// The member, and what is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        let most = plan::STEPS.len();
+        let mut last = 0;
+        for (index, step) in self.steps.iter().enumerate() {
+            let number = step.number;
+            if plan::find(number).is_none() {
+                return Err(format!("steps[{index}].number is {number}; steps have the numbers 1 to {most}"));
+            }
+            if number <= last {
+                return Err(format!(
+                    "steps[{index}].number is {number} after {last}; steps come once, in order"
+                ));
+            }
+            last = number;
+        }
+        match &self.interrupted {
+            None if self.steps.is_empty() => Err("steps is empty".to_owned()),
+            Some(Interruption { step: Some(number), .. }) if plan::find(*number).is_none() => {
+                Err(format!("interrupted.step is {number}; steps have the numbers 1 to {most}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Prints the figures and the verdict, which follow the steps.
     ///
     /// # Errors
@@ -90,7 +133,18 @@ impl Bringup {
         let count = |status| self.steps.iter().filter(|step| step.status == status).count();
         let (passed, failed) = (count(Status::Passed), count(Status::Failed));
         let style = if failed == 0 { HEADING } else { PROBLEM };
-        writeln!(out, "{style}{passed} passed, {failed} failed, {} skipped{style:#}", count(Status::Skipped))
+        writeln!(
+            out,
+            "{style}{passed} passed, {failed} failed, {} skipped{style:#}",
+            count(Status::Skipped)
+        )?;
+        let Some(Interruption { step, signal }) = &self.interrupted else { return Ok(()) };
+        let place = step.map_or("after the steps".to_owned(), |number| format!("in step {number}"));
+        let cause = match signal {
+            Some(signal) => format!("by {}", plain(signal)),
+            None => "without a signal: the program was killed, or the machine stopped".to_owned(),
+        };
+        writeln!(out, "{PROBLEM}interrupted {place}{PROBLEM:#} {cause}")
     }
 
     /// Prints what it is about.
@@ -100,7 +154,7 @@ impl Bringup {
     pub fn print_head(&self, out: &mut dyn Write) -> io::Result<()> {
         let [driver, host, date, version] =
             [&self.driver, &self.host, &self.date, &self.version].map(|t| plain(t));
-        let software = if driver == "sim" { " (the software ga10b)" } else { "" };
+        let software = if driver == "sim" || self.software { " (the software ga10b)" } else { "" };
         writeln!(
             out,
             "{HEADING}bring-up through {driver}{software}{HEADING:#}, machine {host}, {date}, nvdiag {version}"

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hcq::{Device, DeviceOptions, Error, Selector};
 use nvgpu_sys::{Linux, Sys};
 
-use crate::doctor::Machine;
+use crate::doctor::{Machine, is_software};
 
 /// The kind of driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ const SOAK: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl<'a> Rig<'a> {
-    /// This machine's own driver: a Jetson's or a desktop GPU's.
+    /// This machine's own driver: a Jetson's or a desktop GPU's, or the software ga10b of `libnvgpu_sim.so`.
     #[must_use]
     pub fn own(platform: Platform, machine: &'a (dyn Machine + Sync), log: LogSource) -> Self {
         let selector = match platform {
@@ -65,7 +65,9 @@ impl<'a> Rig<'a> {
             Platform::Desktop => Selector::Rm,
         };
         let open = Box::new(move |options| Device::open_with(selector, options));
-        Self { platform, software: false, machine, soak: SOAK, sys: Arc::new(Linux), open, log }
+        let software = platform == Platform::Nvgpu && is_software(machine);
+        let soak = if software { SHORT_SOAK } else { SOAK };
+        Self { platform, software, machine, soak, sys: Arc::new(Linux), open, log }
     }
 
     /// A software ga10b.

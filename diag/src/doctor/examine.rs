@@ -15,6 +15,8 @@ use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 pub enum Platform {
     /// A Jetson, with nvgpu.
     Jetson,
+    /// A machine whose nvgpu is the software ga10b of `libnvgpu_sim.so`, in this process.
+    Software,
     /// A machine with NVIDIA's desktop driver.
     Desktop,
     /// Neither.
@@ -30,23 +32,31 @@ pub struct Diagnosis {
     pub checks: Vec<Check>,
 }
 
+/// Whether nvgpu's nodes are those of `libnvgpu_sim.so`, which answers for them inside this process.
+#[must_use]
+pub fn is_software(machine: &dyn Machine) -> bool {
+    machine.read("/proc/self/maps").is_some_and(|maps| maps.contains("libnvgpu_sim.so"))
+}
+
 /// Checks a machine.
 #[must_use]
 pub fn examine(machine: &dyn Machine) -> Diagnosis {
     let tegra = compatible(machine).is_some_and(|c| c.contains("tegra"));
-    let platform =
-        if tegra || machine.node("/dev/nvgpu").is_some() || machine.node("/dev/nvhost-gpu").is_some() {
-            Platform::Jetson
-        } else if machine.node("/dev/nvidiactl").is_some()
-            || machine.read(rm_sys::VERSION_FILE).is_some()
-            || machine.read(rm_sys::VERSION_TEXT_FILE).is_some()
-        {
-            Platform::Desktop
-        } else {
-            Platform::Neither
-        };
+    let platform = if is_software(machine) {
+        Platform::Software
+    } else if tegra || machine.node("/dev/nvgpu").is_some() || machine.node("/dev/nvhost-gpu").is_some() {
+        Platform::Jetson
+    } else if machine.node("/dev/nvidiactl").is_some()
+        || machine.read(rm_sys::VERSION_FILE).is_some()
+        || machine.read(rm_sys::VERSION_TEXT_FILE).is_some()
+    {
+        Platform::Desktop
+    } else {
+        Platform::Neither
+    };
     let mut checks = match platform {
         Platform::Jetson => jetson::checks(machine),
+        Platform::Software => jetson::software(machine),
         Platform::Desktop => desktop::checks(machine),
         Platform::Neither => vec![Check::bad(
             "GPU",
@@ -58,6 +68,9 @@ pub fn examine(machine: &dyn Machine) -> Diagnosis {
     if platform != Platform::Neither {
         checks.push(huge_pages(machine));
         checks.push(memory(machine));
+    }
+    // What the driver of a software GPU says is in no kernel's log.
+    if matches!(platform, Platform::Jetson | Platform::Desktop) {
         checks.extend(kernel_log(machine));
     }
     Diagnosis { platform, checks }
@@ -127,6 +140,7 @@ impl Report for Diagnosis {
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let platform = match self.platform {
             Platform::Jetson => "a Jetson",
+            Platform::Software => "a software ga10b: libnvgpu_sim.so is part of this process",
             Platform::Desktop => "a machine with NVIDIA's desktop driver",
             Platform::Neither => "a machine without an NVIDIA GPU",
         };

@@ -9,6 +9,8 @@ use crate::size::size;
 
 /// The control node of the first GPU.
 const CTRL: &str = "/dev/nvgpu/igpu0/ctrl";
+/// The memory allocator's.
+const NVMAP: &str = "/dev/nvmap";
 /// The L4T release whose structs `nvgpu-sys` holds.
 const RELEASE: &str = "R36";
 /// What contiguous memory the driver wants to find: its own buffers and firmware.
@@ -20,13 +22,19 @@ pub(super) fn checks(machine: &dyn Machine) -> Vec<Check> {
     let absent =
         "the nvgpu module makes it: sudo modprobe nvgpu, then `nvdiag esr` explains why it could not start";
     checks.push(node(machine, "control node", CTRL, absent));
-    checks.push(node(machine, "memory node", "/dev/nvmap", "the nvmap module makes it: sudo modprobe nvmap"));
+    checks.push(node(machine, "memory node", NVMAP, "the nvmap module makes it: sudo modprobe nvmap"));
     checks.push(power_mode(machine));
     checks.push(clock(machine));
     checks.push(cpu_governor(machine));
     checks.push(memory_clock(machine));
     checks.push(contiguous_memory(machine));
     checks
+}
+
+/// Checks of a software ga10b, which has nodes, and neither modules nor clocks.
+pub(super) fn software(machine: &dyn Machine) -> Vec<Check> {
+    let absent = "the library serves it: is it of this release?";
+    vec![node(machine, "control node", CTRL, absent), node(machine, "memory node", NVMAP, absent)]
 }
 
 fn chip(machine: &dyn Machine) -> Check {

@@ -9,7 +9,7 @@ mod jetson;
 mod machine;
 pub(crate) mod surroundings;
 
-pub use examine::{Diagnosis, Platform, examine};
+pub use examine::{Diagnosis, Platform, examine, is_software};
 pub(crate) use machine::meminfo;
 pub use machine::{Check, Machine, Node, Status};
 pub use surroundings::Surroundings;

@@ -16,6 +16,7 @@ use crate::device::refusal::{Machine, Refusal};
 use crate::device::shared::Shared;
 use crate::error::Error;
 use crate::info::{BackendKind, GpuCache, Info};
+use crate::launch::scratch;
 use crate::memory::buffer::Buffer;
 use crate::memory::manager::Mapping;
 use crate::options::{DeviceOptions, Selector};
@@ -145,7 +146,7 @@ impl Device {
         options: DeviceOptions,
     ) -> Result<Self, Error> {
         let cache = options.gpu_cache.map_or_else(GpuCache::from_env, Ok)?;
-        let options = options.resolve();
+        let options = options.resolve()?;
         let settings = Settings {
             reserve_windows: options.reserve_windows,
             cache,
@@ -172,7 +173,7 @@ impl Device {
         let info = backend.info();
         tracing::info!(name = %info.name, backend = %info.backend, sms = info.sm_count, "opened a GPU");
         Ok(Self {
-            shared: Shared::new(backend, options.resolve())?,
+            shared: Shared::new(backend, options.resolve()?)?,
             #[cfg(feature = "sim")]
             software: None,
         })
@@ -204,6 +205,30 @@ impl Device {
     pub fn trim(&self) -> Result<(), Error> {
         self.shared.core.here()?;
         self.shared.core.memory().give_back_kept()
+    }
+
+    /// Bytes of device memory that stacks take, once a kernel with `stack` bytes per thread
+    /// ([`Kernel::local_bytes`](crate::Kernel::local_bytes)) was launched and none with more: room for every
+    /// thread that the GPU can hold at once.
+    ///
+    /// Memory for stacks is allocated when a launch needs more than there is, and stays until the device
+    /// goes. Kernels with growing stacks therefore take a sum of such figures, unless
+    /// [`reserve_stacks`](Self::reserve_stacks) came first.
+    pub fn stack_memory(&self, stack: u32) -> Bytes {
+        Bytes::new(scratch::bytes(&self.shared.core, scratch::per_thread(stack)))
+    }
+
+    /// Allocates the memory for stacks of `stack` bytes per thread now, so that no launch of a kernel with
+    /// such a stack allocates.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::OutOfAddresses`].
+    pub fn reserve_stacks(&self, stack: u32) -> Result<(), Error> {
+        self.shared.core.alive()?;
+        match scratch::per_thread(stack) {
+            0 => Ok(()),
+            some => self.shared.scratch.get(&self.shared.core, some).map(drop),
+        }
     }
 
     /// Allocates a buffer of `len` bytes, aligned to 256, and to 2 MiB from 8 MiB on. Its content is not

@@ -49,6 +49,17 @@ struct State {
 #[derive(Default)]
 pub(crate) struct ScratchPool(Mutex<State>);
 
+/// The scratch base takes 128 KiB alignment; mappings of their own start on granules, so some is skipped.
+const ALIGN: u64 = 0x2_0000;
+
+/// Bytes that [`ScratchPool::get`] allocates for `per_thread` bytes per thread, if it has none yet.
+pub(crate) fn bytes(core: &Core, per_thread: u32) -> u64 {
+    match per_thread {
+        0 => 0,
+        some => sizes(core.info(), core.backend().layout().local_warps, some).1 + ALIGN,
+    }
+}
+
 impl ScratchPool {
     /// Scratch memory for at least `per_thread` bytes per thread.
     pub fn get(&self, core: &Core, per_thread: u32) -> Result<Scratch, Error> {
@@ -56,11 +67,8 @@ impl ScratchPool {
         if let (Some(scratch), true) = (state.current, state.per_thread >= per_thread) {
             return Ok(scratch);
         }
-        let (per_tpc, total) = sizes(core.info(), core.backend().layout().local_warps, per_thread);
-        // The scratch base takes 128 KiB alignment; mappings of their own start on granules, so some is
-        // skipped.
-        const ALIGN: u64 = 0x2_0000;
-        let piece = core.alloc(total + ALIGN, MemoryKind::Device, "scratch")?;
+        let (per_tpc, _) = sizes(core.info(), core.backend().layout().local_warps, per_thread);
+        let piece = core.alloc(bytes(core, per_thread), MemoryKind::Device, "scratch")?;
         let base = piece.at(piece.va().raw().next_multiple_of(ALIGN) - piece.va().raw());
         let scratch = Scratch { base, per_tpc };
         *state = State {

@@ -65,6 +65,16 @@ impl Program {
         Ok(Self { image })
     }
 
+    /// The largest stack of the kernels in a cubin, in bytes per thread, as
+    /// [`Kernel::local_bytes`] gives it; without loading it.
+    ///
+    /// # Errors
+    /// [`Error::Cubin`].
+    pub fn largest_stack(cubin: &[u8]) -> Result<u32, Error> {
+        let cubin = Cubin::parse(cubin, |sm| BankLayout::of_sm(sm).map(|l| l.parameters))?;
+        Ok(cubin.kernels.iter().map(|kernel| kernel.stack).max().unwrap_or(0))
+    }
+
     /// The kernel of that name.
     ///
     /// # Errors

@@ -80,6 +80,8 @@ impl Engine {
         let begin = Instant::now();
         let tuning = &options.tuning;
         let mut programs = Programs::new(device, tuning.kernels.clone())?;
+        // Before anything is copied, and once: memory for stacks that grew later would be taken twice.
+        device.reserve_stacks(Programs::largest_stack(device, &tuning.kernels)?)?;
         let (total, mut done) = (model.tensor_bytes(), 0);
         let model = DeviceModel::load(device, model, (options.context.max(1), options.kv), &mut |bytes| {
             done += bytes;

@@ -1,18 +1,20 @@
 //! The device memory that an engine takes, known before anything is copied.
 
-use hcq::Info;
+use hcq::{Device, Info};
 
 use crate::engine::cache::CacheShape;
 use crate::engine::options::EngineOptions;
+use crate::engine::programs::Programs;
 use crate::engine::prompt::activations::Activations;
 use crate::engine::prompt::chunks::supports;
 use crate::error::Result;
 use crate::kernels::heads::LONGEST_HEAD;
 use crate::model::Model;
 
-/// What is not counted one by one: kernels, rings, launch descriptors and the vectors of a step, and what
-/// buffers are rounded up to.
-const REST: u64 = 48 << 20;
+/// What is not counted one by one: kernels, rings and the vectors of a step.
+const REST: u64 = 16 << 20;
+/// The same of each layer: norms, launch descriptors, and what buffers are rounded up to.
+const REST_OF_LAYER: u64 = 1 << 20;
 
 /// Bytes of device memory that an engine takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,17 +24,27 @@ pub struct Footprint {
     pub weights: u64,
     /// Keys and values of the whole context.
     pub cache: u64,
-    /// Everything else: activations of a prompt, expanded weights, kernels, rings.
+    /// Everything else: activations of a prompt, expanded weights, stacks of kernels, kernels, rings.
     pub scratch: u64,
 }
 
+/// Bytes that the stacks of the engine's kernels take on a device, whatever the model.
+fn stacks(options: &EngineOptions, device: &Device) -> Result<u64> {
+    let stack = Programs::largest_stack(device, &options.tuning.kernels)?;
+    Ok(device.stack_memory(stack).count())
+}
+
 impl Footprint {
-    /// Of an engine for `model` with `options` on a device of `info`.
+    /// Of an engine for `model` with `options` on `device`, with its prompts and steps.
     ///
     /// # Errors
     /// [`Error::KeyValue`](crate::Error::KeyValue) for a cache type that the model cannot have,
-    /// [`Error::TooLarge`](crate::Error::TooLarge).
-    pub fn of(model: &Model, options: &EngineOptions, info: &Info) -> Result<Self> {
+    /// [`Error::TooLarge`](crate::Error::TooLarge), [`Error::NoKernels`](crate::Error::NoKernels).
+    pub fn of(model: &Model, options: &EngineOptions, device: &Device) -> Result<Self> {
+        Self::with_stacks(model, options, device.info(), stacks(options, device)?)
+    }
+
+    fn with_stacks(model: &Model, options: &EngineOptions, info: &Info, stacks: u64) -> Result<Self> {
         let (c, context) = (&model.config, options.context.max(1));
         let cache = CacheShape::new(c, options.kv, context)?.bytes() * 2 * c.layers as u64;
         let activations = match supports(c) {
@@ -42,7 +54,9 @@ impl Footprint {
         // The shares of attention are at most as many as there are SMs: a vector per head and share.
         let partials = 4 * c.heads as u64 * u64::from(info.sm_count) * u64::from(LONGEST_HEAD + 32);
         let state = 4 * (c.vocab as u64 + context as u64);
-        Ok(Self { weights: model.tensor_bytes(), cache, scratch: activations + partials + state + REST })
+        let rest = REST + c.layers as u64 * REST_OF_LAYER;
+        let scratch = activations + partials + state + stacks + rest;
+        Ok(Self { weights: model.tensor_bytes(), cache, scratch })
     }
 
     /// All of it.
@@ -50,19 +64,21 @@ impl Footprint {
         self.weights.saturating_add(self.cache).saturating_add(self.scratch)
     }
 
-    /// The most positions, up to `context`, with which it fits `free` bytes; `None` if not even one does.
+    /// The most positions, up to `options.context`, with which it fits `free` bytes of `device`; `None` if
+    /// not even one does.
     ///
     /// # Errors
     /// As [`of`](Self::of).
     pub fn longest_context(
         model: &Model,
         options: &EngineOptions,
-        info: &Info,
+        device: &Device,
         free: u64,
     ) -> Result<Option<usize>> {
+        let stacks = stacks(options, device)?;
         let fits = |context: usize| -> Result<bool> {
             let options = EngineOptions { context, ..options.clone() };
-            Ok(Self::of(model, &options, info)?.total() <= free)
+            Ok(Self::with_stacks(model, &options, device.info(), stacks)?.total() <= free)
         };
         let (mut fitting, mut above) = (0, options.context.max(1) + 1);
         while above - fitting > 1 {

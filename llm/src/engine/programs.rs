@@ -34,6 +34,22 @@ impl Programs {
         Ok(Self { device: device.clone(), cubins, loaded, others, loaded_others })
     }
 
+    /// The largest stack per thread of all kernels: those that are committed for the device's generation, and
+    /// `others`.
+    ///
+    /// # Errors
+    /// [`Error::NoKernels`]; what is wrong with a cubin.
+    pub fn largest_stack(device: &Device, others: &Kernels) -> Result<u32> {
+        let sm = device.info().sm_number();
+        let committed = committed::cubins(sm).ok_or(Error::NoKernels { sm })?;
+        let cubins = committed.iter().map(|(_, cubin)| *cubin).chain(others.values().map(|cubin| &**cubin));
+        let mut most = 0;
+        for cubin in cubins {
+            most = Program::largest_stack(cubin)?.max(most);
+        }
+        Ok(most)
+    }
+
     /// Adds a kernel that is alone in `cubin`.
     pub fn add(&mut self, name: &str, cubin: Arc<[u8]>) {
         self.others.insert(name.into(), cubin);

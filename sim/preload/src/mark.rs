@@ -30,7 +30,8 @@ impl Mark {
     /// Reports the beginning of a call, if `NVGPU_SIM_TRACE` is set; `name` is what the descriptor is open on.
     pub(crate) fn begin(about: TraceMark, name: impl FnOnce() -> String) -> Self {
         static WANTED: OnceLock<bool> = OnceLock::new();
-        let wanted = *WANTED.get_or_init(|| std::env::var_os("NVGPU_SIM_TRACE").is_some_and(|v| v != "0"));
+        let wanted =
+            *WANTED.get_or_init(|| std::env::var_os(ga10b_sim::SimConfig::TRACE).is_some_and(|v| v != "0"));
         if wanted {
             let name = name();
             tell(TraceMark {

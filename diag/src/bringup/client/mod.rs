@@ -10,5 +10,5 @@ mod words;
 
 pub(super) use channel::{Channel, Preemption};
 pub(super) use memory::{Doorbell, GpuMemory, Mapping, Space, allocate};
-pub(super) use node::Nodes;
+pub(super) use node::{Nodes, Unopened};
 pub(super) use words::{release, set_classes, set_windows};

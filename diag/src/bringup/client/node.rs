@@ -5,7 +5,8 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nvgpu_sys::{Ioctl, Sys, call};
 
@@ -13,6 +14,16 @@ use nvgpu_sys::{Ioctl, Sys, call};
 const CTRL: &CStr = c"/dev/nvgpu/igpu0/ctrl";
 /// The allocator's.
 const NVMAP: &CStr = c"/dev/nvmap";
+
+/// A node cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{} cannot be opened", path.to_string_lossy())]
+pub struct Unopened {
+    path: &'static CStr,
+    /// Why.
+    #[source]
+    pub errno: Errno,
+}
 
 /// An open descriptor, closed through what it was opened through.
 #[derive(Debug)]
@@ -22,9 +33,9 @@ pub struct Fd {
 }
 
 impl Fd {
-    fn open(sys: &Arc<dyn Sys>, path: &CStr) -> anyhow::Result<Self> {
+    fn open(sys: &Arc<dyn Sys>, path: &'static CStr) -> anyhow::Result<Self> {
         let fd = sys.open(path, OFlag::O_RDWR | OFlag::O_CLOEXEC);
-        let fd = fd.with_context(|| format!("{} cannot be opened", path.to_string_lossy()))?;
+        let fd = fd.map_err(|errno| Unopened { path, errno })?;
         Ok(Self { fd: ManuallyDrop::new(fd), sys: sys.clone() })
     }
 

@@ -12,7 +12,7 @@ use crate::bringup::client::Nodes;
 use crate::bringup::outcome::Notes;
 use crate::bringup::rig::{Platform, Rig};
 use crate::device::Class;
-use crate::doctor::{self, Status, Surroundings, examine};
+use crate::doctor::{self, Status, Surroundings, examine, is_software};
 use crate::size::size;
 
 /// What nvgpu writes of its characteristics in L4T R36.
@@ -24,7 +24,8 @@ const CLASSES: [u32; 3] = [0xc7c0, 0xc7b5, 0xc76f];
 
 pub fn machine(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     if rig.software {
-        notes.fact("machine", "the software ga10b: its nodes are part of this program");
+        let place = if is_software(rig.machine) { "libnvgpu_sim.so" } else { "this program" };
+        notes.fact("machine", format!("the software ga10b: its nodes are part of {place}"));
     } else {
         let diagnosis = examine(rig.machine);
         for check in &diagnosis.checks {

@@ -11,9 +11,12 @@ mod submission;
 
 use std::time::Instant;
 
+use nix::errno::Errno;
+
+use crate::bringup::client::Unopened;
 use crate::bringup::outcome::{Notes, Status, StepResult};
 use crate::bringup::plan::Step;
-use crate::bringup::rig::Rig;
+use crate::bringup::rig::{Platform, Rig};
 
 /// Most lines of the kernel log that a result holds.
 const LOG_LINES: usize = 64;
@@ -61,15 +64,11 @@ pub fn run(step: &Step, rig: &Rig<'_>) -> StepResult {
     log.truncate(LOG_LINES);
     let failure = match done {
         Some(Ok(())) => None,
-        Some(Err(error)) => Some((format!("{error:#}"), hint(&error))),
-        None => Some(("there is no such step".to_owned(), None)),
+        Some(Err(error)) => Some((format!("{error:#}"), remedy(step, rig.platform, &error))),
+        None => Some(("there is no such step".to_owned(), step.remedy.to_owned())),
     };
     let status = if failure.is_some() { Status::Failed } else { Status::Passed };
-    let (reason, more) = failure.unzip();
-    let remedy = reason.is_some().then(|| match more.flatten() {
-        Some(hint) => format!("{}; {hint}", step.remedy),
-        None => step.remedy.to_owned(),
-    });
+    let (reason, remedy) = failure.unzip();
     StepResult {
         number: step.number,
         title: step.title.to_owned(),
@@ -94,6 +93,35 @@ pub fn pointless(step: &Step, done: &[StepResult]) -> Option<StepResult> {
     };
     let number = step.needs.iter().find(|number| lost(**number))?;
     Some(StepResult::skipped(step.number, step.title, format!("{RESTS_ON} {number}, which did not pass")))
+}
+
+/// What to try after `error`: what the step says, unless it was not even reached because a node is missing or
+/// is not ours.
+fn remedy(step: &Step, platform: Platform, error: &anyhow::Error) -> String {
+    match unopened(error).filter(|_| platform == Platform::Nvgpu) {
+        Some(Errno::ENOENT) => {
+            "a node of the driver is missing: no Jetson, or a driver that is not loaded (`sudo modprobe nvgpu`, \
+             then `nvdiag doctor`); --device sim runs the steps on the software ga10b"
+                .to_owned()
+        }
+        Some(Errno::EACCES | Errno::EPERM) => {
+            "this user may not open the node: `sudo usermod -aG video $USER`, then log in again; `nvdiag doctor` \
+             names the node's group"
+                .to_owned()
+        }
+        _ => match hint(error) {
+            Some(hint) => format!("{}; {hint}", step.remedy),
+            None => step.remedy.to_owned(),
+        },
+    }
+}
+
+/// Why a node of nvgpu could not be opened, if that is what failed.
+fn unopened(error: &anyhow::Error) -> Option<Errno> {
+    error.chain().find_map(|cause| match cause.downcast_ref::<hcq::Error>() {
+        Some(hcq::Error::Open { errno, .. }) => Some(Errno::from_raw(errno.raw())),
+        _ => Some(cause.downcast_ref::<Unopened>()?.errno),
+    })
 }
 
 /// What the library says to try.

@@ -1,12 +1,15 @@
 //! A part of the work in a process of its own, which may hang or die without taking the rest with it.
 
 use std::io::Read;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{self, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use nix::sys::signal::Signal;
+
+use super::interrupt::Interrupts;
 
 /// Most bytes that a child may print.
 const LIMIT: u64 = 8 << 20;
@@ -20,6 +23,8 @@ pub struct Child<'a> {
     pub deadline: Duration,
     /// A variable of its environment.
     pub with: Option<(&'a str, &'a str)>,
+    /// What ends it before its time.
+    pub interrupts: &'a Interrupts,
 }
 
 /// How it ended.
@@ -31,6 +36,8 @@ pub enum Ended {
     Failed(ExitStatus, String),
     /// Not by itself.
     Late(Duration),
+    /// Because this program was asked to end.
+    Interrupted(Signal),
 }
 
 impl Ended {
@@ -38,6 +45,7 @@ impl Ended {
     pub fn reason(&self) -> String {
         match self {
             Self::Printed(_) => "it ended by itself".to_owned(),
+            Self::Interrupted(signal) => format!("its process was killed after {signal}"),
             Self::Late(limit) => format!("its process did not end within {limit:?} and was killed"),
             Self::Failed(status, text) => match status.signal() {
                 Some(libc::SIGBUS) => {
@@ -59,6 +67,8 @@ impl Child<'_> {
         let mut command = Command::new(program);
         command.args(self.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.envs(self.with);
+        // A signal from the terminal reaches this program alone, which ends the step and says so.
+        command.process_group(0);
         let mut child = command.spawn().context("cannot start a process for the step")?;
         let (stdout, stderr) = (collect(child.stdout.take()), collect(child.stderr.take()));
         let began = Instant::now();
@@ -66,14 +76,12 @@ impl Child<'_> {
             if let Some(status) = child.try_wait().context("cannot wait for the step's process")? {
                 break status;
             }
+            if let Some(signal) = self.interrupts.signal() {
+                end(&mut child, Duration::from_secs(2))?;
+                return Ok(Ended::Interrupted(signal));
+            }
             if began.elapsed() > self.deadline {
-                child.kill().context("cannot end the step's process")?;
-                // A process that is in the kernel may not end before the driver lets go of it; who waited for
-                // that would hang as well.
-                let patience = Instant::now();
-                while child.try_wait()?.is_none() && patience.elapsed() < Duration::from_secs(10) {
-                    thread::sleep(Duration::from_millis(50));
-                }
+                end(&mut child, Duration::from_secs(10))?;
                 return Ok(Ended::Late(self.deadline));
             }
             thread::sleep(Duration::from_millis(5));
@@ -87,6 +95,17 @@ impl Child<'_> {
             }
         }
     }
+}
+
+/// Kills a process, and waits for its end. One that is in the kernel may not end before the driver lets go of
+/// it; who waited for that would hang as well.
+fn end(child: &mut process::Child, patience: Duration) -> anyhow::Result<()> {
+    child.kill().context("cannot end the step's process")?;
+    let began = Instant::now();
+    while child.try_wait()?.is_none() && began.elapsed() < patience {
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
 
 /// Reads a stream to its end, and keeps its beginning.

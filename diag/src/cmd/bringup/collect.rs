@@ -57,10 +57,18 @@ pub fn last_lines(driver: Selector) -> Vec<String> {
     lines[lines.len().saturating_sub(20)..].to_vec()
 }
 
-/// All entries of the file.
-pub fn entries(driver: Selector, results: &Bringup) -> anyhow::Result<Vec<(&'static str, Vec<u8>)>> {
+/// An entry of the file: its name and its text.
+pub type Entry = (&'static str, Vec<u8>);
+
+/// The results alone.
+pub fn results(results: &Bringup) -> anyhow::Result<Entry> {
     let mut text = Vec::new();
     results.print_json(&mut text)?;
+    Ok((RESULTS, text))
+}
+
+/// All entries of the file; without what the driver would have to be asked for if the user wants an end.
+pub fn entries(driver: Selector, results: &Bringup) -> anyhow::Result<Vec<Entry>> {
     let log = match driver {
         // Its lines are part of the results: each step has a machine of its own.
         Selector::Sim => results.steps.iter().flat_map(|step| step.log.clone()).collect(),
@@ -68,14 +76,14 @@ pub fn entries(driver: Selector, results: &Bringup) -> anyhow::Result<Vec<(&'sta
     };
     let mut log = log[log.len().saturating_sub(LINES)..].join("\n");
     log.push('\n');
-    let gpu = serde_json::to_vec_pretty(&gpu(driver)).context("the GPU's description")?;
     let machine = serde_json::to_vec_pretty(&machine()?).context("the machine's description")?;
-    Ok(vec![
-        (RESULTS, text),
-        ("gpu.json", gpu),
-        ("machine.json", machine),
-        ("kernel-log.txt", log.into_bytes()),
-    ])
+    let mut entries = vec![self::results(results)?];
+    if results.interrupted.is_none() {
+        let gpu = serde_json::to_vec_pretty(&gpu(driver)).context("the GPU's description")?;
+        entries.push(("gpu.json", gpu));
+    }
+    entries.extend([("machine.json", machine), ("kernel-log.txt", log.into_bytes())]);
+    Ok(entries)
 }
 
 /// What `nvdiag info --json` prints, without what is of this one GPU alone.

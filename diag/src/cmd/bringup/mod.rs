@@ -2,18 +2,21 @@
 
 mod child;
 mod collect;
+mod file;
+mod interrupt;
 
-use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, bail, ensure};
-use hcq::Selector;
+use anyhow::Context;
+use hcq::{DeviceOptions, Selector};
+use nix::sys::signal::Signal;
 use nvdiag::Report;
 use nvdiag::bringup::outcome::{Figure, Status, StepResult};
 use nvdiag::bringup::plan::{self, STEPS, Step};
-use nvdiag::bringup::report::{Bringup, print_step};
+use nvdiag::bringup::report::{Bringup, Interruption, print_step};
 use nvdiag::bringup::rig::{Platform, Rig};
 use nvdiag::bringup::{bundle, figures, steps};
 use nvdiag::doctor::{self, examine};
@@ -21,6 +24,8 @@ use nvdiag::doctor::{self, examine};
 use crate::cmd::doctor::Files;
 use crate::cmd::finding::{Finding, show};
 use child::{Child, Ended};
+use file::{ReportFile, open_regular};
+use interrupt::Interrupts;
 
 /// Bring up a machine: 21 numbered steps from the driver's nodes to a language model, each with its remedy.
 ///
@@ -35,7 +40,8 @@ use child::{Child, Ended};
   nvdiag bringup --from 17 --soak 3600 the last steps, an hour of the last one
   nvdiag bringup --read FILE           show a file that somebody else's machine left
 
-Exit codes: 0 every step that ran passed; 1 a step failed; 2 bad usage, or the file cannot be read or written.")]
+Exit codes: 0 every step that ran passed; 1 a step failed; 2 bad usage, or the file cannot be read or written; \
+                        128 and the number of the signal that interrupted it.")]
 pub struct Args {
     /// Which driver: nvgpu (a Jetson's), rm (a desktop GPU), sim (the software ga10b), auto (the driver that
     /// is installed).
@@ -60,7 +66,7 @@ pub struct Args {
     #[arg(long)]
     no_report: bool,
     /// Name the machine in the file, instead of by a number that tells nothing.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = host_name)]
     host: Option<String>,
     /// Show a file that this command wrote.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "from", "only", "output", "no_report", "host", "soak"])]
@@ -71,18 +77,34 @@ pub struct Args {
     /// Measure the figures here.
     #[arg(long, hide = true)]
     figures_here: bool,
+    /// End when this process ends, which is the parent.
+    #[arg(long, hide = true, value_name = "PID")]
+    parent: Option<i32>,
+}
+
+/// A name that tells something.
+fn host_name(name: &str) -> Result<String, &'static str> {
+    match name.chars().any(|c| !c.is_whitespace() && !c.is_control()) {
+        true => Ok(name.to_owned()),
+        false => Err("a name of at least one visible character is needed"),
+    }
 }
 
 /// The driver that is used, by the machine's nodes where the user did not say.
 fn chosen(device: Selector) -> Selector {
     match device {
         Selector::Auto => match examine(&Files::own()).platform {
-            doctor::Platform::Jetson => Selector::Nvgpu,
+            doctor::Platform::Jetson | doctor::Platform::Software => Selector::Nvgpu,
             doctor::Platform::Desktop => Selector::Rm,
             doctor::Platform::Neither => Selector::Sim,
         },
         named => named,
     }
+}
+
+/// Whether the driver's GPU is the software ga10b.
+fn is_software(driver: Selector) -> bool {
+    driver == Selector::Sim || driver == Selector::Nvgpu && doctor::is_software(&Files::own())
 }
 
 fn platform(driver: Selector) -> Platform {
@@ -97,6 +119,9 @@ impl Args {
         }
         if self.list {
             return list(json, out);
+        }
+        if let Some(parent) = self.parent {
+            interrupt::end_with(parent)?;
         }
         let driver = chosen(self.device);
         if let Some(number) = self.step_here {
@@ -135,65 +160,142 @@ impl Args {
     }
 
     fn all(&self, driver: Selector, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
-        let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        let host = self.host.clone().unwrap_or_else(collect::pseudonym);
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        let driver_name = driver.to_string();
-        let mut results =
-            Bringup { version, date, host, driver: driver_name, steps: vec![], figures: vec![] };
+        check_settings(driver)?;
+        let interrupts = Interrupts::hear()?;
+        let mut results = self.begin(driver);
         // Before anything runs: an hour's work is not to be lost to a folder that is not there.
-        let report = match self.only.is_none() && !self.no_report {
-            true => Some(self.create_report(&results)?),
-            false => None,
+        let mut report = match (self.only.is_some() || self.no_report, &self.output) {
+            (true, _) => None,
+            (false, Some(path)) => Some(ReportFile::named(path)?),
+            (false, None) => Some(ReportFile::usual(&results)?),
         };
         let mut text = Text { out, on: !json };
         text.print(|out| results.print_head(out))?;
-        let first = self.from.or(self.only).unwrap_or(1);
-        let last = self.only.unwrap_or(STEPS.len() as u32);
+        let run = Run { args: self, driver, interrupts: &interrupts };
+        run.steps(&mut results, &mut report, &mut text)?;
+        // Figures of a GPU that computes wrong mean nothing.
+        let works = results.steps.iter().any(|step| step.number == 20 && step.status == Status::Passed);
+        if works && self.only.is_none() && results.interrupted.is_none() {
+            run.figures(&mut results, &mut report, &mut text)?;
+        }
+        text.print(|out| results.print_end(out))?;
+        if let Some(mut file) = report {
+            finish(&mut file, driver, &results, &mut text)?;
+        }
+        let found = match json {
+            true => show(&results, true, text.out)?,
+            false if results.has_problem() => Finding::Problem,
+            false => Finding::Clean,
+        };
+        let signal = interrupts.signal().filter(|_| results.interrupted.is_some());
+        Ok(signal.map_or(found, |signal| Finding::Program(128 + signal as u8)))
+    }
+
+    /// What is known before the first step.
+    fn begin(&self, driver: Selector) -> Bringup {
+        Bringup {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            host: self.host.clone().unwrap_or_else(collect::pseudonym),
+            driver: driver.to_string(),
+            software: is_software(driver),
+            interrupted: None,
+            steps: vec![],
+            figures: vec![],
+        }
+    }
+}
+
+/// Refuses settings that no step could run with.
+fn check_settings(driver: Selector) -> anyhow::Result<()> {
+    DeviceOptions::from_env()?;
+    if is_software(driver) {
+        ga10b_sim::SimConfig::from_env()?;
+    }
+    Ok(())
+}
+
+/// A run of the steps.
+struct Run<'a> {
+    args: &'a Args,
+    driver: Selector,
+    interrupts: &'a Interrupts,
+}
+
+impl Run<'_> {
+    /// Runs the steps that are asked for, until a signal comes.
+    fn steps(
+        &self,
+        results: &mut Bringup,
+        report: &mut Option<ReportFile>,
+        text: &mut Text<'_>,
+    ) -> anyhow::Result<()> {
+        let first = self.args.from.or(self.args.only).unwrap_or(1);
+        let last = self.args.only.unwrap_or(STEPS.len() as u32);
         for step in STEPS.iter().filter(|step| (first..=last).contains(&step.number)) {
             if let Some(skipped) = steps::pointless(step, &results.steps) {
                 text.print(|out| print_step(&skipped, out))?;
                 results.steps.push(skipped);
                 continue;
             }
-            if let Some(notice) = step.notice.filter(|_| step.skipped_on(platform(driver)).is_none()) {
+            save(results, report, Some(step.number))?;
+            if let Some(notice) = step.notice.filter(|_| step.skipped_on(platform(self.driver)).is_none()) {
                 text.print(|out| writeln!(out, "    step {} {notice}", step.number))?;
             }
-            let result = self.step(step, driver)?;
+            let result = match self.step(step)? {
+                Outcome::Done(result) => result,
+                Outcome::Interrupted(signal) => {
+                    let signal = Some(signal.as_str().to_owned());
+                    results.interrupted = Some(Interruption { step: Some(step.number), signal });
+                    return Ok(());
+                }
+            };
+            results.interrupted = None;
             text.print(|out| print_step(&result, out))?;
             results.steps.push(result);
         }
-        // Figures of a GPU that computes wrong mean nothing.
-        let works = results.steps.iter().any(|step| step.number == 20 && step.status == Status::Passed);
-        if works && self.only.is_none() {
-            match self.child(driver, &["--figures-here"], Duration::from_secs(300), None)? {
-                Ended::Printed(bytes) => results.figures = serde_json::from_slice::<Vec<Figure>>(&bytes)?,
-                other => text.print(|out| writeln!(out, "no figures: {}", other.reason()))?,
+        Ok(())
+    }
+
+    fn figures(
+        &self,
+        results: &mut Bringup,
+        report: &mut Option<ReportFile>,
+        text: &mut Text<'_>,
+    ) -> anyhow::Result<()> {
+        save(results, report, None)?;
+        let ended = self.child(&["--figures-here"], Duration::from_secs(300), None)?;
+        results.interrupted = None;
+        match ended {
+            Ended::Printed(bytes) => results.figures = serde_json::from_slice::<Vec<Figure>>(&bytes)?,
+            Ended::Interrupted(signal) => {
+                let signal = Some(signal.as_str().to_owned());
+                results.interrupted = Some(Interruption { step: None, signal });
             }
+            other => text.print(|out| writeln!(out, "no figures: {}", other.reason()))?,
         }
-        text.print(|out| results.print_end(out))?;
-        if let Some((path, file)) = report {
-            bundle_into(&path, file, driver, &results, &mut text)?;
-        }
-        if json {
-            return show(&results, true, text.out);
-        }
-        Ok(if results.has_problem() { Finding::Problem } else { Finding::Clean })
+        Ok(())
     }
 
     /// Runs a step in a process of its own: first with its variable, if it has one.
-    fn step(&self, step: &Step, driver: Selector) -> anyhow::Result<StepResult> {
-        if let Some(why) = step.skipped_on(platform(driver)) {
-            return Ok(StepResult::skipped(step.number, step.title, why));
+    fn step(&self, step: &Step) -> anyhow::Result<Outcome> {
+        if let Some(why) = step.skipped_on(platform(self.driver)) {
+            return Ok(Outcome::Done(StepResult::skipped(step.number, step.title, why)));
         }
-        let Some((variable, value)) = step.first_with else { return self.once(step, driver, None) };
-        let with = self.once(step, driver, Some((variable, value)))?;
+        let Some((variable, value)) = step.first_with else { return self.once(step, None) };
+        let with = match self.once(step, Some((variable, value)))? {
+            Outcome::Done(result) => result,
+            interrupted => return Ok(interrupted),
+        };
         let setting = format!("{variable}={value}");
         if with.status == Status::Failed {
             let reason = with.reason.map(|reason| format!("with {setting}: {reason}"));
-            return Ok(StepResult { reason, ..with });
+            return Ok(Outcome::Done(StepResult { reason, ..with }));
         }
-        let mut without = self.once(step, driver, None)?;
+        let mut without = match self.once(step, None)? {
+            Outcome::Done(result) => result,
+            interrupted => return Ok(interrupted),
+        };
         without.seconds += with.seconds;
         match without.status {
             Status::Failed => {
@@ -201,72 +303,62 @@ impl Args {
             }
             _ => without.notes.fact(&setting, "passes too"),
         }
-        Ok(without)
+        Ok(Outcome::Done(without))
     }
 
-    fn once(&self, step: &Step, driver: Selector, with: Option<(&str, &str)>) -> anyhow::Result<StepResult> {
+    fn once(&self, step: &Step, with: Option<(&str, &str)>) -> anyhow::Result<Outcome> {
         let number = step.number.to_string();
         let mut deadline = step.deadline;
-        if let Some(seconds) = self.soak.filter(|_| step.number == plan::SOAK) {
+        if let Some(seconds) = self.args.soak.filter(|_| step.number == plan::SOAK) {
             deadline += 2 * Duration::from_secs(seconds);
         }
         let began = Instant::now();
-        let ended = self.child(driver, &["--step-here", &number], deadline, with)?;
+        let ended = self.child(&["--step-here", &number], deadline, with)?;
         let seconds = began.elapsed().as_secs_f64();
         let reason = match ended {
             Ended::Printed(bytes) => match serde_json::from_slice(&bytes) {
-                Ok(result) => return Ok(result),
+                Ok(result) => return Ok(Outcome::Done(result)),
                 Err(error) => format!("its process printed something else than a result: {error}"),
             },
+            Ended::Interrupted(signal) => return Ok(Outcome::Interrupted(signal)),
             other => other.reason(),
         };
         let lost = StepResult::skipped(step.number, step.title, reason);
         let remedy = Some(step.remedy.to_owned());
-        let log = collect::last_lines(driver);
-        Ok(StepResult { status: Status::Failed, seconds, remedy, log, ..lost })
+        let log = collect::last_lines(self.driver);
+        Ok(Outcome::Done(StepResult { status: Status::Failed, seconds, remedy, log, ..lost }))
     }
 
-    fn child(
-        &self,
-        driver: Selector,
-        args: &[&str],
-        deadline: Duration,
-        with: Option<(&str, &str)>,
-    ) -> anyhow::Result<Ended> {
-        let mut all = vec!["bringup".to_owned(), "--device".to_owned(), driver.to_string()];
+    fn child(&self, args: &[&str], deadline: Duration, with: Option<(&str, &str)>) -> anyhow::Result<Ended> {
+        let mut all = vec!["bringup".to_owned(), "--device".to_owned(), self.driver.to_string()];
+        all.extend(["--parent".to_owned(), std::process::id().to_string()]);
         all.extend(args.iter().map(|arg| (*arg).to_owned()));
-        if let Some(seconds) = self.soak {
+        if let Some(seconds) = self.args.soak {
             all.extend(["--soak".to_owned(), seconds.to_string()]);
         }
-        Child { args: &all, deadline, with }.run()
+        Child { args: &all, deadline, with, interrupts: self.interrupts }.run()
     }
+}
 
-    /// Creates the file of the report: the one that was asked for, or one that is not there yet.
-    fn create_report(&self, results: &Bringup) -> anyhow::Result<(PathBuf, File)> {
-        let cannot = |path: &Path| format!("cannot write {}", path.display());
-        if let Some(path) = &self.output {
-            return Ok((path.clone(), File::create(path).with_context(|| cannot(path))?));
-        }
-        let day = results.date.get(..10).unwrap_or("undated");
-        let stem = format!("bringup-{}-{day}", collect::file_name(&results.host));
-        for number in 1_u32.. {
-            let path = PathBuf::from(match number {
-                1 => format!("{stem}.tar.gz"),
-                _ => format!("{stem}-{number}.tar.gz"),
-            });
-            match File::create_new(&path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                created => return Ok((path.clone(), created.with_context(|| cannot(&path))?)),
-            }
-        }
-        bail!("there is a file of every name that begins with {stem}")
+/// How a step ended.
+enum Outcome {
+    Done(StepResult),
+    /// With the whole program, by this signal.
+    Interrupted(Signal),
+}
+
+/// Writes down how far it has come, and that what comes next has no end yet.
+fn save(results: &mut Bringup, report: &mut Option<ReportFile>, next: Option<u32>) -> anyhow::Result<()> {
+    results.interrupted = Some(Interruption { step: next, signal: None });
+    match report {
+        Some(file) => file.write(&[collect::results(results)?]),
+        None => Ok(()),
     }
 }
 
 /// Prints what the file holds, and writes it.
-fn bundle_into(
-    path: &Path,
-    file: File,
+fn finish(
+    file: &mut ReportFile,
     driver: Selector,
     results: &Bringup,
     text: &mut Text<'_>,
@@ -280,8 +372,8 @@ fn bundle_into(
         }
         Ok(())
     })?;
-    bundle::pack(&entries, file).with_context(|| format!("cannot write {}", path.display()))?;
-    text.print_always(|out| writeln!(out, "written: {}", path.display()))
+    file.write(&entries)?;
+    text.print_always(|out| writeln!(out, "written: {}", file.path().display()))
 }
 
 /// Output that is left out where one JSON document is asked for.
@@ -336,10 +428,10 @@ fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
 }
 
 fn read(path: &Path, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let contents = bundle::read(file).with_context(|| format!("cannot read {}", path.display()))?;
+    let cannot = || format!("cannot read {}", path.display());
+    let file = open_regular(path, OpenOptions::new().read(true)).with_context(cannot)?;
+    let contents = bundle::read(file).with_context(cannot)?;
     let unknown = contents.entries.iter().filter(|entry| !entry.2).count();
-    ensure!(contents.results.steps.len() <= 2 * STEPS.len(), "{} holds too many steps", path.display());
     let found = show(&contents.results, json, out)?;
     if unknown > 0 && !json {
         writeln!(out, "{unknown} entries of the file are none that this command writes; they were not read")?;

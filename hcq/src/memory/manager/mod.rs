@@ -326,7 +326,8 @@ impl MemoryManager {
             return Err(Error::EmptyBuffer);
         }
         if len <= SMALL {
-            return self.alloc_small(len, kind, what).map_err(|error| self.explain(error, len, kind, what));
+            // The driver was asked for memory that many pieces share.
+            return self.alloc_small(len, kind, what).map_err(|error| self.explain(error, CHUNK, kind, what));
         }
         let kept = self.state().kept.take(kind, len);
         if let Some((memory, place)) = kept {

@@ -1,0 +1,99 @@
+//! The file of the report: there before the first step, and complete up to the last one at any time.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use nvdiag::bringup::bundle;
+use nvdiag::bringup::report::Bringup;
+
+use super::collect;
+
+/// The file, open.
+#[derive(Debug)]
+pub struct ReportFile {
+    path: PathBuf,
+    file: File,
+}
+
+/// What a file is that is none of the regular ones.
+fn kind(metadata: &std::fs::Metadata) -> &'static str {
+    let kind = metadata.file_type();
+    match () {
+        () if kind.is_dir() => "a folder",
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    }
+}
+
+/// Opens a file, and refuses what is none: a pipe without a peer would wait for one.
+pub fn open_regular(path: &Path, options: &mut OpenOptions) -> anyhow::Result<File> {
+    let is_none = |metadata: &std::fs::Metadata| {
+        format!("{} is {}, and no regular file", path.display(), kind(metadata))
+    };
+    if let Ok(metadata) = std::fs::metadata(path) {
+        ensure!(metadata.is_file(), is_none(&metadata));
+    }
+    // It may have become another one since.
+    let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
+    let metadata = file.metadata()?;
+    ensure!(metadata.is_file(), is_none(&metadata));
+    Ok(file)
+}
+
+impl ReportFile {
+    /// The file that the user named, whose content it replaces.
+    pub fn named(path: &Path) -> anyhow::Result<Self> {
+        ensure!(path != Path::new("-"), "-o takes a file's name; one that is called - is ./-");
+        let cannot = || format!("cannot write {}", path.display());
+        let file = open_regular(path, OpenOptions::new().write(true).create(true).truncate(false));
+        let file = file.with_context(cannot)?;
+        let own = file.metadata().with_context(cannot)?;
+        let streams = [nix::sys::stat::fstat(io::stdout()), nix::sys::stat::fstat(io::stderr())];
+        let is_a_stream =
+            streams.iter().flatten().any(|stream| (stream.st_dev, stream.st_ino) == (own.dev(), own.ino()));
+        ensure!(
+            !is_a_stream,
+            "{} takes what this command prints; the file needs another name",
+            path.display()
+        );
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// A file of the usual name, with a number if there is one of that name already.
+    pub fn usual(results: &Bringup) -> anyhow::Result<Self> {
+        let day = results.date.get(..10).unwrap_or("undated");
+        let stem = format!("bringup-{}-{day}", collect::file_name(&results.host));
+        for number in 1_u32.. {
+            let path = PathBuf::from(match number {
+                1 => format!("{stem}.tar.gz"),
+                _ => format!("{stem}-{number}.tar.gz"),
+            });
+            match File::create_new(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).with_context(|| format!("cannot write {}", path.display())),
+                Ok(file) => return Ok(Self { path, file }),
+            }
+        }
+        bail!("there is a file of every name that begins with {stem}")
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Replaces what it holds, on the disk: the machine may stop in the next step.
+    pub fn write(&mut self, entries: &[(&str, Vec<u8>)]) -> anyhow::Result<()> {
+        let mut bytes = Vec::new();
+        let written = bundle::pack(entries, &mut bytes)
+            .and_then(|()| self.file.seek(SeekFrom::Start(0)))
+            .and_then(|_| self.file.write_all(&bytes))
+            .and_then(|()| self.file.set_len(bytes.len() as u64))
+            .and_then(|()| self.file.sync_data());
+        written.with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
