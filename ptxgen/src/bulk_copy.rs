@@ -39,7 +39,7 @@ impl From<Multiple> for BulkLength {
     }
 }
 
-fn check<E: Element>(what: &str, proven: u32) {
+fn check(what: &str, proven: u32) {
     assert!(proven >= BulkLength::UNIT, "{what} at a multiple of {proven} bytes only");
 }
 
@@ -60,8 +60,8 @@ impl Kernel {
         barrier: Pointer<Shared, Mbarrier>,
         policy: Option<Policy>,
     ) {
-        check::<E>("the destination of a bulk copy", to.alignment());
-        check::<E>("the source of a bulk copy", from.alignment());
+        check("the destination of a bulk copy", to.alignment());
+        check("the source of a bulk copy", from.alignment());
         assert!(
             barrier.alignment() >= 8,
             "a barrier object at a multiple of {} bytes only",
@@ -83,7 +83,7 @@ impl Kernel {
     /// # Panics
     /// If the address is not proven to be a multiple of [`BulkLength::UNIT`] bytes.
     pub fn prefetch_bulk<E: Element>(&self, from: Pointer<Global, E>, bytes: impl Into<BulkLength>) {
-        check::<E>("the source of a bulk prefetch", from.alignment());
+        check("the source of a bulk prefetch", from.alignment());
         self.require_target("cp.async.bulk.prefetch", Target::Sm90, Version::new(8, 0));
         self.emit(format!("cp.async.bulk.prefetch.L2.global {}, {};", from.text(0), bytes.into().0));
     }
