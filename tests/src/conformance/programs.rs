@@ -25,8 +25,8 @@ fn modules() -> Vec<Named> {
         .collect()
 }
 
-/// Compiles the generated programs into `dir`, beside their PTX (that for sm_87; the other differs in the
-/// target alone) and a manifest.
+/// Compiles the generated programs into `dir`, beside their PTX (that for sm_87, and that for sm_90 where it
+/// differs in more than version and target) and a manifest.
 ///
 /// # Errors
 /// Without `ptxas`, if it refuses a program, and if a file cannot be written.
@@ -35,8 +35,17 @@ pub fn regenerate(dir: &Path) -> Result<Manifest> {
     let manifest = Manifest::generate(dir, &modules, &Ptxas::find()?)?;
     for Named { name, module } in modules.iter().filter(|m| m.module.target() == Target::Sm87) {
         std::fs::write(dir.join(format!("{name}.ptx")), module.text())?;
+        let other = modules.iter().find(|m| m.name == *name && m.module.target() == Target::Sm90);
+        if let Some(text) = other.map(|m| m.module.text()).filter(|text| !same_code(text, &module.text())) {
+            std::fs::write(dir.join(format!("{name}.sm_90.ptx")), text)?;
+        }
     }
     Ok(manifest)
+}
+
+/// Whether two modules differ in their first lines alone, which state version and target.
+fn same_code(one: &str, other: &str) -> bool {
+    one.lines().skip(2).eq(other.lines().skip(2))
 }
 
 /// How the cubins in `dir` differ from what the generator writes now; recompiles them where the same `ptxas`
