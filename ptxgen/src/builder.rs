@@ -8,7 +8,7 @@ use std::fmt;
 use crate::layout::Layout;
 use crate::pointer::{Global, Multiple, Pointer, Shared};
 use crate::reg::{Operand, Pred, Raw, Reg};
-use crate::target::Version;
+use crate::target::{Target, Version};
 use crate::ty::{Class, Element, Int, Kind, Number, Ordered, Ty};
 
 /// What a kernel requires of one parameter; the caller of the kernel must meet it.
@@ -47,6 +47,8 @@ struct State {
     min_blocks: Option<u32>,
     rolled: bool,
     version: Version,
+    /// The instruction that asks for the newest target.
+    needs: Option<(Target, &'static str)>,
 }
 
 /// A kernel being written.
@@ -180,6 +182,21 @@ impl Kernel {
         state.version = state.version.max(version);
     }
 
+    /// As [`Kernel::require`], for an instruction that targets before `since` lack.
+    pub(crate) fn require_target(&self, instruction: &'static str, since: Target, version: Version) {
+        self.require(version);
+        let mut state = self.state.borrow_mut();
+        if state.needs.is_none_or(|(target, _)| target < since) {
+            state.needs = Some((since, instruction));
+        }
+    }
+
+    /// The oldest target that has all instructions used so far, and the one that asks for it; `None` if every
+    /// [`Target`] has them.
+    pub fn needs(&self) -> Option<(Target, &'static str)> {
+        self.state.borrow().needs
+    }
+
     pub(crate) fn version(&self) -> Version {
         self.state.borrow().version
     }
@@ -278,6 +295,7 @@ impl Kernel {
             Class::B16 => "b16",
             Class::B32 => "b32",
             Class::B64 => "b64",
+            Class::B128 => "b128",
             Class::F32 => "f32",
             Class::F64 => "f64",
         };

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::target::Target;
+
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -21,6 +23,18 @@ pub enum Error {
         message: String,
         /// The lines that the message names, numbered.
         excerpt: String,
+    },
+    /// A kernel uses an instruction that the module's target lacks.
+    #[error("kernel {kernel} needs {needs} for {instruction}; the module is for {target}")]
+    Lacking {
+        /// The kernel.
+        kernel: String,
+        /// The instruction.
+        instruction: &'static str,
+        /// The oldest target that has it.
+        needs: Target,
+        /// The module's target.
+        target: Target,
     },
     /// A program could not be started or gave no usable answer.
     #[error("{} did not answer as ptxas does: {what}", path.display())]

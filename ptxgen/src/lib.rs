@@ -2,13 +2,13 @@
 //!
 //! # Layers
 //! ```text
-//! 0  alignment error target ty
-//! 1  layout ptxas reg
-//! 2  pointer
+//! 0  alignment target ty
+//! 1  error layout reg
+//! 2  pointer ptxas
 //! 3  builder
-//! 4  address async_copy matrix memory module ops warp
-//! 5  manifest
-//! 6  cache
+//! 4  address matrix mbarrier memory module ops warp
+//! 5  manifest policy
+//! 6  async_copy bulk_copy cache
 //! ```
 #![forbid(unsafe_code)]
 
@@ -16,15 +16,18 @@ mod address;
 mod alignment;
 mod async_copy;
 mod builder;
+mod bulk_copy;
 mod cache;
 mod error;
 mod layout;
 mod manifest;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod module;
 mod ops;
 mod pointer;
+mod policy;
 mod ptxas;
 mod reg;
 mod target;
@@ -33,15 +36,18 @@ mod warp;
 
 pub use alignment::Alignment;
 pub use builder::{Contract, Kernel, Label, Loop, Param, Special};
+pub use bulk_copy::BulkLength;
 pub use cache::KernelCache;
 pub use error::Error;
 pub use layout::{Access, Layout};
 pub use manifest::{Cubin, Manifest, Mismatch, Named, sha256};
-pub use matrix::{Accumulator, TileA, TileB, Transpose};
+pub use matrix::{Accumulator, ByteA, ByteB, IntAccumulator, TileA, TileB, Transpose};
+pub use mbarrier::{Mbarrier, Poll};
 pub use memory::{Atomic, Cache};
 pub use module::Module;
-pub use ops::Round;
+pub use ops::{Permute, Round};
 pub use pointer::{Global, Multiple, Pointer, Shared, Space};
+pub use policy::{Evict, Policy};
 pub use ptxas::Ptxas;
 pub use reg::{Operand, Pred, Reg};
 pub use target::{Target, Version};

@@ -26,6 +26,22 @@ pub struct TileB(pub [Reg<F16x2>; 2]);
 #[derive(Clone, Copy, Debug)]
 pub struct Accumulator(pub [Reg<f32>; 4]);
 
+/// The left factor of [`Kernel::multiply_bytes`], 16 rows of 32 signed bytes, four to a register.
+///
+/// With `g` = lane / 4 and `t` = lane % 4 a lane holds columns 4t to 4t + 3 of rows g and g + 8, then columns
+/// 4t + 16 to 4t + 19 of both. Source: PTX ISA, "Matrix fragments for mma.m16n8k32".
+#[derive(Clone, Copy, Debug)]
+pub struct ByteA(pub [Reg<u32>; 4]);
+
+/// The right factor, 32 signed bytes of 8 columns: a lane holds of column g the rows 4t to 4t + 3, then 4t + 16
+/// to 4t + 19.
+#[derive(Clone, Copy, Debug)]
+pub struct ByteB(pub [Reg<u32>; 2]);
+
+/// The sum of products of bytes, 16 rows of 8 columns, laid out as [`Accumulator`].
+#[derive(Clone, Copy, Debug)]
+pub struct IntAccumulator(pub [Reg<i32>; 4]);
+
 /// How a lane receives the matrices that it loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transpose {
@@ -75,6 +91,20 @@ impl Kernel {
         let sum = format!("{{{s0}, {s1}, {s2}, {s3}}}");
         self.emit(format!(
             "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {sum}, {{{a0}, {a1}, {a2}, {a3}}}, {{{b0}, {b1}}}, {sum};"
+        ));
+    }
+
+    /// An integer accumulator of zeros.
+    pub fn int_accumulator(&self) -> IntAccumulator {
+        IntAccumulator(std::array::from_fn(|_| self.var(0i32)))
+    }
+
+    /// `sum = a × b + sum` of signed bytes; the sum wraps in 32 bits (`mma.sync.m16n8k32`).
+    pub fn multiply_bytes(&self, sum: IntAccumulator, a: ByteA, b: ByteB) {
+        let ([s0, s1, s2, s3], [a0, a1, a2, a3], [b0, b1]) = (sum.0, a.0, b.0);
+        let sum = format!("{{{s0}, {s1}, {s2}, {s3}}}");
+        self.emit(format!(
+            "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {sum}, {{{a0}, {a1}, {a2}, {a3}}}, {{{b0}, {b1}}}, {sum};"
         ));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::builder::Kernel;
 use crate::layout::Layout;
-use crate::pointer::{Pointer, Space};
+use crate::pointer::{Global, Pointer, Space};
 use crate::reg::{Operand, Pred, Raw, Reg};
 use crate::target::Version;
 use crate::ty::{Class, Element, Int, Ty};
@@ -375,8 +375,24 @@ impl Kernel {
         self.guarded_load(guard, from, ".u16", &into.to_string(), cache);
     }
 
+    /// A load of whole words from global memory in one access.
+    pub(crate) fn vector_load<E: Element>(
+        &self,
+        how: &str,
+        into: &[Raw],
+        from: Pointer<Global, E>,
+        operand: &str,
+    ) {
+        self.emit(format!(
+            "ld.global{how}{}.b32 {}, {}{operand};",
+            vector(into.len()),
+            list(into),
+            from.text(0)
+        ));
+    }
+
     /// How a load from `S` spells `cache`; only global memory has caches to choose.
-    fn cache_suffix<S: Space>(&self, cache: Cache) -> &'static str {
+    pub(crate) fn cache_suffix<S: Space>(&self, cache: Cache) -> &'static str {
         match (S::NAME, cache) {
             ("global", Cache::Stream) => {
                 // The first version with eviction priorities.
@@ -402,7 +418,7 @@ impl Kernel {
     }
 
     /// Loads `N` words in one access, each at least as new as what is seen of them elsewhere in the GPU.
-    /// Nothing is ordered by it.
+    /// Nothing is ordered by it, and the words may be of different stores ([`Kernel::load_relaxed_b128`]).
     ///
     /// # Panics
     /// If the alignment of one access is not proven: a mistake in the program that writes the kernel.
@@ -423,5 +439,43 @@ impl Kernel {
         assert!(matches!(n, 1 | 2 | 4) && to.alignment() >= 4 * n as u32, "{n} words to {to:?}");
         let raw: Vec<Raw> = words.iter().map(|r| r.raw()).collect();
         self.emit(format!("st.relaxed.gpu.{}{}.b32 {}, {};", S::NAME, vector(n), to.text(0), list(&raw)));
+    }
+
+    /// Loads 128 bits as one value: all are of the same [`Kernel::store_relaxed_b128`]. Nothing is ordered by
+    /// it. Vectors of words give no such promise. Source: PTX ISA, "Vector Data-types" and "Packed and 128-bit
+    /// Data-types" of the memory consistency model.
+    ///
+    /// # Panics
+    /// If the address is not proven to be a multiple of 16 bytes: a mistake in the program that writes the
+    /// kernel.
+    pub fn load_relaxed_b128<E: Element>(&self, from: Pointer<Global, E>) -> [Reg<u32>; 4] {
+        assert!(from.alignment() >= 16, "128 bits from {from:?}");
+        self.require(Version::new(8, 3));
+        let whole = self.raw_reg(Class::B128);
+        self.emit(format!("ld.relaxed.gpu.global.b128 {whole}, {};", from.text(0)));
+        let (low, high) = (self.reg::<u64>(), self.reg::<u64>());
+        self.emit(format!("mov.b128 {{{low}, {high}}}, {whole};"));
+        let words = [(); 4].map(|()| self.reg::<u32>());
+        for (half, pair) in [low, high].into_iter().zip(words.chunks_exact(2)) {
+            self.emit(format!("mov.b64 {{{}, {}}}, {half};", pair[0], pair[1]));
+        }
+        words
+    }
+
+    /// Stores 128 bits as one value that the whole GPU sees. Nothing is ordered by it.
+    ///
+    /// # Panics
+    /// As [`Kernel::load_relaxed_b128`].
+    pub fn store_relaxed_b128<E: Element>(&self, to: Pointer<Global, E>, words: [Reg<u32>; 4]) {
+        assert!(to.alignment() >= 16, "128 bits to {to:?}");
+        self.require(Version::new(8, 3));
+        let halves = [0, 2].map(|i| {
+            let half = self.reg::<u64>();
+            self.emit(format!("mov.b64 {half}, {{{}, {}}};", words[i], words[i + 1]));
+            half
+        });
+        let whole = self.raw_reg(Class::B128);
+        self.emit(format!("mov.b128 {whole}, {{{}, {}}};", halves[0], halves[1]));
+        self.emit(format!("st.relaxed.gpu.global.b128 {}, {whole};", to.text(0)));
     }
 }

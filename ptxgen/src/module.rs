@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::builder::Kernel;
+use crate::error::Error;
 use crate::target::{Target, Version};
 
 /// Kernels for one target.
@@ -24,9 +25,28 @@ impl Module {
     }
 
     /// Adds a finished kernel.
+    ///
+    /// # Panics
+    /// As [`Module::try_add`] fails: a mistake in the program that writes the kernel.
     pub fn add(&mut self, kernel: Kernel) -> &mut Self {
-        self.kernels.push(kernel);
-        self
+        self.try_add(kernel).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Adds a finished kernel.
+    ///
+    /// # Errors
+    /// [`Error::Lacking`] if the target lacks an instruction of the kernel's, which then is not added.
+    pub fn try_add(&mut self, kernel: Kernel) -> Result<&mut Self, Error> {
+        match kernel.needs() {
+            Some((needs, instruction)) if self.target < needs => {
+                let kernel = kernel.name().to_owned();
+                Err(Error::Lacking { kernel, instruction, needs, target: self.target })
+            }
+            _ => {
+                self.kernels.push(kernel);
+                Ok(self)
+            }
+        }
     }
 
     /// The kernels, in order.

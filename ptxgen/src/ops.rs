@@ -19,6 +19,37 @@ pub enum Round {
     Up,
 }
 
+/// The modes of [`Kernel::permute`]: which bytes of the pair `b:a`, byte 0 the lowest of `a`, the result takes
+/// for a selector `s` of 0 to 3. Source: PTX ISA, "prmt".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permute {
+    /// Four from byte `s` upwards (`.f4e`).
+    Forward,
+    /// Byte `s`, then those before it, byte 7 before byte 0 (`.b4e`).
+    Backward,
+    /// Byte `s` four times (`.rc8`).
+    Byte,
+    /// Bytes 0 to 3, those below `s` replaced by byte `s` (`.ecl`).
+    ClampLeft,
+    /// Bytes 0 to 3, those above `s` replaced by byte `s` (`.ecr`).
+    ClampRight,
+    /// Half `s` mod 2 of `a` twice (`.rc16`).
+    Half,
+}
+
+impl Permute {
+    const fn name(self) -> &'static str {
+        match self {
+            Permute::Forward => "f4e",
+            Permute::Backward => "b4e",
+            Permute::Byte => "rc8",
+            Permute::ClampLeft => "ecl",
+            Permute::ClampRight => "ecr",
+            Permute::Half => "rc16",
+        }
+    }
+}
+
 impl Kernel {
     fn op1<T: Ty, D: Ty>(&self, op: &str, a: impl Operand<T>) -> Reg<D> {
         let d = self.reg();
@@ -245,6 +276,31 @@ impl Kernel {
         let d = self.reg();
         self.emit(format!("prmt.b32 {d}, {}, {}, {};", a.text(), b.text(), selector.text()));
         d
+    }
+
+    /// Four bytes of `b:a` in the order that `mode` gives to the low two bits of `selector` (`prmt` with a
+    /// mode).
+    pub fn permute(
+        &self,
+        mode: Permute,
+        a: impl Operand<u32>,
+        b: impl Operand<u32>,
+        selector: impl Operand<u32>,
+    ) -> Reg<u32> {
+        let d = self.reg();
+        let mode = mode.name();
+        self.emit(format!("prmt.b32.{mode} {d}, {}, {}, {};", a.text(), b.text(), selector.text()));
+        d
+    }
+
+    /// Byte `index` of `a`, 0 to 3, sign-extended; one `prmt`.
+    ///
+    /// # Panics
+    /// If `index` is above 3: a mistake in the program that writes the kernel.
+    pub fn signed_byte(&self, a: Reg<u32>, index: u32) -> Reg<i32> {
+        assert!(index < 4, "byte {index} of a word");
+        // A nibble above 7 repeats the sign of its byte.
+        self.bits(self.prmt(a, 0u32, 0x8880 + 0x1111 * index))
     }
 
     /// `len` bits of `a` from bit `from`, extended by the sign of signed types.

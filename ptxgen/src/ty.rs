@@ -13,6 +13,8 @@ pub enum Class {
     B32,
     /// 64 untyped bits, `%rd`.
     B64,
+    /// 128 untyped bits, `%rq`.
+    B128,
     /// Single precision, `%f`.
     F32,
     /// Double precision, `%fd`.
@@ -20,8 +22,8 @@ pub enum Class {
 }
 
 impl Class {
-    pub(crate) const ALL: [Class; 6] =
-        [Class::Pred, Class::B16, Class::B32, Class::B64, Class::F32, Class::F64];
+    pub(crate) const ALL: [Class; 7] =
+        [Class::Pred, Class::B16, Class::B32, Class::B64, Class::B128, Class::F32, Class::F64];
 
     /// Prefix of register names and the type in their declaration.
     pub(crate) const fn names(self) -> (&'static str, &'static str) {
@@ -30,6 +32,7 @@ impl Class {
             Class::B16 => ("%h", ".b16"),
             Class::B32 => ("%r", ".b32"),
             Class::B64 => ("%rd", ".b64"),
+            Class::B128 => ("%rq", ".b128"),
             Class::F32 => ("%f", ".f32"),
             Class::F64 => ("%fd", ".f64"),
         }

@@ -4,7 +4,7 @@
 
 use crate::builder::Kernel;
 use crate::reg::{Operand, Pred, Reg};
-use crate::target::Version;
+use crate::target::{Target, Version};
 use crate::ty::{Class, Number, Ordered, Ty, Word};
 
 /// Which lane's value a lane takes.
@@ -107,6 +107,41 @@ impl Kernel {
     /// Waits until all threads of the block are here; their shared-memory writes are then visible.
     pub fn sync_threads(&self) {
         self.emit("bar.sync 0;".to_owned());
+    }
+
+    /// Waits at barrier `id`, 0 to 15, until `threads` threads have come to it, here or by
+    /// [`Kernel::arrive_named`]. What they wrote to memory before is then visible. `threads` is a multiple of
+    /// 32; all lanes of a warp come together.
+    pub fn sync_named(&self, id: impl Operand<u32>, threads: impl Operand<u32>) {
+        self.emit(format!("bar.sync {}, {};", id.text(), threads.text()));
+    }
+
+    /// Comes to barrier `id` without waiting there; see [`Kernel::sync_named`]. Each thread may come once only
+    /// before the barrier is complete.
+    pub fn arrive_named(&self, id: impl Operand<u32>, threads: impl Operand<u32>) {
+        self.emit(format!("bar.arrive {}, {};", id.text(), threads.text()));
+    }
+
+    /// Holds in one lane of the warp, always the same for the same lanes. From [`Target::Sm90`] on.
+    pub fn elect(&self) -> Pred {
+        self.require_target("elect.sync", Target::Sm90, Version::new(8, 0));
+        let d = self.reg();
+        self.emit(format!("elect.sync _|{d}, 0xffffffff;"));
+        d
+    }
+
+    /// Waits until the launches that this one depends on are complete and their writes visible. From
+    /// [`Target::Sm90`] on.
+    pub fn wait_prerequisites(&self) {
+        self.require_target("griddepcontrol", Target::Sm90, Version::new(7, 8));
+        self.emit("griddepcontrol.wait;".to_owned());
+    }
+
+    /// Lets the launches that depend on this one start, once all blocks have said so or ended; they still wait
+    /// for its end at [`Kernel::wait_prerequisites`]. From [`Target::Sm90`] on.
+    pub fn launch_dependents(&self) {
+        self.require_target("griddepcontrol", Target::Sm90, Version::new(7, 8));
+        self.emit("griddepcontrol.launch_dependents;".to_owned());
     }
 
     /// Waits until all lanes of the warp are here.

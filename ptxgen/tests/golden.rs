@@ -4,10 +4,17 @@ use std::fs;
 use std::path::Path;
 
 use half::f16;
-use ptxgen::{Atomic, Cache, Kernel, Module, Ptxas, Shuffle, Special, Target, TileA, TileB, Transpose};
+use ptxgen::{
+    Atomic, ByteA, ByteB, Cache, Evict, Kernel, Mbarrier, Module, Permute, Poll, Ptxas, Reduce, Shuffle,
+    Special, Target, TileA, TileB, Transpose,
+};
 
 fn check(name: &str, kernel: impl Fn() -> Kernel) {
-    let mut module = Module::new(Target::Sm87);
+    check_for(name, Target::Sm87, kernel);
+}
+
+fn check_for(name: &str, target: Target, kernel: impl Fn() -> Kernel) {
+    let mut module = Module::new(target);
     module.add(kernel());
     let text = module.text();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.ptx"));
@@ -17,7 +24,7 @@ fn check(name: &str, kernel: impl Fn() -> Kernel) {
     assert_eq!(text, fs::read_to_string(&path).unwrap(), "{name}: see the head of this file");
     match Ptxas::find() {
         Ok(ptxas) => {
-            ptxas.compile(&text, Target::Sm87).unwrap();
+            ptxas.compile(&text, target).unwrap();
         }
         Err(error) => ga10b_oracles::missing("ptxas", error),
     }
@@ -118,4 +125,118 @@ fn an_asynchronous_copy_of_unproven_alignment_is_refused() {
     let k = Kernel::new("k");
     let (from, to) = (k.param_ptr::<f16>("from", 16), k.shared::<f16>(64));
     k.copy_async(to, k.at(from, k.special(Special::TidX)), 8);
+}
+
+/// What both generations of exchanges between blocks and warps have.
+fn exchange(poll: Poll) -> Kernel {
+    let k = Kernel::new("exchange");
+    let (packets, bytes) = (k.param_ptr::<u32>("packets", 16), k.param_ptr::<u8>("bytes", 16));
+    let ring = k.shared::<u8>(512);
+    let barriers = k.shared::<Mbarrier>(2);
+    let lane = k.special(Special::LaneId);
+    k.if_(k.eq(lane, 0), || {
+        k.init_mbarrier(barriers, 32u32);
+        k.init_mbarrier(barriers.plus(1), k.param::<u32>("arrivals"));
+    });
+    k.sync_threads();
+    let policy = k.policy(Evict::First, 1.0);
+    let part = k.scale(lane, 16);
+    k.prefetch(k.at(bytes, part));
+    k.copy_async_with(k.at(ring, part), k.at(bytes, part), 16, Some(policy));
+    k.arrive_after_copies(barriers);
+    k.wait_phase(barriers, 0u32, poll);
+    let words = k.load_n::<4, _, _>(k.at(ring, part).cast::<u32>(), Cache::Default);
+    k.arrive(barriers.plus(1));
+    let hinted = k.load_hinted::<4, _>(k.at(bytes, part), Cache::Stream, k.policy(Evict::Last, 0.5));
+    let sum = k.int_accumulator();
+    k.multiply_bytes(sum, ByteA(words), ByteB([hinted[0], hinted[1]]));
+    let scaled = k.mul(sum.0[0], k.signed_byte(hinted[2], 3));
+    let mixed = k.permute(Permute::Backward, hinted[3], words[0], lane);
+    let most = k.reduce(mixed, Reduce::Max);
+    let least = k.reduce(scaled, Reduce::Min);
+    let at = k.at(packets, k.scale(lane, 4));
+    k.store_relaxed_b128(at, [most, k.bits(least), lane, lane]);
+    k.sync_named(1u32, 64u32);
+    let other = k.load_relaxed_b128(at);
+    k.arrive_named(k.and(other[3], 7u32), 96u32);
+    k.store_n(at, &other);
+    k.invalidate_mbarrier(barriers);
+    k
+}
+
+#[test]
+fn ampere_waits_for_phases_by_testing_them() {
+    check("exchange", || exchange(Poll::Test));
+}
+
+#[test]
+fn hopper_copies_in_bulk() {
+    check_for("bulk", Target::Sm90, || {
+        let k = exchange(Poll::Try);
+        let (weights, count) = (k.param_ptr::<u8>("weights", 128), k.param_multiple("count", 16));
+        let (slot, full) = (k.shared::<u8>(1024), k.shared::<Mbarrier>(1));
+        k.wait_prerequisites();
+        k.if_(k.elect(), || {
+            k.init_mbarrier(full, 1u32);
+            k.fence_mbarrier_init();
+            k.fence_proxy_async();
+            k.arrive_expecting(full, 1024u32);
+            k.copy_bulk(slot, weights, 512, full, Some(k.policy(Evict::First, 1.0)));
+            k.copy_bulk(slot.plus(512), weights.plus(512), count, full, None);
+            k.prefetch_bulk(weights.plus(1024), 4096);
+        });
+        k.wait_phase(full, 0u32, Poll::Try);
+        k.launch_dependents();
+        k
+    });
+}
+
+#[test]
+fn every_target_has_the_exchange() {
+    let ptxas = match Ptxas::find() {
+        Ok(ptxas) => ptxas,
+        Err(error) => return ga10b_oracles::missing("ptxas", error),
+    };
+    for target in Target::ALL {
+        let mut module = Module::new(target);
+        module.add(exchange(Poll::Test));
+        ptxas.compile(&module.text(), target).unwrap();
+    }
+}
+
+#[test]
+fn a_module_refuses_what_its_target_lacks_and_names_it() {
+    for target in Target::ALL {
+        let mut module = Module::new(target);
+        let Err(error) = module.try_add(exchange(Poll::Try)) else {
+            assert_eq!(target, Target::Sm90);
+            continue;
+        };
+        let text = format!("kernel exchange needs sm_90 for mbarrier.try_wait; the module is for {target}");
+        assert_eq!(error.to_string(), text);
+        assert!(module.kernels().is_empty());
+    }
+}
+
+#[test]
+#[should_panic(expected = "the destination of a bulk copy at a multiple of 8 bytes only")]
+fn a_bulk_copy_of_unproven_alignment_is_refused() {
+    let k = Kernel::new("k");
+    let (from, to, full) = (k.param_ptr::<u8>("from", 16), k.shared::<u8>(64), k.shared::<Mbarrier>(1));
+    k.copy_bulk(to.plus(8), from, 16, full, None);
+}
+
+#[test]
+#[should_panic(expected = "a bulk copy of 24 bytes")]
+fn a_bulk_copy_of_part_of_a_unit_is_refused() {
+    let k = Kernel::new("k");
+    let (from, to, full) = (k.param_ptr::<u8>("from", 16), k.shared::<u8>(64), k.shared::<Mbarrier>(1));
+    k.copy_bulk(to, from, 24, full, None);
+}
+
+#[test]
+#[should_panic(expected = "a barrier object at a multiple of 4 bytes only")]
+fn a_barrier_object_of_unproven_alignment_is_refused() {
+    let k = Kernel::new("k");
+    k.arrive(k.shared::<u32>(4).plus(1).cast());
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use ga10b_tests::conformance::{self, Comparison, Runner};
+use ga10b_sim::Checks;
+use ga10b_tests::conformance::{self, Comparison, Runner, exchange};
 use sass::Arch;
 
 #[test]
@@ -29,4 +30,16 @@ fn code_for_sm_87_and_for_sm_90_does_the_same_on_the_software_gpu() {
         comparison.compare(&case, &a, &b);
     }
     assert!(comparison.agrees(), "{comparison}");
+}
+
+/// Rings, packets and named barriers are right under all checks, in several orders.
+#[test]
+fn what_exchanges_in_order_is_clean() {
+    for (arch, seed) in [(Arch::Sm87, 1), (Arch::Sm87, 2), (Arch::Sm90, 3), (Arch::Sm90, 4)] {
+        let (mut runner, sim) = Runner::checked(arch, seed, Checks::all()).unwrap();
+        for case in exchange::cases() {
+            runner.run(&case).unwrap_or_else(|e| panic!("{case:?}, {arch}, seed {seed}: {e:#}"));
+            assert!(sim.findings().is_empty(), "{case:?}, {arch}, seed {seed}: {:#?}", sim.findings());
+        }
+    }
 }

@@ -9,6 +9,7 @@ use crate::arch::Encoding;
 use crate::lint::pending::Hazard;
 use crate::lint::step::Step;
 use crate::lint::unit::Unit;
+use crate::opcode::Opcode;
 use crate::registers::Register;
 
 /// Cycles from the issue of `first` to the issue of `next`, which read or write `register`.
@@ -18,6 +19,8 @@ pub(super) fn needed(hazard: Hazard, first: &Step, next: &Step, register: Regist
     match (hazard, register) {
         (Hazard::ReadAfterWrite, Register::R(_)) => match first.instruction.arch.encoding() {
             Encoding::Sm8x => register_read(from, to),
+            // It reads its address and what it arrives with as late as that.
+            Encoding::Sm9x if next.instruction.opcode == Opcode::Syncs => register_read_sm9x(from, to).min(4),
             Encoding::Sm9x => register_read_sm9x(from, to),
         },
         (Hazard::ReadAfterWrite, Register::P(_)) => predicate_read(from, to, guards),
@@ -80,8 +83,6 @@ const fn register_read_sm9x(from: Unit, to: Unit) -> u8 {
     use Unit as U;
     match (from, to) {
         (U::Alu | U::Fma | U::WideHigh, U::Alu | U::Fma | U::WideLow) => 4,
-        // `SYNCS` reads what it arrives with as late as that.
-        (U::Fma, U::Memory) => 4,
         _ => register_read(from, to),
     }
 }

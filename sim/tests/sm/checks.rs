@@ -251,7 +251,7 @@ fn without_checks_nothing_is_reported_and_memory_is_zero() {
 /// The interpreter copies at once, so the data is right; on a GPU it need not be there.
 #[test]
 fn a_missing_wait_for_asynchronous_copies_is_found() {
-    for name in ["copy_unwaited", "copy_group"] {
+    for name in ["copy_unwaited", "copy_group", "copy_arrived"] {
         let found = planted(name, 1, Checks::RACE, "without waiting for the copy");
         let earlier = found.earlier.expect("the copy");
         assert!(earlier.sass.contains("LDGSTS") && found.event.sass.contains("LDS"), "{name}: {earlier}");

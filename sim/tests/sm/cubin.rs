@@ -13,11 +13,14 @@ const BANK2: u64 = 0x21_0000;
 const BANK3: u64 = 0x22_0000;
 const BANK4: u64 = 0x23_0000;
 const GLOBALS: u64 = 0x24_0000;
-/// Where sm_87 kernels find their parameters in bank 0.
-const PARAMETERS: u32 = 0x160;
 /// What the stack needs above the kernel's own frames.
 const STACK_TOP: u32 = 0x240;
 const R_CUDA_64: u32 = 2;
+
+/// Where kernels find their parameters in bank 0.
+fn parameters(arch: Arch) -> usize {
+    if arch == Arch::Sm90 { 0x210 } else { 0x160 }
+}
 
 /// A kernel in guest memory.
 pub struct Kernel {
@@ -42,7 +45,8 @@ impl Kernel {
         for bank in [BANK0, BANK2, BANK3, BANK4, GLOBALS] {
             guest.map(bank, 0x1_0000);
         }
-        let mut l = launch(Arch::Sm87);
+        let arch = if file.contains("sm_90") { Arch::Sm90 } else { Arch::Sm87 };
+        let mut l = launch(arch);
         l.shared_bytes = 0;
         l.barriers = 16;
         l.local_bytes = STACK_TOP + 4096;
@@ -57,7 +61,8 @@ impl Kernel {
                 places.insert(i, at);
                 if title == format!(".text.{name}") {
                     l.program = at;
-                    l.registers = s.sh_info >> 24;
+                    // For sm_90 it is in another section: enough for small kernels.
+                    l.registers = if arch == Arch::Sm90 { 48 } else { s.sh_info >> 24 };
                 }
                 at += (data.len() as u64).next_multiple_of(128);
             } else if title == ".nv.global.init" || title == ".nv.global" {
@@ -130,7 +135,7 @@ impl Kernel {
 
     /// Writes bank 0.
     pub fn ready(mut self) -> Self {
-        let mut bank = vec![0u8; PARAMETERS as usize];
+        let mut bank = vec![0u8; parameters(self.launch.arch)];
         let mut put = |at: usize, bytes: &[u8]| bank[at..at + bytes.len()].copy_from_slice(bytes);
         for i in 0..3 {
             put(4 * i, &self.launch.block[i].to_le_bytes());

@@ -126,6 +126,17 @@ fn eight_aligned_bytes_arrive_together() {
 }
 
 #[test]
+fn strong_accesses_of_128_bits_are_one_value() {
+    let memory = |k: Kernel| k.data(A, 8192, &[]).u64(A).u32(100_000);
+    let mut k = memory(Kernel::from_path("tests/data/pairs.sm_87.cubin", "quads"))
+        .shape([2, 1, 1], [32, 1, 1])
+        .ready();
+    let config = Config { workers: 2, ..Config::default() };
+    run_with(config, &k.guest, &k.launch).unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(k.guest.read_u32s(A + 4096, 1), [0], "values of parts");
+}
+
+#[test]
 fn a_grid_stride_loop_with_vectors_is_exact() {
     let mut noise = Noise::new(2);
     let n = 4 * 777;

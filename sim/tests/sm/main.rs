@@ -1,6 +1,7 @@
 //! The SM interpreter through its public interface.
 
 mod asm;
+mod bulk;
 mod checks;
 mod cubin;
 mod faults;

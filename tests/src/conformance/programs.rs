@@ -6,7 +6,7 @@ use anyhow::Result;
 use ptxgen::{Manifest, Mismatch, Named, Ptxas, Target};
 
 use crate::conformance::case::Case;
-use crate::conformance::{built_in, convergence, corpus, edges, matrix, mufu, random};
+use crate::conformance::{built_in, convergence, corpus, edges, exchange, matrix, mufu, random};
 
 /// What the programs are compiled for: one target for each encoding of instructions.
 const TARGETS: [Target; 2] = [Target::Sm87, Target::Sm90];
@@ -19,13 +19,14 @@ fn modules() -> Vec<Named> {
             let mut modules = random::modules(target);
             modules.push(mufu::module(target));
             modules.push(edges::module(target));
+            modules.push(exchange::module(target));
             modules
         })
         .collect()
 }
 
-/// Compiles the generated programs into `dir`, beside their PTX (that for sm_87; the other differs in the
-/// target alone) and a manifest.
+/// Compiles the generated programs into `dir`, beside their PTX (that for sm_87, and that for sm_90 where it
+/// differs in more than version and target) and a manifest.
 ///
 /// # Errors
 /// Without `ptxas`, if it refuses a program, and if a file cannot be written.
@@ -34,8 +35,17 @@ pub fn regenerate(dir: &Path) -> Result<Manifest> {
     let manifest = Manifest::generate(dir, &modules, &Ptxas::find()?)?;
     for Named { name, module } in modules.iter().filter(|m| m.module.target() == Target::Sm87) {
         std::fs::write(dir.join(format!("{name}.ptx")), module.text())?;
+        let other = modules.iter().find(|m| m.name == *name && m.module.target() == Target::Sm90);
+        if let Some(text) = other.map(|m| m.module.text()).filter(|text| !same_code(text, &module.text())) {
+            std::fs::write(dir.join(format!("{name}.sm_90.ptx")), text)?;
+        }
     }
     Ok(manifest)
+}
+
+/// Whether two modules differ in their first lines alone, which state version and target.
+fn same_code(one: &str, other: &str) -> bool {
+    one.lines().skip(2).eq(other.lines().skip(2))
 }
 
 /// How the cubins in `dir` differ from what the generator writes now; recompiles them where the same `ptxas`
@@ -51,6 +61,7 @@ pub fn check(dir: &Path) -> Result<Vec<Mismatch>> {
 pub fn cases() -> Vec<Case> {
     let mut cases = random::cases();
     cases.extend(edges::cases());
+    cases.extend(exchange::cases());
     cases.extend(corpus::cases());
     cases.extend(matrix::cases());
     cases.extend(built_in::cases());

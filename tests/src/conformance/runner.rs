@@ -1,9 +1,13 @@
 //! Runs cases on one device.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use ga10b_sim::sm::Schedule;
+use ga10b_sim::{Checks, Sim, SimConfig};
 use hcq::{Args, Device, DeviceOptions, Program, Queue, Selector};
+use sass::Arch;
 
 use crate::conformance::case::{Arg, Case};
 use crate::harness::{DEADLINE, bytes, words};
@@ -30,11 +34,20 @@ impl Runner {
     ///
     /// # Errors
     /// Those of opening it.
-    pub fn simulated(arch: sass::Arch, seed: u64) -> Result<Self> {
-        let mut config = ga10b_sim::SimConfig { arch, ..Default::default() };
-        config.executor.schedule = ga10b_sim::sm::Schedule::Shuffled(seed);
-        let sim = ga10b_sim::Sim::new(config);
-        Self::over(hcq::sim::open(sim, DeviceOptions::default()).context("opening the software ga10b")?)
+    pub fn simulated(arch: Arch, seed: u64) -> Result<Self> {
+        Ok(Self::checked(arch, seed, Checks::empty())?.0)
+    }
+
+    /// The same, which searches for mistakes of kernels and keeps what it finds.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn checked(arch: Arch, seed: u64, checks: Checks) -> Result<(Self, Arc<Sim>)> {
+        let mut config = SimConfig { arch, ..Default::default() };
+        (config.executor.schedule, config.executor.checks) = (Schedule::Shuffled(seed), checks);
+        let sim = Sim::new(config);
+        let device = hcq::sim::open(Arc::clone(&sim), DeviceOptions::default());
+        Ok((Self::over(device.context("opening the software ga10b")?)?, sim))
     }
 
     fn over(device: Device) -> Result<Self> {
