@@ -17,7 +17,7 @@
 //!
 //! # Layers
 //! ```text
-//! 0   hex known_lines markup methods report size
+//! 0   demangle hex known_lines markup methods report size
 //! 1   characteristics cubin doctor fat_binary gpfifo kernel_log page_table queue_metadata::description saved source symbolic trace
 //! 2   device disassembly lint queue_metadata::comparison physical_dump process_map pushbuffer
 //! 3   address_map fault::tables queue_metadata
@@ -44,6 +44,7 @@ pub mod address_map;
 pub mod bringup;
 pub mod characteristics;
 pub mod cubin;
+mod demangle;
 pub mod device;
 pub mod disassembly;
 pub mod doctor;
@@ -70,5 +71,6 @@ pub mod source;
 mod symbolic;
 pub mod trace;
 
+pub use demangle::demangled;
 pub use hex::Hex;
 pub use report::{Report, style};

@@ -166,9 +166,9 @@ fn verdict(report: &FaultReport) -> String {
         _ => report.what.words.clone(),
     };
     if let Some(code) = report.code.iter().find(|c| c.certain)
-        && let (Some(function), Some(offset)) = (&code.function, code.offset)
+        && let Some(place) = code.place()
     {
-        text += &format!(", in {function}+{offset}");
+        text += &format!(", in {place}");
     }
     if let Some(comm) = report.owners.iter().find_map(|o| o.comm.as_ref()) {
         text += &format!(" [{comm}]");

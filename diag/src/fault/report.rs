@@ -330,8 +330,8 @@ impl Owner {
 
 /// The place of an instruction, and whether that is a guess.
 pub(super) fn place_words(code: &Code) -> String {
-    let place = match (&code.function, code.offset) {
-        (Some(function), Some(offset)) => format!("{function}+{offset} in {}", code.module),
+    let place = match code.place() {
+        Some(place) => format!("{place} in {}", code.module),
         _ if code.named_by_log => format!("as {} names it", code.module),
         _ => format!("in {}, outside its functions", code.module),
     };

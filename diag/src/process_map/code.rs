@@ -4,6 +4,7 @@ use hcq::cubin::Lines;
 use sass::{Arch, WORD_BYTES, Word};
 use serde::{Deserialize, Serialize};
 
+use crate::demangle::{demangled, shown};
 use crate::hex::Hex;
 use crate::source::{Files, Source};
 
@@ -103,6 +104,9 @@ pub struct Code {
     pub sm: u32,
     /// The function.
     pub function: Option<String>,
+    /// Its name as C++ or Rust spells it, where it is mangled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demangled: Option<String>,
     /// Offset from its start.
     pub offset: Option<Hex>,
     /// The source lines of the instruction: its own, then the calls it was inlined by.
@@ -132,6 +136,7 @@ impl Code {
             module: "the log of the software ga10b".to_owned(),
             sm: 0,
             function: None,
+            demangled: None,
             offset: None,
             source: Vec::new(),
             listing: vec![line],
@@ -140,6 +145,12 @@ impl Code {
             base: None,
             named_by_log: true,
         }
+    }
+
+    /// The function and the offset in it, for a line of text.
+    #[must_use]
+    pub(crate) fn place(&self) -> Option<String> {
+        Some(format!("{}+{}", shown(self.function.as_ref()?), self.offset?))
     }
 
     /// The text of the instruction itself.
@@ -173,6 +184,7 @@ impl Module {
             module: self.name.clone(),
             sm: self.sm,
             function: function.map(|f| f.name.clone()),
+            demangled: function.and_then(|f| demangled(&f.name)),
             offset: function.map(|_| Hex(pc - start)),
             source: files.at(&self.lines, offset),
             listing,
@@ -198,6 +210,7 @@ impl Loose {
                     module: self.name.clone(),
                     sm: self.sm,
                     function: Some(name.clone()),
+                    demangled: demangled(name),
                     offset: Some(Hex(offset)),
                     source: files.at(lines, offset),
                     listing: vec![line],
