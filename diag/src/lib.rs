@@ -22,11 +22,11 @@
 //! 2   device disassembly lint queue_metadata::comparison physical_dump process_map pushbuffer
 //! 3   address_map fault::tables queue_metadata
 //! 4   fault::host fault::sm
-//! 5   fault::causes fault::mmu fault::suspects
-//! 6   fault::message fault::repeats
+//! 5   fault::causes fault::mmu
+//! 6   fault::message fault::repeats fault::suspects
 //! 7   fault::report
 //! 8   fault::advice fault::front_end fault::incident fault::marks
-//! 9   fault::blame fault::page fault::records
+//! 9   fault::blame fault::chip fault::page fault::records
 //! 10  fault::explain
 //! 11  fault provoke session
 //! 12  bringup::outcome bringup::rig

@@ -10,7 +10,7 @@ use nvdiag::lint::Lint;
 
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
-use crate::cmd::input::{read_input, read_source};
+use crate::cmd::input::{architecture, read_input, read_source};
 
 /// Disassemble a cubin: sections, what each kernel needs, occupancy, instructions.
 ///
@@ -74,10 +74,4 @@ impl Args {
         disassembly.raw_names = self.no_demangle;
         show(&disassembly, json, out)
     }
-}
-
-/// Reads `sm_87`, `87` or `8.7`.
-fn architecture(text: &str) -> Result<u32, String> {
-    let digits = text.strip_prefix("sm_").unwrap_or(text).replace('.', "");
-    digits.parse().map_err(|_| "expected an architecture such as sm_87".to_owned())
 }

@@ -9,7 +9,7 @@ use crate::hex::Hex;
 use crate::source::{Files, Source};
 
 /// Code starts on a multiple of this.
-const CODE_ALIGN: u64 = 128;
+pub(super) const CODE_ALIGN: u64 = 128;
 
 /// A function of a loaded program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,16 +72,6 @@ mod hex_bytes {
     }
 }
 
-/// A cubin whose place is not known.
-#[derive(Clone, Debug)]
-pub(super) struct Loose {
-    pub name: String,
-    pub sm: u32,
-    pub arch: Arch,
-    /// Names, code and source lines.
-    pub kernels: Vec<(String, Vec<u8>, Lines)>,
-}
-
 /// An instruction of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
@@ -125,6 +115,9 @@ pub struct Code {
     /// Whether the log itself names the instruction, as that of the software ga10b does.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub named_by_log: bool,
+    /// The option that gave the file, and that takes its address, too.
+    #[serde(skip)]
+    pub option: &'static str,
 }
 
 impl Code {
@@ -144,6 +137,7 @@ impl Code {
             doubtful: false,
             base: None,
             named_by_log: true,
+            option: "",
         }
     }
 
@@ -192,39 +186,12 @@ impl Module {
             doubtful: false,
             base: None,
             named_by_log: false,
+            option: "--cubin",
         })
     }
 }
 
-impl Loose {
-    /// Kernels that can contain the program counter, given that code starts on a multiple of 128.
-    pub(super) fn guesses(&self, pc: u64, files: &Files) -> impl Iterator<Item = Code> {
-        // Between instructions there is none.
-        let kernels = self.kernels.iter().filter(move |_| pc.is_multiple_of(WORD_BYTES as u64));
-        kernels.flat_map(move |(name, code, lines)| {
-            let first = pc % CODE_ALIGN;
-            let offsets = (first..(code.len() as u64).min(pc.saturating_add(1))).step_by(CODE_ALIGN as usize);
-            offsets.filter_map(move |offset| {
-                let line = instruction(self.arch, code.get(offset as usize..)?, offset, 0, offset)?;
-                Some(Code {
-                    module: self.name.clone(),
-                    sm: self.sm,
-                    function: Some(name.clone()),
-                    demangled: demangled(name),
-                    offset: Some(Hex(offset)),
-                    source: files.at(lines, offset),
-                    listing: vec![line],
-                    certain: false,
-                    doubtful: false,
-                    base: Some(Hex(pc - offset)),
-                    named_by_log: false,
-                })
-            })
-        })
-    }
-}
-
-fn instruction(arch: Arch, code: &[u8], va: u64, start: u64, pc: u64) -> Option<Line> {
+pub(super) fn instruction(arch: Arch, code: &[u8], va: u64, start: u64, pc: u64) -> Option<Line> {
     let word = Word::from_bytes(*code.first_chunk::<WORD_BYTES>()?);
     let text = match sass::decode(arch, word) {
         Ok(instruction) => instruction.text(va),
