@@ -30,7 +30,9 @@ pub(super) fn can_raise(error: u32, text: &str) -> bool {
             matches!(space, Some(Space::Global | Space::Generic)) || is_texture || name == "ATOMS"
         }
         code::OOR_ADDR => {
-            name == "LDGSTS" || matches!(space, Some(Space::Shared | Space::Local | Space::Generic))
+            name == "LDGSTS"
+                || name.ends_with("GMMA")
+                || matches!(space, Some(Space::Shared | Space::Local | Space::Generic))
         }
         code::MMU_FAULT | code::MMU_NACK => {
             matches!(space, Some(Space::Global | Space::Generic | Space::Local | Space::Constant))
@@ -120,6 +122,7 @@ mod tests {
             (code::INVALID_ADDR_SPACE, "LDS R0, [R4]", false),
             (code::OOR_ADDR, "LDS R0, [R4]", true),
             (code::OOR_ADDR, "STG.E [R2.64], R4", false),
+            (code::OOR_ADDR, "HGMMA.64x64x16.F32 R24, gdesc[UR8], R24, gsb0", true),
             (code::MMU_FAULT, "STG.E [R2.64], R4", true),
             (code::MMU_FAULT, "FADD R2, R3, R4", false),
             (code::INVALID_CONST_ADDR_LDC, "LDC R2, c[0x0][R4]", true),
