@@ -150,7 +150,7 @@ mod tests {
     fn long_names_lose_parameters_then_template_arguments_then_their_end() {
         let parameters = format!("_Z6triple{}", "Pi".to_owned() + &"PKc".repeat(40));
         assert_eq!(shown(&parameters), "triple(...)");
-        let arguments = format!("_Z6tripleI{}EvPT_", "NS_1aE".repeat(1) + &"f".repeat(60));
+        let arguments = format!("_Z6tripleI{}EvPT_", "f".repeat(60));
         let text = demangled(&arguments).expect("a C++ name");
         assert!(text.chars().count() > SHOWN, "{text}");
         assert_eq!(shown(&arguments), "void triple<...>(...)");

@@ -7,7 +7,7 @@ use crate::hex::Hex;
 use crate::process_map::code::{Code, Function, Module};
 use crate::process_map::host::HostRange;
 use crate::process_map::loose::{Guess, Loose, Question, guess};
-use crate::process_map::program::{Program, remedy};
+use crate::process_map::program::{Error as ProgramError, Program};
 use crate::source::Files;
 
 /// Bytes of addresses each window takes: 16 MiB on chips before Hopper (inferred from working settings; the
@@ -40,27 +40,11 @@ pub enum Error {
     /// A cubin could not be read.
     #[error(transparent)]
     Cubin(#[from] crate::cubin::Error),
-    /// An image of a program could not be unpacked.
-    #[error("{source}; `cuobjdump -xelf all FILE` of the CUDA toolkit unpacks it, for --cubin")]
-    Packed {
-        /// Why not.
-        source: hcq::CubinError,
-    },
-    /// A program has no code that can be used.
-    #[error(
-        "it has no cubin{}; it has: {}; {}", sm.map_or(String::new(), |sm| format!(" that sm_{sm} runs")),
-        available.join(", "), remedy(sm.unwrap_or(87))
-    )]
-    NoCode {
-        /// The architecture that was asked for.
-        sm: Option<u32>,
-        /// What the program has.
-        available: Vec<String>,
-    },
-    /// An address belongs to one kernel of one architecture.
-    #[error(
-        "the address of a program's kernel needs the kernel's name and its architecture: FILE:KERNEL@BASE and --sm"
-    )]
+    /// A program could not be used.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// An address without the kernel that begins there.
+    #[error("an address is that of a kernel's first instruction: FILE:KERNEL@BASE")]
     Base,
 }
 
@@ -384,7 +368,7 @@ impl ProcessMap {
     /// [`ProcessMap::add_cubin`].
     ///
     /// # Errors
-    /// [`Error::Cubin`], [`Error::Packed`], [`Error::NoCode`], [`Error::Base`].
+    /// [`Error::Program`], [`Error::Base`].
     pub fn add_program(
         &mut self,
         name: &str,

@@ -9,11 +9,12 @@ pub(crate) mod code;
 pub(crate) mod host;
 pub(crate) mod loose;
 pub(crate) mod map;
-mod program;
+pub(crate) mod program;
 pub(crate) mod whereabouts;
 
 pub use code::{Code, Function, Line, Module, Space, access_of};
 pub use host::HostRange;
 pub use loose::{Guess, Question};
 pub use map::{Document, Error, Found, Mapping, Process, ProcessMap, Range, WINDOW_BYTES, Window};
+pub use program::Error as ProgramError;
 pub use whereabouts::Whereabouts;

@@ -3,13 +3,39 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hcq::CubinError;
 use hcq::cubin::{Image, ImageKind, images};
 
 use crate::cubin::Cubin;
 use crate::process_map::code::Module;
 use crate::process_map::loose::Loose;
-use crate::process_map::map::Error;
 use crate::source::Files;
+
+/// Why a program could not be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file, or a cubin in it, could not be read.
+    #[error(transparent)]
+    Cubin(#[from] crate::cubin::Error),
+    /// An image could not be unpacked.
+    #[error("{source}; `cuobjdump -xelf all FILE` of the CUDA toolkit unpacks it, for --cubin")]
+    Packed {
+        /// Why not.
+        source: CubinError,
+    },
+    /// It has no code that can be used.
+    #[error(
+        "it has no cubin{}; it has: {}; {}", sm.map_or(String::new(), |sm| format!(" that sm_{sm} runs")),
+        available.join(", "), remedy(sm.unwrap_or(87))
+    )]
+    NoCode {
+        /// The architecture that was asked for.
+        sm: Option<u32>,
+        /// What it has.
+        available: Vec<String>,
+    },
+}
 
 /// A program, and the cubins in it.
 #[derive(Clone, Debug)]
@@ -173,7 +199,7 @@ fn words(image: &Image<'_>) -> String {
 }
 
 /// How code for an architecture comes into a program, or what the driver made of its PTX out of it.
-pub(super) fn remedy(sm: u32) -> String {
+fn remedy(sm: u32) -> String {
     format!(
         "compile it with -gencode arch=compute_{sm},code=sm_{sm}; from PTX the driver compiles code that is in no file"
     )
