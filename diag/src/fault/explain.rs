@@ -118,7 +118,7 @@ fn code_of(
             Some(named) => (named == text).then_some(0),
             None => rank(error, access, text),
         };
-        let found = map.code_at(&Question { pc, sm, kernel: None, rank: &rank });
+        let found = map.code_at(&Question { pc, sm, rank: &rank });
         for code in found.code {
             if !all.code.contains(&code) && all.code.len() < 8 {
                 all.code.push(code);
@@ -177,9 +177,10 @@ fn foreign_code(sm: Option<u32>, code: &[Code]) -> Option<String> {
     let mut of_files = code.iter().filter(|code| !code.named_by_log);
     let other = of_files.find(|code| sm.is_some_and(|sm| code.sm / 10 != sm / 10 || code.sm > sm))?;
     let (module, of, sm) = (&other.module, other.sm, sm?);
+    let gpu = if sm == 87 { "a Jetson Orin" } else { "the GPU of this log" };
     Some(format!(
-        "{module} is for sm_{of}, which the GPU of this log (sm_{sm}) does not run: the instruction shown is not the one that \
-         failed; give the cubin that was loaded"
+        "{module} is for sm_{of}, which {gpu} (sm_{sm}) does not run: the instruction shown is not the one that failed; give \
+         the cubin that was loaded"
     ))
 }
 

@@ -31,8 +31,6 @@ pub struct Question<'a> {
     pub pc: Option<u64>,
     /// Compute capability of the device, where it is known.
     pub sm: Option<u32>,
-    /// The kernel, mangled or not, where something names it.
-    pub kernel: Option<&'a str>,
     /// How unlikely it is, by the text of an instruction, that it failed so: 0 for the likeliest; `None` for
     /// those that cannot fail so.
     pub rank: &'a dyn Fn(&str) -> Option<u32>,
@@ -84,8 +82,7 @@ impl Loose {
     }
 
     fn candidates<'a>(&'a self, question: &Question<'_>, guess: &mut Guess, found: &mut Vec<Candidate<'a>>) {
-        let asked = |name: &str| question.kernel.is_none_or(|asked| name == asked || is_spelled(name, asked));
-        for (index, (_, code, _)) in self.kernels.iter().enumerate().filter(|(_, (name, ..))| asked(name)) {
+        for (index, (_, code, _)) in self.kernels.iter().enumerate() {
             let before = found.len();
             for offset in Self::offsets(code.len(), question.pc) {
                 let line = code
@@ -160,12 +157,8 @@ pub(super) fn guess<'a>(
 
 impl fmt::Debug for Question<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pc, sm, kernel, rank: _ } = self;
-        f.debug_struct("Question")
-            .field("pc", pc)
-            .field("sm", sm)
-            .field("kernel", kernel)
-            .finish_non_exhaustive()
+        let Self { pc, sm, rank: _ } = self;
+        f.debug_struct("Question").field("pc", pc).field("sm", sm).finish_non_exhaustive()
     }
 }
 

@@ -469,7 +469,7 @@ mod tests {
     }
 
     fn at(map: &ProcessMap, pc: u64) -> Vec<Code> {
-        map.code_at(&Question { pc: Some(pc), sm: None, kernel: None, rank: &|_| Some(0) }).code
+        map.code_at(&Question { pc: Some(pc), sm: None, rank: &|_| Some(0) }).code
     }
 
     #[test]
