@@ -7,6 +7,7 @@ use hcq::cubin::{File, Function, Lines, Reference};
 use sass::Arch;
 use serde::Serialize;
 
+use crate::demangle::is_spelled;
 use crate::hex::Hex;
 
 /// Why a cubin, or one of its kernels, could not be used.
@@ -137,12 +138,13 @@ impl<'a> Cubin<'a> {
         kernels.sort_by_key(|kernel| kernel.name);
         functions.sort_by_key(|function| function.name);
         let mut all = kernels.iter().chain(&functions);
-        if let Some(name) = kernel.filter(|name| all.all(|k| k.name != *name)) {
+        let is_asked_for = |k: &Function<'_>, name: &str| k.name == name || is_spelled(k.name, name);
+        if let Some(name) = kernel.filter(|name| all.all(|k| !is_asked_for(k, name))) {
             let available = kernels.iter().chain(&functions).map(|k| k.name.to_owned()).collect();
             return Err(Error::NoKernel { name: name.to_owned(), available });
         }
         let read = |functions: Vec<Function<'a>>| -> Result<Vec<_>, Error> {
-            let wanted = functions.iter().filter(|k| kernel.is_none_or(|name| k.name == name));
+            let wanted = functions.iter().filter(|k| kernel.is_none_or(|name| is_asked_for(k, name)));
             wanted.map(|kernel| Kernel::read(&file, kernel)).collect()
         };
         let (kernels, functions) = (read(kernels)?, read(functions)?);

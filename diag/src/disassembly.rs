@@ -7,6 +7,7 @@ use sass::{Arch, WORD_BYTES, Word};
 use serde::Serialize;
 
 use crate::cubin::{Cubin, Error, Kernel, Resources, Section};
+use crate::demangle::{demangled, shown};
 use crate::hex::Hex;
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
@@ -33,6 +34,9 @@ pub struct Disassembly {
     /// Whether to print the instruction words.
     #[serde(skip)]
     pub words: bool,
+    /// Whether to print names as the file has them, rather than demangled.
+    #[serde(skip)]
+    pub raw_names: bool,
 }
 
 /// A kernel.
@@ -40,6 +44,9 @@ pub struct Disassembly {
 pub struct Listing {
     /// Its name.
     pub name: String,
+    /// As C++ or Rust spells it, where it is mangled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demangled: Option<String>,
     /// Length of its code.
     pub code_bytes: usize,
     /// What it needs.
@@ -59,6 +66,9 @@ pub struct Line {
     pub offset: Hex,
     /// The function that starts here, where it is not the kernel itself.
     pub function: Option<String>,
+    /// As C++ or Rust spells it, where it is mangled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demangled: Option<String>,
     /// The source lines of the code from here on: its own, then the calls it was inlined by. Absent where they
     /// are those of the instruction before, or not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -100,7 +110,21 @@ impl Disassembly {
             kernels,
             functions,
             words: false,
+            raw_names: false,
         })
+    }
+}
+
+/// How listings are printed.
+#[derive(Clone, Copy)]
+struct Style {
+    words: bool,
+    raw_names: bool,
+}
+
+impl Style {
+    fn name(self, name: &str) -> String {
+        if self.raw_names { name.to_owned() } else { shown(name) }
     }
 }
 
@@ -119,6 +143,7 @@ impl Listing {
             Line {
                 offset: Hex(offset),
                 function: function.map(|name| (*name).to_owned()),
+                demangled: function.and_then(|name| demangled(name)),
                 source: if changed { source } else { Vec::new() },
                 word: format!("0x{:032x}", word.0),
                 text: decoded.as_ref().ok().map(|instruction| {
@@ -130,6 +155,7 @@ impl Listing {
         };
         Self {
             name: kernel.name.to_owned(),
+            demangled: demangled(kernel.name),
             code_bytes: kernel.code.len(),
             resources: kernel.resources.clone(),
             occupancy: target.map_or(Vec::new(), |target| occupancies(target, &kernel.resources)),
@@ -138,15 +164,15 @@ impl Listing {
     }
 
     /// Prints a kernel.
-    fn print(&self, out: &mut dyn Write, words: bool) -> io::Result<()> {
-        writeln!(out, "{HEADING}kernel {}{HEADING:#}", self.name)?;
+    fn print(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
+        writeln!(out, "{HEADING}kernel {}{HEADING:#}", style.name(&self.name))?;
         self.print_needs(out)?;
-        self.instructions.iter().try_for_each(|line| line.print(out, words))
+        self.instructions.iter().try_for_each(|line| line.print(out, style))
     }
 
     /// Prints a function that is called.
-    fn print_function(&self, out: &mut dyn Write, words: bool) -> io::Result<()> {
-        writeln!(out, "{HEADING}function {}{HEADING:#}", self.name)?;
+    fn print_function(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
+        writeln!(out, "{HEADING}function {}{HEADING:#}", style.name(&self.name))?;
         let mut row = |name: &str, value: String| writeln!(out, "  {NAME}{name:<18}{NAME:#}{value}");
         if let Some(registers) = self.resources.registers {
             row("registers", format!("{registers} per thread"))?;
@@ -155,7 +181,7 @@ impl Listing {
             row("stack", format!("{frame} bytes in the function itself"))?;
         }
         row("code", format!("{} bytes, {} instructions", self.code_bytes, self.instructions.len()))?;
-        self.instructions.iter().try_for_each(|line| line.print(out, words))
+        self.instructions.iter().try_for_each(|line| line.print(out, style))
     }
 
     fn print_needs(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -211,14 +237,14 @@ impl Listing {
 }
 
 impl Line {
-    fn print(&self, out: &mut dyn Write, words: bool) -> io::Result<()> {
+    fn print(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
         if let Some(function) = &self.function {
-            writeln!(out, "    {HEADING}{function}:{HEADING:#}")?;
+            writeln!(out, "    {HEADING}{}:{HEADING:#}", style.name(function))?;
         }
         self.source.iter().try_for_each(|source| source.print(out, "    "))?;
         write!(out, "    {ASIDE}/*{:04x}*/{ASIDE:#}  ", self.offset.0)?;
         match (&self.text, &self.error) {
-            (Some(text), _) if words => writeln!(out, "{text:<64} {ASIDE}{}{ASIDE:#}", self.word),
+            (Some(text), _) if style.words => writeln!(out, "{text:<64} {ASIDE}{}{ASIDE:#}", self.word),
             (Some(text), _) if self.operands_unknown => {
                 writeln!(out, "{text:<32} {ASIDE}{} (operands not decoded){ASIDE:#}", self.word)
             }
@@ -255,6 +281,7 @@ impl Report for Disassembly {
     }
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let style = Style { words: self.words, raw_names: self.raw_names };
         let count = |n: usize, one: &str| match n {
             1 => format!("1 {one}"),
             n => format!("{n} {one}s"),
@@ -278,10 +305,10 @@ impl Report for Disassembly {
             writeln!(out, "  {:<40} {:>8} bytes  {place}", section.name, section.size_bytes)?;
         }
         for kernel in &self.kernels {
-            kernel.print(out, self.words)?;
+            kernel.print(out, style)?;
         }
         for function in &self.functions {
-            function.print_function(out, self.words)?;
+            function.print_function(out, style)?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use hcq::CubinError;
 use hcq::cubin::{File, Image, ImageKind, images};
 use serde::Serialize;
 
+use crate::demangle::{demangled, shown};
 use crate::report::Report;
 use crate::report::style::HEADING;
 
@@ -64,6 +65,9 @@ pub struct Entry {
     pub size_bytes: u64,
     /// Names of its kernels; empty for PTX.
     pub kernels: Vec<String>,
+    /// Those names in the same order, as C++ or Rust spells them; absent where none is mangled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub demangled: Vec<String>,
     /// Why its kernels could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -135,6 +139,34 @@ fn kind_name(kind: ImageKind) -> String {
     }
 }
 
+/// The names as their language spells them; empty where no name is mangled.
+fn readable(names: &[String]) -> Vec<String> {
+    let read: Vec<_> = names.iter().map(|name| demangled(name)).collect();
+    match read.iter().any(Option::is_some) {
+        true => {
+            read.into_iter().zip(names).map(|(read, name)| read.unwrap_or_else(|| name.clone())).collect()
+        }
+        false => Vec::new(),
+    }
+}
+
+/// Names for a line of text, as many as a line holds.
+fn listed(names: &[String]) -> String {
+    /// Most characters of all names together.
+    const LINE: usize = 160;
+    let mut line = String::new();
+    for (at, name) in names.iter().enumerate() {
+        let name = shown(name);
+        if at > 0 && line.chars().count() + name.chars().count() > LINE {
+            line += &format!(" and {} more", names.len() - at);
+            break;
+        }
+        line += if at > 0 { " " } else { "" };
+        line += &name;
+    }
+    line
+}
+
 impl Entry {
     fn of(image: &Image<'_>, index: usize) -> Self {
         let names = || -> Result<Vec<String>, CubinError> {
@@ -155,6 +187,7 @@ impl Entry {
             kind: kind_name(image.kind),
             compression: image.compression.name(),
             size_bytes: image.size_bytes,
+            demangled: readable(&kernels),
             kernels,
             error,
         }
@@ -174,7 +207,7 @@ impl Report for FatBinary {
             let content = match (&image.error, &*image.kernels) {
                 (Some(error), _) => error.clone(),
                 (None, []) if image.kind == "cubin" => "no kernels".to_owned(),
-                (None, kernels) => kernels.join(" "),
+                (None, kernels) => listed(kernels),
             };
             let Entry { index, target, kind, compression, size_bytes, .. } = image;
             let line = format!(

@@ -17,16 +17,16 @@
 //!
 //! # Layers
 //! ```text
-//! 0   hex known_lines markup methods report size
+//! 0   demangle hex known_lines markup methods report size
 //! 1   characteristics cubin doctor fat_binary gpfifo kernel_log page_table queue_metadata::description saved source symbolic
 //! 2   device disassembly lint queue_metadata::comparison physical_dump process_map pushbuffer
 //! 3   address_map fault::tables queue_metadata trace
 //! 4   fault::host fault::sm
-//! 5   fault::causes fault::mmu fault::suspects
-//! 6   fault::message fault::repeats
+//! 5   fault::causes fault::mmu
+//! 6   fault::message fault::repeats fault::suspects
 //! 7   fault::report
 //! 8   fault::advice fault::front_end fault::incident fault::marks
-//! 9   fault::blame fault::page fault::records
+//! 9   fault::blame fault::chip fault::page fault::records
 //! 10  fault::explain
 //! 11  fault provoke session
 //! 12  bringup::outcome bringup::rig
@@ -44,6 +44,7 @@ pub mod address_map;
 pub mod bringup;
 pub mod characteristics;
 pub mod cubin;
+mod demangle;
 pub mod device;
 pub mod disassembly;
 pub mod doctor;
@@ -70,5 +71,6 @@ pub mod source;
 mod symbolic;
 pub mod trace;
 
+pub use demangle::demangled;
 pub use hex::Hex;
 pub use report::{Report, style};

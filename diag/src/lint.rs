@@ -7,6 +7,7 @@ use sass::{Arch, Listing, WORD_BYTES};
 use serde::Serialize;
 
 use crate::cubin::{Cubin, Error, Kernel};
+use crate::demangle::{demangled, shown};
 use crate::hex::Hex;
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
@@ -25,6 +26,9 @@ pub struct Lint {
 pub struct KernelLint {
     /// Its name.
     pub name: String,
+    /// As C++ or Rust spells it, where it is mangled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demangled: Option<String>,
     /// How many instructions were examined.
     pub instructions: usize,
     /// Instructions that do not wait for an earlier one.
@@ -111,6 +115,7 @@ impl KernelLint {
         };
         Self {
             name: kernel.name.to_owned(),
+            demangled: demangled(kernel.name),
             instructions: kernel.code.len() / WORD_BYTES,
             findings: report.findings.iter().map(|finding| code.race(finding)).collect(),
             stops: report.stops.iter().map(stop).collect(),
@@ -202,7 +207,7 @@ impl KernelLint {
         if self.findings.is_empty() && self.stops.is_empty() {
             return Ok(());
         }
-        writeln!(out, "{HEADING}kernel {}{HEADING:#}", self.name)?;
+        writeln!(out, "{HEADING}kernel {}{HEADING:#}", shown(&self.name))?;
         for race in &self.findings {
             let registers = race.registers.join(" ");
             writeln!(out, "  {PROBLEM}{} of {registers}{PROBLEM:#}", race.hazard)?;

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use hcq::cubin::Lines;
 use serde::Serialize;
 
+use crate::demangle::shown;
 use crate::report::style::ASIDE;
 
 /// A place in a source file.
@@ -59,7 +60,8 @@ impl Files {
 impl Source {
     /// Prints `file:line`, the function that was inlined and the text, as a line.
     pub(crate) fn print(&self, out: &mut dyn Write, indent: &str) -> io::Result<()> {
-        let function = self.function.as_ref().map_or(String::new(), |name| format!(" ({name}, inlined)"));
+        let function =
+            self.function.as_ref().map_or(String::new(), |name| format!(" ({}, inlined)", shown(name)));
         let text = self.text.as_ref().map_or(String::new(), |text| format!("  {text}"));
         writeln!(out, "{indent}{ASIDE}{}:{}{function}{ASIDE:#}{text}", self.file, self.line)
     }

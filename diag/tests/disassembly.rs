@@ -83,7 +83,7 @@ fn a_fat_binary_is_listed_and_a_cubin_is_chosen() {
         let (code, chosen, _) = disasm(file, &["--arch", "sm_87"]);
         assert_eq!(code, Some(0));
         assert!(
-            chosen.starts_with("cubin for sm_87, ") && chosen.contains("kernel _Z6triplePi\n"),
+            chosen.starts_with("cubin for sm_87, ") && chosen.contains("kernel triple(int*)\n"),
             "{chosen}"
         );
         let number = list.lines().find(|line| line.contains("sm_89") && line.contains("cubin"));
@@ -102,6 +102,33 @@ fn the_only_cubin_of_an_object_needs_no_choice() {
     let (code, text, _) = disasm("triple.o", &[]);
     assert_eq!(code, Some(0));
     assert!(text.starts_with("cubin for sm_89, ") && text.contains("IMAD"), "{text}");
+}
+
+#[test]
+fn names_are_demangled_and_documents_keep_both() {
+    let arch = ["--arch", "sm_87"];
+    let (_, raw, _) = disasm("triple.lz4.fatbin", &[&arch[..], &["--no-demangle"]].concat());
+    assert!(raw.contains("kernel _Z6triplePi\n"), "{raw}");
+    for spelled in ["_Z6triplePi", "triple(int*)", "triple"] {
+        let (code, json, err) =
+            disasm("triple.lz4.fatbin", &[&arch[..], &["--kernel", spelled, "--json"]].concat());
+        assert_eq!(code, Some(0), "{spelled}: {err}");
+        let json: Value = serde_json::from_str(&json).expect("JSON");
+        let kernel = &json["kernels"][0];
+        assert_eq!((&kernel["name"], &kernel["demangled"]), (&"_Z6triplePi".into(), &"triple(int*)".into()));
+    }
+    let (_, list, _) = disasm("triple.lz4.fatbin", &["--json"]);
+    let list: Value = serde_json::from_str(&list).expect("JSON");
+    let images = list["images"].as_array().expect("images");
+    assert!(
+        images
+            .iter()
+            .filter(|image| image["kind"] == "cubin")
+            .all(|image| { image["kernels"][0] == "_Z6triplePi" && image["demangled"][0] == "triple(int*)" })
+    );
+    let (_, plain, _) = disasm("01_vecadd.sm_87.cubin", &["--json"]);
+    let plain: Value = serde_json::from_str(&plain).expect("JSON");
+    assert_eq!(plain["kernels"][0].get("demangled"), None, "a name that is not mangled");
 }
 
 #[test]

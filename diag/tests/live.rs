@@ -136,6 +136,34 @@ fn look_at(other: &Other, has_map: bool) {
     }
 }
 
+/// The records of a process can be drawn and written as a page.
+#[test]
+fn a_process_on_the_software_ga10b_is_drawn_and_written_as_a_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let visible = Path::new("1");
+    let Some(other) = Other::start("sim", &[("NVGPU_SIM_VISIBLE", visible)]) else { return };
+    let file = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (svg, html) = (file("map.svg"), file("report.html"));
+    let run = nvdiag(&["esr", "--pid", &other.pid(), "--svg", &svg, "--html", &html, "--json"]);
+    let Some(faults) = document(&run, 1) else { return };
+    assert_eq!(faults["faults"][0]["what"]["name"], "MISALIGNED_ADDR");
+    let svg = std::fs::read_to_string(svg).expect("a picture");
+    let picture = roxmltree::Document::parse(&svg).expect("XML");
+    let words: String = picture.descendants().filter_map(|node| node.text()).collect::<Vec<_>>().join(" ");
+    for part in ["MISALIGNED_ADDR", "9 MiB", "shared memory"] {
+        assert!(words.contains(part), "{part} in {words}");
+    }
+    let html = std::fs::read_to_string(html).expect("a page");
+    for part in ["MISALIGNED_ADDR", "<svg ", "channel groups of", "likely causes"] {
+        assert!(html.to_lowercase().contains(&part.to_lowercase()), "{part} in {html}");
+    }
+    // A folder that is not there: nothing is printed as if it had been drawn.
+    let nowhere = file("nowhere/map.svg");
+    let run = nvdiag(&["esr", "--pid", &other.pid(), "--svg", &nowhere]);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&run.stderr).contains("nowhere"), "{run:?}");
+}
+
 #[test]
 fn a_process_on_the_software_ga10b_of_hcq_is_read_from_outside() {
     let maps = tempfile::tempdir().expect("a folder");

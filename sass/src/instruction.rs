@@ -112,7 +112,7 @@ impl Instruction {
         branch_target(find(self.arch, self.word)?, self.arch, self.word, pc)
     }
 
-    /// Whether only the name of the operation is known (graphics, surface atomics and queries): it has no operands
+    /// Whether only the name of the operation is known (graphics and the system): it has no operands
     /// here, and its other bits were not checked.
     pub fn is_name_only(&self) -> bool {
         find(self.arch, self.word).is_some_and(|row| row.name_only)

@@ -45,6 +45,7 @@ opcodes! {
     F2i = "F2I", I2f = "I2F", I2fp = "I2FP", F2f = "F2F", Frnd = "FRND", F2fp = "F2FP", F2ip = "F2IP",
     // Matrix.
     Hmma = "HMMA", Imma = "IMMA", Bmma = "BMMA", Dmma = "DMMA", Qmma = "QMMA", Movm = "MOVM",
+    Hgmma = "HGMMA", Igmma = "IGMMA", Bgmma = "BGMMA", Qgmma = "QGMMA", Warpgroup = "WARPGROUP",
     // Memory.
     Ldg = "LDG", Ld = "LD", Stg = "STG", St = "ST", Lds = "LDS", Sts = "STS", Ldl = "LDL", Stl = "STL", Ldc = "LDC",
     Ldsm = "LDSM", Ldgsts = "LDGSTS", Ldgdepbar = "LDGDEPBAR", Depbar = "DEPBAR", Arrives = "ARRIVES", Qspc = "QSPC",

@@ -1,5 +1,6 @@
 //! Every operation in every operand form that a varied corpus compiles to, for all architectures, against
-//! NVIDIA's disassembler (`tools/sass-forms` writes the list).
+//! NVIDIA's disassembler; and surface atomics and queries, and products of warpgroups (`tools/sass-forms` writes
+//! both lists).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,11 @@ fn read(text: &str) -> BTreeMap<u32, Vec<Line>> {
 }
 
 fn golden() -> BTreeMap<u32, Vec<Line>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/forms.txt");
+    list("forms.txt")
+}
+
+fn list(name: &str) -> BTreeMap<u32, Vec<Line>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name);
     read(&std::fs::read_to_string(path).expect("the list"))
 }
 
@@ -59,6 +64,21 @@ fn every_form_reads_alike() {
 }
 
 #[test]
+fn surface_atomics_and_products_of_warpgroups_read_alike() {
+    let words = list("words.txt");
+    assert!(words.keys().copied().eq(Arch::ALL.map(Arch::sm)), "{:?}", words.keys());
+    compare(&words);
+    let has = |sm: u32, name: &str| words[&sm].iter().any(|(_, text)| text.contains(name));
+    // The disassembler refuses queries on sm_80.
+    assert!(words.keys().all(|sm| has(*sm, "SUATOM") && (has(*sm, "SUQUERY") || *sm == 80)));
+    for name in
+        ["HGMMA.", "HGMMA.SP", "IGMMA.", "IGMMA.SP", "BGMMA.", "QGMMA.", "QGMMA.SP", "WARPGROUP.DEPBAR"]
+    {
+        assert!(has(90, name), "{name}");
+    }
+}
+
+#[test]
 fn textures_surfaces_and_the_code_address_are_in_the_list() {
     for (sm, lines) in golden() {
         for name in ["TEX", "TLD", "TLD4", "TXD", "TXQ", "SULD", "SUST", "SURED", "LEPC", "BRXU", "FSWZADD"] {
@@ -83,11 +103,11 @@ fn every_word_of_a_named_list_reads_alike() {
     }
 }
 
-/// The list is what the disassembler prints.
+/// The lists are what the disassembler prints.
 #[test]
-fn the_list_is_the_disassemblers() {
+fn the_lists_are_the_disassemblers() {
     let Some(tool) = ga10b_oracles::nvdisasm() else { return };
-    for (sm, lines) in golden() {
+    for (sm, lines) in golden().into_iter().chain(list("words.txt")) {
         let path = std::env::temp_dir().join(format!("sass-forms-{}-{sm}.bin", std::process::id()));
         let code: Vec<u8> = lines.iter().flat_map(|(word, _)| word.to_bytes()).collect();
         std::fs::write(&path, code).expect("temporary file");

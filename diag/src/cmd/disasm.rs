@@ -10,7 +10,7 @@ use nvdiag::lint::Lint;
 
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
-use crate::cmd::input::{read_input, read_source};
+use crate::cmd::input::{architecture, read_input, read_source};
 
 /// Disassemble a cubin: sections, what each kernel needs, occupancy, instructions.
 ///
@@ -33,15 +33,18 @@ pub struct Args {
     /// Of a fat binary, take the image of this number in the list.
     #[arg(long, value_name = "N", conflicts_with = "arch")]
     index: Option<usize>,
-    /// Show this kernel or function alone.
+    /// Show this kernel or function alone: its name in the file, or demangled, with parameter types or without.
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
     /// Show the instruction words too.
     #[arg(long)]
     hex: bool,
+    /// Print names as the file has them: mangled ones of C++ and Rust are read otherwise.
+    #[arg(long)]
+    no_demangle: bool,
     /// Examine instead whether every instruction waits for the results it uses: scoreboard barriers and stall
     /// counts, on every path.
-    #[arg(long, conflicts_with = "hex")]
+    #[arg(long, conflicts_with_all = ["hex", "no_demangle"])]
     lint: bool,
 }
 
@@ -68,12 +71,7 @@ impl Args {
         let mut disassembly =
             disassembly.with_context(|| format!("cannot disassemble {}", self.file.display()))?;
         disassembly.words = self.hex;
+        disassembly.raw_names = self.no_demangle;
         show(&disassembly, json, out)
     }
-}
-
-/// Reads `sm_87`, `87` or `8.7`.
-fn architecture(text: &str) -> Result<u32, String> {
-    let digits = text.strip_prefix("sm_").unwrap_or(text).replace('.', "");
-    digits.parse().map_err(|_| "expected an architecture such as sm_87".to_owned())
 }

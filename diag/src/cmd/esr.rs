@@ -13,7 +13,7 @@ use nvdiag::session::Session;
 
 use crate::cmd::finding::{Finding, is_broken_pipe, show};
 use crate::cmd::follow::{Log, Next, follow};
-use crate::cmd::input::{read_input, read_source};
+use crate::cmd::input::{architecture, read_input, read_source};
 use crate::cmd::pictures::Pictures;
 use crate::cmd::process::{Descriptor, Process};
 use crate::cmd::register::{Register, address, register};
@@ -29,6 +29,7 @@ use crate::cmd::{kernel_log, live, process, vamap};
   nvdiag esr --log kern.log.gz --last 1            the last one of a file
   nvdiag esr --log kern.log --map map.json         with what the process had mapped
   nvdiag esr --log kern.log --map map.json --html report.html
+  nvdiag esr --log kern.log --exe ./app            which instruction of a CUDA program
   nvdiag esr --warp-esr 16 --pc 0x1000001480 --cubin k.cubin:main@0x1000001300
   sudo nvdiag esr --pid 4711                       the records of a running process
   sudo nvdiag esr --watch --json                   one JSON document for each fault, as it occurs
@@ -61,6 +62,13 @@ pub struct Args {
     /// KERNEL BASE is the address of the file's first byte; without BASE the address is guessed.
     #[arg(long, value_name = "FILE[:KERNEL][@BASE]")]
     cubin: Vec<String>,
+    /// A CUDA program, or a shared library with its kernels: the same for the cubins in it that the GPU of the log
+    /// runs. Without BASE the instructions that can have failed so are named as a guess.
+    #[arg(long, value_name = "FILE[:KERNEL][@BASE]")]
+    exe: Vec<String>,
+    /// The GPU's architecture, e.g. sm_87, where the log does not tell it.
+    #[arg(long, value_name = "SM", value_parser = architecture)]
+    sm: Option<u32>,
     /// What is mapped: a file that hcq wrote (HCQ_MAP_DIR), or the output of `nvdiag vamap --json`.
     #[arg(long, value_name = "FILE")]
     map: Vec<PathBuf>,
@@ -169,23 +177,51 @@ impl Args {
                 map.add_window(name, base);
             }
         }
+        map.sm = self.sm;
         for argument in &self.cubin {
-            let (rest, base) = match argument.rsplit_once('@') {
-                Some((rest, base)) => {
-                    let base = address(base).map_err(anyhow::Error::msg);
-                    (rest, Some(base.with_context(|| format!("cannot use --cubin {argument}"))?))
-                }
-                None => (argument.as_str(), None),
-            };
-            let (file, kernel) = match rest.rsplit_once(':') {
-                Some((file, kernel)) if !Path::new(rest).exists() => (file, Some(kernel)),
-                _ => (rest, None),
-            };
+            let Loaded { file, kernel, base } = Loaded::of(argument, "--cubin")?;
             let bytes = read_input(Path::new(file))?;
             map.add_cubin(file, &bytes, kernel, base, &mut read_source)
                 .with_context(|| format!("cannot use {file}"))?;
         }
+        for argument in &self.exe {
+            let Loaded { file, kernel, base } = Loaded::of(argument, "--exe")?;
+            let bytes = read_input(Path::new(file))?;
+            map.add_program(file, &bytes, (kernel, base), self.sm, &mut read_source)
+                .with_context(|| format!("cannot use {file}"))?;
+        }
         Ok(map)
+    }
+}
+
+/// A file of code, the kernel meant and its address: `FILE[:KERNEL][@BASE]`.
+struct Loaded<'a> {
+    file: &'a str,
+    kernel: Option<&'a str>,
+    base: Option<u64>,
+}
+
+impl<'a> Loaded<'a> {
+    fn of(argument: &'a str, option: &str) -> anyhow::Result<Self> {
+        let whole = || Self { file: argument, kernel: None, base: None };
+        let (rest, base) = match argument.rsplit_once('@') {
+            _ if Path::new(argument).exists() => return Ok(whole()),
+            Some((rest, base)) => {
+                let base = address(base).map_err(anyhow::Error::msg);
+                (rest, Some(base.with_context(|| format!("cannot use {option} {argument}"))?))
+            }
+            None => (argument, None),
+        };
+        if Path::new(rest).exists() {
+            return Ok(Self { file: rest, kernel: None, base });
+        }
+        // A demangled name has colons, too: the file is what exists.
+        let mut colons = rest.match_indices(':').map(|(at, _)| at);
+        let at = colons.find(|at| Path::new(&rest[..*at]).exists()).or_else(|| rest.rfind(':'));
+        Ok(match at {
+            Some(at) => Self { file: &rest[..at], kernel: Some(&rest[at + 1..]), base },
+            None => Self { file: rest, kernel: None, base },
+        })
     }
 }
 

@@ -43,9 +43,24 @@ pub fn number(text: &str) -> Result<u64, String> {
     parsed.map_err(|_| "expected a number such as 4096, 0x1000 or 0x0000_1000".to_owned())
 }
 
+/// Reads a compute capability, 87 for 8.7, from `sm_87`, `sm_90a`, `87` or `8.7`.
+pub fn architecture(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("sm_").unwrap_or(text).replace('.', "");
+    let digits = digits.trim_end_matches(['a', 'f']);
+    digits.parse().map_err(|_| "expected an architecture such as sm_87".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::number;
+    use super::{architecture, number};
+
+    #[test]
+    fn architectures_are_taken_as_people_write_them() {
+        for text in ["sm_90", "sm_90a", "90", "9.0", "90a"] {
+            assert_eq!(architecture(text), Ok(90), "{text}");
+        }
+        assert!(architecture("ampere").is_err() && architecture("").is_err());
+    }
 
     #[test]
     fn numbers_are_taken_as_people_paste_them() {

@@ -2,17 +2,20 @@
 
 use crate::fault::advice::advise;
 use crate::fault::blame::blame;
+use crate::fault::chip::compute_capability;
 use crate::fault::host::{MethodHeader, ring_entry};
 use crate::fault::incident::Incident;
+use crate::fault::mmu::MmuFault;
 use crate::fault::records::{mmu_faults, owners, sm_records};
 use crate::fault::repeats::Repeats;
 use crate::fault::report::{Evidence, FaultReport, Owner, Subject, WindowTrap};
 use crate::fault::sm::{SmRecord, code};
-use crate::fault::suspects::can_raise;
+use crate::fault::suspects::rank;
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::Kind;
 use crate::process_map::code::{Code, Space, access_of};
-use crate::process_map::map::{Mapping, ProcessMap};
+use crate::process_map::loose::Question;
+use crate::process_map::map::{Found, Mapping, ProcessMap};
 
 /// Explains an incident by its lines and by what is known of the process's address space.
 #[must_use]
@@ -32,7 +35,10 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     let (subject, mut what, blamed) = blame(incident, &sms, &mmu);
     let failed: Vec<&SmRecord> = sms.iter().filter(|sm| sm.is_error()).collect();
     let software = software_fault(incident);
-    let code = code_of(&failed, map, software.as_ref().map(|(code, _)| code));
+    let of_log = compute_capability(incident);
+    let sm = map.sm.or(of_log);
+    let found = code_of(&failed, &mmu, map, sm, software.as_ref().map(|(code, _)| code));
+    let Found { code, guess, notes: of_programs } = found;
     let instruction = code.iter().find(|c| !c.doubtful).and_then(|c| c.instruction());
     let space = instruction.and_then(access_of).map(|(space, _)| space);
     let in_page = mmu.iter().find_map(|fault| fault.address).and_then(|address| map.locate(address.0, true));
@@ -59,7 +65,13 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     {
         notes.push("the MMU's fault and the SM's exception are of the same SM".to_owned());
     }
-    notes.extend(foreign_code(incident, &code));
+    notes.extend(of_programs);
+    if let (Some(given), Some(named)) = (map.sm, of_log)
+        && given != named
+    {
+        notes.push(format!("the lines are of a GPU of sm_{named}, not of sm_{given}"));
+    }
+    notes.extend(foreign_code(sm, &code));
     if incident.has(Kind::DroppedFault) || incident.has(Kind::HubMmuError) {
         notes.push("the MMU lost fault records: there were more faults than these".to_owned());
     }
@@ -75,6 +87,7 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
         sms,
         mmu,
         code,
+        guess,
         access,
         window_trap,
         causes: Vec::new(),
@@ -89,25 +102,46 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
 }
 
 /// The code at the program counters of the SMs that failed; where none of it is certain, what the software
-/// ga10b names comes first.
-fn code_of(failed: &[&SmRecord], map: &ProcessMap, software: Option<&Code>) -> Vec<Code> {
-    let mut code = Vec::new();
-    for (sm, pc) in failed.iter().filter_map(|sm| Some((sm, sm.pc?))) {
-        let named = software.filter(|named| named.listing.iter().any(|line| line.va == pc));
-        let fits = |text: &str| match named.and_then(Code::instruction) {
-            Some(named) => named == text,
-            None => can_raise(sm.warp_esr.code, text),
+/// ga10b names comes first. Without a program counter, what can have failed so.
+fn code_of(
+    failed: &[&SmRecord],
+    mmu: &[MmuFault],
+    map: &ProcessMap,
+    sm: Option<u32>,
+    software: Option<&Code>,
+) -> Found {
+    let access = mmu.first().and_then(|fault| fault.access);
+    let mut all = Found::default();
+    let mut ask = |pc: Option<u64>, error: u32| {
+        let named = software.filter(|named| named.listing.iter().any(|line| Some(line.va.0) == pc));
+        let rank = |text: &str| match named.and_then(Code::instruction) {
+            Some(named) => (named == text).then_some(0),
+            None => rank(error, access, text),
         };
-        for found in map.code_at(pc.0, &fits) {
-            if !code.contains(&found) && code.len() < 8 {
-                code.push(found);
+        let found = map.code_at(&Question { pc, sm, rank: &rank });
+        for code in found.code {
+            if !all.code.contains(&code) && all.code.len() < 8 {
+                all.code.push(code);
             }
         }
+        all.guess = all.guess.or(found.guess);
+        all.notes
+            .extend(found.notes.into_iter().filter(|note| !all.notes.contains(note)).collect::<Vec<_>>());
+    };
+    let mut counters = failed.iter().filter_map(|sm| Some((sm.pc?.0, sm.warp_esr.code))).peekable();
+    if counters.peek().is_some() {
+        counters.for_each(|(pc, error)| ask(Some(pc), error));
+    } else if let Some(error) = failed.iter().map(|sm| sm.warp_esr.code).find(|code| *code != 0) {
+        ask(None, error);
+    } else if mmu.iter().any(|fault| fault.sm.is_some()) {
+        ask(None, code::MMU_FAULT);
     }
-    if let Some(named) = software.filter(|_| !code.iter().any(|code| code.certain)) {
-        code.insert(0, named.clone());
+    if all.code.iter().any(|code| code.certain) {
+        all.guess = None;
+    } else if let Some(named) = software {
+        all.code.insert(0, named.clone());
     }
-    code
+    all
 }
 
 fn evidence(entry: &Entry) -> Evidence {
@@ -139,15 +173,14 @@ fn software_fault(incident: &Incident) -> Option<(Code, String)> {
 }
 
 /// What to say where the code is not of the device.
-fn foreign_code(incident: &Incident, code: &[Code]) -> Option<String> {
-    let orin = |device: &str| device == "ga10b" || device.ends_with(".gpu");
-    let is_orin = incident.entries.iter().any(|entry| entry.device.as_deref().is_some_and(orin));
+fn foreign_code(sm: Option<u32>, code: &[Code]) -> Option<String> {
     let mut of_files = code.iter().filter(|code| !code.named_by_log);
-    let other = of_files.find(|code| is_orin && !(80..=87).contains(&code.sm))?;
+    let other = of_files.find(|code| sm.is_some_and(|sm| code.sm / 10 != sm / 10 || code.sm > sm))?;
+    let (module, of, sm) = (&other.module, other.sm, sm?);
+    let gpu = if sm == 87 { "a Jetson Orin" } else { "the GPU of this log" };
     Some(format!(
-        "{} is for sm_{}, which a Jetson Orin (sm_87) does not run: the instruction shown is not the one that failed; give the \
-         cubin that was loaded",
-        other.module, other.sm
+        "{module} is for sm_{of}, which {gpu} (sm_{sm}) does not run: the instruction shown is not the one that failed; give \
+         the cubin that was loaded"
     ))
 }
 
@@ -166,9 +199,9 @@ fn verdict(report: &FaultReport) -> String {
         _ => report.what.words.clone(),
     };
     if let Some(code) = report.code.iter().find(|c| c.certain)
-        && let (Some(function), Some(offset)) = (&code.function, code.offset)
+        && let Some(place) = code.place()
     {
-        text += &format!(", in {function}+{offset}");
+        text += &format!(", in {place}");
     }
     if let Some(comm) = report.owners.iter().find_map(|o| o.comm.as_ref()) {
         text += &format!(" [{comm}]");

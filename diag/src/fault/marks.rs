@@ -2,6 +2,7 @@
 
 use crate::address_map::picture::Mark;
 use crate::fault::report::{FaultList, FaultReport};
+use crate::process_map::code::Code;
 
 impl FaultList {
     /// What to mark in the map of process `pid`: the addresses of faults and their program counters, each
@@ -54,8 +55,7 @@ fn of_fault(fault: &FaultReport) -> Vec<Mark> {
         }
         if let Some(pc) = sm.pc {
             let code = fault.code.iter().find(|code| code.certain);
-            let function =
-                code.and_then(|code| Some(format!("{}+{}", code.function.as_ref()?, code.offset?)));
+            let function = code.and_then(Code::place);
             let text = match (function, code.and_then(|code| code.instruction())) {
                 (Some(function), Some(instruction)) => format!("{function}: {instruction}"),
                 (Some(function), None) => function,

@@ -3,6 +3,7 @@
 mod advice;
 mod blame;
 mod causes;
+mod chip;
 pub(crate) mod explain;
 mod front_end;
 mod host;

@@ -73,6 +73,9 @@ impl Page {
             Text(&place)
         ));
         self.table(&fault.facts());
+        if let Some(guess) = &fault.guess {
+            self.put(format_args!("<p>A guess: {}</p>\n", Text(&guess.words())));
+        }
         for code in &fault.code {
             self.code(code);
         }

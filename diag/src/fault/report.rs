@@ -12,6 +12,7 @@ use crate::hex::Hex;
 use crate::kernel_log::lines::{Kind, Role};
 use crate::kernel_log::shape::Fields;
 use crate::process_map::code::Code;
+use crate::process_map::loose::Guess;
 use crate::process_map::map::Mapping;
 use crate::process_map::whereabouts::Whereabouts;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
@@ -129,6 +130,9 @@ pub struct FaultReport {
     pub mmu: Vec<MmuFault>,
     /// The instruction, for each SM whose program counter is known and lies in known code.
     pub code: Vec<Code>,
+    /// Where that is a guess: among how many instructions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guess: Option<Guess>,
     /// Where the address lies.
     pub access: Option<Whereabouts>,
     /// The trap of the memory windows, where this looks like it.
@@ -270,6 +274,9 @@ impl FaultReport {
         for (name, value) in self.facts() {
             row(out, name, &value)?;
         }
+        if let Some(guess) = &self.guess {
+            row(out, "guess", &guess.words())?;
+        }
         for code in &self.code {
             self.print_code(out, code)?;
         }
@@ -330,19 +337,21 @@ impl Owner {
 
 /// The place of an instruction, and whether that is a guess.
 pub(super) fn place_words(code: &Code) -> String {
-    let place = match (&code.function, code.offset) {
-        (Some(function), Some(offset)) => format!("{function}+{offset} in {}", code.module),
+    let place = match code.place() {
+        Some(place) => format!("{place} in {}", code.module),
         _ if code.named_by_log => format!("as {} names it", code.module),
         _ => format!("in {}, outside its functions", code.module),
     };
+    let option = code.option;
     let guess = match (code.certain, code.base) {
         _ if code.doubtful => " (it cannot raise this error: the base given is doubtful)".to_owned(),
         (true, _) => String::new(),
         (false, Some(base)) => {
-            let kernel = code.function.as_deref().unwrap_or("KERNEL");
-            format!(" (one that fits; --cubin FILE:{kernel}@{base} if it is this)")
+            // A name to copy, unless it is longer than a command line should be.
+            let kernel = code.function.as_deref().filter(|name| name.len() <= 80).unwrap_or("KERNEL");
+            format!(" (one that fits; {option} FILE:{kernel}@{base} if it is this)")
         }
-        (false, None) => " (one that fits; give --cubin FILE@BASE to be sure)".to_owned(),
+        (false, None) => " (one that fits)".to_owned(),
     };
     format!("{place}{guess}")
 }

@@ -4,11 +4,12 @@ use hcq::cubin::Lines;
 use sass::{Arch, WORD_BYTES, Word};
 use serde::{Deserialize, Serialize};
 
+use crate::demangle::{demangled, shown};
 use crate::hex::Hex;
 use crate::source::{Files, Source};
 
 /// Code starts on a multiple of this.
-const CODE_ALIGN: u64 = 128;
+pub(super) const CODE_ALIGN: u64 = 128;
 
 /// A function of a loaded program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,16 +72,6 @@ mod hex_bytes {
     }
 }
 
-/// A cubin whose place is not known.
-#[derive(Clone, Debug)]
-pub(super) struct Loose {
-    pub name: String,
-    pub sm: u32,
-    pub arch: Arch,
-    /// Names, code and source lines.
-    pub kernels: Vec<(String, Vec<u8>, Lines)>,
-}
-
 /// An instruction of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
@@ -103,6 +94,9 @@ pub struct Code {
     pub sm: u32,
     /// The function.
     pub function: Option<String>,
+    /// Its name as C++ or Rust spells it, where it is mangled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demangled: Option<String>,
     /// Offset from its start.
     pub offset: Option<Hex>,
     /// The source lines of the instruction: its own, then the calls it was inlined by.
@@ -121,6 +115,9 @@ pub struct Code {
     /// Whether the log itself names the instruction, as that of the software ga10b does.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub named_by_log: bool,
+    /// The option that gave the file, and that takes its address, too.
+    #[serde(skip)]
+    pub option: &'static str,
 }
 
 impl Code {
@@ -132,6 +129,7 @@ impl Code {
             module: "the log of the software ga10b".to_owned(),
             sm: 0,
             function: None,
+            demangled: None,
             offset: None,
             source: Vec::new(),
             listing: vec![line],
@@ -139,7 +137,14 @@ impl Code {
             doubtful: false,
             base: None,
             named_by_log: true,
+            option: "",
         }
+    }
+
+    /// The function and the offset in it, for a line of text.
+    #[must_use]
+    pub(crate) fn place(&self) -> Option<String> {
+        Some(format!("{}+{}", shown(self.function.as_ref()?), self.offset?))
     }
 
     /// The text of the instruction itself.
@@ -173,6 +178,7 @@ impl Module {
             module: self.name.clone(),
             sm: self.sm,
             function: function.map(|f| f.name.clone()),
+            demangled: function.and_then(|f| demangled(&f.name)),
             offset: function.map(|_| Hex(pc - start)),
             source: files.at(&self.lines, offset),
             listing,
@@ -180,38 +186,12 @@ impl Module {
             doubtful: false,
             base: None,
             named_by_log: false,
+            option: "--cubin",
         })
     }
 }
 
-impl Loose {
-    /// Kernels that can contain the program counter, given that code starts on a multiple of 128.
-    pub(super) fn guesses(&self, pc: u64, files: &Files) -> impl Iterator<Item = Code> {
-        // Between instructions there is none.
-        let kernels = self.kernels.iter().filter(move |_| pc.is_multiple_of(WORD_BYTES as u64));
-        kernels.flat_map(move |(name, code, lines)| {
-            let first = pc % CODE_ALIGN;
-            let offsets = (first..(code.len() as u64).min(pc.saturating_add(1))).step_by(CODE_ALIGN as usize);
-            offsets.filter_map(move |offset| {
-                let line = instruction(self.arch, code.get(offset as usize..)?, offset, 0, offset)?;
-                Some(Code {
-                    module: self.name.clone(),
-                    sm: self.sm,
-                    function: Some(name.clone()),
-                    offset: Some(Hex(offset)),
-                    source: files.at(lines, offset),
-                    listing: vec![line],
-                    certain: false,
-                    doubtful: false,
-                    base: Some(Hex(pc - offset)),
-                    named_by_log: false,
-                })
-            })
-        })
-    }
-}
-
-fn instruction(arch: Arch, code: &[u8], va: u64, start: u64, pc: u64) -> Option<Line> {
+pub(super) fn instruction(arch: Arch, code: &[u8], va: u64, start: u64, pc: u64) -> Option<Line> {
     let word = Word::from_bytes(*code.first_chunk::<WORD_BYTES>()?);
     let text = match sass::decode(arch, word) {
         Ok(instruction) => instruction.text(va),

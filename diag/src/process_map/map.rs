@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::cubin::Cubin;
 use crate::hex::Hex;
-use crate::process_map::code::{Code, Function, Loose, Module};
+use crate::process_map::code::{Code, Function, Module};
 use crate::process_map::host::HostRange;
+use crate::process_map::loose::{Guess, Loose, Question, guess};
+use crate::process_map::program::{Error as ProgramError, Program};
 use crate::source::Files;
 
 /// Bytes of addresses each window takes: 16 MiB on chips before Hopper (inferred from working settings; the
@@ -38,6 +40,12 @@ pub enum Error {
     /// A cubin could not be read.
     #[error(transparent)]
     Cubin(#[from] crate::cubin::Error),
+    /// A program could not be used.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// An address without the kernel that begins there.
+    #[error("an address is that of a kernel's first instruction: FILE:KERNEL@BASE")]
+    Base,
 }
 
 /// A window through which generic addresses reach shared or local memory.
@@ -157,13 +165,28 @@ pub struct ProcessMap {
     pub pid: Option<u32>,
     /// What the process has mapped for its CPU.
     pub host: Vec<HostRange>,
+    /// Compute capability of the device, where a user named it: logs that do not tell it are read with this.
+    pub sm: Option<u32>,
     loose: Vec<Loose>,
     /// Cubins whose place was given by hand, as if it were not.
     placed: Vec<Loose>,
+    /// Programs with cubins for several architectures.
+    programs: Vec<Program>,
     /// Source files that cubins name.
     files: Files,
     /// What was given by hand rather than read from a map: it holds for any process.
     by_hand: (Vec<Window>, Vec<Module>),
+}
+
+/// What is known of the instruction that failed.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The places, the likeliest first.
+    pub code: Vec<Code>,
+    /// Where they are guesses: among how many.
+    pub guess: Option<Guess>,
+    /// Why programs could not be used.
+    pub notes: Vec<String>,
 }
 
 /// The process that a map is of.
@@ -278,9 +301,8 @@ impl ProcessMap {
     ) -> Result<(), Error> {
         let cubin = Cubin::parse(bytes, kernel)?;
         cubin.kernels.iter().for_each(|kernel| self.files.add(&kernel.lines, read));
-        let (arch, kernels) = (cubin.arch, &cubin.kernels);
-        let codes = kernels.iter().map(|k| (k.name.to_owned(), k.code.to_vec(), k.lines.clone())).collect();
-        let loose = Loose { name: name.to_owned(), sm: cubin.sm, arch, kernels: codes };
+        let kernels = &cubin.kernels;
+        let loose = Loose::new(name, "--cubin", &cubin, kernels);
         let Some(base) = base else {
             self.loose.push(loose);
             return Ok(());
@@ -321,7 +343,7 @@ impl ProcessMap {
     /// Whether there is code to find instructions in.
     #[must_use]
     pub fn has_code(&self) -> bool {
-        !self.modules.is_empty() || !self.loose.is_empty()
+        !self.modules.is_empty() || !self.loose.is_empty() || !self.programs.is_empty()
     }
 
     /// What of it holds for a process of which no map is there: what was given by hand.
@@ -331,35 +353,70 @@ impl ProcessMap {
         Self {
             windows,
             modules,
+            sm: self.sm,
             loose: self.loose.clone(),
             placed: self.placed.clone(),
+            programs: self.programs.clone(),
             files: self.files.clone(),
             ..Self::default()
         }
     }
 
+    /// Adds an executable, a shared library or a fat binary: the cubins in it that a device runs. `base` is the
+    /// address of the first instruction of `kernel`; without it places are guessed. `sm` is the device's compute
+    /// capability where it is known, 87 for 8.7; otherwise each fault's lines decide. `read` as for
+    /// [`ProcessMap::add_cubin`].
+    ///
+    /// # Errors
+    /// [`Error::Program`], [`Error::Base`].
+    pub fn add_program(
+        &mut self,
+        name: &str,
+        bytes: &[u8],
+        at: (Option<&str>, Option<u64>),
+        sm: Option<u32>,
+        read: &mut dyn FnMut(&str) -> Option<String>,
+    ) -> Result<(), Error> {
+        let (kernel, base) = at;
+        if base.is_some() && kernel.is_none() {
+            return Err(Error::Base);
+        }
+        self.programs.push(Program::read(name, bytes, kernel, base, sm, &mut self.files, read)?);
+        Ok(())
+    }
+
     /// The code at a program counter; several if the address of a cubin has to be guessed. Of guesses only
-    /// those are given whose instruction, by its text, `fits`. A place that was given by hand, and whose
-    /// instruction does not, is doubtful: guesses follow it.
+    /// those are given whose instruction can fail so. A place that was given by hand, and whose instruction
+    /// cannot, is doubtful: guesses follow it.
     #[must_use]
-    pub fn code_at(&self, pc: u64, fits: &dyn Fn(&str) -> bool) -> Vec<Code> {
+    pub fn code_at(&self, question: &Question<'_>) -> Found {
         /// Guesses shown at most.
         const GUESSES: usize = 8;
-        let fits = |code: &Code| code.instruction().is_none_or(fits);
-        let mut found: Vec<_> = Vec::new();
-        for module in &self.modules {
-            let Some(mut code) = module.code_at(pc, &self.files) else { continue };
+        let fits = |code: &Code| code.instruction().is_none_or(|text| (question.rank)(text).is_some());
+        let mut found = Found::default();
+        let placed: Vec<Module> = self.programs.iter().filter_map(|it| it.placed(question.sm)).collect();
+        for module in self.modules.iter().chain(&placed) {
+            let Some(mut code) = question.pc.and_then(|pc| module.code_at(pc, &self.files)) else { continue };
             code.doubtful = module.by_hand && !fits(&code);
             code.certain = !code.doubtful;
-            found.push(code);
+            found.code.push(code);
         }
-        if found.iter().any(|code| code.certain) {
-            found.retain(|code| code.certain);
+        if found.code.iter().any(|code| code.certain) {
+            found.code.retain(|code| code.certain);
             return found;
         }
-        let cubins = self.loose.iter().chain(&self.placed);
-        let guesses = cubins.flat_map(|loose| loose.guesses(pc, &self.files));
-        found.extend(guesses.filter(fits).take(GUESSES));
+        let mut cubins: Vec<&Loose> = self.loose.iter().chain(&self.placed).collect();
+        for program in &self.programs {
+            match program.cubins_for(question.sm) {
+                Ok(of_program) => cubins.extend(of_program),
+                Err(note) => found.notes.push(note),
+            }
+        }
+        if !cubins.is_empty() {
+            let (guesses, among) = guess(cubins.into_iter(), question, GUESSES, &self.files);
+            found.code.extend(guesses);
+            found.guess = Some(among);
+        }
         found
     }
 
@@ -411,21 +468,25 @@ mod tests {
         assert_eq!(ProcessMap::default().locate(0, false), None);
     }
 
+    fn at(map: &ProcessMap, pc: u64) -> Vec<Code> {
+        map.code_at(&Question { pc: Some(pc), sm: None, rank: &|_| Some(0) }).code
+    }
+
     #[test]
     fn a_cubin_names_the_instruction() {
         let cubin = include_bytes!("../../tests/data/01_vecadd.sm_90.cubin");
         let mut map = ProcessMap::default();
         map.add_cubin("v", cubin, Some("vadd_f32"), Some(0x1000), &mut |_| None).expect("a cubin");
-        let code = &map.code_at(0x1010, &|_| true)[0];
+        let code = &at(&map, 0x1010)[0];
         assert_eq!(
             (code.function.as_deref(), code.offset, code.listing.len()),
             (Some("vadd_f32"), Some(Hex(0x10)), 3)
         );
         assert!(code.certain && code.listing[1].here);
-        assert!(map.code_at(0xfff, &|_| true).is_empty() && map.code_at(u64::MAX, &|_| true).is_empty());
+        assert!(at(&map, 0xfff).is_empty() && at(&map, u64::MAX).is_empty());
         let mut map = ProcessMap::default();
         map.add_cubin("v", cubin, None, None, &mut |_| None).expect("a cubin");
-        let guesses = map.code_at(0xffff_0090, &|_| true);
+        let guesses = at(&map, 0xffff_0090);
         assert!(guesses.iter().all(|g| !g.certain && g.offset.is_some_and(|o| o.0 % 128 == 0x10)));
         assert!(map.add_cubin("v", cubin, Some("nothing"), None, &mut |_| None).is_err());
     }

@@ -1,5 +1,4 @@
-//! Operations of graphics and the system, surface atomics and queries: known by name on SM 8.x, operands not
-//! decoded.
+//! Operations of graphics and the system: known by name on SM 8.x, operands not decoded.
 
 use crate::opcode::Opcode;
 use crate::opcode::Opcode::*;
@@ -64,18 +63,6 @@ pub(super) static ROWS: &[Row] = &[
     named(Rpcmov, 0xd54, true),
     named(Setctaid, 0x31f, false),
     named(Setlmembase, 0x3c1, false),
-    named(Suatom, 0x394, false),
-    named(Suatom, 0x396, false),
-    named(Suatom, 0x593, false),
-    named(Suatom, 0x595, false),
-    named(Suatom, 0x793, false),
-    named(Suatom, 0x795, false),
-    named(Suatom, 0xf93, true),
-    named(Suatom, 0xf95, true),
-    named(Suquery, 0x7b3, false),
-    named(Suquery, 0x9b3, false),
-    named(Suquery, 0xbb3, false),
-    named(Suquery, 0xfb3, true),
     named(Uclea, 0x8bc, true),
     named(Uclea, 0xcbc, true),
     named(Uf2fp, 0x2ba, true),

@@ -20,6 +20,7 @@ pub(crate) mod row;
 mod surface;
 mod texture;
 mod uniform;
+mod warpgroup;
 
 use std::sync::OnceLock;
 
@@ -40,6 +41,7 @@ static TABLES: &[&[Row]] = &[
     texture::ROWS,
     surface::ROWS,
     graphics::ROWS,
+    warpgroup::ROWS,
 ];
 
 /// For each 12-bit code and value of bit 91, the row that an architecture knows.

@@ -11,10 +11,10 @@ use crate::table::item::{Arg, Mod};
 use crate::table::row::{Row, fixed};
 
 const fn surface(opcode: Opcode, op12: u16, mods: &'static [Mod], args: &'static [Arg]) -> Row {
-    let data = if matches!(opcode, Suld) { Place::None } else { Place::R32 };
+    let data = if matches!(opcode, Suld | Suquery) { Place::None } else { Place::R32 };
     let handle = if matches!(op12 >> 9, 1 | 4) { Place::R64 } else { Place::None };
     let row = fixed(opcode, op12, Place::R24, data, handle).mods(mods).args(args).widths_unknown();
-    let row = if matches!(opcode, Suld) { row.to(Dst::R) } else { row };
+    let row = if matches!(opcode, Suld | Suatom | Suquery) { row.to(Dst::R) } else { row };
     if op12 >> 9 == 7 { row.bit91() } else { row }
 }
 
@@ -35,6 +35,18 @@ pub(super) static ROWS: &[Row] = &[
     surface(Sust, 0x99e, STORE_DATA, STORE),
     surface(Sust, 0xb9d, STORE_DATA, STORE),
     surface(Sust, 0xf9d, STORE_DATA, STORE),
+    surface(Suatom, 0x394, ATOMIC, ANSWERED),
+    surface(Suatom, 0x593, ATOMIC, ANSWERED),
+    surface(Suatom, 0x793, ATOMIC, ANSWERED),
+    surface(Suatom, 0xf93, ATOMIC, ANSWERED),
+    surface(Suatom, 0x396, EXCHANGE, ANSWERED),
+    surface(Suatom, 0x595, EXCHANGE, ANSWERED),
+    surface(Suatom, 0x795, EXCHANGE, ANSWERED),
+    surface(Suatom, 0xf95, EXCHANGE, ANSWERED),
+    surface(Suquery, 0x7b3, QUERY, ASKED),
+    surface(Suquery, 0x9b3, QUERY, ASKED),
+    surface(Suquery, 0xbb3, QUERY, ASKED),
+    surface(Suquery, 0xfb3, QUERY, ASKED),
     surface(Sured, 0x3a0, REDUCE, STORE),
     surface(Sured, 0x59f, REDUCE, STORE),
     surface(Sured, 0x79f, REDUCE, STORE),
@@ -63,11 +75,47 @@ const REDUCE: &[Mod] = &[
     SHAPE,
     Mod::Pick(87, 3, &[".ADD", ".MIN", ".MAX", ".INC", ".DEC", ".AND", ".OR", ".XOR"]),
     EVICT,
-    Mod::Pick(73, 3, &["", ".S32", ".U64", ".F32.FTZ.RN", ".F16x2.RN", ".S64", ".SD32", ".SD64"]),
+    TYPE,
     STORE_ORDER,
     OUTSIDE,
 ];
+/// Elements of a reduction or an atomic.
+const TYPE: Mod =
+    Mod::Pick(73, 3, &["", ".S32", ".U64", ".F32.FTZ.RN", ".F16x2.RN", ".S64", ".SD32", ".SD64"]);
 
+/// As for a reduction, and exchange.
+const ATOMIC: &[Mod] = &[
+    DATA,
+    BYTE_ADDRESS,
+    SHAPE,
+    Mod::Pick(87, 4, &[".ADD", ".MIN", ".MAX", ".INC", ".DEC", ".AND", ".OR", ".XOR", ".EXCH"]),
+    EVICT,
+    TYPE,
+    STORE_ORDER,
+    OUTSIDE,
+];
+/// Compare and exchange; B is a pair.
+const EXCHANGE: &[Mod] = &[
+    DATA,
+    BYTE_ADDRESS,
+    SHAPE,
+    Mod::Always(".CAS"),
+    EVICT,
+    Mod::On8x(&[Mod::Pick(73, 3, &["", ".S32", ".U64"])]),
+    Mod::On9x(&[Mod::Pick(73, 3, &["", ".S32", ".64"])]),
+    STORE_ORDER,
+    OUTSIDE,
+];
+const QUERY: &[Mod] = &[BYTE_ADDRESS, SHAPE];
+
+const ANSWERED: &[Arg] = &[Arg::PdOpt(81), Arg::D, Arg::By(coordinates), Arg::R(32), Arg::By(surface_handle)];
+const ASKED: &[Arg] = &[
+    Arg::PdOpt(81),
+    Arg::D,
+    Arg::By(coordinates),
+    Arg::Named(87, 1, &["COMP_STATUS"]),
+    Arg::By(surface_handle),
+];
 const LOAD: &[Arg] = &[Arg::PdOpt(81), Arg::D, Arg::By(coordinates), Arg::By(surface_handle)];
 const STORE: &[Arg] = &[Arg::By(coordinates), Arg::R(32), Arg::By(surface_handle)];
 

@@ -145,7 +145,8 @@ pub fn images(bytes: &[u8]) -> Result<Option<Vec<Image<'_>>>, CubinError> {
         }
     }
     if all.is_empty() {
-        let what = "a program without device code (it has no .nv_fatbin or __nv_relfatbin section)";
+        let what = "a program without device code (no .nv_fatbin or __nv_relfatbin section): a shared library \
+            that it loads may have it";
         return Err(CubinError::Other { what });
     }
     Ok(Some(all))
