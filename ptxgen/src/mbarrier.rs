@@ -28,6 +28,9 @@ impl Element for Mbarrier {
 pub enum Poll {
     /// Looks once (`test_wait`).
     Test,
+    /// The same; [`Kernel::wait_phase`] gives other warps the time of about so many nanoseconds between two
+    /// looks.
+    Sleep(u32),
     /// May suspend the thread for a time that the hardware limits (`try_wait`): from [`Target::Sm90`] on.
     Try,
 }
@@ -82,7 +85,7 @@ impl Kernel {
         poll: Poll,
     ) -> Pred {
         let how = match poll {
-            Poll::Test => {
+            Poll::Test | Poll::Sleep(_) => {
                 self.require(Version::new(7, 1));
                 "test_wait"
             }
@@ -98,7 +101,12 @@ impl Kernel {
 
     /// Waits until the phase of this parity is complete, without limit.
     pub fn wait_phase(&self, barrier: Pointer<Shared, Mbarrier>, parity: impl Operand<u32>, poll: Poll) {
-        self.loop_(|wait| self.break_if(wait, self.phase_done(barrier, parity, poll)));
+        self.loop_(|wait| {
+            self.break_if(wait, self.phase_done(barrier, parity, poll));
+            if let Poll::Sleep(nanoseconds) = poll {
+                self.sleep(nanoseconds);
+            }
+        });
     }
 
     /// Makes objects that this thread initialized visible to bulk copies. From [`Target::Sm90`] on.

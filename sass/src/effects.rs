@@ -66,7 +66,13 @@ impl Instruction {
         self.guard.uniform
             || matches!(
                 self.opcode,
-                Opcode::Redux | Opcode::R2ur | Opcode::Voteu | Opcode::S2ur | Opcode::Uldc | Opcode::Umov
+                Opcode::Redux
+                    | Opcode::R2ur
+                    | Opcode::Elect
+                    | Opcode::Voteu
+                    | Opcode::S2ur
+                    | Opcode::Uldc
+                    | Opcode::Umov
             )
     }
 
@@ -110,6 +116,8 @@ impl Instruction {
                 0x5b2 => Widths::new(2, 1, 2, 1),
                 _ => Widths::new(2, 1, 1, 1),
             },
+            Op::Ublkcp => Widths::new(0, 2, 2, 1),
+            Op::Ublkpf => Widths::new(0, 2, 0, 1),
             Op::Clmad => Widths::new(2, 2, 2, 2),
             _ => self.memory_widths(),
         }

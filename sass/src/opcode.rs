@@ -51,14 +51,17 @@ opcodes! {
     Atomg = "ATOMG", AtomgCas = "ATOMG.CAS", Atom = "ATOM", AtomCas = "ATOM.CAS", Red = "RED", Redg = "REDG", Atoms = "ATOMS",
     AtomsCas = "ATOMS.CAS", AtomsCount = "ATOMS.POPC",
     Membar = "MEMBAR", Errbar = "ERRBAR", Cctl = "CCTL", Cgaerrbar = "CGAERRBAR", Fence = "FENCE", Syncs = "SYNCS",
+    Ublkcp = "UBLKCP", Ublkpf = "UBLKPF", Utmacmdflush = "UTMACMDFLUSH",
     // Warp.
     Shfl = "SHFL", Vote = "VOTE", Match = "MATCH", Redux = "REDUX", R2ur = "R2UR", B2r = "B2R",
+    Elect = "ELECT",
     // Control flow.
     Bra = "BRA", Brx = "BRX", CallRel = "CALL.REL", CallAbs = "CALL.ABS", Ret = "RET", Exit = "EXIT", Bpt = "BPT", Nop = "NOP",
     Pmtrig = "PMTRIG", Yield = "YIELD", Nanosleep = "NANOSLEEP", Bmov = "BMOV", Bssy = "BSSY", Bsync = "BSYNC",
     Break = "BREAK", Warpsync = "WARPSYNC", Endcollective = "ENDCOLLECTIVE", Bar = "BAR", Lepc = "LEPC", UcgabarArv = "UCGABAR_ARV",
     UcgabarWait = "UCGABAR_WAIT", Jmp = "JMP",
     Jmx = "JMX", Brxu = "BRXU", Jmxu = "JMXU", Kill = "KILL", Rpcmov = "RPCMOV",
+    Acqbulk = "ACQBULK", Preexit = "PREEXIT",
     // Uniform datapath.
     Umov = "UMOV", Usel = "USEL", Uisetp = "UISETP", Uiadd3 = "UIADD3", Ulea = "ULEA", Ulop3 = "ULOP3", Uprmt = "UPRMT",
     Ushf = "USHF", Usgxt = "USGXT", Ubmsk = "UBMSK", Uflo = "UFLO", Ubrev = "UBREV", Upopc = "UPOPC", Uplop3 = "UPLOP3",

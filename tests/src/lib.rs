@@ -19,7 +19,7 @@
 //! 2  conformance::report conformance::runner fuzz::ioctls fuzz::loader fuzz::logs fuzz::page_tables
 //! 3  conformance::model_kernels conformance::random
 //! 4  conformance::built_in conformance::convergence conformance::corpus conformance::edges conformance::matrix
-//! 4  conformance::mufu
+//! 4  conformance::exchange conformance::mufu
 //! 5  conformance::programs conformance::sweep
 //! 6  conformance fuzz
 //! 7  copies faults graphs launches memory ordering queues random_programs soak::injector soak::plan windows

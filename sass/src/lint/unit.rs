@@ -77,7 +77,7 @@ impl Unit {
             Op::Movm => Self::Matrix,
             Op::Dmma => Self::MatrixDouble,
             Op::Cs2r if instruction.word.bit(80) => Self::Dispatch,
-            Op::Nop | Op::Pmtrig | Op::Lepc => Self::Dispatch,
+            Op::Nop | Op::Pmtrig | Op::Lepc | Op::Acqbulk | Op::Preexit => Self::Dispatch,
             Op::Umov | Op::Uldc | Op::Voteu => Self::UniformMove,
             Op::Usel
             | Op::Uisetp
@@ -98,7 +98,8 @@ impl Unit {
             | Op::Ur2up
             | Op::Uclea
             | Op::Uf2fp => Self::Uniform,
-            Op::Vote => Self::Vote,
+            Op::Elect if matches!(register, Register::Ur(_)) => Self::UniformMove,
+            Op::Vote | Op::Elect => Self::Vote,
             Op::Bra
             | Op::Brx
             | Op::CallRel
@@ -149,6 +150,9 @@ impl Unit {
             | Op::Cgaerrbar
             | Op::Fence
             | Op::Syncs
+            | Op::Ublkcp
+            | Op::Ublkpf
+            | Op::Utmacmdflush
             | Op::Shfl
             | Op::Bar
             | Op::B2r => Self::Memory,

@@ -43,6 +43,13 @@ pub(super) static ROWS: &[Row] = &[
         .mods(&[Mod::On(84, ".OR")])
         .args(R2UR)
         .sm9x(),
+    fixed(Elect, 0x82f, Place::None, Place::None, Place::None)
+        .to(Dst::U)
+        .mods(&[Mod::On(85, ".IGNOREKILL")])
+        .args(&[Arg::Pd(81), Arg::D, Arg::Ps(87)])
+        .sm9x(),
+    fixed(Acqbulk, 0x82e, Place::None, Place::None, Place::None).sm9x(),
+    fixed(Preexit, 0x82d, Place::None, Place::None, Place::None).sm9x(),
     fixed(B2r, 0x31c, Place::None, Place::None, Place::None)
         .to(Dst::R)
         .mods(&[Mod::Pick(78, 2, &["", ".RESULT", ".WARP"])])
@@ -178,7 +185,8 @@ const BRA_MODS: &[Mod] = &[
 ];
 const NANOSLEEP: &[Arg] = &[Arg::PsOpt(87), Arg::B];
 const NOINC: &[Mod] = &[Mod::On(86, ".NOINC")];
-const NANOSLEEP_MODS: &[Mod] = &[Mod::On(86, ".RAND"), Mod::On(85, ".WARP")];
+const NANOSLEEP_MODS: &[Mod] =
+    &[Mod::On(86, ".RAND"), Mod::On(85, ".WARP"), Mod::On9x(&[Mod::On(84, ".SYNCS")])];
 const BMOV_CLEAR: &[Mod] = &[Mod::Always(".32"), Mod::On(84, ".CLEAR")];
 const BMOV_PQUAD: &[Mod] = &[Mod::Always(".32"), Mod::On(84, ".PQUAD")];
 const BMOV: &[Arg] = &[Arg::By(state_24), Arg::B];

@@ -4,6 +4,7 @@
 //! shows; every row is checked against it.
 
 mod address;
+mod bulk;
 pub(crate) mod control;
 mod convert;
 mod fields;
@@ -33,6 +34,7 @@ static TABLES: &[&[Row]] = &[
     convert::ROWS,
     matrix::ROWS,
     memory::ROWS,
+    bulk::ROWS,
     control::ROWS,
     uniform::ROWS,
     texture::ROWS,

@@ -3,7 +3,7 @@
 //!
 //! [`Case`]s are [`random`] programs, for which the CPU also says what is right, and the kernels of the
 //! [`corpus`] that the disassembler is tested with, and the approximations of the special-function unit
-//! ([`mufu`]): only where these are used may results differ, by a stated bound. `hcq-conform` runs them.
+//! ([`mufu`]), and [`exchange`] between warps and blocks: only where these are used may results differ, by a stated bound. `hcq-conform` runs them.
 
 pub mod built_in;
 mod case;
@@ -11,6 +11,7 @@ pub mod convergence;
 pub mod corpus;
 mod cubins;
 pub mod edges;
+pub mod exchange;
 pub mod matrix;
 mod model_kernels;
 pub mod mufu;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use ptxgen::{Manifest, Mismatch, Named, Ptxas, Target};
 
 use crate::conformance::case::Case;
-use crate::conformance::{built_in, convergence, corpus, edges, matrix, mufu, random};
+use crate::conformance::{built_in, convergence, corpus, edges, exchange, matrix, mufu, random};
 
 /// What the programs are compiled for: one target for each encoding of instructions.
 const TARGETS: [Target; 2] = [Target::Sm87, Target::Sm90];
@@ -19,6 +19,7 @@ fn modules() -> Vec<Named> {
             let mut modules = random::modules(target);
             modules.push(mufu::module(target));
             modules.push(edges::module(target));
+            modules.push(exchange::module(target));
             modules
         })
         .collect()
@@ -51,6 +52,7 @@ pub fn check(dir: &Path) -> Result<Vec<Mismatch>> {
 pub fn cases() -> Vec<Case> {
     let mut cases = random::cases();
     cases.extend(edges::cases());
+    cases.extend(exchange::cases());
     cases.extend(corpus::cases());
     cases.extend(matrix::cases());
     cases.extend(built_in::cases());

@@ -1,4 +1,18 @@
-//! Barrier objects in shared memory (`mbarrier`): what an arrival makes of their 64 bits.
+//! Barrier objects in shared memory (`mbarrier`): what arrivals and bytes make of their 64 bits.
+
+/// What one thread, or a copy that has ended, does to an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// Arrivals of the current phase.
+    pub count: u32,
+    /// Bytes that it is to expect; negative: that have come.
+    pub bytes: i64,
+    /// The thread drops out of the following phases.
+    pub leaves: bool,
+}
+
+/// An object that would leave the range of its counts: what it counts, too many of.
+pub(crate) type Overflow = &'static str;
 
 /// An arrival on SM 8.x: the upper word counts up; when its low 31 bits wrap, the carry flips the phase in
 /// bit 31 and the count starts again from the lower word.
@@ -14,39 +28,99 @@ pub(crate) fn arrive_8x(word: u64) -> u64 {
     u64::from(expected) | u64::from(next) << 32
 }
 
-/// Arrivals on SM 9.0, as the code that ptxas makes reads the object: the lower word holds 2^20 - n of n
-/// expected arrivals in [1,21), the upper one 2^20 - p of p pending ones in [11,31) and the phase in bit 31.
-/// When none is pending, the phase flips and the count starts again.
-pub(crate) fn arrive_9x(state: u64, count: u32, leaves: bool) -> u64 {
-    let (mut expected, upper) = (state as u32, (state >> 32) as u32);
-    if leaves {
-        expected = expected.wrapping_add(2);
+/// The counts of an object are 20 bits wide.
+const COUNT: u64 = 0xf_ffff;
+/// First bit of 2^20 - n, of n expected arrivals.
+const EXPECTED: u32 = 1;
+/// First bit of the bytes that are expected and have not come: 22 bits, signed.
+const BYTES: u32 = 21;
+/// First bit of 2^20 - p, of p pending arrivals; the phase is above it.
+const PENDING: u32 = 43;
+
+/// An arrival on SM 9.0. Expected and pending arrivals and the phase lie where the code that ptxas makes reads
+/// them; no code reads the bytes, whose place is assumed. When no arrival is pending and no byte, the phase
+/// flips and the count starts again.
+///
+/// # Errors
+/// PTX does not define more arrivals than a phase has, nor more than 2^20 - 1 bytes.
+pub(crate) fn arrive_9x(state: u64, arrival: Arrival) -> Result<u64, Overflow> {
+    let mut expected = state >> EXPECTED & COUNT;
+    if arrival.leaves {
+        expected = (expected + 1) & COUNT;
     }
-    let next = upper.wrapping_add(count << 11);
-    let next = if (upper ^ next) >> 31 != 0 {
-        (next & 0x8000_07ff) | (expected >> 1 & 0xf_ffff) << 11
-    } else {
-        next
-    };
-    u64::from(expected) | u64::from(next) << 32
+    // 2^20 - 0 has lost its upper bit: all have arrived, bytes are missing.
+    let arrived = match state >> PENDING & COUNT {
+        0 => COUNT + 1,
+        field => field,
+    } + u64::from(arrival.count);
+    if arrived > COUNT + 1 {
+        return Err("arrivals at a barrier object");
+    }
+    let bytes = (((state >> BYTES) as i32) << 10 >> 10) as i64 + arrival.bytes;
+    if bytes.unsigned_abs() > COUNT {
+        return Err("bytes that a barrier object expects");
+    }
+    let ends = arrived == COUNT + 1 && bytes == 0;
+    let (phase, arrived) = if ends { (!state >> 63, expected) } else { (state >> 63, arrived & COUNT) };
+    let bytes = bytes as u64 & ((1 << (PENDING - BYTES)) - 1);
+    Ok(phase << 63 | arrived << PENDING | bytes << BYTES | expected << EXPECTED | (state & 1))
+}
+
+/// Whether an arrival ended a phase.
+pub(crate) fn ends_phase(before: u64, after: u64) -> bool {
+    (before ^ after) >> 63 != 0
 }
 
 #[cfg(test)]
 mod tests {
-    use super::arrive_9x as arrive;
+    use super::*;
+
+    const ONE: Arrival = Arrival { count: 1, bytes: 0, leaves: false };
+
+    fn start(n: u64) -> u64 {
+        (0x10_0000 - n) << 1 | ((0x10_0000 - n) << 11) << 32
+    }
+
+    fn pending(state: u64) -> u64 {
+        (0x10_0000 - (state >> 43 & 0xf_ffff)) & 0xf_ffff
+    }
 
     #[test]
     fn a_phase_ends_with_its_last_arrival() {
-        let start = |n: u64| (0x10_0000 - n) << 1 | ((0x10_0000 - n) << 11) << 32;
-        let pending = |s: u64| 0x10_0000 - (s >> 43 & 0xf_ffff);
+        let arrive = |state, leaves| arrive_9x(state, Arrival { leaves, ..ONE }).unwrap();
         let mut state = start(3);
         for left in [2, 1] {
-            state = arrive(state, 1, false);
+            state = arrive(state, false);
             assert_eq!((pending(state), state >> 63), (left, 0));
         }
-        state = arrive(state, 1, true);
+        state = arrive(state, true);
         assert_eq!((pending(state), state >> 63), (2, 1), "one has left for good");
-        state = arrive(arrive(state, 1, false), 1, false);
+        state = arrive(arrive(state, false), false);
         assert_eq!((pending(state), state >> 63), (2, 0));
+    }
+
+    #[test]
+    fn a_phase_ends_when_its_bytes_have_come_too_in_either_order() {
+        let expect = Arrival { bytes: 4096, ..ONE };
+        let come = |bytes: i64| Arrival { bytes: -bytes, ..Arrival::default() };
+        for order in [[expect, come(1024), come(3072)], [come(1024), come(3072), expect]] {
+            let mut state = start(1);
+            for (i, step) in order.into_iter().enumerate() {
+                assert_eq!(state >> 63, 0, "step {i} of {order:?}");
+                state = arrive_9x(state, step).unwrap();
+            }
+            assert_eq!(state, start(1) | 1 << 63);
+        }
+    }
+
+    #[test]
+    fn too_many_arrivals_and_bytes_are_refused() {
+        let waits = arrive_9x(start(1), Arrival { bytes: 16, ..ONE }).unwrap();
+        assert_eq!(arrive_9x(waits, ONE), Err("arrivals at a barrier object"));
+        let most = Arrival { bytes: 0xf_ffff, ..Arrival::default() };
+        let full = arrive_9x(start(1), most).unwrap();
+        let one_more = Arrival { bytes: 1, ..Arrival::default() };
+        assert_eq!(arrive_9x(full, one_more), Err("bytes that a barrier object expects"));
+        assert_eq!(arrive_9x(start(2), Arrival { count: 3, ..ONE }), Err("arrivals at a barrier object"));
     }
 }

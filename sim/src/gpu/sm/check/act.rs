@@ -13,8 +13,8 @@ pub(super) struct Memory {
     pub bytes: u32,
     /// It synchronizes: volatile, relaxed, acquire or release.
     pub strong: bool,
-    /// It is an arrival at a barrier object in shared memory, whose waits are plain loads.
-    pub arrives: bool,
+    /// It is of a barrier object in shared memory.
+    pub object: bool,
 }
 
 /// What an instruction does.
@@ -27,8 +27,16 @@ pub(super) enum Act {
     LoadMatrix,
     /// LDGSTS.
     CopyToShared,
-    /// ARRIVES: an arrival at a barrier object in shared memory.
+    /// SYNCS.EXCH: a barrier object in shared memory begins.
+    InitObject,
+    /// SYNCS.ARRIVE and ATOMS.ARRIVE: an arrival at a barrier object.
     Arrive,
+    /// ARRIVES: the same, when the thread's copies have ended.
+    ArriveAfterCopies,
+    /// SYNCS.PHASECHK: a look at a barrier object.
+    CheckPhase,
+    /// UBLKCP to shared memory.
+    CopyBulk,
     /// LDGDEPBAR: ends a group of copies to shared memory.
     CommitCopies,
     /// DEPBAR with a count: waits until no more groups than that are unfinished.
@@ -56,9 +64,18 @@ impl Act {
         match instruction.opcode {
             Opcode::Ldsm => Act::LoadMatrix,
             Opcode::Ldgsts => Act::CopyToShared,
-            Opcode::Arrives => Act::Arrive,
+            Opcode::Arrives => Act::ArriveAfterCopies,
+            Opcode::Syncs => match instruction.word.op12() {
+                0x5b2 => Act::InitObject,
+                0x5a7 => Act::CheckPhase,
+                0x9a7 => Act::Arrive,
+                _ => Act::Other,
+            },
+            Opcode::Ublkcp if instruction.word.bit(73) => Act::CopyBulk,
+            Opcode::AtomsCount if is_arrival(arch, &instruction) => Act::Arrive,
             Opcode::Ldgdepbar => Act::CommitCopies,
-            Opcode::Depbar if instruction.word.bit(47) => {
+            // The copies' scoreboard.
+            Opcode::Depbar if instruction.word.bit(47) && instruction.word.bits(44, 3) == 0 => {
                 Act::WaitForCopies(instruction.word.bits(38, 6) as u32)
             }
             Opcode::Bar => Act::Barrier,
@@ -76,7 +93,7 @@ impl Act {
                     access: m.access,
                     bytes: m.bytes,
                     strong: m.access == Access::Atomic || instruction.word.bits(77, 4) >= STRONG,
-                    arrives: is_arrival(arch, &instruction),
+                    object: false,
                 }),
                 _ => Act::Other,
             },
@@ -90,7 +107,7 @@ fn is_arrival(arch: Arch, atomic: &Instruction) -> bool {
         Encoding::Sm8x => 9,
         Encoding::Sm9x => 10,
     };
-    atomic.opcode == Opcode::AtomsCount && atomic.word.bits(87, 4) == operation
+    atomic.word.bits(87, 4) == operation
 }
 
 impl Memory {
@@ -99,7 +116,7 @@ impl Memory {
         match self.access {
             Access::Load => Kind::Load,
             Access::Store => Kind::Store { changes },
-            Access::Atomic if self.arrives => Kind::Arrival,
+            Access::Atomic if self.object => Kind::Arrival,
             Access::Atomic => Kind::Atomic,
         }
     }

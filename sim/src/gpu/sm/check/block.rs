@@ -1,6 +1,7 @@
 //! What is known of a block: who accessed its shared memory, and which barriers ordered its warps.
 
 use crate::gpu::sm::check::early::EarlyLoads;
+use crate::gpu::sm::check::objects::Objects;
 use crate::gpu::sm::check::order::{Clocks, Knowledge};
 use crate::gpu::sm::check::shadow::Shadow;
 use crate::gpu::sm::check::unfinished::UnfinishedCopies;
@@ -13,6 +14,7 @@ pub(super) struct BlockWatch {
     pub shadow: Shadow,
     /// Loads that are not in `shadow` yet.
     pub early: EarlyLoads,
+    pub objects: Objects,
     /// Copies to shared memory that no warp has waited for.
     pub unfinished: UnfinishedCopies,
     /// What arrived at each barrier, phase by phase.
@@ -45,5 +47,13 @@ impl BlockWatch {
             }
             waiter != warp
         });
+    }
+
+    /// A warp finds a phase of a barrier object complete; whether there is one.
+    pub fn learn(&mut self, warp: u32, object: u64) -> bool {
+        let Some(known) = self.objects.completed(object) else { return false };
+        self.clocks.acquire(warp, known);
+        self.unfinished.learn(object, known);
+        true
     }
 }

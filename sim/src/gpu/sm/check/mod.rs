@@ -5,11 +5,12 @@
 //! launch and to its only worker. Without checks there is none, and the interpreter's loop is compiled without
 //! a call to it.
 //!
-//! What orders two accesses of a block: a block barrier, or an atomic operation on the same word of shared
-//! memory. Of two blocks: atomic or strong (volatile, relaxed, acquire, release) accesses to the same word of
+//! What orders two accesses of a block: a block barrier, a phase of a barrier object, or an atomic operation on
+//! the same word of shared memory. Of two blocks: atomic or strong (volatile, relaxed, acquire, release) accesses to the same word of
 //! global memory, with or without a fence. Lanes of a warp count as ordered, except in one instruction.
 
 mod act;
+mod asynchronous;
 mod between;
 mod block;
 mod bounds;
@@ -21,6 +22,7 @@ mod init;
 mod late;
 mod memory;
 mod message;
+mod objects;
 mod order;
 mod race;
 mod registers;
@@ -45,7 +47,6 @@ use crate::gpu::sm::core::Core;
 use crate::gpu::sm::launch::{Config, Launch, Schedule};
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::ops::memory::{addresses, offsets};
-use crate::gpu::sm::ops::tile::filled_bytes;
 use crate::gpu::sm::slots::ZERO;
 use crate::gpu::sm::tlb::Miss;
 use crate::order::ledger::Ledger;
@@ -112,6 +113,8 @@ struct WarpAccess {
     data: Option<u16>,
     /// Registers that a load writes, if it is known when they are used.
     loaded: Group,
+    /// The warp, or the copies that it started.
+    by: u32,
 }
 
 impl Watch {
@@ -148,19 +151,18 @@ impl Watch {
                 let lanes = ((1u64 << (8 * op.k[3].min(4))) - 1) as u32;
                 let memory = act::Memory { bytes: 16, ..shared(Access::Load) };
                 let places = offsets(core, op).map(Place::Shared);
-                let access = WarpAccess { lanes, places, memory, data: None, loaded: Group::default() };
+                let (loaded, by) = (Group::default(), core.warp.index);
+                let access = WarpAccess { lanes, places, memory, data: None, loaded, by };
                 self.access(core, &access);
             }
             Act::CopyToShared => self.copy_to_shared(core, op),
-            Act::Arrive => {
-                let memory = act::Memory { bytes: 8, arrives: true, ..shared(Access::Atomic) };
-                let places = offsets(core, op).map(Place::Shared);
-                let loaded = Group::default();
-                self.block(core).unfinished.arrive(core.warp.index);
-                self.access(core, &WarpAccess { lanes: core.mask, places, memory, data: None, loaded });
-            }
-            Act::CommitCopies => self.block(core).unfinished.commit(core.warp.index),
-            Act::WaitForCopies(left) => self.block(core).unfinished.wait(core.warp.index, left),
+            Act::CopyBulk => self.copy_bulk(core, op),
+            Act::InitObject => self.init_object(core, op),
+            Act::Arrive => self.arrive(core, op, false),
+            Act::ArriveAfterCopies => self.arrive(core, op, true),
+            Act::CheckPhase => self.check_phase(core, op),
+            Act::CommitCopies => self.commit_copies(core),
+            Act::WaitForCopies(left) => self.wait_for_copies(core, left),
             Act::Barrier => self.barrier(core, op),
             Act::Fence => {
                 self.fences.fence(core.block.index as u32);
@@ -176,7 +178,10 @@ impl Watch {
 
     /// A block has ended.
     pub fn end_block(&mut self, index: u64) {
-        self.blocks.remove(&index);
+        let mut block = self.blocks.remove(&index);
+        if let Some(block) = &mut block {
+            block.unfinished.end().for_each(|finding| self.findings.record(finding));
+        }
         if let Some(late) = &mut self.late {
             late.end_block(index);
         }
@@ -235,34 +240,6 @@ impl Watch {
             let (arch, word) = (core.env.launch.arch, core.map.word(core.pc));
             (Act::of(arch, word), Registers::of(arch, word))
         })
-    }
-
-    /// LDGSTS: a load from global memory and a store to shared memory.
-    fn copy_to_shared(&mut self, core: &mut Core<'_>, op: &MicroOp) {
-        let (executing, bytes) = (core.mask, op.k[4]);
-        let copies = executing & core.pred(op.ps[0]);
-        let loaded = Group::default();
-        let at = addresses(core, op);
-        let filled = filled_bytes(op, &at);
-        let places = std::array::from_fn(|lane| Place::Global(at[lane] - u64::from(filled[lane])));
-        for zeros in 0..bytes {
-            let lanes = lanes(copies)
-                .filter(|&lane| filled[lane as usize] == zeros)
-                .fold(0, |all, lane| all | 1 << lane);
-            if lanes != 0 {
-                let memory =
-                    act::Memory { space: Space::Global, bytes: bytes - zeros, ..shared(Access::Load) };
-                self.access(core, &WarpAccess { lanes, places, memory, data: None, loaded });
-            }
-        }
-        let base = core.src(op.d)[0].wrapping_add(op.k[3]);
-        let places = core.src(op.c).map(|x| Place::Shared(x.wrapping_add(base)));
-        let memory = act::Memory { bytes, ..shared(Access::Store) };
-        let store = WarpAccess { lanes: executing, places, memory, data: None, loaded };
-        self.access(core, &store);
-        if self.checks.contains(Checks::RACE) {
-            self.note_copies(core, &store);
-        }
     }
 
     fn access(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
@@ -371,7 +348,7 @@ fn block_id(launch: &Launch, block: u32) -> [u32; 3] {
 }
 
 fn shared(access: Access) -> act::Memory {
-    act::Memory { space: Space::Shared, access, bytes: 4, strong: access == Access::Atomic, arrives: false }
+    act::Memory { space: Space::Shared, access, bytes: 4, strong: access == Access::Atomic, object: false }
 }
 
 /// The access of a load, a store or an atomic operation.
@@ -389,7 +366,7 @@ fn plain(core: &Core<'_>, op: &MicroOp, memory: act::Memory, loaded: Group) -> W
         }),
     };
     let data = (memory.access == Access::Store && op.c != ZERO).then_some(op.c);
-    WarpAccess { memory, lanes, places, data, loaded }
+    WarpAccess { memory, lanes, places, data, loaded, by: core.warp.index }
 }
 
 /// The lanes of a mask.

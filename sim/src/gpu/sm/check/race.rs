@@ -3,31 +3,36 @@
 use crate::findings::Checks;
 use crate::gpu::sm::check::early::EarlyLoad;
 use crate::gpu::sm::check::init::{global_word, shared_word};
+use crate::gpu::sm::check::objects::object_of;
 use crate::gpu::sm::check::registers::Registers;
 use crate::gpu::sm::check::shadow::{Kind, Mark};
+use crate::gpu::sm::check::unfinished::Writer;
 use crate::gpu::sm::check::{Place, WarpAccess, Watch, block_id, event, finding, lanes, words};
 use crate::gpu::sm::core::Core;
 
 use sass::Access;
 
+/// What a read does that nothing orders with a write.
+fn reads(writer: Writer) -> &'static str {
+    match writer {
+        Writer::Warp => "reads shared memory that another warp writes, without a barrier between",
+        Writer::Copy => "reads shared memory that an asynchronous copy writes, without waiting for the copy",
+        Writer::Bulk => "reads shared memory that a bulk copy writes, without waiting for its barrier object",
+    }
+}
+
 /// What a write does that nothing orders with an access.
-const WRITES: &str = "writes shared memory that another warp accesses, without a barrier between";
-
-/// What a load does to a copy of its block that has not ended.
-const READS_COPY: &str = "reads shared memory that an asynchronous copy writes, without waiting for the copy";
-
-impl Watch {
-    /// Notes the words that a copy to shared memory writes until it was waited for.
-    pub(super) fn note_copies(&mut self, core: &Core<'_>, store: &WarpAccess) {
-        let unfinished = &mut self.blocks.entry(core.block.index).or_default().unfinished;
-        for lane in lanes(store.lanes) {
-            let copy = unfinished.copy(core.warp.index, core.pc, 32 * core.warp.index + lane);
-            for (word, _) in words(store.places[lane as usize].offset(), store.memory.bytes) {
-                unfinished.insert(word, copy);
-            }
+fn writes(other: Writer) -> &'static str {
+    match other {
+        Writer::Warp => "writes shared memory that another warp accesses, without a barrier between",
+        Writer::Copy => "writes shared memory that an asynchronous copy writes, without waiting for the copy",
+        Writer::Bulk => {
+            "writes shared memory that a bulk copy writes, without waiting for its barrier object"
         }
     }
+}
 
+impl Watch {
     /// Loads count once an instruction uses their values.
     pub(super) fn use_loads(&mut self, core: &Core<'_>, registers: &Registers) {
         let Some(block) = self.blocks.get_mut(&core.block.index) else { return };
@@ -87,20 +92,15 @@ impl Watch {
         let warp = core.warp.index;
         let block = self.blocks.entry(core.block.index).or_default();
         for (word, bytes) in words(offset, access.memory.bytes) {
-            // A plain read of what is accessed atomically is a wait, as for a barrier object.
+            // A plain read of what is accessed atomically is a wait, and so on SM 8.x is one of a barrier object.
             block.clocks.acquire_at(warp, word);
+            let atomic = block.learn(warp, object_of(word));
             let clock = block.clocks.now(warp);
-            let mark = Mark { id: warp, clock, pc: core.pc, thread: 32 * warp + lane, bytes, atomic: false };
+            let mark = Mark { id: warp, clock, pc: core.pc, thread: 32 * warp + lane, bytes, atomic };
             early.reads(word, mark);
-            if let Some(copy) = block.unfinished.of(word) {
-                early.race(|| {
-                    let event = event(core, copy.pc, core.block.id, copy.thread);
-                    finding(core, Checks::RACE, lane, READS_COPY, Some(shared(word)), Some(event))
-                });
-            }
             if let Some(earlier) = block.shadow.unordered_write(&block.clocks, word, &mark) {
+                let text = reads(Writer::of(&block.clocks, earlier.id, earlier.clock));
                 early.race(|| {
-                    let text = "reads shared memory that another warp writes, without a barrier between";
                     let event = event(core, earlier.pc, core.block.id, earlier.thread);
                     finding(core, Checks::RACE, lane, text, Some(shared(word)), Some(event))
                 });
@@ -120,35 +120,36 @@ impl Watch {
         if offset + u64::from(access.memory.bytes) > u64::from(core.env.launch.shared_bytes) {
             return;
         }
-        let warp = core.warp.index;
+        let (by, thread) = (access.by, 32 * core.warp.index + lane);
+        let object = access.memory.object;
         let mut found = None;
         let block = self.blocks.entry(core.block.index).or_default();
         for (i, (word, bytes)) in words(offset, access.memory.bytes).enumerate() {
-            let atomic = access.memory.access == Access::Atomic;
-            // A plain read of what is accessed atomically is a wait, as for a barrier object.
-            if access.memory.access != Access::Store {
-                block.clocks.acquire_at(warp, word);
+            // A plain read of what is accessed atomically is a wait. Phases of barrier objects order otherwise.
+            if access.memory.access != Access::Store && !object {
+                block.clocks.acquire_at(by, word);
             }
-            let clock = block.clocks.now(warp);
-            let mark = Mark { id: warp, clock, pc: core.pc, thread: 32 * warp + lane, bytes, atomic };
+            let clock = block.clocks.now(by);
+            let atomic =
+                access.memory.access == Access::Atomic || object && access.memory.access == Access::Load;
+            let mark = Mark { id: by, clock, pc: core.pc, thread, bytes, atomic };
             let kind = access.memory.kind(changes(core, access, lane, i, shared_word(core, word * 4)));
             let earlier = block.shadow.access(&block.clocks, word, mark, kind);
-            found = found.or(earlier.map(|earlier| (word, earlier, kind)));
+            let writer = earlier.map(|earlier| Writer::of(&block.clocks, earlier.id, earlier.clock));
+            found = found.or(earlier.zip(writer).map(|(earlier, writer)| (word, earlier, writer, kind)));
             if !matches!(kind, Kind::Load | Kind::Store { changes: false } | Kind::Arrival) {
                 block.early.written(&block.clocks, word, mark, |earlier| {
                     let event = event(core, earlier.pc, core.block.id, earlier.thread);
-                    finding(core, Checks::RACE, lane, WRITES, Some(shared(word)), Some(event))
+                    let text = writes(Writer::Warp);
+                    finding(core, Checks::RACE, lane, text, Some(shared(word)), Some(event))
                 });
             }
-            if atomic {
+            if atomic && !object {
                 released.push((false, word));
             }
         }
-        let Some((word, earlier, kind)) = found else { return };
-        let text = match (kind, earlier.pc) {
-            (Kind::Load, _) => "reads shared memory that another warp writes, without a barrier between",
-            _ => WRITES,
-        };
+        let Some((word, earlier, writer, kind)) = found else { return };
+        let text = if kind == Kind::Load { reads(writer) } else { writes(writer) };
         let event = event(core, earlier.pc, core.block.id, earlier.thread);
         self.report(core, Checks::RACE, lane, text, Some(shared(word)), Some(event));
     }
@@ -226,8 +227,11 @@ pub(super) fn global_kind(core: &mut Core<'_>, access: &WarpAccess, lane: u32, i
     access.memory.kind(changes(core, access, lane, i, now))
 }
 
-/// Whether the store of word `i` of a lane's data changes what is there.
+/// Whether the store of word `i` of a lane's data changes what is there. Copies do, and new barrier objects.
 fn changes(core: &Core<'_>, access: &WarpAccess, lane: u32, i: usize, now: Option<u32>) -> bool {
+    if access.by != core.warp.index || access.memory.object {
+        return true;
+    }
     match (access.data, now) {
         (Some(data), Some(now)) if access.memory.bytes >= 4 => {
             core.src(data + i as u16)[lane as usize] != now

@@ -34,7 +34,7 @@ pub(super) enum Kind {
         changes: bool,
     },
     Atomic,
-    /// An atomic operation on a barrier object, whose waits are plain loads.
+    /// An arrival at a barrier object, whose waits are loads, on SM 8.x plain ones.
     Arrival,
 }
 

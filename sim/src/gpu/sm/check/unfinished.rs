@@ -1,58 +1,87 @@
-//! Copies to shared memory (`cp.async`) that their warp has not waited for.
+//! Copies to shared memory that nothing has waited for.
 //!
 //! The interpreter copies at once, so a missing wait has no consequence here. On a GPU the words hold anything
-//! until `cp.async.wait_group`, or an arrival that waits for the copies.
+//! until `cp.async.wait_group`, or until a phase of a barrier object that the copy arrives at is complete. So
+//! copies are participants with clocks of their own: what they write is known to those that waited for them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// A copy of a thread.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Copy {
-    warp: u32,
-    group: u32,
-    /// Op of the program.
-    pub pc: u32,
-    /// Thread of the block.
-    pub thread: u32,
+use crate::findings::Finding;
+use crate::gpu::sm::check::order::{Clocks, Knowledge};
+
+const ASYNCHRONOUS: u32 = 1 << 30;
+const BULK: u32 = 1 << 31;
+
+/// Who writes what a warp's asynchronous copies (`cp.async`) write.
+pub(super) fn copies_of(warp: u32) -> u32 {
+    ASYNCHRONOUS | warp
+}
+
+/// Who writes what the bulk copies of a barrier object write.
+pub(super) fn bulk_copies_of(object: u64) -> u32 {
+    BULK | object as u32
+}
+
+/// What an access of shared memory meets that nothing orders with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writer {
+    /// Another warp, or a copy that it waited for.
+    Warp,
+    /// An asynchronous copy that its own warp has not waited for.
+    Copy,
+    /// A bulk copy.
+    Bulk,
+}
+
+impl Writer {
+    /// Who `id` is, as of its clock.
+    pub fn of(clocks: &Clocks, id: u32, clock: u32) -> Self {
+        match (id & BULK != 0, id & ASYNCHRONOUS != 0) {
+            (true, _) => Writer::Bulk,
+            (_, true) if !clocks.knows(id & !ASYNCHRONOUS, id, clock) => Writer::Copy,
+            _ => Writer::Warp,
+        }
+    }
 }
 
 /// The copies of a block.
 #[derive(Debug, Default)]
 pub(super) struct UnfinishedCopies {
-    /// By the word that is written.
-    words: HashMap<u64, Copy>,
-    /// Groups that each warp has ended.
-    groups: HashMap<u32, u32>,
+    /// Groups of asynchronous copies that each warp has ended, the oldest first: what a wait learns.
+    groups: HashMap<u32, VecDeque<Knowledge>>,
+    /// The youngest bulk copy of each barrier object that nothing has waited for: its clock, and what is
+    /// reported if nothing does.
+    bulk: BTreeMap<u64, (u32, Finding)>,
 }
 
 impl UnfinishedCopies {
-    /// A copy that belongs to the next group of a warp.
-    pub fn copy(&self, warp: u32, pc: u32, thread: u32) -> Copy {
-        Copy { warp, group: self.groups.get(&warp).copied().unwrap_or(0), pc, thread }
-    }
-
-    pub fn insert(&mut self, word: u64, copy: Copy) {
-        self.words.insert(word, copy);
-    }
-
-    /// The copy that writes a word.
-    pub fn of(&self, word: u64) -> Option<Copy> {
-        self.words.get(&word).copied()
-    }
-
     /// A warp ends a group.
-    pub fn commit(&mut self, warp: u32) {
-        *self.groups.entry(warp).or_insert(0) += 1;
+    pub fn commit(&mut self, warp: u32, copies: Knowledge) {
+        self.groups.entry(warp).or_default().push_back(copies);
     }
 
-    /// A warp waits until no more than `left` of its groups are unfinished.
-    pub fn wait(&mut self, warp: u32, left: u32) {
-        let ended = self.groups.get(&warp).copied().unwrap_or(0).saturating_sub(left);
-        self.words.retain(|_, copy| copy.warp != warp || copy.group >= ended);
+    /// A warp waits until no more than `left` of its groups are unfinished: what it learns. A group's copies
+    /// know of those before them.
+    pub fn wait(&mut self, warp: u32, left: u32) -> Option<Knowledge> {
+        let groups = self.groups.get_mut(&warp)?;
+        let finished = groups.len().checked_sub(left as usize)?;
+        groups.drain(..finished).next_back()
     }
 
-    /// A warp arrives at a barrier object when its copies have ended: who waits there waits for them.
-    pub fn arrive(&mut self, warp: u32) {
-        self.words.retain(|_, copy| copy.warp != warp);
+    /// A bulk copy begins.
+    pub fn begin_bulk(&mut self, object: u64, clock: u32, unless_waited_for: Finding) {
+        self.bulk.insert(object, (clock, unless_waited_for));
+    }
+
+    /// A thread finds a phase of the object complete, and learns this.
+    pub fn learn(&mut self, object: u64, known: &Knowledge) {
+        if self.bulk.get(&object).is_some_and(|(clock, _)| known.has(bulk_copies_of(object), *clock)) {
+            self.bulk.remove(&object);
+        }
+    }
+
+    /// The block ends: what nothing has waited for.
+    pub fn end(&mut self) -> impl Iterator<Item = Finding> {
+        std::mem::take(&mut self.bulk).into_values().map(|(_, finding)| finding)
     }
 }

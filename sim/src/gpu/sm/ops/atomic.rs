@@ -7,7 +7,6 @@ use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::guest;
 use crate::gpu::sm::launch::Access;
 use crate::gpu::sm::lower::{Lower, Refusal};
-use crate::gpu::sm::mbarrier;
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::micro_op::warp_ops;
 use crate::gpu::sm::slots::NO_PREDICATE;
@@ -232,24 +231,17 @@ warp_ops! {
         Flow::Next
     }
 
-    /// ATOMS.POPC.INC.32 (k[3] = 10), ATOMS.ARRIVE.64 (9) and ARRIVES (0): counts the executing lanes; k[4]: in sm_90's format.
-    SharedArrive(core, op) {
-        let wide = op.k[3] != 10;
-        let at = match address::shared(core, &offsets(core, op), if wide { 8 } else { 4 }) {
+    /// ATOMS.POPC.INC.32: counts the executing lanes.
+    SharedCount(core, op) {
+        let at = match address::shared(core, &offsets(core, op), 4) {
             Ok(at) => at,
             Err(flow) => return flow,
         };
         let mut old = [0u64; 32];
         for i in lanes(core.mask) {
-            old[i] = update(at.host[i], wide, |x| match (op.k[4] != 0, wide) {
-                (true, _) => mbarrier::arrive_9x(x, 1, false),
-                (false, true) => mbarrier::arrive_8x(x),
-                (false, false) => u64::from((x as u32).wrapping_add(1)),
-            });
+            old[i] = update(at.host[i], false, |x| u64::from((x as u32).wrapping_add(1)));
         }
-        if op.k[3] != 0 {
-            put_old(core, op, &old, wide);
-        }
+        put_old(core, op, &old, false);
         Flow::Next
     }
 }
@@ -387,21 +379,10 @@ pub(super) fn atoms_cas(l: &mut Lower<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// ATOMS.POPC.INC and ATOMS.ARRIVE.
+/// ATOMS.POPC.INC.
 pub(super) fn atoms_count(l: &mut Lower<'_>) -> Result<(), Refusal> {
-    let kind = l.bits(87, 4);
-    l.dst(if kind == 10 { 1 } else { 2 })?;
+    l.dst(1)?;
     narrow_address(l, 64, true)?;
-    l.op.k[3] = kind;
-    l.run::<SharedArrive>();
-    Ok(())
-}
-
-/// ARRIVES.LDGSTSBAR: copies are done when they are issued, so it arrives at once.
-pub(super) fn arrives(l: &mut Lower<'_>) -> Result<(), Refusal> {
-    narrow_address(l, 64, false)?;
-    l.op.k[3] = 0;
-    l.op.k[4] = u32::from(l.target.arch.encoding() == sass::Encoding::Sm9x);
-    l.run::<SharedArrive>();
+    l.run::<SharedCount>();
     Ok(())
 }

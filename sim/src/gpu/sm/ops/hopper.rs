@@ -1,16 +1,10 @@
-//! Operations that sm_90 added: sums and minima of the integer pipe, block synchronisation objects, a second
-//! return address.
+//! Operations that sm_90 added: sums and minima of the integer pipe, a second return address, one lane of a
+//! warp.
 
 use crate::gpu::sm::core::Flow;
-use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::lower::{Lower, Refusal};
-use crate::gpu::sm::mbarrier;
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::micro_op::{LaneFn, Map, lane_ops, warp_ops};
-
-use crate::gpu::sm::ops::address;
-use crate::gpu::sm::ops::atomic::{lanes, put_old, update};
-use crate::gpu::sm::ops::memory::{narrow_address, offsets};
 
 /// Applies `f` to both halves.
 #[inline(always)]
@@ -81,61 +75,21 @@ warp_ops! {
         Flow::Next
     }
 
+    /// ELECT: Pd = the lane is the first that executes and whose Ps is true; its number goes to the uniform
+    /// register D. That the hardware chooses the first is assumed.
+    Elect(core, op) {
+        let among = core.mask & core.pred(op.ps[0]);
+        let first = among & among.wrapping_neg();
+        core.put_pred(op.pd[0], first);
+        core.mask = u32::MAX;
+        core.put(op.d, &[first.trailing_zeros() & 31; 32]);
+        Flow::Next
+    }
+
     /// R <- half k[0] of the second return address.
     ReadReturn(core, op) {
         let value = core.warp.return_pc[op.k[0] as usize & 1];
         core.put(op.d, &value);
-        Flow::Next
-    }
-
-    /// SYNCS.EXCH: the object in shared memory <- the uniform pair B; the old value to the pair D.
-    BarrierExchange(core, op) {
-        core.mask = 1;
-        let at = match address::shared(core, &offsets(core, op), 8) {
-            Ok(at) => at,
-            Err(flow) => return flow,
-        };
-        let new = core.src_pair(op.c)[0];
-        let old = update(at.host[0], true, |_| new);
-        core.mask = u32::MAX;
-        core.put_pair(op.d, &[old; 32]);
-        Flow::Next
-    }
-
-    /// SYNCS.PHASECHK: Pd = the phase is another than in the upper word C of an earlier state.
-    BarrierPhase(core, op) {
-        let at = match address::shared(core, &offsets(core, op), 8) {
-            Ok(at) => at,
-            Err(flow) => return flow,
-        };
-        let earlier = core.src(op.c);
-        let mut over = 0;
-        for i in lanes(core.mask) {
-            let state = (update(at.host[i], true, |x| x) >> 32) as u32;
-            over |= ((state ^ earlier[i]) >> 31) << i;
-        }
-        core.put_pred(op.pd[0], over);
-        Flow::Next
-    }
-
-    /// SYNCS.ARRIVE; k: 3 drops out of the following phases too, 4 arrivals of each lane, 5 takes them from C
-    /// and ends no phase.
-    BarrierArrive(core, op) {
-        let at = match address::shared(core, &offsets(core, op), 8) {
-            Ok(at) => at,
-            Err(flow) => return flow,
-        };
-        let counts = core.src(op.c);
-        let mut old = [0u64; 32];
-        for i in lanes(core.mask) {
-            let count = if op.k[5] != 0 { counts[i] } else { op.k[4] };
-            old[i] = update(at.host[i], true, |x| mbarrier::arrive_9x(x, count, op.k[3] != 0));
-        }
-        if op.k[5] != 0 {
-            // The lower word would be the lanes counted together with this one; here each is counted alone.
-            old = old.map(|x| x >> 32 << 32);
-        }
-        put_old(core, op, &old, true);
         Flow::Next
     }
 }
@@ -195,37 +149,11 @@ pub(super) fn rpcmov(l: &mut Lower<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// SYNCS in its forms.
-pub(super) fn syncs(l: &mut Lower<'_>) -> Result<(), Refusal> {
-    match l.bits(0, 12) {
-        0x5b2 => {
-            l.op.d = l.udst(2)?;
-            l.op.a = l.ureg(l.bits(24, 6), 1)?;
-            l.op.k[0] = l.w.sbits(40, 24) as u32;
-            l.op.c = l.ureg(l.bits(32, 6), 2)?;
-            l.run::<BarrierExchange>();
-        }
-        0x5a7 => {
-            narrow_address(l, 64, false)?;
-            l.op.c = l.reg(l.bits(32, 8), 1)?;
-            l.pd();
-            l.run::<BarrierPhase>();
-        }
-        0x9a7 => {
-            l.dst(2)?;
-            narrow_address(l, 64, false)?;
-            l.op.c = l.reg(l.bits(32, 8), 1)?;
-            // Arrivals and bytes: one and none, or as many as in a register.
-            let by_register = match (l.bits(84, 3), l.bits(73, 2)) {
-                (1, 0) => false,
-                (5, 0 | 1) => true,
-                _ => return Err(esr::ILLEGAL_INSTR_PARAM),
-            };
-            l.set_k(3, &[l.flag(75), 1, u32::from(by_register)]);
-            l.run::<BarrierArrive>();
-        }
-        // SYNCS.CCTL.IV: the object is done with.
-        _ => crate::gpu::sm::ops::control::nop(l)?,
-    }
+/// ELECT.
+pub(super) fn elect(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.op.d = l.udst(1)?;
+    l.op.ps[0] = l.ps();
+    l.pd();
+    l.run::<Elect>();
     Ok(())
 }

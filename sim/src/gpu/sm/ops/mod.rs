@@ -4,6 +4,7 @@
 mod address;
 mod atomic;
 mod bits;
+pub(super) mod bulk;
 pub(super) mod control;
 mod convert;
 mod double;
@@ -15,9 +16,11 @@ mod lea;
 mod matrix;
 pub(super) mod memory;
 mod mufu;
+pub(super) mod object;
 mod page;
 pub(super) mod special;
 pub(super) mod tile;
+mod whole;
 
 use sass::Word;
 
@@ -28,8 +31,9 @@ use address::Space;
 /// Whether the instruction belongs to the uniform datapath: it runs once per warp, on uniform registers and
 /// predicates.
 pub(super) fn is_uniform(w: Word) -> bool {
-    // VOTEU (0x086) lies among them but is guarded per lane.
+    // VOTEU (0x086) lies among them but is guarded per lane; S2UR, SYNCS.EXCH, UBLKCP and UBLKPF lie elsewhere.
     matches!(w.bits(0, 9), 0x080..=0x0bf) && w.bits(0, 9) != 0x086
+        || matches!(w.op12(), 0x9c3 | 0x5b2 | 0x3ba | 0x3bc)
 }
 
 /// Lowers the instruction by its operation code: the 12-bit ones first, then those whose upper three bits are
@@ -54,10 +58,10 @@ fn lower_fixed(l: &mut Lower<'_>) -> Option<Result<(), Refusal>> {
         0x882 | 0xc82 => m::umov(l),
         0xab9 | 0xabb | 0x8b8 => m::uldc(l),
         0xb82 => m::ldc(l),
-        0x381 | 0x981 => m::load_wide(l, Space::Global),
-        0x980 | 0x380 => m::load_wide(l, Space::Generic),
-        0x386 | 0x986 => m::store_wide(l, Space::Global),
-        0x385 | 0x985 => m::store_wide(l, Space::Generic),
+        0x381 | 0x981 => whole::load_wide(l, Space::Global),
+        0x980 | 0x380 => whole::load_wide(l, Space::Generic),
+        0x386 | 0x986 => whole::store_wide(l, Space::Global),
+        0x385 | 0x985 => whole::store_wide(l, Space::Generic),
         0x3a8 | 0x9a8 => atomic::atom(l, false),
         0x38a | 0x98a => atomic::atom(l, true),
         0x3a9 => atomic::cas(l, false),
@@ -68,8 +72,9 @@ fn lower_fixed(l: &mut Lower<'_>) -> Option<Result<(), Refusal>> {
         0x9a6 => atomic::float_red(l),
         0x38c | 0x98c => atomic::atoms(l),
         0x38d => atomic::atoms_cas(l),
+        0xf8c if l.bits(73, 3) == 2 => object::atoms_arrive(l),
         0xf8c => atomic::atoms_count(l),
-        0x9b0 => atomic::arrives(l),
+        0x9b0 => object::arrives(l),
         0x992 => m::membar(l),
         0x83b => tile::ldsm(l),
         0xfae | 0xdae => tile::ldgsts(l),
@@ -96,7 +101,11 @@ fn lower_fixed(l: &mut Lower<'_>) -> Option<Result<(), Refusal>> {
         0x95c => c::bpt(l),
         0x348 | 0x948 | 0xb48 | 0xd48 => c::warpsync(l),
         0x352 | 0x353 => n::rpcmov(l),
-        0x5a7 | 0x5b2 | 0x9a7 | 0x9b1 => n::syncs(l),
+        0x5a7 | 0x5b2 | 0x9a7 | 0x9b1 => object::syncs(l),
+        0x82f => n::elect(l),
+        0x3ba => bulk::copy(l),
+        // UBLKPF; ACQBULK and PREEXIT: launches here run one after the other.
+        0x3bc | 0x82e | 0x82d => c::nop(l),
         0x355 | 0xf55 | 0x356 | 0x956 | 0xb56 | 0xd56 | 0xf56 => c::bmov(l),
         _ => return None,
     })
