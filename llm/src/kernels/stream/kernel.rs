@@ -57,18 +57,21 @@ pub(crate) fn kernel(target: Target) -> Kernel {
         chunk,
     };
     let fillers = if Stream::copies_in_bulk(target) { 1u32 } else { 32 };
-    k.if_(k.lt(tid, slots), || {
-        k.init_mbarrier(k.at(ring.full, tid), fillers);
-        k.init_mbarrier(k.at(ring.empty, tid), SLOT_TILES);
+    // One lane of each warp: an address is the same for all lanes that make it a barrier object together.
+    k.if_(k.eq(lane, 0), || {
+        k.for_(warp, slots, WARPS, |slot: Reg<u32>| {
+            k.init_mbarrier(k.at(ring.full, slot), fillers);
+            k.init_mbarrier(k.at(ring.empty, slot), SLOT_TILES);
+        });
+        k.for_(warp, 2u32, WARPS, |buffer: Reg<u32>| {
+            k.init_mbarrier(k.at(sums.full, buffer), CONSUMERS);
+            k.init_mbarrier(k.at(sums.empty, buffer), 1u32);
+        });
+        if Stream::copies_in_bulk(target) {
+            k.fence_mbarrier_init();
+            k.fence_proxy_async();
+        }
     });
-    k.if_(k.lt(tid, 2), || {
-        k.init_mbarrier(k.at(sums.full, tid), CONSUMERS);
-        k.init_mbarrier(k.at(sums.empty, tid), 1u32);
-    });
-    if Stream::copies_in_bulk(target) {
-        k.fence_mbarrier_init();
-        k.fence_proxy_async();
-    }
     k.if_(k.lt(tid, input::READ / 4), || k.store(k.at(zeros, tid), 0u32));
     k.if_(k.eq(tid, 0), || {
         k.store(known.plus(own::POSITION), k.load(state));
