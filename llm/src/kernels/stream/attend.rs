@@ -23,6 +23,8 @@ const SHARE_LOG2: u32 = 7;
 const NEAR: u32 = 256;
 /// Positions that a lane loads together.
 const TOGETHER: usize = 2;
+/// Results that are merged together.
+const MERGED: u32 = 8;
 
 /// A running softmax: largest score, sum of weights, weighted sum of some dimensions.
 struct Sum {
@@ -202,7 +204,15 @@ impl Stream<'_> {
             let value = k.add(k.mad(head, head_dim, first_row), dims.reg());
             self.packet(self.address(at::X), k.shr(value, 2))
         };
-        let query = self.receive_piece(kv, place(k.var(0u32), w.head));
+        let (query, newest) = self.receive_pieces(
+            kv,
+            w.newest,
+            [
+                place(k.var(0u32), w.head),
+                place(self.word(at::Q_ROWS), w.kv_head),
+                place(self.word(at::K_ROWS), w.kv_head),
+            ],
+        );
         self.stamp(1);
         self.stamp(2);
         let query = self.query(kv, query, scale);
@@ -217,7 +227,7 @@ impl Stream<'_> {
         let values = (0..kv.piece()).map(|_| k.var(0f32)).collect();
         let sum = Sum { max: k.var(LOWEST), weight: k.var(0f32), values };
         k.if_(w.newest, || {
-            let row = self.newest(kv, |rows| place(rows, w.kv_head));
+            let row = self.newest(kv, newest);
             let mine = k.eq(slot, 0);
             k.set(sum.max, k.select(mine, scored(&row), LOWEST));
             k.set(sum.weight, k.select(mine, 1f32, 0f32));
@@ -295,16 +305,27 @@ impl Stream<'_> {
         let k = self.k;
         let values = (0..4).map(|_| k.var(0f32)).collect();
         let all = Sum { max: k.var(LOWEST), weight: k.var(0f32), values };
-        k.for_(0u32, count, 1u32, |i: Reg<u32>| {
-            let from = place(i);
-            let (max, weight) = (k.load(from), k.load(from.plus(1)));
-            let values = k.load_n::<4, _, _>(k.at(from.plus(4), k.scale(quad, 4)), ptxgen::Cache::Default);
-            let higher = k.max(all.max, max);
-            let (shrink, factor) = (k.exp2(k.sub(all.max, higher)), k.exp2(k.sub(max, higher)));
+        let last = k.sub(count, 1);
+        k.for_(0u32, count, MERGED, |first: Reg<u32>| {
+            let parts: Vec<_> = (0..MERGED)
+                .map(|i| {
+                    let number = k.add(first, i);
+                    let from = place(k.min(number, last));
+                    let values =
+                        k.load_n::<4, _, _>(k.at(from.plus(4), k.scale(quad, 4)), ptxgen::Cache::Default);
+                    let max = k.select(k.le(number, last), k.load(from), f32::NEG_INFINITY);
+                    (max, k.load(from.plus(1)), values)
+                })
+                .collect();
+            let higher = parts.iter().fold(all.max, |top, part| k.max(top, part.0));
+            let shrink = k.exp2(k.sub(all.max, higher));
             k.set(all.max, higher);
-            k.set(all.weight, k.mad(weight, factor, k.mul(all.weight, shrink)));
-            for (sum, value) in all.values.iter().zip(values) {
-                k.set(*sum, k.mad(value, factor, k.mul(*sum, shrink)));
+            k.set(all.weight, k.mul(all.weight, shrink));
+            all.values.iter().for_each(|sum| k.set(*sum, k.mul(*sum, shrink)));
+            for (max, weight, values) in parts {
+                let factor = k.exp2(k.sub(max, higher));
+                k.mad_to(all.weight, weight, factor, all.weight);
+                all.values.iter().zip(values).for_each(|(sum, v)| k.mad_to(*sum, v, factor, *sum));
             }
         });
         all

@@ -122,22 +122,46 @@ impl Stream<'_> {
         self.k.scale(self.k.shr(self.word(at::SCALES_AT), 5), 32)
     }
 
-    /// Receives the lane's piece of a vector in packets.
-    pub(super) fn receive_piece(&self, kv: CacheType, from: Pointer<Global, u32>) -> Vec<Reg<f32>> {
-        let phase = self.phase(at::INPUT);
-        let packet = |i: usize| from.plus(4 * i as i64);
+    /// Receives the lane's pieces of the query and, where `newest` holds, of the newest key and value, from
+    /// these places. The same in all lanes.
+    pub(super) fn receive_pieces(
+        &self,
+        kv: CacheType,
+        newest: Pred,
+        from: [Pointer<Global, u32>; 3],
+    ) -> (Vec<Reg<f32>>, [Vec<Reg<f32>>; 2]) {
         match kv {
-            CacheType::F16 => self.receive::<2>(std::array::from_fn(packet), phase).concat(),
-            CacheType::Q8_0 => self.receive::<4>(std::array::from_fn(packet), phase).concat(),
+            CacheType::F16 => self.receive_packets::<2, 6>(newest, from),
+            CacheType::Q8_0 => self.receive_packets::<4, 12>(newest, from),
         }
     }
 
-    /// The lane's piece of the newest key and value as they are cached; `place` gives the piece after a number
-    /// of rows.
-    pub(super) fn newest(&self, kv: CacheType, place: impl Fn(Reg<u32>) -> Pointer<Global, u32>) -> Row {
+    /// As [`Self::receive_pieces`], with `N` packets per piece, `ALL` per lane.
+    fn receive_packets<const N: usize, const ALL: usize>(
+        &self,
+        newest: Pred,
+        from: [Pointer<Global, u32>; 3],
+    ) -> (Vec<Reg<f32>>, [Vec<Reg<f32>>; 2]) {
         let k = self.k;
-        let [keys, values] = [at::Q_ROWS, at::K_ROWS].map(|rows| {
-            let values = self.receive_piece(kv, place(self.word(rows)));
+        let phase = self.phase(at::INPUT);
+        let packet = |i: usize| from[i / N].plus(4 * (i % N) as i64);
+        let values: Vec<Reg<f32>> = (0..4 * ALL).map(|_| k.var(0f32)).collect();
+        let set = |received: &[[Reg<f32>; 4]]| {
+            values.iter().zip(received.as_flattened()).for_each(|(to, value)| k.set(*to, *value));
+        };
+        k.if_else(
+            newest,
+            || set(&self.receive::<ALL>(std::array::from_fn(packet), phase)),
+            || set(&self.receive::<N>(std::array::from_fn(packet), phase)),
+        );
+        let piece = |i: usize| values[4 * N * i..][..4 * N].to_vec();
+        (piece(0), [piece(1), piece(2)])
+    }
+
+    /// The lane's piece of the newest key and value as they are cached.
+    pub(super) fn newest(&self, kv: CacheType, pieces: [Vec<Reg<f32>>; 2]) -> Row {
+        let k = self.k;
+        let [keys, values] = pieces.map(|values| {
             let words: Vec<Reg<u32>> = match kv {
                 CacheType::F16 => {
                     let pairs = values.chunks_exact(2).map(|v| k.bits(k.pack_f32(v[0], v[1])));

@@ -20,24 +20,22 @@ const MAGIC: f32 = 12_582_912.0;
 const PACKETS: usize = 2;
 
 impl Stream<'_> {
-    /// Receives the consumer's columns and quantizes them into shared memory. Returns the lane's sum of
-    /// squares.
-    pub(super) fn prepare_input(&self) -> Reg<f32> {
+    /// Receives the consumer's columns and quantizes them into shared memory. Adds the lane's squares to
+    /// `squares`.
+    pub(super) fn prepare_input(&self, squares: Reg<f32>) {
         let k = self.k;
-        let squares = k.var(0f32);
         let columns = self.word(at::COLUMNS);
         k.if_else(
             k.eq(self.word(at::GROUPS), 1),
             || k.if_(k.lt(self.warp, columns), || self.prepare_columns::<PACKETS, 1>(self.warp, squares)),
             || {
-                k.for_(self.warp, columns, CONSUMERS * 4, |first: Reg<u32>| {
-                    self.prepare_columns::<{ 4 * PACKETS }, 4>(first, squares);
+                k.for_(self.warp, columns, CONSUMERS * 2, |first: Reg<u32>| {
+                    self.prepare_columns::<{ 2 * PACKETS }, 2>(first, squares);
                 });
             },
         );
         self.stamp(2);
         k.sync_warp();
-        squares
     }
 
     /// Receives and quantizes `COLUMNS` columns from `first` on, as far as there are so many; `N` packets per

@@ -5,7 +5,7 @@
 //! receives the products of its own units alone, with both bytes, and scales them.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Pointer, Reg, Shared};
+use ptxgen::{Cache, F16x2, Kernel, Pointer, Reg, Shared};
 
 use crate::kernels::format::{Format, Packed};
 use crate::kernels::stream::block::Stream;
@@ -34,10 +34,40 @@ pub(super) enum Scales {
 pub(super) struct Column {
     /// Words of units t and t + 4, or zeros.
     pub words: [[Reg<u32>; WORDS]; 2],
-    /// The input's scale.
-    pub scale: Reg<f32>,
-    /// Sums of units t and t + 4.
-    pub sums: [Reg<i32>; 2],
+    /// The input's scale, a number in single precision.
+    pub scale: Reg<u32>,
+    /// Sums of units t and t + 4, signed.
+    pub sums: [Reg<u32>; 2],
+}
+
+impl Column {
+    /// Registers for a column.
+    pub fn new(k: &Kernel) -> Self {
+        let zero = || k.var(0u32);
+        Self {
+            words: [(); 2].map(|()| [(); WORDS].map(|()| zero())),
+            scale: zero(),
+            sums: [(); 2].map(|()| zero()),
+        }
+    }
+}
+
+impl Operand {
+    /// Sets all registers to zero.
+    pub fn clear(&self, k: &Kernel) {
+        self.quads.iter().flatten().flatten().for_each(|r| k.set(*r, 0u32));
+        for scales in &self.scales {
+            let (integers, numbers): (Vec<Reg<i32>>, Vec<Reg<f32>>) = match scales {
+                Scales::Sixteenths { integers, all } => (integers.to_vec(), vec![*all]),
+                Scales::Minima { integers, minima, all, least } => {
+                    ([*integers, *minima].concat(), vec![*all, *least])
+                }
+                Scales::Units(numbers) => (vec![], numbers.to_vec()),
+            };
+            integers.into_iter().for_each(|r| k.set(r, 0i32));
+            numbers.into_iter().for_each(|r| k.set(r, 0f32));
+        }
+    }
 }
 
 impl Stream<'_> {
