@@ -248,8 +248,7 @@ impl Stream<'_> {
         self.k.at_stride(first, index, PACKET_BYTES)
     }
 
-    /// Loads packets until all have phase number `phase`, in all lanes of the warp. The first is polled before
-    /// the others are loaded: polls share the way to memory with weights.
+    /// Loads packets until all have phase number `phase`, in all lanes of the warp.
     pub fn receive<const N: usize>(
         &self,
         from: [Pointer<Global, u32>; N],
@@ -257,9 +256,6 @@ impl Stream<'_> {
     ) -> [[Reg<f32>; 4]; N] {
         let k = self.k;
         let words = from.map(|_| [(); 4].map(|()| k.var(0u32)));
-        if N > 1 {
-            self.poll(|| k.all(k.eq(k.load_relaxed_b128(from[0])[3], phase)));
-        }
         self.poll(|| {
             let wrong = k.var(0u32);
             for (from, words) in from.iter().zip(&words) {
