@@ -5,7 +5,7 @@
 //! receives the products of its own units alone, with both bytes, and scales them.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Pointer, Pred, Reg, Shared};
+use ptxgen::{Cache, F16x2, Pointer, Reg, Shared};
 
 use crate::kernels::format::{Format, Packed};
 use crate::kernels::stream::block::Stream;
@@ -40,14 +40,8 @@ pub(super) struct Column {
 }
 
 impl Stream<'_> {
-    /// Loads the lane's part of the tile at `tile` where `there` holds.
-    pub(super) fn load_raw(
-        &self,
-        format: Format,
-        tile: Pointer<Shared, u8>,
-        there: Pred,
-        to: &[Reg<u32>; RAW],
-    ) {
+    /// Loads the lane's part of the tile at `tile`.
+    pub(super) fn load_raw(&self, format: Format, tile: Pointer<Shared, u8>, to: &[Reg<u32>; RAW]) {
         let k = self.k;
         let row = k.shr(self.lane, 2);
         let mut to = to.iter();
@@ -60,8 +54,8 @@ impl Stream<'_> {
                 let at = at.plus_bytes(i64::from(section.at + h * section.h + s * section.s)).cast::<u32>();
                 let words: Vec<Reg<u32>> = to.by_ref().take(bytes.div_ceil(4) as usize).copied().collect();
                 match bytes {
-                    2 => k.load_half_where(Some(there), at, words[0], Cache::Default),
-                    _ => k.load_words_where(Some(there), at, &words, Cache::Default),
+                    2 => k.load_half_where(None, at, words[0], Cache::Default),
+                    _ => k.load_words_where(None, at, &words, Cache::Default),
                 }
             };
             match (section.has_units(), section.bytes) {

@@ -95,7 +95,7 @@ impl Stream<'_> {
                 self.wait_phase(self.barrier(self.ring.full, cursor.place.slot), cursor.place.parity);
                 let number = k.and(self.warp, SLOT_TILES - 1);
                 let tile = k.at_stride(self.slot(cursor.place.slot), number, format.tile_bytes());
-                self.load_raw(format, tile, k.eq(self.lane, self.lane), &loaded.raw);
+                self.load_raw(format, tile, &loaded.raw);
                 self.advance(cursor.place, GROUP_SLOTS);
                 let next = k.add(cursor.group, 1);
                 k.set(cursor.group, k.select(k.eq(next, self.word(at::GROUPS)), 0u32, next));
@@ -171,7 +171,7 @@ impl Stream<'_> {
         (0..2).for_each(|h| k.set(cursor.sums[h], k.select(ends[1], 0f32, b[h])));
         k.if_(k.either(ends[0], ends[1]), || {
             let count = |end: Pred| k.select(end, 1u32, 0u32);
-            let numbers = [cursor.tiles, k.add(cursor.tiles, count(ends[0]))];
+            let numbers = [k.var(cursor.tiles), k.add(cursor.tiles, count(ends[0]))];
             for (number, end) in numbers.into_iter().zip(ends) {
                 let starts = k.eq(k.and(number, CHUNK - 1), 0);
                 k.if_(k.both(end, starts), || self.start_chunk(number, cursor));
