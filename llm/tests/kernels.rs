@@ -56,7 +56,7 @@ proptest! {
         let before = random.values(rows + 3);
         let out = floats(&before);
         let epilogue = if add { Epilogue::Add } else { Epilogue::Store };
-        let args = matrix(format, &data).buffer(&floats(&stripe(&x))).buffer(&out);
+        let args = matrix(format, cols, &data).buffer(&floats(&stripe(&x))).buffer(&out);
         let args = args.u32(rows as u32).u32(cols as u32);
         let shape = matvec::Shape::default();
         let name = shape.kernel_name(format, epilogue);
@@ -84,7 +84,7 @@ proptest! {
         let data = random.blocks(format, 2 * rows * cols, true);
         let x = random.values(cols);
         let out = floats(&vec![0.0; rows]);
-        let args = matrix(format, &data).buffer(&floats(&stripe(&x))).buffer(&out);
+        let args = matrix(format, cols, &data).buffer(&floats(&stripe(&x))).buffer(&out);
         let args = args.u32(rows as u32).u32(cols as u32);
         let shape = matvec::Shape::default();
         let name = shape.kernel_name(format, Epilogue::Gate);
@@ -108,7 +108,7 @@ proptest! {
         state[0] = position as u32;
         state[TOKENS_AT as usize + position] = token as u32;
         let out = floats(&vec![0.0; cols]);
-        let args = matrix(format, &data).buffer(&words(&state)).buffer(&out).u32(rows as u32).u32(cols as u32);
+        let args = matrix(format, cols, &data).buffer(&words(&state)).buffer(&out).u32(rows as u32).u32(cols as u32);
         let blocks = embed_blocks(format, cols as u32);
         launch(format.suffix(), &format!("embed_{}", format.suffix()), blocks, token::THREADS, &args);
         let wanted = dequantized(format.ty(), &data, rows, cols);

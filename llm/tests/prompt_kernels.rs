@@ -94,7 +94,7 @@ proptest! {
         let cols = blocks * format.block() as usize;
         let data = random.blocks(format, rows * cols, false);
         let out = halves(&vec![f16::ZERO; rows * cols]);
-        let args = matrix(format, &data).buffer(&out).u32(rows as u32).u32(cols as u32);
+        let args = matrix(format, cols, &data).buffer(&out).u32(rows as u32).u32(cols as u32);
         let name = format!("dequantize_{}", format.suffix());
         launch("dequantize", &name, LaunchConfig::new(dequantize::blocks(rows as u32), dequantize::THREADS), &args);
         let wanted = dequantized(format.ty(), &data, rows, cols);
@@ -109,7 +109,7 @@ proptest! {
         let data = random.blocks(format, rows * cols, false);
         let tokens: Vec<u32> = (0..tokens).map(|_| random.bits() as u32 % rows as u32).collect();
         let out = floats(&vec![0.0; tokens.len() * cols]);
-        let args = matrix(format, &data).buffer(&chunk(3, &tokens)).buffer(&out).u32(rows as u32).u32(cols as u32);
+        let args = matrix(format, cols, &data).buffer(&chunk(3, &tokens)).buffer(&out).u32(rows as u32).u32(cols as u32);
         // More blocks than tokens: blocks past the chunk do nothing.
         let name = format!("embed_prompt_{}", format.suffix());
         launch("dequantize", &name, LaunchConfig::new(tokens.len() as u32 + 2, dequantize::THREADS), &args);

@@ -12,11 +12,12 @@ use crate::engine::launch::{Launch, record};
 use crate::engine::memory::DeviceModel;
 use crate::engine::operations::Operations;
 use crate::engine::options::{EngineOptions, LoadTimes, Mode};
+use crate::engine::plan::StepPlan;
 use crate::engine::programs::Programs;
 use crate::engine::prompt::chunks::{Prompt, supports};
 use crate::engine::prompt::products::CHUNK;
-use crate::engine::step::StepPlan;
 use crate::engine::timed::Tracing;
+use crate::engine::{step, stream};
 use crate::error::{Error, Result};
 use crate::kernels::step::shape::Shape;
 use crate::model::Model;
@@ -284,20 +285,24 @@ impl Engine {
     }
 }
 
-/// The step in the shape `tuned`, or in the default one if the model does not fit the device in it: a longer
-/// context than that of the search may need more shared memory.
+/// The step: the streaming one if the model is quantized, else in the shape `tuned`, or in the default one if
+/// the model does not fit the device in it: a longer context than that of the search may need more shared
+/// memory.
 fn step_plan(
     model: &DeviceModel,
     programs: &mut Programs,
     tuned: Option<Shape>,
     timed: bool,
 ) -> Result<Option<StepPlan>> {
+    if let Some(plan) = stream::plan(model, programs, timed)? {
+        return Ok(Some(plan));
+    }
     if let Some(shape) = tuned
-        && let Some(plan) = StepPlan::new(model, programs, shape, timed)?
+        && let Some(plan) = step::plan(model, programs, shape, timed)?
     {
         return Ok(Some(plan));
     }
-    StepPlan::new(model, programs, Shape::default(), timed)
+    step::plan(model, programs, Shape::default(), timed)
 }
 
 impl Decoder for Engine {

@@ -1,4 +1,4 @@
-//! Matrices in device memory: quantized as in the file, split into planes.
+//! Matrices in device memory: quantized as in the file, in the layout of [`Format`].
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,10 +10,6 @@ use crate::gguf::TensorView;
 use crate::kernels::format::Format;
 use crate::kernels::pack::pack;
 
-/// Planes start at multiples of this many bytes.
-const PLANE_ALIGN: u64 = 256;
-/// Most planes of a format.
-const PLANES: usize = 4;
 /// Bytes of a tensor that one task packs: few enough to stay in a core's cache until they are written to the
 /// device, enough to amortize the start of a transfer through staging memory.
 const PART_BYTES: usize = 512 << 10;
@@ -22,8 +18,6 @@ const PART_BYTES: usize = 512 << 10;
 #[derive(Clone, Debug)]
 pub struct Matrix {
     buffer: Buffer,
-    /// Where each plane starts.
-    planes: Vec<u64>,
     /// Format of the values.
     pub format: Format,
     /// Rows of all the tensors together.
@@ -58,31 +52,29 @@ impl Matrix {
         self.format.ty().bytes_for(self.cols.into()).unwrap_or_default()
     }
 
-    /// Addresses of the planes from row `row` on: the first arguments of a kernel that reads a matrix.
+    /// Byte offset of row `row`, a multiple of [`Format::rows_together`].
+    pub fn offset_of(&self, row: u32) -> u64 {
+        assert!(row.is_multiple_of(self.format.rows_together()), "{:?} is divided at row {row}", self.format);
+        self.format.packed_bytes(row.into(), self.cols.into())
+    }
+
+    /// The address from row `row` on, a multiple of [`Format::rows_together`]: the first argument of a kernel
+    /// that reads a matrix.
     pub fn args_from(&self, row: u32) -> Args {
-        let blocks = u64::from(self.cols / self.format.block()) * u64::from(row);
-        let planes = self.format.planes().iter().zip(&self.planes);
-        planes.fold(Args::new(), |args, (plane, at)| {
-            args.buffer_at(&self.buffer, at + blocks * u64::from(plane.block_bytes))
-        })
+        Args::new().buffer_at(&self.buffer, self.offset_of(row))
     }
 
     /// Adds the address of the values, `[rows][cols]` in f16, of a matrix of [`Format::F16`].
     pub fn halves(&self, args: Args) -> Args {
-        args.buffer_at(&self.buffer, self.planes[0])
+        args.buffer(&self.buffer)
     }
 
-    /// The buffer with all planes.
+    /// The buffer with the weights.
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
     }
 
-    /// Addresses of the planes.
-    pub fn addresses(&self) -> Vec<u64> {
-        self.planes.iter().map(|at| self.buffer.va().raw() + at).collect()
-    }
-
-    /// Addresses of the planes: the first arguments of every kernel that reads a whole matrix.
+    /// The address of the weights: the first argument of every kernel that reads a whole matrix.
     pub fn args(&self) -> Args {
         self.args_from(0)
     }
@@ -99,10 +91,11 @@ pub struct Loader<'a>(Vec<Part<'a>>);
 #[derive(Debug)]
 struct Part<'a> {
     format: Format,
+    cols: u32,
     rows: &'a [u8],
     buffer: Buffer,
-    /// Byte offset of the rows in each plane.
-    at: [u64; PLANES],
+    /// Where the rows go.
+    at: u64,
 }
 
 impl<'a> Loader<'a> {
@@ -112,39 +105,32 @@ impl<'a> Loader<'a> {
     /// As [`Matrix::format_of`]; what the device reports.
     ///
     /// # Panics
-    /// If there is no tensor, or types or row lengths differ.
+    /// If there is no tensor, if types or row lengths differ, or if the rows of one that is not the last are no
+    /// multiple of [`Format::rows_together`].
     pub fn add(&mut self, device: &Device, tensors: &[TensorView<'a>]) -> Result<Matrix> {
         let first = &tensors[0];
         let format = Matrix::format_of(first)?;
         let cols = first.row_len();
         assert!(tensors.iter().all(|t| t.ty == first.ty && t.row_len() == cols), "tensors that do not match");
+        let together = format.rows_together() as usize;
+        let whole =
+            tensors[1..].iter().zip(tensors).all(|(_, before)| before.rows().is_multiple_of(together));
+        assert!(whole, "tensors that share tiles");
         let rows: usize = tensors.iter().map(TensorView::rows).sum();
-        let blocks_per_row = cols as u64 / u64::from(format.block());
-        let row_bytes: Vec<u64> =
-            format.planes().iter().map(|p| blocks_per_row * u64::from(p.block_bytes)).collect();
-        let mut planes = Vec::new();
-        let mut end = 0u64;
-        for bytes in &row_bytes {
-            planes.push(end);
-            end = (end + bytes * rows as u64).next_multiple_of(PLANE_ALIGN);
-        }
-        let buffer = device.alloc(end)?;
+        let (rows, cols) = (fits(rows)?, fits(cols)?);
+        let bytes = |rows: u64| format.packed_bytes(rows, cols.into());
+        let buffer = device.alloc(bytes(rows.into()))?;
         buffer.set_name(&tensors.iter().map(|t| t.name).collect::<Vec<_>>().join(", "));
 
         let mut row = 0u64;
         for tensor in tensors {
-            let rows_per_part = (PART_BYTES / tensor.row_bytes()).max(1);
+            let rows_per_part = (PART_BYTES / tensor.row_bytes()).next_multiple_of(together).max(1);
             for rows in tensor.data.chunks(rows_per_part * tensor.row_bytes()) {
-                let mut at = [0; PLANES];
-                for (at, (plane, bytes)) in at.iter_mut().zip(planes.iter().zip(&row_bytes)) {
-                    *at = plane + row * bytes;
-                }
-                self.0.push(Part { format, rows, buffer: buffer.clone(), at });
+                self.0.push(Part { format, cols, rows, buffer: buffer.clone(), at: bytes(row) });
                 row += (rows.len() / tensor.row_bytes()) as u64;
             }
         }
-        let (rows, cols) = (fits(rows)?, fits(cols)?);
-        Ok(Matrix { buffer, planes, format, rows, cols })
+        Ok(Matrix { buffer, format, rows, cols })
     }
 
     /// Copies all parts; `loaded` is called with the bytes of each.
@@ -154,15 +140,13 @@ impl<'a> Loader<'a> {
     pub fn load(self, loaded: &mut (dyn FnMut(u64) + Send)) -> Result<()> {
         let loaded = Mutex::new(loaded);
         // In the order of the file, which is the fastest if it is not in memory yet.
-        self.0.into_iter().par_bridge().try_for_each_init(<[Vec<u8>; PLANES]>::default, |packed, part| {
+        self.0.into_iter().par_bridge().try_for_each_init(Vec::new, |packed, part| {
             if part.format.is_quantized() {
-                packed.iter_mut().for_each(Vec::clear);
-                pack(part.format, part.rows, packed);
-                for (at, plane) in part.at.iter().zip(packed.iter()).filter(|(_, plane)| !plane.is_empty()) {
-                    part.buffer.write(*at, plane)?;
-                }
+                packed.clear();
+                pack(part.format, part.cols, part.rows, packed);
+                part.buffer.write(part.at, packed)?;
             } else {
-                part.buffer.write(part.at[0], part.rows)?;
+                part.buffer.write(part.at, part.rows)?;
             }
             loaded.lock().unwrap_or_else(PoisonError::into_inner)(part.rows.len() as u64);
             Ok(())

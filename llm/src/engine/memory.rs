@@ -10,6 +10,7 @@ use crate::engine::matrix::{Loader, Matrix};
 use crate::engine::state::State;
 use crate::error::{Error, Result};
 use crate::gguf::TensorView;
+use crate::kernels::format::Format;
 use crate::kernels::heads::LONGEST_HEAD;
 use crate::kernels::rotation::turns;
 use crate::model::Model;
@@ -154,9 +155,12 @@ impl LayerMemory {
     }
 }
 
-/// Reserves memory for matrices below each other; neighbours of equal type become one.
+/// Reserves memory for matrices below each other; neighbours of equal type become one if they share no tile.
 fn stacked<'a>(device: &Device, loader: &mut Loader<'a>, tensors: &[TensorView<'a>]) -> Result<Vec<Matrix>> {
-    tensors.chunk_by(|a, b| a.ty == b.ty).map(|group| loader.add(device, group)).collect()
+    let together = |a: &TensorView<'_>| Format::of(a.ty).map_or(1, Format::rows_together) as usize;
+    let joined =
+        |a: &TensorView<'_>, b: &TensorView<'_>| a.ty == b.ty && a.rows().is_multiple_of(together(a));
+    tensors.chunk_by(joined).map(|group| loader.add(device, group)).collect()
 }
 
 /// The rotation of each pair of a head per position; zero for pairs that do not rotate.

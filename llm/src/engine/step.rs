@@ -6,6 +6,7 @@ use crate::cache::CacheType;
 use crate::engine::launch::Launch;
 use crate::engine::matrix::{Matrix, fits};
 use crate::engine::memory::{DeviceModel, LayerMemory};
+use crate::engine::plan::{Exchange, StepPlan};
 use crate::engine::programs::Programs;
 use crate::error::Result;
 use crate::kernels::format::Format;
@@ -13,26 +14,6 @@ use crate::kernels::step::shape::{Grid, Shape};
 use crate::kernels::step::sync::{FIRST_FLAG_AT, FLAGS_PER_STEP, MARKS, MAX_BLOCKS, SYNC_WORDS};
 use crate::kernels::step::task::{Attention, Finish, Heads, Input, Results, Segment, Task};
 use crate::kernels::step::variant::Variant;
-
-/// Launches of the step kernel.
-#[derive(Debug)]
-pub struct StepPlan {
-    /// The whole step as one launch.
-    pub whole: Launch,
-    /// A step without the output matrix.
-    pub fill: Launch,
-    /// One launch per phase.
-    pub phases: Vec<Launch>,
-    /// Clock readings of the first block, if phases are timed.
-    pub times: Buffer,
-    /// Whether phases are timed.
-    pub timed: bool,
-    /// Counters that are zero between steps.
-    sync: Buffer,
-    /// Buffers that the phases name by address.
-    #[expect(dead_code, reason = "held, not used")]
-    kept: Vec<Buffer>,
-}
 
 /// A phase: its record and the bytes that it reads.
 struct Phase {
@@ -52,66 +33,61 @@ struct Vectors {
     counters: u64,
 }
 
-impl StepPlan {
-    /// Lowers the model `m`. `None` if there is no step kernel for its mix of types, or if the kernel does
-    /// not fit the device.
-    pub fn new(m: &DeviceModel, programs: &mut Programs, shape: Shape, timed: bool) -> Result<Option<Self>> {
-        let blocks = m.device.info().sm_count * shape.blocks_per_sm;
-        let grid = Grid { shape, blocks };
-        let short = 3 * m.config.layers + 2 < FLAGS_PER_STEP as usize;
-        let Some(variant) = variant(m).filter(|_| short && blocks <= MAX_BLOCKS) else {
-            return Ok(None);
-        };
-        let mut kept = Vec::new();
-        let phases = phases(m, grid, &mut kept)?;
+/// Lowers the model `m`. `None` if there is no step kernel for its types, or if the kernel does not fit the
+/// device.
+pub fn plan(m: &DeviceModel, programs: &mut Programs, shape: Shape, timed: bool) -> Result<Option<StepPlan>> {
+    let blocks = m.device.info().sm_count * shape.blocks_per_sm;
+    let grid = Grid { shape, blocks };
+    let short = 3 * m.config.layers + 2 < FLAGS_PER_STEP as usize;
+    let Some(variant) = variant(m).filter(|_| short && blocks <= MAX_BLOCKS) else {
+        return Ok(None);
+    };
+    let mut kept = Vec::new();
+    let phases = phases(m, grid, &mut kept)?;
 
-        let results = phases.iter().map(|p| p.task.shared().0).max().unwrap_or(0).next_multiple_of(16);
-        let inputs = phases.iter().map(|p| p.task.shared().1).max().unwrap_or(0);
-        let kernel = programs.step(&variant, shape)?;
-        let shared = u64::from(results + inputs + kernel.static_shared());
-        let resident = kernel.blocks_per_sm(shape.threads(), results + inputs) >= shape.blocks_per_sm;
-        if !resident || shared > m.device.info().max_shared_per_block.count() {
-            return Ok(None);
-        }
-        let config = LaunchConfig::new(blocks, shape.threads())
-            .with_dynamic_shared(results + inputs)
-            .with_blocks_per_sm(shape.blocks_per_sm);
-        let upload = |tasks: &mut dyn Iterator<Item = Task>| -> Result<Buffer> {
-            let bytes: Vec<u8> = tasks.flat_map(|t| t.words().to_vec()).flat_map(u32::to_le_bytes).collect();
-            let buffer = m.device.alloc(bytes.len() as u64)?;
-            buffer.write(0, &bytes)?;
-            Ok(buffer)
-        };
-        // The last phase is the output matrix.
-        let head = phases.len() - 1;
-        let all = upload(&mut phases.iter().map(|p| p.task.clone()))?;
-        let without_head = upload(&mut phases[..head].iter().enumerate().map(|(i, p)| {
+    let results = phases.iter().map(|p| p.task.shared().0).max().unwrap_or(0).next_multiple_of(16);
+    let inputs = phases.iter().map(|p| p.task.shared().1).max().unwrap_or(0);
+    let kernel = programs.step(&variant, shape)?;
+    let shared = u64::from(results + inputs + kernel.static_shared());
+    let resident = kernel.blocks_per_sm(shape.threads(), results + inputs) >= shape.blocks_per_sm;
+    if !resident || shared > m.device.info().max_shared_per_block.count() {
+        return Ok(None);
+    }
+    let config = LaunchConfig::new(blocks, shape.threads())
+        .with_dynamic_shared(results + inputs)
+        .with_blocks_per_sm(shape.blocks_per_sm);
+    let upload = |tasks: &mut dyn Iterator<Item = Task>| -> Result<Buffer> {
+        let bytes: Vec<u8> = tasks.flat_map(|t| t.words().to_vec()).flat_map(u32::to_le_bytes).collect();
+        let buffer = m.device.alloc(bytes.len() as u64)?;
+        buffer.write(0, &bytes)?;
+        Ok(buffer)
+    };
+    // The last phase is the output matrix.
+    let head = phases.len() - 1;
+    let all = upload(&mut phases.iter().map(|p| p.task.clone()))?;
+    let without_head =
+        upload(&mut phases[..head].iter().enumerate().map(|(i, p)| {
             p.task.clone().ending(if i + 1 == head { Finish::Advance } else { Finish::Nothing })
         }))?;
-        let sync = m.device.alloc(4 * u64::from(SYNC_WORDS))?;
-        sync.write(0, &vec![0; 4 * SYNC_WORDS as usize])?;
-        sync.write(4 * u64::from(FIRST_FLAG_AT), &FLAGS_PER_STEP.to_le_bytes())?;
-        let times = m.device.alloc(4 * u64::from(MARKS) * phases.len() as u64)?;
-        let launch = |role, tasks: &Buffer, range: std::ops::Range<usize>, timed: bool| -> Result<Launch> {
-            let args = Args::new().buffer(tasks).buffer(&m.state.words).buffer(&sync);
-            let args = if timed { args.buffer(&times) } else { args.u64(0) };
-            let args = args.u32(fits(range.start)?).u32(fits(range.end)?).u32(results);
-            let phases = &phases[range];
-            Ok(Launch::new(role, kernel.clone(), config, args)
-                .with_weights(phases.iter().map(|p| p.weight_bytes).sum())
-                .with_cache(phases.iter().map(|p| p.cache_bytes).sum()))
-        };
-        let whole = launch("step", &all, 0..phases.len(), timed)?;
-        let fill = launch("fill", &without_head, 0..head, false)?;
-        let parts = phases.iter().enumerate().map(|(i, p)| launch(p.role, &all, i..i + 1, false));
-        let parts = parts.collect::<Result<Vec<_>>>()?;
-        Ok(Some(Self { whole, fill, phases: parts, times, timed, sync, kept }))
-    }
-
-    /// Clears the blocks' counter, which a failed step may have left at any value.
-    pub fn reset(&self) -> Result<()> {
-        Ok(self.sync.write(0, &0u32.to_le_bytes())?)
-    }
+    let sync = m.device.alloc(4 * u64::from(SYNC_WORDS))?;
+    sync.write(0, &vec![0; 4 * SYNC_WORDS as usize])?;
+    sync.write(4 * u64::from(FIRST_FLAG_AT), &FLAGS_PER_STEP.to_le_bytes())?;
+    let times = m.device.alloc(4 * u64::from(MARKS) * phases.len() as u64)?;
+    let launch = |role, tasks: &Buffer, range: std::ops::Range<usize>, timed: bool| -> Result<Launch> {
+        let args = Args::new().buffer(tasks).buffer(&m.state.words).buffer(&sync);
+        let args = if timed { args.buffer(&times) } else { args.u64(0) };
+        let args = args.u32(fits(range.start)?).u32(fits(range.end)?).u32(results);
+        let phases = &phases[range];
+        Ok(Launch::new(role, kernel.clone(), config, args)
+            .with_weights(phases.iter().map(|p| p.weight_bytes).sum())
+            .with_cache(phases.iter().map(|p| p.cache_bytes).sum()))
+    };
+    let whole = launch("step", &all, 0..phases.len(), timed)?;
+    let fill = launch("fill", &without_head, 0..head, false)?;
+    let parts = phases.iter().enumerate().map(|(i, p)| launch(p.role, &all, i..i + 1, false));
+    let parts = parts.collect::<Result<Vec<_>>>()?;
+    let exchange = Exchange::Counter(sync);
+    Ok(Some(StepPlan { whole, fill, phases: parts, times, timed, exchange, kept }))
 }
 
 /// The step kernel for a model's mix of types, if there is one.
@@ -250,7 +226,7 @@ fn layer_phases(
 fn segment(matrix: &Matrix, first_row: u32, gate: bool) -> Segment {
     Segment {
         format: matrix.format,
-        planes: matrix.addresses(),
+        weights: matrix.buffer().va().raw(),
         rows: matrix.rows,
         cols: matrix.cols,
         gate,

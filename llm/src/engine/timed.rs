@@ -8,7 +8,7 @@ use std::time::Duration;
 use hcq::{Device, Graph, Queue, Timestamp};
 
 use crate::engine::launch::Launch;
-use crate::engine::step::StepPlan;
+use crate::engine::plan::StepPlan;
 use crate::engine::times::{LaunchTime, PhaseParts, PhaseTime, Work, layers};
 use crate::error::Result;
 use crate::kernels::step::sync::MARKS;

@@ -1,10 +1,15 @@
 //! The layout of each tensor type in device memory, and the code that unpacks it in a kernel.
 //!
-//! Weights stay quantized. At load each tensor is split into planes (all high bits of all rows, then all
-//! scales, ...), so that every lane reads aligned words next to its neighbour's; no byte is added. A *unit*
-//! is what one lane unpacks at a time: 32 neighbouring values of the quantized types, 16 bytes of the others.
-//! A quantized unit unpacks into eight words of four integers each (`Format::quads`), the operands of the
-//! integer dot product.
+//! Weights stay quantized. A *unit* is what one lane unpacks at a time: 32 neighbouring values of the quantized
+//! types, 16 bytes of the others. A quantized unit unpacks into eight words of four integers each
+//! (`Format::quads`), the operands of integer products.
+//!
+//! Matrices of quantized types lie in *tiles* of 16 rows and 256 columns, eight units of each row; tiles of the
+//! same rows follow each other. At load each tile is split into sections (quants, scales, ...), and the pieces
+//! of a section lie where the lanes of a warp read them: with g = lane / 4 and t = lane % 4 a lane takes the
+//! units t and t + 4 of rows g and g + 8, as the tensor cores want their left factor. Every access of a warp to
+//! a section is then contiguous. Whole tiles take no byte more than the file; rows and columns past the end of
+//! a matrix are zeros.
 
 use half::f16;
 use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Pred, Reg};
@@ -32,17 +37,53 @@ pub enum Format {
     Q6K,
 }
 
-/// One plane of a packed tensor.
+/// Rows of a tile.
+pub const TILE_ROWS: u32 = 16;
+/// Columns of a tile.
+pub const TILE_COLS: u32 = 256;
+/// Values of a unit of a quantized type.
+pub(crate) const UNIT: u32 = 32;
+
+/// A section of a tile: a piece of `bytes` bytes for every unit of every row, or one for every row. The place of
+/// the piece of row `8h + g` and unit `4s + t` is `at` and a multiple of each of the four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plane {
-    /// Parameter name in the kernels.
-    pub name: &'static str,
-    /// Bytes of one block of [`Format::block`] values in this plane.
-    pub block_bytes: u32,
+pub(crate) struct Section {
+    pub at: u32,
+    pub bytes: u32,
+    pub h: u32,
+    pub s: u32,
+    pub g: u32,
+    pub t: u32,
 }
 
-const fn plane(name: &'static str, block_bytes: u32) -> Plane {
-    Plane { name, block_bytes }
+impl Section {
+    const fn of_units(at: u32, bytes: u32) -> Self {
+        match bytes {
+            16 => Self { at, bytes, h: 1024, s: 512, g: 64, t: 16 },
+            8 => Self { at, bytes, h: 512, s: 8, g: 64, t: 16 },
+            _ => Self { at, bytes, h: 2 * bytes, s: bytes, g: 16 * bytes, t: 4 * bytes },
+        }
+    }
+
+    const fn of_rows(at: u32, bytes: u32) -> Self {
+        Self { at, bytes, h: 8 * bytes, s: 0, g: bytes, t: 0 }
+    }
+
+    /// Whether there is a piece for every unit, not one for every row.
+    pub const fn has_units(self) -> bool {
+        self.t > 0
+    }
+
+    /// Bytes of the section.
+    const fn size(self) -> u32 {
+        let pieces = if self.has_units() { TILE_ROWS * TILE_COLS / UNIT } else { TILE_ROWS };
+        pieces * self.bytes
+    }
+
+    /// Byte offset of the piece of row `row` and unit `unit`, both within the tile.
+    pub const fn place(self, row: u32, unit: u32) -> u32 {
+        self.at + row / 8 * self.h + row % 8 * self.g + unit / 4 * self.s + unit % 4 * self.t
+    }
 }
 
 /// The registers of one unit in a lane: its words, then its scales in the form in which they are stored.
@@ -109,25 +150,49 @@ impl Format {
         }
     }
 
-    /// The planes, in the order of the kernels' parameters.
-    pub const fn planes(self) -> &'static [Plane] {
-        const F32: &[Plane] = &[plane("values", 64)];
-        const HALF: &[Plane] = &[plane("values", 32)];
-        const Q8_0: &[Plane] = &[plane("first", 16), plane("second", 16), plane("scales", 2)];
-        const Q4_0: &[Plane] = &[plane("quants", 16), plane("scales", 2)];
-        const Q4K: &[Plane] = &[plane("heads", 16), plane("quants", 128)];
-        const Q5K: &[Plane] = &[plane("heads", 16), plane("quants", 128), plane("fifths", 32)];
-        const Q6K: &[Plane] =
-            &[plane("quads", 128), plane("more", 64), plane("scales", 16), plane("supers", 2)];
+    /// The sections of a tile; none for types that are not quantized.
+    pub(crate) const fn sections(self) -> &'static [Section] {
+        const Q8_0: &[Section] =
+            &[Section::of_units(0, 16), Section::of_units(2048, 16), Section::of_units(4096, 2)];
+        const Q4_0: &[Section] = &[Section::of_units(0, 16), Section::of_units(2048, 2)];
+        const Q4K: &[Section] = &[Section::of_units(0, 16), Section::of_rows(2048, 16)];
+        const Q5K: &[Section] =
+            &[Section::of_units(0, 16), Section::of_rows(2048, 16), Section::of_units(2304, 4)];
+        const Q6K: &[Section] = &[
+            Section::of_units(0, 16),
+            Section::of_units(2048, 8),
+            Section::of_units(3072, 2),
+            Section::of_rows(3328, 2),
+        ];
         match self {
-            Format::F32 => F32,
-            Format::F16 | Format::Bf16 => HALF,
+            Format::F32 | Format::F16 | Format::Bf16 => &[],
             Format::Q8_0 => Q8_0,
             Format::Q4_0 => Q4_0,
             Format::Q4K => Q4K,
             Format::Q5K => Q5K,
             Format::Q6K => Q6K,
         }
+    }
+
+    /// Bytes of a tile; 0 for types that are not quantized.
+    pub const fn tile_bytes(self) -> u32 {
+        match self.sections() {
+            [.., last] => last.at + last.size(),
+            [] => 0,
+        }
+    }
+
+    /// Bytes of a packed matrix, or of some of its rows; for quantized types of whole tiles.
+    pub fn packed_bytes(self, rows: u64, cols: u64) -> u64 {
+        match self.tile_bytes() {
+            0 => rows * self.ty().bytes_for(cols).unwrap_or_default(),
+            tile => rows.div_ceil(TILE_ROWS.into()) * cols.div_ceil(TILE_COLS.into()) * u64::from(tile),
+        }
+    }
+
+    /// Rows that a packed matrix can be divided at: multiples of this.
+    pub const fn rows_together(self) -> u32 {
+        if self.is_quantized() { TILE_ROWS } else { 1 }
     }
 
     /// Values in a unit.
@@ -168,23 +233,28 @@ impl Format {
         }
     }
 
-    /// Adds the kernel's pointer parameters, one per plane.
-    pub(crate) fn params(self, k: &Kernel) -> Vec<Pointer<Global, u8>> {
-        self.planes().iter().map(|p| k.param_ptr::<u8>(p.name, 16)).collect()
+    /// Adds the kernel's pointer parameter.
+    pub(crate) fn param(self, k: &Kernel) -> Pointer<Global, u8> {
+        k.param_ptr::<u8>("weights", 16)
     }
 
-    /// Where row `row` starts in each plane.
+    /// Where row `row` starts: for quantized types its pieces of each section of the first tile.
     pub(crate) fn row(
         self,
         k: &Kernel,
-        planes: &[Pointer<Global, u8>],
+        weights: Pointer<Global, u8>,
         row: Reg<u32>,
         cols: Multiple,
     ) -> Vec<Pointer<Global, u8>> {
-        let blocks = k.halve(cols, self.block().trailing_zeros());
-        let of =
-            |(plane, at): (&Plane, &Pointer<Global, u8>)| k.row(*at, row, k.scale(blocks, plane.block_bytes));
-        self.planes().iter().zip(planes).map(of).collect()
+        if !self.is_quantized() {
+            let bytes = k.scale(cols, if self == Format::F32 { 4 } else { 2 });
+            return vec![k.row(weights, row, bytes)];
+        }
+        let tiles = k.shr(k.add(cols.reg(), TILE_COLS - 1), TILE_COLS.trailing_zeros());
+        let tile = k.row(weights, k.shr(row, TILE_ROWS.trailing_zeros()), k.scale(tiles, self.tile_bytes()));
+        let (g, h) = (k.and(row, 7), k.bfe(row, 3, 1));
+        let start = |s: &Section| k.at_stride(k.at_stride(tile, g, s.g), h, s.h).plus_bytes(s.at.into());
+        self.sections().iter().map(start).collect()
     }
 
     /// Loads the unit `after` units after `unit` of a row into existing registers, where `guard` holds.
@@ -198,41 +268,49 @@ impl Format {
         into: &Packed,
     ) {
         let r = &into.words;
-        // `after` is a multiple of 32, so of whole blocks too.
-        let at = |plane: usize, bytes: u32| {
-            k.at_stride(row[plane], unit, bytes).plus_bytes(i64::from(after) * i64::from(bytes))
+        if !self.is_quantized() {
+            let at = k.at_stride(row[0], unit, 16).plus_bytes(i64::from(after) * 16);
+            return k.load_words_where(guard, at, r, Cache::Stream);
+        }
+        // `after` is a multiple of 32, so of whole tiles too.
+        let (tile, s, t) = (k.shr(unit, 3), k.bfe(unit, 2, 1), k.and(unit, 3));
+        let at = |number: usize| {
+            let section = self.sections()[number];
+            let at = k.at_stride(row[number], tile, self.tile_bytes());
+            let at = if section.has_units() {
+                k.at_stride(k.at_stride(at, s, section.s), t, section.t)
+            } else {
+                at
+            };
+            at.plus_bytes(i64::from(after / 8) * i64::from(self.tile_bytes()))
         };
-        let of_block = |plane: usize, bytes: u32| {
-            let block = k.at_stride(row[plane], k.shr(unit, 3), bytes);
-            block.plus_bytes(i64::from(after / 8) * i64::from(bytes))
+        let words = |section, range: std::ops::Range<usize>, cache| {
+            k.load_words_where(guard, at(section), &r[range], cache);
         };
-        let words = |from, range: std::ops::Range<usize>, cache| {
-            k.load_words_where(guard, from, &r[range], cache);
-        };
-        let half = |from, into: usize| k.load_half_where(guard, from, r[into], Cache::ReadOnly);
+        let half = |section, into: usize| k.load_half_where(guard, at(section), r[into], Cache::ReadOnly);
         match self {
-            Format::F32 | Format::F16 | Format::Bf16 => words(at(0, 16), 0..4, Cache::Stream),
+            Format::F32 | Format::F16 | Format::Bf16 => {}
             Format::Q8_0 => {
-                words(at(0, 16), 0..4, Cache::Stream);
-                words(at(1, 16), 4..8, Cache::Stream);
-                half(at(2, 2), 8);
+                words(0, 0..4, Cache::Stream);
+                words(1, 4..8, Cache::Stream);
+                half(2, 8);
             }
             Format::Q4_0 => {
-                words(at(0, 16), 0..4, Cache::Stream);
-                half(at(1, 2), 4);
+                words(0, 0..4, Cache::Stream);
+                half(1, 4);
             }
             Format::Q4K | Format::Q5K => {
-                words(at(1, 16), 0..4, Cache::Stream);
-                words(of_block(0, 16), 4..8, Cache::ReadOnly);
+                words(0, 0..4, Cache::Stream);
+                words(1, 4..8, Cache::ReadOnly);
                 if self == Format::Q5K {
-                    words(at(2, 4), 8..9, Cache::Stream);
+                    words(2, 8..9, Cache::Stream);
                 }
             }
             Format::Q6K => {
-                words(at(0, 16), 0..4, Cache::Stream);
-                words(at(1, 8), 4..6, Cache::Stream);
-                half(at(2, 2), 6);
-                half(of_block(3, 2), 7);
+                words(0, 0..4, Cache::Stream);
+                words(1, 4..6, Cache::Stream);
+                half(2, 6);
+                half(3, 7);
             }
         }
     }
@@ -382,11 +460,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_byte_is_added_by_packing() {
+    fn no_byte_is_added_by_packing_whole_tiles() {
         for format in Format::ALL {
-            let planes: u32 = format.planes().iter().map(|p| p.block_bytes).sum();
-            let file = format.ty().bytes_for(format.block().into());
-            assert_eq!(Some(u64::from(planes)), file, "{format:?}");
+            let file = format.ty().bytes_for(u64::from(TILE_COLS)).map(|row| 48 * 3 * row);
+            assert_eq!(Some(format.packed_bytes(48, 768)), file, "{format:?}");
+        }
+    }
+
+    #[test]
+    fn every_byte_of_a_tile_belongs_to_one_piece() {
+        for format in Format::ALL.into_iter().filter(|f| f.is_quantized()) {
+            let mut times = vec![0; format.tile_bytes() as usize];
+            for section in format.sections() {
+                let units = if section.has_units() { 8 } else { 1 };
+                for (row, unit) in (0..TILE_ROWS).flat_map(|r| (0..units).map(move |u| (r, u))) {
+                    let at = section.place(row, unit);
+                    assert_eq!(at % section.bytes, 0, "{format:?}: unaligned");
+                    (at..at + section.bytes).for_each(|byte| times[byte as usize] += 1);
+                }
+            }
+            assert!(times.iter().all(|n| *n == 1), "{format:?}");
         }
     }
 }

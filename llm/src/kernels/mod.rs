@@ -21,6 +21,7 @@ pub mod recipe;
 pub mod rotation;
 pub mod state;
 pub mod step;
+pub mod stream;
 
 use ptxgen::{Kernel, Module, Named, Target};
 
@@ -50,6 +51,7 @@ pub fn modules(target: Target) -> Vec<Named> {
     for variant in VARIANTS {
         add(variant.module, vec![step::kernel::kernel(variant, step::shape::Shape::default())]);
     }
+    add(stream::kernel::NAME, vec![stream::kernel::kernel(target)]);
     let mut kernels = vec![attention::combine()];
     kernels.extend(
         HEAD_DIMS.into_iter().flat_map(|d| [attention::kernel(d, false), attention::kernel(d, true)]),

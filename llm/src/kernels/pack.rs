@@ -1,42 +1,41 @@
-//! From the blocks of a file to the planes that kernels read: done once, when a model is loaded, at the speed
+//! From the blocks of a file to the tiles that kernels read: done once, when a model is loaded, at the speed
 //! of memory.
 //!
 //! The loops have fixed lengths and no branches per value, so that compilers turn them into vector
 //! instructions.
 
-use crate::kernels::format::Format;
+use crate::kernels::format::{Format, Section, TILE_COLS, TILE_ROWS, UNIT};
 
-/// Splits whole blocks of a file into planes: appends each block's part to the plane's bytes.
-///
-/// `blocks` must be a multiple of the type's block size.
+/// Appends whole rows of `cols` values of a file to `packed`, in the layout of [`Format`]. Rows after the first
+/// call continue a matrix only if all before were multiples of [`Format::rows_together`].
 ///
 /// # Panics
-/// If there are fewer `planes` than [`Format::planes`].
-pub fn pack(format: Format, blocks: &[u8], planes: &mut [Vec<u8>]) {
+/// If `cols` is no multiple of the type's block size, or `rows` are no whole rows.
+pub fn pack(format: Format, cols: u32, rows: &[u8], packed: &mut Vec<u8>) {
     match format {
-        Format::F32 | Format::F16 | Format::Bf16 => planes[0].extend_from_slice(blocks),
-        Format::Q8_0 => split::<34, 3>(format, blocks, planes, |block, [first, second, scale]| {
-            scale.copy_from_slice(&block[..2]);
-            first.copy_from_slice(&block[2..18]);
-            second.copy_from_slice(&block[18..]);
+        Format::F32 | Format::F16 | Format::Bf16 => packed.extend_from_slice(rows),
+        Format::Q8_0 => tiles::<34, 3>(format, cols, rows, packed, |block, [first, second, scale]| {
+            scale[..2].copy_from_slice(&block[..2]);
+            first[..16].copy_from_slice(&block[2..18]);
+            second[..16].copy_from_slice(&block[18..]);
         }),
-        Format::Q4_0 => split::<18, 2>(format, blocks, planes, |block, [quants, scale]| {
-            scale.copy_from_slice(&block[..2]);
+        Format::Q4_0 => tiles::<18, 2>(format, cols, rows, packed, |block, [quants, scale]| {
+            scale[..2].copy_from_slice(&block[..2]);
             for (packed, q) in quants.iter_mut().zip(&block[2..]) {
                 // In two's complement.
                 *packed = q ^ 0x88;
             }
         }),
-        Format::Q4K => split::<144, 2>(format, blocks, planes, |block, [head, quants]| {
-            head.copy_from_slice(&block[..16]);
+        Format::Q4K => tiles::<144, 2>(format, cols, rows, packed, |block, [quants, head]| {
+            head[..16].copy_from_slice(&block[..16]);
             nibbles(&block[16..], quants);
         }),
-        Format::Q5K => split::<176, 3>(format, blocks, planes, |block, [head, quants, fifths]| {
-            head.copy_from_slice(&block[..16]);
+        Format::Q5K => tiles::<176, 3>(format, cols, rows, packed, |block, [quants, head, fifths]| {
+            head[..16].copy_from_slice(&block[..16]);
             nibbles(&block[48..], quants);
             fifth_bits(&block[16..48], fifths);
         }),
-        Format::Q6K => split::<210, 4>(format, blocks, planes, |block, [quads, more, scales, scale]| {
+        Format::Q6K => tiles::<210, 4>(format, cols, rows, packed, |block, [quads, more, scales, scale]| {
             let values = q6_values(block);
             let packed = quads.as_chunks_mut::<16>().0.iter_mut().zip(more.as_chunks_mut::<8>().0);
             for (unit, (quads, more)) in values.as_chunks().0.iter().zip(packed) {
@@ -44,29 +43,57 @@ pub fn pack(format: Format, blocks: &[u8], planes: &mut [Vec<u8>]) {
                 quads.copy_from_slice(&words[..16]);
                 more.copy_from_slice(&words[16..]);
             }
-            scales.copy_from_slice(&block[192..208]);
-            scale.copy_from_slice(&block[208..]);
+            scales[..16].copy_from_slice(&block[192..208]);
+            scale[..2].copy_from_slice(&block[208..]);
         }),
     }
 }
 
-/// Extends the planes for `blocks` of `BYTES` bytes; `each` fills in the parts of every block.
-fn split<const BYTES: usize, const PLANES: usize>(
+/// Most bytes that a block has in a section.
+const PART: usize = 128;
+
+/// Packs rows of blocks of `BYTES` bytes; `each` gives the pieces of a block, one section after the other.
+fn tiles<const BYTES: usize, const SECTIONS: usize>(
     format: Format,
-    blocks: &[u8],
-    planes: &mut [Vec<u8>],
-    each: impl Fn(&[u8; BYTES], [&mut [u8]; PLANES]),
+    cols: u32,
+    rows: &[u8],
+    packed: &mut Vec<u8>,
+    each: impl Fn(&[u8; BYTES], &mut [[u8; PART]; SECTIONS]),
 ) {
-    let blocks = blocks.as_chunks::<BYTES>().0;
-    let mut sizes = format.planes().iter().map(|plane| plane.block_bytes as usize);
-    let planes: &mut [Vec<u8>; PLANES] = planes.first_chunk_mut().expect("a vector for each plane");
-    let mut parts = planes.each_mut().map(|plane| {
-        let (size, at) = (sizes.next().unwrap_or(1), plane.len());
-        plane.resize(at + size * blocks.len(), 0);
-        plane[at..].chunks_exact_mut(size)
-    });
-    for block in blocks {
-        each(block, parts.each_mut().map(|part| part.next().unwrap_or_default()));
+    let sections: &[Section; SECTIONS] = format.sections().try_into().expect("parts for each section");
+    let (blocks, tile) = ((cols / format.block()) as usize, format.tile_bytes() as usize);
+    let units = (format.block() / UNIT) as usize;
+    let (rows, rest) = rows.as_chunks::<BYTES>();
+    assert!(rest.is_empty() && rows.len().is_multiple_of(blocks), "rows of {blocks} blocks");
+    let tiles = cols.div_ceil(TILE_COLS) as usize;
+    let start = packed.len();
+    packed.resize(start + (rows.len() / blocks).div_ceil(TILE_ROWS as usize) * tiles * tile, 0);
+    let packed = &mut packed[start..];
+    let mut parts = [[0; PART]; SECTIONS];
+    for (row, all) in rows.chunks_exact(blocks).enumerate() {
+        let tiles = packed[row / TILE_ROWS as usize * tiles * tile..].chunks_exact_mut(tile);
+        let row = row as u32 % TILE_ROWS;
+        for (tile, all) in tiles.zip(all.chunks(TILE_COLS as usize / UNIT as usize / units)) {
+            for (unit, block) in (0..).step_by(units).zip(all) {
+                each(block, &mut parts);
+                for (section, part) in sections.iter().zip(&parts) {
+                    let pieces = if section.has_units() { units } else { 1 };
+                    match section.bytes {
+                        16 => scatter::<16>(*section, row, unit, &part[..16 * pieces], tile),
+                        8 => scatter::<8>(*section, row, unit, &part[..8 * pieces], tile),
+                        4 => scatter::<4>(*section, row, unit, &part[..4 * pieces], tile),
+                        _ => scatter::<2>(*section, row, unit, &part[..2 * pieces], tile),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Copies the pieces of units from `unit` on of a row to their places in its tile.
+fn scatter<const N: usize>(section: Section, row: u32, unit: u32, pieces: &[u8], tile: &mut [u8]) {
+    for (unit, piece) in (unit..).zip(pieces.as_chunks::<N>().0) {
+        tile[section.place(row, unit) as usize..][..N].copy_from_slice(piece);
     }
 }
 
@@ -167,16 +194,16 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_appended_in_their_order() {
+    fn rows_are_appended_in_their_order() {
         for format in Format::ALL {
-            let bytes = format.ty().bytes_for(format.block().into()).expect("whole blocks") as usize;
-            let blocks: Vec<u8> = (0..3 * bytes).map(|i| (i * 37 % 251) as u8).collect();
-            let mut whole = vec![Vec::new(); format.planes().len()];
-            let mut parts = whole.clone();
-            pack(format, &blocks, &mut whole);
-            blocks.chunks(bytes).for_each(|block| pack(format, block, &mut parts));
+            let cols = 2 * TILE_COLS + format.block();
+            let bytes = format.ty().bytes_for(cols.into()).expect("whole blocks") as usize;
+            let rows: Vec<u8> = (0..40 * bytes).map(|i| (i * 37 % 251) as u8).collect();
+            let (mut whole, mut parts) = (Vec::new(), Vec::new());
+            pack(format, cols, &rows, &mut whole);
+            rows.chunks(16 * bytes).for_each(|rows| pack(format, cols, rows, &mut parts));
             assert_eq!(whole, parts, "{format:?}");
-            assert_eq!(whole.iter().map(Vec::len).sum::<usize>(), blocks.len());
+            assert_eq!(whole.len() as u64, format.packed_bytes(40, cols.into()));
         }
     }
 }

@@ -31,10 +31,24 @@ pub(crate) fn rotate_by(
     a: Reg<f32>,
     b: Reg<f32>,
 ) -> (Reg<f32>, Reg<f32>) {
+    rotate_pair(k, angle(k, step, position), a, b)
+}
+
+/// Sine and cosine of `position` times `step`.
+pub(crate) fn angle(k: &Kernel, step: Reg<u64>, position: Reg<u32>) -> (Reg<f32>, Reg<f32>) {
     let fraction = k.mul(step, k.convert::<u32, u64>(position));
     // The upper half as a signed number is the angle, at most half a turn in either direction.
     let upper = k.bits::<u32, i32>(k.convert::<u64, u32>(k.shr(fraction, 32)));
     let radians = k.mul(k.convert::<i32, f32>(upper), (std::f64::consts::TAU / 2f64.powi(32)) as f32);
-    let (sin, cos) = (k.sin(radians), k.cos(radians));
+    (k.sin(radians), k.cos(radians))
+}
+
+/// The pair `(a, b)` rotated by an angle with this sine and cosine.
+pub(crate) fn rotate_pair(
+    k: &Kernel,
+    (sin, cos): (Reg<f32>, Reg<f32>),
+    a: Reg<f32>,
+    b: Reg<f32>,
+) -> (Reg<f32>, Reg<f32>) {
     (k.mad(a, cos, k.neg(k.mul(b, sin))), k.mad(a, sin, k.mul(b, cos)))
 }

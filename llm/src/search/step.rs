@@ -3,7 +3,8 @@
 use hcq::Graph;
 
 use crate::engine::launch::record;
-use crate::engine::step::{self, StepPlan};
+use crate::engine::plan::StepPlan;
+use crate::engine::step;
 use crate::error::Result;
 use crate::kernels::recipe::Recipe;
 use crate::kernels::step::shape::Shape;
@@ -44,7 +45,7 @@ struct Candidate {
 /// Searches the shape.
 pub fn search(bench: &mut Bench<'_>) -> Result<()> {
     let Some(variant) = step::variant(&bench.model) else {
-        bench.outcome.left_out.push("step: no step kernel takes this mix of types".into());
+        bench.outcome.left_out.push("step: the step of quantized models has one shape".into());
         return Ok(());
     };
     let Some(usual) = candidate(bench, Shape::default())? else {
@@ -101,7 +102,7 @@ pub fn search(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 fn candidate(bench: &mut Bench<'_>, shape: Shape) -> Result<Option<Candidate>> {
-    let plan = StepPlan::new(&bench.model, &mut bench.programs, shape, false)?;
+    let plan = step::plan(&bench.model, &mut bench.programs, shape, false)?;
     let Some(plan) = plan else { return Ok(None) };
     let graph = record(&bench.model.device, [&plan.whole])?;
     Ok(Some(Candidate { shape, graph, plan }))

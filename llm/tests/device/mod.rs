@@ -131,11 +131,11 @@ impl Random {
     }
 }
 
-/// The first arguments of kernels that read a matrix.
-pub fn matrix(format: Format, blocks: &[u8]) -> Args {
-    let mut planes = vec![Vec::new(); format.planes().len()];
-    pack(format, blocks, &mut planes);
-    planes.iter().fold(Args::new(), |args, plane| args.buffer(&upload(plane)))
+/// The first argument of kernels that read a matrix with rows of `cols` values.
+pub fn matrix(format: Format, cols: usize, blocks: &[u8]) -> Args {
+    let mut packed = Vec::new();
+    pack(format, cols as u32, blocks, &mut packed);
+    Args::new().buffer(&upload(&packed))
 }
 
 /// The values of a matrix, row after row.

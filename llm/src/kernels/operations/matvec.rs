@@ -99,11 +99,11 @@ impl Epilogue {
     }
 }
 
-/// The kernel `PREFIX_SUFFIX(planes.., x, out, rows, cols)`.
+/// The kernel `PREFIX_SUFFIX(weights, x, out, rows, cols)`.
 pub fn kernel(format: Format, epilogue: Epilogue, shape: Shape) -> Kernel {
     let k = Kernel::new(&shape.kernel_name(format, epilogue));
     k.max_threads(shape.threads());
-    let planes = format.params(&k);
+    let weights = format.param(&k);
     let x = k.param_ptr::<f32>("x", 16);
     let out = k.param_ptr::<f32>("out", 4);
     let rows = k.param::<u32>("rows");
@@ -120,7 +120,7 @@ pub fn kernel(format: Format, epilogue: Epilogue, shape: Shape) -> Kernel {
         Epilogue::Store | Epilogue::Add => (0..results).map(result).collect(),
         Epilogue::Gate => (0..results).map(result).flat_map(|row| [row, k.add(row, rows)]).collect(),
     };
-    let row: Vec<_> = own.into_iter().map(|row| format.row(&k, &planes, row, cols)).collect();
+    let row: Vec<_> = own.into_iter().map(|row| format.row(&k, weights, row, cols)).collect();
     let quarter = k.halve(cols, 2);
     let sums: Vec<Reg<f32>> = row.iter().map(|_| k.var(0f32)).collect();
 

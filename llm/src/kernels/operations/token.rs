@@ -15,11 +15,11 @@ pub const fn embed_blocks(format: Format, cols: u32) -> u32 {
     (cols / format.unit()).div_ceil(THREADS)
 }
 
-/// `embed_SUFFIX(planes.., state, out, rows, cols)`: the current token's row of the embedding, dequantized.
+/// `embed_SUFFIX(weights, state, out, rows, cols)`: the current token's row of the embedding, dequantized.
 pub(crate) fn embed(format: Format) -> Kernel {
     let k = Kernel::new(&format!("embed_{}", format.suffix()));
     k.max_threads(THREADS);
-    let planes = format.params(&k);
+    let weights = format.param(&k);
     let state = k.param_ptr::<u32>("state", 16);
     let out = k.param_ptr::<f32>("out", 16);
     let rows = k.param::<u32>("rows");
@@ -28,7 +28,7 @@ pub(crate) fn embed(format: Format) -> Kernel {
     k.exit_if(k.ge(unit, k.halve(cols, format.unit().trailing_zeros()).reg()));
     let position = k.load(state);
     let token = k.load(k.at(state.plus(i64::from(TOKENS_AT)), position));
-    let row = format.row(&k, &planes, k.min(token, k.sub(rows, 1)), cols);
+    let row = format.row(&k, weights, k.min(token, k.sub(rows, 1)), cols);
     let packed = format.fetch(&k, &row, unit);
     for (start, values) in format.runs(&k, unit).into_iter().zip(format.weights(&k, &packed)) {
         k.store_n(k.at(out, start), &values);

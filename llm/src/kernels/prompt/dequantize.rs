@@ -19,13 +19,13 @@ pub const fn blocks(rows: u32) -> u32 {
     rows.div_ceil(ROWS)
 }
 
-/// `dequantize_SUFFIX(planes.., out, rows, cols)`: `[rows][cols]` in f16, each value rounded to the nearest.
+/// `dequantize_SUFFIX(weights, out, rows, cols)`: `[rows][cols]` in f16, each value rounded to the nearest.
 ///
 /// A warp collects the values that its lanes unpack in shared memory, so that it writes whole lines.
 pub(crate) fn matrix(format: Format) -> Kernel {
     let k = Kernel::new(&format!("dequantize_{}", format.suffix()));
     k.max_threads(THREADS);
-    let planes = format.params(&k);
+    let weights = format.param(&k);
     let out = k.param_ptr::<f16>("out", 16);
     let rows = k.param::<u32>("rows");
     let cols = k.param_multiple("cols", format.block());
@@ -36,7 +36,7 @@ pub(crate) fn matrix(format: Format) -> Kernel {
     let gathered = k.at(gathered, k.scale(warp, 32 * VALUES));
     // Pieces of eight values; the pieces that eight lanes write or read together are in different banks.
     let piece = |number: Reg<u32>| k.at_stride(gathered, k.xor(number, k.bfe(number, 3, 3)), 16);
-    let from = format.row(&k, &planes, row, cols);
+    let from = format.row(&k, weights, row, cols);
     let to = k.row(out, row, cols);
     let units = k.halve(cols, format.unit().trailing_zeros()).reg();
     let last = k.sub(units, 1);
@@ -78,12 +78,12 @@ pub(crate) fn store_rounded<S: Space>(k: &Kernel, to: Pointer<S, f16>, values: &
     k.store_n(to.cast::<F16x2>(), &pairs);
 }
 
-/// `embed_prompt_SUFFIX(planes.., prompt, out, rows, cols)`: the embedding rows of the chunk's tokens, in
+/// `embed_prompt_SUFFIX(weights, prompt, out, rows, cols)`: the embedding rows of the chunk's tokens, in
 /// f32. A block per token.
 pub(crate) fn embed(format: Format) -> Kernel {
     let k = Kernel::new(&format!("embed_prompt_{}", format.suffix()));
     k.max_threads(THREADS);
-    let planes = format.params(&k);
+    let weights = format.param(&k);
     let prompt = k.param_ptr::<u32>("prompt", 16);
     let out = k.param_ptr::<f32>("out", 16);
     let rows = k.param::<u32>("rows");
@@ -91,7 +91,7 @@ pub(crate) fn embed(format: Format) -> Kernel {
     let index = k.special(Special::CtaidX);
     k.exit_if(k.ge(index, k.load(prompt.plus(COUNT_AT))));
     let token = k.load(k.at(prompt.plus(TOKENS_AT), index));
-    let from = format.row(&k, &planes, k.min(token, k.sub(rows, 1)), cols);
+    let from = format.row(&k, weights, k.min(token, k.sub(rows, 1)), cols);
     let to = k.row(out, index, cols);
     let units = k.halve(cols, format.unit().trailing_zeros()).reg();
     k.for_(k.special(Special::TidX), units, THREADS, |unit: Reg<u32>| {

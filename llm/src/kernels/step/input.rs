@@ -1,14 +1,10 @@
-//! The input of a matrix phase: normalized, and as 16-bit integers that share a scale per 32 values.
-//!
-//! A value is `scale · (256 · high + low)`, `high` a signed byte and `low` an unsigned one: two integer dot
-//! products give the result of 16-bit activations. Every block makes its own copy in shared memory.
+//! The input of a matrix phase: normalized, in single precision. Every block makes its own copy in shared
+//! memory.
 
-use ptxgen::{Cache, Global, Pointer, Reg, Shared, Shuffle};
+use ptxgen::{Cache, Global, Pointer, Reg, Shared};
 
-use crate::kernels::cache::{largest, split, to_integers};
 use crate::kernels::step::block::Step;
-use crate::kernels::step::layout::{HALF, LOW, SCALES, SUMS, TILE_BYTES, UNITS};
-use crate::kernels::step::record::{FLAGGED, FLOATS, INTEGERS, NORM, at};
+use crate::kernels::step::record::{FLAGGED, NORM, at};
 
 /// Passes of all threads, four values each, that are loaded together from a plain input.
 const TOGETHER: u32 = 4;
@@ -133,18 +129,7 @@ impl Step<'_> {
         };
         let products: Vec<[Reg<f32>; 4]> = (0..values.len()).map(product).collect();
         let passes = || (0u32..).zip(&products).map(|(i, values)| (k.add(first, i), *values));
-        let quantized = self.formats.iter().any(|f| f.is_quantized());
-        let plain = self.formats.iter().any(|f| !f.is_quantized());
-        let integers = || passes().for_each(|(pass, values)| self.store_integers(values, pass));
-        let floats = || passes().for_each(|(pass, values)| self.store_floats(values, pass));
-        match (quantized, plain) {
-            (true, false) => integers(),
-            (false, _) => floats(),
-            (true, true) => {
-                k.if_(self.is_set(INTEGERS), integers);
-                k.if_(self.is_set(FLOATS), floats);
-            }
-        }
+        passes().for_each(|(pass, values)| self.store_floats(values, pass));
     }
 
     /// The factor of the products: the inverse of the input's root mean square if it is normalized, else 1.
@@ -155,40 +140,6 @@ impl Step<'_> {
         let float = |at: i64| k.bits::<u32, f32>(self.word(at));
         let scale = k.rsqrt(k.mad(total, float(at::INVERSE_LEN), float(at::EPS)));
         k.select(self.is_set(NORM), scale, 1f32)
-    }
-
-    /// The thread's four values of pass `pass` as integers. Eight threads share a scale.
-    fn store_integers(&self, values: [Reg<f32>; 4], pass: Reg<u32>) {
-        let k = self.k;
-        let largest = largest(k, &values, &[4, 2, 1]);
-        let sum = self.formats.iter().any(|f| f.has_minimum()).then(|| {
-            let sum = values.into_iter().reduce(|a, b| k.add(a, b));
-            let own = sum.unwrap_or(values[0]);
-            [4, 2, 1].into_iter().fold(own, |v, lanes| k.add(v, k.shuffle(v, Shuffle::Xor(lanes))))
-        });
-        let (inverse, some) = to_integers(k, largest);
-        let scale = k.select(some, k.mul(largest, 1f32 / 32767.0), 0f32);
-        let [high, low] = split(k, values, inverse);
-        let passes_log2 = self.shape.passes_log2();
-        let tile = if passes_log2 == 0 { pass } else { k.shr(pass, passes_log2) };
-        let base = k.at_stride(self.inputs, tile, TILE_BYTES);
-        let (unit, word) = (k.shr(self.tid, 3), k.and(self.tid, 7));
-        let unit = match passes_log2 {
-            0 => unit,
-            log2 => k.mad(k.and(pass, (1 << log2) - 1), UNITS >> log2, unit),
-        };
-        let place = k.mad(k.shr(word, 2), HALF, k.mul(k.and(word, 3), 4u32));
-        let place = k.shr(k.mad(unit, 16u32, place), 2);
-        let bytes = k.at(base.cast::<u32>(), place);
-        k.store(bytes, high);
-        k.store(bytes.plus_bytes(i64::from(LOW)), low);
-        k.if_(k.eq(word, 0), || {
-            let own = k.at(base.cast::<f32>(), unit);
-            k.store(own.plus_bytes(i64::from(SCALES)), scale);
-            if let Some(sum) = sum {
-                k.store(own.plus_bytes(i64::from(SUMS)), sum);
-            }
-        });
     }
 
     /// The thread's four values of pass `pass` in single precision: of every eight neighbouring values of
@@ -202,10 +153,8 @@ impl Step<'_> {
         k.store_n(k.at(self.floats(), k.scale(k.shr(place, 2), 4)), &values);
     }
 
-    /// The input in single precision: after the integers, if there are any.
+    /// The input in single precision.
     pub(super) fn floats(&self) -> Pointer<Shared, f32> {
-        let k = self.k;
-        let tiles = k.select(self.is_set(INTEGERS), self.word(at::TILES), 0u32);
-        k.at_stride(self.inputs, tiles, TILE_BYTES).cast()
+        self.inputs.cast()
     }
 }

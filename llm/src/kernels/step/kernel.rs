@@ -174,11 +174,11 @@ impl Step<'_> {
         self.stamp(1);
         self.stamp(2);
         self.by_format(&segment, |format| {
-            let planes = self.planes(&segment, format);
+            let weights = [self.weights(&segment)];
             let threads = self.shape.threads();
             let thread = k.mad(self.block, threads, self.tid);
             k.for_(thread, units, k.mul(self.blocks, threads), |unit: Reg<u32>| {
-                let packed = format.fetch(k, &planes, k.add(row, unit));
+                let packed = format.fetch(k, &weights, k.add(row, unit));
                 let values = format.weights(k, &packed);
                 for (start, values) in format.runs(k, unit).into_iter().zip(values) {
                     for (i, pair) in (0u32..).step_by(2).zip(values.chunks_exact(2)) {

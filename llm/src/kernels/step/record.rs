@@ -12,10 +12,6 @@ pub(super) const ATTENTION: u32 = 2;
 
 /// The input is normalized: it is multiplied by weights, the products by the inverse of its root mean square.
 pub(super) const NORM: u32 = 1;
-/// The input is converted to integers.
-pub(super) const INTEGERS: u32 = 2;
-/// The input is used in single precision.
-pub(super) const FLOATS: u32 = 4;
 /// Every value of the input has a flag.
 pub(super) const FLAGGED: u32 = 8;
 /// A later phase waits until all blocks have completed this one.
@@ -83,5 +79,5 @@ pub(super) mod segment {
     /// Whether some tiles are not full.
     pub const RAGGED: i64 = 10;
     pub const FORMAT: i64 = 11;
-    pub const PLANES: i64 = 12;
+    pub const WEIGHTS: i64 = 12;
 }

@@ -5,8 +5,7 @@ use crate::kernels::format::Format;
 use crate::kernels::heads::even_shares;
 use crate::kernels::step::layout::{TILE, TILE_BYTES};
 use crate::kernels::step::record::{
-    ARRIVES, ATTENTION, EMBED, FLAGGED, FLOATS, INTEGERS, MATVEC, MAX_SEGMENTS, NORM, QUANTIZED, WAITS,
-    WORDS, at, segment,
+    ARRIVES, ATTENTION, EMBED, FLAGGED, MATVEC, MAX_SEGMENTS, NORM, QUANTIZED, WAITS, WORDS, at, segment,
 };
 use crate::kernels::step::shape::{Grid, Shape};
 
@@ -40,8 +39,8 @@ pub enum Finish {
 pub struct Segment {
     /// Format of the weights.
     pub format: Format,
-    /// Addresses of the planes.
-    pub planes: Vec<u64>,
+    /// Address of the weights.
+    pub weights: u64,
     /// Rows of the matrix.
     pub rows: u32,
     /// Values in a row.
@@ -206,9 +205,6 @@ impl Task {
             task.set_address(at::WEIGHT, weight);
             task.set(at::EPS, eps.to_bits());
         }
-        for segment in segments {
-            flags |= if segment.format.is_quantized() { INTEGERS } else { FLOATS };
-        }
         // Long rows are split into parts while there are fewer parts than warps.
         let pairs: u32 = segments.iter().map(Segment::pairs).sum();
         let tiles = len.div_ceil(TILE);
@@ -237,14 +233,7 @@ impl Task {
             task.segment(i, segment, grid, parts_log2);
         }
         let most: u32 = segments.iter().map(|s| s.pairs().div_ceil(blocks)).sum();
-        let mut input_bytes = 0;
-        if flags & INTEGERS != 0 {
-            input_bytes += tiles * TILE_BYTES;
-        }
-        if flags & FLOATS != 0 {
-            input_bytes += tiles * TILE * 4;
-        }
-        task.shared = ((most << parts_log2) * 8, input_bytes);
+        task.shared = ((most << parts_log2) * 8, tiles * TILE_BYTES);
         task
     }
 
@@ -313,9 +302,7 @@ impl Task {
         let part = s.cols.div_ceil(TILE).next_multiple_of(shape.span() << parts_log2) >> parts_log2;
         self.set(base + segment::PART_TILES, part * TILE / shape.values(s.format));
         self.set(base + segment::FACTOR, (1.0 / s.format.raised()).to_bits());
-        for (i, plane) in (0..).zip(&s.planes) {
-            self.set_address(base + segment::PLANES + 2 * i, *plane);
-        }
+        self.set_address(base + segment::WEIGHTS, s.weights);
     }
 }
 

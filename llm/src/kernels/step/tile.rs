@@ -7,7 +7,6 @@ use ptxgen::{Cache, Global, Pointer, Reg, Shared, Shuffle};
 
 use crate::kernels::format::{Format, Packed};
 use crate::kernels::step::block::Step;
-use crate::kernels::step::layout::{HALF, LOW, SCALES, SUMS, TILE_BYTES};
 use crate::kernels::step::record::{at, segment};
 
 /// Rows of a tile.
@@ -105,12 +104,10 @@ impl Step<'_> {
         }
     }
 
-    /// Addresses of the segment's planes.
-    pub(super) fn planes(&self, s: &Segment, format: Format) -> Vec<Pointer<Global, u8>> {
+    /// Address of the segment's weights.
+    pub(super) fn weights(&self, s: &Segment) -> Pointer<Global, u8> {
         let k = self.k;
-        let addresses = self.record(s).plus(segment::PLANES).cast::<u64>();
-        let addresses = k.load_with(addresses, format.planes().len() as u32, Cache::Default);
-        addresses.into_iter().map(|address| k.pointer(address, 16)).collect()
+        k.pointer(k.load(self.record(s).plus(segment::WEIGHTS).cast::<u64>()), 16)
     }
 
     /// Reads the record of segment `s.number` and moves the cursor to the warp's first item in it.
@@ -157,7 +154,7 @@ impl Step<'_> {
     fn load_tile(&self, format: Format, s: &Segment, cursor: &Cursor, tile: &Tile) {
         let k = self.k;
         let (part, pair) = (k.and(cursor.item, s.part_mask), k.shr(cursor.item, s.parts_log2));
-        // Read again for each tile, like the planes: kept values would take registers.
+        // Read again for each tile, like the address: kept values would take registers.
         let [step, delta, last_row, units_of_row] =
             k.load_n(self.record(s).plus(segment::STEP), Cache::Default);
         let first = k.mad(pair, step, s.first_row);
@@ -165,13 +162,13 @@ impl Step<'_> {
         k.set(tile.number, k.mad(part, s.part_tiles, cursor.tile));
         let units = self.shape.units(format);
         let unit = k.mad(tile.number, 32 * units, self.lane);
-        let planes = self.planes(s, format);
+        let weights = [self.weights(s)];
         let limits = [units_of_row].into_iter().chain(s.limits.iter().copied());
         let guards: Vec<_> = limits.take(units as usize).map(|limit| k.lt(unit, limit)).collect();
         for (r, row) in rows.into_iter().enumerate() {
             let unit = k.mad(row, units_of_row, unit);
             for (u, guard) in (0..).zip(&guards) {
-                format.load(k, &planes, unit, 32 * u, Some(*guard), &self.packed(tile, format, r, u));
+                format.load(k, &weights, unit, 32 * u, Some(*guard), &self.packed(tile, format, r, u));
             }
         }
     }
@@ -195,11 +192,7 @@ impl Step<'_> {
         sums: [Reg<f32>; ROWS],
     ) {
         let k = self.k;
-        if format.is_quantized() {
-            self.multiply_integers(format, tile, sums);
-        } else {
-            self.multiply_floats(format, tile, sums);
-        }
+        self.multiply_floats(format, tile, sums);
         k.if_(k.ne(tile.item, after.item), || {
             // Each half of the warp reduces one row.
             let low = k.lt(self.lane, 16);
@@ -212,92 +205,6 @@ impl Step<'_> {
             });
             sums.iter().for_each(|sum| k.set(*sum, 0f32));
         });
-    }
-
-    fn multiply_integers(&self, format: Format, tile: &Tile, sums: [Reg<f32>; ROWS]) {
-        let k = self.k;
-        // A tile of the matrix covers half a tile of the input, one, or two.
-        let (base, slot) = match self.shape.depth {
-            1 => {
-                let half = k.mad(k.and(tile.number, 1), 32u32, self.lane);
-                (k.at_stride(self.inputs, k.shr(tile.number, 1), TILE_BYTES), half)
-            }
-            depth => (k.at_stride(self.inputs, tile.number, depth / 2 * TILE_BYTES), self.lane),
-        };
-        let bytes = k.at_stride(base, slot, 16);
-        let floats = k.at_stride(base, slot, 4);
-        for unit in 0..self.shape.units(format) {
-            let (whole, u) = (unit / 2 * TILE_BYTES, unit % 2);
-            let words = |from: u32| -> Vec<Reg<u32>> {
-                [0, HALF]
-                    .into_iter()
-                    .flat_map(|half| {
-                        let at = bytes.plus_bytes(i64::from(whole + from + half + 512 * u));
-                        k.load_with(at.cast::<u32>(), 4, Cache::Default)
-                    })
-                    .collect()
-            };
-            let (high, low) = (words(0), words(LOW));
-            let float =
-                |from: u32| k.load(floats.plus_bytes(i64::from(whole + from + 128 * u)).cast::<f32>());
-            let scale = float(SCALES);
-            let total = format.has_minimum().then(|| float(SUMS));
-            for (r, sum) in sums.into_iter().enumerate() {
-                let packed = self.packed(tile, format, r, unit);
-                self.dot(format, &packed, (&high, &low), (scale, total), sum);
-            }
-        }
-    }
-
-    /// Adds the product of a unit with its 32 activations to `sum`.
-    fn dot(
-        &self,
-        format: Format,
-        packed: &Packed,
-        (high, low): (&[Reg<u32>], &[Reg<u32>]),
-        (scale, total): (Reg<f32>, Option<Reg<f32>>),
-        sum: Reg<f32>,
-    ) {
-        let k = self.k;
-        let quads = format.quads(k, packed);
-        let supers = format.supers(k, packed);
-        let scales = format.scales(k, packed);
-        // Signed weights times signed high bytes, or times unsigned low bytes.
-        let signed = |range: std::ops::Range<usize>, high: Option<&[Reg<u32>]>| -> Reg<i32> {
-            let zero = k.var(0i32);
-            range.fold(zero, |sum, i| {
-                let q = k.bits::<u32, i32>(quads[i]);
-                match high {
-                    Some(x) => k.dp4a(q, k.bits::<u32, i32>(x[i]), sum),
-                    None => k.dp4a(q, low[i], sum),
-                }
-            })
-        };
-        let float = |n: Reg<i32>| k.convert::<i32, f32>(n);
-        let (product, factor) = match format {
-            Format::Q6K => {
-                let [first, second] = [0, 1].map(|i| k.bits::<u32, i32>(scales[i]));
-                let both =
-                    |x: Option<&[Reg<u32>]>| k.mad(signed(4..8, x), second, k.mul(signed(0..4, x), first));
-                (k.mad(float(both(Some(high))), 256f32, float(both(None))), supers[0])
-            }
-            Format::Q8_0 | Format::Q4_0 => {
-                (k.mad(float(signed(0..8, Some(high))), 256f32, float(signed(0..8, None))), supers[0])
-            }
-            _ => {
-                let zero = k.var(0i32);
-                let of_high = (0..8).fold(zero, |sum, i| k.dp4a(quads[i], k.bits::<u32, i32>(high[i]), sum));
-                let of_low = (0..8).fold(k.var(0i32), |sum, i| k.dp4a(quads[i], low[i], sum));
-                // Below 2^26.
-                let both = k.mad(of_high, 256i32, of_low);
-                (float(both), k.mul(supers[0], k.convert::<u32, f32>(scales[0])))
-            }
-        };
-        k.mad_to(sum, product, k.mul(factor, scale), sum);
-        if let Some(total) = total {
-            let least = k.mul(supers[1], k.convert::<u32, f32>(scales[1]));
-            k.mad_to(sum, k.neg::<f32>(least), total, sum);
-        }
     }
 
     fn multiply_floats(&self, format: Format, tile: &Tile, sums: [Reg<f32>; ROWS]) {

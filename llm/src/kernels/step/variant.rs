@@ -1,4 +1,4 @@
-//! The step kernels that are generated: one per mix of types.
+//! The step kernels that are generated: one per type.
 
 use crate::kernels::format::Format;
 use crate::kernels::step::shape::Shape;
@@ -19,11 +19,6 @@ pub const VARIANTS: &[Variant] = &[
     Variant { module: "step_f32", name: "f32", formats: &[Format::F32] },
     Variant { module: "step_f16", name: "f16", formats: &[Format::F16] },
     Variant { module: "step_bf16", name: "bf16", formats: &[Format::Bf16] },
-    Variant { module: "step_q8_0", name: "q8_0", formats: &[Format::Q8_0] },
-    Variant { module: "step_q6_k", name: "q6_k", formats: &[Format::Q6K] },
-    Variant { module: "step_q4_0", name: "q4_0", formats: &[Format::Q4_0, Format::Q6K] },
-    Variant { module: "step_q4_k", name: "q4_k", formats: &[Format::Q4K, Format::Q6K] },
-    Variant { module: "step_q5_k", name: "q5_k", formats: &[Format::Q5K, Format::Q6K] },
 ];
 
 impl Variant {

@@ -1,0 +1,249 @@
+//! Lowers a model of quantized types to the streaming step kernel: its list of phases, and its launches.
+
+use hcq::{Args, Buffer, LaunchConfig};
+
+use crate::engine::launch::Launch;
+use crate::engine::matrix::{Matrix, fits};
+use crate::engine::memory::{DeviceModel, LayerMemory};
+use crate::engine::plan::{Exchange, StepPlan};
+use crate::engine::programs::Programs;
+use crate::error::Result;
+use crate::kernels::stream::kernel::NAME;
+use crate::kernels::stream::layout::{GROUP_SLOTS, MAX_SLOTS, Needs, THREADS};
+use crate::kernels::stream::sync::{
+    FIRST_PHASE_AT, MARKS, MAX_BLOCKS, PACKET_BYTES, PACKET_VALUES, PHASES_PER_STEP, SYNC_WORDS,
+};
+use crate::kernels::stream::task::{
+    Attention, Division, Finish, Heads, Input, Packets, Results, Segment, Task,
+};
+
+/// Slots without which a consumer cannot hold two tiles.
+const LEAST_SLOTS: u32 = 2 * GROUP_SLOTS;
+
+/// A phase: its record and the bytes that it reads.
+struct Phase {
+    role: &'static str,
+    task: Task,
+    weight_bytes: u64,
+    cache_bytes: u64,
+}
+
+/// Addresses of the vectors that a layer's phases exchange.
+#[derive(Clone, Copy, Default)]
+struct Vectors {
+    qkv: u64,
+    attended: u64,
+    /// The residual stream after attention.
+    between: u64,
+    gated: u64,
+    /// The residual stream after the layer.
+    after: u64,
+}
+
+/// Collects the phases of a model.
+struct Planner<'a> {
+    m: &'a DeviceModel,
+    division: Division,
+    phases: Vec<Phase>,
+    /// Of layers with an even number and with an odd one.
+    vectors: [Vectors; 2],
+    partials: u64,
+    counters: u64,
+    heads: Heads,
+    kept: Vec<Buffer>,
+}
+
+/// Whether the kernel takes a model: all matrices are quantized, and gate and up share no tile.
+pub fn takes(m: &DeviceModel) -> bool {
+    let phases = 5 * m.config.layers + 2;
+    let divided = |l: &LayerMemory| match &l.gate_up[..] {
+        [both] => (both.rows / 2).is_multiple_of(both.format.rows_together()),
+        _ => true,
+    };
+    m.matrices().all(|m| m.format.is_quantized())
+        && m.layers.iter().all(divided)
+        && phases < PHASES_PER_STEP as usize - 1
+}
+
+/// Lowers the model `m`. `None` if the kernel does not take it or does not fit the device.
+///
+/// # Errors
+/// What the device reports.
+pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Option<StepPlan>> {
+    let info = m.device.info();
+    let blocks = info.sm_count;
+    if !takes(m) || blocks > MAX_BLOCKS {
+        return Ok(None);
+    }
+    let Planner { phases, kept, .. } = Planner::new(m, blocks)?.lowered()?;
+    let needs = phases.iter().fold(Needs::default(), |most, p| most.max(p.task.needs()));
+    let kernel = programs.kernel(NAME, NAME)?;
+    let most = fits(usize::try_from(info.max_shared_per_block.count()).unwrap_or(usize::MAX))?;
+    let free = most.saturating_sub(kernel.static_shared() + needs.fixed());
+    let slots = (free / needs.slot).min(MAX_SLOTS) / GROUP_SLOTS * GROUP_SLOTS;
+    let shared = slots * needs.slot + needs.fixed();
+    if slots < LEAST_SLOTS || kernel.blocks_per_sm(THREADS, shared) == 0 {
+        return Ok(None);
+    }
+    let config = LaunchConfig::new(blocks, THREADS).with_dynamic_shared(shared).with_blocks_per_sm(1);
+    let upload = |tasks: &mut dyn Iterator<Item = Task>| -> Result<Buffer> {
+        let bytes: Vec<u8> = tasks.flat_map(|t| t.words().to_vec()).flat_map(u32::to_le_bytes).collect();
+        let buffer = m.device.alloc(bytes.len() as u64)?;
+        buffer.write(0, &bytes)?;
+        Ok(buffer)
+    };
+    // The last phase is the output matrix.
+    let head = phases.len() - 1;
+    let all = upload(&mut phases.iter().map(|p| p.task.clone()))?;
+    let without_head =
+        upload(&mut phases[..head].iter().enumerate().map(|(i, p)| {
+            p.task.clone().ending(if i + 1 == head { Finish::Advance } else { Finish::Nothing })
+        }))?;
+    let sync = m.device.alloc(4 * u64::from(SYNC_WORDS))?;
+    sync.write(0, &vec![0; 4 * SYNC_WORDS as usize])?;
+    sync.write(4 * u64::from(FIRST_PHASE_AT), &PHASES_PER_STEP.to_le_bytes())?;
+    let times = m.device.alloc(4 * u64::from(MARKS) * phases.len() as u64)?;
+    let inputs = slots * needs.slot;
+    let launch = |role, tasks: &Buffer, range: std::ops::Range<usize>, timed: bool| -> Result<Launch> {
+        let args = Args::new().buffer(tasks).buffer(&m.state.words).buffer(&sync);
+        let args = if timed { args.buffer(&times) } else { args.u64(0) };
+        let args = args.u32(fits(range.start)?).u32(fits(range.end)?).u32(slots).u32(needs.slot);
+        let held = inputs + needs.inputs;
+        let args = args.u32(inputs).u32(held).u32(held + needs.held);
+        let phases = &phases[range];
+        Ok(Launch::new(role, kernel.clone(), config, args)
+            .with_weights(phases.iter().map(|p| p.weight_bytes).sum())
+            .with_cache(phases.iter().map(|p| p.cache_bytes).sum()))
+    };
+    let whole = launch("step", &all, 0..phases.len(), timed)?;
+    let fill = launch("fill", &without_head, 0..head, false)?;
+    let parts = phases.iter().enumerate().map(|(i, p)| launch(p.role, &all, i..i + 1, false));
+    let parts = parts.collect::<Result<Vec<_>>>()?;
+    let exchange = Exchange::Numbers(sync);
+    Ok(Some(StepPlan { whole, fill, phases: parts, times, timed, exchange, kept }))
+}
+
+impl<'a> Planner<'a> {
+    fn new(m: &'a DeviceModel, blocks: u32) -> Result<Self> {
+        let c = &m.config;
+        let heads = Heads {
+            turns: m.turns.va().raw(),
+            keys: 0,
+            values: 0,
+            heads: fits(c.heads)?,
+            kv_heads: fits(c.kv_heads)?,
+            head_dim: fits(c.head_dim)?,
+            context: m.cache.context,
+            kv: m.cache.kv,
+        };
+        let mut kept =
+            Vec::from([&m.turns, &m.output_norm, &m.state.words, &m.state.logits].map(Buffer::clone));
+        kept.extend(m.matrices().map(|m| m.buffer().clone()));
+        for layer in &m.layers {
+            kept.extend([&layer.attn_norm, &layer.ffn_norm, &layer.keys, &layer.values].map(Buffer::clone));
+        }
+        let mut zeros = |bytes: usize| -> Result<u64> {
+            let buffer = m.device.alloc(bytes as u64)?;
+            buffer.write(0, &vec![0; bytes])?;
+            kept.push(buffer.clone());
+            Ok(buffer.va().raw())
+        };
+        let mut vectors = [Vectors::default(); 2];
+        for v in &mut vectors {
+            let mut packets = |values: usize| zeros(values / PACKET_VALUES as usize * PACKET_BYTES as usize);
+            *v = Vectors {
+                qkv: packets(c.q_dim() + 2 * c.kv_dim())?,
+                attended: packets(c.q_dim())?,
+                between: packets(c.hidden)?,
+                gated: packets(c.ff)?,
+                after: packets(c.hidden)?,
+            };
+        }
+        let partials = zeros(4 * Attention::partial_words(&heads, blocks) as usize)?;
+        let counters = zeros(4 * Attention::units(&heads) as usize)?;
+        let division = Division::new(blocks);
+        Ok(Self { m, division, phases: Vec::new(), vectors, partials, counters, heads, kept })
+    }
+
+    /// All phases.
+    fn lowered(mut self) -> Result<Self> {
+        let m = self.m;
+        // As if a layer before the first had written it.
+        let out = self.packets(self.vectors[1].after);
+        self.push("embedding", Task::embed(&whole(&m.embedding), out), m.embedding.row_bytes(), 0);
+        let mut x = out;
+        for (i, layer) in m.layers.iter().enumerate() {
+            x = self.layer(layer, self.vectors[i % 2], x);
+        }
+        let input = Input { x, norm: Some((m.output_norm.va().raw(), m.config.rms_eps)) };
+        let results = Results::Logits(m.state.logits.va().raw());
+        let task = Task::matvec(input, &[whole(&m.output)], results, &mut self.division);
+        let bytes = m.output.bytes() + 4 * m.config.hidden as u64;
+        self.push("output", task.ending(Finish::Choose), bytes, 0);
+        Ok(self)
+    }
+
+    fn push(&mut self, role: &'static str, task: Task, weight_bytes: u64, cache_bytes: u64) {
+        self.phases.push(Phase { role, task, weight_bytes, cache_bytes });
+    }
+
+    /// What the next phase writes to `address`. Phases are numbered from 1.
+    fn packets(&self, address: u64) -> Packets {
+        Packets { address, phase: self.phases.len() as u32 + 1 }
+    }
+
+    /// The five phases of a layer whose input is `x`. Returns its result.
+    fn layer(&mut self, layer: &LayerMemory, v: Vectors, x: Packets) -> Packets {
+        let m = self.m;
+        let c = &m.config;
+        let heads = Heads { keys: layer.keys.va().raw(), values: layer.values.va().raw(), ..self.heads };
+        let normed = |x, weight: &Buffer| Input { x, norm: Some((weight.va().raw(), c.rms_eps)) };
+        let plain = |x| Input { x, norm: None };
+        let bytes = |matrices: &[Matrix]| matrices.iter().map(Matrix::bytes).sum::<u64>();
+        let norm_bytes = 4 * c.hidden as u64;
+
+        let qkv = self.packets(v.qkv);
+        let segments: Vec<Segment> = layer.qkv.iter().map(whole).collect();
+        let results = Results::Heads(qkv, heads);
+        let task = Task::matvec(normed(x, &layer.attn_norm), &segments, results, &mut self.division);
+        self.push("q k v", task, bytes(&layer.qkv) + norm_bytes, 0);
+
+        let attended = self.packets(v.attended);
+        let (partials, counters) = (self.partials, self.counters);
+        let attention = Attention { qkv, out: attended, partials, counters, heads };
+        let task = Task::attention(&attention, self.division.blocks());
+        self.push("attention", task, 0, m.cache.bytes_per_position());
+
+        let between = self.packets(v.between);
+        let results = Results::Add(x, between);
+        let task = Task::matvec(plain(attended), &[whole(&layer.o)], results, &mut self.division);
+        self.push("attention output", task, layer.o.bytes(), 0);
+
+        let gated = self.packets(v.gated);
+        let segments = match &layer.gate_up[..] {
+            [both] => halves(both),
+            parts => parts.iter().map(whole).collect(),
+        };
+        let input = normed(between, &layer.ffn_norm);
+        let task = Task::matvec(input, &segments, Results::Gate(gated), &mut self.division);
+        self.push("gate up", task, bytes(&layer.gate_up) + norm_bytes, 0);
+
+        let after = self.packets(v.after);
+        let results = Results::Add(between, after);
+        let task = Task::matvec(plain(gated), &[whole(&layer.down)], results, &mut self.division);
+        self.push("down", task, layer.down.bytes(), 0);
+        after
+    }
+}
+
+/// All rows of a matrix.
+fn whole(m: &Matrix) -> Segment {
+    Segment { format: m.format, tiles: m.buffer().va().raw(), rows: m.rows, cols: m.cols }
+}
+
+/// The upper and the lower half of a matrix.
+fn halves(m: &Matrix) -> Vec<Segment> {
+    let rows = m.rows / 2;
+    let half = |first| Segment { tiles: m.buffer().va().raw() + m.offset_of(first), rows, ..whole(m) };
+    vec![half(0), half(rows)]
+}

@@ -1,0 +1,290 @@
+//! What all warps of the kernel use: the record of a phase, packets, barriers, the clock.
+
+use ptxgen::{Element, Global, Kernel, Mbarrier, Pointer, Poll, Pred, Reg, Shared, Special, Target};
+
+use crate::kernels::stream::layout::CONSUMERS;
+use crate::kernels::stream::record::{MAX_SEGMENTS, WORDS, at, segment};
+use crate::kernels::stream::sync::{MARKS, PACKET_BYTES};
+
+/// Polls before a warp sleeps between them.
+const POLLS: u32 = 64;
+/// Polls before a warp gives up: some seconds.
+const MOST_POLLS: u32 = 1 << 24;
+
+/// Words of shared memory with what all warps know of the step.
+pub(super) mod own {
+    /// Position of the current token.
+    pub const POSITION: i64 = 0;
+    /// The step's first phase number.
+    pub const FIRST_PHASE: i64 = 1;
+    pub const WORDS: u32 = 4;
+}
+
+/// What the code of a phase works with.
+pub(super) struct Stream<'a> {
+    pub k: &'a Kernel,
+    pub target: Target,
+    pub lane: Reg<u32>,
+    /// Number of the warp; that of a consumer among the consumers.
+    pub warp: Reg<u32>,
+    pub block: Reg<u32>,
+    pub blocks: Reg<u32>,
+    /// Number of the phase.
+    pub index: Reg<u32>,
+    /// The warp's copy of the phase's record.
+    pub task: Pointer<Shared, u32>,
+    /// See [`own`].
+    pub own: Pointer<Shared, u32>,
+    pub ring: Ring,
+    pub sums: Sums,
+    /// Inputs of the consumers' columns.
+    pub inputs: Pointer<Shared, u8>,
+    /// Zeros that lanes without an input read.
+    pub zeros: Pointer<Shared, u8>,
+    /// The gate's sums.
+    pub held: Pointer<Shared, f32>,
+    /// Results of attention per warp, and a word.
+    pub scratch: Pointer<Shared, f32>,
+    pub last: Pointer<Shared, u32>,
+    pub state: Pointer<Global, u32>,
+    pub sync: Pointer<Global, u32>,
+    /// Address of the buffer of times, or 0.
+    pub times: Reg<u64>,
+}
+
+/// The ring of weights.
+#[derive(Clone, Copy)]
+pub(super) struct Ring {
+    pub start: Pointer<Shared, u8>,
+    /// Bytes of a slot.
+    pub slot_bytes: ptxgen::Multiple,
+    /// Number of slots.
+    pub slots: Reg<u32>,
+    pub full: Pointer<Shared, Mbarrier>,
+    pub empty: Pointer<Shared, Mbarrier>,
+}
+
+/// A warp's place in the ring: its slot and the parity of the lap.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub slot: Reg<u32>,
+    pub parity: Reg<u32>,
+}
+
+/// The sums of chunks of tiles, two buffers in turns.
+#[derive(Clone, Copy)]
+pub(super) struct Sums {
+    pub values: Pointer<Shared, f32>,
+    /// Sums of squares of the consumers.
+    pub squares: Pointer<Shared, f32>,
+    pub full: Pointer<Shared, Mbarrier>,
+    pub empty: Pointer<Shared, Mbarrier>,
+    /// Number of the warp's next chunk.
+    pub chunk: Reg<u32>,
+}
+
+/// The tiles of a segment that belong to this block.
+#[derive(Clone, Copy)]
+pub(super) struct Share {
+    pub first: Reg<u32>,
+    pub count: Reg<u32>,
+}
+
+impl Stream<'_> {
+    /// Word `at` of the record.
+    pub fn word(&self, at: i64) -> Reg<u32> {
+        self.k.load(self.task.plus(at))
+    }
+
+    /// A number in single precision in the record.
+    pub fn number(&self, at: i64) -> Reg<f32> {
+        self.k.bits(self.word(at))
+    }
+
+    /// An address in the record, aligned to 16 bytes.
+    pub fn address<E: Element>(&self, at: i64) -> Pointer<Global, E> {
+        self.k.pointer(self.k.load(self.task.plus(at).cast::<u64>()), 16)
+    }
+
+    /// The record of segment `number`.
+    pub fn segment(&self, number: Reg<u32>) -> Pointer<Shared, u32> {
+        self.k.at(self.task.plus(at::SEGMENT), self.k.scale(number, at::SEGMENT_WORDS as u32))
+    }
+
+    /// Position of the current token.
+    pub fn position(&self) -> Reg<u32> {
+        self.k.load(self.own.plus(own::POSITION))
+    }
+
+    /// The phase number in word `at` of the record, in this step.
+    pub fn phase(&self, at: i64) -> Reg<u32> {
+        self.k.add(self.k.load(self.own.plus(own::FIRST_PHASE)), self.word(at))
+    }
+
+    /// Whether `flag` is set in the record.
+    pub fn is_set(&self, flag: u32) -> Pred {
+        self.k.ne(self.k.and(self.word(at::FLAGS), flag), 0)
+    }
+
+    /// Reads the words of record `index` that this lane copies.
+    pub fn fetch_record(&self, tasks: Pointer<Global, u32>, index: Reg<u32>, into: [Reg<u32>; 3]) {
+        let k = self.k;
+        let record = k.at(k.at(tasks, k.scale(index, WORDS)), self.lane);
+        for (i, word) in (0..).step_by(32).zip(into) {
+            k.load_words_where(None, record.plus(i), &[word], ptxgen::Cache::ReadOnly);
+        }
+    }
+
+    /// Makes the words of all lanes the warp's record.
+    pub fn enter_record(&self, words: [Reg<u32>; 3]) {
+        let k = self.k;
+        k.sync_warp();
+        for (i, word) in (0..).step_by(32).zip(words) {
+            k.store(k.at(self.task, self.lane).plus(i), word);
+        }
+        k.sync_warp();
+    }
+
+    /// The block's tiles of a segment.
+    pub fn share(&self, record: Pointer<Shared, u32>) -> Share {
+        let k = self.k;
+        let [each, rest, turn, _] = k.load_n(record.plus(segment::EACH), ptxgen::Cache::Default);
+        let before = k.sub(self.block, turn);
+        let index = k.select(k.lt(self.block, turn), k.add(before, self.blocks), before);
+        let first = k.mad(each, index, k.min(index, rest));
+        Share { first, count: k.add(each, k.select(k.lt(index, rest), 1u32, 0u32)) }
+    }
+
+    /// The block's tiles of all segments, and their number.
+    pub fn shares(&self) -> ([Share; MAX_SEGMENTS], Reg<u32>) {
+        let shares: [Share; MAX_SEGMENTS] =
+            std::array::from_fn(|i| self.share(self.task.plus(at::SEGMENT + i as i64 * at::SEGMENT_WORDS)));
+        let all = shares.iter().map(|s| s.count).reduce(|a, b| self.k.add(a, b));
+        (shares, all.unwrap_or(self.block))
+    }
+
+    /// How barrier objects are polled.
+    fn how(&self) -> Poll {
+        if self.target >= Target::Sm90 { Poll::Try } else { Poll::Test }
+    }
+
+    /// Waits until the phase of `parity` of a barrier object is complete.
+    pub fn wait_phase(&self, barrier: Pointer<Shared, Mbarrier>, parity: Reg<u32>) {
+        let k = self.k;
+        let (polls, end) = (k.var(0u32), k.label());
+        k.branch_if(k.phase_done(barrier, parity, self.how()), end);
+        k.loop_(|l| {
+            k.break_if(l, k.phase_done(barrier, parity, self.how()));
+            k.add_to(polls, 1);
+            k.if_(k.gt(polls, MOST_POLLS), || k.trap());
+        });
+        k.bind(end);
+    }
+
+    /// Repeats `read` until its result is true.
+    pub fn poll(&self, read: impl FnOnce() -> Pred) {
+        let k = self.k;
+        let polls = k.var(0u32);
+        k.loop_(|l| {
+            let seen = read();
+            k.break_if(l, seen);
+            k.add_to(polls, 1);
+            k.if_(k.gt(polls, POLLS), || {
+                k.if_(k.gt(polls, MOST_POLLS), || k.trap());
+                k.sleep(32);
+            });
+        });
+    }
+
+    /// Arrives once for the whole warp, after all its lanes' accesses.
+    pub fn arrive_warp(&self, barrier: Pointer<Shared, Mbarrier>) {
+        let k = self.k;
+        k.sync_warp();
+        k.if_(k.eq(self.lane, 0), || k.arrive(barrier));
+    }
+
+    /// Barrier object `number` of an array.
+    pub fn barrier(&self, first: Pointer<Shared, Mbarrier>, number: Reg<u32>) -> Pointer<Shared, Mbarrier> {
+        self.k.at_stride(first, number, 8)
+    }
+
+    /// Moves a place `by` slots on.
+    pub fn advance(&self, place: Place, by: u32) {
+        let k = self.k;
+        let next = k.add(place.slot, by);
+        let wraps = k.ge(next, self.ring.slots);
+        k.set(place.slot, k.select(wraps, k.sub(next, self.ring.slots), next));
+        k.set(place.parity, k.select(wraps, k.xor(place.parity, 1u32), place.parity));
+    }
+
+    /// Where slot `number` of the ring starts.
+    pub fn slot(&self, number: Reg<u32>) -> Pointer<Shared, u8> {
+        self.k.row(self.ring.start, number, self.ring.slot_bytes)
+    }
+
+    /// Number and parity of buffer and lap of chunk `chunk`.
+    pub fn buffer(&self) -> (Reg<u32>, Reg<u32>) {
+        let k = self.k;
+        (k.and(self.sums.chunk, 1), k.bfe(self.sums.chunk, 1, 1))
+    }
+
+    /// The number of the warp among the consumers, and the barrier at which they meet.
+    pub fn sync_consumers(&self) {
+        self.k.sync_named(1u32, 32 * CONSUMERS);
+    }
+
+    /// Writes the clock to the buffer of times.
+    pub fn stamp(&self, mark: i64) {
+        let k = self.k;
+        let first = k.eq(k.add(self.block, k.add(self.warp, self.lane)), 0);
+        k.if_(k.both(k.ne(self.times, 0u64), first), || {
+            let marks = k.at(k.pointer::<u32>(self.times, 4), k.scale(self.index, MARKS));
+            k.store(marks.plus(mark), k.special(Special::Clock));
+        });
+    }
+
+    /// Packet `index` from `first` on.
+    pub fn packet(&self, first: Pointer<Global, u32>, index: Reg<u32>) -> Pointer<Global, u32> {
+        self.k.at_stride(first, index, PACKET_BYTES)
+    }
+
+    /// Loads packets until all have phase number `phase`, in all lanes of the warp.
+    pub fn receive<const N: usize>(
+        &self,
+        from: [Pointer<Global, u32>; N],
+        phase: Reg<u32>,
+    ) -> [[Reg<f32>; 4]; N] {
+        let k = self.k;
+        let words = from.map(|_| [(); 4].map(|()| k.var(0u32)));
+        self.poll(|| {
+            let wrong = k.var(0u32);
+            for (from, words) in from.iter().zip(&words) {
+                let loaded = k.load_relaxed_b128(*from);
+                words.iter().zip(loaded).for_each(|(to, word)| k.set(*to, word));
+                k.set(wrong, k.or(wrong, k.xor(loaded[3], phase)));
+            }
+            k.all(k.eq(wrong, 0))
+        });
+        words.map(|words| self.unpack(words))
+    }
+
+    /// The values of a packet.
+    pub fn unpack(&self, [x, y, z, _]: [Reg<u32>; 4]) -> [Reg<f32>; 4] {
+        let k = self.k;
+        // The lowest bytes are the upper bytes of the fourth value.
+        let fourth = k.prmt(k.prmt(y, x, 0x4000u32), z, 0x3240u32);
+        [x, y, z, fourth].map(|word| k.bits(k.and(word, 0xffff_ff00u32)))
+    }
+
+    /// Stores four values and a phase number. Values are rounded to 24 bits.
+    pub fn send(&self, to: Pointer<Global, u32>, values: [Reg<f32>; 4], phase: Reg<u32>) {
+        let k = self.k;
+        let [a, b, c, d] = values.map(|v| {
+            let rounded = k.add(k.bits::<f32, u32>(v), 0x80u32);
+            // Rounding would carry into the sign of what is not a number.
+            k.select(k.eq(v, v), rounded, 0x7fff_ff00u32)
+        });
+        let words = [k.prmt(a, d, 0x3217u32), k.prmt(b, d, 0x3216u32), k.prmt(c, d, 0x3215u32), phase];
+        k.store_relaxed_b128(to, words);
+    }
+}

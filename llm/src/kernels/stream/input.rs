@@ -1,0 +1,111 @@
+//! The input of a matrix phase. A consumer receives and quantizes only the columns that it multiplies, every
+//! eighth; no other warp reads them.
+//!
+//! A value is `scale · (256 · high + low)` with two signed bytes; 256 values, a column of tiles, share a scale.
+
+use ptxgen::{Cache, Pointer, Reduce, Reg, Shared, Shuffle};
+
+use crate::kernels::cache::{four_bytes, largest};
+use crate::kernels::stream::block::Stream;
+use crate::kernels::stream::layout::{CONSUMERS, input};
+use crate::kernels::stream::record::{NORM, SUMS, at};
+
+/// The largest magnitude becomes this: 256 · 127, so that the high byte never overflows.
+const TOP: f32 = 32512.0;
+/// A column whose largest magnitude is below this counts as zero.
+const TINY: f32 = 1e-30;
+/// 1.5 · 2^23: the low bits of a sum with it are the integer part in two's complement.
+const MAGIC: f32 = 12_582_912.0;
+/// Packets of a column per lane: values `4 · lane` on, and 128 later.
+const PACKETS: usize = 2;
+
+impl Stream<'_> {
+    /// Receives the consumer's columns and quantizes them into shared memory. Adds the lane's squares to
+    /// `squares`.
+    pub(super) fn prepare_input(&self, squares: Reg<f32>) {
+        let k = self.k;
+        let columns = self.word(at::COLUMNS);
+        k.if_else(
+            k.eq(self.word(at::GROUPS), 1),
+            || k.if_(k.lt(self.warp, columns), || self.prepare_columns::<PACKETS, 1>(self.warp, squares)),
+            || {
+                k.for_(self.warp, columns, CONSUMERS * 2, |first: Reg<u32>| {
+                    self.prepare_columns::<{ 2 * PACKETS }, 2>(first, squares);
+                });
+            },
+        );
+        self.stamp(2);
+        k.sync_warp();
+    }
+
+    /// Receives and quantizes `COLUMNS` columns from `first` on, as far as there are so many; `N` packets per
+    /// lane. Adds the lane's squares to `squares`.
+    fn prepare_columns<const N: usize, const COLUMNS: u32>(&self, first: Reg<u32>, squares: Reg<f32>) {
+        let k = self.k;
+        let (columns, count) = (self.word(at::COLUMNS), self.word(at::PACKETS));
+        let (x, weights) = (self.address::<u32>(at::X), self.address::<f32>(at::WEIGHT));
+        let start = k.mad(first, 64u32, self.lane);
+        let index: [Reg<u32>; N] = std::array::from_fn(|i| {
+            let (column, packet) = (i / PACKETS, i % PACKETS);
+            k.add(start, 64 * CONSUMERS * column as u32 + 32 * packet as u32)
+        });
+        let inside = index.map(|index| k.lt(index, count));
+        // Loaded before the input has arrived.
+        let normed = self.is_set(NORM);
+        let factors = index.map(|_| [(); 4].map(|()| k.var::<u32>(1f32.to_bits())));
+        for ((factors, index), inside) in factors.iter().zip(index).zip(inside) {
+            let from = k.at(weights, k.scale(index, 4));
+            k.load_words_where(Some(k.both(normed, inside)), from, factors, Cache::ReadOnly);
+        }
+        let last = k.sub(count, 1);
+        let from = index.map(|index| self.packet(x, k.min(index, last)));
+        let received = self.receive(from, self.phase(at::INPUT));
+        self.stamp(1);
+        let values: [[Reg<f32>; 4]; N] = std::array::from_fn(|i| {
+            std::array::from_fn(|v| {
+                let value = k.select(inside[i], received[i][v], 0f32);
+                k.mad_to(squares, value, value, squares);
+                k.mul(value, k.bits::<u32, f32>(factors[i][v]))
+            })
+        });
+        for (i, values) in (0..).zip(values.as_chunks::<PACKETS>().0) {
+            let column = k.add(first, CONSUMERS * i);
+            if i == 0 {
+                self.quantize(column, values);
+            } else {
+                k.if_(k.lt(column, columns), || self.quantize(column, values));
+            }
+        }
+    }
+
+    /// Quantizes a column.
+    fn quantize(&self, column: Reg<u32>, values: &[[Reg<f32>; 4]; PACKETS]) {
+        let k = self.k;
+        let all = values.as_flattened();
+        let top = k.reduce(k.bits::<f32, u32>(largest(k, all, &[])), Reduce::Max);
+        let top = k.max(k.bits::<u32, f32>(top), TINY);
+        let inverse = k.mul(k.rcp(top), TOP);
+        let place: Pointer<Shared, u8> = k.at_stride(self.inputs, column, input::BYTES);
+        let words = k.at_stride(place, self.lane, 4).cast::<u32>();
+        let totals = values.map(|values| {
+            let integers = values.map(|v| k.bits::<f32, u32>(k.mad(v, inverse, MAGIC)));
+            (integers.map(|q| k.add(q, 128)), integers)
+        });
+        for (half, (raised, integers)) in (0..).step_by(128).zip(&totals) {
+            k.store(words.plus_bytes(i64::from(input::HIGH) + half), four_bytes(k, *raised, 1));
+            k.store(words.plus_bytes(i64::from(input::LOW) + half), four_bytes(k, *integers, 0));
+        }
+        k.if_(self.is_set(SUMS), || {
+            for (half, (_, integers)) in (0..).step_by(16).zip(&totals) {
+                let own = integers.iter().copied().reduce(|a, b| k.add(a, b)).unwrap_or(self.lane);
+                let own = k.sub(own, MAGIC.to_bits().wrapping_mul(4));
+                let sum = [4, 2, 1].into_iter().fold(own, |v, n| k.add(v, k.shuffle(v, Shuffle::Xor(n))));
+                let to = k.at_stride(place, k.shr(self.lane, 3), 4).plus_bytes(i64::from(input::SUMS) + half);
+                k.if_(k.eq(k.and(self.lane, 7), 0), || k.store(to.cast::<u32>(), sum));
+            }
+        });
+        k.if_(k.eq(self.lane, 0), || {
+            k.store(place.plus_bytes(input::SCALE.into()).cast::<f32>(), k.mul(top, 1.0 / TOP));
+        });
+    }
+}

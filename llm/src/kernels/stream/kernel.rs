@@ -1,0 +1,193 @@
+//! The kernel: division into warps, the loop over phases, the embedding.
+
+use ptxgen::{Evict, Kernel, Mbarrier, Pointer, Reg, Shared, Special, Target};
+
+use crate::kernels::format::{Format, UNIT};
+use crate::kernels::state::TOKENS_AT;
+use crate::kernels::stream::block::{Place, Ring, Stream, Sums, own};
+use crate::kernels::stream::layout::{
+    CHUNK, CONSUMERS, MAX_SLOTS, PRODUCER, RESULTS, SLOT_TILES, THREADS, TILE_SUMS, WARPS, input,
+};
+use crate::kernels::stream::record::{ATTENTION, EMBED, MATVEC, WORDS, at, segment};
+use crate::kernels::stream::sync::{FIRST_PHASE_AT, PACKET_VALUES};
+
+/// The module and the kernel.
+pub const NAME: &str = "stream";
+
+/// `stream(tasks, state, sync, times, first, last, slots, slot_bytes, inputs, held, scratch)`: phases `first` to
+/// before `last`. The ring has `slots` slots, a multiple of [`GROUP_SLOTS`], of `slot_bytes` bytes at the start
+/// of dynamic shared memory; the three that follow are byte offsets there. `times` may be 0; else the first
+/// block writes [`MARKS`] clock readings per phase there.
+///
+/// [`GROUP_SLOTS`]: crate::kernels::stream::layout::GROUP_SLOTS
+/// [`MARKS`]: crate::kernels::stream::sync::MARKS
+pub(crate) fn kernel(target: Target) -> Kernel {
+    let k = Kernel::new(NAME);
+    k.max_threads(THREADS);
+    k.min_blocks_per_sm(1);
+    k.keep_loops();
+    let tasks = k.param_ptr::<u32>("tasks", 16);
+    let state = k.param_ptr::<u32>("state", 16);
+    let sync = k.param_ptr::<u32>("sync", 16);
+    let times = k.param::<u64>("times");
+    let first = k.param::<u32>("first");
+    let last = k.param::<u32>("last");
+    let slots = k.param::<u32>("slots");
+    let slot_bytes = k.param_multiple("slot_bytes", 16);
+    let [inputs, held, scratch] = ["inputs", "held", "scratch"].map(|name| k.param_multiple(name, 16));
+
+    let records = k.shared::<u32>(WARPS * WORDS);
+    let known = k.shared::<u32>(own::WORDS);
+    let sums = k.shared::<f32>(2 * CHUNK * TILE_SUMS);
+    let squares = k.shared::<f32>(2 * CONSUMERS);
+    let zeros = k.shared::<u32>(input::READ / 4);
+    let barriers = k.shared::<u64>(2 * MAX_SLOTS + 4).cast::<Mbarrier>();
+    let one = k.shared::<u32>(4);
+    let dynamic = k.dynamic_shared::<u8>();
+    let (tid, lane) = (k.special(Special::TidX), k.special(Special::LaneId));
+    let warp = k.shr(tid, 5);
+    let of_array = |at: u32| barriers.plus(i64::from(at));
+    let ring = Ring { start: dynamic, slot_bytes, slots, full: of_array(0), empty: of_array(MAX_SLOTS) };
+    let chunk = k.var(0u32);
+    let sums = Sums {
+        values: sums,
+        squares,
+        full: of_array(2 * MAX_SLOTS),
+        empty: of_array(2 * MAX_SLOTS + 2),
+        chunk,
+    };
+    let fillers = if Stream::copies_in_bulk(target) { 1u32 } else { 32 };
+    // One lane of each warp: an address is the same for all lanes that make it a barrier object together.
+    k.if_(k.eq(lane, 0), || {
+        k.for_(warp, slots, WARPS, |slot: Reg<u32>| {
+            k.init_mbarrier(k.at(ring.full, slot), fillers);
+            k.init_mbarrier(k.at(ring.empty, slot), SLOT_TILES);
+        });
+        k.for_(warp, 2u32, WARPS, |buffer: Reg<u32>| {
+            k.init_mbarrier(k.at(sums.full, buffer), CONSUMERS);
+            k.init_mbarrier(k.at(sums.empty, buffer), 1u32);
+        });
+        if Stream::copies_in_bulk(target) {
+            k.fence_mbarrier_init();
+            k.fence_proxy_async();
+        }
+    });
+    k.if_(k.lt(tid, input::READ / 4), || k.store(k.at(zeros, tid), 0u32));
+    k.if_(k.eq(tid, 0), || {
+        k.store(known.plus(own::POSITION), k.load(state));
+        k.store(known.plus(own::FIRST_PHASE), k.load(sync.plus(i64::from(FIRST_PHASE_AT))));
+    });
+    k.sync_threads();
+
+    let index = k.var(first);
+    let task = k.at(records, k.scale(warp, WORDS));
+    let s = Stream {
+        k: &k,
+        target,
+        lane,
+        warp,
+        block: k.special(Special::CtaidX),
+        blocks: k.special(Special::NctaidX),
+        index,
+        task,
+        own: known,
+        ring,
+        sums,
+        inputs: k.at(dynamic, inputs),
+        zeros: zeros.cast(),
+        held: k.at(dynamic, held).cast(),
+        scratch: k.at(dynamic, scratch).cast(),
+        last: one,
+        state,
+        sync,
+        times,
+    };
+    k.if_(k.lt(warp, CONSUMERS), || {
+        // A consumer has every fourth slot.
+        let place = Place { slot: k.var(k.shr(warp, SLOT_TILES.trailing_zeros())), parity: k.var(0u32) };
+        s.phases(tasks, (index, last), || {
+            s.stamp(0);
+            let kind = s.word(at::KIND);
+            k.if_(k.eq(kind, MATVEC), || s.multiply_matrices(place));
+            k.if_(k.eq(kind, ATTENTION), || s.attend());
+            k.if_(k.eq(kind, EMBED), || s.embed());
+            s.stamp(4);
+            s.stamp(5);
+        });
+        k.exit();
+    });
+    k.if_(k.eq(warp, PRODUCER), || {
+        let place = Place { slot: k.var(0u32), parity: k.var(0u32) };
+        let policy = k.policy(Evict::First, 1.0);
+        s.phases(tasks, (index, last), || {
+            let works = k.eq(s.word(at::KIND), MATVEC);
+            let works = if Stream::copies_in_bulk(target) { k.both(works, k.eq(lane, 0)) } else { works };
+            k.if_(works, || s.produce(place, policy));
+        });
+        k.exit();
+    });
+    k.if_(k.eq(warp, RESULTS), || {
+        let best = (k.var(f32::NEG_INFINITY), k.var(u32::MAX));
+        let finish = k.var(0u32);
+        s.phases(tasks, (index, last), || {
+            k.set(finish, s.word(at::FINISH));
+            k.if_(k.eq(s.word(at::KIND), MATVEC), || s.use_results(best));
+        });
+        k.if_(k.ne(finish, 0), || s.finish(finish, best));
+    });
+    k
+}
+
+impl Stream<'_> {
+    /// Runs `phase` for every phase. The next record is read meanwhile.
+    fn phases(
+        &self,
+        tasks: Pointer<ptxgen::Global, u32>,
+        (index, last): (Reg<u32>, Reg<u32>),
+        phase: impl FnOnce(),
+    ) {
+        let k = self.k;
+        let next: [Reg<u32>; 3] = [(); 3].map(|()| k.var(0u32));
+        self.fetch_record(tasks, index, next);
+        k.loop_(|l| {
+            self.enter_record(next);
+            let following = k.add(index, 1);
+            self.fetch_record(tasks, k.min(following, k.sub(last, 1)), next);
+            phase();
+            k.add_to(index, 1);
+            k.break_if(l, k.ge(index, last));
+        });
+    }
+
+    /// The current token's row of the embedding.
+    fn embed(&self) {
+        let k = self.k;
+        let record: Pointer<Shared, u32> = self.task.plus(at::SEGMENT);
+        let word = |at: i64| k.load(record.plus(at));
+        let tiles = k.pointer::<u8>(k.load(record.plus(segment::TILES).cast::<u64>()), 16);
+        let token = k.load(k.at(self.state.plus(i64::from(TOKENS_AT)), self.position()));
+        let token = k.min(token, k.sub(word(segment::ROWS), 1));
+        self.stamp(1);
+        self.stamp(2);
+        let cols = word(segment::COLS);
+        // Neighbouring units go to different blocks.
+        let thread = k.mad(k.mad(self.warp, 32u32, self.lane), self.blocks, self.block);
+        let step = k.mul(self.blocks, 32 * CONSUMERS);
+        let phase = self.phase(at::OUTPUT);
+        for format in Format::ALL.into_iter().filter(|f| f.is_quantized()) {
+            k.if_(k.eq(word(segment::FORMAT), format as u32), || {
+                let row = format.row(k, tiles, token, cols.into());
+                k.for_(thread, k.shr(cols, UNIT.trailing_zeros()), step, |unit: Reg<u32>| {
+                    let packed = format.fetch(k, &row, unit);
+                    let values = format.weights(k, &packed).concat();
+                    let first = k.mul(unit, UNIT / PACKET_VALUES);
+                    for (i, values) in (0..).zip(values.as_chunks::<4>().0) {
+                        let to = self.packet(self.address(at::OUT), k.add(first, i));
+                        self.send(to, *values, phase);
+                    }
+                });
+            });
+        }
+        self.stamp(3);
+    }
+}

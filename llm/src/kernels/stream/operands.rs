@@ -1,0 +1,131 @@
+//! The weights of a tile as the left factor of the tensor cores, and what their products are scaled with.
+//!
+//! With g = lane / 4 and t = lane % 4 a lane has units t and t + 4 of rows g and g + 8. The right factor is zero
+//! but where its rows, the values of unit t, meet columns 2t and 2t + 1, their high and low bytes: the lane
+//! receives the products of its own units alone, with both bytes, and scales them.
+
+use half::f16;
+use ptxgen::{Cache, F16x2, Pointer, Reg, Shared};
+
+use crate::kernels::format::{Format, Packed};
+use crate::kernels::stream::block::Stream;
+
+/// Words of a unit.
+const WORDS: usize = 8;
+
+/// Registers of a lane's part of a tile as it is stored: at most 32 words of quants, and scales.
+pub(super) const RAW: usize = 34;
+
+/// The words of unit `t + 4s` of row `g + 8h` of a tile, by h, then s.
+pub(super) type Quads = [[Vec<Reg<u32>>; 2]; 2];
+
+/// The scales of a row's two units.
+pub(super) enum Scales {
+    /// Integers per 16 values, and one for all.
+    Sixteenths { integers: [Reg<i32>; 4], all: Reg<f32> },
+    /// Integers and minima per unit, and one for each.
+    Minima { integers: [Reg<i32>; 2], minima: [Reg<i32>; 2], all: Reg<f32>, least: Reg<f32> },
+    /// A number per unit.
+    Units([Reg<f32>; 2]),
+}
+
+/// A column of the input as the right factor.
+pub(super) struct Column {
+    /// Words of units t and t + 4, or zeros.
+    pub words: [[Reg<u32>; WORDS]; 2],
+    /// The input's scale.
+    pub scale: Reg<f32>,
+    /// Sums of units t and t + 4.
+    pub sums: [Reg<i32>; 2],
+}
+
+impl Stream<'_> {
+    /// Loads the lane's part of the tile at `tile`.
+    pub(super) fn load_raw(&self, format: Format, tile: Pointer<Shared, u8>, to: &[Reg<u32>; RAW]) {
+        let k = self.k;
+        let row = k.shr(self.lane, 2);
+        let mut to = to.iter();
+        for section in format.sections() {
+            let at = match section.has_units() {
+                true => k.at_stride(tile, self.lane, section.t),
+                false => k.at_stride(tile, row, section.g),
+            };
+            let mut load = |bytes: u32, h: u32, s: u32| {
+                let at = at.plus_bytes(i64::from(section.at + h * section.h + s * section.s)).cast::<u32>();
+                let words: Vec<Reg<u32>> = to.by_ref().take(bytes.div_ceil(4) as usize).copied().collect();
+                match bytes {
+                    2 => k.load_half_where(None, at, words[0], Cache::Default),
+                    _ => k.load_words_where(None, at, &words, Cache::Default),
+                }
+            };
+            match (section.has_units(), section.bytes) {
+                (true, 16) => [(0, 0), (0, 1), (1, 0), (1, 1)].into_iter().for_each(|(h, s)| load(16, h, s)),
+                // Pieces of both units of a row, or of all four.
+                (true, 8) => [0, 1].into_iter().for_each(|h| load(16, h, 0)),
+                (true, bytes) => load(4 * bytes, 0, 0),
+                (false, bytes) => [0, 1].into_iter().for_each(|h| load(bytes, h, 0)),
+            }
+        }
+    }
+
+    /// Unpacks the words that [`Self::load_raw`] loaded.
+    pub(super) fn quads(&self, format: Format, raw: &[Reg<u32>; RAW]) -> Quads {
+        let k = self.k;
+        let four = |first: usize, h: usize, s: usize| &raw[first + 4 * (2 * h + s)..][..4];
+        let unit = |h: usize, s: usize| match format {
+            // `Format::quads` takes a scale too.
+            Format::Q8_0 => [four(0, h, s), four(16, h, s), &raw[32..33]].concat(),
+            Format::Q6K => [four(0, h, s), &raw[16 + 4 * h + 2 * s..][..2]].concat(),
+            // The registers that it has between belong to the head.
+            Format::Q5K => [four(0, h, s), &raw[16..20], &raw[24 + 2 * h + s..][..1]].concat(),
+            _ => four(0, h, s).to_vec(),
+        };
+        let unpack = |words| format.quads(k, &Packed { words, unit: self.lane });
+        [0, 1].map(|h| [0, 1].map(|s| unpack(unit(h, s))))
+    }
+
+    /// The scales that [`Self::load_raw`] loaded, in as few registers as they fit, per row.
+    pub(super) fn packed_scales(&self, format: Format, raw: &[Reg<u32>; RAW]) -> [Vec<Reg<u32>>; 2] {
+        let k = self.k;
+        [0, 1].map(|h| match format {
+            Format::Q8_0 => vec![k.var(raw[32 + h])],
+            Format::Q4_0 => vec![k.var(raw[16 + h])],
+            Format::Q6K => vec![k.var(raw[24 + h]), k.var(raw[26 + h])],
+            Format::Q4K | Format::Q5K => {
+                // Byte t of each of the last three words of the head.
+                let [all, a, b, c] = [0, 1, 2, 3].map(|i| raw[16 + 4 * h + i]);
+                let t = k.and(self.lane, 3);
+                let two = k.prmt(a, b, k.mad(t, 0x11u32, 0x40u32));
+                vec![k.var(all), k.prmt(two, c, k.mad(t, 0x100u32, 0x410u32))]
+            }
+            Format::F32 | Format::F16 | Format::Bf16 => vec![],
+        })
+    }
+
+    /// The scales of a row.
+    pub(super) fn scales(&self, format: Format, packed: &[Reg<u32>]) -> Scales {
+        let k = self.k;
+        let pair = |word: Reg<u32>| -> [Reg<f32>; 2] {
+            let (low, high) = k.unpack(k.bits::<u32, F16x2>(word));
+            [low, high].map(|half| k.convert::<f16, f32>(half))
+        };
+        match format {
+            Format::Q6K => Scales::Sixteenths {
+                integers: [0, 1, 2, 3].map(|byte| k.signed_byte(packed[0], byte)),
+                all: pair(packed[1])[0],
+            },
+            Format::Q4K | Format::Q5K => {
+                let [all, least] = pair(packed[0]);
+                let byte = |n: u32| k.bfe(packed[1], 8 * n, 8u32);
+                let (a, b, c) = (byte(0), byte(1), byte(2));
+                let six = |w: Reg<u32>| k.and(w, 63u32);
+                let top = |w: Reg<u32>| k.and(k.shr(w, 2), 0x30u32);
+                let signed = |w: [Reg<u32>; 2]| w.map(|w| k.bits::<u32, i32>(w));
+                let integers = signed([six(a), k.mask_or(c, 15u32, top(a))]);
+                let minima = signed([six(b), k.or(k.shr(c, 4), top(b))]);
+                Scales::Minima { integers, minima, all, least }
+            }
+            _ => Scales::Units(pair(packed[0])),
+        }
+    }
+}
