@@ -12,6 +12,16 @@ pub trait Decoder {
     /// device reports.
     fn step(&mut self, token: u32) -> Result<Vec<f32>>;
 
+    /// [`Decoder::step`] into memory that is used again and again: `logits` becomes one number per token of the
+    /// vocabulary. After an error its content is not specified.
+    ///
+    /// # Errors
+    /// As [`Decoder::step`].
+    fn step_into(&mut self, token: u32, logits: &mut Vec<f32>) -> Result<()> {
+        *logits = self.step(token)?;
+        Ok(())
+    }
+
     /// Processes `token` and returns the most likely next one, the lowest of equals. An engine copies no
     /// logits for it; if `token` is its last result, nothing is written to the device but the doorbell.
     ///

@@ -65,7 +65,7 @@ pub fn generate(
     }
     let output = |source| Error::Output { source };
     let begin = Instant::now();
-    let logits = decoder.prefill(prompt)?;
+    let mut logits = decoder.prefill(prompt)?;
     let prefill = begin.elapsed();
 
     let begin = Instant::now();
@@ -91,7 +91,12 @@ pub fn generate(
             break Stop::Context;
         }
         let _token = trace_span!(target: HOST, "token", position = decoder.position()).entered();
-        next = if greedy { decoder.step_greedy(next)? } else { choose(&decoder.step(next)?) };
+        next = if greedy {
+            decoder.step_greedy(next)?
+        } else {
+            decoder.step_into(next, &mut logits)?;
+            choose(&logits)
+        };
     };
     let decode = begin.elapsed();
     emit(&stream.finish()).map_err(output)?;

@@ -205,6 +205,26 @@ fn a_profile_accounts_for_every_launch_and_byte() {
 }
 
 #[test]
+fn a_state_in_host_memory_gives_the_same_bits() {
+    let (device, model) = (device(), tiny("q6_k"));
+    let engine = |host| {
+        let options = EngineOptions::new(16).with_mode(Mode::Persistent).with_host_state(host);
+        Engine::new(&device, &model, &options).unwrap()
+    };
+    let (mut near, mut far) = (engine(true), engine(false));
+    let mut logits = Vec::new();
+    for token in [5, 9, 1000] {
+        near.step_into(token, &mut logits).unwrap();
+        assert!(logits == far.step(token).unwrap(), "token {token}: logits differ");
+        assert_eq!(near.step_greedy(token).unwrap(), far.step_greedy(token).unwrap());
+    }
+    let prompt: Vec<u32> = (0..9).collect();
+    near.reset().unwrap();
+    far.reset().unwrap();
+    assert!(near.prefill(&prompt).unwrap() == far.prefill(&prompt).unwrap(), "after a prompt");
+}
+
+#[test]
 fn a_step_in_one_launch_gives_the_same_bits_as_a_launch_per_phase() {
     let device = device();
     for mix in ["q6_k", "q4_k_m"] {

@@ -16,6 +16,7 @@ use crate::engine::plan::StepPlan;
 use crate::engine::programs::Programs;
 use crate::engine::prompt::chunks::{Prompt, supports};
 use crate::engine::prompt::products::CHUNK;
+use crate::engine::state::State;
 use crate::engine::timed::Tracing;
 use crate::engine::{step, stream};
 use crate::error::{Error, Result};
@@ -84,16 +85,23 @@ impl Engine {
         // Before anything is copied, and once: memory for stacks that grew later would be taken twice.
         device.reserve_stacks(Programs::largest_stack(device, &tuning.kernels)?)?;
         let (total, mut done) = (model.tensor_bytes(), 0);
-        let model = DeviceModel::load(device, model, (options.context.max(1), options.kv), &mut |bytes| {
-            done += bytes;
-            progress(done, total);
-        })?;
-        let operations = Operations::new(&model, &mut programs, &tuning.choices)?;
-        let step_plan = match options.mode {
-            Mode::Operations => None,
-            _ => step_plan(&model, &mut programs, tuning.choices.step, options.timed)?,
+        let mut model =
+            DeviceModel::load(device, model, (options.context.max(1), options.kv), &mut |bytes| {
+                done += bytes;
+                progress(done, total);
+            })?;
+        let mut plan = |model: &DeviceModel| match options.mode {
+            Mode::Operations => Ok(None),
+            _ => step_plan(model, &mut programs, tuning.choices.step, options.timed),
         };
+        let mut step_plan = plan(&model)?;
         let mode = if step_plan.is_some() { options.mode } else { Mode::Operations };
+        let apart = mode == Mode::Persistent && !device.info().unified_memory;
+        if options.host_state.unwrap_or(apart) {
+            model.state = State::in_host_memory(device, model.config.vocab, model.cache.context)?;
+            step_plan = plan(&model)?;
+        }
+        let operations = Operations::new(&model, &mut programs, &tuning.choices)?;
         let step = match &step_plan {
             Some(plan) if mode == Mode::Persistent => record(device, [&plan.whole])?,
             Some(plan) => record(device, &plan.phases)?,
@@ -309,6 +317,11 @@ impl Decoder for Engine {
     fn step(&mut self, token: u32) -> Result<Vec<f32>> {
         self.run(token)?;
         self.logits()
+    }
+
+    fn step_into(&mut self, token: u32, logits: &mut Vec<f32>) -> Result<()> {
+        self.run(token)?;
+        trace_span!(target: HOST, "read the logits").in_scope(|| self.model.state.read_logits(logits))
     }
 
     fn step_greedy(&mut self, token: u32) -> Result<u32> {

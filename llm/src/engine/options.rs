@@ -19,6 +19,9 @@ pub struct EngineOptions {
     pub timed: bool,
     /// Shapes of kernels, from a search for this device and model.
     pub tuning: Tuning,
+    /// Whether position, tokens and logits lie in the host's memory, where no token waits for a copy; `None`
+    /// for yes where a step is one launch and the GPU has memory of its own.
+    pub host_state: Option<bool>,
 }
 
 impl EngineOptions {
@@ -49,6 +52,12 @@ impl EngineOptions {
     #[must_use]
     pub fn with_tuning(self, tuning: Tuning) -> Self {
         Self { tuning, ..self }
+    }
+
+    /// Sets whether position, tokens and logits lie in the host's memory.
+    #[must_use]
+    pub fn with_host_state(self, host_state: bool) -> Self {
+        Self { host_state: Some(host_state), ..self }
     }
 }
 

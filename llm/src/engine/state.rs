@@ -1,4 +1,4 @@
-//! The decode state of a sequence in device memory: position, tokens, and the logits after the last step.
+//! The decode state of a sequence: position, tokens, and the logits after the last step.
 
 use hcq::{Buffer, Device};
 use zerocopy::IntoBytes;
@@ -18,10 +18,25 @@ pub struct State {
 }
 
 impl State {
-    /// A state for `context` positions.
+    /// A state for `context` positions, in the device's memory.
     pub fn new(device: &Device, vocab: usize, context: u32) -> Result<Self> {
-        let words = device.alloc(4 * (u64::from(TOKENS_AT) + u64::from(context) + 1))?;
-        let logits = device.alloc(4 * vocab as u64)?;
+        Self::from(vocab, context, |len| device.alloc(len))
+    }
+
+    /// A state that the host reads and writes in its own memory, where the device reaches it over its bus: no
+    /// token waits for a copy. For steps of one launch, which read it once; each launch of another step would
+    /// wait for the bus.
+    pub fn in_host_memory(device: &Device, vocab: usize, context: u32) -> Result<Self> {
+        Self::from(vocab, context, |len| device.alloc_host(len))
+    }
+
+    fn from(
+        vocab: usize,
+        context: u32,
+        alloc: impl Fn(u64) -> std::result::Result<Buffer, hcq::Error>,
+    ) -> Result<Self> {
+        let words = alloc(4 * (u64::from(TOKENS_AT) + u64::from(context) + 1))?;
+        let logits = alloc(4 * vocab as u64)?;
         words.set_name("state");
         logits.set_name("logits");
         Ok(Self { words, logits, vocab })
@@ -45,11 +60,17 @@ impl State {
         Ok(u32::from_le_bytes(bytes))
     }
 
+    /// Reads the logits; `logits` becomes as long as the vocabulary.
+    pub fn read_logits(&self, logits: &mut Vec<f32>) -> Result<()> {
+        logits.resize(self.vocab, 0.0);
+        // The GPU is little-endian, like every CPU that it is attached to.
+        Ok(self.logits.read(0, logits.as_mut_bytes())?)
+    }
+
     /// The logits.
     pub fn logits(&self) -> Result<Vec<f32>> {
-        let mut logits = vec![0f32; self.vocab];
-        // The GPU is little-endian, like every CPU that it is attached to.
-        self.logits.read(0, logits.as_mut_bytes())?;
+        let mut logits = Vec::new();
+        self.read_logits(&mut logits)?;
         Ok(logits)
     }
 }

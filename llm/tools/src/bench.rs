@@ -99,9 +99,10 @@ pub fn run(
         decoder.reset()?;
         decoder.prefill(tokens).map(drop)
     })?;
+    let mut logits = Vec::new();
     measure(format!("tg{}", plan.decode), plan.decode, &mut |tokens| {
         decoder.reset()?;
-        tokens.iter().try_for_each(|&token| decoder.step(token).map(drop))
+        tokens.iter().try_for_each(|&token| decoder.step_into(token, &mut logits))
     })?;
     measure(format!("tg{}-greedy", plan.decode), plan.decode, &mut |tokens| {
         decoder.reset()?;
