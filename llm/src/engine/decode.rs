@@ -139,9 +139,17 @@ impl Engine {
     /// # Errors
     /// What loading the kernels reports.
     pub fn record_prompt(&mut self, tokens: usize) -> Result<()> {
+        if !self.takes_chunks(tokens)? {
+            return Ok(());
+        }
+        self.prompt.as_mut().map_or(Ok(()), |prompt| prompt.record(&self.model, tokens))
+    }
+
+    /// Whether a prompt of `tokens` tokens is processed in chunks.
+    pub(super) fn takes_chunks(&mut self, tokens: usize) -> Result<bool> {
         match &mut self.prompt {
-            Some(prompt) if tokens >= LEAST_PREFILL => prompt.record(&self.model, tokens),
-            _ => Ok(()),
+            Some(prompt) if tokens >= LEAST_PREFILL => prompt.in_range(&self.model, &mut self.queue),
+            _ => Ok(false),
         }
     }
 
@@ -322,7 +330,7 @@ impl Decoder for Engine {
         let _prompt = trace_span!(target: HOST, "prompt", position = position, tokens = count).entered();
         self.model.state.set_tokens(position, tokens)?;
         self.next = None;
-        if tokens.len() >= LEAST_PREFILL && self.prompt.is_some() {
+        if self.takes_chunks(count)? {
             self.prefill_chunks(tokens)?;
             return self.logits();
         }
