@@ -152,6 +152,12 @@ pub enum Error {
         /// The metadata key.
         key: String,
     },
+    /// A metadata key that may change what the model computes, and is not supported.
+    #[error("key {key:?} may change what the model computes and is not supported")]
+    UnknownKey {
+        /// The metadata key.
+        key: String,
+    },
     /// A metadata value of another type than its key requires.
     #[error("key {key:?} holds {found}, expected {expected}")]
     KeyType {

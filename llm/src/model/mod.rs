@@ -1,6 +1,7 @@
 //! A LLaMA model: its configuration and its tensors, checked when it is loaded.
 
 pub(crate) mod config;
+mod keys;
 
 use std::collections::BTreeMap;
 
