@@ -258,6 +258,33 @@ pub enum Error {
     /// A prompt without any token.
     #[error("the prompt is empty and the model has no token to begin with; pass some text")]
     EmptyPrompt,
+    /// NaN or infinity in a step.
+    #[error(
+        "{} gives NaN or infinity at position {position}: weights are no numbers or far too large, the file is \
+         damaged; convert or download it again",
+        place(phase, *layer)
+    )]
+    NotFinite {
+        /// What gave it: the role of a launch, as profiles name it.
+        phase: &'static str,
+        /// The layer, if it is in one.
+        layer: Option<usize>,
+        /// The position in the context.
+        position: usize,
+    },
+    /// Keys or values that the type of the cache cannot hold.
+    #[error(
+        "keys or values of layer {layer} at position {position} are past the largest number of a cache in {kv}: use \
+         one in q8_0 (--kv q8_0), which holds 127 times larger ones"
+    )]
+    CacheRange {
+        /// The layer.
+        layer: usize,
+        /// The position in the context.
+        position: usize,
+        /// The type of the cache.
+        kv: &'static str,
+    },
     /// Text could not be written.
     #[error("cannot write the text")]
     Output {
@@ -314,4 +341,12 @@ pub enum Error {
         /// The size, in elements.
         size: usize,
     },
+}
+
+/// A phase and its layer in words.
+fn place(phase: &str, layer: Option<usize>) -> String {
+    match layer {
+        Some(layer) => format!("{phase:?} of layer {layer}"),
+        None => format!("{phase:?}"),
+    }
 }

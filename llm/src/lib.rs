@@ -79,7 +79,7 @@
 //! 20 engine::cache engine::state
 //! 21 engine::memory
 //! 22 engine::operations engine::step
-//! 23 engine::timed
+//! 23 engine::diagnosis engine::timed
 //! 24 engine::prompt
 //! 25 engine::decode engine::footprint
 //! 26 engine::occupancy engine::profile engine::trace

@@ -6,7 +6,7 @@ mod craft;
 mod open;
 
 use ga10b_llm::compare::{Bounds, Comparison};
-use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Mode, Model, Reference};
+use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Error, Mode, Model, Reference};
 
 use craft::Craft;
 use open::device;
@@ -58,4 +58,59 @@ fn keys_and_values_that_only_a_cache_in_q8_0_holds_change_no_text() {
 fn norms_past_the_largest_f16_change_no_text() {
     let model = Craft::new("tiny-llama:q6_k").scaled("blk.0.ffn_norm.weight", 1e6).model().unwrap();
     compared(&model, CacheType::F16, "norm");
+}
+
+fn failure(craft: &Craft, mode: Mode, kv: CacheType, prompt: &[u32]) -> Error {
+    let options = EngineOptions::new(32).with_mode(mode).with_cache(kv);
+    let model = craft.model().unwrap();
+    let mut engine = match Engine::new(&device(), &model, &options) {
+        Ok(engine) => engine,
+        Err(error) => return error,
+    };
+    match engine.prefill(prompt) {
+        Ok(_) => engine.step_greedy(7).unwrap_err(),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn weights_that_are_no_numbers_stop_with_the_layer_and_the_phase() {
+    let long: Vec<u32> = (0..20).collect();
+    for (value, tensor, layer, phase) in [
+        (f32::NAN, "blk.1.ffn_down.weight", 1, "down"),
+        (f32::INFINITY, "blk.0.ffn_up.weight", 0, "gate up"),
+        (f32::NAN, "blk.0.attn_k.weight", 0, "q k v"),
+        (f32::NAN, "blk.1.attn_norm.weight", 1, "attention norm"),
+    ] {
+        let craft = Craft::new("tiny-llama:f16").value(tensor, 5, value);
+        for (mode, prompt) in [(Mode::Operations, &long[..]), (Mode::Operations, &[3]), (Mode::Persistent, &[3])] {
+            let error = failure(&craft, mode, CacheType::F16, prompt);
+            let text = error.to_string();
+            assert!(text.contains(&format!("layer {layer} ")) && text.contains(phase), "{tensor}: {text}");
+        }
+    }
+}
+
+#[test]
+fn keys_past_the_cache_are_named() {
+    let long: Vec<u32> = (0..20).collect();
+    for tensor in ["blk.1.attn_k.weight", "blk.1.attn_v.weight"] {
+        let craft = Craft::new("tiny-llama:f16").scaled(tensor, 1e5);
+        for prompt in [&long[..], &[3, 1]] {
+            let error = failure(&craft, Mode::Operations, CacheType::F16, prompt);
+            assert!(matches!(error, Error::CacheRange { layer: 1, .. }), "{tensor}: {error}");
+            assert!(error.to_string().contains("--kv q8_0"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn an_engine_goes_on_after_values_that_are_no_numbers() {
+    // The embedding of one token alone is damaged.
+    let craft = Craft::new("tiny-llama:f16").value("token_embd.weight", 512 * 9, f32::NAN);
+    let model = craft.model().unwrap();
+    let mut engine = Engine::new(&device(), &model, &EngineOptions::new(32).with_mode(Mode::Operations)).unwrap();
+    let error = engine.prefill(&[3, 9, 4]).unwrap_err();
+    assert!(matches!(error, Error::NotFinite { phase: "embedding", layer: None, position: 1 }), "{error}");
+    assert_eq!(engine.position(), 0);
 }

@@ -8,6 +8,7 @@ use tracing::trace_span;
 
 use crate::cache::CacheType;
 use crate::decoder::Decoder;
+use crate::engine::diagnosis;
 use crate::engine::launch::{Launch, record};
 use crate::engine::memory::DeviceModel;
 use crate::engine::operations::Operations;
@@ -18,8 +19,10 @@ use crate::engine::prompt::products::CHUNK;
 use crate::engine::step::StepPlan;
 use crate::engine::timed::Tracing;
 use crate::error::{Error, Result};
+use crate::kernels::prompt::gemm::DEPTH;
 use crate::kernels::step::shape::Shape;
 use crate::model::Model;
+use crate::model::config::Config;
 use crate::spans::HOST;
 
 /// Most replays in flight.
@@ -100,11 +103,22 @@ impl Engine {
             Some(plan) => record(device, [&plan.fill])?,
             None => record(device, operations.without_head())?,
         };
-        let queue = device.queue()?;
+        let mut queue = device.queue()?;
         let prompt = match supports(&model.config) {
             true => Some(Prompt::new(&model, programs, tuning.choices.clone(), &operations)?),
-            false => None,
+            false => {
+                let Config { hidden, ff, .. } = model.config;
+                let q_dim = model.config.q_dim();
+                tracing::warn!(
+                    "prompts are processed token by token: width {hidden}, length of queries {q_dim} and \
+                     feed-forward {ff} are not all multiples of {DEPTH}"
+                );
+                None
+            }
         };
+        if step_plan.is_some() {
+            diagnosis::probe(&model, &operations, &mut queue)?;
+        }
         let weights = model.loading;
         let load_times = LoadTimes { weights, kernels: begin.elapsed().saturating_sub(weights) };
         let mut engine = Self {
@@ -258,6 +272,17 @@ impl Engine {
         self.step_plan.as_ref().map_or(&self.operations.launches, |plan| &plan.phases)
     }
 
+    /// Finds the reason if not all `logits` are finite, and resets the engine then.
+    fn check_finite(&mut self, logits: &[f32]) -> Result<()> {
+        if logits.iter().all(|l| l.is_finite()) {
+            return Ok(());
+        }
+        let position = self.position.saturating_sub(1);
+        let error = diagnosis::find(&self.model, &self.operations, &mut self.queue, position)?;
+        self.reset()?;
+        Err(error)
+    }
+
     fn check_token(&self, token: u32) -> Result<()> {
         let vocab = self.model.config.vocab;
         if (token as usize) < vocab { Ok(()) } else { Err(Error::Token { token, vocab }) }
@@ -309,13 +334,20 @@ fn step_plan(
 impl Decoder for Engine {
     fn step(&mut self, token: u32) -> Result<Vec<f32>> {
         self.run(token)?;
-        self.logits()
+        let logits = self.logits()?;
+        // A vector with NaN or infinity gives no logit that is a number, so one tells.
+        self.check_finite(&logits[..logits.len().min(1)])?;
+        Ok(logits)
     }
 
     fn step_greedy(&mut self, token: u32) -> Result<u32> {
         self.run(token)?;
         let read = trace_span!(target: HOST, "read the token");
         let token = read.in_scope(|| self.model.state.token(self.position))?;
+        if token == 0 {
+            // The choice among logits without any number.
+            self.check_finite(&self.logits()?)?;
+        }
         self.next = Some(token);
         Ok(token)
     }
@@ -332,12 +364,20 @@ impl Decoder for Engine {
         self.next = None;
         if self.takes_chunks(count)? {
             self.prefill_chunks(tokens)?;
-            return self.logits();
+            let logits = self.logits()?;
+            if logits.iter().all(|l| l.is_finite()) {
+                return Ok(logits);
+            }
+            // Steps compute in single precision: they find the reason, or do without f16.
+            self.position = position;
+            self.model.state.set_position(position)?;
         }
-        let (last, before) = (tokens[count - 1], count - 1);
-        self.prefill_steps(before)?;
+        self.prefill_steps(count - 1)?;
+        let last = tokens[count - 1];
         self.next = Some(last);
-        self.step(last)
+        let logits = self.step(last)?;
+        self.check_finite(&logits)?;
+        Ok(logits)
     }
 
     fn reset(&mut self) -> Result<()> {

@@ -1,0 +1,87 @@
+//! Where values stop being numbers: a step by one launch per operation, with a look at every buffer after each.
+//!
+//! Only a step that gave NaN or infinity is run again this way, so a good one pays nothing.
+
+use half::f16;
+use hcq::{Buffer, Queue};
+
+use crate::cache::BLOCK;
+use crate::engine::launch::record;
+use crate::engine::memory::{DeviceModel, LayerMemory};
+use crate::engine::operations::Operations;
+use crate::engine::times::layers;
+use crate::error::{Error, Result};
+
+/// The phase and the layer that first give a value that is no number, in the context up to `position`, whose
+/// tokens are in the device's state. The position in the state, and the activations, are undefined after it.
+pub fn find(m: &DeviceModel, operations: &Operations, queue: &mut Queue, position: usize) -> Result<Error> {
+    // What an earlier position left in the cache spoils all later ones.
+    let mut at = position;
+    for layer in &m.layers {
+        at = first_bad(m, layer, at)?.unwrap_or(at);
+    }
+    m.state.set_position(at)?;
+    let products = operations.products.iter().flat_map(|p| [&p.x, &p.out]);
+    let mut vectors: Vec<&Buffer> = products.chain([&operations.x]).collect();
+    vectors.sort_by_key(|buffer| buffer.va().raw());
+    vectors.dedup_by_key(|buffer| buffer.va().raw());
+    for vector in &vectors {
+        vector.write(0, &vec![0; vector.len() as usize])?;
+    }
+    let roles: Vec<&str> = operations.launches.iter().map(|l| l.role).collect();
+    for (launch, layer) in operations.launches.iter().zip(layers(&roles)) {
+        queue.replay(&record(&m.device, [launch])?)?.wait(m.patience)?;
+        let mut bad = false;
+        for vector in &vectors {
+            bad |= !all_finite(vector)?;
+        }
+        if bad {
+            return Ok(Error::NotFinite { phase: launch.role, layer, position: at });
+        }
+        if launch.role == "rotate, cache"
+            && let Some(index) = layer
+            && first_bad(m, &m.layers[index], at)? == Some(at)
+        {
+            return Ok(Error::CacheRange { layer: index, position: at, kv: m.cache.kv.name() });
+        }
+    }
+    Ok(Error::NotFinite { phase: "step", layer: None, position: at })
+}
+
+/// Whether every value of a vector in `f32` is finite.
+fn all_finite(vector: &Buffer) -> Result<bool> {
+    let mut bytes = vec![0; vector.len() as usize];
+    vector.read(0, &mut bytes)?;
+    Ok(bytes.as_chunks().0.iter().all(|b| f32::from_le_bytes(*b).is_finite()))
+}
+
+/// The first position up to `last` of which a key or value cannot be a number; the scales say it in q8_0.
+fn first_bad(m: &DeviceModel, layer: &LayerMemory, last: usize) -> Result<Option<usize>> {
+    let (c, context) = (&m.config, m.cache.context as usize);
+    let (start, per_row) = match m.cache.scales_at {
+        None => (0, c.head_dim),
+        Some(at) => (u64::from(at), c.head_dim / BLOCK as usize),
+    };
+    let mut first = None;
+    for cache in [&layer.keys, &layer.values] {
+        let mut bytes = vec![0; 2 * per_row * c.kv_heads * context];
+        cache.read(start, &mut bytes)?;
+        let halves = bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b));
+        let bad = halves.enumerate().filter(|(_, v)| !v.is_finite());
+        let bad = bad.map(|(i, _)| i / per_row % context).filter(|p| *p <= last).min();
+        first = first.into_iter().chain(bad).min();
+    }
+    Ok(first)
+}
+
+/// Runs the token 0 once by one launch per operation and checks its logits: a whole step is more tolerant, as
+/// it computes in integers, of weights that are no numbers. The context must be empty.
+pub fn probe(m: &DeviceModel, operations: &Operations, queue: &mut Queue) -> Result<()> {
+    m.state.set_position(0)?;
+    m.state.set_tokens(0, &[0])?;
+    queue.replay(&record(&m.device, &operations.launches)?)?.wait(m.patience)?;
+    match m.state.logits()?.iter().all(|l| l.is_finite()) {
+        true => Ok(()),
+        false => Err(find(m, operations, queue, 0)?),
+    }
+}
