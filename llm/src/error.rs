@@ -39,8 +39,9 @@ pub enum Error {
     BigEndian,
     /// The file ends before the end of an element.
     #[error(
-        "{what} at byte {offset} needs {needed} bytes but {left} are left: the file is cut short or damaged, \
-         download it again"
+        "{what} at byte {offset} needs {} bytes but {left} are left: the file is cut short or damaged, download it \
+         again",
+        bytes(*needed)
     )]
     Truncated {
         /// What was being read.
@@ -111,7 +112,7 @@ pub enum Error {
         id: u32,
     },
     /// A row that is not a whole number of quantization blocks.
-    #[error("tensor {name:?} has rows of {row} values, {ty} packs blocks of {block}")]
+    #[error("tensor {name:?} has rows of {row} values; in {ty} they must be multiples of {block}")]
     PartialBlock {
         /// The tensor.
         name: String,
@@ -119,7 +120,7 @@ pub enum Error {
         ty: GgmlType,
         /// Values in a row.
         row: u64,
-        /// Values in a block.
+        /// Values in a block, or the values that kernels take together.
         block: u64,
     },
     /// A tensor whose size does not fit 64 bits.
@@ -207,7 +208,10 @@ pub enum Error {
         found: Vec<u64>,
     },
     /// A tensor type without kernels.
-    #[error("tensor {name:?} is {ty}, which cannot be computed with here; requantize the model to Q6_K")]
+    #[error(
+        "tensor {name:?} is {ty}, which cannot be computed with here; quantize the original model to Q6_K, Q4_K or \
+         Q8_0 instead"
+    )]
     UnsupportedType {
         /// The tensor.
         name: String,
@@ -341,6 +345,11 @@ pub enum Error {
         /// The size, in elements.
         size: usize,
     },
+}
+
+/// A size, of which the largest number stands for all larger ones.
+fn bytes(size: u64) -> String {
+    if size == u64::MAX { "2^64 or more".to_owned() } else { size.to_string() }
 }
 
 /// A phase and its layer in words.
