@@ -30,7 +30,10 @@ mod tests {
     #[test]
     fn nothing_that_a_terminal_obeys_is_left() {
         assert_eq!(visible("a\x1b]0;title\x07b\x1b[2J"), "a\u{fffd}]0;title\u{fffd}b\u{fffd}[2J");
-        assert_eq!(visible("c1 \u{9b}31m, del \x7f, back\x08, return\r"), "c1 \u{fffd}31m, del \u{fffd}, back\u{fffd}, return\u{fffd}");
+        assert_eq!(
+            visible("c1 \u{9b}31m, del \x7f, back\x08, return\r"),
+            "c1 \u{fffd}31m, del \u{fffd}, back\u{fffd}, return\u{fffd}"
+        );
         assert_eq!(visible("tab\t line\n \u{e9}\u{4e2d}"), "tab\t line\n \u{e9}\u{4e2d}");
     }
 }

@@ -4,12 +4,15 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use ga10b_llm::gguf::{Gguf, Value, Writer};
+use ga10b_llm::gguf::{GgmlType, Value, Writer};
 use ga10b_llm::synthesize::Synthesis;
 
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("llm-demo"));
-    command.env_remove("HCQ_DEVICE").env_remove("RUST_LOG").env("LLM_DEMO_TUNING", "/nonexistent/tuning.json");
+    command
+        .env_remove("HCQ_DEVICE")
+        .env_remove("RUST_LOG")
+        .env("LLM_DEMO_TUNING", "/nonexistent/tuning.json");
     command.args(["--device", "sim"]).args(args);
     command
 }
@@ -35,21 +38,28 @@ fn name(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// The embedded model's file with other keys.
-fn with_keys(path: &Path, keys: &[(&str, Value)]) {
+/// The embedded model's file with other keys, and with some tensors in F32.
+fn with(path: &Path, keys: &[(&str, Value)], wide: &[&str]) {
     let gguf = &ga10b_llm::embedded::model().expect("a model").gguf;
     let mut writer = Writer::new();
     let kept = gguf.metadata().iter().filter(|(key, _)| !keys.iter().any(|(k, _)| k == key));
     kept.for_each(|(key, value)| writer.key(key, value.clone()));
     keys.iter().for_each(|(key, value)| writer.key(*key, value.clone()));
-    gguf.tensors().iter().for_each(|t| writer.tensor(&t.name, t.ty, &t.dims));
+    let is_wide = |name: &str| wide.contains(&name);
+    for info in gguf.tensors() {
+        writer.tensor(&info.name, if is_wide(&info.name) { GgmlType::F32 } else { info.ty }, &info.dims);
+    }
     let mut out = writer.begin(Vec::new()).expect("a vector");
     for info in gguf.tensors() {
-        out.write(gguf.tensor(&info.name).expect("present").data).expect("fits");
+        let tensor = gguf.tensor(&info.name).expect("present");
+        if is_wide(&info.name) {
+            let values = tensor.to_f32().expect("a known type");
+            out.write(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>()).expect("fits");
+        } else {
+            out.write(tensor.data).expect("fits");
+        }
     }
-    let bytes = out.finish().expect("complete");
-    Gguf::from_bytes(bytes.clone()).expect("a file");
-    std::fs::write(path, bytes).expect("written");
+    std::fs::write(path, out.finish().expect("complete")).expect("written");
 }
 
 #[test]
@@ -94,7 +104,10 @@ fn a_prompt_past_the_context_is_refused_before_it_is_echoed() {
     let long = "a ".repeat(1200);
     let (code, out, err) = run(&["-p", &long, "-n", "4"]);
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
-    assert!(err.contains("does not fit the model's context of 1024") && !err.contains("the model needs"), "{err}");
+    assert!(
+        err.contains("does not fit the model's context of 1024") && !err.contains("the model needs"),
+        "{err}"
+    );
 }
 
 #[test]
@@ -112,19 +125,29 @@ fn a_prompt_that_begins_with_bos_has_no_second_one() {
 #[test]
 fn an_engine_that_the_model_cannot_have_is_an_error_if_asked_for() {
     let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("mixed.gguf");
+    // No step kernel multiplies integers and F32.
+    with(&file, &[], &["blk.0.attn_q.weight"]);
+    let (code, _, err) = run(&["-m", name(&file), "-n", "2"]);
+    assert_eq!(code, 0, "{err}");
+    for engine in ["persistent", "phases"] {
+        let (code, out, err) = run(&["-m", name(&file), "-n", "2", "--engine", engine]);
+        assert_eq!((code, out.as_str()), (1, ""), "{err}");
+        assert!(err.contains("there is no step kernel for the types of this model"), "{err}");
+        assert!(err.contains(&format!("--engine {engine} is not possible")), "{err}");
+    }
+}
+
+#[test]
+fn prompts_that_go_token_by_token_are_said_once() {
+    let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("odd.gguf");
-    // No step kernel takes a width that no share divides, and no tile of a prompt a length of 1056.
     let synthesis: Synthesis = "tiny-llama:f16".parse().expect("a shape");
     synthesis.with_sizes(2, 512, 1056).write_file(1, &file, &mut |_, _| ()).expect("written");
     let (code, _, err) = run(&["-m", name(&file), "-p", "a", "-n", "2"]);
     assert_eq!(code, 0, "{err}");
     assert_eq!(err.matches("prompts are processed token by token").count(), 1, "{err}");
     assert!(err.contains("feed-forward 1056"), "{err}");
-    let mixed = folder.path().join("mixed.gguf");
-    let synthesis: Synthesis = "tiny-llama:f16".parse().expect("a shape");
-    synthesis.with_sizes(2, 528, 1040).write_file(1, &mixed, &mut |_, _| ()).expect("written");
-    let (code, out, err) = run(&["-m", name(&mixed), "-p", "a", "-n", "2", "--engine", "persistent"]);
-    eprintln!("{code} {out} {err}");
 }
 
 #[test]
@@ -167,12 +190,12 @@ fn keys_that_change_the_text_are_refused_or_obeyed() {
         ("llama.logit_scale", Value::F32(0.5)),
         ("general.type", Value::String("adapter".into())),
     ] {
-        with_keys(&file, &[(key, value)]);
+        with(&file, &[(key, value)], &[]);
         let (code, out, err) = run(&["-m", name(&file), "-n", "8"]);
         assert_eq!((code, out.as_str()), (1, ""), "{key}: {err}");
         assert!(err.contains(key), "{err}");
     }
-    with_keys(&file, &[("llama.rope.scale_linear", Value::F32(8.0))]);
+    with(&file, &[("llama.rope.scale_linear", Value::F32(8.0))], &[]);
     let (code, out, err) = run(&["-m", name(&file), "-p", "Once upon a time", "-n", "8"]);
     assert_eq!(code, 0, "{err}");
     assert_ne!(out, usual);

@@ -108,7 +108,9 @@ impl Decoder for Reference<'_> {
             }
             match self.kv {
                 CacheType::F16 => k.iter_mut().chain(&mut v).for_each(|x| *x = f16::from_f32(*x).to_f32()),
-                CacheType::Q8_0 => k.chunks_exact_mut(BLOCK).chain(v.chunks_exact_mut(BLOCK)).for_each(round_q8_0),
+                CacheType::Q8_0 => {
+                    k.chunks_exact_mut(BLOCK).chain(v.chunks_exact_mut(BLOCK)).for_each(round_q8_0)
+                }
             }
             self.cache[index].0.extend(k);
             self.cache[index].1.extend(v);

@@ -83,7 +83,9 @@ fn weights_that_are_no_numbers_stop_with_the_layer_and_the_phase() {
         (f32::NAN, "blk.1.attn_norm.weight", 1, "attention norm"),
     ] {
         let craft = Craft::new("tiny-llama:f16").value(tensor, 5, value);
-        for (mode, prompt) in [(Mode::Operations, &long[..]), (Mode::Operations, &[3]), (Mode::Persistent, &[3])] {
+        for (mode, prompt) in
+            [(Mode::Operations, &long[..]), (Mode::Operations, &[3]), (Mode::Persistent, &[3])]
+        {
             let error = failure(&craft, mode, CacheType::F16, prompt);
             let text = error.to_string();
             assert!(text.contains(&format!("layer {layer} ")) && text.contains(phase), "{tensor}: {text}");
@@ -109,7 +111,8 @@ fn an_engine_goes_on_after_values_that_are_no_numbers() {
     // The embedding of one token alone is damaged.
     let craft = Craft::new("tiny-llama:f16").value("token_embd.weight", 512 * 9, f32::NAN);
     let model = craft.model().unwrap();
-    let mut engine = Engine::new(&device(), &model, &EngineOptions::new(32).with_mode(Mode::Operations)).unwrap();
+    let mut engine =
+        Engine::new(&device(), &model, &EngineOptions::new(32).with_mode(Mode::Operations)).unwrap();
     let error = engine.prefill(&[3, 9, 4]).unwrap_err();
     assert!(matches!(error, Error::NotFinite { phase: "embedding", layer: None, position: 1 }), "{error}");
     assert_eq!(engine.position(), 0);

@@ -44,8 +44,19 @@ fn the_two_readings_of_scaling_agree() {
         vec![("scaling.type", text("linear")), ("scaling.factor", Value::F32(8.0))],
         vec![("scaling.type", text("none")), ("scaling.factor", Value::F32(8.0))],
         vec![("scaling.type", text("llama3"))],
+        vec![
+            ("scaling.type", text("llama3")),
+            ("scaling.factor", Value::F32(32.0)),
+            ("scaling.original_context_length", Value::U32(8192)),
+            ("without the tensor", Value::Bool(true)),
+        ],
     ] {
         let mut craft = Craft::new("tiny-llama:f16");
+        let (keys, flags): (Vec<_>, Vec<_>) =
+            keys.into_iter().partition(|(name, _)| name.starts_with("scal"));
+        if !flags.is_empty() {
+            craft = craft.without("rope_freqs.weight");
+        }
         for (name, value) in &keys {
             craft = craft.key(&key(name), value.clone());
         }

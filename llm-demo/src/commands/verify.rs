@@ -65,7 +65,10 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     writeln!(out, "device       {}", session.device.info().name)?;
     writeln!(out, "steps        {}", c.rows())?;
     let cache = cli.kv.name();
-    writeln!(out, "cache        {cache} on both sides: the error does not include the rounding of the cache")?;
+    writeln!(
+        out,
+        "cache        {cache} on both sides: the error does not include the rounding of the cache"
+    )?;
     let Bounds { nmse, divergence, agreement } = bounds;
     let (mean, largest) = (c.divergence(), c.divergence_max());
     let (same, least) = (100.0 * c.agreement(), 100.0 * agreement);

@@ -9,6 +9,7 @@ use half::f16;
 pub struct Craft {
     base: Model,
     keys: Vec<(String, Value)>,
+    without: Vec<String>,
     factors: Vec<(String, f32)>,
     /// Tensor, number of a value, the value.
     values: Vec<(String, usize, f32)>,
@@ -18,13 +19,20 @@ impl Craft {
     /// A synthesized model, such as `tiny-llama:f16`.
     pub fn new(text: &str) -> Self {
         let base = text.parse::<Synthesis>().unwrap().model(3).unwrap();
-        Self { base, keys: Vec::new(), factors: Vec::new(), values: Vec::new() }
+        Self { base, keys: Vec::new(), without: Vec::new(), factors: Vec::new(), values: Vec::new() }
     }
 
     /// Sets a key.
     #[allow(dead_code, reason = "each test file uses a part")]
     pub fn key(mut self, key: &str, value: Value) -> Self {
         self.keys.push((key.into(), value));
+        self
+    }
+
+    /// Leaves a tensor out.
+    #[allow(dead_code, reason = "each test file uses a part")]
+    pub fn without(mut self, tensor: &str) -> Self {
+        self.without.push(tensor.into());
         self
     }
 
@@ -46,13 +54,16 @@ impl Craft {
     pub fn bytes(&self) -> Vec<u8> {
         let gguf = &self.base.gguf;
         let mut writer = Writer::new();
-        for (key, value) in gguf.metadata().iter().filter(|(key, _)| !self.keys.iter().any(|(k, _)| k == *key)) {
+        for (key, value) in
+            gguf.metadata().iter().filter(|(key, _)| !self.keys.iter().any(|(k, _)| k == *key))
+        {
             writer.key(key, value.clone());
         }
         self.keys.iter().for_each(|(key, value)| writer.key(key, value.clone()));
-        gguf.tensors().iter().for_each(|t| writer.tensor(&t.name, t.ty, &t.dims));
+        let kept = || gguf.tensors().iter().filter(|t| !self.without.contains(&t.name));
+        kept().for_each(|t| writer.tensor(&t.name, t.ty, &t.dims));
         let mut out = writer.begin(Vec::new()).unwrap();
-        for info in gguf.tensors() {
+        for info in kept() {
             let view = gguf.tensor(&info.name).unwrap();
             out.write(&self.changed(&info.name, info.ty, view.data)).unwrap();
         }

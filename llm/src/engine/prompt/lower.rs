@@ -71,7 +71,11 @@ pub fn launches(
     for (i, layer) in model.layers.iter().enumerate() {
         let factors = factors.get(i).copied().unwrap_or(LayerFactors::ONE);
         // Of the cache in f16 nothing is expanded.
-        let expanded = if m.expanded.is_some() { factors } else { LayerFactors { queries: factors.queries, ..LayerFactors::ONE } };
+        let expanded = if m.expanded.is_some() {
+            factors
+        } else {
+            LayerFactors { queries: factors.queries, ..LayerFactors::ONE }
+        };
         p.norm("attention norm", &layer.attn_norm, waiting)?;
         let (role, parts) = ("q k v", layer.qkv.iter().collect());
         let shares = p.multiply(&Product::sums(role, parts, &m.normed, &m.qkv))?;
