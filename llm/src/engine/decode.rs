@@ -46,6 +46,8 @@ pub struct Engine {
     pub(super) step_plan: Option<StepPlan>,
     pub(super) mode: Mode,
     position: usize,
+    /// Whether weights that are no numbers would have been noticed.
+    probed: bool,
     /// The token at `position` in the device's state, if it is known.
     next: Option<u32>,
     load_times: LoadTimes,
@@ -103,7 +105,7 @@ impl Engine {
             Some(plan) => record(device, [&plan.fill])?,
             None => record(device, operations.without_head())?,
         };
-        let mut queue = device.queue()?;
+        let queue = device.queue()?;
         let prompt = match supports(&model.config) {
             true => Some(Prompt::new(&model, programs, tuning.choices.clone(), &operations)?),
             false => {
@@ -116,11 +118,9 @@ impl Engine {
                 None
             }
         };
-        if step_plan.is_some() {
-            diagnosis::probe(&model, &operations, &mut queue)?;
-        }
         let weights = model.loading;
         let load_times = LoadTimes { weights, kernels: begin.elapsed().saturating_sub(weights) };
+        let probed = step_plan.is_none();
         let mut engine = Self {
             model,
             queue,
@@ -131,6 +131,7 @@ impl Engine {
             step_plan,
             mode,
             position: 0,
+            probed,
             next: None,
             load_times,
             tracing: None,
@@ -262,6 +263,8 @@ impl Engine {
     pub fn pretend(&mut self, position: usize) -> Result<()> {
         self.reset()?;
         self.check_room(position + 1)?;
+        // What is in the cache need not be numbers.
+        self.probed = true;
         self.model.state.set_position(position)?;
         self.position = position;
         Ok(())
@@ -274,7 +277,7 @@ impl Engine {
 
     /// Finds the reason if not all `logits` are finite, and resets the engine then.
     fn check_finite(&mut self, logits: &[f32]) -> Result<()> {
-        if logits.iter().all(|l| l.is_finite()) {
+        if diagnosis::all_finite(logits) {
             return Ok(());
         }
         let position = self.position.saturating_sub(1);
@@ -303,6 +306,10 @@ impl Engine {
             self.model.state.set_tokens(self.position, &[token])?;
         }
         self.next = None;
+        if !self.probed {
+            diagnosis::probe(&self.model, &self.operations, &mut self.queue, self.position)?;
+            self.probed = true;
+        }
         let step = self.tracing.as_ref().map_or(&self.step, |t| &t.step.graph);
         let point = trace_span!(target: HOST, "submit").in_scope(|| self.queue.replay(step))?;
         trace_span!(target: HOST, "wait").in_scope(|| point.wait(self.model.patience))?;
@@ -365,7 +372,8 @@ impl Decoder for Engine {
         if self.takes_chunks(count)? {
             self.prefill_chunks(tokens)?;
             let logits = self.logits()?;
-            if logits.iter().all(|l| l.is_finite()) {
+            if diagnosis::all_finite(&logits) {
+                self.probed = true;
                 return Ok(logits);
             }
             // Steps compute in single precision: they find the reason, or do without f16.

@@ -33,7 +33,7 @@ pub fn find(m: &DeviceModel, operations: &Operations, queue: &mut Queue, positio
         queue.replay(&record(&m.device, [launch])?)?.wait(m.patience)?;
         let mut bad = false;
         for vector in &vectors {
-            bad |= !all_finite(vector)?;
+            bad |= !is_finite(vector)?;
         }
         if bad {
             return Ok(Error::NotFinite { phase: launch.role, layer, position: at });
@@ -48,8 +48,14 @@ pub fn find(m: &DeviceModel, operations: &Operations, queue: &mut Queue, positio
     Ok(Error::NotFinite { phase: "step", layer: None, position: at })
 }
 
-/// Whether every value of a vector in `f32` is finite.
-fn all_finite(vector: &Buffer) -> Result<bool> {
+/// Whether all values are finite. Looks at every one even after a bad one, which compiles to vector
+/// instructions.
+pub fn all_finite(values: &[f32]) -> bool {
+    values.iter().fold(true, |all, value| all & value.is_finite())
+}
+
+/// Whether every value of a vector in `f32` in device memory is finite.
+fn is_finite(vector: &Buffer) -> Result<bool> {
     let mut bytes = vec![0; vector.len() as usize];
     vector.read(0, &mut bytes)?;
     Ok(bytes.as_chunks().0.iter().all(|b| f32::from_le_bytes(*b).is_finite()))
@@ -74,14 +80,15 @@ fn first_bad(m: &DeviceModel, layer: &LayerMemory, last: usize) -> Result<Option
     Ok(first)
 }
 
-/// Runs the token 0 once by one launch per operation and checks its logits: a whole step is more tolerant, as
-/// it computes in integers, of weights that are no numbers. The context must be empty.
-pub fn probe(m: &DeviceModel, operations: &Operations, queue: &mut Queue) -> Result<()> {
-    m.state.set_position(0)?;
-    m.state.set_tokens(0, &[0])?;
+/// Runs the token at `position`, which is in the device's state, by one launch per operation, and checks its
+/// logits: a whole step is more tolerant, as it computes in integers, of weights that are no numbers. The state
+/// is then as before.
+pub fn probe(m: &DeviceModel, operations: &Operations, queue: &mut Queue, position: usize) -> Result<()> {
+    let after = (position + 1 < m.cache.context as usize).then(|| m.state.token(position + 1)).transpose()?;
     queue.replay(&record(&m.device, &operations.launches)?)?.wait(m.patience)?;
-    match m.state.logits()?.iter().all(|l| l.is_finite()) {
-        true => Ok(()),
-        false => Err(find(m, operations, queue, 0)?),
+    if !all_finite(&m.state.logits()?) {
+        return Err(find(m, operations, queue, position)?);
     }
+    m.state.set_position(position)?;
+    after.map_or(Ok(()), |token| m.state.set_tokens(position + 1, &[token]))
 }
