@@ -58,7 +58,7 @@
 //!  1 error gguf::layout
 //!  2 gguf::parse gguf::write decoder
 //!  3 gguf
-//!  4 quant tokenizer model::config
+//!  4 quant tokenizer model::config model::keys
 //!  5 model cache generate
 //!  6 embedded reference synthesize
 //!  7 compare

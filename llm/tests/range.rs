@@ -117,3 +117,19 @@ fn an_engine_goes_on_after_values_that_are_no_numbers() {
     assert!(matches!(error, Error::NotFinite { phase: "embedding", layer: None, position: 1 }), "{error}");
     assert_eq!(engine.position(), 0);
 }
+
+/// A whole step computes in integers, so what is no number in the cache need not be seen in the logits.
+#[test]
+fn a_value_past_the_cache_in_the_middle_of_a_text_is_found_at_its_end() {
+    let craft = Craft::new("tiny-llama:f16").value("token_embd.weight", 9 * 512 + 5, 20000.0);
+    let model = craft.value("blk.0.attn_v.weight", 5, 6000.0).model().unwrap();
+    let options = EngineOptions::new(32).with_mode(Mode::Persistent);
+    let mut engine = Engine::new(&device(), &model, &options).unwrap();
+    engine.prefill(&[3]).unwrap();
+    engine.step(7).unwrap();
+    engine.check().unwrap();
+    let found = engine.step(9).and_then(|_| engine.step(4)).and_then(|_| engine.check());
+    let error = found.unwrap_err();
+    assert!(matches!(error, Error::CacheRange { layer: 0, position: 2, .. }), "{error}");
+    assert_eq!(engine.position(), 0);
+}

@@ -388,6 +388,18 @@ impl Decoder for Engine {
         Ok(logits)
     }
 
+    fn check(&mut self) -> Result<()> {
+        if self.step_plan.is_none() {
+            // NaN in the cache is NaN in the logits.
+            return Ok(());
+        }
+        let checked = diagnosis::check_cache(&self.model, &self.operations, &mut self.queue, self.position);
+        if checked.is_err() {
+            self.reset()?;
+        }
+        checked
+    }
+
     fn reset(&mut self) -> Result<()> {
         self.model.state.set_position(0)?;
         if let Some(plan) = &self.step_plan {

@@ -63,21 +63,42 @@ fn is_finite(vector: &Buffer) -> Result<bool> {
 
 /// The first position up to `last` of which a key or value cannot be a number; the scales say it in q8_0.
 fn first_bad(m: &DeviceModel, layer: &LayerMemory, last: usize) -> Result<Option<usize>> {
-    let (c, context) = (&m.config, m.cache.context as usize);
+    let (c, context) = (&m.config, u64::from(m.cache.context));
+    let kv_heads = c.kv_heads as u64;
     let (start, per_row) = match m.cache.scales_at {
         None => (0, c.head_dim),
         Some(at) => (u64::from(at), c.head_dim / BLOCK as usize),
     };
+    let row_bytes = 2 * per_row as u64;
     let mut first = None;
-    for cache in [&layer.keys, &layer.values] {
-        let mut bytes = vec![0; 2 * per_row * c.kv_heads * context];
-        cache.read(start, &mut bytes)?;
-        let halves = bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b));
-        let bad = halves.enumerate().filter(|(_, v)| !v.is_finite());
-        let bad = bad.map(|(i, _)| i / per_row % context).filter(|p| *p <= last).min();
+    for (cache, head) in
+        [&layer.keys, &layer.values].into_iter().flat_map(|c| (0..kv_heads).map(move |h| (c, h)))
+    {
+        let mut bytes = vec![0; (last + 1) * row_bytes as usize];
+        cache.read(start + row_bytes * head * context, &mut bytes)?;
+        let rows = bytes.chunks_exact(row_bytes as usize);
+        let finite = |row: &[u8]| row.as_chunks().0.iter().all(|b| f16::from_le_bytes(*b).is_finite());
+        let bad = rows.enumerate().find(|(_, row)| !finite(row)).map(|(position, _)| position);
         first = first.into_iter().chain(bad).min();
     }
     Ok(first)
+}
+
+/// Checks the keys and values of the `positions` positions in the cache: a whole step computes with numbers
+/// from those that are none.
+pub fn check_cache(
+    m: &DeviceModel,
+    operations: &Operations,
+    queue: &mut Queue,
+    positions: usize,
+) -> Result<()> {
+    let Some(last) = positions.checked_sub(1) else { return Ok(()) };
+    for layer in &m.layers {
+        if first_bad(m, layer, last)?.is_some() {
+            return Err(find(m, operations, queue, last)?);
+        }
+    }
+    Ok(())
 }
 
 /// Runs the token at `position`, which is in the device's state, by one launch per operation, and checks its

@@ -3,7 +3,6 @@
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gguf::types::GgmlType;
-use crate::model::keys;
 
 /// Shape and constants of a LLaMA model.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,14 +42,12 @@ impl Config {
     /// Reads the configuration of a `llama` model.
     ///
     /// # Errors
-    /// [`Error::Architecture`] for another family; [`Error::UnknownKey`] for a key that may change the result
-    /// and is not read; otherwise the key that is missing or out of range.
+    /// [`Error::Architecture`] for another family; otherwise the key that is missing or out of range.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self> {
         let arch = required(gguf.text("general.architecture")?, "general.architecture")?;
         if arch != "llama" {
             return Err(Error::Architecture { name: arch.into() });
         }
-        keys::check_kind(gguf)?;
         if let Some(count) = gguf.uint("split.count")?
             && count > 1
         {
@@ -96,7 +93,6 @@ impl Config {
             "it must be even and at most the length of a head",
         )?;
         let rope_factors = rope_factors(gguf, rope_base, rope_dim)?;
-        keys::check(gguf, head_dim, context)?;
         Ok(Self {
             layers,
             hidden,
