@@ -377,6 +377,7 @@ impl Decoder for Engine {
                 return Ok(logits);
             }
             // Steps compute in single precision: they find the reason, or do without f16.
+            tracing::warn!("a prompt left the range of f16 and is processed again, token by token");
             self.position = position;
             self.model.state.set_position(position)?;
         }
