@@ -16,7 +16,7 @@ use hcq::Selector;
 /// Decodes a LLaMA model on a GPU without the CUDA runtime.
 ///
 /// Without -m it continues a story with the embedded model. Exit codes: 0 done, 1 failed or past the bounds
-/// of --verify, 2 bad usage, 3 mistakes found by --check.
+/// of --verify, 2 bad usage, 3 mistakes found by --check, 130 ended by Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "llm-demo", version, max_term_width = 100)]
 pub struct Cli {
@@ -42,6 +42,10 @@ pub struct Cli {
     /// Text to continue
     #[arg(short, long)]
     pub prompt: Option<String>,
+
+    /// Continue the text of a file, without its last line feed; - for standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
+    pub file: Option<PathBuf>,
 
     /// Most tokens to generate, verify, profile or predict [default: 256, 32, 16 or 4]
     #[arg(short = 'n', long = "count", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -112,7 +116,8 @@ pub struct Cli {
     #[arg(value_parser = Checks::from_str, help_heading = "Other tasks")]
     pub check: Option<Checks>,
 
-    /// Write the logits after each of --tokens to a file: little-endian f32, one row per token
+    /// Write the logits after each of --tokens to a file, - for standard output: little-endian f32, one row per
+    /// token
     #[arg(long, group = "mode", value_name = "OUT", requires = "tokens", help_heading = "Other tasks")]
     pub dump_logits: Option<PathBuf>,
 
@@ -330,6 +335,7 @@ mod tests {
             &["--tokens", "1"],
             &["--synthesize", "tiny-llama:q6_k"],
             &["--temp", "-1"],
+            &["-p", "a", "-f", "b"],
             &["--man", "x", "--bench"],
             &["--completions", "sh"],
             &["--tune=gemm"],

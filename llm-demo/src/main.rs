@@ -6,8 +6,8 @@
 //!
 //! # Layers
 //! ```text
-//! 0 cli memory outcome progress report shapes
-//! 1 checker
+//! 0 cli memory outcome progress shapes terminal
+//! 1 checker report
 //! 2 session
 //! 3 commands
 //! ```
@@ -21,6 +21,7 @@ mod progress;
 mod report;
 mod session;
 mod shapes;
+mod terminal;
 
 use std::io;
 use std::process::ExitCode;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
         Ok(outcome) => ExitCode::from(outcome.code()),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            anstream::eprintln!("llm-demo: {error:#}");
+            anstream::eprintln!("llm-demo: {}", terminal::on_stderr(&format!("{error:#}")));
             for hint in error.chain().filter_map(hint) {
                 anstream::eprintln!("  {hint}");
             }

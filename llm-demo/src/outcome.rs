@@ -7,6 +7,8 @@ pub enum Outcome {
     Good,
     /// Done, and the answer is no.
     Bad,
+    /// Ended by Ctrl-C, and what there was is written.
+    Interrupted,
     /// The checker found mistakes of kernels.
     Findings,
 }
@@ -18,6 +20,7 @@ impl Outcome {
             Self::Good => 0,
             Self::Bad => 1,
             Self::Findings => 3,
+            Self::Interrupted => 130,
         }
     }
 }

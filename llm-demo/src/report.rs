@@ -8,6 +8,8 @@ use ga10b_llm::tuning::ModelShape;
 use ga10b_llm_tools::power::Power;
 use serde::Serialize;
 
+use crate::terminal;
+
 /// What a comparison needs of the device.
 #[derive(Debug, Serialize)]
 pub struct DeviceReport {
@@ -104,6 +106,7 @@ impl ModelReport {
 
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let Self { name, quantization, shape, .. } = self;
+        let name = terminal::on_stdout(name);
         let ModelShape { layers, hidden, ff, heads, kv_heads, head_dim, vocab } = shape;
         let (parameters, bytes) = (self.parameters as f64 / 1e6, self.tensor_bytes as f64 / 1e6);
         writeln!(out, "model       {name}, {quantization}, {parameters:.1} M parameters, {bytes:.1} MB")?;

@@ -1,8 +1,11 @@
 //! Opens what a command works with: model, device, engine.
 
+use std::borrow::Cow;
+use std::fs;
+use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use ga10b_llm::embedded;
 use ga10b_llm::{CacheType, Engine, EngineOptions, Mode, Model};
 use hcq::{Device, DeviceOptions};
@@ -21,9 +24,24 @@ pub fn model(cli: &Cli) -> anyhow::Result<Model> {
     }
 }
 
-/// The prompt of the command line, or one for the embedded model.
-pub fn prompt(cli: &Cli) -> &str {
-    cli.prompt.as_deref().unwrap_or(embedded::PROMPT)
+/// The prompt of the command line or of the file that it names, or one for the embedded model.
+pub fn prompt(cli: &Cli) -> anyhow::Result<Cow<'_, str>> {
+    let Some(path) = &cli.file else {
+        return Ok(cli.prompt.as_deref().unwrap_or(embedded::PROMPT).into());
+    };
+    let read = match path.to_str() {
+        Some("-") => {
+            let mut bytes = Vec::new();
+            io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+        }
+        _ => fs::read(path),
+    };
+    let named = || format!("cannot read the prompt from {}", path.display());
+    let mut text = String::from_utf8(read.with_context(named)?).with_context(named)?;
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    Ok(text.into())
 }
 
 /// How an engine is set up.
@@ -95,6 +113,20 @@ impl Session {
         });
         bar.finish_and_clear();
         let engine = engine.context("cannot set up the engine")?;
+        let (wanted, found) = (setup.mode.unwrap_or(usual), engine.mode());
+        if wanted != found {
+            let what = format!(
+                "there is no step kernel for the types of this model ({}) or for its sizes on this device",
+                model.quantization()
+            );
+            ensure!(
+                setup.mode.is_none(),
+                "{what}, so --engine {} is not possible; leave it out, or use --engine {}",
+                wanted.name(),
+                found.name()
+            );
+            tracing::warn!("{what}: steps take one launch per operation, which is slower");
+        }
         Ok(Self { device, engine, context, load: begin.elapsed(), tuning: in_use.report })
     }
 

@@ -43,6 +43,16 @@ pub trait Decoder {
         Ok(logits)
     }
 
+    /// Checks what is in the context for values that are no numbers; at the end of a text, because it reads
+    /// all keys and values.
+    ///
+    /// # Errors
+    /// [`Error::CacheRange`](crate::Error::CacheRange) or [`Error::NotFinite`](crate::Error::NotFinite), with
+    /// the first place; an engine is then reset.
+    fn check(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Empties the context.
     ///
     /// # Errors

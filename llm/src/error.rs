@@ -39,8 +39,9 @@ pub enum Error {
     BigEndian,
     /// The file ends before the end of an element.
     #[error(
-        "{what} at byte {offset} needs {needed} bytes but {left} are left: the file is cut short or damaged, \
-         download it again"
+        "{what} at byte {offset} needs {} bytes but {left} are left: the file is cut short or damaged, download it \
+         again",
+        bytes(*needed)
     )]
     Truncated {
         /// What was being read.
@@ -111,7 +112,7 @@ pub enum Error {
         id: u32,
     },
     /// A row that is not a whole number of quantization blocks.
-    #[error("tensor {name:?} has rows of {row} values, {ty} packs blocks of {block}")]
+    #[error("tensor {name:?} has rows of {row} values; in {ty} they must be multiples of {block}")]
     PartialBlock {
         /// The tensor.
         name: String,
@@ -119,7 +120,7 @@ pub enum Error {
         ty: GgmlType,
         /// Values in a row.
         row: u64,
-        /// Values in a block.
+        /// Values in a block, or the values that kernels take together.
         block: u64,
     },
     /// A tensor whose size does not fit 64 bits.
@@ -149,6 +150,12 @@ pub enum Error {
     /// A metadata key that the model needs is absent.
     #[error("key {key:?} is missing, the file does not describe a whole model")]
     MissingKey {
+        /// The metadata key.
+        key: String,
+    },
+    /// A metadata key that may change what the model computes, and is not supported.
+    #[error("key {key:?} may change what the model computes and is not supported")]
+    UnknownKey {
         /// The metadata key.
         key: String,
     },
@@ -201,7 +208,10 @@ pub enum Error {
         found: Vec<u64>,
     },
     /// A tensor type without kernels.
-    #[error("tensor {name:?} is {ty}, which cannot be computed with here; requantize the model to Q6_K")]
+    #[error(
+        "tensor {name:?} is {ty}, which cannot be computed with here; quantize the original model to Q6_K, Q4_K or \
+         Q8_0 instead"
+    )]
     UnsupportedType {
         /// The tensor.
         name: String,
@@ -252,6 +262,33 @@ pub enum Error {
     /// A prompt without any token.
     #[error("the prompt is empty and the model has no token to begin with; pass some text")]
     EmptyPrompt,
+    /// NaN or infinity in a step.
+    #[error(
+        "{} gives NaN or infinity at position {position}: weights are no numbers or far too large, the file is \
+         damaged; convert or download it again",
+        place(phase, *layer)
+    )]
+    NotFinite {
+        /// What gave it: the role of a launch, as profiles name it.
+        phase: &'static str,
+        /// The layer, if it is in one.
+        layer: Option<usize>,
+        /// The position in the context.
+        position: usize,
+    },
+    /// Keys or values that the type of the cache cannot hold.
+    #[error(
+        "keys or values of layer {layer} at position {position} are past the largest number of a cache in {kv}: use \
+         one in q8_0 (--kv q8_0), which holds 127 times larger ones"
+    )]
+    CacheRange {
+        /// The layer.
+        layer: usize,
+        /// The position in the context.
+        position: usize,
+        /// The type of the cache.
+        kv: &'static str,
+    },
     /// Text could not be written.
     #[error("cannot write the text")]
     Output {
@@ -308,4 +345,17 @@ pub enum Error {
         /// The size, in elements.
         size: usize,
     },
+}
+
+/// A size, of which the largest number stands for all larger ones.
+fn bytes(size: u64) -> String {
+    if size == u64::MAX { "2^64 or more".to_owned() } else { size.to_string() }
+}
+
+/// A phase and its layer in words.
+fn place(phase: &str, layer: Option<usize>) -> String {
+    match layer {
+        Some(layer) => format!("{phase:?} of layer {layer}"),
+        None => format!("{phase:?}"),
+    }
 }

@@ -47,7 +47,7 @@ impl Generation {
 ///
 /// # Errors
 /// [`Error::EmptyPrompt`], [`Error::ContextFull`] if the prompt alone does not fit, [`Error::Output`] if
-/// `emit` fails, or what the decoder reports.
+/// `emit` fails, or what the decoder reports, also of the whole context at the end ([`Decoder::check`]).
 pub fn generate(
     decoder: &mut dyn Decoder,
     tokenizer: &Tokenizer,
@@ -100,5 +100,6 @@ pub fn generate(
     };
     let decode = begin.elapsed();
     emit(&stream.finish()).map_err(output)?;
+    decoder.check()?;
     Ok(Generation { tokens, stop, prefill, decode })
 }

@@ -58,7 +58,7 @@
 //!  1 error gguf::layout
 //!  2 gguf::parse gguf::write decoder
 //!  3 gguf
-//!  4 quant tokenizer model::config
+//!  4 quant tokenizer model::config model::keys
 //!  5 model cache generate
 //!  6 embedded reference synthesize
 //!  7 compare
@@ -79,7 +79,7 @@
 //! 20 engine::cache engine::state
 //! 21 engine::memory
 //! 22 engine::operations engine::step
-//! 23 engine::timed
+//! 23 engine::diagnosis engine::timed
 //! 24 engine::prompt
 //! 25 engine::decode engine::footprint
 //! 26 engine::occupancy engine::profile engine::trace

@@ -2,7 +2,7 @@
 //! engine's tests.
 //!
 //! Vectors are `f32`, every sum is computed in `f64`, nothing is fused or approximated. Keys and values stay
-//! `f32`, or are rounded as a cache in q8_0 does. All cores compute rows of a matrix, which changes no
+//! `f32`, or are rounded as the engine's cache does. All cores compute rows of a matrix, which changes no
 //! result.
 
 use half::f16;
@@ -11,13 +11,14 @@ use rayon::prelude::*;
 use crate::cache::{self, CacheType};
 use crate::decoder::Decoder;
 use crate::error::{Error, Result};
-use crate::gguf::TensorView;
+use crate::gguf::{Gguf, TensorView};
 use crate::model::Model;
 
 /// Values that share a scale in q8_0.
 const BLOCK: usize = cache::BLOCK as usize;
 
-/// A LLaMA model on the CPU.
+/// A LLaMA model on the CPU. Sizes are from the model's configuration, rotations from the file's own keys:
+/// what an engine and its reference read in common is not verified.
 #[derive(Debug)]
 pub struct Reference<'m> {
     model: &'m Model,
@@ -25,14 +26,14 @@ pub struct Reference<'m> {
     frequencies: Vec<f64>,
     /// Keys and values of each layer: `kv_heads * head_dim` numbers per position.
     cache: Vec<(Vec<f32>, Vec<f32>)>,
-    /// Type of the cache: only [`CacheType::Q8_0`] is rounded.
+    /// Type of the cache.
     kv: CacheType,
     position: usize,
     context: usize,
 }
 
 impl<'m> Reference<'m> {
-    /// A reference with an exact cache of `context` positions.
+    /// A reference with a cache of `context` positions in f16.
     ///
     /// # Errors
     /// [`Error::UnsupportedType`] if a tensor cannot be dequantized.
@@ -40,7 +41,7 @@ impl<'m> Reference<'m> {
         Self::with_cache(model, context, CacheType::F16)
     }
 
-    /// A reference with a cache of `context` positions that rounds as type `kv` does; f16 counts as exact.
+    /// A reference with a cache of `context` positions that rounds as type `kv` does.
     ///
     /// # Errors
     /// As [`Reference::new`]; [`Error::KeyValue`] if heads are not whole blocks of q8_0.
@@ -51,9 +52,14 @@ impl<'m> Reference<'m> {
                 tensor.check_supported()?;
             }
         }
-        let frequencies = model.config.rope_frequencies();
+        let frequencies = frequencies(&model.gguf, model.config.head_dim)?;
         let cache = vec![Default::default(); model.config.layers];
         Ok(Self { model, frequencies, cache, kv, position: 0, context })
+    }
+
+    /// Radians per position of each rotating pair.
+    pub fn frequencies(&self) -> &[f64] {
+        &self.frequencies
     }
 
     /// Softmax attention of all query heads over the positions of layer `index`.
@@ -100,8 +106,11 @@ impl Decoder for Reference<'_> {
             for head in q.chunks_exact_mut(c.head_dim).chain(k.chunks_exact_mut(c.head_dim)) {
                 rotate(head, self.position, &self.frequencies);
             }
-            if self.kv == CacheType::Q8_0 {
-                k.chunks_exact_mut(BLOCK).chain(v.chunks_exact_mut(BLOCK)).for_each(round_q8_0);
+            match self.kv {
+                CacheType::F16 => k.iter_mut().chain(&mut v).for_each(|x| *x = f16::from_f32(*x).to_f32()),
+                CacheType::Q8_0 => {
+                    k.chunks_exact_mut(BLOCK).chain(v.chunks_exact_mut(BLOCK)).for_each(round_q8_0)
+                }
             }
             self.cache[index].0.extend(k);
             self.cache[index].1.extend(v);
@@ -176,6 +185,35 @@ fn mat_vec(matrix: TensorView<'_>, x: &[f32]) -> Result<Vec<f32>> {
             Ok(dot(buffer, x) as f32)
         })
         .collect()
+}
+
+/// Radians per position of each rotating pair, by the keys and the tensor of the file.
+fn frequencies(gguf: &Gguf, head_dim: usize) -> Result<Vec<f64>> {
+    let real = |key: &str| gguf.real(&format!("llama.rope.{key}"));
+    let base = real("freq_base")?.unwrap_or(10000.0);
+    let dims = gguf.uint("llama.rope.dimension_count")?.unwrap_or(head_dim as u64);
+    let tensor = gguf.tensor("rope_freqs.weight").map(|t| t.to_f32()).transpose()?;
+    let kind = gguf.text("llama.rope.scaling.type")?;
+    let factor = real("scaling.factor")?.filter(|f| *f != 0.0);
+    let scaled = |pair: u64| -> Result<f64> {
+        let plain = base.powf(-(2.0 * pair as f64) / dims as f64);
+        let plain = tensor.as_ref().map_or(plain, |t| plain / f64::from(t[pair as usize]));
+        Ok(match kind {
+            Some("none") => plain,
+            Some("llama3") if tensor.is_some() => plain,
+            Some("llama3") => {
+                let low = real("scaling.low_freq_factor")?.unwrap_or(1.0);
+                let high = real("scaling.high_freq_factor")?.unwrap_or(4.0);
+                let trained = gguf.uint("llama.rope.scaling.original_context_length")?.unwrap_or(0) as f64;
+                // Share of the unscaled frequency, by the turns within the trained context.
+                let turns = trained * plain / std::f64::consts::TAU;
+                let share = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+                share * plain + (1.0 - share) * plain / factor.unwrap_or(1.0)
+            }
+            _ => plain / factor.or(real("scale_linear")?.filter(|f| *f != 0.0)).unwrap_or(1.0),
+        })
+    };
+    (0..dims / 2).map(scaled).collect()
 }
 
 /// Rotates the pairs (2j, 2j + 1) of one head by `position * frequencies[j]`.

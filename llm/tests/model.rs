@@ -166,6 +166,72 @@ fn scaling_becomes_divisors_of_the_angles() {
 }
 
 #[test]
+fn linear_scaling_is_the_default_and_has_two_names() {
+    for (key, value, expected) in [
+        ("llama.rope.scaling.factor", 4.0, Some(vec![4.0; 4])),
+        ("llama.rope.scale_linear", 2.0, Some(vec![2.0; 4])),
+        ("llama.rope.scaling.factor", 0.0, None),
+    ] {
+        let mut draft = Draft::new();
+        draft.set(key, Value::F32(value));
+        assert_eq!(draft.load().expect(key).config.rope_factors, expected, "{key}");
+    }
+    let mut draft = Draft::new();
+    draft.set("llama.rope.scale_linear", Value::F32(2.0));
+    draft.set("llama.rope.scaling.factor", Value::F32(4.0));
+    assert!(draft.load().expect_err("two factors").to_string().contains("scale_linear"));
+}
+
+#[test]
+fn keys_that_would_change_the_result_are_refused_by_name() {
+    for (key, value) in [
+        ("llama.rope.scaling.attn_factor", Value::F32(1.2)),
+        ("llama.rope.scaling.yarn_ext_factor", Value::F32(1.0)),
+        ("llama.attention.causal", Value::Bool(false)),
+        ("llama.attention.sliding_window", Value::U32(16)),
+        ("llama.attention.scale", Value::F32(0.5)),
+        ("llama.attention.clamp_kqv", Value::F32(8.0)),
+        ("llama.attention.temperature_scale", Value::F32(0.1)),
+        ("llama.logit_scale", Value::F32(0.0625)),
+        ("llama.embedding_scale", Value::F32(12.0)),
+        ("llama.residual_scale", Value::F32(0.22)),
+        ("llama.final_logit_softcapping", Value::F32(30.0)),
+        ("llama.use_parallel_residual", Value::Bool(true)),
+        ("llama.pooling_type", Value::U32(1)),
+        ("llama.rope.dimension_sections", Value::U32(1)),
+        ("llama.a_key_of_tomorrow", Value::Bool(false)),
+        ("general.type", Value::String("adapter".into())),
+        ("adapter.type", Value::String("lora".into())),
+    ] {
+        let mut draft = Draft::new();
+        draft.set(key, value);
+        let error = draft.load().expect_err(key);
+        assert!(error.to_string().contains(key), "{error}");
+    }
+}
+
+#[test]
+fn keys_that_change_nothing_are_allowed() {
+    for (key, value) in [
+        ("llama.rope.scaling.attn_factor", Value::F32(1.0)),
+        ("llama.attention.causal", Value::Bool(true)),
+        ("llama.attention.sliding_window", Value::U32(64)),
+        ("llama.attention.scale", Value::F32(1.0 / 8f32.sqrt())),
+        ("llama.attention.clamp_kqv", Value::F32(0.0)),
+        ("llama.use_parallel_residual", Value::Bool(false)),
+        ("llama.rope.scaling.finetuned", Value::Bool(true)),
+        ("llama.tensor_data_layout", Value::String("Meta AI original pth".into())),
+        ("general.type", Value::String("model".into())),
+        ("general.url", Value::String("anything".into())),
+        ("quantize.imatrix.file", Value::String("anything".into())),
+    ] {
+        let mut draft = Draft::new();
+        draft.set(key, value);
+        assert!(draft.load().is_ok(), "{key}: {:?}", draft.load().err());
+    }
+}
+
+#[test]
 fn llama3_factors_equal_the_published_ones() {
     // LLaMA 3.2 1B, as its GGUF files hold them.
     let factors = llama3_factors(500_000.0, 64, 32.0, 1.0, 4.0, 8192.0);

@@ -60,6 +60,7 @@ proptest! {
         let args = Args::new().buffer(&halves(&x)).buffer(&halves(&w)).buffer(&out);
         let args = args.u32(tokens as u32).u32(rows as u32).u32(cols as u32).u32(pitch as u32);
         let args = args.u32(share as u32).u32(tokens as u32);
+        let args = if gate { args.f32(0.25) } else { args };
         let grid = tile.grid(output, tokens as u32, rows as u32, shares as u32);
         let config = LaunchConfig::new(grid, tile.threads()).with_dynamic_shared(tile.shared_bytes());
         launch("gemm", &tile.kernel_name(output), config, &args);
@@ -78,7 +79,7 @@ proptest! {
                 let product = |row: usize| dot(&x[range.clone()], &w[row * cols..][range.clone()]);
                 wanted.extend((0..rows).map(|r| match output {
                     Output::Sums => product(r),
-                    Output::Gate => product(r) / (1.0 + (-product(r)).exp()) * product(rows + r),
+                    Output::Gate => 0.25 * product(r) / (1.0 + (-product(r)).exp()) * product(rows + r),
                 }));
             }
         }
@@ -126,12 +127,12 @@ proptest! {
         let (x, weight, sums) = (random.values(tokens * len), random.values(len), random.values(shares * 5 * len));
         let (stream, out) = (floats(&x), halves(&vec![f16::ZERO; tokens * len]));
         let args = Args::new().buffer(&stream).buffer(&floats(&sums)).buffer(&floats(&weight)).buffer(&out);
-        let args = args.u32(len as u32).f32(eps).u32(shares as u32).u32(5);
+        let args = args.u32(len as u32).f32(eps).u32(shares as u32).u32(5).f32(4.0);
         launch("prompt", "prompt_norm", LaunchConfig::new(tokens as u32, NORM_THREADS), &args);
         let mut wanted: Vec<f64> = x.iter().map(|v| f64::from(*v)).collect();
         for share in 0..shares {
             let part = &sums[share * 5 * len..][..tokens * len];
-            wanted.iter_mut().zip(part).for_each(|(v, p)| *v += f64::from(*p));
+            wanted.iter_mut().zip(part).for_each(|(v, p)| *v += 4.0 * f64::from(*p));
         }
         prop_assert!(nmse(&read(&stream, tokens * len), &wanted) < 1e-13);
         for row in wanted.chunks_exact_mut(len) {
@@ -166,7 +167,7 @@ proptest! {
         let args = Args::new().buffer(&floats(&parts)).buffer(&steps(&frequencies)).buffer(&chunk(start, &vec![0; tokens]));
         let args = args.buffer(&q).buffer(&keys).buffer(&values);
         let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
-        let args = args.u32(shares as u32).u32(tokens as u32 + 1);
+        let args = args.u32(shares as u32).u32(tokens as u32 + 1).f32(0.5);
         let pairs = (width / 2) as u32;
         // One token more than the chunk has: nothing of it may be written.
         let grid = (pairs.div_ceil(ROPE_THREADS), tokens as u32 + 1);
@@ -186,7 +187,8 @@ proptest! {
                     turned(pair, angle)
                 })
                 .collect();
-            prop_assert!(nmse(&q[token * heads * dim..][..heads * dim], &rotated[..heads * dim]) < 1e-6);
+            let queries: Vec<f64> = rotated[..heads * dim].iter().map(|v| 0.5 * v).collect();
+            prop_assert!(nmse(&q[token * heads * dim..][..heads * dim], &queries) < 1e-6);
             for head in 0..kv_heads {
                 let at = (head * context + start + token) * dim;
                 let from = (heads + head) * dim;
@@ -226,7 +228,7 @@ proptest! {
         let args = Args::new().buffer(&floats(&qkv)).buffer(&steps(&frequencies)).buffer(&place);
         let args = args.buffer(&q).buffer(&keys).buffer(&values);
         let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
-        let args = args.u32(1).u32(tokens as u32).u32((rows * dim) as u32);
+        let args = args.u32(1).u32(tokens as u32).f32(1.0).u32((rows * dim) as u32);
         let grid = (((width / 2) as u32).div_ceil(ROPE_THREADS), tokens as u32 + 1);
         launch("prompt", "prompt_rope_q8_0", LaunchConfig::new(grid, ROPE_THREADS), &args);
         let cached = [&keys, &values].map(|cache| read_bytes(cache, len));
@@ -253,10 +255,12 @@ proptest! {
         let expanded = [0, 1].map(|_| halves(&vec![untouched; rows * dim]));
         let args = Args::new().buffer(&keys).buffer(&values).buffer(&place);
         let args = args.buffer(&expanded[0]).buffer(&expanded[1]);
-        let args = args.u32(context as u32).u32(dim as u32).u32((rows * dim) as u32);
+        let factors = [0.5f32, 0.125];
+        let args = args.u32(context as u32).u32(dim as u32).f32(factors[0]).f32(factors[1]);
+        let args = args.u32((rows * dim) as u32);
         launch("prompt", "prompt_expand", LaunchConfig::new((3, kv_heads as u32, 2), EXPAND_THREADS), &args);
-        for (cache, expanded) in cached.iter().zip(&expanded) {
-            let wanted = q8_0_values(cache);
+        for ((cache, expanded), factor) in cached.iter().zip(&expanded).zip(factors) {
+            let wanted: Vec<f32> = q8_0_values(cache).into_iter().map(|v| factor * v).collect();
             for (i, found) in read_halves(expanded, rows * dim).into_iter().enumerate() {
                 let there = i / dim % context < start + tokens;
                 let wanted = if there { f16::from_f32(wanted[i]) } else { untouched };

@@ -1,8 +1,11 @@
 //! Measures tokens per second.
 
 use std::io::{self, Write};
+use std::panic::resume_unwind;
+use std::thread;
 use std::time::{Duration, Instant};
 
+use ga10b_llm::Tokenizer;
 use ga10b_llm_tools::bench::{Plan, Row, WARM_UP};
 use ga10b_llm_tools::first_token::{FirstToken, Stopwatch};
 use serde::Serialize;
@@ -57,6 +60,7 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         repeats: cli.repeats.map_or(if software { 2 } else { 5 }, |n| n as usize),
         warm_up: if software { Duration::ZERO } else { WARM_UP },
     };
+    // A step follows the prompt where the model has room.
     let context = plan.prefill.max(plan.decode);
     anyhow::ensure!(context > 0, "nothing to measure: --pp and --tg are both 0");
     anyhow::ensure!(
@@ -64,8 +68,16 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         "{context} tokens do not fit the model's context of {most}; choose smaller --pp and --tg"
     );
 
-    let mut session = Session::new(device, &Setup::of(cli), &model, context)?;
-    watch.loaded(&session.engine);
+    let mut session = thread::scope(|scope| {
+        let tokenizer = scope.spawn(|| Tokenizer::from_gguf(&model.gguf));
+        let session = Session::new(device, &Setup::of(cli), &model, context.max(plan.prefill + 1))?;
+        watch.loaded(&session.engine);
+        if let Err(error) = tokenizer.join().unwrap_or_else(|panic| resume_unwind(panic)) {
+            tracing::warn!(%error, "the time to the first token lacks the tokenizer");
+        }
+        watch.lap("tokenizer, beside the weights, and then");
+        anyhow::Ok(session)
+    })?;
     session.engine.record_prompt(plan.prefill)?;
     watch.lap("recording the prompt");
     let prompt: Vec<u32> = (0..plan.prefill.max(1)).map(|i| (i * 31 % model.config.vocab) as u32).collect();
@@ -82,7 +94,7 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         version: env!("CARGO_PKG_VERSION"),
         device: DeviceReport::new(session.device.info()),
         model: ModelReport::new(&model),
-        context: session.context,
+        context,
         repeats: plan.repeats,
         warm_up_seconds: plan.warm_up.as_secs_f64(),
         load_seconds: session.load.as_secs_f64(),

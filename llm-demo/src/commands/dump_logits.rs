@@ -1,11 +1,11 @@
 //! Writes raw logits for comparison with other engines.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Context;
-use ga10b_llm::Decoder;
+use ga10b_llm::{Decoder, Error};
 
 use crate::cli::Cli;
 use crate::outcome::Outcome;
@@ -13,15 +13,23 @@ use crate::session::{self, Session};
 
 pub fn run(cli: &Cli, path: &Path) -> anyhow::Result<Outcome> {
     let model = session::model(cli)?;
+    let (context, vocab) = (model.config.context, model.config.vocab);
     anyhow::ensure!(
-        cli.tokens.len() <= model.config.context,
-        "{} tokens do not fit the model's context of {}",
-        cli.tokens.len(),
-        model.config.context
+        cli.tokens.len() <= context,
+        "{} tokens do not fit the model's context of {context}",
+        cli.tokens.len()
     );
+    if let Some(&token) = cli.tokens.iter().find(|token| **token as usize >= vocab) {
+        return Err(Error::Token { token, vocab }.into());
+    }
     let mut session = Session::open(cli, &model, cli.tokens.len())?;
     let failed = || format!("cannot write {}", path.display());
-    let mut out = BufWriter::new(File::create(path).with_context(failed)?);
+    // Only now: what was in the file is lost.
+    let out: Box<dyn Write> = match path.to_str() {
+        Some("-") => Box::new(io::stdout().lock()),
+        _ => Box::new(File::create(path).with_context(failed)?),
+    };
+    let mut out = BufWriter::new(out);
     for &token in &cli.tokens {
         for logit in session.engine.step(token)? {
             out.write_all(&logit.to_le_bytes()).with_context(failed)?;

@@ -14,7 +14,7 @@ use crate::session::{self, Session, Setup};
 pub fn run(cli: &Cli, count: usize) -> anyhow::Result<Outcome> {
     let model = session::model(cli)?;
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
-    let mut prompt = tokenizer.encode(session::prompt(cli)).context("cannot encode the prompt")?;
+    let mut prompt = tokenizer.encode(&session::prompt(cli)?).context("cannot encode the prompt")?;
     if prompt.is_empty() {
         prompt.push(tokenizer.bos().unwrap_or(0));
     }

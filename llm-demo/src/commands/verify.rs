@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::Context;
 use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::sampler::argmax;
-use ga10b_llm::{CacheType, Decoder, Reference, Tokenizer};
+use ga10b_llm::{Decoder, Reference, Tokenizer};
 
 use crate::checker;
 use crate::cli::Cli;
@@ -21,7 +21,7 @@ const DEFAULT_STEPS: u32 = 32;
 pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let model = session::model(cli)?;
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
-    let prompt = tokenizer.encode(session::prompt(cli)).context("cannot encode the prompt")?;
+    let prompt = tokenizer.encode(&session::prompt(cli)?).context("cannot encode the prompt")?;
     let steps = cli.count.unwrap_or(DEFAULT_STEPS) as usize;
     anyhow::ensure!(
         steps <= model.config.context,
@@ -64,11 +64,11 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let mut out = io::stdout().lock();
     writeln!(out, "device       {}", session.device.info().name)?;
     writeln!(out, "steps        {}", c.rows())?;
-    let cache = match cli.kv {
-        CacheType::F16 => "f16; the reference's is exact",
-        CacheType::Q8_0 => "q8_0 on both sides: the error does not include the rounding of the cache",
-    };
-    writeln!(out, "cache        {cache}")?;
+    let cache = cli.kv.name();
+    writeln!(
+        out,
+        "cache        {cache} on both sides: the error does not include the rounding of the cache"
+    )?;
     let Bounds { nmse, divergence, agreement } = bounds;
     let (mean, largest) = (c.divergence(), c.divergence_max());
     let (same, least) = (100.0 * c.agreement(), 100.0 * agreement);

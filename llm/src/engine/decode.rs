@@ -8,6 +8,7 @@ use tracing::trace_span;
 
 use crate::cache::CacheType;
 use crate::decoder::Decoder;
+use crate::engine::diagnosis;
 use crate::engine::launch::{Launch, record};
 use crate::engine::memory::DeviceModel;
 use crate::engine::operations::Operations;
@@ -20,8 +21,10 @@ use crate::engine::state::State;
 use crate::engine::timed::Tracing;
 use crate::engine::{step, stream};
 use crate::error::{Error, Result};
+use crate::kernels::prompt::gemm::DEPTH;
 use crate::kernels::step::shape::Shape;
 use crate::model::Model;
+use crate::model::config::Config;
 use crate::spans::HOST;
 
 /// Most replays in flight.
@@ -45,6 +48,8 @@ pub struct Engine {
     pub(super) step_plan: Option<StepPlan>,
     pub(super) mode: Mode,
     position: usize,
+    /// Whether weights that are no numbers would have been noticed.
+    probed: bool,
     /// The token at `position` in the device's state, if it is known.
     next: Option<u32>,
     load_times: LoadTimes,
@@ -114,10 +119,19 @@ impl Engine {
         let queue = device.queue()?;
         let prompt = match supports(&model.config) {
             true => Some(Prompt::new(&model, programs, tuning.choices.clone(), &operations)?),
-            false => None,
+            false => {
+                let Config { hidden, ff, .. } = model.config;
+                let q_dim = model.config.q_dim();
+                tracing::warn!(
+                    "prompts are processed token by token: width {hidden}, length of queries {q_dim} and \
+                     feed-forward {ff} are not all multiples of {DEPTH}"
+                );
+                None
+            }
         };
         let weights = model.loading;
         let load_times = LoadTimes { weights, kernels: begin.elapsed().saturating_sub(weights) };
+        let probed = step_plan.is_none();
         let mut engine = Self {
             model,
             queue,
@@ -128,6 +142,7 @@ impl Engine {
             step_plan,
             mode,
             position: 0,
+            probed,
             next: None,
             load_times,
             tracing: None,
@@ -150,9 +165,17 @@ impl Engine {
     /// # Errors
     /// What loading the kernels reports.
     pub fn record_prompt(&mut self, tokens: usize) -> Result<()> {
+        if !self.takes_chunks(tokens)? {
+            return Ok(());
+        }
+        self.prompt.as_mut().map_or(Ok(()), |prompt| prompt.record(&self.model, tokens))
+    }
+
+    /// Whether a prompt of `tokens` tokens is processed in chunks.
+    pub(super) fn takes_chunks(&mut self, tokens: usize) -> Result<bool> {
         match &mut self.prompt {
-            Some(prompt) if tokens >= LEAST_PREFILL => prompt.record(&self.model, tokens),
-            _ => Ok(()),
+            Some(prompt) if tokens >= LEAST_PREFILL => prompt.in_range(&self.model, &mut self.queue),
+            _ => Ok(false),
         }
     }
 
@@ -251,6 +274,8 @@ impl Engine {
     pub fn pretend(&mut self, position: usize) -> Result<()> {
         self.reset()?;
         self.check_room(position + 1)?;
+        // What is in the cache need not be numbers.
+        self.probed = true;
         self.model.state.set_position(position)?;
         self.position = position;
         Ok(())
@@ -259,6 +284,17 @@ impl Engine {
     /// The launches of a step: phases or operations.
     fn launches(&self) -> &[Launch] {
         self.step_plan.as_ref().map_or(&self.operations.launches, |plan| &plan.phases)
+    }
+
+    /// Finds the reason if not all `logits` are finite, and resets the engine then.
+    fn check_finite(&mut self, logits: &[f32]) -> Result<()> {
+        if diagnosis::all_finite(logits) {
+            return Ok(());
+        }
+        let position = self.position.saturating_sub(1);
+        let error = diagnosis::find(&self.model, &self.operations, &mut self.queue, position)?;
+        self.reset()?;
+        Err(error)
     }
 
     fn check_token(&self, token: u32) -> Result<()> {
@@ -281,6 +317,10 @@ impl Engine {
             self.model.state.set_tokens(self.position, &[token])?;
         }
         self.next = None;
+        if !self.probed {
+            diagnosis::probe(&self.model, &self.operations, &mut self.queue, self.position)?;
+            self.probed = true;
+        }
         let step = self.tracing.as_ref().map_or(&self.step, |t| &t.step.graph);
         let point = trace_span!(target: HOST, "submit").in_scope(|| self.queue.replay(step))?;
         trace_span!(target: HOST, "wait").in_scope(|| point.wait(self.model.patience))?;
@@ -316,7 +356,10 @@ fn step_plan(
 impl Decoder for Engine {
     fn step(&mut self, token: u32) -> Result<Vec<f32>> {
         self.run(token)?;
-        self.logits()
+        let logits = self.logits()?;
+        // A vector with NaN or infinity gives no logit that is a number, so one tells.
+        self.check_finite(&logits[..logits.len().min(1)])?;
+        Ok(logits)
     }
 
     fn step_into(&mut self, token: u32, logits: &mut Vec<f32>) -> Result<()> {
@@ -328,6 +371,10 @@ impl Decoder for Engine {
         self.run(token)?;
         let read = trace_span!(target: HOST, "read the token");
         let token = read.in_scope(|| self.model.state.token(self.position))?;
+        if token == 0 {
+            // The choice among logits without any number.
+            self.check_finite(&self.logits()?)?;
+        }
         self.next = Some(token);
         Ok(token)
     }
@@ -342,14 +389,36 @@ impl Decoder for Engine {
         let _prompt = trace_span!(target: HOST, "prompt", position = position, tokens = count).entered();
         self.model.state.set_tokens(position, tokens)?;
         self.next = None;
-        if tokens.len() >= LEAST_PREFILL && self.prompt.is_some() {
+        if self.takes_chunks(count)? {
             self.prefill_chunks(tokens)?;
-            return self.logits();
+            let logits = self.logits()?;
+            if diagnosis::all_finite(&logits) {
+                self.probed = true;
+                return Ok(logits);
+            }
+            // Steps compute in single precision: they find the reason, or do without f16.
+            tracing::warn!("a prompt left the range of f16 and is processed again, token by token");
+            self.position = position;
+            self.model.state.set_position(position)?;
         }
-        let (last, before) = (tokens[count - 1], count - 1);
-        self.prefill_steps(before)?;
+        self.prefill_steps(count - 1)?;
+        let last = tokens[count - 1];
         self.next = Some(last);
-        self.step(last)
+        let logits = self.step(last)?;
+        self.check_finite(&logits)?;
+        Ok(logits)
+    }
+
+    fn check(&mut self) -> Result<()> {
+        if self.step_plan.is_none() {
+            // NaN in the cache is NaN in the logits.
+            return Ok(());
+        }
+        let checked = diagnosis::check_cache(&self.model, &self.operations, &mut self.queue, self.position);
+        if checked.is_err() {
+            self.reset()?;
+        }
+        checked
     }
 
     fn reset(&mut self) -> Result<()> {

@@ -10,6 +10,7 @@
 
 pub(crate) mod cache;
 mod decode;
+mod diagnosis;
 mod footprint;
 pub(crate) mod launch;
 pub(crate) mod matrix;

@@ -123,6 +123,9 @@ impl Engine {
         self.reset()?;
         self.check_room(tokens)?;
         let Some(prompt) = &mut self.prompt else { return Ok(Vec::new()) };
+        if !prompt.in_range(&self.model, &mut self.queue)? {
+            return Ok(Vec::new());
+        }
         let patience = self.model.patience * CHUNK as u32;
         let zeros = vec![0; tokens];
         let begin = Instant::now();

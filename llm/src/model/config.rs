@@ -177,10 +177,11 @@ fn rope_factors(gguf: &Gguf, base: f32, rope_dim: usize) -> Result<Option<Vec<f3
         }
     }
     let key = "llama.rope.scaling.type";
-    match gguf.text(key)?.unwrap_or("none") {
+    // Linear is the default, as in llama.cpp.
+    match gguf.text(key)?.unwrap_or("linear") {
         "none" => {}
         "linear" => {
-            let scale = positive(gguf, "llama.rope.scaling.factor", Some(1.0))?;
+            let scale = linear_scale(gguf)?;
             factors.iter_mut().for_each(|f| *f *= scale);
         }
         // Converters that write this type also write the factors, as `rope_freqs.weight`.
@@ -200,6 +201,20 @@ fn rope_factors(gguf: &Gguf, base: f32, rope_dim: usize) -> Result<Option<Vec<f3
     let sane = factors.iter().all(|f| f.is_finite() && *f > 0.0);
     check(sane, "rope_freqs.weight", format!("{factors:?}"), "all must be positive")?;
     Ok(factors.iter().any(|&f| f != 1.0).then_some(factors))
+}
+
+/// The divisor of linear scaling: `rope.scaling.factor`, or its older name; zero counts as absent.
+fn linear_scale(gguf: &Gguf) -> Result<f32> {
+    let given = |key: &str| -> Result<Option<f32>> {
+        let absent = gguf.real(key)?.is_none_or(|v| v == 0.0);
+        if absent { Ok(None) } else { positive(gguf, key, None).map(Some) }
+    };
+    let (factor, older) = ("llama.rope.scaling.factor", "llama.rope.scale_linear");
+    let (scale, before) = (given(factor)?, given(older)?);
+    if let (Some(scale), Some(before)) = (scale, before) {
+        check(scale == before, older, before, "it must equal llama.rope.scaling.factor")?;
+    }
+    Ok(scale.or(before).unwrap_or(1.0))
 }
 
 fn required<T>(value: Option<T>, key: &str) -> Result<T> {

@@ -1,6 +1,7 @@
 //! A LLaMA model: its configuration and its tensors, checked when it is loaded.
 
 pub(crate) mod config;
+mod keys;
 
 use std::collections::BTreeMap;
 
@@ -56,9 +57,12 @@ impl Model {
     /// Reads the configuration from `gguf` and checks the tensors against it.
     ///
     /// # Errors
-    /// The key or tensor that is missing, has another shape, or belongs to a model that is not supported.
+    /// The key or tensor that is missing, has another shape, or belongs to a model that is not supported;
+    /// [`Error::UnknownKey`] for a key that may change the result and is not read.
     pub fn new(gguf: Gguf) -> Result<Self> {
+        keys::check_kind(&gguf)?;
         let config = Config::from_gguf(&gguf)?;
+        keys::check(&gguf, config.head_dim, config.context)?;
         let wanted = tensor_shapes(&config);
         for (name, expected) in &wanted {
             let Some(tensor) = gguf.tensor(name) else {

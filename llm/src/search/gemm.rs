@@ -165,7 +165,7 @@ fn launch(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, how: (Tile, u32
     // The reader takes results of 16 values at a time.
     if p.output == Output::Sums && p.rows.is_multiple_of(16) {
         let args = Args::new().buffer(&room.stream).buffer(&room.sums).buffer(&room.norm);
-        let args = args.buffer(&room.normed).u32(p.rows).f32(1e-5).u32(how.1).u32(p.tokens);
+        let args = args.buffer(&room.normed).u32(p.rows).f32(1e-5).u32(how.1).u32(p.tokens).f32(1.0);
         let config = LaunchConfig::new(p.tokens, NORM_THREADS);
         bench.queue.barrier();
         // SAFETY: the buffers are sized for every product.
@@ -183,6 +183,7 @@ fn multiply(
     let kernel = bench.programs.kernel("gemm", &tile.kernel_name(p.output))?;
     let args = Args::new().buffer(&room.x).buffer(&room.weights).buffer(&room.sums);
     let args = args.u32(p.tokens).u32(p.rows).u32(p.cols).u32(p.rows).u32(p.cols / shares).u32(p.tokens);
+    let args = if p.output == Output::Gate { args.f32(1.0) } else { args };
     let config = LaunchConfig::new(tile.grid(p.output, p.tokens, p.rows, shares), tile.threads());
     bench.queue.barrier();
     // SAFETY: the buffers are sized for every product and the most shares.

@@ -121,16 +121,21 @@ impl Tokenizer {
         Ok(Self { inner, bytes, control, covered, bos, adds_bos, ends })
     }
 
-    /// The tokens of `text`, after the BOS token if the model takes one.
+    /// The tokens of `text`, after the BOS token if the model takes one and the text does not begin with it,
+    /// which is reported as a warning: models are trained with one.
     ///
     /// Names of control tokens in the text become those tokens.
     ///
     /// # Errors
     /// [`Error::Uncovered`] if the vocabulary has no symbol for a byte of the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        let mut tokens = Vec::new();
-        tokens.extend(self.bos.filter(|_| self.adds_bos));
-        tokens.extend(self.encode_plain(text)?);
+        let mut tokens = self.encode_plain(text)?;
+        let Some(bos) = self.bos.filter(|_| self.adds_bos) else { return Ok(tokens) };
+        if tokens.first() == Some(&bos) {
+            tracing::warn!("the text begins with the token that begins every text; no second one is added");
+        } else {
+            tokens.insert(0, bos);
+        }
         Ok(tokens)
     }
 

@@ -145,7 +145,9 @@ fn run(dir: &Path, tokens: u32) -> anyhow::Result<()> {
                     .with_dynamic_shared(tile.shared_bytes());
                 let launch = |w: &Buffer| {
                     let args = Args::new().buffer(&x).buffer(w).buffer(&out).u32(tokens).u32(rows).u32(cols);
-                    (&kernel, config, args.u32(rows).u32(cols / shares).u32(tokens))
+                    let args = args.u32(rows).u32(cols / shares).u32(tokens);
+                    let args = if output == Output::Gate { args.f32(1.0) } else { args };
+                    (&kernel, config, args)
                 };
                 let rounds = if info.sm_count > 16 { 32 } else { 1 };
                 let warm = bench.time(&(0..rounds).map(|_| launch(&weights[0])).collect::<Vec<_>>())?;

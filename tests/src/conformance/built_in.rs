@@ -318,7 +318,8 @@ fn product(kernel: &str) -> Option<Case> {
     } else {
         drive.halves((results * cols) as usize, 1.0).room((2 * 80 * results) as usize)
     };
-    Some(drive.u32(given).u32(results).u32(cols).u32(results).u32(cols / parts).u32(80).done())
+    let drive = drive.u32(given).u32(results).u32(cols).u32(results).u32(cols / parts).u32(80);
+    Some(if gate { drive.f32(0.5) } else { drive }.done())
 }
 
 /// Norm, rotation and attention of a chunk of prompt tokens.
@@ -335,6 +336,7 @@ fn prompts() -> Vec<Case> {
             .f32(1e-5)
             .u32(2)
             .u32(6)
+            .f32(2.0)
             .done(),
         Drive::of("prompt", "prompt_last", LaunchConfig::new(3, 256))
             .floats(5 * COLS, 3.0)
@@ -358,6 +360,7 @@ fn prompts() -> Vec<Case> {
             .u32(40)
             .u32(2)
             .u32(6)
+            .f32(0.5)
             .done(),
     ];
     for dims in [64_u32, 128, 256] {

@@ -16,8 +16,9 @@ use crate::engine::memory::DeviceModel;
 use crate::engine::operations::Operations;
 use crate::engine::programs::Programs;
 use crate::engine::prompt::activations::Activations;
-use crate::engine::prompt::lower::launches;
+use crate::engine::prompt::lower::{launches, measure};
 use crate::engine::prompt::products::{CHUNK, SIZES};
+use crate::engine::prompt::ranges::{LayerFactors, factors, measured_rows};
 use crate::engine::timed::run_timed;
 use crate::engine::times::{LaunchTime, Work};
 use crate::error::Result;
@@ -37,6 +38,10 @@ pub struct Prompt {
     programs: Programs,
     choices: Choices,
     activations: Activations,
+    /// Of every layer but the last; empty until they are measured.
+    factors: Vec<LayerFactors>,
+    /// Whether f16 holds the activations, if that is known.
+    in_range: Option<bool>,
     /// One per size, recorded on first use.
     graphs: [Option<Graph>; SIZES.len()],
     /// From the chunk's last token before the last layer to its logits. The step's state has the token's
@@ -62,7 +67,30 @@ impl Prompt {
         let last = Launch::new("last token", kernel, config, args.u32(hidden));
         let finish = record(&m.device, [&last].into_iter().chain(operations.last_layer_on()))?;
         let graphs = [const { None }; SIZES.len()];
-        Ok(Self { programs, choices, activations, graphs, finish, last })
+        let factors = Vec::new();
+        Ok(Self { programs, choices, activations, factors, in_range: None, graphs, finish, last })
+    }
+
+    /// Whether f16 holds the activations of every prompt. The first call measures the rows of the weights, and
+    /// must precede the first chunk.
+    pub fn in_range(&mut self, m: &DeviceModel, queue: &mut Queue) -> Result<bool> {
+        if let Some(known) = self.in_range {
+            return Ok(known);
+        }
+        let rows = m.layers.len().saturating_sub(1) * measured_rows(&m.config);
+        let squares = m.device.alloc(4 * rows.max(1) as u64)?;
+        let launches = measure(m, &mut self.programs, &self.choices, &self.activations, &squares)?;
+        let found = factors(m, queue, &launches, &squares)?;
+        let known = found.is_some();
+        if !known {
+            tracing::warn!(
+                "prompts are processed token by token: weights are so large, or no numbers, that activations may \
+                 leave the range of f16"
+            );
+        }
+        self.factors = found.unwrap_or_default();
+        self.in_range = Some(known);
+        Ok(known)
     }
 
     /// Submits up to [`CHUNK`] tokens at `position`, which fit the cache.
@@ -106,7 +134,7 @@ impl Prompt {
     }
 
     fn launches(&mut self, m: &DeviceModel, tokens: u32) -> Result<Vec<Launch>> {
-        launches(m, &mut self.programs, &self.choices, &self.activations, tokens)
+        launches(m, &mut self.programs, &self.choices, &self.activations, &self.factors, tokens)
     }
 
     /// The graph of one of [`SIZES`], recorded on first use.

@@ -4,3 +4,4 @@ pub(crate) mod activations;
 pub mod chunks;
 mod lower;
 pub mod products;
+mod ranges;

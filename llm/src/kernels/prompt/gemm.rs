@@ -36,8 +36,8 @@ pub struct Tile {
 pub enum Output {
     /// `out[share][t][r]`, in f32.
     Sums,
-    /// `out[t][r] = silu(w[r]·x[t]) · (w[rows + r]·x[t])`, in f16: the matrix has gate rows, then as many up
-    /// rows.
+    /// `out[t][r] = factor · silu(w[r]·x[t]) · (w[rows + r]·x[t])`, in f16: the matrix has gate rows, then as
+    /// many up rows. The kernel takes the factor as another parameter.
     Gate,
 }
 
@@ -213,7 +213,7 @@ impl Tile {
 /// `x` is `[tokens][cols]`, `w` is `[rows][cols]` (twice as many rows for [`Output::Gate`]), `out` has rows
 /// of `pitch` values. Block z of the grid sums values `share` · z to `share` · (z + 1) of each row into the
 /// part of `out` that starts `share_pitch` · z rows in. `cols` and `share` are multiples of [`DEPTH`], `rows`
-/// and `pitch` are even.
+/// and `pitch` are even. [`Output::Gate`] takes another parameter, `factor`.
 pub fn kernel(tile: Tile, output: Output) -> Kernel {
     let k = Kernel::new(&tile.kernel_name(output));
     k.max_threads(tile.threads());
@@ -226,6 +226,7 @@ pub fn kernel(tile: Tile, output: Output) -> Kernel {
     let pitch = k.param_multiple("pitch", 2);
     let share = k.param_multiple("share", DEPTH);
     let share_pitch = k.param::<u32>("share_pitch");
+    let factor = (output == Output::Gate).then(|| k.param::<f32>("factor"));
 
     let tid = k.special(Special::TidX);
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
@@ -233,7 +234,7 @@ pub fn kernel(tile: Tile, output: Output) -> Kernel {
     let first_token = k.mul(k.special(Special::CtaidX), tile.tokens);
     let rows_per_block = if output == Output::Gate { tile.rows / 2 } else { tile.rows };
     let first_row = k.scale(k.special(Special::CtaidY), rows_per_block);
-    let block = Block { k: &k, tile, output, tokens, rows, tid, lane, warp, first_token, first_row };
+    let block = Block { k: &k, tile, output, factor, tokens, rows, tid, lane, warp, first_token, first_row };
 
     let copier = block.copier([x, w], cols);
     let begin = k.mul(part, share.reg());
@@ -282,6 +283,8 @@ struct Block<'a> {
     k: &'a Kernel,
     tile: Tile,
     output: Output,
+    /// Of [`Output::Gate`].
+    factor: Option<Reg<f32>>,
     tokens: Reg<u32>,
     rows: Reg<u32>,
     tid: Reg<u32>,
@@ -398,7 +401,8 @@ impl Block<'_> {
                         for (j, both) in (0u32..).zip(sums.chunks_exact(2)) {
                             let (gate, up) = (pair(&both[0]), pair(&both[1]));
                             k.if_(inside(j), || {
-                                let [a, b] = [0, 1].map(|n| silu_times(k, gate[n], up[n]));
+                                let scaled = |v| self.factor.map_or(v, |factor| k.mul(v, factor));
+                                let [a, b] = [0, 1].map(|n| scaled(silu_times(k, gate[n], up[n])));
                                 k.store(to.plus(4 * i64::from(j)), k.pack_f32(a, b));
                             });
                         }

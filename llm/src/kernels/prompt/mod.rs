@@ -4,4 +4,5 @@ pub mod attention;
 pub mod chunk;
 pub mod dequantize;
 pub mod gemm;
+pub mod squares;
 pub mod vector;

@@ -19,9 +19,9 @@ pub const EXPAND_THREADS: u32 = 128;
 /// Threads of a block of `prompt_rope`.
 pub const ROPE_THREADS: u32 = 128;
 
-/// `prompt_norm(x, sums, weight, out, len, eps, shares, share_pitch)`: adds the sums of the previous product,
-/// in `shares` parts that are `share_pitch` tokens apart, to the residual stream `x`, and writes its RMS norm
-/// in f16. A block per token.
+/// `prompt_norm(x, sums, weight, out, len, eps, shares, share_pitch, factor)`: adds the sums of the previous
+/// product times `factor`, in `shares` parts that are `share_pitch` tokens apart, to the residual stream `x`,
+/// and writes its RMS norm in f16. A block per token.
 pub(crate) fn norm() -> Kernel {
     let k = Kernel::new("prompt_norm");
     k.max_threads(NORM_THREADS);
@@ -33,6 +33,7 @@ pub(crate) fn norm() -> Kernel {
     let eps = k.param::<f32>("eps");
     let shares = k.param::<u32>("shares");
     let share_pitch = k.param::<u32>("share_pitch");
+    let factor = k.param::<f32>("factor");
     let partial = k.shared::<f32>(NORM_THREADS / 32);
     let (tid, token) = (k.special(Special::TidX), k.special(Special::CtaidX));
     let x = k.row(x, token, len);
@@ -45,7 +46,7 @@ pub(crate) fn norm() -> Kernel {
         k.for_(0u32, shares, 1u32, |share: Reg<u32>| {
             let part = k.row(sums, k.mad(share, share_pitch, token), len);
             let part = k.load_with(k.at(part, at), 4, Cache::ReadOnly);
-            values.iter().zip(part).for_each(|(v, p)| k.add_to(*v, p));
+            values.iter().zip(part).for_each(|(v, p)| k.mad_to(*v, p, factor, *v));
         });
         k.store_n(to, &values);
         values.iter().for_each(|v| k.mad_to(squares, *v, *v, squares));
@@ -69,9 +70,9 @@ pub(crate) fn norm() -> Kernel {
     k
 }
 
-/// `prompt_rope(qkv, turns, prompt, q, keys, values, heads, kv_heads, half_dim, context, shares,
-/// share_pitch)`: sums `shares` parts of `qkv` that are `share_pitch` tokens apart, writes the rotated
-/// queries of every token to `q` (f16, `[token][head][dim]`), and rotated keys and values as f16 at the
+/// `prompt_rope(qkv, turns, prompt, q, keys, values, heads, kv_heads, half_dim, context, shares, share_pitch,
+/// factor)`: sums `shares` parts of `qkv` that are `share_pitch` tokens apart, writes the rotated queries of
+/// every token, times `factor`, to `q` (f16, `[token][head][dim]`), and rotated keys and values as f16 at the
 /// token's position of `[kv_head][context][head_dim]` caches. Grid: `[pairs of a token / ROPE_THREADS,
 /// tokens]`. `prompt_rope_q8_0` takes another parameter, `scales_at`.
 pub(crate) fn rope(kv: CacheType) -> Kernel {
@@ -89,6 +90,7 @@ pub(crate) fn rope(kv: CacheType) -> Kernel {
     let context = k.param::<u32>("context");
     let shares = k.param::<u32>("shares");
     let share_pitch = k.param::<u32>("share_pitch");
+    let factor = k.param::<f32>("factor");
     let scales_at = (kv == CacheType::Q8_0).then(|| k.param_multiple("scales_at", BLOCK));
     let pair = k.mad(k.special(Special::CtaidX), ROPE_THREADS, k.special(Special::TidX));
     let token = k.special(Special::CtaidY);
@@ -114,7 +116,7 @@ pub(crate) fn rope(kv: CacheType) -> Kernel {
     });
     k.if_(k.lt(head, heads), || {
         let row = k.row(q.cast::<F16x2>(), token, k.mul(heads, half_dim));
-        k.store(k.at(row, pair), k.pack_f32(x, y));
+        k.store(k.at(row, pair), k.pack_f32(k.mul(x, factor), k.mul(y, factor)));
         k.exit();
     });
     let is_key = k.lt(head, rotated);
@@ -124,9 +126,9 @@ pub(crate) fn rope(kv: CacheType) -> Kernel {
     k
 }
 
-/// `prompt_expand(keys, values, prompt, expanded_keys, expanded_values, context, head_dim, scales_at)`:
-/// converts caches in q8_0 up to the chunk's end to caches in f16, rounded to nearest. Grid: `[any, kv_heads,
-/// 2]`.
+/// `prompt_expand(keys, values, prompt, expanded_keys, expanded_values, context, head_dim, key_factor,
+/// value_factor, scales_at)`: converts caches in q8_0 up to the chunk's end, times the factors, to caches in
+/// f16, rounded to nearest. Grid: `[any, kv_heads, 2]`.
 pub(crate) fn expand() -> Kernel {
     let k = Kernel::new("prompt_expand");
     k.max_threads(EXPAND_THREADS);
@@ -137,11 +139,13 @@ pub(crate) fn expand() -> Kernel {
     let expanded_values = k.param_ptr::<f16>("expanded_values", 16);
     let context = k.param::<u32>("context");
     let head_dim = k.param_multiple("head_dim", BLOCK);
+    let (key_factor, value_factor) = (k.param::<f32>("key_factor"), k.param::<f32>("value_factor"));
     let scales_at = k.param_multiple("scales_at", BLOCK);
     let head = k.special(Special::CtaidY);
     let is_key = k.eq(k.special(Special::CtaidZ), 0);
     let first = k.mul(head, context);
     let cache = k.select_ptr(is_key, keys, values);
+    let factor = k.select(is_key, key_factor, value_factor);
     let quants = k.row(cache, first, head_dim);
     let scales = k.row(scales(&k, cache, scales_at), first, k.halve(head_dim, 5));
     let out = k.row(k.select_ptr(is_key, expanded_keys, expanded_values), first, head_dim);
@@ -153,7 +157,7 @@ pub(crate) fn expand() -> Kernel {
     k.for_(thread, pieces, stride, |piece: Reg<u32>| {
         let at = k.scale(piece, 16);
         let words = k.load_with(k.at(quants, at).cast::<u32>(), 4, Cache::Default);
-        let scale = k.convert::<f16, f32>(k.load(k.at(scales, k.shr(piece, 1))));
+        let scale = k.mul(k.convert::<f16, f32>(k.load(k.at(scales, k.shr(piece, 1)))), factor);
         let numbers: Vec<_> = words.into_iter().flat_map(|word| numbers(&k, word)).collect();
         let scaled: Vec<_> = numbers.into_iter().map(|n| k.mul(n, scale)).collect();
         store_rounded(&k, k.at(out, at), &scaled);

@@ -1,0 +1,110 @@
+//! Which keys of an architecture are allowed. A key that is not here may change what the model computes, so a
+//! file that has it is refused.
+
+use crate::error::{Error, Result};
+use crate::gguf::Gguf;
+use crate::gguf::value::Value;
+
+/// What a key may hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Allowed {
+    /// Anything: it is read, and checked where it is read.
+    Read,
+    /// Anything: it changes nothing, for the reason in the table.
+    Anything,
+    /// This number (a boolean is 0 or 1), with which it changes nothing.
+    Only(f64),
+    /// Zero, or the usual scale of attention.
+    UsualScale,
+    /// Zero, or no fewer positions than the context has.
+    WholeContext,
+}
+use Allowed::{Anything, Only, Read, UsualScale, WholeContext};
+
+/// The keys below `llama.`, what they may hold, and the reason for those that are not read.
+const LLAMA: [(&str, Allowed, &str); 37] = [
+    ("vocab_size", Read, ""),
+    ("context_length", Read, ""),
+    ("embedding_length", Read, ""),
+    ("block_count", Read, ""),
+    ("feed_forward_length", Read, ""),
+    ("attention.head_count", Read, ""),
+    ("attention.head_count_kv", Read, ""),
+    ("attention.key_length", Read, ""),
+    ("attention.value_length", Read, ""),
+    ("attention.layer_norm_rms_epsilon", Read, ""),
+    ("expert_count", Read, ""),
+    ("rope.dimension_count", Read, ""),
+    ("rope.freq_base", Read, ""),
+    ("rope.scale_linear", Read, ""),
+    ("rope.scaling.type", Read, ""),
+    ("rope.scaling.factor", Read, ""),
+    ("rope.scaling.low_freq_factor", Read, ""),
+    ("rope.scaling.high_freq_factor", Read, ""),
+    ("rope.scaling.original_context_length", Read, ""),
+    ("rope.scaling.finetuned", Anything, "how the model was trained"),
+    ("attention.layer_norm_epsilon", Anything, "of a norm that llama models do not have"),
+    ("tensor_data_layout", Anything, "the name of the converter's layout"),
+    ("expert_used_count", Anything, "of a mixture of experts, which is refused by its own key"),
+    ("rope.scaling.attn_factor", Only(1.0), "scores are not scaled"),
+    ("rope.scaling.yarn_log_multiplier", Only(0.0), "of yarn, which is not supported"),
+    ("attention.causal", Only(1.0), "attention is causal"),
+    ("attention.scale", UsualScale, "scores are divided by the square root of a head's length"),
+    ("attention.sliding_window", WholeContext, "attention sees the whole context"),
+    ("attention.clamp_kqv", Only(0.0), "queries, keys and values are not clamped"),
+    ("attention.max_alibi_bias", Only(0.0), "positions are rotations"),
+    ("attn_logit_softcapping", Only(0.0), "scores are not capped"),
+    ("final_logit_softcapping", Only(0.0), "logits are not capped"),
+    ("logit_scale", Only(1.0), "logits are not scaled"),
+    ("embedding_scale", Only(1.0), "embeddings are not scaled"),
+    ("residual_scale", Only(1.0), "residuals are not scaled"),
+    ("use_parallel_residual", Only(0.0), "the feed-forward block follows attention"),
+    ("pooling_type", Only(0.0), "there is an output per position"),
+];
+
+/// Checks that no key changes the result without being read, and that the file is a model.
+///
+/// # Errors
+/// [`Error::UnknownKey`], [`Error::KeyValue`] with the key.
+pub fn check(gguf: &Gguf, head_dim: usize, context: usize) -> Result<()> {
+    for (key, value) in gguf.metadata() {
+        if key.starts_with("adapter.") {
+            return Err(Error::UnknownKey { key: key.clone() });
+        }
+        let Some(name) = key.strip_prefix("llama.") else { continue };
+        let known = LLAMA.iter().find(|(known, ..)| *known == name);
+        let &(_, allowed, rule) = known.ok_or_else(|| Error::UnknownKey { key: key.clone() })?;
+        let number = number(value);
+        let holds = match allowed {
+            Read | Anything => true,
+            Only(neutral) => number == Some(neutral),
+            UsualScale => {
+                let usual = 1.0 / (head_dim as f64).sqrt();
+                number.is_some_and(|n| n == 0.0 || (n - usual).abs() < 1e-6 * usual)
+            }
+            WholeContext => number.is_some_and(|n| n == 0.0 || n >= context as f64),
+        };
+        if !holds {
+            let value = number.map_or_else(|| value.kind().to_owned(), |n| n.to_string());
+            return Err(Error::KeyValue { key: key.clone(), value, rule });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the file is a model, not a part of one.
+pub fn check_kind(gguf: &Gguf) -> Result<()> {
+    let key = "general.type";
+    match gguf.text(key)? {
+        None | Some("model") => Ok(()),
+        Some(other) => {
+            let rule = "only a whole model can be run; merge an adapter into its model";
+            Err(Error::KeyValue { key: key.into(), value: format!("{other:?}"), rule })
+        }
+    }
+}
+
+fn number(value: &Value) -> Option<f64> {
+    let truth = value.as_bool().map(|b| f64::from(u8::from(b)));
+    truth.or_else(|| value.as_uint().map(|n| n as f64)).or_else(|| value.as_real())
+}
