@@ -207,7 +207,8 @@ mod tests {
     #[test]
     fn pointers_to_what_a_call_passes_have_names() {
         let call = |at: &str| {
-            let mut call = json!({ "decoded": { "arguments": { "cmd": "0x214", "params": at, "flags": "0x0" } } });
+            let mut call =
+                json!({ "decoded": { "arguments": { "cmd": "0x214", "params": at, "flags": "0x0" } } });
             Names::default().normalize(&mut call);
             call
         };
