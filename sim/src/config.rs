@@ -133,13 +133,14 @@ impl SimConfig {
     pub const TRACE: &str = "NVGPU_SIM_TRACE";
 
     /// All variables.
-    const VARIABLES: [&str; 10] = [
+    const VARIABLES: [&str; 11] = [
         Self::ARCH,
         Self::CHECK,
         Self::MEMORY,
         Self::SEED,
         Self::SESSION,
         Self::SMS,
+        Self::SUBMISSIONS,
         Self::TRACE,
         Self::TRAPS,
         Self::VERBOSE,
@@ -198,9 +199,10 @@ impl SimConfig {
             config.traps = value.parse().ok()?;
             Some(())
         })?;
-        config.verbose = value(Self::VERBOSE).is_some_and(|value| value != "0");
-        config.visible = value(Self::VISIBLE).is_some_and(|value| value != "0");
-        config.report_submissions = value(Self::SUBMISSIONS).is_some_and(|value| value != "0");
+        let is_on = |variable| value(variable).is_some_and(|value| !value.is_empty() && value != "0");
+        config.verbose = is_on(Self::VERBOSE);
+        config.visible = is_on(Self::VISIBLE);
+        config.report_submissions = is_on(Self::SUBMISSIONS);
         Ok(config)
     }
 
