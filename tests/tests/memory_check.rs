@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ga10b_sim::{Checks, Finding, Relation, Sim, SimConfig};
 use ga10b_tests::cubin;
-use hcq::{Args, Buffer, Device, DeviceOptions, LaunchConfig, Program};
+use hcq::{Args, Buffer, Bytes, Device, DeviceOptions, LaunchConfig, Program};
 use sass::Arch;
 
 const BOUNDS: &[u8] = include_bytes!("../kernels/bounds.sm_87.cubin");
@@ -23,7 +23,10 @@ struct Machine {
 impl Machine {
     fn new(check: Checks) -> Self {
         let sim = Sim::new(SimConfig { check, ..SimConfig::default() });
-        let device = hcq::sim::open(sim.clone(), DeviceOptions::default()).unwrap();
+        // Where nothing is checked, freed addresses are used again at once.
+        let mut options = DeviceOptions::default();
+        options.keep_freed = Some(Bytes::new(0));
+        let device = hcq::sim::open(sim.clone(), options).unwrap();
         let (suite, bounds) = (device.load(cubin(Arch::Sm87)).unwrap(), device.load(BOUNDS).unwrap());
         Self { sim, device, suite, bounds }
     }
