@@ -63,30 +63,30 @@ impl Stream<'_> {
                 let share = self.share(record);
                 k.if_(k.gt(share.count, 0), || {
                     let left = k.var(k.mul(share.count, self.word(at::GROUPS)));
-                    let two = [(); 2].map(|()| Loaded::new(k));
+                    let first = Loaded::new(k);
                     let by_format = |code: &dyn Fn(Format)| {
                         let format = k.load(record.plus(segment::FORMAT));
                         for f in Format::ALL.into_iter().filter(|f| f.is_quantized()) {
                             k.if_(k.eq(format, f as u32), || code(f));
                         }
                     };
-                    // The first tiles are loaded before the input arrives.
-                    by_format(&|format| self.load(format, &two, left, &cursor));
+                    // The first tile is loaded before the input arrives.
+                    by_format(&|format| self.load(format, &first, left, &cursor));
                     k.if_(k.eq(ready, 0), || {
                         self.prepare_input(cursor.squares);
                         k.set(ready, 1u32);
                     });
-                    by_format(&|format| self.multiply_segment(format, &two, left, &cursor));
+                    by_format(&|format| self.multiply_segment(format, &first, left, &cursor));
                 });
             });
         });
         self.stamp(3);
     }
 
-    /// Loads the next two tiles, or as many as there are in the segment: `left`.
-    fn load(&self, format: Format, two: &[Loaded; 2], left: Reg<u32>, cursor: &Cursor) {
+    /// Loads the next tile if the segment has one: `left`.
+    fn load(&self, format: Format, loaded: &Loaded, left: Reg<u32>, cursor: &Cursor) {
         let k = self.k;
-        for loaded in two {
+        {
             let there = k.gt(left, 0);
             k.set(loaded.there, k.select(there, 1u32, 0u32));
             k.set(loaded.slot, cursor.place.slot);
@@ -104,12 +104,14 @@ impl Stream<'_> {
         }
     }
 
-    fn multiply_segment(&self, format: Format, two: &[Loaded; 2], left: Reg<u32>, cursor: &Cursor) {
+    fn multiply_segment(&self, format: Format, first: &Loaded, left: Reg<u32>, cursor: &Cursor) {
         let k = self.k;
         k.loop_(|l| {
-            let [first, second] = two;
-            let quads = two.each_ref().map(|loaded| self.quads(format, &loaded.raw));
-            let scales = two.each_ref().map(|loaded| self.packed_scales(format, &loaded.raw));
+            let second = &Loaded::new(k);
+            self.load(format, second, left, cursor);
+            let two = [first, second];
+            let quads = two.map(|loaded| self.quads(format, &loaded.raw));
+            let scales = two.map(|loaded| self.packed_scales(format, &loaded.raw));
             let both = k.ne(second.there, 0);
             // All lanes have read both tiles.
             k.sync_warp();
@@ -117,11 +119,11 @@ impl Stream<'_> {
                 k.arrive(self.barrier(self.ring.empty, first.slot));
                 k.if_(both, || k.arrive(self.barrier(self.ring.empty, second.slot)));
             });
-            let columns = two.each_ref().map(|loaded| self.column(format, loaded.group));
+            let columns = two.map(|loaded| self.column(format, loaded.group));
             let products = products(k, [(&quads[0], &columns[0]), (&quads[1], &columns[1])]);
-            let groups = two.each_ref().map(|loaded| k.var(loaded.group));
-            // The next two are on their way while these are scaled and added.
-            self.load(format, two, left, cursor);
+            let groups = two.map(|loaded| k.var(loaded.group));
+            // The next is on its way while these are scaled and added.
+            self.load(format, first, left, cursor);
             let sums: [[Reg<f32>; 2]; 2] = std::array::from_fn(|i| {
                 let there = k.lt(k.mad(groups[i], CONSUMERS, self.warp), self.word(at::COLUMNS));
                 std::array::from_fn(|h| {
