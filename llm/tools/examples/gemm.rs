@@ -171,15 +171,10 @@ fn expand(bench: &mut Bench) -> anyhow::Result<()> {
     let out = bench.device.alloc(2 * u64::from(rows) * u64::from(cols))?;
     println!("\n{:<17} {:>10} {:>14} {:>14}", "dequantize", "µs", "read GB/s", "written GB/s");
     for format in Format::ALL {
-        let blocks = u64::from(rows) * u64::from(cols / format.block());
-        let planes: Vec<Buffer> = format
-            .planes()
-            .iter()
-            .map(|p| bench.device.alloc(blocks * u64::from(p.block_bytes)))
-            .collect::<Result<_, _>>()?;
-        let read: u64 = format.planes().iter().map(|p| blocks * u64::from(p.block_bytes)).sum();
+        let read = format.packed_bytes(rows.into(), cols.into());
+        let weights = bench.device.alloc(read)?;
         let kernel = program.kernel(&format!("dequantize_{}", format.suffix()))?;
-        let args = planes.iter().fold(Args::new(), Args::buffer).buffer(&out).u32(rows).u32(cols);
+        let args = Args::new().buffer(&weights).buffer(&out).u32(rows).u32(cols);
         let config = LaunchConfig::new(dequantize::blocks(rows), dequantize::THREADS);
         let micros = bench.time(&vec![(&kernel, config, args); 8])?;
         let written = 2.0 * f64::from(rows) * f64::from(cols);

@@ -163,10 +163,10 @@ impl Stream<'_> {
         k.if_(k.eq(self.lane, 0), || {
             let zero = k.var(0u32);
             let words = [k.bits(best.0), best.1, zero, phase];
-            k.store_relaxed_b128(self.packet(candidates, self.block), words);
+            k.store_relaxed_b128(self.packet(candidates, self.block()), words);
         });
-        k.if_(k.eq(self.block, 0), || {
-            let count = self.blocks;
+        k.if_(k.eq(self.block(), 0), || {
+            let count = self.blocks();
             let last = k.sub(count, 1);
             k.for_(0u32, count, 32u32, |first: Reg<u32>| {
                 let index = k.min(k.add(first, self.lane), last);
