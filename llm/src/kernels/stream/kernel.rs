@@ -14,9 +14,10 @@ use crate::kernels::stream::sync::{FIRST_PHASE_AT, PACKET_VALUES};
 /// The module and the kernel.
 pub const NAME: &str = "stream";
 
-/// `stream(tasks, state, sync, times, first, last, slots, slot_bytes, inputs, held, scratch)`: phases `first` to
-/// before `last`. The ring has `slots` slots, a multiple of [`GROUP_SLOTS`], of `slot_bytes` bytes at the start
-/// of dynamic shared memory; the three that follow are byte offsets there. `times` may be 0; else the first
+/// `stream(tasks, state, sync, times, first, last, slots, slot_bytes, ragged, inputs, held, scratch)`: phases
+/// `first` to before `last`. The ring has `slots` slots, a multiple of [`GROUP_SLOTS`], of `slot_bytes` bytes at the start
+/// of dynamic shared memory; the last three are byte offsets there, in this order. `ragged` is not 0 if some rows
+/// are no multiple of eight tiles. `times` may be 0; else the first
 /// block writes [`MARKS`] clock readings per phase there.
 ///
 /// [`GROUP_SLOTS`]: crate::kernels::stream::layout::GROUP_SLOTS
@@ -34,6 +35,7 @@ pub(crate) fn kernel(target: Target) -> Kernel {
     let last = k.param::<u32>("last");
     let slots = k.param::<u32>("slots");
     let slot_bytes = k.param_multiple("slot_bytes", 16);
+    let ragged = k.param::<u32>("ragged");
     let [inputs, held, scratch] = ["inputs", "held", "scratch"].map(|name| k.param_multiple(name, 16));
 
     let records = k.shared::<u32>(2 * WARPS * WORDS);
@@ -73,6 +75,16 @@ pub(crate) fn kernel(target: Target) -> Kernel {
         }
     });
     k.if_(k.lt(tid, input::READ / 4), || k.store(k.at(zeros, tid), 0u32));
+    // Consumers without a column of their own read what lies there, and ignore it.
+    k.if_(k.ne(ragged, 0), || {
+        let zero = [(); 4].map(|()| k.var(0u32));
+        k.for_(tid, k.shr(held.reg(), 4), THREADS, |piece: Reg<u32>| {
+            k.store_n(k.at(dynamic.cast::<u32>(), k.scale(piece, 4)), &zero);
+        });
+        if Stream::copies_in_bulk(target) {
+            k.fence_proxy_async();
+        }
+    });
     k.if_(k.eq(tid, 0), || {
         k.store(known.plus(own::BLOCK), k.special(Special::CtaidX));
         k.store(known.plus(own::BLOCKS), k.special(Special::NctaidX));
