@@ -66,19 +66,23 @@
 //!  8 kernels::rotation kernels::state
 //!  9 kernels::pack kernels::operations kernels::prompt
 //!  9 kernels::step::layout kernels::step::record kernels::step::sync
-//! 10 kernels::step::shape
+//!  9 kernels::stream::layout kernels::stream::record
+//! 10 kernels::step::shape kernels::stream::sync
 //! 11 kernels::step::block kernels::step::task kernels::step::variant
+//! 11 kernels::stream::block kernels::stream::task
 //! 12 kernels::step::cached kernels::step::input kernels::step::results kernels::step::tile
-//! 13 kernels::step::attend
-//! 14 kernels::step::kernel
+//! 12 kernels::stream::cached kernels::stream::input kernels::stream::operands kernels::stream::producer
+//! 12 kernels::stream::results
+//! 13 kernels::step::attend kernels::stream::attend kernels::stream::products
+//! 14 kernels::step::kernel kernels::stream::kernel
 //! 15 kernels::choices kernels::recipe
 //! 16 kernels tuning::compile tuning::entry
 //! 17 tuning::store
 //! 18 tuning
 //! 19 engine::launch engine::matrix engine::times engine::options engine::programs
-//! 20 engine::cache engine::state
+//! 20 engine::cache engine::plan engine::state
 //! 21 engine::memory
-//! 22 engine::operations engine::step
+//! 22 engine::operations engine::step engine::stream
 //! 23 engine::diagnosis engine::timed
 //! 24 engine::prompt
 //! 25 engine::decode engine::footprint

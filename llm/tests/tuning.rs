@@ -249,7 +249,7 @@ fn entries() -> impl Strategy<Value = Entry> {
             version: "0.0.0".to_owned(),
             ptxas: "12.6.85".to_owned(),
             step: step
-                .map(|shape| TunedStep { kernel: "q6_k".to_owned(), tuned: Tuned { shape, usual_ns, ns } }),
+                .map(|shape| TunedStep { kernel: "f16".to_owned(), tuned: Tuned { shape, usual_ns, ns } }),
             matvec: matvec
                 .into_iter()
                 .enumerate()
@@ -348,7 +348,7 @@ fn tuned_step() -> (tempfile::TempDir, Store, Entry) {
     let mut entry = entries().new_tree(&mut runner).unwrap().current();
     let shape = step::Shape { warps: 8, ..step::Shape::default() };
     let tuned = Tuned { shape, usual_ns: 2, ns: 1 };
-    entry.step = Some(TunedStep { kernel: "q6_k".to_owned(), tuned });
+    entry.step = Some(TunedStep { kernel: "f16".to_owned(), tuned });
     entry.matvec.clear();
     (folder, store, entry)
 }

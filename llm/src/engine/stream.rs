@@ -8,8 +8,9 @@ use crate::engine::memory::{DeviceModel, LayerMemory};
 use crate::engine::plan::{Exchange, StepPlan};
 use crate::engine::programs::Programs;
 use crate::error::Result;
+use crate::kernels::format::TILE_COLS;
 use crate::kernels::stream::kernel::NAME;
-use crate::kernels::stream::layout::{GROUP_SLOTS, MAX_SLOTS, Needs, THREADS};
+use crate::kernels::stream::layout::{CONSUMERS, GROUP_SLOTS, MAX_SLOTS, Needs, THREADS};
 use crate::kernels::stream::sync::{
     FIRST_PHASE_AT, MARKS, MAX_BLOCKS, PACKET_BYTES, PACKET_VALUES, PHASES_PER_STEP, SYNC_WORDS,
 };
@@ -104,10 +105,12 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     sync.write(4 * u64::from(FIRST_PHASE_AT), &PHASES_PER_STEP.to_le_bytes())?;
     let times = m.device.alloc(4 * u64::from(MARKS) * phases.len() as u64)?;
     let inputs = slots * needs.slot;
+    let ragged = m.matrices().any(|m| !m.cols.is_multiple_of(CONSUMERS * TILE_COLS));
     let launch = |role, tasks: &Buffer, range: std::ops::Range<usize>, timed: bool| -> Result<Launch> {
         let args = Args::new().buffer(tasks).buffer(&m.state.words).buffer(&sync);
         let args = if timed { args.buffer(&times) } else { args.u64(0) };
-        let args = args.u32(fits(range.start)?).u32(fits(range.end)?).u32(slots).u32(needs.slot);
+        let args =
+            args.u32(fits(range.start)?).u32(fits(range.end)?).u32(slots).u32(needs.slot).u32(ragged.into());
         let held = inputs + needs.inputs;
         let args = args.u32(inputs).u32(held).u32(held + needs.held);
         let phases = &phases[range];

@@ -23,13 +23,15 @@ use crate::engine::timed::run_timed;
 use crate::engine::times::{LaunchTime, Work};
 use crate::error::Result;
 use crate::kernels::choices::Choices;
+use crate::kernels::format::TILE_ROWS;
 use crate::kernels::prompt::chunk::TOKENS_AT;
 use crate::kernels::prompt::{gemm, vector};
 use crate::model::config::Config;
 
-/// Whether the kernels take a model of this shape.
+/// Whether the kernels take a model of this shape. Slices of stacked matrices begin at whole tiles.
 pub fn supports(c: &Config) -> bool {
     [c.hidden, c.q_dim(), c.ff].iter().all(|n| n.is_multiple_of(gemm::DEPTH as usize))
+        && c.kv_dim().is_multiple_of(TILE_ROWS as usize)
 }
 
 /// Kernels and activations of chunks.

@@ -79,7 +79,7 @@ impl Stream<'_> {
         let split = k.gt(shares, 1);
         let per_share = k.var(positions);
         k.if_(split, || k.set(per_share, k.div(k.add(positions, k.sub(shares, 1)), shares)));
-        k.for_(self.block, k.mul(d.units, shares), self.blocks, |item: Reg<u32>| {
+        k.for_(self.block(), k.mul(d.units, shares), self.blocks(), |item: Reg<u32>| {
             let share = k.var(0u32);
             k.if_(split, || k.set(share, k.div(item, d.units)));
             let unit = k.sub(item, k.mul(share, d.units));
@@ -204,15 +204,12 @@ impl Stream<'_> {
             let value = k.add(k.mad(head, head_dim, first_row), dims.reg());
             self.packet(self.address(at::X), k.shr(value, 2))
         };
-        let (query, newest) = self.receive_pieces(
-            kv,
-            w.newest,
-            [
-                place(k.var(0u32), w.head),
-                place(self.word(at::Q_ROWS), w.kv_head),
-                place(self.word(at::K_ROWS), w.kv_head),
-            ],
-        );
+        let from = [
+            place(k.var(0u32), w.head),
+            place(self.word(at::Q_ROWS), w.kv_head),
+            place(self.word(at::K_ROWS), w.kv_head),
+        ];
+        let (query, newest) = self.receive_pieces(kv, w.newest, from);
         self.stamp(1);
         self.stamp(2);
         let query = self.query(kv, query, scale);
@@ -227,7 +224,7 @@ impl Stream<'_> {
         let values = (0..kv.piece()).map(|_| k.var(0f32)).collect();
         let sum = Sum { max: k.var(LOWEST), weight: k.var(0f32), values };
         k.if_(w.newest, || {
-            let row = self.newest(kv, newest);
+            let row = self.newest(kv, newest, [from[1], from[2]]);
             let mine = k.eq(slot, 0);
             k.set(sum.max, k.select(mine, scored(&row), LOWEST));
             k.set(sum.weight, k.select(mine, 1f32, 0f32));

@@ -17,6 +17,9 @@ pub(super) mod own {
     pub const POSITION: i64 = 0;
     /// The step's first phase number.
     pub const FIRST_PHASE: i64 = 1;
+    /// Number of the block, and of all blocks.
+    pub const BLOCK: i64 = 2;
+    pub const BLOCKS: i64 = 3;
     pub const WORDS: u32 = 4;
 }
 
@@ -27,11 +30,14 @@ pub(super) struct Stream<'a> {
     pub lane: Reg<u32>,
     /// Number of the warp; that of a consumer among the consumers.
     pub warp: Reg<u32>,
-    pub block: Reg<u32>,
-    pub blocks: Reg<u32>,
     /// Number of the phase.
     pub index: Reg<u32>,
-    /// The warp's copy of the phase's record.
+    /// The list of records.
+    pub tasks: Pointer<Global, u32>,
+    /// Copies of records, two per warp.
+    pub records: Pointer<Shared, u32>,
+    /// The warp's copy of the phase's record, as an address and as a pointer.
+    pub task_at: Reg<u32>,
     pub task: Pointer<Shared, u32>,
     /// See [`own`].
     pub own: Pointer<Shared, u32>,
@@ -91,6 +97,16 @@ pub(super) struct Share {
 }
 
 impl Stream<'_> {
+    /// Number of the block.
+    pub fn block(&self) -> Reg<u32> {
+        self.k.load(self.own.plus(own::BLOCK))
+    }
+
+    /// Number of blocks.
+    pub fn blocks(&self) -> Reg<u32> {
+        self.k.load(self.own.plus(own::BLOCKS))
+    }
+
     /// Word `at` of the record.
     pub fn word(&self, at: i64) -> Reg<u32> {
         self.k.load(self.task.plus(at))
@@ -126,31 +142,68 @@ impl Stream<'_> {
         self.k.ne(self.k.and(self.word(at::FLAGS), flag), 0)
     }
 
-    /// Reads the words of record `index` that this lane copies.
-    pub fn fetch_record(&self, tasks: Pointer<Global, u32>, index: Reg<u32>, into: [Reg<u32>; 3]) {
+    /// Makes record `index` the warp's.
+    fn enter(&self, index: Reg<u32>) {
         let k = self.k;
-        let record = k.at(k.at(tasks, k.scale(index, WORDS)), self.lane);
-        for (i, word) in (0..).step_by(32).zip(into) {
-            k.load_words_where(None, record.plus(i), &[word], ptxgen::Cache::ReadOnly);
-        }
+        let place = k.mad(self.warp, 2u32, k.and(index, 1));
+        k.set(self.task_at, k.address(k.at(self.records, k.scale(place, WORDS))));
     }
 
-    /// Makes the words of all lanes the warp's record.
-    pub fn enter_record(&self, words: [Reg<u32>; 3]) {
+    /// Where the warp's copy of record `index` goes.
+    fn copy_of(&self, index: Reg<u32>) -> Pointer<Shared, u32> {
         let k = self.k;
-        k.sync_warp();
-        for (i, word) in (0..).step_by(32).zip(words) {
-            k.store(k.at(self.task, self.lane).plus(i), word);
-        }
-        k.sync_warp();
+        let place = k.mad(self.warp, 2u32, k.and(index, 1));
+        k.at(self.records, k.scale(place, WORDS))
+    }
+
+    /// Runs `phase` for all phases. The next record is copied meanwhile, asynchronously or, by a warp that has
+    /// other asynchronous copies under way, through registers.
+    pub fn phases(&self, last: Reg<u32>, asynchronous: bool, phase: impl FnOnce()) {
+        let k = self.k;
+        let lane_of = |record: Pointer<Global, u32>| k.at(record, self.lane);
+        let record = |index: Reg<u32>| k.at(self.tasks, k.scale(index, WORDS));
+        let next = if asynchronous { vec![] } else { [(); 3].map(|()| k.var(0u32)).to_vec() };
+        let fetch = |index: Reg<u32>| {
+            if asynchronous {
+                k.if_(k.lt(self.lane, WORDS / 4), || {
+                    let quad = k.scale(self.lane, 4);
+                    k.copy_async(k.at(self.copy_of(index), quad), k.at(record(index), quad), 4);
+                });
+                k.commit_copies();
+            } else {
+                for (i, word) in (0..).step_by(32).zip(&next) {
+                    let from = lane_of(record(index)).plus(i);
+                    k.load_words_where(None, from, &[*word], ptxgen::Cache::ReadOnly);
+                }
+            }
+        };
+        fetch(self.index);
+        k.loop_(|l| {
+            if asynchronous {
+                k.wait_copies(0);
+            } else {
+                k.sync_warp();
+                for (i, word) in (0..).step_by(32).zip(&next) {
+                    k.store(k.at(self.copy_of(self.index), self.lane).plus(i), *word);
+                }
+            }
+            k.sync_warp();
+            self.enter(self.index);
+            let following = k.add(self.index, 1);
+            k.if_(k.lt(following, last), || fetch(following));
+            phase();
+            k.add_to(self.index, 1);
+            k.break_if(l, k.ge(self.index, last));
+        });
     }
 
     /// The block's tiles of a segment.
     pub fn share(&self, record: Pointer<Shared, u32>) -> Share {
         let k = self.k;
+        let (block, blocks) = (self.block(), self.blocks());
         let [each, rest, turn, _] = k.load_n(record.plus(segment::EACH), ptxgen::Cache::Default);
-        let before = k.sub(self.block, turn);
-        let index = k.select(k.lt(self.block, turn), k.add(before, self.blocks), before);
+        let before = k.sub(block, turn);
+        let index = k.select(k.lt(block, turn), k.add(before, blocks), before);
         let first = k.mad(each, index, k.min(index, rest));
         Share { first, count: k.add(each, k.select(k.lt(index, rest), 1u32, 0u32)) }
     }
@@ -160,7 +213,7 @@ impl Stream<'_> {
         let shares: [Share; MAX_SEGMENTS] =
             std::array::from_fn(|i| self.share(self.task.plus(at::SEGMENT + i as i64 * at::SEGMENT_WORDS)));
         let all = shares.iter().map(|s| s.count).reduce(|a, b| self.k.add(a, b));
-        (shares, all.unwrap_or(self.block))
+        (shares, all.unwrap_or(self.block()))
     }
 
     /// How barrier objects are polled.
@@ -236,7 +289,7 @@ impl Stream<'_> {
     /// Writes the clock to the buffer of times.
     pub fn stamp(&self, mark: i64) {
         let k = self.k;
-        let first = k.eq(k.add(self.block, k.add(self.warp, self.lane)), 0);
+        let first = k.eq(k.add(self.block(), k.add(self.warp, self.lane)), 0);
         k.if_(k.both(k.ne(self.times, 0u64), first), || {
             let marks = k.at(k.pointer::<u32>(self.times, 4), k.scale(self.index, MARKS));
             k.store(marks.plus(mark), k.special(Special::Clock));

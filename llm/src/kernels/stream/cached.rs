@@ -123,45 +123,50 @@ impl Stream<'_> {
     }
 
     /// Receives the lane's pieces of the query and, where `newest` holds, of the newest key and value, from
-    /// these places. The same in all lanes.
+    /// these places. The same in all lanes. In q8_0 all pieces together would take more registers than there
+    /// are: key and value are received later.
     pub(super) fn receive_pieces(
         &self,
         kv: CacheType,
         newest: Pred,
         from: [Pointer<Global, u32>; 3],
-    ) -> (Vec<Reg<f32>>, [Vec<Reg<f32>>; 2]) {
-        match kv {
-            CacheType::F16 => self.receive_packets::<2, 6>(newest, from),
-            CacheType::Q8_0 => self.receive_packets::<4, 12>(newest, from),
-        }
-    }
-
-    /// As [`Self::receive_pieces`], with `N` packets per piece, `ALL` per lane.
-    fn receive_packets<const N: usize, const ALL: usize>(
-        &self,
-        newest: Pred,
-        from: [Pointer<Global, u32>; 3],
-    ) -> (Vec<Reg<f32>>, [Vec<Reg<f32>>; 2]) {
+    ) -> (Vec<Reg<f32>>, Option<[Vec<Reg<f32>>; 2]>) {
         let k = self.k;
+        if kv == CacheType::Q8_0 {
+            return (self.receive_piece(from[0]), None);
+        }
         let phase = self.phase(at::INPUT);
-        let packet = |i: usize| from[i / N].plus(4 * (i % N) as i64);
-        let values: Vec<Reg<f32>> = (0..4 * ALL).map(|_| k.var(0f32)).collect();
+        let packet = |i: usize| from[i / 2].plus(4 * (i % 2) as i64);
+        let values: Vec<Reg<f32>> = (0..24).map(|_| k.var(0f32)).collect();
         let set = |received: &[[Reg<f32>; 4]]| {
             values.iter().zip(received.as_flattened()).for_each(|(to, value)| k.set(*to, *value));
         };
         k.if_else(
             newest,
-            || set(&self.receive::<ALL>(std::array::from_fn(packet), phase)),
-            || set(&self.receive::<N>(std::array::from_fn(packet), phase)),
+            || set(&self.receive::<6>(std::array::from_fn(packet), phase)),
+            || set(&self.receive::<2>(std::array::from_fn(packet), phase)),
         );
-        let piece = |i: usize| values[4 * N * i..][..4 * N].to_vec();
-        (piece(0), [piece(1), piece(2)])
+        let piece = |i: usize| values[8 * i..][..8].to_vec();
+        (piece(0), Some([piece(1), piece(2)]))
+    }
+
+    /// Receives the lane's piece of a vector for a cache in q8_0.
+    fn receive_piece(&self, from: Pointer<Global, u32>) -> Vec<Reg<f32>> {
+        let packets = std::array::from_fn(|i| from.plus(4 * i as i64));
+        self.receive::<4>(packets, self.phase(at::INPUT)).concat()
     }
 
     /// The lane's piece of the newest key and value as they are cached.
-    pub(super) fn newest(&self, kv: CacheType, pieces: [Vec<Reg<f32>>; 2]) -> Row {
+    pub(super) fn newest(
+        &self,
+        kv: CacheType,
+        pieces: Option<[Vec<Reg<f32>>; 2]>,
+        from: [Pointer<Global, u32>; 2],
+    ) -> Row {
         let k = self.k;
-        let [keys, values] = pieces.map(|values| {
+        let pieces = pieces.map_or([None, None], |pieces| pieces.map(Some));
+        let [keys, values] = [0, 1].map(|i| {
+            let values = pieces[i].clone().unwrap_or_else(|| self.receive_piece(from[i]));
             let words: Vec<Reg<u32>> = match kv {
                 CacheType::F16 => {
                     let pairs = values.chunks_exact(2).map(|v| k.bits(k.pack_f32(v[0], v[1])));

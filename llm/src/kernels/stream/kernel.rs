@@ -14,9 +14,10 @@ use crate::kernels::stream::sync::{FIRST_PHASE_AT, PACKET_VALUES};
 /// The module and the kernel.
 pub const NAME: &str = "stream";
 
-/// `stream(tasks, state, sync, times, first, last, slots, slot_bytes, inputs, held, scratch)`: phases `first` to
-/// before `last`. The ring has `slots` slots, a multiple of [`GROUP_SLOTS`], of `slot_bytes` bytes at the start
-/// of dynamic shared memory; the three that follow are byte offsets there. `times` may be 0; else the first
+/// `stream(tasks, state, sync, times, first, last, slots, slot_bytes, ragged, inputs, held, scratch)`: phases
+/// `first` to before `last`. The ring has `slots` slots, a multiple of [`GROUP_SLOTS`], of `slot_bytes` bytes at the start
+/// of dynamic shared memory; the last three are byte offsets there, in this order. `ragged` is not 0 if some rows
+/// are no multiple of eight tiles. `times` may be 0; else the first
 /// block writes [`MARKS`] clock readings per phase there.
 ///
 /// [`GROUP_SLOTS`]: crate::kernels::stream::layout::GROUP_SLOTS
@@ -34,9 +35,10 @@ pub(crate) fn kernel(target: Target) -> Kernel {
     let last = k.param::<u32>("last");
     let slots = k.param::<u32>("slots");
     let slot_bytes = k.param_multiple("slot_bytes", 16);
+    let ragged = k.param::<u32>("ragged");
     let [inputs, held, scratch] = ["inputs", "held", "scratch"].map(|name| k.param_multiple(name, 16));
 
-    let records = k.shared::<u32>(WARPS * WORDS);
+    let records = k.shared::<u32>(2 * WARPS * WORDS);
     let known = k.shared::<u32>(own::WORDS);
     let sums = k.shared::<f32>(2 * CHUNK * TILE_SUMS);
     let squares = k.shared::<f32>(2 * CONSUMERS);
@@ -73,23 +75,36 @@ pub(crate) fn kernel(target: Target) -> Kernel {
         }
     });
     k.if_(k.lt(tid, input::READ / 4), || k.store(k.at(zeros, tid), 0u32));
+    // Consumers without a column of their own read what lies there, and ignore it.
+    k.if_(k.ne(ragged, 0), || {
+        let zero = [(); 4].map(|()| k.var(0u32));
+        k.for_(tid, k.shr(held.reg(), 4), THREADS, |piece: Reg<u32>| {
+            k.store_n(k.at(dynamic.cast::<u32>(), k.scale(piece, 4)), &zero);
+        });
+        if Stream::copies_in_bulk(target) {
+            k.fence_proxy_async();
+        }
+    });
     k.if_(k.eq(tid, 0), || {
+        k.store(known.plus(own::BLOCK), k.special(Special::CtaidX));
+        k.store(known.plus(own::BLOCKS), k.special(Special::NctaidX));
         k.store(known.plus(own::POSITION), k.load(state));
         k.store(known.plus(own::FIRST_PHASE), k.load(sync.plus(i64::from(FIRST_PHASE_AT))));
     });
     k.sync_threads();
 
     let index = k.var(first);
-    let task = k.at(records, k.scale(warp, WORDS));
+    let task_at = k.var(0u32);
     let s = Stream {
         k: &k,
         target,
         lane,
         warp,
-        block: k.special(Special::CtaidX),
-        blocks: k.special(Special::NctaidX),
         index,
-        task,
+        tasks,
+        records,
+        task_at,
+        task: k.shared_pointer(task_at, 16),
         own: known,
         ring,
         sums,
@@ -105,7 +120,7 @@ pub(crate) fn kernel(target: Target) -> Kernel {
     k.if_(k.lt(warp, CONSUMERS), || {
         // A consumer has every fourth slot.
         let place = Place { slot: k.var(k.shr(warp, SLOT_TILES.trailing_zeros())), parity: k.var(0u32) };
-        s.phases(tasks, (index, last), || {
+        s.phases(last, true, || {
             s.stamp(0);
             let kind = s.word(at::KIND);
             k.if_(k.eq(kind, MATVEC), || s.multiply_matrices(place));
@@ -119,7 +134,7 @@ pub(crate) fn kernel(target: Target) -> Kernel {
     k.if_(k.eq(warp, PRODUCER), || {
         let place = Place { slot: k.var(0u32), parity: k.var(0u32) };
         let policy = k.policy(Evict::First, 1.0);
-        s.phases(tasks, (index, last), || {
+        s.phases(last, Stream::copies_in_bulk(target), || {
             let works = k.eq(s.word(at::KIND), MATVEC);
             let works = if Stream::copies_in_bulk(target) { k.both(works, k.eq(lane, 0)) } else { works };
             k.if_(works, || s.produce(place, policy));
@@ -129,7 +144,7 @@ pub(crate) fn kernel(target: Target) -> Kernel {
     k.if_(k.eq(warp, RESULTS), || {
         let best = (k.var(f32::NEG_INFINITY), k.var(u32::MAX));
         let finish = k.var(0u32);
-        s.phases(tasks, (index, last), || {
+        s.phases(last, true, || {
             k.set(finish, s.word(at::FINISH));
             k.if_(k.eq(s.word(at::KIND), MATVEC), || s.use_results(best));
         });
@@ -139,26 +154,6 @@ pub(crate) fn kernel(target: Target) -> Kernel {
 }
 
 impl Stream<'_> {
-    /// Runs `phase` for every phase. The next record is read meanwhile.
-    fn phases(
-        &self,
-        tasks: Pointer<ptxgen::Global, u32>,
-        (index, last): (Reg<u32>, Reg<u32>),
-        phase: impl FnOnce(),
-    ) {
-        let k = self.k;
-        let next: [Reg<u32>; 3] = [(); 3].map(|()| k.var(0u32));
-        self.fetch_record(tasks, index, next);
-        k.loop_(|l| {
-            self.enter_record(next);
-            let following = k.add(index, 1);
-            self.fetch_record(tasks, k.min(following, k.sub(last, 1)), next);
-            phase();
-            k.add_to(index, 1);
-            k.break_if(l, k.ge(index, last));
-        });
-    }
-
     /// The current token's row of the embedding.
     fn embed(&self) {
         let k = self.k;
@@ -171,8 +166,8 @@ impl Stream<'_> {
         self.stamp(2);
         let cols = word(segment::COLS);
         // Neighbouring units go to different blocks.
-        let thread = k.mad(k.mad(self.warp, 32u32, self.lane), self.blocks, self.block);
-        let step = k.mul(self.blocks, 32 * CONSUMERS);
+        let thread = k.mad(k.mad(self.warp, 32u32, self.lane), self.blocks(), self.block());
+        let step = k.mul(self.blocks(), 32 * CONSUMERS);
         let phase = self.phase(at::OUTPUT);
         for format in Format::ALL.into_iter().filter(|f| f.is_quantized()) {
             k.if_(k.eq(word(segment::FORMAT), format as u32), || {

@@ -3,7 +3,7 @@
 use crate::kernels::format::{TILE_COLS, TILE_ROWS};
 
 /// Warps that multiply.
-pub(super) const CONSUMERS: u32 = 8;
+pub const CONSUMERS: u32 = 8;
 /// The warp that loads weights.
 pub(super) const PRODUCER: u32 = CONSUMERS;
 /// The warp that uses the results.

@@ -63,30 +63,30 @@ impl Stream<'_> {
                 let share = self.share(record);
                 k.if_(k.gt(share.count, 0), || {
                     let left = k.var(k.mul(share.count, self.word(at::GROUPS)));
-                    let two = [(); 2].map(|()| Loaded::new(k));
+                    let first = Loaded::new(k);
                     let by_format = |code: &dyn Fn(Format)| {
                         let format = k.load(record.plus(segment::FORMAT));
                         for f in Format::ALL.into_iter().filter(|f| f.is_quantized()) {
                             k.if_(k.eq(format, f as u32), || code(f));
                         }
                     };
-                    // The first tiles are loaded before the input arrives.
-                    by_format(&|format| self.load(format, &two, left, &cursor));
+                    // The first tile is loaded before the input arrives.
+                    by_format(&|format| self.load(format, &first, left, &cursor));
                     k.if_(k.eq(ready, 0), || {
                         self.prepare_input(cursor.squares);
                         k.set(ready, 1u32);
                     });
-                    by_format(&|format| self.multiply_segment(format, &two, left, &cursor));
+                    by_format(&|format| self.multiply_segment(format, &first, left, &cursor));
                 });
             });
         });
         self.stamp(3);
     }
 
-    /// Loads the next two tiles, or as many as there are in the segment: `left`.
-    fn load(&self, format: Format, two: &[Loaded; 2], left: Reg<u32>, cursor: &Cursor) {
+    /// Loads the next tile if the segment has one: `left`.
+    fn load(&self, format: Format, loaded: &Loaded, left: Reg<u32>, cursor: &Cursor) {
         let k = self.k;
-        for loaded in two {
+        {
             let there = k.gt(left, 0);
             k.set(loaded.there, k.select(there, 1u32, 0u32));
             k.set(loaded.slot, cursor.place.slot);
@@ -104,35 +104,50 @@ impl Stream<'_> {
         }
     }
 
-    fn multiply_segment(&self, format: Format, two: &[Loaded; 2], left: Reg<u32>, cursor: &Cursor) {
+    /// Multiplies the rest of a segment, whose first tile is loaded: two tiles at a time, then one.
+    fn multiply_segment(&self, format: Format, first: &Loaded, left: Reg<u32>, cursor: &Cursor) {
         let k = self.k;
         k.loop_(|l| {
-            let [first, second] = two;
-            let quads = two.each_ref().map(|loaded| self.quads(format, &loaded.raw));
-            let scales = two.each_ref().map(|loaded| self.packed_scales(format, &loaded.raw));
-            let both = k.ne(second.there, 0);
-            // All lanes have read both tiles.
-            k.sync_warp();
-            k.if_(k.eq(self.lane, 0), || {
-                k.arrive(self.barrier(self.ring.empty, first.slot));
-                k.if_(both, || k.arrive(self.barrier(self.ring.empty, second.slot)));
-            });
-            let columns = two.each_ref().map(|loaded| self.column(format, loaded.group));
-            let products = products(k, [(&quads[0], &columns[0]), (&quads[1], &columns[1])]);
-            let groups = two.each_ref().map(|loaded| k.var(loaded.group));
-            // The next two are on their way while these are scaled and added.
-            self.load(format, two, left, cursor);
-            let sums: [[Reg<f32>; 2]; 2] = std::array::from_fn(|i| {
-                let there = k.lt(k.mad(groups[i], CONSUMERS, self.warp), self.word(at::COLUMNS));
-                std::array::from_fn(|h| {
-                    let of_row = products[i].each_ref().map(|m| [m.0[2 * h], m.0[2 * h + 1]]);
-                    let scales = self.scales(format, &scales[i][h]);
-                    k.select(there, scaled(k, &scales, of_row, &columns[i]), 0f32)
-                })
-            });
-            self.finish_tiles(sums, groups, both, cursor);
-            k.break_if(l, k.eq(first.there, 0));
+            k.break_if(l, k.eq(left, 0));
+            let second = Loaded::new(k);
+            self.load(format, &second, left, cursor);
+            self.multiply_tiles(format, [first, &second], left, cursor);
         });
+        k.if_(k.ne(first.there, 0), || self.multiply_tiles(format, [first], left, cursor));
+    }
+
+    /// Multiplies loaded tiles. Then the first has the next one, if there is any.
+    fn multiply_tiles<const N: usize>(
+        &self,
+        format: Format,
+        tiles: [&Loaded; N],
+        left: Reg<u32>,
+        cursor: &Cursor,
+    ) {
+        let k = self.k;
+        let quads = tiles.map(|loaded| self.quads(format, &loaded.raw));
+        let scales = tiles.map(|loaded| self.packed_scales(format, &loaded.raw));
+        // All lanes have read the tiles.
+        k.sync_warp();
+        k.if_(k.eq(self.lane, 0), || {
+            tiles.iter().for_each(|loaded| k.arrive(self.barrier(self.ring.empty, loaded.slot)));
+        });
+        let columns = tiles.map(|loaded| self.column(format, loaded.group));
+        let products = products::<N>(k, std::array::from_fn(|i| (&quads[i], &columns[i])));
+        let groups = tiles.map(|loaded| k.var(loaded.group));
+        // The next is on its way while these are scaled and added. One tile alone is the last.
+        if N > 1 {
+            self.load(format, tiles[0], left, cursor);
+        }
+        let sums: [[Reg<f32>; 2]; N] = std::array::from_fn(|i| {
+            let there = k.lt(k.mad(groups[i], CONSUMERS, self.warp), self.word(at::COLUMNS));
+            std::array::from_fn(|h| {
+                let of_row = products[i].each_ref().map(|m| [m.0[2 * h], m.0[2 * h + 1]]);
+                let scales = self.scales(format, &scales[i][h]);
+                k.select(there, scaled(k, &scales, of_row, &columns[i]), 0f32)
+            })
+        });
+        self.finish_tiles(sums, groups, cursor);
     }
 
     /// The lane's part of the input for group `group` of columns.
@@ -153,20 +168,19 @@ impl Stream<'_> {
     }
 
     /// Adds the sums of one or two tiles to those of their rows, and stores these where they are complete.
-    fn finish_tiles(
+    fn finish_tiles<const N: usize>(
         &self,
-        [first, second]: [[Reg<f32>; 2]; 2],
-        groups: [Reg<u32>; 2],
-        both: Pred,
+        tiles: [[Reg<f32>; 2]; N],
+        groups: [Reg<u32>; N],
         cursor: &Cursor,
     ) {
         let k = self.k;
-        let ends = groups.map(|group| k.eq(k.add(group, 1), self.word(at::GROUPS)));
-        let ends = [ends[0], k.both(both, ends[1])];
-        let a: [Reg<f32>; 2] = std::array::from_fn(|h| k.add(cursor.sums[h], first[h]));
+        let ends = |i: usize| k.eq(k.add(groups[i], 1), self.word(at::GROUPS));
+        let ends = [ends(0), if N > 1 { ends(1) } else { k.ne(k.var(0u32), 0) }];
+        let a: [Reg<f32>; 2] = std::array::from_fn(|h| k.add(cursor.sums[h], tiles[0][h]));
         let b: [Reg<f32>; 2] = std::array::from_fn(|h| {
             let before = k.select(ends[0], 0f32, a[h]);
-            k.add(before, k.select(both, second[h], 0f32))
+            tiles.get(1).map_or(before, |second| k.add(before, second[h]))
         });
         (0..2).for_each(|h| k.set(cursor.sums[h], k.select(ends[1], 0f32, b[h])));
         k.if_(k.either(ends[0], ends[1]), || {

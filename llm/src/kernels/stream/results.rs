@@ -26,6 +26,8 @@ struct Rows {
     rows: Reg<u32>,
     /// Number of the first among the block's rows of the segment.
     local: Reg<u32>,
+    /// Number of the tile in its chunk; of the first one if there is none.
+    in_chunk: Reg<u32>,
     /// What sums are multiplied by.
     factor: Reg<f32>,
 }
@@ -56,6 +58,7 @@ impl Stream<'_> {
                 phase_row: k.add(row, k.load(record.plus(segment::FIRST_ROW))),
                 rows,
                 local: k.mad(in_block, 16u32, quad),
+                in_chunk: k.select(k.lt(tile, all), k.shr(self.lane, 2), 0u32),
                 factor: k.bits(k.load(record.plus(segment::FACTOR))),
             };
             self.use_chunk(first, &rows, normed, best);
@@ -95,7 +98,7 @@ impl Stream<'_> {
             let mean = k.mad(total, self.number(at::INVERSE_LEN), self.number(at::EPS));
             k.set(normed, k.rsqrt(mean));
         });
-        let tile = k.mad(buffer, CHUNK, k.shr(self.lane, 2));
+        let tile = k.mad(buffer, CHUNK, rows.in_chunk);
         let from = k.at_stride(k.at_stride(self.sums.values, tile, 4 * TILE_SUMS), k.and(self.lane, 3), 16);
         let parts: Vec<[Reg<f32>; 4]> =
             (0..CONSUMERS).map(|w| k.load_n(from.plus(i64::from(16 * w)), Cache::Default)).collect();
@@ -163,10 +166,10 @@ impl Stream<'_> {
         k.if_(k.eq(self.lane, 0), || {
             let zero = k.var(0u32);
             let words = [k.bits(best.0), best.1, zero, phase];
-            k.store_relaxed_b128(self.packet(candidates, self.block), words);
+            k.store_relaxed_b128(self.packet(candidates, self.block()), words);
         });
-        k.if_(k.eq(self.block, 0), || {
-            let count = self.blocks;
+        k.if_(k.eq(self.block(), 0), || {
+            let count = self.blocks();
             let last = k.sub(count, 1);
             k.for_(0u32, count, 32u32, |first: Reg<u32>| {
                 let index = k.min(k.add(first, self.lane), last);
