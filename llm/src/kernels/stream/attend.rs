@@ -7,12 +7,12 @@
 //! by the block that completes last. The newest position is not read from the cache but received with the
 //! query.
 
-use ptxgen::{Atomic, Multiple, Pointer, Reg};
+use ptxgen::{Atomic, Multiple, Pointer, Pred, Reg};
 
 use crate::cache::CacheType;
 use crate::kernels::heads::LOWEST;
 use crate::kernels::stream::block::Stream;
-use crate::kernels::stream::cached::Row;
+use crate::kernels::stream::cached::{Query, Row};
 use crate::kernels::stream::layout::CONSUMERS;
 use crate::kernels::stream::record::{QUANTIZED, at};
 use crate::kernels::stream::task::HEADS_TOGETHER;
@@ -213,20 +213,12 @@ impl Stream<'_> {
         self.stamp(1);
         self.stamp(2);
         let query = self.query(kv, query, scale);
-        let scored = |row: &Row| -> Reg<f32> {
-            let score = k.var(self.score(&query, &row.keys));
-            k.for_(0u32, lanes_log2, 1u32, |log2: Reg<u32>| {
-                k.set(score, k.add(score, k.broadcast(score, self.partner(log2))));
-            });
-            score
-        };
-
         let values = (0..kv.piece()).map(|_| k.var(0f32)).collect();
         let sum = Sum { max: k.var(LOWEST), weight: k.var(0f32), values };
         k.if_(w.newest, || {
             let row = self.newest(kv, newest, [from[1], from[2]]);
             let mine = k.eq(slot, 0);
-            k.set(sum.max, k.select(mine, scored(&row), LOWEST));
+            k.set(sum.max, k.select(mine, self.scored(&query, &row, lanes_log2), LOWEST));
             k.set(sum.weight, k.select(mine, 1f32, 0f32));
             let (weight, numbers) = self.weighted(kv, sum.weight, &row.values);
             sum.values.iter().zip(numbers).for_each(|(v, x)| k.set(*v, k.mul(weight, x)));
@@ -244,25 +236,58 @@ impl Stream<'_> {
             let first = k.add(tile, slot);
             let there = [k.lt(first, end), k.lt(k.add(first, stride), end)];
             let scores: [Reg<f32>; TOGETHER] = std::array::from_fn(|i| k.select(there[i], scores[i], LOWEST));
-            let higher = scores.iter().fold(sum.max, |top, score| k.max(top, *score));
-            let shrink = k.exp2(k.sub(sum.max, higher));
-            k.set(sum.max, higher);
-            k.set(sum.weight, k.mul(sum.weight, shrink));
-            sum.values.iter().for_each(|v| k.set(*v, k.mul(*v, shrink)));
-            for ((row, score), there) in now.iter().zip(scores).zip(there) {
-                let weight = k.select(there, k.exp2(k.sub(score, higher)), 0f32);
-                k.set(sum.weight, k.add(sum.weight, weight));
-                let (weight, numbers) = self.weighted(kv, weight, &row.values);
-                for (v, x) in sum.values.iter().zip(numbers) {
-                    k.mad_to(*v, weight, x, *v);
-                }
-            }
+            self.add_rows(kv, &sum, &now, scores, there);
             for (to, from) in now.iter().zip(&next) {
                 let words = to.keys.iter().chain(&to.values).zip(from.keys.iter().chain(&from.values));
                 words.for_each(|(to, from)| k.set(*to, *from));
             }
         });
-        // Merge the positions that the lanes of the warp worked on.
+        self.merge_lanes(&sum, lanes_log2);
+        let place = k.row(self.scratch, self.warp, self.pitch());
+        k.if_(k.both(k.eq(slot, 0), inside), || {
+            k.if_(k.eq(piece, 0), || k.store_n(place, &[sum.max, sum.weight]));
+            k.store_n(k.at(place.plus(4), dims), &sum.values);
+        });
+    }
+
+    /// The score of a row, in all lanes that hold it.
+    fn scored(&self, query: &Query, row: &Row, lanes_log2: Reg<u32>) -> Reg<f32> {
+        let k = self.k;
+        let score = k.var(self.score(query, &row.keys));
+        k.for_(0u32, lanes_log2, 1u32, |log2: Reg<u32>| {
+            k.set(score, k.add(score, k.broadcast(score, self.partner(log2))));
+        });
+        score
+    }
+
+    /// Adds rows of the cache with their scores, where there are any.
+    fn add_rows(
+        &self,
+        kv: CacheType,
+        sum: &Sum,
+        rows: &[Row; TOGETHER],
+        scores: [Reg<f32>; TOGETHER],
+        there: [Pred; TOGETHER],
+    ) {
+        let k = self.k;
+        let higher = scores.iter().fold(sum.max, |top, score| k.max(top, *score));
+        let shrink = k.exp2(k.sub(sum.max, higher));
+        k.set(sum.max, higher);
+        k.set(sum.weight, k.mul(sum.weight, shrink));
+        sum.values.iter().for_each(|v| k.set(*v, k.mul(*v, shrink)));
+        for ((row, score), there) in rows.iter().zip(scores).zip(there) {
+            let weight = k.select(there, k.exp2(k.sub(score, higher)), 0f32);
+            k.set(sum.weight, k.add(sum.weight, weight));
+            let (weight, numbers) = self.weighted(kv, weight, &row.values);
+            for (v, x) in sum.values.iter().zip(numbers) {
+                k.mad_to(*v, weight, x, *v);
+            }
+        }
+    }
+
+    /// Merges the positions that the lanes of the warp worked on.
+    fn merge_lanes(&self, sum: &Sum, lanes_log2: Reg<u32>) {
+        let k = self.k;
         k.for_(lanes_log2, 5u32, 1u32, |log2: Reg<u32>| {
             let partner = self.partner(log2);
             let top = k.max(sum.max, k.broadcast(sum.max, partner));
@@ -272,11 +297,6 @@ impl Stream<'_> {
                 let own = k.mul(*v, shrink);
                 k.set(*v, k.add(own, k.broadcast(own, partner)));
             }
-        });
-        let place = k.row(self.scratch, self.warp, self.pitch());
-        k.if_(k.both(k.eq(slot, 0), inside), || {
-            k.if_(k.eq(piece, 0), || k.store_n(place, &[sum.max, sum.weight]));
-            k.store_n(k.at(place.plus(4), dims), &sum.values);
         });
     }
 

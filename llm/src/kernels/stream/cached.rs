@@ -25,6 +25,9 @@ pub(super) enum Query {
     },
 }
 
+/// The lane's pieces of the newest key and value.
+pub(super) type Newest = [Vec<Reg<f32>>; 2];
+
 /// The layer's cache.
 pub(super) struct Caches {
     keys: Pointer<Global, u8>,
@@ -130,7 +133,7 @@ impl Stream<'_> {
         kv: CacheType,
         newest: Pred,
         from: [Pointer<Global, u32>; 3],
-    ) -> (Vec<Reg<f32>>, Option<[Vec<Reg<f32>>; 2]>) {
+    ) -> (Vec<Reg<f32>>, Option<Newest>) {
         let k = self.k;
         if kv == CacheType::Q8_0 {
             return (self.receive_piece(from[0]), None);
@@ -160,7 +163,7 @@ impl Stream<'_> {
     pub(super) fn newest(
         &self,
         kv: CacheType,
-        pieces: Option<[Vec<Reg<f32>>; 2]>,
+        pieces: Option<Newest>,
         from: [Pointer<Global, u32>; 2],
     ) -> Row {
         let k = self.k;

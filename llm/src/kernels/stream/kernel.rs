@@ -58,22 +58,7 @@ pub(crate) fn kernel(target: Target) -> Kernel {
         empty: of_array(2 * MAX_SLOTS + 2),
         chunk,
     };
-    let fillers = if Stream::copies_in_bulk(target) { 1u32 } else { 32 };
-    // One lane of each warp: an address is the same for all lanes that make it a barrier object together.
-    k.if_(k.eq(lane, 0), || {
-        k.for_(warp, slots, WARPS, |slot: Reg<u32>| {
-            k.init_mbarrier(k.at(ring.full, slot), fillers);
-            k.init_mbarrier(k.at(ring.empty, slot), SLOT_TILES);
-        });
-        k.for_(warp, 2u32, WARPS, |buffer: Reg<u32>| {
-            k.init_mbarrier(k.at(sums.full, buffer), CONSUMERS);
-            k.init_mbarrier(k.at(sums.empty, buffer), 1u32);
-        });
-        if Stream::copies_in_bulk(target) {
-            k.fence_mbarrier_init();
-            k.fence_proxy_async();
-        }
-    });
+    init_barriers(&k, target, (lane, warp), &ring, &sums);
     k.if_(k.lt(tid, input::READ / 4), || k.store(k.at(zeros, tid), 0u32));
     // Consumers without a column of their own read what lies there, and ignore it.
     k.if_(k.ne(ragged, 0), || {
@@ -117,43 +102,71 @@ pub(crate) fn kernel(target: Target) -> Kernel {
         sync,
         times,
     };
-    k.if_(k.lt(warp, CONSUMERS), || {
-        // A consumer has every fourth slot.
-        let place = Place { slot: k.var(k.shr(warp, SLOT_TILES.trailing_zeros())), parity: k.var(0u32) };
-        s.phases(last, true, || {
-            s.stamp(0);
-            let kind = s.word(at::KIND);
-            k.if_(k.eq(kind, MATVEC), || s.multiply_matrices(place));
-            k.if_(k.eq(kind, ATTENTION), || s.attend());
-            k.if_(k.eq(kind, EMBED), || s.embed());
-            s.stamp(4);
-            s.stamp(5);
-        });
-        k.exit();
-    });
-    k.if_(k.eq(warp, PRODUCER), || {
-        let place = Place { slot: k.var(0u32), parity: k.var(0u32) };
-        let policy = k.policy(Evict::First, 1.0);
-        s.phases(last, Stream::copies_in_bulk(target), || {
-            let works = k.eq(s.word(at::KIND), MATVEC);
-            let works = if Stream::copies_in_bulk(target) { k.both(works, k.eq(lane, 0)) } else { works };
-            k.if_(works, || s.produce(place, policy));
-        });
-        k.exit();
-    });
-    k.if_(k.eq(warp, RESULTS), || {
-        let best = (k.var(f32::NEG_INFINITY), k.var(u32::MAX));
-        let finish = k.var(0u32);
-        s.phases(last, true, || {
-            k.set(finish, s.word(at::FINISH));
-            k.if_(k.eq(s.word(at::KIND), MATVEC), || s.use_results(best));
-        });
-        k.if_(k.ne(finish, 0), || s.finish(finish, best));
-    });
+    s.run(last);
     k
 }
 
+/// Makes the barrier objects of the ring and of the sums.
+fn init_barriers(k: &Kernel, target: Target, (lane, warp): (Reg<u32>, Reg<u32>), ring: &Ring, sums: &Sums) {
+    let fillers = if Stream::copies_in_bulk(target) { 1u32 } else { 32 };
+    // One lane of each warp: an address is the same for all lanes that make it a barrier object together.
+    k.if_(k.eq(lane, 0), || {
+        k.for_(warp, ring.slots, WARPS, |slot: Reg<u32>| {
+            k.init_mbarrier(k.at(ring.full, slot), fillers);
+            k.init_mbarrier(k.at(ring.empty, slot), SLOT_TILES);
+        });
+        k.for_(warp, 2u32, WARPS, |buffer: Reg<u32>| {
+            k.init_mbarrier(k.at(sums.full, buffer), CONSUMERS);
+            k.init_mbarrier(k.at(sums.empty, buffer), 1u32);
+        });
+        if Stream::copies_in_bulk(target) {
+            k.fence_mbarrier_init();
+            k.fence_proxy_async();
+        }
+    });
+}
+
 impl Stream<'_> {
+    /// All phases up to `last`, by what the warp is for.
+    fn run(&self, last: Reg<u32>) {
+        let k = self.k;
+        k.if_(k.lt(self.warp, CONSUMERS), || {
+            // A consumer has every fourth slot.
+            let place =
+                Place { slot: k.var(k.shr(self.warp, SLOT_TILES.trailing_zeros())), parity: k.var(0u32) };
+            self.phases(last, true, || {
+                self.stamp(0);
+                let kind = self.word(at::KIND);
+                k.if_(k.eq(kind, MATVEC), || self.multiply_matrices(place));
+                k.if_(k.eq(kind, ATTENTION), || self.attend());
+                k.if_(k.eq(kind, EMBED), || self.embed());
+                self.stamp(4);
+                self.stamp(5);
+            });
+            k.exit();
+        });
+        k.if_(k.eq(self.warp, PRODUCER), || {
+            let place = Place { slot: k.var(0u32), parity: k.var(0u32) };
+            let policy = k.policy(Evict::First, 1.0);
+            self.phases(last, Self::copies_in_bulk(self.target), || {
+                let works = k.eq(self.word(at::KIND), MATVEC);
+                let works =
+                    if Self::copies_in_bulk(self.target) { k.both(works, k.eq(self.lane, 0)) } else { works };
+                k.if_(works, || self.produce(place, policy));
+            });
+            k.exit();
+        });
+        k.if_(k.eq(self.warp, RESULTS), || {
+            let best = (k.var(f32::NEG_INFINITY), k.var(u32::MAX));
+            let finish = k.var(0u32);
+            self.phases(last, true, || {
+                k.set(finish, self.word(at::FINISH));
+                k.if_(k.eq(self.word(at::KIND), MATVEC), || self.use_results(best));
+            });
+            k.if_(k.ne(finish, 0), || self.finish(finish, best));
+        });
+    }
+
     /// The current token's row of the embedding.
     fn embed(&self) {
         let k = self.k;

@@ -21,7 +21,7 @@ impl Stream<'_> {
             let record = self.segment(number);
             let share = self.share(record);
             let tiles = k.pointer::<u8>(k.load(record.plus(segment::TILES).cast::<u64>()), 16);
-            let row_bytes = || Multiple::from(k.scale(k.shr(k.load(record.plus(segment::ROW_BYTES)), 4), 16));
+            let row_bytes = || k.scale(k.shr(k.load(record.plus(segment::ROW_BYTES)), 4), 16);
             let two = k.scale(k.shr(k.load(record.plus(segment::TILE_BYTES)), 4), 16 * SLOT_TILES);
             let from = k.var(k.address(k.row(tiles, share.first, row_bytes())));
             k.for_(0u32, share.count, 1u32, |_: Reg<u32>| {
