@@ -3,6 +3,8 @@
 //! One `Drive` per kernel says how it is launched and on what. A new kernel takes a line in [`cases`];
 //! [`undriven`] names those that have none.
 
+use ga10b_llm::kernels::format::Format;
+use ga10b_llm::kernels::pack::pack;
 use half::f16;
 use hcq::LaunchConfig;
 
@@ -146,16 +148,15 @@ fn floats(noise: &mut Noise, count: usize, scale: f32) -> Vec<u32> {
     (0..count).map(|_| (scale * ((noise.bits() >> 8) as f32 / 8_388_608.0 - 1.0)).to_bits()).collect()
 }
 
-/// A weight format of the language model: its module, values in a block, threads that unpack one row of
-/// `COLS` values, and per plane the bytes of a block with the offsets of the f16 in it that must be scales.
-struct Format {
-    name: &'static str,
-    block: usize,
+/// A weight format of the language model, and threads that unpack one row of [`COLS`] values.
+struct Weights {
+    format: Format,
+    /// Values that a thread unpacks at once.
     unit: usize,
-    planes: &'static [(usize, Content)],
+    content: Content,
 }
 
-/// What a plane holds.
+/// What the blocks of a file hold.
 enum Content {
     Singles,
     Halves,
@@ -164,99 +165,73 @@ enum Content {
     Bytes(&'static [usize]),
 }
 
-const FORMATS: [Format; 8] = [
-    Format { name: "f32", block: 16, unit: 4, planes: &[(64, Content::Singles)] },
-    Format { name: "f16", block: 16, unit: 8, planes: &[(32, Content::Halves)] },
-    Format { name: "bf16", block: 16, unit: 8, planes: &[(32, Content::Brains)] },
-    Format {
-        name: "q8_0",
-        block: 32,
-        unit: 32,
-        planes: &[(16, Content::Bytes(&[])), (16, Content::Bytes(&[])), (2, Content::Halves)],
-    },
-    Format { name: "q4_0", block: 32, unit: 32, planes: &[(16, Content::Bytes(&[])), (2, Content::Halves)] },
-    Format {
-        name: "q4_k",
-        block: 256,
-        unit: 32,
-        planes: &[(16, Content::Bytes(&[0, 2])), (128, Content::Bytes(&[]))],
-    },
-    Format {
-        name: "q5_k",
-        block: 256,
-        unit: 32,
-        planes: &[(16, Content::Bytes(&[0, 2])), (128, Content::Bytes(&[])), (32, Content::Bytes(&[]))],
-    },
-    Format {
-        name: "q6_k",
-        block: 256,
-        unit: 32,
-        planes: &[
-            (128, Content::Bytes(&[])),
-            (64, Content::Bytes(&[])),
-            (16, Content::Bytes(&[])),
-            (2, Content::Halves),
-        ],
-    },
+const FORMATS: [Weights; 8] = [
+    Weights { format: Format::F32, unit: 4, content: Content::Singles },
+    Weights { format: Format::F16, unit: 8, content: Content::Halves },
+    Weights { format: Format::Bf16, unit: 8, content: Content::Brains },
+    Weights { format: Format::Q8_0, unit: 32, content: Content::Bytes(&[0]) },
+    Weights { format: Format::Q4_0, unit: 32, content: Content::Bytes(&[0]) },
+    Weights { format: Format::Q4K, unit: 32, content: Content::Bytes(&[0, 2]) },
+    Weights { format: Format::Q5K, unit: 32, content: Content::Bytes(&[0, 2]) },
+    Weights { format: Format::Q6K, unit: 32, content: Content::Bytes(&[208]) },
 ];
 
 /// Values in a row and rows of a matrix.
 const COLS: usize = 768;
 const ROWS: usize = 37;
 
-impl Format {
-    /// The planes of a matrix.
-    fn planes(&self, mut drive: Drive, rows: usize) -> Drive {
-        for (bytes, content) in self.planes {
-            let blocks = rows * COLS / self.block;
-            let noise = &mut drive.noise;
-            let scale =
-                |noise: &mut Noise| f16::from_f32(0.01 * ((noise.bits() >> 8) as f32 / 8_388_608.0 - 1.0));
-            let words = match content {
-                Content::Singles => floats(noise, blocks * bytes / 4, 1.0),
-                Content::Brains => (0..(blocks * bytes).div_ceil(4))
-                    .map(|_| noise.bits() & 0x807f_807f | 0x3f00_3f00)
-                    .collect(),
-                Content::Halves => (0..(blocks * bytes).div_ceil(4))
-                    .map(|_| u32::from(scale(noise).to_bits()) | u32::from(scale(noise).to_bits()) << 16)
-                    .collect(),
-                Content::Bytes(scales) => {
-                    let mut all: Vec<u32> = (0..(blocks * bytes).div_ceil(4)).map(|_| noise.bits()).collect();
-                    for at in (0..blocks).flat_map(|b| scales.iter().map(move |s| b * bytes + s)) {
-                        let half = u32::from(scale(noise).to_bits());
-                        all[at / 4] = if at % 4 == 0 {
-                            all[at / 4] & 0xffff_0000 | half
-                        } else {
-                            all[at / 4] & 0xffff | half << 16
-                        };
+impl Weights {
+    /// A matrix of `rows` rows, packed as the language model loads it.
+    fn matrix(&self, mut drive: Drive, rows: usize) -> Drive {
+        let noise = &mut drive.noise;
+        let scale =
+            |noise: &mut Noise| f16::from_f32(0.01 * ((noise.bits() >> 8) as f32 / 8_388_608.0 - 1.0));
+        let len = self.format.ty().bytes_for(COLS as u64).expect("whole blocks") as usize * rows;
+        let words = |word: &mut dyn FnMut() -> u32| -> Vec<u8> {
+            (0..len.div_ceil(4)).flat_map(|_| word().to_le_bytes()).take(len).collect()
+        };
+        let file = match &self.content {
+            Content::Singles => floats(noise, len / 4, 1.0).into_iter().flat_map(u32::to_le_bytes).collect(),
+            Content::Brains => words(&mut || noise.bits() & 0x807f_807f | 0x3f00_3f00),
+            Content::Halves => {
+                words(&mut || u32::from(scale(noise).to_bits()) | u32::from(scale(noise).to_bits()) << 16)
+            }
+            Content::Bytes(scales) => {
+                let mut file = words(&mut || noise.bits());
+                let block = len / (rows * COLS / self.format.block() as usize);
+                for block in file.chunks_exact_mut(block) {
+                    for &at in *scales {
+                        block[at..at + 2].copy_from_slice(&scale(noise).to_le_bytes());
                     }
-                    all
                 }
-            };
-            drive = drive.words(words);
-        }
-        drive
+                file
+            }
+        };
+        let mut packed = Vec::new();
+        pack(self.format, COLS as u32, &file, &mut packed);
+        packed.resize(packed.len().next_multiple_of(4), 0);
+        drive.words(packed.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
     }
 
     fn cases(&self) -> Vec<Case> {
         let (rows, cols) = (ROWS as u32, COLS as u32);
-        let named = |prefix: &str| format!("{prefix}_{}", self.name);
+        let named = |prefix: &str| format!("{prefix}_{}", self.format.suffix());
         let product = |prefix: &str, blocks: u32, matrix_rows: usize| {
-            let drive = Drive::of(self.name, &named(prefix), LaunchConfig::new(blocks, 128));
-            self.planes(drive, matrix_rows).floats(COLS, 1.0)
+            let drive = Drive::of(self.format.suffix(), &named(prefix), LaunchConfig::new(blocks, 128));
+            self.matrix(drive, matrix_rows).floats(COLS, 1.0)
         };
         let blocks = (COLS / self.unit).div_ceil(128) as u32;
-        let embed = Drive::of(self.name, &named("embed"), LaunchConfig::new(blocks, 128));
+        let embed = Drive::of(self.format.suffix(), &named("embed"), LaunchConfig::new(blocks, 128));
         vec![
-            self.planes(embed, ROWS).words(vec![1, 0, 0, 0, 5, 29]).room(COLS).u32(rows).u32(cols).done(),
+            self.matrix(embed, ROWS).words(vec![1, 0, 0, 0, 5, 29]).room(COLS).u32(rows).u32(cols).done(),
             product("matvec", rows.div_ceil(8), ROWS).room(ROWS).u32(rows).u32(cols).done(),
             product("matvec_add", rows.div_ceil(8), ROWS).floats(ROWS, 1.0).u32(rows).u32(cols).done(),
-            self.planes(drive_of("dequantize", named("dequantize"), rows.div_ceil(4)), ROWS)
+            self.matrix(drive_of("dequantize", named("dequantize"), rows.div_ceil(4)), ROWS)
                 .room(ROWS * COLS / 2)
                 .u32(rows)
                 .u32(cols)
                 .done(),
-            self.planes(drive_of("dequantize", named("embed_prompt"), 8), ROWS)
+            self.matrix(drive_of("dequantize", named("embed_prompt"), 8), ROWS)
                 .words(vec![3, 6, 0, 0, 5, 29, 36, 0, 1, 2, 9, 9])
                 .room(8 * COLS)
                 .u32(rows)
@@ -406,7 +381,7 @@ fn suite() -> Vec<Case> {
 
 /// One case per kernel.
 pub fn cases() -> Vec<Case> {
-    let mut cases: Vec<Case> = FORMATS.iter().flat_map(Format::cases).collect();
+    let mut cases: Vec<Case> = FORMATS.iter().flat_map(Weights::cases).collect();
     let vector = |kernel: &str, blocks: u32, threads: u32| {
         Drive::of("vector", kernel, LaunchConfig::new(blocks, threads))
     };
