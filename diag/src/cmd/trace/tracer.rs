@@ -230,10 +230,10 @@ impl<'s> Tracer<'s> {
         let thread =
             self.threads.entry(tid).or_insert_with(|| Thread { pid: process_of(tid), ..Thread::default() });
         match call {
-            Some(SystemCall::Entry { number, arguments }) if number == libc::SYS_prctl as u64 => {
-                if arguments[0] == u64::from(TRACE_MARK) {
-                    self.mark(tid, now, arguments[1]);
-                }
+            Some(SystemCall::Entry { number, arguments })
+                if number == libc::SYS_prctl as u64 && arguments[0] == u64::from(TRACE_MARK) =>
+            {
+                self.mark(tid, now, arguments[1]);
             }
             Some(SystemCall::Entry { number, arguments }) => {
                 let call = begun(tid, number, arguments, &self.nodes);
