@@ -41,8 +41,8 @@ struct Followed {
 /// A channel's name in the calls of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    /// nvgpu: its descriptor.
-    Fd(i32),
+    /// nvgpu: the open file behind its descriptors.
+    File(u64),
     /// Desktop: client and object.
     Object(u32, u32),
 }
@@ -55,8 +55,12 @@ pub(crate) struct Process {
     maps: Maps,
     /// What the next mapping of a descriptor shows.
     awaited: HashMap<i32, (Buffer, u64)>,
-    /// Address spaces of nvgpu channels, by descriptors.
-    spaces: HashMap<i32, u64>,
+    /// Open files by descriptors, of which several may name one.
+    files: HashMap<i32, u64>,
+    /// Open files that were numbered, from 1.
+    opened: u64,
+    /// Address spaces of nvgpu channels: open files by open files.
+    spaces: HashMap<u64, u64>,
     channels: HashMap<Key, Followed>,
     count: u32,
 }
@@ -105,16 +109,20 @@ impl Process {
             release,
             maps: Maps::default(),
             awaited: HashMap::new(),
+            files: HashMap::new(),
+            opened: 0,
             spaces: HashMap::new(),
             channels: HashMap::new(),
             count: 0,
         }
     }
 
-    /// Bytes of a request's argument that [`request`](Self::request) needs; `None` for one that changes
-    /// nothing.
-    pub fn argument_bytes(&self, request: u32, is_uvm: impl Fn() -> bool) -> Option<usize> {
-        requests::argument_bytes(request, self.release, is_uvm)
+    /// The open file of a descriptor; the address space of that number, where the descriptor is one of nvgpu.
+    fn file_of(&mut self, fd: i32) -> u64 {
+        *self.files.entry(fd).or_insert_with(|| {
+            self.opened += 1;
+            self.opened
+        })
     }
 
     /// Whether there is a channel to poll.
@@ -136,17 +144,25 @@ impl Process {
             Change::Map { fd: buffer, address, len, offset } => {
                 let Some((buffer, size)) = file(buffer) else { return };
                 let len = if len == 0 { size.saturating_sub(offset) } else { len };
-                self.maps.map_gpu(space_of(fd), address, len, buffer, offset);
+                let space = self.file_of(fd);
+                self.maps.map_gpu(space, address, len, buffer, offset);
             }
-            Change::Unmap { address } => self.maps.unmap_gpu(space_of(fd), address, None),
-            Change::Bind { channel } => drop(self.spaces.insert(channel, space_of(fd))),
+            Change::Unmap { address } => {
+                let space = self.file_of(fd);
+                self.maps.unmap_gpu(space, address, None);
+            }
+            Change::Bind { channel } => {
+                let (channel, space) = (self.file_of(channel), self.file_of(fd));
+                self.spaces.insert(channel, space);
+            }
             Change::Ring { class, token, entries, ring, userd } => {
                 let (Some((ring_buffer, _)), Some((userd_buffer, _))) = (file(ring.0), file(userd.0)) else {
                     return;
                 };
                 let place = Place::Buffers { ring: (ring_buffer, ring.1), userd: (userd_buffer, userd.1) };
-                let space = self.spaces.get(&fd).copied().unwrap_or(0);
-                self.add(Key::Fd(fd), class, token, entries, place, space);
+                let channel = self.file_of(fd);
+                let space = self.spaces.get(&channel).copied().unwrap_or(0);
+                self.add(Key::File(channel), class, token, entries, place, space);
             }
             Change::Entries { address, count } => self.handed(fd, address, count, read, sink),
             Change::CpuMap { fd, client, memory, offset } => {
@@ -197,9 +213,10 @@ impl Process {
         read: &dyn Fn(u64, usize) -> Option<Vec<u8>>,
         sink: &mut dyn FnMut(&Record),
     ) {
-        let key = Key::Fd(fd);
+        let channel = self.file_of(fd);
+        let key = Key::File(channel);
         if !self.channels.contains_key(&key) {
-            let space = self.spaces.get(&fd).copied().unwrap_or(0);
+            let space = self.spaces.get(&channel).copied().unwrap_or(0);
             self.add(key, 0xc76f, fd.cast_unsigned(), 0, Place::Driver, space);
         }
         let Some(bytes) = read(address, (count.min(MOST_ENTRIES) as usize) * 8) else { return };
@@ -233,17 +250,29 @@ impl Process {
         self.maps.unmap_cpu(address, len);
     }
 
-    /// A descriptor is closed.
+    /// Another descriptor of an open file.
+    pub fn duplicated(&mut self, fd: i32, copy: i32) {
+        let file = self.file_of(fd);
+        self.files.insert(copy, file);
+    }
+
+    /// A descriptor is closed; what it was open on ends with the last one.
     pub fn closed(&mut self, fd: i32) {
-        self.channels.remove(&Key::Fd(fd));
-        self.spaces.remove(&fd);
         self.awaited.remove(&fd);
-        self.maps.drop_space(space_of(fd));
+        let Some(file) = self.files.remove(&fd) else { return };
+        if self.files.values().any(|other| *other == file) {
+            return;
+        }
+        self.channels.remove(&Key::File(file));
+        self.spaces.remove(&file);
+        self.maps.drop_space(file);
     }
 
     /// Whether a descriptor is one of a channel or of an address space.
     pub fn knows(&self, fd: i32) -> bool {
-        self.channels.contains_key(&Key::Fd(fd)) || self.spaces.values().any(|space| *space == space_of(fd))
+        self.files.get(&fd).is_some_and(|file| {
+            self.channels.contains_key(&Key::File(*file)) || self.spaces.values().any(|space| space == file)
+        })
     }
 
     /// Reads what is new in all rings.
@@ -282,18 +311,16 @@ impl Followed {
     }
 }
 
-/// The address space of a descriptor of nvgpu.
-fn space_of(fd: i32) -> u64 {
-    u64::from(fd.cast_unsigned())
-}
-
-/// The file that a descriptor is open on, and its size.
+/// The file that a descriptor is open on, and its size, as the kernel says: the C library's `fstat` may be a
+/// preloaded library's, which waits for a lock.
 fn file(fd: i32) -> Option<(Buffer, u64)> {
     // SAFETY: a status is numbers alone.
-    let mut status: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes one status, which outlives the call.
-    if unsafe { libc::fstat(fd, &raw mut status) } != 0 {
-        return None;
-    }
-    Some((Buffer::File(status.st_dev, status.st_ino), status.st_size.cast_unsigned()))
+    let mut status: libc::statx = unsafe { std::mem::zeroed() };
+    let wanted = libc::STATX_INO | libc::STATX_SIZE;
+    // SAFETY: the path is empty, and the kernel writes one status, which outlives the call.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_statx, fd, c"".as_ptr(), libc::AT_EMPTY_PATH, wanted, &raw mut status)
+    };
+    let device = u64::from(status.stx_dev_major) << 32 | u64::from(status.stx_dev_minor);
+    (answer == 0).then_some((Buffer::File(device, status.stx_ino), status.stx_size))
 }

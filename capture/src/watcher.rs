@@ -1,6 +1,6 @@
 //! A process under observation: its system calls change what is known, and its rings are read between them.
 
-use std::ffi::c_void;
+use std::ffi::{CString, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rm_sys::{Release, Version};
@@ -8,6 +8,7 @@ use rm_sys::{Release, Version};
 use crate::limits::Limits;
 use crate::process::Process;
 use crate::record::Record;
+use crate::requests;
 
 /// Takes the records.
 type Sink = Box<dyn Fn(&Record) + Send + Sync>;
@@ -19,7 +20,10 @@ type Sink = Box<dyn Fn(&Record) + Send + Sync>;
 /// [`close`](Self::close). Memory is read only between the report of its mapping and that of its removal, and
 /// while no other report is under way.
 pub struct Watcher {
+    /// While the lock is held, no function of the C library is called that a preloaded library may replace: a
+    /// software GPU has a lock of its own, under which it maps memory, which is reported here.
     process: Mutex<Process>,
+    release: Option<Release>,
     sink: Sink,
 }
 
@@ -38,7 +42,7 @@ impl Watcher {
         release: Option<Release>,
         sink: impl Fn(&Record) + Send + Sync + 'static,
     ) -> Self {
-        Self { process: Mutex::new(Process::new(limits, release)), sink: Box::new(sink) }
+        Self { process: Mutex::new(Process::new(limits, release)), release, sink: Box::new(sink) }
     }
 
     /// The release of the desktop driver that is loaded.
@@ -61,7 +65,7 @@ impl Watcher {
     /// (see [`poll`](Self::poll)).
     #[must_use]
     pub fn wants(&self, fd: i32, request: u32) -> bool {
-        self.process().argument_bytes(request, || is_uvm(fd)).is_some()
+        requests::argument_bytes(request, self.release, || is_uvm(fd)).is_some()
     }
 
     /// A request has succeeded.
@@ -69,8 +73,7 @@ impl Watcher {
     /// # Safety
     /// `argument` is what the driver was given: the struct that the request names, or null.
     pub unsafe fn request(&self, fd: i32, request: u32, argument: *const c_void) {
-        let mut process = self.process();
-        let Some(len) = process.argument_bytes(request, || is_uvm(fd)) else { return };
+        let Some(len) = requests::argument_bytes(request, self.release, || is_uvm(fd)) else { return };
         if argument.is_null() {
             return;
         }
@@ -83,7 +86,7 @@ impl Watcher {
             // succeeded names.
             (!at.is_null()).then(|| unsafe { std::slice::from_raw_parts(at, len) }.to_vec())
         };
-        process.request(fd, request, &bytes, &read, &mut |record| (self.sink)(record));
+        self.process().request(fd, request, &bytes, &read, &mut |record| (self.sink)(record));
     }
 
     /// The descriptor was mapped.
@@ -91,15 +94,23 @@ impl Watcher {
         self.process().mapped(fd, address as u64, len as u64, offset.cast_unsigned());
     }
 
-    /// Has `call` take away what is mapped in a range, or put something else there, while nothing reads it.
-    /// What was submitted before is read first.
-    pub fn unmap<R>(&self, address: usize, len: usize, call: impl FnOnce() -> R) -> R {
+    /// What is mapped in a range is about to be taken away or replaced. What was submitted before is read first,
+    /// and nothing reads the range afterwards.
+    pub fn unmap(&self, address: usize, len: usize) {
         let mut process = self.process();
         if process.is_mapped(address as u64, len as u64) {
             process.poll(&mut |record| (self.sink)(record));
             process.unmapped(address as u64, len as u64);
         }
-        call()
+    }
+
+    /// Descriptor `copy` is open on what `fd` is open on: a channel lives until its last descriptor is closed.
+    /// What `copy` was before is closed.
+    pub fn duplicated(&self, fd: i32, copy: i32) {
+        if fd != copy {
+            self.close(copy);
+            self.process().duplicated(fd, copy);
+        }
     }
 
     /// A descriptor is about to be closed.
@@ -107,8 +118,8 @@ impl Watcher {
         let mut process = self.process();
         if process.knows(fd) {
             process.poll(&mut |record| (self.sink)(record));
-            process.closed(fd);
         }
+        process.closed(fd);
     }
 
     /// Reads what is new in all rings.
@@ -117,7 +128,14 @@ impl Watcher {
     }
 }
 
+/// Whether a descriptor is open on `/dev/nvidia-uvm`, as the kernel says: a preloaded library is not asked.
 fn is_uvm(fd: i32) -> bool {
-    let link = std::fs::read_link(format!("/proc/self/fd/{fd}"));
-    link.is_ok_and(|link| link.as_os_str() == "/dev/nvidia-uvm")
+    const UVM: &[u8] = b"/dev/nvidia-uvm";
+    let Ok(path) = CString::new(format!("/proc/self/fd/{fd}")) else { return false };
+    let mut link = [0u8; UVM.len() + 1];
+    // SAFETY: the path ends with a zero byte, and the kernel writes no more than the length of `link`.
+    let len = unsafe {
+        libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, path.as_ptr(), link.as_mut_ptr(), link.len())
+    };
+    usize::try_from(len).is_ok_and(|len| &link[..len] == UVM)
 }

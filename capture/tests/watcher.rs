@@ -162,9 +162,14 @@ fn a_channel_of_nvgpu_is_read_through_dma_bufs() {
 
     // What is published before the memory goes away is read before it goes away.
     publish(&ring, (&userd, 0), 3, entry(base, 4));
-    watcher.unmap(commands.address(), LEN, || ());
-    publish(&ring, (&userd, 0), 4, entry(base, 4));
+    watcher.unmap(commands.address(), LEN);
+    // The channel lives until its last descriptor is closed.
+    let copy = channel + 1;
+    watcher.duplicated(channel, copy);
     watcher.close(channel);
+    assert!(watcher.has_channels());
+    publish(&ring, (&userd, 0), 4, entry(base, 4));
+    watcher.close(copy);
     let contents: Vec<_> =
         taken(&found).into_iter().flat_map(|r| r.entries).map(|e| (e.index, e.content)).collect();
     assert!(matches!(contents.as_slice(), [(3, Content::Bytes(_)), (4, Content::NotMapped)]), "{contents:?}");

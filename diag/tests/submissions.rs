@@ -32,6 +32,9 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Held by a test that keeps all cores busy, and by one that compares what is polled with what is fetched.
+static CORES: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 /// Whether programs can be traced here.
 fn can_trace() -> bool {
     let run = nvdiag(&["trace", "--", "true"]);
@@ -205,6 +208,7 @@ fn entries_methods_and_semaphores_of_a_client_in_c_are_those_of_its_source() {
 
 #[test]
 fn two_runs_are_the_same_once_what_varies_has_names() {
+    let _cores = CORES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !can_trace() {
         return;
     }
@@ -293,4 +297,56 @@ fn what_cannot_be_done_is_refused() {
     let run = nvdiag(&["trace", "--submissions", "--capture-library", "/nonexistent.so", "--", "true"]);
     assert_eq!(run.status.code(), Some(2));
     assert!(text(&run.stderr).contains("there is no library /nonexistent.so"), "{}", text(&run.stderr));
+    let run = nvdiag(&["trace", "--submissions", "--capture-library", "/etc/passwd", "--", "true"]);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(text(&run.stderr).contains("/etc/passwd is no ELF shared object"), "{}", text(&run.stderr));
+    let run = nvdiag(&["trace", "--qmd", "/nonexistent/folder", "--", "true"]);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(text(&run.stderr).contains("--submissions --qmd DIR"), "{}", text(&run.stderr));
+}
+
+#[test]
+fn a_channel_whose_ring_nobody_reads_is_named() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = client(folder.path());
+    let preload = format!("LD_PRELOAD={}", library("libnvgpu_sim.so"));
+    let traced = |reports: &str| {
+        let reports = format!("NVGPU_SIM_SUBMISSIONS={reports}");
+        nvdiag(&["trace", "--submissions", "--summary", "--", "env", &reports, &preload, &program])
+    };
+    let silent = traced("0");
+    let why = text(&silent.stderr);
+    assert!(why.contains("1 channel, whose submissions are not seen: libnvdiag_capture.so"), "{why}");
+    let seen = traced("1");
+    assert!(!text(&seen.stderr).contains("not seen"), "{}", text(&seen.stderr));
+    // They are no calls.
+    let last = |run: &Output| text(&run.stdout).lines().last().unwrap_or_default().to_owned();
+    let (calls, with) = (last(&silent), last(&seen));
+    assert!(with.starts_with(&format!("{calls}; ")) && with.contains(" submission"), "{calls}: {with}");
+}
+
+#[test]
+fn threads_that_make_channels_at_once_run_to_their_end() {
+    let _cores = CORES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("maps").to_string_lossy().into_owned();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/maps.c");
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compiler.args(["-O1", "-pthread", "-o", &program, "-I"]);
+    compiler.args([concat!(env!("CARGO_MANIFEST_DIR"), "/../nvgpu-sys/include"), source]);
+    let built = compiler.output().expect("cc");
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let (run, _) = trace(Way::Polled, &["--summary"], &["timeout", "60", &program]);
+    assert_eq!(
+        (run.status.code(), text(&run.stdout)),
+        (Some(0), "done\n".to_owned()),
+        "{}",
+        text(&run.stderr)
+    );
 }

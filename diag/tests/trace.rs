@@ -274,3 +274,85 @@ fn a_running_process_is_followed_until_it_ends() {
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
     assert_eq!(ioctls(&log(&log_path)).len(), REQUESTS.len() * 3 + 1);
 }
+
+#[test]
+fn files_that_would_overwrite_each_other_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (log, link, new) = (path("log"), path("link"), path("new"));
+    let header = "{\"schema\":\"nvdiag.trace/1\",\"arch\":\"a\",\"command\":[],\"method\":\"ptrace\"}\n";
+    std::fs::write(&log, header).expect("written");
+    std::fs::hard_link(&log, &link).expect("linked");
+    for arguments in [
+        &["trace", "--replay", &log, "-o", &link][..],
+        &["trace", "--log", &log, "-o", &link, "--", "true"],
+        &["trace", "--log", &new, "-o", &format!("{}/./new", folder.path().display()), "--", "true"],
+    ] {
+        let run = nvdiag(arguments);
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&run.stderr).contains("are the same file"), "{}", text(&run.stderr));
+    }
+    assert_eq!(std::fs::read_to_string(&log).expect("the log"), header);
+    assert!(!std::path::Path::new(&new).exists());
+    // Where nothing is lost, one name is enough for both.
+    let run = nvdiag(&["trace", "--replay", &log, "--json", "-o", "/dev/full"]);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(text(&run.stderr).contains("cannot write /dev/full"), "{}", text(&run.stderr));
+}
+
+#[test]
+fn a_full_disk_ends_the_trace_and_not_the_program() {
+    if !can_trace() {
+        return;
+    }
+    let script = "i=0; while [ $i -lt 30 ]; do head -c1 /dev/zero; i=$((i+1)); done >/dev/null; echo end >&2";
+    let program = ["--node", "/dev/zero", "--", "sh", "-c", script];
+    let run = nvdiag(&[&["trace", "--log", "/dev/full"][..], &program].concat());
+    let why = text(&run.stderr);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(why.contains("end\n") && why.contains("cannot write /dev/full"), "{why}");
+    assert!(text(&run.stdout).lines().count() >= 30);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"));
+    let run = command.arg("trace").args(program).stdout(full).output().expect("the binary starts");
+    let why = text(&run.stderr);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(why.contains("end\n") && why.contains("cannot write to stdout"), "{why}");
+}
+
+#[test]
+fn a_signal_ends_trace_and_program_and_what_was_seen_is_kept() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGKILL] {
+        let [log_path, out] = ["log", "out"].map(|name| folder.path().join(format!("{name}{signal}")));
+        let mut tracer = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"))
+            .args(["trace", "--node", "/dev/zero", "--log"])
+            .arg(&log_path)
+            .arg("-o")
+            .arg(&out)
+            .args(["--", "sh", "-c", "head -c1 /dev/zero; exec sleep 1000"])
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("the binary starts");
+        // What was seen is in the files while the program runs.
+        let is_there = || {
+            let lines = |path| std::fs::read_to_string(path).unwrap_or_default().lines().count();
+            lines(&log_path) >= 2 && lines(&out) >= 1
+        };
+        let found = (0..200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            is_there()
+        });
+        assert!(found, "nothing was written in ten seconds");
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(tracer.id()).expect("a number"));
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::try_from(signal).expect("a signal"))
+            .expect("sent");
+        let status = tracer.wait().expect("it ends");
+        let expected = (signal != libc::SIGKILL).then_some(128 + signal);
+        assert_eq!(status.code(), expected);
+        assert!(log(&log_path).iter().any(|event| matches!(&event.call, Call::Open { .. })));
+    }
+}

@@ -23,8 +23,7 @@ fn code_for_sm_87_and_for_sm_90_does_the_same_on_the_software_gpu() {
     let mut sm90 = Runner::simulated(Arch::Sm90, 1).unwrap();
     let mut sm87 = Runner::simulated(Arch::Sm87, 2).unwrap();
     let mut comparison = Comparison { same_architecture: false, ..Comparison::new("sm_90 / sm_87") };
-    // The language model's kernels are its own tests' business, and take arguments that change with it.
-    for case in conformance::cases().into_iter().filter(|c| c.family != "built in: model") {
+    for case in conformance::cases() {
         let [a, b] = [&mut sm90, &mut sm87]
             .map(|runner| runner.run(&case).unwrap_or_else(|e| panic!("{case:?}: {e:#}")));
         comparison.compare(&case, &a, &b);

@@ -9,6 +9,11 @@ static MMAP: Original = Original::new(c"mmap");
 static MUNMAP: Original = Original::new(c"munmap");
 static MREMAP: Original = Original::new(c"mremap");
 static CLOSE: Original = Original::new(c"close");
+static DUP: Original = Original::new(c"dup");
+static DUP2: Original = Original::new(c"dup2");
+static DUP3: Original = Original::new(c"dup3");
+static FCNTL: Original = Original::new(c"fcntl");
+static FCNTL64: Original = Original::new(c"fcntl64");
 
 /// `ioctl(2)`.
 ///
@@ -59,11 +64,10 @@ pub unsafe extern "C" fn mmap(
     if flags & libc::MAP_ANONYMOUS != 0 && !replaces {
         return call();
     }
-    let mut made = None;
     if replaces {
-        with(|watcher| made = Some(watcher.unmap(address.addr(), len, call)));
+        with(|watcher| watcher.unmap(address.addr(), len));
     }
-    let at = made.unwrap_or_else(call);
+    let at = call();
     if at != libc::MAP_FAILED && flags & libc::MAP_ANONYMOUS == 0 && flags & libc::MAP_SHARED != 0 {
         with(|watcher| watcher.mapped(fd, at.expose_provenance(), len, offset));
     }
@@ -94,11 +98,9 @@ pub unsafe extern "C" fn mmap64(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(address: *mut c_void, len: size_t) -> c_int {
     type Munmap = unsafe extern "C" fn(*mut c_void, size_t) -> c_int;
+    with(|watcher| watcher.unmap(address.addr(), len));
     // SAFETY: the C library's function, with the caller's arguments.
-    let call = || unsafe { MUNMAP.get::<Munmap>()(address, len) };
-    let mut answer = None;
-    with(|watcher| answer = Some(watcher.unmap(address.addr(), len, call)));
-    answer.unwrap_or_else(call)
+    unsafe { MUNMAP.get::<Munmap>()(address, len) }
 }
 
 /// `mremap(2)`.
@@ -114,11 +116,9 @@ pub unsafe extern "C" fn mremap(
     to: *mut c_void,
 ) -> *mut c_void {
     type Mremap = unsafe extern "C" fn(*mut c_void, size_t, size_t, c_int, ...) -> *mut c_void;
+    with(|watcher| watcher.unmap(address.addr(), old));
     // SAFETY: the C library's function, with the caller's arguments.
-    let call = || unsafe { MREMAP.get::<Mremap>()(address, old, new, flags, to) };
-    let mut answer = None;
-    with(|watcher| answer = Some(watcher.unmap(address.addr(), old, call)));
-    answer.unwrap_or_else(call)
+    unsafe { MREMAP.get::<Mremap>()(address, old, new, flags, to) }
 }
 
 /// `close(2)`.
@@ -131,4 +131,79 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     with(|watcher| watcher.close(fd));
     // SAFETY: the C library's function, with the caller's argument.
     unsafe { CLOSE.get::<Close>()(fd) }
+}
+
+/// Notes a copy that was made, if one was.
+fn copied(fd: c_int, copy: c_int) -> c_int {
+    if copy >= 0 {
+        with(|watcher| watcher.duplicated(fd, copy));
+    }
+    copy
+}
+
+/// `dup(2)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    type Dup = unsafe extern "C" fn(c_int) -> c_int;
+    // SAFETY: the C library's function, with the caller's argument.
+    copied(fd, unsafe { DUP.get::<Dup>()(fd) })
+}
+
+/// `dup2(2)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
+    type Dup2 = unsafe extern "C" fn(c_int, c_int) -> c_int;
+    // SAFETY: the C library's function, with the caller's arguments.
+    copied(fd, unsafe { DUP2.get::<Dup2>()(fd, to) })
+}
+
+/// `dup3(2)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+    type Dup3 = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
+    // SAFETY: the C library's function, with the caller's arguments.
+    copied(fd, unsafe { DUP3.get::<Dup3>()(fd, to, flags) })
+}
+
+/// `fcntl(2)`, which copies descriptors too.
+///
+/// # Safety
+/// As for the C function.
+unsafe fn control(original: &Original, fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+    type Fcntl = unsafe extern "C" fn(c_int, c_int, ...) -> c_int;
+    // SAFETY: the C library's function, with the caller's arguments; it takes a third for some commands only.
+    let answer = unsafe { original.get::<Fcntl>()(fd, command, argument) };
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, answer),
+        _ => answer,
+    }
+}
+
+/// `fcntl(2)`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { control(&FCNTL, fd, command, argument) }
+}
+
+/// `fcntl64`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { control(&FCNTL64, fd, command, argument) }
 }

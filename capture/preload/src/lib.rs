@@ -5,8 +5,7 @@
 //! ```
 //!
 //! The library interposes the functions of the C library by which a program reaches GPU memory: `ioctl`,
-//! `mmap`,
-//! `munmap`, `mremap`, `close`. A [`ga10b_capture::Watcher`] learns from them where rings and pushbuffers are
+//! `mmap`, `munmap`, `mremap`, `close`, `dup`, `fcntl`. A [`ga10b_capture::Watcher`] learns from them where rings and pushbuffers are
 //! mapped, and a thread reads `GP_PUT` of each channel, from the first channel on. What it finds is reported
 //! to the tracer of the process by a `prctl` that no kernel knows; without a tracer nothing happens. A forked
 //! child is not followed until it executes another program.

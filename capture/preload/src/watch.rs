@@ -19,8 +19,13 @@ pub(crate) fn with<R>(f: impl FnOnce(&Watcher) -> R) -> Option<R> {
         return None;
     }
     INSIDE.set(true);
-    let watcher = WATCHER.get_or_init(start).as_ref();
-    let here = watcher.filter(|(_, process)| *process == std::process::id());
+    if WATCHER.get().is_none() {
+        // Outside of the cell: `start` opens a file, which another library may serve that waits for a thread
+        // that waits here.
+        let started = start();
+        let _ = WATCHER.set(started);
+    }
+    let here = WATCHER.get().and_then(Option::as_ref).filter(|(_, process)| *process == std::process::id());
     let result = here.map(|(watcher, _)| f(watcher));
     INSIDE.set(false);
     result

@@ -1,11 +1,13 @@
 //! Events as text and as JSON.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
 use crate::hex::Hex;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+use crate::trace::bytes::Bytes;
 use crate::trace::decode::{DecodedMemory, Fields, decode};
 use crate::trace::event::{Call, Event};
 use crate::trace::submission::{self, Names, Submissions};
@@ -15,14 +17,35 @@ use crate::trace::submission::{self, Names, Submissions};
 pub struct Printer {
     submissions: Submissions,
     names: Option<Names>,
+    /// The last answers of requests that poll, by process, descriptor and request.
+    polled: HashMap<(i32, i32, u64), (i64, Bytes)>,
 }
+
+/// Requests by which programs wait, as often as there is time for.
+const POLLS: &[u32] = &[nvgpu_sys::NVGPU_IOCTL_CHANNEL_GET_TIMEDOUT];
 
 impl Printer {
     /// With `normalize`, addresses, handles, payloads and processes are names in order of appearance, and
     /// times are left out, so that two runs of a program can be compared.
     #[must_use]
     pub fn new(normalize: bool) -> Self {
-        Self { submissions: Submissions::default(), names: normalize.then(Names::default) }
+        Self { names: normalize.then(Names::default), ..Self::default() }
+    }
+
+    /// Whether a normalized trace leaves the event out: a request that polls, with the answer of the time
+    /// before, or with nothing but zeros at first. How often a program polls depends on time.
+    pub fn is_repeated(&mut self, event: &Event) -> bool {
+        let Call::Ioctl { fd, request, output, .. } = &event.call else { return false };
+        let polls = POLLS.iter().any(|poll| u64::from(*poll) == request.0);
+        if self.names.is_none() || !polls {
+            return false;
+        }
+        let answer = (event.result, output.clone());
+        let is_initial = event.result == 0 && output.0.iter().all(|byte| *byte == 0);
+        match self.polled.insert((event.pid, *fd, request.0), answer.clone()) {
+            Some(before) => before == answer,
+            None => is_initial,
+        }
     }
 
     /// The event as a JSON object: what the log holds, with the meaning beside the bytes.

@@ -36,6 +36,8 @@ pub struct Summary {
     pub ioctls: u64,
     /// Requests whose name is not known.
     pub unknown: u64,
+    /// Submissions, which are no calls.
+    pub submissions: u64,
     #[serde(skip)]
     by_name: BTreeMap<String, Row>,
 }
@@ -43,6 +45,10 @@ pub struct Summary {
 impl Summary {
     /// Counts an event.
     pub fn add(&mut self, event: &Event) {
+        if matches!(event.call, Call::Submission(_)) {
+            self.submissions += 1;
+            return;
+        }
         let decoded = decode(event);
         let (name, bad_status) = match (&event.call, decoded) {
             (_, Some(decoded)) => {
@@ -58,8 +64,9 @@ impl Summary {
             (Call::Open { .. }, None) => ("open".to_owned(), false),
             (Call::Close { .. }, None) => ("close".to_owned(), false),
             (Call::Dup { .. }, None) => ("dup".to_owned(), false),
-            (Call::Submission(_), None) => ("submission".to_owned(), false),
-            (Call::Mmap { .. } | Call::Ioctl { .. }, None) => ("mmap".to_owned(), false),
+            (Call::Mmap { .. } | Call::Ioctl { .. } | Call::Submission(_), None) => {
+                ("mmap".to_owned(), false)
+            }
         };
         self.calls += 1;
         let row = self.by_name.entry(name.clone()).or_insert(Row { name, ..Row::default() });
@@ -102,6 +109,10 @@ impl Report for Summary {
         }
         let (calls, ioctls, unknown) = (self.calls, self.ioctls, self.unknown);
         let calls = counted(calls, "call");
-        writeln!(out, "{calls}, {ioctls} of them ioctl, {unknown} of those of unknown requests")
+        write!(out, "{calls}, {ioctls} of them ioctl, {unknown} of those of unknown requests")?;
+        match self.submissions {
+            0 => writeln!(out),
+            n => writeln!(out, "; {}", counted(n, "submission")),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! How a program is started so that it reports what it puts into its rings.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{CString, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use ga10b_capture::Limits;
+use nvdiag::Hex;
+use nvdiag::trace::decode::decode;
 use nvdiag::trace::submission::Submission;
+use nvdiag::trace::{Call, Event};
 
 /// The library that reads rings inside the program.
 const LIBRARY: &str = "libnvdiag_capture.so";
@@ -66,9 +69,20 @@ impl Args {
         variables.iter().map(|(name, value)| Ok((c(name.as_bytes())?, c(value.as_bytes())?))).collect()
     }
 
+    /// What is noted of channels, if their rings are read.
+    pub fn rings(&self) -> Option<Rings> {
+        let named = self.capture_library.as_ref().and_then(|path| path.canonicalize().ok());
+        let name = named.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+        let library = name.unwrap_or_else(|| LIBRARY.to_owned());
+        self.submissions.then(|| Rings { library, processes: BTreeMap::new() })
+    }
+
     fn library(&self) -> anyhow::Result<Option<PathBuf>> {
         if let Some(path) = &self.capture_library {
             ensure!(path.is_file(), "there is no library {}", path.display());
+            let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let is_library = goblin::elf::Elf::parse(&bytes).is_ok_and(|elf| elf.is_lib);
+            ensure!(is_library, "{} is no ELF shared object\n  try: {LIBRARY}", path.display());
             return Ok(Some(fs::canonicalize(path)?));
         }
         let program = std::env::current_exe().context("cannot find the path of nvdiag")?;
@@ -77,6 +91,70 @@ impl Args {
         let places = ["", "deps", "../lib", "../lib/nvdiag"].map(|place| folder.join(place).join(LIBRARY));
         Ok(places.into_iter().find(|path| path.is_file()))
     }
+}
+
+/// Which processes made channels, and whether their rings were read.
+#[derive(Debug)]
+pub struct Rings {
+    /// The library that reads them, as processes map it.
+    library: String,
+    processes: BTreeMap<i32, Process>,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    channels: u64,
+    submissions: u64,
+    /// Whether the library was absent when a channel was made.
+    lacks_library: bool,
+}
+
+impl Rings {
+    /// Notes an event, while its thread is stopped.
+    pub fn event(&mut self, event: &Event) {
+        if matches!(event.call, Call::Submission(_)) {
+            self.processes.entry(event.pid).or_default().submissions += 1;
+        } else if is_channel(event) {
+            let process = self.processes.entry(event.pid).or_default();
+            process.channels += 1;
+            let maps = fs::read_to_string(format!("/proc/{}/maps", event.pid));
+            process.lacks_library |= maps.is_ok_and(|maps| !maps.contains(&self.library));
+        }
+    }
+
+    /// Says on stderr which channels were not read, and why.
+    pub fn explain(&self) {
+        let silent = self.processes.iter().filter(|(_, process)| process.submissions == 0);
+        for (pid, Process { channels, lacks_library, .. }) in silent {
+            let channels =
+                if *channels == 1 { "1 channel".to_owned() } else { format!("{channels} channels") };
+            let library = &self.library;
+            match lacks_library {
+                true => eprintln!(
+                    "nvdiag: process {pid} made {channels}, whose submissions are not seen: {library} is not in it\n  \
+                     where the command or the program sets LD_PRELOAD, name {library} there too\n  \
+                     a program that is linked statically, or is setuid, does not load it"
+                ),
+                false => eprintln!(
+                    "nvdiag: process {pid} made {channels}, and nothing was found in their rings, although {library} is in it"
+                ),
+            }
+        }
+    }
+}
+
+/// Whether a call made a channel with a ring.
+fn is_channel(event: &Event) -> bool {
+    let Call::Ioctl { request, .. } = &event.call else { return false };
+    if event.result < 0 {
+        return false;
+    }
+    let bind = Hex(u64::from(nvgpu_sys::NVGPU_IOCTL_CHANNEL_SETUP_BIND));
+    *request == bind
+        || decode(event).is_some_and(|decoded| {
+            let is_class = decoded.about.as_ref().is_some_and(|about| about.contains("_CHANNEL_GPFIFO"));
+            decoded.name == "NV_ESC_RM_ALLOC" && is_class && decoded.status.is_none()
+        })
 }
 
 /// Saves QMDs, each once.
@@ -100,14 +178,15 @@ impl Saver {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn save(&mut self, submission: &Submission) -> std::io::Result<()> {
+    pub fn save(&mut self, submission: &Submission) -> anyhow::Result<()> {
         for launch in &submission.launches {
             let Some(bytes) = &launch.bytes else { continue };
             if self.known.len() >= MOST_SAVED || !self.known.insert((launch.address.0, bytes.0.clone())) {
                 continue;
             }
             let name = format!("{:04}-{}.qmd", self.known.len(), launch.address);
-            fs::write(self.folder.join(name), &bytes.0)?;
+            let path = self.folder.join(name);
+            fs::write(&path, &bytes.0).with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 use std::ffi::{CString, c_int, c_long, c_void};
 use std::io;
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// What a thread that is traced did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,24 +279,57 @@ pub fn spawn(command: &[CString], variables: &[(CString, CString)], filtered: bo
     Ok(pid)
 }
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// The signal that asks for the end of the trace; 0 without one.
+static REQUESTED: AtomicI32 = AtomicI32::new(0);
+static TICKED: AtomicBool = AtomicBool::new(false);
 
-extern "C" fn note_interrupt(_: c_int) {
-    INTERRUPTED.store(true, Ordering::Relaxed);
+extern "C" fn note_request(signal: c_int) {
+    REQUESTED.store(signal, Ordering::Relaxed);
 }
 
-/// Whether the user requested a stop since [`on_interrupt`].
-pub fn is_interrupted() -> bool {
-    INTERRUPTED.load(Ordering::Relaxed)
+extern "C" fn note_tick(_: c_int) {
+    TICKED.store(true, Ordering::Relaxed);
 }
 
-/// Has an interrupt from the terminal end the tracing, or leaves it to the traced program.
-pub fn on_interrupt(ends_tracing: bool) {
-    let handler = note_interrupt as extern "C" fn(c_int);
-    // SAFETY: the handler only stores to an atomic; without SA_RESTART a wait ends early.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = if ends_tracing { handler as usize } else { libc::SIG_IGN };
-        libc::sigaction(libc::SIGINT, &raw const action, std::ptr::null_mut());
-    }
+/// The signal by which the user requested an end since [`on_signals`].
+pub fn requested_end() -> Option<i32> {
+    Some(REQUESTED.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+}
+
+/// Whether a second has passed since the last call.
+pub fn take_tick() -> bool {
+    TICKED.swap(false, Ordering::Relaxed)
+}
+
+/// Hands a signal to a process.
+pub fn signal(pid: i32, signal: i32) {
+    // SAFETY: the call takes numbers alone. A process that has ended needs no signal.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Has `SIGTERM` and `SIGHUP` request the end, and an interrupt from the terminal too, or leaves that to the
+/// traced program. From now on a wait is interrupted each second, for [`take_tick`].
+pub fn on_signals(interrupt_ends_tracing: bool) {
+    let set = |signal: c_int, action: usize| {
+        // SAFETY: the handlers only store to atomics; without SA_RESTART a wait ends early. A signal that is
+        // ignored, as `nohup` has SIGHUP, stays so.
+        unsafe {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut before);
+            let mut new: libc::sigaction = std::mem::zeroed();
+            new.sa_sigaction = action;
+            if before.sa_sigaction != libc::SIG_IGN || signal == libc::SIGALRM {
+                libc::sigaction(signal, &raw const new, std::ptr::null_mut());
+            }
+        }
+    };
+    let request = note_request as extern "C" fn(c_int) as usize;
+    set(libc::SIGINT, if interrupt_ends_tracing { request } else { libc::SIG_IGN });
+    set(libc::SIGTERM, request);
+    set(libc::SIGHUP, request);
+    set(libc::SIGALRM, note_tick as extern "C" fn(c_int) as usize);
+    let second = libc::timeval { tv_sec: 1, tv_usec: 0 };
+    let timer = libc::itimerval { it_interval: second, it_value: second };
+    // SAFETY: the kernel reads one struct, which outlives the call.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
 }

@@ -2,22 +2,22 @@
 
 mod capture;
 mod kernel;
+mod sink;
 mod tracer;
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ArgGroup;
 use nix::unistd::{AccessFlags, access};
-use nvdiag::Report;
-use nvdiag::trace::{self, Call, Event, Header, LogReader, LogWriter, Printer, Summary};
+use nvdiag::trace::{self, Header, LogReader};
 
-use self::capture::Saver;
-use self::tracer::{End, Tracer};
+use self::sink::{Files, Sink, Style};
+use self::tracer::{End, Events, Tracer};
 use crate::cmd::finding::Finding;
 
 /// Show a program's calls to the GPU's drivers: every ioctl with its arguments, open, close, mmap, dup.
@@ -34,8 +34,8 @@ use crate::cmd::finding::Finding;
   nvdiag trace --submissions --normalize -o run1.txt -- ./program    to compare with another run
   sudo nvdiag trace --pid 4711                   until Ctrl-C
 
-Exit codes: those of the program, or 128 and the number of the signal that ended it; with --replay
-0, or 1 where the log is damaged; with --pid 0 after Ctrl-C; 2 bad usage, or the program cannot be
+Exit codes: those of the program, or 128 and the number of the signal that ended it or
+the trace; with --replay 0, or 1 where the log is damaged; with --pid 0 after Ctrl-C; 2 bad usage, or the program cannot be
 traced.")]
 #[group(skip)]
 #[command(group = ArgGroup::new("traced").required(true).args(["pid", "replay", "command"]))]
@@ -72,99 +72,33 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Where events go.
-struct Sink<'o> {
-    out: &'o mut dyn Write,
-    log: Option<LogWriter<BufWriter<File>>>,
-    summary: Option<Summary>,
-    printer: Printer,
-    qmds: Option<Saver>,
-    json: bool,
-    /// Calls that succeeded.
-    served: u64,
-    /// Calls that did not.
-    failed: u64,
-}
-
-impl Sink<'_> {
-    fn event(&mut self, event: &Event) -> io::Result<()> {
-        if let Some(log) = &mut self.log {
-            log.event(event)?;
-        }
-        match event.result {
-            0.. => self.served += 1,
-            _ => self.failed += 1,
-        }
-        if let (Some(qmds), Call::Submission(submission)) = (&mut self.qmds, &event.call) {
-            qmds.save(submission)?;
-        }
-        match &mut self.summary {
-            Some(summary) => summary.add(event),
-            None if self.json => {
-                serde_json::to_writer(&mut *self.out, &self.printer.json(event))?;
-                writeln!(self.out)?;
-            }
-            None => self.printer.text(event, self.out)?,
-        }
-        Ok(())
-    }
-}
-
 impl Args {
     /// Traces or replays, and prints.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
-        let mut file = match &self.output {
-            Some(path) => {
-                let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-                Some(BufWriter::new(anstream::StripStream::new(file)))
-            }
-            None => None,
-        };
-        let out: &mut dyn Write = match &mut file {
-            Some(file) => file,
-            None => out,
-        };
-        let finding = match &self.replay {
+        sink::ensure_different(&[
+            ("--replay", self.replay.as_deref()),
+            ("--log", self.log.as_deref()),
+            match &self.output {
+                Some(path) => ("--output", Some(path)),
+                None => ("stdout", Some(Path::new("/dev/stdout"))),
+            },
+        ])?;
+        if self.capture.qmd.is_some() && !self.capture.submissions && self.replay.is_none() {
+            bail!("--qmd saves what is submitted\n  try: --submissions --qmd DIR, or --replay LOG --qmd DIR");
+        }
+        match &self.replay {
             Some(path) => self.replay(path, json, out),
             None => self.live(json, out),
-        }?;
-        match &self.output {
-            Some(path) => out.flush().with_context(|| format!("cannot write {}", path.display()))?,
-            None => out.flush()?,
         }
-        Ok(finding)
     }
 
     fn sink<'o>(&self, json: bool, out: &'o mut dyn Write, header: &Header) -> anyhow::Result<Sink<'o>> {
-        let log = match &self.log {
-            Some(path) => {
-                let cannot = || format!("cannot write {}", path.display());
-                let file = File::create(path).with_context(cannot)?;
-                Some(LogWriter::new(BufWriter::new(file), header).with_context(cannot)?)
-            }
-            None => None,
+        let files = Files {
+            output: self.output.as_deref(),
+            log: self.log.as_deref(),
+            qmds: self.capture.qmd.as_deref(),
         };
-        if json && !self.summary {
-            serde_json::to_writer(&mut *out, header)?;
-            writeln!(out)?;
-        }
-        let summary = self.summary.then(Summary::default);
-        let printer = Printer::new(self.normalize);
-        let qmds = self.capture.qmd.as_deref().map(Saver::new).transpose()?;
-        Ok(Sink { out, log, summary, printer, qmds, json, served: 0, failed: 0 })
-    }
-
-    fn finish(sink: Sink<'_>) -> anyhow::Result<()> {
-        if let Some(mut log) = sink.log {
-            log.flush().context("cannot write the log")?;
-        }
-        if let Some(summary) = sink.summary.map(Summary::finish) {
-            match sink.json {
-                true => summary.print_json(sink.out)?,
-                false => summary.print(sink.out)?,
-            }
-        }
-        Ok(())
+        Sink::new(files, Style { json, summary: self.summary, normalize: self.normalize }, header, out)
     }
 
     fn replay(&self, path: &Path, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
@@ -174,14 +108,17 @@ impl Args {
         let mut sink = self.sink(json, out, &reader.header)?;
         let mut damage = Damage::default();
         for event in reader {
+            if !sink.listens() {
+                break;
+            }
             match event {
-                Ok(event) => sink.event(&event)?,
+                Ok(event) => sink.event(event),
                 Err(error) if error.is_of_one_line() => damage.add(&error),
                 Err(error) => return Err(error).with_context(cannot),
             }
         }
         let calls = sink.served + sink.failed;
-        Self::finish(sink)?;
+        sink.finish()?;
         Ok(damage.report(path, calls))
     }
 
@@ -193,29 +130,36 @@ impl Args {
         };
         let header = Header::new(words, if filtered { "seccomp" } else { "ptrace" });
         let hidden = self.pid.is_some_and(hides_calls);
+        let started = match self.pid {
+            Some(_) => None,
+            None => Some((program(&self.command)?, self.capture.variables()?)),
+        };
         let mut sink = self.sink(json, out, &header)?;
-        let mut event = |event: Event| sink.event(&event);
+        sink.rings = self.capture.rings();
         let nodes = self.node.clone();
-        let end = match self.pid {
-            Some(pid) => Tracer::attach(pid, nodes, &mut event)
-                .with_context(|| match Path::new(&format!("/proc/{pid}")).exists() {
-                    true => format!("cannot trace process {pid}"),
-                    false => format!("there is no process {pid}: it has ended, or runs in another container"),
+        let tracer = match (self.pid, &started) {
+            (_, Some((command, variables))) => Tracer::spawn(command, variables, filtered, nodes, &mut sink)
+                .context("cannot trace a child")?,
+            (pid, None) => {
+                let pid = pid.unwrap_or_default();
+                Tracer::attach(pid, nodes, &mut sink).with_context(|| {
+                    match Path::new(&format!("/proc/{pid}")).exists() {
+                        true => format!("cannot trace process {pid}"),
+                        false => {
+                            format!("there is no process {pid}: it has ended, or runs in another container")
+                        }
+                    }
                 })?
-                .run(),
-            None => {
-                let (command, variables) = (program(&self.command)?, self.capture.variables()?);
-                Tracer::spawn(&command, &variables, filtered, nodes, &mut event)
-                    .context("cannot trace a child")?
-                    .run()
             }
         };
+        let end = tracer.run();
+        let (served, failed, rings) = (sink.served, sink.failed, sink.rings.take());
+        sink.finish()?;
         let end = end.context("the trace broke off")?;
-        let (served, failed) = (sink.served, sink.failed);
-        Self::finish(sink)?;
         if served == 0 {
             explain_silence(failed, hidden);
         }
+        rings.iter().for_each(capture::Rings::explain);
         Ok(match end {
             End::Exited(0) | End::Detached => Finding::Clean,
             End::Exited(code) => {
@@ -224,6 +168,10 @@ impl Args {
             }
             End::Killed(signal) => {
                 eprintln!("nvdiag: signal {signal} ended the program");
+                Finding::Program(u8::try_from(128 + signal).unwrap_or(1))
+            }
+            End::Requested(signal) => {
+                eprintln!("nvdiag: signal {signal} ended the trace");
                 Finding::Program(u8::try_from(128 + signal).unwrap_or(1))
             }
         })

@@ -24,9 +24,24 @@ pub enum End {
     Exited(i32),
     /// By this signal.
     Killed(i32),
-    /// It runs on: the user ended the tracing.
+    /// It runs on: the user ended the tracing, or nobody reads the trace.
     Detached,
+    /// This signal to the tracer ended the tracing, and the program where the tracer had started it.
+    Requested(i32),
 }
+
+/// Takes what is found.
+pub trait Events {
+    /// A call, or a submission.
+    fn event(&mut self, event: Event);
+    /// A second has passed: what was found so far is written.
+    fn flush(&mut self);
+    /// Whether anything takes events still.
+    fn listens(&self) -> bool;
+}
+
+/// Seconds that a program has to end after a signal that asks for the end.
+const GRACE: u32 = 2;
 
 /// A traced program.
 pub struct Tracer<'s> {
@@ -40,7 +55,12 @@ pub struct Tracer<'s> {
     /// An event that is passed on after its thread has been resumed: decoding a submission takes longer than
     /// reading it, and rings fill up meanwhile.
     later: Option<Event>,
-    sink: &'s mut dyn FnMut(Event) -> io::Result<()>,
+    sink: &'s mut dyn Events,
+    /// Whether the tracer started the program, which ends with it then.
+    started: bool,
+    /// Seconds since a signal asked for the end and was handed to the program.
+    ending: Option<u32>,
+    main_has_ended: bool,
 }
 
 #[derive(Default)]
@@ -67,23 +87,30 @@ impl<'s> Tracer<'s> {
         variables: &[(CString, CString)],
         filtered: bool,
         nodes: Vec<String>,
-        sink: &'s mut dyn FnMut(Event) -> io::Result<()>,
+        sink: &'s mut dyn Events,
     ) -> io::Result<Self> {
         let start = Instant::now();
         let main = kernel::spawn(command, variables, filtered)?;
-        kernel::on_interrupt(false);
-        Ok(Self { start, threads: HashMap::new(), main, every_call: !filtered, nodes, later: None, sink })
+        kernel::on_signals(false);
+        Ok(Self {
+            start,
+            threads: HashMap::new(),
+            main,
+            every_call: !filtered,
+            nodes,
+            later: None,
+            sink,
+            started: true,
+            ending: None,
+            main_has_ended: false,
+        })
     }
 
     /// Follows a running process.
     ///
     /// # Errors
     /// Those of reading its threads and of tracing them: `EPERM` without the right to.
-    pub fn attach(
-        pid: u32,
-        nodes: Vec<String>,
-        sink: &'s mut dyn FnMut(Event) -> io::Result<()>,
-    ) -> io::Result<Self> {
+    pub fn attach(pid: u32, nodes: Vec<String>, sink: &'s mut dyn Events) -> io::Result<Self> {
         let main = i32::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
         for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
             let Some(tid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -93,7 +120,7 @@ impl<'s> Tracer<'s> {
                 done => done?,
             }
         }
-        kernel::on_interrupt(true);
+        kernel::on_signals(true);
         Ok(Self {
             start: Instant::now(),
             threads: HashMap::new(),
@@ -102,39 +129,40 @@ impl<'s> Tracer<'s> {
             nodes,
             later: None,
             sink,
+            started: false,
+            ending: None,
+            main_has_ended: false,
         })
     }
 
     /// Runs until the program ends, and everything it started.
     ///
     /// # Errors
-    /// Those of the sink and of `ptrace`.
+    /// Those of `ptrace`.
     pub fn run(mut self) -> io::Result<End> {
         let mut end = End::Detached;
         loop {
+            if let Some(end) = self.requests() {
+                return Ok(end);
+            }
             let (tid, stop) = match kernel::wait() {
                 Ok(Some(stopped)) => stopped,
                 Ok(None) => return Ok(end),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    if kernel::is_interrupted() {
-                        // Threads go on by themselves when their tracer ends.
-                        return Ok(End::Detached);
-                    }
-                    continue;
-                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
             let how = match stop {
                 Stop::Exited(_) | Stop::Killed(_) => {
-                    self.ended(tid)?;
+                    self.ended(tid);
                     if tid == self.main {
+                        self.main_has_ended = true;
                         end = if let Stop::Exited(code) = stop { End::Exited(code) } else { end };
                         end = if let Stop::Killed(signal) = stop { End::Killed(signal) } else { end };
                     }
                     continue;
                 }
                 Stop::SystemCall | Stop::Filtered => {
-                    self.system_call(tid)?;
+                    self.system_call(tid);
                     None
                 }
                 Stop::Group(_) => Some((Resume::Listen, 0)),
@@ -148,9 +176,37 @@ impl<'s> Tracer<'s> {
                 done => done?,
             }
             if let Some(event) = self.later.take() {
-                (self.sink)(event)?;
+                self.sink.event(event);
             }
         }
+    }
+
+    /// Does what the user and the clock ask for; how the trace ends, if it does.
+    fn requests(&mut self) -> Option<End> {
+        let ticked = kernel::take_tick();
+        if ticked {
+            self.sink.flush();
+        }
+        // Threads go on by themselves when a tracer ends that did not start them.
+        let signal = match kernel::requested_end() {
+            Some(libc::SIGINT) => return Some(End::Detached),
+            Some(signal) if !self.started => return Some(End::Requested(signal)),
+            Some(signal) => signal,
+            None if !self.started && !self.sink.listens() => return Some(End::Detached),
+            None => return None,
+        };
+        match &mut self.ending {
+            None => {
+                if !self.main_has_ended {
+                    kernel::signal(self.main, signal);
+                }
+                self.ending = Some(0);
+            }
+            Some(seconds) => *seconds += u32::from(ticked),
+        }
+        // What has not ended by now ends with its tracer.
+        let is_over = self.main_has_ended || self.ending.is_some_and(|seconds| seconds > GRACE);
+        is_over.then_some(End::Requested(signal))
     }
 
     fn go_on(&self, tid: i32) -> Resume {
@@ -159,45 +215,40 @@ impl<'s> Tracer<'s> {
     }
 
     /// A thread ended: a call that it was in never returned.
-    fn ended(&mut self, tid: i32) -> io::Result<()> {
-        let Some(thread) = self.threads.remove(&tid) else { return Ok(()) };
+    fn ended(&mut self, tid: i32) {
+        let Some(thread) = self.threads.remove(&tid) else { return };
         for Pending { began, call } in [thread.pending, thread.marked].into_iter().flatten() {
             let start_ns = began.duration_since(self.start).as_nanos() as u64;
-            (self.sink)(Event { start_ns, duration_ns: None, pid: thread.pid, tid, result: 0, call })?;
+            self.sink.event(Event { start_ns, duration_ns: None, pid: thread.pid, tid, result: 0, call });
         }
-        Ok(())
     }
 
-    fn system_call(&mut self, tid: i32) -> io::Result<()> {
+    fn system_call(&mut self, tid: i32) {
         let now = Instant::now();
-        let call = match kernel::system_call(tid) {
-            Ok(call) => call,
-            // Killed meanwhile.
-            Err(_) => return Ok(()),
-        };
+        // Without an answer it was killed meanwhile.
+        let Ok(call) = kernel::system_call(tid) else { return };
         let thread =
             self.threads.entry(tid).or_insert_with(|| Thread { pid: process_of(tid), ..Thread::default() });
         match call {
-            Some(SystemCall::Entry { number, arguments }) if number == libc::SYS_prctl as u64 => {
-                match arguments[0] == u64::from(TRACE_MARK) {
-                    true => self.mark(tid, now, arguments[1]),
-                    false => Ok(()),
-                }
+            Some(SystemCall::Entry { number, arguments })
+                if number == libc::SYS_prctl as u64 && arguments[0] == u64::from(TRACE_MARK) =>
+            {
+                self.mark(tid, now, arguments[1]);
             }
             Some(SystemCall::Entry { number, arguments }) => {
                 let call = begun(tid, number, arguments, &self.nodes);
                 thread.pending = call.map(|call| Pending { began: now, call });
-                Ok(())
             }
-            Some(SystemCall::Exit(result)) => match thread.pending.take() {
-                Some(pending) => self.finish(tid, pending, result, now),
-                None => Ok(()),
-            },
-            None => Ok(()),
+            Some(SystemCall::Exit(result)) => {
+                if let Some(pending) = thread.pending.take() {
+                    self.finish(tid, pending, result, now);
+                }
+            }
+            None => {}
         }
     }
 
-    fn finish(&mut self, tid: i32, pending: Pending, result: i64, now: Instant) -> io::Result<()> {
+    fn finish(&mut self, tid: i32, pending: Pending, result: i64, now: Instant) {
         let Pending { began, mut call } = pending;
         if let Call::Ioctl { argument, input, output, memory, .. } = &mut call {
             output.0 = kernel::read_memory(tid, argument.0, input.0.len());
@@ -208,7 +259,7 @@ impl<'s> Tracer<'s> {
         let start_ns = began.duration_since(self.start).as_nanos() as u64;
         let duration_ns = Some(now.duration_since(began).as_nanos() as u64);
         let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
-        (self.sink)(Event { start_ns, duration_ns, pid, tid, result, call })
+        self.sink.event(Event { start_ns, duration_ns, pid, tid, result, call });
     }
 
     /// What the program reports that it has put into a ring.
@@ -228,23 +279,23 @@ impl<'s> Tracer<'s> {
     }
 
     /// The program reports a call that the software GPU inside it serves.
-    fn mark(&mut self, tid: i32, now: Instant, address: u64) -> io::Result<()> {
+    fn mark(&mut self, tid: i32, now: Instant, address: u64) {
         let bytes = kernel::read_memory(tid, address, size_of::<TraceMark>());
-        let Ok(mark) = TraceMark::read_from_bytes(&bytes) else { return Ok(()) };
+        let Ok(mark) = TraceMark::read_from_bytes(&bytes) else { return };
         if mark.kind == TraceMark::SUBMISSION {
             self.later = self.submission(tid, now, &mark);
-            return Ok(());
+            return;
         }
-        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
         let name = kernel::read_memory(tid, mark.name, (mark.name_len as usize).min(MAX_PATH));
         let node = String::from_utf8_lossy(&name).into_owned();
         let (fd, flags) = (mark.fd, u64::from(mark.flags));
         let call = match mark.kind {
             TraceMark::END => {
-                return match thread.marked.take() {
-                    Some(pending) => self.finish(tid, pending, mark.result, now),
-                    None => Ok(()),
-                };
+                if let Some(pending) = thread.marked.take() {
+                    self.finish(tid, pending, mark.result, now);
+                }
+                return;
             }
             TraceMark::IOCTL => ioctl(tid, fd, node, mark.request, mark.argument),
             TraceMark::OPEN => Call::Open { path: node, flags },
@@ -258,10 +309,9 @@ impl<'s> Tracer<'s> {
                 flags,
                 offset: Hex(mark.result.cast_unsigned()),
             },
-            _ => return Ok(()),
+            _ => return,
         };
         thread.marked = Some(Pending { began: now, call });
-        Ok(())
     }
 }
 
