@@ -167,6 +167,19 @@ fn a_missing_node_is_named_as_one() {
 }
 
 #[test]
+fn a_desktop_driver_that_is_not_there_is_named_as_one() {
+    if Path::new("/dev/nvidiactl").exists() {
+        return;
+    }
+    let (code, out, _) = run(&["--device", "rm", "--only", "2", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&out).expect("one JSON document");
+    let remedy = document["steps"][0]["remedy"].as_str().expect("a remedy");
+    assert_eq!(code, Some(1));
+    assert!(remedy.contains("desktop driver") && remedy.contains("modprobe"), "{remedy}");
+    assert!(!remedy.contains("L4T"), "{remedy}");
+}
+
+#[test]
 fn settings_that_mean_nothing_are_bad_usage() {
     for (variable, value, expected) in [
         ("NVGPU_SIM_SMS", "3", "an even number"),
@@ -195,6 +208,9 @@ fn a_report_is_a_file() {
         (["-o", pipe], "is a pipe, and no regular file"),
         (["-o", "/dev/null"], "is a device, and no regular file"),
         (["-o", "/"], "is a folder, and no regular file"),
+        (["-o", "/dev/stdout"], "/dev/stdout takes what this command prints"),
+        (["-o", "/dev/stderr"], "/dev/stderr takes what this command prints"),
+        (["-o", "/dev/nvdiag-report"], "is in /dev, whose files are lost with the next boot"),
         (["-o", "-"], "-o takes a file's name"),
         (["--host", ""], "at least one visible character"),
         (["--host", " \t"], "at least one visible character"),
@@ -217,6 +233,36 @@ fn a_report_is_a_file() {
     assert_eq!(code, Some(2));
     assert!(err.contains("/dev/stdout takes what this command prints"), "{err}");
     assert_eq!(fs::read(&mixed).expect("the file"), b"");
+    let mut command = nvdiag(&["--device", "sim", "--from", "21", "-o", mixed.to_str().expect("UTF-8")]);
+    let appended = fs::OpenOptions::new().append(true).open(&mixed).expect("a file");
+    let (code, _, err) = text(&command.stdout(appended).output().expect("it starts"));
+    assert_eq!(code, Some(2));
+    assert!(err.contains("takes what this command prints"), "{err}");
+}
+
+#[test]
+fn a_report_is_completed_where_nothing_can_be_printed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = folder.path().join("report");
+    for (json, is_full, expected) in
+        [(false, false, Some(0)), (true, false, Some(0)), (false, true, Some(2)), (true, true, Some(2))]
+    {
+        let mut args = vec!["--device", "sim", "--from", "21", "--soak", "1", "-o"];
+        args.push(report.to_str().expect("UTF-8"));
+        args.extend(json.then_some("--json"));
+        let mut command = nvdiag(&args);
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+        command.stdout(if is_full { Stdio::from(full) } else { Stdio::from(writer) });
+        let (code, _, err) = text(&command.output().expect("it starts"));
+        assert_eq!(code, expected, "json {json}, full {is_full}: {err}");
+        let contents = read(&report);
+        assert_eq!(contents.results.interrupted, None, "json {json}, full {is_full}");
+        assert_eq!(contents.results.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [21]);
+        assert_eq!(contents.entries.len(), 4);
+        fs::remove_file(&report).expect("the file");
+    }
 }
 
 /// `libnvgpu_sim.so`, which Cargo builds along with the tests.

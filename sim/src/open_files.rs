@@ -53,6 +53,28 @@ impl Sim {
         }
     }
 
+    /// `ioctl(2)` with `FIONBIO` and `FIOASYNC`, which set or clear a status flag by the number at `on`. The driver
+    /// sends no signals, so that a change of `O_ASYNC` is `ENOTTY`. `None` for what has no flags here.
+    pub fn switch_flag(
+        &self,
+        fd: BorrowedFd<'_>,
+        flag: OFlag,
+        on: *const libc::c_int,
+    ) -> Option<Result<(), Errno>> {
+        let flags = self.status_flags(fd)?;
+        let number = self.machine.user.read_own(on.expose_provenance() as u64, size_of::<libc::c_int>());
+        let wanted =
+            number.map(|bytes| if bytes.iter().any(|byte| *byte != 0) { flags | flag } else { flags - flag });
+        Some(wanted.and_then(|wanted| match wanted == flags {
+            true => Ok(()),
+            false if flag == OFlag::O_ASYNC => Err(Errno::ENOTTY),
+            false => {
+                self.set_status_flags(fd, wanted);
+                Ok(())
+            }
+        }))
+    }
+
     /// `read(2)` and `write(2)`: the driver has no such operation, for buffers neither. `None` for descriptors that
     /// the kernel answers for: other programs' files, and nodes of records, where there is nothing to read.
     pub fn transfer(&self, fd: BorrowedFd<'_>, writes: bool) -> Option<Errno> {

@@ -6,10 +6,10 @@
 use std::io::{self, Read, Write};
 
 use flate2::Compression;
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
-use crate::bringup::report::Bringup;
+use crate::bringup::report::{Bringup, plain};
 use crate::report::Report as _;
 
 /// Name of the entry with the results.
@@ -41,6 +41,9 @@ pub enum Unreadable {
     /// An entry is missing.
     #[error("it has no entry {RESULTS}")]
     NoResults,
+    /// There are two entries of results.
+    #[error("it has two entries {RESULTS}; one report is read")]
+    Twice,
     /// The results are of another form.
     #[error("its {RESULTS} is not what `nvdiag bringup` writes")]
     Form(#[source] serde_json::Error),
@@ -78,8 +81,10 @@ pub fn pack(entries: &[(&str, Vec<u8>)], out: impl Write) -> io::Result<()> {
 /// [`Unreadable`].
 pub fn read(input: impl Read) -> Result<Contents, Unreadable> {
     let mut packed = Limited { inner: input, left: PACKED };
-    let mut unpacked = Limited { inner: GzDecoder::new(&mut packed), left: UNPACKED };
+    let mut unpacked = Limited { inner: MultiGzDecoder::new(&mut packed), left: UNPACKED };
     let mut archive = tar::Archive::new(&mut unpacked);
+    // Archives may follow each other, as `cat` joins them.
+    archive.set_ignore_zeros(true);
     let (mut entries, mut results) = (Vec::new(), None);
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::FileTooLarge => Unreadable::TooLarge,
@@ -92,12 +97,17 @@ pub fn read(input: impl Read) -> Result<Contents, Unreadable> {
         }
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let is_ours = entry.header().entry_type().is_file() && ENTRIES.iter().any(|known| known.0 == name);
-        if name == RESULTS && is_ours && results.is_none() {
+        if name == RESULTS && is_ours {
+            if results.is_some() {
+                return Err(Unreadable::Twice);
+            }
             let mut text = Vec::new();
             // Bounded by what may be unpacked in all.
             entry.read_to_end(&mut text).map_err(failed)?;
-            let document: serde_json::Value = serde_json::from_slice(&text).map_err(Unreadable::Form)?;
-            let wrong = |problem: String| Unreadable::Form(serde::de::Error::custom(problem));
+            // It may quote the file.
+            let wrong = |problem: String| Unreadable::Form(serde::de::Error::custom(plain(&problem)));
+            let form = |error: serde_json::Error| wrong(error.to_string());
+            let document: serde_json::Value = serde_json::from_slice(&text).map_err(form)?;
             match document["schema"].as_str() {
                 Some(Bringup::SCHEMA) => {}
                 Some(other) => {
@@ -105,7 +115,7 @@ pub fn read(input: impl Read) -> Result<Contents, Unreadable> {
                 }
                 None => return Err(wrong("it has no member schema".to_owned())),
             }
-            let read: Bringup = serde_json::from_value(document).map_err(Unreadable::Form)?;
+            let read: Bringup = serde_json::from_value(document).map_err(form)?;
             read.check().map_err(wrong)?;
             results = Some(read);
         }
@@ -209,6 +219,7 @@ mod tests {
     #[test]
     fn results_that_no_run_leaves_are_refused_by_the_member() {
         let step = |number| StepResult::skipped(number, "a step", "a reason");
+        let took = |seconds| StepResult { seconds, ..step(1) };
         let interrupted = |step| Some(Interruption { step, signal: None });
         let whole = results();
         for (results, problem) in [
@@ -216,6 +227,8 @@ mod tests {
             (Bringup { steps: vec![step(0)], ..whole.clone() }, "steps[0].number is 0;"),
             (Bringup { steps: vec![step(4), step(4)], ..whole.clone() }, "steps[1].number is 4 after 4;"),
             (Bringup { steps: vec![step(4), step(3)], ..whole.clone() }, "steps[1].number is 3 after 4;"),
+            (Bringup { steps: vec![took(-1.0)], ..whole.clone() }, "steps[0].seconds is -1;"),
+            (Bringup { steps: vec![took(2e9)], ..whole.clone() }, "steps[0].seconds is 2000000000;"),
             (Bringup { steps: vec![], ..whole.clone() }, "steps is empty"),
             (Bringup { interrupted: interrupted(Some(22)), ..whole.clone() }, "interrupted.step is 22;"),
         ] {
@@ -232,6 +245,51 @@ mod tests {
         assert_eq!(read(&packed(&[(RESULTS, bytes)])[..]).expect("ours").results, first);
         let without = read(&packed(&[(RESULTS, b"{}".to_vec())])[..]);
         assert!(matches!(without, Err(Unreadable::Form(error)) if error.to_string().contains("schema")));
+    }
+
+    #[test]
+    fn members_and_archives_that_follow_each_other_are_read_to_the_end() {
+        let one = packed(&[(RESULTS, text())]);
+        let joined = [one.clone(), packed(&[("gpu.json", b"{}".to_vec())])].concat();
+        assert_eq!(read(&joined[..]).expect("ours").entries.len(), 2);
+        assert!(matches!(read(&[one.clone(), one].concat()[..]), Err(Unreadable::Twice)));
+        let mut tar = Vec::new();
+        flate2::read::GzDecoder::new(&packed(&[(RESULTS, text())])[..]).read_to_end(&mut tar).expect("ours");
+        let mut members = Vec::new();
+        for half in tar.chunks(tar.len() / 2) {
+            let mut member = GzEncoder::new(&mut members, Compression::fast());
+            member.write_all(half).expect("a vector takes everything");
+            member.finish().expect("a vector takes everything");
+        }
+        assert_eq!(read(&members[..]).expect("ours").results, results());
+    }
+
+    #[test]
+    fn texts_of_a_file_cannot_change_what_a_terminal_shows() {
+        let step = StepResult::skipped(4, "a\u{202e}b\u{2066}c\u{1b}[2J", "a reason");
+        let mut shown = Vec::new();
+        Bringup { steps: vec![step], ..results() }.print(&mut shown).expect("a vector takes everything");
+        let shown = String::from_utf8(shown).expect("text");
+        assert!(shown.contains("a\u{fffd}b\u{fffd}c\u{fffd}[2J"), "{shown}");
+        let schema = packed(&[(RESULTS, br#"{"schema":"\u202e\u001b"}"#.to_vec())]);
+        match read(&schema[..]) {
+            Err(Unreadable::Form(error)) => {
+                assert!(error.to_string().contains("\u{fffd}\u{fffd}"), "{error}")
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn steps_that_are_missing_between_others_are_named() {
+        let step = |number| StepResult::skipped(number, "a step", "a reason");
+        let mut shown = Vec::new();
+        let steps = vec![step(3), step(5), step(11), step(12)];
+        Bringup { steps, ..results() }.print(&mut shown).expect("a vector takes everything");
+        let shown = String::from_utf8(shown).expect("text");
+        let missing = shown.lines().filter(|line| line.contains("missing"));
+        let missing: Vec<_> = missing.map(|line| anstream::adapter::strip_str(line).to_string()).collect();
+        assert_eq!(missing, ["    step 4 is missing", "    steps 6 to 10 are missing"]);
     }
 
     proptest! {

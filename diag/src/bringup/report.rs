@@ -42,8 +42,23 @@ pub struct Bringup {
 }
 
 /// A text without what a terminal would obey: a report may come from anyone.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+pub(super) fn plain(text: &str) -> String {
+    // Unicode's overrides of the writing direction make a text read as another one.
+    let obeyed = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if obeyed(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Most seconds that a step can have taken.
+const LONGEST: f64 = 1e9;
+
+/// Says that steps between two others have no result.
+fn print_missing(before: u32, after: u32, out: &mut dyn Write) -> io::Result<()> {
+    let (first, last) = (before + 1, after - 1);
+    match last.checked_sub(first) {
+        None => Ok(()),
+        Some(0) => writeln!(out, "    {PROBLEM}step {first} is missing{PROBLEM:#}"),
+        Some(_) => writeln!(out, "    {PROBLEM}steps {first} to {last} are missing{PROBLEM:#}"),
+    }
 }
 
 /// Prints one step's result.
@@ -105,6 +120,10 @@ impl Bringup {
                 return Err(format!(
                     "steps[{index}].number is {number} after {last}; steps come once, in order"
                 ));
+            }
+            if !(0.0..=LONGEST).contains(&step.seconds) {
+                let seconds = step.seconds;
+                return Err(format!("steps[{index}].seconds is {seconds}; a step takes 0 to {LONGEST}"));
             }
             last = number;
         }
@@ -171,7 +190,12 @@ impl Report for Bringup {
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         self.print_head(out)?;
-        self.steps.iter().try_for_each(|step| print_step(step, out))?;
+        let mut before = None;
+        for step in &self.steps {
+            print_missing(before.unwrap_or(step.number - 1), step.number, out)?;
+            print_step(step, out)?;
+            before = Some(step.number);
+        }
         self.print_end(out)
     }
 }

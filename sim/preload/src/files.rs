@@ -1,10 +1,10 @@
-//! `open`, `creat` and `fopen`.
+//! `open`, `creat`, `fopen` and `fdopen`.
 
 use crate::folders;
 use crate::kernel;
-use crate::machine::{answer, from_program, start, warn_fork};
+use crate::machine::{answer, borrow, from_program, owner_here, start, warn_fork};
 use crate::mark::Mark;
-use crate::original::original;
+use crate::original::{Original, original};
 use crate::paths::{Resolved, resolve};
 use ga10b_sim::Place;
 use libc::{FILE, c_char, c_int, mode_t};
@@ -180,6 +180,50 @@ pub unsafe extern "C" fn creat64(path: *const c_char, mode: mode_t) -> c_int {
     unsafe { creat(path, mode) }
 }
 
+/// The C library's `fdopen(3)`.
+///
+/// # Safety
+/// As for the C function.
+unsafe fn stream(fd: c_int, mode: *const c_char) -> *mut FILE {
+    static NEXT: Original = Original::new(c"fdopen");
+    type Fdopen = unsafe extern "C" fn(c_int, *const c_char) -> *mut FILE;
+    // SAFETY: the C library's function, with the caller's arguments.
+    unsafe { NEXT.get::<Fdopen>().map_or(std::ptr::null_mut(), |next| next(fd, mode)) }
+}
+
+/// `fdopen(3)`: the access mode of a node is the one that it was opened with. Its stream is as that of `fopen`.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the caller's promise.
+    let wanted = unsafe { open_flags(mode) };
+    let checked = from_program(|| {
+        let (sim, fd) = (owner_here(fd)?, borrow(fd)?);
+        let flags = sim.status_flags(fd)?;
+        let wanted = OFlag::from_bits_retain(wanted?);
+        let (has, wants) = (flags & OFlag::O_ACCMODE, wanted & OFlag::O_ACCMODE);
+        if has != OFlag::O_RDWR && has != wants {
+            return Some(Err(Errno::EINVAL));
+        }
+        if wanted.contains(OFlag::O_APPEND) {
+            sim.set_status_flags(fd, flags | OFlag::O_APPEND);
+        }
+        Some(Ok(()))
+    });
+    match checked.flatten() {
+        Some(Err(errno)) => {
+            errno.set();
+            std::ptr::null_mut()
+        }
+        // SAFETY: the caller's promise, and a C string.
+        Some(Ok(())) => unsafe { stream(fd, c"r".as_ptr()) },
+        // SAFETY: the caller's promise.
+        None => unsafe { stream(fd, mode) },
+    }
+}
+
 /// `fopen(3)`. A node's stream is for its descriptor alone: nodes are neither read nor written, and the machine's
 /// descriptors are for reading to the kernel.
 ///
@@ -194,7 +238,7 @@ pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut
     let passed = match &opened {
         Some(Opened::Here(fd)) if *fd < 0 => return std::ptr::null_mut(),
         // SAFETY: the descriptor is new.
-        Some(Opened::Here(fd)) => return unsafe { libc::fdopen(*fd, c"r".as_ptr()) },
+        Some(Opened::Here(fd)) => return unsafe { stream(*fd, c"r".as_ptr()) },
         Some(Opened::Elsewhere(Some(other))) => other.as_ptr(),
         Some(Opened::Elsewhere(None)) | None => path,
     };

@@ -5,11 +5,12 @@
 //! ```
 //!
 //! The library interposes the functions of the C library that take a path or one of the machine's descriptors:
-//! `open`, `fopen`, `opendir`, `stat`, `access`, `realpath`, `readlink`, `chdir`, `ioctl`, `mmap`, `read`, `write`,
-//! `poll`, `epoll_ctl`, `fcntl`, `close`, `dup2` and their kin; and `dlsym`, for programs that take them from the
-//! C library's own handle, as Python's `ctypes` does. Pointers that the program passes are read and written by
-//! the kernel, so that a bad one is `EFAULT`. Calls on the nodes of the GPU's driver go to a [`ga10b_sim::Sim`]
-//! inside the process, which is made when the first node is opened; everything else goes to the kernel.
+//! `open`, `fopen`, `fdopen`, `opendir`, `stat`, `access`, `realpath`, `readlink`, `chdir`, `ioctl`, `mmap`,
+//! `read`, `write`, `poll`, `epoll_ctl`, `fcntl`, `close`, `dup2` and their kin; and `dlsym`, for programs that
+//! take them from the C library's own handle, as Python's `ctypes` does. Pointers that the program passes are
+//! read and written by the kernel, so that a bad one is `EFAULT`. Calls on the nodes of the GPU's
+//! driver go to a [`ga10b_sim::Sim`] inside the process, which is made when the first node is opened;
+//! everything else goes to the kernel.
 //! Descriptors of the machine are real ones, so `dup`, `sendmsg` and `lseek` need no help. A forked child has no
 //! GPU until it executes another program: there, calls on nodes and on inherited descriptors are `ENODEV`, with a
 //! line on stderr, and nothing is left of mappings. Programs that make system calls themselves, and listings of

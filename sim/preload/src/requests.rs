@@ -5,8 +5,15 @@ use crate::machine::{answer, borrow, from_program, machine, name, owner, warn_fo
 use crate::mark::Mark;
 use libc::{c_int, c_ulong, c_void, nfds_t, pollfd, sigset_t, size_t, timespec};
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nvgpu_sys::{Request, TraceMark};
 use std::os::fd::AsRawFd;
+
+// Without the types that `libc` gives them, which differ by the C library.
+const FIONBIO: u64 = 0x5421;
+const FIONCLEX: u64 = 0x5450;
+const FIOCLEX: u64 = 0x5451;
+const FIOASYNC: u64 = 0x5452;
 
 /// `ioctl(2)`.
 ///
@@ -18,6 +25,16 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) ->
         let sim = owner(fd)?;
         let request = request as u32;
         let fd = borrow(fd)?;
+        // The kernel serves these itself, and asks no driver.
+        let flag = match u64::from(request) {
+            FIOCLEX | FIONCLEX => return None,
+            FIONBIO => Some(OFlag::O_NONBLOCK),
+            FIOASYNC => Some(OFlag::O_ASYNC),
+            _ => None,
+        };
+        if let Some(flag) = flag.filter(|_| sim.is_here()) {
+            return Some(answer(sim.switch_flag(fd, flag, arg.cast())?.map(|()| 0)));
+        }
         let about = TraceMark {
             kind: TraceMark::IOCTL,
             fd: fd.as_raw_fd(),

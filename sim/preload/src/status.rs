@@ -235,6 +235,9 @@ pub unsafe extern "C" fn faccessat(
 ) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { target(directory, path, flags) } {
+        Resolved::Place(..) if mode & !(libc::R_OK | libc::W_OK | libc::X_OK) != 0 => {
+            answer(Err(Errno::EINVAL))
+        }
         Resolved::Place(_, Place::Node { .. }) if mode & libc::X_OK != 0 => answer(Err(Errno::EACCES)),
         Resolved::Place(..) => 0,
         Resolved::Nothing(errno) => answer(Err(errno)),

@@ -24,14 +24,15 @@ macro_rules! replaced {
 fn replacement(name: &CStr) -> Option<*mut c_void> {
     let all = replaced! {
         descriptors: close dup2 dup3 close_range closefrom fcntl fcntl64 epoll_ctl;
-        files: open open64 __open_2 __open64_2 openat openat64 __openat_2 __openat64_2 creat creat64 fopen fopen64;
+        files: open open64 __open_2 __open64_2 openat openat64 __openat_2 __openat64_2 creat creat64 fopen fopen64
+            fdopen;
         listings: opendir fdopendir readdir readdir64 closedir dirfd rewinddir telldir seekdir;
         mappings: mmap mmap64 munmap;
         requests: ioctl poll __poll_chk ppoll __ppoll_chk;
         status: stat stat64 lstat lstat64 fstat fstat64 fstatat fstatat64 statx
             __xstat __xstat64 __lxstat __lxstat64 __fxstat __fxstat64 __fxstatat __fxstatat64
             access eaccess euidaccess faccessat getxattr lgetxattr listxattr llistxattr;
-        transfers: read write pread pread64 pwrite pwrite64 readv writev __read_chk __pread_chk __pread64_chk;
+        transfers: read write pread pread64 pwrite pwrite64 readv writev vmsplice __read_chk __pread_chk __pread64_chk;
         tree: chdir readlink readlinkat __readlink_chk __readlinkat_chk realpath __realpath_chk;
         working: fchdir getcwd __getcwd_chk;
     };

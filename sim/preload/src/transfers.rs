@@ -5,7 +5,7 @@
 use crate::machine::{borrow, from_program, machine};
 use crate::original::Original;
 use ga10b_sim::Sim;
-use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
+use libc::{c_int, c_uint, c_void, iovec, off_t, size_t, ssize_t};
 use nix::errno::Errno;
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -54,5 +54,9 @@ transfers! {
     writev(pieces: *const iovec, count: c_int), |sim, fd| sim.transfer_pieces(fd, true, pieces, count as usize);
     __read_chk(to: *mut c_void, len: size_t, room: size_t), |sim, fd| sim.transfer(fd, false);
     __pread_chk(to: *mut c_void, len: size_t, at: off_t, room: size_t), |sim, fd| sim.transfer(fd, false);
+    vmsplice(pieces: *const iovec, count: size_t, flags: c_uint), |sim, fd| {
+        // A pipe to the kernel, which would wait for what it holds; on a Jetson it is none.
+        sim.status_flags(fd).map(|_| Errno::EBADF)
+    };
     __pread64_chk(to: *mut c_void, len: size_t, at: off_t, room: size_t), |sim, fd| sim.transfer(fd, false);
 }

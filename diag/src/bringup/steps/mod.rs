@@ -98,13 +98,23 @@ pub fn pointless(step: &Step, done: &[StepResult]) -> Option<StepResult> {
 /// What to try after `error`: what the step says, unless it was not even reached because a node is missing or
 /// is not ours.
 fn remedy(step: &Step, platform: Platform, error: &anyhow::Error) -> String {
-    match unopened(error).filter(|_| platform == Platform::Nvgpu) {
-        Some(Errno::ENOENT) => {
+    match (platform, unopened(error)) {
+        (Platform::Desktop, Some(Errno::EACCES | Errno::EPERM)) => {
+            "this user may not open the node: `ls -l /dev/nvidia*` shows who may; `nvdiag doctor` names each node"
+                .to_owned()
+        }
+        (Platform::Desktop, Some(_)) => {
+            "NVIDIA's desktop driver is not there: no GPU, or its modules are not loaded or its nodes not made \
+             (`sudo modprobe -a nvidia nvidia-uvm`, `sudo nvidia-modprobe -u -c 0`, then `nvdiag doctor`); \
+             --device sim runs the steps on the software ga10b"
+                .to_owned()
+        }
+        (Platform::Nvgpu, Some(Errno::ENOENT)) => {
             "a node of the driver is missing: no Jetson, or a driver that is not loaded (`sudo modprobe nvgpu`, \
              then `nvdiag doctor`); --device sim runs the steps on the software ga10b"
                 .to_owned()
         }
-        Some(Errno::EACCES | Errno::EPERM) => {
+        (Platform::Nvgpu, Some(Errno::EACCES | Errno::EPERM)) => {
             "this user may not open the node: `sudo usermod -aG video $USER`, then log in again; `nvdiag doctor` \
              names the node's group"
                 .to_owned()

@@ -18,6 +18,9 @@ pub struct ReportFile {
     file: File,
 }
 
+/// Names of this program's own streams, whatever a machine has there.
+const STREAMS: [&str; 2] = ["/dev/stdout", "/dev/stderr"];
+
 /// What a file is that is none of the regular ones.
 fn kind(metadata: &std::fs::Metadata) -> &'static str {
     let kind = metadata.file_type();
@@ -44,22 +47,36 @@ pub fn open_regular(path: &Path, options: &mut OpenOptions) -> anyhow::Result<Fi
     Ok(file)
 }
 
+/// Whether a file of that name lies in `/dev`, but for its folder of shared memory.
+fn is_in_dev(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // A folder that is not there is an error of `open`.
+    let folder = folder.canonicalize().unwrap_or_default();
+    folder.starts_with("/dev") && !folder.starts_with("/dev/shm")
+}
+
 impl ReportFile {
     /// The file that the user named, whose content it replaces.
     pub fn named(path: &Path) -> anyhow::Result<Self> {
         ensure!(path != Path::new("-"), "-o takes a file's name; one that is called - is ./-");
         let cannot = || format!("cannot write {}", path.display());
+        let printed =
+            || format!("{} takes what this command prints; the file needs another name", path.display());
+        ensure!(STREAMS.iter().all(|name| Path::new(name) != path), printed());
+        let is_special = std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
+        // Memory that the next boot clears. A file there may also be in the place of a stream's link.
+        ensure!(
+            is_special || !is_in_dev(path),
+            "{} is in /dev, whose files are lost with the next boot",
+            path.display()
+        );
         let file = open_regular(path, OpenOptions::new().write(true).create(true).truncate(false));
         let file = file.with_context(cannot)?;
         let own = file.metadata().with_context(cannot)?;
         let streams = [nix::sys::stat::fstat(io::stdout()), nix::sys::stat::fstat(io::stderr())];
         let is_a_stream =
             streams.iter().flatten().any(|stream| (stream.st_dev, stream.st_ino) == (own.dev(), own.ino()));
-        ensure!(
-            !is_a_stream,
-            "{} takes what this command prints; the file needs another name",
-            path.display()
-        );
+        ensure!(!is_a_stream, printed());
         Ok(Self { path: path.to_owned(), file })
     }
 

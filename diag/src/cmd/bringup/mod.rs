@@ -6,7 +6,7 @@ mod file;
 mod interrupt;
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -169,7 +169,10 @@ impl Args {
             (false, Some(path)) => Some(ReportFile::named(path)?),
             (false, None) => Some(ReportFile::usual(&results)?),
         };
-        let mut text = Text { out, on: !json };
+        // Complete from here on, even if nothing can be printed.
+        save(&mut results, &mut report, Some(self.from.unwrap_or(1)))?;
+        results.interrupted = None;
+        let mut text = Text { out, on: !json, has_file: report.is_some(), failed: None };
         text.print(|out| results.print_head(out))?;
         let run = Run { args: self, driver, interrupts: &interrupts };
         run.steps(&mut results, &mut report, &mut text)?;
@@ -182,11 +185,13 @@ impl Args {
         if let Some(mut file) = report {
             finish(&mut file, driver, &results, &mut text)?;
         }
-        let found = match json {
-            true => show(&results, true, text.out)?,
-            false if results.has_problem() => Finding::Problem,
-            false => Finding::Clean,
-        };
+        if json {
+            show(&results, true, text.out)?;
+        }
+        if let Some(error) = text.failed.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
+            return Err(error.into());
+        }
+        let found = if results.has_problem() { Finding::Problem } else { Finding::Clean };
         let signal = interrupts.signal().filter(|_| results.interrupted.is_some());
         Ok(signal.map_or(found, |signal| Finding::Program(128 + signal as u8)))
     }
@@ -380,16 +385,31 @@ fn finish(
 struct Text<'a> {
     out: &'a mut dyn Write,
     on: bool,
+    /// Whether the file has what cannot be printed.
+    has_file: bool,
+    /// Why nothing is printed any more.
+    failed: Option<std::io::Error>,
 }
 
 impl Text<'_> {
     /// Prints, and shows it at once: the next step may take long.
     fn print(&mut self, print: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyhow::Result<()> {
-        if self.on {
-            print(self.out)?;
-            self.out.flush()?;
+        if !self.on || self.failed.is_some() {
+            return Ok(());
         }
-        Ok(())
+        let printed = print(self.out).and_then(|()| self.out.flush());
+        self.note(printed)
+    }
+
+    /// Goes on without output where there is a file to complete.
+    fn note(&mut self, printed: std::io::Result<()>) -> anyhow::Result<()> {
+        match printed {
+            Err(error) if self.has_file => {
+                self.failed.get_or_insert(error);
+                Ok(())
+            }
+            printed => Ok(printed?),
+        }
     }
 
     /// Prints it on standard error where standard output is for one document.
@@ -399,7 +419,10 @@ impl Text<'_> {
     ) -> anyhow::Result<()> {
         match self.on {
             true => self.print(print),
-            false => Ok(print(&mut std::io::stderr().lock())?),
+            false => {
+                let printed = print(&mut std::io::stderr().lock());
+                self.note(printed)
+            }
         }
     }
 }

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -217,11 +218,49 @@ static void events(void) {
     printf(", again: %d\n", epoll_wait(epoll, &found, 1, 10));
 }
 
+/* Whether the flag is set that a request of the kernel itself, with the number `on`, changes. */
+static void switched(const char *what, int fd, unsigned long request, int on) {
+    printf("%s %d: %s", what, on, said(ioctl(fd, request, &on)));
+    printf(", O_NONBLOCK %d O_CLOEXEC %d\n", !!(fcntl(fd, F_GETFL) & O_NONBLOCK), fcntl(fd, F_GETFD));
+}
+
+static void streamed(const char *node, int access, const char *mode) {
+    FILE *stream = fdopen(open(node, access), mode);
+    printf("fdopen, %s of %d: %s\n", mode, access, stream ? "ok" : strerrorname_np(errno));
+    if (stream && (fcntl(fileno(stream), F_GETFL) & O_APPEND)) printf("  O_APPEND\n");
+}
+
+static void requests_of_the_kernel(void) {
+    int fd = open(CTRL_NODE, O_RDWR);
+    switched("FIONBIO", fd, FIONBIO, 1);
+    switched("FIONBIO", fd, FIONBIO, 0);
+    switched("FIOCLEX", fd, FIOCLEX, 0);
+    switched("FIONCLEX", fd, FIONCLEX, 0);
+    switched("FIOASYNC", fd, FIOASYNC, 0);
+    switched("FIOASYNC", fd, FIOASYNC, 1);
+    printf("FIONBIO of nothing: %s\n", said(ioctl(fd, FIONBIO, NULL)));
+    printf("after them: %s\n", asked(fd));
+    streamed(CTRL_NODE, O_RDWR, "r");
+    streamed(CTRL_NODE, O_RDWR, "r+");
+    streamed(CTRL_NODE, O_RDWR, "w");
+    streamed(CTRL_NODE, O_RDWR, "a");
+    streamed(CTRL_NODE, O_WRONLY, "w");
+    streamed(CTRL_NODE, O_RDONLY, "w");
+    streamed(CTRL_NODE, O_WRONLY, "r");
+    streamed(CTRL_NODE, O_RDWR, "q");
+    streamed("/dev/null", O_RDWR, "w");
+    printf("access, 8: %s, folder: %s\n", said(access(CTRL_NODE, 8)), said(access("/dev/nvgpu", 8)));
+    char byte = 0;
+    struct iovec piece = { &byte, 1 };
+    printf("vmsplice: %s\n", said(vmsplice(fd, &piece, 1, 0)));
+}
+
 int main(void) {
     paths();
     flags();
     copies();
     mappings();
     events();
+    requests_of_the_kernel();
     return 0;
 }
