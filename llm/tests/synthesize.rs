@@ -73,4 +73,12 @@ fn a_file_appears_only_when_it_is_complete() {
     assert_eq!(std::fs::read(&path).expect("readable"), tiny("q8_0", 1));
     assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 1);
     assert!(synthesis.write_file(1, &dir.path().join("none/x.gguf"), &mut |_, _| ()).is_err());
+
+    // A link keeps pointing where it points; what is no file is not replaced.
+    let link = dir.path().join("link.gguf");
+    std::os::unix::fs::symlink(&path, &link).expect("a link");
+    synthesis.write_file(2, &link, &mut |_, _| ()).expect("written");
+    assert!(link.symlink_metadata().expect("there").is_symlink());
+    let error = synthesis.write_file(1, dir.path(), &mut |_, _| ()).expect_err("a folder");
+    assert!(format!("{error:?}").contains("no regular file"), "{error:?}");
 }

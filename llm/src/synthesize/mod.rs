@@ -276,12 +276,21 @@ impl Synthesis {
     /// # Errors
     /// [`Error::File`].
     pub fn write_file(&self, seed: u64, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".part");
         let failed = |action| move |source| Error::File { action, path: path.to_owned(), source };
+        // A file takes the place of a file, never that of a device, a folder or a link.
+        let target = match std::fs::metadata(path) {
+            Ok(there) if !there.is_file() => {
+                let source = io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+                return Err(failed("replace")(source));
+            }
+            Ok(_) => path.canonicalize().map_err(failed("find"))?,
+            Err(_) => path.to_owned(),
+        };
+        let mut partial = target.as_os_str().to_owned();
+        partial.push(".part");
         let file = File::create(&partial).map_err(failed("create"))?;
         let written = self.write(seed, file, progress).map_err(failed("write"));
-        let finished = written.and_then(|()| std::fs::rename(&partial, path).map_err(failed("rename")));
+        let finished = written.and_then(|()| std::fs::rename(&partial, &target).map_err(failed("rename")));
         if finished.is_err() {
             // The first error is reported; the partial file may not exist.
             let _ = std::fs::remove_file(&partial);
