@@ -125,26 +125,37 @@ fn engine(device: &Device, model: &Model, mode: Mode, tuning: &Tuning) -> Engine
 
 #[test]
 fn a_search_is_kept_and_gives_the_same_tokens() {
+    // The streaming step of quantized models has one shape.
+    kept_search(&ga10b_llm::embedded::model().unwrap(), &[Part::Matvec, Part::Prompt]);
+    kept_search(&tiny("f16", (256, 512)), &Part::ALL);
+}
+
+/// Searches for `model`, of which `tuned` are the parts that have shapes.
+fn kept_search(model: &Model, tuned: &[Part]) {
     let Some(compiler) = compiler() else { return };
     let folder = tempfile::tempdir().unwrap();
     let store = Store::at(folder.path().join("deep/tuning.json"));
-    let model = ga10b_llm::embedded::model().unwrap();
     let (device, meter) = device();
     let limits = limits(&Part::ALL, 1);
     let mut keep = Keep(store.clone());
-    let found = search::search(&device, &model, &compiler, meter, &limits, &mut keep).unwrap();
+    let found = search::search(&device, model, &compiler, meter, &limits, &mut keep).unwrap();
     assert!(found.findings.iter().all(|f| f.ns > 0 && f.ns <= f.usual_ns), "{:?}", found.findings);
-    assert!(Part::ALL.iter().all(|part| found.findings.iter().any(|f| f.part == *part && f.tried > 0)));
+    for part in Part::ALL {
+        let tried = found.findings.iter().any(|f| f.part == part && f.tried > 0);
+        assert_eq!(tried, tuned.contains(&part), "{part:?}");
+    }
     assert!(!found.out_of_time);
-    assert_eq!(found.rejected, [], "every candidate is right");
+    // Every candidate is right; of one that fills an SM less, the prediction says nothing.
+    let wrong: Vec<_> = found.rejected.iter().filter(|r| !r.reason.ends_with("is not predicted")).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
 
-    let subject = Subject::new(device.info(), &model);
+    let subject = Subject::new(device.info(), model);
     assert!(store.load(&subject, Method::Measured, Target::Sm87).unwrap().is_none());
     let loaded = store.load(&subject, Method::Predicted, Target::Sm87).unwrap().expect("it was kept");
     assert_eq!((&loaded.entry.step, &loaded.problems), (&found.entry.step, &Vec::new()));
     assert_eq!(loaded.tuning.kernels, found.kernels);
-    let usual = tokens(&device, &model, &Tuning::default());
-    assert_eq!(tokens(&device, &model, &loaded.tuning), usual);
+    let usual = tokens(&device, model, &Tuning::default());
+    assert_eq!(tokens(&device, model, &loaded.tuning), usual);
 }
 
 /// An entry for every product of `model`, all with the usual shapes.
@@ -199,7 +210,9 @@ proptest! {
         let model = tiny(mix, sizes);
         let (device, meter) = device();
         let mut entry = usual_entry(&device, meter, &model, &compiler);
-        prop_assert!(entry.step.is_some() && !entry.matvec.is_empty() && !entry.gemm.is_empty());
+        // The streaming step of quantized models has one shape.
+        prop_assert_eq!(entry.step.is_some(), mix == "f16");
+        prop_assert!(!entry.matvec.is_empty() && !entry.gemm.is_empty());
         if let Some(s) = &mut entry.step {
             s.tuned.shape = step;
         }
@@ -212,7 +225,7 @@ proptest! {
         store.save(entry.clone(), &kernels, Target::Sm87).unwrap();
         let loaded = store.load(&entry.subject, Method::Predicted, Target::Sm87).unwrap().unwrap();
         prop_assert_eq!(&loaded.problems, &Vec::<String>::new());
-        prop_assert_eq!(loaded.tuning.choices.step, Some(step));
+        prop_assert_eq!(loaded.tuning.choices.step, (mix == "f16").then_some(step));
         let wanted = logits(&device, &model, &Tuning::default());
         for (wanted, found) in wanted.iter().zip(logits(&device, &model, &loaded.tuning)) {
             let mut comparison = Comparison::new();
