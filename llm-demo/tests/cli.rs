@@ -138,9 +138,9 @@ fn reports_say_what_they_leave_out() {
     for path in ["step", "operations", "prompt"] {
         assert!(kernels.iter().any(|k| k["path"] == path), "{path}");
     }
-    let step = kernels.iter().find(|k| k["kernel"] == "step_q6_k").expect("the step kernel");
-    // One block of 16 warps on each SM, by design.
-    assert_eq!((&step["blocks_per_sm"], &step["warps_per_sm_launched"]), (&1.into(), &16.into()));
+    let step = kernels.iter().find(|k| k["kernel"] == "stream").expect("the step kernel");
+    // One block of 10 warps on each SM, by design.
+    assert_eq!((&step["blocks_per_sm"], &step["warps_per_sm_launched"]), (&1.into(), &10.into()));
 }
 
 #[test]
