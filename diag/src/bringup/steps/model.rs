@@ -35,13 +35,13 @@ impl Expected {
     /// Decodes as many tokens, and compares them; tokens per second.
     fn decode(&self, engine: &mut Engine) -> anyhow::Result<f64> {
         engine.reset()?;
-        let logits = engine.prefill(&self.prompt)?;
+        let logits = engine.prefill(&self.prompt).map_err(of_the_device)?;
         let mut next =
             logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(i, _)| i as u32);
         let began = Instant::now();
         for (position, token) in self.tokens.iter().enumerate() {
             ensure!(next == *token, "token {position} is {next} instead of {token}");
-            next = engine.step_greedy(next)?;
+            next = engine.step_greedy(next).map_err(of_the_device)?;
         }
         Ok(self.tokens.len() as f64 / began.elapsed().as_secs_f64())
     }
@@ -49,6 +49,20 @@ impl Expected {
     fn engine(&self, device: &Device, mode: Mode) -> anyhow::Result<Engine> {
         let context = self.prompt.len() + self.tokens.len() + 1;
         Ok(Engine::new(device, &self.model, &EngineOptions::new(context).with_mode(mode))?)
+    }
+}
+
+/// An engine's error, of weights that are known to be good: not the file is to blame for NaN.
+fn of_the_device(error: ga10b_llm::Error) -> anyhow::Error {
+    match error {
+        ga10b_llm::Error::NotFinite { phase, layer, position } => {
+            let layer = layer.map(|layer| format!(" of layer {layer}")).unwrap_or_default();
+            anyhow!(
+                "token: {phase:?}{layer} gives NaN or infinity at position {position} from the built-in weights, \
+                 which are sound: the device computes wrong values"
+            )
+        }
+        other => other.into(),
     }
 }
 
