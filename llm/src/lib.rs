@@ -58,10 +58,10 @@
 //!  1 error gguf::layout
 //!  2 gguf::parse gguf::write decoder
 //!  3 gguf
-//!  4 quant tokenizer model::config model::keys
-//!  5 model cache generate
-//!  6 embedded reference synthesize
-//!  7 compare
+//!  4 quant tokenizer::sentencepiece tokenizer::token_type model::config model::keys
+//!  5 tokenizer::byte_level model cache
+//!  6 tokenizer embedded reference synthesize
+//!  7 compare generate
 //!  8 kernels::activation kernels::cache kernels::committed kernels::format kernels::heads
 //!  8 kernels::rotation kernels::state
 //!  9 kernels::pack kernels::operations kernels::prompt

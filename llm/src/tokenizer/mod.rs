@@ -1,39 +1,40 @@
 //! Text to tokens and back, by the vocabulary in the model's file.
 //!
-//! Byte-level BPE as in LLaMA 3, GPT-2 and Qwen (`tokenizer.ggml.model` = `gpt2`). The crate `tokenizers`
-//! splits and merges; tokens become bytes through a table, because a token may end within a character.
+//! Two kinds: byte-level BPE as in LLaMA 3, GPT-2 and Qwen (`tokenizer.ggml.model` = `gpt2`), which the crate
+//! `tokenizers` splits and merges, and SentencePiece's BPE (`llama`). Tokens become bytes through a table,
+//! because a token may end within a character.
 
 pub(crate) mod alphabet;
+mod byte_level;
+mod sentencepiece;
 mod split;
-
-use std::collections::HashMap;
-
-use tokenizers::AddedToken;
-use tokenizers::models::bpe::{BPE, Vocab};
+mod token_type;
 
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::gguf::value::{Array, Value};
-use crate::tokenizer::alphabet::alphabet;
-
-/// The values of `tokenizer.ggml.token_type` with a meaning here.
-const CONTROL: u64 = 3;
-const USER_DEFINED: u64 = 4;
-const UNUSED: u64 = 5;
+use crate::tokenizer::byte_level::ByteLevel;
+use crate::tokenizer::sentencepiece::SentencePiece;
+use crate::tokenizer::token_type::{BYTE, CONTROL, UNKNOWN, UNUSED, USER_DEFINED, token_types};
 
 /// End-of-turn tokens that some files name by no key.
 const END_TEXTS: [&str; 6] =
     ["<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>", "<|im_end|>", "<|end|>"];
 
+/// How text is split into tokens.
+#[derive(Debug)]
+enum Kind {
+    ByteLevel(Box<ByteLevel>),
+    SentencePiece(Box<SentencePiece>),
+}
+
 /// A tokenizer.
 #[derive(Debug)]
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
+    kind: Kind,
     /// Bytes of each token; control tokens have their names.
     bytes: Vec<Box<[u8]>>,
+    /// Tokens without a text.
     control: Vec<bool>,
-    /// Bytes for which the vocabulary has a symbol.
-    covered: [bool; 256],
     bos: Option<u32>,
     adds_bos: bool,
     ends: Vec<u32>,
@@ -46,53 +47,31 @@ impl Tokenizer {
     /// The key that is missing, inconsistent or of a kind that is not supported.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self> {
         let model = gguf.text("tokenizer.ggml.model")?.unwrap_or("none");
-        if model != "gpt2" {
-            let rule = "byte-level BPE (\"gpt2\") is supported";
-            return Err(Error::KeyValue { key: "tokenizer.ggml.model".into(), value: model.into(), rule });
-        }
-        let pre = gguf.text("tokenizer.ggml.pre")?.unwrap_or("default");
-        let rule = split::rule(pre).ok_or_else(|| Error::KeyValue {
-            key: "tokenizer.ggml.pre".into(),
-            value: pre.into(),
-            rule: "gpt-2, llama-bpe, qwen2, smollm, olmo and default are supported",
-        })?;
         let tokens = required(gguf.strings("tokenizer.ggml.tokens")?, "tokenizer.ggml.tokens")?;
-        let merges = required(gguf.strings("tokenizer.ggml.merges")?, "tokenizer.ggml.merges")?;
         let types = token_types(gguf, tokens.len())?;
-
-        let mut vocab = Vocab::default();
-        for (id, token) in tokens.iter().enumerate() {
-            vocab.entry(token.clone()).or_insert(id as u32);
-        }
-        let merges = split_merges(merges, &vocab)?;
-        let build = |e: tokenizers::Error| Error::Tokenizer { source: e };
-        let bpe = BPE::builder().vocab_and_merges(vocab, merges).ignore_merges(rule.whole_pieces);
-        let mut inner = tokenizers::Tokenizer::new(bpe.build().map_err(build)?);
-        inner.with_pre_tokenizer(Some(rule.pre_tokenizer().map_err(build)?));
-        let added = tokens.iter().zip(&types).filter(|(text, _)| !text.is_empty());
-        let added = added.filter_map(|(text, &ty)| match ty {
-            CONTROL => Some(AddedToken::from(text.as_str(), true).normalized(false)),
-            USER_DEFINED => Some(AddedToken::from(text.as_str(), false).normalized(false)),
-            _ => None,
-        });
-        inner.add_tokens(added).map_err(build)?;
-
-        let symbols = alphabet().into_iter().zip(0..=255).collect();
-        let mut covered = [false; 256];
-        let bytes: Vec<Box<[u8]>> = tokens
-            .iter()
-            .zip(&types)
-            .map(|(text, &ty)| match ty {
-                CONTROL | USER_DEFINED => text.as_bytes().into(),
-                UNUSED => Box::default(),
-                _ => token_bytes(text, &symbols),
-            })
-            .collect();
-        for (token, bytes) in tokens.iter().zip(&bytes) {
-            if let ([byte], 1) = (&**bytes, token.chars().count()) {
-                covered[usize::from(*byte)] = true;
+        let (kind, bytes, adds_bos) = match model {
+            "gpt2" => {
+                let (inner, bytes) = ByteLevel::new(gguf, tokens, &types)?;
+                let adds_bos = inner.adds_bos();
+                (Kind::ByteLevel(Box::new(inner)), bytes, adds_bos)
             }
-        }
+            "llama" => {
+                let named = (0..tokens.len() as u32).filter(|&id| {
+                    let at = id as usize;
+                    matches!(types[at], UNKNOWN | CONTROL | USER_DEFINED) && !tokens[at].is_empty()
+                });
+                let inner = SentencePiece::new(gguf, tokens, named.collect())?;
+                (Kind::SentencePiece(Box::new(inner)), sentencepiece_bytes(tokens, &types), true)
+            }
+            _ => {
+                let rule = "byte-level BPE (\"gpt2\") and SentencePiece's BPE (\"llama\") are supported";
+                return Err(Error::KeyValue {
+                    key: "tokenizer.ggml.model".into(),
+                    value: model.into(),
+                    rule,
+                });
+            }
+        };
 
         let id = |key: &str| -> Result<Option<u32>> {
             let Some(id) = gguf.uint(key)? else { return Ok(None) };
@@ -105,7 +84,7 @@ impl Tokenizer {
             }
         };
         let bos = id("tokenizer.ggml.bos_token_id")?;
-        let adds_bos = gguf.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(rule.adds_bos);
+        let adds_bos = gguf.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(adds_bos);
         let mut ends = Vec::new();
         for name in ["eos", "eot", "eom"] {
             ends.extend(id(&format!("tokenizer.ggml.{name}_token_id"))?);
@@ -117,8 +96,10 @@ impl Tokenizer {
         }
         ends.sort_unstable();
         ends.dedup();
-        let control = types.iter().map(|&ty| ty == CONTROL).collect();
-        Ok(Self { inner, bytes, control, covered, bos, adds_bos, ends })
+        // "<unk>" of a SentencePiece vocabulary stands for no text.
+        let is_silent = |ty| ty == CONTROL || (ty == UNKNOWN && model == "llama");
+        let control = types.iter().map(|&ty| is_silent(ty)).collect();
+        Ok(Self { kind, bytes, control, bos, adds_bos, ends })
     }
 
     /// The tokens of `text`, after the BOS token if the model takes one and the text does not begin with it,
@@ -139,27 +120,30 @@ impl Tokenizer {
         Ok(tokens)
     }
 
-    /// The tokens of `text` without BOS, for text that continues other text.
+    /// The tokens of `text` without BOS. SentencePiece vocabularies may add a space before its first word.
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>> {
-        if let Some(byte) = text.bytes().find(|b| !self.covered[usize::from(*b)]) {
-            return Err(Error::Uncovered { byte });
+        match &self.kind {
+            Kind::ByteLevel(inner) => inner.encode(text),
+            Kind::SentencePiece(inner) => Ok(inner.encode(text)),
         }
-        let encoding = self.inner.encode_fast(text, false).map_err(|e| Error::Tokenizer { source: e })?;
-        Ok(encoding.get_ids().to_vec())
     }
 
-    /// The text of `tokens` without control tokens; bytes that are not UTF-8 become U+FFFD.
+    /// The text of `tokens` without control tokens; bytes that are not UTF-8 become U+FFFD. The space that
+    /// [`encode`](Self::encode) adds before a first word is removed.
     pub fn decode(&self, tokens: &[u32]) -> String {
         let mut stream = self.stream();
         let mut text: String = tokens.iter().map(|&t| stream.push(t)).collect();
         text.push_str(&stream.finish());
-        text
+        match &self.kind {
+            Kind::SentencePiece(inner) if inner.space_prefix() && text.starts_with(' ') => text.split_off(1),
+            _ => text,
+        }
     }
 
-    /// A decoder that takes tokens one at a time.
+    /// A decoder that takes tokens one at a time, of a text that continues another.
     pub fn stream(&self) -> TextStream<'_> {
         TextStream { tokenizer: self, pending: Vec::new() }
     }
@@ -230,47 +214,15 @@ fn may_continue(bytes: &[u8]) -> bool {
     matches!(std::str::from_utf8(bytes), Err(e) if e.valid_up_to() == 0 && e.error_len().is_none())
 }
 
-/// The bytes of a normal token; its UTF-8 if it has characters outside the alphabet.
-fn token_bytes(text: &str, symbols: &HashMap<char, u8>) -> Box<[u8]> {
-    let bytes: Option<Box<[u8]>> = text.chars().map(|c| symbols.get(&c).copied()).collect();
-    bytes.unwrap_or_else(|| text.as_bytes().into())
-}
-
-fn token_types(gguf: &Gguf, count: usize) -> Result<Vec<u64>> {
-    let key = "tokenizer.ggml.token_type";
-    let Some(value) = gguf.value(key) else { return Ok(vec![1; count]) };
-    let types = if let Value::Array(array) = value { Array::to_uints(array) } else { None };
-    let Some(types) = types else {
-        return Err(Error::KeyType {
-            key: key.into(),
-            expected: "an array of integers",
-            found: value.kind(),
-        });
+/// The bytes of each token of a SentencePiece vocabulary.
+fn sentencepiece_bytes(tokens: &[String], types: &[u64]) -> Vec<Box<[u8]>> {
+    let bytes = |(text, &ty): (&String, &u64)| match ty {
+        UNKNOWN | CONTROL | USER_DEFINED => text.as_bytes().into(),
+        UNUSED => Box::default(),
+        BYTE if let Some(byte) = sentencepiece::byte_of(text) => [byte].into(),
+        _ => sentencepiece::token_bytes(text),
     };
-    if types.len() != count {
-        let value = format!("an array of {}", types.len());
-        return Err(Error::KeyValue { key: key.into(), value, rule: "it must have one entry per token" });
-    }
-    Ok(types)
-}
-
-/// Splits each "left right" and checks that both, and their concatenation, are tokens.
-fn split_merges(merges: &[String], vocab: &Vocab) -> Result<Vec<(String, String)>> {
-    let split = |(at, merge): (usize, &String)| {
-        let pair = merge.split_once(' ');
-        let pair = pair.filter(|(a, b)| {
-            vocab.contains_key(*a) && vocab.contains_key(*b) && vocab.contains_key(&format!("{a}{b}"))
-        });
-        match pair {
-            Some((a, b)) => Ok((a.to_owned(), b.to_owned())),
-            None => Err(Error::KeyValue {
-                key: format!("tokenizer.ggml.merges[{at}]"),
-                value: format!("{merge:?}"),
-                rule: "it must be two tokens with a space between that make a third",
-            }),
-        }
-    };
-    merges.iter().enumerate().map(split).collect()
+    tokens.iter().zip(types).map(bytes).collect()
 }
 
 fn required<T>(value: Option<T>, key: &str) -> Result<T> {

@@ -15,6 +15,10 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 /// Qwen 2: as LLaMA 3, with single digits.
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+/// What is said of a name that is not known.
+pub(super) const NAMES: &str = "gpt-2, mpt, olmo, phi-2, llama-bpe, falcon3, pixtral, qwen2, deepseek-r1-qwen, smollm, starcoder, \
+                                refact, command-r and default are supported";
+
 /// A way to split text, named by `tokenizer.ggml.pre`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
@@ -30,12 +34,12 @@ pub(super) struct Rule {
 pub(super) fn rule(name: &str) -> Option<Rule> {
     let plain = |patterns| Some(Rule { patterns, whole_pieces: false, adds_bos: false });
     match name {
-        "gpt-2" | "gpt2" | "olmo" | "phi-2" => plain(&[GPT2]),
-        "llama-bpe" | "llama3" | "llama-v3" => {
+        "gpt-2" | "gpt2" | "olmo" | "phi-2" | "mpt" => plain(&[GPT2]),
+        "llama-bpe" | "llama3" | "llama-v3" | "falcon3" | "pixtral" => {
             Some(Rule { patterns: &[LLAMA3], whole_pieces: true, adds_bos: true })
         }
         "qwen2" | "deepseek-r1-qwen" => plain(&[QWEN2]),
-        "smollm" => plain(&[r"\p{N}", GPT2]),
+        "smollm" | "starcoder" | "refact" | "command-r" => plain(&[r"\p{N}", GPT2]),
         "default" => plain(&[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"]),
         _ => None,
     }
