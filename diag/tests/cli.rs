@@ -230,10 +230,13 @@ fn every_kernel_of_the_repository_waits_for_its_results() {
                 folders.push(path);
             } else if name.ends_with(".cubin") {
                 let bytes = std::fs::read(&path).expect("readable");
-                // Damaged ones are test data of their own.
-                let Ok(lint) = nvdiag::lint::Lint::read(&bytes, None) else { continue };
+                let lint = match nvdiag::lint::Lint::read(&bytes, None) {
+                    Ok(lint) => lint,
+                    Err(error) => panic!("{}: {error:#}", path.display()),
+                };
                 for kernel in &lint.kernels {
                     assert!(kernel.findings.is_empty(), "{}: {:#?}", path.display(), kernel.findings);
+                    assert!(kernel.instructions > 0, "{}: {}", path.display(), kernel.name);
                     examined += kernel.instructions;
                 }
                 archs.insert(lint.target);
@@ -241,7 +244,6 @@ fn every_kernel_of_the_repository_waits_for_its_results() {
         }
     }
     println!("{examined} instructions of {archs:?}");
-    assert!(examined > 300_000, "{examined}");
     assert!(["sm_80", "sm_86", "sm_87", "sm_89", "sm_90"].iter().all(|sm| archs.contains(*sm)), "{archs:?}");
 }
 
