@@ -259,6 +259,12 @@ pub enum Error {
         /// The known mixes.
         mixes: String,
     },
+    /// A template of conversations that cannot be used, or that refuses a conversation.
+    #[error("the model's template of conversations: {source:#}")]
+    Template {
+        /// What the template engine says.
+        source: minijinja::Error,
+    },
     /// A prompt without any token.
     #[error("the prompt is empty and the model has no token to begin with; pass some text")]
     EmptyPrompt,

@@ -50,7 +50,7 @@
 //! - a way to decode: a room in [`kernels`] and a lowering in [`engine`]
 //! - the cache: [`cache`] (types), [`kernels::cache`](mod@kernels::cache) (code), `engine::cache` (sizes)
 //! - more sequences: `engine::state` holds what one sequence has, `engine::memory` what all share
-//! - a tokenizer or a sampler: [`tokenizer`], [`sampler`]
+//! - a tokenizer or a sampler: [`tokenizer`], [`sampler`]; templates of conversations: [`chat`]
 //!
 //! # Layers
 //! ```text
@@ -61,7 +61,7 @@
 //!  4 quant tokenizer::sentencepiece tokenizer::token_type model::config model::keys
 //!  5 tokenizer::byte_level model cache
 //!  6 tokenizer embedded reference synthesize
-//!  7 compare generate
+//!  7 chat compare generate
 //!  8 kernels::activation kernels::cache kernels::committed kernels::format kernels::heads
 //!  8 kernels::rotation kernels::state
 //!  9 kernels::pack kernels::operations kernels::prompt
@@ -95,6 +95,7 @@
 //! ```
 
 pub mod cache;
+pub mod chat;
 pub mod compare;
 pub mod decoder;
 pub mod embedded;

@@ -158,6 +158,11 @@ impl Tokenizer {
         &self.ends
     }
 
+    /// The name of a control token, the text of another one; empty for a number outside the vocabulary.
+    pub fn name(&self, token: u32) -> String {
+        self.bytes.get(token as usize).map(|b| String::from_utf8_lossy(b).into_owned()).unwrap_or_default()
+    }
+
     /// The token at the start of a text, if the vocabulary has one.
     pub fn bos(&self) -> Option<u32> {
         self.bos
