@@ -55,7 +55,7 @@ fn hmma(d: u8, a: u8, b: u8) -> u128 {
 
 /// `IMMA.16832.S8.S8 Rd, Ra, Rb, Rd`
 fn imma(d: u8, a: u8, b: u8) -> u128 {
-    0x237 | ALWAYS | CONTROL | registers(d, a, b, d) | 1 << 75 | 1 << 76 | 1 << 78 | 1 << 86
+    0x237 | ALWAYS | CONTROL | registers(d, a, b, d) | 1 << 74 | 1 << 75 | 1 << 76 | 1 << 78 | 1 << 86
 }
 
 /// The same loop in warps of 16 threads.

@@ -12,7 +12,7 @@ use crate::gpu::sm::micro_op::{MicroOp, Op, warp_ops};
 
 /// Row and column of register `r` of an fp32 or s32 result, for a lane.
 #[inline(always)]
-pub(super) fn result_place(lane: usize, r: usize) -> (usize, usize) {
+fn result_place(lane: usize, r: usize) -> (usize, usize) {
     (lane / 4 + 8 * (r >> 1), 2 * (lane % 4) + (r & 1))
 }
 
@@ -86,13 +86,13 @@ fn add_dot<const WIDTH: u32, const A_SIGNED: bool, const B_SIGNED: bool>(
 
 /// The lanes' values of A that meet column group `T` of the depth: a row's from the lane of its four that has it.
 #[inline(always)]
-fn of_row<const T: usize>(a: &[u32; 32]) -> [u32; 32] {
+pub(super) fn of_row<const T: usize>(a: &[u32; 32]) -> [u32; 32] {
     each(|lane| a[lane / 4 * 4 + T])
 }
 
 /// The same of B: a lane has columns 2t and 2t + 1 of the result, `E` says which.
 #[inline(always)]
-fn of_column<const T: usize, const E: usize>(b: &[u32; 32]) -> [u32; 32] {
+pub(super) fn of_column<const T: usize, const E: usize>(b: &[u32; 32]) -> [u32; 32] {
     each(|lane| b[4 * (2 * (lane % 4) + E) + T])
 }
 
