@@ -130,8 +130,8 @@ impl<'a> Core<'a> {
             if self.written_mask != self.mask {
                 self.set_written();
             }
-            // A blend with words from memory. Where the compiler knows that they come from a mask it makes a masked
-            // store of AVX-512, from which later loads are not forwarded.
+            // A blend with words from memory. Where the compiler knows that they come from a mask it makes a
+            // masked store of AVX-512, from which later loads are not forwarded.
             let (old, written) = (*dst, self.written.0);
             *dst = each(|i| (old[i] & !written[i]) | (value[i] & written[i]));
         }

@@ -23,8 +23,8 @@ static BITS: [u32; 32] = {
     bits
 };
 
-/// Whether `lane` is in `mask`. In a loop over the lanes this is one vector test; with a shift by the lane the
-/// compiler takes the sign bit apart from the others.
+/// Whether `lane` is in `mask`. In a loop over the lanes this is one vector test; with a shift by the lane
+/// the compiler takes the sign bit apart from the others.
 #[inline(always)]
 pub(crate) fn has(mask: u32, lane: usize) -> bool {
     mask & BITS[lane & 31] != 0
@@ -36,8 +36,8 @@ pub(crate) fn spread(mask: u32, lane: usize) -> u32 {
     u32::from(has(mask, lane)).wrapping_neg()
 }
 
-/// A value of each lane. Unlike `std::array::from_fn` and `map`, which may stay calls of code for the baseline,
-/// it becomes a part of the operation that it is in.
+/// A value of each lane. Unlike `std::array::from_fn` and `map`, which may stay calls of code for the
+/// baseline, it becomes a part of the operation that it is in.
 #[inline(always)]
 pub(crate) fn each<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; 32] {
     let mut t = [T::default(); 32];

@@ -64,7 +64,8 @@ lane_ops! {
         to_integer(f64::from(f32::from_bits(x)), op) as u32
     };
     F16ToInt(_, b, _, op) to_integer(f64::from(widen(modified(half_of(b, op), op))), op) as u32;
-    /// I2F to any format and rounding; k: 0 signed, 1 shift left, 2 shift right that isolate the field, 3 destination (1 fp16, 2 fp32), 4 rounding.
+    /// I2F to any format and rounding; k: 0 signed, 1 shift left, 2 shift right that isolate the field, 3
+    /// destination (1 fp16, 2 fp32), 4 rounding.
     IntToFloat(_, b, _, op) {
         let up = b << (op.k[1] & 31);
         let x = if op.k[0] != 0 { i64::from((up as i32) >> (op.k[2] & 31)) } else { i64::from(up >> (op.k[2] & 31)) };
@@ -196,7 +197,8 @@ fn wide_source(core: &Core<'_>, op: &MicroOp) -> [u64; 32] {
 }
 
 warp_ops! {
-    /// F2I with a 64-bit side; k as for the narrow one, pd[0] the source format, pd[1] 1 if the destination is a pair.
+    /// F2I with a 64-bit side; k as for the narrow one, pd[0] the source format, pd[1] 1 if the destination
+    /// is a pair.
     WideToInt(core, op) {
         let double = op.ps[1] == 3;
         let wide = if double { core.src_pair(op.b) } else { wide_source(core, op) };

@@ -1,5 +1,5 @@
-//! Matrix instructions of integers, bits and doubles: fragments of small matrices spread over the lanes of a warp.
-//! Those of narrow floating-point numbers are in [`tensor`](crate::gpu::sm::ops::tensor).
+//! Matrix instructions of integers, bits and doubles: fragments of small matrices spread over the lanes of a
+//! warp. Those of narrow floating-point numbers are in [`tensor`](crate::gpu::sm::ops::tensor).
 //!
 //! In what follows g = lane / 4 and t = lane % 4. Every lane must take part; with less, the hardware's result
 //! is undefined and the instruction is reported.
@@ -84,7 +84,8 @@ fn add_dot<const WIDTH: u32, const A_SIGNED: bool, const B_SIGNED: bool>(
     }
 }
 
-/// The lanes' values of A that meet column group `T` of the depth: a row's from the lane of its four that has it.
+/// The lanes' values of A that meet column group `T` of the depth: a row's from the lane of its four that has
+/// it.
 #[inline(always)]
 pub(super) fn of_row<const T: usize>(a: &[u32; 32]) -> [u32; 32] {
     each(|lane| a[lane / 4 * 4 + T])

@@ -1,9 +1,9 @@
-//! HMMA: products of matrices of fp16, bf16 and tf32, summed as the tensor cores do: terms are cut off below the
-//! largest exponent, added exactly, and the sum is cut to fp32 or rounded to fp16.
+//! HMMA: products of matrices of fp16, bf16 and tf32, summed as the tensor cores do: terms are cut off below
+//! the largest exponent, added exactly, and the sum is cut to fp32 or rounded to fp16.
 //!
-//! Everything stays where its lane has it: with g = lane / 4 and t = lane % 4, a lane has columns 2t and 2t + 1 of
-//! rows g and g + 8 of the result. What it needs of A is in the four lanes of its g, what it needs of B in the
-//! four lanes of its columns.
+//! Everything stays where its lane has it: with g = lane / 4 and t = lane % 4, a lane has columns 2t and 2t +
+//! 1 of rows g and g + 8 of the result. What it needs of A is in the four lanes of its g, what it needs of B
+//! in the four lanes of its columns.
 
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
@@ -34,8 +34,8 @@ struct Split {
 }
 
 impl Split {
-    /// Significands have `fraction` bits below the point. With `half`, numbers below the normal range of fp16 have
-    /// its smallest exponent: they are normal fp32 numbers.
+    /// Significands have `fraction` bits below the point. With `half`, numbers below the normal range of fp16
+    /// have its smallest exponent: they are normal fp32 numbers.
     #[inline(always)]
     fn new(x: &[f32; 32], fraction: u32, half: bool) -> Self {
         let (mut sig, mut exp, mut largest) = ([0; 32], [0; 32], 0);
@@ -61,7 +61,8 @@ const ELEMENTS: usize = 4;
 /// Terms of a sum.
 const TERMS: usize = 4 * ELEMENTS;
 
-/// What the lanes multiply: term 4 e + T is element e of lane T of the four that have the lane's row or columns.
+/// What the lanes multiply: term 4 e + T is element e of lane T of the four that have the lane's row or
+/// columns.
 struct Factors {
     sig: [[i32; 32]; TERMS],
     exp: [[i32; 32]; TERMS],
@@ -162,8 +163,8 @@ fn rounded(sum: &[i64; 32], exp: &[i32; 32], half: bool) -> [f32; 32] {
         let magnitude = sum[n].unsigned_abs();
         let drop = (64 - magnitude.leading_zeros()).max(24) - 24;
         let cut = magnitude >> drop << drop;
-        // For fp16 the lowest of 24 bits says that others were cut off: the second rounding sees on which side of
-        // the middle the sum lies.
+        // For fp16 the lowest of 24 bits says that others were cut off: the second rounding sees on which
+        // side of the middle the sum lies.
         let odd = if half && cut != magnitude { cut | 1 << drop } else { cut };
         // A zero has any exponent.
         let scale = f64::from_bits(((exp[n].clamp(-1000, 1000) + 1023) as u64) << 52);
@@ -324,7 +325,8 @@ fn fast(f: &Fragments, half: bool) -> [[f32; 32]; 4] {
 }
 
 warp_ops! {
-    /// HMMA; k: 0 element type, 1 depth, 2 fp32 accumulators, 3 signs (1 A, 2 B), 4 bits kept, 5 depth at once (0: fp32 arithmetic).
+    /// HMMA; k: 0 element type, 1 depth, 2 fp32 accumulators, 3 signs (1 A, 2 B), 4 bits kept, 5 depth at
+    /// once (0: fp32 arithmetic).
     Hmma(core, op) {
         if core.mask != u32::MAX {
             return core.unsupported("a matrix instruction with inactive lanes");
