@@ -48,6 +48,21 @@ fn registers(d: u8, a: u8, b: u8, c: u8) -> u128 {
     u128::from(d) << 16 | u128::from(a) << 24 | u128::from(b) << 32 | u128::from(c) << 64
 }
 
+/// `HMMA.16816.F32 Rd, Ra, Rb, Rd`
+fn hmma(d: u8, a: u8, b: u8) -> u128 {
+    0x23c | ALWAYS | CONTROL | registers(d, a, b, d) | 1 << 75 | 1 << 76
+}
+
+/// `IMMA.16832.S8.S8 Rd, Ra, Rb, Rd`
+fn imma(d: u8, a: u8, b: u8) -> u128 {
+    0x237 | ALWAYS | CONTROL | registers(d, a, b, d) | 1 << 74 | 1 << 75 | 1 << 76 | 1 << 78 | 1 << 86
+}
+
+/// The same loop in warps of 16 threads.
+fn half_warps((guest, launch): (Guest, Launch)) -> (Guest, Launch) {
+    (guest, Launch { grid: [64, 1, 1], block: [16, 1, 1], ..launch })
+}
+
 /// A loop of `body`, repeated 16 times per round, and what counts it.
 fn alu(body: &[u128]) -> (Guest, Launch) {
     let mut code: Vec<u128> = (0..16).map(|r| asm::mov(r, 0x3f80_0000 + u32::from(r))).collect();
@@ -158,11 +173,14 @@ fn main() {
         lop3(14, 7, 10, 255, 0xc0),
         iadd3(15, 14, 9, 15),
     ];
-    let cases: [(&str, (Guest, Launch)); 9] = [
+    let cases: [(&str, (Guest, Launch)); 12] = [
         ("alu mix (FFMA, IADD3, LOP3)", alu(&mix)),
         ("FFMA", alu(&fused)),
         ("IADD3", alu(&iadd)),
         ("LOP3, exclusive or of three", alu(&lop)),
+        ("alu mix, half of the lanes", half_warps(alu(&mix))),
+        ("HMMA.16816.F32", alu(&[hmma(4, 8, 12)])),
+        ("IMMA.16832.S8.S8", alu(&[imma(4, 8, 12)])),
         ("q6k_fma32 (corpus 03)", q6k("q6k_fma32")),
         ("q6k_dp4a (corpus 03)", q6k("q6k_dp4a")),
         ("softmax_warp (corpus 06)", softmax()),
@@ -174,6 +192,6 @@ fn main() {
     for (i, (name, (guest, launch))) in cases.iter().enumerate() {
         let simd = i != cases.len() - 1;
         let (one, all) = (rate(guest, launch, 1, simd), rate(guest, launch, 0, simd));
-        println!("{name:<34} {:>9.2} {:>9.2}", one / 1e9, all / 1e9);
+        println!("{name:<34} {:>9.3} {:>9.3}", one / 1e9, all / 1e9);
     }
 }

@@ -21,6 +21,15 @@ pub(crate) struct Barrier {
     pub any: bool,
 }
 
+impl Barrier {
+    /// Back to the state of a block that begins.
+    fn reset(&mut self) {
+        let mut partial = std::mem::take(&mut self.partial);
+        partial.clear();
+        *self = Barrier { partial, ..Barrier::default() };
+    }
+}
+
 /// A thread block.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
@@ -50,7 +59,7 @@ impl Block {
         for (i, warp) in (0u32..).zip(&mut self.warps) {
             warp.start(i, (threads - 32 * i).min(32), layout, fresh);
         }
-        self.barriers = Default::default();
+        self.barriers.iter_mut().for_each(Barrier::reset);
     }
 
     /// Every path and wait of the block, for a deadlock report.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::gpu::sm::code::{Code, PoolWord};
-use crate::gpu::sm::constants::read_const;
+use crate::gpu::sm::constants::Banks;
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::lanes::Lanes;
 use crate::gpu::sm::launch::{Launch, Memory};
@@ -25,10 +25,11 @@ impl Bound {
     pub fn new(code: Arc<Code>, memory: &dyn Memory, launch: &Launch, target: Target) -> Self {
         let mut pool = Vec::with_capacity(code.pool.len());
         let mut bad = Vec::new();
+        let mut banks = Banks::new(memory, launch);
         for (i, word) in code.pool.iter().enumerate() {
             pool.push(match *word {
                 PoolWord::Imm(x) => Lanes::splat(x),
-                PoolWord::Const { bank, offset } => match read_const(memory, launch, bank, offset) {
+                PoolWord::Const { bank, offset } => match banks.word(bank, offset) {
                     Some(x) => Lanes::splat(x),
                     None => {
                         bad.push(POOL + i as u16);

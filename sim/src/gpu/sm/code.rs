@@ -44,7 +44,7 @@ impl Code {
             pool: Vec::new(),
             pool_index: HashMap::new(),
             links: Vec::new(),
-            layout: FileLayout { registers: registers.min(255) as u16 },
+            layout: FileLayout { registers: registers.min(255) as u16, uniforms: 0 },
         };
         code.pool_slot(&[PoolWord::Imm(0); 4]);
         code

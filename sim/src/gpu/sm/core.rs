@@ -7,7 +7,7 @@ use crate::gpu::sm::code_map::CodeMap;
 use crate::gpu::sm::counters::Counters;
 use crate::gpu::sm::environment::Environment;
 use crate::gpu::sm::fault::{Fault, esr};
-use crate::gpu::sm::lanes::Lanes;
+use crate::gpu::sm::lanes::{Lanes, each, spread};
 use crate::gpu::sm::launch::MemoryFault;
 use crate::gpu::sm::slots::{NO_PREDICATE, NOT, POOL};
 use crate::gpu::sm::tlb::Tlb;
@@ -36,6 +36,9 @@ pub(crate) struct Core<'a> {
     bases: [*mut Lanes; 2],
     /// Lanes that execute the current op.
     pub mask: u32,
+    /// The lanes that `put` writes, as all ones or zero each, and the mask that these are of.
+    written: Lanes,
+    written_mask: u32,
     /// Lanes of the current path.
     pub active: u32,
     /// Index of the current op.
@@ -62,6 +65,8 @@ impl<'a> Core<'a> {
         Core {
             bases: [std::ptr::null_mut(); 2],
             mask: 0,
+            written: Lanes::ZERO,
+            written_mask: 0,
             active: 0,
             pc: 0,
             fuel: 0,
@@ -122,13 +127,20 @@ impl<'a> Core<'a> {
         if self.mask == u32::MAX {
             *dst = *value;
         } else {
-            let (mask, mut new) = (self.mask, *dst);
-            for i in 0..32 {
-                let keep = (mask >> i & 1).wrapping_sub(1);
-                new[i] = (new[i] & keep) | (value[i] & !keep);
+            if self.written_mask != self.mask {
+                self.set_written();
             }
-            *dst = new;
+            // A blend with words from memory. Where the compiler knows that they come from a mask it makes a
+            // masked store of AVX-512, from which later loads are not forwarded.
+            let (old, written) = (*dst, self.written.0);
+            *dst = each(|i| (old[i] & !written[i]) | (value[i] & written[i]));
         }
+    }
+
+    #[inline(never)]
+    fn set_written(&mut self) {
+        let mask = self.mask;
+        (self.written, self.written_mask) = (Lanes(each(|i| spread(mask, i))), mask);
     }
 
     /// Writes two neighbouring registers.

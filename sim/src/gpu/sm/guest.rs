@@ -85,8 +85,10 @@ pub(crate) unsafe fn store_words<const W: usize>(p: *mut u8, words: [u32; 4]) {
     }
 }
 
-/// Whether [`load_16`] loads vectors.
-pub(crate) const HAS_VECTOR_LOADS: bool = cfg!(all(target_arch = "x86_64", not(miri)));
+/// Whether [`load_16`] and [`store_16`] access vectors. Where it is aligned to 16 bytes such an access is a
+/// single one on processors with AVX: "Intel 64 and IA-32 Architectures Software Developer's Manual", volume
+/// 3, guaranteed atomic operations; "AMD64 Architecture Programmer's Manual", volume 2, access atomicity.
+pub(crate) const HAS_VECTOR_ACCESSES: bool = cfg!(all(target_arch = "x86_64", not(miri)));
 
 /// Loads 16 bytes, at any alignment, as an x86-64 processor with AVX does: each aligned group of eight that
 /// they hold at once. In assembly, since a vector load is no atomic access of the language. Elsewhere two words,
@@ -115,6 +117,31 @@ pub(crate) unsafe fn load_16(p: *const u8) -> [u32; 4] {
     // SAFETY: the caller's.
     unsafe {
         load_words::<16>(p)
+    }
+}
+
+/// Stores 16 bytes as [`load_16`] loads them.
+///
+/// # Safety
+/// As for [`load_16`], and the bytes are writable.
+#[inline(always)]
+pub(crate) unsafe fn store_16(p: *mut u8, words: [u32; 4]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: writes the 16 bytes that the caller vouches for; the types have the same size and no invalid
+    // values.
+    unsafe {
+        let x: std::arch::x86_64::__m128i = std::mem::transmute(words);
+        std::arch::asm!(
+            "vmovdqu xmmword ptr [{p}], {x}",
+            x = in(xmm_reg) x,
+            p = in(reg) p,
+            options(nostack, preserves_flags)
+        );
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    // SAFETY: the caller's.
+    unsafe {
+        store_words::<16>(p, words);
     }
 }
 

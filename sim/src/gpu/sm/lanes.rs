@@ -13,6 +13,40 @@ impl Lanes {
     }
 }
 
+/// The bit of each lane in a mask.
+static BITS: [u32; 32] = {
+    let (mut bits, mut i) = ([0; 32], 0);
+    while i < 32 {
+        bits[i] = 1 << i;
+        i += 1;
+    }
+    bits
+};
+
+/// Whether `lane` is in `mask`. In a loop over the lanes this is one vector test; with a shift by the lane
+/// the compiler takes the sign bit apart from the others.
+#[inline(always)]
+pub(crate) fn has(mask: u32, lane: usize) -> bool {
+    mask & BITS[lane & 31] != 0
+}
+
+/// All ones if `lane` is in `mask`, else zero.
+#[inline(always)]
+pub(crate) fn spread(mask: u32, lane: usize) -> u32 {
+    u32::from(has(mask, lane)).wrapping_neg()
+}
+
+/// A value of each lane. Unlike `std::array::from_fn` and `map`, which may stay calls of code for the
+/// baseline, it becomes a part of the operation that it is in.
+#[inline(always)]
+pub(crate) fn each<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; 32] {
+    let mut t = [T::default(); 32];
+    for i in 0..32 {
+        t[i] = f(i);
+    }
+    t
+}
+
 /// Which copy of the operations to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Isa {

@@ -100,13 +100,16 @@ impl Lower<'_> {
     }
 
     /// The slot of a uniform register group that is read.
-    pub fn ureg(&self, n: u32, width: u32) -> Result<u16, Refusal> {
+    pub fn ureg(&mut self, n: u32, width: u32) -> Result<u16, Refusal> {
         if n == 63 {
             return Ok(ZERO);
         }
         if !n.is_multiple_of(width) {
             return Err(esr::MISALIGNED_REG);
         }
+        // Whatever the width: some operations read or write pairs that they name by their first register.
+        let named = &mut self.code.layout.uniforms;
+        *named = (*named).max((n as u16 + 4).min(64));
         Ok(self.code.layout.uniform() + n as u16)
     }
 
@@ -117,7 +120,7 @@ impl Lower<'_> {
     }
 
     /// The uniform destination, [16,22).
-    pub fn udst(&self, width: u32) -> Result<u16, Refusal> {
+    pub fn udst(&mut self, width: u32) -> Result<u16, Refusal> {
         let n = self.bits(16, 6);
         if n == 63 { Ok(self.code.layout.trash()) } else { self.ureg(n, width) }
     }

@@ -19,6 +19,8 @@ pub(crate) const NOT: u8 = 0x80;
 pub(crate) struct FileLayout {
     /// General registers: slots 0 to this.
     pub registers: u16,
+    /// Uniform registers that the program names: those from UR0 to this.
+    pub uniforms: u16,
 }
 
 impl FileLayout {
@@ -30,6 +32,11 @@ impl FileLayout {
     /// The slot of UR0; each uniform register is held broadcast, URZ included.
     pub fn uniform(self) -> u16 {
         self.registers + 4
+    }
+
+    /// Slots that the program may read: it writes no other, but for the write-only ones.
+    pub fn named(self) -> usize {
+        usize::from(self.uniform() + self.uniforms)
     }
 
     /// Slots in all.

@@ -3,6 +3,8 @@
 use crate::gpu::sm::launch::{Access, Memory, MemoryFault, Span, Windows};
 
 const ENTRIES: usize = 256;
+/// Translations that are kept whole: one that covers the address of a miss is not asked for again.
+const RECENT: usize = 4;
 /// Bytes of guest memory that share an entry.
 const GRAIN: u32 = 14;
 
@@ -41,12 +43,22 @@ pub(crate) struct Tlb<'a> {
     windows: Windows,
     generation: u64,
     entries: Box<[Entry; ENTRIES]>,
+    /// The last translations, and which of them goes next.
+    recent: [Entry; RECENT],
+    next: usize,
 }
 
 impl<'a> Tlb<'a> {
     pub fn new(memory: &'a dyn Memory, windows: Windows) -> Self {
         let generation = memory.generation();
-        Tlb { memory, windows, generation, entries: Box::new([Entry::EMPTY; ENTRIES]) }
+        Tlb {
+            memory,
+            windows,
+            generation,
+            entries: Box::new([Entry::EMPTY; ENTRIES]),
+            recent: [Entry::EMPTY; RECENT],
+            next: 0,
+        }
     }
 
     /// Drops all entries if the memory reports that translations changed.
@@ -55,6 +67,7 @@ impl<'a> Tlb<'a> {
         if generation != self.generation {
             self.generation = generation;
             *self.entries = [Entry::EMPTY; ENTRIES];
+            self.recent = [Entry::EMPTY; RECENT];
         }
     }
 
@@ -85,6 +98,11 @@ impl<'a> Tlb<'a> {
     #[cold]
     #[inline(never)]
     fn fill(&mut self, va: u64, access: Access) -> Result<Entry, Miss> {
+        let covers = |e: &&Entry| e.covers(va) && (e.writable || access == Access::Read);
+        if let Some(&e) = self.recent.iter().find(covers) {
+            self.entries[((va >> GRAIN) as usize) % ENTRIES] = e;
+            return Ok(e);
+        }
         if let Some(window) = self.window(va) {
             return Err(window);
         }
@@ -106,6 +124,8 @@ impl<'a> Tlb<'a> {
             }
         }
         self.entries[((va >> GRAIN) as usize) % ENTRIES] = e;
+        self.recent[self.next] = e;
+        self.next = (self.next + 1) % RECENT;
         Ok(e)
     }
 }

@@ -66,9 +66,11 @@ impl Warp {
     /// Begins a warp of `threads` lanes at op 0. Its general registers hold `fresh`.
     pub fn start(&mut self, index: u32, threads: u32, layout: FileLayout, fresh: Lanes) {
         let live = if threads >= 32 { u32::MAX } else { (1 << threads) - 1 };
-        self.file.clear();
-        self.file.resize(usize::from(layout.registers), fresh);
+        // Slots that the program does not name stay as they are: zero.
         self.file.resize(layout.len(), Lanes::ZERO);
+        let (general, others) = self.file.split_at_mut(usize::from(layout.registers));
+        general.fill(fresh);
+        others[..layout.named() - usize::from(layout.registers)].fill(Lanes::ZERO);
         self.preds = [0; PREDICATES];
         self.preds[7] = u32::MAX;
         self.preds[usize::from(UNIFORM_PREDICATES) + 7] = u32::MAX;

@@ -2,6 +2,7 @@
 
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
+use crate::gpu::sm::lanes::{each, has, spread};
 use crate::gpu::sm::launch::{Access, MemoryFault, Windows};
 use crate::gpu::sm::tlb::Miss;
 
@@ -35,7 +36,8 @@ fn settle(mask: u32, address: &mut [u64; 32], width: u64) -> (Pattern, u64) {
     if mask != u32::MAX {
         let first = address[mask.trailing_zeros() as usize & 31];
         for i in 0..32 {
-            address[i] = if mask >> i & 1 != 0 { address[i] } else { first };
+            let runs = u64::from(has(mask, i)).wrapping_neg();
+            address[i] = first ^ ((address[i] ^ first) & runs);
         }
     }
     let base = address[0];
@@ -170,31 +172,45 @@ fn local_host(core: &mut Core<'_>, offset: u64, width: u64, lane: usize) -> Opti
 /// Checks a shared-memory access by 32-bit offsets.
 #[inline(always)]
 pub(super) fn shared(core: &mut Core<'_>, offset: &[u32; 32], width: u64) -> Result<Checked, Flow> {
-    let mut address = [0u64; 32];
+    let mask = core.mask;
+    let lead = offset[mask.trailing_zeros() as usize & 31];
+    let at = each(|i| lead ^ ((offset[i] ^ lead) & spread(mask, i)));
+    let (mut apart, mut step, mut low, mut top) = (0u32, 0u32, 0u32, 0u32);
     for i in 0..32 {
-        address[i] = u64::from(offset[i]);
-    }
-    let (pattern, low) = settle(core.mask, &mut address, width);
-    if low != 0 {
-        return Err(misaligned(core, &address, width));
+        apart |= at[i] ^ lead;
+        step |= at[i].wrapping_sub(lead) ^ (i as u32 * width as u32);
+        low |= at[i];
+        top = top.max(at[i]);
     }
     let size = u64::from(core.env.launch.shared_bytes);
-    let base = core.block.shared.as_mut_ptr() as u64;
-    let mut top = 0u64;
-    let mut host = [0u64; 32];
-    for i in 0..32 {
-        top = top.max(address[i]);
-        host[i] = base + address[i];
+    if u64::from(low) & (width - 1) != 0 || u64::from(top) + width > size {
+        return Err(refuse_shared(core, &at, width, size));
     }
-    if top + width > size {
-        let lanes = lanes_where(core.mask, |i| address[i] + width > size);
-        return Err(core.raise(esr::OOR_ADDR, lanes, Some(address[lanes.trailing_zeros() as usize]), None));
-    }
+    let pattern = if apart == 0 {
+        Pattern::Broadcast
+    } else if step == 0 && mask == u32::MAX {
+        Pattern::Contiguous
+    } else {
+        Pattern::Scattered
+    };
     core.counters.shared_accesses += 1;
     if pattern == Pattern::Scattered {
-        core.counters.shared_bank_conflicts += bank_conflicts(core.mask, &address, width);
+        core.counters.shared_bank_conflicts += bank_conflicts(mask, &at, width as u32);
     }
-    Ok(Checked { host, pattern })
+    let base = core.block.shared.as_mut_ptr() as u64;
+    Ok(Checked { host: each(|i| base + u64::from(at[i])), pattern })
+}
+
+/// What is wrong with a shared-memory access.
+#[cold]
+#[inline(never)]
+fn refuse_shared(core: &mut Core<'_>, at: &[u32; 32], width: u64, size: u64) -> Flow {
+    let address = each(|i| u64::from(at[i]));
+    if address.iter().any(|a| a & (width - 1) != 0) {
+        return misaligned(core, &address, width);
+    }
+    let lanes = lanes_where(core.mask, |i| address[i] + width > size);
+    core.raise(esr::OOR_ADDR, lanes, Some(address[lanes.trailing_zeros() as usize]), None)
 }
 
 /// Checks a local-memory access by 32-bit offsets into the window.
@@ -299,30 +315,43 @@ fn count_dram(core: &mut Core<'_>, address: &[u64; 32], access: Access) {
 
 /// Passes beyond the first that an access needs: 32 banks of a word, wide accesses in halves or quarters of
 /// the warp.
-fn bank_conflicts(mask: u32, address: &[u64; 32], width: u64) -> u64 {
-    let words = (width / 4).max(1) as usize;
-    let lanes = 32 / words;
+fn bank_conflicts(mask: u32, at: &[u32; 32], width: u32) -> u64 {
+    let words = (width / 4).max(1);
+    let lanes = 32 / words as usize;
     let mut extra = 0;
-    for group in 0..words {
-        // The first words read from each bank; beyond four, repeats are no longer recognised.
-        let (mut seen, mut count) = ([[0u64; 4]; 32], [0usize; 32]);
-        for lane in group * lanes..(group + 1) * lanes {
-            if mask >> lane & 1 == 0 {
-                continue;
-            }
-            for w in 0..words as u64 {
-                let word = address[lane] / 4 + w;
-                let bank = (word % 32) as usize;
-                let known = count[bank].min(4);
-                if !seen[bank][..known].contains(&word) {
-                    if known < 4 {
-                        seen[bank][known] = word;
-                    }
-                    count[bank] += 1;
-                }
-            }
+    for group in 0..words as usize {
+        let asks = mask & (u32::MAX >> (32 - lanes)) << (group * lanes);
+        let mut banks = 0u32;
+        for lane in 0..32 {
+            banks |= ((1u32 << words) - 1).rotate_left(at[lane] / 4 % 32) & spread(asks, lane);
         }
-        extra += count.iter().max().map_or(0, |&n| n.max(1) as u64 - 1);
+        // As many banks as words: no two lanes meet.
+        if banks.count_ones() != asks.count_ones() * words {
+            extra += group_conflicts(mask, at, words, group * lanes..(group + 1) * lanes);
+        }
     }
     extra
+}
+
+/// The same of the lanes that take one pass if they do not meet.
+fn group_conflicts(mask: u32, at: &[u32; 32], words: u32, lanes: std::ops::Range<usize>) -> u64 {
+    // The first words read from each bank; beyond four, repeats are no longer recognised.
+    let (mut seen, mut count) = ([[0u32; 4]; 32], [0usize; 32]);
+    for lane in lanes {
+        if !has(mask, lane) {
+            continue;
+        }
+        for w in 0..words {
+            let word = at[lane] / 4 + w;
+            let bank = (word % 32) as usize;
+            let known = count[bank].min(4);
+            if !seen[bank][..known].contains(&word) {
+                if known < 4 {
+                    seen[bank][known] = word;
+                }
+                count[bank] += 1;
+            }
+        }
+    }
+    count.iter().max().map_or(0, |&n| n.max(1) as u64 - 1)
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::guest;
+use crate::gpu::sm::lanes::each;
 use crate::gpu::sm::launch::Access;
 use crate::gpu::sm::lower::{Lower, Refusal};
 use crate::gpu::sm::micro_op::MicroOp;
@@ -139,12 +140,19 @@ pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     (0..32).filter(move |i| mask >> i & 1 != 0)
 }
 
-fn operands(core: &Core<'_>, slot: u16, wide: bool) -> [u64; 32] {
-    if wide { core.src_pair(slot) } else { core.src(slot).map(u64::from) }
+/// A source of 32 or 64 bits.
+#[inline(always)]
+pub(super) fn operands(core: &Core<'_>, slot: u16, wide: bool) -> [u64; 32] {
+    if wide {
+        return core.src_pair(slot);
+    }
+    let t = core.src(slot);
+    each(|i| u64::from(t[i]))
 }
 
+#[inline(always)]
 pub(super) fn put_old(core: &mut Core<'_>, op: &MicroOp, old: &[u64; 32], wide: bool) {
-    if wide { core.put_pair(op.d, old) } else { core.put(op.d, &old.map(|x| x as u32)) }
+    if wide { core.put_pair(op.d, old) } else { core.put(op.d, &each(|i| old[i] as u32)) }
 }
 
 fn space(op: &MicroOp) -> Space {

@@ -95,7 +95,7 @@ warp_ops! {
         let (a, c) = (core.src(op.a), core.src(op.c));
         let word = |i: usize| if op.k[i] & 4 != 0 { c } else { a };
         let (w0, w1, w2, w3) = (word(0), word(1), word(2), word(3));
-        let shift: [u32; 4] = from_fn(|i| 8 * (op.k[i] & 3));
+        let shift = [8 * (op.k[0] & 3), 8 * (op.k[1] & 3), 8 * (op.k[2] & 3), 8 * (op.k[3] & 3)];
         let mut t = [0u32; 32];
         for i in 0..32 {
             t[i] = (w0[i] >> shift[0] & 0xff)

@@ -3,6 +3,7 @@
 use crate::gpu::sm::barrier::Arrival;
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
+use crate::gpu::sm::lanes::each;
 use crate::gpu::sm::lower::{Lower, Refusal};
 use crate::gpu::sm::micro_op::warp_ops;
 use crate::gpu::sm::warp::{Path, Wait, Waiting};
@@ -99,7 +100,8 @@ warp_ops! {
         if lanes == 0 {
             return Flow::Next;
         }
-        let targets = core.src_pair(op.a).map(|x| x.wrapping_add(base));
+        let a = core.src_pair(op.a);
+        let targets = each(|i| a[i].wrapping_add(base));
         branch_each(core, &targets, lanes)
     }
 

@@ -1,7 +1,8 @@
 //! Conversions between integers and floating point.
 
-use crate::gpu::sm::core::Flow;
+use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
+use crate::gpu::sm::lanes::each;
 use crate::gpu::sm::lower::{Lower, Refusal, Src};
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::micro_op::{LaneFn, Map, lane_ops, warp_ops};
@@ -63,16 +64,8 @@ lane_ops! {
         to_integer(f64::from(f32::from_bits(x)), op) as u32
     };
     F16ToInt(_, b, _, op) to_integer(f64::from(widen(modified(half_of(b, op), op))), op) as u32;
-    /// I2F to fp32 from up to 32 bits, to nearest; k: 0 signed, 1 shift left, 2 shift right that isolate the field.
-    IntToF32(_, b, _, op) {
-        let up = b << (op.k[1] & 31);
-        if op.k[0] != 0 {
-            (((up as i32) >> (op.k[2] & 31)) as f32).to_bits()
-        } else {
-            ((up >> (op.k[2] & 31)) as f32).to_bits()
-        }
-    };
-    /// The same to any format and rounding; k: 3 destination (1 fp16, 2 fp32), 4 rounding.
+    /// I2F to any format and rounding; k: 0 signed, 1 shift left, 2 shift right that isolate the field, 3
+    /// destination (1 fp16, 2 fp32), 4 rounding.
     IntToFloat(_, b, _, op) {
         let up = b << (op.k[1] & 31);
         let x = if op.k[0] != 0 { i64::from((up as i32) >> (op.k[2] & 31)) } else { i64::from(up >> (op.k[2] & 31)) };
@@ -171,6 +164,21 @@ fn from_integer(negative: bool, magnitude: u64, format: Format, rounding: u32) -
     format.round(x, Rounding::from_field(rounding), false)
 }
 
+/// I2F to fp32 from up to 32 bits, to nearest; k: 1 shift left, 2 shift right that isolate the field.
+struct IntToF32<const SIGNED: bool>;
+
+impl<const SIGNED: bool> LaneFn for IntToF32<SIGNED> {
+    #[inline(always)]
+    fn f(_: u32, b: u32, _: u32, op: &MicroOp) -> u32 {
+        let up = b << (op.k[1] & 31);
+        if SIGNED {
+            (((up as i32) >> (op.k[2] & 31)) as f32).to_bits()
+        } else {
+            ((up >> (op.k[2] & 31)) as f32).to_bits()
+        }
+    }
+}
+
 /// Like `IntToF32` for one whole register.
 struct PackedIntToF32<const SIGNED: bool>;
 
@@ -181,12 +189,20 @@ impl<const SIGNED: bool> LaneFn for PackedIntToF32<SIGNED> {
     }
 }
 
+/// Source B, one register, in words of 64 bits.
+#[inline(always)]
+fn wide_source(core: &Core<'_>, op: &MicroOp) -> [u64; 32] {
+    let b = core.src(op.b);
+    each(|i| u64::from(b[i]))
+}
+
 warp_ops! {
-    /// F2I with a 64-bit side; k as for the narrow one, pd[0] the source format, pd[1] 1 if the destination is a pair.
+    /// F2I with a 64-bit side; k as for the narrow one, pd[0] the source format, pd[1] 1 if the destination
+    /// is a pair.
     WideToInt(core, op) {
         let double = op.ps[1] == 3;
-        let wide = if double { core.src_pair(op.b) } else { core.src(op.b).map(u64::from) };
-        let t: [u64; 32] = std::array::from_fn(|i| {
+        let wide = if double { core.src_pair(op.b) } else { wide_source(core, op) };
+        let t: [u64; 32] = each(|i| {
             let x = match op.ps[1] {
                 3 => f64::from_bits(u64::from(modified((wide[i] >> 32) as u32, op)) << 32 | wide[i] & 0xffff_ffff),
                 2 => {
@@ -197,15 +213,15 @@ warp_ops! {
             };
             to_integer(x, op)
         });
-        if op.k[0] == 3 { core.put_pair(op.d, &t) } else { core.put(op.d, &t.map(|x| x as u32)) }
+        if op.k[0] == 3 { core.put_pair(op.d, &t) } else { core.put(op.d, &each(|i| t[i] as u32)) }
         Flow::Next
     }
 
     /// I2F with a 64-bit side; k as for the narrow one, ps[1] 1 if the source is a pair.
     WideToFloat(core, op) {
         let pair = op.ps[1] == 1;
-        let wide = if pair { core.src_pair(op.b) } else { core.src(op.b).map(u64::from) };
-        let t: [u64; 32] = std::array::from_fn(|i| {
+        let wide = if pair { core.src_pair(op.b) } else { wide_source(core, op) };
+        let t: [u64; 32] = each(|i| {
             let x = wide[i];
             let (negative, magnitude) = match (pair, op.k[0] != 0) {
                 (true, true) => ((x as i64) < 0, (x as i64).unsigned_abs()),
@@ -218,15 +234,15 @@ warp_ops! {
             };
             from_integer(negative, magnitude, format(op.k[3]), op.k[4])
         });
-        if op.k[3] == 3 { core.put_pair(op.d, &t) } else { core.put(op.d, &t.map(|x| x as u32)) }
+        if op.k[3] == 3 { core.put_pair(op.d, &t) } else { core.put(op.d, &each(|i| t[i] as u32)) }
         Flow::Next
     }
 
     /// F2F and FRND with a 64-bit side; k: 0 destination, 1 source, 2 rounding, 3 flags; ps[1] 1 for FRND.
     WideToWide(core, op) {
         let double = op.k[1] == 3;
-        let wide = if double { core.src_pair(op.b) } else { core.src(op.b).map(u64::from) };
-        let t: [u64; 32] = std::array::from_fn(|i| {
+        let wide = if double { core.src_pair(op.b) } else { wide_source(core, op) };
+        let t: [u64; 32] = each(|i| {
             let bits = if double {
                 u64::from(modified((wide[i] >> 32) as u32, op)) << 32 | wide[i] & 0xffff_ffff
             } else if op.k[1] == 1 {
@@ -241,7 +257,7 @@ warp_ops! {
             }
             change_format(bits, format(op.k[1]), format(op.k[0]), op)
         });
-        if op.k[0] == 3 { core.put_pair(op.d, &t) } else { core.put(op.d, &t.map(|x| x as u32)) }
+        if op.k[0] == 3 { core.put_pair(op.d, &t) } else { core.put(op.d, &each(|i| t[i] as u32)) }
         Flow::Next
     }
 }
@@ -292,7 +308,8 @@ pub(super) fn i2f(l: &mut Lower<'_>, wide: bool) -> Result<(), Refusal> {
     l.op.ps[1] = u8::from(size == 3);
     match (wide, format, rounding) {
         (true, _, _) => l.run::<WideToFloat>(),
-        (_, 2, 0) => l.run::<Map<IntToF32>>(),
+        (_, 2, 0) if l.bit(74) => l.run::<Map<IntToF32<true>>>(),
+        (_, 2, 0) => l.run::<Map<IntToF32<false>>>(),
         _ => l.run::<Map<IntToFloat>>(),
     }
     Ok(())

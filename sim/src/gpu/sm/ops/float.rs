@@ -1,6 +1,7 @@
 //! fp32 arithmetic and comparison.
 
 use crate::gpu::sm::core::{Core, Flow};
+use crate::gpu::sm::lanes::{each, has, spread};
 use crate::gpu::sm::lower::{Lower, Refusal, Src};
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::micro_op::{LaneFn, Map, Op, lane_ops, warp_ops};
@@ -213,7 +214,7 @@ warp_ops! {
         let mut t = [0u32; 32];
         for i in 0..32 {
             let signs = a[i] ^ op.k[1] ^ b[i] ^ op.k[3];
-            t[i] = min_max(modified(a[i], op, 0), modified(b[i], op, 2), p >> i & 1 != 0, mode, signs);
+            t[i] = min_max(modified(a[i], op, 0), modified(b[i], op, 2), has(p, i), mode, signs);
         }
         core.put(op.d, &t);
         Flow::Next
@@ -225,7 +226,8 @@ warp_ops! {
         let (a, b) = (core.src(op.a), core.src(op.b));
         let mut t = [0u32; 32];
         for i in 0..32 {
-            let x = if p >> i & 1 != 0 { modified(a[i], op, 0) } else { modified(b[i], op, 2) };
+            let (x, y) = (modified(a[i], op, 0), modified(b[i], op, 2));
+            let x = y ^ ((x ^ y) & spread(p, i));
             t[i] = if op.ps[1] != 0 { flush(x) } else { x };
         }
         core.put(op.d, &t);
@@ -245,7 +247,7 @@ warp_ops! {
             t |= u32::from(compare(f32::from_bits(x), f32::from_bits(y), op.k[4])) << i;
         }
         let t = combine(op.k[5], t, p);
-        core.put(op.d, &std::array::from_fn(|i| if t >> i & 1 != 0 { ONE } else { 0 }));
+        core.put(op.d, &each(|i| ONE & spread(t, i)));
         Flow::Next
     }
 

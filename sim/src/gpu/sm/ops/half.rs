@@ -2,6 +2,7 @@
 
 use crate::gpu::sm::core::Flow;
 use crate::gpu::sm::fault::esr;
+use crate::gpu::sm::lanes::{each, spread};
 use crate::gpu::sm::lower::{Lower, Refusal, Src};
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::micro_op::{LaneFn, Map, lane_ops, warp_ops};
@@ -288,7 +289,7 @@ warp_ops! {
         let function = u32::from(op.ps[1]);
         if op.k[5] != 0 {
             let (low, high) = (combine(function, low, p), combine(function, high, p));
-            let t = std::array::from_fn(|i| ((low >> i & 1) * op.k[5]) | ((high >> i & 1) * op.k[5]) << 16);
+            let t = each(|i| (spread(low, i) & op.k[5]) | (spread(high, i) & op.k[5]) << 16);
             core.put(op.d, &t);
         } else if op.ps[2] != 0 {
             core.put_pred(op.pd[0], combine(function, low & high, p));

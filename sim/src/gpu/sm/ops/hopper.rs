@@ -2,6 +2,7 @@
 //! warp.
 
 use crate::gpu::sm::core::Flow;
+use crate::gpu::sm::lanes::{each, has};
 use crate::gpu::sm::lower::{Lower, Refusal};
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::micro_op::{LaneFn, Map, lane_ops, warp_ops};
@@ -55,8 +56,8 @@ warp_ops! {
     SumExtremeSelect(core, op) {
         let p = core.pred(op.ps[0]);
         let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
-        let t = std::array::from_fn(|i| {
-            extreme(sum(a[i], b[i], op.k[0] != 0, op.k[1]), c[i], p >> i & 1 != 0, op.k[1], op.k[2] != 0)
+        let t = each(|i| {
+            extreme(sum(a[i], b[i], op.k[0] != 0, op.k[1]), c[i], has(p, i), op.k[1], op.k[2] != 0)
         });
         core.put(op.d, &t);
         Flow::Next

@@ -1,8 +1,7 @@
 //! Integer arithmetic, logic and shifts.
 
-use std::array::from_fn;
-
 use crate::gpu::sm::core::{Core, Flow};
+use crate::gpu::sm::lanes::{each, spread};
 use crate::gpu::sm::lower::{Lower, Refusal};
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::micro_op::{LaneFn, Map, Op, lane_ops, warp_ops};
@@ -72,7 +71,7 @@ impl<const A_SIGNED: bool, const B_SIGNED: bool> LaneFn for Dot<A_SIGNED, B_SIGN
 lane_ops! {
     /// The same with the sign of C changed, and the two-way form.
     DotGeneral(a, b, c, op) {
-        let [a_signed, b_signed, two, high, neg, _] = op.k.map(|k| k != 0);
+        let [a_signed, b_signed, two, high, neg] = [op.k[0] != 0, op.k[1] != 0, op.k[2] != 0, op.k[3] != 0, op.k[4] != 0];
         let byte = |x: u32, i: u32, signed: bool| if signed { i32::from((x >> (8 * i)) as i8) } else { i32::from((x >> (8 * i)) as u8) };
         let half = |x: u32, i: u32| if a_signed { i32::from((x >> (16 * i)) as i16) } else { i32::from((x >> (16 * i)) as u16) };
         let c = if neg { (c as i32).wrapping_neg() } else { c as i32 };
@@ -211,7 +210,7 @@ warp_ops! {
         let (a, b) = (core.src(op.a), core.src(op.b));
         let mut t = [0u32; 32];
         for i in 0..32 {
-            t[i] = if p >> i & 1 != 0 { a[i] } else { b[i] };
+            t[i] = b[i] ^ ((a[i] ^ b[i]) & spread(p, i));
         }
         core.put(op.d, &t);
         Flow::Next
@@ -224,7 +223,8 @@ warp_ops! {
         let mut t = [0u32; 32];
         for i in 0..32 {
             let (x, y) = (a[i] ^ flip, b[i] ^ flip);
-            t[i] = flip ^ if p >> i & 1 != 0 { x.min(y) } else { x.max(y) };
+            let (least, most) = (x.min(y), x.max(y));
+            t[i] = flip ^ most ^ ((least ^ most) & spread(p, i));
         }
         core.put(op.d, &t);
         Flow::Next
@@ -244,7 +244,7 @@ impl<const SIGNED: bool, const HIGH: bool> Op for MulWide<SIGNED, HIGH> {
             t[i] = product::<SIGNED>(a[i], b[i]).wrapping_add(c[i]);
         }
         if HIGH {
-            core.put(op.d, &from_fn(|i| (t[i] >> 32) as u32));
+            core.put(op.d, &each(|i| (t[i] >> 32) as u32));
         } else {
             core.put_pair(op.d, &t);
         }
@@ -281,7 +281,7 @@ impl<const SIGNED: bool, const HIGH: bool> Op for MulWideCarry<SIGNED, HIGH> {
             carry |= u32::from(sum >> 64 != 0) << i;
         }
         if HIGH {
-            core.put(op.d, &from_fn(|i| (t[i] >> 32) as u32));
+            core.put(op.d, &each(|i| (t[i] >> 32) as u32));
         } else {
             core.put_pair(op.d, &t);
         }

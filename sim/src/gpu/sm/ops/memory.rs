@@ -75,7 +75,7 @@ fn load<const W: usize, const SIGNED: bool>(core: &mut Core<'_>, d: u16, at: &Ch
     } else if at.pattern == Pattern::Broadcast {
         // SAFETY: `Checked`.
         let words: [u32; 4] = unsafe { guest::load_words::<W>(first) };
-        t = words.map(|word| [word; 32]);
+        t = [[words[0]; 32], [words[1]; 32], [words[2]; 32], [words[3]; 32]];
     } else {
         for i in 0..32 {
             // SAFETY: `Checked`.
@@ -114,7 +114,7 @@ fn store<const W: usize>(core: &Core<'_>, s: u16, at: &Checked) {
                 2 => guest::store_u16(p, core.lane(s, i) as u16),
                 _ => {
                     let word = |w: usize| if w < W / 4 { core.lane(s + w as u16, i) } else { 0 };
-                    guest::store_words::<W>(p, std::array::from_fn(word));
+                    guest::store_words::<W>(p, [word(0), word(1), word(2), word(3)]);
                 }
             }
         }
@@ -176,6 +176,46 @@ fn check<const SPACE: u8>(
     }
 }
 
+#[inline(always)]
+fn load_checked<const SPACE: u8, const W: usize, const SIGNED: bool>(
+    core: &mut Core<'_>,
+    op: &MicroOp,
+) -> Flow {
+    match check::<SPACE>(core, op, W as u64, Access::Read) {
+        Ok(at) => {
+            load::<W, SIGNED>(core, op.d, &at);
+            Flow::Next
+        }
+        Err(flow) => flow,
+    }
+}
+
+#[inline(always)]
+fn store_checked<const SPACE: u8, const W: usize>(core: &mut Core<'_>, op: &MicroOp) -> Flow {
+    match check::<SPACE>(core, op, W as u64, Access::Write) {
+        Ok(at) => {
+            store::<W>(core, op.c, &at);
+            Flow::Next
+        }
+        Err(flow) => flow,
+    }
+}
+
+/// A load of which the lanes are not all in one page that is at hand.
+#[inline(never)]
+fn load_apart<const SPACE: u8, const W: usize, const SIGNED: bool>(
+    core: &mut Core<'_>,
+    op: &MicroOp,
+) -> Flow {
+    load_checked::<SPACE, W, SIGNED>(core, op)
+}
+
+/// The same of a store.
+#[inline(never)]
+fn store_apart<const SPACE: u8, const W: usize>(core: &mut Core<'_>, op: &MicroOp) -> Flow {
+    store_checked::<SPACE, W>(core, op)
+}
+
 /// A load; ps[0] takes lanes away.
 struct Load<const SPACE: u8, const W: usize, const SIGNED: bool>;
 
@@ -194,13 +234,10 @@ impl<const SPACE: u8, const W: usize, const SIGNED: bool> Op for Load<SPACE, W, 
             page::load::<W, SIGNED>(core, op.d, &page);
             return Flow::Next;
         }
-        match check::<SPACE>(core, op, W as u64, Access::Read) {
-            Ok(at) => {
-                load::<W, SIGNED>(core, op.d, &at);
-                Flow::Next
-            }
-            Err(flow) => flow,
+        if matches!(SPACE, GLOBAL | GENERIC) {
+            return load_apart::<SPACE, W, SIGNED>(core, op);
         }
+        load_checked::<SPACE, W, SIGNED>(core, op)
     }
 }
 
@@ -216,13 +253,10 @@ impl<const SPACE: u8, const W: usize> Op for Store<SPACE, W> {
             page::store::<W>(core, op.c, &page);
             return Flow::Next;
         }
-        match check::<SPACE>(core, op, W as u64, Access::Write) {
-            Ok(at) => {
-                store::<W>(core, op.c, &at);
-                Flow::Next
-            }
-            Err(flow) => flow,
+        if matches!(SPACE, GLOBAL | GENERIC) {
+            return store_apart::<SPACE, W>(core, op);
         }
+        store_checked::<SPACE, W>(core, op)
     }
 }
 

@@ -19,6 +19,7 @@ mod mufu;
 pub(super) mod object;
 mod page;
 pub(super) mod special;
+mod tensor;
 pub(super) mod tile;
 mod whole;
 
@@ -156,7 +157,7 @@ fn lower_by_form(l: &mut Lower<'_>) -> Result<(), Refusal> {
         0x036 => n::viadd(l),
         0x037 => matrix::imma_op(l),
         0x03a => matrix::movm(l),
-        0x03c => matrix::hmma_op(l),
+        0x03c => tensor::hmma_op(l),
         0x03d => matrix::bmma_op(l),
         0x03f => matrix::dmma_op(l),
         0x03e => v::f2fp(l),

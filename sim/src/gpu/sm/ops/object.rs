@@ -2,6 +2,7 @@
 
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
+use crate::gpu::sm::lanes::each;
 use crate::gpu::sm::lower::{Lower, Refusal};
 use crate::gpu::sm::mbarrier::{Arrival, Overflow, arrive_8x, arrive_9x};
 use crate::gpu::sm::micro_op::{MicroOp, warp_ops};
@@ -113,7 +114,7 @@ warp_ops! {
         }
         if op.k[3] & UPPER_ONLY != 0 {
             // The lower word would be the lanes counted together with this one; here each is counted alone.
-            old = old.map(|x| x >> 32 << 32);
+            old = each(|i| old[i] >> 32 << 32);
         }
         if op.k[3] & KEEPS_OLD != 0 {
             put_old(core, op, &old, true);

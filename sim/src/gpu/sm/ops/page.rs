@@ -3,7 +3,7 @@
 
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::guest;
-use crate::gpu::sm::lanes::Isa;
+use crate::gpu::sm::lanes::{Isa, spread};
 use crate::gpu::sm::launch::Access;
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::ops::address::count;
@@ -41,7 +41,7 @@ pub(super) fn find<const W: usize>(core: &mut Core<'_>, op: &MicroOp, access: Ac
     let (mut rel, mut apart, mut step, mut bits) = ([0u32; 32], 0u32, 0u32, 0u32);
     let (mut least, mut most) = (u32::MAX, 0u32);
     for i in 0..32 {
-        let runs = 0u32.wrapping_sub(mask >> i & 1);
+        let runs = spread(mask, i);
         let differs = (lo[i] ^ lead) & runs;
         let low = lead ^ differs;
         rel[i] = low;
@@ -106,11 +106,13 @@ fn distinct(start: u64, rel: &[u32; 32]) -> u64 {
 #[inline(always)]
 unsafe fn load_row<const W: usize>(core: &Core<'_>, p: *const u8) -> [u32; 128] {
     let mut words = [0u32; 128];
-    if guest::HAS_VECTOR_LOADS && core.env.target.isa != Isa::Baseline {
+    if guest::HAS_VECTOR_ACCESSES && core.env.target.isa != Isa::Baseline {
         for i in 0..2 * W {
             // SAFETY: the caller's; beyond the baseline there is AVX.
             let part = unsafe { guest::load_16(p.add(16 * i)) };
-            words[4 * i..4 * i + 4].copy_from_slice(&part);
+            for (n, word) in part.into_iter().enumerate() {
+                words[4 * i + n] = word;
+            }
         }
         return words;
     }
@@ -235,7 +237,7 @@ pub(super) fn store<const W: usize>(core: &Core<'_>, s: u16, page: &Page) {
                 2 => guest::store_u16(p, core.lane(s, i) as u16),
                 _ => {
                     let word = |w: usize| if w < W / 4 { core.lane(s + w as u16, i) } else { 0 };
-                    guest::store_words::<W>(p, std::array::from_fn(word));
+                    guest::store_words::<W>(p, [word(0), word(1), word(2), word(3)]);
                 }
             }
         }

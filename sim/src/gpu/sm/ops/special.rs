@@ -1,94 +1,144 @@
 //! Special registers, predicates as data, and exchange between a warp's lanes.
 
-use std::array::from_fn;
-
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
-use crate::gpu::sm::lanes::Lanes;
+use crate::gpu::sm::lanes::{each, spread};
 use crate::gpu::sm::launch::Windows;
 use crate::gpu::sm::lower::{Lower, Refusal};
 use crate::gpu::sm::micro_op::{MicroOp, Op, warp_ops};
 
-/// A special register of every lane, 64 bits where it is wider than one register.
-fn special(core: &Core<'_>, id: u32) -> Option<[u64; 32]> {
+use crate::gpu::sm::ops::atomic::operands;
+
+/// A special register that is the same in all lanes.
+fn common(core: &Core<'_>, id: u32) -> Option<u64> {
     let launch = core.env.launch;
-    let thread = |lane: usize| 32 * core.warp.index + lane as u32;
-    let [bx, by, _] = launch.block.map(|n| n.max(1));
-    let tid = |lane: usize| (thread(lane) % bx, thread(lane) / bx % by, thread(lane) / bx / by);
-    let all = |x: u64| Some([x; 32]);
-    let each = |f: &dyn Fn(usize) -> u32| Some(from_fn(|i| u64::from(f(i))));
-    let window = |base: u64, high: bool| all(if high { base >> 32 } else { base & 0xffff_ffff });
-    match id {
-        0x00 => each(&|i| i as u32),
+    let half = |x: u64, high: bool| if high { x >> 32 } else { x & 0xffff_ffff };
+    Some(match id {
         // %warpid is taken from bits 8 to 14.
-        0x02 => all(0),
-        0x03 => all(u64::from(core.warp.index & 0x7f) << 8),
-        0x20 => each(&|i| {
-            let (x, y, z) = tid(i);
-            x | y << 16 | z << 26
-        }),
-        0x21 => each(&|i| tid(i).0),
-        0x22 => each(&|i| tid(i).1),
-        0x23 => each(&|i| tid(i).2),
-        0x25..=0x27 => all(u64::from(core.block.id[id as usize - 0x25])),
-        0x2e => window(launch.windows.local_base, true),
-        0x2f => window(launch.windows.shared_base, true),
-        0x30 => window(launch.windows.shared_base, false),
-        0x31 | 0x35 => all(Windows::LEN),
-        0x32 => all(u64::from(launch.shared_bytes)),
-        0x34 => window(launch.windows.local_base, false),
-        0x36 => all(u64::from(launch.local_bytes)),
-        0x37 => all(Windows::LEN - u64::from(launch.local_bytes)),
-        0x38 => each(&|i| 1 << i),
-        0x39 => each(&|i| (1 << i) - 1),
-        0x3a => each(&|i| u32::MAX >> (31 - i)),
-        0x3b => each(&|i| !(u32::MAX >> (31 - i))),
-        0x3c => each(&|i| u32::MAX << i),
+        0x02 => 0,
+        0x03 => u64::from(core.warp.index & 0x7f) << 8,
+        0x25..=0x27 => u64::from(core.block.id[id as usize - 0x25]),
+        0x2e => half(launch.windows.local_base, true),
+        0x2f => half(launch.windows.shared_base, true),
+        0x30 => half(launch.windows.shared_base, false),
+        0x31 | 0x35 => Windows::LEN,
+        0x32 => u64::from(launch.shared_bytes),
+        0x34 => half(launch.windows.local_base, false),
+        0x36 => u64::from(launch.local_bytes),
+        0x37 => Windows::LEN - u64::from(launch.local_bytes),
         // Among others the block's number in its cluster (0x88 on sm_90): there are no clusters.
-        0x40 | 0x42 | 0x64..=0x73 | 0x88 | 0xff => all(0),
-        0x43 => all(u64::from(core.block.sm)),
+        0x40 | 0x42 | 0x64..=0x73 | 0x88 | 0xff => 0,
+        0x43 => u64::from(core.block.sm),
         // The counters of this worker advance with every instruction, so that a timed spin ends; the path's
         // own are added late, hence the wall clock beside them.
-        0x50 | 0x52 => all(core.env.clock.read_by_kernel()),
-        0x51 | 0x53 => all(core.env.clock.read_by_kernel() >> 32),
-        _ => None,
+        0x50 | 0x52 => core.env.clock.read_by_kernel(),
+        0x51 | 0x53 => core.env.clock.read_by_kernel() >> 32,
+        _ => return None,
+    })
+}
+
+/// The place in the block of each lane's thread, in x, y and z.
+#[inline(always)]
+fn threads(core: &Core<'_>) -> [[u32; 32]; 3] {
+    let [bx, by, bz] = core.env.launch.block.map(|n| n.max(1));
+    let first = 32 * core.warp.index;
+    if by == 1 && bz == 1 {
+        return [each(|i| first + i as u32), [0; 32], [0; 32]];
     }
+    let mut at = [[0; 32]; 3];
+    let (mut x, mut y, mut z) = (first % bx, first / bx % by, first / bx / by);
+    for i in 0..32 {
+        (at[0][i], at[1][i], at[2][i]) = (x, y, z);
+        x += 1;
+        if x == bx {
+            (x, y) = (0, y + 1);
+        }
+        if y == by {
+            (y, z) = (0, z + 1);
+        }
+    }
+    at
+}
+
+/// A special register that differs between lanes.
+#[inline(always)]
+fn by_lane(core: &Core<'_>, id: u32) -> Option<[u32; 32]> {
+    let below = |i: usize| BITS_BELOW >> (31 - i);
+    Some(match id {
+        0x00 => each(|i| i as u32),
+        0x20 => {
+            let [x, y, z] = threads(core);
+            each(|i| x[i] | y[i] << 16 | z[i] << 26)
+        }
+        0x21..=0x23 => threads(core)[id as usize - 0x21],
+        0x38 => each(|i| 1 << i),
+        0x39 => each(|i| below(i)),
+        0x3a => each(|i| u32::MAX >> (31 - i)),
+        0x3b => each(|i| !(u32::MAX >> (31 - i))),
+        0x3c => each(|i| u32::MAX << i),
+        _ => return None,
+    })
+}
+
+/// The lanes below the last one.
+const BITS_BELOW: u32 = u32::MAX >> 1;
+
+/// The lanes' values taken together.
+#[inline(always)]
+fn fold(values: &[u32; 32], f: impl Fn(u32, u32) -> u32) -> u32 {
+    let mut r = values[0];
+    for i in 1..32 {
+        r = f(r, values[i]);
+    }
+    r
 }
 
 warp_ops! {
     /// R <- special register k[0]; k[1]: a pair.
     ReadSpecial(core, op) {
-        let Some(value) = special(core, op.k[0]) else {
+        if let Some(value) = common(core, op.k[0]) {
+            core.put(op.d, &[value as u32; 32]);
+            if op.k[1] != 0 {
+                core.put(op.d + 1, &[(value >> 32) as u32; 32]);
+            }
+            return Flow::Next;
+        }
+        let Some(value) = by_lane(core, op.k[0]) else {
             return core.unsupported("special register");
         };
+        core.put(op.d, &value);
         if op.k[1] != 0 {
-            core.put_pair(op.d, &value);
-        } else {
-            core.put(op.d, &value.map(|v| v as u32));
+            core.put(op.d + 1, &[0; 32]);
         }
         Flow::Next
     }
 
     /// UR <- special register k[0] of the first active lane.
     ReadSpecialUniform(core, op) {
-        let Some(value) = special(core, op.k[0]) else {
+        let lane = core.mask.trailing_zeros() as usize & 31;
+        let value = common(core, op.k[0]).map(|x| x as u32);
+        let Some(value) = value.or_else(|| by_lane(core, op.k[0]).map(|x| x[lane])) else {
             return core.unsupported("special register");
         };
-        let lane = core.mask.trailing_zeros() as usize & 31;
         core.mask = u32::MAX;
-        core.put(op.d, &Lanes::splat(value[lane] as u32).0);
+        core.put(op.d, &[value; 32]);
         Flow::Next
     }
 
     /// D = (A & ~mask) | (predicates & mask), at byte k[0].
     PredicatesToRegister(core, op) {
         let base = op.k[1] as usize;
-        let preds: [u32; 7] = from_fn(|i| core.warp.preds[base + i]);
         let (a, b) = (core.src(op.a), core.src(op.b));
-        let t = from_fn(|lane| {
-            let all = preds.iter().enumerate().fold(0, |m, (i, p)| m | (p >> lane & 1) << i);
+        let mut all = [0u32; 32];
+        for i in 0..7 {
+            let p = core.warp.preds[base + i];
+            for lane in 0..32 {
+                all[lane] |= spread(p, lane) & 1 << i;
+            }
+        }
+        let t = each(|lane| {
             let mask = b[lane] << op.k[0];
-            (a[lane] & !mask) | (all << op.k[0] & mask)
+            (a[lane] & !mask) | (all[lane] << op.k[0] & mask)
         });
         core.put(op.d, &t);
         Flow::Next
@@ -113,7 +163,7 @@ warp_ops! {
 
     /// Two functions, k[0] and k[1], of three predicates.
     PredicateLogic(core, op) {
-        let [p, q, r] = op.ps.map(|s| core.pred(s));
+        let (p, q, r) = (core.pred(op.ps[0]), core.pred(op.ps[1]), core.pred(op.ps[2]));
         core.put_pred(op.pd[0], table(op.k[0], p, q, r));
         core.put_pred(op.pd[1], table(op.k[1], p, q, r));
         Flow::Next
@@ -121,7 +171,13 @@ warp_ops! {
 
     /// The same with signs of registers: k[2] is how many of the inputs are registers (B, or A, B and C).
     SignLogic(core, op) {
-        let sign = |slot: u16| core.src(slot).iter().enumerate().fold(0, |m, (i, x)| m | (x >> 31) << i);
+        let sign = |slot: u16| {
+            let (x, mut m) = (core.src(slot), 0);
+            for i in 0..32 {
+                m |= (x[i] >> 31) << i;
+            }
+            m
+        };
         let [p, q, r] = if op.k[2] == 1 {
             [core.pred(op.ps[0]), sign(op.b), core.pred(op.ps[2])]
         } else {
@@ -152,10 +208,10 @@ warp_ops! {
     /// Lanes with equal values; k: 0 ANY, 1 64 bits.
     Match(core, op) {
         let executing = core.mask;
-        let value = if op.k[1] != 0 { core.src_pair(op.a) } else { core.src(op.a).map(u64::from) };
+        let value = operands(core, op.a, op.k[1] != 0);
         let same = |i: usize| (0..32).filter(|&j| executing >> j & 1 != 0 && value[j] == value[i]).fold(0, |m, j| m | 1u32 << j);
         if op.k[0] != 0 {
-            let t = from_fn(same);
+            let t = each(same);
             core.put(op.d, &t);
         } else {
             let equal = same(executing.trailing_zeros() as usize & 31) == executing;
@@ -168,15 +224,17 @@ warp_ops! {
     /// Reduction over the active lanes into a uniform register; k: 0 operation, 1 signed.
     Reduce(core, op) {
         let a = core.src(op.a);
-        let lanes = (0..32).filter(|&i| core.mask >> i & 1 != 0).map(|i| a[i]);
+        let mask = core.mask;
         let flip = if op.k[1] != 0 { 0x8000_0000 } else { 0 };
+        // What the operation does not change takes the place of lanes that do not execute.
+        let (ones, zeros) = (each(|i| a[i] | !spread(mask, i)), each(|i| a[i] & spread(mask, i)));
         let r = match op.k[0] {
-            0 => lanes.fold(u32::MAX, |x, y| x & y),
-            1 => lanes.fold(0, |x, y| x | y),
-            2 => lanes.fold(0, |x, y| x ^ y),
-            3 => lanes.fold(0, u32::wrapping_add),
-            4 => flip ^ lanes.fold(u32::MAX, |x, y| x.min(y ^ flip)),
-            _ => flip ^ lanes.fold(0, |x, y| x.max(y ^ flip)),
+            0 => fold(&ones, |x, y| x & y),
+            1 => fold(&zeros, |x, y| x | y),
+            2 => fold(&zeros, |x, y| x ^ y),
+            3 => fold(&zeros, u32::wrapping_add),
+            4 => flip ^ fold(&each(|i| (a[i] ^ flip) | !spread(mask, i)), u32::min),
+            _ => flip ^ fold(&each(|i| (a[i] ^ flip) & spread(mask, i)), u32::max),
         };
         core.mask = u32::MAX;
         core.put(op.d, &[r; 32]);
@@ -188,7 +246,10 @@ warp_ops! {
         let a = core.src(op.a);
         let executing = core.mask;
         let value = a[executing.trailing_zeros() as usize & 31];
-        let differs = a.iter().enumerate().fold(0, |m, (i, &x)| m | u32::from(x != value) << i);
+        let mut differs = 0;
+        for i in 0..32 {
+            differs |= u32::from(a[i] != value) << i;
+        }
         let old = if op.k[0] != 0 { core.pred(op.pd[0]) } else { 0 };
         core.put_pred(op.pd[0], old | differs);
         core.mask = u32::MAX;

@@ -4,6 +4,7 @@
 use crate::gpu::sm::core::Flow;
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::guest;
+use crate::gpu::sm::lanes::each;
 use crate::gpu::sm::launch::Access;
 use crate::gpu::sm::lower::{Lower, Refusal};
 use crate::gpu::sm::micro_op::MicroOp;
@@ -31,17 +32,15 @@ warp_ops! {
             Err(flow) => return flow,
         };
         for m in 0..count {
-            let element = |row: usize, col: usize| {
-                // SAFETY: `Checked` states that the 16 bytes of this row are valid.
-                unsafe { u32::from(guest::load_u16((at.host[8 * m + row] as *const u8).add(2 * col))) }
-            };
-            let t = std::array::from_fn(|lane| {
+            let mut rows = [[0u32; 4]; 8];
+            for (row, words) in rows.iter_mut().enumerate() {
+                // SAFETY: `Checked` states that the 16 bytes of this row are valid and aligned.
+                *words = unsafe { guest::load_words::<16>(at.host[8 * m + row] as *const u8) };
+            }
+            let element = |row: usize, col: usize| rows[row][col / 2] >> (16 * (col % 2)) & 0xffff;
+            let t = each(|lane| {
                 let (g, t) = (lane / 4, lane % 4);
-                if op.k[4] != 0 {
-                    element(2 * t, g) | element(2 * t + 1, g) << 16
-                } else {
-                    element(g, 2 * t) | element(g, 2 * t + 1) << 16
-                }
+                if op.k[4] != 0 { element(2 * t, g) | element(2 * t + 1, g) << 16 } else { rows[g][t] }
             });
             core.put(op.d + m as u16, &t);
         }
@@ -57,7 +56,8 @@ warp_ops! {
         let width = op.k[4] as usize;
         let copies = executing & core.pred(op.ps[0]);
         let base = core.src(op.d)[0].wrapping_add(op.k[3]);
-        let offset = core.src(op.c).map(|x| x.wrapping_add(base));
+        let c = core.src(op.c);
+        let offset = each(|i| c[i].wrapping_add(base));
         let to = match address::shared(core, &offset, width as u64) {
             Ok(at) => at,
             Err(flow) => return flow,
@@ -67,7 +67,7 @@ warp_ops! {
             core.mask = copies;
             let at = addresses(core, op);
             let filled = filled_bytes(op, &at);
-            let at = std::array::from_fn(|i| at[i] - u64::from(filled[i]));
+            let at = each(|i| at[i] - u64::from(filled[i]));
             let from = match address::global(core, at, width as u64, Access::Read, Space::Global) {
                 Ok(at) => at,
                 Err(flow) => return flow,
@@ -111,7 +111,7 @@ warp_ops! {
             };
             t |= u32::from(space == op.k[3]) << i;
         }
-        core.put(op.d, &std::array::from_fn(|i| t >> i & 1));
+        core.put(op.d, &each(|i| t >> i & 1));
         core.put_pred(op.pd[0], t);
         Flow::Next
     }
@@ -120,7 +120,7 @@ warp_ops! {
 /// The bytes at the end of each lane's copy of LDGSTS that are zeros instead of the source's.
 pub(crate) fn filled_bytes(op: &MicroOp, at: &[u64; 32]) -> [u32; 32] {
     let low = if op.k[5] != 0 { op.k[4] - 1 } else { 0 };
-    at.map(|va| va as u32 & low)
+    each(|i| at[i] as u32 & low)
 }
 
 /// Clears all but the first bytes.

@@ -1,12 +1,14 @@
 //! Strong accesses of 128 bits to global memory, each a single value: no access sees a part of another.
 //!
-//! Languages have no atomics of this width on every host, so such accesses of different workers take turns.
-//! Weak accesses, and the process that owns the buffer, may see halves, as PTX allows.
+//! Where the host has vector accesses, these are single when aligned, as here. Languages have no atomics of
+//! this width on every other host, so there such accesses of different workers take turns; weak accesses, and
+//! the process that owns the buffer, may see halves then, as PTX allows.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::gpu::sm::core::Flow;
 use crate::gpu::sm::guest;
+use crate::gpu::sm::lanes::Isa;
 use crate::gpu::sm::launch::Access;
 use crate::gpu::sm::lower::{Lower, Refusal};
 use crate::gpu::sm::micro_op::warp_ops;
@@ -35,14 +37,20 @@ warp_ops! {
             Ok(at) => at,
             Err(flow) => return flow,
         };
+        let vectors = guest::HAS_VECTOR_ACCESSES && core.env.target.isa != Isa::Baseline;
         let load = |host: u64| {
+            if vectors {
+                // SAFETY: `Checked`; beyond the baseline there is AVX.
+                return unsafe { guest::load_16(host as *const u8) };
+            }
             let _turn = turn(host);
             // SAFETY: `Checked`.
             unsafe { guest::load_words::<16>(host as *const u8) }
         };
         let mut t = [[0u32; 32]; 4];
         if at.pattern == Pattern::Broadcast {
-            t = load(at.host[0]).map(|word| [word; 32]);
+            let words = load(at.host[0]);
+            t = [[words[0]; 32], [words[1]; 32], [words[2]; 32], [words[3]; 32]];
         } else {
             for i in lanes(core.mask) {
                 for (row, word) in t.iter_mut().zip(load(at.host[i])) {
@@ -63,8 +71,15 @@ warp_ops! {
             Ok(at) => at,
             Err(flow) => return flow,
         };
+        let vectors = guest::HAS_VECTOR_ACCESSES && core.env.target.isa != Isa::Baseline;
         for i in lanes(core.mask) {
-            let words = std::array::from_fn(|w| core.lane(op.c + w as u16, i));
+            let word = |w: u16| core.lane(op.c + w, i);
+            let words = [word(0), word(1), word(2), word(3)];
+            if vectors {
+                // SAFETY: `Checked`; beyond the baseline there is AVX.
+                unsafe { guest::store_16(at.host[i] as *mut u8, words) };
+                continue;
+            }
             let _turn = turn(at.host[i]);
             // SAFETY: `Checked`.
             unsafe { guest::store_words::<16>(at.host[i] as *mut u8, words) };
@@ -73,8 +88,8 @@ warp_ops! {
     }
 }
 
-/// Whether a load or store is of 128 bits and strong: orders from this number on are; those below are none, and
-/// constant ones.
+/// Whether a load or store is of 128 bits and strong: orders from this number on are; those below are none,
+/// and constant ones.
 fn is_whole(l: &Lower<'_>) -> bool {
     const STRONG: u32 = 5;
     const B128: u32 = 6;
