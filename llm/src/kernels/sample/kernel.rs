@@ -1,0 +1,197 @@
+//! The kernel: the largest logit, the tokens worth a look, the searches.
+
+use ptxgen::{Atomic, Cache, Global, Kernel, Pointer, Reg, Shared, Special};
+
+use crate::kernels::sample::select::{DRAWN, Options, Search, THREADS, TOKEN_BITS, TOP_K};
+use crate::kernels::sample::weigh::{distance, key, there};
+use crate::kernels::state::TOKENS_AT;
+use crate::sampler::arithmetic::Draw;
+
+/// The module and the kernel.
+pub const NAME: &str = "sample";
+/// Threads of the one block.
+pub const BLOCK: u32 = THREADS;
+/// Words of what the host sets.
+pub const DRAW_WORDS: usize = 8;
+/// Most tokens of a vocabulary.
+pub const MOST_TOKENS: usize = 1 << 21;
+/// Tokens that are collected in shared memory.
+const LIST: u32 = THREADS;
+/// Vectors of four logits that a thread loads at a time.
+const TOGETHER: u32 = 4;
+
+/// The words that the host sets for a choice.
+pub fn words(draw: &Draw) -> [u32; DRAW_WORDS] {
+    let low = |word: u64| word as u32;
+    let high = |word: u64| (word >> 32) as u32;
+    let Draw { top_k, top_p, least, slope, random } = *draw;
+    let (reach, slope) = (draw.reach(), slope.to_bits());
+    [top_k, least, slope, reach, low(top_p), high(top_p), low(random), high(random)]
+}
+
+/// The kernel's state besides that of its searches.
+struct Sample<'a> {
+    k: &'a Kernel,
+    search: Search<'a>,
+    logits: Pointer<Global, f32>,
+    count: Reg<u32>,
+    /// The largest logit.
+    best: Reg<f32>,
+    /// Tokens that are collected: distances, numbers, and how many there are.
+    distances: Pointer<Shared, f32>,
+    numbers: Pointer<Shared, u32>,
+    collected: Pointer<Shared, u32>,
+}
+
+/// `sample(logits, state, draw, count)`: replaces the token at the state's position, that of the next step, by
+/// the one that `draw` names ([`words`]) among `count` logits. Logits without any number leave what is there.
+pub(crate) fn kernel() -> Kernel {
+    let k = Kernel::new(NAME);
+    k.max_threads(THREADS);
+    let logits = k.param_ptr::<f32>("logits", 16);
+    let state = k.param_ptr::<u32>("state", 16);
+    let draw = k.param_ptr::<u32>("draw", 16);
+    let count = k.param::<u32>("count");
+    let (tid, lane) = (k.special(Special::TidX), k.special(Special::LaneId));
+    let groups = k.shared::<u32>(Search::GROUP_WORDS);
+    let (distances, numbers) = (k.shared::<f32>(LIST), k.shared::<u32>(LIST));
+    let (sums, found) = (k.shared::<u64>(THREADS / 32), k.shared::<u32>(4));
+    let (bests, collected) = (k.shared::<f32>(THREADS / 32), k.shared::<u32>(1));
+    let set = k.shared::<u32>(DRAW_WORDS as u32);
+
+    // These may lie in the host's memory: one access each, while the logits are read.
+    let position = k.var(0u32);
+    k.if_(k.eq(tid, 0u32), || {
+        k.set(position, k.load(state));
+        k.store(collected, 0u32);
+    });
+    let word = k.var(0u32);
+    k.if_(k.lt(tid, DRAW_WORDS as u32), || k.set(word, k.load(k.at(draw, tid))));
+
+    let own = k.var(f32::NEG_INFINITY);
+    each_vector(&k, tid, (logits, count), &mut |values, _, _| {
+        values.into_iter().for_each(|value| k.set(own, k.max(own, value)));
+    });
+    last_logits(&k, tid, (logits, count), &mut |value, _| k.set(own, k.max(own, value)));
+    let in_warp = k.warp_max(own);
+    k.if_(k.eq(lane, 0u32), || k.store(k.at(bests, k.shr(tid, 5)), in_warp));
+    k.if_(k.lt(tid, DRAW_WORDS as u32), || k.store(k.at(set, tid), word));
+    k.sync_threads();
+    let best = k.warp_max(k.load(k.at(bests, lane)));
+    k.exit_if(k.eq(best, f32::NEG_INFINITY));
+
+    let [top_k, least, slope, reach] = k.load_n::<4, _, _>(set, Cache::Default);
+    let [top_p, random] = k.load_n::<2, _, _>(set.plus(4).cast::<u64>(), Cache::Default);
+    let options = Options { top_k, least, slope: k.bits(slope), top_p, random };
+    let bound = k.var(u64::MAX);
+    let search = Search { k: &k, tid, lane, options, groups, sums, found, bound };
+    search.clear();
+    let s = Sample { k: &k, search, logits, count, best, distances, numbers, collected };
+    s.choose(own, reach);
+    k.if_(k.eq(tid, 0u32), || {
+        let token = k.and(k.convert::<u64, u32>(k.sub(bound, 1u64)), (1u32 << TOKEN_BITS) - 1);
+        k.store(k.at(state.plus(i64::from(TOKENS_AT)), position), token);
+    });
+    k
+}
+
+/// Calls `body` with four logits, the number of their vector, and whether it is there: past the last one that
+/// is loaded again.
+fn each_vector(
+    k: &Kernel,
+    tid: Reg<u32>,
+    (logits, count): (Pointer<Global, f32>, Reg<u32>),
+    body: &mut dyn FnMut([Reg<f32>; 4], Reg<u32>, ptxgen::Pred),
+) {
+    let whole = k.shr(count, 2);
+    let last = k.sub(whole, 1u32);
+    k.for_(0u32, whole, THREADS * TOGETHER, |first: Reg<u32>| {
+        let numbers = [0, 1, 2, 3].map(|i| k.add(first, k.add(tid, i * THREADS)));
+        let loaded = numbers.map(|number| {
+            let at = k.at(logits, k.scale(k.min(number, last), 4));
+            k.load_n::<4, _, _>(at, Cache::ReadOnly)
+        });
+        for (values, number) in loaded.into_iter().zip(numbers) {
+            body(values, number, k.lt(number, whole));
+        }
+    });
+}
+
+/// Calls `body` with a logit past the last vector and its number, in the threads that have one.
+fn last_logits(
+    k: &Kernel,
+    tid: Reg<u32>,
+    (logits, count): (Pointer<Global, f32>, Reg<u32>),
+    body: &mut dyn FnMut(Reg<f32>, Reg<u32>),
+) {
+    let number = k.add(k.and(count, u32::MAX - 3), tid);
+    k.if_(k.lt(number, count), || body(k.load(k.at(logits, number)), number));
+}
+
+impl Sample<'_> {
+    /// Sets the search's bound to one more than the rank of the chosen token. `own` is the largest of the
+    /// thread's logits.
+    fn choose(&self, own: Reg<f32>, reach: Reg<u32>) {
+        let (k, s) = (self.k, &self.search);
+        let limit = k.var(reach);
+        let few = k.both(k.gt(s.options.top_k, 0u32), k.le(s.options.top_k, THREADS));
+        k.store(k.at(self.distances, s.tid), distance(k, self.best, own));
+        k.sync_threads();
+        k.if_(few, || {
+            s.run((TOP_K, TOP_K + 1), k.var(THREADS), &|i| (k.load(k.at(self.distances, i)), i));
+            // Above all keys if fewer threads have a logit.
+            k.set(limit, k.convert::<u64, u32>(k.min(k.shr(s.bound, TOKEN_BITS), u64::from(u32::MAX))));
+            k.set(s.bound, u64::MAX);
+        });
+        let bounded = k.either(k.ne(limit, u32::MAX), k.le(self.count, LIST));
+        let number = k.var(u32::MAX);
+        k.if_(bounded, || {
+            self.collect(limit);
+            k.sync_threads();
+            k.set(number, k.load(self.collected));
+        });
+        k.if_else(
+            k.le(number, LIST),
+            || {
+                s.run((TOP_K, DRAWN + 1), number, &|i| {
+                    (k.load(k.at(self.distances, i)), k.load(k.at(self.numbers, i)))
+                });
+            },
+            || {
+                s.run((TOP_K, DRAWN + 1), self.count, &|i| {
+                    (distance(k, self.best, k.load(k.at(self.logits, i))), i)
+                });
+            },
+        );
+    }
+
+    /// Collects the tokens with keys up to `limit`.
+    fn collect(&self, limit: Reg<u32>) {
+        let k = self.k;
+        each_vector(k, self.search.tid, (self.logits, self.count), &mut |values, number, there| {
+            // Keys go up with distances.
+            let nearest = values.into_iter().reduce(|a, b| k.max(a, b)).unwrap_or(self.best);
+            let near = k.le(key(k, distance(k, self.best, nearest)), limit);
+            k.if_(k.both(there, near), || {
+                for (i, value) in (0u32..).zip(values) {
+                    self.collect_one(limit, value, k.mad(number, 4u32, i));
+                }
+            });
+        });
+        last_logits(k, self.search.tid, (self.logits, self.count), &mut |value, number| {
+            self.collect_one(limit, value, number);
+        });
+    }
+
+    fn collect_one(&self, limit: Reg<u32>, value: Reg<f32>, number: Reg<u32>) {
+        let k = self.k;
+        let d = distance(k, self.best, value);
+        k.if_(k.both(there(k, d), k.le(key(k, d), limit)), || {
+            let at = k.atomic(self.collected, Atomic::Add, 1u32);
+            k.if_(k.lt(at, LIST), || {
+                k.store(k.at(self.distances, at), d);
+                k.store(k.at(self.numbers, at), number);
+            });
+        });
+    }
+}
