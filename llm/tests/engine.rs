@@ -9,9 +9,7 @@ use std::time::Duration;
 use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::sampler::argmax;
 use ga10b_llm::synthesize::{MIXES, Synthesis};
-use ga10b_llm::{
-    CacheType, Decoder, Engine, EngineOptions, Mode, Model, Reference, Sampler, SamplerOptions,
-};
+use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Mode, Model, Reference, Sampler, SamplerOptions};
 use hcq::Device;
 
 use open::device;
@@ -99,15 +97,15 @@ fn tokens_drawn_on_the_device_are_those_that_the_cpu_draws() {
         let samplers = || (Sampler::new(options), 7);
         let ((mut here, mut token), (mut there, mut other)) = (samplers(), samplers());
         let mut drawn = Vec::new();
-        while drawing.position() < 20 {
+        while drawing.position() < 12 {
             token = drawing.step_sampled(token, &mut there).unwrap();
             other = copying.step_sampled(other, &mut here).unwrap();
-            assert_eq!(token, other, "{mix}, {mode:?}, position {}", drawing.position());
             assert_eq!(drawing.logits().unwrap(), copying.logits().unwrap());
+            assert_eq!(token, other, "{mix}, {mode:?}, position {}", drawing.position());
             drawn.push(token);
         }
         drawn.dedup();
-        assert!(drawn.len() > 10, "{drawn:?}");
+        assert!(drawn.len() > 6, "{drawn:?}");
         // Other kinds of steps follow a drawn one.
         assert_eq!(drawing.step_greedy(token).unwrap(), copying.step_greedy(token).unwrap());
         assert_eq!(drawing.step(1).unwrap(), copying.step(1).unwrap());

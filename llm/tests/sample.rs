@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use ga10b_llm::kernels::committed::cubin;
-use ga10b_llm::kernels::sample::kernel::{BLOCK, NAME, words};
+use ga10b_llm::kernels::sample::kernel::{BLOCK, NAME, dynamic_shared, words};
 use ga10b_llm::kernels::state::TOKENS_AT;
 use ga10b_llm::sampler::{Sampler, SamplerOptions, choose};
 use hcq::{Args, Buffer, Device, Kernel, LaunchConfig};
@@ -44,6 +44,7 @@ fn both(logits: &[f32], options: SamplerOptions, draws: usize) -> Vec<(u32, u32)
     let mut queue = device.queue().unwrap();
     let mut sampler = Sampler::new(options);
     let buffer = upload(&logits.iter().map(|l| l.to_bits()).collect::<Vec<_>>());
+    let config = LaunchConfig::new(1, BLOCK).with_dynamic_shared(dynamic_shared(logits.len() as u32));
     let mut state = [0; TOKENS_AT as usize + 8];
     state[0] = POSITION as u32;
     state[TOKENS_AT as usize + POSITION] = BEFORE;
@@ -53,7 +54,7 @@ fn both(logits: &[f32], options: SamplerOptions, draws: usize) -> Vec<(u32, u32)
             let (state, words) = (upload(&state), upload(&words(&draw)));
             let args = Args::new().buffer(&buffer).buffer(&state).buffer(&words).u32(logits.len() as u32);
             // SAFETY: the kernel reads that many logits, and writes the token at the position.
-            unsafe { queue.launch(kernel, LaunchConfig::new(1, BLOCK), &args) }.unwrap();
+            unsafe { queue.launch(kernel, config, &args) }.unwrap();
             queue.submit().unwrap().wait(Duration::from_secs(300)).unwrap();
             let mut token = [0; 4];
             state.read(4 * (u64::from(TOKENS_AT) + POSITION as u64), &mut token).unwrap();
@@ -124,6 +125,7 @@ fn kinds(len: usize) -> Vec<(&'static str, Vec<f32>)> {
         ("infinite", infinite),
         ("a single one", alone),
         ("falling", (0..len).map(|i| -(i as f32) * 1e-3).collect()),
+        ("rising", (0..len).map(|i| i as f32 * 1e-3).collect()),
         ("far apart", (0..len).map(|i| -(i as f32) * 40.0).collect()),
     ]
 }

@@ -221,11 +221,7 @@ impl Staging {
     }
 
     /// Moves parts of `data` to `to` until none is left; run by each thread.
-    fn upload_parts<'d>(
-        &self,
-        to: GpuVa,
-        data: &Parts<impl Iterator<Item = &'d [u8]>>,
-    ) -> Result<(), Error> {
+    fn upload_parts<'d>(&self, to: GpuVa, data: &Parts<impl Iterator<Item = &'d [u8]>>) -> Result<(), Error> {
         let mut own = Own::new(self);
         while let Some((i, part)) = data.next() {
             if !own.reserve() {

@@ -1,8 +1,8 @@
 //! Buffers: memory a program fills, names in launches, and reads back.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nvgpu_sys::Note;
 

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::time::Instant;
 
-use hcq::{BackendKind, Device, Graph, Queue, SyncPoint};
+use hcq::{BackendKind, Device, Graph, Kernel, Queue, SyncPoint};
 use tracing::trace_span;
 
 use crate::cache::CacheType;
 use crate::decoder::Decoder;
 use crate::engine::diagnosis;
 use crate::engine::launch::{Launch, record};
+use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
 use crate::engine::operations::Operations;
 use crate::engine::options::{EngineOptions, LoadTimes, Mode};
@@ -134,13 +135,13 @@ impl Engine {
             _ => None,
         };
         let resident_step = resident.map(|launch| record(device, [launch])).transpose()?;
-        let sampled_step = match samples(device, &model, options) {
-            true => {
-                let choice = model.state.choice(programs.kernel(sample::NAME, sample::NAME)?)?;
+        let sampled_step = match sampler(&model, &mut programs, options.device_sampling)? {
+            Some(kernel) => {
+                let choice = model.state.choice(kernel)?;
                 let launches = resident.map_or(launches, |launch| vec![launch]);
                 Some(record(device, launches.into_iter().chain([&choice]))?)
             }
-            false => None,
+            None => None,
         };
         let fill = match &step_plan {
             Some(plan) => record(device, [&plan.fill])?,
@@ -392,10 +393,16 @@ impl Engine {
     }
 }
 
-/// Whether an engine chooses tokens on the device.
-fn samples(device: &Device, model: &DeviceModel, options: &EngineOptions) -> bool {
-    let usual = device.info().backend != BackendKind::Sim;
-    options.device_sampling.unwrap_or(usual) && model.config.vocab <= sample::MOST_TOKENS
+/// The kernel that chooses tokens on the device; `None` if it is not to, or if the vocabulary is too large
+/// for it there.
+fn sampler(model: &DeviceModel, programs: &mut Programs, wanted: Option<bool>) -> Result<Option<Kernel>> {
+    let (info, vocab) = (model.device.info(), fits(model.config.vocab)?);
+    if !wanted.unwrap_or(info.backend != BackendKind::Sim) || vocab > sample::MOST_TOKENS {
+        return Ok(None);
+    }
+    let kernel = programs.kernel(sample::NAME, sample::NAME)?;
+    let shared = u64::from(kernel.static_shared() + sample::dynamic_shared(vocab));
+    Ok(Some(kernel).filter(|_| shared <= info.max_shared_per_block.count()))
 }
 
 /// The step: the streaming one if the model is quantized, else in the shape `tuned`, or in the default one if

@@ -70,8 +70,9 @@ impl State {
     /// The launch that chooses a token by what [`State::set_draw`] has set.
     pub fn choice(&self, code: Kernel) -> Result<Launch> {
         let args = Args::new().buffer(&self.resident).buffer(&self.words).buffer(&self.draw);
-        let args = args.u32(fits(self.vocab)?);
-        Ok(Launch::new("sample", code, LaunchConfig::new(1, kernel::BLOCK), args))
+        let vocab = fits(self.vocab)?;
+        let config = LaunchConfig::new(1, kernel::BLOCK).with_dynamic_shared(kernel::dynamic_shared(vocab));
+        Ok(Launch::new("sample", code, config, args.u32(vocab)))
     }
 
     /// Sets the position.

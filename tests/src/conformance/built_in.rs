@@ -446,7 +446,9 @@ fn draws() -> Vec<Case> {
     let draw = Draw { top_k: 40, top_p: 0xf000 << 48, least: 1 << 25, slope: 1.8, random: 0x9e37 << 48 };
     let all = Draw { top_k: 0, ..draw };
     let case = |draw: &Draw| {
-        Drive::of(sample::NAME, sample::NAME, LaunchConfig::new(1, sample::BLOCK))
+        let config = LaunchConfig::new(1, sample::BLOCK);
+        let config = config.with_dynamic_shared(sample::dynamic_shared(5_003));
+        Drive::of(sample::NAME, sample::NAME, config)
             .floats(5_003, 9.0)
             .words(vec![1; 8])
             .words(sample::words(draw).to_vec())

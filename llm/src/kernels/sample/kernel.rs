@@ -13,12 +13,17 @@ pub const NAME: &str = "sample";
 pub const BLOCK: u32 = THREADS;
 /// Words of what the host sets.
 pub const DRAW_WORDS: usize = 8;
-/// Most tokens of a vocabulary.
-pub const MOST_TOKENS: usize = 1 << 21;
+/// Most tokens of a vocabulary: of sums of weights in parts.
+pub const MOST_TOKENS: u32 = 1 << 21;
 /// Tokens that are collected in shared memory.
 const LIST: u32 = THREADS;
-/// Vectors of four logits that a thread loads at a time.
-const TOGETHER: u32 = 4;
+/// Vectors of four logits that a thread loads at a time, a span.
+const SPAN: u32 = 4;
+
+/// Bytes of dynamic shared memory for `count` logits: the largest of each span of each thread.
+pub const fn dynamic_shared(count: u32) -> u32 {
+    4 * THREADS * (count / 4).div_ceil(SPAN * THREADS)
+}
 
 /// The words that the host sets for a choice.
 pub fn words(draw: &Draw) -> [u32; DRAW_WORDS] {
@@ -41,10 +46,13 @@ struct Sample<'a> {
     distances: Pointer<Shared, f32>,
     numbers: Pointer<Shared, u32>,
     collected: Pointer<Shared, u32>,
+    /// The largest logit of each span.
+    tops: Pointer<Shared, f32>,
 }
 
 /// `sample(logits, state, draw, count)`: replaces the token at the state's position, that of the next step, by
 /// the one that `draw` names ([`words`]) among `count` logits. Logits without any number leave what is there.
+/// Takes [`dynamic_shared`] bytes.
 pub(crate) fn kernel() -> Kernel {
     let k = Kernel::new(NAME);
     k.max_threads(THREADS);
@@ -69,8 +77,18 @@ pub(crate) fn kernel() -> Kernel {
     k.if_(k.lt(tid, DRAW_WORDS as u32), || k.set(word, k.load(k.at(draw, tid))));
 
     let own = k.var(f32::NEG_INFINITY);
-    each_vector(&k, tid, (logits, count), &mut |values, _, _| {
-        values.into_iter().for_each(|value| k.set(own, k.max(own, value)));
+    let tops = k.dynamic_shared::<f32>();
+    each_span(&k, tid, count, &mut |span| {
+        let loaded = span.numbers.map(|number| span.load(&k, logits, number));
+        let largest = loaded.map(|values| values.into_iter().reduce(|a, b| k.max(a, b)).unwrap_or(own));
+        // A logit counts once: the `top_k`-th of the threads' largest has that many at or above it.
+        let tops_there = largest
+            .into_iter()
+            .zip(span.numbers)
+            .map(|(top, number)| k.select(k.lt(number, span.count), top, f32::NEG_INFINITY));
+        let top = tops_there.reduce(|a, b| k.max(a, b)).unwrap_or(own);
+        k.set(own, k.max(own, top));
+        k.store(k.at(tops, span.place), top);
     });
     last_logits(&k, tid, (logits, count), &mut |value, _| k.set(own, k.max(own, value)));
     let in_warp = k.warp_max(own);
@@ -86,7 +104,7 @@ pub(crate) fn kernel() -> Kernel {
     let bound = k.var(u64::MAX);
     let search = Search { k: &k, tid, lane, options, groups, sums, found, bound };
     search.clear();
-    let s = Sample { k: &k, search, logits, count, best, distances, numbers, collected };
+    let s = Sample { k: &k, search, logits, count, best, distances, numbers, collected, tops };
     s.choose(own, reach);
     k.if_(k.eq(tid, 0u32), || {
         let token = k.and(k.convert::<u64, u32>(k.sub(bound, 1u64)), (1u32 << TOKEN_BITS) - 1);
@@ -95,25 +113,31 @@ pub(crate) fn kernel() -> Kernel {
     k
 }
 
-/// Calls `body` with four logits, the number of their vector, and whether it is there: past the last one that
-/// is loaded again.
-fn each_vector(
-    k: &Kernel,
-    tid: Reg<u32>,
-    (logits, count): (Pointer<Global, f32>, Reg<u32>),
-    body: &mut dyn FnMut([Reg<f32>; 4], Reg<u32>, ptxgen::Pred),
-) {
+/// Vectors of one thread.
+struct Span {
+    /// Their numbers; some may be past the last one.
+    numbers: [Reg<u32>; SPAN as usize],
+    /// How many vectors there are.
+    count: Reg<u32>,
+    /// The place of its largest logit.
+    place: Reg<u32>,
+}
+
+impl Span {
+    /// A vector, the last one for any past it.
+    fn load(&self, k: &Kernel, logits: Pointer<Global, f32>, number: Reg<u32>) -> [Reg<f32>; 4] {
+        let number = k.min(number, k.sub(self.count, 1u32));
+        k.load_n::<4, _, _>(k.at(logits, k.scale(number, 4)), Cache::ReadOnly)
+    }
+}
+
+/// Calls `body` with each span of the thread.
+fn each_span(k: &Kernel, tid: Reg<u32>, count: Reg<u32>, body: &mut dyn FnMut(Span)) {
     let whole = k.shr(count, 2);
-    let last = k.sub(whole, 1u32);
-    k.for_(0u32, whole, THREADS * TOGETHER, |first: Reg<u32>| {
+    k.for_(0u32, whole, THREADS * SPAN, |first: Reg<u32>| {
         let numbers = [0, 1, 2, 3].map(|i| k.add(first, k.add(tid, i * THREADS)));
-        let loaded = numbers.map(|number| {
-            let at = k.at(logits, k.scale(k.min(number, last), 4));
-            k.load_n::<4, _, _>(at, Cache::ReadOnly)
-        });
-        for (values, number) in loaded.into_iter().zip(numbers) {
-            body(values, number, k.lt(number, whole));
-        }
+        let place = k.add(k.shr(first, SPAN.trailing_zeros()), tid);
+        body(Span { numbers, count: whole, place });
     });
 }
 
@@ -168,13 +192,18 @@ impl Sample<'_> {
     /// Collects the tokens with keys up to `limit`.
     fn collect(&self, limit: Reg<u32>) {
         let k = self.k;
-        each_vector(k, self.search.tid, (self.logits, self.count), &mut |values, number, there| {
-            // Keys go up with distances.
-            let nearest = values.into_iter().reduce(|a, b| k.max(a, b)).unwrap_or(self.best);
-            let near = k.le(key(k, distance(k, self.best, nearest)), limit);
-            k.if_(k.both(there, near), || {
-                for (i, value) in (0u32..).zip(values) {
-                    self.collect_one(limit, value, k.mad(number, 4u32, i));
+        // Keys go up with distances.
+        let near = |top: Reg<f32>| k.le(key(k, distance(k, self.best, top)), limit);
+        each_span(k, self.search.tid, self.count, &mut |span| {
+            k.if_(near(k.load(k.at(self.tops, span.place))), || {
+                let loaded = span.numbers.map(|number| span.load(k, self.logits, number));
+                for (values, number) in loaded.into_iter().zip(span.numbers) {
+                    let top = values.into_iter().reduce(|a, b| k.max(a, b)).unwrap_or(self.best);
+                    k.if_(k.both(k.lt(number, span.count), near(top)), || {
+                        for (i, value) in (0u32..).zip(values) {
+                            self.collect_one(limit, value, k.mad(number, 4u32, i));
+                        }
+                    });
                 }
             });
         });

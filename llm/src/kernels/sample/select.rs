@@ -89,12 +89,7 @@ impl<'a> Search<'a> {
         });
     }
 
-    fn search(
-        &self,
-        stage: Reg<u32>,
-        count: Reg<u32>,
-        token: &dyn Fn(Reg<u32>) -> (Reg<f32>, Reg<u32>),
-    ) {
+    fn search(&self, stage: Reg<u32>, count: Reg<u32>, token: &dyn Fn(Reg<u32>) -> (Reg<f32>, Reg<u32>)) {
         let k = self.k;
         let (prefix, aim) = (k.var(0u64), k.var(0u64));
         let shift = k.var(FIRST_SHIFT);
