@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Instant;
 
-use hcq::{BackendKind, Device, Graph, Kernel, Queue, SyncPoint};
+use hcq::{BackendKind, Device, Graph, Queue, SyncPoint};
 use tracing::trace_span;
 
 use crate::cache::CacheType;
@@ -135,14 +135,10 @@ impl Engine {
             _ => None,
         };
         let resident_step = resident.map(|launch| record(device, [launch])).transpose()?;
-        let sampled_step = match sampler(&model, &mut programs, options.device_sampling)? {
-            Some(kernel) => {
-                let choice = model.state.choice(kernel)?;
-                let launches = resident.map_or(launches, |launch| vec![launch]);
-                Some(record(device, launches.into_iter().chain([&choice]))?)
-            }
-            None => None,
-        };
+        let choice = choice(&model, &mut programs, options.device_sampling)?;
+        let launches = resident.map_or(launches, |launch| vec![launch]);
+        let sampled = choice.map(|choice| record(device, launches.into_iter().chain([&choice])));
+        let sampled_step = sampled.transpose()?;
         let fill = match &step_plan {
             Some(plan) => record(device, [&plan.fill])?,
             None => record(device, operations.without_head())?,
@@ -393,16 +389,17 @@ impl Engine {
     }
 }
 
-/// The kernel that chooses tokens on the device; `None` if it is not to, or if the vocabulary is too large
-/// for it there.
-fn sampler(model: &DeviceModel, programs: &mut Programs, wanted: Option<bool>) -> Result<Option<Kernel>> {
+/// The launch that chooses a token on the device; `None` if none is to, or if the vocabulary is too large for
+/// the kernel there.
+fn choice(model: &DeviceModel, programs: &mut Programs, wanted: Option<bool>) -> Result<Option<Launch>> {
     let (info, vocab) = (model.device.info(), fits(model.config.vocab)?);
     if !wanted.unwrap_or(info.backend != BackendKind::Sim) || vocab > sample::MOST_TOKENS {
         return Ok(None);
     }
     let kernel = programs.kernel(sample::NAME, sample::NAME)?;
     let shared = u64::from(kernel.static_shared() + sample::dynamic_shared(vocab));
-    Ok(Some(kernel).filter(|_| shared <= info.max_shared_per_block.count()))
+    let there = shared <= info.max_shared_per_block.count();
+    there.then(|| model.state.choice(kernel)).transpose()
 }
 
 /// The step: the streaming one if the model is quantized, else in the shape `tuned`, or in the default one if

@@ -3,6 +3,8 @@
 //! Sums are of integers, so their order does not matter. What is not an integer is one operation of IEEE 754
 //! in single precision after the other: subtraction, multiplication, fused multiply-add, comparison.
 
+use std::f32::consts::{LN_2, LOG2_E};
+
 /// A weight of one: that of the most likely token.
 pub const ONE: u32 = 1 << 30;
 /// Fraction bits of the key of a distance below [`NEAR`].
@@ -17,7 +19,7 @@ pub const FAR: f32 = 32.0;
 /// `2^-f` for `f` from 0 to 1 is `1 + f · (C[0] + f · (C[1] + ...))`, within 1.5e-7 of its value: an
 /// interpolation at Chebyshev nodes, whose coefficients are rounded to single precision.
 pub const COEFFICIENTS: [f32; 6] =
-    [-0.693_147_2, 0.240_226_09, -0.055_499_23, 0.009_597_035, -0.001_291_636_8, 0.000_114_919_95];
+    [-LN_2, 0.240_226_09, -0.055_499_23, 0.009_597_035, -0.001_291_636_8, 0.000_114_919_95];
 
 /// How far a logit lies below the largest one; `None` if it is never chosen.
 pub fn distance(best: f32, logit: f32) -> Option<f32> {
@@ -66,7 +68,7 @@ impl Draw {
     /// As [`Draw::top_p`]: everything is kept.
     pub const ALL: u64 = u64::MAX;
     /// Slope of weights at temperature 1.
-    pub const PLAIN: f32 = std::f32::consts::LOG2_E;
+    pub const PLAIN: f32 = LOG2_E;
 
     /// Weight of the most likely tokens that are kept, at least, of `total`.
     pub fn budget(&self, total: u64) -> u64 {

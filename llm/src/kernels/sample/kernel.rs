@@ -2,7 +2,7 @@
 
 use ptxgen::{Atomic, Cache, Global, Kernel, Pointer, Reg, Shared, Special};
 
-use crate::kernels::sample::select::{DRAWN, Options, Search, THREADS, TOKEN_BITS, TOP_K};
+use crate::kernels::sample::select::{DRAWN, NEAREST, Options, Search, THREADS, TOKEN_BITS, TOP_K};
 use crate::kernels::sample::weigh::{distance, key, there};
 use crate::kernels::state::TOKENS_AT;
 use crate::sampler::arithmetic::Draw;
@@ -157,36 +157,39 @@ impl Sample<'_> {
     /// thread's logits.
     fn choose(&self, own: Reg<f32>, reach: Reg<u32>) {
         let (k, s) = (self.k, &self.search);
-        let limit = k.var(reach);
-        let few = k.both(k.gt(s.options.top_k, 0u32), k.le(s.options.top_k, THREADS));
         k.store(k.at(self.distances, s.tid), distance(k, self.best, own));
+        k.store(k.at(self.numbers, s.tid), s.tid);
         k.sync_threads();
-        k.if_(few, || {
-            s.run((TOP_K, TOP_K + 1), k.var(THREADS), &|i| (k.load(k.at(self.distances, i)), i));
-            // Above all keys if fewer threads have a logit.
-            k.set(limit, k.convert::<u64, u32>(k.min(k.shr(s.bound, TOKEN_BITS), u64::from(u32::MAX))));
-            k.set(s.bound, u64::MAX);
+        let (last, count) = (k.var(DRAWN + 1), k.var(THREADS));
+        let listed = |i| (k.load(k.at(self.distances, i)), k.load(k.at(self.numbers, i)));
+        s.run((NEAREST, last), count, &listed, &|stage| {
+            k.if_(k.eq(stage, NEAREST), || {
+                self.collect_near(reach, count);
+                // Too many to be collected: the other searches are among all.
+                k.if_(k.gt(count, LIST), || k.set(last, 0u32));
+            });
         });
-        let bounded = k.either(k.ne(limit, u32::MAX), k.le(self.count, LIST));
-        let number = k.var(u32::MAX);
-        k.if_(bounded, || {
+        k.if_(k.eq(last, 0u32), || {
+            let end = k.var(DRAWN + 1);
+            let token = |i| (distance(k, self.best, k.load(k.at(self.logits, i))), i);
+            s.run((TOP_K, end), self.count, &token, &|_| ());
+        });
+    }
+
+    /// Collects the tokens that can be kept after the search among the threads' largest, and sets `count` to
+    /// their number; to more than [`LIST`] if they are too many.
+    fn collect_near(&self, reach: Reg<u32>, count: Reg<u32>) {
+        let (k, s) = (self.k, &self.search);
+        // Above all keys if that search was not made, or found less than `top_k`.
+        let nearest = k.min(k.shr(s.bound, TOKEN_BITS), u64::from(u32::MAX));
+        let limit = k.min(reach, k.convert::<u64, u32>(nearest));
+        k.set(s.bound, u64::MAX);
+        k.set(count, u32::MAX);
+        k.if_(k.either(k.ne(limit, u32::MAX), k.le(self.count, LIST)), || {
             self.collect(limit);
             k.sync_threads();
-            k.set(number, k.load(self.collected));
+            k.set(count, k.load(self.collected));
         });
-        k.if_else(
-            k.le(number, LIST),
-            || {
-                s.run((TOP_K, DRAWN + 1), number, &|i| {
-                    (k.load(k.at(self.distances, i)), k.load(k.at(self.numbers, i)))
-                });
-            },
-            || {
-                s.run((TOP_K, DRAWN + 1), self.count, &|i| {
-                    (distance(k, self.best, k.load(k.at(self.logits, i))), i)
-                });
-            },
-        );
     }
 
     /// Collects the tokens with keys up to `limit`.

@@ -20,12 +20,14 @@ const PART_BITS: u32 = 10;
 /// Parts of a weight, and the tokens themselves, are counted in this many words per group.
 const PARTS: u32 = 4;
 
+/// The search for the last of the `top_k` most likely among the threads' largest logits.
+pub const NEAREST: u32 = 0;
 /// The search for the last of the `top_k` most likely tokens.
-pub const TOP_K: u32 = 0;
+pub const TOP_K: u32 = 1;
 /// The search for the token at which `top_p` is reached.
-pub const TOP_P: u32 = 1;
+pub const TOP_P: u32 = 2;
 /// The search for the drawn token.
-pub const DRAWN: u32 = 2;
+pub const DRAWN: u32 = 3;
 
 /// What the host sets, in shared memory.
 #[derive(Clone, Copy)]
@@ -74,18 +76,24 @@ impl<'a> Search<'a> {
     }
 
     /// Makes the searches `first` to before `last`, as far as the options ask for them, among `count` tokens;
-    /// `token` gives the distance and the number of one.
+    /// `token` gives the distance and the number of one. `after` is called after each, and may change `last`
+    /// and `count`.
     pub fn run(
         &self,
-        (first, last): (u32, u32),
+        (first, last): (u32, Reg<u32>),
         count: Reg<u32>,
         token: &dyn Fn(Reg<u32>) -> (Reg<f32>, Reg<u32>),
+        after: &dyn Fn(Reg<u32>),
     ) {
         let (k, o) = (self.k, self.options);
+        // Not more than there are threads, which have their largest logits.
+        let few = k.lt(k.sub(o.top_k, 1u32), THREADS);
         k.for_(first, last, 1u32, |stage: Reg<u32>| {
+            let many = k.both(k.eq(stage, NEAREST), k.unless(few));
             let all = k.both(k.eq(stage, TOP_K), k.eq(o.top_k, 0u32));
             let whole = k.both(k.eq(stage, TOP_P), k.eq(o.top_p, Draw::ALL));
-            k.if_(k.unless(k.either(all, whole)), || self.search(stage, count, token));
+            k.if_(k.unless(k.either(many, k.either(all, whole))), || self.search(stage, count, token));
+            after(stage);
         });
     }
 
@@ -93,7 +101,7 @@ impl<'a> Search<'a> {
         let k = self.k;
         let (prefix, aim) = (k.var(0u64), k.var(0u64));
         let shift = k.var(FIRST_SHIFT);
-        let counts = k.eq(stage, TOP_K);
+        let counts = k.le(stage, TOP_K);
         k.loop_(|steps| {
             self.each(count, token, |there, rank, distance| {
                 let inside = k.eq(k.shr(rank, k.add(shift, STEP_BITS)), prefix);
@@ -165,7 +173,7 @@ impl<'a> Search<'a> {
     fn weigh(&self, stage: Reg<u32>, there: Pred, distance: Reg<f32>) -> Reg<u32> {
         let (k, o) = (self.k, self.options);
         let found = k.var(1u32);
-        k.if_(k.both(there, k.ne(stage, TOP_K)), || {
+        k.if_(k.both(there, k.gt(stage, TOP_K)), || {
             let plain = weight(k, distance, k.var(Draw::PLAIN));
             k.set(found, plain);
             k.if_(k.eq(stage, DRAWN), || {
@@ -267,7 +275,7 @@ impl<'a> Search<'a> {
         let last = k.convert::<u32, u64>(k.sub(o.top_k, 1u32));
         let budget = k.sub(k.max(k.mul_hi(all, o.top_p), 1u64), 1u64);
         let unit = k.mul_hi(all, o.random);
-        k.select(k.eq(stage, TOP_K), last, k.select(k.eq(stage, TOP_P), budget, unit))
+        k.select(k.le(stage, TOP_K), last, k.select(k.eq(stage, TOP_P), budget, unit))
     }
 
     fn halves(&self, value: Reg<u64>) -> (Reg<u32>, Reg<u32>) {
