@@ -54,7 +54,8 @@
 //! 0  address errno serial sync launch::shape memory::kept memory::quarantine memory::range_set
 //! 0  memory::shared_bytes
 //! 0  program::cubin program::occupancy program::stack
-//! 1  fault::report launch::constant_bank memory::piece_note program::loader submission::ring
+//! 1  fault::report launch::constant_bank memory::piece_note memory::range_lock program::loader
+//! 1  submission::ring
 //! 2  error
 //! 3  info process device::clock
 //! 4  options backend device::refusal submission::pushbuffer

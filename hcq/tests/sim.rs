@@ -157,6 +157,34 @@ fn staged_copies_move_the_same_bytes() {
 }
 
 #[test]
+fn threads_stage_copies_at_the_same_time() {
+    // More threads than there are staging slots, each with copies of several slots and of less than one.
+    const PART: usize = (3 << 20) + 40_001;
+    let device = device_with(|o| o.staged_copies = true);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = (cores + 2).min(18);
+    let buffer = device.alloc((threads * PART) as u64).unwrap();
+    let byte = |i: usize| ((i * 11) >> 5) as u8;
+    std::thread::scope(|scope| {
+        for start in (0..threads).map(|thread| thread * PART) {
+            let buffer = &buffer;
+            scope.spawn(move || {
+                let data: Vec<u8> = (start..start + PART).map(byte).collect();
+                let (large, small) = data.split_at(PART - 40_001);
+                buffer.write(start as u64, large).unwrap();
+                buffer.write((start + large.len()) as u64, small).unwrap();
+                let mut got = vec![0; PART];
+                buffer.read(start as u64, &mut got).unwrap();
+                assert!(got == data, "the part from {start} on");
+            });
+        }
+    });
+    let mut all = vec![0; threads * PART];
+    buffer.read(0, &mut all).unwrap();
+    assert!(all.iter().enumerate().all(|(i, b)| *b == byte(i)));
+}
+
+#[test]
 fn a_graph_replays_with_patched_arguments() {
     let device = device();
     let kernel = vadd(&device);

@@ -106,7 +106,7 @@ fn bench_prints_one_document_of_json() {
     assert_eq!(report["model"]["quantization"], "Q6_K");
     let tests: Vec<&str> =
         report["results"].as_array().expect("rows").iter().filter_map(|r| r["test"].as_str()).collect();
-    assert_eq!(tests, ["pp3", "tg2", "tg2-greedy"]);
+    assert_eq!(tests, ["pp3", "tg2", "tg2-greedy", "tg2-sampled"]);
     assert!(report["results"][1]["tokens_per_second"].as_f64().expect("a number") > 0.0);
     assert!(report["weight_bytes_per_token"].as_u64().expect("a number") > 0);
     let first = &report["first_token"];

@@ -1,7 +1,7 @@
 //! The interface of whatever runs a model, for generating, measuring and verifying.
 
 use crate::error::Result;
-use crate::sampler::argmax;
+use crate::sampler::{Sampler, argmax};
 
 /// Processes tokens and gives logits: the engine on a GPU, or the CPU reference.
 pub trait Decoder {
@@ -29,6 +29,16 @@ pub trait Decoder {
     /// As [`Decoder::step`].
     fn step_greedy(&mut self, token: u32) -> Result<u32> {
         Ok(argmax(&self.step(token)?))
+    }
+
+    /// Processes `token` and returns the next one as `sampler` chooses it. An engine may do so on the device,
+    /// with the same result: it then copies no logits, and the host writes nothing but what is drawn if `token`
+    /// is its last result.
+    ///
+    /// # Errors
+    /// As [`Decoder::step`]. The sampler may have drawn a random number.
+    fn step_sampled(&mut self, token: u32, sampler: &mut Sampler) -> Result<u32> {
+        Ok(sampler.sample(&self.step(token)?))
     }
 
     /// Processes all of `tokens` and returns the logits after the last; empty for no tokens.

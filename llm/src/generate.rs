@@ -65,15 +65,13 @@ pub fn generate(
     }
     let output = |source| Error::Output { source };
     let begin = Instant::now();
-    let mut logits = decoder.prefill(prompt)?;
+    let logits = decoder.prefill(prompt)?;
     let prefill = begin.elapsed();
 
     let begin = Instant::now();
     let mut stream = tokenizer.stream();
     let mut tokens = Vec::new();
-    let greedy = sampler.is_greedy();
-    let mut choose = |logits: &[f32]| trace_span!(target: HOST, "sample").in_scope(|| sampler.sample(logits));
-    let mut next = choose(&logits);
+    let mut next = trace_span!(target: HOST, "sample").in_scope(|| sampler.sample(&logits));
     let stop = loop {
         if tokens.len() == count {
             break Stop::Count;
@@ -91,12 +89,7 @@ pub fn generate(
             break Stop::Context;
         }
         let _token = trace_span!(target: HOST, "token", position = decoder.position()).entered();
-        next = if greedy {
-            decoder.step_greedy(next)?
-        } else {
-            decoder.step_into(next, &mut logits)?;
-            choose(&logits)
-        };
+        next = decoder.step_sampled(next, sampler)?;
     };
     let decode = begin.elapsed();
     emit(&stream.finish()).map_err(output)?;

@@ -31,7 +31,8 @@
 //! Without the loop: [`Decoder`] is what an engine does. [`Decoder::prefill`] takes a prompt and
 //! [`Decoder::step`] a token, both return logits; [`Decoder::step_greedy`] returns the most likely token and
 //! copies no logits. [`Reference`] computes the same on the CPU, and [`compare`] measures the error between
-//! both.
+//! both. [`Decoder::step_sampled`] takes a [`Sampler`] and returns the token that it chooses, on the device
+//! where an engine can.
 //!
 //! The parts can be used alone: [`gguf`] reads and writes the container, [`kernels`] has the kernels with
 //! their parameters and cubins, [`tuning`] and [`search`] find and store faster shapes of kernels for one
@@ -54,8 +55,8 @@
 //!
 //! # Layers
 //! ```text
-//!  0 spans sampler gguf::types gguf::value tokenizer::alphabet tokenizer::split
-//!  1 error gguf::layout
+//!  0 spans sampler::arithmetic gguf::types gguf::value tokenizer::alphabet tokenizer::split
+//!  1 error gguf::layout sampler
 //!  2 gguf::parse gguf::write decoder
 //!  3 gguf
 //!  4 quant tokenizer::sentencepiece tokenizer::token_type model::config model::keys
@@ -66,9 +67,9 @@
 //!  8 kernels::rotation kernels::state
 //!  9 kernels::pack kernels::operations kernels::prompt
 //!  9 kernels::step::layout kernels::step::record kernels::step::sync
-//!  9 kernels::stream::layout kernels::stream::record
-//! 10 kernels::step::shape kernels::stream::sync
-//! 11 kernels::step::block kernels::step::task kernels::step::variant
+//!  9 kernels::sample::weigh kernels::stream::layout kernels::stream::record
+//! 10 kernels::sample::select kernels::step::shape kernels::stream::sync
+//! 11 kernels::sample::kernel kernels::step::block kernels::step::task kernels::step::variant
 //! 11 kernels::stream::block kernels::stream::task
 //! 12 kernels::step::cached kernels::step::input kernels::step::results kernels::step::tile
 //! 12 kernels::stream::cached kernels::stream::input kernels::stream::operands kernels::stream::producer

@@ -1,7 +1,9 @@
 //! The kernels under the checks of the software ga10b: no reads of memory that nothing wrote, no accesses that
 //! nothing orders, no barrier that lanes miss.
 
-use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Mode, Tokenizer, embedded};
+use ga10b_llm::{
+    CacheType, Decoder, Engine, EngineOptions, Mode, Sampler, SamplerOptions, Tokenizer, embedded,
+};
 use ga10b_sim::sm::Config as ExecutorConfig;
 use ga10b_sim::{Checks, Sim, SimConfig};
 use hcq::DeviceOptions;
@@ -11,7 +13,7 @@ fn assert_clean(mode: Mode, kv: CacheType, work: impl Fn(&mut Engine)) {
     let executor = ExecutorConfig { checks: Checks::all(), ..ExecutorConfig::default() };
     let sim = Sim::new(SimConfig { executor, ..SimConfig::default() });
     let device = hcq::sim::open(sim.clone(), DeviceOptions::default()).unwrap();
-    let options = EngineOptions::new(64).with_mode(mode).with_cache(kv);
+    let options = EngineOptions::new(64).with_mode(mode).with_cache(kv).with_device_sampling(true);
     let mut engine = Engine::new(&device, &embedded::model().unwrap(), &options).unwrap();
     assert_eq!(engine.mode(), mode, "the step kernel does not fit");
     work(&mut engine);
@@ -28,6 +30,19 @@ fn two_steps(engine: &mut Engine) {
 #[test]
 fn a_token_in_one_launch_is_clean() {
     assert_clean(Mode::Persistent, CacheType::F16, two_steps);
+}
+
+/// Once among few tokens, once among all.
+#[test]
+fn a_token_that_is_drawn_is_clean() {
+    for top_k in [40, 0] {
+        let options = SamplerOptions { temperature: 0.9, top_k, top_p: 0.9, min_p: 0.01, seed: 3 };
+        assert_clean(Mode::Operations, CacheType::F16, |engine| {
+            let mut sampler = Sampler::new(options);
+            let token = engine.step_sampled(1, &mut sampler).unwrap();
+            engine.step_sampled(token, &mut sampler).unwrap();
+        });
+    }
 }
 
 #[test]

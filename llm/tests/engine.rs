@@ -9,7 +9,7 @@ use std::time::Duration;
 use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::sampler::argmax;
 use ga10b_llm::synthesize::{MIXES, Synthesis};
-use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Mode, Model, Reference};
+use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Mode, Model, Reference, Sampler, SamplerOptions};
 use hcq::Device;
 
 use open::device;
@@ -76,6 +76,41 @@ fn prefill_greedy_steps_and_reset_agree_bit_for_bit() {
         assert_eq!(argmax(&logits), wanted);
     }
     assert!(engine.step(1 << 20).is_err(), "a token outside the vocabulary");
+}
+
+#[test]
+fn tokens_drawn_on_the_device_are_those_that_the_cpu_draws() {
+    let device = device();
+    let options = SamplerOptions { temperature: 1.3, top_k: 40, top_p: 0.95, min_p: 0.01, seed: 5 };
+    for (mix, mode, host_state) in [
+        ("q6_k", Mode::Persistent, true),
+        ("q6_k", Mode::Persistent, false),
+        ("f16", Mode::Persistent, true),
+        ("q4_k_m", Mode::Operations, false),
+    ] {
+        let model = tiny(mix);
+        let engine = |on_device| {
+            let options = EngineOptions::new(24).with_mode(mode).with_host_state(host_state);
+            Engine::new(&device, &model, &options.with_device_sampling(on_device)).unwrap()
+        };
+        let (mut drawing, mut copying) = (engine(true), engine(false));
+        let samplers = || (Sampler::new(options), 7);
+        let ((mut here, mut token), (mut there, mut other)) = (samplers(), samplers());
+        let mut drawn = Vec::new();
+        while drawing.position() < 12 {
+            token = drawing.step_sampled(token, &mut there).unwrap();
+            other = copying.step_sampled(other, &mut here).unwrap();
+            assert_eq!(drawing.logits().unwrap(), copying.logits().unwrap());
+            assert_eq!(token, other, "{mix}, {mode:?}, position {}", drawing.position());
+            drawn.push(token);
+        }
+        drawn.dedup();
+        assert!(drawn.len() > 6, "{drawn:?}");
+        // Other kinds of steps follow a drawn one.
+        assert_eq!(drawing.step_greedy(token).unwrap(), copying.step_greedy(token).unwrap());
+        assert_eq!(drawing.step(1).unwrap(), copying.step(1).unwrap());
+        assert_eq!(drawing.logits().unwrap(), copying.logits().unwrap());
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::sync::lock;
 /// The shared part of a device. Each object made from it holds it.
 pub(crate) struct Shared {
     // Dropped in this order: the channel of staged copies, then memory that it and queues have used.
-    staging: Mutex<Option<Staging>>,
+    staging: Mutex<Option<Arc<Staging>>>,
     /// Make large copies; the inner `None` where there is no code for the GPU.
     copy_kernels: Mutex<Option<Option<[Kernel; 2]>>>,
     pub scratch: ScratchPool,
@@ -82,12 +82,12 @@ impl Shared {
         Ok(kernels.clone().flatten())
     }
 
-    /// Runs `f` with the channel of staged copies; it is created on first use.
-    fn with_staging(&self, f: impl FnOnce(&mut Staging) -> Result<(), Error>) -> Result<(), Error> {
+    /// The channel of staged copies; it is created on first use.
+    fn staging(&self) -> Result<Arc<Staging>, Error> {
         let mut staging = lock(&self.staging);
-        match &mut *staging {
-            Some(staging) => f(staging),
-            none => f(none.insert(Staging::new(&self.core, &self.limbo)?)),
+        match &*staging {
+            Some(staging) => Ok(staging.clone()),
+            None => Ok(staging.insert(Arc::new(Staging::new(&self.core, &self.limbo)?)).clone()),
         }
     }
 
@@ -113,7 +113,7 @@ impl Shared {
             self.accesses(piece, offset, data.len(), true)?;
             return piece.write(offset, data);
         }
-        self.with_staging(|staging| staging.upload(piece.at(offset), data))
+        self.staging()?.upload(piece.at(offset), data)
     }
 
     /// Reads memory that no submission uses.
@@ -123,6 +123,6 @@ impl Shared {
             self.accesses(piece, offset, data.len(), false)?;
             return piece.read(offset, data);
         }
-        self.with_staging(|staging| staging.download(piece.at(offset), data))
+        self.staging()?.download(piece.at(offset), data)
     }
 }

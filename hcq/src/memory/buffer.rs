@@ -1,8 +1,8 @@
 //! Buffers: memory a program fills, names in launches, and reads back.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use nvgpu_sys::Note;
 
@@ -11,6 +11,7 @@ use crate::backend::MemoryKind;
 use crate::device::shared::Shared;
 use crate::error::Error;
 use crate::memory::manager::Piece;
+use crate::memory::range_lock::{Access, RangeLock};
 use crate::submission::limbo::Keep;
 use crate::submission::timeline::Timeline;
 use crate::submission::uses::{Replays, Uses};
@@ -20,7 +21,7 @@ struct Inner {
     memory: Arc<Piece>,
     uses: Uses,
     /// Held while the CPU copies, so that what one thread writes is read by others whole or not at all.
-    access: RwLock<()>,
+    access: RangeLock,
     /// A number no other buffer of the process has, not 0.
     id: u64,
 }
@@ -42,7 +43,8 @@ impl Drop for Inner {
 /// last submission that names it has completed. What a new buffer contains is not specified.
 ///
 /// Threads may [`read`](Self::read) and [`write`](Self::write) a buffer at the same time: each call is one
-/// whole access to all others of this program, clones of the buffer included. Work of the GPU is not kept
+/// whole access to all others of this program, clones of the buffer included, and calls for different bytes
+/// run beside each other. Work of the GPU is not kept
 /// away: a call waits for what was submitted before it, and bytes that work submitted meanwhile changes are
 /// read before or after the change, in aligned words of 8 bytes.
 #[derive(Clone)]
@@ -59,7 +61,7 @@ impl Buffer {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let (shared, memory) = (shared.clone(), Arc::new(memory));
-        Self(Arc::new(Inner { shared, memory, uses: Uses::default(), access: RwLock::new(()), id }))
+        Self(Arc::new(Inner { shared, memory, uses: Uses::default(), access: RangeLock::default(), id }))
     }
 
     /// Length in bytes.
@@ -153,7 +155,7 @@ impl Buffer {
     /// [`Error::Forked`].
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         self.wait(offset, data.len() as u64)?;
-        let _whole = self.0.access.write().unwrap_or_else(PoisonError::into_inner);
+        let _whole = self.0.access.take(offset, data.len() as u64, Access::Write);
         self.0.shared.upload(&self.0.memory, offset, data)
     }
 
@@ -166,7 +168,7 @@ impl Buffer {
     /// [`Error::Forked`].
     pub fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Error> {
         self.wait(offset, data.len() as u64)?;
-        let _whole = self.0.access.read().unwrap_or_else(PoisonError::into_inner);
+        let _whole = self.0.access.take(offset, data.len() as u64, Access::Read);
         self.0.shared.download(&self.0.memory, offset, data)
     }
 }

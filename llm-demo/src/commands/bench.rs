@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ga10b_llm::Tokenizer;
 use ga10b_llm_tools::bench::{Plan, Row, WARM_UP};
 use ga10b_llm_tools::first_token::{FirstToken, Stopwatch};
+use hcq::Device;
 use serde::Serialize;
 
 use crate::cli::Cli;
@@ -31,6 +32,8 @@ struct Report {
     load_seconds: f64,
     /// From the start of the process, with a prompt of the measured length.
     first_token: FirstToken,
+    /// How long a thread of its own built the tokenizer, if it could.
+    tokenizer_seconds: Option<f64>,
     weight_bytes_per_token: u64,
     launches_per_token: u64,
     /// Type of the key/value cache, and the bytes of it that a token reads per position.
@@ -45,38 +48,27 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
     let mut watch = Stopwatch::since_process_start(began);
     let model = session::model(cli)?;
     watch.lap("file");
-    let most = model.config.context;
-    let device = session::device(cli)?;
-    watch.lap("opening the device");
-    let software = device.info().backend == hcq::BackendKind::Sim;
-    // llama-bench's sizes; smaller ones on the software device, which is a million times slower.
-    let size = |given: Option<u32>, usual: usize, software_size: usize| match given {
-        Some(n) => n as usize,
-        None => if software { software_size } else { usual }.min(most),
-    };
-    let plan = Plan {
-        prefill: size(cli.pp, 512, 16),
-        decode: size(cli.tg, 128, 16),
-        repeats: cli.repeats.map_or(if software { 2 } else { 5 }, |n| n as usize),
-        warm_up: if software { Duration::ZERO } else { WARM_UP },
-    };
-    // A step follows the prompt where the model has room.
-    let context = plan.prefill.max(plan.decode);
-    anyhow::ensure!(context > 0, "nothing to measure: --pp and --tg are both 0");
-    anyhow::ensure!(
-        context <= most,
-        "{context} tokens do not fit the model's context of {most}; choose smaller --pp and --tg"
-    );
-
-    let mut session = thread::scope(|scope| {
-        let tokenizer = scope.spawn(|| Tokenizer::from_gguf(&model.gguf));
-        let session = Session::new(device, &Setup::of(cli), &model, context.max(plan.prefill + 1))?;
+    let (mut session, plan, tokenizer_seconds) = thread::scope(|scope| {
+        let tokenizer = scope.spawn(|| {
+            let begin = Instant::now();
+            Tokenizer::from_gguf(&model.gguf).map(|_| begin.elapsed().as_secs_f64())
+        });
+        let device = session::device(cli)?;
+        watch.lap("opening the device");
+        let plan = plan(cli, &device, model.config.context)?;
+        // A step follows the prompt where the model has room.
+        let positions = plan.decode.max(plan.prefill + 1);
+        let session = Session::new(device, &Setup::of(cli), &model, positions)?;
         watch.loaded(&session.engine);
-        if let Err(error) = tokenizer.join().unwrap_or_else(|panic| resume_unwind(panic)) {
-            tracing::warn!(%error, "the time to the first token lacks the tokenizer");
-        }
-        watch.lap("tokenizer, beside the weights, and then");
-        anyhow::Ok(session)
+        let seconds = match tokenizer.join().unwrap_or_else(|panic| resume_unwind(panic)) {
+            Ok(seconds) => Some(seconds),
+            Err(error) => {
+                tracing::warn!(%error, "the time to the first token lacks the tokenizer");
+                None
+            }
+        };
+        watch.lap("tokenizer, after the weights");
+        anyhow::Ok((session, plan, seconds))
     })?;
     session.engine.record_prompt(plan.prefill)?;
     watch.lap("recording the prompt");
@@ -94,11 +86,12 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         version: env!("CARGO_PKG_VERSION"),
         device: DeviceReport::new(session.device.info()),
         model: ModelReport::new(&model),
-        context,
+        context: plan.prefill.max(plan.decode),
         repeats: plan.repeats,
         warm_up_seconds: plan.warm_up.as_secs_f64(),
         load_seconds: session.load.as_secs_f64(),
         first_token,
+        tokenizer_seconds,
         weight_bytes_per_token: session.engine.weight_bytes_per_token(),
         launches_per_token: session.engine.launches_per_token(),
         kv: session.engine.kv().name(),
@@ -109,6 +102,28 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
     };
     report::show(&report, cli.json, print)?;
     Ok(Outcome::Good)
+}
+
+/// llama-bench's sizes; smaller ones on the software device, which is a million times slower.
+fn plan(cli: &Cli, device: &Device, most: usize) -> anyhow::Result<Plan> {
+    let software = device.info().backend == hcq::BackendKind::Sim;
+    let size = |given: Option<u32>, usual: usize, software_size: usize| match given {
+        Some(n) => n as usize,
+        None => if software { software_size } else { usual }.min(most),
+    };
+    let plan = Plan {
+        prefill: size(cli.pp, 512, 16),
+        decode: size(cli.tg, 128, 16),
+        repeats: cli.repeats.map_or(if software { 2 } else { 5 }, |n| n as usize),
+        warm_up: if software { Duration::ZERO } else { WARM_UP },
+    };
+    let context = plan.prefill.max(plan.decode);
+    anyhow::ensure!(context > 0, "nothing to measure: --pp and --tg are both 0");
+    anyhow::ensure!(
+        context <= most,
+        "{context} tokens do not fit the model's context of {most}; choose smaller --pp and --tg"
+    );
+    Ok(plan)
 }
 
 fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -137,6 +152,9 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "first token {seconds:.3} s from {from} after a prompt of {prompt}{next}")?;
     for part in &first.parts {
         writeln!(out, "            {:.3} s {}", part.seconds, part.name)?;
+    }
+    if let Some(seconds) = report.tokenizer_seconds {
+        writeln!(out, "            {seconds:.3} s tokenizer, in a thread of its own")?;
     }
     writeln!(out)?;
     writeln!(out, "{:<14} {:>12} {:>10} {:>14}", "test", "tok/s", "± sd", "weights GB/s")?;

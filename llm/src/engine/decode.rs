@@ -3,13 +3,14 @@
 use std::fmt;
 use std::time::Instant;
 
-use hcq::{Device, Graph, Queue, SyncPoint};
+use hcq::{BackendKind, Device, Graph, Queue, SyncPoint};
 use tracing::trace_span;
 
 use crate::cache::CacheType;
 use crate::decoder::Decoder;
 use crate::engine::diagnosis;
 use crate::engine::launch::{Launch, record};
+use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
 use crate::engine::operations::Operations;
 use crate::engine::options::{EngineOptions, LoadTimes, Mode};
@@ -22,9 +23,11 @@ use crate::engine::timed::Tracing;
 use crate::engine::{step, stream};
 use crate::error::{Error, Result};
 use crate::kernels::prompt::gemm::DEPTH;
+use crate::kernels::sample::kernel as sample;
 use crate::kernels::step::shape::Shape;
 use crate::model::Model;
 use crate::model::config::Config;
+use crate::sampler::Sampler;
 use crate::spans::HOST;
 
 /// Most replays in flight.
@@ -33,12 +36,24 @@ const IN_FLIGHT: usize = 32;
 /// Prompts of fewer tokens are processed step by step.
 const LEAST_PREFILL: usize = 8;
 
+/// What the host wants of a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Logits,
+    Greedy,
+    Sampled,
+}
+
 /// A model on a device.
 pub struct Engine {
     pub(super) model: DeviceModel,
     pub(super) queue: Queue,
     /// A whole step.
     pub(super) step: Graph,
+    /// A step with logits that stay on the device, if those of `step` do not.
+    resident_step: Option<Graph>,
+    /// A step with logits that stay on the device, and the choice of the next token there.
+    sampled_step: Option<Graph>,
     /// A step without the head.
     fill: Graph,
     pub(super) operations: Operations,
@@ -52,6 +67,8 @@ pub struct Engine {
     probed: bool,
     /// The token at `position` in the device's state, if it is known.
     next: Option<u32>,
+    /// Whether the last logits are those that stay on the device.
+    resident: bool,
     load_times: LoadTimes,
     /// The graphs that are replayed instead while launches are timed.
     pub(super) tracing: Option<Tracing>,
@@ -107,11 +124,21 @@ impl Engine {
             step_plan = plan(&model)?;
         }
         let operations = Operations::new(&model, &mut programs, &tuning.choices)?;
-        let step = match &step_plan {
-            Some(plan) if mode == Mode::Persistent => record(device, [&plan.whole])?,
-            Some(plan) => record(device, &plan.phases)?,
-            None => record(device, &operations.launches)?,
+        let launches: Vec<&Launch> = match &step_plan {
+            Some(plan) if mode == Mode::Persistent => vec![&plan.whole],
+            Some(plan) => plan.phases.iter().collect(),
+            None => operations.launches.iter().collect(),
         };
+        let step = record(device, launches.iter().copied())?;
+        let resident = match &step_plan {
+            Some(plan) if mode == Mode::Persistent => plan.resident.as_ref(),
+            _ => None,
+        };
+        let resident_step = resident.map(|launch| record(device, [launch])).transpose()?;
+        let choice = choice(&model, &mut programs, options.device_sampling)?;
+        let launches = resident.map_or(launches, |launch| vec![launch]);
+        let sampled = choice.map(|choice| record(device, launches.into_iter().chain([&choice])));
+        let sampled_step = sampled.transpose()?;
         let fill = match &step_plan {
             Some(plan) => record(device, [&plan.fill])?,
             None => record(device, operations.without_head())?,
@@ -136,6 +163,8 @@ impl Engine {
             model,
             queue,
             step,
+            resident_step,
+            sampled_step,
             fill,
             operations,
             prompt,
@@ -144,6 +173,7 @@ impl Engine {
             position: 0,
             probed,
             next: None,
+            resident: false,
             load_times,
             tracing: None,
         };
@@ -156,7 +186,26 @@ impl Engine {
     /// # Errors
     /// What the device reports.
     pub fn logits(&self) -> Result<Vec<f32>> {
-        trace_span!(target: HOST, "read the logits").in_scope(|| self.model.state.logits())
+        let mut logits = Vec::new();
+        self.read_logits(&mut logits)?;
+        Ok(logits)
+    }
+
+    fn read_logits(&self, logits: &mut Vec<f32>) -> Result<()> {
+        let read = trace_span!(target: HOST, "read the logits");
+        read.in_scope(|| self.model.state.read_logits(self.resident, logits))
+    }
+
+    /// The token that the last step has chosen on the device.
+    fn chosen(&mut self) -> Result<u32> {
+        let read = trace_span!(target: HOST, "read the token");
+        let token = read.in_scope(|| self.model.state.token(self.position))?;
+        if token == 0 {
+            // The choice among logits without any number.
+            self.check_finite(&self.logits()?)?;
+        }
+        self.next = Some(token);
+        Ok(token)
     }
 
     /// Records the launches of a prompt of `tokens` tokens before it is processed; else its first chunks
@@ -310,7 +359,7 @@ impl Engine {
         }
     }
 
-    fn run(&mut self, token: u32) -> Result<()> {
+    fn run(&mut self, token: u32, wanted: Wanted) -> Result<()> {
         self.check_token(token)?;
         self.check_room(1)?;
         if self.next != Some(token) {
@@ -321,7 +370,14 @@ impl Engine {
             diagnosis::probe(&self.model, &self.operations, &mut self.queue, self.position)?;
             self.probed = true;
         }
-        let step = self.tracing.as_ref().map_or(&self.step, |t| &t.step.graph);
+        let chosen = match wanted {
+            Wanted::Logits => None,
+            Wanted::Greedy => self.resident_step.as_ref(),
+            Wanted::Sampled => self.sampled_step.as_ref(),
+        };
+        // A traced step leaves its logits where the host reads them.
+        self.resident = chosen.is_some() && self.tracing.is_none();
+        let step = self.tracing.as_ref().map_or(chosen.unwrap_or(&self.step), |t| &t.step.graph);
         let point = trace_span!(target: HOST, "submit").in_scope(|| self.queue.replay(step))?;
         trace_span!(target: HOST, "wait").in_scope(|| point.wait(self.model.patience))?;
         if let Some(tracing) = &mut self.tracing {
@@ -331,6 +387,19 @@ impl Engine {
         self.position += 1;
         Ok(())
     }
+}
+
+/// The launch that chooses a token on the device; `None` if none is to, or if the vocabulary is too large for
+/// the kernel there.
+fn choice(model: &DeviceModel, programs: &mut Programs, wanted: Option<bool>) -> Result<Option<Launch>> {
+    let (info, vocab) = (model.device.info(), fits(model.config.vocab)?);
+    if !wanted.unwrap_or(info.backend != BackendKind::Sim) || vocab > sample::MOST_TOKENS {
+        return Ok(None);
+    }
+    let kernel = programs.kernel(sample::NAME, sample::NAME)?;
+    let shared = u64::from(kernel.static_shared() + sample::dynamic_shared(vocab));
+    let there = shared <= info.max_shared_per_block.count();
+    there.then(|| model.state.choice(kernel)).transpose()
 }
 
 /// The step: the streaming one if the model is quantized, else in the shape `tuned`, or in the default one if
@@ -355,7 +424,7 @@ fn step_plan(
 
 impl Decoder for Engine {
     fn step(&mut self, token: u32) -> Result<Vec<f32>> {
-        self.run(token)?;
+        self.run(token, Wanted::Logits)?;
         let logits = self.logits()?;
         // A vector with NaN or infinity gives no logit that is a number, so one tells.
         self.check_finite(&logits[..logits.len().min(1)])?;
@@ -363,20 +432,28 @@ impl Decoder for Engine {
     }
 
     fn step_into(&mut self, token: u32, logits: &mut Vec<f32>) -> Result<()> {
-        self.run(token)?;
-        trace_span!(target: HOST, "read the logits").in_scope(|| self.model.state.read_logits(logits))
+        self.run(token, Wanted::Logits)?;
+        self.read_logits(logits)
     }
 
     fn step_greedy(&mut self, token: u32) -> Result<u32> {
-        self.run(token)?;
-        let read = trace_span!(target: HOST, "read the token");
-        let token = read.in_scope(|| self.model.state.token(self.position))?;
-        if token == 0 {
-            // The choice among logits without any number.
-            self.check_finite(&self.logits()?)?;
+        self.run(token, Wanted::Greedy)?;
+        self.chosen()
+    }
+
+    fn step_sampled(&mut self, token: u32, sampler: &mut Sampler) -> Result<u32> {
+        if sampler.is_greedy() {
+            return self.step_greedy(token);
         }
-        self.next = Some(token);
-        Ok(token)
+        if self.sampled_step.is_none() || self.tracing.is_some() {
+            self.run(token, Wanted::Logits)?;
+            let logits = self.logits()?;
+            self.check_finite(&logits[..logits.len().min(1)])?;
+            return Ok(trace_span!(target: HOST, "sample").in_scope(|| sampler.sample(&logits)));
+        }
+        self.model.state.set_draw(&sampler.draw())?;
+        self.run(token, Wanted::Sampled)?;
+        self.chosen()
     }
 
     fn prefill(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
@@ -388,7 +465,7 @@ impl Decoder for Engine {
         let (position, count) = (self.position, tokens.len());
         let _prompt = trace_span!(target: HOST, "prompt", position = position, tokens = count).entered();
         self.model.state.set_tokens(position, tokens)?;
-        self.next = None;
+        (self.next, self.resident) = (None, false);
         if self.takes_chunks(count)? {
             self.prefill_chunks(tokens)?;
             let logits = self.logits()?;

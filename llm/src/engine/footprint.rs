@@ -53,7 +53,8 @@ impl Footprint {
         };
         // The shares of attention are at most as many as there are SMs: a vector per head and share.
         let partials = 4 * c.heads as u64 * u64::from(info.sm_count) * u64::from(LONGEST_HEAD + 32);
-        let state = 4 * (c.vocab as u64 + context as u64);
+        // Logits for the host, and those that stay on the device.
+        let state = 4 * (2 * c.vocab as u64 + context as u64);
         let rest = REST + c.layers as u64 * REST_OF_LAYER;
         let scratch = activations + partials + state + stacks + rest;
         Ok(Self { weights: model.tensor_bytes(), cache, scratch })

@@ -22,6 +22,9 @@ pub struct EngineOptions {
     /// Whether position, tokens and logits lie in the host's memory, where no token waits for a copy; `None`
     /// for yes where a step is one launch and the GPU has memory of its own.
     pub host_state: Option<bool>,
+    /// Whether tokens are drawn on the device, with logits that stay there; `None` for yes but on the software
+    /// device.
+    pub device_sampling: Option<bool>,
 }
 
 impl EngineOptions {
@@ -58,6 +61,12 @@ impl EngineOptions {
     #[must_use]
     pub fn with_host_state(self, host_state: bool) -> Self {
         Self { host_state: Some(host_state), ..self }
+    }
+
+    /// Sets whether tokens are drawn on the device.
+    #[must_use]
+    pub fn with_device_sampling(self, device_sampling: bool) -> Self {
+        Self { device_sampling: Some(device_sampling), ..self }
     }
 }
 

@@ -12,6 +12,8 @@ use crate::kernels::stream::sync as numbered;
 pub struct StepPlan {
     /// The whole step as one launch.
     pub whole: Launch,
+    /// The whole step with logits that stay on the device, if those of `whole` do not.
+    pub resident: Option<Launch>,
     /// A step without the output matrix.
     pub fill: Launch,
     /// One launch per phase.

@@ -1,45 +1,78 @@
 //! The decode state of a sequence: position, tokens, and the logits after the last step.
 
-use hcq::{Buffer, Device};
+use hcq::{Args, Buffer, Device, Kernel, LaunchConfig};
 use zerocopy::IntoBytes;
 
+use crate::engine::launch::Launch;
 use crate::engine::matrix::fits;
 use crate::error::Result;
+use crate::kernels::sample::kernel;
 use crate::kernels::state::TOKENS_AT;
+use crate::sampler::arithmetic::Draw;
 
 /// The buffers that the host writes before a step and reads after it.
 #[derive(Debug)]
 pub struct State {
     /// Position and tokens, in the layout of [`crate::kernels::state`].
     pub words: Buffer,
-    /// Logits, `vocab` numbers.
+    /// Logits for the host, `vocab` numbers.
     pub logits: Buffer,
+    /// Logits of steps that choose a token on the device, in its memory: the same buffer unless that of the
+    /// others is in the host's.
+    pub resident: Buffer,
+    /// What a choice on the device depends on, as [`crate::kernels::sample::kernel`] takes it.
+    draw: Buffer,
     vocab: usize,
 }
 
 impl State {
     /// A state for `context` positions, in the device's memory.
     pub fn new(device: &Device, vocab: usize, context: u32) -> Result<Self> {
-        Self::from(vocab, context, |len| device.alloc(len))
+        let [words, logits] = Self::buffers(vocab, context, |len| device.alloc(len))?;
+        let resident = logits.clone();
+        Ok(Self { words, logits, resident, draw: draw(device)?, vocab })
     }
 
     /// A state that the host reads and writes in its own memory, where the device reaches it over its bus: no
     /// token waits for a copy. For steps of one launch, which read it once; each launch of another step would
     /// wait for the bus.
     pub fn in_host_memory(device: &Device, vocab: usize, context: u32) -> Result<Self> {
-        Self::from(vocab, context, |len| device.alloc_host(len))
+        let [words, logits] = Self::buffers(vocab, context, |len| device.alloc_host(len))?;
+        let resident = device.alloc(4 * vocab as u64)?;
+        resident.set_name("logits on the device");
+        Ok(Self { words, logits, resident, draw: draw(device)?, vocab })
     }
 
-    fn from(
+    /// The words, and the logits for the host.
+    fn buffers(
         vocab: usize,
         context: u32,
         alloc: impl Fn(u64) -> std::result::Result<Buffer, hcq::Error>,
-    ) -> Result<Self> {
+    ) -> Result<[Buffer; 2]> {
         let words = alloc(4 * (u64::from(TOKENS_AT) + u64::from(context) + 1))?;
         let logits = alloc(4 * vocab as u64)?;
         words.set_name("state");
         logits.set_name("logits");
-        Ok(Self { words, logits, vocab })
+        Ok([words, logits])
+    }
+
+    /// Whether the logits of steps that choose a token on the device are not where the host reads them.
+    pub fn is_apart(&self) -> bool {
+        self.resident.va() != self.logits.va()
+    }
+
+    /// Sets what the next choice on the device depends on.
+    pub fn set_draw(&self, draw: &Draw) -> Result<()> {
+        let bytes: Vec<u8> = kernel::words(draw).into_iter().flat_map(u32::to_le_bytes).collect();
+        Ok(self.draw.write(0, &bytes)?)
+    }
+
+    /// The launch that chooses a token by what [`State::set_draw`] has set.
+    pub fn choice(&self, code: Kernel) -> Result<Launch> {
+        let args = Args::new().buffer(&self.resident).buffer(&self.words).buffer(&self.draw);
+        let vocab = fits(self.vocab)?;
+        let config = LaunchConfig::new(1, kernel::BLOCK).with_dynamic_shared(kernel::dynamic_shared(vocab));
+        Ok(Launch::new("sample", code, config, args.u32(vocab)))
     }
 
     /// Sets the position.
@@ -60,19 +93,27 @@ impl State {
         Ok(u32::from_le_bytes(bytes))
     }
 
-    /// Reads the logits; `logits` becomes as long as the vocabulary.
-    pub fn read_logits(&self, logits: &mut Vec<f32>) -> Result<()> {
+    /// Reads the logits, the resident ones if so said; `logits` becomes as long as the vocabulary.
+    pub fn read_logits(&self, resident: bool, logits: &mut Vec<f32>) -> Result<()> {
         logits.resize(self.vocab, 0.0);
+        let from = if resident { &self.resident } else { &self.logits };
         // The GPU is little-endian, like every CPU that it is attached to.
-        Ok(self.logits.read(0, logits.as_mut_bytes())?)
+        Ok(from.read(0, logits.as_mut_bytes())?)
     }
 
-    /// The logits.
+    /// The logits for the host.
     pub fn logits(&self) -> Result<Vec<f32>> {
         let mut logits = Vec::new();
-        self.read_logits(&mut logits)?;
+        self.read_logits(false, &mut logits)?;
         Ok(logits)
     }
+}
+
+/// Memory for what a choice depends on: the host writes it for every token.
+fn draw(device: &Device) -> Result<Buffer> {
+    let buffer = device.alloc_host(4 * kernel::DRAW_WORDS as u64)?;
+    buffer.set_name("draw");
+    Ok(buffer)
 }
 
 /// Byte offset of the token at `position`.

@@ -65,6 +65,16 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, shape: Shape, timed: bool)
     // The last phase is the output matrix.
     let head = phases.len() - 1;
     let all = upload(&mut phases.iter().map(|p| p.task.clone()))?;
+    let resident = match m.state.is_apart() {
+        true => {
+            let moved = |(i, p): (usize, &Phase)| match i == head {
+                true => p.task.clone().with_logits(m.state.resident.va().raw()),
+                false => p.task.clone(),
+            };
+            Some(upload(&mut phases.iter().enumerate().map(moved))?)
+        }
+        false => None,
+    };
     let without_head =
         upload(&mut phases[..head].iter().enumerate().map(|(i, p)| {
             p.task.clone().ending(if i + 1 == head { Finish::Advance } else { Finish::Nothing })
@@ -83,11 +93,12 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, shape: Shape, timed: bool)
             .with_cache(phases.iter().map(|p| p.cache_bytes).sum()))
     };
     let whole = launch("step", &all, 0..phases.len(), timed)?;
+    let resident = resident.map(|tasks| launch("step", &tasks, 0..phases.len(), false)).transpose()?;
     let fill = launch("fill", &without_head, 0..head, false)?;
     let parts = phases.iter().enumerate().map(|(i, p)| launch(p.role, &all, i..i + 1, false));
     let parts = parts.collect::<Result<Vec<_>>>()?;
     let exchange = Exchange::Counter(sync);
-    Ok(Some(StepPlan { whole, fill, phases: parts, times, timed, exchange, kept }))
+    Ok(Some(StepPlan { whole, resident, fill, phases: parts, times, timed, exchange, kept }))
 }
 
 /// The step kernel for a model's mix of types, if there is one.
@@ -112,7 +123,8 @@ fn phases(m: &DeviceModel, grid: Grid, kept: &mut Vec<Buffer>) -> Result<Vec<Pha
         context: m.cache.context,
         kv: m.cache.kv,
     };
-    kept.extend([&m.turns, &m.output_norm, &m.state.words, &m.state.logits].map(Buffer::clone));
+    kept.extend([&m.turns, &m.output_norm, &m.state.words].map(Buffer::clone));
+    kept.extend([&m.state.logits, &m.state.resident].map(Buffer::clone));
     let mut floats = |count: usize| -> Result<u64> {
         let buffer = m.device.alloc(4 * count as u64)?;
         buffer.write(0, &vec![0; 4 * count])?;

@@ -7,6 +7,7 @@ use crate::engine::matrix::{Matrix, fits};
 use crate::engine::memory::{DeviceModel, LayerMemory};
 use crate::engine::plan::{Exchange, StepPlan};
 use crate::engine::programs::Programs;
+use crate::engine::state::State;
 use crate::error::Result;
 use crate::kernels::format::TILE_COLS;
 use crate::kernels::stream::kernel::NAME;
@@ -96,6 +97,16 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     // The last phase is the output matrix.
     let head = phases.len() - 1;
     let all = upload(&mut phases.iter().map(|p| p.task.clone()))?;
+    let resident = match m.state.is_apart() {
+        true => {
+            let moved = |(i, p): (usize, &Phase)| match i == head {
+                true => p.task.clone().with_logits(m.state.resident.va().raw()),
+                false => p.task.clone(),
+            };
+            Some(upload(&mut phases.iter().enumerate().map(moved))?)
+        }
+        false => None,
+    };
     let without_head =
         upload(&mut phases[..head].iter().enumerate().map(|(i, p)| {
             p.task.clone().ending(if i + 1 == head { Finish::Advance } else { Finish::Nothing })
@@ -119,11 +130,12 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
             .with_cache(phases.iter().map(|p| p.cache_bytes).sum()))
     };
     let whole = launch("step", &all, 0..phases.len(), timed)?;
+    let resident = resident.map(|tasks| launch("step", &tasks, 0..phases.len(), false)).transpose()?;
     let fill = launch("fill", &without_head, 0..head, false)?;
     let parts = phases.iter().enumerate().map(|(i, p)| launch(p.role, &all, i..i + 1, false));
     let parts = parts.collect::<Result<Vec<_>>>()?;
     let exchange = Exchange::Numbers(sync);
-    Ok(Some(StepPlan { whole, fill, phases: parts, times, timed, exchange, kept }))
+    Ok(Some(StepPlan { whole, resident, fill, phases: parts, times, timed, exchange, kept }))
 }
 
 impl<'a> Planner<'a> {
@@ -139,8 +151,8 @@ impl<'a> Planner<'a> {
             context: m.cache.context,
             kv: m.cache.kv,
         };
-        let mut kept =
-            Vec::from([&m.turns, &m.output_norm, &m.state.words, &m.state.logits].map(Buffer::clone));
+        let State { words, logits, resident, .. } = &m.state;
+        let mut kept = Vec::from([&m.turns, &m.output_norm, words, logits, resident].map(Buffer::clone));
         kept.extend(m.matrices().map(|m| m.buffer().clone()));
         for layer in &m.layers {
             kept.extend([&layer.attn_norm, &layer.ffn_norm, &layer.keys, &layer.values].map(Buffer::clone));

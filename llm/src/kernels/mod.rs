@@ -1,8 +1,8 @@
 //! The kernels: written with `ptxgen`, compiled ahead for each target and embedded as cubins.
 //!
 //! Three rooms hold the three ways of running a model: [`operations`] has one kernel per operation, [`step`]
-//! a whole decode step in one kernel, [`prompt`] many tokens at once on the tensor cores. The modules beside
-//! them are shared: the layout of weights ([`format`](mod@format), [`pack`]), the key/value [`cache`], the
+//! a whole decode step in one kernel, [`prompt`] many tokens at once on the tensor cores. [`sample`] chooses
+//! the token that follows. The modules beside them are shared: the layout of weights ([`format`](mod@format), [`pack`]), the key/value [`cache`], the
 //! decode [`state`].
 //!
 //! `cargo run -p ga10b-llm --example build_kernels` compiles the committed cubins again (it needs a `ptxas`);
@@ -19,6 +19,7 @@ pub mod pack;
 pub mod prompt;
 pub mod recipe;
 pub mod rotation;
+pub mod sample;
 pub mod state;
 pub mod step;
 pub mod stream;
@@ -51,6 +52,7 @@ pub fn modules(target: Target) -> Vec<Named> {
     for variant in VARIANTS {
         add(variant.module, vec![step::kernel::kernel(variant, step::shape::Shape::default())]);
     }
+    add(sample::kernel::NAME, vec![sample::kernel::kernel()]);
     add(stream::kernel::NAME, vec![stream::kernel::kernel(target)]);
     let mut kernels = vec![attention::combine()];
     kernels.extend(

@@ -1,7 +1,5 @@
 //! Byte-level BPE, as in LLaMA 3, GPT-2 and Qwen (`tokenizer.ggml.model` = `gpt2`).
 
-use std::collections::HashMap;
-
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, Vocab};
 
@@ -32,7 +30,7 @@ impl ByteLevel {
         let key = "tokenizer.ggml.merges";
         let merges = gguf.strings(key)?.ok_or_else(|| Error::MissingKey { key: key.into() })?;
 
-        let mut vocab = Vocab::default();
+        let mut vocab = Vocab::with_capacity(tokens.len());
         for (id, token) in tokens.iter().enumerate() {
             vocab.entry(token.clone()).or_insert(id as u32);
         }
@@ -49,7 +47,7 @@ impl ByteLevel {
         });
         inner.add_tokens(added).map_err(build)?;
 
-        let symbols = alphabet().into_iter().zip(0..=255).collect();
+        let symbols = symbols();
         let mut covered = [false; 256];
         let bytes: Vec<Box<[u8]>> = tokens
             .iter()
@@ -87,17 +85,31 @@ impl ByteLevel {
 }
 
 /// The bytes of a normal token; its UTF-8 if it has characters outside the alphabet.
-fn token_bytes(text: &str, symbols: &HashMap<char, u8>) -> Box<[u8]> {
-    let bytes: Option<Box<[u8]>> = text.chars().map(|c| symbols.get(&c).copied()).collect();
+fn token_bytes(text: &str, symbols: &[Option<u8>]) -> Box<[u8]> {
+    let bytes: Option<Box<[u8]>> = text.chars().map(|c| *symbols.get(c as usize)?).collect();
     bytes.unwrap_or_else(|| text.as_bytes().into())
+}
+
+/// The byte that each character stands for, by the character's number.
+fn symbols() -> Vec<Option<u8>> {
+    let alphabet = alphabet();
+    let last = alphabet.iter().map(|&c| c as usize).max().unwrap_or(0);
+    let mut symbols = vec![None; last + 1];
+    for (symbol, byte) in alphabet.into_iter().zip(0..=255) {
+        symbols[symbol as usize] = Some(byte);
+    }
+    symbols
 }
 
 /// Splits each "left right" and checks that both, and their concatenation, are tokens.
 fn split_merges(merges: &[String], vocab: &Vocab) -> Result<Vec<(String, String)>> {
+    let mut joined = String::new();
     let split = |(at, merge): (usize, &String)| {
         let pair = merge.split_once(' ');
         let pair = pair.filter(|(a, b)| {
-            vocab.contains_key(*a) && vocab.contains_key(*b) && vocab.contains_key(&format!("{a}{b}"))
+            joined.clear();
+            joined.extend([*a, *b]);
+            vocab.contains_key(*a) && vocab.contains_key(*b) && vocab.contains_key(&joined)
         });
         match pair {
             Some((a, b)) => Ok((a.to_owned(), b.to_owned())),

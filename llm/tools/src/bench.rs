@@ -1,8 +1,9 @@
 //! Tokens per second, measured as llama-bench does, so that figures are comparable.
 //!
 //! Prefill processes a prompt of random tokens at an empty context. Decode processes random tokens one at a
-//! time and copies the logits of each to the host; in greedy decode the device chooses the token. Each test
-//! first runs until the clocks have risen.
+//! time and copies the logits of each to the host; in greedy decode the device chooses the token, in sampled
+//! decode the engine draws it by [`SAMPLING`], on the device where it can. Each test first runs until the
+//! clocks have risen.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
-use ga10b_llm::{Decoder, Result};
+use ga10b_llm::{Decoder, Result, Sampler, SamplerOptions};
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +29,14 @@ pub struct Plan {
 /// Warm-up of a GPU: an H200 takes 1 to 1.5 s of load from 345 to 1980 MHz (measured).
 pub const WARM_UP: Duration = Duration::from_millis(1500);
 
+/// How tokens are drawn: llama.cpp's default chain.
+pub const SAMPLING: SamplerOptions =
+    SamplerOptions { temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.05, seed: 0 };
+
 /// The runs of one test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// `pp512`, `tg128`, `tg128-greedy`: kind and number of tokens.
+    /// `pp512`, `tg128`, `tg128-greedy`, `tg128-sampled`: kind and number of tokens.
     pub test: String,
     /// Tokens in a run.
     pub tokens: usize,
@@ -67,7 +72,7 @@ pub fn run(
 ) -> Result<Vec<Row>> {
     let mut random = ChaCha8Rng::seed_from_u64(0);
     let mut draw = move || ((u64::from(random.next_u32()) * vocab as u64) >> 32) as u32;
-    let total = ((plan.prefill + 2 * plan.decode) * (plan.repeats + 1)) as u64;
+    let total = ((plan.prefill + 3 * plan.decode) * (plan.repeats + 1)) as u64;
     let mut done = 0;
     let mut rows = Vec::new();
     let mut measure =
@@ -109,6 +114,15 @@ pub fn run(
         let mut next = tokens[0];
         for _ in tokens {
             next = decoder.step_greedy(next)?;
+        }
+        Ok(())
+    })?;
+    let mut sampler = Sampler::new(SAMPLING);
+    measure(format!("tg{}-sampled", plan.decode), plan.decode, &mut |tokens| {
+        decoder.reset()?;
+        let mut next = tokens[0];
+        for _ in tokens {
+            next = decoder.step_sampled(next, &mut sampler)?;
         }
         Ok(())
     })?;
@@ -157,9 +171,9 @@ mod tests {
         let plan = Plan { prefill: 5, decode: 3, repeats: 2, warm_up: Duration::ZERO };
         let rows = run(&mut counter, 7, plan, &mut |done, total| last = (done, total)).expect("runs");
         let names: Vec<&str> = rows.iter().map(|r| r.test.as_str()).collect();
-        assert_eq!(names, ["pp5", "tg3", "tg3-greedy"]);
-        assert_eq!((counter.resets, counter.most), (9, 5));
-        assert_eq!(last, (33, 33));
+        assert_eq!(names, ["pp5", "tg3", "tg3-greedy", "tg3-sampled"]);
+        assert_eq!((counter.resets, counter.most), (12, 5));
+        assert_eq!(last, (42, 42));
         assert!(rows.iter().all(|r| r.runs_tokens_per_second.len() == 2 && r.tokens_per_second > 0.0));
     }
 
@@ -176,7 +190,7 @@ mod tests {
     fn a_test_of_no_tokens_is_left_out() {
         let plan = Plan { prefill: 0, decode: 1, repeats: 1, warm_up: Duration::ZERO };
         let rows = run(&mut Counter::default(), 7, plan, &mut |_, _| ()).expect("runs");
-        assert_eq!(rows.len(), 2);
+        assert_eq!(rows.len(), 3);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 
 use ga10b_llm::kernels::format::Format;
 use ga10b_llm::kernels::pack::pack;
+use ga10b_llm::kernels::sample::kernel as sample;
+use ga10b_llm::sampler::arithmetic::Draw;
 use half::f16;
 use hcq::LaunchConfig;
 
@@ -33,6 +35,7 @@ const MODULES: &[(&str, [&[u8]; 2])] = modules![
     "q5_k",
     "q6_k",
     "q8_0",
+    "sample",
     "vector"
 ];
 
@@ -427,6 +430,7 @@ pub fn cases() -> Vec<Case> {
             .u32(3)
             .done(),
     ]);
+    cases.extend(draws());
     for dims in [64, 128, 256] {
         cases.push(attention(&format!("attention_{dims}"), dims, 77, 1));
         cases.push(attention(&format!("attention_split_{dims}"), dims, 77, 3));
@@ -435,6 +439,23 @@ pub fn cases() -> Vec<Case> {
     cases.extend(prompts());
     cases.extend(suite());
     cases
+}
+
+/// Choices of a token: among few that are collected first, and among all.
+fn draws() -> Vec<Case> {
+    let draw = Draw { top_k: 40, top_p: 0xf000 << 48, least: 1 << 25, slope: 1.8, random: 0x9e37 << 48 };
+    let all = Draw { top_k: 0, ..draw };
+    let case = |draw: &Draw| {
+        let config = LaunchConfig::new(1, sample::BLOCK);
+        let config = config.with_dynamic_shared(sample::dynamic_shared(5_003));
+        Drive::of(sample::NAME, sample::NAME, config)
+            .floats(5_003, 9.0)
+            .words(vec![1; 8])
+            .words(sample::words(draw).to_vec())
+            .u32(5_003)
+            .done()
+    };
+    [draw, all].iter().map(case).collect()
 }
 
 /// All kernels of the language model.

@@ -154,6 +154,12 @@ impl Task {
         self.shared
     }
 
+    /// Stores the logits of a phase that has some at another address.
+    pub fn with_logits(mut self, address: u64) -> Self {
+        self.set_address(at::OUT, address);
+        self
+    }
+
     /// Sets what follows this phase.
     pub fn ending(mut self, finish: Finish) -> Self {
         let code = match finish {

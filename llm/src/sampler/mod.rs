@@ -3,10 +3,16 @@
 //! The steps are in the order of other engines: keep the `top_k` most likely tokens, then the smallest set
 //! with `top_p` of the probability, then those with at least `min_p` of the best one's probability, and draw
 //! from the rest at the given temperature. Random numbers are from ChaCha8 (crate `rand_chacha`, whose output
-//! for a seed is part of its interface), so a seed gives the same text everywhere.
+//! for a seed is part of its interface), and weights are integers ([`arithmetic`]), so a seed gives the same
+//! text everywhere: [`Sampler::sample`] on the CPU and the kernel
+//! [`sample`](crate::kernels::sample) on the GPU choose the same token.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+use crate::sampler::arithmetic::{Draw, ONE, distance, key, weight};
+
+pub mod arithmetic;
 
 /// How a [`Sampler`] chooses.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,56 +52,66 @@ impl Sampler {
         self.options.temperature <= 0.0 || self.options.top_k == 1
     }
 
+    /// What the next choice depends on besides the logits; draws a random number.
+    pub fn draw(&mut self) -> Draw {
+        let SamplerOptions { temperature, top_k, top_p, min_p, .. } = self.options;
+        let share = |p: f32| f64::from(p.max(0.0));
+        Draw {
+            top_k: u32::try_from(top_k).unwrap_or(0),
+            // Exact: a share below 1 has 24 bits.
+            top_p: if top_p >= 1.0 { Draw::ALL } else { (share(top_p) * 2f64.powi(64)) as u64 },
+            least: (share(min_p.min(1.0)) * f64::from(ONE)).ceil() as u32,
+            slope: (f64::from(Draw::PLAIN) / f64::from(temperature)).min(f32::MAX.into()) as f32,
+            random: self.random.next_u64(),
+        }
+    }
+
     /// Chooses a token; `logits` has one entry per token of the vocabulary.
     ///
     /// NaN is never chosen. Without logits, token 0.
     pub fn sample(&mut self, logits: &[f32]) -> u32 {
-        if self.is_greedy() {
-            return argmax(logits);
+        match self.is_greedy() {
+            true => argmax(logits),
+            false => choose(&self.draw(), logits),
         }
-        let candidates = self.candidates(logits);
-        // 53 random bits make a fraction in [0, 1) with all values representable.
-        let fraction = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-        let total: f64 = candidates.iter().map(|c| c.1).sum();
-        let mut rest = fraction * total;
-        for &(token, weight) in &candidates {
-            rest -= weight;
-            if rest < 0.0 {
-                return token;
-            }
-        }
-        candidates.last().map_or_else(|| argmax(logits), |c| c.0)
     }
+}
 
-    /// The tokens to choose from, most likely first, with weights relative to the first.
-    fn candidates(&self, logits: &[f32]) -> Vec<(u32, f64)> {
-        let SamplerOptions { temperature, top_k, top_p, min_p, .. } = self.options;
-        let numbers = logits.iter().enumerate().filter(|(_, l)| !l.is_nan() && **l != f32::NEG_INFINITY);
-        let mut order: Vec<(u32, f32)> = numbers.map(|(token, &l)| (token as u32, l)).collect();
-        // Ties are ordered by token, so that the text is the same everywhere.
-        let by_rank = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-        if top_k > 0 && top_k < order.len() {
-            order.select_nth_unstable_by(top_k - 1, by_rank);
-            order.truncate(top_k);
-        }
-        order.sort_unstable_by(by_rank);
-        let Some(&(_, best)) = order.first() else { return Vec::new() };
-        // `best` may be infinite; equal values then have weight 1 like any other tie.
-        let weigh = |l: f32, t: f32| if l == best { 1.0 } else { (f64::from(l - best) / f64::from(t)).exp() };
+/// The token that `draw` names among `logits`; the first if none can be chosen.
+pub fn choose(draw: &Draw, logits: &[f32]) -> u32 {
+    let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let there = logits.iter().enumerate().filter_map(|(token, &l)| Some((token as u32, distance(best, l)?)));
+    let mut order: Vec<(u32, f32)> = there.collect();
+    // Ties are ordered by token, so that the text is the same everywhere.
+    let rank = |&(token, distance): &(u32, f32)| u64::from(key(distance)) << 32 | u64::from(token);
+    let top_k = draw.top_k as usize;
+    if top_k > 0 && top_k < order.len() {
+        order.select_nth_unstable_by_key(top_k - 1, rank);
+        order.truncate(top_k);
+    }
+    order.sort_unstable_by_key(rank);
 
-        // Both cuts use the distribution before the temperature, as in llama.cpp's default chain.
-        let plain = order.iter().map(|&(_, l)| weigh(l, 1.0));
-        let budget = f64::from(top_p) * plain.clone().sum::<f64>();
-        let mut mass = 0.0;
-        let kept = plain.take_while(|&w| {
-            let keep = (top_p >= 1.0 || mass < budget) && w >= f64::from(min_p);
-            mass += w;
+    if draw.top_p != Draw::ALL {
+        // Before the temperature, as in llama.cpp's default chain.
+        let plain = |d: f32| u64::from(weight(d, Draw::PLAIN));
+        let budget = draw.budget(order.iter().map(|&(_, d)| plain(d)).sum());
+        let mut mass = 0;
+        let kept = order.iter().take_while(|&&(_, d)| {
+            let keep = mass < budget;
+            mass += plain(d);
             keep
         });
-        let kept = kept.count().max(1);
+        let kept = kept.count();
         order.truncate(kept);
-        order.into_iter().map(|(token, l)| (token, weigh(l, temperature))).collect()
     }
+    let weights = || order.iter().map(|&(token, d)| (token, u64::from(draw.weight(d))));
+    let unit = draw.unit(weights().map(|(_, weight)| weight).sum());
+    let mut sum = 0;
+    let drawn = weights().find(|(_, weight)| {
+        sum += weight;
+        sum > unit
+    });
+    drawn.map_or_else(|| argmax(logits), |(token, _)| token)
 }
 
 /// The index of the largest logit, the first of equals; NaN is ignored.
