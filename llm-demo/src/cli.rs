@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use ga10b_llm::search::Part;
 use ga10b_llm::synthesize::Synthesis;
@@ -20,23 +20,26 @@ use hcq::Selector;
 #[derive(Debug, Parser)]
 #[command(name = "llm-demo", version, max_term_width = 100)]
 pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Model in a GGUF file; by default the embedded model
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(global = true, short, long, value_name = "FILE")]
     pub model: Option<PathBuf>,
 
     /// Which device to run on: auto, nvgpu (Jetson), rm (desktop GPU) or sim (software ga10b)
-    #[arg(long, env = "HCQ_DEVICE", default_value = "auto", value_name = "DEVICE")]
+    #[arg(global = true, long, env = "HCQ_DEVICE", default_value = "auto", value_name = "DEVICE")]
     #[arg(value_parser = Selector::from_str)]
     pub device: Selector,
 
     /// How the kernels of a token are launched: persistent (one launch), phases (one per phase) or operations
     /// (one per operation, activations in single precision) [default: persistent; operations on the software
     /// device, where launches cost nothing]
-    #[arg(long, value_name = "ENGINE", value_parser = engine)]
+    #[arg(global = true, long, value_name = "ENGINE", value_parser = engine)]
     pub engine: Option<Mode>,
 
     /// Type of the key/value cache: f16 or q8_0 (8 bits and a scale per 32 values; heads of a multiple of 32)
-    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cache_type)]
+    #[arg(global = true, long, value_name = "TYPE", default_value = "f16", value_parser = cache_type)]
     pub kv: CacheType,
 
     /// Text to continue
@@ -48,28 +51,28 @@ pub struct Cli {
     pub file: Option<PathBuf>,
 
     /// Most tokens to generate, verify, profile or predict [default: 256, 32, 16 or 4]
-    #[arg(short = 'n', long = "count", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(global = true, short = 'n', long = "count", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
 
     /// Temperature of the choice; 0 takes the most likely token [default: 0, or 0.8 with another sampling
     /// option]
-    #[arg(long, value_name = "T", value_parser = not_negative, help_heading = "Sampling")]
+    #[arg(global = true, long, value_name = "T", value_parser = not_negative, help_heading = "Sampling")]
     pub temp: Option<f32>,
 
     /// Choose among the K most likely tokens; 0 for all [default: 40]
-    #[arg(long, value_name = "K", help_heading = "Sampling")]
+    #[arg(global = true, long, value_name = "K", help_heading = "Sampling")]
     pub top_k: Option<u32>,
 
     /// Choose among the most likely tokens that have this probability together [default: 0.95]
-    #[arg(long, value_name = "P", value_parser = fraction, help_heading = "Sampling")]
+    #[arg(global = true, long, value_name = "P", value_parser = fraction, help_heading = "Sampling")]
     pub top_p: Option<f32>,
 
     /// Exclude tokens less likely than this share of the most likely one's probability [default: 0.05]
-    #[arg(long, value_name = "P", value_parser = fraction, help_heading = "Sampling")]
+    #[arg(global = true, long, value_name = "P", value_parser = fraction, help_heading = "Sampling")]
     pub min_p: Option<f32>,
 
     /// Seed of the random sequence (also for --synthesize) [default: 0]
-    #[arg(long, value_name = "S", help_heading = "Sampling")]
+    #[arg(global = true, long, value_name = "S", help_heading = "Sampling")]
     pub seed: Option<u64>,
 
     /// Measure tokens per second, as llama-bench does
@@ -162,7 +165,7 @@ pub struct Cli {
     pub tune_budget: Option<u32>,
 
     /// Use the default shapes, not the results of --tune
-    #[arg(long, help_heading = "Other tasks")]
+    #[arg(global = true, long, help_heading = "Other tasks")]
     pub no_tuning: bool,
 
     /// Write a model of a real shape with random weights, e.g. llama-3.2-1b:q6_k
@@ -179,6 +182,34 @@ pub struct Cli {
     pub completions: Option<Shell>,
 }
 
+/// What to do instead of continuing a text.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Talk with a model on the terminal
+    ///
+    /// Needs a model with a template of conversations, as files of instruction-tuned models have. Ctrl-C stops
+    /// an answer, Ctrl-D ends the program, /help lists the commands. From a file or a pipe each line is a
+    /// message. Without a sampling option the temperature is 0.
+    Chat(Chat),
+}
+
+/// Options of a conversation.
+#[derive(Debug, Args)]
+pub struct Chat {
+    /// A system message, which says how to answer
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
+
+    /// Template of the conversation in Jinja, instead of the model's
+    #[arg(long, value_name = "FILE")]
+    pub template: Option<PathBuf>,
+
+    /// Tokens of the conversation that the cache holds; the oldest messages are removed to fit [default: 4096,
+    /// or what the model has]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..))]
+    pub ctx: Option<u32>,
+}
+
 /// Parts of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts(pub Vec<Part>);
@@ -186,6 +217,7 @@ pub struct Parts(pub Vec<Part>);
 /// What the command line asks for.
 pub enum Task<'a> {
     Generate,
+    Chat(&'a Chat),
     Bench,
     Verify,
     VerifyGreedy(usize),
@@ -217,6 +249,10 @@ impl Cli {
 
     /// The task among the flags. Ends the program with a usage error that the parser cannot find.
     pub fn task(&self) -> Task<'_> {
+        if let Some(Command::Chat(chat)) = &self.command {
+            self.only_common_options();
+            return Task::Chat(chat);
+        }
         if self.json && !(self.bench || self.profile || self.predict || self.tune.is_some()) {
             let message = "--json goes with --bench, --profile, --predict or --tune";
             usage(ErrorKind::MissingRequiredArgument, message);
@@ -248,6 +284,18 @@ impl Cli {
             Cli { profile: true, .. } => Task::Profile,
             Cli { predict: true, .. } => Task::Predict,
             _ => Task::Generate,
+        }
+    }
+
+    /// Ends the program with a usage error if there are options of other tasks beside a subcommand.
+    fn only_common_options(&self) {
+        let texts = self.prompt.is_some() || self.file.is_some();
+        let tasks = self.bench || self.verify || self.profile || self.predict || self.tune.is_some();
+        let files = self.synthesize.is_some() || self.dump_logits.is_some() || self.man.is_some();
+        let others = self.completions.is_some() || self.trace.is_some() || self.check.is_some() || self.json;
+        if texts || tasks || files || others || self.pp.is_some() {
+            let message = "before a subcommand there are only the options that its --help lists";
+            usage(ErrorKind::ArgumentConflict, message);
         }
     }
 

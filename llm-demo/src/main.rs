@@ -64,6 +64,7 @@ fn run(cli: &Cli, began: Instant, spans: Option<HostSpans>) -> anyhow::Result<Ou
     use commands::*;
     match cli.task() {
         Task::Generate => generate::run(cli, spans),
+        Task::Chat(chat) => chat::run(cli, chat),
         Task::Bench => bench::run(cli, began),
         Task::Verify => verify::run(cli),
         Task::VerifyGreedy(count) => greedy::run(cli, count),

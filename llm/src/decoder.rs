@@ -67,7 +67,16 @@ pub trait Decoder {
     ///
     /// # Errors
     /// What the device reports.
-    fn reset(&mut self) -> Result<()>;
+    fn reset(&mut self) -> Result<()> {
+        self.truncate(0)
+    }
+
+    /// Keeps the first `count` tokens of the context, for a text that begins like the one before; all of them
+    /// if there are fewer.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn truncate(&mut self, count: usize) -> Result<()>;
 
     /// Tokens in the context.
     fn position(&self) -> usize;

@@ -62,10 +62,10 @@
 //!  4 quant tokenizer::sentencepiece tokenizer::token_type model::config model::keys
 //!  5 tokenizer::byte_level model cache
 //!  6 tokenizer embedded reference synthesize
-//!  7 chat compare generate
-//!  8 kernels::activation kernels::cache kernels::committed kernels::format kernels::heads
+//!  7 chat::template compare generate
+//!  8 chat::conversation kernels::activation kernels::cache kernels::committed kernels::format kernels::heads
 //!  8 kernels::rotation kernels::state
-//!  9 kernels::pack kernels::operations kernels::prompt
+//!  9 chat kernels::pack kernels::operations kernels::prompt
 //!  9 kernels::step::layout kernels::step::record kernels::step::sync
 //!  9 kernels::sample::weigh kernels::stream::layout kernels::stream::record
 //! 10 kernels::sample::select kernels::step::shape kernels::stream::sync

@@ -128,12 +128,13 @@ impl Decoder for Reference<'_> {
         mat_vec(self.model.output(), &n)
     }
 
-    fn reset(&mut self) -> Result<()> {
+    fn truncate(&mut self, count: usize) -> Result<()> {
+        self.position = count.min(self.position);
+        let numbers = self.position * self.model.config.kv_dim();
         self.cache.iter_mut().for_each(|(keys, values)| {
-            keys.clear();
-            values.clear();
+            keys.truncate(numbers);
+            values.truncate(numbers);
         });
-        self.position = 0;
         Ok(())
     }
 

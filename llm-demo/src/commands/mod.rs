@@ -1,6 +1,7 @@
 //! The commands: a file each, with a `run`.
 
 pub mod bench;
+pub mod chat;
 pub mod dump_logits;
 pub mod generate;
 pub mod greedy;

@@ -498,12 +498,13 @@ impl Decoder for Engine {
         checked
     }
 
-    fn reset(&mut self) -> Result<()> {
-        self.model.state.set_position(0)?;
+    fn truncate(&mut self, count: usize) -> Result<()> {
+        let position = count.min(self.position);
+        self.model.state.set_position(position)?;
         if let Some(plan) = &self.step_plan {
             plan.reset()?;
         }
-        self.position = 0;
+        self.position = position;
         self.next = None;
         Ok(())
     }

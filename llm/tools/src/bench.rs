@@ -149,8 +149,8 @@ mod tests {
             Ok(vec![0.0; 7])
         }
 
-        fn reset(&mut self) -> Result<()> {
-            self.position = 0;
+        fn truncate(&mut self, count: usize) -> Result<()> {
+            self.position = count.min(self.position);
             self.resets += 1;
             Ok(())
         }

@@ -153,8 +153,8 @@ mod tests {
                 self.0 += 1;
                 Ok(vec![0.0, 1.0])
             }
-            fn reset(&mut self) -> Result<()> {
-                self.0 = 0;
+            fn truncate(&mut self, count: usize) -> Result<()> {
+                self.0 = count.min(self.0);
                 Ok(())
             }
             fn position(&self) -> usize {

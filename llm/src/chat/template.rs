@@ -1,0 +1,155 @@
+//! Messages to text, by the template in the model's file.
+//!
+//! A template is a Jinja program (`tokenizer.chat_template`) that the model's authors wrote for the library
+//! `transformers`; `minijinja` runs it, with the functions and options that `transformers` gives it. Templates
+//! come from files that nobody checked: they reach no files and no network, and their work is bounded.
+
+use std::io;
+
+use jiff::Zoned;
+use jiff::fmt::strtime;
+use minijinja::value::{Kwargs, Value};
+use minijinja::{Environment, ErrorKind, context};
+use minijinja_contrib::pycompat::unknown_method_callback;
+use serde::{Deserialize, Serialize};
+use serde_json::Serializer;
+use serde_json::ser::{Formatter, PrettyFormatter};
+
+use crate::error::{Error, Result};
+use crate::gguf::Gguf;
+use crate::tokenizer::Tokenizer;
+
+/// Operations after which a template is stopped: far more than a long conversation takes.
+const FUEL: u64 = 10_000_000;
+
+/// Who says what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// `system`, `user`, `assistant`, or what else the template knows.
+    pub role: String,
+    /// The text.
+    pub content: String,
+}
+
+impl Message {
+    /// A message of `role`.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { role: role.into(), content: content.into() }
+    }
+}
+
+/// A model's template.
+#[derive(Debug)]
+pub struct Template {
+    environment: Environment<'static>,
+    bos: String,
+    eos: String,
+}
+
+const NAME: &str = "tokenizer.chat_template";
+
+impl Template {
+    /// The template of a model's file; `None` if it has none.
+    ///
+    /// # Errors
+    /// [`Error::Template`] if it is not a template.
+    pub fn from_gguf(gguf: &Gguf, tokenizer: &Tokenizer) -> Result<Option<Self>> {
+        let Some(source) = gguf.text(NAME)? else { return Ok(None) };
+        let name = |token: Option<u32>| token.map(|t| tokenizer.name(t)).unwrap_or_default();
+        let eos = gguf.uint("tokenizer.ggml.eos_token_id")?.and_then(|id| u32::try_from(id).ok());
+        Self::new(source, &name(tokenizer.bos()), &name(eos)).map(Some)
+    }
+
+    /// A template in Jinja; `bos` and `eos` are the texts of its variables `bos_token` and `eos_token`.
+    ///
+    /// # Errors
+    /// As [`Template::from_gguf`].
+    pub fn new(source: &str, bos: &str, eos: &str) -> Result<Self> {
+        let mut environment = Environment::new();
+        environment.set_trim_blocks(true);
+        environment.set_lstrip_blocks(true);
+        environment.set_fuel(Some(FUEL));
+        environment.set_unknown_method_callback(unknown_method_callback);
+        environment.add_function("raise_exception", raise_exception);
+        environment.add_function("strftime_now", strftime_now);
+        environment.add_filter("tojson", to_json);
+        environment.add_template_owned(NAME, source.to_owned()).map_err(unusable)?;
+        Ok(Self { environment, bos: bos.into(), eos: eos.into() })
+    }
+
+    /// The text of a conversation. With `answer` it ends where the assistant's next message begins.
+    ///
+    /// The text may begin with the name of the BOS token; [`Tokenizer::encode`] adds no second one.
+    ///
+    /// # Errors
+    /// [`Error::Template`] with what the template says, such as roles that have to alternate.
+    pub fn render(&self, messages: &[Message], answer: bool) -> Result<String> {
+        let template = self.environment.get_template(NAME).map_err(unusable)?;
+        let values = context! {
+            messages => messages,
+            add_generation_prompt => answer,
+            bos_token => self.bos,
+            eos_token => self.eos,
+        };
+        template.render(values).map_err(unusable)
+    }
+
+    /// Whether the template takes a message of the role `system` first.
+    pub fn takes_system(&self) -> bool {
+        let (system, user) = (Message::new("system", "\u{1}"), Message::new("user", "x"));
+        self.render(&[system, user], true).is_ok_and(|text| text.contains('\u{1}'))
+    }
+}
+
+fn unusable(source: minijinja::Error) -> Error {
+    Error::Template { source }
+}
+
+/// What templates call for conversations that they do not take.
+fn raise_exception(message: String) -> std::result::Result<Value, minijinja::Error> {
+    Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
+}
+
+/// Today's date, in the format of `strftime`.
+fn strftime_now(format: &str) -> std::result::Result<String, minijinja::Error> {
+    strtime::format(format, &Zoned::now()).map_err(|e| {
+        let what = format!("{format:?} is no format of a date");
+        minijinja::Error::new(ErrorKind::InvalidOperation, what).with_source(e)
+    })
+}
+
+/// `tojson` as `transformers` has it: HTML is not escaped, `indent` is a number of spaces.
+fn to_json(value: Value, options: Kwargs) -> std::result::Result<Value, minijinja::Error> {
+    let indent: Option<usize> = options.get("indent")?;
+    options.assert_all_used()?;
+    let mut out = Vec::new();
+    let written = match indent {
+        None => value.serialize(&mut Serializer::with_formatter(&mut out, Python)),
+        Some(width) => {
+            let indent = " ".repeat(width.min(16));
+            let formatter = PrettyFormatter::with_indent(indent.as_bytes());
+            value.serialize(&mut Serializer::with_formatter(&mut out, formatter))
+        }
+    };
+    written.map_err(|e| {
+        minijinja::Error::new(ErrorKind::InvalidOperation, "cannot write as JSON").with_source(e)
+    })?;
+    Ok(Value::from_safe_string(String::from_utf8_lossy(&out).into_owned()))
+}
+
+/// JSON with a space after commas and colons, as Python writes it.
+struct Python;
+
+impl Formatter for Python {
+    fn begin_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+}
