@@ -63,7 +63,6 @@ fn threads(core: &Core<'_>) -> [[u32; 32]; 3] {
 /// A special register that differs between lanes.
 #[inline(always)]
 fn by_lane(core: &Core<'_>, id: u32) -> Option<[u32; 32]> {
-    let below = |i: usize| BITS_BELOW >> (31 - i);
     Some(match id {
         0x00 => each(|i| i as u32),
         0x20 => {
@@ -72,16 +71,13 @@ fn by_lane(core: &Core<'_>, id: u32) -> Option<[u32; 32]> {
         }
         0x21..=0x23 => threads(core)[id as usize - 0x21],
         0x38 => each(|i| 1 << i),
-        0x39 => each(|i| below(i)),
+        0x39 => each(|i| (1 << i) - 1),
         0x3a => each(|i| u32::MAX >> (31 - i)),
         0x3b => each(|i| !(u32::MAX >> (31 - i))),
         0x3c => each(|i| u32::MAX << i),
         _ => return None,
     })
 }
-
-/// The lanes below the last one.
-const BITS_BELOW: u32 = u32::MAX >> 1;
 
 /// The lanes' values taken together.
 #[inline(always)]
