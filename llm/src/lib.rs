@@ -69,8 +69,9 @@
 //!  9 kernels::step::layout kernels::step::record kernels::step::sync
 //!  9 kernels::sample::weigh kernels::stream::layout kernels::stream::record
 //! 10 kernels::sample::select kernels::step::shape kernels::stream::sync
-//! 11 kernels::sample::kernel kernels::step::block kernels::step::task kernels::step::variant
+//! 11 kernels::sample::rank kernels::step::block kernels::step::task kernels::step::variant
 //! 11 kernels::stream::block kernels::stream::task
+//! 12 kernels::sample::kernel
 //! 12 kernels::step::cached kernels::step::input kernels::step::results kernels::step::tile
 //! 12 kernels::stream::cached kernels::stream::input kernels::stream::operands kernels::stream::producer
 //! 12 kernels::stream::results

@@ -14,53 +14,78 @@ use crate::kernels::format::{Format, Section, TILE_COLS, TILE_ROWS, UNIT};
 pub fn pack(format: Format, cols: u32, rows: &[u8], packed: &mut Vec<u8>) {
     match format {
         Format::F32 | Format::F16 | Format::Bf16 => packed.extend_from_slice(rows),
-        Format::Q8_0 => tiles::<34, 3>(format, cols, rows, packed, |block, [first, second, scale]| {
-            scale[..2].copy_from_slice(&block[..2]);
-            first[..16].copy_from_slice(&block[2..18]);
-            second[..16].copy_from_slice(&block[18..]);
+        Format::Q8_0 => tiles::<34>(format, cols, rows, packed, |block, place| {
+            place.scatter::<16>(0, &block[2..18]);
+            place.scatter::<16>(1, &block[18..]);
+            place.scatter::<2>(2, &block[..2]);
         }),
-        Format::Q4_0 => tiles::<18, 2>(format, cols, rows, packed, |block, [quants, scale]| {
-            scale[..2].copy_from_slice(&block[..2]);
-            for (packed, q) in quants.iter_mut().zip(&block[2..]) {
-                // In two's complement.
-                *packed = q ^ 0x88;
-            }
+        Format::Q4_0 => tiles::<18>(format, cols, rows, packed, |block, place| {
+            // In two's complement.
+            let quants: [u8; 16] = std::array::from_fn(|i| block[2 + i] ^ 0x88);
+            place.scatter::<16>(0, &quants);
+            place.scatter::<2>(1, &block[..2]);
         }),
-        Format::Q4K => tiles::<144, 2>(format, cols, rows, packed, |block, [quants, head]| {
-            head[..16].copy_from_slice(&block[..16]);
-            nibbles(&block[16..], quants);
+        Format::Q4K => tiles::<144>(format, cols, rows, packed, |block, place| {
+            let mut quants = [0; 128];
+            nibbles(&block[16..], &mut quants);
+            place.scatter::<16>(0, &quants);
+            place.scatter::<16>(1, &block[..16]);
         }),
-        Format::Q5K => tiles::<176, 3>(format, cols, rows, packed, |block, [quants, head, fifths]| {
-            head[..16].copy_from_slice(&block[..16]);
-            nibbles(&block[48..], quants);
-            fifth_bits(&block[16..48], fifths);
+        Format::Q5K => tiles::<176>(format, cols, rows, packed, |block, place| {
+            let (mut quants, mut fifths) = ([0; 128], [0; 32]);
+            nibbles(&block[48..], &mut quants);
+            fifth_bits(&block[16..48], &mut fifths);
+            place.scatter::<16>(0, &quants);
+            place.scatter::<16>(1, &block[..16]);
+            place.scatter::<4>(2, &fifths);
         }),
-        Format::Q6K => tiles::<210, 4>(format, cols, rows, packed, |block, [quads, more, scales, scale]| {
-            let values = q6_values(block);
-            let packed = quads.as_chunks_mut::<16>().0.iter_mut().zip(more.as_chunks_mut::<8>().0);
-            for (unit, (quads, more)) in values.as_chunks().0.iter().zip(packed) {
-                let words = q6_words(unit);
-                quads.copy_from_slice(&words[..16]);
-                more.copy_from_slice(&words[16..]);
-            }
-            scales[..16].copy_from_slice(&block[192..208]);
-            scale[..2].copy_from_slice(&block[208..]);
+        Format::Q6K => tiles::<210>(format, cols, rows, packed, |block, place| {
+            q6_unit::<0>(block, place);
+            q6_unit::<1>(block, place);
+            q6_unit::<2>(block, place);
+            q6_unit::<3>(block, place);
+            q6_unit::<4>(block, place);
+            q6_unit::<5>(block, place);
+            q6_unit::<6>(block, place);
+            q6_unit::<7>(block, place);
+            place.scatter::<2>(2, &block[192..208]);
+            place.scatter::<2>(3, &block[208..]);
         }),
     }
 }
 
-/// Most bytes that a block has in a section.
-const PART: usize = 128;
+/// Where the pieces of a block go: units from `unit` on of a row of a tile.
+struct Place<'a> {
+    sections: &'static [Section],
+    tile: &'a mut [u8],
+    row: u32,
+    unit: u32,
+}
 
-/// Packs rows of blocks of `BYTES` bytes; `each` gives the pieces of a block, one section after the other.
-fn tiles<const BYTES: usize, const SECTIONS: usize>(
+impl Place<'_> {
+    /// Writes bytes from `at` on of the piece of the block's unit `unit` in a section.
+    fn put<const N: usize>(&mut self, section: usize, unit: u32, at: usize, bytes: [u8; N]) {
+        let place = self.sections[section].place(self.row, self.unit + unit) as usize + at;
+        self.tile[place..][..N].copy_from_slice(&bytes);
+    }
+
+    /// Writes the pieces of the block's units in a section, `N` bytes each.
+    fn scatter<const N: usize>(&mut self, section: usize, pieces: &[u8]) {
+        for (unit, piece) in (0..).zip(pieces.as_chunks::<N>().0) {
+            self.put(section, unit, 0, *piece);
+        }
+    }
+}
+
+/// Packs rows of blocks of `BYTES` bytes; `each` writes the pieces of a block.
+fn tiles<const BYTES: usize>(
     format: Format,
     cols: u32,
     rows: &[u8],
     packed: &mut Vec<u8>,
-    each: impl Fn(&[u8; BYTES], &mut [[u8; PART]; SECTIONS]),
+    each: impl Fn(&[u8; BYTES], &mut Place<'_>),
 ) {
-    let sections: &[Section; SECTIONS] = format.sections().try_into().expect("parts for each section");
+    let sections = format.sections();
     let (blocks, tile) = ((cols / format.block()) as usize, format.tile_bytes() as usize);
     let units = (format.block() / UNIT) as usize;
     let (rows, rest) = rows.as_chunks::<BYTES>();
@@ -69,31 +94,14 @@ fn tiles<const BYTES: usize, const SECTIONS: usize>(
     let start = packed.len();
     packed.resize(start + (rows.len() / blocks).div_ceil(TILE_ROWS as usize) * tiles * tile, 0);
     let packed = &mut packed[start..];
-    let mut parts = [[0; PART]; SECTIONS];
     for (row, all) in rows.chunks_exact(blocks).enumerate() {
         let tiles = packed[row / TILE_ROWS as usize * tiles * tile..].chunks_exact_mut(tile);
         let row = row as u32 % TILE_ROWS;
         for (tile, all) in tiles.zip(all.chunks(TILE_COLS as usize / UNIT as usize / units)) {
             for (unit, block) in (0..).step_by(units).zip(all) {
-                each(block, &mut parts);
-                for (section, part) in sections.iter().zip(&parts) {
-                    let pieces = if section.has_units() { units } else { 1 };
-                    match section.bytes {
-                        16 => scatter::<16>(*section, row, unit, &part[..16 * pieces], tile),
-                        8 => scatter::<8>(*section, row, unit, &part[..8 * pieces], tile),
-                        4 => scatter::<4>(*section, row, unit, &part[..4 * pieces], tile),
-                        _ => scatter::<2>(*section, row, unit, &part[..2 * pieces], tile),
-                    }
-                }
+                each(block, &mut Place { sections, tile, row, unit });
             }
         }
-    }
-}
-
-/// Copies the pieces of units from `unit` on of a row to their places in its tile.
-fn scatter<const N: usize>(section: Section, row: u32, unit: u32, pieces: &[u8], tile: &mut [u8]) {
-    for (unit, piece) in (unit..).zip(pieces.as_chunks::<N>().0) {
-        tile[section.place(row, unit) as usize..][..N].copy_from_slice(piece);
     }
 }
 
@@ -129,32 +137,30 @@ fn transposed(rows: [u8; 8]) -> [u8; 8] {
     x.to_le_bytes()
 }
 
-/// The 256 six-bit values of a Q6_K block, in order.
-fn q6_values(block: &[u8; 210]) -> [u8; 256] {
-    let mut values = [0; 256];
-    let (low, high) = (block[..128].as_chunks::<64>().0, block[128..192].as_chunks::<32>().0);
-    for (values, (low, high)) in values.as_chunks_mut::<128>().0.iter_mut().zip(low.iter().zip(high)) {
-        for k in 0..32 {
-            let (first, second, high) = (low[k], low[32 + k], high[k]);
-            values[k] = first & 15 | (high & 3) << 4;
-            values[32 + k] = second & 15 | (high >> 2 & 3) << 4;
-            values[64 + k] = first >> 4 | (high >> 4 & 3) << 4;
-            values[96 + k] = second >> 4 | (high >> 6) << 4;
-        }
-    }
-    values
+/// Packs unit `UNIT` of a Q6_K block, of which each shift is a constant.
+fn q6_unit<const UNIT: usize>(block: &[u8; 210], place: &mut Place<'_>) {
+    let (half, quarter) = (UNIT / 4, UNIT % 4);
+    let low = block[64 * half + 32 * (quarter % 2)..][..32].as_chunks::<4>().0;
+    let high = block[128 + 32 * half..][..32].as_chunks::<4>().0;
+    // Four values in each.
+    let values = std::array::from_fn(|i| {
+        let low = u32::from_le_bytes(low[i]) >> (4 * (quarter / 2)) & 0x0f0f_0f0f;
+        let high = u32::from_le_bytes(high[i]) >> (2 * quarter) & 0x0303_0303;
+        low | high << 4
+    });
+    let [a, b, c, d, e, f] = q6_words(values);
+    // In registers until they are in their place: what is stored in words and loaded whole waits for the stores.
+    let pair = |a, b| (u64::from(a) | u64::from(b) << 32).to_le_bytes();
+    place.put::<8>(0, UNIT as u32, 0, pair(a, b));
+    place.put::<8>(0, UNIT as u32, 8, pair(c, d));
+    place.put::<8>(1, UNIT as u32, 0, pair(e, f));
 }
 
-/// 32 six-bit values in 24 bytes, in the order of [`Format::quads`]: in two's complement, the first 24 in the
-/// upper six bits of a byte each, the last eight in the lower two bits of three bytes each.
-fn q6_words(values: &[u8; 32]) -> [u8; 24] {
-    let fours: [u32; 8] = std::array::from_fn(|i| u32::from_le_bytes(values.as_chunks().0[i]) ^ 0x2020_2020);
-    let mut bytes = [0; 24];
-    for (i, word) in bytes.as_chunks_mut().0.iter_mut().enumerate() {
-        let spread = fours[6 + i / 3] >> (4 - 2 * (i % 3)) & 0x0303_0303;
-        *word = (fours[i] << 2 | spread).to_le_bytes();
-    }
-    bytes
+/// 32 six-bit values, four in a word, in 24 bytes in the order of [`Format::quads`]: in two's complement, the
+/// first 24 in the upper six bits of a byte each, the last eight in the lower two bits of three bytes each.
+fn q6_words(values: [u32; 8]) -> [u32; 6] {
+    let fours = values.map(|four| four ^ 0x2020_2020);
+    std::array::from_fn(|i| fours[i] << 2 | fours[6 + i / 3] >> (4 - 2 * (i % 3)) & 0x0303_0303)
 }
 
 #[cfg(test)]
@@ -165,12 +171,12 @@ mod tests {
     fn packed_sixes_hold_every_value_once() {
         for i in 0..32 {
             // All are 32, whose two's complement is 0, but one.
-            let mut values = [32u8; 32];
-            values[i] = 31;
-            let bits: u32 = q6_words(&values).iter().map(|w| w.count_ones()).sum();
+            let mut values = [0x2020_2020; 8];
+            values[i / 4] ^= 0x3f << (8 * (i % 4));
+            let bits: u32 = q6_words(values).iter().map(|w| w.count_ones()).sum();
             assert_eq!(bits, 6, "value {i}");
         }
-        assert_eq!(q6_words(&[31; 32]), [u8::MAX; 24]);
+        assert_eq!(q6_words([0x1f1f_1f1f; 8]), [u32::MAX; 6]);
     }
 
     #[test]

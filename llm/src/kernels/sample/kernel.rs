@@ -2,7 +2,7 @@
 
 use ptxgen::{Atomic, Cache, Global, Kernel, Pointer, Reg, Shared, Special};
 
-use crate::kernels::sample::select::{DRAWN, NEAREST, Options, Search, THREADS, TOKEN_BITS, TOP_K};
+use crate::kernels::sample::select::{Options, Search, THREADS, TOKEN_BITS};
 use crate::kernels::sample::weigh::{distance, key, there};
 use crate::kernels::state::TOKENS_AT;
 use crate::sampler::arithmetic::Draw;
@@ -104,6 +104,7 @@ pub(crate) fn kernel() -> Kernel {
     let bound = k.var(u64::MAX);
     let search = Search { k: &k, tid, lane, options, groups, sums, found, bound };
     search.clear();
+    k.sync_threads();
     let s = Sample { k: &k, search, logits, count, best, distances, numbers, collected, tops };
     s.choose(own, reach);
     k.if_(k.eq(tid, 0u32), || {
@@ -153,43 +154,32 @@ fn last_logits(
 }
 
 impl Sample<'_> {
-    /// Sets the search's bound to one more than the rank of the chosen token. `own` is the largest of the
-    /// thread's logits.
+    /// Sets the search's bound to one more than a rank with the number of the chosen token. `own` is the largest
+    /// of the thread's logits.
     fn choose(&self, own: Reg<f32>, reach: Reg<u32>) {
         let (k, s) = (self.k, &self.search);
-        k.store(k.at(self.distances, s.tid), distance(k, self.best, own));
-        k.store(k.at(self.numbers, s.tid), s.tid);
-        k.sync_threads();
-        let (last, count) = (k.var(DRAWN + 1), k.var(THREADS));
-        let listed = |i| (k.load(k.at(self.distances, i)), k.load(k.at(self.numbers, i)));
-        s.run((NEAREST, last), count, &listed, &|stage| {
-            k.if_(k.eq(stage, NEAREST), || {
-                self.collect_near(reach, count);
-                // Too many to be collected: the other searches are among all.
-                k.if_(k.gt(count, LIST), || k.set(last, 0u32));
-            });
+        let limit = k.var(reach);
+        // Not more than there are threads, which have their largest logits.
+        k.if_(k.lt(k.sub(s.options.top_k, 1u32), THREADS), || {
+            k.set(limit, s.near(distance(k, self.best, own)));
         });
-        k.if_(k.eq(last, 0u32), || {
-            let end = k.var(DRAWN + 1);
-            let token = |i| (distance(k, self.best, k.load(k.at(self.logits, i))), i);
-            s.run((TOP_K, end), self.count, &token, &|_| ());
-        });
-    }
-
-    /// Collects the tokens that can be kept after the search among the threads' largest, and sets `count` to
-    /// their number; to more than [`LIST`] if they are too many.
-    fn collect_near(&self, reach: Reg<u32>, count: Reg<u32>) {
-        let (k, s) = (self.k, &self.search);
-        // Above all keys if that search was not made, or found less than `top_k`.
-        let nearest = k.min(k.shr(s.bound, TOKEN_BITS), u64::from(u32::MAX));
-        let limit = k.min(reach, k.convert::<u64, u32>(nearest));
-        k.set(s.bound, u64::MAX);
-        k.set(count, u32::MAX);
+        let collected = k.var(u32::MAX);
         k.if_(k.either(k.ne(limit, u32::MAX), k.le(self.count, LIST)), || {
             self.collect(limit);
             k.sync_threads();
-            k.set(count, k.load(self.collected));
+            k.set(collected, k.load(self.collected));
         });
+        k.if_else(
+            k.le(collected, LIST),
+            || {
+                // Threads without a token have the last one, and do nothing with it.
+                let at = k.min(s.tid, k.sub(collected, 1u32));
+                s.rank(collected, k.load(k.at(self.distances, at)), k.load(k.at(self.numbers, at)));
+            },
+            || {
+                s.run(self.count, &|i| (distance(k, self.best, k.load(k.at(self.logits, i))), i));
+            },
+        );
     }
 
     /// Collects the tokens with keys up to `limit`.

@@ -20,14 +20,12 @@ const PART_BITS: u32 = 10;
 /// Parts of a weight, and the tokens themselves, are counted in this many words per group.
 const PARTS: u32 = 4;
 
-/// The search for the last of the `top_k` most likely among the threads' largest logits.
-pub const NEAREST: u32 = 0;
 /// The search for the last of the `top_k` most likely tokens.
-pub const TOP_K: u32 = 1;
+const TOP_K: u32 = 0;
 /// The search for the token at which `top_p` is reached.
-pub const TOP_P: u32 = 2;
+const TOP_P: u32 = 1;
 /// The search for the drawn token.
-pub const DRAWN: u32 = 3;
+const DRAWN: u32 = 2;
 
 /// What the host sets, in shared memory.
 #[derive(Clone, Copy)]
@@ -75,33 +73,64 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Makes the searches `first` to before `last`, as far as the options ask for them, among `count` tokens;
-    /// `token` gives the distance and the number of one. `after` is called after each, and may change `last`
-    /// and `count`.
-    pub fn run(
-        &self,
-        (first, last): (u32, Reg<u32>),
-        count: Reg<u32>,
-        token: &dyn Fn(Reg<u32>) -> (Reg<f32>, Reg<u32>),
-        after: &dyn Fn(Reg<u32>),
-    ) {
+    /// Makes the searches that the options ask for among `count` tokens; `token` gives the distance and the
+    /// number of one.
+    pub fn run(&self, count: Reg<u32>, token: &dyn Fn(Reg<u32>) -> (Reg<f32>, Reg<u32>)) {
         let (k, o) = (self.k, self.options);
-        // Not more than there are threads, which have their largest logits.
-        let few = k.lt(k.sub(o.top_k, 1u32), THREADS);
-        k.for_(first, last, 1u32, |stage: Reg<u32>| {
-            let many = k.both(k.eq(stage, NEAREST), k.unless(few));
+        k.for_(TOP_K, DRAWN + 1, 1u32, |stage: Reg<u32>| {
             let all = k.both(k.eq(stage, TOP_K), k.eq(o.top_k, 0u32));
             let whole = k.both(k.eq(stage, TOP_P), k.eq(o.top_p, Draw::ALL));
-            k.if_(k.unless(k.either(many, k.either(all, whole))), || self.search(stage, count, token));
-            after(stage);
+            k.if_(k.unless(k.either(all, whole)), || self.search(stage, count, token));
         });
+    }
+
+    /// A key at or above which at most those of `top_k` threads are not: that many tokens have keys up to it.
+    /// `distance` is that of the thread's largest logit. The largest key if fewer threads have a logit.
+    pub fn near(&self, distance: Reg<f32>) -> Reg<u32> {
+        let k = self.k;
+        let low_bits = 32 - STEP_BITS;
+        let sums = self.sums.cast::<u32>();
+        k.if_(k.eq(self.tid, 0u32), || k.store(self.found, u32::MAX));
+        k.if_(there(k, distance), || {
+            k.atomic(k.at(self.groups, k.shr(key(k, distance), low_bits)), Atomic::Add, 1u32);
+        });
+        k.sync_threads();
+        let at = k.at(self.groups, k.scale(self.tid, 2));
+        let [first, second] = k.load_n::<2, _, _>(at, Cache::Default);
+        let zero = k.var(0u32);
+        k.store_n(at, &[zero, zero]);
+        let own = k.add(first, second);
+        let in_warp = self.scan_word(own);
+        let warp = k.shr(self.tid, 5);
+        k.if_(k.eq(self.lane, 31u32), || k.store(k.at(sums, warp), in_warp));
+        k.sync_threads();
+        let warps = self.scan_word(k.load(k.at(sums, self.lane)));
+        let earlier = k.select(k.eq(warp, 0u32), 0u32, k.broadcast(warps, k.sub(warp, 1u32)));
+        let before = k.sub(k.add(earlier, in_warp), own);
+        let passes = k.both(k.lt(before, self.options.top_k), k.ge(k.add(before, own), self.options.top_k));
+        k.if_(passes, || {
+            let later = k.select(k.lt(k.add(before, first), self.options.top_k), 1u32, 0u32);
+            k.store(self.found, k.mad(self.tid, 2u32, later));
+        });
+        k.sync_threads();
+        let group = k.load(self.found);
+        k.select(k.eq(group, u32::MAX), u32::MAX, k.or(k.shl(group, low_bits), (1u32 << low_bits) - 1))
+    }
+
+    /// The sum of a lane's word and those of the lanes before it.
+    fn scan_word(&self, word: Reg<u32>) -> Reg<u32> {
+        let k = self.k;
+        [1, 2, 4, 8, 16].into_iter().fold(word, |sum, lanes| {
+            let other = k.shuffle(sum, Shuffle::Up(lanes));
+            k.add(sum, k.select(k.ge(self.lane, lanes), other, 0u32))
+        })
     }
 
     fn search(&self, stage: Reg<u32>, count: Reg<u32>, token: &dyn Fn(Reg<u32>) -> (Reg<f32>, Reg<u32>)) {
         let k = self.k;
         let (prefix, aim) = (k.var(0u64), k.var(0u64));
         let shift = k.var(FIRST_SHIFT);
-        let counts = k.le(stage, TOP_K);
+        let counts = k.eq(stage, TOP_K);
         k.loop_(|steps| {
             self.each(count, token, |there, rank, distance| {
                 let inside = k.eq(k.shr(rank, k.add(shift, STEP_BITS)), prefix);
@@ -173,7 +202,7 @@ impl<'a> Search<'a> {
     fn weigh(&self, stage: Reg<u32>, there: Pred, distance: Reg<f32>) -> Reg<u32> {
         let (k, o) = (self.k, self.options);
         let found = k.var(1u32);
-        k.if_(k.both(there, k.gt(stage, TOP_K)), || {
+        k.if_(k.both(there, k.ne(stage, TOP_K)), || {
             let plain = weight(k, distance, k.var(Draw::PLAIN));
             k.set(found, plain);
             k.if_(k.eq(stage, DRAWN), || {
@@ -275,7 +304,7 @@ impl<'a> Search<'a> {
         let last = k.convert::<u32, u64>(k.sub(o.top_k, 1u32));
         let budget = k.sub(k.max(k.mul_hi(all, o.top_p), 1u64), 1u64);
         let unit = k.mul_hi(all, o.random);
-        k.select(k.le(stage, TOP_K), last, k.select(k.eq(stage, TOP_P), budget, unit))
+        k.select(k.eq(stage, TOP_K), last, k.select(k.eq(stage, TOP_P), budget, unit))
     }
 
     fn halves(&self, value: Reg<u64>) -> (Reg<u32>, Reg<u32>) {
