@@ -6,7 +6,7 @@ use half::f16;
 use hcq::{Args, Buffer, Kernel, LaunchConfig};
 
 use crate::engine::prompt::chunks::supports;
-use crate::engine::prompt::products::{SIZES, products};
+use crate::engine::prompt::products::{SIZES, longest_chunk, products};
 use crate::error::Result;
 use crate::kernels::choices::{Choices, TokensProduct};
 use crate::kernels::prompt::gemm::{self, MORE_TILES, Output, TILES, Tile};
@@ -44,7 +44,9 @@ pub fn search(bench: &mut Bench<'_>) -> Result<()> {
     // The software device takes long for many tokens.
     let counts = matches!(bench.meter, Meter::Count(_));
     let sizes = SIZES.into_iter().filter(|s| !counts || *s == SIZES[0]);
-    let fit = sizes.filter(|s| *s <= bench.model.cache.context.next_power_of_two().max(64));
+    let longest = longest_chunk(&bench.model.config) as u32;
+    let longest = longest.min(bench.model.cache.context.next_power_of_two()).max(SIZES[0]);
+    let fit = sizes.filter(|s| *s <= longest);
     let of = |tokens| products(&bench.model, tokens);
     let mut products: Vec<TokensProduct> = fit.flat_map(of).collect();
     products.sort();

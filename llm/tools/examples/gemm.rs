@@ -177,7 +177,7 @@ fn expand(bench: &mut Bench) -> anyhow::Result<()> {
         let weights = bench.device.alloc(read)?;
         let kernel = program.kernel(&format!("dequantize_{}", format.suffix()))?;
         let args = Args::new().buffer(&weights).buffer(&out).u32(rows).u32(cols);
-        let config = LaunchConfig::new(dequantize::blocks(rows), dequantize::THREADS);
+        let config = LaunchConfig::new(dequantize::grid(format, rows, cols), dequantize::THREADS);
         let micros = bench.time(&vec![(&kernel, config, args); 8])?;
         let written = 2.0 * f64::from(rows) * f64::from(cols);
         println!(
