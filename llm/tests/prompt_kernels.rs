@@ -113,7 +113,7 @@ proptest! {
         let args = matrix(format, cols, &data).buffer(&chunk(3, &tokens)).buffer(&out).u32(rows as u32).u32(cols as u32);
         // More blocks than tokens: blocks past the chunk do nothing.
         let name = format!("embed_prompt_{}", format.suffix());
-        launch("dequantize", &name, LaunchConfig::new(tokens.len() as u32 + 2, dequantize::THREADS), &args);
+        launch("dequantize", &name, LaunchConfig::new(tokens.len() as u32 + 2, dequantize::EMBED_THREADS), &args);
         let all = dequantized(format.ty(), &data, rows, cols);
         let wanted: Vec<f32> =
             tokens.iter().flat_map(|t| all[*t as usize * cols..][..cols].to_vec()).collect();

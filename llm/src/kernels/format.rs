@@ -333,33 +333,33 @@ impl Format {
         packed
     }
 
-    /// Where the lane's pieces of a tile start, those of row g and unit t.
+    /// Where the lane's pieces of a tile start, those of row `g + 8h` and unit t.
     pub(crate) fn lane_pieces(
         self,
         k: &Kernel,
         tile: Pointer<Global, u8>,
-        (g, t): (Reg<u32>, Reg<u32>),
+        (h, g, t): (Reg<u32>, Reg<u32>, Reg<u32>),
     ) -> Vec<Pointer<Global, u8>> {
         let start = |s: &Section| {
-            let at = k.at_stride(tile, g, s.g).plus_bytes(s.at.into());
+            let at = k.at_stride(k.at_stride(tile, g, s.g), h, s.h).plus_bytes(s.at.into());
             if s.has_units() { k.at_stride(at, t, s.t) } else { at }
         };
         self.sections().iter().map(start).collect()
     }
 
-    /// Loads unit `t + 4s` of row `g + 8h` of a tile into new registers.
+    /// Loads unit `t + 4s` of the row of [`Format::lane_pieces`] into new registers.
     pub(crate) fn fetch_piece(
         self,
         k: &Kernel,
         pieces: &[Pointer<Global, u8>],
         t: Reg<u32>,
-        (h, s): (u32, u32),
+        s: u32,
     ) -> Packed {
         let unit = k.add(t, 4 * s);
         let packed = Packed { words: (0..self.registers()).map(|_| k.reg()).collect(), unit };
         self.load_pieces(k, None, &packed, |number| {
             let section = self.sections()[number];
-            pieces[number].plus_bytes(i64::from(h * section.h + s * section.s))
+            pieces[number].plus_bytes(i64::from(s * section.s))
         });
         packed
     }

@@ -5,6 +5,7 @@
 use half::f16;
 use hcq::{Args, Buffer, Kernel, LaunchConfig};
 
+use crate::engine::launch::filled;
 use crate::engine::prompt::chunks::supports;
 use crate::engine::prompt::products::{SIZES, longest_chunk, products};
 use crate::error::Result;
@@ -168,7 +169,7 @@ fn launch(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, how: (Tile, u32
     if p.output == Output::Sums && p.rows.is_multiple_of(16) {
         let args = Args::new().buffer(&room.stream).buffer(&room.sums).buffer(&room.norm);
         let args = args.buffer(&room.normed).u32(p.rows).f32(1e-5).u32(how.1).u32(p.tokens).f32(1.0);
-        let config = LaunchConfig::new(p.tokens, NORM_THREADS);
+        let config = filled(&room.reader, LaunchConfig::new(p.tokens, NORM_THREADS));
         bench.queue.barrier();
         // SAFETY: the buffers are sized for every product.
         unsafe { bench.queue.launch(&room.reader, config, &args) }?;
@@ -187,9 +188,10 @@ fn multiply(
     let args = args.u32(p.tokens).u32(p.rows).u32(p.cols).u32(p.rows).u32(p.cols / shares).u32(p.tokens);
     let args = if p.output == Output::Gate { args.f32(1.0) } else { args };
     let config = LaunchConfig::new(tile.grid(p.output, p.tokens, p.rows, shares), tile.threads());
+    let config = filled(&kernel, config.with_dynamic_shared(tile.shared_bytes()));
     bench.queue.barrier();
     // SAFETY: the buffers are sized for every product and the most shares.
-    unsafe { bench.queue.launch(&kernel, config.with_dynamic_shared(tile.shared_bytes()), &args) }?;
+    unsafe { bench.queue.launch(&kernel, config, &args) }?;
     Ok(())
 }
 

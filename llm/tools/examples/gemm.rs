@@ -66,9 +66,13 @@ impl Bench {
         for round in 0..4 {
             let begin = self.queue.timestamp()?;
             for (kernel, config, args) in launches {
+                let threads = config.block.iter().product();
+                // A carve-out of shared memory for all blocks that fit.
+                let blocks = kernel.blocks_per_sm(threads, config.dynamic_shared);
+                let config = config.with_blocks_per_sm(blocks);
                 self.queue.barrier();
                 // SAFETY: every buffer is sized for the shape that is passed.
-                unsafe { self.queue.launch(kernel, *config, args) }?;
+                unsafe { self.queue.launch(kernel, config, args) }?;
             }
             let end = self.queue.timestamp()?;
             self.queue.submit()?.wait(Duration::from_secs(300))?;

@@ -5,7 +5,7 @@
 
 use ga10b_llm::kernels::format::Format;
 use ga10b_llm::kernels::pack::pack;
-use ga10b_llm::kernels::prompt::{dequantize, shares};
+use ga10b_llm::kernels::prompt::{dequantize, shares, vector};
 use half::f16;
 use hcq::LaunchConfig;
 
@@ -305,7 +305,7 @@ fn prompts() -> Vec<Case> {
     let heads = 4_u32;
     let positive = |i: u32| (0.5 + (i * 37 % 64) as f32 / 128.0).to_bits();
     let mut cases = vec![
-        Drive::of("prompt", "prompt_norm", LaunchConfig::new(5, 256))
+        Drive::of("prompt", "prompt_norm", LaunchConfig::new(5, vector::NORM_THREADS))
             .floats(5 * COLS, 3.0)
             .floats(2 * 6 * COLS, 1.0)
             .floats(COLS, 1.0)
@@ -316,7 +316,7 @@ fn prompts() -> Vec<Case> {
             .u32(6)
             .f32(2.0)
             .done(),
-        Drive::of("prompt", "prompt_last", LaunchConfig::new(3, 256))
+        Drive::of("prompt", "prompt_last", LaunchConfig::new(2, vector::NORM_THREADS))
             .floats(5 * COLS, 3.0)
             .words(vec![9, 4, 0, 0])
             .room(COLS)

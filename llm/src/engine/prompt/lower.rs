@@ -3,7 +3,7 @@
 use hcq::{Args, Buffer, LaunchConfig};
 
 use crate::cache::CacheType;
-use crate::engine::launch::Launch;
+use crate::engine::launch::{Launch, filled};
 use crate::engine::matrix::{Matrix, fits};
 use crate::engine::memory::{DeviceModel, LayerMemory};
 use crate::engine::programs::Programs;
@@ -132,7 +132,9 @@ impl Planner<'_> {
         config: LaunchConfig,
         args: Args,
     ) -> Result<Launch> {
-        Ok(Launch::new(role, self.programs.kernel(module, kernel)?, config, args))
+        let kernel = self.programs.kernel(module, kernel)?;
+        let config = filled(&kernel, config);
+        Ok(Launch::new(role, kernel, config, args))
     }
 
     fn embed(&mut self) -> Result<()> {
@@ -140,7 +142,7 @@ impl Planner<'_> {
         let args = embedding.args().buffer(&self.m.chunk).buffer(&self.m.x);
         let args = args.u32(embedding.rows).u32(embedding.cols);
         let kernel = format!("embed_prompt_{}", embedding.format.suffix());
-        let config = LaunchConfig::new(self.tokens, dequantize::THREADS);
+        let config = LaunchConfig::new(self.tokens, dequantize::EMBED_THREADS);
         let launch = self.launch("embedding", ("dequantize", &kernel), config, args)?;
         self.launches.push(launch);
         Ok(())

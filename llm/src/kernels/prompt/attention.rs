@@ -69,7 +69,7 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     let token_pitch = times(&k, head_dim, k.special(Special::NctaidY));
     let own_q = k.row(q, head, head_dim);
     lines.copy(&k, shared, TOKENS, head_dim, |line| {
-        k.row(own_q, k.min(k.add(first, line), k.sub(count, 1)), token_pitch)
+        k.at(own_q, times(&k, token_pitch, k.min(k.add(first, line), k.sub(count, 1))))
     });
     let cache_row = k.mul(k.div(head, group), context);
     let (key_rows, value_rows) = (k.row(keys, cache_row, head_dim), k.row(values, cache_row, head_dim));
@@ -78,7 +78,7 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
         let to = k.at_stride(tiles, slot, tile_bytes);
         for (to, rows) in [(to, key_rows), (to.plus_bytes(values_at), value_rows)] {
             lines.copy(&k, to, per_tile, head_dim, |line| {
-                k.row(rows, k.min(k.add(position, line), newest), head_dim)
+                k.at(rows, times(&k, head_dim, k.min(k.add(position, line), newest)))
             });
         }
     };
@@ -360,11 +360,17 @@ impl Lines {
         let pieces = self.dims / 8;
         let tid = k.special(Special::TidX);
         let (line, piece) = (k.shr(tid, pieces.trailing_zeros()), k.and(tid, pieces - 1));
-        k.if_(k.gt(head_dim.reg(), k.mul(piece, 8u32)), || {
+        let column = k.scale(piece, 8);
+        k.if_(k.gt(head_dim.reg(), column.reg()), || {
+            let landing = self.piece(k, to, line, piece);
             for first in (0..count).step_by((THREADS / pieces) as usize) {
-                let line = k.add(line, first);
-                let from = k.at(source(line), k.scale(piece, 8));
-                k.copy_async(self.piece(k, to, line, piece), from, 8);
+                let below = k.add(line, first);
+                // Eight lines further a piece is in the same place of its line.
+                let to = match first % 8 {
+                    0 => landing.plus_bytes(i64::from(first * self.bytes())),
+                    _ => self.piece(k, to, below, piece),
+                };
+                k.copy_async(to, k.at(source(below), column), 8);
             }
         });
     }

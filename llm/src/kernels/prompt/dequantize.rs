@@ -9,6 +9,8 @@ use crate::kernels::prompt::chunk::{COUNT_AT, TOKENS_AT};
 
 /// Threads of a block: so few that it fits an SM beside a block that multiplies.
 pub const THREADS: u32 = 64;
+/// Threads of a block of `embed_prompt`.
+pub const EMBED_THREADS: u32 = 128;
 /// What the compiler allots registers for, threads and blocks of an SM: 48 registers, of which the largest block
 /// that multiplies leaves enough for four warps.
 const ALLOTTED: [u32; 2] = [128, 10];
@@ -16,18 +18,17 @@ const ALLOTTED: [u32; 2] = [128, 10];
 const WARPS: u32 = THREADS / 32;
 /// Values that a lane unpacks together.
 const VALUES: u32 = 64;
-/// Tiles that a warp unpacks one after the other.
-const TILES: u32 = 2;
 
 /// The grid for `rows` rows of `cols` values.
 pub const fn grid(format: Format, rows: u32, cols: u32) -> [u32; 3] {
     match format.is_quantized() {
-        true => [rows.div_ceil(TILE_ROWS), cols.div_ceil(TILE_COLS * TILES * WARPS), 1],
+        true => [rows.div_ceil(TILE_ROWS), cols.div_ceil(TILE_COLS), 1],
         false => [rows.div_ceil(WARPS), 1, 1],
     }
 }
 
-/// `dequantize_SUFFIX(weights, out, rows, cols)`: `[rows][cols]` in f16, each value rounded to the nearest.
+/// `dequantize_SUFFIX(weights, out, rows, cols)`: `[rows][cols]` in f16, each value rounded to the nearest. Grid:
+/// [`grid`].
 pub(crate) fn matrix(format: Format) -> Kernel {
     let k = Kernel::new(&format!("dequantize_{}", format.suffix()));
     k.max_threads(ALLOTTED[0]);
@@ -37,16 +38,16 @@ pub(crate) fn matrix(format: Format) -> Kernel {
     let rows = k.param::<u32>("rows");
     let cols = k.param_multiple("cols", format.block());
     match format.is_quantized() {
-        true => tiles(&k, format, weights, out, (rows, cols)),
+        true => tile(&k, format, weights, out, (rows, cols)),
         false => lines(&k, format, weights, out, (rows, cols)),
     }
     k
 }
 
-/// Tiles of quantized weights: a warp takes neighbouring tiles of the same rows.
+/// A tile of quantized weights, whose rows the two warps share.
 ///
 /// The lanes collect the values of eight rows in shared memory, so that the warp writes whole lines.
-fn tiles(
+fn tile(
     k: &Kernel,
     format: Format,
     weights: Pointer<Global, u8>,
@@ -54,50 +55,38 @@ fn tiles(
     (rows, cols): (Reg<u32>, Multiple),
 ) {
     let gathered = k.shared::<f16>(WARPS * 32 * VALUES);
-    let (lane, warp) = (k.special(Special::LaneId), k.shr(k.special(Special::TidX), 5));
+    let (lane, half) = (k.special(Special::LaneId), k.shr(k.special(Special::TidX), 5));
     let (g, t) = (k.shr(lane, 2), k.and(lane, 3));
-    let across = k.shr(k.add(cols.reg(), TILE_COLS - 1), TILE_COLS.trailing_zeros());
-    let first = k.mul(k.mad(k.special(Special::CtaidY), WARPS, warp), TILES);
-    let end = k.min(k.add(first, TILES), across);
-    k.exit_if(k.ge(first, end));
-    let group = k.special(Special::CtaidX);
-    let tiles = k.row(weights, group, k.scale(across, format.tile_bytes()));
-    let pieces = format.lane_pieces(k, tiles, (g, t));
+    let (group, number) = (k.special(Special::CtaidX), k.special(Special::CtaidY));
+    let across = k.special(Special::NctaidY);
+    let tile = k.at_stride(weights, k.mad(group, across, number), format.tile_bytes());
+    let pieces = format.lane_pieces(k, tile, (half, g, t));
+    let fetched = [0, 1].map(|s| format.fetch_piece(k, &pieces, t, s));
     // Lines of 32 pieces of eight values; the pieces that eight lanes write or read together are in different
     // banks.
-    let gathered = k.at(gathered, k.scale(warp, 32 * VALUES));
+    let gathered = k.at(gathered, k.scale(half, 32 * VALUES));
     let twist = k.bfi(g, k.shr(t, 1), 1, 1);
     let own = k.at(k.at(gathered, k.scale(g, TILE_COLS)), k.scale(t, 32));
     let landing = [0u32, 1, 2, 3].map(|i| k.at_stride(own, k.xor(twist, i), 16));
-    let line = k.xor(lane, k.bfe(lane, 3, 1));
-    let leaving = [line, k.xor(line, 2)].map(|piece| k.at_stride(gathered, piece, 16));
-    let row = k.mul(group, TILE_ROWS);
-    let lines = k.at(k.row(out, row, cols), k.scale(lane, 8));
-    k.for_(first, end, 1u32, |tile: Reg<u32>| {
-        let pieces: Vec<_> = pieces.iter().map(|at| k.at_stride(*at, tile, format.tile_bytes())).collect();
-        let column = k.scale(tile, TILE_COLS);
-        let inside = k.lt(k.mad(lane, 8u32, column.reg()), cols.reg());
-        let mut to = k.at(lines, column);
-        for h in 0..2 {
-            let fetched = [0, 1].map(|s| format.fetch_piece(k, &pieces, t, (h, s)));
-            k.sync_warp();
-            for (s, packed) in (0i64..).zip(&fetched) {
-                let values: Vec<Reg<f32>> = format.weights(k, packed).concat();
-                for (at, values) in landing.iter().zip(values.chunks_exact(8)) {
-                    store_rounded(k, at.plus_bytes(256 * s), values);
-                }
-            }
-            k.sync_warp();
-            for r in 0..8u32 {
-                let from = leaving[r as usize % 2].plus(i64::from(r * TILE_COLS));
-                let whole: Vec<Reg<F16x2>> = k.load_with(from.cast::<F16x2>(), 4, Cache::Default);
-                let row = k.add(row, 8 * h + r);
-                let store = k.both(inside, k.lt(row, rows));
-                k.if_(store, || k.store_n(to.cast::<F16x2>(), &whole));
-                to = k.at(to, cols);
-            }
+    for (s, packed) in (0i64..).zip(&fetched) {
+        let values: Vec<Reg<f32>> = format.weights(k, packed).concat();
+        for (at, values) in landing.iter().zip(values.chunks_exact(8)) {
+            store_rounded(k, at.plus_bytes(256 * s), values);
         }
-    });
+    }
+    k.sync_warp();
+    let piece = k.xor(lane, k.bfe(lane, 3, 1));
+    let leaving = [piece, k.xor(piece, 2)].map(|piece| k.at_stride(gathered, piece, 16));
+    let row = k.mad(group, TILE_ROWS, k.shl(half, 3));
+    let column = k.sum(k.scale(number, TILE_COLS), k.scale(lane, 8));
+    k.exit_if(k.ge(column.reg(), cols.reg()));
+    let mut to = k.at(k.row(out, row, cols), column);
+    for r in 0..8u32 {
+        let from = leaving[r as usize % 2].plus(i64::from(r * TILE_COLS));
+        let whole: Vec<Reg<F16x2>> = k.load_with(from.cast::<F16x2>(), 4, Cache::Default);
+        k.if_(k.lt(k.add(row, r), rows), || k.store_n(to.cast::<F16x2>(), &whole));
+        to = k.at(to, cols);
+    }
 }
 
 /// Rows of weights that are not quantized, a warp per row.
@@ -130,7 +119,7 @@ pub(crate) fn store_rounded<S: Space>(k: &Kernel, to: Pointer<S, f16>, values: &
 /// f32. A block per token.
 pub(crate) fn embed(format: Format) -> Kernel {
     let k = Kernel::new(&format!("embed_prompt_{}", format.suffix()));
-    k.max_threads(THREADS);
+    k.max_threads(EMBED_THREADS);
     let weights = format.param(&k);
     let prompt = k.param_ptr::<u32>("prompt", 16);
     let out = k.param_ptr::<f32>("out", 16);
@@ -142,7 +131,7 @@ pub(crate) fn embed(format: Format) -> Kernel {
     let from = format.row(&k, weights, k.min(token, k.sub(rows, 1)), cols);
     let to = k.row(out, index, cols);
     let units = k.halve(cols, format.unit().trailing_zeros()).reg();
-    k.for_(k.special(Special::TidX), units, THREADS, |unit: Reg<u32>| {
+    k.for_(k.special(Special::TidX), units, EMBED_THREADS, |unit: Reg<u32>| {
         let packed = format.fetch(&k, &from, unit);
         for (start, values) in format.runs(&k, unit).into_iter().zip(format.weights(&k, &packed)) {
             k.store_n(k.at(to, start), &values);
