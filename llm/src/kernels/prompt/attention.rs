@@ -214,7 +214,7 @@ impl<'a> Warp<'a> {
         let (max, total) = (self.max[half], self.total[half]);
         let pairs = || scores.iter().map(|score| [score.0[2 * half], score.0[2 * half + 1]]);
         // At least a finite number, so that a token that sees nothing of the tile has weights of zero.
-        let top = pairs().flatten().fold(max, |a, b| k.max(a, b));
+        let top = k.max(max, pairwise(pairs().flatten().collect(), |a, b| k.max(a, b)));
         let top = k.max(top, k.shuffle(top, Shuffle::Xor(1)));
         let top = k.max(top, k.shuffle(top, Shuffle::Xor(2)));
         let shrink = k.exp2(k.mul(k.sub(max, top), self.scale));
@@ -226,12 +226,10 @@ impl<'a> Warp<'a> {
                 k.set(sum.0[2 * half + n], k.mul(sum.0[2 * half + n], shrink));
             }
         }
-        let weight = |pair: [Reg<f32>; 2]| {
-            let [a, b] = pair.map(|score| k.exp2(k.mad(score, self.scale, offset)));
-            k.add_to(total, k.add(a, b));
-            k.pack_f32(a, b)
-        };
-        pairs().map(weight).collect()
+        let weight = |score| k.exp2(k.mad(score, self.scale, offset));
+        let weights: Vec<_> = pairs().map(|pair| pair.map(weight)).collect();
+        k.add_to(total, pairwise(weights.iter().flatten().copied().collect(), |a, b| k.add(a, b)));
+        weights.into_iter().map(|[a, b]| k.pack_f32(a, b)).collect()
     }
 
     /// Adds the tile of values at `values`, weighted.
@@ -303,6 +301,16 @@ impl<'a> Warp<'a> {
             });
         }
     }
+}
+
+/// Combines all values, of which there is one at least, in as few steps after each other as possible.
+fn pairwise(values: Vec<Reg<f32>>, combine: impl Fn(Reg<f32>, Reg<f32>) -> Reg<f32>) -> Reg<f32> {
+    let mut values = values;
+    while values.len() > 1 {
+        let pair = |pair: &[Reg<f32>]| pair.iter().copied().reduce(&combine);
+        values = values.chunks(2).filter_map(pair).collect();
+    }
+    values[0]
 }
 
 /// `value × factor`, a multiple of what divides `value`.
