@@ -4,8 +4,9 @@
 //! [`undriven`] names those that have none.
 
 use ga10b_llm::kernels::format::Format;
+use ga10b_llm::kernels::heads::HEAD_DIMS;
 use ga10b_llm::kernels::pack::pack;
-use ga10b_llm::kernels::prompt::{dequantize, shares, vector};
+use ga10b_llm::kernels::prompt::{attention, dequantize, shares, vector};
 use half::f16;
 use hcq::LaunchConfig;
 
@@ -299,12 +300,13 @@ fn product(kernel: &str) -> Option<Case> {
     Some(if gate { drive.f32(0.5) } else { drive }.done())
 }
 
-/// Norm, rotation and attention of a chunk of prompt tokens.
+/// What sums of many products leave uncertain of a result in f16.
+const ROUNDED: Tolerance = Tolerance::Halves { ulps: 2, absolute: 2e-3 };
+
+/// Norm, rotation and last token of a chunk of prompt tokens.
 fn prompts() -> Vec<Case> {
-    let halves = Tolerance::Halves { ulps: 2, absolute: 2e-3 };
-    let heads = 4_u32;
-    let positive = |i: u32| (0.5 + (i * 37 % 64) as f32 / 128.0).to_bits();
-    let mut cases = vec![
+    let (halves, heads) = (ROUNDED, 4_u32);
+    vec![
         Drive::of("prompt", "prompt_norm", LaunchConfig::new(5, vector::NORM_THREADS))
             .floats(5 * COLS, 3.0)
             .floats(2 * 6 * COLS, 1.0)
@@ -340,16 +342,24 @@ fn prompts() -> Vec<Case> {
             .u32(6)
             .f32(0.5)
             .done(),
-    ];
-    for (dims, start, tokens, most) in [(64_u32, 11, 70_u32, 1), (128, 600, 6, 3), (256, 11, 70, 2)] {
-        let positions = if dims > 128 { 32 } else { 64 };
-        let config = LaunchConfig::new((tokens.div_ceil(shares::TOKENS), heads, most), 128)
-            .with_dynamic_shared(2 * dims * (64 + 4 * positions));
+    ]
+}
+
+/// Attention of a chunk of prompt tokens, in shares too, and what merges them.
+fn prompt_attention() -> Vec<Case> {
+    let (halves, heads) = (ROUNDED, 4_u32);
+    let positive = |i: u32| (0.5 + (i * 37 % 64) as f32 / 128.0).to_bits();
+    let mut cases = Vec::new();
+    let chunks = [(11, 70_u32, 1), (11, 150, 1), (600, 6, 3), (11, 70, 2)];
+    for (shape, (start, tokens, most)) in attention::SHAPES.into_iter().zip(chunks) {
+        let dims = shape.dims;
+        let config = LaunchConfig::new((tokens.div_ceil(shape.tokens()), heads, most), attention::THREADS)
+            .with_dynamic_shared(shape.shared_bytes());
         let context = start + tokens + 10;
         let cache = (2 * context * dims) as usize;
         let partials = (most * tokens * heads * shares::partial_words(dims)) as usize;
         cases.push(
-            Drive::of("prompt", &format!("prompt_attention_{dims}"), config)
+            Drive::of("prompt", &shape.kernel_name(), config)
                 .on_tensor_cores()
                 .halves((tokens * heads * dims) as usize, 1.0)
                 .halves(cache, 1.0)
@@ -365,6 +375,8 @@ fn prompts() -> Vec<Case> {
                 .within(Tolerance::Single { ulps: 64, absolute: 2e-3 })
                 .done(),
         );
+    }
+    for dims in HEAD_DIMS {
         cases.push(
             Drive::of("prompt", &format!("prompt_merge_{dims}"), LaunchConfig::new((7, 1), shares::THREADS))
                 .words((0..3 * 6 * heads * shares::partial_words(dims)).map(positive).collect())
@@ -451,6 +463,7 @@ pub fn cases() -> Vec<Case> {
     }
     cases.extend(kernels().iter().filter_map(|kernel| product(kernel)));
     cases.extend(prompts());
+    cases.extend(prompt_attention());
     cases.extend(suite());
     cases
 }
