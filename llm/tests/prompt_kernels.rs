@@ -296,12 +296,10 @@ proptest! {
         // Shares that are not written must not be read either.
         let partials = floats(&vec![f32::NAN; most as usize * tokens * heads * shares::partial_words(dim as u32) as usize]);
         let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale).buffer(&partials);
-        let shapes = attention::SHAPES.into_iter().filter(|s| s.dims == dims && (s.parts == 1 || most == 1));
-        let shape = shapes.last().unwrap();
-        let grid = ((tokens as u32).div_ceil(shape.tokens()) + 1, heads as u32, most);
+        let grid = ((tokens as u32).div_ceil(shares::TOKENS) + 1, heads as u32, most);
         let config = LaunchConfig::new(grid, attention::THREADS);
-        let config = config.with_dynamic_shared(shape.shared_bytes());
-        launch("prompt", &shape.kernel_name(), config, &args);
+        let config = config.with_dynamic_shared(attention::shared_bytes(dims));
+        launch("prompt", &format!("prompt_attention_{dims}"), config, &args);
         if most > 1 {
             let args = Args::new().buffer(&partials).buffer(&chunk(start, &vec![0; tokens])).buffer(&out);
             let args = args.u32(heads as u32).u32(dim as u32).u32(most);

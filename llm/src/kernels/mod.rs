@@ -76,8 +76,7 @@ pub fn modules(target: Target) -> Vec<Named> {
     add("gemm", gemm::TILES.into_iter().flat_map(of_tile).collect());
     let mut kernels = vec![vector::norm(), vector::rope(CacheType::F16), vector::last()];
     kernels.extend([vector::rope(CacheType::Q8_0), vector::expand(), squares::kernel()]);
-    kernels.extend(prompt_attention::SHAPES.map(prompt_attention::kernel));
-    kernels.extend(HEAD_DIMS.map(shares::merge));
+    kernels.extend(HEAD_DIMS.into_iter().flat_map(|d| [prompt_attention::kernel(d), shares::merge(d)]));
     add("prompt", kernels);
     modules
 }

@@ -350,16 +350,15 @@ fn prompt_attention() -> Vec<Case> {
     let (halves, heads) = (ROUNDED, 4_u32);
     let positive = |i: u32| (0.5 + (i * 37 % 64) as f32 / 128.0).to_bits();
     let mut cases = Vec::new();
-    let chunks = [(11, 70_u32, 1), (11, 150, 1), (600, 6, 3), (11, 70, 2)];
-    for (shape, (start, tokens, most)) in attention::SHAPES.into_iter().zip(chunks) {
-        let dims = shape.dims;
-        let config = LaunchConfig::new((tokens.div_ceil(shape.tokens()), heads, most), attention::THREADS)
-            .with_dynamic_shared(shape.shared_bytes());
+    let chunks = [(11, 70_u32, 1), (600, 6, 3), (11, 70, 2)];
+    for (dims, (start, tokens, most)) in HEAD_DIMS.into_iter().zip(chunks) {
+        let config = LaunchConfig::new((tokens.div_ceil(shares::TOKENS), heads, most), attention::THREADS)
+            .with_dynamic_shared(attention::shared_bytes(dims));
         let context = start + tokens + 10;
         let cache = (2 * context * dims) as usize;
         let partials = (most * tokens * heads * shares::partial_words(dims)) as usize;
         cases.push(
-            Drive::of("prompt", &shape.kernel_name(), config)
+            Drive::of("prompt", &format!("prompt_attention_{dims}"), config)
                 .on_tensor_cores()
                 .halves((tokens * heads * dims) as usize, 1.0)
                 .halves(cache, 1.0)

@@ -204,11 +204,11 @@ impl Planner<'_> {
         let (heads, sm_count) = (fits(c.heads)?, self.model.device.info().sm_count);
         let most = shares::most(self.tokens, heads, sm_count);
         let args = args.buffer(&m.partials);
-        let shape = attention::Shape::choose(dims, self.tokens, heads, sm_count);
-        let grid = (self.tokens.div_ceil(shape.tokens()), heads, most);
+        let grid = (self.tokens.div_ceil(shares::TOKENS), heads, most);
         let config = LaunchConfig::new(grid, attention::THREADS);
-        let config = config.with_dynamic_shared(shape.shared_bytes());
-        let launch = self.launch("attention", ("prompt", &shape.kernel_name()), config, args)?;
+        let config = config.with_dynamic_shared(attention::shared_bytes(dims));
+        let launch =
+            self.launch("attention", ("prompt", &format!("prompt_attention_{dims}")), config, args)?;
         self.launches.push(launch.with_cache(cache.bytes_per_position_as(CacheType::F16)));
         if most > 1 {
             let args = Args::new().buffer(&m.partials).buffer(&m.chunk).buffer(&m.attended);

@@ -14,65 +14,26 @@ use ptxgen::{
 
 use crate::kernels::heads::{HEAD_DIMS, LOWEST};
 use crate::kernels::prompt::chunk::COUNT_AT;
-use crate::kernels::prompt::shares::{self, Partials, Range, TOKENS, positions};
+use crate::kernels::prompt::shares::{Partials, Range, TOKENS, positions};
 
 /// Threads of a block.
 pub const THREADS: u32 = 128;
 
-/// What a warp takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Heads of up to so many dimensions.
-    pub dims: u32,
-    /// Fragments of 16 tokens: two load keys and values once for both.
-    pub parts: u32,
-}
-
-/// The shapes of the committed kernels.
-pub const SHAPES: [Shape; 4] = [Shape::new(64, 1), Shape::new(64, 2), Shape::new(128, 1), Shape::new(256, 1)];
-
-impl Shape {
-    const fn new(dims: u32, parts: u32) -> Self {
-        Self { dims, parts }
-    }
-
-    /// The shape for `tokens` tokens of `heads` heads of up to `dims` dimensions on `sm_count` multiprocessors:
-    /// the larger one if it fills them.
-    pub fn choose(dims: u32, tokens: u32, heads: u32, sm_count: u32) -> Self {
-        let fills = |shape: &Self| tokens / shape.tokens() * heads >= shares::BLOCKS_PER_SM * sm_count;
-        let wide = SHAPES.into_iter().find(|s| s.dims == dims && s.parts > 1);
-        wide.filter(fills).unwrap_or(Self::new(dims, 1))
-    }
-
-    /// Tokens of a block.
-    pub const fn tokens(self) -> u32 {
-        TOKENS * self.parts
-    }
-
-    /// Shared memory of a block, in bytes, set by the launch: the queries, and two tiles each of keys and
-    /// values.
-    pub const fn shared_bytes(self) -> u32 {
-        2 * self.dims * (self.tokens() + 4 * positions(self.dims))
-    }
-
-    /// Name of the kernel.
-    pub fn kernel_name(self) -> String {
-        let wide = if self.parts > 1 { "_wide" } else { "" };
-        format!("prompt_attention{wide}_{}", self.dims)
-    }
+/// Shared memory of a block, in bytes, set by the launch: the queries, and two tiles each of keys and values.
+pub const fn shared_bytes(dims: u32) -> u32 {
+    2 * dims * (TOKENS + 4 * positions(dims))
 }
 
 /// `prompt_attention_DIM(q, keys, values, prompt, out, context, head_dim, group, scale, partials)` for heads of
 /// up to `dims` dimensions, a multiple of 8. `q` and `out` are f16 `[token][head][head_dim]`, the caches f16
 /// `[kv_head][context][head_dim]`; `group` query heads share a key/value head; `scale` is positive. Grid:
-/// `[tokens / Shape::tokens, heads, most shares]`, one share for shapes of more than one part. Blocks whose positions are in several shares write to `partials`
+/// `[tokens / TOKENS, heads, most shares]`. Blocks whose positions are in several shares write to `partials`
 /// instead of `out`.
-pub(crate) fn kernel(shape: Shape) -> Kernel {
-    let dims = shape.dims;
-    let k = Kernel::new(&shape.kernel_name());
+pub(crate) fn kernel(dims: u32) -> Kernel {
+    let k = Kernel::new(&format!("prompt_attention_{dims}"));
     k.max_threads(THREADS);
     if dims == HEAD_DIMS[0] {
-        k.min_blocks_per_sm(4 / shape.parts);
+        k.min_blocks_per_sm(4);
     }
     let q = k.param_ptr::<f16>("q", 16);
     let keys = k.param_ptr::<f16>("keys", 16);
@@ -91,23 +52,23 @@ pub(crate) fn kernel(shape: Shape) -> Kernel {
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
     // The blocks with most positions first.
     let block = k.sub(k.sub(k.special(Special::NctaidX), 1), k.special(Special::CtaidX));
-    let first = k.mul(block, shape.tokens());
+    let first = k.mul(block, TOKENS);
     let (start, count) = (k.load(prompt), k.load(prompt.plus(COUNT_AT)));
     k.exit_if(k.ge(first, count));
-    let range = Range::new(&k, dims, (first, shape.tokens()), (start, count), k.special(Special::NctaidZ));
+    let range = Range::new(&k, dims, first, (start, count), k.special(Special::NctaidZ));
     let share = k.special(Special::CtaidZ);
     k.exit_if(k.ge(share, range.shares));
     let (begin, end) = range.of_share(&k, share);
 
     let shared = k.dynamic_shared::<f16>();
     let tile_bytes = per_tile * lines.bytes();
-    let tiles = shared.plus_bytes(i64::from(shape.tokens() * lines.bytes()));
+    let tiles = shared.plus_bytes(i64::from(TOKENS * lines.bytes()));
     let values_at = i64::from(2 * tile_bytes);
-    lines.clear(&k, tid, (shared, shape.shared_bytes()), head_dim);
+    lines.clear(&k, tid, shared, head_dim);
 
     let token_pitch = times(&k, head_dim, k.special(Special::NctaidY));
     let own_q = k.row(q, head, head_dim);
-    lines.copy(&k, shared, shape.tokens(), head_dim, |line| {
+    lines.copy(&k, shared, TOKENS, head_dim, |line| {
         k.at(own_q, times(&k, token_pitch, k.min(k.add(first, line), k.sub(count, 1))))
     });
     let cache_row = k.mul(k.div(head, group), context);
@@ -125,7 +86,7 @@ pub(crate) fn kernel(shape: Shape) -> Kernel {
     fetch(slot, begin);
     k.commit_copies();
 
-    let warp = Warp::new(&k, shape, (lane, warp), scale, (start, first));
+    let warp = Warp::new(&k, lines, (lane, warp), scale, (start, first));
     k.wait_copies(0);
     k.sync_threads();
     warp.load_queries(shared);
@@ -141,7 +102,7 @@ pub(crate) fn kernel(shape: Shape) -> Kernel {
         let scores = warp.scores(here);
         // The first token of the block sees least.
         k.if_(k.gt(next, k.add(k.add(start, first), 1)), || warp.hide(&scores, position));
-        let weights = warp.weights(&scores);
+        let weights = [0, 1].map(|half| warp.weights(half, &scores));
         warp.add_values(here.plus_bytes(values_at), &weights);
     });
     let whole = k.eq(range.shares, 1);
@@ -153,20 +114,13 @@ pub(crate) fn kernel(shape: Shape) -> Kernel {
     k
 }
 
-/// What a warp works with: tokens of one query head.
+/// What a warp works with: 16 tokens of one query head.
 struct Warp<'a> {
     k: &'a Kernel,
     lines: Lines,
     lane: Reg<u32>,
     /// From sums of products to exponents of two.
     scale: Reg<f32>,
-    parts: Vec<Part>,
-    key_line: Reg<u32>,
-    value_line: Reg<u32>,
-}
-
-/// 16 tokens of a warp.
-struct Part {
     queries: Vec<[Reg<F16x2>; 4]>,
     out_sums: Vec<Accumulator>,
     /// Largest sum of products and sum of weights of the two tokens of which this lane has sums.
@@ -177,133 +131,147 @@ struct Part {
     /// The last position that each of the two sees.
     visible: [Reg<u32>; 2],
     query_line: Reg<u32>,
+    key_line: Reg<u32>,
+    value_line: Reg<u32>,
 }
-
-/// Scores of a tile of positions, in fragments of eight positions, for each part of the tokens.
-type Scores = Vec<Vec<Accumulator>>;
-/// Weights of a tile of positions for each of the lane's two tokens of each part.
-type Weights = Vec<[Vec<Reg<F16x2>>; 2]>;
 
 impl<'a> Warp<'a> {
     fn new(
         k: &'a Kernel,
-        shape: Shape,
+        lines: Lines,
         (lane, warp): (Reg<u32>, Reg<u32>),
         scale: Reg<f32>,
         (start, first): (Reg<u32>, Reg<u32>),
     ) -> Self {
-        let lines = Lines { dims: shape.dims };
         // exp2 is the softmax's exponential.
         let scale = k.mul(scale, std::f32::consts::LOG2_E);
-        let part = |number: u32| {
-            let queries = (0..lines.dims / 16).map(|_| k.matrices()).collect();
-            let out_sums = (0..lines.dims / 8).map(|_| k.accumulator()).collect();
-            let (max, total) = ([k.var(LOWEST), k.var(LOWEST)], [k.var(0f32), k.var(0f32)]);
-            let above = k.mad(warp, 16 * shape.parts, 16 * number);
-            let token = k.add(first, k.add(above, k.shr(lane, 2)));
-            let visible = [k.add(start, token), k.add(start, k.add(token, 8))];
-            let query_line = k.add(above, k.and(lane, 15));
-            Part { queries, out_sums, max, total, token, visible, query_line }
-        };
-        let parts = (0..shape.parts).map(part).collect();
+        let queries = (0..lines.dims / 16).map(|_| k.matrices()).collect();
+        let out_sums = (0..lines.dims / 8).map(|_| k.accumulator()).collect();
+        let (max, total) = ([k.var(LOWEST), k.var(LOWEST)], [k.var(0f32), k.var(0f32)]);
+        let token = k.add(first, k.mad(warp, 16u32, k.shr(lane, 2)));
+        let visible = [k.add(start, token), k.add(start, k.add(token, 8))];
+        let query_line = k.mad(warp, 16u32, k.and(lane, 15));
         let key_line = k.bfi(k.shr(lane, 4), k.and(lane, 7), 3, 1);
         let value_line = k.and(lane, 15);
-        Self { k, lines, lane, scale, parts, key_line, value_line }
+        Self {
+            k,
+            lines,
+            lane,
+            scale,
+            queries,
+            out_sums,
+            max,
+            total,
+            token,
+            visible,
+            query_line,
+            key_line,
+            value_line,
+        }
     }
 
     fn load_queries(&self, shared: Pointer<Shared, f16>) {
         let k = self.k;
-        for part in &self.parts {
-            for (s, to) in (0u32..).zip(&part.queries) {
-                let piece = k.add(k.shr(self.lane, 4), 2 * s);
-                k.load_matrices(*to, self.lines.piece(k, shared, part.query_line, piece), Transpose::No);
-            }
+        for (s, to) in (0u32..).zip(&self.queries) {
+            let piece = k.add(k.shr(self.lane, 4), 2 * s);
+            k.load_matrices(*to, self.lines.piece(k, shared, self.query_line, piece), Transpose::No);
         }
     }
 
     /// The products of the queries with the tile of keys at `keys`.
-    fn scores(&self, keys: Pointer<Shared, f16>) -> Scores {
+    fn scores(&self, keys: Pointer<Shared, f16>) -> Vec<Accumulator> {
         let (k, lines) = (self.k, self.lines);
-        let of_part = |_: &Part| (0..positions(lines.dims) / 8).map(|_| k.accumulator()).collect();
-        let scores: Scores = self.parts.iter().map(of_part).collect();
-        for s in 0..lines.dims / 16 {
+        let scores: Vec<Accumulator> = (0..positions(lines.dims) / 8).map(|_| k.accumulator()).collect();
+        for (s, query) in (0u32..).zip(&self.queries) {
             let piece = k.add(k.bfe(self.lane, 3, 1), 2 * s);
             let corner = lines.piece(k, keys, self.key_line, piece);
-            for i in 0..positions(lines.dims) / 16 {
+            for (i, pair) in (0i64..).zip(scores.chunks_exact(2)) {
                 let key = k.matrices();
-                let at = corner.plus_bytes(i64::from(16 * i * lines.bytes()));
-                k.load_matrices(key, at, Transpose::No);
-                for (part, scores) in self.parts.iter().zip(&scores) {
-                    let query = TileA(part.queries[s as usize]);
-                    let pair = &scores[2 * i as usize..];
-                    k.multiply(pair[0], query, TileB([key[0], key[1]]));
-                    k.multiply(pair[1], query, TileB([key[2], key[3]]));
-                }
+                k.load_matrices(key, corner.plus_bytes(16 * i * i64::from(lines.bytes())), Transpose::No);
+                k.multiply(pair[0], TileA(*query), TileB([key[0], key[1]]));
+                k.multiply(pair[1], TileA(*query), TileB([key[2], key[3]]));
             }
         }
         scores
     }
 
     /// Takes the scores of positions after a token out of the tile that begins at `position`.
-    fn hide(&self, scores: &Scores, position: Reg<u32>) {
+    fn hide(&self, scores: &[Accumulator], position: Reg<u32>) {
         let k = self.k;
         // Two scores of each of two tokens per fragment.
         let column = k.mad(k.and(self.lane, 3), 2u32, position);
-        for (part, scores) in self.parts.iter().zip(scores) {
-            for (i, score) in (0u32..).zip(scores) {
-                for (n, score) in (0u32..).zip(score.0) {
-                    let hidden = k.gt(k.add(column, 8 * i + n % 2), part.visible[n as usize / 2]);
-                    k.set(score, k.select(hidden, f32::NEG_INFINITY, score));
-                }
+        for (i, score) in (0u32..).zip(scores) {
+            for (n, score) in (0u32..).zip(score.0) {
+                let hidden = k.gt(k.add(column, 8 * i + n % 2), self.visible[n as usize / 2]);
+                k.set(score, k.select(hidden, f32::NEG_INFINITY, score));
             }
         }
     }
 
-    /// The weights of the tile's positions.
-    fn weights(&self, scores: &Scores) -> Weights {
-        let half = |part, half, scores| part_weights(self.k, part, half, scores, self.scale);
-        let parts = self.parts.iter().zip(scores);
-        parts.map(|(part, scores)| [0, 1].map(|n| half(part, n, scores))).collect()
+    /// The weights of the tile's positions for one of the lane's two tokens.
+    fn weights(&self, half: usize, scores: &[Accumulator]) -> Vec<Reg<F16x2>> {
+        let k = self.k;
+        let (max, total) = (self.max[half], self.total[half]);
+        let pairs = || scores.iter().map(|score| [score.0[2 * half], score.0[2 * half + 1]]);
+        // At least a finite number, so that a token that sees nothing of the tile has weights of zero.
+        let top = pairs().flatten().fold(max, |a, b| k.max(a, b));
+        let top = k.max(top, k.shuffle(top, Shuffle::Xor(1)));
+        let top = k.max(top, k.shuffle(top, Shuffle::Xor(2)));
+        let shrink = k.exp2(k.mul(k.sub(max, top), self.scale));
+        let offset = k.min(k.neg(k.mul(top, self.scale)), f32::MAX);
+        k.set(max, top);
+        k.set(total, k.mul(total, shrink));
+        for sum in &self.out_sums {
+            for n in 0..2 {
+                k.set(sum.0[2 * half + n], k.mul(sum.0[2 * half + n], shrink));
+            }
+        }
+        let weight = |pair: [Reg<f32>; 2]| {
+            let [a, b] = pair.map(|score| k.exp2(k.mad(score, self.scale, offset)));
+            k.add_to(total, k.add(a, b));
+            k.pack_f32(a, b)
+        };
+        pairs().map(weight).collect()
     }
 
     /// Adds the tile of values at `values`, weighted.
-    fn add_values(&self, values: Pointer<Shared, f16>, weights: &Weights) {
+    fn add_values(&self, values: Pointer<Shared, f16>, weights: &[Vec<Reg<F16x2>>; 2]) {
         let k = self.k;
         for s in 0..positions(self.lines.dims) / 16 {
             let [a, b] = [2 * s as usize, 2 * s as usize + 1];
-            for i in 0..self.lines.dims / 16 {
+            let weight = TileA([weights[0][a], weights[1][a], weights[0][b], weights[1][b]]);
+            for (i, sums) in (0u32..).zip(self.out_sums.chunks_exact(2)) {
                 let line = k.add(self.value_line, 16 * s);
                 let piece = k.add(k.shr(self.lane, 4), 2 * i);
                 let value = k.matrices();
                 k.load_matrices(value, self.lines.piece(k, values, line, piece), Transpose::Yes);
-                for (part, weights) in self.parts.iter().zip(weights) {
-                    let weight = TileA([weights[0][a], weights[1][a], weights[0][b], weights[1][b]]);
-                    let sums = &part.out_sums[2 * i as usize..];
-                    k.multiply(sums[0], weight, TileB([value[0], value[1]]));
-                    k.multiply(sums[1], weight, TileB([value[2], value[3]]));
-                }
+                k.multiply(sums[0], weight, TileB([value[0], value[1]]));
+                k.multiply(sums[1], weight, TileB([value[2], value[3]]));
             }
         }
     }
 
-    /// The lane's tokens: each part's first and second.
-    fn halves(&self) -> impl Iterator<Item = (&Part, u32)> {
-        self.parts.iter().flat_map(|part| [(part, 0), (part, 1)])
+    /// The sum of weights of one of the lane's two tokens over the lanes that share it.
+    fn whole_total(&self, half: u32) -> Reg<f32> {
+        let k = self.k;
+        let total = self.total[half as usize];
+        let total = k.add(total, k.shuffle(total, Shuffle::Xor(1)));
+        k.add(total, k.shuffle(total, Shuffle::Xor(2)))
     }
 
     /// Stores the sums of one share of the positions, of tokens below `count`.
     fn store_partials(&self, partials: &Partials, (share, head): (Reg<u32>, Reg<u32>), count: Reg<u32>) {
         let k = self.k;
         let quarter = k.and(self.lane, 3);
-        for (part, half) in self.halves() {
-            let (max, total) = (k.mul(part.max[half as usize], self.scale), part.whole_total(k, half));
-            let token = k.add(part.token, 8 * half);
+        for half in 0..2u32 {
+            let (max, total) = (k.mul(self.max[half as usize], self.scale), self.whole_total(half));
+            let token = k.add(self.token, 8 * half);
             k.if_(k.lt(token, count), || {
                 let heads = k.special(Special::NctaidY);
                 let to = partials.of(k, (share, count), token, (head, heads));
                 k.if_(k.eq(quarter, 0), || k.store_n(to, &[max, total]));
                 let to = k.at(to.plus(2), k.scale(quarter, 2));
-                for (i, sum) in (0u32..).zip(&part.out_sums) {
+                for (i, sum) in (0u32..).zip(&self.out_sums) {
                     let pair = [sum.0[2 * half as usize], sum.0[2 * half as usize + 1]];
                     let inside = k.gt(partials.head_dim.reg(), 8 * i);
                     k.if_(inside, || k.store_n(to.plus(8 * i64::from(i)), &pair));
@@ -322,12 +290,12 @@ impl<'a> Warp<'a> {
     ) {
         let k = self.k;
         let dim = k.scale(k.and(self.lane, 3), 2);
-        for (part, half) in self.halves() {
-            let share = k.div(1f32, part.whole_total(k, half));
-            let token = k.add(part.token, 8 * half);
+        for half in 0..2u32 {
+            let share = k.div(1f32, self.whole_total(half));
+            let token = k.add(self.token, 8 * half);
             k.if_(k.lt(token, count), || {
                 let to = k.at(k.row(own_out, token, token_pitch), dim).cast::<F16x2>();
-                for (i, sum) in (0u32..).zip(&part.out_sums) {
+                for (i, sum) in (0u32..).zip(&self.out_sums) {
                     let [a, b] = [0, 1].map(|n| k.mul(sum.0[2 * half as usize + n], share));
                     let inside = k.gt(head_dim.reg(), 8 * i);
                     k.if_(inside, || k.store(to.plus(4 * i64::from(i)), k.pack_f32(a, b)));
@@ -335,54 +303,6 @@ impl<'a> Warp<'a> {
             });
         }
     }
-}
-
-impl Part {
-    /// The sum of weights of one of the lane's two tokens over the lanes that share it.
-    fn whole_total(&self, k: &Kernel, half: u32) -> Reg<f32> {
-        let total = self.total[half as usize];
-        let total = k.add(total, k.shuffle(total, Shuffle::Xor(1)));
-        k.add(total, k.shuffle(total, Shuffle::Xor(2)))
-    }
-}
-
-/// The weights of a tile's positions for one of the lane's two tokens of a part.
-fn part_weights(
-    k: &Kernel,
-    part: &Part,
-    half: usize,
-    scores: &[Accumulator],
-    scale: Reg<f32>,
-) -> Vec<Reg<F16x2>> {
-    let (max, total) = (part.max[half], part.total[half]);
-    let pairs = || scores.iter().map(|score| [score.0[2 * half], score.0[2 * half + 1]]);
-    // At least a finite number, so that a token that sees nothing of the tile has weights of zero.
-    let top = k.max(max, pairwise(pairs().flatten().collect(), |a, b| k.max(a, b)));
-    let top = k.max(top, k.shuffle(top, Shuffle::Xor(1)));
-    let top = k.max(top, k.shuffle(top, Shuffle::Xor(2)));
-    let shrink = k.exp2(k.mul(k.sub(max, top), scale));
-    let offset = k.min(k.neg(k.mul(top, scale)), f32::MAX);
-    k.set(max, top);
-    k.set(total, k.mul(total, shrink));
-    for sum in &part.out_sums {
-        for n in 0..2 {
-            k.set(sum.0[2 * half + n], k.mul(sum.0[2 * half + n], shrink));
-        }
-    }
-    let weight = |score| k.exp2(k.mad(score, scale, offset));
-    let weights: Vec<_> = pairs().map(|pair| pair.map(weight)).collect();
-    k.add_to(total, pairwise(weights.iter().flatten().copied().collect(), |a, b| k.add(a, b)));
-    weights.into_iter().map(|[a, b]| k.pack_f32(a, b)).collect()
-}
-
-/// Combines all values, of which there is one at least, in as few steps after each other as possible.
-fn pairwise(values: Vec<Reg<f32>>, combine: impl Fn(Reg<f32>, Reg<f32>) -> Reg<f32>) -> Reg<f32> {
-    let mut values = values;
-    while values.len() > 1 {
-        let pair = |pair: &[Reg<f32>]| pair.iter().copied().reduce(&combine);
-        values = values.chunks(2).filter_map(pair).collect();
-    }
-    values[0]
 }
 
 /// `value × factor`, a multiple of what divides `value`.
@@ -416,17 +336,11 @@ impl Lines {
 
     /// Zeroes all shared memory of the block where heads are shorter than the lines: the rest of each line
     /// stays zero.
-    fn clear(
-        self,
-        k: &Kernel,
-        tid: Reg<u32>,
-        (shared, bytes): (Pointer<Shared, f16>, u32),
-        head_dim: Multiple,
-    ) {
+    fn clear(self, k: &Kernel, tid: Reg<u32>, shared: Pointer<Shared, f16>, head_dim: Multiple) {
         k.if_(k.lt(head_dim.reg(), self.dims), || {
             let zero = k.reg::<u32>();
             k.set(zero, 0u32);
-            k.for_(k.mul(tid, 4u32), bytes / 4, 4 * THREADS, |word: Reg<u32>| {
+            k.for_(k.mul(tid, 4u32), shared_bytes(self.dims) / 4, 4 * THREADS, |word: Reg<u32>| {
                 let at = k.at(shared.cast::<u32>(), k.scale(k.shr(word, 2), 4));
                 k.store_n(at, &[zero; 4]);
             });

@@ -9,7 +9,7 @@ use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Reg, Special};
 use crate::kernels::heads::LOWEST;
 use crate::kernels::prompt::chunk::COUNT_AT;
 
-/// Tokens of a block of attention whose warps take 16 tokens each.
+/// Tokens of a block of attention.
 pub const TOKENS: u32 = 64;
 /// Threads of a block of `prompt_merge`, a warp per head.
 pub const THREADS: u32 = 128;
@@ -20,7 +20,7 @@ const LEAST: u32 = 256;
 /// Most shares.
 const MOST: u32 = 32;
 /// Blocks of attention that an SM is given before positions are split.
-pub(super) const BLOCKS_PER_SM: u32 = 2;
+const BLOCKS_PER_SM: u32 = 2;
 
 /// Positions of a tile for heads of up to `dims` dimensions: as many as the registers allow.
 pub(super) const fn positions(dims: u32) -> u32 {
@@ -48,17 +48,17 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Of `tokens` tokens from `first` on in a chunk of `count` tokens from position `start` on, in at most
-    /// `most` shares of whole tiles.
+    /// Of the tokens from `first` on in a chunk of `count` tokens from position `start` on, in at most `most`
+    /// shares of whole tiles.
     pub fn new(
         k: &Kernel,
         dims: u32,
-        (first, tokens): (Reg<u32>, u32),
+        first: Reg<u32>,
         (start, count): (Reg<u32>, Reg<u32>),
         most: Reg<u32>,
     ) -> Self {
         let tile = positions(dims);
-        let end = k.add(start, k.min(k.add(first, tokens), count));
+        let end = k.add(start, k.min(k.add(first, TOKENS), count));
         let parts = |of: Reg<u32>, by: u32| k.shr(k.add(of, by - 1), by.trailing_zeros());
         let tiles = parts(end, tile);
         let wanted = k.min(most, parts(end, LEAST));
@@ -118,7 +118,7 @@ pub(crate) fn merge(dims: u32) -> Kernel {
     let (start, count) = (k.load(prompt), k.load(prompt.plus(COUNT_AT)));
     k.exit_if(k.either(k.ge(token, count), k.ge(head, heads)));
     let first = k.and(token, !(TOKENS - 1));
-    let range = Range::new(&k, dims, (first, TOKENS), (start, count), most);
+    let range = Range::new(&k, dims, first, (start, count), most);
     k.exit_if(k.eq(range.shares, 1));
     let partials = Partials::new(&k, partials, head_dim);
     let of = |share| partials.of(&k, (share, count), token, (head, heads));
