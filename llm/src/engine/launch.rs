@@ -45,8 +45,9 @@ impl Launch {
     }
 }
 
-/// `config` with a carve-out of shared memory for all blocks of `kernel` that the rest of an SM has room for, and
-/// for smaller ones beside a block that fills it. By itself a launch takes the smallest that holds one block.
+/// `config` with a carve-out of shared memory for all blocks of `kernel` that the rest of an SM has room for,
+/// and for smaller ones beside a block that fills it. By itself a launch takes the smallest that holds one
+/// block.
 pub fn filled(kernel: &Kernel, config: LaunchConfig) -> LaunchConfig {
     let blocks = kernel.blocks_per_sm(config.block.iter().product(), config.dynamic_shared);
     config.with_blocks_per_sm(blocks.max(2))

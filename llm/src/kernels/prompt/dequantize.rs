@@ -11,8 +11,8 @@ use crate::kernels::prompt::chunk::{COUNT_AT, TOKENS_AT};
 pub const THREADS: u32 = 64;
 /// Threads of a block of `embed_prompt`.
 pub const EMBED_THREADS: u32 = 128;
-/// What the compiler allots registers for, threads and blocks of an SM: 48 registers, of which the largest block
-/// that multiplies leaves enough for four warps.
+/// What the compiler allots registers for, threads and blocks of an SM: 48 registers, of which the largest
+/// block that multiplies leaves enough for four warps.
 const ALLOTTED: [u32; 2] = [128, 10];
 /// Warps of a block.
 const WARPS: u32 = THREADS / 32;
@@ -27,8 +27,8 @@ pub const fn grid(format: Format, rows: u32, cols: u32) -> [u32; 3] {
     }
 }
 
-/// `dequantize_SUFFIX(weights, out, rows, cols)`: `[rows][cols]` in f16, each value rounded to the nearest. Grid:
-/// [`grid`].
+/// `dequantize_SUFFIX(weights, out, rows, cols)`: `[rows][cols]` in f16, each value rounded to the nearest.
+/// Grid: [`grid`].
 pub(crate) fn matrix(format: Format) -> Kernel {
     let k = Kernel::new(&format!("dequantize_{}", format.suffix()));
     k.max_threads(ALLOTTED[0]);
