@@ -9,7 +9,7 @@ use ga10b_llm::kernels::heads::HEAD_DIMS;
 use ga10b_llm::kernels::prompt::chunk::{COUNT_AT, TOKENS_AT};
 use ga10b_llm::kernels::prompt::gemm::{self, Output, TILES};
 use ga10b_llm::kernels::prompt::vector::{EXPAND_THREADS, NORM_THREADS, ROPE_THREADS};
-use ga10b_llm::kernels::prompt::{attention, dequantize};
+use ga10b_llm::kernels::prompt::{attention, dequantize, shares};
 use half::f16;
 use hcq::{Args, Buffer, LaunchConfig};
 use proptest::prelude::*;
@@ -97,7 +97,7 @@ proptest! {
         let out = halves(&vec![f16::ZERO; rows * cols]);
         let args = matrix(format, cols, &data).buffer(&out).u32(rows as u32).u32(cols as u32);
         let name = format!("dequantize_{}", format.suffix());
-        launch("dequantize", &name, LaunchConfig::new(dequantize::blocks(rows as u32), dequantize::THREADS), &args);
+        launch("dequantize", &name, LaunchConfig::new(dequantize::grid(format, rows as u32, cols as u32), dequantize::THREADS), &args);
         let wanted = dequantized(format.ty(), &data, rows, cols);
         let wanted: Vec<f32> = wanted.into_iter().map(|v| f16::from_f32(v).to_f32()).collect();
         prop_assert_eq!(read_halves(&out, rows * cols), wanted);
@@ -113,7 +113,7 @@ proptest! {
         let args = matrix(format, cols, &data).buffer(&chunk(3, &tokens)).buffer(&out).u32(rows as u32).u32(cols as u32);
         // More blocks than tokens: blocks past the chunk do nothing.
         let name = format!("embed_prompt_{}", format.suffix());
-        launch("dequantize", &name, LaunchConfig::new(tokens.len() as u32 + 2, dequantize::THREADS), &args);
+        launch("dequantize", &name, LaunchConfig::new(tokens.len() as u32 + 2, dequantize::EMBED_THREADS), &args);
         let all = dequantized(format.ty(), &data, rows, cols);
         let wanted: Vec<f32> =
             tokens.iter().flat_map(|t| all[*t as usize * cols..][..cols].to_vec()).collect();
@@ -274,8 +274,9 @@ proptest! {
         kv_heads in 1usize..3,
         group in 1usize..4,
         eighths in 1usize..33,
-        start in prop_oneof![Just(0usize), 1usize..40, 60usize..200],
+        start in prop_oneof![Just(0usize), 1usize..40, 60usize..200, 500usize..1100],
         tokens in 1usize..80,
+        most in prop_oneof![Just(1u32), 2u32..9],
         seed: u64,
     ) {
         let random = &mut Random(seed);
@@ -292,11 +293,19 @@ proptest! {
         let scale = 1.0 / (dim as f32).sqrt();
         let args = Args::new().buffer(&halves(&q)).buffer(&halves(&keys)).buffer(&halves(&values));
         let args = args.buffer(&chunk(start, &vec![0; tokens])).buffer(&out);
-        let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale);
-        let grid = ((tokens as u32).div_ceil(attention::TOKENS) + 1, heads as u32);
+        // Shares that are not written must not be read either.
+        let partials = floats(&vec![f32::NAN; most as usize * tokens * heads * shares::partial_words(dim as u32) as usize]);
+        let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale).buffer(&partials);
+        let grid = ((tokens as u32).div_ceil(shares::TOKENS) + 1, heads as u32, most);
         let config = LaunchConfig::new(grid, attention::THREADS);
         let config = config.with_dynamic_shared(attention::shared_bytes(dims));
         launch("prompt", &format!("prompt_attention_{dims}"), config, &args);
+        if most > 1 {
+            let args = Args::new().buffer(&partials).buffer(&chunk(start, &vec![0; tokens])).buffer(&out);
+            let args = args.u32(heads as u32).u32(dim as u32).u32(most);
+            let grid = (tokens as u32 + 1, (heads as u32).div_ceil(shares::HEADS));
+            launch("prompt", &format!("prompt_merge_{dims}"), LaunchConfig::new(grid, shares::THREADS), &args);
+        }
         let found = read_halves(&out, (tokens + 1) * heads * dim);
         prop_assert!(found[tokens * heads * dim..].iter().all(|v| *v == 0.0), "written past the chunk");
         let query = |token: usize| &q[token * heads * dim..][..heads * dim];

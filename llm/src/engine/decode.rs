@@ -17,7 +17,6 @@ use crate::engine::options::{EngineOptions, LoadTimes, Mode};
 use crate::engine::plan::StepPlan;
 use crate::engine::programs::Programs;
 use crate::engine::prompt::chunks::{Prompt, supports};
-use crate::engine::prompt::products::CHUNK;
 use crate::engine::state::State;
 use crate::engine::timed::Tracing;
 use crate::engine::{step, stream};
@@ -231,11 +230,10 @@ impl Engine {
     /// Processes a prompt whose tokens are in the state, in chunks.
     fn prefill_chunks(&mut self, tokens: &[u32]) -> Result<()> {
         let Some(prompt) = &mut self.prompt else { return Ok(()) };
-        // At most as many steps as tokens.
-        let patience = self.model.patience * CHUNK as u32;
+        let patience = prompt.patience(&self.model);
         let mut point: Option<SyncPoint> = None;
-        for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
-            let position = self.position + i * CHUNK;
+        for (before, chunk) in prompt.cut(tokens) {
+            let position = self.position + before;
             if let Some(tracing) = &mut self.tracing {
                 let times = prompt.timed(&self.model, &mut self.queue, position, chunk, patience)?;
                 tracing.seen.extend(times);

@@ -45,6 +45,14 @@ impl Launch {
     }
 }
 
+/// `config` with a carve-out of shared memory for all blocks of `kernel` that the rest of an SM has room for,
+/// and for smaller ones beside a block that fills it. By itself a launch takes the smallest that holds one
+/// block.
+pub fn filled(kernel: &Kernel, config: LaunchConfig) -> LaunchConfig {
+    let blocks = kernel.blocks_per_sm(config.block.iter().product(), config.dynamic_shared);
+    config.with_blocks_per_sm(blocks.max(2))
+}
+
 /// Records launches, each after the previous ones unless it overlaps.
 pub fn record<'a>(device: &Device, launches: impl IntoIterator<Item = &'a Launch>) -> Result<Graph> {
     let mut graph = device.graph();

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use crate::decoder::Decoder;
 use crate::engine::decode::Engine;
 use crate::engine::options::Mode;
-use crate::engine::prompt::products::CHUNK;
 use crate::engine::timed::{phase_times, run_timed};
 use crate::engine::times::{LaunchTime, PhaseParts, Work};
 use crate::error::Result;
@@ -126,17 +125,17 @@ impl Engine {
         if !prompt.in_range(&self.model, &mut self.queue)? {
             return Ok(Vec::new());
         }
-        let patience = self.model.patience * CHUNK as u32;
+        let patience = prompt.patience(&self.model);
         let zeros = vec![0; tokens];
         let begin = Instant::now();
         while begin.elapsed() < warm_up {
-            for (i, chunk) in zeros.chunks(CHUNK).enumerate() {
-                prompt.run(&self.model, &mut self.queue, i * CHUNK, chunk)?.wait(patience)?;
+            for (position, chunk) in prompt.cut(&zeros) {
+                prompt.run(&self.model, &mut self.queue, position, chunk)?.wait(patience)?;
             }
         }
         let mut stats = Vec::new();
-        for (i, chunk) in zeros.chunks(CHUNK).enumerate() {
-            let times = prompt.timed(&self.model, &mut self.queue, i * CHUNK, chunk, patience)?;
+        for (position, chunk) in prompt.cut(&zeros) {
+            let times = prompt.timed(&self.model, &mut self.queue, position, chunk, patience)?;
             add_launches(&mut stats, times);
         }
         self.reset()?;

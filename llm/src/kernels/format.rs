@@ -274,7 +274,7 @@ impl Format {
         }
         // `after` is a multiple of 32, so of whole tiles too.
         let (tile, s, t) = (k.shr(unit, 3), k.bfe(unit, 2, 1), k.and(unit, 3));
-        let at = |number: usize| {
+        self.load_pieces(k, guard, into, |number| {
             let section = self.sections()[number];
             let at = k.at_stride(row[number], tile, self.tile_bytes());
             let at = if section.has_units() {
@@ -283,7 +283,18 @@ impl Format {
                 at
             };
             at.plus_bytes(i64::from(after / 8) * i64::from(self.tile_bytes()))
-        };
+        });
+    }
+
+    /// Loads the unit whose piece of each section is at `at`, where `guard` holds.
+    fn load_pieces(
+        self,
+        k: &Kernel,
+        guard: Option<Pred>,
+        into: &Packed,
+        at: impl Fn(usize) -> Pointer<Global, u8>,
+    ) {
+        let r = &into.words;
         let words = |section, range: std::ops::Range<usize>, cache| {
             k.load_words_where(guard, at(section), &r[range], cache);
         };
@@ -319,6 +330,37 @@ impl Format {
     pub(crate) fn fetch(self, k: &Kernel, row: &[Pointer<Global, u8>], unit: Reg<u32>) -> Packed {
         let packed = Packed { words: (0..self.registers()).map(|_| k.reg()).collect(), unit };
         self.load(k, row, unit, 0, None, &packed);
+        packed
+    }
+
+    /// Where the lane's pieces of a tile start, those of row `g + 8h` and unit t.
+    pub(crate) fn lane_pieces(
+        self,
+        k: &Kernel,
+        tile: Pointer<Global, u8>,
+        (h, g, t): (Reg<u32>, Reg<u32>, Reg<u32>),
+    ) -> Vec<Pointer<Global, u8>> {
+        let start = |s: &Section| {
+            let at = k.at_stride(k.at_stride(tile, g, s.g), h, s.h).plus_bytes(s.at.into());
+            if s.has_units() { k.at_stride(at, t, s.t) } else { at }
+        };
+        self.sections().iter().map(start).collect()
+    }
+
+    /// Loads unit `t + 4s` of the row of [`Format::lane_pieces`] into new registers.
+    pub(crate) fn fetch_piece(
+        self,
+        k: &Kernel,
+        pieces: &[Pointer<Global, u8>],
+        t: Reg<u32>,
+        s: u32,
+    ) -> Packed {
+        let unit = k.add(t, 4 * s);
+        let packed = Packed { words: (0..self.registers()).map(|_| k.reg()).collect(), unit };
+        self.load_pieces(k, None, &packed, |number| {
+            let section = self.sections()[number];
+            pieces[number].plus_bytes(i64::from(s * section.s))
+        });
         packed
     }
 
@@ -401,6 +443,15 @@ impl Format {
         }
     }
 
+    /// The four integers of a word of [`Format::quads`]. A byte in the last place of 2²³ is added to it:
+    /// conversions take four times as long as additions.
+    fn numbers(self, k: &Kernel, quad: Reg<u32>) -> [Reg<f32>; 4] {
+        const BASE: f32 = (1u32 << 23) as f32;
+        let (bytes, base) =
+            if self.has_minimum() { (quad, BASE) } else { (k.xor(quad, 0x8080_8080u32), BASE + 128.0) };
+        [0, 1, 2, 3].map(|i| k.sub(k.bits::<u32, f32>(k.prmt(bytes, BASE.to_bits(), 0x7540u32 + i)), base))
+    }
+
     /// The weights of the unit by run, exactly as the type defines them.
     pub(crate) fn weights(self, k: &Kernel, packed: &Packed) -> Vec<Vec<Reg<f32>>> {
         let words = &packed.words;
@@ -423,18 +474,14 @@ impl Format {
                 let number = |w: Reg<u32>| k.convert::<i32, f32>(k.bits(w));
                 let times =
                     |i: usize, w: Option<&Reg<u32>>| w.map_or(supers[i], |w| k.mul(supers[i], number(*w)));
-                let quads = self.quads(k, packed);
+                let numbers: Vec<_> =
+                    self.quads(k, packed).into_iter().flat_map(|quad| self.numbers(k, quad)).collect();
                 let values = |half: usize| -> Vec<Reg<f32>> {
                     let scale = times(0, scales.get(if self == Format::Q6K { half } else { 0 }));
                     let scale = k.mul(scale, 1.0 / self.raised());
                     let least = self.has_minimum().then(|| times(1, scales.get(1)));
                     let value = |i: usize| {
-                        let (quad, from) = (quads[4 * half + i / 4], 8 * (i as u32 % 4));
-                        let q = if self.has_minimum() {
-                            k.convert::<u32, f32>(k.bfe(quad, from, 8u32))
-                        } else {
-                            k.convert::<i32, f32>(k.bfe(k.bits::<u32, i32>(quad), from, 8u32))
-                        };
+                        let q = numbers[16 * half + i];
                         let product = k.mul(q, scale);
                         least.map_or(product, |least| k.sub(product, least))
                     };

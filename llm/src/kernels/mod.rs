@@ -31,7 +31,7 @@ use crate::kernels::format::Format;
 use crate::kernels::heads::HEAD_DIMS;
 use crate::kernels::operations::matvec::Epilogue;
 use crate::kernels::operations::{attention, matvec, norm, quantized_attention, rope, token};
-use crate::kernels::prompt::{attention as prompt_attention, dequantize, gemm, squares, vector};
+use crate::kernels::prompt::{attention as prompt_attention, dequantize, gemm, shares, squares, vector};
 use crate::kernels::step::variant::VARIANTS;
 
 /// All kernels for `target`, in the modules that are committed.
@@ -78,7 +78,7 @@ pub fn modules(target: Target) -> Vec<Named> {
     add("gemm", gemm::TILES.into_iter().flat_map(of_tile).collect());
     let mut kernels = vec![vector::norm(), vector::rope(CacheType::F16), vector::last()];
     kernels.extend([vector::rope(CacheType::Q8_0), vector::expand(), squares::kernel()]);
-    kernels.extend(HEAD_DIMS.map(prompt_attention::kernel));
+    kernels.extend(HEAD_DIMS.into_iter().flat_map(|d| [prompt_attention::kernel(d), shares::merge(d)]));
     add("prompt", kernels);
     modules
 }

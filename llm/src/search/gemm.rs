@@ -5,8 +5,9 @@
 use half::f16;
 use hcq::{Args, Buffer, Kernel, LaunchConfig};
 
+use crate::engine::launch::filled;
 use crate::engine::prompt::chunks::supports;
-use crate::engine::prompt::products::{SIZES, products};
+use crate::engine::prompt::products::{SIZES, longest_chunk, products};
 use crate::error::Result;
 use crate::kernels::choices::{Choices, TokensProduct};
 use crate::kernels::prompt::gemm::{self, MORE_TILES, Output, TILES, Tile};
@@ -44,7 +45,9 @@ pub fn search(bench: &mut Bench<'_>) -> Result<()> {
     // The software device takes long for many tokens.
     let counts = matches!(bench.meter, Meter::Count(_));
     let sizes = SIZES.into_iter().filter(|s| !counts || *s == SIZES[0]);
-    let fit = sizes.filter(|s| *s <= bench.model.cache.context.next_power_of_two().max(64));
+    let longest = longest_chunk(&bench.model.config) as u32;
+    let longest = longest.min(bench.model.cache.context.next_power_of_two()).max(SIZES[0]);
+    let fit = sizes.filter(|s| *s <= longest);
     let of = |tokens| products(&bench.model, tokens);
     let mut products: Vec<TokensProduct> = fit.flat_map(of).collect();
     products.sort();
@@ -166,7 +169,7 @@ fn launch(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, how: (Tile, u32
     if p.output == Output::Sums && p.rows.is_multiple_of(16) {
         let args = Args::new().buffer(&room.stream).buffer(&room.sums).buffer(&room.norm);
         let args = args.buffer(&room.normed).u32(p.rows).f32(1e-5).u32(how.1).u32(p.tokens).f32(1.0);
-        let config = LaunchConfig::new(p.tokens, NORM_THREADS);
+        let config = filled(&room.reader, LaunchConfig::new(p.tokens, NORM_THREADS));
         bench.queue.barrier();
         // SAFETY: the buffers are sized for every product.
         unsafe { bench.queue.launch(&room.reader, config, &args) }?;
@@ -185,9 +188,10 @@ fn multiply(
     let args = args.u32(p.tokens).u32(p.rows).u32(p.cols).u32(p.rows).u32(p.cols / shares).u32(p.tokens);
     let args = if p.output == Output::Gate { args.f32(1.0) } else { args };
     let config = LaunchConfig::new(tile.grid(p.output, p.tokens, p.rows, shares), tile.threads());
+    let config = filled(&kernel, config.with_dynamic_shared(tile.shared_bytes()));
     bench.queue.barrier();
     // SAFETY: the buffers are sized for every product and the most shares.
-    unsafe { bench.queue.launch(&kernel, config.with_dynamic_shared(tile.shared_bytes()), &args) }?;
+    unsafe { bench.queue.launch(&kernel, config, &args) }?;
     Ok(())
 }
 

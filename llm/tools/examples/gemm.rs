@@ -66,9 +66,13 @@ impl Bench {
         for round in 0..4 {
             let begin = self.queue.timestamp()?;
             for (kernel, config, args) in launches {
+                let threads = config.block.iter().product();
+                // A carve-out of shared memory for all blocks that fit.
+                let blocks = kernel.blocks_per_sm(threads, config.dynamic_shared);
+                let config = config.with_blocks_per_sm(blocks);
                 self.queue.barrier();
                 // SAFETY: every buffer is sized for the shape that is passed.
-                unsafe { self.queue.launch(kernel, *config, args) }?;
+                unsafe { self.queue.launch(kernel, config, args) }?;
             }
             let end = self.queue.timestamp()?;
             self.queue.submit()?.wait(Duration::from_secs(300))?;
@@ -177,7 +181,7 @@ fn expand(bench: &mut Bench) -> anyhow::Result<()> {
         let weights = bench.device.alloc(read)?;
         let kernel = program.kernel(&format!("dequantize_{}", format.suffix()))?;
         let args = Args::new().buffer(&weights).buffer(&out).u32(rows).u32(cols);
-        let config = LaunchConfig::new(dequantize::blocks(rows), dequantize::THREADS);
+        let config = LaunchConfig::new(dequantize::grid(format, rows, cols), dequantize::THREADS);
         let micros = bench.time(&vec![(&kernel, config, args); 8])?;
         let written = 2.0 * f64::from(rows) * f64::from(cols);
         println!(

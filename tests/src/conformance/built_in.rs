@@ -4,7 +4,9 @@
 //! [`undriven`] names those that have none.
 
 use ga10b_llm::kernels::format::Format;
+use ga10b_llm::kernels::heads::HEAD_DIMS;
 use ga10b_llm::kernels::pack::pack;
+use ga10b_llm::kernels::prompt::{attention, dequantize, shares, vector};
 use ga10b_llm::kernels::sample::kernel as sample;
 use ga10b_llm::sampler::arithmetic::Draw;
 use half::f16;
@@ -224,12 +226,13 @@ impl Weights {
             self.matrix(drive, matrix_rows).floats(COLS, 1.0)
         };
         let blocks = (COLS / self.unit).div_ceil(128) as u32;
+        let expansion = LaunchConfig::new(dequantize::grid(self.format, rows, cols), dequantize::THREADS);
         let embed = Drive::of(self.format.suffix(), &named("embed"), LaunchConfig::new(blocks, 128));
         vec![
             self.matrix(embed, ROWS).words(vec![1, 0, 0, 0, 5, 29]).room(COLS).u32(rows).u32(cols).done(),
             product("matvec", rows.div_ceil(8), ROWS).room(ROWS).u32(rows).u32(cols).done(),
             product("matvec_add", rows.div_ceil(8), ROWS).floats(ROWS, 1.0).u32(rows).u32(cols).done(),
-            self.matrix(drive_of("dequantize", named("dequantize"), rows.div_ceil(4)), ROWS)
+            self.matrix(Drive::of("dequantize", &named("dequantize"), expansion), ROWS)
                 .room(ROWS * COLS / 2)
                 .u32(rows)
                 .u32(cols)
@@ -300,12 +303,14 @@ fn product(kernel: &str) -> Option<Case> {
     Some(if gate { drive.f32(0.5) } else { drive }.done())
 }
 
-/// Norm, rotation and attention of a chunk of prompt tokens.
+/// What sums of many products leave uncertain of a result in f16.
+const ROUNDED: Tolerance = Tolerance::Halves { ulps: 2, absolute: 2e-3 };
+
+/// Norm, rotation and last token of a chunk of prompt tokens.
 fn prompts() -> Vec<Case> {
-    let halves = Tolerance::Halves { ulps: 2, absolute: 2e-3 };
-    let (tokens, heads, context) = (70_u32, 4_u32, 128_u32);
-    let mut cases = vec![
-        Drive::of("prompt", "prompt_norm", LaunchConfig::new(5, 256))
+    let (halves, heads) = (ROUNDED, 4_u32);
+    vec![
+        Drive::of("prompt", "prompt_norm", LaunchConfig::new(5, vector::NORM_THREADS))
             .floats(5 * COLS, 3.0)
             .floats(2 * 6 * COLS, 1.0)
             .floats(COLS, 1.0)
@@ -316,7 +321,7 @@ fn prompts() -> Vec<Case> {
             .u32(6)
             .f32(2.0)
             .done(),
-        Drive::of("prompt", "prompt_last", LaunchConfig::new(3, 256))
+        Drive::of("prompt", "prompt_last", LaunchConfig::new(2, vector::NORM_THREADS))
             .floats(5 * COLS, 3.0)
             .words(vec![9, 4, 0, 0])
             .room(COLS)
@@ -340,25 +345,49 @@ fn prompts() -> Vec<Case> {
             .u32(6)
             .f32(0.5)
             .done(),
-    ];
-    for dims in [64_u32, 128, 256] {
-        let positions = if dims > 128 { 32 } else { 64 };
-        let config = LaunchConfig::new((tokens.div_ceil(64), heads), 128)
-            .with_dynamic_shared(2 * dims * (64 + 4 * positions));
+    ]
+}
+
+/// Attention of a chunk of prompt tokens, in shares too, and what merges them.
+fn prompt_attention() -> Vec<Case> {
+    let (halves, heads) = (ROUNDED, 4_u32);
+    let positive = |i: u32| (0.5 + (i * 37 % 64) as f32 / 128.0).to_bits();
+    let mut cases = Vec::new();
+    let chunks = [(11, 70_u32, 1), (600, 6, 3), (11, 70, 2)];
+    for (dims, (start, tokens, most)) in HEAD_DIMS.into_iter().zip(chunks) {
+        let config = LaunchConfig::new((tokens.div_ceil(shares::TOKENS), heads, most), attention::THREADS)
+            .with_dynamic_shared(attention::shared_bytes(dims));
+        let context = start + tokens + 10;
         let cache = (2 * context * dims) as usize;
+        let partials = (most * tokens * heads * shares::partial_words(dims)) as usize;
         cases.push(
             Drive::of("prompt", &format!("prompt_attention_{dims}"), config)
                 .on_tensor_cores()
                 .halves((tokens * heads * dims) as usize, 1.0)
                 .halves(cache, 1.0)
                 .halves(cache, 1.0)
-                .words(vec![11, tokens, 0, 0])
+                .words(vec![start, tokens, 0, 0])
                 .room((tokens * heads * dims / 2) as usize)
                 .within(halves)
                 .u32(context)
                 .u32(dims)
                 .u32(2)
                 .f32(1.0 / (dims as f32).sqrt())
+                .room(partials)
+                .within(Tolerance::Single { ulps: 64, absolute: 2e-3 })
+                .done(),
+        );
+    }
+    for dims in HEAD_DIMS {
+        cases.push(
+            Drive::of("prompt", &format!("prompt_merge_{dims}"), LaunchConfig::new((7, 1), shares::THREADS))
+                .words((0..3 * 6 * heads * shares::partial_words(dims)).map(positive).collect())
+                .words(vec![600, 6, 0, 0])
+                .room((6 * heads * dims / 2) as usize)
+                .within(halves)
+                .u32(heads)
+                .u32(dims)
+                .u32(3)
                 .done(),
         );
     }
@@ -437,6 +466,7 @@ pub fn cases() -> Vec<Case> {
     }
     cases.extend(kernels().iter().filter_map(|kernel| product(kernel)));
     cases.extend(prompts());
+    cases.extend(prompt_attention());
     cases.extend(suite());
     cases
 }

@@ -3,11 +3,13 @@
 use hcq::Buffer;
 
 use crate::cache::CacheType;
+use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
-use crate::engine::prompt::products::{CHUNK, SIZES, SLICE, SLICE_ROWS, sums};
+use crate::engine::prompt::products::{SIZES, SLICE, SLICE_ROWS, longest_chunk, sums};
 use crate::error::Result;
 use crate::kernels::choices::Choices;
 use crate::kernels::prompt::chunk::TOKENS_AT;
+use crate::kernels::prompt::shares;
 use crate::model::config::Config;
 
 /// Activations, `[token][value]`.
@@ -25,6 +27,8 @@ pub struct Activations {
     pub q: Buffer,
     /// Result of attention, f16.
     pub attended: Buffer,
+    /// Shares of attention.
+    pub partials: Buffer,
     /// Input of the down projection, f16.
     pub ff: Buffer,
     /// Products that are not yet added to the stream, f32, in shares.
@@ -44,6 +48,7 @@ struct Sizes {
     qkv: usize,
     q: usize,
     attended: usize,
+    partials: usize,
     ff: usize,
     sums: usize,
     slice: usize,
@@ -53,16 +58,18 @@ struct Sizes {
 
 impl Sizes {
     fn of(c: &Config, (context, kv): (usize, CacheType), choices: &Choices, sm_count: u32) -> Result<Self> {
-        let tokens = CHUNK.min(context).next_power_of_two().max(SIZES[0] as usize);
-        let sums = |rows: usize, cols: usize| sums(choices, rows, cols, sm_count);
+        let longest = longest_chunk(c);
+        let tokens = longest.min(context).next_power_of_two().max(SIZES[0] as usize);
+        let sums = |rows: usize, cols: usize| sums(choices, tokens, (rows, cols), sm_count);
         let widest = c.hidden.max(c.ff).max(c.q_dim());
         Ok(Self {
-            chunk: 4 * (TOKENS_AT as usize + CHUNK),
+            chunk: 4 * (TOKENS_AT as usize + longest),
             x: 4 * tokens * c.hidden,
             normed: 2 * tokens * c.hidden,
             qkv: 4 * sums(c.q_dim() + 2 * c.kv_dim(), c.hidden)?,
             q: 2 * tokens * c.q_dim(),
             attended: 2 * tokens * c.q_dim(),
+            partials: 4 * partials(c, tokens, sm_count)?,
             ff: 2 * tokens * c.ff,
             sums: 4 * sums(c.hidden, c.q_dim())?.max(sums(c.hidden, c.ff)?),
             slice: 2 * (SLICE as usize).max(SLICE_ROWS as usize * 2 * widest),
@@ -74,9 +81,19 @@ impl Sizes {
     }
 
     fn total(&self) -> usize {
-        let Self { chunk, x, normed, qkv, q, attended, ff, sums, slice, expanded } = self;
-        chunk + x + normed + qkv + q + attended + ff + sums + 2 * slice + 2 * expanded
+        let Self { chunk, x, normed, qkv, q, attended, partials, ff, sums, slice, expanded } = self;
+        chunk + x + normed + qkv + q + attended + partials + ff + sums + 2 * slice + 2 * expanded
     }
+}
+
+/// Most words of the shares of attention of up to `tokens` tokens; at least a few, a launch takes them.
+fn partials(c: &Config, tokens: usize, sm_count: u32) -> Result<usize> {
+    let (heads, words) = (fits(c.heads)?, shares::partial_words(fits(c.head_dim)?) as usize);
+    let of = |tokens: u32| match shares::most(tokens, heads, sm_count) {
+        1 => words,
+        most => most as usize * tokens as usize * c.heads * words,
+    };
+    Ok(SIZES.into_iter().filter(|size| *size as usize <= tokens).map(of).max().unwrap_or(words))
 }
 
 impl Activations {
@@ -104,6 +121,7 @@ impl Activations {
             qkv: bytes(sizes.qkv)?,
             q: bytes(sizes.q)?,
             attended: zeros(sizes.attended)?,
+            partials: bytes(sizes.partials)?,
             ff: bytes(sizes.ff)?,
             sums: bytes(sizes.sums)?,
             slices: [bytes(sizes.slice)?, bytes(sizes.slice)?],

@@ -17,7 +17,7 @@ use crate::engine::operations::Operations;
 use crate::engine::programs::Programs;
 use crate::engine::prompt::activations::Activations;
 use crate::engine::prompt::lower::{launches, measure};
-use crate::engine::prompt::products::{CHUNK, SIZES};
+use crate::engine::prompt::products::{SIZES, cut, longest_chunk};
 use crate::engine::prompt::ranges::{LayerFactors, factors, measured_rows};
 use crate::engine::timed::run_timed;
 use crate::engine::times::{LaunchTime, Work};
@@ -39,6 +39,8 @@ pub fn supports(c: &Config) -> bool {
 pub struct Prompt {
     programs: Programs,
     choices: Choices,
+    /// Most tokens of a chunk.
+    longest: usize,
     activations: Activations,
     /// Of every layer but the last; empty until they are measured.
     factors: Vec<LayerFactors>,
@@ -70,7 +72,8 @@ impl Prompt {
         let finish = record(&m.device, [&last].into_iter().chain(operations.last_layer_on()))?;
         let graphs = [const { None }; SIZES.len()];
         let factors = Vec::new();
-        Ok(Self { programs, choices, activations, factors, in_range: None, graphs, finish, last })
+        let longest = longest_chunk(&m.config);
+        Ok(Self { programs, choices, longest, activations, factors, in_range: None, graphs, finish, last })
     }
 
     /// Whether f16 holds the activations of every prompt. The first call measures the rows of the weights, and
@@ -95,7 +98,21 @@ impl Prompt {
         Ok(known)
     }
 
-    /// Submits up to [`CHUNK`] tokens at `position`, which fit the cache.
+    /// The chunks of a prompt, each with the number of tokens before it.
+    pub fn cut<'a>(&self, tokens: &'a [u32]) -> impl Iterator<Item = (usize, &'a [u32])> + use<'a> {
+        cut(tokens.len(), self.longest).scan(0, |at, len| {
+            let begin = *at;
+            *at += len;
+            Some((begin, &tokens[begin..*at]))
+        })
+    }
+
+    /// How long a chunk may take: at most as long as its tokens one by one.
+    pub fn patience(&self, m: &DeviceModel) -> Duration {
+        m.patience * self.longest as u32
+    }
+
+    /// Submits a chunk at `position`, which fits the cache.
     pub fn run(
         &mut self,
         m: &DeviceModel,
@@ -123,16 +140,12 @@ impl Prompt {
 
     /// Records the launches of a prompt of `tokens` tokens, unless they are recorded.
     pub fn record(&mut self, m: &DeviceModel, tokens: usize) -> Result<()> {
-        let chunks = [tokens.min(CHUNK), tokens % CHUNK];
-        chunks
-            .into_iter()
-            .filter(|tokens| *tokens > 0)
-            .try_for_each(|tokens| self.recorded(m, size(tokens)).map(drop))
+        cut(tokens, self.longest).try_for_each(|tokens| self.recorded(m, size(tokens)).map(drop))
     }
 
     /// The launches of a full chunk, to inspect: the cache may be too short to run them.
     pub fn full_chunk(&mut self, m: &DeviceModel) -> Result<Vec<Launch>> {
-        self.launches(m, CHUNK as u32)
+        self.launches(m, self.longest as u32)
     }
 
     fn launches(&mut self, m: &DeviceModel, tokens: u32) -> Result<Vec<Launch>> {

@@ -3,7 +3,7 @@
 use hcq::{Args, Buffer, LaunchConfig};
 
 use crate::cache::CacheType;
-use crate::engine::launch::Launch;
+use crate::engine::launch::{Launch, filled};
 use crate::engine::matrix::{Matrix, fits};
 use crate::engine::memory::{DeviceModel, LayerMemory};
 use crate::engine::programs::Programs;
@@ -15,7 +15,7 @@ use crate::kernels::choices::{Choices, TokensProduct};
 use crate::kernels::format::Format;
 use crate::kernels::heads::kernel_dims;
 use crate::kernels::prompt::gemm::{Output, Tile};
-use crate::kernels::prompt::{attention, dequantize, squares, vector};
+use crate::kernels::prompt::{attention, dequantize, shares, squares, vector};
 
 /// Blocks per SM that expand a cache, at least.
 const EXPAND_BLOCKS: u32 = 8;
@@ -132,7 +132,9 @@ impl Planner<'_> {
         config: LaunchConfig,
         args: Args,
     ) -> Result<Launch> {
-        Ok(Launch::new(role, self.programs.kernel(module, kernel)?, config, args))
+        let kernel = self.programs.kernel(module, kernel)?;
+        let config = filled(&kernel, config);
+        Ok(Launch::new(role, kernel, config, args))
     }
 
     fn embed(&mut self) -> Result<()> {
@@ -140,7 +142,7 @@ impl Planner<'_> {
         let args = embedding.args().buffer(&self.m.chunk).buffer(&self.m.x);
         let args = args.u32(embedding.rows).u32(embedding.cols);
         let kernel = format!("embed_prompt_{}", embedding.format.suffix());
-        let config = LaunchConfig::new(self.tokens, dequantize::THREADS);
+        let config = LaunchConfig::new(self.tokens, dequantize::EMBED_THREADS);
         let launch = self.launch("embedding", ("dequantize", &kernel), config, args)?;
         self.launches.push(launch);
         Ok(())
@@ -199,12 +201,23 @@ impl Planner<'_> {
         let args = Args::new().buffer(&m.q).buffer(keys).buffer(values).buffer(&m.chunk);
         let args = args.buffer(&m.attended).u32(context).u32(head_dim).u32(fits(c.heads / c.kv_heads)?);
         let args = args.f32(1.0 / (c.head_dim as f32).sqrt() / (factors.queries * factors.keys));
-        let grid = (self.tokens.div_ceil(attention::TOKENS), fits(c.heads)?);
+        let (heads, sm_count) = (fits(c.heads)?, self.model.device.info().sm_count);
+        let most = shares::most(self.tokens, heads, sm_count);
+        let args = args.buffer(&m.partials);
+        let grid = (self.tokens.div_ceil(shares::TOKENS), heads, most);
         let config = LaunchConfig::new(grid, attention::THREADS);
         let config = config.with_dynamic_shared(attention::shared_bytes(dims));
         let launch =
             self.launch("attention", ("prompt", &format!("prompt_attention_{dims}")), config, args)?;
         self.launches.push(launch.with_cache(cache.bytes_per_position_as(CacheType::F16)));
+        if most > 1 {
+            let args = Args::new().buffer(&m.partials).buffer(&m.chunk).buffer(&m.attended);
+            let args = args.u32(heads).u32(head_dim).u32(most);
+            let config = LaunchConfig::new((self.tokens, heads.div_ceil(shares::HEADS)), shares::THREADS);
+            let launch =
+                self.launch("attention", ("prompt", &format!("prompt_merge_{dims}")), config, args)?;
+            self.launches.push(launch);
+        }
         Ok(())
     }
 
@@ -281,7 +294,7 @@ impl Planner<'_> {
             let cols = matrix.cols;
             let args = matrix.args_from(row).buffer_at(slice, 2 * u64::from(to) * u64::from(cols));
             let args = args.u32(len).u32(cols);
-            let config = LaunchConfig::new(dequantize::blocks(len), dequantize::THREADS);
+            let config = LaunchConfig::new(dequantize::grid(matrix.format, len, cols), dequantize::THREADS);
             let kernel = format!("dequantize_{}", matrix.format.suffix());
             let launch = self.launch("expand", ("dequantize", &kernel), config, args)?;
             expansions.push(launch.with_weights(matrix.row_bytes() * u64::from(len)).overlapping());

@@ -6,11 +6,43 @@ use crate::error::Result;
 use crate::kernels::choices::{Choices, TokensProduct};
 use crate::kernels::format::Format;
 use crate::kernels::prompt::gemm::Output;
+use crate::model::config::Config;
 
-/// Most tokens of a chunk.
-pub const CHUNK: usize = 512;
 /// Chunks are recorded for these numbers of tokens; a smaller one takes the next.
-pub const SIZES: [u32; 4] = [64, 128, 256, CHUNK as u32];
+pub const SIZES: [u32; 6] = [64, 128, 256, FULL as u32, 2 * FULL as u32, 4 * FULL as u32];
+/// Tokens of a chunk that every model takes, and of the shortest that a longer prompt is cut into before its
+/// end.
+const FULL: usize = 512;
+/// Weights of the layers per byte of activations: more than a chunk of [`FULL`] tokens takes only less.
+const WEIGHTS_PER_BYTE: usize = 4;
+
+/// Bytes of the activations of a token.
+fn token_bytes(c: &Config) -> usize {
+    let qkv = c.q_dim() + 2 * c.kv_dim();
+    let floats = c.hidden + qkv + c.hidden;
+    let halves = c.hidden + 2 * c.q_dim() + c.ff;
+    4 * floats + 2 * halves
+}
+
+/// Most tokens of a chunk of this model: the more, the less often weights are expanded.
+pub fn longest_chunk(c: &Config) -> usize {
+    let of_layer = c.hidden * (2 * c.q_dim() + 2 * c.kv_dim() + 3 * c.ff);
+    let most = c.layers * of_layer / WEIGHTS_PER_BYTE;
+    let fits = |size: &usize| size * token_bytes(c) <= most;
+    SIZES.into_iter().rev().map(|size| size as usize).find(fits).unwrap_or(FULL).max(FULL)
+}
+
+/// The lengths of the chunks of a prompt of `tokens` tokens, none above `longest`: as long as they can be full,
+/// then what is left.
+pub fn cut(tokens: usize, longest: usize) -> impl Iterator<Item = usize> {
+    let mut left = tokens;
+    std::iter::from_fn(move || {
+        let full = SIZES.into_iter().rev().map(|size| size as usize).filter(|s| (FULL..=longest).contains(s));
+        let len = full.into_iter().find(|size| *size <= left).unwrap_or(left);
+        left -= len;
+        (len > 0).then_some(len)
+    })
+}
 /// Weights of a slice: 32 MiB in f16, which the level-2 cache of a large GPU holds.
 pub const SLICE: u32 = 16 << 20;
 /// Slices start at multiples of this many rows.
@@ -47,9 +79,11 @@ fn slice_rows(rows: u32, cols: u32) -> u32 {
     rows.div_ceil(rows.div_ceil(most)).next_multiple_of(SLICE_ROWS)
 }
 
-/// Most values that the sums of a product with `rows` rows of `cols` values take, in all shares.
-pub fn sums(choices: &Choices, rows: usize, cols: usize, sm_count: u32) -> Result<usize> {
+/// Most values that the sums of a product of up to `tokens` tokens with `rows` rows of `cols` values take, in
+/// all shares.
+pub fn sums(choices: &Choices, tokens: usize, (rows, cols): (usize, usize), sm_count: u32) -> Result<usize> {
     let (rows, cols) = (fits(rows)?, fits(cols)?);
+    let sizes = SIZES.into_iter().filter(|size| *size as usize <= tokens);
     let values = |tokens: u32| {
         let shares = [rows, slice_rows(rows, cols)].map(|rows| {
             let product = TokensProduct { output: Output::Sums, tokens, rows, cols };
@@ -57,7 +91,7 @@ pub fn sums(choices: &Choices, rows: usize, cols: usize, sm_count: u32) -> Resul
         });
         shares[0].max(shares[1]) as usize * tokens as usize * rows as usize
     };
-    Ok(SIZES.into_iter().map(values).max().unwrap_or_default())
+    Ok(sizes.map(values).max().unwrap_or_default())
 }
 
 /// The pieces of stacked matrices that rows `start` to `start + len` cover: matrix, first row, number of
@@ -73,4 +107,34 @@ pub fn pieces<'a>(parts: &[&'a Matrix], start: u32, len: u32) -> Vec<(&'a Matrix
         above += matrix.rows;
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_is_cut_into_full_chunks_and_a_rest() {
+        let cut = |tokens, longest| cut(tokens, longest).collect::<Vec<_>>();
+        assert_eq!(cut(9, 512), [9]);
+        assert_eq!(cut(512, 2048), [512]);
+        assert_eq!(cut(600, 2048), [512, 88]);
+        assert_eq!(cut(1100, 512), [512, 512, 76]);
+        assert_eq!(cut(8192, 2048), [2048; 4]);
+        assert_eq!(cut(4000, 2048), [2048, 1024, 512, 416]);
+        assert!(cut(0, 2048).is_empty());
+    }
+
+    proptest::proptest! {
+        /// No token is lost, and no chunk has room for more than the next size below it.
+        #[test]
+        fn chunks_cover_a_prompt(tokens in 0usize..20_000, longest in 3usize..6) {
+            let longest = SIZES[longest] as usize;
+            let all: Vec<_> = cut(tokens, longest).collect();
+            proptest::prop_assert_eq!(all.iter().sum::<usize>(), tokens);
+            proptest::prop_assert!(all.iter().all(|len| *len <= longest));
+            let rest = all.iter().filter(|len| !SIZES.contains(&(**len as u32))).count();
+            proptest::prop_assert!(rest <= 1, "{:?}", all);
+        }
+    }
 }

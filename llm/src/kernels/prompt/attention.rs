@@ -1,10 +1,10 @@
 //! Attention of a chunk of prompt tokens over the cache, on the tensor cores: causal, online softmax, no
 //! score buffer.
 //!
-//! A block serves 64 tokens of one query head, a warp 16 of them. Keys and values pass through shared memory
-//! in tiles of positions; the next tile is copied while this one is multiplied. The weights of a tile stay in
-//! registers: the lane that has a sum of the first product is the one that needs it as left factor of the
-//! second.
+//! A block serves 64 tokens of one query head and one share of the positions, a warp 16 of the tokens. Keys and
+//! values pass through shared memory in tiles of positions; the next tile is copied while this one is
+//! multiplied. The weights of a tile stay in registers: the lane that has a sum of the first product is the one
+//! that needs it as left factor of the second. Shares are merged by a [second kernel](super::shares).
 
 use half::f16;
 use ptxgen::{
@@ -12,31 +12,29 @@ use ptxgen::{
     Transpose,
 };
 
-use crate::kernels::heads::LOWEST;
+use crate::kernels::heads::{HEAD_DIMS, LOWEST};
 use crate::kernels::prompt::chunk::COUNT_AT;
+use crate::kernels::prompt::shares::{Partials, Range, TOKENS, positions};
 
 /// Threads of a block.
 pub const THREADS: u32 = 128;
-/// Tokens of a block.
-pub const TOKENS: u32 = 64;
-
-/// Positions of a tile for heads of up to `dims` dimensions: as many as the registers allow.
-const fn positions(dims: u32) -> u32 {
-    if dims > 128 { 32 } else { 64 }
-}
 
 /// Shared memory of a block, in bytes, set by the launch: the queries, and two tiles each of keys and values.
 pub const fn shared_bytes(dims: u32) -> u32 {
     2 * dims * (TOKENS + 4 * positions(dims))
 }
 
-/// `prompt_attention_DIM(q, keys, values, prompt, out, context, head_dim, group, scale)` for heads of up to
-/// `dims` dimensions, a multiple of 8. `q` and `out` are f16 `[token][head][head_dim]`, the caches f16
-/// `[kv_head][context][head_dim]`; `group` query heads share a key/value head. Grid: `[tokens / TOKENS,
-/// heads]`.
+/// `prompt_attention_DIM(q, keys, values, prompt, out, context, head_dim, group, scale, partials)` for heads of
+/// up to `dims` dimensions, a multiple of 8. `q` and `out` are f16 `[token][head][head_dim]`, the caches f16
+/// `[kv_head][context][head_dim]`; `group` query heads share a key/value head; `scale` is positive. Grid:
+/// `[tokens / TOKENS, heads, most shares]`. Blocks whose positions are in several shares write to `partials`
+/// instead of `out`.
 pub(crate) fn kernel(dims: u32) -> Kernel {
     let k = Kernel::new(&format!("prompt_attention_{dims}"));
     k.max_threads(THREADS);
+    if dims == HEAD_DIMS[0] {
+        k.min_blocks_per_sm(4);
+    }
     let q = k.param_ptr::<f16>("q", 16);
     let keys = k.param_ptr::<f16>("keys", 16);
     let values = k.param_ptr::<f16>("values", 16);
@@ -46,6 +44,7 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     let head_dim = k.param_multiple("head_dim", 8);
     let group = k.param::<u32>("group");
     let scale = k.param::<f32>("scale");
+    let partials = k.param_ptr::<f32>("partials", 16);
     let lines = Lines { dims };
     let per_tile = positions(dims);
 
@@ -56,7 +55,10 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     let first = k.mul(block, TOKENS);
     let (start, count) = (k.load(prompt), k.load(prompt.plus(COUNT_AT)));
     k.exit_if(k.ge(first, count));
-    let end = k.add(start, k.min(k.add(first, TOKENS), count));
+    let range = Range::new(&k, dims, first, (start, count), k.special(Special::NctaidZ));
+    let share = k.special(Special::CtaidZ);
+    k.exit_if(k.ge(share, range.shares));
+    let (begin, end) = range.of_share(&k, share);
 
     let shared = k.dynamic_shared::<f16>();
     let tile_bytes = per_tile * lines.bytes();
@@ -67,7 +69,7 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     let token_pitch = times(&k, head_dim, k.special(Special::NctaidY));
     let own_q = k.row(q, head, head_dim);
     lines.copy(&k, shared, TOKENS, head_dim, |line| {
-        k.row(own_q, k.min(k.add(first, line), k.sub(count, 1)), token_pitch)
+        k.at(own_q, times(&k, token_pitch, k.min(k.add(first, line), k.sub(count, 1))))
     });
     let cache_row = k.mul(k.div(head, group), context);
     let (key_rows, value_rows) = (k.row(keys, cache_row, head_dim), k.row(values, cache_row, head_dim));
@@ -76,19 +78,19 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
         let to = k.at_stride(tiles, slot, tile_bytes);
         for (to, rows) in [(to, key_rows), (to.plus_bytes(values_at), value_rows)] {
             lines.copy(&k, to, per_tile, head_dim, |line| {
-                k.row(rows, k.min(k.add(position, line), newest), head_dim)
+                k.at(rows, times(&k, head_dim, k.min(k.add(position, line), newest)))
             });
         }
     };
     let slot = k.var(0u32);
-    fetch(slot, k.var(0u32));
+    fetch(slot, begin);
     k.commit_copies();
 
     let warp = Warp::new(&k, lines, (lane, warp), scale, (start, first));
     k.wait_copies(0);
     k.sync_threads();
     warp.load_queries(shared);
-    k.for_(0u32, end, per_tile, |position: Reg<u32>| {
+    k.for_(begin, end, per_tile, |position: Reg<u32>| {
         k.wait_copies(0);
         k.sync_threads();
         let here = k.at_stride(tiles, slot, tile_bytes);
@@ -98,12 +100,17 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
         k.commit_copies();
 
         let scores = warp.scores(here);
-        // Two scores of each of two tokens per fragment.
-        let column = k.mad(k.and(lane, 3), 2u32, position);
-        let weights = [0, 1].map(|half| warp.weights(half, &scores, column));
+        // The first token of the block sees least.
+        k.if_(k.gt(next, k.add(k.add(start, first), 1)), || warp.hide(&scores, position));
+        let weights = [0, 1].map(|half| warp.weights(half, &scores));
         warp.add_values(here.plus_bytes(values_at), &weights);
     });
-    warp.store(k.row(out, head, head_dim), head_dim, token_pitch, count);
+    let whole = k.eq(range.shares, 1);
+    k.if_else(
+        whole,
+        || warp.store(k.row(out, head, head_dim), head_dim, token_pitch, count),
+        || warp.store_partials(&Partials::new(&k, partials, head_dim), (share, head), count),
+    );
     k
 }
 
@@ -112,10 +119,11 @@ struct Warp<'a> {
     k: &'a Kernel,
     lines: Lines,
     lane: Reg<u32>,
+    /// From sums of products to exponents of two.
     scale: Reg<f32>,
     queries: Vec<[Reg<F16x2>; 4]>,
     out_sums: Vec<Accumulator>,
-    /// Largest score and sum of weights of the two tokens of which this lane has sums.
+    /// Largest sum of products and sum of weights of the two tokens of which this lane has sums.
     max: [Reg<f32>; 2],
     total: [Reg<f32>; 2],
     /// The first of the two tokens; the other is 8 further on.
@@ -135,7 +143,7 @@ impl<'a> Warp<'a> {
         scale: Reg<f32>,
         (start, first): (Reg<u32>, Reg<u32>),
     ) -> Self {
-        // Scores are in units of log2: exp2 is the softmax's exponential.
+        // exp2 is the softmax's exponential.
         let scale = k.mul(scale, std::f32::consts::LOG2_E);
         let queries = (0..lines.dims / 16).map(|_| k.matrices()).collect();
         let out_sums = (0..lines.dims / 8).map(|_| k.accumulator()).collect();
@@ -187,26 +195,30 @@ impl<'a> Warp<'a> {
         scores
     }
 
-    /// The weights of the tile's positions for one of the lane's two tokens; `column` is the position of the
-    /// lane's first score.
-    fn weights(&self, half: usize, scores: &[Accumulator], column: Reg<u32>) -> Vec<Reg<F16x2>> {
+    /// Takes the scores of positions after a token out of the tile that begins at `position`.
+    fn hide(&self, scores: &[Accumulator], position: Reg<u32>) {
+        let k = self.k;
+        // Two scores of each of two tokens per fragment.
+        let column = k.mad(k.and(self.lane, 3), 2u32, position);
+        for (i, score) in (0u32..).zip(scores) {
+            for (n, score) in (0u32..).zip(score.0) {
+                let hidden = k.gt(k.add(column, 8 * i + n % 2), self.visible[n as usize / 2]);
+                k.set(score, k.select(hidden, f32::NEG_INFINITY, score));
+            }
+        }
+    }
+
+    /// The weights of the tile's positions for one of the lane's two tokens.
+    fn weights(&self, half: usize, scores: &[Accumulator]) -> Vec<Reg<F16x2>> {
         let k = self.k;
         let (max, total) = (self.max[half], self.total[half]);
-        let masked: Vec<Vec<Reg<f32>>> = (0u32..)
-            .zip(scores)
-            .map(|(i, score)| {
-                let score = |n: u32| {
-                    let hidden = k.gt(k.add(column, 8 * i + n), self.visible[half]);
-                    let score = k.mul(score.0[2 * half + n as usize], self.scale);
-                    k.select(hidden, LOWEST, score)
-                };
-                (0..2).map(score).collect()
-            })
-            .collect();
-        let top = masked.iter().flatten().copied().reduce(|a, b| k.max(a, b)).unwrap_or(max);
+        let pairs = || scores.iter().map(|score| [score.0[2 * half], score.0[2 * half + 1]]);
+        // At least a finite number, so that a token that sees nothing of the tile has weights of zero.
+        let top = pairs().flatten().fold(max, |a, b| k.max(a, b));
         let top = k.max(top, k.shuffle(top, Shuffle::Xor(1)));
-        let top = k.max(max, k.max(top, k.shuffle(top, Shuffle::Xor(2))));
-        let shrink = k.exp2(k.sub(max, top));
+        let top = k.max(top, k.shuffle(top, Shuffle::Xor(2)));
+        let shrink = k.exp2(k.mul(k.sub(max, top), self.scale));
+        let offset = k.min(k.neg(k.mul(top, self.scale)), f32::MAX);
         k.set(max, top);
         k.set(total, k.mul(total, shrink));
         for sum in &self.out_sums {
@@ -214,12 +226,12 @@ impl<'a> Warp<'a> {
                 k.set(sum.0[2 * half + n], k.mul(sum.0[2 * half + n], shrink));
             }
         }
-        let weight = |pair: &Vec<Reg<f32>>| {
-            let [a, b] = [0, 1].map(|n| k.exp2(k.sub(pair[n], top)));
+        let weight = |pair: [Reg<f32>; 2]| {
+            let [a, b] = pair.map(|score| k.exp2(k.mad(score, self.scale, offset)));
             k.add_to(total, k.add(a, b));
             k.pack_f32(a, b)
         };
-        masked.iter().map(weight).collect()
+        pairs().map(weight).collect()
     }
 
     /// Adds the tile of values at `values`, weighted.
@@ -239,6 +251,35 @@ impl<'a> Warp<'a> {
         }
     }
 
+    /// The sum of weights of one of the lane's two tokens over the lanes that share it.
+    fn whole_total(&self, half: u32) -> Reg<f32> {
+        let k = self.k;
+        let total = self.total[half as usize];
+        let total = k.add(total, k.shuffle(total, Shuffle::Xor(1)));
+        k.add(total, k.shuffle(total, Shuffle::Xor(2)))
+    }
+
+    /// Stores the sums of one share of the positions, of tokens below `count`.
+    fn store_partials(&self, partials: &Partials, (share, head): (Reg<u32>, Reg<u32>), count: Reg<u32>) {
+        let k = self.k;
+        let quarter = k.and(self.lane, 3);
+        for half in 0..2u32 {
+            let (max, total) = (k.mul(self.max[half as usize], self.scale), self.whole_total(half));
+            let token = k.add(self.token, 8 * half);
+            k.if_(k.lt(token, count), || {
+                let heads = k.special(Special::NctaidY);
+                let to = partials.of(k, (share, count), token, (head, heads));
+                k.if_(k.eq(quarter, 0), || k.store_n(to, &[max, total]));
+                let to = k.at(to.plus(2), k.scale(quarter, 2));
+                for (i, sum) in (0u32..).zip(&self.out_sums) {
+                    let pair = [sum.0[2 * half as usize], sum.0[2 * half as usize + 1]];
+                    let inside = k.gt(partials.head_dim.reg(), 8 * i);
+                    k.if_(inside, || k.store_n(to.plus(8 * i64::from(i)), &pair));
+                }
+            });
+        }
+    }
+
     /// Stores the results of tokens below `count`.
     fn store(
         &self,
@@ -250,9 +291,7 @@ impl<'a> Warp<'a> {
         let k = self.k;
         let dim = k.scale(k.and(self.lane, 3), 2);
         for half in 0..2u32 {
-            let total = self.total[half as usize];
-            let total = k.add(total, k.shuffle(total, Shuffle::Xor(1)));
-            let share = k.div(1f32, k.add(total, k.shuffle(total, Shuffle::Xor(2))));
+            let share = k.div(1f32, self.whole_total(half));
             let token = k.add(self.token, 8 * half);
             k.if_(k.lt(token, count), || {
                 let to = k.at(k.row(own_out, token, token_pitch), dim).cast::<F16x2>();
@@ -321,11 +360,17 @@ impl Lines {
         let pieces = self.dims / 8;
         let tid = k.special(Special::TidX);
         let (line, piece) = (k.shr(tid, pieces.trailing_zeros()), k.and(tid, pieces - 1));
-        k.if_(k.gt(head_dim.reg(), k.mul(piece, 8u32)), || {
+        let column = k.scale(piece, 8);
+        k.if_(k.gt(head_dim.reg(), column.reg()), || {
+            let landing = self.piece(k, to, line, piece);
             for first in (0..count).step_by((THREADS / pieces) as usize) {
-                let line = k.add(line, first);
-                let from = k.at(source(line), k.scale(piece, 8));
-                k.copy_async(self.piece(k, to, line, piece), from, 8);
+                let below = k.add(line, first);
+                // Eight lines further a piece is in the same place of its line.
+                let to = match first % 8 {
+                    0 => landing.plus_bytes(i64::from(first * self.bytes())),
+                    _ => self.piece(k, to, below, piece),
+                };
+                k.copy_async(to, k.at(source(below), column), 8);
             }
         });
     }

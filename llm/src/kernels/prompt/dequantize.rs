@@ -2,76 +2,113 @@
 //! chunk.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Kernel, Pointer, Reg, Space, Special};
+use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Reg, Space, Special};
 
-use crate::kernels::format::Format;
+use crate::kernels::format::{Format, TILE_COLS, TILE_ROWS};
 use crate::kernels::prompt::chunk::{COUNT_AT, TOKENS_AT};
 
-/// Threads of a block.
-pub const THREADS: u32 = 128;
-/// Rows of a block, one per warp.
-const ROWS: u32 = THREADS / 32;
-/// Values that a lane loads together.
+/// Threads of a block: so few that it fits an SM beside a block that multiplies.
+pub const THREADS: u32 = 64;
+/// Threads of a block of `embed_prompt`.
+pub const EMBED_THREADS: u32 = 128;
+/// What the compiler allots registers for, threads and blocks of an SM: 48 registers, of which the largest
+/// block that multiplies leaves enough for four warps.
+const ALLOTTED: [u32; 2] = [128, 10];
+/// Warps of a block.
+const WARPS: u32 = THREADS / 32;
+/// Values that a lane unpacks together.
 const VALUES: u32 = 64;
 
-/// Blocks for `rows` rows.
-pub const fn blocks(rows: u32) -> u32 {
-    rows.div_ceil(ROWS)
+/// The grid for `rows` rows of `cols` values.
+pub const fn grid(format: Format, rows: u32, cols: u32) -> [u32; 3] {
+    match format.is_quantized() {
+        true => [rows.div_ceil(TILE_ROWS), cols.div_ceil(TILE_COLS), 1],
+        false => [rows.div_ceil(WARPS), 1, 1],
+    }
 }
 
 /// `dequantize_SUFFIX(weights, out, rows, cols)`: `[rows][cols]` in f16, each value rounded to the nearest.
-///
-/// A warp collects the values that its lanes unpack in shared memory, so that it writes whole lines.
+/// Grid: [`grid`].
 pub(crate) fn matrix(format: Format) -> Kernel {
     let k = Kernel::new(&format!("dequantize_{}", format.suffix()));
-    k.max_threads(THREADS);
+    k.max_threads(ALLOTTED[0]);
+    k.min_blocks_per_sm(ALLOTTED[1]);
     let weights = format.param(&k);
     let out = k.param_ptr::<f16>("out", 16);
     let rows = k.param::<u32>("rows");
     let cols = k.param_multiple("cols", format.block());
-    let gathered = k.shared::<f16>(ROWS * 32 * VALUES);
-    let (lane, warp) = (k.special(Special::LaneId), k.shr(k.special(Special::TidX), 5));
-    let row = k.mad(k.special(Special::CtaidX), ROWS, warp);
-    k.exit_if(k.ge(row, rows));
-    let gathered = k.at(gathered, k.scale(warp, 32 * VALUES));
-    // Pieces of eight values; the pieces that eight lanes write or read together are in different banks.
-    let piece = |number: Reg<u32>| k.at_stride(gathered, k.xor(number, k.bfe(number, 3, 3)), 16);
-    let from = format.row(&k, weights, row, cols);
-    let to = k.row(out, row, cols);
-    let units = k.halve(cols, format.unit().trailing_zeros()).reg();
-    let last = k.sub(units, 1);
-    let together = VALUES / format.unit();
-    k.for_(0u32, units, 32 * together, |first: Reg<u32>| {
-        let fetched: Vec<_> = (0..together)
-            .map(|i| {
-                let unit = k.add(k.add(first, lane), 32 * i);
-                (unit, format.fetch(&k, &from, k.min(unit, last)))
-            })
-            .collect();
-        let start_of_all = k.mul(first, format.unit());
-        for (unit, packed) in fetched {
-            for (start, values) in format.runs(&k, unit).into_iter().zip(format.weights(&k, &packed)) {
-                let start = k.sub(start.reg(), start_of_all);
-                for (i, values) in (0u32..).zip(values.chunks(8)) {
-                    let at = piece(k.add(k.shr(start, 3), i));
-                    // A run of four values is half a piece.
-                    let at = if values.len() < 8 { k.at(at, k.scale(k.bfe(start, 2, 1), 4)) } else { at };
-                    store_rounded(&k, at, values);
-                }
-            }
-        }
-        k.sync_warp();
-        for i in 0..VALUES / 8 {
-            let number = k.add(lane, 32 * i);
-            let at = k.sum(k.scale(number, 8), k.scale(k.shr(start_of_all, 3), 8));
-            let whole: Vec<Reg<F16x2>> = k.load_with(piece(number).cast::<F16x2>(), 4, Cache::Default);
-            k.if_(k.lt(at.reg(), cols.reg()), || k.store_n(k.at(to, at).cast::<F16x2>(), &whole));
-        }
-        k.sync_warp();
-    });
+    match format.is_quantized() {
+        true => tile(&k, format, weights, out, (rows, cols)),
+        false => lines(&k, format, weights, out, (rows, cols)),
+    }
     k
 }
 
+/// A tile of quantized weights, whose rows the two warps share.
+///
+/// The lanes collect the values of eight rows in shared memory, so that the warp writes whole lines.
+fn tile(
+    k: &Kernel,
+    format: Format,
+    weights: Pointer<Global, u8>,
+    out: Pointer<Global, f16>,
+    (rows, cols): (Reg<u32>, Multiple),
+) {
+    let gathered = k.shared::<f16>(WARPS * 32 * VALUES);
+    let (lane, half) = (k.special(Special::LaneId), k.shr(k.special(Special::TidX), 5));
+    let (g, t) = (k.shr(lane, 2), k.and(lane, 3));
+    let (group, number) = (k.special(Special::CtaidX), k.special(Special::CtaidY));
+    let across = k.special(Special::NctaidY);
+    let tile = k.at_stride(weights, k.mad(group, across, number), format.tile_bytes());
+    let pieces = format.lane_pieces(k, tile, (half, g, t));
+    let fetched = [0, 1].map(|s| format.fetch_piece(k, &pieces, t, s));
+    // Lines of 32 pieces of eight values; the pieces that eight lanes write or read together are in different
+    // banks.
+    let gathered = k.at(gathered, k.scale(half, 32 * VALUES));
+    let twist = k.bfi(g, k.shr(t, 1), 1, 1);
+    let own = k.at(k.at(gathered, k.scale(g, TILE_COLS)), k.scale(t, 32));
+    let landing = [0u32, 1, 2, 3].map(|i| k.at_stride(own, k.xor(twist, i), 16));
+    for (s, packed) in (0i64..).zip(&fetched) {
+        let values: Vec<Reg<f32>> = format.weights(k, packed).concat();
+        for (at, values) in landing.iter().zip(values.chunks_exact(8)) {
+            store_rounded(k, at.plus_bytes(256 * s), values);
+        }
+    }
+    k.sync_warp();
+    let piece = k.xor(lane, k.bfe(lane, 3, 1));
+    let leaving = [piece, k.xor(piece, 2)].map(|piece| k.at_stride(gathered, piece, 16));
+    let row = k.mad(group, TILE_ROWS, k.shl(half, 3));
+    let column = k.sum(k.scale(number, TILE_COLS), k.scale(lane, 8));
+    k.exit_if(k.ge(column.reg(), cols.reg()));
+    let mut to = k.at(k.row(out, row, cols), column);
+    for r in 0..8u32 {
+        let from = leaving[r as usize % 2].plus(i64::from(r * TILE_COLS));
+        let whole: Vec<Reg<F16x2>> = k.load_with(from.cast::<F16x2>(), 4, Cache::Default);
+        k.if_(k.lt(k.add(row, r), rows), || k.store_n(to.cast::<F16x2>(), &whole));
+        to = k.at(to, cols);
+    }
+}
+
+/// Rows of weights that are not quantized, a warp per row.
+fn lines(
+    k: &Kernel,
+    format: Format,
+    weights: Pointer<Global, u8>,
+    out: Pointer<Global, f16>,
+    (rows, cols): (Reg<u32>, Multiple),
+) {
+    let (lane, warp) = (k.special(Special::LaneId), k.shr(k.special(Special::TidX), 5));
+    let row = k.mad(k.special(Special::CtaidX), WARPS, warp);
+    k.exit_if(k.ge(row, rows));
+    let (from, to) = (format.row(k, weights, row, cols), k.row(out, row, cols));
+    let units = k.halve(cols, format.unit().trailing_zeros()).reg();
+    k.for_(lane, units, 32u32, |unit: Reg<u32>| {
+        let packed = format.fetch(k, &from, unit);
+        for (start, values) in format.runs(k, unit).into_iter().zip(format.weights(k, &packed)) {
+            store_rounded(k, k.at(to, start), &values);
+        }
+    });
+}
 /// Stores an even number of values as f16.
 pub(crate) fn store_rounded<S: Space>(k: &Kernel, to: Pointer<S, f16>, values: &[Reg<f32>]) {
     let pairs: Vec<Reg<F16x2>> = values.chunks_exact(2).map(|pair| k.pack_f32(pair[0], pair[1])).collect();
@@ -82,7 +119,7 @@ pub(crate) fn store_rounded<S: Space>(k: &Kernel, to: Pointer<S, f16>, values: &
 /// f32. A block per token.
 pub(crate) fn embed(format: Format) -> Kernel {
     let k = Kernel::new(&format!("embed_prompt_{}", format.suffix()));
-    k.max_threads(THREADS);
+    k.max_threads(EMBED_THREADS);
     let weights = format.param(&k);
     let prompt = k.param_ptr::<u32>("prompt", 16);
     let out = k.param_ptr::<f32>("out", 16);
@@ -94,7 +131,7 @@ pub(crate) fn embed(format: Format) -> Kernel {
     let from = format.row(&k, weights, k.min(token, k.sub(rows, 1)), cols);
     let to = k.row(out, index, cols);
     let units = k.halve(cols, format.unit().trailing_zeros()).reg();
-    k.for_(k.special(Special::TidX), units, THREADS, |unit: Reg<u32>| {
+    k.for_(k.special(Special::TidX), units, EMBED_THREADS, |unit: Reg<u32>| {
         let packed = format.fetch(&k, &from, unit);
         for (start, values) in format.runs(&k, unit).into_iter().zip(format.weights(&k, &packed)) {
             k.store_n(k.at(to, start), &values);

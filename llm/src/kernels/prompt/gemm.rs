@@ -76,8 +76,8 @@ pub const MORE_TILES: [Tile; 8] = [
     Tile::new(64, 64, 64, [2, 2], 4),
 ];
 
-/// Rates of the tiles in percent of the first one's, measured on an H200 (`llm/tools/examples/gemm.rs`, gate
-/// and up of a 1B model).
+/// Rates of the tiles in percent of the first one's with one block per SM, measured on an H200
+/// (`llm/tools/examples/gemm.rs`, gate and up of a 1B model).
 const RATES: [u64; TILES.len()] = [100, 83, 68];
 /// The cost of another part of the row length: multiply-adds of the whole GPU in the time that it takes to
 /// write and read one byte of a result.

@@ -4,5 +4,6 @@ pub mod attention;
 pub mod chunk;
 pub mod dequantize;
 pub mod gemm;
+pub mod shares;
 pub mod squares;
 pub mod vector;

@@ -13,7 +13,7 @@ use crate::kernels::prompt::dequantize::store_rounded;
 use crate::kernels::rotation::rotate;
 
 /// Threads of a block of `prompt_norm`, which takes one token.
-pub const NORM_THREADS: u32 = 256;
+pub const NORM_THREADS: u32 = 512;
 /// Threads of a block of `prompt_expand`.
 pub const EXPAND_THREADS: u32 = 128;
 /// Threads of a block of `prompt_rope`.
