@@ -38,8 +38,8 @@ impl Stream<'_> {
         k.sync_warp();
     }
 
-    /// Receives and quantizes the consumer's columns, `COLUMNS` at a time; `N` packets per lane. Then `squares`
-    /// is the sum of their squares.
+    /// Receives and quantizes the consumer's columns, `COLUMNS` at a time; `N` packets per lane. Then
+    /// `squares` is the sum of their squares.
     fn prepare_columns<const N: usize, const COLUMNS: u32>(&self, squares: Reg<f32>) {
         let k = self.k;
         let (columns, count) = (self.word(at::COLUMNS), self.word(at::PACKETS));

@@ -101,13 +101,16 @@ pub(crate) fn kernel(target: Target) -> Kernel {
         state,
         sync,
         times,
-        stamps: {
-            let first = k.eq(k.add(k.special(Special::CtaidX), tid), 0);
-            k.select(k.both(k.ne(times, 0u64), first), 1u32, 0u32)
-        },
+        stamps: stamps(&k, tid, times),
     };
     s.run(last);
     k
+}
+
+/// Whether the thread writes times: the first one does, if there is a buffer.
+fn stamps(k: &Kernel, tid: Reg<u32>, times: Reg<u64>) -> Reg<u32> {
+    let first = k.eq(k.add(k.special(Special::CtaidX), tid), 0);
+    k.select(k.both(k.ne(times, 0u64), first), 1u32, 0u32)
 }
 
 /// Makes the barrier objects of the ring and of the sums.

@@ -21,10 +21,12 @@ pub(super) struct Cursor {
 /// The lane's part of a tile as it is stored.
 type Raw = [Reg<u32>; RAW];
 
-/// A tile in registers, unpacked: the words of units t and t + 4 of rows g and g + 8, and the scales that
-/// [`Stream::packed_scales`] gives.
+/// The words of units t and t + 4 of rows g and g + 8.
+type Words = [[[Reg<u32>; WORDS]; 2]; 2];
+
+/// A tile in registers, unpacked, and the scales that [`Stream::packed_scales`] gives.
 struct Tile {
-    words: [[[Reg<u32>; WORDS]; 2]; 2],
+    words: Words,
     scales: [[Reg<u32>; 2]; 2],
 }
 
@@ -100,8 +102,8 @@ impl Stream<'_> {
         self.stamp(3);
     }
 
-    /// Format and number of the block's tiles in segment `next` and those after it, as far as they have the same
-    /// format. Then `next` is the segment after these.
+    /// Format and number of the block's tiles in segment `next` and those after it, as far as they have the
+    /// same format. Then `next` is the segment after these.
     fn next_run(&self, next: Reg<u32>) -> (Reg<u32>, Reg<u32>) {
         let k = self.k;
         let (format, count) = (k.var(0u32), k.var(0u32));
@@ -358,11 +360,7 @@ struct Products<const N: usize> {
 }
 
 /// Adds the products of tiles with their inputs: of units t and t + 4 the first and the second 16 values.
-fn products<const N: usize>(
-    k: &Kernel,
-    sums: &[[IntAccumulator; 4]; N],
-    all: [(&[[[Reg<u32>; WORDS]; 2]; 2], &Column); N],
-) {
+fn products<const N: usize>(k: &Kernel, sums: &[[IntAccumulator; 4]; N], all: [(&Words, &Column); N]) {
     for pair in 0..2 {
         for m in 0..4 {
             for (sums, (quads, column)) in sums.iter().zip(all) {
