@@ -199,7 +199,9 @@ impl Stream<'_> {
                 position = k.add(position, stride);
             }
         };
+        let stride_all = k.mul(stride, TOGETHER as u32);
         fetch_all(start, &now);
+        fetch_all(k.add(start, stride_all), &next);
         let place = |first_row: Reg<u32>, head: Reg<u32>| {
             let value = k.add(k.mad(head, head_dim, first_row), dims.reg());
             self.packet(self.address(at::X), k.shr(value, 2))
@@ -225,9 +227,7 @@ impl Stream<'_> {
             let piece = k.mad(self.position(), pieces, first_piece);
             k.if_(k.both(w.caches, k.both(mine, inside)), || self.cache(&caches, piece, &row));
         });
-        let stride_all = k.mul(stride, TOGETHER as u32);
         k.for_(start, end, stride_all, |tile: Reg<u32>| {
-            fetch_all(k.add(tile, stride_all), &next);
             let scores: [Reg<f32>; TOGETHER] = now.each_ref().map(|row| k.var(self.score(&query, &row.keys)));
             k.for_(0u32, lanes_log2, 1u32, |log2: Reg<u32>| {
                 let other = self.partner(log2);
@@ -241,6 +241,7 @@ impl Stream<'_> {
                 let words = to.keys.iter().chain(&to.values).zip(from.keys.iter().chain(&from.values));
                 words.for_each(|(to, from)| k.set(*to, *from));
             }
+            fetch_all(k.mad(stride_all, 2u32, tile), &next);
         });
         self.merge_lanes(&sum, lanes_log2);
         let place = k.row(self.scratch, self.warp, self.pitch());

@@ -54,9 +54,13 @@ pub(super) struct Stream<'a> {
     pub last: Pointer<Shared, u32>,
     pub state: Pointer<Global, u32>,
     pub sync: Pointer<Global, u32>,
-    /// Address of the buffer of times, or 0.
+    /// Address of the buffer of times, and whether the thread writes there.
     pub times: Reg<u64>,
+    pub stamps: Reg<u32>,
 }
+
+/// The words of a packet.
+pub(super) type Packet = [Reg<u32>; 4];
 
 /// The ring of weights.
 #[derive(Clone, Copy)]
@@ -289,8 +293,7 @@ impl Stream<'_> {
     /// Writes the clock to the buffer of times.
     pub fn stamp(&self, mark: i64) {
         let k = self.k;
-        let first = k.eq(k.add(self.block(), k.add(self.warp, self.lane)), 0);
-        k.if_(k.both(k.ne(self.times, 0u64), first), || {
+        k.if_(k.ne(self.stamps, 0), || {
             let marks = k.at(k.pointer::<u32>(self.times, 4), k.scale(self.index, MARKS));
             k.store(marks.plus(mark), k.special(Special::Clock));
         });
@@ -307,18 +310,42 @@ impl Stream<'_> {
         from: [Pointer<Global, u32>; N],
         phase: Reg<u32>,
     ) -> [[Reg<f32>; 4]; N] {
-        let k = self.k;
-        let words = from.map(|_| [(); 4].map(|()| k.var(0u32)));
-        self.poll(|| {
-            let wrong = k.var(0u32);
-            for (from, words) in from.iter().zip(&words) {
-                let loaded = k.load_relaxed_b128(*from);
-                words.iter().zip(loaded).for_each(|(to, word)| k.set(*to, word));
-                k.set(wrong, k.or(wrong, k.xor(loaded[3], phase)));
-            }
-            k.all(k.eq(wrong, 0))
-        });
+        let words = from.map(|_| [(); 4].map(|()| self.k.reg()));
+        self.request(from, words);
+        self.settle(from, words, phase);
         words.map(|words| self.unpack(words))
+    }
+
+    /// Loads packets, whatever they have.
+    pub fn request<const N: usize>(&self, from: [Pointer<Global, u32>; N], words: [Packet; N]) {
+        for (from, words) in from.iter().zip(words) {
+            words
+                .into_iter()
+                .zip(self.k.load_relaxed_b128(*from))
+                .for_each(|(to, word)| self.k.set(to, word));
+        }
+    }
+
+    /// Loads requested packets again until all have phase number `phase`, in all lanes of the warp.
+    pub fn settle<const N: usize>(
+        &self,
+        from: [Pointer<Global, u32>; N],
+        words: [Packet; N],
+        phase: Reg<u32>,
+    ) {
+        let k = self.k;
+        let missing = || {
+            let wrong = words.map(|words| k.xor(words[3], phase)).into_iter().reduce(|a, b| k.or(a, b));
+            wrong.map_or(k.ne(phase, phase), |wrong| k.ne(wrong, 0))
+        };
+        let end = k.label();
+        k.branch_if(k.all(k.unless(missing())), end);
+        self.poll(|| {
+            // Lanes that have theirs leave the memory to the others.
+            k.if_(missing(), || self.request(from, words));
+            k.all(k.unless(missing()))
+        });
+        k.bind(end);
     }
 
     /// The values of a packet.

@@ -20,61 +20,79 @@ const MAGIC: f32 = 12_582_912.0;
 const PACKETS: usize = 2;
 
 impl Stream<'_> {
-    /// Receives the consumer's columns and quantizes them into shared memory. Adds the lane's squares to
-    /// `squares`.
-    pub(super) fn prepare_input(&self, squares: Reg<f32>) {
+    /// Receives the consumer's columns and quantizes them into shared memory, with the sum of their squares.
+    pub(super) fn prepare_input(&self) {
         let k = self.k;
-        let columns = self.word(at::COLUMNS);
-        k.if_else(
-            k.eq(self.word(at::GROUPS), 1),
-            || k.if_(k.lt(self.warp, columns), || self.prepare_columns::<PACKETS, 1>(self.warp, squares)),
-            || {
-                k.for_(self.warp, columns, CONSUMERS * 2, |first: Reg<u32>| {
-                    self.prepare_columns::<{ 2 * PACKETS }, 2>(first, squares);
-                });
-            },
-        );
+        self.wait_buffer(self.sums.chunk);
+        let squares = k.var(0f32);
+        k.if_(k.lt(self.warp, self.word(at::COLUMNS)), || {
+            k.if_else(
+                k.eq(self.word(at::GROUPS), 1),
+                || self.prepare_columns::<PACKETS, 1>(squares),
+                || self.prepare_columns::<{ 2 * PACKETS }, 2>(squares),
+            );
+        });
+        let to = k.at(self.sums.squares, k.mad(k.and(self.sums.chunk, 1), CONSUMERS, self.warp));
+        k.if_(k.eq(self.lane, 0), || k.store(to, squares));
         self.stamp(2);
         k.sync_warp();
     }
 
-    /// Receives and quantizes `COLUMNS` columns from `first` on, as far as there are so many; `N` packets per
-    /// lane. Adds the lane's squares to `squares`.
-    fn prepare_columns<const N: usize, const COLUMNS: u32>(&self, first: Reg<u32>, squares: Reg<f32>) {
+    /// Receives and quantizes the consumer's columns, `COLUMNS` at a time; `N` packets per lane. Then
+    /// `squares` is the sum of their squares.
+    fn prepare_columns<const N: usize, const COLUMNS: u32>(&self, squares: Reg<f32>) {
         let k = self.k;
         let (columns, count) = (self.word(at::COLUMNS), self.word(at::PACKETS));
         let (x, weights) = (self.address::<u32>(at::X), self.address::<f32>(at::WEIGHT));
-        let start = k.mad(first, 64u32, self.lane);
-        let index: [Reg<u32>; N] = std::array::from_fn(|i| {
-            let (column, packet) = (i / PACKETS, i % PACKETS);
-            k.add(start, 64 * CONSUMERS * column as u32 + 32 * packet as u32)
-        });
-        let inside = index.map(|index| k.lt(index, count));
-        // Loaded before the input has arrived.
-        let normed = self.is_set(NORM);
-        let factors = index.map(|_| [(); 4].map(|()| k.var::<u32>(1f32.to_bits())));
-        for ((factors, index), inside) in factors.iter().zip(index).zip(inside) {
-            let from = k.at(weights, k.scale(index, 4));
-            k.load_words_where(Some(k.both(normed, inside)), from, factors, Cache::ReadOnly);
-        }
+        let phase = self.phase(at::INPUT);
         let last = k.sub(count, 1);
-        let from = index.map(|index| self.packet(x, k.min(index, last)));
-        let received = self.receive(from, self.phase(at::INPUT));
-        self.stamp(1);
-        let values: [[Reg<f32>; 4]; N] = std::array::from_fn(|i| {
-            std::array::from_fn(|v| {
-                let value = k.select(inside[i], received[i][v], 0f32);
-                k.mad_to(squares, value, value, squares);
-                k.mul(value, k.bits::<u32, f32>(factors[i][v]))
+        let indices = |first: Reg<u32>| -> [Reg<u32>; N] {
+            let start = k.mad(first, 64u32, self.lane);
+            std::array::from_fn(|i| {
+                let (column, packet) = (i / PACKETS, i % PACKETS);
+                k.add(start, 64 * CONSUMERS * column as u32 + 32 * packet as u32)
             })
-        });
-        for (i, values) in (0..).zip(values.as_chunks::<PACKETS>().0) {
-            let column = k.add(first, CONSUMERS * i);
-            if i == 0 {
-                self.quantize(column, values);
-            } else {
-                k.if_(k.lt(column, columns), || self.quantize(column, values));
+        };
+        let places = |first| indices(first).map(|index| self.packet(x, k.min(index, last)));
+        let words = [(); N].map(|()| [(); 4].map(|()| k.var(0u32)));
+        k.for_(self.warp, columns, CONSUMERS * COLUMNS, |first: Reg<u32>| {
+            let inside = indices(first).map(|index| k.lt(index, count));
+            // Loaded before the input has arrived.
+            let normed = self.is_set(NORM);
+            let factors = inside.map(|_| [(); 4].map(|()| k.var::<u32>(1f32.to_bits())));
+            for ((factors, index), inside) in factors.iter().zip(indices(first)).zip(inside) {
+                let from = k.at(weights, k.scale(index, 4));
+                k.load_words_where(Some(k.both(normed, inside)), from, factors, Cache::ReadOnly);
             }
+            k.if_(k.eq(first, self.warp), || self.request(places(first), words));
+            self.settle(places(first), words, phase);
+            self.stamp(1);
+            let received = words.map(|words| self.unpack(words));
+            let values: [[Reg<f32>; 4]; N] = std::array::from_fn(|i| {
+                std::array::from_fn(|v| {
+                    let value = k.select(inside[i], received[i][v], 0f32);
+                    k.mad_to(squares, value, value, squares);
+                    k.mul(value, k.bits::<u32, f32>(factors[i][v]))
+                })
+            });
+            let next = k.add(first, CONSUMERS * COLUMNS);
+            if COLUMNS == 1 {
+                k.set(squares, k.warp_sum(squares));
+            } else {
+                // The next columns are on their way meanwhile.
+                k.if_(k.lt(next, columns), || self.request(places(next), words));
+            }
+            for (i, values) in (0..).zip(values.as_chunks::<PACKETS>().0) {
+                let column = k.add(first, CONSUMERS * i);
+                if i == 0 {
+                    self.quantize(column, values);
+                } else {
+                    k.if_(k.lt(column, columns), || self.quantize(column, values));
+                }
+            }
+        });
+        if COLUMNS > 1 {
+            k.set(squares, k.warp_sum(squares));
         }
     }
 

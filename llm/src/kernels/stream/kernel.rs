@@ -8,7 +8,7 @@ use crate::kernels::stream::block::{Place, Ring, Stream, Sums, own};
 use crate::kernels::stream::layout::{
     CHUNK, CONSUMERS, MAX_SLOTS, PRODUCER, RESULTS, SLOT_TILES, THREADS, TILE_SUMS, WARPS, input,
 };
-use crate::kernels::stream::record::{ATTENTION, EMBED, MATVEC, WORDS, at, segment};
+use crate::kernels::stream::record::{ATTENTION, MATVEC, WORDS, at, segment};
 use crate::kernels::stream::sync::{FIRST_PHASE_AT, PACKET_VALUES};
 
 /// The module and the kernel.
@@ -101,9 +101,16 @@ pub(crate) fn kernel(target: Target) -> Kernel {
         state,
         sync,
         times,
+        stamps: stamps(&k, tid, times),
     };
     s.run(last);
     k
+}
+
+/// Whether the thread writes times: the first one does, if there is a buffer.
+fn stamps(k: &Kernel, tid: Reg<u32>, times: Reg<u64>) -> Reg<u32> {
+    let first = k.eq(k.add(k.special(Special::CtaidX), tid), 0);
+    k.select(k.both(k.ne(times, 0u64), first), 1u32, 0u32)
 }
 
 /// Makes the barrier objects of the ring and of the sums.
@@ -137,9 +144,11 @@ impl Stream<'_> {
             self.phases(last, true, || {
                 self.stamp(0);
                 let kind = self.word(at::KIND);
-                k.if_(k.eq(kind, MATVEC), || self.multiply_matrices(place));
-                k.if_(k.eq(kind, ATTENTION), || self.attend());
-                k.if_(k.eq(kind, EMBED), || self.embed());
+                k.if_else(
+                    k.eq(kind, MATVEC),
+                    || self.multiply_matrices(place),
+                    || k.if_else(k.eq(kind, ATTENTION), || self.attend(), || self.embed()),
+                );
                 self.stamp(4);
                 self.stamp(5);
             });

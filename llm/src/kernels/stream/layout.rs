@@ -34,8 +34,8 @@ pub(super) mod input {
 
 /// Tiles whose sums the results warp uses together, one per four lanes.
 pub(super) const CHUNK: u32 = 8;
-/// Sums of a tile: of each consumer 16 rows, and some padding that spreads tiles over the banks.
-pub(super) const TILE_SUMS: u32 = CONSUMERS * TILE_ROWS + 8;
+/// Sums of a tile: of each consumer 16 rows, and some padding: neighbouring tiles are in different banks.
+pub(super) const TILE_SUMS: u32 = CONSUMERS * TILE_ROWS + 16;
 
 /// Bytes of dynamic shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@
 //! # Products
 //! A consumer takes every eighth column of tiles, 256 values of each row. It needs only those 256 values of the
 //! input (or every eighth 256), receives and quantizes them itself, and shares them with no other warp. The
-//! tensor cores multiply: see [`operands`]. A value of the input is two signed bytes, high and low, which are
+//! tensor cores multiply: see `operands`. A value of the input is two signed bytes, high and low, which are
 //! two columns of the right factor; the eight columns are both bytes for the four units of a lane group, so a
 //! lane receives integer sums of its own units, which it scales as the type defines. Another sequence would be
 //! another right factor for the same unpacked weights.

@@ -11,7 +11,7 @@ use crate::kernels::format::{Format, Packed};
 use crate::kernels::stream::block::Stream;
 
 /// Words of a unit.
-const WORDS: usize = 8;
+pub(super) const WORDS: usize = 8;
 
 /// Registers of a lane's part of a tile as it is stored: at most 32 words of quants, and scales.
 pub(super) const RAW: usize = 34;
@@ -30,6 +30,7 @@ pub(super) enum Scales {
 }
 
 /// A column of the input as the right factor.
+#[derive(Clone)]
 pub(super) struct Column {
     /// Words of units t and t + 4, or zeros.
     pub words: [[Reg<u32>; WORDS]; 2],

@@ -1,41 +1,58 @@
 //! The products of a matrix phase: a consumer multiplies every eighth column of tiles, two tiles at a time, so
 //! that no chain of tensor core operations is waited for alone.
 
-use ptxgen::{ByteA, ByteB, Cache, IntAccumulator, Kernel, Pred, Reg, Shuffle};
+use ptxgen::{ByteA, ByteB, Cache, IntAccumulator, Kernel, Reg, Shuffle};
 
 use crate::kernels::format::Format;
 use crate::kernels::stream::block::{Place, Stream};
 use crate::kernels::stream::layout::{CHUNK, CONSUMERS, GROUP_SLOTS, SLOT_TILES, TILE_SUMS, input};
-use crate::kernels::stream::operands::{Column, Quads, RAW, Scales};
+use crate::kernels::stream::operands::{Column, RAW, Scales, WORDS};
 use crate::kernels::stream::record::{MAX_SEGMENTS, at, segment};
 
 /// Where a consumer is in a phase.
 pub(super) struct Cursor {
-    /// The next tile's place in the ring, and its group of columns.
+    /// The place in the ring of the tile that is loaded next.
     place: Place,
-    group: Reg<u32>,
-    /// Tiles completed in the phase.
+    /// The block's tiles of the phase, and how many of them are complete.
+    all: Reg<u32>,
     tiles: Reg<u32>,
-    /// Sums of rows g and g + 8, in the lane's units.
-    sums: [Reg<f32>; 2],
-    /// The lane's sum of squares of the input.
-    squares: Reg<f32>,
 }
 
-/// A tile in registers: which one, and the lane's part as it is stored.
-struct Loaded {
-    /// Whether there is one.
-    there: Reg<u32>,
-    slot: Reg<u32>,
-    group: Reg<u32>,
-    raw: [Reg<u32>; RAW],
+/// The lane's part of a tile as it is stored.
+type Raw = [Reg<u32>; RAW];
+
+/// The words of units t and t + 4 of rows g and g + 8.
+type Words = [[[Reg<u32>; WORDS]; 2]; 2];
+
+/// A tile in registers, unpacked, and the scales that [`Stream::packed_scales`] gives.
+struct Tile {
+    words: Words,
+    scales: [[Reg<u32>; 2]; 2],
 }
 
-impl Loaded {
+impl Tile {
     fn new(k: &Kernel) -> Self {
         let zero = || k.var(0u32);
-        Self { there: zero(), slot: zero(), group: zero(), raw: [(); RAW].map(|()| zero()) }
+        Self {
+            words: [(); 2].map(|()| [(); 2].map(|()| [(); WORDS].map(|()| zero()))),
+            scales: [(); 2].map(|()| [(); 2].map(|()| zero())),
+        }
     }
+}
+
+/// What belongs to a run of tiles of which a consumer has several per row.
+struct Groups {
+    /// The next tile's group of columns.
+    group: Reg<u32>,
+    /// Sums of rows g and g + 8, in the lane's units.
+    sums: [Reg<f32>; 2],
+}
+
+/// Columns of the input.
+enum Columns {
+    /// The consumer's only one.
+    Only(Column),
+    Several(Groups),
 }
 
 impl Stream<'_> {
@@ -48,106 +65,271 @@ impl Stream<'_> {
             self.stamp(2);
         });
         k.if_(k.gt(all, 0), || {
-            k.store(self.task.plus(at::ALL), all);
-            k.store(self.task.plus(at::FIRST_CHUNK), self.sums.chunk);
-            let cursor = Cursor {
-                place,
-                group: k.var(0u32),
-                tiles: k.var(0u32),
-                sums: [k.var(0f32), k.var(0f32)],
-                squares: k.var(0f32),
-            };
-            let ready = k.var(0u32);
-            k.for_(0u32, MAX_SEGMENTS as u32, 1u32, |number: Reg<u32>| {
-                let record = self.segment(number);
-                let share = self.share(record);
-                k.if_(k.gt(share.count, 0), || {
-                    let left = k.var(k.mul(share.count, self.word(at::GROUPS)));
-                    let first = Loaded::new(k);
-                    let by_format = |code: &dyn Fn(Format)| {
-                        let format = k.load(record.plus(segment::FORMAT));
-                        for f in Format::ALL.into_iter().filter(|f| f.is_quantized()) {
-                            k.if_(k.eq(format, f as u32), || code(f));
-                        }
-                    };
-                    // The first tile is loaded before the input arrives.
-                    by_format(&|format| self.load(format, &first, left, &cursor));
-                    k.if_(k.eq(ready, 0), || {
-                        self.prepare_input(cursor.squares);
-                        k.set(ready, 1u32);
-                    });
-                    by_format(&|format| self.multiply_segment(format, &first, left, &cursor));
+            let cursor = Cursor { place, all, tiles: k.var(0u32) };
+            let segment = k.var(0u32);
+            k.loop_(|l| {
+                let (format, count) = self.next_run(segment);
+                let left = k.mul(count, self.word(at::GROUPS));
+                let by_format = |code: &dyn Fn(Format)| {
+                    for f in Format::ALL.into_iter().filter(|f| f.is_quantized()) {
+                        k.if_(k.eq(format, f as u32), || code(f));
+                    }
+                };
+                by_format(&|format| {
+                    let tiles = [Tile::new(k), Tile::new(k)];
+                    // The first tiles are unpacked before the input arrives.
+                    k.if_else(
+                        k.gt(left, 1),
+                        || self.take_tiles(format, [&tiles[0], &tiles[1]], place),
+                        || self.take_tiles(format, [&tiles[0]], place),
+                    );
+                    k.if_(k.eq(cursor.tiles, 0), || self.prepare_input());
+                    k.if_else(
+                        k.eq(self.word(at::GROUPS), 1),
+                        || {
+                            let column = self.column(format, k.var(0u32));
+                            self.multiply_run(format, &tiles, left, &Columns::Only(column), &cursor);
+                        },
+                        || {
+                            let groups = Groups { group: k.var(0u32), sums: [k.var(0f32), k.var(0f32)] };
+                            self.multiply_run(format, &tiles, left, &Columns::Several(groups), &cursor);
+                        },
+                    );
                 });
+                k.break_if(l, k.ge(cursor.tiles, all));
             });
         });
         self.stamp(3);
     }
 
-    /// Loads the next tile if the segment has one: `left`.
-    fn load(&self, format: Format, loaded: &Loaded, left: Reg<u32>, cursor: &Cursor) {
+    /// Format and number of the block's tiles in segment `next` and those after it, as far as they have the
+    /// same format. Then `next` is the segment after these.
+    fn next_run(&self, next: Reg<u32>) -> (Reg<u32>, Reg<u32>) {
         let k = self.k;
-        {
-            let there = k.gt(left, 0);
-            k.set(loaded.there, k.select(there, 1u32, 0u32));
-            k.set(loaded.slot, cursor.place.slot);
-            k.set(loaded.group, cursor.group);
-            k.if_(there, || {
-                self.wait_phase(self.barrier(self.ring.full, cursor.place.slot), cursor.place.parity);
-                let number = k.and(self.warp, SLOT_TILES - 1);
-                let tile = k.at_stride(self.slot(cursor.place.slot), number, format.tile_bytes());
-                self.load_raw(format, tile, &loaded.raw);
-                self.advance(cursor.place, GROUP_SLOTS);
-                let next = k.add(cursor.group, 1);
-                k.set(cursor.group, k.select(k.eq(next, self.word(at::GROUPS)), 0u32, next));
-                k.set(left, k.sub(left, 1));
+        let (format, count) = (k.var(0u32), k.var(0u32));
+        k.loop_(|l| {
+            let record = self.segment(next);
+            let own = self.share(record).count;
+            let of_segment = k.load(record.plus(segment::FORMAT));
+            k.if_(k.gt(own, 0), || {
+                k.break_if(l, k.both(k.gt(count, 0), k.ne(of_segment, format)));
+                k.set(format, of_segment);
+                k.add_to(count, own);
+            });
+            k.add_to(next, 1);
+            k.break_if(l, k.ge(next, MAX_SEGMENTS as u32));
+        });
+        (format, count)
+    }
+
+    /// The consumer's place after `place`.
+    fn next(&self, place: Place) -> Place {
+        let k = self.k;
+        let next = Place { slot: k.var(place.slot), parity: k.var(place.parity) };
+        self.advance(next, GROUP_SLOTS);
+        next
+    }
+
+    /// Loads the tile at `place`.
+    fn load(&self, format: Format, place: Place) -> Raw {
+        let k = self.k;
+        let raw = [(); RAW].map(|()| k.reg());
+        self.wait_phase(self.barrier(self.ring.full, place.slot), place.parity);
+        let number = k.and(self.warp, SLOT_TILES - 1);
+        self.load_raw(format, k.at_stride(self.slot(place.slot), number, format.tile_bytes()), &raw);
+        raw
+    }
+
+    /// Unpacks tiles and releases their slots, the first of which is at `place`.
+    fn unpack_tiles<const N: usize>(&self, format: Format, raw: [Raw; N], tiles: [&Tile; N], place: Place) {
+        let k = self.k;
+        for (raw, tile) in raw.iter().zip(tiles) {
+            for (words, to) in self.quads(format, raw).iter().flatten().zip(tile.words.as_flattened()) {
+                words.iter().zip(to).for_each(|(word, to)| k.set(*to, *word));
+            }
+            for (scales, to) in self.packed_scales(format, raw).iter().zip(&tile.scales) {
+                scales.iter().zip(to).for_each(|(word, to)| k.set(*to, *word));
+            }
+        }
+        // All lanes have read the tiles.
+        k.sync_warp();
+        for _ in 0..N {
+            k.if_(k.eq(self.lane, 0), || k.arrive(self.barrier(self.ring.empty, place.slot)));
+            self.advance(place, GROUP_SLOTS);
+        }
+    }
+
+    /// Loads and unpacks the next tiles.
+    fn take_tiles<const N: usize>(&self, format: Format, tiles: [&Tile; N], place: Place) {
+        let raw = std::array::from_fn(|i| match i {
+            0 => self.load(format, place),
+            _ => self.load(format, self.next(place)),
+        });
+        self.unpack_tiles(format, raw, tiles, place);
+    }
+
+    /// Multiplies the `left` tiles of a run, of which the first two are loaded if there are so many: two at a
+    /// time, then one.
+    fn multiply_run(
+        &self,
+        format: Format,
+        tiles: &[Tile; 2],
+        left: Reg<u32>,
+        columns: &Columns,
+        cursor: &Cursor,
+    ) {
+        let k = self.k;
+        let [first, second] = tiles;
+        k.if_(k.gt(left, 1), || {
+            let mut last = None;
+            k.loop_(|l| {
+                let products = last.insert(self.multiply_tiles(format, [first, second], columns));
+                k.set(left, k.sub(left, 2));
+                k.break_if(l, k.lt(left, 2));
+                // The next are on their way while these are scaled and added.
+                let raw = [self.load(format, cursor.place), self.load(format, self.next(cursor.place))];
+                self.use_products(format, products, columns, cursor);
+                self.unpack_tiles(format, raw, [first, second], cursor.place);
+            });
+            if let Some(products) = &last {
+                self.use_products(format, products, columns, cursor);
+            }
+            k.if_(k.ne(left, 0), || self.take_tiles(format, [first], cursor.place));
+        });
+        k.if_(k.ne(left, 0), || {
+            let products = self.multiply_tiles(format, [first], columns);
+            self.use_products(format, &products, columns, cursor);
+        });
+    }
+
+    /// Multiplies tiles.
+    fn multiply_tiles<const N: usize>(
+        &self,
+        format: Format,
+        tiles: [&Tile; N],
+        columns: &Columns,
+    ) -> Products<N> {
+        let k = self.k;
+        let scales = tiles.map(|tile| tile.scales.map(|row| row.map(|word| k.var(word))));
+        let sums = [(); N].map(|()| [(); 4].map(|()| k.int_accumulator()));
+        let (columns, groups): ([Column; N], _) = match columns {
+            Columns::Only(column) => {
+                products(k, &sums, tiles.map(|tile| (&tile.words, column)));
+                ([(); N].map(|()| column.clone()), None)
+            }
+            // One column after the other, for both take too many registers.
+            Columns::Several(groups) => {
+                let numbers: [Reg<u32>; N] = std::array::from_fn(|_| {
+                    let number = k.var(groups.group);
+                    let next = k.add(number, 1);
+                    k.set(groups.group, k.select(k.eq(next, self.word(at::GROUPS)), 0u32, next));
+                    number
+                });
+                let columns = std::array::from_fn(|i| {
+                    let column = self.column(format, numbers[i]);
+                    products(k, &[sums[i]], [(&tiles[i].words, &column)]);
+                    column
+                });
+                (columns, Some(numbers))
+            }
+        };
+        Products { scales, columns, groups, sums }
+    }
+
+    /// Scales products and adds them to the sums of their rows.
+    fn use_products<const N: usize>(
+        &self,
+        format: Format,
+        products: &Products<N>,
+        columns: &Columns,
+        cursor: &Cursor,
+    ) {
+        let k = self.k;
+        let count = self.word(at::COLUMNS);
+        let sums: [[Reg<f32>; 2]; N] = std::array::from_fn(|i| {
+            let number = products.groups.map_or(self.warp, |groups| k.mad(groups[i], CONSUMERS, self.warp));
+            let there = k.lt(number, count);
+            std::array::from_fn(|h| {
+                let of_row = products.sums[i].each_ref().map(|m| [m.0[2 * h], m.0[2 * h + 1]]);
+                let scales = self.scales(format, &products.scales[i][h]);
+                k.select(there, scaled(k, &scales, of_row, &products.columns[i]), 0f32)
+            })
+        });
+        match (columns, products.groups) {
+            (Columns::Several(own), Some(groups)) => self.add_tiles(sums, groups, own.sums, cursor),
+            _ => self.finish_rows(sums, cursor),
+        }
+    }
+
+    /// Adds the sums of one or two tiles to those of their rows. Where these are complete they are stored.
+    fn add_tiles<const N: usize>(
+        &self,
+        tiles: [[Reg<f32>; 2]; N],
+        groups: [Reg<u32>; N],
+        sums: [Reg<f32>; 2],
+        cursor: &Cursor,
+    ) {
+        let k = self.k;
+        let all = self.word(at::GROUPS);
+        for (tile, group) in tiles.into_iter().zip(groups) {
+            (0..2).for_each(|h| k.add_to(sums[h], tile[h]));
+            k.if_(k.eq(k.add(group, 1), all), || {
+                self.finish_rows([sums], cursor);
+                (0..2).for_each(|h| k.set(sums[h], 0f32));
             });
         }
     }
 
-    /// Multiplies the rest of a segment, whose first tile is loaded: two tiles at a time, then one.
-    fn multiply_segment(&self, format: Format, first: &Loaded, left: Reg<u32>, cursor: &Cursor) {
+    /// Stores the sums of the rows of one or two complete tiles.
+    fn finish_rows<const N: usize>(&self, tiles: [[Reg<f32>; 2]; N], cursor: &Cursor) {
         let k = self.k;
-        k.loop_(|l| {
-            k.break_if(l, k.eq(left, 0));
-            let second = Loaded::new(k);
-            self.load(format, &second, left, cursor);
-            self.multiply_tiles(format, [first, &second], left, cursor);
+        let count = N as u32;
+        let in_chunk = |number: Reg<u32>| k.and(number, CHUNK - 1);
+        let number = in_chunk(cursor.tiles);
+        k.if_(k.lt(in_chunk(k.add(number, count - 1)), count), || {
+            for i in 0..count {
+                // The buffer of the first chunk is free.
+                let starts = k.both(k.eq(in_chunk(k.add(number, i)), 0), k.ne(k.add(cursor.tiles, i), 0));
+                k.if_(starts, || self.wait_buffer(k.add(self.sums.chunk, i)));
+            }
         });
-        k.if_(k.ne(first.there, 0), || self.multiply_tiles(format, [first], left, cursor));
+        let (odd, upper) = (k.ne(k.and(self.lane, 1), 0), k.ne(k.and(self.lane, 2), 0));
+        let [low, high]: [Reg<f32>; 2] = std::array::from_fn(|h| {
+            let a = tiles[0][h];
+            let Some(b) = tiles.get(1).map(|b| b[h]) else {
+                return k.add(a, k.shuffle(a, Shuffle::Xor(1)));
+            };
+            // The lane's bit 0 says which tile it ends with, bit 1 which row.
+            let (keep, give) = (k.select(odd, b, a), k.select(odd, a, b));
+            k.add(keep, k.shuffle(give, Shuffle::Xor(1)))
+        });
+        let (keep, give) = (k.select(upper, high, low), k.select(upper, low, high));
+        let sum = k.add(keep, k.shuffle(give, Shuffle::Xor(2)));
+        // Two buffers of a chunk follow each other.
+        let own = if N > 1 { k.add(number, k.and(self.lane, 1)) } else { number };
+        let tile = k.and(k.mad(self.sums.chunk, CHUNK, own), 2 * CHUNK - 1);
+        let row = k.mad(k.bfe(self.lane, 1, 1), 8u32, k.shr(self.lane, 2));
+        let place = k.at(self.sums.values, k.mad(self.warp, 16u32, row));
+        k.store(k.at_stride(place, tile, 4 * TILE_SUMS), sum);
+        let before = k.var(cursor.tiles);
+        k.add_to(cursor.tiles, count);
+        let near = k.lt(in_chunk(cursor.tiles), count);
+        k.if_(k.either(near, k.eq(cursor.tiles, cursor.all)), || {
+            for i in 1..=count {
+                let number = k.add(before, i);
+                k.if_(k.either(k.eq(in_chunk(number), 0), k.eq(number, cursor.all)), || {
+                    self.arrive_warp(self.barrier(self.sums.full, self.buffer().0));
+                    k.add_to(self.sums.chunk, 1);
+                });
+            }
+        });
     }
 
-    /// Multiplies loaded tiles. Then the first has the next one, if there is any.
-    fn multiply_tiles<const N: usize>(
-        &self,
-        format: Format,
-        tiles: [&Loaded; N],
-        left: Reg<u32>,
-        cursor: &Cursor,
-    ) {
+    /// Waits until the buffer of chunk `chunk` is free.
+    pub(super) fn wait_buffer(&self, chunk: Reg<u32>) {
         let k = self.k;
-        let quads = tiles.map(|loaded| self.quads(format, &loaded.raw));
-        let scales = tiles.map(|loaded| self.packed_scales(format, &loaded.raw));
-        // All lanes have read the tiles.
-        k.sync_warp();
-        k.if_(k.eq(self.lane, 0), || {
-            tiles.iter().for_each(|loaded| k.arrive(self.barrier(self.ring.empty, loaded.slot)));
-        });
-        let columns = tiles.map(|loaded| self.column(format, loaded.group));
-        let products = products::<N>(k, std::array::from_fn(|i| (&quads[i], &columns[i])));
-        let groups = tiles.map(|loaded| k.var(loaded.group));
-        // The next is on its way while these are scaled and added. One tile alone is the last.
-        if N > 1 {
-            self.load(format, tiles[0], left, cursor);
-        }
-        let sums: [[Reg<f32>; 2]; N] = std::array::from_fn(|i| {
-            let there = k.lt(k.mad(groups[i], CONSUMERS, self.warp), self.word(at::COLUMNS));
-            std::array::from_fn(|h| {
-                let of_row = products[i].each_ref().map(|m| [m.0[2 * h], m.0[2 * h + 1]]);
-                let scales = self.scales(format, &scales[i][h]);
-                k.select(there, scaled(k, &scales, of_row, &columns[i]), 0f32)
-            })
-        });
-        self.finish_tiles(sums, groups, cursor);
+        let (buffer, lap) = (k.and(chunk, 1), k.bfe(chunk, 1, 1));
+        self.wait_phase(self.barrier(self.sums.empty, buffer), k.xor(lap, 1u32));
     }
 
     /// The lane's part of the input for group `group` of columns.
@@ -166,76 +348,19 @@ impl Stream<'_> {
             [0, 4].map(|unit| if format.has_minimum() { k.load(sums.plus(unit)) } else { k.var(0i32) });
         Column { words, scale, sums }
     }
-
-    /// Adds the sums of one or two tiles to those of their rows, and stores these where they are complete.
-    fn finish_tiles<const N: usize>(
-        &self,
-        tiles: [[Reg<f32>; 2]; N],
-        groups: [Reg<u32>; N],
-        cursor: &Cursor,
-    ) {
-        let k = self.k;
-        let ends = |i: usize| k.eq(k.add(groups[i], 1), self.word(at::GROUPS));
-        let ends = [ends(0), if N > 1 { ends(1) } else { k.ne(k.var(0u32), 0) }];
-        let a: [Reg<f32>; 2] = std::array::from_fn(|h| k.add(cursor.sums[h], tiles[0][h]));
-        let b: [Reg<f32>; 2] = std::array::from_fn(|h| {
-            let before = k.select(ends[0], 0f32, a[h]);
-            tiles.get(1).map_or(before, |second| k.add(before, second[h]))
-        });
-        (0..2).for_each(|h| k.set(cursor.sums[h], k.select(ends[1], 0f32, b[h])));
-        k.if_(k.either(ends[0], ends[1]), || {
-            let count = |end: Pred| k.select(end, 1u32, 0u32);
-            let numbers = [k.var(cursor.tiles), k.add(cursor.tiles, count(ends[0]))];
-            for (number, end) in numbers.into_iter().zip(ends) {
-                let starts = k.eq(k.and(number, CHUNK - 1), 0);
-                k.if_(k.both(end, starts), || self.start_chunk(number, cursor));
-            }
-            // The lane's bit 0 says which tile it ends with, bit 1 which row.
-            let (odd, upper) = (k.ne(k.and(self.lane, 1), 0), k.ne(k.and(self.lane, 2), 0));
-            let [low, high]: [Reg<f32>; 2] = std::array::from_fn(|h| {
-                let (keep, give) = (k.select(odd, b[h], a[h]), k.select(odd, a[h], b[h]));
-                k.add(keep, k.shuffle(give, Shuffle::Xor(1)))
-            });
-            let (keep, give) = (k.select(upper, high, low), k.select(upper, low, high));
-            let sum = k.add(keep, k.shuffle(give, Shuffle::Xor(2)));
-            let number = k.select(odd, numbers[1], numbers[0]);
-            let stores = k.ne(k.select(odd, count(ends[1]), count(ends[0])), 0);
-            // Two buffers of a chunk follow each other.
-            let tile = k.and(k.mad(self.word(at::FIRST_CHUNK), CHUNK, number), 2 * CHUNK - 1);
-            let row = k.mad(k.bfe(self.lane, 1, 1), 8u32, k.shr(self.lane, 2));
-            let own = k.at(self.sums.values, k.mad(self.warp, 16u32, row));
-            k.if_(stores, || k.store(k.at_stride(own, tile, 4 * TILE_SUMS), sum));
-            k.set(cursor.tiles, k.add(numbers[1], count(ends[1])));
-            for (number, end) in numbers.into_iter().zip(ends) {
-                let last = k.either(
-                    k.eq(k.and(number, CHUNK - 1), CHUNK - 1),
-                    k.eq(k.add(number, 1), self.word(at::ALL)),
-                );
-                k.if_(k.both(end, last), || {
-                    self.arrive_warp(self.barrier(self.sums.full, self.buffer().0));
-                    k.add_to(self.sums.chunk, 1);
-                });
-            }
-        });
-    }
-
-    /// Waits until the buffer of the chunk that tile `number` starts is free.
-    fn start_chunk(&self, number: Reg<u32>, cursor: &Cursor) {
-        let k = self.k;
-        let chunk = k.add(self.word(at::FIRST_CHUNK), k.shr(number, CHUNK.trailing_zeros()));
-        let (buffer, lap) = (k.and(chunk, 1), k.bfe(chunk, 1, 1));
-        self.wait_phase(self.barrier(self.sums.empty, buffer), k.xor(lap, 1u32));
-        k.if_(k.eq(number, 0), || {
-            let squares = k.warp_sum(cursor.squares);
-            let to = k.at(self.sums.squares, k.mad(buffer, CONSUMERS, self.warp));
-            k.if_(k.eq(self.lane, 0), || k.store(to, squares));
-        });
-    }
 }
 
-/// The products of tiles with their inputs: of units t and t + 4 the first and the second 16 values.
-fn products<const N: usize>(k: &Kernel, all: [(&Quads, &Column); N]) -> [[IntAccumulator; 4]; N] {
-    let sums: [[IntAccumulator; 4]; N] = [(); N].map(|()| [(); 4].map(|()| k.int_accumulator()));
+/// The integer products of tiles, and what they are scaled with.
+struct Products<const N: usize> {
+    scales: [[[Reg<u32>; 2]; 2]; N],
+    columns: [Column; N],
+    /// The groups of columns, where there are several.
+    groups: Option<[Reg<u32>; N]>,
+    sums: [[IntAccumulator; 4]; N],
+}
+
+/// Adds the products of tiles with their inputs: of units t and t + 4 the first and the second 16 values.
+fn products<const N: usize>(k: &Kernel, sums: &[[IntAccumulator; 4]; N], all: [(&Words, &Column); N]) {
     for pair in 0..2 {
         for m in 0..4 {
             for (sums, (quads, column)) in sums.iter().zip(all) {
@@ -247,7 +372,6 @@ fn products<const N: usize>(k: &Kernel, all: [(&Quads, &Column); N]) -> [[IntAcc
             }
         }
     }
-    sums
 }
 
 /// The sum of a row's units: `products` are those of the high and of the low bytes.

@@ -67,10 +67,6 @@ pub(super) mod at {
     pub const MOST_SHARES: i64 = 39;
     /// Byte offset of the scales in a cache in q8_0.
     pub const SCALES_AT: i64 = 40;
-    /// Not in the list, kept here by a consumer: the tiles of the phase in its block, the number of the phase's
-    /// first chunk.
-    pub const ALL: i64 = 41;
-    pub const FIRST_CHUNK: i64 = 42;
     /// The first segment, and the words of a segment.
     pub const SEGMENT: i64 = 44;
     pub const SEGMENT_WORDS: i64 = 16;

@@ -13,6 +13,8 @@ use crate::kernels::stream::sync::{CANDIDATES, FIRST_PHASE_AT, PHASES_PER_STEP};
 
 /// Rows of a lane.
 const ROWS: u32 = 4;
+/// Candidates for the next token that a lane receives at a time.
+const TOGETHER: usize = 5;
 
 /// Four rows of a tile.
 struct Rows {
@@ -30,6 +32,12 @@ struct Rows {
     in_chunk: Reg<u32>,
     /// What sums are multiplied by.
     factor: Reg<f32>,
+}
+
+/// Where results go: packets, and the phase number that they get.
+struct To {
+    packets: Pointer<Global, u32>,
+    phase: Reg<u32>,
 }
 
 impl Stream<'_> {
@@ -90,18 +98,19 @@ impl Stream<'_> {
         });
 
         let (buffer, lap) = self.buffer();
+        let tile = k.mad(buffer, CHUNK, rows.in_chunk);
+        let from = k.at_stride(k.at_stride(self.sums.values, tile, 4 * TILE_SUMS), k.and(self.lane, 3), 16);
+        let to = To { packets: self.address(at::OUT), phase: self.phase(at::OUTPUT) };
+        let (inverse_len, eps) = (self.number(at::INVERSE_LEN), self.number(at::EPS));
         self.wait_phase(self.barrier(self.sums.full, buffer), lap);
+        let parts: Vec<[Reg<f32>; 4]> =
+            (0..CONSUMERS).map(|w| k.load_n(from.plus(i64::from(16 * w)), Cache::Default)).collect();
         k.if_(k.both(k.eq(first, 0), self.is_set(NORM)), || {
             let squares = k.at(self.sums.squares, k.scale(buffer, CONSUMERS));
             let parts = k.load_n::<{ CONSUMERS as usize }, _, _>(squares, Cache::Default);
             let total = parts.into_iter().reduce(|a, b| k.add(a, b)).unwrap_or(normed);
-            let mean = k.mad(total, self.number(at::INVERSE_LEN), self.number(at::EPS));
-            k.set(normed, k.rsqrt(mean));
+            k.set(normed, k.rsqrt(k.mad(total, inverse_len, eps)));
         });
-        let tile = k.mad(buffer, CHUNK, rows.in_chunk);
-        let from = k.at_stride(k.at_stride(self.sums.values, tile, 4 * TILE_SUMS), k.and(self.lane, 3), 16);
-        let parts: Vec<[Reg<f32>; 4]> =
-            (0..CONSUMERS).map(|w| k.load_n(from.plus(i64::from(16 * w)), Cache::Default)).collect();
         self.arrive_warp(self.barrier(self.sums.empty, buffer));
         k.add_to(self.sums.chunk, 1);
         let factor = k.mul(normed, rows.factor);
@@ -113,24 +122,23 @@ impl Stream<'_> {
         k.if_(is(LOGITS), || self.store_logits(rows, values, best));
         k.if_(is(ADD), || {
             let sums = [0, 1, 2, 3].map(|i| k.add(residual[i], values[i]));
-            k.if_(rows.there, || self.send_rows(rows.row, sums));
+            k.if_(rows.there, || self.send_rows(&to, rows.row, sums));
         });
-        k.if_(is(GATE), || self.gate(rows, values));
+        k.if_(is(GATE), || self.gate(&to, rows, values));
         k.if_(is(HEADS), || {
             let [a, b, c, d] = values;
             let [(x, y), (z, w)] = [rotate_pair(k, turns[0], a, b), rotate_pair(k, turns[1], c, d)];
-            k.if_(rows.there, || self.send_rows(rows.phase_row, [x, y, z, w]));
+            k.if_(rows.there, || self.send_rows(&to, rows.phase_row, [x, y, z, w]));
         });
     }
 
     /// Passes on four values from `row` on of the phase's results.
-    fn send_rows(&self, row: Reg<u32>, values: [Reg<f32>; 4]) {
-        let to = self.packet(self.address(at::OUT), self.k.shr(row, 2));
-        self.send(to, values, self.phase(at::OUTPUT));
+    fn send_rows(&self, to: &To, row: Reg<u32>, values: [Reg<f32>; 4]) {
+        self.send(self.packet(to.packets, self.k.shr(row, 2)), values, to.phase);
     }
 
     /// Keeps the gate's values; multiplies those of the second segment with them.
-    fn gate(&self, rows: &Rows, values: [Reg<f32>; 4]) {
+    fn gate(&self, to: &To, rows: &Rows, values: [Reg<f32>; 4]) {
         let k = self.k;
         let place = k.at(self.held, k.scale(k.shr(rows.local, 2), 4));
         let of = |number: u32| k.both(rows.there, k.eq(rows.segment, number));
@@ -138,7 +146,7 @@ impl Stream<'_> {
         k.sync_warp();
         k.if_(of(1), || {
             let gates = k.load_n::<4, _, _>(place, Cache::Default);
-            self.send_rows(rows.row, std::array::from_fn(|i| silu_times(k, gates[i], values[i])));
+            self.send_rows(to, rows.row, std::array::from_fn(|i| silu_times(k, gates[i], values[i])));
         });
         k.sync_warp();
     }
@@ -171,16 +179,13 @@ impl Stream<'_> {
         k.if_(k.eq(self.block(), 0), || {
             let count = self.blocks();
             let last = k.sub(count, 1);
-            k.for_(0u32, count, 32u32, |first: Reg<u32>| {
-                let index = k.min(k.add(first, self.lane), last);
-                let from = self.packet(candidates, index);
-                let words = [(); 4].map(|()| k.var(0u32));
-                self.poll(|| {
-                    let loaded = k.load_relaxed_b128(from);
-                    words.iter().zip(loaded).for_each(|(to, word)| k.set(*to, word));
-                    k.all(k.eq(loaded[3], phase))
-                });
-                take_better(k, best, (k.bits(words[0]), words[1]));
+            k.for_(0u32, count, 32 * TOGETHER as u32, |first: Reg<u32>| {
+                let index = |i| k.min(k.add(k.add(first, 32 * i as u32), self.lane), last);
+                let from: [_; TOGETHER] = std::array::from_fn(|i| self.packet(candidates, index(i)));
+                let words = from.map(|_| [(); 4].map(|()| k.reg()));
+                self.request(from, words);
+                self.settle(from, words, phase);
+                words.iter().for_each(|words| take_better(k, best, (k.bits(words[0]), words[1])));
             });
             warp_best(k, best);
             k.if_(k.eq(self.lane, 0), || {
