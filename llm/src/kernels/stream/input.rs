@@ -8,7 +8,7 @@ use ptxgen::{Cache, Pointer, Reduce, Reg, Shared, Shuffle};
 use crate::kernels::cache::{four_bytes, largest};
 use crate::kernels::stream::block::Stream;
 use crate::kernels::stream::layout::{CONSUMERS, input};
-use crate::kernels::stream::record::{NORM, SUMS, at};
+use crate::kernels::stream::record::{BYTES, NORM, NUMBERS, SUMS, at};
 
 /// The largest magnitude becomes this: 256 · 127, so that the high byte never overflows.
 const TOP: f32 = 32512.0;
@@ -68,14 +68,18 @@ impl Stream<'_> {
                 k.mul(value, k.bits::<u32, f32>(factors[i][v]))
             })
         });
-        for (i, values) in (0..).zip(values.as_chunks::<PACKETS>().0) {
-            let column = k.add(first, CONSUMERS * i);
-            if i == 0 {
-                self.quantize(column, values);
-            } else {
-                k.if_(k.lt(column, columns), || self.quantize(column, values));
+        let each = |store: &dyn Fn(Reg<u32>, &[[Reg<f32>; 4]; PACKETS])| {
+            for (i, values) in (0..).zip(values.as_chunks::<PACKETS>().0) {
+                let column = k.add(first, CONSUMERS * i);
+                if i == 0 {
+                    store(column, values);
+                } else {
+                    k.if_(k.lt(column, columns), || store(column, values));
+                }
             }
-        }
+        };
+        k.if_(self.is_set(BYTES), || each(&|column, values| self.quantize(column, values)));
+        k.if_(self.is_set(NUMBERS), || each(&|column, values| self.store_numbers(column, values)));
     }
 
     /// Quantizes a column.

@@ -12,8 +12,8 @@ use crate::kernels::stream::record::{MAX_SEGMENTS, at, segment};
 /// Where a consumer is in a phase.
 pub(super) struct Cursor {
     /// The next tile's place in the ring, and its group of columns.
-    place: Place,
-    group: Reg<u32>,
+    pub place: Place,
+    pub group: Reg<u32>,
     /// Tiles completed in the phase.
     tiles: Reg<u32>,
     /// Sums of rows g and g + 8, in the lane's units.
@@ -77,6 +77,7 @@ impl Stream<'_> {
                         k.set(ready, 1u32);
                     });
                     by_format(&|format| self.multiply_segment(format, &first, left, &cursor));
+                    self.multiply_segment_of_numbers(record, left, &cursor);
                 });
             });
         });
@@ -168,7 +169,7 @@ impl Stream<'_> {
     }
 
     /// Adds the sums of one or two tiles to those of their rows, and stores these where they are complete.
-    fn finish_tiles<const N: usize>(
+    pub(super) fn finish_tiles<const N: usize>(
         &self,
         tiles: [[Reg<f32>; 2]; N],
         groups: [Reg<u32>; N],
