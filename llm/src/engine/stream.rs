@@ -129,8 +129,7 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     let launch = |role, tasks: &Buffer, range: std::ops::Range<usize>, timed: bool| -> Result<Launch> {
         let args = Args::new().buffer(tasks).buffer(&m.state.words).buffer(&sync);
         let args = if timed { args.buffer(&times) } else { args.u64(0) };
-        let args =
-            args.u32(fits(range.start)?).u32(fits(range.end)?).u32(slots).u32(slot).u32(ragged.into());
+        let args = args.u32(fits(range.start)?).u32(fits(range.end)?).u32(slots).u32(slot).u32(ragged.into());
         let held = inputs + needs.inputs;
         let args = args.u32(inputs).u32(held).u32(held + needs.held);
         let phases = &phases[range];

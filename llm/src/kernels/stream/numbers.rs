@@ -60,9 +60,8 @@ impl Stream<'_> {
         let rows = self.slot_rows(format);
         let runs = VALUES / format.unit();
         // A lane past the end of the matrix keeps zeros.
-        let weights: Vec<Vec<[Reg<u32>; 4]>> = (0..QUAD)
-            .map(|_| (0..runs).map(|_| std::array::from_fn(|_| k.var(0u32))).collect())
-            .collect();
+        let weights: Vec<Vec<[Reg<u32>; 4]>> =
+            (0..QUAD).map(|_| (0..runs).map(|_| std::array::from_fn(|_| k.var(0u32))).collect()).collect();
         k.loop_(|l| {
             k.break_if(l, k.eq(left, 0));
             let runs: Vec<Run> = (0..runs).map(|run| self.run_of(format, run, cursor.group)).collect();
@@ -105,13 +104,7 @@ impl Stream<'_> {
     }
 
     /// Loads the lane's values of four rows at `rows`.
-    fn load_quad(
-        &self,
-        format: Format,
-        rows: Pointer<Shared, u8>,
-        runs: &[Run],
-        to: &[Vec<[Reg<u32>; 4]>],
-    ) {
+    fn load_quad(&self, format: Format, rows: Pointer<Shared, u8>, runs: &[Run], to: &[Vec<[Reg<u32>; 4]>]) {
         let k = self.k;
         let own = k.at_stride(rows, k.and(self.warp, SLOT_TILES - 1), row_bytes(format) / SLOT_TILES);
         for (row, to) in (0..).zip(to) {
