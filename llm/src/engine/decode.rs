@@ -18,11 +18,10 @@ use crate::engine::programs::Programs;
 use crate::engine::prompt::chunks::{Prompt, supports};
 use crate::engine::prompt::products::CHUNK;
 use crate::engine::state::State;
+use crate::engine::stream;
 use crate::engine::timed::Tracing;
-use crate::engine::{step, stream};
 use crate::error::{Error, Result};
 use crate::kernels::prompt::gemm::DEPTH;
-use crate::kernels::step::shape::Shape;
 use crate::model::Model;
 use crate::model::config::Config;
 use crate::spans::HOST;
@@ -97,7 +96,7 @@ impl Engine {
             })?;
         let mut plan = |model: &DeviceModel| match options.mode {
             Mode::Operations => Ok(None),
-            _ => step_plan(model, &mut programs, tuning.choices.step, options.timed),
+            Mode::Persistent => stream::plan(model, &mut programs, options.timed),
         };
         let mut step_plan = plan(&model)?;
         let mode = if step_plan.is_some() { options.mode } else { Mode::Operations };
@@ -108,8 +107,7 @@ impl Engine {
         }
         let operations = Operations::new(&model, &mut programs, &tuning.choices)?;
         let step = match &step_plan {
-            Some(plan) if mode == Mode::Persistent => record(device, [&plan.whole])?,
-            Some(plan) => record(device, &plan.phases)?,
+            Some(plan) => record(device, [&plan.whole])?,
             None => record(device, &operations.launches)?,
         };
         let fill = match &step_plan {
@@ -325,32 +323,12 @@ impl Engine {
         let point = trace_span!(target: HOST, "submit").in_scope(|| self.queue.replay(step))?;
         trace_span!(target: HOST, "wait").in_scope(|| point.wait(self.model.patience))?;
         if let Some(tracing) = &mut self.tracing {
-            let timed = self.step_plan.as_ref().filter(|p| self.mode == Mode::Persistent && p.timed);
+            let timed = self.step_plan.as_ref().filter(|p| p.timed);
             trace_span!(target: HOST, "read the times").in_scope(|| tracing.stepped(self.position, timed))?;
         }
         self.position += 1;
         Ok(())
     }
-}
-
-/// The step: the streaming one if the model is quantized, else in the shape `tuned`, or in the default one if
-/// the model does not fit the device in it: a longer context than that of the search may need more shared
-/// memory.
-fn step_plan(
-    model: &DeviceModel,
-    programs: &mut Programs,
-    tuned: Option<Shape>,
-    timed: bool,
-) -> Result<Option<StepPlan>> {
-    if let Some(plan) = stream::plan(model, programs, timed)? {
-        return Ok(Some(plan));
-    }
-    if let Some(shape) = tuned
-        && let Some(plan) = step::plan(model, programs, shape, timed)?
-    {
-        return Ok(Some(plan));
-    }
-    step::plan(model, programs, Shape::default(), timed)
 }
 
 impl Decoder for Engine {

@@ -23,7 +23,6 @@ mod profile;
 pub(crate) mod programs;
 pub(crate) mod prompt;
 pub(crate) mod state;
-pub(crate) mod step;
 pub(crate) mod stream;
 mod timed;
 mod times;

@@ -5,7 +5,7 @@ use hcq::{Args, Buffer, LaunchConfig};
 use crate::engine::launch::Launch;
 use crate::engine::matrix::{Matrix, fits};
 use crate::engine::memory::{DeviceModel, LayerMemory};
-use crate::engine::plan::{Exchange, StepPlan};
+use crate::engine::plan::StepPlan;
 use crate::engine::programs::Programs;
 use crate::error::Result;
 use crate::kernels::format::TILE_COLS;
@@ -18,8 +18,10 @@ use crate::kernels::stream::task::{
     Attention, Division, Finish, Heads, Input, Packets, Results, Segment, Task,
 };
 
-/// Slots that keep memory busy.
-const BUSY_SLOTS: u32 = 16;
+/// Slots that keep memory busy, whatever their size.
+const BUSY_SLOTS: u32 = 8;
+/// Bytes of a slot of numbers beside quantized types: smaller ones take the producer too long.
+const NUMBERS_SLOT: u32 = 8192;
 
 /// Slots without which a consumer waits for ever: it holds two tiles of a quantized type, or one slot.
 fn least_slots(quantized: bool) -> u32 {
@@ -33,11 +35,15 @@ struct Ring {
 }
 
 impl Ring {
-    /// The ring in `bytes` bytes for slots of at least `least`. Numbers stream in larger slots while there are
-    /// enough of them.
-    fn of(bytes: u32, least: u32, quantized: bool) -> Self {
+    /// The ring in `bytes` bytes for slots of at least `least`, for matrices of quantized types, of others, or
+    /// of both. Numbers stream in larger slots while there are enough of them.
+    fn of(bytes: u32, least: u32, quantized: bool, numbers: bool) -> Self {
         let of = |slot: u32| Self { slot, slots: (bytes / slot).min(MAX_SLOTS) / GROUP_SLOTS * GROUP_SLOTS };
-        let larger = if quantized { vec![] } else { vec![4 * least, 2 * least] };
+        let larger = match (quantized, numbers) {
+            (false, _) => vec![4 * least, 2 * least],
+            (true, true) => vec![least.max(NUMBERS_SLOT)],
+            (true, false) => vec![],
+        };
         larger.into_iter().map(of).find(|ring| ring.slots >= BUSY_SLOTS).unwrap_or_else(|| of(least))
     }
 }
@@ -101,7 +107,8 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     let most = fits(usize::try_from(info.max_shared_per_block.count()).unwrap_or(usize::MAX))?;
     let free = most.saturating_sub(kernel.static_shared() + needs.fixed());
     let quantized = m.matrices().any(|m| m.format.is_quantized());
-    let Ring { slot, slots } = Ring::of(free, needs.slot, quantized);
+    let numbers = m.matrices().any(|m| !m.format.is_quantized());
+    let Ring { slot, slots } = Ring::of(free, needs.slot, quantized, numbers);
     let shared = slots * slot + needs.fixed();
     if slots < least_slots(quantized) || kernel.blocks_per_sm(THREADS, shared) == 0 {
         return Ok(None);
@@ -141,8 +148,7 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     let fill = launch("fill", &without_head, 0..head, false)?;
     let parts = phases.iter().enumerate().map(|(i, p)| launch(p.role, &all, i..i + 1, false));
     let parts = parts.collect::<Result<Vec<_>>>()?;
-    let exchange = Exchange::Numbers(sync);
-    Ok(Some(StepPlan { whole, fill, phases: parts, times, timed, exchange, kept }))
+    Ok(Some(StepPlan { whole, fill, phases: parts, times, timed, sync, kept }))
 }
 
 impl<'a> Planner<'a> {

@@ -1,6 +1,6 @@
 //! The kernels: written with `ptxgen`, compiled ahead for each target and embedded as cubins.
 //!
-//! Three rooms hold the three ways of running a model: [`operations`] has one kernel per operation, [`step`]
+//! Three rooms hold the three ways of running a model: [`operations`] has one kernel per operation, [`stream`]
 //! a whole decode step in one kernel, [`prompt`] many tokens at once on the tensor cores. The modules beside
 //! them are shared: the layout of weights ([`format`](mod@format), [`pack`]), the key/value [`cache`], the
 //! decode [`state`].
@@ -20,7 +20,6 @@ pub mod prompt;
 pub mod recipe;
 pub mod rotation;
 pub mod state;
-pub mod step;
 pub mod stream;
 
 use ptxgen::{Kernel, Module, Named, Target};
@@ -31,7 +30,6 @@ use crate::kernels::heads::HEAD_DIMS;
 use crate::kernels::operations::matvec::Epilogue;
 use crate::kernels::operations::{attention, matvec, norm, quantized_attention, rope, token};
 use crate::kernels::prompt::{attention as prompt_attention, dequantize, gemm, squares, vector};
-use crate::kernels::step::variant::VARIANTS;
 
 /// All kernels for `target`, in the modules that are committed.
 pub fn modules(target: Target) -> Vec<Named> {
@@ -47,9 +45,6 @@ pub fn modules(target: Target) -> Vec<Named> {
         let mut kernels = vec![token::embed(format)];
         kernels.extend(Epilogue::ALL.map(|e| matvec::kernel(format, e, matvec::Shape::default())));
         add(format.suffix(), kernels);
-    }
-    for variant in VARIANTS {
-        add(variant.module, vec![step::kernel::kernel(variant, step::shape::Shape::default())]);
     }
     add(stream::kernel::NAME, vec![stream::kernel::kernel(target)]);
     let mut kernels = vec![attention::combine()];
