@@ -85,8 +85,8 @@ fn a_token_far_into_a_context_costs_what_its_position_says() {
         });
         eprintln!("{case}: {near:.2} and {far:.2} instructions of a warp per position");
         assert!((far / near - 1.0).abs() < 0.05, "{case}: {near} and then {far} instructions per position");
-        // The step kernel reads the cache once for all heads that share it. Operations read it once per head; the share
-        // of DRAM depends on which blocks run together, here as many as the computer has cores.
+        // The step kernel reads the cache once for all heads that share it. Operations read it once per head; the
+        // share of DRAM depends on which blocks run together, here as many as the computer has cores.
         let most = if mode == Mode::Persistent { 1.05 } else { 1.05 * GROUP };
         let bytes = (costs[2].dram_bytes - costs[1].dram_bytes) / (POSITIONS[2] - POSITIONS[1]) as f64;
         let ratio = bytes / per_position;

@@ -1,8 +1,8 @@
 //! The kernels: written with `ptxgen`, compiled ahead for each target and embedded as cubins.
 //!
-//! Three rooms hold the three ways of running a model: [`operations`] has one kernel per operation, [`stream`]
-//! a whole decode step in one kernel, [`prompt`] many tokens at once on the tensor cores. The modules beside
-//! them are shared: the layout of weights ([`format`](mod@format), [`pack`]), the key/value [`cache`], the
+//! Three rooms hold the three ways of running a model: [`operations`] has one kernel per operation, [`stream`] a
+//! whole decode step in one kernel, [`prompt`] many tokens at once on the tensor cores. The modules beside them
+//! are shared: the layout of weights ([`format`](mod@format), [`pack`]), the key/value [`cache`], the
 //! decode [`state`].
 //!
 //! `cargo run -p ga10b-llm --example build_kernels` compiles the committed cubins again (it needs a `ptxas`);

@@ -18,6 +18,8 @@ const TINY: f32 = 1e-30;
 const MAGIC: f32 = 12_582_912.0;
 /// Packets of a column per lane: values `4 · lane` on, and 128 later.
 const PACKETS: usize = 2;
+/// The lane's values of a column.
+type Column = [[Reg<f32>; 4]; PACKETS];
 
 impl Stream<'_> {
     /// Receives the consumer's columns and quantizes them into shared memory. Adds the lane's squares to
@@ -51,7 +53,7 @@ impl Stream<'_> {
         });
         let inside = index.map(|index| k.lt(index, count));
         // Loaded before the input has arrived.
-        let normed = self.is_set(NORM);
+        let [normed, bytes, numbers] = [NORM, BYTES, NUMBERS].map(|flag| self.is_set(flag));
         let factors = index.map(|_| [(); 4].map(|()| k.var::<u32>(1f32.to_bits())));
         for ((factors, index), inside) in factors.iter().zip(index).zip(inside) {
             let from = k.at(weights, k.scale(index, 4));
@@ -68,7 +70,7 @@ impl Stream<'_> {
                 k.mul(value, k.bits::<u32, f32>(factors[i][v]))
             })
         });
-        let each = |store: &dyn Fn(Reg<u32>, &[[Reg<f32>; 4]; PACKETS])| {
+        let each = |store: &dyn Fn(Reg<u32>, &Column)| {
             for (i, values) in (0..).zip(values.as_chunks::<PACKETS>().0) {
                 let column = k.add(first, CONSUMERS * i);
                 if i == 0 {
@@ -78,12 +80,12 @@ impl Stream<'_> {
                 }
             }
         };
-        k.if_(self.is_set(BYTES), || each(&|column, values| self.quantize(column, values)));
-        k.if_(self.is_set(NUMBERS), || each(&|column, values| self.store_numbers(column, values)));
+        k.if_(bytes, || each(&|column, values| self.quantize(column, values)));
+        k.if_(numbers, || each(&|column, values| self.store_numbers(column, values)));
     }
 
     /// Quantizes a column.
-    fn quantize(&self, column: Reg<u32>, values: &[[Reg<f32>; 4]; PACKETS]) {
+    fn quantize(&self, column: Reg<u32>, values: &Column) {
         let k = self.k;
         let all = values.as_flattened();
         let top = k.reduce(k.bits::<f32, u32>(largest(k, all, &[])), Reduce::Max);

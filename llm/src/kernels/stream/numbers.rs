@@ -10,8 +10,17 @@ use crate::kernels::format::{Format, Packed, TILE_COLS, TILE_ROWS};
 use crate::kernels::stream::block::Stream;
 use crate::kernels::stream::layout::{CONSUMERS, GROUP_SLOTS, QUAD, SLOT_TILES, number_bytes, row_bytes};
 use crate::kernels::stream::products::Cursor;
-use crate::kernels::stream::record::{at, segment};
+use crate::kernels::stream::record::at;
 
+/// The last type that is not quantized: all before it are not either.
+const LAST: Format = Format::Bf16;
+const _: () = {
+    let mut i = 0;
+    while i < Format::ALL.len() {
+        assert!(Format::ALL[i].is_quantized() == (Format::ALL[i] as u32 > LAST as u32));
+        i += 1;
+    }
+};
 /// Values of a lane.
 const VALUES: u32 = TILE_COLS / 32;
 
@@ -40,18 +49,15 @@ impl Stream<'_> {
         k.at(column, k.scale(k.shr(self.word(at::NUMBERS_AT), 4), 16)).cast()
     }
 
-    /// Multiplies a segment of `left` tiles, if its type is not quantized.
-    pub(super) fn multiply_segment_of_numbers(
-        &self,
-        record: Pointer<Shared, u32>,
-        left: Reg<u32>,
-        cursor: &Cursor,
-    ) {
+    /// Multiplies a segment of `left` tiles, if the type with number `code` is not quantized.
+    pub(super) fn multiply_segment_of_numbers(&self, code: Reg<u32>, left: Reg<u32>, cursor: &Cursor) {
         let k = self.k;
-        let code = k.load(record.plus(segment::FORMAT));
-        for format in Format::ALL.into_iter().filter(|f| !f.is_quantized()) {
-            k.if_(k.eq(code, format as u32), || self.multiply_numbers(format, left, cursor));
-        }
+        // The common case leaves by one branch.
+        k.if_(k.le(code, LAST as u32), || {
+            for format in Format::ALL.into_iter().filter(|f| !f.is_quantized()) {
+                k.if_(k.eq(code, format as u32), || self.multiply_numbers(format, left, cursor));
+            }
+        });
     }
 
     /// Multiplies a segment of `left` tiles.

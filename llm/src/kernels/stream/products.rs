@@ -64,8 +64,8 @@ impl Stream<'_> {
                 k.if_(k.gt(share.count, 0), || {
                     let left = k.var(k.mul(share.count, self.word(at::GROUPS)));
                     let first = Loaded::new(k);
+                    let format = k.load(record.plus(segment::FORMAT));
                     let by_format = |code: &dyn Fn(Format)| {
-                        let format = k.load(record.plus(segment::FORMAT));
                         for f in Format::ALL.into_iter().filter(|f| f.is_quantized()) {
                             k.if_(k.eq(format, f as u32), || code(f));
                         }
@@ -77,7 +77,7 @@ impl Stream<'_> {
                         k.set(ready, 1u32);
                     });
                     by_format(&|format| self.multiply_segment(format, &first, left, &cursor));
-                    self.multiply_segment_of_numbers(record, left, &cursor);
+                    self.multiply_segment_of_numbers(format, left, &cursor);
                 });
             });
         });
