@@ -4,7 +4,7 @@
 #   tools/on-gpu.sh build            here: release binaries into target/gpu/
 #   tools/on-gpu.sh suite            there: the device suite through the rm backend
 #   tools/on-gpu.sh verify           there: llm-demo --verify for Q6_K, Q4_K, Q8_0 and F16 models of the 1B shape, and the embedded model's tokens;
-#                                    256 greedy tokens of both fast paths against the unfused one
+#                                    256 greedy tokens of the fast path against the unfused one
 #   tools/on-gpu.sh profile          there: where a step and a prompt of the 1B shape spend their time, and traces of each engine (OUT/trace-*.json)
 #   tools/on-gpu.sh conform          there: the same programs on the GPU and on the software ga10b
 #   tools/on-gpu.sh soak             there: the long form of the soak test, as tools/soak.sh (not part of all)
@@ -51,9 +51,7 @@ suite() { run suite 280 "$bin/device-suite" --test-threads 1; }
 verify() {
     run story 60 "$bin/llm-demo" --device "$device" -n 64 --temp 0
     run verify-embedded 60 "$bin/llm-demo" --device "$device" --verify -n 16
-    for engine in persistent phases; do
-        run "greedy-$engine" 60 "$bin/llm-demo" --device "$device" --engine "$engine" --verify --greedy 256
-    done
+    run greedy-embedded 60 "$bin/llm-demo" --device "$device" --engine persistent --verify --greedy 256
     for quant in q6_k q4_k_m q8_0 f16; do
         model=${MODELS:-/tmp}/llama-3.2-1b-$quant.gguf
         [ -s "$model" ] || run "synthesize-$quant" 120 "$bin/llm-demo" --synthesize "llama-3.2-1b:$quant" "$model"
@@ -66,7 +64,7 @@ profile() {
     [ -s "$model" ] || run synthesize-q6_k 120 "$bin/llm-demo" --synthesize llama-3.2-1b:q6_k "$model"
     run profile-step 60 "$bin/llm-demo" --device "$device" -m "$model" --profile -n 128
     run profile-prompt 60 "$bin/llm-demo" --device "$device" -m "$model" --profile --pp 512
-    for engine in persistent phases operations; do
+    for engine in persistent operations; do
         run "trace-$engine" 60 "$bin/llm-demo" --device "$device" -m "$model" --engine "$engine" -n 32 --trace "$out/trace-$engine.json"
     done
 }

@@ -32,9 +32,9 @@ pub struct Cli {
     #[arg(value_parser = Selector::from_str)]
     pub device: Selector,
 
-    /// How the kernels of a token are launched: persistent (one launch), phases (one per phase) or operations
-    /// (one per operation, activations in single precision) [default: persistent; operations on the software
-    /// device, where launches cost nothing]
+    /// How the kernels of a token are launched: persistent (one launch) or operations (one per operation,
+    /// activations in single precision) [default: persistent; operations on the software device, where
+    /// launches cost nothing]
     #[arg(global = true, long, value_name = "ENGINE", value_parser = engine)]
     pub engine: Option<Mode>,
 
@@ -150,10 +150,10 @@ pub struct Cli {
     /// Search the shapes of kernels that are fastest on this device for this model, and store them for later
     /// runs
     ///
-    /// PARTS is what to search, separated by commas: step (the kernel of a whole token), matvec (matrix times
-    /// vector, for --engine operations and the last layer of prompts), prompt (matrix times the tokens of a
-    /// prompt); by default all. The search needs a ptxas to compile candidates; later runs do not. Results
-    /// are stored per GPU, model shape and types in the file that LLM_DEMO_TUNING names, else in
+    /// PARTS is what to search, separated by commas: matvec (matrix times vector, for --engine operations and
+    /// the last layer of prompts), prompt (matrix times the tokens of a prompt); by default all. The step
+    /// kernel has one shape. The search needs a ptxas to compile candidates; later runs do not. Results are
+    /// stored per GPU, model shape and types in the file that LLM_DEMO_TUNING names, else in
     /// llm-demo/tuning.json in the user's cache directory; --bench reports whether they are in use. On the
     /// software device times are predicted for an AGX Orin.
     #[arg(long, group = "mode", value_name = "PARTS", num_args = 0..=1, require_equals = true)]
@@ -319,7 +319,14 @@ fn usage(kind: ErrorKind, message: &str) -> ! {
 
 fn engine(text: &str) -> Result<Mode, String> {
     let mode = Mode::ALL.into_iter().find(|m| m.name() == text);
-    mode.ok_or_else(|| format!("expected one of {}", Mode::ALL.map(Mode::name).join(", ")))
+    mode.ok_or_else(|| match text {
+        "phases" => {
+            "a step is one launch (persistent), whose phases --profile and --trace show; a launch per \
+                     operation is operations"
+                .to_owned()
+        }
+        _ => format!("expected one of {}", Mode::ALL.map(Mode::name).join(", ")),
+    })
 }
 
 fn parts(text: &str) -> Result<Parts, String> {
@@ -403,6 +410,6 @@ mod tests {
         assert_eq!(parse(&["--check", "--verify"]).expect("valid").check, Some(Checks::all()));
         let tune = |args: &[&str]| parse(args).expect("valid").tune;
         assert_eq!(tune(&["--tune"]), Some(Parts(Part::ALL.to_vec())));
-        assert_eq!(tune(&["--tune=prompt,step"]), Some(Parts(vec![Part::Prompt, Part::Step])));
+        assert_eq!(tune(&["--tune=prompt,matvec"]), Some(Parts(vec![Part::Prompt, Part::Matvec])));
     }
 }

@@ -116,8 +116,10 @@ impl Session {
         let (wanted, found) = (setup.mode.unwrap_or(usual), engine.mode());
         if wanted != found {
             let what = format!(
-                "there is no step kernel for the types of this model ({}) or for its sizes on this device",
-                model.quantization()
+                "the step kernel does not take this model's sizes ({}, feed-forward {}) on this device: an SM's \
+                 shared memory holds a whole input vector and a ring of weights",
+                model.quantization(),
+                model.config.ff
             );
             ensure!(
                 setup.mode.is_none(),

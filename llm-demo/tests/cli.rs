@@ -169,12 +169,16 @@ fn greedy_tokens_are_compared_with_those_of_the_unfused_path() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let model = tiny(folder.path(), "q4_k_m");
     let args = ["-m", &model, "-p", "a", "--verify", "--greedy", "4"];
-    let (code, out, err) = run(&[&args[..], &["--engine", "phases"]].concat());
+    let (code, out, err) = run(&[&args[..], &["--engine", "persistent"]].concat());
     assert_eq!(code, 0, "{out}{err}");
-    assert!(out.contains("phases with operations") && out.contains("the same 4 tokens"), "{out}");
+    assert!(out.contains("persistent with operations") && out.contains("the same 4 tokens"), "{out}");
     let (code, _, err) = run(&args);
     assert_eq!(code, 1);
-    assert!(err.contains("choose --engine phases or persistent"), "{err}");
+    assert!(err.contains("choose --engine persistent"), "{err}");
+    // An engine that there is no more.
+    let (code, _, err) = run(&["-n", "1", "--engine", "phases"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("a step is one launch (persistent)") && err.contains("--profile"), "{err}");
 }
 
 #[test]

@@ -125,17 +125,28 @@ fn a_prompt_that_begins_with_bos_has_no_second_one() {
 #[test]
 fn an_engine_that_the_model_cannot_have_is_an_error_if_asked_for() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("mixed.gguf");
-    // No step kernel multiplies integers and F32.
-    with(&file, &[], &["blk.0.attn_q.weight"]);
-    let (code, _, err) = run(&["-m", name(&file), "-n", "2"]);
+    let file = folder.path().join("wide.gguf");
+    // A vector that shared memory does not hold.
+    let synthesis: Synthesis = "tiny-llama:f16".parse().expect("a shape");
+    let synthesis = synthesis.with_sizes(1, 64, 49_152);
+    synthesis.write_file(3, &file, &mut |_, _| ()).expect("a file");
+    let (code, _, err) = run(&["-m", name(&file), "-n", "2", "-p", "a"]);
     assert_eq!(code, 0, "{err}");
-    for engine in ["persistent", "phases"] {
-        let (code, out, err) = run(&["-m", name(&file), "-n", "2", "--engine", engine]);
-        assert_eq!((code, out.as_str()), (1, ""), "{err}");
-        assert!(err.contains("there is no step kernel for the types of this model"), "{err}");
-        assert!(err.contains(&format!("--engine {engine} is not possible")), "{err}");
-    }
+    let (code, out, err) = run(&["-m", name(&file), "-n", "2", "-p", "a", "--engine", "persistent"]);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(err.contains("the step kernel does not take this model's sizes"), "{err}");
+    assert!(err.contains("--engine persistent is not possible"), "{err}");
+}
+
+#[test]
+fn a_model_of_several_types_has_a_step_kernel() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("mixed.gguf");
+    with(&file, &[], &["blk.0.attn_q.weight", "token_embd.weight", "blk.1.ffn_up.weight"]);
+    let args = ["-m", name(&file), "--engine", "persistent", "--verify", "-n", "3"];
+    let (code, out, err) = run(&args);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("within bounds"), "{out}");
 }
 
 #[test]

@@ -47,7 +47,7 @@
 //! - a tensor type: [`gguf`] (its blocks), `quant` (dequantization), [`kernels::format`] and
 //!   [`kernels::pack`]
 //! - an architecture: [`model`] (keys and tensors), `engine::memory` (weights on the device), then its three
-//!   lowerings: `engine::operations`, `engine::step`, `engine::prompt`
+//!   lowerings: `engine::operations`, `engine::stream`, `engine::prompt`
 //! - a way to decode: a room in [`kernels`] and a lowering in [`engine`]
 //! - the cache: [`cache`] (types), [`kernels::cache`](mod@kernels::cache) (code), `engine::cache` (sizes)
 //! - more sequences: `engine::state` holds what one sequence has, `engine::memory` what all share
@@ -65,18 +65,15 @@
 //!  7 chat::template compare generate
 //!  8 chat::conversation kernels::activation kernels::cache kernels::committed kernels::format kernels::heads
 //!  8 kernels::rotation kernels::state
-//!  9 chat kernels::pack kernels::operations kernels::prompt
-//!  9 kernels::step::layout kernels::step::record kernels::step::sync
-//!  9 kernels::sample::weigh kernels::stream::layout kernels::stream::record
-//! 10 kernels::sample::select kernels::step::shape kernels::stream::sync
-//! 11 kernels::sample::rank kernels::step::block kernels::step::task kernels::step::variant
-//! 11 kernels::stream::block kernels::stream::task
-//! 12 kernels::sample::kernel
-//! 12 kernels::step::cached kernels::step::input kernels::step::results kernels::step::tile
-//! 12 kernels::stream::cached kernels::stream::input kernels::stream::operands kernels::stream::producer
-//! 12 kernels::stream::results
-//! 13 kernels::step::attend kernels::stream::attend kernels::stream::products
-//! 14 kernels::step::kernel kernels::stream::kernel
+//!  9 chat kernels::pack kernels::operations kernels::prompt kernels::sample::weigh
+//!  9 kernels::stream::layout kernels::stream::record kernels::stream::sync
+//! 10 kernels::sample::select kernels::stream::block kernels::stream::task
+//! 11 kernels::sample::rank
+//! 11 kernels::stream::cached kernels::stream::input kernels::stream::operands kernels::stream::producer
+//! 11 kernels::stream::results kernels::stream::rows
+//! 12 kernels::sample::kernel kernels::stream::attend kernels::stream::products
+//! 13 kernels::stream::numbers
+//! 14 kernels::stream::kernel
 //! 15 kernels::choices kernels::recipe
 //! 16 kernels tuning::compile tuning::entry
 //! 17 tuning::store
@@ -84,7 +81,7 @@
 //! 19 engine::launch engine::matrix engine::times engine::options engine::programs
 //! 20 engine::cache engine::plan engine::state
 //! 21 engine::memory
-//! 22 engine::operations engine::step engine::stream
+//! 22 engine::operations engine::stream
 //! 23 engine::diagnosis engine::timed
 //! 24 engine::prompt
 //! 25 engine::decode engine::footprint
@@ -92,7 +89,7 @@
 //! 27 engine
 //! 28 search::meter search::outcome
 //! 29 search::bench
-//! 30 search::gemm search::matvec search::step
+//! 30 search::gemm search::matvec
 //! 31 search
 //! ```
 

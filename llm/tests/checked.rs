@@ -1,8 +1,9 @@
 //! The kernels under the checks of the software ga10b: no reads of memory that nothing wrote, no accesses that
 //! nothing orders, no barrier that lanes miss.
 
+use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm::{
-    CacheType, Decoder, Engine, EngineOptions, Mode, Sampler, SamplerOptions, Tokenizer, embedded,
+    CacheType, Decoder, Engine, EngineOptions, Mode, Model, Sampler, SamplerOptions, Tokenizer, embedded,
 };
 use ga10b_sim::sm::Config as ExecutorConfig;
 use ga10b_sim::{Checks, Sim, SimConfig};
@@ -10,11 +11,16 @@ use hcq::DeviceOptions;
 
 /// Fails for any finding while an engine for the embedded model does `work`.
 fn assert_clean(mode: Mode, kv: CacheType, work: impl Fn(&mut Engine)) {
+    assert_clean_of(&embedded::model().unwrap(), mode, kv, work);
+}
+
+/// The same for another model.
+fn assert_clean_of(model: &Model, mode: Mode, kv: CacheType, work: impl Fn(&mut Engine)) {
     let executor = ExecutorConfig { checks: Checks::all(), ..ExecutorConfig::default() };
     let sim = Sim::new(SimConfig { executor, ..SimConfig::default() });
     let device = hcq::sim::open(sim.clone(), DeviceOptions::default()).unwrap();
     let options = EngineOptions::new(64).with_mode(mode).with_cache(kv).with_device_sampling(true);
-    let mut engine = Engine::new(&device, &embedded::model().unwrap(), &options).unwrap();
+    let mut engine = Engine::new(&device, model, &options).unwrap();
     assert_eq!(engine.mode(), mode, "the step kernel does not fit");
     work(&mut engine);
     let found = sim.findings();
@@ -46,8 +52,11 @@ fn a_token_that_is_drawn_is_clean() {
 }
 
 #[test]
-fn a_token_in_one_launch_per_phase_is_clean() {
-    assert_clean(Mode::Phases, CacheType::F16, two_steps);
+fn tokens_of_models_of_other_types_in_one_launch_are_clean() {
+    for mix in ["f16", "f32"] {
+        let model = format!("tiny-llama:{mix}").parse::<Synthesis>().unwrap().model(3).unwrap();
+        assert_clean_of(&model, Mode::Persistent, CacheType::F16, two_steps);
+    }
 }
 
 /// A prompt that is shorter than the launches that it takes, and the token after it.

@@ -27,11 +27,11 @@ fn used_and_needed(sm_count: u32, options: &EngineOptions) -> (u64, Footprint) {
 fn an_engine_takes_what_its_footprint_says() {
     for (sm_count, context, kv, mode) in [
         (2, 64, CacheType::F16, Mode::Operations),
-        (4, 64, CacheType::F16, Mode::Phases),
+        (4, 64, CacheType::F16, Mode::Persistent),
         (8, 1024, CacheType::F16, Mode::Persistent),
         (10, 64, CacheType::F16, Mode::Operations),
         (14, 64, CacheType::Q8_0, Mode::Operations),
-        (16, 1024, CacheType::Q8_0, Mode::Phases),
+        (16, 1024, CacheType::Q8_0, Mode::Persistent),
         (16, 1024, CacheType::F16, Mode::Persistent),
     ] {
         let options = EngineOptions::new(context).with_cache(kv).with_mode(mode);

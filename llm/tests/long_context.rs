@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ga10b_llm::synthesize::Synthesis;
-use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Mode, Model};
+use ga10b_llm::{CacheType, Engine, EngineOptions, Mode, Model};
 use ga10b_sim::sm::{CacheConfig, Config as ExecutorConfig, Counters};
 use ga10b_sim::{Sim, SimConfig};
 use hcq::DeviceOptions;
@@ -13,6 +13,8 @@ use hcq::DeviceOptions;
 const POSITIONS: [usize; 3] = [2_047, 8_191, 32_767];
 /// Query heads of the model that share a key/value head.
 const GROUP: f64 = 4.0;
+/// Times that a token is counted.
+const ATTEMPTS: usize = 3;
 /// Bytes of a DRAM sector.
 const SECTOR: f64 = 32.0;
 
@@ -46,15 +48,20 @@ fn cost(before: &Counters, after: &Counters) -> Cost {
     }
 }
 
-/// The cost of `work` at each of the positions.
+/// The cost of `work` at each of the positions: of several attempts the one with the fewest instructions. At the
+/// end of a step one block polls for the others, which run when the computer lets them.
 fn costs(engine: &mut Engine, sim: &Sim, work: impl Fn(&mut Engine)) -> Vec<Cost> {
-    let at = |position: &usize| {
+    let mut at = |position: &usize| {
         engine.pretend(*position).unwrap();
         let before = sim.counters().sm;
         work(engine);
         cost(&before, &sim.counters().sm)
     };
-    POSITIONS.iter().map(at).collect()
+    let least = |position| {
+        let attempts = (0..ATTEMPTS).map(|_| at(position));
+        attempts.min_by(|a, b| a.instructions.total_cmp(&b.instructions)).expect("an attempt")
+    };
+    POSITIONS.iter().map(least).collect()
 }
 
 #[test]
@@ -63,13 +70,13 @@ fn a_token_far_into_a_context_costs_what_its_position_says() {
     for (mode, kv) in [
         (Mode::Operations, CacheType::F16),
         (Mode::Operations, CacheType::Q8_0),
-        (Mode::Phases, CacheType::F16),
-        (Mode::Phases, CacheType::Q8_0),
+        (Mode::Persistent, CacheType::F16),
+        (Mode::Persistent, CacheType::Q8_0),
     ] {
         let (mut engine, sim) = engine(&model, mode, kv);
         let per_position = engine.cache_bytes_per_position() as f64;
         let costs = costs(&mut engine, &sim, |engine| {
-            engine.step_greedy(1).unwrap();
+            engine.step_by_phases(1).unwrap();
         });
         let case = format!("{mode:?}, {kv:?}");
         let [near, far] = [0, 1].map(|i| {
@@ -78,15 +85,15 @@ fn a_token_far_into_a_context_costs_what_its_position_says() {
         });
         eprintln!("{case}: {near:.2} and {far:.2} instructions of a warp per position");
         assert!((far / near - 1.0).abs() < 0.05, "{case}: {near} and then {far} instructions per position");
-        // Phases read the cache once for all heads that share it. Operations read it once per head; the share
-        // of DRAM depends on which blocks run together, here as many as the computer has cores.
-        let most = if mode == Mode::Phases { 1.05 } else { 1.05 * GROUP };
+        // The step kernel reads the cache once for all heads that share it. Operations read it once per head; the
+        // share of DRAM depends on which blocks run together, here as many as the computer has cores.
+        let most = if mode == Mode::Persistent { 1.05 } else { 1.05 * GROUP };
         let bytes = (costs[2].dram_bytes - costs[1].dram_bytes) / (POSITIONS[2] - POSITIONS[1]) as f64;
         let ratio = bytes / per_position;
         eprintln!("{case}: {bytes:.1} bytes of DRAM per position of {per_position} bytes, {ratio:.3}");
         assert!((0.95..most).contains(&ratio), "{case}: {ratio:.3} bytes of DRAM per cached byte");
-        // A block per SM in phases; four smaller ones in operations, the same number for each head.
-        let blocks = if mode == Mode::Phases { 16.0 } else { 64.0 };
+        // A block per SM in the step kernel; four smaller ones in operations, the same number for each head.
+        let blocks = if mode == Mode::Persistent { 16.0 } else { 64.0 };
         let busiest = (costs[2].busiest - costs[1].busiest) / (costs[2].instructions - costs[1].instructions);
         eprintln!("{case}: the busiest block has {:.3} of its share", blocks * busiest);
         assert!(

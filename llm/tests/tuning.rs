@@ -11,12 +11,11 @@ use std::time::Duration;
 use ga10b_llm::compare::Comparison;
 use ga10b_llm::kernels::operations::matvec::{self, Epilogue};
 use ga10b_llm::kernels::prompt::gemm;
-use ga10b_llm::kernels::step::shape as step;
 use ga10b_llm::search::{self, Counter, Limits, Listener, Meter, Outcome, Part, Progress};
 use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm::tuning::{
     Compiler, Entry, Gpu, KernelFile, Kernels, Method, ModelShape, Store, Subject, Tuned, TunedGemm,
-    TunedMatvec, TunedStep, Tuning,
+    TunedMatvec, Tuning,
 };
 use ga10b_llm::{Decoder, Engine, EngineOptions, Mode, Model};
 use ga10b_sim::{Sim, SimConfig};
@@ -125,13 +124,12 @@ fn engine(device: &Device, model: &Model, mode: Mode, tuning: &Tuning) -> Engine
 
 #[test]
 fn a_search_is_kept_and_gives_the_same_tokens() {
-    // The streaming step of quantized models has one shape.
-    kept_search(&ga10b_llm::embedded::model().unwrap(), &[Part::Matvec, Part::Prompt]);
-    kept_search(&tiny("f16", (256, 512)), &Part::ALL);
+    kept_search(&ga10b_llm::embedded::model().unwrap());
+    kept_search(&tiny("f16", (256, 512)));
 }
 
-/// Searches for `model`, of which `tuned` are the parts that have shapes.
-fn kept_search(model: &Model, tuned: &[Part]) {
+/// Searches all parts for `model`.
+fn kept_search(model: &Model) {
     let Some(compiler) = compiler() else { return };
     let folder = tempfile::tempdir().unwrap();
     let store = Store::at(folder.path().join("deep/tuning.json"));
@@ -142,7 +140,7 @@ fn kept_search(model: &Model, tuned: &[Part]) {
     assert!(found.findings.iter().all(|f| f.ns > 0 && f.ns <= f.usual_ns), "{:?}", found.findings);
     for part in Part::ALL {
         let tried = found.findings.iter().any(|f| f.part == part && f.tried > 0);
-        assert_eq!(tried, tuned.contains(&part), "{part:?}");
+        assert!(tried, "{part:?}");
     }
     assert!(!found.out_of_time);
     // Every candidate is right; of one that fills an SM less, the prediction says nothing.
@@ -152,7 +150,7 @@ fn kept_search(model: &Model, tuned: &[Part]) {
     let subject = Subject::new(device.info(), model);
     assert!(store.load(&subject, Method::Measured, Target::Sm87).unwrap().is_none());
     let loaded = store.load(&subject, Method::Predicted, Target::Sm87).unwrap().expect("it was kept");
-    assert_eq!((&loaded.entry.step, &loaded.problems), (&found.entry.step, &Vec::new()));
+    assert_eq!((&loaded.entry.matvec, &loaded.problems), (&found.entry.matvec, &Vec::new()));
     assert_eq!(loaded.tuning.kernels, found.kernels);
     let usual = tokens(&device, model, &Tuning::default());
     assert_eq!(tokens(&device, model, &loaded.tuning), usual);
@@ -163,18 +161,6 @@ fn usual_entry(device: &Device, meter: Meter, model: &Model, compiler: &Compiler
     let folder = tempfile::tempdir().unwrap();
     let mut keep = Keep(Store::at(folder.path().join("tuning.json")));
     search::search(device, model, compiler, meter, &limits(&Part::ALL, 0), &mut keep).unwrap().entry
-}
-
-fn step_shapes() -> impl Strategy<Value = step::Shape> {
-    let shape = (2u32..5, 1u32..3, 0u32..3, 2u32..4);
-    let shape = shape.prop_map(|(warps, blocks_per_sm, depth, tiles)| step::Shape {
-        warps: 1 << warps,
-        blocks_per_sm,
-        depth: 1 << depth,
-        tiles,
-    });
-    // More than the registers of a thread hold.
-    shape.prop_filter("registers", |s| s.depth * s.tiles <= 8 && s.warps * s.blocks_per_sm <= 16)
 }
 
 fn matvec_shapes() -> impl Strategy<Value = matvec::Shape> {
@@ -202,7 +188,6 @@ proptest! {
         mix in proptest::sample::select(vec!["q6_k", "q4_k_m", "q8_0", "f16"]),
         // Rows that are no whole tiles, that are, and long ones of a small matrix, which warps share.
         sizes in proptest::sample::select(vec![(512, 1024), (2048, 2048), (256, 8192)]),
-        step in step_shapes(),
         matvec in matvec_shapes(),
         tile in proptest::sample::select(gemm::MORE_TILES.to_vec()),
     ) {
@@ -210,12 +195,7 @@ proptest! {
         let model = tiny(mix, sizes);
         let (device, meter) = device();
         let mut entry = usual_entry(&device, meter, &model, &compiler);
-        // The streaming step of quantized models has one shape.
-        prop_assert_eq!(entry.step.is_some(), mix == "f16");
         prop_assert!(!entry.matvec.is_empty() && !entry.gemm.is_empty());
-        if let Some(s) = &mut entry.step {
-            s.tuned.shape = step;
-        }
         entry.matvec.iter_mut().for_each(|m| m.tuned.shape = matvec);
         entry.gemm.iter_mut().for_each(|g| g.tuned.shape = tile);
         let compiled = entry.recipes().into_iter().map(|(name, recipe)| (name.into(), compiler.compile(&recipe).unwrap()));
@@ -225,7 +205,6 @@ proptest! {
         store.save(entry.clone(), &kernels, Target::Sm87).unwrap();
         let loaded = store.load(&entry.subject, Method::Predicted, Target::Sm87).unwrap().unwrap();
         prop_assert_eq!(&loaded.problems, &Vec::<String>::new());
-        prop_assert_eq!(loaded.tuning.choices.step, (mix == "f16").then_some(step));
         let wanted = logits(&device, &model, &Tuning::default());
         for (wanted, found) in wanted.iter().zip(logits(&device, &model, &loaded.tuning)) {
             let mut comparison = Comparison::new();
@@ -242,8 +221,8 @@ fn entries() -> impl Strategy<Value = Entry> {
     let gemm = (prop::sample::select(gemm::TILES.to_vec()), any::<u32>(), any::<bool>());
     let lists = (prop::collection::vec(matvec, 0..4), prop::collection::vec(gemm, 0..4));
     let times = (any::<u64>(), any::<u64>());
-    (gpu, any::<bool>(), prop::option::of(step_shapes()), lists, times).prop_map(
-        |((name, sm_count), measured, step, (matvec, gemm), (usual_ns, ns))| Entry {
+    (gpu, any::<bool>(), lists, times).prop_map(
+        |((name, sm_count), measured, (matvec, gemm), (usual_ns, ns))| Entry {
             subject: Subject {
                 gpu: Gpu { name, sm: 87, sm_count },
                 model: ModelShape {
@@ -261,8 +240,6 @@ fn entries() -> impl Strategy<Value = Entry> {
             method: if measured { Method::Measured } else { Method::Predicted },
             version: "0.0.0".to_owned(),
             ptxas: "12.6.85".to_owned(),
-            step: step
-                .map(|shape| TunedStep { kernel: "f16".to_owned(), tuned: Tuned { shape, usual_ns, ns } }),
             matvec: matvec
                 .into_iter()
                 .enumerate()
@@ -320,7 +297,6 @@ proptest! {
             prop_assert_eq!(&entry, last);
             let loaded = store.load(&entry.subject, entry.method, Target::Sm87).unwrap().unwrap();
             prop_assert_eq!(loaded.tuning.kernels, kernels);
-            prop_assert_eq!(loaded.tuning.choices.step, entry.step.map(|s| s.tuned.shape));
             // Kept again, there is nothing new.
             store.save(last.clone(), &Kernels::new(), Target::Sm87).unwrap();
             prop_assert_eq!(&store.entries().unwrap(), &kept);
@@ -345,7 +321,7 @@ proptest! {
             Ok(Some(loaded)) => {
                 let recipes = loaded.entry.recipes();
                 prop_assert!(loaded.tuning.kernels.keys().all(|name| recipes.contains_key(&**name)));
-                prop_assert!(loaded.tuning.choices.step.is_none_or(step::Shape::is_valid));
+                prop_assert!(loaded.tuning.choices.gemm.values().all(|(tile, _)| tile.is_valid()));
             }
             Ok(None) => {}
             Err(error) => prop_assert!(error.to_string().contains("tuning.json"), "{}", error),
@@ -353,40 +329,41 @@ proptest! {
     }
 }
 
-/// A store, and an entry with a shape of the step kernel and none of matrix times vector.
-fn tuned_step() -> (tempfile::TempDir, Store, Entry) {
+/// A store, and an entry with a shape of one matrix times a vector alone.
+fn tuned_matvec() -> (tempfile::TempDir, Store, Entry) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::at(folder.path().join("tuning.json"));
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut entry = entries().new_tree(&mut runner).unwrap().current();
-    let shape = step::Shape { warps: 8, ..step::Shape::default() };
-    let tuned = Tuned { shape, usual_ns: 2, ns: 1 };
-    entry.step = Some(TunedStep { kernel: "f16".to_owned(), tuned });
-    entry.matvec.clear();
+    let tuned = Tuned { shape: matvec::Shape { warps: 8, ..matvec::Shape::default() }, usual_ns: 2, ns: 1 };
+    let one = TunedMatvec { ty: "Q6_K".to_owned(), epilogue: Epilogue::Add, rows: 256, cols: 512, tuned };
+    (entry.matvec, entry.gemm) = (vec![one], Vec::new());
     (folder, store, entry)
 }
 
 #[test]
 fn a_later_search_adds_to_what_is_there() {
-    let (_folder, store, entry) = tuned_step();
+    let (_folder, store, entry) = tuned_matvec();
     store.save(entry.clone(), &stand_ins(&entry), Target::Sm87).unwrap();
-    let tuned = Tuned { shape: matvec::Shape { warps: 8, ..matvec::Shape::default() }, usual_ns: 2, ns: 1 };
-    let one = TunedMatvec { ty: "Q6_K".to_owned(), epilogue: Epilogue::Add, rows: 256, cols: 512, tuned };
-    let second = Entry { step: None, matvec: vec![one], gemm: Vec::new(), ..entry.clone() };
+    let shape = *gemm::MORE_TILES.iter().find(|tile| !gemm::TILES.contains(tile)).unwrap();
+    let tuned = Tuned { shape, usual_ns: 2, ns: 1 };
+    let output = gemm::Output::ALL[0];
+    let one = TunedGemm { output, tokens: 64, rows: 256, cols: 512, shares: 1, tuned };
+    let second = Entry { matvec: Vec::new(), gemm: vec![one], ..entry.clone() };
     store.save(second.clone(), &stand_ins(&second), Target::Sm87).unwrap();
     let loaded = store.load(&entry.subject, entry.method, Target::Sm87).unwrap().unwrap();
     assert_eq!(loaded.problems, Vec::<String>::new());
-    assert_eq!((loaded.entry.step, loaded.entry.matvec), (entry.step, second.matvec));
+    assert_eq!((loaded.entry.gemm, loaded.entry.matvec), (second.gemm, entry.matvec));
     assert_eq!(loaded.tuning.kernels.len(), 2);
     assert_eq!(loaded.tuning.choices.matvec.len(), 1);
 }
 
 #[test]
 fn kernels_of_another_version_or_damaged_ones_are_passed_over() {
-    let (folder, store, entry) = tuned_step();
+    let (folder, store, entry) = tuned_matvec();
     let problem = |store: &Store| {
         let loaded = store.load(&entry.subject, entry.method, Target::Sm87).unwrap().unwrap();
-        assert!(loaded.problems.is_empty() == loaded.tuning.choices.step.is_some());
+        assert!(loaded.problems.is_empty() != loaded.tuning.choices.matvec.is_empty());
         loaded.problems.first().cloned().unwrap_or_default()
     };
     store.save(entry.clone(), &stand_ins(&entry), Target::Sm87).unwrap();

@@ -102,7 +102,7 @@ impl Instruction {
         match self.opcode {
             Op::ImadWide | Op::UimadWide => Widths::new(2, 1, 1, 2),
             Op::ImadHi => Widths::new(1, 1, 1, 2),
-            Op::Dadd | Op::Dmul | Op::Dfma | Op::Dsetp => Widths::new(2, 2, 2, 2),
+            Op::Dadd | Op::Dmul | Op::Dfma | Op::Dsetp | Op::Uiadd3B64 => Widths::new(2, 2, 2, 2),
             Op::F2f | Op::F2i | Op::I2f | Op::Frnd => Widths::new(size(75), 1, size(84), 1),
             Op::Cs2r => Widths::new(1 + bit(80), 1, 1, 1),
             Op::Match => Widths::new(1, 1 + bit(73), 1, 1),

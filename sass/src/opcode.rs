@@ -64,7 +64,7 @@ opcodes! {
     Jmx = "JMX", Brxu = "BRXU", Jmxu = "JMXU", Kill = "KILL", Rpcmov = "RPCMOV",
     Acqbulk = "ACQBULK", Preexit = "PREEXIT",
     // Uniform datapath.
-    Umov = "UMOV", Usel = "USEL", Uisetp = "UISETP", Uiadd3 = "UIADD3", Ulea = "ULEA", Ulop3 = "ULOP3", Uprmt = "UPRMT",
+    Umov = "UMOV", Usel = "USEL", Uisetp = "UISETP", Uiadd3 = "UIADD3", Uiadd3B64 = "UIADD3.64", Ulea = "ULEA", Ulop3 = "ULOP3", Uprmt = "UPRMT",
     Ushf = "USHF", Usgxt = "USGXT", Ubmsk = "UBMSK", Uflo = "UFLO", Ubrev = "UBREV", Upopc = "UPOPC", Uplop3 = "UPLOP3",
     Uimad = "UIMAD", UimadWide = "UIMAD.WIDE", Uldc = "ULDC", Up2ur = "UP2UR", Ur2up = "UR2UP", Voteu = "VOTEU", S2ur = "S2UR",
     Uclea = "UCLEA", Uf2fp = "UF2FP",

@@ -14,12 +14,12 @@
 //! # Layers
 //! ```text
 //! 0  conformance::cubins conformance::noise conformance::tolerance harness
-//! 0  fuzz::corpus fuzz::guest fuzz::mutate fuzz::target output
+//! 0  conformance::steps fuzz::corpus fuzz::guest fuzz::mutate fuzz::target output
 //! 1  conformance::case fuzz::decoders fuzz::machine fuzz::machine_code fuzz::model_files fuzz::runner kernels
 //! 2  conformance::report conformance::runner fuzz::ioctls fuzz::loader fuzz::logs fuzz::page_tables
 //! 3  conformance::model_kernels conformance::random
 //! 4  conformance::built_in conformance::convergence conformance::corpus conformance::edges conformance::matrix
-//! 4  conformance::exchange conformance::mufu
+//! 4  conformance::decode conformance::exchange conformance::mufu
 //! 5  conformance::programs conformance::sweep
 //! 6  conformance fuzz
 //! 7  copies faults graphs launches memory ordering queues random_programs soak::injector soak::plan windows

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes sass/tests/data/golden/words.txt: nvdisasm's text of surface atomics and queries, and of the matrix
-products of a warpgroup.
+"""Makes sass/tests/data/golden/words.txt: nvdisasm's text of surface atomics and queries, of the matrix products
+of a warpgroup, and of uniform additions of 64 bits.
 
     tools/sass-forms/words.py --ptxas PATH... --nvdisasm PATH [--all FILE]
 
@@ -67,6 +67,14 @@ def surface_words(nvdisasm, sm):
     return [word for word, text in texts if not UNKNOWN.search(text)]
 
 
+def uniform_additions():
+    """UIADD3.64 with each sign, carry in, and predicate: ptxas writes few of them."""
+    base = 0x297 | 7 << 12 | 40 << 16 | 32 << 24 | 4 << 32 | 6 << 64 | 15 << 77 | 7 << 81 | 7 << 84 | 31 << 87
+    words = [base | bit for bit in (0, 1 << 63, 1 << 72, 1 << 75, 1 << 74)]
+    words += [base & ~(7 << 81) | 2 << 81, base & ~(7 << 84) | 3 << 84, base & ~(63 << 64) | 63 << 64]
+    return [bytes_of(word) for word in words]
+
+
 def products(ptxas, nvdisasm):
     """The matrix products of a warpgroup, and the waits for them: words with their texts."""
     words = {}
@@ -104,6 +112,8 @@ def main():
             texts = products(options.ptxas, options.nvdisasm)
             chosen += few(texts)
             all_ += texts
+            chosen += uniform_additions()
+            all_ += uniform_additions()
         print(f"sm_{sm}: {len(all_)} words, {len(chosen)} in the file", file=sys.stderr)
         short += forms.lines(options.nvdisasm, sm, chosen)
         every += forms.lines(options.nvdisasm, sm, all_) if options.all else []

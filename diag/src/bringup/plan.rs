@@ -216,7 +216,7 @@ pub const STEPS: [Step; 21] = [
     step(20, "a language model", &[13, 15, 16])
         .says(
             "everything together: the embedded model gives the text of its training program",
-            "the same greedy tokens with engines `operations`, `phases` and `persistent`",
+            "the same greedy tokens with engines `operations` and `persistent`",
             "`llm-demo --verify` compares each step with the CPU",
         )
         .within(600),

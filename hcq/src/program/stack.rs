@@ -1,31 +1,64 @@
 //! How much stack a kernel needs, where the compiler's records do not say.
 //!
-//! ptxas 12 writes a minimum of 0 for kernels whose need it does not know: recursion, indirect calls,
-//! `alloca`. The code itself shows them: it has calls, or reaches local memory without a frame.
+//! ptxas 12 writes a minimum of 0 for every kernel with calls: for those whose need it does not know (recursion,
+//! indirect calls, `alloca`), and for those that call its own small functions (a division, a shuffle), which
+//! need none. The code itself tells them apart by what it does with R1, the stack pointer.
+
+use sass::{Arch, Instruction, Opcode, Operand, Register, Word};
 
 /// Stack bytes for kernels whose need is unknown: CUDA's default.
 const UNKNOWN: u32 = 1024;
+
+/// The stack pointer.
+const POINTER: u8 = 1;
 
 /// What the code of a kernel does with its stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct StackUse {
     /// It calls functions.
     calls: bool,
+    /// Some of them are not in the same code.
+    leaves: bool,
     /// It reaches local memory.
     local: bool,
+    /// Bytes by which it lowers the stack pointer, all places together; `None` if it sets it in another way.
+    lowered: Option<u32>,
 }
 
-fn scan(arch: sass::Arch, code: &[u8]) -> StackUse {
-    let mut found = StackUse::default();
-    for word in code.chunks_exact(sass::WORD_BYTES) {
+fn scan(arch: Arch, code: &[u8]) -> StackUse {
+    let mut found = StackUse { lowered: Some(0), ..StackUse::default() };
+    for (pc, word) in (0..).step_by(sass::WORD_BYTES).zip(code.chunks_exact(sass::WORD_BYTES)) {
         let Ok(bytes) = word.try_into() else { continue };
         // What cannot be decoded faults when it runs, not here.
-        let Ok(instruction) = sass::decode(arch, sass::Word::from_bytes(bytes)) else { continue };
+        let Ok(instruction) = sass::decode(arch, Word::from_bytes(bytes)) else { continue };
         let name = instruction.opcode.mnemonic();
-        found.calls |= name.starts_with("CALL");
+        if name.starts_with("CALL") {
+            found.calls = true;
+            let target = instruction.branch_target(pc);
+            found.leaves |= target.is_none_or(|target| target >= code.len() as u64);
+        }
         found.local |= name.starts_with("LDL") || name.starts_with("STL");
+        if instruction.effects().is_some_and(|e| e.writes.contains(Register::R(POINTER))) {
+            let more = lowered(&instruction);
+            found.lowered = found.lowered.zip(more).map(|(all, more)| all.saturating_add(more));
+        }
     }
     found
+}
+
+/// Bytes by which an instruction that writes the stack pointer lowers it. `None` if it is neither the start of
+/// the kernel, where the pointer comes from the driver's constants, nor the addition of a number.
+fn lowered(instruction: &Instruction) -> Option<u32> {
+    // Where the driver puts the top of a thread's stack.
+    if instruction.text(0).contains("c[0x0][0x28]") {
+        return Some(0);
+    }
+    match (instruction.opcode, instruction.a?.operand, instruction.b?.operand) {
+        (Opcode::Iadd3 | Opcode::Viadd, Operand::Reg(POINTER), Operand::Imm(n)) => {
+            Some(n.cast_signed().min(0).unsigned_abs())
+        }
+        _ => None,
+    }
 }
 
 /// Stack bytes per thread: `frame` and `minimum` as the compiler recorded them for the kernel (`u32::MAX` is
@@ -37,13 +70,16 @@ pub(super) fn bytes(sm: u32, code: &[u8], frame: u32, minimum: Option<u32>, call
         Some(minimum) => minimum.max(frame),
         None => frame,
     };
-    let Some(arch) = sass::Arch::from_sm(sm) else { return known };
+    let Some(arch) = Arch::from_sm(sm) else { return known };
     // A known need that covers the frames of what is called is believed.
     if known > frame && known >= callees {
         return known;
     }
     let used = scan(arch, code);
-    if used.calls || (used.local && known == 0) { unknown.max(known) } else { known }
+    // Functions of the same code that never lower the pointer below the kernel's own frame need no more.
+    let frameless = callees == 0 && !used.leaves && used.lowered.is_some_and(|bytes| bytes <= known);
+    let unknown_calls = used.calls && !frameless;
+    if unknown_calls || (used.local && known == 0) { unknown.max(known) } else { known }
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ const VECADD_87: &[u8] = include_bytes!("../../tests/data/01_vecadd.sm_87.cubin"
 const VECADD_90: &[u8] = include_bytes!("../../tests/data/01_vecadd.sm_90.cubin");
 const STACK_87: &[u8] = include_bytes!("../../tests/data/12_local_stack.sm_87.cubin");
 const STACK_90: &[u8] = include_bytes!("../../tests/data/12_local_stack.sm_90.cubin");
+const NORM_87: &[u8] = include_bytes!("../../tests/data/04_rmsnorm.sm_87.cubin");
+const NORM_90: &[u8] = include_bytes!("../../tests/data/04_rmsnorm.sm_90.cubin");
 const MEMORY_87: &[u8] = include_bytes!("../../tests/data/18_memory.sm_87.cubin");
 
 fn parse(bytes: &[u8]) -> Result<Cubin, CubinError> {
@@ -50,6 +52,15 @@ fn calls_and_alloca_get_a_stack_though_the_compiler_says_none() {
         assert_eq!(kernel(bytes, "generic_windows").stack, 64);
     }
     assert_eq!(kernel(MEMORY_87, "memory_0").stack, 0);
+}
+
+/// Divisions and roots, for which ptxas calls its own functions.
+#[test]
+fn calls_of_functions_without_frames_take_no_stack() {
+    for bytes in [NORM_87, NORM_90] {
+        let cubin = parse(bytes).unwrap();
+        assert!(cubin.kernels.iter().all(|k| k.stack == 0), "{:?}", cubin.kernels);
+    }
 }
 
 #[test]

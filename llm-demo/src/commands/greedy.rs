@@ -29,8 +29,8 @@ pub fn run(cli: &Cli, count: usize) -> anyhow::Result<Outcome> {
     let mode = checked.engine.mode();
     anyhow::ensure!(
         mode != Mode::Operations,
-        "a step is one launch per operation here, there is nothing to compare: choose --engine phases or persistent, \
-         and a model that has a step kernel"
+        "a step is one launch per operation here, there is nothing to compare: choose --engine persistent, and a \
+         model that the step kernel takes"
     );
     let setup = Setup { mode: Some(Mode::Operations), kv: cli.kv, timed: false, tuned: false };
     let mut against = Session::new(device, &setup, &model, context)?;

@@ -18,12 +18,11 @@ use crate::engine::plan::StepPlan;
 use crate::engine::programs::Programs;
 use crate::engine::prompt::chunks::{Prompt, supports};
 use crate::engine::state::State;
+use crate::engine::stream;
 use crate::engine::timed::Tracing;
-use crate::engine::{step, stream};
 use crate::error::{Error, Result};
 use crate::kernels::prompt::gemm::DEPTH;
 use crate::kernels::sample::kernel as sample;
-use crate::kernels::step::shape::Shape;
 use crate::model::Model;
 use crate::model::config::Config;
 use crate::sampler::Sampler;
@@ -113,7 +112,7 @@ impl Engine {
             })?;
         let mut plan = |model: &DeviceModel| match options.mode {
             Mode::Operations => Ok(None),
-            _ => step_plan(model, &mut programs, tuning.choices.step, options.timed),
+            Mode::Persistent => stream::plan(model, &mut programs, options.timed),
         };
         let mut step_plan = plan(&model)?;
         let mode = if step_plan.is_some() { options.mode } else { Mode::Operations };
@@ -124,15 +123,11 @@ impl Engine {
         }
         let operations = Operations::new(&model, &mut programs, &tuning.choices)?;
         let launches: Vec<&Launch> = match &step_plan {
-            Some(plan) if mode == Mode::Persistent => vec![&plan.whole],
-            Some(plan) => plan.phases.iter().collect(),
+            Some(plan) => vec![&plan.whole],
             None => operations.launches.iter().collect(),
         };
         let step = record(device, launches.iter().copied())?;
-        let resident = match &step_plan {
-            Some(plan) if mode == Mode::Persistent => plan.resident.as_ref(),
-            _ => None,
-        };
+        let resident = step_plan.as_ref().and_then(|plan| plan.resident.as_ref());
         let resident_step = resident.map(|launch| record(device, [launch])).transpose()?;
         let choice = choice(&model, &mut programs, options.device_sampling)?;
         let launches = resident.map_or(launches, |launch| vec![launch]);
@@ -379,7 +374,7 @@ impl Engine {
         let point = trace_span!(target: HOST, "submit").in_scope(|| self.queue.replay(step))?;
         trace_span!(target: HOST, "wait").in_scope(|| point.wait(self.model.patience))?;
         if let Some(tracing) = &mut self.tracing {
-            let timed = self.step_plan.as_ref().filter(|p| self.mode == Mode::Persistent && p.timed);
+            let timed = self.step_plan.as_ref().filter(|p| p.timed);
             trace_span!(target: HOST, "read the times").in_scope(|| tracing.stepped(self.position, timed))?;
         }
         self.position += 1;
@@ -398,26 +393,6 @@ fn choice(model: &DeviceModel, programs: &mut Programs, wanted: Option<bool>) ->
     let shared = u64::from(kernel.static_shared() + sample::dynamic_shared(vocab));
     let there = shared <= info.max_shared_per_block.count();
     there.then(|| model.state.choice(kernel)).transpose()
-}
-
-/// The step: the streaming one if the model is quantized, else in the shape `tuned`, or in the default one if
-/// the model does not fit the device in it: a longer context than that of the search may need more shared
-/// memory.
-fn step_plan(
-    model: &DeviceModel,
-    programs: &mut Programs,
-    tuned: Option<Shape>,
-    timed: bool,
-) -> Result<Option<StepPlan>> {
-    if let Some(plan) = stream::plan(model, programs, timed)? {
-        return Ok(Some(plan));
-    }
-    if let Some(shape) = tuned
-        && let Some(plan) = step::plan(model, programs, shape, timed)?
-    {
-        return Ok(Some(plan));
-    }
-    step::plan(model, programs, Shape::default(), timed)
 }
 
 impl Decoder for Engine {

@@ -5,8 +5,8 @@
 //! unless they are read.
 //!
 //! [`Engine`] is what a caller uses. A model is copied to the device once (`memory`) and lowered to launches
-//! in three ways: `operations` (one launch per operation), `step` (one launch per step or per phase) and
-//! `prompt` (chunks of many tokens).
+//! in three ways: `operations` (one launch per operation), `stream` (one launch per step) and `prompt` (chunks
+//! of many tokens).
 
 pub(crate) mod cache;
 mod decode;
@@ -23,7 +23,6 @@ mod profile;
 pub(crate) mod programs;
 pub(crate) mod prompt;
 pub(crate) mod state;
-pub(crate) mod step;
 pub(crate) mod stream;
 mod timed;
 mod times;

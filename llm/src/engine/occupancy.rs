@@ -52,10 +52,8 @@ impl Engine {
     /// What loading the kernels reports.
     pub fn kernels(&mut self) -> Result<Vec<KernelUse>> {
         let mut uses = Vec::new();
-        match &self.step_plan {
-            Some(plan) if self.mode == Mode::Persistent => add(&mut uses, "step", [&plan.whole]),
-            Some(plan) => add(&mut uses, "step", &plan.phases),
-            None => {}
+        if let Some(plan) = &self.step_plan {
+            add(&mut uses, "step", [&plan.whole]);
         }
         add(&mut uses, Mode::Operations.name(), &self.operations.launches);
         if let Some(prompt) = &mut self.prompt {

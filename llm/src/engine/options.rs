@@ -77,21 +77,18 @@ pub enum Mode {
     /// kernel.
     #[default]
     Persistent,
-    /// The same kernel, launched once per phase.
-    Phases,
     /// One launch per operation, activations in single precision: slow, the reference of the others.
     Operations,
 }
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Mode; 3] = [Mode::Persistent, Mode::Phases, Mode::Operations];
+    pub const ALL: [Mode; 2] = [Mode::Persistent, Mode::Operations];
 
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Mode::Persistent => "persistent",
-            Mode::Phases => "phases",
             Mode::Operations => "operations",
         }
     }

@@ -4,8 +4,7 @@ use hcq::Buffer;
 
 use crate::engine::launch::Launch;
 use crate::error::Result;
-use crate::kernels::step::sync as counted;
-use crate::kernels::stream::sync as numbered;
+use crate::kernels::stream::sync::{FIRST_PHASE_AT, PHASES_PER_STEP};
 
 /// Launches of a step kernel.
 #[derive(Debug)]
@@ -22,20 +21,11 @@ pub struct StepPlan {
     pub times: Buffer,
     /// Whether phases are timed.
     pub timed: bool,
-    /// What blocks wait for each other with.
-    pub exchange: Exchange,
+    /// The number of the step's first phase.
+    pub sync: Buffer,
     /// Buffers that the phases name by address.
     #[expect(dead_code, reason = "held, not used")]
     pub kept: Vec<Buffer>,
-}
-
-/// What blocks wait for each other with.
-#[derive(Debug)]
-pub enum Exchange {
-    /// A counter, zero between steps.
-    Counter(Buffer),
-    /// Phase numbers that go up with every step.
-    Numbers(Buffer),
 }
 
 impl StepPlan {
@@ -44,16 +34,10 @@ impl StepPlan {
     /// # Errors
     /// What the device reports.
     pub fn reset(&self) -> Result<()> {
-        match &self.exchange {
-            Exchange::Counter(sync) => sync.write(4 * counted::COUNTER_AT, &0u32.to_le_bytes())?,
-            Exchange::Numbers(sync) => {
-                let at = 4 * u64::from(numbered::FIRST_PHASE_AT);
-                let mut first = [0; 4];
-                sync.read(at, &mut first)?;
-                let next = u32::from_le_bytes(first).wrapping_add(numbered::PHASES_PER_STEP);
-                sync.write(at, &next.to_le_bytes())?;
-            }
-        }
-        Ok(())
+        let at = 4 * u64::from(FIRST_PHASE_AT);
+        let mut first = [0; 4];
+        self.sync.read(at, &mut first)?;
+        let next = u32::from_le_bytes(first).wrapping_add(PHASES_PER_STEP);
+        Ok(self.sync.write(at, &next.to_le_bytes())?)
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::decoder::Decoder;
 use crate::engine::decode::Engine;
-use crate::engine::options::Mode;
+use crate::engine::launch::record;
 use crate::engine::timed::{phase_times, run_timed};
 use crate::engine::times::{LaunchTime, PhaseParts, Work};
 use crate::error::Result;
@@ -74,20 +74,33 @@ impl Engine {
         self.model.state.set_tokens(0, &[0])?;
         let (mut stats, patience) = (Vec::new(), self.model.patience);
         for position in 0..steps {
-            match &self.step_plan {
-                Some(_) if self.mode == Mode::Persistent => self.profile_phases(position, &mut stats)?,
-                _ => {
-                    let launches = match &self.step_plan {
-                        Some(plan) => &plan.phases,
-                        None => &self.operations.launches,
-                    };
-                    let at = (position, 1);
-                    add_launches(&mut stats, run_timed(&mut self.queue, launches, Work::Step, at, patience)?);
-                }
+            if self.step_plan.is_some() {
+                self.profile_phases(position, &mut stats)?;
+            } else {
+                let (at, launches) = ((position, 1), &self.operations.launches);
+                add_launches(&mut stats, run_timed(&mut self.queue, launches, Work::Step, at, patience)?);
             }
         }
         self.reset()?;
         Ok(stats)
+    }
+
+    /// As [`Decoder::step`], with a launch for each phase of a step in one launch: no block waits for another
+    /// inside a kernel, so that the software device counts what a phase does and no polls.
+    ///
+    /// # Errors
+    /// As [`Decoder::step`].
+    pub fn step_by_phases(&mut self, token: u32) -> Result<Vec<f32>> {
+        match &self.step_plan {
+            Some(plan) => {
+                let phases = record(&self.model.device, &plan.phases)?;
+                let whole = std::mem::replace(&mut self.step, phases);
+                let logits = self.step(token);
+                self.step = whole;
+                logits
+            }
+            None => self.step(token),
+        }
     }
 
     /// Runs a step in one launch at `position`, and adds its phases.

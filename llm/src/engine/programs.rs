@@ -10,8 +10,6 @@ use crate::kernels::choices::Kernels;
 use crate::kernels::committed::{self, Cubins};
 use crate::kernels::format::Format;
 use crate::kernels::operations::matvec::{self, Epilogue};
-use crate::kernels::step::shape::Shape;
-use crate::kernels::step::variant::Variant;
 
 /// Loads modules on first use and returns their kernels.
 #[derive(Debug)]
@@ -69,11 +67,6 @@ impl Programs {
             self.loaded.insert(module, self.device.load(cubin)?);
         }
         Ok(self.loaded[module].kernel(name)?)
-    }
-
-    /// The step kernel of `variant`.
-    pub fn step(&mut self, variant: &Variant, shape: Shape) -> Result<Kernel> {
-        self.kernel(variant.module, &variant.kernel_name(shape))
     }
 
     /// A kernel that multiplies a matrix of `format`.

@@ -1,11 +1,11 @@
-//! Lowers a model of quantized types to the streaming step kernel: its list of phases, and its launches.
+//! Lowers a model to the streaming step kernel: its list of phases, and its launches.
 
 use hcq::{Args, Buffer, LaunchConfig};
 
 use crate::engine::launch::Launch;
 use crate::engine::matrix::{Matrix, fits};
 use crate::engine::memory::{DeviceModel, LayerMemory};
-use crate::engine::plan::{Exchange, StepPlan};
+use crate::engine::plan::StepPlan;
 use crate::engine::programs::Programs;
 use crate::engine::state::State;
 use crate::error::Result;
@@ -19,8 +19,35 @@ use crate::kernels::stream::task::{
     Attention, Division, Finish, Heads, Input, Packets, Results, Segment, Task,
 };
 
-/// Slots without which a consumer cannot hold two tiles.
-const LEAST_SLOTS: u32 = 2 * GROUP_SLOTS;
+/// Slots that keep memory busy, whatever their size.
+const BUSY_SLOTS: u32 = 8;
+/// Bytes of a slot of numbers beside quantized types: smaller ones take the producer too long.
+const NUMBERS_SLOT: u32 = 8192;
+
+/// Slots without which a consumer waits for ever: it holds two tiles of a quantized type, or one slot.
+fn least_slots(quantized: bool) -> u32 {
+    if quantized { 2 * GROUP_SLOTS } else { GROUP_SLOTS }
+}
+
+/// The ring: bytes of a slot, slots.
+struct Ring {
+    slot: u32,
+    slots: u32,
+}
+
+impl Ring {
+    /// The ring in `bytes` bytes for slots of at least `least`, for matrices of quantized types, of others, or
+    /// of both. Numbers stream in larger slots while there are enough of them.
+    fn of(bytes: u32, least: u32, quantized: bool, numbers: bool) -> Self {
+        let of = |slot: u32| Self { slot, slots: (bytes / slot).min(MAX_SLOTS) / GROUP_SLOTS * GROUP_SLOTS };
+        let larger = match (quantized, numbers) {
+            (false, _) => vec![4 * least, 2 * least],
+            (true, true) => vec![least.max(NUMBERS_SLOT)],
+            (true, false) => vec![],
+        };
+        larger.into_iter().map(of).find(|ring| ring.slots >= BUSY_SLOTS).unwrap_or_else(|| of(least))
+    }
+}
 
 /// A phase: its record and the bytes that it reads.
 struct Phase {
@@ -55,16 +82,14 @@ struct Planner<'a> {
     kept: Vec<Buffer>,
 }
 
-/// Whether the kernel takes a model: all matrices are quantized, and gate and up share no tile.
+/// Whether the kernel takes a model: gate and up share no tile, and phases have numbers enough.
 pub fn takes(m: &DeviceModel) -> bool {
     let phases = 5 * m.config.layers + 2;
     let divided = |l: &LayerMemory| match &l.gate_up[..] {
         [both] => (both.rows / 2).is_multiple_of(both.format.rows_together()),
         _ => true,
     };
-    m.matrices().all(|m| m.format.is_quantized())
-        && m.layers.iter().all(divided)
-        && phases < PHASES_PER_STEP as usize - 1
+    m.layers.iter().all(divided) && phases < PHASES_PER_STEP as usize - 1
 }
 
 /// Lowers the model `m`. `None` if the kernel does not take it or does not fit the device.
@@ -82,9 +107,11 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     let kernel = programs.kernel(NAME, NAME)?;
     let most = fits(usize::try_from(info.max_shared_per_block.count()).unwrap_or(usize::MAX))?;
     let free = most.saturating_sub(kernel.static_shared() + needs.fixed());
-    let slots = (free / needs.slot).min(MAX_SLOTS) / GROUP_SLOTS * GROUP_SLOTS;
-    let shared = slots * needs.slot + needs.fixed();
-    if slots < LEAST_SLOTS || kernel.blocks_per_sm(THREADS, shared) == 0 {
+    let quantized = m.matrices().any(|m| m.format.is_quantized());
+    let numbers = m.matrices().any(|m| !m.format.is_quantized());
+    let Ring { slot, slots } = Ring::of(free, needs.slot, quantized, numbers);
+    let shared = slots * slot + needs.fixed();
+    if slots < least_slots(quantized) || kernel.blocks_per_sm(THREADS, shared) == 0 {
         return Ok(None);
     }
     let config = LaunchConfig::new(blocks, THREADS).with_dynamic_shared(shared).with_blocks_per_sm(1);
@@ -115,13 +142,12 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     sync.write(0, &vec![0; 4 * SYNC_WORDS as usize])?;
     sync.write(4 * u64::from(FIRST_PHASE_AT), &PHASES_PER_STEP.to_le_bytes())?;
     let times = m.device.alloc(4 * u64::from(MARKS) * phases.len() as u64)?;
-    let inputs = slots * needs.slot;
+    let inputs = slots * slot;
     let ragged = m.matrices().any(|m| !m.cols.is_multiple_of(CONSUMERS * TILE_COLS));
     let launch = |role, tasks: &Buffer, range: std::ops::Range<usize>, timed: bool| -> Result<Launch> {
         let args = Args::new().buffer(tasks).buffer(&m.state.words).buffer(&sync);
         let args = if timed { args.buffer(&times) } else { args.u64(0) };
-        let args =
-            args.u32(fits(range.start)?).u32(fits(range.end)?).u32(slots).u32(needs.slot).u32(ragged.into());
+        let args = args.u32(fits(range.start)?).u32(fits(range.end)?).u32(slots).u32(slot).u32(ragged.into());
         let held = inputs + needs.inputs;
         let args = args.u32(inputs).u32(held).u32(held + needs.held);
         let phases = &phases[range];
@@ -134,8 +160,7 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     let fill = launch("fill", &without_head, 0..head, false)?;
     let parts = phases.iter().enumerate().map(|(i, p)| launch(p.role, &all, i..i + 1, false));
     let parts = parts.collect::<Result<Vec<_>>>()?;
-    let exchange = Exchange::Numbers(sync);
-    Ok(Some(StepPlan { whole, resident, fill, phases: parts, times, timed, exchange, kept }))
+    Ok(Some(StepPlan { whole, resident, fill, phases: parts, times, timed, sync, kept }))
 }
 
 impl<'a> Planner<'a> {

@@ -11,7 +11,7 @@ use crate::engine::launch::Launch;
 use crate::engine::plan::StepPlan;
 use crate::engine::times::{LaunchTime, PhaseParts, PhaseTime, Work, layers};
 use crate::error::Result;
-use crate::kernels::step::sync::MARKS;
+use crate::kernels::stream::sync::MARKS;
 
 /// Submits `launches` one after the other, waits, and returns their times; they take `tokens` tokens at
 /// `position`.

@@ -2,7 +2,6 @@
 
 use crate::engine::decode::Engine;
 use crate::engine::launch::Launch;
-use crate::engine::options::Mode;
 use crate::engine::timed::{TimedGraph, Tracing};
 use crate::engine::times::LaunchTime;
 use crate::error::Result;
@@ -16,8 +15,7 @@ impl Engine {
     pub fn start_trace(&mut self) -> Result<()> {
         let device = &self.model.device;
         let step: Vec<&Launch> = match &self.step_plan {
-            Some(plan) if self.mode == Mode::Persistent => vec![&plan.whole],
-            Some(plan) => plan.phases.iter().collect(),
+            Some(plan) => vec![&plan.whole],
             None => self.operations.launches.iter().collect(),
         };
         let fill: Vec<&Launch> = match &self.step_plan {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::kernels::format::Format;
 use crate::kernels::operations::matvec::{self, Epilogue};
 use crate::kernels::prompt::gemm::{self, Output, Tile};
-use crate::kernels::step::shape::Shape as StepShape;
 
 /// What the shape for a matrix times a vector is chosen by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,8 +37,6 @@ pub struct TokensProduct {
 /// kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
-    /// The step kernel.
-    pub step: Option<StepShape>,
     /// Matrix times vector, one launch per operation.
     pub matvec: BTreeMap<Product, matvec::Shape>,
     /// Matrix times many vectors: the tile, and the number of shares of the row length.

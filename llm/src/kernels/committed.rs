@@ -21,7 +21,7 @@ pub const TARGETS: [Target; 3] = [Target::Sm80, Target::Sm87, Target::Sm90];
 embed! {
     [
         "attention" "bf16" "dequantize" "f16" "f32" "gemm" "prompt" "q4_0" "q4_k" "q5_k" "q6_k" "q8_0" "sample"
-        "step_bf16" "step_f16" "step_f32" "stream" "vector"
+        "stream" "vector"
     ]
     SM80 "sm_80", SM87 "sm_87", SM90 "sm_90"
 }

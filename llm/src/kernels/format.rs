@@ -195,6 +195,11 @@ impl Format {
         if self.is_quantized() { TILE_ROWS } else { 1 }
     }
 
+    /// Bytes of a value of a type that is not quantized.
+    pub(crate) const fn value_bytes(self) -> u32 {
+        16 / self.unit()
+    }
+
     /// Values in a unit.
     pub(crate) const fn unit(self) -> u32 {
         match self {

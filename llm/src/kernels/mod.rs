@@ -1,8 +1,8 @@
 //! The kernels: written with `ptxgen`, compiled ahead for each target and embedded as cubins.
 //!
-//! Three rooms hold the three ways of running a model: [`operations`] has one kernel per operation, [`step`]
-//! a whole decode step in one kernel, [`prompt`] many tokens at once on the tensor cores. [`sample`] chooses
-//! the token that follows. The modules beside them are shared: the layout of weights ([`format`](mod@format), [`pack`]), the key/value [`cache`], the
+//! Three rooms hold the three ways of running a model: [`operations`] has one kernel per operation, [`stream`] a
+//! whole decode step in one kernel, [`prompt`] many tokens at once on the tensor cores. [`sample`] chooses the token that follows. The modules beside them
+//! are shared: the layout of weights ([`format`](mod@format), [`pack`]), the key/value [`cache`], the
 //! decode [`state`].
 //!
 //! `cargo run -p ga10b-llm --example build_kernels` compiles the committed cubins again (it needs a `ptxas`);
@@ -21,7 +21,6 @@ pub mod recipe;
 pub mod rotation;
 pub mod sample;
 pub mod state;
-pub mod step;
 pub mod stream;
 
 use ptxgen::{Kernel, Module, Named, Target};
@@ -32,7 +31,6 @@ use crate::kernels::heads::HEAD_DIMS;
 use crate::kernels::operations::matvec::Epilogue;
 use crate::kernels::operations::{attention, matvec, norm, quantized_attention, rope, token};
 use crate::kernels::prompt::{attention as prompt_attention, dequantize, gemm, shares, squares, vector};
-use crate::kernels::step::variant::VARIANTS;
 
 /// All kernels for `target`, in the modules that are committed.
 pub fn modules(target: Target) -> Vec<Named> {
@@ -48,9 +46,6 @@ pub fn modules(target: Target) -> Vec<Named> {
         let mut kernels = vec![token::embed(format)];
         kernels.extend(Epilogue::ALL.map(|e| matvec::kernel(format, e, matvec::Shape::default())));
         add(format.suffix(), kernels);
-    }
-    for variant in VARIANTS {
-        add(variant.module, vec![step::kernel::kernel(variant, step::shape::Shape::default())]);
     }
     add(sample::kernel::NAME, vec![sample::kernel::kernel()]);
     add(stream::kernel::NAME, vec![stream::kernel::kernel(target)]);

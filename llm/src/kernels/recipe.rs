@@ -5,15 +5,10 @@ use ptxgen::{Kernel, Module, Target};
 use crate::kernels::format::Format;
 use crate::kernels::operations::matvec::{self, Epilogue};
 use crate::kernels::prompt::gemm::{self, Output, TILES, Tile};
-use crate::kernels::step::kernel::kernel as step_kernel;
-use crate::kernels::step::shape::Shape as StepShape;
-use crate::kernels::step::variant::Variant;
 
 /// The parameters of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipe {
-    /// A whole decode step.
-    Step(Variant, StepShape),
     /// Matrix times vector.
     Matvec(Format, Epilogue, matvec::Shape),
     /// Matrix times many vectors.
@@ -24,7 +19,6 @@ impl Recipe {
     /// Name of the kernel.
     pub fn name(&self) -> String {
         match self {
-            Recipe::Step(variant, shape) => variant.kernel_name(*shape),
             Recipe::Matvec(format, epilogue, shape) => shape.kernel_name(*format, *epilogue),
             Recipe::Gemm(tile, output) => tile.kernel_name(*output),
         }
@@ -33,7 +27,6 @@ impl Recipe {
     /// Whether the kernel is committed.
     pub fn is_committed(&self) -> bool {
         match self {
-            Recipe::Step(_, shape) => *shape == StepShape::default(),
             Recipe::Matvec(_, _, shape) => *shape == matvec::Shape::default(),
             Recipe::Gemm(tile, _) => TILES.contains(tile),
         }
@@ -42,7 +35,6 @@ impl Recipe {
     /// Whether a kernel can be generated from it.
     pub fn is_valid(&self) -> bool {
         match self {
-            Recipe::Step(_, shape) => shape.is_valid(),
             Recipe::Matvec(_, epilogue, shape) => shape.is_valid(*epilogue),
             Recipe::Gemm(tile, _) => tile.is_valid(),
         }
@@ -61,7 +53,6 @@ impl Recipe {
     fn kernel(&self) -> Kernel {
         assert!(self.is_valid(), "{self:?} makes no kernel");
         match self {
-            Recipe::Step(variant, shape) => step_kernel(variant, *shape),
             Recipe::Matvec(format, epilogue, shape) => matvec::kernel(*format, *epilogue, *shape),
             Recipe::Gemm(tile, output) => gemm::kernel(*tile, *output),
         }

@@ -9,7 +9,6 @@ mod gemm;
 mod matvec;
 mod meter;
 mod outcome;
-mod step;
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -84,7 +83,6 @@ pub fn search(
         let left = end.saturating_duration_since(Instant::now());
         bench.deadline = Instant::now() + left / (limits.parts.len() - i) as u32;
         match part {
-            Part::Step => step::search(&mut bench)?,
             Part::Matvec => matvec::search(&mut bench)?,
             Part::Prompt => gemm::search(&mut bench)?,
         }

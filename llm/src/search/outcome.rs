@@ -12,8 +12,6 @@ use crate::tuning::entry::Entry;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
-    /// The kernel of a whole step in one launch.
-    Step,
     /// Matrix times vector, for `--engine operations` and the last layer of prompts.
     Matvec,
     /// Matrix times the tokens of a prompt.
@@ -22,12 +20,11 @@ pub enum Part {
 
 impl Part {
     /// All parts.
-    pub const ALL: [Part; 3] = [Part::Step, Part::Matvec, Part::Prompt];
+    pub const ALL: [Part; 2] = [Part::Matvec, Part::Prompt];
 
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
-            Part::Step => "step",
             Part::Matvec => "matvec",
             Part::Prompt => "prompt",
         }

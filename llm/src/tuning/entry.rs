@@ -12,8 +12,6 @@ use crate::kernels::format::Format;
 use crate::kernels::operations::matvec::{self, Epilogue};
 use crate::kernels::prompt::gemm;
 use crate::kernels::recipe::Recipe;
-use crate::kernels::step::shape::Shape as StepShape;
-use crate::kernels::step::variant::VARIANTS;
 use crate::model::Model;
 use crate::model::config::Config;
 
@@ -83,16 +81,6 @@ pub struct Tuned<T> {
     pub ns: u64,
 }
 
-/// The step kernel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TunedStep {
-    /// Name of the variant: `q6_k`.
-    pub kernel: String,
-    /// The shape; times are those of a whole step.
-    #[serde(flatten)]
-    pub tuned: Tuned<StepShape>,
-}
-
 /// A matrix times a vector.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TunedMatvec {
@@ -153,9 +141,6 @@ pub struct Entry {
     pub version: String,
     /// Version of the ptxas that compiled the kernels.
     pub ptxas: String,
-    /// The step kernel, if it was searched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<TunedStep>,
     /// Products with a vector, one launch each.
     #[serde(default)]
     pub matvec: Vec<TunedMatvec>,
@@ -183,14 +168,6 @@ impl ModelShape {
     pub fn of(c: &Config) -> Self {
         let &Config { layers, hidden, ff, heads, kv_heads, head_dim, vocab, .. } = c;
         Self { layers, hidden, ff, heads, kv_heads, head_dim, vocab }
-    }
-}
-
-impl TunedStep {
-    /// The kernel; `None` for an unknown name or an impossible shape.
-    pub fn recipe(&self) -> Option<Recipe> {
-        let variant = VARIANTS.iter().find(|v| v.name == self.kernel)?;
-        Some(Recipe::Step(*variant, self.tuned.shape)).filter(Recipe::is_valid)
     }
 }
 
@@ -231,7 +208,6 @@ impl Entry {
             method,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ptxas: ptxas.to_owned(),
-            step: None,
             matvec: Vec::new(),
             gemm: Vec::new(),
             kernels: Vec::new(),
@@ -240,10 +216,9 @@ impl Entry {
 
     /// The kernels that it needs and that are not committed, by name.
     pub fn recipes(&self) -> BTreeMap<String, Recipe> {
-        let step = self.step.iter().filter_map(TunedStep::recipe);
         let matvec = self.matvec.iter().filter_map(TunedMatvec::recipe);
         let gemm = self.gemm.iter().filter_map(TunedGemm::recipe);
-        let all = step.chain(matvec).chain(gemm).filter(|r| !r.is_committed());
+        let all = matvec.chain(gemm).filter(|r| !r.is_committed());
         all.map(|r| (r.name(), r)).collect()
     }
 }

@@ -122,11 +122,6 @@ impl Store {
                 }
             }
         };
-        if let Some(step) = &entry.step
-            && usable(format!("step kernel {}", step.kernel), step.recipe())
-        {
-            tuning.choices.step = Some(step.tuned.shape);
-        }
         for m in &entry.matvec {
             let what = format!("{} {} x {}", m.ty, m.rows, m.cols);
             if usable(what, m.recipe())
@@ -235,7 +230,6 @@ impl Store {
 impl Entry {
     /// Takes the parts of an older result that this one lacks.
     fn keep(&mut self, old: Entry) {
-        self.step = self.step.take().or(old.step);
         for m in old.matvec {
             let same =
                 |n: &TunedMatvec| (&n.ty, n.epilogue, n.rows, n.cols) == (&m.ty, m.epilogue, m.rows, m.cols);

@@ -140,7 +140,7 @@ fn every_launch_of_a_step_is_there_and_slices_lie_inside_each_other() {
 #[test]
 fn the_host_waits_while_the_gpu_works() {
     let device = device();
-    let (_, events, error) = trace(&device, &tiny(), Mode::Phases);
+    let (_, events, error) = trace(&device, &tiny(), Mode::Operations);
     for step in of(&events, "X").filter(|e| e["cat"] == "work" && e["name"] == "step") {
         let (start, end) = (ns(step, "ts"), ns(step, "ts") + ns(step, "dur"));
         let host =

@@ -82,6 +82,7 @@ impl Unit {
             Op::Usel
             | Op::Uisetp
             | Op::Uiadd3
+            | Op::Uiadd3B64
             | Op::Ulea
             | Op::Ulop3
             | Op::Uprmt

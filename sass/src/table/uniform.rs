@@ -53,6 +53,14 @@ pub(super) static ROWS: &[Row] = &[
         .x_inverts()
         .mods(&[Mod::On(74, ".X")])
         .args(IADD3),
+    ualu(Uiadd3B64, 0x097, Shape::Three)
+        .forms(1 << 1)
+        .kind(Kind::Int)
+        .neg(0b111)
+        .x_inverts()
+        .mods(&[Mod::On(74, ".X")])
+        .args(IADD3)
+        .sm9x(),
     ualu(Ulea, 0x091, Shape::TwoAndR64).neg(0b011).x_inverts().mods(LEA_MODS).args(LEA),
     ualu(Ulop3, 0x092, Shape::Three).forms(1 << 1 | 1 << 4).mods(LOP3_MODS).args(LOP3),
     ualu(Uprmt, 0x096, Shape::Three).forms(1 << 1 | 1 << 4).args(THREE),

@@ -72,6 +72,7 @@ impl Drive {
                 config,
                 launches: Vec::new(),
                 buffers: Vec::new(),
+                steps: None,
                 expected: None,
                 by_architecture: false,
                 place: Box::new(|_, _| None),
@@ -495,8 +496,8 @@ fn kernels() -> Vec<String> {
     cubins.flat_map(|c| c.kernels).collect()
 }
 
-/// Kernels of the language model that no case runs. The step kernels are among them: they are a whole decode
-/// step, and what they do is compared as logits (`llm-demo --verify`, `--dump-logits`).
+/// Kernels of the language model that no case launches by itself. The step kernel is among them: a case of
+/// [`decode`](crate::conformance::decode) runs it as an engine does, and compares logits.
 pub fn undriven() -> Vec<String> {
     let driven: Vec<String> = cases().into_iter().map(|c| c.kernel).collect();
     kernels().into_iter().filter(|kernel| !driven.contains(kernel)).collect()

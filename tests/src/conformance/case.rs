@@ -3,6 +3,7 @@
 use hcq::LaunchConfig;
 use sass::{Arch, Encoding};
 
+use crate::conformance::steps::Steps;
 use crate::conformance::tolerance::Tolerance;
 
 /// An argument of a launch.
@@ -45,6 +46,8 @@ pub struct Case {
     pub launches: Vec<Vec<Arg>>,
     /// What the buffers hold before. All of all buffers is compared after.
     pub buffers: Vec<Vec<u32>>,
+    /// Steps of a model that an engine launches, in place of all this: their logits are compared.
+    pub steps: Option<Steps>,
     /// What is right, where that is known: per buffer and word.
     pub expected: Option<Vec<Vec<Option<u32>>>>,
     /// Results follow from how the architecture itself rounds: another one's differ from them.

@@ -40,6 +40,7 @@ pub fn cases() -> Vec<Case> {
             Arg::U32(DELAY),
         ]],
         buffers: vec![vec![0xdead_beef; 32], vec![0; 4]],
+        steps: None,
         expected: Some(vec![(0..32).map(|lane| Some(phase(lane))).collect(), vec![None; 4]]),
         by_architecture: false,
         place: Box::new(|buffer, word| {

@@ -121,6 +121,7 @@ fn list_cases(list: &List) -> Vec<Case> {
             config: LaunchConfig::new(1, 1),
             launches: launches.collect(),
             buffers: vec![words],
+            steps: None,
             expected: None,
             by_architecture: false,
             place: Box::new(move |_, word| {

@@ -294,6 +294,7 @@ fn case(kernel: &'static str, config: LaunchConfig, mut buffers: Vec<Vec<u32>>, 
         config,
         launches: vec![(0..buffers.len()).map(|number| Arg::Buffer(number, 0)).collect()],
         buffers,
+        steps: None,
         expected: Some(all),
         by_architecture: false,
         place: Box::new(move |buffer, word| {

@@ -101,6 +101,7 @@ fn case(seed: u64, kernel: &'static str, element: Element, half: bool) -> Case {
         config: LaunchConfig::new(TILES as u32, 32),
         launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0)]],
         buffers: vec![input, vec![0xdead_beef; TILES * 32 * OUT]],
+        steps: None,
         expected: None,
         by_architecture: !integers,
         place: Box::new(|_, word| {

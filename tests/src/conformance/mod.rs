@@ -3,13 +3,15 @@
 //!
 //! [`Case`]s are [`random`] programs, for which the CPU also says what is right, and the kernels of the
 //! [`corpus`] that the disassembler is tested with, and the approximations of the special-function unit
-//! ([`mufu`]), and [`exchange`] between warps and blocks: only where these are used may results differ, by a stated bound. `hcq-conform` runs them.
+//! ([`mufu`]): only where these are used may results differ, by a stated bound. Others are [`exchange`] between
+//! warps and blocks, and whole [`decode`] steps of small models. `hcq-conform` runs them.
 
 pub mod built_in;
 mod case;
 pub mod convergence;
 pub mod corpus;
 mod cubins;
+pub mod decode;
 pub mod edges;
 pub mod exchange;
 pub mod matrix;
@@ -20,6 +22,7 @@ mod programs;
 pub mod random;
 pub(crate) mod report;
 pub(crate) mod runner;
+mod steps;
 pub mod sweep;
 mod tolerance;
 
@@ -28,4 +31,5 @@ pub use noise::Noise;
 pub use programs::{cases, check, regenerate};
 pub use report::{Comparison, Difference, Totals};
 pub use runner::Runner;
+pub use steps::Steps;
 pub use tolerance::{Tolerance, Verdict};

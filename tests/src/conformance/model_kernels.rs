@@ -34,6 +34,7 @@ fn case(
         config,
         launches: vec![args],
         buffers,
+        steps: None,
         expected: None,
         by_architecture: false,
         place: Box::new(move |_, _| Some(Place { what: "output".to_owned(), tolerance })),

@@ -135,6 +135,7 @@ pub fn cases() -> Vec<Case> {
                 config: LaunchConfig::new(BLOCKS, BLOCK),
                 launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0)]],
                 buffers: vec![inputs, vec![0xdead_beef; count as usize]],
+                steps: None,
                 expected: None,
                 by_architecture: false,
                 place: Box::new(move |buffer, word| {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use ptxgen::{Manifest, Mismatch, Named, Ptxas, Target};
 
 use crate::conformance::case::Case;
-use crate::conformance::{built_in, convergence, corpus, edges, exchange, matrix, mufu, random};
+use crate::conformance::{built_in, convergence, corpus, decode, edges, exchange, matrix, mufu, random};
 
 /// What the programs are compiled for: one target for each encoding of instructions.
 const TARGETS: [Target; 2] = [Target::Sm87, Target::Sm90];
@@ -67,5 +67,6 @@ pub fn cases() -> Vec<Case> {
     cases.extend(built_in::cases());
     cases.extend(convergence::cases());
     cases.extend(mufu::cases());
+    cases.extend(decode::cases());
     cases
 }

@@ -64,6 +64,9 @@ impl Runner {
     /// # Errors
     /// Those of the device: a fault, a launch that it refuses, a wait that took too long.
     pub fn run(&mut self, case: &Case) -> Result<Vec<Vec<u32>>> {
+        if let Some(steps) = &case.steps {
+            return steps.run(&self.device);
+        }
         let cubin = case.cubin(crate::kernels::arch(&self.device)?);
         if !self.programs.contains_key(&cubin.as_ptr()) {
             self.programs.insert(cubin.as_ptr(), self.device.load(cubin)?);

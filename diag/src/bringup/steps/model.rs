@@ -68,7 +68,7 @@ fn of_the_device(error: ga10b_llm::Error) -> anyhow::Error {
 
 pub fn model(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     let expected = Expected::new(rig.scaled(20, 6))?;
-    for mode in [Mode::Operations, Mode::Phases, Mode::Persistent] {
+    for mode in [Mode::Operations, Mode::Persistent] {
         let device = rig.device()?;
         let mut engine = expected.engine(&device, mode).with_context(|| format!("engine {}", mode.name()))?;
         let rate = expected.decode(&mut engine).with_context(|| format!("engine {}", mode.name()))?;

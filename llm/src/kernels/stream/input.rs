@@ -8,7 +8,7 @@ use ptxgen::{Cache, Pointer, Reduce, Reg, Shared, Shuffle};
 use crate::kernels::cache::{four_bytes, largest};
 use crate::kernels::stream::block::Stream;
 use crate::kernels::stream::layout::{CONSUMERS, input};
-use crate::kernels::stream::record::{NORM, SUMS, at};
+use crate::kernels::stream::record::{BYTES, NORM, NUMBERS, SUMS, at};
 
 /// The largest magnitude becomes this: 256 · 127, so that the high byte never overflows.
 const TOP: f32 = 32512.0;
@@ -18,6 +18,8 @@ const TINY: f32 = 1e-30;
 const MAGIC: f32 = 12_582_912.0;
 /// Packets of a column per lane: values `4 · lane` on, and 128 later.
 const PACKETS: usize = 2;
+/// The lane's values of a column.
+type Column = [[Reg<f32>; 4]; PACKETS];
 
 impl Stream<'_> {
     /// Receives the consumer's columns and quantizes them into shared memory, with the sum of their squares.
@@ -55,10 +57,10 @@ impl Stream<'_> {
         };
         let places = |first| indices(first).map(|index| self.packet(x, k.min(index, last)));
         let words = [(); N].map(|()| [(); 4].map(|()| k.var(0u32)));
+        let [normed, bytes, numbers] = [NORM, BYTES, NUMBERS].map(|flag| self.is_set(flag));
         k.for_(self.warp, columns, CONSUMERS * COLUMNS, |first: Reg<u32>| {
             let inside = indices(first).map(|index| k.lt(index, count));
             // Loaded before the input has arrived.
-            let normed = self.is_set(NORM);
             let factors = inside.map(|_| [(); 4].map(|()| k.var::<u32>(1f32.to_bits())));
             for ((factors, index), inside) in factors.iter().zip(indices(first)).zip(inside) {
                 let from = k.at(weights, k.scale(index, 4));
@@ -82,14 +84,18 @@ impl Stream<'_> {
                 // The next columns are on their way meanwhile.
                 k.if_(k.lt(next, columns), || self.request(places(next), words));
             }
-            for (i, values) in (0..).zip(values.as_chunks::<PACKETS>().0) {
-                let column = k.add(first, CONSUMERS * i);
-                if i == 0 {
-                    self.quantize(column, values);
-                } else {
-                    k.if_(k.lt(column, columns), || self.quantize(column, values));
+            let each = |store: &dyn Fn(Reg<u32>, &Column)| {
+                for (i, values) in (0..).zip(values.as_chunks::<PACKETS>().0) {
+                    let column = k.add(first, CONSUMERS * i);
+                    if i == 0 {
+                        store(column, values);
+                    } else {
+                        k.if_(k.lt(column, columns), || store(column, values));
+                    }
                 }
-            }
+            };
+            k.if_(bytes, || each(&|column, values| self.quantize(column, values)));
+            k.if_(numbers, || each(&|column, values| self.store_numbers(column, values)));
         });
         if COLUMNS > 1 {
             k.set(squares, k.warp_sum(squares));
@@ -97,7 +103,7 @@ impl Stream<'_> {
     }
 
     /// Quantizes a column.
-    fn quantize(&self, column: Reg<u32>, values: &[[Reg<f32>; 4]; PACKETS]) {
+    fn quantize(&self, column: Reg<u32>, values: &Column) {
         let k = self.k;
         let all = values.as_flattened();
         let top = k.reduce(k.bits::<f32, u32>(largest(k, all, &[])), Reduce::Max);

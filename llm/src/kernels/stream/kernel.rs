@@ -2,7 +2,7 @@
 
 use ptxgen::{Evict, Kernel, Mbarrier, Pointer, Reg, Shared, Special, Target};
 
-use crate::kernels::format::{Format, UNIT};
+use crate::kernels::format::Format;
 use crate::kernels::state::TOKENS_AT;
 use crate::kernels::stream::block::{Place, Ring, Stream, Sums, own};
 use crate::kernels::stream::layout::{
@@ -186,18 +186,20 @@ impl Stream<'_> {
         let token = k.min(token, k.sub(word(segment::ROWS), 1));
         self.stamp(1);
         self.stamp(2);
-        let cols = word(segment::COLS);
+        // Whole units of every type.
+        let whole = k.scale(k.shr(word(segment::COLS), 4), 16);
+        let cols = whole.reg();
         // Neighbouring units go to different blocks.
         let thread = k.mad(k.mad(self.warp, 32u32, self.lane), self.blocks(), self.block());
         let step = k.mul(self.blocks(), 32 * CONSUMERS);
         let phase = self.phase(at::OUTPUT);
-        for format in Format::ALL.into_iter().filter(|f| f.is_quantized()) {
+        for format in Format::ALL {
             k.if_(k.eq(word(segment::FORMAT), format as u32), || {
-                let row = format.row(k, tiles, token, cols.into());
-                k.for_(thread, k.shr(cols, UNIT.trailing_zeros()), step, |unit: Reg<u32>| {
+                let row = format.row(k, tiles, token, whole);
+                k.for_(thread, k.shr(cols, format.unit().trailing_zeros()), step, |unit: Reg<u32>| {
                     let packed = format.fetch(k, &row, unit);
                     let values = format.weights(k, &packed).concat();
-                    let first = k.mul(unit, UNIT / PACKET_VALUES);
+                    let first = k.mul(unit, format.unit() / PACKET_VALUES);
                     for (i, values) in (0..).zip(values.as_chunks::<4>().0) {
                         let to = self.packet(self.address(at::OUT), k.add(first, i));
                         self.send(to, *values, phase);

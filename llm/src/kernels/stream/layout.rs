@@ -1,6 +1,6 @@
 //! How the kernel divides a block's shared memory and its warps.
 
-use crate::kernels::format::{TILE_COLS, TILE_ROWS};
+use crate::kernels::format::{Format, TILE_COLS, TILE_ROWS};
 
 /// Warps that multiply.
 pub const CONSUMERS: u32 = 8;
@@ -68,7 +68,20 @@ impl Needs {
     }
 }
 
-/// Bytes of the input of a phase with rows of `cols` values.
+/// Bytes of the quantized input of a phase with rows of `cols` values.
 pub(super) const fn input_bytes(cols: u32) -> u32 {
     cols.div_ceil(TILE_COLS).next_multiple_of(CONSUMERS) * input::BYTES
+}
+
+/// Bytes of the same input as numbers.
+pub(super) const fn number_bytes(cols: u32) -> u32 {
+    cols.div_ceil(TILE_COLS) * TILE_COLS * 4
+}
+
+/// Rows of a tile that a slot takes at least, if it takes numbers.
+pub(super) const QUAD: u32 = 4;
+
+/// Bytes of a row of a slot that takes numbers.
+pub(super) const fn row_bytes(format: Format) -> u32 {
+    SLOT_TILES * TILE_COLS * format.value_bytes()
 }

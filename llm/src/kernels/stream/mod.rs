@@ -1,5 +1,4 @@
-//! The streaming decode step, for models of quantized types: one launch in which every SM reads its share of
-//! all weights without pause.
+//! The streaming decode step: one launch in which every SM reads its share of all weights without pause.
 //!
 //! # A block
 //! One block per SM, of ten warps. Eight *consumers* multiply, a *producer* loads weights, a *results* warp uses
@@ -19,7 +18,8 @@
 //! tensor cores multiply: see `operands`. A value of the input is two signed bytes, high and low, which are
 //! two columns of the right factor; the eight columns are both bytes for the four units of a lane group, so a
 //! lane receives integer sums of its own units, which it scales as the type defines. Another sequence would be
-//! another right factor for the same unpacked weights.
+//! another right factor for the same unpacked weights. Weights that are not quantized are multiplied in single
+//! precision ([`numbers`]); a slot of the ring has some of their rows ([`rows`]).
 //!
 //! The eight partial sums of a row meet in shared memory, two buffers of eight tiles in turns, guarded by
 //! barrier objects. The results warp adds them, applies the norm's factor, and does what follows: rotation,
@@ -44,10 +44,12 @@ mod cached;
 mod input;
 pub(crate) mod kernel;
 pub mod layout;
+mod numbers;
 mod operands;
 mod producer;
 mod products;
 mod record;
 mod results;
+mod rows;
 pub mod sync;
 pub mod task;

@@ -20,11 +20,13 @@ impl Stream<'_> {
         k.for_(0u32, MAX_SEGMENTS as u32, 1u32, |number: Reg<u32>| {
             let record = self.segment(number);
             let share = self.share(record);
+            let numbers = self.produce_numbers(record, share, place, policy);
+            let count = k.select(numbers, 0u32, share.count);
             let tiles = k.pointer::<u8>(k.load(record.plus(segment::TILES).cast::<u64>()), 16);
             let row_bytes = || k.scale(k.shr(k.load(record.plus(segment::ROW_BYTES)), 4), 16);
             let two = k.scale(k.shr(k.load(record.plus(segment::TILE_BYTES)), 4), 16 * SLOT_TILES);
             let from = k.var(k.address(k.row(tiles, share.first, row_bytes())));
-            k.for_(0u32, share.count, 1u32, |_: Reg<u32>| {
+            k.for_(0u32, count, 1u32, |_: Reg<u32>| {
                 let left = k.var(row_bytes().reg());
                 k.for_(0u32, slots, 1u32, |_: Reg<u32>| {
                     let bytes = k.scale(k.shr(k.min(left, two.reg()), 4), 16);

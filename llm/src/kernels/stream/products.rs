@@ -12,7 +12,7 @@ use crate::kernels::stream::record::{MAX_SEGMENTS, at, segment};
 /// Where a consumer is in a phase.
 pub(super) struct Cursor {
     /// The place in the ring of the tile that is loaded next.
-    place: Place,
+    pub place: Place,
     /// The block's tiles of the phase, and how many of them are complete.
     all: Reg<u32>,
     tiles: Reg<u32>,
@@ -41,11 +41,17 @@ impl Tile {
 }
 
 /// What belongs to a run of tiles of which a consumer has several per row.
-struct Groups {
+pub(super) struct Groups {
     /// The next tile's group of columns.
-    group: Reg<u32>,
+    pub group: Reg<u32>,
     /// Sums of rows g and g + 8, in the lane's units.
-    sums: [Reg<f32>; 2],
+    pub sums: [Reg<f32>; 2],
+}
+
+impl Groups {
+    pub fn new(k: &Kernel) -> Self {
+        Self { group: k.var(0u32), sums: [k.var(0f32), k.var(0f32)] }
+    }
 }
 
 /// Columns of the input.
@@ -83,7 +89,7 @@ impl Stream<'_> {
                         || self.take_tiles(format, [&tiles[0], &tiles[1]], place),
                         || self.take_tiles(format, [&tiles[0]], place),
                     );
-                    k.if_(k.eq(cursor.tiles, 0), || self.prepare_input());
+                    self.prepare_first_input(&cursor);
                     k.if_else(
                         k.eq(self.word(at::GROUPS), 1),
                         || {
@@ -91,15 +97,22 @@ impl Stream<'_> {
                             self.multiply_run(format, &tiles, left, &Columns::Only(column), &cursor);
                         },
                         || {
-                            let groups = Groups { group: k.var(0u32), sums: [k.var(0f32), k.var(0f32)] };
+                            let groups = Groups::new(k);
                             self.multiply_run(format, &tiles, left, &Columns::Several(groups), &cursor);
                         },
                     );
                 });
+                self.multiply_run_of_numbers(format, left, &cursor);
                 k.break_if(l, k.ge(cursor.tiles, all));
             });
         });
         self.stamp(3);
+    }
+
+    /// Prepares the input for the first run of a phase.
+    pub(super) fn prepare_first_input(&self, cursor: &Cursor) {
+        let k = self.k;
+        k.if_(k.eq(cursor.tiles, 0), || self.prepare_input());
     }
 
     /// Format and number of the block's tiles in segment `next` and those after it, as far as they have the
@@ -262,7 +275,7 @@ impl Stream<'_> {
     }
 
     /// Adds the sums of one or two tiles to those of their rows. Where these are complete they are stored.
-    fn add_tiles<const N: usize>(
+    pub(super) fn add_tiles<const N: usize>(
         &self,
         tiles: [[Reg<f32>; 2]; N],
         groups: [Reg<u32>; N],

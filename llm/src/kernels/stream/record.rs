@@ -22,6 +22,9 @@ pub(super) const NORM: u32 = 1;
 pub(super) const SUMS: u32 = 2;
 /// Keys and values are cached in q8_0.
 pub(super) const QUANTIZED: u32 = 4;
+/// Segments are of quantized types, and of others.
+pub(super) const BYTES: u32 = 8;
+pub(super) const NUMBERS: u32 = 16;
 
 /// Word of each field.
 pub(super) mod at {
@@ -67,6 +70,8 @@ pub(super) mod at {
     pub const MOST_SHARES: i64 = 39;
     /// Byte offset of the scales in a cache in q8_0.
     pub const SCALES_AT: i64 = 40;
+    /// Byte offset of the input as numbers from the quantized one.
+    pub const NUMBERS_AT: i64 = 43;
     /// The first segment, and the words of a segment.
     pub const SEGMENT: i64 = 44;
     pub const SEGMENT_WORDS: i64 = 16;
@@ -85,7 +90,7 @@ pub(super) mod segment {
     pub const ROWS: i64 = 8;
     pub const FIRST_ROW: i64 = 9;
     pub const FORMAT: i64 = 10;
-    /// Bytes of a tile, and of all tiles of the same rows.
+    /// Bytes of a tile, and of all tiles of the same rows; of numbers 0, and of a row.
     pub const TILE_BYTES: i64 = 11;
     pub const ROW_BYTES: i64 = 12;
     pub const FACTOR: i64 = 13;

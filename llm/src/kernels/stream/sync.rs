@@ -12,7 +12,7 @@ pub(super) const CANDIDATES: u32 = 4;
 /// Phase numbers of a step; the last is that of the candidates, all others are below it.
 pub const PHASES_PER_STEP: u32 = 4096;
 /// Clock readings per phase in the buffer of times.
-pub const MARKS: u32 = crate::kernels::step::sync::MARKS;
+pub const MARKS: u32 = 8;
 /// Values of a packet.
 pub const PACKET_VALUES: u32 = 4;
 /// Bytes of a packet.

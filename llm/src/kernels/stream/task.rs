@@ -3,10 +3,12 @@
 use crate::cache::CacheType;
 use crate::kernels::format::{Format, TILE_COLS, TILE_ROWS};
 use crate::kernels::heads::even_shares;
-use crate::kernels::stream::layout::{CONSUMERS, Needs, SLOT_TILES, input_bytes};
+use crate::kernels::stream::layout::{
+    CONSUMERS, Needs, QUAD, SLOT_TILES, input_bytes, number_bytes, row_bytes,
+};
 use crate::kernels::stream::record::{
-    ADD, ATTENTION, EMBED, GATE, HEADS, LOGITS, MATVEC, MAX_SEGMENTS, NORM, QUANTIZED, SUMS, WORDS, at,
-    segment,
+    ADD, ATTENTION, BYTES, EMBED, GATE, HEADS, LOGITS, MATVEC, MAX_SEGMENTS, NORM, NUMBERS, QUANTIZED, SUMS,
+    WORDS, at, segment,
 };
 use crate::kernels::stream::sync::PACKET_VALUES;
 
@@ -227,6 +229,15 @@ impl Task {
         if segments.iter().any(|s| s.format.has_minimum()) {
             flags |= SUMS;
         }
+        if segments.iter().any(|s| s.format.is_quantized()) {
+            flags |= BYTES;
+            task.needs.inputs = input_bytes(len);
+        }
+        if segments.iter().any(|s| !s.format.is_quantized()) {
+            flags |= NUMBERS;
+            task.set(at::NUMBERS_AT, task.needs.inputs);
+            task.needs.inputs += number_bytes(len);
+        }
         task.set(at::FLAGS, flags);
         task.set_address(at::X, input.x.address);
         task.set(at::INPUT, input.x.phase);
@@ -234,7 +245,6 @@ impl Task {
         task.set(at::COLUMNS, columns);
         task.set(at::GROUPS, columns.div_ceil(CONSUMERS));
         task.set(at::INVERSE_LEN, (1.0 / len as f32).to_bits());
-        task.needs.inputs = input_bytes(len);
         let code = match results {
             Results::Logits(out) => {
                 task.set_address(at::OUT, out);
@@ -320,9 +330,14 @@ impl Task {
         self.set(base + segment::FIRST_ROW, first_row);
         self.set(base + segment::FORMAT, s.format as u32);
         self.set(base + segment::TILE_BYTES, tile);
-        self.set(base + segment::ROW_BYTES, tile * s.cols.div_ceil(TILE_COLS));
+        let row = match s.format.is_quantized() {
+            true => tile * s.cols.div_ceil(TILE_COLS),
+            false => s.format.value_bytes() * s.cols,
+        };
+        self.set(base + segment::ROW_BYTES, row);
         self.set(base + segment::FACTOR, (1.0 / s.format.raised()).to_bits());
         self.set(base + segment::COLS, s.cols);
-        self.needs.slot = self.needs.slot.max(SLOT_TILES * tile);
+        let slot = if s.format.is_quantized() { SLOT_TILES * tile } else { QUAD * row_bytes(s.format) };
+        self.needs.slot = self.needs.slot.max(slot);
     }
 }

@@ -283,6 +283,7 @@ pub fn case(program: Program) -> Case {
         config: LaunchConfig::new(1, THREADS as u32),
         launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0), Arg::Buffer(2, 0)]],
         buffers: vec![inputs, vec![0xdead_beef; STEPS * THREADS], table],
+        steps: None,
         expected: Some(expected),
         by_architecture: false,
         place: Box::new(move |_, word| {

@@ -1,11 +1,15 @@
-//! Operations that sm_90 added: sums and minima of the integer pipe, a second return address, one lane of a
-//! warp.
+//! Operations that sm_90 added: sums and minima of the integer pipe, sums of 64 bits, a second return address,
+//! one lane of a warp.
 
-use crate::gpu::sm::core::Flow;
+use std::array::from_fn;
+
+use crate::gpu::sm::core::{Core, Flow};
+use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::lanes::{each, has};
 use crate::gpu::sm::lower::{Lower, Refusal};
 use crate::gpu::sm::micro_op::MicroOp;
-use crate::gpu::sm::micro_op::{LaneFn, Map, lane_ops, warp_ops};
+use crate::gpu::sm::micro_op::{LaneFn, Map, Op, lane_ops, warp_ops};
+use crate::gpu::sm::slots::NO_PREDICATE;
 
 /// Applies `f` to both halves.
 #[inline(always)]
@@ -34,6 +38,24 @@ fn extreme(a: u32, b: u32, least: bool, kind: u32, relu: bool) -> u32 {
 fn sum(a: u32, b: u32, subtract: bool, kind: u32) -> u32 {
     let word = |x: u32, y: u32| if subtract { x.wrapping_sub(y) } else { x.wrapping_add(y) };
     if kind < 2 { word(a, b) } else { halves(a, b, word) }
+}
+
+/// A sum of three pairs of registers; k: the masks that negated ones are inverted with, and their number.
+struct Add3Pairs;
+
+impl Op for Add3Pairs {
+    #[inline(always)]
+    fn run(core: &mut Core<'_>, op: &MicroOp) -> Flow {
+        let [a, b, c] = [op.a, op.b, op.c].map(|slot| core.src_pair(slot));
+        let inverted = |value: u64, mask: u32| value ^ (u64::from(mask) | u64::from(mask) << 32);
+        let sum = |i: usize| {
+            let ab = inverted(a[i], op.k[0]).wrapping_add(inverted(b[i], op.k[1]));
+            ab.wrapping_add(inverted(c[i], op.k[2])).wrapping_add(op.k[3].into())
+        };
+        let sums = from_fn(sum);
+        core.put_pair(op.d, &sums);
+        Flow::Next
+    }
 }
 
 lane_ops! {
@@ -96,6 +118,23 @@ warp_ops! {
 }
 
 /// VIADD.
+/// Additions of 64 bits in the uniform datapath, without carries from and to others: no compiler is known to write
+/// those.
+pub(super) fn iadd3_pairs(l: &mut Lower<'_>) -> Result<(), Refusal> {
+    l.dst(2)?;
+    let sources = [l.a(2)?, l.b(2)?, l.c(2)?];
+    l.pds();
+    if l.bit(74) || l.op.pd != [NO_PREDICATE; 2] {
+        return Err(esr::ILLEGAL_INSTR_ENCODING);
+    }
+    for (k, s) in l.op.k.iter_mut().zip(&sources) {
+        *k = if s.neg { u32::MAX } else { 0 };
+    }
+    l.op.k[3] = sources.iter().filter(|s| s.neg).count() as u32;
+    l.run::<Add3Pairs>();
+    Ok(())
+}
+
 pub(super) fn viadd(l: &mut Lower<'_>) -> Result<(), Refusal> {
     l.dst(1)?;
     l.a(1)?;

@@ -126,6 +126,7 @@ fn lower_by_form(l: &mut Lower<'_>) -> Result<(), Refusal> {
         0x00b => f::fsetp(l),
         0x00c | 0x08c => i::isetp(l),
         0x010 | 0x090 => i::iadd3(l),
+        0x097 => n::iadd3_pairs(l),
         0x011 | 0x091 => lea::lea(l),
         0x012 | 0x092 => bits::lop3(l),
         0x013 => i::iabs(l),
