@@ -15,7 +15,7 @@ pub mod exchange;
 pub mod matrix;
 mod model_kernels;
 pub mod mufu;
-mod noise;
+pub(crate) mod noise;
 mod programs;
 pub mod random;
 pub(crate) mod report;
