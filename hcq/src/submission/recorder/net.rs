@@ -230,3 +230,147 @@ fn link(members: &mut [Member<'_>], starts: &[Start], latch: &mut dyn FnMut() ->
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn launch(after: &[usize]) -> Item {
+        Item::Launch { after: after.to_vec(), early: false }
+    }
+
+    fn early(after: usize) -> Item {
+        Item::Launch { after: vec![after], early: true }
+    }
+
+    const V03: Links = Links { dependents: 1, latches: false };
+    const V04: Links = Links { dependents: 2, latches: true };
+
+    fn linked(starts: &[Start]) -> Vec<(bool, Vec<usize>)> {
+        starts.iter().map(|start| (start.waits, start.linked_to.clone())).collect()
+    }
+
+    #[test]
+    fn the_links_of_a_layout() {
+        let of = |version, chain| {
+            let Links { dependents, latches } = Links::of(version, chain);
+            (dependents, latches)
+        };
+        assert_eq!(of(qmd::Version::V03, true), (1, false));
+        assert_eq!(of(qmd::Version::V04, true), (2, true));
+        assert_eq!(of(qmd::Version::V04, false), (0, false));
+    }
+
+    #[test]
+    fn a_diamond_is_linked_where_a_descriptor_names_two() {
+        let diamond = [launch(&[]), launch(&[0]), launch(&[0]), launch(&[1, 2, 0])];
+        let wanted = [(false, vec![]), (false, vec![0]), (false, vec![0]), (false, vec![1, 2])];
+        assert_eq!(linked(&plan(&diamond, V04)), wanted);
+        // The second to follow the first waits; what it waits for has ended for the last one too.
+        let wanted = [(false, vec![]), (false, vec![0]), (true, vec![]), (false, vec![2])];
+        assert_eq!(linked(&plan(&diamond, V03)), wanted);
+    }
+
+    #[test]
+    fn barriers_link_two_to_two_and_wait_for_more() {
+        let items = |before: usize, after: usize| {
+            let mut items = vec![launch(&[]); before];
+            items.push(Item::Barrier);
+            items.resize(before + 1 + after, launch(&[]));
+            items
+        };
+        let two = vec![(false, vec![]), (false, vec![]), (false, vec![0, 1]), (false, vec![0, 1])];
+        assert_eq!(linked(&plan(&items(2, 2), V04)), two);
+        let three = [(true, vec![]), (false, vec![]), (false, vec![])];
+        assert_eq!(linked(&plan(&items(2, 3), V04))[2..], three);
+        assert_eq!(linked(&plan(&items(5, 1), V03))[5], (false, vec![0, 1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn what_starts_early_is_the_only_one_to_follow() {
+        let starts = plan(&[launch(&[]), early(0), early(1)], V04);
+        assert_eq!(starts.iter().map(|start| start.early).collect::<Vec<_>>(), [false, true, true]);
+        let starts = plan(&[launch(&[]), early(0), launch(&[0])], V04);
+        assert_eq!((starts[1].early, starts[2].waits), (true, true));
+        let starts = plan(&[launch(&[]), launch(&[0]), early(0)], V04);
+        assert_eq!((starts[2].early, starts[2].linked_to.clone()), (false, vec![0]));
+        assert!(plan(&[launch(&[]), early(0)], V03).iter().all(|start| !start.early));
+    }
+
+    /// Of each launch, what has ended before it starts, by the plan; for one that begins early, before it goes on
+    /// from its wait.
+    fn ended_before(starts: &[Start]) -> Vec<Vec<bool>> {
+        let mut ended: Vec<Vec<bool>> = Vec::new();
+        let mut stage = 0;
+        for (number, start) in starts.iter().enumerate() {
+            if start.waits {
+                stage = number;
+            }
+            let mut known: Vec<bool> = (0..number).map(|at| at < stage).collect();
+            for &at in &start.linked_to {
+                known[at] = true;
+                for earlier in 0..at {
+                    known[earlier] |= ended[at][earlier];
+                }
+            }
+            ended.push(known);
+        }
+        ended
+    }
+
+    fn items() -> impl Strategy<Value = Vec<Item>> {
+        let item = (0..8_u8, proptest::collection::vec(1..6_usize, 0..4), any::<bool>());
+        proptest::collection::vec(item, 1..40).prop_map(|drawn| {
+            let mut launches = 0_usize;
+            let made = drawn.into_iter().map(|(kind, back, early)| {
+                if kind == 0 {
+                    return Item::Barrier;
+                }
+                let after = back.into_iter().filter_map(|back| launches.checked_sub(back)).collect();
+                launches += 1;
+                Item::Launch { after, early }
+            });
+            made.collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_order_that_was_asked_for_is_kept(items in items(), links in prop_oneof![
+            Just(V03), Just(V04), Just(Links { dependents: 0, latches: false })
+        ]) {
+            let starts = plan(&items, links);
+            let ended = ended_before(&starts);
+            let (mut number, mut before_barrier) = (0, 0);
+            for item in &items {
+                match item {
+                    Item::Barrier => before_barrier = number,
+                    Item::Launch { after, .. } => {
+                        for at in (0..before_barrier).chain(after.iter().copied()) {
+                            prop_assert!(ended[number][at], "{number} may start before {at} has ended: {starts:?}");
+                        }
+                        number += 1;
+                    }
+                }
+            }
+            // What the descriptors have room for, and no link from one stage into another.
+            let (mut used, mut stage) = (vec![0; number], 0);
+            for (at, start) in starts.iter().enumerate() {
+                if start.waits {
+                    prop_assert!(start.linked_to.is_empty());
+                    stage = at;
+                }
+                for &before in &start.linked_to {
+                    prop_assert!((stage..at).contains(&before));
+                    used[before] += 1;
+                }
+                prop_assert!(!start.early || start.linked_to.len() == 1);
+            }
+            prop_assert!(used.iter().all(|used| *used <= links.dependents));
+            for start in starts.iter().filter(|start| start.early) {
+                prop_assert_eq!(used[start.linked_to[0]], 1, "another would begin as early");
+            }
+        }
+    }
+}
