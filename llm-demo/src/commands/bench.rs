@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ga10b_llm::Tokenizer;
+use ga10b_llm::{Decoder, Engine, Tokenizer};
 use ga10b_llm_tools::bench::{Plan, Row, WARM_UP};
 use ga10b_llm_tools::first_token::{FirstToken, Stopwatch};
 use serde::Serialize;
@@ -25,6 +25,8 @@ struct Report {
     device: DeviceReport,
     model: ModelReport,
     context: usize,
+    /// Tokens in the context before those decoded.
+    depth: usize,
     repeats: usize,
     /// How long each test runs before it is measured, at least once.
     warm_up_seconds: f64,
@@ -57,15 +59,16 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
     let plan = Plan {
         prefill: size(cli.pp, 512, 16),
         decode: size(cli.tg, 128, 16),
+        depth: cli.depth as usize,
         repeats: cli.repeats.map_or(if software { 2 } else { 5 }, |n| n as usize),
         warm_up: if software { Duration::ZERO } else { WARM_UP },
     };
     // A step follows the prompt where the model has room.
-    let context = plan.prefill.max(plan.decode);
+    let context = plan.prefill.max(plan.depth + plan.decode);
     anyhow::ensure!(context > 0, "nothing to measure: --pp and --tg are both 0");
     anyhow::ensure!(
         context <= most,
-        "{context} tokens do not fit the model's context of {most}; choose smaller --pp and --tg"
+        "{context} tokens do not fit the model's context of {most}; choose smaller --pp, --tg and --depth"
     );
 
     let mut session = thread::scope(|scope| {
@@ -83,11 +86,16 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
     let prompt: Vec<u32> = (0..plan.prefill.max(1)).map(|i| (i * 31 % model.config.vocab) as u32).collect();
     let first_token = watch.finish(&mut session.engine, &prompt)?;
     let bar = progress::step_bar("measuring");
-    let rows =
-        ga10b_llm_tools::bench::run(&mut session.engine, model.config.vocab, plan, &mut |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
-        });
+    let mut start = |engine: &mut Engine| match plan.depth {
+        0 => engine.reset(),
+        depth => engine.pretend(depth),
+    };
+    let mut progress = |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    };
+    let engine = &mut session.engine;
+    let rows = ga10b_llm_tools::bench::run(engine, model.config.vocab, plan, &mut start, &mut progress);
     bar.finish_and_clear();
     let report = Report {
         schema: "llm-demo.bench/1",
@@ -95,6 +103,7 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         device: DeviceReport::new(session.device.info()),
         model: ModelReport::new(&model),
         context,
+        depth: plan.depth,
         repeats: plan.repeats,
         warm_up_seconds: plan.warm_up.as_secs_f64(),
         load_seconds: session.load.as_secs_f64(),
