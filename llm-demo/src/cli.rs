@@ -86,16 +86,11 @@ pub struct Cli {
     #[arg(long, value_name = "N", requires = "bench", help_heading = "Other tasks")]
     pub tg: Option<u32>,
 
-    /// Tokens in the context before those decoded in --bench, as if a prompt had put them there
-    #[arg(
-        short,
-        long,
-        value_name = "N",
-        requires = "bench",
-        default_value_t = 0,
-        help_heading = "Other tasks"
-    )]
-    pub depth: u32,
+    /// Tokens in the context before those decoded in --bench, as if a prompt had put them there; several, separated
+    /// by commas, are measured one after the other
+    #[arg(short, long, value_name = "N,..", value_delimiter = ',', requires = "bench")]
+    #[arg(default_value = "0", help_heading = "Other tasks")]
+    pub depth: Vec<u32>,
 
     /// Measured runs of --bench, after warm-up [default: 5, 2 on the software device]
     #[arg(short, long, value_name = "N", requires = "bench", help_heading = "Other tasks")]

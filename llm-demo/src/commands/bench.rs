@@ -25,8 +25,8 @@ struct Report {
     device: DeviceReport,
     model: ModelReport,
     context: usize,
-    /// Tokens in the context before those decoded.
-    depth: usize,
+    /// Tokens in the context before those decoded, of each measurement.
+    depths: Vec<usize>,
     repeats: usize,
     /// How long each test runs before it is measured, at least once.
     warm_up_seconds: f64,
@@ -59,12 +59,13 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
     let plan = Plan {
         prefill: size(cli.pp, 512, 16),
         decode: size(cli.tg, 128, 16),
-        depth: cli.depth as usize,
+        depth: 0,
         repeats: cli.repeats.map_or(if software { 2 } else { 5 }, |n| n as usize),
         warm_up: if software { Duration::ZERO } else { WARM_UP },
     };
     // A step follows the prompt where the model has room.
-    let context = plan.prefill.max(plan.depth + plan.decode);
+    let depths: Vec<usize> = cli.depth.iter().map(|depth| *depth as usize).collect();
+    let context = plan.prefill.max(depths.iter().max().copied().unwrap_or(0) + plan.decode);
     anyhow::ensure!(context > 0, "nothing to measure: --pp and --tg are both 0");
     anyhow::ensure!(
         context <= most,
@@ -86,16 +87,30 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
     let prompt: Vec<u32> = (0..plan.prefill.max(1)).map(|i| (i * 31 % model.config.vocab) as u32).collect();
     let first_token = watch.finish(&mut session.engine, &prompt)?;
     let bar = progress::step_bar("measuring");
-    let mut start = |engine: &mut Engine| match plan.depth {
-        0 => engine.reset(),
-        depth => engine.pretend(depth),
-    };
-    let mut progress = |done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
-    };
-    let engine = &mut session.engine;
-    let rows = ga10b_llm_tools::bench::run(engine, model.config.vocab, plan, &mut start, &mut progress);
+    let mut results = Vec::new();
+    for (i, depth) in depths.iter().copied().enumerate() {
+        let mut start = |engine: &mut Engine| match depth {
+            0 => engine.reset(),
+            depth => engine.pretend(depth),
+        };
+        let mut progress = |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        };
+        // The clocks are up after the first.
+        let plan = match i {
+            0 => Plan { depth, ..plan },
+            _ => Plan { depth, prefill: 0, warm_up: Duration::ZERO, ..plan },
+        };
+        let engine = &mut session.engine;
+        results.extend(ga10b_llm_tools::bench::run(
+            engine,
+            model.config.vocab,
+            plan,
+            &mut start,
+            &mut progress,
+        )?);
+    }
     bar.finish_and_clear();
     let report = Report {
         schema: "llm-demo.bench/1",
@@ -103,7 +118,7 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         device: DeviceReport::new(session.device.info()),
         model: ModelReport::new(&model),
         context,
-        depth: plan.depth,
+        depths,
         repeats: plan.repeats,
         warm_up_seconds: plan.warm_up.as_secs_f64(),
         load_seconds: session.load.as_secs_f64(),
@@ -114,7 +129,7 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         cache_bytes_per_position: session.engine.cache_bytes_per_position(),
         engine: session.engine.mode().name(),
         tuning: session.tuning.clone(),
-        results: rows?,
+        results,
     };
     report::show(&report, cli.json, print)?;
     Ok(Outcome::Good)
@@ -148,9 +163,9 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "            {:.3} s {}", part.seconds, part.name)?;
     }
     writeln!(out)?;
-    writeln!(out, "{:<14} {:>12} {:>10} {:>14}", "test", "tok/s", "± sd", "weights GB/s")?;
+    writeln!(out, "{:<20} {:>12} {:>10} {:>14}", "test", "tok/s", "± sd", "weights GB/s")?;
     for row in &report.results {
-        write!(out, "{:<14} {:>12.2} {:>10.2}", row.test, row.tokens_per_second, row.tokens_per_second_sd)?;
+        write!(out, "{:<20} {:>12.2} {:>10.2}", row.test, row.tokens_per_second, row.tokens_per_second_sd)?;
         if row.test.starts_with("tg") {
             write!(out, " {:>14.2}", row.tokens_per_second * weights / 1e9)?;
         }
