@@ -165,7 +165,7 @@ fn random_graph(bench: &Bench, seed: u64) -> Result<()> {
 }
 
 fn random_graphs_on(device: Device) -> Result<()> {
-    let (count, graphs) = if on_sim() { (160, 24) } else { (20_000, 300) };
+    let (count, graphs) = if on_sim() { (160, 24) } else { (20_000, 100) };
     let bench = Bench::new(device, count)?;
     (0..graphs).try_for_each(|seed| random_graph(&bench, seed))
 }

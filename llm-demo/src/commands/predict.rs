@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use ga10b_llm::engine::{KernelUse, Residency};
-use ga10b_llm::{Decoder, Engine};
+use ga10b_llm::{Decoder, Engine, Mode};
 use ga10b_llm_tools::chips::Chip;
 use ga10b_llm_tools::counted::{Counted, CountingDevice};
 use ga10b_llm_tools::measured::{Comparison, Measurements, compare, fit};
@@ -79,7 +79,11 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let room = positions.iter().max().map_or(1, |p| p + 1);
     anyhow::ensure!(room <= most, "position {} is past the model's context of {most}", room - 1);
     let counting = CountingDevice::with_cache(cli.chip.l2_bytes)?;
-    let setup = Setup { mode: Some(cli.engine.unwrap_or_default()), ..Setup::of(cli) };
+    // Blocks that wait for each other issue instructions which say nothing of the time: each phase is counted as a
+    // launch of its own.
+    let mode = cli.engine.unwrap_or_default();
+    let counted_mode = if mode == Mode::Persistent { Mode::Phases } else { mode };
+    let setup = Setup { mode: Some(counted_mode), ..Setup::of(cli) };
     let mut session = Session::new(counting.device.clone(), &setup, &model, room)?;
 
     let bar = progress::step_bar("counting");
@@ -101,7 +105,10 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         token = engine.step_greedy(token)?;
         let cache_bytes = position as u64 * engine.cache_bytes_per_position();
         let weights = engine.weight_bytes_per_token();
-        let counted = Counted::between(&before, &counting.counters(), weights, cache_bytes);
+        let mut counted = Counted::between(&before, &counting.counters(), weights, cache_bytes);
+        if mode == Mode::Persistent {
+            counted.launches = 1;
+        }
         let cost = step_cost(engine, &empty, &counted, position);
         points.push(At { position, predictions: predictions(cli, &cost), counted, cost });
         bar.inc(1);

@@ -15,7 +15,7 @@ use crate::order::ledger::Visible;
 use crate::order::work::{LaunchShape, Work, WorkId};
 use crate::violations::Consequence;
 use qmd::{DependentAction, Effect, Qmd, SkedCheck};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// State that methods set for the next launches.
@@ -90,6 +90,8 @@ pub(crate) struct ComputeScheduler {
     next: VecDeque<Next>,
     /// What descriptors that count others have to follow.
     counted: HashMap<u64, Known>,
+    /// Latches that grids have arrived at, and no other has waited for since.
+    latches: HashSet<u32>,
     flights: Flights,
     /// Launches since the method that began the chain.
     chain: u32,
@@ -287,7 +289,11 @@ impl ComputeScheduler {
             return Ok(Flow::Next);
         }
         self.follow_chain(context, va);
-        if let Some(hang) = check(context, &state, &qmd)? {
+        // Dependents start when the grid before them has ended, which is as early as it has to be: a latch is open
+        // then, or never.
+        let closed = qmd.latch_wait().filter(|latch| !self.latches.remove(latch));
+        let closed = closed.map(|latch| format!("waits for latch {latch:#x}, which no grid has arrived at"));
+        if let Some(hang) = check(context, &state, &qmd)?.or(closed) {
             context.units.violations.record(Consequence::Hang, "SEND_PCAS", hang);
             self.stuck = true;
             return Ok(Flow::Stuck);
@@ -404,6 +410,7 @@ impl ComputeScheduler {
                 context.interrupts.non_stalling();
             }
         }
+        self.latches.extend(qmd.latch_arrival());
         if self_copies(qmd) {
             copy_counter(context, order.va)?;
         }
