@@ -86,8 +86,8 @@ pub struct Cli {
     #[arg(long, value_name = "N", requires = "bench", help_heading = "Other tasks")]
     pub tg: Option<u32>,
 
-    /// Tokens in the context before those decoded in --bench, as if a prompt had put them there; several, separated
-    /// by commas, are measured one after the other
+    /// Tokens in the context before those decoded in --bench, as if a prompt had put them there; several,
+    /// separated by commas, are measured one after the other
     #[arg(short, long, value_name = "N,..", value_delimiter = ',', requires = "bench")]
     #[arg(default_value = "0", help_heading = "Other tasks")]
     pub depth: Vec<u32>,
@@ -141,7 +141,8 @@ pub struct Cli {
     #[arg(long, group = "mode", help_heading = "Other tasks")]
     pub predict: bool,
 
-    /// Chip that --predict is for: orin-agx-64, orin-agx-32, orin-nx-16, orin-nx-8, orin-nano-8, orin-nano-4 or h200
+    /// Chip that --predict is for: orin-agx-64, orin-agx-32, orin-nx-16, orin-nx-8, orin-nano-8, orin-nano-4
+    /// or h200
     #[arg(long, value_name = "CHIP", requires = "predict", default_value = Chip::usual().key)]
     #[arg(value_parser = Chip::from_str, help_heading = "Other tasks")]
     pub chip: Chip,
@@ -161,8 +162,8 @@ pub struct Cli {
     #[arg(conflicts_with = "count", help_heading = "Other tasks")]
     pub context: Vec<u32>,
 
-    /// Overrides a constant of --predict: sms, mhz, gbps, share, ipc, attention-ipc, exchange-cycles, launch-us or
-    /// link-us
+    /// Overrides a constant of --predict: sms, mhz, gbps, share, ipc, attention-ipc, exchange-cycles,
+    /// launch-us or link-us
     #[arg(long, value_name = "KEY=VALUE", requires = "predict", help_heading = "Other tasks")]
     pub orin: Vec<Constant>,
 

@@ -106,8 +106,8 @@ impl Qmd {
         Ok(())
     }
 
-    /// Makes this QMD start when so many others have decremented its counter. The scheduler counts in a field of
-    /// its own, which it sets when the pushbuffer hands the QMD over by an action that copies, and, with
+    /// Makes this QMD start when so many others have decremented its counter. The scheduler counts in a field
+    /// of its own, which it sets when the pushbuffer hands the QMD over by an action that copies, and, with
     /// `SELF_COPY_ON_COMPLETION`, when the grid has ended.
     pub fn set_dependence_counter(&mut self, count: u16) {
         self.put(self.version().layout().dependence_counter, count.into());

@@ -1,8 +1,8 @@
 //! Latches: how a grid begins while the one before it still runs (programmatic dependent launch).
 //!
-//! A grid that arrives at a latch may start its dependents as soon as each of its blocks has executed `PREEXIT`
-//! (`griddepcontrol.launch_dependents`) or ended. A grid that waits on the latch stands at `ACQBULK`
-//! (`griddepcontrol.wait`) until the other has ended and its membar is done.
+//! A grid that arrives at a latch may start its dependents as soon as each of its blocks has executed
+//! `PREEXIT` (`griddepcontrol.launch_dependents`) or ended. A grid that waits on the latch stands at
+//! `ACQBULK` (`griddepcontrol.wait`) until the other has ended and its membar is done.
 //!
 //! Source: the fields' names in `clcbc0qmd.h`; what they do was measured on an H200. v3.0 has none of them.
 
@@ -18,8 +18,8 @@ impl Qmd {
         self.version() == Version::V04
     }
 
-    /// Lets the dependents start before this grid has ended, and names the latch that its end opens; `None` for
-    /// neither. The number is the latch's own as long as a grid may wait on it.
+    /// Lets the dependents start before this grid has ended, and names the latch that its end opens; `None`
+    /// for neither. The number is the latch's own as long as a grid may wait on it.
     ///
     /// # Errors
     /// [`Error::ForeignField`] where the layout has no latches.

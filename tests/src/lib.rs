@@ -22,7 +22,8 @@
 //! 4  conformance::exchange conformance::mufu
 //! 5  conformance::programs conformance::sweep
 //! 6  conformance fuzz
-//! 7  copies faults graphs launches links memory ordering queues random_programs soak::injector soak::plan windows
+//! 7  copies faults graphs launches links memory ordering queues random_programs soak::injector soak::plan
+//! 7  windows
 //! 8  soak::one_process
 //! 9  soak::failures soak::processes
 //! 10 soak

@@ -1,5 +1,5 @@
-//! Graphs with branches, and launches that begin before the one they follow has ended: whatever way the launches
-//! are started, the results are those of running them one after the other.
+//! Graphs with branches, and launches that begin before the one they follow has ended: whatever way the
+//! launches are started, the results are those of running them one after the other.
 
 use anyhow::{Result, ensure};
 use hcq::{Args, Buffer, Device, DeviceOptions, Error, GraphBuilder, Kernel, LaunchConfig, NodeId, Program};
@@ -219,7 +219,8 @@ fn early_across_sms() -> Result<()> {
     line(&Bench::new(open()?, count)?, true, links)
 }
 
-/// One launch, two that follow it, one that follows both, and so on: the last of each diamond begins the next.
+/// One launch, two that follow it, one that follows both, and so on: the last of each diamond begins the
+/// next.
 fn diamonds() -> Result<()> {
     let (count, diamonds, replays) = if on_sim() { (2 * BLOCK, 3, 3) } else { (132 * BLOCK, 50, 200) };
     let bench = Bench::new(open()?, count)?;

@@ -42,8 +42,8 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A graph under construction. Nodes without a [`barrier`](Self::barrier) between them may overlap, unless one
-/// names the other ([`launch_after`](Self::launch_after)).
+/// A graph under construction. Nodes without a [`barrier`](Self::barrier) between them may overlap, unless
+/// one names the other ([`launch_after`](Self::launch_after)).
 pub struct GraphBuilder {
     shared: Arc<Shared>,
     /// A number no other graph of the process has.
@@ -108,12 +108,12 @@ impl GraphBuilder {
         self.push_launch(&launch, false, args.buffers().cloned().collect())
     }
 
-    /// Adds a launch that starts when the nodes `after`, and everything before the last barrier, have ended, and
-    /// sees what they wrote. It may overlap all others.
+    /// Adds a launch that starts when the nodes `after`, and everything before the last barrier, have ended,
+    /// and sees what they wrote. It may overlap all others.
     ///
-    /// The GPU's scheduler starts it where descriptors can say so: after several launches by a counter, and one
-    /// or (on sm_90) two launches after another. Where they cannot, the launch waits for everything added before
-    /// it.
+    /// The GPU's scheduler starts it where descriptors can say so: after several launches by a counter, and
+    /// one or (on sm_90) two launches after another. Where they cannot, the launch waits for everything added
+    /// before it.
     ///
     /// # Errors
     /// As [`launch`](Self::launch); [`Error::ForeignNode`] for a node of another graph.
@@ -137,12 +137,12 @@ impl GraphBuilder {
         Ok(id)
     }
 
-    /// Adds a launch that may begin while the launch `after` still runs (programmatic dependent launch): as soon
-    /// as each block of that one has executed `griddepcontrol.launch_dependents` or has ended. At
+    /// Adds a launch that may begin while the launch `after` still runs (programmatic dependent launch): as
+    /// soon as each block of that one has executed `griddepcontrol.launch_dependents` or has ended. At
     /// `griddepcontrol.wait` it stands until that one has ended, and sees what it wrote.
     ///
-    /// This saves a part of the time of a link. GPUs before sm_90 have no such links, and neither has a launch
-    /// that others follow: the launch then begins when the other has ended, as with
+    /// This saves a part of the time of a link. GPUs before sm_90 have no such links, and neither has a
+    /// launch that others follow: the launch then begins when the other has ended, as with
     /// [`launch_after`](Self::launch_after).
     ///
     /// # Errors
@@ -150,8 +150,8 @@ impl GraphBuilder {
     /// `griddepcontrol.wait` in its own code.
     ///
     /// # Safety
-    /// As for [`launch`](Self::launch), and: every thread executes `griddepcontrol.wait`, and before that touches
-    /// nothing that work before it in the graph writes, and writes nothing that such work reads.
+    /// As for [`launch`](Self::launch), and: every thread executes `griddepcontrol.wait`, and before that
+    /// touches nothing that work before it in the graph writes, and writes nothing that such work reads.
     pub unsafe fn launch_early(
         &mut self,
         kernel: &Kernel,

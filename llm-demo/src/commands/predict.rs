@@ -1,5 +1,5 @@
-//! Counts the cost of a token on the software ga10b, and predicts from it the time on a chip; compares predictions
-//! with measurements.
+//! Counts the cost of a token on the software ga10b, and predicts from it the time on a chip; compares
+//! predictions with measurements.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -79,8 +79,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let room = positions.iter().max().map_or(1, |p| p + 1);
     anyhow::ensure!(room <= most, "position {} is past the model's context of {most}", room - 1);
     let counting = CountingDevice::with_cache(cli.chip.l2_bytes)?;
-    // Blocks that wait for each other issue instructions which say nothing of the time: each phase is counted as a
-    // launch of its own.
+    // Blocks that wait for each other issue instructions which say nothing of the time: each phase is counted
+    // as a launch of its own.
     let mode = cli.engine.unwrap_or_default();
     let counted_mode = if mode == Mode::Persistent { Mode::Phases } else { mode };
     let setup = Setup { mode: Some(counted_mode), ..Setup::of(cli) };

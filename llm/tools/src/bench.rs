@@ -57,8 +57,8 @@ impl Row {
     }
 }
 
-/// Runs `plan`; `start` makes the context one of `plan.depth` tokens, and `progress` is called with the tokens done
-/// and in all.
+/// Runs `plan`; `start` makes the context one of `plan.depth` tokens, and `progress` is called with the
+/// tokens done and in all.
 ///
 /// # Errors
 /// What the decoder reports, for example a full context.

@@ -1,9 +1,9 @@
 //! The constants of chips in their power modes, as a table.
 //!
-//! Sources: NVIDIA's data sheets of the modules (SMs, highest clocks, memory bandwidth); the Jetson Linux developer
-//! guide, release 36, "Supported Modes and Power Efficiency", and the `nvpmodel.conf` of boards (clocks of power
-//! modes). Compare with `nvpmodel -q --verbose` on the board: modes differ by release. Bandwidth follows from the
-//! memory's clock: 3199 MHz on 256 bits are 204.8 GB/s.
+//! Sources: NVIDIA's data sheets of the modules (SMs, highest clocks, memory bandwidth); the Jetson Linux
+//! developer guide, release 36, "Supported Modes and Power Efficiency", and the `nvpmodel.conf` of boards
+//! (clocks of power modes). Compare with `nvpmodel -q --verbose` on the board: modes differ by release.
+//! Bandwidth follows from the memory's clock: 3199 MHz on 256 bits are 204.8 GB/s.
 
 use crate::roofline::Machine;
 

@@ -1,4 +1,5 @@
-//! Measured tokens per second of a chip beside what is predicted for it, and the constants that fit them best.
+//! Measured tokens per second of a chip beside what is predicted for it, and the constants that fit them
+//! best.
 
 use serde::{Deserialize, Serialize};
 
@@ -107,11 +108,12 @@ pub fn compare(machine: &Machine, points: &[Point]) -> Vec<Comparison> {
     points.iter().map(row).collect()
 }
 
-/// Between what the constants may be: shares and rates that the hardware has, latencies of the order of its own.
+/// Between what the constants may be: shares and rates that the hardware has, latencies of the order of its
+/// own.
 const BOUNDS: [(f64, f64); 5] = [(0.5, 1.0), (0.25, 4.0), (0.25, 4.0), (300.0, 20_000.0), (2.0, 30.0)];
 
-/// The constants with the least squares of relative errors: a search along each of the five, in ever smaller steps,
-/// from the constants in use.
+/// The constants with the least squares of relative errors: a search along each of the five, in ever smaller
+/// steps, from the constants in use.
 #[must_use]
 pub fn fit(machine: &Machine, points: &[Point]) -> Fitted {
     let of = |[share, ipc, attention_ipc, exchange_cycles, launch_us]: [f64; 5]| Fitted {

@@ -1,13 +1,14 @@
 //! The time of a token, predicted from the counts of the software ga10b; never a measurement.
 //!
-//! A step is a line of phases, which exchange their results. Weights of later phases flow while an earlier one waits
-//! for its input, so a phase takes the time of DRAM, or that of instruction issue and its exchange, whichever is
-//! longer: `max(bytes / (bandwidth · share), instructions / (SMs · clock · rate) + exchange)`. Before the first one
-//! comes the launch. Where each phase is a launch, a link takes the place of the exchange, and follows all else.
+//! A step is a line of phases, which exchange their results. Weights of later phases flow while an earlier
+//! one waits for its input, so a phase takes the time of DRAM, or that of instruction issue and its exchange,
+//! whichever is longer: `max(bytes / (bandwidth · share), instructions / (SMs · clock · rate) + exchange)`.
+//! Before the first one comes the launch. Where each phase is a launch, a link takes the place of the
+//! exchange, and follows all else.
 //!
-//! Instructions are spread over phases by the bytes that these read: those of weights over weights, those that a
-//! longer context adds over keys and values. A context that is split over blocks costs two exchanges more for each
-//! attention: shares are stored and counted, and the block that completes last reads them.
+//! Instructions are spread over phases by the bytes that these read: those of weights over weights, those
+//! that a longer context adds over keys and values. A context that is split over blocks costs two exchanges
+//! more for each attention: shares are stored and counted, and the block that completes last reads them.
 
 use serde::{Deserialize, Serialize};
 
@@ -53,8 +54,8 @@ pub struct StepCost {
 /// Exchanges that a split context costs each attention.
 const EXCHANGES_OF_SPLIT: f64 = 2.0;
 
-/// What one machine is measured for, and others are predicted with: shares and rates of the chip's limits, and
-/// latencies in clocks of the GPU.
+/// What one machine is measured for, and others are predicted with: shares and rates of the chip's limits,
+/// and latencies in clocks of the GPU.
 ///
 /// `llm-demo --predict --against FILE --fit` computes them from measurements of one chip.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -67,7 +68,8 @@ pub struct Fitted {
     pub attention_ipc: f64,
     /// Clocks from the last result of a phase to the first product of the next.
     pub exchange_cycles: f64,
-    /// From the host's call for a token to its first phase, and from the end of the last one to the host, in µs.
+    /// From the host's call for a token to its first phase, and from the end of the last one to the host, in
+    /// µs.
     pub launch_us: f64,
 }
 
@@ -98,8 +100,8 @@ pub struct Machine {
     pub exchange_cycles: f64,
     /// [`Fitted::launch_us`].
     pub launch_us: f64,
-    /// Time between the end of a launch and the start of the linked one, in µs: 1300 clocks, as an H200 takes for
-    /// a link.
+    /// Time between the end of a launch and the start of the linked one, in µs: 1300 clocks, as an H200 takes
+    /// for a link.
     pub link_us: f64,
 }
 

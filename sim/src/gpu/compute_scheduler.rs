@@ -106,8 +106,8 @@ pub(crate) struct ComputeScheduler {
 }
 
 impl ComputeScheduler {
-    /// Schedules the descriptor at `va` and its dependents, by an action that copies it or not. Unless the order
-    /// is free, they run now.
+    /// Schedules the descriptor at `va` and its dependents, by an action that copies it or not. Unless the
+    /// order is free, they run now.
     pub(crate) fn launch(
         &mut self,
         context: &Context<'_>,
@@ -289,8 +289,8 @@ impl ComputeScheduler {
             return Ok(Flow::Next);
         }
         self.follow_chain(context, va);
-        // Dependents start when the grid before them has ended, which is as early as it has to be: a latch is open
-        // then, or never.
+        // Dependents start when the grid before them has ended, which is as early as it has to be: a latch is
+        // open then, or never.
         let closed = qmd.latch_wait().filter(|latch| !self.latches.remove(latch));
         let closed = closed.map(|latch| format!("waits for latch {latch:#x}, which no grid has arrived at"));
         if let Some(hang) = check(context, &state, &qmd)?.or(closed) {

@@ -1,9 +1,9 @@
-//! Launches whose order is a graph: which of them the scheduler starts by links between their descriptors, and
-//! which follow a wait in the pushbuffer.
+//! Launches whose order is a graph: which of them the scheduler starts by links between their descriptors,
+//! and which follow a wait in the pushbuffer.
 //!
 //! A launch that follows others is linked to each of them: scheduled by the only one, or started by a counter
-//! that all of several lower. A descriptor names one launch that follows it, or two, as its layout has room; a
-//! launch that cannot be linked waits in the pushbuffer for everything recorded, and begins a new stage.
+//! that all of several lower. A descriptor names one launch that follows it, or two, as its layout has room;
+//! a launch that cannot be linked waits in the pushbuffer for everything recorded, and begins a new stage.
 //!
 //! A counter is set when the pushbuffer hands the descriptor over, which happens before the launches of its
 //! stage that nothing precedes are started.
@@ -298,8 +298,8 @@ mod tests {
         assert!(plan(&[launch(&[]), early(0)], V03).iter().all(|start| !start.early));
     }
 
-    /// Of each launch, what has ended before it starts, by the plan; for one that begins early, before it goes on
-    /// from its wait.
+    /// Of each launch, what has ended before it starts, by the plan; for one that begins early, before it
+    /// goes on from its wait.
     fn ended_before(starts: &[Start]) -> Vec<Vec<bool>> {
         let mut ended: Vec<Vec<bool>> = Vec::new();
         let mut stage = 0;

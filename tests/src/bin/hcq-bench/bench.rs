@@ -67,8 +67,8 @@ impl Bench {
         Ok((self.program.kernel(name)?, Args::new().buffer_at(data, offset).u32(1)))
     }
 
-    /// A kernel that waits for the grid before it and then works on the first word of `data`, where the device
-    /// has code for one.
+    /// A kernel that waits for the grid before it and then works on the first word of `data`, where the
+    /// device has code for one.
     pub fn on_word_early(&self, name: &str, data: &Buffer) -> Result<Option<(Kernel, Args)>> {
         let Some(cubin) = early_cubin(arch(&self.device)?) else { return Ok(None) };
         let kernel = self.device.load(cubin).context("loading the kernels")?.kernel(name)?;
