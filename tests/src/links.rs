@@ -73,9 +73,10 @@ impl Bench {
         let args = inputs.fold(Args::new().buffer(out), Args::buffer);
         let args = args.u32(self.count).u32(gather.shift).u32(gather.add);
         let shape = LaunchConfig::new(self.count.div_ceil(BLOCK), BLOCK);
-        // SAFETY: the kernel reads and writes `count` words of each buffer; the early one waits before that.
         Ok(match (after, early) {
+            // SAFETY: the kernel reads and writes `count` words of each buffer, after its wait.
             ([one], true) => unsafe { graph.launch_early(&self.early, shape, &args, *one) }?,
+            // SAFETY: the kernel reads and writes `count` words of each buffer.
             _ => unsafe { graph.launch_after(&self.plain, shape, &args, after) }?,
         })
     }

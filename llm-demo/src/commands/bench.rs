@@ -86,32 +86,7 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
     watch.lap("recording the prompt");
     let prompt: Vec<u32> = (0..plan.prefill.max(1)).map(|i| (i * 31 % model.config.vocab) as u32).collect();
     let first_token = watch.finish(&mut session.engine, &prompt)?;
-    let bar = progress::step_bar("measuring");
-    let mut results = Vec::new();
-    for (i, depth) in depths.iter().copied().enumerate() {
-        let mut start = |engine: &mut Engine| match depth {
-            0 => engine.reset(),
-            depth => engine.pretend(depth),
-        };
-        let mut progress = |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
-        };
-        // The clocks are up after the first.
-        let plan = match i {
-            0 => Plan { depth, ..plan },
-            _ => Plan { depth, prefill: 0, warm_up: Duration::ZERO, ..plan },
-        };
-        let engine = &mut session.engine;
-        results.extend(ga10b_llm_tools::bench::run(
-            engine,
-            model.config.vocab,
-            plan,
-            &mut start,
-            &mut progress,
-        )?);
-    }
-    bar.finish_and_clear();
+    let results = measure(&mut session.engine, model.config.vocab, plan, &depths)?;
     let report = Report {
         schema: "llm-demo.bench/1",
         version: env!("CARGO_PKG_VERSION"),
@@ -133,6 +108,30 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
     };
     report::show(&report, cli.json, print)?;
     Ok(Outcome::Good)
+}
+
+/// The rows of `plan`, and those of decode at each further depth.
+fn measure(engine: &mut Engine, vocab: usize, plan: Plan, depths: &[usize]) -> anyhow::Result<Vec<Row>> {
+    let bar = progress::step_bar("measuring");
+    let mut results = Vec::new();
+    for (i, depth) in depths.iter().copied().enumerate() {
+        let mut start = |engine: &mut Engine| match depth {
+            0 => engine.reset(),
+            depth => engine.pretend(depth),
+        };
+        let mut progress = |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        };
+        // The clocks are up after the first.
+        let plan = match i {
+            0 => Plan { depth, ..plan },
+            _ => Plan { depth, prefill: 0, warm_up: Duration::ZERO, ..plan },
+        };
+        results.extend(ga10b_llm_tools::bench::run(engine, vocab, plan, &mut start, &mut progress)?);
+    }
+    bar.finish_and_clear();
+    Ok(results)
 }
 
 fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {

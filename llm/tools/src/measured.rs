@@ -110,7 +110,7 @@ pub fn compare(machine: &Machine, points: &[Point]) -> Vec<Comparison> {
 
 /// Between what the constants may be: shares and rates that the hardware has, latencies of the order of its
 /// own.
-const BOUNDS: [(f64, f64); 5] = [(0.5, 1.0), (0.25, 4.0), (0.25, 4.0), (300.0, 20_000.0), (2.0, 30.0)];
+const BOUNDS: [(f64, f64); 5] = [(0.5, 1.0), (0.25, 4.0), (0.25, 4.0), (300.0, 20_000.0), (2.0, 15.0)];
 
 /// The constants with the least squares of relative errors: a search along each of the five, in ever smaller
 /// steps, from the constants in use.

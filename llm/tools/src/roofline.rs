@@ -74,9 +74,9 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// The constants in use.
+    /// The constants in use: those that fit `llm/tools/data/h200.json`.
     pub const DEFAULT: Self =
-        Self { share: 0.85, ipc: 2.0, attention_ipc: 1.0, exchange_cycles: 3600.0, launch_us: 6.0 };
+        Self { share: 0.828, ipc: 1.929, attention_ipc: 1.045, exchange_cycles: 2922.0, launch_us: 15.0 };
 }
 
 /// The constants of a machine.

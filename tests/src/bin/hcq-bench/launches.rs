@@ -111,7 +111,7 @@ impl Bench {
         let mut last = unsafe { builder.launch(kernel, config(), args[0])? };
         for _ in 0..NODES / 3 {
             // SAFETY: as above.
-            let sides = unsafe { args.map(|args| builder.launch_after(kernel, config(), args, &[last])) };
+            let sides = args.map(|args| unsafe { builder.launch_after(kernel, config(), args, &[last]) });
             let [left, right] = sides;
             // SAFETY: as above.
             last = unsafe { builder.launch_after(kernel, config(), args[0], &[left?, right?])? };
