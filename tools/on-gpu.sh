@@ -11,6 +11,8 @@
 #   tools/on-gpu.sh launch [CU]      there: hcq-bench, beside CUDA's figures if nvcc and the source file CU are there
 #   tools/on-gpu.sh kernels          there: hcq-bench kernels, beside CUDA's and cuBLAS' figures if nvcc is there
 #   tools/on-gpu.sh bench [LLAMA]    there: llm-demo --bench on models of true shapes; LLAMA is llama.cpp's llama-bench, to run beside it
+#   tools/on-gpu.sh predict          there: greedy tokens per second of five models at three depths, as JSON (OUT/depth-*.json), for
+#                                    tools/predict-points.py (not part of all)
 #   tools/on-gpu.sh tune             there, with a ptxas: llm-demo --tune, then --bench without and with what it found (not part of all)
 #   tools/on-gpu.sh all [CU [LLAMA]] there: all of it, and a table at the end
 #
@@ -96,6 +98,16 @@ bench() {
         [ -z "${1:-}" ] || run "llama.cpp-$name" 120 "$1" -m "$model" -p 512 -n 128 -ngl 99 -fa 0,1 -r 5
     done
 }
+# Greedy tokens per second around positions 128, 8,192 and 32,704, in about a minute.
+predict() {
+    for spec in ${SPECS:-llama-3.2-1b:q6_k llama-3.2-1b:q4_k_m llama-3.2-1b:q8_0 llama-3.2-1b:f16 llama-3.1-8b:q4_k_m}; do
+        name=${spec%:*}-${spec#*:}
+        model=${MODELS:-/tmp}/$name.gguf
+        [ -s "$model" ] || run "synthesize-$name" 60 "$bin/llm-demo" --synthesize "$spec" "$model"
+        run "depth-$name" 30 "$bin/llm-demo" --device "$device" --bench -m "$model" --pp 0 --tg 128 -d "${DEPTHS:-64,8128,32640}" -r 2 --json
+        sed -n '/^{/,$p' "$out/depth-$name.log" >"$out/depth-$name.json"
+    done
+}
 # Results go to a file of their own, so that other runs keep the default shapes.
 tune() {
     export LLM_DEMO_TUNING=${LLM_DEMO_TUNING:-$out/tuning.json}
@@ -118,9 +130,10 @@ soak) soak ;;
 launch) launch "${2:-}" ;;
 kernels) kernels ;;
 bench) bench "${2:-}" ;;
+predict) predict ;;
 tune) tune ;;
 all) suite; verify; profile; conform; launch "${2:-}"; kernels; bench "${3:-}" ;;
-*) sed -n '2,17p' "$0"; exit 2 ;;
+*) sed -n '2,19p' "$0"; exit 2 ;;
 esac
 [ ${#rows[@]} -eq 0 ] && exit 0
 printf '\n%s\n' "${rows[@]}"

@@ -19,12 +19,12 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SMS = (80, 86, 87, 89, 90)
 MODULES = {
-    "tests/kernels": (["bench", "bounds", "matrix", "suite"], SMS),
+    "tests/kernels": (["bench", "bounds", "early", "links", "matrix", "suite"], SMS),
     "sim/tests/data": (["bulk", "fill", "pairs", "planted", "waits"], SMS),
     "hcq/kernels": (["copy"], (80, 87, 90)),
 }
 # Modules whose instructions older SMs lack.
-SINCE = {"bulk": 90}
+SINCE = {"bulk": 90, "early": 90}
 FLAGS = ["-O3"]
 
 

@@ -227,6 +227,14 @@ pub enum Error {
         /// Threads along x, y and z that were asked for.
         given: [u32; 3],
     },
+    /// A launch that is to begin before another has ended, of a kernel that does not wait for that.
+    #[error(
+        "{kernel} has no griddepcontrol.wait: it cannot begin before the launch that it follows has ended"
+    )]
+    NoGridWait {
+        /// The kernel.
+        kernel: String,
+    },
     /// The arguments do not match the kernel's parameters.
     #[error("kernel {kernel} takes {expected} bytes of parameters, {given} were given")]
     Arguments {
@@ -522,6 +530,9 @@ impl Error {
                 Some("compile it for the device: nvcc -cubin -arch=sm_NN, with the number of `nvdiag info`")
             }
             Self::BlockShape { .. } => Some("launch blocks of that shape, or compile without .reqntid"),
+            Self::NoGridWait { .. } => {
+                Some("add the instruction where the kernel first needs the other's results")
+            }
             Self::ForeignDevice { .. } => Some("allocate, load and launch on one device"),
             Self::Stopped => Some("wait for work before its queue is dropped; end kernels that poll"),
             Self::Starved => Some("drop a queue when what other queues wait for has ended"),

@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use ga10b_llm::search::Part;
 use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm::{CacheType, Mode, SamplerOptions};
+use ga10b_llm_tools::chips::Chip;
 use ga10b_llm_tools::roofline::Constant;
 use ga10b_sim::Checks;
 use hcq::Selector;
@@ -88,6 +89,12 @@ pub struct Cli {
     #[arg(long, value_name = "N", requires = "bench", help_heading = "Other tasks")]
     pub tg: Option<u32>,
 
+    /// Tokens in the context before those decoded in --bench, as if a prompt had put them there; several,
+    /// separated by commas, are measured one after the other
+    #[arg(short, long, value_name = "N,..", value_delimiter = ',', requires = "bench")]
+    #[arg(default_value = "0", help_heading = "Other tasks")]
+    pub depth: Vec<u32>,
+
     /// Measured runs of --bench, after warm-up [default: 5, 2 on the software device]
     #[arg(short, long, value_name = "N", requires = "bench", help_heading = "Other tasks")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -133,9 +140,24 @@ pub struct Cli {
     #[arg(long, group = "mode", help_heading = "Other tasks")]
     pub profile: bool,
 
-    /// Count the cost of a token on the software ga10b, and predict its time on an AGX Orin
+    /// Count the cost of a token on the software ga10b, and predict its time on an Orin or another chip
     #[arg(long, group = "mode", help_heading = "Other tasks")]
     pub predict: bool,
+
+    /// Chip that --predict is for: orin-agx-64, orin-agx-32, orin-nx-16, orin-nx-8, orin-nano-8, orin-nano-4
+    /// or h200
+    #[arg(long, value_name = "CHIP", requires = "predict", default_value = Chip::usual().key)]
+    #[arg(value_parser = Chip::from_str, help_heading = "Other tasks")]
+    pub chip: Chip,
+
+    /// With --predict: compare predictions with the measurements of a file, without a model
+    #[arg(long, value_name = "FILE", requires = "predict", help_heading = "Other tasks")]
+    #[arg(conflicts_with_all = ["model", "context", "count", "chip"])]
+    pub against: Option<PathBuf>,
+
+    /// With --against: find the constants that fit the measurements best, and compare with those
+    #[arg(long, requires = "against", help_heading = "Other tasks")]
+    pub fit: bool,
 
     /// Positions at which --predict counts a token, separated by commas, as if the cache were full up to
     /// there
@@ -143,7 +165,8 @@ pub struct Cli {
     #[arg(conflicts_with = "count", help_heading = "Other tasks")]
     pub context: Vec<u32>,
 
-    /// Overrides a constant of --predict: sms, mhz, gbps, share, ipc or link-us
+    /// Overrides a constant of --predict: sms, mhz, gbps, share, ipc, attention-ipc, exchange-cycles,
+    /// launch-us or link-us
     #[arg(long, value_name = "KEY=VALUE", requires = "predict", help_heading = "Other tasks")]
     pub orin: Vec<Constant>,
 

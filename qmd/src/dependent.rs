@@ -59,6 +59,12 @@ impl Dependent {
         Self { address, action: DependentAction::Schedule, prefetch: false }
     }
 
+    /// Decrements the dependence counter of the QMD at `address`, which starts when that reaches zero.
+    #[must_use]
+    pub const fn decrement(address: u64) -> Self {
+        Self { address, action: DependentAction::DecrementDependence, prefetch: false }
+    }
+
     /// Lets the scheduler read it early.
     #[must_use]
     pub const fn prefetched(mut self) -> Self {
@@ -98,6 +104,13 @@ impl Qmd {
         self.put(fields.action, dependent.action.number());
         self.put(fields.prefetch, dependent.prefetch.into());
         Ok(())
+    }
+
+    /// Makes this QMD start when so many others have decremented its counter. The scheduler counts in a field
+    /// of its own, which it sets when the pushbuffer hands the QMD over by an action that copies, and, with
+    /// `SELF_COPY_ON_COMPLETION`, when the grid has ended.
+    pub fn set_dependence_counter(&mut self, count: u16) {
+        self.put(self.version().layout().dependence_counter, count.into());
     }
 
     /// Clears slot `slot`.

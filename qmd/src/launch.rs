@@ -263,7 +263,8 @@ impl Launch {
     /// Makes the QMD wait until that many others have applied
     /// [`DependentAction::DecrementDependence`](crate::DependentAction::DecrementDependence) to it.
     ///
-    /// Read from the header's names; no known driver uses it.
+    /// An H200 does so; the scheduler's own counter has to be set before
+    /// ([`set_dependence_counter`](crate::Qmd::set_dependence_counter)).
     #[must_use]
     pub const fn dependence_counter(mut self, count: u16) -> Self {
         self.dependence_counter = count;

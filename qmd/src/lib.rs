@@ -11,7 +11,7 @@
 //! 4 table::v03 table::v04
 //! 5 table
 //! 6 image
-//! 7 cache constant_buffer dependent release display
+//! 7 cache constant_buffer dependent latch release display
 //! 8 decode launch
 //! 9 problem occupancy
 //! ```
@@ -25,6 +25,7 @@ mod dependent;
 mod display;
 mod error;
 mod image;
+mod latch;
 mod launch;
 mod occupancy;
 mod problem;

@@ -27,6 +27,22 @@ pub fn bench_cubin(arch: Arch) -> &'static [u8] {
     }
 }
 
+/// The cubin of the kernels of graphs with branches, for an instruction set.
+pub(crate) fn links_cubin(arch: Arch) -> &'static [u8] {
+    match arch {
+        Arch::Sm80 => include_bytes!("../kernels/links.sm_80.cubin"),
+        Arch::Sm86 => include_bytes!("../kernels/links.sm_86.cubin"),
+        Arch::Sm87 => include_bytes!("../kernels/links.sm_87.cubin"),
+        Arch::Sm89 => include_bytes!("../kernels/links.sm_89.cubin"),
+        Arch::Sm90 => include_bytes!("../kernels/links.sm_90.cubin"),
+    }
+}
+
+/// The cubin of the kernels that wait for the grids before them, for an instruction set that can.
+pub fn early_cubin(arch: Arch) -> Option<&'static [u8]> {
+    (arch == Arch::Sm90).then_some(include_bytes!("../kernels/early.sm_90.cubin"))
+}
+
 /// The instruction set of a device.
 ///
 /// # Errors

@@ -22,7 +22,8 @@
 //! 4  conformance::decode conformance::exchange conformance::mufu
 //! 5  conformance::programs conformance::sweep
 //! 6  conformance fuzz
-//! 7  copies faults graphs launches memory ordering queues random_programs soak::injector soak::plan windows
+//! 7  copies faults graphs launches links memory ordering queues random_programs soak::injector soak::plan
+//! 7  windows
 //! 8  soak::one_process
 //! 9  soak::failures soak::processes
 //! 10 soak
@@ -36,6 +37,7 @@ mod graphs;
 mod harness;
 mod kernels;
 mod launches;
+mod links;
 mod memory;
 mod ordering;
 pub mod output;
@@ -50,7 +52,7 @@ mod windows;
 struct Readme;
 
 pub use harness::{Test, on_sim, run_checked, run_on, selector};
-pub use kernels::{arch, bench_cubin, cubin};
+pub use kernels::{arch, bench_cubin, cubin, early_cubin};
 
 /// The whole suite.
 pub fn suite() -> Vec<Test> {
@@ -71,6 +73,7 @@ pub fn suite_for_every_sm() -> Vec<Test> {
         launches::TESTS,
         ordering::TESTS,
         graphs::TESTS,
+        links::TESTS,
         windows::TESTS,
         faults::TESTS,
     ]

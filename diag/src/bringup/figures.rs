@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ga10b_llm::{Engine, EngineOptions, Mode, embedded};
+use ga10b_llm::{Decoder, Engine, EngineOptions, Mode, embedded};
 use ga10b_llm_tools::bench::{self, Plan};
 use hcq::{Args, BackendKind, Device, LaunchConfig};
 
@@ -105,13 +105,13 @@ fn tokens(device: &Device, rig: &Rig<'_>) -> anyhow::Result<Vec<Figure>> {
     let model = embedded::model()?;
     let software = device.info().backend == BackendKind::Sim || rig.software;
     let plan = match software {
-        true => Plan { prefill: 8, decode: 4, repeats: 1, warm_up: Duration::ZERO },
-        false => Plan { prefill: 128, decode: 128, repeats: 5, warm_up: bench::WARM_UP },
+        true => Plan { prefill: 8, decode: 4, depth: 0, repeats: 1, warm_up: Duration::ZERO },
+        false => Plan { prefill: 128, decode: 128, depth: 0, repeats: 5, warm_up: bench::WARM_UP },
     };
     let mode = if software { Mode::Operations } else { Mode::Persistent };
     let options = EngineOptions::new(plan.prefill.max(plan.decode)).with_mode(mode);
     let mut engine = Engine::new(device, &model, &options)?;
-    let rows = bench::run(&mut engine, model.config.vocab, plan, &mut |_, _| ())?;
+    let rows = bench::run(&mut engine, model.config.vocab, plan, &mut Decoder::reset, &mut |_, _| ())?;
     let figure = |row: bench::Row| {
         Figure::of(format!("embedded model, {}", row.test), "tokens/s", row.runs_tokens_per_second)
     };

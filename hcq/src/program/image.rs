@@ -1,7 +1,7 @@
 //! A cubin in GPU memory, and what can be read out of it about its code.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::address::GpuVa;
 use crate::backend::ChannelId;
@@ -21,6 +21,8 @@ pub(crate) struct Image {
     memory: Arc<Piece>,
     /// Of each kernel.
     uses: Vec<Uses>,
+    /// Of each kernel, once that was asked: whether it waits for the grids before it.
+    grid_waits: Vec<OnceLock<bool>>,
     limbo: Arc<Limbo>,
 }
 
@@ -36,7 +38,16 @@ impl Image {
     pub fn new(cubin: Cubin, device_sm: u32, memory: Piece, limbo: &Arc<Limbo>) -> Result<Self, Error> {
         let content = cubin.image(memory.va().raw())?;
         let uses = cubin.kernels.iter().map(|_| Uses::default()).collect();
-        Ok(Self { cubin, device_sm, content, memory: Arc::new(memory), uses, limbo: limbo.clone() })
+        let grid_waits = cubin.kernels.iter().map(|_| OnceLock::new()).collect();
+        Ok(Self {
+            cubin,
+            device_sm,
+            content,
+            memory: Arc::new(memory),
+            uses,
+            grid_waits,
+            limbo: limbo.clone(),
+        })
     }
 
     /// Its memory.
@@ -126,6 +137,19 @@ impl Image {
             }
         }
         found
+    }
+
+    /// Whether the code of a kernel has an instruction that waits for the grids before it.
+    pub fn has_grid_wait(&self, index: usize) -> bool {
+        let find = || {
+            let arch = sass::Arch::from_sm(self.cubin.sm)?;
+            let code = &self.cubin.kernels.get(index)?.code;
+            let bytes = self.content.get(code.offset as usize..(code.offset + code.len) as usize)?;
+            let words = bytes.as_chunks::<16>().0.iter();
+            let mut decoded = words.filter_map(|word| sass::decode(arch, sass::Word::from_bytes(*word)).ok());
+            Some(decoded.any(|instruction| instruction.opcode == sass::Opcode::Acqbulk))
+        };
+        self.grid_waits.get(index).is_some_and(|known| *known.get_or_init(|| find().unwrap_or(false)))
     }
 
     /// The instruction at `pc`, in words.

@@ -99,6 +99,12 @@ impl Kernel {
         Some(Occupancy::of(target, threads, self.registers(), shared))
     }
 
+    /// Whether its code has `griddepcontrol.wait` (`ACQBULK`), which a launch needs that begins before the
+    /// one it follows has ended. Functions that it calls are not searched.
+    pub fn waits_for_grids(&self) -> bool {
+        self.image.has_grid_wait(self.index)
+    }
+
     /// Where the code starts.
     pub fn address(&self) -> GpuVa {
         GpuVa::inside(self.image.base().raw() + self.info().code.offset)

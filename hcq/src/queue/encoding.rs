@@ -1,6 +1,9 @@
 //! A graph's commands, descriptors and banks in GPU memory.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::address::GpuVa;
 use crate::backend::MemoryKind;
@@ -13,7 +16,8 @@ use crate::memory::manager::Piece;
 use crate::program::kernel::Kernel;
 use crate::submission::gpfifo::{MAX_DWORDS, Segment};
 use crate::submission::limbo::Keep;
-use crate::submission::recorder::Recorder;
+use crate::submission::recorder::net::{Item, Links, Member, plan};
+use crate::submission::recorder::{QmdSink, Recorder};
 use crate::submission::timeline::Slot;
 use crate::submission::uses::Submission;
 
@@ -44,6 +48,10 @@ pub(crate) enum Action {
 /// A node of a graph.
 pub(crate) struct Node {
     pub action: Action,
+    /// Numbers of the nodes that it follows, besides those before the last barrier.
+    pub after: Vec<usize>,
+    /// It may begin while the only one that it follows still runs.
+    pub early: bool,
     /// What it reads or writes.
     pub buffers: Vec<Buffer>,
 }
@@ -83,6 +91,55 @@ impl Commands {
     }
 }
 
+/// A number that no other latch of the process has: grids of several graphs and queues run side by side.
+fn fresh_latch() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Records launches and barriers, the nodes `range`, of which `members` are the launches.
+fn record_net(
+    recorder: &mut Recorder,
+    nodes: &[Node],
+    range: Range<usize>,
+    members: Vec<Member<'_>>,
+    links: Links,
+    sink: &mut QmdSink<'_>,
+) -> Result<(), Error> {
+    let (mut items, mut numbers, mut last_copy) = (Vec::new(), HashMap::new(), None);
+    for (at, node) in range.clone().zip(&nodes[range.clone()]) {
+        let Some(launch) = node.launch() else {
+            items.push(Item::Barrier);
+            continue;
+        };
+        if node.after.iter().any(|before| *before < range.start) {
+            recorder.barrier();
+        }
+        let mut after: Vec<usize> =
+            node.after.iter().filter_map(|before| numbers.get(before).copied()).collect();
+        let number = numbers.len();
+        if launch.copies {
+            // Copies follow each other in any case.
+            match last_copy.replace(number) {
+                Some(copy) => after.push(copy),
+                None => recorder.copies_by_kernel(),
+            }
+        }
+        items.push(Item::Launch { after, early: node.early });
+        numbers.insert(at, number);
+    }
+    if items.first() == Some(&Item::Barrier) {
+        recorder.barrier();
+    }
+    if !members.is_empty() {
+        recorder.net(members, &plan(&items, links), &mut fresh_latch, sink)?;
+    }
+    if items.last() == Some(&Item::Barrier) {
+        recorder.barrier();
+    }
+    Ok(())
+}
+
 /// One encoding of a graph. Nothing in its commands depends on the replay.
 pub(crate) struct Encoding {
     /// QMDs and constant banks.
@@ -115,28 +172,32 @@ impl Encoding {
             Some(memory) => memory.write(va.raw() - memory.va().raw(), qmd.as_bytes()),
             None => Ok(()),
         };
-        let (mut offset, mut parameters_at) = (0, Vec::new());
-        for (grid_id, node) in nodes.iter().enumerate() {
-            match (&node.action, &memory) {
-                (Action::Launch(launch), Some(memory)) => {
+        let links = Links::of(shared.target.qmd.version(), shared.core.options.chain_launches);
+        let (mut offset, mut parameters_at, mut at) = (0, Vec::new(), 0);
+        while at < nodes.len() {
+            let is_net = |node: &Node| matches!(node.action, Action::Launch(_) | Action::Barrier);
+            let end = nodes[at..].iter().position(|node| !is_net(node)).map_or(nodes.len(), |n| at + n);
+            if let (true, Some(memory)) = (end > at, &memory) {
+                let mut members = Vec::new();
+                for (grid_id, node) in (at..end).zip(&nodes[at..end]) {
+                    let Some(launch) = node.launch() else { continue };
                     let template = &mut templates[launch.template];
                     let parameters = &parameters[launch.number];
                     let made = Launch { kernel: &launch.kernel, config: launch.config, parameters };
-                    let Encoded { va, qmd, parameters_at: at } =
-                        template.encode(&made, grid_id as u64, memory, offset)?;
-                    match launch.copies {
-                        true => recorder.copy_by_kernel(va, qmd, &mut sink)?,
-                        false => recorder.launch(va, qmd, &mut sink)?,
-                    }
+                    let encoded = template.encode(&made, grid_id as u64, memory, offset)?;
+                    let Encoded { va, qmd, parameters_at: at } = encoded;
+                    members.push(Member { kernel: launch.kernel.name(), va, qmd });
                     parameters_at.push(at);
                     offset += template.len();
                 }
-                // A launch takes memory: without any there is none.
-                (Action::Launch(_), None) => {}
-                (Action::Barrier, _) => recorder.barrier(),
-                (Action::Copy { from, to, len }, _) => recorder.copy(*from, *to, *len),
-                (Action::Timestamp(slot), _) => recorder.timestamp(slot.va()),
+                record_net(&mut recorder, nodes, at..end, members, links, &mut sink)?;
             }
+            match nodes.get(end).map(|node| &node.action) {
+                Some(Action::Copy { from, to, len }) => recorder.copy(*from, *to, *len),
+                Some(Action::Timestamp(slot)) => recorder.timestamp(slot.va()),
+                Some(Action::Launch(_) | Action::Barrier) | None => {}
+            }
+            at = end + 1;
         }
         recorder.finish(&mut sink)?;
         let commands = Commands::new(shared, recorder.words().words())?;

@@ -42,7 +42,8 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A graph under construction. Nodes without a [`barrier`](Self::barrier) between them may overlap.
+/// A graph under construction. Nodes without a [`barrier`](Self::barrier) between them may overlap, unless
+/// one names the other ([`launch_after`](Self::launch_after)).
 pub struct GraphBuilder {
     shared: Arc<Shared>,
     /// A number no other graph of the process has.
@@ -68,7 +69,7 @@ impl GraphBuilder {
     }
 
     fn push(&mut self, action: Action, buffers: Vec<Buffer>) -> NodeId {
-        self.nodes.push(Node { action, buffers });
+        self.nodes.push(Node { action, after: Vec::new(), early: false, buffers });
         NodeId { graph: self.number, node: self.nodes.len() - 1 }
     }
 
@@ -105,6 +106,67 @@ impl GraphBuilder {
         args.check(&self.shared)?;
         let launch = Launch { kernel, config, parameters: args.as_bytes() };
         self.push_launch(&launch, false, args.buffers().cloned().collect())
+    }
+
+    /// Adds a launch that starts when the nodes `after`, and everything before the last barrier, have ended,
+    /// and sees what they wrote. It may overlap all others.
+    ///
+    /// The GPU's scheduler starts it where descriptors can say so: after several launches by a counter, and
+    /// one or (on sm_90) two launches after another. Where they cannot, the launch waits for everything added
+    /// before it.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch); [`Error::ForeignNode`] for a node of another graph.
+    ///
+    /// # Safety
+    /// As for [`launch`](Self::launch).
+    pub unsafe fn launch_after(
+        &mut self,
+        kernel: &Kernel,
+        config: LaunchConfig,
+        args: &Args,
+        after: &[NodeId],
+    ) -> Result<NodeId, Error> {
+        let graph = self.number;
+        if let Some(foreign) = after.iter().find(|node| node.graph != graph) {
+            return Err(Error::ForeignNode { node: foreign.node, owner: foreign.graph, graph });
+        }
+        // SAFETY: the caller's promise is the same.
+        let id = unsafe { self.launch(kernel, config, args) }?;
+        self.nodes[id.node].after = after.iter().map(|node| node.node).collect();
+        Ok(id)
+    }
+
+    /// Adds a launch that may begin while the launch `after` still runs (programmatic dependent launch): as
+    /// soon as each block of that one has executed `griddepcontrol.launch_dependents` or has ended. At
+    /// `griddepcontrol.wait` it stands until that one has ended, and sees what it wrote.
+    ///
+    /// This saves a part of the time of a link. GPUs before sm_90 have no such links, and neither has a
+    /// launch that others follow: the launch then begins when the other has ended, as with
+    /// [`launch_after`](Self::launch_after).
+    ///
+    /// # Errors
+    /// As [`launch_after`](Self::launch_after); [`Error::NoGridWait`] for a kernel without
+    /// `griddepcontrol.wait` in its own code.
+    ///
+    /// # Safety
+    /// As for [`launch`](Self::launch), and: every thread executes `griddepcontrol.wait`, and before that
+    /// touches nothing that work before it in the graph writes, and writes nothing that such work reads.
+    pub unsafe fn launch_early(
+        &mut self,
+        kernel: &Kernel,
+        config: LaunchConfig,
+        args: &Args,
+        after: NodeId,
+    ) -> Result<NodeId, Error> {
+        // Code for SMs without the instruction has none; its launch waits for the other to end.
+        if kernel.image().sm() >= 90 && !kernel.waits_for_grids() {
+            return Err(Error::NoGridWait { kernel: kernel.name().to_owned() });
+        }
+        // SAFETY: the caller's promise includes the one that is asked for here.
+        let id = unsafe { self.launch_after(kernel, config, args, &[after]) }?;
+        self.nodes[id.node].early = kernel.waits_for_grids();
+        Ok(id)
     }
 
     /// What is added next starts after everything added so far has ended, and sees what it wrote.

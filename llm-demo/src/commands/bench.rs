@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ga10b_llm::Tokenizer;
+use ga10b_llm::{Decoder, Engine, Tokenizer};
 use ga10b_llm_tools::bench::{Plan, Row, WARM_UP};
 use ga10b_llm_tools::first_token::{FirstToken, Stopwatch};
 use hcq::Device;
@@ -26,6 +26,8 @@ struct Report {
     device: DeviceReport,
     model: ModelReport,
     context: usize,
+    /// Tokens in the context before those decoded, of each measurement.
+    depths: Vec<usize>,
     repeats: usize,
     /// How long each test runs before it is measured, at least once.
     warm_up_seconds: f64,
@@ -48,16 +50,16 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
     let mut watch = Stopwatch::since_process_start(began);
     let model = session::model(cli)?;
     watch.lap("file");
-    let (mut session, plan, tokenizer_seconds) = thread::scope(|scope| {
+    let (mut session, plan, context, tokenizer_seconds) = thread::scope(|scope| {
         let tokenizer = scope.spawn(|| {
             let begin = Instant::now();
             Tokenizer::from_gguf(&model.gguf).map(|_| begin.elapsed().as_secs_f64())
         });
         let device = session::device(cli)?;
         watch.lap("opening the device");
-        let plan = plan(cli, &device, model.config.context)?;
+        let (plan, context) = plan(cli, &device, model.config.context)?;
         // A step follows the prompt where the model has room.
-        let positions = plan.decode.max(plan.prefill + 1);
+        let positions = context.max(plan.prefill + 1);
         let session = Session::new(device, &Setup::of(cli), &model, positions)?;
         watch.loaded(&session.engine);
         let seconds = match tokenizer.join().unwrap_or_else(|panic| resume_unwind(panic)) {
@@ -68,25 +70,21 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
             }
         };
         watch.lap("tokenizer, after the weights");
-        anyhow::Ok((session, plan, seconds))
+        anyhow::Ok((session, plan, context, seconds))
     })?;
+    let depths: Vec<usize> = cli.depth.iter().map(|depth| *depth as usize).collect();
     session.engine.record_prompt(plan.prefill)?;
     watch.lap("recording the prompt");
     let prompt: Vec<u32> = (0..plan.prefill.max(1)).map(|i| (i * 31 % model.config.vocab) as u32).collect();
     let first_token = watch.finish(&mut session.engine, &prompt)?;
-    let bar = progress::step_bar("measuring");
-    let rows =
-        ga10b_llm_tools::bench::run(&mut session.engine, model.config.vocab, plan, &mut |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
-        });
-    bar.finish_and_clear();
+    let results = measure(&mut session.engine, model.config.vocab, plan, &depths)?;
     let report = Report {
         schema: "llm-demo.bench/1",
         version: env!("CARGO_PKG_VERSION"),
         device: DeviceReport::new(session.device.info()),
         model: ModelReport::new(&model),
-        context: plan.prefill.max(plan.decode),
+        context,
+        depths,
         repeats: plan.repeats,
         warm_up_seconds: plan.warm_up.as_secs_f64(),
         load_seconds: session.load.as_secs_f64(),
@@ -98,14 +96,15 @@ pub fn run(cli: &Cli, began: Instant) -> anyhow::Result<Outcome> {
         cache_bytes_per_position: session.engine.cache_bytes_per_position(),
         engine: session.engine.mode().name(),
         tuning: session.tuning.clone(),
-        results: rows?,
+        results,
     };
     report::show(&report, cli.json, print)?;
     Ok(Outcome::Good)
 }
 
-/// llama-bench's sizes; smaller ones on the software device, which is a million times slower.
-fn plan(cli: &Cli, device: &Device, most: usize) -> anyhow::Result<Plan> {
+/// llama-bench's sizes; smaller ones on the software device, which is a million times slower. The tokens that the
+/// deepest test takes.
+fn plan(cli: &Cli, device: &Device, most: usize) -> anyhow::Result<(Plan, usize)> {
     let software = device.info().backend == hcq::BackendKind::Sim;
     let size = |given: Option<u32>, usual: usize, software_size: usize| match given {
         Some(n) => n as usize,
@@ -114,16 +113,42 @@ fn plan(cli: &Cli, device: &Device, most: usize) -> anyhow::Result<Plan> {
     let plan = Plan {
         prefill: size(cli.pp, 512, 16),
         decode: size(cli.tg, 128, 16),
+        depth: 0,
         repeats: cli.repeats.map_or(if software { 2 } else { 5 }, |n| n as usize),
         warm_up: if software { Duration::ZERO } else { WARM_UP },
     };
-    let context = plan.prefill.max(plan.decode);
+    let deepest = cli.depth.iter().max().map_or(0, |depth| *depth as usize);
+    let context = plan.prefill.max(deepest + plan.decode);
     anyhow::ensure!(context > 0, "nothing to measure: --pp and --tg are both 0");
     anyhow::ensure!(
         context <= most,
-        "{context} tokens do not fit the model's context of {most}; choose smaller --pp and --tg"
+        "{context} tokens do not fit the model's context of {most}; choose smaller --pp, --tg and --depth"
     );
-    Ok(plan)
+    Ok((plan, context))
+}
+
+/// The rows of `plan`, and those of decode at each further depth.
+fn measure(engine: &mut Engine, vocab: usize, plan: Plan, depths: &[usize]) -> anyhow::Result<Vec<Row>> {
+    let bar = progress::step_bar("measuring");
+    let mut results = Vec::new();
+    for (i, depth) in depths.iter().copied().enumerate() {
+        let mut start = |engine: &mut Engine| match depth {
+            0 => engine.reset(),
+            depth => engine.pretend(depth),
+        };
+        let mut progress = |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        };
+        // The clocks are up after the first.
+        let plan = match i {
+            0 => Plan { depth, ..plan },
+            _ => Plan { depth, prefill: 0, warm_up: Duration::ZERO, ..plan },
+        };
+        results.extend(ga10b_llm_tools::bench::run(engine, vocab, plan, &mut start, &mut progress)?);
+    }
+    bar.finish_and_clear();
+    Ok(results)
 }
 
 fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -157,9 +182,9 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "            {seconds:.3} s tokenizer, in a thread of its own")?;
     }
     writeln!(out)?;
-    writeln!(out, "{:<14} {:>12} {:>10} {:>14}", "test", "tok/s", "± sd", "weights GB/s")?;
+    writeln!(out, "{:<20} {:>12} {:>10} {:>14}", "test", "tok/s", "± sd", "weights GB/s")?;
     for row in &report.results {
-        write!(out, "{:<14} {:>12.2} {:>10.2}", row.test, row.tokens_per_second, row.tokens_per_second_sd)?;
+        write!(out, "{:<20} {:>12.2} {:>10.2}", row.test, row.tokens_per_second, row.tokens_per_second_sd)?;
         if row.test.starts_with("tg") {
             write!(out, " {:>14.2}", row.tokens_per_second * weights / 1e9)?;
         }

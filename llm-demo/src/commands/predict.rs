@@ -1,12 +1,17 @@
-//! Counts the cost of a token on the software ga10b, and predicts from it the time on an Orin.
+//! Counts the cost of a token on the software ga10b, and predicts from it the time on a chip; compares
+//! predictions with measurements.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::Context;
-use ga10b_llm::Decoder;
 use ga10b_llm::engine::{KernelUse, Residency};
+use ga10b_llm::sampler::argmax;
+use ga10b_llm::{Decoder, Engine, Mode};
+use ga10b_llm_tools::chips::Chip;
 use ga10b_llm_tools::counted::{Counted, CountingDevice};
-use ga10b_llm_tools::roofline::{Machine, Prediction};
+use ga10b_llm_tools::measured::{Comparison, Measurements, compare, fit};
+use ga10b_llm_tools::roofline::{Fitted, Machine, Phase, Prediction, StepCost};
 use serde::Serialize;
 
 use crate::cli::Cli;
@@ -18,12 +23,15 @@ use crate::shapes::TuningReport;
 
 /// Tokens decoded by default; the last one is counted.
 const DEFAULT_STEPS: u32 = 4;
+/// Positions from which attention is split over blocks, whose shares another one adds up.
+const SPLIT_FROM: usize = 256;
 
 /// The document of `--json`. Added fields are compatible; any other change increases the number.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: &'static str,
     note: &'static str,
+    chip: &'static str,
     model: ModelReport,
     tuning: TuningReport,
     /// The counted token; with `--context` the last one.
@@ -45,6 +53,8 @@ struct At {
     /// Tokens in the context before it.
     position: usize,
     counted: Counted,
+    /// What the predictions follow from.
+    cost: StepCost,
     predictions: Vec<Row>,
 }
 
@@ -56,6 +66,9 @@ struct Row {
 }
 
 pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
+    if let Some(path) = &cli.against {
+        return against(cli, path);
+    }
     let model = session::model(cli)?;
     let most = model.config.context;
     // Some steps from the start, of which the last one counts, or a step at each given position.
@@ -66,30 +79,43 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     };
     let room = positions.iter().max().map_or(1, |p| p + 1);
     anyhow::ensure!(room <= most, "position {} is past the model's context of {most}", room - 1);
-    let counting = CountingDevice::open()?;
-    let setup = Setup { mode: Some(cli.engine.unwrap_or_default()), ..Setup::of(cli) };
+    let counting = CountingDevice::with_cache(cli.chip.l2_bytes)?;
+    let mode = cli.engine.unwrap_or_default();
+    let setup = Setup { mode: Some(mode), ..Setup::of(cli) };
     let mut session = Session::new(counting.device.clone(), &setup, &model, room)?;
 
     let bar = progress::step_bar("counting");
     bar.set_length(positions.len() as u64);
     let engine = &mut session.engine;
-    let (mut token, mut points) = (0, Vec::new());
+    // What does not depend on the position; the first step also fills the level-2 cache.
+    step(engine, 0)?;
+    engine.reset()?;
+    let before = counting.counters();
+    let mut token = step(engine, 0)?;
+    let empty = Counted::between(&before, &counting.counters(), engine.weight_bytes_per_token(), 0);
+    engine.reset()?;
+    let mut points = Vec::new();
     for position in positions {
         if !given.is_empty() {
             engine.pretend(position)?;
         }
         let before = counting.counters();
-        token = engine.step_greedy(token)?;
+        token = step(engine, token)?;
         let cache_bytes = position as u64 * engine.cache_bytes_per_position();
         let weights = engine.weight_bytes_per_token();
-        let counted = Counted::between(&before, &counting.counters(), weights, cache_bytes);
-        points.push(At { position, predictions: predictions(cli, &counted), counted });
+        let mut counted = Counted::between(&before, &counting.counters(), weights, cache_bytes);
+        if mode == Mode::Persistent {
+            counted.launches = 1;
+        }
+        let cost = step_cost(engine, &empty, &counted, position);
+        points.push(At { position, predictions: predictions(cli, &cost), counted, cost });
         bar.inc(1);
     }
     bar.finish_and_clear();
     let report = Report {
         schema: "llm-demo.predict/1",
         note: "counted on the software ga10b; the times are predictions, not measurements",
+        chip: cli.chip.title,
         model: ModelReport::new(&model),
         tuning: session.tuning.clone(),
         last: points.last().context("nothing was counted")?.clone(),
@@ -101,13 +127,105 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-/// A row per power mode, with the constants of the command line.
-fn predictions(cli: &Cli, counted: &Counted) -> Vec<Row> {
-    let machines = Machine::orin_agx().into_iter().map(|mut machine| {
+/// Processes `token`; the next one. Blocks that wait for each other issue instructions which say nothing of the
+/// time, so each phase is counted as a launch of its own.
+fn step(engine: &mut Engine, token: u32) -> ga10b_llm::Result<u32> {
+    Ok(argmax(&engine.step_by_phases(token)?))
+}
+
+/// The cost of a step that `counted` says, and of one at an empty context.
+fn step_cost(engine: &Engine, empty: &Counted, counted: &Counted, position: usize) -> StepCost {
+    let mut phases: Vec<Phase> = Vec::new();
+    for (weight_bytes, per_position) in engine.bytes_of_phases() {
+        let cache_bytes = per_position * position as u64;
+        let same = |p: &&mut Phase| (p.weight_bytes, p.cache_bytes) == (weight_bytes, cache_bytes);
+        match phases.iter_mut().find(same) {
+            Some(phase) => phase.count += 1,
+            None => phases.push(Phase { count: 1, weight_bytes, cache_bytes }),
+        }
+    }
+    StepCost {
+        launches: counted.launches,
+        phases,
+        weight_instructions: empty.warp_instructions,
+        cache_instructions: counted.warp_instructions.saturating_sub(empty.warp_instructions),
+        dram_ratio: counted.dram_ratio,
+        split: position > SPLIT_FROM,
+    }
+}
+
+/// The machine of each power mode, with the constants of the command line.
+fn machines(cli: &Cli, chip: Chip) -> impl Iterator<Item = Machine> {
+    chip.machines().into_iter().map(|mut machine| {
         cli.orin.iter().for_each(|constant| constant.apply(&mut machine));
-        Row { prediction: machine.predict(&counted.cost()), machine }
-    });
-    machines.collect()
+        machine
+    })
+}
+
+/// A row per power mode.
+fn predictions(cli: &Cli, cost: &StepCost) -> Vec<Row> {
+    machines(cli, cli.chip).map(|machine| Row { prediction: machine.predict_step(cost), machine }).collect()
+}
+
+/// The document of `--against --json`.
+#[derive(Debug, Serialize)]
+struct Against {
+    schema: &'static str,
+    chip: &'static str,
+    note: String,
+    constants: Fitted,
+    fitted: bool,
+    rows: Vec<Comparison>,
+    worst_percent: f64,
+}
+
+/// Compares with the measurements of a file.
+fn against(cli: &Cli, path: &Path) -> anyhow::Result<Outcome> {
+    let named = || format!("cannot use the measurements {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(named)?;
+    let file = Measurements::from_json(&text).with_context(named)?;
+    let chip: Chip = file.chip.parse().map_err(anyhow::Error::msg).with_context(named)?;
+    let mut machine = machines(cli, chip).next().context("a chip without a power mode")?;
+    if cli.fit {
+        let fitted = fit(&machine, &file.points);
+        machine = machine.with(fitted);
+    }
+    let Machine { share, ipc, attention_ipc, exchange_cycles, launch_us, .. } = machine;
+    let rows = compare(&machine, &file.points);
+    let report = Against {
+        schema: "llm-demo.against/1",
+        chip: chip.title,
+        note: file.note,
+        constants: Fitted { share, ipc, attention_ipc, exchange_cycles, launch_us },
+        fitted: cli.fit,
+        worst_percent: rows.iter().map(|row| row.error_percent.abs()).fold(0.0, f64::max),
+        rows,
+    };
+    report::show(&report, cli.json, print_against)?;
+    Ok(Outcome::Good)
+}
+
+fn print_against(report: &Against, out: &mut impl Write) -> io::Result<()> {
+    let Fitted { share, ipc, attention_ipc, exchange_cycles, launch_us } = report.constants;
+    writeln!(out, "measured    {}: {}", report.chip, report.note)?;
+    write!(out, "constants   share {share:.3}, ipc {ipc:.3}, attention-ipc {attention_ipc:.3}, ")?;
+    write!(out, "exchange-cycles {exchange_cycles:.0}, ")?;
+    writeln!(
+        out,
+        "launch-us {launch_us:.2}{}",
+        if report.fitted { ", fitted to these measurements" } else { "" }
+    )?;
+    writeln!(out)?;
+    writeln!(
+        out,
+        "{:<26} {:<5} {:>8} {:>10} {:>10} {:>8}",
+        "model", "cache", "position", "measured", "predicted", "error"
+    )?;
+    for Comparison { model, kv, position, measured, predicted, error_percent } in &report.rows {
+        write!(out, "{model:<26} {kv:<5} {position:>8} {measured:>10.1} {predicted:>10.1} ")?;
+        writeln!(out, "{error_percent:>6.1} %")?;
+    }
+    writeln!(out, "largest error {:.1} %", report.worst_percent)
 }
 
 fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -115,9 +233,9 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     report.tuning.print(out)?;
     writeln!(out, "cache       {}", report.kv)?;
     if !report.contexts.is_empty() {
-        print_contexts(&report.contexts, out)?;
+        print_contexts(report.chip, &report.contexts, out)?;
     }
-    let At { position, counted: c, predictions } = &report.last;
+    let At { position, counted: c, predictions, .. } = &report.last;
     let (instructions, threads) = (c.warp_instructions, c.thread_instructions);
     let read = (c.weight_bytes + c.cache_bytes) as f64 / 1e6;
     let (dram, ratio) = (dram_megabytes(c), c.dram_ratio);
@@ -125,27 +243,43 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "launches                {:>14}   blocks {}", c.launches, c.blocks)?;
     writeln!(out, "warp instructions       {instructions:>14}   thread instructions {threads}")?;
     writeln!(out, "weights + cache, MB     {read:>14.3}")?;
-    writeln!(out, "DRAM read + written, MB {dram:>14.3}   {ratio:.3} of that (level-2 cache of 4 MiB)")?;
+    writeln!(out, "DRAM read + written, MB {dram:>14.3}   {ratio:.3} of that (after the level-2 cache)")?;
     writeln!(out, "sectors per load        {:>14.2}", c.sectors_per_load)?;
     let conflicts = c.bank_conflicts_per_access;
     writeln!(out, "bank conflicts          {conflicts:>14.3}   passes beyond the first per shared access")?;
     print_occupancy(&report.occupancy, out)?;
-    writeln!(out, "\nPREDICTION for an AGX Orin 64 GB, nothing measured on one")?;
+    print_predictions(report.chip, predictions, out)
+}
+
+fn print_predictions(chip: &str, predictions: &[Row], out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "\nPREDICTION for {chip}, not a measurement")?;
     writeln!(
         out,
-        "{:<6} {:>4} {:>8} {:>7} {:>6} {:>5} {:>8} {:>9} {:>9} {:>10} {:>8}  bound",
-        "mode", "SMs", "MHz", "GB/s", "share", "IPC", "link µs", "DRAM ms", "issue ms", "launch ms", "tok/s"
+        "{:<10} {:>4} {:>8} {:>7} {:>6} {:>5} {:>9} {:>9} {:>12} {:>10} {:>8}  bound",
+        "mode",
+        "SMs",
+        "MHz",
+        "GB/s",
+        "share",
+        "IPC",
+        "DRAM ms",
+        "issue ms",
+        "exchange ms",
+        "launch ms",
+        "tok/s"
     )?;
     for Row { machine, prediction } in predictions {
-        let Machine { name, sms, mhz, gbps, share, ipc, link_us } = machine;
-        let Prediction { dram_ms, issue_ms, launch_ms, tokens_per_second, bound } = prediction;
-        write!(
-            out,
-            "{name:<6} {sms:>4} {mhz:>8} {gbps:>7} {share:>6} {ipc:>5} {link_us:>8} {dram_ms:>9.3} "
-        )?;
-        writeln!(out, "{issue_ms:>9.3} {launch_ms:>10.3} {tokens_per_second:>8.1}  {}", bound.name())?;
+        let Machine { name, sms, mhz, gbps, share, ipc, .. } = machine;
+        let Prediction { dram_ms, issue_ms, exchange_ms, launch_ms, tokens_per_second, bound } = prediction;
+        write!(out, "{name:<10} {sms:>4} {mhz:>8} {gbps:>7} {share:>6.3} {ipc:>5.2} {dram_ms:>9.3} ")?;
+        write!(out, "{issue_ms:>9.3} {exchange_ms:>12.3} {launch_ms:>10.3} {tokens_per_second:>8.1}  ")?;
+        writeln!(out, "{}", bound.name())?;
     }
-    writeln!(out, "constants are overridden with --orin KEY=VALUE (sms, mhz, gbps, share, ipc, link-us)")
+    writeln!(
+        out,
+        "constants are overridden with --orin KEY=VALUE (sms, mhz, gbps, share, ipc, attention-ipc, exchange-cycles, launch-us, \
+         link-us)"
+    )
 }
 
 fn dram_megabytes(c: &Counted) -> f64 {
@@ -174,18 +308,18 @@ fn print_occupancy(occupancy: &[KernelUse], out: &mut impl Write) -> io::Result<
 }
 
 /// A line per position: the counts, and the predicted rate in each power mode.
-fn print_contexts(contexts: &[At], out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "\nPREDICTED tok/s for an AGX Orin 64 GB by position, nothing measured on one")?;
+fn print_contexts(chip: &str, contexts: &[At], out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "\nPREDICTED tok/s for {chip} by position, not measured")?;
     write!(out, "position   cache MB    DRAM MB    ratio instructions")?;
     for row in contexts.iter().take(1).flat_map(|at| &at.predictions) {
-        write!(out, " {:>14}", row.machine.name)?;
+        write!(out, " {:>17}", row.machine.name)?;
     }
     writeln!(out)?;
-    for At { position, counted: c, predictions } in contexts {
+    for At { position, counted: c, predictions, .. } in contexts {
         let (cache, dram, ratio) = (c.cache_bytes as f64 / 1e6, dram_megabytes(c), c.dram_ratio);
         write!(out, "{position:>8} {cache:>10.2} {dram:>10.2} {ratio:>8.3} {:>12}", c.warp_instructions)?;
         for Row { prediction: p, .. } in predictions {
-            write!(out, " {:>8.1} {:<5}", p.tokens_per_second, p.bound.name())?;
+            write!(out, " {:>8.1} {:<8}", p.tokens_per_second, p.bound.name())?;
         }
         writeln!(out)?;
     }

@@ -7,6 +7,7 @@ use anyhow::Context;
 use ga10b_llm::search::{self, Finding, Limits, Listener, Meter, Outcome as Found, Part, Progress, Rejected};
 use ga10b_llm::tuning::{Compiler, Method, Store};
 use ga10b_llm_tools::bench::WARM_UP;
+use ga10b_llm_tools::chips::Chip;
 use ga10b_llm_tools::counted::CountingDevice;
 use ga10b_llm_tools::roofline::Machine;
 use hcq::{BackendKind, Device, Selector};
@@ -132,7 +133,7 @@ fn device(cli: &Cli) -> anyhow::Result<(Device, Meter, Option<Machine>)> {
     }
     let counting = CountingDevice::open()?;
     // The first is the one with all multiprocessors, as the software device has.
-    let machine = Machine::orin_agx().into_iter().next().context("no machine to predict")?;
+    let machine = Chip::usual().machines().into_iter().next().context("no machine to predict")?;
     let meter = Meter::Count(counting.predictor(machine.clone()));
     Ok((counting.device, meter, Some(machine)))
 }

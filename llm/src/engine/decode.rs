@@ -282,6 +282,12 @@ impl Engine {
         self.launches().iter().map(|l| l.weight_bytes).sum()
     }
 
+    /// Bytes of weights, and of keys and values per position, that each phase of a step reads, in order;
+    /// where a step is one launch per operation, each launch.
+    pub fn bytes_of_phases(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.launches().iter().map(|launch| (launch.weight_bytes, launch.cache_bytes))
+    }
+
     /// Type of the key/value cache.
     pub fn kv(&self) -> CacheType {
         self.model.cache.kv

@@ -20,6 +20,8 @@ pub struct Plan {
     pub prefill: usize,
     /// Tokens decoded; 0 skips decode.
     pub decode: usize,
+    /// Tokens in the context before those decoded, as if a prompt had put them there.
+    pub depth: usize,
     /// Measured runs, after the warm-up.
     pub repeats: usize,
     /// Least time of each test's warm-up, which is at least one run.
@@ -36,7 +38,7 @@ pub const SAMPLING: SamplerOptions =
 /// The runs of one test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// `pp512`, `tg128`, `tg128-greedy`, `tg128-sampled`: kind and number of tokens.
+    /// `pp512`, `tg128`, `tg128-greedy`, `tg128-sampled@d8192`: kind and number of tokens, depth.
     pub test: String,
     /// Tokens in a run.
     pub tokens: usize,
@@ -60,14 +62,16 @@ impl Row {
     }
 }
 
-/// Runs `plan`; `progress` is called with the tokens done and in all.
+/// Runs `plan`; `start` makes the context one of `plan.depth` tokens, and `progress` is called with the
+/// tokens done and in all.
 ///
 /// # Errors
 /// What the decoder reports, for example a full context.
-pub fn run(
-    decoder: &mut dyn Decoder,
+pub fn run<D: Decoder>(
+    decoder: &mut D,
     vocab: usize,
     plan: Plan,
+    start: &mut dyn FnMut(&mut D) -> Result<()>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<Row>> {
     let mut random = ChaCha8Rng::seed_from_u64(0);
@@ -81,7 +85,7 @@ pub fn run(
                 return Ok(());
             }
             let mut seconds = Vec::new();
-            let start = Instant::now();
+            let began = Instant::now();
             let mut warm = false;
             while seconds.len() < plan.repeats {
                 let drawn: Vec<u32> = (0..tokens).map(|_| draw()).collect();
@@ -90,7 +94,7 @@ pub fn run(
                 // The first runs warm up caches, clocks and page tables.
                 if warm {
                     seconds.push(begin.elapsed().as_secs_f64());
-                } else if start.elapsed() < plan.warm_up {
+                } else if began.elapsed() < plan.warm_up {
                     continue;
                 }
                 warm = true;
@@ -105,12 +109,13 @@ pub fn run(
         decoder.prefill(tokens).map(drop)
     })?;
     let mut logits = Vec::new();
-    measure(format!("tg{}", plan.decode), plan.decode, &mut |tokens| {
-        decoder.reset()?;
+    let depth = if plan.depth > 0 { format!("@d{}", plan.depth) } else { String::new() };
+    measure(format!("tg{}{depth}", plan.decode), plan.decode, &mut |tokens| {
+        start(decoder)?;
         tokens.iter().try_for_each(|&token| decoder.step_into(token, &mut logits))
     })?;
-    measure(format!("tg{}-greedy", plan.decode), plan.decode, &mut |tokens| {
-        decoder.reset()?;
+    measure(format!("tg{}-greedy{depth}", plan.decode), plan.decode, &mut |tokens| {
+        start(decoder)?;
         let mut next = tokens[0];
         for _ in tokens {
             next = decoder.step_greedy(next)?;
@@ -168,8 +173,9 @@ mod tests {
     fn every_run_starts_from_an_empty_context() {
         let mut counter = Counter::default();
         let mut last = (0, 0);
-        let plan = Plan { prefill: 5, decode: 3, repeats: 2, warm_up: Duration::ZERO };
-        let rows = run(&mut counter, 7, plan, &mut |done, total| last = (done, total)).expect("runs");
+        let plan = Plan { prefill: 5, decode: 3, depth: 0, repeats: 2, warm_up: Duration::ZERO };
+        let rows = run(&mut counter, 7, plan, &mut Counter::reset, &mut |done, total| last = (done, total))
+            .expect("runs");
         let names: Vec<&str> = rows.iter().map(|r| r.test.as_str()).collect();
         assert_eq!(names, ["pp5", "tg3", "tg3-greedy", "tg3-sampled"]);
         assert_eq!((counter.resets, counter.most), (12, 5));
@@ -178,18 +184,33 @@ mod tests {
     }
 
     #[test]
+    fn tokens_are_decoded_at_the_depth_that_was_asked_for() {
+        let plan = Plan { prefill: 2, decode: 3, depth: 4, repeats: 1, warm_up: Duration::ZERO };
+        let mut counter = Counter::default();
+        let mut start = |counter: &mut Counter| {
+            counter.position = 4;
+            Ok(())
+        };
+        let rows = run(&mut counter, 7, plan, &mut start, &mut |_, _| ()).expect("runs");
+        let names: Vec<&str> = rows.iter().map(|r| r.test.as_str()).collect();
+        assert_eq!(names, ["pp2", "tg3@d4", "tg3-greedy@d4"]);
+        assert_eq!((counter.resets, counter.most), (2, 7));
+    }
+
+    #[test]
     fn runs_that_warm_up_do_not_count() {
         let mut counter = Counter::default();
-        let plan = Plan { prefill: 4, decode: 0, repeats: 3, warm_up: Duration::from_millis(5) };
-        let rows = run(&mut counter, 7, plan, &mut |done, total| assert!(done <= total)).expect("runs");
+        let plan = Plan { prefill: 4, decode: 0, depth: 0, repeats: 3, warm_up: Duration::from_millis(5) };
+        let rows = run(&mut counter, 7, plan, &mut Counter::reset, &mut |done, total| assert!(done <= total))
+            .expect("runs");
         assert_eq!(rows[0].runs_tokens_per_second.len(), 3);
         assert!(counter.resets > 4, "{} runs in 5 ms", counter.resets);
     }
 
     #[test]
     fn a_test_of_no_tokens_is_left_out() {
-        let plan = Plan { prefill: 0, decode: 1, repeats: 1, warm_up: Duration::ZERO };
-        let rows = run(&mut Counter::default(), 7, plan, &mut |_, _| ()).expect("runs");
+        let plan = Plan { prefill: 0, decode: 1, depth: 0, repeats: 1, warm_up: Duration::ZERO };
+        let rows = run(&mut Counter::default(), 7, plan, &mut Counter::reset, &mut |_, _| ()).expect("runs");
         assert_eq!(rows.len(), 3);
     }
 

@@ -25,7 +25,7 @@ pub enum OpenError {
     Device(#[from] hcq::Error),
 }
 
-/// The software ga10b with the level-2 cache of an Orin (4 MiB) in the model, and access to its counters.
+/// The software ga10b with a level-2 cache in the model, and access to its counters.
 #[derive(Clone)]
 pub struct CountingDevice {
     /// The device.
@@ -40,12 +40,21 @@ impl fmt::Debug for CountingDevice {
 }
 
 impl CountingDevice {
-    /// Opens a fresh one.
+    /// Opens a fresh one with the level-2 cache of an AGX Orin.
     ///
     /// # Errors
     /// [`OpenError`].
     pub fn open() -> Result<Self, OpenError> {
-        let executor = ExecutorConfig { l2: Some(CacheConfig::ORIN), ..ExecutorConfig::default() };
+        Self::with_cache(CacheConfig::ORIN.bytes)
+    }
+
+    /// Opens a fresh one with a level-2 cache of `bytes`.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn with_cache(bytes: u64) -> Result<Self, OpenError> {
+        let l2 = Some(CacheConfig { bytes, ..CacheConfig::ORIN });
+        let executor = ExecutorConfig { l2, ..ExecutorConfig::default() };
         let sim = Sim::try_new(SimConfig { executor, ..SimConfig::default() });
         let sim = sim.map_err(|errno| OpenError::Sim(errno.into()))?;
         Ok(Self { device: hcq::sim::open(sim.clone(), DeviceOptions::default())?, sim })

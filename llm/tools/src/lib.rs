@@ -3,8 +3,8 @@
 //! - [`bench`](mod@bench): tokens per second as llama-bench measures them; [`first_token`]: the time from the
 //!   start of the process to the first token; [`bandwidth`]: the copy rate of a device; [`power`]: power mode
 //!   and clocks of a Jetson
-//! - [`counted`]: what the software ga10b counts for a token; [`roofline`]: the time that an Orin would take
-//!   for it
+//! - [`counted`]: what the software ga10b counts for a token; [`roofline`]: the time that a GPU would take
+//!   for it; [`chips`]: the constants of GPUs; [`measured`]: predictions beside measurements
 //! - [`agreement`]: whether two engines choose the same tokens
 //! - [`trace`]: what host and GPU did, for Perfetto
 //!
@@ -14,14 +14,16 @@
 //! # Layers
 //! ```text
 //! 0 agreement bandwidth bench first_token power roofline trace
-//! 1 counted
+//! 1 chips counted measured
 //! ```
 
 pub mod agreement;
 pub mod bandwidth;
 pub mod bench;
+pub mod chips;
 pub mod counted;
 pub mod first_token;
+pub mod measured;
 pub mod power;
 pub mod roofline;
 pub mod trace;

@@ -15,7 +15,7 @@ use crate::order::ledger::Visible;
 use crate::order::work::{LaunchShape, Work, WorkId};
 use crate::violations::Consequence;
 use qmd::{DependentAction, Effect, Qmd, SkedCheck};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// State that methods set for the next launches.
@@ -90,6 +90,8 @@ pub(crate) struct ComputeScheduler {
     next: VecDeque<Next>,
     /// What descriptors that count others have to follow.
     counted: HashMap<u64, Known>,
+    /// Latches that grids have arrived at, and no other has waited for since.
+    latches: HashSet<u32>,
     flights: Flights,
     /// Launches since the method that began the chain.
     chain: u32,
@@ -104,16 +106,25 @@ pub(crate) struct ComputeScheduler {
 }
 
 impl ComputeScheduler {
-    /// Schedules the descriptor at `va` and its dependents. Unless the order is free, they run now.
+    /// Schedules the descriptor at `va` and its dependents, by an action that copies it or not. Unless the
+    /// order is free, they run now.
     pub(crate) fn launch(
         &mut self,
         context: &Context<'_>,
         state: &ComputeState,
         va: u64,
+        copies: bool,
     ) -> Result<Flow, Exception> {
         let known = context.front.map(|front| front.ledger.state().front(front.line)).unwrap_or_default();
         if context.front.is_some() {
             self.flights.submit(&context.memory, context.units.chip.target().version(), va);
+        }
+        if copies && copy_counter(context, va)? > 0 {
+            // It starts when the last of those it depends on has ended.
+            if context.front.is_some() {
+                self.counted.entry(va).or_default().join(&known);
+            }
+            return Ok(Flow::Next);
         }
         self.next.push_back(Next { va, state: state.clone(), known });
         (self.chain, self.cyclic) = (0, false);
@@ -215,6 +226,9 @@ impl ComputeScheduler {
             let va = dependent.address;
             match dependent.action {
                 DependentAction::Schedule | DependentAction::InvalidateCopySchedule => {
+                    if dependent.action == DependentAction::InvalidateCopySchedule {
+                        copy_counter(context, va)?;
+                    }
                     self.next.push_back(Next { va, state: order.state.clone(), known: known() });
                 }
                 DependentAction::DecrementDependence => {
@@ -239,13 +253,13 @@ impl ComputeScheduler {
         state: &ComputeState,
         va: u64,
     ) -> Result<Flow, Exception> {
-        if count_down(context, va)? { self.launch(context, state, va) } else { Ok(Flow::Next) }
+        if count_down(context, va)? { self.launch(context, state, va, false) } else { Ok(Flow::Next) }
     }
 
     /// Raises the counter of the descriptor at `va`.
     pub(crate) fn increment(&mut self, context: &Context<'_>, va: u64) -> Result<Flow, Exception> {
         let mut qmd = fetch(context, va)?;
-        let count = qmd.dependence_counter().wrapping_add(1);
+        let count = counter(&qmd).wrapping_add(1);
         store_counter(context, va, &mut qmd, count)?;
         Ok(Flow::Next)
     }
@@ -267,7 +281,7 @@ impl ComputeScheduler {
     fn begin(&mut self, context: &Context<'_>, next: Next) -> Result<Flow, Exception> {
         let Next { va, state, known } = next;
         let qmd = fetch(context, va)?;
-        if qmd.dependence_counter() > 0 {
+        if counter(&qmd) > 0 {
             // It starts when the last of those it depends on has ended.
             if context.front.is_some() {
                 self.counted.entry(va).or_default().join(&known);
@@ -275,7 +289,11 @@ impl ComputeScheduler {
             return Ok(Flow::Next);
         }
         self.follow_chain(context, va);
-        if let Some(hang) = check(context, &state, &qmd)? {
+        // Dependents start when the grid before them has ended, which is as early as it has to be: a latch is
+        // open then, or never.
+        let closed = qmd.latch_wait().filter(|latch| !self.latches.remove(latch));
+        let closed = closed.map(|latch| format!("waits for latch {latch:#x}, which no grid has arrived at"));
+        if let Some(hang) = check(context, &state, &qmd)?.or(closed) {
             context.units.violations.record(Consequence::Hang, "SEND_PCAS", hang);
             self.stuck = true;
             return Ok(Flow::Stuck);
@@ -391,6 +409,10 @@ impl ComputeScheduler {
             if release.trap != qmd::Trap::None {
                 context.interrupts.non_stalling();
             }
+        }
+        self.latches.extend(qmd.latch_arrival());
+        if self_copies(qmd) {
+            copy_counter(context, order.va)?;
         }
         self.schedule_dependents(context, order, qmd)?;
         Ok(Flow::Next)
@@ -518,18 +540,40 @@ fn check_local_memory(context: &Context<'_>, state: &ComputeState) -> Result<(),
     Ok(())
 }
 
+/// What the scheduler counts in: not the value of the descriptor's author, but a field of its own.
+const COUNTER: &str = "HW_ONLY_DEPENDENCE_COUNTER";
+
+/// The scheduler's counter of a descriptor.
+fn counter(qmd: &Qmd) -> u16 {
+    qmd.version().field(COUNTER).and_then(|field| qmd.get(field)).unwrap_or(0) as u16
+}
+
+/// Whether the scheduler's counter takes the descriptor's value again when the grid has ended.
+fn self_copies(qmd: &Qmd) -> bool {
+    qmd.version().field("SELF_COPY_ON_COMPLETION").and_then(|field| qmd.get(field)) == Some(1)
+}
+
+/// The scheduler's counter of the descriptor at `va` takes the descriptor's value, which is given back.
+fn copy_counter(context: &Context<'_>, va: u64) -> Result<u16, Exception> {
+    let mut qmd = fetch(context, va)?;
+    let count = qmd.dependence_counter();
+    if counter(&qmd) != count {
+        store_counter(context, va, &mut qmd, count)?;
+    }
+    Ok(count)
+}
+
 /// Lowers the counter at `va`; true when it reached zero.
 fn count_down(context: &Context<'_>, va: u64) -> Result<bool, Exception> {
     let mut qmd = fetch(context, va)?;
-    let count =
-        qmd.dependence_counter().checked_sub(1).ok_or(refused(SkedCheck::DependenceCounterUnderflow))?;
+    let count = counter(&qmd).checked_sub(1).ok_or(refused(SkedCheck::DependenceCounterUnderflow))?;
     store_counter(context, va, &mut qmd, count)?;
     Ok(count == 0)
 }
 
 fn store_counter(context: &Context<'_>, va: u64, qmd: &mut Qmd, count: u16) -> Result<(), Exception> {
-    let field =
-        qmd.version().field("DEPENDENCE_COUNTER").ok_or(refused(SkedCheck::DependenceCounterUnderflow))?;
-    qmd.set(field, count.into()).map_err(|_| refused(SkedCheck::DependenceCounterUnderflow))?;
+    let underflow = || refused(SkedCheck::DependenceCounterUnderflow);
+    let field = qmd.version().field(COUNTER).ok_or_else(underflow)?;
+    qmd.set(field, count.into()).map_err(|_| underflow())?;
     context.memory.write(va, qmd.as_bytes()).map_err(|f| Exception::hub(HubClient::Sked, f))
 }

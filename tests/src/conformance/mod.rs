@@ -17,7 +17,7 @@ pub mod exchange;
 pub mod matrix;
 mod model_kernels;
 pub mod mufu;
-mod noise;
+pub(crate) mod noise;
 mod programs;
 pub mod random;
 pub(crate) mod report;

@@ -13,6 +13,7 @@ use crate::address::GpuVa;
 use crate::error::Error;
 use crate::submission::pushbuffer::{Pushbuffer, Scratch};
 
+pub(crate) mod net;
 pub(crate) mod release;
 
 /// A launch and where its QMD lies.
@@ -208,6 +209,12 @@ impl Recorder {
         self.words.copy(source, destination, len);
         self.copies.engine = true;
         self.seal();
+    }
+
+    /// Launches that follow copy, some or all of them by kernels.
+    pub fn copies_by_kernel(&mut self) {
+        self.barrier |= self.copies != Copies::default();
+        self.copies.kernel = true;
     }
 
     /// Copies bytes by a launch; copies follow each other in any case.

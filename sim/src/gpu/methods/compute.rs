@@ -131,7 +131,8 @@ impl ComputeMethods {
     fn signal(&mut self, context: &Context<'_>, action: u32) -> Result<Flow, Exception> {
         let va = u64::from(self.qmd_address) << 8;
         match action {
-            2 | 3 | 9 | 0xa | 0xb => self.scheduler.launch(context, &self.state, va),
+            2 | 9 => self.scheduler.launch(context, &self.state, va, false),
+            3 | 0xa | 0xb => self.scheduler.launch(context, &self.state, va, true),
             7 => self.scheduler.decrement(context, &self.state, va),
             0xc => self.scheduler.increment(context, va),
             // Queues: their circular buffers are not modelled.
@@ -146,7 +147,7 @@ impl ComputeMethods {
         let va = self.inline_qmd_address & 0xffff_ffff_ffff;
         let bytes: Vec<u8> = self.inline_qmd.iter().flat_map(|w| w.to_le_bytes()).collect();
         context.memory.write(va, &bytes).map_err(|f| Exception::hub(HubClient::Sked, f))?;
-        self.scheduler.launch(context, &self.state, va)
+        self.scheduler.launch(context, &self.state, va, true)
     }
 
     fn report_semaphore(&mut self, context: &Context<'_>, value: u32) -> Result<(), Exception> {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ga10b_tests::{arch, bench_cubin, cubin};
+use ga10b_tests::{arch, bench_cubin, cubin, early_cubin};
 use hcq::{Args, BackendKind, Buffer, Device, Kernel, LaunchConfig, Program};
 
 use crate::table::Figure;
@@ -65,5 +65,13 @@ impl Bench {
     /// A kernel that works on one word of `data`, `offset` bytes in.
     pub fn on_word(&self, name: &str, data: &Buffer, offset: u64) -> Result<(Kernel, Args)> {
         Ok((self.program.kernel(name)?, Args::new().buffer_at(data, offset).u32(1)))
+    }
+
+    /// A kernel that waits for the grid before it and then works on the first word of `data`, where the
+    /// device has code for one.
+    pub fn on_word_early(&self, name: &str, data: &Buffer) -> Result<Option<(Kernel, Args)>> {
+        let Some(cubin) = early_cubin(arch(&self.device)?) else { return Ok(None) };
+        let kernel = self.device.load(cubin).context("loading the kernels")?.kernel(name)?;
+        Ok(Some((kernel, Args::new().buffer(data).u32(1))))
     }
 }

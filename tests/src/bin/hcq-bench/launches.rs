@@ -92,6 +92,56 @@ impl Bench {
         Ok(builder.build()?)
     }
 
+    /// A graph of launches each of which may begin before the one it follows has ended.
+    fn early_line(&self, kernel: &Kernel, args: &Args) -> Result<Graph> {
+        let mut builder = self.device.graph();
+        // SAFETY: the kernels wait before they work on the one word that is their argument.
+        let mut last = unsafe { builder.launch(kernel, config(), args)? };
+        for _ in 1..NODES {
+            // SAFETY: as above.
+            last = unsafe { builder.launch_early(kernel, config(), args, last)? };
+        }
+        Ok(builder.build()?)
+    }
+
+    /// A graph of diamonds: one launch, two that follow it, one that follows both, which begins the next.
+    fn diamonds(&self, kernel: &Kernel, args: [&Args; 2]) -> Result<Graph> {
+        let mut builder = self.device.graph();
+        // SAFETY: the kernels work on the one word that is their argument; the two side by side on two.
+        let mut last = unsafe { builder.launch(kernel, config(), args[0])? };
+        for _ in 0..NODES / 3 {
+            // SAFETY: as above.
+            let sides = args.map(|args| unsafe { builder.launch_after(kernel, config(), args, &[last]) });
+            let [left, right] = sides;
+            // SAFETY: as above.
+            last = unsafe { builder.launch_after(kernel, config(), args[0], &[left?, right?])? };
+        }
+        Ok(builder.build()?)
+    }
+
+    /// Graphs of links that begin early, and of forks and joins.
+    pub fn linked_graphs(&mut self, replays: u32) -> Result<()> {
+        let data = self.device.alloc(2 * 4096)?;
+        for (name, row) in [
+            ("write_one", "graph of 230 early links, per kernel"),
+            ("add_one", "graph of 230 early links of load + store"),
+        ] {
+            let Some((kernel, args)) = self.on_word_early(name, &data)? else { continue };
+            let samples = self.replays(&self.early_line(&kernel, &args)?, replays)?;
+            self.record(row, "us", samples.iter().map(|s| s / f64::from(NODES)).collect());
+        }
+        let (kernel, left) = self.on_word("write_one", &data, 0)?;
+        let (_, right) = self.on_word("write_one", &data, 4096)?;
+        let samples = self.replays(&self.diamonds(&kernel, [&left, &right])?, replays)?;
+        let launches = f64::from(1 + NODES / 3 * 3);
+        self.record(
+            "graph of 76 forks and joins, per kernel",
+            "us",
+            samples.iter().map(|s| s / launches).collect(),
+        );
+        Ok(())
+    }
+
     /// Microseconds of each of `replays`, after one that is not counted.
     fn replays(&self, graph: &Graph, replays: u32) -> Result<Vec<f64>> {
         let mut queue = self.device.queue()?;

@@ -35,6 +35,9 @@ struct Cli {
     /// Largest copy in MiB; smaller on a machine with little memory.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..))]
     copy_mib: u64,
+    /// Launches and graphs alone: no copies, no allocations.
+    #[arg(long)]
+    no_copies: bool,
     /// Orders dependent launches by waits in the pushbuffer instead of links between their QMDs.
     #[arg(long)]
     no_chain: bool,
@@ -65,9 +68,12 @@ fn run(cli: &Cli) -> Result<()> {
         None => {
             bench.launches(cli.launches)?;
             bench.graph((cli.launches / 20).max(1))?;
+            bench.linked_graphs((cli.launches / 20).max(1))?;
             bench.graph_by_address((cli.launches / 300).max(1))?;
-            bench.copies(cli.copy_mib)?;
-            bench.allocations()?;
+            if !cli.no_copies {
+                bench.copies(cli.copy_mib)?;
+                bench.allocations()?;
+            }
         }
     }
     table::print(&bench.device, &bench.figures, cli.json)

@@ -105,7 +105,7 @@ fn lower_fixed(l: &mut Lower<'_>) -> Option<Result<(), Refusal>> {
         0x5a7 | 0x5b2 | 0x9a7 | 0x9b1 => object::syncs(l),
         0x82f => n::elect(l),
         0x3ba => bulk::copy(l),
-        // UBLKPF; ACQBULK and PREEXIT: launches here run one after the other.
+        // UBLKPF; ACQBULK and PREEXIT: a dependent launch starts when the one before it has ended.
         0x3bc | 0x82e | 0x82d => c::nop(l),
         0x355 | 0xf55 | 0x356 | 0x956 | 0xb56 | 0xd56 | 0xf56 => c::bmov(l),
         _ => return None,

@@ -1,0 +1,228 @@
+//! Measured tokens per second of a chip beside what is predicted for it, and the constants that fit them
+//! best.
+
+use serde::{Deserialize, Serialize};
+
+use crate::roofline::{Fitted, Machine, StepCost};
+
+/// A file of measurements.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurements {
+    /// `llm-demo.points/1`.
+    pub schema: String,
+    /// The chip's name on the command line.
+    pub chip: String,
+    /// What was measured, when and how.
+    pub note: String,
+    /// The measurements.
+    pub points: Vec<Point>,
+}
+
+/// A model at a position of the context.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The model's shape and quantization.
+    pub model: String,
+    /// Type of the key/value cache.
+    pub kv: String,
+    /// Tokens in the context.
+    pub position: usize,
+    /// Greedy tokens per second, measured.
+    pub tokens_per_second: f64,
+    /// What the software device counted.
+    pub cost: StepCost,
+}
+
+/// Why a file of measurements cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Not such a document.
+    #[error("not a file of measurements")]
+    Json(#[from] serde_json::Error),
+    /// Of another program or version.
+    #[error("the schema is \"{0}\", expected \"{SCHEMA}\"")]
+    Schema(String),
+    /// Nothing was measured, or something that is no rate.
+    #[error("{0}")]
+    Points(String),
+}
+
+/// The schema that is read.
+pub const SCHEMA: &str = "llm-demo.points/1";
+
+impl Measurements {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn from_json(text: &str) -> Result<Self, ReadError> {
+        let read: Self = serde_json::from_str(text)?;
+        if read.schema != SCHEMA {
+            return Err(ReadError::Schema(read.schema));
+        }
+        if read.points.is_empty() {
+            return Err(ReadError::Points("no measurements".to_owned()));
+        }
+        for Point { model, position, tokens_per_second: rate, cost, .. } in &read.points {
+            let cost_is_sound =
+                cost.dram_ratio.is_finite() && cost.dram_ratio >= 0.0 && !cost.phases.is_empty();
+            if !(rate.is_finite() && *rate > 0.0 && cost_is_sound) {
+                return Err(ReadError::Points(format!("{model} at {position}: {rate} tokens per second")));
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// A measurement beside its prediction.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The model's shape and quantization.
+    pub model: String,
+    /// Type of the key/value cache.
+    pub kv: String,
+    /// Tokens in the context.
+    pub position: usize,
+    /// Measured tokens per second.
+    pub measured: f64,
+    /// Predicted tokens per second.
+    pub predicted: f64,
+    /// `predicted / measured - 1`, in percent.
+    pub error_percent: f64,
+}
+
+/// Each measurement beside what is predicted for `machine`.
+#[must_use]
+pub fn compare(machine: &Machine, points: &[Point]) -> Vec<Comparison> {
+    let row = |point: &Point| {
+        let predicted = machine.predict_step(&point.cost).tokens_per_second;
+        Comparison {
+            model: point.model.clone(),
+            kv: point.kv.clone(),
+            position: point.position,
+            measured: point.tokens_per_second,
+            predicted,
+            error_percent: 100.0 * (predicted / point.tokens_per_second - 1.0),
+        }
+    };
+    points.iter().map(row).collect()
+}
+
+/// Between what the constants may be: shares and rates that the hardware has, latencies of the order of its
+/// own.
+const BOUNDS: [(f64, f64); 5] = [(0.5, 1.0), (0.25, 4.0), (0.25, 4.0), (300.0, 20_000.0), (2.0, 15.0)];
+
+/// The constants with the least squares of relative errors: a search along each of the five, in ever smaller
+/// steps, from the constants in use.
+#[must_use]
+pub fn fit(machine: &Machine, points: &[Point]) -> Fitted {
+    let of = |[share, ipc, attention_ipc, exchange_cycles, launch_us]: [f64; 5]| Fitted {
+        share,
+        ipc,
+        attention_ipc,
+        exchange_cycles,
+        launch_us,
+    };
+    let squares = |at: [f64; 5]| -> f64 {
+        let machine = machine.clone().with(of(at));
+        let error = |point: &Point| {
+            (machine.predict_step(&point.cost).tokens_per_second / point.tokens_per_second).ln()
+        };
+        points.iter().map(|point| error(point).powi(2)).sum()
+    };
+    let start = Fitted::DEFAULT;
+    let mut at = [start.share, start.ipc, start.attention_ipc, start.exchange_cycles, start.launch_us];
+    let (mut best, mut step) = (squares(at), 1.5_f64);
+    while step > 1.0001 {
+        let mut improved = false;
+        // Along one constant, and along two at once: a longer exchange makes up for a higher rate.
+        for first in 0..at.len() {
+            for second in first..at.len() {
+                for (up, other) in
+                    [(step, step), (1.0 / step, 1.0 / step), (step, 1.0 / step), (1.0 / step, step)]
+                {
+                    let mut next = at;
+                    next[first] *= up;
+                    if second != first {
+                        next[second] *= other;
+                    }
+                    for (value, (least, most)) in next.iter_mut().zip(BOUNDS) {
+                        *value = value.clamp(least, most);
+                    }
+                    let error = squares(next);
+                    if error < best {
+                        (at, best, improved) = (next, error, true);
+                    }
+                }
+            }
+        }
+        if !improved {
+            step = step.sqrt();
+        }
+    }
+    of(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roofline::Phase;
+
+    fn point(model: &str, weights: u64, layers: u64, position: usize) -> Point {
+        let cost = StepCost {
+            launches: 1,
+            phases: vec![
+                Phase { count: 4 * layers, weight_bytes: weights / (4 * layers + 4), cache_bytes: 0 },
+                Phase { count: 1, weight_bytes: weights / (layers + 1), cache_bytes: 0 },
+                Phase { count: layers, weight_bytes: 0, cache_bytes: 2048 * position as u64 },
+            ],
+            weight_instructions: weights / 12,
+            cache_instructions: 350 * layers * position as u64,
+            dram_ratio: 1.0,
+            split: position > 256,
+        };
+        Point { model: model.to_owned(), kv: "f16".to_owned(), position, tokens_per_second: 1.0, cost }
+    }
+
+    #[test]
+    fn constants_that_made_the_measurements_are_found_again() {
+        let machine = Machine::new("", 132.0, 1980.0, 4800.0);
+        let truth =
+            Fitted { share: 0.87, ipc: 1.1, attention_ipc: 0.9, exchange_cycles: 3300.0, launch_us: 9.0 };
+        let mut points = Vec::new();
+        for (weights, layers) in
+            [(1_000_000_000, 16), (770_000_000, 16), (2_500_000_000, 16), (4_600_000_000, 32)]
+        {
+            for position in [128, 8192, 32_000] {
+                let mut point = point("m", weights, layers, position);
+                point.tokens_per_second =
+                    machine.clone().with(truth).predict_step(&point.cost).tokens_per_second;
+                points.push(point);
+            }
+        }
+        let found = fit(&machine, &points);
+        let rows = compare(&machine.clone().with(found), &points);
+        let worst = rows.iter().map(|row| row.error_percent.abs()).fold(0.0, f64::max);
+        assert!(worst < 1.0, "{found:?}: {rows:?}");
+        assert!((found.ipc / truth.ipc - 1.0).abs() < 0.05, "{found:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_one_is_refused() {
+        let mut file = Measurements {
+            schema: SCHEMA.to_owned(),
+            chip: "h200".to_owned(),
+            note: String::new(),
+            points: vec![point("m", 1_000_000, 2, 5)],
+        };
+        let read = |file: &Measurements| Measurements::from_json(&serde_json::to_string(file).expect("JSON"));
+        assert_eq!(read(&file).expect("sound"), file);
+        file.points[0].tokens_per_second = 0.0;
+        assert!(matches!(read(&file), Err(ReadError::Points(_))));
+        file.points.clear();
+        assert!(matches!(read(&file), Err(ReadError::Points(_))));
+        file.schema = "llm-demo.predict/1".to_owned();
+        assert!(matches!(read(&file), Err(ReadError::Schema(_))));
+        assert!(matches!(Measurements::from_json("{}"), Err(ReadError::Json(_))));
+    }
+}
