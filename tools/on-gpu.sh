@@ -12,7 +12,7 @@
 #   tools/on-gpu.sh kernels          there: hcq-bench kernels, beside CUDA's and cuBLAS' figures if nvcc is there
 #   tools/on-gpu.sh bench [LLAMA]    there: llm-demo --bench on models of true shapes; LLAMA is llama.cpp's llama-bench, to run beside it
 #   tools/on-gpu.sh predict          there: greedy tokens per second of five models at three depths, as JSON (OUT/depth-*.json), for
-#                                    tools/predict-points.py (not part of all)
+#                                    tools/predict-points.py
 #   tools/on-gpu.sh tune             there, with a ptxas: llm-demo --tune, then --bench without and with what it found (not part of all)
 #   tools/on-gpu.sh all [CU [LLAMA]] there: all of it, and a table at the end
 #
@@ -132,7 +132,7 @@ kernels) kernels ;;
 bench) bench "${2:-}" ;;
 predict) predict ;;
 tune) tune ;;
-all) suite; verify; profile; conform; launch "${2:-}"; kernels; bench "${3:-}" ;;
+all) suite; verify; profile; conform; launch "${2:-}"; kernels; bench "${3:-}"; predict ;;
 *) sed -n '2,19p' "$0"; exit 2 ;;
 esac
 [ ${#rows[@]} -eq 0 ] && exit 0
