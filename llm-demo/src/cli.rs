@@ -51,7 +51,7 @@ pub struct Cli {
     #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
     pub file: Option<PathBuf>,
 
-    /// Most tokens to generate, verify, profile or predict [default: 256, 32, 16 or 4]
+    /// Most tokens to generate, verify, profile, predict or answer with [default: 256, 32, 16, 4 or 512]
     #[arg(global = true, short = 'n', long = "count", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
 

@@ -78,7 +78,7 @@ fn what_transformers_offers_is_there() {
         first("{% macro f(x) %}<{{ x }}>{% endmacro %}{{ f(messages|length) }}").as_deref(),
         Ok("<4>")
     );
-    assert_eq!(first("{% if tools is defined %}tools{% else %}none{% endif %}").as_deref(), Ok("none"));
+    assert_eq!(first("{% if nothing is defined %}something{% else %}none{% endif %}").as_deref(), Ok("none"));
     let year = first("{{ strftime_now('%Y') }}").expect("a year");
     assert!(year.parse::<u32>().is_ok_and(|y| y >= 2025), "{year}");
 }
@@ -90,6 +90,27 @@ fn what_is_no_template_or_never_ends_is_an_error() {
     assert!(render("{{ strftime_now('%!') }}", &talk(), false).is_err());
     let endless = "{% for a in range(100000) %}{% for b in range(100000) %}{{ '' }}{% endfor %}{% endfor %}";
     assert!(render(endless, &talk(), false).expect_err("fuel").contains("fuel"));
+}
+
+#[test]
+fn deep_templates_and_long_texts_are_errors() {
+    let deep = format!("{{{{ {}1 }}}}", "-".repeat(60_000));
+    assert_eq!(render(&deep, &talk(), false).as_deref(), Ok("1"));
+    let chain = format!("{{{{ 1{} }}}}", "+1".repeat(30_000));
+    assert_eq!(render(&chain, &talk(), false).as_deref(), Ok("30001"));
+    assert!(render(&"x".repeat(70_000), &talk(), false).expect_err("long").contains("bytes"));
+    let endless = "{% for i in range(50000) %}{{ messages[0].content * 2000 }}{% endfor %}";
+    assert!(render(endless, &talk(), false).is_err());
+    let nested = "{% set ns=namespace(x=[]) %}{% for i in range(90000) %}{% set ns.x=[ns.x] %}{% endfor %}x";
+    assert_eq!(render(nested, &talk(), false).as_deref(), Ok("x"));
+}
+
+#[test]
+fn tools_that_are_not_given_are_none() {
+    let source = "{% if tools is not none %}[{{ tools | tojson }}]{% endif %}{{ documents is none }}";
+    assert_eq!(render(source, &talk(), false).as_deref(), Ok("True"));
+    let escaped = "{{ messages | tojson(ensure_ascii=false) }}";
+    assert!(Template::new(escaped, "", "").expect("a template").takes_system());
 }
 
 #[test]

@@ -35,7 +35,8 @@ fn two_steps(engine: &mut Engine) {
 
 #[test]
 fn a_token_in_one_launch_is_clean() {
-    assert_clean(Mode::Persistent, CacheType::F16, two_steps);
+    let model = "tiny-llama:q6_k".parse::<Synthesis>().unwrap().model(3).unwrap();
+    assert_clean_of(&model, Mode::Persistent, CacheType::F16, two_steps);
 }
 
 /// Once among few tokens, once among all.

@@ -123,7 +123,7 @@ impl<'a> Conversation<'a> {
         let mut forgotten = 0;
         loop {
             let text = self.template.render(&self.messages, true)?;
-            let tokens = self.tokenizer.encode(&text)?;
+            let tokens = self.tokenizer.encode_formatted(&text)?;
             if tokens.len() <= room {
                 return Ok((tokens, forgotten));
             }

@@ -2,9 +2,12 @@
 //!
 //! A template is a Jinja program (`tokenizer.chat_template`) that the model's authors wrote for the library
 //! `transformers`; `minijinja` runs it, with the functions and options that `transformers` gives it. Templates
-//! come from files that nobody checked: they reach no files and no network, and their work is bounded.
+//! come from files that nobody checked: they reach no files and no network, and their length, the depth of their
+//! expressions, their operations and what they write are bounded. The memory of values in between is not.
 
 use std::io;
+use std::panic::resume_unwind;
+use std::thread;
 
 use jiff::Zoned;
 use jiff::fmt::strtime;
@@ -21,6 +24,12 @@ use crate::tokenizer::Tokenizer;
 
 /// Operations after which a template is stopped: far more than a long conversation takes.
 const FUEL: u64 = 10_000_000;
+/// Bytes of the longest template; published ones have up to some ten thousand.
+const MOST_SOURCE: usize = 64 << 10;
+/// Bytes of the longest text of a conversation.
+const MOST_TEXT: usize = 64 << 20;
+/// Bytes of stack for the deepest expression of a template of that length.
+const STACK: usize = 512 << 20;
 
 /// Who says what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,9 +64,17 @@ impl Template {
     /// [`Error::Template`] if it is not a template.
     pub fn from_gguf(gguf: &Gguf, tokenizer: &Tokenizer) -> Result<Option<Self>> {
         let Some(source) = gguf.text(NAME)? else { return Ok(None) };
+        Self::for_model(source, gguf, tokenizer).map(Some)
+    }
+
+    /// Another template for the model of a file.
+    ///
+    /// # Errors
+    /// As [`Template::from_gguf`].
+    pub fn for_model(source: &str, gguf: &Gguf, tokenizer: &Tokenizer) -> Result<Self> {
         let name = |token: Option<u32>| token.map(|t| tokenizer.name(t)).unwrap_or_default();
         let eos = gguf.uint("tokenizer.ggml.eos_token_id")?.and_then(|id| u32::try_from(id).ok());
-        Self::new(source, &name(tokenizer.bos()), &name(eos)).map(Some)
+        Self::new(source, &name(tokenizer.bos()), &name(eos))
     }
 
     /// A template in Jinja; `bos` and `eos` are the texts of its variables `bos_token` and `eos_token`.
@@ -73,7 +90,11 @@ impl Template {
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
         environment.add_filter("tojson", to_json);
-        environment.add_template_owned(NAME, source.to_owned()).map_err(unusable)?;
+        if source.len() > MOST_SOURCE {
+            let what = format!("it has {} bytes, more than {MOST_SOURCE}", source.len());
+            return Err(unusable(minijinja::Error::new(ErrorKind::SyntaxError, what)));
+        }
+        on_a_large_stack(|| environment.add_template_owned(NAME, source.to_owned()))?;
         Ok(Self { environment, bos: bos.into(), eos: eos.into() })
     }
 
@@ -84,20 +105,54 @@ impl Template {
     /// # Errors
     /// [`Error::Template`] with what the template says, such as roles that have to alternate.
     pub fn render(&self, messages: &[Message], answer: bool) -> Result<String> {
-        let template = self.environment.get_template(NAME).map_err(unusable)?;
-        let values = context! {
-            messages => messages,
-            add_generation_prompt => answer,
-            bos_token => self.bos,
-            eos_token => self.eos,
-        };
-        template.render(values).map_err(unusable)
+        on_a_large_stack(|| {
+            let values = context! {
+                messages => messages,
+                add_generation_prompt => answer,
+                bos_token => self.bos,
+                eos_token => self.eos,
+                tools => (),
+                documents => (),
+            };
+            let mut text = Bounded(Vec::new());
+            self.environment.get_template(NAME)?.render_captured_to(values, &mut text)?;
+            Ok(String::from_utf8_lossy(&text.0).into_owned())
+        })
     }
 
     /// Whether the template takes a message of the role `system` first.
     pub fn takes_system(&self) -> bool {
-        let (system, user) = (Message::new("system", "\u{1}"), Message::new("user", "x"));
-        self.render(&[system, user], true).is_ok_and(|text| text.contains('\u{1}'))
+        const WORD: &str = "Xylograph";
+        let (system, user) = (Message::new("system", WORD), Message::new("user", "x"));
+        self.render(&[system, user], true).is_ok_and(|text| text.contains(WORD))
+    }
+}
+
+/// Runs `work` where expressions may be deep: the template engine's parser and its values recurse.
+fn on_a_large_stack<T: Send>(
+    work: impl FnOnce() -> std::result::Result<T, minijinja::Error> + Send,
+) -> Result<T> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let thread = thread.map_err(|source| Error::Output { source })?;
+        thread.join().unwrap_or_else(|panic| resume_unwind(panic)).map_err(unusable)
+    })
+}
+
+/// A text that does not grow for ever.
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MOST_TEXT {
+            return Err(io::Error::other(format!("the text has more than {MOST_TEXT} bytes")));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -121,6 +176,8 @@ fn strftime_now(format: &str) -> std::result::Result<String, minijinja::Error> {
 /// `tojson` as `transformers` has it: HTML is not escaped, `indent` is a number of spaces.
 fn to_json(value: Value, options: Kwargs) -> std::result::Result<Value, minijinja::Error> {
     let indent: Option<usize> = options.get("indent")?;
+    // Characters outside ASCII stay as they are, whatever it says: tokenizers take them so.
+    let _: Option<bool> = options.get("ensure_ascii")?;
     options.assert_all_used()?;
     let mut out = Vec::new();
     let written = match indent {

@@ -123,8 +123,8 @@ impl DeviceModel {
         let begin = Instant::now();
         loader.load(progress)?;
         let patience = match device.info().backend {
-            // A software device takes about a nanosecond per weight and core.
-            BackendKind::Sim => Duration::from_secs(60 + model.tensor_bytes() / 10_000_000),
+            // A software device takes about a nanosecond per weight and core, and with its checks a minute.
+            BackendKind::Sim => Duration::from_secs(300 + model.tensor_bytes() / 10_000_000),
             _ => Duration::from_secs(30),
         };
         Ok(Self {

@@ -110,14 +110,30 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Uncovered`] if the vocabulary has no symbol for a byte of the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        let mut tokens = self.encode_plain(text)?;
-        let Some(bos) = self.bos.filter(|_| self.adds_bos) else { return Ok(tokens) };
-        if tokens.first() == Some(&bos) {
+        let (tokens, was_there) = self.begun(text)?;
+        if was_there {
             tracing::warn!("the text begins with the token that begins every text; no second one is added");
-        } else {
-            tokens.insert(0, bos);
         }
         Ok(tokens)
+    }
+
+    /// As [`encode`](Self::encode), without a warning: for a text that a template made, which may begin with it.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_formatted(&self, text: &str) -> Result<Vec<u32>> {
+        self.begun(text).map(|(tokens, _)| tokens)
+    }
+
+    /// The tokens with BOS, if the model takes one, and whether the text itself begins with it then.
+    fn begun(&self, text: &str) -> Result<(Vec<u32>, bool)> {
+        let mut tokens = self.encode_plain(text)?;
+        let Some(bos) = self.bos.filter(|_| self.adds_bos) else { return Ok((tokens, false)) };
+        let was_there = tokens.first() == Some(&bos);
+        if !was_there {
+            tokens.insert(0, bos);
+        }
+        Ok((tokens, was_there))
     }
 
     /// The tokens of `text` without BOS. SentencePiece vocabularies may add a space before its first word.

@@ -123,8 +123,8 @@ pub fn run<D: Decoder>(
         Ok(())
     })?;
     let mut sampler = Sampler::new(SAMPLING);
-    measure(format!("tg{}-sampled", plan.decode), plan.decode, &mut |tokens| {
-        decoder.reset()?;
+    measure(format!("tg{}-sampled{depth}", plan.decode), plan.decode, &mut |tokens| {
+        start(decoder)?;
         let mut next = tokens[0];
         for _ in tokens {
             next = decoder.step_sampled(next, &mut sampler)?;
@@ -193,7 +193,7 @@ mod tests {
         };
         let rows = run(&mut counter, 7, plan, &mut start, &mut |_, _| ()).expect("runs");
         let names: Vec<&str> = rows.iter().map(|r| r.test.as_str()).collect();
-        assert_eq!(names, ["pp2", "tg3@d4", "tg3-greedy@d4"]);
+        assert_eq!(names, ["pp2", "tg3@d4", "tg3-greedy@d4", "tg3-sampled@d4"]);
         assert_eq!((counter.resets, counter.most), (2, 7));
     }
 

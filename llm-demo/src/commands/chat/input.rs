@@ -15,6 +15,8 @@ pub enum Line {
     Text(String),
     /// Ctrl-C
     Cancelled,
+    /// Bytes that are no text.
+    Unreadable,
     /// Ctrl-D, or the end of the file.
     End,
 }
@@ -49,11 +51,18 @@ impl Input {
 
     fn line(&mut self, prompt: &str) -> anyhow::Result<Line> {
         match self {
-            Self::Terminal(editor) => match editor.readline(prompt) {
-                Ok(text) => Ok(Line::Text(text)),
-                Err(ReadlineError::Interrupted) => Ok(Line::Cancelled),
-                Err(ReadlineError::Eof) => Ok(Line::End),
-                Err(error) => Err(error).context("cannot read from the terminal"),
+            Self::Terminal(editor) => loop {
+                return match editor.readline(prompt) {
+                    // A signal that came during the answer.
+                    Err(ReadlineError::Signal(_)) => continue,
+                    Ok(text) => Ok(Line::Text(text)),
+                    Err(ReadlineError::Interrupted) => Ok(Line::Cancelled),
+                    Err(ReadlineError::Eof) => Ok(Line::End),
+                    Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                        Ok(Line::Unreadable)
+                    }
+                    Err(error) => Err(error).context("cannot read from the terminal"),
+                };
             },
             Self::File => {
                 let mut bytes = Vec::new();
@@ -61,7 +70,7 @@ impl Input {
                 if read.context("cannot read standard input")? == 0 {
                     return Ok(Line::End);
                 }
-                let text = String::from_utf8(bytes).context("standard input is not UTF-8")?;
+                let Ok(text) = String::from_utf8(bytes) else { return Ok(Line::Unreadable) };
                 let text = text.strip_suffix('\n').unwrap_or(&text);
                 Ok(Line::Text(text.strip_suffix('\r').unwrap_or(text).into()))
             }

@@ -38,8 +38,9 @@ pub fn run(cli: &Cli, chat: &Chat) -> anyhow::Result<Outcome> {
     });
     let (template, tokenizer) = read?;
     let mut session = session?;
+    let mut input = Input::open()?;
+    // Ctrl-C ends the answer, not the program. After the line editor, which sets a handler of its own.
     let stopped = Arc::new(AtomicBool::new(false));
-    // Ctrl-C ends the answer, not the program.
     signal_hook::flag::register(SIGINT, Arc::clone(&stopped))?;
 
     let mut talk = Talk {
@@ -52,7 +53,6 @@ pub fn run(cli: &Cli, chat: &Chat) -> anyhow::Result<Outcome> {
     if let Some(system) = &chat.system {
         talk.begin(&template, system)?;
     }
-    let mut input = Input::open()?;
     if input.is_terminal() {
         anstream::eprintln!("{}", order::WELCOME);
     }
@@ -60,6 +60,7 @@ pub fn run(cli: &Cli, chat: &Chat) -> anyhow::Result<Outcome> {
         match input.read()? {
             Line::End => return Ok(Outcome::Good),
             Line::Cancelled => anstream::eprintln!("[/exit or Ctrl-D ends the program]"),
+            Line::Unreadable => anstream::eprintln!("[that is not UTF-8]"),
             Line::Text(text) if text.trim().is_empty() => {}
             Line::Text(text) => match Order::of(&text) {
                 None => talk.say(&mut session, order::message(text))?,
@@ -79,9 +80,7 @@ fn read(chat: &Chat, model: &Model) -> anyhow::Result<(Template, Tokenizer)> {
         Some(path) => {
             let named = || format!("cannot use the template {}", path.display());
             let source = fs::read_to_string(path).with_context(named)?;
-            let name = |token: Option<u32>| token.map(|t| tokenizer.name(t)).unwrap_or_default();
-            let (bos, end) = (name(tokenizer.bos()), name(tokenizer.ends().first().copied()));
-            Some(Template::new(&source, &bos, &end).with_context(named)?)
+            Some(Template::for_model(&source, &model.gguf, &tokenizer).with_context(named)?)
         }
     };
     let Some(template) = template else {

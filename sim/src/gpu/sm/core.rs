@@ -24,6 +24,9 @@ pub(crate) enum Flow {
     Park,
     /// Another path, warp or block first; the op is done.
     Yield,
+    /// Another warp or block first, and then this path: the op is done. Uniform registers belong to the warp, and
+    /// compilers keep values of a path in them while it waits so.
+    Rest,
     /// The program must be extended by `core.missing`, then the op runs again.
     Missing,
     /// `core.fault` is set.

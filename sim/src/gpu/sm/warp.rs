@@ -48,6 +48,8 @@ pub(crate) struct Warp {
     /// Lanes that the warp began with.
     pub threads: u32,
     pub paths: Vec<Path>,
+    /// The lanes of the path that goes on first, if one rests; else none.
+    pub resting: u32,
     pub waiting: Vec<Waiting>,
     /// Local memory, lane after lane; empty until first used.
     pub local: Vec<Lanes>,
@@ -80,6 +82,7 @@ impl Warp {
         self.index = index;
         self.paths.clear();
         self.paths.push(Path { pc: 0, mask: live });
+        self.resting = 0;
         self.waiting.clear();
         self.local.clear();
         self.return_pc = [[0; 32]; 2];

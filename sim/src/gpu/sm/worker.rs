@@ -231,6 +231,11 @@ impl<'a> Worker<'a> {
         while !self.core.warp.paths.is_empty() {
             let core = &mut self.core;
             let pick = self.order.pick(core.warp.paths.len());
+            let resting = std::mem::take(&mut core.warp.resting);
+            let pick = match resting {
+                0 => pick,
+                _ => core.warp.paths.iter().position(|p| p.mask == resting).unwrap_or(pick),
+            };
             let path = core.warp.paths.remove(pick);
             (core.pc, core.active, core.fuel) = (path.pc, path.mask, fuel);
             match run_path(core, self.bound.ops(), self.watch.as_deref_mut()) {
@@ -261,6 +266,11 @@ impl<'a> Worker<'a> {
                     if yields >= core.warp.paths.len() {
                         break;
                     }
+                }
+                Flow::Rest => {
+                    core.warp.resting = core.active;
+                    core.warp.paths.push(Path { pc: core.pc, mask: core.active });
+                    break;
                 }
                 Flow::Missing => {
                     fuel = core.fuel;

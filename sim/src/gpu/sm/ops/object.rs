@@ -78,7 +78,7 @@ warp_ops! {
     }
 
     /// SYNCS.PHASECHK: Pd = the phase is another than in the upper word C of an earlier state. With k[3] lanes
-    /// for which it is not may be suspended: others run first.
+    /// for which it is not may be suspended: other warps run first.
     ObjectPhase(core, op) {
         let at = match address::shared(core, &offsets(core, op), 8) {
             Ok(at) => at,
@@ -92,7 +92,7 @@ warp_ops! {
         core.put_pred(op.pd[0], over);
         if op.k[3] != 0 && core.mask & !over != 0 {
             core.pc += 1;
-            return Flow::Yield;
+            return Flow::Rest;
         }
         Flow::Next
     }
