@@ -19,7 +19,7 @@
 //! two columns of the right factor; the eight columns are both bytes for the four units of a lane group, so a
 //! lane receives integer sums of its own units, which it scales as the type defines. Another sequence would be
 //! another right factor for the same unpacked weights. Weights that are not quantized are multiplied in single
-//! precision ([`numbers`]); a slot of the ring has some of their rows ([`rows`]).
+//! precision (`numbers`); a slot of the ring has some of their rows (`rows`).
 //!
 //! The eight partial sums of a row meet in shared memory, two buffers of eight tiles in turns, guarded by
 //! barrier objects. The results warp adds them, applies the norm's factor, and does what follows: rotation,
