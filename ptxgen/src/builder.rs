@@ -176,6 +176,13 @@ impl Kernel {
         self.state.borrow_mut().rolled = true;
     }
 
+    /// Has the kernel begin with what `first` writes, before all that is written so far.
+    pub fn begin_with(&self, first: impl FnOnce(&Self)) {
+        let rest = std::mem::take(&mut self.state.borrow_mut().lines);
+        first(self);
+        self.state.borrow_mut().lines.extend(rest);
+    }
+
     /// Raises the PTX version that the module must state.
     pub(crate) fn require(&self, version: Version) {
         let mut state = self.state.borrow_mut();
@@ -264,8 +271,21 @@ impl Kernel {
 
     /// The shared memory whose size the launch sets, aligned to 16 bytes. All calls name the same memory.
     pub fn dynamic_shared<E: Element>(&self) -> Pointer<Shared, E> {
-        self.state.borrow_mut().dynamic_shared = Some(Layout::MAX_ACCESS);
-        self.symbol(&format!("{}_dynamic", self.name), Layout::MAX_ACCESS)
+        self.dynamic_shared_aligned(Layout::MAX_ACCESS)
+    }
+
+    /// The same, aligned to `align` bytes. The kernel must have no other shared memory, which would come
+    /// first.
+    ///
+    /// # Panics
+    /// If `align` is no power of two from 16 to 1024, where shared memory begins.
+    pub fn dynamic_shared_aligned<E: Element>(&self, align: u32) -> Pointer<Shared, E> {
+        assert!(align.is_power_of_two() && (Layout::MAX_ACCESS..=1024).contains(&align), "alignment {align}");
+        let mut state = self.state.borrow_mut();
+        let all = state.dynamic_shared.unwrap_or_default().max(align);
+        state.dynamic_shared = Some(all);
+        drop(state);
+        self.symbol(&format!("{}_dynamic", self.name), align)
     }
 
     fn symbol<E: Element>(&self, name: &str, align: u32) -> Pointer<Shared, E> {

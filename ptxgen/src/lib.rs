@@ -6,7 +6,7 @@
 //! 1  error layout reg
 //! 2  pointer ptxas
 //! 3  builder
-//! 4  address matrix mbarrier memory module ops warp
+//! 4  address matrix mbarrier memory module ops warp warpgroup
 //! 5  manifest policy
 //! 6  async_copy bulk_copy cache
 //! ```
@@ -33,6 +33,7 @@ mod reg;
 mod target;
 mod ty;
 mod warp;
+mod warpgroup;
 
 pub use alignment::Alignment;
 pub use builder::{Contract, Kernel, Label, Loop, Param, Special};
@@ -53,3 +54,4 @@ pub use reg::{Operand, Pred, Reg};
 pub use target::{Target, Version};
 pub use ty::{Bool, Class, Element, F16x2, Float, Int, Kind, Number, Ordered, Ty, Word};
 pub use warp::{Reduce, Shuffle};
+pub use warpgroup::{SharedRows, WarpgroupSums};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A GPU generation to compile for.
+/// What to compile for: a GPU generation, or one with instructions that no other has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// Ampere GA100 (A100, A30).
@@ -15,13 +15,16 @@ pub enum Target {
     Sm89,
     /// Hopper (H100, H200).
     Sm90,
+    /// Hopper with what no later generation has: matrix products of warpgroups, registers that move between
+    /// warpgroups.
+    Sm90a,
 }
 
 impl Target {
-    /// All of them.
+    /// The generations; [`Target::Sm90a`] is not one of its own.
     pub const ALL: [Target; 5] = [Target::Sm80, Target::Sm86, Target::Sm87, Target::Sm89, Target::Sm90];
 
-    /// The target of a compute capability written as a number, 87 for 8.7.
+    /// The generation of a compute capability written as a number, 87 for 8.7.
     pub fn from_sm(sm: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|target| target.sm() == sm)
     }
@@ -33,7 +36,7 @@ impl Target {
             Target::Sm86 => 86,
             Target::Sm87 => 87,
             Target::Sm89 => 89,
-            Target::Sm90 => 90,
+            Target::Sm90 | Target::Sm90a => 90,
         }
     }
 
@@ -45,15 +48,20 @@ impl Target {
             Target::Sm87 => "sm_87",
             Target::Sm89 => "sm_89",
             Target::Sm90 => "sm_90",
+            Target::Sm90a => "sm_90a",
         }
     }
 
     /// Whether NVIDIA documents that a cubin for this target runs on a GPU of `device`: the same major
     /// version, and the same or a later minor one. Code for Tegra runs on that Tegra alone, and Tegra runs
-    /// no other (CUDA C++ Programming Guide, "Binary Compatibility").
+    /// no other; code for [`Target::Sm90a`] runs on 9.0 alone (CUDA C++ Programming Guide, "Binary
+    /// Compatibility" and "Architecture-Specific Features").
     pub const fn runs_on(self, device: Target) -> bool {
         if matches!(self, Target::Sm87) || matches!(device, Target::Sm87) {
             return self.sm() == device.sm();
+        }
+        if matches!(self, Target::Sm90a) {
+            return device.sm() == 90;
         }
         self.sm() / 10 == device.sm() / 10 && self.sm() <= device.sm()
     }
@@ -65,6 +73,7 @@ impl Target {
             Target::Sm86 => Version::new(7, 1),
             Target::Sm87 => Version::new(7, 4),
             Target::Sm89 | Target::Sm90 => Version::new(7, 8),
+            Target::Sm90a => Version::new(8, 0),
         }
     }
 }
@@ -112,6 +121,7 @@ mod tests {
             assert_eq!(target.name(), format!("sm_{}", target.sm()));
         }
         assert_eq!(Target::from_sm(75), None);
+        assert_eq!(Target::Sm90a.name(), "sm_90a");
     }
 
     #[test]
@@ -123,5 +133,6 @@ mod tests {
         assert_eq!(served(Target::Sm87), [87]);
         assert_eq!(served(Target::Sm89), [89]);
         assert_eq!(served(Target::Sm90), [90]);
+        assert_eq!(served(Target::Sm90a), [90]);
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use half::f16;
 use ptxgen::{
-    Atomic, ByteA, ByteB, Cache, Evict, Kernel, Mbarrier, Module, Permute, Poll, Ptxas, Reduce, Shuffle,
-    Special, Target, TileA, TileB, Transpose,
+    Atomic, ByteA, ByteB, Cache, Evict, Kernel, Mbarrier, Module, Permute, Poll, Ptxas, Reduce, SharedRows,
+    Shuffle, Special, Target, TileA, TileB, Transpose,
 };
 
 fn check(name: &str, kernel: impl Fn() -> Kernel) {
@@ -189,6 +189,71 @@ fn hopper_copies_in_bulk() {
         k.launch_dependents();
         k
     });
+}
+
+/// Two warpgroups: one copies 128 rows of each factor, the other multiplies them.
+fn warpgroups() -> Kernel {
+    let k = Kernel::new("warpgroups");
+    k.max_threads(384);
+    k.min_blocks_per_sm(1);
+    k.keep_loops();
+    let (x, out) = (k.param_ptr::<f16>("x", 16), k.param_ptr::<f32>("out", 16));
+    let steps = k.param::<u32>("steps");
+    let tile = k.dynamic_shared_aligned::<f16>(SharedRows::ALIGNMENT);
+    let tid = k.special(Special::TidX);
+    k.if_else(
+        k.lt(tid, 128),
+        || {
+            k.release_registers(40);
+            k.copy_async(k.at(tile, k.scale(tid, 8)), k.at(x, k.scale(tid, 8)), 8);
+            k.wait_copies(0);
+            k.fence_proxy_async();
+            k.arrive_named(1u32, 256u32);
+        },
+        || {
+            k.claim_registers(232);
+            k.sync_named(1u32, 256u32);
+            let sums = k.warpgroup_sums(32);
+            let a = k.shared_rows(tile);
+            let b = k.shared_rows(tile.plus_bytes(i64::from(64 * SharedRows::ROW_BYTES)));
+            for sum in sums.registers() {
+                k.set(*sum, 0f32);
+            }
+            k.for_(0u32, steps, 1u32, |step| {
+                let add = k.gt(step, 0u32);
+                k.fence_products();
+                k.multiply_shared(&sums, a, b, add);
+                k.multiply_shared(&sums, k.rows_from(a, 16), k.rows_from(b, 16), k.le(step, step));
+                k.commit_products();
+                k.wait_products(1);
+            });
+            k.wait_products(0);
+            for (i, four) in (0i64..).zip(sums.registers().chunks(4)) {
+                k.store_n(k.at(out, k.scale(tid, 16)).plus(4 * i), four);
+            }
+        },
+    );
+    k
+}
+
+#[test]
+fn warpgroups_multiply_what_lies_in_shared_memory() {
+    check_for("warpgroups", Target::Sm90a, warpgroups);
+    let error = Module::new(Target::Sm90).try_add(warpgroups()).unwrap_err();
+    assert_eq!(error.to_string(), "kernel warpgroups needs sm_90a for setmaxnreg; the module is for sm_90");
+}
+
+#[test]
+#[should_panic(expected = "rows of a product at a multiple of 16 bytes only")]
+fn rows_of_unproven_alignment_are_refused() {
+    let k = Kernel::new("k");
+    k.shared_rows(k.dynamic_shared());
+}
+
+#[test]
+#[should_panic(expected = "a product of 12 columns")]
+fn products_of_odd_shapes_are_refused() {
+    Kernel::new("k").warpgroup_sums(12);
 }
 
 #[test]

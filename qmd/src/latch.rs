@@ -54,6 +54,12 @@ impl Qmd {
         (self.get(v04::WAIT_ON_LATCH_VALID)? != 0).then(|| self.get_own(v04::WAIT_ON_LATCH_ID))
     }
 
+    /// Whether the grid drops what the SM's caches hold of global memory when it has waited for its latch.
+    #[must_use]
+    pub fn invalidates_at_latch(&self) -> bool {
+        self.get(v04::LATCH_ACQUIRE_INVALIDATE_SHADER_DATA_CACHE) == Some(1)
+    }
+
     /// Whether dependents start when all blocks have executed `PREEXIT` or ended.
     #[must_use]
     pub fn pre_exits(&self) -> bool {
@@ -72,6 +78,7 @@ mod tests {
         qmd.set_latch_arrival(Some(7)).expect("v4.0 has latches");
         qmd.set_latch_wait(Some(u32::MAX)).expect("v4.0 has latches");
         assert_eq!((qmd.latch_arrival(), qmd.latch_wait(), qmd.pre_exits()), (Some(7), Some(u32::MAX), true));
+        assert!(qmd.invalidates_at_latch() && !before.invalidates_at_latch());
         qmd.set_latch_arrival(None).expect("v4.0 has latches");
         qmd.set_latch_wait(None).expect("v4.0 has latches");
         assert_eq!(qmd, before);

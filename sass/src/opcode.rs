@@ -53,6 +53,7 @@ opcodes! {
     AtomsCas = "ATOMS.CAS", AtomsCount = "ATOMS.POPC",
     Membar = "MEMBAR", Errbar = "ERRBAR", Cctl = "CCTL", Cgaerrbar = "CGAERRBAR", Fence = "FENCE", Syncs = "SYNCS",
     Ublkcp = "UBLKCP", Ublkpf = "UBLKPF", Utmacmdflush = "UTMACMDFLUSH",
+    Usetmaxreg = "USETMAXREG",
     // Warp.
     Shfl = "SHFL", Vote = "VOTE", Match = "MATCH", Redux = "REDUX", R2ur = "R2UR", B2r = "B2R",
     Elect = "ELECT",

@@ -14,19 +14,22 @@
 //! # Layers
 //! ```text
 //! 0  conformance::cubins conformance::noise conformance::tolerance harness
-//! 0  conformance::steps fuzz::corpus fuzz::guest fuzz::mutate fuzz::target output
-//! 1  conformance::case fuzz::decoders fuzz::machine fuzz::machine_code fuzz::model_files fuzz::runner kernels
-//! 2  conformance::report conformance::runner fuzz::ioctls fuzz::loader fuzz::logs fuzz::page_tables
-//! 3  conformance::model_kernels conformance::random
-//! 4  conformance::built_in conformance::convergence conformance::corpus conformance::edges conformance::matrix
-//! 4  conformance::decode conformance::exchange conformance::mufu
-//! 5  conformance::programs conformance::sweep
-//! 6  conformance fuzz
-//! 7  copies faults graphs launches links memory ordering queues random_programs soak::injector soak::plan
-//! 7  windows
-//! 8  soak::one_process
-//! 9  soak::failures soak::processes
-//! 10 soak
+//! 0  conformance::steps fuzz::corpus fuzz::guest fuzz::mutate fuzz::target output product
+//! 1  conformance::column_steps fuzz::decoders fuzz::machine fuzz::machine_code fuzz::model_files fuzz::runner
+//! 1  kernels
+//! 2  conformance::case fuzz::ioctls fuzz::loader fuzz::logs fuzz::page_tables
+//! 3  conformance::report conformance::runner
+//! 4  conformance::model_kernels conformance::random
+//! 5  conformance::built_in conformance::convergence conformance::corpus conformance::edges conformance::matrix
+//! 5  conformance::columns conformance::decode conformance::exchange conformance::links conformance::mufu
+//! 6  conformance::sweep conformance::warpgroup
+//! 7  conformance::programs
+//! 8  conformance fuzz
+//! 9  copies faults graphs launches links memory ordering queues random_programs soak::injector soak::plan
+//! 9  windows
+//! 10 soak::one_process
+//! 11 soak::failures soak::processes
+//! 12 soak
 //! ```
 
 pub mod conformance;
@@ -41,6 +44,7 @@ mod links;
 mod memory;
 mod ordering;
 pub mod output;
+pub mod product;
 mod queues;
 mod random_programs;
 pub mod soak;

@@ -46,6 +46,8 @@ pub(crate) struct Template {
     index: usize,
     /// The shape; the grid is that of the last launch.
     config: LaunchConfig,
+    /// Blocks for which an SM sets shared memory apart.
+    apart: u32,
     target: LaunchTarget,
     /// The descriptor, without the bank's address.
     qmd: qmd::Qmd,
@@ -64,13 +66,15 @@ impl Template {
     fn new(target: &LaunchTarget, kernel: &Kernel, config: LaunchConfig) -> Result<Self, Error> {
         let (base, parameter_bytes) = (kernel.info().param_base, kernel.param_bytes() as usize);
         let mut bank = target.bank.content(&config, base);
-        let mut qmd = kernel.descriptor(target.qmd, &config)?;
+        let apart = kernel.blocks_apart(&config, target.bank.sm_count);
+        let mut qmd = kernel.descriptor(target.qmd, &config, apart)?;
         target.conserve(&mut qmd).map_err(|source| Error::qmd(kernel.name(), source))?;
         bank.resize((base as usize + parameter_bytes).next_multiple_of(LINE), 0);
         Ok(Self {
             image: Arc::downgrade(kernel.image()),
             index: kernel.index(),
             config,
+            apart,
             target: *target,
             qmd,
             bank,
@@ -81,11 +85,14 @@ impl Template {
         })
     }
 
-    /// Whether launches of this kernel in this shape are made from it, whatever their grid.
+    /// Whether launches of this kernel in this shape are made from it, whatever their grid, as long as as many
+    /// of its blocks share an SM.
     fn fits(&self, kernel: &Kernel, config: &LaunchConfig) -> bool {
         Weak::as_ptr(&self.image) == Arc::as_ptr(kernel.image())
             && self.index == kernel.index()
             && self.config == LaunchConfig { grid: self.config.grid, ..*config }
+            && (self.config.grid == config.grid
+                || self.apart == kernel.blocks_apart(config, self.target.bank.sm_count))
     }
 
     /// Bytes of the bank that a kernel may read.

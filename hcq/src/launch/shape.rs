@@ -37,7 +37,9 @@ pub struct LaunchConfig {
     pub block: [u32; 3],
     /// Bytes of shared memory per block beyond the kernel's static ones.
     pub dynamic_shared: u32,
-    /// Blocks for which an SM sets shared memory apart; 0 and 1 for one, which leaves most to the L1 cache.
+    /// Blocks for which an SM sets shared memory apart, as far as it has so much. 0 for as many as fit on an SM
+    /// at once by their registers and threads, of a grid that has so many for each SM; 1 leaves most to the L1
+    /// cache.
     pub blocks_per_sm: u32,
 }
 
@@ -54,8 +56,8 @@ impl LaunchConfig {
         self
     }
 
-    /// Sets shared memory apart for this many blocks on an SM, as far as it has so much: what a grid needs
-    /// whose blocks wait for each other, with more of them than SMs.
+    /// Sets shared memory apart for this many blocks on an SM: more than the grid has there where it runs
+    /// beside others, or fewer where its loads need the L1 cache more.
     #[must_use]
     pub const fn with_blocks_per_sm(mut self, blocks: u32) -> Self {
         self.blocks_per_sm = blocks;

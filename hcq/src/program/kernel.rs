@@ -120,8 +120,26 @@ impl Kernel {
         scratch::per_thread(self.info().stack)
     }
 
-    /// The launch descriptor for `config`; bank 0 is left open.
-    pub(crate) fn descriptor(&self, target: qmd::Target, config: &LaunchConfig) -> Result<qmd::Qmd, Error> {
+    /// Blocks for which each of `sm_count` SMs sets shared memory apart in a launch of `config`, at least one.
+    pub(crate) fn blocks_apart(&self, config: &LaunchConfig, sm_count: u32) -> u32 {
+        if config.blocks_per_sm > 0 {
+            return config.blocks_per_sm;
+        }
+        let threads = config.block.iter().fold(1_u32, |n, side| n.saturating_mul(*side));
+        let blocks = config.grid.iter().fold(1_u64, |n, side| n.saturating_mul((*side).into()));
+        let share = blocks.div_ceil(sm_count.max(1).into());
+        // Bounded by a number of 32 bits.
+        share.min(self.blocks_per_sm(threads, config.dynamic_shared).into()).max(1) as u32
+    }
+
+    /// The launch descriptor for `config`, with shared memory for `blocks` blocks on an SM; bank 0 is left
+    /// open.
+    pub(crate) fn descriptor(
+        &self,
+        target: qmd::Target,
+        config: &LaunchConfig,
+        blocks: u32,
+    ) -> Result<qmd::Qmd, Error> {
         let k = self.info();
         let shared = qmd::SharedMemory::new(k.static_shared, config.dynamic_shared);
         let mut launch = qmd::Launch::new(target)
@@ -134,10 +152,14 @@ impl Kernel {
             .local(0, self.local_per_thread())
             .invalidate(qmd::Invalidate::SHADER_DATA)
             .membar(qmd::Membar::System);
-        if config.blocks_per_sm > 1 {
-            // Each with the part that is kept back per block.
-            let block = shared.bytes_on(target) + u64::from(qmd::RESERVED_SHARED_BYTES);
-            let all = block.saturating_mul(config.blocks_per_sm.into()).min(target.max_shared_bytes().into());
+        if blocks > 1 {
+            // Each with the part that is kept back per block, which v4.0 counts already.
+            let kept_back = match target.version() {
+                qmd::Version::V04 => 0,
+                _ => u64::from(qmd::RESERVED_SHARED_BYTES),
+            };
+            let block = shared.bytes_on(target) + kept_back;
+            let all = block.saturating_mul(blocks.into()).min(target.max_shared_bytes().into());
             // Bounded by a number of 32 bits.
             launch = launch.carve_out(all as u32);
         }

@@ -27,8 +27,15 @@ struct StackUse {
 
 fn scan(arch: Arch, code: &[u8]) -> StackUse {
     let mut found = StackUse { lowered: Some(0), ..StackUse::default() };
+    // By the number of an operation, its lowest 12 bits: whether it is known to neither call nor reach local memory.
+    let mut others = [false; 1 << 12];
     for (pc, word) in (0..).step_by(sass::WORD_BYTES).zip(code.chunks_exact(sass::WORD_BYTES)) {
-        let Ok(bytes) = word.try_into() else { continue };
+        let Ok(bytes): Result<[u8; sass::WORD_BYTES], _> = word.try_into() else { continue };
+        let number = usize::from(u16::from_le_bytes([bytes[0], bytes[1]]) & 0xfff);
+        // Decoding all is slow. Vectors that contain R1 begin there or at R0.
+        if others[number] && bytes[2] > POINTER {
+            continue;
+        }
         // What cannot be decoded faults when it runs, not here.
         let Ok(instruction) = sass::decode(arch, Word::from_bytes(bytes)) else { continue };
         let name = instruction.opcode.mnemonic();
@@ -37,7 +44,9 @@ fn scan(arch: Arch, code: &[u8]) -> StackUse {
             let target = instruction.branch_target(pc);
             found.leaves |= target.is_none_or(|target| target >= code.len() as u64);
         }
-        found.local |= name.starts_with("LDL") || name.starts_with("STL");
+        let is_local = name.starts_with("LDL") || name.starts_with("STL");
+        found.local |= is_local;
+        others[number] = !is_local && !name.starts_with("CALL");
         if instruction.effects().is_some_and(|e| e.writes.contains(Register::R(POINTER))) {
             let more = lowered(&instruction);
             found.lowered = found.lowered.zip(more).map(|(all, more)| all.saturating_add(more));

@@ -1,8 +1,13 @@
 //! Cubins of the corpus, and what becomes of damaged ones.
 
 use proptest::prelude::*;
+use qmd::Target;
 
 use super::*;
+use crate::backend::tests::Books;
+use crate::device::shared::Shared;
+use crate::launch::shape::LaunchConfig;
+use crate::options::DeviceOptions;
 use crate::program::loader::KernelInfo;
 
 const VECADD_87: &[u8] = include_bytes!("../../tests/data/01_vecadd.sm_87.cubin");
@@ -108,6 +113,41 @@ proptest! {
             && let Ok(image) = cubin.image(0x10_0000_0000)
         {
             prop_assert!(image.len() as u64 <= cubin.len());
+        }
+    }
+}
+
+/// The descriptor's target against the table of carve-outs: room for the blocks that fit by registers and
+/// threads, of a grid that has so many.
+#[test]
+fn an_sm_sets_shared_memory_apart_for_all_blocks_that_fit() {
+    let books = Books::new(usize::MAX);
+    let shared = Shared::new(books, DeviceOptions::default()).unwrap();
+    let (sms, device) = (shared.core.info().sm_count, shared.target.qmd);
+    for (bytes, name) in [(VECADD_87, "vadd_f32"), (NORM_87, "rmsnorm_f16")] {
+        let kernel = Program::load(&shared, bytes).unwrap().kernel(name).unwrap();
+        for (threads, dynamic) in [(32, 0), (128, 0), (128, 4 << 10), (256, 20 << 10), (512, 70 << 10)] {
+            for (grid, asked) in [(1, 0), (sms, 0), (2 * sms + 1, 0), (100 * sms, 0), (100 * sms, 1), (1, 3)]
+            {
+                let config = LaunchConfig::new(grid, threads).with_dynamic_shared(dynamic);
+                let config = config.with_blocks_per_sm(asked);
+                let fit = kernel.blocks_per_sm(threads, dynamic);
+                let blocks = if asked > 0 { asked } else { grid.div_ceil(sms).min(fit).max(1) };
+                assert_eq!(kernel.blocks_apart(&config, sms), blocks);
+                // The table itself, for every part that has descriptors of this version.
+                for target in [device, Target::Sm80, Target::Sm86] {
+                    let qmd = kernel.descriptor(target, &config, blocks).unwrap();
+                    let block = (kernel.static_shared() + dynamic).next_multiple_of(128);
+                    let one = block.max(8 << 10);
+                    let all = if blocks > 1 { blocks * (block + 1024) } else { 0 }.max(one);
+                    let table = target.carve_outs_kib();
+                    let least = |bytes: u32| table.iter().copied().find(|kib| kib << 10 >= bytes);
+                    let carve_outs = qmd.carve_outs();
+                    assert_eq!(carve_outs.target_kib, least(all).or(table.last().copied()), "{config:?}");
+                    assert_eq!(carve_outs.min_kib, least(one));
+                    assert_eq!(carve_outs.max_kib, table.last().copied());
+                }
+            }
         }
     }
 }

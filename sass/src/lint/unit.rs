@@ -154,6 +154,7 @@ impl Unit {
             | Op::Ublkcp
             | Op::Ublkpf
             | Op::Utmacmdflush
+            | Op::Usetmaxreg
             | Op::Shfl
             | Op::Bar
             | Op::B2r => Self::Memory,
@@ -216,7 +217,7 @@ impl Queue {
                 Some(Self::Convert)
             }
             Op::Dadd | Op::Dmul | Op::Dfma | Op::Dsetp => Some(Self::Double),
-            Op::R2ur | Op::Redux => Some(Self::Uniform),
+            Op::R2ur | Op::Redux | Op::S2ur => Some(Self::Uniform),
             _ => None,
         }
     }

@@ -1,4 +1,5 @@
-//! Matrix products of a warpgroup (`wgmma`), and the waits for them: sm_90a alone.
+//! Matrix products of a warpgroup (`wgmma`), and the waits for them, and registers that move between
+//! warpgroups (`setmaxnreg`): sm_90a alone.
 //!
 //! B lies in shared memory, which a descriptor in two uniform registers names; A does too in one form and is in
 //! registers in the other. Bits 53 to 59 hold the shape, each operation in its own way.
@@ -27,6 +28,12 @@ pub(super) static ROWS: &[Row] = &[
             Mod::If(80, &[Mod::Pick(47, 1, &[NO, ".LE"])]),
         ])
         .args(&[Arg::If(80, &[Arg::Named(84, 3, &["gsb0"]), Arg::Hex(72, 3)])])
+        .sm9x(),
+    fixed(Usetmaxreg, 0x9c8, Place::None, Place::None, Place::None)
+        .uniform()
+        .bit91()
+        .mods(&[Mod::Pick(72, 2, &[NO, ".DEALLOC", ".TRY_ALLOC"]), Mod::Pick(74, 1, &[NO, ".CTAPOOL"])])
+        .args(&[Arg::If(73, &[Arg::Pd(81)]), Arg::By(no_result), Arg::Hex(32, 10)])
         .sm9x(),
     shared(Hgmma, 0x9f0).mods(HALF).args(&[
         Arg::D,
@@ -109,6 +116,11 @@ const INTEGER: &[Mod] = &[
 ];
 const BITS: &[Mod] =
     &[Mod::By(bit_shape), Mod::Pick(77, 2, &[NO, NO, ".AND"]), Mod::Pick(80, 1, &[NO, ".POPC"])];
+
+/// A claim of registers says whether it succeeded; giving them back does not, and the field holds UPT.
+fn no_result(p: &mut Printer<'_>) -> Result<(), Refused> {
+    if p.bit(73) || p.bits(81, 3) == 7 { Ok(()) } else { refused(81, 3) }
+}
 
 fn shape(p: &mut Printer<'_>, n: u64, k: u64) {
     p.put_fmt(format_args!(".64x{n}x{k}"));

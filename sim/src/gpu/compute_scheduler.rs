@@ -10,9 +10,9 @@ use crate::gpu::sm;
 use crate::gpu::sm::executor::Running;
 use crate::gpu::sm::grid::Turn;
 use crate::gpu::sm::launch::Memory as _;
-use crate::order::known::Known;
+use crate::order::known::Before;
 use crate::order::ledger::Visible;
-use crate::order::work::{LaunchShape, Work, WorkId};
+use crate::order::work::{LaunchShape, Parts, Work, WorkId};
 use crate::violations::Consequence;
 use qmd::{DependentAction, Effect, Qmd, SkedCheck};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -69,6 +69,8 @@ struct Ordered {
     state: ComputeState,
     /// What it is in the ledger.
     work: Option<WorkId>,
+    /// Its parts there, if it began before what it follows had ended.
+    parts: Option<Parts>,
 }
 
 /// A descriptor to schedule.
@@ -76,8 +78,7 @@ struct Ordered {
 struct Next {
     va: u64,
     state: ComputeState,
-    /// What has ended before it.
-    known: Known,
+    before: Before,
 }
 
 /// The scheduler of one channel.
@@ -89,7 +90,7 @@ pub(crate) struct ComputeScheduler {
     /// Descriptors to schedule after it, or beside it in free order.
     next: VecDeque<Next>,
     /// What descriptors that count others have to follow.
-    counted: HashMap<u64, Known>,
+    counted: HashMap<u64, Before>,
     /// Latches that grids have arrived at, and no other has waited for since.
     latches: HashSet<u32>,
     flights: Flights,
@@ -116,17 +117,18 @@ impl ComputeScheduler {
         copies: bool,
     ) -> Result<Flow, Exception> {
         let known = context.front.map(|front| front.ledger.state().front(front.line)).unwrap_or_default();
+        let before = Before { known, early: None };
         if context.front.is_some() {
             self.flights.submit(&context.memory, context.units.chip.target().version(), va);
         }
         if copies && copy_counter(context, va)? > 0 {
             // It starts when the last of those it depends on has ended.
             if context.front.is_some() {
-                self.counted.entry(va).or_default().join(&known);
+                self.counted.entry(va).or_default().join(&before);
             }
             return Ok(Flow::Next);
         }
-        self.next.push_back(Next { va, state: state.clone(), known });
+        self.next.push_back(Next { va, state: state.clone(), before });
         (self.chain, self.cyclic) = (0, false);
         match context.choices {
             Some(_) => Ok(Flow::Next),
@@ -217,9 +219,14 @@ impl ComputeScheduler {
         if context.units.defects.contains(Defects::DEPENDENTS) {
             return Ok(());
         }
-        let known = || match (&context.front, order.work) {
-            (Some(front), Some(work)) => front.known_after(work),
-            _ => Known::default(),
+        let before = || match (&context.front, order.work) {
+            (Some(front), Some(work)) => {
+                // Its blocks may have given way before they waited themselves.
+                let first = order.parts.map_or(work, |parts| parts.early);
+                let early = qmd.pre_exits().then(|| front.ledger.state().known_before(first));
+                Before { known: front.known_after(work), early }
+            }
+            _ => Before::default(),
         };
         for slot in 0..qmd.dependents() {
             let Some(dependent) = qmd.dependent(slot) else { continue };
@@ -229,15 +236,15 @@ impl ComputeScheduler {
                     if dependent.action == DependentAction::InvalidateCopySchedule {
                         copy_counter(context, va)?;
                     }
-                    self.next.push_back(Next { va, state: order.state.clone(), known: known() });
+                    self.next.push_back(Next { va, state: order.state.clone(), before: before() });
                 }
                 DependentAction::DecrementDependence => {
                     if context.front.is_some() {
-                        self.counted.entry(va).or_default().join(&known());
+                        self.counted.entry(va).or_default().join(&before());
                     }
                     if count_down(context, va)? {
-                        let known = self.counted.remove(&va).unwrap_or_default();
-                        self.next.push_back(Next { va, state: order.state.clone(), known });
+                        let before = self.counted.remove(&va).unwrap_or_default();
+                        self.next.push_back(Next { va, state: order.state.clone(), before });
                     }
                 }
                 DependentAction::IncrementPut => return Err(refused(SkedCheck::CircularQueueSize)),
@@ -279,12 +286,12 @@ impl ComputeScheduler {
 
     /// Begins the launch of a descriptor, and runs it for its first time slice.
     fn begin(&mut self, context: &Context<'_>, next: Next) -> Result<Flow, Exception> {
-        let Next { va, state, known } = next;
+        let Next { va, state, before } = next;
         let qmd = fetch(context, va)?;
         if counter(&qmd) > 0 {
             // It starts when the last of those it depends on has ended.
             if context.front.is_some() {
-                self.counted.entry(va).or_default().join(&known);
+                self.counted.entry(va).or_default().join(&before);
             }
             return Ok(Flow::Next);
         }
@@ -307,16 +314,28 @@ impl ComputeScheduler {
                 ledger.empty_caches();
             }
             let shape = LaunchShape { program: qmd.program_address(), grid: qmd.grid(), block: qmd.block() };
-            ledger.begin(front.line, Work::Launch(shape), known)
+            let work = Work::Launch(shape);
+            match (before.early, qmd.latch_wait()) {
+                (Some(known), Some(_)) => {
+                    let launch = ledger.begin(front.line, work, before.known);
+                    let invalidates = qmd.invalidates_at_latch();
+                    let early = ledger.begin_early(launch, known);
+                    (launch, Some(Parts { launch, early, invalidates }))
+                }
+                // It waits nowhere.
+                (Some(known), None) => (ledger.begin(front.line, work, known), None),
+                (None, _) => (ledger.begin(front.line, work, before.known), None),
+            }
         });
-        let order = Ordered { va, state, work };
+        let (work, parts) = work.map_or((None, None), |(work, parts)| (Some(work), parts));
+        let order = Ordered { va, state, work, parts };
         if !qmd.grid().iter().all(|&n| n > 0) {
             return self.end(context, &order, &qmd);
         }
         self.grids += 1;
         let launch = self.launch_of(context, &order.state, &qmd);
         let several = launch.blocks() * u64::from(launch.warps_per_block()) > 1;
-        let watched = context.front.map(|front| Arc::clone(front.ledger)).zip(work);
+        let watched = context.front.zip(work).map(|(front, work)| (Arc::clone(front.ledger), work, parts));
         match context.units.executor.start(&context.memory, launch, context.channel.stop_flag(), watched) {
             Ok(running) => self.grid(context, Active { running, order, qmd }),
             Err(fault) => self.failed(context, &order, fault, several, &qmd),

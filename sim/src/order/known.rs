@@ -62,6 +62,27 @@ impl Known {
     }
 }
 
+/// What has ended before a launch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Before {
+    /// When its threads have waited, or when it begins.
+    pub(crate) known: Known,
+    /// When it begins, where that may be before what it follows has ended.
+    pub(crate) early: Option<Known>,
+}
+
+impl Before {
+    /// Of a launch that follows both what this one and what the other one is of.
+    pub(crate) fn join(&mut self, other: &Self) {
+        if self.early.is_some() || other.early.is_some() {
+            let mut early = self.early.take().unwrap_or_else(|| self.known.clone());
+            early.join(other.early.as_ref().unwrap_or(&other.known));
+            self.early = Some(early);
+        }
+        self.known.join(&other.known);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

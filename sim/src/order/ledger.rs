@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::findings::{Checks, Event, Finding, Findings};
 use crate::order::known::Known;
 use crate::order::shadow::{Mark, Shadow, Strength, Word};
-use crate::order::work::{Site, Work, WorkId};
+use crate::order::work::{Parts, Site, Work, WorkId};
 
 /// Releases of a semaphore that are remembered one by one.
 const RELEASES: usize = 64;
@@ -74,6 +74,8 @@ struct Entry {
     line: u32,
     number: u32,
     known: Known,
+    /// What threads of a launch do before they wait for the launch that theirs follows.
+    early: bool,
 }
 
 /// A channel, or the program.
@@ -242,8 +244,34 @@ impl State {
         let own = self.line(line);
         own.count += 1;
         let number = own.count;
-        self.entries.push(Entry { work, line, number, known });
+        self.entries.push(Entry { work, line, number, known, early: false });
         id
+    }
+
+    /// What threads of a launch do before they wait (`griddepcontrol.wait`), after what is `known`. For all
+    /// other work it is the launch's own.
+    pub(crate) fn begin_early(&mut self, launch: WorkId, known: Known) -> WorkId {
+        let id = WorkId(self.entries.len() as u32);
+        let Entry { work, line, number, .. } = self.entries[launch.0 as usize];
+        self.entries.push(Entry { work, line, number, known, early: true });
+        id
+    }
+
+    /// A thread of a launch goes on after its wait: what it has learned before it, it still knows.
+    pub(crate) fn pass_wait(&mut self, Parts { launch, early, invalidates }: Parts) {
+        let learned = self.entries[early.0 as usize].known.clone();
+        self.entries[launch.0 as usize].known.join(&learned);
+        self.emptied += u32::from(invalidates);
+    }
+
+    /// A launch of which no thread has waited ends: that says nothing of the launch that it follows.
+    pub(crate) fn end_early(&mut self, Parts { launch, early, .. }: Parts) {
+        self.entries[launch.0 as usize].known = self.known_before(early);
+    }
+
+    /// What had ended before work began.
+    pub(crate) fn known_before(&self, work: WorkId) -> Known {
+        self.entries[work.0 as usize].known.clone()
     }
 
     /// What a transfer that is not pipelined begins after: all transfers of the channel too.
@@ -262,9 +290,9 @@ impl State {
 
     /// Work and all that had ended before it.
     pub(crate) fn known_after(&self, work: WorkId) -> Known {
-        let Entry { line, number, known, .. } = &self.entries[work.0 as usize];
-        let mut known = known.clone();
-        known.insert(*line, *number);
+        let mut known = self.known_before(work);
+        let Entry { line, number, .. } = self.entries[work.0 as usize];
+        known.insert(line, number);
         known
     }
 
@@ -418,7 +446,8 @@ impl State {
         if let Some(published) = self.published.get(&at) {
             self.entries[work.0 as usize].known.join(&published.all);
         }
-        if let Some(writer) = word.writer.filter(|w| w.work != work && w.strength == Strength::Unit) {
+        if let Some(writer) = word.writer.filter(|w| !self.same(w.work, work) && w.strength == Strength::Unit)
+        {
             let known = self.known_after(writer.work);
             self.entries[work.0 as usize].known.join(&known);
         }
@@ -455,6 +484,12 @@ impl State {
         Some((self.explain(&mark, writes, &earlier, why), (word * 4).saturating_sub(at)))
     }
 
+    /// Whether both are the same work, or parts of one launch.
+    fn same(&self, work: WorkId, other: WorkId) -> bool {
+        let of = |work: WorkId| (self.entries[work.0 as usize].line, self.entries[work.0 as usize].number);
+        work == other || of(work) == of(other)
+    }
+
     /// Whether `other` has ended before `work` began.
     fn knows(&self, work: WorkId, other: WorkId) -> bool {
         let Entry { line, number, .. } = self.entries[other.0 as usize];
@@ -465,7 +500,7 @@ impl State {
 
     /// Why an access may not see, or may destroy, what an earlier one did.
     fn conflict(&self, word: &Word, mark: &Mark, writes: bool) -> Option<(Mark, Why)> {
-        let meets = |old: &&Mark| old.work != mark.work && old.bytes & mark.bytes != 0;
+        let meets = |old: &&Mark| old.bytes & mark.bytes != 0 && !self.same(old.work, mark.work);
         let new = (mark.strength, writes);
         let unordered = |old: &Mark, wrote: bool| {
             !may_meet((old.strength, wrote), new) && !self.knows(mark.work, old.work)
@@ -501,7 +536,11 @@ impl State {
                     true => "writes memory that other work accesses, and nothing orders the two",
                     false => "reads memory that other work writes, and nothing orders the two",
                 };
-                let missing = if by_program { "wait" } else { "barrier or wait" };
+                let missing = match self.entries[mark.work.0 as usize].early {
+                    true => "griddepcontrol.wait before the access",
+                    false if by_program => "wait",
+                    false => "barrier or wait",
+                };
                 (text, format!("no {missing} orders {here} after {there}"))
             }
             Why::NotVisible => {

@@ -8,6 +8,17 @@ use crate::findings::Event;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WorkId(pub(super) u32);
 
+/// A launch that begins before the one it follows has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parts {
+    /// The launch: what its threads do after they have waited.
+    pub(crate) launch: WorkId,
+    /// What they do before that.
+    pub(crate) early: WorkId,
+    /// The wait drops what the level-1 caches hold.
+    pub(crate) invalidates: bool,
+}
+
 /// A launch, as reports name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaunchShape {

@@ -9,3 +9,4 @@ mod golden;
 mod guest;
 mod kernels;
 mod waiting;
+mod warpgroup;

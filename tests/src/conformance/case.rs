@@ -3,6 +3,7 @@
 use hcq::LaunchConfig;
 use sass::{Arch, Encoding};
 
+use crate::conformance::column_steps::ColumnSteps;
 use crate::conformance::steps::Steps;
 use crate::conformance::tolerance::Tolerance;
 
@@ -19,6 +20,19 @@ pub enum Arg {
     F64(f64),
 }
 
+/// A launch of a graph.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// The kernel.
+    pub kernel: &'static str,
+    /// Its arguments.
+    pub args: Vec<Arg>,
+    /// Numbers of the launches that it follows.
+    pub after: Vec<usize>,
+    /// It may begin before the only one that it follows has ended.
+    pub early: bool,
+}
+
 /// What is known of an output word.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -26,6 +40,18 @@ pub struct Place {
     pub what: String,
     /// How much devices may differ in it.
     pub tolerance: Tolerance,
+}
+
+/// Of two results, what each of the first buffers may differ by in addition.
+pub type Slack = dyn Fn(&[Vec<u32>], &[Vec<u32>]) -> Vec<f64>;
+
+/// Steps of a model that an engine launches.
+#[derive(Clone, Copy, Debug)]
+pub enum Modelled {
+    /// Of one sequence, by the step kernel.
+    Stream(Steps),
+    /// Of several, by the kernels of columns.
+    Columns(ColumnSteps),
 }
 
 /// A program, its inputs, and what may differ in its outputs.
@@ -44,14 +70,19 @@ pub struct Case {
     pub config: LaunchConfig,
     /// The arguments of each launch; launches may overlap.
     pub launches: Vec<Vec<Arg>>,
+    /// In place of these, and of the kernel: the launches of a graph, which is replayed.
+    pub links: Vec<Link>,
     /// What the buffers hold before. All of all buffers is compared after.
     pub buffers: Vec<Vec<u32>>,
     /// Steps of a model that an engine launches, in place of all this: their logits are compared.
-    pub steps: Option<Steps>,
+    pub steps: Option<Modelled>,
     /// What is right, where that is known: per buffer and word.
     pub expected: Option<Vec<Vec<Option<u32>>>>,
     /// Results follow from how the architecture itself rounds: another one's differ from them.
     pub by_architecture: bool,
+    /// How much more the numbers in each of the first buffers may differ than their places say, given what two
+    /// devices left in all of them.
+    pub slack: Option<Box<Slack>>,
     /// What is known of a word of a buffer; `None` if the program stores there what it never set.
     pub place: Box<dyn Fn(usize, usize) -> Option<Place>>,
 }

@@ -121,9 +121,11 @@ fn list_cases(list: &List) -> Vec<Case> {
             config: LaunchConfig::new(1, 1),
             launches: launches.collect(),
             buffers: vec![words],
+            links: Vec::new(),
             steps: None,
             expected: None,
             by_architecture: false,
+            slack: None,
             place: Box::new(move |_, word| {
                 let at = 4 * word % SET as usize;
                 match stored.get(&at) {

@@ -19,7 +19,7 @@ const OUT: usize = 4;
 
 /// The elements of A and B.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Element {
+pub(super) enum Element {
     Half,
     Brain,
     Tf32,
@@ -27,7 +27,7 @@ enum Element {
 }
 
 /// A word of elements: near 1, over many binades, or with special values among them.
-fn draw(noise: &mut Noise, element: Element, spread: u32, special: bool) -> u32 {
+pub(super) fn draw(noise: &mut Noise, element: Element, spread: u32, special: bool) -> u32 {
     if special && noise.below(24) == 0 {
         return match element {
             Element::Half => noise.pick(&[0, 0x7c00_3c00, 0x7e00_0001, 0x8000_03ff, 0xfc00_fbff]),
@@ -52,7 +52,13 @@ fn draw(noise: &mut Noise, element: Element, spread: u32, special: bool) -> u32 
 }
 
 /// A word of an accumulator.
-fn accumulator(noise: &mut Noise, element: Element, half: bool, spread: u32, special: bool) -> u32 {
+pub(super) fn accumulator(
+    noise: &mut Noise,
+    element: Element,
+    half: bool,
+    spread: u32,
+    special: bool,
+) -> u32 {
     match (element, half) {
         (Element::Byte, _) => noise.integer(),
         (_, true) => draw(noise, Element::Half, spread.min(10), special),
@@ -101,9 +107,11 @@ fn case(seed: u64, kernel: &'static str, element: Element, half: bool) -> Case {
         config: LaunchConfig::new(TILES as u32, 32),
         launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0)]],
         buffers: vec![input, vec![0xdead_beef; TILES * 32 * OUT]],
+        links: Vec::new(),
         steps: None,
         expected: None,
         by_architecture: !integers,
+        slack: None,
         place: Box::new(|_, word| {
             let (lane, register) = (word / OUT % 32, word % OUT);
             let what = format!("tile {}, lane {lane}, register {register}", word / OUT / 32);

@@ -4,16 +4,20 @@
 //! [`Case`]s are [`random`] programs, for which the CPU also says what is right, and the kernels of the
 //! [`corpus`] that the disassembler is tested with, and the approximations of the special-function unit
 //! ([`mufu`]): only where these are used may results differ, by a stated bound. Others are [`exchange`] between
-//! warps and blocks, and whole [`decode`] steps of small models. `hcq-conform` runs them.
+//! warps and blocks, [`links`] between launches, and whole [`decode`] steps of small models,
+//! of several sequences too ([`columns`]). `hcq-conform` runs them.
 
 pub mod built_in;
 mod case;
+mod column_steps;
+pub mod columns;
 pub mod convergence;
 pub mod corpus;
 mod cubins;
 pub mod decode;
 pub mod edges;
 pub mod exchange;
+pub mod links;
 pub mod matrix;
 mod model_kernels;
 pub mod mufu;
@@ -25,8 +29,10 @@ pub(crate) mod runner;
 mod steps;
 pub mod sweep;
 mod tolerance;
+pub mod warpgroup;
 
-pub use case::{Arg, Case, Place};
+pub use case::{Arg, Case, Link, Modelled, Place, Slack};
+pub use column_steps::ColumnSteps;
 pub use noise::Noise;
 pub use programs::{cases, check, regenerate};
 pub use report::{Comparison, Difference, Totals};

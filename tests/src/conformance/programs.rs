@@ -6,7 +6,9 @@ use anyhow::Result;
 use ptxgen::{Manifest, Mismatch, Named, Ptxas, Target};
 
 use crate::conformance::case::Case;
-use crate::conformance::{built_in, convergence, corpus, decode, edges, exchange, matrix, mufu, random};
+use crate::conformance::{built_in, columns, convergence, corpus, decode, edges, exchange};
+use crate::conformance::{links, matrix, mufu, random, warpgroup};
+use crate::product;
 
 /// What the programs are compiled for: one target for each encoding of instructions.
 const TARGETS: [Target; 2] = [Target::Sm87, Target::Sm90];
@@ -20,25 +22,30 @@ fn modules() -> Vec<Named> {
             modules.push(mufu::module(target));
             modules.push(edges::module(target));
             modules.push(exchange::module(target));
+            modules.push(links::module(target));
             modules
         })
+        .chain([warpgroup::module(Target::Sm87), warpgroup::module(Target::Sm90a), product::module()])
         .collect()
 }
 
-/// Compiles the generated programs into `dir`, beside their PTX (that for sm_87, and that for sm_90 where it
-/// differs in more than version and target) and a manifest.
+/// Compiles the generated programs into `dir`, beside their PTX (that for sm_87, and that for other targets
+/// where it differs in more than version and target) and a manifest.
 ///
 /// # Errors
 /// Without `ptxas`, if it refuses a program, and if a file cannot be written.
 pub fn regenerate(dir: &Path) -> Result<Manifest> {
     let modules = modules();
     let manifest = Manifest::generate(dir, &modules, &Ptxas::find()?)?;
-    for Named { name, module } in modules.iter().filter(|m| m.module.target() == Target::Sm87) {
-        std::fs::write(dir.join(format!("{name}.ptx")), module.text())?;
-        let other = modules.iter().find(|m| m.name == *name && m.module.target() == Target::Sm90);
-        if let Some(text) = other.map(|m| m.module.text()).filter(|text| !same_code(text, &module.text())) {
-            std::fs::write(dir.join(format!("{name}.sm_90.ptx")), text)?;
-        }
+    for Named { name, module } in &modules {
+        let (target, text) = (module.target(), module.text());
+        let main = modules.iter().find(|m| m.name == *name && m.module.target() == Target::Sm87);
+        let file = match main {
+            _ if target == Target::Sm87 => format!("{name}.ptx"),
+            Some(main) if same_code(&text, &main.module.text()) => continue,
+            _ => format!("{name}.{target}.ptx"),
+        };
+        std::fs::write(dir.join(file), text)?;
     }
     Ok(manifest)
 }
@@ -62,11 +69,14 @@ pub fn cases() -> Vec<Case> {
     let mut cases = random::cases();
     cases.extend(edges::cases());
     cases.extend(exchange::cases());
+    cases.extend(links::cases());
     cases.extend(corpus::cases());
     cases.extend(matrix::cases());
+    cases.extend(warpgroup::cases());
     cases.extend(built_in::cases());
     cases.extend(convergence::cases());
     cases.extend(mufu::cases());
     cases.extend(decode::cases());
+    cases.extend(columns::cases());
     cases
 }

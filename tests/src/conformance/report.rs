@@ -61,6 +61,14 @@ pub struct Totals {
     pub failed: Vec<String>,
 }
 
+/// What bounds the differences of two results.
+enum Bounds<'a> {
+    /// There is one right value.
+    Exact,
+    /// The place of each word, and in addition so much in the words of each buffer.
+    Of(&'a [f64]),
+}
+
 /// What has been compared so far.
 #[derive(Debug, Serialize)]
 pub struct Comparison {
@@ -103,24 +111,24 @@ impl Comparison {
 
     /// Compares two results of a case.
     pub fn compare(&mut self, case: &Case, a: &[Vec<u32>], b: &[Vec<u32>]) {
+        let slack = case.slack.as_ref().map_or(Vec::new(), |slack| slack(a, b));
         let some = |words: &[Vec<u32>]| -> Vec<Vec<Option<u32>>> {
             words.iter().map(|w| w.iter().copied().map(Some).collect()).collect()
         };
-        self.compare_known(case, a, &some(b), false);
+        self.compare_known(case, a, &some(b), &Bounds::Of(&slack));
         self.families.entry(case.family).or_default().programs += 1;
     }
 
     /// Compares a result with what is right, where that is known.
     pub fn check(&mut self, case: &Case, result: &[Vec<u32>]) {
         if let Some(expected) = &case.expected {
-            self.compare_known(case, result, expected, true);
+            self.compare_known(case, result, expected, &Bounds::Exact);
             self.families.entry(case.family).or_default().programs += 1;
         }
     }
 
-    /// Compares a result with what is known of it; `exactly` where a tolerance between devices does not
-    /// apply.
-    fn compare_known(&mut self, case: &Case, a: &[Vec<u32>], b: &[Vec<Option<u32>>], exactly: bool) {
+    /// Compares a result with what is known of it.
+    fn compare_known(&mut self, case: &Case, a: &[Vec<u32>], b: &[Vec<Option<u32>>], bounds: &Bounds<'_>) {
         let totals = self.families.entry(case.family).or_default();
         let mut listed = 0;
         for (buffer, (a, b)) in a.iter().zip(b).enumerate() {
@@ -134,10 +142,10 @@ impl Comparison {
                     totals.unset += 1;
                     continue;
                 };
-                let tolerance = match exactly {
-                    true => Tolerance::Exact,
-                    false if case.by_architecture && !self.same_architecture => Tolerance::Any,
-                    false => place.tolerance,
+                let tolerance = match bounds {
+                    Bounds::Exact => Tolerance::Exact,
+                    Bounds::Of(_) if case.by_architecture && !self.same_architecture => Tolerance::Any,
+                    Bounds::Of(slack) => place.tolerance.widened(slack.get(buffer).copied().unwrap_or(0.0)),
                 };
                 let bound = tolerance.to_string();
                 match tolerance.judge(a, b) {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use ga10b_sim::sm::Schedule;
 use ga10b_sim::{Checks, Sim, SimConfig};
-use hcq::{Args, Device, DeviceOptions, Program, Queue, Selector};
+use hcq::{Args, Device, DeviceOptions, NodeId, Program, Queue, Selector};
 use sass::Arch;
 
-use crate::conformance::case::{Arg, Case};
+use crate::conformance::case::{Arg, Case, Link, Modelled};
 use crate::harness::{DEADLINE, bytes, words};
 
 /// A device with the modules that cases have asked for so far.
@@ -65,32 +65,54 @@ impl Runner {
     /// Those of the device: a fault, a launch that it refuses, a wait that took too long.
     pub fn run(&mut self, case: &Case) -> Result<Vec<Vec<u32>>> {
         if let Some(steps) = &case.steps {
-            return steps.run(&self.device);
+            return match steps {
+                Modelled::Stream(steps) => steps.run(&self.device),
+                Modelled::Columns(steps) => steps.run(&self.device),
+            };
         }
         let cubin = case.cubin(crate::kernels::arch(&self.device)?);
         if !self.programs.contains_key(&cubin.as_ptr()) {
             self.programs.insert(cubin.as_ptr(), self.device.load(cubin)?);
         }
-        let kernel = self.programs[&cubin.as_ptr()].kernel(&case.kernel)?;
+        let program = &self.programs[&cubin.as_ptr()];
         let mut buffers = Vec::new();
         for content in &case.buffers {
             let buffer = self.device.alloc(4 * content.len() as u64)?;
             buffer.write(0, &bytes(content))?;
             buffers.push(buffer);
         }
-        for launch in &case.launches {
-            let args = launch.iter().fold(Args::new(), |args, arg| match *arg {
+        let args = |launch: &[Arg]| {
+            launch.iter().fold(Args::new(), |args, arg| match *arg {
                 Arg::Buffer(number, offset) => args.buffer_at(&buffers[number], offset),
                 Arg::U16(v) => args.bytes(&v.to_le_bytes(), 2),
                 Arg::U32(v) => args.u32(v),
                 Arg::U64(v) => args.u64(v),
                 Arg::F32(v) => args.f32(v),
                 Arg::F64(v) => args.bytes(&v.to_le_bytes(), 8),
-            });
-            // SAFETY: the kernels of all cases stay within the buffers that they are given.
-            unsafe { self.queue.launch(&kernel, case.config, &args)? };
+            })
+        };
+        if case.links.is_empty() {
+            let kernel = program.kernel(&case.kernel)?;
+            for launch in &case.launches {
+                // SAFETY: the kernels of all cases stay within the buffers that they are given.
+                unsafe { self.queue.launch(&kernel, case.config, &args(launch))? };
+            }
+            self.queue.submit()?.wait(DEADLINE)?;
+        } else {
+            let (mut graph, mut nodes) = (self.device.graph(), Vec::new());
+            for Link { kernel, args: of, after, early } in &case.links {
+                let (kernel, of) = (program.kernel(kernel)?, args(of));
+                let after: Vec<NodeId> = after.iter().map(|number| nodes[*number]).collect();
+                nodes.push(match after[..] {
+                    // SAFETY: as above, and those that are meant to be right wait before they access memory.
+                    [one] if *early => unsafe { graph.launch_early(&kernel, case.config, &of, one) }?,
+                    // SAFETY: as above.
+                    _ => unsafe { graph.launch_after(&kernel, case.config, &of, &after) }?,
+                });
+            }
+            let graph = graph.build()?;
+            self.queue.replay(&graph)?.wait(DEADLINE)?;
         }
-        self.queue.submit()?.wait(DEADLINE)?;
         buffers.iter().zip(&case.buffers).map(|(buffer, content)| words(buffer, content.len())).collect()
     }
 }

@@ -14,6 +14,11 @@ pub enum Tolerance {
         /// Absolute difference.
         absolute: f64,
     },
+    /// An integer: by this many steps.
+    Steps {
+        /// Difference.
+        steps: u32,
+    },
     /// By anything: the distance is only reported.
     Any,
     /// Two f16: each by this many units in the last place, or by this much.
@@ -58,6 +63,15 @@ fn distance(a: u32, b: u32, width: u32, infinity: u32) -> Option<u32> {
 }
 
 impl Tolerance {
+    /// The same with a number that may differ by so much more; of others than f32 itself.
+    #[must_use]
+    pub fn widened(self, by: f64) -> Self {
+        match self {
+            Tolerance::Single { ulps, absolute } => Tolerance::Single { ulps, absolute: absolute + by },
+            other => other,
+        }
+    }
+
     /// Compares two words.
     pub fn judge(self, a: u32, b: u32) -> Verdict {
         if a == b {
@@ -81,6 +95,10 @@ impl Tolerance {
         };
         match self {
             Tolerance::Exact => Verdict::Beyond(distance(a, b, 32, f32::INFINITY.to_bits())),
+            Tolerance::Steps { steps } => {
+                let apart = a.cast_signed().abs_diff(b.cast_signed());
+                verdict(Some(apart), apart <= steps)
+            }
             Tolerance::Any => Verdict::Within(distance(a, b, 32, f32::INFINITY.to_bits()).unwrap_or(0)),
             Tolerance::Single { ulps, absolute } => {
                 let apart = distance(a, b, 32, f32::INFINITY.to_bits());
@@ -103,6 +121,7 @@ impl std::fmt::Display for Tolerance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Tolerance::Exact => f.write_str("exact"),
+            Tolerance::Steps { steps } => write!(f, "{steps} step"),
             Tolerance::Any => f.write_str("reported only"),
             Tolerance::Single { ulps, absolute: 0.0 } => write!(f, "{ulps} ulp"),
             Tolerance::Single { ulps, absolute } => write!(f, "{ulps} ulp or {absolute:.1e}"),

@@ -42,6 +42,8 @@ pub(crate) struct Block {
     /// Shared memory, rounded up to whole rows.
     pub shared: Vec<Lanes>,
     pub barriers: [Barrier; 16],
+    /// Registers of a thread that warps gave back, summed over warps.
+    pub spare_registers: u32,
 }
 
 impl Block {
@@ -58,8 +60,10 @@ impl Block {
         self.warps.resize_with(launch.warps_per_block() as usize, Warp::default);
         for (i, warp) in (0u32..).zip(&mut self.warps) {
             warp.start(i, (threads - 32 * i).min(32), layout, fresh);
+            warp.registers = launch.registers;
         }
         self.barriers.iter_mut().for_each(Barrier::reset);
+        self.spare_registers = 0;
     }
 
     /// Every path and wait of the block, for a deadlock report.

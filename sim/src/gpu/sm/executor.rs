@@ -10,6 +10,7 @@ use crate::defects::Defects;
 use crate::findings::{Checks, Finding, Findings};
 use crate::gpu::sm::check::Watch;
 use crate::gpu::sm::check::copies::{Copied, check_copy};
+use crate::gpu::sm::check::in_ledger::Watched;
 use crate::gpu::sm::code::{Code, CodeKey};
 use crate::gpu::sm::counters::Counters;
 use crate::gpu::sm::environment::Environment;
@@ -21,8 +22,6 @@ use crate::gpu::sm::launch::{Config, Launch, Memory, Schedule};
 use crate::gpu::sm::target::Target;
 use crate::gpu::sm::translate::extend;
 use crate::gpu::sm::worker::Worker;
-use crate::order::ledger::Ledger;
-use crate::order::work::WorkId;
 
 /// Runs launches and keeps the programs it has lowered.
 pub struct Executor {
@@ -150,7 +149,7 @@ impl Executor {
         memory: &dyn Memory,
         launch: Launch,
         stop: &AtomicBool,
-        work: Option<(Arc<Ledger>, WorkId)>,
+        work: Option<Watched>,
     ) -> Result<Running, Fault> {
         self.check(&launch)?;
         if let (false, Some(pieces)) = (self.config.checks.is_empty(), memory.pieces()) {

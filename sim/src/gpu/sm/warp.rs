@@ -56,6 +56,8 @@ pub(crate) struct Warp {
     /// Lanes that gave way while others waited, and how often that happened in a row.
     yielded: u32,
     yields: u32,
+    /// Registers that a thread has.
+    pub registers: u32,
     /// The second return address, which code uses as room for a register pair: lower and upper half.
     pub return_pc: [[u32; 32]; 2],
     /// What the last reducing block barrier found: the count of true predicates.

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args as ClapArgs;
 use ga10b_llm::kernels::committed;
 use ga10b_llm::kernels::prompt::gemm::{self, Output};
+use ga10b_tests::product;
 use half::f16;
 use hcq::{Args, Buffer, Kernel, LaunchConfig};
 
@@ -93,20 +94,33 @@ impl Bench {
         Ok(buffer)
     }
 
-    /// The product of two matrices of `n` by `n`, whose entries are compared with the CPU's.
-    fn product(&mut self, n: u32, options: &Options) -> Result<()> {
+    /// The kernel that multiplies matrices of `n` by `n`, and its launch, after the arguments that name them:
+    /// that of warpgroups on SM 9.0 where its tiles fit, else that of warps.
+    fn product_launch(&self, n: u32, args: Args) -> Result<(Kernel, LaunchConfig, Args)> {
         let info = self.device.info();
+        let warpgroups = (info.sm_number() == 90).then(|| product::choose(n, n, info.sm_count)).flatten();
+        if let Some((tile, count)) = warpgroups {
+            let kernel = self.device.load(product::CUBIN)?.kernel(&tile.kernel_name())?;
+            let config = LaunchConfig::new(count.min(info.sm_count), tile.threads())
+                .with_dynamic_shared(tile.shared_bytes());
+            return Ok((kernel, config, args.u32(n / tile.rows()).u32(n / tile.columns).u32(n)));
+        }
         let cubin = committed::cubin(info.sm_number(), "gemm").context("no products for this GPU")?;
         // Results of parts would have to be added up: each block sums whole rows.
         let tile = gemm::choose_whole(n, n, n, info.sm_count);
         let kernel = self.device.load(cubin)?.kernel(&tile.kernel_name(Output::Sums))?;
+        let config = LaunchConfig::new(tile.grid(Output::Sums, n, n, 1), tile.threads())
+            .with_dynamic_shared(tile.shared_bytes());
+        Ok((kernel, config, args.u32(n).u32(n).u32(n).u32(n).u32(n).u32(n)))
+    }
+
+    /// The product of two matrices of `n` by `n`, whose entries are compared with the CPU's.
+    fn product(&mut self, n: u32, options: &Options) -> Result<()> {
         let count = u64::from(n) * u64::from(n);
         let (x, w) = (self.halves(count, 1)?, self.halves(count, 2)?);
         let out = self.device.alloc(4 * count)?;
         let args = Args::new().buffer(&x).buffer(&w).buffer(&out);
-        let args = args.u32(n).u32(n).u32(n).u32(n).u32(n).u32(n);
-        let config = LaunchConfig::new(tile.grid(Output::Sums, n, n, 1), tile.threads())
-            .with_dynamic_shared(tile.shared_bytes());
+        let (kernel, config, args) = self.product_launch(n, args)?;
         // SAFETY: the kernel reads `n` x `n` values of `x` and `w`, and writes as many of `out`.
         let (samples, instructions) = unsafe { self.batches(&kernel, config, &args, options.samples) }?;
 

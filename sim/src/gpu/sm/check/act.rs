@@ -41,11 +41,17 @@ pub(super) enum Act {
     CommitCopies,
     /// DEPBAR with a count: waits until no more groups than that are unfinished.
     WaitForCopies(u32),
+    /// HGMMA of factors in shared memory; whether it closes a group.
+    MultiplyShared(bool),
+    /// WARPGROUP.DEPBAR: waits until no more groups of products than that are unfinished.
+    WaitForProducts(u32),
     Barrier,
     /// MEMBAR of the GPU or the system.
     Fence,
     /// CCTL.IVALL: the level-1 cache is emptied.
     EmptyCache,
+    /// ACQBULK: waits for the grid that this one follows.
+    WaitForGrid,
     Shuffle,
     WarpSync,
     /// BRA.DIV and BRA.CONV: to code that brings the lanes of a mask together, unless they are.
@@ -56,6 +62,8 @@ pub(super) enum Act {
 const STRONG: u64 = 5;
 /// CCTL's operation `IVALL`.
 const INVALIDATE_ALL: u64 = 4;
+/// WARPGROUP's operation `DEPBAR`.
+const PRODUCTS_BARRIER: u64 = 2;
 
 impl Act {
     /// What the instruction `word` does.
@@ -78,9 +86,16 @@ impl Act {
             Opcode::Depbar if instruction.word.bit(47) && instruction.word.bits(44, 3) == 0 => {
                 Act::WaitForCopies(instruction.word.bits(38, 6) as u32)
             }
+            Opcode::Hgmma if instruction.word.op12() == 0x9f0 => {
+                Act::MultiplyShared(instruction.word.bits(84, 3) == 0)
+            }
+            Opcode::Warpgroup if instruction.word.bits(79, 2) == PRODUCTS_BARRIER => {
+                Act::WaitForProducts(instruction.word.bits(72, 3) as u32)
+            }
             Opcode::Bar => Act::Barrier,
             Opcode::Membar if matches!(instruction.word.bits(76, 3), 2 | 3) => Act::Fence,
             Opcode::Cctl if instruction.word.bits(87, 4) == INVALIDATE_ALL => Act::EmptyCache,
+            Opcode::Acqbulk => Act::WaitForGrid,
             Opcode::Shfl => Act::Shuffle,
             // On SM 9.0 the immediate form names no lanes.
             Opcode::Warpsync if !(instruction.form == 4 && arch.sm() >= 90) => Act::WarpSync,

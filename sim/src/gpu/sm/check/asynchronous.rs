@@ -60,8 +60,8 @@ impl Watch {
         self.access(core, &WarpAccess { lanes: executing, places, memory, data: None, loaded, by });
     }
 
-    /// Copies by `by` come after what the warp did so far.
-    fn begin_copies(&mut self, core: &Core<'_>, by: u32) -> u32 {
+    /// Copies or products by `by` come after what the warp did so far.
+    pub(super) fn begin_copies(&mut self, core: &Core<'_>, by: u32) -> u32 {
         if self.checks.contains(Checks::RACE) {
             let warp = core.warp.index;
             let block = self.block(core);

@@ -15,7 +15,9 @@ use sass::Access;
 impl Watch {
     /// The accesses of a warp to global memory.
     pub(super) fn check_between(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
-        let Some(InLedger { ledger, work, sites }) = &mut self.in_ledger else { return };
+        let Some(in_ledger) = &mut self.in_ledger else { return };
+        let work = in_ledger.work(core.block.index, core.warp.index);
+        let InLedger { ledger, sites, .. } = in_ledger;
         let at = core.pc as usize;
         if sites.len() <= at {
             sites.resize(at + 1, None);
@@ -37,7 +39,7 @@ impl Watch {
                 let host = entry.host.addr() as u64 + (word * 4 - entry.va);
                 let kind = global_kind(core, access, lane, i, word);
                 let conflict = state.access(
-                    *work,
+                    work(lane),
                     &ledger::Access {
                         word: host / 4,
                         bytes,

@@ -3,6 +3,7 @@
 use crate::gpu::sm::check::early::EarlyLoads;
 use crate::gpu::sm::check::objects::Objects;
 use crate::gpu::sm::check::order::{Clocks, Knowledge};
+use crate::gpu::sm::check::products::Products;
 use crate::gpu::sm::check::shadow::Shadow;
 use crate::gpu::sm::check::unfinished::UnfinishedCopies;
 
@@ -17,6 +18,8 @@ pub(super) struct BlockWatch {
     pub objects: Objects,
     /// Copies to shared memory that no warp has waited for.
     pub unfinished: UnfinishedCopies,
+    /// Products of matrices in shared memory that warps have not waited for.
+    pub products: Products,
     /// What arrived at each barrier, phase by phase.
     barriers: [Vec<Knowledge>; 16],
     /// Phases that warps wait for: warp, barrier, phase.

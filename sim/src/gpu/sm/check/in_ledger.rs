@@ -1,21 +1,50 @@
 //! What a launch is in the ledger of its machine.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::order::ledger::Ledger;
-use crate::order::work::WorkId;
+use crate::order::work::{Parts, WorkId};
+
+/// A launch, its ledger, and its parts where it begins before the one it follows has ended.
+pub(crate) type Watched = (Arc<Ledger>, WorkId, Option<Parts>);
 
 /// What a launch is in a ledger.
 #[derive(Debug)]
 pub(super) struct InLedger {
     pub ledger: Arc<Ledger>,
-    pub work: WorkId,
+    work: WorkId,
+    parts: Option<Parts>,
+    /// The lanes that have waited, of each block and warp.
+    waited: HashMap<(u64, u32), u32>,
     /// The ledger's numbers of the ops, as far as they were asked for.
     pub sites: Vec<Option<u32>>,
 }
 
 impl InLedger {
-    pub fn new((ledger, work): (Arc<Ledger>, WorkId)) -> Self {
-        InLedger { ledger, work, sites: Vec::new() }
+    pub fn new((ledger, work, parts): Watched) -> Self {
+        InLedger { ledger, work, parts, waited: HashMap::new(), sites: Vec::new() }
+    }
+
+    /// What the accesses of a warp's lanes belong to, by lane.
+    pub fn work(&self, block: u64, warp: u32) -> impl Fn(u32) -> WorkId + use<> {
+        let (launch, early) = (self.work, self.parts.map(|parts| parts.early));
+        let waited = self.waited.get(&(block, warp)).copied().unwrap_or_default();
+        move |lane| early.filter(|_| waited >> lane & 1 == 0).unwrap_or(launch)
+    }
+
+    /// Lanes of a warp go on after `griddepcontrol.wait`.
+    pub fn pass_wait(&mut self, block: u64, warp: u32, lanes: u32) {
+        if let Some(parts) = self.parts {
+            *self.waited.entry((block, warp)).or_default() |= lanes;
+            self.ledger.state().pass_wait(parts);
+        }
+    }
+
+    /// The grid has ended.
+    pub fn end(&self) {
+        if let Some(parts) = self.parts.filter(|_| self.waited.is_empty()) {
+            self.ledger.state().end_early(parts);
+        }
     }
 }

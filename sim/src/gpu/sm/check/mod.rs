@@ -17,13 +17,15 @@ mod bounds;
 pub(crate) mod copies;
 mod early;
 mod fences;
-mod in_ledger;
+pub(crate) mod in_ledger;
 mod init;
 mod late;
 mod memory;
 mod message;
+mod multiply;
 mod objects;
 mod order;
+mod products;
 mod race;
 mod registers;
 mod shadow;
@@ -38,7 +40,7 @@ use crate::gpu::sm::check::act::Act;
 use crate::gpu::sm::check::block::BlockWatch;
 use crate::gpu::sm::check::bounds::Bounds;
 use crate::gpu::sm::check::fences::Fences;
-use crate::gpu::sm::check::in_ledger::InLedger;
+use crate::gpu::sm::check::in_ledger::{InLedger, Watched};
 use crate::gpu::sm::check::late::LateStores;
 use crate::gpu::sm::check::order::Clocks;
 use crate::gpu::sm::check::registers::{Group, Registers};
@@ -49,8 +51,6 @@ use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::ops::memory::{addresses, offsets};
 use crate::gpu::sm::slots::ZERO;
 use crate::gpu::sm::tlb::Miss;
-use crate::order::ledger::Ledger;
-use crate::order::work::WorkId;
 
 use sass::{Access, Space};
 
@@ -118,7 +118,7 @@ struct WarpAccess {
 }
 
 impl Watch {
-    pub fn new(config: &Config, findings: Arc<Findings>, work: Option<(Arc<Ledger>, WorkId)>) -> Self {
+    pub fn new(config: &Config, findings: Arc<Findings>, work: Option<Watched>) -> Self {
         let checks = config.checks;
         let shuffled = matches!(config.schedule, Schedule::Shuffled(_));
         Watch {
@@ -140,6 +140,7 @@ impl Watch {
         let (act, registers) = self.act(core);
         if self.checks.contains(Checks::RACE) {
             self.use_loads(core, &registers);
+            self.use_sums(core, act, &registers);
         }
         match act {
             Act::Other => {}
@@ -163,12 +164,19 @@ impl Watch {
             Act::CheckPhase => self.check_phase(core, op),
             Act::CommitCopies => self.commit_copies(core),
             Act::WaitForCopies(left) => self.wait_for_copies(core, left),
+            Act::MultiplyShared(closes) => self.multiply_shared(core, op, closes),
+            Act::WaitForProducts(left) => self.wait_for_products(core, left),
             Act::Barrier => self.barrier(core, op),
             Act::Fence => {
                 self.fences.fence(core.block.index as u32);
                 self.show(core);
             }
             Act::EmptyCache => self.fences.learn(core.block.index as u32),
+            Act::WaitForGrid => {
+                if let Some(in_ledger) = &mut self.in_ledger {
+                    in_ledger.pass_wait(core.block.index, core.warp.index, core.mask);
+                }
+            }
             Act::Shuffle if self.checks.contains(Checks::SYNC) => self.shuffle(core, op),
             Act::WarpSync if self.checks.contains(Checks::SYNC) => self.warpsync(core, op),
             Act::BranchDiverged if self.checks.contains(Checks::SYNC) => self.branch_diverged(core, op),
@@ -227,6 +235,9 @@ impl Watch {
     pub fn end(&mut self, core: &mut Core<'_>) {
         if let Some(late) = &mut self.late {
             late.end(core);
+        }
+        if let Some(in_ledger) = &self.in_ledger {
+            in_ledger.end();
         }
     }
 

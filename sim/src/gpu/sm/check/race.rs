@@ -15,7 +15,9 @@ use sass::Access;
 /// What a read does that nothing orders with a write.
 fn reads(writer: Writer) -> &'static str {
     match writer {
-        Writer::Warp => "reads shared memory that another warp writes, without a barrier between",
+        Writer::Warp | Writer::Product => {
+            "reads shared memory that another warp writes, without a barrier between"
+        }
         Writer::Copy => "reads shared memory that an asynchronous copy writes, without waiting for the copy",
         Writer::Bulk => "reads shared memory that a bulk copy writes, without waiting for its barrier object",
     }
@@ -26,6 +28,7 @@ fn writes(other: Writer) -> &'static str {
     match other {
         Writer::Warp => "writes shared memory that another warp accesses, without a barrier between",
         Writer::Copy => "writes shared memory that an asynchronous copy writes, without waiting for the copy",
+        Writer::Product => "writes shared memory that a product reads, without waiting for the product",
         Writer::Bulk => {
             "writes shared memory that a bulk copy writes, without waiting for its barrier object"
         }

@@ -9,12 +9,18 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use crate::findings::Finding;
 use crate::gpu::sm::check::order::{Clocks, Knowledge};
 
+const PRODUCTS: u32 = 1 << 29;
 const ASYNCHRONOUS: u32 = 1 << 30;
 const BULK: u32 = 1 << 31;
 
 /// Who writes what a warp's asynchronous copies (`cp.async`) write.
 pub(super) fn copies_of(warp: u32) -> u32 {
     ASYNCHRONOUS | warp
+}
+
+/// Who reads what a warp's products of matrices in shared memory read.
+pub(super) fn products_of(warp: u32) -> u32 {
+    PRODUCTS | warp
 }
 
 /// Who writes what the bulk copies of a barrier object write.
@@ -31,6 +37,8 @@ pub(super) enum Writer {
     Copy,
     /// A bulk copy.
     Bulk,
+    /// A product of matrices, which only reads.
+    Product,
 }
 
 impl Writer {
@@ -39,6 +47,7 @@ impl Writer {
         match (id & BULK != 0, id & ASYNCHRONOUS != 0) {
             (true, _) => Writer::Bulk,
             (_, true) if !clocks.knows(id & !ASYNCHRONOUS, id, clock) => Writer::Copy,
+            _ if id & PRODUCTS != 0 => Writer::Product,
             _ => Writer::Warp,
         }
     }

@@ -21,6 +21,7 @@ mod page;
 pub(super) mod special;
 mod tensor;
 pub(super) mod tile;
+pub(super) mod warpgroup;
 mod whole;
 
 use sass::Word;
@@ -32,9 +33,10 @@ use address::Space;
 /// Whether the instruction belongs to the uniform datapath: it runs once per warp, on uniform registers and
 /// predicates.
 pub(super) fn is_uniform(w: Word) -> bool {
-    // VOTEU (0x086) lies among them but is guarded per lane; S2UR, SYNCS.EXCH, UBLKCP and UBLKPF lie elsewhere.
+    // VOTEU (0x086) lies among them but is guarded per lane; S2UR, SYNCS.EXCH, UBLKCP, UBLKPF and USETMAXREG
+    // lie elsewhere.
     matches!(w.bits(0, 9), 0x080..=0x0bf) && w.bits(0, 9) != 0x086
-        || matches!(w.op12(), 0x9c3 | 0x5b2 | 0x3ba | 0x3bc)
+        || matches!(w.op12(), 0x9c3 | 0x5b2 | 0x3ba | 0x3bc | 0x9c8)
 }
 
 /// Lowers the instruction by its operation code: the 12-bit ones first, then those whose upper three bits are
@@ -105,7 +107,12 @@ fn lower_fixed(l: &mut Lower<'_>) -> Option<Result<(), Refusal>> {
         0x5a7 | 0x5b2 | 0x9a7 | 0x9b1 => object::syncs(l),
         0x82f => n::elect(l),
         0x3ba => bulk::copy(l),
-        // UBLKPF; ACQBULK and PREEXIT: a dependent launch starts when the one before it has ended.
+        0x9c5 => warpgroup::wait(l),
+        0x9c8 => warpgroup::set_registers(l),
+        0x9f0 => warpgroup::multiply_shared(l),
+        0xdf0..=0xdf3 | 0x9f1..=0x9f3 => warpgroup::other_product(l),
+        // UBLKPF; ACQBULK and PREEXIT: a dependent launch starts when the one before it has ended. Checks see to
+        // it that a kernel is right where it starts before that.
         0x3bc | 0x82e | 0x82d => c::nop(l),
         0x355 | 0xf55 | 0x356 | 0x956 | 0xb56 | 0xd56 | 0xf56 => c::bmov(l),
         _ => return None,

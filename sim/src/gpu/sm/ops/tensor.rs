@@ -21,7 +21,7 @@ const ZERO_EXPONENT: i32 = -100_000;
 const HALF_MINIMUM: i32 = -14;
 
 /// Element types, as the field [82,84) counts them.
-const HALF: u32 = 0;
+pub(super) const HALF: u32 = 0;
 const BRAIN: u32 = 1;
 const TF32: u32 = 2;
 
@@ -57,7 +57,7 @@ impl Split {
 }
 
 /// Registers of an operand: a lane's elements, in groups of the depth.
-const ELEMENTS: usize = 4;
+pub(super) const ELEMENTS: usize = 4;
 /// Terms of a sum.
 const TERMS: usize = 4 * ELEMENTS;
 
@@ -105,13 +105,13 @@ fn columns<const E: usize>(b: &[u32; 32]) -> [[u32; 32]; 4] {
 
 /// How the tensor core of an architecture sums.
 #[derive(Clone, Copy)]
-struct Rules {
+pub(super) struct Rules {
     /// Bits kept below the largest exponent.
-    kept: i32,
+    pub kept: i32,
     /// Accumulators are fp16.
-    half: bool,
+    pub half: bool,
     /// Fraction bits of an element.
-    fraction: i32,
+    pub fraction: i32,
 }
 
 /// C plus the terms `first` to `last`.
@@ -218,16 +218,16 @@ fn elements(core: &Core<'_>, op: &MicroOp, slot: u16, upper: bool, sign: u32) ->
 }
 
 /// HMMA's operands and results in the lanes.
-struct Fragments {
+pub(super) struct Fragments {
     /// Rows g and g + 8 of A.
-    a: [[[f32; 32]; ELEMENTS]; 2],
-    b: [[f32; 32]; ELEMENTS],
+    pub a: [[[f32; 32]; ELEMENTS]; 2],
+    pub b: [[f32; 32]; ELEMENTS],
     /// Elements of a lane: those of a register, for each register of B.
-    count: usize,
+    pub count: usize,
     /// Elements of a register.
-    per: usize,
+    pub per: usize,
     /// Columns 2t and 2t + 1 of row g, then of row g + 8.
-    acc: [[f32; 32]; 4],
+    pub acc: [[f32; 32]; 4],
 }
 
 #[inline(always)]
@@ -257,10 +257,10 @@ fn fragments(core: &Core<'_>, op: &MicroOp, half: bool) -> Fragments {
     Fragments { a, b, count: per * blocks.min(2), per, acc }
 }
 
-/// The four accumulators after all terms; `depth` is what is summed at once.
+/// The four accumulators after all terms of elements of type `kind`; `depth` is what is summed at once.
 #[inline(always)]
-fn exact(f: &Fragments, op: &MicroOp, rules: Rules, depth: usize) -> [[f32; 32]; 4] {
-    let format = (rules.fraction as u32, op.k[0] == HALF);
+pub(super) fn exact(f: &Fragments, kind: u32, rules: Rules, depth: usize) -> [[f32; 32]; 4] {
+    let format = (rules.fraction as u32, kind == HALF);
     let a = [Factors::new(&f.a[0], f.count, format, rows), Factors::new(&f.a[1], f.count, format, rows)];
     let b = [
         Factors::new(&f.b, f.count, format, columns::<0>),
@@ -284,6 +284,12 @@ fn exact(f: &Fragments, op: &MicroOp, rules: Rules, depth: usize) -> [[f32; 32];
     acc
 }
 
+/// A sum as it is written: all NaNs are one.
+#[inline(always)]
+pub(super) fn result(x: f32) -> u32 {
+    if x.is_nan() { 0x7fff_ffff } else { x.to_bits() }
+}
+
 /// Replaces the sums of operands that are not finite.
 #[cold]
 #[inline(never)]
@@ -304,7 +310,7 @@ fn put_specials(
 }
 
 /// The same in fp32 arithmetic.
-fn fast(f: &Fragments, half: bool) -> [[f32; 32]; 4] {
+pub(super) fn fast(f: &Fragments, half: bool) -> [[f32; 32]; 4] {
     let mut acc = f.acc;
     for r in 0..4 {
         let (h, e) = (r / 2, r % 2);
@@ -337,7 +343,7 @@ warp_ops! {
             fast(&f, half)
         } else {
             let fraction = if op.k[0] == BRAIN { 7 } else { 10 };
-            exact(&f, op, Rules { kept: op.k[4] as i32, half, fraction }, op.k[5] as usize)
+            exact(&f, op.k[0], Rules { kept: op.k[4] as i32, half, fraction }, op.k[5] as usize)
         };
         if half {
             for r in 0..2 {
@@ -347,7 +353,7 @@ warp_ops! {
         } else {
             for r in 0..4 {
                 let x = &acc[r];
-                let t = each(|i| if x[i].is_nan() { 0x7fff_ffff } else { x[i].to_bits() });
+                let t = each(|i| result(x[i]));
                 core.put(op.d + r as u16, &t);
             }
         }
