@@ -43,7 +43,7 @@ impl CacheType {
     pub fn check(self, c: &Config) -> Result<()> {
         if self == CacheType::Q8_0 && !c.head_dim.is_multiple_of(BLOCK as usize) {
             return Err(Error::KeyValue {
-                key: "llama.attention.key_length".into(),
+                key: c.architecture.key("attention.key_length"),
                 value: c.head_dim.to_string(),
                 rule: "a cache in q8_0 takes heads of a multiple of 32 values; use one in f16",
             });

@@ -45,6 +45,18 @@ impl Bounds {
             CacheType::Q8_0 => Self::Q8_0_CACHE,
         }
     }
+
+    /// These bounds, or this share of what the rounding of a cache changes by itself where that is more:
+    /// `rounding` compares a reference with that cache with one that has an exact cache. The deeper a model is, the
+    /// more of both; an engine whose cache is not rounded differs by all of it.
+    #[must_use]
+    pub fn beside(self, rounding: &Comparison, share: f64) -> Self {
+        Self {
+            nmse: self.nmse.max(share * rounding.nmse()),
+            divergence: self.divergence.max(share * rounding.divergence()),
+            ..self
+        }
+    }
 }
 
 impl Comparison {

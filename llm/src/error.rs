@@ -78,10 +78,12 @@ pub enum Error {
         limit: usize,
     },
     /// Two metadata values under one key.
-    #[error("key {key:?} appears twice")]
+    #[error("key {key:?} appears twice{}", if *differ { ", with different values" } else { "" })]
     DuplicateKey {
         /// The metadata key.
         key: String,
+        /// Whether the two values differ.
+        differ: bool,
     },
     /// Two tensors of one name.
     #[error("tensor {name:?} appears twice")]
@@ -95,12 +97,22 @@ pub enum Error {
         /// The value found.
         value: u64,
     },
-    /// A tensor with no, too many or empty dimensions.
-    #[error("tensor {name:?} has dimensions {dims:?}, 1 to 4 that are not zero are allowed")]
+    /// A tensor with no or too many dimensions.
+    #[error(
+        "tensor {name:?} has {rank} dimensions, GGUF has tensors of 1 to 4: the file is damaged or made wrong"
+    )]
+    Rank {
+        /// The tensor.
+        name: String,
+        /// How many dimensions the file says.
+        rank: u32,
+    },
+    /// A tensor without values.
+    #[error("tensor {name:?} has dimensions {dims:?}, none may be zero")]
     Dimensions {
         /// The tensor.
         name: String,
-        /// The dimensions in the file; the first ones if there are too many.
+        /// The dimensions in the file.
         dims: Vec<u64>,
     },
     /// An unknown tensor type.
@@ -180,10 +192,12 @@ pub enum Error {
         rule: &'static str,
     },
     /// A model family that is not supported.
-    #[error("model architecture {name:?} is not supported; \"llama\" is")]
+    #[error("model architecture {name:?} is not supported; these are: {known}")]
     Architecture {
         /// `general.architecture`.
         name: String,
+        /// The architectures that are supported.
+        known: String,
     },
     /// A tensor that the architecture needs is absent.
     #[error("tensor {name:?} is missing, the file is not a whole model")]
@@ -192,10 +206,12 @@ pub enum Error {
         name: String,
     },
     /// A tensor that the model would have to ignore.
-    #[error("tensor {name:?} is not part of a plain llama model; this variant is not supported")]
+    #[error("tensor {name:?} is not part of a plain {architecture} model; this variant is not supported")]
     UnexpectedTensor {
         /// The tensor.
         name: String,
+        /// The model's architecture.
+        architecture: &'static str,
     },
     /// A tensor of another shape than the metadata implies.
     #[error("tensor {name:?} has dimensions {found:?}, the metadata implies {expected:?}")]
@@ -217,6 +233,19 @@ pub enum Error {
         name: String,
         /// Its type.
         ty: GgmlType,
+    },
+    /// A value of a type that is stored in another one on the device, which cannot hold it.
+    #[error(
+        "tensor {name:?} has {ty} blocks with scales that {stored} cannot hold, as which they would be on the device; \
+         quantize the original model to Q6_K, Q4_K or Q8_0 instead"
+    )]
+    Inexact {
+        /// The tensor.
+        name: String,
+        /// Its type.
+        ty: GgmlType,
+        /// The type on the device.
+        stored: GgmlType,
     },
     /// The tokenizer could not be built, or text not encoded.
     #[error("the tokenizer failed")]
@@ -260,7 +289,7 @@ pub enum Error {
         mixes: String,
     },
     /// A template of conversations that cannot be used, or that refuses a conversation.
-    #[error("the model's template of conversations: {source:#}")]
+    #[error("the template of conversations: {source:#}")]
     Template {
         /// What the template engine says.
         source: minijinja::Error,
@@ -268,6 +297,59 @@ pub enum Error {
     /// A prompt without any token.
     #[error("the prompt is empty and the model has no token to begin with; pass some text")]
     EmptyPrompt,
+    /// A step of no columns or of too many.
+    #[error("a step has 1 to {most} columns, not {asked}")]
+    StepSize {
+        /// Columns that were asked for.
+        asked: usize,
+        /// Most columns.
+        most: usize,
+    },
+    /// A sequence that has ended, or is one of another engine.
+    #[error("the sequence has been released")]
+    Released,
+    /// All sequences are in use.
+    #[error("all {most} sequences are in use; release one")]
+    TooManySequences {
+        /// Sequences at a time.
+        most: usize,
+    },
+    /// Several sequences in one step need a kernel that does not exist.
+    #[error(
+        "steps of several sequences have no {what}, which {architecture} models need; use one sequence at a time"
+    )]
+    ColumnsLack {
+        /// What is missing, in words.
+        what: &'static str,
+        /// The architecture.
+        architecture: &'static str,
+    },
+    /// A draft model whose tokens are not those of the model.
+    #[error("the draft model has another vocabulary: {difference}; use a smaller model of the same family")]
+    DraftVocabulary {
+        /// The first difference.
+        difference: String,
+    },
+    /// A draft model fails, not the model that verifies what it proposes.
+    #[error("the draft model: {source}")]
+    Draft {
+        /// What fails.
+        source: Box<Error>,
+    },
+    /// The queue of a scheduler has no room.
+    #[error("{most} requests are waiting, no more are taken; try again later")]
+    QueueFull {
+        /// Requests that may wait.
+        most: usize,
+    },
+    /// Too few pages of the cache are free.
+    #[error("{needed} pages of the cache are needed and {free} are free; release a sequence")]
+    OutOfPages {
+        /// Pages that the step takes.
+        needed: usize,
+        /// Pages that no sequence has.
+        free: usize,
+    },
     /// NaN or infinity in a step.
     #[error(
         "{} gives NaN or infinity at position {position}: weights are no numbers or far too large, the file is \
@@ -302,6 +384,56 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A file that does not begin as a session does.
+    #[error("not a session: it begins with {found:02x?}")]
+    NotSession {
+        /// The bytes found instead, up to eight.
+        found: Vec<u8>,
+    },
+    /// A session of another format.
+    #[error("session version {version} is not supported (1 is); begin a new session")]
+    SessionVersion {
+        /// The version in the file.
+        version: u32,
+    },
+    /// A session that is cut short or changed.
+    #[error("the session is damaged: {what}; remove the file to begin a new one")]
+    SessionDamaged {
+        /// What is wrong, in words.
+        what: String,
+    },
+    /// A session of another model, or of another kind of cache.
+    #[error("the session was saved with {what} {saved}, here it is {here}; {advice}")]
+    SessionMismatch {
+        /// What differs.
+        what: &'static str,
+        /// Its value in the session.
+        saved: String,
+        /// Its value here.
+        here: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A session could not be read.
+    #[error("cannot read the session")]
+    SessionInput {
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A session could not be written.
+    #[error("cannot write the session")]
+    SessionOutput {
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A constraint that could not say which token may come next.
+    #[error(
+        "no token may come next by the constraint of the text, or it takes more work to know than is allowed; \
+         simplify it"
+    )]
+    Constraint,
     /// A file of tuned shapes that cannot be read.
     #[error("{} is no tuning file, or damaged: move it away and tune again", path.display())]
     Tuning {

@@ -1,6 +1,7 @@
 //! The loop from a prompt to a text.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use tracing::trace_span;
@@ -14,12 +15,14 @@ use crate::tokenizer::Tokenizer;
 /// Why a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The model chose a token that ends text.
+    /// The model chose a token that ends text, or the text is complete by its constraint.
     End,
     /// The requested number of tokens is reached.
     Count,
     /// The context has no room for another token.
     Context,
+    /// The caller of [`extend`] wants no more.
+    Caller,
 }
 
 /// The generated tokens, and how long they took.
@@ -47,7 +50,8 @@ impl Generation {
 ///
 /// # Errors
 /// [`Error::EmptyPrompt`], [`Error::ContextFull`] if the prompt alone does not fit, [`Error::Output`] if
-/// `emit` fails, or what the decoder reports, also of the whole context at the end ([`Decoder::check`]).
+/// `emit` fails, [`Error::Constraint`] if the sampler's [gives up](Sampler::gave_up), or what the decoder
+/// reports, also of the whole context at the end ([`Decoder::check`]).
 pub fn generate(
     decoder: &mut dyn Decoder,
     tokenizer: &Tokenizer,
@@ -55,6 +59,24 @@ pub fn generate(
     prompt: &[u32],
     count: usize,
     emit: &mut dyn FnMut(&str) -> io::Result<()>,
+) -> Result<Generation> {
+    sampler.begin(prompt);
+    extend(decoder, tokenizer, sampler, prompt, count, &mut |text| emit(text).map(ControlFlow::Continue))
+}
+
+/// As [`generate()`], for a sampler that has begun its text ([`Sampler::begin`]) and a prompt of which the
+/// decoder may have the first tokens in its context: `prompt` is the rest. `emit` gets the text of each token,
+/// which is empty where a character is not complete, and what is left of an incomplete character at the end; if it breaks, the text ends there.
+///
+/// # Errors
+/// As [`generate()`].
+pub fn extend(
+    decoder: &mut dyn Decoder,
+    tokenizer: &Tokenizer,
+    sampler: &mut Sampler,
+    prompt: &[u32],
+    count: usize,
+    emit: &mut dyn FnMut(&str) -> io::Result<ControlFlow<()>>,
 ) -> Result<Generation> {
     if prompt.is_empty() {
         return Err(Error::EmptyPrompt);
@@ -76,12 +98,21 @@ pub fn generate(
         if tokens.len() == count {
             break Stop::Count;
         }
+        if sampler.gave_up() {
+            return Err(Error::Constraint);
+        }
         if tokenizer.is_end(next) {
             break Stop::End;
         }
         tokens.push(next);
         let text = trace_span!(target: HOST, "detokenize").in_scope(|| stream.push(next));
-        trace_span!(target: HOST, "print").in_scope(|| emit(&text)).map_err(output)?;
+        let flow = trace_span!(target: HOST, "print").in_scope(|| emit(&text)).map_err(output)?;
+        if flow.is_break() {
+            break Stop::Caller;
+        }
+        if sampler.is_complete() {
+            break Stop::End;
+        }
         if tokens.len() == count {
             break Stop::Count;
         }
@@ -92,7 +123,11 @@ pub fn generate(
         next = decoder.step_sampled(next, sampler)?;
     };
     let decode = begin.elapsed();
-    emit(&stream.finish()).map_err(output)?;
+    let rest = stream.finish();
+    if stop != Stop::Caller && !rest.is_empty() {
+        // There is nothing that it could end.
+        let _: ControlFlow<()> = emit(&rest).map_err(output)?;
+    }
     decoder.check()?;
     Ok(Generation { tokens, stop, prefill, decode })
 }

@@ -1,5 +1,5 @@
-//! Quantized language models on [hcq]: LLaMA models in GGUF files, decoded on the GPU without the CUDA
-//! runtime.
+//! Quantized language models on [hcq]: GGUF files of several architectures, decoded on the GPU without the
+//! CUDA runtime.
 //!
 //! A [`Model`] is a checked GGUF file, a [`Tokenizer`] converts text by that file's vocabulary, an [`Engine`]
 //! processes tokens on a device and gives logits, and a [`Sampler`] chooses the next token. [`generate()`] is
@@ -34,6 +34,8 @@
 //! both. [`Decoder::step_sampled`] takes a [`Sampler`] and returns the token that it chooses, on the device
 //! where an engine can.
 //!
+//! [`speculate`] has a decoder that processes several tokens of a text in one step, proposed by a draft.
+//!
 //! The parts can be used alone: [`gguf`] reads and writes the container, [`kernels`] has the kernels with
 //! their parameters and cubins, [`tuning`] and [`search`] find and store faster shapes of kernels for one
 //! GPU, [`synthesize`] writes models of real shapes with random weights.
@@ -45,52 +47,57 @@
 //!
 //! # Where things go
 //! - a tensor type: [`gguf`] (its blocks), `quant` (dequantization), [`kernels::format`] and
-//!   [`kernels::pack`]
-//! - an architecture: [`model`] (keys and tensors), `engine::memory` (weights on the device), then its three
-//!   lowerings: `engine::operations`, `engine::stream`, `engine::prompt`
+//!   [`kernels::pack`], or [`kernels::repack`] if another type holds its values
+//! - an architecture: [`model::architecture`] (a row of the table), `engine::memory` (the list of what a layer
+//!   computes), and its three lowerings: `engine::operations`, `engine::stream`, `engine::prompt`
 //! - a way to decode: a room in [`kernels`] and a lowering in [`engine`]
 //! - the cache: [`cache`] (types), [`kernels::cache`](mod@kernels::cache) (code), `engine::cache` (sizes)
 //! - more sequences: `engine::state` holds what one sequence has, `engine::memory` what all share
+//! - what a session in a file depends on: [`session`] (the format), `engine::session` (keys and values)
 //! - a tokenizer or a sampler: [`tokenizer`], [`sampler`]; templates of conversations: [`chat`]
 //!
 //! # Layers
 //! ```text
-//!  0 spans sampler::arithmetic gguf::types gguf::value tokenizer::alphabet tokenizer::split
+//!  0 spans sampler::adjust sampler::arithmetic sampler::constraint gguf::types gguf::value
+//!  0 tokenizer::alphabet tokenizer::split model::architecture
 //!  1 error gguf::layout sampler
 //!  2 gguf::parse gguf::write decoder
 //!  3 gguf
-//!  4 quant tokenizer::sentencepiece tokenizer::token_type model::config model::keys
-//!  5 tokenizer::byte_level model cache
-//!  6 tokenizer embedded reference synthesize
-//!  7 chat::template compare generate
-//!  8 chat::conversation kernels::activation kernels::cache kernels::committed kernels::format kernels::heads
-//!  8 kernels::rotation kernels::state
-//!  9 chat kernels::pack kernels::operations kernels::prompt kernels::sample::weigh
-//!  9 kernels::stream::layout kernels::stream::record kernels::stream::sync
-//! 10 kernels::sample::select kernels::stream::block kernels::stream::task
-//! 11 kernels::sample::rank
-//! 11 kernels::stream::cached kernels::stream::input kernels::stream::operands kernels::stream::producer
+//!  4 chat::methods quant tokenizer::keys tokenizer::sentencepiece tokenizer::token_type model::values
+//!  5 tokenizer::byte_level model::window model::yarn
+//!  6 tokenizer model::config
+//!  7 model::keys model::tensors cache chat::template generate kernels::activation
+//!  8 model chat::conversation kernels::cache kernels::committed kernels::format kernels::heads
+//!  8 kernels::inverse_root kernels::limits kernels::links kernels::rotation kernels::state
+//!  9 chat embedded reference synthesize kernels::pack kernels::repack kernels::operations kernels::prompt kernels::sample::weigh
+//!  9 kernels::stream::layout kernels::stream::record kernels::stream::share kernels::stream::sync
+//!  9 kernels::stream::variant
+//! 10 compare kernels::columns kernels::layers kernels::sample::select kernels::stream::block kernels::stream::task
+//! 10 session
+//! 11 kernels::sample::rank kernels::mixture
+//! 11 kernels::stream::head_norm kernels::stream::input kernels::stream::operands kernels::stream::producer
 //! 11 kernels::stream::results kernels::stream::rows
-//! 12 kernels::sample::kernel kernels::stream::attend kernels::stream::products
-//! 13 kernels::stream::numbers
-//! 14 kernels::stream::kernel
-//! 15 kernels::choices kernels::recipe
-//! 16 kernels tuning::compile tuning::entry
-//! 17 tuning::store
-//! 18 tuning
-//! 19 engine::launch engine::matrix engine::times engine::options engine::programs
-//! 20 engine::cache engine::plan engine::state
-//! 21 engine::memory
-//! 22 engine::operations engine::stream
-//! 23 engine::diagnosis engine::timed
-//! 24 engine::prompt
-//! 25 engine::decode engine::footprint
-//! 26 engine::occupancy engine::profile engine::trace
-//! 27 engine
-//! 28 search::meter search::outcome
-//! 29 search::bench
-//! 30 search::gemm search::matvec
-//! 31 search
+//! 12 kernels::sample::kernel kernels::stream::cached kernels::stream::products
+//! 13 kernels::stream::far kernels::stream::layer_norm kernels::stream::near kernels::stream::numbers
+//! 14 kernels::stream::attend
+//! 15 kernels::stream::kernel
+//! 16 kernels::choices kernels::recipe
+//! 17 kernels tuning::compile tuning::entry
+//! 18 tuning::store
+//! 19 tuning engine::order
+//! 20 engine::launch engine::matrix engine::times engine::options engine::programs
+//! 21 engine::cache engine::layers engine::plan engine::state
+//! 22 engine::memory
+//! 23 engine::operations engine::stream
+//! 24 engine::diagnosis engine::timed
+//! 25 engine::prompt
+//! 26 engine::columns engine::decode
+//! 27 engine::footprint engine::occupancy engine::profile engine::session engine::trace
+//! 28 engine
+//! 29 schedule search::meter search::outcome speculate
+//! 30 search::bench
+//! 31 search::gemm search::matvec
+//! 32 search
 //! ```
 
 pub mod cache;
@@ -107,18 +114,22 @@ pub mod model;
 mod quant;
 pub mod reference;
 pub mod sampler;
+pub mod schedule;
 pub mod search;
+pub mod session;
 pub mod spans;
+pub mod speculate;
 pub mod synthesize;
 pub mod tokenizer;
 pub mod tuning;
 
 pub use cache::CacheType;
 pub use decoder::Decoder;
-pub use engine::{Engine, EngineOptions, Footprint, Mode};
+pub use engine::{ColumnId, Columns, ColumnsOptions, Cut, Engine, EngineOptions, Footprint, Mode};
 pub use error::{Error, Result};
 pub use generate::generate;
 pub use model::Model;
 pub use reference::Reference;
 pub use sampler::{Sampler, SamplerOptions};
+pub use schedule::Scheduler;
 pub use tokenizer::Tokenizer;

@@ -14,7 +14,7 @@ use crate::gguf::types::GgmlType;
 pub type BlockDecoder = fn(&[u8], &mut [f32]);
 
 /// The types that [`dequantize`] takes.
-pub const SUPPORTED: [(GgmlType, BlockDecoder); 8] = [
+pub const SUPPORTED: [(GgmlType, BlockDecoder); 16] = [
     (GgmlType::F32, f32_value),
     (GgmlType::F16, f16_value),
     (GgmlType::Bf16, bf16_value),
@@ -23,6 +23,14 @@ pub const SUPPORTED: [(GgmlType, BlockDecoder); 8] = [
     (GgmlType::Q4K, q4_k),
     (GgmlType::Q5K, q5_k),
     (GgmlType::Q6K, q6_k),
+    (GgmlType::Q4_1, q4_1),
+    (GgmlType::Q5_0, q5_0),
+    (GgmlType::Q5_1, q5_1),
+    (GgmlType::Q3K, q3_k),
+    (GgmlType::Iq4Nl, iq4_nl),
+    (GgmlType::Mxfp4, mxfp4),
+    (GgmlType::Q2K, q2_k),
+    (GgmlType::Iq4Xs, iq4_xs),
 ];
 
 fn block_decoder(ty: GgmlType) -> Option<BlockDecoder> {
@@ -172,6 +180,135 @@ fn q6_k(block: &[u8], out: &mut [f32]) {
         let high = qh[32 * half + k] >> (2 * quarter) & 3;
         let scale = d * f32::from(scales[l / 16].cast_signed());
         *value = scale * (i32::from(low | high << 4) - 32) as f32;
+    }
+}
+
+/// The quants of types with 32 values and a nibble for each: low nibbles are values 0..16, high nibbles 16..32.
+fn nibble(qs: &[u8], index: usize) -> u8 {
+    qs[index % 16] >> (index / 16 * 4) & 15
+}
+
+/// The quants of 32 values with a fifth bit each: that of value j is bit j of `qh`.
+fn five_bits(qh: &[u8], qs: &[u8], index: usize) -> u8 {
+    nibble(qs, index) | (qh[index / 8] >> (index % 8) & 1) << 4
+}
+
+/// `d: f16, m: f16, qs: [u8; 16]`.
+fn q4_1(block: &[u8], out: &mut [f32]) {
+    let (d, m) = (half_at(block, 0), half_at(block, 2));
+    out.iter_mut().enumerate().for_each(|(i, value)| *value = f32::from(nibble(&block[4..], i)) * d + m);
+}
+
+/// `d: f16, m: f16, qh: [u8; 4], qs: [u8; 16]`.
+fn q5_1(block: &[u8], out: &mut [f32]) {
+    let (d, m) = (half_at(block, 0), half_at(block, 2));
+    let q = |i| f32::from(five_bits(&block[4..8], &block[8..], i));
+    out.iter_mut().enumerate().for_each(|(i, value)| *value = q(i) * d + m);
+}
+
+/// `d: f16, qh: [u8; 4], qs: [u8; 16]`: 16 is subtracted.
+pub(crate) fn q5_0_quants(block: &[u8]) -> [i8; 32] {
+    std::array::from_fn(|i| five_bits(&block[2..6], &block[6..], i).cast_signed() - 16)
+}
+
+fn q5_0(block: &[u8], out: &mut [f32]) {
+    let d = half_at(block, 0);
+    out.iter_mut().zip(q5_0_quants(block)).for_each(|(value, q)| *value = f32::from(q) * d);
+}
+
+/// What the 16 quants of IQ4_NL stand for.
+const IQ4_NL: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+/// What the 16 quants of MXFP4 stand for: twice the numbers of E2M1.
+const E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+/// `d: f16, qs: [u8; 16]`.
+pub(crate) fn iq4_nl_quants(block: &[u8]) -> [i8; 32] {
+    std::array::from_fn(|i| IQ4_NL[usize::from(nibble(&block[2..], i))])
+}
+
+fn iq4_nl(block: &[u8], out: &mut [f32]) {
+    let d = half_at(block, 0);
+    out.iter_mut().zip(iq4_nl_quants(block)).for_each(|(value, q)| *value = d * f32::from(q));
+}
+
+/// `e: u8, qs: [u8; 16]`.
+pub(crate) fn mxfp4_quants(block: &[u8]) -> [i8; 32] {
+    std::array::from_fn(|i| E2M1[usize::from(nibble(&block[1..], i))])
+}
+
+/// The factor of a block of MXFP4: half of 2^(e - 127).
+pub(crate) fn mxfp4_scale(block: &[u8]) -> f32 {
+    match block[0] {
+        // Subnormal.
+        e @ 0..2 => f32::from_bits(0x0020_0000 << e),
+        e => f32::from_bits((u32::from(e) - 1) << 23),
+    }
+}
+
+fn mxfp4(block: &[u8], out: &mut [f32]) {
+    let d = mxfp4_scale(block);
+    out.iter_mut().zip(mxfp4_quants(block)).for_each(|(value, q)| *value = f32::from(q) * d);
+}
+
+/// `hmask: [u8; 32], qs: [u8; 64], scales: [u8; 12], d: f16`: the quants, from -4 to 3.
+pub(crate) fn q3_k_quants(block: &[u8]) -> [i8; 256] {
+    std::array::from_fn(|i| {
+        let (half, quarter, k) = (i / 128, i % 128 / 32, i % 32);
+        let low = block[32 + 32 * half + k] >> (2 * quarter) & 3;
+        let high = block[k] >> (4 * half + quarter) & 1;
+        (low | high << 2).cast_signed() - 4
+    })
+}
+
+/// The sixteen scales of a block of Q3_K, six bits each, less 32: the low four bits in nibbles, then the high two.
+pub(crate) fn q3_k_scales(block: &[u8]) -> [i8; 16] {
+    let packed = &block[96..108];
+    std::array::from_fn(|i| {
+        let low = packed[i % 8] >> (i / 8 * 4) & 15;
+        let high = packed[8 + i % 4] >> (i / 4 * 2) & 3;
+        (low | high << 4).cast_signed() - 32
+    })
+}
+
+fn q3_k(block: &[u8], out: &mut [f32]) {
+    let (d, quants, scales) = (half_at(block, 108), q3_k_quants(block), q3_k_scales(block));
+    for (i, (value, q)) in out.iter_mut().zip(quants).enumerate() {
+        *value = d * f32::from(scales[i / 16]) * f32::from(q);
+    }
+}
+
+/// `scales: [u8; 16], qs: [u8; 64], d: f16, dmin: f16`: scale and minimum of 16 values in a byte, low nibble first;
+/// 128 values per 32 bytes, lowest two bits first.
+fn q2_k(block: &[u8], out: &mut [f32]) {
+    let (d, dmin) = (half_at(block, 80), half_at(block, 82));
+    for (i, value) in out.iter_mut().enumerate() {
+        let (half, quarter, k) = (i / 128, i % 128 / 32, i % 32);
+        let q = block[16 + 32 * half + k] >> (2 * quarter) & 3;
+        let (scale, min) = (d * f32::from(block[i / 16] & 15), dmin * f32::from(block[i / 16] >> 4));
+        *value = scale * f32::from(q) - min;
+    }
+}
+
+/// `d: f16, scales_h: u16, scales_l: [u8; 4], qs: [u8; 128]`: the factors of the eight groups of 32 values, six bits
+/// each, less 32.
+pub(crate) fn iq4_xs_scales(block: &[u8]) -> [f32; 8] {
+    let (d, high) = (half_at(block, 0), u16::from_le_bytes([block[2], block[3]]));
+    std::array::from_fn(|group| {
+        let low = block[4 + group / 2] >> (group % 2 * 4) & 15;
+        let scale = i32::from(low) + (i32::from(high >> (2 * group) & 3) << 4) - 32;
+        d * scale as f32
+    })
+}
+
+/// The quants of a group of IQ4_XS.
+pub(crate) fn iq4_xs_quants(block: &[u8], group: usize) -> [i8; 32] {
+    std::array::from_fn(|i| IQ4_NL[usize::from(nibble(&block[8 + 16 * group..], i))])
+}
+
+fn iq4_xs(block: &[u8], out: &mut [f32]) {
+    for (group, (values, scale)) in out.chunks_exact_mut(32).zip(iq4_xs_scales(block)).enumerate() {
+        let quants = iq4_xs_quants(block, group);
+        values.iter_mut().zip(quants).for_each(|(value, q)| *value = scale * f32::from(q));
     }
 }
 

@@ -114,6 +114,30 @@ fn tools_that_are_not_given_are_none() {
 }
 
 #[test]
+fn methods_and_marks_that_published_templates_use() {
+    let parts = |call: &str| render(&format!("{{{{ {call} | tojson }}}}"), &[], false);
+    for (call, python) in [
+        ("'a b  c'.rsplit()", r#"["a", "b", "c"]"#),
+        ("'  a b '.rsplit()", r#"["a", "b"]"#),
+        ("'a,b,,c'.rsplit(',', 1)", r#"["a,b,", "c"]"#),
+        ("'a,b,,c'.rsplit(',')", r#"["a", "b", "", "c"]"#),
+        ("'  a b c '.rsplit(none, 1)", r#"["  a b", "c"]"#),
+        ("''.rsplit()", "[]"),
+        ("''.rsplit(',')", r#"[""]"#),
+        ("' x '.rsplit(maxsplit=0)", r#"[" x"]"#),
+        ("'a</t>b</t>c'.rsplit('</t>', maxsplit=1)", r#"["a</t>b", "c"]"#),
+        ("'think: x'.removeprefix('think: ')", r#""x""#),
+        ("'x.'.removesuffix('!')", r#""x.""#),
+    ] {
+        assert_eq!(parts(call).as_deref(), Ok(python), "{call}");
+    }
+    assert!(parts("'a'.rsplit('')").is_err());
+    let marked =
+        "{%- for m in messages %}{%- generation -%} {{ m.content }} {%- endgeneration %} |\n{% endfor %}";
+    assert_eq!(render(marked, &talk()[2..], false).as_deref(), Ok("Hello. |\nWhy? |\n"));
+}
+
+#[test]
 fn a_file_gives_template_and_names() {
     let mut writer = Writer::new();
     let tokens = ["a", "<bos>", "<end>", "<", ">", "b", "o", "s", "e", "n", "d"].map(String::from).to_vec();

@@ -3,7 +3,8 @@
 
 use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm::{
-    CacheType, Decoder, Engine, EngineOptions, Mode, Model, Sampler, SamplerOptions, Tokenizer, embedded,
+    CacheType, Columns, ColumnsOptions, Decoder, Engine, EngineOptions, Mode, Model, Sampler, SamplerOptions,
+    Tokenizer, embedded,
 };
 use ga10b_sim::sm::Config as ExecutorConfig;
 use ga10b_sim::{Checks, Sim, SimConfig};
@@ -72,5 +73,23 @@ fn a_prompt_and_a_token_in_one_launch_per_operation_are_clean() {
             engine.prefill(&prompt).unwrap();
             engine.step_greedy(1).unwrap();
         });
+    }
+}
+
+#[test]
+fn steps_of_several_sequences_are_clean() {
+    for kv in CacheType::ALL {
+        let executor = ExecutorConfig { checks: Checks::all(), ..ExecutorConfig::default() };
+        let sim = Sim::new(SimConfig { executor, ..SimConfig::default() });
+        let device = hcq::sim::open(sim.clone(), DeviceOptions::default()).unwrap();
+        let options = ColumnsOptions::new(3, 64).with_pages(4).with_cache(kv);
+        let mut columns = Columns::new(&device, &embedded::model().unwrap(), &options).unwrap();
+        let (one, other) = (columns.admit().unwrap(), columns.admit().unwrap());
+        columns.fill(&[(one, 1), (one, 7)]).unwrap();
+        columns.step(&[(one, 3), (other, 9), (one, 5)]).unwrap();
+        let fork = columns.fork(one, 3).unwrap();
+        columns.step(&[(fork, 4), (one, 6)]).unwrap();
+        let found = sim.findings();
+        assert!(found.is_empty(), "{kv:?}: {found:#?}");
     }
 }

@@ -7,7 +7,7 @@ mod open;
 use std::time::Duration;
 
 use ga10b_llm::compare::{Bounds, Comparison};
-use ga10b_llm::sampler::argmax;
+use ga10b_llm::sampler::{Penalties, argmax};
 use ga10b_llm::synthesize::{MIXES, Synthesis};
 use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Mode, Model, Reference, Sampler, SamplerOptions};
 use hcq::Device;
@@ -110,6 +110,15 @@ fn tokens_drawn_on_the_device_are_those_that_the_cpu_draws() {
         assert_eq!(drawing.step_greedy(token).unwrap(), copying.step_greedy(token).unwrap());
         assert_eq!(drawing.step(1).unwrap(), copying.step(1).unwrap());
         assert_eq!(drawing.logits().unwrap(), copying.logits().unwrap());
+        // With penalties the host chooses, whatever the device could.
+        let penalties = Penalties { frequency: 1.0, ..Penalties::NONE };
+        let adjusting = || Sampler::new(options).with_penalties(penalties).with_bias(vec![(5, -100.0)]);
+        let (mut here, mut there) = (adjusting(), adjusting());
+        for _ in 0..4 {
+            other = here.sample(&copying.step(token).unwrap());
+            token = drawing.step_sampled(token, &mut there).unwrap();
+            assert_eq!((token, token == 5), (other, false), "{mix}, {mode:?}");
+        }
     }
 }
 

@@ -169,7 +169,15 @@ fn doubled_names_are_refused() {
     writer.key("k", Value::U8(1));
     writer.key("k", Value::U8(1));
     let bytes = writer.begin(Vec::new()).and_then(|w| w.finish()).expect("complete");
-    assert!(matches!(Gguf::from_bytes(bytes), Err(Error::DuplicateKey { .. })));
+    let error = Gguf::from_bytes(bytes).expect_err("twice");
+    assert_eq!(error.to_string(), "key \"k\" appears twice");
+    let mut writer = Writer::new();
+    writer.key("k", Value::U8(1));
+    writer.key("k", Value::U8(2));
+    let bytes = writer.begin(Vec::new()).and_then(|w| w.finish()).expect("complete");
+    let error = Gguf::from_bytes(bytes).expect_err("twice");
+    assert!(matches!(error, Error::DuplicateKey { differ: true, .. }));
+    assert!(error.to_string().contains("different values"), "{error}");
     let mut writer = Writer::new();
     writer.tensor("t", GgmlType::I8, &[1]);
     writer.tensor("t", GgmlType::I8, &[1]);
@@ -178,6 +186,23 @@ fn doubled_names_are_refused() {
     data.write(&[0]).expect("fits");
     let bytes = data.finish().expect("complete");
     assert!(matches!(Gguf::from_bytes(bytes), Err(Error::DuplicateTensor { .. })));
+}
+
+#[test]
+fn too_many_dimensions_are_counted() {
+    let mut writer = Writer::new();
+    writer.tensor("t", GgmlType::I8, &[1]);
+    let mut data = writer.begin(Vec::new()).expect("a vector takes everything");
+    data.write(&[0]).expect("fits");
+    let bytes = data.finish().expect("complete");
+    // After the length of the name and the name itself.
+    let rank_at = bytes.windows(9).position(|w| w == [1, 0, 0, 0, 0, 0, 0, 0, b't']).expect("the name") + 9;
+    for rank in [0, 5, u32::MAX] {
+        let mut bytes = bytes.clone();
+        bytes[rank_at..rank_at + 4].copy_from_slice(&rank.to_le_bytes());
+        let error = Gguf::from_bytes(bytes).expect_err("no such tensor");
+        assert!(error.to_string().contains(&format!("{rank} dimensions")), "{error}");
+    }
 }
 
 #[test]

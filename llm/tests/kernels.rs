@@ -6,6 +6,7 @@ mod device;
 mod open;
 
 use ga10b_llm::gguf::GgmlType;
+use ga10b_llm::kernels::limits::infix;
 use ga10b_llm::kernels::operations::attention::{self, partial_words};
 use ga10b_llm::kernels::operations::matvec::{self, Epilogue};
 use ga10b_llm::kernels::operations::striped::striped;
@@ -17,8 +18,8 @@ use hcq::{Args, Buffer, Extent3, LaunchConfig};
 use proptest::prelude::*;
 
 use device::{
-    Random, attended, config, dot, floats, formats, frequencies, halves, is_q8_0_of, matrix, nmse, q8_0,
-    q8_0_row, q8_0_values, read, read_bytes, read_halves, steps, turned, upload, words,
+    Random, attended, config, dot, floats, formats, frequencies, halves, is_q8_0_of, limits, matrix, nmse,
+    q8_0, q8_0_row, q8_0_values, read, read_bytes, read_halves, steps, turned, upload, words,
 };
 
 fn launch(module: &str, kernel: &str, grid: impl Into<Extent3>, block: u32, args: &Args) {
@@ -195,6 +196,7 @@ proptest! {
         eighths in 1usize..33,
         position in prop_oneof![0usize..40, 100usize..700],
         shares in 1u32..5,
+        limits in limits(),
         seed: u64,
     ) {
         let random = &mut Random(seed);
@@ -216,14 +218,16 @@ proptest! {
         let args = args.buffer(&words(&[position as u32, 0, 0, 0]));
         let args = args.buffer(if shares > 1 { &partials } else { &out });
         let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale);
-        let name = format!("attention_{}{dims}", if shares > 1 { "split_" } else { "" });
+        let args = limits.into_iter().fold(args, |args, (window, cap)| args.u32(window).f32(cap));
+        let name = format!("attention_{}{}{dims}", infix(limits.is_some()), if shares > 1 { "split_" } else { "" });
         launch("attention", &name, (heads as u32, shares), attention::THREADS, &args);
         if shares > 1 {
             let args = Args::new().buffer(&partials).buffer(&out).u32(dim as u32).u32(shares);
             launch("attention", "attention_combine", heads as u32, attention::THREADS, &args);
         }
         let numbers = |cache: &[f16]| cache.iter().map(|v| v.to_f32()).collect::<Vec<_>>();
-        let wanted = attended(&q, &numbers(&keys), &numbers(&values), (dim, context, group), position);
+        let shape = (dim, context, group);
+        let wanted = attended(&q, &numbers(&keys), &numbers(&values), shape, position, limits);
         let error = nmse(&unstripe(&read(&out, heads * dim)), &wanted);
         prop_assert!(error < 1e-10, "NMSE {:e}", error);
     }
@@ -277,6 +281,7 @@ proptest! {
         blocks in 1usize..9,
         position in prop_oneof![0usize..40, 100usize..700],
         shares in 1u32..5,
+        limits in limits(),
         seed: u64,
     ) {
         let random = &mut Random(seed);
@@ -302,13 +307,16 @@ proptest! {
         let args = args.buffer(&words(&[position as u32, 0, 0, 0])).buffer(&partials);
         let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale);
         let args = args.u32((kv_heads * context * dim) as u32);
-        launch("attention", &format!("attention_q8_0_{dims}"), (heads as u32, shares), attention::THREADS, &args);
+        let args = limits.into_iter().fold(args, |args, (window, cap)| args.u32(window).f32(cap));
+        let name = format!("attention_{}q8_0_{dims}", infix(limits.is_some()));
+        launch("attention", &name, (heads as u32, shares), attention::THREADS, &args);
         let args = Args::new().buffer(&partials).buffer(&out).u32(dim as u32).u32(shares);
         launch("attention", "attention_combine", heads as u32, attention::THREADS, &args);
-        let wanted = attended(&q, &key_values, &value_values, (dim, context, group), position);
+        let shape = (dim, context, group);
+        let wanted = attended(&q, &key_values, &value_values, shape, position, limits);
         let error = nmse(&unstripe(&read(&out, heads * dim)), &wanted);
-        // The query has 16 bits: a component is off by 2^-16 of the largest, which is 4. So is a score, and the
-        // weight made of it.
+        // The query has 16 bits: a component is off by 2^-16 of the largest, which is 4. So is a score, and
+        // the weight made of it.
         prop_assert!(error < (4.0 * f64::exp2(-16.0)).powi(2), "NMSE {:e}", error);
     }
 

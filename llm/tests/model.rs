@@ -1,6 +1,6 @@
 //! Models that are accepted, and models that are refused.
 
-use ga10b_llm::gguf::{GgmlType, Gguf, Value, Writer};
+use ga10b_llm::gguf::{Array, GgmlType, Gguf, Value, Writer};
 use ga10b_llm::model::llama3_factors;
 use ga10b_llm::{Error, Model};
 
@@ -115,7 +115,7 @@ fn a_missing_key_and_a_missing_tensor_are_named() {
 fn a_tensor_that_would_be_ignored_is_refused() {
     let mut draft = Draft::new();
     draft.tensors.push(("blk.0.attn_q.bias".into(), GgmlType::F32, vec![32]));
-    assert!(matches!(draft.load(), Err(Error::UnexpectedTensor { name }) if name == "blk.0.attn_q.bias"));
+    assert!(matches!(draft.load(), Err(Error::UnexpectedTensor { name, .. }) if name == "blk.0.attn_q.bias"));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn values_out_of_range_are_refused() {
         ("llama.attention.layer_norm_rms_epsilon", Value::F32(f32::NAN)),
         ("llama.rope.freq_base", Value::F32(-1.0)),
         ("llama.rope.dimension_count", Value::U32(10)),
-        ("llama.rope.scaling.type", Value::String("yarn".into())),
+        ("llama.rope.scaling.type", Value::String("longrope".into())),
         ("llama.expert_count", Value::U32(8)),
         ("llama.attention.value_length", Value::U32(4)),
     ] {
@@ -146,7 +146,7 @@ fn values_out_of_range_are_refused() {
         assert!(error.to_string().contains(key), "{error}");
     }
     let mut draft = Draft::new();
-    draft.set("general.architecture", Value::String("gpt2".into()));
+    draft.set("general.architecture", Value::String("mamba".into()));
     assert!(matches!(draft.load(), Err(Error::Architecture { .. })));
     draft.set("general.architecture", Value::U32(1));
     assert!(matches!(draft.load(), Err(Error::KeyType { .. })));
@@ -156,13 +156,38 @@ fn values_out_of_range_are_refused() {
 }
 
 #[test]
+fn sizes_may_be_given_per_layer_if_they_are_equal() {
+    let key = "llama.attention.head_count_kv";
+    let mut draft = Draft::new();
+    draft.set(key, Value::Array(Array::I32(vec![2])));
+    assert_eq!(draft.load().expect("a whole model").config.kv_heads, 2);
+    for (sizes, says) in [
+        (Array::I32(vec![2, 4]), "one for each layer"),
+        (Array::U32(vec![]), "one for each layer"),
+        (Array::I32(vec![-2]), "not negative"),
+        (Array::F32(vec![2.0]), "not negative"),
+        (Array::U32(vec![0]), "from 1 to"),
+    ] {
+        let mut draft = Draft::new();
+        draft.set(key, Value::Array(sizes));
+        let text = draft.load().expect_err("no sizes").to_string();
+        assert!(text.contains(key) && text.contains(says), "{text}");
+    }
+    let mut draft = Draft::new();
+    draft.set("llama.block_count", Value::U32(2));
+    draft.set(key, Value::Array(Array::U32(vec![2, 4])));
+    let text = draft.load().expect_err("layers differ").to_string();
+    assert!(text.contains("[2, 4]") && text.contains("layers must have equal sizes"), "{text}");
+}
+
+#[test]
 fn scaling_becomes_divisors_of_the_angles() {
     let mut draft = Draft::new();
     draft.set("llama.rope.scaling.type", Value::String("linear".into()));
     draft.set("llama.rope.scaling.factor", Value::F32(4.0));
     let model = draft.load().expect("a whole model");
     assert_eq!(model.config.rope_factors, Some(vec![4.0; 4]));
-    assert_eq!(model.config.rope_frequencies()[0], 0.25);
+    assert_eq!(model.config.rope_frequencies(false)[0], 0.25);
 }
 
 #[test]
@@ -188,7 +213,9 @@ fn keys_that_would_change_the_result_are_refused_by_name() {
         ("llama.rope.scaling.attn_factor", Value::F32(1.2)),
         ("llama.rope.scaling.yarn_ext_factor", Value::F32(1.0)),
         ("llama.attention.causal", Value::Bool(false)),
-        ("llama.attention.sliding_window", Value::U32(16)),
+        ("llama.attention.sliding_window_pattern", Value::Array(Array::Bool(vec![true]))),
+        ("llama.rope.freq_base_swa", Value::F32(10000.0)),
+        ("llama.attn_logit_softcapping", Value::F32(50.0)),
         ("llama.attention.scale", Value::F32(0.5)),
         ("llama.attention.clamp_kqv", Value::F32(8.0)),
         ("llama.attention.temperature_scale", Value::F32(0.1)),
@@ -229,6 +256,16 @@ fn keys_that_change_nothing_are_allowed() {
         draft.set(key, value);
         assert!(draft.load().is_ok(), "{key}: {:?}", draft.load().err());
     }
+}
+
+#[test]
+fn a_window_is_one_if_it_is_shorter_than_the_context() {
+    let mut draft = Draft::new();
+    draft.set("llama.attention.sliding_window", Value::U32(16));
+    let c = draft.load().expect("a whole model").config;
+    assert_eq!((c.window_of(0, 64), c.window_of(0, 16)), (Some(16), None));
+    draft.set("llama.attention.sliding_window", Value::U32(64));
+    assert_eq!(draft.load().expect("a whole model").config.window, None);
 }
 
 #[test]

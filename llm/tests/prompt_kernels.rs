@@ -6,6 +6,7 @@ mod device;
 mod open;
 
 use ga10b_llm::kernels::heads::HEAD_DIMS;
+use ga10b_llm::kernels::limits::infix;
 use ga10b_llm::kernels::prompt::chunk::{COUNT_AT, TOKENS_AT};
 use ga10b_llm::kernels::prompt::gemm::{self, Output, TILES};
 use ga10b_llm::kernels::prompt::vector::{EXPAND_THREADS, NORM_THREADS, ROPE_THREADS};
@@ -16,7 +17,8 @@ use proptest::prelude::*;
 
 use device::{
     Random, attended, config, dequantized, dot, floats, formats, frequencies, halves, is_q8_0_of, launch,
-    matrix, nmse, q8_0, q8_0_row, q8_0_values, read, read_bytes, read_halves, steps, turned, upload, words,
+    limits, matrix, nmse, q8_0, q8_0_row, q8_0_values, read, read_bytes, read_halves, steps, turned, upload,
+    words,
 };
 
 /// A chunk in device memory, of `count` tokens from position `start` on.
@@ -277,6 +279,7 @@ proptest! {
         start in prop_oneof![Just(0usize), 1usize..40, 60usize..200, 500usize..1100],
         tokens in 1usize..80,
         most in prop_oneof![Just(1u32), 2u32..9],
+        limits in limits(),
         seed: u64,
     ) {
         let random = &mut Random(seed);
@@ -296,10 +299,11 @@ proptest! {
         // Shares that are not written must not be read either.
         let partials = floats(&vec![f32::NAN; most as usize * tokens * heads * shares::partial_words(dim as u32) as usize]);
         let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale).buffer(&partials);
+        let args = limits.into_iter().fold(args, |args, (window, cap)| args.u32(window).f32(cap));
         let grid = ((tokens as u32).div_ceil(shares::TOKENS) + 1, heads as u32, most);
         let config = LaunchConfig::new(grid, attention::THREADS);
         let config = config.with_dynamic_shared(attention::shared_bytes(dims));
-        launch("prompt", &format!("prompt_attention_{dims}"), config, &args);
+        launch("prompt", &format!("prompt_attention_{}{dims}", infix(limits.is_some())), config, &args);
         if most > 1 {
             let args = Args::new().buffer(&partials).buffer(&chunk(start, &vec![0; tokens])).buffer(&out);
             let args = args.u32(heads as u32).u32(dim as u32).u32(most);
@@ -311,7 +315,7 @@ proptest! {
         let query = |token: usize| &q[token * heads * dim..][..heads * dim];
         let shape = (dim, context, group);
         let wanted: Vec<f64> = (0..tokens)
-            .flat_map(|token| attended(query(token), &keys, &values, shape, start + token))
+            .flat_map(|token| attended(query(token), &keys, &values, shape, start + token, limits))
             .collect();
         let error = nmse(&found[..tokens * heads * dim], &wanted);
         prop_assert!(error < 2e-6, "NMSE {:e}", error);

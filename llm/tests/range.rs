@@ -41,6 +41,12 @@ fn a_feed_forward_vector_past_the_largest_f16_changes_no_text() {
 }
 
 #[test]
+fn activations_of_experts_past_the_largest_f16_change_no_text() {
+    let craft = Craft::new("tiny-olmoe:f16").scaled("blk.0.ffn_up_exps.weight", 32768.0);
+    compared(&craft.model().unwrap(), CacheType::F16, true, "experts");
+}
+
+#[test]
 fn queries_past_the_largest_f16_change_no_text() {
     let craft = Craft::new("tiny-llama:f16").scaled("blk.0.attn_q.weight", 32768.0);
     let model = craft.scaled("blk.0.attn_k.weight", 1.0 / 8192.0).model().unwrap();
@@ -121,6 +127,17 @@ fn an_engine_goes_on_after_values_that_are_no_numbers() {
     assert_eq!(engine.position(), 0);
 }
 
+/// A cap makes a number of an infinity.
+#[test]
+fn an_infinite_logit_is_found_under_a_cap() {
+    let craft = Craft::new("tiny-gemma2:f16").value("token_embd.weight", 512 * 5 + 3, f32::INFINITY);
+    let long: Vec<u32> = (10..30).collect();
+    for prompt in [&long[..], &[11]] {
+        let error = failure(&craft, Mode::Operations, CacheType::F16, prompt);
+        assert!(matches!(error, Error::NotFinite { .. }), "{error}");
+    }
+}
+
 /// A whole step computes in integers, so what is no number in the cache need not be seen in the logits.
 #[test]
 fn a_value_past_the_cache_in_the_middle_of_a_text_is_found_at_its_end() {
@@ -135,4 +152,63 @@ fn a_value_past_the_cache_in_the_middle_of_a_text_is_found_at_its_end() {
     let error = found.unwrap_err();
     assert!(matches!(error, Error::CacheRange { layer: 0, position: 2, .. }), "{error}");
     assert_eq!(engine.position(), 0);
+}
+
+/// The squares of such values leave single precision: a norm whose factor were 0 then would give zeros.
+#[test]
+fn values_whose_squares_are_infinite_stop_with_the_layer_and_the_phase() {
+    let long: Vec<u32> = (0..20).collect();
+    for (shape, tensor, layer, phase) in [
+        ("tiny-llama", "token_embd.weight", "layer 0", "attention norm"),
+        ("tiny-llama", "blk.0.attn_output.weight", "layer 0", "ff norm"),
+        ("tiny-llama", "blk.1.ffn_down.weight", "final norm", "final norm"),
+        ("tiny-qwen3", "blk.1.attn_q.weight", "layer 1", "q k v"),
+        ("tiny-gpt2", "blk.0.attn_output.weight", "layer 0", "ff norm"),
+    ] {
+        let craft = Craft::new(&format!("{shape}:f32")).scaled(tensor, 1e22);
+        let modes = if shape == "tiny-gpt2" { &Mode::ALL[1..] } else { &Mode::ALL };
+        for (mode, prompt) in modes.iter().flat_map(|mode| [(*mode, &long[..]), (*mode, &[3])]) {
+            let text = failure(&craft, mode, CacheType::Q8_0, prompt).to_string();
+            assert!(text.contains(layer) && text.contains(phase), "{tensor}, {mode:?}: {text}");
+        }
+    }
+}
+
+/// One token alone has such an embedding: the step kernel gives zeros for it, and keys of zeros.
+#[test]
+fn a_token_whose_squares_are_infinite_is_found_at_once_or_at_the_end_of_the_text() {
+    let craft = Craft::new("tiny-llama:f32").value("token_embd.weight", 512 * 9 + 5, 1e25);
+    let model = craft.model().unwrap();
+    let options = EngineOptions::new(32).with_mode(Mode::Persistent);
+    let mut engine = Engine::new(&device(), &model, &options).unwrap();
+    assert_eq!(engine.mode(), Mode::Persistent);
+    let named = |error: Error| {
+        let named =
+            matches!(error, Error::NotFinite { phase: "attention norm", layer: Some(0), position: 1 });
+        assert!(named, "{error}");
+    };
+    engine.prefill(&[3]).unwrap();
+    named(engine.step_greedy(9).unwrap_err());
+    assert_eq!(engine.position(), 0);
+    engine.prefill(&[3]).unwrap();
+    named(engine.step(9).unwrap_err());
+    engine.prefill(&[3]).unwrap();
+    engine.check().unwrap();
+    engine.prefill(&[9, 4]).unwrap();
+    named(engine.check().unwrap_err());
+}
+
+/// Zeros that the model computes are no error.
+#[test]
+fn logits_of_zeros_are_an_answer_where_the_output_is_zero() {
+    let model = Craft::new("tiny-llama:f32").scaled("output_norm.weight", 0.0).model().unwrap();
+    for mode in Mode::ALL {
+        let options = EngineOptions::new(32).with_mode(mode);
+        let mut engine = Engine::new(&device(), &model, &options).unwrap();
+        assert_eq!(engine.prefill(&[3, 9]).unwrap(), vec![0.0; 1024]);
+        assert_eq!(engine.step_greedy(7).unwrap(), 0);
+        assert_eq!(engine.step_greedy(0).unwrap(), 0);
+        assert_eq!(engine.position(), 4);
+        engine.check().unwrap();
+    }
 }

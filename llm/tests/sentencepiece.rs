@@ -141,6 +141,9 @@ fn vocabularies_that_lack_scores_or_bytes_are_refused() {
     let refused = |gguf: Gguf| Tokenizer::from_gguf(&gguf).expect_err("incomplete").to_string();
     assert!(refused(scored(Value::Array(Array::F32(vec![1.0])), |_| ())).contains("scores"));
     assert!(refused(scored(Value::String("none".into()), |_| ())).contains("scores"));
+    let mut scores = tokens().1;
+    scores[5] = f32::NAN;
+    assert!(refused(scored(Value::Array(Array::F32(scores)), |_| ())).contains("NaN"));
     let mut writer = Writer::new();
     writer.key("tokenizer.ggml.model", Value::String("llama".into()));
     writer.key("tokenizer.ggml.tokens", Value::Array(Array::String(vec!["a".into()])));

@@ -54,7 +54,19 @@ fn medium_mixes_follow_the_quantizer() {
 #[test]
 fn shapes_are_those_of_the_published_models() {
     for shape in SHAPES {
-        let synthesis: Synthesis = format!("{shape}:q6_k").parse().expect("a known shape");
+        let synthesis = match format!("{shape}:q6_k").parse::<Synthesis>() {
+            Ok(synthesis) => synthesis,
+            // The one whose rows 256 does not divide has types with blocks of 32.
+            Err(error) => {
+                assert_eq!(
+                    (*shape, error.to_string().contains("rows of 1152")),
+                    ("gemma-3-1b", true),
+                    "{error}"
+                );
+                assert!("gemma-3-1b:q8_0".parse::<Synthesis>().is_ok());
+                continue;
+            }
+        };
         assert_eq!(synthesis.config().hidden % 256, 0);
     }
     let synthesis: Synthesis = "llama-3.2-1b:Q6_K".parse().expect("a known shape");

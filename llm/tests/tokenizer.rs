@@ -108,6 +108,65 @@ fn a_vocabulary_without_a_byte_says_so() {
     assert!(t.encode("ab").expect_err("no b").to_string().contains("0x62"));
 }
 
+/// A vocabulary with one more key, or another value.
+fn with_key(key: &str, value: Value) -> ga10b_llm::Result<Tokenizer> {
+    let base = vocabulary("gpt-2", &MERGES, &["<|endoftext|>", "<end_of_turn>"]);
+    let mut writer = Writer::new();
+    base.metadata().iter().filter(|(k, _)| *k != key).for_each(|(k, v)| writer.key(k, v.clone()));
+    writer.key(key, value);
+    let bytes = writer.begin(Vec::new()).and_then(|w| w.finish()).expect("complete");
+    Tokenizer::from_gguf(&Gguf::from_bytes(bytes).expect("a valid file"))
+}
+
+#[test]
+fn keys_that_would_change_tokens_are_refused_by_name() {
+    for (key, value) in [
+        ("add_eos_token", Value::Bool(true)),
+        ("add_sep_token", Value::Bool(true)),
+        ("remove_extra_whitespaces", Value::Bool(true)),
+        ("precompiled_charsmap", Value::Array(Array::U8(vec![1]))),
+        ("normalizer.lowercase", Value::Bool(true)),
+        ("suppress_tokens", Value::Array(Array::I32(vec![7]))),
+        ("bos_token_id", Value::I32(-1)),
+        ("eos_token_id", Value::U32(u32::MAX)),
+    ] {
+        let key = format!("tokenizer.ggml.{key}");
+        let error = with_key(&key, value).expect_err(&key);
+        assert!(error.to_string().contains(&key), "{error}");
+    }
+    let error = with_key("tokenizer.ggml.bos_token_id", Value::I32(-1)).expect_err("-1");
+    assert!(error.to_string().contains("negative integer"), "{error}");
+    for (key, value) in [
+        ("add_eos_token", Value::Bool(false)),
+        ("suppress_tokens", Value::Array(Array::I32(vec![]))),
+        ("padding_token_id", Value::U32(0)),
+    ] {
+        with_key(&format!("tokenizer.ggml.{key}"), value).expect(key);
+    }
+}
+
+#[test]
+fn token_types_that_are_not_known_are_refused() {
+    let count = vocabulary("gpt-2", &MERGES, &["<|endoftext|>", "<end_of_turn>"])
+        .strings("tokenizer.ggml.tokens")
+        .expect("strings")
+        .map_or(0, <[_]>::len);
+    for ty in [0, 7, 99] {
+        let mut types = vec![1; count];
+        types[5] = ty;
+        let error = with_key("tokenizer.ggml.token_type", Value::Array(Array::I32(types))).expect_err("type");
+        let text = error.to_string();
+        assert!(text.contains("token_type[5]") && text.contains(&format!(" {ty}, ")), "{text}");
+    }
+    // The end of a turn is one by its text, as a control token and as one that users define.
+    for (ty, ends) in [(3, true), (4, true), (1, false)] {
+        let mut types = vec![1; count];
+        types[count - 1] = ty;
+        let t = with_key("tokenizer.ggml.token_type", Value::Array(Array::I32(types))).expect("a tokenizer");
+        assert_eq!(t.is_end(count as u32 - 1), ends, "type {ty}");
+    }
+}
+
 proptest! {
     #[test]
     fn decoding_undoes_encoding(text in "\\PC*", pre in prop::sample::select(

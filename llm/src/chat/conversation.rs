@@ -1,11 +1,12 @@
 //! Answers to messages, one after the other.
 
 use std::io;
+use std::ops::ControlFlow;
 
 use crate::chat::template::{Message, Template};
 use crate::decoder::Decoder;
 use crate::error::{Error, Result};
-use crate::generate::{Generation, generate};
+use crate::generate::{Generation, extend};
 use crate::sampler::Sampler;
 use crate::tokenizer::Tokenizer;
 
@@ -40,6 +41,21 @@ impl<'a> Conversation<'a> {
     /// A conversation without messages, for a decoder that is used for nothing else.
     pub fn new(template: &'a Template, tokenizer: &'a Tokenizer) -> Self {
         Self { template, tokenizer, messages: Vec::new(), held: Vec::new() }
+    }
+
+    /// A conversation that goes on with `messages`, for a decoder that has the tokens `held` in its context.
+    pub fn resume(
+        template: &'a Template,
+        tokenizer: &'a Tokenizer,
+        messages: Vec<Message>,
+        held: Vec<u32>,
+    ) -> Self {
+        Self { template, tokenizer, messages, held }
+    }
+
+    /// The tokens that are known of the decoder's context: all, or the first ones if an answer was ended.
+    pub fn held(&self) -> &[u32] {
+        &self.held
     }
 
     /// The messages so far.
@@ -94,10 +110,11 @@ impl<'a> Conversation<'a> {
         decoder.truncate(reused)?;
 
         let mut text = String::new();
-        let generated = generate(decoder, self.tokenizer, sampler, &tokens[reused..], count, &mut |piece| {
+        sampler.begin(&tokens);
+        let generated = extend(decoder, self.tokenizer, sampler, &tokens[reused..], count, &mut |piece| {
             emit(piece)?;
             text.push_str(piece);
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         });
         let generation = match generated {
             Ok(generation) => Some(generation),

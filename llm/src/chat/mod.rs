@@ -1,6 +1,7 @@
 //! Conversations: [`Template`] makes a text of messages, [`Conversation`] answers them.
 
 mod conversation;
+mod methods;
 mod template;
 
 pub use conversation::{Answer, Conversation};

@@ -7,17 +7,19 @@
 
 use std::io;
 use std::panic::resume_unwind;
+use std::sync::LazyLock;
 use std::thread;
 
 use jiff::Zoned;
 use jiff::fmt::strtime;
 use minijinja::value::{Kwargs, Value};
 use minijinja::{Environment, ErrorKind, context};
-use minijinja_contrib::pycompat::unknown_method_callback;
+use regex::{Captures, Regex};
 use serde::{Deserialize, Serialize};
 use serde_json::Serializer;
 use serde_json::ser::{Formatter, PrettyFormatter};
 
+use crate::chat::methods;
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::tokenizer::Tokenizer;
@@ -86,7 +88,7 @@ impl Template {
         environment.set_trim_blocks(true);
         environment.set_lstrip_blocks(true);
         environment.set_fuel(Some(FUEL));
-        environment.set_unknown_method_callback(unknown_method_callback);
+        environment.set_unknown_method_callback(methods::call);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
         environment.add_filter("tojson", to_json);
@@ -94,7 +96,7 @@ impl Template {
             let what = format!("it has {} bytes, more than {MOST_SOURCE}", source.len());
             return Err(unusable(minijinja::Error::new(ErrorKind::SyntaxError, what)));
         }
-        on_a_large_stack(|| environment.add_template_owned(NAME, source.to_owned()))?;
+        on_a_large_stack(|| environment.add_template_owned(NAME, without_marks(source)))?;
         Ok(Self { environment, bos: bos.into(), eos: eos.into() })
     }
 
@@ -128,13 +130,27 @@ impl Template {
     }
 }
 
+/// The template without the tags `generation` and `endgeneration`, which mark the assistant's words for training.
+fn without_marks(source: &str) -> String {
+    static MARKS: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").expect("a pattern"));
+    let always = |mark: &Captures<'_>| {
+        let word = if mark.get(2).is_some() { "endif" } else { "if true" };
+        format!("{{%{} {word} {}%}}", &mark[1], &mark[3])
+    };
+    MARKS.replace_all(source, always).into_owned()
+}
+
 /// Runs `work` where expressions may be deep: the template engine's parser and its values recurse.
 fn on_a_large_stack<T: Send>(
     work: impl FnOnce() -> std::result::Result<T, minijinja::Error> + Send,
 ) -> Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
-        let thread = thread.map_err(|source| Error::Output { source })?;
+        let thread = thread.map_err(|source| {
+            let what = "no thread for it can be started";
+            unusable(minijinja::Error::new(ErrorKind::InvalidOperation, what).with_source(source))
+        })?;
         thread.join().unwrap_or_else(|panic| resume_unwind(panic)).map_err(unusable)
     })
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Instant;
 
-use hcq::{BackendKind, Device, Graph, Queue, SyncPoint};
+use hcq::{BackendKind, Buffer, Device, Graph, Queue, SyncPoint};
 use tracing::trace_span;
 
 use crate::cache::CacheType;
@@ -15,13 +15,12 @@ use crate::engine::memory::DeviceModel;
 use crate::engine::operations::Operations;
 use crate::engine::options::{EngineOptions, LoadTimes, Mode};
 use crate::engine::plan::StepPlan;
-use crate::engine::programs::Programs;
-use crate::engine::prompt::chunks::{Prompt, supports};
+use crate::engine::programs::{Launched, Programs};
+use crate::engine::prompt::chunks::{Place, Prompt, refuses};
 use crate::engine::state::State;
 use crate::engine::stream;
 use crate::engine::timed::Tracing;
 use crate::error::{Error, Result};
-use crate::kernels::prompt::gemm::DEPTH;
 use crate::kernels::sample::kernel as sample;
 use crate::model::Model;
 use crate::model::config::Config;
@@ -103,7 +102,7 @@ impl Engine {
         let tuning = &options.tuning;
         let mut programs = Programs::new(device, tuning.kernels.clone())?;
         // Before anything is copied, and once: memory for stacks that grew later would be taken twice.
-        device.reserve_stacks(Programs::largest_stack(device, &tuning.kernels)?)?;
+        device.reserve_stacks(Programs::largest_stack(device, Launched::ByEngine, &tuning.kernels)?)?;
         let (total, mut done) = (model.tensor_bytes(), 0);
         let mut model =
             DeviceModel::load(device, model, (options.context.max(1), options.kv), &mut |bytes| {
@@ -138,15 +137,10 @@ impl Engine {
             None => record(device, operations.without_head())?,
         };
         let queue = device.queue()?;
-        let prompt = match supports(&model.config) {
-            true => Some(Prompt::new(&model, programs, tuning.choices.clone(), &operations)?),
-            false => {
-                let Config { hidden, ff, .. } = model.config;
-                let q_dim = model.config.q_dim();
-                tracing::warn!(
-                    "prompts are processed token by token: width {hidden}, length of queries {q_dim} and \
-                     feed-forward {ff} are not all multiples of {DEPTH}"
-                );
+        let prompt = match refuses(&model.config) {
+            None => Some(Prompt::new(&model, programs, tuning.choices.clone(), &operations)?),
+            Some(reason) => {
+                tracing::warn!("prompts are processed token by token: {reason}");
                 None
             }
         };
@@ -195,8 +189,8 @@ impl Engine {
         let read = trace_span!(target: HOST, "read the token");
         let token = read.in_scope(|| self.model.state.token(self.position))?;
         if token == 0 {
-            // The choice among logits without any number.
-            self.check_finite(&self.logits()?)?;
+            // The choice among logits without any number, and among zeros.
+            self.check_logits(&self.logits()?)?;
         }
         self.next = Some(token);
         Ok(token)
@@ -211,38 +205,37 @@ impl Engine {
         if !self.takes_chunks(tokens)? {
             return Ok(());
         }
-        self.prompt.as_mut().map_or(Ok(()), |prompt| prompt.record(&self.model, tokens))
+        self.prompt.as_mut().map_or(Ok(()), |prompt| prompt.chunks.record(&self.model, tokens))
     }
 
     /// Whether a prompt of `tokens` tokens is processed in chunks.
     pub(super) fn takes_chunks(&mut self, tokens: usize) -> Result<bool> {
         match &mut self.prompt {
-            Some(prompt) if tokens >= LEAST_PREFILL => prompt.in_range(&self.model, &mut self.queue),
+            Some(prompt) if tokens >= LEAST_PREFILL => prompt.chunks.in_range(&self.model, &mut self.queue),
             _ => Ok(false),
         }
     }
 
     /// Processes a prompt whose tokens are in the state, in chunks.
     fn prefill_chunks(&mut self, tokens: &[u32]) -> Result<()> {
-        let Some(prompt) = &mut self.prompt else { return Ok(()) };
-        let patience = prompt.patience(&self.model);
+        let Some(Prompt { chunks, finish, .. }) = &mut self.prompt else { return Ok(()) };
+        let patience = chunks.patience(&self.model);
         let mut point: Option<SyncPoint> = None;
-        for (before, chunk) in prompt.cut(tokens) {
-            let position = self.position + before;
+        for (before, chunk) in chunks.cut(tokens) {
+            let place = Place { position: self.position + before, table: 0 };
             if let Some(tracing) = &mut self.tracing {
-                let times = prompt.timed(&self.model, &mut self.queue, position, chunk, patience)?;
+                let times = chunks.timed(&self.model, &mut self.queue, place, chunk, patience)?;
                 tracing.seen.extend(times);
                 continue;
             }
             if let Some(point) = point {
                 point.wait(patience)?;
             }
-            point = Some(prompt.run(&self.model, &mut self.queue, position, chunk)?);
+            point = Some(chunks.run(&self.model, &mut self.queue, place, chunk)?);
         }
         let newest = self.position + tokens.len() - 1;
         self.model.state.set_position(newest)?;
-        let finish =
-            self.tracing.as_ref().and_then(|t| t.finish.as_ref()).map_or(&prompt.finish, |f| &f.graph);
+        let finish = self.tracing.as_ref().and_then(|t| t.finish.as_ref()).map_or(&*finish, |f| &f.graph);
         self.queue.replay(finish)?.wait(patience)?;
         if let Some(tracing) = &mut self.tracing {
             tracing.finished(newest);
@@ -299,6 +292,12 @@ impl Engine {
         self.model.config.layers as u64 * self.model.cache.bytes_per_position()
     }
 
+    /// The cached keys and values of each layer: `[head of keys and values][position][dimension]`, in f16, or
+    /// in signed bytes with one f16 scale for 32 of them, which lie in the same order after all bytes.
+    pub fn caches(&self) -> impl Iterator<Item = [&Buffer; 2]> {
+        self.model.layers.iter().map(|layer| [&layer.keys, &layer.values])
+    }
+
     /// Kernel launches of one step.
     pub fn launches_per_token(&self) -> u64 {
         self.step.launches() as u64
@@ -307,6 +306,12 @@ impl Engine {
     /// How long setting it up took.
     pub fn load_times(&self) -> LoadTimes {
         self.load_times
+    }
+
+    /// What the layers of a model need in `context` positions that the kernel of [`Mode::Persistent`] does
+    /// not compute, in words; `None` if it computes them. Steps then take one launch per operation.
+    pub fn step_kernel_lacks(config: &Config, context: usize) -> Option<&'static str> {
+        stream::lacks(config, context)
     }
 
     /// How a step is launched.
@@ -329,23 +334,40 @@ impl Engine {
         Ok(())
     }
 
+    /// Takes keys and values that were written to the cache for the context `tokens`.
+    pub(super) fn resume(&mut self, tokens: &[u32]) -> Result<()> {
+        self.truncate(0)?;
+        self.model.state.set_tokens(0, tokens)?;
+        self.model.state.set_position(tokens.len())?;
+        self.position = tokens.len();
+        Ok(())
+    }
+
     /// The launches of a step: phases or operations.
     fn launches(&self) -> &[Launch] {
         self.step_plan.as_ref().map_or(&self.operations.launches, |plan| &plan.phases)
     }
 
-    /// Finds the reason if not all `logits` are finite, and resets the engine then.
-    fn check_finite(&mut self, logits: &[f32]) -> Result<()> {
-        if diagnosis::all_finite(logits) {
+    /// Finds the reason if `logits` are not what a model gives, and resets the engine then.
+    fn check_logits(&mut self, logits: &[f32]) -> Result<()> {
+        if diagnosis::are_plausible(logits) {
             return Ok(());
         }
         let position = self.position.saturating_sub(1);
-        let error = diagnosis::find(&self.model, &self.operations, &mut self.queue, position)?;
+        let (m, queue) = (&self.model, &mut self.queue);
+        let error = if logits.first() == Some(&0.0) {
+            diagnosis::find_zeros(m, &self.operations, queue, position)?
+        } else {
+            Some(diagnosis::find(m, &self.operations, queue, position)?)
+        };
+        self.model.state.set_position(self.position)?;
+        self.next = None;
+        let Some(error) = error else { return Ok(()) };
         self.reset()?;
         Err(error)
     }
 
-    fn check_token(&self, token: u32) -> Result<()> {
+    pub(super) fn check_token(&self, token: u32) -> Result<()> {
         let vocab = self.model.config.vocab;
         if (token as usize) < vocab { Ok(()) } else { Err(Error::Token { token, vocab }) }
     }
@@ -405,8 +427,7 @@ impl Decoder for Engine {
     fn step(&mut self, token: u32) -> Result<Vec<f32>> {
         self.run(token, Wanted::Logits)?;
         let logits = self.logits()?;
-        // A vector with NaN or infinity gives no logit that is a number, so one tells.
-        self.check_finite(&logits[..logits.len().min(1)])?;
+        self.check_logits(&logits)?;
         Ok(logits)
     }
 
@@ -424,10 +445,10 @@ impl Decoder for Engine {
         if sampler.is_greedy() {
             return self.step_greedy(token);
         }
-        if self.sampled_step.is_none() || self.tracing.is_some() {
+        if self.sampled_step.is_none() || self.tracing.is_some() || sampler.adjusts() {
             self.run(token, Wanted::Logits)?;
             let logits = self.logits()?;
-            self.check_finite(&logits[..logits.len().min(1)])?;
+            self.check_logits(&logits)?;
             return Ok(trace_span!(target: HOST, "sample").in_scope(|| sampler.sample(&logits)));
         }
         self.model.state.set_draw(&sampler.draw())?;
@@ -448,7 +469,7 @@ impl Decoder for Engine {
         if self.takes_chunks(count)? {
             self.prefill_chunks(tokens)?;
             let logits = self.logits()?;
-            if diagnosis::all_finite(&logits) {
+            if diagnosis::all_finite(&logits) && diagnosis::are_plausible(&logits) {
                 self.probed = true;
                 return Ok(logits);
             }
@@ -461,7 +482,9 @@ impl Decoder for Engine {
         let last = tokens[count - 1];
         self.next = Some(last);
         let logits = self.step(last)?;
-        self.check_finite(&logits)?;
+        if let Some(bad) = logits.iter().find(|logit| !logit.is_finite()) {
+            self.check_logits(&[*bad])?;
+        }
         Ok(logits)
     }
 

@@ -1,13 +1,17 @@
-//! Where values stop being numbers: a step by one launch per operation, with a look at every buffer after each.
+//! Where values stop being numbers: a step by one launch per operation, with a look at every buffer after
+//! each.
 //!
-//! Only a step that gave NaN or infinity is run again this way, so a good one pays nothing.
+//! Only a step that gave NaN, infinity or nothing but zeros is run again this way, so a good one pays
+//! nothing.
 
 use half::f16;
 use hcq::{Buffer, Queue};
 
 use crate::cache::BLOCK;
 use crate::engine::launch::record;
-use crate::engine::memory::{DeviceModel, LayerMemory};
+use crate::engine::layers::LayerMemory;
+use crate::engine::matrix::read_floats;
+use crate::engine::memory::DeviceModel;
 use crate::engine::operations::Operations;
 use crate::engine::times::layers;
 use crate::error::{Error, Result};
@@ -18,8 +22,33 @@ pub fn find(m: &DeviceModel, operations: &Operations, queue: &mut Queue, positio
     // What an earlier position left in the cache spoils all later ones.
     let mut at = position;
     for layer in &m.layers {
-        at = first_bad(m, layer, at)?.unwrap_or(at);
+        at = scan(m, layer, at)?.bad.unwrap_or(at);
     }
+    let found = trace(m, operations, queue, at)?;
+    Ok(found.unwrap_or(Error::NotFinite { phase: "step", layer: None, position: at }))
+}
+
+/// As [`find`], after logits or keys that are all zero: `None` if they are what the model computes. A whole
+/// step makes zeros of values whose squares leave single precision, where operations make NaN.
+pub fn find_zeros(
+    m: &DeviceModel,
+    operations: &Operations,
+    queue: &mut Queue,
+    position: usize,
+) -> Result<Option<Error>> {
+    let mut at = position;
+    for layer in &m.layers {
+        at = scan(m, layer, at)?.zero.unwrap_or(at);
+    }
+    // Without a finding the step ends with a choice, which is not that of the text.
+    let next = m.state.token(at + 1)?;
+    let found = trace(m, operations, queue, at)?;
+    m.state.set_tokens(at + 1, &[next])?;
+    Ok(found)
+}
+
+/// Runs the token at position `at` launch by launch until a value is no number.
+fn trace(m: &DeviceModel, operations: &Operations, queue: &mut Queue, at: usize) -> Result<Option<Error>> {
     m.state.set_position(at)?;
     let products = operations.products.iter().flat_map(|p| [&p.x, &p.out]);
     let mut vectors: Vec<&Buffer> = products.chain([&operations.x]).collect();
@@ -36,16 +65,16 @@ pub fn find(m: &DeviceModel, operations: &Operations, queue: &mut Queue, positio
             bad |= !is_finite(vector)?;
         }
         if bad {
-            return Ok(Error::NotFinite { phase: launch.role, layer, position: at });
+            return Ok(Some(Error::NotFinite { phase: launch.role, layer, position: at }));
         }
         if launch.role == "rotate, cache"
             && let Some(index) = layer
-            && first_bad(m, &m.layers[index], at)? == Some(at)
+            && scan(m, &m.layers[index], at)?.bad == Some(at)
         {
-            return Ok(Error::CacheRange { layer: index, position: at, kv: m.cache.kv.name() });
+            return Ok(Some(Error::CacheRange { layer: index, position: at, kv: m.cache.kv.name() }));
         }
     }
-    Ok(Error::NotFinite { phase: "step", layer: None, position: at })
+    Ok(None)
 }
 
 /// Whether all values are finite. Looks at every one even after a bad one, which compiles to vector
@@ -56,13 +85,30 @@ pub fn all_finite(values: &[f32]) -> bool {
 
 /// Whether every value of a vector in `f32` in device memory is finite.
 fn is_finite(vector: &Buffer) -> Result<bool> {
-    let mut bytes = vec![0; vector.len() as usize];
-    vector.read(0, &mut bytes)?;
-    Ok(bytes.as_chunks().0.iter().all(|b| f32::from_le_bytes(*b).is_finite()))
+    Ok(all_finite(&read_floats(vector, 0, vector.len() as usize / 4)?))
 }
 
-/// The first position up to `last` of which a key or value cannot be a number; the scales say it in q8_0.
-fn first_bad(m: &DeviceModel, layer: &LayerMemory, last: usize) -> Result<Option<usize>> {
+/// Whether logits say that nothing is wrong. A vector with NaN or infinity gives no logit that is a number,
+/// so the first one tells; zeros alone are what a norm makes of values that are too large.
+pub fn are_plausible(logits: &[f32]) -> bool {
+    match logits.first() {
+        Some(first) if *first == 0.0 => logits.iter().any(|logit| logit.is_finite() && *logit != 0.0),
+        Some(first) => first.is_finite(),
+        None => true,
+    }
+}
+
+/// Positions of a layer's cache that are not as usual.
+#[derive(Clone, Copy, Debug, Default)]
+struct Scan {
+    /// The first one of which a key or value cannot be a number.
+    bad: Option<usize>,
+    /// The first one of which the key of a head is zero.
+    zero: Option<usize>,
+}
+
+/// Looks at the positions up to `last`; the scales say it in q8_0.
+fn scan(m: &DeviceModel, layer: &LayerMemory, last: usize) -> Result<Scan> {
     let (c, context) = (&m.config, u64::from(m.cache.context));
     let kv_heads = c.kv_heads as u64;
     let (start, per_row) = match m.cache.scales_at {
@@ -70,18 +116,25 @@ fn first_bad(m: &DeviceModel, layer: &LayerMemory, last: usize) -> Result<Option
         Some(at) => (u64::from(at), c.head_dim / BLOCK as usize),
     };
     let row_bytes = 2 * per_row as u64;
-    let mut first = None;
-    for (cache, head) in
-        [&layer.keys, &layer.values].into_iter().flat_map(|c| (0..kv_heads).map(move |h| (c, h)))
-    {
+    let mut found = Scan::default();
+    let caches = [(&layer.keys, true), (&layer.values, false)];
+    for ((cache, are_keys), head) in caches.into_iter().flat_map(|c| (0..kv_heads).map(move |h| (c, h))) {
         let mut bytes = vec![0; (last + 1) * row_bytes as usize];
         cache.read(start + row_bytes * head * context, &mut bytes)?;
-        let rows = bytes.chunks_exact(row_bytes as usize);
-        let finite = |row: &[u8]| row.as_chunks().0.iter().all(|b| f16::from_le_bytes(*b).is_finite());
-        let bad = rows.enumerate().find(|(_, row)| !finite(row)).map(|(position, _)| position);
-        first = first.into_iter().chain(bad).min();
+        let first = |holds: &dyn Fn(&[f16]) -> bool| {
+            bytes.chunks_exact(row_bytes as usize).position(|row| {
+                let values: Vec<f16> = row.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b)).collect();
+                holds(&values)
+            })
+        };
+        let bad = first(&|values| values.iter().any(|v| !v.is_finite()));
+        found.bad = found.bad.into_iter().chain(bad).min();
+        if are_keys {
+            let zero = first(&|values| values.iter().all(|v| *v == f16::ZERO));
+            found.zero = found.zero.into_iter().chain(zero).min();
+        }
     }
-    Ok(first)
+    Ok(found)
 }
 
 /// Checks the keys and values of the `positions` positions in the cache: a whole step computes with numbers
@@ -93,17 +146,24 @@ pub fn check_cache(
     positions: usize,
 ) -> Result<()> {
     let Some(last) = positions.checked_sub(1) else { return Ok(()) };
+    let mut zeros = false;
     for layer in &m.layers {
-        if first_bad(m, layer, last)?.is_some() {
+        let found = scan(m, layer, last)?;
+        if found.bad.is_some() {
             return Err(find(m, operations, queue, last)?);
         }
+        zeros |= found.zero.is_some();
+    }
+    if zeros {
+        find_zeros(m, operations, queue, last)?.map_or(Ok(()), Err)?;
+        m.state.set_position(positions)?;
     }
     Ok(())
 }
 
 /// Runs the token at `position`, which is in the device's state, by one launch per operation, and checks its
-/// logits: a whole step is more tolerant, as it computes in integers, of weights that are no numbers. The state
-/// is then as before.
+/// logits: a whole step is more tolerant, as it computes in integers, of weights that are no numbers. The
+/// state is then as before.
 pub fn probe(m: &DeviceModel, operations: &Operations, queue: &mut Queue, position: usize) -> Result<()> {
     let after = (position + 1 < m.cache.context as usize).then(|| m.state.token(position + 1)).transpose()?;
     queue.replay(&record(&m.device, &operations.launches)?)?.wait(m.patience)?;

@@ -3,12 +3,16 @@
 use hcq::{Device, Info};
 
 use crate::engine::cache::CacheShape;
+use crate::engine::columns::{Columns, ColumnsOptions, launched};
 use crate::engine::options::EngineOptions;
-use crate::engine::programs::Programs;
-use crate::engine::prompt::activations::Activations;
-use crate::engine::prompt::chunks::supports;
+use crate::engine::programs::{Launched, Programs};
+use crate::engine::prompt::activations::{Activations, Extent};
+use crate::engine::prompt::chunks::refuses;
 use crate::error::Result;
+use crate::gguf::TensorInfo;
+use crate::kernels::choices::Kernels;
 use crate::kernels::heads::LONGEST_HEAD;
+use crate::kernels::repack::stored_as;
 use crate::model::Model;
 
 /// What is not counted one by one: kernels, rings and the vectors of a step.
@@ -20,7 +24,7 @@ const REST_OF_LAYER: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Footprint {
-    /// Weights, which stay as they are in the file.
+    /// Weights, which stay as they are in the file unless there are no kernels for their type.
     pub weights: u64,
     /// Keys and values of the whole context.
     pub cache: u64,
@@ -30,8 +34,14 @@ pub struct Footprint {
 
 /// Bytes that the stacks of the engine's kernels take on a device, whatever the model.
 fn stacks(options: &EngineOptions, device: &Device) -> Result<u64> {
-    let stack = Programs::largest_stack(device, &options.tuning.kernels)?;
+    let stack = Programs::largest_stack(device, Launched::ByEngine, &options.tuning.kernels)?;
     Ok(device.stack_memory(stack).count())
+}
+
+/// Bytes of the weights. Some types take more on the device than in the file.
+fn weights(model: &Model) -> u64 {
+    let on_device = |t: &TensorInfo| stored_as(t.ty).bytes_for(t.dims.iter().product()).unwrap_or(t.bytes);
+    model.gguf.tensors().iter().map(on_device).sum()
 }
 
 impl Footprint {
@@ -47,8 +57,9 @@ impl Footprint {
     fn with_stacks(model: &Model, options: &EngineOptions, info: &Info, stacks: u64) -> Result<Self> {
         let (c, context) = (&model.config, options.context.max(1));
         let cache = CacheShape::new(c, options.kv, context)?.bytes() * 2 * c.layers as u64;
-        let activations = match supports(c) {
-            true => Activations::bytes(c, (context, options.kv), &options.tuning.choices, info.sm_count)?,
+        let extent = Extent::whole(c, context, options.kv);
+        let activations = match refuses(c).is_none() {
+            true => Activations::bytes(c, extent, &options.tuning.choices, info.sm_count)?,
             false => 0,
         };
         // The shares of attention are at most as many as there are SMs: a vector per head and share.
@@ -57,7 +68,19 @@ impl Footprint {
         let state = 4 * (2 * c.vocab as u64 + context as u64);
         let rest = REST + c.layers as u64 * REST_OF_LAYER;
         let scratch = activations + partials + state + stacks + rest;
-        Ok(Self { weights: model.tensor_bytes(), cache, scratch })
+        Ok(Self { weights: weights(model), cache, scratch })
+    }
+
+    /// Of [`Columns`] of `model` with `options` on `device`.
+    ///
+    /// # Errors
+    /// As [`Footprint::of`].
+    pub fn of_columns(model: &Model, options: &ColumnsOptions, device: &Device) -> Result<Self> {
+        let (cache, buffers) = Columns::bytes(model, options, device)?;
+        let stack = Programs::largest_stack(device, launched(options), &Kernels::new())?;
+        let rest = REST + model.config.layers as u64 * REST_OF_LAYER;
+        let scratch = buffers + device.stack_memory(stack).count() + rest;
+        Ok(Self { weights: weights(model), cache, scratch })
     }
 
     /// All of it.

@@ -1,6 +1,6 @@
 //! Kernel launches, and their recording into graphs.
 
-use hcq::{Args, Device, Graph, Kernel, LaunchConfig};
+use hcq::{Args, Device, Graph, Kernel, LaunchConfig, NodeId};
 
 use crate::error::Result;
 
@@ -46,24 +46,41 @@ impl Launch {
 }
 
 /// `config` with a carve-out of shared memory for all blocks of `kernel` that the rest of an SM has room for,
-/// and for smaller ones beside a block that fills it. By itself a launch takes the smallest that holds one
-/// block.
+/// and for smaller ones beside a block that fills it. By itself a launch takes what its own grid has for an
+/// SM.
 pub fn filled(kernel: &Kernel, config: LaunchConfig) -> LaunchConfig {
     let blocks = kernel.blocks_per_sm(config.block.iter().product(), config.dynamic_shared);
     config.with_blocks_per_sm(blocks.max(2))
 }
 
 /// Records launches, each after the previous ones unless it overlaps.
+///
+/// A launch whose kernel waits for grids is linked early: where the GPU has such links, it begins while the
+/// launch before still runs. Its kernel keeps the rule of `kernels::links`. Launches that overlap others, and
+/// those around them, begin when all before have ended.
 pub fn record<'a>(device: &Device, launches: impl IntoIterator<Item = &'a Launch>) -> Result<Graph> {
-    let mut graph = device.graph();
-    for (i, launch) in launches.into_iter().enumerate() {
-        if i > 0 && !launch.overlaps {
-            graph.barrier();
-        }
-        // SAFETY: every buffer is sized by the model's checked configuration, and the kernels stay within the
-        // sizes that they are passed; positions and tokens are checked before they are written, and bounded
-        // by the embedding kernels.
-        unsafe { graph.launch(&launch.kernel, launch.config, &launch.args) }?;
+    let (mut graph, mut launches) = (device.graph(), launches.into_iter().peekable());
+    // The last launch, if no other runs beside it.
+    let mut previous: Option<NodeId> = None;
+    let mut first = true;
+    while let Some(Launch { kernel, config, args, overlaps, .. }) = launches.next() {
+        let alone = !overlaps && launches.peek().is_none_or(|next| !next.overlaps);
+        let node = match previous.filter(|_| alone && kernel.waits_for_grids()) {
+            // SAFETY: as below, and every kernel that waits for grids keeps the rule of `kernels::links`:
+            // before its wait it touches nothing that a launch writes, and all its threads wait.
+            Some(after) => unsafe { graph.launch_early(kernel, *config, args, after) }?,
+            None => {
+                if !first && !overlaps {
+                    graph.barrier();
+                }
+                // SAFETY: every buffer is sized by the model's checked configuration, and the kernels stay
+                // within the sizes that they are passed; positions and tokens are checked before they are
+                // written, and bounded by the embedding kernels.
+                unsafe { graph.launch(kernel, *config, args) }?
+            }
+        };
+        previous = alone.then_some(node);
+        first = false;
     }
     Ok(graph.build()?)
 }

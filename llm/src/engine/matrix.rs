@@ -4,15 +4,20 @@ use std::sync::{Mutex, PoisonError};
 
 use hcq::{Args, Buffer, Device};
 use rayon::prelude::*;
+use zerocopy::IntoBytes;
 
+use crate::engine::order::HeadOrder;
 use crate::error::{Error, Result};
-use crate::gguf::TensorView;
+use crate::gguf::{Gguf, TensorView};
 use crate::kernels::format::Format;
 use crate::kernels::pack::pack;
+use crate::kernels::repack::{repack, stored_as};
 
 /// Bytes of a tensor that one task packs: few enough to stay in a core's cache until they are written to the
 /// device, enough to amortize the start of a transfer through staging memory.
 const PART_BYTES: usize = 512 << 10;
+/// Parts that the system reads before they are packed: enough requests for a disk to be busy with.
+const AHEAD: usize = 32;
 
 /// One or more tensors of equal type and row length, one below the other.
 #[derive(Clone, Debug)]
@@ -34,7 +39,7 @@ impl Matrix {
     pub fn format_of(tensor: &TensorView<'_>) -> Result<Format> {
         let name = || tensor.name.to_owned();
         let unsupported = || Error::UnsupportedType { name: name(), ty: tensor.ty };
-        let format = Format::of(tensor.ty).ok_or_else(unsupported)?;
+        let format = Format::of(stored_as(tensor.ty)).ok_or_else(unsupported)?;
         let (row, block) = (tensor.row_len() as u64, u64::from(format.block()));
         if row % block != 0 {
             return Err(Error::PartialBlock { name: name(), ty: tensor.ty, row, block });
@@ -87,15 +92,56 @@ impl Matrix {
 #[derive(Debug, Default)]
 pub struct Loader<'a>(Vec<Part<'a>>);
 
+/// A tensor to copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    /// The tensor.
+    pub tensor: TensorView<'a>,
+    /// The order of its rows on the device, unless it is that of the file.
+    pub order: Option<HeadOrder>,
+}
+
+impl<'a> From<TensorView<'a>> for Rows<'a> {
+    fn from(tensor: TensorView<'a>) -> Self {
+        Self { tensor, order: None }
+    }
+}
+
 /// Rows that one task copies.
 #[derive(Debug)]
 struct Part<'a> {
     format: Format,
     cols: u32,
-    rows: &'a [u8],
+    from: Rows<'a>,
+    /// Number of the first row in the tensor, and of all rows.
+    first: usize,
+    count: usize,
     buffer: Buffer,
     /// Where the rows go.
     at: u64,
+}
+
+impl<'a> Part<'a> {
+    /// Its rows as they are in the file, or rows in the same place if their order is another.
+    fn in_file(&self) -> &'a [u8] {
+        let bytes = self.from.tensor.row_bytes();
+        &self.from.tensor.data[self.first * bytes..][..self.count * bytes]
+    }
+
+    /// Its rows as they go to the device; `ordered` holds them if their order is another than in the file.
+    fn rows<'s>(&self, ordered: &'s mut Vec<u8>) -> &'s [u8]
+    where
+        'a: 's,
+    {
+        let Rows { tensor, order } = self.from;
+        let bytes = tensor.row_bytes();
+        let Some(order) = order else { return self.in_file() };
+        ordered.clear();
+        for row in self.first..self.first + self.count {
+            ordered.extend_from_slice(&tensor.data[order.source(row) * bytes..][..bytes]);
+        }
+        ordered
+    }
 }
 
 impl<'a> Loader<'a> {
@@ -105,53 +151,86 @@ impl<'a> Loader<'a> {
     /// As [`Matrix::format_of`]; what the device reports.
     ///
     /// # Panics
-    /// If there is no tensor, if types or row lengths differ, or if the rows of one that is not the last are no
-    /// multiple of [`Format::rows_together`].
-    pub fn add(&mut self, device: &Device, tensors: &[TensorView<'a>]) -> Result<Matrix> {
+    /// If there is no tensor, if types or row lengths differ, or if the rows of one that is not the last are
+    /// no multiple of [`Format::rows_together`].
+    pub fn add(&mut self, device: &Device, rows: &[Rows<'a>]) -> Result<Matrix> {
+        let tensors: Vec<TensorView<'a>> = rows.iter().map(|rows| rows.tensor).collect();
         let first = &tensors[0];
         let format = Matrix::format_of(first)?;
         let cols = first.row_len();
-        assert!(tensors.iter().all(|t| t.ty == first.ty && t.row_len() == cols), "tensors that do not match");
+        assert!(
+            tensors.iter().all(|t| stored_as(t.ty) == format.ty() && t.row_len() == cols),
+            "tensors that do not match"
+        );
         let together = format.rows_together() as usize;
         let whole =
-            tensors[1..].iter().zip(tensors).all(|(_, before)| before.rows().is_multiple_of(together));
+            tensors[1..].iter().zip(&tensors).all(|(_, before)| before.rows().is_multiple_of(together));
         assert!(whole, "tensors that share tiles");
-        let rows: usize = tensors.iter().map(TensorView::rows).sum();
-        let (rows, cols) = (fits(rows)?, fits(cols)?);
+        let all: usize = tensors.iter().map(TensorView::rows).sum();
+        let (all, cols) = (fits(all)?, fits(cols)?);
         let bytes = |rows: u64| format.packed_bytes(rows, cols.into());
-        let buffer = device.alloc(bytes(rows.into()))?;
+        let buffer = device.alloc(bytes(all.into()))?;
         buffer.set_name(&tensors.iter().map(|t| t.name).collect::<Vec<_>>().join(", "));
 
         let mut row = 0u64;
-        for tensor in tensors {
-            let rows_per_part = (PART_BYTES / tensor.row_bytes()).next_multiple_of(together).max(1);
-            for rows in tensor.data.chunks(rows_per_part * tensor.row_bytes()) {
-                self.0.push(Part { format, cols, rows, buffer: buffer.clone(), at: bytes(row) });
-                row += (rows.len() / tensor.row_bytes()) as u64;
+        for from in rows {
+            let rows_per_part = (PART_BYTES / from.tensor.row_bytes()).next_multiple_of(together).max(1);
+            for first in (0..from.tensor.rows()).step_by(rows_per_part) {
+                let count = rows_per_part.min(from.tensor.rows() - first);
+                let (buffer, at) = (buffer.clone(), bytes(row));
+                self.0.push(Part { format, cols, from: *from, first, count, buffer, at });
+                row += count as u64;
             }
         }
-        Ok(Matrix { buffer, format, rows, cols })
+        Ok(Matrix { buffer, format, rows: all, cols })
     }
 
-    /// Copies all parts; `loaded` is called with the bytes of each.
+    /// Copies all parts, of tensors in `file`; `loaded` is called with the bytes of each.
     ///
     /// # Errors
     /// What the device reports.
-    pub fn load(self, loaded: &mut (dyn FnMut(u64) + Send)) -> Result<()> {
-        let loaded = Mutex::new(loaded);
+    pub fn load(self, file: &Gguf, loaded: &mut (dyn FnMut(u64) + Send)) -> Result<()> {
+        let (loaded, parts) = (Mutex::new(loaded), &self.0);
+        parts.iter().take(AHEAD).for_each(|part| file.fetch(part.in_file()));
         // In the order of the file, which is the fastest if it is not in memory yet.
-        self.0.into_iter().par_bridge().try_for_each_init(Vec::new, |packed, part| {
-            if part.format.is_quantized() {
-                packed.clear();
-                pack(part.format, part.cols, part.rows, packed);
-                part.buffer.write(part.at, packed)?;
-            } else {
-                part.buffer.write(part.at, part.rows)?;
-            }
-            loaded.lock().unwrap_or_else(PoisonError::into_inner)(part.rows.len() as u64);
-            Ok(())
-        })
+        parts.iter().enumerate().par_bridge().try_for_each_init(
+            Buffers::default,
+            |buffers, (number, part)| {
+                if let Some(later) = parts.get(number + AHEAD) {
+                    file.fetch(later.in_file());
+                }
+                let Buffers { ordered, repacked, packed } = buffers;
+                let (in_file, tensor) = (part.rows(ordered), &part.from.tensor);
+                let mut rows = in_file;
+                if stored_as(tensor.ty) != tensor.ty {
+                    let (name, stored) = (tensor.name.to_owned(), part.format.ty());
+                    let inexact = || Error::Inexact { name, ty: tensor.ty, stored };
+                    repack(tensor.ty, in_file, repacked).ok_or_else(inexact)?;
+                    rows = repacked;
+                }
+                if part.format.is_quantized() {
+                    packed.clear();
+                    pack(part.format, part.cols, rows, packed);
+                    part.buffer.write(part.at, packed)?;
+                } else {
+                    part.buffer.write(part.at, rows)?;
+                }
+                loaded.lock().unwrap_or_else(PoisonError::into_inner)(in_file.len() as u64);
+                Ok(())
+            },
+        )
     }
+}
+
+/// What a thread packs parts in.
+#[derive(Default)]
+struct Buffers {
+    /// Rows in the order of the device.
+    ordered: Vec<u8>,
+    /// In the type of the device.
+    repacked: Vec<u8>,
+    /// In the layout of the device.
+    packed: Vec<u8>,
 }
 
 /// A size as kernels take it.
@@ -160,4 +239,14 @@ impl<'a> Loader<'a> {
 /// [`Error::TooLarge`].
 pub fn fits(size: usize) -> Result<u32> {
     u32::try_from(size).map_err(|_| Error::TooLarge { size })
+}
+
+/// `count` values in `f32` of `buffer` from byte `at` on.
+///
+/// # Errors
+/// What the device reports.
+pub fn read_floats(buffer: &Buffer, at: u64, count: usize) -> Result<Vec<f32>> {
+    let mut values = vec![0.0f32; count];
+    buffer.read(at, values.as_mut_bytes())?;
+    Ok(values)
 }

@@ -6,15 +6,22 @@ use hcq::{BackendKind, Buffer, Device};
 
 use crate::cache::CacheType;
 use crate::engine::cache::CacheShape;
-use crate::engine::matrix::{Loader, Matrix};
+use crate::engine::layers::{
+    Experts, HeadNormMemory, LayerMemory, NormMemory, Product, Source, Step, Target,
+};
+use crate::engine::matrix::{Loader, Matrix, Rows, fits};
+use crate::engine::order::HeadOrder;
 use crate::engine::state::State;
 use crate::error::{Error, Result};
 use crate::gguf::TensorView;
 use crate::kernels::format::Format;
 use crate::kernels::heads::LONGEST_HEAD;
+use crate::kernels::repack::stored_as;
 use crate::kernels::rotation::turns;
 use crate::model::Model;
+use crate::model::architecture::{HeadNorms, Rotation};
 use crate::model::config::Config;
+use crate::model::tensors::{Affine, FeedForward, Layer};
 
 /// A model on a device: what every way of launching it works with.
 #[derive(Debug)]
@@ -29,39 +36,20 @@ pub struct DeviceModel {
     pub state: State,
     /// The token embedding.
     pub embedding: Matrix,
+    /// The vectors of learned positions, if the model has them.
+    pub positions: Option<Buffer>,
     /// Weights and caches of each layer.
     pub layers: Vec<LayerMemory>,
     /// Rotation of each pair per position.
     pub turns: Buffer,
-    /// Weights of the last norm.
-    pub output_norm: Buffer,
+    /// The last norm.
+    pub output_norm: NormMemory,
     /// The output matrix; the embedding if the model has no other.
     pub output: Matrix,
     /// How long copying the matrices took.
     pub loading: Duration,
     /// The longest that a step may take.
     pub patience: Duration,
-}
-
-/// Weights, keys and values of a layer.
-#[derive(Debug)]
-pub struct LayerMemory {
-    /// Weights of the norm before attention.
-    pub attn_norm: Buffer,
-    /// Query, key and value projections; neighbours of equal type are one matrix.
-    pub qkv: Vec<Matrix>,
-    /// Cached keys.
-    pub keys: Buffer,
-    /// Cached values.
-    pub values: Buffer,
-    /// Attention output projection.
-    pub o: Matrix,
-    /// Weights of the norm before the feed-forward block.
-    pub ffn_norm: Buffer,
-    /// Gate above up; one matrix if both have one type.
-    pub gate_up: Vec<Matrix>,
-    /// Down projection.
-    pub down: Matrix,
 }
 
 impl DeviceModel {
@@ -79,49 +67,45 @@ impl DeviceModel {
         let c = &model.config;
         if !c.head_dim.is_multiple_of(8) || c.head_dim > LONGEST_HEAD as usize {
             return Err(Error::KeyValue {
-                key: "llama.attention.key_length".into(),
+                key: c.architecture.key("attention.key_length"),
                 value: c.head_dim.to_string(),
                 rule: "the kernels take multiples of 8 up to 256",
             });
         }
+        c.check_positions(context)?;
         let cache = CacheShape::new(c, kv, context)?;
         let state = State::new(device, c.vocab, cache.context)?;
-        let turns = rotation(device, c)?;
-        let mut loader = Loader::default();
-        let mut norm = |weight: TensorView<'_>| -> Result<Buffer> {
-            let values = weight.to_f32()?;
-            let buffer = device.alloc(4 * values.len() as u64)?;
-            buffer.set_name(weight.name);
-            buffer.write(0, &values.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>())?;
-            progress(weight.data.len() as u64);
-            Ok(buffer)
-        };
-        let embedding = loader.add(device, &[model.embedding()])?;
+        let turns = rotation(device, c, false)?;
+        let of_windows = c.window.and_then(|window| window.rope_base);
+        let turns_of_windows = of_windows.map_or(Ok(turns.clone()), |_| rotation(device, c, true))?;
+        let mut upload = Upload { device, c, loader: Loader::default(), progress };
+        let embedding = upload.loader.add(device, &[model.embedding().into()])?;
+        let positions = model.positions();
+        let positions = positions.map(|t| upload.floats(t.name, &t.to_f32()?, t.data.len())).transpose()?;
         let mut layers = Vec::new();
         for index in 0..c.layers {
-            let layer = model.layer(index);
             // In the order of the file.
             let cached = |what: &str| -> Result<Buffer> {
                 let buffer = device.alloc(cache.bytes())?;
                 buffer.set_name(&format!("{what} of layer {index}"));
                 Ok(buffer)
             };
-            layers.push(LayerMemory {
-                keys: cached("keys")?,
-                values: cached("values")?,
-                attn_norm: norm(layer.attn_norm)?,
-                qkv: stacked(device, &mut loader, &[layer.q, layer.k, layer.v])?,
-                o: loader.add(device, &[layer.o])?,
-                ffn_norm: norm(layer.ffn_norm)?,
-                gate_up: stacked(device, &mut loader, &[layer.gate, layer.up])?,
-                down: loader.add(device, &[layer.down])?,
-            });
+            let (keys, values) = (cached("keys")?, cached("values")?);
+            let has_window = c.window.is_some_and(|window| window.is_of(index));
+            let turns = if has_window { turns_of_windows.clone() } else { turns.clone() };
+            let window = c.window_of(index, context).map(fits).transpose()?;
+            let steps = upload.steps(&model.layer(index))?;
+            layers.push(LayerMemory { keys, values, turns, window, steps });
         }
-        let output =
-            if model.is_tied() { embedding.clone() } else { loader.add(device, &[model.output()])? };
-        let output_norm = norm(model.output_norm())?;
+        let output = if model.is_tied() {
+            embedding.clone()
+        } else {
+            upload.loader.add(device, &[model.output().into()])?
+        };
+        let output_norm = upload.norm("final norm", &model.output_norm())?;
+        let Upload { loader, progress, .. } = upload;
         let begin = Instant::now();
-        loader.load(progress)?;
+        loader.load(&model.gguf, progress)?;
         let patience = match device.info().backend {
             // A software device takes about a nanosecond per weight and core, and with its checks a minute.
             BackendKind::Sim => Duration::from_secs(300 + model.tensor_bytes() / 10_000_000),
@@ -133,6 +117,7 @@ impl DeviceModel {
             cache,
             state,
             embedding,
+            positions,
             layers,
             turns,
             output_norm,
@@ -149,23 +134,155 @@ impl DeviceModel {
     }
 }
 
-impl LayerMemory {
-    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
-        self.qkv.iter().chain([&self.o]).chain(&self.gate_up).chain([&self.down])
+/// Copies vectors to the device, and collects matrices to copy.
+struct Upload<'a, 'p> {
+    device: &'a Device,
+    c: &'a Config,
+    loader: Loader<'a>,
+    progress: &'p mut (dyn FnMut(u64) + Send),
+}
+
+impl<'a> Upload<'a, '_> {
+    /// What a layer computes, whatever its architecture.
+    fn steps(&mut self, layer: &Layer<'a>) -> Result<Vec<Step>> {
+        let device = self.device;
+        let order = self.order();
+        let qkv = [(layer.q, order), (layer.k, order), (layer.v, None)];
+        let rows = qkv.map(|(affine, order)| Rows { tensor: affine.weight, order });
+        let heads = Product {
+            role: "q k v",
+            from: Source::Residual(self.norm("attention norm", &layer.attn_norm)?),
+            matrices: stacked(device, &mut self.loader, &rows)?,
+            bias: self.biases(&qkv.map(|(affine, order)| (affine.bias, order)))?,
+            to: Target::Heads(layer.head_norms.map(|norms| self.head_norms(norms)).transpose()?),
+        };
+        let [of_attention, of_ff] = match layer.post_norms {
+            Some([attention, ff]) => [("attention norm of results", attention), ("ff norm of results", ff)]
+                .map(|(role, weight)| Some((role, Affine { weight, bias: None }))),
+            None => [None, None],
+        };
+        let mut result = |norm: Option<(&'static str, Affine<'_>)>| {
+            norm.map(|(role, norm)| self.norm(role, &norm)).transpose().map(Target::Residual)
+        };
+        let (of_attention, of_ff) = (result(of_attention)?, result(of_ff)?);
+        let output = Product {
+            role: "attention output",
+            from: Source::Attended,
+            matrices: vec![self.loader.add(device, &[layer.o.weight.into()])?],
+            bias: self.biases(&[(layer.o.bias, None)])?,
+            to: of_attention,
+        };
+        let mut steps = vec![Step::Product(heads), Step::Attend, Step::Product(output)];
+        let norm = self.norm("ff norm", &layer.ffn_norm)?;
+        match layer.ff {
+            FeedForward::Dense { gate, up, down } => {
+                steps.extend(self.dense(norm, (gate, up, down), of_ff)?)
+            }
+            FeedForward::Experts { router, gate, up, down } => {
+                let mut add = |tensor: TensorView<'a>| self.loader.add(device, &[tensor.into()]);
+                let (router, gate, up, down) = (add(router)?, add(gate)?, add(up)?, add(down)?);
+                steps.push(Step::Experts(Experts { norm, router, gate, up, down }));
+            }
+        }
+        Ok(steps)
+    }
+
+    /// A feed-forward block that all tokens take.
+    fn dense(
+        &mut self,
+        norm: NormMemory,
+        (gate, up, down): (Option<TensorView<'a>>, Affine<'a>, Affine<'a>),
+        to: Target,
+    ) -> Result<[Step; 2]> {
+        let gate_up: Vec<Rows<'a>> = gate.into_iter().chain([up.weight]).map(Rows::from).collect();
+        let up = Product {
+            role: "gate up",
+            from: Source::Residual(norm),
+            matrices: stacked(self.device, &mut self.loader, &gate_up)?,
+            bias: self.biases(&[(up.bias, None)])?,
+            to: Target::Activated(self.c.architecture.activation),
+        };
+        let down = Product {
+            role: "down",
+            from: Source::Activated,
+            matrices: vec![self.loader.add(self.device, &[down.weight.into()])?],
+            bias: self.biases(&[(down.bias, None)])?,
+            to,
+        };
+        Ok([Step::Product(up), Step::Product(down)])
+    }
+
+    /// The order of queries and keys on the device, unless it is that of the file.
+    fn order(&self) -> Option<HeadOrder> {
+        let Config { head_dim, rope_dim, architecture, .. } = *self.c;
+        (architecture.rotation == Rotation::Halves).then_some(HeadOrder { head_dim, rope_dim })
+    }
+
+    fn floats(&mut self, name: &str, values: &[f32], file_bytes: usize) -> Result<Buffer> {
+        let buffer = self.device.alloc(4 * values.len() as u64)?;
+        buffer.set_name(name);
+        buffer.write(0, &values.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>())?;
+        (self.progress)(file_bytes as u64);
+        Ok(buffer)
+    }
+
+    fn norm(&mut self, role: &'static str, norm: &Affine<'_>) -> Result<NormMemory> {
+        let mut load = |t: TensorView<'_>| self.floats(t.name, &t.to_f32()?, t.data.len());
+        let weight = load(norm.weight)?;
+        let Some(added) = norm.bias else {
+            return Ok(NormMemory { role, reach: weight.clone(), weight, bias: None });
+        };
+        let bias = load(added)?;
+        // |Σ v (n w + b)| is at most √Σn² · √Σ(v w)² + √n · √Σ(v b)², and √x + √y at most √(2 (x + y)).
+        let pairs = norm.weight.to_f32()?.into_iter().zip(added.to_f32()?);
+        let reach: Vec<f32> = pairs.map(|(w, b)| (2.0 * (w * w + b * b)).sqrt()).collect();
+        let reach = self.floats("reach of a norm", &reach, 0)?;
+        Ok(NormMemory { role, weight, bias: Some(bias), reach })
+    }
+
+    /// Biases one after the other; `None` if there are none.
+    fn biases(&mut self, parts: &[(Option<TensorView<'_>>, Option<HeadOrder>)]) -> Result<Option<Buffer>> {
+        let (mut values, mut names, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for (tensor, order) in parts.iter().filter_map(|(tensor, order)| Some(((*tensor)?, *order))) {
+            let part = tensor.to_f32()?;
+            values.extend(order.map_or_else(|| part.clone(), |order| order.apply(&part)));
+            names.push(tensor.name);
+            bytes += tensor.data.len();
+        }
+        (!values.is_empty()).then(|| self.floats(&names.join(", "), &values, bytes)).transpose()
+    }
+
+    fn head_norms(&mut self, norms: [TensorView<'_>; 2]) -> Result<HeadNormMemory> {
+        let c = self.c;
+        let lengths = match c.architecture.head_norms {
+            HeadNorms::All => [c.q_dim(), c.kv_dim()],
+            HeadNorms::Each | HeadNorms::None => [c.head_dim; 2],
+        };
+        let [q, k] = norms;
+        let mut load = |t: TensorView<'_>| -> Result<Buffer> {
+            let values = t.to_f32()?;
+            let values = self.order().map_or_else(|| values.clone(), |order| order.apply(&values));
+            self.floats(t.name, &values, t.data.len())
+        };
+        let weights = [load(q)?, load(k)?];
+        Ok(HeadNormMemory { weights, lengths: [fits(lengths[0])?, fits(lengths[1])?] })
     }
 }
 
 /// Reserves memory for matrices below each other; neighbours of equal type become one if they share no tile.
-fn stacked<'a>(device: &Device, loader: &mut Loader<'a>, tensors: &[TensorView<'a>]) -> Result<Vec<Matrix>> {
-    let together = |a: &TensorView<'_>| Format::of(a.ty).map_or(1, Format::rows_together) as usize;
-    let joined =
-        |a: &TensorView<'_>, b: &TensorView<'_>| a.ty == b.ty && a.rows().is_multiple_of(together(a));
-    tensors.chunk_by(joined).map(|group| loader.add(device, group)).collect()
+fn stacked<'a>(device: &Device, loader: &mut Loader<'a>, rows: &[Rows<'a>]) -> Result<Vec<Matrix>> {
+    let together = |a: &TensorView<'_>| Format::of(stored_as(a.ty)).map_or(1, Format::rows_together) as usize;
+    let joined = |a: &Rows<'_>, b: &Rows<'_>| {
+        stored_as(a.tensor.ty) == stored_as(b.tensor.ty)
+            && a.tensor.rows().is_multiple_of(together(&a.tensor))
+    };
+    rows.chunk_by(joined).map(|group| loader.add(device, group)).collect()
 }
 
-/// The rotation of each pair of a head per position; zero for pairs that do not rotate.
-fn rotation(device: &Device, c: &Config) -> Result<Buffer> {
-    let mut steps: Vec<u64> = c.rope_frequencies().into_iter().map(turns).collect();
+/// The rotation of each pair of a head per position, in layers with a window if `windowed`; zero for pairs
+/// that do not rotate.
+fn rotation(device: &Device, c: &Config, windowed: bool) -> Result<Buffer> {
+    let mut steps: Vec<u64> = c.rope_frequencies(windowed).into_iter().map(turns).collect();
     steps.resize(c.head_dim / 2, 0);
     let buffer = device.alloc(8 * steps.len() as u64)?;
     buffer.write(0, &steps.iter().flat_map(|s| s.to_le_bytes()).collect::<Vec<_>>())?;

@@ -7,27 +7,34 @@
 //! [`Engine`] is what a caller uses. A model is copied to the device once (`memory`) and lowered to launches
 //! in three ways: `operations` (one launch per operation), `stream` (one launch per step) and `prompt` (chunks
 //! of many tokens).
+//!
+//! [`Columns`] are the other engine: several sequences, whose steps read the weights together.
 
 pub(crate) mod cache;
+mod columns;
 mod decode;
 mod diagnosis;
 mod footprint;
 pub(crate) mod launch;
+pub(crate) mod layers;
 pub(crate) mod matrix;
 pub(crate) mod memory;
 mod occupancy;
 pub(crate) mod operations;
 mod options;
+mod order;
 pub(crate) mod plan;
 mod profile;
 pub(crate) mod programs;
 pub(crate) mod prompt;
+mod session;
 pub(crate) mod state;
 pub(crate) mod stream;
 mod timed;
 mod times;
 mod trace;
 
+pub use columns::{ColumnId, Columns, ColumnsOptions, Cut, KeptPage, MOST_COLUMNS, PAGE};
 pub use decode::Engine;
 pub use footprint::Footprint;
 pub use occupancy::{KernelUse, Residency};

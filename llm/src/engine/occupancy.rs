@@ -57,7 +57,7 @@ impl Engine {
         }
         add(&mut uses, Mode::Operations.name(), &self.operations.launches);
         if let Some(prompt) = &mut self.prompt {
-            add(&mut uses, "prompt", &prompt.full_chunk(&self.model)?);
+            add(&mut uses, "prompt", &prompt.chunks.full_chunk(&self.model)?);
         }
         let sms = u64::from(self.model.device.info().sm_count);
         for kernel in &mut uses {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::decoder::Decoder;
 use crate::engine::decode::Engine;
 use crate::engine::launch::record;
+use crate::engine::prompt::chunks::{Place, Prompt};
 use crate::engine::timed::{phase_times, run_timed};
 use crate::engine::times::{LaunchTime, PhaseParts, Work};
 use crate::error::Result;
@@ -134,21 +135,23 @@ impl Engine {
     pub fn profile_prompt(&mut self, tokens: usize, warm_up: Duration) -> Result<Vec<KernelStat>> {
         self.reset()?;
         self.check_room(tokens)?;
-        let Some(prompt) = &mut self.prompt else { return Ok(Vec::new()) };
-        if !prompt.in_range(&self.model, &mut self.queue)? {
+        let Some(Prompt { chunks, .. }) = &mut self.prompt else { return Ok(Vec::new()) };
+        if !chunks.in_range(&self.model, &mut self.queue)? {
             return Ok(Vec::new());
         }
-        let patience = prompt.patience(&self.model);
+        let patience = chunks.patience(&self.model);
         let zeros = vec![0; tokens];
         let begin = Instant::now();
         while begin.elapsed() < warm_up {
-            for (position, chunk) in prompt.cut(&zeros) {
-                prompt.run(&self.model, &mut self.queue, position, chunk)?.wait(patience)?;
+            for (position, chunk) in chunks.cut(&zeros) {
+                let place = Place { position, table: 0 };
+                chunks.run(&self.model, &mut self.queue, place, chunk)?.wait(patience)?;
             }
         }
         let mut stats = Vec::new();
-        for (position, chunk) in prompt.cut(&zeros) {
-            let times = prompt.timed(&self.model, &mut self.queue, position, chunk, patience)?;
+        for (position, chunk) in chunks.cut(&zeros) {
+            let place = Place { position, table: 0 };
+            let times = chunks.timed(&self.model, &mut self.queue, place, chunk, patience)?;
             add_launches(&mut stats, times);
         }
         self.reset()?;

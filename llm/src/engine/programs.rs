@@ -1,15 +1,50 @@
 //! The kernels of a device's generation, loaded on first use.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hcq::{Device, Kernel, Program};
 
 use crate::error::{Error, Result};
 use crate::kernels::choices::Kernels;
+use crate::kernels::columns::chunks;
 use crate::kernels::committed::{self, Cubins};
 use crate::kernels::format::Format;
+use crate::kernels::layers;
 use crate::kernels::operations::matvec::{self, Epilogue};
+
+/// Who launches a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Launched {
+    /// The engine of one sequence.
+    ByEngine,
+    /// Columns, with or without chunks of prompts.
+    ByColumns {
+        /// Whether there are chunks.
+        chunks: bool,
+    },
+}
+
+impl Launched {
+    /// Whether kernels of `module` are launched.
+    fn takes(self, module: &str) -> bool {
+        let own = ["columns", "columns_product", chunks::NAME];
+        match self {
+            Launched::ByEngine => !own.contains(&module),
+            Launched::ByColumns { chunks: false } => {
+                ["columns", "columns_product", layers::NAME].contains(&module)
+            }
+            Launched::ByColumns { chunks: true } => {
+                let of_prompts = [layers::NAME, "prompt", "gemm", "dequantize"];
+                own.contains(&module) || of_prompts.contains(&module)
+            }
+        }
+    }
+}
+
+/// The largest stacks of committed kernels, by the generation that they are for and who launches them: they
+/// are asked for before an engine is set up, and when it is.
+static STACKS: Mutex<BTreeMap<(u32, Launched), u32>> = Mutex::new(BTreeMap::new());
 
 /// Loads modules on first use and returns their kernels.
 #[derive(Debug)]
@@ -32,20 +67,25 @@ impl Programs {
         Ok(Self { device: device.clone(), cubins, loaded, others, loaded_others })
     }
 
-    /// The largest stack per thread of all kernels: those that are committed for the device's generation, and
-    /// `others`.
+    /// The largest stack per thread of the kernels that are `launched`: of those that are committed for the
+    /// device's generation, and of `others`.
     ///
     /// # Errors
     /// [`Error::NoKernels`]; what is wrong with a cubin.
-    pub fn largest_stack(device: &Device, others: &Kernels) -> Result<u32> {
+    pub fn largest_stack(device: &Device, launched: Launched, others: &Kernels) -> Result<u32> {
         let sm = device.info().sm_number();
         let committed = committed::cubins(sm).ok_or(Error::NoKernels { sm })?;
-        let cubins = committed.iter().map(|(_, cubin)| *cubin).chain(others.values().map(|cubin| &**cubin));
-        let mut most = 0;
-        for cubin in cubins {
-            most = Program::largest_stack(cubin)?.max(most);
-        }
-        Ok(most)
+        let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_committed = match stacks.get(&(sm, launched)) {
+            Some(known) => *known,
+            None => {
+                let taken = committed.iter().filter(|(module, _)| launched.takes(module));
+                let found = largest(taken.map(|(_, cubin)| *cubin))?;
+                stacks.insert((sm, launched), found);
+                found
+            }
+        };
+        Ok(of_committed.max(largest(others.values().map(|cubin| &**cubin))?))
     }
 
     /// Adds a kernel that is alone in `cubin`.
@@ -73,4 +113,13 @@ impl Programs {
     pub fn matvec(&mut self, format: Format, epilogue: Epilogue, shape: matvec::Shape) -> Result<Kernel> {
         self.kernel(format.suffix(), &shape.kernel_name(format, epilogue))
     }
+}
+
+/// The largest stack of the kernels in some cubins.
+fn largest<'a>(cubins: impl Iterator<Item = &'a [u8]>) -> Result<u32> {
+    let mut most = 0;
+    for cubin in cubins {
+        most = Program::largest_stack(cubin)?.max(most);
+    }
+    Ok(most)
 }

@@ -3,8 +3,9 @@
 use hcq::{Args, Buffer, LaunchConfig};
 
 use crate::engine::launch::Launch;
+use crate::engine::layers::{HeadNormMemory, LayerMemory, NormMemory, Product, Source, Step, Target};
 use crate::engine::matrix::{Matrix, fits};
-use crate::engine::memory::{DeviceModel, LayerMemory};
+use crate::engine::memory::DeviceModel;
 use crate::engine::plan::StepPlan;
 use crate::engine::programs::Programs;
 use crate::engine::state::State;
@@ -16,8 +17,11 @@ use crate::kernels::stream::sync::{
     FIRST_PHASE_AT, MARKS, MAX_BLOCKS, PACKET_BYTES, PACKET_VALUES, PHASES_PER_STEP, SYNC_WORDS,
 };
 use crate::kernels::stream::task::{
-    Attention, Division, Finish, Heads, Input, Packets, Results, Segment, Task,
+    Attention, Division, Finish, HeadNorms, Heads, Input, Packets, Results, Segment, Task,
 };
+use crate::kernels::stream::variant::{Style, Variant};
+use crate::model::architecture::{Activation, Architecture, Biases, Norm};
+use crate::model::config::Config;
 
 /// Slots that keep memory busy, whatever their size.
 const BUSY_SLOTS: u32 = 8;
@@ -36,8 +40,8 @@ struct Ring {
 }
 
 impl Ring {
-    /// The ring in `bytes` bytes for slots of at least `least`, for matrices of quantized types, of others, or
-    /// of both. Numbers stream in larger slots while there are enough of them.
+    /// The ring in `bytes` bytes for slots of at least `least`, for matrices of quantized types, of others,
+    /// or of both. Numbers stream in larger slots while there are enough of them.
     fn of(bytes: u32, least: u32, quantized: bool, numbers: bool) -> Self {
         let of = |slot: u32| Self { slot, slots: (bytes / slot).min(MAX_SLOTS) / GROUP_SLOTS * GROUP_SLOTS };
         let larger = match (quantized, numbers) {
@@ -79,17 +83,59 @@ struct Planner<'a> {
     partials: u64,
     counters: u64,
     heads: Heads,
+    style: Style,
     kept: Vec<Buffer>,
 }
 
-/// Whether the kernel takes a model: gate and up share no tile, and phases have numbers enough.
+/// The style of an architecture's layers.
+pub fn style(a: &Architecture) -> Style {
+    let plain = a.norm == Norm::Layer && a.activation == Activation::Gelu;
+    match plain && a.biases == Biases::All && a.learned_positions {
+        true => Style::Plain,
+        false => Style::Gated,
+    }
+}
+
+/// What the layers of a model need in `context` positions that the kernel does not compute; `None` if it
+/// computes them.
+pub fn lacks(c: &Config, context: usize) -> Option<&'static str> {
+    let a = c.architecture;
+    if style(a) == Style::Plain {
+        return a.experts.then_some("mixtures of experts");
+    }
+    [
+        (a.scaled_embedding, "scaled embeddings"),
+        (a.post_norms, "norms of results"),
+        ((0..c.layers).any(|layer| c.window_of(layer, context).is_some()), "windows of positions"),
+        (c.score_cap.is_some(), "capped scores"),
+        (c.logit_cap.is_some(), "capped logits"),
+        (a.norm == Norm::Layer, "layer norms"),
+        (a.learned_positions, "learned positions"),
+        (a.activation == Activation::Gelu, "feed-forward blocks without a gate"),
+        (a.activation == Activation::GeluGate, "gates by GELU"),
+        (a.biases == Biases::All, "biases of all projections"),
+        (a.experts, "mixtures of experts"),
+    ]
+    .into_iter()
+    .find_map(|(needed, what)| needed.then_some(what))
+}
+
+/// Whether the kernel takes a model: it computes its layers, a consumer has a single column of an input behind
+/// a layer norm, gate and up share no tile, and phases have numbers enough.
 pub fn takes(m: &DeviceModel) -> bool {
     let phases = 5 * m.config.layers + 2;
-    let divided = |l: &LayerMemory| match &l.gate_up[..] {
-        [both] => (both.rows / 2).is_multiple_of(both.format.rows_together()),
+    let widest = (CONSUMERS * TILE_COLS) as usize;
+    let narrow = style(m.config.architecture) == Style::Gated || m.config.hidden <= widest;
+    let divided = |p: &Product| match (&p.to, &p.matrices[..]) {
+        (Target::Activated(activation), [both]) if activation.is_gated() => {
+            (both.rows / 2).is_multiple_of(both.format.rows_together())
+        }
         _ => true,
     };
-    m.layers.iter().all(divided) && phases < PHASES_PER_STEP as usize - 1
+    lacks(&m.config, m.cache.context as usize).is_none()
+        && narrow
+        && m.layers.iter().flat_map(LayerMemory::products).all(divided)
+        && phases < PHASES_PER_STEP as usize - 1
 }
 
 /// Lowers the model `m`. `None` if the kernel does not take it or does not fit the device.
@@ -104,7 +150,9 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     }
     let Planner { phases, kept, .. } = Planner::new(m, blocks)?.lowered()?;
     let needs = phases.iter().fold(Needs::default(), |most, p| most.max(p.task.needs()));
-    let kernel = programs.kernel(NAME, NAME)?;
+    let formats: Vec<_> = m.matrices().map(|m| m.format).collect();
+    let variant = Variant::of(style(m.config.architecture), &formats);
+    let kernel = programs.kernel(variant.module, NAME)?;
     let most = fits(usize::try_from(info.max_shared_per_block.count()).unwrap_or(usize::MAX))?;
     let free = most.saturating_sub(kernel.static_shared() + needs.fixed());
     let quantized = m.matrices().any(|m| m.format.is_quantized());
@@ -175,12 +223,20 @@ impl<'a> Planner<'a> {
             head_dim: fits(c.head_dim)?,
             context: m.cache.context,
             kv: m.cache.kv,
+            score_factor: c.score_factor,
+            bias: 0,
+            norms: None,
         };
         let State { words, logits, resident, .. } = &m.state;
-        let mut kept = Vec::from([&m.turns, &m.output_norm, words, logits, resident].map(Buffer::clone));
+        let mut kept =
+            Vec::from([&m.turns, &m.output_norm.weight, words, logits, resident].map(Buffer::clone));
         kept.extend(m.matrices().map(|m| m.buffer().clone()));
+        kept.extend(m.positions.iter().chain(&m.output_norm.bias).cloned());
         for layer in &m.layers {
-            kept.extend([&layer.attn_norm, &layer.ffn_norm, &layer.keys, &layer.values].map(Buffer::clone));
+            kept.extend([&layer.keys, &layer.values].map(Buffer::clone));
+            kept.extend(layer.norms().flat_map(|norm| norm.bias.iter().chain([&norm.weight])).cloned());
+            kept.extend(layer.products().flat_map(|p| p.bias.clone()));
+            kept.extend(layer.products().flat_map(|p| head_norms(p).map(|n| n.weights.clone())).flatten());
         }
         let mut zeros = |bytes: usize| -> Result<u64> {
             let buffer = m.device.alloc(bytes as u64)?;
@@ -202,7 +258,8 @@ impl<'a> Planner<'a> {
         let partials = zeros(4 * Attention::partial_words(&heads, blocks) as usize)?;
         let counters = zeros(4 * Attention::units(&heads) as usize)?;
         let division = Division::new(blocks);
-        Ok(Self { m, division, phases: Vec::new(), vectors, partials, counters, heads, kept })
+        let style = style(c.architecture);
+        Ok(Self { m, division, phases: Vec::new(), vectors, partials, counters, heads, style, kept })
     }
 
     /// All phases.
@@ -210,16 +267,21 @@ impl<'a> Planner<'a> {
         let m = self.m;
         // As if a layer before the first had written it.
         let out = self.packets(self.vectors[1].after);
-        self.push("embedding", Task::embed(&whole(&m.embedding), out), m.embedding.row_bytes(), 0);
+        let embedding = Task::embed(&whole(&m.embedding), out);
+        let (embedding, bytes) = match &m.positions {
+            Some(positions) => (embedding.with_positions(positions.va().raw()), 4 * m.config.hidden as u64),
+            None => (embedding, 0),
+        };
+        self.push("embedding", embedding, m.embedding.row_bytes() + bytes, 0);
         let mut x = out;
         for (i, layer) in m.layers.iter().enumerate() {
             x = self.layer(layer, self.vectors[i % 2], x);
         }
-        let input = Input { x, norm: Some((m.output_norm.va().raw(), m.config.rms_eps)) };
+        let input = Input { x, norm: Some((m.output_norm.weight.va().raw(), m.config.norm_eps)) };
         let results = Results::Logits(m.state.logits.va().raw());
         let task = Task::matvec(input, &[whole(&m.output)], results, &mut self.division);
-        let bytes = m.output.bytes() + 4 * m.config.hidden as u64;
-        self.push("output", task.ending(Finish::Choose), bytes, 0);
+        let (task, norm_bytes) = self.normed(task, &m.output_norm);
+        self.push("output", task.ending(Finish::Choose), m.output.bytes() + norm_bytes, 0);
         Ok(self)
     }
 
@@ -227,53 +289,90 @@ impl<'a> Planner<'a> {
         self.phases.push(Phase { role, task, weight_bytes, cache_bytes });
     }
 
+    /// A phase with `norm` before it, and the bytes of the norm.
+    fn normed(&self, task: Task, norm: &NormMemory) -> (Task, u64) {
+        let bytes = 4 * self.m.config.hidden as u64;
+        match &norm.bias {
+            Some(bias) => (task.with_layer_norm(bias.va().raw()), 2 * bytes),
+            None => (task, bytes),
+        }
+    }
+
     /// What the next phase writes to `address`. Phases are numbered from 1.
     fn packets(&self, address: u64) -> Packets {
         Packets { address, phase: self.phases.len() as u32 + 1 }
     }
 
-    /// The five phases of a layer whose input is `x`. Returns its result.
-    fn layer(&mut self, layer: &LayerMemory, v: Vectors, x: Packets) -> Packets {
-        let m = self.m;
-        let c = &m.config;
-        let heads = Heads { keys: layer.keys.va().raw(), values: layer.values.va().raw(), ..self.heads };
-        let normed = |x, weight: &Buffer| Input { x, norm: Some((weight.va().raw(), c.rms_eps)) };
-        let plain = |x| Input { x, norm: None };
-        let bytes = |matrices: &[Matrix]| matrices.iter().map(Matrix::bytes).sum::<u64>();
-        let norm_bytes = 4 * c.hidden as u64;
-
-        let qkv = self.packets(v.qkv);
-        let segments: Vec<Segment> = layer.qkv.iter().map(whole).collect();
-        let results = Results::Heads(qkv, heads);
-        let task = Task::matvec(normed(x, &layer.attn_norm), &segments, results, &mut self.division);
-        self.push("q k v", task, bytes(&layer.qkv) + norm_bytes, 0);
-
-        let attended = self.packets(v.attended);
-        let (partials, counters) = (self.partials, self.counters);
-        let attention = Attention { qkv, out: attended, partials, counters, heads };
-        let task = Task::attention(&attention, self.division.blocks());
-        self.push("attention", task, 0, m.cache.bytes_per_position());
-
-        let between = self.packets(v.between);
-        let results = Results::Add(x, between);
-        let task = Task::matvec(plain(attended), &[whole(&layer.o)], results, &mut self.division);
-        self.push("attention output", task, layer.o.bytes(), 0);
-
-        let gated = self.packets(v.gated);
-        let segments = match &layer.gate_up[..] {
-            [both] => halves(both),
-            parts => parts.iter().map(whole).collect(),
-        };
-        let input = normed(between, &layer.ffn_norm);
-        let task = Task::matvec(input, &segments, Results::Gate(gated), &mut self.division);
-        self.push("gate up", task, bytes(&layer.gate_up) + norm_bytes, 0);
-
-        let after = self.packets(v.after);
-        let results = Results::Add(between, after);
-        let task = Task::matvec(plain(gated), &[whole(&layer.down)], results, &mut self.division);
-        self.push("down", task, layer.down.bytes(), 0);
-        after
+    /// The phases of a layer whose input is `x`. Returns its result.
+    fn layer(&mut self, layer: &LayerMemory, v: Vectors, mut x: Packets) -> Packets {
+        let (m, mut streams) = (self.m, [v.between, v.after].into_iter());
+        let [mut qkv, mut attended, mut gated] = [Packets::default(); 3];
+        let mut heads = Heads { keys: layer.keys.va().raw(), values: layer.values.va().raw(), ..self.heads };
+        for step in &layer.steps {
+            let Step::Product(p) = step else {
+                // Experts are not taken, so this is attention.
+                attended = self.packets(v.attended);
+                let (partials, counters) = (self.partials, self.counters);
+                let attention = Attention { qkv, out: attended, partials, counters, heads };
+                let task = Task::attention(&attention, self.division.blocks());
+                self.push("attention", task, 0, m.cache.bytes_per_position());
+                continue;
+            };
+            let input = match &p.from {
+                Source::Residual(norm) => {
+                    Input { x, norm: Some((norm.weight.va().raw(), m.config.norm_eps)) }
+                }
+                Source::Attended => Input { x: attended, norm: None },
+                Source::Activated => Input { x: gated, norm: None },
+            };
+            let (segments, results) = match &p.to {
+                Target::Heads(norms) => {
+                    qkv = self.packets(v.qkv);
+                    heads.bias = p.bias.as_ref().map_or(0, |bias| bias.va().raw());
+                    heads.norms = norms.as_ref().map(|norms| HeadNorms {
+                        weights: norms.weights.each_ref().map(|weight| weight.va().raw()),
+                        eps: m.config.norm_eps,
+                    });
+                    (all(&p.matrices), Results::Heads(qkv, heads))
+                }
+                Target::Activated(activation) => {
+                    gated = self.packets(v.gated);
+                    // Gates by GELU are not taken, so a gate is one by SiLU.
+                    match (activation.is_gated(), &p.matrices[..]) {
+                        (true, [both]) => (halves(both), Results::Gate(gated)),
+                        (true, matrices) => (all(matrices), Results::Gate(gated)),
+                        (false, matrices) => (all(matrices), Results::Gelu(gated)),
+                    }
+                }
+                Target::Residual(_) => {
+                    let out = self.packets(streams.next().unwrap_or_default());
+                    let residual = std::mem::replace(&mut x, out);
+                    (all(&p.matrices), Results::Add(residual, out))
+                }
+            };
+            let task = Task::matvec(input, &segments, results, &mut self.division);
+            let task = match &p.bias {
+                Some(bias) if self.style == Style::Plain => task.with_biases(bias.va().raw()),
+                _ => task,
+            };
+            let (task, norm_bytes) = match &p.from {
+                Source::Residual(norm) => self.normed(task, norm),
+                Source::Attended | Source::Activated => (task, 0),
+            };
+            self.push(p.role, task, p.bytes() + norm_bytes, 0);
+        }
+        x
     }
+}
+
+/// The norms of queries and keys of a product that has some.
+fn head_norms(p: &Product) -> Option<&HeadNormMemory> {
+    if let Target::Heads(norms) = &p.to { norms.as_ref() } else { None }
+}
+
+/// All rows of some matrices.
+fn all(matrices: &[Matrix]) -> Vec<Segment> {
+    matrices.iter().map(whole).collect()
 }
 
 /// All rows of a matrix.

@@ -82,7 +82,7 @@ impl TimedGraph {
     }
 
     /// The launches of the last replay, of one token at `position`.
-    fn launches(&self, work: Work, position: usize) -> Vec<LaunchTime> {
+    pub fn launches(&self, work: Work, position: usize) -> Vec<LaunchTime> {
         timed(&self.launches, &self.times, work, (position, position + 1))
     }
 }

@@ -3,6 +3,7 @@
 //! [`Gguf`] reads versions 2 and 3 from a mapped file or from memory: all metadata, and a table of tensors
 //! whose data is not copied. Layout by the GGUF specification (`docs/gguf.md` in the ggml repository).
 
+mod fingerprint;
 mod layout;
 mod parse;
 pub(crate) mod types;
@@ -13,7 +14,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::OnceLock;
 
+pub use fingerprint::Fingerprint;
 pub use layout::TensorInfo;
 pub use types::GgmlType;
 pub use value::{Array, Value};
@@ -26,6 +29,7 @@ use layout::Layout;
 pub struct Gguf {
     layout: Layout,
     data: Data,
+    fingerprint: OnceLock<Fingerprint>,
 }
 
 /// The bytes of a file.
@@ -79,7 +83,7 @@ impl Gguf {
         // forbids it.
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(failed("map"))?;
         let layout = parse::parse(&map)?;
-        Ok(Self { layout, data: Data::Mapped(map) })
+        Ok(Self { layout, data: Data::Mapped(map), fingerprint: OnceLock::new() })
     }
 
     /// Parses a file in memory: a `&'static [u8]` or a `Vec<u8>`.
@@ -89,7 +93,20 @@ impl Gguf {
     pub fn from_bytes(bytes: impl Into<Cow<'static, [u8]>>) -> Result<Self> {
         let bytes = bytes.into();
         let layout = parse::parse(&bytes)?;
-        Ok(Self { layout, data: Data::Memory(bytes) })
+        Ok(Self { layout, data: Data::Memory(bytes), fingerprint: OnceLock::new() })
+    }
+
+    /// Has the system read `part`, bytes of the file, ahead of their use, if the file is mapped. Does not
+    /// wait.
+    pub(crate) fn fetch(&self, part: &[u8]) {
+        let Data::Mapped(map) = &self.data else { return };
+        let Some(at) = part.as_ptr().addr().checked_sub(map.as_ptr().addr()) else { return };
+        if at >= map.len() {
+            return;
+        }
+        if let Err(error) = map.advise_range(memmap2::Advice::WillNeed, at, part.len().min(map.len() - at)) {
+            tracing::debug!(%error, "the file is not read ahead");
+        }
     }
 
     /// The container version, 2 or 3.
@@ -105,6 +122,11 @@ impl Gguf {
     /// Size of the file, in bytes.
     pub fn len(&self) -> u64 {
         self.data.bytes().len() as u64
+    }
+
+    /// The hash of the whole file, which all cores compute when it is first asked for.
+    pub fn fingerprint(&self) -> Fingerprint {
+        *self.fingerprint.get_or_init(|| Fingerprint::of(self.data.bytes()))
     }
 
     /// Whether the file holds no tensor.

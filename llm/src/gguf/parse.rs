@@ -37,8 +37,8 @@ pub(super) fn parse(data: &[u8]) -> Result<Layout> {
     for _ in 0..key_count {
         let key = r.string("a metadata key")?;
         let value = r.value(&key)?;
-        if metadata.contains_key(&key) {
-            return Err(Error::DuplicateKey { key });
+        if let Some(first) = metadata.get(&key) {
+            return Err(Error::DuplicateKey { differ: *first != value, key });
         }
         metadata.insert(key, value);
     }
@@ -220,11 +220,11 @@ impl<'a> Reader<'a> {
     fn tensor(&mut self, alignment: u64) -> Result<TensorInfo> {
         let name = self.string("a tensor name")?;
         let rank = self.u32(&name)?;
-        let mut dims = Vec::new();
-        for _ in 0..rank.min(MAX_DIMS) {
-            dims.push(self.u64(&name)?);
+        if rank == 0 || rank > MAX_DIMS {
+            return Err(Error::Rank { name, rank });
         }
-        if rank == 0 || rank > MAX_DIMS || dims.contains(&0) {
+        let dims = (0..rank).map(|_| self.u64(&name)).collect::<Result<Vec<u64>>>()?;
+        if dims.contains(&0) {
             return Err(Error::Dimensions { name, dims });
         }
         let id = self.u32(&name)?;

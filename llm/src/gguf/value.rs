@@ -53,6 +53,7 @@ impl Value {
             Self::String(_) => "a string",
             Self::Array(Array::String(_)) => "an array of strings",
             Self::Array(_) => "an array",
+            Self::I8(..0) | Self::I16(..0) | Self::I32(..0) | Self::I64(..0) => "a negative integer",
             _ => "an integer",
         }
     }

@@ -74,6 +74,19 @@ impl Section {
         self.t > 0
     }
 
+    /// What a lane has of the section, as the tensor cores want it: byte offsets from the place of its first
+    /// piece, and lengths. Pieces that lie together are one.
+    pub fn lane_pieces(self) -> Vec<(u32, u32)> {
+        let place = |h: u32, s: u32| h * self.h + s * self.s;
+        match (self.has_units(), self.bytes) {
+            (true, 16) => vec![(place(0, 0), 16), (place(0, 1), 16), (place(1, 0), 16), (place(1, 1), 16)],
+            // Pieces of both units of a row, or of all four.
+            (true, 8) => vec![(place(0, 0), 16), (place(1, 0), 16)],
+            (true, bytes) => vec![(0, 4 * bytes)],
+            (false, bytes) => vec![(0, bytes), (place(1, 0), bytes)],
+        }
+    }
+
     /// Bytes of the section.
     const fn size(self) -> u32 {
         let pieces = if self.has_units() { TILE_ROWS * TILE_COLS / UNIT } else { TILE_ROWS };
@@ -81,6 +94,7 @@ impl Section {
     }
 
     /// Byte offset of the piece of row `row` and unit `unit`, both within the tile.
+    #[cfg(test)]
     pub const fn place(self, row: u32, unit: u32) -> u32 {
         self.at + row / 8 * self.h + row % 8 * self.g + unit / 4 * self.s + unit % 4 * self.t
     }

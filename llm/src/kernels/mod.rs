@@ -1,8 +1,9 @@
 //! The kernels: written with `ptxgen`, compiled ahead for each target and embedded as cubins.
 //!
-//! Three rooms hold the three ways of running a model: [`operations`] has one kernel per operation, [`stream`] a
-//! whole decode step in one kernel, [`prompt`] many tokens at once on the tensor cores. [`sample`] chooses the token that follows. The modules beside them
-//! are shared: the layout of weights ([`format`](mod@format), [`pack`]), the key/value [`cache`], the
+//! Three rooms hold the three ways of running a model: [`operations`] has one kernel per operation,
+//! [`stream`] a whole decode step in one kernel, [`prompt`] many tokens at once on the tensor cores.
+//! [`columns`] are a step of several sequences. [`sample`] chooses the token that follows. The modules beside
+//! them are shared: the layout of weights ([`format`](mod@format), [`pack`]), the key/value [`cache`], the
 //! decode [`state`].
 //!
 //! `cargo run -p ga10b-llm --example build_kernels` compiles the committed cubins again (it needs a `ptxas`);
@@ -11,13 +12,20 @@
 pub(crate) mod activation;
 pub mod cache;
 pub mod choices;
+pub mod columns;
 pub mod committed;
 pub mod format;
 pub mod heads;
+pub(crate) mod inverse_root;
+pub mod layers;
+pub mod limits;
+mod links;
+pub mod mixture;
 pub mod operations;
 pub mod pack;
 pub mod prompt;
 pub mod recipe;
+pub mod repack;
 pub mod rotation;
 pub mod sample;
 pub mod state;
@@ -32,9 +40,11 @@ use crate::kernels::operations::matvec::Epilogue;
 use crate::kernels::operations::{attention, matvec, norm, quantized_attention, rope, token};
 use crate::kernels::prompt::{attention as prompt_attention, dequantize, gemm, shares, squares, vector};
 
-/// All kernels for `target`, in the modules that are committed.
+/// All kernels for `target`, in the modules that are committed. Those of [`operations`], [`prompt`] and
+/// [`layers`] begin with the wait of early links; those of [`columns`] have it where they need it.
 pub fn modules(target: Target) -> Vec<Named> {
     let mut modules = Vec::new();
+    let linked = |kernels: Vec<Kernel>| kernels.into_iter().map(|k| links::linked(k, target)).collect();
     let mut add = |name: &str, kernels: Vec<Kernel>| {
         let mut module = Module::new(target);
         for kernel in kernels {
@@ -45,19 +55,22 @@ pub fn modules(target: Target) -> Vec<Named> {
     for format in Format::ALL {
         let mut kernels = vec![token::embed(format)];
         kernels.extend(Epilogue::ALL.map(|e| matvec::kernel(format, e, matvec::Shape::default())));
-        add(format.suffix(), kernels);
+        add(format.suffix(), linked(kernels));
     }
     add(sample::kernel::NAME, vec![sample::kernel::kernel()]);
-    add(stream::kernel::NAME, vec![stream::kernel::kernel(target)]);
+    for variant in &stream::variant::VARIANTS {
+        add(variant.module, vec![stream::kernel::kernel(target, variant)]);
+    }
     let mut kernels = vec![attention::combine()];
-    kernels.extend(
-        HEAD_DIMS.into_iter().flat_map(|d| [attention::kernel(d, false), attention::kernel(d, true)]),
-    );
-    kernels.extend(HEAD_DIMS.map(quantized_attention::kernel));
-    add("attention", kernels);
+    for limited in [false, true] {
+        let both = |d| [false, true].map(|split| attention::kernel(d, split, limited));
+        kernels.extend(HEAD_DIMS.into_iter().flat_map(both));
+        kernels.extend(HEAD_DIMS.map(|d| quantized_attention::kernel(d, limited)));
+    }
+    add("attention", linked(kernels));
     add(
         "vector",
-        vec![
+        linked(vec![
             norm::rmsnorm(),
             norm::silu_mul(),
             rope::kernel(CacheType::F16),
@@ -65,15 +78,23 @@ pub fn modules(target: Target) -> Vec<Named> {
             token::argmax(),
             token::argmax_finish(),
             token::advance(),
-        ],
+        ]),
     );
+    add("columns", columns::vectors(target));
+    add("columns_product", columns::products(target));
+    add(columns::chunks::NAME, linked(columns::of_prompts()));
     let both = |format| [dequantize::matrix(format), dequantize::embed(format)];
-    add("dequantize", Format::ALL.into_iter().flat_map(both).collect());
+    add("dequantize", linked(Format::ALL.into_iter().flat_map(both).collect()));
     let of_tile = |tile| gemm::Output::ALL.map(|output| gemm::kernel(tile, output));
-    add("gemm", gemm::TILES.into_iter().flat_map(of_tile).collect());
+    add("gemm", linked(gemm::TILES.into_iter().flat_map(of_tile).collect()));
     let mut kernels = vec![vector::norm(), vector::rope(CacheType::F16), vector::last()];
     kernels.extend([vector::rope(CacheType::Q8_0), vector::expand(), squares::kernel()]);
-    kernels.extend(HEAD_DIMS.into_iter().flat_map(|d| [prompt_attention::kernel(d), shares::merge(d)]));
-    add("prompt", kernels);
+    kernels
+        .extend(HEAD_DIMS.into_iter().flat_map(|d| [prompt_attention::kernel(d, false), shares::merge(d)]));
+    kernels.extend(HEAD_DIMS.map(|d| prompt_attention::kernel(d, true)));
+    add("prompt", linked(kernels));
+    add(layers::NAME, linked(layers::kernels()));
+    add(layers::experts::PRODUCTS, linked(Format::ALL.into_iter().map(layers::experts::product).collect()));
+    add(mixture::NAME, linked(mixture::kernels()));
     modules
 }

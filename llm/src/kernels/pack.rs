@@ -1,201 +1,382 @@
 //! From the blocks of a file to the tiles that kernels read: done once, when a model is loaded, at the speed
 //! of memory.
 //!
-//! The loops have fixed lengths and no branches per value, so that compilers turn them into vector
-//! instructions.
+//! A strip of [`TILE_ROWS`] rows is read in the order of the file, at the speed of a copy, and stays in the
+//! core's cache while some of its tiles at a time are filled; filled tiles are appended. So what is packed is
+//! written once and in order, and nothing is cleared before.
+//!
+//! Blocks and tiles are types without padding, whose places are constants. Values are moved eight at a time
+//! in words of 64 bits: compilers make good code of that at every level of optimization, on every processor.
 
-use crate::kernels::format::{Format, Section, TILE_COLS, TILE_ROWS, UNIT};
+#![expect(
+    clippy::needless_range_loop,
+    reason = "unrolled at every level of optimization, as iterators are not"
+)]
 
-/// Appends whole rows of `cols` values of a file to `packed`, in the layout of [`Format`]. Rows after the first
-/// call continue a matrix only if all before were multiples of [`Format::rows_together`].
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::kernels::format::{Format, TILE_COLS, TILE_ROWS};
+
+/// Appends whole rows of `cols` values of a file to `packed`, in the layout of [`Format`]. Rows after the
+/// first call continue a matrix only if all before were multiples of [`Format::rows_together`].
 ///
 /// # Panics
 /// If `cols` is no multiple of the type's block size, or `rows` are no whole rows.
 pub fn pack(format: Format, cols: u32, rows: &[u8], packed: &mut Vec<u8>) {
     match format {
         Format::F32 | Format::F16 | Format::Bf16 => packed.extend_from_slice(rows),
-        Format::Q8_0 => tiles::<34>(format, cols, rows, packed, |block, place| {
-            place.scatter::<16>(0, &block[2..18]);
-            place.scatter::<16>(1, &block[18..]);
-            place.scatter::<2>(2, &block[..2]);
-        }),
-        Format::Q4_0 => tiles::<18>(format, cols, rows, packed, |block, place| {
-            // In two's complement.
-            let quants: [u8; 16] = std::array::from_fn(|i| block[2 + i] ^ 0x88);
-            place.scatter::<16>(0, &quants);
-            place.scatter::<2>(1, &block[..2]);
-        }),
-        Format::Q4K => tiles::<144>(format, cols, rows, packed, |block, place| {
-            let mut quants = [0; 128];
-            nibbles(&block[16..], &mut quants);
-            place.scatter::<16>(0, &quants);
-            place.scatter::<16>(1, &block[..16]);
-        }),
-        Format::Q5K => tiles::<176>(format, cols, rows, packed, |block, place| {
-            let (mut quants, mut fifths) = ([0; 128], [0; 32]);
-            nibbles(&block[48..], &mut quants);
-            fifth_bits(&block[16..48], &mut fifths);
-            place.scatter::<16>(0, &quants);
-            place.scatter::<16>(1, &block[..16]);
-            place.scatter::<4>(2, &fifths);
-        }),
-        Format::Q6K => tiles::<210>(format, cols, rows, packed, |block, place| {
-            q6_unit::<0>(block, place);
-            q6_unit::<1>(block, place);
-            q6_unit::<2>(block, place);
-            q6_unit::<3>(block, place);
-            q6_unit::<4>(block, place);
-            q6_unit::<5>(block, place);
-            q6_unit::<6>(block, place);
-            q6_unit::<7>(block, place);
-            place.scatter::<2>(2, &block[192..208]);
-            place.scatter::<2>(3, &block[208..]);
-        }),
+        Format::Q8_0 => tiles::<Q8_0>(cols, rows, packed),
+        Format::Q4_0 => tiles::<Q4_0>(cols, rows, packed),
+        Format::Q4K => tiles::<Q4K>(cols, rows, packed),
+        Format::Q5K => tiles::<Q5K>(cols, rows, packed),
+        Format::Q6K => tiles::<Q6K>(cols, rows, packed),
     }
 }
 
-/// Where the pieces of a block go: units from `unit` on of a row of a tile.
-struct Place<'a> {
-    sections: &'static [Section],
-    tile: &'a mut [u8],
-    row: u32,
-    unit: u32,
-}
+/// Tiles that are filled together: few enough that they stay in the first-level cache with what they are
+/// filled from, enough for runs of blocks that are worth fetching.
+const TOGETHER: usize = 8;
+/// Bytes of a line of the CPU's caches; of a part of one where lines are longer.
+const LINE: usize = 64;
 
-impl Place<'_> {
-    /// Writes bytes from `at` on of the piece of the block's unit `unit` in a section.
-    fn put<const N: usize>(&mut self, section: usize, unit: u32, at: usize, bytes: [u8; N]) {
-        let place = self.sections[section].place(self.row, self.unit + unit) as usize + at;
-        self.tile[place..][..N].copy_from_slice(&bytes);
-    }
-
-    /// Writes the pieces of the block's units in a section, `N` bytes each.
-    fn scatter<const N: usize>(&mut self, section: usize, pieces: &[u8]) {
-        for (unit, piece) in (0..).zip(pieces.as_chunks::<N>().0) {
-            self.put(section, unit, 0, *piece);
-        }
-    }
-}
-
-/// Packs rows of blocks of `BYTES` bytes; `each` writes the pieces of a block.
-fn tiles<const BYTES: usize>(
-    format: Format,
-    cols: u32,
-    rows: &[u8],
-    packed: &mut Vec<u8>,
-    each: impl Fn(&[u8; BYTES], &mut Place<'_>),
-) {
-    let sections = format.sections();
-    let (blocks, tile) = ((cols / format.block()) as usize, format.tile_bytes() as usize);
-    let units = (format.block() / UNIT) as usize;
-    let (rows, rest) = rows.as_chunks::<BYTES>();
-    assert!(rest.is_empty() && rows.len().is_multiple_of(blocks), "rows of {blocks} blocks");
-    let tiles = cols.div_ceil(TILE_COLS) as usize;
-    let start = packed.len();
-    packed.resize(start + (rows.len() / blocks).div_ceil(TILE_ROWS as usize) * tiles * tile, 0);
-    let packed = &mut packed[start..];
-    for (row, all) in rows.chunks_exact(blocks).enumerate() {
-        let tiles = packed[row / TILE_ROWS as usize * tiles * tile..].chunks_exact_mut(tile);
-        let row = row as u32 % TILE_ROWS;
-        for (tile, all) in tiles.zip(all.chunks(TILE_COLS as usize / UNIT as usize / units)) {
-            for (unit, block) in (0..).step_by(units).zip(all) {
-                each(block, &mut Place { sections, tile, row, unit });
+/// Packs rows of blocks.
+fn tiles<B: Block>(cols: u32, rows: &[u8], packed: &mut Vec<u8>) {
+    let rows = <[B]>::ref_from_bytes(rows).expect("whole blocks");
+    let (tiles, blocks) =
+        (cols.div_ceil(TILE_COLS) as usize, cols as usize * B::PER_TILE / TILE_COLS as usize);
+    assert!(rows.len().is_multiple_of(blocks), "rows of {blocks} blocks");
+    let (strip, all) = (blocks * TILE_ROWS as usize, rows.len() / blocks);
+    packed.reserve(all.div_ceil(TILE_ROWS as usize) * tiles * size_of::<B::Tile>());
+    let mut filled: [B::Tile; TOGETHER] = std::array::from_fn(|_| B::Tile::new_zeroed());
+    for rows in rows.chunks(strip) {
+        fetch(rows.as_bytes());
+        for first in (0..tiles).step_by(TOGETHER) {
+            let filled = &mut filled[..TOGETHER.min(tiles - first)];
+            let (begin, end) = (first * B::PER_TILE, (first + filled.len()) * B::PER_TILE);
+            if rows.len() < strip || end > blocks {
+                // Of what is past the end.
+                filled.zero();
             }
+            for (row, blocks) in rows.chunks_exact(blocks).enumerate() {
+                let blocks = &blocks[begin..end.min(blocks.len())];
+                for (tile, blocks) in filled.iter_mut().zip(blocks.chunks(B::PER_TILE)) {
+                    B::pack(blocks, tile, row);
+                }
+            }
+            packed.extend_from_slice(filled.as_bytes());
         }
     }
 }
 
-/// Nibbles of Q4_K and Q5_K, 32 at a time: of each 64 the first 32 are low nibbles in the file; packed, the
-/// first 16 of each 32 are.
-fn nibbles(quants: &[u8], packed: &mut [u8]) {
-    for (q, packed) in quants.as_chunks::<32>().0.iter().zip(packed.as_chunks_mut::<32>().0) {
-        for i in 0..16 {
-            packed[i] = q[i] & 15 | q[16 + i] << 4;
-            packed[16 + i] = q[i] >> 4 | q[16 + i] & 0xf0;
+/// Has the core's cache hold `bytes`: read in order they come from memory ahead of the loop, not when they
+/// are used.
+fn fetch(bytes: &[u8]) {
+    std::hint::black_box(bytes.chunks(LINE).fold(0, |all, line| all | line[0]));
+}
+
+/// A block of a file.
+trait Block: Sized + FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
+    /// A tile of such blocks, in the layout of [`Format::sections`].
+    type Tile: FromZeros + IntoBytes + Immutable;
+    /// Blocks of a row of a tile.
+    const PER_TILE: usize;
+
+    /// Writes the blocks of row `row` of a tile, from its first column on, to their places.
+    fn pack(blocks: &[Self], tile: &mut Self::Tile, row: usize);
+}
+
+/// Pieces of 16 bytes for each unit, `[h][s][g][t]` for row 8h + g and unit 4s + t.
+type Pieces16 = [[[[[U64; 2]; 4]; 8]; 2]; 2];
+/// Pieces of 8 bytes for each unit, `[h][g][t][s]`.
+type Pieces8 = [[[[U64; 2]; 4]; 8]; 2];
+/// Smaller pieces for each unit, `[g][t][h][s]`.
+type Pieces<T> = [[[[T; 2]; 2]; 4]; 8];
+/// A piece for each row.
+type Rows<T> = [T; TILE_ROWS as usize];
+/// 128 values of four bits: of each of the four units of 64 the first 32 values are low nibbles.
+type Nibbles = [[[U64; 2]; 2]; 4];
+
+macro_rules! plain {
+    ($($(#[$doc:meta])* struct $name:ident { $($field:ident: $type:ty),* $(,)? })*) => { $(
+        $(#[$doc])*
+        #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+        #[repr(C)]
+        struct $name { $($field: $type),* }
+    )* };
+}
+
+plain! {
+    struct Q8_0 { scale: U16, quants: [[U64; 2]; 2] }
+    struct Q8_0Tile { quants: [Pieces16; 2], scales: Pieces<U16> }
+
+    struct Q4_0 { scale: U16, quants: [U64; 2] }
+    struct Q4_0Tile { quants: Pieces16, scales: Pieces<U16> }
+
+    /// `head`: scales of the block and its units.
+    struct Q4K { head: [U64; 2], quants: Nibbles }
+    struct Q4KTile { quants: Pieces16, heads: Rows<[U64; 2]> }
+
+    /// Bit u of byte v of `fifths` belongs to value v of unit u.
+    struct Q5K { head: [U64; 2], fifths: [U64; 4], quants: Nibbles }
+    /// Bit i of byte b of a piece of `fifths` belongs to value 4i + b of its unit.
+    struct Q5KTile { quants: Pieces16, heads: Rows<[U64; 2]>, fifths: Pieces<U32> }
+
+    /// Two halves of four units: `low` has the low nibbles of units 0 and 2 and of 1 and 3, `high` two bits
+    /// of each unit.
+    struct Q6K { low: [[[U64; 4]; 2]; 2], high: [[U64; 4]; 2], scales: [[U16; 4]; 2], scale: U16 }
+    struct Q6KTile { quants: Pieces16, rest: Pieces8, scales: Pieces<U16>, block_scales: Rows<U16> }
+}
+
+impl Block for Q8_0 {
+    type Tile = Q8_0Tile;
+    const PER_TILE: usize = 8;
+
+    fn pack(blocks: &[Self], tile: &mut Q8_0Tile, row: usize) {
+        let (h, g) = (row / 8, row % 8);
+        for (unit, block) in blocks.iter().enumerate() {
+            let (s, t) = (unit / 4, unit % 4);
+            tile.quants[0][h][s][g][t] = block.quants[0];
+            tile.quants[1][h][s][g][t] = block.quants[1];
+            tile.scales[g][t][h][s] = block.scale;
         }
     }
 }
 
-/// Fifth bits of Q5_K. In the file, bit u of byte v belongs to value v of unit u; packed, bit i of byte b of
-/// unit u belongs to value 4i + b.
-fn fifth_bits(bits: &[u8], packed: &mut [u8]) {
-    for b in 0..4 {
-        let rows = std::array::from_fn(|i| bits[4 * i + b]);
-        for (unit, byte) in transposed(rows).into_iter().enumerate() {
-            packed[4 * unit + b] = byte;
+impl Block for Q4_0 {
+    type Tile = Q4_0Tile;
+    const PER_TILE: usize = 8;
+
+    fn pack(blocks: &[Self], tile: &mut Q4_0Tile, row: usize) {
+        /// Makes of 0 to 15 what is 8 less, in two's complement.
+        const SIGNS: u64 = 0x8888_8888_8888_8888;
+        let (h, g) = (row / 8, row % 8);
+        for (unit, block) in blocks.iter().enumerate() {
+            let (s, t, [a, b]) = (unit / 4, unit % 4, block.quants);
+            tile.quants[h][s][g][t] = [U64::new(a.get() ^ SIGNS), U64::new(b.get() ^ SIGNS)];
+            tile.scales[g][t][h][s] = block.scale;
         }
     }
 }
 
-/// Bit j of byte i becomes bit i of byte j: blocks of one, two and four bits are swapped across the diagonal.
-fn transposed(rows: [u8; 8]) -> [u8; 8] {
-    let mut x = u64::from_le_bytes(rows);
-    for (mask, distance) in [(0x00aa_00aa_00aa_00aa, 7), (0x0000_cccc_0000_cccc, 14), (0xf0f0_f0f0, 28)] {
-        let t = (x ^ x >> distance) & mask;
-        x ^= t ^ t << distance;
+impl Block for Q4K {
+    type Tile = Q4KTile;
+    const PER_TILE: usize = 1;
+
+    fn pack(blocks: &[Self], tile: &mut Q4KTile, row: usize) {
+        let [block] = blocks else { return };
+        nibbles(&block.quants, &mut tile.quants[row / 8], row % 8);
+        tile.heads[row] = block.head;
     }
-    x.to_le_bytes()
 }
 
-/// Packs unit `UNIT` of a Q6_K block, of which each shift is a constant.
-fn q6_unit<const UNIT: usize>(block: &[u8; 210], place: &mut Place<'_>) {
-    let (half, quarter) = (UNIT / 4, UNIT % 4);
-    let low = block[64 * half + 32 * (quarter % 2)..][..32].as_chunks::<4>().0;
-    let high = block[128 + 32 * half..][..32].as_chunks::<4>().0;
-    // Four values in each.
-    let values = std::array::from_fn(|i| {
-        let low = u32::from_le_bytes(low[i]) >> (4 * (quarter / 2)) & 0x0f0f_0f0f;
-        let high = u32::from_le_bytes(high[i]) >> (2 * quarter) & 0x0303_0303;
-        low | high << 4
-    });
-    let [a, b, c, d, e, f] = q6_words(values);
-    // In registers until they are in their place: what is stored in words and loaded whole waits for the stores.
-    let pair = |a, b| (u64::from(a) | u64::from(b) << 32).to_le_bytes();
-    place.put::<8>(0, UNIT as u32, 0, pair(a, b));
-    place.put::<8>(0, UNIT as u32, 8, pair(c, d));
-    place.put::<8>(1, UNIT as u32, 0, pair(e, f));
+impl Block for Q5K {
+    type Tile = Q5KTile;
+    const PER_TILE: usize = 1;
+
+    fn pack(blocks: &[Self], tile: &mut Q5KTile, row: usize) {
+        let [block] = blocks else { return };
+        let (h, g) = (row / 8, row % 8);
+        nibbles(&block.quants, &mut tile.quants[h], g);
+        tile.heads[row] = block.head;
+        let fifths = fifth_bits(block.fifths);
+        for t in 0..4 {
+            tile.fifths[g][t][h] = fifths[t];
+        }
+    }
 }
 
-/// 32 six-bit values, four in a word, in 24 bytes in the order of [`Format::quads`]: in two's complement, the
-/// first 24 in the upper six bits of a byte each, the last eight in the lower two bits of three bytes each.
-fn q6_words(values: [u32; 8]) -> [u32; 6] {
-    let fours = values.map(|four| four ^ 0x2020_2020);
-    std::array::from_fn(|i| fours[i] << 2 | fours[6 + i / 3] >> (4 - 2 * (i % 3)) & 0x0303_0303)
+impl Block for Q6K {
+    type Tile = Q6KTile;
+    const PER_TILE: usize = 1;
+
+    fn pack(blocks: &[Self], tile: &mut Q6KTile, row: usize) {
+        let [block] = blocks else { return };
+        let (h, g) = (row / 8, row % 8);
+        let [first, second] = &mut tile.quants[h];
+        sixes::<0>(&block.low[0], block.high[0], &mut first[g], &mut tile.rest[h][g]);
+        sixes::<1>(&block.low[1], block.high[1], &mut second[g], &mut tile.rest[h][g]);
+        let [first, second] = block.scales;
+        for t in 0..4 {
+            tile.scales[g][t][h] = [first[t], second[t]];
+        }
+        tile.block_scales[row] = block.scale;
+    }
+}
+
+/// Packs nibbles of row `g` of a half of a tile: packed, the first 16 of each 32 values are low nibbles.
+#[inline(always)]
+fn nibbles(quants: &Nibbles, [first, second]: &mut [[[[U64; 2]; 4]; 8]; 2], g: usize) {
+    const LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+    for pair in 0..4 {
+        let to = if pair < 2 { &mut first[g] } else { &mut second[g] };
+        for i in 0..2 {
+            let (a, b) = (quants[pair][0][i].get(), quants[pair][1][i].get());
+            to[2 * (pair % 2)][i] = U64::new(a & LOW | (b & LOW) << 4);
+            to[2 * (pair % 2) + 1][i] = U64::new(a >> 4 & LOW | b & !LOW);
+        }
+    }
+}
+
+/// Packs the fifth bits of a block: pieces `[t][s]` of unit 4s + t. Four bytes hold a bit of four values for
+/// each unit; in each byte of eight such words of 32 bits, words and bits are transposed, by exchanges of
+/// four, two and one bit of the words that are four, two and one apart.
+#[inline(always)]
+fn fifth_bits(bits: [U64; 4]) -> [[U32; 2]; 4] {
+    #[inline(always)]
+    fn exchanged(a: u64, b: u64, distance: u32, mask: u64) -> (u64, u64) {
+        let t = (a >> distance ^ b) & mask;
+        (a ^ t << distance, b ^ t)
+    }
+    const FOUR: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+    const TWO: u64 = 0x3333_3333_3333_3333;
+    const ONE: u64 = 0x5555_5555_5555_5555;
+    const FIRST: u64 = 0xffff_ffff;
+    let [w01, w23, w45, w67] = bits.map(U64::get);
+    let (w01, w45) = exchanged(w01, w45, 4, FOUR);
+    let (w23, w67) = exchanged(w23, w67, 4, FOUR);
+    let (w04, w15) = (w01 & FIRST | w45 << 32, w01 >> 32 | w45 & !FIRST);
+    let (w26, w37) = (w23 & FIRST | w67 << 32, w23 >> 32 | w67 & !FIRST);
+    let (w04, w26) = exchanged(w04, w26, 2, TWO);
+    let (w15, w37) = exchanged(w15, w37, 2, TWO);
+    let (w04, w15) = exchanged(w04, w15, 1, ONE);
+    let (w26, w37) = exchanged(w26, w37, 1, ONE);
+    let pair = |w: u64| [U32::new(w as u32), U32::new((w >> 32) as u32)];
+    [pair(w04), pair(w15), pair(w26), pair(w37)]
+}
+
+/// Packs half `HALF` of a block of Q6_K: four units in the order of [`Format::quads`]. Of the 32 values of a
+/// unit, in two's complement, the first 24 are in the upper six bits of a byte each, the last eight in the
+/// lower two bits of three bytes each.
+#[inline(always)]
+fn sixes<const HALF: usize>(
+    low: &[[U64; 4]; 2],
+    high: [U64; 4],
+    quants: &mut [[U64; 2]; 4],
+    rest: &mut [[U64; 2]; 4],
+) {
+    /// Makes of 0 to 63 what is 32 less: the upper of each two bits.
+    const SIGNS: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+    /// Four bits and two, in their places.
+    const LOW: u64 = 0x3c3c_3c3c_3c3c_3c3c;
+    const HIGH: u64 = 0xc0c0_c0c0_c0c0_c0c0;
+    /// The lower two bits of bytes, in each half of a word.
+    const FIRST: u64 = 0x0303_0303;
+    const SECOND: u64 = FIRST << 32;
+    let mut signed = [0; 4];
+    for i in 0..4 {
+        signed[i] = high[i].get() ^ SIGNS;
+    }
+    for unit in 0..4 {
+        let mut values = [0; 4];
+        for i in 0..4 {
+            let low = low[unit % 2][i].get();
+            let low = if unit < 2 { low << 2 } else { low >> 2 };
+            values[i] = low & LOW | signed[i] << (6 - 2 * unit) & HIGH;
+        }
+        let [a, b, c, d] = values;
+        quants[unit][0] = U64::new(a | d >> 6 & FIRST | d << 28 & SECOND);
+        quants[unit][1] = U64::new(b | d >> 2 & FIRST | d >> 6 & SECOND);
+        rest[unit][HALF] = U64::new(c | d >> 36 & FIRST | d >> 2 & SECOND);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use proptest::prelude::*;
 
-    #[test]
-    fn packed_sixes_hold_every_value_once() {
-        for i in 0..32 {
-            // All are 32, whose two's complement is 0, but one.
-            let mut values = [0x2020_2020; 8];
-            values[i / 4] ^= 0x3f << (8 * (i % 4));
-            let bits: u32 = q6_words(values).iter().map(|w| w.count_ones()).sum();
-            assert_eq!(bits, 6, "value {i}");
+    use super::*;
+    use crate::kernels::format::UNIT;
+
+    /// The packed pieces of a unit by section, those of sections of rows with unit 0, value by value.
+    fn pieces(format: Format, block: &[u8], unit: usize) -> Vec<Vec<u8>> {
+        // Four bits of each value: in runs of `together` values that share the bytes of as many others.
+        let nibble = |quants: &[u8], v: usize, together: usize| {
+            quants[v / (2 * together) * together + v % together] >> (v / together % 2 * 4) & 15
+        };
+        let values = || 32 * unit..32 * (unit + 1);
+        let joined = |of: &dyn Fn(usize) -> u8| -> Vec<u8> {
+            let first = values().start;
+            (first..first + 16).map(|v| of(v) | of(v + 16) << 4).collect()
+        };
+        match format {
+            Format::Q8_0 => vec![block[2..18].to_vec(), block[18..].to_vec(), block[..2].to_vec()],
+            Format::Q4_0 => {
+                let quants = (0..16).map(|i| block[2 + i] ^ 0x88).collect();
+                vec![quants, block[..2].to_vec()]
+            }
+            Format::Q4K => vec![joined(&|v| nibble(&block[16..], v, 32)), block[..16].to_vec()],
+            Format::Q5K => {
+                let fifth = |v: usize| u32::from(block[16 + v % 32] >> unit & 1);
+                let place = |v: usize| 8 * (v % 4) + v % 32 / 4;
+                let fifths = values().fold(0, |word, v| word | fifth(v) << place(v));
+                let quants = joined(&|v| nibble(&block[48..], v, 32));
+                vec![quants, block[..16].to_vec(), fifths.to_le_bytes().to_vec()]
+            }
+            Format::Q6K => {
+                let value = |v: usize| {
+                    let (half, quarter, i) = (v / 128, v % 128 / 32, v % 32);
+                    let low = block[64 * half + 32 * (quarter % 2) + i] >> (4 * (quarter / 2)) & 15;
+                    let high = block[128 + 32 * half + i] >> (2 * quarter) & 3;
+                    (low | high << 4) ^ 32
+                };
+                let sixes: Vec<u8> = values().map(value).collect();
+                let byte = |i: usize| {
+                    let rest = sixes[24 + i / 12 * 4 + i % 4] >> (4 - i % 12 / 4 * 2) & 3;
+                    sixes[i] << 2 | rest
+                };
+                let bytes: Vec<u8> = (0..24).map(byte).collect();
+                let scales = block[192 + 2 * unit..][..2].to_vec();
+                vec![bytes[..16].to_vec(), bytes[16..].to_vec(), scales, block[208..].to_vec()]
+            }
+            Format::F32 | Format::F16 | Format::Bf16 => vec![],
         }
-        assert_eq!(q6_words([0x1f1f_1f1f; 8]), [u32::MAX; 6]);
     }
 
-    #[test]
-    fn every_bit_has_its_place() {
-        for bit in 0..256 {
-            let mut bytes = [0; 32];
-            bytes[bit / 8] = 1 << (bit % 8);
-            let (value, unit) = (bit / 8, bit % 8);
-            let mut packed = [0; 32];
-            fifth_bits(&bytes, &mut packed);
-            let mut wanted = [0; 32];
-            wanted[4 * unit + value % 4] = 1 << (value / 4);
-            assert_eq!(packed, wanted, "fifth bit of value {value} of unit {unit}");
+    /// [`pack`] piece by piece, by the sections of the format.
+    fn slowly(format: Format, cols: u32, rows: &[u8]) -> Vec<u8> {
+        let (block, units) = (format.ty().block_bytes() as usize, (format.block() / UNIT) as usize);
+        let (tile, tiles) = (format.tile_bytes() as usize, cols.div_ceil(TILE_COLS) as usize);
+        let blocks = (cols / format.block()) as usize;
+        let count = rows.len() / block / blocks;
+        let mut packed = vec![0; format.packed_bytes(count as u64, cols.into()) as usize];
+        for (at, bytes) in rows.chunks(block).enumerate() {
+            let (row, first) = (at / blocks, at % blocks * units);
+            for unit in first..first + units {
+                let start = (row / 16 * tiles + unit / 8) * tile;
+                for (section, piece) in format.sections().iter().zip(pieces(format, bytes, unit - first)) {
+                    let place = start + section.place(row as u32 % TILE_ROWS, unit as u32 % 8) as usize;
+                    packed[place..][..piece.len()].copy_from_slice(&piece);
+                }
+            }
+        }
+        packed
+    }
 
-            nibbles(&bytes, &mut packed);
-            let (byte, unit) = (bit / 8, bit % 8 / 4);
-            let mut wanted = [0; 32];
-            wanted[16 * unit + byte % 16] = 1 << (bit % 4 + 4 * (byte / 16));
-            assert_eq!(packed, wanted, "bit {} of nibble {byte} of unit {unit}", bit % 4);
+    fn quantized() -> impl Strategy<Value = Format> {
+        let formats: Vec<Format> = Format::ALL.into_iter().filter(|f| f.is_quantized()).collect();
+        prop::sample::select(formats)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        #[test]
+        fn every_value_has_its_place(
+            rows in 1..40usize, blocks in 1..80u32, seed: u64, format in quantized(),
+        ) {
+            let cols = (blocks * 32).next_multiple_of(format.block());
+            let bytes = rows * format.ty().bytes_for(cols.into()).expect("whole blocks") as usize;
+            let mut state = seed | 1;
+            let rows: Vec<u8> = std::iter::repeat_with(|| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 32) as u8
+            }).take(bytes).collect();
+            let mut packed = vec![7];
+            pack(format, cols, &rows, &mut packed);
+            prop_assert!(packed[1..] == slowly(format, cols, &rows));
         }
     }
 

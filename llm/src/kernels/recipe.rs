@@ -3,6 +3,7 @@
 use ptxgen::{Kernel, Module, Target};
 
 use crate::kernels::format::Format;
+use crate::kernels::links::linked;
 use crate::kernels::operations::matvec::{self, Epilogue};
 use crate::kernels::prompt::gemm::{self, Output, TILES, Tile};
 
@@ -46,7 +47,7 @@ impl Recipe {
     /// If the recipe is not valid.
     pub fn ptx(&self, target: Target) -> String {
         let mut module = Module::new(target);
-        module.add(self.kernel());
+        module.add(linked(self.kernel(), target));
         module.text()
     }
 

@@ -4,7 +4,7 @@
 //! at every position. A step reads the token at its position and writes the one at the next, so the same
 //! recorded launches serve every step.
 
-use ptxgen::{Kernel, Reg, Shuffle};
+use ptxgen::{Global, Kernel, Pointer, Reg, Shared, Shuffle, Special};
 
 /// Words before the tokens.
 pub const TOKENS_AT: u32 = 4;
@@ -26,4 +26,32 @@ pub(crate) fn warp_best(k: &Kernel, best: Best) {
         let other = (k.shuffle(best.0, Shuffle::Xor(lanes)), k.shuffle(best.1, Shuffle::Xor(lanes)));
         take_better(k, best, other);
     }
+}
+
+/// The best of `count` logits that the threads of this block take, `threads` of all blocks of a row of the grid in
+/// turn; in thread 0, the others end. `partial` has a word of each for every warp.
+pub(crate) fn block_best(
+    k: &Kernel,
+    threads: u32,
+    partial: (Pointer<Shared, f32>, Pointer<Shared, u32>),
+    (tid, block): (Reg<u32>, Reg<u32>),
+    (logits, count): (Pointer<Global, f32>, Reg<u32>),
+) -> Best {
+    let best = (k.var(f32::NEG_INFINITY), k.var(u32::MAX));
+    let stride = k.mul(k.special(Special::NctaidX), threads);
+    k.for_(k.mad(block, threads, tid), count, stride, |i: Reg<u32>| {
+        take_better(k, best, (k.load(k.at(logits, i)), i));
+    });
+    warp_best(k, best);
+    let warp = k.shr(tid, 5);
+    k.if_(k.eq(k.and(tid, 31), 0), || {
+        k.store(k.at(partial.0, warp), best.0);
+        k.store(k.at(partial.1, warp), best.1);
+    });
+    k.sync_threads();
+    k.exit_if(k.ne(tid, 0));
+    for other in 1..i64::from(threads / 32) {
+        take_better(k, best, (k.load(partial.0.plus(other)), k.load(partial.1.plus(other))));
+    }
+    best
 }

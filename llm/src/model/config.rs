@@ -1,18 +1,28 @@
-//! The numbers that describe a LLaMA model, read from a file's metadata.
+//! The numbers that describe a model, read from a file's metadata.
 
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gguf::types::GgmlType;
+use crate::model::architecture::{Architecture, Caps, Norm, Rotation};
+use crate::model::values::{check, positive, required, same_size, size, size_or};
+use crate::model::window::Window;
+use crate::model::yarn::Yarn;
 
-/// Shape and constants of a LLaMA model.
+/// Shape and constants of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// What its layers compute.
+    pub architecture: &'static Architecture,
     /// Transformer layers.
     pub layers: usize,
     /// Length of the residual vector.
     pub hidden: usize,
-    /// Length of the feed-forward vector.
+    /// Length of the feed-forward vector; of an expert's in a mixture of experts.
     pub ff: usize,
+    /// Experts of each layer; 0 where the feed-forward block is no mixture.
+    pub experts: usize,
+    /// Experts that a token is sent to.
+    pub experts_used: usize,
     /// Query heads.
     pub heads: usize,
     /// Key and value heads; divides `heads`.
@@ -23,90 +33,140 @@ pub struct Config {
     pub vocab: usize,
     /// Positions that the model was trained for.
     pub context: usize,
-    /// Added to the mean square in RMS norms.
-    pub rms_eps: f32,
+    /// Added to the mean square, or to the variance, in norms.
+    pub norm_eps: f32,
     /// Base of the rotary frequencies.
     pub rope_base: f32,
-    /// Leading values of a head that rotate; even, at most `head_dim`. Pairs are neighbours (2j, 2j + 1).
+    /// Leading values of a head that rotate; even, at most `head_dim`, 0 if positions are no rotations.
     pub rope_dim: usize,
     /// Divisors of the rotary angles, one per pair (`rope_dim / 2`), if any is not 1: the angle of pair j at
     /// position p is `p * rope_base^(-2j / rope_dim) / rope_factors[j]`. From `rope_freqs.weight` or the
     /// scaling keys.
     pub rope_factors: Option<Vec<f32>>,
+    /// What scores are multiplied by beside the inverse root of a head's length: not 1 with yarn, which
+    /// lengthens rotated queries and keys.
+    pub score_factor: f32,
+    /// The window of positions that some layers see.
+    pub window: Option<Window>,
+    /// The cap of scores: a score x becomes `cap · tanh(x / cap)`.
+    pub score_cap: Option<f32>,
+    /// The cap of logits.
+    pub logit_cap: Option<f32>,
 }
 
-/// Largest accepted size, so that products of two stay far below 2^64.
-const MAX_SIZE: u64 = 1 << 24;
+/// Largest cap of scores and of logits; models have 30 and 50.
+const MAX_CAP: f32 = 1e4;
+/// Most experts of a layer.
+const MAX_EXPERTS: usize = 1024;
 
 impl Config {
-    /// Reads the configuration of a `llama` model.
+    /// Reads the configuration of a model.
     ///
     /// # Errors
-    /// [`Error::Architecture`] for another family; otherwise the key that is missing or out of range.
+    /// [`Error::Architecture`] for a family that is not in the table; otherwise the key that is missing or
+    /// out of range.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self> {
-        let arch = required(gguf.text("general.architecture")?, "general.architecture")?;
-        if arch != "llama" {
-            return Err(Error::Architecture { name: arch.into() });
-        }
+        let name = required(gguf.text("general.architecture")?, "general.architecture")?;
+        let unknown = || Error::Architecture { name: name.into(), known: Architecture::names() };
+        let architecture = Architecture::find(name).ok_or_else(unknown)?;
         if let Some(count) = gguf.uint("split.count")?
             && count > 1
         {
             return Err(Error::Split { count });
         }
-        let layers = size(gguf, "llama.block_count")?;
+        let of = |key: &str| architecture.key(key);
+        let layers = size(gguf, &of("block_count"))?;
         // Each layer has tensors: this bounds the memory that a damaged count can make a caller reserve.
         let rule = "there are fewer tensors than that";
-        check(layers <= gguf.tensors().len(), "llama.block_count", layers, rule)?;
-        let hidden = size(gguf, "llama.embedding_length")?;
-        let ff = size(gguf, "llama.feed_forward_length")?;
-        let heads = size(gguf, "llama.attention.head_count")?;
-        let kv_heads = size_or(gguf, "llama.attention.head_count_kv", heads)?;
-        let context = size(gguf, "llama.context_length")?;
-        check(heads % kv_heads == 0, "llama.attention.head_count_kv", kv_heads, "it must divide head_count")?;
+        check(layers <= gguf.tensors().len(), &of("block_count"), layers, rule)?;
+        let hidden = size(gguf, &of("embedding_length"))?;
+        let per_layer = |key: &str| same_size(gguf, &of(key), layers);
+        let ff = required(per_layer("feed_forward_length")?, &of("feed_forward_length"))?;
+        let heads = required(per_layer("attention.head_count")?, &of("attention.head_count"))?;
+        let kv_heads = per_layer("attention.head_count_kv")?.unwrap_or(heads);
+        let context = size(gguf, &of("context_length"))?;
+        let rule = "it must divide head_count";
+        check(heads % kv_heads == 0, &of("attention.head_count_kv"), kv_heads, rule)?;
 
         let whole = hidden % heads == 0;
-        let key = "llama.attention.key_length";
-        check(
-            whole || gguf.value(key).is_some(),
-            key,
-            "absent",
-            "needed where heads do not divide the width",
-        )?;
-        let head_dim = size_or(gguf, key, hidden / heads)?;
-        check(head_dim % 2 == 0, key, head_dim, "it must be even")?;
-        let value_dim = size_or(gguf, "llama.attention.value_length", head_dim)?;
-        check(value_dim == head_dim, "llama.attention.value_length", value_dim, "it must equal key_length")?;
-        let experts = gguf.uint("llama.expert_count")?.unwrap_or(0);
-        check(experts == 0, "llama.expert_count", experts, "mixtures of experts are not supported")?;
+        let key = of("attention.key_length");
+        let rule = "needed where heads do not divide the width";
+        check(whole || gguf.value(&key).is_some(), &key, "absent", rule)?;
+        let head_dim = size_or(gguf, &key, hidden / heads)?;
+        check(head_dim % 2 == 0, &key, head_dim, "it must be even")?;
+        let value_dim = size_or(gguf, &of("attention.value_length"), head_dim)?;
+        let rule = "it must equal key_length";
+        check(value_dim == head_dim, &of("attention.value_length"), value_dim, rule)?;
+        let [experts, experts_used] = experts(gguf, architecture)?;
 
         let embedding = gguf.tensor("token_embd.weight");
         let embedding = embedding.ok_or_else(|| Error::MissingTensor { name: "token_embd.weight".into() })?;
-        let vocab = size_or(gguf, "llama.vocab_size", embedding.rows())?;
+        let vocab = size_or(gguf, &of("vocab_size"), embedding.rows())?;
 
-        let rms_eps = positive(gguf, "llama.attention.layer_norm_rms_epsilon", None)?;
-        let rope_base = positive(gguf, "llama.rope.freq_base", Some(10000.0))?;
-        let rope_dim = size_or(gguf, "llama.rope.dimension_count", head_dim)?;
+        let eps = match architecture.norm {
+            Norm::Rms => "attention.layer_norm_rms_epsilon",
+            Norm::Layer => "attention.layer_norm_epsilon",
+        };
+        let norm_eps = positive(gguf, &of(eps), None)?;
+        let rotates = architecture.rotation != Rotation::None;
+        let rope_base = positive(gguf, &of("rope.freq_base"), Some(10000.0))?;
+        let rope_dim = if rotates { size_or(gguf, &of("rope.dimension_count"), head_dim)? } else { 0 };
         check(
             rope_dim % 2 == 0 && rope_dim <= head_dim,
-            "llama.rope.dimension_count",
+            &of("rope.dimension_count"),
             rope_dim,
             "it must be even and at most the length of a head",
         )?;
-        let rope_factors = rope_factors(gguf, rope_base, rope_dim)?;
+        let yarn = if rotates { Yarn::read(gguf, architecture, context)? } else { None };
+        let whole = yarn.is_none() || rope_dim == head_dim;
+        let rule = "with yarn, heads must rotate as a whole";
+        check(whole, &of("rope.dimension_count"), rope_dim, rule)?;
+        let score_factor = yarn.map_or(1.0, Yarn::score_factor);
+        let rope_factors = match rotates {
+            true => rope_factors(gguf, architecture, (rope_base, rope_dim), yarn)?,
+            false => None,
+        };
+        let [score_cap, logit_cap] = caps(gguf, architecture)?;
         Ok(Self {
+            architecture,
             layers,
             hidden,
             ff,
+            experts,
+            experts_used,
             heads,
             kv_heads,
             head_dim,
             vocab,
             context,
-            rms_eps,
+            norm_eps,
             rope_base,
             rope_dim,
             rope_factors,
+            score_factor,
+            window: Window::read(gguf, architecture, context)?,
+            score_cap,
+            logit_cap,
         })
+    }
+
+    /// What products of queries and keys are multiplied by.
+    pub fn score_scale(&self) -> f32 {
+        let wide = self.architecture.wide_layers == Some(self.layers);
+        let length = if wide { self.hidden / self.heads } else { self.head_dim };
+        1.0 / (length as f32).sqrt() * self.score_factor
+    }
+
+    /// What embeddings are multiplied by, if they are.
+    pub fn embedding_scale(&self) -> Option<f32> {
+        self.architecture.scaled_embedding.then(|| (self.hidden as f32).sqrt())
+    }
+
+    /// Positions that layer `layer` sees, the newest with them, where it does not see all of the `context`
+    /// that there are at most.
+    pub fn window_of(&self, layer: usize, context: usize) -> Option<usize> {
+        let window = self.window.filter(|w| w.is_of(layer) && w.positions < context);
+        window.map(|w| w.positions)
     }
 
     /// Length of the query vector: `heads * head_dim`.
@@ -119,14 +179,27 @@ impl Config {
         self.kv_heads * self.head_dim
     }
 
-    /// Angular frequency of each rotating pair, in radians per position, with scaling applied.
-    pub fn rope_frequencies(&self) -> Vec<f64> {
-        (0..self.rope_dim / 2)
-            .map(|j| {
-                let divisor = self.rope_factors.as_ref().map_or(1.0, |f| f64::from(f[j]));
-                f64::from(self.rope_base).powf(-2.0 * j as f64 / self.rope_dim as f64) / divisor
-            })
-            .collect()
+    /// Refuses a context of more positions than a model with learned positions has vectors for.
+    ///
+    /// # Errors
+    /// [`Error::KeyValue`].
+    pub(crate) fn check_positions(&self, context: usize) -> Result<()> {
+        let rule = "a position has a vector of its own, so there are no more; choose a shorter context";
+        let enough = !self.architecture.learned_positions || context <= self.context;
+        check(enough, &self.architecture.key("context_length"), self.context, rule)
+    }
+
+    /// Angular frequency of each rotating pair, in radians per position, with scaling applied; of layers with
+    /// a window where those have frequencies of their own if `windowed`.
+    pub fn rope_frequencies(&self, windowed: bool) -> Vec<f64> {
+        let local = self.window.and_then(|window| window.rope_base).filter(|_| windowed);
+        let factors = self.rope_factors.as_ref().filter(|_| local.is_none());
+        let base = f64::from(local.unwrap_or(self.rope_base));
+        let frequency = |j: usize| {
+            let divisor = factors.map_or(1.0, |f| f64::from(f[j]));
+            base.powf(-2.0 * j as f64 / self.rope_dim as f64) / divisor
+        };
+        (0..self.rope_dim / 2).map(frequency).collect()
     }
 }
 
@@ -160,7 +233,54 @@ pub fn llama3_factors(
         .collect()
 }
 
-fn rope_factors(gguf: &Gguf, base: f32, rope_dim: usize) -> Result<Option<Vec<f32>>> {
+/// Experts of a layer, and those that a token is sent to.
+fn experts(gguf: &Gguf, architecture: &Architecture) -> Result<[usize; 2]> {
+    let [all, used] = ["expert_count", "expert_used_count"].map(|key| architecture.key(key));
+    if !architecture.experts {
+        let experts = gguf.uint(&all)?.unwrap_or(0);
+        check(experts == 0, &all, experts, "mixtures of experts of this architecture are not supported")?;
+        return Ok([0, 0]);
+    }
+    let (count, sent) = (size(gguf, &all)?, size(gguf, &used)?);
+    check(count <= MAX_EXPERTS, &all, count, "it must be at most 1024")?;
+    check(sent <= count, &used, sent, "it must be at most expert_count")?;
+    Ok([count, sent])
+}
+
+/// One cap. The hyperbolic tangent of a number far below 1 has few of its bits in single precision.
+fn cap(gguf: &Gguf, key: &str, usual: Option<f32>) -> Result<f32> {
+    let cap = positive(gguf, key, usual)?;
+    check(
+        cap <= MAX_CAP,
+        key,
+        cap,
+        "it must be at most 10000: the tangent of less is not exact in single precision",
+    )?;
+    Ok(cap)
+}
+
+/// The caps of scores and of logits.
+fn caps(gguf: &Gguf, architecture: &Architecture) -> Result<[Option<f32>; 2]> {
+    let [scores, logits] =
+        ["attn_logit_softcapping", "final_logit_softcapping"].map(|key| architecture.key(key));
+    Ok(match architecture.caps {
+        Caps::None => [None, None],
+        Caps::Both { scores: usual, logits: usual_logits } => {
+            [Some(cap(gguf, &scores, Some(usual))?), Some(cap(gguf, &logits, Some(usual_logits))?)]
+        }
+        Caps::Logits => {
+            let absent = gguf.real(&logits)?.is_none_or(|cap| cap == 0.0);
+            [None, if absent { None } else { Some(cap(gguf, &logits, None)?) }]
+        }
+    })
+}
+
+fn rope_factors(
+    gguf: &Gguf,
+    architecture: &Architecture,
+    (base, rope_dim): (f32, usize),
+    yarn: Option<Yarn>,
+) -> Result<Option<Vec<f32>>> {
     let mut factors = vec![1.0f32; rope_dim / 2];
     let tensor = gguf.tensor("rope_freqs.weight");
     if let Some(tensor) = tensor {
@@ -176,12 +296,13 @@ fn rope_factors(gguf: &Gguf, base: f32, rope_dim: usize) -> Result<Option<Vec<f3
             *factor = f32::from_le_bytes(*bytes);
         }
     }
-    let key = "llama.rope.scaling.type";
+    let of = |key: &str| architecture.key(&format!("rope.{key}"));
+    let key = of("scaling.type");
     // Linear is the default, as in llama.cpp.
-    match gguf.text(key)?.unwrap_or("linear") {
+    match gguf.text(&key)?.unwrap_or("linear") {
         "none" => {}
         "linear" => {
-            let scale = linear_scale(gguf)?;
+            let scale = linear_scale(gguf, architecture)?;
             factors.iter_mut().for_each(|f| *f *= scale);
         }
         // Converters that write this type also write the factors, as `rope_freqs.weight`.
@@ -190,13 +311,17 @@ fn rope_factors(gguf: &Gguf, base: f32, rope_dim: usize) -> Result<Option<Vec<f3
             factors = llama3_factors(
                 base,
                 rope_dim,
-                positive(gguf, "llama.rope.scaling.factor", None)?,
-                positive(gguf, "llama.rope.scaling.low_freq_factor", Some(1.0))?,
-                positive(gguf, "llama.rope.scaling.high_freq_factor", Some(4.0))?,
-                size(gguf, "llama.rope.scaling.original_context_length")? as f32,
+                positive(gguf, &of("scaling.factor"), None)?,
+                positive(gguf, &of("scaling.low_freq_factor"), Some(1.0))?,
+                positive(gguf, &of("scaling.high_freq_factor"), Some(4.0))?,
+                size(gguf, &of("scaling.original_context_length"))? as f32,
             );
         }
-        other => check(false, key, other, "none, linear and llama3 are supported")?,
+        "yarn" => {
+            let divisors = yarn.map_or_else(Vec::new, |yarn| yarn.divisors(base, rope_dim));
+            factors.iter_mut().zip(divisors).for_each(|(f, divisor)| *f *= divisor);
+        }
+        other => check(false, &key, other, "none, linear, llama3 and yarn are supported")?,
     }
     let sane = factors.iter().all(|f| f.is_finite() && *f > 0.0);
     check(sane, "rope_freqs.weight", format!("{factors:?}"), "all must be positive")?;
@@ -204,42 +329,15 @@ fn rope_factors(gguf: &Gguf, base: f32, rope_dim: usize) -> Result<Option<Vec<f3
 }
 
 /// The divisor of linear scaling: `rope.scaling.factor`, or its older name; zero counts as absent.
-fn linear_scale(gguf: &Gguf) -> Result<f32> {
+fn linear_scale(gguf: &Gguf, architecture: &Architecture) -> Result<f32> {
     let given = |key: &str| -> Result<Option<f32>> {
         let absent = gguf.real(key)?.is_none_or(|v| v == 0.0);
         if absent { Ok(None) } else { positive(gguf, key, None).map(Some) }
     };
-    let (factor, older) = ("llama.rope.scaling.factor", "llama.rope.scale_linear");
-    let (scale, before) = (given(factor)?, given(older)?);
+    let [factor, older] = ["rope.scaling.factor", "rope.scale_linear"].map(|key| architecture.key(key));
+    let (scale, before) = (given(&factor)?, given(&older)?);
     if let (Some(scale), Some(before)) = (scale, before) {
-        check(scale == before, older, before, "it must equal llama.rope.scaling.factor")?;
+        check(scale == before, &older, before, "it must equal rope.scaling.factor")?;
     }
     Ok(scale.or(before).unwrap_or(1.0))
-}
-
-fn required<T>(value: Option<T>, key: &str) -> Result<T> {
-    value.ok_or_else(|| Error::MissingKey { key: key.into() })
-}
-
-fn check(holds: bool, key: &str, value: impl ToString, rule: &'static str) -> Result<()> {
-    if holds { Ok(()) } else { Err(Error::KeyValue { key: key.into(), value: value.to_string(), rule }) }
-}
-
-/// A size under `key`, which must exist.
-fn size(gguf: &Gguf, key: &str) -> Result<usize> {
-    let value = required(gguf.uint(key)?, key)?;
-    check((1..=MAX_SIZE).contains(&value), key, value, "it must be from 1 to 16777216")?;
-    Ok(value as usize)
-}
-
-/// A size under `key`, or `default` if the key is absent.
-fn size_or(gguf: &Gguf, key: &str, default: usize) -> Result<usize> {
-    if gguf.value(key).is_some() { size(gguf, key) } else { Ok(default) }
-}
-
-/// A positive real number under `key`, or `default` if the key is absent.
-fn positive(gguf: &Gguf, key: &str, default: Option<f32>) -> Result<f32> {
-    let value = required(gguf.real(key)?.map(|v| v as f32).or(default), key)?;
-    check(value.is_finite() && value > 0.0, key, value, "it must be a positive number")?;
-    Ok(value)
 }

@@ -4,6 +4,8 @@
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gguf::value::Value;
+use crate::model::architecture::{Caps, Windows};
+use crate::model::config::Config;
 
 /// What a key may hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,13 +18,22 @@ enum Allowed {
     Only(f64),
     /// Zero, or the usual scale of attention.
     UsualScale,
-    /// Zero, or no fewer positions than the context has.
-    WholeContext,
+    /// What [`Window`](crate::model::window::Window) reads in architectures with windows; elsewhere zero, or
+    /// no fewer positions than the context has.
+    OfWindows,
+    /// Read where some layers have a window and others not; elsewhere refused.
+    OfPeriods,
+    /// Read where layers with a window rotate otherwise; elsewhere refused.
+    OfRotatedWindows,
+    /// Read where scores are capped, elsewhere zero.
+    ScoreCap,
+    /// Read where logits are capped, elsewhere zero.
+    LogitCap,
 }
-use Allowed::{Anything, Only, Read, UsualScale, WholeContext};
+use Allowed::{Anything, LogitCap, OfPeriods, OfRotatedWindows, OfWindows, Only, Read, ScoreCap, UsualScale};
 
-/// The keys below `llama.`, what they may hold, and the reason for those that are not read.
-const LLAMA: [(&str, Allowed, &str); 37] = [
+/// The keys below the architecture's name, what they may hold, and the reason for those that are not read.
+const KEYS: [(&str, Allowed, &str); 42] = [
     ("vocab_size", Read, ""),
     ("context_length", Read, ""),
     ("embedding_length", Read, ""),
@@ -34,6 +45,7 @@ const LLAMA: [(&str, Allowed, &str); 37] = [
     ("attention.value_length", Read, ""),
     ("attention.layer_norm_rms_epsilon", Read, ""),
     ("expert_count", Read, ""),
+    ("expert_feed_forward_length", Only(0.0), "feed_forward_length is that of an expert"),
     ("rope.dimension_count", Read, ""),
     ("rope.freq_base", Read, ""),
     ("rope.scale_linear", Read, ""),
@@ -43,18 +55,22 @@ const LLAMA: [(&str, Allowed, &str); 37] = [
     ("rope.scaling.high_freq_factor", Read, ""),
     ("rope.scaling.original_context_length", Read, ""),
     ("rope.scaling.finetuned", Anything, "how the model was trained"),
-    ("attention.layer_norm_epsilon", Anything, "of a norm that llama models do not have"),
+    ("attention.layer_norm_epsilon", Read, "of one of the two norms; the other's is without effect"),
     ("tensor_data_layout", Anything, "the name of the converter's layout"),
-    ("expert_used_count", Anything, "of a mixture of experts, which is refused by its own key"),
+    ("expert_used_count", Read, "without effect where expert_count is 0"),
     ("rope.scaling.attn_factor", Only(1.0), "scores are not scaled"),
-    ("rope.scaling.yarn_log_multiplier", Only(0.0), "of yarn, which is not supported"),
+    ("rope.scaling.yarn_log_multiplier", Only(0.0), "yarn lengthens queries and keys by its factor alone"),
+    ("rope.scaling.yarn_beta_fast", Only(32.0), "the usual one of yarn"),
+    ("rope.scaling.yarn_beta_slow", Only(1.0), "the usual one of yarn"),
     ("attention.causal", Only(1.0), "attention is causal"),
     ("attention.scale", UsualScale, "scores are divided by the square root of a head's length"),
-    ("attention.sliding_window", WholeContext, "attention sees the whole context"),
+    ("attention.sliding_window", OfWindows, "attention sees the whole context"),
+    ("attention.sliding_window_pattern", OfPeriods, "all layers have the window, or none has one"),
+    ("rope.freq_base_swa", OfRotatedWindows, "all layers rotate alike"),
     ("attention.clamp_kqv", Only(0.0), "queries, keys and values are not clamped"),
     ("attention.max_alibi_bias", Only(0.0), "positions are rotations"),
-    ("attn_logit_softcapping", Only(0.0), "scores are not capped"),
-    ("final_logit_softcapping", Only(0.0), "logits are not capped"),
+    ("attn_logit_softcapping", ScoreCap, "scores are not capped"),
+    ("final_logit_softcapping", LogitCap, "logits are not capped"),
     ("logit_scale", Only(1.0), "logits are not scaled"),
     ("embedding_scale", Only(1.0), "embeddings are not scaled"),
     ("residual_scale", Only(1.0), "residuals are not scaled"),
@@ -66,23 +82,30 @@ const LLAMA: [(&str, Allowed, &str); 37] = [
 ///
 /// # Errors
 /// [`Error::UnknownKey`], [`Error::KeyValue`] with the key.
-pub fn check(gguf: &Gguf, head_dim: usize, context: usize) -> Result<()> {
+pub fn check(gguf: &Gguf, c: &Config) -> Result<()> {
+    let a = c.architecture;
+    let prefix = a.key("");
     for (key, value) in gguf.metadata() {
         if key.starts_with("adapter.") {
             return Err(Error::UnknownKey { key: key.clone() });
         }
-        let Some(name) = key.strip_prefix("llama.") else { continue };
-        let known = LLAMA.iter().find(|(known, ..)| *known == name);
+        let Some(name) = key.strip_prefix(&prefix) else { continue };
+        let known = KEYS.iter().find(|(known, ..)| *known == name);
         let &(_, allowed, rule) = known.ok_or_else(|| Error::UnknownKey { key: key.clone() })?;
         let number = number(value);
         let holds = match allowed {
             Read | Anything => true,
             Only(neutral) => number == Some(neutral),
             UsualScale => {
-                let usual = 1.0 / (head_dim as f64).sqrt();
+                let usual = f64::from(c.score_scale() / c.score_factor);
                 number.is_some_and(|n| n == 0.0 || (n - usual).abs() < 1e-6 * usual)
             }
-            WholeContext => number.is_some_and(|n| n == 0.0 || n >= context as f64),
+            OfWindows if a.windows != Windows::None => true,
+            OfWindows => number.is_some_and(|n| n == 0.0 || n >= c.context as f64),
+            OfPeriods => !matches!(a.windows, Windows::None | Windows::All),
+            OfRotatedWindows => matches!(a.windows, Windows::Rotated { .. }),
+            ScoreCap => matches!(a.caps, Caps::Both { .. }) || number == Some(0.0),
+            LogitCap => a.caps != Caps::None || number == Some(0.0),
         };
         if !holds {
             let value = number.map_or_else(|| value.kind().to_owned(), |n| n.to_string());

@@ -1,16 +1,25 @@
-//! A LLaMA model: its configuration and its tensors, checked when it is loaded.
+//! A model: its configuration and its tensors, checked when it is loaded.
 
+pub mod architecture;
 pub(crate) mod config;
 mod keys;
+pub(crate) mod tensors;
+mod values;
+pub(crate) mod window;
+mod yarn;
 
 use std::collections::BTreeMap;
 
+pub use architecture::Architecture;
 pub use config::{Config, llama3_factors};
+pub use tensors::{Affine, FeedForward, Layer};
+pub use window::Window;
 
 use crate::error::{Error, Result};
 use crate::gguf::{Gguf, TensorView};
+use crate::model::tensors::{OUTPUT, POSITIONS, POST_NORMS, Parts, ROPE_FACTORS, of_layer, shapes};
 
-/// A LLaMA model in a GGUF file.
+/// A model in a GGUF file.
 ///
 /// Loading checks that every tensor exists with the shape that the configuration implies and that no other
 /// tensor exists, so the accessors cannot fail. It does not check that kernels exist for the tensors' types.
@@ -20,29 +29,7 @@ pub struct Model {
     pub config: Config,
     /// The file: metadata (the tokenizer reads it) and tensor data.
     pub gguf: Gguf,
-}
-
-/// The tensors of one layer, all `[row length, rows]`.
-#[derive(Clone, Copy, Debug)]
-pub struct Layer<'a> {
-    /// Norm before attention, `[hidden]`.
-    pub attn_norm: TensorView<'a>,
-    /// Query projection, `[hidden, heads * head_dim]`.
-    pub q: TensorView<'a>,
-    /// Key projection, `[hidden, kv_heads * head_dim]`.
-    pub k: TensorView<'a>,
-    /// Value projection, `[hidden, kv_heads * head_dim]`.
-    pub v: TensorView<'a>,
-    /// Attention output projection, `[heads * head_dim, hidden]`.
-    pub o: TensorView<'a>,
-    /// Norm before the feed-forward block, `[hidden]`.
-    pub ffn_norm: TensorView<'a>,
-    /// Gate projection, `[hidden, ff]`.
-    pub gate: TensorView<'a>,
-    /// Up projection, `[hidden, ff]`.
-    pub up: TensorView<'a>,
-    /// Down projection, `[ff, hidden]`.
-    pub down: TensorView<'a>,
+    parts: Parts,
 }
 
 impl Model {
@@ -62,8 +49,8 @@ impl Model {
     pub fn new(gguf: Gguf) -> Result<Self> {
         keys::check_kind(&gguf)?;
         let config = Config::from_gguf(&gguf)?;
-        keys::check(&gguf, config.head_dim, config.context)?;
-        let wanted = tensor_shapes(&config);
+        keys::check(&gguf, &config)?;
+        let wanted = shapes(&config);
         for (name, expected) in &wanted {
             let Some(tensor) = gguf.tensor(name) else {
                 if name == OUTPUT {
@@ -79,12 +66,21 @@ impl Model {
                 return Err(Error::TensorShape { name: name.clone(), expected, found });
             }
         }
-        let known: std::collections::HashSet<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
-        let unknown = |name: &&str| !known.contains(*name) && *name != "rope_freqs.weight";
-        if let Some(name) = gguf.tensors().iter().map(|t| t.name.as_str()).find(unknown) {
-            return Err(Error::UnexpectedTensor { name: name.into() });
+        if let Some(tensor) =
+            gguf.tensors().iter().find(|t| t.name.ends_with(".bias") && t.ty.block_values() > 1)
+        {
+            return Err(Error::UnsupportedType { name: tensor.name.clone(), ty: tensor.ty });
         }
-        Ok(Self { config, gguf })
+        let known: std::collections::HashSet<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
+        let unknown = |name: &&str| !known.contains(*name) && *name != ROPE_FACTORS;
+        if let Some(name) = gguf.tensors().iter().map(|t| t.name.as_str()).find(unknown) {
+            return Err(Error::UnexpectedTensor {
+                name: name.into(),
+                architecture: config.architecture.name,
+            });
+        }
+        let parts = Parts::new(&config);
+        Ok(Self { config, gguf, parts })
     }
 
     /// The tensor called `name`, if the file has it.
@@ -97,9 +93,14 @@ impl Model {
         self.checked("token_embd.weight")
     }
 
+    /// The vectors of learned positions, `[hidden, context]`, if the architecture has them.
+    pub fn positions(&self) -> Option<TensorView<'_>> {
+        self.tensor(POSITIONS)
+    }
+
     /// The norm before the output matrix, `[hidden]`.
-    pub fn output_norm(&self) -> TensorView<'_> {
-        self.checked("output_norm.weight")
+    pub fn output_norm(&self) -> Affine<'_> {
+        self.affine("output_norm")
     }
 
     /// The output matrix, `[hidden, vocab]`: the embedding itself where the two are tied.
@@ -118,17 +119,37 @@ impl Model {
     /// If `index` is not below `config.layers`.
     pub fn layer(&self, index: usize) -> Layer<'_> {
         assert!(index < self.config.layers, "layer {index} of {}", self.config.layers);
-        let tensor = |role| self.checked(&layer_tensor(index, role));
+        let tensor = |role: &str| self.tensor(&of_layer(index, role));
+        let affine = |role: &str| self.affine(&of_layer(index, role));
+        let norms = [tensor("attn_q_norm.weight"), tensor("attn_k_norm.weight")];
+        let a = self.config.architecture;
+        let (Parts { q, kv, ff }, qkv) = (&self.parts, a.fused_qkv.then(|| affine("attn_qkv")));
+        let [q, k, v] = match qkv {
+            None => ["attn_q", "attn_k", "attn_v"].map(affine),
+            Some(all) => [all.part(0, q), all.part(q[1], kv), all.part(q[1] + kv[1], kv)],
+        };
+        let expert = |role: &str| self.checked(&of_layer(index, &format!("ffn_{role}.weight")));
+        let ff = if a.experts {
+            let [gate, up, down] = ["gate_exps", "up_exps", "down_exps"].map(expert);
+            FeedForward::Experts { router: expert("gate_inp"), gate, up, down }
+        } else if a.fused_gate_up {
+            let both = affine("ffn_up");
+            let (gate, up) = (both.part(0, ff), both.part(ff[1], ff));
+            FeedForward::Dense { gate: Some(gate.weight), up, down: affine("ffn_down") }
+        } else {
+            let gate = tensor("ffn_gate.weight");
+            FeedForward::Dense { gate, up: affine("ffn_up"), down: affine("ffn_down") }
+        };
         Layer {
-            attn_norm: tensor("attn_norm"),
-            q: tensor("attn_q"),
-            k: tensor("attn_k"),
-            v: tensor("attn_v"),
-            o: tensor("attn_output"),
-            ffn_norm: tensor("ffn_norm"),
-            gate: tensor("ffn_gate"),
-            up: tensor("ffn_up"),
-            down: tensor("ffn_down"),
+            attn_norm: affine("attn_norm"),
+            q,
+            k,
+            v,
+            head_norms: if let [Some(q), Some(k)] = norms { Some([q, k]) } else { None },
+            o: affine("attn_output"),
+            ffn_norm: affine("ffn_norm"),
+            ff,
+            post_norms: a.post_norms.then(|| POST_NORMS.map(|role| self.checked(&of_layer(index, role)))),
         }
     }
 
@@ -154,41 +175,13 @@ impl Model {
         self.gguf.tensors().iter().map(|t| t.bytes).sum()
     }
 
+    /// A matrix or a norm that [`Model::new`] has checked, with its bias if it has one.
+    fn affine(&self, name: &str) -> Affine<'_> {
+        Affine { weight: self.checked(&format!("{name}.weight")), bias: self.tensor(&format!("{name}.bias")) }
+    }
+
     /// A tensor that [`Model::new`] has checked.
     fn checked(&self, name: &str) -> TensorView<'_> {
         self.tensor(name).unwrap_or_else(|| unreachable!("{name} was checked when the model was loaded"))
     }
-}
-
-/// The output matrix; absent if it is tied to the embedding.
-const OUTPUT: &str = "output.weight";
-
-fn layer_tensor(layer: usize, role: &str) -> String {
-    format!("blk.{layer}.{role}.weight")
-}
-
-/// Name and dimensions of every tensor of a model, in the order in which converters write them.
-///
-/// `output.weight` is listed although a tied model lacks it, `rope_freqs.weight` is not.
-pub(crate) fn tensor_shapes(config: &Config) -> Vec<(String, Vec<u64>)> {
-    let [hidden, ff, vocab] = [config.hidden, config.ff, config.vocab].map(|n| n as u64);
-    let [q, kv] = [config.q_dim(), config.kv_dim()].map(|n| n as u64);
-    let mut shapes = vec![("token_embd.weight".to_owned(), vec![hidden, vocab])];
-    for i in 0..config.layers {
-        let roles: [(&str, Vec<u64>); 9] = [
-            ("attn_norm", vec![hidden]),
-            ("attn_q", vec![hidden, q]),
-            ("attn_k", vec![hidden, kv]),
-            ("attn_v", vec![hidden, kv]),
-            ("attn_output", vec![q, hidden]),
-            ("ffn_norm", vec![hidden]),
-            ("ffn_gate", vec![hidden, ff]),
-            ("ffn_up", vec![hidden, ff]),
-            ("ffn_down", vec![ff, hidden]),
-        ];
-        shapes.extend(roles.map(|(role, dims)| (layer_tensor(i, role), dims)));
-    }
-    shapes.push(("output_norm.weight".to_owned(), vec![hidden]));
-    shapes.push((OUTPUT.to_owned(), vec![hidden, vocab]));
-    shapes
 }

@@ -6,13 +6,23 @@
 //! for a seed is part of its interface), and weights are integers ([`arithmetic`]), so a seed gives the same
 //! text everywhere: [`Sampler::sample`] on the CPU and the kernel
 //! [`sample`](crate::kernels::sample) on the GPU choose the same token.
+//!
+//! Before all of that, a constraint excludes tokens ([`Constraint`]), and then penalties and biases change
+//! the logits ([`Penalties`], [`Sampler::with_bias`]); the CPU then chooses, also where a GPU could.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
+use crate::sampler::adjust::Adjustments;
 use crate::sampler::arithmetic::{Draw, ONE, distance, key, weight};
+use crate::sampler::constraint::Constrained;
 
+mod adjust;
 pub mod arithmetic;
+mod constraint;
+
+pub use adjust::Penalties;
+pub use constraint::{Constraint, GaveUp};
 
 /// How a [`Sampler`] chooses.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,20 +45,73 @@ impl SamplerOptions {
 }
 
 /// Chooses tokens, with its own random sequence.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Sampler {
     options: SamplerOptions,
     random: ChaCha8Rng,
+    adjustments: Adjustments,
+    constrained: Option<Constrained>,
 }
 
 impl Sampler {
     /// A sampler at the start of its sequence.
     pub fn new(options: SamplerOptions) -> Self {
-        Self { options, random: ChaCha8Rng::seed_from_u64(options.seed) }
+        let random = ChaCha8Rng::seed_from_u64(options.seed);
+        Self { options, random, adjustments: Adjustments::default(), constrained: None }
     }
 
-    /// Whether the choice is the most likely token and no random number is used.
+    /// Sets how tokens that were there already become less likely.
+    #[must_use]
+    pub fn with_penalties(mut self, penalties: Penalties) -> Self {
+        self.adjustments.penalties = penalties;
+        self
+    }
+
+    /// Sets what is added to the logits of tokens. Tokens outside the vocabulary have no effect.
+    #[must_use]
+    pub fn with_bias(mut self, bias: Vec<(u32, f32)>) -> Self {
+        self.adjustments.bias = bias;
+        self
+    }
+
+    /// Sets what the text has to be.
+    #[must_use]
+    pub fn with_constraint(mut self, constraint: Box<dyn Constraint>) -> Self {
+        self.constrained = Some(Constrained::new(constraint));
+        self
+    }
+
+    /// Begins a text after `prompt`, for the penalties and the constraint.
+    pub fn begin(&mut self, prompt: &[u32]) {
+        self.adjustments.begin(prompt);
+        if let Some(constrained) = &mut self.constrained {
+            constrained.begin();
+        }
+    }
+
+    /// Whether a constraint, penalties or biases change the logits: then they are needed on the CPU.
+    pub fn adjusts(&self) -> bool {
+        self.constrained.is_some() || !self.adjustments.are_none()
+    }
+
+    /// Whether the text is complete by its constraint: the last token that was chosen is the last one of the
+    /// text.
+    pub fn is_complete(&self) -> bool {
+        self.constrained.as_ref().is_some_and(Constrained::is_complete)
+    }
+
+    /// Whether the constraint could not say which tokens may come ([`GaveUp`]): the last token that was
+    /// chosen is not one of the text.
+    pub fn gave_up(&self) -> bool {
+        self.constrained.as_ref().is_some_and(Constrained::gave_up)
+    }
+
+    /// Whether the choice is the most likely token of the logits as they are, and no random number is used.
     pub fn is_greedy(&self) -> bool {
+        self.takes_the_best() && !self.adjusts()
+    }
+
+    fn takes_the_best(&self) -> bool {
         self.options.temperature <= 0.0 || self.options.top_k == 1
     }
 
@@ -69,8 +132,27 @@ impl Sampler {
     /// Chooses a token; `logits` has one entry per token of the vocabulary.
     ///
     /// NaN is never chosen. Without logits, token 0.
+    ///
+    /// With penalties or a constraint the token is taken for the next one of the text.
     pub fn sample(&mut self, logits: &[f32]) -> u32 {
-        match self.is_greedy() {
+        if !self.adjusts() {
+            return self.choose(logits);
+        }
+        let mut adjusted = logits.to_vec();
+        if let Some(constrained) = &mut self.constrained {
+            constrained.restrict(&mut adjusted);
+        }
+        self.adjustments.apply(&mut adjusted);
+        let token = self.choose(&adjusted);
+        self.adjustments.add(token);
+        if let Some(constrained) = &mut self.constrained {
+            constrained.accept(token);
+        }
+        token
+    }
+
+    fn choose(&mut self, logits: &[f32]) -> u32 {
+        match self.takes_the_best() {
             true => argmax(logits),
             false => choose(&self.draw(), logits),
         }
@@ -159,6 +241,25 @@ mod tests {
         assert_eq!(tokens, (0..6).map(|_| again.sample(&logits)).collect::<Vec<_>>());
         let mut other = Sampler::new(SamplerOptions { seed: 6, ..options() });
         assert_ne!(tokens, (0..6).map(|_| other.sample(&logits)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn penalties_and_biases_change_the_choice() {
+        let logits = [1.0f32, 3.0, 2.0];
+        let greedy = || Sampler::new(SamplerOptions::GREEDY);
+        let mut biased = greedy().with_bias(vec![(1, -100.0)]);
+        assert!(biased.adjusts() && !biased.is_greedy());
+        assert_eq!((biased.sample(&logits), biased.sample(&logits)), (2, 2));
+        let mut penalized = greedy().with_penalties(Penalties { frequency: 0.75, ..Penalties::NONE });
+        penalized.begin(&[1, 1, 1]);
+        let text: Vec<u32> = (0..6).map(|_| penalized.sample(&logits)).collect();
+        assert_eq!(text, [1, 1, 2, 1, 2, 0]);
+        penalized.begin(&[]);
+        assert_eq!(penalized.sample(&logits), 1);
+        // A seed draws the same numbers, whatever is not changed.
+        let mut plain = Sampler::new(options());
+        let mut none = Sampler::new(options()).with_penalties(Penalties::NONE).with_bias(Vec::new());
+        assert!((0..20).all(|_| plain.sample(&logits) == none.sample(&logits)));
     }
 
     #[test]

@@ -248,13 +248,6 @@ pub(super) fn fill(buffer: &Buffer, count: usize) -> Result<()> {
     Ok(buffer.write(0, &bytes)?)
 }
 
-/// `count` numbers of `buffer` from byte `at` on.
-pub(super) fn read(buffer: &Buffer, at: u64, count: usize) -> Result<Vec<f32>> {
-    let mut bytes = vec![0; 4 * count];
-    buffer.read(at, &mut bytes)?;
-    Ok(bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,14 +6,15 @@ use half::f16;
 use hcq::{Args, Buffer, Kernel, LaunchConfig};
 
 use crate::engine::launch::filled;
-use crate::engine::prompt::chunks::supports;
+use crate::engine::matrix::read_floats;
+use crate::engine::prompt::chunks::refuses;
 use crate::engine::prompt::products::{SIZES, longest_chunk, products};
 use crate::error::Result;
 use crate::kernels::choices::{Choices, TokensProduct};
 use crate::kernels::prompt::gemm::{self, MORE_TILES, Output, TILES, Tile};
 use crate::kernels::prompt::vector::NORM_THREADS;
 use crate::kernels::recipe::Recipe;
-use crate::search::bench::{Bench, each, fastest, fill, numbers, read};
+use crate::search::bench::{Bench, each, fastest, fill, numbers};
 use crate::search::meter::Meter;
 use crate::search::outcome::{Finding, Part};
 use crate::tuning::entry::{Tuned, TunedGemm};
@@ -38,7 +39,7 @@ struct Room {
 
 /// Searches the tiles.
 pub fn search(bench: &mut Bench<'_>) -> Result<()> {
-    if !supports(&bench.model.config) {
+    if refuses(&bench.model.config).is_some() {
         bench.outcome.left_out.push("prompt: prompts of this model do not go through these kernels".into());
         return Ok(());
     }
@@ -207,7 +208,7 @@ fn results(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, how: (Tile, u3
                 let mut sums = vec![0f32; rows];
                 for share in 0..u64::from(how.1) {
                     let at = 4 * pitch * (share * u64::from(p.tokens) + token);
-                    sums.iter_mut().zip(read(&room.sums, at, rows)?).for_each(|(sum, v)| *sum += v);
+                    sums.iter_mut().zip(read_floats(&room.sums, at, rows)?).for_each(|(sum, v)| *sum += v);
                 }
                 all.extend(sums);
             }

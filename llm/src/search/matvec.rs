@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use hcq::{Kernel, LaunchConfig};
 
+use crate::engine::matrix::read_floats;
 use crate::error::Result;
 use crate::kernels::choices::Product;
 use crate::kernels::operations::matvec::{Epilogue, Shape};
 use crate::kernels::recipe::Recipe;
-use crate::search::bench::{Bench, each, fastest, fill, read};
+use crate::search::bench::{Bench, each, fastest, fill};
 use crate::search::meter::Meter;
 use crate::search::outcome::{Finding, Part};
 use crate::tuning::entry::{Tuned, TunedMatvec};
@@ -170,5 +171,5 @@ fn results(bench: &mut Bench<'_>, place: usize, product: &Product, shape: Shape)
     launch(bench, place, product, shape)?;
     bench.finish()?;
     let stage = &bench.operations.products[place];
-    read(&stage.out, stage.out_at, rows)
+    read_floats(&stage.out, stage.out_at, rows)
 }

@@ -16,6 +16,16 @@ const SD_32: f32 = 9.23;
 const RMS_Q4_0: f32 = 4.64;
 const RMS_Q8_0: f32 = 73.6;
 const RMS_Q6: f32 = 18.48;
+/// Root mean square of 0..32 less 16, of 0..8 less 4, and of what the quants of IQ4_NL and MXFP4 stand for.
+const RMS_Q5_0: f32 = 9.25;
+const RMS_Q3: f32 = 2.35;
+const RMS_IQ4_NL: f32 = 67.4;
+const RMS_E2M1: f32 = 5.85;
+/// Standard deviation of uniform integers of 4 values.
+const SD_4: f32 = 1.118;
+/// Root mean square of the scales drawn below: 8..16 for Q2_K, 16..32 for IQ4_XS.
+const RMS_SCALE_Q2: f32 = 11.73;
+const RMS_SCALE_IQ4_XS: f32 = 23.95;
 /// Root mean square of the scales drawn below: 32..64 for Q4_K and Q5_K, 40..128 for Q6_K.
 const RMS_SCALE_K: f32 = 48.4;
 const RMS_SCALE_Q6: f32 = 87.7;
@@ -79,6 +89,40 @@ fn set_scales(ty: GgmlType, block: &mut [u8], sigma: f32) {
             let sign = if block[1] & 1 == 0 { 1.0 } else { -1.0 };
             put(block, 0, sign * sigma / RMS_Q4_0);
         }
+        GgmlType::Q5_0 => {
+            let sign = if block[1] & 1 == 0 { 1.0 } else { -1.0 };
+            put(block, 0, sign * sigma / RMS_Q5_0);
+        }
+        GgmlType::Q4_1 | GgmlType::Q5_1 => {
+            let (sd, middle) = if ty == GgmlType::Q4_1 { (SD_16, 7.5) } else { (SD_32, 15.5) };
+            let d = put(block, 0, sigma / sd);
+            block[2..4].copy_from_slice(&f16::from_f32(-d * middle).to_le_bytes());
+        }
+        GgmlType::Iq4Nl => {
+            let sign = if block[1] & 1 == 0 { 1.0 } else { -1.0 };
+            put(block, 0, sign * sigma / RMS_IQ4_NL);
+        }
+        GgmlType::Mxfp4 => {
+            // One of two neighbouring powers of two, so often that the mean square is right.
+            let wanted = sigma / RMS_E2M1;
+            let lower = wanted.log2().floor();
+            let share = ((wanted / lower.exp2()).powi(2) - 1.0) / 3.0;
+            let up = f32::from(block[0]) < 256.0 * share;
+            // The factor is half of 2^(e - 127).
+            block[0] = (lower as i32 + 128 + i32::from(up)) as u8;
+        }
+        GgmlType::Q2K => {
+            let d = put(block, 80, sigma / (SD_4 * RMS_SCALE_Q2));
+            block[82..84].copy_from_slice(&f16::from_f32(1.5 * d).to_le_bytes());
+            q2_k_scales(block);
+        }
+        GgmlType::Iq4Xs => {
+            put(block, 0, sigma / (RMS_IQ4_NL * RMS_SCALE_IQ4_XS));
+            iq4_xs_scales(block);
+        }
+        GgmlType::Q3K => {
+            put(block, 108, sigma / (RMS_Q3 * RMS_Q6));
+        }
         GgmlType::Q8_0 => {
             put(block, 0, sigma / RMS_Q8_0);
             // Quantizers never produce -128.
@@ -107,6 +151,28 @@ fn set_scales(ty: GgmlType, block: &mut [u8], sigma: f32) {
             }
         }
         _ => unreachable!("{ty} is not in the list of mixes"),
+    }
+}
+
+/// Sets the scales of Q2_K, and minima near them, so that middle values are near zero.
+fn q2_k_scales(block: &mut [u8]) {
+    for byte in &mut block[..16] {
+        let scale = 8 | *byte & 7;
+        let least = (scale - 1 + (*byte >> 4) % 3).min(15);
+        *byte = scale | least << 4;
+    }
+}
+
+/// Sets the scales of IQ4_XS, by the first quants.
+fn iq4_xs_scales(block: &mut [u8]) {
+    let scales: [u8; 8] = std::array::from_fn(|j| {
+        let magnitude = 16 + (block[8 + j] & 15);
+        if block[8 + j] & 16 == 0 { 32 + magnitude } else { 32 - magnitude }
+    });
+    let high = scales.iter().rev().fold(0u16, |bits, scale| bits << 2 | u16::from(scale >> 4));
+    block[2..4].copy_from_slice(&high.to_le_bytes());
+    for j in 0..4 {
+        block[4 + j] = scales[2 * j] & 15 | (scales[2 * j + 1] & 15) << 4;
     }
 }
 

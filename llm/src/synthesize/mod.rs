@@ -6,6 +6,7 @@
 //! Every tensor has its own random sequence, and the file for a seed is the same on every machine.
 
 mod blocks;
+mod shapes;
 mod vocabulary;
 
 use std::fs::File;
@@ -20,8 +21,10 @@ use crate::gguf::Gguf;
 use crate::gguf::types::GgmlType;
 use crate::gguf::value::{Array, Value};
 use crate::gguf::write::{TensorWriter, Writer};
-use crate::model::config::{Config, llama3_factors};
-use crate::model::{Model, tensor_shapes};
+use crate::model::Model;
+use crate::model::architecture::{Norm, Rotation};
+use crate::model::config::Config;
+use crate::model::tensors;
 
 /// The choice of tensor types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +40,18 @@ pub enum Mix {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Synthesis {
     name: String,
-    config: Config,
+    config: Box<Config>,
     tied: bool,
     mix: Mix,
 }
 
-/// The shapes: published dimensions of the models that they are named after, and a tiny one.
-pub const SHAPES: [&str; 4] = ["llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b", "tiny-llama"];
+/// The shapes: published dimensions of the models that they are named after, and tiny ones.
+pub const SHAPES: &[&str] = &shapes::NAMES;
 /// The mixes.
-pub const MIXES: [&str; 10] =
-    ["q6_k", "q4_k_m", "q5_k_m", "q4_k", "q5_k", "q8_0", "q4_0", "f16", "bf16", "f32"];
+pub const MIXES: [&str; 18] = [
+    "q6_k", "q4_k_m", "q5_k_m", "q4_k", "q5_k", "q8_0", "q4_0", "f16", "bf16", "f32", "q4_1", "q5_0", "q5_1",
+    "q2_k", "q3_k", "iq4_nl", "iq4_xs", "mxfp4",
+];
 
 impl FromStr for Synthesis {
     type Err = Error;
@@ -58,40 +63,15 @@ impl FromStr for Synthesis {
         let mix = mix.to_ascii_lowercase();
         let ty = GgmlType::from_name(mix.trim_end_matches("_m")).filter(|_| MIXES.contains(&mix.as_str()));
         let ty = ty.ok_or_else(unknown)?;
-        let (config, tied) = shape_config(shape).ok_or_else(unknown)?;
+        let (config, tied) = shapes::config(shape).ok_or_else(unknown)?;
         let mix = if mix.ends_with("_m") { Mix::Medium(ty) } else { Mix::Uniform(ty) };
-        Ok(Self { name: text.into(), config, tied, mix })
+        let synthesis = Self { name: text.into(), config: Box::new(config), tied, mix };
+        let partial = synthesis.tensors().into_iter().find_map(|(name, ty, dims, _)| {
+            let (row, block) = (dims[0], ty.block_values());
+            (!row.is_multiple_of(block)).then_some(Error::PartialBlock { name, ty, row, block })
+        });
+        partial.map_or(Ok(synthesis), Err)
     }
-}
-
-/// Configuration of a shape, and whether its output matrix is the embedding.
-fn shape_config(name: &str) -> Option<(Config, bool)> {
-    // layers, hidden, ff, heads, head_dim, vocabulary, context, rope factor, tied; key-value heads are 8 or a
-    // quarter.
-    let (layers, hidden, ff, heads, head_dim, vocab, context, factor, tied) = match name {
-        "llama-3.2-1b" => (16, 2048, 8192, 32, 64, 128_256, 131_072, 32.0, true),
-        "llama-3.2-3b" => (28, 3072, 8192, 24, 128, 128_256, 131_072, 32.0, true),
-        "llama-3.1-8b" => (32, 4096, 14_336, 32, 128, 128_256, 131_072, 8.0, false),
-        "tiny-llama" => (2, 512, 1024, 8, 64, 1024, 4096, 32.0, true),
-        _ => return None,
-    };
-    let kv_heads = if name == "tiny-llama" { 2 } else { 8 };
-    let rope_base = 500_000.0;
-    let config = Config {
-        layers,
-        hidden,
-        ff,
-        heads,
-        kv_heads,
-        head_dim,
-        vocab,
-        context,
-        rms_eps: 1e-5,
-        rope_base,
-        rope_dim: head_dim,
-        rope_factors: Some(llama3_factors(rope_base, head_dim, factor, 1.0, 4.0, 8192.0)),
-    };
-    Some((config, tied))
 }
 
 impl Mix {
@@ -115,6 +95,14 @@ impl Mix {
             Self::Uniform(GgmlType::F32) => 0,
             Self::Uniform(GgmlType::F16) => 1,
             Self::Uniform(GgmlType::Q4_0) => 2,
+            Self::Uniform(GgmlType::Q4_1) => 3,
+            Self::Uniform(GgmlType::Q5_0) => 8,
+            Self::Uniform(GgmlType::Q5_1) => 9,
+            Self::Uniform(GgmlType::Q2K) => 10,
+            Self::Uniform(GgmlType::Q3K) => 11,
+            Self::Uniform(GgmlType::Iq4Nl) => 25,
+            Self::Uniform(GgmlType::Iq4Xs) => 30,
+            Self::Uniform(GgmlType::Mxfp4) => 38,
             Self::Uniform(GgmlType::Q8_0) => 7,
             Self::Uniform(GgmlType::Q4K) => 14,
             Self::Medium(GgmlType::Q4K) => 15,
@@ -141,7 +129,7 @@ impl Synthesis {
     /// Sets other sizes: layers, and the lengths of the residual and the feed-forward vector.
     #[must_use]
     pub fn with_sizes(mut self, layers: usize, hidden: usize, ff: usize) -> Self {
-        self.config = Config { layers, hidden, ff, ..self.config };
+        self.config = Box::new(Config { layers, hidden, ff, ..*self.config });
         self
     }
 
@@ -159,12 +147,12 @@ impl Synthesis {
     /// The tensors: name, type, dimensions and values.
     fn tensors(&self) -> Vec<(String, GgmlType, Vec<u64>, Fill<'_>)> {
         let c = &self.config;
-        let mut tensors = Vec::new();
+        let mut all = Vec::new();
         if let Some(factors) = &c.rope_factors {
             let dims = vec![factors.len() as u64];
-            tensors.push(("rope_freqs.weight".to_owned(), GgmlType::F32, dims, Fill::Exact(factors)));
+            all.push(("rope_freqs.weight".to_owned(), GgmlType::F32, dims, Fill::Exact(factors)));
         }
-        for (name, dims) in tensor_shapes(c) {
+        for (name, dims) in tensors::shapes(c) {
             let stem = name.trim_end_matches(".weight");
             let (layer, role) = match stem.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
                 Some((layer, role)) => (layer.parse().unwrap_or(0), role.to_owned()),
@@ -179,36 +167,58 @@ impl Synthesis {
                 "output" if self.tied => continue,
                 "output" => (pick("output"), spread(logit)),
                 "output_norm" if self.tied => (GgmlType::F32, Fill::Norm(logit / small)),
-                "output_norm" | "attn_norm" | "ffn_norm" => (GgmlType::F32, Fill::Norm(1.0)),
-                "attn_output" | "ffn_down" => (pick(&role), spread(0.9)),
+                norm if norm.ends_with("_norm") => (GgmlType::F32, Fill::Norm(1.0)),
+                // Scores far enough apart that rounding seldom changes the choice of experts.
+                "ffn_gate_inp" => (GgmlType::F32, spread(3.0)),
+                "position_embd" => (GgmlType::F32, spread(small)),
+                biased if biased.ends_with(".bias") => (GgmlType::F32, Fill::Random(0.2)),
+                "attn_output" | "ffn_down" | "ffn_down_exps" => (pick(&role), spread(0.9)),
                 _ => (pick(&role), spread(1.0)),
             };
-            tensors.push((name, ty, dims, fill));
+            all.push((name, ty, dims, fill));
         }
-        tensors
+        all
     }
 
     /// Metadata of the file.
     fn header(&self) -> Writer {
         let c = &self.config;
         let mut w = Writer::new();
+        let a = c.architecture;
         let number = |n: usize| Value::U32(n as u32);
-        w.key("general.architecture", Value::String("llama".into()));
+        w.key("general.architecture", Value::String(a.name.into()));
         w.key("general.name", Value::String(format!("synthetic {}", self.name)));
         w.key("general.file_type", Value::U32(self.mix.file_type()));
         w.key("general.quantization_version", Value::U32(2));
-        w.key("llama.context_length", number(c.context));
-        w.key("llama.embedding_length", number(c.hidden));
-        w.key("llama.block_count", number(c.layers));
-        w.key("llama.feed_forward_length", number(c.ff));
-        w.key("llama.attention.head_count", number(c.heads));
-        w.key("llama.attention.head_count_kv", number(c.kv_heads));
-        w.key("llama.attention.key_length", number(c.head_dim));
-        w.key("llama.attention.value_length", number(c.head_dim));
-        w.key("llama.attention.layer_norm_rms_epsilon", Value::F32(c.rms_eps));
-        w.key("llama.rope.freq_base", Value::F32(c.rope_base));
-        w.key("llama.rope.dimension_count", number(c.rope_dim));
-        w.key("llama.vocab_size", number(c.vocab));
+        let mut key = |name: &str, value: Value| w.key(a.key(name), value);
+        key("context_length", number(c.context));
+        key("embedding_length", number(c.hidden));
+        key("block_count", number(c.layers));
+        key("feed_forward_length", number(c.ff));
+        if c.experts > 0 {
+            key("expert_count", number(c.experts));
+            key("expert_used_count", number(c.experts_used));
+        }
+        key("attention.head_count", number(c.heads));
+        key("attention.head_count_kv", number(c.kv_heads));
+        key("attention.key_length", number(c.head_dim));
+        key("attention.value_length", number(c.head_dim));
+        match a.norm {
+            Norm::Rms => key("attention.layer_norm_rms_epsilon", Value::F32(c.norm_eps)),
+            Norm::Layer => key("attention.layer_norm_epsilon", Value::F32(c.norm_eps)),
+        }
+        if a.rotation != Rotation::None {
+            key("rope.freq_base", Value::F32(c.rope_base));
+            key("rope.dimension_count", number(c.rope_dim));
+        }
+        if let Some(window) = c.window {
+            key("attention.sliding_window", number(window.positions));
+        }
+        let caps = [("attn_logit_softcapping", c.score_cap), ("final_logit_softcapping", c.logit_cap)];
+        caps.into_iter()
+            .filter_map(|(name, cap)| Some((name, cap?)))
+            .for_each(|(n, cap)| key(n, Value::F32(cap)));
+        key("vocab_size", number(c.vocab));
         let v = vocabulary::Vocabulary::new(c.vocab);
         w.key("tokenizer.ggml.model", Value::String("gpt2".into()));
         w.key("tokenizer.ggml.pre", Value::String("llama-bpe".into()));

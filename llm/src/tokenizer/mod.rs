@@ -6,6 +6,7 @@
 
 pub(crate) mod alphabet;
 mod byte_level;
+mod keys;
 mod sentencepiece;
 mod split;
 mod token_type;
@@ -17,8 +18,15 @@ use crate::tokenizer::sentencepiece::SentencePiece;
 use crate::tokenizer::token_type::{BYTE, CONTROL, UNKNOWN, UNUSED, USER_DEFINED, token_types};
 
 /// End-of-turn tokens that some files name by no key.
-const END_TEXTS: [&str; 6] =
-    ["<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>", "<|im_end|>", "<|end|>"];
+const END_TEXTS: [&str; 7] = [
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<end_of_turn>",
+];
 
 /// How text is split into tokens.
 #[derive(Debug)]
@@ -46,6 +54,7 @@ impl Tokenizer {
     /// # Errors
     /// The key that is missing, inconsistent or of a kind that is not supported.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self> {
+        keys::check(gguf)?;
         let model = gguf.text("tokenizer.ggml.model")?.unwrap_or("none");
         let tokens = required(gguf.strings("tokenizer.ggml.tokens")?, "tokenizer.ggml.tokens")?;
         let types = token_types(gguf, tokens.len())?;
@@ -90,7 +99,7 @@ impl Tokenizer {
             ends.extend(id(&format!("tokenizer.ggml.{name}_token_id"))?);
         }
         for (at, token) in tokens.iter().enumerate() {
-            if types[at] == CONTROL && END_TEXTS.contains(&token.as_str()) {
+            if matches!(types[at], CONTROL | USER_DEFINED) && END_TEXTS.contains(&token.as_str()) {
                 ends.push(at as u32);
             }
         }
@@ -179,6 +188,13 @@ impl Tokenizer {
         self.bytes.get(token as usize).map(|b| String::from_utf8_lossy(b).into_owned()).unwrap_or_default()
     }
 
+    /// The exact bytes of a token's text, which may be a part of a character; `None` for a token without a
+    /// text and for a number outside the vocabulary.
+    pub fn bytes(&self, token: u32) -> Option<&[u8]> {
+        let at = token as usize;
+        (self.control.get(at) == Some(&false)).then(|| &*self.bytes[at])
+    }
+
     /// The token at the start of a text, if the vocabulary has one.
     pub fn bos(&self) -> Option<u32> {
         self.bos
@@ -201,11 +217,8 @@ pub struct TextStream<'a> {
 impl TextStream<'_> {
     /// The text that `token` completes; empty for control tokens and numbers outside the vocabulary.
     pub fn push(&mut self, token: u32) -> String {
-        let at = token as usize;
-        if self.tokenizer.control.get(at) != Some(&false) {
-            return String::new();
-        }
-        self.pending.extend_from_slice(&self.tokenizer.bytes[at]);
+        let Some(bytes) = self.tokenizer.bytes(token) else { return String::new() };
+        self.pending.extend_from_slice(bytes);
         let mut text = String::new();
         let mut used = 0;
         for chunk in self.pending.utf8_chunks() {

@@ -117,6 +117,13 @@ fn scores(gguf: &Gguf, count: usize) -> Result<Vec<f32>> {
         let value = format!("an array of {}", scores.len());
         return Err(Error::KeyValue { key: key.into(), value, rule: "it must have one entry per token" });
     }
+    if let Some(score) = scores.iter().find(|score| !score.is_finite()) {
+        return Err(Error::KeyValue {
+            key: key.into(),
+            value: score.to_string(),
+            rule: "scores are finite numbers",
+        });
+    }
     Ok(scores.clone())
 }
 

@@ -70,6 +70,12 @@ impl Craft {
         out.finish().unwrap()
     }
 
+    /// The file, read.
+    #[allow(dead_code, reason = "each test file uses a part")]
+    pub fn gguf(&self) -> Gguf {
+        Gguf::from_bytes(self.bytes()).unwrap()
+    }
+
     /// The model.
     pub fn model(&self) -> ga10b_llm::Result<Model> {
         Model::new(Gguf::from_bytes(self.bytes()).unwrap())

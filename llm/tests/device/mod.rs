@@ -198,24 +198,36 @@ pub fn dot<T: Copy + Into<f64>>(a: &[T], b: &[T]) -> f64 {
     a.iter().zip(b).map(|(x, y)| (*x).into() * (*y).into()).sum()
 }
 
-/// Attention of the queries of a token over rows up to `position` of caches `[kv_head][context][dim]`.
+/// A window and a cap of scores, 0 for none; or no limits.
+pub fn limits() -> impl Strategy<Value = Option<(u32, f32)>> {
+    let window = prop_oneof![1u32..70, 100u32..1200, Just(u32::MAX)];
+    proptest::option::of((window, prop_oneof![Just(0f32), 0.5f32..20.0]))
+}
+
+/// Attention of the queries of a token over rows up to `position` of caches `[kv_head][context][dim]`, with
+/// limits.
 pub fn attended<T: Copy + Into<f64>>(
     q: &[T],
     keys: &[T],
     values: &[T],
     (dim, context, group): (usize, usize, usize),
     position: usize,
+    limits: Option<(u32, f32)>,
 ) -> Vec<f64> {
+    let (window, cap) = limits.map_or((usize::MAX, 0.0), |(w, cap)| (w as usize, f64::from(cap)));
+    let first = (position + 1).saturating_sub(window);
+    let capped = |score: f64| if cap == 0.0 { score } else { cap * (score / cap).tanh() };
     let mut out = Vec::new();
     for (head, query) in q.chunks_exact(dim).enumerate() {
         let row = |p: usize| (head / group * context + p) * dim..(head / group * context + p + 1) * dim;
         let scale = 1.0 / (dim as f64).sqrt();
-        let scores: Vec<f64> = (0..=position).map(|p| scale * dot(query, &keys[row(p)])).collect();
+        let scores: Vec<f64> =
+            (first..=position).map(|p| capped(scale * dot(query, &keys[row(p)]))).collect();
         let top = scores.iter().copied().fold(f64::MIN, f64::max);
         let weights: Vec<f64> = scores.iter().map(|s| (s - top).exp()).collect();
         let total: f64 = weights.iter().sum();
         let mut sums = vec![0.0; dim];
-        for (p, w) in weights.iter().enumerate() {
+        for (p, w) in (first..).zip(&weights) {
             values[row(p)].iter().zip(&mut sums).for_each(|(v, s)| *s += w / total * (*v).into());
         }
         out.extend(sums);

@@ -54,12 +54,55 @@ impl Row {
     /// A row from the seconds of each run of `tokens` tokens.
     pub fn new(test: String, tokens: usize, seconds: &[f64]) -> Self {
         let runs: Vec<f64> = seconds.iter().map(|s| tokens as f64 / s).collect();
-        let count = runs.len() as f64;
-        let mean = runs.iter().sum::<f64>() / count;
-        let squares: f64 = runs.iter().map(|r| (r - mean).powi(2)).sum();
-        let sd = if runs.len() > 1 { (squares / (count - 1.0)).sqrt() } else { 0.0 };
+        let (mean, sd) = spread(&runs);
         Self { test, tokens, tokens_per_second: mean, tokens_per_second_sd: sd, runs_tokens_per_second: runs }
     }
+}
+
+/// Mean and sample standard deviation, which is 0 for a single value.
+pub fn spread(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|r| (r - mean).powi(2)).sum();
+    (mean, if values.len() > 1 { (squares / (count - 1.0)).sqrt() } else { 0.0 })
+}
+
+/// Random tokens of a vocabulary, always the same.
+pub fn tokens_of(vocab: usize) -> impl FnMut() -> u32 {
+    let mut random = ChaCha8Rng::seed_from_u64(0);
+    move || ((u64::from(random.next_u32()) * vocab as u64) >> 32) as u32
+}
+
+/// The seconds of each of `repeats` runs of `tokens` tokens that `draw` gives, after runs of `warm_up` in all, at
+/// least one. `after` is called after the last run of the warm-up, with 0, and after each measured one, with
+/// their number.
+///
+/// # Errors
+/// What `run` returns.
+pub fn samples(
+    tokens: usize,
+    (repeats, warm_up): (usize, Duration),
+    draw: &mut dyn FnMut() -> u32,
+    after: &mut dyn FnMut(usize),
+    run: &mut dyn FnMut(&[u32]) -> Result<()>,
+) -> Result<Vec<f64>> {
+    let mut seconds = Vec::new();
+    let began = Instant::now();
+    let mut warm = false;
+    while seconds.len() < repeats {
+        let drawn: Vec<u32> = (0..tokens).map(|_| draw()).collect();
+        let begin = Instant::now();
+        run(&drawn)?;
+        // The first runs warm up caches, clocks and page tables.
+        if warm {
+            seconds.push(begin.elapsed().as_secs_f64());
+        } else if began.elapsed() < warm_up {
+            continue;
+        }
+        warm = true;
+        after(seconds.len());
+    }
+    Ok(seconds)
 }
 
 /// Runs `plan`; `start` makes the context one of `plan.depth` tokens, and `progress` is called with the
@@ -74,8 +117,7 @@ pub fn run<D: Decoder>(
     start: &mut dyn FnMut(&mut D) -> Result<()>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<Row>> {
-    let mut random = ChaCha8Rng::seed_from_u64(0);
-    let mut draw = move || ((u64::from(random.next_u32()) * vocab as u64) >> 32) as u32;
+    let mut draw = tokens_of(vocab);
     let total = ((plan.prefill + 3 * plan.decode) * (plan.repeats + 1)) as u64;
     let mut done = 0;
     let mut rows = Vec::new();
@@ -84,23 +126,11 @@ pub fn run<D: Decoder>(
             if tokens == 0 {
                 return Ok(());
             }
-            let mut seconds = Vec::new();
-            let began = Instant::now();
-            let mut warm = false;
-            while seconds.len() < plan.repeats {
-                let drawn: Vec<u32> = (0..tokens).map(|_| draw()).collect();
-                let begin = Instant::now();
-                run(&drawn)?;
-                // The first runs warm up caches, clocks and page tables.
-                if warm {
-                    seconds.push(begin.elapsed().as_secs_f64());
-                } else if began.elapsed() < plan.warm_up {
-                    continue;
-                }
-                warm = true;
+            let mut after = |_| {
                 done += tokens as u64;
                 progress(done, total);
-            }
+            };
+            let seconds = samples(tokens, (plan.repeats, plan.warm_up), &mut draw, &mut after, run)?;
             rows.push(Row::new(name, tokens, &seconds));
             Ok(())
         };

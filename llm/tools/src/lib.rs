@@ -2,7 +2,8 @@
 //!
 //! - [`bench`](mod@bench): tokens per second as llama-bench measures them; [`first_token`]: the time from the
 //!   start of the process to the first token; [`bandwidth`]: the copy rate of a device; [`power`]: power mode
-//!   and clocks of a Jetson
+//!   and clocks of a Jetson; [`energy`]: what its sensors say
+//! - [`batched`]: tokens per second of several sequences, as llama-batched-bench measures them
 //! - [`counted`]: what the software ga10b counts for a token; [`roofline`]: the time that a GPU would take
 //!   for it; [`chips`]: the constants of GPUs; [`measured`]: predictions beside measurements
 //! - [`agreement`]: whether two engines choose the same tokens
@@ -13,15 +14,17 @@
 //!
 //! # Layers
 //! ```text
-//! 0 agreement bandwidth bench first_token power roofline trace
+//! 0 agreement bandwidth batched bench energy first_token power roofline trace
 //! 1 chips counted measured
 //! ```
 
 pub mod agreement;
 pub mod bandwidth;
+pub mod batched;
 pub mod bench;
 pub mod chips;
 pub mod counted;
+pub mod energy;
 pub mod first_token;
 pub mod measured;
 pub mod power;

@@ -1,6 +1,8 @@
 //! Measured tokens per second of a chip beside what is predicted for it, and the constants that fit them
 //! best.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 use crate::roofline::{Fitted, Machine, StepCost};
@@ -27,10 +29,21 @@ pub struct Point {
     pub kv: String,
     /// Tokens in the context.
     pub position: usize,
-    /// Greedy tokens per second, measured.
+    /// Sequences of a step of columns; `None` for the engine of one sequence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<usize>,
+    /// Greedy tokens per second of all sequences, measured.
     pub tokens_per_second: f64,
     /// What the software device counted.
     pub cost: StepCost,
+}
+
+impl Point {
+    /// Tokens per second of all sequences that are predicted for `machine`.
+    #[must_use]
+    pub fn predicted(&self, machine: &Machine) -> f64 {
+        self.columns.unwrap_or(1) as f64 * machine.predict_step(&self.cost).tokens_per_second
+    }
 }
 
 /// Why a file of measurements cannot be used.
@@ -50,6 +63,33 @@ pub enum ReadError {
 /// The schema that is read.
 pub const SCHEMA: &str = "llm-demo.points/1";
 
+/// Tokens per second that are taken for a measurement.
+const RATES: RangeInclusive<f64> = 1e-3..=1e7;
+/// Bytes, instructions or launches of a step at most.
+const MOST: u64 = 1 << 50;
+/// Bytes that DRAM delivers over those that are read, at most: a sector for a byte, and more.
+const MOST_RATIO: f64 = 100.0;
+
+/// What no step can cost.
+fn unsound(cost: &StepCost) -> Option<String> {
+    let bytes = cost.phases.iter().try_fold(0_u64, |sum, phase| {
+        let each = phase.weight_bytes.checked_add(phase.cache_bytes)?;
+        sum.checked_add(each.checked_mul(phase.count)?).filter(|sum| *sum <= MOST)
+    });
+    let phases: Option<u64> =
+        cost.phases.iter().try_fold(0_u64, |sum, phase| sum.checked_add(phase.count)).filter(|n| *n <= MOST);
+    let counts = [cost.launches, cost.weight_instructions, cost.cache_instructions];
+    match (bytes, phases) {
+        (None, _) => Some(format!("phases read more than {MOST} bytes")),
+        (_, None | Some(0)) => Some("no phases, or too many".to_owned()),
+        _ if counts.iter().any(|count| *count > MOST) => Some(format!("counts above {MOST}")),
+        _ if !(0.0..=MOST_RATIO).contains(&cost.dram_ratio) => {
+            Some(format!("a dram_ratio of {}, expected 0 to {MOST_RATIO}", cost.dram_ratio))
+        }
+        _ => None,
+    }
+}
+
 impl Measurements {
     /// Reads a document.
     ///
@@ -63,14 +103,53 @@ impl Measurements {
         if read.points.is_empty() {
             return Err(ReadError::Points("no measurements".to_owned()));
         }
-        for Point { model, position, tokens_per_second: rate, cost, .. } in &read.points {
-            let cost_is_sound =
-                cost.dram_ratio.is_finite() && cost.dram_ratio >= 0.0 && !cost.phases.is_empty();
-            if !(rate.is_finite() && *rate > 0.0 && cost_is_sound) {
-                return Err(ReadError::Points(format!("{model} at {position}: {rate} tokens per second")));
+        if read.points.iter().any(|point| point.columns.is_some() != read.is_of_columns()) {
+            return Err(ReadError::Points("one sequence and columns in the same file".to_owned()));
+        }
+        for Point { model, position, columns, tokens_per_second: rate, cost, .. } in &read.points {
+            if *columns == Some(0) {
+                return Err(ReadError::Points(format!("{model} at {position}: no columns")));
+            }
+            if !RATES.contains(rate) {
+                let text = format!("{model} at {position}: {rate} tokens per second is no rate of a machine");
+                return Err(ReadError::Points(text));
+            }
+            if let Some(wrong) = unsound(cost) {
+                return Err(ReadError::Points(format!("{model} at {position}: {wrong}")));
             }
         }
         Ok(read)
+    }
+
+    /// Whether the points are steps of [columns](ga10b_llm::Columns), which other constants predict
+    /// ([`Machine::of_columns`]).
+    #[must_use]
+    pub fn is_of_columns(&self) -> bool {
+        self.points.iter().any(|point| point.columns.is_some())
+    }
+
+    /// `machine` with the constants in use for these measurements.
+    #[must_use]
+    pub fn machine(&self, machine: Machine) -> Machine {
+        if self.is_of_columns() { machine.of_columns() } else { machine }
+    }
+
+    /// The measurements of an H200 that [`Fitted::DEFAULT`] fits.
+    ///
+    /// # Errors
+    /// None, as long as the file in `llm/tools/data` is one.
+    pub fn of_h200() -> Result<Self, ReadError> {
+        Self::from_json(include_str!("../data/h200.json"))
+    }
+
+    /// The measurements of an H200 with several sequences, which [`FittedColumns::DEFAULT`] fits.
+    ///
+    /// # Errors
+    /// None, as long as the file in `llm/tools/data` is one.
+    ///
+    /// [`FittedColumns::DEFAULT`]: crate::roofline::FittedColumns::DEFAULT
+    pub fn of_h200_columns() -> Result<Self, ReadError> {
+        Self::from_json(include_str!("../data/h200-columns.json"))
     }
 }
 
@@ -83,6 +162,9 @@ pub struct Comparison {
     pub kv: String,
     /// Tokens in the context.
     pub position: usize,
+    /// Sequences of a step of columns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub columns: Option<usize>,
     /// Measured tokens per second.
     pub measured: f64,
     /// Predicted tokens per second.
@@ -95,17 +177,24 @@ pub struct Comparison {
 #[must_use]
 pub fn compare(machine: &Machine, points: &[Point]) -> Vec<Comparison> {
     let row = |point: &Point| {
-        let predicted = machine.predict_step(&point.cost).tokens_per_second;
+        let predicted = point.predicted(machine);
         Comparison {
             model: point.model.clone(),
             kv: point.kv.clone(),
             position: point.position,
+            columns: point.columns,
             measured: point.tokens_per_second,
             predicted,
             error_percent: 100.0 * (predicted / point.tokens_per_second - 1.0),
         }
     };
     points.iter().map(row).collect()
+}
+
+/// The largest error, in percent, without its sign.
+#[must_use]
+pub fn worst_percent(rows: &[Comparison]) -> f64 {
+    rows.iter().map(|row| row.error_percent.abs()).fold(0.0, f64::max)
 }
 
 /// Between what the constants may be: shares and rates that the hardware has, latencies of the order of its
@@ -181,7 +270,8 @@ mod tests {
             dram_ratio: 1.0,
             split: position > 256,
         };
-        Point { model: model.to_owned(), kv: "f16".to_owned(), position, tokens_per_second: 1.0, cost }
+        let (model, kv) = (model.to_owned(), "f16".to_owned());
+        Point { model, kv, position, columns: None, tokens_per_second: 1.0, cost }
     }
 
     #[test]
@@ -217,8 +307,37 @@ mod tests {
         };
         let read = |file: &Measurements| Measurements::from_json(&serde_json::to_string(file).expect("JSON"));
         assert_eq!(read(&file).expect("sound"), file);
-        file.points[0].tokens_per_second = 0.0;
+        for absurd in [0.0, -5.0, 1e300, f64::MIN_POSITIVE, 1e-4] {
+            file.points[0].tokens_per_second = absurd;
+            assert!(matches!(read(&file), Err(ReadError::Points(_))), "{absurd}");
+        }
+        // JSON has no such number: it is written as `null`.
+        file.points[0].tokens_per_second = f64::NAN;
+        assert!(matches!(read(&file), Err(ReadError::Json(_))));
+        file.points[0].tokens_per_second = 100.0;
+        let sound = file.points[0].cost.clone();
+        let absurd: [fn(&mut StepCost); 8] = [
+            |cost| cost.dram_ratio = 1e300,
+            |cost| cost.dram_ratio = -1.0,
+            |cost| cost.launches = u64::MAX,
+            |cost| cost.weight_instructions = u64::MAX,
+            |cost| cost.phases[0].weight_bytes = u64::MAX,
+            |cost| cost.phases[0].count = u64::MAX,
+            |cost| cost.phases.iter_mut().for_each(|phase| phase.count = 0),
+            |cost| cost.phases.clear(),
+        ];
+        for change in absurd {
+            file.points[0].cost = sound.clone();
+            change(&mut file.points[0].cost);
+            assert!(matches!(read(&file), Err(ReadError::Points(_))), "{:?}", file.points[0].cost);
+        }
+        file.points[0].cost = sound;
+        file.points[0].columns = Some(0);
         assert!(matches!(read(&file), Err(ReadError::Points(_))));
+        file.points[0].columns = Some(4);
+        assert!(read(&file).expect("sound").is_of_columns());
+        file.points.push(point("m", 1_000_000, 2, 5));
+        assert!(matches!(read(&file), Err(ReadError::Points(_))), "mixed");
         file.points.clear();
         assert!(matches!(read(&file), Err(ReadError::Points(_))));
         file.schema = "llm-demo.predict/1".to_owned();

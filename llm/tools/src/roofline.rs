@@ -34,6 +34,22 @@ pub struct Phase {
     pub cache_bytes: u64,
 }
 
+impl Phase {
+    /// Phases of which each reads so many bytes of weights, and so many of keys and values; those that read as much
+    /// are one entry, where the first is.
+    pub fn counted(bytes: impl IntoIterator<Item = (u64, u64)>) -> Vec<Self> {
+        let mut phases: Vec<Self> = Vec::new();
+        for (weight_bytes, cache_bytes) in bytes {
+            let same = |p: &&mut Self| (p.weight_bytes, p.cache_bytes) == (weight_bytes, cache_bytes);
+            match phases.iter_mut().find(same) {
+                Some(phase) => phase.count += 1,
+                None => phases.push(Self { count: 1, weight_bytes, cache_bytes }),
+            }
+        }
+        phases
+    }
+}
+
 /// The cost of a step, phase by phase, independent of clocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepCost {
@@ -76,7 +92,25 @@ pub struct Fitted {
 impl Fitted {
     /// The constants in use: those that fit `llm/tools/data/h200.json`.
     pub const DEFAULT: Self =
-        Self { share: 0.828, ipc: 1.929, attention_ipc: 1.045, exchange_cycles: 2922.0, launch_us: 15.0 };
+        Self { share: 0.825, ipc: 1.933, attention_ipc: 1.671, exchange_cycles: 2444.0, launch_us: 2.0 };
+}
+
+/// What the chain of launches of a step of [columns](ga10b_llm::Columns) is predicted with in place of
+/// [`Fitted`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct FittedColumns {
+    /// As [`Fitted::share`].
+    pub share: f64,
+    /// Instructions that an SM issues per clock.
+    pub ipc: f64,
+    /// Clocks that each launch costs beside that.
+    pub link_cycles: f64,
+}
+
+impl FittedColumns {
+    /// The constants in use: those that fit `llm/tools/data/h200-columns.json`. Its points are bound by issue;
+    /// the share of DRAM is that of the step kernel.
+    pub const DEFAULT: Self = Self { share: Fitted::DEFAULT.share, ipc: 0.8, link_cycles: 1150.0 };
 }
 
 /// The constants of a machine.
@@ -133,6 +167,10 @@ impl Bound {
 const CONSTANTS: [&str; 9] =
     ["sms", "mhz", "gbps", "share", "ipc", "attention-ipc", "exchange-cycles", "launch-us", "link-us"];
 
+/// Between what a constant may be.
+const LEAST: f64 = 1e-6;
+const MOST: f64 = 1e9;
+
 /// A constant given as `KEY=VALUE`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Constant {
@@ -144,13 +182,14 @@ impl std::str::FromStr for Constant {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE, for example mhz=930.75")?;
-        let value = value.parse().map_err(|e| format!("\"{value}\" is no number: {e}"))?;
+        let (key, given) = text.split_once('=').ok_or("expected KEY=VALUE, for example mhz=930.75")?;
+        let value = given.parse().map_err(|e| format!("\"{given}\" is no number: {e}"))?;
         if !CONSTANTS.contains(&key) {
             return Err(format!("no constant \"{key}\": there are {}", CONSTANTS.join(", ")));
         }
-        if !f64::is_finite(value) || value < 0.0 || (value == 0.0 && !key.ends_with("-us")) {
-            return Err(format!("{key} must be a positive number, not {value}"));
+        let least = if key.ends_with("-us") { 0.0 } else { LEAST };
+        if !(least..=MOST).contains(&value) {
+            return Err(format!("{key} must be a number from {least:?} to {MOST:?}, not {given}"));
         }
         Ok(Self { key: key.to_owned(), value })
     }
@@ -197,6 +236,20 @@ impl Machine {
     pub fn with(self, fitted: Fitted) -> Self {
         let Fitted { share, ipc, attention_ipc, exchange_cycles, launch_us } = fitted;
         Self { share, ipc, attention_ipc, exchange_cycles, launch_us, ..self }
+    }
+
+    /// The same machine with the constants of columns.
+    #[must_use]
+    pub fn of_columns(self) -> Self {
+        self.with_columns(FittedColumns::DEFAULT)
+    }
+
+    /// The same machine with other constants of columns.
+    #[must_use]
+    pub fn with_columns(self, fitted: FittedColumns) -> Self {
+        let FittedColumns { share, ipc, link_cycles } = fitted;
+        let link_us = link_cycles / self.mhz;
+        Self { share, ipc, attention_ipc: ipc, link_us, ..self }
     }
 
     /// The constant of that name.
@@ -331,8 +384,19 @@ mod tests {
             format!("{name}=7.5").parse::<Constant>().expect("a constant").apply(&mut machine);
             assert_eq!(machine.constant(name), Some(&mut 7.5));
         }
-        for bad in ["volts=1", "mhz", "mhz=", "mhz=0", "exchange-cycles=0", "mhz=-1", "mhz=NaN", "mhz=inf"] {
-            assert!(bad.parse::<Constant>().is_err(), "{bad}");
+        for bad in [
+            "volts=1",
+            "mhz",
+            "mhz=",
+            "mhz=0",
+            "exchange-cycles=0",
+            "mhz=-1",
+            "mhz=NaN",
+            "mhz=inf",
+            "mhz=1e300",
+        ] {
+            let error = bad.parse::<Constant>().expect_err(bad);
+            assert!(error.len() < 100 || error.starts_with("no constant"), "as it was given: {error}");
         }
     }
 }

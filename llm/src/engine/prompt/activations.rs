@@ -5,12 +5,31 @@ use hcq::Buffer;
 use crate::cache::CacheType;
 use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
-use crate::engine::prompt::products::{SIZES, SLICE, SLICE_ROWS, longest_chunk, sums};
+use crate::engine::prompt::products::{SIZES, SLICE, SLICE_ROWS, expert_slice, longest_chunk, sums};
 use crate::error::Result;
 use crate::kernels::choices::Choices;
 use crate::kernels::prompt::chunk::TOKENS_AT;
 use crate::kernels::prompt::shares;
+use crate::model::architecture::Activation;
 use crate::model::config::Config;
+
+/// What the sizes of the activations follow from, beside the model.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// Most tokens of a chunk, one of [`SIZES`].
+    pub longest: usize,
+    /// Most positions of a sequence.
+    pub context: usize,
+    /// Whether attention reads a copy of a layer's keys and values, in f16 and in one piece.
+    pub copied: bool,
+}
+
+impl Extent {
+    /// For one sequence, whose cache is in one piece.
+    pub fn whole(c: &Config, context: usize, kv: CacheType) -> Self {
+        Self { longest: longest_chunk(c), context, copied: kv != CacheType::F16 }
+    }
+}
 
 /// Activations, `[token][value]`.
 #[derive(Debug)]
@@ -29,14 +48,46 @@ pub struct Activations {
     pub attended: Buffer,
     /// Shares of attention.
     pub partials: Buffer,
-    /// Input of the down projection, f16.
+    /// Input of the down projection, f16: of each token, or of each entry of a mixture of experts.
     pub ff: Buffer,
     /// Products that are not yet added to the stream, f32, in shares.
     pub sums: Buffer,
     /// Two slices of expanded weights.
     pub slices: [Buffer; 2],
-    /// A layer's keys and values in f16, if its cache has another type.
+    /// A copy of a layer's keys and values in f16, `[kv_head][context][head_dim]`, if attention does not read
+    /// the cache itself.
     pub expanded: Option<[Buffer; 2]>,
+    /// Positions of a head of the keys and values that attention reads.
+    pub context: u32,
+    /// Of mixtures of experts, if the model has them.
+    pub experts: Option<ExpertActivations>,
+}
+
+/// What a mixture of experts computes for a chunk. A token and a place among its chosen experts is an entry.
+#[derive(Debug)]
+pub struct ExpertActivations {
+    /// `[token][expert]`, f32.
+    pub scores: Buffer,
+    /// The experts of each entry, `[token][place]`.
+    pub chosen: Buffer,
+    /// Their shares, f32.
+    pub shares: Buffer,
+    /// The row of each entry in what follows, where entries are sorted by expert.
+    pub rows: Buffer,
+    /// The first row of each expert, and the row after the last one's.
+    pub starts: Buffer,
+    /// The token of each row.
+    pub tokens: Buffer,
+    /// Results, f32.
+    pub parts: Buffer,
+}
+
+/// Bytes of the buffers of [`ExpertActivations`], in order; `None` for a model without experts.
+fn expert_sizes(c: &Config, tokens: usize) -> Option<[usize; 7]> {
+    let entries = tokens * c.experts_used;
+    let (scores, words, starts) = (4 * tokens * c.experts, 4 * entries, 4 * (c.experts + 1));
+    let of_model = [scores, words, words, words, starts, words, 4 * entries * c.hidden];
+    c.architecture.experts.then_some(of_model)
 }
 
 /// Bytes of each buffer.
@@ -52,16 +103,24 @@ struct Sizes {
     ff: usize,
     sums: usize,
     slice: usize,
-    /// Each of the two; 0 if the cache is in f16.
+    /// Each of the two; 0 if attention reads the cache itself.
     expanded: usize,
+    experts: Option<[usize; 7]>,
 }
 
 impl Sizes {
-    fn of(c: &Config, (context, kv): (usize, CacheType), choices: &Choices, sm_count: u32) -> Result<Self> {
-        let longest = longest_chunk(c);
+    fn of(c: &Config, extent: Extent, choices: &Choices, sm_count: u32) -> Result<Self> {
+        let Extent { longest, context, copied } = extent;
         let tokens = longest.min(context).next_power_of_two().max(SIZES[0] as usize);
         let sums = |rows: usize, cols: usize| sums(choices, tokens, (rows, cols), sm_count);
+        // By GELU, the sums of the feed-forward block are activated by another kernel.
+        let up = match c.architecture.activation {
+            Activation::SiluGate => 0,
+            Activation::GeluGate => sums(2 * c.ff, c.hidden)?,
+            Activation::Gelu => sums(c.ff, c.hidden)?,
+        };
         let widest = c.hidden.max(c.ff).max(c.q_dim());
+        let experts = expert_sizes(c, tokens);
         Ok(Self {
             chunk: 4 * (TOKENS_AT as usize + longest),
             x: 4 * tokens * c.hidden,
@@ -70,19 +129,18 @@ impl Sizes {
             q: 2 * tokens * c.q_dim(),
             attended: 2 * tokens * c.q_dim(),
             partials: 4 * partials(c, tokens, sm_count)?,
-            ff: 2 * tokens * c.ff,
-            sums: 4 * sums(c.hidden, c.q_dim())?.max(sums(c.hidden, c.ff)?),
-            slice: 2 * (SLICE as usize).max(SLICE_ROWS as usize * 2 * widest),
-            expanded: match kv {
-                CacheType::F16 => 0,
-                CacheType::Q8_0 => 2 * c.kv_dim() * context,
-            },
+            ff: 2 * tokens * c.experts_used.max(1) * c.ff,
+            sums: 4 * sums(c.hidden, c.q_dim())?.max(sums(c.hidden, c.ff)?).max(up),
+            slice: 2 * (SLICE as usize).max(SLICE_ROWS as usize * 2 * widest).max(expert_slice(c)),
+            expanded: if copied { 2 * c.kv_dim() * context } else { 0 },
+            experts,
         })
     }
 
     fn total(&self) -> usize {
-        let Self { chunk, x, normed, qkv, q, attended, partials, ff, sums, slice, expanded } = self;
-        chunk + x + normed + qkv + q + attended + partials + ff + sums + 2 * slice + 2 * expanded
+        let Self { chunk, x, normed, qkv, q, attended, partials, ff, sums, slice, expanded, experts } = self;
+        let experts: usize = experts.iter().flatten().sum();
+        chunk + x + normed + qkv + q + attended + partials + ff + sums + 2 * slice + 2 * expanded + experts
     }
 }
 
@@ -97,23 +155,34 @@ fn partials(c: &Config, tokens: usize, sm_count: u32) -> Result<usize> {
 }
 
 impl Activations {
-    /// Bytes of the activations of a model with a cache of `context` positions in type `kv`.
-    pub fn bytes(c: &Config, cache: (usize, CacheType), choices: &Choices, sm_count: u32) -> Result<u64> {
-        Ok(Sizes::of(c, cache, choices, sm_count)?.total() as u64)
+    /// Bytes of the activations of a model.
+    pub fn bytes(c: &Config, extent: Extent, choices: &Choices, sm_count: u32) -> Result<u64> {
+        Ok(Sizes::of(c, extent, choices, sm_count)?.total() as u64)
     }
 
     /// Reserves the activations of a chunk of the model `m`.
-    pub fn new(m: &DeviceModel, choices: &Choices) -> Result<Self> {
-        let cache = (m.cache.context as usize, m.cache.kv);
-        let sizes = Sizes::of(&m.config, cache, choices, m.device.info().sm_count)?;
+    pub fn new(m: &DeviceModel, extent: Extent, choices: &Choices) -> Result<Self> {
+        let sizes = Sizes::of(&m.config, extent, choices, m.device.info().sm_count)?;
         let bytes = |bytes: usize| m.device.alloc(bytes as u64);
-        // Launches take more tokens than a chunk has. Nothing writes the rows of these tokens in these two, from
-        // which the others' come: they are zeros until a longer chunk has written them.
+        // Launches take more tokens than a chunk has. Nothing writes the rows of these tokens in these two,
+        // from which the others' come: they are zeros until a longer chunk has written them.
         let zeros = |len: usize| -> Result<Buffer> {
             let buffer = bytes(len)?;
             buffer.write(0, &vec![0; len])?;
             Ok(buffer)
         };
+        let experts = sizes.experts.map(|sizes| -> Result<ExpertActivations> {
+            let [scores, chosen, shares, rows, starts, tokens, parts] = sizes.map(bytes);
+            Ok(ExpertActivations {
+                scores: scores?,
+                chosen: chosen?,
+                shares: shares?,
+                rows: rows?,
+                starts: starts?,
+                tokens: tokens?,
+                parts: parts?,
+            })
+        });
         Ok(Self {
             chunk: bytes(sizes.chunk)?,
             x: zeros(sizes.x)?,
@@ -129,6 +198,8 @@ impl Activations {
                 0 => None,
                 len => Some([bytes(len)?, bytes(len)?]),
             },
+            context: fits(extent.context)?,
+            experts: experts.transpose()?,
         })
     }
 }

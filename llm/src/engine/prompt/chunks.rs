@@ -5,19 +5,23 @@
 //! slice, so that a slice is read from the level-2 cache. The last layer ends with its keys and values: its
 //! output only matters for the prompt's last token, for which the launches of an ordinary step continue to
 //! the logits.
+//!
+//! What a chunk writes for a token depends, in every bit, on the tokens of its sequence up to it, on the
+//! chunk's first position and on the number of its tokens, and on nothing else: rows of products do not mix,
+//! and how positions are shared out follows from these numbers ([`kernels::prompt`](crate::kernels::prompt)).
 
 use std::time::Duration;
 
-use hcq::{Args, Graph, LaunchConfig, Queue, SyncPoint};
+use hcq::{Args, Buffer, Graph, LaunchConfig, Queue, SyncPoint};
 
 use crate::engine::launch::{Launch, record};
 use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
 use crate::engine::operations::Operations;
 use crate::engine::programs::Programs;
-use crate::engine::prompt::activations::Activations;
-use crate::engine::prompt::lower::{launches, measure};
-use crate::engine::prompt::products::{SIZES, cut, longest_chunk};
+use crate::engine::prompt::activations::{Activations, Extent};
+use crate::engine::prompt::lower::{Chunk, launches, measure};
+use crate::engine::prompt::products::{SIZES, cut};
 use crate::engine::prompt::ranges::{LayerFactors, factors, measured_rows};
 use crate::engine::timed::run_timed;
 use crate::engine::times::{LaunchTime, Work};
@@ -26,54 +30,66 @@ use crate::kernels::choices::Choices;
 use crate::kernels::format::TILE_ROWS;
 use crate::kernels::prompt::chunk::TOKENS_AT;
 use crate::kernels::prompt::{gemm, vector};
+use crate::model::architecture::Norm;
 use crate::model::config::Config;
 
-/// Whether the kernels take a model of this shape. Slices of stacked matrices begin at whole tiles.
-pub fn supports(c: &Config) -> bool {
-    [c.hidden, c.q_dim(), c.ff].iter().all(|n| n.is_multiple_of(gemm::DEPTH as usize))
-        && c.kv_dim().is_multiple_of(TILE_ROWS as usize)
+/// Why the kernels do not take a model; `None` if they do. Slices of stacked matrices begin at whole tiles.
+pub fn refuses(c: &Config) -> Option<String> {
+    if c.architecture.experts && c.architecture.norm != Norm::Rms {
+        return Some("the kernels of prompts have no layer norms before experts".to_owned());
+    }
+    let (hidden, q_dim, ff) = (c.hidden, c.q_dim(), c.ff);
+    let whole = [hidden, q_dim, ff].iter().all(|n| n.is_multiple_of(gemm::DEPTH as usize));
+    let taken = whole && c.kv_dim().is_multiple_of(TILE_ROWS as usize);
+    (!taken).then(|| {
+        format!(
+            "width {hidden}, length of queries {q_dim} and feed-forward {ff} are not all multiples of {}",
+            gemm::DEPTH
+        )
+    })
 }
 
 /// Kernels and activations of chunks.
 #[derive(Debug)]
-pub struct Prompt {
+pub struct Chunks {
     programs: Programs,
     choices: Choices,
     /// Most tokens of a chunk.
     longest: usize,
     activations: Activations,
+    /// The tables of all sequences, if the cache has pages.
+    tables: Option<Buffer>,
     /// Of every layer but the last; empty until they are measured.
     factors: Vec<LayerFactors>,
     /// Whether f16 holds the activations, if that is known.
     in_range: Option<bool>,
     /// One per size, recorded on first use.
     graphs: [Option<Graph>; SIZES.len()],
-    /// From the chunk's last token before the last layer to its logits. The step's state has the token's
-    /// position.
-    pub finish: Graph,
-    /// The first launch of `finish`; those of a step's last layer and head follow.
-    pub last: Launch,
 }
 
-impl Prompt {
-    /// Reserves the activations of a chunk of the model `m`.
+/// Where a chunk is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Tokens before it.
+    pub position: usize,
+    /// Where the table of its sequence begins among the tables, if the cache has pages.
+    pub table: usize,
+}
+
+impl Chunks {
+    /// Reserves the activations of a chunk of the model `m`. With `tables` the cache has pages, and attention
+    /// reads copies.
     pub fn new(
         m: &DeviceModel,
-        mut programs: Programs,
+        programs: Programs,
         choices: Choices,
-        operations: &Operations,
+        extent: Extent,
+        tables: Option<Buffer>,
     ) -> Result<Self> {
-        let activations = Activations::new(m, &choices)?;
-        let hidden = fits(m.config.hidden)?;
-        let args = Args::new().buffer(&activations.x).buffer(&activations.chunk).buffer(&operations.x);
-        let config = LaunchConfig::new(hidden.div_ceil(vector::NORM_THREADS), vector::NORM_THREADS);
-        let kernel = programs.kernel("prompt", "prompt_last")?;
-        let last = Launch::new("last token", kernel, config, args.u32(hidden));
-        let finish = record(&m.device, [&last].into_iter().chain(operations.last_layer_on()))?;
-        let graphs = [const { None }; SIZES.len()];
-        let factors = Vec::new();
-        let longest = longest_chunk(&m.config);
-        Ok(Self { programs, choices, longest, activations, factors, in_range: None, graphs, finish, last })
+        let activations = Activations::new(m, extent, &choices)?;
+        let (factors, graphs) = (Vec::new(), [const { None }; SIZES.len()]);
+        let longest = extent.longest;
+        Ok(Self { programs, choices, longest, activations, tables, factors, in_range: None, graphs })
     }
 
     /// Whether f16 holds the activations of every prompt. The first call measures the rows of the weights, and
@@ -84,12 +100,13 @@ impl Prompt {
         }
         let rows = m.layers.len().saturating_sub(1) * measured_rows(&m.config);
         let squares = m.device.alloc(4 * rows.max(1) as u64)?;
-        let launches = measure(m, &mut self.programs, &self.choices, &self.activations, &squares)?;
+        let (programs, chunk) = self.lowered();
+        let launches = measure(m, programs, chunk, &squares)?;
         let found = factors(m, queue, &launches, &squares)?;
         let known = found.is_some();
         if !known {
             tracing::warn!(
-                "prompts are processed token by token: weights are so large, or no numbers, that activations may \
+                "prompts are not processed in chunks: weights are so large, or no numbers, that activations may \
                  leave the range of f16"
             );
         }
@@ -112,30 +129,30 @@ impl Prompt {
         m.patience * self.longest as u32
     }
 
-    /// Submits a chunk at `position`, which fits the cache.
+    /// Submits a chunk, which fits the cache.
     pub fn run(
         &mut self,
         m: &DeviceModel,
         queue: &mut Queue,
-        position: usize,
+        place: Place,
         tokens: &[u32],
     ) -> Result<SyncPoint> {
-        let size = self.prepare(position, tokens)?;
+        let size = self.prepare(place, tokens)?;
         Ok(queue.replay(self.recorded(m, size)?)?)
     }
 
-    /// [`Prompt::run`] with one launch after the other, each with its time.
+    /// [`Chunks::run`] with one launch after the other, each with its time.
     pub fn timed(
         &mut self,
         m: &DeviceModel,
         queue: &mut Queue,
-        position: usize,
+        place: Place,
         tokens: &[u32],
         patience: Duration,
     ) -> Result<Vec<LaunchTime>> {
-        let size = self.prepare(position, tokens)?;
+        let size = self.prepare(place, tokens)?;
         let launches = self.launches(m, SIZES[size])?;
-        run_timed(queue, &launches, Work::Prompt, (position, tokens.len()), patience)
+        run_timed(queue, &launches, Work::Prompt, (place.position, tokens.len()), patience)
     }
 
     /// Records the launches of a prompt of `tokens` tokens, unless they are recorded.
@@ -143,13 +160,24 @@ impl Prompt {
         cut(tokens, self.longest).try_for_each(|tokens| self.recorded(m, size(tokens)).map(drop))
     }
 
+    /// Records the launches of chunks of all sizes, unless they are recorded.
+    pub fn record_all(&mut self, m: &DeviceModel) -> Result<()> {
+        (0..=size(self.longest)).try_for_each(|size| self.recorded(m, size).map(drop))
+    }
+
     /// The launches of a full chunk, to inspect: the cache may be too short to run them.
     pub fn full_chunk(&mut self, m: &DeviceModel) -> Result<Vec<Launch>> {
         self.launches(m, self.longest as u32)
     }
 
+    fn lowered(&mut self) -> (&mut Programs, Chunk<'_>) {
+        let Self { programs, choices, activations, tables, factors, .. } = self;
+        (programs, Chunk { choices, activations, tables: tables.as_ref(), factors })
+    }
+
     fn launches(&mut self, m: &DeviceModel, tokens: u32) -> Result<Vec<Launch>> {
-        launches(m, &mut self.programs, &self.choices, &self.activations, &self.factors, tokens)
+        let (programs, chunk) = self.lowered();
+        launches(m, programs, chunk, tokens)
     }
 
     /// The graph of one of [`SIZES`], recorded on first use.
@@ -162,13 +190,46 @@ impl Prompt {
     }
 
     /// Writes a chunk to device memory. Returns which of [`SIZES`] it takes.
-    fn prepare(&self, position: usize, tokens: &[u32]) -> Result<usize> {
-        let mut words = vec![fits(position)?, fits(tokens.len())?];
+    fn prepare(&self, place: Place, tokens: &[u32]) -> Result<usize> {
+        let mut words = vec![fits(place.position)?, fits(tokens.len())?, fits(place.table)?];
         words.resize(TOKENS_AT as usize, 0);
         words.extend(tokens);
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         self.activations.chunk.write(0, &bytes)?;
         Ok(size(tokens.len()))
+    }
+}
+
+/// The chunks of a single sequence, and what follows its last.
+#[derive(Debug)]
+pub struct Prompt {
+    /// The chunks.
+    pub chunks: Chunks,
+    /// From the chunk's last token before the last layer to its logits. The step's state has the token's
+    /// position.
+    pub finish: Graph,
+    /// The first launch of `finish`; those of a step's last layer and head follow.
+    pub last: Launch,
+}
+
+impl Prompt {
+    /// Reserves the activations of a chunk of the model `m`.
+    pub fn new(
+        m: &DeviceModel,
+        mut programs: Programs,
+        choices: Choices,
+        operations: &Operations,
+    ) -> Result<Self> {
+        let kernel = programs.kernel("prompt", "prompt_last")?;
+        let extent = Extent::whole(&m.config, m.cache.context as usize, m.cache.kv);
+        let chunks = Chunks::new(m, programs, choices, extent, None)?;
+        let Activations { x, chunk, .. } = &chunks.activations;
+        let hidden = fits(m.config.hidden)?;
+        let args = Args::new().buffer(x).buffer(chunk).buffer(&operations.x);
+        let config = LaunchConfig::new(hidden.div_ceil(vector::NORM_THREADS), vector::NORM_THREADS);
+        let last = Launch::new("last token", kernel, config, args.u32(hidden));
+        let finish = record(&m.device, [&last].into_iter().chain(operations.last_layer_on()))?;
+        Ok(Self { chunks, finish, last })
     }
 }
 

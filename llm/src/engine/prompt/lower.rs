@@ -4,29 +4,42 @@ use hcq::{Args, Buffer, LaunchConfig};
 
 use crate::cache::CacheType;
 use crate::engine::launch::{Launch, filled};
+use crate::engine::layers::{self, Experts, HeadNormMemory, LayerMemory, NormMemory, Source, Step, Target};
 use crate::engine::matrix::{Matrix, fits};
-use crate::engine::memory::{DeviceModel, LayerMemory};
+use crate::engine::memory::DeviceModel;
+use crate::engine::operations::{heads_args, limits, post_norm_args};
 use crate::engine::programs::Programs;
 use crate::engine::prompt::activations::Activations;
-use crate::engine::prompt::products::{pieces, rows};
+use crate::engine::prompt::experts::Mixture;
+use crate::engine::prompt::products::{output, pieces, rows};
 use crate::engine::prompt::ranges::{LayerFactors, measured_rows};
 use crate::error::Result;
 use crate::kernels::choices::{Choices, TokensProduct};
+use crate::kernels::columns::chunks as pages;
 use crate::kernels::format::Format;
 use crate::kernels::heads::kernel_dims;
+use crate::kernels::layers::{NAME, gelu, heads, layer_norm, post_norm, rows as added};
+use crate::kernels::limits::infix;
 use crate::kernels::prompt::gemm::{Output, Tile};
 use crate::kernels::prompt::{attention, dequantize, shares, squares, vector};
+use crate::model::architecture::Activation;
 
 /// Blocks per SM that expand a cache, at least.
 const EXPAND_BLOCKS: u32 = 8;
 
 /// Sums that wait to be added to the residual stream.
 #[derive(Clone, Copy)]
-struct Waiting {
+struct Waiting<'a> {
     /// Parts of each sum.
     shares: u32,
     /// What they are multiplied by.
     factor: f32,
+    /// What is added as well.
+    bias: Option<&'a Buffer>,
+}
+
+impl Waiting<'_> {
+    const NOTHING: Self = Self { shares: 0, factor: 1.0, bias: None };
 }
 
 /// A product of all tokens with stacked matrices.
@@ -41,12 +54,26 @@ struct Product<'a> {
     out: &'a Buffer,
 }
 
+/// What the launches of chunks work with, beside the model.
+#[derive(Clone, Copy)]
+pub struct Chunk<'a> {
+    /// Shapes of products.
+    pub choices: &'a Choices,
+    /// What they compute with.
+    pub activations: &'a Activations,
+    /// The tables of all sequences, if the cache has pages.
+    pub tables: Option<&'a Buffer>,
+    /// Of every layer but the last.
+    pub factors: &'a [LayerFactors],
+}
+
 /// Collects the launches of a chunk.
 struct Planner<'a> {
     model: &'a DeviceModel,
     programs: &'a mut Programs,
     choices: &'a Choices,
     m: &'a Activations,
+    tables: Option<&'a Buffer>,
     tokens: u32,
     launches: Vec<Launch>,
     /// Number of slices that have been expanded.
@@ -59,38 +86,32 @@ struct Planner<'a> {
 pub fn launches(
     model: &DeviceModel,
     programs: &mut Programs,
-    choices: &Choices,
-    m: &Activations,
-    factors: &[LayerFactors],
+    chunk: Chunk<'_>,
     tokens: u32,
 ) -> Result<Vec<Launch>> {
-    let launches = Vec::new();
-    let mut p = Planner { model, programs, choices, m, tokens, launches, expanded: 0, beside: 0 };
+    let mut p = Planner::new(model, programs, chunk, tokens);
     p.embed()?;
-    let mut waiting = Waiting { shares: 0, factor: 1.0 };
+    let mut waiting = Waiting::NOTHING;
     for (i, layer) in model.layers.iter().enumerate() {
-        let factors = factors.get(i).copied().unwrap_or(LayerFactors::ONE);
-        // Of the cache in f16 nothing is expanded.
-        let expanded = if m.expanded.is_some() {
-            factors
-        } else {
-            LayerFactors { queries: factors.queries, ..LayerFactors::ONE }
+        let factors = chunk.factors.get(i).copied().unwrap_or(LayerFactors::ONE);
+        let expanded = match model.cache.kv {
+            CacheType::Q8_0 => factors,
+            // Of the cache in f16 nothing is expanded.
+            CacheType::F16 => LayerFactors { queries: factors.queries, ..LayerFactors::ONE },
         };
-        p.norm("attention norm", &layer.attn_norm, waiting)?;
-        let (role, parts) = ("q k v", layer.qkv.iter().collect());
-        let shares = p.multiply(&Product::sums(role, parts, &m.normed, &m.qkv))?;
-        p.rope(layer, shares, factors)?;
-        if i + 1 == model.layers.len() {
-            break;
+        for step in &layer.steps {
+            match step {
+                Step::Attend if i + 1 == model.layers.len() => return Ok(p.launches),
+                Step::Attend => p.attend(layer, expanded)?,
+                Step::Experts(experts) => {
+                    p.experts(experts, factors.ff, waiting)?;
+                    waiting = Waiting::NOTHING;
+                }
+                Step::Product(product) => {
+                    waiting = p.product(layer, product, (factors, expanded), waiting)?;
+                }
+            }
         }
-        p.attend(layer, expanded)?;
-        let shares = p.multiply(&Product::sums("attention output", vec![&layer.o], &m.attended, &m.sums))?;
-        p.norm("ff norm", &layer.ffn_norm, Waiting { shares, factor: 1.0 / expanded.values })?;
-        let (role, parts) = ("gate up", layer.gate_up.iter().collect());
-        let product = Product::sums(role, parts, &m.normed, &m.ff);
-        p.multiply(&Product { output: Output::Gate, factor: factors.ff, ..product })?;
-        let shares = p.multiply(&Product::sums("down", vec![&layer.down], &m.ff, &m.sums))?;
-        waiting = Waiting { shares, factor: 1.0 / factors.ff };
     }
     Ok(p.launches)
 }
@@ -99,19 +120,22 @@ pub fn launches(
 pub fn measure(
     model: &DeviceModel,
     programs: &mut Programs,
-    choices: &Choices,
-    m: &Activations,
+    chunk: Chunk<'_>,
     out: &Buffer,
 ) -> Result<Vec<Launch>> {
-    let launches = Vec::new();
-    let mut p = Planner { model, programs, choices, m, tokens: 0, launches, expanded: 0, beside: 0 };
+    let mut p = Planner::new(model, programs, chunk, 0);
     let mut at = 0;
     for layer in &model.layers[..model.layers.len().saturating_sub(1)] {
-        let of = |parts, x| Product::sums("measure", parts, x, out);
-        let qkv = of(layer.qkv.iter().collect(), &layer.attn_norm);
-        let gate_up = of(layer.gate_up.iter().collect(), &layer.ffn_norm);
-        at = p.squares(&qkv, at)?;
-        at = p.squares(&gate_up, at)?;
+        for step in &layer.steps {
+            let (norm, matrices) = match step {
+                Step::Product(layers::Product { from: Source::Residual(norm), matrices, .. }) => {
+                    (norm, matrices.iter().collect())
+                }
+                Step::Experts(experts) => (&experts.norm, vec![&experts.gate, &experts.up]),
+                Step::Product(_) | Step::Attend => continue,
+            };
+            at = p.squares(&Product::sums("measure", matrices, &norm.reach, out), at)?;
+        }
     }
     debug_assert_eq!(at, model.layers.len().saturating_sub(1) * measured_rows(&model.config));
     Ok(p.launches)
@@ -121,6 +145,13 @@ impl<'a> Product<'a> {
     /// Plain sums.
     fn sums(role: &'static str, parts: Vec<&'a Matrix>, x: &'a Buffer, out: &'a Buffer) -> Self {
         Self { role, parts, output: Output::Sums, factor: 1.0, x, out }
+    }
+}
+
+impl<'a> Planner<'a> {
+    fn new(model: &'a DeviceModel, programs: &'a mut Programs, chunk: Chunk<'a>, tokens: u32) -> Self {
+        let Chunk { choices, activations: m, tables, .. } = chunk;
+        Self { model, programs, choices, m, tables, tokens, launches: Vec::new(), expanded: 0, beside: 0 }
     }
 }
 
@@ -145,17 +176,154 @@ impl Planner<'_> {
         let config = LaunchConfig::new(self.tokens, dequantize::EMBED_THREADS);
         let launch = self.launch("embedding", ("dequantize", &kernel), config, args)?;
         self.launches.push(launch);
+        let config =
+            LaunchConfig::new((embedding.cols.div_ceil(added::THREADS), self.tokens), added::THREADS);
+        if let Some(factor) = self.model.config.embedding_scale() {
+            let args = Args::new().buffer(&self.m.x).u32(embedding.cols).f32(factor);
+            let launch = self.launch("embedding", (NAME, "scale"), config, args)?;
+            self.launches.push(launch);
+        }
+        let Some(positions) = &self.model.positions else { return Ok(()) };
+        let args = Args::new().buffer(&self.m.x).buffer(positions).buffer(&self.m.chunk).u32(embedding.cols);
+        let args = args.u32(fits(self.model.config.context)?);
+        let launch = self.launch("embedding", (NAME, "add_position"), config, args)?;
+        self.launches.push(launch);
         Ok(())
     }
 
-    /// Adds the waiting sums to the residual stream and normalizes it.
-    fn norm(&mut self, role: &'static str, weight: &Buffer, waiting: Waiting) -> Result<()> {
+    /// A product of a layer, and what its results become. Returns what then waits to be added to the residual
+    /// stream.
+    fn product<'w>(
+        &mut self,
+        layer: &LayerMemory,
+        p: &'w layers::Product,
+        (factors, expanded): (LayerFactors, LayerFactors),
+        waiting: Waiting<'w>,
+    ) -> Result<Waiting<'w>> {
+        let m = self.m;
+        let mut left = waiting;
+        let (x, factor) = match &p.from {
+            Source::Residual(norm) => {
+                self.norm(norm, waiting)?;
+                left = Waiting::NOTHING;
+                (&m.normed, 1.0)
+            }
+            Source::Attended => (&m.attended, 1.0 / expanded.values),
+            Source::Activated => (&m.ff, 1.0 / factors.ff),
+        };
+        let to = match &p.to {
+            Target::Heads(_) => &m.qkv,
+            Target::Activated(Activation::SiluGate) => &m.ff,
+            Target::Activated(_) | Target::Residual(_) => &m.sums,
+        };
+        let product = Product::sums(p.role, p.matrices.iter().collect(), x, to);
+        let shares = self.multiply(&Product { output: output(p), factor: factors.ff, ..product })?;
+        match &p.to {
+            Target::Heads(norms) => {
+                let shares = self.prepare_heads(p, norms.as_ref(), shares)?;
+                self.rope(layer, shares, factors)?;
+            }
+            Target::Activated(Activation::SiluGate) => {}
+            Target::Activated(activation) => self.gelu(p, *activation, shares, factors.ff)?,
+            Target::Residual(None) => left = Waiting { shares, factor, bias: p.bias.as_ref() },
+            Target::Residual(Some(norm)) => self.post_norm(norm, shares, factor)?,
+        }
+        Ok(left)
+    }
+
+    /// A mixture of experts. Its matrices are expanded some experts at a time; those in f16 are used as they
+    /// are where they are one matrix.
+    fn experts(&mut self, e: &Experts, factor: f32, waiting: Waiting<'_>) -> Result<()> {
+        self.norm(&e.norm, waiting)?;
+        let Some(mixture) = Mixture::new(self.model, self.m, self.tokens, e, factor)? else { return Ok(()) };
+        self.launches.extend(mixture.route(self.programs)?);
+        let all = fits(self.model.config.experts)?;
+        for p in mixture.products()? {
+            if let [matrix] = p.matrices[..]
+                && matrix.format == Format::F16
+            {
+                let halves = |args: Args| matrix.halves(args);
+                let launch = mixture.product(self.programs, &p, (0, all), &halves)?;
+                self.beside = self.launches.len();
+                self.launches.push(launch.with_weights(matrix.bytes()));
+                continue;
+            }
+            let stacked =
+                Product { output: p.output, ..Product::sums(p.role, p.matrices.clone(), p.x, p.out) };
+            for first in (0..all).step_by(p.together as usize) {
+                let count = p.together.min(all - first);
+                let slice = &self.m.slices[self.expanded % 2];
+                self.expanded += 1;
+                self.expand(&stacked, slice, (first * p.rows, count * p.rows, all * p.rows))?;
+                let launch =
+                    mixture.product(self.programs, &p, (first, count), &|args| args.buffer(slice))?;
+                self.beside = self.launches.len();
+                self.launches.push(launch);
+            }
+        }
+        self.launches.push(mixture.combine(self.programs)?);
+        Ok(())
+    }
+
+    /// Adds what is waiting to the residual stream and normalizes it.
+    fn norm(&mut self, norm: &NormMemory, waiting: Waiting<'_>) -> Result<()> {
         let (m, c) = (self.m, &self.model.config);
-        let args = Args::new().buffer(&m.x).buffer(&m.sums).buffer(weight).buffer(&m.normed);
-        let args = args.u32(fits(c.hidden)?).f32(c.rms_eps).u32(waiting.shares).u32(self.tokens);
-        let args = args.f32(waiting.factor);
-        let config = LaunchConfig::new(self.tokens, vector::NORM_THREADS);
-        let launch = self.launch(role, ("prompt", "prompt_norm"), config, args)?;
+        let hidden = fits(c.hidden)?;
+        if let Some(bias) = waiting.bias {
+            let args = Args::new().buffer(&m.x).buffer(bias).u32(hidden);
+            let config = LaunchConfig::new((hidden.div_ceil(added::THREADS), self.tokens), added::THREADS);
+            let launch = self.launch(norm.role, (NAME, "add_bias"), config, args)?;
+            self.launches.push(launch);
+        }
+        let args = Args::new().buffer(&m.x).buffer(&m.sums).buffer(&norm.weight);
+        let args = norm.bias.iter().fold(args, Args::buffer).buffer(&m.normed);
+        let args = args.u32(hidden).f32(c.norm_eps).u32(waiting.shares).u32(self.tokens).f32(waiting.factor);
+        let (kernel, threads) = match norm.bias {
+            None => (("prompt", "prompt_norm"), vector::NORM_THREADS),
+            Some(_) => ((NAME, "prompt_layer_norm"), layer_norm::THREADS),
+        };
+        let launch = self.launch(norm.role, kernel, LaunchConfig::new(self.tokens, threads), args)?;
+        self.launches.push(launch);
+        Ok(())
+    }
+
+    /// Adds biases to queries, keys and values in `shares` parts and normalizes queries and keys, where the
+    /// model does. Returns the number of parts after it.
+    fn prepare_heads(
+        &mut self,
+        p: &layers::Product,
+        norms: Option<&HeadNormMemory>,
+        shares: u32,
+    ) -> Result<u32> {
+        let parts = (shares, self.tokens);
+        let Some((args, pieces)) = heads_args(&self.model.config, p, norms, &self.m.qkv, parts)? else {
+            return Ok(shares);
+        };
+        let config = LaunchConfig::new((pieces, self.tokens), heads::THREADS);
+        let launch = self.launch(p.role, (NAME, "prepare_heads"), config, args)?;
+        self.launches.push(launch);
+        Ok(1)
+    }
+
+    /// Adds the norm of sums in `shares` parts, times `factor`, to the residual stream.
+    fn post_norm(&mut self, norm: &NormMemory, shares: u32, factor: f32) -> Result<()> {
+        let m = self.m;
+        let parts = (shares, self.tokens, factor);
+        let args = post_norm_args(&self.model.config, norm, (&m.sums, &m.x), parts)?;
+        let config = LaunchConfig::new(self.tokens, post_norm::THREADS);
+        let launch = self.launch(norm.role, (NAME, "post_norm"), config, args)?;
+        self.launches.push(launch);
+        Ok(())
+    }
+
+    /// Activates sums in `shares` parts by GELU.
+    fn gelu(&mut self, p: &layers::Product, activation: Activation, shares: u32, factor: f32) -> Result<()> {
+        let (m, ff) = (self.m, fits(self.model.config.ff)?);
+        let kernel = if activation.is_gated() { "prompt_gelu_gate" } else { "prompt_gelu" };
+        let args = p.bias.iter().fold(Args::new().buffer(&m.sums), Args::buffer).buffer(&m.ff);
+        let args = args.u32(ff).u32(shares).u32(self.tokens).f32(factor);
+        let config = LaunchConfig::new((ff.div_ceil(gelu::THREADS), self.tokens), gelu::THREADS);
+        let launch = self.launch(p.role, (NAME, kernel), config, args)?;
         self.launches.push(launch);
         Ok(())
     }
@@ -163,52 +331,48 @@ impl Planner<'_> {
     fn rope(&mut self, layer: &LayerMemory, shares: u32, factors: LayerFactors) -> Result<()> {
         let (m, c, cache) = (self.m, &self.model.config, &self.model.cache);
         let pairs = fits((c.heads + 2 * c.kv_heads) * c.head_dim / 2)?;
-        let args = Args::new().buffer(&m.qkv).buffer(&self.model.turns).buffer(&m.chunk);
+        let args = Args::new().buffer(&m.qkv).buffer(&layer.turns).buffer(&m.chunk);
         let args = args.buffer(&m.q).buffer(&layer.keys).buffer(&layer.values);
         let args = args.u32(fits(c.heads)?).u32(fits(c.kv_heads)?).u32(fits(c.head_dim / 2)?);
-        let args = args.u32(cache.context).u32(shares).u32(self.tokens).f32(factors.queries);
-        let (kernel, args) = match cache.scales_at {
-            None => ("prompt_rope", args),
-            Some(at) => ("prompt_rope_q8_0", args.u32(at)),
+        let (module, kernel, args) = match self.tables {
+            None => ("prompt", "prompt_rope", args.u32(cache.context)),
+            Some(tables) => (pages::NAME, "prompt_rope_pages", args.buffer(tables)),
         };
+        let args = args.u32(shares).u32(self.tokens).f32(factors.queries);
+        let args = cache.scales_at.into_iter().fold(args, Args::u32);
+        let kernel = format!("{kernel}{}", cache.kv.suffix());
         let grid = (pairs.div_ceil(vector::ROPE_THREADS), self.tokens);
         let config = LaunchConfig::new(grid, vector::ROPE_THREADS);
-        let launch = self.launch("rotate, cache", ("prompt", kernel), config, args)?;
+        let launch = self.launch("rotate, cache", (module, &kernel), config, args)?;
         self.launches.push(launch);
         Ok(())
     }
 
     fn attend(&mut self, layer: &LayerMemory, factors: LayerFactors) -> Result<()> {
         let (m, c, cache) = (self.m, &self.model.config, &self.model.cache);
-        let (head_dim, context) = (fits(c.head_dim)?, cache.context);
+        let (head_dim, context) = (fits(c.head_dim)?, m.context);
         let dims = kernel_dims(head_dim);
         let [keys, values] = match &m.expanded {
             None => [&layer.keys, &layer.values],
-            Some([keys, values]) => {
-                let kv_heads = fits(c.kv_heads)?;
-                let args = Args::new().buffer(&layer.keys).buffer(&layer.values).buffer(&m.chunk);
-                let args = args.buffer(keys).buffer(values).u32(context).u32(head_dim);
-                let args = args.f32(factors.keys).f32(factors.values);
-                let args = cache.scales_at.into_iter().fold(args, Args::u32);
-                let sm_count = self.model.device.info().sm_count;
-                let grid = (EXPAND_BLOCKS.div_ceil(2 * kv_heads) * sm_count, kv_heads, 2);
-                let config = LaunchConfig::new(grid, vector::EXPAND_THREADS);
-                let launch = self.launch("attention", ("prompt", "prompt_expand"), config, args)?;
-                self.launches.push(launch.with_cache(cache.bytes_per_position()));
+            Some(copy) => {
+                self.copy_cache(layer, copy, factors)?;
+                let [keys, values] = copy;
                 [keys, values]
             }
         };
         let args = Args::new().buffer(&m.q).buffer(keys).buffer(values).buffer(&m.chunk);
         let args = args.buffer(&m.attended).u32(context).u32(head_dim).u32(fits(c.heads / c.kv_heads)?);
-        let args = args.f32(1.0 / (c.head_dim as f32).sqrt() / (factors.queries * factors.keys));
+        let args = args.f32(c.score_scale() / (factors.queries * factors.keys));
         let (heads, sm_count) = (fits(c.heads)?, self.model.device.info().sm_count);
         let most = shares::most(self.tokens, heads, sm_count);
         let args = args.buffer(&m.partials);
+        let limits = limits(c, layer);
+        let kernel = format!("prompt_attention_{}{dims}", infix(limits.is_some()));
+        let args = limits.into_iter().fold(args, |args, (window, cap)| args.u32(window).f32(cap));
         let grid = (self.tokens.div_ceil(shares::TOKENS), heads, most);
         let config = LaunchConfig::new(grid, attention::THREADS);
         let config = config.with_dynamic_shared(attention::shared_bytes(dims));
-        let launch =
-            self.launch("attention", ("prompt", &format!("prompt_attention_{dims}")), config, args)?;
+        let launch = self.launch("attention", ("prompt", &kernel), config, args)?;
         self.launches.push(launch.with_cache(cache.bytes_per_position_as(CacheType::F16)));
         if most > 1 {
             let args = Args::new().buffer(&m.partials).buffer(&m.chunk).buffer(&m.attended);
@@ -218,6 +382,39 @@ impl Planner<'_> {
                 self.launch("attention", ("prompt", &format!("prompt_merge_{dims}")), config, args)?;
             self.launches.push(launch);
         }
+        Ok(())
+    }
+
+    /// Copies the keys and values of a layer up to the chunk's end, in f16 and in one piece.
+    fn copy_cache(
+        &mut self,
+        layer: &LayerMemory,
+        [keys, values]: &[Buffer; 2],
+        factors: LayerFactors,
+    ) -> Result<()> {
+        let (m, c, cache) = (self.m, &self.model.config, &self.model.cache);
+        let (kv_heads, head_dim) = (fits(c.kv_heads)?, fits(c.head_dim)?);
+        let args = Args::new().buffer(&layer.keys).buffer(&layer.values).buffer(&m.chunk);
+        let (module, kernel, threads, args) = match self.tables {
+            None => {
+                let args = args.buffer(keys).buffer(values);
+                ("prompt", "prompt_expand".to_owned(), vector::EXPAND_THREADS, args)
+            }
+            Some(tables) => {
+                let args = args.buffer(tables).buffer(keys).buffer(values).u32(kv_heads);
+                (pages::NAME, format!("prompt_gather{}", cache.kv.suffix()), pages::GATHER_THREADS, args)
+            }
+        };
+        let args = args.u32(m.context).u32(head_dim);
+        let args = match cache.scales_at {
+            None => args,
+            Some(at) => args.f32(factors.keys).f32(factors.values).u32(at),
+        };
+        let sm_count = self.model.device.info().sm_count;
+        let grid = (EXPAND_BLOCKS.div_ceil(2 * kv_heads) * sm_count, kv_heads, 2);
+
+        let launch = self.launch("attention", (module, &kernel), LaunchConfig::new(grid, threads), args)?;
+        self.launches.push(launch.with_cache(cache.bytes_per_position()));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod activations;
 pub mod chunks;
+mod experts;
 mod lower;
 pub mod products;
 mod ranges;

@@ -1,11 +1,13 @@
 //! How the products of a chunk are cut into launches: quantized weights are expanded to f16 in slices.
 
+use crate::engine::layers::{LayerMemory, Product, Target};
 use crate::engine::matrix::{Matrix, fits};
-use crate::engine::memory::{DeviceModel, LayerMemory};
+use crate::engine::memory::DeviceModel;
 use crate::error::Result;
 use crate::kernels::choices::{Choices, TokensProduct};
 use crate::kernels::format::Format;
 use crate::kernels::prompt::gemm::Output;
+use crate::model::architecture::Activation;
 use crate::model::config::Config;
 
 /// Chunks are recorded for these numbers of tokens; a smaller one takes the next.
@@ -20,13 +22,13 @@ const WEIGHTS_PER_BYTE: usize = 4;
 fn token_bytes(c: &Config) -> usize {
     let qkv = c.q_dim() + 2 * c.kv_dim();
     let floats = c.hidden + qkv + c.hidden;
-    let halves = c.hidden + 2 * c.q_dim() + c.ff;
-    4 * floats + 2 * halves
+    let halves = c.hidden + 2 * c.q_dim() + c.ff * c.experts_used.max(1);
+    4 * (floats + c.experts_used * c.hidden) + 2 * halves
 }
 
 /// Most tokens of a chunk of this model: the more, the less often weights are expanded.
 pub fn longest_chunk(c: &Config) -> usize {
-    let of_layer = c.hidden * (2 * c.q_dim() + 2 * c.kv_dim() + 3 * c.ff);
+    let of_layer = c.hidden * (2 * c.q_dim() + 2 * c.kv_dim() + 3 * c.ff * c.experts.max(1));
     let most = c.layers * of_layer / WEIGHTS_PER_BYTE;
     let fits = |size: &usize| size * token_bytes(c) <= most;
     SIZES.into_iter().rev().map(|size| size as usize).find(fits).unwrap_or(FULL).max(FULL)
@@ -50,16 +52,20 @@ pub const SLICE_ROWS: u32 = 128;
 
 /// The products of a chunk of up to `tokens` tokens, each of one launch.
 pub fn products(m: &DeviceModel, tokens: u32) -> Vec<TokensProduct> {
-    let of = |parts: &[&Matrix], output| {
-        let (cols, rows) = (parts[0].cols, rows(parts, output).1);
+    let of = |product: &Product| {
+        let (parts, output): (Vec<_>, _) = (product.matrices.iter().collect(), output(product));
+        let (cols, rows) = (parts[0].cols, rows(&parts, output).1);
         TokensProduct { output, tokens, rows, cols }
     };
-    let of_layer = |layer: &LayerMemory| {
-        let (qkv, gate_up): (Vec<_>, Vec<_>) = (layer.qkv.iter().collect(), layer.gate_up.iter().collect());
-        let (o, down) = (of(&[&layer.o], Output::Sums), of(&[&layer.down], Output::Sums));
-        [of(&qkv, Output::Sums), o, of(&gate_up, Output::Gate), down]
-    };
-    m.layers.iter().flat_map(of_layer).collect()
+    m.layers.iter().flat_map(LayerMemory::products).map(of).collect()
+}
+
+/// What the kernel that multiplies makes of the sums.
+pub fn output(product: &Product) -> Output {
+    match product.to {
+        Target::Activated(Activation::SiluGate) => Output::Gate,
+        _ => Output::Sums,
+    }
 }
 
 /// Results per token of a product with stacked matrices, and those of one launch.
@@ -77,6 +83,18 @@ pub fn rows(parts: &[&Matrix], output: Output) -> (u32, u32) {
 fn slice_rows(rows: u32, cols: u32) -> u32 {
     let most = (SLICE / cols / SLICE_ROWS * SLICE_ROWS).max(SLICE_ROWS);
     rows.div_ceil(rows.div_ceil(most)).next_multiple_of(SLICE_ROWS)
+}
+
+/// Values of a slice that holds one expert of a model.
+pub fn expert_slice(c: &Config) -> usize {
+    if c.architecture.experts { 2 * c.ff * c.hidden } else { 0 }
+}
+
+/// How many experts, with matrices of `rows` rows of `cols` values, are expanded together: as many as fit a
+/// slice, in groups as equal as they can be.
+pub fn experts_together(c: &Config, rows: usize, cols: usize) -> usize {
+    let most = (SLICE as usize / (rows * cols)).max(1);
+    c.experts.div_ceil(c.experts.div_ceil(most).max(1))
 }
 
 /// Most values that the sums of a product of up to `tokens` tokens with `rows` rows of `cols` values take, in

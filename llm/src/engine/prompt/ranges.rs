@@ -2,16 +2,19 @@
 //!
 //! A vector of n values that RMS norm has divided is at most √n long, so a product with it is at most √n
 //! times the length of the matrix's row, whose values take the norm's weights with them (Cauchy and Schwarz).
-//! `silu(gate) · up` is at most n times both lengths. Where such a bound exceeds f16, values are stored times
-//! a power of two, which the reader undoes in single precision. A power of two rounds nothing; values that
-//! become subnormal lose 2^-25, and usual ones stay far above.
+//! Biases add what they are, norms of heads bound by their weights alone. `silu(gate) · up` and `gelu(gate) ·
+//! up` are at most n times both lengths, `gelu(up)` at most `up`. Where such a bound exceeds f16, values are
+//! stored times a power of two, which the reader undoes in single precision. A power of two rounds nothing;
+//! values that become subnormal lose 2^-25, and usual ones stay far above.
 
 use hcq::{Buffer, Queue};
 
 use crate::engine::launch::{Launch, record};
-use crate::engine::matrix::fits;
+use crate::engine::layers::{LayerMemory, Target};
+use crate::engine::matrix::{fits, read_floats};
 use crate::engine::memory::DeviceModel;
 use crate::error::Result;
+use crate::model::architecture::Activation;
 use crate::model::config::Config;
 
 /// The largest f16, less what rounding the factors of a product may add to it.
@@ -37,9 +40,11 @@ impl LayerFactors {
     pub const ONE: Self = Self { queries: 1.0, keys: 1.0, values: 1.0, ff: 1.0 };
 }
 
-/// Rows of a layer that are measured: queries, keys, values, gate and up.
+/// Rows of a layer that are measured: queries, keys, values, gate if there is one, and up, of all
+/// experts if there are some.
 pub fn measured_rows(c: &Config) -> usize {
-    c.q_dim() + 2 * c.kv_dim() + 2 * c.ff
+    let parts = if c.architecture.activation.is_gated() { 2 } else { 1 };
+    c.q_dim() + 2 * c.kv_dim() + parts * c.ff * c.experts.max(1)
 }
 
 /// The factors of every layer that the kernels of a chunk compute as a whole, which are all but the last;
@@ -63,40 +68,84 @@ pub fn factors(
     for (i, layer) in m.layers.iter().enumerate() {
         let last = i + 1 == m.layers.len();
         // The last layer's keys and values are products of a chunk too.
-        let norms = [Some(&layer.attn_norm), (!last).then_some(&layer.ffn_norm)];
-        for norm in norms.into_iter().flatten() {
-            let largest = floats(norm, 0, c.hidden)?.into_iter().map(f32::abs).fold(0.0, largest);
-            if factor((c.hidden as f64).sqrt() * largest) != Some(1.0) {
+        for norm in layer.norms().take(if last { 1 } else { usize::MAX }) {
+            if factor((c.hidden as f64).sqrt() * magnitude(&norm.reach)?) != Some(1.0) {
                 return Ok(None);
             }
         }
         if !last {
-            let squares = floats(squares, 4 * (i * rows) as u64, rows)?;
-            let Some(factors) = of_layer(c, &squares) else { return Ok(None) };
+            let squares = read_floats(squares, 4 * (i * rows) as u64, rows)?;
+            let Some(factors) = of_layer(c, &squares, &Added::of(layer)?) else { return Ok(None) };
             all.push(factors);
         }
     }
     Ok(Some(all))
 }
 
+/// What bounds beside the lengths of rows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Added {
+    /// The largest bias of a query, key or value.
+    heads: f64,
+    /// The largest bias of the feed-forward block.
+    ff: f64,
+    /// The length of a normalized query and of a key, if they are.
+    normed: Option<[f64; 2]>,
+}
+
+impl Added {
+    fn of(layer: &LayerMemory) -> Result<Self> {
+        let mut added = Self::default();
+        for product in layer.products() {
+            let bias = product.bias.as_ref().map_or(Ok(0.0), magnitude)?;
+            match &product.to {
+                Target::Heads(norms) => {
+                    added.heads = bias;
+                    if let Some(norms) = norms {
+                        let [q, k] = &norms.weights;
+                        let lengths = norms.lengths.map(|len| f64::from(len).sqrt());
+                        added.normed = Some([lengths[0] * magnitude(q)?, lengths[1] * magnitude(k)?]);
+                    }
+                }
+                Target::Activated(_) => added.ff = bias,
+                Target::Residual(_) => {}
+            }
+        }
+        Ok(added)
+    }
+}
+
 /// The factors of a layer by its rows' sums of squares.
-fn of_layer(c: &Config, squares: &[f32]) -> Option<LayerFactors> {
+fn of_layer(c: &Config, squares: &[f32], added: &Added) -> Option<LayerFactors> {
     let (queries, rest) = squares.split_at(c.q_dim());
     let (keys, rest) = rest.split_at(c.kv_dim());
     let (values, rest) = rest.split_at(c.kv_dim());
-    let (gate, up) = rest.split_at(c.ff);
     let len = c.hidden as f64;
     let wide = |v: &f32| f64::from(*v);
     // A rotation moves the length of a pair into one of its values.
     let pairs = |rows: &[f32]| rows.chunks(2).map(|p| p.iter().map(wide).sum::<f64>()).fold(0.0, largest);
-    let singles = rows_bound(values.iter().map(wide));
-    let products = rows_bound(gate.iter().zip(up).map(|(g, u)| wide(g) * wide(u)));
+    let longest = |rows: &[f32]| (len * pairs(rows)).sqrt() + added.heads * std::f64::consts::SQRT_2;
+    let [query, key] = added.normed.unwrap_or_else(|| [longest(queries), longest(keys)]);
+    let single = |rows: &[f32]| (len * rows_bound(rows.iter().map(wide))).sqrt();
+    let ff = match c.architecture.activation {
+        Activation::SiluGate | Activation::GeluGate => {
+            let (gate, up) = rest.split_at(rest.len() / 2);
+            len * rows_bound(gate.iter().zip(up).map(|(g, u)| wide(g) * wide(u))).sqrt()
+        }
+        Activation::Gelu => single(rest) + added.ff,
+    };
     Some(LayerFactors {
-        queries: factor((len * pairs(queries)).sqrt())? as f32,
-        keys: factor((len * pairs(keys)).sqrt())? as f32,
-        values: factor((len * singles).sqrt())? as f32,
-        ff: factor(len * products.sqrt())? as f32,
+        queries: factor(query)? as f32,
+        keys: factor(key)? as f32,
+        values: factor(single(values) + added.heads)? as f32,
+        ff: factor(ff)? as f32,
     })
+}
+
+/// The largest magnitude in a buffer of numbers in single precision.
+fn magnitude(buffer: &Buffer) -> Result<f64> {
+    let values = read_floats(buffer, 0, buffer.len() as usize / 4)?;
+    Ok(values.into_iter().map(f32::abs).fold(0.0, largest))
 }
 
 fn rows_bound(rows: impl Iterator<Item = f64>) -> f64 {
@@ -119,12 +168,6 @@ fn factor(bound: f64) -> Option<f64> {
         factor /= 2.0;
     }
     None
-}
-
-fn floats(buffer: &Buffer, at: u64, count: usize) -> Result<Vec<f32>> {
-    let mut bytes = vec![0; 4 * count];
-    buffer.read(at, &mut bytes)?;
-    Ok(bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect())
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg, Shared, Special};
 
 use crate::kernels::heads::LOWEST;
+use crate::kernels::limits::{Limits, infix};
 use crate::kernels::operations::striped::striped_index;
 
 /// Threads of a block.
@@ -31,8 +32,11 @@ fn partial_pitch(k: &Kernel, head_dim: Reg<u32>) -> Reg<u32> {
 /// shares]`, `out` the scratch buffer.
 ///
 /// The cache holds f16 `[kv_head][context][head_dim]`; `group` query heads share a key/value head.
-pub(crate) fn kernel(dims: u32, split: bool) -> Kernel {
-    let k = Kernel::new(&format!("attention_{}{dims}", if split { "split_" } else { "" }));
+///
+/// `attention_limited_DIM` and `attention_limited_split_DIM` take two parameters more, `window` and `cap` of
+/// [`limits`](crate::kernels::limits).
+pub(crate) fn kernel(dims: u32, split: bool, limited: bool) -> Kernel {
+    let k = Kernel::new(&format!("attention_{}{}{dims}", infix(limited), if split { "split_" } else { "" }));
     k.max_threads(THREADS);
     let q = k.param_ptr::<f32>("q", 16);
     let keys = k.param_ptr::<f16>("keys", 16);
@@ -43,6 +47,7 @@ pub(crate) fn kernel(dims: u32, split: bool) -> Kernel {
     let head_dim = k.param_multiple("head_dim", 8);
     let group = k.param::<u32>("group");
     let scale = k.param::<f32>("scale");
+    let limits = limited.then(|| Limits::params(&k));
 
     let shared_q = k.shared::<f32>(dims);
     let meeting = Meeting::new(&k, dims);
@@ -69,14 +74,15 @@ pub(crate) fn kernel(dims: u32, split: bool) -> Kernel {
     let (max, sum) = (k.var(LOWEST), k.var(0f32));
     let sums: Vec<[Reg<f32>; 2]> = (0..pairs).map(|_| [k.var(0f32), k.var(0f32)]).collect();
 
-    let first_tile = k.mul(k.mad(share, WARPS, warp), 32u32);
+    let first = limits.map(|limits| limits.first(&k, positions));
+    let first_tile = first_tile(&k, first, (share, warp));
     k.for_(first_tile, positions, k.mul(k.special(Special::NctaidY), 32 * WARPS), |tile: Reg<u32>| {
         // One position per lane.
         let mine = k.add(tile, lane);
-        let inside = k.lt(mine, positions);
+        let inside = is_seen(&k, mine, (first, positions));
         let newest = k.sub(positions, 1);
         let row = k.row(key_rows, k.min(mine, newest), head_dim);
-        let score = dot_row(&k, row, shared_q, head_dim.reg());
+        let score = Limits::apply(limits, &k, dot_row(&k, row, shared_q, head_dim.reg()));
         let weight = weigh(&k, score, inside, (max, sum), sums.iter().flatten());
         // Two dimensions per lane, four positions at a time; weights past the end are 0.
         let count = k.min(k.sub(positions, tile), 32u32);
@@ -106,6 +112,22 @@ pub(crate) fn kernel(dims: u32, split: bool) -> Kernel {
     }
     meeting.merge(&k, (max, sum), (head, share), head_dim, out, split);
     k
+}
+
+/// The first position of a warp: a tile of 32, from the `first` one that is seen on.
+pub(crate) fn first_tile(
+    k: &Kernel,
+    first: Option<Reg<u32>>,
+    (share, warp): (Reg<u32>, Reg<u32>),
+) -> Reg<u32> {
+    let tile = k.mul(k.mad(share, WARPS, warp), 32u32);
+    first.map_or(tile, |first| k.add(tile, k.and(first, !31u32)))
+}
+
+/// Whether position `mine` is seen: from `first` on, and below `positions`.
+pub(crate) fn is_seen(k: &Kernel, mine: Reg<u32>, (first, positions): (Option<Reg<u32>>, Reg<u32>)) -> Pred {
+    let inside = k.lt(mine, positions);
+    first.map_or(inside, |first| k.both(inside, k.ge(mine, first)))
 }
 
 /// The weight of this lane's `score`, 0 if it is not `inside`. Updates the warp's largest score `max`, and

@@ -178,7 +178,7 @@ pub fn kernel(format: Format, epilogue: Epilogue, shape: Shape) -> Kernel {
 }
 
 /// The activations that belong to a unit, by run.
-fn activations(
+pub(crate) fn activations(
     k: &Kernel,
     format: Format,
     x: Pointer<Global, f32>,

@@ -3,6 +3,7 @@
 use ptxgen::{Cache, Kernel, Reg, Special};
 
 use crate::kernels::activation::silu_times;
+use crate::kernels::inverse_root::inverse_root;
 use crate::kernels::operations::striped::{striped_chunk, striped_index};
 
 /// Threads of the one block of `rmsnorm`.
@@ -34,7 +35,7 @@ pub(crate) fn rmsnorm() -> Kernel {
     let partials = k.load_with(partial, THREADS / 32, Cache::Default);
     let sum = partials.into_iter().reduce(|a, b| k.add(a, b)).unwrap_or(sum);
     let mean = k.div(sum, k.convert::<u32, f32>(len.reg()));
-    let scale = k.div(1f32, k.sqrt(k.add(mean, eps)));
+    let scale = inverse_root(&k, mean, eps);
     k.for_(tid, chunks.reg(), THREADS, |c: Reg<u32>| {
         let values = k.load_with(k.at(x, k.scale(c, 4)), 4, Cache::Default);
         let weights = k.load_with(k.at(weight, k.scale(c, 4)), 4, Cache::ReadOnly);

@@ -11,13 +11,17 @@ use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Reg, Shared, Shuffle, Spe
 use crate::cache::BLOCK;
 use crate::kernels::cache::{largest, numbers, product, scales, split, to_integers};
 use crate::kernels::heads::LOWEST;
-use crate::kernels::operations::attention::{Meeting, THREADS, WARPS, weigh};
+use crate::kernels::limits::{Limits, infix};
+use crate::kernels::operations::attention::{Meeting, THREADS, WARPS, first_tile, is_seen, weigh};
 
 /// `attention_q8_0_DIM(q, keys, values, state, out, context, head_dim, group, scale, scales_at)` for heads of
 /// up to `dims` dimensions, a multiple of 32. Grid: `[heads, shares]`; `out` is the scratch buffer of
 /// `attention_combine`.
-pub(crate) fn kernel(dims: u32) -> Kernel {
-    let k = Kernel::new(&format!("attention_q8_0_{dims}"));
+///
+/// `attention_limited_q8_0_DIM` takes two parameters more, `window` and `cap` of
+/// [`limits`](crate::kernels::limits).
+pub(crate) fn kernel(dims: u32, limited: bool) -> Kernel {
+    let k = Kernel::new(&format!("attention_{}q8_0_{dims}", infix(limited)));
     k.max_threads(THREADS);
     let q = k.param_ptr::<f32>("q", 16);
     let keys = k.param_ptr::<u8>("keys", 16);
@@ -29,6 +33,7 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     let group = k.param::<u32>("group");
     let scale = k.param::<f32>("scale");
     let scales_at = k.param_multiple("scales_at", BLOCK);
+    let limits = limited.then(|| Limits::params(&k));
 
     let query = Query::new(&k, dims);
     let meeting = Meeting::new(&k, dims);
@@ -55,15 +60,16 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     let (max, sum) = (k.var(LOWEST), k.var(0f32));
     let sums: Vec<[Reg<f32>; 4]> = own.iter().map(|_| [(); 4].map(|()| k.var(0f32))).collect();
 
-    let first_tile = k.mul(k.mad(share, WARPS, warp), 32u32);
+    let first = limits.map(|limits| limits.first(&k, positions));
+    let first_tile = first_tile(&k, first, (share, warp));
     k.for_(first_tile, positions, k.mul(k.special(Special::NctaidY), 32 * WARPS), |tile: Reg<u32>| {
         // One position per lane.
         let mine = k.add(tile, lane);
-        let inside = k.lt(mine, positions);
+        let inside = is_seen(&k, mine, (first, positions));
         let position = k.min(mine, newest);
         let key = k.row(rows[0], position, head_dim);
         let key_scales = k.row(row_scales[0], position, blocks);
-        let score = query.score(&k, key, key_scales, blocks.reg());
+        let score = Limits::apply(limits, &k, query.score(&k, key, key_scales, blocks.reg()));
         let weight = weigh(&k, score, inside, (max, sum), sums.iter().flatten());
         // Four positions at a time; weights past the end are 0.
         let count = k.min(k.sub(positions, tile), 32u32);

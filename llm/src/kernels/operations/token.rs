@@ -3,7 +3,7 @@
 use ptxgen::{Cache, Kernel, Reg, Special};
 
 use crate::kernels::format::Format;
-use crate::kernels::state::{TOKENS_AT, take_better, warp_best};
+use crate::kernels::state::{TOKENS_AT, block_best, take_better, warp_best};
 
 /// Threads of a block of `embed` and `argmax`.
 pub const THREADS: u32 = 128;
@@ -44,24 +44,9 @@ pub(crate) fn argmax() -> Kernel {
     let values = k.param_ptr::<f32>("best_values", 4);
     let indices = k.param_ptr::<u32>("best_indices", 4);
     let count = k.param::<u32>("count");
-    let (shared_values, shared_indices) = (k.shared::<f32>(THREADS / 32), k.shared::<u32>(THREADS / 32));
+    let partial = (k.shared::<f32>(THREADS / 32), k.shared::<u32>(THREADS / 32));
     let (tid, block) = (k.special(Special::TidX), k.special(Special::CtaidX));
-    let best = (k.var(f32::NEG_INFINITY), k.var(u32::MAX));
-    let stride = k.mul(k.special(Special::NctaidX), THREADS);
-    k.for_(k.mad(block, THREADS, tid), count, stride, |i: Reg<u32>| {
-        take_better(&k, best, (k.load(k.at(logits, i)), i));
-    });
-    warp_best(&k, best);
-    let warp = k.shr(tid, 5);
-    k.if_(k.eq(k.and(tid, 31), 0), || {
-        k.store(k.at(shared_values, warp), best.0);
-        k.store(k.at(shared_indices, warp), best.1);
-    });
-    k.sync_threads();
-    k.exit_if(k.ne(tid, 0));
-    for other in 1..i64::from(THREADS / 32) {
-        take_better(&k, best, (k.load(shared_values.plus(other)), k.load(shared_indices.plus(other))));
-    }
+    let best = block_best(&k, THREADS, partial, (tid, block), (logits, count));
     k.store(k.at(values, block), best.0);
     k.store(k.at(indices, block), best.1);
     k

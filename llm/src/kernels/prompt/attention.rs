@@ -1,18 +1,19 @@
 //! Attention of a chunk of prompt tokens over the cache, on the tensor cores: causal, online softmax, no
 //! score buffer.
 //!
-//! A block serves 64 tokens of one query head and one share of the positions, a warp 16 of the tokens. Keys and
-//! values pass through shared memory in tiles of positions; the next tile is copied while this one is
-//! multiplied. The weights of a tile stay in registers: the lane that has a sum of the first product is the one
-//! that needs it as left factor of the second. Shares are merged by a [second kernel](super::shares).
+//! A block serves 64 tokens of one query head and one share of the positions, a warp 16 of the tokens. Keys
+//! and values pass through shared memory in tiles of positions; the next tile is copied while this one is
+//! multiplied. The weights of a tile stay in registers: the lane that has a sum of the first product is the
+//! one that needs it as left factor of the second. Shares are merged by a [second kernel](super::shares).
 
 use half::f16;
 use ptxgen::{
-    Accumulator, F16x2, Global, Kernel, Multiple, Pointer, Reg, Shared, Shuffle, Special, TileA, TileB,
+    Accumulator, F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg, Shared, Shuffle, Special, TileA, TileB,
     Transpose,
 };
 
 use crate::kernels::heads::{HEAD_DIMS, LOWEST};
+use crate::kernels::limits::{Limits, infix};
 use crate::kernels::prompt::chunk::COUNT_AT;
 use crate::kernels::prompt::shares::{Partials, Range, TOKENS, positions};
 
@@ -24,15 +25,18 @@ pub const fn shared_bytes(dims: u32) -> u32 {
     2 * dims * (TOKENS + 4 * positions(dims))
 }
 
-/// `prompt_attention_DIM(q, keys, values, prompt, out, context, head_dim, group, scale, partials)` for heads of
-/// up to `dims` dimensions, a multiple of 8. `q` and `out` are f16 `[token][head][head_dim]`, the caches f16
-/// `[kv_head][context][head_dim]`; `group` query heads share a key/value head; `scale` is positive. Grid:
+/// `prompt_attention_DIM(q, keys, values, prompt, out, context, head_dim, group, scale, partials)` for heads
+/// of up to `dims` dimensions, a multiple of 8. `q` and `out` are f16 `[token][head][head_dim]`, the caches
+/// f16 `[kv_head][context][head_dim]`; `group` query heads share a key/value head; `scale` is positive. Grid:
 /// `[tokens / TOKENS, heads, most shares]`. Blocks whose positions are in several shares write to `partials`
 /// instead of `out`.
-pub(crate) fn kernel(dims: u32) -> Kernel {
-    let k = Kernel::new(&format!("prompt_attention_{dims}"));
+///
+/// `prompt_attention_limited_DIM` takes two parameters more, `window` and `cap` of
+/// [`limits`](crate::kernels::limits).
+pub(crate) fn kernel(dims: u32, limited: bool) -> Kernel {
+    let k = Kernel::new(&format!("prompt_attention_{}{dims}", infix(limited)));
     k.max_threads(THREADS);
-    if dims == HEAD_DIMS[0] {
+    if dims == HEAD_DIMS[0] && !limited {
         k.min_blocks_per_sm(4);
     }
     let q = k.param_ptr::<f16>("q", 16);
@@ -45,6 +49,7 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     let group = k.param::<u32>("group");
     let scale = k.param::<f32>("scale");
     let partials = k.param_ptr::<f32>("partials", 16);
+    let limits = limited.then(|| Limits::params(&k));
     let lines = Lines { dims };
     let per_tile = positions(dims);
 
@@ -59,6 +64,7 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     let share = k.special(Special::CtaidZ);
     k.exit_if(k.ge(share, range.shares));
     let (begin, end) = range.of_share(&k, share);
+    let begin = first_seen(&k, limits, begin, (start, first), per_tile);
 
     let shared = k.dynamic_shared::<f16>();
     let tile_bytes = per_tile * lines.bytes();
@@ -86,7 +92,7 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     fetch(slot, begin);
     k.commit_copies();
 
-    let warp = Warp::new(&k, lines, (lane, warp), scale, (start, first));
+    let warp = Warp::new(&k, lines, (lane, warp), (scale, limits), (start, first));
     k.wait_copies(0);
     k.sync_threads();
     warp.load_queries(shared);
@@ -100,8 +106,8 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
         k.commit_copies();
 
         let scores = warp.scores(here);
-        // The first token of the block sees least.
-        k.if_(k.gt(next, k.add(k.add(start, first), 1)), || warp.hide(&scores, position));
+        warp.cap(&scores);
+        k.if_(is_cut(&k, limits, (position, next), (start, first)), || warp.hide(&scores, position));
         let weights = [0, 1].map(|half| warp.weights(half, &scores));
         warp.add_values(here.plus_bytes(values_at), &weights);
     });
@@ -114,13 +120,45 @@ pub(crate) fn kernel(dims: u32) -> Kernel {
     k
 }
 
+/// The first position that a block computes with, of a share from `begin` on: the tile of the earliest one that its
+/// first token sees, number `first` of a chunk at `start`.
+fn first_seen(
+    k: &Kernel,
+    limits: Option<Limits>,
+    begin: Reg<u32>,
+    (start, first): (Reg<u32>, Reg<u32>),
+    per_tile: u32,
+) -> Reg<u32> {
+    limits.map_or(begin, |limits| {
+        let earliest = limits.first(k, k.add(k.add(start, first), 1));
+        k.max(begin, k.and(earliest, !(per_tile - 1)))
+    })
+}
+
+/// Whether a token of a block does not see all of the tile from `position` to `next`. The first token sees the fewest
+/// of the last positions, the last token of the first ones.
+fn is_cut(
+    k: &Kernel,
+    limits: Option<Limits>,
+    (position, next): (Reg<u32>, Reg<u32>),
+    (start, first): (Reg<u32>, Reg<u32>),
+) -> Pred {
+    let after_first = k.gt(next, k.add(k.add(start, first), 1));
+    limits.map_or(after_first, |limits| {
+        let latest = limits.first(k, k.add(k.add(start, first), TOKENS));
+        k.either(after_first, k.lt(position, latest))
+    })
+}
+
 /// What a warp works with: 16 tokens of one query head.
 struct Warp<'a> {
     k: &'a Kernel,
     lines: Lines,
     lane: Reg<u32>,
-    /// From sums of products to exponents of two.
+    /// From scores to exponents of two: from sums of products, or from what [`Warp::cap`] makes of them.
     scale: Reg<f32>,
+    /// The limits, and the scale of sums of products then.
+    limits: Option<(Limits, Reg<f32>)>,
     queries: Vec<[Reg<F16x2>; 4]>,
     out_sums: Vec<Accumulator>,
     /// Largest sum of products and sum of weights of the two tokens of which this lane has sums.
@@ -140,11 +178,13 @@ impl<'a> Warp<'a> {
         k: &'a Kernel,
         lines: Lines,
         (lane, warp): (Reg<u32>, Reg<u32>),
-        scale: Reg<f32>,
+        (scale, limits): (Reg<f32>, Option<Limits>),
         (start, first): (Reg<u32>, Reg<u32>),
     ) -> Self {
         // exp2 is the softmax's exponential.
         let scale = k.mul(scale, std::f32::consts::LOG2_E);
+        let limits = limits.map(|limits| (limits, scale));
+        let scale = if limits.is_some() { k.var(1f32) } else { scale };
         let queries = (0..lines.dims / 16).map(|_| k.matrices()).collect();
         let out_sums = (0..lines.dims / 8).map(|_| k.accumulator()).collect();
         let (max, total) = ([k.var(LOWEST), k.var(LOWEST)], [k.var(0f32), k.var(0f32)]);
@@ -158,6 +198,7 @@ impl<'a> Warp<'a> {
             lines,
             lane,
             scale,
+            limits,
             queries,
             out_sums,
             max,
@@ -195,14 +236,27 @@ impl<'a> Warp<'a> {
         scores
     }
 
-    /// Takes the scores of positions after a token out of the tile that begins at `position`.
+    /// Scales sums of products and caps them, where there are limits.
+    fn cap(&self, scores: &[Accumulator]) {
+        let k = self.k;
+        let Some((limits, scale)) = self.limits else { return };
+        for score in scores.iter().flat_map(|score| score.0) {
+            k.set(score, limits.capped(k, k.mul(score, scale)));
+        }
+    }
+
+    /// Takes the scores of positions that a token does not see out of the tile that begins at `position`.
     fn hide(&self, scores: &[Accumulator], position: Reg<u32>) {
         let k = self.k;
+        let first = |visible: Reg<u32>| self.limits.map(|(limits, _)| limits.first(k, k.add(visible, 1)));
+        let earliest = self.visible.map(first);
         // Two scores of each of two tokens per fragment.
         let column = k.mad(k.and(self.lane, 3), 2u32, position);
         for (i, score) in (0u32..).zip(scores) {
             for (n, score) in (0u32..).zip(score.0) {
-                let hidden = k.gt(k.add(column, 8 * i + n % 2), self.visible[n as usize / 2]);
+                let (place, token) = (k.add(column, 8 * i + n % 2), n as usize / 2);
+                let hidden = k.gt(place, self.visible[token]);
+                let hidden = earliest[token].map_or(hidden, |first| k.either(hidden, k.lt(place, first)));
                 k.set(score, k.select(hidden, f32::NEG_INFINITY, score));
             }
         }

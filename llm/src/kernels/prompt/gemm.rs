@@ -234,68 +234,52 @@ pub fn kernel(tile: Tile, output: Output) -> Kernel {
     let first_token = k.mul(k.special(Special::CtaidX), tile.tokens);
     let rows_per_block = if output == Output::Gate { tile.rows / 2 } else { tile.rows };
     let first_row = k.scale(k.special(Special::CtaidY), rows_per_block);
-    let block = Block { k: &k, tile, output, factor, tokens, rows, tid, lane, warp, first_token, first_row };
+    let block = Block {
+        k: &k,
+        tile,
+        output,
+        factor,
+        tokens,
+        rows,
+        apart: rows,
+        listed: None,
+        tid,
+        lane,
+        warp,
+        first_token,
+        first_row,
+    };
 
     let copier = block.copier([x, w], cols);
     let begin = k.mul(part, share.reg());
     let values = k.min(k.sub(cols.reg(), begin), share.reg());
-    let slices = k.shr(values, tile.depth.trailing_zeros());
-    let next_piece = k.var(k.shr(begin, 3));
-    for slot in 0..tile.stages - 1 {
-        k.if_(k.gt(slices, slot), || copier.copy(&block, k.var(slot), next_piece));
-        k.commit_copies();
-    }
-
-    let warps = block.warp_tile(copier.ring);
-    let steps = tile.depth / 16;
-    let (reading, filling) = (k.var(0u32), k.var(tile.stages - 1));
-    let advance = |slot: Reg<u32>| {
-        let next = k.add(slot, 1);
-        k.set(slot, k.select(k.eq(next, tile.stages), 0u32, next));
-    };
-    k.wait_copies(tile.stages - 2);
-    k.sync_threads();
-    warps.fetch(&block, 0, reading);
-    k.for_(0u32, slices, 1u32, |slice: Reg<u32>| {
-        for s in 0..steps {
-            if s + 1 == steps {
-                // The next slice has arrived, and no warp reads this one any more.
-                k.wait_copies(tile.stages - 2);
-                k.sync_threads();
-                advance(reading);
-            }
-            warps.fetch(&block, (s + 1) % steps, reading);
-            if s == 0 {
-                let more = k.lt(k.add(slice, tile.stages - 1), slices);
-                k.if_(more, || copier.copy(&block, filling, next_piece));
-                k.commit_copies();
-                advance(filling);
-            }
-            warps.fragments[s as usize % 2].multiply(&k, &warps.sums);
-        }
-    });
+    let warps = block.multiply(&copier, begin, values);
     block.store(&warps, (out, pitch), (part, share_pitch));
     k
 }
 
 /// What a thread block works with.
-struct Block<'a> {
-    k: &'a Kernel,
-    tile: Tile,
-    output: Output,
+pub(crate) struct Block<'a> {
+    pub k: &'a Kernel,
+    pub tile: Tile,
+    pub output: Output,
     /// Of [`Output::Gate`].
-    factor: Option<Reg<f32>>,
-    tokens: Reg<u32>,
-    rows: Reg<u32>,
-    tid: Reg<u32>,
-    lane: Reg<u32>,
-    warp: Reg<u32>,
-    first_token: Reg<u32>,
-    first_row: Multiple,
+    pub factor: Option<Reg<f32>>,
+    pub tokens: Reg<u32>,
+    pub rows: Reg<u32>,
+    /// Rows from one of a gate to the one of up that belongs to it.
+    pub apart: Reg<u32>,
+    /// The row of `x` for each token, unless it is the token's number.
+    pub listed: Option<Pointer<Global, u32>>,
+    pub tid: Reg<u32>,
+    pub lane: Reg<u32>,
+    pub warp: Reg<u32>,
+    pub first_token: Reg<u32>,
+    pub first_row: Multiple,
 }
 
 /// What a thread copies of each slice: one piece of every `step`th row.
-struct Copier {
+pub(crate) struct Copier {
     x: Pointer<Global, f16>,
     w: Pointer<Global, f16>,
     x_pieces: Vec<Reg<u32>>,
@@ -306,7 +290,7 @@ struct Copier {
 }
 
 /// What a warp multiplies: fragments of 16 tokens, and pairs of fragments of 8 rows.
-struct WarpTile {
+pub(crate) struct WarpTile {
     tokens: u32,
     rows: u32,
     /// The warp's place along the tokens and along the rows.
@@ -324,7 +308,7 @@ impl Block<'_> {
         i64::from(self.tile.tokens * self.tile.row_bytes())
     }
 
-    fn copier(&self, [x, w]: [Pointer<Global, f16>; 2], cols: Multiple) -> Copier {
+    pub fn copier(&self, [x, w]: [Pointer<Global, f16>; 2], cols: Multiple) -> Copier {
         let (k, tile) = (self.k, self.tile);
         let pieces = tile.pieces();
         let step = tile.threads() / pieces;
@@ -336,14 +320,17 @@ impl Block<'_> {
         let last_token = k.sub(self.tokens, 1);
         let last_row = k.sub(self.rows, 1);
         // Past the ends the last ones are read again; their results are not stored.
-        let x_pieces = sources(tile.tokens, &|i| k.min(k.add(self.first_token, i), last_token));
+        let x_pieces = sources(tile.tokens, &|i| {
+            let token = k.min(k.add(self.first_token, i), last_token);
+            self.listed.map_or(token, |rows| k.load(k.at(rows, token)))
+        });
         let w_pieces = sources(tile.rows, &|i| match self.output {
             Output::Sums => k.min(k.add(self.first_row.reg(), i), last_row),
             Output::Gate => {
                 // Eight gate rows alternate with the eight up rows that belong to them.
                 let row = k.bfi(i, k.shl(k.shr(i, 4), 3), 0, 3);
                 let row = k.min(k.add(self.first_row.reg(), row), last_row);
-                k.mad(k.bfe(i, 3, 1), self.rows, row)
+                k.mad(k.bfe(i, 3, 1), self.apart, row)
             }
         });
         let ring = k.dynamic_shared::<f16>();
@@ -370,8 +357,49 @@ impl Block<'_> {
         WarpTile { tokens, rows, across, along, corners, fragments, sums }
     }
 
+    /// The sums of `values` values of each row from value `begin` on.
+    pub fn multiply(&self, copier: &Copier, begin: Reg<u32>, values: Reg<u32>) -> WarpTile {
+        let (k, tile) = (self.k, self.tile);
+        let slices = k.shr(values, tile.depth.trailing_zeros());
+        let next_piece = k.var(k.shr(begin, 3));
+        for slot in 0..tile.stages - 1 {
+            k.if_(k.gt(slices, slot), || copier.copy(self, k.var(slot), next_piece));
+            k.commit_copies();
+        }
+
+        let warps = self.warp_tile(copier.ring);
+        let steps = tile.depth / 16;
+        let (reading, filling) = (k.var(0u32), k.var(tile.stages - 1));
+        let advance = |slot: Reg<u32>| {
+            let next = k.add(slot, 1);
+            k.set(slot, k.select(k.eq(next, tile.stages), 0u32, next));
+        };
+        k.wait_copies(tile.stages - 2);
+        k.sync_threads();
+        warps.fetch(self, 0, reading);
+        k.for_(0u32, slices, 1u32, |slice: Reg<u32>| {
+            for s in 0..steps {
+                if s + 1 == steps {
+                    // The next slice has arrived, and no warp reads this one any more.
+                    k.wait_copies(tile.stages - 2);
+                    k.sync_threads();
+                    advance(reading);
+                }
+                warps.fetch(self, (s + 1) % steps, reading);
+                if s == 0 {
+                    let more = k.lt(k.add(slice, tile.stages - 1), slices);
+                    k.if_(more, || copier.copy(self, filling, next_piece));
+                    k.commit_copies();
+                    advance(filling);
+                }
+                warps.fragments[s as usize % 2].multiply(k, &warps.sums);
+            }
+        });
+        warps
+    }
+
     /// Stores the results of the warp's sums.
-    fn store(
+    pub fn store(
         &self,
         warps: &WarpTile,
         (out, pitch): (Pointer<Global, f16>, Multiple),

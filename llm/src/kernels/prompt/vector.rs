@@ -4,10 +4,11 @@
 //! used.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Kernel, Reg, Special};
+use ptxgen::{Cache, F16x2, Global, Kernel, Pointer, Reg, Special};
 
 use crate::cache::{BLOCK, CacheType};
 use crate::kernels::cache::{numbers, scales, store_pair};
+use crate::kernels::inverse_root::inverse_root;
 use crate::kernels::prompt::chunk::COUNT_AT;
 use crate::kernels::prompt::dequantize::store_rounded;
 use crate::kernels::rotation::rotate;
@@ -57,7 +58,7 @@ pub(crate) fn norm() -> Kernel {
     let partials = k.load_with(partial, NORM_THREADS / 32, Cache::Default);
     let sum = partials.into_iter().reduce(|a, b| k.add(a, b)).unwrap_or(sum);
     let mean = k.div(sum, k.convert::<u32, f32>(len.reg()));
-    let scale = k.div(1f32, k.sqrt(k.add(mean, eps)));
+    let scale = inverse_root(&k, mean, eps);
     let out = k.row(out, token, len);
     k.for_(tid, chunks, NORM_THREADS, |c: Reg<u32>| {
         let at = k.scale(c, 4);
@@ -76,7 +77,33 @@ pub(crate) fn norm() -> Kernel {
 /// token's position of `[kv_head][context][head_dim]` caches. Grid: `[pairs of a token / ROPE_THREADS,
 /// tokens]`. `prompt_rope_q8_0` takes another parameter, `scales_at`.
 pub(crate) fn rope(kv: CacheType) -> Kernel {
-    let k = Kernel::new(&format!("prompt_rope{}", kv.suffix()));
+    rope_to(&format!("prompt_rope{}", kv.suffix()), kv, |k| {
+        let context = k.param::<u32>("context");
+        move |k: &Kernel, CachedRow { kv_head, position, .. }: CachedRow| k.mad(kv_head, context, position)
+    })
+}
+
+/// A key or a value vector of a chunk that is written to the cache.
+#[derive(Clone, Copy)]
+pub(crate) struct CachedRow {
+    /// The chunk, whose words are those of [`chunk`](crate::kernels::prompt::chunk).
+    pub prompt: Pointer<Global, u32>,
+    /// Heads of keys and values.
+    pub kv_heads: Reg<u32>,
+    /// Its head.
+    pub kv_head: Reg<u32>,
+    /// Its position in the sequence.
+    pub position: Reg<u32>,
+}
+
+/// [`rope`] with the number of a vector's row in the cache by the function that `rows` returns; `rows`
+/// declares the parameters that it takes, where `rope` has `context`.
+pub(crate) fn rope_to<F: Fn(&Kernel, CachedRow) -> Reg<u32>>(
+    name: &str,
+    kv: CacheType,
+    rows: impl FnOnce(&Kernel) -> F,
+) -> Kernel {
+    let k = Kernel::new(name);
     k.max_threads(ROPE_THREADS);
     let qkv = k.param_ptr::<f32>("qkv", 16);
     let turns = k.param_ptr::<u64>("turns", 16);
@@ -87,7 +114,7 @@ pub(crate) fn rope(kv: CacheType) -> Kernel {
     let heads = k.param::<u32>("heads");
     let kv_heads = k.param::<u32>("kv_heads");
     let half_dim = k.param::<u32>("half_dim");
-    let context = k.param::<u32>("context");
+    let row = rows(&k);
     let shares = k.param::<u32>("shares");
     let share_pitch = k.param::<u32>("share_pitch");
     let factor = k.param::<f32>("factor");
@@ -121,7 +148,7 @@ pub(crate) fn rope(kv: CacheType) -> Kernel {
     });
     let is_key = k.lt(head, rotated);
     let kv_head = k.sub(k.sub(head, heads), k.select(is_key, 0u32, kv_heads));
-    let row = k.mad(kv_head, context, position);
+    let row = row(&k, CachedRow { prompt, kv_heads, kv_head, position });
     store_pair(&k, k.select_ptr(is_key, keys, values), scales_at, (row, half_dim, j), [x, y]);
     k
 }
@@ -155,14 +182,26 @@ pub(crate) fn expand() -> Kernel {
     let thread = k.mad(k.special(Special::CtaidX), EXPAND_THREADS, k.special(Special::TidX));
     let stride = k.mul(k.special(Special::NctaidX), EXPAND_THREADS);
     k.for_(thread, pieces, stride, |piece: Reg<u32>| {
-        let at = k.scale(piece, 16);
-        let words = k.load_with(k.at(quants, at).cast::<u32>(), 4, Cache::Default);
-        let scale = k.mul(k.convert::<f16, f32>(k.load(k.at(scales, k.shr(piece, 1)))), factor);
-        let numbers: Vec<_> = words.into_iter().flat_map(|word| numbers(&k, word)).collect();
-        let scaled: Vec<_> = numbers.into_iter().map(|n| k.mul(n, scale)).collect();
-        store_rounded(&k, k.at(out, at), &scaled);
+        expand_piece(&k, (quants, scales), out, piece, factor);
     });
     k
+}
+
+/// Converts a piece of 16 values of a cache in q8_0, times `factor`, to f16, rounded to nearest. `quants`, `scales`
+/// and `out` are where piece 0 is.
+pub(crate) fn expand_piece(
+    k: &Kernel,
+    (quants, scales): (Pointer<Global, u8>, Pointer<Global, f16>),
+    out: Pointer<Global, f16>,
+    piece: Reg<u32>,
+    factor: Reg<f32>,
+) {
+    let at = k.scale(piece, 16);
+    let words = k.load_with(k.at(quants, at).cast::<u32>(), 4, Cache::Default);
+    let scale = k.mul(k.convert::<f16, f32>(k.load(k.at(scales, k.shr(piece, 1)))), factor);
+    let numbers: Vec<_> = words.into_iter().flat_map(|word| numbers(k, word)).collect();
+    let scaled: Vec<_> = numbers.into_iter().map(|n| k.mul(n, scale)).collect();
+    store_rounded(k, k.at(out, at), &scaled);
 }
 
 /// `prompt_last(x, prompt, out, len)`: copies the vector of the chunk's last token from `x` to `out`.

@@ -1,11 +1,12 @@
 //! Attention of one position over the cache, in shares of the positions, by the consumers.
 //!
-//! A block takes up to four query heads that share keys and values, a warp one of them: the block reads the
-//! cache once for all of them. Near the start of a context it takes one head, so that more blocks work. A few
-//! lanes hold one cached row, so a warp works on several positions at once, each with a maximum and a sum of
-//! its own. These are merged at the end, first in the warp, then in the block, then (where positions are split)
-//! by the block that completes last. The newest position is not read from the cache but received with the
-//! query.
+//! Near the start of a context a block takes one head and all positions (`near`), else a share of the
+//! positions of up to four query heads that share keys and values: in a cache in f16 a warp takes all of
+//! these heads (`far`). A cache in q8_0, heads of another length and models with norms of heads take the
+//! general way at every position: a warp takes one head. A few lanes hold one cached row, so a warp works on
+//! several positions at once, each with a maximum and a sum of its own. These are merged at the end, first in
+//! the warp, then in the block, then (where positions are split) by the block that completes last. The newest
+//! position is not read from the cache but received with the query.
 
 use ptxgen::{Atomic, Multiple, Pointer, Pred, Reg};
 
@@ -13,8 +14,11 @@ use crate::cache::CacheType;
 use crate::kernels::heads::LOWEST;
 use crate::kernels::stream::block::Stream;
 use crate::kernels::stream::cached::{Query, Row};
+use crate::kernels::stream::head_norm::Piece;
 use crate::kernels::stream::layout::CONSUMERS;
-use crate::kernels::stream::record::{QUANTIZED, at};
+use crate::kernels::stream::near::most;
+use crate::kernels::stream::record::{NORMED_HEADS, QUANTIZED, at};
+use crate::kernels::stream::share::{Heads, Share, Sum};
 use crate::kernels::stream::task::HEADS_TOGETHER;
 
 /// Positions of a share, as a power of two.
@@ -26,13 +30,6 @@ const TOGETHER: usize = 2;
 /// Results that are merged together.
 const MERGED: u32 = 8;
 
-/// A running softmax: largest score, sum of weights, weighted sum of some dimensions.
-struct Sum {
-    max: Reg<f32>,
-    weight: Reg<f32>,
-    values: Vec<Reg<f32>>,
-}
-
 /// How a step's attention is divided.
 struct Division {
     /// Query heads of a block, as a power of two.
@@ -42,13 +39,17 @@ struct Division {
     units: Reg<u32>,
 }
 
-/// The work of a block: a share of the positions of some heads.
-struct Share {
-    unit: Reg<u32>,
-    share: Reg<u32>,
-    shares: Reg<u32>,
-    begin: Reg<u32>,
-    end: Reg<u32>,
+/// What a lane merges of a head's results of the block: those of `warps` warps, four dimensions at a time.
+struct Merge {
+    /// Number of the head in the block.
+    head: Reg<u32>,
+    /// The first four dimensions, and how far it is to the next.
+    first: Reg<u32>,
+    step: Reg<u32>,
+    warps: Reg<u32>,
+    /// Shared address of the first warp's result, and words between those of warps.
+    base: Reg<u32>,
+    between: Reg<u32>,
 }
 
 /// The work of a warp.
@@ -66,6 +67,19 @@ struct Warp {
 impl Stream<'_> {
     /// An attention phase.
     pub(super) fn attend(&self) {
+        let k = self.k;
+        let general = self.is_set(QUANTIZED | NORMED_HEADS);
+        let lanes_log2 = k.select(general, 0u32, self.word(at::LANES_LOG2));
+        let takes = |log2| k.both(k.eq(lanes_log2, log2), k.lt(self.position(), most(log2)));
+        k.if_else(
+            takes(3),
+            || self.attend_near::<3>(),
+            || k.if_else(takes(4), || self.attend_near::<4>(), || self.attend_shares()),
+        );
+    }
+
+    /// Attention in shares of the positions.
+    fn attend_shares(&self) {
         let k = self.k;
         let positions = k.add(self.position(), 1);
         let near = k.le(positions, NEAR);
@@ -92,52 +106,91 @@ impl Stream<'_> {
 
     fn attend_share(&self, d: &Division, s: &Share) {
         let k = self.k;
-        let head_dim = self.word(at::HEAD_DIM);
-        let one = k.var(1u32);
         let kv_head = k.div(s.unit, d.subgroups);
         let subgroup = k.sub(s.unit, k.mul(kv_head, d.subgroups));
         let first = k.shl(subgroup, d.together_log2);
-        let together = k.shl(one, d.together_log2);
+        let together = k.shl(k.var(1u32), d.together_log2);
         let heads = k.min(k.sub(self.word(at::GROUP), first), together);
-        let first_head = k.mad(kv_head, self.word(at::GROUP), first);
-        let own_head = k.and(self.warp, k.sub(together, 1));
-        let (own, warps) = (k.shr(self.warp, d.together_log2), k.shr(k.var(CONSUMERS), d.together_log2));
-        let head = k.add(first_head, k.min(own_head, k.sub(heads, 1)));
-        let newest = k.both(k.le(s.begin, self.position()), k.gt(s.end, self.position()));
-        let newest = k.both(newest, k.eq(own, 0));
-        let caches = k.both(newest, k.eq(k.add(own_head, subgroup), 0));
-        let warp = Warp { kv_head, head, own, warps, newest, caches };
-        k.if_else(
-            self.is_set(QUANTIZED),
-            || self.gather(CacheType::Q8_0, s, &warp),
-            || self.gather(CacheType::F16, s, &warp),
-        );
+        let first = k.mad(kv_head, self.word(at::GROUP), first);
+        let h = Heads { kv_head, first, heads, caches: k.eq(subgroup, 0) };
+        let merge = self.gather_share(d, s, &h);
         self.sync_consumers();
+        self.merge_share(s, &h, &merge);
+        self.sync_consumers();
+    }
 
-        // A lane merges the results of its head's warps for four dimensions.
-        let pitch = self.pitch();
-        let share_words = k.mul(pitch.reg(), HEADS_TOGETHER);
+    /// The block's sums over a share, in shared memory.
+    fn gather_share(&self, d: &Division, s: &Share, h: &Heads) -> Merge {
+        let k = self.k;
+        let pitch = self.pitch().reg();
+        let own_head = k.and(self.warp, k.sub(k.shl(k.var(1u32), d.together_log2), 1));
+        let own = k.shr(self.warp, d.together_log2);
+        let warps = k.shr(k.var(CONSUMERS), d.together_log2);
+        let merge = Merge {
+            head: k.var(own_head),
+            first: k.var(k.mad(own, 32u32, self.lane)),
+            step: k.var(k.mul(warps, 32u32)),
+            warps: k.var(warps),
+            base: k.var(0u32),
+            between: k.var(k.shl(pitch, d.together_log2)),
+        };
+        let log2 = k.select(k.eq(d.together_log2, 0), 0u32, self.word(at::LANES_LOG2));
+        let far =
+            k.both(k.either(k.eq(log2, 3), k.eq(log2, 4)), k.unless(self.is_set(QUANTIZED | NORMED_HEADS)));
+        k.if_else(
+            far,
+            || {
+                k.if_else(k.eq(log2, 3), || self.gather_far::<3>(s, h), || self.gather_far::<4>(s, h));
+                // Twice as many groups of four dimensions as lanes of a row.
+                let (thread, quads) = (k.mad(self.warp, 32u32, self.lane), k.add(log2, 1));
+                k.set(merge.head, k.shr(thread, quads));
+                k.set(merge.first, k.sub(thread, k.shl(merge.head, quads)));
+                k.set(merge.step, 32 * CONSUMERS);
+                k.set(merge.warps, CONSUMERS);
+                k.set(merge.base, k.address(self.place_far(merge.head)));
+                k.set(merge.between, pitch);
+            },
+            || {
+                let head = k.add(h.first, k.min(own_head, k.sub(h.heads, 1)));
+                let newest = k.both(k.le(s.begin, self.position()), k.gt(s.end, self.position()));
+                let newest = k.both(newest, k.eq(own, 0));
+                let caches = k.both(newest, k.both(h.caches, k.eq(own_head, 0)));
+                let warp = Warp { kv_head: h.kv_head, head, own, warps, newest, caches };
+                k.if_else(
+                    self.is_set(QUANTIZED),
+                    || self.gather(CacheType::Q8_0, s, &warp),
+                    || self.gather(CacheType::F16, s, &warp),
+                );
+                k.set(merge.base, k.address(k.row(self.scratch, own_head, self.pitch())));
+            },
+        );
+        merge
+    }
+
+    /// Merges the results of the block's warps, and, in the block that completes last, those of all shares.
+    fn merge_share(&self, s: &Share, h: &Heads, m: &Merge) {
+        let k = self.k;
+        let (head_dim, pitch) = (self.word(at::HEAD_DIM), self.pitch());
+        let share_words = k.scale(k.shr(k.mul(pitch.reg(), HEADS_TOGETHER), 2), 4);
         let unit_rows = k.mul(s.unit, self.word(at::MOST_SHARES));
-        let partials = k.row(self.address::<f32>(at::PARTIALS), unit_rows, k.scale(k.shr(share_words, 2), 4));
+        let partials = k.row(self.address::<f32>(at::PARTIALS), unit_rows, share_words);
         let split = k.gt(s.shares, 1);
-        let valid = k.lt(own_head, heads);
-        let end = k.select(valid, k.shr(head_dim, 2), 0u32);
-        let (first_quad, step) = (k.mad(own, 32u32, self.lane), k.mul(warps, 32u32));
+        let end = k.select(k.lt(m.head, h.heads), k.shr(head_dim, 2), 0u32);
+        let head = k.add(h.first, k.min(m.head, k.sub(h.heads, 1)));
         let out = |quad: Reg<u32>, sum: &Sum| {
             let inverse = k.rcp(sum.weight);
             let values = std::array::from_fn(|i| k.mul(sum.values[i], inverse));
             let index = k.mad(head, k.shr(head_dim, 2), quad);
             self.send(self.packet(self.address(at::OUT), index), values, self.phase(at::OUTPUT));
         };
-        k.for_(first_quad, end, step, |quad: Reg<u32>| {
-            let between = k.scale(k.shr(k.shl(pitch.reg(), d.together_log2), 2), 4);
-            let first = k.row(self.scratch, own_head, pitch);
-            let sum = self.merge(warps, |w| k.row(first, w, between), quad);
+        k.for_(m.first, end, m.step, |quad: Reg<u32>| {
+            let between = k.scale(k.shr(m.between, 2), 4);
+            let first = k.shared_pointer::<f32>(m.base, 16);
+            let sum = self.merge(m.warps, |w| k.row(first, w, between), quad);
             k.if_else(
                 split,
                 || {
-                    let to = k.row(partials, s.share, k.scale(k.shr(share_words, 2), 4));
-                    let to = k.row(to, own_head, pitch);
+                    let to = k.row(k.row(partials, s.share, share_words), m.head, pitch);
                     k.if_(k.eq(quad, 0), || k.store_n(to, &[sum.max, sum.weight]));
                     k.store_n(k.at(to.plus(4), k.scale(quad, 4)), &sum.values);
                 },
@@ -156,15 +209,13 @@ impl Stream<'_> {
             });
             self.sync_consumers();
             k.if_(k.eq(k.add(k.load(self.last), 1), s.shares), || {
-                k.for_(first_quad, end, step, |quad: Reg<u32>| {
-                    let own = k.row(partials, own_head, pitch);
-                    let between = k.scale(k.shr(share_words, 2), 4);
-                    out(quad, &self.merge(s.shares, |share| k.row(own, share, between), quad));
+                k.for_(m.first, end, m.step, |quad: Reg<u32>| {
+                    let own = k.row(partials, m.head, pitch);
+                    out(quad, &self.merge(s.shares, |share| k.row(own, share, share_words), quad));
                 });
                 k.if_(first_thread, || k.store(counter, 0u32));
             });
         });
-        self.sync_consumers();
     }
 
     /// Attention over the warp's positions; the result goes to its place in shared memory.
@@ -211,14 +262,15 @@ impl Stream<'_> {
             place(self.word(at::Q_ROWS), w.kv_head),
             place(self.word(at::K_ROWS), w.kv_head),
         ];
+        let own = Piece { dims, inside, lanes_log2, normed: self.is_set(NORMED_HEADS) };
         let (query, newest) = self.receive_pieces(kv, w.newest, from);
         self.stamp(1);
         self.stamp(2);
+        self.normalize_head(&query, at::WEIGHT, own);
         let query = self.query(kv, query, scale);
-        let values = (0..kv.piece()).map(|_| k.var(0f32)).collect();
-        let sum = Sum { max: k.var(LOWEST), weight: k.var(0f32), values };
+        let sum = Sum::new(k, kv.piece() as usize);
         k.if_(w.newest, || {
-            let row = self.newest(kv, newest, [from[1], from[2]]);
+            let row = self.newest(kv, newest, [from[1], from[2]], Some(own));
             let mine = k.eq(slot, 0);
             k.set(sum.max, k.select(mine, self.scored(&query, &row, lanes_log2), LOWEST));
             k.set(sum.weight, k.select(mine, 1f32, 0f32));
@@ -302,13 +354,13 @@ impl Stream<'_> {
     }
 
     /// Words between the results of two warps.
-    fn pitch(&self) -> Multiple {
+    pub(super) fn pitch(&self) -> Multiple {
         let k = self.k;
         k.plus(k.scale(k.shr(self.word(at::HEAD_DIM), 3), 8), 4)
     }
 
     /// The lane whose number differs in bit `log2`.
-    fn partner(&self, log2: Reg<u32>) -> Reg<u32> {
+    pub(super) fn partner(&self, log2: Reg<u32>) -> Reg<u32> {
         let k = self.k;
         k.xor(self.lane, k.shl(k.var(1u32), log2))
     }
@@ -321,8 +373,7 @@ impl Stream<'_> {
         quad: Reg<u32>,
     ) -> Sum {
         let k = self.k;
-        let values = (0..4).map(|_| k.var(0f32)).collect();
-        let all = Sum { max: k.var(LOWEST), weight: k.var(0f32), values };
+        let all = Sum::new(k, 4);
         let last = k.sub(count, 1);
         k.for_(0u32, count, MERGED, |first: Reg<u32>| {
             let parts: Vec<_> = (0..MERGED)

@@ -5,6 +5,7 @@ use ptxgen::{Element, Global, Kernel, Mbarrier, Pointer, Poll, Pred, Reg, Shared
 use crate::kernels::stream::layout::CONSUMERS;
 use crate::kernels::stream::record::{MAX_SEGMENTS, WORDS, at, segment};
 use crate::kernels::stream::sync::{MARKS, PACKET_BYTES};
+use crate::kernels::stream::variant::Variant;
 
 /// Polls before a warp sleeps between them.
 const POLLS: u32 = 64;
@@ -27,6 +28,8 @@ pub(super) mod own {
 pub(super) struct Stream<'a> {
     pub k: &'a Kernel,
     pub target: Target,
+    /// The types of weights that the kernel takes.
+    pub variant: &'a Variant,
     pub lane: Reg<u32>,
     /// Number of the warp; that of a consumer among the consumers.
     pub warp: Reg<u32>,
@@ -52,6 +55,8 @@ pub(super) struct Stream<'a> {
     /// Results of attention per warp, and a word.
     pub scratch: Pointer<Shared, f32>,
     pub last: Pointer<Shared, u32>,
+    /// Two numbers per consumer, where inputs have layer norms.
+    pub moments: Option<Pointer<Shared, f32>>,
     pub state: Pointer<Global, u32>,
     pub sync: Pointer<Global, u32>,
     /// Address of the buffer of times, and whether the thread writes there.
@@ -341,8 +346,10 @@ impl Stream<'_> {
         let end = k.label();
         k.branch_if(k.all(k.unless(missing())), end);
         self.poll(|| {
-            // Lanes that have theirs leave the memory to the others.
-            k.if_(missing(), || self.request(from, words));
+            // Packets that are there leave the memory to the others.
+            for (from, words) in from.iter().zip(words) {
+                k.if_(k.ne(words[3], phase), || self.request([*from], [words]));
+            }
             k.all(k.unless(missing()))
         });
         k.bind(end);

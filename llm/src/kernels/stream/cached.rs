@@ -6,6 +6,7 @@ use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg};
 use crate::cache::CacheType;
 use crate::kernels::cache::{four_bytes, largest, numbers, product, quantize, scales, split, to_integers};
 use crate::kernels::stream::block::Stream;
+use crate::kernels::stream::head_norm::Piece;
 use crate::kernels::stream::record::at;
 
 /// A piece of a key and one of a value, 16 bytes each; in q8_0 a fifth word has the f16 scale.
@@ -30,8 +31,8 @@ pub(super) type Newest = [Vec<Reg<f32>>; 2];
 
 /// The layer's cache.
 pub(super) struct Caches {
-    keys: Pointer<Global, u8>,
-    values: Pointer<Global, u8>,
+    pub keys: Pointer<Global, u8>,
+    pub values: Pointer<Global, u8>,
     /// The scales of both in q8_0.
     scales: Option<[Pointer<Global, f16>; 2]>,
 }
@@ -159,17 +160,22 @@ impl Stream<'_> {
         self.receive::<4>(packets, self.phase(at::INPUT)).concat()
     }
 
-    /// The lane's piece of the newest key and value as they are cached.
+    /// The lane's piece of the newest key and value as they are cached; the key is normalized where models need
+    /// it, given the lane's place in the head.
     pub(super) fn newest(
         &self,
         kv: CacheType,
         pieces: Option<Newest>,
         from: [Pointer<Global, u32>; 2],
+        own: Option<Piece>,
     ) -> Row {
         let k = self.k;
         let pieces = pieces.map_or([None, None], |pieces| pieces.map(Some));
         let [keys, values] = [0, 1].map(|i| {
             let values = pieces[i].clone().unwrap_or_else(|| self.receive_piece(from[i]));
+            if let (0, Some(own)) = (i, own) {
+                self.normalize_head(&values, at::RESIDUAL, own);
+            }
             let words: Vec<Reg<u32>> = match kv {
                 CacheType::F16 => {
                     let pairs = values.chunks_exact(2).map(|v| k.bits(k.pack_f32(v[0], v[1])));
@@ -204,7 +210,7 @@ impl Stream<'_> {
     }
 
     /// Pairs in single precision.
-    fn pairs(&self, pairs: &[Reg<u32>]) -> Vec<Reg<f32>> {
+    pub(super) fn pairs(&self, pairs: &[Reg<u32>]) -> Vec<Reg<f32>> {
         let k = self.k;
         let both = |pair: &Reg<u32>| {
             let (lo, hi) = k.unpack(k.bits::<u32, F16x2>(*pair));

@@ -1,8 +1,7 @@
 //! The kernel: division into warps, the loop over phases, the embedding.
 
-use ptxgen::{Evict, Kernel, Mbarrier, Pointer, Reg, Shared, Special, Target};
+use ptxgen::{Cache, Evict, Global, Kernel, Mbarrier, Pointer, Reg, Shared, Special, Target};
 
-use crate::kernels::format::Format;
 use crate::kernels::state::TOKENS_AT;
 use crate::kernels::stream::block::{Place, Ring, Stream, Sums, own};
 use crate::kernels::stream::layout::{
@@ -10,6 +9,7 @@ use crate::kernels::stream::layout::{
 };
 use crate::kernels::stream::record::{ATTENTION, MATVEC, WORDS, at, segment};
 use crate::kernels::stream::sync::{FIRST_PHASE_AT, PACKET_VALUES};
+use crate::kernels::stream::variant::{Style, Variant};
 
 /// The module and the kernel.
 pub const NAME: &str = "stream";
@@ -22,7 +22,7 @@ pub const NAME: &str = "stream";
 ///
 /// [`GROUP_SLOTS`]: crate::kernels::stream::layout::GROUP_SLOTS
 /// [`MARKS`]: crate::kernels::stream::sync::MARKS
-pub(crate) fn kernel(target: Target) -> Kernel {
+pub(crate) fn kernel(target: Target, variant: &Variant) -> Kernel {
     let k = Kernel::new(NAME);
     k.max_threads(THREADS);
     k.min_blocks_per_sm(1);
@@ -45,6 +45,7 @@ pub(crate) fn kernel(target: Target) -> Kernel {
     let zeros = k.shared::<u32>(input::READ / 4);
     let barriers = k.shared::<u64>(2 * MAX_SLOTS + 4).cast::<Mbarrier>();
     let one = k.shared::<u32>(4);
+    let moments = (variant.style == Style::Plain).then(|| k.shared::<f32>(2 * CONSUMERS));
     let dynamic = k.dynamic_shared::<u8>();
     let (tid, lane) = (k.special(Special::TidX), k.special(Special::LaneId));
     let warp = k.shr(tid, 5);
@@ -70,12 +71,7 @@ pub(crate) fn kernel(target: Target) -> Kernel {
             k.fence_proxy_async();
         }
     });
-    k.if_(k.eq(tid, 0), || {
-        k.store(known.plus(own::BLOCK), k.special(Special::CtaidX));
-        k.store(known.plus(own::BLOCKS), k.special(Special::NctaidX));
-        k.store(known.plus(own::POSITION), k.load(state));
-        k.store(known.plus(own::FIRST_PHASE), k.load(sync.plus(i64::from(FIRST_PHASE_AT))));
-    });
+    store_known(&k, tid, known, (state, sync));
     k.sync_threads();
 
     let index = k.var(first);
@@ -83,6 +79,7 @@ pub(crate) fn kernel(target: Target) -> Kernel {
     let s = Stream {
         k: &k,
         target,
+        variant,
         lane,
         warp,
         index,
@@ -98,6 +95,7 @@ pub(crate) fn kernel(target: Target) -> Kernel {
         held: k.at(dynamic, held).cast(),
         scratch: k.at(dynamic, scratch).cast(),
         last: one,
+        moments,
         state,
         sync,
         times,
@@ -105,6 +103,21 @@ pub(crate) fn kernel(target: Target) -> Kernel {
     };
     s.run(last);
     k
+}
+
+/// The first thread stores what all warps know of the step.
+fn store_known(
+    k: &Kernel,
+    tid: Reg<u32>,
+    known: Pointer<Shared, u32>,
+    (state, sync): (Pointer<Global, u32>, Pointer<Global, u32>),
+) {
+    k.if_(k.eq(tid, 0), || {
+        k.store(known.plus(own::BLOCK), k.special(Special::CtaidX));
+        k.store(known.plus(own::BLOCKS), k.special(Special::NctaidX));
+        k.store(known.plus(own::POSITION), k.load(state));
+        k.store(known.plus(own::FIRST_PHASE), k.load(sync.plus(i64::from(FIRST_PHASE_AT))));
+    });
 }
 
 /// Whether the thread writes times: the first one does, if there is a buffer.
@@ -193,7 +206,10 @@ impl Stream<'_> {
         let thread = k.mad(k.mad(self.warp, 32u32, self.lane), self.blocks(), self.block());
         let step = k.mul(self.blocks(), 32 * CONSUMERS);
         let phase = self.phase(at::OUTPUT);
-        for format in Format::ALL {
+        // The vector of the position, where the model learned them.
+        let learned = (self.variant.style == Style::Plain)
+            .then(|| k.row(self.address::<f32>(at::WEIGHT), self.position(), whole));
+        for format in self.variant.formats.iter().copied() {
             k.if_(k.eq(word(segment::FORMAT), format as u32), || {
                 let row = format.row(k, tiles, token, whole);
                 k.for_(thread, k.shr(cols, format.unit().trailing_zeros()), step, |unit: Reg<u32>| {
@@ -202,7 +218,12 @@ impl Stream<'_> {
                     let first = k.mul(unit, format.unit() / PACKET_VALUES);
                     for (i, values) in (0..).zip(values.as_chunks::<4>().0) {
                         let to = self.packet(self.address(at::OUT), k.add(first, i));
-                        self.send(to, *values, phase);
+                        let values = learned.map_or(*values, |vector| {
+                            let from = k.at(vector, k.scale(k.add(first, i), PACKET_VALUES));
+                            let added = k.load_n::<4, _, _>(from, Cache::ReadOnly);
+                            std::array::from_fn(|v| k.add(values[v], added[v]))
+                        });
+                        self.send(to, values, phase);
                     }
                 });
             });

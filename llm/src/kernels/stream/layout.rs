@@ -68,9 +68,10 @@ impl Needs {
     }
 }
 
-/// Bytes of the quantized input of a phase with rows of `cols` values.
+/// Bytes of the quantized input of a phase with rows of `cols` values, and of a column that takes what is past
+/// their end.
 pub(super) const fn input_bytes(cols: u32) -> u32 {
-    cols.div_ceil(TILE_COLS).next_multiple_of(CONSUMERS) * input::BYTES
+    (cols.div_ceil(TILE_COLS).next_multiple_of(CONSUMERS) + 1) * input::BYTES
 }
 
 /// Bytes of the same input as numbers.

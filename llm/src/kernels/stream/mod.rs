@@ -34,16 +34,25 @@
 //! # Attention
 //! The consumers attend; the block's other warps go on. Rows of the cache are fetched before the query arrives.
 //! The newest key and value arrive as packets with the query, in every block that needs them; one of these also
-//! writes them to the cache, for later steps.
+//! writes them to the cache, for later steps. There is code for few positions (`near`), for many (`far`), and for
+//! other caches and lengths of heads (`attend`).
+//!
+//! # Variants
+//! Code for few types of weights is faster, and layers of another style have code of their own: see
+//! [`variant`].
 //!
 //! All blocks must be resident together. Waiting is bounded and ends in a trap.
 
 mod attend;
 mod block;
 mod cached;
+mod far;
+mod head_norm;
 mod input;
 pub(crate) mod kernel;
+mod layer_norm;
 pub mod layout;
+mod near;
 mod numbers;
 mod operands;
 mod producer;
@@ -51,5 +60,7 @@ mod products;
 mod record;
 mod results;
 mod rows;
+mod share;
 pub mod sync;
 pub mod task;
+pub mod variant;

@@ -52,10 +52,13 @@ impl Stream<'_> {
     /// Multiplies a run of `left` tiles, if the type with number `code` is not quantized.
     pub(super) fn multiply_run_of_numbers(&self, code: Reg<u32>, left: Reg<u32>, cursor: &Cursor) {
         let k = self.k;
+        if self.variant.numbers().next().is_none() {
+            return;
+        }
         // The common case leaves by one branch.
         k.if_(k.le(code, LAST as u32), || {
             self.prepare_first_input(cursor);
-            for format in Format::ALL.into_iter().filter(|f| !f.is_quantized()) {
+            for format in self.variant.numbers() {
                 k.if_(k.eq(code, format as u32), || self.multiply_numbers(format, left, cursor));
             }
         });

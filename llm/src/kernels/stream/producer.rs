@@ -20,8 +20,13 @@ impl Stream<'_> {
         k.for_(0u32, MAX_SEGMENTS as u32, 1u32, |number: Reg<u32>| {
             let record = self.segment(number);
             let share = self.share(record);
-            let numbers = self.produce_numbers(record, share, place, policy);
-            let count = k.select(numbers, 0u32, share.count);
+            let count = match self.variant.numbers().next() {
+                Some(_) => {
+                    let numbers = self.produce_numbers(record, share, place, policy);
+                    k.select(numbers, 0u32, share.count)
+                }
+                None => share.count,
+            };
             let tiles = k.pointer::<u8>(k.load(record.plus(segment::TILES).cast::<u64>()), 16);
             let row_bytes = || k.scale(k.shr(k.load(record.plus(segment::ROW_BYTES)), 4), 16);
             let two = k.scale(k.shr(k.load(record.plus(segment::TILE_BYTES)), 4), 16 * SLOT_TILES);

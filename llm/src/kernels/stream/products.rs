@@ -4,10 +4,11 @@
 use ptxgen::{ByteA, ByteB, Cache, IntAccumulator, Kernel, Reg, Shuffle};
 
 use crate::kernels::format::Format;
-use crate::kernels::stream::block::{Place, Stream};
+use crate::kernels::stream::block::{Packet, Place, Stream};
+use crate::kernels::stream::input::PACKETS;
 use crate::kernels::stream::layout::{CHUNK, CONSUMERS, GROUP_SLOTS, SLOT_TILES, TILE_SUMS, input};
 use crate::kernels::stream::operands::{Column, RAW, Scales, WORDS};
-use crate::kernels::stream::record::{MAX_SEGMENTS, at, segment};
+use crate::kernels::stream::record::{MAX_SEGMENTS, MIXED, at, segment};
 
 /// Where a consumer is in a phase.
 pub(super) struct Cursor {
@@ -74,22 +75,23 @@ impl Stream<'_> {
             let cursor = Cursor { place, all, tiles: k.var(0u32) };
             let segment = k.var(0u32);
             k.loop_(|l| {
-                let (format, count) = self.next_run(segment);
+                let (format, count) = self.next_run(segment, all);
                 let left = k.mul(count, self.word(at::GROUPS));
                 let by_format = |code: &dyn Fn(Format)| {
-                    for f in Format::ALL.into_iter().filter(|f| f.is_quantized()) {
+                    for f in self.variant.quantized() {
                         k.if_(k.eq(format, f as u32), || code(f));
                     }
                 };
                 by_format(&|format| {
                     let tiles = [Tile::new(k), Tile::new(k)];
-                    // The first tiles are unpacked before the input arrives.
+                    // The first tiles are unpacked before the input arrives, or while it does.
+                    let early = self.request_input(&cursor);
                     k.if_else(
                         k.gt(left, 1),
                         || self.take_tiles(format, [&tiles[0], &tiles[1]], place),
                         || self.take_tiles(format, [&tiles[0]], place),
                     );
-                    self.prepare_first_input(&cursor);
+                    k.if_(k.eq(cursor.tiles, 0), || self.prepare_input(early));
                     k.if_else(
                         k.eq(self.word(at::GROUPS), 1),
                         || {
@@ -111,26 +113,41 @@ impl Stream<'_> {
 
     /// Prepares the input for the first run of a phase.
     pub(super) fn prepare_first_input(&self, cursor: &Cursor) {
+        let early = self.request_input(cursor);
+        self.k.if_(self.k.eq(cursor.tiles, 0), || self.prepare_input(early));
+    }
+
+    /// Requests the input if the run is the first of a phase and the consumer has a single column.
+    fn request_input(&self, cursor: &Cursor) -> [Packet; PACKETS] {
         let k = self.k;
-        k.if_(k.eq(cursor.tiles, 0), || self.prepare_input());
+        let words = [(); PACKETS].map(|()| [(); 4].map(|()| k.var(0u32)));
+        let single = k.both(k.eq(self.word(at::GROUPS), 1), k.lt(self.warp, self.word(at::COLUMNS)));
+        k.if_(k.both(single, k.eq(cursor.tiles, 0)), || self.request(self.places(self.warp), words));
+        words
     }
 
     /// Format and number of the block's tiles in segment `next` and those after it, as far as they have the
-    /// same format. Then `next` is the segment after these.
-    fn next_run(&self, next: Reg<u32>) -> (Reg<u32>, Reg<u32>) {
+    /// same format; the block has `all`. Where segments differ, `next` then is the segment after these.
+    fn next_run(&self, next: Reg<u32>, all: Reg<u32>) -> (Reg<u32>, Reg<u32>) {
         let k = self.k;
-        let (format, count) = (k.var(0u32), k.var(0u32));
-        k.loop_(|l| {
-            let record = self.segment(next);
-            let own = self.share(record).count;
-            let of_segment = k.load(record.plus(segment::FORMAT));
-            k.if_(k.gt(own, 0), || {
-                k.break_if(l, k.both(k.gt(count, 0), k.ne(of_segment, format)));
-                k.set(format, of_segment);
-                k.add_to(count, own);
+        if let [only] = self.variant.formats {
+            return (k.var(*only as u32), all);
+        }
+        let (format, count) = (k.var(self.word(at::FORMAT)), k.var(all));
+        k.if_(k.eq(format, MIXED), || {
+            k.set(count, 0u32);
+            k.loop_(|l| {
+                let record = self.segment(next);
+                let own = self.share(record).count;
+                let of_segment = k.load(record.plus(segment::FORMAT));
+                k.if_(k.gt(own, 0), || {
+                    k.break_if(l, k.both(k.gt(count, 0), k.ne(of_segment, format)));
+                    k.set(format, of_segment);
+                    k.add_to(count, own);
+                });
+                k.add_to(next, 1);
+                k.break_if(l, k.ge(next, MAX_SEGMENTS as u32));
             });
-            k.add_to(next, 1);
-            k.break_if(l, k.ge(next, MAX_SEGMENTS as u32));
         });
         (format, count)
     }

@@ -15,6 +15,7 @@ pub(super) const LOGITS: u32 = 0;
 pub(super) const ADD: u32 = 1;
 pub(super) const GATE: u32 = 2;
 pub(super) const HEADS: u32 = 3;
+pub(super) const GELU: u32 = 4;
 
 /// The input is normalized: it is multiplied by weights, the products by the inverse of its root mean square.
 pub(super) const NORM: u32 = 1;
@@ -25,6 +26,13 @@ pub(super) const QUANTIZED: u32 = 4;
 /// Segments are of quantized types, and of others.
 pub(super) const BYTES: u32 = 8;
 pub(super) const NUMBERS: u32 = 16;
+/// Queries, keys and values have biases; in plain layers all products.
+pub(super) const BIASED: u32 = 32;
+/// Attention normalizes and rotates queries and keys.
+pub(super) const NORMED_HEADS: u32 = 64;
+
+/// Segments are of several types.
+pub(super) const MIXED: u32 = u32::MAX;
 
 /// Word of each field.
 pub(super) mod at {
@@ -35,6 +43,7 @@ pub(super) mod at {
     pub const INPUT: i64 = 4;
     /// Number of packets of the input.
     pub const PACKETS: i64 = 5;
+    /// Weights of the norm; of the embedding in plain layers the vectors of positions.
     pub const WEIGHT: i64 = 6;
     /// Columns of tiles, and of groups of one for every consumer.
     pub const COLUMNS: i64 = 8;
@@ -43,7 +52,8 @@ pub(super) mod at {
     pub const OUT: i64 = 10;
     pub const OUTPUT: i64 = 12;
     pub const EPILOGUE: i64 = 13;
-    /// Packets that results are added to, and their phase number.
+    /// Packets that results are added to, and their phase number. Of queries, keys and values the biases; of
+    /// attention the weights of the keys' norm, those of the queries' at `WEIGHT`.
     pub const RESIDUAL: i64 = 14;
     pub const RESIDUAL_INPUT: i64 = 16;
     pub const EPS: i64 = 17;
@@ -60,6 +70,10 @@ pub(super) mod at {
     pub const VALUES: i64 = 28;
     pub const PARTIALS: i64 = 30;
     pub const COUNTERS: i64 = 32;
+    /// Of matrix phases in plain layers, where attention has its partial sums and counters: biases of the
+    /// products, and of the norm.
+    pub const BIAS: i64 = PARTIALS;
+    pub const NORM_BIAS: i64 = COUNTERS;
     pub const KV_HEADS: i64 = 34;
     pub const GROUP: i64 = 35;
     /// Query heads of a block, as a power of two.
@@ -70,6 +84,8 @@ pub(super) mod at {
     pub const MOST_SHARES: i64 = 39;
     /// Byte offset of the scales in a cache in q8_0.
     pub const SCALES_AT: i64 = 40;
+    /// The type of all segments, or [`MIXED`].
+    pub const FORMAT: i64 = 41;
     /// Byte offset of the input as numbers from the quantized one.
     pub const NUMBERS_AT: i64 = 43;
     /// The first segment, and the words of a segment.

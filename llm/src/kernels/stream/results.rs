@@ -1,15 +1,16 @@
 //! The results warp: adds the consumers' sums of eight tiles at a time, four lanes per tile and four rows per
 //! lane, and passes what they become to the other blocks.
 
-use ptxgen::{Cache, Global, Pointer, Reg};
+use ptxgen::{Cache, Global, Pointer, Pred, Reg};
 
-use crate::kernels::activation::silu_times;
+use crate::kernels::activation::{gelu, silu_times};
 use crate::kernels::rotation::{angle, rotate_pair};
 use crate::kernels::state::{Best, TOKENS_AT, take_better, warp_best};
 use crate::kernels::stream::block::{Stream, own};
 use crate::kernels::stream::layout::{CHUNK, CONSUMERS, TILE_SUMS};
-use crate::kernels::stream::record::{ADD, GATE, HEADS, LOGITS, NORM, at, segment};
+use crate::kernels::stream::record::{ADD, BIASED, GATE, GELU, HEADS, NORM, at, segment};
 use crate::kernels::stream::sync::{CANDIDATES, FIRST_PHASE_AT, PHASES_PER_STEP};
+use crate::kernels::stream::variant::Style;
 
 /// Rows of a lane.
 const ROWS: u32 = 4;
@@ -19,7 +20,7 @@ const TOGETHER: usize = 5;
 /// Four rows of a tile.
 struct Rows {
     /// Whether there are any.
-    there: ptxgen::Pred,
+    there: Pred,
     /// Number of the segment, and of the first row in it and in the phase.
     segment: Reg<u32>,
     row: Reg<u32>,
@@ -85,6 +86,9 @@ impl Stream<'_> {
             let [values] = self.receive([from], self.phase(at::RESIDUAL_INPUT));
             residual.iter().zip(values).for_each(|(to, value)| k.set(*to, value));
         });
+        let biased = self.is_set(BIASED);
+        let plain = self.variant.style == Style::Plain;
+        self.load_biases(biased, rows, residual);
         let turns = [(); 2].map(|()| (k.var(0f32), k.var(1f32)));
         k.if_(k.both(is(HEADS), k.both(rows.there, k.lt(rows.phase_row, self.word(at::K_ROWS)))), || {
             let pair = k.shr(k.rem(rows.phase_row, self.word(at::HEAD_DIM)), 1);
@@ -102,33 +106,69 @@ impl Stream<'_> {
         let from = k.at_stride(k.at_stride(self.sums.values, tile, 4 * TILE_SUMS), k.and(self.lane, 3), 16);
         let to = To { packets: self.address(at::OUT), phase: self.phase(at::OUTPUT) };
         let (inverse_len, eps) = (self.number(at::INVERSE_LEN), self.number(at::EPS));
+        let norm = self.is_set(NORM);
         self.wait_phase(self.barrier(self.sums.full, buffer), lap);
         let parts: Vec<[Reg<f32>; 4]> =
             (0..CONSUMERS).map(|w| k.load_n(from.plus(i64::from(16 * w)), Cache::Default)).collect();
-        k.if_(k.both(k.eq(first, 0), self.is_set(NORM)), || {
-            let squares = k.at(self.sums.squares, k.scale(buffer, CONSUMERS));
-            let parts = k.load_n::<{ CONSUMERS as usize }, _, _>(squares, Cache::Default);
-            let total = parts.into_iter().reduce(|a, b| k.add(a, b)).unwrap_or(normed);
-            k.set(normed, k.rsqrt(k.mad(total, inverse_len, eps)));
-        });
-        self.arrive_warp(self.barrier(self.sums.empty, buffer));
-        k.add_to(self.sums.chunk, 1);
+        // Loaded with the sums: a wait less where they count.
+        let squares = k.at(self.sums.squares, k.scale(buffer, CONSUMERS));
+        let squares = k.load_n::<{ CONSUMERS as usize }, _, _>(squares, Cache::Default);
+        let sums: [Reg<f32>; 4] =
+            std::array::from_fn(|i| tree(k, &parts.iter().map(|p| p[i]).collect::<Vec<_>>()));
+        // In plain layers the input is normalized.
+        if !plain {
+            let inverse = k.rsqrt(k.mad(tree(k, &squares), inverse_len, eps));
+            k.set(normed, k.select(k.both(k.eq(first, 0), norm), inverse, normed));
+        }
         let factor = k.mul(normed, rows.factor);
-        let values: [Reg<f32>; 4] = std::array::from_fn(|i| {
-            let sum = parts.iter().map(|p| p[i]).reduce(|a, b| k.add(a, b));
-            k.mul(sum.unwrap_or(normed), factor)
-        });
-
-        k.if_(is(LOGITS), || self.store_logits(rows, values, best));
+        let values = sums.map(|sum| k.mul(sum, factor));
+        let end = k.label();
         k.if_(is(ADD), || {
             let sums = [0, 1, 2, 3].map(|i| k.add(residual[i], values[i]));
             k.if_(rows.there, || self.send_rows(&to, rows.row, sums));
+            k.branch(end);
         });
-        k.if_(is(GATE), || self.gate(&to, rows, values));
+        if plain {
+            k.if_(is(GELU), || {
+                let values = [0, 1, 2, 3].map(|i| gelu(k, k.add(values[i], residual[i])));
+                k.if_(rows.there, || self.send_rows(&to, rows.row, values));
+                k.branch(end);
+            });
+        } else {
+            k.if_(is(GATE), || {
+                self.gate(&to, rows, values);
+                k.branch(end);
+            });
+        }
         k.if_(is(HEADS), || {
+            let values = values.map(|v| k.var(v));
+            k.if_(biased, || values.iter().zip(residual).for_each(|(v, b)| k.add_to(*v, b)));
             let [a, b, c, d] = values;
             let [(x, y), (z, w)] = [rotate_pair(k, turns[0], a, b), rotate_pair(k, turns[1], c, d)];
             k.if_(rows.there, || self.send_rows(&to, rows.phase_row, [x, y, z, w]));
+            k.branch(end);
+        });
+        self.store_logits(rows, values, best);
+        k.bind(end);
+        self.arrive_warp(self.barrier(self.sums.empty, buffer));
+        k.add_to(self.sums.chunk, 1);
+    }
+
+    /// Loads the biases of the rows, if the phase has some, to `residual`; in plain layers they are added to it.
+    fn load_biases(&self, biased: Pred, rows: &Rows, residual: [Reg<f32>; 4]) {
+        let k = self.k;
+        let plain = self.variant.style == Style::Plain;
+        k.if_(k.both(biased, rows.there), || {
+            let biases = self.address::<f32>(if plain { at::BIAS } else { at::RESIDUAL });
+            let from = k.at(biases, k.scale(k.shr(rows.phase_row, 2), 4));
+            let biases = k.load_n::<4, _, _>(from, Cache::ReadOnly);
+            for (to, value) in residual.iter().zip(biases) {
+                if plain {
+                    k.add_to(*to, value);
+                } else {
+                    k.set(*to, value);
+                }
+            }
         });
     }
 
@@ -200,5 +240,16 @@ impl Stream<'_> {
                 k.store(self.sync.plus(FIRST_PHASE_AT.into()), k.add(first, PHASES_PER_STEP));
             });
         });
+    }
+}
+
+/// The sum of numbers, in few steps.
+fn tree(k: &ptxgen::Kernel, numbers: &[Reg<f32>]) -> Reg<f32> {
+    match numbers {
+        [one] => *one,
+        _ => {
+            let (a, b) = numbers.split_at(numbers.len() / 2);
+            k.add(tree(k, a), tree(k, b))
+        }
     }
 }

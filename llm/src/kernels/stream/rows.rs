@@ -33,8 +33,13 @@ impl Stream<'_> {
         let is = |format: Format| k.eq(code, format as u32);
         let wide = is(Format::F32);
         let narrow = k.either(is(Format::F16), is(Format::Bf16));
-        k.if_(wide, || self.produce_rows(Format::F32, record, share, place, policy));
-        k.if_(narrow, || self.produce_rows(Format::F16, record, share, place, policy));
+        let takes = |format| self.variant.formats.contains(&format);
+        if takes(Format::F32) {
+            k.if_(wide, || self.produce_rows(Format::F32, record, share, place, policy));
+        }
+        if takes(Format::F16) || takes(Format::Bf16) {
+            k.if_(narrow, || self.produce_rows(Format::F16, record, share, place, policy));
+        }
         k.either(wide, narrow)
     }
 

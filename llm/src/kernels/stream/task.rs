@@ -7,8 +7,8 @@ use crate::kernels::stream::layout::{
     CONSUMERS, Needs, QUAD, SLOT_TILES, input_bytes, number_bytes, row_bytes,
 };
 use crate::kernels::stream::record::{
-    ADD, ATTENTION, BYTES, EMBED, GATE, HEADS, LOGITS, MATVEC, MAX_SEGMENTS, NORM, NUMBERS, QUANTIZED, SUMS,
-    WORDS, at, segment,
+    ADD, ATTENTION, BIASED, BYTES, EMBED, GATE, GELU, HEADS, LOGITS, MATVEC, MAX_SEGMENTS, MIXED, NORM,
+    NORMED_HEADS, NUMBERS, QUANTIZED, SUMS, WORDS, at, segment,
 };
 use crate::kernels::stream::sync::PACKET_VALUES;
 
@@ -33,6 +33,8 @@ pub enum Results {
     Add(Packets, Packets),
     /// `silu(first) · second` of the two segments.
     Gate(Packets),
+    /// `gelu(sum)`.
+    Gelu(Packets),
     /// Queries and keys are rotated.
     Heads(Packets, Heads),
 }
@@ -89,6 +91,21 @@ pub struct Heads {
     pub context: u32,
     /// Type of the cache. In q8_0 the quants of a cache take less than 4 GiB.
     pub kv: CacheType,
+    /// What scores are multiplied by beside the inverse root of a head's length.
+    pub score_factor: f32,
+    /// Address of the biases of queries, keys and values, 0 if there are none.
+    pub bias: u64,
+    /// Norms of each query and key: attention rotates them then.
+    pub norms: Option<HeadNorms>,
+}
+
+/// RMS norms of each head of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeadNorms {
+    /// Addresses of the weights of queries and of keys.
+    pub weights: [u64; 2],
+    /// Added to the mean square.
+    pub eps: f32,
 }
 
 /// Attention of a layer.
@@ -192,6 +209,29 @@ impl Task {
         self
     }
 
+    /// Adds the vector of the current position, of those at `address`, to an embedding. For
+    /// [`Style::Plain`](crate::kernels::stream::variant::Style::Plain).
+    pub fn with_positions(mut self, address: u64) -> Self {
+        self.set_address(at::WEIGHT, address);
+        self
+    }
+
+    /// Adds biases at `address` to the products. For
+    /// [`Style::Plain`](crate::kernels::stream::variant::Style::Plain).
+    pub fn with_biases(mut self, address: u64) -> Self {
+        let flags = self.words[at::FLAGS as usize];
+        self.set(at::FLAGS, flags | BIASED);
+        self.set_address(at::BIAS, address);
+        self
+    }
+
+    /// Makes the norm of the input a layer norm with biases at `address`. For
+    /// [`Style::Plain`](crate::kernels::stream::variant::Style::Plain).
+    pub fn with_layer_norm(mut self, address: u64) -> Self {
+        self.set_address(at::NORM_BIAS, address);
+        self
+    }
+
     /// Sets what follows this phase.
     pub fn ending(mut self, finish: Finish) -> Self {
         let code = match finish {
@@ -239,6 +279,9 @@ impl Task {
             task.needs.inputs += number_bytes(len);
         }
         task.set(at::FLAGS, flags);
+        let format = segments[0].format;
+        let uniform = segments.iter().all(|s| s.format == format);
+        task.set(at::FORMAT, if uniform { format as u32 } else { MIXED });
         task.set_address(at::X, input.x.address);
         task.set(at::INPUT, input.x.phase);
         task.set(at::PACKETS, len / PACKET_VALUES);
@@ -263,8 +306,21 @@ impl Task {
                 task.set_output(out);
                 GATE
             }
+            Results::Gelu(out) => {
+                task.set_output(out);
+                GELU
+            }
             Results::Heads(out, heads) => {
                 task.heads(&heads);
+                if heads.norms.is_some() {
+                    // Nothing is rotated yet.
+                    task.set(at::K_ROWS, 0);
+                }
+                if heads.bias != 0 {
+                    flags |= BIASED;
+                    task.set(at::FLAGS, flags);
+                    task.set_address(at::RESIDUAL, heads.bias);
+                }
                 task.set_output(out);
                 HEADS
             }
@@ -307,15 +363,27 @@ impl Task {
         task.set_output(a.out);
         task.set_address(at::PARTIALS, a.partials);
         task.set_address(at::COUNTERS, a.counters);
-        task.set(at::FLAGS, if h.kv == CacheType::Q8_0 { QUANTIZED } else { 0 });
+        let mut flags = if h.kv == CacheType::Q8_0 { QUANTIZED } else { 0 };
+        if let Some(norms) = h.norms {
+            flags |= NORMED_HEADS;
+            task.set_address(at::WEIGHT, norms.weights[0]);
+            task.set_address(at::RESIDUAL, norms.weights[1]);
+            task.set(at::EPS, norms.eps.to_bits());
+            task.set(at::INVERSE_LEN, (1.0 / h.head_dim as f32).to_bits());
+        }
+        task.set(at::FLAGS, flags);
         let group = h.heads / h.kv_heads;
         task.set(at::KV_HEADS, h.kv_heads);
         task.set(at::GROUP, group);
         task.set(at::TOGETHER_LOG2, group.min(HEADS_TOGETHER).next_power_of_two().trailing_zeros());
         task.set(at::LANES_LOG2, h.head_dim.div_ceil(h.kv.piece()).next_power_of_two().trailing_zeros());
-        task.set(at::SCALE, (std::f32::consts::LOG2_E / (h.head_dim as f32).sqrt()).to_bits());
+        task.set(
+            at::SCALE,
+            (std::f32::consts::LOG2_E / (h.head_dim as f32).sqrt() * h.score_factor).to_bits(),
+        );
         task.set(at::MOST_SHARES, Attention::most_shares(h, blocks));
-        task.needs.scratch = CONSUMERS * (h.head_dim + 4) * 4;
+        task.needs.scratch = CONSUMERS * (h.head_dim.next_multiple_of(8) + 4) * 4;
+        task.needs.inputs = HEADS_TOGETHER * task.needs.scratch;
         task
     }
 

@@ -1,0 +1,134 @@
+//! What a step of columns computes with, in device memory.
+
+use hcq::{Buffer, Device};
+
+use crate::engine::matrix::fits;
+use crate::error::Result;
+use crate::kernels::columns::attention::partial_words;
+use crate::kernels::columns::fragments;
+use crate::kernels::columns::product::{SIZES, shares};
+use crate::kernels::columns::state::WORDS;
+use crate::kernels::columns::vector::ARGMAX_BLOCKS;
+use crate::model::config::Config;
+
+/// Most shares that attention cuts the pages of a column into.
+const MOST_SHARES: usize = 32;
+
+/// Shares of attention for columns of up to `pages` pages.
+pub fn attention_shares(pages: usize) -> usize {
+    pages.clamp(1, MOST_SHARES)
+}
+
+/// Most columns of a step.
+const MOST: u32 = SIZES[SIZES.len() - 1];
+
+/// Vectors of all columns of a step, and what the host exchanges with it.
+#[derive(Debug)]
+pub struct Buffers {
+    /// The columns of the next step, in the host's memory.
+    pub from_host: Buffer,
+    /// The same for the kernels, in the device's.
+    pub state: Buffer,
+    /// The pages of every sequence.
+    pub tables: Buffer,
+    /// The most likely tokens, in the host's memory.
+    pub tokens: Buffer,
+    /// The residual stream, f32.
+    pub x: Buffer,
+    /// The input of a product, as fragments: of the model's width, of the queries', of the feed-forward
+    /// block's.
+    pub normed: Buffer,
+    /// See [`Buffers::normed`].
+    pub attended: Buffer,
+    /// See [`Buffers::normed`].
+    pub ff: Buffer,
+    /// Products in shares, f32.
+    pub sums: Buffer,
+    /// Queries, f32.
+    pub q: Buffer,
+    /// Shares of attention.
+    pub partials: Buffer,
+    /// Logits, f32.
+    pub logits: Buffer,
+    /// Candidates for the most likely token.
+    pub best: [Buffer; 2],
+}
+
+/// Bytes of each buffer in the device's memory.
+struct Sizes {
+    tables: u64,
+    x: u64,
+    normed: u64,
+    attended: u64,
+    ff: u64,
+    sums: u64,
+    q: u64,
+    partials: u64,
+    logits: u64,
+}
+
+impl Sizes {
+    /// For `sequences` sequences of up to `pages` pages each.
+    fn of(c: &Config, (sequences, pages): (usize, usize), sm_count: u32) -> Result<Self> {
+        let columns = u64::from(MOST);
+        let floats = |count: usize| 4 * columns * count as u64;
+        let sums = |rows: usize, cols: usize| -> Result<u64> {
+            Ok(floats(rows) * u64::from(shares(fits(rows)?, fits(cols)?, sm_count)))
+        };
+        let qkv = sums(c.q_dim() + 2 * c.kv_dim(), c.hidden)?;
+        let gate_up = sums(2 * c.ff, c.hidden)?;
+        let down = sums(c.hidden, c.ff)?.max(sums(c.hidden, c.q_dim())?);
+        let partials = c.heads * attention_shares(pages) * partial_words(fits(c.head_dim)?) as usize;
+        Ok(Self {
+            tables: 4 * (sequences * pages) as u64,
+            x: floats(c.hidden),
+            normed: fragments::bytes(MOST, fits(c.hidden)?),
+            attended: fragments::bytes(MOST, fits(c.q_dim())?),
+            ff: fragments::bytes(MOST, fits(c.ff)?),
+            sums: qkv.max(gate_up).max(down),
+            q: floats(c.q_dim()),
+            partials: floats(partials),
+            logits: floats(c.vocab),
+        })
+    }
+
+    fn total(&self) -> u64 {
+        let Self { tables, x, normed, attended, ff, sums, q, partials, logits } = self;
+        tables + x + normed + attended + ff + sums + q + partials + logits
+    }
+}
+
+impl Buffers {
+    /// Bytes of device memory of all buffers.
+    pub fn bytes(c: &Config, tables: (usize, usize), sm_count: u32) -> Result<u64> {
+        Ok(Sizes::of(c, tables, sm_count)?.total())
+    }
+
+    /// Reserves the buffers for `sequences` sequences of up to `pages` pages each.
+    pub fn new(device: &Device, c: &Config, tables: (usize, usize)) -> Result<Self> {
+        let sizes = Sizes::of(c, tables, device.info().sm_count)?;
+        // What no column wrote is multiplied all the same, and not used.
+        let zeros = |len: u64| -> Result<Buffer> {
+            let buffer = device.alloc(len)?;
+            buffer.write(0, &vec![0; len as usize])?;
+            Ok(buffer)
+        };
+        let state = 4 * u64::from(WORDS * MOST);
+        let candidates = || device.alloc(4 * u64::from(MOST * ARGMAX_BLOCKS));
+        Ok(Self {
+            from_host: device.alloc_host(state)?,
+            state: device.alloc(state)?,
+            tables: zeros(sizes.tables)?,
+            tokens: device.alloc_host(4 * u64::from(MOST))?,
+            x: device.alloc(sizes.x)?,
+            normed: zeros(sizes.normed)?,
+            attended: zeros(sizes.attended)?,
+            ff: zeros(sizes.ff)?,
+            sums: device.alloc(sizes.sums)?,
+            q: device.alloc(sizes.q)?,
+            partials: device.alloc(sizes.partials)?,
+            logits: device.alloc(sizes.logits)?,
+            best: [candidates()?, candidates()?],
+        })
+    }
+}

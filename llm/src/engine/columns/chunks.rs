@@ -1,0 +1,46 @@
+//! What columns reserve for chunks of prompts.
+
+use hcq::Buffer;
+
+use crate::engine::columns::options::ColumnsOptions;
+use crate::engine::columns::pages::{PAGE, pages_for};
+use crate::engine::memory::DeviceModel;
+use crate::engine::programs::{Launched, Programs};
+use crate::engine::prompt::activations::{Activations, Extent};
+use crate::engine::prompt::chunks::{Chunks, refuses};
+use crate::error::Result;
+use crate::kernels::choices::{Choices, Kernels};
+use crate::model::config::Config;
+
+/// A chunk has the positions of a page at most, and attention reads a copy in one piece of a sequence's keys
+/// and values of one layer.
+fn extent(options: &ColumnsOptions) -> Extent {
+    Extent { longest: PAGE, context: pages_for(options.context) * PAGE, copied: true }
+}
+
+/// Whether there are chunks.
+fn wanted(c: &Config, options: &ColumnsOptions) -> bool {
+    options.chunks && refuses(c).is_none()
+}
+
+/// The chunks of sequences with these `tables`.
+pub fn chunks(m: &DeviceModel, options: &ColumnsOptions, tables: &Buffer) -> Result<Option<Chunks>> {
+    if !wanted(&m.config, options) {
+        return Ok(None);
+    }
+    let programs = Programs::new(&m.device, Kernels::new())?;
+    Chunks::new(m, programs, Choices::default(), extent(options), Some(tables.clone())).map(Some)
+}
+
+/// Bytes of device memory that chunks take.
+pub fn chunk_bytes(c: &Config, options: &ColumnsOptions, sm_count: u32) -> Result<u64> {
+    match wanted(c, options) {
+        true => Activations::bytes(c, extent(options), &Choices::default(), sm_count),
+        false => Ok(0),
+    }
+}
+
+/// Whose kernels are launched.
+pub fn launched(options: &ColumnsOptions) -> Launched {
+    Launched::ByColumns { chunks: options.chunks }
+}

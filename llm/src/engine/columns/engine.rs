@@ -1,0 +1,494 @@
+//! Sequences on a device that are processed together.
+
+use std::fmt;
+
+use hcq::{Device, Graph, Queue};
+
+use crate::engine::cache::CacheShape;
+use crate::engine::columns::buffers::Buffers;
+use crate::engine::columns::chunks::{chunk_bytes, chunks, launched};
+use crate::engine::columns::lower::{Launches, check, launches};
+use crate::engine::columns::options::ColumnsOptions;
+use crate::engine::columns::pages::{PAGE, PageCopy, Pages, Table, pages_for};
+use crate::engine::launch::record;
+use crate::engine::matrix::{fits, read_floats};
+use crate::engine::memory::DeviceModel;
+use crate::engine::programs::Programs;
+use crate::engine::prompt::chunks::Chunks;
+use crate::engine::timed::TimedGraph;
+use crate::engine::times::{LaunchTime, Work};
+use crate::error::{Error, Result};
+use crate::kernels::choices::Kernels;
+use crate::kernels::columns::product::{SIZES, size};
+use crate::kernels::columns::state::{NONE, WORDS};
+use crate::model::Model;
+
+/// Most columns of a step.
+pub const MOST_COLUMNS: usize = SIZES[SIZES.len() - 1] as usize;
+
+/// A sequence of one [`Columns`]. After its release it names nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ColumnId {
+    pub(super) slot: u32,
+    /// How often the slot was used before.
+    generation: u32,
+}
+
+/// A sequence.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    generation: u32,
+    /// `None` if no sequence has the slot.
+    pub(super) table: Option<Table>,
+    /// Whether the device has another table.
+    stale: bool,
+}
+
+/// A model on a device that processes several sequences in one step.
+///
+/// A step takes tokens of any of the sequences, several of one sequence too, which then are at successive
+/// positions: prompts and drafts are processed that way. What a sequence's logits are does not depend, in any
+/// bit, on what is processed beside it nor on how its tokens are divided into steps. Chunks of prompts
+/// ([`Columns::chunk`]) round otherwise: which tokens are in which chunk must follow from the request alone
+/// ([`Cut`](crate::engine::Cut)).
+///
+/// ```
+/// use ga10b_llm::{Columns, ColumnsOptions, embedded};
+/// use hcq::{Device, Selector};
+///
+/// let model = embedded::model()?;
+/// let device = Device::open(Selector::Sim)?;
+/// let mut columns = Columns::new(&device, &model, &ColumnsOptions::new(2, 64))?;
+/// let (one, other) = (columns.admit()?, columns.admit()?);
+/// let greedy = columns.step(&[(one, 5), (other, 7), (one, 9)])?;
+/// assert!(greedy.iter().all(Option::is_some));
+/// assert_eq!((columns.position(one)?, columns.position(other)?), (2, 1));
+/// columns.release(one)?;
+/// # Ok::<(), ga10b_llm::Error>(())
+/// ```
+pub struct Columns {
+    pub(super) model: DeviceModel,
+    programs: Programs,
+    buffers: Buffers,
+    pub(super) queue: Queue,
+    pub(super) options: ColumnsOptions,
+    pub(super) pages: Pages,
+    pub(super) slots: Vec<Slot>,
+    /// Chunks of prompts, if they are wanted and there are kernels for the model's shape.
+    pub(super) chunks: Option<Chunks>,
+    /// By number of columns: without the head, and with it; recorded on first use.
+    graphs: [[Option<Graph>; 2]; SIZES.len()],
+    /// Columns of the last step that gave logits.
+    pub(super) with_logits: usize,
+}
+
+impl fmt::Debug for Columns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (free, pages) = (self.pages.free(), self.options.pages);
+        write!(f, "Columns({} sequences, {free} of {pages} pages free)", self.sequences())
+    }
+}
+
+impl Columns {
+    /// Copies `model` to `device`.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedType`], [`Error::PartialBlock`] or [`Error::KeyValue`] for a model that has no
+    /// kernels, [`Error::ColumnsLack`], [`Error::NoKernels`] for a device without kernels,
+    /// [`Error::TooLarge`]; what the device reports.
+    pub fn new(device: &Device, model: &Model, options: &ColumnsOptions) -> Result<Self> {
+        Self::with_progress(device, model, options, &mut |_, _| ())
+    }
+
+    /// [`Columns::new`], which calls `progress` with the tensor bytes copied so far and in all.
+    ///
+    /// # Errors
+    /// As [`Columns::new`].
+    pub fn with_progress(
+        device: &Device,
+        model: &Model,
+        options: &ColumnsOptions,
+        progress: &mut (dyn FnMut(u64, u64) + Send),
+    ) -> Result<Self> {
+        check(&model.config, options.context)?;
+        let options = options.checked();
+        let programs = Programs::new(device, Kernels::new())?;
+        device.reserve_stacks(Programs::largest_stack(device, launched(&options), &Kernels::new())?)?;
+        let (total, mut done) = (model.tensor_bytes(), 0);
+        let model = DeviceModel::load(device, model, (options.pages * PAGE, options.kv), &mut |bytes| {
+            done += bytes;
+            progress(done, total);
+        })?;
+        let tables = (options.sequences, pages_for(options.context));
+        let buffers = Buffers::new(device, &model.config, tables)?;
+        let chunks = chunks(&model, &options, &buffers.tables)?;
+        Ok(Self {
+            queue: device.queue()?,
+            programs,
+            buffers,
+            chunks,
+            pages: Pages::new(fits(options.pages)?),
+            slots: (0..options.sequences).map(|_| Slot::default()).collect(),
+            graphs: Default::default(),
+            with_logits: 0,
+            model,
+            options,
+        })
+    }
+
+    /// Whether there are columns of `model`'s architecture, in `context` positions.
+    ///
+    /// # Errors
+    /// [`Error::ColumnsLack`], with what its layers need.
+    pub fn check_architecture(model: &Model, context: usize) -> Result<()> {
+        check(&model.config, context)
+    }
+
+    /// Bytes of device memory that [`Columns`] of `model` take beside the weights: the cache, and the rest.
+    ///
+    /// # Errors
+    /// [`Error::KeyValue`] for a cache type that the model cannot have, [`Error::TooLarge`].
+    pub fn bytes(model: &Model, options: &ColumnsOptions, device: &Device) -> Result<(u64, u64)> {
+        let (c, options) = (&model.config, options.checked());
+        let cache = CacheShape::new(c, options.kv, options.pages * PAGE)?.bytes() * 2 * c.layers as u64;
+        let tables = (options.sequences, pages_for(options.context));
+        let sm_count = device.info().sm_count;
+        Ok((cache, Buffers::bytes(c, tables, sm_count)? + chunk_bytes(c, &options, sm_count)?))
+    }
+
+    /// Begins a sequence.
+    ///
+    /// # Errors
+    /// [`Error::TooManySequences`].
+    pub fn admit(&mut self) -> Result<ColumnId> {
+        self.place(Table::default())
+    }
+
+    /// A sequence with the first `len` tokens of `id`, or all if it has fewer, whose pages both share until
+    /// one writes to them. A step that writes for both asks for a free page for each.
+    ///
+    /// # Errors
+    /// [`Error::Released`], [`Error::TooManySequences`].
+    pub fn fork(&mut self, id: ColumnId, len: usize) -> Result<ColumnId> {
+        self.table(id)?;
+        self.vacant()?;
+        let table = self.slots[id.slot as usize].table.as_ref().ok_or(Error::Released)?;
+        let fork = self.pages.fork(table, len);
+        self.place(fork)
+    }
+
+    pub(super) fn vacant(&self) -> Result<usize> {
+        let most = self.slots.len();
+        self.slots.iter().position(|slot| slot.table.is_none()).ok_or(Error::TooManySequences { most })
+    }
+
+    pub(super) fn place(&mut self, table: Table) -> Result<ColumnId> {
+        let number = self.vacant()?;
+        let slot = &mut self.slots[number];
+        (slot.table, slot.stale) = (Some(table), true);
+        Ok(ColumnId { slot: fits(number)?, generation: slot.generation })
+    }
+
+    pub(super) fn table(&self, id: ColumnId) -> Result<&Table> {
+        let slot = self.slots.get(id.slot as usize).filter(|slot| slot.generation == id.generation);
+        slot.and_then(|slot| slot.table.as_ref()).ok_or(Error::Released)
+    }
+
+    /// Ends a sequence.
+    ///
+    /// # Errors
+    /// [`Error::Released`] if it has ended.
+    pub fn release(&mut self, id: ColumnId) -> Result<()> {
+        self.truncate(id, 0)?;
+        let slot = &mut self.slots[id.slot as usize];
+        slot.table = None;
+        slot.generation = slot.generation.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Forgets the tokens of a sequence from position `len` on.
+    ///
+    /// # Errors
+    /// [`Error::Released`].
+    pub fn truncate(&mut self, id: ColumnId, len: usize) -> Result<()> {
+        self.table(id)?;
+        let slot = &mut self.slots[id.slot as usize];
+        if let Some(table) = &mut slot.table {
+            self.pages.truncate(table, len);
+        }
+        Ok(())
+    }
+
+    /// Tokens of a sequence.
+    ///
+    /// # Errors
+    /// [`Error::Released`].
+    pub fn position(&self, id: ColumnId) -> Result<usize> {
+        Ok(self.table(id)?.len)
+    }
+
+    /// Pages that the next `tokens` tokens of a sequence take beside those that it has.
+    ///
+    /// # Errors
+    /// [`Error::Released`].
+    pub fn pages_needed(&self, id: ColumnId, tokens: usize) -> Result<usize> {
+        Ok(self.pages.needed(self.table(id)?, tokens))
+    }
+
+    /// Pages that no sequence has, and that are not kept.
+    pub fn free_pages(&self) -> usize {
+        self.pages.free()
+    }
+
+    /// Sequences that have begun and not ended.
+    pub fn sequences(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.table.is_some()).count()
+    }
+
+    /// How it was set up.
+    pub fn options(&self) -> &ColumnsOptions {
+        &self.options
+    }
+
+    /// Tokens of the vocabulary.
+    pub fn vocab(&self) -> usize {
+        self.model.config.vocab
+    }
+
+    /// Processes tokens, at most [`MOST_COLUMNS`], each at the next position of its sequence. Returns for
+    /// each the most likely next token, the lowest of equals; `None` if no logit is a number, which concerns
+    /// this sequence alone unless the weights are damaged.
+    ///
+    /// # Errors
+    /// [`Error::StepSize`], [`Error::Released`], [`Error::Token`], [`Error::ContextFull`],
+    /// [`Error::OutOfPages`]: then nothing has changed. What the device reports: the positions have not
+    /// changed.
+    pub fn step(&mut self, work: &[(ColumnId, u32)]) -> Result<Vec<Option<u32>>> {
+        self.prepare(work)?;
+        self.replay(work.len(), true)?;
+        self.finish(work)
+    }
+
+    /// [`Columns::step`] with one launch after the other, each with its time; slower.
+    ///
+    /// # Errors
+    /// As [`Columns::step`].
+    pub fn step_timed(&mut self, work: &[(ColumnId, u32)]) -> Result<(Vec<Option<u32>>, Vec<LaunchTime>)> {
+        let columns = self.prepare(work)?;
+        let position = self.table(work[0].0)?.len;
+        let launches = self.lowered(columns)?.all;
+        let timed = TimedGraph::new(&self.model.device, &launches)?;
+        self.queue.replay(&timed.graph)?.wait(self.model.patience * columns)?;
+        Ok((self.finish(work)?, timed.launches(Work::Step, position)))
+    }
+
+    /// What a step that has completed leaves.
+    fn finish(&mut self, work: &[(ColumnId, u32)]) -> Result<Vec<Option<u32>>> {
+        let mut bytes = vec![0; 4 * work.len()];
+        self.buffers.tokens.read(0, &mut bytes)?;
+        self.advance(work);
+        self.with_logits = work.len();
+        let tokens = bytes.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b));
+        Ok(tokens.map(|token| (token != NONE).then_some(token)).collect())
+    }
+
+    /// [`Columns::step`] without logits: for all tokens of a prompt but the last.
+    ///
+    /// # Errors
+    /// As [`Columns::step`].
+    pub fn fill(&mut self, work: &[(ColumnId, u32)]) -> Result<()> {
+        self.prepare(work)?;
+        self.replay(work.len(), false)?;
+        self.advance(work);
+        self.with_logits = 0;
+        Ok(())
+    }
+
+    /// The logits of a column of the last [`Columns::step`], one per token of the vocabulary.
+    ///
+    /// # Errors
+    /// [`Error::StepSize`] if that step had no such column; what the device reports.
+    pub fn logits(&self, column: usize) -> Result<Vec<f32>> {
+        if column >= self.with_logits {
+            return Err(Error::StepSize { asked: column + 1, most: self.with_logits });
+        }
+        let vocab = self.model.config.vocab;
+        read_floats(&self.buffers.logits, 4 * (column * vocab) as u64, vocab)
+    }
+
+    /// Checks tokens, and how many each sequence takes.
+    pub(super) fn check(&self, counts: &[(ColumnId, usize)], tokens: &[u32]) -> Result<()> {
+        let vocab = self.model.config.vocab;
+        if let Some(token) = tokens.iter().find(|token| **token as usize >= vocab) {
+            return Err(Error::Token { token: *token, vocab });
+        }
+        let (mut needed, context) = (0, self.options.context);
+        for (id, count) in counts {
+            let table = self.table(*id)?;
+            if *count > context - table.len {
+                return Err(Error::ContextFull { position: context, context });
+            }
+            needed += self.pages.needed(table, *count);
+        }
+        let free = self.pages.free();
+        if needed > free { Err(Error::OutOfPages { needed, free }) } else { Ok(()) }
+    }
+
+    /// Checks the tokens of a step, and writes to the device what it is told of them. Returns the columns of
+    /// the kernels that take so many.
+    fn prepare(&mut self, work: &[(ColumnId, u32)]) -> Result<u32> {
+        let columns = size(work.len()).filter(|_| !work.is_empty());
+        let columns = columns.ok_or(Error::StepSize { asked: work.len(), most: MOST_COLUMNS })?;
+        let mut counts: Vec<(ColumnId, usize)> = Vec::new();
+        let mut words = Vec::new();
+        for (id, token) in work {
+            let own = match counts.iter().position(|(other, _)| other == id) {
+                Some(own) => own,
+                None => {
+                    counts.push((*id, 0));
+                    counts.len() - 1
+                }
+            };
+            let position = self.table(*id)?.len + counts[own].1;
+            words.extend([*token, fits(position)?, id.slot, 0]);
+            counts[own].1 += 1;
+        }
+        let tokens: Vec<u32> = work.iter().map(|(_, token)| *token).collect();
+        self.check(&counts, &tokens)?;
+        self.extend(&counts)?;
+        for _ in work.len()..MOST_COLUMNS {
+            words.extend([0, NONE, 0, 0]);
+        }
+        debug_assert_eq!(words.len(), MOST_COLUMNS * WORDS as usize);
+        let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+        self.buffers.from_host.write(0, &bytes)?;
+        Ok(columns)
+    }
+
+    /// Runs the step of up to `columns` columns that is prepared.
+    fn replay(&mut self, columns: usize, head: bool) -> Result<()> {
+        let number = self.record(columns)?;
+        if let Some(graph) = &self.graphs[number][usize::from(head)] {
+            self.queue.replay(graph)?.wait(self.model.patience * SIZES[number])?;
+        }
+        Ok(())
+    }
+
+    /// The launches of a step of up to `columns` columns.
+    pub(super) fn lowered_for(&mut self, columns: usize) -> Result<Launches> {
+        let size = size(columns).filter(|_| columns > 0);
+        self.lowered(size.ok_or(Error::StepSize { asked: columns, most: MOST_COLUMNS })?)
+    }
+
+    fn lowered(&mut self, columns: u32) -> Result<Launches> {
+        let shape = (columns, pages_for(self.options.context));
+        launches(&self.model, &mut self.programs, &self.buffers, shape)
+    }
+
+    /// Gives sequences the pages for their next tokens.
+    pub(super) fn extend(&mut self, counts: &[(ColumnId, usize)]) -> Result<()> {
+        let mut copies = Vec::new();
+        for (id, count) in counts {
+            let slot = &mut self.slots[id.slot as usize];
+            let table = slot.table.as_mut().ok_or(Error::Released)?;
+            let (before, free) = (table.pages.len(), self.pages.free());
+            let needed = self.pages.needed(table, *count);
+            let own = self.pages.extend(table, *count).ok_or(Error::OutOfPages { needed, free })?;
+            slot.stale |= before != table.pages.len() || !own.is_empty();
+            copies.extend(own);
+        }
+        self.copy(&copies)?;
+        let pitch = pages_for(self.options.context);
+        for (number, slot) in self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.stale) {
+            if let Some(table) = &slot.table {
+                let bytes: Vec<u8> = table.pages.iter().flat_map(|page| page.to_le_bytes()).collect();
+                self.buffers.tables.write(4 * (number * pitch) as u64, &bytes)?;
+            }
+            slot.stale = false;
+        }
+        Ok(())
+    }
+
+    /// Copies pages of all layers.
+    fn copy(&mut self, copies: &[PageCopy]) -> Result<()> {
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let cache = &self.model.cache;
+        let values = (self.model.config.kv_dim() * PAGE) as u64;
+        // Values, and in q8_0 their scales.
+        let (bytes, scale_bytes) = match cache.scales_at {
+            None => (2 * values, 0),
+            Some(_) => (values, cache.kv.bytes(values) - values),
+        };
+        for PageCopy { from, to } in copies.iter().copied() {
+            let (from, to) = (u64::from(from), u64::from(to));
+            for buffer in self.model.layers.iter().flat_map(|layer| [&layer.keys, &layer.values]) {
+                self.queue.copy(buffer, from * bytes, buffer, to * bytes, bytes)?;
+                if let Some(at) = cache.scales_at.map(u64::from) {
+                    let [from, to] = [from, to].map(|page| at + page * scale_bytes);
+                    self.queue.copy(buffer, from, buffer, to, scale_bytes)?;
+                }
+            }
+        }
+        Ok(self.queue.submit()?.wait(self.model.patience)?)
+    }
+
+    fn advance(&mut self, work: &[(ColumnId, u32)]) {
+        for (id, _) in work {
+            if let Some(table) = &mut self.slots[id.slot as usize].table {
+                table.len += 1;
+            }
+        }
+    }
+
+    /// Records the steps of up to `columns` columns, unless they are recorded. Returns the number of their
+    /// size.
+    ///
+    /// # Errors
+    /// [`Error::StepSize`]; what loading the kernels reports.
+    fn record(&mut self, columns: usize) -> Result<usize> {
+        let number = SIZES.iter().position(|size| *size as usize >= columns);
+        let number = number.ok_or(Error::StepSize { asked: columns, most: MOST_COLUMNS })?;
+        if self.graphs[number][0].is_none() {
+            let Launches { all, head } = self.lowered(SIZES[number])?;
+            let device = &self.model.device;
+            self.graphs[number] = [Some(record(device, &all[..head])?), Some(record(device, &all)?)];
+        }
+        Ok(number)
+    }
+
+    /// Records the steps, and the chunks of prompts, of all sizes before they are needed; else the first of
+    /// each does.
+    ///
+    /// # Errors
+    /// What loading the kernels reports.
+    pub fn record_all(&mut self) -> Result<()> {
+        SIZES.iter().try_for_each(|size| self.record(*size as usize).map(drop))?;
+        if self.takes_chunks()?
+            && let Some(chunks) = &mut self.chunks
+        {
+            chunks.record_all(&self.model)?;
+        }
+        Ok(())
+    }
+
+    /// Whether prompts are processed in chunks. The first call measures the weights' rows.
+    pub(super) fn takes_chunks(&mut self) -> Result<bool> {
+        match &mut self.chunks {
+            Some(chunks) => chunks.in_range(&self.model, &mut self.queue),
+            None => Ok(false),
+        }
+    }
+
+    /// Bytes of weights that a step reads, whatever its columns.
+    pub fn weight_bytes(&self) -> u64 {
+        let c = &self.model;
+        c.layers
+            .iter()
+            .flat_map(|layer| layer.matrices())
+            .chain([&c.output])
+            .map(|matrix| matrix.bytes())
+            .sum()
+    }
+}

@@ -1,0 +1,53 @@
+//! How columns are set up.
+
+use crate::cache::CacheType;
+use crate::engine::columns::pages::{PAGE, pages_for};
+
+/// How to set up [`Columns`](crate::engine::Columns).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnsOptions {
+    /// Pages of the cache, of [`PAGE`] positions each, that all sequences share.
+    pub pages: usize,
+    /// Most sequences at a time.
+    pub sequences: usize,
+    /// Most positions of a sequence.
+    pub context: usize,
+    /// Type of the cache.
+    pub kv: CacheType,
+    /// Whether prompts are processed in chunks where the model's shape allows it ([`Columns::cut`](crate::engine::Columns::cut)): faster,
+    /// but what a sequence's logits are then also depends on the length of its prompt.
+    pub chunks: bool,
+}
+
+impl ColumnsOptions {
+    /// `sequences` sequences of up to `context` positions, with a page of a cache in f16 for each position,
+    /// and no chunks.
+    pub fn new(sequences: usize, context: usize) -> Self {
+        let pages = sequences.saturating_mul(pages_for(context));
+        Self { pages, sequences, context, kv: CacheType::F16, chunks: false }
+    }
+
+    /// Lets prompts be processed in chunks.
+    #[must_use]
+    pub fn with_chunks(self) -> Self {
+        Self { chunks: true, ..self }
+    }
+
+    /// Sets the pages that all sequences share.
+    #[must_use]
+    pub fn with_pages(self, pages: usize) -> Self {
+        Self { pages, ..self }
+    }
+
+    /// Sets the type of the cache.
+    #[must_use]
+    pub fn with_cache(self, kv: CacheType) -> Self {
+        Self { kv, ..self }
+    }
+
+    /// The options with what they cannot do without: at least one of each, and no more context than pages.
+    pub(super) fn checked(&self) -> Self {
+        let (pages, sequences) = (self.pages.max(1), self.sequences.max(1));
+        Self { pages, sequences, context: self.context.clamp(1, pages * PAGE), ..*self }
+    }
+}

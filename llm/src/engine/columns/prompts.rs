@@ -1,0 +1,89 @@
+//! Prompts of columns: chunks by the kernels of prompts, and columns.
+
+use crate::engine::columns::cut::Cut;
+use crate::engine::columns::engine::{ColumnId, Columns, MOST_COLUMNS};
+use crate::engine::columns::pages::{PAGE, pages_for};
+use crate::engine::prompt::chunks::Place;
+use crate::error::{Error, Result};
+
+/// Fewer tokens than this are columns: one step takes them.
+const LEAST_CHUNK: usize = MOST_COLUMNS + 1;
+
+impl Columns {
+    /// Which tokens of a prompt of `tokens` tokens, which begins its sequence, [`Columns::chunk`] processes;
+    /// columns process the others. Depends on `tokens`, the model and the options alone.
+    ///
+    /// # Errors
+    /// What the device reports: the first call measures whether f16 holds the activations of every prompt.
+    pub fn cut(&mut self, tokens: usize) -> Result<Cut> {
+        let cut = Cut::new(tokens, PAGE, LEAST_CHUNK);
+        Ok(if cut.in_chunks() > 0 && self.takes_chunks()? { cut } else { Cut::NONE })
+    }
+
+    /// Processes the next tokens of a sequence as one chunk, at most [`PAGE`], without logits. Their keys and
+    /// values depend, in every bit, on the sequence's tokens, on its position and on the number of `tokens`,
+    /// and on nothing else. Without chunks ([`ColumnsOptions::chunks`](crate::ColumnsOptions)), columns
+    /// process them.
+    ///
+    /// # Errors
+    /// As [`Columns::fill`].
+    pub fn chunk(&mut self, id: ColumnId, tokens: &[u32]) -> Result<()> {
+        if tokens.is_empty() || tokens.len() > PAGE {
+            return Err(Error::StepSize { asked: tokens.len(), most: PAGE });
+        }
+        if !self.takes_chunks()? {
+            let work: Vec<(ColumnId, u32)> = tokens.iter().map(|token| (id, *token)).collect();
+            self.check(&[(id, tokens.len())], tokens)?;
+            return work.chunks(MOST_COLUMNS).try_for_each(|work| self.fill(work));
+        }
+        let counts = [(id, tokens.len())];
+        self.check(&counts, tokens)?;
+        self.extend(&counts)?;
+        let table = id.slot as usize * pages_for(self.options.context);
+        let place = Place { position: self.table(id)?.len, table };
+        if let Some(chunks) = &mut self.chunks {
+            let patience = chunks.patience(&self.model);
+            chunks.run(&self.model, &mut self.queue, place, tokens)?.wait(patience)?;
+        }
+        if let Some(table) = &mut self.slots[id.slot as usize].table {
+            table.len += tokens.len();
+        }
+        self.with_logits = 0;
+        Ok(())
+    }
+
+    /// Processes a prompt, in chunks what [`Columns::cut`] says if it begins the sequence, and returns the most
+    /// likely token after it; the logits are those of the column that is returned too.
+    ///
+    /// # Errors
+    /// [`Error::EmptyPrompt`], [`Error::NotFinite`]; as [`Columns::step`]. The sequence then is as it was.
+    pub fn prefill(&mut self, id: ColumnId, tokens: &[u32]) -> Result<(usize, u32)> {
+        let before = self.table(id)?.len;
+        self.check(&[(id, tokens.len())], tokens)?;
+        let result = self.process(id, before, tokens);
+        if result.is_err() {
+            self.truncate(id, before)?;
+        }
+        result
+    }
+
+    /// Processes the next tokens of a sequence that has `before` tokens.
+    fn process(&mut self, id: ColumnId, before: usize, tokens: &[u32]) -> Result<(usize, u32)> {
+        let mut left = tokens;
+        if before == 0 {
+            let cut = self.cut(tokens.len())?;
+            while let Some(len) = cut.chunk_at(tokens.len() - left.len()) {
+                let (chunk, rest) = left.split_at(len);
+                self.chunk(id, chunk)?;
+                left = rest;
+            }
+        }
+        let work: Vec<(ColumnId, u32)> = left.iter().map(|token| (id, *token)).collect();
+        let mut steps = work.chunks(MOST_COLUMNS);
+        let last = steps.next_back().ok_or(Error::EmptyPrompt)?;
+        steps.try_for_each(|work| self.fill(work))?;
+        let (column, position) = (last.len() - 1, before + tokens.len() - 1);
+        let bad = Error::NotFinite { phase: "step", layer: None, position };
+        Ok((column, self.step(last)?[column].ok_or(bad)?))
+    }
+}

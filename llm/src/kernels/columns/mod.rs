@@ -1,0 +1,43 @@
+//! The kernels of a step of several columns: vectors of different sequences, or of one sequence at successive
+//! positions, which read the weights once.
+//!
+//! What a column's results are does not depend, in any bit, on the other columns, on their number or on the
+//! column's own: every sum has an order that the matrix alone decides.
+
+pub mod attention;
+pub mod chunks;
+pub mod fragments;
+pub mod product;
+pub mod state;
+mod unpack;
+pub mod vector;
+
+use ptxgen::{Kernel, Target};
+
+use crate::cache::CacheType;
+use crate::kernels::format::Format;
+use crate::kernels::heads::HEAD_DIMS;
+
+/// All kernels but the products.
+pub(crate) fn vectors(target: Target) -> Vec<Kernel> {
+    let mut kernels = vec![vector::norm(target), vector::act(target), vector::argmax(target)];
+    kernels.extend([vector::choose(target), attention::merge(target)]);
+    kernels.extend(Format::ALL.map(|format| vector::embed(format, target)));
+    for kv in CacheType::ALL {
+        kernels.push(vector::rope(kv, target));
+        let of_dims = |dims| [1, 4].map(|together| attention::kernel(dims, kv, together, target));
+        kernels.extend(HEAD_DIMS.into_iter().flat_map(of_dims));
+    }
+    kernels
+}
+
+/// The products of every format.
+pub(crate) fn products(target: Target) -> Vec<Kernel> {
+    let of_format = |format| product::SIZES.map(|size| product::kernel(format, size, target));
+    Format::ALL.into_iter().flat_map(of_format).collect()
+}
+
+/// What the kernels of prompts need of pages.
+pub(crate) fn of_prompts() -> Vec<Kernel> {
+    CacheType::ALL.into_iter().flat_map(|kv| [chunks::rope(kv), chunks::gather(kv)]).collect()
+}

@@ -1,0 +1,39 @@
+//! What a step is told of its columns, in device memory.
+
+use ptxgen::{Cache, Global, Kernel, Pointer, Reg, Target};
+
+use crate::kernels::links::after_previous;
+
+/// Positions of a page of the cache.
+pub const PAGE: u32 = 256;
+/// Words of a column: token, position, number of its page table, padding.
+pub const WORDS: u32 = 4;
+/// The position of a column that the step leaves out.
+pub const NONE: u32 = u32::MAX;
+
+/// A column of the step.
+#[derive(Clone, Copy)]
+pub(super) struct Column {
+    pub number: Reg<u32>,
+    pub position: Reg<u32>,
+    pub table: Reg<u32>,
+}
+
+/// Column `number`, [`after_previous`]; a block of a column that is left out ends here.
+pub(super) fn column(k: &Kernel, target: Target, state: Pointer<Global, u32>, number: Reg<u32>) -> Column {
+    after_previous(k, target);
+    let [_, position, table, _] = k.load_n::<4, _, _>(k.at_stride(state, number, 4 * WORDS), Cache::Default);
+    k.exit_if(k.eq(position, NONE));
+    Column { number, position, table }
+}
+
+/// Page `page` of the column: its number in the cache.
+pub(super) fn page(
+    k: &Kernel,
+    tables: Pointer<Global, u32>,
+    pitch: Reg<u32>,
+    column: Column,
+    page: Reg<u32>,
+) -> Reg<u32> {
+    k.load(k.at(k.row(tables, column.table, pitch), page))
+}

@@ -1,0 +1,32 @@
+//! What the layers of some architectures need beside those of `llama`: biases, norms of heads, layer norm,
+//! GELU, learned positions, scaled embeddings, norms of results, capped logits, mixtures of experts. Steps of
+//! one launch per operation and prompts share these kernels; a step takes one token.
+
+pub mod cap;
+pub mod experts;
+pub mod gelu;
+pub mod heads;
+pub mod layer_norm;
+pub mod post_norm;
+pub mod rows;
+mod sum;
+
+use ptxgen::Kernel;
+
+/// The module with these kernels.
+pub const NAME: &str = "layers";
+
+/// All of them.
+pub(crate) fn kernels() -> Vec<Kernel> {
+    let mut kernels = vec![heads::kernel(), rows::add_bias(), rows::add_position()];
+    kernels.extend([layer_norm::step(), layer_norm::prompt(), gelu::step(), gelu::prompt()]);
+    kernels.extend([
+        gelu::gate_step(),
+        gelu::gate_prompt(),
+        rows::scale(),
+        post_norm::kernel(),
+        cap::kernel(),
+    ]);
+    kernels.extend([experts::route(), experts::silu(), experts::sum()]);
+    kernels
+}

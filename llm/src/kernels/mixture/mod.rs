@@ -1,0 +1,49 @@
+//! Mixtures of experts for the tokens of a chunk: scores and choice of each token's experts, the tokens of
+//! each expert as a list, products of each expert with those tokens, and the weighted sum.
+//!
+//! A token and a place among its chosen experts is an *entry*. [`gather`](mod@gather) sorts entries by
+//! expert; an entry's number in that order is the row that it has between the products of the experts. Every
+//! sum has a fixed order, so the same chunk gives the same bits.
+
+pub mod combine;
+pub mod gather;
+pub mod product;
+pub mod scores;
+
+use ptxgen::{Kernel, Special};
+
+use crate::kernels::format::Format;
+use crate::kernels::layers::experts::{Choice, choose};
+use crate::kernels::prompt::chunk::COUNT_AT;
+use crate::kernels::prompt::gemm::Output;
+
+/// The module with these kernels.
+pub const NAME: &str = "mixture";
+
+/// All of them.
+pub(crate) fn kernels() -> Vec<Kernel> {
+    let mut kernels: Vec<Kernel> = Format::ALL.into_iter().map(scores::kernel).collect();
+    kernels.extend([route(), gather::kernel(), combine::kernel()]);
+    let of_tile = |tile| Output::ALL.map(|output| product::kernel(tile, output));
+    kernels.extend(product::TILES.into_iter().flat_map(of_tile));
+    kernels
+}
+
+/// `prompt_route(scores, prompt, chosen, shares, experts, used)`: the choice of `route` for each token of the
+/// chunk; `scores` is `[token][expert]`, `chosen` and `shares` are `[token][used]`. Grid: tokens.
+fn route() -> Kernel {
+    let k = Kernel::new("prompt_route");
+    k.max_threads(32);
+    let scores = k.param_ptr::<f32>("scores", 4);
+    let prompt = k.param_ptr::<u32>("prompt", 16);
+    let chosen = k.param_ptr::<u32>("chosen", 4);
+    let shares = k.param_ptr::<f32>("shares", 4);
+    let experts = k.param::<u32>("experts");
+    let used = k.param::<u32>("used");
+    let token = k.special(Special::CtaidX);
+    k.exit_if(k.ge(token, k.load(prompt.plus(COUNT_AT))));
+    let (scores, chosen) = (k.row(scores, token, experts), k.row(chosen, token, used));
+    let shares = k.row(shares, token, used);
+    choose(&k, Choice { scores, chosen, shares, experts, used });
+    k
+}

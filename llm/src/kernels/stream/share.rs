@@ -1,0 +1,41 @@
+//! Shares of the positions of a head, and what a warp or a block has of one.
+
+use ptxgen::{Kernel, Pred, Reg};
+
+use crate::kernels::heads::LOWEST;
+
+/// The work of a block: a share of the positions of some heads.
+pub(super) struct Share {
+    /// Number of the group of heads.
+    pub unit: Reg<u32>,
+    /// Number of the share, and of all shares.
+    pub share: Reg<u32>,
+    pub shares: Reg<u32>,
+    pub begin: Reg<u32>,
+    pub end: Reg<u32>,
+}
+
+/// The query heads of a block.
+pub(super) struct Heads {
+    pub kv_head: Reg<u32>,
+    /// The first of them, and how many there are.
+    pub first: Reg<u32>,
+    pub heads: Reg<u32>,
+    /// Whether the block caches the newest position, if it attends to it.
+    pub caches: Pred,
+}
+
+/// A running softmax: largest score, sum of weights, weighted sum of some dimensions.
+pub(super) struct Sum {
+    pub max: Reg<f32>,
+    pub weight: Reg<f32>,
+    pub values: Vec<Reg<f32>>,
+}
+
+impl Sum {
+    /// Of nothing yet.
+    pub fn new(k: &Kernel, values: usize) -> Self {
+        let values = (0..values).map(|_| k.var(0f32)).collect();
+        Self { max: k.var(LOWEST), weight: k.var(0f32), values }
+    }
+}

@@ -1,0 +1,102 @@
+//! Requests and what becomes of them.
+
+use crate::sampler::Sampler;
+
+/// What to write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Tokens to continue, at least one.
+    pub prompt: Vec<u32>,
+    /// How tokens are chosen. Its text begins with the request ([`Sampler::begin`]).
+    pub sampler: Sampler,
+    /// Most tokens to write.
+    pub most: usize,
+    /// Tokens that end the text; they are not part of it.
+    pub ends: Vec<u32>,
+    /// Whether the beginning of the prompt may be taken from the prefix cache
+    /// ([`Scheduler::with_prefix_cache`](crate::Scheduler::with_prefix_cache)). The text is the same.
+    pub reuse: bool,
+}
+
+/// The number of a request, never used twice by a scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// Why a text ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The model chose a token that ends text, or the text is complete by its constraint.
+    End,
+    /// The requested number of tokens is reached.
+    Count,
+    /// The context, or the whole cache, has no room for another token.
+    Context,
+    /// The sampler's constraint [gave up](Sampler::gave_up).
+    Constraint,
+    /// No logit was a number at this position.
+    NotFinite {
+        /// Tokens before it.
+        position: usize,
+    },
+}
+
+/// What happened to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It has a sequence, for the first time or again.
+    Admitted {
+        /// Tokens that are in the cache already.
+        reused: usize,
+    },
+    /// Before its first token: further tokens of the prompt are in the cache, because another request has
+    /// processed them meanwhile.
+    Reused {
+        /// Tokens that it need not process.
+        tokens: usize,
+    },
+    /// The next token of the text.
+    Token(u32),
+    /// The text has ended; nothing follows.
+    Finished(Finish),
+}
+
+/// A request that is waiting or running.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub id: RequestId,
+    /// The prompt, then what was written.
+    pub tokens: Vec<u32>,
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    pub most: usize,
+    pub ends: Vec<u32>,
+    pub reuse: bool,
+    pub sampler: Sampler,
+}
+
+impl Job {
+    pub fn new(id: RequestId, request: Request) -> Self {
+        let Request { prompt, mut sampler, most, ends, reuse } = request;
+        sampler.begin(&prompt);
+        Self { id, prompt: prompt.len(), tokens: prompt, most, ends, reuse, sampler }
+    }
+
+    /// Takes the next token. Returns what to report.
+    pub fn take(&mut self, token: u32, context: usize) -> (Option<Event>, Option<Finish>) {
+        if self.sampler.gave_up() {
+            return (None, Some(Finish::Constraint));
+        }
+        if self.ends.contains(&token) {
+            return (None, Some(Finish::End));
+        }
+        self.tokens.push(token);
+        if self.sampler.is_complete() {
+            return (Some(Event::Token(token)), Some(Finish::End));
+        }
+        let finish = match self.tokens.len() - self.prompt >= self.most {
+            true => Some(Finish::Count),
+            false => (self.tokens.len() > context).then_some(Finish::Context),
+        };
+        (Some(Event::Token(token)), finish)
+    }
+}

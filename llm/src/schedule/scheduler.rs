@@ -1,0 +1,481 @@
+//! Which tokens a step processes.
+
+use std::collections::VecDeque;
+
+use rayon::prelude::*;
+
+use crate::engine::Cut;
+use crate::error::{Error, Result};
+use crate::sampler::Sampler;
+use crate::schedule::prefixes::Prefixes;
+use crate::schedule::requests::{Event, Finish, Job, Request, RequestId};
+use crate::schedule::sequences::Sequences;
+
+/// Columns of a step that prompts get at least, while there are any.
+const LEAST_FOR_PROMPTS: usize = 8;
+
+/// Tokens for which a page that is not whole is shared: who writes to it has to copy it.
+const LEAST_REUSED: usize = 8;
+
+/// Requests in a scheduler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Waiting for a sequence or for pages.
+    pub waiting: usize,
+    /// Admitted.
+    pub running: usize,
+    /// Pages in the prefix cache.
+    pub cached_pages: usize,
+    /// Pages that the prefix cache had to give up for requests, so far.
+    pub evicted_pages: u64,
+}
+
+/// An admitted request.
+#[derive(Debug)]
+struct Running<I> {
+    job: Job,
+    id: I,
+    /// How its prompt is divided.
+    cut: Cut,
+    /// Tokens that are in the cache.
+    done: usize,
+    /// What [`Prefixes::stored`] was when the prefix cache was searched last.
+    searched: u64,
+}
+
+impl<I> Running<I> {
+    /// Tokens that are not yet in the cache: what is left of the prompt, or the newest token.
+    fn left(&self) -> &[u32] {
+        &self.job.tokens[self.done..]
+    }
+
+    /// Tokens of the chunk that is next, if one is.
+    fn chunk(&self) -> Option<usize> {
+        self.cut.chunk_at(self.done)
+    }
+}
+
+/// Divides the steps of an engine among requests.
+///
+/// Requests are admitted in the order of their arrival, when pages for all of their tokens so far are free.
+/// Texts that are being written take turns if a step has too few columns. When pages run out, the youngest
+/// request goes back to the head of the queue, and is computed again later: its text goes on as if nothing
+/// had happened. One chunk of one prompt is processed per step, so that texts go on between the chunks of
+/// long prompts. What several prompts begin with is processed once, if pages are kept
+/// ([`Scheduler::with_prefix_cache`]).
+#[derive(Debug)]
+pub struct Scheduler<S: Sequences> {
+    sequences: S,
+    most_waiting: usize,
+    next: u64,
+    waiting: VecDeque<Job>,
+    /// In the order of admission.
+    running: Vec<Running<S::Id>>,
+    prefixes: Option<Prefixes<S::Page>>,
+    evicted: u64,
+    /// The text that the next step begins with, if it cannot take all.
+    turn: usize,
+    /// Columns of the last step.
+    last_step: usize,
+}
+
+/// A part of a step: of which running request, how many tokens.
+type Part = (usize, usize);
+
+/// What a step processes.
+struct Wanted {
+    /// First, a chunk of the oldest prompt that has one left.
+    chunk: Option<Part>,
+    /// Columns.
+    parts: Vec<Part>,
+    /// The text that the step after it begins with.
+    turn: usize,
+}
+
+impl<S: Sequences> Scheduler<S> {
+    /// A scheduler of `sequences`, in which at most `most_waiting` requests wait.
+    pub fn new(sequences: S, most_waiting: usize) -> Self {
+        Self {
+            sequences,
+            most_waiting,
+            next: 0,
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            prefixes: None,
+            evicted: 0,
+            turn: 0,
+            last_step: 0,
+        }
+    }
+
+    /// Keeps the pages of all prompts and texts, of requests that run and that have ended, until others need
+    /// them; those that were not used for the longest time are given up first. A request whose prompt begins
+    /// with the same tokens shares them: whole pages, and of the page after them what is common, if that is
+    /// worth a copy, as far as it would write the same keys and values itself ([`Cut`]). A request that waits
+    /// for its turn does so too when another has processed them meanwhile.
+    #[must_use]
+    pub fn with_prefix_cache(self) -> Self {
+        Self { prefixes: Some(Prefixes::new(self.sequences.page_positions())), ..self }
+    }
+
+    /// Empties the prefix cache.
+    pub fn forget(&mut self) {
+        while self.take_oldest() {}
+    }
+
+    /// Gives back a page of the prefix cache, one that is free then if there is any. False if it is empty.
+    fn take_oldest(&mut self) -> bool {
+        let Self { sequences, prefixes, .. } = self;
+        let page = prefixes.as_mut().and_then(|p| p.take_oldest(|page| sequences.is_kept_alone(page)));
+        page.map(|page| sequences.give_back(page)).is_some()
+    }
+
+    /// [`Self::take_oldest`] for pages that are needed.
+    fn evict(&mut self) -> bool {
+        let taken = self.take_oldest();
+        self.evicted += u64::from(taken);
+        taken
+    }
+
+    /// Most requests that are processed at a time.
+    pub fn most_running(&self) -> usize {
+        self.sequences.most_sequences()
+    }
+
+    /// The engine.
+    pub fn sequences(&self) -> &S {
+        &self.sequences
+    }
+
+    /// Requests that are not finished.
+    pub fn load(&self) -> Load {
+        Load {
+            waiting: self.waiting.len(),
+            running: self.running.len(),
+            cached_pages: self.prefixes.as_ref().map_or(0, Prefixes::len),
+            evicted_pages: self.evicted,
+        }
+    }
+
+    /// Whether a request is admitted and not finished: whether the next step may process some of its tokens.
+    pub fn is_running(&self, id: RequestId) -> bool {
+        self.running.iter().any(|running| running.job.id == id)
+    }
+
+    /// Tokens that the last [`Scheduler::step`] processed in columns.
+    pub fn last_step(&self) -> usize {
+        self.last_step
+    }
+
+    /// Puts a request into the queue.
+    ///
+    /// # Errors
+    /// [`Error::EmptyPrompt`]; [`Error::ContextFull`] for a prompt that does not fit; [`Error::Token`];
+    /// [`Error::QueueFull`].
+    pub fn submit(&mut self, request: Request) -> Result<RequestId> {
+        let (context, vocab, len) = (self.sequences.context(), self.sequences.vocab(), request.prompt.len());
+        if len == 0 {
+            return Err(Error::EmptyPrompt);
+        }
+        if len > context {
+            return Err(Error::ContextFull { position: len, context });
+        }
+        if let Some(token) = request.prompt.iter().find(|token| **token as usize >= vocab) {
+            return Err(Error::Token { token: *token, vocab });
+        }
+        if self.waiting.len() >= self.most_waiting {
+            return Err(Error::QueueFull { most: self.most_waiting });
+        }
+        let id = RequestId(self.next);
+        self.next += 1;
+        self.waiting.push_back(Job::new(id, request));
+        Ok(id)
+    }
+
+    /// Forgets a request, waiting or running; nothing more is reported of it. Returns whether there was one.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn cancel(&mut self, id: RequestId) -> Result<bool> {
+        let before = self.waiting.len();
+        self.waiting.retain(|job| job.id != id);
+        match self.running.iter().position(|running| running.job.id == id) {
+            Some(number) => self.end(number).map(|_| true),
+            None => Ok(self.waiting.len() < before),
+        }
+    }
+
+    /// Processes one step and returns what happened, in the order of admission; nothing if there is no
+    /// request.
+    ///
+    /// # Errors
+    /// What the engine reports; then the requests of the step are where they were before it.
+    pub fn step(&mut self) -> Result<Vec<(RequestId, Event)>> {
+        let mut events = Vec::new();
+        self.last_step = 0;
+        self.admit(&mut events)?;
+        self.catch_up(&mut events)?;
+        let (chunk, parts) = self.parts(&mut events)?;
+        if let Some((number, count)) = chunk {
+            let running = &self.running[number];
+            self.sequences.chunk(running.id, &running.left()[..count])?;
+            self.advance(number, count)?;
+        }
+        let tokens = parts.iter().map(|(_, count)| count).sum();
+        if parts.is_empty() {
+            return Ok(events);
+        }
+        let of_part = |(number, count): &Part| {
+            let running = &self.running[*number];
+            running.left()[..*count].iter().map(|token| (running.id, *token))
+        };
+        let work: Vec<(S::Id, u32)> = parts.iter().flat_map(of_part).collect();
+        let whole = |(number, count): &Part| self.running[*number].left().len() == *count;
+        if !parts.iter().any(whole) {
+            self.sequences.fill(&work)?;
+            self.last_step = tokens;
+            parts.iter().try_for_each(|(number, count)| self.advance(*number, *count))?;
+            return Ok(events);
+        }
+        let greedy = self.sequences.step(&work)?;
+        self.last_step = tokens;
+        let chosen = self.choose(&parts, &greedy)?;
+        let mut finished = Vec::new();
+        for ((number, count), chosen) in parts.iter().zip(chosen) {
+            self.advance(*number, *count)?;
+            let running = &mut self.running[*number];
+            let Some(chosen) = chosen else { continue };
+            let id = running.job.id;
+            let (event, finish) = match chosen {
+                None => (None, Some(Finish::NotFinite { position: running.done - 1 })),
+                Some(token) => running.job.take(token, self.sequences.context()),
+            };
+            events.extend(event.map(|event| (id, event)));
+            if let Some(finish) = finish {
+                events.push((id, Event::Finished(finish)));
+                finished.push((*number, finish));
+            }
+        }
+        finished.iter().rev().try_for_each(|(number, _)| self.end(*number))?;
+        if finished.iter().any(|(_, finish)| matches!(finish, Finish::NotFinite { .. })) {
+            // What is in the cache may be the cause, and it may be from another.
+            self.forget();
+        }
+        Ok(events)
+    }
+
+    /// The next token of each part that ends its request's tokens, `None` where no logit is a number.
+    fn choose(&mut self, parts: &[Part], greedy: &[Option<u32>]) -> Result<Vec<Option<Option<u32>>>> {
+        let mut chosen = Vec::with_capacity(parts.len());
+        let mut logits = Vec::new();
+        let mut column = 0;
+        for (part, (number, count)) in parts.iter().enumerate() {
+            column += count;
+            let Running { job, done, .. } = &self.running[*number];
+            let token = (job.tokens.len() == done + count).then(|| greedy[column - 1]);
+            chosen.push(token);
+            if let Some(Some(_)) = token
+                && !job.sampler.is_greedy()
+            {
+                logits.push((part, self.sequences.logits(column - 1)?));
+            }
+        }
+        let mut logits = logits.into_iter().peekable();
+        let mut draws = Vec::new();
+        // The parts are in the order of the requests.
+        for (number, running) in self.running.iter_mut().enumerate() {
+            if let Some((part, logits)) = logits.next_if(|(part, _)| parts[*part].0 == number) {
+                draws.push((part, logits, &mut running.job.sampler));
+            }
+        }
+        // Each choice reads the whole vocabulary.
+        let draw = |(part, logits, sampler): (usize, Vec<f32>, &mut Sampler)| (part, sampler.sample(&logits));
+        let drawn: Vec<(usize, u32)> = match draws.len() {
+            0 | 1 => draws.into_iter().map(draw).collect(),
+            _ => draws.into_par_iter().map(draw).collect(),
+        };
+        drawn.into_iter().for_each(|(part, token)| chosen[part] = Some(Some(token)));
+        Ok(chosen)
+    }
+
+    /// Counts tokens of a running request that were processed, and stores what is worth it: whole pages, and
+    /// the end of the prompt.
+    fn advance(&mut self, number: usize, count: usize) -> Result<()> {
+        let page = self.sequences.page_positions();
+        let running = &mut self.running[number];
+        let before = running.done;
+        running.done += count;
+        let prompt = before < running.job.prompt && running.done >= running.job.prompt;
+        match prompt || before / page < running.done / page {
+            true => self.store(number, prompt),
+            false => Ok(()),
+        }
+    }
+
+    /// Stores the pages of a running request in the prefix cache, the last one too if it is whole, or if it
+    /// is worth a copy and `partial`.
+    fn store(&mut self, number: usize, partial: bool) -> Result<()> {
+        let Self { sequences, prefixes, running, .. } = self;
+        let (Some(prefixes), Running { job, id, cut, done, .. }) = (prefixes, &running[number]) else {
+            return Ok(());
+        };
+        let rest = done % sequences.page_positions();
+        let len = if partial && rest >= LEAST_REUSED { *done } else { done - rest };
+        let mut given_up = Vec::new();
+        let page = |page| sequences.keep_page(*id, page);
+        let stored = prefixes.store(&job.tokens[..len], cut, page, &mut given_up);
+        given_up.into_iter().for_each(|page| sequences.give_back(page));
+        stored
+    }
+
+    /// Ends a running request, and stores its pages.
+    fn end(&mut self, number: usize) -> Result<()> {
+        self.store(number, true)?;
+        self.drop_sequence(number).map(drop)
+    }
+
+    /// Ends the sequence of a running request.
+    fn drop_sequence(&mut self, number: usize) -> Result<Job> {
+        let Running { job, id, .. } = self.remove(number);
+        self.sequences.release(id)?;
+        Ok(job)
+    }
+
+    fn remove(&mut self, number: usize) -> Running<S::Id> {
+        if number < self.turn {
+            self.turn -= 1;
+        }
+        self.running.remove(number)
+    }
+
+    /// Admits requests while there are sequences and pages for all their tokens so far.
+    fn admit(&mut self, events: &mut Vec<(RequestId, Event)>) -> Result<()> {
+        while self.running.len() < self.most_running() {
+            let Some(job) = self.waiting.front() else { break };
+            let (request, length) = (job.id, job.tokens.len());
+            if job.most == 0 {
+                events.push((request, Event::Finished(Finish::Count)));
+                self.waiting.pop_front();
+                continue;
+            }
+            let cut = self.sequences.cut(job.prompt)?;
+            let Self { sequences, prefixes, .. } = self;
+            let (mut found, mut searched) = ((Vec::new(), 0), 0);
+            if let Some(prefixes) = prefixes.as_mut().filter(|_| job.reuse) {
+                searched = prefixes.stored();
+                // The last token gives the logits.
+                found = prefixes.longest(&job.tokens[..length - 1], &cut, LEAST_REUSED);
+            }
+            let (pages, reused) = found;
+            let id = sequences.admit_with(&pages, reused)?;
+            if self.has_pages(id, length - reused)? {
+                events.push((request, Event::Admitted { reused }));
+                let job = self.waiting.pop_front();
+                self.running.extend(job.map(|job| Running { job, id, cut, done: reused, searched }));
+                continue;
+            }
+            self.sequences.release(id)?;
+            if !self.running.is_empty() {
+                break;
+            }
+            // It does not fit even alone.
+            events.push((request, Event::Finished(Finish::Context)));
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Lets prompts whose turn has not come share what others have processed since they were admitted.
+    fn catch_up(&mut self, events: &mut Vec<(RequestId, Event)>) -> Result<()> {
+        let Self { sequences, prefixes: Some(prefixes), running, .. } = self else { return Ok(()) };
+        for Running { job, id, cut, done, searched } in running {
+            let stored = prefixes.stored();
+            let begun = *done >= job.prompt || job.tokens.len() > job.prompt;
+            if begun || !job.reuse || *searched == stored {
+                continue;
+            }
+            *searched = stored;
+            let (pages, len) = prefixes.longest(&job.tokens[..job.tokens.len() - 1], cut, LEAST_REUSED);
+            if len < *done + LEAST_REUSED {
+                continue;
+            }
+            // There may be no other sequence. The pages are kept.
+            sequences.release(*id)?;
+            *id = sequences.admit_with(&pages, len)?;
+            events.push((job.id, Event::Reused { tokens: len - *done }));
+            *done = len;
+        }
+        Ok(())
+    }
+
+    /// Whether there are pages for the next `tokens` tokens of a sequence, beside what the others need for
+    /// the rest of their prompts. The prefix cache gives up its own.
+    fn has_pages(&mut self, id: S::Id, tokens: usize) -> Result<bool> {
+        loop {
+            let mut needed = self.sequences.pages_needed(id, tokens)?;
+            for running in &self.running {
+                needed += self.sequences.pages_needed(running.id, running.left().len())?;
+            }
+            let free = self.sequences.free_pages();
+            if needed <= free {
+                return Ok(true);
+            }
+            let alone =
+                self.prefixes.as_ref().map_or(0, |p| p.count(|page| self.sequences.is_kept_alone(page)));
+            let waits = !self.running.is_empty() && needed > free + alone;
+            if waits || !self.evict() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// The chunk and the parts of the next step, for which there are pages; requests that have none are put
+    /// back.
+    fn parts(&mut self, events: &mut Vec<(RequestId, Event)>) -> Result<(Option<Part>, Vec<Part>)> {
+        loop {
+            let Wanted { chunk, parts, turn } = self.wanted();
+            let mut needed = 0;
+            for (number, count) in chunk.iter().chain(&parts) {
+                needed += self.sequences.pages_needed(self.running[*number].id, *count)?;
+            }
+            if needed <= self.sequences.free_pages() {
+                self.turn = turn;
+                return Ok((chunk, parts));
+            }
+            if self.evict() {
+                continue;
+            }
+            let job = self.drop_sequence(self.running.len() - 1)?;
+            match self.running.is_empty() {
+                // Nobody else has pages that it could get.
+                true => events.push((job.id, Event::Finished(Finish::Context))),
+                false => self.waiting.push_front(job),
+            }
+        }
+    }
+
+    /// The next step by the order of admission, whether or not there are pages for it.
+    fn wanted(&self) -> Wanted {
+        let (most, running) = (self.sequences.most_columns(), &self.running);
+        let chunk = running.iter().enumerate().find_map(|(number, own)| Some((number, own.chunk()?)));
+        let left = |number: usize| running[number].left().len();
+        let in_columns = (0..running.len()).filter(|number| running[*number].chunk().is_none());
+        let (texts, prompts): (Vec<usize>, Vec<usize>) = in_columns.partition(|number| left(*number) == 1);
+        let of_prompts: usize = prompts.iter().map(|number| left(*number)).sum();
+        let for_texts = most - of_prompts.min(LEAST_FOR_PROMPTS).min(most);
+        let first = texts.iter().position(|number| *number >= self.turn).unwrap_or(0);
+        let in_turn: Vec<usize> = texts[first..].iter().chain(&texts[..first]).copied().collect();
+        let turn = in_turn.get(for_texts).copied().unwrap_or(0);
+        let mut parts: Vec<Part> = in_turn.into_iter().take(for_texts).map(|number| (number, 1)).collect();
+        let mut free = most - parts.len();
+        for number in prompts {
+            let own = left(number).min(free);
+            if own > 0 {
+                parts.push((number, own));
+                free -= own;
+            }
+        }
+        parts.sort_unstable();
+        Wanted { chunk, parts, turn }
+    }
+}

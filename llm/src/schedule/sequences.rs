@@ -1,0 +1,160 @@
+//! What a scheduler needs of an engine.
+
+use std::fmt;
+
+use crate::engine::{ColumnId, Columns, Cut, KeptPage, MOST_COLUMNS, PAGE};
+use crate::error::Result;
+
+/// Sequences that are processed together, with a cache in pages.
+pub trait Sequences {
+    /// A sequence.
+    type Id: Copy + Eq + fmt::Debug;
+    /// A page of the cache that is kept beyond the end of its sequence.
+    type Page: fmt::Debug;
+
+    /// Most tokens of a step.
+    fn most_columns(&self) -> usize;
+    /// Most sequences at a time.
+    fn most_sequences(&self) -> usize;
+    /// Most tokens of a sequence.
+    fn context(&self) -> usize;
+    /// Positions of a page.
+    fn page_positions(&self) -> usize;
+    /// Pages that no sequence has, and that are not kept.
+    fn free_pages(&self) -> usize;
+    /// Tokens of the vocabulary.
+    fn vocab(&self) -> usize;
+
+    /// Begins a sequence with the first `len` tokens that kept pages hold, or without any: pages may be
+    /// shared until it writes to them. It has the bits that a sequence which processed these tokens would
+    /// have.
+    ///
+    /// # Errors
+    /// If there are too many.
+    fn admit_with(&mut self, pages: &[&Self::Page], len: usize) -> Result<Self::Id>;
+    /// Keeps page `number` of a sequence. What is kept does not change when the sequence writes to the page.
+    ///
+    /// # Errors
+    /// If the sequence has ended, or has fewer pages.
+    fn keep_page(&mut self, id: Self::Id, number: usize) -> Result<Self::Page>;
+    /// Keeps a page no longer.
+    fn give_back(&mut self, page: Self::Page);
+    /// Whether a page would be free if it were given back.
+    fn is_kept_alone(&self, page: &Self::Page) -> bool;
+    /// Ends a sequence.
+    ///
+    /// # Errors
+    /// If it has ended.
+    fn release(&mut self, id: Self::Id) -> Result<()>;
+    /// Pages that the next `tokens` tokens of a sequence take beside those that it has.
+    ///
+    /// # Errors
+    /// If the sequence has ended.
+    fn pages_needed(&self, id: Self::Id, tokens: usize) -> Result<usize>;
+    /// Processes tokens, each at the next position of its sequence, without logits.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn fill(&mut self, work: &[(Self::Id, u32)]) -> Result<()>;
+    /// Processes tokens and returns for each the most likely next one; `None` if no logit is a number.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn step(&mut self, work: &[(Self::Id, u32)]) -> Result<Vec<Option<u32>>>;
+    /// The logits of a column of the last [`Sequences::step`].
+    ///
+    /// # Errors
+    /// If it had no such column; what the device reports.
+    fn logits(&self, column: usize) -> Result<Vec<f32>>;
+
+    /// Which tokens of a prompt of `tokens` tokens [`Sequences::chunk`] processes, always the same for the
+    /// same number; by itself none.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn cut(&mut self, _tokens: usize) -> Result<Cut> {
+        Ok(Cut::NONE)
+    }
+    /// Processes the next tokens of a sequence as one chunk of its [`Sequences::cut`], without logits; by
+    /// itself in columns.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn chunk(&mut self, id: Self::Id, tokens: &[u32]) -> Result<()> {
+        let work: Vec<(Self::Id, u32)> = tokens.iter().map(|token| (id, *token)).collect();
+        work.chunks(self.most_columns()).try_for_each(|work| self.fill(work))
+    }
+}
+
+impl Sequences for Columns {
+    type Id = ColumnId;
+    type Page = KeptPage;
+
+    fn most_columns(&self) -> usize {
+        MOST_COLUMNS
+    }
+
+    fn most_sequences(&self) -> usize {
+        self.options().sequences
+    }
+
+    fn context(&self) -> usize {
+        self.options().context
+    }
+
+    fn page_positions(&self) -> usize {
+        PAGE
+    }
+
+    fn free_pages(&self) -> usize {
+        self.free_pages()
+    }
+
+    fn vocab(&self) -> usize {
+        self.vocab()
+    }
+
+    fn admit_with(&mut self, pages: &[&KeptPage], len: usize) -> Result<ColumnId> {
+        self.admit_with(pages, len)
+    }
+
+    fn keep_page(&mut self, id: ColumnId, number: usize) -> Result<KeptPage> {
+        self.keep_page(id, number)
+    }
+
+    fn give_back(&mut self, page: KeptPage) {
+        self.give_back(page);
+    }
+
+    fn is_kept_alone(&self, page: &KeptPage) -> bool {
+        self.is_kept_alone(page)
+    }
+
+    fn release(&mut self, id: ColumnId) -> Result<()> {
+        self.release(id)
+    }
+
+    fn pages_needed(&self, id: ColumnId, tokens: usize) -> Result<usize> {
+        self.pages_needed(id, tokens)
+    }
+
+    fn fill(&mut self, work: &[(ColumnId, u32)]) -> Result<()> {
+        self.fill(work)
+    }
+
+    fn step(&mut self, work: &[(ColumnId, u32)]) -> Result<Vec<Option<u32>>> {
+        self.step(work)
+    }
+
+    fn logits(&self, column: usize) -> Result<Vec<f32>> {
+        self.logits(column)
+    }
+
+    fn cut(&mut self, tokens: usize) -> Result<Cut> {
+        self.cut(tokens)
+    }
+
+    fn chunk(&mut self, id: ColumnId, tokens: &[u32]) -> Result<()> {
+        self.chunk(id, tokens)
+    }
+}

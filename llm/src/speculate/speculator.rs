@@ -1,0 +1,245 @@
+//! A decoder that processes tokens before they are chosen.
+
+use std::fmt;
+use std::time::Instant;
+
+use crate::decoder::Decoder;
+use crate::error::{Error, Result};
+use crate::sampler::Sampler;
+use crate::speculate::draft::{Draft, Kind, Proposal};
+use crate::speculate::pace::Pace;
+use crate::speculate::target::Target;
+
+/// How a [`Speculator`] proposes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpeculatorOptions {
+    /// Most tokens that are proposed for a step.
+    pub most: usize,
+    /// Whether as many are proposed as measured times and acceptance say, and none where that is fastest;
+    /// else always as many as the draft has.
+    pub adaptive: bool,
+}
+
+impl SpeculatorOptions {
+    /// Up to `most` tokens, as many as pay.
+    pub fn new(most: usize) -> Self {
+        Self { most, adaptive: true }
+    }
+
+    /// Always as many tokens as the draft has.
+    #[must_use]
+    pub fn fixed(self) -> Self {
+        Self { adaptive: false, ..self }
+    }
+}
+
+/// What became of proposals.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Statistics {
+    /// Steps of the target, without prompts.
+    pub steps: usize,
+    /// Tokens that were proposed and processed.
+    pub proposed: usize,
+    /// Of these, the tokens that were the next ones of the text.
+    pub accepted: usize,
+    /// Time of these steps of the target.
+    pub step_seconds: f64,
+    /// Time of the draft.
+    pub draft_seconds: f64,
+}
+
+impl Statistics {
+    /// Tokens of texts for each step; `None` before the first.
+    pub fn tokens_per_step(&self) -> Option<f64> {
+        (self.steps > 0).then(|| (self.steps + self.accepted) as f64 / self.steps as f64)
+    }
+
+    /// The accepted part of the proposed tokens; `None` if none was proposed.
+    pub fn acceptance(&self) -> Option<f64> {
+        (self.proposed > 0).then(|| self.accepted as f64 / self.proposed as f64)
+    }
+}
+
+/// The last step of the target.
+#[derive(Debug)]
+struct Step {
+    /// Its tokens after the first.
+    proposed: Vec<u32>,
+    kind: Kind,
+    /// The most likely token after each of its tokens; empty if there was no step.
+    greedy: Vec<Option<u32>>,
+    /// Which of its tokens is the last one of the text.
+    column: usize,
+}
+
+/// No step.
+const NONE: Step = Step { proposed: Vec::new(), kind: Kind::Model, greedy: Vec::new(), column: 0 };
+
+/// A [`Target`] that processes what a [`Draft`] proposes. The draft has no influence on any result.
+pub struct Speculator<T: Target> {
+    target: T,
+    draft: Box<dyn Draft>,
+    pace: Pace,
+    /// The tokens of the text. After these the target has what is left of the last step's proposal.
+    tokens: Vec<u32>,
+    last: Step,
+    statistics: Statistics,
+}
+
+impl<T: Target + fmt::Debug> fmt::Debug for Speculator<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ahead = self.last.proposed.len() - self.last.column;
+        write!(f, "Speculator({:?}, {} tokens and {ahead} proposed)", self.target, self.tokens.len())
+    }
+}
+
+impl<T: Target> Speculator<T> {
+    /// A decoder of `target`, which has no tokens.
+    pub fn new(target: T, draft: Box<dyn Draft>, options: SpeculatorOptions) -> Self {
+        let pace = Pace::new(options.most.min(target.most_columns() - 1), options.adaptive);
+        Self { target, draft, pace, tokens: Vec::new(), last: NONE, statistics: Statistics::default() }
+    }
+
+    /// What became of the proposals since the draft was set, or [`Speculator::take_statistics`].
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// What became of the proposals since the last call.
+    pub fn take_statistics(&mut self) -> Statistics {
+        std::mem::take(&mut self.statistics)
+    }
+
+    /// Replaces the draft; times and acceptance of the one before are forgotten.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn set_draft(&mut self, draft: Box<dyn Draft>, options: SpeculatorOptions) -> Result<()> {
+        self.discard()?;
+        self.draft = draft;
+        self.pace = Pace::new(options.most.min(self.target.most_columns() - 1), options.adaptive);
+        self.statistics = Statistics::default();
+        Ok(())
+    }
+
+    /// Forgets what was proposed and not taken.
+    fn discard(&mut self) -> Result<()> {
+        if self.last.column < self.last.proposed.len() {
+            self.target.truncate(self.tokens.len())?;
+        }
+        self.last = NONE;
+        Ok(())
+    }
+
+    /// Makes `token` the last one of the text.
+    fn advance(&mut self, token: u32) -> Result<()> {
+        let last = &mut self.last;
+        if let Some(proposed) = last.proposed.get(last.column) {
+            let accepted = *proposed == token;
+            self.pace.examined(last.kind, accepted);
+            if accepted {
+                last.column += 1;
+                self.tokens.push(token);
+                self.statistics.accepted += 1;
+                return Ok(());
+            }
+        }
+        self.discard()?;
+        let (vocab, context) = (self.target.vocab(), self.target.context());
+        if token as usize >= vocab {
+            return Err(Error::Token { token, vocab });
+        }
+        if self.tokens.len() >= context {
+            return Err(Error::ContextFull { position: context, context });
+        }
+        self.tokens.push(token);
+        let stepped = self.process(token);
+        if stepped.is_err() {
+            self.tokens.pop();
+        }
+        stepped
+    }
+
+    /// Processes the last token of the text, and what the draft proposes after it.
+    fn process(&mut self, token: u32) -> Result<()> {
+        let (vocab, room) = (self.target.vocab(), self.target.context() - self.tokens.len());
+        let lengths = self.pace.next().at_most(room);
+        let (mut proposed, mut kind) = (Vec::new(), Kind::Model);
+        if !lengths.are_zero() {
+            let begin = Instant::now();
+            Proposal { tokens: proposed, kind } = self.draft.propose(&self.tokens, &lengths)?;
+            let seconds = begin.elapsed().as_secs_f64();
+            let known = proposed.iter().take_while(|token| (**token as usize) < vocab).count();
+            proposed.truncate(known.min(lengths.of(kind)));
+            self.pace.drafted(proposed.len(), seconds);
+            self.statistics.draft_seconds += seconds;
+        }
+        let work: Vec<u32> = std::iter::once(token).chain(proposed.iter().copied()).collect();
+        let begin = Instant::now();
+        let greedy = self.target.step(&work)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        self.pace.stepped(work.len(), seconds);
+        self.statistics.steps += 1;
+        self.statistics.proposed += proposed.len();
+        self.statistics.step_seconds += seconds;
+        self.last = Step { proposed, kind, greedy, column: 0 };
+        Ok(())
+    }
+
+    /// The most likely token after the last one.
+    fn best(&mut self) -> Result<u32> {
+        let best = self.last.greedy.get(self.last.column).copied().flatten();
+        if let Some(token) = best {
+            return Ok(token);
+        }
+        let position = self.tokens.len().saturating_sub(1);
+        self.truncate(0)?;
+        Err(Error::NotFinite { phase: "step", layer: None, position })
+    }
+}
+
+/// After [`Error::NotFinite`] the context is empty.
+impl<T: Target> Decoder for Speculator<T> {
+    fn step(&mut self, token: u32) -> Result<Vec<f32>> {
+        self.advance(token)?;
+        self.best()?;
+        self.target.logits(self.last.column)
+    }
+
+    fn step_greedy(&mut self, token: u32) -> Result<u32> {
+        self.advance(token)?;
+        self.best()
+    }
+
+    fn step_sampled(&mut self, token: u32, sampler: &mut Sampler) -> Result<u32> {
+        if sampler.is_greedy() {
+            return self.step_greedy(token);
+        }
+        Ok(sampler.sample(&self.step(token)?))
+    }
+
+    fn prefill(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
+        if tokens.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.discard()?;
+        let logits = self.target.prefill(tokens)?;
+        self.tokens.extend(tokens);
+        Ok(logits)
+    }
+
+    fn truncate(&mut self, count: usize) -> Result<()> {
+        self.discard()?;
+        self.target.truncate(count)?;
+        self.tokens.truncate(count);
+        Ok(())
+    }
+
+    fn position(&self) -> usize {
+        self.tokens.len()
+    }
+
+    fn context(&self) -> usize {
+        self.target.context()
+    }
+}
