@@ -1,4 +1,4 @@
-//! `llm-demo`: decodes LLaMA models in GGUF files on a GPU without the CUDA runtime.
+//! `llm-demo`: decodes language models in GGUF files on a GPU without the CUDA runtime.
 //!
 //! The command line over [`ga10b_llm`] and [`ga10b_llm_tools`]: `cli` parses, each file of `commands` is one
 //! command, `session` opens what a command works with, `report` describes device and model beside every
@@ -6,21 +6,31 @@
 //!
 //! # Layers
 //! ```text
-//! 0 cli memory outcome progress shapes terminal
-//! 1 checker report
-//! 2 session
-//! 3 commands
+//! 0 cli::constraints cli::speculation cli::values grammar memory outcome progress saved serve::job serve::metrics
+//! 0 serve::stops shapes terminal
+//! 1 checker cli::sampling report serve::openai::answer serve::openai::error serve::scheduler
+//! 2 cli::commands serve::access serve::batch serve::openai::fields serve::serial
+//! 3 cli serve::openai::messages
+//! 4 session serve::openai::request
+//! 5 serve::openai speculation
+//! 6 serve::app
+//! 7 serve
+//! 8 commands
 //! ```
 
 mod checker;
 mod cli;
 mod commands;
+mod grammar;
 mod memory;
 mod outcome;
 mod progress;
 mod report;
+mod saved;
+mod serve;
 mod session;
 mod shapes;
+mod speculation;
 mod terminal;
 
 use std::io;
@@ -65,12 +75,19 @@ fn run(cli: &Cli, began: Instant, spans: Option<HostSpans>) -> anyhow::Result<Ou
     match cli.task() {
         Task::Generate => generate::run(cli, spans),
         Task::Chat(chat) => chat::run(cli, chat),
+        Task::Serve(serve) => serve::run(cli, serve),
+        Task::Tokenize(tokenize) => tokenize::run(cli, tokenize),
+        Task::Info(info) => info::run(cli, info),
         Task::Bench => bench::run(cli, began),
+        Task::BenchLists(bench) => bench_lists::run(cli, bench),
+        Task::Batch => batch::run(cli),
+        Task::Speculate => speculate::run(cli),
         Task::Verify => verify::run(cli),
         Task::VerifyGreedy(count) => greedy::run(cli, count),
         Task::DumpLogits(path) => dump_logits::run(cli, path),
         Task::Profile => profile::run(cli),
         Task::Predict => predict::run(cli),
+        Task::PredictColumns => predict_columns::run(cli),
         Task::Tune(parts) => tune::run(cli, parts),
         Task::Synthesize(synthesis, path) => synthesize::run(cli, &synthesis, &path),
         Task::Man(folder) => manual::pages(folder),

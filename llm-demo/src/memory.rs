@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use anyhow::bail;
-use ga10b_llm::{CacheType, EngineOptions, Footprint, Model};
+use ga10b_llm::engine::PAGE;
+use ga10b_llm::{CacheType, ColumnsOptions, EngineOptions, Footprint, Model};
 use hcq::Device;
 
 /// A size in the units of the other reports.
-fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     match bytes as f64 {
         large if large >= 1e9 => format!("{:.2} GB", large / 1e9),
         small => format!("{:.1} MB", small / 1e6),
@@ -80,4 +81,65 @@ pub fn check(device: &Device, model: &Model, options: &EngineOptions) -> anyhow:
         size(free),
         size(info.memory.count())
     );
+}
+
+/// Reports what sequences that are processed together take and what the device has left. If that is less,
+/// they share fewer pages; an error with what to try if `least` pages do not fit.
+pub fn share(
+    device: &Device,
+    model: &Model,
+    options: ColumnsOptions,
+    least: usize,
+) -> anyhow::Result<ColumnsOptions> {
+    let free = match device.free_memory() {
+        Ok(free) => free.count(),
+        Err(error) => {
+            tracing::warn!(%error, "the driver does not say how much memory is free");
+            return Ok(options);
+        }
+    };
+    let with_pages = |pages| {
+        let options = options.with_pages(pages);
+        Footprint::of_columns(model, &options, device).map(|needed| (options, needed))
+    };
+    let fits = |(_, needed): &(ColumnsOptions, Footprint)| needed.total() <= free;
+    // The largest number of pages that fits is in this range, if `least` do.
+    let (mut low, mut high) = (least, options.pages.max(least));
+    let mut best = with_pages(high)?;
+    if !fits(&best) {
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if fits(&with_pages(middle)?) {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        best = with_pages(low)?;
+    }
+    let (chosen, needed) = &best;
+    let parts = format!(
+        "{} of weights, {} of cache for {} positions in {}, shared by up to {} sequences, {} of scratch",
+        size(needed.weights),
+        size(needed.cache),
+        chosen.pages * PAGE,
+        chosen.kv.name(),
+        chosen.sequences,
+        size(needed.scratch)
+    );
+    if !fits(&best) {
+        bail!(
+            "the model does not fit: it needs {} ({parts}), and {} of {} are free\n  try: fewer sequences or \
+             positions, --kv q8_0, or a smaller model",
+            size(needed.total()),
+            size(free),
+            size(device.info().memory.count())
+        );
+    }
+    tracing::info!("the model needs {}: {parts}; {} are free", size(needed.total()), size(free));
+    if chosen.pages < options.pages {
+        let (pages, wanted) = (chosen.pages * PAGE, options.pages * PAGE);
+        tracing::warn!("{pages} positions fit instead of {wanted}: long requests wait for each other");
+    }
+    Ok(*chosen)
 }

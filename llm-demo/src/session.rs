@@ -3,31 +3,42 @@
 use std::borrow::Cow;
 use std::fs;
 use std::io::{self, Read};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
+use ga10b_llm::chat::Template;
 use ga10b_llm::embedded;
-use ga10b_llm::{CacheType, Engine, EngineOptions, Mode, Model};
+use ga10b_llm::{CacheType, Columns, ColumnsOptions, Engine, EngineOptions, Mode, Model, Sampler, Tokenizer};
 use hcq::{Device, DeviceOptions};
 
 use crate::checker;
 use crate::cli::Cli;
+use crate::grammar::{Compiler, Grammar};
 use crate::memory;
 use crate::progress;
 use crate::shapes::{self, TuningReport};
 
 /// Loads the model that the command line names.
 pub fn model(cli: &Cli) -> anyhow::Result<Model> {
-    match &cli.model {
-        Some(path) => Model::open(path).with_context(|| format!("cannot use the model {}", path.display())),
-        None => Ok(embedded::model()?),
+    let model = match &cli.model {
+        Some(path) => {
+            Model::open(path).with_context(|| format!("cannot use the model {}", path.display()))?
+        }
+        None => embedded::model()?,
+    };
+    let vocab = model.config.vocab;
+    let unknown = cli.sampling.bias().into_iter().find(|(token, _)| *token as usize >= vocab);
+    if let Some((token, _)) = unknown {
+        bail!("--logit-bias names token {token}: the model has tokens 0 to {}", vocab - 1);
     }
+    Ok(model)
 }
 
 /// The prompt of the command line or of the file that it names, or one for the embedded model.
 pub fn prompt(cli: &Cli) -> anyhow::Result<Cow<'_, str>> {
-    let Some(path) = &cli.file else {
-        return Ok(cli.prompt.as_deref().unwrap_or(embedded::PROMPT).into());
+    let Some(path) = &cli.text.file else {
+        return Ok(cli.text.prompt.as_deref().unwrap_or(embedded::PROMPT).into());
     };
     let read = match path.to_str() {
         Some("-") => {
@@ -38,10 +49,52 @@ pub fn prompt(cli: &Cli) -> anyhow::Result<Cow<'_, str>> {
     };
     let named = || format!("cannot read the prompt from {}", path.display());
     let mut text = String::from_utf8(read.with_context(named)?).with_context(named)?;
+    // A closed standard input reads like an empty file.
+    ensure!(!text.is_empty(), "{}: it is empty; -p '' is a prompt without text", named());
     if text.ends_with('\n') {
         text.pop();
     }
     Ok(text.into())
+}
+
+/// The context that `--ctx` names.
+///
+/// # Errors
+/// If it is more than `model` was trained for: what comes after that is not text.
+pub fn context(given: Option<u32>, model: &Model) -> anyhow::Result<Option<usize>> {
+    let most = model.config.context;
+    let given = given.map(|n| n as usize);
+    if let Some(given) = given.filter(|given| *given > most) {
+        bail!(
+            "--ctx {given} is more than the model's context of {most}; choose at most that, or leave it out"
+        );
+    }
+    Ok(given)
+}
+
+/// A sampler by the options of the command line.
+///
+/// # Errors
+/// If the grammar that they name cannot be used.
+pub fn sampler(cli: &Cli, tokenizer: &Tokenizer) -> anyhow::Result<Sampler> {
+    let sampler = cli.sampling.sampler();
+    let (schema, lark) = (cli.constraints.json_schema.as_deref(), cli.constraints.grammar.as_deref());
+    let Some(grammar) = Grammar::read(schema, lark)? else { return Ok(sampler) };
+    let constraint = Compiler::new(tokenizer)?.compile(&grammar).map_err(anyhow::Error::msg);
+    let path = schema.or(lark).unwrap_or(Path::new("-"));
+    Ok(sampler.with_constraint(constraint.with_context(|| format!("cannot use {}", path.display()))?))
+}
+
+/// The template of conversations in the file `path`, or else the model's, if it has one.
+pub fn template(
+    path: Option<&Path>,
+    model: &Model,
+    tokenizer: &Tokenizer,
+) -> anyhow::Result<Option<Template>> {
+    let Some(path) = path else { return Ok(Template::from_gguf(&model.gguf, tokenizer)?) };
+    let named = || format!("cannot use the template {}", path.display());
+    let source = fs::read_to_string(path).with_context(named)?;
+    Template::for_model(&source, &model.gguf, tokenizer).with_context(named).map(Some)
 }
 
 /// How an engine is set up.
@@ -61,6 +114,21 @@ impl Setup {
     pub fn of(cli: &Cli) -> Self {
         let timed = cli.profile || cli.trace.is_some();
         Self { mode: cli.engine, kv: cli.kv, timed, tuned: !cli.no_tuning }
+    }
+
+    /// The options of an engine for `model` on `device`, and where its shapes are from.
+    pub fn options(&self, device: &Device, model: &Model, context: usize) -> (EngineOptions, TuningReport) {
+        let usual = match device.info().backend {
+            hcq::BackendKind::Sim => Mode::Operations,
+            _ => Mode::Persistent,
+        };
+        let in_use = shapes::find(self.tuned, device.info(), model);
+        let options = EngineOptions::new(context)
+            .with_mode(self.mode.unwrap_or(usual))
+            .with_cache(self.kv)
+            .with_phase_times(self.timed)
+            .with_tuning(in_use.tuning);
+        (options, in_use.report)
     }
 }
 
@@ -94,16 +162,7 @@ impl Session {
     /// Sets up an engine for `model` on `device`, for `wanted` positions or as many as the model has.
     pub fn new(device: Device, setup: &Setup, model: &Model, wanted: usize) -> anyhow::Result<Self> {
         let context = wanted.min(model.config.context);
-        let usual = match device.info().backend {
-            hcq::BackendKind::Sim => Mode::Operations,
-            _ => Mode::Persistent,
-        };
-        let in_use = shapes::find(setup.tuned, device.info(), model);
-        let options = EngineOptions::new(context)
-            .with_mode(setup.mode.unwrap_or(usual))
-            .with_cache(setup.kv)
-            .with_phase_times(setup.timed)
-            .with_tuning(in_use.tuning);
+        let (options, tuning) = setup.options(&device, model, context);
         memory::check(&device, model, &options)?;
         let begin = Instant::now();
         let bar = progress::byte_bar("loading");
@@ -113,14 +172,20 @@ impl Session {
         });
         bar.finish_and_clear();
         let engine = engine.context("cannot set up the engine")?;
-        let (wanted, found) = (setup.mode.unwrap_or(usual), engine.mode());
+        let (wanted, found) = (options.mode, engine.mode());
         if wanted != found {
-            let what = format!(
-                "the step kernel does not take this model's sizes ({}, feed-forward {}) on this device: an SM's \
-                 shared memory holds a whole input vector and a ring of weights",
-                model.quantization(),
-                model.config.ff
-            );
+            let what = match Engine::step_kernel_lacks(&model.config, context) {
+                Some(lacks) => {
+                    let name = model.config.architecture.name;
+                    format!("the step kernel has no {lacks}, which {name} models need")
+                }
+                None => format!(
+                    "the step kernel does not take this model's sizes ({}, feed-forward {}) on this device: an SM's \
+                     shared memory holds a whole input vector and a ring of weights",
+                    model.quantization(),
+                    model.config.ff
+                ),
+            };
             ensure!(
                 setup.mode.is_none(),
                 "{what}, so --engine {} is not possible; leave it out, or use --engine {}",
@@ -129,11 +194,30 @@ impl Session {
             );
             tracing::warn!("{what}: steps take one launch per operation, which is slower");
         }
-        Ok(Self { device, engine, context, load: begin.elapsed(), tuning: in_use.report })
+        Ok(Self { device, engine, context, load: begin.elapsed(), tuning })
     }
 
     /// Opens the device that the command line names and sets up an engine for `model`.
     pub fn open(cli: &Cli, model: &Model, wanted: usize) -> anyhow::Result<Self> {
         Self::new(device(cli)?, &Setup::of(cli), model, wanted)
     }
+}
+
+/// Copies `model` to `device` for sequences that are processed together. They share fewer pages if the memory
+/// does not suffice, but `least`.
+pub fn columns(
+    device: &Device,
+    model: &Model,
+    options: ColumnsOptions,
+    least: usize,
+) -> anyhow::Result<Columns> {
+    Columns::check_architecture(model, options.context)?;
+    let options = memory::share(device, model, options, least)?;
+    let bar = progress::byte_bar("loading");
+    let columns = Columns::with_progress(device, model, &options, &mut |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    columns.context("cannot set up the sequences")
 }

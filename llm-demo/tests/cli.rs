@@ -90,7 +90,7 @@ fn a_seed_gives_the_same_text_again() {
 fn verify_states_its_figures_and_bounds() {
     let (code, out, err) = run(&["--verify", "-n", "6"]);
     assert_eq!(code, 0, "{out}{err}");
-    for word in ["NMSE", "KL mean", "top-1", "at most 1e-5", "within bounds"] {
+    for word in ["NMSE", "KL mean", "top-1", "at most 1.0e-5", "within bounds"] {
         assert!(out.contains(word), "{word}: {out}");
     }
 }
@@ -115,6 +115,54 @@ fn bench_prints_one_document_of_json() {
     let parts: f64 =
         first["parts"].as_array().expect("parts").iter().map(|part| seconds(&part["seconds"])).sum();
     assert!((parts - seconds(&first["seconds"])).abs() < 1e-6, "{first}");
+}
+
+#[test]
+fn several_sequences_are_measured_together() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let model = tiny(folder.path(), "q6_k");
+    let args = ["--bench", "-b", "1,3", "--pp", "2", "--tg", "2", "--profile-batch"];
+    let (code, out, err) = run(&[&args[..], &["-m", &model, "--json"]].concat());
+    assert_eq!(code, 0, "{err}");
+    let report: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((&report["schema"], &report["prompt"]), (&"llm-demo.batch/1".into(), &2.into()));
+    let batches: Vec<u64> =
+        report["results"].as_array().expect("rows").iter().filter_map(|r| r["batch"].as_u64()).collect();
+    assert_eq!(batches, [1, 3]);
+    assert!(report["results"][1]["decode_tokens_per_second"].as_f64().expect("a number") > 0.0);
+    let parts = report["profiles"][1]["parts"].as_array().expect("parts");
+    assert!(parts.iter().any(|part| part["kernel"] == "columns_q6_k_8"), "{parts:?}");
+    let (code, out, err) = run(&args);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("a step of 3 sequences"), "{out}");
+    let (code, _, err) = run(&["--bench", "-b", "33"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("a whole number from 1 to 32"), "{err}");
+}
+
+#[test]
+fn steps_of_several_sequences_are_predicted() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let model = tiny(folder.path(), "q6_k");
+    let args = ["predict", "-b", "1,3", "--context", "40"];
+    let (code, out, err) = run(&[&["-m", &model], &args[..], &["--json"]].concat());
+    assert_eq!(code, 0, "{err}");
+    let report: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((&report["schema"], &report["position"]), (&"llm-demo.predict-batch/1".into(), &40.into()));
+    let [one, three] = [0, 1].map(|i| &report["batches"][i]);
+    // Both take the kernels of eight columns; attention is of each column.
+    let count = |batch: &serde_json::Value, what: &str| batch["cost"][what].as_u64().expect("a count");
+    assert_eq!(count(one, "launches"), count(three, "launches"));
+    assert!(count(one, "cache_instructions") > 0);
+    assert_eq!(3 * count(one, "cache_instructions"), count(three, "cache_instructions"));
+    let rate = |batch: &serde_json::Value| batch["predictions"][0]["all_tokens_per_second"].as_f64();
+    assert!(rate(three) > rate(one), "{report}");
+    let (code, out, err) = run(&[&["-m", &model], &args[..]].concat());
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("PREDICTED tok/s of all sequences"), "{out}");
+    let (code, _, err) = run(&["-b", "2"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("--batch goes with --bench or --predict"), "{err}");
 }
 
 #[test]
@@ -384,6 +432,27 @@ fn what_is_said_to_fit_decodes_and_what_is_less_is_refused_at_any_number_of_sms(
         let (_, _, err) = run(&format!("{:.0}", (needed - 2.9) * 1e6));
         assert!(err.contains("does not fit") && !err.contains("weights of up to"), "{sms} SMs: {err}");
     }
+}
+
+#[test]
+fn sequences_that_are_said_to_fit_are_measured_and_others_refused() {
+    let run = |memory: &str| {
+        let mut command = program();
+        command.args(["--bench", "-b", "4", "--pp", "2", "--tg", "2"]).env("NVGPU_SIM_MEMORY", memory);
+        let output = command.output().expect("it starts");
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, err) = run("20000000");
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("shared by up to 4 sequences") && !err.contains("ENOMEM"), "{err}");
+    let needed = err.split_once("it needs ").and_then(|after| after.1.split_once(' ')).expect("a sum").0;
+    let needed: f64 = needed.parse().expect("a number");
+    // What is free is a little less than all.
+    let (code, err) = run(&format!("{:.0}", (needed + 0.3) * 1e6));
+    assert_eq!(code, Some(0), "{err}");
+    let (code, err) = run(&format!("{:.0}", (needed - 0.3) * 1e6));
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("the model does not fit"), "{err}");
 }
 
 #[test]

@@ -139,6 +139,39 @@ fn an_engine_that_the_model_cannot_have_is_an_error_if_asked_for() {
 }
 
 #[test]
+fn an_architecture_that_the_step_kernel_lacks_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("other.gguf");
+    // Eight tokens are more than a window of the tiny model.
+    for (shape, lacks) in [
+        ("tiny-olmoe", "mixtures of experts"),
+        ("tiny-gemma2", "scaled embeddings"),
+        ("tiny-mistral", "windows of positions"),
+    ] {
+        let synthesis: Synthesis = format!("{shape}:q8_0").parse().expect("a shape");
+        synthesis.write_file(3, &file, &mut |_, _| ()).expect("a file");
+        let (code, out, err) = run(&["-m", name(&file), "-n", "8", "-p", "a", "--engine", "persistent"]);
+        assert_eq!((code, out.as_str()), (1, ""), "{err}");
+        assert!(err.contains(&format!("the step kernel has no {lacks}")), "{err}");
+        let (code, out, err) = run(&["-m", name(&file), "-n", "3", "-p", "a", "--verify"]);
+        assert_eq!(code, 0, "{out}{err}");
+        assert!(out.contains("within bounds"), "{out}");
+    }
+}
+
+#[test]
+fn a_model_with_layer_norms_has_a_step_kernel() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("other.gguf");
+    let synthesis: Synthesis = "tiny-gpt2:q8_0".parse().expect("a shape");
+    synthesis.write_file(3, &file, &mut |_, _| ()).expect("a file");
+    let args = ["-m", name(&file), "-n", "3", "-p", "a", "--verify", "--engine", "persistent"];
+    let (code, out, err) = run(&args);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("within bounds"), "{out}");
+}
+
+#[test]
 fn a_model_of_several_types_has_a_step_kernel() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("mixed.gguf");
@@ -197,7 +230,6 @@ fn keys_that_change_the_text_are_refused_or_obeyed() {
     let usual = run(&["-n", "8"]).1;
     for (key, value) in [
         ("llama.attention.causal", Value::Bool(false)),
-        ("llama.attention.sliding_window", Value::U32(8)),
         ("llama.logit_scale", Value::F32(0.5)),
         ("general.type", Value::String("adapter".into())),
     ] {
@@ -206,10 +238,14 @@ fn keys_that_change_the_text_are_refused_or_obeyed() {
         assert_eq!((code, out.as_str()), (1, ""), "{key}: {err}");
         assert!(err.contains(key), "{err}");
     }
-    with(&file, &[("llama.rope.scale_linear", Value::F32(8.0))], &[]);
-    let (code, out, err) = run(&["-m", name(&file), "-p", "Once upon a time", "-n", "8"]);
-    assert_eq!(code, 0, "{err}");
-    assert_ne!(out, usual);
-    let (code, out, err) = run(&["-m", name(&file), "-p", "Once upon a time", "--verify", "-n", "10"]);
-    assert_eq!(code, 0, "{out}{err}");
+    for (key, value) in
+        [("llama.rope.scale_linear", Value::F32(8.0)), ("llama.attention.sliding_window", Value::U32(8))]
+    {
+        with(&file, &[(key, value)], &[]);
+        let (code, out, err) = run(&["-m", name(&file), "-p", "Once upon a time", "-n", "8"]);
+        assert_eq!(code, 0, "{key}: {err}");
+        assert_ne!(out, usual, "{key}");
+        let (code, out, err) = run(&["-m", name(&file), "-p", "Once upon a time", "--verify", "-n", "10"]);
+        assert_eq!(code, 0, "{key}: {out}{err}");
+    }
 }

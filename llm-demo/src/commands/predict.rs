@@ -8,9 +8,9 @@ use anyhow::Context;
 use ga10b_llm::engine::{KernelUse, Residency};
 use ga10b_llm::sampler::argmax;
 use ga10b_llm::{Decoder, Engine, Mode};
-use ga10b_llm_tools::chips::Chip;
+use ga10b_llm_tools::chips::{CHIPS, Chip};
 use ga10b_llm_tools::counted::{Counted, CountingDevice};
-use ga10b_llm_tools::measured::{Comparison, Measurements, compare, fit};
+use ga10b_llm_tools::measured::{Comparison, Measurements, Point, compare, fit, worst_percent};
 use ga10b_llm_tools::roofline::{Fitted, Machine, Phase, Prediction, StepCost};
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ use crate::session::{self, Session, Setup};
 use crate::shapes::TuningReport;
 
 /// Tokens decoded by default; the last one is counted.
-const DEFAULT_STEPS: u32 = 4;
+const DEFAULT_STEPS: usize = 4;
 /// Positions from which attention is split over blocks, whose shares another one adds up.
 const SPLIT_FROM: usize = 256;
 
@@ -74,7 +74,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     // Some steps from the start, of which the last one counts, or a step at each given position.
     let given: Vec<usize> = cli.context.iter().map(|n| *n as usize).collect();
     let positions = match given.is_empty() {
-        true => (0..(cli.count.unwrap_or(DEFAULT_STEPS) as usize).min(most)).collect(),
+        true => (0..cli.count.map_or(DEFAULT_STEPS.min(most), |n| n as usize)).collect(),
         false => given.clone(),
     };
     let room = positions.iter().max().map_or(1, |p| p + 1);
@@ -135,18 +135,10 @@ fn step(engine: &mut Engine, token: u32) -> ga10b_llm::Result<u32> {
 
 /// The cost of a step that `counted` says, and of one at an empty context.
 fn step_cost(engine: &Engine, empty: &Counted, counted: &Counted, position: usize) -> StepCost {
-    let mut phases: Vec<Phase> = Vec::new();
-    for (weight_bytes, per_position) in engine.bytes_of_phases() {
-        let cache_bytes = per_position * position as u64;
-        let same = |p: &&mut Phase| (p.weight_bytes, p.cache_bytes) == (weight_bytes, cache_bytes);
-        match phases.iter_mut().find(same) {
-            Some(phase) => phase.count += 1,
-            None => phases.push(Phase { count: 1, weight_bytes, cache_bytes }),
-        }
-    }
+    let read = |(weights, per_position)| (weights, per_position * position as u64);
     StepCost {
         launches: counted.launches,
-        phases,
+        phases: Phase::counted(engine.bytes_of_phases().map(read)),
         weight_instructions: empty.warp_instructions,
         cache_instructions: counted.warp_instructions.saturating_sub(empty.warp_instructions),
         dram_ratio: counted.dram_ratio,
@@ -155,8 +147,13 @@ fn step_cost(engine: &Engine, empty: &Counted, counted: &Counted, position: usiz
 }
 
 /// The machine of each power mode, with the constants of the command line.
-fn machines(cli: &Cli, chip: Chip) -> impl Iterator<Item = Machine> {
-    chip.machines().into_iter().map(|mut machine| {
+pub(super) fn machines(
+    cli: &Cli,
+    chip: Chip,
+    fitted: impl Fn(Machine) -> Machine,
+) -> impl Iterator<Item = Machine> {
+    chip.machines().into_iter().map(move |machine| {
+        let mut machine = fitted(machine);
         cli.orin.iter().for_each(|constant| constant.apply(&mut machine));
         machine
     })
@@ -164,7 +161,9 @@ fn machines(cli: &Cli, chip: Chip) -> impl Iterator<Item = Machine> {
 
 /// A row per power mode.
 fn predictions(cli: &Cli, cost: &StepCost) -> Vec<Row> {
-    machines(cli, cli.chip).map(|machine| Row { prediction: machine.predict_step(cost), machine }).collect()
+    machines(cli, cli.chip, |machine| machine)
+        .map(|machine| Row { prediction: machine.predict_step(cost), machine })
+        .collect()
 }
 
 /// The document of `--against --json`.
@@ -177,6 +176,19 @@ struct Against {
     fitted: bool,
     rows: Vec<Comparison>,
     worst_percent: f64,
+    /// The same steps on other chips, with these constants: predictions.
+    elsewhere: Vec<Elsewhere>,
+}
+
+/// The predicted tokens per second of a file's steps in a power mode of a module.
+#[derive(Debug, Serialize)]
+struct Elsewhere {
+    module: &'static str,
+    /// Where its power modes are from.
+    source: &'static str,
+    machine: Machine,
+    /// In the order of the file's points.
+    tokens_per_second: Vec<f64>,
 }
 
 /// Compares with the measurements of a file.
@@ -185,8 +197,10 @@ fn against(cli: &Cli, path: &Path) -> anyhow::Result<Outcome> {
     let text = std::fs::read_to_string(path).with_context(named)?;
     let file = Measurements::from_json(&text).with_context(named)?;
     let chip: Chip = file.chip.parse().map_err(anyhow::Error::msg).with_context(named)?;
-    let mut machine = machines(cli, chip).next().context("a chip without a power mode")?;
+    let mut machine =
+        machines(cli, chip, |machine| file.machine(machine)).next().context("a chip without a power mode")?;
     if cli.fit {
+        anyhow::ensure!(!file.is_of_columns(), "--fit is for measurements of one sequence");
         let fitted = fit(&machine, &file.points);
         machine = machine.with(fitted);
     }
@@ -195,14 +209,29 @@ fn against(cli: &Cli, path: &Path) -> anyhow::Result<Outcome> {
     let report = Against {
         schema: "llm-demo.against/1",
         chip: chip.title,
-        note: file.note,
+        note: file.note.clone(),
         constants: Fitted { share, ipc, attention_ipc, exchange_cycles, launch_us },
         fitted: cli.fit,
-        worst_percent: rows.iter().map(|row| row.error_percent.abs()).fold(0.0, f64::max),
+        worst_percent: worst_percent(&rows),
         rows,
+        elsewhere: elsewhere(&file, chip, &machine),
     };
     report::show(&report, cli.json, print_against)?;
     Ok(Outcome::Good)
+}
+
+/// What the steps of `file` take on all chips but `measured`, with the constants of `fitted`.
+fn elsewhere(file: &Measurements, measured: Chip, fitted: &Machine) -> Vec<Elsewhere> {
+    let Machine { share, ipc, attention_ipc, exchange_cycles, launch_us, .. } = *fitted;
+    let fitted = Fitted { share, ipc, attention_ipc, exchange_cycles, launch_us };
+    let of = |chip: Chip, machine: Machine| {
+        let machine = if file.is_of_columns() { machine.of_columns() } else { machine.with(fitted) };
+        let rate = |point: &Point| point.predicted(&machine);
+        let tokens_per_second = file.points.iter().map(rate).collect();
+        Elsewhere { module: chip.title, source: chip.source, machine, tokens_per_second }
+    };
+    let others = CHIPS.into_iter().filter(|chip| chip.key != measured.key);
+    others.flat_map(|chip| chip.machines().into_iter().map(move |machine| of(chip, machine))).collect()
 }
 
 fn print_against(report: &Against, out: &mut impl Write) -> io::Result<()> {
@@ -218,11 +247,12 @@ fn print_against(report: &Against, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)?;
     writeln!(
         out,
-        "{:<26} {:<5} {:>8} {:>10} {:>10} {:>8}",
-        "model", "cache", "position", "measured", "predicted", "error"
+        "{:<26} {:<5} {:>8} {:>7} {:>10} {:>10} {:>8}",
+        "model", "cache", "position", "columns", "measured", "predicted", "error"
     )?;
-    for Comparison { model, kv, position, measured, predicted, error_percent } in &report.rows {
-        write!(out, "{model:<26} {kv:<5} {position:>8} {measured:>10.1} {predicted:>10.1} ")?;
+    for Comparison { model, kv, position, columns, measured, predicted, error_percent } in &report.rows {
+        let columns = columns.map_or("-".to_owned(), |columns| columns.to_string());
+        write!(out, "{model:<26} {kv:<5} {position:>8} {columns:>7} {measured:>10.1} {predicted:>10.1} ")?;
         writeln!(out, "{error_percent:>6.1} %")?;
     }
     writeln!(out, "largest error {:.1} %", report.worst_percent)
@@ -251,8 +281,22 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     print_predictions(report.chip, predictions, out)
 }
 
+/// How far predictions with the constants in use are from what they were fitted to.
+fn error_of_constants() -> String {
+    let known = Measurements::of_h200().ok().and_then(|file| {
+        let machine = file.chip.parse::<Chip>().ok()?.machines().into_iter().next()?;
+        Some((file.points.len(), worst_percent(&compare(&machine, &file.points))))
+    });
+    match known {
+        Some((points, worst)) => {
+            format!("its constants reproduce {points} measurements of an H200 within {worst:.1} %")
+        }
+        None => "the error of its constants is not known".to_owned(),
+    }
+}
+
 fn print_predictions(chip: &str, predictions: &[Row], out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "\nPREDICTION for {chip}, not a measurement")?;
+    writeln!(out, "\nPREDICTION for {chip}, not a measurement; {}", error_of_constants())?;
     writeln!(
         out,
         "{:<10} {:>4} {:>8} {:>7} {:>6} {:>5} {:>9} {:>9} {:>12} {:>10} {:>8}  bound",
@@ -309,7 +353,7 @@ fn print_occupancy(occupancy: &[KernelUse], out: &mut impl Write) -> io::Result<
 
 /// A line per position: the counts, and the predicted rate in each power mode.
 fn print_contexts(chip: &str, contexts: &[At], out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "\nPREDICTED tok/s for {chip} by position, not measured")?;
+    writeln!(out, "\nPREDICTED tok/s for {chip} by position, not measured; {}", error_of_constants())?;
     write!(out, "position   cache MB    DRAM MB    ratio instructions")?;
     for row in contexts.iter().take(1).flat_map(|at| &at.predictions) {
         write!(out, " {:>17}", row.machine.name)?;

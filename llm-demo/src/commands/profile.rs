@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use anyhow::ensure;
 use ga10b_llm::engine::{KernelStat, PhaseParts};
 use ga10b_llm_tools::bandwidth::{self, CopyBandwidth};
 use ga10b_llm_tools::bench::WARM_UP;
@@ -16,7 +17,7 @@ use crate::session::{self, Session, Setup};
 use crate::shapes::TuningReport;
 
 /// Tokens decoded by default.
-const DEFAULT_STEPS: u32 = 16;
+const DEFAULT_STEPS: usize = 16;
 /// How long each way of copying warms up: the profile has just raised the clocks.
 const COPY_WARM_UP: Duration = Duration::from_millis(100);
 
@@ -59,8 +60,14 @@ struct Line {
 
 pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let model = session::model(cli)?;
-    let prompt = cli.pp.map(|n| (n as usize).clamp(1, model.config.context));
-    let steps = (cli.count.unwrap_or(DEFAULT_STEPS) as usize).min(model.config.context);
+    let prompt = cli.pp.map(|n| n as usize);
+    let most = model.config.context;
+    let steps = cli.count.map_or(DEFAULT_STEPS.min(most), |n| n as usize);
+    let (option, tokens) = prompt.map_or(("-n", steps), |tokens| ("--pp", tokens));
+    ensure!(
+        tokens <= most,
+        "{option} {tokens} does not fit the model's context of {most}; choose a smaller one"
+    );
     let mut options = DeviceOptions::default();
     // On a Jetson the copy engine copies by default; here the faster of kernel and engine counts.
     options.kernel_copies_from = Some(bandwidth::SMALL);

@@ -10,7 +10,7 @@ use crate::progress;
 
 pub fn run(cli: &Cli, synthesis: &Synthesis, path: &Path) -> anyhow::Result<Outcome> {
     let bar = progress::byte_bar("writing");
-    let written = synthesis.write_file(cli.seed.unwrap_or(0), path, &mut |done, total| {
+    let written = synthesis.write_file(cli.sampling.seed.unwrap_or(0), path, &mut |done, total| {
         bar.set_length(total);
         bar.set_position(done);
     });

@@ -3,8 +3,8 @@
 mod input;
 mod order;
 
-use std::fs;
-use std::io::{self, Write};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +13,15 @@ use std::thread;
 use anyhow::{Context, bail};
 use ga10b_llm::chat::{Answer, Conversation, Message, Template};
 use ga10b_llm::generate::Stop;
-use ga10b_llm::{Model, Sampler, Tokenizer};
+use ga10b_llm::{Model, Sampler, Tokenizer, session as content};
 use signal_hook::consts::SIGINT;
 
-use crate::cli::{Chat, Cli};
+use crate::cli::Cli;
+use crate::cli::commands::Chat;
 use crate::outcome::Outcome;
-use crate::session::{self, Session};
+use crate::saved::Saved;
+use crate::session;
+use crate::speculation::Decoding;
 use crate::terminal;
 use input::{Input, Line};
 use order::Order;
@@ -30,59 +33,91 @@ const DEFAULT_CONTEXT: usize = 4096;
 
 pub fn run(cli: &Cli, chat: &Chat) -> anyhow::Result<Outcome> {
     let model = session::model(cli)?;
-    let context = chat.ctx.map_or(DEFAULT_CONTEXT, |n| n as usize).min(model.config.context);
-    let (read, session) = thread::scope(|scope| {
+    let context = session::context(chat.ctx, &model)?;
+    let context = context.unwrap_or_else(|| DEFAULT_CONTEXT.min(model.config.context));
+    let mut saved = chat.session.as_deref().map(Saved::open).transpose()?;
+    if let Some(session) = saved.as_ref().and_then(Saved::session) {
+        check_session(chat, session)?;
+    }
+    let (read, decoding) = thread::scope(|scope| {
         let read = scope.spawn(|| read(chat, &model));
-        let session = Session::open(cli, &model, context);
-        (read.join().unwrap_or_else(|panic| resume_unwind(panic)), session)
+        let decoding = Decoding::open(cli, &model, context);
+        (read.join().unwrap_or_else(|panic| resume_unwind(panic)), decoding)
     });
     let (template, tokenizer) = read?;
-    let mut session = session?;
+    let sampler = session::sampler(cli, &tokenizer)?;
+    let mut decoding = decoding?;
+    let before = match (&mut saved, &mut decoding) {
+        (Some(saved), Decoding::Engine(session)) => saved.load(&mut session.engine, &model)?,
+        _ => None,
+    };
     let mut input = Input::open()?;
     // Ctrl-C ends the answer, not the program. After the line editor, which sets a handler of its own.
     let stopped = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGINT, Arc::clone(&stopped))?;
 
+    let goes_on = before.is_some();
+    let content::Session { tokens, messages } = before.unwrap_or_default();
+    let messages = messages.unwrap_or_default();
+    if goes_on {
+        let (count, tokens) = (messages.len(), tokens.len());
+        anstream::eprintln!("[the conversation goes on: {count} messages, {tokens} tokens]");
+    }
     let mut talk = Talk {
-        conversation: Conversation::new(&template, &tokenizer),
-        sampler: Sampler::new(cli.sampling()),
+        loaded: tokens.len(),
+        conversation: Conversation::resume(&template, &tokenizer, messages, tokens),
+        sampler,
         count: cli.count.unwrap_or(DEFAULT_COUNT) as usize,
         context,
         stopped,
+        origin: match &chat.template {
+            Some(path) => format!("--template {}", path.display()),
+            None => "tokenizer.chat_template of the model's file".into(),
+        },
+        refused: false,
     };
-    if let Some(system) = &chat.system {
+    if let Some(system) = chat.system.as_ref().filter(|_| !goes_on) {
         talk.begin(&template, system)?;
     }
     if input.is_terminal() {
         anstream::eprintln!("{}", order::WELCOME);
     }
-    loop {
-        match input.read()? {
-            Line::End => return Ok(Outcome::Good),
-            Line::Cancelled => anstream::eprintln!("[/exit or Ctrl-D ends the program]"),
-            Line::Unreadable => anstream::eprintln!("[that is not UTF-8]"),
-            Line::Text(text) if text.trim().is_empty() => {}
-            Line::Text(text) => match Order::of(&text) {
-                None => talk.say(&mut session, order::message(text))?,
-                Some(Ok(Order::Exit)) => return Ok(Outcome::Good),
-                Some(Ok(order)) => talk.obey(&mut session, &template, order)?,
-                Some(Err(unknown)) => anstream::eprintln!("[{}]", terminal::on_stderr(&unknown)),
-            },
-        }
+    talk.listen(&mut input, &mut decoding, &template)?;
+    if let Some(summary) = decoding.summary() {
+        anstream::eprintln!("[{summary}]");
     }
+    if let (Some(saved), Decoding::Engine(session)) = (saved, &decoding) {
+        let (tokens, messages) = (talk.conversation.held().to_vec(), talk.conversation.messages().to_vec());
+        let messages = Some(messages);
+        saved.save(&session.engine, &model, &content::Session { tokens, messages })?;
+    }
+    Ok(talk.outcome())
+}
+
+/// Refuses a session that is no conversation, or one with another system message than the command line's.
+fn check_session(chat: &Chat, session: &content::Session) -> anyhow::Result<()> {
+    let Some(messages) = &session.messages else {
+        bail!("the session is a text: go on with it by llm-demo run --session FILE");
+    };
+    let system = messages.first().filter(|message| message.role == "system");
+    if let Some(text) = &chat.system
+        && system.is_none_or(|message| message.content != *text)
+    {
+        bail!(
+            "the session's conversation has another system message: leave --system out, or enter /system TEXT"
+        );
+    }
+    Ok(())
 }
 
 /// The template, from the file that the command line names or from the model's, and the vocabulary.
 fn read(chat: &Chat, model: &Model) -> anyhow::Result<(Template, Tokenizer)> {
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
-    let template = match &chat.template {
-        None => Template::from_gguf(&model.gguf, &tokenizer)?,
-        Some(path) => {
-            let named = || format!("cannot use the template {}", path.display());
-            let source = fs::read_to_string(path).with_context(named)?;
-            Some(Template::for_model(&source, &model.gguf, &tokenizer).with_context(named)?)
-        }
-    };
+    if chat.session.is_some() {
+        // While the weights are copied.
+        model.gguf.fingerprint();
+    }
+    let template = session::template(chat.template.as_deref(), model, &tokenizer)?;
     let Some(template) = template else {
         bail!(
             "the model has no template of conversations (tokenizer.chat_template): it continues texts, \
@@ -94,14 +129,25 @@ fn read(chat: &Chat, model: &Model) -> anyhow::Result<(Template, Tokenizer)> {
 
 /// A conversation, and how its answers are made.
 struct Talk<'a> {
+    /// Tokens of the session that no message was answered with yet.
+    loaded: usize,
     conversation: Conversation<'a>,
     sampler: Sampler,
     count: usize,
     context: usize,
     stopped: Arc<AtomicBool>,
+    /// Where the template is from.
+    origin: String,
+    /// Whether it failed with a message.
+    refused: bool,
 }
 
 impl Talk<'_> {
+    /// A template that fails with one message may do with all of them.
+    fn outcome(&self) -> Outcome {
+        if self.refused { Outcome::Bad } else { Outcome::Good }
+    }
+
     /// Begins anew with a system message; an error if the template takes none.
     fn begin(&mut self, template: &Template, system: &str) -> anyhow::Result<()> {
         if !template.takes_system() {
@@ -111,13 +157,36 @@ impl Talk<'_> {
         Ok(())
     }
 
+    /// Answers and obeys until the input ends.
+    fn listen(
+        &mut self,
+        input: &mut Input,
+        decoding: &mut Decoding,
+        template: &Template,
+    ) -> anyhow::Result<()> {
+        loop {
+            match input.read()? {
+                Line::End => return Ok(()),
+                Line::Cancelled => anstream::eprintln!("[/exit or Ctrl-D ends the program]"),
+                Line::Unreadable => anstream::eprintln!("[that is not UTF-8]"),
+                Line::Text(text) if text.trim().is_empty() => {}
+                Line::Text(text) => match Order::of(&text) {
+                    None => self.say(decoding, order::message(text))?,
+                    Some(Ok(Order::Exit)) => return Ok(()),
+                    Some(Ok(order)) => self.obey(decoding, template, order)?,
+                    Some(Err(unknown)) => anstream::eprintln!("[{}]", terminal::on_stderr(&unknown)),
+                },
+            }
+        }
+    }
+
     /// Prints the answer to `text`.
-    fn say(&mut self, session: &mut Session, text: String) -> anyhow::Result<()> {
+    fn say(&mut self, decoding: &mut Decoding, text: String) -> anyhow::Result<()> {
         self.stopped.store(false, Ordering::Relaxed);
         let mut out = io::stdout().lock();
         let mut broken = false;
         let answer = self.conversation.answer(
-            &mut session.engine,
+            decoding.decoder(),
             &mut self.sampler,
             Message::new("user", text),
             self.count,
@@ -135,11 +204,24 @@ impl Talk<'_> {
             // Nobody reads the answers any more, or the device is lost; else another message may do.
             Err(error) if broken || matches!(error, ga10b_llm::Error::Device(_)) => return Err(error.into()),
             Err(error) => {
-                anstream::eprintln!("[{}]", terminal::on_stderr(&error.to_string()));
+                let mut text = error.to_string();
+                if matches!(error, ga10b_llm::Error::Template { .. }) {
+                    self.refused = true;
+                    write!(text, " ({})", self.origin)?;
+                }
+                anstream::eprintln!("[{}]", terminal::on_stderr(&text));
                 return Ok(());
             }
         };
         writeln!(out)?;
+        let loaded = std::mem::take(&mut self.loaded);
+        if answer.reused < loaded {
+            let reused = answer.reused;
+            anstream::eprintln!(
+                "[{reused} of the session's {loaded} tokens were kept: from there on the template writes \
+                 others]"
+            );
+        }
         self.remark(&answer);
         Ok(())
     }
@@ -155,7 +237,7 @@ impl Talk<'_> {
         }
         match answer.generation.as_ref().map(|generation| generation.stop) {
             None => anstream::eprintln!("[stopped]"),
-            Some(Stop::End) => {}
+            Some(Stop::End | Stop::Caller) => {}
             Some(Stop::Count) => anstream::eprintln!("[stopped after {} tokens; -n allows more]", self.count),
             Some(Stop::Context) => {
                 anstream::eprintln!("[the context of {} tokens is full; --ctx allows more]", self.context);
@@ -172,7 +254,11 @@ impl Talk<'_> {
         }
     }
 
-    fn obey(&mut self, session: &mut Session, template: &Template, order: Order) -> anyhow::Result<()> {
+    fn obey(&mut self, decoding: &mut Decoding, template: &Template, order: Order) -> anyhow::Result<()> {
+        if order != Order::Help {
+            // What the session has is no longer what the conversation begins with.
+            self.loaded = 0;
+        }
         let messages = self.conversation.messages();
         let first = usize::from(messages.first().is_some_and(|m| m.role == "system"));
         match order {
@@ -196,7 +282,7 @@ impl Talk<'_> {
                 let question = kept.pop();
                 self.conversation.set_messages(kept);
                 match (order, question) {
-                    (Order::Retry, Some(question)) => self.say(session, question.content)?,
+                    (Order::Retry, Some(question)) => self.say(decoding, question.content)?,
                     _ => anstream::eprintln!("[the last message and its answer are removed]"),
                 }
             }

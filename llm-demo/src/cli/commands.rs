@@ -1,0 +1,396 @@
+//! The subcommands and their options.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand, ValueEnum};
+use ga10b_llm_tools::chips::Chip;
+use ga10b_llm_tools::roofline::Constant;
+use ga10b_sim::Checks;
+
+use crate::cli::constraints::Constraints;
+use crate::cli::sampling::Sampling;
+use crate::cli::speculation::Speculation;
+use crate::cli::values::{Parts, count, parts, seed, sequences, whole};
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Continue a text
+    Run(Run),
+    /// Talk with a model on the terminal
+    ///
+    /// Needs a model with a template of conversations, as files of instruction-tuned models have. Ctrl-C stops
+    /// an answer, Ctrl-D ends the program, /help lists the commands. From a file or a pipe each line is a
+    /// message. Without a sampling option the temperature is 0.
+    Chat(Chat),
+    /// Serve a model over HTTP, with OpenAI's interface and a page to chat with
+    ///
+    /// Routes: /v1/chat/completions, /v1/completions, /v1/models, /health, /metrics (Prometheus), and the
+    /// page at /. Requests are admitted in order of arrival, --parallel of them at the same time. Sampling
+    /// options are for requests that do not say; without --temp their temperature is 0.8, without --seed each
+    /// has another seed. Ctrl-C or SIGTERM ends the server after the requests that it has.
+    Serve(Serve),
+    /// Measure tokens per second, as llama-bench does
+    ///
+    /// Each number of -p is a test of a prompt, each of -n one of decode, at each depth of -d.
+    Bench(Bench),
+    /// Compare logits with the CPU reference
+    Verify(Verify),
+    /// Print the tokens of a text
+    Tokenize(Tokenize),
+    /// Show what a model's file holds, and whether it fits the device; or what a session's file holds
+    ///
+    /// Nothing of the model is copied. The exit code is 1 if it does not fit, and for a session that is damaged
+    /// or of another model.
+    Info(Info),
+    /// Search the shapes of kernels that are fastest on this device for this model
+    ///
+    /// As --tune, whose help says more.
+    Tune(Tune),
+    /// Show the time of a token, kernel by kernel
+    Profile(Profile),
+    /// Predict the time of a token on an Orin or another chip, from its cost on the software ga10b
+    Predict(Predict),
+    /// Write a model of a real shape with random weights
+    Synthesize(Synthesize),
+}
+
+/// A text to begin with.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Text {
+    /// Text to continue
+    #[arg(short, long)]
+    pub prompt: Option<String>,
+
+    /// Continue the text of a file, without its last line feed; - for standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
+    pub file: Option<PathBuf>,
+}
+
+/// Options of a text.
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub text: Text,
+
+    /// Most tokens to generate [default: 256]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub count: Option<u32>,
+
+    #[command(flatten)]
+    pub sampling: Sampling,
+
+    /// Go on with what a file holds, if it exists, and save it there at the end, also after Ctrl-C
+    ///
+    /// Keys and values are loaded instead of computed, for the same model and type of cache. Without -p and -f
+    /// the saved text goes on; a prompt that begins like it is processed from where they differ. The file takes
+    /// what the cache takes, for each token 32 KiB with LLaMA 3.2 1B and 128 KiB with LLaMA 3.1 8B in f16; with
+    /// --kv q8_0 17/32 of it. Only its owner may read it. It is of the engine: not beside --lookup and --draft.
+    #[arg(long, value_name = "FILE")]
+    pub session: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub speculation: Speculation,
+
+    #[command(flatten)]
+    pub constraints: Constraints,
+
+    /// Write a trace of GPU and host to a file for ui.perfetto.dev
+    #[arg(long, value_name = "FILE.json")]
+    pub trace: Option<PathBuf>,
+
+    /// Run on the software ga10b and search for mistakes of kernels: memory, init, race, sync, order,
+    /// separated by commas; by default all
+    #[arg(long, value_name = "CHECKS", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    #[arg(value_parser = Checks::from_str)]
+    pub check: Option<Checks>,
+}
+
+/// Options of a conversation.
+#[derive(Debug, Args)]
+pub struct Chat {
+    /// A system message, which says how to answer
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
+
+    /// Template of the conversation in Jinja, instead of the model's
+    #[arg(long, value_name = "FILE")]
+    pub template: Option<PathBuf>,
+
+    /// Go on with the conversation of a file, if it exists, and save it there at the end
+    ///
+    /// Keys and values are loaded instead of computed, for the same model and type of cache. The file takes what
+    /// the cache takes of the conversation, for each token 32 KiB with LLaMA 3.2 1B and 128 KiB with LLaMA 3.1
+    /// 8B in f16; with --kv q8_0 17/32 of it. Only its owner may read it.
+    #[arg(long, value_name = "FILE")]
+    pub session: Option<PathBuf>,
+
+    /// Tokens of the conversation that the cache holds; the oldest messages are removed to fit [default: 4096,
+    /// or what the model has]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..))]
+    #[arg(allow_negative_numbers = true)]
+    pub ctx: Option<u32>,
+
+    /// Most tokens of an answer [default: 512]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub count: Option<u32>,
+
+    #[command(flatten)]
+    pub sampling: Sampling,
+
+    #[command(flatten)]
+    pub speculation: Speculation,
+
+    #[command(flatten)]
+    pub constraints: Constraints,
+}
+
+/// Options of the server.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Address to listen on; 0.0.0.0 or :: for all, which other machines reach
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub host: IpAddr,
+
+    /// Port to listen on; 0 for a free one, which is reported
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    pub port: u16,
+
+    /// Key that requests have to name; others see it in the list of processes, unlike in the variable or in
+    /// --api-key-file
+    #[arg(long, value_name = "KEY", env = "LLM_DEMO_API_KEY", hide_env_values = true)]
+    pub api_key: Option<String>,
+
+    /// File with the key
+    #[arg(long, value_name = "FILE", conflicts_with = "api_key")]
+    pub api_key_file: Option<PathBuf>,
+
+    /// Tokens of a prompt and its text together [default: 4096, or what the model has]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub ctx: Option<u32>,
+
+    /// Requests that are processed at the same time, 1 to 32 [default: 8, or 1 for architectures without
+    /// columns and with --engine, --lookup or --draft, which are for 1]
+    ///
+    /// From 2 on each step processes a token of every request and pieces of prompts, with a cache in pages
+    /// that they share: what prompts begin with in common is processed once. 1 processes requests one after
+    /// the other with the engine of --engine, which is faster for one alone, and what a prompt has in common
+    /// with the one before is not processed again.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(allow_negative_numbers = true)]
+    pub parallel: Option<u32>,
+
+    /// Process every prompt as a whole, also what it has in common with others
+    #[arg(long)]
+    pub no_prefix_cache: bool,
+
+    /// Requests that wait at most; others are refused with 429
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = count, allow_negative_numbers = true)]
+    pub queue: u32,
+
+    /// Seconds that requests have to end when the server does; then they are cut
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub patience: u32,
+
+    /// Name of the model in requests [default: its file's name]
+    #[arg(long, value_name = "NAME")]
+    pub alias: Option<String>,
+
+    /// Most tokens of requests that do not say [default: what the context has room for]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub count: Option<u32>,
+
+    /// Template of conversations in Jinja, instead of the model's
+    #[arg(long, value_name = "FILE")]
+    pub template: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub sampling: Sampling,
+
+    #[command(flatten)]
+    pub speculation: Speculation,
+}
+
+/// Options of a measurement.
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// Tokens of the prompts [default: 512, 16 on the software device; at most the context]
+    #[arg(short = 'p', long = "n-prompt", value_name = "N,..", value_delimiter = ',')]
+    #[arg(value_parser = whole, allow_negative_numbers = true)]
+    pub prompt: Vec<u32>,
+
+    /// Tokens decoded [default: 128, 16 on the software device; at most the context]
+    #[arg(short = 'n', long = "n-gen", value_name = "N,..", value_delimiter = ',')]
+    #[arg(value_parser = whole, allow_negative_numbers = true)]
+    pub generate: Vec<u32>,
+
+    /// Tokens in the context before, as if a prompt had put them there
+    #[arg(short = 'd', long = "n-depth", value_name = "N,..", value_delimiter = ',', default_value = "0")]
+    #[arg(value_parser = whole, allow_negative_numbers = true)]
+    pub depth: Vec<u32>,
+
+    /// Measured runs of each test, after warm-up [default: 5, 2 on the software device]
+    #[arg(short, long = "repetitions", value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub repeats: Option<u32>,
+
+    /// Format, with llama-bench's fields
+    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
+    pub output: Format,
+}
+
+/// A format of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table in Markdown
+    Md,
+    /// A list of objects
+    Json,
+    /// An object per line
+    Jsonl,
+    /// A line per test after a line of names
+    Csv,
+}
+
+/// Options of a comparison.
+#[derive(Debug, Args)]
+pub struct Verify {
+    #[command(flatten)]
+    pub text: Text,
+
+    /// Steps [default: 32]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub count: Option<u32>,
+
+    /// Compare N greedy tokens with those of one launch per operation instead of logits
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub greedy: Option<u32>,
+
+    /// Run on the software ga10b and search for mistakes of kernels, as llm-demo run --check does
+    #[arg(long, value_name = "CHECKS", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    #[arg(conflicts_with = "greedy", value_parser = Checks::from_str)]
+    pub check: Option<Checks>,
+}
+
+/// Options of the tokenizer.
+#[derive(Debug, Args)]
+pub struct Tokenize {
+    #[command(flatten)]
+    pub text: Text,
+
+    /// Print numbers alone, separated by commas, as --dump-logits takes them
+    #[arg(long)]
+    pub ids: bool,
+
+    /// Add no token at the beginning
+    #[arg(long)]
+    pub no_bos: bool,
+}
+
+/// Options of the report on a file.
+#[derive(Debug, Args)]
+pub struct Info {
+    /// File of a model, as -m, or of a session; with -m whether the session is of that model
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// Context to compute for, beside powers of two up to the model's
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub ctx: Option<u32>,
+
+    /// List the tensors too
+    #[arg(long)]
+    pub tensors: bool,
+
+    /// List the metadata too
+    #[arg(long)]
+    pub metadata: bool,
+}
+
+/// Options of a search.
+#[derive(Debug, Args)]
+pub struct Tune {
+    /// What to search, separated by commas: matvec, prompt; by default all
+    #[arg(value_parser = parts)]
+    pub parts: Option<Parts>,
+
+    /// Time after which no further candidate is started [default: 120]
+    #[arg(long, value_name = "SECONDS")]
+    pub budget: Option<u32>,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of a profile.
+#[derive(Debug, Args)]
+pub struct Profile {
+    /// Tokens decoded [default: 16]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub count: Option<u32>,
+
+    /// Time a prompt of N tokens instead
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub pp: Option<u32>,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of a prediction.
+#[derive(Debug, Args)]
+pub struct Predict {
+    /// Tokens decoded; the last one is counted [default: 4]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub count: Option<u32>,
+
+    /// Chip that it is for: orin-agx-64, orin-agx-32, orin-nx-16, orin-nx-8, orin-nano-8, orin-nano-4 or h200
+    #[arg(long, value_name = "CHIP", default_value = Chip::usual().key, value_parser = Chip::from_str)]
+    pub chip: Chip,
+
+    /// Compare predictions with the measurements of a file, without a model
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["context", "count", "chip"])]
+    pub against: Option<PathBuf>,
+
+    /// With --against: find the constants that fit the measurements best, and compare with those
+    #[arg(long, requires = "against")]
+    pub fit: bool,
+
+    /// Positions at which a token is counted, separated by commas, as if the cache were full up to there
+    #[arg(long, value_name = "N,..", value_delimiter = ',', conflicts_with = "count")]
+    #[arg(value_parser = whole, allow_negative_numbers = true)]
+    pub context: Vec<u32>,
+
+    /// Predict a step of so many sequences, up to 32, separated by commas, at the position of --context [default:
+    /// 192]
+    #[arg(short, long, value_name = "N,..", value_delimiter = ',', conflicts_with_all = ["count", "against"])]
+    #[arg(value_parser = sequences, allow_negative_numbers = true)]
+    pub batch: Vec<u32>,
+
+    /// Overrides a constant: sms, mhz, gbps, share, ipc, attention-ipc, exchange-cycles, launch-us or link-us
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub orin: Vec<Constant>,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of a synthetic model.
+#[derive(Debug, Args)]
+pub struct Synthesize {
+    /// Shape and quantization, e.g. llama-3.2-1b:q6_k
+    #[arg(value_name = "SHAPE:QUANT")]
+    pub spec: String,
+
+    /// File to write
+    #[arg(value_name = "FILE")]
+    pub file: String,
+
+    /// Seed of the weights [default: 0]
+    #[arg(long, value_name = "S", value_parser = seed, allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+}

@@ -1,0 +1,192 @@
+//! Serves a model over HTTP.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::panic::resume_unwind;
+use std::process;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use ga10b_llm::engine::PAGE;
+use ga10b_llm::{Columns, ColumnsOptions, Model, Tokenizer};
+use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::cli::Cli;
+use crate::cli::commands::Serve;
+use crate::outcome::Outcome;
+use crate::serve::access::Access;
+use crate::serve::app::{App, Limits, Own, router};
+use crate::serve::batch::Batch;
+use crate::serve::listen;
+use crate::serve::metrics::Metrics;
+use crate::serve::openai::request::Defaults;
+use crate::serve::scheduler::{self, Build, Options, Processor};
+use crate::serve::serial::Serial;
+use crate::session;
+use crate::speculation::Decoding;
+
+/// Positions of the cache by default, if the model has as many.
+const DEFAULT_CONTEXT: usize = 4096;
+/// Requests at the same time by default.
+const DEFAULT_PARALLEL: usize = 8;
+/// How long the engine is left alone after it could not be set up.
+const RETRY: Duration = Duration::from_secs(10);
+/// Temperature of requests that do not say.
+const TEMPERATURE: f32 = 0.8;
+/// How long a step of the engine has to end after its request was cut.
+const LAST_STEP: Duration = Duration::from_secs(10);
+
+pub fn run(cli: &Cli, serve: &Serve) -> anyhow::Result<Outcome> {
+    let model = session::model(cli)?;
+    let context = session::context(serve.ctx, &model)?;
+    let context = context.unwrap_or_else(|| DEFAULT_CONTEXT.min(model.config.context));
+    let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
+    let tokenizer = Arc::new(tokenizer);
+    let template = session::template(serve.template.as_deref(), &model, &tokenizer)?;
+    let key = key(serve)?;
+    let address = SocketAddr::new(serve.host, serve.port);
+    let loopback = serve.host.is_loopback();
+    if !loopback && key.is_none() {
+        tracing::warn!("everybody who reaches {address} may use the server: there is no --api-key");
+    }
+    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    let address = listener.local_addr()?;
+
+    let metrics = Arc::new(Metrics::default());
+    let parallel = parallel(cli, serve, &model, context)?;
+    let build: Build<'_> = Box::new(|| processor(cli, serve, (&model, &tokenizer), (parallel, context)));
+    let options = Options { waiting: serve.queue as usize, retry: RETRY };
+    let (scheduler, mut worker) = scheduler::new(options, Arc::clone(&metrics), build);
+    let limits = Limits::default();
+    let app = App {
+        scheduler: scheduler.clone(),
+        tokenizer: Arc::clone(&tokenizer),
+        template,
+        metrics,
+        model: serve.alias.clone().unwrap_or_else(|| name(cli, &model)),
+        context,
+        defaults: defaults(cli),
+        limits,
+        access: Access { key, loopback },
+        own: Own::default(),
+    };
+    let router = router(Arc::new(app));
+    let patience = Duration::from_secs(serve.patience.into());
+    let (stop, stopped) = watch::channel(false);
+    let http = thread::Builder::new().name("http".into()).spawn({
+        let stop = stop.clone();
+        move || {
+            let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+            let served = runtime.block_on(async {
+                tokio::spawn(signals(stop));
+                listen::serve(listener, router, limits, scheduler.clone(), stopped, patience).await
+            });
+            scheduler.cut();
+            thread::spawn(|| {
+                thread::sleep(LAST_STEP);
+                tracing::error!("the engine does not end");
+                process::exit(1);
+            });
+            served
+        }
+    })?;
+    let started = worker.start();
+    if started.is_ok() {
+        tracing::info!("listening on http://{address}");
+        worker.run();
+    }
+    stop.send_replace(true);
+    http.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+    started?;
+    Ok(Outcome::Good)
+}
+
+/// How many requests are processed at the same time.
+fn parallel(cli: &Cli, serve: &Serve, model: &Model, context: usize) -> anyhow::Result<usize> {
+    let lacking = Columns::check_architecture(model, context);
+    match serve.parallel.map(|n| n as usize) {
+        Some(1) => Ok(1),
+        Some(parallel) => {
+            lacking.context("use --parallel 1")?;
+            ensure!(cli.engine.is_none(), "--engine is for --parallel 1, not {parallel}");
+            let drafts = cli.speculation.is_asked();
+            ensure!(!drafts, "--lookup and --draft are for --parallel 1, not {parallel}");
+            Ok(parallel)
+        }
+        None if cli.engine.is_some() || cli.speculation.is_asked() => Ok(1),
+        None => match lacking {
+            Ok(()) => Ok(DEFAULT_PARALLEL),
+            Err(lacking) => {
+                tracing::warn!("requests are processed one after the other: {lacking}");
+                Ok(1)
+            }
+        },
+    }
+}
+
+/// What generates texts, on a device that is opened for it.
+fn processor<'a>(
+    cli: &Cli,
+    serve: &Serve,
+    (model, tokenizer): (&Model, &'a Tokenizer),
+    (parallel, context): (usize, usize),
+) -> anyhow::Result<Box<dyn Processor + 'a>> {
+    let caches = !serve.no_prefix_cache;
+    if parallel == 1 {
+        let decoding = Decoding::open(cli, model, context)?;
+        return Ok(Box::new(Serial::new(tokenizer, decoding.into_decoder(), caches)));
+    }
+    let options = ColumnsOptions::new(parallel, context).with_cache(cli.kv).with_chunks();
+    let device = session::device(cli)?;
+    let mut columns = session::columns(&device, model, options, context.div_ceil(PAGE))?;
+    // Else the first requests wait for it.
+    columns.record_all()?;
+    Ok(Box::new(Batch::new(tokenizer, columns, caches)))
+}
+
+/// Ends the server at the first signal, the program at the second one.
+async fn signals(stop: watch::Sender<bool>) {
+    let signals = signal(SignalKind::interrupt()).and_then(|i| Ok((i, signal(SignalKind::terminate())?)));
+    let (mut interrupt, mut terminate) = match signals {
+        Ok(signals) => signals,
+        Err(error) => return tracing::error!("signals cannot be received: {error}"),
+    };
+    let mut next = async || tokio::select! { _ = interrupt.recv() => 130, _ = terminate.recv() => 143 };
+    next().await;
+    tracing::info!("ending; another signal ends at once");
+    stop.send_replace(true);
+    process::exit(next().await);
+}
+
+/// The key that requests have to name.
+fn key(serve: &Serve) -> anyhow::Result<Option<String>> {
+    let key = match &serve.api_key_file {
+        None => serve.api_key.clone(),
+        Some(path) => {
+            let text = fs::read_to_string(path);
+            let text = text.with_context(|| format!("cannot read the key from {}", path.display()))?;
+            Some(text.trim().to_owned())
+        }
+    };
+    ensure!(key.as_ref().is_none_or(|key| !key.is_empty()), "the key is empty");
+    Ok(key)
+}
+
+/// How texts are generated where a request does not say.
+fn defaults(cli: &Cli) -> Defaults {
+    let sampling = &cli.sampling;
+    let (penalties, bias, seed) = (sampling.penalties(), sampling.bias(), sampling.seed);
+    let count = cli.count.map(u64::from);
+    Defaults { sampling: sampling.options_at(TEMPERATURE), penalties, bias, seed, count }
+}
+
+/// The model's name in requests: its file without the extension.
+fn name(cli: &Cli, model: &Model) -> String {
+    let file = cli.model.as_ref().and_then(|path| path.file_stem());
+    let name = file.map(|name| name.to_string_lossy().into_owned());
+    name.unwrap_or_else(|| model.name().unwrap_or("embedded").to_owned())
+}

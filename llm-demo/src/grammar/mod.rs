@@ -1,0 +1,273 @@
+//! What texts have to be: JSON, JSON by a schema, or a grammar in Lark's notation.
+//!
+//! `llguidance` compiles grammars, and computes before each token which ones may come next. Its work is
+//! bounded, by sizes and by counts of operations; the times are at its own rates for a fast core. Tokens are
+//! taken as bytes, so that a token may end within a character, and any division of a text into tokens is
+//! allowed.
+
+mod limits;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs;
+use std::panic::resume_unwind;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, ensure};
+use ga10b_llm::Tokenizer;
+use ga10b_llm::sampler::{Constraint, GaveUp};
+use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
+use llguidance::earley::SlicedBiasComputer;
+use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
+use llguidance::{JsonCompileOptions, Matcher, ParserFactory};
+use serde_json::{Value, json};
+
+/// Bytes of the longest grammar, or of a schema as compact JSON.
+const MOST_BYTES: usize = 128 << 10;
+/// What may be between the tokens of JSON: nothing, a space, or a line feed and what indents the next line. A
+/// model that writes nothing but spaces would never end.
+const SPACES: &str = r"( |\n[ \t]{0,20})";
+/// Bytes of stack for the compiler, which recurses.
+const STACK: usize = 256 << 20;
+/// Schemas that are compiled to find the part that is wrong.
+const MOST_TRIES: usize = 256;
+
+/// What a text has to be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Grammar {
+    /// A JSON object.
+    Object,
+    /// JSON that a schema accepts.
+    Schema(Value),
+    /// Of a grammar in Lark's notation.
+    Lark(String),
+}
+
+/// Compiles grammars for a vocabulary.
+pub struct Compiler {
+    factory: ParserFactory,
+}
+
+impl Grammar {
+    /// Reads the file of a schema, or of a grammar in Lark's notation, if there is one.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no JSON.
+    pub fn read(schema: Option<&Path>, lark: Option<&Path>) -> anyhow::Result<Option<Self>> {
+        let Some(path) = schema.or(lark) else { return Ok(None) };
+        let named = || format!("cannot read {}", path.display());
+        let text = fs::read_to_string(path).with_context(named)?;
+        Ok(Some(match schema {
+            Some(_) => Self::Schema(serde_json::from_str(&text).with_context(named)?),
+            None => Self::Lark(text),
+        }))
+    }
+
+    /// An error if it is too large to be compiled, or means something else to the compiler.
+    fn check(&self) -> Result<(), String> {
+        let bytes = match self {
+            Self::Object => 0,
+            Self::Lark(text) => {
+                limits::check_lark(text)?;
+                text.len()
+            }
+            Self::Schema(schema) => {
+                limits::check_schema(schema)?;
+                schema.to_string().len()
+            }
+        };
+        match bytes {
+            0..=MOST_BYTES => Ok(()),
+            _ => Err(format!("it has {bytes} bytes, more than {MOST_BYTES}")),
+        }
+    }
+
+    fn source(&self) -> GrammarWithLexer {
+        let schema = match self {
+            Self::Object => json!({"type": "object"}),
+            Self::Schema(Value::Bool(all)) => json!({"allOf": [all]}),
+            Self::Schema(schema) => schema.clone(),
+            Self::Lark(text) => return GrammarWithLexer::from_lark(text.clone()),
+        };
+        let options = JsonCompileOptions { whitespace_pattern: Some(SPACES.into()), ..Default::default() };
+        let mut schema = schema;
+        if schema.is_object() {
+            options.apply_to(&mut schema);
+        }
+        GrammarWithLexer::from_json_schema(schema)
+    }
+}
+
+impl Compiler {
+    /// A compiler for the vocabulary of `tokenizer`.
+    ///
+    /// # Errors
+    /// If it has no token that ends text: nothing would say where JSON ends.
+    pub fn new(tokenizer: &Tokenizer) -> anyhow::Result<Self> {
+        let ends = tokenizer.ends();
+        let count = u32::try_from(tokenizer.vocab()).context("the vocabulary is too large")?;
+        ensure!(!ends.is_empty(), "the vocabulary has no token that ends text, which grammars need");
+        let word = |token: u32| match tokenizer.bytes(token).filter(|_| !tokenizer.is_end(token)) {
+            Some(bytes) => bytes.to_vec(),
+            // Its name, which no text has.
+            None => [&[TokTrie::SPECIAL_TOKEN_MARKER], tokenizer.name(token).as_bytes()].concat(),
+        };
+        let words: Vec<Vec<u8>> = (0..count).map(word).collect();
+        let trie = TokTrie::from(&TokRxInfo::new(count, ends[0]), &words).with_eos_tokens(ends);
+        let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+        let slices = SlicedBiasComputer::json_slices();
+        let mut factory = ParserFactory::new(&env, InferenceCapabilities::default(), &slices)?;
+        factory.quiet();
+        *factory.limits_mut() = ParserLimits {
+            // States of 1 to 2 KiB.
+            max_lexer_states: 16_384,
+            verbose_errors: false,
+            ..ParserLimits::default()
+        };
+        Ok(Self { factory })
+    }
+
+    /// The constraint of a text by `grammar`.
+    ///
+    /// # Errors
+    /// What is wrong with the grammar, and where in a schema.
+    pub fn compile(&self, grammar: &Grammar) -> Result<Box<dyn Constraint>, String> {
+        grammar.check()?;
+        on_a_large_stack(|| match self.matcher(grammar) {
+            Ok(matcher) => Ok(Box::new(Text { start: matcher.clone(), matcher }) as Box<dyn Constraint>),
+            Err(message) => Err(match grammar {
+                Grammar::Schema(schema) => format!("{}: {message}", self.blame(schema, &message)),
+                _ => message,
+            }),
+        })
+    }
+
+    fn matcher(&self, grammar: &Grammar) -> Result<Matcher, String> {
+        if let Grammar::Schema(Value::Object(fields)) = grammar
+            && fields.contains_key("x-guidance")
+        {
+            return Err("x-guidance is not supported".into());
+        }
+        let grammar = TopLevelGrammar::from_grammar(grammar.source());
+        let matcher = Matcher::new(self.factory.create_parser(grammar));
+        match matcher.get_error() {
+            None => Ok(matcher),
+            Some(error) => Err(message(&error)),
+        }
+    }
+
+    /// The innermost part of a schema that is wrong in the same way, as a pointer.
+    fn blame(&self, schema: &Value, message: &str) -> String {
+        let mut place = "#".to_owned();
+        let mut part = schema;
+        let mut tries = 0;
+        'inwards: loop {
+            for (name, inner) in parts(part) {
+                tries += 1;
+                if tries > MOST_TRIES {
+                    return place;
+                }
+                let alone = with_definitions(inner, schema);
+                if self.matcher(&Grammar::Schema(alone)).is_err_and(|other| other == message) {
+                    place = format!("{place}/{name}");
+                    part = inner;
+                    continue 'inwards;
+                }
+            }
+            return place;
+        }
+    }
+}
+
+/// The schemas within a schema, by their pointers from there.
+fn parts(schema: &Value) -> Vec<(String, &Value)> {
+    const ONE: [&str; 3] = ["items", "additionalProperties", "not"];
+    const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
+    const NAMED: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
+    let step = |name: &str| name.replace('~', "~0").replace('/', "~1");
+    let one = ONE.iter().filter_map(|name| Some(((*name).to_owned(), schema.get(name)?)));
+    let lists = LISTS.iter().filter_map(|name| Some((name, schema.get(name)?.as_array()?)));
+    let lists = lists
+        .flat_map(|(name, list)| list.iter().enumerate().map(move |(at, v)| (format!("{name}/{at}"), v)));
+    let named = NAMED.iter().filter_map(|name| Some((name, schema.get(name)?.as_object()?)));
+    let named =
+        named.flat_map(|(name, all)| all.iter().map(move |(key, v)| (format!("{name}/{}", step(key)), v)));
+    one.chain(lists).chain(named).collect()
+}
+
+/// A part of a schema with the definitions that it may refer to.
+fn with_definitions(part: &Value, whole: &Value) -> Value {
+    let mut alone = part.clone();
+    if let Some(fields) = alone.as_object_mut() {
+        for name in ["$defs", "definitions"] {
+            if let Some(definitions) = whole.get(name) {
+                fields.entry(name).or_insert_with(|| definitions.clone());
+            }
+        }
+    }
+    alone
+}
+
+/// What the compiler says, in a line, without its own state.
+fn message(text: &str) -> String {
+    let words = text.lines().take_while(|line| !line.starts_with('<')).flat_map(str::split_whitespace);
+    words.collect::<Vec<_>>().join(" ").chars().take(400).collect()
+}
+
+fn on_a_large_stack<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let thread = thread.map_err(|error| format!("no thread for the compiler can be started: {error}"))?;
+        thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// A text by a grammar.
+struct Text {
+    /// Before the first token.
+    start: Matcher,
+    matcher: Matcher,
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Text").field("stopped", &self.matcher.is_stopped()).finish_non_exhaustive()
+    }
+}
+
+/// Reports why `llguidance` gave up.
+fn gave_up(error: &anyhow::Error) -> GaveUp {
+    tracing::warn!("the constraint of a text: {}", message(&error.to_string()));
+    GaveUp
+}
+
+impl Constraint for Text {
+    fn begin(&mut self) {
+        self.matcher = self.start.clone();
+    }
+
+    fn restrict(&mut self, logits: &mut [f32]) -> Result<(), GaveUp> {
+        let mask = self.matcher.compute_mask_or_eos().map_err(|error| gave_up(&error))?;
+        for (token, logit) in logits.iter_mut().enumerate() {
+            if token >= mask.len() || !mask.get(token) {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, token: u32) -> Result<bool, GaveUp> {
+        if self.matcher.is_stopped() {
+            return Ok(true);
+        }
+        self.matcher.consume_token(token).map_err(|error| gave_up(&error))?;
+        Ok(self.matcher.is_stopped())
+    }
+
+    fn copied(&self) -> Box<dyn Constraint> {
+        Box::new(Self { start: self.start.clone(), matcher: self.matcher.deep_clone() })
+    }
+}

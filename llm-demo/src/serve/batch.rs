@@ -1,0 +1,235 @@
+//! Several requests at once: a token of each in one step of the engine.
+//!
+//! [`ga10b_llm::schedule`] divides the steps among the requests. The text of a request is the same alone and
+//! beside others.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use ga10b_llm::schedule::{self, Finish, RequestId, Sequences};
+use ga10b_llm::tokenizer::TextStream;
+use ga10b_llm::{Error, Tokenizer};
+
+use crate::serve::job::{Event, Failure, Reason, Usage};
+use crate::serve::scheduler::{Job, Processor, Queue};
+use crate::serve::stops::Stops;
+
+/// Sequences that process requests together.
+pub struct Batch<'a, S: Sequences> {
+    tokenizer: &'a Tokenizer,
+    scheduler: schedule::Scheduler<S>,
+    tasks: BTreeMap<RequestId, Task<'a>>,
+    /// Pages that the prefix cache has given up, as far as they are counted.
+    evicted: u64,
+}
+
+/// A request of the scheduler.
+struct Task<'a> {
+    job: Job,
+    text: TextStream<'a>,
+    stops: Stops,
+    /// Tokens of the prompt that were in the cache.
+    cached: usize,
+    /// Tokens of the text.
+    generated: usize,
+    /// When the last of them came.
+    last: Option<Instant>,
+}
+
+impl Task<'_> {
+    fn usage(&self) -> Usage {
+        Usage { prompt: self.job.request.prompt.len(), cached: self.cached, generated: self.generated }
+    }
+
+    /// Counts what came from the cache, before the first token: it may have begun several times until then.
+    fn count_cached(&self, queue: &Queue) {
+        if self.generated == 0 {
+            queue.metrics().cached_tokens.inc_by(self.cached as u64);
+        }
+    }
+
+    /// Sends what is certain of the text after `piece`. False if nobody receives it.
+    fn send(&mut self, piece: &str) -> bool {
+        let text = self.stops.push(piece);
+        let events = &self.job.ticket.events;
+        if text.is_empty() { !events.is_closed() } else { events.send(Event::Text(text)).is_ok() }
+    }
+
+    /// The last event, after the rest of the text.
+    fn end(mut self, queue: &Queue, finish: Finish) {
+        let usage = self.usage();
+        if let Finish::NotFinite { position } = finish {
+            let error = anyhow::Error::from(Error::NotFinite { phase: "step", layer: None, position });
+            let failure = Failure::Engine(format!("{error:#}"));
+            return queue.end(&self.job.ticket, Some(Event::Failed(failure)));
+        }
+        if finish == Finish::Constraint {
+            return queue.end(&self.job.ticket, Some(Event::Failed(Failure::Constraint)));
+        }
+        let mut rest = String::new();
+        if !self.stops.stopped() {
+            rest = self.stops.push(&self.text.finish());
+        }
+        let stopped = self.stops.stopped() || finish == Finish::End;
+        rest.push_str(&self.stops.finish());
+        let ticket = &self.job.ticket;
+        if !rest.is_empty() {
+            // Whether somebody receives it is seen at the last event.
+            let _ = ticket.events.send(Event::Text(rest));
+        }
+        let reason = if stopped { Reason::Stop } else { Reason::Length };
+        queue.end(ticket, (!ticket.events.is_closed()).then_some(Event::End(reason, usage)));
+    }
+}
+
+impl<'a, S: Sequences> Batch<'a, S> {
+    /// With `caches` what several prompts begin with is processed once.
+    pub fn new(tokenizer: &'a Tokenizer, sequences: S, caches: bool) -> Self {
+        let most = sequences.most_sequences();
+        let scheduler = schedule::Scheduler::new(sequences, most);
+        let scheduler = if caches { scheduler.with_prefix_cache() } else { scheduler };
+        Self { tokenizer, scheduler, tasks: BTreeMap::new(), evicted: 0 }
+    }
+
+    /// Takes requests for all sequences, unless one still waits for pages; waits for the first of them. False
+    /// at the end of the queue.
+    fn accept(&mut self, queue: &Queue) -> bool {
+        let load = self.scheduler.load();
+        let most = self.scheduler.most_running();
+        let mut free = if load.waiting > 0 { 0 } else { most - load.running };
+        while free > 0 {
+            let job = match self.tasks.is_empty() {
+                true => queue.take(),
+                false => queue.try_take(),
+            };
+            let Some(job) = job else { break };
+            free -= usize::from(self.submit(queue, job));
+        }
+        !self.tasks.is_empty()
+    }
+
+    /// Gives a request to the scheduler; false if it cannot be processed.
+    fn submit(&mut self, queue: &Queue, job: Job) -> bool {
+        let request = &job.request;
+        let tokens = request.prompt.len() as u64;
+        let submitted = self.scheduler.submit(schedule::Request {
+            prompt: request.prompt.clone(),
+            sampler: request.sampler.clone(),
+            most: request.count,
+            ends: self.tokenizer.ends().to_vec(),
+            reuse: request.reuse,
+        });
+        let id = match submitted {
+            Ok(id) => id,
+            Err(error) => {
+                let failure = Failure::Engine(format!("{:#}", anyhow::Error::from(error)));
+                queue.end(&job.ticket, Some(Event::Failed(failure)));
+                return false;
+            }
+        };
+        queue.metrics().prompt_tokens.inc_by(tokens);
+        let (text, stops) = (self.tokenizer.stream(), Stops::new(job.request.stops.clone()));
+        self.tasks.insert(id, Task { job, text, stops, cached: 0, generated: 0, last: None });
+        true
+    }
+
+    /// Ends the requests that nobody waits for.
+    fn drop_cancelled(&mut self, queue: &Queue) -> ga10b_llm::Result<()> {
+        let gone = self.tasks.iter().filter(|(_, task)| task.job.ticket.events.is_closed());
+        let gone: Vec<RequestId> = gone.map(|(id, _)| *id).collect();
+        gone.into_iter().try_for_each(|id| self.cancel(queue, id))
+    }
+
+    fn cancel(&mut self, queue: &Queue, id: RequestId) -> ga10b_llm::Result<()> {
+        self.scheduler.cancel(id)?;
+        if let Some(task) = self.tasks.remove(&id) {
+            queue.end(&task.job.ticket, None);
+        }
+        Ok(())
+    }
+
+    /// Passes on what happened to a request.
+    fn report(&mut self, queue: &Queue, id: RequestId, event: schedule::Event) -> ga10b_llm::Result<()> {
+        let token = match event {
+            schedule::Event::Token(token) => token,
+            schedule::Event::Admitted { reused } => {
+                // Not what it had itself before it made room for others.
+                if let Some(task) = self.tasks.get_mut(&id).filter(|task| task.generated == 0) {
+                    task.cached = reused;
+                }
+                return Ok(());
+            }
+            schedule::Event::Reused { tokens } => {
+                if let Some(task) = self.tasks.get_mut(&id) {
+                    task.cached += tokens;
+                }
+                return Ok(());
+            }
+            schedule::Event::Finished(finish) => {
+                if let Some(task) = self.tasks.remove(&id) {
+                    task.count_cached(queue);
+                    task.end(queue, finish);
+                }
+                return Ok(());
+            }
+        };
+        // What follows the token that ends a text by a stop string is not of the text.
+        let Some(task) = self.tasks.get_mut(&id) else { return Ok(()) };
+        task.count_cached(queue);
+        let metrics = queue.metrics();
+        metrics.generated_tokens.inc();
+        match task.last.replace(Instant::now()) {
+            None => metrics.first_token(task.job.ticket.arrived.elapsed()),
+            Some(before) => metrics.next_token(before.elapsed()),
+        }
+        task.generated += 1;
+        let piece = task.text.push(token);
+        if !task.send(&piece) {
+            return self.cancel(queue, id);
+        }
+        if task.stops.stopped() {
+            self.scheduler.cancel(id)?;
+            if let Some(task) = self.tasks.remove(&id) {
+                task.end(queue, Finish::End);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S: Sequences> Processor for Batch<'_, S> {
+    fn turn(&mut self, queue: &Queue) -> anyhow::Result<bool> {
+        if queue.is_cut() {
+            self.fail(queue, &Failure::Shutdown);
+            return Ok(false);
+        }
+        self.drop_cancelled(queue)?;
+        let metrics = queue.metrics();
+        metrics.pages_free.set(self.scheduler.sequences().free_pages() as i64);
+        let load = self.scheduler.load();
+        metrics.pages_cached.set(load.cached_pages as i64);
+        metrics.pages_evicted.inc_by(load.evicted_pages - self.evicted);
+        self.evicted = load.evicted_pages;
+        if !self.accept(queue) {
+            return Ok(false);
+        }
+        let events = self.scheduler.step()?;
+        metrics.step(self.scheduler.last_step());
+        for (id, event) in events {
+            self.report(queue, id, event)?;
+        }
+        Ok(true)
+    }
+
+    fn fail(&mut self, queue: &Queue, failure: &Failure) {
+        let mut unbegun = Vec::new();
+        for (id, task) in std::mem::take(&mut self.tasks) {
+            if task.generated == 0 && !self.scheduler.is_running(id) {
+                unbegun.push(task.job);
+            } else {
+                queue.end(&task.job.ticket, Some(Event::Failed(failure.clone())));
+            }
+        }
+        queue.put_back(unbegun);
+    }
+}

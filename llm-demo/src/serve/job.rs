@@ -1,0 +1,81 @@
+//! What passes between HTTP and whatever generates texts: a request goes in, events come out. Who drops the
+//! receiver of the events cancels the request.
+
+use ga10b_llm::Sampler;
+
+/// A text to generate.
+#[derive(Debug)]
+pub struct Request {
+    /// The tokens that it continues; at least one.
+    pub prompt: Vec<u32>,
+    /// How tokens are chosen.
+    pub sampler: Sampler,
+    /// Strings before which the text ends; none is empty.
+    pub stops: Vec<String>,
+    /// Most tokens.
+    pub count: usize,
+    /// Whether the beginning of the prompt may come from the cache, if the request before had it.
+    pub reuse: bool,
+}
+
+/// What becomes of a request, in order. The last one is `End` or `Failed`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// More text: whole characters.
+    Text(String),
+    End(Reason, Usage),
+    Failed(Failure),
+}
+
+/// Why a text ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The model ended it, a stop string did, or it is complete by its constraint.
+    Stop,
+    /// It has as many tokens as were asked for, or as the context has room for.
+    Length,
+}
+
+/// Numbers of tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub prompt: usize,
+    /// Of these, the tokens that came from the cache.
+    pub cached: usize,
+    /// Tokens of the text, also those of a stop string.
+    pub generated: usize,
+}
+
+/// Why there is no text, or no more of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The device, the engine or the model failed; with the diagnosis.
+    Engine(String),
+    /// The engine failed in an earlier request and cannot be set up again; with the diagnosis.
+    Unavailable(String),
+    /// What the text has to be cannot go on.
+    Constraint,
+    /// The server ends.
+    Shutdown,
+}
+
+/// Why a request is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// As many requests wait as may; the estimated time until one has been served.
+    Full { seconds: u64 },
+    /// The engine failed and could not be set up again.
+    Unhealthy(String),
+    /// The server ends.
+    Shutdown,
+}
+
+/// Whether requests are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// The engine is set up, for the first time or again.
+    Loading,
+    Good,
+    Unhealthy(String),
+    Shutdown,
+}

@@ -1,0 +1,192 @@
+//! The fields of a JSON object, taken one after the other: an error names the field, and what it has to be.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Map, Value};
+
+use crate::serve::openai::error::Error;
+
+/// The fields of an object that are not taken yet.
+#[derive(Debug)]
+pub struct Fields {
+    /// What the names of its fields begin with in errors: empty, or where the object is.
+    path: String,
+    fields: Map<String, Value>,
+}
+
+/// What a field may be.
+pub trait Field: Sized {
+    /// In words, after "has to be".
+    const KIND: &'static str;
+
+    /// The value, or what there is instead.
+    fn of(value: Value) -> Result<Self, Value>;
+}
+
+impl Fields {
+    /// The body of a request.
+    pub fn parse(body: &[u8]) -> Result<Self, Error> {
+        let bad = |error: serde_json::Error| Error::bad(format!("the body is no JSON: {error}"));
+        let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
+        if first != Some(&b'{') {
+            serde_json::from_slice::<IgnoredAny>(body).map_err(bad)?;
+            return Err(Error::bad("the body has to be a JSON object: {...}"));
+        }
+        let Object(fields) = serde_json::from_slice(body).map_err(bad)?;
+        Ok(Self { path: String::new(), fields })
+    }
+
+    /// The object at `path` of a request.
+    pub fn of(path: &str, value: Value) -> Result<Self, Error> {
+        let fields = typed(path, value)?;
+        Ok(Self { path: format!("{path}."), fields })
+    }
+
+    /// Where the field `name` is in the request.
+    pub fn path(&self, name: &str) -> String {
+        format!("{}{name}", self.path)
+    }
+
+    /// The field `name`, if it is there and not null.
+    pub fn take<T: Field>(&mut self, name: &str) -> Result<Option<T>, Error> {
+        match self.fields.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => typed(&self.path(name), value).map(Some),
+        }
+    }
+
+    /// An error for a field that was not taken.
+    pub fn end(self) -> Result<(), Error> {
+        let Some(name) = self.fields.keys().next() else { return Ok(()) };
+        let name: String = self.path(name).chars().take(100).collect();
+        Err(Error::field(&name, format!("{name} is not supported")).with_code("unsupported"))
+    }
+}
+
+/// The value of the field at `path`.
+pub fn typed<T: Field>(path: &str, value: Value) -> Result<T, Error> {
+    T::of(value).map_err(|value| {
+        let found = match value {
+            Value::Null => "null".to_owned(),
+            Value::Bool(value) => value.to_string(),
+            Value::Number(number) => number.to_string(),
+            Value::String(_) => "a string".into(),
+            Value::Array(_) => "a list".into(),
+            Value::Object(_) => "an object".into(),
+        };
+        Error::field(path, format!("{path} has to be {}, it is {found}", T::KIND))
+    })
+}
+
+impl Field for Value {
+    const KIND: &'static str = "anything";
+
+    fn of(value: Value) -> Result<Self, Value> {
+        Ok(value)
+    }
+}
+
+impl Field for String {
+    const KIND: &'static str = "a string";
+
+    fn of(value: Value) -> Result<Self, Value> {
+        match value {
+            Value::String(text) => Ok(text),
+            value => Err(value),
+        }
+    }
+}
+
+impl Field for bool {
+    const KIND: &'static str = "true or false";
+
+    fn of(value: Value) -> Result<Self, Value> {
+        value.as_bool().ok_or(value)
+    }
+}
+
+impl Field for f32 {
+    const KIND: &'static str = "a number";
+
+    fn of(value: Value) -> Result<Self, Value> {
+        value.as_f64().map(|number| number as Self).ok_or(value)
+    }
+}
+
+impl Field for u32 {
+    const KIND: &'static str = "a whole number from 0 to 4294967295";
+
+    fn of(value: Value) -> Result<Self, Value> {
+        value.as_u64().and_then(|number| number.try_into().ok()).ok_or(value)
+    }
+}
+
+impl Field for u64 {
+    const KIND: &'static str = "a whole number from 0 on";
+
+    fn of(value: Value) -> Result<Self, Value> {
+        value.as_u64().ok_or(value)
+    }
+}
+
+impl Field for i64 {
+    const KIND: &'static str = "a whole number of 64 bits";
+
+    fn of(value: Value) -> Result<Self, Value> {
+        value.as_i64().ok_or(value)
+    }
+}
+
+impl Field for Vec<Value> {
+    const KIND: &'static str = "a list";
+
+    fn of(value: Value) -> Result<Self, Value> {
+        match value {
+            Value::Array(list) => Ok(list),
+            value => Err(value),
+        }
+    }
+}
+
+impl Field for Map<String, Value> {
+    const KIND: &'static str = "an object";
+
+    fn of(value: Value) -> Result<Self, Value> {
+        match value {
+            Value::Object(fields) => Ok(fields),
+            value => Err(value),
+        }
+    }
+}
+
+/// An object that has no field twice: which of both would count is a matter of the reader.
+struct Object(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Once;
+
+        impl<'de> Visitor<'de> for Once {
+            type Value = Object;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+                let mut fields = Map::new();
+                while let Some((name, value)) = map.next_entry::<String, Value>()? {
+                    if fields.contains_key(&name) {
+                        let name: String = name.chars().take(100).collect();
+                        return Err(A::Error::custom(format_args!("the field {name:?} is there twice")));
+                    }
+                    fields.insert(name, value);
+                }
+                Ok(Object(fields))
+            }
+        }
+
+        deserializer.deserialize_map(Once)
+    }
+}

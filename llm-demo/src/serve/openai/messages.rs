@@ -1,0 +1,78 @@
+//! Where a text begins: the messages of a chat, or a prompt.
+
+use ga10b_llm::chat::Message;
+use serde_json::Value;
+
+use crate::serve::openai::error::Error;
+use crate::serve::openai::fields::{Field, Fields, typed};
+
+/// A text to continue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prompt {
+    Text(String),
+    Tokens(Vec<u32>),
+    Texts(Vec<String>),
+}
+
+impl Field for Prompt {
+    const KIND: &'static str = "a string or a list of token numbers";
+
+    fn of(value: Value) -> Result<Self, Value> {
+        let list = match value {
+            Value::String(text) => return Ok(Self::Text(text)),
+            Value::Array(list) => list,
+            value => return Err(value),
+        };
+        let token = |value: &Value| value.as_u64().and_then(|token| u32::try_from(token).ok());
+        if let Some(tokens) = list.iter().map(token).collect() {
+            return Ok(Self::Tokens(tokens));
+        }
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        list.iter().map(text).collect::<Option<_>>().map(Self::Texts).ok_or(Value::Array(list))
+    }
+}
+
+/// The messages of the field `messages`.
+pub fn messages(list: Vec<Value>) -> Result<Vec<Message>, Error> {
+    list.into_iter().enumerate().map(|(at, value)| message(&format!("messages[{at}]"), value)).collect()
+}
+
+fn message(path: &str, value: Value) -> Result<Message, Error> {
+    let mut fields = Fields::of(path, value)?;
+    let missing = |path: &str| Error::field(path, format!("{path} is missing"));
+    let role: String = fields.take("role")?.ok_or_else(|| missing(&fields.path("role")))?;
+    if fields.take::<Value>("tool_calls")?.is_some_and(|calls| given(&calls)) {
+        return Err(Error::field(&fields.path("tool_calls"), "tool calls are not supported"));
+    }
+    let path = fields.path("content");
+    let content = match fields.take::<Value>("content")? {
+        None => return Err(Error::field(&path, "the message has no text")),
+        Some(Value::String(text)) => text,
+        Some(Value::Array(parts)) => {
+            let texts = parts.into_iter().enumerate().map(|(at, part)| text(&format!("{path}[{at}]"), part));
+            texts.collect::<Result<Vec<_>, _>>()?.join("\n")
+        }
+        Some(other) => return Err(typed::<String>(&path, other).err().unwrap_or_else(|| missing(&path))),
+    };
+    // OpenAI's newer name of it.
+    let role = if role == "developer" { "system".to_owned() } else { role };
+    Ok(Message::new(role, content))
+}
+
+/// The text of a part of a message.
+fn text(path: &str, part: Value) -> Result<String, Error> {
+    let mut part = Fields::of(path, part)?;
+    let kind: String = part.take("type")?.unwrap_or_default();
+    let text: Option<String> = part.take("text")?;
+    text.filter(|_| kind == "text")
+        .ok_or_else(|| Error::field(path, format!("a part is {kind:?}: the model reads text alone")))
+}
+
+/// Whether there is something: an empty list is nothing.
+pub fn given(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(list) => !list.is_empty(),
+        _ => true,
+    }
+}

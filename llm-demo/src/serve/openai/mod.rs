@@ -1,0 +1,7 @@
+//! The interface of OpenAI: what requests hold, how answers and errors look.
+
+pub mod answer;
+pub mod error;
+pub mod fields;
+pub mod messages;
+pub mod request;

@@ -1,0 +1,10 @@
+//! The server over HTTP, with a decoder on the CPU that fails on request.
+
+mod answers;
+mod batch;
+mod device;
+mod failures;
+mod fields;
+mod fixture;
+mod grammar;
+mod limits;

@@ -1,0 +1,141 @@
+//! Opens what decodes a text: the engine, or columns whose steps verify what a draft proposes.
+
+use std::path::Path;
+
+use anyhow::Context;
+use ga10b_llm::speculate::{
+    Draft, DraftModel, Lookup, NoDraft, Sequence, Speculator, SpeculatorOptions, Statistics,
+    check_vocabularies,
+};
+use ga10b_llm::{Columns, ColumnsOptions, Decoder, Model};
+use hcq::Device;
+
+use crate::cli::Cli;
+use crate::session::{self, Session, Setup};
+
+/// What decodes a text.
+pub enum Decoding {
+    /// A token per step.
+    Engine(Box<Session>),
+    /// Several tokens per step.
+    Speculative(Box<Speculative>),
+}
+
+/// Columns and a draft.
+pub struct Speculative {
+    device: Device,
+    decoder: Speculator<Sequence>,
+    /// Positions in the cache.
+    context: usize,
+}
+
+impl Decoding {
+    /// Opens the device that the command line names, and sets up what it asks for, for `wanted` positions or
+    /// as many as `model` has.
+    pub fn open(cli: &Cli, model: &Model, wanted: usize) -> anyhow::Result<Self> {
+        if !cli.speculation.is_asked() {
+            return Ok(Self::Engine(Box::new(Session::open(cli, model, wanted)?)));
+        }
+        let context = wanted.min(model.config.context);
+        let drafting = Drafting::open(cli, model, context)?;
+        let device = session::device(cli)?;
+        let mut decoder = target(cli, &device, model, context)?;
+        decoder.set_draft(drafting.draft(cli, &device, context)?, drafting.options)?;
+        Ok(Self::Speculative(Box::new(Speculative { device, decoder, context })))
+    }
+
+    pub fn device(&self) -> &Device {
+        match self {
+            Self::Engine(session) => &session.device,
+            Self::Speculative(own) => &own.device,
+        }
+    }
+
+    /// Positions in the cache.
+    pub fn context(&self) -> usize {
+        match self {
+            Self::Engine(session) => session.context,
+            Self::Speculative(own) => own.context,
+        }
+    }
+
+    pub fn decoder(&mut self) -> &mut dyn Decoder {
+        match self {
+            Self::Engine(session) => &mut session.engine,
+            Self::Speculative(own) => &mut own.decoder,
+        }
+    }
+
+    pub fn into_decoder(self) -> Box<dyn Decoder> {
+        match self {
+            Self::Engine(session) => Box::new(session.engine),
+            Self::Speculative(own) => Box::new(own.decoder),
+        }
+    }
+
+    /// What became of proposals, in words; `None` without a draft.
+    pub fn summary(&self) -> Option<String> {
+        match self {
+            Self::Engine(_) => None,
+            Self::Speculative(own) => summary(&own.decoder.statistics()),
+        }
+    }
+}
+
+/// What became of proposals, in words; `None` before the first step.
+fn summary(statistics: &Statistics) -> Option<String> {
+    let &Statistics { steps, proposed, accepted, .. } = statistics;
+    let per_step = statistics.tokens_per_step()?;
+    Some(format!(
+        "{} tokens in {steps} steps, {per_step:.2} per step; {accepted} of {proposed} proposed tokens accepted",
+        steps + accepted
+    ))
+}
+
+/// Columns for one sequence of `context` positions, without a draft.
+pub fn target(
+    cli: &Cli,
+    device: &Device,
+    model: &Model,
+    context: usize,
+) -> anyhow::Result<Speculator<Sequence>> {
+    let options = ColumnsOptions::new(1, context).with_cache(cli.kv);
+    let mut columns = session::columns(device, model, options, options.pages)?;
+    // Else the first steps wait for it, and their times are wrong.
+    columns.record_all()?;
+    let sequence = Sequence::new(columns)?;
+    Ok(Speculator::new(sequence, Box::new(NoDraft), SpeculatorOptions::new(0)))
+}
+
+/// The draft that the command line asks for, before it is on a device.
+pub struct Drafting {
+    /// The draft model; `None` for prompt lookup.
+    pub model: Option<Model>,
+    pub options: SpeculatorOptions,
+}
+
+impl Drafting {
+    /// Reads the draft model, and checks that `model` can verify its tokens in `context` positions.
+    pub fn open(cli: &Cli, model: &Model, context: usize) -> anyhow::Result<Self> {
+        let lacking =
+            "--lookup and --draft verify several tokens in one step, for which there are no kernels";
+        Columns::check_architecture(model, context).context(lacking)?;
+        let read = |path: &Path| -> anyhow::Result<Model> {
+            let draft = Model::open(path)?;
+            check_vocabularies(&model.gguf, &draft.gguf)?;
+            Ok(draft)
+        };
+        let path = cli.speculation.draft.as_deref();
+        let named = |path: &Path| format!("cannot use the draft model {}", path.display());
+        let draft = path.map(|path| read(path).with_context(|| named(path))).transpose()?;
+        Ok(Self { model: draft, options: cli.speculation.options() })
+    }
+
+    /// The draft, with a context of `context` positions or as many as its model has.
+    pub fn draft(&self, cli: &Cli, device: &Device, context: usize) -> anyhow::Result<Box<dyn Draft>> {
+        let Some(model) = &self.model else { return Ok(Box::new(Lookup)) };
+        let setup = Setup { mode: None, ..Setup::of(cli) };
+        let session = Session::new(device.clone(), &setup, model, context)?;
+        Ok(Box::new(DraftModel::new(Box::new(session.engine), model.config.vocab)))
+    }
+}
