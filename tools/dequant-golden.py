@@ -13,6 +13,8 @@ import numpy as np
 BLOCKS = 6
 # Byte offsets of the f16 scales inside a block.
 SCALES = {"Q4_0": [0], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+SCALES |= {"Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q3_K": [108], "IQ4_NL": [0], "MXFP4": []}
+SCALES |= {"Q2_K": [80, 82], "IQ4_XS": [0]}
 TYPES = ["F32", "F16", "BF16", *SCALES]
 SCALE_VALUES = np.array([1e-5, -3e-6, 0.0123, -1.5, 6e-8, 0.0], dtype=np.float16)
 

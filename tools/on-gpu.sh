@@ -3,14 +3,17 @@
 #
 #   tools/on-gpu.sh build            here: release binaries into target/gpu/
 #   tools/on-gpu.sh suite            there: the device suite through the rm backend
-#   tools/on-gpu.sh verify           there: llm-demo --verify for Q6_K, Q4_K, Q8_0 and F16 models of the 1B shape, and the embedded model's tokens;
-#                                    256 greedy tokens of the fast path against the unfused one
+#   tools/on-gpu.sh verify           there: llm-demo --verify for Q6_K, Q4_K, Q8_0 and F16 models of the 1B shape, one model of every other
+#                                    architecture, and the embedded model's tokens; 256 greedy tokens of the fast path against the unfused one
 #   tools/on-gpu.sh profile          there: where a step and a prompt of the 1B shape spend their time, and traces of each engine (OUT/trace-*.json)
 #   tools/on-gpu.sh conform          there: the same programs on the GPU and on the software ga10b
 #   tools/on-gpu.sh soak             there: the long form of the soak test, as tools/soak.sh (not part of all)
 #   tools/on-gpu.sh launch [CU]      there: hcq-bench, beside CUDA's figures if nvcc and the source file CU are there
 #   tools/on-gpu.sh kernels          there: hcq-bench kernels, beside CUDA's and cuBLAS' figures if nvcc is there
 #   tools/on-gpu.sh bench [LLAMA]    there: llm-demo --bench on models of true shapes; LLAMA is llama.cpp's llama-bench, to run beside it
+#   tools/on-gpu.sh batch [LLAMA]    there: llm-demo --bench -b 1,2,4,8,16,32; LLAMA is llama.cpp's llama-batched-bench, to run beside it
+#   tools/on-gpu.sh speculate        there: llm-demo --bench --lookup, text by the engine, by columns and with a draft: tokens per second, steps,
+#                                    accepted tokens; MODEL names a GGUF file instead of synthetic ones, DRAFT one of a draft model
 #   tools/on-gpu.sh predict          there: greedy tokens per second of five models at three depths, as JSON (OUT/depth-*.json), for
 #                                    tools/predict-points.py
 #   tools/on-gpu.sh tune             there, with a ptxas: llm-demo --tune, then --bench without and with what it found (not part of all)
@@ -60,6 +63,14 @@ verify() {
         run "verify-$quant" 120 "$bin/llm-demo" --device "$device" --verify -m "$model" -n 8
         run "greedy-$quant" 120 "$bin/llm-demo" --device "$device" --verify --greedy 256 -m "$model"
     done
+    # One model of every other architecture; the largest is 4 GB.
+    for spec in qwen2.5-1.5b:q6_k qwen3-1.7b:q4_k_m gpt2:f16 tiny-phi4:q4_k_m olmoe-1b-7b:q4_0 \
+        tiny-mistral:q6_k tiny-gemma:q6_k gemma-2-2b:q4_k_m gemma-3-1b:q8_0; do
+        name=${spec%:*}-${spec#*:}
+        model=${MODELS:-/tmp}/$name.gguf
+        [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" --synthesize "$spec" "$model"
+        run "verify-$name" 120 "$bin/llm-demo" --device "$device" --verify -m "$model" -n 4
+    done
 }
 profile() {
     model=${MODELS:-/tmp}/llama-3.2-1b-q6_k.gguf
@@ -98,6 +109,36 @@ bench() {
         [ -z "${1:-}" ] || run "llama.cpp-$name" 120 "$1" -m "$model" -p 512 -n 128 -ngl 99 -fa 0,1 -r 5
     done
 }
+# batch [LLAMA_BATCHED_BENCH]: several sequences in one step; with llama.cpp's tool each model by both, one after the other.
+batch() {
+    for spec in ${SPECS:-llama-3.2-1b:q6_k llama-3.2-1b:q4_k_m llama-3.2-1b:q8_0}; do
+        name=${spec%:*}-${spec#*:}
+        model=${MODELS:-/tmp}/$name.gguf
+        [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" --synthesize "$spec" "$model"
+        run "batch-$name" 120 "$bin/llm-demo" --device "$device" --bench -m "$model" -b 1,2,4,8,16,32 --pp 128 --tg 128
+        [ -z "${1:-}" ] || run "llama.cpp-batch-$name" 120 "$1" -m "$model" -npp 128 -ntg 128 -npl 1,2,4,8,16,32 -ngl 99 -fa on -c 8448
+    done
+}
+# speculate: what drafts gain. Synthetic models show times and that the text stays the same; acceptance is that of random weights, so name a real
+# MODEL for figures.
+speculate() {
+    story="Once upon a time, a cheerful boy named Tom lived on a quiet farm. The morning was cold and bright."
+    run speculate-embedded 60 "$bin/llm-demo" --device "$device" --bench --lookup -p "$story $story Once upon a time" --tg 128
+    models=${MODEL:-}
+    if [ -z "$models" ]; then
+        for spec in ${SPECS:-llama-3.2-1b:q6_k llama-3.1-8b:q4_k_m}; do
+            name=${spec%:*}-${spec#*:}
+            model=${MODELS:-/tmp}/$name.gguf
+            [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" --synthesize "$spec" "$model"
+            models="$models $model"
+        done
+    fi
+    for model in $models; do
+        name=$(basename "$model" .gguf)
+        run "lookup-$name" 120 "$bin/llm-demo" --device "$device" --bench --lookup -m "$model" -f "${PROMPT:-SECURITY.md}" --tg 128
+        run "draft-$name" 120 "$bin/llm-demo" --device "$device" --bench --draft "${DRAFT:-$model}" -m "$model" -f "${PROMPT:-SECURITY.md}" --tg 128
+    done
+}
 # Greedy tokens per second around positions 128, 8,192 and 32,704, in about a minute.
 predict() {
     for spec in ${SPECS:-llama-3.2-1b:q6_k llama-3.2-1b:q4_k_m llama-3.2-1b:q8_0 llama-3.2-1b:f16 llama-3.1-8b:q4_k_m}; do
@@ -130,10 +171,12 @@ soak) soak ;;
 launch) launch "${2:-}" ;;
 kernels) kernels ;;
 bench) bench "${2:-}" ;;
+batch) batch "${2:-}" ;;
+speculate) speculate ;;
 predict) predict ;;
 tune) tune ;;
-all) suite; verify; profile; conform; launch "${2:-}"; kernels; bench "${3:-}"; predict ;;
-*) sed -n '2,19p' "$0"; exit 2 ;;
+all) suite; verify; profile; conform; launch "${2:-}"; kernels; bench "${3:-}"; batch "${3:+$(dirname "$3")/llama-batched-bench}"; speculate; predict ;;
+*) sed -n '2,22p' "$0"; exit 2 ;;
 esac
 [ ${#rows[@]} -eq 0 ] && exit 0
 printf '\n%s\n' "${rows[@]}"

@@ -24,7 +24,10 @@ def main():
         with open(name, encoding="utf-8") as file:
             document = json.load(file)
         model = document["model"]
-        key = (f"{model['name']} {model['quantization']}", document["kv"])
+        # A synthesized model is named after its shape and its mix.
+        name = model["name"].removeprefix("synthetic ")
+        name = name if name != model["name"] else f"{name} {model['quantization']}"
+        key = (name, document["kv"])
         if document["schema"].startswith("llm-demo.predict/"):
             for at in document["contexts"]:
                 costs[*key, at["position"]] = at["cost"]

@@ -20,11 +20,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SMS = (80, 86, 87, 89, 90)
 MODULES = {
     "tests/kernels": (["bench", "bounds", "early", "links", "matrix", "suite"], SMS),
-    "sim/tests/data": (["bulk", "fill", "pairs", "planted", "waits"], SMS),
+    "sim/tests/data": (["bulk", "fill", "pairs", "planted", "waits", "warpgroups"], SMS),
     "hcq/kernels": (["copy"], (80, 87, 90)),
 }
 # Modules whose instructions older SMs lack.
-SINCE = {"bulk": 90, "early": 90}
+SINCE = {"bulk": 90, "early": 90, "warpgroups": 90}
+# Modules for an SM with what no later one has.
+SPECIFIC = {"warpgroups"}
 FLAGS = ["-O3"]
 
 
@@ -44,10 +46,11 @@ def main():
         for module in modules:
             ptx = ROOT / folder / f"{module}.ptx"
             for sm in (sm for sm in sms if sm >= SINCE.get(module, 0)):
-                cubin = ptx.with_name(f"{module}.sm_{sm}.cubin")
-                subprocess.run([ptxas, *FLAGS, f"-arch=sm_{sm}", ptx, "-o", cubin], check=True)
+                target = f"sm_{sm}a" if module in SPECIFIC else f"sm_{sm}"
+                cubin = ptx.with_name(f"{module}.{target}.cubin")
+                subprocess.run([ptxas, *FLAGS, f"-arch={target}", ptx, "-o", cubin], check=True)
                 kernels = re.findall(r"\.entry\s+(\w+)", ptx.read_text())
-                rows.append({"file": cubin.name, "target": f"sm_{sm}", "kernels": kernels,
+                rows.append({"file": cubin.name, "target": target, "kernels": kernels,
                              "ptx_sha256": sha256(ptx), "cubin_sha256": sha256(cubin)})
         manifest = {"schema": "ptxgen.manifest/1", "ptxas": re.search(r"V([0-9.]+)", banner).group(1), "flags": FLAGS,
                     "cubins": rows}

@@ -15,7 +15,8 @@ GIVES = {
 }
 # This project's programs, and the shell's own words.
 OWN = {"nvdiag", "llm-demo", "hcq-bench", "hcq-conform", "hcq-fuzz", "hcq-soak", "PROGRAM"}
-SHELL = {"cd", "do", "done", "for", "while", "if", "then", "fi", "export", "echo", "set", "break", "read"}
+SHELL = {"cd", "do", "done", "for", "while", "if", "then", "fi", "export", "echo", "set", "break", "read",
+         "printf"}
 # What only the machine at hand can have: the driver's and the system's own.
 SYSTEM = {"sudo", "dmesg", "journalctl", "nvpmodel", "jetson_clocks", "systemctl", "usermod", "modinfo", "nvcc",
           "apt-get", "apt", "dpkg-query", "nvidia-smi", "docker", "ptxas", "nvdisasm", "man", "ssh", "gdb"}

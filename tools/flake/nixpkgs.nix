@@ -2,7 +2,7 @@
 # not here fails the evaluation, so a misspelt name does. All of them exist in nixpkgs under these names.
 let
   names = [
-    "cargo" "rustc" "rustfmt" "clippy" "cargo-deny" "python3" "git" "gawk" "gnugrep" "coreutils"
+    "cargo" "rustc" "rustfmt" "clippy" "cargo-deny" "python3" "git" "curl" "gawk" "gnugrep" "coreutils"
     "installShellFiles"
   ];
   packages = builtins.listToAttrs (map (name: { inherit name; value = name; }) names) // {

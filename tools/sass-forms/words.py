@@ -75,6 +75,15 @@ def uniform_additions():
     return [bytes_of(word) for word in words]
 
 
+def register_counts():
+    """USETMAXREG: both operations, with each bit of the count, and with guards and predicates."""
+    releases = 0x9C8 | 7 << 12 | 40 << 32 | 0b101 << 72 | 7 << 81 | 1 << 91
+    claims = 0x9C8 | 7 << 12 | 232 << 32 | 0b110 << 72 | 1 << 91
+    words = [base ^ 1 << bit for base in (releases, claims) for bit in range(32, 42)]
+    words += [releases, claims, releases ^ 3 << 12, claims ^ 1 << 15, claims | 5 << 81, claims | 7 << 81]
+    return [bytes_of(word) for word in words]
+
+
 def products(ptxas, nvdisasm):
     """The matrix products of a warpgroup, and the waits for them: words with their texts."""
     words = {}
@@ -112,8 +121,8 @@ def main():
             texts = products(options.ptxas, options.nvdisasm)
             chosen += few(texts)
             all_ += texts
-            chosen += uniform_additions()
-            all_ += uniform_additions()
+            chosen += uniform_additions() + register_counts()
+            all_ += uniform_additions() + register_counts()
         print(f"sm_{sm}: {len(all_)} words, {len(chosen)} in the file", file=sys.stderr)
         short += forms.lines(options.nvdisasm, sm, chosen)
         every += forms.lines(options.nvdisasm, sm, all_) if options.all else []
