@@ -45,6 +45,7 @@ struct State {
     dynamic_shared: Option<u32>,
     max_threads: Option<u32>,
     min_blocks: Option<u32>,
+    max_registers: Option<u32>,
     rolled: bool,
     version: Version,
     /// The instruction that asks for the newest target.
@@ -168,6 +169,12 @@ impl Kernel {
     /// (`.minnctapersm`).
     pub fn min_blocks_per_sm(&self, blocks: u32) {
         self.state.borrow_mut().min_blocks = Some(blocks);
+    }
+
+    /// Gives every thread at most `count` registers (`.maxnreg`). Where warpgroups exchange registers, it is
+    /// what each has when a block begins.
+    pub fn max_registers(&self, count: u32) {
+        self.state.borrow_mut().max_registers = Some(count);
     }
 
     /// Keeps ptxas from unrolling loops (`.pragma "nounroll"`): less code, and as many instructions in flight
@@ -458,6 +465,9 @@ impl Kernel {
         }
         if let Some(blocks) = state.min_blocks {
             let _ = writeln!(text, ".minnctapersm {blocks}");
+        }
+        if let Some(count) = state.max_registers {
+            let _ = writeln!(text, ".maxnreg {count}");
         }
         if state.rolled {
             text.push_str(".pragma \"nounroll\";\n");

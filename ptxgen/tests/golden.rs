@@ -195,7 +195,7 @@ fn hopper_copies_in_bulk() {
 fn warpgroups() -> Kernel {
     let k = Kernel::new("warpgroups");
     k.max_threads(384);
-    k.min_blocks_per_sm(1);
+    k.max_registers(152);
     k.keep_loops();
     let (x, out) = (k.param_ptr::<f16>("x", 16), k.param_ptr::<f32>("out", 16));
     let steps = k.param::<u32>("steps");
@@ -211,7 +211,7 @@ fn warpgroups() -> Kernel {
             k.arrive_named(1u32, 256u32);
         },
         || {
-            k.claim_registers(232);
+            k.claim_registers(208);
             k.sync_named(1u32, 256u32);
             let sums = k.warpgroup_sums(32);
             let a = k.shared_rows(tile);

@@ -25,6 +25,8 @@ pub(crate) struct Code {
     /// Branches whose target is not lowered yet: op and guest address.
     pub links: Vec<(u32, u64)>,
     pub layout: FileLayout,
+    /// Most registers that a warp claims for each of its threads (USETMAXREG), 0 if none does.
+    pub claimed: u32,
 }
 
 /// What selects a lowering.
@@ -45,6 +47,7 @@ impl Code {
             pool_index: HashMap::new(),
             links: Vec::new(),
             layout: FileLayout { registers: registers.min(255) as u16, uniforms: 0 },
+            claimed: 0,
         };
         code.pool_slot(&[PoolWord::Imm(0); 4]);
         code

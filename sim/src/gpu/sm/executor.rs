@@ -73,6 +73,17 @@ impl Running {
     }
 }
 
+/// The code at `program`. Where a warp claims more registers than the launch gives, code may name those.
+fn translated(memory: &dyn Memory, target: Target, program: u64) -> Code {
+    let with = |registers: u32| {
+        let mut code = Code::new(registers);
+        extend(&mut code, memory, Target { registers, ..target }, program);
+        code
+    };
+    let code = with(target.registers);
+    if code.claimed > target.registers { with(code.claimed.min(255)) } else { code }
+}
+
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Executor")
@@ -155,7 +166,7 @@ impl Executor {
         if let (false, Some(pieces)) = (self.config.checks.is_empty(), memory.pieces()) {
             pieces.begin_launch();
         }
-        let target = Target {
+        let mut target = Target {
             arch: launch.arch,
             isa: self.isa,
             registers: launch.registers.min(255),
@@ -170,11 +181,8 @@ impl Executor {
             barriers: target.barriers,
         };
         let known = self.programs().get(&key).cloned();
-        let code = known.unwrap_or_else(|| {
-            let mut code = Code::new(target.registers);
-            extend(&mut code, memory, target, launch.program);
-            Arc::new(code)
-        });
+        let code = known.unwrap_or_else(|| Arc::new(translated(memory, target, launch.program)));
+        target.registers = code.layout.registers.into();
         let invalidations = self.invalidations.load(Relaxed);
         let progress = {
             let env = self.environment(&launch, memory, target, stop);

@@ -218,10 +218,11 @@ pub(super) fn wait(l: &mut Lower<'_>) -> Result<(), Refusal> {
     crate::gpu::sm::ops::control::nop(l)
 }
 
-/// USETMAXREG. The registers that code may name stay those of the launch: others are out of range.
+/// USETMAXREG. Code may name the registers of the launch and those that some warp claims.
 pub(super) fn set_registers(l: &mut Lower<'_>) -> Result<(), Refusal> {
     l.op.k[0] = l.bits(32, 10);
     if l.bit(73) {
+        l.code.claimed = l.code.claimed.max(l.op.k[0]);
         l.pd();
         l.run::<ClaimRegisters>();
     } else {
