@@ -11,6 +11,7 @@ use std::time::Duration;
 use ga10b_llm::compare::Comparison;
 use ga10b_llm::kernels::operations::matvec::{self, Epilogue};
 use ga10b_llm::kernels::prompt::gemm;
+use ga10b_llm::kernels::prompt::tile::ProductTile;
 use ga10b_llm::search::{self, Counter, Limits, Listener, Meter, Outcome, Part, Progress};
 use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm::tuning::{
@@ -189,7 +190,7 @@ proptest! {
         // Rows that are no whole tiles, that are, and long ones of a small matrix, which warps share.
         sizes in proptest::sample::select(vec![(512, 1024), (2048, 2048), (256, 8192)]),
         matvec in matvec_shapes(),
-        tile in proptest::sample::select(gemm::MORE_TILES.to_vec()),
+        tile in proptest::sample::select(gemm::MORE_TILES.map(ProductTile::Warps).to_vec()),
     ) {
         let Some(compiler) = compiler() else { return Ok(()) };
         let model = tiny(mix, sizes);
@@ -218,7 +219,8 @@ fn entries() -> impl Strategy<Value = Entry> {
     let gpu = ("[a-z0-9 ]{1,12}", 1u32..200);
     let matvec =
         (prop::sample::select(vec!["Q6_K", "F16", "IQ9"]), matvec_shapes(), any::<u32>(), any::<u32>());
-    let gemm = (prop::sample::select(gemm::TILES.to_vec()), any::<u32>(), any::<bool>());
+    let gemm =
+        (prop::sample::select(ProductTile::committed(90).collect::<Vec<_>>()), any::<u32>(), any::<bool>());
     let lists = (prop::collection::vec(matvec, 0..4), prop::collection::vec(gemm, 0..4));
     let times = (any::<u64>(), any::<u64>());
     (gpu, any::<bool>(), lists, times).prop_map(
@@ -346,6 +348,7 @@ fn a_later_search_adds_to_what_is_there() {
     let (_folder, store, entry) = tuned_matvec();
     store.save(entry.clone(), &stand_ins(&entry), Target::Sm87).unwrap();
     let shape = *gemm::MORE_TILES.iter().find(|tile| !gemm::TILES.contains(tile)).unwrap();
+    let shape = ProductTile::Warps(shape);
     let tuned = Tuned { shape, usual_ns: 2, ns: 1 };
     let output = gemm::Output::ALL[0];
     let one = TunedGemm { output, tokens: 64, rows: 256, cols: 512, shares: 1, tuned };

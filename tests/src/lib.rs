@@ -14,7 +14,7 @@
 //! # Layers
 //! ```text
 //! 0  conformance::cubins conformance::noise conformance::tolerance harness
-//! 0  conformance::steps fuzz::corpus fuzz::guest fuzz::mutate fuzz::target output product
+//! 0  conformance::steps fuzz::corpus fuzz::guest fuzz::mutate fuzz::target output
 //! 1  conformance::column_steps fuzz::decoders fuzz::machine fuzz::machine_code fuzz::model_files fuzz::runner
 //! 1  kernels
 //! 2  conformance::case fuzz::ioctls fuzz::loader fuzz::logs fuzz::page_tables
@@ -44,7 +44,6 @@ mod links;
 mod memory;
 mod ordering;
 pub mod output;
-pub mod product;
 mod queues;
 mod random_programs;
 pub mod soak;

@@ -59,7 +59,7 @@ impl Footprint {
         let cache = CacheShape::new(c, options.kv, context)?.bytes() * 2 * c.layers as u64;
         let extent = Extent::whole(c, context, options.kv);
         let activations = match refuses(c).is_none() {
-            true => Activations::bytes(c, extent, &options.tuning.choices, info.sm_count)?,
+            true => Activations::bytes(c, extent, &options.tuning.choices, info.into())?,
             false => 0,
         };
         // The shares of attention are at most as many as there are SMs: a vector per head and share.

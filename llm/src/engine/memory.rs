@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hcq::{BackendKind, Buffer, Device};
+use hcq::{BackendKind, Buffer, Device, Info};
 
 use crate::cache::CacheType;
 use crate::engine::cache::CacheShape;
@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::gguf::TensorView;
 use crate::kernels::format::Format;
 use crate::kernels::heads::LONGEST_HEAD;
+use crate::kernels::prompt::tile::Chip;
 use crate::kernels::repack::stored_as;
 use crate::kernels::rotation::turns;
 use crate::model::Model;
@@ -52,7 +53,18 @@ pub struct DeviceModel {
     pub patience: Duration,
 }
 
+impl From<&Info> for Chip {
+    fn from(info: &Info) -> Self {
+        Self { sm: info.sm_number(), sm_count: info.sm_count }
+    }
+}
+
 impl DeviceModel {
+    /// What shapes of kernels depend on.
+    pub fn chip(&self) -> Chip {
+        self.device.info().into()
+    }
+
     /// Copies `model` to `device`. `progress` is called with the bytes of tensors copied.
     ///
     /// # Errors

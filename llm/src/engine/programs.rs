@@ -12,6 +12,7 @@ use crate::kernels::committed::{self, Cubins};
 use crate::kernels::format::Format;
 use crate::kernels::layers;
 use crate::kernels::operations::matvec::{self, Epilogue};
+use crate::kernels::prompt::{gemm, warpgroups};
 
 /// Who launches a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +36,7 @@ impl Launched {
                 ["columns", "columns_product", layers::NAME].contains(&module)
             }
             Launched::ByColumns { chunks: true } => {
-                let of_prompts = [layers::NAME, "prompt", "gemm", "dequantize"];
+                let of_prompts = [layers::NAME, "prompt", gemm::NAME, warpgroups::NAME, "dequantize"];
                 own.contains(&module) || of_prompts.contains(&module)
             }
         }

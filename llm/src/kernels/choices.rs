@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::kernels::format::Format;
 use crate::kernels::operations::matvec::{self, Epilogue};
-use crate::kernels::prompt::gemm::{self, Output, Tile};
+use crate::kernels::prompt::tile::{self, Chip, ProductTile, TokensProduct};
 
 /// What the shape for a matrix times a vector is chosen by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,19 +20,6 @@ pub struct Product {
     pub cols: u32,
 }
 
-/// What the tile for a matrix times many vectors is chosen by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TokensProduct {
-    /// How the sums are used.
-    pub output: Output,
-    /// Tokens.
-    pub tokens: u32,
-    /// Results per token.
-    pub rows: u32,
-    /// Values in a row.
-    pub cols: u32,
-}
-
 /// The shapes of the kernels. A kernel that is not listed has the default shape, that of the committed
 /// kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +27,7 @@ pub struct Choices {
     /// Matrix times vector, one launch per operation.
     pub matvec: BTreeMap<Product, matvec::Shape>,
     /// Matrix times many vectors: the tile, and the number of shares of the row length.
-    pub gemm: BTreeMap<TokensProduct, (Tile, u32)>,
+    pub gemm: BTreeMap<TokensProduct, (ProductTile, u32)>,
 }
 
 impl Choices {
@@ -49,11 +36,13 @@ impl Choices {
         self.matvec.get(product).copied().unwrap_or_default()
     }
 
-    /// The tile for `product` on `sm_count` multiprocessors, and the number of shares of its row length.
-    pub fn gemm(&self, product: &TokensProduct, sm_count: u32) -> (Tile, u32) {
-        let TokensProduct { output, tokens, rows, cols } = *product;
-        let known = self.gemm.get(product).copied();
-        known.unwrap_or_else(|| gemm::choose(output, tokens, rows, cols, sm_count))
+    /// The tile for `product` on `chip`, and the number of shares of its row length.
+    pub fn gemm(&self, product: &TokensProduct, chip: Chip) -> (ProductTile, u32) {
+        let &TokensProduct { output, tokens, rows, .. } = product;
+        let usable =
+            |(tile, _): &(ProductTile, u32)| tile.runs_on(chip.sm) && tile.divides(output, tokens, rows);
+        let known = self.gemm.get(product).copied().filter(usable);
+        known.unwrap_or_else(|| tile::choose(product, chip))
     }
 }
 

@@ -5,12 +5,16 @@ use ptxgen::Target;
 /// The cubins of one target: module and content.
 pub type Cubins = &'static [(&'static str, &'static [u8])];
 
-/// Embeds the cubins of the modules, for one target after the other.
+/// Embeds the cubins of the modules, for one target after the other, and those that it alone has, with the
+/// target that they are compiled for.
 macro_rules! embed {
-    ($modules:tt $($constant:ident $target:literal),*) => { $(embed!(@ $constant $target $modules);)* };
-    (@ $constant:ident $target:literal [$($module:literal)*]) => {
+    ($modules:tt $($constant:ident $target:literal $own:tt),*) => {
+        $(embed!(@ $constant $target $modules $own);)*
+    };
+    (@ $constant:ident $target:literal [$($module:literal)*] [$($own:literal $of:literal)*]) => {
         const $constant: Cubins = &[
-            $(($module, include_bytes!(concat!("../../kernels/", $module, ".", $target, ".cubin")))),*
+            $(($module, include_bytes!(concat!("../../kernels/", $module, ".", $target, ".cubin"))),)*
+            $(($own, include_bytes!(concat!("../../kernels/", $own, ".", $of, ".cubin"))),)*
         ];
     };
 }
@@ -24,7 +28,7 @@ embed! {
         "prompt_pages" "q4_0" "q4_k" "q5_k" "q6_k" "q8_0" "sample" "stream" "stream_f16" "stream_plain" "stream_q4_k" "stream_q6_k"
         "stream_q8_0" "vector"
     ]
-    SM80 "sm_80", SM87 "sm_87", SM90 "sm_90"
+    SM80 "sm_80" [], SM87 "sm_87" [], SM90 "sm_90" ["gemm_warpgroups" "sm_90a"]
 }
 
 /// The cubins that run on the GPU generation `sm` (87 for sm_87): compiled for it, or for an earlier part of

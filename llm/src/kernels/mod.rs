@@ -38,7 +38,9 @@ use crate::kernels::format::Format;
 use crate::kernels::heads::HEAD_DIMS;
 use crate::kernels::operations::matvec::Epilogue;
 use crate::kernels::operations::{attention, matvec, norm, quantized_attention, rope, token};
-use crate::kernels::prompt::{attention as prompt_attention, dequantize, gemm, shares, squares, vector};
+use crate::kernels::prompt::{
+    attention as prompt_attention, dequantize, gemm, shares, squares, vector, warpgroups,
+};
 
 /// All kernels for `target`, in the modules that are committed. Those of [`operations`], [`prompt`] and
 /// [`layers`] begin with the wait of early links; those of [`columns`] have it where they need it.
@@ -86,7 +88,7 @@ pub fn modules(target: Target) -> Vec<Named> {
     let both = |format| [dequantize::matrix(format), dequantize::embed(format)];
     add("dequantize", linked(Format::ALL.into_iter().flat_map(both).collect()));
     let of_tile = |tile| gemm::Output::ALL.map(|output| gemm::kernel(tile, output));
-    add("gemm", linked(gemm::TILES.into_iter().flat_map(of_tile).collect()));
+    add(gemm::NAME, linked(gemm::TILES.into_iter().flat_map(of_tile).collect()));
     let mut kernels = vec![vector::norm(), vector::rope(CacheType::F16), vector::last()];
     kernels.extend([vector::rope(CacheType::Q8_0), vector::expand(), squares::kernel()]);
     kernels
@@ -96,5 +98,18 @@ pub fn modules(target: Target) -> Vec<Named> {
     add(layers::NAME, linked(layers::kernels()));
     add(layers::experts::PRODUCTS, linked(Format::ALL.into_iter().map(layers::experts::product).collect()));
     add(mixture::NAME, linked(mixture::kernels()));
+    if target == Target::Sm90 {
+        modules.push(warpgroup_products());
+    }
     modules
+}
+
+/// The products that warpgroups of SM 9.0 multiply.
+fn warpgroup_products() -> Named {
+    let mut module = Module::new(warpgroups::TARGET);
+    let of_tile = |tile| gemm::Output::ALL.map(|output| warpgroups::kernel(tile, output));
+    for kernel in warpgroups::TILES.into_iter().flat_map(of_tile) {
+        module.add(links::linked(kernel, warpgroups::TARGET));
+    }
+    Named { name: warpgroups::NAME.to_owned(), module }
 }

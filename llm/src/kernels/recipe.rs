@@ -5,7 +5,9 @@ use ptxgen::{Kernel, Module, Target};
 use crate::kernels::format::Format;
 use crate::kernels::links::linked;
 use crate::kernels::operations::matvec::{self, Epilogue};
-use crate::kernels::prompt::gemm::{self, Output, TILES, Tile};
+use crate::kernels::prompt::gemm::{self, Output, TILES};
+use crate::kernels::prompt::tile::ProductTile;
+use crate::kernels::prompt::warpgroups;
 
 /// The parameters of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +15,7 @@ pub enum Recipe {
     /// Matrix times vector.
     Matvec(Format, Epilogue, matvec::Shape),
     /// Matrix times many vectors.
-    Gemm(Tile, Output),
+    Gemm(ProductTile, Output),
 }
 
 impl Recipe {
@@ -29,7 +31,8 @@ impl Recipe {
     pub fn is_committed(&self) -> bool {
         match self {
             Recipe::Matvec(_, _, shape) => *shape == matvec::Shape::default(),
-            Recipe::Gemm(tile, _) => TILES.contains(tile),
+            Recipe::Gemm(ProductTile::Warps(tile), _) => TILES.contains(tile),
+            Recipe::Gemm(ProductTile::Warpgroups(tile), _) => warpgroups::TILES.contains(tile),
         }
     }
 
@@ -55,7 +58,8 @@ impl Recipe {
         assert!(self.is_valid(), "{self:?} makes no kernel");
         match self {
             Recipe::Matvec(format, epilogue, shape) => matvec::kernel(*format, *epilogue, *shape),
-            Recipe::Gemm(tile, output) => gemm::kernel(*tile, *output),
+            Recipe::Gemm(ProductTile::Warps(tile), output) => gemm::kernel(*tile, *output),
+            Recipe::Gemm(ProductTile::Warpgroups(tile), output) => warpgroups::kernel(*tile, *output),
         }
     }
 }

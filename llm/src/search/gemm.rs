@@ -10,8 +10,9 @@ use crate::engine::matrix::read_floats;
 use crate::engine::prompt::chunks::refuses;
 use crate::engine::prompt::products::{SIZES, longest_chunk, products};
 use crate::error::Result;
-use crate::kernels::choices::{Choices, TokensProduct};
-use crate::kernels::prompt::gemm::{self, MORE_TILES, Output, TILES, Tile};
+use crate::kernels::choices::Choices;
+use crate::kernels::prompt::gemm::{self, MORE_TILES, Output};
+use crate::kernels::prompt::tile::{ProductTile, TokensProduct};
 use crate::kernels::prompt::vector::NORM_THREADS;
 use crate::kernels::recipe::Recipe;
 use crate::search::bench::{Bench, each, fastest, fill, numbers};
@@ -58,13 +59,14 @@ pub fn search(bench: &mut Bench<'_>) -> Result<()> {
     let room = Room::new(bench, &products)?;
 
     let limit = bench.limits.candidates;
-    let others: Vec<Tile> = MORE_TILES.into_iter().take(limit).collect();
+    let others: Vec<ProductTile> = MORE_TILES.into_iter().take(limit).map(ProductTile::Warps).collect();
     let outputs = Output::ALL;
     let recipes = others.iter().flat_map(|t| outputs.map(|output| Recipe::Gemm(*t, output)));
     bench.compile(recipes.collect::<Vec<_>>().into_iter());
-    let tiles: Vec<Tile> = TILES.into_iter().chain(others).collect();
+    let chip = bench.model.chip();
+    let tiles: Vec<ProductTile> = ProductTile::committed(chip.sm).chain(others).collect();
     if let Some(p) = products.first() {
-        let usual = Choices::default().gemm(p, bench.model.device.info().sm_count);
+        let usual = Choices::default().gemm(p, chip);
         bench.warm_up(&mut |bench| (0..LAUNCHES).try_for_each(|_| launch(bench, &room, p, usual)))?;
     }
     for (i, p) in products.iter().enumerate() {
@@ -79,21 +81,22 @@ pub fn search(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Searches the tile for one product.
-fn one(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, tiles: &[Tile]) -> Result<()> {
-    let usual = Choices::default().gemm(p, bench.model.device.info().sm_count);
+fn one(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, tiles: &[ProductTile]) -> Result<()> {
+    let usual = Choices::default().gemm(p, bench.model.chip());
     let wanted = results(bench, room, p, usual)?;
     let mut all = vec![usual];
     let splits: Vec<u32> = gemm::splits(p.output, p.cols).collect();
     for (tile, shares) in tiles.iter().flat_map(|t| splits.iter().map(|s| (*t, *s))) {
         let recipe = Recipe::Gemm(tile, p.output);
-        if (tile, shares) == usual || !bench.has(&recipe) {
+        let divides = tile.divides(p.output, p.tokens, p.rows);
+        if (tile, shares) == usual || !divides || !bench.has(&recipe) {
             continue;
         }
         if bench.is_over() || all.len() > bench.limits.candidates.saturating_mul(splits.len()) {
             break;
         }
         let name = recipe.name();
-        let kernel = bench.programs.kernel("gemm", &name)?;
+        let kernel = bench.programs.kernel(tile.module(), &name)?;
         let most = bench.model.device.info().max_shared_per_block.count();
         let fits = u64::from(tile.shared_bytes()) <= most;
         if !fits || kernel.blocks_per_sm(tile.threads(), tile.shared_bytes()) == 0 {
@@ -117,10 +120,7 @@ fn one(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, tiles: &[Tile]) ->
     let (shape, shares) = all[best];
     let tuned = Tuned { shape, usual_ns: each(times[0].unwrap_or(ns), launches), ns: each(ns, launches) };
     let &TokensProduct { output, tokens, rows, cols } = p;
-    let text = |(tile, shares): (Tile, u32)| {
-        let Tile { tokens, rows, depth, stages, .. } = tile;
-        format!("{tokens} x {rows} x {depth}, {stages} stages, {shares} shares")
-    };
+    let text = |(tile, shares): (ProductTile, u32)| format!("{tile}, {shares} shares");
     bench.outcome.findings.push(Finding {
         part: Part::Prompt,
         kernel: format!("{} {tokens} tokens, {rows} x {cols}", output.name()),
@@ -164,7 +164,7 @@ impl Room {
 }
 
 /// Records the product and the kernel that reads its results, after all earlier launches.
-fn launch(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, how: (Tile, u32)) -> Result<()> {
+fn launch(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, how: (ProductTile, u32)) -> Result<()> {
     multiply(bench, room, p, how)?;
     // The reader takes results of 16 values at a time.
     if p.output == Output::Sums && p.rows.is_multiple_of(16) {
@@ -182,13 +182,14 @@ fn multiply(
     bench: &mut Bench<'_>,
     room: &Room,
     p: &TokensProduct,
-    (tile, shares): (Tile, u32),
+    (tile, shares): (ProductTile, u32),
 ) -> Result<()> {
-    let kernel = bench.programs.kernel("gemm", &tile.kernel_name(p.output))?;
+    let kernel = bench.programs.kernel(tile.module(), &tile.kernel_name(p.output))?;
     let args = Args::new().buffer(&room.x).buffer(&room.weights).buffer(&room.sums);
     let args = args.u32(p.tokens).u32(p.rows).u32(p.cols).u32(p.rows).u32(p.cols / shares).u32(p.tokens);
     let args = if p.output == Output::Gate { args.f32(1.0) } else { args };
-    let config = LaunchConfig::new(tile.grid(p.output, p.tokens, p.rows, shares), tile.threads());
+    let grid = tile.grid(p.output, [p.tokens, p.rows, shares], bench.model.chip().sm_count);
+    let config = LaunchConfig::new(grid, tile.threads());
     let config = filled(&kernel, config.with_dynamic_shared(tile.shared_bytes()));
     bench.queue.barrier();
     // SAFETY: the buffers are sized for every product and the most shares.
@@ -197,7 +198,12 @@ fn multiply(
 }
 
 /// The results for the first, the middle and the last token.
-fn results(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, how: (Tile, u32)) -> Result<Vec<f32>> {
+fn results(
+    bench: &mut Bench<'_>,
+    room: &Room,
+    p: &TokensProduct,
+    how: (ProductTile, u32),
+) -> Result<Vec<f32>> {
     multiply(bench, room, p, how)?;
     bench.finish()?;
     let (rows, pitch) = (p.rows as usize, u64::from(p.rows));

@@ -7,10 +7,11 @@ use hcq::Info;
 use serde::{Deserialize, Serialize};
 
 use crate::gguf::types::GgmlType;
-use crate::kernels::choices::{Product, TokensProduct};
+use crate::kernels::choices::Product;
 use crate::kernels::format::Format;
 use crate::kernels::operations::matvec::{self, Epilogue};
 use crate::kernels::prompt::gemm;
+use crate::kernels::prompt::tile::{ProductTile, TokensProduct};
 use crate::kernels::recipe::Recipe;
 use crate::model::Model;
 use crate::model::config::Config;
@@ -113,7 +114,7 @@ pub struct TunedGemm {
     pub shares: u32,
     /// The tile; times are those of one launch and of the kernel that reads its results.
     #[serde(flatten)]
-    pub tuned: Tuned<gemm::Tile>,
+    pub tuned: Tuned<ProductTile>,
 }
 
 /// A compiled kernel beside the file.

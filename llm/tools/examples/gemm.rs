@@ -1,5 +1,5 @@
-//! Measures the prompt kernels alone: TFLOP/s of every tile on the shapes of a 1B model, GB/s of
-//! dequantizing.
+//! Measures the prompt kernels alone: TFLOP/s of every tile on the shapes of a 1B model (on SM 9.0 those of
+//! warpgroups too, as committed), GB/s of dequantizing.
 //!
 //! `gemm compile DIR` writes the cubins of all tiles for sm_87 and sm_90 (needs a `ptxas`); `gemm run DIR
 //! [TOKENS]` measures them on the device that `HCQ_DEVICE` names.
@@ -12,6 +12,8 @@ use ga10b_llm::kernels::committed::cubin;
 use ga10b_llm::kernels::format::Format;
 use ga10b_llm::kernels::prompt::dequantize;
 use ga10b_llm::kernels::prompt::gemm::{self, MORE_TILES, Output, TILES, Tile};
+use ga10b_llm::kernels::prompt::tile::ProductTile;
+use ga10b_llm::kernels::prompt::warpgroups;
 use ga10b_llm_tools::bench::WARM_UP;
 use half::f16;
 use hcq::{Args, Buffer, Device, Kernel, LaunchConfig, Queue, Selector};
@@ -35,6 +37,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
+/// The tiles of warps.
 fn tiles() -> impl Iterator<Item = Tile> {
     TILES.into_iter().chain(MORE_TILES)
 }
@@ -118,8 +121,13 @@ fn run(dir: &Path, tokens: u32) -> anyhow::Result<()> {
     let device = Device::open(Selector::from_env()?)?;
     let info = device.info();
     println!("{}, sm_{}, {} SMs, {} tokens", info.name, info.sm_number(), info.sm_count, tokens);
-    let cubin = std::fs::read(dir.join(format!("gemm.sm_{}.cubin", info.sm_number())))?;
-    let program = device.load(&cubin)?;
+    let of_warps = std::fs::read(dir.join(format!("gemm.sm_{}.cubin", info.sm_number())))?;
+    let program = device.load(&of_warps)?;
+    let by_warpgroups =
+        cubin(info.sm_number(), warpgroups::NAME).map(|cubin| device.load(cubin)).transpose()?;
+    let of_warpgroups = warpgroups::TILES.into_iter().filter(|_| by_warpgroups.is_some());
+    let all: Vec<ProductTile> =
+        tiles().map(ProductTile::Warps).chain(of_warpgroups.map(ProductTile::Warpgroups)).collect();
     let mut bench = Bench { queue: device.queue()?, device: device.clone() };
     if info.sm_count > 16 {
         bench.warm_up(&program)?;
@@ -137,16 +145,17 @@ fn run(dir: &Path, tokens: u32) -> anyhow::Result<()> {
             .map(|_| bench.halves(u64::from(all_rows) * u64::from(cols)))
             .collect::<Result<_, _>>()?;
         let out = device.alloc(4 * 8 * u64::from(tokens) * u64::from(rows))?;
-        for tile in tiles() {
+        for &tile in &all {
             let most = info.max_shared_per_block.count();
-            if u64::from(tile.shared_bytes()) > most {
+            if u64::from(tile.shared_bytes()) > most || !tile.divides(output, tokens, rows) {
                 continue;
             }
-            let kernel = program.kernel(&tile.kernel_name(output))?;
+            let own = by_warpgroups.as_ref().filter(|_| matches!(tile, ProductTile::Warpgroups(_)));
+            let kernel = own.unwrap_or(&program).kernel(&tile.kernel_name(output))?;
             let splits: &[u32] = if output == Output::Sums { &[1, 2, 4, 8] } else { &[1] };
             for &shares in splits.iter().filter(|s| cols / **s >= 256) {
-                let config = LaunchConfig::new(tile.grid(output, tokens, rows, shares), tile.threads())
-                    .with_dynamic_shared(tile.shared_bytes());
+                let grid = tile.grid(output, [tokens, rows, shares], info.sm_count);
+                let config = LaunchConfig::new(grid, tile.threads()).with_dynamic_shared(tile.shared_bytes());
                 let launch = |w: &Buffer| {
                     let args = Args::new().buffer(&x).buffer(w).buffer(&out).u32(tokens).u32(rows).u32(cols);
                     let args = args.u32(rows).u32(cols / shares).u32(tokens);

@@ -8,7 +8,6 @@ use ptxgen::{Manifest, Mismatch, Named, Ptxas, Target};
 use crate::conformance::case::Case;
 use crate::conformance::{built_in, columns, convergence, corpus, decode, edges, exchange};
 use crate::conformance::{links, matrix, mufu, random, warpgroup};
-use crate::product;
 
 /// What the programs are compiled for: one target for each encoding of instructions.
 const TARGETS: [Target; 2] = [Target::Sm87, Target::Sm90];
@@ -25,7 +24,7 @@ fn modules() -> Vec<Named> {
             modules.push(links::module(target));
             modules
         })
-        .chain([warpgroup::module(Target::Sm87), warpgroup::module(Target::Sm90a), product::module()])
+        .chain([warpgroup::module(Target::Sm87), warpgroup::module(Target::Sm90a)])
         .collect()
 }
 

@@ -10,6 +10,7 @@ use crate::engine::prompt::activations::{Activations, Extent};
 use crate::engine::prompt::chunks::{Chunks, refuses};
 use crate::error::Result;
 use crate::kernels::choices::{Choices, Kernels};
+use crate::kernels::prompt::tile::Chip;
 use crate::model::config::Config;
 
 /// A chunk has the positions of a page at most, and attention reads a copy in one piece of a sequence's keys
@@ -33,9 +34,9 @@ pub fn chunks(m: &DeviceModel, options: &ColumnsOptions, tables: &Buffer) -> Res
 }
 
 /// Bytes of device memory that chunks take.
-pub fn chunk_bytes(c: &Config, options: &ColumnsOptions, sm_count: u32) -> Result<u64> {
+pub fn chunk_bytes(c: &Config, options: &ColumnsOptions, chip: Chip) -> Result<u64> {
     match wanted(c, options) {
-        true => Activations::bytes(c, extent(options), &Choices::default(), sm_count),
+        true => Activations::bytes(c, extent(options), &Choices::default(), chip),
         false => Ok(0),
     }
 }

@@ -152,8 +152,9 @@ impl Columns {
         let (c, options) = (&model.config, options.checked());
         let cache = CacheShape::new(c, options.kv, options.pages * PAGE)?.bytes() * 2 * c.layers as u64;
         let tables = (options.sequences, pages_for(options.context));
-        let sm_count = device.info().sm_count;
-        Ok((cache, Buffers::bytes(c, tables, sm_count)? + chunk_bytes(c, &options, sm_count)?))
+        let info = device.info();
+        let chunks = chunk_bytes(c, &options, info.into())?;
+        Ok((cache, Buffers::bytes(c, tables, info.sm_count)? + chunks))
     }
 
     /// Begins a sequence.

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::kernels::choices::Choices;
 use crate::kernels::prompt::chunk::TOKENS_AT;
 use crate::kernels::prompt::shares;
+use crate::kernels::prompt::tile::Chip;
 use crate::model::architecture::Activation;
 use crate::model::config::Config;
 
@@ -109,10 +110,10 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn of(c: &Config, extent: Extent, choices: &Choices, sm_count: u32) -> Result<Self> {
+    fn of(c: &Config, extent: Extent, choices: &Choices, chip: Chip) -> Result<Self> {
         let Extent { longest, context, copied } = extent;
         let tokens = longest.min(context).next_power_of_two().max(SIZES[0] as usize);
-        let sums = |rows: usize, cols: usize| sums(choices, tokens, (rows, cols), sm_count);
+        let sums = |rows: usize, cols: usize| sums(choices, tokens, (rows, cols), chip);
         // By GELU, the sums of the feed-forward block are activated by another kernel.
         let up = match c.architecture.activation {
             Activation::SiluGate => 0,
@@ -128,7 +129,7 @@ impl Sizes {
             qkv: 4 * sums(c.q_dim() + 2 * c.kv_dim(), c.hidden)?,
             q: 2 * tokens * c.q_dim(),
             attended: 2 * tokens * c.q_dim(),
-            partials: 4 * partials(c, tokens, sm_count)?,
+            partials: 4 * partials(c, tokens, chip.sm_count)?,
             ff: 2 * tokens * c.experts_used.max(1) * c.ff,
             sums: 4 * sums(c.hidden, c.q_dim())?.max(sums(c.hidden, c.ff)?).max(up),
             slice: 2 * (SLICE as usize).max(SLICE_ROWS as usize * 2 * widest).max(expert_slice(c)),
@@ -156,13 +157,13 @@ fn partials(c: &Config, tokens: usize, sm_count: u32) -> Result<usize> {
 
 impl Activations {
     /// Bytes of the activations of a model.
-    pub fn bytes(c: &Config, extent: Extent, choices: &Choices, sm_count: u32) -> Result<u64> {
-        Ok(Sizes::of(c, extent, choices, sm_count)?.total() as u64)
+    pub fn bytes(c: &Config, extent: Extent, choices: &Choices, chip: Chip) -> Result<u64> {
+        Ok(Sizes::of(c, extent, choices, chip)?.total() as u64)
     }
 
     /// Reserves the activations of a chunk of the model `m`.
     pub fn new(m: &DeviceModel, extent: Extent, choices: &Choices) -> Result<Self> {
-        let sizes = Sizes::of(&m.config, extent, choices, m.device.info().sm_count)?;
+        let sizes = Sizes::of(&m.config, extent, choices, m.chip())?;
         let bytes = |bytes: usize| m.device.alloc(bytes as u64);
         // Launches take more tokens than a chunk has. Nothing writes the rows of these tokens in these two,
         // from which the others' come: they are zeros until a longer chunk has written them.

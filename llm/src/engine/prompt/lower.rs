@@ -14,13 +14,14 @@ use crate::engine::prompt::experts::Mixture;
 use crate::engine::prompt::products::{output, pieces, rows};
 use crate::engine::prompt::ranges::{LayerFactors, measured_rows};
 use crate::error::Result;
-use crate::kernels::choices::{Choices, TokensProduct};
+use crate::kernels::choices::Choices;
 use crate::kernels::columns::chunks as pages;
 use crate::kernels::format::Format;
 use crate::kernels::heads::kernel_dims;
 use crate::kernels::layers::{NAME, gelu, heads, layer_norm, post_norm, rows as added};
 use crate::kernels::limits::infix;
-use crate::kernels::prompt::gemm::{Output, Tile};
+use crate::kernels::prompt::gemm::Output;
+use crate::kernels::prompt::tile::{ProductTile, TokensProduct, choose_any_size};
 use crate::kernels::prompt::{attention, dequantize, shares, squares, vector};
 use crate::model::architecture::Activation;
 
@@ -418,10 +419,16 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The tile for `rows` results per token, and the number of shares of the row length.
-    fn choose(&self, output: Output, rows: u32, cols: u32) -> (Tile, u32) {
-        let product = TokensProduct { output, tokens: self.tokens, rows, cols };
-        self.choices.gemm(&product, self.model.device.info().sm_count)
+    /// The tile for `rows` results per token, `step` at a time, and the number of shares of the row length.
+    fn choose(&self, output: Output, (rows, step): (u32, u32), cols: u32) -> (ProductTile, u32) {
+        let (product, chip) =
+            (TokensProduct { output, tokens: self.tokens, rows: step, cols }, self.model.chip());
+        let (tile, shares) = self.choices.gemm(&product, chip);
+        // The last of them may be fewer.
+        match tile.divides(output, self.tokens, rows % step) {
+            true => (tile, shares),
+            false => (choose_any_size(&product, chip, shares), shares),
+        }
     }
 
     /// The launches of a product: slices of the matrix are expanded and multiplied in turns. Returns the
@@ -432,12 +439,12 @@ impl Planner<'_> {
         if let [matrix] = product.parts[..]
             && matrix.format == Format::F16
         {
-            let (tile, shares) = self.choose(product.output, rows, cols);
+            let (tile, shares) = self.choose(product.output, (rows, rows), cols);
             let add = |args: Args| matrix.halves(args);
             self.gemm(product, &add, matrix.bytes(), (0, rows, rows), (tile, shares))?;
             return Ok(shares);
         }
-        let (tile, shares) = self.choose(product.output, step, cols);
+        let (tile, shares) = self.choose(product.output, (rows, step), cols);
         for first in (0..rows).step_by(step as usize) {
             let len = step.min(rows - first);
             let slice = &self.m.slices[self.expanded % 2];
@@ -510,17 +517,18 @@ impl Planner<'_> {
         weights: &dyn Fn(Args) -> Args,
         weight_bytes: u64,
         (first, len, rows): (u32, u32, u32),
-        (tile, shares): (Tile, u32),
+        (tile, shares): (ProductTile, u32),
     ) -> Result<()> {
         let cols = product.parts[0].cols;
         let bytes = if product.output == Output::Gate { 2 } else { 4 };
         let args = weights(Args::new().buffer(product.x)).buffer_at(product.out, bytes * u64::from(first));
         let args = args.u32(self.tokens).u32(len).u32(cols).u32(rows).u32(cols / shares).u32(self.tokens);
         let args = if product.output == Output::Gate { args.f32(product.factor) } else { args };
-        let grid = tile.grid(product.output, self.tokens, len, shares);
+        let sm_count = self.model.device.info().sm_count;
+        let grid = tile.grid(product.output, [self.tokens, len, shares], sm_count);
         let config = LaunchConfig::new(grid, tile.threads()).with_dynamic_shared(tile.shared_bytes());
         let kernel = tile.kernel_name(product.output);
-        let launch = self.launch(product.role, ("gemm", &kernel), config, args)?;
+        let launch = self.launch(product.role, (tile.module(), &kernel), config, args)?;
         self.beside = self.launches.len();
         self.launches.push(launch.with_weights(weight_bytes));
         Ok(())

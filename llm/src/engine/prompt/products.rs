@@ -4,9 +4,10 @@ use crate::engine::layers::{LayerMemory, Product, Target};
 use crate::engine::matrix::{Matrix, fits};
 use crate::engine::memory::DeviceModel;
 use crate::error::Result;
-use crate::kernels::choices::{Choices, TokensProduct};
+use crate::kernels::choices::Choices;
 use crate::kernels::format::Format;
 use crate::kernels::prompt::gemm::Output;
+use crate::kernels::prompt::tile::{Chip, TokensProduct};
 use crate::model::architecture::Activation;
 use crate::model::config::Config;
 
@@ -99,13 +100,13 @@ pub fn experts_together(c: &Config, rows: usize, cols: usize) -> usize {
 
 /// Most values that the sums of a product of up to `tokens` tokens with `rows` rows of `cols` values take, in
 /// all shares.
-pub fn sums(choices: &Choices, tokens: usize, (rows, cols): (usize, usize), sm_count: u32) -> Result<usize> {
+pub fn sums(choices: &Choices, tokens: usize, (rows, cols): (usize, usize), chip: Chip) -> Result<usize> {
     let (rows, cols) = (fits(rows)?, fits(cols)?);
     let sizes = SIZES.into_iter().filter(|size| *size as usize <= tokens);
     let values = |tokens: u32| {
         let shares = [rows, slice_rows(rows, cols)].map(|rows| {
             let product = TokensProduct { output: Output::Sums, tokens, rows, cols };
-            choices.gemm(&product, sm_count).1
+            choices.gemm(&product, chip).1
         });
         shares[0].max(shares[1]) as usize * tokens as usize * rows as usize
     };

@@ -54,6 +54,8 @@ impl Output {
     }
 }
 
+/// The module of the committed kernels.
+pub const NAME: &str = "gemm";
 /// Row lengths must be multiples of this.
 pub const DEPTH: u32 = 64;
 
@@ -78,10 +80,7 @@ pub const MORE_TILES: [Tile; 8] = [
 
 /// Rates of the tiles in percent of the first one's with one block per SM, measured on an H200
 /// (`llm/tools/examples/gemm.rs`, gate and up of a 1B model).
-const RATES: [u64; TILES.len()] = [100, 83, 68];
-/// The cost of another part of the row length: multiply-adds of the whole GPU in the time that it takes to
-/// write and read one byte of a result.
-const STORE: u64 = 160;
+pub(super) const RATES: [u64; TILES.len()] = [100, 83, 68];
 /// Most parts of a row length.
 const SHARES: u32 = 8;
 
@@ -91,39 +90,6 @@ pub fn splits(output: Output, cols: u32) -> impl Iterator<Item = u32> {
     [1, 2, 4, 8].into_iter().filter(move |s| {
         *s == 1 || (output == Output::Sums && *s <= SHARES && slices.is_multiple_of(*s) && slices / s >= 4)
     })
-}
-
-/// The tile for a product, and the number of parts of its row length, so that all of `sm_count`
-/// multiprocessors have work.
-pub fn choose(output: Output, tokens: u32, rows: u32, cols: u32, sm_count: u32) -> (Tile, u32) {
-    cheapest(output, tokens, rows, cols, sm_count, splits(output, cols))
-}
-
-/// The tile for a product whose row length is not split.
-pub fn choose_whole(tokens: u32, rows: u32, cols: u32, sm_count: u32) -> Tile {
-    cheapest(Output::Sums, tokens, rows, cols, sm_count, [1].into_iter()).0
-}
-
-/// The tile and the number of parts, of `splits`, that cost least.
-fn cheapest(
-    output: Output,
-    tokens: u32,
-    rows: u32,
-    cols: u32,
-    sm_count: u32,
-    splits: impl Iterator<Item = u32>,
-) -> (Tile, u32) {
-    let all =
-        splits.flat_map(|shares| TILES.into_iter().zip(RATES).map(move |(tile, rate)| (tile, rate, shares)));
-    let cost = |&(tile, rate, shares): &(Tile, u64, u32)| {
-        let [x, y, z] = tile.grid(output, tokens, rows, shares).map(u64::from);
-        let turns = (x * y * z).div_ceil(sm_count.into());
-        let block = u64::from(tile.tokens) * u64::from(tile.rows) * u64::from(cols / shares) * 100 / rate;
-        let stored = 4 * u64::from(tokens) * u64::from(rows) * u64::from(shares);
-        turns * block + stored * STORE / u64::from(sm_count)
-    };
-    // There is always one candidate.
-    all.min_by_key(cost).map_or((TILES[0], 1), |(tile, _, shares)| (tile, shares))
 }
 
 impl Tile {

@@ -6,4 +6,6 @@ pub mod dequantize;
 pub mod gemm;
 pub mod shares;
 pub mod squares;
+pub mod tile;
 pub mod vector;
+pub mod warpgroups;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args as ClapArgs;
 use ga10b_llm::kernels::committed;
 use ga10b_llm::kernels::prompt::gemm::{self, Output};
-use ga10b_tests::product;
+use ga10b_llm::kernels::prompt::tile::{TokensProduct, choose_whole};
 use half::f16;
 use hcq::{Args, Buffer, Kernel, LaunchConfig};
 
@@ -94,22 +94,15 @@ impl Bench {
         Ok(buffer)
     }
 
-    /// The kernel that multiplies matrices of `n` by `n`, and its launch, after the arguments that name them:
-    /// that of warpgroups on SM 9.0 where its tiles fit, else that of warps.
+    /// The kernel that multiplies matrices of `n` by `n`, and its launch, after the arguments that name them.
     fn product_launch(&self, n: u32, args: Args) -> Result<(Kernel, LaunchConfig, Args)> {
         let info = self.device.info();
-        let warpgroups = (info.sm_number() == 90).then(|| product::choose(n, n, info.sm_count)).flatten();
-        if let Some((tile, count)) = warpgroups {
-            let kernel = self.device.load(product::CUBIN)?.kernel(&tile.kernel_name())?;
-            let config = LaunchConfig::new(count.min(info.sm_count), tile.threads())
-                .with_dynamic_shared(tile.shared_bytes());
-            return Ok((kernel, config, args.u32(n / tile.rows()).u32(n / tile.columns).u32(n)));
-        }
-        let cubin = committed::cubin(info.sm_number(), "gemm").context("no products for this GPU")?;
         // Results of parts would have to be added up: each block sums whole rows.
-        let tile = gemm::choose_whole(n, n, n, info.sm_count);
+        let product = TokensProduct { output: Output::Sums, tokens: n, rows: n, cols: n };
+        let tile = choose_whole(&product, info.into());
+        let cubin = committed::cubin(info.sm_number(), tile.module()).context("no products for this GPU")?;
         let kernel = self.device.load(cubin)?.kernel(&tile.kernel_name(Output::Sums))?;
-        let config = LaunchConfig::new(tile.grid(Output::Sums, n, n, 1), tile.threads())
+        let config = LaunchConfig::new(tile.grid(Output::Sums, [n, n, 1], info.sm_count), tile.threads())
             .with_dynamic_shared(tile.shared_bytes());
         Ok((kernel, config, args.u32(n).u32(n).u32(n).u32(n).u32(n).u32(n)))
     }
