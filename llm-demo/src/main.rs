@@ -6,9 +6,9 @@
 //!
 //! # Layers
 //! ```text
-//! 0 cli::constraints cli::speculation cli::values grammar memory outcome progress saved serve::job serve::metrics
-//! 0 serve::stops shapes terminal
-//! 1 checker cli::sampling report serve::openai::answer serve::openai::error serve::scheduler
+//! 0 cli::constraints cli::speculation cli::values memory outcome progress saved serve::job serve::metrics
+//! 0 serve::stops shapes terminal text_file
+//! 1 checker cli::sampling grammar report serve::openai::answer serve::openai::error serve::scheduler
 //! 2 cli::commands serve::access serve::batch serve::openai::fields serve::serial
 //! 3 cli serve::openai::messages
 //! 4 session serve::openai::request
@@ -32,6 +32,7 @@ mod session;
 mod shapes;
 mod speculation;
 mod terminal;
+mod text_file;
 
 use std::io;
 use std::process::ExitCode;

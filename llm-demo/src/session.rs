@@ -1,8 +1,6 @@
 //! Opens what a command works with: model, device, engine.
 
 use std::borrow::Cow;
-use std::fs;
-use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -18,6 +16,7 @@ use crate::grammar::{Compiler, Grammar};
 use crate::memory;
 use crate::progress;
 use crate::shapes::{self, TuningReport};
+use crate::text_file::{self, Input};
 
 /// Loads the model that the command line names.
 pub fn model(cli: &Cli) -> anyhow::Result<Model> {
@@ -40,15 +39,8 @@ pub fn prompt(cli: &Cli) -> anyhow::Result<Cow<'_, str>> {
     let Some(path) = &cli.text.file else {
         return Ok(cli.text.prompt.as_deref().unwrap_or(embedded::PROMPT).into());
     };
-    let read = match path.to_str() {
-        Some("-") => {
-            let mut bytes = Vec::new();
-            io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
-        }
-        _ => fs::read(path),
-    };
     let named = || format!("cannot read the prompt from {}", path.display());
-    let mut text = String::from_utf8(read.with_context(named)?).with_context(named)?;
+    let mut text = text_file::read(path, Input::Allowed).with_context(named)?;
     // A closed standard input reads like an empty file.
     ensure!(!text.is_empty(), "{}: it is empty; -p '' is a prompt without text", named());
     if text.ends_with('\n') {
@@ -93,7 +85,7 @@ pub fn template(
 ) -> anyhow::Result<Option<Template>> {
     let Some(path) = path else { return Ok(Template::from_gguf(&model.gguf, tokenizer)?) };
     let named = || format!("cannot use the template {}", path.display());
-    let source = fs::read_to_string(path).with_context(named)?;
+    let source = text_file::read(path, Input::AFile).with_context(named)?;
     Template::for_model(&source, &model.gguf, tokenizer).with_context(named).map(Some)
 }
 

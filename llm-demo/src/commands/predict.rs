@@ -20,6 +20,7 @@ use crate::progress;
 use crate::report::{self, ModelReport};
 use crate::session::{self, Session, Setup};
 use crate::shapes::TuningReport;
+use crate::text_file::{self, Input};
 
 /// Tokens decoded by default; the last one is counted.
 const DEFAULT_STEPS: usize = 4;
@@ -194,7 +195,7 @@ struct Elsewhere {
 /// Compares with the measurements of a file.
 fn against(cli: &Cli, path: &Path) -> anyhow::Result<Outcome> {
     let named = || format!("cannot use the measurements {}", path.display());
-    let text = std::fs::read_to_string(path).with_context(named)?;
+    let text = text_file::read(path, Input::AFile).with_context(named)?;
     let file = Measurements::from_json(&text).with_context(named)?;
     let chip: Chip = file.chip.parse().map_err(anyhow::Error::msg).with_context(named)?;
     let mut machine =

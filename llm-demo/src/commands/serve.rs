@@ -1,6 +1,5 @@
 //! Serves a model over HTTP.
 
-use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::panic::resume_unwind;
 use std::process;
@@ -28,6 +27,7 @@ use crate::serve::scheduler::{self, Build, Options, Processor};
 use crate::serve::serial::Serial;
 use crate::session;
 use crate::speculation::Decoding;
+use crate::text_file::{self, Input};
 
 /// Positions of the cache by default, if the model has as many.
 const DEFAULT_CONTEXT: usize = 4096;
@@ -167,7 +167,7 @@ fn key(serve: &Serve) -> anyhow::Result<Option<String>> {
     let key = match &serve.api_key_file {
         None => serve.api_key.clone(),
         Some(path) => {
-            let text = fs::read_to_string(path);
+            let text = text_file::read(path, Input::AFile);
             let text = text.with_context(|| format!("cannot read the key from {}", path.display()))?;
             Some(text.trim().to_owned())
         }

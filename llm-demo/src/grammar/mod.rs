@@ -10,7 +10,6 @@ mod limits;
 mod tests;
 
 use std::fmt;
-use std::fs;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,6 +23,8 @@ use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{JsonCompileOptions, Matcher, ParserFactory};
 use serde_json::{Value, json};
+
+use crate::text_file::{self, Input};
 
 /// Bytes of the longest grammar, or of a schema as compact JSON.
 const MOST_BYTES: usize = 128 << 10;
@@ -59,7 +60,7 @@ impl Grammar {
     pub fn read(schema: Option<&Path>, lark: Option<&Path>) -> anyhow::Result<Option<Self>> {
         let Some(path) = schema.or(lark) else { return Ok(None) };
         let named = || format!("cannot read {}", path.display());
-        let text = fs::read_to_string(path).with_context(named)?;
+        let text = text_file::read(path, Input::AFile).with_context(named)?;
         Ok(Some(match schema {
             Some(_) => Self::Schema(serde_json::from_str(&text).with_context(named)?),
             None => Self::Lark(text),
