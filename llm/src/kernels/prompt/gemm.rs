@@ -183,16 +183,8 @@ impl Tile {
 pub fn kernel(tile: Tile, output: Output) -> Kernel {
     let k = Kernel::new(&tile.kernel_name(output));
     k.max_threads(tile.threads());
-    let x = k.param_ptr::<f16>("x", 16);
-    let w = k.param_ptr::<f16>("w", 16);
-    let out = k.param_ptr::<f16>("out", 16);
-    let tokens = k.param::<u32>("tokens");
-    let rows = k.param::<u32>("rows");
-    let cols = k.param_multiple("cols", DEPTH);
-    let pitch = k.param_multiple("pitch", 2);
-    let share = k.param_multiple("share", DEPTH);
-    let share_pitch = k.param::<u32>("share_pitch");
-    let factor = (output == Output::Gate).then(|| k.param::<f32>("factor"));
+    let Parameters { x, w, out, tokens, rows, cols, pitch, share, share_pitch, factor } =
+        Parameters::declare(&k, output, 2);
 
     let tid = k.special(Special::TidX);
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
@@ -222,6 +214,39 @@ pub fn kernel(tile: Tile, output: Output) -> Kernel {
     let warps = block.multiply(&copier, begin, values);
     block.store(&warps, (out, pitch), (part, share_pitch));
     k
+}
+
+/// The parameters of a product, as [`kernel`] explains them.
+pub(super) struct Parameters {
+    pub x: Pointer<Global, f16>,
+    pub w: Pointer<Global, f16>,
+    pub out: Pointer<Global, f16>,
+    pub tokens: Reg<u32>,
+    pub rows: Reg<u32>,
+    pub cols: Multiple,
+    pub pitch: Multiple,
+    pub share: Multiple,
+    pub share_pitch: Reg<u32>,
+    /// Of [`Output::Gate`].
+    pub factor: Option<Reg<f32>>,
+}
+
+impl Parameters {
+    /// `pitch` is what the number of values in a row of results is a multiple of.
+    pub fn declare(k: &Kernel, output: Output, pitch: u32) -> Self {
+        Self {
+            x: k.param_ptr("x", 16),
+            w: k.param_ptr("w", 16),
+            out: k.param_ptr("out", 16),
+            tokens: k.param("tokens"),
+            rows: k.param("rows"),
+            cols: k.param_multiple("cols", DEPTH),
+            pitch: k.param_multiple("pitch", pitch),
+            share: k.param_multiple("share", DEPTH),
+            share_pitch: k.param("share_pitch"),
+            factor: (output == Output::Gate).then(|| k.param("factor")),
+        }
+    }
 }
 
 /// What a thread block works with.

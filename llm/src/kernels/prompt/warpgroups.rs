@@ -15,7 +15,7 @@ use ptxgen::{
 use serde::{Deserialize, Serialize};
 
 use crate::kernels::activation::silu_times;
-use crate::kernels::prompt::gemm::{DEPTH, Output};
+use crate::kernels::prompt::gemm::{Output, Parameters};
 
 /// The module of the committed kernels.
 pub const NAME: &str = "gemm_warpgroups";
@@ -130,16 +130,8 @@ pub fn kernel(tile: Tile, output: Output) -> Kernel {
         k.max_registers(all);
     }
     k.keep_loops();
-    let x = k.param_ptr::<f16>("x", 16);
-    let w = k.param_ptr::<f16>("w", 16);
-    let out = k.param_ptr::<f16>("out", 16);
-    let tokens = k.param::<u32>("tokens");
-    let rows = k.param::<u32>("rows");
-    let cols = k.param_multiple("cols", DEPTH);
-    let pitch = k.param_multiple("pitch", 8);
-    let share = k.param_multiple("share", DEPTH);
-    let share_pitch = k.param::<u32>("share_pitch");
-    let factor = (output == Output::Gate).then(|| k.param::<f32>("factor"));
+    let Parameters { x, w, out, tokens, rows, cols, pitch, share, share_pitch, factor } =
+        Parameters::declare(&k, output, 8);
 
     let tid = k.special(Special::TidX);
     let ring = k.dynamic_shared_aligned::<f16>(SharedRows::ALIGNMENT);
