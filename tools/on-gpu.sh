@@ -106,7 +106,8 @@ bench() {
         model=${MODELS:-/tmp}/$name.gguf
         [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" --synthesize "$spec" "$model"
         run "bench-$name" 120 "$bin/llm-demo" --device "$device" --bench -m "$model" --pp 512 --tg 128 -r 5
-        [ -z "${1:-}" ] || run "llama.cpp-$name" 120 "$1" -m "$model" -p 512 -n 128 -ngl 99 -fa 0,1 -r 5
+        run "prompts-$name" 60 "$bin/llm-demo" --device "$device" bench -m "$model" -p 512,8192 -n 0 -r 5
+        [ -z "${1:-}" ] || run "llama.cpp-$name" 120 "$1" -m "$model" -p 512,8192 -n 128 -ngl 99 -fa 0,1 -r 5
     done
 }
 # batch [LLAMA_BATCHED_BENCH]: several sequences in one step; with llama.cpp's tool each model by both, one after the other.
