@@ -7,7 +7,10 @@
 //! warps and blocks, [`links`] between launches, and whole [`decode`] steps of small models,
 //! of several sequences too ([`columns`]). `hcq-conform` runs them.
 
+mod architectures;
+mod attentions;
 pub mod built_in;
+mod caches;
 mod case;
 mod column_steps;
 pub mod columns;
@@ -15,10 +18,12 @@ pub mod convergence;
 pub mod corpus;
 mod cubins;
 pub mod decode;
+mod drive;
 pub mod edges;
 pub mod exchange;
 pub mod links;
 pub mod matrix;
+mod mixtures;
 mod model_kernels;
 pub mod mufu;
 pub(crate) mod noise;
@@ -30,6 +35,7 @@ mod steps;
 pub mod sweep;
 mod tolerance;
 pub mod warpgroup;
+mod weights;
 
 pub use case::{Arg, Case, Link, Modelled, Place, Slack};
 pub use column_steps::ColumnSteps;
