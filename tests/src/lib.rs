@@ -22,7 +22,7 @@
 //! 4  conformance::model_kernels conformance::random conformance::weights
 //! 5  conformance::architectures conformance::attentions conformance::caches conformance::mixtures
 //! 5  conformance::columns conformance::convergence conformance::corpus conformance::decode conformance::edges
-//! 5  conformance::exchange conformance::links conformance::matrix conformance::mufu
+//! 5  conformance::exchange conformance::links conformance::matrix conformance::mufu conformance::products
 //! 6  conformance::built_in conformance::sweep conformance::warpgroup
 //! 7  conformance::programs
 //! 8  conformance fuzz

@@ -5,48 +5,21 @@
 
 use std::collections::BTreeSet;
 
+use ga10b_llm::kernels::committed;
 use ga10b_llm::kernels::prompt::{squares, vector};
 use ga10b_llm::kernels::sample::kernel as sample;
 use ga10b_llm::sampler::arithmetic::Draw;
 use hcq::LaunchConfig;
+use sass::Arch;
 
 use crate::conformance::case::Case;
 use crate::conformance::cubins::cubins;
-use crate::conformance::drive::{COLS, Drive, MILLIONTH, MODULES};
-use crate::conformance::tolerance::Tolerance;
+use crate::conformance::drive::{COLS, Drive, MILLIONTH};
 use crate::conformance::weights::{FORMATS, Weights};
-use crate::conformance::{architectures, attentions, caches, mixtures};
+use crate::conformance::{architectures, attentions, caches, mixtures, products};
 
 /// What the manifest beside them says there is.
 const MANIFEST: &str = include_str!("../../../llm/kernels/manifest.json");
-
-/// A matrix product on the tensor cores, by the kernel's name: `gemm_TOKENSxROWSxDEPTH_WARPSxWARPS_STAGES`,
-/// or `gemm_gate_...`.
-fn product(kernel: &str) -> Option<Case> {
-    let (gate, shape) = match kernel.strip_prefix("gemm_gate_") {
-        Some(shape) => (true, shape),
-        None => (false, kernel.strip_prefix("gemm_")?),
-    };
-    let numbers: Vec<u32> = shape.split(['x', '_']).map_while(|n| n.parse().ok()).collect();
-    let &[tokens, rows, depth, m, n, stages] = numbers.as_slice() else { return None };
-    let shared = stages * (tokens + rows) * 2 * depth;
-    // Each of two parts has four slices, the fewest that an engine gives one.
-    let (given, results, cols) = (70_u32, 72_u32, 512_u32);
-    let (rows_per_block, parts) = if gate { (rows / 2, 1) } else { (rows, 2) };
-    let grid = [given.div_ceil(tokens), results.div_ceil(rows_per_block), parts];
-    let config = LaunchConfig::new(grid, 32 * m * n).with_dynamic_shared(shared);
-    let drive = Drive::of("gemm", kernel, config).on_tensor_cores().halves((given * cols) as usize, 1.0);
-    let drive = if gate {
-        drive
-            .halves((2 * results * cols) as usize, 1.0)
-            .room((80 * results / 2) as usize)
-            .within(Tolerance::Halves { ulps: 2, absolute: 1e-3 })
-    } else {
-        drive.halves((results * cols) as usize, 1.0).room((2 * 80 * results) as usize)
-    };
-    let drive = drive.u32(given).u32(results).u32(cols).u32(results).u32(cols / parts).u32(80);
-    Some(if gate { drive.f32(0.5) } else { drive }.done())
-}
 
 /// Norm and last token of a chunk of prompt tokens, and the lengths of a matrix's rows.
 fn prompts() -> Vec<Case> {
@@ -121,7 +94,7 @@ pub fn cases() -> Vec<Case> {
         vector("advance", 1, 32).words(vec![41; 8]).done(),
     ]);
     cases.extend(draws());
-    cases.extend(kernels().iter().filter_map(|(_, kernel)| product(kernel)));
+    cases.extend(products::cases());
     cases.extend(prompts());
     cases.extend(attentions::cases());
     cases.extend(architectures::cases());
@@ -148,10 +121,10 @@ fn draws() -> Vec<Case> {
     [draw, all].iter().map(case).collect()
 }
 
-/// The kernels of the language model, each with its module.
+/// The kernels of the language model for SM 9.0, which has those of all others, each with its module.
 fn kernels() -> Vec<(String, String)> {
     let manifest: Result<ptxgen::Manifest, _> = serde_json::from_str(MANIFEST);
-    let cubins = manifest.into_iter().flat_map(|m| m.cubins).filter(|c| c.target == "sm_87");
+    let cubins = manifest.into_iter().flat_map(|m| m.cubins).filter(|c| c.target.starts_with("sm_90"));
     let of_cubin = |cubin: ptxgen::Cubin| {
         let module = cubin.file.split('.').next().unwrap_or_default().to_owned();
         cubin.kernels.into_iter().map(move |kernel| (module.clone(), kernel))
@@ -161,14 +134,16 @@ fn kernels() -> Vec<(String, String)> {
 
 /// Kernels of the language model that no case launches by itself, as `module/kernel`.
 ///
-/// Those of a whole step are among them, and most of those of columns: cases of
-/// [`decode`](crate::conformance::decode) and of [`columns`](crate::conformance::columns) run them as an engine does,
-/// and compare logits.
+/// Those of a whole step and of columns: cases of [`decode`](crate::conformance::decode) and of
+/// [`columns`](crate::conformance::columns) run them as an engine does, and compare logits.
 pub fn undriven() -> Vec<String> {
-    let module =
-        |case: &Case| MODULES.iter().find(|(_, cubins)| *cubins == case.cubins).map(|(name, _)| *name);
+    let modules = committed::cubins(90).unwrap_or_default();
+    let module = |code: &[u8]| modules.iter().find(|(_, bytes)| *bytes == code).map(|(name, _)| *name);
     let cases = cases();
-    let driven: BTreeSet<_> = cases.iter().filter_map(|c| Some((module(c)?, c.kernel.as_str()))).collect();
+    let driven: BTreeSet<_> = cases
+        .iter()
+        .filter_map(|case| Some((module(case.cubin(Arch::Sm90))?, case.kernel(Arch::Sm90).0)))
+        .collect();
     let left = kernels().into_iter().filter(|(module, kernel)| !driven.contains(&(module, kernel)));
     left.map(|(module, kernel)| format!("{module}/{kernel}")).collect()
 }

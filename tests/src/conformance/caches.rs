@@ -1,5 +1,5 @@
-//! Rotation and the write into the key/value cache, of a step and of a chunk of prompt tokens, in one piece and in pages;
-//! and what makes caches in f16 of them.
+//! Rotation and the write into the key/value cache, of a step and of a chunk of prompt tokens, in one piece and in
+//! pages; and what makes caches in f16 of them.
 
 use ga10b_llm::CacheType;
 use ga10b_llm::engine::PAGE;

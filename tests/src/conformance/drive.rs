@@ -2,11 +2,11 @@
 //! devices may differ in what each buffer holds afterwards.
 
 use ga10b_llm::cache::BLOCK;
+use ga10b_llm::kernels::committed;
 use half::f16;
 use hcq::LaunchConfig;
 
 use crate::conformance::case::{Arg, Case, Place};
-use crate::conformance::cubins::cubins;
 use crate::conformance::noise::Noise;
 use crate::conformance::tolerance::Tolerance;
 
@@ -23,33 +23,10 @@ pub(super) const NEXT: Tolerance = Tolerance::Halves { ulps: 1, absolute: 2e-6 }
 /// What sums of many products leave uncertain of a result in f16.
 pub(super) const ROUNDED: Tolerance = Tolerance::Halves { ulps: 2, absolute: 2e-3 };
 
-/// The modules of the language model, by name.
-macro_rules! modules {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, cubins!(concat!("../../../llm/kernels/", $name)))),*]
-    };
+/// The committed code of a module of the language model, for the ga10b and for Hopper.
+fn committed_code(module: &str) -> [&'static [u8]; 2] {
+    [87, 90].map(|sm| committed::cubin(sm, module).unwrap_or_default())
 }
-
-pub(super) const MODULES: &[(&str, [&[u8]; 2])] = modules![
-    "attention",
-    "bf16",
-    "dequantize",
-    "experts",
-    "f16",
-    "f32",
-    "gemm",
-    "layers",
-    "mixture",
-    "prompt",
-    "prompt_pages",
-    "q4_0",
-    "q4_k",
-    "q5_k",
-    "q6_k",
-    "q8_0",
-    "sample",
-    "vector"
-];
 
 /// A launch in the making.
 pub(super) struct Drive {
@@ -61,11 +38,12 @@ pub(super) struct Drive {
 }
 
 impl Drive {
+    /// What rooms hold before.
+    pub const UNTOUCHED: u32 = 0xdead_beef;
+
     /// A kernel of the language model.
     pub fn of(module: &str, kernel: &str, config: LaunchConfig) -> Self {
-        let cubins =
-            MODULES.iter().find(|(name, _)| *name == module).map_or([&[][..]; 2], |(_, cubins)| *cubins);
-        Self::new("built in: model", cubins, kernel, config)
+        Self::new("built in: model", committed_code(module), kernel, config)
     }
 
     /// A kernel of any module.
@@ -86,6 +64,7 @@ impl Drive {
                 steps: None,
                 expected: None,
                 by_architecture: false,
+                hopper: None,
                 slack: None,
                 place: Box::new(|_, _| None),
             },
@@ -104,7 +83,7 @@ impl Drive {
 
     /// A buffer that the kernel fills.
     pub fn room(self, words: usize) -> Self {
-        self.words(vec![0xdead_beef; words])
+        self.words(vec![Self::UNTOUCHED; words])
     }
 
     /// A buffer of f32 evenly between −`scale` and `scale`.
@@ -163,6 +142,24 @@ impl Drive {
         if let Some(last) = self.tolerances.last_mut() {
             last.push((word, tolerance));
         }
+        self
+    }
+
+    /// On SM 9.0, in place of its kernel: one of another module, with the same parameters.
+    pub fn on_hopper(mut self, module: &str, kernel: String, config: LaunchConfig) -> Self {
+        self.case.cubins[1] = committed_code(module)[1];
+        self.case.program = format!("{} or {kernel}", self.case.kernel);
+        self.case.hopper = Some((kernel, config));
+        self
+    }
+
+    /// The last buffer holds these words afterwards, where they are known; nothing is said of those before it.
+    pub fn expected(mut self, words: Vec<Option<u32>>) -> Self {
+        let mut expected = vec![Vec::new(); self.case.buffers.len()];
+        if let Some(last) = expected.last_mut() {
+            *last = words;
+        }
+        self.case.expected = Some(expected);
         self
     }
 

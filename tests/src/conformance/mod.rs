@@ -27,6 +27,7 @@ mod mixtures;
 mod model_kernels;
 pub mod mufu;
 pub(crate) mod noise;
+mod products;
 mod programs;
 pub mod random;
 pub(crate) mod report;
