@@ -20,9 +20,10 @@
 //! 2  conformance::case fuzz::ioctls fuzz::loader fuzz::logs fuzz::page_tables
 //! 3  conformance::drive conformance::report conformance::runner
 //! 4  conformance::model_kernels conformance::random conformance::weights
-//! 5  conformance::architectures conformance::attentions conformance::caches conformance::mixtures
+//! 5  conformance::architectures conformance::attentions conformance::caches conformance::column_kernels
 //! 5  conformance::columns conformance::convergence conformance::corpus conformance::decode conformance::edges
-//! 5  conformance::exchange conformance::links conformance::matrix conformance::mufu conformance::products
+//! 5  conformance::exchange conformance::links conformance::matrix conformance::mixtures conformance::mufu
+//! 5  conformance::products
 //! 6  conformance::built_in conformance::sweep conformance::warpgroup
 //! 7  conformance::programs
 //! 8  conformance fuzz

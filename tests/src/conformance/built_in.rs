@@ -16,7 +16,7 @@ use crate::conformance::case::Case;
 use crate::conformance::cubins::cubins;
 use crate::conformance::drive::{COLS, Drive, MILLIONTH};
 use crate::conformance::weights::{FORMATS, Weights};
-use crate::conformance::{architectures, attentions, caches, mixtures, products};
+use crate::conformance::{architectures, attentions, caches, column_kernels, mixtures, products};
 
 /// What the manifest beside them says there is.
 const MANIFEST: &str = include_str!("../../../llm/kernels/manifest.json");
@@ -100,6 +100,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(architectures::cases());
     cases.extend(mixtures::cases());
     cases.extend(caches::cases());
+    cases.extend(column_kernels::cases());
     cases.extend(suite());
     cases
 }
@@ -134,8 +135,8 @@ fn kernels() -> Vec<(String, String)> {
 
 /// Kernels of the language model that no case launches by itself, as `module/kernel`.
 ///
-/// Those of a whole step and of columns: cases of [`decode`](crate::conformance::decode) and of
-/// [`columns`](crate::conformance::columns) run them as an engine does, and compare logits.
+/// Those of a whole step: cases of [`decode`](crate::conformance::decode) run them as an engine does, and compare
+/// logits.
 pub fn undriven() -> Vec<String> {
     let modules = committed::cubins(90).unwrap_or_default();
     let module = |code: &[u8]| modules.iter().find(|(_, bytes)| *bytes == code).map(|(name, _)| *name);

@@ -94,9 +94,8 @@ impl Drive {
 
     /// A buffer of f16, likewise.
     pub fn halves(mut self, count: usize, scale: f32) -> Self {
-        let words = floats(&mut self.noise, count, scale);
-        let half = |w: u32| u32::from(f16::from_f32(f32::from_bits(w)).to_bits());
-        self.words(words.chunks(2).map(|p| half(p[0]) | p.get(1).map_or(0, |w| half(*w) << 16)).collect())
+        let words = halves(&mut self.noise, count, scale);
+        self.words(words)
     }
 
     /// A buffer of random words.
@@ -205,4 +204,11 @@ impl Drive {
 /// Words of f32 evenly between −`scale` and `scale`.
 pub(super) fn floats(noise: &mut Noise, count: usize, scale: f32) -> Vec<u32> {
     (0..count).map(|_| (scale * ((noise.bits() >> 8) as f32 / 8_388_608.0 - 1.0)).to_bits()).collect()
+}
+
+/// Pairs of f16, likewise.
+pub(super) fn halves(noise: &mut Noise, count: usize, scale: f32) -> Vec<u32> {
+    let half = |w: u32| u32::from(f16::from_f32(f32::from_bits(w)).to_bits());
+    let words = floats(noise, count, scale);
+    words.chunks(2).map(|p| half(p[0]) | p.get(1).map_or(0, |w| half(*w) << 16)).collect()
 }

@@ -12,6 +12,7 @@ mod attentions;
 pub mod built_in;
 mod caches;
 mod case;
+mod column_kernels;
 mod column_steps;
 pub mod columns;
 pub mod convergence;

@@ -14,7 +14,7 @@ use crate::conformance::noise::Noise;
 
 /// A weight format of the language model, and threads that unpack one row of [`COLS`] values.
 pub(super) struct Weights {
-    format: Format,
+    pub format: Format,
     /// Values that a thread unpacks at once.
     unit: usize,
     content: Content,
@@ -42,11 +42,11 @@ pub(super) const FORMATS: [Weights; 8] = [
 ];
 
 /// Rows of a matrix.
-const ROWS: usize = 37;
+pub(super) const ROWS: usize = 37;
 
 impl Weights {
     /// A matrix of `rows` rows, packed as the language model loads it.
-    fn matrix(&self, mut drive: Drive, rows: usize) -> Drive {
+    pub fn matrix(&self, mut drive: Drive, rows: usize) -> Drive {
         let noise = &mut drive.noise;
         let scale =
             |noise: &mut Noise| f16::from_f32(0.01 * ((noise.bits() >> 8) as f32 / 8_388_608.0 - 1.0));
