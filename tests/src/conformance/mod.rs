@@ -3,9 +3,9 @@
 //!
 //! [`Case`]s are [`random`] programs, for which the CPU also says what is right, and the kernels of the
 //! [`corpus`] that the disassembler is tested with, and the approximations of the special-function unit
-//! ([`mufu`]): only where these are used may results differ, by a stated bound. Others are [`exchange`] between
-//! warps and blocks, [`links`] between launches, and whole [`decode`] steps of small models,
-//! of several sequences too ([`columns`]). `hcq-conform` runs them.
+//! ([`mufu`]): only where these are used may results differ, by a stated bound. Others are the repository's own
+//! kernels ([`built_in`]), [`exchange`] between warps and blocks, [`links`] between launches, and whole
+//! [`decode`] steps of small models, of several sequences too ([`columns`]). `hcq-conform` runs them.
 
 mod architectures;
 mod attentions;
