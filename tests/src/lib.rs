@@ -18,11 +18,13 @@
 //! 1  conformance::column_steps fuzz::decoders fuzz::machine fuzz::machine_code fuzz::model_files fuzz::runner
 //! 1  kernels
 //! 2  conformance::case fuzz::ioctls fuzz::loader fuzz::logs fuzz::page_tables
-//! 3  conformance::report conformance::runner
-//! 4  conformance::model_kernels conformance::random
-//! 5  conformance::built_in conformance::convergence conformance::corpus conformance::edges conformance::matrix
-//! 5  conformance::columns conformance::decode conformance::exchange conformance::links conformance::mufu
-//! 6  conformance::sweep conformance::warpgroup
+//! 3  conformance::drive conformance::report conformance::runner
+//! 4  conformance::model_kernels conformance::random conformance::weights
+//! 5  conformance::architectures conformance::attentions conformance::caches conformance::column_kernels
+//! 5  conformance::columns conformance::convergence conformance::corpus conformance::decode conformance::edges
+//! 5  conformance::exchange conformance::links conformance::matrix conformance::mixtures conformance::mufu
+//! 5  conformance::products
+//! 6  conformance::built_in conformance::sweep conformance::warpgroup
 //! 7  conformance::programs
 //! 8  conformance fuzz
 //! 9  copies faults graphs launches links memory ordering queues random_programs soak::injector soak::plan

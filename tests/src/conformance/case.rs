@@ -68,6 +68,8 @@ pub struct Case {
     pub kernel: String,
     /// Shape of every launch.
     pub config: LaunchConfig,
+    /// On SM 9.0 in place of these two: another kernel of its module, and its shape.
+    pub hopper: Option<(String, LaunchConfig)>,
     /// The arguments of each launch; launches may overlap.
     pub launches: Vec<Vec<Arg>>,
     /// In place of these, and of the kernel: the launches of a graph, which is replayed.
@@ -94,6 +96,14 @@ impl std::fmt::Debug for Case {
 }
 
 impl Case {
+    /// The kernel for an instruction set, and the shape of its launches.
+    pub fn kernel(&self, arch: Arch) -> (&str, LaunchConfig) {
+        match (&self.hopper, arch.encoding()) {
+            (Some((kernel, config)), Encoding::Sm9x) => (kernel, *config),
+            _ => (&self.kernel, self.config),
+        }
+    }
+
     /// The module for an instruction set.
     pub fn cubin(&self, arch: Arch) -> &'static [u8] {
         match arch.encoding() {

@@ -62,6 +62,7 @@ fn case(steps: ColumnSteps) -> Case {
         steps: Some(Modelled::Columns(steps)),
         expected: None,
         by_architecture: false,
+        hopper: None,
         slack: Some(Box::new(move |a, b| slack(steps, a, b))),
         place: Box::new(|step, word| {
             let what = format!("word {word} of the logits of step {step}");

@@ -44,6 +44,7 @@ pub fn cases() -> Vec<Case> {
         steps: None,
         expected: Some(vec![(0..32).map(|lane| Some(phase(lane))).collect(), vec![None; 4]]),
         by_architecture: false,
+        hopper: None,
         slack: None,
         place: Box::new(|buffer, word| {
             let what = if buffer == 0 {

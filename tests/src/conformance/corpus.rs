@@ -125,6 +125,7 @@ fn list_cases(list: &List) -> Vec<Case> {
             steps: None,
             expected: None,
             by_architecture: false,
+            hopper: None,
             slack: None,
             place: Box::new(move |_, word| {
                 let at = 4 * word % SET as usize;

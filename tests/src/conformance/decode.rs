@@ -65,6 +65,7 @@ fn case(steps: Steps) -> Case {
         steps: Some(Modelled::Stream(steps)),
         expected: None,
         by_architecture: false,
+        hopper: None,
         slack: Some(Box::new(move |a, b| effect_of_caches(steps, a, b))),
         place: Box::new(move |buffer, word| match buffer.checked_sub(STEPS) {
             None => {

@@ -93,6 +93,7 @@ pub fn cases() -> Vec<Case> {
             steps: None,
             expected: None,
             by_architecture: false,
+            hopper: None,
             slack: None,
             place: Box::new(move |buffer, word| {
                 let [a, b, c] = triple(if buffer == 1 { word / 2 } else { word / 6 });

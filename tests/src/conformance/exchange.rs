@@ -298,6 +298,7 @@ fn case(kernel: &'static str, config: LaunchConfig, mut buffers: Vec<Vec<u32>>, 
         steps: None,
         expected: Some(all),
         by_architecture: false,
+        hopper: None,
         slack: None,
         place: Box::new(move |buffer, word| {
             let what = if buffer == output { "result" } else { "input" };

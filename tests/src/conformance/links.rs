@@ -227,6 +227,7 @@ fn case(program: &str, plan: &[Planned]) -> Case {
         steps: None,
         expected: Some(results.into_iter().map(|words| words.into_iter().map(Some).collect()).collect()),
         by_architecture: false,
+        hopper: None,
         slack: None,
         place: Box::new(|buffer, word| {
             let what = format!("word {word} of launch {buffer}");

@@ -111,6 +111,7 @@ fn case(seed: u64, kernel: &'static str, element: Element, half: bool) -> Case {
         steps: None,
         expected: None,
         by_architecture: !integers,
+        hopper: None,
         slack: None,
         place: Box::new(|_, word| {
             let (lane, register) = (word / OUT % 32, word % OUT);

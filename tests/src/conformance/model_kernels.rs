@@ -38,6 +38,7 @@ fn case(
         steps: None,
         expected: None,
         by_architecture: false,
+        hopper: None,
         slack: None,
         place: Box::new(move |_, _| Some(Place { what: "output".to_owned(), tolerance })),
     }

@@ -139,6 +139,7 @@ pub fn cases() -> Vec<Case> {
                 steps: None,
                 expected: None,
                 by_architecture: false,
+                hopper: None,
                 slack: None,
                 place: Box::new(move |buffer, word| {
                     let what = format!("{}({:e})", function.name, f32::from_bits(arguments[word]));

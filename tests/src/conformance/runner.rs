@@ -70,7 +70,8 @@ impl Runner {
                 Modelled::Columns(steps) => steps.run(&self.device),
             };
         }
-        let cubin = case.cubin(crate::kernels::arch(&self.device)?);
+        let arch = crate::kernels::arch(&self.device)?;
+        let (cubin, (kernel, config)) = (case.cubin(arch), case.kernel(arch));
         if !self.programs.contains_key(&cubin.as_ptr()) {
             self.programs.insert(cubin.as_ptr(), self.device.load(cubin)?);
         }
@@ -92,10 +93,10 @@ impl Runner {
             })
         };
         if case.links.is_empty() {
-            let kernel = program.kernel(&case.kernel)?;
+            let kernel = program.kernel(kernel)?;
             for launch in &case.launches {
                 // SAFETY: the kernels of all cases stay within the buffers that they are given.
-                unsafe { self.queue.launch(&kernel, case.config, &args(launch))? };
+                unsafe { self.queue.launch(&kernel, config, &args(launch))? };
             }
             self.queue.submit()?.wait(DEADLINE)?;
         } else {
@@ -105,9 +106,9 @@ impl Runner {
                 let after: Vec<NodeId> = after.iter().map(|number| nodes[*number]).collect();
                 nodes.push(match after[..] {
                     // SAFETY: as above, and those that are meant to be right wait before they access memory.
-                    [one] if *early => unsafe { graph.launch_early(&kernel, case.config, &of, one) }?,
+                    [one] if *early => unsafe { graph.launch_early(&kernel, config, &of, one) }?,
                     // SAFETY: as above.
-                    _ => unsafe { graph.launch_after(&kernel, case.config, &of, &after) }?,
+                    _ => unsafe { graph.launch_after(&kernel, config, &of, &after) }?,
                 });
             }
             let graph = graph.build()?;

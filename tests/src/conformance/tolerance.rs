@@ -19,6 +19,11 @@ pub enum Tolerance {
         /// Difference.
         steps: u32,
     },
+    /// Four signed bytes: each by this many steps.
+    Codes {
+        /// Difference.
+        steps: u8,
+    },
     /// By anything: the distance is only reported.
     Any,
     /// Two f16: each by this many units in the last place, or by this much.
@@ -99,6 +104,11 @@ impl Tolerance {
                 let apart = a.cast_signed().abs_diff(b.cast_signed());
                 verdict(Some(apart), apart <= steps)
             }
+            Tolerance::Codes { steps } => {
+                let codes = a.to_le_bytes().into_iter().zip(b.to_le_bytes());
+                let apart = codes.map(|(a, b)| a.cast_signed().abs_diff(b.cast_signed())).max();
+                verdict(apart.map(u32::from), apart.is_some_and(|n| n <= steps))
+            }
             Tolerance::Any => Verdict::Within(distance(a, b, 32, f32::INFINITY.to_bits()).unwrap_or(0)),
             Tolerance::Single { ulps, absolute } => {
                 let apart = distance(a, b, 32, f32::INFINITY.to_bits());
@@ -122,6 +132,7 @@ impl std::fmt::Display for Tolerance {
         match self {
             Tolerance::Exact => f.write_str("exact"),
             Tolerance::Steps { steps } => write!(f, "{steps} step"),
+            Tolerance::Codes { steps } => write!(f, "{steps} step of a code"),
             Tolerance::Any => f.write_str("reported only"),
             Tolerance::Single { ulps, absolute: 0.0 } => write!(f, "{ulps} ulp"),
             Tolerance::Single { ulps, absolute } => write!(f, "{ulps} ulp or {absolute:.1e}"),
@@ -144,6 +155,14 @@ mod tests {
         assert_eq!(two.judge(0x3f80_0000, 0x3f80_0003), Verdict::Beyond(Some(3)));
         assert_eq!(two.judge(0x7fff_ffff, 0x3f80_0000), Verdict::Beyond(None));
         assert_eq!(two.judge(0x7fff_ffff, 0x7fff_ffff), Verdict::Same);
+    }
+
+    #[test]
+    fn each_code_has_its_own_distance() {
+        let one = Tolerance::Codes { steps: 1 };
+        assert_eq!(one.judge(0x0001_ff7f, 0x0100_007e), Verdict::Within(1));
+        assert_eq!(one.judge(0x0000_0080, 0x0000_007f), Verdict::Beyond(Some(255)), "-128 and 127");
+        assert_eq!(one.judge(0x0200_0000, 0x0000_0000), Verdict::Beyond(Some(2)));
     }
 
     #[test]

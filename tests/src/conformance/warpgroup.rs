@@ -165,6 +165,7 @@ fn case(seed: u64, columns: u32) -> Case {
         steps: None,
         expected: None,
         by_architecture: true,
+        hopper: None,
         slack: None,
         place: Box::new(move |_, word| {
             let (block, thread) = (word / each / THREADS as usize, word / each % THREADS as usize);

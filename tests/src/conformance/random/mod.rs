@@ -286,6 +286,7 @@ pub fn case(program: Program) -> Case {
         links: Vec::new(),
         steps: None,
         expected: Some(expected),
+        hopper: None,
         by_architecture: false,
         slack: None,
         place: Box::new(move |_, word| {
