@@ -76,6 +76,18 @@ fn a_prompt_and_a_token_in_one_launch_per_operation_are_clean() {
     }
 }
 
+/// Products of rows that are shorter than the ring of slices.
+#[test]
+fn a_prompt_of_a_narrow_model_is_clean() {
+    for ff in [64, 192] {
+        let synthesis: Synthesis = "tiny-llama:f16".parse().unwrap();
+        let model = synthesis.with_sizes(2, 128, ff).model(3).unwrap();
+        assert_clean_of(&model, Mode::Operations, CacheType::F16, |engine| {
+            engine.prefill(&[1, 2, 3, 4, 5, 6, 7, 8, 9]).unwrap();
+        });
+    }
+}
+
 #[test]
 fn steps_of_several_sequences_are_clean() {
     for kv in CacheType::ALL {

@@ -79,6 +79,10 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         Some(tokens) => session.engine.profile_prompt(tokens, warm_up)?,
         None => session.engine.profile(steps, warm_up)?,
     };
+    ensure!(
+        !stats.is_empty(),
+        "there is nothing to profile: prompts of this model go token by token, a warning says why; leave --pp out"
+    );
     let copy = if software { None } else { copy_bandwidth(&session.device) };
     let kernels = lines(&stats, copy);
     let report = Report {

@@ -1,5 +1,6 @@
 //! Searches the fastest shapes of kernels for a model on a device, and stores them.
 
+use std::env;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -130,6 +131,9 @@ fn device(cli: &Cli) -> anyhow::Result<(Device, Meter, Option<Machine>)> {
         if device.info().backend != BackendKind::Sim {
             return Ok((device, Meter::Clock, None));
         }
+    }
+    if env::var_os("NVGPU_SIM_ARCH").is_some() {
+        tracing::warn!("times are predicted for an AGX Orin: NVGPU_SIM_ARCH is not used");
     }
     let counting = CountingDevice::open()?;
     // The first is the one with all multiprocessors, as the software device has.

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 /// Compares the software ga10b with a real GPU.
 #[derive(Parser)]
-#[command(version, about)]
+#[command(version)]
 struct Cli {
     /// The device to compare with: rm, nvgpu, sim or auto.
     #[arg(long, env = "HCQ_DEVICE", default_value = "rm")]

@@ -15,7 +15,7 @@ const WEEK: Duration = Duration::from_secs(604_800);
 
 /// Feeds parsers, decoders and the software ga10b with damaged inputs.
 #[derive(Parser)]
-#[command(version, about)]
+#[command(version)]
 struct Cli {
     /// Targets to run; all of them if none is named.
     #[arg(value_parser = target)]

@@ -11,7 +11,7 @@ use ga10b_tests::soak::{self, Plan, Role};
 /// Launches, copies, allocates and drops on the device that HCQ_DEVICE names; the software ga10b when it is
 /// unset.
 #[derive(Parser)]
-#[command(version, about)]
+#[command(version)]
 struct Cli {
     /// Launches of one queue.
     #[arg(long, env = "SOAK_LAUNCHES", default_value_t = 10_000)]

@@ -361,8 +361,8 @@ impl Block<'_> {
         let warps = self.warp_tile(copier.ring);
         let steps = tile.depth / 16;
         let (reading, filling) = (k.var(0u32), k.var(tile.stages - 1));
-        let advance = |slot: Reg<u32>| {
-            let next = k.add(slot, 1);
+        let advance = |slot: Reg<u32>, by: Reg<u32>| {
+            let next = k.add(slot, by);
             k.set(slot, k.select(k.eq(next, tile.stages), 0u32, next));
         };
         k.wait_copies(tile.stages - 2);
@@ -374,14 +374,16 @@ impl Block<'_> {
                     // The next slice has arrived, and no warp reads this one any more.
                     k.wait_copies(tile.stages - 2);
                     k.sync_threads();
-                    advance(reading);
+                    // After the last slice its own first fragments are fetched again: the next slot may never
+                    // have been filled.
+                    advance(reading, k.select(k.lt(k.add(slice, 1), slices), 1u32, 0u32));
                 }
                 warps.fetch(self, (s + 1) % steps, reading);
                 if s == 0 {
                     let more = k.lt(k.add(slice, tile.stages - 1), slices);
                     k.if_(more, || copier.copy(self, filling, next_piece));
                     k.commit_copies();
-                    advance(filling);
+                    advance(filling, k.var(1u32));
                 }
                 warps.fragments[s as usize % 2].multiply(k, &warps.sums);
             }

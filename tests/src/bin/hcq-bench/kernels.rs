@@ -19,13 +19,15 @@ use crate::table::Figure;
 const BATCH: u32 = 20;
 /// Threads of a block of `add_f32`, and values of each thread.
 const ADD: (u32, u32) = (256, 4);
+/// Rows of the largest product.
+const LARGEST: u32 = 1 << 15;
 /// Entries of a product that are compared with the CPU's.
 const COMPARED: u64 = 64;
 
 #[derive(ClapArgs)]
 pub struct Options {
-    /// Sizes of the square matrices, multiples of 64, separated by commas.
-    #[arg(long, value_delimiter = ',', default_value = "1024,2048,4096", value_parser = multiple_of::<{ gemm::DEPTH }>)]
+    /// Sizes of the square matrices, multiples of 64 up to 32768, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "1024,2048,4096", value_parser = size)]
     sizes: Vec<u32>,
     /// Values of the addition, a multiple of 4.
     #[arg(long, default_value_t = 10_000_000, value_parser = multiple_of::<{ ADD.1 }>)]
@@ -34,11 +36,25 @@ pub struct Options {
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     samples: u32,
     /// The limit of the tensor cores in TFLOP/s (f16, dense), to print the share of it.
-    #[arg(long)]
+    #[arg(long, value_parser = rate)]
     tflops: Option<f64>,
     /// The limit of the memory in GB/s, to print the share of it.
-    #[arg(long)]
+    #[arg(long, value_parser = rate)]
     gbs: Option<f64>,
+}
+
+/// A number of rows that a product takes. Larger ones have factors of more than 2 GiB.
+fn size(text: &str) -> Result<u32, String> {
+    match multiple_of::<{ gemm::DEPTH }>(text)? {
+        size if size <= LARGEST => Ok(size),
+        _ => Err(format!("more than {LARGEST}")),
+    }
+}
+
+/// A limit that shares can be given of.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|e| format!("{e}"))?;
+    if rate.is_normal() && rate > 0.0 { Ok(rate) } else { Err("no positive number".to_owned()) }
 }
 
 /// A positive number that `OF` divides.

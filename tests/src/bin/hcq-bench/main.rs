@@ -22,7 +22,7 @@ use crate::bench::{Bench, WARM};
 
 /// Measures launches, graphs, copies and allocations.
 #[derive(Parser)]
-#[command(version, about)]
+#[command(version)]
 struct Cli {
     #[command(subcommand)]
     what: Option<What>,
