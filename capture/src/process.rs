@@ -1,5 +1,6 @@
 //! The channels of a process, and the memory that they reach.
 
+use nv_hw::class::AMPERE_CHANNEL_GPFIFO_B;
 use std::collections::HashMap;
 
 use rm_sys::Release;
@@ -217,7 +218,7 @@ impl Process {
         let key = Key::File(channel);
         if !self.channels.contains_key(&key) {
             let space = self.spaces.get(&channel).copied().unwrap_or(0);
-            self.add(key, 0xc76f, fd.cast_unsigned(), 0, Place::Driver, space);
+            self.add(key, AMPERE_CHANNEL_GPFIFO_B, fd.cast_unsigned(), 0, Place::Driver, space);
         }
         let Some(bytes) = read(address, (count.min(MOST_ENTRIES) as usize) * 8) else { return };
         let words: Vec<u64> =

@@ -1,5 +1,6 @@
 //! What requests of the drivers say about memory and channels, once they have succeeded.
 
+use nv_hw::class::{self, Kind};
 use nvgpu_sys::{
     NVGPU_AS_IOCTL_BIND_CHANNEL, NVGPU_AS_IOCTL_MAP_BUFFER_EX, NVGPU_AS_IOCTL_UNMAP_BUFFER,
     NVGPU_IOCTL_CHANNEL_SETUP_BIND, NVGPU_IOCTL_CHANNEL_SUBMIT_GPFIFO, nvgpu_as_bind_channel_args,
@@ -16,10 +17,6 @@ use rm_sys::{
 };
 use zerocopy::FromBytes;
 
-/// Class of channels of nvgpu on a ga10b: AMPERE_CHANNEL_GPFIFO_B.
-const NVGPU_CHANNEL: u32 = 0xc76f;
-/// The low byte of channel classes.
-const CHANNEL: u32 = 0x6f;
 /// Type byte of the desktop driver's escapes (`'F'`).
 const ESCAPE: u32 = 0x46;
 
@@ -137,7 +134,7 @@ fn nvgpu(request: u32, argument: &[u8]) -> Option<Change> {
         NVGPU_IOCTL_CHANNEL_SETUP_BIND => {
             let args: nvgpu_channel_setup_bind_args = view(argument)?;
             Change::Ring {
-                class: NVGPU_CHANNEL,
+                class: class::AMPERE_CHANNEL_GPFIFO_B,
                 token: args.work_submit_token,
                 entries: args.num_gpfifo_entries,
                 ring: (args.gpfifo_dmabuf_fd, args.gpfifo_dmabuf_offset),
@@ -243,7 +240,7 @@ fn alloc(
             (a.hRoot, a.hObjectNew, a.hClass, a.pAllocParms, a.status)
         }
     };
-    if status != 0 || class & 0xff != CHANNEL || parameters == 0 {
+    if status != 0 || Kind::of(class) != Some(Kind::Host) || parameters == 0 {
         return None;
     }
     let (ring, entries, userd) = if release.is_some_and(|release| release >= Release::R610) {
@@ -303,14 +300,14 @@ mod tests {
         let args = NVOS64_PARAMETERS {
             hRoot: 1,
             hObjectNew: 2,
-            hClass: 0xc86f,
+            hClass: class::HOPPER_CHANNEL_GPFIFO_A,
             pAllocParms: 0x1000,
             ..NVOS64_PARAMETERS::new_zeroed()
         };
         let channel = Change::Channel {
             client: 1,
             object: 2,
-            class: 0xc86f,
+            class: class::HOPPER_CHANNEL_GPFIFO_A,
             ring: 1 << 33,
             entries: 512,
             userd: (5, 0x200),
@@ -319,8 +316,10 @@ mod tests {
             let read = |at: u64, len: usize| (at == 0x1000).then(|| bytes[..len].to_vec());
             assert_eq!(change(NV_ESC_RM_ALLOC, args.as_bytes(), Some(release), read), Some(channel));
         }
-        for refused in [NVOS64_PARAMETERS { hClass: 0xc8b5, ..args }, NVOS64_PARAMETERS { status: 3, ..args }]
-        {
+        for refused in [
+            NVOS64_PARAMETERS { hClass: class::HOPPER_DMA_COPY_A, ..args },
+            NVOS64_PARAMETERS { status: 3, ..args },
+        ] {
             let read = |_: u64, len: usize| Some(vec![0; len]);
             assert_eq!(change(NV_ESC_RM_ALLOC, refused.as_bytes(), None, read), None);
         }

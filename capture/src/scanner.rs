@@ -1,24 +1,12 @@
 //! Which launches a pushbuffer names: the few methods that matter for that, out of all.
 
+use nv_hw::class::c7c0::{
+    LAUNCH_DMA, LINE_COUNT, LINE_LENGTH_IN, LOAD_INLINE_DATA, OFFSET_OUT, OFFSET_OUT_UPPER, SEND_PCAS_A,
+    SEND_SIGNALING_PCAS_B, SEND_SIGNALING_PCAS2_B, SET_OBJECT,
+};
+use nv_hw::class::{AMPERE_COMPUTE_B, FIRST_ENGINE_METHOD, Kind, subchannel};
+
 use crate::uploads::Uploads;
-
-/// Methods below this offset are the host's, whatever the subchannel.
-const FIRST_ENGINE_METHOD: u32 = 0x100;
-/// The low byte of a compute class, and of the classes for inline uploads alone.
-const COMPUTE: u32 = 0xc0;
-const INLINE: u32 = 0x40;
-/// The subchannel that has a compute class before any is bound.
-const COMPUTE_SUBCHANNEL: usize = 1;
-
-const LINE_LENGTH_IN: u32 = 0x180;
-const LINE_COUNT: u32 = 0x184;
-const OFFSET_OUT_UPPER: u32 = 0x188;
-const OFFSET_OUT: u32 = 0x18c;
-const LAUNCH_DMA: u32 = 0x1b0;
-const LOAD_INLINE_DATA: u32 = 0x1b4;
-const SEND_PCAS_A: u32 = 0x2b4;
-const SEND_SIGNALING_PCAS_B: u32 = 0x2bc;
-const SEND_SIGNALING_PCAS2_B: u32 = 0x2c0;
 
 /// How the method moves from data word to data word.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +48,8 @@ pub(crate) struct Scanner {
 impl Scanner {
     pub fn new() -> Self {
         let mut classes = [0; 8];
-        classes[COMPUTE_SUBCHANNEL] = COMPUTE;
+        // Before any class is bound.
+        classes[subchannel::COMPUTE as usize] = AMPERE_COMPUTE_B;
         Self { classes, pending: None, upload: Upload::default(), uploads: Uploads::default(), qmd: 0 }
     }
 
@@ -107,11 +96,12 @@ impl Scanner {
     }
 
     fn method(&mut self, subchannel: usize, method: u32, value: u32, launch: &mut dyn FnMut(u64, &Uploads)) {
-        if method == 0 {
+        if method == SET_OBJECT {
             self.classes[subchannel] = value & 0xffff;
         }
-        let kind = self.classes[subchannel] & 0xff;
-        if method < FIRST_ENGINE_METHOD || !(kind == COMPUTE || kind == INLINE) {
+        let kind = Kind::of(self.classes[subchannel]);
+        let computes = kind == Some(Kind::Compute);
+        if method < FIRST_ENGINE_METHOD || !computes && kind != Some(Kind::InlineToMemory) {
             return;
         }
         match method {
@@ -126,8 +116,8 @@ impl Scanner {
                 self.upload.data.clear();
             }
             LOAD_INLINE_DATA if self.upload.expected > 0 => self.upload.add(value, &mut self.uploads),
-            SEND_PCAS_A if kind == COMPUTE => self.qmd = value,
-            SEND_SIGNALING_PCAS_B | SEND_SIGNALING_PCAS2_B if kind == COMPUTE && value != 0 => {
+            SEND_PCAS_A if computes => self.qmd = value,
+            SEND_SIGNALING_PCAS_B | SEND_SIGNALING_PCAS2_B if computes && value != 0 => {
                 launch(u64::from(self.qmd) << 8, &self.uploads);
             }
             _ => {}

@@ -57,7 +57,9 @@ impl Module {
     /// The whole PTX text. The version stated is the lowest that has the target and everything the kernels
     /// use, so that the oldest drivers and tools accept it.
     pub fn text(&self) -> String {
-        let version = self.kernels.iter().map(Kernel::version).fold(self.target.since(), Version::max);
+        let (major, minor) = self.target.ptx_version();
+        let since = Version::new(major, minor);
+        let version = self.kernels.iter().map(Kernel::version).fold(since, Version::max);
         let mut out = String::new();
         let _ = write!(out, ".version {version}\n.target {}\n.address_size 64\n", self.target);
         for kernel in &self.kernels {

@@ -1,7 +1,7 @@
 //! Constant buffers: the banks `c[0]` to `c[7]` of a launch.
 
 use crate::error::Error;
-use crate::image::Qmd;
+use crate::image::{Qmd, layout};
 use crate::table::layout::ConstantBufferFields;
 use crate::version::Version;
 
@@ -63,7 +63,7 @@ impl ConstantBuffer {
 impl Qmd {
     fn constant_buffer_fields(&self, index: usize) -> Result<&'static ConstantBufferFields, Error> {
         let what = "constant buffer";
-        self.version().layout().constant_buffers.get(index).ok_or(Error::Slot {
+        layout(self.version()).constant_buffers.get(index).ok_or(Error::Slot {
             what,
             index,
             count: CONSTANT_BUFFERS,

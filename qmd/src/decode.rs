@@ -1,7 +1,7 @@
 //! Reading the launch parameters back out of a QMD, in the units the builder takes them.
 
 use crate::cache::{Invalidate, Membar, SamplerIndex};
-use crate::image::Qmd;
+use crate::image::{Qmd, layout};
 use crate::table::v04;
 use crate::target::{Target, carve_out_kib};
 use crate::version::Version;
@@ -24,7 +24,7 @@ impl Qmd {
     /// too.
     #[must_use]
     pub fn is_queue(&self) -> bool {
-        let (field, value) = self.version().layout().is_queue;
+        let (field, value) = layout(self.version()).is_queue;
         let sized = match self.version() {
             Version::V03 => true,
             Version::V04 => self.get_own(v04::CIRCULAR_QUEUE_SIZE) != 0,
@@ -35,13 +35,13 @@ impl Qmd {
     /// Blocks along x, y and z.
     #[must_use]
     pub fn grid(&self) -> [u32; 3] {
-        self.version().layout().grid.map(|f| self.get_own(f))
+        layout(self.version()).grid.map(|f| self.get_own(f))
     }
 
     /// Threads of a block along x, y and z.
     #[must_use]
     pub fn block(&self) -> [u32; 3] {
-        self.version().layout().block.map(|f| self.get_own(f))
+        layout(self.version()).block.map(|f| self.get_own(f))
     }
 
     /// Threads of a block.
@@ -53,14 +53,14 @@ impl Qmd {
     /// GPU virtual address of the first instruction.
     #[must_use]
     pub fn program_address(&self) -> u64 {
-        self.get_address(self.version().layout().program)
+        self.get_address(layout(self.version()).program)
     }
 
     /// Address and size in bytes of the code the scheduler prefetches, in units of 256 bytes; `None` if it
     /// does not.
     #[must_use]
     pub fn program_prefetch(&self) -> Option<(u64, u32)> {
-        let layout = self.version().layout();
+        let layout = layout(self.version());
         let units = self.get_own(layout.program_prefetch_size);
         (units != 0).then(|| (self.get_address(layout.program_prefetch), units * 256))
     }
@@ -68,25 +68,25 @@ impl Qmd {
     /// Registers per thread.
     #[must_use]
     pub fn registers(&self) -> u32 {
-        self.get_own(self.version().layout().registers)
+        self.get_own(layout(self.version()).registers)
     }
 
     /// Barriers of a block.
     #[must_use]
     pub fn barriers(&self) -> u32 {
-        self.get_own(self.version().layout().barriers)
+        self.get_own(layout(self.version()).barriers)
     }
 
     /// Shared memory of a block in bytes.
     #[must_use]
     pub fn shared_bytes(&self) -> u32 {
-        self.get_own(self.version().layout().shared)
+        self.get_own(layout(self.version()).shared)
     }
 
     /// The shared-memory carve-outs.
     #[must_use]
     pub fn carve_outs(&self) -> CarveOuts {
-        let layout = self.version().layout();
+        let layout = layout(self.version());
         CarveOuts {
             min_kib: carve_out_kib(self.get_own(layout.carve_out_min)),
             target_kib: carve_out_kib(self.get_own(layout.carve_out_target)),
@@ -97,19 +97,19 @@ impl Qmd {
     /// Local memory per thread from the bottom of the window, in bytes.
     #[must_use]
     pub fn local_low(&self) -> u32 {
-        self.get_own(self.version().layout().local_low)
+        self.get_own(layout(self.version()).local_low)
     }
 
     /// Local memory per thread from the top of the window, in bytes.
     #[must_use]
     pub fn local_high(&self) -> u32 {
-        self.get_own(self.version().layout().local_high)
+        self.get_own(layout(self.version()).local_high)
     }
 
     /// The raw value of `SASS_VERSION`.
     #[must_use]
     pub fn sass_version(&self) -> u8 {
-        self.get_own(self.version().layout().sass_version) as u8
+        self.get_own(layout(self.version()).sass_version) as u8
     }
 
     /// The part that `SASS_VERSION` names; `None` for 0, which some drivers leave, and for unknown parts.
@@ -122,7 +122,7 @@ impl Qmd {
     #[must_use]
     pub fn invalidates(&self) -> Invalidate {
         let mut caches = Invalidate::empty();
-        for (bit, field) in self.version().layout().invalidate.into_iter().enumerate() {
+        for (bit, field) in layout(self.version()).invalidate.into_iter().enumerate() {
             if self.get_own(field) != 0 {
                 caches |= Invalidate::from_bits_truncate(1 << bit);
             }
@@ -133,13 +133,13 @@ impl Qmd {
     /// What is flushed after the grid; `None` for the undefined value 2.
     #[must_use]
     pub fn membar(&self) -> Option<Membar> {
-        Membar::from_number(self.get_own(self.version().layout().membar))
+        Membar::from_number(self.get_own(layout(self.version()).membar))
     }
 
     /// How samplers are chosen.
     #[must_use]
     pub fn sampler_index(&self) -> SamplerIndex {
-        match self.get_own(self.version().layout().sampler_index) {
+        match self.get_own(layout(self.version()).sampler_index) {
             0 => SamplerIndex::Independently,
             _ => SamplerIndex::ViaHeaderIndex,
         }
@@ -148,31 +148,31 @@ impl Qmd {
     /// Whether the depth of calls is limited to 32.
     #[must_use]
     pub fn limits_calls(&self) -> bool {
-        self.get_own(self.version().layout().call_limit) == 0
+        self.get_own(layout(self.version()).call_limit) == 0
     }
 
     /// Whether blocks run one after the other.
     #[must_use]
     pub fn is_sequential(&self) -> bool {
-        self.get_own(self.version().layout().sequential) != 0
+        self.get_own(layout(self.version()).sequential) != 0
     }
 
     /// Scheduling group.
     #[must_use]
     pub fn group(&self) -> u32 {
-        self.get_own(self.version().layout().group)
+        self.get_own(layout(self.version()).group)
     }
 
     /// How many QMDs must decrement this one before it starts.
     #[must_use]
     pub fn dependence_counter(&self) -> u16 {
-        self.get_own(self.version().layout().dependence_counter) as u16
+        self.get_own(layout(self.version()).dependence_counter) as u16
     }
 
     /// The number set by [`Launch::debug_id`](crate::Launch::debug_id).
     #[must_use]
     pub fn debug_id(&self) -> u64 {
-        let [lower, upper] = self.version().layout().debug_id.map(|f| u64::from(self.get_own(f)));
+        let [lower, upper] = layout(self.version()).debug_id.map(|f| u64::from(self.get_own(f)));
         upper << 32 | lower
     }
 }

@@ -1,7 +1,7 @@
 //! Dependent QMDs: launches that start after this one.
 
 use crate::error::Error;
-use crate::image::Qmd;
+use crate::image::{Qmd, layout};
 use crate::table::layout::{Address, DependentFields};
 use crate::version::ALIGN;
 
@@ -78,12 +78,12 @@ impl Qmd {
     /// on v4.0.
     #[must_use]
     pub fn dependents(&self) -> usize {
-        self.version().layout().dependents.iter().filter(|d| d.pointer.is_some()).count()
+        layout(self.version()).dependents.iter().filter(|d| d.pointer.is_some()).count()
     }
 
     fn dependent_fields(&self, slot: usize) -> Result<(&'static DependentFields, Address), Error> {
         let (version, count) = (self.version(), self.dependents());
-        let fields = version.layout().dependents.get(slot);
+        let fields = layout(version).dependents.get(slot);
         fields.and_then(|f| Some((f, f.pointer?))).ok_or(Error::Slot {
             what: "dependent",
             index: slot,
@@ -110,7 +110,7 @@ impl Qmd {
     /// of its own, which it sets when the pushbuffer hands the QMD over by an action that copies, and, with
     /// `SELF_COPY_ON_COMPLETION`, when the grid has ended.
     pub fn set_dependence_counter(&mut self, count: u16) {
-        self.put(self.version().layout().dependence_counter, count.into());
+        self.put(layout(self.version()).dependence_counter, count.into());
     }
 
     /// Clears slot `slot`.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::image::Qmd;
+use crate::image::{Qmd, fields, layout};
 use crate::table::field::Field;
 
 /// One field, or one element of an array, with its value.
@@ -67,7 +67,7 @@ impl fmt::Display for Unnamed {
 impl Qmd {
     /// Every field and every element of every array with its value, in the order of the header.
     pub fn entries(&self) -> impl Iterator<Item = Entry> {
-        self.version().fields().iter().flat_map(move |field| {
+        fields(self.version()).iter().flat_map(move |field| {
             (0..field.count()).filter_map(move |i| {
                 let element = field.element(i)?;
                 Some(Entry { field: element, indexed: field.count() > 1, value: self.get_own(element) })
@@ -77,7 +77,7 @@ impl Qmd {
 
     /// The words that have bits set outside every named field.
     pub fn unnamed(&self) -> impl Iterator<Item = Unnamed> {
-        let named = &self.version().layout().named;
+        let named = &layout(self.version()).named;
         self.words().enumerate().zip(named).filter_map(|((word, value), named)| {
             let bits = value & !named;
             (bits != 0).then_some(Unnamed { word, bits })

@@ -149,6 +149,12 @@ pub enum Error {
         /// The count.
         count: u32,
     },
+    /// A part whose launch descriptors are not known.
+    #[error("{target} is decoded and not run: no header names its launch descriptor")]
+    NotRun {
+        /// The part.
+        target: Target,
+    },
     /// A block needs more shared memory than the part gives one.
     #[error("a block with {bytes} bytes of shared memory is too large; {target} gives at most {limit}")]
     SharedMemory {

@@ -8,24 +8,22 @@ use crate::table::layout::{Address, Layout};
 use crate::table::{v03, v04};
 use crate::version::Version;
 
-impl Version {
-    /// Every field of this version, in the order of its header.
-    #[must_use]
-    pub const fn fields(self) -> &'static [Field] {
-        self.layout().fields
-    }
+/// Every field of a version, in the order of its header.
+#[must_use]
+pub const fn fields(version: Version) -> &'static [Field] {
+    layout(version).fields
+}
 
-    /// The field of that name, as the header spells it.
-    #[must_use]
-    pub fn field(self, name: &str) -> Option<Field> {
-        self.fields().iter().copied().find(|f| f.name() == name)
-    }
+/// The field of that name in a version, as the header spells it.
+#[must_use]
+pub fn field(version: Version, name: &str) -> Option<Field> {
+    fields(version).iter().copied().find(|f| f.name() == name)
+}
 
-    pub(crate) const fn layout(self) -> &'static Layout {
-        match self {
-            Self::V03 => &v03::LAYOUT,
-            Self::V04 => &v04::LAYOUT,
-        }
+pub(crate) const fn layout(version: Version) -> &'static Layout {
+    match version {
+        Version::V03 => &v03::LAYOUT,
+        Version::V04 => &v04::LAYOUT,
     }
 }
 
@@ -43,7 +41,7 @@ impl Qmd {
     #[must_use]
     pub fn new(version: Version) -> Self {
         let mut qmd = Self { version, bytes: [0; MAX_WORDS * 4] };
-        qmd.put(version.layout().major, version.major());
+        qmd.put(layout(version).major, version.major());
         qmd
     }
 

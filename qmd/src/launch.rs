@@ -4,7 +4,7 @@ use crate::cache::{Invalidate, Membar, SamplerIndex};
 use crate::constant_buffer::ConstantBuffer;
 use crate::dependent::Dependent;
 use crate::error::{Axis, Error};
-use crate::image::Qmd;
+use crate::image::{Qmd, layout};
 use crate::release::Release;
 use crate::target::{RESERVED_SHARED_BYTES, Target, carve_out_code};
 use crate::version::Version;
@@ -283,8 +283,11 @@ impl Launch {
     /// # Errors
     /// An [`Error`] for the first value that the hardware would refuse, or accept and never run.
     pub fn build(&self) -> Result<Qmd, Error> {
+        if !self.target.is_run() {
+            return Err(Error::NotRun { target: self.target });
+        }
         let mut qmd = Qmd::new(self.target.version());
-        let layout = qmd.version().layout();
+        let layout = layout(qmd.version());
         for &(field, value) in layout.defaults {
             qmd.put(field, value);
         }
@@ -323,7 +326,7 @@ impl Launch {
     }
 
     fn put_program(&self, qmd: &mut Qmd) -> Result<(), Error> {
-        let layout = qmd.version().layout();
+        let layout = layout(qmd.version());
         let Program { address, code_bytes } = self.program.ok_or(Error::Missing { what: "program" })?;
         if address == 0 {
             return Err(Error::Missing { what: "program address (it is 0)" });
@@ -338,7 +341,7 @@ impl Launch {
     }
 
     fn put_block(&self, qmd: &mut Qmd) -> Result<(), Error> {
-        let layout = qmd.version().layout();
+        let layout = layout(qmd.version());
         for ((axis, value), limit) in Axis::ALL.into_iter().zip(self.block).zip(MAX_BLOCK) {
             if value == 0 || value > limit {
                 return Err(Error::Block { axis, value, limit });
@@ -371,7 +374,7 @@ impl Launch {
     }
 
     fn put_shared(&self, qmd: &mut Qmd) -> Result<(), Error> {
-        let layout = qmd.version().layout();
+        let layout = layout(qmd.version());
         let target = self.target;
         let limit = target.max_shared_bytes();
         // On sm_8x the reserved KiB counts against the limit of a block even where the program does not use
@@ -401,7 +404,7 @@ impl Launch {
     }
 
     fn put_local(&self, qmd: &mut Qmd) -> Result<(), Error> {
-        let layout = qmd.version().layout();
+        let layout = layout(qmd.version());
         let round = |bytes: u32| u64::from(bytes).next_multiple_of(LOCAL_UNIT.into());
         let (low, high) = (round(self.local_low), round(self.local_high));
         // One unit below the window itself: each field holds 24 bits.
@@ -428,7 +431,7 @@ impl Qmd {
                 return Err(Error::Grid { axis, value, limit });
             }
         }
-        for (field, value) in self.version().layout().grid.into_iter().zip(blocks) {
+        for (field, value) in layout(self.version()).grid.into_iter().zip(blocks) {
             self.put(field, value);
         }
         Ok(())

@@ -44,7 +44,7 @@ pub use decode::CarveOuts;
 pub use dependent::{Dependent, DependentAction};
 pub use display::{Entry, Unnamed};
 pub use error::{Axis, Error};
-pub use image::Qmd;
+pub use image::{Qmd, field, fields};
 pub use launch::{
     LOCAL_UNIT, LOCAL_WINDOW, Launch, MAX_BARRIERS, MAX_BLOCK, MAX_GRID, MAX_REGISTERS, MAX_THREADS,
     PROGRAM_ALIGN, SHARED_UNIT, SharedMemory,

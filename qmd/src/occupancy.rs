@@ -49,15 +49,6 @@ pub struct Occupancy {
     pub limit: Limit,
 }
 
-/// Most blocks an SM holds (compute-capability table of NVIDIA's programming guide).
-const fn max_blocks(target: Target) -> u32 {
-    match target {
-        Target::Sm86 | Target::Sm87 => 16,
-        Target::Sm89 => 24,
-        _ => 32,
-    }
-}
-
 /// The occupancy of blocks of `threads` threads with `registers` registers each and `shared_bytes` per block,
 /// with the largest carve-out of the part.
 #[must_use]
@@ -67,7 +58,7 @@ pub fn occupancy(target: Target, threads: u32, registers: u32, shared_bytes: u32
         (u64::from(shared_bytes) + u64::from(RESERVED_SHARED_BYTES)).next_multiple_of(SHARED_UNIT.into());
     let limits = [
         (target.max_warps() / warps, Limit::Warps),
-        (max_blocks(target), Limit::Blocks),
+        (target.max_blocks(), Limit::Blocks),
         (target.warps_by_registers(registers) / warps.next_multiple_of(4), Limit::Registers),
         ((u64::from(target.max_shared_bytes()) / shared) as u32, Limit::SharedMemory),
     ];

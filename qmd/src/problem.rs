@@ -2,7 +2,7 @@
 
 use crate::constant_buffer::{CONSTANT_BUFFER_ALIGN, CONSTANT_BUFFER_MAX, CONSTANT_BUFFERS};
 use crate::error::Axis;
-use crate::image::Qmd;
+use crate::image::{Qmd, layout};
 use crate::launch::{
     LOCAL_UNIT, LOCAL_WINDOW, MAX_BARRIERS, MAX_BLOCK, MAX_GRID, MAX_REGISTERS, MAX_THREADS, PROGRAM_ALIGN,
     SHARED_UNIT,
@@ -309,7 +309,7 @@ impl Qmd {
     #[must_use]
     pub fn problems_on(&self, target: Target) -> Vec<Problem> {
         let mut found = Vec::new();
-        let layout = self.version().layout();
+        let layout = layout(self.version());
         let (major, minor) = (self.get_own(layout.major), self.get_own(layout.minor));
         if (major, minor) != (self.version().major(), 0) {
             found.push(Problem::Version { major, minor });
@@ -324,7 +324,7 @@ impl Qmd {
     }
 
     fn check_shape(&self, target: Target, found: &mut Vec<Problem>) {
-        let layout = self.version().layout();
+        let layout = layout(self.version());
         let address = self.program_address();
         if address == 0 || address % PROGRAM_ALIGN != 0 {
             found.push(Problem::Program { address });
@@ -369,7 +369,7 @@ impl Qmd {
         if bytes % SHARED_UNIT != 0 || bytes > limit {
             found.push(Problem::SharedMemory { bytes, limit, target });
         }
-        let layout = self.version().layout();
+        let layout = layout(self.version());
         let codes = [
             (CarveOutField::Min, self.get_own(layout.carve_out_min)),
             (CarveOutField::Target, self.get_own(layout.carve_out_target)),
@@ -424,7 +424,7 @@ impl Qmd {
                 found.push(Problem::ReleaseAddress { slot, address, bytes });
             }
         }
-        for (slot, fields) in self.version().layout().dependents.iter().enumerate() {
+        for (slot, fields) in layout(self.version()).dependents.iter().enumerate() {
             if self.get_own(fields.enable) == 0 {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! Release semaphores: what a QMD writes to memory after its grid.
 
 use crate::error::Error;
-use crate::image::Qmd;
+use crate::image::{Qmd, layout};
 use crate::reduction::{Reduction, ReductionOp};
 use crate::table::layout::ReleaseFields;
 
@@ -128,7 +128,7 @@ impl Qmd {
     fn release_fields(&self, slot: usize) -> Result<&'static ReleaseFields, Error> {
         let version = self.version();
         let missing = Error::Slot { what: "release", index: slot, count: RELEASES, version };
-        version.layout().releases.get(slot).ok_or(missing)
+        layout(version).releases.get(slot).ok_or(missing)
     }
 
     /// Fills release slot `slot`.

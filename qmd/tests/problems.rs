@@ -1,6 +1,6 @@
 //! Each complaint about a QMD, provoked by one raw value in a QMD that is otherwise right.
 
-use qmd::{Effect, Error, Launch, Problem, Qmd, Release, SkedCheck, Target, Version, v03, v04};
+use qmd::{Effect, Error, Launch, Problem, Qmd, Release, SkedCheck, Target, Version, field, v03, v04};
 
 fn valid(target: Target) -> Qmd {
     Launch::new(target).program(0x1000, 0).block([128, 1, 1]).registers(32).build().expect("valid")
@@ -9,7 +9,7 @@ fn valid(target: Target) -> Qmd {
 fn broken(target: Target, change: &[(&str, u32)]) -> Vec<Problem> {
     let mut qmd = valid(target);
     for (name, value) in change {
-        let field = qmd.version().field(name).expect("a field of this version");
+        let field = field(qmd.version(), name).expect("a field of this version");
         qmd.set(field, *value).expect("fits");
     }
     qmd.problems()
@@ -154,4 +154,11 @@ fn the_exception_register_names_its_checks() {
         assert_eq!(SkedCheck::from_bit(check.bit()), Some(*check));
     }
     assert_eq!(SkedCheck::from_bit(30), None);
+}
+
+#[test]
+fn no_launch_is_built_for_a_part_that_is_decoded_alone() {
+    let launch = |target| Launch::new(target).program(0x1000, 0).registers(16).build();
+    assert_eq!(launch(Target::Sm88).unwrap_err(), Error::NotRun { target: Target::Sm88 });
+    assert!(launch(Target::Sm86).is_ok());
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use qmd::{
     ConstantBuffer, ConstantPrefetch, Dependent, DependentAction, Error, Field, Invalidate, Launch, Membar,
-    Qmd, ReductionOp, Release, SamplerIndex, SharedMemory, Structure, Target, Trap, Version,
+    Qmd, ReductionOp, Release, SamplerIndex, SharedMemory, Structure, Target, Trap, Version, fields,
 };
 
 fn version() -> impl Strategy<Value = Version> {
@@ -16,7 +16,7 @@ fn any_qmd() -> impl Strategy<Value = Qmd> {
 }
 
 fn element(version: Version) -> impl Strategy<Value = Field> {
-    prop::sample::select(version.fields())
+    prop::sample::select(fields(version))
         .prop_flat_map(|f| (0..f.count()).prop_map(move |i| f.element(i).expect("below the count")))
 }
 

@@ -24,7 +24,7 @@ mod warpgroup;
 
 use std::sync::OnceLock;
 
-use crate::arch::Arch;
+use crate::arch::{Arch, Encoding};
 use crate::table::row::Row;
 use crate::word::Word;
 
@@ -51,10 +51,10 @@ fn index(arch: Arch) -> &'static Index {
     static SM80: OnceLock<Index> = OnceLock::new();
     static SM89: OnceLock<Index> = OnceLock::new();
     static SM9X: OnceLock<Index> = OnceLock::new();
-    let index = match arch {
-        Arch::Sm80 | Arch::Sm86 | Arch::Sm87 => &SM80,
-        Arch::Sm89 => &SM89,
-        Arch::Sm90 => &SM9X,
+    let index = match (arch, arch.encoding()) {
+        (Arch::Sm89, _) => &SM89,
+        (_, Encoding::Sm8x) => &SM80,
+        (_, Encoding::Sm9x) => &SM9X,
     };
     index.get_or_init(|| {
         let mut index = vec![[None; 2]; 1 << 12];

@@ -1,6 +1,6 @@
 //! What a row of the tables holds.
 
-use crate::arch::Arch;
+use crate::arch::{Arch, Encoding};
 use crate::opcode::Opcode;
 use crate::operands::{Dst, Kind, Operands, Place, Shape};
 use crate::table::item::{Arg, Mod};
@@ -197,10 +197,10 @@ impl Row {
     }
 
     pub(crate) const fn knows(&self, arch: Arch) -> bool {
-        let bit = match arch {
-            Arch::Sm80 | Arch::Sm86 | Arch::Sm87 => SM80,
-            Arch::Sm89 => SM89,
-            Arch::Sm90 => SM9X,
+        let bit = match (arch, arch.encoding()) {
+            (Arch::Sm89, _) => SM89,
+            (_, Encoding::Sm8x) => SM80,
+            (_, Encoding::Sm9x) => SM9X,
         };
         self.archs & bit != 0
     }
