@@ -55,5 +55,5 @@ pub use note::{KernelAccess, KernelNote, LineNote, Note, Notes, PieceKind, Piece
 pub use overlay::{OVERLAYS, Overlay};
 pub use query::{characteristics, sm_error_state};
 pub use requests::*;
-pub use sys::{BY_VALUE, Linux, Sys};
+pub use sys::{BY_VALUE, Linux, MEMORY_NODE, Sys, open_nvmap};
 pub use witness::Witness;

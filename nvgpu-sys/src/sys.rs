@@ -20,6 +20,24 @@ use nix::sys::stat::Mode;
 
 use crate::note::{Note, Notes};
 
+/// The memory allocator's node.
+pub const MEMORY_NODE: &CStr = c"/dev/nvmap";
+
+/// Opens [`MEMORY_NODE`], for reading alone where it may not be written.
+///
+/// Images give it to group `video` with mode 0660 or 0440 (NVIDIA/NemoClaw issues 4231 and 5018). A reader may do
+/// everything: no request looks at how the node was opened, and buffers are open for writing on their own account
+/// (`nvmap_ioctl` in nvmap_dev.c, `__dma_buf_export` in nvmap_dmabuf.c, nv-oot r36.2 to rel-36).
+///
+/// # Errors
+/// The errno of `open(2)`.
+pub fn open_nvmap(sys: &dyn Sys) -> Result<OwnedFd, Errno> {
+    match sys.open(MEMORY_NODE, OFlag::O_RDWR | OFlag::O_CLOEXEC) {
+        Err(Errno::EACCES) => sys.open(MEMORY_NODE, OFlag::O_RDONLY | OFlag::O_CLOEXEC),
+        other => other,
+    }
+}
+
 /// The system calls a GPU driver's nodes are used with.
 ///
 /// Descriptors are real kernel descriptors in every implementation: a software device returns ones that it

@@ -56,7 +56,9 @@ fn malformed(text: &str) -> VersionError {
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{:02}", self.major, self.minor, self.patch)
+        // NVIDIA writes 580.159.04, and 540.4.0 of Tegra's.
+        let width = if self.patch == 0 { 1 } else { 2 };
+        write!(f, "{}.{}.{:0width$}", self.major, self.minor, self.patch)
     }
 }
 
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn versions_read_back_as_they_are_written() {
-        for text in ["580.159.04", "535.183.01", "610.43.02"] {
+        for text in ["580.159.04", "535.183.01", "610.43.02", "540.4.0"] {
             assert_eq!(text.parse::<Version>().unwrap().to_string(), text);
         }
         assert_eq!("580.142".parse::<Version>().unwrap(), Version { major: 580, minor: 142, patch: 0 });

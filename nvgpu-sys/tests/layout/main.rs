@@ -11,6 +11,8 @@ use nvgpu_sys::*;
 use serde_json::Value;
 use zerocopy::FromZeros;
 
+mod releases;
+
 /// A struct as the compiler laid it out. Offsets and sizes in bytes.
 #[derive(Debug)]
 struct Struct {
