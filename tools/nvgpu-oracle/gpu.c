@@ -1,7 +1,7 @@
 /* The GPU as the driver's probe leaves it: the chip's own table of functions, and what a Jetson Orin enables. */
 #include "oracle.h"
 
-#include <linux/kernel-services.h>
+#include "os_linux_services.h"
 #include <nvgpu/cbc.h>
 #include <nvgpu/comptags.h>
 #include <nvgpu/enabled.h>
@@ -17,7 +17,7 @@
 #define SYNCPOINT_BYTES 0x10000
 
 static struct {
-	struct gk20a g;
+	struct nvgpu_os_linux l;
 	struct gpu_options options;
 	struct device dev;
 	struct nvgpu_cbc cbc;
@@ -42,7 +42,7 @@ static int tags_cleared(struct gk20a *g, enum nvgpu_cbc_op op, u32 min, u32 max)
 
 struct gk20a *gpu_new(const struct gpu_options *options)
 {
-	struct gk20a *g = &gpu.g;
+	struct gk20a *g = &gpu.l.g;
 
 	memset(&gpu, 0, sizeof(gpu));
 	gpu.options = *options;

@@ -9,14 +9,7 @@
 #include <time.h>
 #include <uapi/linux/nvgpu.h>
 
-struct work_struct {
-	int nothing;
-};
 #include "os/linux/channel.h"
-
-#define timespec64 timespec
-#define ktime_get_real_ts64(at) memset((at), 0, sizeof(*(at)))
-#define pr_warn(...) ((void)0)
 
 #include "notifier.inc"
 

@@ -46,6 +46,7 @@ void memory_reset(void)
 			free(sg);
 			sg = next;
 		}
+		free(buffers[i]->words);
 		free(buffers[i]);
 	}
 	buffer_count = 0;
@@ -119,6 +120,8 @@ void nvgpu_dma_free_sys(struct gk20a *g, struct nvgpu_mem *mem)
 u64 nvgpu_mem_get_addr(struct gk20a *g, struct nvgpu_mem *mem)
 {
 	(void)g;
+	if (mem->priv.sgt != NULL)
+		return mem->priv.sgt->sgl->phys;
 	for (size_t i = table_count; i-- > 0;)
 		if (tables[i].words == mem->cpu_va && mem->cpu_va != NULL)
 			return tables[i].address;
@@ -178,9 +181,13 @@ struct nvgpu_sgt *nvgpu_linux_sgt_create(struct gk20a *g, struct sg_table *table
 
 struct nvgpu_sgt *nvgpu_sgt_os_create_from_mem(struct gk20a *g, struct nvgpu_mem *mem)
 {
-	struct nvgpu_sgt *sgt = nvgpu_kzalloc(g, sizeof(*sgt));
-	struct scatterlist *sg = nvgpu_kzalloc(g, sizeof(*sg));
+	struct nvgpu_sgt *sgt;
+	struct scatterlist *sg;
 
+	if (mem->priv.sgt != NULL)
+		return nvgpu_linux_sgt_create(g, mem->priv.sgt);
+	sgt = nvgpu_kzalloc(g, sizeof(*sgt));
+	sg = nvgpu_kzalloc(g, sizeof(*sg));
 	sg->phys = nvgpu_mem_get_addr(g, mem);
 	sg->length = mem->aligned_size;
 	sgt->ops = &sgt_ops;
@@ -250,7 +257,7 @@ struct dma_buf *dma_buf_get(int fd)
 	struct dma_buf *buf = fd < 100 ? NULL : memory_buffer((u32)fd - 100);
 
 	if (buf == NULL)
-		return ERR_PTR(-EBADF);
+		return ERR_PTR(files_is_open(fd) ? -EINVAL : -EBADF);
 	buf->references++;
 	return buf;
 }
@@ -272,6 +279,19 @@ void nvgpu_mm_unpin(struct device *dev, struct dma_buf *dmabuf, struct dma_buf_a
 	(void)dmabuf;
 	(void)attachment;
 	(void)sgt;
+}
+
+void *gk20a_dmabuf_vmap(struct dma_buf *dmabuf)
+{
+	if (dmabuf->words == NULL)
+		dmabuf->words = calloc(1, dmabuf->size);
+	return dmabuf->words;
+}
+
+void gk20a_dmabuf_vunmap(struct dma_buf *dmabuf, void *addr)
+{
+	(void)dmabuf;
+	(void)addr;
 }
 
 enum nvgpu_aperture gk20a_dmabuf_aperture(struct gk20a *g, struct dma_buf *dmabuf)

@@ -5,6 +5,7 @@
 #define ORACLE_H
 
 #include <nvgpu/types.h>
+#include "random.h"
 #include <setjmp.h>
 #include <stdio.h>
 
@@ -51,6 +52,23 @@ int memory_find(u64 address, u32 *number, u64 *page);
 /* Physical memory of the syncpoints. */
 #define MEMORY_SYNCPOINTS 0x60000000ULL
 
+/* ---- files.c: descriptors of the modelled process ---- */
+
+/* The first descriptor of a file. Smaller numbers are buffers, see memory.c. */
+#define FILES_FIRST 10000
+
+struct file;
+struct file_operations;
+struct cdev;
+void files_reset(void);
+/* Opens a node: its descriptor, or a negative errno. */
+int files_open(const struct file_operations *operations, struct cdev *cdev);
+void files_close(int fd);
+/* Ends the files that nobody refers to any more. */
+void files_release(void);
+struct file *files_get(int fd);
+int files_is_open(int fd);
+
 /* ---- gpu.c: the GPU as the driver's probe leaves it ---- */
 
 struct gpu_options {
@@ -67,15 +85,6 @@ struct gk20a *gpu_new(const struct gpu_options *options);
 void gpu_reset_registers(void);
 void gpu_set_register(u32 address, u32 value);
 struct gpu_options *gpu_options(struct gk20a *g);
-
-/* ---- random.c ---- */
-
-void random_seed(u64 seed);
-u64 random_u64(void);
-/* Uniform in [0, below). */
-u64 random_below(u64 below);
-/* True in `percent` of the cases. */
-int random_chance(u32 percent);
 
 /* ---- space.c: the address-space node, driven through its ioctls ---- */
 

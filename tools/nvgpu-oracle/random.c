@@ -1,5 +1,4 @@
-/* A small generator with a seed: the same records on every machine. */
-#include "oracle.h"
+#include "random.h"
 
 static u64 state;
 

@@ -1,0 +1,3 @@
+/* The driver's node of tsg files. */
+#include "os_linux_services.h"
+#include "os/linux/ioctl_tsg.c"
