@@ -1,5 +1,6 @@
 //! What kind of machine to model.
 
+use std::borrow::Cow;
 use std::io::{Write, stderr};
 use std::sync::Once;
 
@@ -11,6 +12,7 @@ use crate::gpu::session::Session;
 use crate::gpu::sm;
 use crate::gpu::sm::launch::Schedule;
 use crate::violations::Traps;
+use crate::what_if::{UnknownWhatIf, WhatIfs};
 use sass::Arch;
 
 /// How the environment variables begin.
@@ -35,6 +37,8 @@ pub struct SimConfig {
     pub check: Checks,
     /// Parts of the GPU that do not work, for tests of diagnoses; none by default.
     pub defects: Defects,
+    /// Facts of a real machine that are other than the model has them; none by default.
+    pub what_if: WhatIfs,
     /// The machine's time: the host's, or virtual.
     pub time: Time,
     /// Print the driver's kernel-log lines to stderr as they appear.
@@ -65,7 +69,7 @@ pub struct UnknownSetting {
     /// Its value.
     pub value: String,
     /// What it can be.
-    pub expected: &'static str,
+    pub expected: Cow<'static, str>,
 }
 
 /// What to say of a variable that begins as those of [`SimConfig`] do and is none of them.
@@ -94,6 +98,7 @@ impl Default for SimConfig {
             executor: sm::Config::default(),
             check: Checks::empty(),
             defects: Defects::empty(),
+            what_if: WhatIfs::default(),
             time: Time::Host,
             verbose: false,
             first_context_ms: 0,
@@ -122,6 +127,9 @@ impl SimConfig {
     pub const SESSION: &str = "NVGPU_SIM_SESSION";
     /// What becomes of calls that a real machine does not survive: `error`, `warn` or `off`.
     pub const TRAPS: &str = "NVGPU_SIM_TRAPS";
+    /// Facts of a real machine that are other than the model has them, by name: `late-gp-get,dead-veid-0`;
+    /// [`WhatIfs`] has them all.
+    pub const WHAT_IF: &str = "NVGPU_SIM_WHATIF";
     /// Unless `0`: kernel-log lines on stderr.
     pub const VERBOSE: &str = "NVGPU_SIM_VERBOSE";
     /// Unless `0`: other processes of the user may inspect the machine.
@@ -133,7 +141,7 @@ impl SimConfig {
     pub const TRACE: &str = "NVGPU_SIM_TRACE";
 
     /// All variables.
-    const VARIABLES: [&str; 11] = [
+    const VARIABLES: [&str; 12] = [
         Self::ARCH,
         Self::CHECK,
         Self::MEMORY,
@@ -145,6 +153,7 @@ impl SimConfig {
         Self::TRAPS,
         Self::VERBOSE,
         Self::VISIBLE,
+        Self::WHAT_IF,
     ];
 
     /// The default, changed by those environment variables that are set. The first call of a process names
@@ -165,13 +174,18 @@ impl SimConfig {
     }
 
     fn from_settings(value: impl Fn(&str) -> Option<String>) -> Result<Self, UnknownSetting> {
-        let read = |variable, expected, read: &mut dyn FnMut(&str) -> Option<()>| {
+        let read = |variable, expected: &'static str, read: &mut dyn FnMut(&str) -> Option<()>| {
             let Some(value) = value(variable).filter(|value| !value.is_empty()) else { return Ok(()) };
-            read(&value).ok_or(UnknownSetting { variable, value, expected })
+            read(&value).ok_or(UnknownSetting { variable, value, expected: expected.into() })
         };
         let mut config = Self::default();
         read(Self::ARCH, "sm_80, sm_86, sm_87, sm_89 or sm_90", &mut |value| {
-            config.arch = value.strip_prefix("sm_")?.parse().ok().and_then(Arch::from_sm)?;
+            config.arch = value
+                .strip_prefix("sm_")?
+                .parse()
+                .ok()
+                .and_then(Arch::from_sm)
+                .filter(|arch| arch.is_run())?;
             Some(())
         })?;
         read(Self::MEMORY, "a number of bytes from 1048576 on", &mut |value| {
@@ -199,6 +213,15 @@ impl SimConfig {
             config.traps = value.parse().ok()?;
             Some(())
         })?;
+        if let Some(value) = value(Self::WHAT_IF) {
+            let variable = Self::WHAT_IF;
+            config.what_if = match value.parse() {
+                Ok(what_if) => what_if,
+                Err(UnknownWhatIf { expected, .. }) => {
+                    return Err(UnknownSetting { variable, value, expected });
+                }
+            };
+        }
         let is_on = |variable| value(variable).is_some_and(|value| !value.is_empty() && value != "0");
         config.verbose = is_on(Self::VERBOSE);
         config.visible = is_on(Self::VISIBLE);
@@ -228,6 +251,8 @@ mod tests {
     #[test]
     fn the_environment_changes_what_it_names() {
         assert_eq!(of(SimConfig::ARCH, "sm_86").unwrap().arch, Arch::Sm86);
+        // Decoded and not run.
+        assert!(of(SimConfig::ARCH, "sm_88").is_err());
         assert_eq!(of(SimConfig::MEMORY, "1048576").unwrap().memory, 1 << 20);
         assert_eq!(of(SimConfig::CHECK, "race,sync").unwrap().check, Checks::RACE | Checks::SYNC);
         assert_eq!(of(SimConfig::SMS, "8").unwrap().sm_count, 8);
@@ -276,6 +301,7 @@ mod tests {
             (SimConfig::SEED, "random"),
             (SimConfig::SESSION, "desktop:"),
             (SimConfig::TRAPS, "yes"),
+            (SimConfig::WHAT_IF, "late"),
             (SimConfig::SMS, "0"),
             (SimConfig::SMS, "17"),
             (SimConfig::SMS, "3"),

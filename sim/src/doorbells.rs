@@ -3,6 +3,7 @@
 //! has power.
 
 use crate::driver::session::control::CtrlFile;
+use crate::violations::Violations;
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap};
@@ -12,6 +13,12 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What is wrong with a mapping while others are withdrawn: `alter_usermode_mappings` (os/linux/ioctl_ctrl.c,
+/// r36.4.3) tries for the lock that `mmap` holds.
+const LIVELOCK: &str = "the GPU is off, and the process has another mapping of the doorbell page: the driver turns the \
+    GPU on, and waits to restore that mapping until this call lets go of the process's memory map, which is never; map \
+    the page once in a process, or make a request that powers the GPU on first";
 
 /// One mapping.
 #[derive(Debug)]
@@ -68,6 +75,30 @@ impl Doorbells {
         let gone = at.addr().get()..at.addr().get().saturating_add(len);
         for (_, doorbell) in self.state().mappings.extract_if(|at, _| gone.contains(at)) {
             doorbell.file.return_mapping();
+        }
+    }
+
+    /// The driver's checks of a mapping that the program makes by `file`, which takes it; `is_page` when its
+    /// arguments are those of the page.
+    ///
+    /// # Errors
+    /// `EBUSY` when `file` has one; `EINVAL` for other arguments; `EIO` for a call that a real machine does not
+    /// survive.
+    pub(crate) fn take(&self, file: &CtrlFile, is_page: bool, violations: &Violations) -> Result<(), Errno> {
+        if !file.take_mapping() {
+            return Err(Errno::EBUSY);
+        }
+        if !is_page {
+            file.return_mapping();
+            return Err(Errno::EINVAL);
+        }
+        let restores = {
+            let state = self.state();
+            state.hidden && !state.mappings.is_empty()
+        };
+        match restores {
+            true => violations.freeze("mmap", LIVELOCK).inspect_err(|_| file.return_mapping()),
+            false => Ok(()),
         }
     }
 

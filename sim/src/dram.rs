@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 /// Size of a page, for the CPU and for the GPU.
 pub(crate) const PAGE: u64 = 4096;
@@ -106,6 +106,8 @@ pub(crate) struct Dram {
     in_use: RwLock<()>,
     retired: Mutex<Vec<(HostMapping, Vec<Extent>)>>,
     sparse: HostMapping,
+    /// Memory of which the GPU has copies, on a machine where what the CPU write-combines does not reach it.
+    stale: Option<Mutex<Vec<Weak<Stale>>>>,
 }
 
 impl Dram {
@@ -114,15 +116,53 @@ impl Dram {
     /// # Errors
     /// The errno of `mmap` when the host has no memory.
     pub(crate) fn new(size: u64) -> Result<Arc<Self>, Errno> {
+        Ok(Arc::new(Self::of(size)?))
+    }
+
+    /// As [`new`](Self::new), where the GPU reads zeros in place of what the CPU writes through a write-combined
+    /// mapping ([`Stale`]).
+    ///
+    /// # Errors
+    /// The errno of `mmap` when the host has no memory.
+    pub(crate) fn with_stale_write_combining(size: u64) -> Result<Arc<Self>, Errno> {
+        Ok(Arc::new(Self { stale: Some(Mutex::default()), ..Self::of(size)? }))
+    }
+
+    fn of(size: u64) -> Result<Self, Errno> {
         let size = size / PAGE * PAGE;
-        Ok(Arc::new(Self {
+        Ok(Self {
             sparse: HostMapping::anonymous(2 * PAGE as usize)?,
             size,
             free: Mutex::new(BTreeMap::from([(DRAM_BASE, size)])),
             regions: RwLock::default(),
             in_use: RwLock::new(()),
             retired: Mutex::default(),
-        }))
+            stale: None,
+        })
+    }
+
+    /// The GPU's copy of write-combined memory, where it has one.
+    ///
+    /// # Errors
+    /// The errno of `mmap`, or `ENOMEM`.
+    pub(crate) fn copy_of(self: &Arc<Self>, cpu: &Arc<Backing>) -> Result<Option<Arc<Stale>>, Errno> {
+        let Some(all) = &self.stale else { return Ok(None) };
+        let len = usize::try_from(cpu.len).map_err(|_| Errno::ENOMEM)?;
+        let gpu = self.attach(HostMapping::anonymous(len)?).ok_or(Errno::ENOMEM)?;
+        let seen = HostMapping::anonymous(len)?;
+        let stale = Arc::new(Stale { cpu: Arc::clone(cpu), gpu, seen });
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|stale| stale.strong_count() > 0);
+        all.push(Arc::downgrade(&stale));
+        Ok(Some(stale))
+    }
+
+    /// Shows the CPU what the GPU has written to memory that it has copies of.
+    pub(crate) fn publish(&self) {
+        if let Some(all) = &self.stale {
+            let all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            all.iter().filter_map(Weak::upgrade).for_each(|stale| stale.publish());
+        }
     }
 
     /// Bytes of memory in the machine.
@@ -275,6 +315,43 @@ impl Dram {
     }
 }
 
+/// Write-combined memory whose lines of zeros are in a cache that the GPU's reads look into: the GPU reads zeros,
+/// and what it wrote itself, which the CPU reads too. A word into which the GPU writes what it read there keeps the
+/// CPU's value.
+#[derive(Debug)]
+pub(crate) struct Stale {
+    /// What the CPU reads and writes.
+    cpu: Arc<Backing>,
+    /// What the GPU reads and writes.
+    gpu: Arc<Backing>,
+    /// What of the GPU's the CPU has been shown.
+    seen: HostMapping,
+}
+
+impl Stale {
+    /// The pages that the GPU's page tables point to.
+    pub(crate) fn gpu(&self) -> &Arc<Backing> {
+        &self.gpu
+    }
+
+    fn publish(&self) {
+        for ((gpu, seen), cpu) in self.gpu.words().zip(words(&self.seen)).zip(self.cpu.words()) {
+            let value = gpu.load(Ordering::Acquire);
+            if seen.swap(value, Ordering::Relaxed) != value {
+                cpu.store(value, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// The words of a mapping of this machine's memory.
+fn words(host: &HostMapping) -> impl Iterator<Item = &AtomicU32> {
+    (0..host.len / 4).map(|word| {
+        // SAFETY: inside the mapping, which is borrowed; memory of the machine is reached through atomics.
+        unsafe { AtomicU32::from_ptr(host.ptr.as_ptr().cast::<u32>().add(word)) }
+    })
+}
+
 /// Adds `extent` to the free ranges and joins it with its neighbours.
 fn give(free: &mut BTreeMap<u64, u64>, extent: Extent) {
     let Extent { mut at, mut len } = extent;
@@ -325,13 +402,7 @@ impl Backing {
     }
 
     fn words(&self) -> impl Iterator<Item = &AtomicU32> {
-        self.host.iter().flat_map(|host| {
-            (0..host.len / 4).map(|word| {
-                // SAFETY: inside the mapping, which `self` owns; memory of the machine is reached through
-                // atomics.
-                unsafe { AtomicU32::from_ptr(host.ptr.as_ptr().cast::<u32>().add(word)) }
-            })
-        })
+        self.host.iter().flat_map(words)
     }
 
     /// First byte on the host.

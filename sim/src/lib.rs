@@ -6,7 +6,7 @@
 //! tables and puts channels on the runlist; the GPU reports through `gpu::interrupts`.
 //!
 //! ```text
-//! 0   clock defects dram ids order::known own_thread pieces poison violations visit::message
+//! 0   clock defects dram ids order::known own_thread pieces poison violations visit::message what_if
 //! 1   findings visit::visitor
 //! 2   order::work user_memory
 //! 3   order::shadow visit::remote
@@ -41,20 +41,21 @@
 //! 30  gpu::device
 //! 31  gpu::engine
 //!
-//! 32  gpu::host_scheduler config driver::descriptor driver::event driver::log driver::notifier driver::session::control
+//! 32  gpu::host_scheduler config driver::descriptor driver::event driver::heaps driver::late_faults driver::log driver::notifier driver::session::control
 //! 33  doorbells driver::dmabuf
-//! 34  driver::address_space driver::known_buffers driver::nvmap
-//! 35  driver::tsg
-//! 36  driver::channel driver::session::profiler
-//! 37  driver::session::debugger driver::unbind
-//! 38  driver::files
-//! 39  driver::machine
-//! 40  driver::recovery
-//! 41  driver::interrupts
-//! 42  driver::nodes
-//! 43  visit::host
-//! 44  sim
-//! 45  open_files
+//! 34  driver::address_space driver::known_buffers driver::mappings driver::nvmap
+//! 35  driver::subcontexts
+//! 36  driver::tsg
+//! 37  driver::channel driver::session::profiler
+//! 38  driver::session::debugger driver::unbind
+//! 39  driver::files
+//! 40  driver::machine
+//! 41  driver::recovery
+//! 42  driver::interrupts
+//! 43  driver::nodes
+//! 44  visit::host
+//! 45  sim
+//! 46  open_files
 //! ```
 
 mod clock;
@@ -75,6 +76,7 @@ mod sim;
 mod user_memory;
 mod violations;
 mod visit;
+mod what_if;
 
 pub use clock::{Time, VirtualClock};
 pub use config::{SimConfig, UnknownSetting};
@@ -91,3 +93,4 @@ pub use poison::POISON;
 pub use sim::Sim;
 pub use violations::{Consequence, Traps, UnknownTraps, Violation};
 pub use visit::remote::Remote;
+pub use what_if::{UnknownWhatIf, WhatIf, WhatIfs};

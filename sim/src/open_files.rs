@@ -86,7 +86,7 @@ impl Sim {
         }
         match self.machine.object(fd) {
             Ok(Some(Object::Sched | Object::ContextSwitchTrace)) | Err(_) => return None,
-            Ok(None) => return self.machine.buffer_state(fd).map(|_| Errno::EINVAL),
+            Ok(None) => return self.machine.buffer_facts(fd).map(|_| Errno::EINVAL),
             Ok(Some(_)) => (),
         }
         let wrong = if writes { OFlag::O_RDONLY } else { OFlag::O_WRONLY };

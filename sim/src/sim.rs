@@ -2,9 +2,9 @@
 
 use crate::config::SimConfig;
 use crate::driver::descriptor::{FileKey, borrow};
-use crate::driver::dmabuf::DmaBuf;
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
+use crate::driver::mappings::Mapping;
 use crate::driver::nodes::dispatch;
 use crate::driver::nodes::nvmap::check_mmap;
 use crate::driver::nodes::paths::{self, Place};
@@ -15,6 +15,7 @@ use crate::gpu::usermode::USERMODE_LEN;
 use crate::order::ledger::Ledger;
 use crate::violations::Violation;
 use crate::visit::host::Host;
+use crate::what_if::{WhatIf, WhatIfs};
 use libc::{SYS_ppoll, pollfd, syscall, timespec};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -22,13 +23,12 @@ use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise};
 use nix::sys::resource::{Resource, getrlimit};
 use nvgpu_sys::{Note, Notes, Sys, Witness};
-use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// Bytes of a signal mask, as the kernel has it.
@@ -55,9 +55,6 @@ pub(crate) enum Readiness {
 pub struct Sim {
     pub(crate) machine: Arc<Machine>,
     thread: Option<JoinHandle<()>>,
-    /// Mappings of buffers by the program, by address: bytes, and the buffer. Kept if it is checked how the
-    /// program uses them.
-    mapped: Mutex<BTreeMap<usize, (usize, Arc<DmaBuf>)>>,
     /// Serves other processes, if the configuration permits it.
     host: Option<Host>,
     /// The process that it is in. A fork has a copy of its state, and no GPU.
@@ -68,7 +65,8 @@ impl Sim {
     /// Starts a machine.
     ///
     /// # Errors
-    /// The errno of the host call that failed: no descriptors, memory or threads left.
+    /// The errno of the host call that failed: no descriptors, memory or threads left. `EINVAL` for a name of
+    /// [`WhatIfs::unknown_requests`] that no request has.
     pub fn try_new(config: SimConfig) -> Result<Arc<Self>, Errno> {
         let machine = Arc::new(Machine::new(config)?);
         let gpu = Arc::clone(&machine);
@@ -83,8 +81,7 @@ impl Sim {
             }
             host => host.and_then(Result::ok),
         };
-        let (mapped, process) = (Mutex::default(), std::process::id());
-        Ok(Arc::new(Self { machine, mapped, thread: Some(thread), host, process }))
+        Ok(Arc::new(Self { machine, thread: Some(thread), host, process: std::process::id() }))
     }
 
     /// Starts a machine.
@@ -108,9 +105,21 @@ impl Sim {
         if self.is_here() { Ok(()) } else { Err(Errno::ENODEV) }
     }
 
-    /// The driver's lines in the kernel log, oldest first.
+    /// The driver's lines in the kernel log, oldest first, whoever may read it.
     pub fn kernel_log(&self) -> Vec<String> {
         self.machine.log.lines()
+    }
+
+    /// The driver's lines in the kernel log as a program of the machine reads them; `None` where it may not
+    /// ([`WhatIf::NO_KERNEL_LOG`]).
+    pub fn readable_kernel_log(&self) -> Option<Vec<String>> {
+        (!self.machine.config.what_if.has(WhatIf::NO_KERNEL_LOG)).then(|| self.kernel_log())
+    }
+
+    /// Whether `/sys/class/devfreq` has the GPU's node: from the start, or with
+    /// [`WhatIf::LATE_DEVFREQ`] from 3 s on.
+    pub fn has_devfreq(&self) -> bool {
+        self.machine.has_devfreq()
     }
 
     /// What stopped launches so far, oldest first, in more words than the driver has: error code, program
@@ -209,38 +218,38 @@ impl Sim {
             Some(Object::NvMap) => return Err(Errno::EPERM),
             Some(_) => return Err(Errno::ENODEV),
             None => {
-                let is_buffer = self.machine.buffer_state(fd).is_some();
-                if is_buffer {
-                    check_mmap(&self.machine, fd, len.get() as u64, offset)?;
+                let facts = self.machine.buffer_facts(fd);
+                if let Some(facts) = facts {
+                    let writes = prot.contains(ProtFlags::PROT_WRITE) && flags.contains(MapFlags::MAP_SHARED);
+                    check_mmap(facts, writes, len.get() as u64, offset)?;
                 }
                 // SAFETY: the caller's promise.
                 let at = unsafe { nix::sys::mman::mmap(addr, len, prot, flags, fd, offset) }?;
-                if is_buffer {
+                if facts.is_some() {
                     keep_from_forks(at, len);
-                }
-                if self.machine.gpu.units.ledger.is_some() && offset == 0 {
                     let buffer = self.machine.buffer(&mut self.machine.driver(), fd.as_raw_fd());
                     if let Ok(buffer) = buffer {
-                        self.mapped().insert(at.addr().get(), (len.get(), buffer));
+                        let mapping = Mapping { len: len.get(), offset: offset as u64, buffer };
+                        self.machine.mappings.add(at.addr().get(), mapping);
                     }
                 }
                 return Ok(at);
             }
         };
-        if offset != 0 || len.get() > USERMODE_LEN {
-            return Err(Errno::EINVAL);
-        }
-        self.machine.power_on();
         // The GPU's thread, which shows the time, may be asleep: a program reads it at once.
         self.machine.gpu.usermode.set_time(self.machine.clock.ptimer());
         let page = self.machine.gpu.usermode_fd();
+        // The kernel's own checks come first. The driver then looks for a mapping, and after that at the arguments
+        // (`gk20a_ctrl_dev_mmap`).
         // SAFETY: the caller's promise; the page is shared memory of this machine.
-        let at = unsafe { nix::sys::mman::mmap(addr, len, prot, flags, page, 0) }?;
-        if !file.take_mapping() {
+        let at = unsafe { nix::sys::mman::mmap(addr, len, prot, flags, page, offset) }?;
+        let is_page = offset == 0 && len.get() <= USERMODE_LEN;
+        if let Err(errno) = self.machine.doorbells.take(&file, is_page, &self.machine.violations) {
             // SAFETY: the mapping is new, and nobody has its address.
             unsafe { nix::sys::mman::munmap(at, len.get()) }?;
-            return Err(Errno::EBUSY);
+            return Err(errno);
         }
+        self.machine.power_on();
         keep_from_forks(at, len);
         self.machine.doorbells.add(at, len, (prot, flags), file);
         Ok(at)
@@ -386,9 +395,9 @@ impl Sim {
         matches!(self.machine.object(fd), Ok(Some(Object::AddressSpace(_))))
     }
 
-    /// What a path names, if it is one of the driver's.
-    pub fn place(path: &CStr) -> Option<Place> {
-        paths::place(path.to_str().ok()?)
+    /// What a path names on a machine of these what-ifs, if it is one of the driver's.
+    pub fn place(path: &CStr, what_if: &WhatIfs) -> Option<Place> {
+        paths::place(path.to_str().ok()?, what_if)
     }
 
     /// Whether a descriptor belongs to this machine; in a fork of its process none does.
@@ -400,7 +409,7 @@ impl Sim {
     /// Whether a descriptor belongs to this machine, or in a fork of its process to the machine of the parent. In
     /// a fork only if the parent held the tables meanwhile ([`hold`](Self::hold)).
     pub fn knows(&self, fd: BorrowedFd<'_>) -> bool {
-        matches!(self.machine.object(fd), Ok(Some(_))) || self.machine.buffer_state(fd).is_some()
+        matches!(self.machine.object(fd), Ok(Some(_))) || self.machine.buffer_facts(fd).is_some()
     }
 }
 
@@ -487,7 +496,7 @@ unsafe impl Sys for Sim {
         // a thread that is not there.
         let gone = self.is_here().then(|| {
             self.machine.doorbells.remove(addr, len);
-            self.mapped().remove(&addr.addr().get())
+            self.machine.mappings.remove(addr.addr().get())
         });
         // SAFETY: the caller's promise.
         unsafe { nix::sys::mman::munmap(addr, len)? };
@@ -537,17 +546,12 @@ unsafe impl Sys for Sim {
 }
 
 impl Sim {
-    fn mapped(&self) -> MutexGuard<'_, BTreeMap<usize, (usize, Arc<DmaBuf>)>> {
-        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The ledger, and its address of what the program has at `address`.
     fn in_ledger(&self, address: usize) -> Option<(&Ledger, u64)> {
         let ledger = self.machine.gpu.units.ledger.as_deref()?;
-        let mapped = self.mapped();
-        let (start, (len, buffer)) = mapped.range(..=address).next_back()?;
-        let (offset, backing) = (address - start, buffer.backing()?);
-        (offset < *len).then(|| (ledger, (backing.ptr().addr().get() + offset) as u64))
+        let (into, mapping) = self.machine.mappings.find(address)?;
+        let backing = mapping.buffer.backing()?;
+        Some((ledger, (backing.ptr().addr().get() + into) as u64 + mapping.offset))
     }
 }
 

@@ -249,14 +249,21 @@ fn the_range_that_freezes_a_real_machine_is_refused_loudly() {
 #[test]
 fn numbers_of_numa_nodes_pass_up_to_the_kernel_s_limit() {
     let machine = Machine::new();
-    let alloc = |numa_nid| {
+    let alloc = |heap_mask, numa_nid| {
         let handle = nvmap_create(&machine.sim, &machine.nvmap, 4096).unwrap();
-        let mut alloc =
-            nvmap_alloc_handle { handle, heap_mask: NVMAP_HEAP_IOVMM, align: 4096, numa_nid, flags: 0 };
+        let mut alloc = nvmap_alloc_handle { handle, heap_mask, align: 4096, numa_nid, flags: 0 };
         ask(&machine.sim, machine.nvmap.as_fd(), &mut alloc)
     };
-    assert_eq!([-1, 0, 1, 16].map(alloc), [Ok(0); 4]);
-    assert_eq!([-2, 17].map(alloc), [Err(Errno::EINVAL); 2]);
+    assert_eq!([-1, 0].map(|node| alloc(NVMAP_HEAP_IOVMM, node)), [Ok(0); 2]);
+    assert_eq!([-2, 17].map(|node| alloc(NVMAP_HEAP_IOVMM, node)), [Err(Errno::EINVAL); 2]);
+    assert_eq!(
+        [1, 16].map(|node| alloc(NVMAP_HEAP_CARVEOUT_FSI, node)),
+        [Ok(0); 2],
+        "a carveout has no node"
+    );
+    assert!(machine.sim.violations().is_empty());
+    assert_eq!([1, 16].map(|node| alloc(NVMAP_HEAP_IOVMM, node)), [Err(Errno::EIO); 2], "no such node");
+    assert!(machine.sim.violations().iter().all(|v| v.consequence == Consequence::Freeze));
 }
 
 #[test]

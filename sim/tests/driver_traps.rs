@@ -70,7 +70,11 @@ fn a_failed_bind_of_the_older_kind_makes_close_hang() {
     let (channel, tsg) = (bare_channel(&machine), machine.tsg());
     let mut bind = NvgpuTsgIoctlBindChannel(channel.as_raw_fd());
     assert_eq!(ask(&machine.sim, tsg.as_fd(), &mut bind), Ok(0));
-    assert_eq!(ask(&machine.sim, tsg.as_fd(), &mut bind), Err(Errno::EINVAL), "it is bound already");
+    assert_eq!(
+        ask(&machine.sim, tsg.as_fd(), &mut bind),
+        Err(Errno::ENOSPC),
+        "VEID 0 is taken, for no address space"
+    );
     machine.sim.close(channel).unwrap();
     let expected = [(Consequence::Leak, "NVGPU_TSG_IOCTL_BIND_CHANNEL"), (Consequence::Hang, "close")];
     assert_eq!(recorded(&machine), expected);
@@ -82,12 +86,27 @@ fn calls_that_leak_references_in_the_kernel_are_recorded() {
     let mut open = nvgpu_gpu_open_channel_args::default();
     open.set_in_runlist_id(77);
     assert_eq!(ask(&machine.sim, machine.ctrl.as_fd(), &mut open), Err(Errno::EINVAL));
-    let channel = bare_channel(&machine);
+    let expected = [(Consequence::Leak, "NVGPU_GPU_IOCTL_OPEN_CHANNEL")];
+    assert_eq!(recorded(&machine), expected);
+}
+
+/// A channel that is put into a group before it has an address space crashes the kernel later
+/// (`gv11b_tsg_update_subctxs`, `nvgpu_gr_subctx_setup_header`).
+#[test]
+fn a_group_before_an_address_space_crashes_the_kernel() {
+    let machine = Machine::new();
+    let (channel, tsg) = (bare_channel(&machine), machine.tsg());
+    let mut bind = NvgpuTsgIoctlBindChannel(channel.as_raw_fd());
+    assert_eq!(ask(&machine.sim, tsg.as_fd(), &mut bind), Ok(0));
+    let mut syncpoint = nvgpu_get_user_syncpoint_args::default();
+    assert_eq!(ask(&machine.sim, channel.as_fd(), &mut syncpoint), Err(Errno::EIO));
+    let mut space = nvgpu_as_bind_channel_args { channel_fd: channel.as_raw_fd() as u32 };
+    assert_eq!(ask(&machine.sim, machine.space.as_fd(), &mut space), Ok(0));
     let mut object = nvgpu_alloc_obj_ctx_args { class_num: 0xc7c0, ..Default::default() };
-    assert_eq!(ask(&machine.sim, channel.as_fd(), &mut object), Err(Errno::EINVAL));
+    assert_eq!(ask(&machine.sim, channel.as_fd(), &mut object), Err(Errno::EIO));
     let expected = [
-        (Consequence::Leak, "NVGPU_GPU_IOCTL_OPEN_CHANNEL"),
-        (Consequence::Leak, "NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX"),
+        (Consequence::Freeze, "NVGPU_IOCTL_CHANNEL_GET_USER_SYNCPOINT"),
+        (Consequence::Freeze, "NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX"),
     ];
     assert_eq!(recorded(&machine), expected);
 }

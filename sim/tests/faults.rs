@@ -21,7 +21,7 @@ fn log_has(machine: &Machine, part: &str) {
 
 /// After an error the channel stays dead, and every call reports it.
 fn assert_dead(channel: &mut Channel<'_>) {
-    assert!(channel.is_dead());
+    channel.wait_dead();
     let sim = &channel.machine.sim;
     let mut submit = nvgpu_submit_gpfifo_args::default();
     // The driver notifies the owner before it stops the channel.
@@ -220,7 +220,9 @@ fn a_fault_kills_the_group_and_nobody_else() {
     let (mut guilty, companion) = (machine.channel_in(tsg), machine.channel_in(second));
     guilty.submit(&[6 << 29]);
     assert_eq!(companion.wait_error(), NVGPU_CHANNEL_PBDMA_ERROR);
-    assert!(guilty.is_dead() && companion.is_dead() && !bystander.is_dead());
+    guilty.wait_dead();
+    companion.wait_dead();
+    assert!(!bystander.is_dead());
     let signal = machine.buffer(4096);
     bystander.submit(&release(signal.va, 1));
     bystander.wait(signal.u64(0), 1);

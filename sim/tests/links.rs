@@ -67,7 +67,7 @@ impl Three {
             self.put(n, &self.launch(n).dependent(0, third).build().unwrap());
         }
         let mut joined = self.launch(2).dependence_counter(2).build().unwrap();
-        let field = joined.version().field("SELF_COPY_ON_COMPLETION").unwrap();
+        let field = qmd::field(joined.version(), "SELF_COPY_ON_COMPLETION").unwrap();
         joined.set(field, self_copy.into()).unwrap();
         self.put(2, &joined);
     }

@@ -247,7 +247,7 @@ fn nvmap_copies_by_stride_and_describes_its_buffers() {
         let bytes = zerocopy::IntoBytes::as_mut_bytes(&mut args);
         machine.sim.ioctl(machine.nvmap.as_fd(), NVMAP_IOC_WRITE, bytes)
     };
-    assert_eq!((done, args.count), (Ok(0), 16));
+    assert_eq!((done, args.count), (Ok(0), 64), "bytes that were copied");
     for i in 0..16 {
         assert_eq!(buffer.read(16 + i * 8, 4), source[i * 4..i * 4 + 4]);
     }
@@ -259,4 +259,39 @@ fn nvmap_copies_by_stride_and_describes_its_buffers() {
     let mut heap = nvmap_query_heap_params { heap_mask: NVMAP_HEAP_IOVMM, ..Default::default() };
     ask(&machine.sim, machine.nvmap.as_fd(), &mut heap).unwrap();
     assert_eq!((heap.total, heap.granule_size, heap.largest_free_block), (4 << 30, 4096, 4096));
+}
+
+/// What nvmap says of heaps that are not there, and of none (`nvmap_ioctl_query_heap_params`, r36.4).
+#[test]
+fn heaps_are_described_as_nvmap_describes_them() {
+    let machine = Machine::new();
+    let query = |heap_mask: u32| {
+        let mut heap =
+            nvmap_query_heap_params { heap_mask, granule_size: 7, contig: 3, ..Default::default() };
+        ask(&machine.sim, machine.nvmap.as_fd(), &mut heap)
+            .map(|_| (heap.total, heap.largest_free_block, heap.granule_size, heap.contig))
+    };
+    assert_eq!(query(0), Ok((0, 4096, 7, 3)), "no heap is no error");
+    assert_eq!(query(1 << 31), Ok((0, 4096, 7, 3)), "one that nobody knows neither");
+    assert_eq!(query(NVMAP_HEAP_IOVMM), Ok((4 << 30, 4096, 4096, 3)));
+    let carveout = query(4).unwrap();
+    assert_eq!((carveout.1, carveout.2), (4096, 7), "the largest block of a carveout is a page");
+    assert!(carveout.0 > 0);
+    assert_eq!(query(NVMAP_HEAP_CARVEOUT_TSEC), Err(Errno::ENODEV));
+}
+
+/// `ALLOC` looks at the size before it looks whether the handle has memory (`nvmap_ioctl_alloc`, r36.4).
+#[test]
+fn a_buffer_that_does_not_fit_is_refused_before_one_that_has_memory() {
+    let machine = Machine::new();
+    let handle = nvmap_create(&machine.sim, &machine.nvmap, 1 << 30).unwrap();
+    let alloc = |heap_mask: u32| {
+        let mut args = nvmap_alloc_handle { handle, heap_mask, align: 4096, ..Default::default() };
+        ask(&machine.sim, machine.nvmap.as_fd(), &mut args)
+    };
+    assert_eq!(alloc(0), Err(Errno::ENOMEM), "no heap");
+    assert_eq!(alloc(4), Err(Errno::ENOMEM), "larger than the carveout");
+    assert_eq!(alloc(NVMAP_HEAP_IOVMM | 1 << 31), Ok(0), "what nobody knows beside one that fits");
+    assert_eq!(alloc(4), Err(Errno::ENOMEM), "still larger");
+    assert_eq!(alloc(NVMAP_HEAP_IOVMM), Err(Errno::EEXIST));
 }

@@ -5,10 +5,11 @@
 mod asm;
 mod machine;
 
-use ga10b_sim::{SimConfig, Time, VirtualClock};
+use ga10b_sim::{Consequence, SimConfig, Time, VirtualClock};
 use machine::kernel::Fill;
 use machine::*;
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nvgpu_sys::*;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering;
@@ -102,7 +103,7 @@ fn the_first_context_takes_as_long_as_on_a_real_machine() {
 }
 
 #[test]
-fn closing_a_channel_whose_kernel_does_not_give_way_takes_a_tenth_of_a_second() {
+fn closing_a_channel_whose_kernel_does_not_give_way_takes_a_fifth_of_a_second() {
     let (machine, clock) = virtual_machine();
     let mut channel = machine.channel();
     channel.start();
@@ -117,10 +118,15 @@ fn closing_a_channel_whose_kernel_does_not_give_way_takes_a_tenth_of_a_second() 
     let Channel { fd, .. } = channel;
     machine.sim.close(fd).unwrap();
     let waited = clock.now() - start;
-    assert!(waited >= Duration::from_millis(100), "{waited:?}");
+    // 100 ms for the preemption of the close, and as much for that of the tear-down.
+    assert!(waited >= Duration::from_millis(200), "{waited:?}");
     assert_eq!(signal.u64(0).load(Ordering::Acquire), 1);
     // The kernel runs on, and ends with its memory.
-    assert!(machine.sim.kernel_log().iter().any(|line| line.contains("tearing down TSG 0")));
+    let log = machine.sim.kernel_log();
+    let lines = |part| log.iter().enumerate().filter(move |(_, line)| line.contains(part)).map(|(at, _)| at);
+    let (torn_down, preempted) = (lines("tearing down TSG 0").next(), lines("preempt timed out").collect());
+    let [first, second]: [usize; 2] = Vec::try_into(preempted).expect("two preemptions");
+    assert!(torn_down.is_some_and(|torn_down| (first..second).contains(&torn_down)), "{log:#?}");
     machine.sim.close(machine.space).unwrap();
 }
 
@@ -175,4 +181,50 @@ fn a_gpu_that_nobody_needs_loses_its_power_and_the_program_its_doorbell() {
     let signal = machine.buffer(4096);
     channel.submit(&release(signal.va, 1));
     channel.wait(signal.u64(0), 1);
+}
+
+/// Lets the GPU lose its power.
+fn turn_off(machine: &Machine, clock: &VirtualClock) {
+    clock.advance(Duration::from_secs(5));
+    let start = std::time::Instant::now();
+    while is_there(machine) {
+        assert!(start.elapsed() < DEADLINE, "the GPU stays on");
+        std::thread::yield_now();
+    }
+}
+
+/// `NVGPU_GPU_IOCTL_FLUSH_L2` above all, which a runtime may send often.
+#[test]
+fn requests_that_need_no_gpu_leave_it_off() {
+    let (machine, clock) = virtual_machine();
+    let mut open = nvgpu_gpu_open_channel_args::default();
+    open.set_in_runlist_id(-1);
+    ask(&machine.sim, machine.ctrl.as_fd(), &mut open).unwrap();
+    let channel = take(open.out_channel_fd());
+    turn_off(&machine, &clock);
+    let (sim, channel, ctrl) = (&machine.sim, channel.as_fd(), machine.ctrl.as_fd());
+    assert_eq!(ask(sim, channel, &mut nvgpu_get_param_args::default()), Ok(0));
+    assert_eq!(ask(sim, channel, &mut nvgpu_set_timeout_args { timeout: 1000 }), Ok(0));
+    assert_eq!(ask(sim, channel, &mut nvgpu_channel_wdt_args { wdt_status: 1, timeout_ms: 0 }), Ok(0));
+    let flush = |flags| ask(sim, ctrl, &mut nvgpu_gpu_l2_fb_args { flags, reserved: 0 });
+    assert_eq!((flush(1), flush(0)), (Ok(0), Err(Errno::EINVAL)));
+    assert!(!is_there(&machine), "the GPU has power");
+    assert!(gpu_time(&machine) > Duration::ZERO);
+    assert!(is_there(&machine));
+}
+
+#[test]
+fn a_second_doorbell_while_the_gpu_is_off_never_returns() {
+    let (machine, clock) = virtual_machine();
+    turn_off(&machine, &clock);
+    let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
+    let other = machine.sim.open(c"/dev/nvgpu/igpu0/ctrl", flags).unwrap();
+    assert_eq!(map(&machine.sim, machine.ctrl.as_fd(), 0x1_0000), Err(Errno::EBUSY), "it has its mapping");
+    assert!(machine.sim.violations().is_empty());
+    assert_eq!(map(&machine.sim, other.as_fd(), 0x1_0000), Err(Errno::EIO));
+    let violations = machine.sim.violations();
+    assert_eq!((violations[0].consequence, violations[0].call), (Consequence::Freeze, "mmap"));
+    // A GPU that is on has nothing to restore.
+    assert!(gpu_time(&machine) > Duration::ZERO);
+    map(&machine.sim, other.as_fd(), 0x1_0000).unwrap();
 }

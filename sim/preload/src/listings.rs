@@ -1,10 +1,10 @@
 //! `opendir`, `readdir` and their kin, for the folders of nodes.
 
 use crate::folders::{self, Folder, entry};
-use crate::machine::from_program;
+use crate::machine::{from_program, place};
 use crate::original::original;
 use crate::paths::{Resolved, resolve};
-use ga10b_sim::{Place, Sim};
+use ga10b_sim::Place;
 use libc::{AT_FDCWD, DIR, DT_CHR, DT_DIR, c_char, c_int, c_long, dirent64};
 use nix::errno::Errno;
 use std::ffi::CString;
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
 /// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdopendir(fd: c_int) -> *mut DIR {
-    let place = from_program(|| Sim::place(&CString::new(folders::path_of(fd)?).ok()?)).flatten();
+    let place = from_program(|| place(&CString::new(folders::path_of(fd)?).ok()?)).flatten();
     match place {
         Some(Place::Folder(names)) => {
             // SAFETY: the program gives the descriptor to the stream.

@@ -1,14 +1,17 @@
 //! The machine of this process, and which calls are for it.
 
-use ga10b_sim::{Sim, SimConfig};
+use ga10b_sim::{Place, Sim, SimConfig, WhatIfs};
 use libc::c_int;
 use nix::errno::Errno;
 use std::cell::Cell;
+use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 static SIM: OnceLock<Option<Arc<Sim>>> = OnceLock::new();
+/// What the environment says of it, if that can be read.
+static CONFIG: OnceLock<Option<SimConfig>> = OnceLock::new();
 /// Held while the machine is made.
 static STARTING: Mutex<()> = Mutex::new(());
 
@@ -47,10 +50,23 @@ pub(crate) fn starting() -> MutexGuard<'static, ()> {
 pub(crate) fn start() -> Option<&'static Arc<Sim>> {
     let _starting = SIM.get().is_none().then(starting);
     SIM.get_or_init(|| {
-        let config = SimConfig::from_env().inspect_err(|bad| eprintln!("libnvgpu_sim.so: {bad}")).ok()?;
+        let config = CONFIG.get_or_init(read_config).clone()?;
         Sim::try_new(config).inspect_err(|errno| eprintln!("libnvgpu_sim.so: cannot start: {errno}")).ok()
     })
     .as_ref()
+}
+
+fn read_config() -> Option<SimConfig> {
+    SimConfig::from_env().inspect_err(|bad| eprintln!("libnvgpu_sim.so: {bad}")).ok()
+}
+
+/// What a path names on the machine, also before it is made.
+pub(crate) fn place(path: &CStr) -> Option<Place> {
+    let _starting = CONFIG.get().is_none().then(starting);
+    match CONFIG.get_or_init(read_config) {
+        Some(config) => Sim::place(path, &config.what_if),
+        None => Sim::place(path, &WhatIfs::default()),
+    }
 }
 
 /// The machine, if `fd` is one of its descriptors; in a fork too, where its calls are `ENODEV`.

@@ -7,9 +7,9 @@
 
 use crate::folders;
 use crate::kernel;
-use crate::machine::{borrow, machine};
+use crate::machine::{self, borrow, machine};
 use crate::working;
-use ga10b_sim::{Place, Sim};
+use ga10b_sim::Place;
 use libc::{AT_FDCWD, c_char, c_int};
 use nix::errno::Errno;
 use std::ffi::{CStr, CString};
@@ -122,7 +122,7 @@ fn place(path: &[u8]) -> Option<Place> {
     if !path.starts_with(b"/dev/") {
         return None;
     }
-    Sim::place(&CString::new(path).ok()?)
+    machine::place(&CString::new(path).ok()?)
 }
 
 /// The descriptor whose link in `/proc` or `/dev/fd` a path is.

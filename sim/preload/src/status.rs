@@ -2,10 +2,10 @@
 
 use crate::folders;
 use crate::kernel;
-use crate::machine::{answer, borrow, from_program, owner_here};
+use crate::machine::{answer, borrow, from_program, owner_here, place};
 use crate::paths::{Resolved, opened, passed, resolve};
 use crate::working;
-use ga10b_sim::{Place, Sim};
+use ga10b_sim::Place;
 use libc::{
     AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_uint, c_void, size_t, ssize_t,
     stat as Status, statx as StatusX,
@@ -64,7 +64,7 @@ unsafe fn target(directory: c_int, path: *const c_char, flags: c_int) -> Resolve
             return found;
         }
         let name = if directory == AT_FDCWD { working::inside() } else { opened(directory) };
-        let place = name.and_then(|name| CString::new(name).ok()).and_then(|n| Some((Sim::place(&n)?, n)));
+        let place = name.and_then(|name| CString::new(name).ok()).and_then(|n| Some((place(&n)?, n)));
         place.map_or(found, |(place, name)| Resolved::Place(name, place))
     };
     from_program(find).unwrap_or(Resolved::Kernel(None))
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn fstat(fd: c_int, buf: *mut Status) -> c_int {
         return filled;
     }
     // A buffer's descriptor is a file of its size, as a dma-buf is; it has no name here.
-    let of = |name: String| Some(Sim::place(&CString::new(name).ok()?));
+    let of = |name: String| Some(place(&CString::new(name).ok()?));
     let name = || folders::path_of(fd).or_else(|| owner_here(fd)?.descriptor_name(borrow(fd)?));
     match from_program(|| of(name()?)).flatten() {
         // SAFETY: the caller's promise.

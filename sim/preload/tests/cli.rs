@@ -100,6 +100,27 @@ null errno 1
     assert_eq!(output_of(Command::new("python3").arg(source("paths.py"))), wanted);
 }
 
+#[test]
+fn what_ifs_change_the_nodes_and_a_name_that_means_nothing_is_an_error() {
+    let look = "import os; print(os.listdir('/dev/nvgpu/igpu0'), os.path.exists('/dev/nvhost-ctrl-gpu'), \
+                os.path.exists('/dev/nvidiactl'))";
+    let seen = |what_if: &str| {
+        output_of(Command::new("python3").args(["-c", look]).env("NVGPU_SIM_WHATIF", what_if))
+    };
+    assert_eq!(seen("only-power"), "['power'] False False\n");
+    assert!(seen("display-driver").ends_with(" True True\n"));
+    let program = build_folder().join("examples/first_semaphore");
+    let run = |what_if: &str| {
+        let mut program = Command::new(&program);
+        program.env("LD_PRELOAD", library()).env("NVGPU_SIM_WHATIF", what_if).output().unwrap()
+    };
+    assert!(run("late-gp-get,doorbell-class").status.success());
+    let wrong = run("enotty=NVGPU_NONE");
+    let error = String::from_utf8_lossy(&wrong.stderr);
+    let said = "libnvgpu_sim.so: NVGPU_SIM_WHATIF=enotty=NVGPU_NONE: expected a list of doorbell-class";
+    assert!(!wrong.status.success() && error.matches(said).count() == 1, "{error}");
+}
+
 /// Compiles a C program of this folder with the ABI's header.
 fn compiled(folder: &Path, name: &str) -> PathBuf {
     let program = folder.join(name);

@@ -2,7 +2,8 @@
 
 use crate::driver::address_space::space::AddressSpace;
 use crate::driver::notifier::Notifier;
-use crate::driver::tsg::{MAX_CHANNELS, Tsg, VEIDS, Veid};
+use crate::driver::subcontexts::VEIDS;
+use crate::driver::tsg::{MAX_CHANNELS, Tsg};
 use crate::gpu::instance::Instance;
 use crate::ids::Id;
 use nix::errno::Errno;
@@ -19,8 +20,10 @@ pub(crate) struct ChannelState {
     pub(crate) address_space: Option<Arc<AddressSpace>>,
     /// Its group.
     pub(crate) tsg: Option<Arc<Tsg>>,
-    /// Subcontext in the group.
+    /// Subcontext that it was last asked to have, also when the call failed (`gk20a_tsg_ioctl_bind_channel_ex`).
     pub(crate) veid: u32,
+    /// Subcontext in the group.
+    pub(crate) bound_veid: u32,
     /// PBDMA of the runlist: 1 for subcontexts other than 0.
     pub(crate) runqueue: u32,
     /// Whether jobs have a deadline.
@@ -62,6 +65,7 @@ impl Channel {
             address_space: None,
             tsg: None,
             veid: 0,
+            bound_veid: 0,
             runqueue: 0,
             watchdog: true,
             watchdog_ms: 5000,
@@ -93,48 +97,47 @@ impl Channel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Binds the channel to subcontext `veid` of a group; the checks are the driver's, in its order.
+    /// Binds the channel to subcontext `veid` of a group; the checks are the driver's, in its order. The channel
+    /// keeps the subcontext, and the PBDMA that goes with it, when a later check fails.
     ///
     /// # Errors
-    /// `EINVAL`.
+    /// `EINVAL`; `ENOSPC` when VEID 0 is reserved for no address space.
     pub(crate) fn bind(&self, tsg: &Arc<Tsg>, veid: u32) -> Result<(), Errno> {
-        let slot = usize::try_from(veid).ok().filter(|&v| v < VEIDS).ok_or(Errno::EINVAL)?;
+        if veid as usize >= VEIDS {
+            return Err(Errno::EINVAL);
+        }
         let mut link = self.state();
+        link.veid = veid;
         if veid > 0 {
             link.runqueue = 1;
         }
         let mut state = tsg.state();
-        let vm = link.address_space.as_ref().map(Arc::downgrade);
-        if veid == 0 && matches!(state.veids[0], Veid::Free) {
-            state.veids[0] = Veid::Created(vm.clone());
-        }
-        let same = match (&state.veids[slot], &vm) {
-            (Veid::Created(None), None) => true,
-            (Veid::Created(Some(a)), Some(b)) => a.ptr_eq(b),
-            _ => false,
-        };
+        let space = link.address_space.as_ref().map(Arc::downgrade);
+        state.subcontexts.claim(veid, &space)?;
         state.channels.retain(|c| c.strong_count() > 0);
-        if !same
-            || link.tsg.is_some()
-            || state.channels.len() >= MAX_CHANNELS
-            || state.runlist.is_some_and(|r| r != self.instance.runlist())
-        {
+        if link.tsg.is_some() || state.channels.len() >= MAX_CHANNELS {
             return Err(Errno::EINVAL);
         }
-        state.runlist = Some(self.instance.runlist());
+        if *state.runlist.get_or_insert(self.instance.runlist()) != self.instance.runlist() {
+            return Err(Errno::EINVAL);
+        }
+        state.subcontexts.enter(veid, &space)?;
+        link.bound_veid = veid;
         state.channels.push(Arc::downgrade(&self.instance));
         link.tsg = Some(Arc::clone(tsg));
-        link.veid = veid;
         self.instance.bindings().group = Some(Arc::clone(&tsg.entry));
         self.instance.set_serviceable();
         Ok(())
     }
 
-    /// The group no longer lists the channel.
-    pub(crate) fn leave(&self) {
-        let tsg = self.state().tsg.take();
+    /// The group no longer lists the channel; `closed` when its file is.
+    pub(crate) fn leave(&self, closed: bool) {
+        let (tsg, veid, asked) = {
+            let mut state = self.state();
+            (state.tsg.take(), state.bound_veid, state.veid)
+        };
         if let Some(tsg) = tsg {
-            tsg.unbind(&self.instance);
+            tsg.unbind(&self.instance, veid, closed.then_some(asked));
         }
     }
 }

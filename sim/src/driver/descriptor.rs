@@ -1,6 +1,7 @@
 //! Descriptors: numbers in arguments, and the identity of what they are open on.
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::os::fd::BorrowedFd;
 
 /// Identity of an open file: copies of a descriptor have the same.
@@ -8,13 +9,17 @@ use std::os::fd::BorrowedFd;
 pub(crate) struct FileKey {
     device: u64,
     inode: u64,
+    /// A buffer that may only be read is another file than the buffer.
+    read_only: bool,
 }
 
 impl FileKey {
     /// The identity of what a descriptor is open on.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
         let stat = nix::sys::stat::fstat(fd)?;
-        Ok(Self { device: stat.st_dev, inode: stat.st_ino })
+        let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
+        let read_only = flags & OFlag::O_ACCMODE == OFlag::O_RDONLY;
+        Ok(Self { device: stat.st_dev, inode: stat.st_ino, read_only })
     }
 }
 

@@ -1,12 +1,13 @@
 //! Buffers: what nvmap allocates and a dma-buf descriptor names.
 
-use crate::dram::{Backing, Dram, HostMapping};
+use crate::dram::{Backing, Dram, HostMapping, Stale};
 use crate::driver::descriptor::FileKey;
 use crate::poison::POISON;
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use nix::sys::stat::Mode;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the driver knows of a buffer, besides its bytes.
@@ -16,12 +17,32 @@ pub(crate) struct BufferFacts {
     pub(crate) size: u64,
     /// Heap it came from; 0 while it is not allocated.
     pub(crate) heap: u32,
-    /// Flags of the allocation (cache attribute, read-only, tag).
-    pub(crate) flags: u32,
-    /// Requested alignment.
-    pub(crate) align: u32,
+    /// Where in a carveout it lies, in bytes.
+    pub(crate) offset: u64,
+    /// What the last request for memory said of it.
+    pub(crate) request: BufferRequest,
+    /// Whether it may only be read.
+    pub(crate) read_only: bool,
     /// Serial number of the buffer.
     pub(crate) serial: u64,
+}
+
+/// What `ALLOC` says of a buffer. It stays also when there is no memory for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BufferRequest {
+    /// Flags (cache attribute, contiguous, tag).
+    pub(crate) flags: u32,
+    /// How the CPU's mappings are cached.
+    pub(crate) coherency: u32,
+    /// Alignment in bytes.
+    pub(crate) align: u32,
+}
+
+impl Default for BufferRequest {
+    /// That of a new buffer (`nvmap_create_handle`).
+    fn default() -> Self {
+        Self { flags: 0, coherency: nvgpu_sys::NVMAP_HANDLE_WRITE_COMBINE, align: 0 }
+    }
 }
 
 /// A buffer. The memory stays while anything refers to it: handles, GPU mappings, notifiers, rings.
@@ -37,6 +58,8 @@ struct State {
     /// Held while a handle exists, so that `GET_FD` can duplicate it.
     memfd: Option<OwnedFd>,
     backing: Option<Arc<Backing>>,
+    /// What the GPU has in its place.
+    stale: Option<Arc<Stale>>,
     metadata: Option<Metadata>,
 }
 
@@ -55,16 +78,35 @@ impl DmaBuf {
         let memfd = memfd_create(c"dmabuf", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
         let key = FileKey::of(memfd.as_fd())?;
         let facts = BufferFacts { size, serial, ..BufferFacts::default() };
-        let state = State { facts, memfd: Some(memfd), backing: None, metadata: None };
+        let state = State { facts, memfd: Some(memfd), backing: None, stale: None, metadata: None };
         Ok(Self { key, state: Mutex::new(state) })
     }
 
     /// The buffer of a descriptor after all its other owners were dropped.
     pub(crate) fn revive(fd: BorrowedFd<'_>, facts: BufferFacts, dram: &Arc<Dram>) -> Result<Self, Errno> {
         let key = FileKey::of(fd)?;
-        let backing = if facts.heap == 0 { None } else { Some(back(fd, facts.size, dram)?) };
-        let state = State { facts, memfd: None, backing, metadata: None };
+        let writable = reopen(fd, OFlag::O_RDWR)?;
+        let backing = if facts.heap == 0 { None } else { Some(back(writable.as_fd(), facts.size, dram)?) };
+        let stale =
+            backing.as_ref().map_or(Ok(None), |backing| gpu_copy(backing, facts.request.coherency, dram))?;
+        let state = State { facts, memfd: None, backing, stale, metadata: None };
         Ok(Self { key, state: Mutex::new(state) })
+    }
+
+    /// What may only be read of it: other descriptors, the same memory.
+    ///
+    /// # Errors
+    /// `EBADF` without a handle of it; that of opening a file.
+    pub(crate) fn read_only(&self) -> Result<Self, Errno> {
+        let state = self.state();
+        let memfd = reopen(state.memfd.as_ref().ok_or(Errno::EBADF)?.as_fd(), OFlag::O_RDONLY)?;
+        let key = FileKey::of(memfd.as_fd())?;
+        let facts = BufferFacts { read_only: true, ..state.facts };
+        let (backing, stale) = (state.backing.clone(), state.stale.clone());
+        Ok(Self {
+            key,
+            state: Mutex::new(State { facts, memfd: Some(memfd), backing, stale, metadata: None }),
+        })
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -88,15 +130,19 @@ impl DmaBuf {
 
     /// Whether it may only be read.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.state().facts.flags & nvgpu_sys::NVMAP_HANDLE_RO != 0
+        self.state().facts.read_only
+    }
+
+    /// Stores what `ALLOC` says of it.
+    pub(crate) fn request(&self, request: BufferRequest) {
+        self.state().facts.request = request;
     }
 
     /// Gives it memory, which holds zeros or, if `poisoned`, what nothing wrote.
     pub(crate) fn allocate(
         &self,
         heap: u32,
-        flags: u32,
-        align: u32,
+        offset: u64,
         dram: &Arc<Dram>,
         poisoned: bool,
     ) -> Result<(), Errno> {
@@ -118,14 +164,21 @@ impl DmaBuf {
         if poisoned {
             backing.fill(POISON);
         }
+        state.stale = gpu_copy(&backing, state.facts.request.coherency, dram)?;
         state.backing = Some(backing);
-        state.facts = BufferFacts { heap, flags, align, ..state.facts };
+        state.facts = BufferFacts { heap, offset, ..state.facts };
         Ok(())
     }
 
     /// Its memory; `None` before `allocate`.
     pub(crate) fn backing(&self) -> Option<Arc<Backing>> {
         self.state().backing.clone()
+    }
+
+    /// The memory that a mapping of a program's for the GPU leads to; `None` before `allocate`.
+    pub(crate) fn gpu_backing(&self) -> Option<Arc<Backing>> {
+        let state = self.state();
+        state.stale.as_ref().map(|stale| Arc::clone(stale.gpu())).or_else(|| state.backing.clone())
     }
 
     /// A new descriptor of it.
@@ -163,10 +216,24 @@ impl DmaBuf {
     }
 }
 
+/// Another descriptor of a memfd.
+fn reopen(fd: BorrowedFd<'_>, access: OFlag) -> Result<OwnedFd, Errno> {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    nix::fcntl::open(path.as_str(), access | OFlag::O_CLOEXEC, Mode::empty())
+}
+
 fn back(fd: BorrowedFd<'_>, size: u64, dram: &Arc<Dram>) -> Result<Arc<Backing>, Errno> {
     let len = usize::try_from(size).map_err(|_| Errno::ENOMEM)?;
     let host = HostMapping::shared(fd, len).map_err(|_| Errno::ENOMEM)?;
     dram.attach(host).ok_or(Errno::ENOMEM)
+}
+
+/// What the GPU has in place of write-combined memory.
+fn gpu_copy(backing: &Arc<Backing>, coherency: u32, dram: &Arc<Dram>) -> Result<Option<Arc<Stale>>, Errno> {
+    match coherency {
+        nvgpu_sys::NVMAP_HANDLE_WRITE_COMBINE => dram.copy_of(backing),
+        _ => Ok(None),
+    }
 }
 
 #[cfg(test)]
@@ -179,7 +246,7 @@ mod tests {
         const LEN: u64 = 8192;
         let dram = Dram::new(1 << 20).unwrap();
         let buffer = DmaBuf::new(LEN, 1).unwrap();
-        buffer.allocate(nvgpu_sys::NVMAP_HEAP_IOVMM, 0, 4096, &dram, false).unwrap();
+        buffer.allocate(nvgpu_sys::NVMAP_HEAP_IOVMM, 0, &dram, false).unwrap();
         let fd = buffer.descriptor().unwrap();
         for size in [0, LEN as i64 / 2, 2 * LEN as i64] {
             assert_eq!(nix::unistd::ftruncate(&fd, size), Err(Errno::EPERM), "to {size} bytes");

@@ -43,6 +43,8 @@ pub(crate) enum Object {
     ContextSwitchTrace,
     /// `nvmap`.
     NvMap,
+    /// `nvidiactl` of a display driver.
+    Display,
     /// Nodes that have no ioctl a compute client needs (`power`, `nvsched`, `host1x-fence`).
     Other,
 }

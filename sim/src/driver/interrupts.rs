@@ -1,7 +1,7 @@
 //! The driver's answer to the GPU's interrupts.
 
 use crate::driver::machine::Machine;
-use crate::driver::recovery::{recover, switch_timeout};
+use crate::driver::recovery::{handle_late_faults, recover, switch_timeout};
 use crate::gpu::exception::{Exception, PbdmaRegisters};
 use crate::gpu::instance::Instance;
 use crate::gpu::interrupts::Interrupts;
@@ -34,6 +34,7 @@ impl Interrupts for Machine {
     }
 
     fn housekeeping(&self) {
+        handle_late_faults(self);
         self.collect_closed();
     }
 }

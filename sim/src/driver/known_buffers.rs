@@ -7,8 +7,10 @@
 
 use crate::driver::descriptor::{FileKey, borrow};
 use crate::driver::dmabuf::{BufferFacts, DmaBuf};
+use crate::driver::heaps::Taken;
 use nix::errno::Errno;
 use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};
 
 /// Buffers below which the table is not searched.
@@ -75,10 +77,37 @@ impl KnownBuffers {
         Ok(buffer)
     }
 
-    /// Whether this is a buffer, and if so whether it has memory.
-    pub(crate) fn has_memory(&self, key: FileKey) -> Option<bool> {
-        let known = self.by_key.get(&key)?;
-        Some(known.alive.upgrade().map_or(known.facts.heap != 0, |b| b.backing().is_some()))
+    /// The buffer that is known by the key of this one, or else this one.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub(crate) fn find_or_add(&mut self, buffer: DmaBuf) -> Result<Arc<DmaBuf>, Errno> {
+        let alive = self.by_key.get(&buffer.key()).and_then(|known| known.alive.upgrade());
+        if let Some(known) = alive {
+            known.adopt_descriptor(buffer.descriptor()?.as_fd())?;
+            return Ok(known);
+        }
+        let buffer = Arc::new(buffer);
+        self.add(&buffer);
+        Ok(buffer)
+    }
+
+    /// What is known of this buffer, if it is one.
+    pub(crate) fn facts(&self, key: FileKey) -> Option<BufferFacts> {
+        self.by_key.get(&key).map(|known| known.facts)
+    }
+
+    /// What of a carveout is taken.
+    pub(crate) fn taken(&self, heap: u32) -> Taken {
+        let open = open_files();
+        let mut taken = Taken::default();
+        for (key, KnownBuffer { alive, facts, .. }) in &self.by_key {
+            let used = alive.strong_count() > 0 || open.as_ref().is_none_or(|open| open.contains(key));
+            if used && facts.heap == heap {
+                taken.add(facts.offset, facts.size);
+            }
+        }
+        taken
     }
 
     /// Whether this is a buffer.

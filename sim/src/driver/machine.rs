@@ -7,10 +7,12 @@ use crate::dram::{Backing, Dram, PAGE};
 use crate::driver::address_space::space::AddressSpace;
 use crate::driver::channel::{Channel, Channels};
 use crate::driver::descriptor::{FileKey, borrow};
-use crate::driver::dmabuf::DmaBuf;
+use crate::driver::dmabuf::{BufferFacts, DmaBuf};
 use crate::driver::files::{FileTable, Object};
 use crate::driver::known_buffers::KnownBuffers;
+use crate::driver::late_faults::LateFaults;
 use crate::driver::log::KernelLog;
+use crate::driver::mappings::Mappings;
 use crate::driver::nvmap::Handles;
 use crate::driver::tsg::Tsg;
 use crate::driver::unbind::{self, Host, Preempting, Unbound};
@@ -29,6 +31,7 @@ use crate::own_thread::is_gpu_thread;
 use crate::user_memory::UserMemory;
 use crate::violations::{Consequence, Violations};
 use crate::visit::visitor::visitor;
+use crate::what_if::WhatIf;
 use nix::errno::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +41,8 @@ use std::time::Duration;
 /// Channels and groups that the GPU has.
 const CHANNELS: u32 = 512;
 const TSGS: u32 = 512;
+/// How long after boot a devfreq node that appears late is there.
+const DEVFREQ_DELAY: Duration = Duration::from_secs(3);
 /// How long after its last use the GPU loses its power (the driver's `railgate_delay`).
 const RAILGATE_DELAY: Duration = Duration::from_millis(500);
 
@@ -47,6 +52,15 @@ struct Orphan {
     instance: Arc<Instance>,
     /// Its memory: without it the launch ends with a fault that belongs to nobody.
     space: Weak<AddressSpace>,
+}
+
+/// A channel whose close waits for a preemption.
+#[derive(Debug)]
+struct Closing {
+    channel: Arc<Channel>,
+    preempting: Preempting,
+    /// Why its group is torn down: the preemption is the one of the tear-down.
+    torn_down: Option<Unbound>,
 }
 
 /// What open files share.
@@ -70,7 +84,8 @@ pub(crate) struct Driver {
     pub(crate) address_spaces: u32,
     /// Whether a context was ever created.
     pub(crate) golden_context: bool,
-    buffers: KnownBuffers,
+    /// Buffers.
+    pub(crate) buffers: KnownBuffers,
 }
 
 impl Driver {
@@ -105,10 +120,18 @@ pub(crate) struct Machine {
     pub(crate) syncpoints: Arc<Syncpoints>,
     /// The GPU.
     pub(crate) gpu: Gpu,
+    /// The program's mappings of buffers.
+    pub(crate) mappings: Mappings,
     /// The program's mappings of the doorbell page.
     pub(crate) doorbells: Doorbells,
     /// When a call last needed power, in nanoseconds since boot.
     last_use: AtomicU64,
+    /// Faults of the MMU that come after their exceptions.
+    pub(crate) late_faults: LateFaults,
+    /// Requests that answer `ENOTTY`.
+    pub(crate) unknown_requests: Vec<u32>,
+    /// When the GPU's devfreq node is there, by the machine's clock.
+    devfreq_since: Duration,
     /// Name of the process.
     pub(crate) comm: String,
     /// Channels that exist.
@@ -118,7 +141,7 @@ pub(crate) struct Machine {
     /// Numbers of groups.
     pub(crate) tsg_ids: Arc<IdPool>,
     /// Channels that close once the engine has left their group, or has not in time.
-    closing: Mutex<Vec<(Arc<Channel>, Preempting)>>,
+    closing: Mutex<Vec<Closing>>,
     /// What runs on although its channel is closed.
     orphans: Mutex<Vec<Orphan>>,
     serial: AtomicU64,
@@ -127,8 +150,14 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// A machine that has just booted.
+    ///
+    /// # Errors
+    /// The errno of the host call that failed; `EINVAL` for a request of the what-ifs that no header has.
     pub(crate) fn new(config: SimConfig) -> Result<Self, Errno> {
-        let dram = Dram::new(config.memory)?;
+        let dram = match config.what_if.has(WhatIf::STALE_WRITE_COMBINED) {
+            true => Dram::with_stale_write_combining(config.memory)?,
+            false => Dram::new(config.memory)?,
+        };
         let clock = Clock::new(&config.time);
         let violations = Arc::new(Violations::new(config.traps));
         let syncpoints = Arc::new(Syncpoints::new(&dram));
@@ -147,7 +176,11 @@ impl Machine {
             Arc::clone(&violations),
             ledger,
         );
+        units.what_if = config.what_if.facts;
         units.submissions = config.report_submissions.then(Submissions::new);
+        let unknown_requests = config.what_if.unknown_numbers().map_err(|_| Errno::EINVAL)?;
+        let late = config.what_if.has(WhatIf::LATE_DEVFREQ);
+        let devfreq_since = clock.uptime() + if late { DEVFREQ_DELAY } else { Duration::ZERO };
         let comm = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         Ok(Self {
             clock,
@@ -156,15 +189,19 @@ impl Machine {
             user: UserMemory::new()?,
             syncpoints,
             gpu: Gpu::new(units)?,
+            mappings: Mappings::default(),
             doorbells: Doorbells::new()?,
             last_use: AtomicU64::new(0),
+            late_faults: LateFaults::default(),
+            unknown_requests,
+            devfreq_since,
             channels: Channels::default(),
             comm: comm.trim_end().to_owned(),
             channel_ids: IdPool::new(CHANNELS, Order::LastIn),
             tsg_ids: IdPool::new(TSGS, Order::Lowest),
             closing: Mutex::default(),
             orphans: Mutex::default(),
-            serial: AtomicU64::new(1),
+            serial: AtomicU64::new(0),
             driver: Mutex::default(),
             dram,
             config,
@@ -211,6 +248,11 @@ impl Machine {
         }
     }
 
+    /// Whether the GPU has its devfreq node yet.
+    pub(crate) fn has_devfreq(&self) -> bool {
+        self.clock.uptime() >= self.devfreq_since
+    }
+
     /// Whether no debugger has switched time-outs off.
     pub(crate) fn timeouts_enabled(&self) -> bool {
         let driver = self.driver();
@@ -231,6 +273,14 @@ impl Machine {
         }
         let fd = borrow(fd)?;
         self.object(fd).ok().flatten()
+    }
+
+    /// Whether the descriptor number inside an argument is open.
+    pub(crate) fn is_open(&self, fd: i32) -> bool {
+        match visitor() {
+            Some(visitor) => visitor.descriptor(fd).is_some(),
+            None => borrow(fd).is_some_and(|fd| FileKey::of(fd).is_ok()),
+        }
     }
 
     /// A new buffer of `size` bytes.
@@ -261,10 +311,10 @@ impl Machine {
         })
     }
 
-    /// Whether a descriptor is a buffer, and if so whether it has memory.
-    pub(crate) fn buffer_state(&self, fd: BorrowedFd<'_>) -> Option<bool> {
+    /// What is known of the buffer of a descriptor, if it is one.
+    pub(crate) fn buffer_facts(&self, fd: BorrowedFd<'_>) -> Option<BufferFacts> {
         let key = FileKey::of(fd).ok()?;
-        self.driver().buffers.has_memory(key)
+        self.driver().buffers.facts(key)
     }
 
     /// Tells the ledger, if there is one, that memory is new.
@@ -312,17 +362,13 @@ impl Machine {
         self.railgate();
         self.release_closed();
         let mut ended = Vec::new();
-        lock(&self.closing).retain(|(channel, preempting)| match preempting.outcome(self.host()) {
-            None => true,
-            Some(outcome) => {
-                ended.push((Arc::clone(channel), outcome.is_ok()));
-                false
-            }
-        });
-        for (channel, preempted) in ended {
-            let tsg = channel.state().tsg.clone();
-            let unbound = tsg.map(|tsg| unbind::judge(self.host(), &tsg, &channel, preempted));
-            self.finish_close(&channel, unbound.unwrap_or(Unbound::Cleanly));
+        let mut closing = lock(&self.closing);
+        for closing in closing.extract_if(.., |closing| closing.preempting.is_over(self.host())) {
+            ended.push((closing.preempting.outcome(self.host()).is_some_and(|o| o.is_ok()), closing));
+        }
+        drop(closing);
+        for (preempted, Closing { channel, torn_down, .. }) in ended {
+            self.go_on_closing(channel, preempted, torn_down);
         }
         let is_over = |orphan: &mut Orphan| {
             let Orphan { instance, space } = orphan;
@@ -393,16 +439,43 @@ impl Machine {
             Some(tsg) if is_gpu_thread() => {
                 // The GPU cannot wait for itself: housekeeping closes the channel later.
                 tsg.entry.set_enabled(false);
-                lock(&self.closing).push((Arc::clone(channel), Preempting::begin(self.host(), &tsg)));
-                return;
+                let preempting = Preempting::begin(self.host(), &tsg);
+                let closing = Closing { channel: Arc::clone(channel), preempting, torn_down: None };
+                return lock(&self.closing).push(closing);
             }
             Some(tsg) => {
                 let _one_at_a_time = tsg.init();
-                unbind::unbind(self.host(), &tsg, channel, true)
+                let unbound = unbind::unbind(self.host(), &tsg, channel, true);
+                if unbound != Unbound::Cleanly {
+                    unbind::tear_down(self.host(), &tsg, channel.id(), unbound);
+                }
+                unbound
             }
             None => Unbound::Cleanly,
         };
         self.finish_close(channel, unbound);
+    }
+
+    /// Goes on with a close on the GPU's thread, after a preemption has ended.
+    fn go_on_closing(&self, channel: Arc<Channel>, preempted: bool, torn_down: Option<Unbound>) {
+        let host = self.host();
+        let Some(tsg) = channel.state().tsg.clone() else {
+            return self.finish_close(&channel, Unbound::Cleanly);
+        };
+        let unbound = match torn_down {
+            Some(why) => {
+                unbind::give_up(host, &tsg);
+                why
+            }
+            None => match unbind::judge(host, &tsg, &channel, preempted) {
+                Unbound::Cleanly => Unbound::Cleanly,
+                why => {
+                    let preempting = unbind::begin_tear_down(host, &tsg, channel.id(), why);
+                    return lock(&self.closing).push(Closing { channel, preempting, torn_down: Some(why) });
+                }
+            },
+        };
+        self.finish_close(&channel, unbound);
     }
 
     /// Takes an instance off the GPU; what still runs for it is stopped.
@@ -422,9 +495,6 @@ impl Machine {
         let tsg = channel.state().tsg.clone();
         let was_dead = instance.is_unserviceable();
         let runs_on = unbound != Unbound::Cleanly && instance.is_working() && !instance.is_stopped();
-        if let (Some(tsg), true) = (&tsg, unbound != Unbound::Cleanly) {
-            unbind::tear_down(self.host(), tsg, channel.id(), unbound);
-        }
         let (ring, syncpoint) = {
             let mut bindings = instance.bindings();
             let ring = bindings.ring.as_ref().map(|ring| ring.va);
@@ -451,7 +521,7 @@ impl Machine {
                 space.unmap_kernel(va);
             }
         }
-        channel.leave();
+        channel.leave(true);
         channel.release_number();
         if let Some(tsg) = tsg.filter(|_| unbound == Unbound::Cleanly && !was_dead) {
             tsg.entry.set_enabled(true);

@@ -2,7 +2,7 @@
 
 use crate::dram::Backing;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
 /// Size of a notification (`struct nvgpu_notification`).
 pub(crate) const NOTIFICATION_LEN: u64 = 16;
@@ -17,41 +17,52 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// A notification at `offset` of a buffer, cleared; `None` when it does not fit or is not aligned.
+    /// A notification at `offset` of a buffer, cleared; `None` when it does not fit. Any offset is good
+    /// (`gk20a_init_error_notifier`).
     pub(crate) fn new(backing: Arc<Backing>, offset: u64) -> Option<Self> {
-        if offset.checked_add(NOTIFICATION_LEN).is_none_or(|end| end > backing.len())
-            || !offset.is_multiple_of(4)
-        {
+        if offset.checked_add(NOTIFICATION_LEN).is_none_or(|end| end > backing.len()) {
             return None;
         }
         let notifier = Self { backing, offset };
-        for at in [0, 4, 8, 12] {
-            notifier.word(at).store(0, Ordering::Release);
-        }
+        notifier.put(0, &[0; NOTIFICATION_LEN as usize]);
         Some(notifier)
     }
 
-    fn word(&self, at: u64) -> &AtomicU32 {
-        let ptr = self.backing.ptr().as_ptr().wrapping_add((self.offset + at) as usize);
-        // SAFETY: inside the buffer and 4-byte aligned by `new`; the memory lives as long as `backing` and is
-        // only reached through atomics here.
-        unsafe { AtomicU32::from_ptr(ptr.cast()) }
+    fn at(&self, at: u64) -> *mut u8 {
+        self.backing.ptr().as_ptr().wrapping_add((self.offset + at) as usize)
     }
 
-    fn status(&self) -> &AtomicU16 {
-        let ptr = self.backing.ptr().as_ptr().wrapping_add((self.offset + 14) as usize);
-        // SAFETY: as in `word`; 14 is a multiple of 2.
-        unsafe { AtomicU16::from_ptr(ptr.cast()) }
-    }
-
-    /// Records an error, unless one is recorded already. `time` is the wall clock in nanoseconds.
-    pub(crate) fn record(&self, code: u32, time: u64) {
-        if self.status().load(Ordering::Acquire) != 0 {
-            return;
+    /// Writes bytes, the last one last.
+    fn put(&self, at: u64, bytes: &[u8]) {
+        for (i, &byte) in (at..).zip(bytes) {
+            // SAFETY: inside the buffer by `new`; the memory lives as long as `backing` and is only reached through
+            // atomics here.
+            unsafe { AtomicU8::from_ptr(self.at(i)) }.store(byte, Ordering::Release);
         }
-        self.word(0).store(time as u32, Ordering::Relaxed);
-        self.word(4).store((time >> 32) as u32, Ordering::Relaxed);
-        self.word(8).store(code, Ordering::Relaxed);
-        self.status().store(STATUS_SET, Ordering::Release);
+    }
+
+    fn status(&self) -> u16 {
+        // SAFETY: as in `put`.
+        let byte = |at| unsafe { AtomicU8::from_ptr(self.at(at)) }.load(Ordering::Acquire);
+        u16::from_le_bytes([byte(14), byte(15)])
+    }
+
+    /// Records an error, unless one is recorded already; whether it did. `time` is the wall clock in
+    /// nanoseconds.
+    pub(crate) fn record(&self, code: u32, time: u64) -> bool {
+        if self.status() == STATUS_SET {
+            return false;
+        }
+        self.put(0, &time.to_le_bytes());
+        if !self.offset.is_multiple_of(4) {
+            self.put(8, &code.to_le_bytes());
+            self.put(14, &STATUS_SET.to_le_bytes());
+            return true;
+        }
+        // SAFETY: as in `put`, and aligned.
+        unsafe { AtomicU32::from_ptr(self.at(8).cast()) }.store(code, Ordering::Relaxed);
+        // SAFETY: as above; 14 is a multiple of 2.
+        unsafe { AtomicU16::from_ptr(self.at(14).cast()) }.store(STATUS_SET, Ordering::Release);
+        true
     }
 }

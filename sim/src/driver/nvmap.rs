@@ -14,6 +14,8 @@ pub(crate) struct Handles {
     by_number: HashMap<u32, Arc<DmaBuf>>,
     by_buffer: HashMap<FileKey, u32>,
     last: u32,
+    /// Buffers that stay, whatever is freed.
+    lost: Vec<Arc<DmaBuf>>,
 }
 
 impl Handles {
@@ -29,6 +31,11 @@ impl Handles {
     /// The buffer of a handle.
     pub(crate) fn get(&self, number: u32) -> Option<&Arc<DmaBuf>> {
         self.by_number.get(&number)
+    }
+
+    /// The driver loses a reference to a buffer.
+    pub(crate) fn lose(&mut self, buffer: Arc<DmaBuf>) {
+        self.lost.push(buffer);
     }
 
     /// Drops a handle; false when there is none of this number.

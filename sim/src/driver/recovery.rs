@@ -2,27 +2,32 @@
 //! group.
 
 use crate::driver::channel::Channel;
+use crate::driver::late_faults::GpcFault;
 use crate::driver::log::Site;
 use crate::driver::machine::Machine;
 use crate::driver::tsg::{SmRecord, Tsg};
 use crate::gpu::chip::SmPlace;
 use crate::gpu::engine::SWITCH_TIMEOUT;
-use crate::gpu::exception::{Exception, PbdmaRegisters, intr1};
-use crate::gpu::gmmu::fault;
+use crate::gpu::exception::{Exception, PbdmaRegisters};
 use crate::gpu::sm;
 use crate::gpu::sm::launch::{Access, MemoryFault};
+use crate::what_if::WhatIf;
+use nv_hw::fault::{
+    access_type, fault_type, fe_esr, global_esr, gpc_client, hub_client, hww_esr, pbdma_intr_0, pbdma_intr_1,
+};
 use std::io::{self, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Global exception bit: several warps failed.
-const MULTIPLE_WARP_ERRORS: u32 = 1 << 2;
+/// What [`WhatIf::LATE_UNSERVICEABLE`] means: the driver prints to a serial console meanwhile.
+const LATE_UNSERVICEABLE: Duration = Duration::from_millis(20);
 
 const SET_NOTIFIER: Site = ("nvgpu_set_err_notifier_locked", 143);
 const GR_NOTIFIER: Site = ("gr_intr_handle_exception_interrupts", 759);
 
 /// Offset of the registers of an SM's TPC from those of the first.
 fn register_offset(place: SmPlace) -> u32 {
-    place.gpc * 0x8000 + place.tpc * 0x800
+    place.gpc * hww_esr::GPC_STRIDE + place.tpc * hww_esr::TPC_STRIDE
 }
 
 /// Handles an exception of `channel`: afterwards its whole group is dead.
@@ -39,6 +44,7 @@ pub(crate) fn recover(
     let tsg_id = tsg.as_ref().map_or(u32::MAX, |t| t.id());
     let log = Lines { machine };
     explain(machine, channel, exception);
+    let what_if = &machine.config.what_if;
     let code = match exception {
         Exception::Pbdma { intr_0, intr_1, registers } => {
             log.pbdma(*intr_0, *intr_1, registers, runqueue);
@@ -46,60 +52,29 @@ pub(crate) fn recover(
         }
         Exception::HubFault { client, fault } => {
             let engine = client.engine(veid, runqueue);
-            log.mmu_fault(engine, channel.id(), fault, "hub", client.name(), 0);
+            log.mmu_fault(engine, channel.id(), fault, "hub", text(hub_client::TEXTS, client.number()), 0);
             log.mmu_recovery(tsg_id, engine, fault);
             nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT
         }
-        Exception::Sm { fault, several } => {
-            tracing::error!(%fault, "a kernel failed");
-            machine.violations.record_fault(fault.to_string());
-            if machine.config.verbose {
-                let _ = writeln!(io::stderr(), "ga10b: {fault}");
-            }
-            let record = SmRecord {
-                global_esr: if *several { MULTIPLE_WARP_ERRORS } else { 0 },
-                warp_esr: fault.code | (fault.warp & 0xff) << 16,
-                pc: fault.pc,
-            };
-            let place = SmPlace::of(fault.sm);
-            if let Some(mmu) = &fault.mmu {
-                let client = match mmu.access {
-                    Access::Fetch => "gcc".to_owned(),
-                    _ => format!("t1_{}", place.in_gpc()),
-                };
-                log.mmu_fault(64 + veid, channel.id(), mmu, "gpc", &client, place.gpc);
-            }
-            log.sm_error(fault, &record, place);
-            if let Some(tsg) = &tsg
-                && let Some(slot) = tsg.state().sm_errors.get_mut(fault.sm as usize)
-            {
-                *slot = record;
-            }
-            if let Some(mmu) = &fault.mmu {
-                log.mmu_recovery(tsg_id, 64 + veid, mmu);
-                nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT
-            } else {
-                log.error(GR_NOTIFIER, "set gr exception notifier");
-                nvgpu_sys::NVGPU_CHANNEL_GR_EXCEPTION
-            }
-        }
+        Exception::Sm { fault, several } => sm_exception(machine, channel, (fault, *several)),
         other => log.graphics(other, tsg_id),
     };
-    let notify = code != 0;
     let channels = tsg.as_ref().map_or_else(|| vec![Arc::clone(channel)], |t| machine.channels.of_group(t));
+    if code != 0 {
+        log.notify(&channels, code);
+    }
+    log.method(exception);
+    if what_if.has(WhatIf::LATE_UNSERVICEABLE) {
+        machine.clock.spend(LATE_UNSERVICEABLE);
+    }
+    // The driver dumps before it gives the channels up, and after a fault of the MMU then (`nvgpu_rc_fifo_recover`
+    // in common/rc/rc.c, `gv11b_fifo_recover` in hal/rc/rc_gv11b.c, r36.4.3).
+    let dumps_first = code != nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT;
+    let dump = || log.dump(channel, registers.unwrap_or_default());
+    if dumps_first {
+        dump();
+    }
     for channel in &channels {
-        if notify {
-            let forced = code == nvgpu_sys::NVGPU_CHANNEL_RESETCHANNEL_VERIF_ERROR;
-            let text =
-                format!("error notifier set to {code} for ch {} owned by {}", channel.id(), machine.comm);
-            if !forced {
-                log.error(SET_NOTIFIER, &text);
-            }
-        }
-        let notifier = channel.state().notifier.clone();
-        if let Some(notifier) = notifier.filter(|_| notify) {
-            notifier.record(code, machine.clock.wall());
-        }
         channel.instance.kill();
         let syncpoint = channel.instance.bindings().syncpoint;
         if let Some((id, _)) = syncpoint {
@@ -109,8 +84,67 @@ pub(crate) fn recover(
     if let Some(tsg) = &tsg {
         stop_engine(machine, tsg);
     }
-    log.method(exception);
-    log.dump(channel, registers.unwrap_or_default());
+    if !dumps_first {
+        dump();
+    }
+}
+
+/// Prints and records an SM's error, with the MMU's fault that caused it if there is one; the notifier code.
+fn sm_exception(machine: &Machine, channel: &Channel, (fault, several): (&sm::Fault, bool)) -> u32 {
+    let (tsg, veid) = {
+        let state = channel.state();
+        (state.tsg.clone(), state.veid)
+    };
+    let tsg_id = tsg.as_ref().map_or(u32::MAX, |t| t.id());
+    let (log, what_if) = (Lines { machine }, &machine.config.what_if);
+    tracing::error!(%fault, "a kernel failed");
+    machine.violations.record_fault(fault.to_string());
+    if machine.config.verbose {
+        let _ = writeln!(io::stderr(), "ga10b: {fault}");
+    }
+    let record = SmRecord {
+        global_esr: u32::from(several) << global_esr::MULTIPLE_WARP_ERRORS,
+        warp_esr: hww_esr::ERROR.with(fault.code) | hww_esr::WARP_ID.with(fault.warp),
+        pc: fault.pc,
+    };
+    let place = SmPlace::of(fault.sm);
+    let mmu = fault.mmu.map(|fault| GpcFault { fault, place, channel: channel.id(), tsg: tsg_id, veid });
+    let mmu = match mmu {
+        Some(mmu) if what_if.has(WhatIf::SM_FIRST) => {
+            machine.late_faults.add(mmu);
+            None
+        }
+        now => now,
+    };
+    if let Some(mmu) = &mmu {
+        log.gpc_fault(mmu);
+    }
+    // The engine's reset, which ends the recovery from the MMU's fault, takes the SM's state.
+    if mmu.is_none() || !what_if.has(WhatIf::MMU_FIRST) {
+        log.sm_error(fault, &record, place);
+        if let Some(tsg) = &tsg
+            && let Some(slot) = tsg.state().sm_errors.get_mut(fault.sm as usize)
+        {
+            *slot = record;
+        }
+    }
+    if let Some(mmu) = &mmu {
+        log.mmu_recovery(tsg_id, 64 + veid, &mmu.fault);
+        nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT
+    } else {
+        log.error(GR_NOTIFIER, "set gr exception notifier");
+        nvgpu_sys::NVGPU_CHANNEL_GR_EXCEPTION
+    }
+}
+
+/// Handles the MMU's faults whose SM exceptions came first. Their groups are dead, and their notifiers hold that
+/// error: the driver writes a second one nowhere (`nvgpu_set_err_notifier_if_empty`, hal/init/hal_ga10b.c).
+pub(crate) fn handle_late_faults(machine: &Machine) {
+    let log = Lines { machine };
+    for fault in machine.late_faults.take_due() {
+        log.gpc_fault(&fault);
+        log.mmu_recovery(fault.tsg, 64 + fault.veid, &fault.fault);
+    }
 }
 
 /// Says what the driver cannot know: that the faulting address was taken away from work that ran.
@@ -173,23 +207,51 @@ impl Lines<'_> {
         self.machine.log.error(&self.machine.clock, site, text);
     }
 
+    /// A fault of an SM's access.
+    fn gpc_fault(&self, GpcFault { fault, place, channel, veid, .. }: &GpcFault) {
+        let client = match fault.access {
+            Access::Fetch => gpc_client::GCC,
+            _ => gpc_client::T1_0 + place.in_gpc(),
+        };
+        let client = text(gpc_client::TEXTS, client);
+        self.mmu_fault(64 + veid, *channel, fault, "gpc", client, place.gpc);
+    }
+
+    /// Tells the owners of channels, each in its notifier before in the log (`nvgpu_set_err_notifier_locked`,
+    /// os/linux/linux-channel.c, r36.4.3). Nothing is said of a channel whose notifier holds an error, or that
+    /// has none.
+    fn notify(&self, channels: &[Arc<Channel>], code: u32) {
+        for channel in channels {
+            let notifier = channel.state().notifier.clone();
+            let told = notifier.is_some_and(|notifier| notifier.record(code, self.machine.clock.wall()));
+            if told && code != nvgpu_sys::NVGPU_CHANNEL_RESETCHANNEL_VERIF_ERROR {
+                let (id, owner) = (channel.id(), &self.machine.comm);
+                self.error(
+                    SET_NOTIFIER,
+                    &format!("error notifier set to {code} for ch {id} owned by {owner}"),
+                );
+            }
+        }
+    }
+
     fn mmu_fault(&self, engine: u32, chid: u32, fault: &MemoryFault, kind: &str, client: &str, gpc: u32) {
         self.error(
             ("gv11b_mm_mmu_fault_handle_buf_valid_entry", 532),
             "page fault error: err_type = 0x8, fault_status = 0x200",
         );
         let access = match fault.access {
-            Access::Read | Access::Fetch => "virt read",
-            Access::Write => "virt write",
-            Access::Atomic => "virt atomic strong",
+            Access::Read | Access::Fetch => access_type::VIRT_READ,
+            Access::Write => access_type::VIRT_WRITE,
+            Access::Atomic => access_type::VIRT_ATOMIC_STRONG,
         };
+        let access = text(access_type::TEXTS, access);
         let address = fault.va & !0xfff;
         self.error(
             ("gv11b_fb_mmu_fault_info_dump", 294),
             &format!(
                 "[MMU FAULT] mmu engine id:  {engine}, ch id:  {chid}, fault addr: {address:#x}, fault addr aperture: 0, \
                  fault type: {}, access type: {access}, ",
-                fault_name(fault.kind)
+                text(fault_type::TEXTS, fault.kind)
             ),
         );
         self.error(
@@ -210,7 +272,7 @@ impl Lines<'_> {
         };
         // For a copy engine the driver first looks for the page's entry, to make a written but invalid one
         // valid.
-        if matches!(engine, 15..=20) && fault.kind == fault::PDE {
+        if matches!(engine, 15..=20) && fault.kind == fault_type::PDE {
             self.error(("nvgpu_get_pte", 1486), "Failed!");
         }
         self.error(
@@ -222,7 +284,7 @@ impl Lines<'_> {
 
     fn sm_error(&self, fault: &sm::Fault, record: &SmRecord, place: SmPlace) {
         let SmPlace { gpc, tpc, sm } = place;
-        if record.global_esr & !0x70 != 0 {
+        if record.global_esr & !hww_esr::NO_LOCK_DOWN != 0 {
             let text = format!(
                 "sm machine check err. gpc_id({gpc}), tpc_id({tpc}), offset({})",
                 register_offset(place)
@@ -235,7 +297,7 @@ impl Lines<'_> {
             &format!(
                 "sm err state gpc_id({gpc}), tpc_id({tpc}), offset({}), sm_id({}), hww_global_esr {},hww_warp_esr {}, \
                  hww_warp_esr_pc {:#x}",
-                register_offset(place) + sm * 0x80,
+                register_offset(place) + sm * hww_esr::SM_STRIDE,
                 fault.sm,
                 record.global_esr as i32,
                 record.warp_esr as i32,
@@ -247,10 +309,8 @@ impl Lines<'_> {
     }
 
     fn pbdma(&self, intr_0: u32, intr_1: u32, r: &PbdmaRegisters, unit: u32) {
-        for (bit, name) in INTR_0 {
-            if intr_0 >> bit & 1 != 0 {
-                self.error(("ga10b_pbdma_handle_intr_0_legacy", 429), &format!("PBDMA intr {name} Error"));
-            }
+        for name in nv_hw::bit_names(pbdma_intr_0::TEXTS, intr_0) {
+            self.error(("ga10b_pbdma_handle_intr_0_legacy", 429), &format!("PBDMA intr {name} Error"));
         }
         if intr_0 != 0 {
             self.error(
@@ -267,7 +327,7 @@ impl Lines<'_> {
             );
             self.error(("ga10b_pbdma_report_error", 330), &format!("pbdma_intr_0({unit})= {intr_0:#010x} "));
         }
-        if intr_1 & intr1::CONTEXT_NOT_VALID != 0 {
+        if intr_1 >> pbdma_intr_1::CTXNOTVALID & 1 != 0 {
             self.error(("ga10b_pbdma_handle_intr_1", 548), &format!("pbdma_intr_1({unit})= {intr_1:#010x} "));
         } else if intr_1 != 0 {
             let text = format!("hce err: pbdma_intr_1({unit}):{intr_1:#010x}");
@@ -285,7 +345,10 @@ impl Lines<'_> {
             }
             Exception::ClassMismatch { class, subchannel } => {
                 let info = class | subchannel << 16;
-                let text = format!("fe exception: esr 0x80000002, info {info:#010x}");
+                let text = format!(
+                    "fe exception: esr {:#010x}, info {info:#010x}",
+                    1 << 31 | 1_u32 << fe_esr::CLASS_SUBCH_MISMATCH
+                );
                 self.error(("gm20b_gr_intr_check_gr_fe_exception", 195), &text);
             }
             Exception::IllegalClass { class } => {
@@ -396,30 +459,7 @@ impl Lines<'_> {
     }
 }
 
-/// Text of a fault type as the driver prints it for ga10b.
-fn fault_name(kind: u32) -> &'static str {
-    match kind {
-        fault::PDE => "invalid pde",
-        fault::PTE => "invalid pte",
-        fault::LIMIT => "limit violation",
-        fault::PRIVILEGE => "priv violation",
-        fault::READ_ONLY => "write, ro violation",
-        fault::APERTURE => "unsupported aperture",
-        1 => "invalid pde size",
-        4 => "unbound inst block",
-        7 => "read, wo violation",
-        12 => "unsupported kind",
-        15 => "atomic violation",
-        _ => "TBD",
-    }
+/// What the driver prints for a number of the MMU.
+fn text(texts: nv_hw::Names, number: u32) -> &'static str {
+    nv_hw::name(texts, number).unwrap_or("invalid")
 }
-
-/// Interrupts of the pushbuffer unit as the driver prints them.
-const INTR_0: [(u32, &str); 6] = [
-    (14, "GPPTR invalid"),
-    (15, "GPENTRY invalid"),
-    (18, "PBENTRY invld"),
-    (21, "METHOD invld"),
-    (23, "DEVICE sw method"),
-    (25, "SEMAPHORE invlid"),
-];

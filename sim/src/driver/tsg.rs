@@ -2,13 +2,11 @@
 
 use crate::driver::address_space::space::AddressSpace;
 use crate::driver::event::EventFile;
+use crate::driver::subcontexts::Subcontexts;
 use crate::gpu::instance::{GroupEntry, Instance};
 use crate::ids::Id;
-use nix::errno::Errno;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Subcontexts of a group.
-pub(crate) const VEIDS: usize = 64;
 /// Most channels of a group.
 pub(crate) const MAX_CHANNELS: usize = 128;
 /// Time slice of a new group in microseconds.
@@ -25,21 +23,11 @@ pub(crate) struct SmRecord {
     pub(crate) pc: u64,
 }
 
-/// A subcontext slot.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum Veid {
-    /// Not created.
-    #[default]
-    Free,
-    /// Created for an address space, or for none: the driver keeps a bare pointer.
-    Created(Option<Weak<AddressSpace>>),
-}
-
 /// State of a group under its lock.
 #[derive(Debug)]
 pub(crate) struct TsgState {
     /// Subcontexts.
-    pub(crate) veids: Vec<Veid>,
+    pub(crate) subcontexts: Subcontexts,
     /// Bound channels.
     pub(crate) channels: Vec<Weak<Instance>>,
     /// Runlist that the first bound channel fixed.
@@ -50,7 +38,9 @@ pub(crate) struct TsgState {
     pub(crate) interleave: u32,
     /// Address spaces in which context buffers are mapped already, with those buffers.
     pub(crate) contexts: Vec<(Weak<AddressSpace>, Vec<u64>)>,
-    /// A class was allocated: the context exists.
+    /// The context has memory.
+    pub(crate) has_memory: bool,
+    /// A class was allocated: the context is initialized.
     pub(crate) has_class: bool,
     /// Graphics preemption mode; 0 until something sets it.
     pub(crate) graphics_mode: u32,
@@ -62,6 +52,8 @@ pub(crate) struct TsgState {
     pub(crate) sm_errors: Vec<SmRecord>,
     /// L2 ways for evict-last.
     pub(crate) l2_ways: u32,
+    /// Promotion of sectors in L2, as its register has it.
+    pub(crate) l2_promotion: u32,
     /// Ask of `SET_SM_EXCEPTION_TYPE_MASK`.
     pub(crate) exception_mask: u32,
 }
@@ -83,18 +75,20 @@ impl Tsg {
     /// An empty group.
     pub(crate) fn new(id: Id, sm_count: u32) -> Self {
         let state = TsgState {
-            veids: vec![Veid::Free; VEIDS],
+            subcontexts: Subcontexts::default(),
             channels: Vec::new(),
             runlist: None,
             timeslice_us: DEFAULT_TIMESLICE_US,
             interleave: 0,
             contexts: Vec::new(),
+            has_memory: false,
             has_class: false,
             graphics_mode: 0,
             compute_mode: 0,
             events: Vec::new(),
             sm_errors: vec![SmRecord::default(); sm_count as usize],
             l2_ways: 0,
+            l2_promotion: 0,
             exception_mask: 0,
         };
         let entry = GroupEntry::new();
@@ -137,30 +131,21 @@ impl Tsg {
         }
     }
 
-    /// Takes a channel out.
-    pub(crate) fn unbind(&self, instance: &Arc<Instance>) {
+    /// Takes a channel of subcontext `veid` out. When it was the last one there, `given_up` is the subcontext that
+    /// is deleted.
+    pub(crate) fn unbind(&self, instance: &Arc<Instance>, veid: u32, given_up: Option<u32>) {
         let this = Arc::downgrade(instance);
-        self.state().channels.retain(|c| !c.ptr_eq(&this));
-    }
-
-    /// Creates a subcontext and returns its number.
-    ///
-    /// # Errors
-    /// `EINVAL` for an unknown type, `ENOSPC` when VEID 0 is taken.
-    pub(crate) fn create_subcontext(&self, kind: u32, vm: &Arc<AddressSpace>) -> Result<u32, Errno> {
         let mut state = self.state();
-        let is_free = |v: &Veid| matches!(v, Veid::Free);
-        let slot = match kind {
-            nvgpu_sys::NVGPU_TSG_SUBCONTEXT_TYPE_SYNC => 0,
-            nvgpu_sys::NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC => {
-                (1..VEIDS).find(|&v| is_free(&state.veids[v])).unwrap_or(0)
+        state.channels.retain(|c| !c.ptr_eq(&this));
+        let Some(unmapped) = state.subcontexts.leave(veid, given_up) else { return };
+        for (space, buffers) in state.contexts.extract_if(.., |(space, _)| space.ptr_eq(&unmapped)) {
+            if let Some(space) = space.upgrade() {
+                buffers.into_iter().for_each(|va| space.unmap_kernel(va));
             }
-            _ => return Err(Errno::EINVAL),
-        };
-        if !is_free(&state.veids[slot]) {
-            return Err(Errno::ENOSPC);
         }
-        state.veids[slot] = Veid::Created(Some(Arc::downgrade(vm)));
-        Ok(slot as u32)
+        // The buffers of GFXP go with VEID 0.
+        if veid == 0 && state.graphics_mode == nvgpu_sys::NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP {
+            state.graphics_mode = nvgpu_sys::NVGPU_GRAPHICS_PREEMPTION_MODE_WFI;
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::driver::tsg::Tsg;
 use crate::gpu::device::{Entry, Gpu};
 use crate::gpu::engine::SWITCH_TIMEOUT;
 use crate::gpu::syncpoint::Syncpoints;
+use crate::what_if::WhatIf;
 use nix::errno::Errno;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,41 +29,78 @@ pub(crate) struct Host<'a> {
     pub(crate) syncpoints: &'a Syncpoints,
 }
 
+/// Units of a runlist that a preemption waits for, one after the other: pushbuffer units, then engines
+/// (`gv11b_fifo_is_preempt_pending`, hal/fifo/preempt_gv11b_fusa.c, r36.4.3). How many a runlist of ga10b has the
+/// driver reads from the hardware; these are two of each, the graphics runlist's by its two runqueues and by its
+/// graphics and copy engine.
+const PBDMAS: u32 = 2;
+const ENGINES: u32 = 2;
+
 /// A preemption that has been requested (`nvgpu_tsg_preempt`).
 #[derive(Debug)]
 pub(crate) struct Preempting {
     tsg: Arc<Tsg>,
     deadline: Deadline,
+    /// Every unit holds the group, and not the engine alone.
+    by_all: bool,
 }
 
 impl Preempting {
-    /// Requests that the engine leaves the group.
+    /// Requests that the engine leaves the group. The driver gives each unit 100 ms. Pushbuffer units leave a
+    /// group at once, and of the engines one alone holds it; unless preemption is slow everywhere.
     pub(crate) fn begin(host: Host<'_>, tsg: &Arc<Tsg>) -> Self {
-        let deadline = host.clock.deadline(SWITCH_TIMEOUT);
+        let by_all = host.gpu.units.what_if.contains(WhatIf::SLOW_PREEMPTION) && !tsg.entry.is_saved();
+        let deadline = host.clock.deadline(SWITCH_TIMEOUT * if by_all { PBDMAS + ENGINES } else { 1 });
         tsg.entry.request_switch(host.clock.uptime());
         host.gpu.wake();
-        Self { tsg: Arc::clone(tsg), deadline }
+        Self { tsg: Arc::clone(tsg), deadline, by_all }
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn is_over(&self, host: Host<'_>) -> bool {
+        !self.is_held(host) || self.has_failed()
+    }
+
+    /// Whether a unit may still hold the group.
+    fn is_held(&self, host: Host<'_>) -> bool {
+        let entry = &self.tsg.entry;
+        entry.is_switching()
+            && !host.gpu.is_quitting()
+            // Without a channel of it on the runlist there is nothing to wait for.
+            && host.gpu.runlist().iter().any(|entry| is_of(entry, &self.tsg))
+    }
+
+    fn has_failed(&self) -> bool {
+        self.deadline.is_over() && self.tsg.entry.is_switch_refused()
+    }
+
+    fn report(&self, host: Host<'_>) {
+        let id = self.tsg.id();
+        let (pbdmas, engines) = if self.by_all { (PBDMAS, ENGINES) } else { (0, 1) };
+        for pbdma in 0..pbdmas {
+            // The register's value is not known.
+            let text = format!("preempt timeout pbdma: {pbdma} pbdma_stat: 0 tsgid: {id}");
+            host.log.error(host.clock, ("gv11b_fifo_preempt_poll_pbdma", 147), &text);
+        }
+        for engine in 0..engines {
+            let text = format!("preempt timeout eng: {engine} ctx_stat: 4 tsgid: {id}");
+            host.log.error(host.clock, ("gv11b_fifo_preempt_poll_eng", 307), &text);
+        }
+        let text =
+            format!("preempt timed out for tsgid: {id}, ctxsw timeout will trigger recovery if needed");
+        host.log.error(host.clock, ("nvgpu_fifo_preempt_tsg", 117), &text);
     }
 
     /// How it ended; `None` while it may still succeed. After a failure the hardware goes on trying.
     pub(crate) fn outcome(&self, host: Host<'_>) -> Option<Result<(), Errno>> {
-        let entry = &self.tsg.entry;
-        if entry.is_switching() && !host.gpu.is_quitting() {
-            let runs = |e: &Arc<_>| is_of(e, &self.tsg);
-            if host.gpu.runlist().iter().any(runs) {
-                return (self.deadline.is_over() && entry.is_switch_refused()).then(|| {
-                    let id = self.tsg.id();
-                    let text = format!("preempt timeout eng: 0 ctx_stat: 4 tsgid: {id}");
-                    host.log.error(host.clock, ("gv11b_fifo_preempt_poll_eng", 307), &text);
-                    let text = format!(
-                        "preempt timed out for tsgid: {id}, ctxsw timeout will trigger recovery if needed"
-                    );
-                    host.log.error(host.clock, ("nvgpu_fifo_preempt_tsg", 117), &text);
-                    Err(Errno::EBUSY)
-                });
-            }
-            // No channel of it is on the runlist: there is nothing to wait for.
-            entry.finish_switch();
+        if self.is_held(host) {
+            return self.has_failed().then(|| {
+                self.report(host);
+                Err(Errno::EBUSY)
+            });
+        }
+        if self.tsg.entry.is_switching() && !host.gpu.is_quitting() {
+            self.tsg.entry.finish_switch();
         }
         Some(Ok(()))
     }
@@ -70,7 +108,7 @@ impl Preempting {
     /// Waits for the end. Not on the GPU's thread, which is what carries it out.
     pub(crate) fn wait(&self, host: Host<'_>) -> Result<(), Errno> {
         loop {
-            host.clock.wait(Some(&self.deadline), POLL, || self.outcome(host).is_some());
+            host.clock.wait(Some(&self.deadline), POLL, || self.is_over(host));
             match self.outcome(host) {
                 Some(outcome) => return outcome,
                 None => std::thread::yield_now(),
@@ -140,14 +178,27 @@ pub(crate) fn unbind(host: Host<'_>, tsg: &Arc<Tsg>, channel: &Channel, patient:
 }
 
 /// A channel could not be taken out (`nvgpu_tsg_unbind_channel`): the group is torn down. No notifier says
-/// so, and what runs goes on running.
-pub(crate) fn tear_down(host: Host<'_>, tsg: &Tsg, channel: u32, why: Unbound) {
+/// so, and what runs goes on running. Not on the GPU's thread: see [`begin_tear_down`].
+pub(crate) fn tear_down(host: Host<'_>, tsg: &Arc<Tsg>, channel: u32, why: Unbound) {
+    // As in the driver, its failure changes nothing.
+    let _ = begin_tear_down(host, tsg, channel, why).wait(host);
+    give_up(host, tsg);
+}
+
+/// Begins the tear-down of a group: the engine is asked once more to leave it (`nvgpu_tsg_abort`,
+/// common/fifo/tsg.c, r36.4.3). Once that has ended, in whatever way, [`give_up`] follows.
+pub(crate) fn begin_tear_down(host: Host<'_>, tsg: &Arc<Tsg>, channel: u32, why: Unbound) -> Preempting {
     let err = if why == Unbound::Again { Errno::EAGAIN } else { Errno::EBUSY };
     let text = format!("unbind common failed, err={}", -(err as i32));
     host.log.error(host.clock, ("nvgpu_tsg_unbind_channel", 726), &text);
     let text = format!("Channel {channel} unbind failed, tearing down TSG {}", tsg.id());
     host.log.error(host.clock, ("nvgpu_tsg_unbind_channel", 757), &text);
     tsg.entry.set_enabled(false);
+    Preempting::begin(host, tsg)
+}
+
+/// The channels of a group are dead.
+pub(crate) fn give_up(host: Host<'_>, tsg: &Tsg) {
     for channel in host.channels.of_group(tsg) {
         channel.instance.set_unserviceable();
         let syncpoint = channel.instance.bindings().syncpoint;

@@ -1,6 +1,5 @@
 //! What chip is modelled: instruction set, limits and floor plan.
 
-use qmd::Target;
 use sass::Arch;
 
 /// SMs of a TPC and TPCs of a GPC.
@@ -12,7 +11,7 @@ pub(crate) const MOST_SMS: u32 = 16;
 /// A chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chip {
-    /// Instruction set.
+    /// Instruction set, limits and launch descriptors.
     pub(crate) arch: Arch,
     /// SMs: whole TPCs, at least one, at most eight.
     pub(crate) sms: u32,
@@ -23,17 +22,6 @@ impl Chip {
     pub(crate) fn new(arch: Arch, sms: u32) -> Self {
         let sms = sms.clamp(SMS_PER_TPC, MOST_SMS).next_multiple_of(SMS_PER_TPC);
         Self { arch, sms }
-    }
-
-    /// What launch descriptors are checked against.
-    pub(crate) fn target(self) -> Target {
-        match self.arch {
-            Arch::Sm80 => Target::Sm80,
-            Arch::Sm86 => Target::Sm86,
-            Arch::Sm87 => Target::Sm87,
-            Arch::Sm89 => Target::Sm89,
-            Arch::Sm90 => Target::Sm90,
-        }
     }
 
     /// TPCs.
@@ -58,7 +46,7 @@ impl Chip {
 
     /// Warps that a TPC holds.
     pub(crate) fn warps_per_tpc(self) -> u32 {
-        self.target().max_warps() * SMS_PER_TPC
+        self.arch.max_warps() * SMS_PER_TPC
     }
 }
 

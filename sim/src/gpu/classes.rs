@@ -1,9 +1,34 @@
 //! Classes and runlists of ga10b.
 
+use nv_hw::class::*;
+
 /// Classes that the driver and the engines of ga10b take.
 pub(crate) const CLASSES: &[u32] = &[
-    0xc7c0, 0xc5c0, 0xc3c0, 0xc0c0, 0xb1c0, 0xc797, 0xc597, 0xc397, 0xc097, 0xb197, 0xc7b5, 0xc5b5, 0xc3b5,
-    0xc0b5, 0xb0b5, 0xa0b5, 0xc76f, 0xc46f, 0xc36f, 0xc06f, 0xb06f, 0x902d, 0xa140, 0xc637, 0xc4b7,
+    AMPERE_COMPUTE_B,
+    TURING_COMPUTE_A,
+    VOLTA_COMPUTE_A,
+    PASCAL_COMPUTE_A,
+    MAXWELL_COMPUTE_B,
+    AMPERE_B,
+    TURING_A,
+    VOLTA_A,
+    PASCAL_A,
+    MAXWELL_B,
+    AMPERE_DMA_COPY_B,
+    TURING_DMA_COPY_A,
+    VOLTA_DMA_COPY_A,
+    PASCAL_DMA_COPY_A,
+    MAXWELL_DMA_COPY_A,
+    KEPLER_DMA_COPY_A,
+    AMPERE_CHANNEL_GPFIFO_B,
+    TURING_CHANNEL_GPFIFO_A,
+    VOLTA_CHANNEL_GPFIFO_A,
+    PASCAL_CHANNEL_GPFIFO_A,
+    MAXWELL_CHANNEL_GPFIFO_A,
+    FERMI_TWOD_A,
+    KEPLER_INLINE_TO_MEMORY_B,
+    AMPERE_SMC_PARTITION_REF,
+    NVC4B7_VIDEO_ENCODER,
 ];
 /// The runlist of graphics, compute and a copy engine of their own.
 pub(crate) const GRAPHICS_RUNLIST: u32 = 0;

@@ -119,7 +119,7 @@ impl ComputeScheduler {
         let known = context.front.map(|front| front.ledger.state().front(front.line)).unwrap_or_default();
         let before = Before { known, early: None };
         if context.front.is_some() {
-            self.flights.submit(&context.memory, context.units.chip.target().version(), va);
+            self.flights.submit(&context.memory, context.units.chip.arch.version(), va);
         }
         if copies && copy_counter(context, va)? > 0 {
             // It starts when the last of those it depends on has ended.
@@ -401,7 +401,7 @@ impl ComputeScheduler {
         }
         let front = context.front.as_ref().zip(order.work);
         if let Some((front, work)) = front {
-            let version = context.units.chip.target().version();
+            let version = context.units.chip.arch.version();
             if let Some(change) = self.flights.end(&context.memory, version, order.va) {
                 front.ledger.report(work, change.text(), change.address());
             }
@@ -453,8 +453,8 @@ impl ComputeScheduler {
             windows: sm::Windows { shared_base: state.shared_window, local_base: state.local_window },
             grid_id: self.grids,
             sm_count: context.units.chip.sms,
-            max_warps_per_sm: context.units.chip.target().max_warps(),
-            shared_bytes_per_sm: context.units.chip.target().max_shared_bytes(),
+            max_warps_per_sm: context.units.chip.arch.max_warps(),
+            shared_bytes_per_sm: context.units.chip.arch.max_shared_bytes(),
         }
     }
 }
@@ -480,7 +480,7 @@ fn refused(check: SkedCheck) -> Exception {
 }
 
 fn fetch(context: &Context<'_>, va: u64) -> Result<Qmd, Exception> {
-    let version = context.units.chip.target().version();
+    let version = context.units.chip.arch.version();
     let mut bytes = vec![0; version.size()];
     context.memory.read(va, &mut bytes).map_err(|f| Exception::hub(HubClient::Sked, f))?;
     // Never shorter than a descriptor, so this is only ever refused for a bad length, which an MMU fault
@@ -495,7 +495,7 @@ fn check(context: &Context<'_>, state: &ComputeState, qmd: &Qmd) -> Result<Optio
     if qmd.is_queue() {
         return Err(refused(SkedCheck::CircularQueueSize));
     }
-    let target = context.units.chip.target();
+    let target = context.units.chip.arch;
     for problem in qmd.problems_on(target) {
         match problem.effect() {
             Effect::Refused(check) => {
@@ -564,12 +564,12 @@ const COUNTER: &str = "HW_ONLY_DEPENDENCE_COUNTER";
 
 /// The scheduler's counter of a descriptor.
 fn counter(qmd: &Qmd) -> u16 {
-    qmd.version().field(COUNTER).and_then(|field| qmd.get(field)).unwrap_or(0) as u16
+    qmd::field(qmd.version(), COUNTER).and_then(|field| qmd.get(field)).unwrap_or(0) as u16
 }
 
 /// Whether the scheduler's counter takes the descriptor's value again when the grid has ended.
 fn self_copies(qmd: &Qmd) -> bool {
-    qmd.version().field("SELF_COPY_ON_COMPLETION").and_then(|field| qmd.get(field)) == Some(1)
+    qmd::field(qmd.version(), "SELF_COPY_ON_COMPLETION").and_then(|field| qmd.get(field)) == Some(1)
 }
 
 /// The scheduler's counter of the descriptor at `va` takes the descriptor's value, which is given back.
@@ -592,7 +592,7 @@ fn count_down(context: &Context<'_>, va: u64) -> Result<bool, Exception> {
 
 fn store_counter(context: &Context<'_>, va: u64, qmd: &mut Qmd, count: u16) -> Result<(), Exception> {
     let underflow = || refused(SkedCheck::DependenceCounterUnderflow);
-    let field = qmd.version().field(COUNTER).ok_or_else(underflow)?;
+    let field = qmd::field(qmd.version(), COUNTER).ok_or_else(underflow)?;
     qmd.set(field, count.into()).map_err(|_| underflow())?;
     context.memory.write(va, qmd.as_bytes()).map_err(|f| Exception::hub(HubClient::Sked, f))
 }

@@ -43,8 +43,8 @@ impl Gpu {
     /// A GPU without channels.
     pub(crate) fn new(units: Units) -> Result<Self, Errno> {
         Ok(Self {
+            usermode: Usermode::new(units.what_if)?,
             units,
-            usermode: Usermode::new()?,
             runlist: Mutex::default(),
             wake: (Mutex::new(false), Condvar::new()),
             quit: AtomicBool::new(false),

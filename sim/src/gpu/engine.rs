@@ -9,6 +9,7 @@ use crate::gpu::instance::{GroupEntry, Preemption};
 use crate::gpu::interrupts::Interrupts;
 use crate::gpu::session::Session;
 use crate::gpu::sm::launch::Launch;
+use crate::what_if::WhatIf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,6 +18,9 @@ use std::time::Duration;
 const GRAPHICS: u32 = 0;
 /// The runlist's context-switch time-out: the driver sets 100 ms (`CTXSW_TIMEOUT_PERIOD_MS`).
 pub(crate) const SWITCH_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// How long a slow switch takes.
+const SLOW: Duration = Duration::from_millis(500);
 
 /// The engine.
 #[derive(Debug, Default)]
@@ -67,8 +71,10 @@ impl Engine {
                 continue;
             }
             let preemption = group.preemption();
-            let keeper =
-                runlist.iter().find(|e| is_of(e, &group) && !group.is_saved() && keeps(e, preemption));
+            let leaves = gpu.units.what_if.contains(WhatIf::SLOW_PREEMPTION) && group.is_leaving(now, SLOW);
+            let keeper = runlist
+                .iter()
+                .find(|e| is_of(e, &group) && !group.is_saved() && (leaves || keeps(e, preemption)));
             match keeper {
                 None => {
                     group.finish_switch();

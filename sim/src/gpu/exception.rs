@@ -2,32 +2,7 @@
 
 use crate::gpu::sm;
 use crate::gpu::sm::launch::MemoryFault;
-
-/// Interrupt bits of the pushbuffer unit (`INTR_0`).
-pub(crate) mod intr {
-    /// GP_PUT beyond the ring.
-    pub(crate) const GPPTR: u32 = 1 << 14;
-    /// A ring entry that means nothing.
-    pub(crate) const GPENTRY: u32 = 1 << 15;
-    /// A method header that means nothing.
-    pub(crate) const PBENTRY: u32 = 1 << 18;
-    /// A host method that does not exist or may not be used.
-    pub(crate) const METHOD: u32 = 1 << 21;
-    /// A software class.
-    pub(crate) const DEVICE: u32 = 1 << 23;
-    /// A semaphore method with a bad address or operation.
-    pub(crate) const SEMAPHORE: u32 = 1 << 25;
-}
-
-/// Interrupt bits for the copy engine's own checks and missing contexts (`INTR_1`).
-pub(crate) mod intr1 {
-    /// A method of the copy class that does not exist.
-    pub(crate) const HCE_ILLEGAL_METHOD: u32 = 1 << 3;
-    /// A class that is not the copy class.
-    pub(crate) const HCE_ILLEGAL_CLASS: u32 = 1 << 4;
-    /// The channel's group has no context for the engine.
-    pub(crate) const CONTEXT_NOT_VALID: u32 = 1 << 31;
-}
+use nv_hw::fault::hub_client;
 
 /// Registers that the driver prints when the pushbuffer unit stops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,14 +41,14 @@ pub(crate) enum HubClient {
 }
 
 impl HubClient {
-    /// Name in the driver's table for ga10b.
-    pub(crate) fn name(self) -> &'static str {
+    /// Its number.
+    pub(crate) fn number(self) -> u32 {
         match self {
-            Self::Esc => "esc",
-            Self::Host => "host",
-            Self::Sked => "sked0/sked",
-            Self::FrontEnd => "fe0/fe",
-            Self::CopyEngine => "ce0",
+            Self::Esc => hub_client::ESC,
+            Self::Host => hub_client::HOST,
+            Self::Sked => hub_client::SKED0,
+            Self::FrontEnd => hub_client::FE0,
+            Self::CopyEngine => hub_client::CE0,
         }
     }
 
@@ -151,7 +126,7 @@ pub(crate) enum Exception {
         address: u32,
         /// Value.
         value: u32,
-        /// Error code (4 invalid value, 0xb alignment, ...).
+        /// Error code, one of `nv_hw::fault::class_error`.
         code: u32,
     },
     /// A method for the context firmware that it does not have.
@@ -163,7 +138,7 @@ pub(crate) enum Exception {
         /// Value.
         value: u32,
     },
-    /// Inline data that does not fit the announced length: 1 too much, 2 too little.
+    /// Inline data that does not fit the announced length.
     MemoryFormat {
         /// Bits of the exception register.
         esr: u32,
@@ -175,7 +150,7 @@ pub(crate) enum Exception {
     },
     /// The copy engine refused a transfer.
     CopyLaunch {
-        /// Launch error code.
+        /// One of `nv_hw::fault::ce_launch_error`.
         code: u32,
     },
     /// A context switch that takes too long.

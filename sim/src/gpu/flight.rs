@@ -97,7 +97,7 @@ impl Content {
         });
         let banks = banks.collect();
         // The scheduler counts in it.
-        if let Some(counter) = version.field("HW_ONLY_DEPENDENCE_COUNTER") {
+        if let Some(counter) = qmd::field(version, "HW_ONLY_DEPENDENCE_COUNTER") {
             qmd.set(counter, 0).ok()?;
         }
         Some(Self { qmd: qmd.as_bytes().to_vec(), banks })

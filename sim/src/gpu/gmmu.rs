@@ -5,6 +5,7 @@
 
 use crate::dram::{Backing, Dram, HostMapping, PAGE};
 use crate::pieces::Pieces;
+use nv_hw::fault::fault_type;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,22 +32,6 @@ const L3_ALLOCATE: u64 = 1 << 37;
 const SPARSE: u64 = VOLATILE;
 /// PDE to a table in non-coherent system memory.
 const TABLE: u64 = VOLATILE | 3 << 1;
-
-/// Fault type numbers of the MMU (`NV_PFAULT_FAULT_TYPE_*`).
-pub(crate) mod fault {
-    /// A directory entry is missing.
-    pub(crate) const PDE: u32 = 0;
-    /// The leaf is missing.
-    pub(crate) const PTE: u32 = 2;
-    /// The address has more than 49 bits.
-    pub(crate) const LIMIT: u32 = 3;
-    /// A user access to a privileged page.
-    pub(crate) const PRIVILEGE: u32 = 5;
-    /// A write to a read-only page.
-    pub(crate) const READ_ONLY: u32 = 6;
-    /// An entry names an aperture that is not system memory.
-    pub(crate) const APERTURE: u32 = 10;
-}
 
 /// Attributes of a mapping's leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -274,11 +259,11 @@ fn store(table: NonNull<u8>, index: u64, value: u64) {
 
 /// Follows the directories; the error is the fault type.
 fn find_leaf_table(dram: &Dram, root: u64, va: u64) -> Result<NonNull<u8>, u32> {
-    let resolve = |pa: u64| dram.resolve(pa).map(|(ptr, _)| ptr).ok_or(fault::APERTURE);
+    let resolve = |pa: u64| dram.resolve(pa).map(|(ptr, _)| ptr).ok_or(fault_type::UNSUPPORTED_APERTURE);
     let follow = |entry: u64| match entry >> 1 & 3 {
         2 | 3 if entry & VALID == 0 => resolve(pde_address(entry)),
-        0 => Err(fault::PDE),
-        _ => Err(fault::APERTURE),
+        0 => Err(fault_type::PDE),
+        _ => Err(fault_type::UNSUPPORTED_APERTURE),
     };
     let mut table = resolve(root)?;
     for (shift, mask) in [(47, 0x3), (38, 0x1ff), (29, 0x1ff)] {
@@ -293,7 +278,7 @@ fn find_leaf_table(dram: &Dram, root: u64, va: u64) -> Result<NonNull<u8>, u32> 
 /// The MMU's fault type.
 pub(crate) fn walk(dram: &Dram, root: u64, va: u64) -> Result<Leaf, u32> {
     if va >> VA_BITS != 0 {
-        return Err(fault::LIMIT);
+        return Err(fault_type::VA_LIMIT_VIOLATION);
     }
     let table = find_leaf_table(dram, root, va)?;
     let index = va >> 12 & 0x1ff;
@@ -301,13 +286,13 @@ pub(crate) fn walk(dram: &Dram, root: u64, va: u64) -> Result<Leaf, u32> {
     let step = 1 << 8;
     if entry & VALID == 0 {
         if entry & VOLATILE == 0 {
-            return Err(fault::PTE);
+            return Err(fault_type::PTE);
         }
         let page = va & !(PAGE - 1);
         return Ok(Leaf { va: page, len: PAGE, pa: None, read_only: false, privileged: false });
     }
     if entry >> 1 & 3 < 2 {
-        return Err(fault::APERTURE);
+        return Err(fault_type::UNSUPPORTED_APERTURE);
     }
     let consecutive = |i: u64| load(table, i).wrapping_sub(entry) == i.wrapping_sub(index).wrapping_mul(step);
     let first = (0..index).rev().take_while(|&i| consecutive(i)).last().unwrap_or(index);
@@ -351,11 +336,11 @@ mod tests {
     fn a_walk_names_the_level_that_is_missing() {
         let dram = Dram::new(1 << 20).unwrap();
         let tables = PageTables::new(&dram).unwrap();
-        assert_eq!(walk(&dram, tables.root(), 0x1000), Err(fault::PDE));
-        assert_eq!(walk(&dram, tables.root(), 1 << 49), Err(fault::LIMIT));
+        assert_eq!(walk(&dram, tables.root(), 0x1000), Err(fault_type::PDE));
+        assert_eq!(walk(&dram, tables.root(), 1 << 49), Err(fault_type::VA_LIMIT_VIOLATION));
         tables.map(0x20_0000, [0x9000_0000].into_iter(), attributes()).unwrap();
-        assert_eq!(walk(&dram, tables.root(), 0x20_1000), Err(fault::PTE));
-        assert_eq!(walk(&dram, tables.root(), 0x40_0000), Err(fault::PDE));
+        assert_eq!(walk(&dram, tables.root(), 0x20_1000), Err(fault_type::PTE));
+        assert_eq!(walk(&dram, tables.root(), 0x40_0000), Err(fault_type::PDE));
         let leaf = walk(&dram, tables.root(), 0x20_0fff).unwrap();
         assert_eq!((leaf.va, leaf.len, leaf.pa), (0x20_0000, PAGE, Some(0x9000_0000)));
     }

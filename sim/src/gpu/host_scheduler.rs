@@ -8,7 +8,9 @@ use crate::gpu::interrupts::Interrupts;
 use crate::gpu::memory::GpuMemory;
 use crate::gpu::pbdma;
 use crate::gpu::sm::grid::Turn;
+use crate::gpu::userd::Ring;
 use crate::own_thread::mark_own_thread;
+use crate::what_if::WhatIf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,8 @@ pub(crate) fn run(gpu: &Gpu, interrupts: &dyn Interrupts) {
                 entry.instance.ring_doorbell();
             }
         }
+        let late = gpu.units.what_if.contains(WhatIf::LATE_GP_GET);
+        let unwritten = late && write_back(&runlist);
         engine.switch(gpu, interrupts, &runlist);
         for entry in runlist.iter() {
             if !entry.instance.wants_turn() || !engine.take(gpu, entry, &runlist) {
@@ -63,6 +67,9 @@ pub(crate) fn run(gpu: &Gpu, interrupts: &dyn Interrupts) {
             }
             let group = entry.instance.group();
             let others_wait = || {
+                if late {
+                    write_back(&runlist);
+                }
                 gpu.usermode.is_rung()
                     || group.as_ref().is_some_and(|group| group.is_switching())
                     || last_look.elapsed() > latest
@@ -82,13 +89,19 @@ pub(crate) fn run(gpu: &Gpu, interrupts: &dyn Interrupts) {
             gpu.park(HOUSEKEEPING * 5);
         } else if idle < SPIN {
             std::hint::spin_loop();
-        } else if idle < YIELD {
+        } else if idle < YIELD || unwritten {
             std::thread::yield_now();
         } else {
             // Latency of the next doorbell grows with the time nothing has happened.
             gpu.park((idle / 16).clamp(SHORTEST_SLEEP, LONGEST_SLEEP));
         }
     }
+}
+
+/// Publishes the fetch indexes that are due; whether others wait.
+fn write_back(runlist: &[Arc<Entry>]) -> bool {
+    let waits = |entry: &Arc<Entry>| entry.instance.bindings().ring.as_ref().is_some_and(Ring::write_back);
+    runlist.iter().map(waits).fold(false, |any, waits| any | waits)
 }
 
 /// Lets the program submit what it has to submit, so that in free order the seed decides what runs first, and
@@ -150,6 +163,7 @@ fn serve(gpu: &Gpu, interrupts: &dyn Interrupts, entry: &Entry, slice: Turn<'_>)
     instance.set_pending(matches!(outcome, Ok(pbdma::Turn::Blocked | pbdma::Turn::More)));
     // Who removes the channel waits for the turn: nothing of the channel's memory is kept beyond it.
     let dram = Arc::clone(tables.dram());
+    dram.publish();
     drop((ring, tables));
     drop(turn);
     let worked = match outcome {

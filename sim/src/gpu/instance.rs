@@ -134,6 +134,11 @@ impl GroupEntry {
         due
     }
 
+    /// Whether a switch that takes `time` cannot have happened yet.
+    pub(crate) fn is_leaving(&self, now: Duration, time: Duration) -> bool {
+        self.switch().as_ref().is_some_and(|switch| now.saturating_sub(switch.since) < time)
+    }
+
     /// Whether the GPU has had its chances to honour the request and has not.
     pub(crate) fn is_switch_refused(&self) -> bool {
         self.switch().as_ref().is_some_and(|switch| switch.passes >= 2)

@@ -1,8 +1,9 @@
 //! The GPU's view of an address space: every access is translated by the page tables.
 
-use crate::gpu::gmmu::{PageTables, fault, walk};
+use crate::gpu::gmmu::{PageTables, walk};
 use crate::gpu::sm::launch::{Access, Memory, MemoryFault, Span};
 use crate::pieces::Pieces;
+use nv_hw::fault::fault_type;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -21,10 +22,10 @@ unsafe impl Memory for GpuMemory<'_> {
         let leaf = walk(dram, self.tables.root(), va).map_err(refuse)?;
         let writes = matches!(access, Access::Write | Access::Atomic);
         if leaf.privileged {
-            return Err(refuse(fault::PRIVILEGE));
+            return Err(refuse(fault_type::PRIV_VIOLATION));
         }
         if writes && leaf.read_only {
-            return Err(refuse(fault::READ_ONLY));
+            return Err(refuse(fault_type::RO_VIOLATION));
         }
         let Some(pa) = leaf.pa else {
             let host = if writes { dram.sparse_sink() } else { dram.sparse_source() };
@@ -32,13 +33,14 @@ unsafe impl Memory for GpuMemory<'_> {
         };
         // A run of consecutive physical pages may cross buffers, whose host memory is not consecutive.
         let offset = va - leaf.va;
-        let (host, after, before) = dram.locate(pa + offset).ok_or_else(|| refuse(fault::APERTURE))?;
+        let (host, after, before) =
+            dram.locate(pa + offset).ok_or_else(|| refuse(fault_type::UNSUPPORTED_APERTURE))?;
         let back = before.min(offset);
         let start = NonNull::new(host.as_ptr().wrapping_sub(back as usize));
         Ok(Span {
             va: va - back,
             len: (leaf.len - offset).min(after) + back,
-            host: start.ok_or_else(|| refuse(fault::APERTURE))?,
+            host: start.ok_or_else(|| refuse(fault_type::UNSUPPORTED_APERTURE))?,
             writable: !leaf.read_only,
         })
     }
@@ -58,12 +60,18 @@ impl<'a> GpuMemory<'a> {
         Self { tables }
     }
 
+    /// Shows the program what was written, where it does not see it by itself.
+    pub(crate) fn publish(&self) {
+        self.tables.dram().publish();
+    }
+
     /// Host pointer to `va` and the bytes that follow it there.
     fn at(&self, va: u64, access: Access) -> Result<(NonNull<u8>, u64), MemoryFault> {
         let span = self.translate(va, access)?;
         let offset = va - span.va;
         let ptr = span.host.as_ptr().wrapping_add(offset as usize);
-        let ptr = NonNull::new(ptr).ok_or(MemoryFault { va, access, kind: fault::APERTURE })?;
+        let ptr =
+            NonNull::new(ptr).ok_or(MemoryFault { va, access, kind: fault_type::UNSUPPORTED_APERTURE })?;
         Ok((ptr, span.len - offset))
     }
 

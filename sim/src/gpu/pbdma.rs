@@ -3,19 +3,21 @@
 
 use crate::gpu::classes::{CLASSES, GRAPHICS_RUNLIST};
 use crate::gpu::context::{Context, Flow};
-use crate::gpu::exception::{Exception, HubClient, PbdmaRegisters, intr, intr1};
+use crate::gpu::exception::{Exception, HubClient, PbdmaRegisters};
 use crate::gpu::instance::Instance;
 use crate::gpu::methods::compute::{ComputeMethods, waits_for_engine};
 use crate::gpu::methods::copy::CopyMethods;
 use crate::gpu::methods::host::{HostMethods, waits_for_engines};
-use crate::gpu::pushbuffer::{Entry, Header, METHOD_END, Step};
+use crate::gpu::pushbuffer::{Entry, Header, Step};
 use crate::gpu::sm::order::Order;
 use crate::gpu::sm::{MemoryFault, Schedule};
 use crate::gpu::submissions;
+use crate::what_if::WhatIf;
+use nv_hw::class::c76f::SET_OBJECT;
+use nv_hw::class::{FIRST_ENGINE_METHOD, Kind, METHOD_SPACE, subchannel};
+use nv_hw::fault::{pbdma_intr_0, pbdma_intr_1};
 use std::cell::RefCell;
 
-/// Methods below this offset belong to the host, whatever the subchannel.
-const HOST_METHODS: u32 = 0x100;
 /// Words fetched at once.
 const FETCH_WORDS: u32 = 1024;
 /// Methods after which another channel is served.
@@ -217,7 +219,7 @@ impl Pbdma {
         let ring = context.ring;
         let put = ring.put();
         if put >= ring.entries {
-            return Err(self.error(intr::GPPTR));
+            return Err(self.error(1 << pbdma_intr_0::GPPTR));
         }
         if put == self.get {
             return Ok(false);
@@ -230,14 +232,20 @@ impl Pbdma {
             submissions::report(reader, self.get, self.entry, &context.memory);
         }
         self.get = (self.get + 1) % ring.entries;
-        let Some(entry) = Entry::decode(self.entry) else { return Err(self.error(intr::GPENTRY)) };
+        let Some(entry) = Entry::decode(self.entry) else {
+            return Err(self.error(1 << pbdma_intr_0::GPENTRY));
+        };
         if let Entry::Segment { va, words, .. } = entry {
             self.segment = Some((va, words));
         }
         if let Some(front) = &context.front {
             front.fetch(context.channel.token(), self.get);
         }
-        ring.set_get(self.get);
+        if context.units.what_if.contains(WhatIf::LATE_GP_GET) {
+            ring.set_get_later(self.get);
+        } else {
+            ring.set_get(self.get);
+        }
         Ok(true)
     }
 
@@ -253,13 +261,13 @@ impl Pbdma {
                     self.step = Step::Stay;
                 }
             }
-            if address >= METHOD_END {
-                return Err(self.error(intr::PBENTRY));
+            if address >= METHOD_SPACE {
+                return Err(self.error(1 << pbdma_intr_0::PBENTRY));
             }
             return self.method(context, self.subchannel, address, word);
         }
         self.header = word;
-        match Header::decode(word).ok_or_else(|| self.error(intr::PBENTRY))? {
+        match Header::decode(word).ok_or_else(|| self.error(1 << pbdma_intr_0::PBENTRY))? {
             Header::Nop => Ok(Flow::Next),
             Header::Data { step, address, subchannel, count } => {
                 (self.step, self.address, self.subchannel, self.remaining) =
@@ -298,17 +306,17 @@ impl Pbdma {
     /// the graphics runlist than the one before it.
     fn waits_for_engines(&self, context: &Context<'_>, subchannel: u32, address: u32, value: u32) -> bool {
         match address {
-            0 => false,
-            _ if address < HOST_METHODS => waits_for_engines(address, value),
+            SET_OBJECT => false,
+            _ if address < FIRST_ENGINE_METHOD => waits_for_engines(address, value),
             _ if is_copy_only(context) => false,
-            _ => (subchannel == 4) != self.at_copy_engine || waits_for_engine(address, value),
+            _ => (subchannel == subchannel::COPY) != self.at_copy_engine || waits_for_engine(address, value),
         }
     }
 
     /// The host waits for the engine and a system membar when a channel goes from one engine of the graphics
     /// runlist to the other, and empties caches when SMs follow copies.
     fn switch_engine(&mut self, context: &Context<'_>, subchannel: u32) {
-        let copies = subchannel == 4;
+        let copies = subchannel == subchannel::COPY;
         if let (Some(front), true) = (&context.front, copies != self.at_copy_engine) {
             front.wait_idle(true);
             if !copies {
@@ -325,14 +333,14 @@ impl Pbdma {
         address: u32,
         value: u32,
     ) -> Result<Flow, Exception> {
-        if address == 0 {
+        if address == SET_OBJECT {
             return self.set_object(context, subchannel, value);
         }
-        if address < HOST_METHODS {
+        if address < FIRST_ENGINE_METHOD {
             return self.host.method(context, address, value).map_err(|e| e.with_registers(self.registers()));
         }
-        if subchannel > 4 {
-            return Err(self.error(intr::DEVICE));
+        if subchannel > subchannel::COPY {
+            return Err(self.error(1 << pbdma_intr_0::DEVICE));
         }
         self.check_context(context)?;
         if is_copy_only(context) {
@@ -340,10 +348,10 @@ impl Pbdma {
         }
         self.switch_engine(context, subchannel);
         match subchannel {
-            1 | 2 => {
+            subchannel::COMPUTE | subchannel::INLINE_TO_MEMORY => {
                 self.compute.method(context, self.classes[subchannel as usize], subchannel, address, value)
             }
-            4 => self.copy_method(context, address, value),
+            subchannel::COPY => self.copy_method(context, address, value),
             _ => Err(Exception::IllegalMethod {
                 class: self.classes[subchannel as usize],
                 subchannel,
@@ -358,26 +366,26 @@ impl Pbdma {
     }
 
     fn set_object(&mut self, context: &Context<'_>, subchannel: u32, value: u32) -> Result<Flow, Exception> {
-        if subchannel > 4 {
-            return Err(self.error(intr::DEVICE));
+        if subchannel > subchannel::COPY {
+            return Err(self.error(1 << pbdma_intr_0::DEVICE));
         }
         self.check_context(context)?;
         let class = value & 0xffff;
-        let belongs = match class & 0xff {
-            0x97 => 0,
-            0xc0 => 1,
-            0x40 => 2,
-            0x2d => 3,
-            0xb5 => 4,
-            _ => 8,
+        let belongs = match Kind::of(class) {
+            Some(Kind::Graphics) => subchannel::GRAPHICS,
+            Some(Kind::Compute) => subchannel::COMPUTE,
+            Some(Kind::InlineToMemory) => subchannel::INLINE_TO_MEMORY,
+            Some(Kind::TwoD) => subchannel::TWO_D,
+            Some(Kind::Copy) => subchannel::COPY,
+            Some(Kind::Host) | None => u32::MAX,
         };
         let copies = is_copy_only(context);
-        let reached = if copies { 4 } else { subchannel };
+        let reached = if copies { subchannel::COPY } else { subchannel };
         if belongs != reached || !CLASSES.contains(&class) {
-            if reached == 4 {
+            if reached == subchannel::COPY {
                 return Err(Exception::Pbdma {
                     intr_0: 0,
-                    intr_1: intr1::HCE_ILLEGAL_CLASS,
+                    intr_1: 1 << pbdma_intr_1::HCE_ILLEGAL_CLASS,
                     registers: self.registers(),
                 });
             }
@@ -397,7 +405,11 @@ impl Pbdma {
             self.has_context = true;
             return Ok(());
         }
-        Err(Exception::Pbdma { intr_0: 0, intr_1: intr1::CONTEXT_NOT_VALID, registers: self.registers() })
+        Err(Exception::Pbdma {
+            intr_0: 0,
+            intr_1: 1 << pbdma_intr_1::CTXNOTVALID,
+            registers: self.registers(),
+        })
     }
 
     fn error(&self, bit: u32) -> Exception {

@@ -1,7 +1,5 @@
 //! Formats of the host: ring entries and method headers (open-gpu-doc `clc76f.h` and `dev_pbdma`).
 
-/// End of the method space.
-pub(crate) const METHOD_END: u32 = 0x4000;
 /// Reach of ring entries.
 const ENTRY_VA_END: u64 = 1 << 40;
 
@@ -137,7 +135,7 @@ mod tests {
         fn any_word_decodes(word in any::<u32>(), entry in any::<u64>()) {
             match Header::decode(word) {
                 Some(Header::Data { address, subchannel, .. } | Header::Immediate { address, subchannel, .. }) => {
-                    prop_assert!(address < METHOD_END && subchannel < 8);
+                    prop_assert!(address < nv_hw::class::METHOD_SPACE && subchannel < 8);
                 }
                 Some(Header::Nop | Header::EndSegment) => {}
                 None => prop_assert_eq!(word >> 29, 6),

@@ -69,6 +69,13 @@ impl Write {
     /// The MMU's fault.
     pub(crate) fn perform(&self, memory: &GpuMemory<'_>, clock: &Clock) -> Result<(), MemoryFault> {
         fence(Ordering::SeqCst);
+        memory.publish();
+        let done = self.write(memory, clock);
+        memory.publish();
+        done
+    }
+
+    fn write(&self, memory: &GpuMemory<'_>, clock: &Clock) -> Result<(), MemoryFault> {
         // The page must take the write before half of it is done.
         memory.word32(self.va, Access::Write, |_| ())?;
         if self.timestamp {

@@ -2,10 +2,8 @@
 
 use crate::gpu::memory::GpuMemory;
 use ga10b_capture::{Channel, Limits, Memory, Reader, Record};
+use nv_hw::class::AMPERE_CHANNEL_GPFIFO_B;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-/// Class of the channels (AMPERE_CHANNEL_GPFIFO_B).
-const CHANNEL_CLASS: u32 = 0xc76f;
 
 /// Reports what channels fetch.
 #[derive(Debug)]
@@ -23,7 +21,7 @@ impl Submissions {
     /// Follows a channel from its first entry on.
     pub(crate) fn follow(&self, token: u32, ring_entries: u32) -> Reader {
         let number = self.channels.fetch_add(1, Ordering::Relaxed) + 1;
-        let channel = Channel { number, class: CHANNEL_CLASS, handle: token, ring_entries };
+        let channel = Channel { number, class: AMPERE_CHANNEL_GPFIFO_B, handle: token, ring_entries };
         Reader::new(channel, self.limits)
     }
 }

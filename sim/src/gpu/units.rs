@@ -10,6 +10,7 @@ use crate::gpu::submissions::Submissions;
 use crate::gpu::syncpoint::Syncpoints;
 use crate::order::ledger::Ledger;
 use crate::violations::Violations;
+use crate::what_if::WhatIf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The units.
@@ -21,6 +22,8 @@ pub(crate) struct Units {
     pub(crate) defects: Defects,
     /// What else uses the GPU.
     pub(crate) session: Session,
+    /// Facts that are other than the model has them.
+    pub(crate) what_if: WhatIf,
     /// Time.
     pub(crate) clock: Clock,
     /// Runs kernels.
@@ -50,6 +53,7 @@ impl Units {
             chip,
             defects,
             session,
+            what_if: WhatIf::empty(),
             clock,
             executor,
             syncpoints,

@@ -1,6 +1,7 @@
-//! The user-mode register page (class C461): doorbell and time.
+//! The user-mode register page: doorbell and time.
 
 use crate::dram::HostMapping;
+use crate::what_if::WhatIf;
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,8 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Length of the user-mode register page.
 pub(crate) const USERMODE_LEN: usize = 0x1_0000;
-/// Class of the page's layout, in its first word.
-const USERMODE_CLASS: u32 = 0xc461;
+/// Class of the page's layout, in bits 15:0 of its first word: that of GA100 (`AMPERE_USERMODE_A`,
+/// `NV_USERMODE_CFG0` in GA100's public manual). ga10b's own value is not public, and its driver reads it nowhere;
+/// nothing may depend on it.
+const USERMODE_CLASS: u32 = 0xc561;
+/// The class of TU104 (hw_usermode_tu104.h of the driver), whose addresses of the page ga10b's driver uses.
+const TURING_CLASS: u32 = 0xc461;
 const CFG0: usize = 0x00;
 const TIME_0: usize = 0x80;
 const TIME_1: usize = 0x84;
@@ -26,12 +31,14 @@ pub(crate) struct Usermode {
 
 impl Usermode {
     /// A page whose doorbell has not been rung.
-    pub(crate) fn new() -> Result<Self, Errno> {
+    pub(crate) fn new(what_if: WhatIf) -> Result<Self, Errno> {
         let memfd = memfd_create(c"usermode", MFdFlags::MFD_CLOEXEC)?;
         nix::unistd::ftruncate(&memfd, USERMODE_LEN as i64)?;
         let page = HostMapping::shared(memfd.as_fd(), USERMODE_LEN)?;
         let usermode = Self { memfd, page };
-        usermode.word(CFG0).store(USERMODE_CLASS, Ordering::Release);
+        let other = what_if.contains(WhatIf::DOORBELL_CLASS);
+        let class = if other { TURING_CLASS } else { USERMODE_CLASS };
+        usermode.word(CFG0).store(class, Ordering::Release);
         usermode.word(DOORBELL).store(QUIET, Ordering::Release);
         Ok(usermode)
     }

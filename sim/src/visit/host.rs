@@ -149,7 +149,7 @@ fn name(machine: &Machine, fd: BorrowedFd<'_>) -> Option<String> {
     if flags & OFlag::O_ACCMODE.bits() == OFlag::O_WRONLY.bits() {
         return None;
     }
-    dispatch::name(machine, fd).or_else(|| machine.buffer_state(fd).map(|_| "/dmabuf:".to_owned()))
+    dispatch::name(machine, fd).or_else(|| machine.buffer_facts(fd).map(|_| "/dmabuf:".to_owned()))
 }
 
 fn ioctl(

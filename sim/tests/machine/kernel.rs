@@ -18,11 +18,11 @@ impl Fill {
     /// Loads the kernel that was compiled for the machine's SMs.
     pub fn load(machine: &Machine) -> Self {
         let cubin: &[u8] = match machine.sim.config().arch {
-            Arch::Sm80 => include_bytes!("../data/fill.sm_80.cubin"),
             Arch::Sm86 => include_bytes!("../data/fill.sm_86.cubin"),
             Arch::Sm87 => include_bytes!("../data/fill.sm_87.cubin"),
             Arch::Sm89 => include_bytes!("../data/fill.sm_89.cubin"),
             Arch::Sm90 => include_bytes!("../data/fill.sm_90.cubin"),
+            _ => include_bytes!("../data/fill.sm_80.cubin"),
         };
         Self::of(machine, cubin, "fill")
     }

@@ -121,13 +121,18 @@ impl Machine {
         Self { sim, ctrl, nvmap, space, doorbell }
     }
 
-    /// A buffer that only the CPU maps.
+    /// A buffer that only the CPU maps, cacheable.
     pub fn host_buffer(&self, len: usize) -> Buffer {
+        self.host_buffer_of(len, NVMAP_HANDLE_INNER_CACHEABLE)
+    }
+
+    /// One whose CPU mappings are of a kind (`NVMAP_HANDLE_*`).
+    pub fn host_buffer_of(&self, len: usize, caching: u32) -> Buffer {
         let handle = nvmap_create(&self.sim, &self.nvmap, len as u64).unwrap();
         let mut alloc = nvmap_alloc_handle {
             handle,
             heap_mask: NVMAP_HEAP_IOVMM,
-            flags: NVMAP_HANDLE_INNER_CACHEABLE | 0x0900 << 16,
+            flags: caching | 0x0900 << 16,
             align: 4096,
             numa_nid: -1,
         };
@@ -139,7 +144,11 @@ impl Machine {
 
     /// A buffer that both map.
     pub fn buffer(&self, len: usize) -> Buffer {
-        let mut buffer = self.host_buffer(len);
+        self.buffer_of(len, NVMAP_HANDLE_INNER_CACHEABLE)
+    }
+
+    pub fn buffer_of(&self, len: usize, caching: u32) -> Buffer {
+        let mut buffer = self.host_buffer_of(len, caching);
         buffer.va = self.map_gpu(&buffer).unwrap();
         buffer
     }
@@ -194,18 +203,39 @@ impl Machine {
     }
 
     fn channel_on(&self, tsg: OwnedFd, runlist: i32, classes: &[u32]) -> Channel<'_> {
+        self.channel_of(tsg, (runlist, 0), classes, NVMAP_HANDLE_INNER_CACHEABLE)
+    }
+
+    /// A channel of a subcontext, whose ring and USERD are in memory of a kind.
+    pub fn channel_of(
+        &self,
+        tsg: OwnedFd,
+        (runlist, veid): (i32, u32),
+        classes: &[u32],
+        caching: u32,
+    ) -> Channel<'_> {
         let sim = &*self.sim;
+        if veid != 0 {
+            let mut subcontext = nvgpu_tsg_create_subcontext_args {
+                type_: NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC,
+                as_fd: self.space.as_raw_fd(),
+                ..Default::default()
+            };
+            ask(sim, tsg.as_fd(), &mut subcontext).unwrap();
+            assert_eq!(subcontext.veid, veid);
+        }
         let mut open = nvgpu_gpu_open_channel_args::default();
         open.set_in_runlist_id(runlist);
         ask(sim, self.ctrl.as_fd(), &mut open).unwrap();
         let fd = take(open.out_channel_fd());
         let number = fd.as_raw_fd();
         ask(sim, self.space.as_fd(), &mut nvgpu_as_bind_channel_args { channel_fd: number as u32 }).unwrap();
-        let mut bind = nvgpu_tsg_bind_channel_ex_args { channel_fd: number, ..Default::default() };
+        let mut bind =
+            nvgpu_tsg_bind_channel_ex_args { channel_fd: number, subcontext_id: veid, ..Default::default() };
         ask(sim, tsg.as_fd(), &mut bind).unwrap();
         ask(sim, fd.as_fd(), &mut nvgpu_channel_wdt_args { wdt_status: 1, timeout_ms: 0 }).unwrap();
-        let gpfifo = self.host_buffer(0x2000);
-        let userd = self.host_buffer(0x1000);
+        let gpfifo = self.host_buffer_of(0x2000, caching);
+        let userd = self.host_buffer_of(0x1000, caching);
         let mut setup = nvgpu_channel_setup_bind_args {
             num_gpfifo_entries: 1024,
             flags: NVGPU_CHANNEL_SETUP_BIND_FLAGS_DETERMINISTIC
@@ -244,6 +274,13 @@ pub fn nvmap_fd(sim: &Sim, nvmap: &OwnedFd, handle: u32) -> Result<OwnedFd, Errn
     // SAFETY: no pointers.
     unsafe { sim.ioctl(nvmap.as_fd(), NVMAP_IOC_GET_FD, &mut bytes)? };
     Ok(take(i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])))
+}
+
+/// A handle of what may only be read of a handle's buffer.
+pub fn nvmap_read_only(sim: &Sim, nvmap: &OwnedFd, handle: u32) -> Result<u32, Errno> {
+    let mut args = nvmap_duplicate_handle { handle, access_flags: NVMAP_HANDLE_RO, dup_handle: 0 };
+    ask(sim, nvmap.as_fd(), &mut args)?;
+    Ok(args.dup_handle)
 }
 
 /// Frees a handle.
@@ -328,6 +365,24 @@ impl Channel<'_> {
         let mut args = nvgpu_get_param_args::default();
         ask(&self.machine.sim, self.fd.as_fd(), &mut args).unwrap();
         args.value != 0
+    }
+
+    /// Waits until the driver reports the channel as dead: it writes the notifier before.
+    pub fn wait_dead(&self) {
+        let start = Instant::now();
+        while !self.is_dead() {
+            assert!(
+                start.elapsed() < DEADLINE,
+                "the channel lives; log: {:#?}",
+                self.machine.sim.kernel_log()
+            );
+            std::thread::yield_now();
+        }
+    }
+
+    /// Index up to which the host says that it has fetched.
+    pub fn get(&self) -> u32 {
+        self.userd.u32(0x88).load(Ordering::Acquire)
     }
 
     /// Waits until the notifier shows an error and returns its code.

@@ -1,5 +1,6 @@
 //! The calls of a record, made to the model.
 
+use crate::machine;
 use crate::record::{Answer, Handle, Map, Remap, Request};
 use crate::tables::{Pages, Tables};
 use ga10b_sim::{Sim, SimConfig};
@@ -52,22 +53,11 @@ impl Client {
     /// the page.
     pub fn buffer(&mut self, bytes: u64, read_only: bool) {
         let sim = &*self.sim;
-        let size = u32::try_from(bytes).unwrap();
-        let mut create = NvmapIocCreate(nvmap_create_handle { size, ..Default::default() });
-        ask(sim, self.nvmap.as_fd(), &mut create).unwrap();
-        let handle = create.0.handle;
-        let flags = if read_only { NVMAP_HANDLE_RO } else { 0 };
-        let mut alloc = nvmap_alloc_handle {
-            handle,
-            heap_mask: NVMAP_HEAP_IOVMM,
-            flags,
-            align: 4096,
-            ..Default::default()
-        };
+        let handle = machine::nvmap_create(sim, &self.nvmap, bytes).unwrap();
+        let mut alloc =
+            nvmap_alloc_handle { handle, heap_mask: NVMAP_HEAP_IOVMM, align: 4096, ..Default::default() };
         ask(sim, self.nvmap.as_fd(), &mut alloc).unwrap();
-        let mut get = NvmapIocGetFd(nvmap_create_handle { handle, ..Default::default() });
-        ask(sim, self.nvmap.as_fd(), &mut get).unwrap();
-        let fd = take(get.0.size as i32);
+        let mut fd = machine::nvmap_fd(sim, &self.nvmap, handle).unwrap();
         let len = NonZeroUsize::new(bytes as usize).unwrap();
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping of the whole buffer.
@@ -79,6 +69,10 @@ impl Client {
         }
         // SAFETY: mapped above, not used any more.
         unsafe { sim.munmap(cpu, len.get()) }.unwrap();
+        if read_only {
+            let handle = machine::nvmap_read_only(sim, &self.nvmap, handle).unwrap();
+            fd = machine::nvmap_fd(sim, &self.nvmap, handle).unwrap();
+        }
         self.buffers.push(fd);
     }
 

@@ -1,14 +1,18 @@
-//! The address spaces of the model against those of the driver's own code.
+//! The address spaces and requests of the model against those of the driver's own code.
 //!
 //! `data/nvgpu-address-spaces.txt.gz` holds random sequences of calls with what the driver answered and the
 //! page tables it wrote; `tools/nvgpu-oracle` makes it, and more of its kind: `NVGPU_ORACLE` names another
 //! file to compare with.
 
+mod bytes;
 mod client;
 mod lines;
 #[path = "../machine/mod.rs"]
 mod machine;
+mod nvmap;
 mod record;
+mod replay;
+mod requests;
 mod tables;
 
 use client::Client;

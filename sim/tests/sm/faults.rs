@@ -83,9 +83,9 @@ fn register_groups_must_be_aligned() {
 fn constants_beyond_the_bank_are_invalid() {
     // MOV R4, c[0x0][0x1000], one word beyond the bank; the words before it run.
     let fault = fail(DATA, &[asm::mov_const(4, 0, 0x1000), asm::EXIT], |_| {});
-    assert_eq!((fault.code, fault.pc), (esr::INVALID_CONST_ADDR, THIRD));
+    assert_eq!((fault.code, fault.pc), (esr::INVALID_CONST_ADDR_LDC, THIRD));
     let fault = fail(DATA, &[asm::mov_const(4, 5, 0), asm::EXIT], |_| {});
-    assert_eq!(fault.code, esr::INVALID_CONST_ADDR);
+    assert_eq!(fault.code, esr::INVALID_CONST_ADDR_LDC);
 }
 
 #[test]

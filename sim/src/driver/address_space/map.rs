@@ -42,7 +42,7 @@ impl AddressSpace {
         {
             return Err(Errno::EINVAL);
         }
-        let backing = buffer.backing().ok_or(Errno::EINVAL)?;
+        let backing = buffer.gpu_backing().ok_or(Errno::EINVAL)?;
         if request.access() == NVGPU_AS_MAP_BUFFER_ACCESS_READ_WRITE && buffer.is_read_only() {
             return Err(Errno::EINVAL);
         }
@@ -157,7 +157,7 @@ impl AddressSpace {
         if incompr_kind == INVALID_KIND || !whole_pages || !inside {
             return Err(Errno::EINVAL);
         }
-        let backing = mapping.buffer.backing().ok_or(Errno::EINVAL)?;
+        let backing = mapping.buffer.gpu_backing().ok_or(Errno::EINVAL)?;
         let request = MapRequest { flags: mapping.flags, ..MapRequest::default() };
         let mut at = offset;
         while at < offset + len {

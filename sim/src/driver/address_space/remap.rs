@@ -68,7 +68,7 @@ impl AddressSpace {
         }
         for op in ops {
             let (va, len) = (op.page * PAGE, op.count * PAGE);
-            let backing = op.buffer.as_ref().and_then(|b| b.backing());
+            let backing = op.buffer.as_ref().and_then(|b| b.gpu_backing());
             match &backing {
                 Some(backing) => {
                     let attributes = PteAttributes {

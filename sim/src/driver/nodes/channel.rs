@@ -1,39 +1,27 @@
 //! Channel descriptors: `H` commands.
 
-use crate::driver::address_space::space::AddressSpace;
 use crate::driver::channel::Channel;
 use crate::driver::files::Object;
 use crate::driver::log::DEVICE;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::argument::{Reply, with};
-use crate::driver::nodes::setup_bind;
+use crate::driver::nodes::{context, setup_bind};
 use crate::driver::notifier::Notifier;
 use crate::driver::recovery;
-use crate::driver::tsg::{Tsg, TsgState};
 use crate::driver::unbind;
-use crate::gpu::classes::CLASSES;
 use crate::gpu::exception::Exception;
-use crate::gpu::instance::Preemption;
 use crate::violations::Consequence;
 use nix::errno::Errno;
 use nvgpu_sys::*;
 use std::os::fd::IntoRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 /// Runlists: 0 for graphics, compute and its copy engine; 1 and 2 for the asynchronous copy engines.
 const RUNLISTS: i32 = 3;
-const COMPUTE_CLASSES: [u32; 3] = [0xc7c0, 0xc5c0, 0xc3c0];
-const GRAPHICS_CLASSES: [u32; 5] = [0xc797, 0xc597, 0xc397, 0xc097, 0xb197];
-/// Bytes of the driver's range that a context takes in an address space; sizes are not known, only that
-/// together with a small ring they fit in 2 MiB (field notes with a range that ended 2 MiB below 2^40).
-const CONTEXT_BUFFERS: [u64; 5] = [0x1_0000, 0x2_0000, 0x8_0000, 0x8_0000, 0x1000];
 /// How often `WAIT` polls its semaphore.
 const WAIT_POLL: Duration = Duration::from_micros(100);
-/// Context registers hold address bits 39:8.
-const CONTEXT_REACH: u64 = 1 << 40;
-
 /// A new channel on `runlist`; `None` and -1 mean the graphics runlist.
 pub(super) fn open(machine: &Machine, runlist: Option<i32>) -> Result<Arc<Channel>, Errno> {
     let runlist = match runlist {
@@ -77,7 +65,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, channel: &Arc<Channel>, request: u32
                 Err(Errno::EINVAL)
             }
         }
-        NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX => with(bytes, |a| alloc_obj_ctx(machine, channel, a)),
+        NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX => with(bytes, |a| context::allocate(machine, channel, a)),
         NVGPU_IOCTL_CHANNEL_ZCULL_BIND => with(bytes, |a: &mut nvgpu_zcull_bind_args| {
             if a.mode > NVGPU_ZCULL_MODE_PART_OF_REGULAR_BUF { Err(Errno::EINVAL) } else { Ok(0) }
         }),
@@ -109,11 +97,14 @@ pub(super) fn ioctl(machine: &Arc<Machine>, channel: &Arc<Channel>, request: u32
             Ok(0)
         }
         NVGPU_IOCTL_CHANNEL_WDT => with(bytes, |a| watchdog(channel, a)),
-        NVGPU_IOCTL_CHANNEL_SET_PREEMPTION_MODE => with(bytes, |a| preemption_mode(machine, channel, a)),
+        NVGPU_IOCTL_CHANNEL_SET_PREEMPTION_MODE => {
+            with(bytes, |a| context::set_preemption(machine, channel, a))
+        }
         NVGPU_IOCTL_CHANNEL_ALLOC_GPFIFO_EX => {
             with(bytes, |a: &mut nvgpu_alloc_gpfifo_ex_args| setup_bind::kernel_ring(channel, a.num_entries))
         }
-        NVGPU_IOCTL_CHANNEL_SET_BOOSTED_CTX => Ok(0),
+        // ga10b has no such function (`hal/init/hal_ga10b.c`, r36.4.3).
+        NVGPU_IOCTL_CHANNEL_SET_BOOSTED_CTX => Err(Errno::EINVAL),
         NVGPU_IOCTL_CHANNEL_GET_USER_SYNCPOINT => with(bytes, |a| user_syncpoint(machine, channel, a)),
         NVGPU_IOCTL_CHANNEL_SETUP_BIND => with(bytes, |a| setup_bind::setup_bind(machine, channel, a)),
         _ => Err(Errno::ENOTTY),
@@ -137,143 +128,6 @@ fn watchdog(channel: &Channel, a: &nvgpu_channel_wdt_args) -> Reply {
     Ok(0)
 }
 
-fn alloc_obj_ctx(machine: &Machine, channel: &Channel, a: &nvgpu_alloc_obj_ctx_args) -> Reply {
-    let (tsg, space, veid) = {
-        let state = channel.state();
-        (state.tsg.clone(), state.address_space.clone(), state.veid)
-    };
-    let Some(tsg) = tsg else {
-        machine.violations.record(
-            Consequence::Leak,
-            "NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX",
-            "before the channel is in a group, this call leaks a power reference: the GPU stays on until reboot",
-        );
-        return Err(Errno::EINVAL);
-    };
-    let space = space.ok_or(Errno::EINVAL)?;
-    let graphics = GRAPHICS_CLASSES.contains(&a.class_num);
-    if !CLASSES.contains(&a.class_num) || graphics && veid != 0 {
-        return Err(Errno::EINVAL);
-    }
-    channel.state().class = Some(a.class_num);
-    unbind::while_preempted(machine.host(), &tsg, || add_class(machine, &tsg, &space, a))
-}
-
-/// The rest of `ALLOC_OBJ_CTX`, while the group is off the engine.
-fn add_class(machine: &Machine, tsg: &Tsg, space: &Arc<AddressSpace>, a: &nvgpu_alloc_obj_ctx_args) -> Reply {
-    let graphics = GRAPHICS_CLASSES.contains(&a.class_num);
-    let weak = Arc::downgrade(space);
-    let mut state = tsg.state();
-    if !state.contexts.iter().any(|(s, _)| s.ptr_eq(&weak)) {
-        let mut buffers = Vec::new();
-        for len in CONTEXT_BUFFERS {
-            let va = space.reserve_kernel(len)?;
-            buffers.push(va);
-            if va + len > CONTEXT_REACH {
-                machine.violations.freeze(
-                    "NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX",
-                    format!(
-                        "context buffers of address space {} reach {:#x}, past 2^40: the driver hits BUG() with locks held; \
-                         let va_range_end be at most 0xff00000000 and keep gpfifo buffers small",
-                        space.id(),
-                        va + len
-                    ),
-                )?;
-            }
-        }
-        state.contexts.push((weak, buffers));
-        tsg.entry.set_context();
-        let first = !std::mem::replace(&mut machine.driver().golden_context, true);
-        if first && machine.config.first_context_ms > 0 {
-            machine.clock.spend(Duration::from_millis(machine.config.first_context_ms.into()));
-        }
-    }
-    let compute = COMPUTE_CLASSES.contains(&a.class_num);
-    let flag = |flag: u32, mode: u32| if a.flags & flag != 0 { mode } else { 0 };
-    let mut asked = [
-        flag(NVGPU_ALLOC_OBJ_FLAGS_GFXP, NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP),
-        flag(NVGPU_ALLOC_OBJ_FLAGS_CILP, NVGPU_COMPUTE_PREEMPTION_MODE_CILP),
-    ];
-    // The context of a group whose first class is the copy engine's counts as initialized without a mode.
-    if !std::mem::replace(&mut state.has_class, true) && (compute || graphics) {
-        let defaults = [NVGPU_GRAPHICS_PREEMPTION_MODE_WFI, NVGPU_COMPUTE_PREEMPTION_MODE_WFI];
-        for (asked, default) in asked.iter_mut().zip(defaults) {
-            *asked = if *asked == 0 { default } else { *asked };
-        }
-    }
-    if compute || graphics {
-        set_modes(machine, tsg, &mut state, asked, true)?;
-    }
-    Ok(0)
-}
-
-fn preemption_mode(machine: &Machine, channel: &Channel, a: &nvgpu_preemption_mode_args) -> Reply {
-    let (tsg, class) = {
-        let state = channel.state();
-        (state.tsg.clone(), state.class)
-    };
-    let (Some(tsg), Some(class)) = (tsg, class) else { return Err(Errno::EINVAL) };
-    // A value that is no mode counts as none.
-    let known = |mode: u32, modes: &[u32]| if modes.contains(&mode) { mode } else { 0 };
-    let asked = [
-        known(
-            a.graphics_preempt_mode,
-            &[NVGPU_GRAPHICS_PREEMPTION_MODE_WFI, NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP],
-        ),
-        known(
-            a.compute_preempt_mode,
-            &[
-                NVGPU_COMPUTE_PREEMPTION_MODE_WFI,
-                NVGPU_COMPUTE_PREEMPTION_MODE_CTA,
-                NVGPU_COMPUTE_PREEMPTION_MODE_CILP,
-            ],
-        ),
-    ];
-    let computes = COMPUTE_CLASSES.contains(&class) || GRAPHICS_CLASSES.contains(&class);
-    unbind::while_preempted(machine.host(), &tsg, || {
-        set_modes(machine, &tsg, &mut tsg.state(), asked, computes).map(|()| 0)
-    })
-}
-
-/// Sets the preemption modes of a group; 0 asks for nothing. `computes` when the channel's last class is one
-/// of compute or graphics.
-fn set_modes(
-    machine: &Machine,
-    tsg: &Tsg,
-    state: &mut TsgState,
-    asked: [u32; 2],
-    computes: bool,
-) -> Result<(), Errno> {
-    let asks = |mode: u32, current: u32| if mode == current { 0 } else { mode };
-    let (graphics, compute) = (asks(asked[0], state.graphics_mode), asks(asked[1], state.compute_mode));
-    if graphics == 0 && compute == 0 {
-        return Ok(());
-    }
-    let cilp = compute == NVGPU_COMPUTE_PREEMPTION_MODE_CILP;
-    // Modes only go up.
-    let lower =
-        graphics != 0 && graphics < state.graphics_mode || compute != 0 && compute < state.compute_mode;
-    if lower || cilp && !machine.config.cilp || cilp && graphics == NVGPU_GRAPHICS_PREEMPTION_MODE_GFXP {
-        return Err(Errno::EINVAL);
-    }
-    if graphics != 0 {
-        state.graphics_mode = graphics;
-    }
-    // The graphics mode is set by then, the driver's error notwithstanding.
-    if !computes {
-        return Err(Errno::EINVAL);
-    }
-    if compute != 0 {
-        state.compute_mode = compute;
-    }
-    tsg.entry.set_preemption(match state.compute_mode {
-        NVGPU_COMPUTE_PREEMPTION_MODE_CTA => Preemption::Blocks,
-        NVGPU_COMPUTE_PREEMPTION_MODE_CILP => Preemption::Instructions,
-        _ => Preemption::WaitForIdle,
-    });
-    Ok(())
-}
-
 fn set_notifier(machine: &Machine, channel: &Channel, a: &nvgpu_set_error_notifier) -> Reply {
     if a.mem == 0 {
         return Err(Errno::EINVAL);
@@ -292,7 +146,11 @@ fn user_syncpoint(machine: &Machine, channel: &Channel, a: &mut nvgpu_get_user_s
     let (id, va) = match bindings.syncpoint {
         Some(known) => known,
         None => {
-            let space = space.ok_or(Errno::EINVAL)?;
+            let Some(space) = space else {
+                let text = "the channel has no address space: the kernel dereferences a null pointer; bind one first";
+                machine.violations.freeze("NVGPU_IOCTL_CHANNEL_GET_USER_SYNCPOINT", text)?;
+                return Err(Errno::EINVAL);
+            };
             let pages = machine.syncpoints.pages()?;
             space.sync_map(|id| pages[id as usize])?;
             let id = machine.syncpoints.allocate()?;
@@ -308,28 +166,54 @@ fn user_syncpoint(machine: &Machine, channel: &Channel, a: &mut nvgpu_get_user_s
     Ok(0)
 }
 
-/// `WAIT` is for kernel-mode channels; on others it waits for a semaphore word until the timeout.
+/// Bytes of what `WAIT` looks at: a notification (`struct notification`), or a semaphore.
+const NOTIFICATION: u64 = 16;
+const SEMAPHORE: u64 = 4;
+
+/// `WAIT` waits for a word in a buffer until the timeout, which 0 has not.
 fn wait(machine: &Machine, channel: &Channel, a: &mut nvgpu_wait_args) -> Reply {
     if channel.instance.is_unserviceable() {
         return Err(Errno::ETIMEDOUT);
     }
-    if a.type_ != NVGPU_WAIT_TYPE_SEMAPHORE {
-        return Err(Errno::EINVAL);
-    }
     let (fd, offset, payload) =
         (a.condition_semaphore_dmabuf_fd(), a.condition_semaphore_offset(), a.condition_semaphore_payload());
+    let len = match a.type_ {
+        NVGPU_WAIT_TYPE_NOTIFIER => NOTIFICATION,
+        NVGPU_WAIT_TYPE_SEMAPHORE if offset % 4 == 0 => SEMAPHORE,
+        _ => return Err(Errno::EINVAL),
+    };
     let buffer = machine.buffer(&mut machine.driver(), fd as i32).map_err(|_| Errno::EINVAL)?;
     let backing = buffer.backing().ok_or(Errno::EINVAL)?;
-    if u64::from(offset) + 4 > backing.len() || offset % 4 != 0 {
+    if u64::from(offset) + len > backing.len() {
         return Err(Errno::EINVAL);
     }
-    let ptr = backing.ptr().as_ptr().wrapping_add(offset as usize);
-    // SAFETY: inside the buffer, which `backing` keeps, and aligned; reached through atomics only.
-    let semaphore = unsafe { AtomicU32::from_ptr(ptr.cast()) };
-    let deadline = (a.timeout != NVGPU_NO_TIMEOUT)
-        .then(|| machine.clock.deadline(Duration::from_millis(a.timeout.into())));
-    let is_met = || semaphore.load(Ordering::Acquire) == payload;
+    let byte = |at: u64| {
+        let ptr = backing.ptr().as_ptr().wrapping_add((u64::from(offset) + at) as usize);
+        // SAFETY: inside the buffer, which `backing` keeps; reached through atomics only.
+        unsafe { AtomicU8::from_ptr(ptr) }
+    };
+    let load = |at: u64| byte(at).load(Ordering::Acquire);
+    let is_met = || match a.type_ {
+        NVGPU_WAIT_TYPE_NOTIFIER => [load(14), load(15)] == [0, 0],
+        _ => u32::from_ne_bytes([load(0), load(1), load(2), load(3)]) == payload,
+    };
     let is_gone = || channel.instance.is_unserviceable() || channel.instance.is_closing();
+    let deadline = (a.timeout != 0).then(|| machine.clock.deadline(Duration::from_millis(a.timeout.into())));
     machine.clock.wait(deadline.as_ref(), WAIT_POLL, || is_met() || is_gone());
-    if is_met() { Ok(0) } else { Err(Errno::ETIMEDOUT) }
+    let ended = is_met() || is_gone();
+    if a.type_ == NVGPU_WAIT_TYPE_SEMAPHORE {
+        return if ended { Ok(0) } else { Err(Errno::ETIMEDOUT) };
+    }
+    if !ended {
+        // The driver takes its own time-out for an interruption (`gk20a_channel_wait`).
+        return Err(Errno::EINTR);
+    }
+    // The driver says that the information is to be filled in, and leaves these.
+    let time = machine.clock.uptime();
+    let stamp = [time.subsec_nanos(), time.as_secs() as u32, 0xdead_beef];
+    let id = (channel.id() as u16).to_ne_bytes();
+    for (at, value) in (0..).zip(stamp.iter().flat_map(|word| word.to_ne_bytes()).chain(id)) {
+        byte(at).store(value, Ordering::Release);
+    }
+    Ok(0)
 }

@@ -1,11 +1,16 @@
 //! What `GET_CHARACTERISTICS` reports of an Orin AGX 64 GB.
 
 use crate::gpu::chip::Chip;
+use crate::what_if::{WhatIf, WhatIfs};
+use nv_hw::class;
 use nvgpu_sys::*;
 use sass::Arch;
+use zerocopy::IntoBytes;
 
 /// Top clock of the GPU in Hz.
 pub(super) const MAX_HZ: u64 = 1_300_000_000;
+/// Every byte of a field that is not known here.
+const UNKNOWN: u8 = 0x5a;
 /// Flags as a real machine shows them to a caller without `CAP_SYS_NICE`.
 const FLAGS: u64 = 0x01bf_5fff_7f5d_035d;
 
@@ -30,12 +35,12 @@ pub(super) fn of(chip: Chip, cilp: bool, instance: u64) -> nvgpu_gpu_characteris
         compression_page_size: 0x1_0000,
         pde_coverage_bit_count: 47,
         flags: FLAGS,
-        twod_class: 0x902d,
-        threed_class: 0xc797,
-        compute_class: 0xc7c0,
-        gpfifo_class: 0xc76f,
-        inline_to_memory_class: 0xa140,
-        dma_copy_class: 0xc7b5,
+        twod_class: class::FERMI_TWOD_A,
+        threed_class: class::AMPERE_B,
+        compute_class: class::AMPERE_COMPUTE_B,
+        gpfifo_class: class::AMPERE_CHANNEL_GPFIFO_B,
+        inline_to_memory_class: class::KEPLER_INLINE_TO_MEMORY_B,
+        dma_copy_class: class::AMPERE_DMA_COPY_B,
         gpc_mask: (1 << chip.gpcs()) - 1,
         sm_arch_sm_version,
         sm_arch_spa_version,
@@ -71,12 +76,26 @@ pub(super) fn of(chip: Chip, cilp: bool, instance: u64) -> nvgpu_gpu_characteris
         nvs_ioctl_nr_last: 3,
         max_ctxsw_ring_buffer_size: 524_288,
         per_device_identifier: 0x5147_0a10_b000_0001,
+        // PES of a GPC, whatever is left of them (`GPU_LIT_NUM_PES_PER_GPC`).
+        num_ppc_per_gpc: 2,
         max_veid_count_per_tsg: 64,
         max_gpfifo_entries: 1 << 28,
         max_dbg_tsg_timeslice: 4_000_000,
         device_instance_id: instance,
         ..Default::default()
     }
+}
+
+/// The bytes of the characteristics as another release of the driver has them: without the last fields of these,
+/// or with more behind them, which no client of these knows.
+pub(super) fn sized(all: nvgpu_gpu_characteristics, what_if: &WhatIfs) -> Vec<u8> {
+    let mut bytes = all.as_bytes().to_vec();
+    if what_if.has(WhatIf::CHARACTERISTICS_400) {
+        bytes.resize(400, UNKNOWN);
+    } else if what_if.has(WhatIf::CHARACTERISTICS_312) {
+        bytes.truncate(312);
+    }
+    bytes
 }
 
 /// The answer of `ZCULL_GET_INFO` (`nvgpu_gr_zcull_init` and `gm20b_gr_get_zcull_info`; constants of

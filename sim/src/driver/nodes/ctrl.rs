@@ -23,7 +23,8 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
         NVGPU_GPU_IOCTL_GET_CHARACTERISTICS => with(bytes, |a: &mut nvgpu_gpu_get_characteristics| {
             let all = characteristics::of(machine.chip(), machine.config.cilp, file.instance);
             let size = &mut a.gpu_characteristics_buf_size;
-            Ok(answer(machine, a.gpu_characteristics_buf_addr, size, all.as_bytes()))
+            let bytes = characteristics::sized(all, &machine.config.what_if);
+            Ok(answer(machine, a.gpu_characteristics_buf_addr, size, &bytes))
         }),
         NVGPU_GPU_IOCTL_ALLOC_AS => with(bytes, |a| alloc_as(machine, a)),
         NVGPU_GPU_IOCTL_OPEN_TSG => with(bytes, |a| open_tsg(machine, a)),
@@ -46,7 +47,9 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
         }),
         NVGPU_GPU_IOCTL_SET_MMUDEBUG_MODE => Ok(0),
         NVGPU_GPU_IOCTL_SET_SM_DEBUG_MODE => with(bytes, |a: &mut nvgpu_gpu_sm_debug_mode_args| {
-            accept(matches!(machine.object_by_number(a.channel_fd), Some(Object::Channel(_))))
+            // Of a channel in a group (`gv11b_gr_set_sm_debug_mode`).
+            let named = machine.object_by_number(a.channel_fd);
+            accept(matches!(named, Some(Object::Channel(channel)) if channel.state().tsg.is_some()))
         }),
         NVGPU_GPU_IOCTL_GET_TPC_EXCEPTION_EN_STATUS => {
             with(bytes, |a: &mut nvgpu_gpu_tpc_exception_en_status_args| {
@@ -60,8 +63,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
         }),
         NVGPU_GPU_IOCTL_VSMS_MAPPING => with(bytes, |a: &mut nvgpu_gpu_vsms_mapping| {
             let map: Vec<_> = (0..machine.chip().sms).map(sm_place).collect();
-            machine.user.write_array(a.vsms_map_buf_addr, &map)?;
-            Ok(0)
+            Ok(machine.user.write_or_count(a.vsms_map_buf_addr, map.as_bytes()))
         }),
         NVGPU_GPU_IOCTL_CLEAR_SM_ERRORS => Ok(0),
         NVGPU_GPU_IOCTL_GET_CPU_TIME_CORRELATION_INFO => with(bytes, |a| correlate(machine, a)),
@@ -107,17 +109,19 @@ fn answer<S: Copy + TryInto<usize> + TryFrom<usize>>(
 }
 
 fn engines(machine: &Machine, a: &mut nvgpu_gpu_get_engine_info_args) -> Reply {
-    let item = |engine_id, engine_instance| nvgpu_gpu_get_engine_info_item {
+    let item = |engine_id, engine_instance, runlist_id| nvgpu_gpu_get_engine_info_item {
         engine_id,
         engine_instance,
+        runlist_id,
         ..Default::default()
     };
-    // The driver reports the graphics runlist for every one of them.
+    // Copy engines are numbered through, whatever their kind (`nvgpu_gpu_fetch_engine_info_item`). Which of them
+    // an Orin has is not known.
     let items = [
-        item(NVGPU_GPU_ENGINE_ID_GR, 0),
-        item(NVGPU_GPU_ENGINE_ID_GR_COPY, 0),
-        item(NVGPU_GPU_ENGINE_ID_ASYNC_COPY, 0),
-        item(NVGPU_GPU_ENGINE_ID_ASYNC_COPY, 1),
+        item(NVGPU_GPU_ENGINE_ID_GR, 0, 0),
+        item(NVGPU_GPU_ENGINE_ID_GR_COPY, 0, 0),
+        item(NVGPU_GPU_ENGINE_ID_ASYNC_COPY, 1, 1),
+        item(NVGPU_GPU_ENGINE_ID_ASYNC_COPY, 2, 2),
     ];
     let whole = size_of::<nvgpu_gpu_get_engine_info_item>();
     let len = (a.engine_info_buf_size as usize).min(items.as_bytes().len()) / whole * whole;
@@ -278,13 +282,13 @@ fn set_clock(machine: &Machine, a: &mut nvgpu_gpu_clk_set_info_args) -> Reply {
 fn deterministic(machine: &Machine, a: &mut nvgpu_gpu_set_deterministic_opts_args) -> Reply {
     let both = NVGPU_GPU_SET_DETERMINISTIC_OPTS_FLAGS_ALLOW_RAILGATING
         | NVGPU_GPU_SET_DETERMINISTIC_OPTS_FLAGS_DISALLOW_RAILGATING;
-    if a.num_channels > 512 || a.flags & both == both {
+    if a.num_channels > 512 {
         return Err(Errno::EINVAL);
     }
     let fds: Vec<i32> = machine.user.read_array(a.channels, a.num_channels as usize)?;
     for fd in fds {
         match machine.object_by_number(fd) {
-            Some(Object::Channel(channel)) if channel.state().deterministic => {
+            Some(Object::Channel(channel)) if channel.state().deterministic && a.flags & both != both => {
                 let allows = a.flags & NVGPU_GPU_SET_DETERMINISTIC_OPTS_FLAGS_ALLOW_RAILGATING != 0;
                 if a.flags & both != 0 {
                     channel.state().may_railgate = allows;

@@ -46,7 +46,8 @@ pub(super) fn ioctl(machine: &Arc<Machine>, session: &DebugSession, request: u32
             Ok(0)
         }),
         NVGPU_DBG_GPU_IOCTL_GET_TIMEOUT => with(bytes, |a: &mut nvgpu_dbg_gpu_timeout_args| {
-            a.enable = (!session.state().timeouts_off).into();
+            // Of all sessions together (`nvgpu_dbg_gpu_ioctl_get_timeout`).
+            a.enable = machine.timeouts_enabled().into();
             Ok(0)
         }),
         NVGPU_DBG_GPU_IOCTL_SET_NEXT_STOP_TRIGGER_TYPE => Ok(0),
@@ -96,16 +97,20 @@ fn named(machine: &Machine, fd: u32) -> Result<Arc<Channel>, Errno> {
 }
 
 fn bind_channel(machine: &Machine, session: &DebugSession, a: &nvgpu_dbg_gpu_bind_channel_args) -> Reply {
+    // The file comes first (`dbg_bind_channel_gk20a`). A channel may be bound several times.
+    if !machine.is_open(a.channel_fd as i32) {
+        return Err(Errno::ENODEV);
+    }
     let channel = named(machine, a.channel_fd)?;
-    accept(!session.holds(&channel))?;
     session.state().channels.push((a.channel_fd as i32, channel));
     Ok(0)
 }
 
 fn unbind_channel(machine: &Machine, session: &DebugSession, a: &nvgpu_dbg_gpu_unbind_channel_args) -> Reply {
     let channel = named(machine, a.channel_fd)?;
-    accept(session.holds(&channel))?;
-    session.state().channels.retain(|(_, c)| !Arc::ptr_eq(c, &channel));
+    let channels = &mut session.state().channels;
+    let at = channels.iter().position(|(_, c)| Arc::ptr_eq(c, &channel)).ok_or(Errno::EINVAL)?;
+    channels.remove(at);
     Ok(0)
 }
 

@@ -6,7 +6,7 @@ use crate::driver::log::DEVICE;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::argument::Reply;
 use crate::driver::nodes::calls::{self, Status};
-use crate::driver::nodes::{address_space, channel, ctrl, dbg, nvmap, paths, profiler, sched, tsg};
+use crate::driver::nodes::{address_space, channel, ctrl, dbg, display, nvmap, paths, profiler, sched, tsg};
 use crate::driver::session::control::CtrlFile;
 use crate::driver::session::debugger::DebugSession;
 use crate::driver::session::profiler::ProfilerFile;
@@ -19,17 +19,41 @@ use std::sync::Arc;
 /// `DMA_BUF_IOCTL_SYNC`: cache maintenance, which this machine does not need.
 const DMA_BUF_IOCTL_SYNC: u32 = 0x4008_6200;
 
+/// Requests that a GPU without power serves without getting any: their functions take no power reference
+/// (`gk20a_busy`; os/linux/ioctl_channel.c, ioctl_tsg.c, ioctl_ctrl.c, r36.4.3). `FLUSH_L2` is the one that looks:
+/// a GPU that is off has nothing to flush (`nvgpu_gpu_ioctl_l2_fb_ops`).
+const WITHOUT_POWER: [u32; 22] = [
+    abi::NVGPU_IOCTL_CHANNEL_SET_NVMAP_FD,
+    abi::NVGPU_IOCTL_CHANNEL_SET_TIMEOUT,
+    abi::NVGPU_IOCTL_CHANNEL_SET_TIMEOUT_EX,
+    abi::NVGPU_IOCTL_CHANNEL_GET_TIMEDOUT,
+    abi::NVGPU_IOCTL_CHANNEL_WDT,
+    abi::NVGPU_IOCTL_TSG_EVENT_ID_CTRL,
+    abi::NVGPU_IOCTL_TSG_GET_TIMESLICE,
+    abi::NVGPU_TSG_IOCTL_READ_SINGLE_SM_ERROR_STATE,
+    abi::NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT,
+    abi::NVGPU_TSG_IOCTL_DELETE_SUBCONTEXT,
+    abi::NVGPU_GPU_IOCTL_ZCULL_GET_CTX_SIZE,
+    abi::NVGPU_GPU_IOCTL_ZCULL_GET_INFO,
+    abi::NVGPU_GPU_IOCTL_GET_TPC_MASKS,
+    abi::NVGPU_GPU_IOCTL_GET_FBP_L2_MASKS,
+    abi::NVGPU_GPU_IOCTL_GET_GPC_LOCAL_TO_PHYSICAL_MAP,
+    abi::NVGPU_GPU_IOCTL_GET_GPC_LOCAL_TO_LOGICAL_MAP,
+    abi::NVGPU_GPU_IOCTL_FLUSH_L2,
+    abi::NVGPU_GPU_IOCTL_NUM_VSMS,
+    abi::NVGPU_GPU_IOCTL_VSMS_MAPPING,
+    abi::NVGPU_GPU_IOCTL_GET_ENGINE_INFO,
+    abi::NVGPU_GPU_IOCTL_REGISTER_BUFFER,
+    abi::NVGPU_GPU_IOCTL_GET_BUFFER_INFO,
+];
+
 /// Opens a device node by path, with the flags of `open(2)`.
 ///
 /// # Errors
 /// `ENOENT` for a path that is no node of this machine; `EEXIST` and `ENOTDIR` for flags that ask for a new file
 /// or a folder; `EINVAL` for nodes that ga10b refuses to open.
 pub(crate) fn open(machine: &Arc<Machine>, path: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
-    let node = match path {
-        "/dev/nvmap" => "nvmap",
-        "/dev/host1x-fence" => "host1x-fence",
-        _ => paths::node(path).ok_or(Errno::ENOENT)?,
-    };
+    let node = paths::node(path, &machine.config.what_if).ok_or(Errno::ENOENT)?;
     if flags.contains(OFlag::O_CREAT | OFlag::O_EXCL) {
         return Err(Errno::EEXIST);
     }
@@ -87,15 +111,17 @@ fn open_node(machine: &Arc<Machine>, node: &str, path: &str) -> Result<OwnedFd, 
             driver.files.open(Object::ContextSwitchTrace, |_| path.to_owned())
         }
         "nvmap" => driver.files.open(Object::NvMap, |_| path.to_owned()),
-        "power" | "nvsched" | "nvsched_ctrl_fifo" | "host1x-fence" => {
-            driver.files.open(Object::Other, |_| path.to_owned())
-        }
-        _ => Err(Errno::ENOENT),
+        "nvidiactl" => driver.files.open(Object::Display, |_| path.to_owned()),
+        // `power`, `nvsched`, `nvsched_ctrl_fifo`, `host1x-fence`.
+        _ => driver.files.open(Object::Other, |_| path.to_owned()),
     }
 }
 
 /// Refuses what the table of requests says is refused or absent.
 fn check_served(machine: &Machine, request: u32) -> Result<(), Errno> {
+    if machine.unknown_requests.contains(&request) {
+        return Err(Errno::ENOTTY);
+    }
     match calls::status(request) {
         Some(Status::Refused(errno)) => Err(errno),
         Some(Status::Absent) => {
@@ -112,7 +138,7 @@ fn check_served(machine: &Machine, request: u32) -> Result<(), Errno> {
 /// The driver's errno.
 pub(crate) fn ioctl(machine: &Arc<Machine>, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Reply {
     let Some(object) = machine.object(fd)? else {
-        if machine.buffer_state(fd).is_some() && request == DMA_BUF_IOCTL_SYNC {
+        if machine.buffer_facts(fd).is_some() && request == DMA_BUF_IOCTL_SYNC {
             return Ok(0);
         }
         return Err(Errno::ENOTTY);
@@ -132,6 +158,7 @@ pub(crate) fn ioctl(machine: &Arc<Machine>, fd: BorrowedFd<'_>, request: u32, ar
             check_served(machine, request)?;
             return nvmap::ioctl(machine, request, arg);
         }
+        Object::Display => return display::ioctl(request, arg),
         Object::Event | Object::Other => return Err(Errno::ENOTTY),
     };
     let (number, size) = (request & 0xff, request >> 16 & 0x3fff);
@@ -139,13 +166,17 @@ pub(crate) fn ioctl(machine: &Arc<Machine>, fd: BorrowedFd<'_>, request: u32, ar
         return Err(Errno::EINVAL);
     }
     check_served(machine, request)?;
-    machine.power_on();
+    if !WITHOUT_POWER.contains(&request) {
+        machine.power_on();
+    }
     let size = size as usize;
     if arg.len() < size {
         return Err(Errno::EFAULT);
     }
-    // The driver works on a copy: after an error the caller's bytes are as they were.
-    let mut copy = arg[..size].to_vec();
+    // The driver works on a copy: after an error the caller's bytes are as they were. It has only zeros when the
+    // request's number does not say that it takes an argument.
+    let takes_argument = request >> 30 & 1 != 0;
+    let mut copy = if takes_argument { arg[..size].to_vec() } else { vec![0; size] };
     let bytes = copy.as_mut_slice();
     let reply = match &object {
         Object::Ctrl(file) => ctrl::ioctl(machine, file, request, bytes),

@@ -1,36 +1,30 @@
 //! The memory node: `N` commands, and the buffer metadata of the control node.
 
 use crate::driver::descriptor::borrow;
-use crate::driver::dmabuf::{DmaBuf, Metadata};
+use crate::driver::dmabuf::{BufferFacts, BufferRequest, DmaBuf, Metadata};
+use crate::driver::heaps::{
+    CARVEOUT_BYTES, CARVEOUTS, CONTIGUOUS_BYTES, first_carveout, has_system, order as heap_order,
+};
 use crate::driver::machine::{Driver, Machine};
 use crate::driver::nodes::argument::Reply;
 use crate::findings::Checks;
 use crate::violations::Consequence;
 use nix::errno::Errno;
 use nvgpu_sys::*;
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
+use std::os::fd::IntoRawFd;
 use std::sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Heaps of an Orin AGX that `GET_AVAILABLE_HEAPS` lists (the virtual-memory heap is not among them).
-const CARVEOUTS: u32 = 0x1000_0004;
-/// Bytes of each carveout.
-const CARVEOUT_BYTES: u64 = 64 << 20;
-/// Heaps that exclude others in one mask.
-const EXCLUSIVE: u32 = NVMAP_HEAP_CARVEOUT_IVM | NVMAP_HEAP_CARVEOUT_VIDMEM;
-/// Heaps the driver knows.
-const KNOWN: u32 = NVMAP_HEAP_IOVMM
-    | NVMAP_HEAP_CARVEOUT_VPR
-    | NVMAP_HEAP_CARVEOUT_TSEC
-    | NVMAP_HEAP_CARVEOUT_VIDMEM
-    | NVMAP_HEAP_CARVEOUT_GPU
-    | NVMAP_HEAP_CARVEOUT_FSI
-    | NVMAP_HEAP_CARVEOUT_IVM
-    | NVMAP_HEAP_CARVEOUT_GENERIC;
+/// Heaps that exclude others in one mask, in the order in which the driver looks for them.
+const EXCLUSIVE: [u32; 2] = [NVMAP_HEAP_CARVEOUT_IVM, NVMAP_HEAP_CARVEOUT_VIDMEM];
 const PAGE: u64 = crate::dram::PAGE;
 /// NUMA nodes that pass the driver's check: -1 for any, and up to the `MAX_NUMNODES` of the arm64 default
 /// configuration, itself included.
 const NUMA_NODES: std::ops::RangeInclusive<i32> = -1..=16;
+/// `heap_number` of a buffer that is shared with no other virtual machine (`NVMAP_IVM_INVALID_PEER`).
+const NO_PEER: u32 = u32::MAX;
+/// Characters of a tag's label that are read (`NVMAP_TAG_LABEL_MAXLEN`).
+const LABEL_BYTES: u32 = 31;
 
 /// Serves an `N` command.
 pub(super) fn ioctl(machine: &Arc<Machine>, request: u32, arg: &mut [u8]) -> Reply {
@@ -54,45 +48,31 @@ pub(super) fn ioctl(machine: &Arc<Machine>, request: u32, arg: &mut [u8]) -> Rep
             Ok(())
         }),
         NVMAP_IOC_DUP_HANDLE => serve(arg, |a: &mut nvmap_duplicate_handle| {
-            let mut driver = machine.driver();
-            let buffer = Arc::clone(driver.handles.get(a.handle).ok_or(Errno::EINVAL)?);
-            if buffer.is_read_only() && a.access_flags & 2 != 0 {
-                return Err(Errno::EPERM);
-            }
-            a.dup_handle = driver.handles.add(buffer);
+            a.dup_handle = duplicate(machine, a.handle, a.access_flags)?;
             Ok(())
         }),
         NVMAP_IOC_PARAMETERS => serve(arg, |a| parameters(machine, a)),
-        NVMAP_IOC_WRITE => serve(arg, |a| transfer(machine, a, true)),
-        NVMAP_IOC_READ => serve(arg, |a| transfer(machine, a, false)),
-        NVMAP_IOC_CACHE => serve(arg, |a: &mut nvmap_cache_op| cache(machine, a.handle, a.len.into(), a.op)),
-        NVMAP_IOC_CACHE_64 => serve(arg, |a: &mut nvmap_cache_op_64| cache(machine, a.handle, a.len, a.op)),
-        NVMAP_IOC_CACHE_LIST => serve(arg, |a: &mut nvmap_cache_op_list| {
-            let count = a.nr & !NVMAP_ELEM_SIZE_U64;
-            if count == 0 || a.handles == 0 || a.offsets == 0 || a.sizes == 0 || !(0..=2).contains(&a.op) {
-                return Err(Errno::EINVAL);
-            }
-            // The SoC is I/O coherent: the driver does nothing more.
-            Ok(())
+        NVMAP_IOC_WRITE => transfer(machine, arg, true),
+        NVMAP_IOC_READ => transfer(machine, arg, false),
+        NVMAP_IOC_CACHE => serve(arg, |a: &mut nvmap_cache_op| {
+            let (addr, handle, len, op) = (a.addr, a.handle, a.len.into(), a.op);
+            cache(machine, &nvmap_cache_op_64 { addr, handle, len, op, ..Default::default() })
         }),
+        NVMAP_IOC_CACHE_64 => serve(arg, |a| cache(machine, a)),
+        NVMAP_IOC_CACHE_LIST => serve(arg, |a| cache_list(machine, a)),
         NVMAP_IOC_SET_TAG_LABEL => serve(arg, |a: &mut nvmap_set_tag_label| {
-            machine.user.read(a.addr, a.len.min(63) as usize).map(drop)
+            machine.user.read(a.addr, a.len.min(LABEL_BYTES) as usize).map(drop)
         }),
         NVMAP_IOC_GET_AVAILABLE_HEAPS => serve(arg, |a: &mut nvmap_available_heaps| {
-            a.heaps = CARVEOUTS.into();
+            a.heaps = CARVEOUTS.into_iter().fold(0, |heaps, heap| heaps | u64::from(heap));
             Ok(())
         }),
         NVMAP_IOC_GET_HEAP_SIZE => serve(arg, |a: &mut nvmap_heap_size| {
-            a.size = heap_bytes(machine, a.heap)?.0;
+            first_carveout(a.heap).ok_or(Errno::ENODEV)?;
+            a.size = CARVEOUT_BYTES;
             Ok(())
         }),
-        NVMAP_IOC_QUERY_HEAP_PARAMS => serve(arg, |a: &mut nvmap_query_heap_params| {
-            (a.total, a.free) = heap_bytes(machine, a.heap_mask)?;
-            a.granule_size = PAGE as u32;
-            a.largest_free_block = if a.heap_mask == NVMAP_HEAP_IOVMM { PAGE } else { a.free };
-            a.contig = (a.heap_mask != NVMAP_HEAP_IOVMM).into();
-            Ok(())
-        }),
+        NVMAP_IOC_QUERY_HEAP_PARAMS => serve(arg, |a: &mut nvmap_query_heap_params| query_heap(machine, a)),
         _ => Err(Errno::ENOTTY),
     }
 }
@@ -119,38 +99,86 @@ fn create(machine: &Machine, size: u64) -> Result<u32, Errno> {
     Ok(driver.handles.add(buffer))
 }
 
+/// The handle's buffer, or `EINVAL`.
+fn buffer_of(driver: &Driver, handle: u32) -> Result<Arc<DmaBuf>, Errno> {
+    driver.handles.get(handle).map(Arc::clone).ok_or(Errno::EINVAL)
+}
+
 fn alloc(machine: &Machine, a: &nvmap_alloc_handle) -> Result<(), Errno> {
     if !NUMA_NODES.contains(&a.numa_nid) || a.align != 0 && !a.align.is_power_of_two() || a.handle == 0 {
         return Err(Errno::EINVAL);
     }
     let mut driver = machine.driver();
-    let buffer = Arc::clone(driver.handles.get(a.handle).ok_or(Errno::EINVAL)?);
-    if buffer.backing().is_some() {
-        return Err(Errno::EEXIST);
-    }
-    if a.heap_mask & EXCLUSIVE != 0 && a.heap_mask & !EXCLUSIVE != 0 {
-        return Err(Errno::EINVAL);
-    }
-    if a.heap_mask & !KNOWN != 0 || buffer.size() > machine.dram.size() {
+    let buffer = buffer_of(&driver, a.handle)?;
+    let (mask, size) = (a.heap_mask, buffer.size());
+    // The size comes before all else, also of a handle that has memory (`is_nvmap_memory_available`).
+    let most = if has_system(mask) {
+        machine.dram.size()
+    } else {
+        driver.buffers.taken(first_carveout(mask).ok_or(Errno::ENOMEM)?).free()
+    };
+    if size > most {
         return Err(Errno::ENOMEM);
     }
-    // Without a generic carveout the virtual-memory heap replaces it. Heaps are tried from the highest
-    // bit down.
-    let mut mask = a.heap_mask;
-    if mask & NVMAP_HEAP_CARVEOUT_GENERIC != 0 {
-        mask = mask & !NVMAP_HEAP_CARVEOUT_GENERIC | NVMAP_HEAP_IOVMM;
+    if buffer.facts().heap != 0 {
+        return Err(Errno::EEXIST);
     }
-    let present = mask & (NVMAP_HEAP_IOVMM | CARVEOUTS);
-    let small = buffer.size() <= CARVEOUT_BYTES;
-    let usable = if small { present } else { present & NVMAP_HEAP_IOVMM };
-    let heap = usable.checked_ilog2().map(|bit| 1 << bit).ok_or(Errno::ENOMEM)?;
-    let poisoned = machine.config.checks().contains(Checks::INIT);
-    buffer.allocate(heap, a.flags, a.align, &machine.dram, poisoned)?;
-    if let Some(backing) = buffer.backing() {
-        machine.forget(&backing);
-    }
+    // The driver keeps what is asked for also when it then has no memory for it.
+    let cached = if mask & NVMAP_HEAP_CARVEOUT_VPR == 0 { a.flags & NVMAP_HANDLE_CACHE_FLAG } else { 0 };
+    let flags = a.flags & !NVMAP_HANDLE_KIND_SPECIFIED;
+    buffer.request(BufferRequest { flags, coherency: cached, align: a.align.max(PAGE as u32) });
     machine.remember(&mut driver, &buffer);
-    Ok(())
+    if EXCLUSIVE.iter().any(|one| mask & one != 0 && mask & !one != 0) {
+        return Err(Errno::EINVAL);
+    }
+    for heap in heap_order(mask, size) {
+        let place = if heap != NVMAP_HEAP_IOVMM {
+            driver.buffers.taken(heap).find(size)
+        } else if flags & NVMAP_HANDLE_PHYS_CONTIG != 0 && size > CONTIGUOUS_BYTES {
+            None
+        } else {
+            check_node(machine, a.numa_nid)?;
+            Some(0)
+        };
+        if let Some(offset) = place {
+            let poisoned = machine.config.checks().contains(Checks::INIT);
+            buffer.allocate(heap, offset, &machine.dram, poisoned)?;
+            if let Some(backing) = buffer.backing() {
+                machine.forget(&backing);
+            }
+            machine.remember(&mut driver, &buffer);
+            return Ok(());
+        }
+    }
+    Err(Errno::ENOMEM)
+}
+
+/// The memory of an Orin is one NUMA node.
+fn check_node(machine: &Machine, node: i32) -> Result<(), Errno> {
+    if node <= 0 {
+        return Ok(());
+    }
+    let text = format!("there is no NUMA node {node}: the kernel follows a null pointer; pass -1");
+    machine.violations.freeze("NVMAP_IOC_ALLOC", text)
+}
+
+/// A handle of the same buffer, or of what may only be read of it.
+fn duplicate(machine: &Machine, handle: u32, access: u32) -> Result<u32, Errno> {
+    let mut driver = machine.driver();
+    let buffer = buffer_of(&driver, handle)?;
+    let reads = access == NVMAP_HANDLE_RO;
+    if buffer.is_read_only() && !reads {
+        return Err(Errno::EPERM);
+    }
+    // Without memory the number is tried as a descriptor.
+    if buffer.facts().heap == 0 {
+        return Err(Errno::EBADF);
+    }
+    let buffer = match reads && !buffer.is_read_only() {
+        true => driver.buffers.find_or_add(buffer.read_only()?)?,
+        false => buffer,
+    };
+    Ok(driver.handles.add(buffer))
 }
 
 /// `FREE` takes its number by value, never fails, and closes a buffer's descriptor that is passed by mistake.
@@ -172,21 +200,26 @@ fn free(machine: &Machine, arg: &[u8]) -> Reply {
 }
 
 fn get_fd(machine: &Machine, handle: u32) -> Result<i32, Errno> {
-    let driver = machine.driver();
+    let mut driver = machine.driver();
     if let Some(buffer) = driver.handles.get(handle) {
         return Ok(buffer.descriptor()?.into_raw_fd());
     }
     // The number is then tried as a descriptor.
-    if machine.is_buffer(&driver, handle as i32) {
-        return Err(Errno::EINVAL);
-    }
-    Err(Errno::EBADF)
+    machine.buffer(&mut driver, handle as i32)?;
+    machine.violations.record(
+        Consequence::Corruption,
+        "NVMAP_IOC_GET_FD",
+        format!(
+            "{handle} is a buffer's descriptor and not a handle: the driver drops a reference of its file"
+        ),
+    );
+    Err(Errno::EINVAL)
 }
 
 fn from_fd(machine: &Machine, fd: i32) -> Result<u32, Errno> {
     let mut driver = machine.driver();
     let buffer = machine.buffer(&mut driver, fd)?;
-    if buffer.backing().is_none() {
+    if buffer.facts().heap == 0 {
         return Err(Errno::EINVAL);
     }
     if let Some(fd) = borrow(fd) {
@@ -195,88 +228,161 @@ fn from_fd(machine: &Machine, fd: i32) -> Result<u32, Errno> {
     Ok(driver.handles.add(buffer))
 }
 
+/// What the driver does not set stays as the program passed it.
 fn parameters(machine: &Machine, a: &mut nvmap_handle_parameters) -> Result<(), Errno> {
-    let driver = machine.driver();
-    let facts = driver.handles.get(a.handle).ok_or(Errno::ENODEV)?.facts();
-    *a = nvmap_handle_parameters {
-        handle: a.handle,
-        access_flags: if facts.flags & NVMAP_HANDLE_RO != 0 { 1 } else { 3 },
-        heap: facts.heap.into(),
-        align: facts.align.into(),
-        coherency: (facts.flags & NVMAP_HANDLE_CACHE_FLAG).into(),
-        size: facts.size,
-        serial_id: facts.serial,
-        ..Default::default()
-    };
+    let facts = machine.driver().handles.get(a.handle).ok_or(Errno::ENODEV)?.facts();
+    let scattered = facts.heap == NVMAP_HEAP_IOVMM && facts.request.flags & NVMAP_HANDLE_PHYS_CONTIG == 0;
+    a.contig = (facts.heap != 0 && !scattered).into();
+    a.heap = facts.heap.into();
+    a.heap_number = NO_PEER;
+    a.size = facts.size;
+    a.align = facts.request.align.into();
+    a.offset = 0;
+    a.coherency = facts.request.coherency.into();
+    if facts.read_only {
+        a.access_flags = NVMAP_HANDLE_RO;
+    }
+    a.serial_id = facts.serial;
     Ok(())
 }
 
-/// Strided copy between a buffer and the program's memory.
-fn transfer(machine: &Machine, a: &mut nvmap_rw_handle, write: bool) -> Result<(), Errno> {
-    let buffer = Arc::clone(machine.driver().handles.get(a.handle).ok_or(Errno::EINVAL)?);
+/// Strided copy between a buffer and the program's memory. Once the access is allowed the driver writes `count`
+/// back, in bytes, also when it fails.
+fn transfer(machine: &Machine, arg: &mut [u8], write: bool) -> Reply {
+    let bytes = arg.get_mut(..size_of::<nvmap_rw_handle>()).ok_or(Errno::EFAULT)?;
+    let mut a = nvmap_rw_handle::read_from_bytes(bytes).map_err(|_| Errno::EFAULT)?;
     if a.addr == 0 || a.count == 0 || a.elem_size == 0 {
         return Err(Errno::EINVAL);
     }
-    let backing = buffer.backing().ok_or(Errno::EPERM)?;
-    if write && buffer.is_read_only() {
+    let buffer = buffer_of(&machine.driver(), a.handle)?;
+    if write && buffer.is_read_only() || !write && buffer.facts().heap == NVMAP_HEAP_CARVEOUT_VPR {
         return Err(Errno::EPERM);
     }
-    let count = std::mem::take(&mut a.count);
-    let element = a.elem_size;
-    for i in 0..count {
-        let offset =
-            i.checked_mul(a.hmem_stride).and_then(|o| o.checked_add(a.offset)).ok_or(Errno::EINVAL)?;
-        let end = offset.checked_add(element).ok_or(Errno::EINVAL)?;
-        let user = i.checked_mul(a.user_stride).and_then(|o| o.checked_add(a.addr)).ok_or(Errno::EINVAL)?;
-        if end > backing.len() {
-            return Err(Errno::EINVAL);
+    let asked = a.count.wrapping_mul(a.elem_size);
+    let copied = copy(machine, &buffer, &a, write);
+    a.count = copied.unwrap_or(0);
+    a.write_to(bytes).map_err(|_| Errno::EFAULT)?;
+    if copied? < asked { Err(Errno::EINTR) } else { Ok(0) }
+}
+
+/// Bytes that were copied; of the element that could not be copied, as the driver has it, its size
+/// (`rw_handle`).
+fn copy(machine: &Machine, buffer: &DmaBuf, a: &nvmap_rw_handle, write: bool) -> Result<u64, Errno> {
+    let backing = buffer.backing().ok_or(Errno::EPERM)?;
+    let (size, mut offset, mut user) = (buffer.size(), a.offset, a.addr);
+    let (mut element, mut stride, mut user_stride, mut count) =
+        (a.elem_size, a.hmem_stride, a.user_stride, a.count);
+    if element == stride && element == user_stride && offset.is_multiple_of(8) {
+        element = element.wrapping_mul(count);
+        (stride, user_stride, count) = (element, element, 1);
+    }
+    let end = stride.wrapping_mul(count - 1).wrapping_add(offset).wrapping_add(element);
+    let is_outside = element > size || offset >= size || end > size;
+    if is_outside || element > stride.min(user_stride) || user_stride > (size - offset) / count {
+        return Err(Errno::EINVAL);
+    }
+    let mut copied = 0;
+    for _ in 0..count {
+        if offset.wrapping_add(element) > size {
+            return Err(Errno::EFAULT);
         }
         let host = backing.ptr().as_ptr() as u64 + offset;
         let (from, to) = if write { (user, host) } else { (host, user) };
-        machine.user.copy(from, to, element)?;
-        a.count += 1;
-        if a.hmem_stride == 0 && a.user_stride == 0 {
-            // The same bytes over and over: once is enough.
-            a.count = count;
-            break;
+        if machine.user.copy(from, to, element).is_err() {
+            if write {
+                // As `copy_from_user` does.
+                machine.user.write_own(host, &vec![0; element as usize])?;
+            }
+            return Ok(element);
         }
+        copied += element;
+        user = user.wrapping_add(user_stride);
+        offset = offset.wrapping_add(stride);
     }
-    Ok(())
+    Ok(copied)
 }
 
-/// Cache maintenance: nothing to do on a coherent SoC, but the arguments are checked.
-fn cache(machine: &Machine, handle: u32, len: u64, op: i32) -> Result<(), Errno> {
-    let driver = machine.driver();
-    let buffer = driver.handles.get(handle).ok_or(Errno::EINVAL)?;
-    if !(0..=2).contains(&op) || len > buffer.size() {
+/// Cache maintenance of a mapping: nothing to do on a coherent SoC, but the arguments are checked.
+fn cache(machine: &Machine, a: &nvmap_cache_op_64) -> Result<(), Errno> {
+    if a.addr == 0 || !(0..=2).contains(&a.op) {
         return Err(Errno::EINVAL);
     }
+    let buffer = buffer_of(&machine.driver(), a.handle)?;
+    let (into, mapping) = machine.mappings.find(a.addr as usize).ok_or(Errno::EADDRNOTAVAIL)?;
+    if a.len > (mapping.len.next_multiple_of(PAGE as usize) - into) as u64 {
+        return Err(Errno::EADDRNOTAVAIL);
+    }
+    let start = mapping.offset + into as u64;
+    if mapping.buffer.facts().serial != buffer.facts().serial || start + a.len > buffer.size() {
+        return Err(Errno::EFAULT);
+    }
     Ok(())
 }
 
-/// Total and free bytes of one heap.
-fn heap_bytes(machine: &Machine, heap: u32) -> Result<(u64, u64), Errno> {
-    match heap {
-        NVMAP_HEAP_IOVMM => Ok((machine.dram.size(), machine.dram.free_bytes())),
-        one if one.is_power_of_two() && one & CARVEOUTS != 0 => Ok((CARVEOUT_BYTES, CARVEOUT_BYTES)),
-        _ => Err(Errno::ENODEV),
+/// Cache maintenance of parts of buffers: the driver looks at the handles, and no further (`nvmap_ioctl_cache_maint_list`,
+/// `nvmap_do_cache_maint_list`).
+fn cache_list(machine: &Machine, a: &nvmap_cache_op_list) -> Result<(), Errno> {
+    if a.nr == 0 || a.nr > u32::MAX / 4 {
+        return Err(Errno::EINVAL);
     }
+    let element = if a.op as u32 & NVMAP_ELEM_SIZE_U64 == 0 { 4 } else { 8 };
+    // A list takes memory of the kernel's; it gives no more than there is.
+    if u64::from(a.nr) * (12 + 2 * element) > machine.dram.size() {
+        return Err(Errno::ENOMEM);
+    }
+    if a.handles == 0 || a.offsets == 0 || a.sizes == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let count = a.nr as usize;
+    let handles = machine.user.read_array::<u32>(a.handles, count)?;
+    machine.user.read(a.offsets, count * element as usize)?;
+    machine.user.read(a.sizes, count * element as usize)?;
+    let mut driver = machine.driver();
+    let (mut synced, mut of_system) = (0, 0);
+    for handle in handles {
+        let buffer = buffer_of(&driver, handle)?;
+        let facts = buffer.facts();
+        if facts.heap == 0 {
+            let text = format!("{handle:#x} has no memory: the driver keeps the buffer for ever");
+            machine.violations.record(Consequence::Leak, "NVMAP_IOC_CACHE_LIST", text);
+            driver.handles.lose(buffer);
+            return Err(Errno::EPERM);
+        }
+        synced += usize::from(facts.request.flags & NVMAP_HANDLE_CACHE_SYNC_AT_RESERVE != 0);
+        of_system += usize::from(facts.heap == NVMAP_HEAP_IOVMM);
+    }
+    let is_mixed = |some: usize| !some.is_multiple_of(count);
+    if is_mixed(synced) || synced != 0 && is_mixed(of_system) { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-/// Whether a buffer's descriptor may be mapped by the CPU.
+/// `QUERY_HEAP_PARAMS`: what a heap has not, the driver leaves as the program passed it
+/// (`nvmap_ioctl_query_heap_params`).
+fn query_heap(machine: &Machine, a: &mut nvmap_query_heap_params) -> Result<(), Errno> {
+    a.largest_free_block = PAGE;
+    if a.heap_mask & NVMAP_HEAP_CARVEOUT_MASK != 0 {
+        let heap = first_carveout(a.heap_mask).ok_or(Errno::ENODEV)?;
+        (a.total, a.free) = (CARVEOUT_BYTES, machine.driver().buffers.taken(heap).free());
+    } else if a.heap_mask & NVMAP_HEAP_IOVMM != 0 {
+        (a.total, a.free) = (machine.dram.size(), machine.dram.free_bytes());
+        a.granule_size = PAGE as u32;
+    }
+    Ok(())
+}
+
+/// Whether a buffer's descriptor may be mapped by the CPU, `writes` shared with others.
 ///
 /// # Errors
-/// `EPERM` before it has memory, `EINVAL` beyond its end.
-pub(crate) fn check_mmap(machine: &Machine, fd: BorrowedFd<'_>, len: u64, offset: i64) -> Result<(), Errno> {
-    if machine.buffer_state(fd) == Some(false) {
-        return Err(Errno::EPERM);
+/// `EACCES` for writes to what may only be read; `EINVAL` beyond its end; `EPERM` before it has memory, and
+/// for memory that the CPU may not see.
+pub(crate) fn check_mmap(facts: BufferFacts, writes: bool, len: u64, offset: i64) -> Result<(), Errno> {
+    if facts.read_only && writes {
+        return Err(Errno::EACCES);
     }
-    let size = nix::sys::stat::fstat(fd.as_fd())?.st_size;
     let end = u64::try_from(offset).ok().and_then(|o| o.checked_add(len));
-    if end.is_none_or(|end| end > (size as u64).next_multiple_of(PAGE)) {
+    if end.is_none_or(|end| end > facts.size) {
         return Err(Errno::EINVAL);
     }
-    Ok(())
+    if facts.heap == 0 || facts.heap == NVMAP_HEAP_CARVEOUT_VPR { Err(Errno::EPERM) } else { Ok(()) }
 }
 
 /// `REGISTER_BUFFER`: attaches metadata.
@@ -288,7 +394,7 @@ pub(super) fn register(machine: &Machine, a: &mut nvgpu_gpu_register_buffer_args
     {
         return Err(Errno::EINVAL);
     }
-    let buffer = find(machine, &mut machine.driver(), a.dmabuf_fd)?;
+    let buffer = machine.buffer(&mut machine.driver(), a.dmabuf_fd)?;
     let modify = a.flags & NVGPU_GPU_REGISTER_BUFFER_FLAGS_MODIFY != 0;
     if buffer.metadata().is_some_and(|m| !(modify && m.mutable)) {
         return Err(Errno::EINVAL);
@@ -307,7 +413,7 @@ pub(super) fn register(machine: &Machine, a: &mut nvgpu_gpu_register_buffer_args
 /// `GET_BUFFER_INFO`: what `REGISTER_BUFFER` attached.
 pub(super) fn info(machine: &Machine, a: &mut nvgpu_gpu_get_buffer_info_args) -> Reply {
     let (fd, room, address) = (a.in_dmabuf_fd(), a.in_metadata_size(), a.in_metadata_addr());
-    let buffer = find(machine, &mut machine.driver(), fd)?;
+    let buffer = machine.buffer(&mut machine.driver(), fd)?;
     let metadata = buffer.metadata();
     let bytes = metadata.as_ref().map_or(&[][..], |m| &m.bytes);
     machine.user.write(address, &bytes[..bytes.len().min(room as usize)])?;
@@ -325,8 +431,4 @@ pub(super) fn info(machine: &Machine, a: &mut nvgpu_gpu_get_buffer_info_args) ->
         out_size: buffer.size(),
     };
     Ok(0)
-}
-
-fn find(machine: &Machine, driver: &mut Driver, fd: i32) -> Result<Arc<DmaBuf>, Errno> {
-    machine.buffer(driver, fd).map_err(|_| Errno::EINVAL)
 }

@@ -1,5 +1,7 @@
 //! Paths of the device nodes, as a Jetson with r36 has them.
 
+use crate::what_if::{WhatIf, WhatIfs};
+
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -32,33 +34,55 @@ const NODES: [&str; 13] = [
     "tsg",
 ];
 
+/// The nodes that there are before the GPU has had power once, under both names.
+const POWER: &[&str] = NODES.split_at(1).0;
+/// The control node of a desktop or display driver, and its minor number.
+const DISPLAY: (&str, u32) = ("/dev/nvidiactl", 255);
+
 /// What `path` names on this machine, if it is the driver's.
-pub(crate) fn place(path: &str) -> Option<Place> {
+pub(crate) fn place(path: &str, what_if: &WhatIfs) -> Option<Place> {
     let number = |i: usize| Place::Node { minor: i as u32 };
+    let nodes = nodes(what_if);
     match path.strip_suffix('/').unwrap_or(path) {
         "/dev/nvgpu" => return Some(Place::Folder(&["igpu0"])),
-        GPU => return Some(Place::Folder(&NODES)),
+        GPU => return Some(Place::Folder(nodes)),
         _ => (),
     }
-    match path {
-        "/dev/nvmap" => Some(number(NODES.len())),
-        "/dev/host1x-fence" => Some(number(NODES.len() + 1)),
-        _ => NODES.iter().position(|node| *node == self::node(path).unwrap_or_default()).map(number),
+    match node(path, what_if)? {
+        "nvmap" => Some(number(NODES.len())),
+        "host1x-fence" => Some(number(NODES.len() + 1)),
+        "nvidiactl" => Some(Place::Node { minor: DISPLAY.1 }),
+        name => nodes.iter().position(|node| *node == name).map(number),
     }
 }
 
-/// Name of a node of the GPU: both ways in which r36 calls them.
-pub(crate) fn node(path: &str) -> Option<&str> {
-    if path == "/dev/nvhost-gpu" {
-        return Some("channel");
+/// Nodes of the GPU. The driver makes `power` when the module is loaded, and the others once the GPU has got
+/// power (`gk20a_power_node_init`, `gk20a_user_nodes_init`, os/linux/ioctl.c, r36.4.3).
+fn nodes(what_if: &WhatIfs) -> &'static [&'static str] {
+    if what_if.has(WhatIf::ONLY_POWER) { POWER } else { &NODES }
+}
+
+/// Name of a node, by any path that it has: r36 has two for each of the GPU.
+pub(crate) fn node(path: &str, what_if: &WhatIfs) -> Option<&'static str> {
+    match path {
+        "/dev/nvmap" => return Some("nvmap"),
+        "/dev/host1x-fence" => return Some("host1x-fence"),
+        _ if path == DISPLAY.0 && what_if.has(WhatIf::DISPLAY_DRIVER) => return Some("nvidiactl"),
+        _ => (),
     }
     let new = path.strip_prefix(GPU).and_then(|rest| rest.strip_prefix('/'));
-    new.or_else(|| path.strip_prefix("/dev/nvhost-")?.strip_suffix("-gpu"))
+    let old = || path.strip_prefix("/dev/nvhost-")?.strip_suffix("-gpu");
+    let name = if path == "/dev/nvhost-gpu" { "channel" } else { new.or_else(old)? };
+    nodes(what_if).iter().copied().find(|node| *node == name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn place(path: &str) -> Option<Place> {
+        super::place(path, &WhatIfs::default())
+    }
 
     #[test]
     fn both_names_of_a_node_are_one() {

@@ -1,13 +1,16 @@
 //! `SETUP_BIND`: the ring of a channel.
 
-use crate::driver::channel::Channel;
+use crate::driver::channel::{Channel, ChannelState};
 use crate::driver::machine::Machine;
 use crate::driver::nodes::argument::Reply;
+use crate::driver::tsg::Tsg;
 use crate::findings::Checks;
+use crate::gpu::classes::GRAPHICS_RUNLIST;
 use crate::gpu::gmmu::PteAttributes;
 use crate::gpu::userd::Ring;
 use crate::poison::POISON;
 use crate::violations::Consequence;
+use crate::what_if::WhatIf;
 use nix::errno::Errno;
 use nvgpu_sys::*;
 use std::sync::Arc;
@@ -27,9 +30,7 @@ pub(super) fn setup_bind(
     check_entries(entries, if usermode { 2 } else { 4 })?;
     let mut state = channel.state();
     let space = state.address_space.clone().ok_or(Errno::EINVAL)?;
-    if state.tsg.is_none() {
-        return Err(Errno::EINVAL);
-    }
+    let tsg = state.tsg.clone().ok_or(Errno::EINVAL)?;
     if channel.instance.bindings().ring.is_some() || state.kernel_ring {
         return Err(Errno::EEXIST);
     }
@@ -39,6 +40,7 @@ pub(super) fn setup_bind(
     if !usermode {
         // Kernel-mode submission is a separate path, which no client of this machine uses: the ring exists,
         // and submits fail.
+        schedule(machine, &tsg, &state)?;
         state.kernel_ring = true;
         state.deterministic = deterministic;
         return Ok(0);
@@ -76,17 +78,34 @@ pub(super) fn setup_bind(
         // nvmap gives memory that is zero: the put index that the program has not written yet is.
         userd.clear(POISON);
     }
+    schedule(machine, &tsg, &state).map_err(undo)?;
     {
         let mut bindings = channel.instance.bindings();
         bindings.ring = Some(Ring::new(entries, va, userd));
         bindings.tables = Some(Arc::clone(space.tables()));
     }
     state.deterministic = true;
+    let is_dead = machine.config.what_if.has(WhatIf::DEAD_VEID_0)
+        && state.veid == 0
+        && channel.instance.runlist() == GRAPHICS_RUNLIST;
     drop(state);
     a.work_submit_token = channel.instance.token();
     (a.gpfifo_gpu_va, a.userd_gpu_va, a.usermode_mmio_gpu_va) = (0, 0, 0);
-    machine.gpu.add_channel(&channel.instance);
+    // The host never fetches for a channel that is on no runlist. Only the graphics runlist has subcontexts.
+    if !is_dead {
+        machine.gpu.add_channel(&channel.instance);
+    }
     Ok(0)
+}
+
+/// The channel's subcontext goes into the instance blocks of its group.
+fn schedule(machine: &Machine, tsg: &Tsg, channel: &ChannelState) -> Result<(), Errno> {
+    if tsg.state().subcontexts.schedule(channel.veid, channel.bound_veid) {
+        return Ok(());
+    }
+    let text = "the channel was put into its group before it had an address space: the kernel dereferences a null pointer; \
+                bind the address space first";
+    machine.violations.freeze("NVGPU_IOCTL_CHANNEL_SETUP_BIND", text)
 }
 
 /// `ALLOC_GPFIFO_EX`: the older form, kernel-mode only.

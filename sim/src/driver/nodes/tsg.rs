@@ -4,20 +4,21 @@ use crate::driver::channel::Channel;
 use crate::driver::files::Object;
 use crate::driver::machine::Machine;
 use crate::driver::nodes::argument::{Reply, accept, with};
-use crate::driver::tsg::{SmRecord, Tsg, VEIDS, Veid};
+use crate::driver::tsg::{SmRecord, Tsg};
 use crate::driver::unbind::{self, Preempting, Unbound};
 use crate::violations::Consequence;
 use nix::errno::Errno;
+use nv_hw::fault::hww_esr;
 use nvgpu_sys::*;
 use std::os::fd::IntoRawFd;
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Warp and global errors that are reported: the driver's masks.
-const GLOBAL_MASK: u32 = 0x1174;
-const WARP_MASK: u32 = 0x0f85_eb64;
 /// Bounds of a time slice in microseconds.
 const TIMESLICE: std::ops::RangeInclusive<u32> = 1000..=50_000;
+
+/// Ways of a set of the L2 cache (`GPU_LIT_NUM_LTC_LTS_WAYS` of ga10b).
+const L2_WAYS: u32 = 16;
 
 /// A new group.
 pub(super) fn open(machine: &Machine) -> Result<Arc<Tsg>, Errno> {
@@ -66,7 +67,8 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
         NVGPU_TSG_IOCTL_SET_L2_MAX_WAYS_EVICT_LAST => {
             with(bytes, |a: &mut nvgpu_tsg_l2_max_ways_evict_last_args| {
                 let mut state = tsg.state();
-                accept(!state.contexts.is_empty())?;
+                // The driver reads back what it wrote: without a context that is 0.
+                accept(a.max_ways <= L2_WAYS && (state.has_memory || a.max_ways == 0))?;
                 state.l2_ways = a.max_ways;
                 Ok(0)
             })
@@ -78,9 +80,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
             })
         }
         NVGPU_TSG_IOCTL_SET_L2_SECTOR_PROMOTION => {
-            with(bytes, |a: &mut nvgpu_tsg_set_l2_sector_promotion_args| {
-                accept(matches!(a.promotion_flag, 1 | 2 | 4))
-            })
+            with(bytes, |a: &mut nvgpu_tsg_set_l2_sector_promotion_args| set_promotion(tsg, a.promotion_flag))
         }
         NVGPU_TSG_IOCTL_BIND_SCHEDULING_DOMAIN => {
             with(bytes, |a: &mut nvgpu_tsg_bind_scheduling_domain_args| {
@@ -90,9 +90,9 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
             })
         }
         NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT => with(bytes, |a| create_subcontext(machine, tsg, a)),
-        NVGPU_TSG_IOCTL_DELETE_SUBCONTEXT => {
-            with(bytes, |a: &mut nvgpu_tsg_delete_subcontext_args| delete_subcontext(machine, tsg, a.veid))
-        }
+        NVGPU_TSG_IOCTL_DELETE_SUBCONTEXT => with(bytes, |a: &mut nvgpu_tsg_delete_subcontext_args| {
+            tsg.state().subcontexts.delete(a.veid).map(|()| 0)
+        }),
         _ => Err(Errno::ENOTTY),
     }
 }
@@ -100,6 +100,22 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
 /// `EPERM` while a tool has locked the scheduling parameters.
 fn check_unlocked(machine: &Machine) -> Reply {
     if machine.driver().sched_locked { Err(Errno::EPERM) } else { Ok(0) }
+}
+
+/// The driver sets bits of the register and clears none (`tu104_set_l2_sector_promotion` gives no mask), reads it
+/// back, and refuses when it reads something else: promotion goes up once. Without a context it reads 0.
+fn set_promotion(tsg: &Tsg, flag: u32) -> Reply {
+    let promotion = match flag {
+        NVGPU_GPU_IOCTL_TSG_L2_SECTOR_PROMOTE_FLAG_NONE => 0,
+        NVGPU_GPU_IOCTL_TSG_L2_SECTOR_PROMOTE_FLAG_64B => 1,
+        NVGPU_GPU_IOCTL_TSG_L2_SECTOR_PROMOTE_FLAG_128B => 2,
+        _ => return Err(Errno::EINVAL),
+    };
+    let mut state = tsg.state();
+    if state.has_memory {
+        state.l2_promotion |= promotion;
+    }
+    accept(state.l2_promotion == promotion)
 }
 
 fn open_event(machine: &Machine, tsg: &Tsg, a: &mut nvgpu_event_id_ctrl_args) -> Reply {
@@ -124,20 +140,23 @@ fn create_subcontext(machine: &Machine, tsg: &Tsg, a: &mut nvgpu_tsg_create_subc
     let Some(Object::AddressSpace(space)) = machine.object_by_number(a.as_fd) else {
         return Err(Errno::EINVAL);
     };
-    a.veid = tsg.create_subcontext(a.type_, &space)?;
+    a.veid = tsg.state().subcontexts.create(a.type_ == NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC, &space)?;
     Ok(0)
 }
 
-/// The 24 bytes that describe the last error of an SM.
+/// The 24 bytes that describe the last error of an SM: zeros before there is one, the masks included.
 pub(super) fn sm_record(tsg: &Tsg, sm_id: u32) -> Result<[u8; 24], Errno> {
-    let SmRecord { global_esr, warp_esr, pc } =
-        *tsg.state().sm_errors.get(sm_id as usize).ok_or(Errno::EINVAL)?;
+    let error = *tsg.state().sm_errors.get(sm_id as usize).ok_or(Errno::EINVAL)?;
+    if error == SmRecord::default() {
+        return Ok([0; 24]);
+    }
+    let SmRecord { global_esr, warp_esr, pc } = error;
     let record = nvgpu_tsg_sm_error_state_record {
         global_esr,
         warp_esr,
         warp_esr_pc: pc,
-        global_esr_report_mask: GLOBAL_MASK,
-        warp_esr_report_mask: WARP_MASK,
+        global_esr_report_mask: hww_esr::GLOBAL_REPORT_MASK,
+        warp_esr_report_mask: hww_esr::WARP_REPORT_MASK,
     };
     record.as_bytes().try_into().map_err(|_| Errno::EINVAL)
 }
@@ -178,28 +197,18 @@ fn unbind(machine: &Machine, tsg: &Arc<Tsg>, bytes: &[u8]) -> Reply {
     match unbound {
         Unbound::Cleanly => {
             channel.instance.kill();
-            channel.leave();
+            channel.leave(false);
         }
         Unbound::Again => {}
         Unbound::Busy => {
             unbind::tear_down(machine.host(), tsg, channel.id(), unbound);
-            channel.leave();
+            channel.leave(false);
             return Err(Errno::EBUSY);
         }
     }
     tsg.entry.set_enabled(true);
     machine.gpu.wake();
     if unbound == Unbound::Again { Err(Errno::EAGAIN) } else { Ok(0) }
-}
-
-/// Deletes a subcontext; one that was never created is accepted.
-fn delete_subcontext(machine: &Machine, tsg: &Tsg, veid: u32) -> Reply {
-    let slot = usize::try_from(veid).ok().filter(|&v| v < VEIDS).ok_or(Errno::EINVAL)?;
-    if machine.channels.of_group(tsg).iter().any(|channel| channel.state().veid == veid) {
-        return Err(Errno::EINVAL);
-    }
-    tsg.state().veids[slot] = Veid::Free;
-    Ok(0)
 }
 
 fn number(bytes: &[u8]) -> Result<i32, Errno> {

@@ -5,11 +5,19 @@ use crate::gpu::compute_scheduler::{ComputeScheduler, ComputeState};
 use crate::gpu::context::{Context, Flow};
 use crate::gpu::exception::{Exception, HubClient};
 use crate::gpu::methods::inline_data::InlineData;
-use crate::gpu::methods::table::is_compute_method;
 use crate::gpu::semaphore::{Acquire, Compare, Reduce, Write};
+use nv_hw::class::c7c0::*;
+use nv_hw::class::subchannel;
+use nv_hw::fault::{class_error, mme_esr};
+
+use REPORT_SEMAPHORE_EXECUTE as Execute;
+use SEND_SIGNALING_PCAS2_B::PCAS_ACTION as Action;
+use SET_REPORT_SEMAPHORE_D as Report;
 
 /// Words of an inline launch descriptor.
 const INLINE_QMD_WORDS: usize = 64;
+/// The end of the methods that take it.
+const INLINE_QMD_END: u32 = LOAD_INLINE_QMD_DATA + 4 * INLINE_QMD_WORDS as u32;
 
 /// Method state of the compute class for one channel.
 #[derive(Debug)]
@@ -59,60 +67,80 @@ impl ComputeMethods {
             return Ok(Flow::Next);
         }
         // The inline class has a few more methods, none of which has an effect here.
-        if subchannel == 2 && matches!(address, 0x100 | 0x110 | 0x13c | 0x140) {
+        let nothing = [NO_OPERATION, WAIT_FOR_IDLE, SEND_GO_IDLE, PM_TRIGGER];
+        if subchannel == subchannel::INLINE_TO_MEMORY && nothing.contains(&address) {
             return Ok(Flow::Next);
         }
-        if subchannel != 1 || !is_compute_method(address) {
+        if subchannel != subchannel::COMPUTE || !is_compute_method(address) {
             return Err(Exception::IllegalMethod { class, subchannel, address, value });
         }
         let state = &mut self.state;
         match address {
-            0x2a4 | 0x7b4 if context.units.defects.contains(Defects::WINDOWS) => {
+            SET_SHADER_SHARED_MEMORY_WINDOW_B | SET_SHADER_LOCAL_MEMORY_WINDOW_B
+                if context.units.defects.contains(Defects::WINDOWS) =>
+            {
                 return Err(Exception::Sked { esr: 1 << qmd::SkedCheck::MemoryWindowOverlap.bit() });
             }
-            0x2a0 => set_high(&mut state.shared_window, value & 0x1_ffff),
-            0x2a4 => set_low(&mut state.shared_window, value),
-            0x7b0 => set_high(&mut state.local_window, value & 0x1_ffff),
-            0x7b4 => set_low(&mut state.local_window, value),
-            0x790 => set_high(&mut state.local_memory, value & 0x1_ffff),
-            0x794 => set_low(&mut state.local_memory, value),
-            0x2e4 => set_high(&mut state.local_per_tpc, value & 0xff),
-            0x2e8 => set_low(&mut state.local_per_tpc, value),
-            0x2ec => state.local_max_sms = value & 0x1ff,
-            0x1528 => state.exceptions_masked = value & 1 == 0,
-            0x110 | 0x1330 | 0x1334 | 0x1338 => wait_idle(context, false),
-            0x21c | 0x1698 => invalidate(context, address, value),
-            0x2b4 => self.qmd_address = value,
-            0x2bc => return self.signal(context, if value & 2 != 0 { 2 } else { value & 1 }),
-            0x2c0 => return self.signal(context, value & 0xf),
-            0x318 => {
+            SET_SHADER_EXCEPTIONS => state.exceptions_masked = SET_SHADER_EXCEPTIONS::ENABLE.of(value) == 0,
+            WAIT_FOR_IDLE
+            | INVALIDATE_SAMPLER_CACHE
+            | INVALIDATE_TEXTURE_HEADER_CACHE
+            | INVALIDATE_TEXTURE_DATA_CACHE => wait_idle(context, false),
+            INVALIDATE_SHADER_CACHES | INVALIDATE_SHADER_CACHES_NO_WFI => invalidate(context, address, value),
+            SEND_PCAS_A => self.qmd_address = value,
+            SEND_SIGNALING_PCAS_B => {
+                use SEND_SIGNALING_PCAS_B::{INVALIDATE, SCHEDULE};
+                let schedules = SCHEDULE.of(value) != 0;
+                return self.signal(context, if schedules { Action::SCHEDULE } else { INVALIDATE.of(value) });
+            }
+            SEND_SIGNALING_PCAS2_B => {
+                return self.signal(context, SEND_SIGNALING_PCAS2_B::PCAS_ACTION.of(value));
+            }
+            SET_INLINE_QMD_ADDRESS_A => {
                 self.inline_qmd_address = u64::from(value) << 40 | self.inline_qmd_address & 0xff_ffff_ffff
             }
-            0x31c => {
+            SET_INLINE_QMD_ADDRESS_B => {
                 self.inline_qmd_address = self.inline_qmd_address & !0xff_ffff_ffff | u64::from(value) << 8;
             }
-            0x320..=0x41c => {
-                let index = ((address - 0x320) / 4) as usize;
+            LOAD_INLINE_QMD_DATA..INLINE_QMD_END => {
+                let index = ((address - LOAD_INLINE_QMD_DATA) / 4) as usize;
                 self.inline_qmd[index] = value;
                 if index == INLINE_QMD_WORDS - 1 {
                     return self.inline_launch(context);
                 }
             }
-            0x1b00..=0x1b08 => self.report[((address - 0x1b00) / 4) as usize] = value,
-            0x1b0c => self.report_semaphore(context, value)?,
-            0x158..=0x164 => self.new_report[((address - 0x158) / 4) as usize] = value,
-            0x168 => return self.execute_report(context, value),
+            SET_REPORT_SEMAPHORE_A..=SET_REPORT_SEMAPHORE_C => {
+                self.report[((address - SET_REPORT_SEMAPHORE_A) / 4) as usize] = value;
+            }
+            SET_REPORT_SEMAPHORE_D => self.report_semaphore(context, value)?,
+            SET_REPORT_SEMAPHORE_PAYLOAD_LOWER..=SET_REPORT_SEMAPHORE_ADDRESS_UPPER => {
+                self.new_report[((address - SET_REPORT_SEMAPHORE_PAYLOAD_LOWER) / 4) as usize] = value;
+            }
+            REPORT_SEMAPHORE_EXECUTE => return self.execute_report(context, value),
             // Conditional rendering: launches are only done unconditionally here.
-            0x138 | 0x1558 if value & 7 != 1 => return Err(error(4)),
-            0x1944 if value & 3 > 1 => return Err(error(4)),
+            SET_GLOBAL_RENDER_ENABLE_C | SET_RENDER_ENABLE_C
+                if SET_RENDER_ENABLE_C::MODE.of(value) != SET_RENDER_ENABLE_C::MODE::TRUE =>
+            {
+                return Err(error(class_error::INVALID_VALUE));
+            }
+            SET_RENDER_ENABLE_OVERRIDE
+                if SET_RENDER_ENABLE_OVERRIDE::MODE.of(value)
+                    > SET_RENDER_ENABLE_OVERRIDE::MODE::ALWAYS_RENDER =>
+            {
+                return Err(error(class_error::INVALID_VALUE));
+            }
             // Methods that the context firmware serves.
-            0x500..=0x53c => return Err(Exception::FirmwareMethod { class, address, value }),
+            SET_FALCON00..=SET_FALCON15 => return Err(Exception::FirmwareMethod { class, address, value }),
             // Macros and their memory: nothing is ever loaded.
-            0x3800.. => return Err(Exception::Macro { esr: 1 << 2 }),
-            0x55c..=0x568 => return Err(Exception::Macro { esr: 1 << 7 }),
+            CALL_MME_MACRO.. => return Err(Exception::Macro { esr: 1 << mme_esr::ILLEGAL_OPCODE }),
+            MME_DMA_READ..=MME_DMA_REDUCTION => {
+                return Err(Exception::Macro { esr: 1 << mme_esr::ILLEGAL_MME_METHOD });
+            }
             // A trap handler would run code that is not part of a launch.
-            0x25f8 | 0x25fc if value != 0 => return Err(error(4)),
-            _ => {}
+            SET_TRAP_HANDLER_A | SET_TRAP_HANDLER_B if value != 0 => {
+                return Err(error(class_error::INVALID_VALUE));
+            }
+            _ => place_memory(state, address, value),
         }
         Ok(Flow::Next)
     }
@@ -131,12 +159,20 @@ impl ComputeMethods {
     fn signal(&mut self, context: &Context<'_>, action: u32) -> Result<Flow, Exception> {
         let va = u64::from(self.qmd_address) << 8;
         match action {
-            2 | 9 => self.scheduler.launch(context, &self.state, va, false),
-            3 | 0xa | 0xb => self.scheduler.launch(context, &self.state, va, true),
-            7 => self.scheduler.decrement(context, &self.state, va),
-            0xc => self.scheduler.increment(context, va),
+            Action::SCHEDULE | Action::PREFETCH_SCHEDULE => {
+                self.scheduler.launch(context, &self.state, va, false)
+            }
+            Action::INVALIDATE_COPY_SCHEDULE
+            | Action::INVALIDATE_PREFETCH_COPY_SCHEDULE
+            | Action::INVALIDATE_PREFETCH_COPY_FORCE_REQUIRE_SCHEDULING => {
+                self.scheduler.launch(context, &self.state, va, true)
+            }
+            Action::DECREMENT_DEPENDENCE => self.scheduler.decrement(context, &self.state, va),
+            Action::INCREMENT_DEPENDENCE => self.scheduler.increment(context, va),
             // Queues: their circular buffers are not modelled.
-            6 => Err(Exception::Sked { esr: 1 << qmd::SkedCheck::CircularQueueSize.bit() }),
+            Action::INCREMENT_PUT => {
+                Err(Exception::Sked { esr: 1 << qmd::SkedCheck::CircularQueueSize.bit() })
+            }
             // Nothing, invalidate, prefetch, reference counter: descriptors are always read from memory.
             _ => Ok(Flow::Next),
         }
@@ -151,19 +187,22 @@ impl ComputeMethods {
     }
 
     fn report_semaphore(&mut self, context: &Context<'_>, value: u32) -> Result<(), Exception> {
-        if value & 3 == 0 {
+        if Report::OPERATION.of(value) == Report::OPERATION::RELEASE {
             let [high, low, payload, _] = self.report;
             let write = Write {
                 va: u64::from(high & 0xff) << 32 | u64::from(low),
                 payload: payload.into(),
                 wide: false,
-                timestamp: value >> 28 & 1 == 0,
-                reduce: (value >> 3 & 1 != 0)
-                    .then_some((Reduce::BY_COMPUTE[(value >> 9 & 7) as usize], value >> 17 & 3 == 1)),
+                timestamp: Report::STRUCTURE_SIZE.of(value) == Report::STRUCTURE_SIZE::FOUR_WORDS,
+                reduce: (Report::REDUCTION_ENABLE.of(value) != 0).then_some((
+                    Reduce::BY_COMPUTE[Report::REDUCTION_OP.of(value) as usize],
+                    Report::REDUCTION_FORMAT.of(value) == Report::REDUCTION_FORMAT::SIGNED_32,
+                )),
             };
-            release(context, write, value >> 2 & 1 == 0)?;
+            release(context, write, Report::FLUSH_DISABLE.of(value) == 0)?;
         }
-        if value & 3 == 3 || value >> 20 & 1 != 0 {
+        let traps = Report::OPERATION.of(value) == Report::OPERATION::TRAP;
+        if traps || Report::AWAKEN_ENABLE.of(value) != 0 {
             context.interrupts.non_stalling();
         }
         Ok(())
@@ -173,46 +212,77 @@ impl ComputeMethods {
         let [payload_low, payload_high, low, high] = self.new_report;
         let va = u64::from(high & 0xff) << 32 | u64::from(low);
         let payload = u64::from(payload_high) << 32 | u64::from(payload_low);
-        let wide = value >> 12 & 1 != 0;
-        match value & 3 {
-            0 => {
-                let reduce = (value >> 6 & 1 != 0)
-                    .then_some((Reduce::BY_COMPUTE[(value >> 7 & 7) as usize], value >> 10 & 3 == 1));
-                release(context, Write { va, payload, wide, timestamp: value >> 3 & 3 == 0, reduce }, true)?;
+        let wide = Execute::PAYLOAD_SIZE64.of(value) != 0;
+        let operation = Execute::OPERATION.of(value);
+        match operation {
+            Execute::OPERATION::RELEASE => {
+                let reduce = (Execute::REDUCTION_ENABLE.of(value) != 0).then_some((
+                    Reduce::BY_COMPUTE[Execute::REDUCTION_OP.of(value) as usize],
+                    Execute::REDUCTION_FORMAT.of(value) == Execute::REDUCTION_FORMAT::SIGNED,
+                ));
+                let timestamp =
+                    Execute::STRUCTURE_SIZE.of(value) == Execute::STRUCTURE_SIZE::SEMAPHORE_FOUR_WORDS;
+                release(context, Write { va, payload, wide, timestamp, reduce }, true)?;
             }
-            1 => {
+            Execute::OPERATION::ACQUIRE => {
                 let acquire = Acquire { va, payload, wide, compare: Compare::CircularGeq };
                 return Ok(Flow::Acquire(acquire));
             }
             _ => {}
         }
-        if value & 3 == 3 || value >> 13 & 3 != 0 || value >> 2 & 1 != 0 {
+        if operation == Execute::OPERATION::TRAP
+            || Execute::TRAP_TYPE.of(value) != 0
+            || Execute::AWAKEN_ENABLE.of(value) != 0
+        {
             context.interrupts.non_stalling();
         }
         Ok(Flow::Next)
     }
 }
 
+/// Memory windows and local memory; other methods have no effect.
+fn place_memory(state: &mut ComputeState, address: u32, value: u32) {
+    match address {
+        SET_SHADER_SHARED_MEMORY_WINDOW_A => set_high(&mut state.shared_window, value & 0x1_ffff),
+        SET_SHADER_SHARED_MEMORY_WINDOW_B => set_low(&mut state.shared_window, value),
+        SET_SHADER_LOCAL_MEMORY_WINDOW_A => set_high(&mut state.local_window, value & 0x1_ffff),
+        SET_SHADER_LOCAL_MEMORY_WINDOW_B => set_low(&mut state.local_window, value),
+        SET_SHADER_LOCAL_MEMORY_A => set_high(&mut state.local_memory, value & 0x1_ffff),
+        SET_SHADER_LOCAL_MEMORY_B => set_low(&mut state.local_memory, value),
+        SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A => set_high(&mut state.local_per_tpc, value & 0xff),
+        SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_B => set_low(&mut state.local_per_tpc, value),
+        SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C => state.local_max_sms = value & 0x1ff,
+        _ => {}
+    }
+}
+
 /// Whether a method of the compute subchannel waits until the engine is idle.
 pub(crate) fn waits_for_engine(address: u32, value: u32) -> bool {
     match address {
-        0x110 | 0x21c | 0x1330 | 0x1334 | 0x1338 => true,
-        // Unless FLUSH_DISABLE is set.
-        0x1b0c => value & 3 == 0 && value >> 2 & 1 == 0,
-        0x168 => value & 3 == 0,
+        WAIT_FOR_IDLE
+        | INVALIDATE_SHADER_CACHES
+        | INVALIDATE_SAMPLER_CACHE
+        | INVALIDATE_TEXTURE_HEADER_CACHE
+        | INVALIDATE_TEXTURE_DATA_CACHE => true,
+        SET_REPORT_SEMAPHORE_D => {
+            Report::OPERATION.of(value) == Report::OPERATION::RELEASE && Report::FLUSH_DISABLE.of(value) == 0
+        }
+        REPORT_SEMAPHORE_EXECUTE => Execute::OPERATION.of(value) == Execute::OPERATION::RELEASE,
         _ => false,
     }
 }
 
 /// `INVALIDATE_SHADER_CACHES`, and the form of it that does not wait.
 fn invalidate(context: &Context<'_>, address: u32, value: u32) {
-    if value & 1 != 0 {
+    // The same bits in both methods.
+    use INVALIDATE_SHADER_CACHES::{DATA, INSTRUCTION};
+    if INSTRUCTION.of(value) != 0 {
         context.units.executor.invalidate_code();
     }
-    if address == 0x21c {
+    if address == INVALIDATE_SHADER_CACHES {
         wait_idle(context, false);
     }
-    if let (Some(front), true) = (&context.front, value >> 4 & 1 != 0) {
+    if let (Some(front), true) = (&context.front, DATA.of(value) != 0) {
         front.empty_caches();
     }
 }
@@ -240,4 +310,11 @@ fn set_high(target: &mut u64, value: u32) {
 
 fn set_low(target: &mut u64, value: u32) {
     *target = *target & !0xffff_ffff | u64::from(value);
+}
+
+/// Whether the compute class has a method at this offset.
+fn is_compute_method(offset: u32) -> bool {
+    // The header does not say where this array ends.
+    let is_past = (INLINE_QMD_END..SET_FALCON00).contains(&offset);
+    !is_past && CLASS.method(offset).is_some()
 }

@@ -2,29 +2,16 @@
 
 use crate::defects::Defects;
 use crate::gpu::context::{Context, Flow};
-use crate::gpu::exception::{Exception, HubClient, intr1};
+use crate::gpu::exception::{Exception, HubClient};
 use crate::gpu::semaphore::{Reduce, Write};
 use crate::gpu::sm::check::copies::Copied;
 use crate::gpu::sm::launch::MemoryFault;
 use crate::order::ledger::Visible;
 use crate::order::work::{Work, WorkId};
+use nv_hw::class::c7b5::*;
+use nv_hw::fault::{ce_launch_error, pbdma_intr_1};
 
-/// Launch error codes (`NV_CE_LAUNCHERR`).
-mod code {
-    /// A value that the field does not take.
-    pub(super) const INVALID_VALUE: u32 = 9;
-    /// A source component that the source does not have.
-    pub(super) const BAD_COMPONENT: u32 = 8;
-    /// A source line longer than its pitch.
-    pub(super) const SOURCE_LINE: u32 = 4;
-    /// A destination line longer than its pitch.
-    pub(super) const DESTINATION_LINE: u32 = 6;
-    /// A combination that is not modelled (block-linear layouts) or not allowed.
-    pub(super) const CONFIG: u32 = 0xd;
-}
-
-/// `DATA_TRANSFER_TYPE` of a transfer that may overlap with the one before.
-const PIPELINED: u32 = 1;
+use LAUNCH_DMA as Launch;
 
 /// Method state of the copy engine for one channel.
 #[derive(Debug, Default)]
@@ -50,30 +37,36 @@ impl CopyMethods {
         value: u32,
     ) -> Result<Flow, Exception> {
         match address {
-            0x100 | 0x140 | 0x21c..=0x224 | 0x1114 => {}
-            0x240 => self.semaphore[1] = value & 0x1_ffff,
-            0x244 => self.semaphore[0] = value,
-            0x248 => self.payload[0] = value,
-            0x24c => self.payload[1] = value,
-            0x254 | 0x258 => {}
-            0x25c if value & 7 == 1 => {}
-            0x25c => return Err(Exception::CopyLaunch { code: code::INVALID_VALUE }),
-            0x260 | 0x264 => {}
-            0x300 => self.launch(context, value)?,
-            0x400 => self.source[1] = value & 0x1_ffff,
-            0x404 => self.source[0] = value,
-            0x408 => self.destination[1] = value & 0x1_ffff,
-            0x40c => self.destination[0] = value,
-            0x410 => self.pitch_in = value,
-            0x414 => self.pitch_out = value,
-            0x418 => self.line_length = value,
-            0x41c => self.line_count = value,
-            0x700 => self.constants[0] = value,
-            0x704 => self.constants[1] = value,
-            0x708 => self.components = value,
+            NOP | PM_TRIGGER | PM_TRIGGER_END => {}
+            SET_MONITORED_FENCE_TYPE..=SET_MONITORED_FENCE_SIGNAL_ADDR_BASE_LOWER => {}
+            SET_SEMAPHORE_A => self.semaphore[1] = SET_SEMAPHORE_A::UPPER.of(value),
+            SET_SEMAPHORE_B => self.semaphore[0] = value,
+            SET_SEMAPHORE_PAYLOAD => self.payload[0] = value,
+            SET_SEMAPHORE_PAYLOAD_UPPER => self.payload[1] = value,
+            SET_RENDER_ENABLE_A | SET_RENDER_ENABLE_B => {}
+            SET_RENDER_ENABLE_C if SET_RENDER_ENABLE_C::MODE.of(value) == SET_RENDER_ENABLE_C::MODE::TRUE => {
+            }
+            SET_RENDER_ENABLE_C => {
+                return Err(Exception::CopyLaunch { code: ce_launch_error::INVALID_VALUE });
+            }
+            SET_SRC_PHYS_MODE | SET_DST_PHYS_MODE => {}
+            LAUNCH_DMA => self.launch(context, value)?,
+            OFFSET_IN_UPPER => self.source[1] = OFFSET_IN_UPPER::UPPER.of(value),
+            OFFSET_IN_LOWER => self.source[0] = value,
+            OFFSET_OUT_UPPER => self.destination[1] = OFFSET_OUT_UPPER::UPPER.of(value),
+            OFFSET_OUT_LOWER => self.destination[0] = value,
+            PITCH_IN => self.pitch_in = value,
+            PITCH_OUT => self.pitch_out = value,
+            LINE_LENGTH_IN => self.line_length = value,
+            LINE_COUNT => self.line_count = value,
+            SET_REMAP_CONST_A => self.constants[0] = value,
+            SET_REMAP_CONST_B => self.constants[1] = value,
+            SET_REMAP_COMPONENTS => self.components = value,
             // Block-linear geometry: only used by launches that LAUNCH_DMA refuses.
-            0x70c..=0x720 | 0x728..=0x73c | 0x744..=0x750 => {}
-            _ => return Err(Exception::pbdma(0, intr1::HCE_ILLEGAL_METHOD)),
+            SET_DST_BLOCK_SIZE..=SET_DST_ORIGIN
+            | SET_SRC_BLOCK_SIZE..=SET_SRC_ORIGIN
+            | SRC_ORIGIN_X..=DST_ORIGIN_Y => {}
+            _ => return Err(Exception::pbdma(0, 1 << pbdma_intr_1::HCE_ILLEGAL_MTHD)),
         }
         Ok(Flow::Next)
     }
@@ -81,41 +74,43 @@ impl CopyMethods {
     fn launch(&mut self, context: &Context<'_>, value: u32) -> Result<(), Exception> {
         let refuse = |code| Exception::CopyLaunch { code };
         // Physical addresses are for privileged channels.
-        if value >> 12 & 3 != 0 {
-            return Err(Exception::pbdma(0, 1 << 2));
+        if Launch::SRC_TYPE.of(value) | Launch::DST_TYPE.of(value) != 0 {
+            return Err(Exception::pbdma(0, 1 << pbdma_intr_1::HCE_PRIV));
         }
-        let transfer = value & 3;
+        let transfer = Launch::DATA_TRANSFER_TYPE.of(value);
         let mut work = None;
         if transfer == 3 {
-            return Err(refuse(code::INVALID_VALUE));
+            return Err(refuse(ce_launch_error::INVALID_VALUE));
         }
         if transfer != 0 {
-            if value >> 7 & 3 != 3 {
-                return Err(refuse(code::CONFIG));
+            if Launch::SRC_MEMORY_LAYOUT.of(value) & Launch::DST_MEMORY_LAYOUT.of(value) == 0 {
+                // Block-linear layouts are not modelled.
+                return Err(refuse(ce_launch_error::INVALID_CONFIG));
             }
-            let multi_line = value >> 9 & 1 != 0;
-            let remap = value >> 10 & 1 != 0;
-            work = self.transfer(context, multi_line, remap, transfer == PIPELINED)?;
-            // FLUSH_ENABLE.
-            if let (Some(front), Some(work), true) = (&context.front, work, value >> 2 & 1 != 0) {
+            let multi_line = Launch::MULTI_LINE_ENABLE.of(value) != 0;
+            let remap = Launch::REMAP_ENABLE.of(value) != 0;
+            work =
+                self.transfer(context, multi_line, remap, transfer == Launch::DATA_TRANSFER_TYPE::PIPELINED)?;
+            let flushes = Launch::FLUSH_ENABLE.of(value) != 0;
+            if let (Some(front), Some(work), true) = (&context.front, work, flushes) {
                 front.end(work, Visible::System);
             }
         }
-        let kind = value >> 3 & 3;
-        if kind != 0 {
-            let reduce = if value >> 19 & 1 != 0 {
+        let kind = Launch::SEMAPHORE_TYPE.of(value);
+        if kind != Launch::SEMAPHORE_TYPE::NONE {
+            let reduce = if Launch::SEMAPHORE_REDUCTION_ENABLE.of(value) != 0 {
                 // The numbers above are invalid or floating point.
-                let op =
-                    Reduce::BY_HOST.get((value >> 14 & 0xf) as usize).ok_or(refuse(code::INVALID_VALUE))?;
-                Some((*op, value >> 18 & 1 == 0))
+                let op = Reduce::BY_HOST.get(Launch::SEMAPHORE_REDUCTION.of(value) as usize);
+                let op = op.ok_or(refuse(ce_launch_error::INVALID_VALUE))?;
+                Some((*op, Launch::SEMAPHORE_REDUCTION_SIGN.of(value) == 0))
             } else {
                 None
             };
             let write = Write {
                 va: join(self.semaphore),
                 payload: join(self.payload),
-                wide: value >> 27 & 1 != 0,
-                timestamp: kind == 2,
+                wide: Launch::SEMAPHORE_PAYLOAD_SIZE.of(value) != 0,
+                timestamp: kind == Launch::SEMAPHORE_TYPE::RELEASE_SEMAPHORE_WITH_TIMESTAMP,
                 reduce,
             };
             if let Some(front) = &context.front {
@@ -123,7 +118,9 @@ impl CopyMethods {
             }
             write.perform(&context.memory, &context.units.clock).map_err(fault)?;
         }
-        if value >> 5 & 3 != 0 || kind == 3 {
+        if Launch::INTERRUPT_TYPE.of(value) != 0
+            || kind == Launch::SEMAPHORE_TYPE::RELEASE_CONDITIONAL_INTR_SEMAPHORE
+        {
             context.interrupts.non_stalling();
         }
         Ok(())
@@ -145,10 +142,10 @@ impl CopyMethods {
         if multi_line && lines > 1 {
             let reads = remap.as_ref().is_none_or(Remap::reads_source);
             if reads && in_length > u64::from(self.pitch_in) {
-                return Err(Exception::CopyLaunch { code: code::SOURCE_LINE });
+                return Err(Exception::CopyLaunch { code: ce_launch_error::SRC_LINE_ECXEEDS_PITCH });
             }
             if out_length > u64::from(self.pitch_out) {
-                return Err(Exception::CopyLaunch { code: code::DESTINATION_LINE });
+                return Err(Exception::CopyLaunch { code: ce_launch_error::DST_LINE_ECXEEDS_PITCH });
             }
         }
         let reads = remap.as_ref().is_none_or(Remap::reads_source);
@@ -193,12 +190,12 @@ struct Remap {
 
 impl Remap {
     fn new(components: u32, constants: [u32; 2]) -> Self {
-        let field = |at: u32| components >> at & 7;
-        let count = (components >> 24 & 3) + 1;
+        use SET_REMAP_COMPONENTS::*;
+        let count = NUM_DST_COMPONENTS.of(components) as usize + 1;
         Self {
-            size: (components >> 16 & 3) as usize + 1,
-            sources: (components >> 20 & 3) as usize + 1,
-            targets: (0..count).map(|i| field(i * 4)).collect(),
+            size: COMPONENT_SIZE.of(components) as usize + 1,
+            sources: NUM_SRC_COMPONENTS.of(components) as usize + 1,
+            targets: [DST_X, DST_Y, DST_Z, DST_W][..count].iter().map(|d| d.of(components)).collect(),
             constants,
         }
     }
@@ -234,7 +231,9 @@ impl Remap {
                     match *component {
                         c @ 0..4 => {
                             if c as usize >= self.sources {
-                                return Err(Exception::CopyLaunch { code: code::BAD_COMPONENT });
+                                return Err(Exception::CopyLaunch {
+                                    code: ce_launch_error::BAD_SRC_PIXEL_COMP_REF,
+                                });
                             }
                             let start = (i * self.sources + c as usize) * self.size;
                             bytes.copy_from_slice(&source[start..start + self.size]);
@@ -244,7 +243,7 @@ impl Remap {
                             bytes.copy_from_slice(&constant[..self.size]);
                         }
                         6 => {}
-                        _ => return Err(Exception::CopyLaunch { code: code::INVALID_VALUE }),
+                        _ => return Err(Exception::CopyLaunch { code: ce_launch_error::INVALID_VALUE }),
                     }
                 }
             }

@@ -1,9 +1,14 @@
 //! Host methods (class C76F): semaphores, waits, memory operations.
 
 use crate::gpu::context::{Context, Flow};
-use crate::gpu::exception::{Exception, HubClient, intr};
+use crate::gpu::exception::{Exception, HubClient};
 use crate::gpu::semaphore::{Acquire, Compare, Reduce, Write};
 use crate::gpu::syncpoint::SYNCPOINT_STRIDE;
+use nv_hw::class::c76f::*;
+use nv_hw::fault::pbdma_intr_0;
+
+use SEM_EXECUTE as Execute;
+use SEMAPHORED as Legacy;
 
 /// Method state of the host for one channel.
 #[derive(Debug, Default)]
@@ -19,17 +24,23 @@ pub(crate) struct HostMethods {
 /// Operations of `SEM_EXECUTE`.
 fn compare(operation: u32) -> Option<Compare> {
     Some(match operation {
-        0 => Compare::Equal,
-        2 => Compare::StrictGeq,
-        3 => Compare::CircularGeq,
-        4 => Compare::And,
-        5 => Compare::Nor,
+        Execute::OPERATION::ACQUIRE => Compare::Equal,
+        Execute::OPERATION::ACQ_STRICT_GEQ => Compare::StrictGeq,
+        Execute::OPERATION::ACQ_CIRC_GEQ => Compare::CircularGeq,
+        Execute::OPERATION::ACQ_AND => Compare::And,
+        Execute::OPERATION::ACQ_NOR => Compare::Nor,
         _ => return None,
     })
 }
 
 /// Bits of `SEM_EXECUTE` that mean something.
-const EXECUTE_BITS: u32 = 0xfb10_1007;
+const EXECUTE_BITS: u32 = Execute::OPERATION.mask()
+    | Execute::ACQUIRE_SWITCH_TSG.mask()
+    | Execute::RELEASE_WFI.mask()
+    | Execute::PAYLOAD_SIZE.mask()
+    | Execute::RELEASE_TIMESTAMP.mask()
+    | Execute::REDUCTION.mask()
+    | Execute::REDUCTION_FORMAT.mask();
 
 impl HostMethods {
     /// Address, payload and operation of the last semaphore.
@@ -63,41 +74,40 @@ impl HostMethods {
         value: u32,
     ) -> Result<Flow, Exception> {
         match address {
-            0x08 | 0x24 => {}
-            0x10 => self.legacy[0] = value & 0xff,
-            0x14 => self.legacy[1] = value,
-            0x18 => self.legacy[2] = value,
-            0x1c => return self.legacy_semaphore(context, value),
-            0x20 => context.interrupts.non_stalling(),
-            0x28 => self.mem_op[0] = value,
-            0x2c => self.mem_op[1] = value,
-            0x30 => self.mem_op[2] = value,
-            0x34 => return self.memory_operation(value),
-            0x50 => {
+            NOP | FB_FLUSH | YIELD => {}
+            SEMAPHOREA => self.legacy[0] = SEMAPHOREA::OFFSET_UPPER.of(value),
+            SEMAPHOREB => self.legacy[1] = value,
+            SEMAPHOREC => self.legacy[2] = value,
+            SEMAPHORED => return self.legacy_semaphore(context, value),
+            NON_STALL_INTERRUPT => context.interrupts.non_stalling(),
+            MEM_OP_A => self.mem_op[0] = value,
+            MEM_OP_B => self.mem_op[1] = value,
+            MEM_OP_C => self.mem_op[2] = value,
+            MEM_OP_D => return self.memory_operation(value),
+            SET_REFERENCE => {
                 wait_idle(context, true);
                 context.ring.set_reference(value);
             }
-            0x5c => self.address[0] = value,
-            0x60 => self.address[1] = value & 0xff,
-            0x64 => self.payload[0] = value,
-            0x68 => self.payload[1] = value,
-            0x6c => return self.execute_semaphore(context, value),
+            SEM_ADDR_LO => self.address[0] = value,
+            SEM_ADDR_HI => self.address[1] = SEM_ADDR_HI::OFFSET.of(value),
+            SEM_PAYLOAD_LO => self.payload[0] = value,
+            SEM_PAYLOAD_HI => self.payload[1] = value,
+            SEM_EXECUTE => return self.execute_semaphore(context, value),
             // The pushbuffer unit has waited, if there was work to wait for.
-            0x78 => wait_idle(context, false),
-            0x80 => {}
-            _ => return Err(Exception::pbdma(intr::METHOD, 0)),
+            WFI => wait_idle(context, false),
+            _ => return Err(Exception::pbdma(1 << pbdma_intr_0::METHOD, 0)),
         }
         Ok(Flow::Next)
     }
 
     fn execute_semaphore(&mut self, context: &Context<'_>, value: u32) -> Result<Flow, Exception> {
         self.execute = value;
-        let bad = || Exception::pbdma(intr::SEMAPHORE, 0);
+        let bad = || Exception::pbdma(1 << pbdma_intr_0::SEMAPHORE, 0);
         let (va, payload) = (join(self.address), join(self.payload));
-        let wide = value >> 24 & 1 != 0;
-        let timestamp = value >> 25 & 1 != 0;
-        let operation = value & 7;
-        let writes = matches!(operation, 1 | 6);
+        let wide = Execute::PAYLOAD_SIZE.of(value) != 0;
+        let timestamp = Execute::RELEASE_TIMESTAMP.of(value) != 0;
+        let operation = Execute::OPERATION.of(value);
+        let writes = matches!(operation, Execute::OPERATION::RELEASE | Execute::OPERATION::REDUCTION);
         let align = match (wide, timestamp && writes) {
             (_, true) => 16,
             (true, false) => 8,
@@ -110,18 +120,23 @@ impl HostMethods {
             return Ok(Flow::Acquire(Acquire { va, payload, wide, compare }));
         }
         let reduce = match operation {
-            1 => None,
-            6 => {
-                let (op, signed) = (Reduce::BY_HOST[(value >> 27 & 7) as usize], value >> 31 == 0);
-                let counts = matches!(op, Reduce::Inc | Reduce::Dec) || op == Reduce::Add && signed;
-                if value >> 30 & 1 != 0 || wide && counts {
+            Execute::OPERATION::RELEASE => None,
+            Execute::OPERATION::REDUCTION => {
+                let op = Reduce::BY_HOST.get(Execute::REDUCTION.of(value) as usize).ok_or_else(bad)?;
+                let signed = Execute::REDUCTION_FORMAT.of(value) == Execute::REDUCTION_FORMAT::SIGNED;
+                let counts = matches!(op, Reduce::Inc | Reduce::Dec) || *op == Reduce::Add && signed;
+                if wide && counts {
                     return Err(bad());
                 }
-                Some((op, signed))
+                Some((*op, signed))
             }
             _ => return Err(bad()),
         };
-        self.write(context, Write { va, payload, wide, timestamp, reduce }, value >> 20 & 1 != 0)
+        self.write(
+            context,
+            Write { va, payload, wide, timestamp, reduce },
+            Execute::RELEASE_WFI.of(value) != 0,
+        )
     }
 
     fn write(&self, context: &Context<'_>, write: Write, after_idle: bool) -> Result<Flow, Exception> {
@@ -145,35 +160,43 @@ impl HostMethods {
     fn legacy_semaphore(&self, context: &Context<'_>, value: u32) -> Result<Flow, Exception> {
         let va = u64::from(self.legacy[0]) << 32 | u64::from(self.legacy[1]);
         let payload = u64::from(self.legacy[2]);
-        let four_bytes = value >> 24 & 1 != 0;
+        let four_bytes = Legacy::RELEASE_SIZE.of(value) == Legacy::RELEASE_SIZE::_4BYTE;
         let align = if four_bytes { 4 } else { 16 };
         let acquire = |compare| Ok(Flow::Acquire(Acquire { va: va & !3, payload, wide: false, compare }));
-        match value & 0x1f {
-            1 => acquire(Compare::Equal),
-            4 => acquire(Compare::CircularGeq),
-            8 => acquire(Compare::And),
-            operation @ (2 | 16) => {
+        match Legacy::OPERATION.of(value) {
+            Legacy::OPERATION::ACQUIRE => acquire(Compare::Equal),
+            Legacy::OPERATION::ACQ_GEQ => acquire(Compare::CircularGeq),
+            Legacy::OPERATION::ACQ_AND => acquire(Compare::And),
+            operation @ (Legacy::OPERATION::RELEASE | Legacy::OPERATION::REDUCTION) => {
                 if va % align != 0 {
-                    return Err(Exception::pbdma(intr::SEMAPHORE, 0));
+                    return Err(Exception::pbdma(1 << pbdma_intr_0::SEMAPHORE, 0));
                 }
-                let op = Reduce::BY_HOST[(value >> 27 & 7) as usize];
-                let reduce = (operation == 16).then_some((op, value >> 31 == 0));
+                // No operation uses the highest of the field's four bits.
+                let op = Reduce::BY_HOST[(Legacy::REDUCTION.of(value) & 7) as usize];
+                let signed = Legacy::FORMAT.of(value) == Legacy::FORMAT::SIGNED;
+                let reduce = (operation == Legacy::OPERATION::REDUCTION).then_some((op, signed));
                 let write = Write { va, payload, wide: false, timestamp: !four_bytes, reduce };
-                self.write(context, write, value >> 20 & 1 == 0)
+                self.write(context, write, Legacy::RELEASE_WFI.of(value) == Legacy::RELEASE_WFI::EN)
             }
-            _ => Err(Exception::pbdma(intr::SEMAPHORE, 0)),
+            _ => Err(Exception::pbdma(1 << pbdma_intr_0::SEMAPHORE, 0)),
         }
     }
 
     /// `MEM_OP_D`: barriers and cache operations are legal for a user, TLB operations are not.
     fn memory_operation(&mut self, value: u32) -> Result<Flow, Exception> {
         self.mem_op = [0; 3];
-        match value >> 27 {
-            5 | 0xd | 0xe | 0xf | 0x10 | 0x15 => {
+        use MEM_OP_D::OPERATION::*;
+        match MEM_OP_D::OPERATION.of(value) {
+            MEMBAR
+            | L2_PEERMEM_INVALIDATE
+            | L2_SYSMEM_INVALIDATE
+            | L2_CLEAN_COMPTAGS
+            | L2_FLUSH_DIRTY
+            | L2_WAIT_FOR_SYS_PENDING_READS => {
                 std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
                 Ok(Flow::Next)
             }
-            _ => Err(Exception::pbdma(intr::METHOD, 0)),
+            _ => Err(Exception::pbdma(1 << pbdma_intr_0::METHOD, 0)),
         }
     }
 }
@@ -181,9 +204,16 @@ impl HostMethods {
 /// Whether a method waits until the engines are idle: `WFI`, `SET_REFERENCE`, and releases that ask for it.
 pub(crate) fn waits_for_engines(address: u32, value: u32) -> bool {
     match address {
-        0x50 | 0x78 => true,
-        0x1c => matches!(value & 0x1f, 2 | 16) && value >> 20 & 1 == 0,
-        0x6c => matches!(value & 7, 1 | 6) && value >> 20 & 1 != 0,
+        SET_REFERENCE | WFI => true,
+        SEMAPHORED => {
+            use Legacy::OPERATION::{REDUCTION, RELEASE};
+            matches!(Legacy::OPERATION.of(value), RELEASE | REDUCTION)
+                && Legacy::RELEASE_WFI.of(value) == Legacy::RELEASE_WFI::EN
+        }
+        SEM_EXECUTE => {
+            use Execute::OPERATION::{REDUCTION, RELEASE};
+            matches!(Execute::OPERATION.of(value), RELEASE | REDUCTION) && Execute::RELEASE_WFI.of(value) != 0
+        }
         _ => false,
     }
 }

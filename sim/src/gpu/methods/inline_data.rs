@@ -5,6 +5,8 @@ use crate::gpu::exception::{Exception, HubClient};
 use crate::gpu::semaphore::Write;
 use crate::order::ledger::Visible;
 use crate::order::work::Work;
+use nv_hw::class::c7c0::*;
+use nv_hw::fault::{class_error, memfmt_esr};
 
 /// Method state of I2M.
 #[derive(Debug, Default)]
@@ -40,43 +42,44 @@ impl InlineData {
     ) -> Result<bool, Exception> {
         let error = |code| Exception::ClassError { class, subchannel, address, value, code };
         match address {
-            0x180 => self.line_length = value,
-            0x184 => self.line_count = value,
-            0x188 => self.offset[1] = value & 0x1_ffff,
-            0x18c => self.offset[0] = value,
-            0x190 => self.pitch = value,
+            LINE_LENGTH_IN => self.line_length = value,
+            LINE_COUNT => self.line_count = value,
+            OFFSET_OUT_UPPER => self.offset[1] = OFFSET_OUT_UPPER::VALUE.of(value),
+            OFFSET_OUT => self.offset[0] = value,
+            PITCH_OUT => self.pitch = value,
             // Block-linear geometry: only pitch destinations are modelled, see LAUNCH_DMA below.
-            0x194..=0x1ac => {}
-            0x1b0 => {
-                if value & 1 == 0 {
-                    return Err(error(4));
+            SET_DST_BLOCK_SIZE..=SET_DST_ORIGIN_SAMPLES_Y => {}
+            LAUNCH_DMA => {
+                use LAUNCH_DMA::{COMPLETION_TYPE, DST_MEMORY_LAYOUT, SEMAPHORE_STRUCT_SIZE};
+                if DST_MEMORY_LAYOUT.of(value) == DST_MEMORY_LAYOUT::BLOCKLINEAR {
+                    return Err(error(class_error::INVALID_VALUE));
                 }
                 let bytes = u64::from(self.line_length) * u64::from(self.line_count);
                 if bytes > MAX_BYTES || self.transfer.as_ref().is_some_and(|t| t.expected > 0) {
-                    return Err(Exception::MemoryFormat { esr: 2 });
+                    return Err(Exception::MemoryFormat { esr: 1 << memfmt_esr::MISSING_INLINE_DATA });
                 }
                 self.transfer = Some(Transfer {
                     data: Vec::with_capacity(bytes as usize),
                     expected: bytes as usize,
-                    completion: value >> 4 & 3,
-                    wide_structure: value >> 12 & 1 == 0,
+                    completion: COMPLETION_TYPE.of(value),
+                    wide_structure: SEMAPHORE_STRUCT_SIZE.of(value) == SEMAPHORE_STRUCT_SIZE::FOUR_WORDS,
                 });
                 if bytes == 0 {
                     self.finish(context)?;
                 }
             }
-            0x1b4 => {
+            LOAD_INLINE_DATA => {
                 let Some(transfer) = &mut self.transfer else {
-                    return Err(Exception::MemoryFormat { esr: 1 });
+                    return Err(Exception::MemoryFormat { esr: 1 << memfmt_esr::EXTRA_INLINE_DATA });
                 };
                 transfer.data.extend_from_slice(&value.to_le_bytes());
                 if transfer.data.len() >= transfer.expected {
                     self.finish(context)?;
                 }
             }
-            0x1dc => self.semaphore[1] = value & 0xff,
-            0x1e0 => self.semaphore[0] = value,
-            0x1e4 => self.semaphore[2] = value,
+            SET_I2M_SEMAPHORE_A => self.semaphore[1] = SET_I2M_SEMAPHORE_A::OFFSET_UPPER.of(value),
+            SET_I2M_SEMAPHORE_B => self.semaphore[0] = value,
+            SET_I2M_SEMAPHORE_C => self.semaphore[2] = value,
             _ => return Ok(false),
         }
         Ok(true)
@@ -97,7 +100,7 @@ impl InlineData {
             }
             context.memory.write(to, &transfer.data[from..from + length]).map_err(fault)?;
         }
-        if transfer.completion == 2 {
+        if transfer.completion == LAUNCH_DMA::COMPLETION_TYPE::RELEASE_SEMAPHORE {
             let write = Write {
                 va: u64::from(self.semaphore[1]) << 32 | u64::from(self.semaphore[0]),
                 payload: self.semaphore[2].into(),

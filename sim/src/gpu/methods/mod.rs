@@ -4,4 +4,3 @@ pub(crate) mod compute;
 pub(crate) mod copy;
 pub(crate) mod host;
 mod inline_data;
-mod table;

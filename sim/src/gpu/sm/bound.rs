@@ -42,7 +42,7 @@ impl Bound {
             let mut ops = code.ops.clone();
             for op in &mut ops {
                 if [op.a, op.b, op.c].iter().any(|slot| bad.contains(slot)) {
-                    let refused = fault(target, esr::INVALID_CONST_ADDR).op;
+                    let refused = fault(target, esr::INVALID_CONST_ADDR_LDC).op;
                     *op = MicroOp { run: refused.run, k: refused.k, ..*op };
                 }
             }

@@ -2,32 +2,12 @@
 
 use crate::gpu::sm::launch::MemoryFault;
 
-/// Warp error codes of ga10b, as `NV_PGRAPH_PRI_GPC_TPC_SM_HWW_WARP_ESR` reports them.
+/// Error codes of warps.
 pub mod esr {
+    pub use nv_hw::fault::warp_esr::*;
+
     /// Not a program error: a launch that this model stopped because it does not end.
-    pub const NONE: u32 = 0x00;
-    /// Branch target that is not a multiple of 16.
-    pub const MISALIGNED_PC: u32 = 0x05;
-    /// The program counter left the code.
-    pub const PC_OVERFLOW: u32 = 0x06;
-    /// A register pair or quad that does not start at a multiple of its size.
-    pub const MISALIGNED_REG: u32 = 0x08;
-    /// The word is not an instruction, or a trap without a handler.
-    pub const ILLEGAL_INSTR_ENCODING: u32 = 0x09;
-    /// The instruction exists, its fields contradict each other.
-    pub const ILLEGAL_INSTR_PARAM: u32 = 0x0b;
-    /// A register beyond those that the launch grants.
-    pub const OOR_REG: u32 = 0x0d;
-    /// A shared or local address beyond the size that the launch grants.
-    pub const OOR_ADDR: u32 = 0x0e;
-    /// An address that is not a multiple of the access width.
-    pub const MISALIGNED_ADDR: u32 = 0x0f;
-    /// A global access to an address inside a window.
-    pub const INVALID_ADDR_SPACE: u32 = 0x10;
-    /// A constant bank that is not bound, or an offset beyond it.
-    pub const INVALID_CONST_ADDR: u32 = 0x12;
-    /// The MMU refused the translation.
-    pub const MMU_FAULT: u32 = 0x17;
+    pub const NONE: u32 = 0;
 }
 
 /// The first error of a launch.

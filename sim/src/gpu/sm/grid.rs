@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use sass::Arch;
-
 use crate::clock::StallBudget;
 use crate::findings::Checks;
 use crate::gpu::sm::block::Block;
@@ -259,15 +257,6 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// Most blocks of an SM (CUDA C++ programming guide, technical specifications per compute capability).
-fn most_blocks(arch: Arch) -> u32 {
-    match arch {
-        Arch::Sm80 | Arch::Sm90 => 32,
-        Arch::Sm86 | Arch::Sm87 => 16,
-        Arch::Sm89 => 24,
-    }
-}
-
 /// Blocks that the modelled GPU holds at once: by warps, registers (64 Ki per SM) and shared memory.
 fn resident_blocks(launch: &Launch) -> u64 {
     let warps = launch.warps_per_block().max(1);
@@ -275,6 +264,6 @@ fn resident_blocks(launch: &Launch) -> u64 {
     let registers = launch.registers.max(1).next_multiple_of(8) * 32 * warps;
     let by_registers = 65_536 / registers.max(1);
     let by_shared = launch.shared_bytes_per_sm / launch.shared_bytes.max(1);
-    let per_sm = by_warps.min(by_registers).min(by_shared).clamp(1, most_blocks(launch.arch));
+    let per_sm = by_warps.min(by_registers).min(by_shared).clamp(1, launch.arch.max_blocks());
     u64::from(per_sm) * u64::from(launch.sm_count.max(1))
 }

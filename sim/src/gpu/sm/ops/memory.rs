@@ -277,7 +277,7 @@ warp_ops! {
         let (bank, width) = (op.k[0] as usize, op.k[2]);
         let a = core.src(op.a);
         let Some(bound) = core.env.launch.banks.get(bank).copied().flatten() else {
-            return core.raise(esr::INVALID_CONST_ADDR, core.mask, None, None);
+            return core.raise(esr::INVALID_CONST_ADDR_LDC, core.mask, None, None);
         };
         let mut t = [[0u32; 32]; 4];
         for i in 0..32 {
@@ -289,7 +289,7 @@ warp_ops! {
                 return core.raise(esr::MISALIGNED_ADDR, 1 << i, Some(u64::from(at)), None);
             }
             if u64::from(at) + u64::from(width) > u64::from(bound.len) {
-                return core.raise(esr::INVALID_CONST_ADDR, 1 << i, Some(u64::from(at)), None);
+                return core.raise(esr::INVALID_CONST_ADDR_LDC, 1 << i, Some(u64::from(at)), None);
             }
             for w in 0..width.div_ceil(4) {
                 let word = (at & !3) + 4 * w;
