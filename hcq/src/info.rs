@@ -61,7 +61,7 @@ impl GpuCache {
             _ => Err(Error::UnknownSetting {
                 variable: Self::VARIABLE,
                 value: value.to_string_lossy().into_owned(),
-                expected: "off or on",
+                expected: "off or on".into(),
             }),
         }
     }

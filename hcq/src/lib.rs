@@ -51,7 +51,7 @@
 //! and the objects that a program sees.
 //!
 //! ```text
-//! 0  address errno serial sync launch::shape memory::kept memory::quarantine memory::range_set
+//! 0  address errno profile serial sync tegra launch::shape memory::kept memory::quarantine memory::range_set
 //! 0  memory::shared_bytes
 //! 0  program::cubin program::occupancy program::stack
 //! 1  fault::report launch::constant_bank memory::piece_note memory::range_lock program::loader
@@ -88,6 +88,7 @@ mod launch;
 mod memory;
 mod options;
 mod process;
+mod profile;
 mod program;
 mod queue;
 mod serial;
@@ -97,6 +98,7 @@ mod submission;
 mod sync;
 #[cfg(feature = "sys")]
 pub mod sys;
+mod tegra;
 
 pub use address::{Bytes, GpuVa};
 pub use device::Device;
@@ -110,6 +112,7 @@ pub use launch::shape::{Extent3, LaunchConfig};
 pub use memory::buffer::Buffer;
 pub use memory::manager::Mapping;
 pub use options::{DeviceOptions, Selector};
+pub use profile::{BadProfile, CommandMemory, Descriptor, Preemption, Profile, Release, Subcontext};
 pub use program::Program;
 pub use program::cubin::{self, CubinError};
 pub use program::kernel::Kernel;
@@ -117,3 +120,4 @@ pub use program::occupancy::{Occupancy, OccupancyLimit};
 pub use queue::Queue;
 pub use queue::graph::{Graph, GraphBuilder, NodeId};
 pub use submission::timeline::{SyncPoint, Timestamp};
+pub use tegra::Tegra;

@@ -1,16 +1,23 @@
 //! Which device to open, and how.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::address::Bytes;
 use crate::error::Error;
 use crate::info::GpuCache;
+use crate::profile::{Descriptor, Profile, Release};
 
 /// Most bytes of freed memory that are kept where the caller does not say.
 const MOST_KEPT: u64 = 1 << 30;
+/// Most bytes of a file of settings: a profile has five lines.
+const LONGEST_PROFILE: u64 = 1 << 16;
 
 /// Which device to open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -79,25 +86,30 @@ pub struct DeviceOptions {
     /// Makes dependent launches follow each other inside the GPU's scheduler instead of through the
     /// pushbuffer.
     pub chain_launches: bool,
-    /// Lets the last kernel of a submission signal its end by itself, where it can, instead of a wait for the
-    /// whole engine after it.
-    pub release_in_launch: bool,
     /// Copies between buffers on a compute queue are done by a kernel instead of the copy engine from this
     /// many bytes on; `None` for what suits the device.
     pub kernel_copies_from: Option<u64>,
     /// Whether a Jetson's GPU may keep bulk memory in its level-2 cache; `None` for what `HCQ_GPU_CACHE`
     /// says, and no if it says nothing.
     pub gpu_cache: Option<GpuCache>,
-    /// Launches as close as can be to those that other people have run on an Orin: the launch descriptor's
-    /// fields, the semaphore that ends a submission, the ring's entries, the subcontext. Slower; to find out
-    /// whether one of the differences is at fault. `None` for what `HCQ_CONSERVATIVE` says (`0` or `1`), and
-    /// no if it says nothing.
+    /// Channels and launches as close as can be to those that other people have run on an Orin: what
+    /// [`Profile::CONSERVATIVE`] says and [`profile`](Self::profile) leaves open, no links between launches, the
+    /// ring's entries, write-combined signals, the driver's own [`switch_limit`](Self::switch_limit). Slower; to
+    /// find out whether one of the differences is at fault. `None` for what `HCQ_CONSERVATIVE` says (`0` or
+    /// `1`), and no if it says nothing.
     pub conservative: Option<bool>,
-    /// Whether a Jetson's channels run in an asynchronous subcontext (VEID 1, the second pushbuffer unit)
-    /// instead of the synchronous one (VEID 0); `None` for yes where launches are conservative.
-    pub async_subcontext: Option<bool>,
+    /// What channels and launches are made of; what it leaves open is decided by the file that `HCQ_PROFILE`
+    /// names, then by [`conservative`](Self::conservative), then by the defaults. On the desktop driver its
+    /// release and descriptor count, the others are a Jetson's.
+    ///
+    /// By default a Jetson's kernels run to their end (`wfi`) whoever waits for the GPU. Beside a desktop a
+    /// kernel of seconds, as persistent grids are, makes it stand still, and can cost its channel by
+    /// [`switch_limit`](Self::switch_limit). [`Device::preemption`](crate::Device::preemption) says what is in
+    /// effect; a profile with `preemption = cilp` changes it where the board's driver can.
+    pub profile: Profile,
     /// Context-switch time, over the life of a channel, after which a Jetson's driver stops it: each switch
-    /// adds 100 ms for each 100 ms that it waits for a kernel. `None` for the driver's 3 s.
+    /// adds 100 ms for each 100 ms that it waits for a kernel. A desktop stands still as long. `None` for the
+    /// driver's 3 s.
     pub switch_limit: Option<Duration>,
     /// How long a Jetson's GPU stays with this device when others wait, 1 to 50 ms; `None` for the driver's
     /// 1.024 ms. A longer slice means fewer switches beside a desktop, and a less smooth one.
@@ -125,24 +137,25 @@ impl DeviceOptions {
     /// The default, with what the environment decides.
     ///
     /// # Errors
-    /// [`Error::UnknownSetting`] for a variable with a value that means nothing.
+    /// [`Error::UnknownSetting`] for a variable with a value that means nothing; [`Error::Profile`] for a file
+    /// of settings that cannot be used.
     pub fn from_env() -> Result<Self, Error> {
         let conservative = Some(conservative(std::env::var_os(Self::CONSERVATIVE).as_deref())?);
-        Ok(Self { gpu_cache: Some(GpuCache::from_env()?), conservative, ..Self::default() })
+        let profile = profile(std::env::var_os(Profile::VARIABLE))?;
+        Ok(Self { gpu_cache: Some(GpuCache::from_env()?), conservative, profile, ..Self::default() })
     }
 
-    /// Resolves what the environment decides.
-    ///
-    /// A conservative device neither links launches nor lets them signal.
+    /// Resolves what the environment decides, and what being conservative does.
     pub(crate) fn resolve(mut self) -> Result<Self, Error> {
         let conservative = match self.conservative {
             Some(conservative) => conservative,
             None => conservative(std::env::var_os(Self::CONSERVATIVE).as_deref())?,
         };
         self.conservative = Some(conservative);
-        self.async_subcontext.get_or_insert(conservative);
+        self.profile = self.profile.or(profile(std::env::var_os(Profile::VARIABLE))?);
         if conservative {
-            (self.chain_launches, self.release_in_launch) = (false, false);
+            self.profile = self.profile.or(Profile::CONSERVATIVE);
+            (self.chain_launches, self.switch_limit) = (false, None);
         }
         Ok(self)
     }
@@ -152,9 +165,19 @@ impl DeviceOptions {
         self.keep_freed.unwrap_or(Bytes::new((memory.count() / 64).min(MOST_KEPT)))
     }
 
-    /// Whether launches are conservative, once that is resolved.
+    /// Whether channels and launches are conservative, once that is resolved.
     pub(crate) fn is_conservative(&self) -> bool {
         self.conservative == Some(true)
+    }
+
+    /// Whether the last kernel of a submission may signal its end by itself, once that is resolved.
+    pub(crate) fn releases_in_launch(&self) -> bool {
+        self.profile.release != Some(Release::Host)
+    }
+
+    /// Whether launch descriptors are conservative, once that is resolved.
+    pub(crate) fn has_conservative_descriptors(&self) -> bool {
+        self.profile.descriptor == Some(Descriptor::Conservative)
     }
 }
 
@@ -167,9 +190,30 @@ fn conservative(value: Option<&OsStr>) -> Result<bool, Error> {
         _ => Err(Error::UnknownSetting {
             variable: DeviceOptions::CONSERVATIVE,
             value: value.to_string_lossy().into_owned(),
-            expected: "0 or 1",
+            expected: "0 or 1".into(),
         }),
     }
+}
+
+/// The settings in the file that [`Profile::VARIABLE`] names; none where it names none.
+fn profile(path: Option<OsString>) -> Result<Profile, Error> {
+    let Some(path) = path.filter(|path| !path.is_empty()).map(PathBuf::from) else {
+        return Ok(Profile::default());
+    };
+    let read = || -> Result<Profile, Box<dyn std::error::Error + Send + Sync>> {
+        // The open of a pipe would wait for its other end.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is no regular file").into());
+        }
+        let mut bytes = Vec::new();
+        file.take(LONGEST_PROFILE + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > LONGEST_PROFILE {
+            return Err(io::Error::from(io::ErrorKind::FileTooLarge).into());
+        }
+        Ok(String::from_utf8_lossy(&bytes).parse::<Profile>()?)
+    };
+    read().map_err(|source| Error::Profile { path: path.clone(), source })
 }
 
 impl Default for DeviceOptions {
@@ -178,12 +222,11 @@ impl Default for DeviceOptions {
             reserve_windows: true,
             staged_copies: false,
             chain_launches: true,
-            release_in_launch: true,
             kernel_copies_from: None,
             gpu_cache: None,
             conservative: None,
-            async_subcontext: None,
-            switch_limit: Some(Duration::from_secs(60)),
+            profile: Profile::default(),
+            switch_limit: Some(Duration::from_secs(10)),
             timeslice: None,
             spin: None,
             keep_freed: None,
@@ -196,6 +239,7 @@ impl Default for DeviceOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::with_causes;
 
     #[test]
     fn conservative_is_one_of_two_values() {
@@ -208,6 +252,59 @@ mod tests {
         let error = of("nonsense").unwrap_err().to_string();
         assert!(error.contains("HCQ_CONSERVATIVE") && error.contains("nonsense"), "{error}");
         assert!(error.contains("0 or 1"), "{error}");
+    }
+
+    #[test]
+    fn what_a_profile_leaves_open_is_decided_by_being_conservative_and_then_by_the_defaults() {
+        let resolved = |profile: Profile, conservative| {
+            let options =
+                DeviceOptions { profile, conservative: Some(conservative), ..DeviceOptions::default() };
+            let options = options.resolve().unwrap();
+            let settings = (options.releases_in_launch(), options.has_conservative_descriptors());
+            (settings, options.chain_launches, options.switch_limit)
+        };
+        let budget = Some(Duration::from_secs(10));
+        let (none, own) = (Profile::default(), Some(Descriptor::Own));
+        assert_eq!(resolved(none, false), ((true, false), true, budget));
+        assert_eq!(resolved(none, true), ((false, true), false, None));
+        assert_eq!(resolved(Profile { descriptor: own, ..none }, true), ((false, false), false, None));
+        let release = Some(Release::Host);
+        assert_eq!(resolved(Profile { release, ..none }, false), ((false, false), true, budget));
+    }
+
+    #[test]
+    fn a_profile_that_cannot_be_used_names_its_file_the_line_and_what_is_expected() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read = || super::profile(Some(file.path().into()));
+        let full = |error: &Error| format!("{}; {}", with_causes(error), error.hint().unwrap_or_default());
+        std::fs::write(file.path(), "release = host # T\n").unwrap();
+        assert_eq!(read().unwrap(), Profile { release: Some(Release::Host), ..Profile::default() });
+        std::fs::write(file.path(), "# settings\nrelease = never\n").unwrap();
+        let error = full(&read().unwrap_err());
+        for part in
+            [&*file.path().to_string_lossy(), "line 2", "release = never", "host or qmd", "HCQ_PROFILE"]
+        {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        std::fs::write(file.path(), "#".repeat(1 + LONGEST_PROFILE as usize)).unwrap();
+        assert!(matches!(read(), Err(Error::Profile { .. })));
+        std::fs::write(file.path(), b"release\xff = host").unwrap();
+        assert!(full(&read().unwrap_err()).contains("line 1"));
+        std::fs::write(file.path(), b"\xef\xbb\xbfrelease = host\r\n").unwrap();
+        assert_eq!(read().unwrap().release, Some(Release::Host));
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for other in [pipe, "/dev/zero".into(), "/".into()] {
+            let error = full(&super::profile(Some(other.into())).unwrap_err());
+            assert!(error.contains("it is no regular file"), "{error}");
+        }
+        for missing in ["/nowhere/profile", "/etc/passwd/x"] {
+            let error = full(&super::profile(Some(missing.into())).unwrap_err());
+            assert!(error.contains(missing) && error.contains("nvdiag bringup"), "{error}");
+        }
+        assert_eq!(super::profile(None).unwrap(), Profile::default());
+        assert_eq!(super::profile(Some(OsString::new())).unwrap(), Profile::default());
     }
 
     #[test]

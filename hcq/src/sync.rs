@@ -12,7 +12,8 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes all earlier stores, write-combined ones included, visible to the GPU before any later store.
+/// Makes all earlier stores visible to the GPU before any later store: write-combined ones, and cacheable ones to
+/// a GPU that snoops.
 pub(crate) fn store_barrier() {
     #[cfg(target_arch = "x86_64")]
     {
@@ -23,7 +24,8 @@ pub(crate) fn store_barrier() {
     }
     #[cfg(target_arch = "aarch64")]
     // SAFETY: a barrier touches no memory and no register. The inner-shareable barrier that `fence` makes
-    // need not order cacheable stores against a store to a device.
+    // need not order cacheable stores against a store to a device; this one is no weaker than what Linux puts
+    // before a store to a device (`wmb`, arch/arm64/include/asm/barrier.h).
     unsafe {
         std::arch::asm!("dsb sy", options(nostack, preserves_flags));
     }

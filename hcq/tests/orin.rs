@@ -4,23 +4,30 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ga10b_sim::{Session, Sim, SimConfig};
-use hcq::{Args, Buffer, Device, DeviceOptions, Error, FaultKind, Kernel, LaunchConfig, Queue, SyncPoint};
+use ga10b_sim::{Session, Sim, SimConfig, WhatIf, WhatIfs};
+use hcq::{
+    Args, Buffer, CommandMemory, Device, DeviceOptions, Error, FaultKind, Kernel, LaunchConfig, Preemption,
+    Profile, Queue, Subcontext, SyncPoint,
+};
 use nvgpu_sys::Sys;
 
 const ENDINGS: &[u8] = include_bytes!("kernels/endings.sm_87.cubin");
 const EXAMPLES: &[u8] = include_bytes!("../examples/kernels/examples.sm_87.cubin");
+const VECADD: &[u8] = include_bytes!("data/01_vecadd.sm_87.cubin");
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A machine whose driver cannot preempt kernels between two instructions.
-fn without_cilp() -> SimConfig {
-    SimConfig { cilp: false, ..SimConfig::default() }
+fn open(config: SimConfig, patience: Duration) -> (Arc<Sim>, Device) {
+    open_with(config, patience, Preemption::WaitForIdle)
 }
 
-fn open(config: SimConfig, patience: Duration) -> (Arc<Sim>, Device) {
-    let sim = Sim::new(config);
+fn open_with(config: SimConfig, patience: Duration, preemption: Preemption) -> (Arc<Sim>, Device) {
     let mut options = DeviceOptions::default();
-    options.patience = patience;
+    (options.patience, options.profile.preemption) = (patience, Some(preemption));
+    open_as(config, options)
+}
+
+fn open_as(config: SimConfig, options: DeviceOptions) -> (Arc<Sim>, Device) {
+    let sim = Sim::new(config);
     (sim.clone(), hcq::sim::open(sim, options).unwrap())
 }
 
@@ -65,7 +72,7 @@ impl Spin {
 
 #[test]
 fn a_queue_is_created_beside_a_kernel_that_does_not_give_way_once_that_has_ended() {
-    let (sim, device) = open(without_cilp(), MINUTE);
+    let (sim, device) = open(SimConfig::default(), MINUTE);
     let spin = Spin::new(&sim, &device);
     let mut first = device.queue().unwrap();
     let point = spin.start(&mut first);
@@ -82,7 +89,7 @@ fn a_queue_is_created_beside_a_kernel_that_does_not_give_way_once_that_has_ended
 
 #[test]
 fn a_queue_that_cannot_be_created_within_the_patience_is_an_error_that_says_why() {
-    let (sim, device) = open(without_cilp(), Duration::from_millis(400));
+    let (sim, device) = open(SimConfig::default(), Duration::from_millis(400));
     let spin = Spin::new(&sim, &device);
     let mut first = device.queue().unwrap();
     let point = spin.start(&mut first);
@@ -96,9 +103,41 @@ fn a_queue_that_cannot_be_created_within_the_patience_is_an_error_that_says_why(
 }
 
 #[test]
+fn a_queue_works_after_all_others_are_gone_with_the_subcontext_that_they_ran_in() {
+    for subcontext in [None, Some(Subcontext::Sync), Some(Subcontext::Async)] {
+        let mut options = DeviceOptions::default();
+        options.profile.subcontext = subcontext;
+        let (_, device) = open_as(SimConfig::default(), options);
+        let work = |mut queue: Queue| queue.submit().unwrap().wait(MINUTE).unwrap();
+        for _ in 0..3 {
+            work(device.queue().unwrap());
+        }
+        // Two at once, and the one that was there first goes first.
+        let (first, second) = (device.queue().unwrap(), device.queue().unwrap());
+        work(first);
+        work(second);
+        work(device.queue().unwrap());
+    }
+}
+
+#[test]
+fn queues_come_and_go_on_many_threads() {
+    let (_, device) = open(SimConfig::default(), MINUTE);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..25 {
+                    device.queue().unwrap().submit().unwrap().wait(MINUTE).unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn dropping_an_idle_queue_leaves_those_alone_that_work() {
-    for config in [without_cilp(), SimConfig::default()] {
-        let (sim, device) = open(config, MINUTE);
+    for preemption in Preemption::ALL {
+        let (sim, device) = open_with(SimConfig::default(), MINUTE, preemption);
         let spin = Spin::new(&sim, &device);
         let (mut first, second) = (device.queue().unwrap(), device.queue().unwrap());
         let point = spin.start(&mut first);
@@ -112,7 +151,7 @@ fn dropping_an_idle_queue_leaves_those_alone_that_work() {
 
 #[test]
 fn a_group_that_the_driver_tears_down_in_silence_is_noticed_and_named() {
-    let (sim, device) = open(without_cilp(), Duration::from_millis(300));
+    let (sim, device) = open(SimConfig::default(), Duration::from_millis(300));
     let spin = Spin::new(&sim, &device);
     let (mut first, mut second) = (device.queue().unwrap(), device.queue().unwrap());
     let (point, _) = (spin.start(&mut first), spin.start(&mut second));
@@ -158,12 +197,13 @@ fn local_memory_is_provided_for_as_many_warps_as_the_driver_counts() {
 
 #[test]
 fn a_grid_whose_blocks_wait_for_each_other_survives_a_desktop() {
-    for (cilp, session) in [
-        (true, Session::Desktop),
-        (true, Session::DesktopAfterBlocks(1)),
-        (false, Session::DesktopAfterBlocks(1)),
+    for (preemption, session) in [
+        (Preemption::Instructions, Session::Desktop),
+        (Preemption::Instructions, Session::DesktopAfterBlocks(1)),
+        (Preemption::WaitForIdle, Session::DesktopAfterBlocks(1)),
     ] {
-        let (sim, device) = open(SimConfig { cilp, session, sm_count: 4, ..SimConfig::default() }, MINUTE);
+        let config = SimConfig { session, sm_count: 4, ..SimConfig::default() };
+        let (sim, device) = open_with(config, MINUTE, preemption);
         let kernel = device.load(EXAMPLES).unwrap().kernel("rule90").unwrap();
         const CELLS: u32 = 1024;
         let [even, odd] = [0; 2].map(|_| device.alloc(4 * u64::from(CELLS)).unwrap());
@@ -175,7 +215,96 @@ fn a_grid_whose_blocks_wait_for_each_other_survives_a_desktop() {
         // SAFETY: the kernel reads and writes that many words of both buffers, and its blocks all run at
         // once.
         unsafe { queue.launch(&kernel, LaunchConfig::new(4, 256), &args) }.unwrap();
-        queue.submit().unwrap().wait(MINUTE).unwrap_or_else(|e| panic!("{session:?}, CILP {cilp}: {e}"));
+        queue.submit().unwrap().wait(MINUTE).unwrap_or_else(|e| panic!("{session:?}, {preemption}: {e}"));
         assert!(!sim.kernel_log().iter().any(|line| line.contains("ctxsw timeout error: ")));
+    }
+}
+
+/// Launches that follow each other, and copies of both kinds.
+fn work(device: &Device, patience: Duration) -> Result<(), Error> {
+    const COUNT: u32 = 1024;
+    let kernel = device.load(VECADD)?.kernel("vadd_f32")?;
+    let [one, sum, copy] = [(); 3].map(|()| device.alloc(4 * u64::from(COUNT)));
+    let (one, sum, copy) = (one?, sum?, copy?);
+    one.write(0, &1f32.to_le_bytes().repeat(COUNT as usize))?;
+    sum.write(0, &[0; 4 * COUNT as usize])?;
+    // Its signal's memory is what the next queue gets.
+    device.queue()?.submit()?.wait(patience)?;
+    let mut queue = device.queue()?;
+    let mut other = device.queue()?;
+    for _ in 0..3 {
+        let args = Args::new().buffer(&one).buffer(&sum).buffer(&sum).u32(COUNT);
+        // SAFETY: the kernel reads and writes that many words.
+        unsafe { queue.launch(&kernel, LaunchConfig::new(4, 256), &args) }?;
+        queue.barrier();
+    }
+    let summed = queue.submit()?;
+    other.wait_for(&summed)?;
+    other.copy(&sum, 0, &copy, 0, 4 * u64::from(COUNT))?;
+    other.submit()?.wait(patience)?;
+    summed.wait(patience)?;
+    let mut found = vec![0; 4 * COUNT as usize];
+    copy.read(0, &mut found)?;
+    assert!(found == 3f32.to_le_bytes().repeat(COUNT as usize), "wrong results");
+    Ok(())
+}
+
+#[test]
+fn by_default_and_conservative_work_is_done_whatever_of_a_healthy_board_is_not_as_the_model_has_it() {
+    // A board whose firmware did not start is not healthy.
+    let facts = WhatIfs::names().filter(|(_, fact)| *fact != WhatIf::ONLY_POWER);
+    for (name, fact) in facts.chain([("nothing", WhatIf::empty())]) {
+        for conservative in [false, true] {
+            let mut options = DeviceOptions::default();
+            options.conservative = Some(conservative);
+            let config = SimConfig { what_if: fact.into(), ..SimConfig::default() };
+            let (sim, device) = open_as(config, options);
+            work(&device, MINUTE).unwrap_or_else(|error| panic!("{name}, {conservative}: {error}"));
+            drop(device);
+            assert!(sim.violations().is_empty(), "{name}: {:?}", sim.violations());
+        }
+    }
+}
+
+#[test]
+fn a_profile_that_the_board_refutes_is_work_that_does_not_get_done() {
+    let mut combined = Profile::default();
+    combined.command_memory = Some(CommandMemory::WriteCombined);
+    let mut sync = Profile::default();
+    sync.subcontext = Some(Subcontext::Sync);
+    for (fact, profile) in [(WhatIf::STALE_WRITE_COMBINED, combined), (WhatIf::DEAD_VEID_0, sync)] {
+        for (fact, works) in [(fact, false), (WhatIf::empty(), true)] {
+            let mut options = DeviceOptions::default();
+            (options.profile, options.patience) = (profile, Duration::from_millis(500));
+            let (_sim, device) = open_as(SimConfig { what_if: fact.into(), ..SimConfig::default() }, options);
+            let patience = if works { MINUTE } else { Duration::from_millis(500) };
+            assert_eq!(work(&device, patience).is_ok(), works, "{profile} {fact:?}");
+        }
+    }
+}
+
+#[test]
+fn a_kernel_of_seconds_beside_a_desktop_costs_its_channel_unless_it_is_preempted_between_instructions() {
+    for preemption in Preemption::ALL {
+        let mut options = DeviceOptions::default();
+        (options.profile.preemption, options.switch_limit) =
+            (Some(preemption), Some(Duration::from_millis(300)));
+        options.patience = MINUTE;
+        let (sim, device) = open_as(SimConfig { session: Session::Desktop, ..SimConfig::default() }, options);
+        let spin = Spin::new(&sim, &device);
+        let mut queue = device.queue().unwrap();
+        let point = spin.start(&mut queue);
+        match preemption {
+            Preemption::Instructions => {
+                std::thread::sleep(Duration::from_secs(1));
+                spin.end();
+                point.wait(MINUTE).unwrap();
+            }
+            Preemption::WaitForIdle => {
+                let error = point.wait(MINUTE).unwrap_err();
+                let Error::Fault(report) = &error else { panic!("{error}") };
+                assert_eq!(report.kind, FaultKind::SwitchTimeout, "{report}");
+            }
+        }
     }
 }

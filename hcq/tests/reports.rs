@@ -4,7 +4,10 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use hcq::{Args, Buffer, Device, Error, FaultReport, GpuVa, Kernel, LaunchConfig, Selector};
+use ga10b_sim::{Sim, SimConfig, WhatIf};
+use hcq::{
+    Args, Buffer, Device, DeviceOptions, Error, FaultKind, FaultReport, GpuVa, Kernel, LaunchConfig, Selector,
+};
 
 const SHAPES: &[u8] = include_bytes!("kernels/shapes.sm_87.cubin");
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -76,6 +79,36 @@ fn a_mapping_is_named_as_a_neighbour_only_where_it_is_near() {
     let report = fault(&device(), 0x1000);
     assert_eq!(report.nearest, None, "{report}");
     assert!(!report.to_string().contains("before"), "{report}");
+}
+
+/// The report of an access to `address` on a machine of which some facts are other than the model has them.
+fn fault_where(facts: WhatIf, address: u64) -> FaultReport {
+    let config = SimConfig { what_if: facts.into(), ..SimConfig::default() };
+    fault(&hcq::sim::open(Sim::new(config), DeviceOptions::default()).unwrap(), address)
+}
+
+#[test]
+fn an_mmu_fault_is_named_with_its_address_whichever_of_its_interrupts_comes_first() {
+    for (facts, notifier) in [(WhatIf::empty(), 31), (WhatIf::MMU_FIRST, 31), (WhatIf::SM_FIRST, 13)] {
+        let report = fault_where(facts, 0x4000);
+        assert_eq!(
+            (report.kind, report.raw.notifier),
+            (FaultKind::Mmu { fault_type: Some(0) }, notifier),
+            "{report}"
+        );
+        assert_eq!(report.address, GpuVa::new(0x4000), "{report}");
+        // The engine's reset after the MMU's fault takes the SM's registers.
+        assert_eq!(report.raw.sms.is_empty(), facts == WhatIf::MMU_FIRST, "{report}");
+    }
+}
+
+#[test]
+fn without_a_kernel_log_an_mmu_fault_has_no_address_and_is_not_waited_for() {
+    for first in [WhatIf::empty(), WhatIf::MMU_FIRST, WhatIf::SM_FIRST] {
+        let report = fault_where(WhatIf::NO_KERNEL_LOG | first, 0x4000);
+        assert_eq!((report.kind, report.address), (FaultKind::Mmu { fault_type: None }, None), "{report}");
+        assert!(report.raw.log.is_empty(), "{report}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ga10b_sim::{Sim, SimConfig};
 use hcq::{
     Args, Buffer, Bytes, Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, Program,
-    Selector,
+    Release, Selector,
 };
 
 const VECADD: &[u8] = include_bytes!("data/01_vecadd.sm_87.cubin");
@@ -83,7 +83,7 @@ fn dependent_launches_see_each_others_results_chained_or_not() {
 
 #[test]
 fn kernels_signal_their_own_end() {
-    let device = device_with(|o| o.release_in_launch = true);
+    let device = device_with(|o| o.profile.release = Some(Release::Launch));
     accumulate(&device, 50);
     let kernel = vadd(&device);
     let n = 64u32;

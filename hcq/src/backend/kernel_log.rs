@@ -9,8 +9,8 @@ use crate::sync::lock;
 
 /// Lines the driver has printed since this was made.
 pub(crate) trait KernelLog: Send + Sync {
-    /// The lines, oldest first; none where the log cannot be read.
-    fn lines(&self) -> Vec<String>;
+    /// The lines, oldest first; `None` where the log cannot be read.
+    fn lines(&self) -> Option<Vec<String>>;
 
     /// What a software GPU says of faults beyond what a driver logs; nothing on hardware.
     fn explanation(&self) -> Vec<String> {
@@ -25,29 +25,36 @@ pub(crate) struct NoLog;
 
 #[cfg(any(feature = "sys", test))]
 impl KernelLog for NoLog {
-    fn lines(&self) -> Vec<String> {
-        Vec::new()
+    fn lines(&self) -> Option<Vec<String>> {
+        None
     }
 }
 
 /// `/dev/kmsg`, from where it stood when it was opened.
 #[derive(Debug)]
-pub(crate) struct Kmsg(Mutex<Option<File>>);
+pub(crate) struct Kmsg(Mutex<Option<Tail>>);
+
+/// The end of a file that grows.
+#[derive(Debug)]
+struct Tail {
+    file: File,
+    /// The driver's lines that were read so far.
+    lines: Vec<String>,
+}
 
 impl Kmsg {
     /// Reads nothing where the log may not be opened (`dmesg_restrict`).
     pub fn open() -> Self {
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
         let at_end = file.ok().and_then(|mut f| f.seek(SeekFrom::End(0)).ok().map(|_| f));
-        Self(Mutex::new(at_end))
+        Self(Mutex::new(at_end.map(|file| Tail { file, lines: Vec::new() })))
     }
 }
 
 impl KernelLog for Kmsg {
-    fn lines(&self) -> Vec<String> {
-        let mut file = lock(&self.0);
-        let Some(file) = file.as_mut() else { return Vec::new() };
-        let mut lines = Vec::new();
+    fn lines(&self) -> Option<Vec<String>> {
+        let mut tail = lock(&self.0);
+        let Tail { file, lines } = tail.as_mut()?;
         let mut record = [0; 8192];
         // One read gives one record; an error means none is left, or some were overwritten.
         for _ in 0..4096 {
@@ -60,7 +67,7 @@ impl KernelLog for Kmsg {
                 Err(_) => break,
             }
         }
-        lines
+        Some(lines.clone())
     }
 }
 

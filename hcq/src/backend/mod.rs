@@ -60,7 +60,8 @@ pub(crate) trait Backend: Send + Sync {
     /// The error notifier's code if the channel was stopped. Cheap: it is called in wait loops.
     fn channel_error(&self, channel: ChannelId) -> Option<u32>;
 
-    /// Whether kernels give way to the driver between two instructions, so that a channel can be closed beside them.
+    /// Whether kernels give way to other contexts and the driver between two instructions, so that a channel
+    /// can be closed beside them.
     fn gives_way(&self) -> bool {
         true
     }
@@ -133,11 +134,14 @@ pub(crate) struct Layout {
 pub(crate) enum MemoryKind {
     /// Bulk data and code. The CPU pointer may be absent.
     Device,
-    /// Pushbuffers, QMDs, arguments: written by the CPU, read by the GPU (which may write into QMDs).
-    /// Has a CPU pointer. Reading through it may be very slow.
+    /// Pushbuffers, QMDs, constant banks: written by the CPU, read by the GPU (which may write into QMDs).
+    /// Has a CPU pointer. Reading through it is very slow where it is write-combined: on a desktop GPU, and
+    /// on a Jetson by its profile. Where it is cacheable the GPU's reads snoop.
     Command,
-    /// Semaphores, timestamps, staging: both sides read and write, the CPU's reads are cached and coherent.
-    /// Has a CPU pointer.
+    /// Timelines and timestamps: both sides read and write words. Has a CPU pointer.
+    Signal,
+    /// Staging and host buffers: both sides read and write, the CPU's reads are cached and coherent. Has a
+    /// CPU pointer.
     Shared,
 }
 

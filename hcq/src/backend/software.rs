@@ -28,16 +28,17 @@ pub(crate) struct Log {
 impl Log {
     /// Skips what was logged before.
     pub fn new(sim: Arc<Sim>) -> Self {
-        let (from, faults, violations) = (sim.kernel_log().len(), sim.faults().len(), sim.violations().len());
+        let from = sim.readable_kernel_log().map_or(0, |lines| lines.len());
+        let (faults, violations) = (sim.faults().len(), sim.violations().len());
         Self { sim, from, faults, violations }
     }
 }
 
 impl KernelLog for Log {
-    fn lines(&self) -> Vec<String> {
+    fn lines(&self) -> Option<Vec<String>> {
+        let mut lines = self.sim.readable_kernel_log()?;
         // A full log has lost its oldest lines.
-        let mut lines = self.sim.kernel_log();
-        lines.split_off(self.from.min(lines.len()))
+        Some(lines.split_off(self.from.min(lines.len())))
     }
 
     fn explanation(&self) -> Vec<String> {

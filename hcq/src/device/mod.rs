@@ -20,6 +20,7 @@ use crate::launch::scratch;
 use crate::memory::buffer::Buffer;
 use crate::memory::manager::Mapping;
 use crate::options::{DeviceOptions, Selector};
+use crate::profile::{CommandMemory, Preemption};
 use crate::program::Program;
 use crate::queue::Queue;
 use crate::queue::graph::GraphBuilder;
@@ -66,8 +67,10 @@ impl Device {
     /// As [`open`](Self::open).
     pub fn open_with(selector: Selector, options: DeviceOptions) -> Result<Self, Error> {
         match selector {
-            Selector::Nvgpu => Self::nvgpu(Arc::new(Linux), options),
-            Selector::Rm => Self::rm(Arc::new(Linux), options),
+            Selector::Nvgpu => {
+                Self::nvgpu(Arc::new(Linux), options).map_err(|error| Machine::own().explain(error))
+            }
+            Selector::Rm => Self::rm(Arc::new(Linux), &Machine::own(), options),
             Selector::Sim => Self::sim(options),
             Selector::Auto => Self::any(&(Arc::new(Linux) as _), &Machine::own(), options),
         }
@@ -83,11 +86,12 @@ impl Device {
             other => return other,
         };
         nvgpu.warn();
-        let rm = match Self::rm(sys.clone(), options.clone()) {
+        let rm = match Self::rm(sys.clone(), machine, options.clone()) {
             Err(error) if error.is_forbidden() => return Err(error),
             Err(
                 error @ (Error::Open { .. }
                 | Error::Driver { .. }
+                | Error::DisplayDriver
                 | Error::Unsupported { .. }
                 | Error::UnsupportedSm { .. }),
             ) => Refusal::new(BackendKind::Rm, error, machine),
@@ -110,7 +114,8 @@ impl Device {
         Self::over(sys, BackendKind::Nvgpu, Box::new(Kmsg::open()), options)
     }
 
-    fn rm(sys: Arc<dyn Sys>, options: DeviceOptions) -> Result<Self, Error> {
+    fn rm(sys: Arc<dyn Sys>, machine: &Machine, options: DeviceOptions) -> Result<Self, Error> {
+        machine.check_desktop_driver()?;
         Self::over_rm(sys, Box::new(Kmsg::open()), options)
     }
 
@@ -151,7 +156,10 @@ impl Device {
             reserve_windows: options.reserve_windows,
             cache,
             patience: options.patience,
-            async_subcontext: options.async_subcontext == Some(true),
+            commands: options.profile.command_memory.unwrap_or(CommandMemory::Cacheable),
+            conservative: options.is_conservative(),
+            subcontext: options.profile.subcontext,
+            preemption: options.profile.preemption.unwrap_or(Preemption::WaitForIdle),
             switch_limit: options.switch_limit,
             timeslice: options.timeslice,
         };
@@ -165,6 +173,7 @@ impl Device {
         log: Box<dyn KernelLog>,
         options: DeviceOptions,
     ) -> Result<Self, Error> {
+        let options = options.resolve()?;
         let backend = Rm::open(sys, log, options.patience)?;
         Self::of(Arc::new(backend), options)
     }
@@ -173,7 +182,7 @@ impl Device {
         let info = backend.info();
         tracing::info!(name = %info.name, backend = %info.backend, sms = info.sm_count, "opened a GPU");
         Ok(Self {
-            shared: Shared::new(backend, options.resolve()?)?,
+            shared: Shared::new(backend, options)?,
             #[cfg(feature = "sim")]
             software: None,
         })
@@ -182,6 +191,21 @@ impl Device {
     /// What the device is.
     pub fn info(&self) -> &Info {
         self.shared.core.backend().info()
+    }
+
+    /// Where kernels are interrupted when another program, a desktop's compositor among them, is to have the
+    /// GPU. At their end on a Jetson, unless a [`Profile`](crate::Profile) says otherwise and its driver can;
+    /// known once the first queue is open.
+    ///
+    /// Where kernels run to their end, one that takes more than 100 ms keeps a desktop waiting, and the
+    /// driver counts that: after [`switch_limit`](DeviceOptions::switch_limit) in all it takes the channel
+    /// down. A persistent kernel beside a desktop needs [`Preemption::Instructions`], or launches that end
+    /// sooner. Queues are created and closed beside it only when it has ended.
+    pub fn preemption(&self) -> Preemption {
+        match self.shared.core.backend().gives_way() {
+            true => Preemption::Instructions,
+            false => Preemption::WaitForIdle,
+        }
     }
 
     /// How much memory can be allocated now. On a Jetson that is the kernel's estimate for the memory that CPU

@@ -7,11 +7,15 @@ use nix::errno::Errno as Nix;
 
 use crate::error::{Error, with_causes};
 use crate::info::BackendKind;
+use crate::tegra::Tegra;
 
 /// PCI's number of NVIDIA.
 const NVIDIA: &str = "0x10de";
 /// First digits of the PCI class of display controllers.
 const DISPLAY: &str = "0x03";
+/// With this file modprobe does not load nvgpu at boot: a service does (developer guide of r39.2,
+/// NvLoadDisplayModulesService).
+const DENYLIST: &str = "etc/modprobe.d/denylist-oot-modules.conf";
 
 /// Where the machine says which GPUs it has, whether or not their driver is loaded.
 #[derive(Debug)]
@@ -30,18 +34,58 @@ impl Machine {
         Self { root }
     }
 
-    /// Whether it has a GPU of the kind that `backend` drives.
-    fn has(&self, backend: BackendKind) -> bool {
-        match backend {
-            BackendKind::Nvgpu => self.is_orin(),
-            BackendKind::Rm => self.has_pci_gpu(),
-            BackendKind::Sim => true,
+    /// The Tegra chip that it is, if it is one.
+    fn tegra(&self) -> Option<Tegra> {
+        Tegra::in_device_tree(&std::fs::read(self.root.join("proc/device-tree/compatible")).ok()?)
+    }
+
+    /// Whether it is an Orin: by the device tree; where a container hides that, by nvgpu's nodes.
+    fn is_orin(&self) -> bool {
+        self.tegra().map_or_else(|| self.root.join("dev/nvgpu/igpu0").exists(), Tegra::is_orin)
+    }
+
+    /// Whether nvgpu is loaded and its GPU did not start: the driver makes `power` when it is loaded, and the
+    /// other nodes when the GPU has started (`driver_common.c` and `module.c` of nvgpu, r36.4.3).
+    fn has_power_alone(&self) -> bool {
+        let has = |node| self.root.join("dev/nvgpu/igpu0").join(node).exists();
+        has("power") && !has("ctrl")
+    }
+
+    /// What is known of a node of nvgpu's that could not be opened.
+    pub fn explain(&self, error: Error) -> Error {
+        match error {
+            Error::Open { path, errno, .. }
+                if Nix::from_raw(errno.raw()) == Nix::ENOENT && self.has_power_alone() =>
+            {
+                Error::NotStarted { path, errno }
+            }
+            other => other,
         }
     }
 
-    fn is_orin(&self) -> bool {
-        let compatible = std::fs::read(self.root.join("proc/device-tree/compatible")).unwrap_or_default();
-        compatible.split(|byte| *byte == 0).any(|name| name == b"nvidia,tegra234")
+    /// Refuses a desktop driver that is here for a display alone: an Orin's, whose GPU nvgpu serves. With a
+    /// card in a PCI slot the driver may well be the card's.
+    ///
+    /// # Errors
+    /// [`Error::DisplayDriver`].
+    pub fn check_desktop_driver(&self) -> Result<(), Error> {
+        match self.is_orin() && self.root.join("dev/nvidiactl").exists() && !self.has_pci_gpu() {
+            true => Err(Error::DisplayDriver),
+            false => Ok(()),
+        }
+    }
+
+    /// What an Orin's owner can do where nvgpu's control node is not there.
+    fn mend_orin(&self) -> &'static str {
+        let has = |path| self.root.join(path).exists();
+        if self.has_power_alone() {
+            "the machine is an Orin whose GPU did not start: `nvdiag doctor` looks for the reason"
+        } else if has(DENYLIST) {
+            "the machine is an Orin with JetPack 7: sudo systemctl restart nv-load-display-modules loads nvgpu; \
+             give a container the nodes"
+        } else {
+            "the machine is an Orin: load the modules nvgpu and nvmap; give a container the nodes"
+        }
     }
 
     fn has_pci_gpu(&self) -> bool {
@@ -60,7 +104,7 @@ pub(crate) struct Refusal {
     backend: BackendKind,
     error: Box<Error>,
     /// What the user can do.
-    mend: Option<&'static str>,
+    mend: Option<String>,
 }
 
 impl fmt::Display for Refusal {
@@ -79,7 +123,7 @@ impl Refusal {
     /// Warns where the user can mend it: else the program would run on another device than the one that is
     /// wanted, and nothing would say so.
     pub fn warn(&self) {
-        if let Some(mend) = self.mend {
+        if let Some(mend) = &self.mend {
             tracing::warn!("GPU passed over: {self}: {mend}");
         }
     }
@@ -90,22 +134,35 @@ impl Refusal {
     }
 }
 
-/// What the user can do about `error`, if the GPU is there.
-fn mend(backend: BackendKind, error: &Error, machine: &Machine) -> Option<&'static str> {
-    match error {
+/// What the user can do about `error`, if the GPU is there; for one that cannot be used, what it is.
+fn mend(backend: BackendKind, error: &Error, machine: &Machine) -> Option<String> {
+    let tegra = machine.tegra();
+    let mend = match error {
         Error::Open { errno, .. } => match Nix::from_raw(errno.raw()) {
             // No node, or one that no driver serves.
-            Nix::ENOENT | Nix::ENODEV | Nix::ENXIO | Nix::EIO if machine.has(backend) => {
-                Some(match backend {
-                    BackendKind::Nvgpu => {
-                        "the machine is an Orin: load the modules nvgpu and nvmap; give a container the nodes"
-                    }
-                    _ => "the PCI bus has an NVIDIA GPU: load the module nvidia; give a container the nodes",
-                })
-            }
-            _ => None,
+            Nix::ENOENT | Nix::ENODEV | Nix::ENXIO | Nix::EIO => match (backend, tegra) {
+                (BackendKind::Nvgpu, _) if machine.is_orin() => machine.mend_orin(),
+                // Thor's driver is the desktop's: this is said once, of nvgpu.
+                (BackendKind::Nvgpu, Some(tegra)) => return Some(unsupported(tegra)),
+                (BackendKind::Rm, _) if machine.has_pci_gpu() => {
+                    "the PCI bus has an NVIDIA GPU: load the module nvidia; give a container the nodes"
+                }
+                _ => return None,
+            },
+            _ => return None,
         },
-        Error::Driver { .. } => Some("install one of these driver branches, or load the driver's modules"),
-        _ => None,
-    }
+        Error::Driver { .. } if tegra.is_none() => {
+            "install one of these driver branches, or load the driver's modules"
+        }
+        Error::Unsupported { .. } | Error::UnsupportedSm { .. } if tegra.is_none() => {
+            "no code here runs on it; HCQ_DEVICE=sim asks for the software ga10b"
+        }
+        _ => return None,
+    };
+    Some(mend.to_owned())
+}
+
+/// What the owner of another Tegra is told.
+fn unsupported(tegra: Tegra) -> String {
+    format!("the machine's GPU is the {tegra}: of these chips that of Orin alone is driven")
 }

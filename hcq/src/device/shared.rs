@@ -37,7 +37,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// A fresh address space with nothing in it.
     pub fn new(backend: Arc<dyn Backend>, options: DeviceOptions) -> Result<Arc<Self>, Error> {
-        let target = LaunchTarget::of(&*backend, options.is_conservative())?;
+        let target = LaunchTarget::of(&*backend, options.has_conservative_descriptors())?;
         let programs = Arc::<Registry>::default();
         Ok(Arc::new(Self {
             staging: Mutex::default(),

@@ -199,12 +199,145 @@ fn a_gpu_whose_modules_are_not_loaded_is_a_warning() {
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert_has(&warnings[0], &["rm", "/dev/nvidiactl", "load the module nvidia"]);
     }
+}
 
+/// A machine of a Tegra chip, with these files besides.
+fn tegra(chip: &str, files: &[&str]) -> (tempfile::TempDir, Machine) {
     let (root, machine) = bare();
-    fs::create_dir_all(root.path().join("proc/device-tree")).expect("a folder");
-    let names = "nvidia,p3767-0000\0nvidia,tegra234\0";
-    fs::write(root.path().join("proc/device-tree/compatible"), names).expect("written");
-    let warnings = choose(without_node(), &machine).2;
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert_has(&warnings[0], &["nvgpu", "/dev/nvgpu/igpu0/ctrl", "load the modules nvgpu and nvmap"]);
+    let names = format!("nvidia,p0-0000+p0-0000\0nvidia,{chip}\0");
+    for (path, text) in files.iter().map(|path| (*path, "")).chain([("proc/device-tree/compatible", &*names)])
+    {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("created");
+        fs::write(path, text).expect("written");
+    }
+    (root, machine)
+}
+
+#[test]
+fn an_orin_without_its_node_is_told_what_makes_it() {
+    let cases: [(&[&str], &str); 3] = [
+        (&[], "load the modules nvgpu and nvmap"),
+        (&["etc/modprobe.d/denylist-oot-modules.conf"], "systemctl restart nv-load-display-modules"),
+        (&["dev/nvgpu/igpu0/power", "etc/modprobe.d/denylist-oot-modules.conf"], "did not start"),
+    ];
+    for (files, mend) in cases {
+        let (_root, machine) = tegra("tegra234", files);
+        let warnings = choose(Nodes { refused: vec![], version: None }, &machine).2;
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert_has(&warnings[0], &["nvgpu", "/dev/nvgpu/igpu0/ctrl", "an Orin", mend]);
+    }
+}
+
+#[test]
+fn a_gpu_that_did_not_start_is_an_error_of_that_name() {
+    let explained = |files: &[&str], errno| {
+        let (_root, machine) = tegra("tegra234", files);
+        let path = c"/dev/nvgpu/igpu0/ctrl".to_owned();
+        machine.explain(Error::Open { path, group: None, errno: crate::Errno::of(errno) })
+    };
+    let error = explained(&["dev/nvgpu/igpu0/power"], Nix::ENOENT);
+    assert_has(&error.to_string(), &["/dev/nvgpu/igpu0/ctrl", "the GPU did not start", "`power` alone"]);
+    assert_has(error.hint().expect("a hint"), &["nvdiag doctor"]);
+    for (files, errno) in [
+        (&["dev/nvgpu/igpu0/power", "dev/nvgpu/igpu0/ctrl"][..], Nix::ENOENT),
+        (&["dev/nvgpu/igpu0/power"], Nix::EACCES),
+        (&[], Nix::ENOENT),
+    ] {
+        assert!(matches!(explained(files, errno), Error::Open { .. }), "{files:?}");
+    }
+}
+
+#[test]
+fn an_orin_without_its_device_tree_is_known_by_nvgpus_nodes() {
+    for node in ["power", "ctrl"] {
+        let (root, machine) = bare();
+        for path in [&format!("dev/nvgpu/igpu0/{node}"), "dev/nvidiactl"] {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("created");
+            fs::write(path, "").expect("written");
+        }
+        let nodes = Nodes { refused: vec![], version: Some("540.4.0") };
+        let (_, infos, warnings) = choose(nodes, &machine);
+        assert_has(&infos[0], &["rm: /dev/nvidiactl is that of an Orin's display"]);
+        assert_has(
+            &warnings[0],
+            &["nvgpu", if node == "power" { "did not start" } else { "load the modules" }],
+        );
+    }
+}
+
+#[test]
+fn the_driver_of_an_orins_display_is_no_gpu_and_that_of_a_card_beside_it_is() {
+    let nodes = || Nodes { refused: vec![], version: Some("595.78") };
+    let (root, machine) = tegra("tegra234", &["dev/nvidiactl"]);
+    let (opened, infos, warnings) = choose(nodes(), &machine);
+    assert_eq!((opened, warnings.len()), (BackendKind::Sim, 1), "{warnings:?}");
+    assert_has(&infos[0], &["rm: /dev/nvidiactl is that of an Orin's display"]);
+    let pci = root.path().join("sys/bus/pci/devices/0005:01:00.0");
+    fs::create_dir_all(&pci).expect("a folder");
+    fs::write(pci.join("vendor"), "0x10de\n").expect("written");
+    fs::write(pci.join("class"), "0x030000\n").expect("written");
+    let infos = choose(nodes(), &machine).1;
+    assert_has(&infos[0], &["rm: cannot open /dev/nvidia0"]);
+}
+
+#[test]
+fn the_owner_of_another_tegra_is_told_which_it_is() {
+    for (chip, name) in [("tegra264", "gb10b of Thor (tegra264)"), ("tegra194", "gv11b of Xavier (tegra194)")]
+    {
+        let (_root, machine) = tegra(chip, &["dev/nvidiactl"]);
+        for version in [None, Some("595.78")] {
+            let (opened, _, warnings) = choose(Nodes { refused: vec![], version }, &machine);
+            assert_eq!((opened, warnings.len()), (BackendKind::Sim, 1), "{warnings:?}");
+            assert_has(&warnings[0], &["nvgpu: cannot open ", name, "that of Orin alone"]);
+        }
+    }
+    assert_has(
+        &Error::UnsupportedSm { sm: 72 }.to_string(),
+        &["the GPU is an sm_72, gv11b of Xavier (tegra194); sm_80"],
+    );
+    assert_has(&Error::UnsupportedSm { sm: 120 }.to_string(), &["the GPU is an sm_120; sm_80"]);
+}
+
+#[test]
+fn a_desktop_gpu_that_no_code_is_for_is_a_warning() {
+    let (_root, machine) = bare();
+    let refusal = |sm| Refusal::new(BackendKind::Rm, Error::UnsupportedSm { sm }, &machine);
+    assert_has(&format!("{:?}", refusal(120)), &["Some(\"no code here runs on it; HCQ_DEVICE=sim"]);
+    // Thor's owner has had one line, of nvgpu.
+    let (_root, thor) = tegra("tegra264", &[]);
+    let refusal = Refusal::new(BackendKind::Rm, Error::UnsupportedSm { sm: 110 }, &thor);
+    assert_has(&format!("{refusal:?}"), &["mend: None"]);
+}
+
+/// The allocator's node of images that make it `root:video` 0440.
+#[derive(Debug)]
+struct ReadOnlyAllocator(Arc<ga10b_sim::Sim>);
+
+// SAFETY: every call is passed on, or refused.
+unsafe impl nvgpu_sys::Layer for ReadOnlyAllocator {
+    fn below(&self) -> &dyn Sys {
+        &*self.0
+    }
+
+    fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Nix> {
+        match path == nvgpu_sys::MEMORY_NODE && flags & OFlag::O_ACCMODE != OFlag::O_RDONLY {
+            true => Err(Nix::EACCES),
+            false => self.0.open(path, flags),
+        }
+    }
+}
+
+#[test]
+fn an_allocator_that_may_only_be_read_gives_memory_that_can_be_written() {
+    let sim = crate::backend::software::start().expect("a machine");
+    let log = Box::new(crate::backend::software::Log::new(sim.clone()));
+    let sys = Arc::new(ReadOnlyAllocator(sim));
+    let device = Device::over(sys, BackendKind::Sim, log, DeviceOptions::default()).expect("a device");
+    let buffer = device.alloc(4096).expect("a buffer");
+    buffer.write(0, &[7; 64]).expect("written");
+    let mut read = [0; 64];
+    buffer.read(0, &mut read).expect("read");
+    assert_eq!(read, [7; 64]);
 }

@@ -21,6 +21,8 @@ impl Explain for Registry {
         let kind = match sm {
             Some(sm) if sm.code() != 0 => FaultKind::of_warp(sm.code(), fault_type),
             _ if raw.sms.iter().any(SmRecord::is_trap) => FaultKind::Trap,
+            // Also where the notifier has another error, which came first.
+            _ if raw.mmu.is_some() => FaultKind::Mmu { fault_type },
             _ => FaultKind::of_notifier(raw.notifier, fault_type),
         };
         let recorded = sm.map(|s| s.pc).filter(|pc| *pc != 0);

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use nv_hw::fault::{fault_type, global_esr, hww_esr, notifier, warp_esr};
+
 use crate::address::{Bytes, GpuVa};
 
 /// What went wrong.
@@ -61,15 +63,15 @@ impl FaultKind {
     /// By the warp error code of an SM.
     pub(crate) fn of_warp(code: u32, fault_type: Option<u32>) -> Self {
         match code {
-            0x05 | 0x06 => Self::BadProgramCounter,
-            0x08 | 0x0d => Self::BadRegister,
-            0x09 => Self::IllegalInstruction,
-            0x0b => Self::IllegalParameter,
-            0x0e => Self::OutOfRangeAddress,
-            0x0f => Self::MisalignedAddress,
-            0x10 => Self::InvalidAddressSpace,
-            0x12 => Self::InvalidConstantAddress,
-            0x17 | 0x20 => Self::Mmu { fault_type },
+            warp_esr::MISALIGNED_PC | warp_esr::PC_OVERFLOW => Self::BadProgramCounter,
+            warp_esr::MISALIGNED_REG | warp_esr::OOR_REG => Self::BadRegister,
+            warp_esr::ILLEGAL_INSTR_ENCODING => Self::IllegalInstruction,
+            warp_esr::ILLEGAL_INSTR_PARAM => Self::IllegalParameter,
+            warp_esr::OOR_ADDR => Self::OutOfRangeAddress,
+            warp_esr::MISALIGNED_ADDR => Self::MisalignedAddress,
+            warp_esr::INVALID_ADDR_SPACE => Self::InvalidAddressSpace,
+            warp_esr::INVALID_CONST_ADDR_LDC => Self::InvalidConstantAddress,
+            _ if is_of_mmu(code) => Self::Mmu { fault_type },
             code => Self::SmException { code },
         }
     }
@@ -78,11 +80,13 @@ impl FaultKind {
     pub(crate) fn of_notifier(code: u32, fault_type: Option<u32>) -> Self {
         match code {
             0 => Self::TornDown,
-            8 => Self::SwitchTimeout,
-            12 | 13 | 25 => Self::Engine,
-            31 => Self::Mmu { fault_type },
-            32 => Self::Pushbuffer,
-            43 => Self::Reset,
+            notifier::FIFO_ERROR_IDLE_TIMEOUT => Self::SwitchTimeout,
+            notifier::GR_ERROR_SW_METHOD | notifier::GR_EXCEPTION | notifier::GR_ILLEGAL_NOTIFY => {
+                Self::Engine
+            }
+            notifier::FIFO_ERROR_MMU_ERR_FLT => Self::Mmu { fault_type },
+            notifier::PBDMA_ERROR => Self::Pushbuffer,
+            notifier::RESETCHANNEL_VERIF_ERROR => Self::Reset,
             code => Self::Other { code },
         }
     }
@@ -91,8 +95,8 @@ impl FaultKind {
 impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mmu { fault_type: Some(6) } => f.write_str("write to read-only memory"),
-            Self::Mmu { fault_type: Some(0..=2) | None } => f.write_str("access to unmapped memory"),
+            Self::Mmu { fault_type: Some(fault_type::RO_VIOLATION) } => f.write_str("write to read-only memory"),
+            Self::Mmu { fault_type: Some(fault_type::PDE..=fault_type::PTE) | None } => f.write_str("access to unmapped memory"),
             Self::Mmu { fault_type: Some(t) } => write!(f, "MMU fault of type {t}"),
             Self::MisalignedAddress => f.write_str("misaligned address"),
             Self::InvalidAddressSpace => f.write_str("access into a memory window that does not take it"),
@@ -130,9 +134,13 @@ pub struct Neighbour {
     pub distance: i64,
 }
 
-/// `HWW_GLOBAL_ESR`: a breakpoint interrupt, a breakpoint that pauses.
-const BPT_INT: u32 = 1 << 4;
-const BPT_PAUSE: u32 = 1 << 5;
+/// Whether a warp's error code stands for an access that the MMU refused.
+const fn is_of_mmu(code: u32) -> bool {
+    matches!(code, warp_esr::MMU_FAULT | warp_esr::MMU_NACK)
+}
+
+/// A breakpoint interrupt, a breakpoint that pauses.
+const BREAKPOINTS: u32 = 1 << global_esr::BPT_INT | 1 << global_esr::BPT_PAUSE;
 
 /// The exception registers of an SM, as the driver recorded them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,12 +158,17 @@ pub struct SmRecord {
 impl SmRecord {
     /// The error code, 0 for none.
     pub(crate) const fn code(&self) -> u32 {
-        self.warp_esr & 0xffff
+        hww_esr::ERROR.of(self.warp_esr)
+    }
+
+    /// Whether the MMU refused an access.
+    pub(crate) const fn is_mmu_error(&self) -> bool {
+        is_of_mmu(self.code())
     }
 
     /// Whether a trap or a breakpoint is all that the registers show: it may be in the global register alone.
     pub(crate) const fn is_trap(&self) -> bool {
-        self.code() == 0 && self.global_esr & (BPT_INT | BPT_PAUSE) != 0
+        self.code() == 0 && self.global_esr & BREAKPOINTS != 0
     }
 }
 
@@ -251,8 +264,8 @@ mod tests {
         assert_eq!(FaultKind::of_notifier(31, None), FaultKind::Mmu { fault_type: None });
         assert_eq!(FaultKind::of_notifier(0, None), FaultKind::TornDown);
         let record = |global_esr, warp_esr| SmRecord { sm: 0, global_esr, warp_esr, pc: 0 };
-        assert!(record(BPT_INT, 0).is_trap() && record(BPT_PAUSE | 4, 0).is_trap());
-        assert!(!record(BPT_INT, 0xf).is_trap() && !record(4, 0).is_trap());
+        assert!(record(1 << 4, 0).is_trap() && record(1 << 5 | 4, 0).is_trap());
+        assert!(!record(1 << 4, 0xf).is_trap() && !record(4, 0).is_trap());
         assert_eq!(FaultKind::of_notifier(99, None), FaultKind::Other { code: 99 });
     }
 

@@ -3,6 +3,8 @@
 //! Offsets are fixed by the compiler for each SM generation (read back from probe kernels;
 //! `command-submission` notes in docs/).
 
+use nv_hw::{Encoding, Sm};
+
 use crate::address::GpuVa;
 use crate::launch::shape::LaunchConfig;
 
@@ -35,11 +37,10 @@ const SM_90: BankLayout =
 impl BankLayout {
     /// The layout for an SM number, e.g. 87.
     pub fn of_sm(sm: u32) -> Option<Self> {
-        match sm {
-            80 | 86 | 87 | 89 => Some(SM_8X),
-            90 => Some(SM_90),
-            _ => None,
-        }
+        Some(match Sm::from_sm(sm)?.encoding() {
+            Encoding::Sm8x => SM_8X,
+            Encoding::Sm9x => SM_90,
+        })
     }
 }
 

@@ -24,7 +24,9 @@ impl LaunchTarget {
     pub fn of(backend: &dyn Backend, conservative: bool) -> Result<Self, Error> {
         let (info, layout) = (backend.info(), backend.layout());
         let sm = info.sm_number();
-        let (Some(target), Some(bank)) = (qmd::Target::from_sm(sm), BankLayout::of_sm(sm)) else {
+        let (Some(target), Some(bank)) =
+            (qmd::Target::from_sm(sm).filter(|target| target.is_run()), BankLayout::of_sm(sm))
+        else {
             return Err(Error::UnsupportedSm { sm });
         };
         let (shared_window, local_window) = (layout.shared_window, layout.local_window);
@@ -46,6 +48,10 @@ impl LaunchTarget {
         ];
         for cache in caches {
             qmd.set(cache, 1)?;
+        }
+        // One barrier whether or not the kernel has any.
+        if qmd.get(v03::BARRIER_COUNT) == Some(0) {
+            qmd.set(v03::BARRIER_COUNT, 1)?;
         }
         let shared = qmd.shared_bytes() + CONSERVED_SHARED;
         let code = |kib: u32| kib / 4 + 1;
@@ -87,8 +93,12 @@ mod tests {
 
     fn descriptor(shared: u32) -> qmd::Qmd {
         let target = qmd::Target::from_sm(87).expect("an Orin");
-        let launch =
-            qmd::Launch::new(target).program(0x1000, 256).grid([1; 3]).block([32, 1, 1]).registers(16);
+        let launch = qmd::Launch::new(target)
+            .program(0x1000, 256)
+            .grid([1; 3])
+            .block([32, 1, 1])
+            .registers(16)
+            .barriers(0);
         launch
             .shared(qmd::SharedMemory::new(shared, 0))
             .invalidate(qmd::Invalidate::SHADER_DATA)
@@ -114,6 +124,7 @@ mod tests {
         assert_eq!(qmd.as_bytes(), before.as_bytes());
         of(true).conserve(&mut qmd).expect("fits");
         assert_eq!((carve_outs(&qmd), qmd.shared_bytes()), ([9, 9, 0x1a], 0x400));
+        assert_eq!(qmd.get(v03::BARRIER_COUNT), Some(1));
         assert!(qmd.invalidates().contains(qmd::Invalidate::TEXTURE_HEADER | qmd::Invalidate::TEXTURE_DATA));
         let mut qmd = descriptor(48 << 10);
         of(true).conserve(&mut qmd).expect("fits");

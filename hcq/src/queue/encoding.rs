@@ -167,7 +167,7 @@ impl Encoding {
             len => Some(shared.alloc(len, MemoryKind::Command, "graph")?),
         };
         let mut recorder = Recorder::new(shared.core.options.chain_launches);
-        recorder.words().plain_launches = shared.core.options.is_conservative();
+        recorder.words().plain_launches = shared.core.options.has_conservative_descriptors();
         let mut sink = |va: GpuVa, qmd: &qmd::Qmd| match &memory {
             Some(memory) => memory.write(va.raw() - memory.va().raw(), qmd.as_bytes()),
             None => Ok(()),

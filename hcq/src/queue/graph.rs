@@ -201,7 +201,7 @@ impl GraphBuilder {
     pub fn timestamp(&mut self) -> Result<Timestamp, Error> {
         self.shared.core.here()?;
         self.shared.limbo.collect();
-        let slot = Arc::new(Slot::new(&self.shared.core, 0)?);
+        let slot = Arc::new(Slot::new(&self.shared.core)?);
         self.push(Action::Timestamp(slot.clone()), Vec::new());
         Ok(Timestamp { slot })
     }

@@ -150,7 +150,7 @@ impl Queue {
     pub fn timestamp(&mut self) -> Result<Timestamp, Error> {
         self.shared.core.here()?;
         self.shared.limbo.collect();
-        let slot = Arc::new(Slot::new(&self.shared.core, 0)?);
+        let slot = Arc::new(Slot::new(&self.shared.core)?);
         self.submitter.recorder().timestamp(slot.va());
         self.submitter.hold(slot.clone());
         Ok(Timestamp { slot })

@@ -71,7 +71,7 @@ impl Submitter {
             Engine::Compute => Recorder::new(core.options.chain_launches),
             Engine::Copy => Recorder::for_copies(),
         };
-        recorder.words().plain_launches = core.options.is_conservative();
+        recorder.words().plain_launches = core.options.has_conservative_descriptors();
         match engine {
             Engine::Compute => {
                 recorder.words().set_up_compute(&info.classes, layout.shared_window, layout.local_window);
@@ -84,7 +84,7 @@ impl Submitter {
             Engine::Compute => Some(LaunchRing {
                 memory: core.alloc(LAUNCHES, MemoryKind::Command, "launch ring")?,
                 ring: Ring::new(LAUNCHES),
-                completed: core.options.timeline_start,
+                completed: channel.timeline().submitted(),
             }),
             Engine::Copy => None,
         };
@@ -192,7 +192,7 @@ impl Submitter {
 
     /// Hands what was recorded to the GPU, then `recorded`.
     pub fn submit(&mut self, recorded: &[Segment]) -> Result<SyncPoint, Error> {
-        let in_launch = self.shared.core.options.release_in_launch && recorded.is_empty();
+        let in_launch = self.shared.core.options.releases_in_launch() && recorded.is_empty();
         let launches = &self.launches;
         let mut sink = |va: GpuVa, qmd: &qmd::Qmd| match launches {
             Some(launches) => launches.write(va, qmd),

@@ -55,9 +55,8 @@ impl Channel {
     pub fn new(core: &Arc<Core>, limbo: &Arc<Limbo>, engine: Engine) -> Result<Self, Error> {
         core.alive()?;
         let backend = core.backend();
-        let start = core.options.timeline_start;
         let commands = core.alloc(COMMANDS, MemoryKind::Command, "command ring")?;
-        let slot = Slot::new(core, start)?;
+        let slot = Slot::starting_at(core, core.options.timeline_start)?;
         let ring_va = match backend.layout().channel_va {
             0 => None,
             len => Some(core.memory().reserve(len, "channel")?),
@@ -66,6 +65,7 @@ impl Channel {
         let mut fifo = Gpfifo::new(backend, &ChannelRequest { engine, entries: ENTRIES, va })?;
         fifo.subroutines = core.options.is_conservative();
         let timeline = Arc::new(Timeline::new(core, fifo.id(), slot));
+        let start = timeline.submitted();
         if backend.shares_group() {
             limbo.enter(&timeline);
         }

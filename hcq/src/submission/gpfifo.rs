@@ -173,6 +173,9 @@ mod tests {
         let segment = Segment { va: GpuVa::inside(0x1_2345_6780), dwords: 10 };
         assert_eq!(segment.entry(false), 0x0000_2801_2345_6780);
         assert_eq!(segment.entry(true), 0x0000_2a01_2345_6780);
+        // The one that ran on an Orin (hcq/tests/data/field-requests.txt, trace release).
+        let segment = Segment { va: GpuVa::inside(0xff_ffa0_1000), dwords: 6 };
+        assert_eq!(segment.entry(true), 0x0000_1aff_ffa0_1000);
         let longest = Segment { va: GpuVa::inside(0), dwords: MAX_DWORDS as u32 };
         assert_eq!(longest.entry(false) >> 63, 0);
     }

@@ -103,7 +103,7 @@ mod tests {
     fn memory_goes_back_when_the_submission_that_names_it_is_over() {
         let books = Books::new(usize::MAX);
         let (core, limbo) = (books.core(), Limbo::default());
-        let timeline = Arc::new(Timeline::new(&core, ChannelId(1), Slot::new(&core, 0).unwrap()));
+        let timeline = Arc::new(Timeline::new(&core, ChannelId(1), Slot::new(&core).unwrap()));
         let piece = |what| Arc::new(core.alloc(64, MemoryKind::Device, what).unwrap());
         let live =
             || core.memory().mappings().iter().map(|m| m.what).filter(|what| *what != "signal").count();

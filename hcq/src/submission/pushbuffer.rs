@@ -1,62 +1,37 @@
 //! Encodes pushbuffer words: method headers, and the few command groups a queue is made of.
 //!
 //! Headers: SEC_OP in bits 31:29, count or immediate in 28:16, subchannel in 15:13, method offset / 4 in 11:0
-//! (NVIDIA's `dev_ram` manual; offsets from the class headers `clc7c0.h`, `clcbc0.h`, `clc7b5.h`,
-//! `clc86f.h`).
+//! (NVIDIA's `dev_ram` manual). The methods are Ampere's; Hopper's classes have them at the same offsets.
+
+use nv_hw::class::c7b5::{self, LAUNCH_DMA};
+use nv_hw::class::c7c0::{self, INVALIDATE_SHADER_CACHES_NO_WFI as CACHES};
+use nv_hw::class::c76f::{self, SEM_EXECUTE as EXECUTE};
+use nv_hw::class::subchannel::{COMPUTE, COPY};
 
 use crate::address::GpuVa;
 use crate::info::Classes;
 
-/// Subchannel of the compute class.
-const COMPUTE: u32 = 1;
-/// Subchannel of the copy class.
-const COPY: u32 = 4;
+/// Non-pipelined transfer, flush, pitch source and destination.
+const LINEAR_FLUSHED: u32 = LAUNCH_DMA::DATA_TRANSFER_TYPE
+    .with(LAUNCH_DMA::DATA_TRANSFER_TYPE::NON_PIPELINED)
+    | LAUNCH_DMA::FLUSH_ENABLE.mask()
+    | LAUNCH_DMA::SRC_MEMORY_LAYOUT.mask()
+    | LAUNCH_DMA::DST_MEMORY_LAYOUT.mask();
 
-/// Host methods: any subchannel.
-mod host {
-    pub const SEM_ADDR_LO: u32 = 0x5c;
-    pub const WFI: u32 = 0x78;
-}
+/// Wait until the 64-bit value is past the payload (signed difference), letting other groups run.
+const ACQUIRE_64: u32 = EXECUTE::OPERATION.with(EXECUTE::OPERATION::ACQ_CIRC_GEQ)
+    | EXECUTE::ACQUIRE_SWITCH_TSG.mask()
+    | EXECUTE::PAYLOAD_SIZE.mask();
+/// 64-bit release with timestamp, after the engine is idle and a system membar.
+const RELEASE_64_WFI: u32 = EXECUTE::OPERATION.with(EXECUTE::OPERATION::RELEASE)
+    | EXECUTE::RELEASE_WFI.mask()
+    | EXECUTE::PAYLOAD_SIZE.mask()
+    | EXECUTE::RELEASE_TIMESTAMP.mask();
 
-/// Methods of AMPERE_COMPUTE_B and HOPPER_COMPUTE_A; the same offsets in both.
-mod compute {
-    pub const SET_OBJECT: u32 = 0;
-    pub const WAIT_FOR_IDLE: u32 = 0x110;
-    pub const INVALIDATE_SKED_CACHES: u32 = 0x298;
-    pub const SHARED_MEMORY_WINDOW_A: u32 = 0x2a0;
-    pub const SEND_PCAS_A: u32 = 0x2b4;
-    pub const SEND_SIGNALING_PCAS2_B: u32 = 0x2c0;
-    pub const LOCAL_MEMORY_NON_THROTTLED_A: u32 = 0x2e4;
-    pub const SHADER_LOCAL_MEMORY_A: u32 = 0x790;
-    pub const LOCAL_MEMORY_WINDOW_A: u32 = 0x7b0;
-    pub const INVALIDATE_SHADER_CACHES_NO_WFI: u32 = 0x1698;
-}
-
-/// Methods of AMPERE_DMA_COPY_B and HOPPER_DMA_COPY_A; the same offsets in both.
-mod copy {
-    pub const SET_OBJECT: u32 = 0;
-    pub const LAUNCH_DMA: u32 = 0x300;
-    pub const OFFSET_IN_UPPER: u32 = 0x400;
-    pub const LINE_LENGTH_IN: u32 = 0x418;
-    /// Non-pipelined transfer, flush, pitch source and destination.
-    pub const LINEAR_FLUSHED: u32 = 0x186;
-}
-
-/// SEM_EXECUTE: wait until the 64-bit value is past the payload (signed difference), letting other groups
-/// run.
-const ACQUIRE_64: u32 = 0x0100_1003;
-/// SEM_EXECUTE: 64-bit release with timestamp, after the engine is idle and a system membar.
-const RELEASE_64_WFI: u32 = 0x0310_0001;
-
-/// SEND_SIGNALING_PCAS2_B: drop a cached copy of the QMD, prefetch, copy and schedule it.
-const INVALIDATE_PREFETCH_COPY_SCHEDULE: u32 = 0xa;
-/// SEND_SIGNALING_PCAS2_B: drop a cached copy of the QMD, copy and schedule it.
-const INVALIDATE_COPY_SCHEDULE: u32 = 9;
-
-/// Instruction, global data and constant caches.
-const ALL_SHADER_CACHES: u32 = 0x1011;
 /// Global data and constant caches.
-const DATA_CACHES: u32 = 0x1010;
+const DATA_CACHES: u32 = CACHES::GLOBAL_DATA.mask() | CACHES::CONSTANT.mask();
+/// Instruction, global data and constant caches.
+const ALL_SHADER_CACHES: u32 = CACHES::INSTRUCTION.mask() | DATA_CACHES;
 
 /// Most bytes of one copy-engine launch: a line's length is 32 bits; half of that keeps counts positive
 /// everywhere.
@@ -75,7 +50,7 @@ pub(crate) struct Scratch {
 #[derive(Debug, Default)]
 pub(crate) struct Pushbuffer {
     words: Vec<u32>,
-    /// Launches are scheduled without a prefetch of their descriptor.
+    /// Launches are scheduled by `PREFETCH_SCHEDULE`, as others have run them on an Orin.
     pub plain_launches: bool,
 }
 
@@ -129,7 +104,7 @@ impl Pushbuffer {
 
     fn semaphore(&mut self, at: GpuVa, payload: u64, execute: u32) {
         let words = [at.lower(), at.upper(), payload as u32, (payload >> 32) as u32, execute];
-        self.inc(0, host::SEM_ADDR_LO, &words);
+        self.inc(0, c76f::SEM_ADDR_LO, &words);
     }
 
     /// The channel waits until the 64-bit value at `at` has reached `value`.
@@ -144,47 +119,58 @@ impl Pushbuffer {
 
     /// The classes a compute channel talks to, and its memory windows.
     pub fn set_up_compute(&mut self, classes: &Classes, shared_window: GpuVa, local_window: GpuVa) {
-        self.inc(COMPUTE, compute::SET_OBJECT, &[classes.compute]);
-        self.inc(COPY, copy::SET_OBJECT, &[classes.copy]);
-        self.inc(COMPUTE, compute::LOCAL_MEMORY_WINDOW_A, &[local_window.upper(), local_window.lower()]);
-        self.inc(COMPUTE, compute::SHARED_MEMORY_WINDOW_A, &[shared_window.upper(), shared_window.lower()]);
-        self.immediate(COMPUTE, compute::INVALIDATE_SKED_CACHES, 0);
+        self.inc(COMPUTE, c76f::SET_OBJECT, &[classes.compute]);
+        self.inc(COPY, c76f::SET_OBJECT, &[classes.copy]);
+        self.inc(
+            COMPUTE,
+            c7c0::SET_SHADER_LOCAL_MEMORY_WINDOW_A,
+            &[local_window.upper(), local_window.lower()],
+        );
+        self.inc(
+            COMPUTE,
+            c7c0::SET_SHADER_SHARED_MEMORY_WINDOW_A,
+            &[shared_window.upper(), shared_window.lower()],
+        );
+        self.immediate(COMPUTE, c7c0::INVALIDATE_SKED_CACHES, 0);
     }
 
     /// The class a copy channel talks to.
     pub fn set_up_copy(&mut self, classes: &Classes) {
-        self.inc(COPY, copy::SET_OBJECT, &[classes.copy]);
+        self.inc(COPY, c76f::SET_OBJECT, &[classes.copy]);
     }
 
     /// Scratch memory for kernels that have a stack frame; running kernels must be done with the old one.
     pub fn set_scratch(&mut self, scratch: &Scratch) {
-        self.inc(COMPUTE, compute::SHADER_LOCAL_MEMORY_A, &[scratch.base.upper(), scratch.base.lower()]);
+        self.inc(COMPUTE, c7c0::SET_SHADER_LOCAL_MEMORY_A, &[scratch.base.upper(), scratch.base.lower()]);
         let size = [(scratch.per_tpc >> 32) as u32, scratch.per_tpc as u32, 0xff];
-        self.inc(COMPUTE, compute::LOCAL_MEMORY_NON_THROTTLED_A, &size);
+        self.inc(COMPUTE, c7c0::SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A, &size);
     }
 
     /// Schedules the QMD at `qmd`, 256-byte aligned and below 2^40.
     pub fn launch(&mut self, qmd: GpuVa) {
-        self.inc(COMPUTE, compute::SEND_PCAS_A, &[(qmd.raw() >> 8) as u32]);
-        let action =
-            if self.plain_launches { INVALIDATE_COPY_SCHEDULE } else { INVALIDATE_PREFETCH_COPY_SCHEDULE };
-        self.immediate(COMPUTE, compute::SEND_SIGNALING_PCAS2_B, action);
+        self.inc(COMPUTE, c7c0::SEND_PCAS_A, &[(qmd.raw() >> 8) as u32]);
+        use c7c0::SEND_SIGNALING_PCAS2_B::PCAS_ACTION as Action;
+        let action = match self.plain_launches {
+            true => Action::PREFETCH_SCHEDULE,
+            false => Action::INVALIDATE_PREFETCH_COPY_SCHEDULE,
+        };
+        self.immediate(COMPUTE, c7c0::SEND_SIGNALING_PCAS2_B, action);
     }
 
     /// Waits for all grids, then drops what SMs hold of data and constants.
     pub fn wait_for_grids(&mut self) {
-        self.immediate(COMPUTE, compute::WAIT_FOR_IDLE, 0);
-        self.inc(COMPUTE, compute::INVALIDATE_SHADER_CACHES_NO_WFI, &[DATA_CACHES]);
+        self.immediate(COMPUTE, c7c0::WAIT_FOR_IDLE, 0);
+        self.inc(COMPUTE, CACHES, &[DATA_CACHES]);
     }
 
     /// Drops what SMs hold of code, data and constants.
     pub fn invalidate_caches(&mut self) {
-        self.inc(COMPUTE, compute::INVALIDATE_SHADER_CACHES_NO_WFI, &[ALL_SHADER_CACHES]);
+        self.inc(COMPUTE, CACHES, &[ALL_SHADER_CACHES]);
     }
 
     /// The host waits until the engine it last sent methods to is idle.
     pub fn wait_for_engine(&mut self) {
-        self.inc(0, host::WFI, &[0]);
+        self.inc(0, c76f::WFI, &[0]);
     }
 
     /// Copies `len` bytes; earlier copies of the channel are done before, and the result is flushed.
@@ -193,9 +179,9 @@ impl Pushbuffer {
         while at < len {
             let part = (len - at).min(MAX_COPY);
             let (from, to) = (GpuVa::inside(source.raw() + at), GpuVa::inside(destination.raw() + at));
-            self.inc(COPY, copy::OFFSET_IN_UPPER, &[from.upper(), from.lower(), to.upper(), to.lower()]);
-            self.inc(COPY, copy::LINE_LENGTH_IN, &[part as u32]);
-            self.inc(COPY, copy::LAUNCH_DMA, &[copy::LINEAR_FLUSHED]);
+            self.inc(COPY, c7b5::OFFSET_IN_UPPER, &[from.upper(), from.lower(), to.upper(), to.lower()]);
+            self.inc(COPY, c7b5::LINE_LENGTH_IN, &[part as u32]);
+            self.inc(COPY, LAUNCH_DMA, &[LINEAR_FLUSHED]);
             at += part;
         }
     }

@@ -1,6 +1,8 @@
 //! Timelines: a 64-bit value that the GPU raises when work is done, with the time it did so.
 //!
-//! A slot is 16 bytes: the value, then the GPU's clock in ns, written before the value.
+//! A slot is 16 bytes: the value, then the GPU's clock in ns, written before the value. A timeline starts at
+//! the value that its slot holds: the CPU does not write there what the GPU is to read, which may not see it in
+//! write-combined memory.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,12 +34,20 @@ const LONGEST_SLEEP: Duration = Duration::from_micros(500);
 pub(crate) struct Slot(Piece);
 
 impl Slot {
-    /// A slot that holds `value` and no time.
-    pub fn new(core: &Core, value: u64) -> Result<Self, Error> {
-        let piece = core.alloc(SLOT, MemoryKind::Shared, "signal")?;
-        piece.atomic(8)?.store(0, Ordering::Relaxed);
-        piece.atomic(0)?.store(value, Ordering::Release);
+    /// A slot that holds no time, and the value that its last owner has left: 0 at first.
+    pub fn new(core: &Core) -> Result<Self, Error> {
+        let piece = core.alloc(SLOT, MemoryKind::Signal, "signal")?;
+        piece.atomic(8)?.store(0, Ordering::Release);
         Ok(Self(piece))
+    }
+
+    /// A slot that holds `value` where it has had no owner.
+    pub fn starting_at(core: &Core, value: u64) -> Result<Self, Error> {
+        let slot = Self::new(core)?;
+        if value != 0 && slot.value() == 0 {
+            slot.0.atomic(0)?.store(value, Ordering::Release);
+        }
+        Ok(slot)
     }
 
     /// Where the GPU sees it.
@@ -379,7 +389,7 @@ mod tests {
         let books = Books::new(usize::MAX);
         let core = books.core();
         let [a, b, c] =
-            [1, 2, 3].map(|id| Arc::new(Timeline::new(&core, ChannelId(id), Slot::new(&core, 0).unwrap())));
+            [1, 2, 3].map(|id| Arc::new(Timeline::new(&core, ChannelId(id), Slot::new(&core).unwrap())));
         for timeline in [&a, &b, &c] {
             timeline.set_submitted(4);
         }

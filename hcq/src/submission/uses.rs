@@ -155,7 +155,7 @@ mod tests {
     fn timelines<const N: usize>(books: &Arc<Books>) -> [Arc<Timeline>; N] {
         let core = books.core();
         std::array::from_fn(|i| {
-            Arc::new(Timeline::new(&core, ChannelId(i as u64), Slot::new(&core, 0).unwrap()))
+            Arc::new(Timeline::new(&core, ChannelId(i as u64), Slot::new(&core).unwrap()))
         })
     }
 
@@ -185,7 +185,7 @@ mod tests {
     fn timelines_that_have_ended_do_not_pile_up() {
         let books = Books::new(usize::MAX);
         let (core, uses) = (books.core(), Uses::default());
-        let timeline = |id| Arc::new(Timeline::new(&core, ChannelId(id), Slot::new(&core, 0).unwrap()));
+        let timeline = |id| Arc::new(Timeline::new(&core, ChannelId(id), Slot::new(&core).unwrap()));
         let busy = timeline(0);
         uses.mark(&busy, 1);
         for id in 1..1000 {

@@ -10,16 +10,17 @@ use nvgpu_sys::{
     NVGPU_COMPUTE_PREEMPTION_MODE_CILP, NVGPU_IOCTL_CHANNEL_DISABLE_WDT, nvgpu_alloc_obj_ctx_args,
     nvgpu_as_bind_channel_args, nvgpu_channel_setup_bind_args, nvgpu_channel_wdt_args, nvgpu_get_param_args,
     nvgpu_gpu_open_channel_args, nvgpu_preemption_mode_args, nvgpu_set_error_notifier,
-    nvgpu_set_timeout_ex_args, nvgpu_tsg_bind_channel_ex_args,
+    nvgpu_set_timeout_ex_args,
 };
 
+use super::group::Member;
 use super::handle::Handle;
 use super::mapping::CpuMapping;
 use super::nvmap::{self, PAGE};
-use super::settings::Settings;
-use super::space::Space;
-use crate::backend::{ChannelRequest, Engine, MemoryKind};
-use crate::error::Error;
+use super::settings::{Caching, Settings};
+use super::space::{self, Space};
+use crate::backend::{ChannelRequest, Engine};
+use crate::error::{Error, with_causes};
 use crate::info::Classes;
 use crate::sync::lock;
 
@@ -41,7 +42,7 @@ const POSTED: u32 = 0xffff;
 #[derive(Debug)]
 pub(super) struct Channel {
     // Dropped in this order: the channel before the memory it uses.
-    channel: Handle,
+    channel: Member,
     ring: CpuMapping,
     userd: CpuMapping,
     notifier: CpuMapping,
@@ -69,6 +70,11 @@ impl Channel {
         // SAFETY: the struct holds no addresses.
         unsafe { space.ctrl.send(&mut open) }?;
         let channel = Handle::from_answer(&space.sys, nvgpu_gpu_open_channel_args::NAME, open.channel_fd)?;
+        let mut bind = nvgpu_as_bind_channel_args { channel_fd: channel.raw().cast_unsigned() };
+        // The address space before the group: the group's first subcontext takes it from its first channel.
+        // SAFETY: the descriptor is the channel's, which is open.
+        unsafe { space.address_space.send(&mut bind) }?;
+        let channel = space.group.bind(channel, &space.address_space)?;
         match Self::set_up(space, &channel, classes, settings, request) {
             Ok(Parts { ring, userd, notifier, token }) => Ok(Self { channel, ring, userd, notifier, token }),
             Err(error) => {
@@ -81,29 +87,17 @@ impl Channel {
 
     fn set_up(
         space: &Space,
-        channel: &Handle,
+        channel: &Member,
         classes: &Classes,
         settings: &Settings,
         request: &ChannelRequest,
     ) -> Result<Parts, Error> {
-        let fd = channel.raw();
-
-        // The address space before the group: the group's first subcontext takes it from its first channel.
-        let mut bind = nvgpu_as_bind_channel_args { channel_fd: fd.cast_unsigned() };
-        // SAFETY: the descriptor is the channel's, which is open.
-        unsafe { space.address_space.send(&mut bind) }?;
-        let mut bind = nvgpu_tsg_bind_channel_ex_args {
-            channel_fd: fd,
-            subcontext_id: space.veid,
-            ..Default::default()
-        };
-        // SAFETY: as above.
-        unsafe { space.tsg.send(&mut bind) }?;
         if let Some(limit) = settings.switch_limit {
             let timeout = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
             let mut args = nvgpu_set_timeout_ex_args { timeout, flags: 0 };
             // SAFETY: the struct holds no addresses.
-            unsafe { channel.send(&mut args) }?;
+            let set = unsafe { channel.send(&mut args) };
+            space.without(set, "context switches of 3 s in all, its own limit, cost a channel")?;
         }
         // User-mode submit is refused while the watchdog is on.
         let mut watchdog =
@@ -112,14 +106,14 @@ impl Channel {
         unsafe { channel.send(&mut watchdog) }?;
 
         let ring_len = (u64::from(request.entries) * 8).next_multiple_of(PAGE);
-        let buffer = |len, kind, what| {
-            let buffer = nvmap::allocate(&space.sys, &space.nvmap, len, kind)?;
+        let buffer = |len, caching, what| {
+            let buffer = nvmap::allocate(&space.sys, &space.nvmap, len, caching)?;
             let mapping = CpuMapping::new(&space.sys, buffer.as_fd(), len as usize, what)?;
             Ok::<_, Error>((buffer, mapping))
         };
-        let (ring_buffer, ring) = buffer(ring_len, MemoryKind::Command, "a GPFIFO ring")?;
-        let (userd_buffer, userd) = buffer(PAGE, MemoryKind::Command, "a USERD page")?;
-        let (notifier_buffer, notifier) = buffer(PAGE, MemoryKind::Shared, "an error notifier")?;
+        let (ring_buffer, ring) = buffer(ring_len, Caching::WriteCombined, "a GPFIFO ring")?;
+        let (userd_buffer, userd) = buffer(PAGE, Caching::WriteCombined, "a USERD page")?;
+        let (notifier_buffer, notifier) = buffer(PAGE, Caching::Cacheable, "an error notifier")?;
         let mut setup = nvgpu_channel_setup_bind_args {
             num_gpfifo_entries: request.entries,
             flags: NVGPU_CHANNEL_SETUP_BIND_FLAGS_DETERMINISTIC
@@ -141,16 +135,27 @@ impl Channel {
             // First, because the class that comes first decides the context's mode, and the mode is refused
             // where the last class is the copy engine's.
             object(classes.compute)?;
-            if space.chip.cilp {
+            if space.preempts.load(Ordering::Relaxed) {
                 let mut mode = nvgpu_preemption_mode_args {
                     graphics_preempt_mode: 0,
                     compute_preempt_mode: NVGPU_COMPUTE_PREEMPTION_MODE_CILP,
                 };
                 // SAFETY: the struct holds no addresses.
-                while_busy(settings.patience, start, || unsafe { channel.send(&mut mode) })?;
+                match while_busy(settings.patience, start, || unsafe { channel.send(&mut mode) }) {
+                    // The driver's own mode stays.
+                    Err(error) if error.is_refusal() => {
+                        if space.preempts.swap(false, Ordering::Relaxed) {
+                            space::warn_of_whole_kernels(&with_causes(&error));
+                        }
+                    }
+                    set => set?,
+                }
             }
         }
-        object(classes.copy)?;
+        // Others ran the methods of both classes on a channel that was given one.
+        if request.engine == Engine::Copy || !settings.conservative {
+            object(classes.copy)?;
+        }
         let mut post = nvgpu_set_error_notifier {
             offset: 0,
             size: PAGE,
@@ -158,7 +163,8 @@ impl Channel {
             padding: 0,
         };
         // SAFETY: the descriptor is an open DMA buffer, which the channel keeps from here on.
-        unsafe { channel.send(&mut post) }?;
+        let posts = unsafe { channel.send(&mut post) };
+        space.without(posts, "an error is noticed when the channel is given up, and has no number")?;
         Ok(Parts { ring, userd, notifier, token: setup.work_submit_token })
     }
 
@@ -183,10 +189,12 @@ impl Channel {
     }
 
     /// Whether the driver has given it up.
-    pub fn is_given_up(&self) -> bool {
+    pub fn is_given_up(&self, space: &Space) -> bool {
         let mut args = nvgpu_get_param_args::default();
         // SAFETY: the struct holds no addresses.
-        unsafe { self.channel.send(&mut args) }.is_ok() && args.value != 0
+        let asked = unsafe { self.channel.send(&mut args) };
+        let asked = space.without(asked, "a channel that is given up without a notifier is not noticed");
+        asked.is_ok() && args.value != 0
     }
 
     /// The error the driver has posted, if any.

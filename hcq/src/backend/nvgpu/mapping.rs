@@ -13,7 +13,8 @@ use nvgpu_sys::{
 };
 
 use super::handle::Handle;
-use super::nvmap;
+use super::nvmap::{self, PAGE};
+use super::settings::Caching;
 use super::space::Space;
 use crate::address::{Bytes, GpuVa};
 use crate::backend::MemoryRequest;
@@ -81,6 +82,18 @@ impl Drop for CpuMapping {
     }
 }
 
+/// How both sides cache and map a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attributes {
+    /// The CPU's mapping.
+    pub caching: Caching,
+    /// The GPU's level-2 cache may keep lines of it.
+    pub keep: bool,
+    /// The CPU's pages are mapped at once, where a driver's memory is there already: a large buffer has
+    /// millions, each of which would fault at its first use.
+    pub populate: bool,
+}
+
 /// Memory that CPU and GPU both see. The GPU's mapping goes with the address space, or by
 /// [`unmap`](Self::unmap).
 #[derive(Debug)]
@@ -90,13 +103,12 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// Allocates memory and maps it for both; `keep` lets the GPU's level-2 cache keep lines of it.
-    /// `populate` maps all its pages at once, where a driver's memory is there already: a large buffer has
-    /// millions, each of which would fault at its first use.
-    pub fn new(space: &Space, request: &MemoryRequest, keep: bool, populate: bool) -> Result<Self, Error> {
+    /// Allocates memory and maps it for both.
+    pub fn new(space: &Space, request: &MemoryRequest, attributes: Attributes) -> Result<Self, Error> {
         let Space { sys, nvmap, address_space, .. } = space;
+        let Attributes { caching, keep, populate } = attributes;
         let len = request.len.count();
-        let buffer = nvmap::allocate(sys, nvmap, len, request.kind)?;
+        let buffer = nvmap::allocate(sys, nvmap, len, caching)?;
         let size = usize::try_from(len).unwrap_or(usize::MAX);
         let flags = if populate { MapFlags::MAP_POPULATE } else { MapFlags::empty() };
         let cpu = CpuMapping::with(sys, buffer.as_fd(), size, "a buffer", flags)?;
@@ -107,6 +119,7 @@ impl Mapped {
             compr_kind: -1,
             incompr_kind: 0,
             dmabuf_fd: buffer.raw().cast_unsigned(),
+            page_size: PAGE as u32,
             mapping_size: len,
             offset: request.va.raw(),
             ..Default::default()

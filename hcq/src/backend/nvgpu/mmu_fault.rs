@@ -1,26 +1,8 @@
 //! MMU faults in the kernel log: the only place where the driver reports their address.
 
-use crate::backend::MmuError;
+use nv_hw::fault::fault_type;
 
-/// Fault types of the GMMU, by number, as the driver prints them.
-const FAULT_TYPES: [&str; 16] = [
-    "invalid pde",
-    "invalid pde size",
-    "invalid pte",
-    "limit violation",
-    "unbound inst block",
-    "priv violation",
-    "write, ro violation",
-    "read, wo violation",
-    "pitch mask violation",
-    "work creation",
-    "unsupported aperture",
-    "compression failure",
-    "unsupported kind",
-    "region violation",
-    "poison",
-    "atomic violation",
-];
+use crate::backend::MmuError;
 
 /// The last MMU fault of channel number `channel` in `lines`, which are those of every process.
 pub(super) fn last(lines: &[String], channel: u32) -> Option<MmuError> {
@@ -36,7 +18,7 @@ pub(super) fn last(lines: &[String], channel: u32) -> Option<MmuError> {
         let va = u64::from_str_radix(&hex[..digits], 16).ok()?;
         // Two of the texts contain a comma, so the field ends at the next key.
         let kind = rest.split_once("fault type:").and_then(|(_, r)| r.split_once(", access type:"));
-        let kind = kind.and_then(|(text, _)| FAULT_TYPES.iter().position(|t| *t == text.trim()));
+        let kind = kind.and_then(|(text, _)| nv_hw::number(fault_type::TEXTS, text));
         let access = rest.split_once("access type:").map(|(_, r)| r.trim_start());
         let store = access.and_then(|text| match text.split([',', ' ']).nth(1)? {
             "read" | "prefetch" => Some(false),
@@ -44,7 +26,7 @@ pub(super) fn last(lines: &[String], channel: u32) -> Option<MmuError> {
             // An atomic access is both.
             _ => None,
         });
-        Some(MmuError { va, kind: kind.map(|k| k as u32), store })
+        Some(MmuError { va, kind, store })
     })
 }
 

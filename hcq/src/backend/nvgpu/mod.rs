@@ -26,6 +26,7 @@ use crate::sync::lock;
 
 mod channel;
 mod fault;
+mod group;
 mod handle;
 mod mapping;
 mod mmu_fault;
@@ -34,7 +35,7 @@ pub(crate) mod settings;
 mod space;
 
 use channel::Channel;
-use mapping::{CpuMapping, Mapped};
+use mapping::{Attributes, CpuMapping, Mapped};
 use settings::Settings;
 use space::Space;
 
@@ -80,7 +81,7 @@ impl Nvgpu {
             doorbell,
             next_id: AtomicU64::new(1),
             info: Info { gpu_cache: Some(settings.cache), ..info },
-            layout: space::layout(settings.reserve_windows, space.chip.local_warps),
+            layout: space::layout(settings.reserve_windows, space.local_warps),
             space,
             log,
             settings,
@@ -107,10 +108,13 @@ impl Backend for Nvgpu {
     }
 
     fn allocate(&self, request: &MemoryRequest) -> Result<Memory, Error> {
-        let keep = self.settings.cache == GpuCache::Keep && is_kept(request.kind);
-        // The software device has memory only where it is touched.
-        let populate = self.info.backend == BackendKind::Nvgpu && request.len >= POPULATED;
-        let mapped = Mapped::new(&self.space, request, keep, populate)?;
+        let attributes = Attributes {
+            caching: self.settings.caching(request.kind),
+            keep: self.settings.cache == GpuCache::Keep && is_kept(request.kind),
+            // The software device has memory only where it is touched.
+            populate: self.info.backend == BackendKind::Nvgpu && request.len >= POPULATED,
+        };
+        let mapped = Mapped::new(&self.space, request, attributes)?;
         let memory = Memory { id: MemoryId(self.new_id()), cpu: Some(mapped.cpu()) };
         lock(&self.mappings).insert(memory.id.0, mapped);
         Ok(memory)
@@ -169,7 +173,7 @@ impl Backend for Nvgpu {
     }
 
     fn gives_way(&self) -> bool {
-        self.space.chip.cilp
+        self.space.preempts.load(Ordering::Relaxed)
     }
 
     fn shares_group(&self) -> bool {
@@ -177,7 +181,7 @@ impl Backend for Nvgpu {
     }
 
     fn is_given_up(&self, channel: ChannelId) -> bool {
-        lock(&self.channels).get(&channel.0).is_some_and(Channel::is_given_up)
+        lock(&self.channels).get(&channel.0).is_some_and(|channel| channel.is_given_up(&self.space))
     }
 
     fn fault(&self, channel: ChannelId) -> RawFault {
@@ -185,7 +189,7 @@ impl Backend for Nvgpu {
             Some(channel) => (channel.error().unwrap_or(0), Some(channel.number())),
             None => (0, None),
         };
-        fault::read(&self.space.tsg, self.info.sm_count, notifier, number, &*self.log)
+        fault::read(&self.space.group.tsg, self.info.sm_count, notifier, number, &*self.log)
     }
 
     fn explanation(&self) -> Vec<String> {
@@ -201,7 +205,7 @@ impl Backend for Nvgpu {
     }
 
     fn free_memory(&self) -> Result<Bytes, Error> {
-        nvmap::free_memory(&self.space.nvmap)
+        nvmap::memory(&self.space.nvmap).map(|memory| memory.free)
     }
 
     fn gpu_time(&self) -> Result<u64, Error> {
@@ -218,6 +222,8 @@ impl Backend for Nvgpu {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use nv_hw::class;
+
     use crate::address::Bytes;
     use crate::info::{BackendKind, Classes, Info};
 
@@ -231,7 +237,11 @@ pub(crate) mod tests {
             tpc_count: 8,
             max_warps_per_sm: 48,
             max_shared_per_block: Bytes::new(163 << 10),
-            classes: Classes { compute: 0xc7c0, copy: 0xc7b5, channel: 0xc76f },
+            classes: Classes {
+                compute: class::AMPERE_COMPUTE_B,
+                copy: class::AMPERE_DMA_COPY_B,
+                channel: class::AMPERE_CHANNEL_GPFIFO_B,
+            },
             memory: Bytes::new(64 << 30),
             unified_memory: true,
             driver_version: String::new(),

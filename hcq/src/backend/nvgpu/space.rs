@@ -1,30 +1,33 @@
 //! The driver's nodes of one device: the address space with its windows, and the channel group that runs in
 //! it.
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nvgpu_sys::{
-    Ioctl, NVGPU_AS_ALLOC_SPACE_FLAGS_FIXED_OFFSET, NVGPU_COMPUTE_PREEMPTION_MODE_CILP,
-    NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA, NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC, NvgpuIoctlTsgSetTimeslice,
-    Sys, nvgpu_alloc_as_args, nvgpu_as_alloc_space_args, nvgpu_gpu_num_vsms, nvgpu_gpu_open_tsg_args,
-    nvgpu_timeslice_args, nvgpu_tsg_create_subcontext_args, nvmap_query_heap_params,
+    Ioctl, MEMORY_NODE, NVGPU_AS_ALLOC_SPACE_FLAGS_FIXED_OFFSET, NVGPU_COMPUTE_PREEMPTION_MODE_CILP,
+    NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA, NvgpuIoctlTsgSetTimeslice, Sys, nvgpu_alloc_as_args,
+    nvgpu_as_alloc_space_args, nvgpu_gpu_num_vsms, nvgpu_timeslice_args, open_nvmap,
 };
 
+use super::group::{Group, Member};
 use super::handle::Handle;
-use super::nvmap::PAGE;
+use super::nvmap::{self, PAGE};
 use super::settings::Settings;
 use crate::address::{Bytes, GpuVa};
 use crate::backend::Layout;
-use crate::error::Error;
+use crate::error::{Error, with_causes};
 use crate::info::{BackendKind, Classes, Info};
+use crate::profile::Preemption;
+use crate::sync::lock;
 
-/// Control node of the integrated GPU, as JetPack 6 names it.
+/// Control node of the integrated GPU, as JetPack 6 and 7 name it.
 const CTRL: &CStr = c"/dev/nvgpu/igpu0/ctrl";
-/// Memory allocator.
-const NVMAP: &CStr = c"/dev/nvmap";
 
 /// First address of the user range; a multiple of the driver's 2 MiB.
 const VA_START: u64 = 1 << 32;
@@ -46,40 +49,44 @@ const WINDOW_ROOM: u64 = 1 << 30;
 #[derive(Debug)]
 pub(super) struct Space {
     /// Channels that were not finished, which are closed when no other works.
-    pub unfinished: Mutex<Vec<Handle>>,
+    pub unfinished: Mutex<Vec<Member>>,
     // Dropped in this order: the group before the address space its channels run in.
-    pub tsg: Handle,
+    pub group: Arc<Group>,
     pub address_space: Handle,
     pub nvmap: Handle,
     pub ctrl: Handle,
     pub sys: Arc<dyn Sys>,
-    /// What the driver says of the chip that the description does not hold.
-    pub chip: Chip,
-    /// The subcontext that channels run in.
-    pub veid: u32,
+    /// Warps per SM that local memory is provided for.
+    pub local_warps: u32,
+    /// Whether kernels are preempted between two instructions, as far as the driver has not refused it.
+    pub preempts: AtomicBool,
+    /// Requests that the driver was found to lack.
+    lacking: Mutex<BTreeSet<&'static str>>,
 }
 
 /// What the driver says of the chip, besides its description.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Chip {
-    /// Warps per SM that local memory is provided for.
-    pub local_warps: u32,
+struct Chip {
+    /// As [`Space::local_warps`].
+    local_warps: u32,
     /// Whether kernels can be preempted between two instructions.
-    pub cilp: bool,
+    cilp: bool,
 }
 
 impl Space {
     /// Opens the nodes and creates an address space; says what the GPU is.
     pub fn open(sys: Arc<dyn Sys>, kind: BackendKind, settings: &Settings) -> Result<(Self, Info), Error> {
         let reserve_windows = settings.reserve_windows;
-        let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
-        let open = |path: &CStr| match sys.open(path, flags) {
+        let opened = |path, fd: Result<OwnedFd, Errno>| match fd {
             Ok(fd) => Ok(Handle::new(&sys, fd)),
             Err(errno) => Err(Error::open(path, errno)),
         };
-        let ctrl = open(CTRL)?;
-        let nvmap = open(NVMAP)?;
-        let (info, chip) = describe(&ctrl, &nvmap, kind)?;
+        let ctrl = opened(CTRL, sys.open(CTRL, OFlag::O_RDWR | OFlag::O_CLOEXEC))?;
+        let nvmap = opened(MEMORY_NODE, open_nvmap(&*sys))?;
+        // What a driver of another release answers may mean something else: what it lacks is named instead.
+        let (info, Chip { local_warps, cilp }) = match describe(&ctrl, &nvmap, kind) {
+            Ok(described) => described,
+            Err(error) => return Err(Group::open(&sys, &ctrl).err().unwrap_or(error)),
+        };
         let address_space = create_address_space(&sys, &ctrl)?;
         // Windows first, then everything else: what is mapped later can only be outside them.
         if reserve_windows {
@@ -88,10 +95,7 @@ impl Space {
             }
         }
         reserve(&address_space, ARENA_START, arena_end(reserve_windows) - ARENA_START)?;
-        let mut group = nvgpu_gpu_open_tsg_args::default();
-        // SAFETY: the struct holds no addresses.
-        unsafe { ctrl.send(&mut group) }?;
-        let tsg = Handle::from_answer(&sys, nvgpu_gpu_open_tsg_args::NAME, group.tsg_fd.cast_signed())?;
+        let tsg = Group::open(&sys, &ctrl)?;
         if let Some(slice) = settings.timeslice {
             let timeslice_us = u32::try_from(slice.as_micros()).unwrap_or(u32::MAX);
             let mut args =
@@ -99,19 +103,40 @@ impl Space {
             // SAFETY: the struct holds no addresses.
             unsafe { tsg.send(&mut args) }?;
         }
-        let mut veid = 0;
-        if settings.async_subcontext {
-            let mut args = nvgpu_tsg_create_subcontext_args {
-                type_: NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC,
-                as_fd: address_space.raw(),
-                ..Default::default()
-            };
-            // SAFETY: the descriptor is the address space's, which is open.
-            unsafe { tsg.send(&mut args) }?;
-            veid = args.veid;
+        let group = Group::new(tsg, &address_space, settings.subcontext)?;
+        let asked = settings.preemption == Preemption::Instructions;
+        if asked && !cilp {
+            warn_of_whole_kernels("the driver does not offer it");
         }
-        Ok((Self { unfinished: Mutex::default(), tsg, address_space, nvmap, ctrl, sys, chip, veid }, info))
+        let (unfinished, lacking) = (Mutex::default(), Mutex::default());
+        let preempts = AtomicBool::new(asked && cilp);
+        let space =
+            Self { unfinished, group, address_space, nvmap, ctrl, sys, local_warps, preempts, lacking };
+        Ok((space, info))
     }
+
+    /// Goes on where the driver does not have a request that work can be done without; says once what is
+    /// otherwise then.
+    pub fn without(&self, answer: Result<(), Error>, otherwise: &'static str) -> Result<(), Error> {
+        match answer {
+            Err(error @ Error::Ioctl { name, .. }) if error.is_refusal() => {
+                if lock(&self.lacking).insert(name) {
+                    tracing::warn!(error = %with_causes(&error), "the driver lacks a request: {otherwise}");
+                }
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}
+
+/// Says that kernels are not preempted between two instructions although the profile wants it.
+pub(super) fn warn_of_whole_kernels(why: &str) {
+    tracing::warn!(
+        why,
+        "kernels are not preempted between instructions, which the profile asks for, but run to their end: one \
+         of seconds can cost its channel beside a desktop"
+    );
 }
 
 /// Where the addresses for buffers end.
@@ -134,46 +159,34 @@ pub(super) fn layout(reserve_windows: bool, local_warps: u32) -> Layout {
     }
 }
 
-/// Memory of the machine, in bytes: what nvmap says of its heap, or else the kernel of the machine.
-fn memory(nvmap: &Handle) -> Result<Bytes, Error> {
-    let mut heap = nvmap_query_heap_params { heap_mask: nvgpu_sys::NVMAP_HEAP_IOVMM, ..Default::default() };
-    // SAFETY: the struct holds no addresses.
-    let refused = match unsafe { nvmap.send(&mut heap) } {
-        Ok(()) => return Ok(Bytes::new(heap.total)),
-        Err(error) => error,
-    };
-    match std::fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(total_memory) {
-        Some(bytes) => {
-            tracing::debug!(error = %refused, "the size of memory is that of /proc/meminfo");
-            Ok(Bytes::new(bytes))
-        }
-        None => Err(refused),
-    }
-}
-
-/// `MemTotal` of `/proc/meminfo`, in bytes.
-fn total_memory(text: &str) -> Option<u64> {
-    let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    kib.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
 /// What the GPU is.
 fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<(Info, Chip), Error> {
     let gpu = nvgpu_sys::characteristics(ctrl.sys(), ctrl.as_fd()).map_err(Error::ioctl)?;
     let sm = gpu.sm_arch_sm_version;
     let number = (sm >> 8) * 10 + (sm & 0xff);
-    let target = qmd::Target::from_sm(number).ok_or(Error::UnsupportedSm { sm: number })?;
+    let target = qmd::Target::from_sm(number).filter(|target| target.is_run());
+    let target = target.ok_or(Error::UnsupportedSm { sm: number })?;
+    let classes = Classes { compute: gpu.compute_class, copy: gpu.dma_copy_class, channel: gpu.gpfifo_class };
+    // What an answer that is too short lacks reads as zero.
+    if classes.compute == 0 || classes.copy == 0 {
+        let name = nvgpu_sys::nvgpu_gpu_get_characteristics::NAME;
+        return Err(Error::Answer {
+            name,
+            value: 0,
+            expected: "the numbers of the compute and copy classes",
+        });
+    }
     let mut sms = nvgpu_gpu_num_vsms::default();
     // SAFETY: the struct holds no addresses.
     unsafe { ctrl.send(&mut sms) }?;
-    let memory = memory(nvmap)?;
+    let memory = nvmap::memory(nvmap)?.total;
     // The driver gives the warps of an SM or, in a dump of an Orin, twice that.
     let local_warps = target.max_warps().max(gpu.sm_arch_warp_count.min(MOST_WARPS));
     let cilp = gpu.compute_preemption_mode_flags & NVGPU_COMPUTE_PREEMPTION_MODE_CILP != 0;
     let name: Vec<u8> = gpu.chipname.iter().copied().take_while(|b| *b != 0).collect();
     let driver_version = match kind {
         BackendKind::Sim => format!("sim {}", env!("CARGO_PKG_VERSION")),
-        _ => std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+        _ => driver_version(),
     };
     let info = Info {
         name: String::from_utf8_lossy(&name).into_owned(),
@@ -183,7 +196,7 @@ fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<(Info, C
         tpc_count: gpu.num_gpc.saturating_mul(gpu.num_tpc_per_gpc),
         max_warps_per_sm: target.max_warps(),
         max_shared_per_block: Bytes::new(u64::from(target.max_shared_bytes() - qmd::RESERVED_SHARED_BYTES)),
-        classes: Classes { compute: gpu.compute_class, copy: gpu.dma_copy_class, channel: gpu.gpfifo_class },
+        classes,
         memory,
         unified_memory: gpu.on_board_video_memory_size == 0,
         driver_version,
@@ -191,6 +204,21 @@ fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<(Info, C
         gpu_cache: None,
     };
     Ok((info, Chip { local_warps, cilp }))
+}
+
+/// The release of Jetson Linux where the machine says it, and of the kernel: nvgpu has no version of its own.
+fn driver_version() -> String {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let release = release(&read("/etc/nv_tegra_release")).map(|release| format!("L4T {release}, Linux "));
+    release.unwrap_or_default() + kernel.trim()
+}
+
+/// The release in a text as `/etc/nv_tegra_release` has it: `r36.4.3` of `# R36 (release), REVISION: 4.3, ...`.
+fn release(text: &str) -> Option<String> {
+    let major = text.trim_start_matches(['#', ' ']).strip_prefix('R')?.split_whitespace().next()?;
+    let minor = text.split_once("REVISION:")?.1.split(',').next()?.trim();
+    Some(format!("r{major}.{minor}"))
 }
 
 fn create_address_space(sys: &Arc<dyn Sys>, ctrl: &Handle) -> Result<Handle, Error> {
@@ -231,10 +259,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_size_of_memory_is_read_from_the_kernel_s_table() {
-        assert_eq!(total_memory("MemTotal:       64348344 kB\nMemFree: 1 kB\n"), Some(64_348_344 << 10));
-        assert_eq!(total_memory("MemFree: 1 kB\n"), None);
-        assert_eq!(total_memory("MemTotal: many kB\n"), None);
+    fn the_release_is_read_from_its_file() {
+        let of = |text| release(text);
+        let text = "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64\n";
+        assert_eq!(of(text).as_deref(), Some("r36.4.3"));
+        let text = "# R39 (release), REVISION: 2.0, GCID: 45755727, BOARD: generic\n# KERNEL_VARIANT: oot\n";
+        assert_eq!(of(text).as_deref(), Some("r39.2.0"));
+        assert_eq!([of(""), of("# R36"), of("Ubuntu, REVISION: 4")], [None, None, None]);
     }
 
     #[test]

@@ -149,7 +149,8 @@ pub(super) fn describe(
         ],
     )?;
     let number = (sm >> 8) * 10 + (sm & 0xff);
-    let target = qmd::Target::from_sm(number).ok_or(Error::UnsupportedSm { sm: number })?;
+    let target = qmd::Target::from_sm(number).filter(|target| target.is_run());
+    let target = target.ok_or(Error::UnsupportedSm { sm: number })?;
     Ok(Info {
         name: name(subdevice, release)?,
         backend: BackendKind::Rm,

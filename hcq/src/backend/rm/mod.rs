@@ -147,7 +147,7 @@ impl Backend for Rm {
         let (placement, visible) = match request.kind {
             MemoryKind::Device => (Placement::Video, false),
             MemoryKind::Command => (Placement::Video, true),
-            MemoryKind::Shared => (Placement::System, true),
+            MemoryKind::Signal | MemoryKind::Shared => (Placement::System, true),
         };
         let len = request.len.count();
         let mut allocation = Allocation::new(&self.space, placement, len)?;
@@ -226,7 +226,7 @@ impl Backend for Rm {
             notifier,
             sms: states.into_iter().map(|s| s.error).collect(),
             mmu: mmu.flatten().or(accessed),
-            log: self.log.lines(),
+            log: self.log.lines().unwrap_or_default(),
             explanation: self.log.explanation(),
         }
     }

@@ -247,7 +247,7 @@ pub(crate) struct MemoryManager {
 fn reach(kind: MemoryKind) -> Reach {
     match kind {
         MemoryKind::Device => Reach::Any,
-        MemoryKind::Command | MemoryKind::Shared => Reach::Low,
+        MemoryKind::Command | MemoryKind::Signal | MemoryKind::Shared => Reach::Low,
     }
 }
 
@@ -372,7 +372,7 @@ impl MemoryManager {
     /// What a shortage left of an allocation of `len` bytes; other errors as they are.
     fn explain(&self, error: Error, len: u64, kind: MemoryKind, what: &'static str) -> Error {
         let (info, len) = (self.backend.info(), Bytes::new(len));
-        let known = info.unified_memory || kind != MemoryKind::Shared;
+        let known = info.unified_memory || !matches!(kind, MemoryKind::Signal | MemoryKind::Shared);
         let total = known.then_some(info.memory);
         // There may be memory where there are no addresses.
         let fits = total.is_none_or(|total| len <= total);

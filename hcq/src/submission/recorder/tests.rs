@@ -139,7 +139,7 @@ fn what_the_last_launch_of_a_line_wrote_is_visible_to_everyone() {
 #[test]
 fn the_scheduler_chases_tasks_along_a_line_where_the_layout_can_say_so() {
     let chasing = |qmd: &qmd::Qmd| {
-        let field = qmd.version().field("CWD_MEMBAR_TASK_CHASING_ENABLE").expect("v4.0 has it");
+        let field = ::qmd::field(qmd.version(), "CWD_MEMBAR_TASK_CHASING_ENABLE").expect("v4.0 has it");
         qmd.get(field).expect("a field of its own") == 1
     };
     let mut b = Bench::new(true);

@@ -1,8 +1,10 @@
 //! Why a call failed, in the terms of the object and the number it concerns.
 
+use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno as Nix;
@@ -11,6 +13,9 @@ use crate::address::{Bytes, GpuVa};
 use crate::errno::Errno;
 use crate::fault::report::FaultReport;
 use crate::program::cubin::error::CubinError;
+use crate::tegra::Tegra;
+
+mod hint;
 
 /// Why an `hcq` call failed.
 ///
@@ -33,7 +38,15 @@ pub enum Error {
         /// Its value.
         value: String,
         /// What it may be.
-        expected: &'static str,
+        expected: Cow<'static, str>,
+    },
+    /// The file of settings that `HCQ_PROFILE` names cannot be read, or one of its lines means nothing.
+    #[error("cannot use the profile {}, which HCQ_PROFILE names", path.display())]
+    Profile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it: a [`BadProfile`](crate::BadProfile), or why it cannot be read.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The backend asked for is not part of this build.
     #[error("the {backend} backend is not part of this build")]
@@ -57,6 +70,15 @@ pub enum Error {
         path: CString,
         /// The group whose members may open it, where that is why it could not be opened.
         group: Option<String>,
+        /// The kernel's reason.
+        #[source]
+        errno: Errno,
+    },
+    /// nvgpu is loaded and its GPU did not start: of the nodes in `/dev/nvgpu/igpu0` `power` alone is there.
+    #[error("cannot open {}: the GPU did not start, its node `power` alone is there", path.to_string_lossy())]
+    NotStarted {
+        /// The node that is not there.
+        path: CString,
         /// The kernel's reason.
         #[source]
         errno: Errno,
@@ -117,8 +139,11 @@ pub enum Error {
         /// The numbers that would do.
         supported: &'static str,
     },
+    /// `/dev/nvidiactl` is that of an Orin's display, whose driver computes nothing: `nvgpu` does that.
+    #[error("/dev/nvidiactl is that of an Orin's display, and no GPU to compute on: nvgpu serves that one")]
+    DisplayDriver,
     /// The GPU's SMs are of a version this crate has no launch descriptors and no kernels for.
-    #[error("the GPU is an sm_{sm}; sm_80, sm_86, sm_87, sm_89 and sm_90 are supported")]
+    #[error("the GPU is an sm_{sm}{}; sm_80, sm_86, sm_87, sm_89 and sm_90 are supported", of_tegra(*sm))]
     UnsupportedSm {
         /// The version, 120 for 12.0.
         sm: u32,
@@ -382,6 +407,11 @@ impl fmt::Debug for Error {
     }
 }
 
+/// Of which Tegra chip the GPU is, if only one has SMs of that version.
+fn of_tegra(sm: u32) -> String {
+    Tegra::of_sm(sm).map_or_else(String::new, |tegra| format!(", {tegra}"))
+}
+
 fn of_group(group: &Option<String>) -> String {
     group.as_ref().map_or_else(String::new, |group| format!(", which belongs to group {group}"))
 }
@@ -444,6 +474,11 @@ impl Error {
         }
     }
 
+    /// Whether a driver answers so to what it does not know or does not offer.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Ioctl { errno, .. } if matches!(errno.raw(), libc::ENOTTY | libc::EINVAL))
+    }
+
     /// Whether memory or addresses were short.
     pub(crate) fn is_shortage(&self) -> bool {
         match self {
@@ -464,89 +499,6 @@ impl Error {
     /// A launch that the queue metadata cannot express.
     pub(crate) fn qmd(kernel: &str, source: qmd::Error) -> Self {
         Self::Qmd { kernel: kernel.to_owned(), source: source.into() }
-    }
-
-    /// What to try next, in one line.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Open { errno, .. } => match Nix::from_raw(errno.raw()) {
-                Nix::EACCES | Nix::EPERM => Some(
-                    "add the user to the node's group, video on a Jetson (and log in again); `nvdiag doctor` checks it",
-                ),
-                Nix::ENOENT => Some(
-                    "no such GPU here: HCQ_DEVICE=sim runs on the software ga10b; `nvdiag doctor` lists what was \
-                     searched for",
-                ),
-                _ => None,
-            },
-            Self::Ioctl { errno, .. } => match Nix::from_raw(errno.raw()) {
-                Nix::ENOTTY => {
-                    Some("the driver is of another release than the one these structs belong to (L4T r36.4)")
-                }
-                Nix::ENOMEM => Some(
-                    "there is not so much free memory or address space (`nvdiag info` says how much there is)",
-                ),
-                Nix::EBUSY => Some(
-                    "a kernel that cannot be preempted was in the way for as long as the device's patience",
-                ),
-                Nix::ETIMEDOUT => Some("the channel is dead after a fault; open the device again"),
-                _ => None,
-            },
-            Self::Status {
-                status: rm_sys::NV_ERR_NO_MEMORY | rm_sys::NV_ERR_INSUFFICIENT_RESOURCES, ..
-            } => Some("GPU memory, or what the CPU can map of it, is used up: by this process or by others"),
-            Self::Status { status: rm_sys::NV_ERR_INSUFFICIENT_PERMISSIONS, .. } => {
-                Some("in a container, give it the graphics capability as well as compute")
-            }
-            Self::Driver { .. } => Some("HCQ_DEVICE=sim runs on the software ga10b"),
-            Self::UnsupportedSm { .. } | Self::Unsupported { .. } => {
-                Some("choose another GPU, or HCQ_DEVICE=sim for the software ga10b")
-            }
-            Self::NoDevice { nvgpu, rm } => {
-                let may_not = |e: &Self| matches!(e, Self::Open { errno, .. } if matches!(Nix::from_raw(errno.raw()), Nix::EACCES | Nix::EPERM));
-                if let Some(refused) = [nvgpu, rm].into_iter().find(|e| may_not(e)) {
-                    return refused.hint();
-                }
-                Some("`nvdiag doctor` lists what was searched for; feature `sim` adds the software ga10b")
-            }
-            Self::InWindow { .. } => Some("let the device choose the address (Device::alloc)"),
-            Self::OutOfMemory { len, total: Some(total), .. } if len > total => {
-                Some("the device never has so much: keep a part of the data on it at a time")
-            }
-            Self::OutOfMemory { .. } => Some(
-                "drop buffers and queues, or allocate less; other processes use the same memory \
-                 (Device::free_memory says how much is free)",
-            ),
-            Self::OutOfAddresses { .. } => Some("drop buffers, or allocate fewer and larger ones"),
-            Self::NotBuilt { .. } => Some("build with the feature of that name"),
-            Self::Timeout { .. } => Some(
-                "the kernel may be in an endless loop, or a wait has no matching signal; raise the deadline if it is just long",
-            ),
-            Self::Fault(_) | Self::Lost(_) => {
-                Some("open the device again; `nvdiag esr` explains the error registers")
-            }
-            Self::UnknownSelector { .. } => Some("set HCQ_DEVICE, or the option --device, to one of these"),
-            Self::Cubin(CubinError::WrongSm { .. }) => {
-                Some("compile it for the device: nvcc -cubin -arch=sm_NN, with the number of `nvdiag info`")
-            }
-            Self::BlockShape { .. } => Some("launch blocks of that shape, or compile without .reqntid"),
-            Self::NoGridWait { .. } => {
-                Some("add the instruction where the kernel first needs the other's results")
-            }
-            Self::ForeignDevice { .. } => Some("allocate, load and launch on one device"),
-            Self::Stopped => Some("wait for work before its queue is dropped; end kernels that poll"),
-            Self::Starved => Some("drop a queue when what other queues wait for has ended"),
-            Self::TooManyQueues { .. } => Some("drop queues, or submit from several places through one"),
-            Self::Forked { .. } => Some("open a device of its own in each process, after the fork"),
-            Self::Interrupted { .. } => {
-                Some("block the signal, or make its handler rarer (a profiler's timer?)")
-            }
-            Self::ForeignNode { .. } => Some("patch a graph with the nodes that its own builder returned"),
-            Self::NotALaunch { .. } => Some("only launches have arguments; record a copy anew to change it"),
-            Self::Overlap { .. } => Some("copy through a second buffer, or in pieces that do not overlap"),
-            Self::Arguments { .. } => Some("pass every parameter, in order, with its own width"),
-            _ => None,
-        }
     }
 }
 

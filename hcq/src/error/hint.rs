@@ -1,0 +1,110 @@
+//! What to try after an error.
+
+use nix::errno::Errno as Nix;
+
+use super::Error;
+use crate::program::cubin::error::CubinError;
+
+/// The first request of those that are sent that JetPack 5 lacks (source: include/uapi/linux/nvgpu-ctrl.h, r35.6.0
+/// and r36.2).
+const OPEN_TSG: &str = <nvgpu_sys::nvgpu_gpu_open_tsg_args as nvgpu_sys::Ioctl>::NAME;
+
+impl Error {
+    /// What to try next, in one line.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Open { errno, .. } => match Nix::from_raw(errno.raw()) {
+                Nix::EACCES | Nix::EPERM => Some(
+                    "add the user to the node's group, video on a Jetson (and log in again); `nvdiag doctor` checks it",
+                ),
+                Nix::ENOENT => Some(
+                    "no such GPU here: HCQ_DEVICE=sim runs on the software ga10b; `nvdiag doctor` lists what was \
+                     searched for",
+                ),
+                _ => None,
+            },
+            Self::NotStarted { .. } => Some(
+                "`nvdiag doctor` looks for the reason, `ACR bootstrap failed` in the kernel log among them; switch \
+                 the board off and on",
+            ),
+            Self::Ioctl { name, errno, .. } => hint_of_request(name, Nix::from_raw(errno.raw())),
+            Self::Status {
+                status: rm_sys::NV_ERR_NO_MEMORY | rm_sys::NV_ERR_INSUFFICIENT_RESOURCES, ..
+            } => Some("GPU memory, or what the CPU can map of it, is used up: by this process or by others"),
+            Self::Status { status: rm_sys::NV_ERR_INSUFFICIENT_PERMISSIONS, .. } => {
+                Some("in a container, give it the graphics capability as well as compute")
+            }
+            Self::Driver { .. } => Some("HCQ_DEVICE=sim runs on the software ga10b"),
+            Self::UnsupportedSm { .. } | Self::Unsupported { .. } => {
+                Some("choose another GPU, or HCQ_DEVICE=sim for the software ga10b")
+            }
+            Self::NoDevice { nvgpu, rm } => {
+                if let Some(refused) = [nvgpu, rm].into_iter().find(|e| e.is_forbidden()) {
+                    return refused.hint();
+                }
+                Some("`nvdiag doctor` lists what was searched for; feature `sim` adds the software ga10b")
+            }
+            Self::InWindow { .. } => Some("let the device choose the address (Device::alloc)"),
+            Self::OutOfMemory { len, total: Some(total), .. } if len > total => {
+                Some("the device never has so much: keep a part of the data on it at a time")
+            }
+            Self::OutOfMemory { .. } => Some(
+                "drop buffers and queues, or allocate less; other processes use the same memory \
+                 (Device::free_memory says how much is free)",
+            ),
+            Self::OutOfAddresses { .. } => Some("drop buffers, or allocate fewer and larger ones"),
+            Self::NotBuilt { .. } => Some("build with the feature of that name"),
+            Self::Timeout { .. } => Some(
+                "the kernel may be in an endless loop, or a wait has no matching signal; raise the deadline if it is just long",
+            ),
+            Self::Fault(_) | Self::Lost(_) => {
+                Some("open the device again; `nvdiag esr` explains the error registers")
+            }
+            Self::Profile { .. } => {
+                Some("`nvdiag bringup` writes such a file; unset HCQ_PROFILE for the defaults")
+            }
+            Self::UnknownSelector { .. } => Some("set HCQ_DEVICE, or the option --device, to one of these"),
+            Self::Cubin(CubinError::WrongSm { .. }) => {
+                Some("compile it for the device: nvcc -cubin -arch=sm_NN, with the number of `nvdiag info`")
+            }
+            Self::BlockShape { .. } => Some("launch blocks of that shape, or compile without .reqntid"),
+            Self::NoGridWait { .. } => {
+                Some("add the instruction where the kernel first needs the other's results")
+            }
+            Self::ForeignDevice { .. } => Some("allocate, load and launch on one device"),
+            Self::Stopped => Some("wait for work before its queue is dropped; end kernels that poll"),
+            Self::Starved => Some("drop a queue when what other queues wait for has ended"),
+            Self::TooManyQueues { .. } => Some("drop queues, or submit from several places through one"),
+            Self::Forked { .. } => Some("open a device of its own in each process, after the fork"),
+            Self::Interrupted { .. } => {
+                Some("block the signal, or make its handler rarer (a profiler's timer?)")
+            }
+            Self::ForeignNode { .. } => Some("patch a graph with the nodes that its own builder returned"),
+            Self::NotALaunch { .. } => Some("only launches have arguments; record a copy anew to change it"),
+            Self::Overlap { .. } => Some("copy through a second buffer, or in pieces that do not overlap"),
+            Self::Arguments { .. } => Some("pass every parameter, in order, with its own width"),
+            _ => None,
+        }
+    }
+}
+
+/// What to try where the driver refused the request `name`.
+fn hint_of_request(name: &str, errno: Nix) -> Option<&'static str> {
+    match errno {
+        Nix::ENOTTY if name == OPEN_TSG => Some(
+            "L4T r35 and older (JetPack 5) have another OPEN_TSG and SETUP_BIND, and no CREATE_SUBCONTEXT: \
+             install JetPack 6 or 7 (L4T r36.2 or later)",
+        ),
+        Nix::ENOTTY => Some(
+            "the driver lacks a request that work needs; those of L4T r36.2 to r36.4.3 (JetPack 6) have it",
+        ),
+        Nix::ENOMEM => {
+            Some("there is not so much free memory or address space (`nvdiag info` says how much there is)")
+        }
+        Nix::EBUSY => {
+            Some("a kernel that cannot be preempted was in the way for as long as the device's patience")
+        }
+        Nix::ETIMEDOUT => Some("the channel is dead after a fault; open the device again"),
+        _ => None,
+    }
+}
