@@ -88,28 +88,11 @@ pub struct Mapping {
     pub size_bytes: u64,
 }
 
-/// Names of the classes of Ampere, Ada and Hopper (NVIDIA's `clXXXX.h`).
-const fn class_name(number: u32) -> Option<&'static str> {
-    match number {
-        0xc56f => Some("AMPERE_CHANNEL_GPFIFO_A"),
-        0xc76f => Some("AMPERE_CHANNEL_GPFIFO_B"),
-        0xc86f => Some("HOPPER_CHANNEL_GPFIFO_A"),
-        0xc6b5 => Some("AMPERE_DMA_COPY_A"),
-        0xc7b5 => Some("AMPERE_DMA_COPY_B"),
-        0xc8b5 => Some("HOPPER_DMA_COPY_A"),
-        0xc6c0 => Some("AMPERE_COMPUTE_A"),
-        0xc7c0 => Some("AMPERE_COMPUTE_B"),
-        0xc9c0 => Some("ADA_COMPUTE_A"),
-        0xcbc0 => Some("HOPPER_COMPUTE_A"),
-        _ => None,
-    }
-}
-
 impl Class {
     /// The class of that number.
     #[must_use]
-    pub const fn new(role: &'static str, number: u32) -> Self {
-        Self { role, number: Hex(number as u64), name: class_name(number) }
+    pub fn new(role: &'static str, number: u32) -> Self {
+        Self { role, number: Hex(number.into()), name: nv_hw::class::name(number) }
     }
 }
 

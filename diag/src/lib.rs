@@ -17,10 +17,10 @@
 //!
 //! # Layers
 //! ```text
-//! 0   demangle hex known_lines markup methods report size
+//! 0   demangle hex known_lines markup report size
 //! 1   characteristics cubin doctor fat_binary gpfifo kernel_log page_table queue_metadata::description saved source symbolic
 //! 2   device disassembly lint queue_metadata::comparison physical_dump process_map pushbuffer
-//! 3   address_map fault::tables queue_metadata trace
+//! 3   address_map queue_metadata trace
 //! 4   fault::host fault::sm
 //! 5   fault::causes fault::mmu
 //! 6   fault::message fault::repeats fault::suspects
@@ -29,12 +29,14 @@
 //! 9   fault::blame fault::chip fault::page fault::records
 //! 10  fault::explain
 //! 11  fault provoke session
-//! 12  bringup::outcome bringup::rig
-//! 13  bringup::client bringup::kernels bringup::plan
-//! 14  bringup::report bringup::steps
-//! 15  bringup::bundle bringup::figures
-//! 16  bringup
-//! 17  cmd
+//! 12  bringup::outcome bringup::process bringup::settings
+//! 13  bringup::llm_demo
+//! 14  bringup::rig
+//! 15  bringup::client bringup::kernels bringup::plan
+//! 16  bringup::report bringup::steps
+//! 17  bringup::bundle bringup::figures
+//! 18  bringup
+//! 19  cmd
 //! ```
 
 #![deny(unsafe_code)]
@@ -56,7 +58,6 @@ pub mod kernel_log;
 pub mod known_lines;
 pub mod lint;
 mod markup;
-pub mod methods;
 pub mod page_table;
 pub mod physical_dump;
 pub mod process_map;

@@ -1,6 +1,7 @@
 //! Faults made on purpose: the kinds there are, and the report of one from what the program that made it has
 //! seen.
 
+use nv_hw::fault::warp_esr;
 use std::fmt;
 use std::io::{self, Write};
 use std::str::FromStr;
@@ -11,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use crate::fault::explain::explain;
 use crate::fault::incident::Incident;
 use crate::fault::report::{FaultReport, Subject};
-use crate::fault::sm::code;
 use crate::hex::Hex;
 use crate::kernel_log::lines::Kind as LineKind;
 use crate::kernel_log::{Parsed, Reader};
@@ -117,18 +117,18 @@ impl Kind {
     pub fn is_met_by(self, report: &FaultReport) -> bool {
         let warp = |wanted: &[u32]| report.sms.iter().any(|sm| wanted.contains(&sm.warp_esr.code));
         match self {
-            Self::Misaligned => warp(&[code::MISALIGNED_ADDR]),
+            Self::Misaligned => warp(&[warp_esr::MISALIGNED_ADDR]),
             Self::Oob | Self::Unmapped => {
-                report.subject == Subject::Mmu || warp(&[code::MMU_FAULT, code::MMU_NACK])
+                report.subject == Subject::Mmu || warp(&[warp_esr::MMU_FAULT, warp_esr::MMU_NACK])
             }
-            Self::IllegalInstruction => warp(&[code::ILLEGAL_INSTR_ENCODING]),
-            Self::Window => warp(&[code::INVALID_ADDR_SPACE]) && report.window_trap.is_some(),
-            Self::Stack | Self::Shared => warp(&[code::OOR_ADDR]),
-            Self::Constant => warp(&[code::INVALID_CONST_ADDR_LDC]),
+            Self::IllegalInstruction => warp(&[warp_esr::ILLEGAL_INSTR_ENCODING]),
+            Self::Window => warp(&[warp_esr::INVALID_ADDR_SPACE]) && report.window_trap.is_some(),
+            Self::Stack | Self::Shared => warp(&[warp_esr::OOR_ADDR]),
+            Self::Constant => warp(&[warp_esr::INVALID_CONST_ADDR_LDC]),
             Self::Trap => {
                 let breakpoint =
                     |r: &crate::fault::sm::SmRecord| r.global_esr.bits.iter().any(|b| b == "BPT_INT");
-                warp(&[code::ILLEGAL_INSTR_ENCODING]) || report.sms.iter().any(breakpoint)
+                warp(&[warp_esr::ILLEGAL_INSTR_ENCODING]) || report.sms.iter().any(breakpoint)
             }
             Self::Timeout => report.subject == Subject::Timeout,
         }
@@ -152,13 +152,13 @@ impl FromStr for Kind {
     }
 }
 
-/// The cubin with the kernels for an SM. The code for sm_80 also serves sm_86 and sm_89.
+/// The cubin with the kernels for an SM. The code for sm_80 also serves the later ones of its major version.
 #[must_use]
 pub fn cubin(arch: Arch) -> &'static [u8] {
     match arch {
-        Arch::Sm80 | Arch::Sm86 | Arch::Sm89 => include_bytes!("../kernels/provoke.sm_80.cubin"),
         Arch::Sm87 => include_bytes!("../kernels/provoke.sm_87.cubin"),
         Arch::Sm90 => include_bytes!("../kernels/provoke.sm_90.cubin"),
+        _ => include_bytes!("../kernels/provoke.sm_80.cubin"),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::fault::explain::explain;
 use crate::fault::incident::{Grouper, Incident};
 use crate::fault::message::Messages;
 use crate::fault::report::{FaultList, FaultReport, UnknownLine};
-use crate::kernel_log::{Parsed, Reader, Source};
+use crate::kernel_log::{Entry, Kind, Parsed, Reader, Source, Unread};
 use crate::known_lines::table::Table;
 use crate::process_map::map::ProcessMap;
 
@@ -127,8 +127,23 @@ impl Session {
     }
 }
 
-fn sort(parsed: Parsed, grouper: &mut Grouper, found: &mut Found) {
+/// A notice whose numbers are none that the driver prints, as a line that is not explained: it has no negative
+/// ones.
+fn doubted(parsed: Parsed) -> Parsed {
+    let is_wrong = |entry: &Entry, name| entry.fields.get(name).is_some() && entry.fields.id(name).is_none();
     match parsed {
+        Parsed::Entry(entry)
+            if entry.kind == Kind::Notifier && (is_wrong(&entry, "code") || is_wrong(&entry, "channel")) =>
+        {
+            let (line, time, text) = (entry.line, entry.time, entry.text);
+            Parsed::Unknown(Unread { line, time, source: entry.kind.source(), is_error: true, text })
+        }
+        other => other,
+    }
+}
+
+fn sort(parsed: Parsed, grouper: &mut Grouper, found: &mut Found) {
+    match doubted(parsed) {
         Parsed::Entry(entry) => grouper.push(entry, &mut |incident| found.take(&incident)),
         Parsed::Unknown(unread) => {
             if found.messages.take(&unread) {

@@ -1,5 +1,8 @@
 //! `nvdiag bringup` as a program: signals, files that are none, settings, and nvgpu's nodes in a library.
 
+#[path = "installed/mod.rs"]
+mod installed;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -10,14 +13,17 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
-use nvdiag::bringup::bundle;
+use nvdiag::bringup::{bundle, plan};
 
 /// How long something may take that takes milliseconds.
 const SOON: Duration = Duration::from_secs(20);
 
 fn nvdiag(args: &[&str]) -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"));
-    command.arg("bringup").args(args).env_remove("HCQ_DEVICE").env_remove("HCQ_CONSERVATIVE");
+    let mut command = Command::new(installed::nvdiag(Some("good")));
+    command.arg("bringup").args(args).env("PATH", "/usr/bin:/bin");
+    for variable in ["HCQ_DEVICE", "HCQ_CONSERVATIVE", "HCQ_PROFILE"] {
+        command.env_remove(variable);
+    }
     command
 }
 
@@ -112,6 +118,25 @@ fn a_signal_ends_the_step_and_leaves_a_report_of_those_before() {
 }
 
 #[test]
+fn two_signals_at_once_are_one_as_timeout_sends_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = folder.path().join("report");
+    let (mut program, mut out, _) = in_step_17(&report, None);
+    let pid = Pid::from_raw(program.id().cast_signed());
+    for _ in 0..2 {
+        kill(pid, Signal::SIGTERM).expect("it runs");
+        // So that the second is not merged with the first.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("UTF-8");
+    assert_eq!(program.wait().expect("it ends").code(), Some(143), "{rest}");
+    assert!(rest.contains("interrupted in step 17 by SIGTERM\n"), "{rest}");
+    let interrupted = read(&report).results.interrupted.and_then(|interrupted| interrupted.signal);
+    assert_eq!(interrupted.as_deref(), Some("SIGTERM"));
+}
+
+#[test]
 fn a_program_that_is_killed_takes_its_step_along_and_leaves_what_it_had() {
     let folder = tempfile::tempdir().expect("a folder");
     let report = folder.path().join("report");
@@ -126,10 +151,22 @@ fn a_program_that_is_killed_takes_its_step_along_and_leaves_what_it_had() {
 }
 
 #[test]
-fn a_step_whose_program_has_ended_already_does_not_begin() {
-    let (code, out, err) = run(&["--device", "sim", "--step-here", "17", "--parent", "1"]);
-    assert_eq!((code, out.as_str()), (Some(2), ""));
-    assert!(err.contains("the process that asked for the step has ended"), "{err}");
+fn a_program_that_is_killed_takes_llm_demo_along() {
+    let mut command = Command::new(installed::nvdiag(Some("hangs")));
+    command.args(["bringup", "--device", "sim", "--only", "20"]).stdout(Stdio::null());
+    let mut program = command.spawn().expect("it starts");
+    let child_of = |parent: i32| {
+        let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+        children.split_whitespace().next()?.parse::<i32>().ok()
+    };
+    let llm_demo = within_soon(|| {
+        let llm_demo = child_of(child_of(program.id().cast_signed())?)?;
+        let arguments = fs::read_to_string(format!("/proc/{llm_demo}/cmdline")).ok()?;
+        arguments.starts_with("sleep").then_some(llm_demo)
+    });
+    program.kill().expect("it runs");
+    program.wait().expect("it ends");
+    within_soon(|| (!runs(llm_demo)).then_some(()));
 }
 
 #[test]
@@ -155,13 +192,10 @@ fn a_missing_node_is_named_as_one() {
         let document: serde_json::Value = serde_json::from_str(&out).expect("one JSON document");
         let remedy = document["steps"][0]["remedy"].as_str().expect("a remedy");
         assert_eq!(code, Some(1));
-        match step {
-            // It names each of them.
-            "1" => assert!(remedy.contains("nvdiag doctor"), "{remedy}"),
-            _ => assert!(
-                remedy.contains("a node of the driver is missing") && remedy.contains("modprobe nvgpu")
-            ),
-        }
+        assert!(
+            remedy.contains("a node of the driver is missing") && remedy.contains("modprobe nvgpu"),
+            "{remedy}"
+        );
         assert!(!remedy.contains("L4T release"), "{remedy}");
     }
 }
@@ -212,6 +246,9 @@ fn a_report_is_a_file() {
         (["-o", "/dev/stderr"], "/dev/stderr takes what this command prints"),
         (["-o", "/dev/nvdiag-report"], "is in /dev, whose files are lost with the next boot"),
         (["-o", "-"], "-o takes a file's name"),
+        (["--profile", "-"], "--profile takes a file's name"),
+        (["--profile", pipe], "is a pipe, and no regular file"),
+        (["--soak", "1e30"], "whole seconds, 1 to 604800"),
         (["--host", ""], "at least one visible character"),
         (["--host", " \t"], "at least one visible character"),
     ] {
@@ -265,6 +302,139 @@ fn a_report_is_completed_where_nothing_can_be_printed() {
     }
 }
 
+/// `nvdiag bringup --bisect` on a software ga10b with what-ifs, and a profile in use: what it prints, its exit
+/// code, and the profile that it leaves.
+fn bisect(what_if: &str, in_use: &str) -> (Option<i32>, serde_json::Value, String, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (asked, profile) = (folder.path().join("asked"), folder.path().join("it's a profile"));
+    fs::write(&asked, in_use).expect("a file");
+    let path = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    let environment = [("NVGPU_SIM_WHATIF", what_if), ("HCQ_PROFILE", &path(&asked))];
+    let arguments = ["--device", "sim", "--bisect", "--profile", &path(&profile)];
+    let (code, json, err) = run_with(&[&arguments[..], &["--json"]].concat(), &environment);
+    let document = serde_json::from_str(&json).expect("one JSON document");
+    let quoted = path(&profile).replace('\'', r"'\''");
+    assert!(err.contains(&format!("to use these settings: export HCQ_PROFILE='{quoted}'")), "{err}");
+    let (_, text, _) = run_with(&arguments, &environment);
+    (code, document, text, fs::read_to_string(&profile).expect("a profile"))
+}
+
+/// The cells with and without those settings, which have to be those that fail at a stage and those that work.
+fn failing(document: &serde_json::Value, name: &str, value: &str, stage: &str) {
+    let cells = document["settings"]["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 10);
+    for cell in cells {
+        let is_dead = cell["settings"][name] == value;
+        let failed = cell["failure"]["stage"].as_str();
+        assert_eq!(failed, is_dead.then_some(stage), "{cell}");
+    }
+    assert!(cells.iter().any(|cell| cell["settings"][name] == value));
+}
+
+#[test]
+fn settings_that_are_dead_are_found_and_left_out() {
+    for (what_if, name, value) in
+        [("stale-write-combined", "command-memory", "write-combined"), ("dead-veid-0", "subcontext", "sync")]
+    {
+        let in_use = format!("{name} = {value}");
+        let (code, document, text, profile) = bisect(what_if, &in_use);
+        assert_eq!(code, Some(0), "{text}");
+        failing(&document, name, value, "submission");
+        assert!(text.contains(&format!("the settings in use do not work: {in_use}\n")), "{text}");
+        // The dead setting is not a change that is needed: the defaults work.
+        assert!(text.contains("to use: the defaults, but preemption = cilp\n"), "{text}");
+        assert!(text.contains("8 of 10 work") && !text.contains("passed"), "{text}");
+        assert!(!profile.contains(&in_use) && profile.contains("preemption = cilp"), "{profile}");
+    }
+}
+
+#[test]
+fn cilp_is_in_a_profile_if_it_is_proven_alone() {
+    let (code, document, text, profile) = bisect("cilp-refused", "preemption = cilp");
+    assert_eq!(code, Some(0), "{text}");
+    failing(&document, "preemption", "cilp", "preemption");
+    assert!(text.contains("the settings in use do not work: preemption = cilp\n"), "{text}");
+    assert!(text.contains("to use: the defaults\n"), "{text}");
+    assert!(profile.contains("preemption = wfi\n"), "{profile}");
+    let (_, document, text, _) = bisect("", "");
+    assert!(document["settings"]["cells"].as_array().is_some_and(|cells| cells.len() == 10));
+    assert!(text.contains("another context's launch ended inside a running kernel, after"), "{text}");
+}
+
+#[test]
+fn the_profile_is_one_that_hcq_takes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let arguments = ["--device", "sim", "--bisect", "--host", "h"];
+    for _ in 0..2 {
+        let output = nvdiag(&arguments).current_dir(folder.path()).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(0));
+    }
+    let names = folder.path().read_dir().expect("readable").map(|entry| entry.expect("an entry").path());
+    let mut names: Vec<PathBuf> = names.collect();
+    names.sort();
+    assert!(names.len() == 2 && names[0].to_string_lossy().ends_with("-2.txt"), "{names:?}");
+    let profile = names[1].to_str().expect("UTF-8");
+    assert!(profile.contains("/bringup-profile-h-"), "{profile}");
+    let (code, out, _) = run_with(&["--device", "sim", "--only", "12"], &[("HCQ_PROFILE", profile)]);
+    assert_eq!(code, Some(0), "{out}");
+    for (setting, expected) in [("/nowhere/profile", "cannot be used"), (profile, "")] {
+        let (code, _, err) = run_with(&["--device", "sim", "--only", "2"], &[("HCQ_PROFILE", setting)]);
+        assert_eq!(code == Some(2), !expected.is_empty(), "{err}");
+    }
+    let (code, out, err) = run(&["--device", "rm", "--bisect"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(err.contains("a Jetson's driver"), "{err}");
+}
+
+#[test]
+fn a_profile_replaces_a_profile_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    let asked = ["--device", "sim", "--bisect", "--profile", path.to_str().expect("UTF-8")];
+    for content in ["# Notes\nsubcontext = async\n", "first boot\n", "\n"] {
+        fs::write(&path, content).expect("a file");
+        let (code, out, err) = run(&asked);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{content}");
+        assert!(err.contains("is no profile"), "{err}");
+        assert_eq!(fs::read_to_string(&path).expect("the file"), content);
+    }
+    for content in ["", "subcontext = async # what ran\n", "# Settings that nvdiag bringup has tried: x\n"] {
+        fs::write(&path, content).expect("a file");
+        assert_eq!(run(&asked).0, Some(0), "{content}");
+        let left = fs::read_to_string(&path).expect("the file");
+        assert!(left.starts_with("# Settings that nvdiag bringup has tried: nvdiag "), "{left}");
+    }
+}
+
+#[test]
+fn write_combined_memory_that_is_stale_costs_neither_the_first_kernel_nor_conservative_mode() {
+    let (code, out, _) =
+        run_with(&["--device", "sim", "--only", "12"], &[("NVGPU_SIM_WHATIF", "stale-write-combined")]);
+    assert_eq!(code, Some(0), "{out}");
+    assert!(out.contains("HCQ_CONSERVATIVE=1: passes too"), "{out}");
+}
+
+#[test]
+fn the_table_of_steps_in_the_docs_is_that_of_the_plan() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/nvdiag-bringup.md");
+    let docs = fs::read_to_string(path).expect("the docs");
+    let is_row = |line: &&str| line.starts_with("| ") && line[2..].starts_with(|c: char| c.is_ascii_digit());
+    let row = |step: &plan::Step| {
+        let plan::Step { number, title, proves, expects, .. } = step;
+        format!("| {number} | {title} | {proves} | {expects} | {} |", step.if_not())
+    };
+    let rows: Vec<String> = plan::STEPS.iter().map(row).collect();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        let first = docs.lines().position(|line| is_row(&line)).expect("a table");
+        let mut lines: Vec<&str> = docs.lines().filter(|line| !is_row(line)).collect();
+        lines.splice(first..first, rows.iter().map(String::as_str));
+        fs::write(path, lines.join("\n") + "\n").expect("the docs");
+        return;
+    }
+    let found: Vec<&str> = docs.lines().filter(is_row).collect();
+    assert_eq!(found, rows, "UPDATE_GOLDEN=1 cargo test -p nvdiag --test bringup_program writes it");
+}
+
 /// `libnvgpu_sim.so`, which Cargo builds along with the tests.
 fn library() -> PathBuf {
     let folder = Path::new(assert_cmd::cargo::cargo_bin!("nvdiag")).parent().expect("a folder");
@@ -285,6 +455,9 @@ fn nodes_that_a_library_serves_are_those_of_the_software_ga10b() {
         assert!(step != "1" || out.contains("its nodes are part of libnvgpu_sim.so"), "{out}");
         assert!(step != "14" || out.contains("exchanges inside a kernel: 1000 in"), "{out}");
     }
+    let (_, out, _) = run_with(&["--device", "nvgpu", "--only", "10"], &environment);
+    assert!(out.contains("not seen") && out.contains("has no lines in the kernel log"), "{out}");
+    assert!(!out.contains("sudo"), "{out}");
     let from_21 = ["--device", "nvgpu", "--from", "21", "--soak", "1", "-o", report.to_str().expect("UTF-8")];
     let (code, out, _) = run_with(&from_21, &environment);
     assert_eq!(code, Some(0), "{out}");

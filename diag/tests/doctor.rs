@@ -8,11 +8,9 @@ use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn write(root: &Path, path: &str, text: &str) {
-    let path = root.join(path.trim_start_matches('/'));
-    fs::create_dir_all(path.parent().expect("a folder")).expect("created");
-    fs::write(path, text).expect("written");
-}
+mod machines;
+
+use machines::{machine, write};
 
 fn set_mode(root: &Path, path: &str, mode: u32) {
     let path = root.join(path.trim_start_matches('/'));
@@ -57,12 +55,13 @@ fn orin() -> TempDir {
     dir
 }
 
+fn nvdiag(root: &Path, more: &[&str]) -> std::process::Output {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"));
+    command.args(["doctor", "--root"]).arg(root).args(more).output().expect("the binary starts")
+}
+
 fn doctor(root: &Path) -> (i32, Value) {
-    let output = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"))
-        .args(["doctor", "--json", "--root"])
-        .arg(root)
-        .output()
-        .expect("the binary starts");
+    let output = nvdiag(root, &["--json"]);
     let document = serde_json::from_slice(&output.stdout).expect("one JSON document");
     (output.status.code().expect("no signal"), document)
 }
@@ -88,16 +87,15 @@ fn an_orin_that_is_right_has_nothing_to_say() {
 #[test]
 fn each_way_to_be_wrong_is_found_with_its_remedy() {
     type Break = fn(&Path);
-    let cases: [(Break, &str, &str, &str); 12] = [
-        (
-            |r| fs::remove_dir_all(r.join("sys/module/nvgpu")).expect("removed"),
-            "kernel module",
-            "bad",
-            "modprobe nvgpu",
-        ),
+    let cases: [(Break, &str, &str, &str); 11] = [
         (|r| fs::remove_file(r.join("dev/nvmap")).expect("removed"), "memory node", "bad", "modprobe nvmap"),
         (|r| set_mode(r, "/dev/nvmap", 0o600), "memory node", "bad", "udev rule"),
-        (|r| write(r, "/proc/device-tree/compatible", "nvidia,tegra194\0"), "chip", "bad", "tegra234"),
+        (
+            |r| write(r, "/proc/device-tree/compatible", "nvidia,tegra194\0"),
+            "chip",
+            "bad",
+            "that of Orin alone",
+        ),
         (
             |r| write(r, "/etc/nv_tegra_release", "# R35 (release), REVISION: 4.1\n"),
             "L4T release",
@@ -117,7 +115,11 @@ fn each_way_to_be_wrong_is_found_with_its_remedy() {
             "jetson_clocks",
         ),
         (
-            |r| write(r, "/sys/class/devfreq/17000000.gpu/max_freq", "624750000\n"),
+            |r| {
+                for file in ["cur_freq", "min_freq", "max_freq"] {
+                    write(r, &format!("/sys/class/devfreq/17000000.gpu/{file}"), "624750000\n");
+                }
+            },
             "GPU clock",
             "warning",
             "nvpmodel",
@@ -228,4 +230,130 @@ fn a_machine_without_a_gpu_is_pointed_to_the_software_one() {
     let (code, document) = doctor(dir.path());
     assert_eq!((code, &document["platform"]), (1, &"neither".into()));
     assert!(trouble(&document)[0].2.contains("HCQ_DEVICE=sim"));
+}
+
+/// Every machine of `tests/data/machines`: the whole text that its owner reads.
+#[test]
+fn what_each_machine_is_told() {
+    let mut differ = Vec::new();
+    for name in machines::names() {
+        let dir = machine(&name);
+        let output = nvdiag(dir.path(), &[]);
+        let actual = String::from_utf8(output.stdout).expect("UTF-8");
+        let path = format!("{}/tests/golden/doctor/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&path, &actual).expect("the golden files can be written");
+        }
+        if fs::read_to_string(&path).unwrap_or_default() != actual {
+            differ.push(format!("{name}:\n{actual}"));
+        }
+    }
+    assert!(differ.is_empty(), "UPDATE_GOLDEN=1 rewrites tests/golden/doctor. Now:\n{}", differ.join("\n"));
+}
+
+/// Name and status of the checks of a machine that are not good.
+fn not_good(name: &str) -> Vec<(String, String)> {
+    let dir = machine(name);
+    trouble(&doctor(dir.path()).1).into_iter().map(|(check, status, _)| (check, status)).collect()
+}
+
+#[test]
+fn healthy_boards_of_both_releases_have_nothing_bad_and_no_warning() {
+    for (name, unknown) in [
+        ("r36.4-nano-super", &["L4T release"][..]),
+        // Without root.
+        ("r36.5-nx", &["EMC clock"]),
+        ("r39.2-agx", &["EMC clock"]),
+        // devfreq comes later, the mode of most watts is the largest.
+        ("r39.2-nano", &["GPU clock", "EMC clock"]),
+        ("r39.3-agx", &["L4T release", "EMC clock"]),
+        ("nixos-agx", &["power mode", "EMC clock"]),
+    ] {
+        let found = not_good(name);
+        assert!(
+            found.iter().map(|(check, _)| check.as_str()).eq(unknown.iter().copied()),
+            "{name}: {found:?}"
+        );
+        assert!(found.iter().all(|(_, status)| status == "unknown"), "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn a_module_that_is_missing_is_bad_where_nothing_serves_its_node() {
+    for (module, node) in [("nvgpu", "/dev/nvgpu/igpu0/ctrl"), ("nvmap", "/dev/nvmap")] {
+        let dir = orin();
+        fs::remove_dir_all(dir.path().join(format!("sys/module/{module}"))).expect("removed");
+        // A kernel that it is part of.
+        assert_eq!(trouble(&doctor(dir.path()).1), Vec::new());
+        fs::remove_file(dir.path().join(&node[1..])).expect("removed");
+        let found = trouble(&doctor(dir.path()).1);
+        assert_eq!(found[0], ("kernel module".into(), "bad".into(), format!("sudo modprobe {module}")));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_bad_and_nothing_else_is() {
+    for (name, bad) in [
+        ("r36.4-agx", &[][..]),
+        ("r36.4-no-group", &["control node", "memory node"]),
+        ("r39.2-nx-denied", &["kernel module", "control node"]),
+        ("r39.2-nano-no-firmware", &["GPU firmware", "control node"]),
+        ("r39.2-container", &["control node", "memory node"]),
+        ("r35.4-agx", &["L4T release"]),
+        ("r35.4-xavier", &["chip"]),
+        ("r32.7-nano", &["chip"]),
+        ("r39.2-thor", &["chip"]),
+    ] {
+        let found = not_good(name);
+        let is_bad = found.iter().filter(|(_, status)| status == "bad").map(|(check, _)| check.as_str());
+        assert!(is_bad.eq(bad.iter().copied()), "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn a_copied_machine_has_the_permissions_of_its_listing_and_its_user() {
+    let dir = machine("r36.5-nx");
+    let bad = |listing: &str, status: &str| {
+        write(dir.path(), "dev.txt", listing);
+        write(dir.path(), "/proc/self/status", status);
+        let found = trouble(&doctor(dir.path()).1);
+        found
+            .into_iter()
+            .filter(|(_, status, _)| status == "bad")
+            .map(|(check, ..)| check)
+            .collect::<Vec<_>>()
+    };
+    let user = |uid: u32, groups: &str| {
+        format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t9\t9\t9\t9\nGroups:\t{groups}\n")
+    };
+    let nodes =
+        |ctrl: &str, nvmap: &str| format!("{ctrl} 7 44 /dev/nvgpu/igpu0/ctrl\n{nvmap} 7 44 /dev/nvmap\n");
+    let both = ["control node", "memory node"];
+    let group = nodes("crw-rw----", "cr--r-----");
+    assert_eq!(bad(&group, &user(1000, "44")), [""; 0]);
+    assert_eq!(bad(&group, &user(1000, "45")), both);
+    assert_eq!(bad(&group, &user(0, "")), [""; 0]);
+    // Its owner.
+    assert_eq!(bad(&group, &user(7, "")), ["memory node"; 0]);
+    // A control node has to be written, too.
+    assert_eq!(bad(&nodes("cr--r-----", "c---------"), &user(1000, "44")), both);
+    assert_eq!(bad(&nodes("crw-rw-rw-", "cr--r--r--"), ""), [""; 0]);
+    assert_eq!(bad("", &user(1000, "44")), both);
+}
+
+#[test]
+fn a_listing_that_is_none_is_named_with_its_line() {
+    let dir = machine("r36.5-nx");
+    for line in
+        ["crw-rw---- root video /dev/nvmap", "/dev/nvmap", "rw 0 44 /dev/nvmap", "crw-rw---- 0 44 /tmp/x"]
+    {
+        write(dir.path(), "dev.txt", &format!("crw-rw---- 0 44 /dev/nvgpu/igpu0/ctrl\n{line}\n"));
+        let output = nvdiag(dir.path(), &[]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(
+            error.contains("dev.txt") && error.contains("line 2: not as stat -c '%A %u %g %n'"),
+            "{error}"
+        );
+    }
 }

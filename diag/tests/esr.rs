@@ -250,3 +250,29 @@ fn maps_that_were_saved_are_shown_and_compared() {
     assert_eq!(code, 2);
     assert!(err.contains("/nonexistent"), "{err}");
 }
+
+#[test]
+fn notices_that_were_cut_are_counted_and_numbers_that_no_driver_prints_are_not_explained() {
+    let notice = |of: &str| format!("nvgpu: 17000000.gpu f:1  [ERR]  error notifier set to {of}\n");
+    for cut in ["13 for ch 507", "13 for ch 507 owned by app"] {
+        let list = document(&["--log", "-"], &notice(cut).repeat(2000));
+        assert_eq!((&list["lines"], &list["found"]), (&2000.into(), &2000.into()), "{cut}");
+        assert_eq!(list["faults"][0]["repeats"]["count"], 2000, "{cut}");
+        assert_eq!(list["faults"][0]["evidence"].as_array().map(Vec::len), Some(1), "{cut}");
+    }
+    let list = document(
+        &["--log", "-"],
+        &[notice("-13 for ch 507 owned by a"), notice("31 for ch -5 owned by b")].concat(),
+    );
+    assert_eq!((&list["found"], &list["messages"][0]["count"]), (&0.into(), &2.into()), "{list}");
+    // All that such a line says of whom it tells was cut off.
+    let (_, out, _) = nvdiag(&["esr", "--log", "-"], &notice("13").replace("to 13", "to"));
+    assert!(!out.contains("\n  who           \n"), "{out}");
+}
+
+#[test]
+fn a_device_is_no_log() {
+    let (code, out, err) = nvdiag(&["esr", "--log", "/dev/zero"], "");
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("/dev/zero is a device, which may have no end"), "{err}");
+}

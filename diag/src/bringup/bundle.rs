@@ -10,13 +10,15 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
 use crate::bringup::report::{Bringup, plain};
-use crate::report::Report as _;
 
 /// Name of the entry with the results.
 pub const RESULTS: &str = "bringup.json";
 /// Names of all entries, with what they hold.
 pub const ENTRIES: [(&str, &str); 4] = [
-    (RESULTS, "each step: result, times, what was found, the driver's log lines; figures"),
+    (
+        RESULTS,
+        "each step: result, times, what was found, the driver's log lines; settings that were tried; figures",
+    ),
     ("gpu.json", "what the driver reports of the GPU: characteristics, clocks (without its serial number)"),
     ("machine.json", "versions, power mode, clocks, memory: the checks of `nvdiag doctor`"),
     ("kernel-log.txt", "lines of the GPU driver in the kernel log; they may name processes that use the GPU"),
@@ -109,9 +111,10 @@ pub fn read(input: impl Read) -> Result<Contents, Unreadable> {
             let form = |error: serde_json::Error| wrong(error.to_string());
             let document: serde_json::Value = serde_json::from_slice(&text).map_err(form)?;
             match document["schema"].as_str() {
-                Some(Bringup::SCHEMA) => {}
+                Some(known) if Bringup::READ.contains(&known) => {}
                 Some(other) => {
-                    return Err(wrong(format!("its schema is {other}, and {} is read", Bringup::SCHEMA)));
+                    let read = Bringup::READ.join(" or ");
+                    return Err(wrong(format!("its schema is {other}, and {read} is read")));
                 }
                 None => return Err(wrong("it has no member schema".to_owned())),
             }
@@ -156,7 +159,9 @@ mod tests {
             software: true,
             interrupted: None,
             steps: vec![StepResult::skipped(4, "memory", "a reason")],
+            settings: None,
             figures: Vec::new(),
+            unmeasured: None,
         }
     }
 
@@ -178,6 +183,23 @@ mod tests {
         assert_eq!(contents.results, results());
         let names: Vec<_> = contents.entries.iter().map(|(name, _, ours)| (name.as_str(), *ours)).collect();
         assert_eq!(names, [(RESULTS, true), ("gpu.json", true)]);
+    }
+
+    #[test]
+    fn a_report_of_the_first_form_is_read() {
+        let first = br#"{"schema":"nvdiag.bringup/1","version":"0.1.0","date":"2026-01-01T00:00:00Z",
+            "host":"h","driver":"nvgpu","steps":[{"number":2,"title":"t","status":"passed","seconds":0.5,
+            "facts":[{"name":"chip","value":"ga10b"}],"warnings":[],"reason":null,"remedy":null,"log":[]}],
+            "figures":[]}"#;
+        let read = read(&packed(&[(RESULTS, first.to_vec())])[..]).expect("it is one of ours").results;
+        assert_eq!((read.settings, read.steps[0].notes.facts[0].expected.as_ref()), (None, None));
+        let third = String::from_utf8(first.to_vec()).expect("text").replace("bringup/1", "bringup/3");
+        match super::read(&packed(&[(RESULTS, third.into_bytes())])[..]) {
+            Err(Unreadable::Form(error)) => {
+                assert!(error.to_string().contains("nvdiag.bringup/1 or nvdiag.bringup/2 is read"), "{error}")
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

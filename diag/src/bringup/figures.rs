@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use ga10b_llm::{Decoder, Engine, EngineOptions, Mode, embedded};
-use ga10b_llm_tools::bench::{self, Plan};
-use hcq::{Args, BackendKind, Device, LaunchConfig};
+use hcq::{Args, Device, LaunchConfig};
+use serde::{Deserialize, Serialize};
 
 use crate::bringup::kernels::Kernels;
+use crate::bringup::llm_demo::{self, Bench, LlmDemo, NOT_INSTALLED};
 use crate::bringup::outcome::Figure;
 use crate::bringup::rig::Rig;
 
@@ -14,16 +14,36 @@ use crate::bringup::rig::Rig;
 const LIMIT: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
-/// Measures on a device of its own.
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The figures.
+    pub figures: Vec<Figure>,
+    /// Why there are none of a language model, where there are none.
+    pub unmeasured: Option<String>,
+}
+
+/// Measures on a device of its own, which is closed before `llm-demo` measures.
 ///
 /// # Errors
 /// What the device reports.
-pub fn measure(rig: &Rig<'_>) -> anyhow::Result<Vec<Figure>> {
+pub fn measure(rig: &Rig<'_>) -> anyhow::Result<Measured> {
     let device = rig.device()?;
     let mut figures = launches(&device, rig.scaled(5_000, 300))?;
     figures.extend(copies(&device, if rig.software { 4 } else { 256 }, rig.scaled(20, 3))?);
-    figures.extend(tokens(&device, rig)?);
-    Ok(figures)
+    drop(device);
+    let tokens = match &rig.llm_demo {
+        Some(llm_demo) => tokens(llm_demo, rig).map_err(anyhow::Error::from),
+        None => Err(anyhow::Error::msg(NOT_INSTALLED)),
+    };
+    let unmeasured = match tokens {
+        Ok(tokens) => {
+            figures.extend(tokens);
+            None
+        }
+        Err(error) => Some(format!("tokens per second: {error:#}")),
+    };
+    Ok(Measured { figures, unmeasured })
 }
 
 fn microseconds(since: Instant) -> f64 {
@@ -100,20 +120,11 @@ fn copies(device: &Device, mib: u64, count: u32) -> anyhow::Result<Vec<Figure>> 
     Ok(all.into_iter().flatten().collect())
 }
 
-/// The tests of `llm-demo --bench` with the embedded model.
-fn tokens(device: &Device, rig: &Rig<'_>) -> anyhow::Result<Vec<Figure>> {
-    let model = embedded::model()?;
-    let software = device.info().backend == BackendKind::Sim || rig.software;
-    let plan = match software {
-        true => Plan { prefill: 8, decode: 4, depth: 0, repeats: 1, warm_up: Duration::ZERO },
-        false => Plan { prefill: 128, decode: 128, depth: 0, repeats: 5, warm_up: bench::WARM_UP },
+/// Measures tokens per second of the embedded model with `llm-demo`.
+fn tokens(llm_demo: &LlmDemo, rig: &Rig<'_>) -> Result<Vec<Figure>, llm_demo::Error> {
+    let tests = match rig.software {
+        true => Bench { prompt: 8, decode: 4, repeats: 1, engine: Some("operations") },
+        false => Bench { prompt: 128, decode: 128, repeats: 5, engine: None },
     };
-    let mode = if software { Mode::Operations } else { Mode::Persistent };
-    let options = EngineOptions::new(plan.prefill.max(plan.decode)).with_mode(mode);
-    let mut engine = Engine::new(device, &model, &options)?;
-    let rows = bench::run(&mut engine, model.config.vocab, plan, &mut Decoder::reset, &mut |_, _| ())?;
-    let figure = |row: bench::Row| {
-        Figure::of(format!("embedded model, {}", row.test), "tokens/s", row.runs_tokens_per_second)
-    };
-    Ok(rows.into_iter().filter_map(figure).collect())
+    llm_demo.bench(rig.selector, &tests)
 }

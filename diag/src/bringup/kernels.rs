@@ -4,12 +4,12 @@ use anyhow::Context;
 use hcq::{Device, Kernel, Program};
 use sass::Arch;
 
-/// The cubin for an SM. The code for sm_80 also serves sm_86 and sm_89.
+/// The cubin for an SM. The code for sm_80 also serves the later ones of its major version.
 fn cubin(arch: Arch) -> &'static [u8] {
     match arch {
-        Arch::Sm80 | Arch::Sm86 | Arch::Sm89 => include_bytes!("../../kernels/bringup.sm_80.cubin"),
         Arch::Sm87 => include_bytes!("../../kernels/bringup.sm_87.cubin"),
         Arch::Sm90 => include_bytes!("../../kernels/bringup.sm_90.cubin"),
+        _ => include_bytes!("../../kernels/bringup.sm_80.cubin"),
     }
 }
 

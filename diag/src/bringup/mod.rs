@@ -6,6 +6,11 @@
 //! [`bundle`] packs it into one file and reads such a file again. The `nvdiag` binary runs each step in a
 //! process of its own.
 //!
+//! The steps with a language model, and figures of one, are those of `llm-demo` as a program
+//! ([`llm_demo`]), where it is installed.
+//!
+//! [`settings`] is the table of settings that a board works with, tried one by one after the steps.
+//!
 //! Steps 2 to 10 send requests to nvgpu themselves, so that they show which of them a machine answers in
 //! another way. The others go through `hcq`.
 
@@ -13,8 +18,11 @@ pub mod bundle;
 mod client;
 pub mod figures;
 mod kernels;
+pub mod llm_demo;
 pub mod outcome;
 pub mod plan;
+pub mod process;
 pub mod report;
 pub mod rig;
+pub mod settings;
 pub mod steps;

@@ -8,12 +8,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// As expected.
+    /// The work was done.
     Passed,
-    /// Not as expected.
+    /// Work was not done: a request that is needed is refused, a value does not arrive, a result is wrong, a
+    /// fault is not reported.
     Failed,
-    /// Has no meaning on this GPU, or rests on a step that failed.
+    /// Has no meaning on this GPU, rests on a step that failed, or lacks its program.
     Skipped,
+    /// The work was done, and what the step has to look at besides could not be looked at.
+    Unseen,
 }
 
 /// What a step found out besides passing.
@@ -23,6 +26,28 @@ pub struct Fact {
     pub name: String,
     /// What was found.
     pub value: String,
+    /// What was expected, where something was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Expected>,
+}
+
+impl Fact {
+    /// Whether something else was expected.
+    #[must_use]
+    pub fn differs(&self) -> bool {
+        self.expected.as_ref().is_some_and(|expected| expected.differs)
+    }
+}
+
+/// What a fact was expected to be: no condition, but what a reader of the report compares with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expected {
+    /// The value, or what it should be like.
+    pub value: String,
+    /// Where that comes from: a file of the driver's source, notes from a machine.
+    pub source: String,
+    /// Whether the fact is another one.
+    pub differs: bool,
 }
 
 /// A measurement.
@@ -57,12 +82,51 @@ pub struct Notes {
     pub facts: Vec<Fact>,
     /// What is not as usual, and no failure.
     pub warnings: Vec<String>,
+    /// What could not be looked at.
+    #[serde(skip)]
+    unseen: Option<String>,
 }
 
 impl Notes {
     /// Writes down what was found.
     pub fn fact(&mut self, name: &str, value: impl Display) {
-        self.facts.push(Fact { name: name.to_owned(), value: value.to_string() });
+        self.facts.push(Fact { name: name.to_owned(), value: value.to_string(), expected: None });
+    }
+
+    /// Writes down what was found, with what was expected and where that comes from.
+    pub fn expect(&mut self, name: &str, found: impl Display, expected: impl Display, source: &str) {
+        let as_expected = found.to_string() == expected.to_string();
+        self.judge(name, found, as_expected, expected, source);
+    }
+
+    /// Writes down what was found, with what it should be like, and whether it is.
+    pub fn judge(
+        &mut self,
+        name: &str,
+        found: impl Display,
+        as_expected: bool,
+        expected: impl Display,
+        source: &str,
+    ) {
+        self.facts.push(Fact {
+            name: name.to_owned(),
+            value: found.to_string(),
+            expected: Some(Expected {
+                value: expected.to_string(),
+                source: source.to_owned(),
+                differs: !as_expected,
+            }),
+        });
+    }
+
+    /// Writes down what could not be looked at: the step is not passed by that alone. The first is kept.
+    pub fn unseen(&mut self, what: impl Into<String>) {
+        self.unseen.get_or_insert(what.into());
+    }
+
+    /// What could not be looked at.
+    pub(super) fn take_unseen(&mut self) -> Option<String> {
+        self.unseen.take()
     }
 
     /// Writes down what is unusual.
@@ -85,7 +149,7 @@ pub struct StepResult {
     /// What it found and what is unusual.
     #[serde(flatten)]
     pub notes: Notes,
-    /// Why it failed or was skipped.
+    /// Why it failed or was skipped, or what could not be looked at.
     pub reason: Option<String>,
     /// What to try.
     pub remedy: Option<String>,
@@ -113,6 +177,19 @@ impl StepResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fact_differs_from_what_was_expected_and_from_nothing_else() {
+        let mut notes = Notes::default();
+        notes.fact("clock", 1300);
+        notes.expect("bytes", 400, 328, "a header");
+        notes.expect("bytes", 328, 328, "a header");
+        notes.judge("time", "60 ms", true, "some", "a register");
+        let differs: Vec<bool> = notes.facts.iter().map(Fact::differs).collect();
+        assert_eq!(differs, [false, true, false, false]);
+        let read: Notes = serde_json::from_str(&serde_json::to_string(&notes).unwrap()).unwrap();
+        assert_eq!(read, notes);
+    }
 
     #[test]
     fn the_worst_of_a_time_is_the_longest_and_of_a_rate_the_lowest() {

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::bringup::outcome::{Figure, Status, StepResult};
+use crate::bringup::outcome::{Fact, Figure, Status, StepResult};
 use crate::bringup::plan;
+use crate::bringup::settings::{Bases, CELLS, Cell, Table, differences, values};
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 
@@ -37,8 +38,14 @@ pub struct Bringup {
     pub interrupted: Option<Interruption>,
     /// Each step that was reached.
     pub steps: Vec<StepResult>,
+    /// The settings that were tried, if they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Table>,
     /// Figures, if they were measured.
     pub figures: Vec<Figure>,
+    /// Why figures are missing, if some are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmeasured: Option<String>,
 }
 
 /// A text without what a terminal would obey: a report may come from anyone.
@@ -61,6 +68,19 @@ fn print_missing(before: u32, after: u32, out: &mut dyn Write) -> io::Result<()>
     }
 }
 
+/// Prints a fact, with a mark and what was expected where that is something else.
+fn print_fact(fact: &Fact, out: &mut dyn Write) -> io::Result<()> {
+    let (name, value) = (plain(&fact.name), plain(&fact.value));
+    match &fact.expected {
+        Some(expected) if expected.differs => {
+            writeln!(out, "    {PROBLEM}!{PROBLEM:#} {name}: {value}")?;
+            let (wanted, source) = (plain(&expected.value), plain(&expected.source));
+            writeln!(out, "        {ASIDE}expected: {wanted} ({source}){ASIDE:#}")
+        }
+        _ => writeln!(out, "      {name}: {value}"),
+    }
+}
+
 /// Prints one step's result.
 ///
 /// # Errors
@@ -70,15 +90,16 @@ pub fn print_step(step: &StepResult, out: &mut dyn Write) -> io::Result<()> {
         Status::Passed => (NAME, "ok"),
         Status::Failed => (PROBLEM, "FAILED"),
         Status::Skipped => (ASIDE, "skipped"),
+        Status::Unseen => (PROBLEM, "not seen"),
     };
     let (number, title) = (step.number, plain(&step.title));
-    write!(out, "{number:>2}  {style}{word:<8}{style:#}{title:<30}")?;
+    write!(out, "{number:>2}  {style}{word:<9}{style:#}{title:<30}")?;
     match step.status {
         Status::Skipped => writeln!(out)?,
         _ => writeln!(out, " {ASIDE}{:>8.2} s{ASIDE:#}", step.seconds)?,
     }
     for fact in &step.notes.facts {
-        writeln!(out, "      {}: {}", plain(&fact.name), plain(&fact.value))?;
+        print_fact(fact, out)?;
     }
     for warning in &step.notes.warnings {
         writeln!(out, "      {NAME}note{NAME:#}: {}", plain(warning))?;
@@ -89,7 +110,11 @@ pub fn print_step(step: &StepResult, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "      expected: {}", planned.expects)?;
     }
     if let Some(reason) = &step.reason {
-        let label = if step.status == Status::Failed { "found" } else { "because" };
+        let label = match step.status {
+            Status::Failed => "found",
+            Status::Unseen => "not seen",
+            Status::Skipped | Status::Passed => "because",
+        };
         writeln!(out, "      {label}: {}", plain(reason))?;
     }
     if let Some(remedy) = &step.remedy {
@@ -103,7 +128,105 @@ pub fn print_step(step: &StepResult, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// Prints what the lines of cells are.
+///
+/// # Errors
+/// Those of `out`.
+pub fn print_cells_head(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{HEADING}Settings{HEADING:#}, each line a process of its own: a submission, a launch, a chain of launches"
+    )?;
+    let [memory, subcontext, preemption, release, descriptor] = CELL_COLUMNS;
+    writeln!(
+        out,
+        "    {:<14}{ASIDE}{memory:<16}{subcontext:<12}{preemption:<12}{release:<9}{descriptor}{ASIDE:#}",
+        ""
+    )
+}
+
+/// Names of the columns, as a profile has them.
+const CELL_COLUMNS: [&str; 5] = ["command-memory", "subcontext", "preemption", "release", "descriptor"];
+
+/// Prints what came of some settings.
+///
+/// # Errors
+/// Those of `out`.
+pub fn print_cell(cell: &Cell, bases: &Bases, out: &mut dyn Write) -> io::Result<()> {
+    let values = values(&cell.settings);
+    let value =
+        |name: &str| values.iter().find(|setting| setting.0 == name).map_or("", |setting| setting.1.as_str());
+    let (style, word) = match &cell.failure {
+        None => (NAME, "works"),
+        Some(failure) => (PROBLEM, failure.stage.name()),
+    };
+    let [memory, subcontext, preemption, release, descriptor] = CELL_COLUMNS.map(value);
+    write!(
+        out,
+        "    {style}{word:<14}{style:#}{memory:<16}{subcontext:<12}{preemption:<12}{release:<9}{descriptor:<14}"
+    )?;
+    write!(out, "{ASIDE}{:>6.2} s{ASIDE:#}", cell.seconds)?;
+    let known = [
+        (bases.conservative, "what ran on an Orin"),
+        (bases.default, "the defaults"),
+        (bases.in_use, "in use now"),
+    ];
+    let known: Vec<_> = known.iter().filter(|base| base.0 == cell.settings).map(|base| base.1).collect();
+    let space = if known.is_empty() { "" } else { "  " };
+    writeln!(out, "{space}{}", known.join(", "))?;
+    if let Some(failure) = &cell.failure {
+        writeln!(out, "      found: {}", plain(&failure.reason))?;
+    }
+    match &cell.found {
+        Some(found) => writeln!(out, "      {}", plain(found)),
+        None => Ok(()),
+    }
+}
+
+/// What a device does besides a profile when it is conservative.
+const EVERYTHING: &str =
+    "HCQ_CONSERVATIVE=1, which also changes links between launches, barriers, objects, rings and signals";
+
+/// Prints which settings are to be used.
+///
+/// # Errors
+/// Those of `out`.
+pub fn print_choice(table: &Table, out: &mut dyn Write) -> io::Result<()> {
+    let (tried, working) = (table.cells.len(), table.cells.iter().filter(|cell| cell.works()).count());
+    writeln!(out, "  {working} of {tried} work{}", if tried < CELLS { ", of 32 there are" } else { "" })?;
+    if let Some(ended) = &table.ended {
+        writeln!(out, "  {PROBLEM}ended{PROBLEM:#}: {}", plain(ended))?;
+    }
+    let bases = &table.bases;
+    if bases.in_use != bases.default && table.cell(&bases.in_use).is_some() && !table.works(&bases.in_use) {
+        let changed = differences(&bases.in_use, &bases.default).join(", ");
+        writeln!(out, "  {PROBLEM}the settings in use do not work{PROBLEM:#}: {changed}")?;
+    }
+    match table.chosen.map(|chosen| differences(&chosen, &bases.default)) {
+        None => {
+            writeln!(
+                out,
+                "  {PROBLEM}no profile works{PROBLEM:#}: report the file that this command writes"
+            )?;
+            match &table.everything {
+                Some(cell) if cell.works() => writeln!(out, "  {EVERYTHING}: works"),
+                Some(cell) => {
+                    let why = cell.failure.as_ref().map_or("", |failure| &failure.reason);
+                    writeln!(out, "  {EVERYTHING}: {}", plain(why))
+                }
+                None => Ok(()),
+            }
+        }
+        Some(none) if none.is_empty() => writeln!(out, "  to use: the defaults"),
+        Some(changed) => writeln!(out, "  to use: the defaults, but {}", changed.join(", ")),
+    }
+}
+
 impl Bringup {
+    /// The forms that are read: the second has expectations of facts, steps that are not seen, and a table of
+    /// settings, which the first leaves out.
+    pub const READ: [&str; 2] = ["nvdiag.bringup/1", Self::SCHEMA];
+
     /// Whether it is one that a run can have left; an error names the member that is not.
     ///
     /// # Errors
@@ -127,8 +250,14 @@ impl Bringup {
             }
             last = number;
         }
+        if let Some(table) = &self.settings {
+            table.check()?;
+            if let Some(at) = table.cells.iter().position(|cell| !(0.0..=LONGEST).contains(&cell.seconds)) {
+                return Err(format!("settings.cells[{at}].seconds is none that a cell takes"));
+            }
+        }
         match &self.interrupted {
-            None if self.steps.is_empty() => Err("steps is empty".to_owned()),
+            None if self.steps.is_empty() && self.settings.is_none() => Err("steps is empty".to_owned()),
             Some(Interruption { step: Some(number), .. }) if plan::find(*number).is_none() => {
                 Err(format!("interrupted.step is {number}; steps have the numbers 1 to {most}"))
             }
@@ -141,7 +270,7 @@ impl Bringup {
     /// # Errors
     /// Those of `out`.
     pub fn print_end(&self, out: &mut dyn Write) -> io::Result<()> {
-        if !self.figures.is_empty() {
+        if !self.figures.is_empty() || self.unmeasured.is_some() {
             writeln!(out, "{HEADING}Figures{HEADING:#}")?;
         }
         for figure in &self.figures {
@@ -149,14 +278,30 @@ impl Bringup {
             let (name, unit) = (plain(name), plain(unit));
             writeln!(out, "  {name:<42} {p50:>10.2} {unit} (99 %: {worst:.2})")?;
         }
+        if let Some(why) = &self.unmeasured {
+            writeln!(out, "  {PROBLEM}not measured{PROBLEM:#}: {}", plain(why))?;
+        }
+        if self.steps.is_empty() {
+            return self.print_interruption(out);
+        }
         let count = |status| self.steps.iter().filter(|step| step.status == status).count();
         let (passed, failed) = (count(Status::Passed), count(Status::Failed));
         let style = if failed == 0 { HEADING } else { PROBLEM };
-        writeln!(
-            out,
-            "{style}{passed} passed, {failed} failed, {} skipped{style:#}",
-            count(Status::Skipped)
-        )?;
+        let (skipped, unseen) = (count(Status::Skipped), count(Status::Unseen));
+        write!(out, "{style}{passed} passed, {failed} failed, {skipped} skipped{style:#}")?;
+        if unseen > 0 {
+            write!(out, ", {PROBLEM}{unseen} not seen{PROBLEM:#}")?;
+        }
+        let differing = self.steps.iter().flat_map(|step| &step.notes.facts).filter(|fact| fact.differs());
+        match differing.count() {
+            0 => writeln!(out)?,
+            1 => writeln!(out, "; 1 fact is not as expected (!)")?,
+            some => writeln!(out, "; {some} facts are not as expected (!)")?,
+        }
+        self.print_interruption(out)
+    }
+
+    fn print_interruption(&self, out: &mut dyn Write) -> io::Result<()> {
         let Some(Interruption { step, signal }) = &self.interrupted else { return Ok(()) };
         let place = step.map_or("after the steps".to_owned(), |number| format!("in step {number}"));
         let cause = match signal {
@@ -182,10 +327,11 @@ impl Bringup {
 }
 
 impl Report for Bringup {
-    const SCHEMA: &'static str = "nvdiag.bringup/1";
+    const SCHEMA: &'static str = "nvdiag.bringup/2";
 
     fn has_problem(&self) -> bool {
         self.steps.iter().any(|step| step.status == Status::Failed)
+            || self.settings.as_ref().is_some_and(|table| table.chosen.is_none())
     }
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -195,6 +341,11 @@ impl Report for Bringup {
             print_missing(before.unwrap_or(step.number - 1), step.number, out)?;
             print_step(step, out)?;
             before = Some(step.number);
+        }
+        if let Some(table) = &self.settings {
+            print_cells_head(out)?;
+            table.cells.iter().try_for_each(|cell| print_cell(cell, &table.bases, out))?;
+            print_choice(table, out)?;
         }
         self.print_end(out)
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use hcq::{Device, DeviceOptions, Error, Selector};
 use nvgpu_sys::{Linux, Sys};
 
+use crate::bringup::llm_demo::LlmDemo;
 use crate::doctor::{Machine, is_software};
 
 /// The kind of driver.
@@ -34,10 +35,25 @@ pub struct Rig<'a> {
     pub machine: &'a (dyn Machine + Sync),
     /// How long the last step loads the machine.
     pub soak: Duration,
+    /// The program for the steps with a language model; `None` where it is not installed.
+    pub llm_demo: Option<LlmDemo>,
+    /// The driver, as a program of the steps names it.
+    pub(super) selector: Selector,
     pub(super) sys: Arc<dyn Sys>,
+    /// What to try where the driver's lines cannot be read.
+    pub(super) log_remedy: &'static str,
     open: Opener,
     log: LogSource,
 }
+
+/// How the kernel log can be read. Members of group adm may read files of `/var/log`, and not `/dev/kmsg`
+/// (source: `check_syslog_permissions` of the kernel's printk.c).
+const KERNEL_LOG: &str = "/dev/kmsg and dmesg are for root where kernel.dmesg_restrict is 1 (CAP_SYSLOG): run \
+                          with sudo, or allow it with `sudo sysctl kernel.dmesg_restrict=0`; group adm reads \
+                          /var/log/kern.log alone";
+/// Where no kernel has logged anything.
+const NO_LOG: &str = "the driver of libnvgpu_sim.so has no lines in the kernel log, whoever reads it; --device sim \
+                      runs the same steps with the lines of its driver";
 
 impl fmt::Debug for Rig<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,7 +73,8 @@ const SOAK: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl<'a> Rig<'a> {
-    /// This machine's own driver: a Jetson's or a desktop GPU's, or the software ga10b of `libnvgpu_sim.so`.
+    /// This machine's own driver: a Jetson's or a desktop GPU's, or the software ga10b of `libnvgpu_sim.so`,
+    /// whose lines are in no kernel log.
     #[must_use]
     pub fn own(platform: Platform, machine: &'a (dyn Machine + Sync), log: LogSource) -> Self {
         let selector = match platform {
@@ -67,25 +84,49 @@ impl<'a> Rig<'a> {
         let open = Box::new(move |options| Device::open_with(selector, options));
         let software = platform == Platform::Nvgpu && is_software(machine);
         let soak = if software { SHORT_SOAK } else { SOAK };
-        Self { platform, software, machine, soak, sys: Arc::new(Linux), open, log }
+        let (log, log_remedy): (LogSource, _) =
+            if software { (Box::new(|| None), NO_LOG) } else { (log, KERNEL_LOG) };
+        let sys = Arc::new(Linux);
+        Self { platform, software, machine, soak, llm_demo: None, selector, sys, log_remedy, open, log }
     }
 
-    /// A software ga10b.
+    /// A software ga10b. A program of the steps has another one, of its own.
     #[must_use]
     pub fn software(sim: Arc<ga10b_sim::Sim>, machine: &'a (dyn Machine + Sync)) -> Self {
         let log = sim.clone();
-        let log = Box::new(move || Some(log.kernel_log()));
+        let log = Box::new(move || log.readable_kernel_log());
         let sys = sim.clone();
         let open = Box::new(move |options| hcq::sim::open(sim.clone(), options));
-        Self { platform: Platform::Nvgpu, software: true, machine, soak: SHORT_SOAK, sys, open, log }
+        Self::in_software(sys, machine, open, log)
     }
 
-    /// A software ga10b whose system calls go through `sys`, such as a fault injector.
+    /// A software ga10b whose system calls go through `sys`, such as a fault injector; those of a program of the
+    /// steps do not.
     #[must_use]
     pub fn through(sys: Arc<dyn Sys>, machine: &'a (dyn Machine + Sync), log: LogSource) -> Self {
         let own = sys.clone();
         let open = Box::new(move |options| hcq::sys::open_nvgpu(own.clone(), options));
-        Self { platform: Platform::Nvgpu, software: true, machine, soak: SHORT_SOAK, sys, open, log }
+        Self::in_software(sys, machine, open, log)
+    }
+
+    fn in_software(
+        sys: Arc<dyn Sys>,
+        machine: &'a (dyn Machine + Sync),
+        open: Opener,
+        log: LogSource,
+    ) -> Self {
+        Self {
+            platform: Platform::Nvgpu,
+            software: true,
+            machine,
+            soak: SHORT_SOAK,
+            llm_demo: None,
+            selector: Selector::Sim,
+            sys,
+            log_remedy: KERNEL_LOG,
+            open,
+            log,
+        }
     }
 
     /// Opens a device.

@@ -1,7 +1,8 @@
 //! `nvdiag esr`: says what stopped the GPU, from the kernel log, from registers, or from a live process.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
@@ -261,7 +262,16 @@ fn feed_file(path: &Path, session: &mut Session) -> anyhow::Result<()> {
     let failed = || format!("cannot read {}", path.display());
     let mut input: Box<dyn Read> = match path.as_os_str() == "-" {
         true => Box::new(io::stdin().lock()),
-        false => Box::new(File::open(path).with_context(failed)?),
+        false => {
+            let file = File::open(path).with_context(failed)?;
+            let kind = file.metadata().with_context(failed)?.file_type();
+            ensure!(
+                !kind.is_block_device() && !kind.is_char_device() || file.is_terminal(),
+                "{} is a device, which may have no end: the live log is read without --log",
+                path.display()
+            );
+            Box::new(file)
+        }
     };
     let mut start = Vec::new();
     input.by_ref().take(MAGIC).read_to_end(&mut start).with_context(failed)?;

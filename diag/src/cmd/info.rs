@@ -19,9 +19,9 @@ use nvgpu_sys::{
     nvgpu_gpu_zcull_get_ctx_size_args, nvgpu_gpu_zcull_get_info_args,
 };
 
-use crate::cmd::doctor::Files;
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
+use crate::cmd::machine_files::Files;
 
 /// Control node of the integrated GPU.
 const CTRL: &std::ffi::CStr = c"/dev/nvgpu/igpu0/ctrl";

@@ -1,6 +1,8 @@
 //! What a command is given: files, stdin, numbers.
 
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::Context;
@@ -21,16 +23,49 @@ pub fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// What a file is that is none of the regular ones.
+fn kind(metadata: &Metadata) -> &'static str {
+    let kind = metadata.file_type();
+    match () {
+        () if kind.is_dir() => "a folder",
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    }
+}
+
+/// Opens a file, and refuses what is none: a pipe without a peer would wait for one, and a device may have no
+/// end.
+pub fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let check = |metadata: &Metadata| match metadata.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("it is {}, and no regular file", kind(metadata)))),
+    };
+    if let Ok(metadata) = std::fs::metadata(path) {
+        check(&metadata)?;
+    }
+    // It may have become another one since.
+    let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
+    check(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Reads a regular file of at most `most` bytes.
+pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path, OpenOptions::new().read(true))?.take(most + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > most {
+        true => Err(io::Error::other(format!("it is longer than {most} bytes"))),
+        false => Ok(bytes),
+    }
+}
+
 /// Longest source file that is read.
 const MAX_SOURCE: u64 = 16 << 20;
 
 /// Reads a source file that a cubin names; `None` if there is none of a plausible size.
 pub fn read_source(path: &str) -> Option<String> {
-    let file = std::fs::File::open(path).ok()?;
-    file.metadata().ok().filter(|data| data.is_file() && data.len() <= MAX_SOURCE)?;
-    let mut text = Vec::new();
-    file.take(MAX_SOURCE).read_to_end(&mut text).ok()?;
-    Some(String::from_utf8_lossy(&text).into_owned())
+    Some(String::from_utf8_lossy(&read_regular(Path::new(path), MAX_SOURCE).ok()?).into_owned())
 }
 
 /// Reads a number as people paste it: `4096`, `0x1000`, `0x0000_1000`.

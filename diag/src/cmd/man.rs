@@ -14,7 +14,7 @@ use crate::cmd::finding::Finding;
 
 Exit codes: 0 written; 2 bad usage, or they cannot be written.")]
 pub struct Args {
-    /// The folder; made if it is not there.
+    /// The folder; made if it is not there, with those above it.
     folder: PathBuf,
 }
 

@@ -13,6 +13,7 @@ mod keeper;
 mod kernel_log;
 pub mod list;
 mod live;
+mod machine_files;
 pub mod man;
 mod pictures;
 mod process;

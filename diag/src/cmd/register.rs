@@ -1,11 +1,8 @@
 //! Registers typed by hand: hexadecimal with `0x`, decimal of either sign as nvgpu prints them.
 
-use nvdiag::fault::tables::{WARP_CODES, name};
+use nv_hw::fault::hww_esr::ERROR;
 
 use crate::cmd::input::number;
-
-/// Bits of a warp error register that hold its code.
-const CODE: u32 = 0xffff;
 
 /// Addresses are pasted in hexadecimal, with or without 0x.
 pub fn address(text: &str) -> Result<u64, String> {
@@ -52,7 +49,7 @@ impl Register {
     /// The value as a warp error register, and what there is to say about the way it was read. A decimal
     /// whose code does not exist is read as hexadecimal if that one does.
     pub fn warp_error(self) -> (u32, Option<String>) {
-        let code = |value: u32| name(WARP_CODES, value & CODE);
+        let code = |value: u32| ERROR.value_name(ERROR.of(value));
         let Some(hex) = self.as_hex else { return (self.value, None) };
         match (code(self.value), code(hex)) {
             (Some(decimal), Some(other)) => (

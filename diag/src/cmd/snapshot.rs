@@ -6,7 +6,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -16,6 +15,7 @@ use nvdiag::fault::Owner;
 use nvdiag::process_map::ProcessMap;
 use nvdiag::saved;
 
+use crate::cmd::input::open_regular;
 use crate::cmd::process;
 use crate::cmd::vamap;
 
@@ -166,9 +166,8 @@ impl Snapshot {
 
 /// The start of a file; `None` if it is none, or is too long for a map.
 fn read(path: &Path, most: u64) -> Option<Vec<u8>> {
-    // A pipe in place of a file must not stop us.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
-    file.metadata().ok().filter(|data| data.is_file() && data.len() <= most)?;
+    let file = open_regular(path, OpenOptions::new().read(true)).ok()?;
+    file.metadata().ok().filter(|data| data.len() <= most)?;
     let mut bytes = Vec::new();
     File::take(file, most).read_to_end(&mut bytes).ok()?;
     Some(bytes)

@@ -2,14 +2,13 @@
 
 use rm_sys::{Release, Version};
 
-use crate::doctor::machine::node;
-use crate::doctor::machine::{Check, Machine};
+use crate::doctor::machine::{Access, Check, Machine, node};
 
 pub(super) fn checks(machine: &dyn Machine) -> Vec<Check> {
     let mut checks = vec![driver(machine)];
     let absent =
         "the driver makes it: sudo modprobe nvidia, or nvidia-modprobe -c 0; in a container, pass it through";
-    checks.push(node(machine, "control node", "/dev/nvidiactl", absent));
+    checks.push(node(machine, "control node", "/dev/nvidiactl", Access::ReadWrite, absent));
     let cards: Vec<String> = machine
         .list("/dev")
         .into_iter()
@@ -22,7 +21,7 @@ pub(super) fn checks(machine: &dyn Machine) -> Vec<Check> {
         checks.push(Check::bad("card node", "/dev/nvidia0 is not there", absent));
     }
     for card in cards {
-        checks.push(node(machine, "card node", &format!("/dev/{card}"), absent));
+        checks.push(node(machine, "card node", &format!("/dev/{card}"), Access::ReadWrite, absent));
     }
     checks.extend(cards_by_model(machine));
     checks

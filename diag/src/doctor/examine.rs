@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::doctor::machine::{Check, Machine, Status, compatible, meminfo};
-use crate::doctor::{desktop, jetson};
+use crate::doctor::machine::{Check, Machine, Status, Unread, compatible, free_of, stated};
+use crate::doctor::{desktop, driver, jetson};
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 
@@ -38,13 +38,31 @@ pub fn is_software(machine: &dyn Machine) -> bool {
     machine.read("/proc/self/maps").is_some_and(|maps| maps.contains("libnvgpu_sim.so"))
 }
 
+/// Whether the machine is a Jetson. A container hides the device tree, and may have no nodes: then the name of
+/// the kernel tells, which NVIDIA ends in `-tegra`, and OE4T builds with `-l4t-` in it.
+fn is_tegra(machine: &dyn Machine) -> bool {
+    let has_nodes = ["/dev/nvgpu", "/dev/nvhost-gpu"].iter().any(|node| machine.node(node).is_some());
+    let kernel = || machine.read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    has_nodes
+        || match compatible(machine).as_deref() {
+            Ok(names) if names.contains(',') => names.contains("nvidia,tegra"),
+            _ => ["-tegra", "-l4t-"].iter().any(|part| kernel().contains(part)),
+        }
+}
+
+/// The board that a device tree of another maker names.
+fn other_board(machine: &dyn Machine) -> String {
+    let names = compatible(machine).unwrap_or_default();
+    let board = names.split('\0').next().filter(|name| name.contains(','));
+    board.map_or(String::new(), |name| format!("; the device tree names {name}"))
+}
+
 /// Checks a machine.
 #[must_use]
 pub fn examine(machine: &dyn Machine) -> Diagnosis {
-    let tegra = compatible(machine).is_some_and(|c| c.contains("tegra"));
     let platform = if is_software(machine) {
         Platform::Software
-    } else if tegra || machine.node("/dev/nvgpu").is_some() || machine.node("/dev/nvhost-gpu").is_some() {
+    } else if is_tegra(machine) {
         Platform::Jetson
     } else if machine.node("/dev/nvidiactl").is_some()
         || machine.read(rm_sys::VERSION_FILE).is_some()
@@ -56,12 +74,15 @@ pub fn examine(machine: &dyn Machine) -> Diagnosis {
     };
     let mut checks = match platform {
         Platform::Jetson => jetson::checks(machine),
-        Platform::Software => jetson::software(machine),
+        Platform::Software => driver::software(machine),
         Platform::Desktop => desktop::checks(machine),
         Platform::Neither => vec![Check::bad(
             "GPU",
-            "neither a Jetson (/dev/nvgpu, a Tegra device tree) nor the desktop driver (/dev/nvidiactl, \
-             /sys/module/nvidia/version) is here",
+            format!(
+                "neither a Jetson (/dev/nvgpu, a Tegra device tree) nor the desktop driver (/dev/nvidiactl, \
+                 /sys/module/nvidia/version) is here{}",
+                other_board(machine)
+            ),
             "HCQ_DEVICE=sim runs everything on the software ga10b; in a container, pass the device nodes through",
         )],
     };
@@ -78,12 +99,20 @@ pub fn examine(machine: &dyn Machine) -> Diagnosis {
 
 fn huge_pages(machine: &dyn Machine) -> Check {
     const NAME: &str = "huge pages";
-    let Some(text) = machine.read("/sys/kernel/mm/transparent_hugepage/enabled") else {
-        return Check::unknown(NAME, "the kernel does not report transparent huge pages");
+    const PATH: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let text = match machine.text(PATH) {
+        Ok(text) => text,
+        Err(Unread::Absent) => {
+            return Check::unknown(NAME, "the kernel does not report transparent huge pages");
+        }
+        Err(unread) => return Check::unknown(NAME, format!("{PATH} {unread}")),
     };
     let chosen = text.split(['[', ']']).nth(1).unwrap_or("unknown").to_owned();
-    let reserved = meminfo(machine, "HugePages_Total").unwrap_or(0);
-    let found = format!("transparent huge pages: {chosen}; {reserved} reserved");
+    let reserved = match stated(machine, "HugePages_Total") {
+        Ok(pages) => format!("{} reserved", pages.unwrap_or(0)),
+        Err(_) => "how many are reserved is not known".to_owned(),
+    };
+    let found = format!("transparent huge pages: {chosen}; {reserved}");
     match chosen.as_str() {
         "never" => Check::warning(
             NAME,
@@ -96,8 +125,8 @@ fn huge_pages(machine: &dyn Machine) -> Check {
 
 fn memory(machine: &dyn Machine) -> Check {
     const NAME: &str = "memory";
-    match (meminfo(machine, "MemAvailable"), meminfo(machine, "MemTotal")) {
-        (Some(free), Some(total)) => {
+    match free_of(machine, "MemAvailable", "MemTotal") {
+        Ok(Some((free, total))) => {
             let found = format!("{} of {} available", crate::size::size(free), crate::size::size(total));
             match free < total / 20 {
                 true => Check::warning(
@@ -108,7 +137,8 @@ fn memory(machine: &dyn Machine) -> Check {
                 false => Check::good(NAME, found),
             }
         }
-        _ => Check::unknown(NAME, "/proc/meminfo cannot be read"),
+        Ok(None) => Check::unknown(NAME, "/proc/meminfo does not state it"),
+        Err(why) => Check::unknown(NAME, why),
     }
 }
 
@@ -116,13 +146,24 @@ fn memory(machine: &dyn Machine) -> Check {
 fn kernel_log(machine: &dyn Machine) -> Vec<Check> {
     const NAME: &str = "kernel log";
     match machine.faults() {
-        None => vec![Check::warning(
-            NAME,
-            "may not be read, so faults are explained without their address",
-            "sudo sysctl kernel.dmesg_restrict=0, or run `nvdiag esr` as root",
-        )],
-        Some(0) => vec![Check::good(NAME, "holds no GPU fault")],
-        Some(count) => vec![Check::warning(
+        Err(Unread::Refused(why)) => {
+            vec![Check::unknown(NAME, format!("/dev/kmsg cannot be read: {why}"))]
+        }
+        Err(Unread::Absent | Unread::Forbidden) => {
+            let restrict = machine.read("/proc/sys/kernel/dmesg_restrict").unwrap_or_default();
+            let why = match restrict.trim() {
+                "1" => " (kernel.dmesg_restrict=1 asks for CAP_SYSLOG, which no group gives)",
+                _ => "",
+            };
+            vec![Check::warning(
+                NAME,
+                format!("may not be read{why}: faults are explained without their address"),
+                "sudo sysctl kernel.dmesg_restrict=0, or run as root; who is in group adm reads what the journal \
+                 has: journalctl -k | nvdiag esr --log -",
+            )]
+        }
+        Ok(0) => vec![Check::good(NAME, "holds no GPU fault")],
+        Ok(count) => vec![Check::warning(
             NAME,
             format!("holds {count} GPU faults since boot"),
             "`nvdiag esr` explains them",

@@ -11,20 +11,65 @@ pub struct Node {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Whether this process may read and write it.
+    /// Whether the user may read it.
+    pub readable: bool,
+    /// Whether the user may read and write it.
     pub usable: bool,
+    /// Whether it is a device, or a file that stands for one.
+    pub device: bool,
+}
+
+/// Why what a file holds is not known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unread {
+    /// There is no such file.
+    #[error("is not there")]
+    Absent,
+    /// This user may not read it.
+    #[error("may not be read by this user")]
+    Forbidden,
+    /// It is there, and why it cannot be read.
+    #[error("cannot be read: {0}")]
+    Refused(String),
+}
+
+/// What a node is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    ReadWrite,
+}
+
+impl Access {
+    /// The permission bits of a group that may.
+    fn of_group(self) -> u32 {
+        match self {
+            Self::Read => 0o040,
+            Self::ReadWrite => 0o060,
+        }
+    }
 }
 
 /// What the checks read. Paths are absolute, as on the machine itself.
 pub trait Machine {
-    /// A file's text; `None` if it is not there or may not be read.
-    fn read(&self, path: &str) -> Option<String>;
+    /// A file's text.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn text(&self, path: &str) -> Result<String, Unread>;
+    /// A file's text; `None` if it is not there or cannot be read.
+    fn read(&self, path: &str) -> Option<String> {
+        self.text(path).ok()
+    }
     /// Names in a folder; none if it is not there.
     fn list(&self, path: &str) -> Vec<String>;
     /// What a path is, if it is there.
     fn node(&self, path: &str) -> Option<Node>;
-    /// Faults in the kernel log and its lines; `None` if it may not be read.
-    fn faults(&self) -> Option<u64>;
+    /// Faults in the kernel log.
+    ///
+    /// # Errors
+    /// Why they are not known.
+    fn faults(&self) -> Result<u64, Unread>;
 }
 
 /// How a check ended.
@@ -56,7 +101,7 @@ pub struct Check {
 
 impl Check {
     pub(super) fn new(name: &'static str, status: Status, found: impl Into<String>) -> Self {
-        Self { name, status, found: found.into(), remedy: None }
+        Self { name, status, found: printable(found.into()), remedy: None }
     }
 
     pub(super) fn good(name: &'static str, found: impl Into<String>) -> Self {
@@ -68,26 +113,42 @@ impl Check {
     }
 
     pub(super) fn warning(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { remedy: Some(remedy.into()), ..Self::new(name, Status::Warning, found) }
+        Self { remedy: Some(printable(remedy.into())), ..Self::new(name, Status::Warning, found) }
     }
 
     pub(super) fn bad(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { remedy: Some(remedy.into()), ..Self::new(name, Status::Bad, found) }
+        Self { remedy: Some(printable(remedy.into())), ..Self::new(name, Status::Bad, found) }
     }
 }
 
-/// The device tree's names of the board and the chip.
-pub(super) fn compatible(machine: &dyn Machine) -> Option<String> {
-    let paths = ["/proc/device-tree/compatible", "/sys/firmware/devicetree/base/compatible"];
-    paths.iter().find_map(|path| machine.read(path)).map(|text| text.replace('\0', " ").trim().to_owned())
+/// Text of a machine's files without what a terminal would obey.
+fn printable(text: String) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
+/// The device tree's names of the board and the chip, each with a NUL at its end.
+pub(super) fn compatible(machine: &dyn Machine) -> Result<String, Unread> {
+    match machine.text("/proc/device-tree/compatible") {
+        Err(Unread::Absent) => machine.text("/sys/firmware/devicetree/base/compatible"),
+        known => known,
+    }
 }
 
 /// Checks that a node is there and may be opened.
-pub(super) fn node(machine: &dyn Machine, name: &'static str, path: &str, absent: &str) -> Check {
+pub(super) fn node(
+    machine: &dyn Machine,
+    name: &'static str,
+    path: &str,
+    access: Access,
+    absent: &str,
+) -> Check {
     let Some(node) = machine.node(path) else {
         return Check::bad(name, format!("{path} is not there"), absent);
     };
-    if node.usable {
+    if !node.device {
+        return Check::bad(name, format!("{path} is there, and is no device"), absent);
+    }
+    if node.usable || access == Access::Read && node.readable {
         return Check::good(name, format!("{path} can be opened"));
     }
     let found = format!(
@@ -95,7 +156,7 @@ pub(super) fn node(machine: &dyn Machine, name: &'static str, path: &str, absent
         node.mode & 0o777,
         group(machine, node.gid)
     );
-    if node.mode & 0o060 != 0o060 || node.gid == 0 {
+    if node.mode & access.of_group() != access.of_group() || node.gid == 0 {
         let remedy = format!(
             "its group may not use it either: a udev rule such as KERNEL==\"{}\", GROUP=\"video\", MODE=\"0660\", or run as root",
             path.trim_start_matches("/dev/")
@@ -133,9 +194,40 @@ fn user(machine: &dyn Machine) -> Option<String> {
 
 /// A value of /proc/meminfo, in bytes.
 pub(crate) fn meminfo(machine: &dyn Machine, key: &str) -> Option<u64> {
-    let text = machine.read("/proc/meminfo")?;
-    let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    stated(machine, key).ok().flatten()
+}
+
+/// A value of /proc/meminfo, in bytes; none without such a line.
+///
+/// # Errors
+/// Why it is not known.
+pub(super) fn stated(machine: &dyn Machine, key: &str) -> Result<Option<u64>, String> {
+    const PATH: &str = "/proc/meminfo";
+    let text = machine.text(PATH).map_err(|unread| format!("{PATH} {unread}"))?;
+    let Some(value) = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')) else {
+        return Ok(None);
+    };
     let mut words = value.split_whitespace();
-    let number: u64 = words.next()?.parse().ok()?;
-    number.checked_mul(if words.next() == Some("kB") { 1024 } else { 1 })
+    let number = words.next().and_then(|number| number.parse::<u64>().ok());
+    let unit = if words.next() == Some("kB") { 1024 } else { 1 };
+    let bytes = number.and_then(|number| number.checked_mul(unit));
+    bytes.map(Some).ok_or_else(|| format!("/proc/meminfo states no size of {key}: {}", excerpt(value)))
+}
+
+/// What is free of something, and all of it, by two lines of /proc/meminfo; none without such lines.
+///
+/// # Errors
+/// Why it is not known.
+pub(super) fn free_of(machine: &dyn Machine, free: &str, all: &str) -> Result<Option<(u64, u64)>, String> {
+    match (stated(machine, free)?, stated(machine, all)?) {
+        (Some(some), Some(most)) if some > most => {
+            Err(format!("/proc/meminfo states more {free} than {all}"))
+        }
+        (some, most) => Ok(some.zip(most)),
+    }
+}
+
+/// The beginning of what a file holds, in quotes.
+pub(super) fn excerpt(text: &str) -> String {
+    format!("{:?}", text.trim().chars().take(40).collect::<String>())
 }

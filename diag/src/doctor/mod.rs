@@ -4,12 +4,15 @@
 //! tests.
 
 mod desktop;
+mod driver;
 mod examine;
 mod jetson;
 mod machine;
+mod release;
+mod speed;
 pub(crate) mod surroundings;
 
 pub use examine::{Diagnosis, Platform, examine, is_software};
 pub(crate) use machine::meminfo;
-pub use machine::{Check, Machine, Node, Status};
+pub use machine::{Check, Machine, Node, Status, Unread};
 pub use surroundings::Surroundings;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::doctor::jetson;
 use crate::doctor::machine::Machine;
+use crate::doctor::{release, speed};
 
 /// What a Jetson reports of its GPU besides the driver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -21,12 +21,12 @@ impl Surroundings {
     #[must_use]
     pub fn of(machine: &dyn Machine) -> Self {
         Self {
-            release: jetson::release_of(machine),
-            power_mode: jetson::power_mode_of(machine).map(|(id, name)| match name {
+            release: release::name(machine),
+            power_mode: speed::power_mode_of(machine).map(|(id, name)| match name {
                 Some(name) => format!("{id} ({name})"),
                 None => id.to_string(),
             }),
-            gpu_celsius: jetson::gpu_celsius(machine),
+            gpu_celsius: speed::gpu_celsius(machine),
         }
     }
 }

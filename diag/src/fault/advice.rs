@@ -1,9 +1,11 @@
 //! Likely causes and what to try, by what went wrong and by what is known about it.
 
+use nv_hw::fault::warp_esr;
+
 use crate::fault::causes::{Known, MMU_FAULTS, WARP_ERRORS};
 use crate::fault::mmu::MmuFault;
 use crate::fault::report::{FaultReport, Subject, WindowTrap};
-use crate::fault::sm::{SmRecord, code};
+use crate::fault::sm::SmRecord;
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::Kind;
 use crate::process_map::code::{Space, access_of};
@@ -140,7 +142,7 @@ fn warp_error(advice: &mut Advice, report: &FaultReport, record: &SmRecord) {
             advice.cause("no fault of a program: this SM was stopped, or its record had been cleared");
             advice.attempt("check the other SMs of the same incident");
         }
-        code::MISALIGNED_ADDR => {
+        warp_esr::MISALIGNED_ADDR => {
             match width {
                 Some(width) if width > 1 => {
                     advice
@@ -154,7 +156,7 @@ fn warp_error(advice: &mut Advice, report: &FaultReport, record: &SmRecord) {
                 "check the low bits of the base and the stride against the width of the instruction",
             );
         }
-        code::OOR_ADDR => {
+        warp_esr::OOR_ADDR => {
             match access {
                 Some((Space::Shared, _)) => {
                     advice.cause("a shared-memory offset past the size that the launch grants")
@@ -169,11 +171,11 @@ fn warp_error(advice: &mut Advice, report: &FaultReport, record: &SmRecord) {
             advice.cause("dynamic shared memory, or the local-memory size, set smaller in the launch than the kernel uses");
             advice.attempt("compare the sizes in the launch descriptor with `nvdiag disasm FILE.cubin`; decode it with `nvdiag qmd`");
         }
-        code::ILLEGAL_INSTR_ENCODING if instruction.is_some_and(|text| text.contains("BPT")) => {
+        warp_esr::ILLEGAL_INSTR_ENCODING if instruction.is_some_and(|text| text.contains("BPT")) => {
             advice.cause("a trap instruction (BPT), as assert() and __trap() compile to: without a debugger it is reported so");
             advice.attempt("find the check in the kernel that leads to it");
         }
-        code::ILLEGAL_INSTR_ENCODING => {
+        warp_esr::ILLEGAL_INSTR_ENCODING => {
             match instruction {
                 Some(text) if !text.contains("unknown") && !text.contains("not ") && access_of(text).is_some() => advice.cause(
                     "the cubin holds a good instruction here: the code in memory was overwritten, never uploaded, or is stale in \

@@ -1,12 +1,13 @@
 //! Which unit failed first.
 
+use nv_hw::fault::{pbdma_intr_0, pbdma_intr_1, pri_error, warp_esr};
+
 use crate::fault::front_end::unit_exception;
 use crate::fault::host::notifier_words;
 use crate::fault::incident::Incident;
 use crate::fault::mmu::MmuFault;
 use crate::fault::report::{Subject, What};
-use crate::fault::sm::{self, SmRecord, code};
-use crate::fault::tables::{self, PBDMA_INTR_0, PBDMA_INTR_1};
+use crate::fault::sm::{self, SmRecord};
 use crate::hex::Hex;
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::{Kind, Role};
@@ -88,7 +89,7 @@ fn of_mmu<'a>(fault: &MmuFault) -> Blame<'a> {
 
 fn of_sm<'a>(sms: &[SmRecord]) -> Option<Blame<'a>> {
     let own = |sm: &&SmRecord| {
-        sm.warp_esr.code != 0 && !matches!(sm.warp_esr.code, code::MMU_FAULT | code::MMU_NACK)
+        sm.warp_esr.code != 0 && !matches!(sm.warp_esr.code, warp_esr::MMU_FAULT | warp_esr::MMU_NACK)
     };
     let sm = sms.iter().find(own).or_else(|| sms.iter().find(|sm| sm.is_error())).or(sms.first());
     if let Some(sm) = sm {
@@ -163,7 +164,7 @@ fn others(incident: &Incident) -> Option<Blame<'_>> {
                     .entries
                     .iter()
                     .find_map(|e| e.fields.register("code").or(e.fields.register("data")))
-                && let Some(name) = tables::name(tables::PRI_CODES, value >> 8)
+                && let Some(name) = nv_hw::name(pri_error::TEXTS, value >> 8)
             {
                 what = What { code: Some(Hex(value.into())), name: name.to_owned(), ..what };
             }
@@ -218,12 +219,12 @@ fn upper_snake(kind: Kind) -> String {
 /// What the pushbuffer unit complains about.
 fn pushbuffer(incident: &Incident, entry: &Entry) -> What {
     let bits = match entry.kind {
-        Kind::PbdmaInterrupt1 | Kind::HostCopyError => PBDMA_INTR_1,
-        _ => PBDMA_INTR_0,
+        Kind::PbdmaInterrupt1 | Kind::HostCopyError => pbdma_intr_1::TEXTS,
+        _ => pbdma_intr_0::TEXTS,
     };
     let printed = incident.of(Kind::PbdmaError).find_map(|e| e.fields.text("name")).map(str::to_owned);
     let intr = entry.fields.register("intr");
-    let names = intr.map(|v| tables::bit_names(bits, v).collect::<Vec<_>>().join(" | "));
+    let names = intr.map(|v| nv_hw::bit_names(bits, v).collect::<Vec<_>>().join(" | "));
     let name = names.filter(|n| !n.is_empty()).or(printed).unwrap_or_else(|| "PBDMA".to_owned());
     let about = match name.as_str() {
         n if n.contains("METHOD") => "a method of the host (below 0x100) that does not exist or has bad data",

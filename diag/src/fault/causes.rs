@@ -1,6 +1,6 @@
 //! Causes of errors and what to try, where the number of the error alone decides.
 
-use crate::fault::sm::code;
+use nv_hw::fault::warp_esr;
 
 /// What is known of some error numbers.
 #[derive(Debug)]
@@ -14,31 +14,31 @@ pub(super) struct Known {
 /// By the code of a warp error; the last row is for all others.
 pub(super) const WARP_ERRORS: &[Known] = &[
     Known {
-        numbers: &[code::INVALID_ADDR_SPACE],
+        numbers: &[warp_esr::INVALID_ADDR_SPACE],
         causes: &["an atomic on local memory, or a pointer of one space used by an instruction of another"],
         tries: &["compare the pointer with the windows: `nvdiag info` prints them"],
     },
     Known {
-        numbers: &[code::ILLEGAL_INSTR_PARAM],
+        numbers: &[warp_esr::ILLEGAL_INSTR_PARAM],
         causes: &[
             "a known instruction with a field that is not allowed: a barrier number, a modifier, a size",
         ],
         tries: &["compare the instruction with one the compiler made"],
     },
     Known {
-        numbers: &[code::OOR_REG],
+        numbers: &[warp_esr::OOR_REG],
         causes: &["the launch grants fewer registers (or barriers) than the kernel uses"],
         tries: &["compare REGISTER_COUNT and BARRIER_COUNT of the QMD with `nvdiag disasm FILE.cubin`"],
     },
     Known {
-        numbers: &[code::MISALIGNED_REG],
+        numbers: &[warp_esr::MISALIGNED_REG],
         causes: &[
             "hand-made code with a wide operand in a register that is not even, or not a multiple of four",
         ],
         tries: &["check the register numbers of the instruction"],
     },
     Known {
-        numbers: &[code::MISALIGNED_PC, code::PC_OVERFLOW],
+        numbers: &[warp_esr::MISALIGNED_PC, warp_esr::PC_OVERFLOW],
         causes: &[
             "an indirect branch or a return through an address that was overwritten or computed wrongly",
             "code that does not end in EXIT, or a program address in the QMD that is wrong",
@@ -46,12 +46,12 @@ pub(super) const WARP_ERRORS: &[Known] = &[
         tries: &["check PROGRAM_ADDRESS of the QMD and the end of the kernel's code"],
     },
     Known {
-        numbers: &[code::API_STACK_ERROR, 0x01, 0x16],
+        numbers: &[warp_esr::API_STACK_ERROR, 0x01, 0x16],
         causes: &["calls deeper than the call stack of the launch, recursion, or returns without calls"],
         tries: &["raise the call-stack size (SHADER_LOCAL_MEMORY_CRS_SIZE), or make the calls inline"],
     },
     Known {
-        numbers: &[code::INVALID_CONST_ADDR_LDC],
+        numbers: &[warp_esr::INVALID_CONST_ADDR_LDC],
         causes: &[
             "a constant bank that the launch does not bind, or an index past its end",
             "kernel arguments shorter than the kernel reads",
@@ -59,19 +59,19 @@ pub(super) const WARP_ERRORS: &[Known] = &[
         tries: &["compare the constant buffers of the QMD with the banks of `nvdiag disasm FILE.cubin`"],
     },
     Known {
-        numbers: &[code::MMU_FAULT, code::MMU_NACK],
+        numbers: &[warp_esr::MMU_FAULT, warp_esr::MMU_NACK],
         causes: &["an address that is not mapped; the MMU's own lines name it"],
         tries: &["find the first `[MMU FAULT]` line (nvgpu) or Xid 31 (desktop) of the same process"],
     },
     Known {
-        numbers: &[code::TEX_FORMAT, code::TEX_LAYOUT],
+        numbers: &[warp_esr::TEX_FORMAT, warp_esr::TEX_LAYOUT],
         causes: &[
             "a texture header of another format or layout than the instruction expects, or a wrong index of it",
         ],
         tries: &["check the texture header's words"],
     },
     Known {
-        numbers: &[code::ARRIVE],
+        numbers: &[warp_esr::ARRIVE],
         causes: &["more arrivals at an mbarrier than its count, or a barrier that was initialized twice"],
         tries: &["count arrivals of one phase against the barrier's initial count"],
     },

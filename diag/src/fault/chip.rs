@@ -15,18 +15,6 @@ const TEGRA: [(&str, u32); 7] = [
     ("gk20a", 32),
 ];
 
-/// Compute classes that the desktop driver prints, from the open kernel modules' class headers.
-const CLASSES: [(u64, u32); 8] = [
-    (0xc0c0, 60),
-    (0xc1c0, 61),
-    (0xc3c0, 70),
-    (0xc5c0, 75),
-    (0xc6c0, 80),
-    (0xc7c0, 86),
-    (0xc9c0, 89),
-    (0xcbc0, 90),
-];
-
 /// Compute capability of the device, 87 for 8.7; `None` where the lines do not tell it.
 pub(super) fn compute_capability(incident: &Incident) -> Option<u32> {
     let by_name = |entry: &Entry| {
@@ -35,7 +23,7 @@ pub(super) fn compute_capability(incident: &Incident) -> Option<u32> {
     };
     let by_class = |entry: &Entry| {
         let class = entry.fields.number("class").filter(|_| entry.xid.is_some())?;
-        CLASSES.iter().find(|(known, _)| *known == class).map(|(_, sm)| *sm)
+        nv_hw::class::compute_capability(u32::try_from(class).ok()?)
     };
     incident.entries.iter().find_map(|entry| by_name(entry).or_else(|| by_class(entry)))
 }

@@ -1,5 +1,7 @@
 //! From the lines of an incident to its report.
 
+use nv_hw::fault::warp_esr;
+
 use crate::fault::advice::advise;
 use crate::fault::blame::blame;
 use crate::fault::chip::compute_capability;
@@ -9,7 +11,7 @@ use crate::fault::mmu::MmuFault;
 use crate::fault::records::{mmu_faults, owners, sm_records};
 use crate::fault::repeats::Repeats;
 use crate::fault::report::{Evidence, FaultReport, Owner, Subject, WindowTrap};
-use crate::fault::sm::{SmRecord, code};
+use crate::fault::sm::SmRecord;
 use crate::fault::suspects::rank;
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::Kind;
@@ -134,7 +136,7 @@ fn code_of(
     } else if let Some(error) = failed.iter().map(|sm| sm.warp_esr.code).find(|code| *code != 0) {
         ask(None, error);
     } else if mmu.iter().any(|fault| fault.sm.is_some()) {
-        ask(None, code::MMU_FAULT);
+        ask(None, warp_esr::MMU_FAULT);
     }
     if all.code.iter().any(|code| code.certain) {
         all.guess = None;
@@ -269,11 +271,11 @@ fn dump_notes(incident: &Incident) -> Vec<String> {
 fn window_trap(sms: &[SmRecord], space: Option<Space>, map: &ProcessMap) -> Option<WindowTrap> {
     let record = sms.iter().find(|sm| sm.warp_esr.code != 0)?;
     let possible = match (record.warp_esr.code, space) {
-        (code::INVALID_ADDR_SPACE, space) => {
+        (warp_esr::INVALID_ADDR_SPACE, space) => {
             space.is_none_or(|s| matches!(s, Space::Global | Space::Generic))
         }
-        (code::OOR_ADDR | code::MISALIGNED_ADDR, Some(space)) => space == Space::Generic,
-        (code::OOR_ADDR | code::MISALIGNED_ADDR, None) => map.trapped().next().is_some(),
+        (warp_esr::OOR_ADDR | warp_esr::MISALIGNED_ADDR, Some(space)) => space == Space::Generic,
+        (warp_esr::OOR_ADDR | warp_esr::MISALIGNED_ADDR, None) => map.trapped().next().is_some(),
         _ => false,
     };
     // Of several buffers in windows, the one that was accessed.

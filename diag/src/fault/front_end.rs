@@ -1,6 +1,7 @@
 //! Exceptions of the units in front of the SMs: scheduler, front end, macro engine, inline data, copy engine.
 
-use crate::fault::tables::{self, CLASS_ERRORS, COPY_ERRORS, FE_ESR, MEMFMT_ESR, MME_ESR};
+use nv_hw::fault::{ce_launch_error, class_error, fe_esr, memfmt_esr, mme_esr};
+
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::Kind;
 
@@ -9,7 +10,7 @@ use crate::kernel_log::lines::Kind;
 pub fn unit_exception(entry: &Entry) -> Option<(String, String)> {
     let register = |name: &str| entry.fields.register(name).unwrap_or(0);
     let esr = register("esr");
-    let bits = |table| tables::bit_names(table, esr).collect::<Vec<_>>().join(" | ");
+    let bits = |table| nv_hw::bit_names(table, esr).collect::<Vec<_>>().join(" | ");
     let named = |names: String, unit: &str| if names.is_empty() { format!("{unit} {esr:#x}") } else { names };
     Some(match entry.kind {
         Kind::SkedException => {
@@ -38,10 +39,10 @@ pub fn unit_exception(entry: &Entry) -> Option<(String, String)> {
                     info >> 24 & 0x3f
                 );
             }
-            (named(bits(FE_ESR), "FE"), words)
+            (named(bits(fe_esr::NAMES), "FE"), words)
         }
         Kind::XidUnitEsr if register("address") == 0x40_4000 => {
-            (named(bits(FE_ESR), "FE"), "the front end refused a method".to_owned())
+            (named(bits(fe_esr::NAMES), "FE"), "the front end refused a method".to_owned())
         }
         Kind::XidUnitEsr => {
             (format!("ESR {:#x}", register("address")), format!("an exception register holds {esr:#010x}"))
@@ -52,15 +53,17 @@ pub fn unit_exception(entry: &Entry) -> Option<(String, String)> {
                 0 => String::new(),
                 _ => format!(" at pc {:#x} of macro {:#x}", info & 0xfff, info >> 12 & 0xff),
             };
-            (named(bits(MME_ESR), "MME"), format!("the macro engine stopped{place}"))
+            (named(bits(mme_esr::NAMES), "MME"), format!("the macro engine stopped{place}"))
         }
-        Kind::MemfmtException => {
-            (named(bits(MEMFMT_ESR), "MEMFMT"), "inline data does not fit its announced length".to_owned())
-        }
+        Kind::MemfmtException => (
+            named(bits(memfmt_esr::NAMES), "MEMFMT"),
+            "inline data does not fit its announced length".to_owned(),
+        ),
         Kind::IllegalNotify => ("ILLEGAL_NOTIFY".to_owned(), "a notify request that is not legal".to_owned()),
         Kind::CopyError => {
             let code = register("code");
-            let name = tables::name(COPY_ERRORS, code).map_or(format!("copy error {code:#x}"), str::to_owned);
+            let name = nv_hw::name(ce_launch_error::NAMES, code)
+                .map_or(format!("copy error {code:#x}"), str::to_owned);
             (name, "the copy engine refused a transfer".to_owned())
         }
         kind if kind.meaning().ends_with("(graphics)")
@@ -79,7 +82,7 @@ fn method_exception(entry: &Entry) -> Option<(String, String)> {
         Kind::ClassError => {
             let code = register("code");
             let name =
-                tables::name(CLASS_ERRORS, code).map_or(format!("class error {code:#x}"), str::to_owned);
+                nv_hw::name(class_error::NAMES, code).map_or(format!("class error {code:#x}"), str::to_owned);
             let words = format!(
                 "method {:#06x} of class {:#06x} on subchannel {} has a value it does not take",
                 register("offset"),

@@ -1,8 +1,7 @@
 //! The host interface: method headers, ring entries, error notifiers.
 
+use nv_hw::fault::{notifier, xid};
 use std::fmt;
-
-use crate::fault::tables::{self, NOTIFIERS};
 
 /// A pushbuffer method header, in one of the two forms that logs show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +64,7 @@ pub const fn ring_entry(low: u32, high: u32) -> (u64, u32) {
 #[must_use]
 pub fn notifier_words(code: u32) -> (&'static str, &'static str) {
     let name =
-        tables::name(NOTIFIERS, code).or_else(|| tables::name(tables::XIDS, code)).unwrap_or("unknown");
+        nv_hw::name(notifier::NAMES, code).or_else(|| nv_hw::name(xid::NAMES, code)).unwrap_or("unknown");
     let words = match code {
         8 => "work did not leave the engine in time",
         12 | 25 => "a method that the engine does not have",

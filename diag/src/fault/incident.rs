@@ -1,8 +1,8 @@
 //! Groups log lines into incidents: all lines of one fault, and no other's.
 
+use nv_hw::fault::fault_type;
 use std::collections::VecDeque;
 
-use crate::fault::tables;
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::{Kind, Role, Source};
 use crate::kernel_log::shape::Value;
@@ -51,7 +51,7 @@ impl Incident {
 
     /// Adds a fault of the MMU that comes from no log.
     pub fn add_mmu_fault(&mut self, address: u64, fault_type: Option<u32>) {
-        let name = fault_type.and_then(|t| tables::name(tables::FAULT_TYPES, t));
+        let name = fault_type.and_then(|t| nv_hw::name(fault_type::TEXTS, t));
         let fault = name.map(|name| ("fault", Value::Text(name.to_owned())));
         let text =
             format!("the driver's record of the channel: {} at {address:#x}", name.unwrap_or("MMU fault"));
@@ -142,6 +142,12 @@ impl Open {
 
     fn count(&self, kind: Kind) -> usize {
         PAIRED.iter().position(|k| *k == kind).map_or(0, |at| self.counts[at])
+    }
+
+    /// Whether the channel of `notice` was told the same before.
+    fn has_told(&self, notice: &Entry) -> bool {
+        let key = |entry: &Entry| (entry.kind, channel(entry), entry.fields.id("code"));
+        self.told && self.incident.entries.iter().any(|entry| key(entry) == key(notice))
     }
 
     /// Whether it consists of nothing but the announcement of an MMU fault.
@@ -335,16 +341,18 @@ impl Grouper {
     }
 
     fn for_notice(&self, entry: &Entry) -> Option<usize> {
+        // The driver tells a channel of a fault once: the same again is of another fault.
+        let related = || self.related(entry).filter(|at| !self.open[*at].has_told(entry));
         let by_channel =
-            channel(entry).and_then(|c| self.related(entry).find(|at| self.open[*at].channels.contains(&c)));
+            channel(entry).and_then(|c| related().find(|at| self.open[*at].channels.contains(&c)));
         // Further channels of a group are told one after the other.
         let untold = || {
-            self.related(entry).find(|at| {
+            related().find(|at| {
                 let i = &self.open[*at];
                 !i.told && i.channels.is_empty()
             })
         };
-        by_channel.or_else(untold).or_else(|| self.latest(entry))
+        by_channel.or_else(untold).or_else(|| related().next())
     }
 
     fn for_recovery(&self, entry: &Entry) -> Option<usize> {
@@ -437,6 +445,25 @@ mod tests {
         let notice = nvgpu("error notifier set to 13 for ch 5 owned by a");
         let state = nvgpu("sm machine check err. gpc_id(0), tpc_id(0), offset(0)");
         assert_eq!(incidents(&[state.clone(), notice.clone(), state, notice].concat()).len(), 2);
+    }
+
+    #[test]
+    fn a_channel_that_is_told_again_has_another_fault() {
+        let notice = |of: &str| nvgpu(&format!("error notifier set to {of}"));
+        // Whole lines of a group of two channels, and lines that are cut before the channel.
+        for (lines, each) in [
+            (&["13 for ch 5 owned by a", "13 for ch 6 owned by a"][..], 2),
+            (&["13 for ch 5"], 1),
+            (&["13"], 1),
+        ] {
+            let log: String = lines.iter().map(|of| notice(of)).collect::<String>().repeat(1000);
+            let found = incidents(&log);
+            assert_eq!(found.len(), 1000, "{lines:?}");
+            assert!(found.iter().all(|i| i.entries.len() == each), "{lines:?}");
+        }
+        // Another code is told of the same fault.
+        let log = notice("13 for ch 5 owned by a") + &notice("43 for ch 5 owned by a");
+        assert_eq!(incidents(&log).len(), 1);
     }
 
     #[test]

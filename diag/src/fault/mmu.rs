@@ -1,8 +1,8 @@
 //! What the MMU's fault record says.
 
+use nv_hw::fault::{access_type, fault_type};
 use serde::Serialize;
 
-use crate::fault::tables::{self, ACCESS_TYPES, FAULT_TYPES, FAULT_TYPES_OLD, FAULT_TYPES_XID};
 use crate::hex::Hex;
 
 /// What kind of fault it was.
@@ -51,10 +51,10 @@ pub struct MmuFault {
 impl MmuFault {
     /// Sets the fault type by the name a driver prints, of nvgpu or of the desktop driver.
     pub fn name_fault(&mut self, text: &str) {
-        let tables = [FAULT_TYPES, FAULT_TYPES_OLD, FAULT_TYPES_XID];
-        self.fault_type = tables.into_iter().find_map(|table| tables::number(table, text));
+        let tables = [fault_type::TEXTS, fault_type::TEXTS_GV11B, fault_type::XID_TEXTS];
+        self.fault_type = tables.into_iter().find_map(|table| nv_hw::number(table, text));
         self.fault =
-            Some(self.fault_type.and_then(|t| tables::name(FAULT_TYPES, t)).unwrap_or(text).to_owned());
+            Some(self.fault_type.and_then(|t| nv_hw::name(fault_type::TEXTS, t)).unwrap_or(text).to_owned());
     }
 
     /// Sets the access by the name a driver prints.
@@ -71,7 +71,8 @@ impl MmuFault {
         } else {
             None
         };
-        let known = tables::number(ACCESS_TYPES, &plain).and_then(|n| tables::name(ACCESS_TYPES, n));
+        let known =
+            nv_hw::number(access_type::TEXTS, &plain).and_then(|n| nv_hw::name(access_type::TEXTS, n));
         self.access_name = Some(known.map_or(plain, str::to_owned));
     }
 
@@ -139,22 +140,24 @@ impl MmuFault {
     #[must_use]
     pub const fn words(&self) -> &'static str {
         match self.fault_type {
-            Some(0) => "nothing is mapped anywhere near the address",
-            Some(1) => "the page directory has an entry of a wrong size",
-            Some(2) => "the page of the address is not mapped",
-            Some(3) => "the address is beyond the address space",
-            Some(4) => "the channel's context does not exist any more",
-            Some(5) => "the page belongs to the driver",
-            Some(6) => "a write to a read-only page",
-            Some(7) => "a read of a write-only page",
-            Some(8) => "the pitch mask forbids the access",
-            Some(9) => "the page may not create work",
-            Some(10) => "the page is in a kind of memory that does not take this access",
-            Some(11) => "compressed data could not be read",
-            Some(12) => "the page's kind does not fit the access",
-            Some(13) => "the page lies in a protected region",
-            Some(14) => "the memory holds data that is marked as damaged",
-            Some(15) => "the page does not take atomic accesses",
+            Some(fault_type::PDE) => "nothing is mapped anywhere near the address",
+            Some(fault_type::PDE_SIZE) => "the page directory has an entry of a wrong size",
+            Some(fault_type::PTE) => "the page of the address is not mapped",
+            Some(fault_type::VA_LIMIT_VIOLATION) => "the address is beyond the address space",
+            Some(fault_type::UNBOUND_INST_BLOCK) => "the channel's context does not exist any more",
+            Some(fault_type::PRIV_VIOLATION) => "the page belongs to the driver",
+            Some(fault_type::RO_VIOLATION) => "a write to a read-only page",
+            Some(fault_type::WO_VIOLATION) => "a read of a write-only page",
+            Some(fault_type::PITCH_MASK_VIOLATION) => "the pitch mask forbids the access",
+            Some(fault_type::WORK_CREATION) => "the page may not create work",
+            Some(fault_type::UNSUPPORTED_APERTURE) => {
+                "the page is in a kind of memory that does not take this access"
+            }
+            Some(fault_type::COMPRESSION_FAILURE) => "compressed data could not be read",
+            Some(fault_type::UNSUPPORTED_KIND) => "the page's kind does not fit the access",
+            Some(fault_type::REGION_VIOLATION) => "the page lies in a protected region",
+            Some(fault_type::POISONED) => "the memory holds data that is marked as damaged",
+            Some(fault_type::ATOMIC_VIOLATION) => "the page does not take atomic accesses",
             _ => "the MMU refused the access",
         }
     }

@@ -17,7 +17,6 @@ mod repeats;
 pub(crate) mod report;
 pub mod sm;
 mod suspects;
-pub mod tables;
 
 pub use explain::explain;
 pub use front_end::unit_exception;

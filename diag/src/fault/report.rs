@@ -215,8 +215,8 @@ impl FaultReport {
         }
         let code = self.what.code.map_or(String::new(), |code| format!(" ({code})"));
         row("what", format!("{}{code}: {}", self.what.name, self.what.words));
-        for owner in &self.owners {
-            row("who", owner.words());
+        for owner in self.owners.iter().map(Owner::words).filter(|words| !words.is_empty()) {
+            row("who", owner);
         }
         let failed = self.sms.iter().filter(|sm| sm.is_error()).count();
         let shown = failed.max(1).min(self.sms.len());

@@ -1,33 +1,10 @@
 //! What an SM's exception registers say.
 
+use nv_hw::fault::hww_esr::{self, GPC_STRIDE, SM_STRIDE, TPC_STRIDE};
+use nv_hw::fault::{global_esr, warp_esr};
 use serde::Serialize;
 
-use crate::fault::tables::{self, GLOBAL_BITS, WARP_CODES};
 use crate::hex::Hex;
-
-/// Bits of `HWW_GLOBAL_ESR` that are no errors: breakpoint interrupt, pause, single step.
-const NO_ERROR: u32 = 0x70;
-
-/// The codes this crate reasons about.
-pub mod code {
-    #![allow(missing_docs, reason = "the hardware's own names")]
-    pub const API_STACK_ERROR: u32 = 0x02;
-    pub const MISALIGNED_PC: u32 = 0x05;
-    pub const PC_OVERFLOW: u32 = 0x06;
-    pub const MISALIGNED_REG: u32 = 0x08;
-    pub const ILLEGAL_INSTR_ENCODING: u32 = 0x09;
-    pub const ILLEGAL_INSTR_PARAM: u32 = 0x0b;
-    pub const OOR_REG: u32 = 0x0d;
-    pub const OOR_ADDR: u32 = 0x0e;
-    pub const MISALIGNED_ADDR: u32 = 0x0f;
-    pub const INVALID_ADDR_SPACE: u32 = 0x10;
-    pub const INVALID_CONST_ADDR_LDC: u32 = 0x12;
-    pub const MMU_FAULT: u32 = 0x17;
-    pub const TEX_FORMAT: u32 = 0x18;
-    pub const TEX_LAYOUT: u32 = 0x19;
-    pub const MMU_NACK: u32 = 0x20;
-    pub const ARRIVE: u32 = 0x21;
-}
 
 /// Where an SM sits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -53,14 +30,21 @@ impl Place {
     /// From the `offset` of nvgpu's lines: `gpc * 0x8000 + tpc * 0x800 + sm * 0x80`.
     #[must_use]
     pub const fn from_offset(offset: u32) -> Self {
-        Self { gpc: offset / 0x8000, tpc: offset % 0x8000 / 0x800, sm: Some(offset % 0x800 / 0x80) }
+        Self {
+            gpc: offset / GPC_STRIDE,
+            tpc: offset % GPC_STRIDE / TPC_STRIDE,
+            sm: Some(offset % TPC_STRIDE / SM_STRIDE),
+        }
     }
 
     /// The `offset` of nvgpu's lines.
     #[must_use]
     pub fn offset(self) -> Option<u32> {
-        let parts =
-            [self.gpc.checked_mul(0x8000)?, self.tpc.checked_mul(0x800)?, self.sm?.checked_mul(0x80)?];
+        let parts = [
+            self.gpc.checked_mul(GPC_STRIDE)?,
+            self.tpc.checked_mul(TPC_STRIDE)?,
+            self.sm?.checked_mul(SM_STRIDE)?,
+        ];
         parts.into_iter().try_fold(0_u32, u32::checked_add)
     }
 
@@ -68,7 +52,7 @@ impl Place {
     #[must_use]
     pub fn from_register(address: u32, strides: Strides) -> Option<Self> {
         let (base, gpc_stride, tpc_stride) = match strides {
-            Strides::Ampere => (0x50_4000, 0x8000, 0x800),
+            Strides::Ampere => (0x50_4000, GPC_STRIDE, TPC_STRIDE),
             Strides::Hopper => (0x50_5000, 0x1_0000, 0x1000),
         };
         if address < base || address >= 0x58_0000 + 0x10_0000 {
@@ -107,10 +91,10 @@ impl WarpEsr {
     pub fn new(value: u32) -> Self {
         Self {
             value: Hex(value.into()),
-            code: value & 0xffff,
-            name: tables::name(WARP_CODES, value & 0xffff),
-            warp: value >> 16 & 0xff,
-            address_error_type: value >> 24 & 0xf,
+            code: hww_esr::ERROR.of(value),
+            name: hww_esr::ERROR.value_name(hww_esr::ERROR.of(value)),
+            warp: hww_esr::WARP_ID.of(value),
+            address_error_type: hww_esr::ADDR_ERROR_TYPE.of(value),
         }
     }
 }
@@ -130,7 +114,7 @@ impl GlobalEsr {
     pub fn new(value: u32) -> Self {
         let bits = (0..32).filter(|bit| value >> bit & 1 != 0);
         let bits = bits
-            .map(|bit| tables::name(GLOBAL_BITS, bit).map_or(format!("bit {bit}"), str::to_owned))
+            .map(|bit| nv_hw::name(global_esr::NAMES, bit).map_or(format!("bit {bit}"), str::to_owned))
             .collect();
         Self { value: Hex(value.into()), bits }
     }
@@ -138,7 +122,7 @@ impl GlobalEsr {
     /// Whether anything but breakpoints and pauses is set.
     #[must_use]
     pub fn is_error(&self) -> bool {
-        self.value.0 as u32 & !NO_ERROR != 0
+        self.value.0 as u32 & !hww_esr::NO_LOCK_DOWN != 0
     }
 }
 
@@ -185,33 +169,35 @@ impl SmRecord {
 pub const fn words(code: u32) -> &'static str {
     match code {
         0 => "no warp error: a breakpoint, a pause, or a record that was cleared",
-        code::API_STACK_ERROR => "the call stack is used up, or calls and returns do not match",
-        code::MISALIGNED_PC => "a jump to an address that is not a multiple of 16",
-        code::PC_OVERFLOW => "the program counter left the program",
-        code::MISALIGNED_REG => "a wide operand in a register that is not aligned to its width",
-        code::ILLEGAL_INSTR_ENCODING => "what lies at the program counter is not an instruction",
-        code::ILLEGAL_INSTR_PARAM => "an instruction with operands or modifiers it does not take",
-        code::OOR_REG => "a register or barrier beyond those the launch grants",
-        code::OOR_ADDR => "a shared- or local-memory address beyond the size the launch grants",
-        code::MISALIGNED_ADDR => "an access that is not aligned to its width",
-        code::INVALID_ADDR_SPACE => "an access of one memory space with an address of another",
-        code::INVALID_CONST_ADDR_LDC => "a constant bank that is not bound, or is read past its end",
-        code::MMU_FAULT => "an access to an address that the MMU does not translate",
-        code::TEX_FORMAT => "a texture or surface of a format that the instruction does not take",
-        code::TEX_LAYOUT => "a texture or surface of a layout that the instruction does not take",
-        code::MMU_NACK => {
+        warp_esr::API_STACK_ERROR => "the call stack is used up, or calls and returns do not match",
+        warp_esr::MISALIGNED_PC => "a jump to an address that is not a multiple of 16",
+        warp_esr::PC_OVERFLOW => "the program counter left the program",
+        warp_esr::MISALIGNED_REG => "a wide operand in a register that is not aligned to its width",
+        warp_esr::ILLEGAL_INSTR_ENCODING => "what lies at the program counter is not an instruction",
+        warp_esr::ILLEGAL_INSTR_PARAM => "an instruction with operands or modifiers it does not take",
+        warp_esr::OOR_REG => "a register or barrier beyond those the launch grants",
+        warp_esr::OOR_ADDR => "a shared- or local-memory address beyond the size the launch grants",
+        warp_esr::MISALIGNED_ADDR => "an access that is not aligned to its width",
+        warp_esr::INVALID_ADDR_SPACE => "an access of one memory space with an address of another",
+        warp_esr::INVALID_CONST_ADDR_LDC => "a constant bank that is not bound, or is read past its end",
+        warp_esr::MMU_FAULT => "an access to an address that the MMU does not translate",
+        warp_esr::TEX_FORMAT => "a texture or surface of a format that the instruction does not take",
+        warp_esr::TEX_LAYOUT => "a texture or surface of a layout that the instruction does not take",
+        warp_esr::MMU_NACK => {
             "the MMU refused an access and notified the SM; the first MMU fault before it is the cause"
         }
-        code::ARRIVE => "more arrivals at an asynchronous barrier than it expects",
-        0x01 | 0x16 => "the hardware stack overflowed",
-        0x03 => "a return without a call",
-        0x04 => "the program counter wrapped around",
-        0x07 | 0x0c => "a constant address that is misaligned or not bound",
-        0x0a => "an instruction that this shader stage does not have",
-        0x11 => "an instruction with a parameter it does not take",
-        0x13 => "an error of a geometry shader",
-        0x14 => "divergence where none is allowed",
-        0x15 => "a warp ended where it may not",
+        warp_esr::ARRIVE => "more arrivals at an asynchronous barrier than it expects",
+        warp_esr::STACK_ERROR | warp_esr::STACK_OVERFLOW => "the hardware stack overflowed",
+        warp_esr::RET_EMPTY_STACK_ERROR => "a return without a call",
+        warp_esr::PC_WRAP => "the program counter wrapped around",
+        warp_esr::MISALIGNED_IMMC_ADDR | warp_esr::INVALID_CONST_ADDR => {
+            "a constant address that is misaligned or not bound"
+        }
+        warp_esr::ILLEGAL_SPH_INSTR_COMBO => "an instruction that this shader stage does not have",
+        warp_esr::ILLEGAL_INSTR_PARAM2 => "an instruction with a parameter it does not take",
+        warp_esr::GEOMETRY_SM_ERROR => "an error of a geometry shader",
+        warp_esr::DIVERGENT => "divergence where none is allowed",
+        warp_esr::WARP_EXIT => "a warp ended where it may not",
         _ => "an error code that is not documented",
     }
 }
@@ -219,7 +205,7 @@ pub const fn words(code: u32) -> &'static str {
 /// The code the desktop driver means by its text.
 #[must_use]
 pub fn code_of_text(text: &str) -> Option<u32> {
-    tables::number(tables::WARP_TEXTS, text)
+    nv_hw::number(warp_esr::XID_TEXTS, text)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Which instructions can raise an error of a warp, and how likely each is.
 
+use nv_hw::fault::warp_esr;
+
 use crate::fault::mmu::Access;
-use crate::fault::sm::code;
 use crate::process_map::code::{Space, access_of};
 
 /// Instructions of textures and surfaces.
@@ -25,24 +26,26 @@ pub(super) fn can_raise(error: u32, text: &str) -> bool {
     let space = access.map(|(space, _)| space);
     let is_texture = TEXTURES.contains(&name);
     match error {
-        code::MISALIGNED_ADDR => access.is_some_and(|(_, bytes)| bytes > 1) && !is_fixed(text) || is_texture,
-        code::INVALID_ADDR_SPACE => {
+        warp_esr::MISALIGNED_ADDR => {
+            access.is_some_and(|(_, bytes)| bytes > 1) && !is_fixed(text) || is_texture
+        }
+        warp_esr::INVALID_ADDR_SPACE => {
             matches!(space, Some(Space::Global | Space::Generic)) || is_texture || name == "ATOMS"
         }
-        code::OOR_ADDR => {
+        warp_esr::OOR_ADDR => {
             name == "LDGSTS"
                 || name.ends_with("GMMA")
                 || matches!(space, Some(Space::Shared | Space::Local | Space::Generic))
         }
-        code::MMU_FAULT | code::MMU_NACK => {
+        warp_esr::MMU_FAULT | warp_esr::MMU_NACK => {
             matches!(space, Some(Space::Global | Space::Generic | Space::Local | Space::Constant))
                 || is_texture
                 || text.contains("c[")
                 || ["CCTL", "UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG"].contains(&name)
         }
-        code::INVALID_CONST_ADDR_LDC => space == Some(Space::Constant),
-        code::TEX_FORMAT | code::TEX_LAYOUT => is_texture,
-        code::ARRIVE => mnemonic.contains("ARRIVE") || ["ATOMS", "ARRIVES", "SYNCS"].contains(&name),
+        warp_esr::INVALID_CONST_ADDR_LDC => space == Some(Space::Constant),
+        warp_esr::TEX_FORMAT | warp_esr::TEX_LAYOUT => is_texture,
+        warp_esr::ARRIVE => mnemonic.contains("ARRIVE") || ["ATOMS", "ARRIVES", "SYNCS"].contains(&name),
         _ => true,
     }
 }
@@ -57,7 +60,7 @@ pub(super) fn rank(error: u32, access: Option<Access>, text: &str) -> Option<u32
     let name = operation.split(['.', ';']).next().unwrap_or_default();
     let memory = access_of(text);
     let is_texture = TEXTURES.contains(&name);
-    let faulted = matches!(error, code::MMU_FAULT | code::MMU_NACK);
+    let faulted = matches!(error, warp_esr::MMU_FAULT | warp_esr::MMU_NACK);
     if let Some(access) = access.filter(|_| faulted && (memory.is_some() || is_texture)) {
         let is_atomic = name.starts_with("ATOM") || matches!(name, "RED" | "SUATOM" | "SURED");
         let is_store = matches!(name, "ST" | "STG" | "STL" | "SUST");
@@ -83,7 +86,7 @@ pub(super) fn rank(error: u32, access: Option<Access>, text: &str) -> Option<u32
     };
     // The wider an access, the fewer addresses are aligned to it.
     let narrow =
-        memory.filter(|_| error == code::MISALIGNED_ADDR).map_or(0, |(_, bytes)| 16 / bytes.clamp(1, 16));
+        memory.filter(|_| error == warp_esr::MISALIGNED_ADDR).map_or(0, |(_, bytes)| 16 / bytes.clamp(1, 16));
     Some(explicit * 32 + narrow)
 }
 
@@ -93,7 +96,7 @@ mod tests {
 
     #[test]
     fn wide_accesses_and_those_that_the_mmu_saw_come_first() {
-        let misaligned = |text| rank(code::MISALIGNED_ADDR, None, text);
+        let misaligned = |text| rank(warp_esr::MISALIGNED_ADDR, None, text);
         let order = ["LDG.E.128 R8, [R2.64]", "STG.E.64 [R2.64], R4", "LDG.E R8, [R2.64]"].map(misaligned);
         assert!(order.iter().all(Option::is_some) && order.is_sorted() && order[0] < order[2], "{order:?}");
         let (load, store, atomic) = ("LDG.E R8, [R2.64]", "STG.E [R2.64], R4", "RED.E.ADD [R2.64], R4");
@@ -102,10 +105,11 @@ mod tests {
             (Access::Write, [false, true, true]),
             (Access::Atomic, [false, false, true]),
         ] {
-            let found = [load, store, atomic].map(|text| rank(code::MMU_FAULT, Some(access), text).is_some());
+            let found =
+                [load, store, atomic].map(|text| rank(warp_esr::MMU_FAULT, Some(access), text).is_some());
             assert_eq!(found, expected, "{access:?}");
         }
-        let any = |text| rank(code::MMU_FAULT, None, text);
+        let any = |text| rank(warp_esr::MMU_FAULT, None, text);
         assert!(any(load) < any("LDL R0, [R1]") && any("LDL R0, [R1]") < any("FADD R2, R3, c[0x0][0x160]"));
         assert_eq!(any("FADD R2, R3, R4"), None);
     }
@@ -113,22 +117,22 @@ mod tests {
     #[test]
     fn an_addition_does_not_access_memory() {
         for (error, text, can) in [
-            (code::MISALIGNED_ADDR, "LDG.E.128 R8, [R2.64]", true),
-            (code::MISALIGNED_ADDR, "LDG.E.U8 R8, [R2.64]", false),
-            (code::MISALIGNED_ADDR, "IMAD R4, R0, 0x4, RZ", false),
-            (code::MISALIGNED_ADDR, "ULDC.64 UR4, c[0x0][0x118]", false),
-            (code::MISALIGNED_ADDR, "LDC.64 R4, c[0x3][R0+0x8]", true),
-            (code::INVALID_ADDR_SPACE, "@!P0 ST.E desc[UR4][R2.64], R4", true),
-            (code::INVALID_ADDR_SPACE, "LDS R0, [R4]", false),
-            (code::OOR_ADDR, "LDS R0, [R4]", true),
-            (code::OOR_ADDR, "STG.E [R2.64], R4", false),
-            (code::OOR_ADDR, "HGMMA.64x64x16.F32 R24, gdesc[UR8], R24, gsb0", true),
-            (code::MMU_FAULT, "STG.E [R2.64], R4", true),
-            (code::MMU_FAULT, "FADD R2, R3, R4", false),
-            (code::INVALID_CONST_ADDR_LDC, "LDC R2, c[0x0][R4]", true),
-            (code::ARRIVE, "BAR.SYNC 0x0", false),
-            (code::ILLEGAL_INSTR_ENCODING, "FADD R2, R3, R4", true),
-            (code::MISALIGNED_ADDR, "0x0f: operation code 0xb60 is unknown on sm_87", true),
+            (warp_esr::MISALIGNED_ADDR, "LDG.E.128 R8, [R2.64]", true),
+            (warp_esr::MISALIGNED_ADDR, "LDG.E.U8 R8, [R2.64]", false),
+            (warp_esr::MISALIGNED_ADDR, "IMAD R4, R0, 0x4, RZ", false),
+            (warp_esr::MISALIGNED_ADDR, "ULDC.64 UR4, c[0x0][0x118]", false),
+            (warp_esr::MISALIGNED_ADDR, "LDC.64 R4, c[0x3][R0+0x8]", true),
+            (warp_esr::INVALID_ADDR_SPACE, "@!P0 ST.E desc[UR4][R2.64], R4", true),
+            (warp_esr::INVALID_ADDR_SPACE, "LDS R0, [R4]", false),
+            (warp_esr::OOR_ADDR, "LDS R0, [R4]", true),
+            (warp_esr::OOR_ADDR, "STG.E [R2.64], R4", false),
+            (warp_esr::OOR_ADDR, "HGMMA.64x64x16.F32 R24, gdesc[UR8], R24, gsb0", true),
+            (warp_esr::MMU_FAULT, "STG.E [R2.64], R4", true),
+            (warp_esr::MMU_FAULT, "FADD R2, R3, R4", false),
+            (warp_esr::INVALID_CONST_ADDR_LDC, "LDC R2, c[0x0][R4]", true),
+            (warp_esr::ARRIVE, "BAR.SYNC 0x0", false),
+            (warp_esr::ILLEGAL_INSTR_ENCODING, "FADD R2, R3, R4", true),
+            (warp_esr::MISALIGNED_ADDR, "0x0f: operation code 0xb60 is unknown on sm_87", true),
         ] {
             assert_eq!(can_raise(error, text), can, "{error:#x} {text}");
         }

@@ -1,5 +1,6 @@
 //! What a pushbuffer holds, decoded.
 
+use nv_hw::class;
 use serde::Serialize;
 
 use crate::gpfifo::Entry;
@@ -18,22 +19,22 @@ pub enum Generation {
 impl Generation {
     pub(super) const fn host(self) -> u32 {
         match self {
-            Self::Ampere => 0xc76f,
-            Self::Hopper => 0xc86f,
+            Self::Ampere => class::AMPERE_CHANNEL_GPFIFO_B,
+            Self::Hopper => class::HOPPER_CHANNEL_GPFIFO_A,
         }
     }
 
     pub(super) const fn compute(self) -> u32 {
         match self {
-            Self::Ampere => 0xc7c0,
-            Self::Hopper => 0xcbc0,
+            Self::Ampere => class::AMPERE_COMPUTE_B,
+            Self::Hopper => class::HOPPER_COMPUTE_A,
         }
     }
 
     pub(super) const fn copy(self) -> u32 {
         match self {
-            Self::Ampere => 0xc7b5,
-            Self::Hopper => 0xc8b5,
+            Self::Ampere => class::AMPERE_DMA_COPY_B,
+            Self::Hopper => class::HOPPER_DMA_COPY_A,
         }
     }
 }

@@ -1,24 +1,20 @@
 //! From words to commands: headers, the data that follows them, and the state after them.
 
+use nv_hw::class::c7c0::LOAD_INLINE_QMD_DATA;
+use nv_hw::class::{self, Class, FIRST_ENGINE_METHOD, Field, Kind, METHOD_SPACE, Method};
+
 use crate::gpfifo::{Action, Entry};
 use crate::hex::Hex;
-use crate::methods::{Class, Field, Kind, Method};
 use crate::pushbuffer::command::{
     Command, FieldValue, Generation, InlineQmd, Problem, Pushbuffer, Segment, Write,
 };
 use crate::pushbuffer::halves::{Half, whole};
 use crate::queue_metadata::description::Metadata;
 
-/// Methods below this offset are the host's, whatever the subchannel.
-const FIRST_ENGINE_METHOD: u32 = 0x100;
-/// Method offsets have 12 bits of words.
-const METHOD_SPACE: u32 = 0x4000;
 /// Subchannels whose engine methods stop the channel: they were for software classes.
 const SOFTWARE_SUBCHANNELS: std::ops::RangeInclusive<u8> = 5..=7;
 /// Words that are decoded: a ring may name the same segment a million times.
 const MAX_WORDS: usize = 1 << 21;
-/// `LOAD_INLINE_QMD_DATA(0)`, the same on every class.
-const INLINE_QMD_DATA: u32 = 0x320;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -263,8 +259,7 @@ impl Decoder {
         };
         command.subchannel = Some(subchannel);
         command.class = number.map(|n| Hex(n.into()));
-        command.class_name =
-            number.and_then(|n| Class::find(n).map(|c| c.name).or_else(|| rm_sys::class_name(n)));
+        command.class_name = number.and_then(class::name);
         command
     }
 
@@ -382,11 +377,11 @@ impl Decoder {
     ) -> Option<String> {
         let half = Half { subchannel, method, known, value };
         let pair = self.half.replace(half).and_then(|before| whole(before, half));
-        if kind == Kind::Compute && (INLINE_QMD_DATA..INLINE_QMD_DATA + 96 * 4).contains(&method) {
+        if kind == Kind::Compute && (LOAD_INLINE_QMD_DATA..LOAD_INLINE_QMD_DATA + 96 * 4).contains(&method) {
             self.load_qmd(method, value, command);
         }
         match known.name {
-            "SET_OBJECT" => Some(match rm_sys::class_name(value & 0xffff) {
+            "SET_OBJECT" => Some(match class::name(value & 0xffff) {
                 Some(class) => format!("binds {class}"),
                 None => format!("binds class {:#06x}", value & 0xffff),
             }),
@@ -416,13 +411,15 @@ impl Decoder {
 
     /// Takes a word of an inline QMD; the last one completes it.
     fn load_qmd(&mut self, method: u32, value: u32, command: &mut Command) {
-        if method == INLINE_QMD_DATA {
+        if method == LOAD_INLINE_QMD_DATA {
             self.qmd.clear();
         }
-        if self.qmd.len() as u32 == method - INLINE_QMD_DATA {
+        if self.qmd.len() as u32 == method - LOAD_INLINE_QMD_DATA {
             self.qmd.extend(value.to_le_bytes());
         }
-        let size = match self.bound.iter().flatten().any(|class| *class >= 0xcb00 && class & 0xff == 0xc0) {
+        let is_hopper =
+            |class: &u32| Kind::of(*class) == Some(Kind::Compute) && *class >= class::HOPPER_COMPUTE_A;
+        let size = match self.bound.iter().flatten().any(is_hopper) {
             true => qmd::Version::V04.size(),
             false => qmd::Version::V03.size(),
         };

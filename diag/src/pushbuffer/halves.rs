@@ -1,6 +1,6 @@
 //! Values of more than 32 bits, which methods take in halves.
 
-use crate::methods::Method;
+use nv_hw::class::Method;
 
 /// The half of an address (or of a size) that precedes the other half.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Half {
 impl Half {
     /// Whether it is the upper half; `None` for a method that is half of nothing.
     fn is_upper(self) -> Option<bool> {
-        let [field] = self.known.fields.as_slice() else { return None };
+        let [field] = self.known.fields else { return None };
         let is = |word: &str, end: &str| field.name.contains(word) || self.known.name.ends_with(end);
         if is("UPPER", "_HI") {
             return Some(true);

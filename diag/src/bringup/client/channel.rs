@@ -5,34 +5,53 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use hcq::{CommandMemory, Preemption, Subcontext};
 use nvgpu_sys::{
     NVGPU_CHANNEL_SETUP_BIND_FLAGS_DETERMINISTIC, NVGPU_CHANNEL_SETUP_BIND_FLAGS_USERMODE_SUPPORT,
-    NVGPU_COMPUTE_PREEMPTION_MODE_CILP, NVGPU_IOCTL_CHANNEL_DISABLE_WDT, NVMAP_HANDLE_INNER_CACHEABLE,
-    NVMAP_HANDLE_WRITE_COMBINE, nvgpu_alloc_obj_ctx_args, nvgpu_as_bind_channel_args,
-    nvgpu_channel_setup_bind_args, nvgpu_channel_wdt_args, nvgpu_get_param_args, nvgpu_gpu_open_channel_args,
-    nvgpu_gpu_open_tsg_args, nvgpu_preemption_mode_args, nvgpu_set_error_notifier,
-    nvgpu_tsg_bind_channel_ex_args,
+    NVGPU_COMPUTE_PREEMPTION_MODE_CILP, NVGPU_IOCTL_CHANNEL_DISABLE_WDT, NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC,
+    NVMAP_HANDLE_INNER_CACHEABLE, NVMAP_HANDLE_WRITE_COMBINE, nvgpu_alloc_obj_ctx_args,
+    nvgpu_as_bind_channel_args, nvgpu_channel_setup_bind_args, nvgpu_channel_wdt_args, nvgpu_get_param_args,
+    nvgpu_gpu_open_channel_args, nvgpu_gpu_open_tsg_args, nvgpu_preemption_mode_args,
+    nvgpu_set_error_notifier, nvgpu_set_timeout_ex_args, nvgpu_tsg_bind_channel_ex_args,
+    nvgpu_tsg_create_subcontext_args,
 };
 
 use super::layout;
 use super::memory::{Doorbell, GpuMemory, Mapping, Space, allocate};
-use super::node::{Fd, Nodes};
+use super::node::{Fd, Nodes, unless_lacking};
 
 /// Entries of the ring.
 const ENTRIES: u32 = 1024;
+/// Context-switch time of a channel's life, in ms: that of hcq.
+const SWITCH_LIMIT_MS: u32 = 10_000;
 /// Byte offsets in USERD.
 const GP_GET: usize = 0x88;
 const GP_PUT: usize = 0x8c;
-/// The subcontext that other clients use: asynchronous compute.
-const ASYNCHRONOUS: u32 = 1;
 
-/// Whether the context can be preempted inside a block.
+/// What is chosen of a channel: in the order in which it is tried, what ran on an Orin first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preemption {
-    /// Compute instruction level.
-    InsideBlocks,
-    /// The driver does not offer that.
-    Unavailable,
+pub struct Choice {
+    /// The subcontext.
+    pub subcontext: Subcontext,
+    /// The memory of its commands.
+    pub commands: CommandMemory,
+}
+
+impl Choice {
+    /// All.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Subcontext::ALL
+            .into_iter()
+            .flat_map(|subcontext| CommandMemory::ALL.map(|commands| Self { subcontext, commands }))
+    }
+}
+
+/// nvmap's cache attribute of commands.
+fn cache(commands: CommandMemory) -> u32 {
+    match commands {
+        CommandMemory::Cacheable => NVMAP_HANDLE_INNER_CACHEABLE,
+        CommandMemory::WriteCombined => NVMAP_HANDLE_WRITE_COMBINE,
+    }
 }
 
 /// A channel, bound to a group and an address space, and its memory.
@@ -47,7 +66,7 @@ pub struct Channel {
     commands: GpuMemory,
     /// What the doorbell is rung with.
     pub token: u32,
-    /// The subcontext that took it.
+    /// The number of its subcontext.
     pub veid: u32,
     put: u32,
     filled: usize,
@@ -62,25 +81,33 @@ impl Channel {
     }
 
     /// Opens a channel and binds it, up to its token.
-    pub fn bind(nodes: &Nodes, space: &mut Space) -> anyhow::Result<Self> {
+    ///
+    /// The synchronous subcontext is there without being asked for; another one is refused before
+    /// `CREATE_SUBCONTEXT` (source: common/fifo/tsg.c and os/linux/ioctl_tsg.c, r36.4.3).
+    pub fn bind(nodes: &Nodes, space: &mut Space, choice: Choice) -> anyhow::Result<Self> {
         let tsg = Self::group(nodes)?;
+        let veid = match choice.subcontext {
+            Subcontext::Sync => 0,
+            Subcontext::Async => {
+                let mut create = nvgpu_tsg_create_subcontext_args {
+                    type_: NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC,
+                    as_fd: space.fd.raw(),
+                    ..Default::default()
+                };
+                tsg.ask(&mut create)?;
+                create.veid
+            }
+        };
         let mut open = nvgpu_gpu_open_channel_args { channel_fd: -1 };
         nodes.ctrl.ask(&mut open)?;
         let fd = Fd::answered::<nvgpu_gpu_open_channel_args>(nodes.ctrl.sys(), open.channel_fd)?;
         space.fd.ask(&mut nvgpu_as_bind_channel_args { channel_fd: fd.raw().cast_unsigned() })?;
-        let mut bind = nvgpu_tsg_bind_channel_ex_args { channel_fd: fd.raw(), ..Default::default() };
-        let veid = match tsg.ask(&mut bind) {
-            Ok(()) => 0,
-            Err(refused) => {
-                let mut bind = nvgpu_tsg_bind_channel_ex_args {
-                    channel_fd: fd.raw(),
-                    subcontext_id: ASYNCHRONOUS,
-                    ..Default::default()
-                };
-                tsg.ask(&mut bind).with_context(|| format!("subcontext 0: {refused:#}; subcontext 1"))?;
-                ASYNCHRONOUS
-            }
+        let bind = &mut nvgpu_tsg_bind_channel_ex_args {
+            channel_fd: fd.raw(),
+            subcontext_id: veid,
+            ..Default::default()
         };
+        tsg.ask(bind).with_context(|| format!("subcontext {veid}"))?;
         fd.ask(&mut nvgpu_channel_wdt_args { wdt_status: NVGPU_IOCTL_CHANNEL_DISABLE_WDT, timeout_ms: 0 })?;
         let (ring_buffer, ring) = host_memory(nodes, u64::from(ENTRIES) * 8, NVMAP_HANDLE_WRITE_COMBINE)?;
         let (userd_buffer, userd) = host_memory(nodes, layout::PAGE, NVMAP_HANDLE_WRITE_COMBINE)?;
@@ -99,25 +126,20 @@ impl Channel {
             setup.gpfifo_gpu_va,
             setup.userd_gpu_va
         );
-        let commands = space.memory(nodes, 16 * layout::PAGE, NVMAP_HANDLE_WRITE_COMBINE)?;
+        let commands = space.memory(nodes, 16 * layout::PAGE, cache(choice.commands))?;
         let token = setup.work_submit_token;
         Ok(Self { fd, _tsg: tsg, ring, userd, notifier: None, commands, token, veid, put: 0, filled: 0 })
     }
 
-    /// Gives it its objects and its error notifier: compute, preemption mode, copy. Returns how long the
-    /// first took.
-    pub fn objects(
-        &mut self,
-        nodes: &Nodes,
-        (compute, copy): (u32, u32),
-        preemption: Preemption,
-    ) -> anyhow::Result<Duration> {
+    /// Gives it its objects: compute, preemption mode, copy. Returns how long the first took. A kernel is waited for unless something else is asked for: the driver's default (source:
+    /// common/gr/obj_ctx.c, r36.4.3).
+    pub fn objects(&self, (compute, copy): (u32, u32), preemption: Preemption) -> anyhow::Result<Duration> {
         let began = Instant::now();
         let object =
             |class_num| self.fd.ask(&mut nvgpu_alloc_obj_ctx_args { class_num, flags: 0, obj_id: 0 });
         object(compute).context("the compute object")?;
         let took = began.elapsed();
-        if preemption == Preemption::InsideBlocks {
+        if preemption == Preemption::Instructions {
             let mode = &mut nvgpu_preemption_mode_args {
                 graphics_preempt_mode: 0,
                 compute_preempt_mode: NVGPU_COMPUTE_PREEMPTION_MODE_CILP,
@@ -125,6 +147,11 @@ impl Channel {
             self.fd.ask(mode)?;
         }
         object(copy).context("the copy object")?;
+        Ok(took)
+    }
+
+    /// Gives it its error notifier, which work can do without.
+    pub fn post_errors(&mut self, nodes: &Nodes) -> anyhow::Result<()> {
         let (buffer, notifier) = host_memory(nodes, layout::PAGE, NVMAP_HANDLE_INNER_CACHEABLE)?;
         self.fd.ask(&mut nvgpu_set_error_notifier {
             offset: 0,
@@ -133,7 +160,17 @@ impl Channel {
             padding: 0,
         })?;
         self.notifier = Some(notifier);
-        Ok(took)
+        Ok(())
+    }
+
+    /// Sets the context-switch time of its life that hcq sets, which work can do without.
+    pub fn limit_switches(&self) -> anyhow::Result<()> {
+        self.fd.ask(&mut nvgpu_set_timeout_ex_args { timeout: SWITCH_LIMIT_MS, flags: 0 })
+    }
+
+    /// Whether it has an error notifier.
+    pub fn posts_errors(&self) -> bool {
+        self.notifier.is_some()
     }
 
     /// Publishes one segment of words and rings.
@@ -190,7 +227,10 @@ impl Channel {
             }
             if began.elapsed() > limit {
                 let (get, put) = (self.fetched(), self.put);
-                let stopped = if self.is_stopped()? { "; the driver has stopped the channel" } else { "" };
+                let stopped = match unless_lacking(self.is_stopped())? {
+                    Some(true) => "; the driver has stopped the channel",
+                    _ => "",
+                };
                 bail!("the semaphore was not written within {limit:?}: GP_GET {get}, GP_PUT {put}{stopped}");
             }
             std::thread::yield_now();

@@ -11,9 +11,9 @@ use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nvgpu_sys::{
     NVGPU_AS_ALLOC_SPACE_FLAGS_FIXED_OFFSET, NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET,
-    NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA, NVMAP_HEAP_IOVMM, NvmapIocCreate64, NvmapIocFree,
-    NvmapIocGetFd, Sys, nvgpu_alloc_as_args, nvgpu_as_alloc_space_args, nvgpu_as_map_buffer_ex_args,
-    nvmap_alloc_handle, nvmap_create_handle,
+    NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA, NVMAP_HEAP_IOVMM, NvmapIocCreate, NvmapIocFree, NvmapIocGetFd,
+    Sys, nvgpu_alloc_as_args, nvgpu_as_alloc_space_args, nvgpu_as_map_buffer_ex_args, nvmap_alloc_handle,
+    nvmap_create_handle,
 };
 
 use super::layout;
@@ -80,10 +80,9 @@ pub fn allocate(nodes: &Nodes, len: u64, cache: u32) -> anyhow::Result<(Fd, u32)
     /// Tag in the upper half of the flags; the kernel complains about 0.
     const TAG: u32 = 0x0900 << 16;
     let nvmap = &nodes.nvmap;
-    // The 64-bit size goes in over both words; the handle comes back in the first.
-    let mut create = NvmapIocCreate64(nvmap_create_handle { size: len as u32, handle: (len >> 32) as u32 });
+    let mut create = NvmapIocCreate(nvmap_create_handle { size: u32::try_from(len)?, handle: 0 });
     nvmap.ask(&mut create)?;
-    let handle = create.0.size;
+    let handle = create.0.handle;
     let export = || {
         let mut alloc = nvmap_alloc_handle {
             handle,
@@ -182,8 +181,8 @@ impl Doorbell {
         Mapping::new(nodes.ctrl.sys(), nodes.ctrl.as_fd(), USERMODE_LEN).map(Self)
     }
 
-    /// Class of the page's layout.
-    pub fn class(&self) -> u32 {
+    /// Its first word, with the class of its layout in bits 15:0.
+    pub fn first_word(&self) -> u32 {
         self.0.u32(0).load(Ordering::Acquire)
     }
 

@@ -8,7 +8,7 @@ mod memory;
 mod node;
 mod words;
 
-pub(super) use channel::{Channel, Preemption};
+pub(super) use channel::{Channel, Choice};
 pub(super) use memory::{Doorbell, GpuMemory, Mapping, Space, allocate};
-pub(super) use node::{Nodes, Unopened};
+pub(super) use node::{Nodes, Unopened, lacking, unless_lacking};
 pub(super) use words::{release, set_classes, set_windows};

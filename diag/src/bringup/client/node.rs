@@ -8,21 +8,37 @@ use std::sync::Arc;
 use anyhow::ensure;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nvgpu_sys::{Ioctl, Sys, call};
+use nvgpu_sys::{Ioctl, IoctlError, MEMORY_NODE, Sys, call, open_nvmap};
 
 /// Control node of the integrated GPU.
 const CTRL: &CStr = c"/dev/nvgpu/igpu0/ctrl";
-/// The allocator's.
-const NVMAP: &CStr = c"/dev/nvmap";
+
+/// The one node that is there before the GPU has started. Opening it changes nothing, writing to it powers the
+/// GPU up or down (source: os/linux/power_ops.c, r36.4.3).
+const POWER: &CStr = c"/dev/nvgpu/igpu0/power";
 
 /// A node cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("{} cannot be opened", path.to_string_lossy())]
+#[error("{} cannot be opened{}", path.to_string_lossy(), if *only_power { ALONE } else { "" })]
 pub struct Unopened {
     path: &'static CStr,
+    /// Whether the driver is there and has made no node but `power`: the GPU did not start.
+    pub only_power: bool,
     /// Why.
     #[source]
     pub errno: Errno,
+}
+
+/// What that means.
+const ALONE: &str = ", and /dev/nvgpu/igpu0/power is there: the driver is loaded, and the GPU's firmware did not \
+                     start";
+
+/// Whether a node is there, also for those who may not open it.
+fn is_there(sys: &Arc<dyn Sys>, path: &CStr) -> bool {
+    match sys.open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC) {
+        Ok(fd) => sys.close(fd).is_ok(),
+        Err(errno) => matches!(errno, Errno::EACCES | Errno::EPERM),
+    }
 }
 
 /// An open descriptor, closed through what it was opened through.
@@ -33,9 +49,12 @@ pub struct Fd {
 }
 
 impl Fd {
-    fn open(sys: &Arc<dyn Sys>, path: &'static CStr) -> anyhow::Result<Self> {
-        let fd = sys.open(path, OFlag::O_RDWR | OFlag::O_CLOEXEC);
-        let fd = fd.map_err(|errno| Unopened { path, errno })?;
+    fn opened(sys: &Arc<dyn Sys>, path: &'static CStr, fd: Result<OwnedFd, Errno>) -> anyhow::Result<Self> {
+        let fd = fd.map_err(|errno| Unopened {
+            path,
+            only_power: errno == Errno::ENOENT && path == CTRL && is_there(sys, POWER),
+            errno,
+        })?;
         Ok(Self { fd: ManuallyDrop::new(fd), sys: sys.clone() })
     }
 
@@ -66,6 +85,21 @@ impl Fd {
     }
 }
 
+/// The request that the driver does not have, or not in this form, if that is why it was refused: one that work
+/// can do without costs no step.
+pub fn lacking(error: &anyhow::Error) -> Option<&'static str> {
+    let refused = error.downcast_ref::<IoctlError>()?;
+    matches!(refused.errno, Errno::ENOTTY | Errno::EINVAL).then_some(refused.name)
+}
+
+/// The answer of a request that work can do without; `None` where the driver does not have it.
+pub fn unless_lacking<T>(answer: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+    match answer {
+        Err(error) if lacking(&error).is_some() => Ok(None),
+        other => other.map(Some),
+    }
+}
+
 impl AsFd for Fd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -91,6 +125,9 @@ pub struct Nodes {
 impl Nodes {
     /// Opens both.
     pub fn open(sys: &Arc<dyn Sys>) -> anyhow::Result<Self> {
-        Ok(Self { ctrl: Fd::open(sys, CTRL)?, nvmap: Fd::open(sys, NVMAP)? })
+        Ok(Self {
+            ctrl: Fd::opened(sys, CTRL, sys.open(CTRL, OFlag::O_RDWR | OFlag::O_CLOEXEC))?,
+            nvmap: Fd::opened(sys, MEMORY_NODE, open_nvmap(&**sys))?,
+        })
     }
 }

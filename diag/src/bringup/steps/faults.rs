@@ -1,15 +1,17 @@
 //! Step 19: what the driver and the library report of things that go wrong.
 
 use std::fmt::Write;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use hcq::{Args, Device, Error, FaultKind, FaultReport, LaunchConfig};
-use nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT;
+use nix::errno::Errno;
+use nvgpu_sys::{IoctlError, NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT};
 
 use super::kernel::{LIMIT, fill};
-use super::submission::Client;
-use crate::bringup::client::release;
+use super::submission::{Client, WITHOUT};
+use crate::bringup::client::{Channel, Nodes, release, unless_lacking};
 use crate::bringup::kernels::arch;
 use crate::bringup::outcome::Notes;
 use crate::bringup::rig::{Platform, Rig};
@@ -17,6 +19,9 @@ use crate::provoke::{Kind, cubin};
 
 /// How long the driver may take to report a fault.
 const REPORT: Duration = Duration::from_secs(10);
+/// How long the driver may take from the notifier to the end of its recovery, and to its log's lines: each
+/// line of a serial console takes milliseconds.
+const RECOVERY: Duration = Duration::from_secs(1);
 /// An address that nothing is mapped at, in the part for buffers.
 const UNMAPPED: u64 = 0xfc_0000_0000;
 /// How far inside the window its load is.
@@ -27,51 +32,106 @@ pub fn faults(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
         host_fault(rig, notes).context("a semaphore at an unmapped address")?;
         fill(&rig.device()?, (1, 32), 1).context("a new device after it")?;
     }
+    let has_records = has_records(rig, notes)?;
     for kind in [Kind::Unmapped, Kind::Misaligned, Kind::Window, Kind::Trap] {
         let report = provoke(rig, kind).with_context(|| format!("{kind}: a kernel {}", kind.does()))?;
-        check(kind, &report).with_context(|| format!("{kind}: reported as: {report}"))?;
-        notes.fact(kind.name(), summary(&report));
-        if kind == Kind::Unmapped && report.address.is_none() {
-            notes.warn("the address of the MMU's fault is not known: the kernel log may not be read");
+        if has_records {
+            check(kind, &report).with_context(|| format!("{kind}: reported as: {report}"))?;
         }
+        describe(kind, &report, rig, notes);
         fill(&rig.device()?, (1, 32), 1).with_context(|| format!("a new device after {kind}"))?;
     }
+    if rig.platform == Platform::Nvgpu && rig.logged().is_none() {
+        notes.unseen("the kernel log: address and channel of the MMU's faults");
+    }
     Ok(())
+}
+
+/// Whether the driver shows the records of SMs; a fault's kind is not known without.
+fn has_records(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<bool> {
+    if rig.platform == Platform::Desktop {
+        return Ok(true);
+    }
+    let nodes = Nodes::open(&rig.sys)?;
+    let group = Channel::group(&nodes)?;
+    // Anything but a request that is not there is for the faults to show.
+    match nvgpu_sys::sm_error_state(&*rig.sys, group.as_fd(), 0) {
+        Err(error @ IoctlError { name, errno: Errno::ENOTTY, .. }) => {
+            let found = format!("{:#}", anyhow::Error::from(error));
+            let expected = "an answer; without it the kind of a kernel's fault and its SM are not known";
+            notes.judge(name, found, false, expected, WITHOUT);
+            Ok(false)
+        }
+        _ => Ok(true),
+    }
+}
+
+/// Calls `look` until it finds something, for as long as a recovery may take.
+fn poll<T>(mut look: impl FnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<Option<(T, Duration)>> {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look()? {
+            return Ok(Some((found, began.elapsed())));
+        }
+        if began.elapsed() > RECOVERY {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// The host engine writes where nothing is mapped: the driver's report, without the library.
 fn host_fault(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     let before = rig.logged();
-    let mut client = Client::ready(rig, notes)?;
-    ensure!(!client.channel.is_stopped()?, "GET_TIMEDOUT is 1 before anything happened");
+    let mut client = Client::working(rig)?;
+    let is_stopped = |channel: &Channel| unless_lacking(channel.is_stopped());
+    let before_it = is_stopped(&client.channel)?;
+    ensure!(before_it != Some(true), "GET_TIMEDOUT is 1 before anything happened");
     client.channel.submit(&client.doorbell, &release(UNMAPPED, 1))?;
     let began = Instant::now();
     let code = loop {
         if let Some(code) = client.channel.error() {
-            break code;
+            break code.to_string();
+        }
+        if !client.channel.posts_errors() && is_stopped(&client.channel)? == Some(true) {
+            break "none: the driver takes no notifier".to_owned();
         }
         ensure!(began.elapsed() < REPORT, "no error notifier within {REPORT:?}");
         std::thread::yield_now();
     };
     notes.fact("host", format!("notifier {code} after {:.1} ms", began.elapsed().as_secs_f64() * 1e3));
-    ensure!(code == NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT, "notifier {code} instead of 31");
-    ensure!(client.channel.is_stopped()?, "GET_TIMEDOUT is 0 after the fault");
-    let lines = rig.logged_since(&before);
-    let Some(line) = lines.iter().find(|line| line.contains("fault addr:")) else {
-        if rig.logged().is_some() {
-            notes.warn("the kernel log has no line of the MMU's fault");
-        }
-        return Ok(());
-    };
-    let field =
-        |name: &str| line.split_once(name).map(|(_, rest)| rest.trim_start().split(',').next().unwrap_or(""));
-    let (address, channel) = (field("fault addr:").unwrap_or(""), field("ch id:").unwrap_or(""));
-    ensure!(address == format!("{UNMAPPED:#x}"), "the log has address {address} instead of {UNMAPPED:#x}");
-    ensure!(
-        channel == client.channel.id().to_string(),
-        "the log has channel {channel} instead of {}",
-        client.channel.id()
+    notes.expect(
+        "notifier",
+        code,
+        NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT,
+        "include/uapi/linux/nvgpu.h, r36.4.3; the first of several reports stays (hal/init/hal_ga10b.c)",
     );
+    let stopped = match before_it {
+        Some(_) => poll(|| Ok((is_stopped(&client.channel)? == Some(true)).then_some(())))?,
+        None => None,
+    };
+    notes.judge(
+        "GET_TIMEDOUT",
+        match (before_it, stopped) {
+            (None, _) => "the driver does not have it".to_owned(),
+            (_, Some(((), after))) => format!("1, {:.1} ms after the notifier", after.as_secs_f64() * 1e3),
+            (_, None) => format!("0 for {RECOVERY:?} after the notifier"),
+        },
+        stopped.is_some(),
+        "1, some time after the notifier",
+        "os/linux/linux-channel.c and hal/rc/rc_gv11b.c, r36.4.3",
+    );
+    if rig.logged().is_none() {
+        return Ok(());
+    }
+    let line = poll(|| Ok(rig.logged_since(&before).into_iter().find(|line| line.contains("fault addr:"))))?;
+    let line = line.map(|(line, _)| line).unwrap_or_default();
+    let field = |name: &str| line.split_once(name).and_then(|(_, rest)| rest.trim_start().split(',').next());
+    let (address, channel) = (field("fault addr:"), field("ch id:"));
+    const SOURCE: &str = "the line [MMU FAULT] of hal/fb/fb_mmu_fault_gv11b_fusa.c, r36.4.3";
+    let none = "no line of the fault";
+    notes.expect("address in the kernel log", address.unwrap_or(none), format!("{UNMAPPED:#x}"), SOURCE);
+    notes.expect("channel in the kernel log", channel.unwrap_or(none), client.channel.id(), SOURCE);
     Ok(())
 }
 
@@ -102,18 +162,37 @@ fn launch(device: &Device, kind: Kind) -> Result<(), Error> {
     queue.submit()?.wait(LIMIT)
 }
 
+/// Whether a fault is reported as what it is, where no report of another unit can come first.
 fn check(kind: Kind, report: &FaultReport) -> anyhow::Result<()> {
     match kind {
-        Kind::Unmapped => {
-            ensure!(matches!(report.kind, FaultKind::Mmu { .. }), "not a fault of the MMU");
-            ensure!(report.address.is_none_or(|a| a.raw() < 4096), "another address than 0");
-        }
+        Kind::Unmapped => {}
         Kind::Misaligned => ensure!(report.kind == FaultKind::MisalignedAddress, "not a misaligned address"),
         Kind::Window => ensure!(report.kind == FaultKind::InvalidAddressSpace, "not a window"),
         // How ga10b reports it is not known yet: any SM's record will do.
         _ => ensure!(!report.raw.sms.is_empty(), "no SM has a record"),
     }
     Ok(())
+}
+
+/// Writes down what is known of a fault.
+fn describe(kind: Kind, report: &FaultReport, rig: &Rig<'_>, notes: &mut Notes) {
+    notes.fact(kind.name(), summary(report));
+    // A desktop GPU has no such notifiers, and no second unit that reports first.
+    if kind != Kind::Unmapped || rig.platform == Platform::Desktop {
+        return;
+    }
+    const SOURCE: &str = "the SM's exception can come before the MMU's report, without its address: \
+                          common/gr/gr_intr.c, r36.4.3";
+    let expected = NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT;
+    notes.expect("unmapped, notifier", report.raw.notifier, expected, SOURCE);
+    let is_mmu = matches!(report.kind, FaultKind::Mmu { .. });
+    let found = if is_mmu { "the MMU's fault".to_owned() } else { report.kind.to_string() };
+    notes.judge("unmapped, reported as", found, is_mmu, "the MMU's fault", SOURCE);
+    if rig.logged().is_some() {
+        let address = report.address.map(|address| address.raw());
+        let found = address.map_or("not known".to_owned(), |address| format!("{address:#x}"));
+        notes.judge("unmapped, address", found, address.is_some_and(|a| a < 4096), "0x0", SOURCE);
+    }
 }
 
 /// What is known of a fault, with the raw registers.

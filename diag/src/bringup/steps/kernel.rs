@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use hcq::{Args, Device, LaunchConfig};
+use hcq::{Args, Device, LaunchConfig, Release};
 
 use crate::bringup::kernels::{Kernels, words};
 use crate::bringup::outcome::Notes;
@@ -57,8 +57,9 @@ pub fn copies(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
 }
 
 pub fn first_kernel(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
-    let host =
-        rig.device_with(|options| (options.chain_launches, options.release_in_launch) = (false, false))?;
+    let host = rig.device_with(|options| {
+        (options.chain_launches, options.profile.release) = (false, Some(Release::Host));
+    })?;
     fill(&host, (1, 32), 0x1234_5678).context("the host signals the end")?;
     notes.fact("the host signals the end", "one block stored its words");
     let own = rig.device()?;

@@ -1,5 +1,6 @@
 //! Runs one step against a rig.
 
+mod answer;
 mod coherency;
 mod driver;
 mod faults;
@@ -8,18 +9,29 @@ mod lifetime;
 mod memory;
 mod model;
 mod submission;
+mod trial;
+
+pub use trial::try_settings;
 
 use std::time::Instant;
 
 use nix::errno::Errno;
 
+use answer::refused;
+
 use crate::bringup::client::Unopened;
+use crate::bringup::llm_demo::{INSTALL, LlmDemo, NOT_INSTALLED};
 use crate::bringup::outcome::{Notes, Status, StepResult};
-use crate::bringup::plan::Step;
+use crate::bringup::plan::{Step, WITH_MODEL};
 use crate::bringup::rig::{Platform, Rig};
 
 /// Most lines of the kernel log that a result holds.
 const LOG_LINES: usize = 64;
+
+/// What a driver of another release is asked for.
+const OTHER_RELEASE: &str = "nvgpu or nvmap of another release, without this request: L4T r36.2 to r36.4.3 (JetPack 6) \
+                             have it, r35 and older (JetPack 5) lack some that work needs; `nvdiag doctor` \
+                             names the release";
 
 /// What stands for the work of each step, by its number.
 type Work = fn(&Rig<'_>, &mut Notes) -> anyhow::Result<()>;
@@ -52,8 +64,8 @@ const WORK: [Work; 21] = [
 /// Runs a step in this process.
 #[must_use]
 pub fn run(step: &Step, rig: &Rig<'_>) -> StepResult {
-    if let Some(why) = step.skipped_on(rig.platform) {
-        return StepResult::skipped(step.number, step.title, why);
+    if let Some(result) = left_out(step, rig.platform, rig.llm_demo.as_ref()) {
+        return result;
     }
     let before = rig.logged();
     let (began, mut notes) = (Instant::now(), Notes::default());
@@ -62,13 +74,18 @@ pub fn run(step: &Step, rig: &Rig<'_>) -> StepResult {
     let seconds = began.elapsed().as_secs_f64();
     let mut log = rig.logged_since(&before);
     log.truncate(LOG_LINES);
-    let failure = match done {
-        Some(Ok(())) => None,
-        Some(Err(error)) => Some((format!("{error:#}"), remedy(step, rig.platform, &error))),
-        None => Some(("there is no such step".to_owned(), step.remedy.to_owned())),
+    let unseen = notes.take_unseen();
+    let (status, why) = match done {
+        Some(Ok(())) => match unseen {
+            None => (Status::Passed, None),
+            Some(what) => (Status::Unseen, Some((what, rig.log_remedy.to_owned()))),
+        },
+        Some(Err(error)) => {
+            (Status::Failed, Some((format!("{error:#}"), remedy(step, rig.platform, &error))))
+        }
+        None => (Status::Failed, Some(("there is no such step".to_owned(), step.if_not()))),
     };
-    let status = if failure.is_some() { Status::Failed } else { Status::Passed };
-    let (reason, remedy) = failure.unzip();
+    let (reason, remedy) = why.unzip();
     StepResult {
         number: step.number,
         title: step.title.to_owned(),
@@ -79,6 +96,17 @@ pub fn run(step: &Step, rig: &Rig<'_>) -> StepResult {
         remedy,
         log,
     }
+}
+
+/// The result of a step that has nothing to do on a platform, or that lacks its program.
+#[must_use]
+pub fn left_out(step: &Step, platform: Platform, llm_demo: Option<&LlmDemo>) -> Option<StepResult> {
+    if let Some(why) = step.skipped_on(platform) {
+        return Some(StepResult::skipped(step.number, step.title, why));
+    }
+    let lacks = WITH_MODEL.contains(&step.number) && llm_demo.is_none();
+    let skipped = lacks.then(|| StepResult::skipped(step.number, step.title, NOT_INSTALLED))?;
+    Some(StepResult { remedy: Some(INSTALL.to_owned()), ..skipped })
 }
 
 /// The result of a step that means nothing after those before it.
@@ -109,6 +137,11 @@ fn remedy(step: &Step, platform: Platform, error: &anyhow::Error) -> String {
              --device sim runs the steps on the software ga10b"
                 .to_owned()
         }
+        (Platform::Nvgpu, Some(Errno::ENOENT)) if has_only_power(error) => {
+            "the GPU's firmware did not start (`ACR bootstrap failed` in the kernel log): switch the power off \
+             and on again, a warm reboot may not do; then `nvdiag doctor`"
+                .to_owned()
+        }
         (Platform::Nvgpu, Some(Errno::ENOENT)) => {
             "a node of the driver is missing: no Jetson, or a driver that is not loaded (`sudo modprobe nvgpu`, \
              then `nvdiag doctor`); --device sim runs the steps on the software ga10b"
@@ -119,10 +152,12 @@ fn remedy(step: &Step, platform: Platform, error: &anyhow::Error) -> String {
              names the node's group"
                 .to_owned()
         }
-        _ => match hint(error) {
-            Some(hint) => format!("{}; {hint}", step.remedy),
-            None => step.remedy.to_owned(),
-        },
+        (Platform::Nvgpu, None) if refused(error) == Some(Errno::ENOTTY) => OTHER_RELEASE.to_owned(),
+        _ => {
+            let busy = step.busy.filter(|_| refused(error) == Some(Errno::EBUSY));
+            let own = busy.unwrap_or(step.remedy);
+            hint(error).map_or(own.to_owned(), |hint| format!("{own}; {hint}"))
+        }
     }
 }
 
@@ -134,10 +169,12 @@ fn unopened(error: &anyhow::Error) -> Option<Errno> {
     })
 }
 
+/// Whether the driver has made no node but `power`.
+fn has_only_power(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.downcast_ref::<Unopened>().is_some_and(|unopened| unopened.only_power))
+}
+
 /// What the library says to try.
 fn hint(error: &anyhow::Error) -> Option<&'static str> {
-    error.chain().find_map(|cause| match cause.downcast_ref::<ga10b_llm::Error>() {
-        Some(ga10b_llm::Error::Device(error)) => error.hint(),
-        _ => cause.downcast_ref::<hcq::Error>()?.hint(),
-    })
+    error.chain().find_map(|cause| cause.downcast_ref::<hcq::Error>()?.hint())
 }

@@ -12,9 +12,9 @@ use nvdiag::doctor::{Surroundings, examine};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::cmd::doctor::Files;
 use crate::cmd::info;
 use crate::cmd::kernel_log as source;
+use crate::cmd::machine_files::Files;
 
 /// Most lines of the kernel log in the file.
 const LINES: usize = 2000;

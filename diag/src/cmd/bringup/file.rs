@@ -1,8 +1,9 @@
-//! The file of the report: there before the first step, and complete up to the last one at any time.
+//! The files that are left. That of the report is there before the first step, and complete up to the last one
+//! at any time.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -10,42 +11,17 @@ use nvdiag::bringup::bundle;
 use nvdiag::bringup::report::Bringup;
 
 use super::collect;
+use crate::cmd::input::open_regular;
 
-/// The file, open.
+/// A file, open.
 #[derive(Debug)]
-pub struct ReportFile {
+pub struct OutputFile {
     path: PathBuf,
     file: File,
 }
 
 /// Names of this program's own streams, whatever a machine has there.
 const STREAMS: [&str; 2] = ["/dev/stdout", "/dev/stderr"];
-
-/// What a file is that is none of the regular ones.
-fn kind(metadata: &std::fs::Metadata) -> &'static str {
-    let kind = metadata.file_type();
-    match () {
-        () if kind.is_dir() => "a folder",
-        () if kind.is_fifo() => "a pipe",
-        () if kind.is_socket() => "a socket",
-        () => "a device",
-    }
-}
-
-/// Opens a file, and refuses what is none: a pipe without a peer would wait for one.
-pub fn open_regular(path: &Path, options: &mut OpenOptions) -> anyhow::Result<File> {
-    let is_none = |metadata: &std::fs::Metadata| {
-        format!("{} is {}, and no regular file", path.display(), kind(metadata))
-    };
-    if let Ok(metadata) = std::fs::metadata(path) {
-        ensure!(metadata.is_file(), is_none(&metadata));
-    }
-    // It may have become another one since.
-    let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
-    let metadata = file.metadata()?;
-    ensure!(metadata.is_file(), is_none(&metadata));
-    Ok(file)
-}
 
 /// Whether a file of that name lies in `/dev`, but for its folder of shared memory.
 fn is_in_dev(path: &Path) -> bool {
@@ -55,10 +31,10 @@ fn is_in_dev(path: &Path) -> bool {
     folder.starts_with("/dev") && !folder.starts_with("/dev/shm")
 }
 
-impl ReportFile {
-    /// The file that the user named, whose content it replaces.
-    pub fn named(path: &Path) -> anyhow::Result<Self> {
-        ensure!(path != Path::new("-"), "-o takes a file's name; one that is called - is ./-");
+impl OutputFile {
+    /// The file that the user named by an option, whose content it replaces.
+    pub fn named(path: &Path, option: &str) -> anyhow::Result<Self> {
+        ensure!(path != Path::new("-"), "{option} takes a file's name; one that is called - is ./-");
         let cannot = || format!("cannot write {}", path.display());
         let printed =
             || format!("{} takes what this command prints; the file needs another name", path.display());
@@ -81,13 +57,13 @@ impl ReportFile {
     }
 
     /// A file of the usual name, with a number if there is one of that name already.
-    pub fn usual(results: &Bringup) -> anyhow::Result<Self> {
+    pub fn usual(kind: &str, results: &Bringup, extension: &str) -> anyhow::Result<Self> {
         let day = results.date.get(..10).unwrap_or("undated");
-        let stem = format!("bringup-{}-{day}", collect::file_name(&results.host));
+        let stem = format!("{kind}-{}-{day}", collect::file_name(&results.host));
         for number in 1_u32.. {
             let path = PathBuf::from(match number {
-                1 => format!("{stem}.tar.gz"),
-                _ => format!("{stem}-{number}.tar.gz"),
+                1 => format!("{stem}.{extension}"),
+                _ => format!("{stem}-{number}.{extension}"),
             });
             match File::create_new(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -103,12 +79,19 @@ impl ReportFile {
         &self.path
     }
 
-    /// Replaces what it holds, on the disk: the machine may stop in the next step.
+    /// Replaces what it holds by those entries, on the disk: the machine may stop in the next step.
     pub fn write(&mut self, entries: &[(&str, Vec<u8>)]) -> anyhow::Result<()> {
         let mut bytes = Vec::new();
-        let written = bundle::pack(entries, &mut bytes)
-            .and_then(|()| self.file.seek(SeekFrom::Start(0)))
-            .and_then(|_| self.file.write_all(&bytes))
+        bundle::pack(entries, &mut bytes).context("cannot pack the report")?;
+        self.replace(&bytes)
+    }
+
+    /// Replaces what it holds, on the disk.
+    pub fn replace(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        let written = self
+            .file
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| self.file.write_all(bytes))
             .and_then(|()| self.file.set_len(bytes.len() as u64))
             .and_then(|()| self.file.sync_data());
         written.with_context(|| format!("cannot write {}", self.path.display()))

@@ -1,46 +1,59 @@
 //! `nvdiag bringup`: the first hour with a machine, step by step.
 
-mod child;
+mod bisect;
 mod collect;
 mod file;
 mod interrupt;
+mod text;
+mod twice;
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::Context;
-use hcq::{DeviceOptions, Selector};
+use anyhow::{Context, ensure};
+use hcq::{DeviceOptions, Profile, Selector};
 use nix::sys::signal::Signal;
 use nvdiag::Report;
-use nvdiag::bringup::outcome::{Figure, Status, StepResult};
-use nvdiag::bringup::plan::{self, STEPS, Step};
+use nvdiag::bringup::figures::{self, Measured};
+use nvdiag::bringup::llm_demo::{LlmDemo, NOT_INSTALLED};
+use nvdiag::bringup::outcome::{Status, StepResult};
+use nvdiag::bringup::plan::{self, STEPS, Step, WITH_MODEL};
+use nvdiag::bringup::process::{self, Ended};
 use nvdiag::bringup::report::{Bringup, Interruption, print_step};
 use nvdiag::bringup::rig::{Platform, Rig};
-use nvdiag::bringup::{bundle, figures, steps};
+use nvdiag::bringup::{bundle, steps};
 use nvdiag::doctor::{self, examine};
 
-use crate::cmd::doctor::Files;
 use crate::cmd::finding::{Finding, show};
-use child::{Child, Ended};
-use file::{ReportFile, open_regular};
+use crate::cmd::input::open_regular;
+use crate::cmd::machine_files::Files;
+use file::OutputFile;
 use interrupt::Interrupts;
+use text::Text;
 
 /// Bring up a machine: 21 numbered steps from the driver's nodes to a language model, each with its remedy.
 ///
-/// Each step says what it proves, what was expected and found, and what to try where that differs. The
+/// Each step says what it proves, what was expected and found, and what to try where that differs. A step
+/// fails where work is not done; what else differs is a fact, marked with `!`. The
 /// command stops where what is left would mean nothing. Each step runs in a process of its own, with a
-/// deadline. At the end one file is written that can be attached to a report; what it holds is printed first.
+/// deadline. At the end settings are tried one by one, and those that this board works with written to a
+/// profile; and one file is written that can be attached to a report, what it holds is printed first.
+///
+/// Steps 20 and 21 and figures of a language model are the work of llm-demo: the one in the folder of nvdiag, else
+/// in PATH. Where it is not installed they are not run, which is no failure.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   nvdiag bringup                       all steps, then bringup-<machine>-<date>.tar.gz
   nvdiag bringup --list                what the steps are
   nvdiag bringup --only 14             one step again
   nvdiag bringup --from 17 --soak 3600 the last steps, an hour of the last one
+  nvdiag bringup --bisect              which settings work, and the profile for HCQ_PROFILE
   nvdiag bringup --read FILE           show a file that somebody else's machine left
 
-Exit codes: 0 every step that ran passed; 1 a step failed; 2 bad usage, or the file cannot be read or written; \
+Exit codes: 0 no step failed; 1 a step failed, or no settings work; 2 bad usage, or the file cannot be read or written; \
                         128 and the number of the signal that interrupted it.")]
 pub struct Args {
     /// Which driver: nvgpu (a Jetson's), rm (a desktop GPU), sim (the software ga10b), auto (the driver that
@@ -53,11 +66,17 @@ pub struct Args {
     /// Run this step alone, and write no file.
     #[arg(long, value_name = "N", conflicts_with = "from", value_parser = clap::value_parser!(u32).range(1..=STEPS.len() as i64))]
     only: Option<u32>,
+    /// Try settings alone, without the steps: which of them this board works with.
+    #[arg(long, conflicts_with_all = ["from", "only", "list", "soak", "read"])]
+    bisect: bool,
+    /// Where the profile goes [default: bringup-profile-<machine>-<date>.txt].
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "list", "read"])]
+    profile: Option<PathBuf>,
     /// Print the steps, and do nothing.
     #[arg(long)]
     list: bool,
     /// How long the last step loads the GPU [default: 60; 3 on the software ga10b].
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=7 * 86_400))]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     soak: Option<u64>,
     /// Where the file goes [default: bringup-<machine>-<date>.tar.gz].
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["no_report", "only"])]
@@ -74,12 +93,18 @@ pub struct Args {
     /// Run one step here, and print its result for the process that asked.
     #[arg(long, hide = true, value_name = "N")]
     step_here: Option<u32>,
+    /// Try these settings here, and print what came of it.
+    #[arg(long, hide = true, value_name = "PROFILE")]
+    cell_here: Option<Profile>,
     /// Measure the figures here.
     #[arg(long, hide = true)]
     figures_here: bool,
-    /// End when this process ends, which is the parent.
-    #[arg(long, hide = true, value_name = "PID")]
-    parent: Option<i32>,
+}
+
+/// How long the last step may load the GPU.
+fn seconds(text: &str) -> Result<u64, &'static str> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=7 * 86_400).contains(seconds));
+    seconds.ok_or("whole seconds, 1 to 604800 (a week), are expected")
 }
 
 /// A name that tells something.
@@ -120,14 +145,17 @@ impl Args {
         if self.list {
             return list(json, out);
         }
-        if let Some(parent) = self.parent {
-            interrupt::end_with(parent)?;
-        }
         let driver = chosen(self.device);
         if let Some(number) = self.step_here {
             let step = plan::find(number).context("there is no such step")?;
             let result = self.with_rig(driver, |rig| Ok(steps::run(step, rig)))?;
             serde_json::to_writer(&mut *out, &result)?;
+            return Ok(Finding::Clean);
+        }
+        if let Some(settings) = self.cell_here {
+            let conservative = DeviceOptions::from_env()?.conservative == Some(true);
+            let cell = self.with_rig(driver, |rig| Ok(steps::try_settings(rig, settings, conservative)))?;
+            serde_json::to_writer(&mut *out, &cell)?;
             return Ok(Finding::Clean);
         }
         if self.figures_here {
@@ -153,6 +181,7 @@ impl Args {
             }
             real => Rig::own(platform(real), &files, Box::new(collect::kernel_log)),
         };
+        rig.llm_demo = LlmDemo::installed();
         if let Some(seconds) = self.soak {
             rig.soak = Duration::from_secs(seconds);
         }
@@ -161,27 +190,38 @@ impl Args {
 
     fn all(&self, driver: Selector, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         check_settings(driver)?;
+        ensure!(
+            !self.bisect || platform(driver) == Platform::Nvgpu,
+            "the settings of --bisect are those of nvgpu, a Jetson's driver; --device {driver} has none of them"
+        );
         let interrupts = Interrupts::hear()?;
         let mut results = self.begin(driver);
         // Before anything runs: an hour's work is not to be lost to a folder that is not there.
-        let mut report = match (self.only.is_some() || self.no_report, &self.output) {
-            (true, _) => None,
-            (false, Some(path)) => Some(ReportFile::named(path)?),
-            (false, None) => Some(ReportFile::usual(&results)?),
+        let mut report = match &self.output {
+            Some(path) => Some(OutputFile::named(path, "-o")?),
+            None if self.only.is_some() || self.bisect || self.no_report => None,
+            None => Some(OutputFile::usual("bringup", &results, "tar.gz")?),
         };
+        let profile = self.profile.as_deref().map(bisect::profile_file).transpose()?;
         // Complete from here on, even if nothing can be printed.
-        save(&mut results, &mut report, Some(self.from.unwrap_or(1)))?;
+        save(&mut results, &mut report, (!self.bisect).then_some(self.from.unwrap_or(1)))?;
         results.interrupted = None;
         let mut text = Text { out, on: !json, has_file: report.is_some(), failed: None };
         text.print(|out| results.print_head(out))?;
-        let run = Run { args: self, driver, interrupts: &interrupts };
-        run.steps(&mut results, &mut report, &mut text)?;
-        // Figures of a GPU that computes wrong mean nothing.
-        let works = results.steps.iter().any(|step| step.number == 20 && step.status == Status::Passed);
-        if works && self.only.is_none() && results.interrupted.is_none() {
-            run.figures(&mut results, &mut report, &mut text)?;
+        let run = Run { args: self, driver, interrupts: &interrupts, llm_demo: LlmDemo::installed() };
+        if !self.bisect {
+            run.steps(&mut results, &mut report, &mut text)?;
+        }
+        if self.tries_settings(driver, &results) {
+            run.settings(&mut results, &mut report, &mut text)?;
+        }
+        if computes(&results) && self.only.is_none() && results.interrupted.is_none() {
+            run.figures(&mut results, &mut report)?;
         }
         text.print(|out| results.print_end(out))?;
+        if profile.is_some() || !self.no_report {
+            bisect::write_profile(&results, profile, &mut text)?;
+        }
         if let Some(mut file) = report {
             finish(&mut file, driver, &results, &mut text)?;
         }
@@ -196,6 +236,16 @@ impl Args {
         Ok(signal.map_or(found, |signal| Finding::Program(128 + signal as u8)))
     }
 
+    /// Whether settings are tried: where one asks for it, or where a step has used them.
+    fn tries_settings(&self, driver: Selector, results: &Bringup) -> bool {
+        let used = results
+            .steps
+            .iter()
+            .any(|step| plan::WITH_SETTINGS.contains(&step.number) && step.status != Status::Skipped);
+        let is_whole = platform(driver) == Platform::Nvgpu && self.only.is_none();
+        self.bisect || used && is_whole && results.interrupted.is_none()
+    }
+
     /// What is known before the first step.
     fn begin(&self, driver: Selector) -> Bringup {
         Bringup {
@@ -206,9 +256,17 @@ impl Args {
             software: is_software(driver),
             interrupted: None,
             steps: vec![],
+            settings: None,
             figures: vec![],
+            unmeasured: None,
         }
     }
+}
+
+/// Whether the step of the language model found nothing wrong: figures of a GPU that computes wrong mean nothing.
+fn computes(results: &Bringup) -> bool {
+    let model = results.steps.iter().find(|step| step.number == *WITH_MODEL.start());
+    model.is_some_and(|step| step.status == Status::Passed || step.reason.as_deref() == Some(NOT_INSTALLED))
 }
 
 /// Refuses settings that no step could run with.
@@ -225,6 +283,7 @@ struct Run<'a> {
     args: &'a Args,
     driver: Selector,
     interrupts: &'a Interrupts,
+    llm_demo: Option<LlmDemo>,
 }
 
 impl Run<'_> {
@@ -232,7 +291,7 @@ impl Run<'_> {
     fn steps(
         &self,
         results: &mut Bringup,
-        report: &mut Option<ReportFile>,
+        report: &mut Option<OutputFile>,
         text: &mut Text<'_>,
     ) -> anyhow::Result<()> {
         let first = self.args.from.or(self.args.only).unwrap_or(1);
@@ -244,7 +303,7 @@ impl Run<'_> {
                 continue;
             }
             save(results, report, Some(step.number))?;
-            if let Some(notice) = step.notice.filter(|_| step.skipped_on(platform(self.driver)).is_none()) {
+            if let Some(notice) = step.notice.filter(|_| self.left_out(step).is_none()) {
                 text.print(|out| writeln!(out, "    step {} {notice}", step.number))?;
             }
             let result = match self.step(step)? {
@@ -262,53 +321,66 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn figures(
-        &self,
-        results: &mut Bringup,
-        report: &mut Option<ReportFile>,
-        text: &mut Text<'_>,
-    ) -> anyhow::Result<()> {
+    fn figures(&self, results: &mut Bringup, report: &mut Option<OutputFile>) -> anyhow::Result<()> {
         save(results, report, None)?;
         let ended = self.child(&["--figures-here"], Duration::from_secs(300), None)?;
         results.interrupted = None;
         match ended {
-            Ended::Printed(bytes) => results.figures = serde_json::from_slice::<Vec<Figure>>(&bytes)?,
+            Ended::Printed(bytes) => {
+                let Measured { figures, unmeasured } = serde_json::from_slice(&bytes)?;
+                (results.figures, results.unmeasured) = (figures, unmeasured);
+            }
             Ended::Interrupted(signal) => {
                 let signal = Some(signal.as_str().to_owned());
                 results.interrupted = Some(Interruption { step: None, signal });
             }
-            other => text.print(|out| writeln!(out, "no figures: {}", other.reason()))?,
+            other => results.unmeasured = Some(other.reason()),
         }
+        Ok(())
+    }
+
+    /// Tries settings until it is known which to use, or a signal comes.
+    fn settings(
+        &self,
+        results: &mut Bringup,
+        report: &mut Option<OutputFile>,
+        text: &mut Text<'_>,
+    ) -> anyhow::Result<()> {
+        let child = |settings: Profile, conservative: bool| {
+            let variable = (DeviceOptions::CONSERVATIVE, if conservative { "1" } else { "0" });
+            self.child(&["--cell-here", &settings.to_string()], bisect::DEADLINE, Some(variable))
+        };
+        let mut keep = |table| {
+            results.settings = Some(table);
+            save(results, report, None)
+        };
+        let (table, signal) = bisect::search(&child, &mut keep, text)?;
+        results.settings = Some(table);
+        results.interrupted =
+            signal.map(|signal| Interruption { step: None, signal: Some(signal.as_str().to_owned()) });
         Ok(())
     }
 
     /// Runs a step in a process of its own: first with its variable, if it has one.
     fn step(&self, step: &Step) -> anyhow::Result<Outcome> {
-        if let Some(why) = step.skipped_on(platform(self.driver)) {
-            return Ok(Outcome::Done(StepResult::skipped(step.number, step.title, why)));
+        if let Some(result) = self.left_out(step) {
+            return Ok(Outcome::Done(result));
         }
         let Some((variable, value)) = step.first_with else { return self.once(step, None) };
         let with = match self.once(step, Some((variable, value)))? {
             Outcome::Done(result) => result,
             interrupted => return Ok(interrupted),
         };
-        let setting = format!("{variable}={value}");
-        if with.status == Status::Failed {
-            let reason = with.reason.map(|reason| format!("with {setting}: {reason}"));
-            return Ok(Outcome::Done(StepResult { reason, ..with }));
-        }
-        let mut without = match self.once(step, None)? {
+        let without = match self.once(step, None)? {
             Outcome::Done(result) => result,
             interrupted => return Ok(interrupted),
         };
-        without.seconds += with.seconds;
-        match without.status {
-            Status::Failed => {
-                without.reason = without.reason.map(|r| format!("{r} (with {setting} it passes)"))
-            }
-            _ => without.notes.fact(&setting, "passes too"),
-        }
-        Ok(Outcome::Done(without))
+        let setting = twice::setting(variable, value, std::env::var_os(Profile::VARIABLE).as_deref());
+        Ok(Outcome::Done(twice::both(&setting, with, without)))
+    }
+
+    fn left_out(&self, step: &Step) -> Option<StepResult> {
+        steps::left_out(step, platform(self.driver), self.llm_demo.as_ref())
     }
 
     fn once(&self, step: &Step, with: Option<(&str, &str)>) -> anyhow::Result<Outcome> {
@@ -329,19 +401,18 @@ impl Run<'_> {
             other => other.reason(),
         };
         let lost = StepResult::skipped(step.number, step.title, reason);
-        let remedy = Some(step.remedy.to_owned());
+        let remedy = Some(step.if_not());
         let log = collect::last_lines(self.driver);
         Ok(Outcome::Done(StepResult { status: Status::Failed, seconds, remedy, log, ..lost }))
     }
 
     fn child(&self, args: &[&str], deadline: Duration, with: Option<(&str, &str)>) -> anyhow::Result<Ended> {
-        let mut all = vec!["bringup".to_owned(), "--device".to_owned(), self.driver.to_string()];
-        all.extend(["--parent".to_owned(), std::process::id().to_string()]);
-        all.extend(args.iter().map(|arg| (*arg).to_owned()));
+        let mut command = Command::new(std::env::current_exe().context("cannot find the program itself")?);
+        command.args(["bringup", "--device", &self.driver.to_string()]).args(args).envs(with);
         if let Some(seconds) = self.args.soak {
-            all.extend(["--soak".to_owned(), seconds.to_string()]);
+            command.args(["--soak", &seconds.to_string()]);
         }
-        Child { args: &all, deadline, with, interrupts: self.interrupts }.run()
+        process::run(&mut command, deadline, &|| self.interrupts.signal())
     }
 }
 
@@ -353,7 +424,7 @@ enum Outcome {
 }
 
 /// Writes down how far it has come, and that what comes next has no end yet.
-fn save(results: &mut Bringup, report: &mut Option<ReportFile>, next: Option<u32>) -> anyhow::Result<()> {
+fn save(results: &mut Bringup, report: &mut Option<OutputFile>, next: Option<u32>) -> anyhow::Result<()> {
     results.interrupted = Some(Interruption { step: next, signal: None });
     match report {
         Some(file) => file.write(&[collect::results(results)?]),
@@ -363,7 +434,7 @@ fn save(results: &mut Bringup, report: &mut Option<ReportFile>, next: Option<u32
 
 /// Prints what the file holds, and writes it.
 fn finish(
-    file: &mut ReportFile,
+    file: &mut OutputFile,
     driver: Selector,
     results: &Bringup,
     text: &mut Text<'_>,
@@ -381,58 +452,12 @@ fn finish(
     text.print_always(|out| writeln!(out, "written: {}", file.path().display()))
 }
 
-/// Output that is left out where one JSON document is asked for.
-struct Text<'a> {
-    out: &'a mut dyn Write,
-    on: bool,
-    /// Whether the file has what cannot be printed.
-    has_file: bool,
-    /// Why nothing is printed any more.
-    failed: Option<std::io::Error>,
-}
-
-impl Text<'_> {
-    /// Prints, and shows it at once: the next step may take long.
-    fn print(&mut self, print: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyhow::Result<()> {
-        if !self.on || self.failed.is_some() {
-            return Ok(());
-        }
-        let printed = print(self.out).and_then(|()| self.out.flush());
-        self.note(printed)
-    }
-
-    /// Goes on without output where there is a file to complete.
-    fn note(&mut self, printed: std::io::Result<()>) -> anyhow::Result<()> {
-        match printed {
-            Err(error) if self.has_file => {
-                self.failed.get_or_insert(error);
-                Ok(())
-            }
-            printed => Ok(printed?),
-        }
-    }
-
-    /// Prints it on standard error where standard output is for one document.
-    fn print_always(
-        &mut self,
-        print: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
-    ) -> anyhow::Result<()> {
-        match self.on {
-            true => self.print(print),
-            false => {
-                let printed = print(&mut std::io::stderr().lock());
-                self.note(printed)
-            }
-        }
-    }
-}
-
 fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
     if json {
         let step = |step: &Step| {
-            let Step { number, title, proves, expects, remedy, needs, notice, .. } = step;
+            let Step { number, title, proves, expects, needs, notice, .. } = step;
             serde_json::json!({ "number": number, "title": title, "proves": proves, "expects": expects,
-                "remedy": remedy, "needs": needs, "notice": notice })
+                "remedy": step.if_not(), "needs": needs, "notice": notice })
         };
         let steps: Vec<_> = STEPS.iter().map(step).collect();
         let list = serde_json::json!({ "schema": "nvdiag.bringup-steps/1", "steps": steps });
@@ -442,7 +467,7 @@ fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
     for step in &STEPS {
         writeln!(out, "{:>2}  {}: {}", step.number, step.title, step.proves)?;
         writeln!(out, "    expected: {}", step.expects)?;
-        writeln!(out, "    if not: {}", step.remedy)?;
+        writeln!(out, "    if not: {}", step.if_not())?;
         if let Some(needed) = step.notice {
             writeln!(out, "    it {needed}")?;
         }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use nv_hw::class;
 use serde::Serialize;
 
 use crate::gpfifo::{Action, Entry};
 use crate::hex::Hex;
-use crate::methods::Class;
 use crate::pushbuffer::command::{Command, Generation};
 use crate::pushbuffer::decoder::Decoder;
 use crate::queue_metadata::description::Metadata;
@@ -94,16 +94,14 @@ pub struct Submissions(HashMap<(i32, u32), Channel>);
 impl Submissions {
     /// Decodes the next submission of a process.
     pub fn decode(&mut self, pid: i32, submission: &Submission) -> Decoded {
-        let class = submission.channel.class.0 as u32;
-        let generation = if class >= 0xc86f { Generation::Hopper } else { Generation::Ampere };
+        let number = submission.channel.class.0 as u32;
+        let generation =
+            if number >= class::HOPPER_CHANNEL_GPFIFO_A { Generation::Hopper } else { Generation::Ampere };
         let new =
             || Channel { decoder: Decoder::new(generation), semaphores: Semaphores::default(), base: 0 };
         let channel = self.0.entry((pid, submission.channel.number)).or_insert_with(new);
-        let mut decoded = Decoded {
-            class_name: Class::find(class).map(|c| c.name).or(rm_sys::class_name(class)),
-            entries: Vec::new(),
-            launches: Vec::new(),
-        };
+        let mut decoded =
+            Decoded { class_name: class::name(number), entries: Vec::new(), launches: Vec::new() };
         for entry in &submission.entries {
             let entry = channel.entry(entry, &mut decoded.launches);
             decoded.entries.push(entry);
@@ -148,7 +146,9 @@ impl Channel {
         decoded.commands = pushbuffer.segments.into_iter().flat_map(|segment| segment.commands).collect();
         for command in &mut decoded.commands {
             // The low byte of a copy class.
-            let is_copy = command.class.is_some_and(|class| class.0 & 0xff == 0xb5);
+            let is_copy = command
+                .class
+                .is_some_and(|number| class::Kind::of(number.0 as u32) == Some(class::Kind::Copy));
             let found = command.writes.iter().filter_map(|write| self.semaphores.write(write, is_copy));
             decoded.semaphores.extend(found);
             if let Some(inline) = command.qmd.take() {

@@ -1,0 +1,233 @@
+//! A machine's files: this one's, or copies of another's in a folder.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use nix::unistd::{AccessFlags, access};
+use nvdiag::doctor::{Machine, Node, Unread};
+use nvdiag::process_map::ProcessMap;
+use nvdiag::session::Session;
+
+use crate::cmd::input::read_regular;
+use crate::cmd::kernel_log;
+
+/// No file that is read here is longer.
+const LIMIT: u64 = 1 << 20;
+/// A copied kernel log: twice the largest ring that a kernel can be built with (`LOG_BUF_SHIFT` 25).
+const LOG_LIMIT: u64 = 64 << 20;
+/// The listing of a copied machine's device nodes, which cannot be copied themselves.
+const LISTING: &str = "dev.txt";
+
+/// The files of a machine under a folder.
+pub struct Files {
+    root: PathBuf,
+    /// What is known of a copied machine besides its files.
+    copied: Option<Copied>,
+}
+
+struct Copied {
+    user: User,
+    /// The nodes by path, if there is a listing.
+    nodes: Option<BTreeMap<String, Listed>>,
+}
+
+/// What is known of a file by its metadata.
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    /// Permission bits.
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    /// Whether it is a device, or stands for one.
+    device: bool,
+}
+
+/// Who ran the programs of a copied machine.
+#[derive(Default)]
+struct User {
+    uid: Option<u32>,
+    groups: BTreeSet<u32>,
+}
+
+impl User {
+    /// Out of `/proc/self/status`; without it a user in no group, who owns nothing.
+    fn of(status: &str) -> Self {
+        let numbers = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+            line.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()
+        };
+        let groups = numbers("Gid:").into_iter().chain(numbers("Groups:")).collect();
+        Self { uid: numbers("Uid:").get(1).copied(), groups }
+    }
+
+    /// What the permission bits `mode` of a file of `uid` and `gid` let the user do: read 4, write 2.
+    fn may(&self, Listed { mode, uid, gid, .. }: Listed) -> u32 {
+        match self.uid {
+            Some(0) => 0o7,
+            Some(own) if own == uid => mode >> 6 & 0o7,
+            _ if self.groups.contains(&gid) => mode >> 3 & 0o7,
+            _ => mode & 0o7,
+        }
+    }
+}
+
+/// A line of the listing, as `stat -c '%A %u %g %n'` prints it: `crw-rw---- 0 44 /dev/nvmap`.
+fn listed(line: &str) -> Option<(String, Listed)> {
+    let mut words = line.split_whitespace();
+    let (mode, uid, gid, path) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    // The kind of file, then nine permissions.
+    let (kind, permissions) = (mode.get(..1)?, mode.get(1..)?);
+    (permissions.len() == 9 && "bcdlps-".contains(kind)).then_some(())?;
+    let bits = permissions.bytes().enumerate().try_fold(0, |bits, (at, letter)| {
+        // Set-id and sticky bits take the place of x: small with it, large without.
+        let (with_x, without) = if at == 8 { (b't', b'T') } else { (b's', b'S') };
+        let set = b"rwx"[at % 3];
+        match letter {
+            b'-' => Some(bits << 1),
+            letter if letter == set || set == b'x' && letter == with_x => Some(bits << 1 | 1),
+            letter if set == b'x' && letter == without => Some(bits << 1),
+            _ => None,
+        }
+    })?;
+    path.starts_with("/dev/").then_some(())?;
+    let device = "bc".contains(kind);
+    Some((path.to_owned(), Listed { mode: bits, uid: uid.parse().ok()?, gid: gid.parse().ok()?, device }))
+}
+
+impl Files {
+    /// Those of this machine.
+    pub fn own() -> Self {
+        Self { root: PathBuf::from("/"), copied: None }
+    }
+
+    /// Those of a machine that were copied to a folder.
+    ///
+    /// # Errors
+    /// The folder is none; its listing or the user's `/proc/self/status` cannot be read; a line of the listing
+    /// is none, or names a node again.
+    pub fn copied(root: &Path) -> anyhow::Result<Self> {
+        ensure!(root.is_dir(), "--root {} is no folder", root.display());
+        let mut files = Self { root: root.to_owned(), copied: None };
+        let nodes = match files.needed(LISTING)? {
+            Some(text) => Some(listing(&text).with_context(|| format!("{}/{LISTING}", root.display()))?),
+            None => None,
+        };
+        let user = User::of(&files.needed("/proc/self/status")?.unwrap_or_default());
+        files.copied = Some(Copied { user, nodes });
+        Ok(files)
+    }
+
+    /// A file that says who may do what, if it is there: where it cannot be read, nothing would be right.
+    fn needed(&self, path: &str) -> anyhow::Result<Option<String>> {
+        match self.text(path) {
+            Ok(text) => Ok(Some(text)),
+            Err(Unread::Absent) => Ok(None),
+            Err(unread) => bail!("{} {unread}", self.path(path).display()),
+        }
+    }
+
+    /// The bytes of a file.
+    fn bytes(&self, path: &str, most: u64) -> Result<Vec<u8>, Unread> {
+        read_regular(&self.path(path), most).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Unread::Absent,
+            ErrorKind::PermissionDenied => Unread::Forbidden,
+            _ => Unread::Refused(error.to_string()),
+        })
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The nodes of a listing, if there is one and `path` is among what it lists.
+    fn listing(&self, path: &str) -> Option<&BTreeMap<String, Listed>> {
+        let nodes = self.copied.as_ref()?.nodes.as_ref()?;
+        (path == "/dev" || path.starts_with("/dev/")).then_some(nodes)
+    }
+}
+
+fn listing(text: &str) -> anyhow::Result<BTreeMap<String, Listed>> {
+    let mut nodes = BTreeMap::new();
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        let (path, node) =
+            listed(line).with_context(|| format!("line {number}: not as stat -c '%A %u %g %n' prints it"))?;
+        ensure!(!nodes.contains_key(&path), "line {number}: {path} is there twice");
+        nodes.insert(path, node);
+    }
+    Ok(nodes)
+}
+
+/// The name below `folder` that leads to `path`.
+fn below(folder: &str, path: &str) -> Option<String> {
+    let rest = path.strip_prefix(folder)?.strip_prefix('/')?;
+    rest.split('/').next().map(str::to_owned)
+}
+
+impl Machine for Files {
+    fn text(&self, path: &str) -> Result<String, Unread> {
+        Ok(String::from_utf8_lossy(&self.bytes(path, LIMIT)?).into_owned())
+    }
+
+    fn list(&self, path: &str) -> Vec<String> {
+        let names: BTreeSet<String> = match self.listing(path) {
+            Some(nodes) => nodes.keys().filter_map(|node| below(path, node)).collect(),
+            None => {
+                let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+                entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+            }
+        };
+        names.into_iter().collect()
+    }
+
+    fn node(&self, path: &str) -> Option<Node> {
+        let known = match self.listing(path) {
+            Some(nodes) => match nodes.get(path) {
+                Some(node) => *node,
+                // A folder of which a node is listed.
+                None => nodes.keys().any(|node| below(path, node).is_some()).then_some(Listed {
+                    mode: 0o755,
+                    uid: 0,
+                    gid: 0,
+                    device: false,
+                })?,
+            },
+            None => {
+                let metadata = fs::metadata(self.path(path)).ok()?;
+                let kind = metadata.file_type();
+                let stands_for_one = self.copied.is_some() && kind.is_file();
+                let device = kind.is_char_device() || kind.is_block_device() || stands_for_one;
+                Listed { mode: metadata.mode(), uid: metadata.uid(), gid: metadata.gid(), device }
+            }
+        };
+        let may = match &self.copied {
+            Some(copied) => copied.user.may(known),
+            None => allowed(&self.path(path)),
+        };
+        let Listed { mode, uid, gid, device } = known;
+        Some(Node { mode, uid, gid, readable: may & 4 != 0, usable: may & 6 == 6, device })
+    }
+
+    fn faults(&self) -> Result<u64, Unread> {
+        let mut session = Session::new(ProcessMap::default(), 1);
+        match self.copied {
+            None => {
+                kernel_log::read(&mut |bytes| session.feed(bytes)).map_err(|_| Unread::Forbidden)?;
+            }
+            Some(_) => session.feed(&self.bytes("/dev/kmsg", LOG_LIMIT)?),
+        }
+        Ok(session.finish("the kernel log").found)
+    }
+}
+
+/// What this process may do with a file: read 4, write 2.
+fn allowed(path: &Path) -> u32 {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return 0 };
+    let may = |flag| access(path.as_c_str(), flag).is_ok();
+    u32::from(may(AccessFlags::R_OK)) << 2 | u32::from(may(AccessFlags::W_OK)) << 1
+}
