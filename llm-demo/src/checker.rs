@@ -6,21 +6,26 @@ use anyhow::{Context, ensure};
 use ga10b_sim::{Checks, Finding, Sim, SimConfig};
 use hcq::{Device, DeviceOptions, Selector};
 
+use crate::cli::options::OnDevice;
 use crate::outcome::Outcome;
+use crate::session;
 
-/// Opens a software ga10b that searches for mistakes of kernels.
+/// Opens the device that the command line names; with checks, a software ga10b that searches for mistakes of
+/// kernels.
 ///
 /// # Errors
-/// If `selector` names a GPU: the hardware does not notice these mistakes.
-pub fn open(checks: Checks, selector: Selector, options: DeviceOptions) -> anyhow::Result<Device> {
+/// If there are checks and `on` names a GPU: the hardware does not notice these mistakes.
+pub fn device(checks: Option<Checks>, on: &OnDevice) -> anyhow::Result<Device> {
+    let selector = on.selector;
+    let Some(check) = checks else { return session::device(on) };
     ensure!(
         matches!(selector, Selector::Auto | Selector::Sim),
         "--check searches while the software ga10b executes a kernel, and the device is \"{selector}\" (--device or \
          HCQ_DEVICE): a GPU does not notice these mistakes. Use --device sim"
     );
-    let config = SimConfig { check: checks, ..SimConfig::from_env()? };
+    let config = SimConfig { check, ..SimConfig::from_env()? };
     let sim: Arc<Sim> = Sim::try_new(config).context("cannot start the software ga10b")?;
-    hcq::sim::open(sim, options).context("cannot open the device \"sim\"")
+    hcq::sim::open(sim, DeviceOptions::default()).context("cannot open the device \"sim\"")
 }
 
 /// What the checker of `device` adds to the outcome of a command. Each finding has been printed when it was
@@ -85,7 +90,7 @@ mod tests {
     fn a_launch_with_a_mistake_ends_the_program_with_3_whatever_else_it_did() {
         const VADD: &[u8] = include_bytes!("../../hcq/tests/data/01_vecadd.sm_87.cubin");
         let checks = Checks::INIT;
-        let device = open(checks, Selector::Sim, DeviceOptions::default()).expect("a device");
+        let device = super::device(Some(checks), &OnDevice { selector: Selector::Sim }).expect("a device");
         let [a, b, c] = [(); 3].map(|()| device.alloc(128).expect("memory"));
         a.write(0, &[0; 128]).expect("written");
         for (outcome, code) in [(Outcome::Good, 0), (Outcome::Bad, 1)] {
@@ -105,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_gpu_is_refused_with_the_reason() {
-        let error = open(Checks::all(), Selector::Rm, DeviceOptions::default()).expect_err("a GPU");
+        let error = device(Some(Checks::all()), &OnDevice { selector: Selector::Rm }).expect_err("a GPU");
         assert!(error.to_string().contains("does not notice"), "{error}");
     }
 }

@@ -6,13 +6,13 @@
 //!
 //! # Layers
 //! ```text
-//! 0 cli::constraints cli::speculation cli::values memory outcome progress saved serve::job serve::metrics
-//! 0 serve::stops shapes terminal text_file
-//! 1 checker cli::sampling grammar report serve::openai::answer serve::openai::error serve::scheduler
-//! 2 cli::commands serve::access serve::batch serve::openai::fields serve::serial
-//! 3 cli serve::openai::messages
-//! 4 session serve::openai::request
-//! 5 serve::openai speculation
+//! 0 cli::speculation cli::values memory outcome progress saved serve::job serve::metrics serve::stops shapes
+//! 0 terminal text_file
+//! 1 cli::options cli::sampling grammar report serve::openai::answer serve::openai::error serve::scheduler
+//! 2 cli::commands serve::access serve::batch serve::openai::fields serve::serial session
+//! 3 checker cli serve::openai::messages speculation
+//! 4 serve::openai::request
+//! 5 serve::openai
 //! 6 serve::app
 //! 7 serve
 //! 8 commands
@@ -45,20 +45,22 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt, registry};
 
-use cli::{Cli, Task};
+use cli::Cli;
+use cli::commands::Command;
 use outcome::Outcome;
 
 fn main() -> ExitCode {
     let began = Instant::now();
-    let cli = Cli::read();
+    let command = Cli::read();
     // RUST_LOG filters; by default hcq reports the device that it opens.
     let filter =
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,hcq=info,llm_demo=info"));
     let messages = fmt::layer().with_writer(io::stderr).without_time().with_filter(filter);
-    let spans = cli.trace.is_some().then(HostSpans::default);
+    let traced = matches!(&command, Command::Run(run) if run.trace.is_some());
+    let spans = traced.then(HostSpans::default);
     let collector = spans.clone().map(|s| s.with_filter(filter_fn(|metadata| metadata.target() == HOST)));
     registry().with(messages).with(collector).init();
-    match run(&cli, began, spans) {
+    match run(&command, began, spans) {
         Ok(outcome) => ExitCode::from(outcome.code()),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -71,28 +73,28 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli, began: Instant, spans: Option<HostSpans>) -> anyhow::Result<Outcome> {
+fn run(command: &Command, began: Instant, spans: Option<HostSpans>) -> anyhow::Result<Outcome> {
     use commands::*;
-    match cli.task() {
-        Task::Generate => generate::run(cli, spans),
-        Task::Chat(chat) => chat::run(cli, chat),
-        Task::Serve(serve) => serve::run(cli, serve),
-        Task::Tokenize(tokenize) => tokenize::run(cli, tokenize),
-        Task::Info(info) => info::run(cli, info),
-        Task::Bench => bench::run(cli, began),
-        Task::BenchLists(bench) => bench_lists::run(cli, bench),
-        Task::Batch => batch::run(cli),
-        Task::Speculate => speculate::run(cli),
-        Task::Verify => verify::run(cli),
-        Task::VerifyGreedy(count) => greedy::run(cli, count),
-        Task::DumpLogits(path) => dump_logits::run(cli, path),
-        Task::Profile => profile::run(cli),
-        Task::Predict => predict::run(cli),
-        Task::PredictColumns => predict_columns::run(cli),
-        Task::Tune(parts) => tune::run(cli, parts),
-        Task::Synthesize(synthesis, path) => synthesize::run(cli, &synthesis, &path),
-        Task::Man(folder) => manual::pages(folder),
-        Task::Completions(shell) => manual::completions(shell),
+    match command {
+        Command::Run(run) => generate::run(run, spans),
+        Command::Chat(chat) => chat::run(chat),
+        Command::Serve(serve) => serve::run(serve),
+        Command::Bench(bench) => bench::run(bench, began),
+        Command::Speculate(speculate) => speculate::run(speculate),
+        Command::Verify(verify) => match verify.greedy {
+            Some(count) => greedy::run(verify, count as usize),
+            None => verify::run(verify),
+        },
+        Command::Logits(logits) => logits::run(logits),
+        Command::Tokenize(tokenize) => tokenize::run(tokenize),
+        Command::Info(info) => info::run(info),
+        Command::Tune(tune) => tune::run(tune),
+        Command::Profile(profile) => profile::run(profile),
+        Command::Predict(predict) if predict.batch.is_empty() => predict::run(predict),
+        Command::Predict(predict) => predict_columns::run(predict),
+        Command::Synthesize(synthesize) => synthesize::run(synthesize),
+        Command::Man { folder } => manual::pages(folder),
+        Command::Completions { shell } => manual::completions(*shell),
     }
 }
 

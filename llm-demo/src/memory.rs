@@ -56,8 +56,8 @@ pub fn check(device: &Device, model: &Model, options: &EngineOptions) -> anyhow:
     if let Some(context) = longest(options.kv)? {
         write!(
             advice,
-            "\n  try: fewer positions: {context} fit, which are those of the prompt (-p, --pp) and of what is \
-             generated (-n, --tg) together"
+            "\n  try: fewer positions: {context} fit, which are those of the prompt (-p) and of what is \
+             generated (-n) together"
         )?;
     }
     let smaller = options.kv == CacheType::F16 && CacheType::Q8_0.check(&model.config).is_ok();

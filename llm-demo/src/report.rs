@@ -13,8 +13,8 @@ use crate::terminal;
 /// What a comparison needs of the device.
 #[derive(Debug, Serialize)]
 pub struct DeviceReport {
-    name: String,
-    backend: String,
+    pub name: String,
+    pub backend: String,
     sm: u32,
     sm_count: u32,
     max_clock_hz: Option<u64>,
@@ -30,9 +30,10 @@ pub struct DeviceReport {
 #[derive(Debug, Serialize)]
 pub struct ModelReport {
     name: String,
-    quantization: String,
-    parameters: u64,
-    tensor_bytes: u64,
+    pub architecture: &'static str,
+    pub quantization: String,
+    pub parameters: u64,
+    pub tensor_bytes: u64,
     #[serde(flatten)]
     shape: ModelShape,
 }
@@ -97,6 +98,7 @@ impl ModelReport {
     pub fn new(model: &Model) -> Self {
         Self {
             name: model.name().unwrap_or("unnamed").to_owned(),
+            architecture: model.config.architecture.name,
             quantization: model.quantization(),
             parameters: model.gguf.tensors().iter().map(|t| t.dims.iter().product::<u64>()).sum(),
             tensor_bytes: model.tensor_bytes(),

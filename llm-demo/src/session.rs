@@ -10,8 +10,8 @@ use ga10b_llm::embedded;
 use ga10b_llm::{CacheType, Columns, ColumnsOptions, Engine, EngineOptions, Mode, Model, Sampler, Tokenizer};
 use hcq::{Device, DeviceOptions};
 
-use crate::checker;
-use crate::cli::Cli;
+use crate::cli::options::{Common, Constraints, Launching, ModelFile, OnDevice, Text};
+use crate::cli::sampling::Sampling;
 use crate::grammar::{Compiler, Grammar};
 use crate::memory;
 use crate::progress;
@@ -19,15 +19,18 @@ use crate::shapes::{self, TuningReport};
 use crate::text_file::{self, Input};
 
 /// Loads the model that the command line names.
-pub fn model(cli: &Cli) -> anyhow::Result<Model> {
-    let model = match &cli.model {
-        Some(path) => {
-            Model::open(path).with_context(|| format!("cannot use the model {}", path.display()))?
-        }
-        None => embedded::model()?,
-    };
+pub fn model(file: &ModelFile) -> anyhow::Result<Model> {
+    match &file.path {
+        Some(path) => Model::open(path).with_context(|| format!("cannot use the model {}", path.display())),
+        None => Ok(embedded::model()?),
+    }
+}
+
+/// Loads the model that the command line names, whose tokens `sampling` chooses.
+pub fn model_for(file: &ModelFile, sampling: &Sampling) -> anyhow::Result<Model> {
+    let model = model(file)?;
     let vocab = model.config.vocab;
-    let unknown = cli.sampling.bias().into_iter().find(|(token, _)| *token as usize >= vocab);
+    let unknown = sampling.bias().into_iter().find(|(token, _)| *token as usize >= vocab);
     if let Some((token, _)) = unknown {
         bail!("--logit-bias names token {token}: the model has tokens 0 to {}", vocab - 1);
     }
@@ -35,9 +38,9 @@ pub fn model(cli: &Cli) -> anyhow::Result<Model> {
 }
 
 /// The prompt of the command line or of the file that it names, or one for the embedded model.
-pub fn prompt(cli: &Cli) -> anyhow::Result<Cow<'_, str>> {
-    let Some(path) = &cli.text.file else {
-        return Ok(cli.text.prompt.as_deref().unwrap_or(embedded::PROMPT).into());
+pub fn prompt(text: &Text) -> anyhow::Result<Cow<'_, str>> {
+    let Some(path) = &text.file else {
+        return Ok(text.prompt.as_deref().unwrap_or(embedded::PROMPT).into());
     };
     let named = || format!("cannot read the prompt from {}", path.display());
     let mut text = text_file::read(path, Input::Allowed).with_context(named)?;
@@ -68,9 +71,13 @@ pub fn context(given: Option<u32>, model: &Model) -> anyhow::Result<Option<usize
 ///
 /// # Errors
 /// If the grammar that they name cannot be used.
-pub fn sampler(cli: &Cli, tokenizer: &Tokenizer) -> anyhow::Result<Sampler> {
-    let sampler = cli.sampling.sampler();
-    let (schema, lark) = (cli.constraints.json_schema.as_deref(), cli.constraints.grammar.as_deref());
+pub fn sampler(
+    sampling: &Sampling,
+    constraints: &Constraints,
+    tokenizer: &Tokenizer,
+) -> anyhow::Result<Sampler> {
+    let sampler = sampling.sampler();
+    let (schema, lark) = (constraints.json_schema.as_deref(), constraints.grammar.as_deref());
     let Some(grammar) = Grammar::read(schema, lark)? else { return Ok(sampler) };
     let constraint = Compiler::new(tokenizer)?.compile(&grammar).map_err(anyhow::Error::msg);
     let path = schema.or(lark).unwrap_or(Path::new("-"));
@@ -90,6 +97,7 @@ pub fn template(
 }
 
 /// How an engine is set up.
+#[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// How a step is launched; `None` for the default of the device.
     pub mode: Option<Mode>,
@@ -103,9 +111,9 @@ pub struct Setup {
 
 impl Setup {
     /// What the command line names.
-    pub fn of(cli: &Cli) -> Self {
-        let timed = cli.profile || cli.trace.is_some();
-        Self { mode: cli.engine, kv: cli.kv, timed, tuned: !cli.no_tuning }
+    pub fn of(launching: &Launching) -> Self {
+        let &Launching { engine, kv, no_tuning } = launching;
+        Self { mode: engine, kv, timed: false, tuned: !no_tuning }
     }
 
     /// The options of an engine for `model` on `device`, and where its shapes are from.
@@ -137,17 +145,14 @@ pub struct Session {
 }
 
 /// Opens the device that the command line names.
-pub fn device(cli: &Cli) -> anyhow::Result<Device> {
-    device_with(cli, DeviceOptions::default())
+pub fn device(on: &OnDevice) -> anyhow::Result<Device> {
+    device_with(on, DeviceOptions::default())
 }
 
 /// Opens the device that the command line names, with options.
-pub fn device_with(cli: &Cli, options: DeviceOptions) -> anyhow::Result<Device> {
-    if let Some(checks) = cli.check {
-        return checker::open(checks, cli.device, options);
-    }
-    Device::open_with(cli.device, options)
-        .with_context(|| format!("cannot open the device \"{}\"", cli.device))
+pub fn device_with(on: &OnDevice, options: DeviceOptions) -> anyhow::Result<Device> {
+    Device::open_with(on.selector, options)
+        .with_context(|| format!("cannot open the device \"{}\"", on.selector))
 }
 
 impl Session {
@@ -190,8 +195,8 @@ impl Session {
     }
 
     /// Opens the device that the command line names and sets up an engine for `model`.
-    pub fn open(cli: &Cli, model: &Model, wanted: usize) -> anyhow::Result<Self> {
-        Self::new(device(cli)?, &Setup::of(cli), model, wanted)
+    pub fn open(common: &Common, model: &Model, wanted: usize) -> anyhow::Result<Self> {
+        Self::new(device(&common.device)?, &Setup::of(&common.launching), model, wanted)
     }
 }
 

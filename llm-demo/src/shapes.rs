@@ -56,7 +56,10 @@ pub fn find(wanted: bool, info: &hcq::Info, model: &Model) -> InUse {
         }
     };
     for problem in &loaded.problems {
-        tracing::warn!("{}: {problem}; the default shape is used, run --tune again", store.path().display());
+        tracing::warn!(
+            "{}: {problem}; the default shape is used, run llm-demo tune again",
+            store.path().display()
+        );
     }
     if loaded.tuning == Tuning::default() {
         return usual;

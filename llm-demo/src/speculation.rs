@@ -10,7 +10,7 @@ use ga10b_llm::speculate::{
 use ga10b_llm::{Columns, ColumnsOptions, Decoder, Model};
 use hcq::Device;
 
-use crate::cli::Cli;
+use crate::cli::speculation::Speculation;
 use crate::session::{self, Session, Setup};
 
 /// What decodes a text.
@@ -30,17 +30,21 @@ pub struct Speculative {
 }
 
 impl Decoding {
-    /// Opens the device that the command line names, and sets up what it asks for, for `wanted` positions or
-    /// as many as `model` has.
-    pub fn open(cli: &Cli, model: &Model, wanted: usize) -> anyhow::Result<Self> {
-        if !cli.speculation.is_asked() {
-            return Ok(Self::Engine(Box::new(Session::open(cli, model, wanted)?)));
+    /// Sets up what `speculation` asks for on `device`, for `wanted` positions or as many as `model` has.
+    pub fn new(
+        device: Device,
+        setup: &Setup,
+        speculation: &Speculation,
+        model: &Model,
+        wanted: usize,
+    ) -> anyhow::Result<Self> {
+        if !speculation.is_asked() {
+            return Ok(Self::Engine(Box::new(Session::new(device, setup, model, wanted)?)));
         }
         let context = wanted.min(model.config.context);
-        let drafting = Drafting::open(cli, model, context)?;
-        let device = session::device(cli)?;
-        let mut decoder = target(cli, &device, model, context)?;
-        decoder.set_draft(drafting.draft(cli, &device, context)?, drafting.options)?;
+        let drafting = Drafting::open(speculation, model, context)?;
+        let mut decoder = target(&device, setup, model, context)?;
+        decoder.set_draft(drafting.draft(&device, setup, context)?, drafting.options)?;
         Ok(Self::Speculative(Box::new(Speculative { device, decoder, context })))
     }
 
@@ -94,12 +98,12 @@ fn summary(statistics: &Statistics) -> Option<String> {
 
 /// Columns for one sequence of `context` positions, without a draft.
 pub fn target(
-    cli: &Cli,
     device: &Device,
+    setup: &Setup,
     model: &Model,
     context: usize,
 ) -> anyhow::Result<Speculator<Sequence>> {
-    let options = ColumnsOptions::new(1, context).with_cache(cli.kv);
+    let options = ColumnsOptions::new(1, context).with_cache(setup.kv);
     let mut columns = session::columns(device, model, options, options.pages)?;
     // Else the first steps wait for it, and their times are wrong.
     columns.record_all()?;
@@ -116,7 +120,7 @@ pub struct Drafting {
 
 impl Drafting {
     /// Reads the draft model, and checks that `model` can verify its tokens in `context` positions.
-    pub fn open(cli: &Cli, model: &Model, context: usize) -> anyhow::Result<Self> {
+    pub fn open(speculation: &Speculation, model: &Model, context: usize) -> anyhow::Result<Self> {
         let lacking =
             "--lookup and --draft verify several tokens in one step, for which there are no kernels";
         Columns::check_architecture(model, context).context(lacking)?;
@@ -125,16 +129,16 @@ impl Drafting {
             check_vocabularies(&model.gguf, &draft.gguf)?;
             Ok(draft)
         };
-        let path = cli.speculation.draft.as_deref();
+        let path = speculation.draft.as_deref();
         let named = |path: &Path| format!("cannot use the draft model {}", path.display());
         let draft = path.map(|path| read(path).with_context(|| named(path))).transpose()?;
-        Ok(Self { model: draft, options: cli.speculation.options() })
+        Ok(Self { model: draft, options: speculation.options() })
     }
 
     /// The draft, with a context of `context` positions or as many as its model has.
-    pub fn draft(&self, cli: &Cli, device: &Device, context: usize) -> anyhow::Result<Box<dyn Draft>> {
+    pub fn draft(&self, device: &Device, setup: &Setup, context: usize) -> anyhow::Result<Box<dyn Draft>> {
         let Some(model) = &self.model else { return Ok(Box::new(Lookup)) };
-        let setup = Setup { mode: None, ..Setup::of(cli) };
+        let setup = Setup { mode: None, ..*setup };
         let session = Session::new(device.clone(), &setup, model, context)?;
         Ok(Box::new(DraftModel::new(Box::new(session.engine), model.config.vocab)))
     }

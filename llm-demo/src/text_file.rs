@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Most bytes of a text file, far above any use: devices and pipes that never end are refused.
-const MOST: u64 = 64 << 20;
+use ga10b_llm::bounded;
 
 /// The text of the file `path`, or of standard input where that is `-` and `input` allows it.
 ///
@@ -28,12 +27,7 @@ pub enum Input {
 }
 
 fn all(from: impl Read) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    let read = from.take(MOST + 1).read_to_end(&mut bytes)?;
-    if read as u64 > MOST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 64 MiB"));
-    }
-    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    String::from_utf8(bounded::read(from)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 #[cfg(test)]

@@ -97,6 +97,4 @@ fn what_cannot_be_used_is_said_before_the_first_message() {
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{err}");
     assert!(err.contains("no template of conversations") && err.contains("--template"), "{err}");
-    let (code, _, err) = chat(folder.path(), PLAIN, &["--bench"], "x\n");
-    assert_eq!(code, 2, "{err}");
 }

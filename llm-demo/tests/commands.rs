@@ -5,10 +5,9 @@ mod program;
 use std::fs;
 use std::path::Path;
 
-use assert_cmd::Command;
 use serde_json::Value;
 
-use program::run;
+use program::{command, ended, run};
 
 fn good(args: &[&str]) -> String {
     let (code, out, err) = run(args, "");
@@ -60,17 +59,12 @@ fn a_file_is_described_and_measured_against_the_device() {
     {
         assert!(out.contains(words), "{words}: {out}");
     }
-    let (code, _, err) = run(&["-n", "3", "info"], "");
-    assert_eq!(code, 2, "{err}");
     let (code, _, err) = run(&["info", "-m", "/nonexistent.gguf"], "");
     assert_eq!(code, 1);
     assert!(err.contains("/nonexistent.gguf"), "{err}");
     // What does not fit is a no.
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("llm-demo"));
-    let output = command.args(["--device", "sim", "info"]).env("NVGPU_SIM_MEMORY", "64000000").output();
-    let output = output.expect("the program starts");
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("does not fit"), "{output:?}");
+    let (code, out, err) = ended(command(&["info"]).env("NVGPU_SIM_MEMORY", "64000000"));
+    assert!(code == 1 && out.contains("does not fit"), "{out}{err}");
 }
 
 /// A model of two layers with random weights.
@@ -154,13 +148,17 @@ fn bench_has_the_fields_and_formats_of_llama_bench() {
 #[test]
 fn every_command_has_a_manual_page() {
     let folder = tempfile::tempdir().expect("a folder");
-    good(&["--man", folder.path().to_str().expect("UTF-8")]);
+    let out = good(&["man", folder.path().to_str().expect("UTF-8")]);
+    let page = fs::read_to_string(out.trim()).expect("the page that it names");
+    assert!(page.contains("synthesize") && page.contains("device"), "{page}");
     for command in [
         "run",
         "chat",
         "serve",
         "bench",
+        "speculate",
         "verify",
+        "logits",
         "tokenize",
         "info",
         "tune",
@@ -171,6 +169,10 @@ fn every_command_has_a_manual_page() {
         let page = folder.path().join(format!("llm-demo-{command}.1"));
         assert!(page.is_file(), "{command}");
     }
-    let completions = good(&["--completions", "bash"]);
-    assert!(completions.contains("llm__demo__subcmd__serve") || completions.contains("llm__demo__serve"));
+    let blocked = folder.path().join("llm-demo.1");
+    let (code, _, err) = run(&["man", blocked.to_str().expect("UTF-8")], "");
+    assert!(code == 1 && err.contains("cannot write the manual page to"), "{err}");
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(good(&["completions", shell]).contains("synthesize"), "{shell}");
+    }
 }

@@ -76,7 +76,7 @@ fn what_cannot_be_a_grammar_is_said() {
     }
     for args in [
         &["run", "--json-schema", "a", "--grammar", "b"][..],
-        &["--json-schema", "a", "--bench"],
+        &["bench", "--json-schema", "a"],
         &["--grammar", "a", "run"],
         &["serve", "--grammar", "a"],
     ] {

@@ -1,5 +1,7 @@
 //! Sessions as their users have them, on the software device with the embedded model.
 
+mod program;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,24 +9,10 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use assert_cmd::Command;
+use program::run;
 
 /// Joins all messages.
 const PLAIN: &str = "{% for m in messages %}{{ m.content }}{% endfor %}";
-
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("llm-demo"));
-    command.env_remove("HCQ_DEVICE").env("LLM_DEMO_TUNING", "/nonexistent/tuning.json");
-    command.args(args);
-    command
-}
-
-/// Exit code, standard output and standard error.
-fn run(args: &[&str], input: &str) -> (i32, String, String) {
-    let output = command(args).write_stdin(input).output().expect("the program starts");
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
-    (output.status.code().expect("it exits"), text(&output.stdout), text(&output.stderr))
-}
 
 /// A path below `folder` as text.
 fn below(folder: &Path, name: &str) -> String {
@@ -35,7 +23,7 @@ fn below(folder: &Path, name: &str) -> String {
 fn a_text_goes_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = below(folder.path(), "story.session");
-    let sim = ["run", "--device", "sim"];
+    let sim = ["run"];
     let with = |more: &[&str]| run(&[&sim[..], more].concat(), "");
     let (_, whole, _) = with(&["-n", "16"]);
     let (code, first, err) = with(&["-n", "8", "--session", &file]);
@@ -62,7 +50,7 @@ fn a_text_goes_on_by_a_grammar() {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, grammar) = (below(folder.path(), "story.session"), below(folder.path(), "animals.lark"));
     fs::write(&grammar, "start: \" fox\" | \" dragonfly\"\n").expect("written");
-    let sim = ["run", "--device", "sim", "--session", &file];
+    let sim = ["run", "--session", &file];
     let (code, first, err) = run(&[&sim[..], &["-n", "8"]].concat(), "");
     assert_eq!(code, 0, "{err}");
     let (code, whole, err) = run(&[&sim[..], &["-n", "20", "--grammar", &grammar]].concat(), "");
@@ -77,7 +65,7 @@ fn a_text_goes_on_by_a_grammar() {
 fn a_session_that_does_not_suit_is_an_error_and_stays() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = below(folder.path(), "story.session");
-    let sim = ["run", "--device", "sim", "-n", "3", "--session", &file];
+    let sim = ["run", "-n", "3", "--session", &file];
     assert_eq!(run(&sim, "").0, 0);
     let saved = fs::read(&file).expect("it is there");
     let tiny = below(folder.path(), "tiny.gguf");
@@ -93,7 +81,7 @@ fn a_session_that_does_not_suit_is_an_error_and_stays() {
     }
     let (code, out, _) = run(&["info", &file, "-m", &tiny], "");
     assert!(code == 1 && out.contains("it is another model"), "{out}");
-    let (code, out, err) = run(&["chat", "--device", "sim", "--session", &file], "x\n");
+    let (code, out, err) = run(&["chat", "--session", &file], "x\n");
     assert!(code == 1 && out.is_empty() && err.contains("llm-demo run --session"), "{err}");
     // One bit of the keys.
     let mut damaged = saved.clone();
@@ -105,12 +93,12 @@ fn a_session_that_does_not_suit_is_an_error_and_stays() {
         assert!(code == 1 && err.contains("the session is damaged"), "{err}");
     }
     assert_eq!(fs::read(&file).expect("it is there"), damaged);
-    let (code, _, err) = run(&["run", "--device", "sim", "--session", &tiny], "");
+    let (code, _, err) = run(&["run", "--session", &tiny], "");
     assert!(code == 1 && err.contains("not a session"), "{err}");
     let nowhere = below(folder.path(), "no/such/file");
-    let (code, out, err) = run(&["run", "--device", "sim", "--session", &nowhere], "");
+    let (code, out, err) = run(&["run", "--session", &nowhere], "");
     assert!(code == 1 && out.is_empty() && err.contains("no/such/file"), "{err}");
-    let (code, _, err) = run(&["run", "--device", "sim", "--session", "/dev/null"], "");
+    let (code, _, err) = run(&["run", "--session", "/dev/null"], "");
     assert!(code == 1 && err.contains("not a regular file"), "{err}");
 }
 
@@ -119,7 +107,7 @@ fn a_conversation_goes_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let template = below(folder.path(), "story.jinja");
     fs::write(&template, PLAIN).expect("written");
-    let base = ["chat", "--device", "sim", "--template", &template, "-n", "12"];
+    let base = ["chat", "--template", &template, "-n", "12"];
     let chat = |more: &[&str], input: &str| run(&[&base[..], more].concat(), input);
     let file = below(folder.path(), "talk.session");
     let (_, whole, _) = chat(&[], "Once upon a time\n The morning was\n Then\n");
@@ -132,7 +120,7 @@ fn a_conversation_goes_on() {
     let (_, about, _) = run(&["info", &file], "");
     assert!(about.contains("a conversation of 6 messages"), "{about}");
 
-    let (code, out, err) = run(&["run", "--device", "sim", "--session", &file], "");
+    let (code, out, err) = run(&["run", "--session", &file], "");
     assert!(code == 1 && out.is_empty() && err.contains("llm-demo chat --session"), "{err}");
     let (code, _, err) = chat(&["--session", &file, "--system", "Be brief."], "x\n");
     assert!(code == 1 && err.contains("another system message"), "{err}");
@@ -141,7 +129,7 @@ fn a_conversation_goes_on() {
     let (code, _, err) = chat(&["--session", &file, "--ctx", "64"], "x\n");
     assert!(code == 1 && err.contains("a larger context has room"), "{err}");
     let (code, _, err) = run(&["--session", &file, "chat"], "x\n");
-    assert!(code == 2 && err.contains("before a subcommand"), "{err}");
+    assert!(code == 2 && err.contains("options follow the subcommand"), "{err}");
     // Another template: what both begin with is kept.
     fs::write(&template, "{% for m in messages %}{{ m.content }} {% endfor %}").expect("written");
     let (code, _, err) = chat(&session, "and so\n");
@@ -155,9 +143,9 @@ fn a_conversation_goes_on() {
 fn what_there_is_after_ctrl_c_is_saved() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = below(folder.path(), "story.session");
-    let sim = ["run", "--device", "sim", "--session", &file];
+    let sim = ["run", "--session", &file];
     let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("llm-demo"));
-    child.env_remove("HCQ_DEVICE").args(sim).args(["-n", "400"]);
+    child.env("HCQ_DEVICE", "sim").args(sim).args(["-n", "400"]);
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
     let mut out = child.stdout.take().expect("a pipe");
     let mut byte = [0; 30];

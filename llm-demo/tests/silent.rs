@@ -1,37 +1,15 @@
 //! What a run must not do in silence: lose a file, ignore an option, continue another text than it was given.
 
-use std::io::Write;
+mod program;
+
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use ga10b_llm::gguf::{GgmlType, Value, Writer};
 use ga10b_llm::synthesize::Synthesis;
 
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("llm-demo"));
-    command
-        .env_remove("HCQ_DEVICE")
-        .env_remove("RUST_LOG")
-        .env("LLM_DEMO_TUNING", "/nonexistent/tuning.json");
-    command.args(["--device", "sim"]).args(args);
-    command
-}
-
-fn ended(output: &Output) -> (i32, String, String) {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
-    (output.status.code().expect("it exits"), text(&output.stdout), text(&output.stderr))
-}
-
 fn run(args: &[&str]) -> (i32, String, String) {
-    ended(&command(args).output().expect("the program starts"))
-}
-
-fn run_with(args: &[&str], input: &str) -> (i32, String, String) {
-    let mut command = command(args);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the program starts");
-    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("read");
-    ended(&child.wait_with_output().expect("it exits"))
+    program::run(args, "")
 }
 
 fn name(path: &Path) -> &str {
@@ -67,7 +45,7 @@ fn a_wrong_token_loses_no_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("logits");
     std::fs::write(&file, "precious").expect("written");
-    let (code, _, err) = run(&["--dump-logits", name(&file), "--tokens", "1,99999"]);
+    let (code, _, err) = run(&["logits", name(&file), "--tokens", "1,99999"]);
     assert_eq!(code, 1);
     assert!(err.contains("token 99999 is outside the vocabulary of 1024"), "{err}");
     assert_eq!(std::fs::read(&file).expect("there"), b"precious");
@@ -76,7 +54,7 @@ fn a_wrong_token_loses_no_file() {
 #[test]
 fn logits_go_to_standard_output() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut command = command(&["--dump-logits", "-", "--tokens", "1,2"]);
+    let mut command = program::command(&["logits", "-", "--tokens", "1,2"]);
     let output = command.current_dir(folder.path()).output().expect("the program starts");
     assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 2 * 1024 * 4));
     assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 0, "a file called -");
@@ -90,7 +68,7 @@ fn a_prompt_comes_from_a_file_or_from_standard_input() {
     let file = folder.path().join("prompt");
     std::fs::write(&file, "The little fox\n").expect("written");
     assert_eq!(run(&["-f", name(&file), "-n", "4"]).1, wanted.1);
-    assert_eq!(run_with(&["-f", "-", "-n", "4"], "The little fox\n").1, wanted.1);
+    assert_eq!(program::run(&["-f", "-", "-n", "4"], "The little fox\n").1, wanted.1);
     std::fs::write(&file, b"\xff").expect("written");
     for file in [name(&file), "/nonexistent/prompt"] {
         let (code, out, err) = run(&["-f", file, "-n", "4"]);
@@ -153,7 +131,7 @@ fn an_architecture_that_the_step_kernel_lacks_is_named() {
         let (code, out, err) = run(&["-m", name(&file), "-n", "8", "-p", "a", "--engine", "persistent"]);
         assert_eq!((code, out.as_str()), (1, ""), "{err}");
         assert!(err.contains(&format!("the step kernel has no {lacks}")), "{err}");
-        let (code, out, err) = run(&["-m", name(&file), "-n", "3", "-p", "a", "--verify"]);
+        let (code, out, err) = run(&["verify", "-m", name(&file), "-n", "3", "-p", "a"]);
         assert_eq!(code, 0, "{out}{err}");
         assert!(out.contains("within bounds"), "{out}");
     }
@@ -165,7 +143,7 @@ fn a_model_with_layer_norms_has_a_step_kernel() {
     let file = folder.path().join("other.gguf");
     let synthesis: Synthesis = "tiny-gpt2:q8_0".parse().expect("a shape");
     synthesis.write_file(3, &file, &mut |_, _| ()).expect("a file");
-    let args = ["-m", name(&file), "-n", "3", "-p", "a", "--verify", "--engine", "persistent"];
+    let args = ["verify", "-m", name(&file), "-n", "3", "-p", "a", "--engine", "persistent"];
     let (code, out, err) = run(&args);
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("within bounds"), "{out}");
@@ -176,7 +154,7 @@ fn a_model_of_several_types_has_a_step_kernel() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("mixed.gguf");
     with(&file, &[], &["blk.0.attn_q.weight", "token_embd.weight", "blk.1.ffn_up.weight"]);
-    let args = ["-m", name(&file), "--engine", "persistent", "--verify", "-n", "3"];
+    let args = ["verify", "-m", name(&file), "--engine", "persistent", "-n", "3"];
     let (code, out, err) = run(&args);
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("within bounds"), "{out}");
@@ -195,22 +173,12 @@ fn prompts_that_go_token_by_token_are_said_once() {
 }
 
 #[test]
-fn bench_times_the_tokenizer_and_a_step_after_the_prompt() {
-    let (code, out, err) = run(&["--bench", "--pp", "12", "--tg", "2", "-r", "1", "--json"]);
-    assert_eq!(code, 0, "{err}");
-    let report: serde_json::Value = serde_json::from_str(&out).expect("JSON");
-    let first = &report["first_token"];
-    assert!(first["first_step_seconds"].as_f64().is_some_and(|s| s > 0.0), "{first}");
-    let parts = first["parts"].as_array().expect("parts");
-    assert!(parts.iter().any(|p| p["name"].as_str().is_some_and(|n| n.starts_with("tokenizer"))), "{first}");
-}
-
-#[test]
 fn ctrl_c_leaves_a_whole_trace() {
     use std::io::Read;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("trace.json");
-    let mut command = command(&["-n", "900", "--trace", name(&file)]);
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("llm-demo"));
+    command.env("HCQ_DEVICE", "sim").args(["-n", "900", "--trace", name(&file)]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
     let mut first = [0; 20];
     child.stdout.as_mut().expect("a pipe").read_exact(&mut first).expect("some text");
@@ -245,7 +213,7 @@ fn keys_that_change_the_text_are_refused_or_obeyed() {
         let (code, out, err) = run(&["-m", name(&file), "-p", "Once upon a time", "-n", "8"]);
         assert_eq!(code, 0, "{key}: {err}");
         assert_ne!(out, usual, "{key}");
-        let (code, out, err) = run(&["-m", name(&file), "-p", "Once upon a time", "--verify", "-n", "10"]);
+        let (code, out, err) = run(&["verify", "-m", name(&file), "-p", "Once upon a time", "-n", "10"]);
         assert_eq!(code, 0, "{key}: {out}{err}");
     }
 }

@@ -58,7 +58,7 @@
 //!
 //! # Layers
 //! ```text
-//!  0 spans sampler::adjust sampler::arithmetic sampler::constraint gguf::types gguf::value
+//!  0 bounded spans sampler::adjust sampler::arithmetic sampler::constraint gguf::types gguf::value
 //!  0 tokenizer::alphabet tokenizer::split model::architecture
 //!  1 error gguf::layout sampler
 //!  2 gguf::parse gguf::write decoder
@@ -100,6 +100,7 @@
 //! 32 search
 //! ```
 
+pub mod bounded;
 pub mod cache;
 pub mod chat;
 pub mod compare;

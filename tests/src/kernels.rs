@@ -8,33 +8,33 @@ use sass::Arch;
 /// The suite's cubin for an instruction set.
 pub fn cubin(arch: Arch) -> &'static [u8] {
     match arch {
-        Arch::Sm80 => include_bytes!("../kernels/suite.sm_80.cubin"),
         Arch::Sm86 => include_bytes!("../kernels/suite.sm_86.cubin"),
         Arch::Sm87 => include_bytes!("../kernels/suite.sm_87.cubin"),
         Arch::Sm89 => include_bytes!("../kernels/suite.sm_89.cubin"),
         Arch::Sm90 => include_bytes!("../kernels/suite.sm_90.cubin"),
+        _ => include_bytes!("../kernels/suite.sm_80.cubin"),
     }
 }
 
 /// The cubin of `hcq-bench`'s kernels for an instruction set.
 pub fn bench_cubin(arch: Arch) -> &'static [u8] {
     match arch {
-        Arch::Sm80 => include_bytes!("../kernels/bench.sm_80.cubin"),
         Arch::Sm86 => include_bytes!("../kernels/bench.sm_86.cubin"),
         Arch::Sm87 => include_bytes!("../kernels/bench.sm_87.cubin"),
         Arch::Sm89 => include_bytes!("../kernels/bench.sm_89.cubin"),
         Arch::Sm90 => include_bytes!("../kernels/bench.sm_90.cubin"),
+        _ => include_bytes!("../kernels/bench.sm_80.cubin"),
     }
 }
 
 /// The cubin of the kernels of graphs with branches, for an instruction set.
 pub(crate) fn links_cubin(arch: Arch) -> &'static [u8] {
     match arch {
-        Arch::Sm80 => include_bytes!("../kernels/links.sm_80.cubin"),
         Arch::Sm86 => include_bytes!("../kernels/links.sm_86.cubin"),
         Arch::Sm87 => include_bytes!("../kernels/links.sm_87.cubin"),
         Arch::Sm89 => include_bytes!("../kernels/links.sm_89.cubin"),
         Arch::Sm90 => include_bytes!("../kernels/links.sm_90.cubin"),
+        _ => include_bytes!("../kernels/links.sm_80.cubin"),
     }
 }
 

@@ -13,18 +13,15 @@
 //!
 //! # Layers
 //! ```text
-//! 0  conformance::cubins conformance::noise conformance::tolerance harness
-//! 0  conformance::steps fuzz::corpus fuzz::guest fuzz::mutate fuzz::target output
-//! 1  conformance::column_steps fuzz::decoders fuzz::machine fuzz::machine_code fuzz::model_files fuzz::runner
-//! 1  kernels
-//! 2  conformance::case fuzz::ioctls fuzz::loader fuzz::logs fuzz::page_tables
-//! 3  conformance::drive conformance::report conformance::runner
-//! 4  conformance::model_kernels conformance::random conformance::weights
-//! 5  conformance::architectures conformance::attentions conformance::caches conformance::column_kernels
-//! 5  conformance::columns conformance::convergence conformance::corpus conformance::decode conformance::edges
-//! 5  conformance::exchange conformance::links conformance::matrix conformance::mixtures conformance::mufu
-//! 5  conformance::products
-//! 6  conformance::built_in conformance::sweep conformance::warpgroup
+//! 0  conformance::cubins conformance::noise conformance::tolerance fuzz::corpus fuzz::guest fuzz::mutate
+//! 0  fuzz::target harness output
+//! 1  bench::table fuzz::decoders fuzz::machine fuzz::machine_code fuzz::runner kernels
+//! 2  bench conformance::case fuzz::ioctls fuzz::loader fuzz::logs fuzz::page_tables fuzz::program
+//! 3  bench::copies bench::launches conformance::drive conformance::report conformance::runner
+//! 4  conformance::model_kernels conformance::program conformance::random
+//! 5  conformance::convergence conformance::corpus conformance::edges conformance::exchange
+//! 5  conformance::links conformance::matrix conformance::mufu conformance::suite
+//! 6  conformance::sweep conformance::warpgroup
 //! 7  conformance::programs
 //! 8  conformance fuzz
 //! 9  copies faults graphs launches links memory ordering queues random_programs soak::injector soak::plan
@@ -34,6 +31,7 @@
 //! 12 soak
 //! ```
 
+pub mod bench;
 pub mod conformance;
 mod copies;
 mod faults;

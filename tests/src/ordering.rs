@@ -1,7 +1,7 @@
 //! What a launch wrote is seen by what follows it, whatever way it was ordered and wherever it was written.
 
 use anyhow::{Result, ensure};
-use hcq::{Args, Buffer, Device, DeviceOptions, LaunchConfig, Queue};
+use hcq::{Args, Buffer, Device, DeviceOptions, LaunchConfig, Queue, Release};
 
 use crate::harness::{DEADLINE, Test, bytes, open, open_with, words};
 use crate::kernels::Kernels;
@@ -126,7 +126,7 @@ fn waiting() -> Result<()> {
 }
 
 fn releasing() -> Result<()> {
-    ordered(|options| options.release_in_launch = true)
+    ordered(|options| options.profile.release = Some(Release::Launch))
 }
 
 fn through_host() -> Result<()> {
@@ -177,8 +177,8 @@ fn in_graphs() -> Result<()> {
 /// A line of launches that write to host memory, one of them last that writes one word elsewhere: when that
 /// one has ended, the CPU sees what all have written.
 fn cpu_sees_all() -> Result<()> {
-    for release_in_launch in [false, true] {
-        let device = open_with(|options| options.release_in_launch = release_in_launch)?;
+    for release in Release::ALL {
+        let device = open_with(|options| options.profile.release = Some(release))?;
         let fill = Kernels::load(&device)?.get("fill")?;
         let mut queue = device.queue()?;
         let (lines, each) = (8, u64::from(4 * COUNT));

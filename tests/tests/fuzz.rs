@@ -6,7 +6,8 @@ use std::time::Duration;
 use ga10b_tests::fuzz::{self, Cases};
 use libtest_mimic::{Arguments, Trial};
 
-const CASES: Cases = Cases { seed: 1, numbers: 0..u64::MAX, time: Duration::from_secs(1), trace: false };
+const CASES: Cases =
+    Cases { program: "hcq-fuzz", seed: 1, numbers: 0..u64::MAX, time: Duration::from_secs(1), trace: false };
 
 fn main() -> ExitCode {
     let trial = |target: &fuzz::Target| {

@@ -23,9 +23,14 @@ fn workspace() -> PathBuf {
 
 /// Folders of the workspace's crates.
 fn crates() -> Vec<String> {
+    listed("members")
+}
+
+/// Folders in a list of the workspace's manifest.
+fn listed(list: &str) -> Vec<String> {
     let manifest = fs::read_to_string(workspace().join("Cargo.toml")).unwrap();
-    let members = manifest.split_once("members = [").unwrap().1.split_once(']').unwrap().0;
-    members.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+    let folders = manifest.split_once(&format!("\n{list} = [")).unwrap().1.split_once(']').unwrap().0;
+    folders.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 /// All Rust files below `folder`.
@@ -307,6 +312,22 @@ fn modules_name_only_modules_of_lower_layers() {
             .extend(self::complaints(&workspace().join(&name)).into_iter().map(|c| format!("{name}: {c}")));
     }
     assert!(complaints.is_empty(), "{} complaints\n{}", complaints.len(), complaints.join("\n"));
+}
+
+#[test]
+fn the_toolkit_depends_on_no_crate_of_the_language_model() {
+    let manifest = |folder: &String| fs::read_to_string(workspace().join(folder).join("Cargo.toml")).unwrap();
+    let toolkit = listed("default-members");
+    let model: Vec<String> = crates().into_iter().filter(|folder| !toolkit.contains(folder)).collect();
+    let name = |folder| manifest(folder).split('"').nth(1).unwrap().to_owned();
+    let model: Vec<String> = model.iter().map(name).collect();
+    assert_eq!(model, ["ga10b-llm", "ga10b-llm-tools", "ga10b-llm-checks", "llm-demo"]);
+    for folder in &toolkit {
+        let text = manifest(folder);
+        let named = text.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
+        let wrong: Vec<&str> = named.filter(|name| model.iter().any(|model| model == name)).collect();
+        assert!(wrong.is_empty(), "{folder} depends on {wrong:?}");
+    }
 }
 
 #[test]

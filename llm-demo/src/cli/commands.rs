@@ -4,12 +4,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm_tools::chips::Chip;
 use ga10b_llm_tools::roofline::Constant;
-use ga10b_sim::Checks;
 
-use crate::cli::constraints::Constraints;
+use crate::cli::options::{Checking, Common, Constraints, Launching, ModelFile, OnDevice, Text};
 use crate::cli::sampling::Sampling;
 use crate::cli::speculation::Speculation;
 use crate::cli::values::{Parts, count, parts, seed, sequences, whole};
@@ -34,10 +35,21 @@ pub enum Command {
     Serve(Serve),
     /// Measure tokens per second, as llama-bench does
     ///
-    /// Each number of -p is a test of a prompt, each of -n one of decode, at each depth of -d.
+    /// Each number of -p is a test of a prompt, each of -n one of decode, at each depth of -d. With -b several
+    /// sequences are processed together, as llama-batched-bench does: prompts of -p tokens each, and then -n
+    /// tokens of each.
     Bench(Bench),
+    /// Measure what --lookup or --draft gains for a text
+    ///
+    /// The same text by the engine, by columns a token at a time, and by columns with the draft. The exit code
+    /// is 1 if the draft changes the text.
+    Speculate(Speculate),
     /// Compare logits with the CPU reference
     Verify(Verify),
+    /// Write the logits after each of some tokens to a file
+    ///
+    /// Little-endian f32, one row per token.
+    Logits(Logits),
     /// Print the tokens of a text
     Tokenize(Tokenize),
     /// Show what a model's file holds, and whether it fits the device; or what a session's file holds
@@ -45,9 +57,13 @@ pub enum Command {
     /// Nothing of the model is copied. The exit code is 1 if it does not fit, and for a session that is damaged
     /// or of another model.
     Info(Info),
-    /// Search the shapes of kernels that are fastest on this device for this model
+    /// Search the shapes of kernels that are fastest on this device for this model, and store them for later
+    /// runs
     ///
-    /// As --tune, whose help says more.
+    /// The step kernel has one shape. The search needs a ptxas to compile candidates; later runs do not.
+    /// Results are stored per GPU, model shape and types in the file that LLM_DEMO_TUNING names, else in
+    /// llm-demo/tuning.json in the user's cache directory; bench reports whether they are in use. On the
+    /// software device times are predicted for an AGX Orin.
     Tune(Tune),
     /// Show the time of a token, kernel by kernel
     Profile(Profile),
@@ -55,23 +71,19 @@ pub enum Command {
     Predict(Predict),
     /// Write a model of a real shape with random weights
     Synthesize(Synthesize),
-}
-
-/// A text to begin with.
-#[derive(Clone, Debug, Default, Args)]
-pub struct Text {
-    /// Text to continue
-    #[arg(short, long)]
-    pub prompt: Option<String>,
-
-    /// Continue the text of a file, without its last line feed; - for standard input
-    #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
-    pub file: Option<PathBuf>,
+    /// Write the manual pages into a folder
+    Man { folder: PathBuf },
+    /// Print a completion script
+    Completions { shell: Shell },
 }
 
 /// Options of a text.
 #[derive(Debug, Args)]
+#[command(mut_arg("engine", |engine| engine.conflicts_with("drafting")))]
 pub struct Run {
+    #[command(flatten)]
+    pub common: Common,
+
     #[command(flatten)]
     pub text: Text,
 
@@ -88,7 +100,7 @@ pub struct Run {
     /// the saved text goes on; a prompt that begins like it is processed from where they differ. The file takes
     /// what the cache takes, for each token 32 KiB with LLaMA 3.2 1B and 128 KiB with LLaMA 3.1 8B in f16; with
     /// --kv q8_0 17/32 of it. Only its owner may read it. It is of the engine: not beside --lookup and --draft.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "drafting")]
     pub session: Option<PathBuf>,
 
     #[command(flatten)]
@@ -98,19 +110,20 @@ pub struct Run {
     pub constraints: Constraints,
 
     /// Write a trace of GPU and host to a file for ui.perfetto.dev
-    #[arg(long, value_name = "FILE.json")]
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["drafting", "check"])]
     pub trace: Option<PathBuf>,
 
-    /// Run on the software ga10b and search for mistakes of kernels: memory, init, race, sync, order,
-    /// separated by commas; by default all
-    #[arg(long, value_name = "CHECKS", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
-    #[arg(value_parser = Checks::from_str)]
-    pub check: Option<Checks>,
+    #[command(flatten)]
+    pub checking: Checking,
 }
 
 /// Options of a conversation.
 #[derive(Debug, Args)]
+#[command(mut_arg("engine", |engine| engine.conflicts_with("drafting")))]
 pub struct Chat {
+    #[command(flatten)]
+    pub common: Common,
+
     /// A system message, which says how to answer
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
@@ -124,7 +137,7 @@ pub struct Chat {
     /// Keys and values are loaded instead of computed, for the same model and type of cache. The file takes what
     /// the cache takes of the conversation, for each token 32 KiB with LLaMA 3.2 1B and 128 KiB with LLaMA 3.1
     /// 8B in f16; with --kv q8_0 17/32 of it. Only its owner may read it.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "drafting")]
     pub session: Option<PathBuf>,
 
     /// Tokens of the conversation that the cache holds; the oldest messages are removed to fit [default: 4096,
@@ -149,7 +162,11 @@ pub struct Chat {
 
 /// Options of the server.
 #[derive(Debug, Args)]
+#[command(mut_arg("engine", |engine| engine.conflicts_with("drafting")))]
 pub struct Serve {
+    #[command(flatten)]
+    pub common: Common,
+
     /// Address to listen on; 0.0.0.0 or :: for all, which other machines reach
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub host: IpAddr,
@@ -216,13 +233,16 @@ pub struct Serve {
 /// Options of a measurement.
 #[derive(Debug, Args)]
 pub struct Bench {
-    /// Tokens of the prompts [default: 512, 16 on the software device; at most the context]
-    #[arg(short = 'p', long = "n-prompt", value_name = "N,..", value_delimiter = ',')]
+    #[command(flatten)]
+    pub common: Common,
+
+    /// Tokens of the prompts [default: 512, 16 on the software device; with -b 128, 4; at most the context]
+    #[arg(short = 'p', long = "n-prompt", visible_alias = "pp", value_name = "N,..", value_delimiter = ',')]
     #[arg(value_parser = whole, allow_negative_numbers = true)]
     pub prompt: Vec<u32>,
 
-    /// Tokens decoded [default: 128, 16 on the software device; at most the context]
-    #[arg(short = 'n', long = "n-gen", value_name = "N,..", value_delimiter = ',')]
+    /// Tokens decoded [default: 128, 16 on the software device; with -b 128, 4; at most the context]
+    #[arg(short = 'n', long = "n-gen", visible_alias = "tg", value_name = "N,..", value_delimiter = ',')]
     #[arg(value_parser = whole, allow_negative_numbers = true)]
     pub generate: Vec<u32>,
 
@@ -231,6 +251,16 @@ pub struct Bench {
     #[arg(value_parser = whole, allow_negative_numbers = true)]
     pub depth: Vec<u32>,
 
+    /// Who chooses the next token in tests of decode, separated by commas
+    #[arg(long, value_name = "CHOICE,..", value_delimiter = ',', default_value = "logits")]
+    pub choice: Vec<Choice>,
+
+    /// Sequences that are processed together, up to 32
+    #[arg(short, long, value_name = "N,..", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["depth", "choice", "engine", "no_tuning"])]
+    #[arg(value_parser = sequences, allow_negative_numbers = true)]
+    pub batch: Vec<u32>,
+
     /// Measured runs of each test, after warm-up [default: 5, 2 on the software device]
     #[arg(short, long = "repetitions", value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub repeats: Option<u32>,
@@ -238,6 +268,27 @@ pub struct Bench {
     /// Format, with llama-bench's fields
     #[arg(short, long, value_name = "FORMAT", default_value = "md")]
     pub output: Format,
+}
+
+/// How a test of decode chooses the next token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Choice {
+    /// Tokens are random, and all logits are copied to the host, as llama-bench does
+    Logits,
+    /// The device takes the most likely one
+    Greedy,
+    /// The engine draws it: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05
+    Sampled,
+}
+
+impl Choice {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Logits => "logits",
+            Self::Greedy => "greedy",
+            Self::Sampled => "sampled",
+        }
+    }
 }
 
 /// A format of results.
@@ -253,9 +304,41 @@ pub enum Format {
     Csv,
 }
 
+/// Options of a measurement of drafts.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("drafting").required(true))]
+pub struct Speculate {
+    #[command(flatten)]
+    pub common: Common,
+
+    #[command(flatten)]
+    pub text: Text,
+
+    /// Most tokens of the text [default: 128, 32 on the software device]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub count: Option<u32>,
+
+    /// Measured runs, after warm-up [default: 5, 2 on the software device]
+    #[arg(short, long = "repetitions", value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub repeats: Option<u32>,
+
+    #[command(flatten)]
+    pub sampling: Sampling,
+
+    #[command(flatten)]
+    pub speculation: Speculation,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Options of a comparison.
 #[derive(Debug, Args)]
 pub struct Verify {
+    #[command(flatten)]
+    pub common: Common,
+
     #[command(flatten)]
     pub text: Text,
 
@@ -265,21 +348,38 @@ pub struct Verify {
 
     /// Compare N greedy tokens with those of one launch per operation instead of logits
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(conflicts_with_all = ["count", "check"])]
     pub greedy: Option<u32>,
 
-    /// Run on the software ga10b and search for mistakes of kernels, as llm-demo run --check does
-    #[arg(long, value_name = "CHECKS", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
-    #[arg(conflicts_with = "greedy", value_parser = Checks::from_str)]
-    pub check: Option<Checks>,
+    #[command(flatten)]
+    pub checking: Checking,
+}
+
+/// Options of raw logits.
+#[derive(Debug, Args)]
+pub struct Logits {
+    #[command(flatten)]
+    pub common: Common,
+
+    /// File to write; - for standard output
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
+
+    /// Token numbers, separated by commas
+    #[arg(long, value_name = "IDS", value_delimiter = ',', required = true)]
+    pub tokens: Vec<u32>,
 }
 
 /// Options of the tokenizer.
 #[derive(Debug, Args)]
 pub struct Tokenize {
     #[command(flatten)]
+    pub model: ModelFile,
+
+    #[command(flatten)]
     pub text: Text,
 
-    /// Print numbers alone, separated by commas, as --dump-logits takes them
+    /// Print numbers alone, separated by commas, as llm-demo logits takes them
     #[arg(long)]
     pub ids: bool,
 
@@ -291,6 +391,9 @@ pub struct Tokenize {
 /// Options of the report on a file.
 #[derive(Debug, Args)]
 pub struct Info {
+    #[command(flatten)]
+    pub common: Common,
+
     /// File of a model, as -m, or of a session; with -m whether the session is of that model
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -311,7 +414,14 @@ pub struct Info {
 /// Options of a search.
 #[derive(Debug, Args)]
 pub struct Tune {
-    /// What to search, separated by commas: matvec, prompt; by default all
+    #[command(flatten)]
+    pub model: ModelFile,
+
+    #[command(flatten)]
+    pub device: OnDevice,
+
+    /// What to search, separated by commas: matvec (matrix times vector, for --engine operations and the last
+    /// layer of prompts), prompt (matrix times the tokens of a prompt); by default all
     #[arg(value_parser = parts)]
     pub parts: Option<Parts>,
 
@@ -327,13 +437,23 @@ pub struct Tune {
 /// Options of a profile.
 #[derive(Debug, Args)]
 pub struct Profile {
+    #[command(flatten)]
+    pub common: Common,
+
     /// Tokens decoded [default: 16]
     #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(conflicts_with = "pp")]
     pub count: Option<u32>,
 
-    /// Time a prompt of N tokens instead
+    /// Time a prompt of N tokens instead; with -b the tokens of each sequence before the step [default of that:
+    /// 128, 4 on the software device]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub pp: Option<u32>,
+
+    /// Time a step of N sequences instead, up to 32
+    #[arg(short, long, value_name = "N", value_parser = sequences, allow_negative_numbers = true)]
+    #[arg(conflicts_with_all = ["count", "engine", "no_tuning"])]
+    pub batch: Option<u32>,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -343,6 +463,12 @@ pub struct Profile {
 /// Options of a prediction.
 #[derive(Debug, Args)]
 pub struct Predict {
+    #[command(flatten)]
+    pub model: ModelFile,
+
+    #[command(flatten)]
+    pub launching: Launching,
+
     /// Tokens decoded; the last one is counted [default: 4]
     #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub count: Option<u32>,
@@ -352,7 +478,7 @@ pub struct Predict {
     pub chip: Chip,
 
     /// Compare predictions with the measurements of a file, without a model
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["context", "count", "chip"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "context", "count", "chip"])]
     pub against: Option<PathBuf>,
 
     /// With --against: find the constants that fit the measurements best, and compare with those
@@ -366,7 +492,8 @@ pub struct Predict {
 
     /// Predict a step of so many sequences, up to 32, separated by commas, at the position of --context [default:
     /// 192]
-    #[arg(short, long, value_name = "N,..", value_delimiter = ',', conflicts_with_all = ["count", "against"])]
+    #[arg(short, long, value_name = "N,..", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["count", "against", "engine", "no_tuning"])]
     #[arg(value_parser = sequences, allow_negative_numbers = true)]
     pub batch: Vec<u32>,
 
@@ -384,13 +511,13 @@ pub struct Predict {
 pub struct Synthesize {
     /// Shape and quantization, e.g. llama-3.2-1b:q6_k
     #[arg(value_name = "SHAPE:QUANT")]
-    pub spec: String,
+    pub spec: Synthesis,
 
     /// File to write
     #[arg(value_name = "FILE")]
-    pub file: String,
+    pub file: PathBuf,
 
-    /// Seed of the weights [default: 0]
-    #[arg(long, value_name = "S", value_parser = seed, allow_negative_numbers = true)]
-    pub seed: Option<u64>,
+    /// Seed of the weights
+    #[arg(long, value_name = "S", default_value_t = 0, value_parser = seed, allow_negative_numbers = true)]
+    pub seed: u64,
 }

@@ -7,7 +7,7 @@ use ga10b_llm::{Sampler, SamplerOptions};
 use crate::cli::values::{Bias, finite, fraction, not_negative, positive, seed, whole};
 
 /// Options of the choice. With penalties or biases the CPU chooses, also where the GPU could.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub struct Sampling {
     /// Temperature of the choice; 0 takes the most likely token [default: 0, or 0.8 with another sampling
@@ -55,23 +55,6 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Replaces what `other` has set.
-    pub fn replace(&mut self, other: &Self) {
-        let Self { temp, top_k, top_p, min_p, seed, logit_bias, .. } = other;
-        self.temp = temp.or(self.temp);
-        self.top_k = top_k.or(self.top_k);
-        self.top_p = top_p.or(self.top_p);
-        self.min_p = min_p.or(self.min_p);
-        self.seed = seed.or(self.seed);
-        self.repeat_penalty = other.repeat_penalty.or(self.repeat_penalty);
-        self.repeat_last_n = other.repeat_last_n.or(self.repeat_last_n);
-        self.presence_penalty = other.presence_penalty.or(self.presence_penalty);
-        self.frequency_penalty = other.frequency_penalty.or(self.frequency_penalty);
-        if !logit_bias.is_empty() {
-            self.logit_bias.clone_from(logit_bias);
-        }
-    }
-
     /// A sampler. Any option of the draw disables greedy choice; penalties and biases do not.
     pub fn sampler(&self) -> Sampler {
         Sampler::new(self.options()).with_penalties(self.penalties()).with_bias(self.bias())

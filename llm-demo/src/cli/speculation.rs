@@ -9,38 +9,29 @@ use ga10b_llm::speculate::SpeculatorOptions;
 const DEFAULT_MOST: usize = 7;
 
 /// Options of speculative decoding. The text is the same as without a draft, token by token.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Speculative decoding")]
 pub struct Speculation {
     /// Propose what followed the last tokens where prompt or text had them before, and verify several tokens
     /// in one step
-    #[arg(long, conflicts_with = "draft")]
+    #[arg(long, group = "drafting")]
     pub lookup: bool,
 
     /// Propose tokens of a smaller model of the same vocabulary, in a GGUF file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "drafting")]
     pub draft: Option<PathBuf>,
 
     /// Most tokens that --lookup or --draft propose for a step, 1 to 31; fewer where fewer are faster
     /// [default: 7]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=31))]
+    #[arg(long, value_name = "K", requires = "drafting", value_parser = clap::value_parser!(u32).range(1..=31))]
     pub draft_max: Option<u32>,
 
     /// Propose as many tokens as the draft has, up to --draft-max, also where fewer are faster
-    #[arg(long)]
+    #[arg(long, requires = "drafting")]
     pub draft_always: bool,
 }
 
 impl Speculation {
-    /// Replaces what `other` has set.
-    pub fn replace(&mut self, other: &Self) {
-        if other.is_asked() {
-            (self.lookup, self.draft) = (other.lookup, other.draft.clone());
-        }
-        self.draft_max = other.draft_max.or(self.draft_max);
-        self.draft_always |= other.draft_always;
-    }
-
     /// Whether there is a draft.
     pub fn is_asked(&self) -> bool {
         self.lookup || self.draft.is_some()

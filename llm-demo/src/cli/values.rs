@@ -30,11 +30,9 @@ impl FromStr for Bias {
 pub fn engine(text: &str) -> Result<Mode, String> {
     let mode = Mode::ALL.into_iter().find(|m| m.name() == text);
     mode.ok_or_else(|| match text {
-        "phases" => {
-            "a step is one launch (persistent), whose phases --profile and --trace show; a launch per \
+        "phases" => "a step is one launch (persistent), whose phases profile and --trace show; a launch per \
                      operation is operations"
-                .to_owned()
-        }
+            .to_owned(),
         _ => format!("expected one of {}", Mode::ALL.map(Mode::name).join(", ")),
     })
 }

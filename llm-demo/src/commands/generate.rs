@@ -15,11 +15,12 @@ use ga10b_llm_tools::trace::HostSpans;
 use signal_hook::consts::SIGINT;
 
 use crate::checker;
-use crate::cli::Cli;
+use crate::cli::commands::Run;
+use crate::cli::options;
 use crate::commands::recording::Recording;
 use crate::outcome::Outcome;
 use crate::saved::Saved;
-use crate::session::{self, Session};
+use crate::session::{self, Session, Setup};
 use crate::speculation::Decoding;
 use crate::terminal;
 
@@ -38,19 +39,19 @@ enum Begin<'a> {
     Tokens(Vec<u32>),
 }
 
-pub fn run(cli: &Cli, spans: Option<HostSpans>) -> anyhow::Result<Outcome> {
-    let model = session::model(cli)?;
-    let mut saved = cli.session.as_deref().map(Saved::open).transpose()?;
-    let begin = begin(cli, saved.as_ref())?;
-    let count = cli.count.unwrap_or(DEFAULT_COUNT) as usize;
+pub fn run(run: &Run, spans: Option<HostSpans>) -> anyhow::Result<Outcome> {
+    let model = session::model_for(&run.common.model, &run.sampling)?;
+    let mut saved = run.session.as_deref().map(Saved::open).transpose()?;
+    let begin = begin(&run.text, saved.as_ref())?;
+    let count = run.count.unwrap_or(DEFAULT_COUNT) as usize;
     let least = saved.as_ref().map_or(0, Saved::positions);
-    let (text, mut decoding) = open(cli, &model, &begin, (count, least))?;
+    let (text, mut decoding) = open(run, &model, &begin, (count, least))?;
     let Text { tokenizer, tokens, mut sampler } = text;
     let reused = match (&mut saved, &mut decoding) {
         (Some(saved), Decoding::Engine(session)) => load(saved, session, &model, &tokens)?,
         _ => 0,
     };
-    let recording = match (&cli.trace, spans, &mut decoding) {
+    let recording = match (&run.trace, spans, &mut decoding) {
         (Some(path), Some(spans), Decoding::Engine(session)) => Some(Recording::start(path, spans, session)?),
         _ => None,
     };
@@ -92,21 +93,21 @@ pub fn run(cli: &Cli, spans: Option<HostSpans>) -> anyhow::Result<Outcome> {
         saved.save(&session.engine, &model, &content::Session { tokens, messages: None })?;
     }
     let outcome = if stopped { Outcome::Interrupted } else { Outcome::Good };
-    Ok(checker::conclude(cli.check, decoding.device(), outcome))
+    Ok(checker::conclude(run.checking.check, decoding.device(), outcome))
 }
 
 /// The text of the command line, or else that of the session.
-fn begin<'a>(cli: &'a Cli, saved: Option<&Saved>) -> anyhow::Result<Begin<'a>> {
+fn begin<'a>(text: &'a options::Text, saved: Option<&Saved>) -> anyhow::Result<Begin<'a>> {
     let session = saved.and_then(Saved::session);
     ensure!(
         session.is_none_or(|session| session.messages.is_none()),
         "the session is a conversation: go on with it by llm-demo chat --session FILE"
     );
     match session.filter(|session| !session.tokens.is_empty()) {
-        Some(session) if cli.text.prompt.is_none() && cli.text.file.is_none() => {
+        Some(session) if text.prompt.is_none() && text.file.is_none() => {
             Ok(Begin::Tokens(session.tokens.clone()))
         }
-        _ => session::prompt(cli).map(Begin::Text),
+        _ => session::prompt(text).map(Begin::Text),
     }
 }
 
@@ -140,7 +141,7 @@ struct Text {
 /// # Errors
 /// Before anything is copied to the device if the prompt does not fit the model's context.
 fn open(
-    cli: &Cli,
+    run: &Run,
     model: &Model,
     begin: &Begin<'_>,
     (count, least): (usize, usize),
@@ -151,12 +152,17 @@ fn open(
             Begin::Text(text) => tokenizer.encode(text).context("cannot encode the prompt")?,
             Begin::Tokens(tokens) => tokens.clone(),
         };
-        if cli.session.is_some() {
+        if run.session.is_some() {
             // While the weights are copied.
             model.gguf.fingerprint();
         }
-        let sampler = session::sampler(cli, &tokenizer)?;
+        let sampler = session::sampler(&run.sampling, &run.constraints, &tokenizer)?;
         Ok(Text { tokenizer, tokens, sampler })
+    };
+    let decoding = |wanted| {
+        let device = checker::device(run.checking.check, &run.common.device)?;
+        let setup = Setup { timed: run.trace.is_some(), ..Setup::of(&run.common.launching) };
+        Decoding::new(device, &setup, &run.speculation, model, wanted)
     };
     let most = match begin {
         // A token is at least a byte; one more begins the text.
@@ -166,7 +172,7 @@ fn open(
     if let Some(most) = most.map(|most| most + count).filter(|most| *most <= model.config.context) {
         return thread::scope(|scope| {
             let encoded = scope.spawn(encoded);
-            let decoding = Decoding::open(cli, model, most.max(least));
+            let decoding = decoding(most.max(least));
             let text = encoded.join().unwrap_or_else(|panic| resume_unwind(panic))?;
             Ok((text, decoding?))
         });
@@ -179,7 +185,7 @@ fn open(
         "the prompt has {} tokens and does not fit the model's context of {context}; shorten it",
         tokens.len()
     );
-    let decoding = Decoding::open(cli, model, (tokens.len() + count).max(least))?;
+    let decoding = decoding((tokens.len() + count).max(least))?;
     Ok((text, decoding))
 }
 

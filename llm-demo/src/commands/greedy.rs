@@ -6,15 +6,15 @@ use anyhow::Context;
 use ga10b_llm::{Mode, Tokenizer};
 use ga10b_llm_tools::agreement::{Agreement, Difference, compare};
 
-use crate::cli::Cli;
+use crate::cli::commands::Verify;
 use crate::outcome::Outcome;
 use crate::progress;
 use crate::session::{self, Session, Setup};
 
-pub fn run(cli: &Cli, count: usize) -> anyhow::Result<Outcome> {
-    let model = session::model(cli)?;
+pub fn run(verify: &Verify, count: usize) -> anyhow::Result<Outcome> {
+    let model = session::model(&verify.common.model)?;
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
-    let mut prompt = tokenizer.encode(&session::prompt(cli)?).context("cannot encode the prompt")?;
+    let mut prompt = tokenizer.encode(&session::prompt(&verify.text)?).context("cannot encode the prompt")?;
     if prompt.is_empty() {
         prompt.push(tokenizer.bos().unwrap_or(0));
     }
@@ -24,15 +24,16 @@ pub fn run(cli: &Cli, count: usize) -> anyhow::Result<Outcome> {
         "the prompt and {count} tokens do not fit the model's context of {} tokens; choose a smaller --greedy",
         model.config.context
     );
-    let device = session::device(cli)?;
-    let mut checked = Session::new(device.clone(), &Setup::of(cli), &model, context)?;
+    let device = session::device(&verify.common.device)?;
+    let setup = Setup::of(&verify.common.launching);
+    let mut checked = Session::new(device.clone(), &setup, &model, context)?;
     let mode = checked.engine.mode();
     anyhow::ensure!(
         mode != Mode::Operations,
         "a step is one launch per operation here, there is nothing to compare: choose --engine persistent, and a \
          model that the step kernel takes"
     );
-    let setup = Setup { mode: Some(Mode::Operations), kv: cli.kv, timed: false, tuned: false };
+    let setup = Setup { mode: Some(Mode::Operations), tuned: false, ..setup };
     let mut against = Session::new(device, &setup, &model, context)?;
     let bar = progress::step_bar("comparing");
     bar.set_length(count as u64);

@@ -11,8 +11,8 @@ use ga10b_llm::session::{Reader, Summary, is_session};
 use ga10b_llm::{Footprint, Model, embedded};
 use hcq::Device;
 
-use crate::cli::Cli;
 use crate::cli::commands::Info;
+use crate::cli::options::Common;
 use crate::memory::size;
 use crate::outcome::Outcome;
 use crate::report::ModelReport;
@@ -24,16 +24,19 @@ const SMALLEST: usize = 512;
 /// Characters of a value of the metadata.
 const LONGEST: usize = 80;
 
-pub fn run(cli: &Cli, info: &Info) -> anyhow::Result<Outcome> {
-    let path = info.file.as_ref().or(cli.model.as_ref());
+pub fn run(info: &Info) -> anyhow::Result<Outcome> {
+    let path = info.file.as_ref().or(info.common.model.path.as_ref());
     // What cannot be read is reported as a model.
     if let Some(path) = path
         && is_session(path).unwrap_or(false)
     {
-        let model = cli.model.as_ref().filter(|_| info.file.is_some());
+        let model = info.common.model.path.as_ref().filter(|_| info.file.is_some());
         return about_session(path, model);
     }
-    ensure!(info.file.is_none() || cli.model.is_none(), "FILE and -m both name a model; one is enough");
+    ensure!(
+        info.file.is_none() || info.common.model.path.is_none(),
+        "FILE and -m both name a model; one is enough"
+    );
     let gguf = match path {
         Some(path) => Gguf::open(path).with_context(|| format!("cannot use the model {}", path.display()))?,
         None => Gguf::from_bytes(embedded::STORIES)?,
@@ -58,7 +61,7 @@ pub fn run(cli: &Cli, info: &Info) -> anyhow::Result<Outcome> {
     let asked = session::context(info.ctx, &model)?;
     ModelReport::new(&model).print(&mut out)?;
     out.flush()?;
-    fits(cli, asked, &model, &mut out)
+    fits(&info.common, asked, &model, &mut out)
 }
 
 /// What the file of a session holds, and whether it is of `model`.
@@ -153,8 +156,13 @@ fn tensors(gguf: &Gguf, out: &mut impl Write) -> io::Result<()> {
 
 /// What an engine takes at each context, and at the one that was `asked` for, beside what the device has
 /// left.
-fn fits(cli: &Cli, asked: Option<usize>, model: &Model, out: &mut impl Write) -> anyhow::Result<Outcome> {
-    let device: Device = session::device(cli)?;
+fn fits(
+    common: &Common,
+    asked: Option<usize>,
+    model: &Model,
+    out: &mut impl Write,
+) -> anyhow::Result<Outcome> {
+    let device: Device = session::device(&common.device)?;
     let about = device.info();
     let free = device.free_memory().context("the driver does not say how much memory is free")?.count();
     let memory = size(about.memory.count());
@@ -174,11 +182,11 @@ fn fits(cli: &Cli, asked: Option<usize>, model: &Model, out: &mut impl Write) ->
         "cache",
         "scratch",
         "together",
-        cli.kv.name()
+        common.launching.kv.name()
     )?;
     let mut any = false;
     for context in contexts {
-        let (options, _) = Setup::of(cli).options(&device, model, context);
+        let (options, _) = Setup::of(&common.launching).options(&device, model, context);
         let needed = Footprint::of(model, &options, &device)?;
         let Footprint { weights, cache, scratch, .. } = needed;
         let good = needed.total() <= free;

@@ -1,4 +1,4 @@
-//! `--man` and `--completions`: made from the same definition as the command line itself.
+//! Manual pages and completions, made from the same definition as the command line itself.
 
 use std::io::Write;
 use std::path::Path;

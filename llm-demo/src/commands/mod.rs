@@ -1,13 +1,11 @@
 //! The commands: a file each, with a `run`.
 
-pub mod batch;
 pub mod bench;
-pub mod bench_lists;
 pub mod chat;
-pub mod dump_logits;
 pub mod generate;
 pub mod greedy;
 pub mod info;
+pub mod logits;
 pub mod manual;
 pub mod predict;
 pub mod predict_columns;

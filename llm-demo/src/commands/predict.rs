@@ -10,11 +10,11 @@ use ga10b_llm::sampler::argmax;
 use ga10b_llm::{Decoder, Engine, Mode};
 use ga10b_llm_tools::chips::{CHIPS, Chip};
 use ga10b_llm_tools::counted::{Counted, CountingDevice};
-use ga10b_llm_tools::measured::{Comparison, Measurements, Point, compare, fit, worst_percent};
+use ga10b_llm_tools::measured::{Comparison, Measurements, Point, ReadError, compare, fit, worst_percent};
 use ga10b_llm_tools::roofline::{Fitted, Machine, Phase, Prediction, StepCost};
 use serde::Serialize;
 
-use crate::cli::Cli;
+use crate::cli::commands::Predict;
 use crate::outcome::Outcome;
 use crate::progress;
 use crate::report::{self, ModelReport};
@@ -24,6 +24,8 @@ use crate::text_file::{self, Input};
 
 /// Tokens decoded by default; the last one is counted.
 const DEFAULT_STEPS: usize = 4;
+/// What the figures of predictions are.
+pub const NOTE: &str = "counted on the software ga10b; the times are predictions, not measurements";
 /// Positions from which attention is split over blocks, whose shares another one adds up.
 const SPLIT_FROM: usize = 256;
 
@@ -66,23 +68,23 @@ struct Row {
     prediction: Prediction,
 }
 
-pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
-    if let Some(path) = &cli.against {
-        return against(cli, path);
+pub fn run(predict: &Predict) -> anyhow::Result<Outcome> {
+    if let Some(path) = &predict.against {
+        return against(predict, path);
     }
-    let model = session::model(cli)?;
+    let model = session::model(&predict.model)?;
     let most = model.config.context;
     // Some steps from the start, of which the last one counts, or a step at each given position.
-    let given: Vec<usize> = cli.context.iter().map(|n| *n as usize).collect();
+    let given: Vec<usize> = predict.context.iter().map(|n| *n as usize).collect();
     let positions = match given.is_empty() {
-        true => (0..cli.count.map_or(DEFAULT_STEPS.min(most), |n| n as usize)).collect(),
+        true => (0..predict.count.map_or(DEFAULT_STEPS.min(most), |n| n as usize)).collect(),
         false => given.clone(),
     };
     let room = positions.iter().max().map_or(1, |p| p + 1);
     anyhow::ensure!(room <= most, "position {} is past the model's context of {most}", room - 1);
-    let counting = CountingDevice::with_cache(cli.chip.l2_bytes)?;
-    let mode = cli.engine.unwrap_or_default();
-    let setup = Setup { mode: Some(mode), ..Setup::of(cli) };
+    let counting = CountingDevice::with_cache(predict.chip.l2_bytes)?;
+    let mode = predict.launching.engine.unwrap_or_default();
+    let setup = Setup { mode: Some(mode), ..Setup::of(&predict.launching) };
     let mut session = Session::new(counting.device.clone(), &setup, &model, room)?;
 
     let bar = progress::step_bar("counting");
@@ -109,14 +111,14 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
             counted.launches = 1;
         }
         let cost = step_cost(engine, &empty, &counted, position);
-        points.push(At { position, predictions: predictions(cli, &cost), counted, cost });
+        points.push(At { position, predictions: predictions(predict, &cost), counted, cost });
         bar.inc(1);
     }
     bar.finish_and_clear();
     let report = Report {
         schema: "llm-demo.predict/1",
-        note: "counted on the software ga10b; the times are predictions, not measurements",
-        chip: cli.chip.title,
+        note: NOTE,
+        chip: predict.chip.title,
         model: ModelReport::new(&model),
         tuning: session.tuning.clone(),
         last: points.last().context("nothing was counted")?.clone(),
@@ -124,7 +126,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         kv: session.engine.kv().name(),
         contexts: if given.is_empty() { Vec::new() } else { points },
     };
-    report::show(&report, cli.json, print)?;
+    report::show(&report, predict.json, print)?;
     Ok(Outcome::Good)
 }
 
@@ -149,20 +151,20 @@ fn step_cost(engine: &Engine, empty: &Counted, counted: &Counted, position: usiz
 
 /// The machine of each power mode, with the constants of the command line.
 pub(super) fn machines(
-    cli: &Cli,
+    predict: &Predict,
     chip: Chip,
     fitted: impl Fn(Machine) -> Machine,
 ) -> impl Iterator<Item = Machine> {
     chip.machines().into_iter().map(move |machine| {
         let mut machine = fitted(machine);
-        cli.orin.iter().for_each(|constant| constant.apply(&mut machine));
+        predict.orin.iter().for_each(|constant| constant.apply(&mut machine));
         machine
     })
 }
 
 /// A row per power mode.
-fn predictions(cli: &Cli, cost: &StepCost) -> Vec<Row> {
-    machines(cli, cli.chip, |machine| machine)
+fn predictions(predict: &Predict, cost: &StepCost) -> Vec<Row> {
+    machines(predict, predict.chip, |machine| machine)
         .map(|machine| Row { prediction: machine.predict_step(cost), machine })
         .collect()
 }
@@ -193,14 +195,15 @@ struct Elsewhere {
 }
 
 /// Compares with the measurements of a file.
-fn against(cli: &Cli, path: &Path) -> anyhow::Result<Outcome> {
+fn against(predict: &Predict, path: &Path) -> anyhow::Result<Outcome> {
     let named = || format!("cannot use the measurements {}", path.display());
     let text = text_file::read(path, Input::AFile).with_context(named)?;
     let file = Measurements::from_json(&text).with_context(named)?;
     let chip: Chip = file.chip.parse().map_err(anyhow::Error::msg).with_context(named)?;
-    let mut machine =
-        machines(cli, chip, |machine| file.machine(machine)).next().context("a chip without a power mode")?;
-    if cli.fit {
+    let mut machine = machines(predict, chip, |machine| file.machine(machine))
+        .next()
+        .context("a chip without a power mode")?;
+    if predict.fit {
         anyhow::ensure!(!file.is_of_columns(), "--fit is for measurements of one sequence");
         let fitted = fit(&machine, &file.points);
         machine = machine.with(fitted);
@@ -212,12 +215,12 @@ fn against(cli: &Cli, path: &Path) -> anyhow::Result<Outcome> {
         chip: chip.title,
         note: file.note.clone(),
         constants: Fitted { share, ipc, attention_ipc, exchange_cycles, launch_us },
-        fitted: cli.fit,
+        fitted: predict.fit,
         worst_percent: worst_percent(&rows),
         rows,
         elsewhere: elsewhere(&file, chip, &machine),
     };
-    report::show(&report, cli.json, print_against)?;
+    report::show(&report, predict.json, print_against)?;
     Ok(Outcome::Good)
 }
 
@@ -282,10 +285,10 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     print_predictions(report.chip, predictions, out)
 }
 
-/// How far predictions with the constants in use are from what they were fitted to.
-fn error_of_constants() -> String {
-    let known = Measurements::of_h200().ok().and_then(|file| {
-        let machine = file.chip.parse::<Chip>().ok()?.machines().into_iter().next()?;
+/// How far predictions with the constants in use are from the measurements that they were fitted to.
+pub fn error_of_constants(measurements: Result<Measurements, ReadError>) -> String {
+    let known = measurements.ok().and_then(|file| {
+        let machine = file.machine(file.chip.parse::<Chip>().ok()?.machines().into_iter().next()?);
         Some((file.points.len(), worst_percent(&compare(&machine, &file.points))))
     });
     match known {
@@ -297,7 +300,11 @@ fn error_of_constants() -> String {
 }
 
 fn print_predictions(chip: &str, predictions: &[Row], out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "\nPREDICTION for {chip}, not a measurement; {}", error_of_constants())?;
+    writeln!(
+        out,
+        "\nPREDICTION for {chip}, not a measurement; {}",
+        error_of_constants(Measurements::of_h200())
+    )?;
     writeln!(
         out,
         "{:<10} {:>4} {:>8} {:>7} {:>6} {:>5} {:>9} {:>9} {:>12} {:>10} {:>8}  bound",
@@ -354,7 +361,11 @@ fn print_occupancy(occupancy: &[KernelUse], out: &mut impl Write) -> io::Result<
 
 /// A line per position: the counts, and the predicted rate in each power mode.
 fn print_contexts(chip: &str, contexts: &[At], out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "\nPREDICTED tok/s for {chip} by position, not measured; {}", error_of_constants())?;
+    writeln!(
+        out,
+        "\nPREDICTED tok/s for {chip} by position, not measured; {}",
+        error_of_constants(Measurements::of_h200())
+    )?;
     write!(out, "position   cache MB    DRAM MB    ratio instructions")?;
     for row in contexts.iter().take(1).flat_map(|at| &at.predictions) {
         write!(out, " {:>17}", row.machine.name)?;

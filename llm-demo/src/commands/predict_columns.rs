@@ -6,20 +6,19 @@ use std::iter;
 
 use anyhow::ensure;
 use ga10b_llm::{ColumnId, Columns, ColumnsOptions};
-use ga10b_llm_tools::chips::Chip;
 use ga10b_llm_tools::counted::{Counted, CountingDevice};
-use ga10b_llm_tools::measured::{Measurements, compare, worst_percent};
+use ga10b_llm_tools::measured::Measurements;
 use ga10b_llm_tools::roofline::{Machine, Phase, Prediction, StepCost};
 use serde::Serialize;
 
-use crate::cli::Cli;
-use crate::commands::predict::machines;
+use crate::cli::commands::Predict;
+use crate::commands::predict::{NOTE, error_of_constants, machines};
 use crate::outcome::Outcome;
 use crate::progress;
 use crate::report::{self, ModelReport};
 use crate::session;
 
-/// The position of the steps by default: the middle of what `--bench -b` decodes.
+/// The position of the steps by default: the middle of what `bench -b` decodes.
 const POSITION: usize = 192;
 
 /// The document of `--json`. Added fields are compatible; any other change increases the number.
@@ -55,19 +54,19 @@ struct Row {
     all_tokens_per_second: f64,
 }
 
-pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
-    let model = session::model(cli)?;
-    let most = cli.batch.iter().copied().max().unwrap_or(1) as usize;
-    ensure!(cli.context.len() <= 1, "--context with -b is one position, not {}", cli.context.len());
+pub fn run(predict: &Predict) -> anyhow::Result<Outcome> {
+    let model = session::model(&predict.model)?;
+    let most = predict.batch.iter().copied().max().unwrap_or(1) as usize;
+    ensure!(predict.context.len() <= 1, "--context with -b is one position, not {}", predict.context.len());
     let room = model.config.context - 1;
-    let position = cli.context.first().map_or(POSITION.min(room), |n| *n as usize);
+    let position = predict.context.first().map_or(POSITION.min(room), |n| *n as usize);
     ensure!(position <= room, "position {position} is past the model's context of {}", room + 1);
-    let counting = CountingDevice::with_cache(cli.chip.l2_bytes)?;
-    let options = ColumnsOptions::new(most, position + 1).with_cache(cli.kv);
+    let counting = CountingDevice::with_cache(predict.chip.l2_bytes)?;
+    let options = ColumnsOptions::new(most, position + 1).with_cache(predict.launching.kv);
     let columns = session::columns(&counting.device, &model, options, options.pages)?;
     let mut counter = Counter { counting, columns, ids: Vec::new(), position };
     let bar = progress::step_bar("counting");
-    bar.set_length(cli.batch.len() as u64 + 2);
+    bar.set_length(predict.batch.len() as u64 + 2);
     for _ in 0..most {
         counter.ids.push(counter.columns.admit()?);
     }
@@ -79,7 +78,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     bar.inc(1);
     let per_column = full.warp_instructions.saturating_sub(empty.warp_instructions);
     let mut batches = Vec::new();
-    for batch in cli.batch.iter().map(|batch| *batch as usize) {
+    for batch in predict.batch.iter().map(|batch| *batch as usize) {
         let counted = if batch == 1 { full.clone() } else { counter.step(batch, position)? };
         let cost = counter.cost(batch, &counted, per_column)?;
         let row = |machine: Machine| {
@@ -87,21 +86,21 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
             let all_tokens_per_second = batch as f64 * prediction.tokens_per_second;
             Row { machine, prediction, all_tokens_per_second }
         };
-        let predictions = machines(cli, cli.chip, Machine::of_columns).map(row).collect();
+        let predictions = machines(predict, predict.chip, Machine::of_columns).map(row).collect();
         batches.push(Batch { batch, counted, cost, predictions });
         bar.inc(1);
     }
     bar.finish_and_clear();
     let report = Report {
         schema: "llm-demo.predict-batch/1",
-        note: "counted on the software ga10b; the times are predictions, not measurements",
-        chip: cli.chip.title,
+        note: NOTE,
+        chip: predict.chip.title,
         model: ModelReport::new(&model),
-        kv: cli.kv.name(),
+        kv: predict.launching.kv.name(),
         position,
         batches,
     };
-    report::show(&report, cli.json, print)?;
+    report::show(&report, predict.json, print)?;
     Ok(Outcome::Good)
 }
 
@@ -147,20 +146,6 @@ impl Counter {
     }
 }
 
-/// How far predictions with the constants in use are from what they were fitted to.
-fn error_of_constants() -> String {
-    let known = Measurements::of_h200_columns().ok().and_then(|file| {
-        let machine = file.machine(file.chip.parse::<Chip>().ok()?.machines().into_iter().next()?);
-        Some((file.points.len(), worst_percent(&compare(&machine, &file.points))))
-    });
-    match known {
-        Some((points, worst)) => {
-            format!("its constants reproduce {points} measurements of an H200 within {worst:.1} %")
-        }
-        None => "the error of its constants is not known".to_owned(),
-    }
-}
-
 fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     report.model.print(out)?;
     writeln!(out, "cache       {} in pages, {} positions of each sequence", report.kv, report.position)?;
@@ -175,7 +160,7 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         let (launches, instructions, ratio) = (cost.launches, c.warp_instructions, c.dram_ratio);
         writeln!(out, "{batch:>6} {launches:>9} {instructions:>14} {dram:>12.2} {ratio:>10.3}")?;
     }
-    let (chip, error) = (report.chip, error_of_constants());
+    let (chip, error) = (report.chip, error_of_constants(Measurements::of_h200_columns()));
     writeln!(out, "\nPREDICTED tok/s of all sequences for {chip}, not measured; {error}")?;
     write!(out, "{:<10} {:>4} {:>8} {:>7}", "mode", "SMs", "MHz", "GB/s")?;
     for Batch { batch, .. } in &report.batches {

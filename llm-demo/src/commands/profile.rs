@@ -4,13 +4,15 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::ensure;
-use ga10b_llm::engine::{KernelStat, PhaseParts};
+use ga10b_llm::engine::{KernelStat, LaunchTime, PhaseParts};
+use ga10b_llm::{ColumnsOptions, Model};
 use ga10b_llm_tools::bandwidth::{self, CopyBandwidth};
+use ga10b_llm_tools::batched;
 use ga10b_llm_tools::bench::WARM_UP;
 use hcq::{Device, DeviceOptions};
 use serde::Serialize;
 
-use crate::cli::Cli;
+use crate::cli::commands::Profile;
 use crate::outcome::Outcome;
 use crate::report::{self, DeviceReport, ModelReport};
 use crate::session::{self, Session, Setup};
@@ -30,8 +32,11 @@ struct Report {
     tuning: TuningReport,
     /// Tokens decoded.
     steps: usize,
-    /// Tokens of the prompt, if a prompt was timed instead.
+    /// Tokens of the prompt, if a prompt was timed instead; of each sequence before a step of several.
     prompt: usize,
+    /// Sequences of the step, if there were several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<u32>,
     /// Copy rate of the device, measured after the profile; null if times are simulated or it could not be
     /// measured.
     copy_bandwidth: Option<CopyBandwidth>,
@@ -58,11 +63,11 @@ struct Line {
     parts: Option<PhaseParts>,
 }
 
-pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
-    let model = session::model(cli)?;
-    let prompt = cli.pp.map(|n| n as usize);
+pub fn run(profile: &Profile) -> anyhow::Result<Outcome> {
+    let model = session::model(&profile.common.model)?;
+    let prompt = profile.pp.map(|n| n as usize);
     let most = model.config.context;
-    let steps = cli.count.map_or(DEFAULT_STEPS.min(most), |n| n as usize);
+    let steps = profile.count.map_or(DEFAULT_STEPS.min(most), |n| n as usize);
     let (option, tokens) = prompt.map_or(("-n", steps), |tokens| ("--pp", tokens));
     ensure!(
         tokens <= most,
@@ -71,33 +76,89 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let mut options = DeviceOptions::default();
     // On a Jetson the copy engine copies by default; here the faster of kernel and engine counts.
     options.kernel_copies_from = Some(bandwidth::SMALL);
-    let device = session::device_with(cli, options)?;
-    let mut session = Session::new(device, &Setup::of(cli), &model, prompt.unwrap_or(steps))?;
-    let software = session.device.info().backend == hcq::BackendKind::Sim;
-    let warm_up = if software { Duration::ZERO } else { WARM_UP };
-    let stats = match prompt {
-        Some(tokens) => session.engine.profile_prompt(tokens, warm_up)?,
-        None => session.engine.profile(steps, warm_up)?,
+    let device = session::device_with(&profile.common.device, options)?;
+    let software = device.info().backend == hcq::BackendKind::Sim;
+    let Profiled { stats, tuning, steps, prompt } = match profile.batch {
+        Some(batch) => {
+            let prompt = prompt.unwrap_or(if software { 4 } else { 128 });
+            of_columns(profile, &device, &model, (batch as usize, prompt))?
+        }
+        None => of_engine(profile, &device, &model, (steps, prompt))?,
     };
     ensure!(
         !stats.is_empty(),
         "there is nothing to profile: prompts of this model go token by token, a warning says why; leave --pp out"
     );
-    let copy = if software { None } else { copy_bandwidth(&session.device) };
-    let kernels = lines(&stats, copy);
+    let copy = if software { None } else { copy_bandwidth(&device) };
     let report = Report {
         schema: "llm-demo.profile/1",
-        device: DeviceReport::new(session.device.info()),
+        device: DeviceReport::new(device.info()),
         model: ModelReport::new(&model),
-        tuning: session.tuning.clone(),
-        steps: if prompt.is_some() { 0 } else { steps },
-        prompt: prompt.unwrap_or(0),
+        tuning,
+        steps,
+        prompt,
+        batch: profile.batch,
         copy_bandwidth: copy,
-        kv: session.engine.kv().name(),
-        kernels,
+        kv: profile.common.launching.kv.name(),
+        kernels: lines(&stats, copy),
     };
-    report::show(&report, cli.json, print)?;
+    report::show(&report, profile.json, print)?;
     Ok(Outcome::Good)
+}
+
+/// What was timed.
+struct Profiled {
+    stats: Vec<KernelStat>,
+    tuning: TuningReport,
+    steps: usize,
+    prompt: usize,
+}
+
+/// Times steps of an engine, or a prompt.
+fn of_engine(
+    profile: &Profile,
+    device: &Device,
+    model: &Model,
+    (steps, prompt): (usize, Option<usize>),
+) -> anyhow::Result<Profiled> {
+    let setup = Setup { timed: true, ..Setup::of(&profile.common.launching) };
+    let mut session = Session::new(device.clone(), &setup, model, prompt.unwrap_or(steps))?;
+    let software = device.info().backend == hcq::BackendKind::Sim;
+    let warm_up = if software { Duration::ZERO } else { WARM_UP };
+    let (stats, steps, prompt) = match prompt {
+        Some(tokens) => (session.engine.profile_prompt(tokens, warm_up)?, 0, tokens),
+        None => (session.engine.profile(steps, warm_up)?, steps, 0),
+    };
+    Ok(Profiled { stats, tuning: session.tuning, steps, prompt })
+}
+
+/// Times a step of `batch` sequences after prompts of `prompt` tokens, one launch after the other.
+fn of_columns(
+    profile: &Profile,
+    device: &Device,
+    model: &Model,
+    (batch, prompt): (usize, usize),
+) -> anyhow::Result<Profiled> {
+    let (context, most) = (prompt + 1, model.config.context);
+    ensure!(
+        context <= most,
+        "{context} tokens do not fit the model's context of {most}: choose a smaller --pp"
+    );
+    let options = ColumnsOptions::new(batch, context).with_cache(profile.common.launching.kv).with_chunks();
+    let mut columns = session::columns(device, model, options, options.pages)?;
+    columns.record_all()?;
+    let mut stats: Vec<KernelStat> = Vec::new();
+    for launch in batched::launches(&mut columns, prompt, batch)? {
+        let LaunchTime { name, role, start, end, bytes, .. } = launch;
+        let at = stats.iter().position(|stat| stat.name == name && stat.role == role).unwrap_or(stats.len());
+        if at == stats.len() {
+            stats.push(KernelStat { name, role, count: 0, nanoseconds: 0, bytes: 0, parts: None });
+        }
+        stats[at].count += 1;
+        stats[at].nanoseconds += end - start;
+        stats[at].bytes += bytes;
+    }
+    Ok(Profiled { stats, tuning: TuningReport::Default, steps: 1, prompt })
 }
 
 /// The copy rate of the device. Its clocks are up from the profile.
@@ -139,9 +200,15 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     report.model.print(out)?;
     report.tuning.print(out)?;
     writeln!(out, "cache       {}", report.kv)?;
-    match report.prompt {
-        0 => writeln!(out, "steps       {}", report.steps)?,
-        tokens => writeln!(out, "prompt      {tokens} tokens")?,
+    match (report.batch, report.prompt) {
+        (Some(batch), prompt) => {
+            writeln!(
+                out,
+                "step        of {batch} sequences after prompts of {prompt} tokens, each launch alone"
+            )?;
+        }
+        (None, 0) => writeln!(out, "steps       {}", report.steps)?,
+        (None, tokens) => writeln!(out, "prompt      {tokens} tokens")?,
     }
     match report.copy_bandwidth {
         Some(CopyBandwidth { gigabytes_per_second: rate, by, buffer_bytes }) => {

@@ -14,7 +14,6 @@ use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::cli::Cli;
 use crate::cli::commands::Serve;
 use crate::outcome::Outcome;
 use crate::serve::access::Access;
@@ -25,7 +24,7 @@ use crate::serve::metrics::Metrics;
 use crate::serve::openai::request::Defaults;
 use crate::serve::scheduler::{self, Build, Options, Processor};
 use crate::serve::serial::Serial;
-use crate::session;
+use crate::session::{self, Setup};
 use crate::speculation::Decoding;
 use crate::text_file::{self, Input};
 
@@ -40,8 +39,8 @@ const TEMPERATURE: f32 = 0.8;
 /// How long a step of the engine has to end after its request was cut.
 const LAST_STEP: Duration = Duration::from_secs(10);
 
-pub fn run(cli: &Cli, serve: &Serve) -> anyhow::Result<Outcome> {
-    let model = session::model(cli)?;
+pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
+    let model = session::model_for(&serve.common.model, &serve.sampling)?;
     let context = session::context(serve.ctx, &model)?;
     let context = context.unwrap_or_else(|| DEFAULT_CONTEXT.min(model.config.context));
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
@@ -57,8 +56,8 @@ pub fn run(cli: &Cli, serve: &Serve) -> anyhow::Result<Outcome> {
     let address = listener.local_addr()?;
 
     let metrics = Arc::new(Metrics::default());
-    let parallel = parallel(cli, serve, &model, context)?;
-    let build: Build<'_> = Box::new(|| processor(cli, serve, (&model, &tokenizer), (parallel, context)));
+    let parallel = parallel(serve, &model, context)?;
+    let build: Build<'_> = Box::new(|| processor(serve, (&model, &tokenizer), (parallel, context)));
     let options = Options { waiting: serve.queue as usize, retry: RETRY };
     let (scheduler, mut worker) = scheduler::new(options, Arc::clone(&metrics), build);
     let limits = Limits::default();
@@ -67,9 +66,9 @@ pub fn run(cli: &Cli, serve: &Serve) -> anyhow::Result<Outcome> {
         tokenizer: Arc::clone(&tokenizer),
         template,
         metrics,
-        model: serve.alias.clone().unwrap_or_else(|| name(cli, &model)),
+        model: serve.alias.clone().unwrap_or_else(|| name(serve, &model)),
         context,
-        defaults: defaults(cli),
+        defaults: defaults(serve),
         limits,
         access: Access { key, loopback },
         own: Own::default(),
@@ -106,18 +105,18 @@ pub fn run(cli: &Cli, serve: &Serve) -> anyhow::Result<Outcome> {
 }
 
 /// How many requests are processed at the same time.
-fn parallel(cli: &Cli, serve: &Serve, model: &Model, context: usize) -> anyhow::Result<usize> {
+fn parallel(serve: &Serve, model: &Model, context: usize) -> anyhow::Result<usize> {
+    let (engine, drafts) = (serve.common.launching.engine, serve.speculation.is_asked());
     let lacking = Columns::check_architecture(model, context);
     match serve.parallel.map(|n| n as usize) {
         Some(1) => Ok(1),
         Some(parallel) => {
             lacking.context("use --parallel 1")?;
-            ensure!(cli.engine.is_none(), "--engine is for --parallel 1, not {parallel}");
-            let drafts = cli.speculation.is_asked();
+            ensure!(engine.is_none(), "--engine is for --parallel 1, not {parallel}");
             ensure!(!drafts, "--lookup and --draft are for --parallel 1, not {parallel}");
             Ok(parallel)
         }
-        None if cli.engine.is_some() || cli.speculation.is_asked() => Ok(1),
+        None if engine.is_some() || drafts => Ok(1),
         None => match lacking {
             Ok(()) => Ok(DEFAULT_PARALLEL),
             Err(lacking) => {
@@ -130,18 +129,18 @@ fn parallel(cli: &Cli, serve: &Serve, model: &Model, context: usize) -> anyhow::
 
 /// What generates texts, on a device that is opened for it.
 fn processor<'a>(
-    cli: &Cli,
     serve: &Serve,
     (model, tokenizer): (&Model, &'a Tokenizer),
     (parallel, context): (usize, usize),
 ) -> anyhow::Result<Box<dyn Processor + 'a>> {
     let caches = !serve.no_prefix_cache;
+    let device = session::device(&serve.common.device)?;
+    let setup = Setup::of(&serve.common.launching);
     if parallel == 1 {
-        let decoding = Decoding::open(cli, model, context)?;
+        let decoding = Decoding::new(device, &setup, &serve.speculation, model, context)?;
         return Ok(Box::new(Serial::new(tokenizer, decoding.into_decoder(), caches)));
     }
-    let options = ColumnsOptions::new(parallel, context).with_cache(cli.kv).with_chunks();
-    let device = session::device(cli)?;
+    let options = ColumnsOptions::new(parallel, context).with_cache(setup.kv).with_chunks();
     let mut columns = session::columns(&device, model, options, context.div_ceil(PAGE))?;
     // Else the first requests wait for it.
     columns.record_all()?;
@@ -177,16 +176,16 @@ fn key(serve: &Serve) -> anyhow::Result<Option<String>> {
 }
 
 /// How texts are generated where a request does not say.
-fn defaults(cli: &Cli) -> Defaults {
-    let sampling = &cli.sampling;
+fn defaults(serve: &Serve) -> Defaults {
+    let sampling = &serve.sampling;
     let (penalties, bias, seed) = (sampling.penalties(), sampling.bias(), sampling.seed);
-    let count = cli.count.map(u64::from);
+    let count = serve.count.map(u64::from);
     Defaults { sampling: sampling.options_at(TEMPERATURE), penalties, bias, seed, count }
 }
 
 /// The model's name in requests: its file without the extension.
-fn name(cli: &Cli, model: &Model) -> String {
-    let file = cli.model.as_ref().and_then(|path| path.file_stem());
+fn name(serve: &Serve, model: &Model) -> String {
+    let file = serve.common.model.path.as_ref().and_then(|path| path.file_stem());
     let name = file.map(|name| name.to_string_lossy().into_owned());
     name.unwrap_or_else(|| model.name().unwrap_or("embedded").to_owned())
 }

@@ -12,7 +12,7 @@ use ga10b_llm_tools::bench::{Row, WARM_UP};
 use hcq::{BackendKind, Device};
 use serde::Serialize;
 
-use crate::cli::Cli;
+use crate::cli::commands::Speculate;
 use crate::outcome::Outcome;
 use crate::report::{self, DeviceReport, ModelReport};
 use crate::session::{self, Session, Setup};
@@ -77,7 +77,7 @@ impl From<Statistics> for Proposals {
 
 /// What is measured.
 struct Plan<'a> {
-    cli: &'a Cli,
+    speculate: &'a Speculate,
     tokenizer: &'a Tokenizer,
     prompt: &'a [u32],
     /// Most tokens of the text.
@@ -86,35 +86,36 @@ struct Plan<'a> {
     warm_up: Duration,
 }
 
-pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
-    let model = session::model(cli)?;
+pub fn run(speculate: &Speculate) -> anyhow::Result<Outcome> {
+    let (common, setup) = (&speculate.common, Setup::of(&speculate.common.launching));
+    let model = session::model_for(&common.model, &speculate.sampling)?;
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
-    let prompt = tokenizer.encode(&session::prompt(cli)?).context("cannot encode the prompt")?;
-    let device = session::device(cli)?;
-    let plan = plan(cli, &device, (&tokenizer, &prompt));
+    let prompt = tokenizer.encode(&session::prompt(&speculate.text)?).context("cannot encode the prompt")?;
+    let device = session::device(&common.device)?;
+    let plan = plan(speculate, &device, (&tokenizer, &prompt));
     let context = plan.prompt.len() + plan.count;
     ensure!(
         context <= model.config.context,
-        "the prompt of {} tokens and {} more do not fit the model's context of {}: choose a smaller --tg",
+        "the prompt of {} tokens and {} more do not fit the model's context of {}: choose a smaller -n",
         plan.prompt.len(),
         plan.count,
         model.config.context
     );
 
-    let drafting = Drafting::open(cli, &model, context)?;
+    let drafting = Drafting::open(&speculate.speculation, &model, context)?;
     let mut results = Vec::new();
     {
         // It leaves the device before the columns need the memory.
-        let mut session = Session::new(device.clone(), &Setup::of(cli), &model, context)?;
+        let mut session = Session::new(device.clone(), &setup, &model, context)?;
         let name = format!("engine, {}", session.engine.mode().name());
         plan.warm(&mut session.engine)?;
         results.push(Measured { row: plan.timed(name, &mut session.engine)?.1, proposals: None });
     }
-    let mut decoder = target(cli, &device, &model, context)?;
+    let mut decoder = target(&device, &setup, &model, context)?;
     let mut texts = Vec::new();
     for name in ["columns", if drafting.model.is_none() { "columns, lookup" } else { "columns, draft" }] {
         if !texts.is_empty() {
-            decoder.set_draft(drafting.draft(cli, &device, context)?, drafting.options)?;
+            decoder.set_draft(drafting.draft(&device, &setup, context)?, drafting.options)?;
         }
         plan.warm(&mut decoder)?;
         decoder.take_statistics();
@@ -133,7 +134,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         draft: drafting.model.as_ref().map(ModelReport::new),
         draft_max: drafting.options.most,
         adaptive: drafting.options.adaptive,
-        kv: cli.kv.name(),
+        kv: setup.kv.name(),
         prompt_tokens: prompt.len(),
         text_tokens: texts[0].len(),
         repeats: plan.repeats,
@@ -143,19 +144,23 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         same_text: texts[0] == texts[1],
         results,
     };
-    report::show(&report, cli.json, print)?;
+    report::show(&report, speculate.json, print)?;
     Ok(if report.same_text { Outcome::Good } else { Outcome::Bad })
 }
 
 /// llama-bench's sizes; smaller ones on the software device.
-fn plan<'a>(cli: &'a Cli, device: &Device, (tokenizer, prompt): (&'a Tokenizer, &'a [u32])) -> Plan<'a> {
+fn plan<'a>(
+    speculate: &'a Speculate,
+    device: &Device,
+    (tokenizer, prompt): (&'a Tokenizer, &'a [u32]),
+) -> Plan<'a> {
     let software = device.info().backend == BackendKind::Sim;
     Plan {
-        cli,
+        speculate,
         tokenizer,
         prompt,
-        count: cli.tg.map_or(if software { 32 } else { 128 }, |n| n as usize),
-        repeats: cli.repeats.map_or(if software { 2 } else { 5 }, |n| n as usize),
+        count: speculate.count.map_or(if software { 32 } else { 128 }, |n| n as usize),
+        repeats: speculate.repeats.map_or(if software { 2 } else { 5 }, |n| n as usize),
         warm_up: if software { Duration::ZERO } else { WARM_UP },
     }
 }
@@ -164,7 +169,7 @@ impl Plan<'_> {
     /// Writes the text from an empty context.
     fn once(&self, decoder: &mut dyn Decoder) -> anyhow::Result<Generation> {
         decoder.reset()?;
-        let sampler = &mut self.cli.sampling.sampler();
+        let sampler = &mut self.speculate.sampling.sampler();
         Ok(generate(decoder, self.tokenizer, sampler, self.prompt, self.count, &mut |_| Ok(()))?)
     }
 
@@ -191,7 +196,7 @@ impl Plan<'_> {
         ensure!(
             text.len() > 1,
             "the text ends after {} tokens, there is nothing to measure: choose another prompt (-p, -f) or a larger \
-             --tg",
+             -n",
             text.len()
         );
         let steps = text.len() - 1;

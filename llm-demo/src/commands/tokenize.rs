@@ -5,16 +5,15 @@ use std::io::{self, Write};
 use anyhow::Context;
 use ga10b_llm::Tokenizer;
 
-use crate::cli::Cli;
 use crate::cli::commands::Tokenize;
 use crate::outcome::Outcome;
 use crate::session;
 use crate::terminal;
 
-pub fn run(cli: &Cli, tokenize: &Tokenize) -> anyhow::Result<Outcome> {
-    let model = session::model(cli)?;
+pub fn run(tokenize: &Tokenize) -> anyhow::Result<Outcome> {
+    let model = session::model(&tokenize.model)?;
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
-    let text = session::prompt(cli)?;
+    let text = session::prompt(&tokenize.text)?;
     let tokens = match tokenize.no_bos {
         true => tokenizer.encode_plain(&text),
         false => tokenizer.encode_formatted(&text),

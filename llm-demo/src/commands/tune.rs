@@ -16,7 +16,8 @@ use indicatif::ProgressBar;
 use ptxgen::Target;
 use serde::Serialize;
 
-use crate::cli::Cli;
+use crate::cli::commands::Tune;
+use crate::cli::options::OnDevice;
 use crate::outcome::Outcome;
 use crate::progress;
 use crate::report::{self, DeviceReport, ModelReport};
@@ -78,17 +79,17 @@ impl Listener for Keeper {
     }
 }
 
-pub fn run(cli: &Cli, parts: &[Part]) -> anyhow::Result<Outcome> {
-    let model = session::model(cli)?;
+pub fn run(tune: &Tune) -> anyhow::Result<Outcome> {
+    let model = session::model(&tune.model)?;
     let store = Store::of_user().context("no place to store results: set LLM_DEMO_TUNING=FILE")?;
     // A damaged file is an error before the search, not after it.
     store.entries()?;
-    let (device, meter, machine) = device(cli)?;
-    let compiler = Compiler::find(device.info().sm_number()).context("--tune compiles kernels")?;
+    let (device, meter, machine) = device(&tune.device)?;
+    let compiler = Compiler::find(device.info().sm_number()).context("the search compiles kernels")?;
     let counts = machine.is_some();
     let limits = Limits {
-        parts: parts.to_vec(),
-        budget: Duration::from_secs(cli.tune_budget.unwrap_or(DEFAULT_BUDGET).into()),
+        parts: tune.parts.as_ref().map_or_else(|| Part::ALL.to_vec(), |parts| parts.0.clone()),
+        budget: Duration::from_secs(tune.budget.unwrap_or(DEFAULT_BUDGET).into()),
         repeats: if counts { 1 } else { REPEATS },
         warm_up: if counts { Duration::ZERO } else { WARM_UP },
         context: if counts { 64 } else { CONTEXT },
@@ -119,15 +120,15 @@ pub fn run(cli: &Cli, parts: &[Part]) -> anyhow::Result<Outcome> {
         left_out: found.left_out,
         out_of_time: found.out_of_time,
     };
-    report::show(&report, cli.json, print)?;
+    report::show(&report, tune.json, print)?;
     Ok(Outcome::Good)
 }
 
 /// The device that the command line names, how to compare on it, and the machine that the software device
 /// predicts.
-fn device(cli: &Cli) -> anyhow::Result<(Device, Meter, Option<Machine>)> {
-    if cli.device != Selector::Sim {
-        let device = session::device(cli)?;
+fn device(on: &OnDevice) -> anyhow::Result<(Device, Meter, Option<Machine>)> {
+    if on.selector != Selector::Sim {
+        let device = session::device(on)?;
         if device.info().backend != BackendKind::Sim {
             return Ok((device, Meter::Clock, None));
         }
@@ -170,7 +171,7 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "left out    {part}")?;
     }
     if report.out_of_time {
-        writeln!(out, "the time was too short for all candidates: --tune-budget SECONDS allows more")?;
+        writeln!(out, "the time was too short for all candidates: --budget SECONDS allows more")?;
     }
     writeln!(out, "stored      {} after {:.0} s", report.file, report.seconds)
 }

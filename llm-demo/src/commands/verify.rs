@@ -8,10 +8,10 @@ use ga10b_llm::sampler::argmax;
 use ga10b_llm::{CacheType, Decoder, Model, Reference, Tokenizer};
 
 use crate::checker;
-use crate::cli::Cli;
+use crate::cli::commands::Verify;
 use crate::outcome::Outcome;
 use crate::progress;
-use crate::session::{self, Session};
+use crate::session::{self, Session, Setup};
 
 /// Steps by default.
 const DEFAULT_STEPS: u32 = 32;
@@ -22,20 +22,22 @@ const PROMPT_SHARE: f64 = 0.75;
 
 /// Both sides process the prompt and then the tokens that the reference finds most likely. Then the engine
 /// processes all of them at once, as a prompt.
-pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
-    let model = session::model(cli)?;
+pub fn run(verify: &Verify) -> anyhow::Result<Outcome> {
+    let (check, setup) = (verify.checking.check, Setup::of(&verify.common.launching));
+    let model = session::model(&verify.common.model)?;
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
-    let prompt = tokenizer.encode(&session::prompt(cli)?).context("cannot encode the prompt")?;
-    let steps = cli.count.unwrap_or(DEFAULT_STEPS) as usize;
+    let prompt = tokenizer.encode(&session::prompt(&verify.text)?).context("cannot encode the prompt")?;
+    let steps = verify.count.unwrap_or(DEFAULT_STEPS) as usize;
     let given = prompt.len();
     anyhow::ensure!(
         steps <= model.config.context,
         "{steps} steps do not fit the model's context of {} tokens; choose a smaller -n",
         model.config.context
     );
-    let mut reference = Reference::with_cache(&model, steps, cli.kv)?;
-    let mut session = Session::open(cli, &model, steps)?;
-    let mut rounding = Rounding::new(&model, steps, cli.kv)?;
+    let mut reference = Reference::with_cache(&model, steps, setup.kv)?;
+    let device = checker::device(check, &verify.common.device)?;
+    let mut session = Session::new(device, &setup, &model, steps)?;
+    let mut rounding = Rounding::new(&model, steps, setup.kv)?;
 
     let mut comparison = Comparison::new();
     let (mut tokens, mut last) = (Vec::new(), Vec::new());
@@ -65,7 +67,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     let mut prompt = Comparison::new();
     prompt.add(&last, &session.engine.prefill(&tokens)?);
 
-    let bounds = Bounds::of_cache(cli.kv);
+    let bounds = Bounds::of_cache(setup.kv);
     let of_prompt = bounds.beside(&rounding.last, PROMPT_SHARE);
     let bounds = bounds.beside(&rounding.all, STEPS_SHARE);
     let good = comparison.is_within(bounds) && prompt.nmse() <= of_prompt.nmse;
@@ -76,7 +78,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     if given > steps {
         writeln!(out, "prompt       its first {steps} of {given} tokens: -n {given} compares all of them")?;
     }
-    let cache = cli.kv.name();
+    let cache = setup.kv.name();
     writeln!(
         out,
         "cache        {cache} on both sides: the error does not include the rounding of the cache"
@@ -103,7 +105,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     )?;
     writeln!(out, "{}", if good { "within bounds" } else { "PAST THE BOUNDS" })?;
     let outcome = if good { Outcome::Good } else { Outcome::Bad };
-    Ok(checker::conclude(cli.check, &session.device, outcome))
+    Ok(checker::conclude(check, &session.device, outcome))
 }
 
 /// What the rounding of the cache changes by itself in the reference.

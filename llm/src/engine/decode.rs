@@ -1,9 +1,9 @@
 //! The engine: processes tokens on a device and gives logits.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use hcq::{BackendKind, Buffer, Device, Graph, Queue, SyncPoint};
+use hcq::{BackendKind, Buffer, Device, Graph, Preemption, Queue, SyncPoint};
 use tracing::trace_span;
 
 use crate::cache::CacheType;
@@ -29,6 +29,10 @@ use crate::spans::HOST;
 
 /// Most replays in flight.
 const IN_FLIGHT: usize = 32;
+
+/// A kernel that others wait for is counted against its channel from this time on (the driver's
+/// `CTXSW_TIMEOUT_PERIOD_MS`).
+const SWITCH_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Prompts of fewer tokens are processed step by step.
 const LEAST_PREFILL: usize = 8;
@@ -60,6 +64,8 @@ pub struct Engine {
     pub(super) step_plan: Option<StepPlan>,
     pub(super) mode: Mode,
     position: usize,
+    /// Whether a warning was given of steps that others wait for.
+    warned: bool,
     /// Whether weights that are no numbers would have been noticed.
     probed: bool,
     /// The token at `position` in the device's state, if it is known.
@@ -159,6 +165,7 @@ impl Engine {
             step_plan,
             mode,
             position: 0,
+            warned: false,
             probed,
             next: None,
             resident: false,
@@ -400,13 +407,32 @@ impl Engine {
         self.resident = chosen.is_some() && self.tracing.is_none();
         let step = self.tracing.as_ref().map_or(chosen.unwrap_or(&self.step), |t| &t.step.graph);
         let point = trace_span!(target: HOST, "submit").in_scope(|| self.queue.replay(step))?;
+        let begin = Instant::now();
         trace_span!(target: HOST, "wait").in_scope(|| point.wait(self.model.patience))?;
+        self.check_manners(begin.elapsed());
         if let Some(tracing) = &mut self.tracing {
             let timed = self.step_plan.as_ref().filter(|p| p.timed);
             trace_span!(target: HOST, "read the times").in_scope(|| tracing.stepped(self.position, timed))?;
         }
         self.position += 1;
         Ok(())
+    }
+
+    /// Warns once of a step that kept other programs from the GPU for so long that the driver counts it.
+    fn check_manners(&mut self, step: Duration) {
+        if step <= SWITCH_PATIENCE || self.warned || self.mode != Mode::Persistent {
+            return;
+        }
+        let device = &self.model.device;
+        if device.info().backend == BackendKind::Nvgpu && device.preemption() == Preemption::WaitForIdle {
+            self.warned = true;
+            tracing::warn!(
+                step_ms = step.as_millis(),
+                "a step is one kernel that runs to its end, and a desktop waits for it: if its channel is given \
+                 up, choose EngineOptions::mode Operations (llm-demo: --mode operations), or a profile with \
+                 preemption cilp (nvdiag bringup --bisect)"
+            );
+        }
     }
 }
 

@@ -38,10 +38,7 @@ impl Choices {
 
     /// The tile for `product` on `chip`, and the number of shares of its row length.
     pub fn gemm(&self, product: &TokensProduct, chip: Chip) -> (ProductTile, u32) {
-        let &TokensProduct { output, tokens, rows, .. } = product;
-        let usable =
-            |(tile, _): &(ProductTile, u32)| tile.runs_on(chip.sm) && tile.divides(output, tokens, rows);
-        let known = self.gemm.get(product).copied().filter(usable);
+        let known = self.gemm.get(product).copied().filter(|(tile, _)| tile.takes(product, chip.sm));
         known.unwrap_or_else(|| tile::choose(product, chip))
     }
 }

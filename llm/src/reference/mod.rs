@@ -1,5 +1,5 @@
-//! The model on the CPU, simple enough to be read as its definition: the reference of `--verify` and of the
-//! engine's tests.
+//! The model on the CPU, simple enough to be read as its definition: the reference of `llm-demo verify` and
+//! of the engine's tests.
 //!
 //! Vectors are `f32`, every sum is computed in `f64`, nothing is fused or approximated. Keys and values stay
 //! `f32`, or are rounded as the engine's cache does. All cores compute rows of a matrix, which changes no

@@ -88,8 +88,7 @@ fn one(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, tiles: &[ProductTi
     let splits: Vec<u32> = gemm::splits(p.output, p.cols).collect();
     for (tile, shares) in tiles.iter().flat_map(|t| splits.iter().map(|s| (*t, *s))) {
         let recipe = Recipe::Gemm(tile, p.output);
-        let divides = tile.divides(p.output, p.tokens, p.rows);
-        if (tile, shares) == usual || !divides || !bench.has(&recipe) {
+        if (tile, shares) == usual || !tile.takes(p, bench.model.chip().sm) || !bench.has(&recipe) {
             continue;
         }
         if bench.is_over() || all.len() > bench.limits.candidates.saturating_mul(splits.len()) {

@@ -4,12 +4,13 @@
 //! result that cannot be used any more (the kernels have changed, a file is missing) is reported and skipped.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use ptxgen::{Target, sha256};
 use serde::{Deserialize, Serialize};
 
+use crate::bounded;
 use crate::error::{Error, Result};
 use crate::kernels::choices::{Kernels, Tuning};
 use crate::kernels::recipe::Recipe;
@@ -48,19 +49,6 @@ pub struct Loaded {
     pub problems: Vec<String>,
 }
 
-/// Most bytes of a file that is read.
-const MOST_BYTES: u64 = 64 << 20;
-
-/// The content of a file of at most [`MOST_BYTES`].
-fn bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read = File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-    match read as u64 > MOST_BYTES {
-        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 64 MiB")),
-        false => Ok(bytes),
-    }
-}
-
 impl Store {
     /// The user's file: the one that `LLM_DEMO_TUNING` names, else `$XDG_CACHE_HOME/llm-demo/tuning.json`,
     /// else `~/.cache/llm-demo/tuning.json`. `None` if none of these is set.
@@ -90,7 +78,7 @@ impl Store {
     /// # Errors
     /// [`Error::Tuning`] and [`Error::TuningSchema`] for a damaged or foreign file; [`Error::File`].
     pub fn entries(&self) -> Result<Vec<Entry>> {
-        let bytes = match bounded(&self.path) {
+        let bytes = match File::open(&self.path).and_then(bounded::read) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(source) => return Err(self.file("read", &self.path, source)),
@@ -144,11 +132,9 @@ impl Store {
             }
         }
         for g in &entry.gemm {
-            let runs = |_: &Recipe| {
-                g.tuned.shape.runs_on(target.sm()) && g.tuned.shape.divides(g.output, g.tokens, g.rows)
-            };
             let what = format!("{} tokens, {} x {}", g.tokens, g.rows, g.cols);
-            if usable(what, g.recipe().filter(runs)) {
+            let runs = g.tuned.shape.takes(&g.product(), target.sm());
+            if usable(what, g.recipe().filter(|_| runs)) {
                 tuning.choices.gemm.insert(g.product(), (g.tuned.shape, g.shares));
             }
         }
@@ -173,7 +159,9 @@ impl Store {
             return Err(format!("kernel {name} is that of another version"));
         }
         let path = self.kernel_path(&known.cubin_sha256).ok_or("its hash is no hash")?;
-        let cubin = bounded(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        let cubin = File::open(&path)
+            .and_then(bounded::read)
+            .map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         if sha256(&cubin) != known.cubin_sha256 {
             return Err(format!("{} is damaged", path.display()));
         }

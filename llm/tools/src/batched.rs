@@ -5,8 +5,6 @@ use std::time::{Duration, Instant};
 
 use ga10b_llm::engine::{LaunchTime, MOST_COLUMNS};
 use ga10b_llm::{ColumnId, Columns, Result};
-use serde::Serialize;
-
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchPlan {
@@ -14,25 +12,19 @@ pub struct BatchPlan {
     pub prompt: usize,
     /// Tokens decoded of each sequence.
     pub decode: usize,
+    /// Measured runs, after the warm-up.
+    pub repeats: usize,
     /// Least time that all is run before it is measured.
     pub warm_up: Duration,
 }
 
-/// Measurement of one number of sequences.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct BatchRow {
-    /// Sequences.
-    pub batch: usize,
-    /// Time of all prompts.
-    pub prompt_seconds: f64,
-    /// Time of all tokens after them.
-    pub decode_seconds: f64,
-    /// Tokens of the prompts per second.
-    pub prompt_tokens_per_second: f64,
-    /// Decoded tokens of all sequences per second.
-    pub decode_tokens_per_second: f64,
-    /// All tokens per second.
-    pub tokens_per_second: f64,
+/// Times of one number of sequences, in each measured run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BatchTimes {
+    /// Of all prompts.
+    pub prompt_seconds: Vec<f64>,
+    /// Of all tokens after them.
+    pub decode_seconds: Vec<f64>,
 }
 
 /// Processes the prompts of `ids`, of `len` tokens each. Returns the first token of each text.
@@ -77,7 +69,7 @@ fn once(columns: &mut Columns, plan: BatchPlan, batch: usize) -> Result<[f64; 2]
 ///
 /// # Errors
 /// What the engine reports.
-pub fn run(columns: &mut Columns, plan: BatchPlan, batch: usize) -> Result<BatchRow> {
+pub fn run(columns: &mut Columns, plan: BatchPlan, batch: usize) -> Result<BatchTimes> {
     columns.record_all()?;
     let began = Instant::now();
     loop {
@@ -86,25 +78,22 @@ pub fn run(columns: &mut Columns, plan: BatchPlan, batch: usize) -> Result<Batch
             break;
         }
     }
-    let [prompt_seconds, decode_seconds] = once(columns, plan, batch)?;
-    let (prompt, decode) = ((batch * plan.prompt) as f64, (batch * plan.decode) as f64);
-    Ok(BatchRow {
-        batch,
-        prompt_seconds,
-        decode_seconds,
-        prompt_tokens_per_second: prompt / prompt_seconds,
-        decode_tokens_per_second: decode / decode_seconds,
-        tokens_per_second: (prompt + decode) / (prompt_seconds + decode_seconds),
-    })
+    let mut times = BatchTimes::default();
+    for _ in 0..plan.repeats {
+        let [prompt, decode] = once(columns, plan, batch)?;
+        times.prompt_seconds.push(prompt);
+        times.decode_seconds.push(decode);
+    }
+    Ok(times)
 }
 
-/// The launches of a step of `batch` sequences after a prompt of `plan.prompt` tokens each.
+/// The launches of a step of `batch` sequences after a prompt of `prompt` tokens each.
 ///
 /// # Errors
 /// What the engine reports.
-pub fn launches(columns: &mut Columns, plan: BatchPlan, batch: usize) -> Result<Vec<LaunchTime>> {
+pub fn launches(columns: &mut Columns, prompt: usize, batch: usize) -> Result<Vec<LaunchTime>> {
     let ids = (0..batch).map(|_| columns.admit()).collect::<Result<Vec<ColumnId>>>()?;
-    let tokens = prompts(columns, &ids, plan.prompt)?;
+    let tokens = prompts(columns, &ids, prompt)?;
     let work: Vec<(ColumnId, u32)> = ids.iter().copied().zip(tokens).collect();
     let (_, times) = columns.step_timed(&work)?;
     ids.into_iter().try_for_each(|id| columns.release(id))?;

@@ -73,7 +73,7 @@ const EXCHANGES_OF_SPLIT: f64 = 2.0;
 /// What one machine is measured for, and others are predicted with: shares and rates of the chip's limits,
 /// and latencies in clocks of the GPU.
 ///
-/// `llm-demo --predict --against FILE --fit` computes them from measurements of one chip.
+/// `llm-demo predict --against FILE --fit` computes them from measurements of one chip.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fitted {
     /// Share of the DRAM bandwidth that kernels reach.

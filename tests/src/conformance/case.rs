@@ -1,10 +1,8 @@
 //! One program with its inputs.
 
-use hcq::LaunchConfig;
+use hcq::{Device, LaunchConfig};
 use sass::{Arch, Encoding};
 
-use crate::conformance::column_steps::ColumnSteps;
-use crate::conformance::steps::Steps;
 use crate::conformance::tolerance::Tolerance;
 
 /// An argument of a launch.
@@ -45,14 +43,8 @@ pub struct Place {
 /// Of two results, what each of the first buffers may differ by in addition.
 pub type Slack = dyn Fn(&[Vec<u32>], &[Vec<u32>]) -> Vec<f64>;
 
-/// Steps of a model that an engine launches.
-#[derive(Clone, Copy, Debug)]
-pub enum Modelled {
-    /// Of one sequence, by the step kernel.
-    Stream(Steps),
-    /// Of several, by the kernels of columns.
-    Columns(ColumnSteps),
-}
+/// Work that launches by itself on a device: what its buffers hold afterwards.
+pub type Work = dyn Fn(&Device) -> anyhow::Result<Vec<Vec<u32>>>;
 
 /// A program, its inputs, and what may differ in its outputs.
 pub struct Case {
@@ -76,8 +68,8 @@ pub struct Case {
     pub links: Vec<Link>,
     /// What the buffers hold before. All of all buffers is compared after.
     pub buffers: Vec<Vec<u32>>,
-    /// Steps of a model that an engine launches, in place of all this: their logits are compared.
-    pub steps: Option<Modelled>,
+    /// In place of all this: work that launches by itself, whose results are compared.
+    pub work: Option<Box<Work>>,
     /// What is right, where that is known: per buffer and word.
     pub expected: Option<Vec<Vec<Option<u32>>>>,
     /// Results follow from how the architecture itself rounds: another one's differ from them.
@@ -96,6 +88,27 @@ impl std::fmt::Debug for Case {
 }
 
 impl Case {
+    /// What most cases do not say: no links, no work, nothing known, the same on every architecture.
+    pub fn blank() -> Self {
+        Self {
+            family: "",
+            program: String::new(),
+            seed: 0,
+            cubins: [&[]; 2],
+            kernel: String::new(),
+            config: LaunchConfig::new(1, 1),
+            hopper: None,
+            launches: Vec::new(),
+            links: Vec::new(),
+            buffers: Vec::new(),
+            work: None,
+            expected: None,
+            by_architecture: false,
+            slack: None,
+            place: Box::new(|_, _| None),
+        }
+    }
+
     /// The kernel for an instruction set, and the shape of its launches.
     pub fn kernel(&self, arch: Arch) -> (&str, LaunchConfig) {
         match (&self.hopper, arch.encoding()) {

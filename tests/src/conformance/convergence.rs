@@ -40,12 +40,7 @@ pub fn cases() -> Vec<Case> {
             Arg::U32(DELAY),
         ]],
         buffers: vec![vec![0xdead_beef; 32], vec![0; 4]],
-        links: Vec::new(),
-        steps: None,
         expected: Some(vec![(0..32).map(|lane| Some(phase(lane))).collect(), vec![None; 4]]),
-        by_architecture: false,
-        hopper: None,
-        slack: None,
         place: Box::new(|buffer, word| {
             let what = if buffer == 0 {
                 format!("phase in which lane {word} went on")
@@ -54,5 +49,6 @@ pub fn cases() -> Vec<Case> {
             };
             Some(Place { what, tolerance: Tolerance::Exact })
         }),
+        ..Case::blank()
     }]
 }

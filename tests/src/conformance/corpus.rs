@@ -121,12 +121,6 @@ fn list_cases(list: &List) -> Vec<Case> {
             config: LaunchConfig::new(1, 1),
             launches: launches.collect(),
             buffers: vec![words],
-            links: Vec::new(),
-            steps: None,
-            expected: None,
-            by_architecture: false,
-            hopper: None,
-            slack: None,
             place: Box::new(move |_, word| {
                 let at = 4 * word % SET as usize;
                 match stored.get(&at) {
@@ -139,6 +133,7 @@ fn list_cases(list: &List) -> Vec<Case> {
                     }
                 }
             }),
+            ..Case::blank()
         });
     }
     cases

@@ -1,8 +1,6 @@
 //! A launch in the making: a kernel of the repository, its arguments in the kernel's order, and how much two
 //! devices may differ in what each buffer holds afterwards.
 
-use ga10b_llm::cache::BLOCK;
-use ga10b_llm::kernels::committed;
 use half::f16;
 use hcq::LaunchConfig;
 
@@ -11,25 +9,22 @@ use crate::conformance::noise::Noise;
 use crate::conformance::tolerance::Tolerance;
 
 /// Values in a vector of the model, and in a row of its matrices.
-pub(super) const COLS: usize = 768;
+pub const COLS: usize = 768;
 
 /// What a few functions of the special-function unit in a row leave uncertain.
-pub(super) const MILLIONTH: Tolerance = Tolerance::Single { ulps: 16, absolute: 1e-6 };
+pub const MILLIONTH: Tolerance = Tolerance::Single { ulps: 16, absolute: 1e-6 };
 
 /// The same of a result in f16: it may become the next one, and near zero, where f16 are closer together, be as far
 /// off as an f32.
-pub(super) const NEXT: Tolerance = Tolerance::Halves { ulps: 1, absolute: 2e-6 };
+pub const NEXT: Tolerance = Tolerance::Halves { ulps: 1, absolute: 2e-6 };
 
 /// What sums of many products leave uncertain of a result in f16.
-pub(super) const ROUNDED: Tolerance = Tolerance::Halves { ulps: 2, absolute: 2e-3 };
-
-/// The committed code of a module of the language model, for the ga10b and for Hopper.
-fn committed_code(module: &str) -> [&'static [u8]; 2] {
-    [87, 90].map(|sm| committed::cubin(sm, module).unwrap_or_default())
-}
+pub const ROUNDED: Tolerance = Tolerance::Halves { ulps: 2, absolute: 2e-3 };
 
 /// A launch in the making.
-pub(super) struct Drive {
+#[derive(Debug)]
+pub struct Drive {
+    /// What its random inputs follow from.
     pub noise: Noise,
     case: Case,
     args: Vec<Arg>,
@@ -41,12 +36,7 @@ impl Drive {
     /// What rooms hold before.
     pub const UNTOUCHED: u32 = 0xdead_beef;
 
-    /// A kernel of the language model.
-    pub fn of(module: &str, kernel: &str, config: LaunchConfig) -> Self {
-        Self::new("built in: model", committed_code(module), kernel, config)
-    }
-
-    /// A kernel of any module.
+    /// A kernel of a module.
     pub fn new(family: &'static str, cubins: [&'static [u8]; 2], kernel: &str, config: LaunchConfig) -> Self {
         let seed = kernel.bytes().fold(7, |seed: u64, b| seed.wrapping_mul(131).wrapping_add(b.into()));
         Self {
@@ -60,13 +50,8 @@ impl Drive {
                 config,
                 launches: Vec::new(),
                 buffers: Vec::new(),
-                links: Vec::new(),
-                steps: None,
-                expected: None,
-                by_architecture: false,
-                hopper: None,
-                slack: None,
                 place: Box::new(|_, _| None),
+                ..Case::blank()
             },
             args: Vec::new(),
             tolerances: Vec::new(),
@@ -104,30 +89,6 @@ impl Drive {
         self.words(words)
     }
 
-    /// A cache of `values` values in q8_0: random codes, then a scale for every [`BLOCK`] of them.
-    pub fn quantized(mut self, values: usize) -> Self {
-        let noise = &mut self.noise;
-        let mut words: Vec<u32> = (0..values / 4).map(|_| noise.bits()).collect();
-        let mut scale = || {
-            let part = (noise.bits() >> 8) as f32 / 16_777_216.0;
-            u32::from(f16::from_f32(0.005 * (1.0 + part)).to_bits())
-        };
-        words.extend((0..values / BLOCK as usize / 2).map(|_| scale() | scale() << 16));
-        self.words(words)
-    }
-
-    /// A cache of `values` values in q8_0 that the kernel fills.
-    pub fn quantized_room(self, values: usize) -> Self {
-        self.room(values / 4 + values / BLOCK as usize / 2)
-    }
-
-    /// What the last buffer, a cache of `values` values in q8_0, gets of numbers that are uncertain in their last
-    /// places: one near the middle of two codes becomes either, and so does a scale.
-    pub fn within_codes(self, values: usize) -> Self {
-        self.within(Tolerance::Codes { steps: 1 })
-            .within_from(values / 4, Tolerance::Halves { ulps: 1, absolute: 0.0 })
-    }
-
     /// The last buffer may differ by this much: something in it is a result of the special-function unit.
     pub fn within(mut self, tolerance: Tolerance) -> Self {
         if let Some(last) = self.tolerances.last_mut() {
@@ -145,8 +106,8 @@ impl Drive {
     }
 
     /// On SM 9.0, in place of its kernel: one of another module, with the same parameters.
-    pub fn on_hopper(mut self, module: &str, kernel: String, config: LaunchConfig) -> Self {
-        self.case.cubins[1] = committed_code(module)[1];
+    pub fn on_hopper(mut self, cubin: &'static [u8], kernel: String, config: LaunchConfig) -> Self {
+        self.case.cubins[1] = cubin;
         self.case.program = format!("{} or {kernel}", self.case.kernel);
         self.case.hopper = Some((kernel, config));
         self
@@ -202,12 +163,12 @@ impl Drive {
 }
 
 /// Words of f32 evenly between −`scale` and `scale`.
-pub(super) fn floats(noise: &mut Noise, count: usize, scale: f32) -> Vec<u32> {
+pub fn floats(noise: &mut Noise, count: usize, scale: f32) -> Vec<u32> {
     (0..count).map(|_| (scale * ((noise.bits() >> 8) as f32 / 8_388_608.0 - 1.0)).to_bits()).collect()
 }
 
 /// Pairs of f16, likewise.
-pub(super) fn halves(noise: &mut Noise, count: usize, scale: f32) -> Vec<u32> {
+pub fn halves(noise: &mut Noise, count: usize, scale: f32) -> Vec<u32> {
     let half = |w: u32| u32::from(f16::from_f32(f32::from_bits(w)).to_bits());
     let words = floats(noise, count, scale);
     words.chunks(2).map(|p| half(p[0]) | p.get(1).map_or(0, |w| half(*w) << 16)).collect()

@@ -89,17 +89,12 @@ pub fn cases() -> Vec<Case> {
             config: LaunchConfig::new(BLOCKS, BLOCK),
             launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0)]],
             buffers: vec![inputs.clone(), vec![0xdead_beef; 2 * TRIPLES]],
-            links: Vec::new(),
-            steps: None,
-            expected: None,
-            by_architecture: false,
-            hopper: None,
-            slack: None,
             place: Box::new(move |buffer, word| {
                 let [a, b, c] = triple(if buffer == 1 { word / 2 } else { word / 6 });
                 let what = format!("{}({a:016x}, {b:016x}, {c:016x})", operation.name);
                 Some(Place { what, tolerance: Tolerance::Exact })
             }),
+            ..Case::blank()
         })
         .collect()
 }

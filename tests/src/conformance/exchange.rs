@@ -294,16 +294,12 @@ fn case(kernel: &'static str, config: LaunchConfig, mut buffers: Vec<Vec<u32>>, 
         config,
         launches: vec![(0..buffers.len()).map(|number| Arg::Buffer(number, 0)).collect()],
         buffers,
-        links: Vec::new(),
-        steps: None,
         expected: Some(all),
-        by_architecture: false,
-        hopper: None,
-        slack: None,
         place: Box::new(move |buffer, word| {
             let what = if buffer == output { "result" } else { "input" };
             Some(Place { what: format!("{what} {word}"), tolerance: Tolerance::Exact })
         }),
+        ..Case::blank()
     }
 }
 

@@ -224,14 +224,11 @@ fn case(program: &str, plan: &[Planned]) -> Case {
         launches: Vec::new(),
         links,
         buffers,
-        steps: None,
         expected: Some(results.into_iter().map(|words| words.into_iter().map(Some).collect()).collect()),
-        by_architecture: false,
-        hopper: None,
-        slack: None,
         place: Box::new(|buffer, word| {
             let what = format!("word {word} of launch {buffer}");
             Some(Place { what, tolerance: Tolerance::Exact })
         }),
+        ..Case::blank()
     }
 }

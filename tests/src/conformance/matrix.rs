@@ -107,16 +107,12 @@ fn case(seed: u64, kernel: &'static str, element: Element, half: bool) -> Case {
         config: LaunchConfig::new(TILES as u32, 32),
         launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0)]],
         buffers: vec![input, vec![0xdead_beef; TILES * 32 * OUT]],
-        links: Vec::new(),
-        steps: None,
-        expected: None,
         by_architecture: !integers,
-        hopper: None,
-        slack: None,
         place: Box::new(|_, word| {
             let (lane, register) = (word / OUT % 32, word % OUT);
             let what = format!("tile {}, lane {lane}, register {register}", word / OUT / 32);
             Some(Place { what, tolerance: Tolerance::Exact })
         }),
+        ..Case::blank()
     }
 }

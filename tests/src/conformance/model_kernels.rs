@@ -34,13 +34,8 @@ fn case(
         config,
         launches: vec![args],
         buffers,
-        links: Vec::new(),
-        steps: None,
-        expected: None,
-        by_architecture: false,
-        hopper: None,
-        slack: None,
         place: Box::new(move |_, _| Some(Place { what: "output".to_owned(), tolerance })),
+        ..Case::blank()
     }
 }
 

@@ -135,17 +135,12 @@ pub fn cases() -> Vec<Case> {
                 config: LaunchConfig::new(BLOCKS, BLOCK),
                 launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0)]],
                 buffers: vec![inputs, vec![0xdead_beef; count as usize]],
-                links: Vec::new(),
-                steps: None,
-                expected: None,
-                by_architecture: false,
-                hopper: None,
-                slack: None,
                 place: Box::new(move |buffer, word| {
                     let what = format!("{}({:e})", function.name, f32::from_bits(arguments[word]));
                     let tolerance = if buffer == 1 { function.tolerance } else { Tolerance::Exact };
                     Some(Place { what, tolerance })
                 }),
+                ..Case::blank()
             }
         })
         .collect()

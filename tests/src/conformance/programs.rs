@@ -6,8 +6,8 @@ use anyhow::Result;
 use ptxgen::{Manifest, Mismatch, Named, Ptxas, Target};
 
 use crate::conformance::case::Case;
-use crate::conformance::{built_in, columns, convergence, corpus, decode, edges, exchange};
-use crate::conformance::{links, matrix, mufu, random, warpgroup};
+use crate::conformance::{convergence, corpus, edges, exchange};
+use crate::conformance::{links, matrix, mufu, random, suite, warpgroup};
 
 /// What the programs are compiled for: one target for each encoding of instructions.
 const TARGETS: [Target; 2] = [Target::Sm87, Target::Sm90];
@@ -63,7 +63,7 @@ pub fn check(dir: &Path) -> Result<Vec<Mismatch>> {
     Ok(Manifest::check(dir, &modules(), Ptxas::find().ok().as_ref())?)
 }
 
-/// Every case there is.
+/// Every case there is, but those of the language model.
 pub fn cases() -> Vec<Case> {
     let mut cases = random::cases();
     cases.extend(edges::cases());
@@ -72,10 +72,8 @@ pub fn cases() -> Vec<Case> {
     cases.extend(corpus::cases());
     cases.extend(matrix::cases());
     cases.extend(warpgroup::cases());
-    cases.extend(built_in::cases());
+    cases.extend(suite::cases());
     cases.extend(convergence::cases());
     cases.extend(mufu::cases());
-    cases.extend(decode::cases());
-    cases.extend(columns::cases());
     cases
 }

@@ -9,7 +9,7 @@ use ga10b_sim::{Checks, Sim, SimConfig};
 use hcq::{Args, Device, DeviceOptions, NodeId, Program, Queue, Selector};
 use sass::Arch;
 
-use crate::conformance::case::{Arg, Case, Link, Modelled};
+use crate::conformance::case::{Arg, Case, Link};
 use crate::harness::{DEADLINE, bytes, words};
 
 /// A device with the modules that cases have asked for so far.
@@ -64,11 +64,8 @@ impl Runner {
     /// # Errors
     /// Those of the device: a fault, a launch that it refuses, a wait that took too long.
     pub fn run(&mut self, case: &Case) -> Result<Vec<Vec<u32>>> {
-        if let Some(steps) = &case.steps {
-            return match steps {
-                Modelled::Stream(steps) => steps.run(&self.device),
-                Modelled::Columns(steps) => steps.run(&self.device),
-            };
+        if let Some(work) = &case.work {
+            return work(&self.device);
         }
         let arch = crate::kernels::arch(&self.device)?;
         let (cubin, (kernel, config)) = (case.cubin(arch), case.kernel(arch));

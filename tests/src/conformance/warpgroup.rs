@@ -160,17 +160,13 @@ fn case(seed: u64, columns: u32) -> Case {
         kernel: name(columns),
         config: LaunchConfig::new(BLOCKS as u32, THREADS).with_dynamic_shared(factors),
         launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0)]],
-        links: Vec::new(),
         buffers: vec![input, vec![0xdead_beef; BLOCKS * sums as usize / 4]],
-        steps: None,
-        expected: None,
         by_architecture: true,
-        hopper: None,
-        slack: None,
         place: Box::new(move |_, word| {
             let (block, thread) = (word / each / THREADS as usize, word / each % THREADS as usize);
             let what = format!("block {block}, thread {thread}, sum {}", word % each);
             Some(Place { what, tolerance: Tolerance::Exact })
         }),
+        ..Case::blank()
     }
 }

@@ -30,7 +30,8 @@ pub(crate) const IOCTL: Target = Target {
 };
 
 /// Every errno that the drivers answer with.
-const ANSWERS: [Errno; 18] = [
+const ANSWERS: [Errno; 19] = [
+    Errno::EADDRNOTAVAIL,
     Errno::EINVAL,
     Errno::ENOTTY,
     Errno::EFAULT,

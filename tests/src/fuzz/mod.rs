@@ -11,11 +11,11 @@ mod loader;
 mod logs;
 mod machine;
 mod machine_code;
-mod model_files;
-mod mutate;
+pub mod mutate;
 mod page_tables;
+pub mod program;
 mod runner;
-mod target;
+pub mod target;
 
 pub use runner::{Cases, Failure, Outcome, run};
 pub use target::Target;
@@ -27,7 +27,6 @@ pub fn targets() -> &'static [Target] {
         loader::CUBIN,
         decoders::QMD,
         decoders::PUSHBUFFER,
-        model_files::GGUF,
         logs::LOG,
         page_tables::PAGE_WALK,
         machine_code::CODE,

@@ -16,7 +16,7 @@ pub(crate) fn awkward(rng: &mut StdRng) -> u64 {
 }
 
 /// Damages up to `most` places in the first `head` bytes, and sometimes the length.
-pub(crate) fn damage(rng: &mut StdRng, bytes: &mut Vec<u8>, head: usize, most: usize) {
+pub fn damage(rng: &mut StdRng, bytes: &mut Vec<u8>, head: usize, most: usize) {
     for _ in 0..rng.random_range(1..=most) {
         let head = head.min(bytes.len());
         if head == 0 {

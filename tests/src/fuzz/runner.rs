@@ -21,6 +21,8 @@ const WATCH: Duration = Duration::from_millis(100);
 /// Which cases to run.
 #[derive(Clone, Debug)]
 pub struct Cases {
+    /// The program that runs them for longer.
+    pub program: &'static str,
     /// Seed of all of them.
     pub seed: u64,
     /// Their numbers.
@@ -44,8 +46,10 @@ pub struct Outcome {
 
 /// A case that broke a promise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}; again with: hcq-fuzz --seed {seed} --case {case} {target}")]
+#[error("{what}; again with: {program} --seed {seed} --case {case} {target}")]
 pub struct Failure {
+    /// The program that runs it again.
+    pub program: &'static str,
     /// Name of the target.
     pub target: &'static str,
     /// Seed of the cases.
@@ -81,7 +85,10 @@ fn generator(target: &str, seed: u64, case: u64) -> StdRng {
 /// # Errors
 /// The first case that panicked, or took longer than [`Target::bound`].
 pub fn run(target: &Target, cases: &Cases) -> Result<Outcome, Failure> {
-    let failure = |case, what: String| Failure { target: target.name, seed: cases.seed, case, what };
+    let failure = |case, what: String| {
+        let Cases { program, seed, .. } = *cases;
+        Failure { program, target: target.name, seed, case, what }
+    };
     let current = Arc::new(AtomicU64::new(cases.numbers.start));
     let (done, result) = channel();
     let (begun, wanted, target_of_thread) = (Arc::clone(&current), cases.clone(), *target);
@@ -139,7 +146,8 @@ mod tests {
     use super::*;
     use rand::Rng;
 
-    const CASES: Cases = Cases { seed: 3, numbers: 0..1000, time: Duration::from_secs(60), trace: false };
+    const CASES: Cases =
+        Cases { program: "hcq-fuzz", seed: 3, numbers: 0..1000, time: Duration::from_secs(60), trace: false };
 
     fn planted(start: fn() -> crate::fuzz::target::Case) -> Target {
         Target { name: "planted", about: "", bound: Duration::from_millis(300), start }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 
 /// What is fuzzed, ready for its cases.
-pub(crate) trait Fuzz {
+pub trait Fuzz {
     /// Makes an input from a generator and hands it to what is fuzzed. Panics where a promise is broken.
     fn case(&mut self, rng: &mut StdRng);
 
@@ -22,7 +22,7 @@ impl<F: FnMut(&mut StdRng)> Fuzz for F {
 }
 
 /// What prepares the cases of a target gives.
-pub(crate) type Case = Box<dyn Fuzz>;
+pub type Case = Box<dyn Fuzz>;
 
 /// Something that takes inputs from others.
 #[derive(Clone, Copy, Debug)]
@@ -34,5 +34,5 @@ pub struct Target {
     /// Longest time that one case may take on a busy machine.
     pub bound: Duration,
     /// Prepares what all cases share.
-    pub(crate) start: fn() -> Case,
+    pub start: fn() -> Case,
 }

@@ -96,11 +96,13 @@ fn attempt_inside(task: Work, manner: Manner, at: usize) -> Result<(usize, Optio
             }
         }
     }
+    let failed = injector.failed().map(|failed| failed.name);
+    // It removes what the program could not: memory is kept as long as it is mapped.
+    drop(injector);
     if let Some(sim) = sim {
         ensure!(sim.violations().is_empty(), "{:?}", sim.violations());
         ensure!(sim.page_tables().is_empty(), "address spaces are left: {:?}", sim.page_tables());
         let (total, free) = heap(&*sim)?;
-        let failed = injector.failed().map(|failed| failed.name);
         ensure!(total == free, "{} bytes of the model's memory are left after {failed:?}", total - free);
     }
     Ok((calls, result.err()))

@@ -16,11 +16,10 @@ use ga10b_llm::generate::Stop;
 use ga10b_llm::{Model, Sampler, Tokenizer, session as content};
 use signal_hook::consts::SIGINT;
 
-use crate::cli::Cli;
 use crate::cli::commands::Chat;
 use crate::outcome::Outcome;
 use crate::saved::Saved;
-use crate::session;
+use crate::session::{self, Setup};
 use crate::speculation::Decoding;
 use crate::terminal;
 use input::{Input, Line};
@@ -31,8 +30,9 @@ const DEFAULT_COUNT: u32 = 512;
 /// Positions of the cache by default, if the model has as many.
 const DEFAULT_CONTEXT: usize = 4096;
 
-pub fn run(cli: &Cli, chat: &Chat) -> anyhow::Result<Outcome> {
-    let model = session::model(cli)?;
+pub fn run(chat: &Chat) -> anyhow::Result<Outcome> {
+    let common = &chat.common;
+    let model = session::model_for(&common.model, &chat.sampling)?;
     let context = session::context(chat.ctx, &model)?;
     let context = context.unwrap_or_else(|| DEFAULT_CONTEXT.min(model.config.context));
     let mut saved = chat.session.as_deref().map(Saved::open).transpose()?;
@@ -41,11 +41,14 @@ pub fn run(cli: &Cli, chat: &Chat) -> anyhow::Result<Outcome> {
     }
     let (read, decoding) = thread::scope(|scope| {
         let read = scope.spawn(|| read(chat, &model));
-        let decoding = Decoding::open(cli, &model, context);
+        let decoding = session::device(&common.device).and_then(|device| {
+            let setup = Setup::of(&common.launching);
+            Decoding::new(device, &setup, &chat.speculation, &model, context)
+        });
         (read.join().unwrap_or_else(|panic| resume_unwind(panic)), decoding)
     });
     let (template, tokenizer) = read?;
-    let sampler = session::sampler(cli, &tokenizer)?;
+    let sampler = session::sampler(&chat.sampling, &chat.constraints, &tokenizer)?;
     let mut decoding = decoding?;
     let before = match (&mut saved, &mut decoding) {
         (Some(saved), Decoding::Engine(session)) => saved.load(&mut session.engine, &model)?,
@@ -67,7 +70,7 @@ pub fn run(cli: &Cli, chat: &Chat) -> anyhow::Result<Outcome> {
         loaded: tokens.len(),
         conversation: Conversation::resume(&template, &tokenizer, messages, tokens),
         sampler,
-        count: cli.count.unwrap_or(DEFAULT_COUNT) as usize,
+        count: chat.count.unwrap_or(DEFAULT_COUNT) as usize,
         context,
         stopped,
         origin: match &chat.template {

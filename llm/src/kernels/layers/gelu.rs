@@ -1,7 +1,7 @@
 //! GELU, of the feed-forward vector or of its gate.
 
 use half::f16;
-use ptxgen::{Kernel, Reg, Special};
+use ptxgen::{Kernel, Multiple, Reg, Special};
 
 use crate::kernels::activation::gelu;
 use crate::kernels::operations::striped::striped_index;
@@ -22,6 +22,28 @@ pub(crate) fn step() -> Kernel {
     k
 }
 
+/// The sums of a chunk: their parameters after the buffers, and which of them are the thread's.
+struct Parts {
+    len: Multiple,
+    shares: Reg<u32>,
+    share_pitch: Reg<u32>,
+    factor: Reg<f32>,
+    i: Reg<u32>,
+    token: Reg<u32>,
+}
+
+impl Parts {
+    /// Threads past the end of a row exit.
+    fn declare(k: &Kernel) -> Self {
+        let len = k.param_multiple("len", 16);
+        let (shares, share_pitch) = (k.param("shares"), k.param("share_pitch"));
+        let factor = k.param("factor");
+        let i = k.mad(k.special(Special::CtaidX), THREADS, k.special(Special::TidX));
+        k.exit_if(k.ge(i, len.reg()));
+        Self { len, shares, share_pitch, factor, i, token: k.special(Special::CtaidY) }
+    }
+}
+
 /// `prompt_gelu(up, bias, out, len, shares, share_pitch, factor)`: `factor · gelu(up + bias)` in f16 of the
 /// sums of `shares` parts that are `share_pitch` tokens apart. Grid: `[len / THREADS, tokens]`.
 pub(crate) fn prompt() -> Kernel {
@@ -29,13 +51,7 @@ pub(crate) fn prompt() -> Kernel {
     k.max_threads(THREADS);
     let [up, bias] = ["up", "bias"].map(|name| k.param_ptr::<f32>(name, 16));
     let out = k.param_ptr::<f16>("out", 16);
-    let len = k.param_multiple("len", 16);
-    let shares = k.param::<u32>("shares");
-    let share_pitch = k.param::<u32>("share_pitch");
-    let factor = k.param::<f32>("factor");
-    let i = k.mad(k.special(Special::CtaidX), THREADS, k.special(Special::TidX));
-    k.exit_if(k.ge(i, len.reg()));
-    let token = k.special(Special::CtaidY);
+    let Parts { len, shares, share_pitch, factor, i, token } = Parts::declare(&k);
     let sum = k.var(k.load(k.at(bias, i)));
     k.for_(0u32, shares, 1u32, |share: Reg<u32>| {
         let part = k.row(up, k.mad(share, share_pitch, token), len);
@@ -68,13 +84,7 @@ pub(crate) fn gate_prompt() -> Kernel {
     k.max_threads(THREADS);
     let sums = k.param_ptr::<f32>("sums", 16);
     let out = k.param_ptr::<f16>("out", 16);
-    let len = k.param_multiple("len", 16);
-    let shares = k.param::<u32>("shares");
-    let share_pitch = k.param::<u32>("share_pitch");
-    let factor = k.param::<f32>("factor");
-    let i = k.mad(k.special(Special::CtaidX), THREADS, k.special(Special::TidX));
-    k.exit_if(k.ge(i, len.reg()));
-    let token = k.special(Special::CtaidY);
+    let Parts { len, shares, share_pitch, factor, i, token } = Parts::declare(&k);
     let (gate, up) = (k.var(0f32), k.var(0f32));
     k.for_(0u32, shares, 1u32, |share: Reg<u32>| {
         let part = k.row(sums, k.mad(share, share_pitch, token), k.scale(len, 2));

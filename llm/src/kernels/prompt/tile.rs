@@ -73,6 +73,11 @@ impl ProductTile {
         }
     }
 
+    /// Whether `product` can be multiplied with it on GPUs of generation `sm`.
+    pub fn takes(self, product: &TokensProduct, sm: u32) -> bool {
+        self.runs_on(sm) && self.divides(product.output, product.tokens, product.rows)
+    }
+
     /// The module of the committed kernels.
     pub const fn module(self) -> &'static str {
         match self {

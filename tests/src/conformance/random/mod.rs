@@ -283,18 +283,14 @@ pub fn case(program: Program) -> Case {
         config: LaunchConfig::new(1, THREADS as u32),
         launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0), Arg::Buffer(2, 0)]],
         buffers: vec![inputs, vec![0xdead_beef; STEPS * THREADS], table],
-        links: Vec::new(),
-        steps: None,
         expected: Some(expected),
-        hopper: None,
-        by_architecture: false,
-        slack: None,
         place: Box::new(move |_, word| {
             let (step, thread) = (word / THREADS, word % THREADS);
             let what = if step < STEPS { program.step_name(step) } else { "inputs" };
             let what = format!("step {step}, thread {thread}: {what}");
             Some(Place { what, tolerance: Tolerance::Exact })
         }),
+        ..Case::blank()
     }
 }
 

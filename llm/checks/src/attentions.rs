@@ -1,0 +1,148 @@
+//! Attention: of a step and of a chunk of prompt tokens, whole and in shares, with and without limits, over caches in
+//! f16 and in q8_0.
+
+use ga10b_llm::kernels::heads::HEAD_DIMS;
+use ga10b_llm::kernels::limits::infix;
+use ga10b_llm::kernels::prompt::{attention, shares};
+use hcq::LaunchConfig;
+
+use crate::drive::OfModel;
+use ga10b_tests::conformance::Case;
+use ga10b_tests::conformance::Tolerance;
+use ga10b_tests::conformance::drive::{Drive, ROUNDED};
+
+/// A window of positions and a cap of scores, which are about 1: one that all of them feel.
+type Limits = (u32, f32);
+
+/// All of them.
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = vec![combine()];
+    for limits in [None, Some((40, 0.5))] {
+        for dims in HEAD_DIMS {
+            cases.extend([1, 3].map(|shares| of_step(dims, shares, limits)));
+            cases.push(quantized(dims, limits));
+        }
+    }
+    let chunks = [(11, 70, 1), (600, 6, 3), (11, 70, 2)];
+    for (dims, chunk) in HEAD_DIMS.into_iter().zip(chunks) {
+        // Of the chunk at 600 the first share sees nothing, and the second a part.
+        let limits = [None, Some((if chunk.0 > 100 { 200 } else { 40 }, 0.5))];
+        cases.extend(limits.map(|limits| of_chunk(dims, chunk, limits)));
+    }
+    cases.extend(HEAD_DIMS.map(merge));
+    cases
+}
+
+const HEADS: u32 = 4;
+const GROUP: u32 = 2;
+
+/// What attention with limits takes.
+trait Limited: Sized {
+    fn limits(self, limits: Option<Limits>) -> Self;
+}
+
+impl Limited for Drive {
+    fn limits(self, limits: Option<Limits>) -> Self {
+        limits.into_iter().fold(self, |drive, (window, cap)| drive.u32(window).f32(cap))
+    }
+}
+
+/// Words of a share of a head of `dims` in the results of a step.
+fn share_words(dims: u32) -> u32 {
+    (dims + 5) & !3
+}
+
+/// The newest of 77 positions of a context, heads of `dims`.
+fn of_step(dims: u32, shares: u32, limits: Option<Limits>) -> Case {
+    let (context, positions) = (96, 77);
+    let cache = (HEADS / GROUP * context * dims) as usize;
+    let out = if shares > 1 { HEADS * shares * share_words(dims) } else { HEADS * dims };
+    let split = if shares > 1 { "split_" } else { "" };
+    let kernel = format!("attention_{}{split}{dims}", infix(limits.is_some()));
+    Drive::of("attention", &kernel, LaunchConfig::new((HEADS, shares), 128))
+        .floats((HEADS * dims) as usize, 1.0)
+        .halves(cache, 1.0)
+        .halves(cache, 1.0)
+        .words(vec![positions - 1, 0, 0, 0])
+        .room(out as usize)
+        .within(Tolerance::Single { ulps: 64, absolute: 1e-5 })
+        .u32(context)
+        .u32(dims)
+        .u32(GROUP)
+        .f32(1.0 / (dims as f32).sqrt())
+        .limits(limits)
+        .done()
+}
+
+/// The same over a cache in q8_0. The query becomes integers by an approximate factor: a component near the middle of
+/// two may become either, which changes a score by 2^-15 of its largest product, 5e-6 for the shortest heads, and the
+/// sums of about 30 weights with it.
+fn quantized(dims: u32, limits: Option<Limits>) -> Case {
+    let (context, positions, shares) = (96, 77, 3);
+    let cache = (HEADS / GROUP * context * dims) as usize;
+    let kernel = format!("attention_{}q8_0_{dims}", infix(limits.is_some()));
+    Drive::of("attention", &kernel, LaunchConfig::new((HEADS, shares), 128))
+        .floats((HEADS * dims) as usize, 1.0)
+        .quantized(cache)
+        .quantized(cache)
+        .words(vec![positions - 1, 0, 0, 0])
+        .room((HEADS * shares * share_words(dims)) as usize)
+        .within(Tolerance::Single { ulps: 64, absolute: 2e-4 })
+        .u32(context)
+        .u32(dims)
+        .u32(GROUP)
+        .f32(1.0 / (dims as f32).sqrt())
+        .u32(cache as u32)
+        .limits(limits)
+        .done()
+}
+
+/// What merges the shares of a step.
+fn combine() -> Case {
+    Drive::of("attention", "attention_combine", LaunchConfig::new(HEADS, 128))
+        .floats(4 * 3 * 68, 2.0)
+        .room(4 * 64)
+        .within(Tolerance::Single { ulps: 64, absolute: 1e-4 })
+        .u32(64)
+        .u32(3)
+        .done()
+}
+
+/// A chunk: its start, its tokens, and most shares of its positions.
+fn of_chunk(dims: u32, (start, tokens, most): (u32, u32, u32), limits: Option<Limits>) -> Case {
+    let config = LaunchConfig::new((tokens.div_ceil(shares::TOKENS), HEADS, most), attention::THREADS)
+        .with_dynamic_shared(attention::shared_bytes(dims));
+    let context = start + tokens + 10;
+    let cache = (HEADS / GROUP * context * dims) as usize;
+    let partials = (most * tokens * HEADS * shares::partial_words(dims)) as usize;
+    Drive::of("prompt", &format!("prompt_attention_{}{dims}", infix(limits.is_some())), config)
+        .on_tensor_cores()
+        .halves((tokens * HEADS * dims) as usize, 1.0)
+        .halves(cache, 1.0)
+        .halves(cache, 1.0)
+        .words(vec![start, tokens, 0, 0])
+        .room((tokens * HEADS * dims / 2) as usize)
+        .within(ROUNDED)
+        .u32(context)
+        .u32(dims)
+        .u32(GROUP)
+        .f32(1.0 / (dims as f32).sqrt())
+        .room(partials)
+        .within(Tolerance::Single { ulps: 64, absolute: 2e-3 })
+        .limits(limits)
+        .done()
+}
+
+/// What merges the shares of a chunk.
+fn merge(dims: u32) -> Case {
+    let positive = |i: u32| (0.5 + (i * 37 % 64) as f32 / 128.0).to_bits();
+    Drive::of("prompt", &format!("prompt_merge_{dims}"), LaunchConfig::new((7, 1), shares::THREADS))
+        .words((0..3 * 6 * HEADS * shares::partial_words(dims)).map(positive).collect())
+        .words(vec![600, 6, 0, 0])
+        .room((6 * HEADS * dims / 2) as usize)
+        .within(ROUNDED)
+        .u32(HEADS)
+        .u32(dims)
+        .u32(3)
+        .done()
+}

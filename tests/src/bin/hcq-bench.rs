@@ -1,0 +1,71 @@
+//! `hcq-bench`: what a launch, a graph, a copy and an allocation cost through `hcq`, in the terms of CUDA's
+//! runtime.
+//!
+//! Each figure is host wall clock around the call and its wait, after 1.5 s of work, so that both sides are
+//! compared with the GPU's clocks up. Figures of the software ga10b say how fast the model is, nothing about
+//! a GPU.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use ga10b_tests::bench::{Bench, WARM, table};
+use ga10b_tests::output;
+use hcq::{Device, DeviceOptions, Release, Selector};
+
+/// Measures launches, graphs, copies and allocations.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    /// Device: auto, nvgpu, rm or sim.
+    #[arg(long, env = "HCQ_DEVICE", default_value = "auto")]
+    device: Selector,
+    /// Launches measured one by one; the other counts follow from it.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    launches: u32,
+    /// Largest copy in MiB; smaller on a machine with little memory.
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..))]
+    copy_mib: u64,
+    /// Launches and graphs alone: no copies, no allocations.
+    #[arg(long)]
+    no_copies: bool,
+    /// Orders dependent launches by waits in the pushbuffer instead of links between their QMDs.
+    #[arg(long)]
+    no_chain: bool,
+    /// Lets the host signal the end of each submission, instead of its last kernel.
+    #[arg(long)]
+    host_release: bool,
+    /// Prints one JSON document instead of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    let mut options = DeviceOptions::default();
+    options.chain_launches = !cli.no_chain;
+    if cli.host_release {
+        options.profile.release = Some(Release::Host);
+    }
+    let device = Device::open_with(cli.device, options).context("opening the device")?;
+    let mut bench = Bench::new(device)?;
+    bench.warm_up(WARM)?;
+    bench.launches(cli.launches)?;
+    bench.graph((cli.launches / 20).max(1))?;
+    bench.linked_graphs((cli.launches / 20).max(1))?;
+    bench.graph_by_address((cli.launches / 300).max(1))?;
+    if !cli.no_copies {
+        bench.copies(cli.copy_mib)?;
+        bench.allocations()?;
+    }
+    table::print(&bench.device, &bench.figures, cli.json)
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("hcq-bench: {e:#}");
+            output::code(&e)
+        }
+    }
+}
