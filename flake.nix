@@ -20,12 +20,12 @@
           nativeBuildInputs = [ pkgs.installShellFiles ];
           postInstall = ''
             $out/bin/nvdiag man man
-            $out/bin/llm-demo --man man
+            $out/bin/llm-demo man man
             installManPage man/*.1
             installShellCompletion --cmd nvdiag --bash <($out/bin/nvdiag completions bash) \
               --zsh <($out/bin/nvdiag completions zsh) --fish <($out/bin/nvdiag completions fish)
-            installShellCompletion --cmd llm-demo --bash <($out/bin/llm-demo --completions bash) \
-              --zsh <($out/bin/llm-demo --completions zsh) --fish <($out/bin/llm-demo --completions fish)
+            installShellCompletion --cmd llm-demo --bash <($out/bin/llm-demo completions bash) \
+              --zsh <($out/bin/llm-demo completions zsh) --fish <($out/bin/llm-demo completions fish)
           '';
           doCheck = false; # the suite needs minutes; `nix develop -c cargo test --workspace --release` runs it
           meta.license = pkgs.lib.licenses.mit;

@@ -24,7 +24,7 @@ select_packages() {
     cargo metadata --format-version 1 --no-deps | python3 -c '
 import json, sys
 side, tests = sys.argv[1], sys.argv[2:] == ["tests"]
-libraries = {"nvgpu-sys", "rm-sys", "nv-qmd", "sass", "ptxgen", "ga10b-sim", "hcq"}
+libraries = {"nv-hw", "nvgpu-sys", "rm-sys", "nv-qmd", "sass", "ptxgen", "ga10b-sim", "hcq"}
 left_out = {"cli", "doctor", "examples", "fork", "live", "mistakes", "provoke", "trace", "watch", "engine", "conformance", "cubins", "long_context", "tuning"}
 packages = [p for p in json.load(sys.stdin)["packages"] if (p["name"] in libraries) == (side == "libraries")]
 names = {t["name"] for p in packages for t in p["targets"] if "test" in t["kind"]} - left_out

@@ -36,4 +36,6 @@ export LD_LIBRARY_PATH="$prefix/root/usr/lib/x86_64-linux-gnu" RUSTC="$prefix/ro
 export CARGO_TARGET_DIR="$PWD/target/aarch64"
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $prefix/root"
+# The same bytes from any folder: the package's, and for all builds here, so that they share what is compiled.
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="$(tools/remap-paths.sh)"
 unset RUSTC_WRAPPER RUSTUP_TOOLCHAIN 2>/dev/null || true

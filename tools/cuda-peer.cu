@@ -1,4 +1,4 @@
-// The peer of hcq-bench on a desktop GPU: the same kernels and sizes through CUDA's driver API and cuBLAS, timed in the same way (host
+// The peer of hcq-bench and llm-bench on a desktop GPU: the same kernels and sizes through CUDA's driver API and cuBLAS, timed in the same way (host
 // wall clock around the work and its wait, medians), with the GPU's clocks up.
 //
 //   nvcc -O3 -arch=native tools/cuda-peer.cu -o cuda-peer -lcuda -lcublas && ./cuda-peer

@@ -3,20 +3,20 @@
 #
 #   tools/on-gpu.sh build            here: release binaries into target/gpu/
 #   tools/on-gpu.sh suite            there: the device suite through the rm backend
-#   tools/on-gpu.sh verify           there: llm-demo --verify for Q6_K, Q4_K, Q8_0 and F16 models of the 1B shape, one model of every other
+#   tools/on-gpu.sh verify           there: llm-demo verify for Q6_K, Q4_K, Q8_0 and F16 models of the 1B shape, one model of every other
 #                                    architecture, and the embedded model's tokens; 256 greedy tokens of the fast path against the unfused one
 #   tools/on-gpu.sh profile          there: where a step and a prompt of the 1B shape spend their time, and traces of each engine (OUT/trace-*.json)
 #   tools/on-gpu.sh conform          there: the same programs on the GPU and on the software ga10b
 #   tools/on-gpu.sh soak             there: the long form of the soak test, as tools/soak.sh (not part of all)
 #   tools/on-gpu.sh launch [CU]      there: hcq-bench, beside CUDA's figures if nvcc and the source file CU are there
-#   tools/on-gpu.sh kernels          there: hcq-bench kernels, beside CUDA's and cuBLAS' figures if nvcc is there
-#   tools/on-gpu.sh bench [LLAMA]    there: llm-demo --bench on models of true shapes; LLAMA is llama.cpp's llama-bench, to run beside it
-#   tools/on-gpu.sh batch [LLAMA]    there: llm-demo --bench -b 1,2,4,8,16,32; LLAMA is llama.cpp's llama-batched-bench, to run beside it
-#   tools/on-gpu.sh speculate        there: llm-demo --bench --lookup, text by the engine, by columns and with a draft: tokens per second, steps,
+#   tools/on-gpu.sh kernels          there: llm-bench, beside CUDA's and cuBLAS' figures if nvcc is there
+#   tools/on-gpu.sh bench [LLAMA]    there: llm-demo bench on models of true shapes; LLAMA is llama.cpp's llama-bench, to run beside it
+#   tools/on-gpu.sh batch [LLAMA]    there: llm-demo bench -b 1,2,4,8,16,32; LLAMA is llama.cpp's llama-batched-bench, to run beside it
+#   tools/on-gpu.sh speculate        there: llm-demo speculate, text by the engine, by columns and with a draft: tokens per second, steps,
 #                                    accepted tokens; MODEL names a GGUF file instead of synthetic ones, DRAFT one of a draft model
 #   tools/on-gpu.sh predict          there: greedy tokens per second of five models at three depths, as JSON (OUT/depth-*.json), for
 #                                    tools/predict-points.py
-#   tools/on-gpu.sh tune             there, with a ptxas: llm-demo --tune, then --bench without and with what it found (not part of all)
+#   tools/on-gpu.sh tune             there, with a ptxas: llm-demo tune, then bench without and with what it found (not part of all)
 #   tools/on-gpu.sh all [CU [LLAMA]] there: all of it, and a table at the end
 #
 # BIN names another folder of binaries, OUT one for the logs, DEVICE another backend than rm.
@@ -28,6 +28,8 @@ device=${DEVICE:-rm}
 export HCQ_DEVICE=$device
 mkdir -p "$out"
 rows=()
+# Who chooses the token in the tests of decode.
+choices=logits,greedy,sampled
 # run NAME LIMIT COMMAND...: bounded in time, logged, one row of the table.
 run() {
     local name=$1 limit=$2 began=$SECONDS
@@ -40,7 +42,7 @@ run() {
 
 build() {
     target=${CARGO_TARGET_DIR:-target}
-    cargo build --release -p llm-demo -p ga10b-tests --bins
+    cargo build --release -p llm-demo -p ga10b-tests -p ga10b-llm-checks --bins
     suite=$(cargo test --release -p ga10b-tests --test device --no-run --message-format=json 2>/dev/null |
         python3 -c 'import json,sys
 for l in sys.stdin:
@@ -48,40 +50,45 @@ for l in sys.stdin:
     if d.get("executable") and d.get("target", {}).get("name") == "device": print(d["executable"])')
     mkdir -p "$bin"
     cp "$suite" "$bin/device-suite"
-    cp "$target/release/llm-demo" "$target/release/hcq-bench" "$target/release/hcq-conform" "$target/release/hcq-soak" "$bin/"
+    for program in llm-demo hcq-bench hcq-conform hcq-soak llm-bench llm-conform; do
+        cp "$target/release/$program" "$bin/"
+    done
     strip "$bin"/*
     ls -la "$bin"
 }
 suite() { run suite 280 "$bin/device-suite" --test-threads 1; }
 verify() {
     run story 60 "$bin/llm-demo" --device "$device" -n 64 --temp 0
-    run verify-embedded 60 "$bin/llm-demo" --device "$device" --verify -n 16
-    run greedy-embedded 60 "$bin/llm-demo" --device "$device" --engine persistent --verify --greedy 256
+    run verify-embedded 60 "$bin/llm-demo" verify --device "$device" -n 16
+    run greedy-embedded 60 "$bin/llm-demo" verify --device "$device" --engine persistent --greedy 256
     for quant in q6_k q4_k_m q8_0 f16; do
         model=${MODELS:-/tmp}/llama-3.2-1b-$quant.gguf
-        [ -s "$model" ] || run "synthesize-$quant" 120 "$bin/llm-demo" --synthesize "llama-3.2-1b:$quant" "$model"
-        run "verify-$quant" 120 "$bin/llm-demo" --device "$device" --verify -m "$model" -n 8
-        run "greedy-$quant" 120 "$bin/llm-demo" --device "$device" --verify --greedy 256 -m "$model"
+        [ -s "$model" ] || run "synthesize-$quant" 120 "$bin/llm-demo" synthesize "llama-3.2-1b:$quant" "$model"
+        run "verify-$quant" 120 "$bin/llm-demo" verify --device "$device" -m "$model" -n 8
+        run "greedy-$quant" 120 "$bin/llm-demo" verify --device "$device" --greedy 256 -m "$model"
     done
     # One model of every other architecture; the largest is 4 GB.
     for spec in qwen2.5-1.5b:q6_k qwen3-1.7b:q4_k_m gpt2:f16 tiny-phi4:q4_k_m olmoe-1b-7b:q4_0 \
         tiny-mistral:q6_k tiny-gemma:q6_k gemma-2-2b:q4_k_m gemma-3-1b:q8_0; do
         name=${spec%:*}-${spec#*:}
         model=${MODELS:-/tmp}/$name.gguf
-        [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" --synthesize "$spec" "$model"
-        run "verify-$name" 120 "$bin/llm-demo" --device "$device" --verify -m "$model" -n 4
+        [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" synthesize "$spec" "$model"
+        run "verify-$name" 120 "$bin/llm-demo" verify --device "$device" -m "$model" -n 4
     done
 }
 profile() {
     model=${MODELS:-/tmp}/llama-3.2-1b-q6_k.gguf
-    [ -s "$model" ] || run synthesize-q6_k 120 "$bin/llm-demo" --synthesize llama-3.2-1b:q6_k "$model"
-    run profile-step 60 "$bin/llm-demo" --device "$device" -m "$model" --profile -n 128
-    run profile-prompt 60 "$bin/llm-demo" --device "$device" -m "$model" --profile --pp 512
+    [ -s "$model" ] || run synthesize-q6_k 120 "$bin/llm-demo" synthesize llama-3.2-1b:q6_k "$model"
+    run profile-step 60 "$bin/llm-demo" profile --device "$device" -m "$model" -n 128
+    run profile-prompt 60 "$bin/llm-demo" profile --device "$device" -m "$model" --pp 512
     for engine in persistent operations; do
         run "trace-$engine" 60 "$bin/llm-demo" --device "$device" -m "$model" --engine "$engine" -n 32 --trace "$out/trace-$engine.json"
     done
 }
-conform() { run conform 120 "$bin/hcq-conform" --device "$device"; }
+conform() {
+    run conform 120 "$bin/hcq-conform" --device "$device"
+    run conform-model 120 "$bin/llm-conform" --device "$device"
+}
 # Opening a device takes long on silicon: fewer calls that fail, and fewer processes.
 soak() {
     export SOAK_FAILURES="${SOAK_FAILURES:-4}" SOAK_KILLS="${SOAK_KILLS:-20}"
@@ -94,7 +101,7 @@ launch() {
     fi
 }
 kernels() {
-    run kernels 60 "$bin/hcq-bench" --device "$device" kernels
+    run kernels 60 "$bin/llm-bench" --device "$device"
     if command -v nvcc >/dev/null; then
         nvcc -O3 -arch=native tools/cuda-peer.cu -o "$out/cuda-peer" -lcuda -lcublas && run cuda-kernels 60 "$out/cuda-peer"
     fi
@@ -104,9 +111,8 @@ bench() {
     for spec in ${SPECS:-llama-3.2-1b:q6_k llama-3.2-1b:q4_k_m llama-3.2-1b:q8_0 llama-3.2-1b:f16 llama-3.1-8b:q4_k_m}; do
         name=${spec%:*}-${spec#*:}
         model=${MODELS:-/tmp}/$name.gguf
-        [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" --synthesize "$spec" "$model"
-        run "bench-$name" 120 "$bin/llm-demo" --device "$device" --bench -m "$model" --pp 512 --tg 128 -r 5
-        run "prompts-$name" 60 "$bin/llm-demo" --device "$device" bench -m "$model" -p 512,8192 -n 0 -r 5
+        [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" synthesize "$spec" "$model"
+        run "bench-$name" 180 "$bin/llm-demo" bench --device "$device" -m "$model" -p 512,8192 -n 128 -r 5 --choice "$choices"
         [ -z "${1:-}" ] || run "llama.cpp-$name" 120 "$1" -m "$model" -p 512,8192 -n 128 -ngl 99 -fa 0,1 -r 5
     done
 }
@@ -115,8 +121,8 @@ batch() {
     for spec in ${SPECS:-llama-3.2-1b:q6_k llama-3.2-1b:q4_k_m llama-3.2-1b:q8_0}; do
         name=${spec%:*}-${spec#*:}
         model=${MODELS:-/tmp}/$name.gguf
-        [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" --synthesize "$spec" "$model"
-        run "batch-$name" 120 "$bin/llm-demo" --device "$device" --bench -m "$model" -b 1,2,4,8,16,32 --pp 128 --tg 128
+        [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" synthesize "$spec" "$model"
+        run "batch-$name" 120 "$bin/llm-demo" bench --device "$device" -m "$model" -b 1,2,4,8,16,32 -p 128 -n 128 -r 1
         [ -z "${1:-}" ] || run "llama.cpp-batch-$name" 120 "$1" -m "$model" -npp 128 -ntg 128 -npl 1,2,4,8,16,32 -ngl 99 -fa on -c 8448
     done
 }
@@ -124,20 +130,20 @@ batch() {
 # MODEL for figures.
 speculate() {
     story="Once upon a time, a cheerful boy named Tom lived on a quiet farm. The morning was cold and bright."
-    run speculate-embedded 60 "$bin/llm-demo" --device "$device" --bench --lookup -p "$story $story Once upon a time" --tg 128
+    run speculate-embedded 60 "$bin/llm-demo" speculate --device "$device" --lookup -p "$story $story Once upon a time" -n 128
     models=${MODEL:-}
     if [ -z "$models" ]; then
         for spec in ${SPECS:-llama-3.2-1b:q6_k llama-3.1-8b:q4_k_m}; do
             name=${spec%:*}-${spec#*:}
             model=${MODELS:-/tmp}/$name.gguf
-            [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" --synthesize "$spec" "$model"
+            [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" synthesize "$spec" "$model"
             models="$models $model"
         done
     fi
     for model in $models; do
         name=$(basename "$model" .gguf)
-        run "lookup-$name" 120 "$bin/llm-demo" --device "$device" --bench --lookup -m "$model" -f "${PROMPT:-SECURITY.md}" --tg 128
-        run "draft-$name" 120 "$bin/llm-demo" --device "$device" --bench --draft "${DRAFT:-$model}" -m "$model" -f "${PROMPT:-SECURITY.md}" --tg 128
+        run "lookup-$name" 120 "$bin/llm-demo" speculate --device "$device" --lookup -m "$model" -f "${PROMPT:-SECURITY.md}" -n 128
+        run "draft-$name" 120 "$bin/llm-demo" speculate --device "$device" --draft "${DRAFT:-$model}" -m "$model" -f "${PROMPT:-SECURITY.md}" -n 128
     done
 }
 # Greedy tokens per second around positions 128, 8,192 and 32,704, in about a minute.
@@ -145,9 +151,9 @@ predict() {
     for spec in ${SPECS:-llama-3.2-1b:q6_k llama-3.2-1b:q4_k_m llama-3.2-1b:q8_0 llama-3.2-1b:f16 llama-3.1-8b:q4_k_m}; do
         name=${spec%:*}-${spec#*:}
         model=${MODELS:-/tmp}/$name.gguf
-        [ -s "$model" ] || run "synthesize-$name" 60 "$bin/llm-demo" --synthesize "$spec" "$model"
-        run "depth-$name" 30 "$bin/llm-demo" --device "$device" --bench -m "$model" --pp 0 --tg 128 -d "${DEPTHS:-64,8128,32640}" -r 2 --json
-        sed -n '/^{/,$p' "$out/depth-$name.log" >"$out/depth-$name.json"
+        [ -s "$model" ] || run "synthesize-$name" 60 "$bin/llm-demo" synthesize "$spec" "$model"
+        run "depth-$name" 30 "$bin/llm-demo" bench --device "$device" -m "$model" -p 0 -n 128 -d "${DEPTHS:-64,8128,32640}" -r 2 --choice greedy -o json
+        sed -n '/^\[$/,$p' "$out/depth-$name.log" >"$out/depth-$name.json"
     done
 }
 # Results go to a file of their own, so that other runs keep the default shapes.
@@ -156,10 +162,10 @@ tune() {
     for spec in ${SPECS:-llama-3.2-1b:q6_k llama-3.2-1b:q4_k_m}; do
         name=${spec%:*}-${spec#*:}
         model=${MODELS:-/tmp}/$name.gguf
-        [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" --synthesize "$spec" "$model"
-        run "tune-$name" 300 "$bin/llm-demo" --device "$device" -m "$model" --tune --tune-budget "${BUDGET:-180}"
-        run "default-$name" 120 "$bin/llm-demo" --device "$device" --bench -m "$model" --pp 512 --tg 128 -r 5 --no-tuning
-        run "tuned-$name" 120 "$bin/llm-demo" --device "$device" --bench -m "$model" --pp 512 --tg 128 -r 5
+        [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" synthesize "$spec" "$model"
+        run "tune-$name" 300 "$bin/llm-demo" tune --device "$device" -m "$model" --budget "${BUDGET:-180}"
+        run "default-$name" 120 "$bin/llm-demo" bench --device "$device" -m "$model" -p 512 -n 128 -r 5 --choice "$choices" --no-tuning
+        run "tuned-$name" 120 "$bin/llm-demo" bench --device "$device" -m "$model" -p 512 -n 128 -r 5 --choice "$choices"
     done
 }
 case "${1:-all}" in

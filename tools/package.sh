@@ -1,41 +1,57 @@
 #!/bin/sh
-# Makes what a Jetson with JetPack 6 installs, without a compiler there: a tarball and a Debian package of
-# nvdiag, llm-demo, libnvgpu_sim.so, libnvdiag_capture.so, the manual pages, the completions, a unit of systemd (not enabled) and
-# the licence.
+# Makes what a Jetson with JetPack 6 or 7 installs, without a compiler there: a tarball and a Debian package
+# of nvdiag, llm-demo, libnvgpu_sim.so, libnvdiag_capture.so, the manual pages, the completions, the
+# documentation, a unit of systemd (not enabled) and the licence.
 #
 #   tools/package.sh            built for speed; into target/packages
 #   tools/package.sh --check    built as the checks build, then unpacked and started (in CI under qemu)
 #
+# The files are ga10b-toolkit-VERSION-aarch64.tar.xz and ga10b-toolkit_VERSION_arm64.deb. The same commit and
+# the same compiler give the same bytes (tools/check-reproducible.sh): times are the commit's, or
+# SOURCE_DATE_EPOCH.
+#
 # Builds for aarch64: by cross compilation on other machines (tools/cross-aarch64.sh says what that needs).
-# The programs need glibc 2.35, as JetPack 6 has it; the script fails if they need a newer one.
+# The programs need glibc 2.35, as JetPack 6 has it (Ubuntu 22.04); JetPack 7 has 2.39 (Ubuntu 24.04). The
+# script fails if they need a newer one, or another library.
 set -eu
 cd "$(dirname "$0")/.."
+umask 022
+export LC_ALL=C
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
 
 profile=release check=
 case "${1:-}" in
 '') ;;
 --check) profile=ci check=yes ;;
-*) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
+*) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 
 name=ga10b-toolkit
+maintainer="the ga10b toolkit's authors <nobody@example.com>"
 triple=aarch64-unknown-linux-gnu
+crates="-p nvdiag -p llm-demo -p ga10b-sim-preload -p ga10b-capture-preload"
 if [ "$(uname -m)" = aarch64 ]; then
     runner=
-    readelf=readelf
+    readelf=readelf strip=strip
     out=$PWD/target/$profile
-    cargo build --profile "$profile" -p nvdiag -p llm-demo -p ga10b-sim-preload -p ga10b-capture-preload
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="$(tools/remap-paths.sh)"
+    # shellcheck disable=SC2086
+    cargo build --profile "$profile" $crates
 else
     . tools/cross-aarch64.sh
     runner=$CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER
-    readelf=aarch64-linux-gnu-readelf
+    readelf=aarch64-linux-gnu-readelf strip=aarch64-linux-gnu-strip
     out=$CARGO_TARGET_DIR/$triple/$profile
-    cargo build --profile "$profile" --target "$triple" -p nvdiag -p llm-demo -p ga10b-sim-preload -p ga10b-capture-preload
+    # shellcheck disable=SC2086
+    cargo build --profile "$profile" --target "$triple" $crates
 fi
 
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 packages=$PWD/target/packages
 stage=$packages/$name-$version-aarch64
+tarball=$stage.tar.xz
+package=$packages/${name}_${version}_arm64.deb
 rm -rf "$packages"
 mkdir -p "$stage/bin" "$stage/lib/systemd/system" "$stage/share/doc/$name" "$stage/share/man/man1" \
     "$stage/share/bash-completion/completions" "$stage/share/zsh/site-functions" \
@@ -43,45 +59,65 @@ mkdir -p "$stage/bin" "$stage/lib/systemd/system" "$stage/share/doc/$name" "$sta
 install -m 755 "$out/nvdiag" "$out/llm-demo" "$stage/bin"
 install -m 644 "$out/libnvgpu_sim.so" "$out/libnvdiag_capture.so" "$stage/lib"
 install -m 644 tools/nvdiag-watch.service "$stage/lib/systemd/system"
+fail() {
+    echo "package: $*" >&2
+    exit 1
+}
 for file in "$stage"/bin/* "$stage"/lib/*.so; do
-    aarch64_strip=$(command -v aarch64-linux-gnu-strip || command -v strip)
-    "$aarch64_strip" --strip-debug "$file"
+    "$strip" --strip-debug "$file"
     newest=$($readelf --version-info --wide "$file" | grep -o 'GLIBC_2\.[0-9]*' | sort -t. -k2 -n -u | tail -n 1)
-    if [ "${newest#GLIBC_2.}" -gt 35 ]; then
-        echo "package: $file needs $newest, and JetPack 6 has GLIBC_2.35" >&2
-        exit 1
-    fi
+    [ "${newest#GLIBC_2.}" -le 35 ] || fail "$file needs $newest, and JetPack 6 has GLIBC_2.35"
+    # What the package's dependencies, libc6 and libgcc-s1, bring.
+    other=$($readelf --dynamic --wide "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+        grep -vE '^(lib(c|m|pthread|dl|rt)\.so\.[0-9]|ld-linux-aarch64\.so\.1|libgcc_s\.so\.1)$' || true)
+    [ -z "$other" ] || fail "$file needs $other, and the package depends on libc6 and libgcc-s1 alone"
+    # Nothing of the machine that built it.
+    ! grep -qF -e "$PWD" -e "${CARGO_HOME:-$HOME/.cargo}/" "$file" || fail "$file names folders of this machine"
 done
 install -m 644 LICENSE README.md CHANGELOG.md "$stage/share/doc/$name"
 cp -r docs "$stage/share/doc/$name/docs"
+for file in "$(basename "$tarball")" "$(basename "$package")"; do
+    grep -qF "$file" README.md || fail "README.md does not name $file"
+done
 start() {
     program=$1
     shift
     $runner "$stage/bin/$program" "$@"
 }
 start nvdiag man "$stage/share/man/man1" >/dev/null
-start llm-demo --man "$stage/share/man/man1" >/dev/null
+start llm-demo man "$stage/share/man/man1" >/dev/null
 gzip -9n "$stage"/share/man/man1/*.1
 start nvdiag completions bash >"$stage/share/bash-completion/completions/nvdiag"
 start nvdiag completions zsh >"$stage/share/zsh/site-functions/_nvdiag"
 start nvdiag completions fish >"$stage/share/fish/vendor_completions.d/nvdiag.fish"
-start llm-demo --completions bash >"$stage/share/bash-completion/completions/llm-demo"
-start llm-demo --completions zsh >"$stage/share/zsh/site-functions/_llm-demo"
-start llm-demo --completions fish >"$stage/share/fish/vendor_completions.d/llm-demo.fish"
-tar -C "$packages" --owner=0 --group=0 --sort=name -cJf "$stage.tar.xz" "$(basename "$stage")"
+start llm-demo completions bash >"$stage/share/bash-completion/completions/llm-demo"
+start llm-demo completions zsh >"$stage/share/zsh/site-functions/_llm-demo"
+start llm-demo completions fish >"$stage/share/fish/vendor_completions.d/llm-demo.fish"
+# Names in order, no user, the commit's time, one thread: what would differ from machine to machine.
+tar -C "$packages" --format=gnu --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rw,go=rX \
+    --mtime="@$SOURCE_DATE_EPOCH" -c "$(basename "$stage")" | xz -6 -T1 >"$tarball"
 
-# The same files below /usr.
+# The same files below /usr, with the names that Debian's policy has for three of them.
 deb=$packages/deb
 mkdir -p "$deb/DEBIAN" "$deb/usr"
 cp -r "$stage"/* "$deb/usr"
 mv "$deb/usr/share/zsh/site-functions" "$deb/usr/share/zsh/vendor-completions"
-cp LICENSE "$deb/usr/share/doc/$name/copyright"
+mv "$deb/usr/share/doc/$name/LICENSE" "$deb/usr/share/doc/$name/copyright"
+gzip -9n >"$deb/usr/share/doc/$name/changelog.gz" <<CHANGES
+$name ($version) unstable; urgency=medium
+
+  * /usr/share/doc/$name/CHANGELOG.md says what changed.
+
+ -- $maintainer  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
+CHANGES
+# The sum of the files in whole KiB: `du` would count the blocks of this machine's file system.
+size=$(find "$deb/usr" -type f -printf '%s\n' | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }')
 cat >"$deb/DEBIAN/control" <<CONTROL
 Package: $name
 Version: $version
 Architecture: arm64
-Maintainer: the ga10b toolkit's authors <nobody@example.com>
-Installed-Size: $(du -sk "$deb/usr" | cut -f1)
+Maintainer: $maintainer
+Installed-Size: $size
 Depends: libc6 (>= 2.35), libgcc-s1
 Section: devel
 Priority: optional
@@ -96,25 +132,33 @@ cat >"$deb/DEBIAN/postinst" <<'POSTINST'
 set -e
 if [ "$1" = configure ]; then
     cat <<'HINT'
-ga10b-toolkit: users of the GPU belong to the group video (sudo usermod -aG video USER, then log in again).
-Those who read the kernel log, where the driver reports MMU faults, belong to adm, too.
-`nvdiag doctor` says what is not set up. `sudo systemctl enable --now nvdiag-watch` saves each GPU fault.
+ga10b-toolkit: `nvdiag doctor` says what is not set up for the GPU, and what to do. Its users belong to the
+group video (sudo usermod -aG video USER, then log in again).
+`sudo systemctl enable --now nvdiag-watch` saves each GPU fault.
 HINT
 fi
 POSTINST
 chmod 755 "$deb/DEBIAN/postinst"
-dpkg-deb --root-owner-group --build "$deb" "$packages/${name}_${version}_arm64.deb" >/dev/null
+# The loader's list of libraries is made anew: the two are found by name in LD_PRELOAD.
+echo 'activate-noawait ldconfig' >"$deb/DEBIAN/triggers"
+(cd "$deb" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$deb/DEBIAN/md5sums"
+find "$deb" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+DPKG_DEB_THREADS_MAX=1 dpkg-deb --root-owner-group -Zxz -z6 --build "$deb" "$package" >/dev/null
 rm -rf "$deb" "$stage"
 
 if [ -n "$check" ]; then
-    tar -C "$packages" -xJf "$stage.tar.xz"
-    dpkg-deb -x "$packages/${name}_${version}_arm64.deb" "$packages/root"
+    tar -C "$packages" -xJf "$tarball"
+    dpkg-deb -x "$package" "$packages/root"
     for bin in "$stage/bin" "$packages/root/usr/bin"; do
         $runner "$bin/nvdiag" --version
         $runner "$bin/llm-demo" --version
     done
     $runner "$stage/bin/nvdiag" esr --warp-esr 0x10 | head -n 3
     $runner "$stage/bin/llm-demo" --device sim -n 1
+    for page in nvdiag llm-demo; do
+        [ -s "$packages/root/usr/share/man/man1/$page.1.gz" ] || fail "no manual page of $page"
+    done
+    (cd "$packages/root" && dpkg-deb --ctrl-tarfile "$package" | tar -xO ./md5sums | md5sum --check --quiet)
     rm -rf "$stage" "$packages/root"
 fi
 (cd "$packages" && sha256sum -- *.tar.xz *.deb && ls -lh)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of predictions into a page, between its marks, from what `llm-demo --predict --against FILE
+"""Writes the tables of predictions into a page, between its marks, from what `llm-demo predict --against FILE
 --json` printed.
 
     tools/predict-docs.py docs/performance.md AGAINST.json

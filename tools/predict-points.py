@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Joins what `tools/on-gpu.sh predict` measured with what `llm-demo --predict --json` counted, into a file for
-`llm-demo --predict --against`.
+"""Joins what `tools/on-gpu.sh predict` measured with what `llm-demo predict --json` counted, into a file for
+`llm-demo predict --against`.
 
     tools/predict-points.py --chip h200 --note TEXT OUT BENCH.json... PREDICT.json...
 
@@ -9,7 +9,14 @@ A measurement of N tokens from depth D on is one of position D + N / 2, which ha
 """
 import argparse
 import json
-import re
+
+
+def key(document, kv):
+    """Name of the model, and type of the cache."""
+    model = document["model"]
+    # A synthesized model is named after its shape and its mix.
+    name = model["name"].removeprefix("synthetic ")
+    return (name if name != model["name"] else f"{name} {model['quantization']}", kv)
 
 
 def main():
@@ -23,20 +30,14 @@ def main():
     for name in arguments.files:
         with open(name, encoding="utf-8") as file:
             document = json.load(file)
-        model = document["model"]
-        # A synthesized model is named after its shape and its mix.
-        name = model["name"].removeprefix("synthetic ")
-        name = name if name != model["name"] else f"{name} {model['quantization']}"
-        key = (name, document["kv"])
-        if document["schema"].startswith("llm-demo.predict/"):
+        if isinstance(document, dict):
             for at in document["contexts"]:
-                costs[*key, at["position"]] = at["cost"]
+                costs[*key(document, document["kv"]), at["position"]] = at["cost"]
             continue
-        for row in document["results"]:
-            match = re.fullmatch(r"tg(\d+)-greedy(?:@d(\d+))?", row["test"])
-            if match:
-                position = int(match[2] or 0) + int(match[1]) // 2
-                measured.append((*key, position, row["tokens_per_second"]))
+        for row in document:
+            if row["n_gen"] and row["choice"] == "greedy":
+                position = row["n_depth"] + row["n_gen"] // 2
+                measured.append((*key(row, row["type_k"]), position, row["avg_ts"]))
     points = []
     for model, kv, position, rate in measured:
         if (model, kv, position) not in costs:

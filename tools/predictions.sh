@@ -17,8 +17,8 @@ files=()
 for spec in ${SPECS:-llama-3.2-1b:q6_k llama-3.2-1b:q4_k_m llama-3.2-1b:q8_0 llama-3.2-1b:f16 llama-3.1-8b:q4_k_m}; do
     name=${spec%:*}-${spec#*:}
     if [ ! -s "$counted/$name.json" ]; then
-        "$bin/llm-demo" --synthesize "$spec" "$counted/$name.gguf"
-        "$bin/llm-demo" --predict --chip h200 --context "${CONTEXTS:-128,8192,32704}" --json -m "$counted/$name.gguf" \
+        "$bin/llm-demo" synthesize "$spec" "$counted/$name.gguf"
+        "$bin/llm-demo" predict --chip h200 --context "${CONTEXTS:-128,8192,32704}" --json -m "$counted/$name.gguf" \
             >"$counted/$name.part"
         mv "$counted/$name.part" "$counted/$name.json"
         rm "$counted/$name.gguf"
@@ -26,6 +26,6 @@ for spec in ${SPECS:-llama-3.2-1b:q6_k llama-3.2-1b:q4_k_m llama-3.2-1b:q8_0 lla
     files+=("$measured/depth-$name.json" "$counted/$name.json")
 done
 tools/predict-points.py --chip h200 --note "$note" llm/tools/data/h200.json "${files[@]}"
-"$bin/llm-demo" --predict --against llm/tools/data/h200.json --fit
-"$bin/llm-demo" --predict --against llm/tools/data/h200.json --json >"$counted/against.json"
+"$bin/llm-demo" predict --against llm/tools/data/h200.json --fit
+"$bin/llm-demo" predict --against llm/tools/data/h200.json --json >"$counted/against.json"
 tools/predict-docs.py docs/performance.md "$counted/against.json"

@@ -11,10 +11,11 @@ import sys
 GIVES = {
     "gawk": ["awk"],
     "gnugrep": ["grep"],
-    "coreutils": ["cat", "cp", "echo", "head", "ls", "sort", "tail", "wc", "xargs", "sha256sum"],
+    "coreutils": ["cat", "cp", "echo", "head", "ls", "mkdir", "sort", "stat", "tail", "wc", "xargs", "sha256sum"],
 }
 # This project's programs, and the shell's own words.
-OWN = {"nvdiag", "llm-demo", "hcq-bench", "hcq-conform", "hcq-fuzz", "hcq-soak", "PROGRAM"}
+OWN = {"nvdiag", "llm-demo", "hcq-bench", "hcq-conform", "hcq-fuzz", "hcq-soak", "llm-bench", "llm-conform",
+       "llm-fuzz", "PROGRAM"}
 SHELL = {"cd", "do", "done", "for", "while", "if", "then", "fi", "export", "echo", "set", "break", "read",
          "printf"}
 # What only the machine at hand can have: the driver's and the system's own.
