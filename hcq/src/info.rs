@@ -1,4 +1,4 @@
-//! What a device is: the facts a program chooses launches and buffer sizes by.
+//! Facts about a device by which a program chooses launches and buffer sizes.
 
 use std::fmt;
 

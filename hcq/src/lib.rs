@@ -47,7 +47,7 @@
 //!
 //! # Layers
 //! A module names only modules of smaller numbers. From the bottom: words and numbers, what a driver has to
-//! do, memory, the floor of a device (`device::core`), submissions, programs, what objects of a device share,
+//! do, memory, a device's core (`device::core`), submissions, programs, what objects of a device share,
 //! and the objects that a program sees.
 //!
 //! ```text

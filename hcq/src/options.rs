@@ -1,4 +1,4 @@
-//! Which device to open, and how.
+//! The choice of a device, and its options.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -19,7 +19,7 @@ const MOST_KEPT: u64 = 1 << 30;
 /// Most bytes of a file of settings: a profile has five lines.
 const LONGEST_PROFILE: u64 = 1 << 16;
 
-/// Which device to open.
+/// The device to open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Selector {
     /// A Jetson's GPU, else a desktop GPU, else the software ga10b where it is part of the build. What was
@@ -73,7 +73,7 @@ impl fmt::Display for Selector {
     }
 }
 
-/// How to open a device. [`DeviceOptions::default`] is right for everything but tests and measurements.
+/// Options of a device. [`DeviceOptions::default`] is right for everything but tests and measurements.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceOptions {
@@ -98,8 +98,8 @@ pub struct DeviceOptions {
     /// find out whether one of the differences is at fault. `None` for what `HCQ_CONSERVATIVE` says (`0` or
     /// `1`), and no if it says nothing.
     pub conservative: Option<bool>,
-    /// What channels and launches are made of; what it leaves open is decided by the file that `HCQ_PROFILE`
-    /// names, then by [`conservative`](Self::conservative), then by the defaults. On the desktop driver its
+    /// The make-up of channels and launches; settings left open come from the file that `HCQ_PROFILE` names,
+    /// then from [`conservative`](Self::conservative), then from the defaults. On the desktop driver its
     /// release and descriptor count, the others are a Jetson's.
     ///
     /// By default a Jetson's kernels run to their end (`wfi`) whoever waits for the GPU. Beside a desktop a
@@ -111,10 +111,10 @@ pub struct DeviceOptions {
     /// adds 100 ms for each 100 ms that it waits for a kernel. A desktop stands still as long. `None` for the
     /// driver's 3 s.
     pub switch_limit: Option<Duration>,
-    /// How long a Jetson's GPU stays with this device when others wait, 1 to 50 ms; `None` for the driver's
+    /// The time slice of this device on a Jetson's GPU when others wait, 1 to 50 ms; `None` for the driver's
     /// 1.024 ms. A longer slice means fewer switches beside a desktop, and a less smooth one.
     pub timeslice: Option<Duration>,
-    /// How long a wait spins before it yields and then sleeps; `None` for what suits the device.
+    /// Time for which a wait spins before it yields and then sleeps; `None` for the device's own choice.
     pub spin: Option<Duration>,
     /// Most bytes of freed buffers above 256 KiB that the device keeps for later ones of about their size: the
     /// driver takes 100 us and more for each. `None` for a 64th of the memory, at most 1 GiB; 0 gives all back
@@ -123,10 +123,10 @@ pub struct DeviceOptions {
     pub keep_freed: Option<Bytes>,
     /// For tests: the value timelines start from. They count modulo 2^64.
     pub timeline_start: u64,
-    /// How long operations without a deadline of their own (reading, writing, ring space, dropping) wait for
-    /// the GPU, and how long a request is repeated that signals interrupt, or that the driver cannot serve
-    /// beside a kernel that does not give way. Dropping a queue takes in addition what the driver takes to
-    /// close a channel: some tenths of a second, where a kernel does not end.
+    /// Time for which operations without a deadline of their own (reading, writing, ring space, dropping)
+    /// wait for the GPU, and for which a request is repeated that signals interrupt, or that the driver
+    /// cannot serve beside a kernel that does not give way. Dropping a queue takes in addition what the
+    /// driver takes to close a channel: some tenths of a second, where a kernel does not end.
     pub patience: Duration,
 }
 
@@ -181,7 +181,7 @@ impl DeviceOptions {
     }
 }
 
-/// What a value of [`DeviceOptions::CONSERVATIVE`] means.
+/// The meaning of a value of [`DeviceOptions::CONSERVATIVE`].
 fn conservative(value: Option<&OsStr>) -> Result<bool, Error> {
     let value = value.unwrap_or_default();
     match value.to_str() {

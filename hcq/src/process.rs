@@ -1,4 +1,4 @@
-//! Which process an object belongs to.
+//! The process that an object belongs to.
 //!
 //! A fork copies a program's objects, but not what they stand for: rings, memory and timelines are shared
 //! with the parent, whose threads go on to use them, and the mappings of GPU memory are the parent's alone.
@@ -19,7 +19,7 @@ use crate::error::Error;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Process {
     pid: u32,
-    /// What the mark holds in this process, not 0.
+    /// The mark's value in this process, not 0.
     number: u64,
     mark: Option<&'static AtomicU64>,
 }

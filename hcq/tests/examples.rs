@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// Where cargo has built the examples: beside the folder of the tests.
+/// The folder of the examples that cargo has built: beside that of the tests.
 fn folder() -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     test.parent().and_then(|deps| deps.parent()).expect("the folder of the build").join("examples")

@@ -65,7 +65,7 @@ impl Opened {
         self.queue.submit()
     }
 
-    /// What the kernel wrote.
+    /// The word that the kernel wrote.
     fn result(&self) -> Result<u32, Error> {
         let mut word = [0; 4];
         self.buffer.read(0, &mut word)?;

@@ -1,4 +1,4 @@
-//! What a real Orin's driver does to work that does not give way, and what becomes of it here.
+//! A real Orin's driver and work that does not give way, and its effect on this library.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

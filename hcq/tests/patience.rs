@@ -12,7 +12,7 @@ use nvgpu_sys::{Layer, Sys};
 
 const ENDINGS: &[u8] = include_bytes!("kernels/endings.sm_87.cubin");
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// What the driver takes to close a channel whose kernel does not end.
+/// Time that the driver takes to close a channel whose kernel does not end.
 const CLOSING: Duration = Duration::from_millis(100);
 /// For machines that have other things to do.
 const SLACK: Duration = Duration::from_secs(4);

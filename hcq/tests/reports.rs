@@ -1,4 +1,4 @@
-//! What the library says: errors that name what to change, fault reports that name what is near, and `Debug`
+//! The library's texts: errors that name what to change, fault reports that name what is near, and `Debug`
 //! that fits on a line.
 
 use std::fmt::Debug;

@@ -400,7 +400,7 @@ fn memory_is_recycled() {
     assert!(device.memory_map().is_empty());
 }
 
-/// Where buffers of many sizes lie, each of which goes before the next comes.
+/// Addresses of buffers of many sizes, each of which is dropped before the next is allocated.
 fn addresses_of_buffers_one_at_a_time(device: &Device) -> std::collections::BTreeSet<GpuVa> {
     (0..2000u64).map(|i| device.alloc(1 + (i * 7919) % (3 << 20)).unwrap().va()).collect()
 }

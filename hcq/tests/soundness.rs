@@ -1,5 +1,4 @@
-//! What safe code may do with devices, buffers and graphs, and that it cannot reach memory that is not its
-//! own.
+//! The limits of safe code with devices, buffers and graphs: it cannot reach memory that is not its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,5 +1,5 @@
-//! What everything of an open device stands on: the driver, the memory tables, the options, and the device's
-//! fate.
+//! State shared by all objects of a device: the driver, the memory tables, the options, and the fault that
+//! stopped it.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ use crate::info::{BackendKind, Info};
 use crate::memory::manager::{MemoryManager, Piece};
 use crate::options::DeviceOptions;
 
-/// How far the timeline of a channel had come.
+/// The position that a channel's timeline had reached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     /// The channel.
@@ -29,7 +29,7 @@ pub(crate) trait Explain: Send + Sync {
     fn explain(&self, core: &Core, at: Position, raw: &RawFault) -> FaultReport;
 }
 
-/// The floor of a device. It closes when the last of what stands on it goes.
+/// State shared by all objects; the device closes with the last reference.
 pub(crate) struct Core {
     backend: Arc<dyn Backend>,
     memory: Arc<MemoryManager>,
@@ -65,7 +65,7 @@ impl Core {
         self.witnessed
     }
 
-    /// What the GPU is.
+    /// The GPU's description.
     pub fn info(&self) -> &Info {
         self.backend.info()
     }
@@ -114,7 +114,7 @@ impl Core {
         Error::Fault(Box::new(report.clone()))
     }
 
-    /// How long a wait spins before it yields and then sleeps.
+    /// Time for which a wait spins before it yields and then sleeps.
     pub fn spin(&self) -> Duration {
         self.options.spin.unwrap_or(match self.info().backend {
             // The software device needs the processor that a spinning waiter would hold.
@@ -124,7 +124,7 @@ impl Core {
         })
     }
 
-    /// How long operations without a deadline of their own wait.
+    /// Time for which operations without a deadline of their own wait.
     pub fn patience(&self) -> Duration {
         self.options.patience
     }

@@ -39,7 +39,7 @@ mod tests;
 #[derive(Clone)]
 pub struct Device {
     shared: Arc<Shared>,
-    /// What stands for the driver, if that is the software ga10b.
+    /// The software ga10b, if it is the driver.
     #[cfg(feature = "sim")]
     software: Option<Arc<ga10b_sim::Sim>>,
 }
@@ -188,14 +188,14 @@ impl Device {
         })
     }
 
-    /// What the device is.
+    /// The device's description.
     pub fn info(&self) -> &Info {
         self.shared.core.backend().info()
     }
 
-    /// Where kernels are interrupted when another program, a desktop's compositor among them, is to have the
-    /// GPU. At their end on a Jetson, unless a [`Profile`](crate::Profile) says otherwise and its driver can;
-    /// known once the first queue is open.
+    /// The points at which kernels are interrupted when another program, a desktop's compositor among them,
+    /// is to have the GPU. At their end on a Jetson, unless a [`Profile`](crate::Profile) says otherwise and
+    /// its driver can; known once the first queue is open.
     ///
     /// Where kernels run to their end, one that takes more than 100 ms keeps a desktop waiting, and the
     /// driver counts that: after [`switch_limit`](DeviceOptions::switch_limit) in all it takes the channel
@@ -208,12 +208,12 @@ impl Device {
         }
     }
 
-    /// How much memory can be allocated now. On a Jetson that is the kernel's estimate for the memory that CPU
+    /// The memory that can be allocated now. On a Jetson that is the kernel's estimate for the memory that CPU
     /// and GPU share; where the driver does not say, all that the GPU has. Memory that the device keeps for
     /// later buffers counts as free.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's.
     pub fn free_memory(&self) -> Result<Bytes, Error> {
         self.shared.core.here()?;
         let core = &self.shared.core;
@@ -225,7 +225,7 @@ impl Device {
     /// ([`keep_freed`](DeviceOptions::keep_freed)).
     ///
     /// # Errors
-    /// What the driver says; [`Error::Forked`].
+    /// The driver's; [`Error::Forked`].
     pub fn trim(&self) -> Result<(), Error> {
         self.shared.core.here()?;
         self.shared.core.memory().give_back_kept()
@@ -332,7 +332,7 @@ impl Device {
     /// The GPU's clock in ns, from which timestamps are taken.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's.
     pub fn gpu_time(&self) -> Result<u64, Error> {
         self.shared.core.here()?;
         self.shared.core.backend().gpu_time()
@@ -341,7 +341,7 @@ impl Device {
     /// Reads the GPU's clock and the program's together, in some µs.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's.
     pub fn clock_pair(&self) -> Result<ClockPair, Error> {
         clock::pair(|| self.gpu_time())
     }

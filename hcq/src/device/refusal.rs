@@ -1,4 +1,4 @@
-//! Why `Selector::Auto` passed a backend over, and whether the user can mend that.
+//! The reason for which `Selector::Auto` passed a backend over, and whether the user can mend it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const DISPLAY: &str = "0x03";
 /// NvLoadDisplayModulesService).
 const DENYLIST: &str = "etc/modprobe.d/denylist-oot-modules.conf";
 
-/// Where the machine says which GPUs it has, whether or not their driver is loaded.
+/// The files in which the machine lists its GPUs, whether or not their driver is loaded.
 #[derive(Debug)]
 pub(crate) struct Machine {
     root: PathBuf,
@@ -51,7 +51,7 @@ impl Machine {
         has("power") && !has("ctrl")
     }
 
-    /// What is known of a node of nvgpu's that could not be opened.
+    /// The error with the facts known of an nvgpu node that could not be opened.
     pub fn explain(&self, error: Error) -> Error {
         match error {
             Error::Open { path, errno, .. }
@@ -75,7 +75,7 @@ impl Machine {
         }
     }
 
-    /// What an Orin's owner can do where nvgpu's control node is not there.
+    /// The remedy of an Orin's owner where nvgpu's control node is not there.
     fn mend_orin(&self) -> &'static str {
         let has = |path| self.root.join(path).exists();
         if self.has_power_alone() {
@@ -103,7 +103,7 @@ impl Machine {
 pub(crate) struct Refusal {
     backend: BackendKind,
     error: Box<Error>,
-    /// What the user can do.
+    /// The user's remedy.
     mend: Option<String>,
 }
 
@@ -134,7 +134,7 @@ impl Refusal {
     }
 }
 
-/// What the user can do about `error`, if the GPU is there; for one that cannot be used, what it is.
+/// The user's remedy for `error`, if the GPU is there; for one that cannot be used, its name.
 fn mend(backend: BackendKind, error: &Error, machine: &Machine) -> Option<String> {
     let tegra = machine.tegra();
     let mend = match error {
@@ -162,7 +162,7 @@ fn mend(backend: BackendKind, error: &Error, machine: &Machine) -> Option<String
     Some(mend.to_owned())
 }
 
-/// What the owner of another Tegra is told.
+/// The message to the owner of another Tegra.
 fn unsupported(tegra: Tegra) -> String {
     format!("the machine's GPU is the {tegra}: of these chips that of Orin alone is driven")
 }

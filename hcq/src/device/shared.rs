@@ -1,5 +1,5 @@
-//! What the objects of an open device share above its floor: programs, scratch memory, staged copies, and
-//! what waits to be freed.
+//! State that the objects of an open device share above its core: programs, scratch memory, staged copies,
+//! and deferred frees.
 
 use std::sync::{Arc, Mutex};
 
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub limbo: Arc<Limbo>,
     /// Loaded programs, to name the code a fault happened in.
     pub programs: Arc<Registry>,
-    /// What launches are encoded for.
+    /// The encoding of launches.
     pub target: LaunchTarget,
     pub core: Arc<Core>,
 }

@@ -267,7 +267,7 @@ impl Staging {
     }
 }
 
-/// Where part `i` of a copy lies on the GPU's side.
+/// GPU address of part `i` of a copy.
 fn part_at(va: GpuVa, i: usize) -> GpuVa {
     GpuVa::inside(va.raw() + (i * SLOT) as u64)
 }

@@ -1,4 +1,4 @@
-//! Which device `Selector::Auto` opens, and what it reports of those that it passes over.
+//! The device that `Selector::Auto` opens, and its report of those that it passes over.
 
 use std::ffi::{CStr, c_void};
 use std::fs;
@@ -97,7 +97,7 @@ impl Write for Log {
     }
 }
 
-/// What is opened, and the lines that say what was passed over: those at info level, and the warnings.
+/// The backend opened, and the lines about those passed over: those at info level, and the warnings.
 fn choose(nodes: Nodes, machine: &Machine) -> (BackendKind, Vec<String>, Vec<String>) {
     let log = Log::default();
     let writer = log.clone();

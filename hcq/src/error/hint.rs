@@ -1,4 +1,4 @@
-//! What to try after an error.
+//! Advice after an error.
 
 use nix::errno::Errno as Nix;
 
@@ -10,7 +10,7 @@ use crate::program::cubin::error::CubinError;
 const OPEN_TSG: &str = <nvgpu_sys::nvgpu_gpu_open_tsg_args as nvgpu_sys::Ioctl>::NAME;
 
 impl Error {
-    /// What to try next, in one line.
+    /// Advice in one line.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Open { errno, .. } => match Nix::from_raw(errno.raw()) {
@@ -88,7 +88,7 @@ impl Error {
     }
 }
 
-/// What to try where the driver refused the request `name`.
+/// Advice where the driver refused the request `name`.
 fn hint_of_request(name: &str, errno: Nix) -> Option<&'static str> {
     match errno {
         Nix::ENOTTY if name == OPEN_TSG => Some(

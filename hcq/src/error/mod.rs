@@ -1,4 +1,4 @@
-//! Why a call failed, in the terms of the object and the number it concerns.
+//! Errors, in the terms of the object and the number they concern.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString};
@@ -17,7 +17,7 @@ use crate::tegra::Tegra;
 
 mod hint;
 
-/// Why an `hcq` call failed.
+/// An error of an `hcq` call.
 ///
 /// `Debug`, which `unwrap` and a `main` that returns it print, gives what a person needs: the message, its
 /// causes, and [`Error::hint`].
@@ -27,7 +27,7 @@ pub enum Error {
     /// `HCQ_DEVICE` or a command line named a backend that does not exist.
     #[error("unknown device {name:?}: expected auto, nvgpu, rm or sim")]
     UnknownSelector {
-        /// What was asked for.
+        /// The name asked for.
         name: String,
     },
     /// An environment variable has a value that means nothing.
@@ -37,7 +37,7 @@ pub enum Error {
         variable: &'static str,
         /// Its value.
         value: String,
-        /// What it may be.
+        /// The values it may have.
         expected: Cow<'static, str>,
     },
     /// The file of settings that `HCQ_PROFILE` names cannot be read, or one of its lines means nothing.
@@ -45,22 +45,22 @@ pub enum Error {
     Profile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it: a [`BadProfile`](crate::BadProfile), or why it cannot be read.
+        /// A [`BadProfile`](crate::BadProfile), or the reason it cannot be read.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The backend asked for is not part of this build.
     #[error("the {backend} backend is not part of this build")]
     NotBuilt {
-        /// Which backend.
+        /// The backend.
         backend: &'static str,
     },
     /// Neither a Jetson's GPU nor a desktop GPU can be used, and the software ga10b is not part of this
     /// build.
     #[error("no GPU can be used: {}; {}", with_causes(nvgpu), with_causes(rm))]
     NoDevice {
-        /// Why a Jetson's cannot.
+        /// The Jetson backend's reason.
         nvgpu: Box<Self>,
-        /// Why a desktop GPU cannot.
+        /// The desktop backend's reason.
         rm: Box<Self>,
     },
     /// A device node could not be opened.
@@ -99,17 +99,17 @@ pub enum Error {
     Answer {
         /// The request.
         name: &'static str,
-        /// What came back.
+        /// The value that came back.
         value: u64,
-        /// What would have been right.
+        /// The values that would have been right.
         expected: &'static str,
     },
     /// A CPU mapping could not be made.
     #[error("cannot map {len} of {what} into the process")]
     Mmap {
-        /// What was to be mapped.
+        /// The object to map.
         what: &'static str,
-        /// How much of it.
+        /// Its length.
         len: Bytes,
         /// The kernel's reason.
         #[source]
@@ -126,13 +126,13 @@ pub enum Error {
     /// The desktop driver is not loaded, or of a release whose structs are not known.
     #[error("the desktop driver cannot be used")]
     Driver {
-        /// What is wrong with its version.
+        /// The fault of its version.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The GPU is of a kind this crate does not drive.
     #[error("{what} {value:#x} is not supported (supported: {supported})")]
     Unsupported {
-        /// What is not supported: an SM version, a class, a driver version.
+        /// The quantity: an SM version, a class, a driver version.
         what: &'static str,
         /// The number found.
         value: u64,
@@ -151,11 +151,11 @@ pub enum Error {
     /// Memory is used up, or there is less in all than was asked for.
     #[error("cannot allocate {len} for a {what}{}", room(free, total))]
     OutOfMemory {
-        /// What it is for: "buffer", "program", "command ring", ...
+        /// Its purpose: "buffer", "program", "command ring", ...
         what: &'static str,
         /// The length that the driver was asked for: for small objects that of the memory they share.
         len: Bytes,
-        /// What could be allocated when the call failed, where the driver says.
+        /// Memory left when the call failed, where the driver says.
         free: Option<Bytes>,
         /// All memory of that kind, where the driver says.
         total: Option<Bytes>,
@@ -175,7 +175,7 @@ pub enum Error {
         va: GpuVa,
         /// The length asked for.
         len: Bytes,
-        /// Which window.
+        /// The window.
         window: &'static str,
     },
     /// A fixed address range is not free, not aligned or outside the address space.
@@ -203,7 +203,7 @@ pub enum Error {
     /// The CPU cannot reach memory it was to read or write.
     #[error("the memory at {va} has no CPU mapping")]
     NotMapped {
-        /// Where it is.
+        /// The address.
         va: GpuVa,
     },
     /// A buffer of no bytes was asked for.
@@ -212,7 +212,7 @@ pub enum Error {
     /// The object belongs to another device.
     #[error("the {what} belongs to another device")]
     ForeignDevice {
-        /// Which object.
+        /// The object.
         what: &'static str,
     },
     /// The cubin could not be loaded.
@@ -233,7 +233,7 @@ pub enum Error {
         kernel: String,
         /// The quantity.
         what: &'static str,
-        /// What was asked for.
+        /// The value asked for.
         value: u64,
         /// The most there can be.
         limit: u64,
@@ -289,7 +289,7 @@ pub enum Error {
     /// The device has as many queues as its driver lets one device have.
     #[error("the device has {limit} queues, the most that its driver lets one device have")]
     TooManyQueues {
-        /// How many there can be.
+        /// The limit.
         limit: usize,
     },
     /// The operation needs another kind of queue.
@@ -297,17 +297,17 @@ pub enum Error {
     WrongQueue {
         /// The kind of queue.
         queue: &'static str,
-        /// What it was asked to do.
+        /// The operation asked for.
         operation: &'static str,
     },
     /// One submission needs more memory than its ring has.
     #[error("{what} needs {len}, its ring holds {capacity}")]
     RingTooSmall {
-        /// Which object.
+        /// The object.
         what: &'static str,
-        /// What it needs.
+        /// The length it needs.
         len: Bytes,
-        /// What there is.
+        /// The length of the ring.
         capacity: Bytes,
     },
     /// The node is of another kind than the call is about.
@@ -362,7 +362,7 @@ pub enum Error {
         said(explanation)
     )]
     Timeout {
-        /// How long the call waited.
+        /// Time that the call waited.
         waited: Duration,
         /// The value waited for.
         wanted: u64,
@@ -416,7 +416,7 @@ fn of_group(group: &Option<String>) -> String {
     group.as_ref().map_or_else(String::new, |group| format!(", which belongs to group {group}"))
 }
 
-/// How long a call waited; one that did not wait only looked.
+/// The time that a call waited, in words; one that did not wait only looked.
 fn limit(waited: Duration) -> String {
     match waited {
         Duration::ZERO => "yet".to_owned(),
@@ -428,7 +428,7 @@ fn said(explanation: &[String]) -> String {
     explanation.iter().map(|words| format!("; {words}")).collect()
 }
 
-/// How much memory there is.
+/// The memory there is, in words.
 fn room(free: &Option<Bytes>, total: &Option<Bytes>) -> String {
     match (free, total) {
         (Some(free), Some(total)) => format!(": {} of {} are free", round(*free), round(*total)),

@@ -1,6 +1,6 @@
 //! The map file: what this process has in its GPU address space, written for other programs to read.
 //!
-//! Where `HCQ_MAP_DIR` names a folder, each process that uses this crate keeps `PID.json` there: windows,
+//! If `HCQ_MAP_DIR` names a folder, each process that uses this crate keeps `PID.json` there: windows,
 //! mappings and loaded programs, as of the last program loaded and of the fault that stopped it. `nvdiag esr
 //! --map FILE` names kernels, instructions and buffers by it. The fields are those of `nvdiag.map/1`.
 

@@ -8,7 +8,7 @@ use nv_hw::{Encoding, Sm};
 use crate::address::GpuVa;
 use crate::launch::shape::LaunchConfig;
 
-/// Where compiled code starts its stack pointer, in a 16 MiB window.
+/// Start of the stack pointer of compiled code, in a 16 MiB window.
 pub(crate) const STACK_START: u32 = 0x00ff_fdc0;
 /// Shared memory that CUDA keeps for itself in each block.
 const RESERVED_SHARED: u32 = 0x400;
@@ -44,7 +44,7 @@ impl BankLayout {
     }
 }
 
-/// What goes into the bank besides the parameters.
+/// The content of the bank besides the parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BankContext {
     pub layout: BankLayout,

@@ -1,4 +1,4 @@
-//! What a launch is: its shape and arguments, and how they become queue metadata and constant banks.
+//! Launches: their shape and arguments, and their encoding as queue metadata and constant banks.
 
 pub(crate) mod args;
 pub(crate) mod constant_bank;

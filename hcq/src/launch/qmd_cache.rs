@@ -31,7 +31,7 @@ pub(crate) struct Launch<'a> {
 /// A launch encoded in memory, but for its QMD: the recorder writes that when it knows what follows.
 #[derive(Debug)]
 pub(crate) struct Encoded {
-    /// Where the QMD goes.
+    /// GPU address of the QMD.
     pub va: GpuVa,
     pub qmd: qmd::Qmd,
     /// Offset of the parameters in the memory.
@@ -85,8 +85,8 @@ impl Template {
         })
     }
 
-    /// Whether launches of this kernel in this shape are made from it, whatever their grid, as long as as many
-    /// of its blocks share an SM.
+    /// Whether launches of this kernel in this shape are made from it, whatever their grid, with the same
+    /// number of its blocks on an SM.
     fn fits(&self, kernel: &Kernel, config: &LaunchConfig) -> bool {
         Weak::as_ptr(&self.image) == Arc::as_ptr(kernel.image())
             && self.index == kernel.index()

@@ -1,4 +1,4 @@
-//! What launches are encoded for: the QMD version and the constant-bank layout of the GPU.
+//! The GPU that launches are encoded for: its QMD version and constant-bank layout.
 
 use crate::address::GpuVa;
 use crate::backend::Backend;
@@ -14,7 +14,7 @@ pub(crate) struct LaunchTarget {
     pub conservative: bool,
 }
 
-/// What [`LaunchTarget::conserve`] adds to a block's shared memory: the KiB that the hardware keeps back.
+/// KiB that [`LaunchTarget::conserve`] adds to a block's shared memory: those that the hardware keeps back.
 const CONSERVED_SHARED: u32 = 0x400;
 /// Carve-outs in KiB that it chooses among, the last of which is the most an SM may be set to.
 const CONSERVED_CARVE_OUTS: [u32; 3] = [32, 64, 100];

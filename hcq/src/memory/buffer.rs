@@ -70,7 +70,7 @@ impl Buffer {
         self.0.memory.len()
     }
 
-    /// Where the GPU sees it: a multiple of 256, of 2 MiB from 8 MiB on.
+    /// The GPU address: a multiple of 256, of 2 MiB from 8 MiB on.
     pub fn va(&self) -> GpuVa {
         self.0.memory.va()
     }

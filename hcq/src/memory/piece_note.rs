@@ -1,4 +1,4 @@
-//! What a device that checks kernels is told of a piece of memory.
+//! Notes about a piece of memory, for a device that checks kernels.
 
 use nvgpu_sys::{KernelAccess, Note, PieceKind, PieceNote};
 

@@ -7,7 +7,7 @@ const MOST: usize = 1024;
 /// Most bytes of memory, not of addresses alone, that wait.
 const MOST_BYTES: u64 = 32 << 20;
 
-/// What was freed, oldest first.
+/// Freed values, oldest first.
 #[derive(Debug)]
 pub(crate) struct Quarantine<T> {
     waiting: VecDeque<(T, u64)>,

@@ -1,4 +1,4 @@
-//! Which GPU addresses are free: chosen here for every backend, recycled when a mapping goes.
+//! Free GPU addresses: chosen here for every backend, recycled when a mapping goes.
 //!
 //! The windows through which generic addresses reach shared and local memory are taken out when the space is
 //! created, before anything is mapped, so no buffer can land in them.
@@ -15,7 +15,7 @@ const LARGE: u64 = 8 << 20;
 /// Their alignment.
 const LARGE_ALIGN: u64 = 2 << 20;
 
-/// Where in the address space a mapping has to be.
+/// The part of the address space that a mapping has to be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// Below 2^40: what pushbuffers, QMDs and semaphores can name.
@@ -31,8 +31,8 @@ pub(crate) struct Place {
     pub va: GpuVa,
     /// Length of the mapping, in whole granules.
     pub len: Bytes,
-    /// What was taken: the mapping, and after it a guard that stays unmapped, so that running past the end of
-    /// a buffer faults instead of reaching the next one.
+    /// The range taken: the mapping, and after it a guard that stays unmapped, so that running past the end
+    /// of a buffer faults instead of reaching the next one.
     range: Range<u64>,
 }
 

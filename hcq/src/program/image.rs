@@ -60,7 +60,7 @@ impl Image {
         &self.content
     }
 
-    /// What its kernels need, in the order of the symbol table.
+    /// The requirements of its kernels, in the order of the symbol table.
     pub fn kernels(&self) -> &[KernelInfo] {
         &self.cubin.kernels
     }
@@ -70,12 +70,12 @@ impl Image {
         &self.cubin.parts
     }
 
-    /// Who uses a kernel.
+    /// The submissions that use a kernel.
     pub fn uses(&self, index: usize) -> &Uses {
         &self.uses[index]
     }
 
-    /// Where it lies.
+    /// The GPU address.
     pub fn base(&self) -> GpuVa {
         self.memory.va()
     }

@@ -34,7 +34,7 @@ pub(crate) struct Extent {
     pub len: u64,
 }
 
-/// What a kernel needs to run.
+/// Requirements of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KernelInfo {
     pub name: String,
@@ -45,7 +45,7 @@ pub(crate) struct KernelInfo {
     pub static_shared: u32,
     /// Stack bytes per thread.
     pub stack: u32,
-    /// Where parameters start in bank 0.
+    /// Offset of the parameters in bank 0.
     pub param_base: u32,
     /// Bytes of parameters.
     pub param_bytes: u32,
@@ -82,7 +82,7 @@ pub(crate) struct Cubin {
     /// SM number, e.g. 87.
     pub sm: u32,
     pub kernels: Vec<KernelInfo>,
-    /// Where the code of functions is, entry points and others, by image offset.
+    /// The code of functions, entry points and others, by image offset: name and length.
     pub functions: BTreeMap<u64, (String, u64)>,
     /// Its sections, by image offset.
     pub parts: Vec<Part>,

@@ -1,4 +1,4 @@
-//! What a device that checks kernels is told of a program: what its sections are, and its kernels.
+//! Notes about a program, for a device that checks kernels: its sections and its kernels.
 
 use nvgpu_sys::{KernelAccess, KernelNote, LineNote, Note, PieceKind, PieceNote, StackNote};
 

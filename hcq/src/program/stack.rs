@@ -1,4 +1,4 @@
-//! How much stack a kernel needs, where the compiler's records do not say.
+//! The stack that a kernel needs, where the compiler's records do not say.
 //!
 //! ptxas 12 writes a minimum of 0 for every kernel with calls: for those whose need it does not know (recursion,
 //! indirect calls, `alloca`), and for those that call its own small functions (a division, a shuffle), which
@@ -12,7 +12,7 @@ const UNKNOWN: u32 = 1024;
 /// The stack pointer.
 const POINTER: u8 = 1;
 
-/// What the code of a kernel does with its stack.
+/// The use of the stack by a kernel's code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct StackUse {
     /// It calls functions.

@@ -169,7 +169,7 @@ impl GraphBuilder {
         Ok(id)
     }
 
-    /// What is added next starts after everything added so far has ended, and sees what it wrote.
+    /// A barrier: work added later starts after everything added so far has ended, and sees its writes.
     pub fn barrier(&mut self) {
         self.push(Action::Barrier, Vec::new());
     }
@@ -234,7 +234,7 @@ struct Patched {
     _buffer: Buffer,
 }
 
-/// What changes from replay to replay.
+/// State that changes from replay to replay.
 struct State {
     qmds: QmdCache,
     /// One at least.

@@ -105,7 +105,7 @@ impl Queue {
         Ok(())
     }
 
-    /// What is recorded next starts after everything recorded so far has ended, and sees what it wrote.
+    /// A barrier: work recorded later starts after everything recorded so far has ended, and sees its writes.
     pub fn barrier(&mut self) {
         self.submitter.recorder().barrier();
     }
@@ -156,7 +156,7 @@ impl Queue {
         Ok(Timestamp { slot })
     }
 
-    /// What is recorded next starts after `point`, which may belong to another queue of the device. If that
+    /// Work recorded later starts after `point`, which may belong to another queue of the device. If that
     /// queue is dropped and its work does not end, this queue's does not start: waits for it are
     /// [`Error::Starved`].
     ///

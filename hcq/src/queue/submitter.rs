@@ -1,4 +1,4 @@
-//! What a queue hands over with: its channel, the commands recorded for it, and the memory that launches in
+//! The submitter of a queue: its channel, the commands recorded for it, and the memory that launches in
 //! flight read.
 
 use std::collections::VecDeque;
@@ -102,7 +102,7 @@ impl Submitter {
         &self.channel
     }
 
-    /// What is recorded; launches are added by [`launch`](Self::launch).
+    /// The recorder; launches are added by [`launch`](Self::launch).
     pub fn recorder(&mut self) -> &mut Recorder {
         &mut self.recorder
     }
@@ -178,7 +178,7 @@ impl Submitter {
         }
     }
 
-    /// What is recorded next starts when `timeline` has reached `value`.
+    /// Work recorded later starts when `timeline` has reached `value`.
     pub fn wait_for(&mut self, timeline: &Arc<Timeline>, value: u64) -> Result<(), Error> {
         // Submissions of one channel follow each other anyway.
         if Arc::ptr_eq(timeline, self.channel.timeline()) || reached(timeline.completed(), value) {

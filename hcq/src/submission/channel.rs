@@ -51,7 +51,7 @@ impl fmt::Debug for Channel {
 }
 
 impl Channel {
-    /// A channel of its own. What its end sets free in `limbo` is collected then.
+    /// A channel of its own. Its end collects the deferred frees of `limbo`.
     pub fn new(core: &Arc<Core>, limbo: &Arc<Limbo>, engine: Engine) -> Result<Self, Error> {
         core.alive()?;
         let backend = core.backend();
@@ -88,7 +88,7 @@ impl Channel {
         &self.timeline
     }
 
-    /// Where the next submission signals its end, and the value.
+    /// Address and value with which the next submission signals its end.
     pub fn signal(&self) -> (GpuVa, u64) {
         (self.timeline.va(), self.next())
     }

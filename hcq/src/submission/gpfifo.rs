@@ -34,7 +34,7 @@ impl Segment {
     }
 }
 
-/// Which entries are free: index arithmetic, apart from the memory it is about.
+/// Free entries: index arithmetic, apart from the memory it is about.
 #[derive(Debug)]
 pub(crate) struct Slots {
     entries: u32,

@@ -24,7 +24,7 @@ const SLOT: u64 = 16;
 const YIELD: Duration = Duration::from_micros(200);
 /// A sleep is at most this part of what was waited already: what a wait may be too long by.
 const SLEEP_SHARE: u32 = 32;
-/// How often a waiting call asks the driver whether it has given the channel up: a system call.
+/// Interval at which a waiting call asks the driver whether it has given the channel up: a system call.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// Longest sleep, which bounds how late the end of work or a dead channel is noticed.
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
@@ -50,7 +50,7 @@ impl Slot {
         Ok(slot)
     }
 
-    /// Where the GPU sees it.
+    /// The GPU address.
     pub fn va(&self) -> GpuVa {
         self.0.va()
     }
@@ -84,7 +84,7 @@ impl Slot {
 struct Waiter {
     value: u64,
     by: Weak<Timeline>,
-    /// What the submission signals there.
+    /// The value that the submission signals there.
     signals: u64,
 }
 
@@ -127,7 +127,7 @@ impl Timeline {
         self.channel
     }
 
-    /// Where the GPU writes it.
+    /// The GPU address that is written.
     pub fn va(&self) -> GpuVa {
         self.slot.va()
     }

@@ -88,7 +88,7 @@ fn field() -> BTreeMap<&'static str, Vec<Event>> {
     traces
 }
 
-/// What hcq did, in the file's terms. Buffers are named by what they turn out to be for.
+/// The calls of hcq, in the file's terms. Buffers are named by what they turn out to be for.
 fn ours(calls: &[Call], role_at: impl Fn(u64) -> &'static str) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
     // The last buffer made, and the event of the buffer behind each descriptor, and of its mapping by the CPU.
@@ -178,7 +178,7 @@ fn weight(key: &str) -> u32 {
     if key.starts_with("mmap") || key.starts_with("buffer") || key.contains("MAP_BUFFER") { 1 } else { 100 }
 }
 
-/// How a list of calls differs from another.
+/// The differences of two lists of calls.
 fn differences(theirs: &[Event], ours: &[Event]) -> BTreeSet<String> {
     // The heaviest common subsequence of what the calls are.
     let (n, m) = (theirs.len(), ours.len());
@@ -227,7 +227,7 @@ fn differences(theirs: &[Event], ours: &[Event]) -> BTreeSet<String> {
     found
 }
 
-/// What hcq asks of the driver where it does what a trace does.
+/// The requests of hcq in a program that does the same as a trace.
 fn trace(name: &str, conservative: bool) -> Vec<Event> {
     let mut options = DeviceOptions::default();
     options.conservative = Some(conservative);

@@ -1,4 +1,4 @@
-//! What the nvgpu backend asks of the driver: the order of calls, and what becomes of calls that fail.
+//! The driver calls of the nvgpu backend: their order, and the effect of calls that fail.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

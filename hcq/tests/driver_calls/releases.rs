@@ -12,7 +12,7 @@ use super::{MODE, with_profile, work};
 
 const CREATE: &str = "NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT";
 
-/// What hcq works without, and what it says then; nothing where the program is as before.
+/// Requests that hcq works without, and its message then; empty where the program is as before.
 const OPTIONAL: [(&str, &str); 7] = [
     (CREATE, "channels run in VEID 0"),
     ("NVGPU_IOCTL_CHANNEL_SET_TIMEOUT_EX", "context switches of 3 s"),
@@ -25,7 +25,7 @@ const OPTIONAL: [(&str, &str); 7] = [
     (MODE, "run to their end"),
 ];
 
-/// What a refused request leaves a device with, and what it says.
+/// The device that a refused request leaves, and its messages.
 fn refused(request: &'static str, options: DeviceOptions) -> (Arc<Spy>, Result<Device, Error>, String) {
     let spy = Arc::new(Spy { refused: Some(request), ..Spy::on(SimConfig::default()) });
     let (device, said) = Said::by(|| {

@@ -24,7 +24,7 @@ pub enum Call {
     /// A mapping of a descriptor.
     Map(RawFd),
     Unmap,
-    /// What was closed.
+    /// The name of a closed node.
     Close(String),
 }
 
@@ -179,7 +179,7 @@ unsafe impl Layer for Spy {
     }
 }
 
-/// What tracing was told.
+/// The output of tracing.
 #[derive(Clone, Default)]
 pub struct Said(Arc<Mutex<Vec<u8>>>);
 

@@ -49,7 +49,7 @@ pub(super) struct Channel {
     token: u32,
 }
 
-/// What a channel has beside its descriptor.
+/// The parts of a channel beside its descriptor.
 struct Parts {
     ring: CpuMapping,
     userd: CpuMapping,
@@ -178,7 +178,7 @@ impl Channel {
         self.userd.base()
     }
 
-    /// What the doorbell is rung with.
+    /// The token written to the doorbell.
     pub fn token(&self) -> u32 {
         self.token
     }

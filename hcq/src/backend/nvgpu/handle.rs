@@ -51,7 +51,7 @@ impl Handle {
         self.fd.as_raw_fd()
     }
 
-    /// What serves the descriptor.
+    /// The implementation of the system calls.
     pub fn sys(&self) -> &dyn Sys {
         &*self.sys
     }

@@ -82,7 +82,7 @@ impl Drop for CpuMapping {
     }
 }
 
-/// How both sides cache and map a buffer.
+/// Caching and mapping of a buffer, for both sides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attributes {
     /// The CPU's mapping.
@@ -137,7 +137,7 @@ impl Mapped {
         Ok(mapped)
     }
 
-    /// Where the CPU sees it.
+    /// The CPU address.
     pub fn cpu(&self) -> NonNull<u8> {
         self.cpu.base()
     }

@@ -31,11 +31,11 @@ fn cache_flags(caching: Caching) -> u32 {
 pub(super) struct Memory {
     /// All of it.
     pub total: Bytes,
-    /// What can be allocated: what the kernel calls available, without the contiguous area.
+    /// Memory that can be allocated: the kernel's available memory without the contiguous area.
     pub free: Bytes,
 }
 
-/// What nvmap says of the heap of all buffers, or else the kernel of the machine.
+/// The size of nvmap's heap of all buffers, or else of the machine's memory.
 pub(super) fn memory(nvmap: &Handle) -> Result<Memory, Error> {
     let mut heap = nvmap_query_heap_params { heap_mask: NVMAP_HEAP_IOVMM, ..Default::default() };
     // SAFETY: the struct holds no addresses.

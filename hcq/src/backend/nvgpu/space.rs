@@ -64,7 +64,7 @@ pub(super) struct Space {
     lacking: Mutex<BTreeSet<&'static str>>,
 }
 
-/// What the driver says of the chip, besides its description.
+/// Facts of the chip that the driver gives besides its description.
 struct Chip {
     /// As [`Space::local_warps`].
     local_warps: u32,
@@ -139,7 +139,7 @@ pub(super) fn warn_of_whole_kernels(why: &str) {
     );
 }
 
-/// Where the addresses for buffers end.
+/// End of the addresses for buffers.
 const fn arena_end(reserve_windows: bool) -> u64 {
     if reserve_windows { LOCAL_WINDOW } else { VA_END }
 }
@@ -159,7 +159,7 @@ pub(super) fn layout(reserve_windows: bool, local_warps: u32) -> Layout {
     }
 }
 
-/// What the GPU is.
+/// The GPU's description.
 fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<(Info, Chip), Error> {
     let gpu = nvgpu_sys::characteristics(ctrl.sys(), ctrl.as_fd()).map_err(Error::ioctl)?;
     let sm = gpu.sm_arch_sm_version;

@@ -26,14 +26,14 @@ pub(super) const MEMORY: u64 = GRANULE;
 /// Bytes of USERD.
 const USERD: u64 = 512;
 
-/// What a channel is asked to be.
+/// The parameters of a channel to create.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// What it is for.
+    /// The engine.
     pub engine: Engine,
     /// Ring entries.
     pub entries: u32,
-    /// Where its ring goes.
+    /// GPU address of its ring.
     pub va: u64,
     /// Engine type of a copy engine with a runlist of its own.
     pub copy_engine: Option<u32>,
@@ -221,7 +221,7 @@ impl Channel {
         self.token
     }
 
-    /// What the driver wrote when it stopped the channel.
+    /// The error notifier, which the driver writes when it stops the channel.
     pub fn notifier(&self) -> &Notifier {
         &self.notifier
     }

@@ -130,7 +130,7 @@ fn name(subdevice: &Object, release: Release) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// What the GPU is.
+/// The GPU's description.
 pub(super) fn describe(
     subdevice: &Object,
     generation: &Generation,

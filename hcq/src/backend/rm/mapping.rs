@@ -15,7 +15,7 @@ use crate::address::Bytes;
 use crate::errno::Errno;
 use crate::error::Error;
 
-/// Whose node a mapping is made through.
+/// The device node through which a mapping is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     /// The GPU's: registers and video memory.

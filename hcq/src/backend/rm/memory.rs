@@ -26,7 +26,7 @@ pub(super) const GRANULE: u64 = 2 << 20;
 /// Pages of system memory.
 const PAGE: u64 = 4096;
 
-/// Which memory, and how it is cached.
+/// Placement and caching of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placement {
     /// The GPU's own.
@@ -60,7 +60,7 @@ impl Placement {
         }
     }
 
-    /// What `NV_MEMORY_ALLOCATION_PARAMS` asks for, for memory in one stretch of the GPU's or in several.
+    /// Fields of `NV_MEMORY_ALLOCATION_PARAMS`, for memory in one stretch of the GPU's or in several.
     fn parameters(self, owner: u32, len: u64, contiguous: bool) -> NV_MEMORY_ALLOCATION_PARAMS {
         const COMMON: u32 = NVOS32_ALLOC_FLAGS_IGNORE_BANK_PLACEMENT
             | NVOS32_ALLOC_FLAGS_ALIGNMENT_FORCE
@@ -182,7 +182,7 @@ impl Allocation {
         self.memory.handle()
     }
 
-    /// Where the CPU sees it.
+    /// The CPU mapping, if there is one.
     pub fn cpu(&self) -> Option<&CpuMapping> {
         self.cpu.as_ref()
     }

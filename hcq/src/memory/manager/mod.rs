@@ -32,8 +32,8 @@ const SMALL: u64 = 256 << 10;
 const CHUNK: u64 = 2 << 20;
 /// Unit and alignment of a piece of a chunk; what a QMD and a constant bank need.
 const UNIT: u64 = 256;
-/// Where accesses of kernels are checked: unused bytes after each piece of a chunk, and unmapped addresses
-/// after each mapping. A stride past them is not noticed.
+/// Padding where accesses of kernels are checked: unused bytes after each piece of a chunk, and unmapped
+/// addresses after each mapping. A stride past them is not noticed.
 const RED_ZONE: u64 = 4 << 10;
 const GUARD: u64 = 1 << 20;
 
@@ -45,7 +45,7 @@ pub struct Mapping {
     pub va: GpuVa,
     /// Length asked for.
     pub len: Bytes,
-    /// What it is: "buffer", "program", "command ring", ...
+    /// The kind of object: "buffer", "program", "command ring", ...
     pub what: &'static str,
 }
 
@@ -89,7 +89,7 @@ impl Drop for Piece {
 }
 
 impl Piece {
-    /// Where the GPU sees it.
+    /// The GPU address.
     pub fn va(&self) -> GpuVa {
         self.va
     }
@@ -105,7 +105,7 @@ impl Piece {
         self.len
     }
 
-    /// What it is for.
+    /// Its kind.
     pub fn kind(&self) -> MemoryKind {
         self.kind
     }
@@ -136,7 +136,7 @@ impl Piece {
         Ok(unsafe { base.add(offset as usize) })
     }
 
-    /// Where the CPU sees `len` bytes at `offset`.
+    /// CPU address of `len` bytes at `offset`.
     pub fn address(&self, offset: u64, len: u64) -> Result<usize, Error> {
         Ok(self.pointer(offset, len)?.addr().get())
     }
@@ -239,7 +239,7 @@ pub(crate) struct MemoryManager {
     backend: Arc<dyn Backend>,
     /// The one that allocates: in a fork of it, locks may be held by threads that do not exist.
     process: Process,
-    /// What becomes of notes.
+    /// The fate of notes.
     notes: Notes,
     state: Mutex<State>,
 }
@@ -369,7 +369,7 @@ impl MemoryManager {
         memory.inspect_err(|_| self.state().va.free(place.clone()))
     }
 
-    /// What a shortage left of an allocation of `len` bytes; other errors as they are.
+    /// The error for a shortage of memory, with the sizes that are left; other errors as they are.
     fn explain(&self, error: Error, len: u64, kind: MemoryKind, what: &'static str) -> Error {
         let (info, len) = (self.backend.info(), Bytes::new(len));
         let known = info.unified_memory || !matches!(kind, MemoryKind::Signal | MemoryKind::Shared);

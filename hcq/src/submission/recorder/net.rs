@@ -12,10 +12,10 @@ use crate::address::GpuVa;
 use crate::error::Error;
 use crate::submission::recorder::{Group, QmdSink, Recorder};
 
-/// What a net is made of, in the order of recording.
+/// The parts of a net, in the order of recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// What is added later follows everything before.
+    /// Items added later follow everything before.
     Barrier,
     /// A launch.
     Launch {
@@ -26,7 +26,7 @@ pub(crate) enum Item {
     },
 }
 
-/// How launches can be linked.
+/// The links that launches can have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
     /// Launches that a descriptor can name as the next ones; 0 for no links.
@@ -43,7 +43,7 @@ impl Links {
     }
 }
 
-/// How a launch starts.
+/// The start of a launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Start {
     /// It begins a stage: the pushbuffer waits for everything recorded before it.

@@ -52,9 +52,9 @@ struct Books {
     refuse: Option<usize>,
     /// Shift added to fixed addresses.
     misplace: u64,
-    /// What the SMs report.
+    /// The SMs' error state.
     trapped: Option<(u32, u32, u64, u64)>,
-    /// What the debugger says about the last MMU fault: address, type, access.
+    /// The debugger's record of the last MMU fault: address, type, access.
     mmu_fault: Option<(u64, u32, u32)>,
     schedules: usize,
     /// Whether each request for video memory asked for one stretch.
