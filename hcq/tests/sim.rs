@@ -238,7 +238,7 @@ fn two_queues_wait_for_each_other() {
             if let Some(point) = &last {
                 queue.wait_for(point).unwrap();
             }
-            // SAFETY: `n` elements of each buffer; the queues take turns.
+            // SAFETY: `n` elements of each buffer; the queues alternate.
             unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &add(&sum, &one, &sum, n)) }.unwrap();
             last = Some(queue.submit().unwrap());
         }

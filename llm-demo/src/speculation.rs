@@ -1,4 +1,4 @@
-//! Opens what decodes a text: the engine, or columns whose steps verify what a draft proposes.
+//! Opens what decodes a text: the engine, or the batch engine whose steps verify what a draft proposes.
 
 use std::path::Path;
 

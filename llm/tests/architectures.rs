@@ -13,7 +13,7 @@ const SMS: [Arch; 4] = [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm90];
 const CHOSEN: usize = 4;
 const CONTEXT: usize = 64;
 
-/// What the reference chooses after each token, greedily, and its logits after the prompt.
+/// The reference's greedy choice after each token, and its logits after the prompt.
 fn expected(model: &Model, prompt: &[u32]) -> (Vec<f32>, Vec<u32>) {
     let mut reference = Reference::new(model, CONTEXT).unwrap();
     let logits = reference.prefill(prompt).unwrap();

@@ -1,4 +1,4 @@
-//! The products of columns against a simple calculation on the CPU, on random shapes, and bit by bit against
+//! The products of a batch against a simple calculation on the CPU, on random shapes, and bit by bit against
 //! each other.
 //!
 //! Runs on the device that `HCQ_DEVICE` names, else on the software one.

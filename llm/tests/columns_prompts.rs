@@ -1,4 +1,5 @@
-//! Prompts of columns in chunks: against the reference, and bit by bit whatever is shared and runs beside.
+//! Prompts of the batch engine in chunks: against the reference, and bit by bit whatever is shared and runs
+//! beside.
 //!
 //! Runs on the device that `HCQ_DEVICE` names, else on the software one.
 
@@ -134,7 +135,7 @@ fn a_prompt_is_the_same_whatever_runs_between_and_wherever_its_pages_are_from() 
     }
 }
 
-/// How requests run on a scheduler.
+/// The way in which requests run on a scheduler.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// All at a time.
@@ -269,7 +270,8 @@ fn the_prefix_cache_changes_no_bit() {
         // Prompts that are divided alike share the chunk after the pages if all of it is common.
         check(&[&base[..599], &[3]].concat(), 599);
         check(&[&base[..598], &[3, 4]].concat(), 2 * PAGE);
-        // A conversation: what was written by columns becomes a part of a chunk, and then of a whole page.
+        // A conversation: what was written by the batch engine becomes a part of a chunk, and then of a whole
+        // page.
         let mut talk = text(9, 300);
         for (more, taken) in [(0, 0), (60, PAGE), (200, PAGE), (20, 2 * PAGE)] {
             talk.extend(text(10 + more, more as usize));

@@ -46,7 +46,7 @@ fn modes(model: &Model) -> Vec<Mode> {
     Mode::ALL.into_iter().filter(|mode| in_one_launch || *mode == Mode::Operations).collect()
 }
 
-/// What a cache of type `kv` changes after a prompt, beside one in f16.
+/// The difference that a cache of type `kv` makes after a prompt, beside one in f16.
 fn rounding(model: &Model, prompt: &[u32], kv: CacheType) -> Comparison {
     let logits = |kv| {
         let mut reference = Reference::with_cache(model, CONTEXT, kv).unwrap();
@@ -236,7 +236,7 @@ fn yarn_agrees_with_the_reference_in_every_mode() {
     }
 }
 
-/// What files of gemma models say, and what a file with other numbers gives: each key counts.
+/// Keys of gemma's files, and the results of files with other numbers: each key counts.
 #[test]
 fn caps_windows_and_bases_change_the_logits() {
     let logits = |model: &Model| Reference::new(model, 16).unwrap().prefill(&STORY).unwrap();

@@ -1,4 +1,4 @@
-//! What an engine is predicted to take is what it takes, on the software GPU.
+//! The predicted memory of an engine equals the memory it takes, on the software GPU.
 
 use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm::{

@@ -85,14 +85,16 @@ fn a_token_far_into_a_context_costs_what_its_position_says() {
         });
         eprintln!("{case}: {near:.2} and {far:.2} instructions of a warp per position");
         assert!((far / near - 1.0).abs() < 0.05, "{case}: {near} and then {far} instructions per position");
-        // The step kernel reads the cache once for all heads that share it. Operations read it once per head; the
-        // share of DRAM depends on which blocks run together, here as many as the computer has cores.
+        // The persistent step reads the cache once for all heads that share it. Operations read it once per
+        // head; the share of DRAM depends on which blocks run together, here as many as the computer has
+        // cores.
         let most = if mode == Mode::Persistent { 1.05 } else { 1.05 * GROUP };
         let bytes = (costs[2].dram_bytes - costs[1].dram_bytes) / (POSITIONS[2] - POSITIONS[1]) as f64;
         let ratio = bytes / per_position;
         eprintln!("{case}: {bytes:.1} bytes of DRAM per position of {per_position} bytes, {ratio:.3}");
         assert!((0.95..most).contains(&ratio), "{case}: {ratio:.3} bytes of DRAM per cached byte");
-        // A block per SM in the step kernel; four smaller ones in operations, the same number for each head.
+        // A block per SM in the persistent step; four smaller ones in operations, the same number for each
+        // head.
         let blocks = if mode == Mode::Persistent { 16.0 } else { 64.0 };
         let busiest = (costs[2].busiest - costs[1].busiest) / (costs[2].instructions - costs[1].instructions);
         eprintln!("{case}: the busiest block has {:.3} of its share", blocks * busiest);

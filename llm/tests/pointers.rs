@@ -72,7 +72,7 @@ fn cases() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Where the random pointers start, in bytes; far enough in for the negative offsets.
+/// Start of the random pointers, in bytes; far enough in for the negative offsets.
 const BASE: u64 = 256;
 const LEN: usize = 64 << 10;
 

@@ -296,7 +296,7 @@ proptest! {
         let scale = 1.0 / (dim as f32).sqrt();
         let args = Args::new().buffer(&halves(&q)).buffer(&halves(&keys)).buffer(&halves(&values));
         let args = args.buffer(&chunk(start, &vec![0; tokens])).buffer(&out);
-        // Shares that are not written must not be read either.
+        // Parts that are not written must not be read either.
         let partials = floats(&vec![f32::NAN; most as usize * tokens * heads * shares::partial_words(dim as u32) as usize]);
         let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale).buffer(&partials);
         let args = limits.into_iter().fold(args, |args, (window, cap)| args.u32(window).f32(cap));

@@ -174,7 +174,7 @@ fn values_whose_squares_are_infinite_stop_with_the_layer_and_the_phase() {
     }
 }
 
-/// One token alone has such an embedding: the step kernel gives zeros for it, and keys of zeros.
+/// One token alone has such an embedding: the persistent step gives zeros for it, and keys of zeros.
 #[test]
 fn a_token_whose_squares_are_infinite_is_found_at_once_or_at_the_end_of_the_text() {
     let craft = Craft::new("tiny-llama:f32").value("token_embd.weight", 512 * 9 + 5, 1e25);

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-/// What is at the position before the kernel runs.
+/// The value at the position before the kernel runs.
 const BEFORE: u32 = 0xdead_beef;
 /// The position.
 const POSITION: usize = 3;
@@ -63,7 +63,7 @@ fn both(logits: &[f32], options: SamplerOptions, draws: usize) -> Vec<(u32, u32)
         .collect()
 }
 
-/// What the device should choose where the CPU has chosen `token`.
+/// The device's expected choice where the CPU has chosen `token`.
 fn wanted(logits: &[f32], token: u32) -> u32 {
     let any = logits.iter().any(|l| *l > f32::NEG_INFINITY);
     if any { token } else { BEFORE }

@@ -1,4 +1,4 @@
-//! The scheduler against a model of an engine that is too simple to be wrong, and on columns.
+//! The scheduler against a model of an engine that is too simple to be wrong, and on the batch engine.
 
 mod craft;
 mod open;
@@ -57,7 +57,7 @@ fn in_chunk(token: u32, (first, count): (usize, usize)) -> u32 {
     token | (first as u32 + 1) << 8 | (count as u32) << 20
 }
 
-/// How a prompt is divided.
+/// The division of a prompt.
 fn cut(tokens: usize, page: usize, least: Option<usize>) -> Cut {
     least.map_or(Cut::NONE, |least| Cut::new(tokens, page, least))
 }
@@ -376,7 +376,7 @@ proptest! {
     }
 }
 
-/// A request that came first is not overtaken for ever, and texts take turns.
+/// A request that came first is not overtaken for ever, and texts rotate.
 #[test]
 fn texts_take_turns() {
     let model = Model { pages: 4000, page: 16, context: 400, most: 40, ..Model::default() };

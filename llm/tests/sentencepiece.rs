@@ -195,8 +195,8 @@ fn the_vectors_of_llama_cpp_agree() {
     assert!(!compared.is_empty(), "no vocabulary in {folder}/models was compared");
 }
 
-/// How many texts of `input` have the tokens that `output` lists, without BOS; and how many there are. A
-/// separator ends the last text.
+/// The number of texts of `input` that have the tokens that `output` lists, without BOS; and the number of
+/// texts. A separator ends the last text.
 fn agree(tokenizer: &Tokenizer, input: &str, output: &str) -> (usize, usize) {
     let texts: Vec<&str> = input.split_terminator("\n__ggml_vocab_test__\n").collect();
     assert_eq!(texts.len(), output.lines().count());

@@ -106,7 +106,7 @@ fn sessions_of_other_architectures_go_on_bit_for_bit() {
     }
 }
 
-/// What rotates keys is part of a session, in layers with a window too.
+/// The rotation of keys is part of a session, in layers with a window too.
 #[test]
 fn rotations_and_windows_are_named() {
     let rotation = |craft: Craft| {

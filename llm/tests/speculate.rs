@@ -1,6 +1,6 @@
 //! Speculative decoding: whatever a draft proposes, texts are those of one token at a time.
 //!
-//! Against a model of a target that is too simple to be wrong, and on columns.
+//! Against a model of a target that is too simple to be wrong, and on the batch engine.
 
 mod craft;
 mod open;
@@ -140,7 +140,7 @@ impl Target for Several {
     }
 }
 
-/// What a draft does when it is asked.
+/// The behaviour of a draft when it is asked.
 #[derive(Clone, Debug)]
 struct Answer {
     /// Tokens that are right if the most likely ones are chosen.

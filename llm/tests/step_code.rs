@@ -1,4 +1,4 @@
-//! What the inner loops of the streaming step cost, counted in the committed machine code.
+//! The cost of the inner loops of the persistent step, counted in the committed machine code.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -65,7 +65,7 @@ impl Shape {
     /// Two tiles of tokens by `along` of rows, over more slices than the ring has.
     fn new(tile: Tile, output: Output, along: u32, (shares, blocks): (u32, u32)) -> Self {
         let rows = along * if output == Output::Gate { tile.rows / 2 } else { tile.rows };
-        // The last of several shares is shorter.
+        // The last of several split-K parts is shorter.
         let cols = gemm::DEPTH * (shares * (tile.stages + 3) - (shares - 1));
         Self { tile, output, tokens: 2 * tile.tokens(), rows, cols, shares, blocks }
     }
@@ -127,7 +127,7 @@ fn multiply(device: &Device, shape: Shape) {
     }
 }
 
-/// Every tile, with tiles that a block computes one after the other, and with shares.
+/// Every tile, with tiles that a block computes one after the other, and with split-K parts.
 fn shapes() -> Vec<Shape> {
     let of_tile = |tile| {
         let shape = |output, along, launched| Shape::new(tile, output, along, launched);

@@ -17,7 +17,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "a_queue_can_be_dropped_with_work_in_flight", run: dropped_queue, sim_only: false },
 ];
 
-/// Two queues append to one log in turns; only the waits between them keep the order.
+/// Two queues append to one log alternately; only the waits between them keep the order.
 fn ping_pong() -> Result<()> {
     let device = open()?;
     let append = Kernels::load(&device)?.get("append")?;

@@ -213,7 +213,7 @@ impl Device {
     /// later buffers counts as free.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's errors.
     pub fn free_memory(&self) -> Result<Bytes, Error> {
         self.shared.core.here()?;
         let core = &self.shared.core;
@@ -225,7 +225,7 @@ impl Device {
     /// ([`keep_freed`](DeviceOptions::keep_freed)).
     ///
     /// # Errors
-    /// The driver's; [`Error::Forked`].
+    /// The driver's errors; [`Error::Forked`].
     pub fn trim(&self) -> Result<(), Error> {
         self.shared.core.here()?;
         self.shared.core.memory().give_back_kept()
@@ -332,7 +332,7 @@ impl Device {
     /// The GPU's clock in ns, from which timestamps are taken.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's errors.
     pub fn gpu_time(&self) -> Result<u64, Error> {
         self.shared.core.here()?;
         self.shared.core.backend().gpu_time()
@@ -341,7 +341,7 @@ impl Device {
     /// Reads the GPU's clock and the program's together, in some µs.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's errors.
     pub fn clock_pair(&self) -> Result<ClockPair, Error> {
         clock::pair(|| self.gpu_time())
     }

@@ -41,8 +41,8 @@ pub enum Command {
     Bench(Bench),
     /// Measure what --lookup or --draft gains for a text
     ///
-    /// The same text by the engine, by columns a token at a time, and by columns with the draft. The exit code
-    /// is 1 if the draft changes the text.
+    /// The same text by the engine, by the batch engine a token at a time, and by the batch engine with the
+    /// draft. The exit code is 1 if the draft changes the text.
     Speculate(Speculate),
     /// Compare logits with the CPU reference
     Verify(Verify),
@@ -60,7 +60,7 @@ pub enum Command {
     /// Search the shapes of kernels that are fastest on this device for this model, and store them for later
     /// runs
     ///
-    /// The step kernel has one shape. The search needs a ptxas to compile candidates; later runs do not.
+    /// The persistent step has one shape. The search needs a ptxas to compile candidates; later runs do not.
     /// Results are stored per GPU, model shape and types in the file that LLM_DEMO_TUNING names, else in
     /// llm-demo/tuning.json in the user's cache directory; bench reports whether they are in use. On the
     /// software device times are predicted for an AGX Orin.

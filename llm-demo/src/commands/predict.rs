@@ -26,7 +26,7 @@ use crate::text_file::{self, Input};
 const DEFAULT_STEPS: usize = 4;
 /// What the figures of predictions are.
 pub const NOTE: &str = "counted on the software ga10b; the times are predictions, not measurements";
-/// Positions from which attention is split over blocks, whose shares another one adds up.
+/// Positions from which attention is split over blocks, whose parts another one adds up.
 const SPLIT_FROM: usize = 256;
 
 /// The document of `--json`. Added fields are compatible; any other change increases the number.

@@ -21,7 +21,7 @@ pub trait Processor {
     /// nothing. False at the end of the queue, when all that it has has ended.
     ///
     /// # Errors
-    /// What the engine reports. It is not used again: a failed device loses its state, and a failed check
+    /// The engine's errors. It is not used again: a failed device loses its state, and a failed check
     /// says that the state is wrong.
     fn turn(&mut self, queue: &Queue) -> anyhow::Result<bool>;
 

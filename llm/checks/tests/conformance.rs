@@ -46,7 +46,7 @@ fn kernels_of_the_model_do_what_their_cases_say() {
     }
 }
 
-/// What `llm-demo verify` looks at, and with it the bring-up's step of the language model.
+/// The bounds of `llm-demo verify`, and with it of the bring-up's step of the language model.
 #[test]
 fn a_gpu_without_special_functions_is_past_the_bounds() {
     let within = |defects: Defects| {

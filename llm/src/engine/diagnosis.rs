@@ -1,5 +1,5 @@
-//! Where values stop being numbers: a step by one launch per operation, with a look at every buffer after
-//! each.
+//! Search for the first values that are no numbers: a step by one launch per operation, with a look at every
+//! buffer after each.
 //!
 //! Only a step that gave NaN, infinity or nothing but zeros is run again this way, so a good one pays
 //! nothing.

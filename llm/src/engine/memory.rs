@@ -47,7 +47,7 @@ pub struct DeviceModel {
     pub output_norm: NormMemory,
     /// The output matrix; the embedding if the model has no other.
     pub output: Matrix,
-    /// How long copying the matrices took.
+    /// Time that copying the matrices took.
     pub loading: Duration,
     /// The longest that a step may take.
     pub patience: Duration,
@@ -60,7 +60,7 @@ impl From<&Info> for Chip {
 }
 
 impl DeviceModel {
-    /// What shapes of kernels depend on.
+    /// The chip, on which shapes of kernels depend.
     pub fn chip(&self) -> Chip {
         self.device.info().into()
     }
@@ -155,7 +155,7 @@ struct Upload<'a, 'p> {
 }
 
 impl<'a> Upload<'a, '_> {
-    /// What a layer computes, whatever its architecture.
+    /// The steps of a layer, whatever its architecture.
     fn steps(&mut self, layer: &Layer<'a>) -> Result<Vec<Step>> {
         let device = self.device;
         let order = self.order();

@@ -6,7 +6,7 @@ use crate::engine::launch::Launch;
 use crate::error::Result;
 use crate::kernels::stream::sync::{FIRST_PHASE_AT, PHASES_PER_STEP};
 
-/// Launches of a step kernel.
+/// Launches of a persistent step.
 #[derive(Debug)]
 pub struct StepPlan {
     /// The whole step as one launch.
@@ -32,7 +32,7 @@ impl StepPlan {
     /// Makes what a failed step may have left harmless.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     pub fn reset(&self) -> Result<()> {
         let at = 4 * u64::from(FIRST_PHASE_AT);
         let mut first = [0; 4];

@@ -14,7 +14,7 @@ use crate::kernels::layers;
 use crate::kernels::operations::matvec::{self, Epilogue};
 use crate::kernels::prompt::{gemm, warpgroups};
 
-/// Who launches a kernel.
+/// The engine that launches a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Launched {
     /// The engine of one sequence.

@@ -20,7 +20,7 @@ pub struct State {
     /// Logits of steps that choose a token on the device, in its memory: the same buffer unless that of the
     /// others is in the host's.
     pub resident: Buffer,
-    /// What a choice on the device depends on, as [`crate::kernels::sample::kernel`] takes it.
+    /// Parameters of a choice on the device, as [`crate::kernels::sample::kernel`] takes them.
     draw: Buffer,
     vocab: usize,
 }

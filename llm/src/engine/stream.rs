@@ -1,4 +1,4 @@
-//! Lowers a model to the streaming step kernel: its list of phases, and its launches.
+//! Lowers a model to the persistent step: its list of phases, and its launches.
 
 use hcq::{Args, Buffer, LaunchConfig};
 
@@ -96,8 +96,8 @@ pub fn style(a: &Architecture) -> Style {
     }
 }
 
-/// What the layers of a model need in `context` positions that the kernel does not compute; `None` if it
-/// computes them.
+/// The features of a model's layers in `context` positions that the kernel does not compute; `None` if it
+/// computes all.
 pub fn lacks(c: &Config, context: usize) -> Option<&'static str> {
     let a = c.architecture;
     if style(a) == Style::Plain {
@@ -141,7 +141,7 @@ pub fn takes(m: &DeviceModel) -> bool {
 /// Lowers the model `m`. `None` if the kernel does not take it or does not fit the device.
 ///
 /// # Errors
-/// What the device reports.
+/// The device's errors.
 pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Option<StepPlan>> {
     let info = m.device.info();
     let blocks = info.sm_count;
@@ -298,7 +298,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// What the next phase writes to `address`. Phases are numbered from 1.
+    /// The packets that the next phase writes to `address`. Phases are numbered from 1.
     fn packets(&self, address: u64) -> Packets {
         Packets { address, phase: self.phases.len() as u32 + 1 }
     }

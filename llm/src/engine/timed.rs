@@ -87,7 +87,7 @@ impl TimedGraph {
     }
 }
 
-/// What a traced engine replays, and the launches it has timed.
+/// The step that a traced engine replays, and the launches it has timed.
 #[derive(Debug)]
 pub struct Tracing {
     /// A step.

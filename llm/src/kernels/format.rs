@@ -74,7 +74,7 @@ impl Section {
         self.t > 0
     }
 
-    /// What a lane has of the section, as the tensor cores want it: byte offsets from the place of its first
+    /// A lane's part of the section, as the tensor cores want it: byte offsets from the place of its first
     /// piece, and lengths. Pieces that lie together are one.
     pub fn lane_pieces(self) -> Vec<(u32, u32)> {
         let place = |h: u32, s: u32| h * self.h + s * self.s;
@@ -257,7 +257,7 @@ impl Format {
         k.param_ptr::<u8>("weights", 16)
     }
 
-    /// Where row `row` starts: for quantized types its pieces of each section of the first tile.
+    /// Start of row `row`: for quantized types its pieces of each section of the first tile.
     pub(crate) fn row(
         self,
         k: &Kernel,
@@ -352,7 +352,7 @@ impl Format {
         packed
     }
 
-    /// Where the lane's pieces of a tile start, those of row `g + 8h` and unit t.
+    /// Start of the lane's pieces of a tile, those of row `g + 8h` and unit t.
     pub(crate) fn lane_pieces(
         self,
         k: &Kernel,

@@ -34,7 +34,7 @@ pub struct Prefixes<P> {
     first: Siblings<P>,
     /// Uses so far.
     clock: u64,
-    /// How often a page was stored.
+    /// Pages stored so far.
     stored: u64,
     len: usize,
 }
@@ -87,7 +87,7 @@ impl<P> Prefixes<P> {
     /// `given_up`.
     ///
     /// # Errors
-    /// What `page` returns; the pages before are stored.
+    /// The errors of `page`; the pages before are stored.
     pub fn store<E>(
         &mut self,
         tokens: &[u32],
@@ -150,7 +150,7 @@ fn first_page(tokens: &[Written], positions: usize) -> &[Written] {
     &tokens[..tokens.len().min(positions)]
 }
 
-/// Which of the siblings has the most tokens in common with `tokens`, and how many; `None` if that is none.
+/// The sibling that has the most tokens in common with `tokens`, and their number; `None` if that is none.
 fn nearest<P>(siblings: &Siblings<P>, tokens: &[Written]) -> Option<(Vec<Written>, usize)> {
     let before = siblings.range::<[Written], _>((Unbounded, Included(tokens))).next_back();
     let after = siblings.range::<[Written], _>((Excluded(tokens), Unbounded)).next();

@@ -22,7 +22,7 @@ const GAIN: f64 = 0.98;
 /// Largest error of a candidate's results relative to the default's: rounding in another order.
 const NMSE: f64 = 1e-6;
 
-/// What candidates are compared with.
+/// The means by which candidates are compared.
 pub(super) struct Bench<'a> {
     pub queue: Queue,
     pub model: DeviceModel,
@@ -177,7 +177,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The median time of each of `count` candidates in ns, timed in turns; `run` records one. `None` for
+    /// The median time of each of `count` candidates in ns, timed alternately; `run` records one. `None` for
     /// candidates that were not timed.
     pub fn times(
         &mut self,

@@ -1,6 +1,6 @@
-//! The tiles of matrix times the tokens of a prompt, and the number of shares of the row length.
+//! The tiles of matrix times the tokens of a prompt, and the number of split-K parts of the row length.
 //!
-//! The kernel that reads the results is timed with the product, because it adds the shares.
+//! The kernel that reads the results is timed with the product, because it adds the split-K parts.
 
 use half::f16;
 use hcq::{Args, Buffer, Kernel, LaunchConfig};
@@ -22,7 +22,7 @@ use crate::tuning::entry::{Tuned, TunedGemm};
 
 /// Launches that are timed together on a GPU.
 const LAUNCHES: usize = 8;
-/// Most shares of a row length.
+/// Most split-K parts of a row length.
 const MOST_SHARES: u64 = 8;
 
 /// Buffers that are large enough for every product.
@@ -34,7 +34,7 @@ struct Room {
     stream: Buffer,
     norm: Buffer,
     normed: Buffer,
-    /// The kernel that adds shares.
+    /// The kernel that adds split-K parts.
     reader: Kernel,
 }
 

@@ -1,4 +1,4 @@
-//! What a session depends on, and how much it holds.
+//! Dependencies and size of a session.
 
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
@@ -17,7 +17,7 @@ pub(super) const LONGEST: u32 = 64 << 10;
 /// Bytes of a checksum.
 pub(super) const CHECKSUM: u64 = 16;
 
-/// What a session depends on, and how much it holds.
+/// Dependencies and size of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

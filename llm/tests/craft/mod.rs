@@ -1,4 +1,4 @@
-//! What the tests of unusual models share: synthesized models whose tensors and keys are changed.
+//! Synthesized models whose tensors and keys are changed, for tests of unusual models.
 
 use ga10b_llm::Model;
 use ga10b_llm::gguf::{GgmlType, Gguf, Value, Writer};

@@ -1,4 +1,4 @@
-//! What the tests of kernels share: launches on a device, and random inputs.
+//! Launches on a device, and random inputs, for tests of kernels.
 
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is predicted for an H200 beside what was measured on one.
+//! Predictions for an H200 beside measurements on one.
 
 use ga10b_llm_tools::chips::Chip;
 use ga10b_llm_tools::measured::{Measurements, compare, fit};

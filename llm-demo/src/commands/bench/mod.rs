@@ -110,8 +110,8 @@ fn of_engine(bench: &Bench, model: &Model, mut watch: Stopwatch) -> anyhow::Resu
     Ok((common, measured))
 }
 
-/// Measures columns, which process several sequences: first the prompts of all of them, then the tokens after
-/// them.
+/// Measures the batch engine, which processes several sequences: first the prompts of all of them, then the
+/// tokens after them.
 fn of_columns(bench: &Bench, model: &Model) -> anyhow::Result<(Common, Vec<Measured>)> {
     let device = session::device(&bench.common.device)?;
     let plan = Plan::new(bench, &device, model.config.context);

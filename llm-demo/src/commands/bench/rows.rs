@@ -40,7 +40,7 @@ pub struct Common {
     pub schema: &'static str,
     pub device: DeviceReport,
     pub model: ModelReport,
-    /// How a step is launched: a mode of the engine, or columns.
+    /// How a step is launched: a mode of the engine, or the batch engine.
     pub engine: &'static str,
     pub tuning: TuningReport,
     /// Positions in the cache of a sequence.
@@ -48,12 +48,12 @@ pub struct Common {
     /// How long each test runs before it is measured, at least once.
     pub warm_up_seconds: f64,
     pub load_seconds: f64,
-    /// From the start of the process, with a prompt of the first test's length; null for columns.
+    /// From the start of the process, with a prompt of the first test's length; null for the batch engine.
     pub first_token: Option<FirstToken>,
     /// How long a thread of its own built the tokenizer, if it could.
     pub tokenizer_seconds: Option<f64>,
     pub weight_bytes_per_step: u64,
-    /// Null for columns.
+    /// Null for the batch engine.
     pub launches_per_step: Option<u64>,
     /// Bytes of the cache that a token reads per position.
     pub cache_bytes_per_position: u64,

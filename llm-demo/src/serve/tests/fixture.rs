@@ -39,7 +39,7 @@ pub struct Plan {
     pub delay: AtomicU64,
     /// Steps until the device fails; negative for never.
     pub fail_in: AtomicI64,
-    /// Steps until a kernel faults on the device of columns; negative for never.
+    /// Steps until a kernel faults on the device of the batch engine; negative for never.
     pub fault_in: AtomicI64,
     /// Steps until the decoder panics; negative for never.
     pub panic_in: AtomicI64,
@@ -49,7 +49,7 @@ pub struct Plan {
     pub builds: AtomicU64,
     /// Steps in all.
     pub steps: AtomicU64,
-    /// A token after which no logit of columns is a number; negative for none.
+    /// A token after which no logit of the batch engine is a number; negative for none.
     pub poison: AtomicI64,
 }
 
@@ -192,7 +192,7 @@ impl Sequences for FaultyColumns {
 /// How a server differs from the usual one.
 pub struct Setup {
     pub context: usize,
-    /// 1 on the CPU reference, more on the columns of the software ga10b.
+    /// 1 on the CPU reference, more on the batch engine of the software ga10b.
     pub parallel: usize,
     pub waiting: usize,
     pub limits: Limits,

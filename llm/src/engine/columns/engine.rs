@@ -30,7 +30,7 @@ pub const MOST_COLUMNS: usize = SIZES[SIZES.len() - 1] as usize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ColumnId {
     pub(super) slot: u32,
-    /// How often the slot was used before.
+    /// Number of earlier uses of the slot.
     generation: u32,
 }
 
@@ -246,7 +246,7 @@ impl Columns {
         self.slots.iter().filter(|slot| slot.table.is_some()).count()
     }
 
-    /// How it was set up.
+    /// Its options.
     pub fn options(&self) -> &ColumnsOptions {
         &self.options
     }
@@ -283,7 +283,7 @@ impl Columns {
         Ok((self.finish(work)?, timed.launches(Work::Step, position)))
     }
 
-    /// What a step that has completed leaves.
+    /// Reads the results of a completed step.
     fn finish(&mut self, work: &[(ColumnId, u32)]) -> Result<Vec<Option<u32>>> {
         let mut bytes = vec![0; 4 * work.len()];
         self.buffers.tokens.read(0, &mut bytes)?;
@@ -463,7 +463,7 @@ impl Columns {
     /// each does.
     ///
     /// # Errors
-    /// What loading the kernels reports.
+    /// Errors of loading the kernels.
     pub fn record_all(&mut self) -> Result<()> {
         SIZES.iter().try_for_each(|size| self.record(*size as usize).map(drop))?;
         if self.takes_chunks()?

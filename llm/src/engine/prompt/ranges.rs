@@ -22,7 +22,7 @@ const LARGEST: f64 = 65504.0 / 1.02;
 /// The smallest factor: below it, a product of two factors would leave the range of `f32`.
 const LEAST: f64 = 1.0 / (1u64 << 40) as f64;
 
-/// What a layer's values are multiplied by before they are stored in f16: powers of two, at most 1.
+/// Factors of a layer's values before they are stored in f16: powers of two, at most 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerFactors {
     /// Queries.
@@ -82,7 +82,7 @@ pub fn factors(
     Ok(Some(all))
 }
 
-/// What bounds beside the lengths of rows.
+/// Bounds beside the lengths of rows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Added {
     /// The largest bias of a query, key or value.

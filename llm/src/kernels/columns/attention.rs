@@ -140,7 +140,7 @@ impl Rows<'_> {
     }
 }
 
-/// What a lane has of the heads of its block.
+/// A lane's part of the heads of its block.
 struct Lanes<'a> {
     k: &'a Kernel,
     dims: u32,

@@ -232,8 +232,8 @@ impl Product<'_> {
     }
 }
 
-/// Where the warps of a block add their sums: `[warp][column][row]`, columns [`Meeting::PITCH`] apart, so
-/// that neither side has bank conflicts.
+/// Memory in which the warps of a block add their sums: `[warp][column][row]`, columns [`Meeting::PITCH`]
+/// apart, so that neither side has bank conflicts.
 struct Meeting {
     values: Pointer<Shared, f32>,
     columns: u32,

@@ -15,7 +15,7 @@ const BYTE_BASE: u32 = 0x6464_6464;
 /// A tile as it is stored, in registers.
 pub(super) struct Raw(Vec<Reg<u32>>);
 
-/// What a row's sums of a tile are multiplied by.
+/// Factors of a row's sums of a tile.
 pub(super) struct Supers {
     /// Of the sums; none for 1.
     pub all: Option<Reg<f32>>,
@@ -179,7 +179,7 @@ impl Raw {
         [a, b, a, b]
     }
 
-    /// What the sums of row `g + 8h` are multiplied by.
+    /// Factors of the sums of row `g + 8h`.
     pub fn supers(&self, k: &Kernel, format: Format, h: usize) -> Supers {
         match format {
             Format::Q6K => Supers { all: Some(k.mul(low_half(k, self.0[26 + h]), 2f32)), least: None },

@@ -1,4 +1,4 @@
-//! The vector operations of a step of several columns: embedding, norms, rotary positions and the write into
+//! The vector operations of a batch step: embedding, norms, rotary positions and the write into
 //! the cache, SiLU, the choice of tokens. A block takes a column or a part of one.
 
 use half::f16;

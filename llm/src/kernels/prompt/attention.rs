@@ -150,7 +150,7 @@ fn is_cut(
     })
 }
 
-/// What a warp works with: 16 tokens of one query head.
+/// The state of a warp: 16 tokens of one query head.
 struct Warp<'a> {
     k: &'a Kernel,
     lines: Lines,

@@ -1,7 +1,7 @@
 //! Shares of the positions that prompt attention is split into where its tokens and heads do not fill a GPU.
 //!
-//! How many shares a block's positions have follows from their number alone, so the same prompt gives the same
-//! bits.
+//! The number of a block's split-K parts follows from the number of its positions alone, so the same prompt
+//! gives the same bits.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Reg, Special};
@@ -37,7 +37,7 @@ pub const fn partial_words(head_dim: u32) -> u32 {
     head_dim + 8
 }
 
-/// The positions that a block of tokens sees, in shares.
+/// The positions that a block of tokens sees, in split-K parts.
 pub(super) struct Range {
     /// The position after the last one.
     end: Reg<u32>,

@@ -177,7 +177,7 @@ struct Place {
     parity: Reg<u32>,
 }
 
-/// Where sums go.
+/// Destination of sums.
 struct Results {
     out: Pointer<Global, f16>,
     pitch: Multiple,

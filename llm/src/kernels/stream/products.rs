@@ -10,7 +10,7 @@ use crate::kernels::stream::layout::{CHUNK, CONSUMERS, GROUP_SLOTS, SLOT_TILES, 
 use crate::kernels::stream::operands::{Column, RAW, Scales, WORDS};
 use crate::kernels::stream::record::{MAX_SEGMENTS, MIXED, at, segment};
 
-/// Where a consumer is in a phase.
+/// The place of a consumer in a phase.
 pub(super) struct Cursor {
     /// The place in the ring of the tile that is loaded next.
     pub place: Place,
@@ -41,7 +41,7 @@ impl Tile {
     }
 }
 
-/// What belongs to a run of tiles of which a consumer has several per row.
+/// State of a run of tiles of which a consumer has several per row.
 pub(super) struct Groups {
     /// The next tile's group of columns.
     pub group: Reg<u32>,

@@ -31,11 +31,11 @@ struct Rows {
     local: Reg<u32>,
     /// Number of the tile in its chunk; of the first one if there is none.
     in_chunk: Reg<u32>,
-    /// What sums are multiplied by.
+    /// The factor of sums.
     factor: Reg<f32>,
 }
 
-/// Where results go: packets, and the phase number that they get.
+/// Destination of results: packets, and the phase number that they get.
 struct To {
     packets: Pointer<Global, u32>,
     phase: Reg<u32>,
