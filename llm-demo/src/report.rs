@@ -1,4 +1,4 @@
-//! What every figure depends on, printed beside it: device, clocks, model, types.
+//! The facts on which every figure depends, printed beside it: device, clocks, model, types.
 
 use std::io::{self, StdoutLock, Write};
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::terminal;
 
-/// What a comparison needs of the device.
+/// The facts of the device that a comparison needs.
 #[derive(Debug, Serialize)]
 pub struct DeviceReport {
     pub name: String,
@@ -26,7 +26,7 @@ pub struct DeviceReport {
     power: Power,
 }
 
-/// What a comparison needs of the model.
+/// The facts of the model that a comparison needs.
 #[derive(Debug, Serialize)]
 pub struct ModelReport {
     name: String,

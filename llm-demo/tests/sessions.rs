@@ -44,7 +44,7 @@ fn a_text_goes_on() {
     assert!(about.contains("a text") && about.contains("checksums   good"), "{about}");
 }
 
-/// What is saved is no part of the text that a grammar constrains.
+/// A saved text is no part of the text that a grammar constrains.
 #[test]
 fn a_text_goes_on_by_a_grammar() {
     let folder = tempfile::tempdir().expect("a folder");

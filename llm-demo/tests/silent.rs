@@ -1,4 +1,5 @@
-//! What a run must not do in silence: lose a file, ignore an option, continue another text than it was given.
+//! Mistakes that a run must not make in silence: lose a file, ignore an option, continue another text than it
+//! was given.
 
 mod program;
 

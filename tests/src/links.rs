@@ -33,7 +33,7 @@ struct Bench {
     zeros: Buffer,
 }
 
-/// What a launch reads besides zeros, and what it adds.
+/// The inputs of a launch besides zeros, and the value it adds.
 struct Gather<'a> {
     inputs: Vec<&'a Buffer>,
     shift: u32,
@@ -81,7 +81,7 @@ impl Bench {
         })
     }
 
-    /// What a launch writes, of what its inputs hold.
+    /// The words that a launch writes, of those that its inputs hold.
     fn expect(&self, inputs: &[&Vec<u32>], shift: u32, add: u32) -> Vec<u32> {
         let at = |input: usize, j: usize| inputs.get(input).map_or(0, |words| words[j]);
         let of = |i: u32| {

@@ -1,4 +1,5 @@
-//! What a launch wrote is seen by what follows it, whatever way it was ordered and wherever it was written.
+//! Writes of a launch are seen by the commands that follow it, whatever way it was ordered and wherever it
+//! wrote.
 
 use anyhow::{Result, ensure};
 use hcq::{Args, Buffer, Device, DeviceOptions, LaunchConfig, Queue, Release};
@@ -31,7 +32,7 @@ fn reversed(value: u32) -> impl Iterator<Item = u32> {
     (0..COUNT).map(move |i| value + i / BLOCK * BLOCK + (BLOCK - 1 - i % BLOCK))
 }
 
-/// Where the data of a test is, and what copies it between writer and reader.
+/// The place of a test's data, and the copier between writer and reader.
 struct Path {
     data: Buffer,
     /// Copied to from `data`, where a copy is part of the way; else the reader reads `data`.

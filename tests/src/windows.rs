@@ -18,7 +18,8 @@ pub const TESTS: &[Test] = &[
     },
 ];
 
-/// What the hardware claims at each window's base: 16 MiB of addresses (4 GiB for Hopper's shared window).
+/// The ranges that the hardware claims at each window's base: 16 MiB of addresses (4 GiB for Hopper's shared
+/// window).
 fn claimed(device: &Device) -> Vec<(&'static str, u64, u64)> {
     let hopper = device.info().sm >= 0x900;
     let len = |name: &str| if hopper && name.starts_with("shared") { 4 << 30 } else { 16 << 20 };

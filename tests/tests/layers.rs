@@ -146,7 +146,7 @@ impl Paths<'_> {
         }
     }
 
-    /// What follows `start::`: a name, a group of names, or more of the path.
+    /// The rest of a path after `start::`: a name, a group of names, or more of the path.
     fn path(&mut self, mut start: Module, rest: &[TokenTree]) {
         match rest.first() {
             Some(TokenTree::Ident(name)) => {
@@ -192,7 +192,7 @@ fn circles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<BTreeSet<Mod
     parts.map(|part| part.into_iter().map(|i| files[i.index()].clone()).collect()).collect()
 }
 
-/// Where an item after `#[cfg(test)]` at `at` ends.
+/// End of an item after `#[cfg(test)]` at `at`.
 fn test_item(trees: &[TokenTree], at: usize) -> Option<usize> {
     let TokenTree::Punct(hash) = &trees[at] else { return None };
     let TokenTree::Group(attribute) = trees.get(at + 1)? else { return None };
@@ -238,7 +238,7 @@ fn module_of(src: &Path, file: &Path) -> Module {
     names
 }
 
-/// What is wrong with the layers of one crate.
+/// The faults of one crate's layers.
 fn complaints(folder: &Path) -> Vec<String> {
     let src = folder.join("src");
     let root = ["lib.rs", "main.rs"].into_iter().map(|f| src.join(f)).find(|f| f.exists());

@@ -57,7 +57,7 @@ impl Bench {
     }
 }
 
-/// What a program leaves: findings and data.
+/// The findings and data of a program.
 type Outcome = (Vec<Finding>, Vec<u32>);
 
 /// The right program is clean and right in every order; the wrong one is found in every order, and gives other

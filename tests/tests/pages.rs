@@ -1,5 +1,5 @@
 //! The Markdown pages: links lead somewhere, the index names every page, lines are short, the map stays a map,
-//! and each thing has one name.
+//! and each thing has one name. Doc comments begin with the thing, not with a question.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,8 +11,8 @@ const LONGEST_LINE: usize = 110;
 /// Most lines of docs/architecture.md, so that it is read in ten minutes.
 const LONGEST_MAP: usize = 300;
 
-/// What pages do not say, and the name in the glossary of docs/architecture.md. Names of the code stand in
-/// backticks, which are not searched. Words are compared in lower case, across line ends.
+/// Words that pages do not use, and the name in the glossary of docs/architecture.md. Names of the code stand
+/// in backticks, which are not searched. Words are compared in lower case, across line ends.
 const NAMES: [(&str, &str); 31] = [
     ("limbo", "deferred free"),
     ("the floor", "core"),
@@ -47,6 +47,13 @@ const NAMES: [(&str, &str); 31] = [
     ("no longer", "what is, without its history"),
 ];
 
+/// First words that doc comments do not have.
+const RIDDLES: [&str; 3] = ["What", "Who", "Whose"];
+
+/// Folders of crates whose doc comments may still begin with [`RIDDLES`].
+const RIDDLING: [&str; 9] =
+    ["capture", "diag", "nv-hw", "nvgpu-sys", "ptxgen", "qmd", "rm-sys", "sass", "sim"];
+
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace's folder").to_owned()
 }
@@ -71,12 +78,48 @@ fn pages() -> Vec<PathBuf> {
     let mut found = markdown(&root);
     found.retain(|path| !path.ends_with("CHANGELOG.md"));
     found.extend(markdown(&root.join("docs")));
-    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
-    let members = manifest.split_once("members = [").unwrap().1.split_once(']').unwrap().0;
-    for member in members.split('"').skip(1).step_by(2) {
+    for member in members() {
         found.extend(markdown(&root.join(member)));
     }
     assert!(found.len() > 40, "pages were not found: {found:?}");
+    found
+}
+
+/// The folders of the workspace's crates.
+fn members() -> Vec<String> {
+    let manifest = fs::read_to_string(workspace().join("Cargo.toml")).unwrap();
+    let members = manifest.split_once("members = [").unwrap().1.split_once(']').unwrap().0;
+    members.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The Rust files of a folder and those below it.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut found = Vec::new();
+    for path in entries.map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The numbers of the lines, from 1, that begin a paragraph of a doc comment with one of [`RIDDLES`].
+fn riddles(source: &str) -> Vec<usize> {
+    let mut within = false;
+    let mut found = Vec::new();
+    for (at, line) in source.lines().enumerate() {
+        let line = line.trim_start();
+        let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).unwrap_or_default().trim();
+        let first = text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        if !within && RIDDLES.contains(&first) {
+            found.push(at + 1);
+        }
+        within = !text.is_empty();
+    }
     found
 }
 
@@ -117,7 +160,7 @@ fn links(text: &str) -> Vec<String> {
     parts.filter_map(|part| part.split_once(')')).map(|(target, _)| target.to_owned()).collect()
 }
 
-/// What is wrong with the links of a page.
+/// The broken links of a page.
 fn broken(page: &Path) -> Vec<String> {
     let text = fs::read_to_string(page).unwrap();
     let mut wrong = Vec::new();
@@ -248,4 +291,30 @@ fn other_names_are_found_across_lines_and_not_in_code() {
     assert_eq!(other_names("the streaming\n  step."), ["\"streaming step\" is \"persistent step\""]);
     assert!(other_names("`limbo`\n```\nlimbo\n```\n").is_empty());
     assert!(other_names("256 columns, a limbos").is_empty());
+}
+
+#[test]
+fn doc_comments_begin_with_the_thing() {
+    let root = workspace();
+    let mut wrong = Vec::new();
+    let mut read = 0;
+    for member in members() {
+        if RIDDLING.contains(&member.split('/').next().unwrap_or_default()) {
+            continue;
+        }
+        for file in sources(&root.join(member).join("src")) {
+            read += 1;
+            let found = riddles(&fs::read_to_string(&file).unwrap());
+            wrong.extend(found.into_iter().map(|line| format!("{}:{line}", name(&file))));
+        }
+    }
+    assert!(read > 300, "{read} files of source were found");
+    assert!(wrong.is_empty(), "doc comments begin with one of {RIDDLES:?}:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn riddles_are_found_at_the_start_of_paragraphs_alone() {
+    assert_eq!(riddles("/// What it is.\nfn a() {}\n    //! Who asks\n"), [1, 3]);
+    assert_eq!(riddles("/// A thing.\n///\n/// Whose it is.\n"), [3]);
+    assert!(riddles("/// The owner:\n/// What follows.\n// What\n/// Whatever\n").is_empty());
 }

@@ -1,4 +1,4 @@
-//! What hcq and nvdiag ask of nvgpu and nvmap, against the table of releases of nvgpu-sys.
+//! The requests of hcq and nvdiag to nvgpu and nvmap, against the table of releases of nvgpu-sys.
 //!
 //! That crate's tests say that all it declares is the same in each release it is for. Here: which requests and
 //! constants the programs use, and what JetPack 5 has instead, as docs/orin.md lists it.
@@ -79,7 +79,7 @@ fn table() -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// What a release has under a name, if anything.
+/// The entry of a release under a name, if there is one.
 fn entry<'a>(table: &'a Value, kind: &str, name: &str, release: &str) -> Option<&'a Value> {
     let holds = |e: &&Value| {
         let set = e["in"].as_str().expect("the name of a set");

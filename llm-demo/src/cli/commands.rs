@@ -15,7 +15,7 @@ use crate::cli::sampling::Sampling;
 use crate::cli::speculation::Speculation;
 use crate::cli::values::{Parts, count, parts, seed, sequences, whole};
 
-/// What to do.
+/// The subcommand.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Continue a text
@@ -99,7 +99,8 @@ pub struct Run {
     /// Keys and values are loaded instead of computed, for the same model and type of cache. Without -p and -f
     /// the saved text goes on; a prompt that begins like it is processed from where they differ. The file takes
     /// what the cache takes, for each token 32 KiB with LLaMA 3.2 1B and 128 KiB with LLaMA 3.1 8B in f16; with
-    /// --kv q8_0 17/32 of it. Only its owner may read it. It is of the engine: not beside --lookup and --draft.
+    /// --kv q8_0 17/32 of it. Only its owner may read it. The batch engine has none: not beside --lookup and
+    /// --draft.
     #[arg(long, value_name = "FILE", conflicts_with = "drafting")]
     pub session: Option<PathBuf>,
 
@@ -251,7 +252,7 @@ pub struct Bench {
     #[arg(value_parser = whole, allow_negative_numbers = true)]
     pub depth: Vec<u32>,
 
-    /// Who chooses the next token in tests of decode, separated by commas
+    /// Choosers of the next token in tests of decode, separated by commas
     #[arg(long, value_name = "CHOICE,..", value_delimiter = ',', default_value = "logits")]
     pub choice: Vec<Choice>,
 
@@ -270,7 +271,7 @@ pub struct Bench {
     pub output: Format,
 }
 
-/// How a test of decode chooses the next token.
+/// The chooser of the next token in a test of decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Choice {
     /// Tokens are random, and all logits are copied to the host, as llama-bench does
@@ -420,8 +421,8 @@ pub struct Tune {
     #[command(flatten)]
     pub device: OnDevice,
 
-    /// What to search, separated by commas: matvec (matrix times vector, for --engine operations and the last
-    /// layer of prompts), prompt (matrix times the tokens of a prompt); by default all
+    /// Parts to search, separated by commas: matvec (matrix times vector, for --engine operations and the
+    /// last layer of prompts), prompt (matrix times the tokens of a prompt); by default all
     #[arg(value_parser = parts)]
     pub parts: Option<Parts>,
 

@@ -64,7 +64,7 @@ pub fn run(info: &Info) -> anyhow::Result<Outcome> {
     fits(&info.common, asked, &model, &mut out)
 }
 
-/// What the file of a session holds, and whether it is of `model`.
+/// Prints the content of a session's file, and whether it is of `model`.
 fn about_session(path: &Path, model: Option<&PathBuf>) -> anyhow::Result<Outcome> {
     let named = || format!("cannot read the session {}", path.display());
     let file = File::open(path).with_context(named)?;
@@ -154,8 +154,8 @@ fn tensors(gguf: &Gguf, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What an engine takes at each context, and at the one that was `asked` for, beside what the device has
-/// left.
+/// Prints the memory of an engine at each context, and at the one that was `asked` for, beside that which the
+/// device has left.
 fn fits(
     common: &Common,
     asked: Option<usize>,

@@ -39,7 +39,7 @@ struct Report {
 struct Batch {
     batch: usize,
     counted: Counted,
-    /// What the predictions follow from.
+    /// The counts that the predictions follow from.
     cost: StepCost,
     predictions: Vec<Row>,
 }

@@ -55,7 +55,7 @@ struct Measured {
     proposals: Option<Proposals>,
 }
 
-/// What became of proposals.
+/// Counts of proposals.
 #[derive(Debug, Serialize)]
 struct Proposals {
     steps: usize,
@@ -75,7 +75,7 @@ impl From<Statistics> for Proposals {
     }
 }
 
-/// What is measured.
+/// The plan of the measurement.
 struct Plan<'a> {
     speculate: &'a Speculate,
     tokenizer: &'a Tokenizer,

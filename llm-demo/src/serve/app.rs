@@ -36,15 +36,15 @@ use crate::serve::scheduler::Scheduler;
 
 /// The page to chat with.
 const PAGE: &str = include_str!("page.html");
-/// What the page may do: run its own script, and ask this server.
+/// Permissions of the page: it runs its own script, and asks this server.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                            connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /// Texts that are tokenized at the same time.
 const TOKENIZING: usize = 2;
-/// How often a stream whose next text takes long gets an empty line.
+/// Interval of empty lines in a stream whose next text takes long.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What all requests share.
+/// State that all requests share.
 pub struct App {
     pub scheduler: Scheduler,
     pub tokenizer: Arc<Tokenizer>,
@@ -61,7 +61,7 @@ pub struct App {
     pub own: Own,
 }
 
-/// What a request may take.
+/// Limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of a body.
@@ -81,7 +81,7 @@ impl Default for Limits {
     }
 }
 
-/// What an [`App`] makes by itself.
+/// Parts that an [`App`] makes by itself.
 pub struct Own {
     created: u64,
     answers: AtomicU64,
@@ -364,7 +364,7 @@ fn tokens(app: &App, start: Start) -> Result<Vec<u32>, Error> {
     }
 }
 
-/// What a worker that is gone leaves.
+/// The event after the worker has gone.
 fn gone() -> Event {
     Event::Failed(Failure::Engine("the engine ended without an answer".into()))
 }

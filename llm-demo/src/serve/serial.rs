@@ -1,6 +1,6 @@
 //! One request after the other, on a decoder: the fastest way for one at a time.
 //!
-//! What a request has in common with the one before is not processed again.
+//! The beginning that a request has in common with the one before is not processed again.
 
 use std::ops::ControlFlow;
 use std::time::Instant;

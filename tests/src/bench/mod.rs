@@ -12,7 +12,7 @@ use hcq::{Args, BackendKind, Buffer, Device, Kernel, LaunchConfig, Program};
 
 use crate::bench::table::Figure;
 
-/// How long the GPU may take for anything.
+/// Deadline of the GPU for anything.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Bytes of a MiB.
 pub const MIB: u64 = 1 << 20;
@@ -29,7 +29,7 @@ pub struct Bench {
     /// The kernels of `tests/kernels/bench.ptx`.
     pub program: Program,
     fill: Kernel,
-    /// What was measured so far.
+    /// The figures so far.
     pub figures: Vec<Figure>,
 }
 

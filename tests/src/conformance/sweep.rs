@@ -15,7 +15,7 @@ use crate::harness::{DEADLINE, bytes, words};
 /// Arguments in one launch.
 const CHUNK: usize = 1 << 20;
 
-/// What the bits of an argument and a result stand for.
+/// The type of an argument's and a result's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     /// An f32.
@@ -121,7 +121,7 @@ pub struct Errors {
     pub function: &'static str,
     /// The arguments.
     pub arguments: &'static str,
-    /// How many there were.
+    /// Number of results.
     pub count: u64,
     /// Results that are the number nearest to the exact value.
     pub nearest: u64,

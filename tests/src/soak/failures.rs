@@ -31,7 +31,7 @@ const FORGIVEN: [&str; 9] = [
     "ioctl",
 ];
 
-/// What a device is used for.
+/// A use of a device.
 #[derive(Clone, Copy, Debug)]
 struct Work {
     name: &'static str,

@@ -57,7 +57,7 @@ pub(super) fn threads(plan: &Plan) -> Result<String> {
     Ok(format!("{rounds} rounds of {} threads", plan.threads))
 }
 
-/// What one thread does until then; the number of its rounds.
+/// Work of one thread until then; returns the number of its rounds.
 pub(super) fn churn(device: &Device, fill: &Kernel, mut rng: StdRng, until: Instant) -> Result<u64> {
     let mut queue = device.queue()?;
     let mut kept: Vec<Buffer> = Vec::new();

@@ -24,7 +24,7 @@ use crate::output::line;
 use crate::soak::one_process::{churn, fill_words};
 use crate::soak::plan::Plan;
 
-/// What a process says when its work is in flight.
+/// The line of a process whose work is in flight.
 const BUSY: &str = "busy";
 /// Launches in flight when a process is killed.
 const IN_FLIGHT: usize = 16;
@@ -67,7 +67,7 @@ impl Drop for Process {
     }
 }
 
-/// What `hcq-soak` does as a process of a test.
+/// The role of `hcq-soak` as a process of a test.
 #[derive(Clone, Copy, Debug)]
 pub enum Role {
     /// Keeps work in flight until it is killed.

@@ -1,5 +1,5 @@
-//! What other crates see of the libraries: each crate's `api.txt` is compared with its code, so that a change
-//! of the API shows in review.
+//! The public items of the libraries: each crate's `api.txt` is compared with its code, so that a change of
+//! the API shows in review.
 //!
 //! ```sh
 //! UPDATE_API=1 cargo test -p ga10b-tests --test api     # writes the lists anew

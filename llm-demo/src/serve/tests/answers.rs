@@ -1,4 +1,4 @@
-//! What is answered when nothing goes wrong.
+//! Answers when nothing goes wrong.
 
 use serde_json::{Value, json};
 

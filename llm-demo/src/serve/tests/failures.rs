@@ -1,4 +1,4 @@
-//! What happens when clients go, the queue is full, the device fails, or the server ends.
+//! Failures: clients go, the queue is full, the device fails, or the server ends.
 
 use std::io::Read;
 use std::net::TcpStream;

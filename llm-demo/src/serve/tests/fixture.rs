@@ -29,10 +29,10 @@ use crate::serve::scheduler::{self, Build, Options};
 use crate::serve::serial::Serial;
 use crate::serve::tests::device::fault;
 
-/// How long anything may take here.
+/// Deadline of anything here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the decoder does beside decoding.
+/// The decoder's behaviour beside decoding.
 #[derive(Debug)]
 pub struct Plan {
     /// Milliseconds that a step takes longer.
@@ -45,7 +45,7 @@ pub struct Plan {
     pub panic_in: AtomicI64,
     /// Whether it cannot be set up.
     pub broken: AtomicBool,
-    /// How often it was set up.
+    /// Number of times it was set up.
     pub builds: AtomicU64,
     /// Steps in all.
     pub steps: AtomicU64,
@@ -69,7 +69,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// What happens before a step.
+    /// Runs the plan's events before a step.
     fn step(&self) -> Result<()> {
         self.steps.fetch_add(1, Ordering::SeqCst);
         thread::sleep(Duration::from_millis(self.delay.load(Ordering::SeqCst)));
@@ -189,7 +189,7 @@ impl Sequences for FaultyColumns {
     }
 }
 
-/// How a server differs from the usual one.
+/// Differences of a server from the usual one.
 pub struct Setup {
     pub context: usize,
     /// 1 on the CPU reference, more on the batch engine of the software ga10b.
