@@ -44,41 +44,24 @@
 //! - Calls end: waits have deadlines or [`DeviceOptions::patience`], which also bounds requests that signals
 //!   interrupt ([`Error::Interrupted`]).
 //!
-//!
 //! # Layers
-//! A module names only modules of smaller numbers. From the bottom: words and numbers, what a driver has to
-//! do, memory, a device's core (`device::core`), submissions, programs, what objects of a device share,
-//! and the objects that a program sees.
+//! A folder or file names only what stands below it, or beside it in one direction.
 //!
 //! ```text
-//! 0  address errno profile serial sync tegra launch::shape memory::kept memory::quarantine memory::range_set
-//! 0  memory::shared_bytes
-//! 0  program::cubin program::occupancy program::stack
-//! 1  fault::report launch::constant_bank memory::piece_note memory::range_lock program::loader
-//! 1  submission::ring
-//! 2  error
-//! 3  info process device::clock
-//! 4  options backend device::refusal submission::pushbuffer
-//! 5  launch::target memory::va_space submission::gpfifo submission::recorder
-//! 6  memory::manager
-//! 7  device::core
-//! 8  submission::timeline launch::scratch
-//! 9  submission::uses
-//! 10 submission::limbo
-//! 11 submission::channel program::image
-//! 12 program::kernel program::registry device::staging
-//! 13 launch::qmd_cache fault::map_file
-//! 14 device::shared fault::decode
-//! 15 memory::buffer program queue::submitter
-//! 16 launch::args device::copy_kernel queue::encoding
-//! 17 queue::graph
-//! 18 queue
-//! 19 device
-//! 20 sim sys
+//! devices     device queue sim sys  # what a program opens: devices, queues, graphs
+//! objects     objects               # buffers, programs, arguments, and what all of them share
+//! programs    fault launch program  # code in GPU memory, descriptors of its launches, its faults
+//! submission  submission            # commands, rings, channels, and when work has completed
+//! memory      core memory           # mapped memory, and the state of a device under every object
+//! driver      backend process       # the seam: nvgpu, rm, the software ga10b
+//! errors      error info options    # errors, what a GPU is, how it is opened
+//! values      address cubin errno profile serial shape sync tegra  # numbers, files, locks
 //! ```
 
 mod address;
 mod backend;
+mod core;
+pub mod cubin;
 mod device;
 mod errno;
 mod error;
@@ -86,12 +69,14 @@ mod fault;
 mod info;
 mod launch;
 mod memory;
+mod objects;
 mod options;
 mod process;
 mod profile;
 mod program;
 mod queue;
 mod serial;
+mod shape;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod submission;
@@ -101,23 +86,23 @@ pub mod sys;
 mod tegra;
 
 pub use address::{Bytes, GpuVa};
+pub use cubin::CubinError;
 pub use device::Device;
 pub use device::clock::ClockPair;
 pub use errno::Errno;
 pub use error::Error;
-pub use fault::report::{FaultKind, FaultRecord, FaultReport, Neighbour, SmRecord};
+pub use error::report::{FaultKind, FaultRecord, FaultReport, Neighbour, SmRecord};
 pub use info::{BackendKind, Classes, GpuCache, Info};
-pub use launch::args::Args;
-pub use launch::shape::{Extent3, LaunchConfig};
-pub use memory::buffer::Buffer;
 pub use memory::manager::Mapping;
+pub use objects::args::Args;
+pub use objects::buffer::Buffer;
+pub use objects::program::Program;
 pub use options::{DeviceOptions, Selector};
 pub use profile::{BadProfile, CommandMemory, Descriptor, Preemption, Profile, Release, Subcontext};
-pub use program::Program;
-pub use program::cubin::{self, CubinError};
 pub use program::kernel::Kernel;
 pub use program::occupancy::{Occupancy, OccupancyLimit};
 pub use queue::Queue;
 pub use queue::graph::{Graph, GraphBuilder, NodeId};
+pub use shape::{Extent3, LaunchConfig};
 pub use submission::timeline::{SyncPoint, Timestamp};
 pub use tegra::Tegra;

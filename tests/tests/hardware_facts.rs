@@ -140,6 +140,7 @@ fn no_method_and_no_code_is_matched_by_a_bare_number() {
         "sim/src/gpu/pbdma.rs",
         "sim/src/driver/recovery.rs",
         "capture/src/scanner.rs",
+        "hcq/src/error/",
         "hcq/src/fault/",
         "diag/src/fault/sm.rs",
         "diag/src/fault/mmu.rs",

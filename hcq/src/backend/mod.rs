@@ -11,7 +11,7 @@ use nvgpu_sys::{Note, Notes, Witness};
 
 use crate::address::{Bytes, GpuVa};
 use crate::error::Error;
-use crate::fault::report::SmRecord;
+use crate::error::report::SmRecord;
 use crate::info::Info;
 
 pub(crate) mod calls;

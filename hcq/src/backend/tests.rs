@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::device::core::{Core, Explain, Position};
-use crate::fault::report::FaultReport;
+use crate::core::{Core, Explain, Position};
+use crate::error::report::FaultReport;
 use crate::options::DeviceOptions;
 use crate::sync::lock;
 

@@ -13,24 +13,20 @@ use crate::backend::rm::Rm;
 use crate::backend::{Backend, Engine, MemoryKind};
 use crate::device::clock::ClockPair;
 use crate::device::refusal::{Machine, Refusal};
-use crate::device::shared::Shared;
 use crate::error::Error;
 use crate::info::{BackendKind, GpuCache, Info};
-use crate::launch::scratch;
-use crate::memory::buffer::Buffer;
 use crate::memory::manager::Mapping;
+use crate::objects::buffer::Buffer;
+use crate::objects::program::Program;
+use crate::objects::shared::Shared;
 use crate::options::{DeviceOptions, Selector};
 use crate::profile::{CommandMemory, Preemption};
-use crate::program::Program;
+use crate::program::scratch;
 use crate::queue::Queue;
 use crate::queue::graph::GraphBuilder;
 
 pub(crate) mod clock;
-pub(crate) mod copy_kernel;
-pub(crate) mod core;
 pub(crate) mod refusal;
-pub(crate) mod shared;
-pub(crate) mod staging;
 #[cfg(test)]
 mod tests;
 

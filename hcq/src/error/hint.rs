@@ -3,7 +3,7 @@
 use nix::errno::Errno as Nix;
 
 use super::Error;
-use crate::program::cubin::error::CubinError;
+use crate::cubin::error::CubinError;
 
 /// The first request of those that are sent that JetPack 5 lacks (source: include/uapi/linux/nvgpu-ctrl.h, r35.6.0
 /// and r36.2).

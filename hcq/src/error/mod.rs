@@ -10,12 +10,13 @@ use std::time::Duration;
 use nix::errno::Errno as Nix;
 
 use crate::address::{Bytes, GpuVa};
+use crate::cubin::error::CubinError;
 use crate::errno::Errno;
-use crate::fault::report::FaultReport;
-use crate::program::cubin::error::CubinError;
+use crate::error::report::FaultReport;
 use crate::tegra::Tegra;
 
 mod hint;
+pub(crate) mod report;
 
 /// An error of an `hcq` call.
 ///

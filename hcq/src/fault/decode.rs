@@ -3,9 +3,9 @@
 
 use crate::address::GpuVa;
 use crate::backend::RawFault;
-use crate::device::core::{Core, Explain, Position};
+use crate::core::{Core, Explain, Position};
+use crate::error::report::{FaultKind, FaultRecord, FaultReport, Neighbour, SmRecord};
 use crate::fault::map_file;
-use crate::fault::report::{FaultKind, FaultRecord, FaultReport, Neighbour, SmRecord};
 use crate::program::registry::Registry;
 
 /// A mapping further away than this, or than a page of the GPU where that is more, has nothing to do with an

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use crate::device::core::Core;
+use crate::core::Core;
 use crate::program::registry::Registry;
 
 /// The folder, if the environment names one.

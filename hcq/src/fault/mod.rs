@@ -2,4 +2,3 @@
 
 pub(crate) mod decode;
 pub(crate) mod map_file;
-pub(crate) mod report;

@@ -6,7 +6,7 @@
 use nv_hw::{Encoding, Sm};
 
 use crate::address::GpuVa;
-use crate::launch::shape::LaunchConfig;
+use crate::shape::LaunchConfig;
 
 /// Start of the stack pointer of compiled code, in a 16 MiB window.
 pub(crate) const STACK_START: u32 = 0x00ff_fdc0;

@@ -1,8 +1,5 @@
-//! Launches: their shape and arguments, and their encoding as queue metadata and constant banks.
+//! The encoding of launches: queue metadata (QMD) and constant bank 0 of a kernel.
 
-pub(crate) mod args;
 pub(crate) mod constant_bank;
 pub(crate) mod qmd_cache;
-pub(crate) mod scratch;
-pub(crate) mod shape;
 pub(crate) mod target;

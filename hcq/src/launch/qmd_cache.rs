@@ -4,15 +4,15 @@
 use std::sync::{Arc, Weak};
 
 use crate::address::GpuVa;
-use crate::device::core::Core;
+use crate::core::Core;
 use crate::error::Error;
 use crate::info::Info;
 use crate::launch::constant_bank::{set_grid, set_grid_id};
-use crate::launch::shape::LaunchConfig;
 use crate::launch::target::LaunchTarget;
 use crate::memory::manager::Piece;
 use crate::program::image::Image;
 use crate::program::kernel::Kernel;
+use crate::shape::LaunchConfig;
 
 /// Alignment of a QMD, and of the bank that follows it.
 pub(crate) const ALIGN: u64 = 256;

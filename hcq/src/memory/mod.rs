@@ -1,6 +1,5 @@
 //! Memory of a device: which addresses are free, what is mapped there, and buffers.
 
-pub(crate) mod buffer;
 pub(crate) mod kept;
 pub(crate) mod manager;
 pub(crate) mod piece_note;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use crate::address::GpuVa;
 use crate::error::Error;
-use crate::launch::scratch;
-use crate::launch::shape::LaunchConfig;
 use crate::program::image::Image;
 use crate::program::loader::KernelInfo;
 use crate::program::occupancy::Occupancy;
+use crate::program::scratch;
+use crate::shape::LaunchConfig;
 use crate::submission::uses::Uses;
 
 /// A kernel of a loaded program.

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use goblin::elf::section_header::SHF_ALLOC;
 use nvgpu_sys::PieceKind;
 
-use crate::program::cubin::error::CubinError;
-use crate::program::cubin::file::{File, Function, Section, constant_bank};
+use crate::cubin::error::CubinError;
+use crate::cubin::file::{File, Function, Section, constant_bank};
 use crate::program::stack;
 
 /// Memory that must be mapped after the last instruction: instruction prefetch runs past the end.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::device::core::Position;
+use crate::core::Position;
 use crate::program::image::Image;
 use crate::sync::lock;
 

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::address::GpuVa;
 use crate::backend::MemoryKind;
-use crate::device::shared::Shared;
 use crate::error::Error;
 use crate::launch::qmd_cache::{Encoded, Launch, Template};
-use crate::launch::shape::LaunchConfig;
-use crate::memory::buffer::Buffer;
 use crate::memory::manager::Piece;
+use crate::objects::buffer::Buffer;
+use crate::objects::shared::Shared;
 use crate::program::kernel::Kernel;
+use crate::shape::LaunchConfig;
 use crate::submission::gpfifo::{MAX_DWORDS, Segment};
 use crate::submission::limbo::Keep;
 use crate::submission::recorder::net::{Item, Links, Member, plan};

@@ -4,18 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::backend::Engine;
-use crate::device::copy_kernel;
-use crate::device::shared::Shared;
 use crate::error::Error;
-use crate::launch::args::Args;
 use crate::launch::qmd_cache::{Launch, QmdCache};
-use crate::launch::shape::LaunchConfig;
-use crate::memory::buffer::Buffer;
+use crate::objects::args::Args;
+use crate::objects::buffer::Buffer;
+use crate::objects::shared::Shared;
 use crate::program::kernel::Kernel;
 use crate::queue::graph::Graph;
 use crate::queue::submitter::Submitter;
+use crate::shape::LaunchConfig;
 use crate::submission::timeline::{Slot, SyncPoint, Timestamp};
 
+pub(crate) mod copy_kernel;
 pub(crate) mod encoding;
 pub(crate) mod graph;
 pub(crate) mod submitter;

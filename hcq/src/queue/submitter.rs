@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::address::{Bytes, GpuVa};
 use crate::backend::{Engine, MemoryKind};
-use crate::device::shared::Shared;
 use crate::error::Error;
 use crate::launch::qmd_cache::{ALIGN, Encoded};
 use crate::memory::manager::Piece;
+use crate::objects::shared::Shared;
 use crate::serial::reached;
 use crate::submission::channel::Channel;
 use crate::submission::gpfifo::Segment;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::address::{Bytes, GpuVa};
 use crate::backend::{ChannelRequest, Engine, MemoryKind};
-use crate::device::core::Core;
+use crate::core::Core;
 use crate::error::Error;
 use crate::memory::manager::{Piece, Reservation};
 use crate::serial::reached;

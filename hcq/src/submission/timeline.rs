@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::address::GpuVa;
 use crate::backend::{ChannelId, MemoryKind};
-use crate::device::core::{Core, Position};
+use crate::core::{Core, Position};
 use crate::error::Error;
 use crate::memory::manager::Piece;
 use crate::serial::reached;

@@ -8,7 +8,7 @@ use super::handle::Handle;
 use super::mmu_fault;
 use crate::backend::kernel_log::KernelLog;
 use crate::backend::{MmuError, RawFault};
-use crate::fault::report::SmRecord;
+use crate::error::report::SmRecord;
 
 /// Error notifier of an MMU fault.
 const MMU_FAULT: u32 = nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT;

@@ -15,7 +15,7 @@ use super::memory::{Allocation, Placement};
 use super::space::Space;
 use crate::backend::MmuError;
 use crate::error::Error;
-use crate::fault::report::SmRecord;
+use crate::error::report::SmRecord;
 use crate::sync::lock;
 
 /// Bytes of a notifier's memory: its slots, rounded to a page.

@@ -2,14 +2,14 @@
 //! times what one copy engine does.
 
 use crate::backend::MemoryKind;
-use crate::device::shared::Shared;
 use crate::error::Error;
 use crate::info::BackendKind;
 use crate::launch::qmd_cache::Launch;
-use crate::launch::shape::LaunchConfig;
-use crate::memory::buffer::Buffer;
-use crate::program::Program;
+use crate::objects::buffer::Buffer;
+use crate::objects::program::Program;
+use crate::objects::shared::Shared;
 use crate::program::kernel::Kernel;
+use crate::shape::LaunchConfig;
 
 /// `hcq/kernels/copy.ptx`, compiled for the first part of each major version, which later ones of that version
 /// run, and for Tegra, to which that does not extend.

@@ -217,11 +217,11 @@ fn image(bytes: &[u8]) -> Option<(Image<'_>, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::cubin::file::File;
+    use crate::cubin::file::File;
 
-    const LZ4_FILE: &[u8] = include_bytes!("../../../tests/data/triple.lz4.fatbin");
-    const ZSTD_FILE: &[u8] = include_bytes!("../../../tests/data/triple.zstd.fatbin");
-    const OBJECT: &[u8] = include_bytes!("../../../tests/data/triple.o");
+    const LZ4_FILE: &[u8] = include_bytes!("../../tests/data/triple.lz4.fatbin");
+    const ZSTD_FILE: &[u8] = include_bytes!("../../tests/data/triple.zstd.fatbin");
+    const OBJECT: &[u8] = include_bytes!("../../tests/data/triple.o");
 
     /// The images of a file: sm, kind, and the kernels of cubins.
     fn listed(bytes: &[u8]) -> Vec<(u32, ImageKind, Vec<String>)> {
@@ -277,7 +277,7 @@ mod tests {
     fn other_files_are_named() {
         assert!(matches!(images(b"!<arch>\n"), Err(CubinError::Other { .. })));
         assert!(
-            images(include_bytes!("../../../tests/data/01_vecadd.sm_87.cubin")).expect("readable").is_none()
+            images(include_bytes!("../../tests/data/01_vecadd.sm_87.cubin")).expect("readable").is_none()
         );
     }
 }

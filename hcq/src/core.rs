@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::address::GpuVa;
 use crate::backend::{Backend, ChannelId, MemoryKind, RawFault};
 use crate::error::Error;
-use crate::fault::report::FaultReport;
+use crate::error::report::FaultReport;
 use crate::info::{BackendKind, Info};
 use crate::memory::manager::{MemoryManager, Piece};
 use crate::options::DeviceOptions;

@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex};
 
 use crate::address::GpuVa;
 use crate::backend::{Backend, MemoryKind};
-use crate::device::core::Core;
-use crate::device::staging::Staging;
+use crate::core::Core;
 use crate::error::Error;
 use crate::fault::map_file;
-use crate::launch::scratch::ScratchPool;
 use crate::launch::target::LaunchTarget;
 use crate::memory::manager::Piece;
+use crate::objects::staging::Staging;
 use crate::options::DeviceOptions;
 use crate::program::image::Image;
 use crate::program::kernel::Kernel;
 use crate::program::registry::Registry;
+use crate::program::scratch::ScratchPool;
 use crate::submission::limbo::Limbo;
 use crate::sync::lock;
 

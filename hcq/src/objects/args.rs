@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::device::shared::Shared;
 use crate::error::Error;
-use crate::memory::buffer::Buffer;
+use crate::objects::buffer::Buffer;
+use crate::objects::shared::Shared;
 
 /// Largest alignment of an argument: parameters occupy 4 KiB at most.
 const MAX_ALIGN: usize = 4096;

@@ -2,9 +2,9 @@
 
 use nvgpu_sys::{KernelAccess, KernelNote, LineNote, Note, PieceKind, PieceNote, StackNote};
 
+use crate::cubin::{File, SourceLine};
 use crate::launch::constant_bank::STACK_START;
 use crate::memory::manager::MemoryManager;
-use crate::program::cubin::{File, SourceLine};
 use crate::program::image::Image;
 
 /// Notes the sections and kernels of a program; what lies between the sections is no one's.

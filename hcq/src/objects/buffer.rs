@@ -8,10 +8,10 @@ use nvgpu_sys::Note;
 
 use crate::address::{Bytes, GpuVa};
 use crate::backend::MemoryKind;
-use crate::device::shared::Shared;
 use crate::error::Error;
 use crate::memory::manager::Piece;
 use crate::memory::range_lock::{Access, RangeLock};
+use crate::objects::shared::Shared;
 use crate::submission::limbo::Keep;
 use crate::submission::timeline::Timeline;
 use crate::submission::uses::{Replays, Uses};

@@ -6,7 +6,7 @@
 use std::sync::Mutex;
 
 use crate::backend::MemoryKind;
-use crate::device::core::Core;
+use crate::core::Core;
 use crate::error::Error;
 use crate::info::Info;
 use crate::memory::manager::Piece;

@@ -5,18 +5,18 @@ use qmd::Target;
 
 use super::*;
 use crate::backend::tests::Books;
-use crate::device::shared::Shared;
-use crate::launch::shape::LaunchConfig;
+use crate::objects::shared::Shared;
 use crate::options::DeviceOptions;
 use crate::program::loader::KernelInfo;
+use crate::shape::LaunchConfig;
 
-const VECADD_87: &[u8] = include_bytes!("../../tests/data/01_vecadd.sm_87.cubin");
-const VECADD_90: &[u8] = include_bytes!("../../tests/data/01_vecadd.sm_90.cubin");
-const STACK_87: &[u8] = include_bytes!("../../tests/data/12_local_stack.sm_87.cubin");
-const STACK_90: &[u8] = include_bytes!("../../tests/data/12_local_stack.sm_90.cubin");
-const NORM_87: &[u8] = include_bytes!("../../tests/data/04_rmsnorm.sm_87.cubin");
-const NORM_90: &[u8] = include_bytes!("../../tests/data/04_rmsnorm.sm_90.cubin");
-const MEMORY_87: &[u8] = include_bytes!("../../tests/data/18_memory.sm_87.cubin");
+const VECADD_87: &[u8] = include_bytes!("../../../tests/data/01_vecadd.sm_87.cubin");
+const VECADD_90: &[u8] = include_bytes!("../../../tests/data/01_vecadd.sm_90.cubin");
+const STACK_87: &[u8] = include_bytes!("../../../tests/data/12_local_stack.sm_87.cubin");
+const STACK_90: &[u8] = include_bytes!("../../../tests/data/12_local_stack.sm_90.cubin");
+const NORM_87: &[u8] = include_bytes!("../../../tests/data/04_rmsnorm.sm_87.cubin");
+const NORM_90: &[u8] = include_bytes!("../../../tests/data/04_rmsnorm.sm_90.cubin");
+const MEMORY_87: &[u8] = include_bytes!("../../../tests/data/18_memory.sm_87.cubin");
 
 fn parse(bytes: &[u8]) -> Result<Cubin, CubinError> {
     Cubin::parse(bytes, |sm| BankLayout::of_sm(sm).map(|l| l.parameters))

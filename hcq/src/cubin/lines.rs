@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     /// `ptxas -O3 -lineinfo` of `tests/data/lines.ptx`: two kernels, one with an inlined function.
-    const CUBIN: &[u8] = include_bytes!("../../../tests/data/lines.sm_87.cubin");
+    const CUBIN: &[u8] = include_bytes!("../../tests/data/lines.sm_87.cubin");
 
     fn lines_of(kernel: &str) -> Lines {
         let file = File::parse(CUBIN).expect("a cubin");
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_cubin_without_line_information_has_no_lines() {
-        let bytes = include_bytes!("../../../tests/data/01_vecadd.sm_87.cubin");
+        let bytes = include_bytes!("../../tests/data/01_vecadd.sm_87.cubin");
         let file = File::parse(bytes).expect("a cubin");
         let kernel = file.kernels().next().expect("a kernel");
         assert!(file.lines(&kernel).expect("no lines").is_empty());

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::address::GpuVa;
 use crate::backend::{Engine, MemoryKind};
-use crate::device::core::Core;
+use crate::core::Core;
 use crate::error::Error;
 use crate::memory::manager::Piece;
 use crate::submission::channel::Channel;

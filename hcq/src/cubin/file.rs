@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_file_that_broke_off_is_called_truncated() {
-        let whole = include_bytes!("../../../tests/data/01_vecadd.sm_87.cubin");
+        let whole = include_bytes!("../../tests/data/01_vecadd.sm_87.cubin");
         for len in 4..whole.len() {
             let error = File::parse(&whole[..len]).expect_err("truncated");
             assert!(matches!(error, CubinError::Truncated { .. }), "{len}: {error}");
