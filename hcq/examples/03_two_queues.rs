@@ -24,7 +24,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let all = BYTES * u64::from(PARTS);
     let (input, output) = (device.alloc_host(all)?, device.alloc_host(all)?);
     let parts = [device.alloc(BYTES)?, device.alloc(BYTES)?];
-    input.write(0, &(0..PARTS * COUNT).flat_map(|i| (i as f32).to_le_bytes()).collect::<Vec<u8>>())?;
+    let floats: Vec<f32> = (0..PARTS * COUNT).map(|i| i as f32).collect();
+    input.write_slice(0, &floats)?;
 
     let (mut copies, mut launches) = (device.copy_queue()?, device.queue()?);
     let shape = LaunchConfig::new(COUNT.div_ceil(256), 256);
@@ -48,12 +49,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     copies.submit()?.wait(Duration::from_secs(10))?;
 
-    let mut bytes = vec![0; output.len() as usize];
-    output.read(0, &mut bytes)?;
-    let right = |(i, float): (usize, &[u8; 4])| f32::from_le_bytes(*float) == 2.0 * i as f32;
-    if !bytes.as_chunks().0.iter().enumerate().all(right) {
+    let doubled = output.read_vec::<f32>(0, floats.len())?;
+    if doubled.iter().zip(&floats).any(|(doubled, float)| *doubled != 2.0 * float) {
         return Err("a float is not twice what it was".into());
     }
-    println!("{} floats doubled in {PARTS} parts", PARTS * COUNT);
+    println!("{} floats doubled in {PARTS} parts", floats.len());
     Ok(())
 }

@@ -52,7 +52,7 @@
 //!
 //! ```text
 //! 0  address errno profile serial sync tegra launch::shape memory::kept memory::quarantine memory::range_set
-//! 0  memory::shared_bytes
+//! 0  memory::plain memory::shared_bytes
 //! 0  program::cubin program::occupancy program::stack
 //! 1  fault::report launch::constant_bank memory::piece_note memory::range_lock program::loader
 //! 1  submission::ring
@@ -111,6 +111,7 @@ pub use launch::args::Args;
 pub use launch::shape::{Extent3, LaunchConfig};
 pub use memory::buffer::Buffer;
 pub use memory::manager::Mapping;
+pub use memory::plain::Plain;
 pub use options::{DeviceOptions, Selector};
 pub use profile::{BadProfile, CommandMemory, Descriptor, Preemption, Profile, Release, Subcontext};
 pub use program::Program;

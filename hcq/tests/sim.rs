@@ -27,16 +27,14 @@ fn vadd(device: &Device) -> Kernel {
 }
 
 fn floats(device: &Device, values: impl Iterator<Item = f32>) -> Buffer {
-    let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
-    let buffer = device.alloc(bytes.len() as u64).unwrap();
-    buffer.write(0, &bytes).unwrap();
+    let values: Vec<f32> = values.collect();
+    let buffer = device.alloc(4 * values.len() as u64).unwrap();
+    buffer.write_slice(0, &values).unwrap();
     buffer
 }
 
 fn read(buffer: &Buffer) -> Vec<f32> {
-    let mut bytes = vec![0; buffer.len() as usize];
-    buffer.read(0, &mut bytes).unwrap();
-    bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    buffer.read_vec(0, buffer.len() as usize / 4).unwrap()
 }
 
 fn add(a: &Buffer, b: &Buffer, c: &Buffer, n: u32) -> Args {
@@ -281,9 +279,7 @@ fn a_kernel_that_never_ends_times_out_and_goes_with_its_queue() {
 }
 
 fn words(buffer: &Buffer) -> Vec<u32> {
-    let mut bytes = vec![0; buffer.len() as usize];
-    buffer.read(0, &mut bytes).unwrap();
-    bytes.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect()
+    buffer.read_vec(0, buffer.len() as usize / 4).unwrap()
 }
 
 #[test]
@@ -293,7 +289,7 @@ fn local_memory_and_constant_banks_hold_what_kernels_put_there() {
     assert!(kernel.local_bytes() >= 256);
     let input: Vec<u32> = (0..64u32).map(|i| i.wrapping_mul(0x9e37_79b9)).collect();
     let source = device.alloc(256).unwrap();
-    source.write(0, &input.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>()).unwrap();
+    source.write_slice(0, &input).unwrap();
     let mut queue = device.queue().unwrap();
     for index in [0u32, 3, 17, 63] {
         let output = device.alloc(4).unwrap();

@@ -22,9 +22,7 @@ fn fill(device: &Device) -> Kernel {
 }
 
 fn word(buffer: &Buffer) -> u32 {
-    let mut bytes = [0; 4];
-    buffer.read(0, &mut bytes).unwrap();
-    u32::from_le_bytes(bytes)
+    buffer.read_vec(0, 1).unwrap()[0]
 }
 
 #[test]
@@ -185,6 +183,28 @@ fn an_alignment_that_no_argument_has_is_refused_at_the_launch() {
     unsafe { queue.launch(&kernel, one(), &args) }.unwrap();
     queue.submit().unwrap().wait(DEADLINE).unwrap();
     assert_eq!(word(&buffer), 7);
+}
+
+#[test]
+fn numbers_lie_in_a_buffer_as_in_memory_and_a_count_that_does_not_fit_is_refused() {
+    let buffer = device().alloc(64).unwrap();
+    buffer.write(0, &[0; 64]).unwrap();
+    buffer.write_slice(2, &[[0x0102_u16, 0x0304], [0x0506, 0x0708]]).unwrap();
+    buffer.write_slice(16, &[-1.5_f64]).unwrap();
+    let mut bytes = [0; 12];
+    buffer.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [0, 0, 2, 1, 4, 3, 6, 5, 8, 7, 0, 0]);
+    assert_eq!(buffer.read_vec::<u32>(2, 2).unwrap(), [0x0304_0102, 0x0708_0506]);
+    assert_eq!(buffer.read_vec::<f64>(16, 1).unwrap(), [-1.5]);
+    let mut words = [[7_i8; 2]; 2];
+    buffer.read_slice(8, &mut words).unwrap();
+    assert_eq!(words, [[8, 7], [0, 0]]);
+    assert_eq!(buffer.read_vec::<u64>(64, 0).unwrap(), []);
+    for (offset, count) in [(0, 17), (4, 16), (u64::MAX, 1), (0, usize::MAX), (0, usize::MAX / 4 + 2)] {
+        let refused = buffer.read_vec::<f32>(offset, count).unwrap_err();
+        assert!(matches!(refused, Error::OutOfBounds { .. }), "{offset}, {count}: {refused}");
+    }
+    assert!(matches!(buffer.write_slice(60, &[0_u64]), Err(Error::OutOfBounds { .. })));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use hcq::{Args, Device, Error, FaultKind, FaultReport, Kernel, LaunchConfig};
 
-use crate::harness::{DEADLINE, Test, open, words};
+use crate::harness::{DEADLINE, Test, open};
 use crate::kernels::{Kernels, arch, cubin};
 
 pub const TESTS: &[Test] = &[
@@ -155,7 +155,7 @@ fn recovery() -> Result<()> {
         };
         queue.submit()?.wait(DEADLINE)?;
         ensure!(
-            words(&out, 1024)?.iter().copied().eq(round..round + 1024),
+            out.read_vec::<u32>(0, 1024)?.iter().copied().eq(round..round + 1024),
             "round {round}: before the fault"
         );
         fault(&device, &store, &Args::new().u64(nowhere(&device)?).u32(1))?;

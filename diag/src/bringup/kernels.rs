@@ -34,10 +34,3 @@ impl Kernels {
         Ok(self.0.kernel(name)?)
     }
 }
-
-/// Reads `count` words of a buffer.
-pub fn words(buffer: &hcq::Buffer, count: usize) -> anyhow::Result<Vec<u32>> {
-    let mut bytes = vec![0; count * 4];
-    buffer.read(0, &mut bytes)?;
-    Ok(bytes.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)).collect())
-}
