@@ -17,14 +17,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::open(Selector::from_env()?)?;
     println!("{} ({})", device.info().name, device.info().backend);
 
-    // Machine code runs on its own SM version and on later ones of the same major version; that of desktop
-    // GPUs does not run on a Jetson's (sm_87).
-    let cubin: &[u8] = match device.info().sm_number() {
-        90.. => include_bytes!("kernels/examples.sm_90.cubin"),
-        87 => include_bytes!("kernels/examples.sm_87.cubin"),
-        _ => include_bytes!("kernels/examples.sm_80.cubin"),
-    };
-    let kernel = device.load(cubin)?.kernel("vecadd")?;
+    // Machine code for several SM versions: the device takes what runs on it. A Jetson needs code for sm_87,
+    // desktop GPUs run that of earlier ones of the same major version.
+    let kernel = device.load(hcq::images!("kernels/examples", sm_80, sm_87, sm_90))?.kernel("vecadd")?;
 
     // Three buffers of floats. What a new buffer contains is not specified.
     let bytes = u64::from(4 * COUNT);

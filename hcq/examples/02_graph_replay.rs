@@ -15,12 +15,7 @@ const FACTOR_AT: u64 = 16;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::open(Selector::from_env()?)?;
-    let cubin: &[u8] = match device.info().sm_number() {
-        90.. => include_bytes!("kernels/examples.sm_90.cubin"),
-        87 => include_bytes!("kernels/examples.sm_87.cubin"),
-        _ => include_bytes!("kernels/examples.sm_80.cubin"),
-    };
-    let axpy = device.load(cubin)?.kernel("axpy")?;
+    let axpy = device.load(hcq::images!("kernels/examples", sm_80, sm_87, sm_90))?.kernel("axpy")?;
     let (x, y) = (device.alloc(4 * u64::from(COUNT))?, device.alloc(4 * u64::from(COUNT))?);
     x.write_slice(0, &[1_f32; COUNT as usize])?;
     y.write_slice(0, &[0_f32; COUNT as usize])?;

@@ -13,12 +13,7 @@ const BYTES: u64 = 4 * COUNT as u64;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::open(Selector::from_env()?)?;
-    let cubin: &[u8] = match device.info().sm_number() {
-        90.. => include_bytes!("kernels/examples.sm_90.cubin"),
-        87 => include_bytes!("kernels/examples.sm_87.cubin"),
-        _ => include_bytes!("kernels/examples.sm_80.cubin"),
-    };
-    let vecadd = device.load(cubin)?.kernel("vecadd")?;
+    let vecadd = device.load(hcq::images!("kernels/examples", sm_80, sm_87, sm_90))?.kernel("vecadd")?;
 
     // Memory of the CPU, which the copy engine reads and writes, and two parts' worth of the GPU's own.
     let all = BYTES * u64::from(PARTS);

@@ -21,12 +21,7 @@ fn step(cells: &[u32]) -> Vec<u32> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::open(Selector::from_env()?)?;
-    let cubin: &[u8] = match device.info().sm_number() {
-        90.. => include_bytes!("kernels/examples.sm_90.cubin"),
-        87 => include_bytes!("kernels/examples.sm_87.cubin"),
-        _ => include_bytes!("kernels/examples.sm_80.cubin"),
-    };
-    let kernel = device.load(cubin)?.kernel("rule90")?;
+    let kernel = device.load(hcq::images!("kernels/examples", sm_80, sm_87, sm_90))?.kernel("rule90")?;
 
     // As many blocks as there is work for, but never more than the GPU holds at once.
     let blocks_per_sm = kernel.blocks_per_sm(THREADS, 0);

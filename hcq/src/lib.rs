@@ -55,7 +55,7 @@
 //! 0  memory::plain memory::shared_bytes
 //! 0  program::cubin program::occupancy program::stack
 //! 1  fault::report launch::constant_bank memory::piece_note memory::range_lock program::loader
-//! 1  submission::ring
+//! 1  program::images submission::ring
 //! 2  error
 //! 3  info process device::clock
 //! 4  options backend device::refusal submission::pushbuffer
@@ -116,6 +116,7 @@ pub use options::{DeviceOptions, Selector};
 pub use profile::{BadProfile, CommandMemory, Descriptor, Preemption, Profile, Release, Subcontext};
 pub use program::Program;
 pub use program::cubin::{self, CubinError};
+pub use program::images::Images;
 pub use program::kernel::Kernel;
 pub use program::occupancy::{Occupancy, OccupancyLimit};
 pub use queue::Queue;

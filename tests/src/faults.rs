@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use hcq::{Args, Device, Error, FaultKind, FaultReport, Kernel, LaunchConfig};
 
 use crate::harness::{DEADLINE, Test, open};
-use crate::kernels::{Kernels, arch, cubin};
+use crate::kernels::{Kernels, SUITE, arch};
 
 pub const TESTS: &[Test] = &[
     Test { name: "a_load_from_unmapped_memory_is_reported", run: unmapped_load, sim_only: false },
@@ -88,7 +88,7 @@ fn misaligned() -> Result<()> {
 fn illegal_instruction() -> Result<()> {
     let device = open()?;
     let arch = arch(&device)?;
-    let mut image = cubin(arch).to_vec();
+    let mut image = SUITE.for_sm(arch.sm())?.to_vec();
     let at = image
         .chunks(16)
         .position(|word| {

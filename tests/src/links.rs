@@ -7,7 +7,7 @@ use sass::Arch;
 
 use crate::conformance::noise::Noise;
 use crate::harness::{DEADLINE, Test, on_sim, open, open_with, words};
-use crate::kernels::{arch, early_cubin, links_cubin};
+use crate::kernels::{LINKS, arch, early_cubin};
 
 pub const TESTS: &[Test] = &[
     Test { name: "random_graphs_give_the_results_of_serial_execution", run: random_graphs, sim_only: false },
@@ -44,7 +44,7 @@ impl Bench {
     fn new(device: Device, count: u32) -> Result<Self> {
         let arch = arch(&device)?;
         let gather = |program: Program| program.kernel("gather");
-        let plain = gather(device.load(links_cubin(arch))?)?;
+        let plain = gather(device.load(LINKS)?)?;
         let early = match early_cubin(arch) {
             Some(cubin) => gather(device.load(cubin)?)?,
             None => plain.clone(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ga10b_sim::{Checks, Finding, Relation, Sim, SimConfig};
-use ga10b_tests::cubin;
+use ga10b_tests::SUITE;
 use hcq::{Args, Buffer, Bytes, Device, DeviceOptions, LaunchConfig, Program};
 use sass::Arch;
 
@@ -27,7 +27,7 @@ impl Machine {
         let mut options = DeviceOptions::default();
         options.keep_freed = Some(Bytes::new(0));
         let device = hcq::sim::open(sim.clone(), options).unwrap();
-        let (suite, bounds) = (device.load(cubin(Arch::Sm87)).unwrap(), device.load(BOUNDS).unwrap());
+        let (suite, bounds) = (device.load(SUITE).unwrap(), device.load(BOUNDS).unwrap());
         Self { sim, device, suite, bounds }
     }
 

@@ -22,6 +22,7 @@ use crate::memory::manager::Mapping;
 use crate::options::{DeviceOptions, Selector};
 use crate::profile::{CommandMemory, Preemption};
 use crate::program::Program;
+use crate::program::images::Images;
 use crate::queue::Queue;
 use crate::queue::graph::GraphBuilder;
 
@@ -288,12 +289,14 @@ impl Device {
         Ok(Buffer::new(&self.shared, piece))
     }
 
-    /// Loads a cubin.
+    /// Loads a cubin: the one that is given, or of several ([`images!`](crate::images)) the one that runs on
+    /// this device.
     ///
     /// # Errors
-    /// [`Error::Cubin`] says what is wrong with it; those of allocating its memory.
-    pub fn load(&self, cubin: &[u8]) -> Result<Program, Error> {
-        Program::load(&self.shared, cubin)
+    /// [`Error::Cubin`] says what is wrong with it, or that none is for this device; those of allocating its
+    /// memory.
+    pub fn load<'a>(&self, images: impl Into<Images<'a>>) -> Result<Program, Error> {
+        Program::load(&self.shared, images.into())
     }
 
     /// Opens a queue for launches and copies.

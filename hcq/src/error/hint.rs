@@ -64,7 +64,7 @@ impl Error {
                 Some("`nvdiag bringup` writes such a file; unset HCQ_PROFILE for the defaults")
             }
             Self::UnknownSelector { .. } => Some("set HCQ_DEVICE, or the option --device, to one of these"),
-            Self::Cubin(CubinError::WrongSm { .. }) => {
+            Self::Cubin(CubinError::WrongSm { .. } | CubinError::NoneFits { .. }) => {
                 Some("compile it for the device: nvcc -cubin -arch=sm_NN, with the number of `nvdiag info`")
             }
             Self::BlockShape { .. } => Some("launch blocks of that shape, or compile without .reqntid"),
