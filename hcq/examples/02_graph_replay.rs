@@ -10,8 +10,8 @@ use std::time::Duration;
 use hcq::{Args, Device, LaunchConfig, Selector};
 
 const COUNT: u32 = 256;
-/// Offset of `factor` in the arguments of `axpy(y, x, factor, n)`: after two addresses of 8 bytes.
-const FACTOR_AT: u64 = 16;
+/// Number of `factor` among the arguments of `axpy(y, x, factor, n)`.
+const FACTOR: usize = 2;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::open(Selector::from_env()?)?;
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     // From here on the first launch adds 2 * x. Replays that are still running keep the old factor.
     // SAFETY: the kernel reaches the same elements with any factor.
-    unsafe { graph.patch_args(first, FACTOR_AT, &Args::new().f32(2.0))? };
+    unsafe { graph.patch_args(first, FACTOR, &Args::new().f32(2.0))? };
     queue.replay(&graph)?.wait(Duration::from_secs(10))?;
 
     let expected = 10.0 * 11.0 + 12.0;

@@ -27,13 +27,13 @@ fn patched() -> Result<()> {
     let mut want = 0_u32;
     for k in 0..300_u32 {
         // SAFETY: one word is read and written, whatever is added to it.
-        unsafe { graph.patch_args(node, 16, &Args::new().u32(k))? };
+        unsafe { graph.patch_args(node, 3, &Args::new().u32(k))? };
         queue.replay(&graph)?.wait(DEADLINE)?;
         want = want.wrapping_mul(7).wrapping_add(k);
     }
     ensure!(data.read_vec::<u32>(0, 1)? == [want], "300 patched replays gave a wrong result");
     // SAFETY: refused.
-    let over = unsafe { graph.patch_args(node, 17, &Args::new().u32(0)) };
+    let over = unsafe { graph.patch_args(node, 4, &Args::new().u32(0)) };
     ensure!(over.is_err(), "a patch over the end of the parameters went through");
     Ok(())
 }

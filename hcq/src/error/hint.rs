@@ -83,6 +83,9 @@ impl Error {
             Self::NotALaunch { .. } => Some("only launches have arguments; record a copy anew to change it"),
             Self::Overlap { .. } => Some("copy through a second buffer, or in pieces that do not overlap"),
             Self::Arguments { .. } => Some("pass every parameter, in order, with its own width"),
+            Self::NoArgument { .. } | Self::ArgumentWidth { .. } => {
+                Some("count the arguments from 0, as the launch was given them, and replace each by its like")
+            }
             _ => None,
         }
     }

@@ -270,6 +270,30 @@ pub enum Error {
         /// Bytes the arguments occupy.
         given: u32,
     },
+    /// A patch names arguments that the launch does not have.
+    #[error("the launch of {kernel} has {count} arguments, a patch names {given} from number {index} on")]
+    NoArgument {
+        /// The kernel.
+        kernel: String,
+        /// Number of the first argument to replace, counted from 0.
+        index: usize,
+        /// How many were to be replaced.
+        given: usize,
+        /// How many the launch has.
+        count: usize,
+    },
+    /// A patch would replace an argument by one of another width.
+    #[error("argument {index} of {kernel} has {expected} bytes, one of {given} was given")]
+    ArgumentWidth {
+        /// The kernel.
+        kernel: String,
+        /// Number of the argument, counted from 0.
+        index: usize,
+        /// Its width in bytes.
+        expected: usize,
+        /// The width that was given.
+        given: usize,
+    },
     /// An argument was given an alignment that none can have.
     #[error("an argument cannot be aligned to {align} bytes: alignments are powers of two up to {limit}")]
     Alignment {
