@@ -100,7 +100,7 @@ mod sync;
 pub mod sys;
 mod tegra;
 
-pub use address::{Bytes, GpuVa};
+pub use address::GpuVa;
 pub use device::Device;
 pub use device::clock::ClockPair;
 pub use errno::Errno;

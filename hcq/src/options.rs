@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::address::Bytes;
 use crate::error::Error;
 use crate::info::GpuCache;
 use crate::profile::{Descriptor, Profile, Release};
@@ -120,7 +119,7 @@ pub struct DeviceOptions {
     /// driver takes 100 us and more for each. `None` for a 64th of the memory, at most 1 GiB; 0 gives all back
     /// at once. They go back when an allocation lacks memory, and by [`Device::trim`](crate::Device::trim).
     /// Where kernels are checked (`NVGPU_SIM_CHECK`), nothing is kept.
-    pub keep_freed: Option<Bytes>,
+    pub keep_freed: Option<u64>,
     /// For tests: the value timelines start from. They count modulo 2^64.
     pub timeline_start: u64,
     /// How long operations without a deadline of their own (reading, writing, ring space, dropping) wait for
@@ -161,8 +160,8 @@ impl DeviceOptions {
     }
 
     /// Most bytes of freed memory that are kept, on a device with `memory` bytes.
-    pub(crate) fn keep(&self, memory: Bytes) -> Bytes {
-        self.keep_freed.unwrap_or(Bytes::new((memory.count() / 64).min(MOST_KEPT)))
+    pub(crate) fn keep(&self, memory: u64) -> u64 {
+        self.keep_freed.unwrap_or((memory / 64).min(MOST_KEPT))
     }
 
     /// Whether channels and launches are conservative, once that is resolved.

@@ -192,7 +192,7 @@ fn local_memory_is_provided_for_as_many_warps_as_the_driver_counts() {
     let scratch = device.memory_map().into_iter().find(|m| m.what == "scratch").unwrap();
     let per_warp = 32 * u64::from(kernel.local_bytes());
     let sms = 2 * u64::from(device.info().tpc_count);
-    assert!(scratch.len.count() >= 96 * sms * per_warp, "{}", scratch.len);
+    assert!(scratch.len >= 96 * sms * per_warp, "{}", scratch.len);
 }
 
 #[test]

@@ -44,8 +44,7 @@ fn is_unmapped(kind: FaultKind) -> bool {
 
 /// An address that nothing is mapped at: 1 GiB past the highest mapping.
 pub(crate) fn nowhere(device: &Device) -> Result<u64> {
-    let end =
-        device.memory_map().iter().map(|m| m.va.raw() + m.len.count()).max().context("nothing is mapped")?;
+    let end = device.memory_map().iter().map(|m| m.va.raw() + m.len).max().context("nothing is mapped")?;
     let low = device.memory_map().iter().map(|m| m.va.raw()).min().context("nothing is mapped")?;
     // Below the lowest mapping if there is room, so that the address stays inside 40 bits.
     Ok(if low > 4 << 30 { low - (2 << 30) } else { end + (1 << 30) } & !0xffff)

@@ -55,7 +55,7 @@ fn never_reached() -> Result<()> {
             }
         }
         for mapping in device.memory_map() {
-            let (start, end) = (mapping.va.raw(), mapping.va.raw() + mapping.len.count());
+            let (start, end) = (mapping.va.raw(), mapping.va.raw() + mapping.len);
             for &(name, from, to) in &windows {
                 prop_assert!(
                     end <= from || to <= start,

@@ -165,7 +165,7 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     map.mappings.extend(device.memory_map().iter().map(|m| Mapping {
         what: m.what.to_owned(),
         va: Hex(m.va.raw()),
-        size_bytes: m.len.count(),
+        size_bytes: m.len,
         ..Mapping::default()
     }));
     map.add_cubin("provoke", &image, Some(kind.kernel()), Some(kernel.address().raw()), &mut |_| None)?;
@@ -251,7 +251,7 @@ fn launch(kind: Kind, device: &Device, kernel: &Kernel) -> Result<(), Error> {
 /// The first address after the mapping at `va` that has nothing near it.
 fn behind(device: &Device, va: u64) -> u64 {
     let mut map: Vec<(u64, u64)> =
-        device.memory_map().iter().map(|m| (m.va.raw(), m.va.raw() + m.len.count())).collect();
+        device.memory_map().iter().map(|m| (m.va.raw(), m.va.raw() + m.len)).collect();
     map.sort_unstable();
     // A driver may map in pages of 2 MiB.
     const PAGE: u64 = 2 << 20;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nvgpu_sys::{Linux, Sys};
 
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::backend::kernel_log::{KernelLog, Kmsg};
 use crate::backend::nvgpu::Nvgpu;
 use crate::backend::nvgpu::settings::Settings;
@@ -209,17 +209,17 @@ impl Device {
         }
     }
 
-    /// How much memory can be allocated now. On a Jetson that is the kernel's estimate for the memory that CPU
+    /// How many bytes can be allocated now. On a Jetson that is the kernel's estimate for the memory that CPU
     /// and GPU share; where the driver does not say, all that the GPU has. Memory that the device keeps for
     /// later buffers counts as free.
     ///
     /// # Errors
     /// What the driver says.
-    pub fn free_memory(&self) -> Result<Bytes, Error> {
+    pub fn free_memory(&self) -> Result<u64, Error> {
         self.shared.core.here()?;
         let core = &self.shared.core;
-        let free = core.backend().free_memory()?.count().saturating_add(core.memory().kept().count());
-        Ok(Bytes::new(free.min(core.info().memory.count())))
+        let free = core.backend().free_memory()?.saturating_add(core.memory().kept());
+        Ok(free.min(core.info().memory))
     }
 
     /// Gives the memory of freed buffers back that the device keeps for later ones
@@ -239,8 +239,8 @@ impl Device {
     /// Memory for stacks is allocated when a launch needs more than there is, and stays until the device
     /// goes. Kernels with growing stacks therefore take a sum of such figures, unless
     /// [`reserve_stacks`](Self::reserve_stacks) came first.
-    pub fn stack_memory(&self, stack: u32) -> Bytes {
-        Bytes::new(scratch::bytes(&self.shared.core, scratch::per_thread(stack)))
+    pub fn stack_memory(&self, stack: u32) -> u64 {
+        scratch::bytes(&self.shared.core, scratch::per_thread(stack))
     }
 
     /// Allocates the memory for stacks of `stack` bytes per thread now, so that no launch of a kernel with

@@ -54,7 +54,7 @@ pub struct Buffer(Arc<Inner>);
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} at {})", Bytes::new(self.len()), self.va())
+        write!(f, "Buffer({} at {})", Bytes(self.len()), self.va())
     }
 }
 
@@ -118,7 +118,7 @@ impl Buffer {
     /// Refuses a range that is not inside the buffer.
     pub(crate) fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
         if offset.checked_add(len).is_none_or(|end| end > self.len()) {
-            let size = Bytes::new(self.len());
+            let size = self.len();
             return Err(Error::OutOfBounds { what: "buffer", offset, len, size });
         }
         Ok(())

@@ -153,7 +153,7 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     let formats: Vec<_> = m.matrices().map(|m| m.format).collect();
     let variant = Variant::of(style(m.config.architecture), &formats);
     let kernel = programs.kernel(variant.module, NAME)?;
-    let most = fits(usize::try_from(info.max_shared_per_block.count()).unwrap_or(usize::MAX))?;
+    let most = fits(usize::try_from(info.max_shared_per_block).unwrap_or(usize::MAX))?;
     let free = most.saturating_sub(kernel.static_shared() + needs.fixed());
     let quantized = m.matrices().any(|m| m.format.is_quantized());
     let numbers = m.matrices().any(|m| !m.format.is_quantized());

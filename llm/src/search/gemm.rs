@@ -95,7 +95,7 @@ fn one(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, tiles: &[ProductTi
         }
         let name = recipe.name();
         let kernel = bench.programs.kernel(tile.module(), &name)?;
-        let most = bench.model.device.info().max_shared_per_block.count();
+        let most = bench.model.device.info().max_shared_per_block;
         let fits = u64::from(tile.shared_bytes()) <= most;
         if !fits || kernel.blocks_per_sm(tile.threads(), tile.shared_bytes()) == 0 {
             let (registers, shared) = (kernel.registers(), tile.shared_bytes());

@@ -145,7 +145,7 @@ fn run(dir: &Path, tokens: u32) -> anyhow::Result<()> {
             .collect::<Result<_, _>>()?;
         let out = device.alloc(4 * 8 * u64::from(tokens) * u64::from(rows))?;
         for &tile in &all {
-            let most = info.max_shared_per_block.count();
+            let most = info.max_shared_per_block;
             if u64::from(tile.shared_bytes()) > most || !tile.divides(output, tokens, rows) {
                 continue;
             }
