@@ -78,9 +78,11 @@ impl fmt::Display for Selector {
 pub struct DeviceOptions {
     /// For tests only: `false` leaves the shared and local memory windows free for buffers, as a driver
     /// without this crate's reservation does, so that the fault this causes can be reproduced.
+    #[doc(hidden)]
     pub reserve_windows: bool,
     /// For tests and measurements: `true` moves data through the copy engine even where the CPU could reach
     /// the buffer itself.
+    #[doc(hidden)]
     pub staged_copies: bool,
     /// Makes dependent launches follow each other inside the GPU's scheduler instead of through the
     /// pushbuffer.
@@ -121,6 +123,7 @@ pub struct DeviceOptions {
     /// Where kernels are checked (`NVGPU_SIM_CHECK`), nothing is kept.
     pub keep_freed: Option<u64>,
     /// For tests: the value timelines start from. They count modulo 2^64.
+    #[doc(hidden)]
     pub timeline_start: u64,
     /// How long operations without a deadline of their own (reading, writing, ring space, dropping) wait for
     /// the GPU, and how long a request is repeated that signals interrupt, or that the driver cannot serve
