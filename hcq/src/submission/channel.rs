@@ -175,7 +175,7 @@ impl Channel {
             }
             let oldest = self.ring.oldest().ok_or(Error::RingTooSmall {
                 what: "a submission",
-                len: len,
+                len,
                 capacity: self.ring.capacity(),
             })?;
             self.wait(oldest)?;

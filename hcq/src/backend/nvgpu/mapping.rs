@@ -58,7 +58,7 @@ impl CpuMapping {
         what: &'static str,
         flags: MapFlags,
     ) -> Result<Self, Error> {
-        let failed = |errno| Error::Mmap { what, len as u64, errno: Errno::of(errno) };
+        let failed = |errno| Error::Mmap { what, len: len as u64, errno: Errno::of(errno) };
         let nonzero = NonZeroUsize::new(len).ok_or(failed(nix::errno::Errno::EINVAL))?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: the memory is reached through raw copies and atomics only.
