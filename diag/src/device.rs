@@ -110,9 +110,9 @@ impl DeviceInfo {
             sm_count: info.sm_count,
             tpc_count: info.tpc_count,
             max_warps_per_sm: info.max_warps_per_sm,
-            max_shared_per_block_bytes: info.max_shared_per_block.count(),
+            max_shared_per_block_bytes: info.max_shared_per_block,
             max_clock_hz: info.max_clock_hz,
-            memory_bytes: info.memory.count(),
+            memory_bytes: info.memory,
             unified_memory: info.unified_memory,
             classes: vec![
                 Class::new("compute", info.classes.compute),
@@ -131,7 +131,7 @@ impl DeviceInfo {
             mappings: device
                 .memory_map()
                 .iter()
-                .map(|m| Mapping { what: m.what.to_owned(), va: Hex(m.va.raw()), size_bytes: m.len.count() })
+                .map(|m| Mapping { what: m.what.to_owned(), va: Hex(m.va.raw()), size_bytes: m.len })
                 .collect(),
         }
     }

@@ -152,21 +152,14 @@ impl FromStr for Kind {
     }
 }
 
-/// The cubin with the kernels for an SM. The code for sm_80 also serves the later ones of its major version.
-#[must_use]
-pub fn cubin(arch: Arch) -> &'static [u8] {
-    match arch {
-        Arch::Sm87 => include_bytes!("../kernels/provoke.sm_87.cubin"),
-        Arch::Sm90 => include_bytes!("../kernels/provoke.sm_90.cubin"),
-        _ => include_bytes!("../kernels/provoke.sm_80.cubin"),
-    }
-}
+/// The cubins with the kernels. The code for sm_80 also serves the later SMs of its major version.
+pub const IMAGES: hcq::Images<'_> = hcq::images!("../kernels/provoke", sm_80, sm_87, sm_90);
 
 /// The cubin with the first load of `kernel` replaced by zeros, which are no instruction; `None` if there is
 /// no such load.
 #[must_use]
 pub fn plant_illegal_word(arch: Arch, kernel: &str) -> Option<Vec<u8>> {
-    let image = cubin(arch);
+    let image = IMAGES.for_sm(arch.sm()).ok()?;
     let parsed = crate::cubin::Cubin::parse(image, None).ok()?;
     let section = parsed.sections.iter().find(|s| s.name == format!(".text.{kernel}"))?;
     let start = usize::try_from(section.file_offset?.0).ok()?;
@@ -343,7 +336,8 @@ mod tests {
         for kind in Kind::ALL {
             assert_eq!(kind.name().parse(), Ok(kind));
             for arch in [Arch::Sm87, Arch::Sm90] {
-                let parsed = crate::cubin::Cubin::parse(cubin(arch), None).expect("a cubin");
+                let parsed = crate::cubin::Cubin::parse(IMAGES.for_sm(arch.sm()).expect("code"), None)
+                    .expect("a cubin");
                 assert!(parsed.kernels.iter().any(|k| k.name == kind.kernel()), "{kind}");
             }
         }
@@ -354,7 +348,8 @@ mod tests {
     fn one_word_of_the_cubin_is_replaced() {
         for arch in [Arch::Sm87, Arch::Sm90] {
             let planted = plant_illegal_word(arch, "illegal").expect("there is a load");
-            let changed = planted.iter().zip(cubin(arch)).filter(|(a, b)| a != b).count();
+            let cubin = IMAGES.for_sm(arch.sm()).expect("code");
+            let changed = planted.iter().zip(cubin).filter(|(a, b)| a != b).count();
             assert!((1..=WORD_BYTES).contains(&changed), "{changed} bytes");
             assert_eq!(plant_illegal_word(arch, "no such kernel"), None);
         }

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use hcq::{Args, Device, Error, LaunchConfig, Selector};
-use nvdiag::provoke::{Kind, cubin};
+use nvdiag::provoke::{IMAGES, Kind};
 use serde_json::Value;
 
 /// Names the device that [`the_other_process`] opens; without it that test does nothing.
@@ -27,9 +27,7 @@ fn the_other_process() {
     let selector: Selector = device.parse().expect("a device");
     let device = Device::open(selector).expect("a device");
     let buffer = device.alloc(LARGE).expect("memory");
-    let program = device
-        .load(cubin(sass::Arch::from_sm(device.info().sm_number()).expect("known code")))
-        .expect("a program");
+    let program = device.load(IMAGES).expect("a program");
     let kernel = program.kernel(Kind::Misaligned.kernel()).expect("a kernel");
     let mut queue = device.queue().expect("a queue");
     let out = device.alloc(4096).expect("memory");

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use hcq::{Args, Device, Error, LaunchConfig, Selector};
-use nvdiag::provoke::{Kind, cubin};
+use nvdiag::provoke::{IMAGES, Kind};
 use serde_json::Value;
 
 /// A name that no process has.
@@ -302,8 +302,7 @@ fn the_other_process() {
         return;
     }
     let device = Device::open(Selector::Sim).expect("a device");
-    let arch = sass::Arch::from_sm(device.info().sm_number()).expect("known code");
-    let program = device.load(cubin(arch)).expect("a program");
+    let program = device.load(IMAGES).expect("a program");
     let kernel = program.kernel(Kind::Misaligned.kernel()).expect("a kernel");
     let mut queue = device.queue().expect("a queue");
     let out = device.alloc(4096).expect("memory");

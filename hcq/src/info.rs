@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::address::Bytes;
 use crate::error::Error;
 
 /// The driver that serves a device.
@@ -95,12 +94,13 @@ pub struct Info {
     pub tpc_count: u32,
     /// Resident warps per SM (from the programming guide for the SM version).
     pub max_warps_per_sm: u32,
-    /// Largest shared memory of one thread block, static and dynamic together (from the programming guide).
-    pub max_shared_per_block: Bytes,
+    /// Largest shared memory of one thread block in bytes, static and dynamic together (from the programming
+    /// guide).
+    pub max_shared_per_block: u64,
     /// Class numbers in use.
     pub classes: Classes,
-    /// Memory the GPU can use; system memory on a device that shares it with the CPU.
-    pub memory: Bytes,
+    /// Bytes of memory the GPU can use; system memory on a device that shares it with the CPU.
+    pub memory: u64,
     /// Whether buffers are the CPU's own memory, so that reading and writing them copies nothing across a
     /// bus.
     pub unified_memory: bool,

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::address::Bytes;
 use crate::error::Error;
 use crate::info::GpuCache;
 use crate::profile::{Descriptor, Profile, Release};
@@ -79,9 +78,11 @@ impl fmt::Display for Selector {
 pub struct DeviceOptions {
     /// For tests only: `false` leaves the shared and local memory windows free for buffers, as a driver
     /// without this crate's reservation does, so that the fault this causes can be reproduced.
+    #[doc(hidden)]
     pub reserve_windows: bool,
     /// For tests and measurements: `true` moves data through the copy engine even where the CPU could reach
     /// the buffer itself.
+    #[doc(hidden)]
     pub staged_copies: bool,
     /// Makes dependent launches follow each other inside the GPU's scheduler instead of through the
     /// pushbuffer.
@@ -120,8 +121,9 @@ pub struct DeviceOptions {
     /// driver takes 100 us and more for each. `None` for a 64th of the memory, at most 1 GiB; 0 gives all back
     /// at once. They go back when an allocation lacks memory, and by [`Device::trim`](crate::Device::trim).
     /// Where kernels are checked (`NVGPU_SIM_CHECK`), nothing is kept.
-    pub keep_freed: Option<Bytes>,
+    pub keep_freed: Option<u64>,
     /// For tests: the value timelines start from. They count modulo 2^64.
+    #[doc(hidden)]
     pub timeline_start: u64,
     /// Time for which operations without a deadline of their own (reading, writing, ring space, dropping)
     /// wait for the GPU, and for which a request is repeated that signals interrupt, or that the driver
@@ -161,8 +163,8 @@ impl DeviceOptions {
     }
 
     /// Most bytes of freed memory that are kept, on a device with `memory` bytes.
-    pub(crate) fn keep(&self, memory: Bytes) -> Bytes {
-        self.keep_freed.unwrap_or(Bytes::new((memory.count() / 64).min(MOST_KEPT)))
+    pub(crate) fn keep(&self, memory: u64) -> u64 {
+        self.keep_freed.unwrap_or((memory / 64).min(MOST_KEPT))
     }
 
     /// Whether channels and launches are conservative, once that is resolved.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ga10b_sim::{Sim, SimConfig};
-use hcq::{Args, Device, DeviceOptions, LaunchConfig};
+use hcq::{Args, Device, DeviceOptions, Images, LaunchConfig};
 use sass::Arch;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -22,14 +22,8 @@ fn device(arch: Arch) -> (std::sync::Arc<Sim>, Device) {
     (sim, device)
 }
 
-/// The code of the examples that runs on it.
-fn examples(arch: Arch) -> &'static [u8] {
-    match arch {
-        Arch::Sm90 => include_bytes!("../examples/kernels/examples.sm_90.cubin"),
-        Arch::Sm87 => include_bytes!("../examples/kernels/examples.sm_87.cubin"),
-        _ => include_bytes!("../examples/kernels/examples.sm_80.cubin"),
-    }
-}
+/// The code of the examples.
+const EXAMPLES: Images<'_> = hcq::images!("../examples/kernels/examples", sm_80, sm_87, sm_90);
 
 #[test]
 fn the_kernel_that_copies_runs_on_every_sm() {
@@ -62,14 +56,14 @@ fn code_of_an_earlier_minor_version_runs_and_fills_the_sm_that_it_runs_on() {
     for (arch, warps) in SMS {
         let (_, device) = device(arch);
         assert_eq!(device.info().sm_number(), arch.sm());
-        let kernel = device.load(examples(arch)).unwrap().kernel("vecadd").unwrap();
+        let kernel = device.load(EXAMPLES).unwrap().kernel("vecadd").unwrap();
         // Not what an SM holds of the version that the code was compiled for.
         let occupancy = kernel.occupancy(256, 0).unwrap();
         assert_eq!((occupancy.max_warps_per_sm, occupancy.warps_per_sm), (warps, warps), "{arch}");
 
         let [a, b, c] = [1.0_f32, 2.0, 0.0].map(|value| {
             let buffer = device.alloc(4000).unwrap();
-            buffer.write(0, &value.to_le_bytes().repeat(1000)).unwrap();
+            buffer.write_slice(0, &[value; 1000]).unwrap();
             buffer
         });
         let mut queue = device.queue().unwrap();
@@ -77,9 +71,7 @@ fn code_of_an_earlier_minor_version_runs_and_fills_the_sm_that_it_runs_on() {
         // SAFETY: each buffer holds 1000 floats.
         unsafe { queue.launch(&kernel, LaunchConfig::new(4, 256), &args) }.unwrap();
         queue.submit().unwrap().wait(DEADLINE).unwrap();
-        let mut sums = vec![0; 4000];
-        c.read(0, &mut sums).unwrap();
-        assert!(sums.as_chunks().0.iter().all(|sum| f32::from_le_bytes(*sum) == 3.0), "{arch}");
+        assert!(c.read_vec(0, 1000).unwrap() == [3_f32; 1000], "{arch}");
     }
 }
 
@@ -89,4 +81,9 @@ fn code_of_a_later_version_is_refused_by_name() {
     let refused = device.load(include_bytes!("data/01_vecadd.sm_87.cubin")).unwrap_err();
     let cause = std::error::Error::source(&refused).unwrap().to_string();
     assert_eq!(cause, "the code is for sm_87, the device is sm_80");
+    let images = hcq::images!("../examples/kernels/examples", sm_87, sm_90);
+    let refused = device.load(images).unwrap_err();
+    let cause = std::error::Error::source(&refused).unwrap().to_string();
+    assert_eq!(cause, "no image runs on the device, an sm_80: there are sm_87, sm_90");
+    assert!(refused.hint().is_some_and(|hint| hint.contains("nvcc -cubin -arch=sm_NN")));
 }

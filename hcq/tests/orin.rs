@@ -192,7 +192,7 @@ fn local_memory_is_provided_for_as_many_warps_as_the_driver_counts() {
     let scratch = device.memory_map().into_iter().find(|m| m.what == "scratch").unwrap();
     let per_warp = 32 * u64::from(kernel.local_bytes());
     let sms = 2 * u64::from(device.info().tpc_count);
-    assert!(scratch.len.count() >= 96 * sms * per_warp, "{}", scratch.len);
+    assert!(scratch.len >= 96 * sms * per_warp, "{}", scratch.len);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn work(device: &Device, patience: Duration) -> Result<(), Error> {
     let kernel = device.load(VECADD)?.kernel("vadd_f32")?;
     let [one, sum, copy] = [(); 3].map(|()| device.alloc(4 * u64::from(COUNT)));
     let (one, sum, copy) = (one?, sum?, copy?);
-    one.write(0, &1f32.to_le_bytes().repeat(COUNT as usize))?;
+    one.write_slice(0, &[1_f32; COUNT as usize])?;
     sum.write(0, &[0; 4 * COUNT as usize])?;
     // Its signal's memory is what the next queue gets.
     device.queue()?.submit()?.wait(patience)?;
@@ -243,9 +243,7 @@ fn work(device: &Device, patience: Duration) -> Result<(), Error> {
     other.copy(&sum, 0, &copy, 0, 4 * u64::from(COUNT))?;
     other.submit()?.wait(patience)?;
     summed.wait(patience)?;
-    let mut found = vec![0; 4 * COUNT as usize];
-    copy.read(0, &mut found)?;
-    assert!(found == 3f32.to_le_bytes().repeat(COUNT as usize), "wrong results");
+    assert!(copy.read_vec(0, COUNT as usize)? == [3_f32; COUNT as usize], "wrong results");
     Ok(())
 }
 

@@ -21,9 +21,7 @@ fn kernel(device: &Device, name: &str) -> Kernel {
 }
 
 fn words(buffer: &Buffer) -> Vec<u32> {
-    let mut bytes = vec![0; buffer.len() as usize];
-    buffer.read(0, &mut bytes).unwrap();
-    bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
+    buffer.read_vec(0, buffer.len() as usize / 4).unwrap()
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ga10b_sim::{Sim, SimConfig};
 use hcq::{
-    Args, Buffer, Bytes, Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, Program,
-    Release, Selector,
+    Args, Buffer, Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, Program, Release,
+    Selector,
 };
 
 const VECADD: &[u8] = include_bytes!("data/01_vecadd.sm_87.cubin");
@@ -27,16 +27,14 @@ fn vadd(device: &Device) -> Kernel {
 }
 
 fn floats(device: &Device, values: impl Iterator<Item = f32>) -> Buffer {
-    let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
-    let buffer = device.alloc(bytes.len() as u64).unwrap();
-    buffer.write(0, &bytes).unwrap();
+    let values: Vec<f32> = values.collect();
+    let buffer = device.alloc(4 * values.len() as u64).unwrap();
+    buffer.write_slice(0, &values).unwrap();
     buffer
 }
 
 fn read(buffer: &Buffer) -> Vec<f32> {
-    let mut bytes = vec![0; buffer.len() as usize];
-    buffer.read(0, &mut bytes).unwrap();
-    bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    buffer.read_vec(0, buffer.len() as usize / 4).unwrap()
 }
 
 fn add(a: &Buffer, b: &Buffer, c: &Buffer, n: u32) -> Args {
@@ -211,16 +209,16 @@ fn a_graph_replays_with_patched_arguments() {
     queue.submit().unwrap().wait(DEADLINE).unwrap();
     assert_eq!(read(&copy), vec![10.0; n as usize]);
     let t1 = after.ns().unwrap();
-    // SAFETY: the second argument, 8 bytes in, becomes the other buffer, of as many elements.
-    unsafe { graph.patch_args(first, 8, &Args::new().buffer(&two)) }.unwrap();
+    // SAFETY: the second argument becomes the other buffer, of as many elements.
+    unsafe { graph.patch_args(first, 1, &Args::new().buffer(&two)) }.unwrap();
     let mut other = device.queue().unwrap();
     queue.replay(&graph).unwrap();
     other.replay(&graph).unwrap().wait(DEADLINE).unwrap();
     assert_eq!(read(&copy), vec![16.0; n as usize]);
     assert!(after.ns().unwrap() > t1);
     // SAFETY: refused.
-    let over = unsafe { graph.patch_args(first, 24, &Args::new().u64(0)) };
-    assert!(matches!(over, Err(Error::OutOfBounds { .. })));
+    let over = unsafe { graph.patch_args(first, 4, &Args::new().u32(0)) };
+    assert!(matches!(over, Err(Error::NoArgument { index: 4, count: 4, .. })));
     drop(graph);
 }
 
@@ -281,9 +279,7 @@ fn a_kernel_that_never_ends_times_out_and_goes_with_its_queue() {
 }
 
 fn words(buffer: &Buffer) -> Vec<u32> {
-    let mut bytes = vec![0; buffer.len() as usize];
-    buffer.read(0, &mut bytes).unwrap();
-    bytes.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect()
+    buffer.read_vec(0, buffer.len() as usize / 4).unwrap()
 }
 
 #[test]
@@ -293,7 +289,7 @@ fn local_memory_and_constant_banks_hold_what_kernels_put_there() {
     assert!(kernel.local_bytes() >= 256);
     let input: Vec<u32> = (0..64u32).map(|i| i.wrapping_mul(0x9e37_79b9)).collect();
     let source = device.alloc(256).unwrap();
-    source.write(0, &input.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>()).unwrap();
+    source.write_slice(0, &input).unwrap();
     let mut queue = device.queue().unwrap();
     for index in [0u32, 3, 17, 63] {
         let output = device.alloc(4).unwrap();
@@ -394,7 +390,7 @@ fn a_buffer_in_a_window_faults_without_the_reservation_and_is_refused_with_it() 
 
 #[test]
 fn memory_is_recycled() {
-    let device = device_with(|options| options.keep_freed = Some(Bytes::new(0)));
+    let device = device_with(|options| options.keep_freed = Some(0));
     let seen = addresses_of_buffers_one_at_a_time(&device);
     assert!(seen.len() < 100, "{} addresses for one buffer at a time", seen.len());
     assert!(device.memory_map().is_empty());
@@ -410,12 +406,12 @@ fn memory_that_is_kept_is_bounded_counts_as_free_and_goes_back() {
     const KEPT: u64 = 32 << 20;
     let sim = ga10b_sim::Sim::new(ga10b_sim::SimConfig::default());
     let mut options = DeviceOptions::default();
-    options.keep_freed = Some(Bytes::new(KEPT));
+    options.keep_freed = Some(KEPT);
     let device = hcq::sim::open(sim.clone(), options).unwrap();
     // What the driver says is free: this one keeps nothing.
     let other = hcq::sim::open(sim, DeviceOptions::default()).unwrap();
-    let free = || other.free_memory().unwrap().count();
-    let (before, own) = (free(), device.free_memory().unwrap().count());
+    let free = || other.free_memory().unwrap();
+    let (before, own) = (free(), device.free_memory().unwrap());
     let seen = addresses_of_buffers_one_at_a_time(&device);
     let span = seen.last().unwrap().raw() - seen.first().unwrap().raw();
     assert!(span < 2 * KEPT, "{span} bytes of addresses");
@@ -423,7 +419,7 @@ fn memory_that_is_kept_is_bounded_counts_as_free_and_goes_back() {
     // Kept memory, a chunk that small pieces are cut from, and page tables.
     let gone = before - free();
     assert!((KEPT / 2..=KEPT + (3 << 20)).contains(&gone), "{gone} bytes are gone");
-    let now = device.free_memory().unwrap().count();
+    let now = device.free_memory().unwrap();
     assert!(own - now <= 3 << 20, "{own} bytes were free, {now} are: {gone} are gone");
     device.trim().unwrap();
     assert!(before - free() <= 3 << 20);
@@ -523,12 +519,15 @@ fn both_clocks_move_alike_within_their_errors() {
 fn an_allocation_that_is_too_large_says_how_much_memory_there_is() {
     let device = device();
     let (total, free) = (device.info().memory, device.free_memory().unwrap());
-    let before = Bytes::new(free.count() >> 20 << 20);
-    for len in [total.count() + 1, 1 << 38, 1 << 50, u64::MAX] {
+    let unit = |bytes: u64| match bytes >> 20 {
+        mib if mib % 1024 == 0 => format!("{} GiB", mib / 1024),
+        mib => format!("{mib} MiB"),
+    };
+    for len in [total + 1, 1 << 38, 1 << 50, u64::MAX] {
         let errors = [device.alloc(len).unwrap_err(), device.alloc_host(len).unwrap_err()];
         for error in errors {
             let (text, hint) = (error.to_string(), error.hint().unwrap());
-            let figures = format!(": {before} of {total} are free");
+            let figures = format!(": {} of {} are free", unit(free), unit(total));
             assert!(matches!(error, Error::OutOfMemory { .. }) && text.ends_with(&figures), "{text}");
             assert!(hint.contains("never has so much"), "{error:?}");
         }
@@ -546,8 +545,8 @@ fn reserved_stacks_take_what_was_said_and_launches_take_no_more() {
         let kernel = program.kernels().max_by_key(Kernel::local_bytes).unwrap();
         assert_eq!(Program::largest_stack(STACK).unwrap(), kernel.local_bytes());
         let mut queue = device.queue().unwrap();
-        let free = || device.free_memory().unwrap().count();
-        let (before, promised) = (free(), device.stack_memory(kernel.local_bytes()).count());
+        let free = || device.free_memory().unwrap();
+        let (before, promised) = (free(), device.stack_memory(kernel.local_bytes()));
         device.reserve_stacks(kernel.local_bytes()).unwrap();
         // The driver takes some for page tables.
         assert!((promised..promised + (256 << 10)).contains(&(before - free())), "{sm_count} SMs");
@@ -564,7 +563,7 @@ fn reserved_stacks_take_what_was_said_and_launches_take_no_more() {
             queue.submit().unwrap().wait(DEADLINE).unwrap();
             assert_eq!(free(), reserved, "{name} with {sm_count} SMs");
         }
-        assert_eq!(device.stack_memory(0), Bytes::new(0));
+        assert_eq!(device.stack_memory(0), 0);
     }
 }
 

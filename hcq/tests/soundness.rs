@@ -21,9 +21,7 @@ fn fill(device: &Device) -> Kernel {
 }
 
 fn word(buffer: &Buffer) -> u32 {
-    let mut bytes = [0; 4];
-    buffer.read(0, &mut bytes).unwrap();
-    u32::from_le_bytes(bytes)
+    buffer.read_vec(0, 1).unwrap()[0]
 }
 
 #[test]
@@ -119,12 +117,12 @@ fn a_graph_keeps_the_buffers_that_its_patches_name() {
     queue.replay(&graph).unwrap().wait(DEADLINE).unwrap();
     // A number beside it changes, and the address stays.
     // SAFETY: as above.
-    unsafe { graph.patch_args(node, 8, &Args::new().u32(3)) }.unwrap();
+    unsafe { graph.patch_args(node, 1, &Args::new().u32(3)) }.unwrap();
     let _ = device.alloc(64).unwrap();
     assert!(is_mapped(&device, va));
-    // Half of the address changes: it is another one then.
+    // The address becomes a number.
     // SAFETY: not replayed like this.
-    unsafe { graph.patch_args(node, 4, &Args::new().u32(0)) }.unwrap();
+    unsafe { graph.patch_args(node, 0, &Args::new().u64(0)) }.unwrap();
     let _ = device.alloc(64).unwrap();
     assert!(!is_mapped(&device, va), "no replay names it any more");
     // SAFETY: as above.
@@ -151,15 +149,25 @@ fn a_patch_that_is_refused_changes_nothing() {
     // SAFETY: refused.
     let refused = unsafe {
         [
-            graph.patch_args(node, 9, &five),
-            graph.patch_args(node, u64::MAX, &five),
-            graph.patch_args(node, 8, &Args::new().u32(5).bytes(&[], 3)),
+            graph.patch_args(node, 2, &five),
+            graph.patch_args(node, 1, &Args::new().u32(5).u32(5)),
+            graph.patch_args(node, usize::MAX, &five),
+            graph.patch_args(node, 0, &Args::new().buffer(&buffer).u64(5)),
+            graph.patch_args(node, 0, &five),
+            graph.patch_args(node, 1, &Args::new().u32(5).bytes(&[], 3)),
         ]
     };
-    assert!(matches!(
-        refused.map(Result::unwrap_err),
-        [Error::OutOfBounds { .. }, Error::OutOfBounds { .. }, Error::Alignment { align: 3, .. }]
-    ));
+    assert_eq!(
+        refused.map(|refused| refused.unwrap_err().to_string()),
+        [
+            "the launch of fill has 2 arguments, a patch names 1 from number 2 on",
+            "the launch of fill has 2 arguments, a patch names 2 from number 1 on",
+            "the launch of fill has 2 arguments, a patch names 1 from number 18446744073709551615 on",
+            "argument 1 of fill has 4 bytes, one of 8 was given",
+            "argument 0 of fill has 8 bytes, one of 4 was given",
+            "an argument cannot be aligned to 3 bytes: alignments are powers of two up to 4096",
+        ]
+    );
     let mut queue = device.queue().unwrap();
     queue.replay(&graph).unwrap().wait(DEADLINE).unwrap();
     assert_eq!(word(&buffer), 1);
@@ -184,6 +192,28 @@ fn an_alignment_that_no_argument_has_is_refused_at_the_launch() {
     unsafe { queue.launch(&kernel, one(), &args) }.unwrap();
     queue.submit().unwrap().wait(DEADLINE).unwrap();
     assert_eq!(word(&buffer), 7);
+}
+
+#[test]
+fn numbers_lie_in_a_buffer_as_in_memory_and_a_count_that_does_not_fit_is_refused() {
+    let buffer = device().alloc(64).unwrap();
+    buffer.write(0, &[0; 64]).unwrap();
+    buffer.write_slice(2, &[[0x0102_u16, 0x0304], [0x0506, 0x0708]]).unwrap();
+    buffer.write_slice(16, &[-1.5_f64]).unwrap();
+    let mut bytes = [0; 12];
+    buffer.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [0, 0, 2, 1, 4, 3, 6, 5, 8, 7, 0, 0]);
+    assert_eq!(buffer.read_vec::<u32>(2, 2).unwrap(), [0x0304_0102, 0x0708_0506]);
+    assert_eq!(buffer.read_vec::<f64>(16, 1).unwrap(), [-1.5]);
+    let mut words = [[7_i8; 2]; 2];
+    buffer.read_slice(8, &mut words).unwrap();
+    assert_eq!(words, [[8, 7], [0, 0]]);
+    assert_eq!(buffer.read_vec::<u64>(64, 0).unwrap(), []);
+    for (offset, count) in [(0, 17), (4, 16), (u64::MAX, 1), (0, usize::MAX), (0, usize::MAX / 4 + 2)] {
+        let refused = buffer.read_vec::<f32>(offset, count).unwrap_err();
+        assert!(matches!(refused, Error::OutOfBounds { .. }), "{offset}, {count}: {refused}");
+    }
+    assert!(matches!(buffer.write_slice(60, &[0_u64]), Err(Error::OutOfBounds { .. })));
 }
 
 #[test]
@@ -227,7 +257,7 @@ fn a_node_of_another_graph_is_refused_and_changes_nothing() {
     let ((first, node), (second, other)) = (build(1), build(2));
     assert_ne!(node, other, "both are the first of their graph");
     // SAFETY: refused.
-    let error = unsafe { second.patch_args(node, 8, &Args::new().u32(7)) }.unwrap_err();
+    let error = unsafe { second.patch_args(node, 1, &Args::new().u32(7)) }.unwrap_err();
     assert!(matches!(error, Error::ForeignNode { .. }), "{error:?}");
     let text = error.to_string();
     let other = other.to_string();

@@ -60,7 +60,7 @@ impl DeviceReport {
             sm: info.sm_number(),
             sm_count: info.sm_count,
             max_clock_hz: info.max_clock_hz,
-            memory_bytes: info.memory.count(),
+            memory_bytes: info.memory,
             unified_memory: info.unified_memory,
             is_software: info.backend == hcq::BackendKind::Sim,
             driver_version: info.driver_version.clone(),

@@ -62,7 +62,7 @@ fn every_kernel_fits_an_sm_of_every_version() {
     for arch in SMS {
         let sim = Sim::new(SimConfig { arch, ..SimConfig::default() });
         let device = hcq::sim::open(sim, DeviceOptions::default()).unwrap();
-        let most = device.info().max_shared_per_block.count();
+        let most = device.info().max_shared_per_block;
         let mut engine = Engine::new(&device, &model, &EngineOptions::new(CONTEXT)).unwrap();
         let kernels = engine.kernels().unwrap();
         assert!(kernels.iter().any(|k| k.path == "step") && kernels.iter().any(|k| k.path == "prompt"));

@@ -15,7 +15,7 @@ fn used_and_needed(model: &Model, sm_count: u32, options: &EngineOptions) -> (u6
     let sim = Sim::new(SimConfig { sm_count, ..SimConfig::default() });
     let device = hcq::sim::open(sim, DeviceOptions::default()).unwrap();
     let needed = Footprint::of(model, options, &device).unwrap();
-    let free = || device.free_memory().unwrap().count();
+    let free = || device.free_memory().unwrap();
     let before = free();
     let mut engine = Engine::new(&device, model, options).unwrap();
     let prompt: Vec<u32> = (1..20).collect();
@@ -58,7 +58,7 @@ fn columns_take_what_their_footprint_says() {
         let device = hcq::sim::open(sim, DeviceOptions::default()).unwrap();
         let options = ColumnsOptions { chunks, ..ColumnsOptions::new(4, context).with_cache(kv) };
         let needed = Footprint::of_columns(&model, &options, &device).unwrap();
-        let free = || device.free_memory().unwrap().count();
+        let free = || device.free_memory().unwrap();
         let before = free();
         let mut columns = Columns::new(&device, &model, &options).unwrap();
         let id = columns.admit().unwrap();

@@ -26,7 +26,7 @@ fn chunk(count: usize) -> Buffer {
 }
 
 fn read_words(buffer: &Buffer, count: usize) -> Vec<u32> {
-    read_bytes(buffer, 4 * count).as_chunks().0.iter().map(|b| u32::from_le_bytes(*b)).collect()
+    buffer.read_vec(0, count).unwrap()
 }
 
 /// `used` different experts of `experts` for each token.

@@ -33,8 +33,7 @@ fn opened() -> &'static (Device, Kernel) {
 
 fn upload(words: &[u32]) -> Buffer {
     let buffer = opened().0.alloc(4 * words.len() as u64).unwrap();
-    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    buffer.write(0, &bytes).unwrap();
+    buffer.write_slice(0, words).unwrap();
     buffer
 }
 
@@ -56,9 +55,8 @@ fn both(logits: &[f32], options: SamplerOptions, draws: usize) -> Vec<(u32, u32)
             // SAFETY: the kernel reads that many logits, and writes the token at the position.
             unsafe { queue.launch(kernel, config, &args) }.unwrap();
             queue.submit().unwrap().wait(Duration::from_secs(300)).unwrap();
-            let mut token = [0; 4];
-            state.read(4 * (u64::from(TOKENS_AT) + POSITION as u64), &mut token).unwrap();
-            (u32::from_le_bytes(token), choose(&draw, logits))
+            let token = state.read_vec(4 * (u64::from(TOKENS_AT) + POSITION as u64), 1).unwrap()[0];
+            (token, choose(&draw, logits))
         })
         .collect()
 }

@@ -6,8 +6,8 @@ use hcq::{Args, Buffer, Device, DeviceOptions, Error, GraphBuilder, Kernel, Laun
 use sass::Arch;
 
 use crate::conformance::noise::Noise;
-use crate::harness::{DEADLINE, Test, bytes, on_sim, open, open_with, words};
-use crate::kernels::{arch, early_cubin, links_cubin};
+use crate::harness::{DEADLINE, Test, on_sim, open, open_with, words};
+use crate::kernels::{LINKS, arch, early_cubin};
 
 pub const TESTS: &[Test] = &[
     Test { name: "random_graphs_give_the_results_of_serial_execution", run: random_graphs, sim_only: false },
@@ -44,7 +44,7 @@ impl Bench {
     fn new(device: Device, count: u32) -> Result<Self> {
         let arch = arch(&device)?;
         let gather = |program: Program| program.kernel("gather");
-        let plain = gather(device.load(links_cubin(arch))?)?;
+        let plain = gather(device.load(LINKS)?)?;
         let early = match early_cubin(arch) {
             Some(cubin) => gather(device.load(cubin)?)?,
             None => plain.clone(),
@@ -150,7 +150,7 @@ fn random_graph(bench: &Bench, seed: u64) -> Result<()> {
     let (graph, mut queue) = (graph.build()?, bench.device.queue()?);
     for _ in 0..3 {
         for buffer in &buffers {
-            buffer.write(0, &bytes(&vec![0xdead_beef; bench.count as usize]))?;
+            buffer.write_slice(0, &vec![0xdead_beef; bench.count as usize])?;
         }
         // Two in flight.
         queue.replay(&graph)?;
@@ -184,7 +184,7 @@ fn unlinked_graphs() -> Result<()> {
 fn line(bench: &Bench, early: bool, links: u32) -> Result<()> {
     let length = links.min(200);
     let [a, b] = [bench.buffer()?, bench.buffer()?];
-    a.write(0, &bytes(&vec![1; bench.count as usize]))?;
+    a.write_slice(0, &vec![1; bench.count as usize])?;
     let (mut graph, mut last) = (bench.device.graph(), None);
     let shift = bench.count / 2 + 7;
     for link in 0..length {
@@ -199,7 +199,7 @@ fn line(bench: &Bench, early: bool, links: u32) -> Result<()> {
         queue.replay(&graph)?.wait(DEADLINE)?;
         // Every word is the same: a stale one shows wherever it was read.
         word = (0..length).fold(word, |word, link| word.wrapping_mul(27).wrapping_add(link));
-        let wrong = words(&a, bench.count as usize)?.iter().filter(|got| **got != word).count();
+        let wrong = a.read_vec::<u32>(0, bench.count as usize)?.iter().filter(|got| **got != word).count();
         ensure!(wrong == 0, "replay {replay}: {wrong} of {} words are wrong", bench.count);
     }
     Ok(())
@@ -244,7 +244,7 @@ fn diamonds() -> Result<()> {
             let of = |add: u32| word.wrapping_mul(27).wrapping_add(add);
             word = of(1).wrapping_mul(3).wrapping_add(of(2)).wrapping_mul(9).wrapping_add(3);
         }
-        let wrong = words(&a, count as usize)?.iter().filter(|got| **got != word).count();
+        let wrong = a.read_vec::<u32>(0, count as usize)?.iter().filter(|got| **got != word).count();
         ensure!(wrong == 0, "replay {replay}: {wrong} of {count} words are wrong");
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use hcq::{Args, Device, DeviceOptions, Error, LaunchConfig, SyncPoint};
 
-use crate::harness::{DEADLINE, Test, bytes, open, selector, words};
+use crate::harness::{DEADLINE, Test, open, selector};
 use crate::kernels::Kernels;
 
 pub const TESTS: &[Test] = &[
@@ -37,7 +37,7 @@ fn ping_pong() -> Result<()> {
         last = Some(queue.submit()?);
     }
     last.context("no submission")?.wait(DEADLINE)?;
-    let got = words(&log, 2 * rounds as usize)?;
+    let got = log.read_vec::<u32>(0, 2 * rounds as usize)?;
     ensure!(got.iter().copied().eq(0..2 * rounds), "the turns are out of order: {got:?}");
     Ok(())
 }
@@ -60,7 +60,7 @@ fn in_order() -> Result<()> {
     for (i, point) in points.iter().enumerate() {
         ensure!(point.is_done()?, "submission {i} is not done though a later one is");
     }
-    ensure!(words(&log, 1000)?.iter().copied().eq(0..1000), "the launches ran out of order");
+    ensure!(log.read_vec::<u32>(0, 1000)?.iter().copied().eq(0..1000), "the launches ran out of order");
     Ok(())
 }
 
@@ -85,7 +85,7 @@ fn deadline() -> Result<()> {
     }
     ensure!(began.elapsed() < Duration::from_secs(5), "a deadline of 50 us took {:?}", began.elapsed());
     point.wait(DEADLINE)?;
-    ensure!(words(&out, 1)? == [u32::MAX], "the kernel saw a flag that nobody set");
+    ensure!(out.read_vec::<u32>(0, 1)? == [u32::MAX], "the kernel saw a flag that nobody set");
     Ok(())
 }
 
@@ -93,7 +93,7 @@ fn timestamps() -> Result<()> {
     let device = open()?;
     let step = Kernels::load(&device)?.get("step")?;
     let data = device.alloc(1 << 20)?;
-    data.write(0, &bytes(&vec![1; 1 << 18]))?;
+    data.write_slice(0, &vec![1; 1 << 18])?;
     let mut queue = device.queue()?;
     let mut stamps = vec![queue.timestamp()?];
     for _ in 0..4 {
@@ -151,7 +151,7 @@ fn rollover() -> Result<()> {
     for (i, point) in points.iter().enumerate() {
         ensure!(point.is_done()?, "submission {i} is not done though a later one is");
     }
-    ensure!(words(&log, 100)?.iter().copied().eq(0..100), "out of order across the rollover");
+    ensure!(log.read_vec::<u32>(0, 100)?.iter().copied().eq(0..100), "out of order across the rollover");
     Ok(())
 }
 
@@ -177,7 +177,10 @@ fn dropped_queue() -> Result<()> {
         let point = queue.submit()?;
         drop((scratch, queue));
         point.wait(DEADLINE)?;
-        ensure!(words(&out, 1 << 16)?.iter().copied().eq(value..value + (1 << 16)), "round {value}");
+        ensure!(
+            out.read_vec::<u32>(0, 1 << 16)?.iter().copied().eq(value..value + (1 << 16)),
+            "round {value}"
+        );
     }
     Ok(())
 }

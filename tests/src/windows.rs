@@ -56,7 +56,7 @@ fn never_reached() -> Result<()> {
             }
         }
         for mapping in device.memory_map() {
-            let (start, end) = (mapping.va.raw(), mapping.va.raw() + mapping.len.count());
+            let (start, end) = (mapping.va.raw(), mapping.va.raw() + mapping.len);
             for &(name, from, to) in &windows {
                 prop_assert!(
                     end <= from || to <= start,
@@ -100,7 +100,7 @@ fn window_fault() -> Result<()> {
     let trapped = device.alloc_at(inside, 64 << 10).context("placing a buffer in the shared window")?;
     let fine = device.alloc(4)?;
     // The memory itself works: the copy engine knows no windows.
-    trapped.write(0, &7_u32.to_le_bytes())?;
+    trapped.write_slice(0, &[7_u32])?;
     let mut queue = device.queue()?;
     queue.copy(&trapped, 0, &fine, 0, 4)?;
     queue.submit()?.wait(DEADLINE)?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ga10b_sim::{Checks, Finding, Relation, Sim, SimConfig};
-use ga10b_tests::cubin;
-use hcq::{Args, Buffer, Bytes, Device, DeviceOptions, LaunchConfig, Program};
+use ga10b_tests::SUITE;
+use hcq::{Args, Buffer, Device, DeviceOptions, LaunchConfig, Program};
 use sass::Arch;
 
 const BOUNDS: &[u8] = include_bytes!("../kernels/bounds.sm_87.cubin");
@@ -25,9 +25,9 @@ impl Machine {
         let sim = Sim::new(SimConfig { check, ..SimConfig::default() });
         // Where nothing is checked, freed addresses are used again at once.
         let mut options = DeviceOptions::default();
-        options.keep_freed = Some(Bytes::new(0));
+        options.keep_freed = Some(0);
         let device = hcq::sim::open(sim.clone(), options).unwrap();
-        let (suite, bounds) = (device.load(cubin(Arch::Sm87)).unwrap(), device.load(BOUNDS).unwrap());
+        let (suite, bounds) = (device.load(SUITE).unwrap(), device.load(BOUNDS).unwrap());
         Self { sim, device, suite, bounds }
     }
 
@@ -55,7 +55,7 @@ impl Machine {
     fn address(&self, what: &str) -> (u64, u64) {
         let map = self.device.memory_map();
         let mapping = map.iter().find(|m| m.what == what).unwrap_or_else(|| panic!("no {what}: {map:?}"));
-        (mapping.va.raw(), mapping.len.count())
+        (mapping.va.raw(), mapping.len)
     }
 }
 

@@ -51,9 +51,7 @@ impl Bench {
     }
 
     fn words(&self) -> Vec<u32> {
-        let mut bytes = vec![0; BYTES as usize];
-        self.data.read(0, &mut bytes).unwrap();
-        bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
+        self.data.read_vec(0, COUNT as usize).unwrap()
     }
 }
 

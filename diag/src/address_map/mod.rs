@@ -292,7 +292,7 @@ impl AddressMap {
         let window = |(name, base): (&str, hcq::GpuVa)| Window::new(name, base.raw());
         let mapping = |mapping: &hcq::Mapping| Mapping {
             va: Hex(mapping.va.raw()),
-            size_bytes: mapping.len.count(),
+            size_bytes: mapping.len,
             name: Some(mapping.what.to_owned()),
             ..Mapping::default()
         };

@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 use hcq::{Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, Selector};
 use nvdiag::Hex;
 use nvdiag::process_map::{Mapping, ProcessMap, WINDOW_BYTES, Window};
-use nvdiag::provoke::{Capture, Kind, Outcome, Provoked, SmRegisters, cubin, plant_illegal_word};
+use nvdiag::provoke::{Capture, IMAGES, Kind, Outcome, Provoked, SmRegisters, plant_illegal_word};
 
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
@@ -148,13 +148,12 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     };
     let device = opened.with_context(|| format!("cannot open device {selector}"))?;
     let arch = sass::Arch::from_sm(device.info().sm_number()).context("no code for this GPU")?;
-    let image = match kind {
+    let program = match kind {
         Kind::IllegalInstruction => {
-            plant_illegal_word(arch, kind.kernel()).context("the kernel has no load")?
+            device.load(&plant_illegal_word(arch, kind.kernel()).context("the kernel has no load")?)
         }
-        _ => cubin(arch).to_vec(),
-    };
-    let program = device.load(&image)?;
+        _ => device.load(IMAGES),
+    }?;
     let kernel = program.kernel(kind.kernel())?;
     let result = launch(kind, &device, &kernel);
     let mut map = ProcessMap::default();
@@ -166,7 +165,7 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     map.mappings.extend(device.memory_map().iter().map(|m| Mapping {
         what: m.what.to_owned(),
         va: Hex(m.va.raw()),
-        size_bytes: m.len.count(),
+        size_bytes: m.len,
         ..Mapping::default()
     }));
     map.add_cubin("provoke", &image, Some(kind.kernel()), Some(kernel.address().raw()), &mut |_| None)?;
@@ -252,7 +251,7 @@ fn launch(kind: Kind, device: &Device, kernel: &Kernel) -> Result<(), Error> {
 /// The first address after the mapping at `va` that has nothing near it.
 fn behind(device: &Device, va: u64) -> u64 {
     let mut map: Vec<(u64, u64)> =
-        device.memory_map().iter().map(|m| (m.va.raw(), m.va.raw() + m.len.count())).collect();
+        device.memory_map().iter().map(|m| (m.va.raw(), m.va.raw() + m.len)).collect();
     map.sort_unstable();
     // A driver may map in pages of 2 MiB.
     const PAGE: u64 = 2 << 20;

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use nvgpu_sys::{Note, Notes, Witness};
 
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::error::Error;
 use crate::error::report::SmRecord;
 use crate::info::Info;
@@ -90,7 +90,7 @@ pub(crate) trait Backend: Send + Sync {
     fn note(&self, _: &Note<'_>) {}
 
     /// Bytes of memory that can be allocated now, as far as the driver says; else all there are.
-    fn free_memory(&self) -> Result<Bytes, Error> {
+    fn free_memory(&self) -> Result<u64, Error> {
         Ok(self.info().memory)
     }
 
@@ -149,8 +149,8 @@ pub(crate) enum MemoryKind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryRequest {
     /// Length, a multiple of the layout's granule.
-    pub len: Bytes,
-    /// Its purpose.
+    pub len: u64,
+    /// What it is for.
     pub kind: MemoryKind,
     /// GPU address of the mapping.
     pub va: GpuVa,

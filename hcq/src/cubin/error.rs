@@ -36,6 +36,14 @@ pub enum CubinError {
         /// The SM of the device.
         device: u32,
     },
+    /// Of several images none is for the GPU.
+    #[error("no image runs on the device, an sm_{device}: there are {}", versions(images))]
+    NoneFits {
+        /// What the device is.
+        device: u32,
+        /// What the images are for.
+        images: Vec<u32>,
+    },
     /// Something ends before its length says.
     #[error("{what} ends past the end of its container")]
     Truncated {
@@ -102,4 +110,9 @@ pub enum CubinError {
         /// The absent part.
         what: &'static str,
     },
+}
+
+fn versions(images: &[u32]) -> String {
+    let versions: Vec<String> = images.iter().map(|sm| format!("sm_{sm}")).collect();
+    if versions.is_empty() { "none".to_owned() } else { versions.join(", ") }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nvgpu_sys::{Linux, Sys};
 
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::backend::kernel_log::{KernelLog, Kmsg};
 use crate::backend::nvgpu::Nvgpu;
 use crate::backend::nvgpu::settings::Settings;
@@ -21,6 +21,7 @@ use crate::objects::program::Program;
 use crate::objects::shared::Shared;
 use crate::options::{DeviceOptions, Selector};
 use crate::profile::{CommandMemory, Preemption};
+use crate::program::images::Images;
 use crate::program::scratch;
 use crate::queue::Queue;
 use crate::queue::graph::GraphBuilder;
@@ -210,11 +211,11 @@ impl Device {
     ///
     /// # Errors
     /// The driver's errors.
-    pub fn free_memory(&self) -> Result<Bytes, Error> {
+    pub fn free_memory(&self) -> Result<u64, Error> {
         self.shared.core.here()?;
         let core = &self.shared.core;
-        let free = core.backend().free_memory()?.count().saturating_add(core.memory().kept().count());
-        Ok(Bytes::new(free.min(core.info().memory.count())))
+        let free = core.backend().free_memory()?.saturating_add(core.memory().kept());
+        Ok(free.min(core.info().memory))
     }
 
     /// Gives the memory of freed buffers back that the device keeps for later ones
@@ -234,8 +235,8 @@ impl Device {
     /// Memory for stacks is allocated when a launch needs more than there is, and stays until the device
     /// goes. Kernels with growing stacks therefore take a sum of such figures, unless
     /// [`reserve_stacks`](Self::reserve_stacks) came first.
-    pub fn stack_memory(&self, stack: u32) -> Bytes {
-        Bytes::new(scratch::bytes(&self.shared.core, scratch::per_thread(stack)))
+    pub fn stack_memory(&self, stack: u32) -> u64 {
+        scratch::bytes(&self.shared.core, scratch::per_thread(stack))
     }
 
     /// Allocates the memory for stacks of `stack` bytes per thread now, so that no launch of a kernel with
@@ -284,12 +285,14 @@ impl Device {
         Ok(Buffer::new(&self.shared, piece))
     }
 
-    /// Loads a cubin.
+    /// Loads a cubin: the one that is given, or of several ([`images!`](crate::images)) the one that runs on
+    /// this device.
     ///
     /// # Errors
-    /// [`Error::Cubin`] says what is wrong with it; those of allocating its memory.
-    pub fn load(&self, cubin: &[u8]) -> Result<Program, Error> {
-        Program::load(&self.shared, cubin)
+    /// [`Error::Cubin`] says what is wrong with it, or that none is for this device; those of allocating its
+    /// memory.
+    pub fn load<'a>(&self, images: impl Into<Images<'a>>) -> Result<Program, Error> {
+        Program::load(&self.shared, images.into())
     }
 
     /// Opens a queue for launches and copies.

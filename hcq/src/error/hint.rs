@@ -64,7 +64,7 @@ impl Error {
                 Some("`nvdiag bringup` writes such a file; unset HCQ_PROFILE for the defaults")
             }
             Self::UnknownSelector { .. } => Some("set HCQ_DEVICE, or the option --device, to one of these"),
-            Self::Cubin(CubinError::WrongSm { .. }) => {
+            Self::Cubin(CubinError::WrongSm { .. } | CubinError::NoneFits { .. }) => {
                 Some("compile it for the device: nvcc -cubin -arch=sm_NN, with the number of `nvdiag info`")
             }
             Self::BlockShape { .. } => Some("launch blocks of that shape, or compile without .reqntid"),
@@ -83,6 +83,9 @@ impl Error {
             Self::NotALaunch { .. } => Some("only launches have arguments; record a copy anew to change it"),
             Self::Overlap { .. } => Some("copy through a second buffer, or in pieces that do not overlap"),
             Self::Arguments { .. } => Some("pass every parameter, in order, with its own width"),
+            Self::NoArgument { .. } | Self::ArgumentWidth { .. } => {
+                Some("count the arguments from 0, as the launch was given them, and replace each by its like")
+            }
             _ => None,
         }
     }

@@ -106,12 +106,12 @@ pub enum Error {
         expected: &'static str,
     },
     /// A CPU mapping could not be made.
-    #[error("cannot map {len} of {what} into the process")]
+    #[error("cannot map {} of {what} into the process", Bytes(*len))]
     Mmap {
         /// The object to map.
         what: &'static str,
-        /// Its length.
-        len: Bytes,
+        /// How many bytes of it.
+        len: u64,
         /// The kernel's reason.
         #[source]
         errno: Errno,
@@ -150,47 +150,48 @@ pub enum Error {
         sm: u32,
     },
     /// Memory is used up, or there is less in all than was asked for.
-    #[error("cannot allocate {len} for a {what}{}", room(free, total))]
+    #[error("cannot allocate {} for a {what}{}", Bytes(*len), room(*free, *total))]
     OutOfMemory {
         /// Its purpose: "buffer", "program", "command ring", ...
         what: &'static str,
-        /// The length that the driver was asked for: for small objects that of the memory they share.
-        len: Bytes,
-        /// Memory left when the call failed, where the driver says.
-        free: Option<Bytes>,
-        /// All memory of that kind, where the driver says.
-        total: Option<Bytes>,
+        /// The bytes that the driver was asked for: for small objects that of the memory they share.
+        len: u64,
+        /// The bytes that could be allocated when the call failed, where the driver says.
+        free: Option<u64>,
+        /// All bytes of that kind, where the driver says.
+        total: Option<u64>,
         /// The call that failed.
         source: Box<Self>,
     },
     /// No free range of addresses is long enough.
-    #[error("no {len} of GPU addresses left")]
+    #[error("no {} of GPU addresses left", Bytes(*len))]
     OutOfAddresses {
-        /// The length asked for.
-        len: Bytes,
+        /// The length asked for, in bytes.
+        len: u64,
     },
     /// A mapping would overlap a window the hardware claims for itself.
-    #[error("{len} at {va} overlaps the {window} window")]
+    #[error("{} at {va} overlaps the {window} window", Bytes(*len))]
     InWindow {
         /// The address asked for.
         va: GpuVa,
-        /// The length asked for.
-        len: Bytes,
-        /// The window.
+        /// The length asked for, in bytes.
+        len: u64,
+        /// Which window.
         window: &'static str,
     },
     /// A fixed address range is not free, not aligned or outside the address space.
     #[error(
-        "{len} at {va} cannot be reserved: the range must be free, page-aligned and inside the address space"
+        "{} at {va} cannot be reserved: the range must be free, page-aligned and inside the address space",
+        Bytes(*len)
     )]
     AddressTaken {
         /// The address asked for.
         va: GpuVa,
-        /// The length asked for.
-        len: Bytes,
+        /// The length asked for, in bytes.
+        len: u64,
     },
     /// A length or offset does not fit the object it is used on.
-    #[error("{what}: {len} bytes at offset {offset} do not fit {size}")]
+    #[error("{what}: {len} bytes at offset {offset} do not fit {}", Bytes(*size))]
     OutOfBounds {
         /// The object.
         what: &'static str,
@@ -198,8 +199,8 @@ pub enum Error {
         offset: u64,
         /// Bytes asked for.
         len: u64,
-        /// Size of the object.
-        size: Bytes,
+        /// Size of the object in bytes.
+        size: u64,
     },
     /// The CPU cannot reach memory it was to read or write.
     #[error("the memory at {va} has no CPU mapping")]
@@ -271,6 +272,30 @@ pub enum Error {
         /// Bytes the arguments occupy.
         given: u32,
     },
+    /// A patch names arguments that the launch does not have.
+    #[error("the launch of {kernel} has {count} arguments, a patch names {given} from number {index} on")]
+    NoArgument {
+        /// The kernel.
+        kernel: String,
+        /// Number of the first argument to replace, counted from 0.
+        index: usize,
+        /// How many were to be replaced.
+        given: usize,
+        /// How many the launch has.
+        count: usize,
+    },
+    /// A patch would replace an argument by one of another width.
+    #[error("argument {index} of {kernel} has {expected} bytes, one of {given} was given")]
+    ArgumentWidth {
+        /// The kernel.
+        kernel: String,
+        /// Number of the argument, counted from 0.
+        index: usize,
+        /// Its width in bytes.
+        expected: usize,
+        /// The width that was given.
+        given: usize,
+    },
     /// An argument was given an alignment that none can have.
     #[error("an argument cannot be aligned to {align} bytes: alignments are powers of two up to {limit}")]
     Alignment {
@@ -302,14 +327,14 @@ pub enum Error {
         operation: &'static str,
     },
     /// One submission needs more memory than its ring has.
-    #[error("{what} needs {len}, its ring holds {capacity}")]
+    #[error("{what} needs {}, its ring holds {}", Bytes(*len), Bytes(*capacity))]
     RingTooSmall {
         /// The object.
         what: &'static str,
-        /// The length it needs.
-        len: Bytes,
-        /// The length of the ring.
-        capacity: Bytes,
+        /// The bytes that it needs.
+        len: u64,
+        /// The bytes that there are.
+        capacity: u64,
     },
     /// The node is of another kind than the call is about.
     #[error("node {node} of graph {graph} is not a launch")]
@@ -429,19 +454,19 @@ fn said(explanation: &[String]) -> String {
     explanation.iter().map(|words| format!("; {words}")).collect()
 }
 
-/// The memory there is, in words.
-fn room(free: &Option<Bytes>, total: &Option<Bytes>) -> String {
+/// How much memory there is.
+fn room(free: Option<u64>, total: Option<u64>) -> String {
     match (free, total) {
-        (Some(free), Some(total)) => format!(": {} of {} are free", round(*free), round(*total)),
-        (None, Some(total)) => format!(": the device has {}", round(*total)),
+        (Some(free), Some(total)) => format!(": {} of {} are free", round(free), round(total)),
+        (None, Some(total)) => format!(": the device has {}", round(total)),
         _ => String::new(),
     }
 }
 
 /// In MiB, unless there is less.
-fn round(bytes: Bytes) -> Bytes {
+fn round(bytes: u64) -> Bytes {
     const MIB: u64 = 1 << 20;
-    Bytes::new(if bytes.count() < MIB { bytes.count() } else { bytes.count() / MIB * MIB })
+    Bytes(if bytes < MIB { bytes } else { bytes / MIB * MIB })
 }
 
 fn shape([x, y, z]: &[u32; 3]) -> String {

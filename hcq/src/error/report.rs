@@ -126,9 +126,9 @@ impl fmt::Display for FaultKind {
 pub struct Neighbour {
     /// Start of the mapping.
     pub va: GpuVa,
-    /// Its length.
-    pub len: Bytes,
-    /// The kind of object: "buffer", "program", ...
+    /// Its length in bytes.
+    pub len: u64,
+    /// What it is: "buffer", "program", ...
     pub what: &'static str,
     /// Bytes from the mapping's end (positive) or its start (negative) to the address; 0 if it contains it.
     pub distance: i64,
@@ -230,7 +230,7 @@ impl fmt::Display for FaultReport {
                 1.. => format!("{distance} past the end of"),
                 _ => format!("{distance} before"),
             };
-            write!(f, " ({place} the {} of {} at {})", n.what, n.len, n.va)?;
+            write!(f, " ({place} the {} of {} at {})", n.what, Bytes(n.len), n.va)?;
         }
         if let Some(kernel) = &self.kernel {
             write!(f, ", in kernel {kernel}")?;
@@ -281,7 +281,7 @@ mod tests {
             instruction: Some("LDG.E R2, [R2.64]".into()),
             nearest: Some(Neighbour {
                 va: GpuVa::inside(0x10_0000_2000),
-                len: Bytes::new(4096),
+                len: 4096,
                 what: "buffer",
                 distance: 1,
             }),

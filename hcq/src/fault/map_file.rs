@@ -46,7 +46,7 @@ fn document(core: &Core, programs: &Registry) -> String {
     });
     text.push_str("],\"mappings\":[");
     list(&mut text, core.memory().mappings(), |text, m| {
-        let (va, size) = (m.va.raw(), m.len.count());
+        let (va, size) = (m.va.raw(), m.len);
         let _ = write!(text, "{{\"what\":\"{}\",\"va\":\"{va:#x}\",\"size_bytes\":{size}}}", m.what);
     });
     text.push_str("],\"modules\":[");

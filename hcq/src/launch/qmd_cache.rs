@@ -208,7 +208,7 @@ fn check(info: &Info, launch: &Launch<'_>) -> Result<(), Error> {
         return Err(Error::BlockShape { kernel: name(), required, given: config.block });
     }
     let shared = u64::from(kernel.static_shared()) + u64::from(config.dynamic_shared);
-    limit("shared memory per block in bytes", shared, info.max_shared_per_block.count())?;
+    limit("shared memory per block in bytes", shared, info.max_shared_per_block)?;
     let (expected, given) = (kernel.param_bytes(), parameters.len() as u32);
     if expected != given {
         return Err(Error::Arguments { kernel: name(), expected, given });

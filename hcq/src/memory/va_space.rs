@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::backend::Layout;
 use crate::error::Error;
 use crate::memory::range_set::RangeSet;
@@ -30,9 +30,9 @@ pub(crate) struct Place {
     /// First address of the mapping.
     pub va: GpuVa,
     /// Length of the mapping, in whole granules.
-    pub len: Bytes,
-    /// The range taken: the mapping, and after it a guard that stays unmapped, so that running past the end
-    /// of a buffer faults instead of reaching the next one.
+    pub len: u64,
+    /// What was taken: the mapping, and after it a guard that stays unmapped, so that running past the end of
+    /// a buffer faults instead of reaching the next one.
     range: Range<u64>,
 }
 
@@ -74,26 +74,26 @@ impl VaSpace {
     }
 
     /// `len` rounded up to whole granules.
-    fn rounded(&self, len: Bytes) -> Result<u64, Error> {
-        len.count().checked_next_multiple_of(self.granule).ok_or(Error::OutOfAddresses { len })
+    fn rounded(&self, len: u64) -> Result<u64, Error> {
+        len.checked_next_multiple_of(self.granule).ok_or(Error::OutOfAddresses { len })
     }
 
     /// Takes a free range for `len` bytes, aligned to the granule, or to 2 MiB from 8 MiB on.
-    pub fn alloc(&mut self, len: Bytes, reach: Reach) -> Result<Place, Error> {
+    pub fn alloc(&mut self, len: u64, reach: Reach) -> Result<Place, Error> {
         let out = Error::OutOfAddresses { len };
         let need = self.rounded(len)?;
         let Some(guarded) = need.checked_add(self.guard) else { return Err(out) };
         let align = if need >= LARGE { self.granule.max(LARGE_ALIGN) } else { self.granule };
         let high = if reach == Reach::Any { self.high.take(guarded, align) } else { None };
         let at = high.or_else(|| self.low.take(guarded, align)).ok_or(out)?;
-        Ok(Place { va: GpuVa::inside(at), len: Bytes::new(need), range: at..at + guarded })
+        Ok(Place { va: GpuVa::inside(at), len: need, range: at..at + guarded })
     }
 
     /// Takes the range at `va`, without a guard after it.
-    pub fn alloc_at(&mut self, va: GpuVa, len: Bytes) -> Result<Place, Error> {
+    pub fn alloc_at(&mut self, va: GpuVa, len: u64) -> Result<Place, Error> {
         let taken = || Error::AddressTaken { va, len };
         let need = self.rounded(len)?;
-        let end = va.checked_add(Bytes::new(need)).ok_or_else(taken)?;
+        let end = va.checked_add(need).ok_or_else(taken)?;
         let range = va.raw()..end.raw();
         if let Some((window, _)) =
             self.windows.iter().find(|(_, w)| range.start < w.end && w.start < range.end)
@@ -105,7 +105,7 @@ impl VaSpace {
         {
             return Err(taken());
         }
-        Ok(Place { va, len: Bytes::new(need), range })
+        Ok(Place { va, len: need, range })
     }
 
     /// Returns a range that [`alloc`](Self::alloc) or [`alloc_at`](Self::alloc_at) gave.
@@ -147,12 +147,12 @@ mod tests {
                     let place = live.swap_remove(len as usize % live.len());
                     space.free(place);
                 }
-                let Ok(place) = space.alloc(Bytes::new(len), Reach::Any) else { continue };
-                let (start, end) = (place.va.raw(), place.va.raw() + place.len.count());
-                prop_assert!(place.len.count() >= len);
+                let Ok(place) = space.alloc(len, Reach::Any) else { continue };
+                let (start, end) = (place.va.raw(), place.va.raw() + place.len);
+                prop_assert!(place.len >= len);
                 prop_assert!(layout.reserved.iter().all(|w| end <= w.start || w.end <= start));
                 prop_assert!(live.iter().all(|l| {
-                    let (from, to) = (l.va.raw(), l.va.raw() + l.len.count());
+                    let (from, to) = (l.va.raw(), l.va.raw() + l.len);
                     end < from || to < start
                 }), "neighbours keep a gap");
                 prop_assert!(len < LARGE || start % LARGE_ALIGN == 0);
@@ -165,21 +165,21 @@ mod tests {
     fn a_fixed_address_in_a_window_is_refused_by_name() {
         let mut space = VaSpace::new(&layout(), true);
         let va = GpuVa::inside(0xfe_0020_0000);
-        let error = space.alloc_at(va, Bytes::new(4096)).unwrap_err();
+        let error = space.alloc_at(va, 4096).unwrap_err();
         assert!(matches!(error, Error::InWindow { window: "shared memory", .. }), "{error}");
         let mut open = VaSpace::new(&layout(), false);
-        assert!(open.alloc_at(va, Bytes::new(4096)).is_ok());
-        assert!(matches!(open.alloc_at(va, Bytes::new(4096)), Err(Error::AddressTaken { .. })));
+        assert!(open.alloc_at(va, 4096).is_ok());
+        assert!(matches!(open.alloc_at(va, 4096), Err(Error::AddressTaken { .. })));
     }
 
     #[test]
     fn low_objects_stay_low_and_data_goes_high() {
         let layout = Layout { high: 0x100_0000_0000..0x200_0000_0000, ..layout() };
         let mut space = VaSpace::new(&layout, true);
-        assert!(space.alloc(Bytes::new(1), Reach::Low).unwrap().va.raw() < 1 << 40);
-        let data = space.alloc(Bytes::new(1), Reach::Any).unwrap();
+        assert!(space.alloc(1, Reach::Low).unwrap().va.raw() < 1 << 40);
+        let data = space.alloc(1, Reach::Any).unwrap();
         assert!(data.va.raw() >= 1 << 40);
         space.free(data.clone());
-        assert_eq!(space.alloc(Bytes::new(1), Reach::Any).unwrap(), data, "addresses are recycled");
+        assert_eq!(space.alloc(1, Reach::Any).unwrap(), data, "addresses are recycled");
     }
 }

@@ -1,6 +1,7 @@
 //! The arguments of a launch.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::Error;
@@ -10,17 +11,16 @@ use crate::objects::shared::Shared;
 /// Largest alignment of an argument: parameters occupy 4 KiB at most.
 const MAX_ALIGN: usize = 4096;
 
-/// Bytes of an address.
-pub(crate) const ADDRESS: u64 = 8;
-
 /// The arguments of a launch, laid out as the compiler lays out parameters: each at its natural alignment.
 ///
 /// Holds the buffers it names, so that they live as long as it does.
 #[derive(Clone, Default)]
 pub struct Args {
     bytes: Vec<u8>,
-    /// Buffers, and where in the bytes their addresses are.
-    buffers: Vec<(u64, Buffer)>,
+    /// Where in the bytes each argument is.
+    places: Vec<Range<usize>>,
+    /// Buffers, and which arguments their addresses are.
+    buffers: Vec<(usize, Buffer)>,
     /// The first alignment that is none.
     misaligned: Option<usize>,
 }
@@ -49,11 +49,8 @@ impl Args {
     /// promise.
     #[must_use]
     pub fn buffer_at(mut self, buffer: &Buffer, byte_offset: u64) -> Self {
-        let args = self.u64(buffer.va().raw().wrapping_add(byte_offset));
-        let at = args.bytes.len() as u64 - ADDRESS;
-        self = args;
-        self.buffers.push((at, buffer.clone()));
-        self
+        self.buffers.push((self.places.len(), buffer.clone()));
+        self.u64(buffer.va().raw().wrapping_add(byte_offset))
     }
 
     /// A 32-bit unsigned integer.
@@ -89,7 +86,9 @@ impl Args {
         } else {
             self.misaligned.get_or_insert(align);
         }
+        let at = self.bytes.len();
         self.bytes.extend_from_slice(value);
+        self.places.push(at..self.bytes.len());
         self
     }
 
@@ -103,9 +102,14 @@ impl Args {
         self.buffers.iter().map(|(_, buffer)| buffer)
     }
 
-    /// The buffers named so far, each with the offset of its address.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = (u64, &Buffer)> {
-        self.buffers.iter().map(|(at, buffer)| (*at, buffer))
+    /// Where in the parameter block each argument is.
+    pub(crate) fn places(&self) -> &[Range<usize>] {
+        &self.places
+    }
+
+    /// The buffers named so far, each with the number of the argument that is its address.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (usize, &Buffer)> {
+        self.buffers.iter().map(|(index, buffer)| (*index, buffer))
     }
 
     /// Refuses arguments that no kernel of the device can take.
@@ -129,6 +133,7 @@ mod tests {
         assert_eq!(args.as_bytes()[16..20], 1.0f32.to_le_bytes());
         assert_eq!(args.as_bytes()[24..28], [7, 7, 7, 0]);
         assert_eq!(args.as_bytes()[28], 9);
+        assert_eq!(args.places(), [0..4, 8..16, 16..20, 20..24, 24..27, 28..32]);
     }
 
     #[test]

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nvgpu_sys::Note;
+use zerocopy::IntoBytes;
 
 use crate::address::{Bytes, GpuVa};
 use crate::backend::MemoryKind;
 use crate::error::Error;
 use crate::memory::manager::Piece;
+use crate::memory::plain::Plain;
 use crate::memory::range_lock::{Access, RangeLock};
 use crate::objects::shared::Shared;
 use crate::submission::limbo::Keep;
@@ -52,7 +54,7 @@ pub struct Buffer(Arc<Inner>);
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} at {})", Bytes::new(self.len()), self.va())
+        write!(f, "Buffer({} at {})", Bytes(self.len()), self.va())
     }
 }
 
@@ -116,7 +118,7 @@ impl Buffer {
     /// Refuses a range that is not inside the buffer.
     pub(crate) fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
         if offset.checked_add(len).is_none_or(|end| end > self.len()) {
-            let size = Bytes::new(self.len());
+            let size = self.len();
             return Err(Error::OutOfBounds { what: "buffer", offset, len, size });
         }
         Ok(())
@@ -170,5 +172,44 @@ impl Buffer {
         self.wait(offset, data.len() as u64)?;
         let _whole = self.0.access.take(offset, data.len() as u64, Access::Read);
         self.0.shared.download(&self.0.memory, offset, data)
+    }
+
+    /// Writes numbers from `offset` bytes in on, as [`write`](Self::write) writes bytes. Literals need their
+    /// type: `[1.0_f32; 8]`.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_slice<T: Plain>(&self, offset: u64, values: &[T]) -> Result<(), Error> {
+        self.write(offset, values.as_bytes())
+    }
+
+    /// Fills `values` from `offset` bytes in on, as [`read`](Self::read) reads bytes.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_slice<T: Plain>(&self, offset: u64, values: &mut [T]) -> Result<(), Error> {
+        self.read(offset, values.as_mut_bytes())
+    }
+
+    /// Reads `count` numbers from `offset` bytes in on, as [`read`](Self::read) reads bytes.
+    ///
+    /// ```
+    /// # use hcq::{Device, Selector};
+    /// # let device = Device::open(Selector::Sim)?;
+    /// let buffer = device.alloc(16)?;
+    /// buffer.write_slice(0, &[1.0_f32, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(buffer.read_vec::<f32>(8, 2)?, [3.0, 4.0]);
+    /// # Ok::<(), hcq::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_vec<T: Plain>(&self, offset: u64, count: usize) -> Result<Vec<T>, Error> {
+        // Refused before it is allocated.
+        let len = count.saturating_mul(size_of::<T>());
+        self.check(offset, len as u64)?;
+        let mut values = vec![T::new_zeroed(); count];
+        self.read_slice(offset, &mut values)?;
+        Ok(values)
     }
 }

@@ -2,6 +2,7 @@
 //! need.
 
 pub(crate) mod image;
+pub(crate) mod images;
 pub(crate) mod kernel;
 pub(crate) mod loader;
 pub(crate) mod occupancy;

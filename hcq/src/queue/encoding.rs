@@ -33,6 +33,8 @@ pub(crate) struct LaunchNode {
     pub template: usize,
     /// Its number among the launches: where its parameters are.
     pub number: usize,
+    /// Where its arguments are among its parameters.
+    pub places: Vec<Range<usize>>,
     /// It is a copy, and follows earlier copies.
     pub copies: bool,
 }

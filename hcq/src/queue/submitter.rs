@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::backend::{Engine, MemoryKind};
 use crate::error::Error;
 use crate::launch::qmd_cache::{ALIGN, Encoded};
@@ -167,11 +167,11 @@ impl Submitter {
             if let Some(offset) = ring.alloc(len, ALIGN, *completed) {
                 return Ok(offset);
             }
-            let (what, capacity) = ("a launch", Bytes::new(ring.capacity()));
+            let (what, capacity) = ("a launch", ring.capacity());
             match ring.oldest() {
                 Some(oldest) => self.channel.wait(oldest)?,
                 None if self.recorder.words().is_empty() => {
-                    return Err(Error::RingTooSmall { what, len: Bytes::new(len), capacity });
+                    return Err(Error::RingTooSmall { what, len, capacity });
                 }
                 None => drop(self.submit(&[])?),
             }

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::backend::{ChannelRequest, Engine, MemoryKind};
 use crate::core::Core;
 use crate::error::Error;
@@ -175,8 +175,8 @@ impl Channel {
             }
             let oldest = self.ring.oldest().ok_or(Error::RingTooSmall {
                 what: "a submission",
-                len: Bytes::new(len),
-                capacity: Bytes::new(self.ring.capacity()),
+                len,
+                capacity: self.ring.capacity(),
             })?;
             self.wait(oldest)?;
         }
@@ -193,8 +193,8 @@ impl Channel {
             }
             let oldest = self.fifo.slots().oldest().ok_or(Error::RingTooSmall {
                 what: "a submission's entries",
-                len: Bytes::new(8 * u64::from(count)),
-                capacity: Bytes::new(8 * u64::from(ENTRIES)),
+                len: 8 * u64::from(count),
+                capacity: 8 * u64::from(ENTRIES),
             })?;
             self.wait(oldest)?;
         }

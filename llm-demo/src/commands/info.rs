@@ -164,8 +164,8 @@ fn fits(
 ) -> anyhow::Result<Outcome> {
     let device: Device = session::device(&common.device)?;
     let about = device.info();
-    let free = device.free_memory().context("the driver does not say how much memory is free")?.count();
-    let memory = size(about.memory.count());
+    let free = device.free_memory().context("the driver does not say how much memory is free")?;
+    let memory = size(about.memory);
     writeln!(out, "device      {}: {} of {memory} are free", about.name, size(free))?;
     let most = model.config.context;
     let mut contexts: Vec<usize> =

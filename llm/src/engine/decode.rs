@@ -445,7 +445,7 @@ fn choice(model: &DeviceModel, programs: &mut Programs, wanted: Option<bool>) ->
     }
     let kernel = programs.kernel(sample::NAME, sample::NAME)?;
     let shared = u64::from(kernel.static_shared() + sample::dynamic_shared(vocab));
-    let there = shared <= info.max_shared_per_block.count();
+    let there = shared <= info.max_shared_per_block;
     there.then(|| model.state.choice(kernel)).transpose()
 }
 

@@ -10,7 +10,6 @@ use hcq::{Buffer, Queue};
 use crate::cache::BLOCK;
 use crate::engine::launch::record;
 use crate::engine::layers::LayerMemory;
-use crate::engine::matrix::read_floats;
 use crate::engine::memory::DeviceModel;
 use crate::engine::operations::Operations;
 use crate::engine::times::layers;
@@ -85,7 +84,7 @@ pub fn all_finite(values: &[f32]) -> bool {
 
 /// Whether every value of a vector in `f32` in device memory is finite.
 fn is_finite(vector: &Buffer) -> Result<bool> {
-    Ok(all_finite(&read_floats(vector, 0, vector.len() as usize / 4)?))
+    Ok(all_finite(&vector.read_vec::<f32>(0, vector.len() as usize / 4)?))
 }
 
 /// Whether logits say that nothing is wrong. A vector with NaN or infinity gives no logit that is a number,

@@ -35,7 +35,7 @@ pub struct Footprint {
 /// Bytes that the stacks of the engine's kernels take on a device, whatever the model.
 fn stacks(options: &EngineOptions, device: &Device) -> Result<u64> {
     let stack = Programs::largest_stack(device, Launched::ByEngine, &options.tuning.kernels)?;
-    Ok(device.stack_memory(stack).count())
+    Ok(device.stack_memory(stack))
 }
 
 /// Bytes of the weights. Some types take more on the device than in the file.
@@ -79,7 +79,7 @@ impl Footprint {
         let (cache, buffers) = Columns::bytes(model, options, device)?;
         let stack = Programs::largest_stack(device, launched(options), &Kernels::new())?;
         let rest = REST + model.config.layers as u64 * REST_OF_LAYER;
-        let scratch = buffers + device.stack_memory(stack).count() + rest;
+        let scratch = buffers + device.stack_memory(stack) + rest;
         Ok(Self { weights: weights(model), cache, scratch })
     }
 

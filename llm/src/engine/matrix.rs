@@ -4,7 +4,6 @@ use std::sync::{Mutex, PoisonError};
 
 use hcq::{Args, Buffer, Device};
 use rayon::prelude::*;
-use zerocopy::IntoBytes;
 
 use crate::engine::order::HeadOrder;
 use crate::error::{Error, Result};
@@ -239,14 +238,4 @@ struct Buffers {
 /// [`Error::TooLarge`].
 pub fn fits(size: usize) -> Result<u32> {
     u32::try_from(size).map_err(|_| Error::TooLarge { size })
-}
-
-/// `count` values in `f32` of `buffer` from byte `at` on.
-///
-/// # Errors
-/// The device's errors.
-pub fn read_floats(buffer: &Buffer, at: u64, count: usize) -> Result<Vec<f32>> {
-    let mut values = vec![0.0f32; count];
-    buffer.read(at, values.as_mut_bytes())?;
-    Ok(values)
 }

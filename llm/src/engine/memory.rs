@@ -233,7 +233,7 @@ impl<'a> Upload<'a, '_> {
     fn floats(&mut self, name: &str, values: &[f32], file_bytes: usize) -> Result<Buffer> {
         let buffer = self.device.alloc(4 * values.len() as u64)?;
         buffer.set_name(name);
-        buffer.write(0, &values.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>())?;
+        buffer.write_slice(0, values)?;
         (self.progress)(file_bytes as u64);
         Ok(buffer)
     }
@@ -297,6 +297,6 @@ fn rotation(device: &Device, c: &Config, windowed: bool) -> Result<Buffer> {
     let mut steps: Vec<u64> = c.rope_frequencies(windowed).into_iter().map(turns).collect();
     steps.resize(c.head_dim / 2, 0);
     let buffer = device.alloc(8 * steps.len() as u64)?;
-    buffer.write(0, &steps.iter().flat_map(|s| s.to_le_bytes()).collect::<Vec<_>>())?;
+    buffer.write_slice(0, &steps)?;
     Ok(buffer)
 }

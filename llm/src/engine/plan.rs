@@ -35,9 +35,7 @@ impl StepPlan {
     /// The device's errors.
     pub fn reset(&self) -> Result<()> {
         let at = 4 * u64::from(FIRST_PHASE_AT);
-        let mut first = [0; 4];
-        self.sync.read(at, &mut first)?;
-        let next = u32::from_le_bytes(first).wrapping_add(PHASES_PER_STEP);
-        Ok(self.sync.write(at, &next.to_le_bytes())?)
+        let first = self.sync.read_vec::<u32>(at, 1)?[0];
+        Ok(self.sync.write_slice(at, &[first.wrapping_add(PHASES_PER_STEP)])?)
     }
 }

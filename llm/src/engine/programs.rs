@@ -98,7 +98,7 @@ impl Programs {
     pub fn kernel(&mut self, module: &'static str, name: &str) -> Result<Kernel> {
         if let Some((name, cubin)) = self.others.get_key_value(name) {
             if !self.loaded_others.contains_key(name) {
-                self.loaded_others.insert(name.clone(), self.device.load(cubin)?);
+                self.loaded_others.insert(name.clone(), self.device.load(&**cubin)?);
             }
             return Ok(self.loaded_others[name].kernel(name)?);
         }

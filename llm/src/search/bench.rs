@@ -244,8 +244,7 @@ pub(super) fn numbers(count: usize) -> impl Iterator<Item = f32> {
 
 /// Writes `count` of [`numbers`] to the start of `buffer`.
 pub(super) fn fill(buffer: &Buffer, count: usize) -> Result<()> {
-    let bytes: Vec<u8> = numbers(count).flat_map(f32::to_le_bytes).collect();
-    Ok(buffer.write(0, &bytes)?)
+    Ok(buffer.write_slice(0, &numbers(count).collect::<Vec<_>>())?)
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use ga10b_llm::kernels::committed::cubin;
 use ga10b_llm::kernels::format::Format;
 use ga10b_llm::kernels::pack::pack;
 use ga10b_llm::kernels::rotation::turns;
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use hcq::{Args, Buffer, Device, LaunchConfig};
+use hcq::{Args, Buffer, Device, LaunchConfig, Plain};
 use proptest::prelude::*;
 
 fn device() -> &'static Device {
@@ -28,22 +29,22 @@ pub fn launch(module: &str, kernel: &str, config: LaunchConfig, args: &Args) {
     queue.submit().unwrap().wait(Duration::from_secs(300)).unwrap();
 }
 
-pub fn upload(bytes: &[u8]) -> Buffer {
-    let buffer = device().alloc(bytes.len().max(4) as u64).unwrap();
-    buffer.write(0, bytes).unwrap();
+pub fn upload<T: Plain>(values: &[T]) -> Buffer {
+    let buffer = device().alloc(size_of_val(values).max(4) as u64).unwrap();
+    buffer.write_slice(0, values).unwrap();
     buffer
 }
 
 pub fn floats(values: &[f32]) -> Buffer {
-    upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
+    upload(values)
 }
 
 pub fn halves(values: &[f16]) -> Buffer {
-    upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
+    upload::<u16>(values.reinterpret_cast())
 }
 
 pub fn words(values: &[u32]) -> Buffer {
-    upload(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
+    upload(values)
 }
 
 /// Rotation of each of `half_dim` pairs per position, in radians.
@@ -53,7 +54,7 @@ pub fn frequencies(half_dim: usize) -> Vec<f64> {
 
 /// Rotations on the device, in the form that kernels take.
 pub fn steps(frequencies: &[f64]) -> Buffer {
-    upload(&frequencies.iter().flat_map(|f| turns(*f).to_le_bytes()).collect::<Vec<_>>())
+    upload(&frequencies.iter().map(|f| turns(*f)).collect::<Vec<_>>())
 }
 
 /// A pair rotated by `angle`.
@@ -64,15 +65,12 @@ pub fn turned(pair: &[f32], angle: f64) -> [f64; 2] {
 }
 
 pub fn read(buffer: &Buffer, count: usize) -> Vec<f32> {
-    let mut bytes = vec![0; 4 * count];
-    buffer.read(0, &mut bytes).unwrap();
-    bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+    buffer.read_vec(0, count).unwrap()
 }
 
 pub fn read_halves(buffer: &Buffer, count: usize) -> Vec<f32> {
-    let mut bytes = vec![0; 2 * count];
-    buffer.read(0, &mut bytes).unwrap();
-    bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect()
+    let halves = buffer.read_vec(0, count).unwrap();
+    halves.into_iter().map(|bits| f16::from_bits(bits).to_f32()).collect()
 }
 
 /// Numbers that depend on the seed alone.

@@ -6,7 +6,7 @@ pub mod table;
 
 use std::time::{Duration, Instant};
 
-use crate::kernels::{arch, bench_cubin, cubin, early_cubin};
+use crate::kernels::{BENCH, SUITE, arch, early_cubin};
 use anyhow::{Context, Result};
 use hcq::{Args, BackendKind, Buffer, Device, Kernel, LaunchConfig, Program};
 
@@ -44,9 +44,8 @@ impl Bench {
     /// # Errors
     /// Those of loading them.
     pub fn new(device: Device) -> Result<Self> {
-        let arch = arch(&device)?;
-        let program = device.load(bench_cubin(arch)).context("loading the kernels")?;
-        let fill = device.load(cubin(arch))?.kernel("fill")?;
+        let program = device.load(BENCH).context("loading the kernels")?;
+        let fill = device.load(SUITE)?.kernel("fill")?;
         Ok(Self { device, program, fill, figures: Vec::new() })
     }
 

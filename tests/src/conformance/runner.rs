@@ -10,7 +10,7 @@ use hcq::{Args, Device, DeviceOptions, NodeId, Program, Queue, Selector};
 use sass::Arch;
 
 use crate::conformance::case::{Arg, Case, Link};
-use crate::harness::{DEADLINE, bytes, words};
+use crate::harness::{DEADLINE, words};
 
 /// A device with the modules that cases have asked for so far.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Runner {
         let mut buffers = Vec::new();
         for content in &case.buffers {
             let buffer = self.device.alloc(4 * content.len() as u64)?;
-            buffer.write(0, &bytes(content))?;
+            buffer.write_slice(0, &content)?;
             buffers.push(buffer);
         }
         let args = |launch: &[Arg]| {

@@ -30,7 +30,7 @@ pub(super) fn launches(plan: &Plan) -> Result<String> {
         want = want.wrapping_mul(3).wrapping_add(k);
         if k % 1000 == 999 || k + 1 == plan.launches {
             point.wait(DEADLINE)?;
-            ensure!(words(&data, 1)? == [want], "after {} launches", k + 1);
+            ensure!(data.read_vec::<u32>(0, 1)? == [want], "after {} launches", k + 1);
         }
     }
     Ok(format!("{} launches", plan.launches))
@@ -75,7 +75,10 @@ pub(super) fn churn(device: &Device, fill: &Kernel, mut rng: StdRng, until: Inst
             queue = device.queue()?;
         }
         point.wait(DEADLINE)?;
-        ensure!(words(&to, count as usize)?.into_iter().eq(value..value + count), "round {rounds}");
+        ensure!(
+            to.read_vec::<u32>(0, count as usize)?.into_iter().eq(value..value + count),
+            "round {rounds}"
+        );
         kept.push(to);
         if kept.len() > 32 {
             kept.swap_remove(rng.random_range(0..kept.len()));
@@ -109,7 +112,7 @@ pub(super) fn queues(plan: &Plan) -> Result<String> {
         let mut queue = device.queue()?;
         fill_words(&mut queue, &fill, &data, 1, value)?;
         queue.submit()?.wait(DEADLINE)?;
-        ensure!(words(&data, 1)? == [value], "queue {value}");
+        ensure!(data.read_vec::<u32>(0, 1)? == [value], "queue {value}");
     }
     Ok(format!("{} queues", plan.queues))
 }

@@ -157,7 +157,7 @@ pub fn extent(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     if rig.platform == Platform::Desktop {
         let device = rig.device()?;
         notes.fact("SMs", device.info().sm_count);
-        notes.fact("memory", device.info().memory);
+        notes.fact("memory", size(device.info().memory));
         return Ok(());
     }
     let nodes = Nodes::open(&rig.sys)?;

@@ -12,10 +12,9 @@ use nvgpu_sys::{IoctlError, NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT};
 use super::kernel::{LIMIT, fill};
 use super::submission::{Client, WITHOUT};
 use crate::bringup::client::{Channel, Nodes, release, unless_lacking};
-use crate::bringup::kernels::arch;
 use crate::bringup::outcome::Notes;
 use crate::bringup::rig::{Platform, Rig};
-use crate::provoke::{Kind, cubin};
+use crate::provoke::{IMAGES, Kind};
 
 /// How long the driver may take to report a fault.
 const REPORT: Duration = Duration::from_secs(10);
@@ -146,8 +145,7 @@ fn provoke(rig: &Rig<'_>, kind: Kind) -> anyhow::Result<Box<FaultReport>> {
 }
 
 fn launch(device: &Device, kind: Kind) -> Result<(), Error> {
-    let arch = arch(device).map_err(|_| Error::UnsupportedSm { sm: device.info().sm_number() })?;
-    let kernel = device.load(cubin(arch))?.kernel(kind.kernel())?;
+    let kernel = device.load(IMAGES)?.kernel(kind.kernel())?;
     let (buffer, out) = (device.alloc(4096)?, device.alloc(4096)?);
     let args = match kind {
         Kind::Misaligned => Args::new().u64(buffer.va().raw() + 4).buffer(&out),

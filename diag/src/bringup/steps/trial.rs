@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use hcq::{Args, Device, LaunchConfig, Preemption, Profile, Queue};
 
 use super::coherency::{LINE, POLLS, take_turn};
-use crate::bringup::kernels::{Kernels, words};
+use crate::bringup::kernels::Kernels;
 use crate::bringup::rig::Rig;
 use crate::bringup::settings::{Cell, Failure, Stage};
 
@@ -76,7 +76,7 @@ fn steps(device: &Device, queue: &mut Queue, count: u32) -> anyhow::Result<()> {
         expected = expected.wrapping_mul(MUL).wrapping_add(add);
     }
     queue.submit()?.wait(LIMIT)?;
-    for (thread, word) in words(&data, threads as usize)?.into_iter().enumerate() {
+    for (thread, word) in data.read_vec::<u32>(0, threads as usize)?.into_iter().enumerate() {
         ensure!(word == expected, "thread {thread} stored {word:#x} instead of {expected:#x}");
     }
     Ok(())
@@ -121,7 +121,7 @@ fn preempted(device: &Device, queue: &mut Queue, open: &Open<'_>) -> anyhow::Res
     let ended = end.wait(LIMIT);
     launched?;
     if second.is_err() && ended.is_ok() {
-        let seen = words(&out, 1)?[0];
+        let seen = out.read_vec::<u32>(0, 1)?[0];
         ensure!(
             seen == ROUNDS,
             "another context's launch ended no sooner than the kernel that waited for the CPU, after {:.1} s: it was \
@@ -131,7 +131,7 @@ fn preempted(device: &Device, queue: &mut Queue, open: &Open<'_>) -> anyhow::Res
     }
     second?;
     ended?;
-    let found = words(&out, 2)?;
+    let found = out.read_vec::<u32>(0, 2)?;
     ensure!(found == [ROUNDS, 0], "the preempted kernel saw {} of {ROUNDS} rounds", found[0]);
     Ok(took)
 }

@@ -35,7 +35,7 @@ unsafe impl Sync for CpuMapping {}
 
 impl fmt::Debug for CpuMapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CpuMapping({} at {:p})", Bytes::new(self.len as u64), self.base)
+        write!(f, "CpuMapping({} at {:p})", Bytes(self.len as u64), self.base)
     }
 }
 
@@ -58,7 +58,7 @@ impl CpuMapping {
         what: &'static str,
         flags: MapFlags,
     ) -> Result<Self, Error> {
-        let failed = |errno| Error::Mmap { what, len: Bytes::new(len as u64), errno: Errno::of(errno) };
+        let failed = |errno| Error::Mmap { what, len: len as u64, errno: Errno::of(errno) };
         let nonzero = NonZeroUsize::new(len).ok_or(failed(nix::errno::Errno::EINVAL))?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: the memory is reached through raw copies and atomics only.
@@ -107,7 +107,7 @@ impl Mapped {
     pub fn new(space: &Space, request: &MemoryRequest, attributes: Attributes) -> Result<Self, Error> {
         let Space { sys, nvmap, address_space, .. } = space;
         let Attributes { caching, keep, populate } = attributes;
-        let len = request.len.count();
+        let len = request.len;
         let buffer = nvmap::allocate(sys, nvmap, len, caching)?;
         let size = usize::try_from(len).unwrap_or(usize::MAX);
         let flags = if populate { MapFlags::MAP_POPULATE } else { MapFlags::empty() };

@@ -19,7 +19,6 @@ use super::{
     Backend, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind, MemoryRequest, RawChannel,
     RawFault,
 };
-use crate::address::Bytes;
 use crate::error::Error;
 use crate::info::{BackendKind, GpuCache, Info};
 use crate::sync::lock;
@@ -42,7 +41,7 @@ use space::Space;
 /// `l2_flush` and `l2_invalidate` of `NVGPU_GPU_IOCTL_FLUSH_L2`: dirty lines go to memory, then all lines go.
 const FLUSH_AND_INVALIDATE: u8 = 1 | 1 << 1;
 /// From this length on, all pages of a buffer are mapped at once.
-const POPULATED: Bytes = Bytes::new(2 << 20);
+const POPULATED: u64 = 2 << 20;
 /// Channels that the driver puts into one group.
 const CHANNELS: usize = 128;
 /// Bytes of the doorbell page.
@@ -204,7 +203,7 @@ impl Backend for Nvgpu {
         self.space.sys.note(self.space.address_space.as_fd(), note);
     }
 
-    fn free_memory(&self) -> Result<Bytes, Error> {
+    fn free_memory(&self) -> Result<u64, Error> {
         nvmap::memory(&self.space.nvmap).map(|memory| memory.free)
     }
 
@@ -224,7 +223,6 @@ impl Backend for Nvgpu {
 pub(crate) mod tests {
     use nv_hw::class;
 
-    use crate::address::Bytes;
     use crate::info::{BackendKind, Classes, Info};
 
     /// A description of an Orin's GPU.
@@ -236,13 +234,13 @@ pub(crate) mod tests {
             sm_count: 16,
             tpc_count: 8,
             max_warps_per_sm: 48,
-            max_shared_per_block: Bytes::new(163 << 10),
+            max_shared_per_block: 163 << 10,
             classes: Classes {
                 compute: class::AMPERE_COMPUTE_B,
                 copy: class::AMPERE_DMA_COPY_B,
                 channel: class::AMPERE_CHANNEL_GPFIFO_B,
             },
-            memory: Bytes::new(64 << 30),
+            memory: 64 << 30,
             unified_memory: true,
             driver_version: String::new(),
             max_clock_hz: None,

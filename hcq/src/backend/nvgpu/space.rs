@@ -19,7 +19,7 @@ use super::group::{Group, Member};
 use super::handle::Handle;
 use super::nvmap::{self, PAGE};
 use super::settings::Settings;
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::backend::Layout;
 use crate::error::{Error, with_causes};
 use crate::info::{BackendKind, Classes, Info};
@@ -195,7 +195,7 @@ fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<(Info, C
         sm_count: sms.num_vsms,
         tpc_count: gpu.num_gpc.saturating_mul(gpu.num_tpc_per_gpc),
         max_warps_per_sm: target.max_warps(),
-        max_shared_per_block: Bytes::new(u64::from(target.max_shared_bytes() - qmd::RESERVED_SHARED_BYTES)),
+        max_shared_per_block: u64::from(target.max_shared_bytes() - qmd::RESERVED_SHARED_BYTES),
         classes,
         memory,
         unified_memory: gpu.on_board_video_memory_size == 0,

@@ -19,7 +19,7 @@ use super::{
     Backend, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind, MemoryRequest, MmuError,
     RawChannel, RawFault,
 };
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::error::Error;
 use crate::info::Info;
 use crate::sync::lock;
@@ -149,7 +149,7 @@ impl Backend for Rm {
             MemoryKind::Command => (Placement::Video, true),
             MemoryKind::Signal | MemoryKind::Shared => (Placement::System, true),
         };
-        let len = request.len.count();
+        let len = request.len;
         let mut allocation = Allocation::new(&self.space, placement, len)?;
         if visible {
             allocation.map_cpu(&self.space, placement, len, "GPU memory")?;
@@ -160,7 +160,7 @@ impl Backend for Rm {
         Ok(Memory { id: MemoryId(id), cpu })
     }
 
-    fn free_memory(&self) -> Result<Bytes, Error> {
+    fn free_memory(&self) -> Result<u64, Error> {
         gpu::free_memory(self.space.subdevice())
     }
 

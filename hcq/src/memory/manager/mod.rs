@@ -43,9 +43,9 @@ const GUARD: u64 = 1 << 20;
 pub struct Mapping {
     /// First address.
     pub va: GpuVa,
-    /// Length asked for.
-    pub len: Bytes,
-    /// The kind of object: "buffer", "program", "command ring", ...
+    /// Length asked for, in bytes.
+    pub len: u64,
+    /// What it is: "buffer", "program", "command ring", ...
     pub what: &'static str,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Piece {
 
 impl fmt::Debug for Piece {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Piece({} at {})", Bytes::new(self.len), self.va)
+        write!(f, "Piece({} at {})", Bytes(self.len), self.va)
     }
 }
 
@@ -122,7 +122,7 @@ impl Piece {
 
     fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
-            return Err(Error::OutOfBounds { what: "memory", offset, len, size: Bytes::new(self.len) });
+            return Err(Error::OutOfBounds { what: "memory", offset, len, size: self.len });
         }
         Ok(())
     }
@@ -253,12 +253,12 @@ fn reach(kind: MemoryKind) -> Reach {
 
 impl MemoryManager {
     /// Nothing allocated yet. Keeps at most `keep` bytes of what is freed.
-    pub fn new(backend: Arc<dyn Backend>, reserve_windows: bool, keep: Bytes) -> Arc<Self> {
+    pub fn new(backend: Arc<dyn Backend>, reserve_windows: bool, keep: u64) -> Arc<Self> {
         let (notes, va) = (backend.notes(), VaSpace::new(backend.layout(), reserve_windows));
         let va = if notes == Notes::Checked { va.with_guard(GUARD) } else { va };
         let (chunks, mappings, quarantine) = (BTreeMap::new(), BTreeMap::new(), Quarantine::default());
         // What is kept stays mapped: a kernel that uses freed memory would not be noticed.
-        let kept = Kept::new(if notes == Notes::Checked { 0 } else { keep.count() });
+        let kept = Kept::new(if notes == Notes::Checked { 0 } else { keep });
         let state = Mutex::new(State { va, chunks, mappings, quarantine, kept });
         Arc::new(Self { backend, process: Process::current(), notes, state })
     }
@@ -286,7 +286,7 @@ impl MemoryManager {
         let place = take(&mut state.va);
         let waiting = if place.is_err() { state.quarantine.take_all() } else { Vec::new() };
         drop(state);
-        if place.is_ok() || (waiting.is_empty() && self.kept() == Bytes::new(0)) {
+        if place.is_ok() || (waiting.is_empty() && self.kept() == 0) {
             return place;
         }
         self.recycle_all(waiting)?;
@@ -295,8 +295,8 @@ impl MemoryManager {
     }
 
     /// Freed memory that is kept for the next allocation of its size.
-    pub fn kept(&self) -> Bytes {
-        Bytes::new(self.state().kept.bytes())
+    pub fn kept(&self) -> u64 {
+        self.state().kept.bytes()
     }
 
     /// Gives the memory that is kept back to the driver.
@@ -333,7 +333,7 @@ impl MemoryManager {
         if let Some((memory, place)) = kept {
             return Ok(self.own(memory, place, len, kind, what));
         }
-        let place = self.place(|va| va.alloc(Bytes::new(len), reach(kind)));
+        let place = self.place(|va| va.alloc(len, reach(kind)));
         let piece = place.and_then(|place| self.map(place, len, kind, what));
         piece.map_err(|error| self.explain(error, len, kind, what))
     }
@@ -343,16 +343,16 @@ impl MemoryManager {
         if len == 0 {
             return Err(Error::EmptyBuffer);
         }
-        let place = self.place(|free| free.alloc_at(va, Bytes::new(len)))?;
+        let place = self.place(|free| free.alloc_at(va, len))?;
         let kind = MemoryKind::Device;
         self.map(place, len, kind, what).map_err(|error| self.explain(error, len, kind, what))
     }
 
     /// Takes addresses without memory.
     pub fn reserve(self: &Arc<Self>, len: u64, what: &'static str) -> Result<Reservation, Error> {
-        let place = self.place(|va| va.alloc(Bytes::new(len), Reach::Low))?;
+        let place = self.place(|va| va.alloc(len, Reach::Low))?;
         let mut state = self.state();
-        state.mappings.insert(place.va.raw(), Mapping { va: place.va, len: Bytes::new(len), what });
+        state.mappings.insert(place.va.raw(), Mapping { va: place.va, len, what });
         Ok(Reservation { place, manager: self.clone() })
     }
 
@@ -360,7 +360,7 @@ impl MemoryManager {
     fn allocate(&self, place: &Place, kind: MemoryKind) -> Result<Memory, Error> {
         let request = MemoryRequest { len: place.len, kind, va: place.va };
         let memory = self.backend.allocate(&request).or_else(|error| {
-            if !error.is_shortage() || self.kept() == Bytes::new(0) {
+            if !error.is_shortage() || self.kept() == 0 {
                 return Err(error);
             }
             self.give_back_kept()?;
@@ -371,7 +371,7 @@ impl MemoryManager {
 
     /// The error for a shortage of memory, with the sizes that are left; other errors as they are.
     fn explain(&self, error: Error, len: u64, kind: MemoryKind, what: &'static str) -> Error {
-        let (info, len) = (self.backend.info(), Bytes::new(len));
+        let (info, len) = (self.backend.info(), len);
         let known = info.unified_memory || !matches!(kind, MemoryKind::Signal | MemoryKind::Shared);
         let total = known.then_some(info.memory);
         // There may be memory where there are no addresses.
@@ -404,7 +404,7 @@ impl MemoryManager {
         what: &'static str,
     ) -> Piece {
         let va = place.va;
-        self.state().mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
+        self.state().mappings.insert(va.raw(), Mapping { va, len, what });
         self.note(|| piece_note::note(va, len, what));
         Piece { va, len, kind, cpu: memory.cpu, home: Home::Own(memory, place), manager: self.clone() }
     }
@@ -423,13 +423,13 @@ impl MemoryManager {
                 // SAFETY: `offset` is inside the chunk's mapping.
                 let cpu = chunk.memory.cpu.map(|base| unsafe { base.add(offset as usize) });
                 let home = Home::Chunk(chunk.place.va.raw());
-                mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
+                mappings.insert(va.raw(), Mapping { va, len, what });
                 drop(state);
                 self.note(|| piece_note::note(va, len, what));
                 return Ok(Piece { va, len, kind, cpu, home, manager: self.clone() });
             }
             drop(state);
-            let place = self.place(|va| va.alloc(Bytes::new(CHUNK), reach(kind)))?;
+            let place = self.place(|va| va.alloc(CHUNK, reach(kind)))?;
             let memory = self.allocate(&place, kind)?;
             let chunk = Chunk { memory, kind, free: RangeSet::new(0..CHUNK), place };
             self.state().chunks.insert(chunk.place.va.raw(), chunk);
@@ -446,7 +446,7 @@ impl MemoryManager {
                 (Freed::Place(place.clone()), 0)
             }
             Home::Own(memory, place) => {
-                let (memory, len) = ((*memory, place.clone()), place.len.count());
+                let (memory, len) = ((*memory, place.clone()), place.len);
                 let gone = self.state().kept.put(piece.kind, len, memory);
                 return self.give_back(gone);
             }

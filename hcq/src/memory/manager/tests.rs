@@ -7,7 +7,7 @@ use crate::backend::tests::Books;
 
 fn memory(full_at: usize) -> (Arc<Books>, Arc<MemoryManager>) {
     let books = Books::new(full_at);
-    (books.clone(), MemoryManager::new(books, true, Bytes::new(0)))
+    (books.clone(), MemoryManager::new(books, true, 0))
 }
 
 #[derive(Clone, Debug)]
@@ -119,16 +119,16 @@ fn the_neighbours_of_an_address_are_found() {
 #[test]
 fn freed_memory_is_used_again_by_what_fits_it_and_given_back_when_there_is_no_other() {
     let books = Books::new(3);
-    let memory = MemoryManager::new(books.clone(), true, Bytes::new(16 << 20));
+    let memory = MemoryManager::new(books.clone(), true, 16 << 20);
     let alloc = |len: u64| memory.alloc(len, MemoryKind::Device, "test");
     let first = alloc(4 << 20).unwrap();
     let va = first.va();
     drop(first);
-    assert_eq!((books.mapped().len(), memory.kept()), (1, Bytes::new(4 << 20)));
+    assert_eq!((books.mapped().len(), memory.kept()), (1, 4 << 20));
     assert!(memory.mappings().is_empty(), "what is kept is no piece");
 
     let second = alloc((4 << 20) - 5000).unwrap();
-    assert_eq!((second.va(), memory.kept()), (va, Bytes::new(0)));
+    assert_eq!((second.va(), memory.kept()), (va, 0));
     second.write((4 << 20) - 5001, &[1]).unwrap();
     assert!(second.write((4 << 20) - 5000, &[1]).is_err());
     let other = alloc(1 << 20).unwrap();
@@ -138,14 +138,14 @@ fn freed_memory_is_used_again_by_what_fits_it_and_given_back_when_there_is_no_ot
     assert_ne!(host.va(), va, "of another kind");
     // The third mapping that the books have room for is the one that is kept.
     let third = alloc(8 << 20).unwrap();
-    assert_eq!((memory.kept(), books.mapped().len()), (Bytes::new(0), 3));
+    assert_eq!((memory.kept(), books.mapped().len()), (0, 3));
     assert!(alloc(8 << 20).is_err());
 
     // Too large to be kept.
     drop((other, host, third));
     let large = alloc(17 << 20).unwrap();
     drop(large);
-    assert!(memory.kept() <= Bytes::new(16 << 20));
+    assert!(memory.kept() <= 16 << 20);
     memory.give_back_kept().unwrap();
     assert!(books.mapped().is_empty());
 }

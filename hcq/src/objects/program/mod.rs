@@ -9,22 +9,13 @@ use crate::error::Error;
 use crate::launch::constant_bank::BankLayout;
 use crate::objects::shared::Shared;
 use crate::program::image::Image;
+use crate::program::images::{Images, runs_on};
 use crate::program::kernel::Kernel;
 use crate::program::loader::Cubin;
 
 pub(crate) mod note;
 #[cfg(test)]
 mod tests;
-
-/// The SM version of Tegra's GPUs, which NVIDIA's binary compatibility of desktop GPUs does not include.
-const TEGRA: u32 = 87;
-
-/// Code runs on its own SM version and on later ones of the same major version; code for desktop GPUs does
-/// not run on Tegra's, nor the other way round ("Binary Compatibility", CUDA C++ Programming Guide).
-fn runs_on(code: u32, device: u32) -> bool {
-    let same_family = (code == TEGRA) == (device == TEGRA);
-    code / 10 == device / 10 && code % 10 <= device % 10 && same_family
-}
 
 /// A loaded cubin. Cloning is cheap; the memory goes back when the last clone, the last [`Kernel`] and the
 /// last submission that runs one are gone.
@@ -40,10 +31,14 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    pub(crate) fn load(shared: &Shared, bytes: &[u8]) -> Result<Self, Error> {
+    pub(crate) fn load(shared: &Shared, images: Images<'_>) -> Result<Self, Error> {
         shared.core.alive()?;
-        let cubin = Cubin::parse(bytes, |sm| BankLayout::of_sm(sm).map(|l| l.parameters))?;
         let device = shared.core.info().sm_number();
+        let bytes = match images.all() {
+            [one] => one,
+            _ => images.for_sm(device)?,
+        };
+        let cubin = Cubin::parse(bytes, |sm| BankLayout::of_sm(sm).map(|l| l.parameters))?;
         if !runs_on(cubin.sm, device) {
             return Err(CubinError::WrongSm { code: cubin.sm, device }.into());
         }

@@ -265,7 +265,7 @@ fn now() -> u64 {
 }
 
 fn free(device: &Device) -> Option<u64> {
-    device.free_memory().ok().map(|free| free.count())
+    device.free_memory().ok()
 }
 
 /// Bytes that `device` has less than it had.

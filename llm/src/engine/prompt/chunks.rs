@@ -195,8 +195,7 @@ impl Chunks {
         let mut words = vec![fits(place.position)?, fits(tokens.len())?, fits(place.table)?];
         words.resize(TOKENS_AT as usize, 0);
         words.extend(tokens);
-        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        self.activations.chunk.write(0, &bytes)?;
+        self.activations.chunk.write_slice(0, &words)?;
         Ok(size(tokens.len()))
     }
 }

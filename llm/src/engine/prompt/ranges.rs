@@ -11,7 +11,7 @@ use hcq::{Buffer, Queue};
 
 use crate::engine::launch::{Launch, record};
 use crate::engine::layers::{LayerMemory, Target};
-use crate::engine::matrix::{fits, read_floats};
+use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
 use crate::error::Result;
 use crate::model::architecture::Activation;
@@ -74,7 +74,7 @@ pub fn factors(
             }
         }
         if !last {
-            let squares = read_floats(squares, 4 * (i * rows) as u64, rows)?;
+            let squares = squares.read_vec::<f32>(4 * (i * rows) as u64, rows)?;
             let Some(factors) = of_layer(c, &squares, &Added::of(layer)?) else { return Ok(None) };
             all.push(factors);
         }
@@ -144,7 +144,7 @@ fn of_layer(c: &Config, squares: &[f32], added: &Added) -> Option<LayerFactors> 
 
 /// The largest magnitude in a buffer of numbers in single precision.
 fn magnitude(buffer: &Buffer) -> Result<f64> {
-    let values = read_floats(buffer, 0, buffer.len() as usize / 4)?;
+    let values = buffer.read_vec::<f32>(0, buffer.len() as usize / 4)?;
     Ok(values.into_iter().map(f32::abs).fold(0.0, largest))
 }
 

@@ -26,7 +26,7 @@ use rm_sys::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Rm;
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::backend::kernel_log::NoLog;
 use crate::backend::{Backend, ChannelRequest, Engine, MemoryKind, MemoryRequest};
 use crate::error::Error;
@@ -423,7 +423,7 @@ unsafe impl Sys for FakeRm {
 }
 
 fn memory(kind: MemoryKind, va: u64) -> MemoryRequest {
-    MemoryRequest { len: Bytes::new(2 << 20), kind, va: GpuVa::inside(va) }
+    MemoryRequest { len: 2 << 20, kind, va: GpuVa::inside(va) }
 }
 
 fn channel(engine: Engine, va: u64) -> ChannelRequest {
