@@ -19,7 +19,7 @@ pub enum Encoding {
     Sm9x,
 }
 
-/// What the limits of an SM follow from.
+/// Properties of an SM from which its limits follow.
 struct Row {
     sm: u32,
     encoding: Encoding,
