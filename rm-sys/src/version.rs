@@ -138,7 +138,7 @@ pub enum VersionError {
     /// The text is not a version.
     #[error("{text:?} is not a driver version such as 580.159.04")]
     Malformed {
-        /// What was found, at most 64 characters of it.
+        /// The text found, at most 64 characters of it.
         text: String,
     },
     /// The branch's struct layouts are not known.
