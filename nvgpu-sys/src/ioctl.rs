@@ -27,7 +27,7 @@ pub struct IoctlError {
     pub name: &'static str,
     /// The request number.
     pub request: u32,
-    /// What the driver answered.
+    /// The driver's answer.
     #[source]
     pub errno: Errno,
 }

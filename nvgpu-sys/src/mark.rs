@@ -26,7 +26,7 @@ pub struct TraceMark {
     pub name: u64,
     /// Its length.
     pub name_len: u64,
-    /// What the call answered, errnos as negative numbers; offset of an `mmap` before it.
+    /// Result of the call, errnos as negative numbers; offset of an `mmap` before it.
     pub result: i64,
 }
 

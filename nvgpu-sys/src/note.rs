@@ -6,7 +6,7 @@
 //! the requests of an allocator. [`Sys::notes`](crate::Sys::notes) says whether anything takes them: a real
 //! device does not, and a program that asks once pays nothing for it.
 
-/// What a device does with notes.
+/// How a device treats notes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Notes {
     /// Nothing: the program need not make any.
@@ -19,7 +19,7 @@ pub enum Notes {
     Checked,
 }
 
-/// What a piece of memory is.
+/// Purpose of a piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum PieceKind {
@@ -37,7 +37,7 @@ pub enum PieceKind {
     Constants = 5,
     /// Variables of a program.
     Variables = 6,
-    /// What backs the local memory of threads.
+    /// Backing of the local memory of threads.
     Local = 7,
     /// Where copies between CPU and GPU pass through.
     Staging = 8,
@@ -88,8 +88,8 @@ impl PieceKind {
     }
 }
 
-/// What the loads and stores of kernels may do to a piece. Copy engines, semaphores and constant banks reach
-/// memory in other ways, which this does not concern.
+/// Loads and stores that kernels may do to a piece. Copy engines, semaphores and constant banks reach memory
+/// in other ways, which this does not concern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum KernelAccess {
@@ -116,11 +116,11 @@ pub struct PieceNote<'a> {
     pub va: u64,
     /// Length in bytes, exact: what follows belongs to no piece.
     pub bytes: u64,
-    /// What it is.
+    /// Purpose of the memory.
     pub kind: PieceKind,
     /// Its name; may be empty.
     pub name: &'a str,
-    /// What kernels may do with it.
+    /// Accesses allowed to kernels.
     pub access: KernelAccess,
 }
 

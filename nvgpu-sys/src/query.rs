@@ -31,7 +31,7 @@ unsafe fn answered<T: Default + FromBytes + IntoBytes, A: Ioctl>(
     }
 }
 
-/// What the GPU is, from a control node (`NVGPU_GPU_IOCTL_GET_CHARACTERISTICS`).
+/// Returns the GPU's characteristics from a control node (`NVGPU_GPU_IOCTL_GET_CHARACTERISTICS`).
 ///
 /// # Errors
 /// Those of the driver; `EFAULT` when it copied less than the whole struct.

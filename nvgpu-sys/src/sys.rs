@@ -124,7 +124,7 @@ pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
     /// The errno of `close(2)`; the descriptor is gone even then.
     fn close(&self, fd: OwnedFd) -> Result<(), Errno>;
 
-    /// What becomes of [`note`](Self::note)s. It does not change: a program asks once.
+    /// Returns how [`note`](Self::note)s are treated. It does not change: a program asks once.
     fn notes(&self) -> Notes {
         Notes::Ignored
     }
@@ -133,8 +133,8 @@ pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
     /// that means nothing is dropped.
     fn note(&self, _address_space: BorrowedFd<'_>, _note: &Note<'_>) {}
 
-    /// Who wants to know how the program uses the memory that it shares with the GPU; nobody, unless an
-    /// implementation checks it.
+    /// Observer of CPU accesses to the memory shared with the GPU; `None`, unless an implementation checks
+    /// them.
     fn witness(&self) -> Option<&dyn Witness> {
         None
     }

@@ -1,4 +1,4 @@
-//! What a model of the GPU cannot see of the program that uses it.
+//! Reports of the program's memory use, which a model of the GPU cannot see by itself.
 
 /// Takes note of what the program does with memory that it shares with the GPU, to find what nothing orders.
 /// A real kernel is no witness, and a program need not report anything.
