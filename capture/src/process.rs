@@ -54,7 +54,7 @@ pub(crate) struct Process {
     limits: Limits,
     release: Option<Release>,
     maps: Maps,
-    /// What the next mapping of a descriptor shows.
+    /// Buffer and offset that the next mapping of a descriptor shows.
     awaited: HashMap<i32, (Buffer, u64)>,
     /// Open files by descriptors, of which several may name one.
     files: HashMap<i32, u64>,

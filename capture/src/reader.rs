@@ -88,7 +88,7 @@ impl Reader {
         }
     }
 
-    /// What an entry leads to.
+    /// Reads the segment of pushbuffer that an entry names.
     fn segment(
         &mut self,
         word: u64,

@@ -31,7 +31,7 @@ pub struct Channel {
     pub number: u32,
     /// Class of the channel, e.g. 0xc76f.
     pub class: u32,
-    /// What the driver knows it by: the work-submit token of nvgpu, the handle of a desktop driver's object.
+    /// The driver's number for it: nvgpu's work-submit token, or the handle of a desktop driver's object.
     pub handle: u32,
     /// Entries of its ring; 0 where entries are handed to the driver.
     pub ring_entries: u32,
@@ -48,7 +48,7 @@ pub struct Entry {
     pub content: Content,
 }
 
-/// What was read of memory.
+/// Result of reading memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Content {
     /// There is nothing to read.

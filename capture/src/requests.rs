@@ -1,4 +1,4 @@
-//! What requests of the drivers say about memory and channels, once they have succeeded.
+//! Changes of memory and channels by requests of the drivers that have succeeded.
 
 use nv_hw::class::{self, Kind};
 use nvgpu_sys::{
@@ -20,7 +20,7 @@ use zerocopy::FromBytes;
 /// Type byte of the desktop driver's escapes (`'F'`).
 const ESCAPE: u32 = 0x46;
 
-/// What a request did.
+/// Change made by a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// nvgpu: a dma-buf is mapped into the address space of the descriptor.
@@ -92,8 +92,8 @@ pub(crate) fn argument_bytes(
     }
 }
 
-/// What a request that succeeded did; `None` for one that changes nothing here, or that the driver refused in
-/// its argument. `read` reads memory that the argument points to.
+/// Returns the change made by a request that succeeded; `None` for one that changes nothing here, or that the
+/// driver refused in its argument. `read` reads memory that the argument points to.
 pub(crate) fn change(
     request: u32,
     argument: &[u8],

@@ -1,4 +1,4 @@
-//! What lies between two values of `GP_PUT`.
+//! The GPFIFO entries between two values of `GP_PUT`.
 
 /// Entries read last that are compared with the ring: if they changed, it was lapped.
 const COMPARED: usize = 8;

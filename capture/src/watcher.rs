@@ -94,8 +94,8 @@ impl Watcher {
         self.process().mapped(fd, address as u64, len as u64, offset.cast_unsigned());
     }
 
-    /// What is mapped in a range is about to be taken away or replaced. What was submitted before is read first,
-    /// and nothing reads the range afterwards.
+    /// Reads the submissions made so far, because the mappings in a range are about to be removed or
+    /// replaced. Nothing reads the range afterwards.
     pub fn unmap(&self, address: usize, len: usize) {
         let mut process = self.process();
         if process.is_mapped(address as u64, len as u64) {
@@ -105,7 +105,7 @@ impl Watcher {
     }
 
     /// Descriptor `copy` is open on what `fd` is open on: a channel lives until its last descriptor is closed.
-    /// What `copy` was before is closed.
+    /// The descriptor that `copy` was before is closed.
     pub fn duplicated(&self, fd: i32, copy: i32) {
         if fd != copy {
             self.close(copy);
