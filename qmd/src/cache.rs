@@ -22,7 +22,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What is flushed after a grid, before its releases.
+/// Caches flushed after a grid, before its releases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Membar {
     /// Nothing.

@@ -11,7 +11,7 @@ use crate::version::Version;
 pub struct CarveOuts {
     /// The least an SM must have, in KiB; `None` for the code 0.
     pub min_kib: Option<u32>,
-    /// What the launch wants, in KiB.
+    /// Size that the launch asks for, in KiB.
     pub target_kib: Option<u32>,
     /// The most an SM may have, in KiB.
     pub max_kib: Option<u32>,
@@ -130,7 +130,7 @@ impl Qmd {
         caches
     }
 
-    /// What is flushed after the grid; `None` for the undefined value 2.
+    /// Returns the caches flushed after the grid; `None` for the undefined value 2.
     #[must_use]
     pub fn membar(&self) -> Option<Membar> {
         Membar::from_number(self.get_own(layout(self.version()).membar))

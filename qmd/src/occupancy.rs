@@ -6,7 +6,7 @@
 use crate::launch::SHARED_UNIT;
 use crate::target::{RESERVED_SHARED_BYTES, Target};
 
-/// What limits the number of blocks on an SM.
+/// Resource that limits the number of blocks on an SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Limit {
@@ -45,7 +45,7 @@ pub struct Occupancy {
     pub warps_per_sm: u32,
     /// Most warps an SM holds.
     pub max_warps_per_sm: u32,
-    /// What limits it.
+    /// The limiting resource.
     pub limit: Limit,
 }
 

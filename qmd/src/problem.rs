@@ -1,4 +1,4 @@
-//! What is wrong with a QMD: the values that the scheduler rejects, and those that it accepts and never runs.
+//! Problems of a QMD: values that the scheduler rejects, and values that it accepts and never runs.
 
 use crate::constant_buffer::{CONSTANT_BUFFER_ALIGN, CONSTANT_BUFFER_MAX, CONSTANT_BUFFERS};
 use crate::error::Axis;
@@ -13,7 +13,7 @@ use crate::table::field::Field;
 use crate::target::{Target, carve_out_kib};
 use crate::version::{ALIGN, Version};
 
-/// What the hardware does about a [`Problem`].
+/// The hardware's reaction to a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// The scheduler raises an exception and the channel dies.
@@ -248,7 +248,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// What the hardware does about it.
+    /// Returns the hardware's reaction.
     ///
     /// Which check catches which value is read from the names of the checks, except for those seen in kernel
     /// logs.
@@ -292,8 +292,8 @@ impl Problem {
 }
 
 impl Qmd {
-    /// What is wrong with this QMD on the part its `SASS_VERSION` names, or, where that names none, on ga10b
-    /// (v3.0) or GH100 (v4.0). Empty for everything [`Launch`](crate::Launch) builds.
+    /// Returns the problems of this QMD on the part its `SASS_VERSION` names, or, where that names none, on
+    /// ga10b (v3.0) or GH100 (v4.0). Empty for everything [`Launch`](crate::Launch) builds.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
         let default = match self.version() {
@@ -303,9 +303,8 @@ impl Qmd {
         self.problems_on(self.target().filter(|t| t.version() == self.version()).unwrap_or(default))
     }
 
-    /// What is wrong with this QMD on `target`: everything that its bytes alone show. What depends on the
-    /// state of the channel is not checked: the memory windows, the local-memory buffer, the memory at its
-    /// addresses.
+    /// Returns the problems of this QMD on `target` that its bytes alone show. Not checked is what depends on
+    /// the state of the channel: the memory windows, the local-memory buffer, the memory at its addresses.
     #[must_use]
     pub fn problems_on(&self, target: Target) -> Vec<Problem> {
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What holds for every field and every launch.
+//! Properties of every field and every launch.
 
 use proptest::prelude::*;
 use qmd::{

@@ -1,4 +1,4 @@
-//! What the builder and the decoder share: where each launch parameter of a version sits.
+//! The interface of builder and decoder to the tables: where each launch parameter of a version sits.
 
 use crate::table::field::{Field, MAX_WORDS};
 
