@@ -19,7 +19,7 @@ pub enum Error {
     Refused {
         /// The target it was compiled for, as `sm_87`.
         target: String,
-        /// What ptxas printed.
+        /// Output of ptxas.
         message: String,
         /// The lines that the message names, numbered.
         excerpt: String,
@@ -41,7 +41,7 @@ pub enum Error {
     NotPtxas {
         /// The program.
         path: PathBuf,
-        /// What was wrong.
+        /// The mistake.
         what: String,
     },
     /// A file could not be read or written.

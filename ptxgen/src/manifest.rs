@@ -1,4 +1,4 @@
-//! What committed cubins were made of, and whether they still are.
+//! Sources of committed cubins, and whether the cubins still match them.
 
 use std::fmt::Write;
 use std::panic::resume_unwind;
@@ -55,7 +55,7 @@ pub struct Cubin {
 pub struct Named {
     /// First part of the file name.
     pub name: String,
-    /// What it holds.
+    /// The module in it.
     pub module: Module,
 }
 

@@ -1,4 +1,4 @@
-//! What the L2 cache keeps: eviction policies, loads that carry one, prefetches.
+//! Control of the L2 cache: eviction policies, loads that carry one, prefetches.
 //!
 //! Source: PTX ISA, "createpolicy", "Cache Eviction Priority Hints", "prefetch".
 

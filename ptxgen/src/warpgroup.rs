@@ -30,8 +30,7 @@ impl SharedRows {
     pub const ROW_BYTES: u32 = 128;
     /// Values of a row.
     pub const VALUES: u32 = Self::ROW_BYTES / 2;
-    /// What the address of the first row is a multiple of, in bytes: the length of eight rows, in which the
-    /// swizzle repeats.
+    /// Alignment of the first row, in bytes: the length of eight rows, in which the swizzle repeats.
     pub const ALIGNMENT: u32 = 8 * Self::ROW_BYTES;
     /// Values of each row that one product takes.
     pub const STEP: u32 = 16;
