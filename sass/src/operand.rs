@@ -28,7 +28,7 @@ pub enum Operand {
 
 /// A source with the modifiers its slot carries. `abs` applies before `neg`.
 ///
-/// What `neg` means is the operation's business: a sign for floats, two's complement for integers, a bitwise
+/// The operation decides the meaning of `neg`: a sign for floats, two's complement for integers, a bitwise
 /// not for `FLO`, `POPC` and the `.X` forms of `IADD3`, `IMAD` and `LEA`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Source {

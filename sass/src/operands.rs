@@ -68,7 +68,7 @@ pub(crate) enum Shape {
     Fixed(Place, Place, Place),
 }
 
-/// What the sources are, which decides how modifiers and immediates read.
+/// Type of the sources, which decides how modifiers and immediates read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// 32-bit integers, immediates unsigned.
@@ -175,7 +175,7 @@ impl Operands {
 }
 
 impl Place {
-    /// What the place holds, without modifiers.
+    /// Returns the operand at this place, without modifiers.
     pub(crate) fn operand(self, word: Word) -> Option<Operand> {
         let reg = |lo| Operand::Reg(word.bits(lo, 8) as u8);
         let ureg = |lo| Operand::UReg(word.bits(lo, 6) as u8);

@@ -33,7 +33,7 @@ pub struct Stop {
 /// An instruction and what follows it.
 #[derive(Debug)]
 pub(super) struct Node {
-    /// What it does; `None` if that is not known.
+    /// Its effects and timing; `None` if they are not known.
     pub step: Option<Step>,
     /// Indices of the instructions that may follow.
     pub next: Vec<usize>,

@@ -4,7 +4,7 @@ use crate::lint::step::Step;
 use crate::lint::unit::Queue;
 use crate::registers::RegisterSet;
 
-/// What goes wrong when an instruction does not wait for an earlier one.
+/// Hazard between two instructions: the consequence of a missing wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Hazard {
     /// It reads a register before the earlier one has written it.
@@ -59,7 +59,7 @@ impl Pending {
         (pending.writes || pending.reads).then_some(pending)
     }
 
-    /// What remains after the barriers of `waits` have been waited for.
+    /// Returns the accesses still pending after the barriers of `waits` have been waited for.
     pub fn wait(mut self, waits: u8) -> Option<Self> {
         self.writes &= self.written_by & waits == 0;
         self.reads &= (self.read_by | self.written_by) & waits == 0;
@@ -94,7 +94,7 @@ impl Pending {
         all.into_iter().filter(move |(_, registers)| !excluded && !registers.is_empty())
     }
 
-    /// What remains of `first` when `next` has issued, at the issue of what follows.
+    /// Returns the accesses of `first` still pending when `next` has issued, at the issue of what follows.
     pub fn advance(self, first: &Step, next: &Step) -> Option<Self> {
         let mut pending = self.wait(next.waits())?;
         // What is found at one instruction is not found again further on. Results of fixed latency end by

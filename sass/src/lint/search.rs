@@ -41,7 +41,7 @@ pub(super) fn conflicts(flow: &Flow) -> Vec<Conflict> {
     found
 }
 
-/// What is under way when each instruction issues.
+/// Returns the instructions under way when each instruction issues.
 fn before_each(flow: &Flow) -> Vec<Underway> {
     let mut before = vec![Underway::new(); flow.nodes.len()];
     let mut open: VecDeque<usize> = (0..flow.nodes.len()).collect();

@@ -8,7 +8,7 @@ use crate::opcode::Opcode;
 use crate::operand::Operand;
 use crate::registers::Register;
 
-/// What executes an instruction.
+/// Execution unit of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Unit {
     /// Integer and logic operations, comparisons, selects, moves.

@@ -1,4 +1,4 @@
-//! What a row of the tables holds.
+//! Rows of the tables.
 
 use crate::arch::{Arch, Encoding};
 use crate::opcode::Opcode;
