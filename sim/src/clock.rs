@@ -89,7 +89,7 @@ impl VirtualClock {
         Self { shared: Arc::new(shared) }
     }
 
-    /// What a warp instruction takes.
+    /// Duration of a warp instruction.
     pub fn instruction_time(&self) -> Duration {
         Duration::from_nanos(self.shared.instruction)
     }
@@ -229,7 +229,7 @@ impl Clock {
         true
     }
 
-    /// What the model does next takes this long.
+    /// Charges `time` for the model's next action.
     pub(crate) fn spend(&self, time: Duration) {
         match &self.source {
             Source::Host { .. } => std::thread::sleep(time),

@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is wrong with a mapping while others are withdrawn: `alter_usermode_mappings` (os/linux/ioctl_ctrl.c,
-/// r36.4.3) tries for the lock that `mmap` holds.
+/// Text of the violation for a mapping made while others are withdrawn: `alter_usermode_mappings`
+/// (os/linux/ioctl_ctrl.c, r36.4.3) tries for the lock that `mmap` holds.
 const LIVELOCK: &str = "the GPU is off, and the process has another mapping of the doorbell page: the driver turns the \
     GPU on, and waits to restore that mapping until this call lets go of the process's memory map, which is never; map \
     the page once in a process, or make a request that powers the GPU on first";

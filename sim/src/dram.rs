@@ -320,11 +320,11 @@ impl Dram {
 /// CPU's value.
 #[derive(Debug)]
 pub(crate) struct Stale {
-    /// What the CPU reads and writes.
+    /// Memory that the CPU reads and writes.
     cpu: Arc<Backing>,
-    /// What the GPU reads and writes.
+    /// Memory that the GPU reads and writes.
     gpu: Arc<Backing>,
-    /// What of the GPU's the CPU has been shown.
+    /// The GPU's bytes that the CPU has been shown.
     seen: HostMapping,
 }
 

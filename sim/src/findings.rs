@@ -1,4 +1,4 @@
-//! What the checks of a machine found: mistakes of kernels that the hardware does not report.
+//! Findings of a machine's checks: mistakes of kernels that the hardware does not report.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -37,7 +37,7 @@ bitflags! {
 }
 
 impl Checks {
-    /// What [`from_str`](Checks::from_str) reads.
+    /// Values that [`from_str`](Checks::from_str) reads.
     pub const EXPECTED: &str = "a list of memory, init, race, sync and order, separated by commas, or all";
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for Event {
 pub struct Finding {
     /// The check that found it.
     pub check: Checks,
-    /// What is wrong.
+    /// The mistake.
     pub text: String,
     /// Which work did it where it was noticed first, and what is missing; may be empty.
     pub detail: String,

@@ -1,5 +1,5 @@
-//! What a library that interposes the C library's functions asks of descriptors, and how it keeps the tables of
-//! them whole over a fork.
+//! Services for a library that interposes the C library's functions: properties of descriptors, and tables of
+//! them that stay whole over a fork.
 
 use crate::driver::descriptor::FileKey;
 use crate::driver::files::Object;

@@ -1,4 +1,4 @@
-//! What the program said of an address space: pieces of mappings, what was freed, kernels, names.
+//! The program's notes about an address space: pieces of mappings, freed pieces, kernels, names.
 //!
 //! A mapping in which a piece was noted is *described*: whatever lies in it outside all pieces is out of bounds.
 //! Of other mappings nothing is known, and nothing is out of bounds in them.
@@ -30,7 +30,7 @@ pub enum Relation {
 /// Where an address lies: the piece that holds it, or the nearest one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// What the piece is.
+    /// Kind of the piece.
     pub kind: PieceKind,
     /// Its name; may be empty.
     pub name: String,
@@ -88,7 +88,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// What loads and stores may do at an address.
+/// Loads and stores allowed at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permit {
     /// Nothing is known of the mapping, if there is one.
@@ -138,7 +138,7 @@ struct Table {
     kernels: BTreeMap<u64, Kernel>,
 }
 
-/// What the program said of an address space.
+/// The program's notes about an address space.
 #[derive(Debug, Default)]
 pub struct Pieces {
     table: RwLock<Table>,
@@ -289,7 +289,7 @@ impl Pieces {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// What loads and stores may do at `va`, and the addresses around it for which that is the answer.
+    /// Returns the loads and stores allowed at `va`, and the addresses around it with the same answer.
     pub(crate) fn permit(&self, va: u64) -> (Permit, Range<u64>) {
         let table = self.table();
         if let Some((start, piece)) = holder(&table.pieces, va) {

@@ -33,7 +33,7 @@ use std::thread::JoinHandle;
 
 /// Bytes of a signal mask, as the kernel has it.
 const SIGNAL_MASK: usize = 8;
-/// What the kernel reports at once of a file whose driver has no `poll` operation.
+/// Events that the kernel reports at once for a file whose driver has no `poll` operation.
 const ALWAYS_READY: i16 = libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM;
 
 /// How a descriptor becomes ready.
@@ -122,8 +122,8 @@ impl Sim {
         self.machine.has_devfreq()
     }
 
-    /// What stopped launches so far, oldest first, in more words than the driver has: error code, program
-    /// counter, block, warp, lanes, and the instruction, or why a launch cannot end.
+    /// Returns the faults that stopped launches so far, oldest first, in more words than the driver has:
+    /// error code, program counter, block, warp, lanes, and the instruction, or why a launch cannot end.
     pub fn faults(&self) -> Vec<String> {
         self.machine.violations.faults()
     }
@@ -144,7 +144,7 @@ impl Sim {
         self.machine.gpu.units.executor.findings()
     }
 
-    /// What the GPU did so far.
+    /// Returns the GPU's event counters so far.
     pub fn counters(&self) -> Counters {
         self.machine.gpu.counters()
     }
@@ -395,7 +395,7 @@ impl Sim {
         matches!(self.machine.object(fd), Ok(Some(Object::AddressSpace(_))))
     }
 
-    /// What a path names on a machine of these what-ifs, if it is one of the driver's.
+    /// Returns the driver's node or folder at a path on a machine of these what-ifs, if it is one.
     pub fn place(path: &CStr, what_if: &WhatIfs) -> Option<Place> {
         paths::place(path.to_str().ok()?, what_if)
     }

@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-/// What becomes of a trap that a program steps into.
+/// Treatment of a trap that a program steps into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Traps {
     /// It is reported, and a call that would freeze a real machine fails with `EIO`.
@@ -39,15 +39,15 @@ pub struct UnknownTraps;
 /// Something the program did that would crash, freeze or corrupt a real Orin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What the real machine would do.
+    /// The consequence on a real machine.
     pub consequence: Consequence,
     /// Which call did it, as the headers name it.
     pub call: &'static str,
-    /// What is wrong and what to do instead.
+    /// The mistake and the correct way.
     pub text: String,
 }
 
-/// What a real machine would do.
+/// Consequence on a real machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consequence {
     /// The kernel crashes or the machine freezes.
@@ -143,7 +143,7 @@ impl Violations {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
-    /// What stopped launches so far.
+    /// Returns the faults that stopped launches so far.
     pub(crate) fn faults(&self) -> Vec<String> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -66,7 +66,7 @@ const SIZES: WhatIf = WhatIf::CHARACTERISTICS_400.union(WhatIf::CHARACTERISTICS_
 /// Text before the name of a request that the driver does not know.
 const UNKNOWN_REQUEST: &str = "enotty=";
 
-/// What is other than the model has it.
+/// Facts in which the machine differs from the model's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WhatIfs {
     /// Facts.
@@ -78,7 +78,7 @@ pub struct WhatIfs {
 }
 
 impl WhatIfs {
-    /// What a text can be.
+    /// Values that a text can have.
     pub(crate) const EXPECTED: &str = "a list of doorbell-class, late-gp-get, late-unserviceable, sm-first, \
         mmu-first, cilp-refused, slow-preemption, stale-write-combined, dead-veid-0, characteristics-400, \
         characteristics-312, no-kernel-log, late-devfreq, only-power, display-driver and enotty=REQUEST with a \
@@ -149,7 +149,7 @@ impl From<WhatIf> for WhatIfs {
 #[error("{what}: expected {expected}")]
 pub struct UnknownWhatIf {
     what: String,
-    /// What it can be.
+    /// Values that it can have.
     pub(crate) expected: Cow<'static, str>,
 }
 

@@ -1,5 +1,5 @@
-//! What the `order` check does with a machine whose program reports nothing: launches in flight that change, and
-//! launches of a channel in the order of a seed.
+//! The `order` check on a machine whose program reports nothing: launches in flight that change, and launches
+//! of a channel in the order of a seed.
 
 mod machine;
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const WFI: u32 = NVGPU_COMPUTE_PREEMPTION_MODE_WFI;
 const CTA: u32 = NVGPU_COMPUTE_PREEMPTION_MODE_CTA;
 const CILP: u32 = NVGPU_COMPUTE_PREEMPTION_MODE_CILP;
-/// What the driver waits for a preemption.
+/// Time that the driver waits for a preemption.
 const PREEMPTION: Duration = Duration::from_millis(100);
 
 /// A machine in virtual time, in which an instruction takes 20 ns: some milliseconds for a turn of a kernel.

@@ -1,4 +1,4 @@
-//! What a client of the driver sees on a machine of which one fact is other than the model has it, and without.
+//! A client's view of a machine that differs from the model's default in one fact, and of one that does not.
 
 mod machine;
 

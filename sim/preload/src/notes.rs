@@ -36,7 +36,7 @@ fn invalid() -> c_int {
     answer(Err(Errno::EINVAL))
 }
 
-/// What becomes of notes: 0 nothing, 1 they name, 2 they are compared with accesses. Starts the machine.
+/// Returns how notes are treated: 0 ignored, 1 used as names, 2 compared with accesses. Starts the machine.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvgpu_sim_notes() -> c_int {
     let notes = from_program(|| start().map(|sim| sim.notes())).flatten();

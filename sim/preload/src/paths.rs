@@ -14,7 +14,7 @@ use libc::{AT_FDCWD, c_char, c_int};
 use nix::errno::Errno;
 use std::ffi::{CStr, CString};
 
-/// What a path of the program is.
+/// A resolved path of the program.
 pub(crate) enum Resolved {
     /// The machine's: the whole path, and what it names.
     Place(CString, Place),
@@ -26,8 +26,8 @@ pub(crate) enum Resolved {
     Kernel(Option<CString>),
 }
 
-/// What a path is, relative to a folder's descriptor. Where the program cannot read it, the kernel says so. With
-/// `follow`, a descriptor's link in `/proc` leads to the node that it is open on.
+/// Resolves a path relative to a folder's descriptor. Where the program cannot read it, the kernel reports
+/// that. With `follow`, a descriptor's link in `/proc` leads to the node that it is open on.
 ///
 /// # Safety
 /// `path` stays as it is during the call.
@@ -71,7 +71,7 @@ fn whole(directory: c_int, path: &[u8]) -> Option<(Vec<u8>, bool)> {
     Some((joined(&folder?), false))
 }
 
-/// What the kernel gets for a path: another one in its place, or the program's.
+/// Returns the path for the kernel: the one that replaces the program's, or the program's own.
 pub(crate) fn passed(
     other: &Option<CString>,
     directory: c_int,
@@ -84,7 +84,7 @@ fn has(path: &[u8], part: &[u8]) -> bool {
     path.windows(part.len()).any(|window| window == part)
 }
 
-/// What an absolute path names, its components taken one after the other.
+/// Resolves an absolute path component by component.
 fn walk(path: &[u8], mut is_inside: bool, follow: bool) -> Resolved {
     let mut so_far: Vec<u8> = Vec::with_capacity(path.len());
     for component in path.split(|byte| *byte == b'/').skip(1) {

@@ -70,7 +70,7 @@ fn source(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
-/// What a program of another language prints on the software device.
+/// Returns the output of a program in another language on the software device.
 fn output_of(program: &mut Command) -> String {
     let run = program.env("LD_PRELOAD", library()).output().unwrap();
     let output = String::from_utf8_lossy(&run.stdout).into_owned();

@@ -51,7 +51,7 @@ pub(crate) struct ChannelState {
 /// A channel.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    /// What the GPU sees of it.
+    /// Its instance block, as the GPU sees it.
     pub(crate) instance: Arc<Instance>,
     /// Freed when the channel is closed, even while references to it remain.
     id: Mutex<Option<Id>>,

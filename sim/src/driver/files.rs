@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// What a descriptor refers to.
+/// The object that a descriptor refers to.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
     /// `ctrl`.
@@ -101,7 +101,7 @@ impl FileTable {
         Ok((near, event))
     }
 
-    /// What a descriptor refers to.
+    /// Returns the object that a descriptor refers to.
     pub(crate) fn get(&self, key: FileKey) -> Option<Object> {
         self.files.get(&key).map(|f| f.object.clone())
     }

@@ -63,7 +63,7 @@ struct Closing {
     torn_down: Option<Unbound>,
 }
 
-/// What open files share.
+/// State shared by open files.
 #[derive(Debug, Default)]
 pub(crate) struct Driver {
     /// Open files.
@@ -104,7 +104,7 @@ impl Driver {
 /// The machine.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    /// What kind of machine.
+    /// Settings of the machine.
     pub(crate) config: SimConfig,
     /// The GPU's time.
     pub(crate) clock: Clock,
@@ -142,7 +142,7 @@ pub(crate) struct Machine {
     pub(crate) tsg_ids: Arc<IdPool>,
     /// Channels that close once the engine has left their group, or has not in time.
     closing: Mutex<Vec<Closing>>,
-    /// What runs on although its channel is closed.
+    /// Channels that are closed and still run.
     orphans: Mutex<Vec<Orphan>>,
     serial: AtomicU64,
     driver: Mutex<Driver>,
@@ -208,7 +208,7 @@ impl Machine {
         })
     }
 
-    /// What chip it is.
+    /// Returns the chip.
     pub(crate) fn chip(&self) -> Chip {
         self.gpu.units.chip
     }
@@ -218,7 +218,7 @@ impl Machine {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a preemption needs.
+    /// Returns the parts of the machine that a preemption needs.
     pub(crate) fn host(&self) -> Host<'_> {
         let Self { clock, gpu, log, channels, syncpoints, .. } = self;
         Host { clock, gpu, log, channels, syncpoints }
@@ -259,13 +259,13 @@ impl Machine {
         !driver.files.objects().any(|o| matches!(o, Object::Debug(session) if session.state().timeouts_off))
     }
 
-    /// What a descriptor refers to; `EBADF` when it is not open.
+    /// Returns the object that a descriptor refers to; `EBADF` when it is not open.
     pub(crate) fn object(&self, fd: BorrowedFd<'_>) -> Result<Option<Object>, Errno> {
         let key = FileKey::of(fd)?;
         Ok(self.driver().files.get(key))
     }
 
-    /// What the descriptor number inside an argument refers to.
+    /// Returns the object that the descriptor number inside an argument refers to.
     pub(crate) fn object_by_number(&self, fd: i32) -> Option<Object> {
         if let Some(visitor) = visitor() {
             let copy = visitor.descriptor(fd)?;
@@ -311,7 +311,7 @@ impl Machine {
         })
     }
 
-    /// What is known of the buffer of a descriptor, if it is one.
+    /// Returns the properties of a descriptor's buffer, if it is one.
     pub(crate) fn buffer_facts(&self, fd: BorrowedFd<'_>) -> Option<BufferFacts> {
         let key = FileKey::of(fd).ok()?;
         self.driver().buffers.facts(key)

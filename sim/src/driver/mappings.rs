@@ -11,7 +11,7 @@ pub(crate) struct Mapping {
     pub(crate) len: usize,
     /// Where in the buffer it starts.
     pub(crate) offset: u64,
-    /// What is mapped: it keeps its memory.
+    /// The mapped buffer; the mapping keeps its memory.
     pub(crate) buffer: Arc<DmaBuf>,
 }
 

@@ -1,5 +1,4 @@
-//! What the driver does when the GPU reports an exception: it logs, notifies the program, and kills the
-//! group.
+//! Recovery from an exception of the GPU: the driver logs, notifies the program, and kills the group.
 
 use crate::driver::channel::Channel;
 use crate::driver::late_faults::GpcFault;
@@ -19,7 +18,7 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What [`WhatIf::LATE_UNSERVICEABLE`] means: the driver prints to a serial console meanwhile.
+/// Delay of [`WhatIf::LATE_UNSERVICEABLE`]: the driver prints to a serial console meanwhile.
 const LATE_UNSERVICEABLE: Duration = Duration::from_millis(20);
 
 const SET_NOTIFIER: Site = ("nvgpu_set_err_notifier_locked", 143);
@@ -262,7 +261,7 @@ impl Lines<'_> {
         );
     }
 
-    /// What follows the fault itself. `engine` is the MMU's number of the engine: graphics from 64 on, copy
+    /// Recovers after the fault itself. `engine` is the MMU's number of the engine: graphics from 64 on, copy
     /// engines from 15 on (which are engines 2 and up), the host's units from 32 on, which belong to none.
     fn mmu_recovery(&self, tsg: u32, engine: u32, fault: &MemoryFault) {
         let engines = match engine {
@@ -459,7 +458,7 @@ impl Lines<'_> {
     }
 }
 
-/// What the driver prints for a number of the MMU.
+/// Returns the driver's text for a number of the MMU.
 fn text(texts: nv_hw::Names, number: u32) -> &'static str {
     nv_hw::name(texts, number).unwrap_or("invalid")
 }

@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_micros(20);
 const ATTEMPTS: usize = 11;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What of the machine a preemption needs.
+/// Parts of the machine that a preemption needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Host<'a> {
     pub(crate) clock: &'a Clock,

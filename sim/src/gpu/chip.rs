@@ -1,4 +1,4 @@
-//! What chip is modelled: instruction set, limits and floor plan.
+//! The modelled chip: instruction set, limits and floor plan.
 
 use sass::Arch;
 

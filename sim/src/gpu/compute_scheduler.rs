@@ -67,7 +67,7 @@ struct Ordered {
     va: u64,
     /// State of the methods when it was handed over.
     state: ComputeState,
-    /// What it is in the ledger.
+    /// Its number in the ledger.
     work: Option<WorkId>,
     /// Its parts there, if it began before what it follows had ended.
     parts: Option<Parts>,
@@ -89,7 +89,7 @@ pub(crate) struct ComputeScheduler {
     running: Vec<Active>,
     /// Descriptors to schedule after it, or beside it in free order.
     next: VecDeque<Next>,
-    /// What descriptors that count others have to follow.
+    /// Work that precedes descriptors with a dependence counter, by their addresses.
     counted: HashMap<u64, Before>,
     /// Latches that grids have arrived at, and no other has waited for since.
     latches: HashSet<u32>,
@@ -191,7 +191,7 @@ impl ComputeScheduler {
         Ok(if self.is_working() { Flow::Preempted } else { Flow::Next })
     }
 
-    /// What to do next: any of what nothing orders, in free order.
+    /// Returns the next step: any of those that nothing orders, in free order.
     fn choose(&self, context: &Context<'_>) -> Option<Step> {
         let (running, next) = (self.running.len(), self.next.len());
         let Some(choices) = context.choices else {
@@ -393,7 +393,7 @@ impl ComputeScheduler {
         Err(Exception::Sm { fault, several })
     }
 
-    /// What follows the end of a launch: releases, then dependents.
+    /// Ends a launch: releases, then dependents.
     fn end(&mut self, context: &Context<'_>, order: &Ordered, qmd: &Qmd) -> Result<Flow, Exception> {
         if context.channel.is_stopped() {
             // Stopped with its channel: what follows a kernel's end does not happen.
@@ -559,7 +559,7 @@ fn check_local_memory(context: &Context<'_>, state: &ComputeState) -> Result<(),
     Ok(())
 }
 
-/// What the scheduler counts in: not the value of the descriptor's author, but a field of its own.
+/// Name of the field that the scheduler counts in: its own, not the value of the descriptor's author.
 const COUNTER: &str = "HW_ONLY_DEPENDENCE_COUNTER";
 
 /// The scheduler's counter of a descriptor.

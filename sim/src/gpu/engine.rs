@@ -1,4 +1,4 @@
-//! Who has the graphics and compute engine: one group at a time, until the engine has saved its context.
+//! Ownership of the graphics and compute engine: one group at a time, until the engine has saved its context.
 //!
 //! A context switch is requested by the driver, by another group whose channels wait, or by a desktop beside
 //! the program ([`Session`]). When it happens depends on the group's [`Preemption`]; while it does not, the

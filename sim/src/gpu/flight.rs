@@ -12,7 +12,7 @@ const BANKS: usize = 8;
 /// Descriptors of a chain that are followed.
 const LONGEST_CHAIN: usize = 1 << 12;
 
-/// What a launch is made of.
+/// Memory that a launch consists of.
 #[derive(Debug)]
 struct Content {
     qmd: Vec<u8>,
@@ -20,7 +20,7 @@ struct Content {
     banks: Vec<(usize, u64, Vec<u8>)>,
 }
 
-/// What has changed.
+/// Changed memory of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The descriptor, at this address.

@@ -1,5 +1,5 @@
-//! What a channel's front end tells the ledger, if there is one: what its methods order, and what its engines
-//! access.
+//! Reports of a channel's front end to the ledger, if there is one: the order that its methods establish, and
+//! the accesses of its engines.
 
 use crate::gpu::memory::GpuMemory;
 use crate::gpu::semaphore::Write;

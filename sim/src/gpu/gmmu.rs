@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bits of a virtual address.
 pub(crate) const VA_BITS: u32 = 49;
-/// What one PDE0 entry (one table of leaves) covers.
+/// Bytes that one PDE0 entry (one table of leaves) covers.
 const LEAF_TABLE_SPAN: u64 = 1 << 21;
 /// Table pages taken from memory at once.
 const POOL_PAGES: usize = 16;
@@ -115,7 +115,7 @@ impl PageTables {
         Some(Self { dram: Arc::clone(dram), root, pool, generation, pieces: Pieces::default() })
     }
 
-    /// What the program said of the address space.
+    /// Returns the program's notes about the address space.
     pub(crate) fn pieces(&self) -> &Pieces {
         &self.pieces
     }

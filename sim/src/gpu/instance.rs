@@ -80,12 +80,12 @@ impl GroupEntry {
         self.has_context.load(Ordering::Acquire)
     }
 
-    /// What the context says of preemption from now on.
+    /// Sets the context's preemption mode from now on.
     pub(crate) fn set_preemption(&self, preemption: Preemption) {
         *self.preemption.lock().unwrap_or_else(PoisonError::into_inner) = preemption;
     }
 
-    /// What it says.
+    /// Returns that mode.
     pub(crate) fn preemption(&self) -> Preemption {
         *self.preemption.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,7 +155,7 @@ impl GroupEntry {
     }
 }
 
-/// What an instance block points to.
+/// Objects that an instance block points to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bindings {
     /// The ring, once set up.
@@ -231,7 +231,7 @@ impl Instance {
         self.line.get().copied()
     }
 
-    /// What it points to.
+    /// Locks the objects that it points to.
     pub(crate) fn bindings(&self) -> MutexGuard<'_, Bindings> {
         self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -262,7 +262,7 @@ impl Instance {
         self.unserviceable.store(true, Ordering::Release);
     }
 
-    /// What ran for it was stopped.
+    /// Returns whether its work was stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }

@@ -37,7 +37,7 @@ impl Entry {
     }
 }
 
-/// What a method header requests.
+/// A decoded method header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     /// Nothing.

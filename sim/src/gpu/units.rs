@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Units {
     /// Instruction set, limits, floor plan.
     pub(crate) chip: Chip,
-    /// What does not work.
+    /// Planted defects of the units.
     pub(crate) defects: Defects,
-    /// What else uses the GPU.
+    /// Other users of the GPU.
     pub(crate) session: Session,
     /// Facts that are other than the model has them.
     pub(crate) what_if: WhatIf,

@@ -62,7 +62,7 @@ impl Known {
     }
 }
 
-/// What has ended before a launch.
+/// Work that has ended before a launch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
     /// When its threads have waited, or when it begins.

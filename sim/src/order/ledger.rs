@@ -52,7 +52,7 @@ pub(crate) struct Access {
 /// Two accesses that nothing orders.
 #[derive(Clone, Debug)]
 pub(crate) struct Conflict {
-    /// What the later one does.
+    /// Description of the later one.
     pub(crate) text: &'static str,
     /// Which work, and what is missing.
     pub(crate) detail: String,
@@ -74,7 +74,7 @@ struct Entry {
     line: u32,
     number: u32,
     known: Known,
-    /// What threads of a launch do before they wait for the launch that theirs follows.
+    /// Accesses of a launch's threads before they wait for the launch that theirs follows.
     early: bool,
 }
 
@@ -85,13 +85,13 @@ struct Line {
     name: u32,
     /// Work so far.
     count: u32,
-    /// What has ended where the next method is processed.
+    /// Work that has ended where the next method is processed.
     front: Known,
-    /// What a transfer that is not pipelined follows besides: the channel's transfers.
+    /// The channel's transfers, which one that is not pipelined follows as well.
     transfers: Known,
 }
 
-/// What releases of a semaphore have published.
+/// Knowledge that releases of a semaphore have published.
 #[derive(Debug, Default)]
 struct Published {
     all: Known,
@@ -99,7 +99,7 @@ struct Published {
     latest: VecDeque<(u64, Known)>,
 }
 
-/// What the ledger holds.
+/// Content of the ledger.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     entries: Vec<Entry>,
@@ -115,7 +115,7 @@ pub(crate) struct State {
     emptied: u32,
     /// The program reports what it accesses and submits.
     reports: bool,
-    /// What the program knew at each submission: by token, up to which entry of the ring.
+    /// Knowledge of the program at each submission: by token, up to which entry of the ring.
     submitted: HashMap<u32, VecDeque<(u32, Known)>>,
     /// The program's accesses since its last submission.
     own: Option<WorkId>,
@@ -145,12 +145,12 @@ impl Ledger {
         Self { state: Mutex::new(state), findings }
     }
 
-    /// What it holds.
+    /// Locks its content.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was found.
+    /// Returns the findings.
     #[cfg(test)]
     pub(crate) fn findings(&self) -> Vec<Finding> {
         self.findings.all()
@@ -208,7 +208,7 @@ impl Ledger {
     }
 }
 
-/// What the front end of the GPU says.
+/// Reports from the front end of the GPU.
 impl State {
     /// A channel that has done nothing.
     pub(crate) fn open(&mut self, name: u32) -> u32 {
@@ -233,7 +233,7 @@ impl State {
         &mut self.lines[line as usize]
     }
 
-    /// What has ended where the channel's next method is processed.
+    /// Returns the work that has ended where the channel's next method is processed.
     pub(crate) fn front(&self, line: u32) -> Known {
         self.lines[line as usize].front.clone()
     }
@@ -248,7 +248,7 @@ impl State {
         id
     }
 
-    /// What threads of a launch do before they wait (`griddepcontrol.wait`), after what is `known`. For all
+    /// Begins the part of a launch before its threads wait (`griddepcontrol.wait`), after `known`. For all
     /// other work it is the launch's own.
     pub(crate) fn begin_early(&mut self, launch: WorkId, known: Known) -> WorkId {
         let id = WorkId(self.entries.len() as u32);
@@ -269,12 +269,12 @@ impl State {
         self.entries[launch.0 as usize].known = self.known_before(early);
     }
 
-    /// What had ended before work began.
+    /// Returns the work that had ended before this work began.
     pub(crate) fn known_before(&self, work: WorkId) -> Known {
         self.entries[work.0 as usize].known.clone()
     }
 
-    /// What a transfer that is not pipelined begins after: all transfers of the channel too.
+    /// Returns the work before a transfer that is not pipelined: all transfers of the channel too.
     pub(crate) fn known_of_transfers(&self, line: u32) -> Known {
         let own = &self.lines[line as usize];
         let mut known = own.front.clone();
@@ -362,7 +362,7 @@ impl State {
     }
 }
 
-/// What the program says.
+/// Reports from the program.
 impl State {
     /// It has read a semaphore.
     pub(crate) fn observe(&mut self, at: u64, value: u64) {

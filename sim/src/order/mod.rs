@@ -1,4 +1,4 @@
-//! What orders the work of a machine: launches, copies, and the program on the CPU.
+//! Order of a machine's work: launches, copies, and the program on the CPU.
 //!
 //! [`known::Known`] says which work has ended before another, [`shadow::Shadow`] who accessed each word of
 //! memory last, and [`ledger::Ledger`] keeps both: the GPU's front end reports to it what the methods of

@@ -1,4 +1,4 @@
-//! Who accessed each word of memory last.
+//! Last accesses to each word of memory.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ const PAGE_BYTES: u64 = 4 * PAGE;
 /// Readers since the last write that are remembered.
 const READERS: usize = 16;
 
-/// What an access orders.
+/// Strength of an access: how it orders others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strength {
     /// A load or store of a kernel, which the level-1 cache may serve.
@@ -35,13 +35,13 @@ pub(crate) struct Mark {
     pub(crate) thread: u16,
     /// Bytes of the word.
     pub(crate) bytes: u8,
-    /// What kind of access it is.
+    /// Strength of the access.
     pub(crate) strength: Strength,
     /// How often the level-1 caches had been emptied.
     pub(crate) emptied: u32,
 }
 
-/// What is known of a word.
+/// Accesses to a word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Word {
     /// The last write.
@@ -104,7 +104,7 @@ impl Page {
     }
 }
 
-/// What is known of all words, by their numbers: address / 4.
+/// Accesses to all words, by their numbers: address / 4.
 #[derive(Debug, Default)]
 pub(crate) struct Shadow {
     pages: HashMap<u64, Page>,

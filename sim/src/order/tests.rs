@@ -33,7 +33,7 @@ fn begin(state: &mut State, line: u32, work: Work) -> WorkId {
     state.begin(line, work, known)
 }
 
-/// What is missing, as the report says it.
+/// Makes an access and returns what is missing, in the report's words.
 fn access(state: &mut State, work: WorkId, writes: bool, strong: bool) -> Option<String> {
     let access = Access { reads: !writes, writes, strong, ..WEAK };
     state.access(work, &access).map(|conflict| conflict.detail)

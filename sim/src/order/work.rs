@@ -1,4 +1,4 @@
-//! What accesses memory: launches, copies, the program.
+//! Work that accesses memory: launches, copies, the program.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub(crate) struct WorkId(pub(super) u32);
 pub(crate) struct Parts {
     /// The launch: what its threads do after they have waited.
     pub(crate) launch: WorkId,
-    /// What they do before that.
+    /// Their accesses before that.
     pub(crate) early: WorkId,
     /// The wait drops what the level-1 caches hold.
     pub(crate) invalidates: bool,

@@ -16,7 +16,7 @@ pub(super) const LIMIT: usize = 64 << 10;
 /// How long one side waits for the other, in seconds.
 pub(super) const PATIENCE: i64 = 10;
 
-/// What a message is about.
+/// Kinds of messages.
 pub(super) mod kind {
     /// To the host: opens a node; the path follows.
     pub const OPEN: u32 = 1;
@@ -43,7 +43,7 @@ pub(super) struct Head {
     pub(super) number: u32,
     pub(super) address: u64,
     pub(super) len: u64,
-    /// What a call answered, negative for an errno.
+    /// Result of a call, negative for an errno.
     pub(super) result: i64,
 }
 

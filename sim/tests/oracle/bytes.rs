@@ -18,7 +18,7 @@ pub enum Field {
     NoMemory { at: usize },
     /// An address in a mapping.
     Mapped { at: usize, mapping: String, offset: u64 },
-    /// What the call makes.
+    /// The new file that the call makes.
     NewFile { at: usize },
     /// Not compared.
     Ignored { at: usize, bytes: usize },
@@ -37,7 +37,7 @@ impl Field {
         }
     }
 
-    /// What of the answer is not shown.
+    /// Returns the range of the answer that is not shown.
     fn hidden(&self) -> std::ops::Range<usize> {
         let bytes = match self {
             Self::Descriptor { .. } | Self::NewFile { .. } => 4,

@@ -1,5 +1,4 @@
-//! What the model prints about a fault is what the driver prints: the same functions, lines, texts, in the
-//! same order.
+//! The model's lines about a fault are the driver's: the same functions, lines, texts, in the same order.
 
 use crate::gunzip;
 use crate::machine::kernel::Fill;
@@ -56,7 +55,7 @@ fn shape(line: &str) -> Option<String> {
     Some(shape)
 }
 
-/// What the model printed since it started.
+/// Returns the lines that the model printed since it started.
 fn printed(machine: &Machine) -> Vec<String> {
     machine.sim.kernel_log().iter().filter_map(|line| shape(line)).collect()
 }

@@ -39,7 +39,7 @@ fn gunzip(bytes: &[u8]) -> String {
     text
 }
 
-/// What was compared.
+/// Numbers of comparisons.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     sequences: usize,

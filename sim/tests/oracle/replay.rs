@@ -88,7 +88,7 @@ fn crashes(sim: &Sim) -> usize {
     sim.violations().iter().filter(|v| fatal.contains(&v.consequence)).count()
 }
 
-/// What was compared.
+/// Numbers of comparisons.
 #[derive(Debug, Default)]
 struct Counts {
     calls: usize,
@@ -148,7 +148,7 @@ pub fn compare<C: Replayed>(bytes: &[u8]) {
     found.assert_alike();
 }
 
-/// What came of the sequences of a record.
+/// Result of the sequences of a record.
 #[derive(Debug)]
 pub struct Found {
     pub sequences: usize,

@@ -10,7 +10,7 @@ use crate::guest::{DATA, run_with};
 const CUBIN: &str = "tests/data/bulk.sm_90.cubin";
 const OUT: u64 = DATA + 0x1_0000;
 
-/// What a kernel of 64 threads stores, and what the checks find.
+/// Returns the values that a kernel of 64 threads stores, and the findings of the checks.
 fn findings_of(name: &str) -> (Vec<u32>, Vec<Finding>) {
     let input: Vec<u32> = (1..=1024).collect();
     let mut kernel = Kernel::from_path(CUBIN, name)

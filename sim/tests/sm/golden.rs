@@ -12,7 +12,7 @@ use crate::guest::{CODE, DATA, Guest, launch, run_with};
 const THREADS: usize = 160;
 const INPUT: u64 = DATA;
 const OUTPUT: u64 = DATA + 0x10_0000;
-/// What a lane leaves after its exit.
+/// Value that a lane leaves after its exit.
 const EXITED: u32 = 0xbad;
 
 struct Test {

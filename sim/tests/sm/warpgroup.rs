@@ -57,7 +57,7 @@ fn config() -> Config {
     Config { schedule: Schedule::Deterministic, stall_budget: 1 << 16, ..Config::default() }
 }
 
-/// What the checks find in the products, without their wait or with it.
+/// Returns the findings of the checks in the products, without their wait or with it.
 fn findings(waits: bool) -> Vec<Finding> {
     let mut kernel = products(0);
     let (mut at, mut removed) = (kernel.launch.program, 0);

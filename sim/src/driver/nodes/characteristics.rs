@@ -1,4 +1,4 @@
-//! What `GET_CHARACTERISTICS` reports of an Orin AGX 64 GB.
+//! Values of `GET_CHARACTERISTICS` on an Orin AGX 64 GB.
 
 use crate::gpu::chip::Chip;
 use crate::what_if::{WhatIf, WhatIfs};

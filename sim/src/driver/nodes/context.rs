@@ -35,7 +35,7 @@ fn is_graphics(class: u32) -> bool {
     Kind::of(class) == Some(Kind::Graphics)
 }
 
-/// What of a channel decides which classes and modes go together.
+/// Properties of a channel that decide which classes and modes go together.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     class: u32,

@@ -228,7 +228,7 @@ fn from_fd(machine: &Machine, fd: i32) -> Result<u32, Errno> {
     Ok(driver.handles.add(buffer))
 }
 
-/// What the driver does not set stays as the program passed it.
+/// Fields that the driver does not set stay as the program passed them.
 fn parameters(machine: &Machine, a: &mut nvmap_handle_parameters) -> Result<(), Errno> {
     let facts = machine.driver().handles.get(a.handle).ok_or(Errno::ENODEV)?.facts();
     let scattered = facts.heap == NVMAP_HEAP_IOVMM && facts.request.flags & NVMAP_HANDLE_PHYS_CONTIG == 0;

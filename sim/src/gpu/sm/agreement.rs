@@ -68,7 +68,7 @@ fn copies() -> Vec<Isa> {
     vec![Isa::Baseline]
 }
 
-/// What a run leaves: registers 0 to 31, predicates, counters of one run, memory.
+/// Result of a run: registers 0 to 31, predicates, counters of one run, memory.
 type Outcome = (Vec<[u32; 32]>, Vec<u32>, [u64; 4], Vec<u128>);
 
 /// Runs one instruction `times` with these registers and P0, P1, and gives what the last run leaves.

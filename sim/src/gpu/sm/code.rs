@@ -29,7 +29,7 @@ pub(crate) struct Code {
     pub claimed: u32,
 }
 
-/// What selects a lowering.
+/// Key of a lowering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CodeKey {
     pub program: u64,

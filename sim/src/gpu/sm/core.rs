@@ -13,7 +13,7 @@ use crate::gpu::sm::slots::{NO_PREDICATE, NOT, POOL};
 use crate::gpu::sm::tlb::Tlb;
 use crate::gpu::sm::warp::Warp;
 
-/// What follows an operation.
+/// Continuation after an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// The next op.

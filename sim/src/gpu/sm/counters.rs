@@ -1,4 +1,4 @@
-//! What a profiler would count.
+//! Event counters, as a profiler has them.
 
 use std::ops::AddAssign;
 

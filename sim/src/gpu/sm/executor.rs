@@ -56,7 +56,7 @@ impl fmt::Debug for Running {
 }
 
 impl Running {
-    /// What runs.
+    /// Returns the launch that runs.
     pub(crate) fn launch(&self) -> &Launch {
         &self.launch
     }
@@ -252,7 +252,7 @@ impl Executor {
         }
     }
 
-    /// What [`Config::checks`] found so far, in the order in which it was noticed first.
+    /// Returns the findings of [`Config::checks`] so far, in the order in which they were noticed first.
     pub fn findings(&self) -> Vec<Finding> {
         self.findings.all()
     }

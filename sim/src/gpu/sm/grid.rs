@@ -22,7 +22,7 @@ use crate::gpu::sm::warp::Path;
 /// time slice of the real runlist.
 const TIME_SLICE: u64 = 1 << 20;
 
-/// What a launch gives way to.
+/// Condition at which a launch gives way.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
     /// Answers whether something else waits for the SMs.
@@ -49,7 +49,7 @@ pub(crate) struct Progress {
     parked: Mutex<VecDeque<Block>>,
     /// Where the order of a single worker has come to.
     order: Mutex<Order>,
-    /// What checks the kernel.
+    /// The checks of the kernel.
     watch: Mutex<Option<Box<Watch>>>,
 }
 
@@ -94,7 +94,7 @@ impl Progress {
 pub(crate) struct Grid<'a> {
     pub env: Environment<'a>,
     progress: &'a Progress,
-    /// What it gives way to.
+    /// The condition at which it gives way.
     turn: Turn<'a>,
     /// Warp instructions of a turn.
     time_slice: u64,
@@ -135,7 +135,7 @@ impl<'a> Grid<'a> {
         self.progress.order.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What checks the kernel: the first worker takes it.
+    /// Takes the checks of the kernel: the first worker gets them.
     pub fn watch(&self) -> Option<Box<Watch>> {
         self.progress.watch.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,4 +1,4 @@
-//! What a launch is made of: the program, the grid, the memory it sees, and how it ends.
+//! Parts of a launch: the program, the grid, the memory it sees, and how it ends.
 
 use std::ptr::NonNull;
 
@@ -6,7 +6,7 @@ use crate::findings::Checks;
 use crate::gpu::sm::l2::CacheConfig;
 use crate::pieces::Pieces;
 
-/// What an instruction does to memory when it translates an address.
+/// Kind of access of an instruction that translates an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// A load.
@@ -37,7 +37,7 @@ pub struct Span {
 pub struct MemoryFault {
     /// The guest address that was translated.
     pub va: u64,
-    /// What was tried.
+    /// The attempted access.
     pub access: Access,
     /// MMU fault type number (0 PDE, 2 PTE, 6 read-only violation, ...).
     pub kind: u32,
@@ -61,7 +61,7 @@ pub unsafe trait Memory: Sync {
     /// per launch and per time slice of a worker.
     fn generation(&self) -> u64;
 
-    /// What the program said of the memory, for checks: nothing by default.
+    /// The program's notes about the memory, for checks; none by default.
     fn pieces(&self) -> Option<&Pieces> {
         None
     }

@@ -1,6 +1,6 @@
 //! Barrier objects in shared memory (`mbarrier`): what arrivals and bytes make of their 64 bits.
 
-/// What one thread, or a copy that has ended, does to an object.
+/// Arrival of one thread, or of a copy that has ended, at an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arrival {
     /// Arrivals of the current phase.

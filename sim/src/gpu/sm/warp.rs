@@ -13,7 +13,7 @@ pub(crate) struct Path {
     pub mask: u32,
 }
 
-/// What stopped lanes wait for.
+/// Reason why lanes wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// The other lanes of a convergence barrier.
@@ -60,7 +60,7 @@ pub(crate) struct Warp {
     pub registers: u32,
     /// The second return address, which code uses as room for a register pair: lower and upper half.
     pub return_pc: [[u32; 32]; 2],
-    /// What the last reducing block barrier found: the count of true predicates.
+    /// Result of the last reducing block barrier: the count of true predicates.
     pub bar_count: u32,
     /// ... and its AND or OR.
     pub bar_bool: bool,

@@ -36,7 +36,7 @@ enum SliceEnd {
     Fault,
 }
 
-/// What sees each operation before it runs.
+/// Observer of each operation before it runs.
 trait Observe {
     fn before(&mut self, core: &mut Core<'_>, op: &MicroOp);
 }
@@ -118,7 +118,7 @@ pub(crate) struct Worker<'a> {
     bound: Arc<Bound>,
     core: Core<'a>,
     order: Order,
-    /// What checks the kernel, if anything does: then this is the only worker.
+    /// Checks of the kernel, if any: then this is the only worker.
     watch: Option<Box<Watch>>,
 }
 

@@ -15,7 +15,7 @@ use crate::gpu::sm::ops::tile::filled_bytes;
 
 use sass::{Access, Space};
 
-/// What a block does that ends too early.
+/// Text for a block that ends too early.
 const ENDS: &str =
     "ends while a bulk copy to its shared memory is under way: no thread waits for its barrier object";
 

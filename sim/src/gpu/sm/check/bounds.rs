@@ -1,4 +1,4 @@
-//! What a launch was found to be allowed.
+//! Addresses that a launch was found to be allowed.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ const REMEMBERED: usize = 64;
 /// Addresses that share an entry, as a power of two.
 const GRAIN: u32 = 12;
 
-/// What a launch was found to be allowed: ranges of addresses, until the pieces change.
+/// Ranges of addresses that a launch was found to be allowed, until the pieces change.
 #[derive(Debug)]
 pub(super) struct Bounds {
     generation: u64,
@@ -29,7 +29,7 @@ impl Default for Bounds {
     }
 }
 
-/// What is wrong with an address.
+/// Fault of an address.
 pub(super) enum Wrong {
     /// It lies in no piece.
     Outside,

@@ -19,7 +19,7 @@ pub(super) struct EarlyLoad {
     /// The lanes that hold the value, for each register.
     holds: [u32; 4],
     marks: Vec<(u64, Mark)>,
-    /// What is reported if the value is used.
+    /// The race reported if the value is used.
     race: Option<Finding>,
 }
 

@@ -1,7 +1,7 @@
-//! What orders the accesses of blocks if every message needs its fence: a strong store or an atomic operation
+//! Order of the accesses of blocks if every message needs its fence: a strong store or an atomic operation
 //! publishes what its block did before its last fence, and a strong load learns it at the next fence, or when
-//! its SM's level-1 cache is emptied. What strong accesses do not order even without fences is a race, and the
-//! other check's.
+//! its SM's level-1 cache is emptied. Accesses that strong ones do not order even without fences are a race,
+//! which is the other check's.
 
 use std::collections::HashMap;
 
@@ -13,13 +13,13 @@ use crate::gpu::sm::check::shadow::{Kind, Mark, Shadow};
 pub(super) struct Fences {
     clocks: Clocks,
     shadow: Shadow,
-    /// What each block did before its last fence.
+    /// Accesses of each block before its last fence.
     fenced: HashMap<u32, Knowledge>,
-    /// What each has read since.
+    /// Knowledge that each has read since.
     pending: HashMap<u32, Knowledge>,
     /// By the address of what was accessed strongly.
     released: HashMap<u64, Knowledge>,
-    /// What blocks would know if no message needed a fence, and what they would have published.
+    /// Knowledge that blocks would have if no message needed a fence, and would have published.
     unfenced: HashMap<u32, Knowledge>,
     unfenced_released: HashMap<u64, Knowledge>,
 }

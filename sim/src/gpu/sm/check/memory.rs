@@ -84,7 +84,7 @@ impl Watch {
     }
 }
 
-/// What the location of an address in local memory is relative to.
+/// Reference point of an address in local memory.
 const STACK: &str = "stack";
 
 fn verb_of(needs: KernelAccess) -> &'static str {

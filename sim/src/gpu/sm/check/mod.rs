@@ -5,9 +5,10 @@
 //! launch and to its only worker. Without checks there is none, and the interpreter's loop is compiled without
 //! a call to it.
 //!
-//! What orders two accesses of a block: a block barrier, a phase of a barrier object, or an atomic operation on
-//! the same word of shared memory. Of two blocks: atomic or strong (volatile, relaxed, acquire, release) accesses to the same word of
-//! global memory, with or without a fence. Lanes of a warp count as ordered, except in one instruction.
+//! Two accesses of a block are ordered by a block barrier, a phase of a barrier object, or an atomic
+//! operation on the same word of shared memory. Of two blocks: by atomic or strong (volatile, relaxed,
+//! acquire, release) accesses to the same word of global memory, with or without a fence. Lanes of a warp
+//! count as ordered, except in one instruction.
 
 mod act;
 mod asynchronous;
@@ -59,10 +60,10 @@ use sass::{Access, Space};
 pub(crate) struct Watch {
     checks: Checks,
     findings: Arc<Findings>,
-    /// What each op does, as far as it was asked.
+    /// Effect of each op, decoded on first use.
     acts: Vec<Option<(Act, Registers)>>,
     blocks: HashMap<u64, BlockWatch>,
-    /// Who accessed global memory, and what orders the blocks.
+    /// Last accesses to global memory, and the order of the blocks.
     global: Shadow,
     order: Clocks,
     bounds: Bounds,
@@ -70,7 +71,7 @@ pub(crate) struct Watch {
     fences: Fences,
     /// Stores that others do not see yet, where they become visible late.
     late: Option<LateStores>,
-    /// What the launch is in the ledger of a machine.
+    /// The launch in the ledger of a machine.
     in_ledger: Option<InLedger>,
 }
 
@@ -207,7 +208,7 @@ impl Watch {
         }
     }
 
-    /// What is known of the core's block.
+    /// Returns the state of the core's block.
     fn block(&mut self, core: &Core<'_>) -> &mut BlockWatch {
         self.blocks.entry(core.block.index).or_default()
     }
@@ -241,7 +242,7 @@ impl Watch {
         }
     }
 
-    /// What the current op does, and with which registers.
+    /// Returns the effect of the current op, and its registers.
     fn act(&mut self, core: &Core<'_>) -> (Act, Registers) {
         let at = core.pc as usize;
         if self.acts.len() <= at {
@@ -307,7 +308,7 @@ impl Watch {
     }
 }
 
-/// What a lane does at the current op.
+/// Builds the finding of a lane at the current op.
 fn finding(
     core: &Core<'_>,
     check: Checks,

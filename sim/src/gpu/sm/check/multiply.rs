@@ -12,7 +12,7 @@ use crate::gpu::sm::ops::warpgroup::Product;
 
 use sass::Access;
 
-/// What a thread does with a sum too early.
+/// Text for a thread that uses a sum too early.
 const USES: &str = "uses a sum of a product of matrices without waiting for the product";
 
 impl Watch {

@@ -36,7 +36,8 @@ impl Objects {
         }
     }
 
-    /// What a wait for a complete phase learns; `None` where nothing has arrived at an object.
+    /// Returns the knowledge that a wait for a complete phase gains; `None` where nothing has arrived at an
+    /// object.
     pub fn completed(&self, object: u64) -> Option<&Knowledge> {
         self.0.get(&object).map(|object| &object.complete)
     }

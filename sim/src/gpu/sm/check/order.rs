@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// What a participant knows: the clock of others up to which their accesses happened before its own.
+/// Knowledge of a participant: the clock of others up to which their accesses happened before its own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Knowledge(HashMap<u32, u32>);
 
@@ -45,7 +45,8 @@ impl Clocks {
         id == other || self.participants.get(&id).is_some_and(|known| known.has(other, at))
     }
 
-    /// What `id` passes on to those that synchronize with it now; what it does from here on is later.
+    /// Returns the knowledge that `id` passes to those that synchronize with it now; its further accesses are
+    /// later.
     pub fn release(&mut self, id: u32) -> Knowledge {
         self.now(id);
         let own = self.participants.entry(id).or_default();

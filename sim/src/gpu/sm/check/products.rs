@@ -9,7 +9,7 @@ use crate::gpu::sm::check::order::Knowledge;
 struct ProductGroup {
     /// Registers of sums: first, count, and the op that began the product.
     sums: Vec<(u8, u32, u32)>,
-    /// What a wait for them learns.
+    /// Knowledge that a wait for them gains.
     reads: Knowledge,
 }
 

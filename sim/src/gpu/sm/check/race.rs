@@ -12,7 +12,7 @@ use crate::gpu::sm::core::Core;
 
 use sass::Access;
 
-/// What a read does that nothing orders with a write.
+/// Text for a read that nothing orders with a write.
 fn reads(writer: Writer) -> &'static str {
     match writer {
         Writer::Warp | Writer::Product => {
@@ -23,7 +23,7 @@ fn reads(writer: Writer) -> &'static str {
     }
 }
 
-/// What a write does that nothing orders with an access.
+/// Text for a write that nothing orders with an access.
 fn writes(other: Writer) -> &'static str {
     match other {
         Writer::Warp => "writes shared memory that another warp accesses, without a barrier between",
@@ -224,7 +224,8 @@ impl Watch {
     }
 }
 
-/// What a lane does to word `i` of its access to global memory, whose number is `word`.
+/// Returns the kind of a lane's access to word `i` of its access to global memory; `word` is the number of
+/// that word.
 pub(super) fn global_kind(core: &mut Core<'_>, access: &WarpAccess, lane: u32, i: usize, word: u64) -> Kind {
     let now = if access.memory.access == Access::Store { global_word(core, word * 4) } else { None };
     access.memory.kind(changes(core, access, lane, i, now))

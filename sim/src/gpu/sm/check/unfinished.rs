@@ -13,22 +13,22 @@ const PRODUCTS: u32 = 1 << 29;
 const ASYNCHRONOUS: u32 = 1 << 30;
 const BULK: u32 = 1 << 31;
 
-/// Who writes what a warp's asynchronous copies (`cp.async`) write.
+/// Returns the participant that writes for a warp's asynchronous copies (`cp.async`).
 pub(super) fn copies_of(warp: u32) -> u32 {
     ASYNCHRONOUS | warp
 }
 
-/// Who reads what a warp's products of matrices in shared memory read.
+/// Returns the participant that reads for a warp's products of matrices in shared memory.
 pub(super) fn products_of(warp: u32) -> u32 {
     PRODUCTS | warp
 }
 
-/// Who writes what the bulk copies of a barrier object write.
+/// Returns the participant that writes for the bulk copies of a barrier object.
 pub(super) fn bulk_copies_of(object: u64) -> u32 {
     BULK | object as u32
 }
 
-/// What an access of shared memory meets that nothing orders with it.
+/// The other side of an access to shared memory that nothing orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writer {
     /// Another warp, or a copy that it waited for.
@@ -42,7 +42,7 @@ pub(super) enum Writer {
 }
 
 impl Writer {
-    /// Who `id` is, as of its clock.
+    /// Returns the kind of participant `id`, as of its clock.
     pub fn of(clocks: &Clocks, id: u32, clock: u32) -> Self {
         match (id & BULK != 0, id & ASYNCHRONOUS != 0) {
             (true, _) => Writer::Bulk,

@@ -201,7 +201,7 @@ pub(super) fn shared(core: &mut Core<'_>, offset: &[u32; 32], width: u64) -> Res
     Ok(Checked { host: each(|i| base + u64::from(at[i])), pattern })
 }
 
-/// What is wrong with a shared-memory access.
+/// Refuses a shared-memory access with its fault.
 #[cold]
 #[inline(never)]
 fn refuse_shared(core: &mut Core<'_>, at: &[u32; 32], width: u64, size: u64) -> Flow {

@@ -14,7 +14,7 @@ use crate::gpu::sm::ops::memory::{narrow_address, offsets};
 /// How many arrivals, k[4].
 const BY_REGISTER: u32 = 2;
 
-/// What bytes to expect, the upper half of k[4].
+/// Bytes to expect, the upper half of k[4].
 mod bytes {
     pub const NONE: u32 = 0;
     pub const EXPECT: u32 = 1;
@@ -30,7 +30,7 @@ const LEAVES: u32 = 2;
 const KEEPS_OLD: u32 = 4;
 const UPPER_ONLY: u32 = 8;
 
-/// What one lane's arrival makes of the object's state: of [`ObjectArrive`].
+/// Returns the object's state after one lane's arrival: of [`ObjectArrive`].
 pub(crate) fn arrived(core: &Core<'_>, op: &MicroOp, lane: usize, state: u64) -> Result<u64, Overflow> {
     if op.k[3] & NEW_FORMAT == 0 {
         return Ok(arrive_8x(state));

@@ -61,8 +61,7 @@ pub(super) const ELEMENTS: usize = 4;
 /// Terms of a sum.
 const TERMS: usize = 4 * ELEMENTS;
 
-/// What the lanes multiply: term 4 e + T is element e of lane T of the four that have the lane's row or
-/// columns.
+/// Factors of the lanes: term 4 e + T is element e of lane T of the four that have the lane's row or columns.
 struct Factors {
     sig: [[i32; 32]; TERMS],
     exp: [[i32; 32]; TERMS],
