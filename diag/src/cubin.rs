@@ -75,11 +75,11 @@ pub struct Kernel<'a> {
     pub references: BTreeMap<u64, Reference<'a>>,
     /// The source lines of its code; empty without `ptxas -lineinfo`.
     pub lines: Lines,
-    /// What it needs.
+    /// Its requirements.
     pub resources: Resources,
 }
 
-/// What a kernel needs to run.
+/// Requirements of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Resources {
     /// Registers per thread.

@@ -49,7 +49,7 @@ pub struct Listing {
     pub demangled: Option<String>,
     /// Length of its code.
     pub code_bytes: usize,
-    /// What it needs.
+    /// Its requirements.
     #[serde(flatten)]
     pub resources: Resources,
     /// How many blocks fit on an SM, without dynamic shared memory; empty where the part's limits are not

@@ -30,7 +30,7 @@ pub enum Error {
     NotCubin {
         /// Its number.
         index: usize,
-        /// What it is.
+        /// Its kind.
         kind: String,
     },
     /// No cubin is for that architecture.
@@ -38,12 +38,12 @@ pub enum Error {
     NoArch {
         /// The requested one.
         sm: u32,
-        /// What there is.
+        /// Architectures of the cubins.
         available: Vec<String>,
     },
 }
 
-/// What a fat binary holds.
+/// Contents of a fat binary.
 #[derive(Clone, Debug, Serialize)]
 pub struct FatBinary {
     /// Its images, in file order.
@@ -55,7 +55,7 @@ pub struct FatBinary {
 pub struct Entry {
     /// Its number, from 1.
     pub index: usize,
-    /// What it is for, e.g. `sm_87`.
+    /// Target, e.g. `sm_87`.
     pub target: String,
     /// `cubin`, `PTX`, or another kind by its number.
     pub kind: String,
@@ -82,7 +82,7 @@ pub struct Choice {
     pub index: Option<usize>,
 }
 
-/// What a choice leads to.
+/// Result of a choice.
 #[derive(Clone, Debug)]
 pub enum Chosen {
     /// The content of one cubin.

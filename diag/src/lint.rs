@@ -12,7 +12,7 @@ use crate::hex::Hex;
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 
-/// What the kernels of a cubin do not wait for.
+/// Missing waits in the kernels of a cubin.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lint {
     /// The part the code is for, e.g. `sm_87`.
@@ -21,7 +21,7 @@ pub struct Lint {
     pub kernels: Vec<KernelLint>,
 }
 
-/// What a kernel does not wait for.
+/// Missing waits in a kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelLint {
     /// Its name.
@@ -40,7 +40,7 @@ pub struct KernelLint {
 /// An instruction that does not wait for an earlier one.
 #[derive(Clone, Debug, Serialize)]
 pub struct Race {
-    /// What goes wrong, as a compiler writer names it: `read after write`.
+    /// Hazard, as a compiler writer names it: `read after write`.
     pub hazard: &'static str,
     /// The registers concerned.
     pub registers: Vec<String>,
@@ -48,7 +48,7 @@ pub struct Race {
     pub first: Instruction,
     /// The one that does not wait.
     pub next: Instruction,
-    /// What is missing.
+    /// The missing wait.
     pub missing: String,
     /// The instructions of one such path that do not follow the one before them in memory.
     pub jumps: Vec<Jump>,

@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// What it does, in one sentence.
+    /// Returns its description in one sentence.
     #[must_use]
     pub const fn does(self) -> &'static str {
         match self {
@@ -206,7 +206,7 @@ pub struct SmRegisters {
     pub pc: Hex,
 }
 
-/// What a program knows of its own fault: enough to explain it elsewhere.
+/// A program's knowledge of its own fault: enough to explain it elsewhere.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Capture {
     /// How it ended.
@@ -279,7 +279,7 @@ impl Capture {
 pub struct Provoked {
     /// Which kind.
     pub kind: Kind,
-    /// What was done.
+    /// Description of the kind.
     pub does: &'static str,
     /// Where.
     pub device: String,

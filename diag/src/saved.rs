@@ -32,7 +32,7 @@ impl Process {
     }
 }
 
-/// What is known of a saved fault.
+/// Entry of a saved fault.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its number in its folder.
@@ -51,9 +51,9 @@ pub struct Entry {
     pub time_us: Option<u64>,
     /// The log.
     pub source: String,
-    /// Whose work it was.
+    /// Owners of the work.
     pub processes: Vec<Process>,
-    /// What could not be kept, and where the address map is from.
+    /// Notes on parts that could not be kept, and where the address map is from.
     pub notes: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ pub struct SavedFile {
 /// A saved fault.
 #[derive(Clone, Debug, Serialize)]
 pub struct Saved {
-    /// What is known of it.
+    /// Its entry.
     #[serde(flatten)]
     pub entry: Entry,
     /// The folder that its files are in.

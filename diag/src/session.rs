@@ -68,7 +68,7 @@ impl Session {
         }
     }
 
-    /// What is known of the process's address space.
+    /// Returns the map of the process's address space.
     #[must_use]
     pub const fn map(&self) -> &ProcessMap {
         &self.found.map

@@ -170,8 +170,8 @@ fn coverage(path: &str) -> (usize, usize) {
     (texts.len(), texts.values().filter(|by_hand| **by_hand).count())
 }
 
-/// What stops a GPU is explained by hand; the rest of the driver by its wording at least. The counts are those of
-/// L4T r36.4.3: a table made from a tree that was read in part has fewer.
+/// Errors that stop a GPU are explained by hand; the rest of the driver by its wording at least. The counts
+/// are those of L4T r36.4.3: a table made from a tree that was read in part has fewer.
 #[test]
 fn every_error_path_of_the_driver_is_covered() {
     for (path, formats, by_hand) in [

@@ -20,7 +20,7 @@ const CHILD: &str = "NVDIAG_TEST_DEVICE";
 /// Bytes of the buffer that the other process has.
 const LARGE: u64 = 9 << 20;
 
-/// What the tests below inspect: a device whose kernel has faulted, kept until stdin ends.
+/// Process that the tests below inspect: a device whose kernel has faulted, kept until stdin ends.
 #[test]
 fn the_other_process() {
     let Ok(device) = std::env::var(CHILD) else { return };

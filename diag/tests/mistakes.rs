@@ -1,5 +1,5 @@
-//! What people do at two in the morning: wrong files, empty ones, packed ones, logs from other tools. Each
-//! gets an answer that names the file and what to do, and the documented exit code.
+//! Mistakes of users at two in the morning: wrong files, empty ones, packed ones, logs from other tools. Each
+//! gets an answer that names the file and the remedy, and the documented exit code.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

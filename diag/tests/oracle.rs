@@ -29,7 +29,7 @@ fn hex(word: &str) -> u64 {
     u64::from_str_radix(word, 16).unwrap_or_else(|e| panic!("`{word}`: {e}"))
 }
 
-/// What one page of virtual addresses leads to.
+/// Target of one page of virtual addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mapped {
     page_bytes: u64,
@@ -85,7 +85,7 @@ impl Image {
         self.memory.insert(hex(words[1]), page);
     }
 
-    /// What the walker finds, by page, and what it complains of.
+    /// Returns the walker's pages, and its complaints.
     fn found(&self) -> (BTreeMap<u64, Mapped>, Vec<String>) {
         let walk = walk(&self.memory, self.root);
         let mut found = BTreeMap::new();

@@ -26,7 +26,7 @@ fn terminal(columns: u16) -> (File, OwnedFd) {
     unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }
 
-/// What a command prints on a terminal.
+/// Returns the output of a command on a terminal.
 fn on_terminal(columns: u16, arguments: &[&str]) -> String {
     let (mut ours, theirs) = terminal(columns);
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"));

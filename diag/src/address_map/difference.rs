@@ -12,20 +12,20 @@ use crate::report::style::{HEADING, NAME};
 use crate::report::{Report, counted};
 use crate::size::size;
 
-/// What differs between two address maps.
+/// Differences between two address maps.
 #[derive(Clone, Debug, Serialize)]
 pub struct MapDifference {
-    /// What they are called.
+    /// Names of the two maps.
     pub names: [String; 2],
     /// Mappings, windows, reservations and regions that are the same in both.
     pub equal: usize,
-    /// What differs, by address.
+    /// Differences, by address.
     pub changes: Vec<Change>,
     /// Mapped bytes of each.
     pub mapped_bytes: [u64; 2],
 }
 
-/// What a change is about.
+/// Object of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -64,7 +64,7 @@ pub struct Change {
     pub va: [Option<Hex>; 2],
     /// Its length in each.
     pub size_bytes: [Option<u64>; 2],
-    /// What it is called in each.
+    /// Its name in each.
     pub name: [Option<String>; 2],
     /// Attributes that changed, in words, beside name and length.
     pub attributes: Vec<String>,
@@ -139,7 +139,7 @@ impl Change {
         self.va[1].or(self.va[0]).unwrap_or_default()
     }
 
-    /// What changed, in words.
+    /// Returns the change in words.
     fn words(&self) -> String {
         let mut words = Vec::new();
         if let (Some(was), Some(is), true) = (self.va[0], self.va[1], self.how == How::Moved) {

@@ -51,7 +51,7 @@ pub enum Unreadable {
     Form(#[source] serde_json::Error),
 }
 
-/// What a file holds.
+/// Contents of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contents {
     /// The results.

@@ -14,7 +14,7 @@ use crate::bringup::process::{self, Ended};
 
 /// Why a step was not run that needs it.
 pub const NOT_INSTALLED: &str = "not run: llm-demo is not installed beside nvdiag";
-/// What to do about that.
+/// Remedy where llm-demo is not installed.
 pub const INSTALL: &str =
     "put llm-demo, which the package has, into the folder of nvdiag or into one that PATH names";
 
@@ -42,7 +42,7 @@ pub enum Error {
     Output(&'static str, String),
 }
 
-/// What [`LlmDemo::bench`] measures, all with the embedded model.
+/// Figures of [`LlmDemo::bench`], all with the embedded model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bench {
     /// Tokens of the prompt.
@@ -135,7 +135,7 @@ impl LlmDemo {
         figures(&text).map_err(|problem| Error::Output(COMMAND, problem))
     }
 
-    /// What it prints for a command, whose words may be several, and arguments.
+    /// Runs a command, whose words may be several, with arguments, and returns its output.
     fn text(&self, device: Selector, command: &'static str, args: &[&str]) -> Result<String, Error> {
         let mut program = Command::new(&self.file);
         program.args(command.split(' ').next()).arg("--device").arg(device.to_string()).args(args);

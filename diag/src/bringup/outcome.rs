@@ -19,14 +19,14 @@ pub enum Status {
     Unseen,
 }
 
-/// What a step found out besides passing.
+/// Finding of a step besides passing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// What it is about.
+    /// Subject.
     pub name: String,
-    /// What was found.
+    /// Value found.
     pub value: String,
-    /// What was expected, where something was.
+    /// Expected value, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Expected>,
 }
@@ -39,7 +39,7 @@ impl Fact {
     }
 }
 
-/// What a fact was expected to be: no condition, but what a reader of the report compares with.
+/// Expectation of a fact: no condition, but a value that a reader of the report compares with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
     /// The value, or what it should be like.
@@ -53,7 +53,7 @@ pub struct Expected {
 /// A measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What was measured.
+    /// Measured quantity.
     pub name: String,
     /// Median of the samples.
     pub p50: f64,
@@ -75,14 +75,14 @@ impl Figure {
     }
 }
 
-/// What a step writes down while it runs.
+/// Notes that a step makes while it runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Notes {
-    /// What was found.
+    /// Findings.
     pub facts: Vec<Fact>,
-    /// What is not as usual, and no failure.
+    /// Unusual findings that are no failures.
     pub warnings: Vec<String>,
-    /// What could not be looked at.
+    /// Reason why something could not be examined.
     #[serde(skip)]
     unseen: Option<String>,
 }
@@ -124,7 +124,7 @@ impl Notes {
         self.unseen.get_or_insert(what.into());
     }
 
-    /// What could not be looked at.
+    /// Takes the reason why something could not be examined.
     pub(super) fn take_unseen(&mut self) -> Option<String> {
         self.unseen.take()
     }
@@ -146,12 +146,12 @@ pub struct StepResult {
     pub status: Status,
     /// How long it took.
     pub seconds: f64,
-    /// What it found and what is unusual.
+    /// Findings and warnings.
     #[serde(flatten)]
     pub notes: Notes,
     /// Why it failed or was skipped, or what could not be looked at.
     pub reason: Option<String>,
-    /// What to try.
+    /// Remedy.
     pub remedy: Option<String>,
     /// Lines that the driver logged meanwhile.
     pub log: Vec<String>,

@@ -11,19 +11,19 @@ pub struct Step {
     pub number: u32,
     /// Its name.
     pub title: &'static str,
-    /// What it proves.
+    /// Claim that it proves.
     pub proves: &'static str,
-    /// What is expected. The step fails where work is not done; what else differs is a fact of its result.
+    /// Expected result. The step fails where work is not done; other differences are facts of its result.
     pub expects: &'static str,
-    /// What to try where it differs.
+    /// Remedy where the result differs.
     pub remedy: &'static str,
-    /// What to try where the driver answers `EBUSY`.
+    /// Remedy where the driver answers `EBUSY`.
     pub busy: Option<&'static str>,
     /// The steps it rests on: it means nothing when one of these failed.
     pub needs: &'static [u32],
     /// Why a desktop GPU has nothing to do here; `None` where it has.
     pub jetson_only: Option<&'static str>,
-    /// What a user has to know before it runs.
+    /// Notice to the user before it runs.
     pub notice: Option<&'static str>,
     /// An environment variable and its value, with which the step runs first: what is left over when that
     /// passes and the step itself does not is what the variable takes out.
@@ -80,7 +80,7 @@ impl Step {
         self
     }
 
-    /// What to try, whatever the driver answers.
+    /// Returns the remedies for all answers of the driver.
     #[must_use]
     pub fn if_not(&self) -> String {
         match self.busy {

@@ -29,7 +29,7 @@ pub enum Ended {
     Failed {
         /// With an exit code or a signal.
         status: ExitStatus,
-        /// What it printed before.
+        /// Its output before that.
         printed: Vec<u8>,
         /// The end of what it said on standard error.
         said: String,
@@ -143,7 +143,7 @@ fn collect(stream: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     received
 }
 
-/// What a stream holds up to its end, or up to a time.
+/// Reads a stream up to its end, or up to a time.
 fn read_until(pieces: &Receiver<Vec<u8>>, until: Instant) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {

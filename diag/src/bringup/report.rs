@@ -26,7 +26,7 @@ pub struct Bringup {
     pub version: String,
     /// When it began, in UTC.
     pub date: String,
-    /// What tells machines apart: a number made of the machine's identity, or the name that the user gave.
+    /// Identity of the machine: a number made of it, or the name that the user gave.
     pub host: String,
     /// The driver: `nvgpu`, `rm` or `sim`.
     pub driver: String,
@@ -183,7 +183,7 @@ pub fn print_cell(cell: &Cell, bases: &Bases, out: &mut dyn Write) -> io::Result
     }
 }
 
-/// What a device does besides a profile when it is conservative.
+/// Changes of a conservative device besides its profile.
 const EVERYTHING: &str =
     "HCQ_CONSERVATIVE=1, which also changes links between launches, barriers, objects, rings and signals";
 

@@ -1,4 +1,4 @@
-//! What a step works with: the driver, ways to open a device on it, and the machine around it.
+//! Surroundings of a step: the driver, ways to open a device on it, and the machine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub type LogSource = Box<dyn Fn() -> Option<Vec<String>> + Send + Sync>;
 
 type Opener = Box<dyn Fn(DeviceOptions) -> Result<Device, Error> + Send + Sync>;
 
-/// What a step works with.
+/// Surroundings of a step.
 pub struct Rig<'a> {
     /// The kind of driver.
     pub platform: Platform,
@@ -40,7 +40,7 @@ pub struct Rig<'a> {
     /// The driver, as a program of the steps names it.
     pub(super) selector: Selector,
     pub(super) sys: Arc<dyn Sys>,
-    /// What to try where the driver's lines cannot be read.
+    /// Remedy where the driver's lines cannot be read.
     pub(super) log_remedy: &'static str,
     open: Opener,
     log: LogSource,

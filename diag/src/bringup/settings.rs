@@ -16,7 +16,7 @@ const SETTINGS: usize = 5;
 /// Number of cells.
 pub const CELLS: usize = 1 << SETTINGS;
 
-/// What the first line of a profile's file begins with.
+/// Beginning of the first line of a profile's file.
 pub const HEAD: &str = "# Settings that nvdiag bringup has tried";
 
 /// A part of what a cell has to do, in order.
@@ -38,7 +38,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// What it is about.
+    /// Returns the name of the stage.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Stage {
     }
 }
 
-/// What did not work.
+/// Failure of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// Where.
@@ -69,7 +69,7 @@ pub struct Cell {
     pub settings: Profile,
     /// Why they do not work; `None` if they do.
     pub failure: Option<Failure>,
-    /// What was found besides.
+    /// Further findings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
     /// How long it took.
@@ -117,7 +117,7 @@ impl Bases {
 /// The cells that were tried, and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// What it began with.
+    /// Settings that it began with.
     pub bases: Bases,
     /// In the order in which they were tried.
     pub cells: Vec<Cell>,

@@ -70,7 +70,7 @@ pub struct Args {
     /// The GPU's architecture, e.g. sm_87, where the log does not tell it.
     #[arg(long, value_name = "SM", value_parser = architecture)]
     sm: Option<u32>,
-    /// What is mapped: a file that hcq wrote (HCQ_MAP_DIR), or the output of `nvdiag vamap --json`.
+    /// Address map: a file that hcq wrote (HCQ_MAP_DIR), or the output of `nvdiag vamap --json`.
     #[arg(long, value_name = "FILE")]
     map: Vec<PathBuf>,
     /// Base of the shared-memory window, if no map names it.

@@ -1,4 +1,4 @@
-//! What a command found, and how it is printed.
+//! Findings of a command, and how they are printed.
 
 use std::io::{self, Write};
 

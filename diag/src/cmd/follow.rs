@@ -34,7 +34,7 @@ pub enum Log {
     Stream(File),
 }
 
-/// What a read of a log returned.
+/// Result of a read of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Something new.
@@ -73,7 +73,7 @@ impl Log {
         Ok(Self::File { path: path.to_owned(), file })
     }
 
-    /// What it is called.
+    /// Returns its name.
     pub fn name(&self) -> String {
         match self {
             Self::Kernel(_) => "the kernel log (/dev/kmsg)".to_owned(),

@@ -53,7 +53,7 @@ impl Args {
     }
 }
 
-/// What a device is, with what its driver and its machine report.
+/// Describes a device by the reports of its driver and its machine.
 pub(super) fn describe(device: &Device) -> anyhow::Result<DeviceInfo> {
     let mut info = DeviceInfo::of(device);
     let driver: Option<Arc<dyn Sys>> = match device.info().backend {

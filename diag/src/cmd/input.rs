@@ -1,4 +1,4 @@
-//! What a command is given: files, stdin, numbers.
+//! Inputs of a command: files, stdin, numbers.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -23,7 +23,7 @@ pub fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What a file is that is none of the regular ones.
+/// Returns the kind of a file that is not a regular one.
 fn kind(metadata: &Metadata) -> &'static str {
     let kind = metadata.file_type();
     match () {

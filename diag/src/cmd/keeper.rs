@@ -1,5 +1,5 @@
-//! What `nvdiag watch` does with a fault: explains it with what its process has mapped, saves it once, counts
-//! those that are equal, and waits while the disk is full.
+//! Actions of `nvdiag watch` on a fault: explains it with the mappings of its process, saves it once, counts
+//! equal ones, and waits while the disk is full.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -70,7 +70,7 @@ pub struct Keeper {
     recent: VecDeque<Recent>,
     /// When the last ones were saved.
     times: VecDeque<Instant>,
-    /// What could not be saved yet, oldest first.
+    /// Faults that could not be saved yet, oldest first.
     waiting: VecDeque<Record>,
     /// When that was last tried.
     tried: Instant,

@@ -21,7 +21,7 @@ use nvgpu_sys::{Linux, Sys};
 pub struct Descriptor {
     /// Its number there.
     pub number: i32,
-    /// What it is open on, as the kernel names it.
+    /// Name of the open file, as the kernel has it.
     pub name: String,
 }
 
@@ -80,7 +80,7 @@ impl Process {
         format!("process {} ({}){on}", self.pid, self.name)
     }
 
-    /// What serves its GPU.
+    /// Returns the system calls of its GPU.
     pub fn driver(&self) -> &dyn Sys {
         match &self.software {
             Some(remote) => remote,
@@ -152,7 +152,7 @@ impl Process {
         (size > 0).then_some(size)
     }
 
-    /// What it has mapped for its CPU; nothing without the right to know.
+    /// Returns its CPU mappings; none without the right to know.
     pub fn host_ranges(&self) -> Vec<HostRange> {
         host_ranges(self.pid)
     }
@@ -168,7 +168,7 @@ impl Process {
     }
 }
 
-/// What a process has mapped for its CPU; nothing if it has ended, or without the right to know.
+/// Returns the CPU mappings of a process; none if it has ended, or without the right to know.
 pub fn host_ranges(pid: u32) -> Vec<HostRange> {
     HostRange::read(&fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default())
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use nvdiag::saved::{Entry, Saved, SavedFile};
 
-/// What is known of the fault, as JSON.
+/// File of the fault's entry, as JSON.
 const ENTRY: &str = "entry.json";
 /// The report as JSON.
 pub const REPORT_JSON: &str = "report.json";
@@ -29,13 +29,13 @@ const SYSTEM: &str = "/var/lib/nvdiag";
 /// A fault to save.
 #[derive(Debug)]
 pub struct Record {
-    /// What is known of it; its number is that of the folder it will have.
+    /// Its entry; the number is that of the folder it will have.
     pub entry: Entry,
     /// Its files: names and contents.
     pub files: Vec<(String, Vec<u8>)>,
 }
 
-/// What a folder may hold.
+/// Limits of a folder.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Faults.
@@ -116,7 +116,7 @@ fn read_file(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What is known of a saved fault.
+/// Reads the entry of a saved fault.
 pub fn entry(folder: &Path, number: u64) -> anyhow::Result<Entry> {
     let path = folder.join(name_of(number)).join(ENTRY);
     let entry = serde_json::from_slice(&read_file(&path)?);

@@ -9,7 +9,7 @@ use crate::doctor::{desktop, driver, jetson};
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 
-/// What kind of machine it is.
+/// Kind of machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Platform {
@@ -26,7 +26,7 @@ pub enum Platform {
 /// All checks of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
-    /// What kind of machine it is.
+    /// Kind of machine.
     pub platform: Platform,
     /// The checks.
     pub checks: Vec<Check>,

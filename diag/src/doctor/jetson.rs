@@ -6,7 +6,7 @@ use crate::doctor::machine::{Check, Machine, Unread, compatible, free_of};
 use crate::doctor::{driver, release, speed};
 use crate::size::size;
 
-/// What contiguous memory the driver wants to find: its own buffers and firmware.
+/// Contiguous memory that the driver needs: for its own buffers and firmware.
 const CMA_WANTED: u64 = 32 << 20;
 
 pub(super) fn checks(machine: &dyn Machine) -> Vec<Check> {

@@ -33,7 +33,7 @@ pub enum Unread {
     Refused(String),
 }
 
-/// What a node is opened for.
+/// Access for which a node is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -50,7 +50,7 @@ impl Access {
     }
 }
 
-/// What the checks read. Paths are absolute, as on the machine itself.
+/// Interface of the checks to the machine. Paths are absolute, as on the machine itself.
 pub trait Machine {
     /// A file's text.
     ///
@@ -63,7 +63,7 @@ pub trait Machine {
     }
     /// Names in a folder; none if it is not there.
     fn list(&self, path: &str) -> Vec<String>;
-    /// What a path is, if it is there.
+    /// Returns the node at a path, if it is there.
     fn node(&self, path: &str) -> Option<Node>;
     /// Faults in the kernel log.
     ///
@@ -89,13 +89,13 @@ pub enum Status {
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was checked.
+    /// Subject of the check.
     pub name: &'static str,
     /// How it ended.
     pub status: Status,
-    /// What was found.
+    /// Finding.
     pub found: String,
-    /// What to do about it.
+    /// Remedy.
     pub remedy: Option<String>,
 }
 
@@ -214,7 +214,7 @@ pub(super) fn stated(machine: &dyn Machine, key: &str) -> Result<Option<u64>, St
     bytes.map(Some).ok_or_else(|| format!("/proc/meminfo states no size of {key}: {}", excerpt(value)))
 }
 
-/// What is free of something, and all of it, by two lines of /proc/meminfo; none without such lines.
+/// Returns the free amount and the total, by two lines of /proc/meminfo; `None` without such lines.
 ///
 /// # Errors
 /// Why it is not known.

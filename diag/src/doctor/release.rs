@@ -32,7 +32,7 @@ impl<'a> Release<'a> {
         }
     }
 
-    /// What is known of it.
+    /// Returns the facts known of it.
     fn known(self) -> Known {
         let mut numbers = self.revision.split('.').map_while(|number| number.parse::<u32>().ok());
         let (minor, patch) = (numbers.next(), numbers.next().unwrap_or(0));
@@ -65,8 +65,9 @@ enum Known {
     Nothing,
 }
 
-/// What nvgpu before R36 lacks. Source: include/uapi of OE4T/linux-nvgpu, branches l4t-r35.1 to l4t-35.6.0 against
-/// l4t-r36.2: two structs grew, and with them the numbers of their requests; the third has been added.
+/// Requests that nvgpu before R36 lacks. Source: include/uapi of OE4T/linux-nvgpu, branches l4t-r35.1 to
+/// l4t-35.6.0 against l4t-r36.2: two structs grew, and with them the numbers of their requests; the third has
+/// been added.
 const OLDER: &str = "its nvgpu has no NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT, and NVGPU_GPU_IOCTL_OPEN_TSG and \
                      NVGPU_IOCTL_CHANNEL_SETUP_BIND under other numbers";
 const NEWER: &str = "install JetPack 6 (R36) or 7.2 (R39)";
@@ -98,7 +99,8 @@ pub(super) fn check(machine: &dyn Machine) -> Check {
     }
 }
 
-/// What follows from the kernel alone, where a file that should state the release does not.
+/// Lowers a good check to unknown: it rests on the kernel alone, since a file that should state the release
+/// does not.
 fn doubted(check: Check) -> Check {
     match check.status {
         Status::Good => Check { status: Status::Unknown, ..check },

@@ -37,7 +37,7 @@ fn first<'a>(incident: &'a Incident, kinds: &[Kind]) -> Option<&'a Entry> {
     incident.entries.iter().find(|e| kinds.contains(&e.kind))
 }
 
-/// What the kind of a line says.
+/// Returns the meaning of a line's kind.
 fn words(entry: &Entry) -> What {
     What { code: None, name: upper_snake(entry.kind), words: entry.kind.meaning().to_owned() }
 }
@@ -216,7 +216,7 @@ fn upper_snake(kind: Kind) -> String {
     name
 }
 
-/// What the pushbuffer unit complains about.
+/// Returns the pushbuffer unit's complaint.
 fn pushbuffer(incident: &Incident, entry: &Entry) -> What {
     let bits = match entry.kind {
         Kind::PbdmaInterrupt1 | Kind::HostCopyError => pbdma_intr_1::TEXTS,

@@ -138,7 +138,7 @@ fn method_exception(entry: &Entry) -> Option<(String, String)> {
     })
 }
 
-/// What a check of the scheduler is about.
+/// Returns the meaning of a check of the scheduler.
 const fn sked_words(check: qmd::SkedCheck) -> &'static str {
     use qmd::SkedCheck as C;
     match check {

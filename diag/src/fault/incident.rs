@@ -21,7 +21,7 @@ pub struct Incident {
     pub entries: Vec<Entry>,
     /// Lines that were too many to keep.
     pub dropped: u64,
-    /// What there is to say about where the lines come from.
+    /// Notes on the origin of the lines.
     pub notes: Vec<String>,
 }
 

@@ -26,22 +26,22 @@ pub struct DriverMessage {
     pub time_us: Option<u64>,
     /// Whether something failed: a call, a channel or the GPU, at the level of errors.
     pub is_problem: bool,
-    /// What it says of the GPU.
+    /// Severity for the GPU.
     pub severity: Severity,
     /// At which level it was printed.
     pub level: Level,
-    /// Who printed it: `nvgpu`, `nvmap`, `nvrm`, ...
+    /// Driver that printed it: `nvgpu`, `nvmap`, `nvrm`, `nvgpu`, `nvmap`, `nvrm`, ...
     pub driver: String,
     /// The part of the driver, in words.
     pub unit: String,
     /// The hardware meant.
     pub engine: String,
-    /// What it means.
+    /// Meaning.
     pub meaning: String,
     /// Whether the meaning is of this format; otherwise it is drawn from its wording and the part of the
     /// driver.
     pub is_exact: bool,
-    /// What to do.
+    /// Advice.
     pub advice: String,
     /// File of the driver, where the table has one.
     pub file: Option<String>,

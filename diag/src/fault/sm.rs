@@ -1,4 +1,4 @@
-//! What an SM's exception registers say.
+//! An SM's exception registers.
 
 use nv_hw::fault::hww_esr::{self, GPC_STRIDE, SM_STRIDE, TPC_STRIDE};
 use nv_hw::fault::{global_esr, warp_esr};
@@ -141,7 +141,7 @@ pub struct SmRecord {
     pub pc: Option<Hex>,
     /// The address it accessed, if the driver reports it: an offset for shared and local memory.
     pub address: Option<Hex>,
-    /// What is odd about the record.
+    /// Inconsistencies of the record.
     pub notes: Vec<String>,
 }
 
@@ -164,7 +164,7 @@ impl SmRecord {
     }
 }
 
-/// What a warp error code means for whoever wrote the kernel.
+/// Returns the meaning of a warp error code for the author of the kernel.
 #[must_use]
 pub const fn words(code: u32) -> &'static str {
     match code {

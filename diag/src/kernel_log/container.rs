@@ -1,4 +1,4 @@
-//! What tools put around a line of the log: colours, JSON records, CSV, HTML, logcat, container runtimes.
+//! Wrappings of log lines by tools: colours, JSON records, CSV, HTML, logcat, container runtimes.
 //!
 //! Each physical line becomes the lines that the kernel printed, with the time in a form that
 //! [`unframe`](crate::kernel_log::frame::unframe) reads. A line without any of this stays as it is.
@@ -80,7 +80,7 @@ fn give(number: u64, text: &str, out: &mut dyn FnMut(u64, &str)) {
 
 /// Whether nothing of a line has to be taken off; most lines end here.
 fn is_plain(line: &str) -> bool {
-    /// What only lines have that a tool changed.
+    /// Signs that only lines have that a tool changed.
     const SIGNS: [&str; 8] = ["0m", "^[[", " F ", " P ", "nvgpu ", "nvgpu(", " MMU FAULT ", "</"];
     static WORDS: LazyLock<Option<AhoCorasick>> =
         LazyLock::new(|| AhoCorasick::new(SIGNS.iter().chain(&DRIVERS)).ok());

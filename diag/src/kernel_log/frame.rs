@@ -1,4 +1,4 @@
-//! What surrounds a message: time, driver, device, function, level.
+//! Parts around a message: time, driver, device, function, level.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ impl fmt::Display for Time {
 pub struct Frame<'a> {
     /// When it was printed.
     pub time: Option<Time>,
-    /// Who printed it.
+    /// Driver that printed it.
     pub source: Source,
     /// The device: a platform name such as `17000000.gpu`, a PCI address, or a chip.
     pub device: Option<&'a str>,

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::kernel_log::shape::{Reading, Shape};
 
-/// What part a line plays in the story of a fault.
+/// Role of a line in the story of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -72,7 +72,7 @@ macro_rules! lines {
                 match self { $( $( Self::$kind => Role::$role, )+ )+ }
             }
 
-            /// What it says, in plain words.
+            /// Returns the meaning, in plain words.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $( $( Self::$kind => $meaning, )+ )+ }

@@ -39,7 +39,7 @@ pub struct Entry {
     /// Its name (Xid lines).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comm: Option<String>,
-    /// What it says.
+    /// Values in the message.
     pub fields: Fields,
     /// Fields lost because the line is cut short.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -48,7 +48,7 @@ pub struct Entry {
     pub text: String,
 }
 
-/// What the reader makes of a line.
+/// Result of reading a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// An entry.

@@ -140,7 +140,7 @@ pub struct Shape(Vec<Token>);
 /// A line read by a shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// What was read.
+    /// Values that were read.
     pub fields: Fields,
     /// Fields that the line was cut before, or in.
     pub missing: Vec<&'static str>,
@@ -184,7 +184,7 @@ impl Shape {
     /// Reads a line that is whole and has something behind it that a tool or a person put there.
     #[must_use]
     pub fn read_start(&self, line: &str) -> Option<Reading> {
-        /// What is put behind a message begins with one of these.
+        /// Text behind a message begins with one of these.
         const MARKS: [char; 10] = ['"', '\'', '<', ',', ';', '|', '\\', '}', '(', '#'];
         let (reading, rest) = self.walk(line)?;
         let is_known = reading.missing.is_empty() && reading.covered >= 12;

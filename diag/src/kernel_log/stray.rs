@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 
-/// What such a line says.
+/// Evidence of an error in such a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Says {
     /// Words that only an error has.
@@ -35,7 +35,7 @@ pub(super) fn words() -> impl Iterator<Item = &'static str> {
     ERRORS.into_iter().chain(NAMES)
 }
 
-/// What a line says of a GPU, `None` if nothing.
+/// Returns a line's evidence of a GPU error, `None` if it has none.
 pub(super) fn of_gpu(line: &str) -> Option<Says> {
     static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(words()).ok());
     let mut found = None;

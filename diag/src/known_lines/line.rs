@@ -6,7 +6,7 @@ use crate::known_lines::pieces::Piece;
 
 /// Letters and digits from which on a format is told by its text alone.
 const TELLING: usize = 16;
-/// What a line says of the GPU.
+/// Severity of a line for the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -69,7 +69,7 @@ pub struct Site {
 pub struct Line {
     /// The printf format.
     pub text: String,
-    /// Who prints it: `nvgpu`, `nvrm`, `arm-smmu`, ...
+    /// Driver that prints it: `nvgpu`, `nvrm`, `arm-smmu`, `nvgpu`, `nvrm`, `arm-smmu`, ...
     pub driver: String,
     /// At which level.
     pub level: Level,
@@ -81,9 +81,9 @@ pub struct Line {
     /// `gsp`, `sec2`,
     /// `clk`, `nvlink` or `none`.
     pub engine: String,
-    /// What it says of the GPU.
+    /// Severity for the GPU.
     pub severity: Severity,
-    /// What it means.
+    /// Meaning.
     pub meaning: String,
     /// Name of the advice in `Table::advice`.
     pub advice: String,

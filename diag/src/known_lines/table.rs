@@ -20,7 +20,7 @@ const ANCHOR: usize = 32;
 pub struct Known<'t> {
     /// The format and its meaning.
     pub line: &'t Line,
-    /// What to do.
+    /// Advice.
     pub advice: &'t str,
     /// Names and texts of the values, in the order of the format; fewer where the line is cut off.
     pub values: Vec<(&'t str, String)>,
@@ -42,7 +42,7 @@ pub struct Table {
     functions: HashMap<String, Vec<u32>>,
 }
 
-/// What keeps a file from being a table.
+/// Defect of a file that is not a table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// It is no gzip stream.

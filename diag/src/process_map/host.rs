@@ -1,4 +1,4 @@
-//! What a process has mapped for its CPU: addresses there mean nothing to the GPU.
+//! CPU mappings of a process: addresses there mean nothing to the GPU.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::hex::Hex;
 /// A range of a process's own address space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRange {
-    /// What is mapped: a file, `[heap]`, `[stack]`; empty for anonymous memory.
+    /// Mapped object: a file, `[heap]`, `[stack]`; empty for anonymous memory.
     #[serde(default)]
     pub name: String,
     /// Its first address.

@@ -24,7 +24,7 @@ pub(super) struct Loose {
     kernels: Vec<(String, Vec<u8>, Lines)>,
 }
 
-/// What is known of the instruction that failed, without the address of its code.
+/// Facts about the instruction that failed, without the address of its code.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// Where it was; absent where the log has no program counter.
@@ -163,7 +163,7 @@ impl fmt::Debug for Question<'_> {
 }
 
 impl Guess {
-    /// What was guessed among what, as a sentence.
+    /// Returns the guess and its candidates as a sentence.
     #[must_use]
     pub fn words(&self) -> String {
         let Self { by_pc, places, can_raise, kernels, shown } = *self;

@@ -32,7 +32,7 @@ pub enum Error {
     NoCode {
         /// The architecture that was asked for.
         sm: Option<u32>,
-        /// What it has.
+        /// Architectures that it has.
         available: Vec<String>,
     },
 }
@@ -44,7 +44,7 @@ pub(super) struct Program {
     cubins: Vec<Loose>,
     /// The one kernel meant, and the address of its first instruction, where a user gave it.
     place: Option<(String, u64)>,
-    /// What else it holds, e.g. `sm_75 (code that nvdiag does not read)`.
+    /// Other contents, e.g. `sm_75 (code that nvdiag does not read)`.
     rest: BTreeSet<String>,
 }
 
@@ -182,7 +182,7 @@ impl Program {
         self.cubins_for(sm).ok()?.into_iter().find_map(|cubin| cubin.at(kernel, *base))
     }
 
-    /// What it holds, e.g. `sm_87 (cubin)`.
+    /// Returns its contents, e.g. `sm_87 (cubin)`.
     fn contents(&self) -> Vec<String> {
         let cubins: BTreeSet<u32> = self.cubins.iter().map(|cubin| cubin.sm).collect();
         cubins.into_iter().map(|sm| format!("sm_{sm} (cubin)")).chain(self.rest.iter().cloned()).collect()

@@ -1,4 +1,4 @@
-//! What a pushbuffer holds, decoded.
+//! Decoded contents of a pushbuffer.
 
 use nv_hw::class;
 use serde::Serialize;
@@ -39,14 +39,14 @@ impl Generation {
     }
 }
 
-/// What a channel was sent.
+/// Work sent to a channel.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Pushbuffer {
     /// Entries of the GPFIFO, where that is what was captured.
     pub gpfifo: Vec<Entry>,
     /// Segments, in the order they are fetched.
     pub segments: Vec<Segment>,
-    /// What the hardware would stop at, or the capture does not hold.
+    /// Errors at which the hardware would stop, and parts that the capture does not hold.
     pub problems: Vec<Problem>,
     /// Whether to print the words.
     #[serde(skip)]
@@ -60,7 +60,7 @@ pub struct Segment {
     pub address: Option<Hex>,
     /// Its length.
     pub size_bytes: u64,
-    /// What is in it.
+    /// Its commands.
     pub commands: Vec<Command>,
 }
 
@@ -100,7 +100,7 @@ pub struct Write {
     pub value: Hex,
     /// Its fields.
     pub fields: Vec<FieldValue>,
-    /// What it amounts to, together with the writes before it.
+    /// Effect, together with the writes before it.
     pub note: Option<String>,
 }
 
@@ -120,7 +120,7 @@ pub struct FieldValue {
 pub struct InlineQmd {
     /// Where the scheduler keeps it.
     pub address: Option<Hex>,
-    /// What it says; absent if its version is none that is known.
+    /// Decoded QMD; absent if its version is not known.
     pub metadata: Option<Metadata>,
 }
 
@@ -131,6 +131,6 @@ pub struct Problem {
     pub segment: Option<usize>,
     /// Offset from the start of the segment or of the GPFIFO.
     pub offset: Hex,
-    /// What is wrong.
+    /// The problem.
     pub text: String,
 }

@@ -144,7 +144,7 @@ impl Decoder {
         (self.pending, self.half) = (None, None);
     }
 
-    /// What was decoded since the last time; the state of the channel stays.
+    /// Takes the output since the last call; the state of the channel stays.
     #[must_use]
     pub fn take(&mut self) -> Pushbuffer {
         self.words = 0;
@@ -359,7 +359,7 @@ impl Decoder {
         Write { name: Some(known.name), index, fields: fields(known, value), note, ..plain }
     }
 
-    /// What a write means together with those before it.
+    /// Interprets a write together with those before it.
     #[expect(
         clippy::too_many_arguments,
         reason = "the place of a write and the write, from the one call above"

@@ -22,7 +22,7 @@ pub struct Metadata {
     pub fields: Vec<Field>,
     /// Words with bits set that no field names.
     pub unnamed: Vec<Unnamed>,
-    /// What is wrong.
+    /// Problems.
     pub problems: Vec<Complaint>,
     /// The structure itself.
     #[serde(skip)]
@@ -54,7 +54,7 @@ pub struct Launch {
     pub local_high_bytes: u32,
     /// Caches dropped first.
     pub invalidates: Vec<String>,
-    /// What is flushed at the end: `none`, `system` or `device`.
+    /// Caches flushed at the end: `none`, `system` or `device`.
     pub membar: Option<&'static str>,
     /// Constant buffers.
     pub constant_buffers: Vec<ConstantBuffer>,
@@ -86,7 +86,7 @@ pub struct Release {
     pub slot: usize,
     /// Where it writes.
     pub address: Hex,
-    /// What it writes.
+    /// Value written.
     pub payload: Hex,
     /// How many bits of it.
     pub payload_bits: u32,
@@ -109,7 +109,7 @@ pub struct Dependent {
     pub slot: usize,
     /// Where it is.
     pub address: Hex,
-    /// What happens to it.
+    /// Action on it.
     pub action: String,
     /// Whether it may be read early.
     pub prefetch: bool,
@@ -146,7 +146,7 @@ pub struct Unnamed {
 /// One complaint.
 #[derive(Clone, Debug, Serialize)]
 pub struct Complaint {
-    /// What is wrong.
+    /// The problem.
     pub text: String,
     /// `refused`, `hangs` or `undefined`.
     pub effect: &'static str,

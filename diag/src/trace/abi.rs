@@ -70,7 +70,7 @@ pub struct Pointer {
     pub address: u64,
     /// Length in bytes.
     pub len: usize,
-    /// What is there, an element of an array where it is shorter than the memory.
+    /// Layout of the memory, or of an element of an array where it is shorter than the memory.
     pub layout: Option<&'static Layout>,
 }
 
@@ -220,8 +220,8 @@ impl Field {
     }
 }
 
-/// What an argument points to: the fields of `layout` that hold addresses, with lengths, in the order of the
-/// table.
+/// Returns the pointers of an argument: the fields of `layout` that hold addresses, with lengths, in the
+/// order of the table.
 #[must_use]
 pub fn pointers(layout: &'static Layout, bytes: &[u8]) -> Vec<Pointer> {
     let of_struct = POINTERS.iter().filter(|(name, ..)| *name == layout.name);

@@ -1,4 +1,4 @@
-//! What colours and patterns mean: colours are permissions, patterns memory kinds.
+//! Legend of colours and patterns: colours are permissions, patterns memory kinds.
 
 use crate::address_map::picture::boxes::Placed;
 use crate::address_map::picture::rows::Row;
@@ -9,7 +9,7 @@ use crate::address_map::{AddressMap, Mapping, READ_AND_WRITE, READ_ONLY, Severit
 const PITCH: u8 = 0;
 const GENERIC: [u8; 3] = [6, 8, 9];
 
-/// What the GPU may do with a mapping.
+/// Permissions of the GPU on a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
     ReadWrite,

@@ -45,7 +45,7 @@ const MAX_BRACKETS: usize = 8;
 pub struct Mark {
     /// The address.
     pub address: u64,
-    /// What it is, beside the address.
+    /// Text beside the address.
     pub text: String,
     /// Whether it is a program counter; else it is what a fault is about.
     pub is_pc: bool,
@@ -159,7 +159,7 @@ impl<'a> Picture<'a> {
         self.text("vm-aside", FONT, (MARGIN, 48.0), WIDTH - 2.0 * MARGIN, &words);
     }
 
-    /// What is in the rows beside mappings: gaps, windows, reservations.
+    /// Draws the rows beside mappings: gaps, windows, reservations.
     fn ranges(&mut self, scale: &Scale<'_>) {
         for (index, row) in self.rows.iter().enumerate() {
             let (top, bottom) = scale.row(index);
@@ -378,7 +378,7 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// What colours, patterns and lines mean, from `top` on; where the picture ends.
+    /// Draws the legend of colours, patterns and lines from `top` on; returns where the picture ends.
     fn legend(&mut self, placed: &[Placed], top: f64) -> f64 {
         /// Width of an entry.
         const ENTRY: f64 = 320.0;

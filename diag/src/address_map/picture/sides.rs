@@ -1,5 +1,5 @@
-//! What stands beside the boxes: brackets of regions, windows and reservations, and the labels of these and
-//! of marks, moved apart where they would overlap.
+//! Labels beside the boxes: brackets of regions, windows and reservations, and the labels of these and of
+//! marks, moved apart where they would overlap.
 
 /// Brackets that stand side by side.
 const TRACKS: usize = 4;

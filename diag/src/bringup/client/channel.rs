@@ -28,7 +28,7 @@ const SWITCH_LIMIT_MS: u32 = 10_000;
 const GP_GET: usize = 0x88;
 const GP_PUT: usize = 0x8c;
 
-/// What is chosen of a channel: in the order in which it is tried, what ran on an Orin first.
+/// Variable settings of a channel, in the order in which they are tried: first the one that ran on an Orin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The subcontext.
@@ -64,7 +64,7 @@ pub struct Channel {
     userd: Mapping,
     notifier: Option<Mapping>,
     commands: GpuMemory,
-    /// What the doorbell is rung with.
+    /// Token for the doorbell.
     pub token: u32,
     /// The number of its subcontext.
     pub veid: u32,

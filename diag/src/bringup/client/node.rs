@@ -29,7 +29,7 @@ pub struct Unopened {
     pub errno: Errno,
 }
 
-/// What that means.
+/// Cause where `power` is the only node.
 const ALONE: &str = ", and /dev/nvgpu/igpu0/power is there: the driver is loaded, and the GPU's firmware did not \
                      start";
 
@@ -70,7 +70,7 @@ impl Fd {
         self.fd.as_raw_fd()
     }
 
-    /// What serves it.
+    /// Returns the system calls that serve it.
     pub fn sys(&self) -> &Arc<dyn Sys> {
         &self.sys
     }

@@ -16,7 +16,7 @@ use crate::device::Class;
 use crate::doctor::{self, Status, Surroundings, examine, is_software};
 use crate::size::size;
 
-/// What nvgpu writes of its characteristics in the releases that were read.
+/// Bytes of characteristics that nvgpu writes in the releases that were read.
 const CHARACTERISTICS_BYTES: u64 = 328;
 /// Where the lengths of structs come from.
 const HEADER: &str = "include/uapi/linux/nvgpu-ctrl.h, r36.2 to r36.4.3";

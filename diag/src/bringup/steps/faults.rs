@@ -195,7 +195,7 @@ fn describe(kind: Kind, report: &FaultReport, rig: &Rig<'_>, notes: &mut Notes) 
     }
 }
 
-/// What is known of a fault, with the raw registers.
+/// Returns a summary of a fault, with the raw registers.
 fn summary(report: &FaultReport) -> String {
     let mut text = format!("notifier {}", report.raw.notifier);
     if let Some(address) = report.address {

@@ -210,7 +210,7 @@ pub fn context(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What one choice of step 9 came to.
+/// Result of one choice of step 9.
 #[derive(Default)]
 struct Arrived {
     /// When the value was there, by kind of semaphore.

@@ -1,5 +1,5 @@
-//! What goes into the file: the GPU, the machine, the kernel log. Nothing that names the user or tells where
-//! the machine is.
+//! Contents of the file: the GPU, the machine, the kernel log. Nothing that names the user or tells where the
+//! machine is.
 
 use std::fs;
 
@@ -86,7 +86,7 @@ pub fn entries(driver: Selector, results: &Bringup) -> anyhow::Result<Vec<Entry>
     Ok(entries)
 }
 
-/// What `nvdiag info --json` prints, without what is of this one GPU alone.
+/// Returns the output of `nvdiag info --json`, without the identity of this one GPU.
 fn gpu(driver: Selector) -> serde_json::Value {
     let described =
         Device::open(driver).map_err(anyhow::Error::from).and_then(|device| info::describe(&device));

@@ -246,7 +246,7 @@ impl Args {
         self.bisect || used && is_whole && results.interrupted.is_none()
     }
 
-    /// What is known before the first step.
+    /// Returns the report before the first step.
     fn begin(&self, driver: Selector) -> Bringup {
         Bringup {
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -1,4 +1,4 @@
-//! What is printed while steps run.
+//! Output while steps run.
 
 use std::io::Write;
 

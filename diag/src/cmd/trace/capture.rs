@@ -69,7 +69,7 @@ impl Args {
         variables.iter().map(|(name, value)| Ok((c(name.as_bytes())?, c(value.as_bytes())?))).collect()
     }
 
-    /// What is noted of channels, if their rings are read.
+    /// Returns the records of channels, if their rings are read.
     pub fn rings(&self) -> Option<Rings> {
         let named = self.capture_library.as_ref().and_then(|path| path.canonicalize().ok());
         let name = named.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));

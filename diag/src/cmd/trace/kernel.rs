@@ -1,4 +1,4 @@
-//! What tracing uses of the kernel: `fork`, `ptrace`, `wait`, a seccomp filter, and other processes' memory.
+//! Kernel interfaces of tracing: `fork`, `ptrace`, `wait`, a seccomp filter, and other processes' memory.
 
 #![allow(unsafe_code, reason = "the C library's functions for tracing take raw numbers and pointers")]
 
@@ -7,7 +7,7 @@ use std::io;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// What a thread that is traced did.
+/// Stop of a traced thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// It ended with this code.

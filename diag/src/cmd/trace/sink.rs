@@ -18,7 +18,7 @@ use crate::cmd::trace::tracer::Events;
 /// Files of a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Files<'a> {
-    /// What is printed; stdout without it.
+    /// File for the output; stdout without it.
     pub output: Option<&'a Path>,
     /// The log.
     pub log: Option<&'a Path>,

@@ -262,7 +262,7 @@ impl<'s> Tracer<'s> {
         self.sink.event(Event { start_ns, duration_ns, pid, tid, result, call });
     }
 
-    /// What the program reports that it has put into a ring.
+    /// Returns the event of a submission that the program reports.
     fn submission(&self, tid: i32, now: Instant, mark: &TraceMark) -> Option<Event> {
         let len = usize::try_from(mark.result).unwrap_or(0).min(MOST_BYTES);
         let record = Record::from_bytes(&kernel::read_memory(tid, mark.argument, len))?;
@@ -322,7 +322,7 @@ fn process_of(tid: i32) -> i32 {
     group.unwrap_or(tid)
 }
 
-/// What a descriptor is open on, if that is a GPU node.
+/// Returns the GPU node that a descriptor is open on, if it is one.
 fn node(tid: i32, fd: i32, nodes: &[String]) -> Option<String> {
     if fd < 0 {
         return None;

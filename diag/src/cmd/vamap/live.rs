@@ -1,4 +1,4 @@
-//! What nvgpu tells about the address spaces of a running process, through copies of its descriptors.
+//! Address spaces of a running process, read from nvgpu through copies of its descriptors.
 
 #![allow(unsafe_code, reason = "requests to the driver")]
 
@@ -24,7 +24,7 @@ const PAGE_OF_MAPPINGS: usize = 1024;
 /// End of the address space.
 const VA_END: u64 = 1 << 49;
 
-/// What a descriptor of nvgpu is.
+/// Kind of a descriptor of nvgpu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An address space.
@@ -33,8 +33,8 @@ pub enum Kind {
     Channel,
 }
 
-/// What a descriptor is, by the name of its inode: `nvhost-ga10b-fd9` is an address space (the chip), `nvhost-17000000.gpu-fd12` a
-/// channel (the device).
+/// Returns the kind of a descriptor, by the name of its inode: `nvhost-ga10b-fd9` is an address space (the
+/// chip), `nvhost-17000000.gpu-fd12` a channel (the device).
 pub fn kind(name: &str) -> Option<Kind> {
     let name = name.strip_prefix("anon_inode:").unwrap_or(name);
     let name = name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name);

@@ -239,7 +239,7 @@ fn read(
     Ok(())
 }
 
-/// What the driver knows about a mapping and does not report: its answer has an address and a length.
+/// Properties of a mapping that the driver knows and does not report: its answer has an address and a length.
 const UNTOLD: [&str; 4] =
     ["memory kinds", "flags (cached, read-only)", "physical addresses", "which buffer is mapped"];
 

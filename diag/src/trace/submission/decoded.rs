@@ -36,7 +36,7 @@ pub struct DecodedEntry {
     pub commands: Vec<Command>,
     /// Semaphores that they release and wait for.
     pub semaphores: Vec<Semaphore>,
-    /// What the hardware stops at.
+    /// Errors at which the hardware stops.
     pub problems: Vec<Problem>,
 }
 
@@ -45,7 +45,7 @@ pub struct DecodedEntry {
 pub struct Problem {
     /// Offset in the segment.
     pub offset: Hex,
-    /// What is wrong.
+    /// The problem.
     pub text: String,
 }
 
@@ -72,13 +72,13 @@ pub struct DecodedLaunch {
     pub after: Option<Hex>,
     /// Where the QMD was read.
     pub source: Source,
-    /// What it says.
+    /// Decoded QMD.
     pub qmd: Option<Metadata>,
     /// Why it says nothing.
     pub error: Option<String>,
 }
 
-/// What a channel remembers.
+/// State of a channel.
 #[derive(Debug)]
 struct Channel {
     decoder: Decoder,

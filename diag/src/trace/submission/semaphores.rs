@@ -15,7 +15,7 @@ pub struct Semaphore {
     pub operation: &'static str,
     /// Its GPU address.
     pub address: Hex,
-    /// What is written or compared.
+    /// Value written or compared.
     pub payload: Hex,
     /// Options that are on, by their names in the headers.
     pub options: Vec<String>,
