@@ -10,7 +10,7 @@ use core::fmt;
 
 use crate::qmd_version::QmdVersion;
 
-/// How instructions are encoded.
+/// Encoding of instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// SM 8.0 to 8.9: Ampere and Ada.
@@ -109,7 +109,7 @@ impl Sm {
         self.row().is_run
     }
 
-    /// How its instructions are encoded: which tables decode them.
+    /// Returns the encoding of its instructions, which decides the tables that decode them.
     #[must_use]
     pub const fn encoding(self) -> Encoding {
         self.row().encoding
