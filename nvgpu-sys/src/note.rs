@@ -6,7 +6,7 @@
 //! the requests of an allocator. [`Sys::notes`](crate::Sys::notes) says whether anything takes them: a real
 //! device does not, and a program that asks once pays nothing for it.
 
-/// How a device treats notes.
+/// Treatment of notes by a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Notes {
     /// Nothing: the program need not make any.
@@ -39,7 +39,7 @@ pub enum PieceKind {
     Variables = 6,
     /// Backing of the local memory of threads.
     Local = 7,
-    /// Where copies between CPU and GPU pass through.
+    /// Buffers through which copies between CPU and GPU pass.
     Staging = 8,
     /// Semaphores and timestamps.
     Signal = 9,
@@ -127,7 +127,7 @@ pub struct PieceNote<'a> {
 /// The part of local memory that the stack of a thread takes, as offsets into the window of local memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackNote {
-    /// Where the stack starts; it grows towards 0.
+    /// Start of the stack; it grows towards 0.
     pub top: u32,
     /// Most bytes that it takes.
     pub bytes: u32,

@@ -62,7 +62,7 @@ pub fn open_nvmap(sys: &dyn Sys) -> Result<OwnedFd, Errno> {
 /// impl<S: Sys> Sys for Tracer<S> { /* ... */ } // no `unsafe`: refused
 /// ```
 pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
-    /// How long [`call`](crate::call) repeats a request that signals keep interrupting (`EINTR`).
+    /// Returns how long [`call`](crate::call) repeats a request that signals keep interrupting (`EINTR`).
     fn patience(&self) -> Duration {
         Duration::from_secs(10)
     }
