@@ -1,4 +1,4 @@
-//! How much is read of what a program submits.
+//! Limits on reading a program's submissions.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ const MOST_ENTRIES: u32 = 1 << 26;
 /// The address space of the desktop driver: UVM has one for a process.
 const DESKTOP: u64 = u64::MAX;
 
-/// Where a channel's ring and its USERD are.
+/// Memory of a channel's ring and its USERD.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// nvgpu: in dma-bufs.
@@ -84,7 +84,7 @@ impl Memory for Space<'_> {
     }
 }
 
-/// Where the CPU reaches a GPU address.
+/// Returns the CPU mapping of a GPU address.
 fn at(maps: &Maps, space: u64, address: u64) -> Option<(u64, u64)> {
     let equal = || (space == DESKTOP).then(|| maps.at_equal(space, address))?;
     maps.at(space, address).or_else(equal)

@@ -3,7 +3,7 @@
 /// Entries read last that are compared with the ring: if they changed, it was lapped.
 const COMPARED: usize = 8;
 
-/// How far a ring was read.
+/// Reader's position in a ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
     entries: u32,
