@@ -53,7 +53,7 @@ impl Membar {
     }
 }
 
-/// How a texture instruction finds its sampler.
+/// Selection of a texture instruction's sampler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SamplerIndex {
     /// `INDEPENDENTLY`: by an index of its own.

@@ -136,7 +136,7 @@ impl Qmd {
         Membar::from_number(self.get_own(layout(self.version()).membar))
     }
 
-    /// How samplers are chosen.
+    /// Returns how samplers are chosen.
     #[must_use]
     pub fn sampler_index(&self) -> SamplerIndex {
         match self.get_own(layout(self.version()).sampler_index) {
@@ -163,7 +163,7 @@ impl Qmd {
         self.get_own(layout(self.version()).group)
     }
 
-    /// How many QMDs must decrement this one before it starts.
+    /// Returns the number of QMDs that must decrement this one before it starts.
     #[must_use]
     pub fn dependence_counter(&self) -> u16 {
         self.get_own(layout(self.version()).dependence_counter) as u16

@@ -1,4 +1,5 @@
-//! How many thread blocks of a kernel fit on one SM at once, and what limits them.
+//! Occupancy: the number of thread blocks of a kernel that fit on one SM at once, and the resource that
+//! limits it.
 //!
 //! The rule of CUDA's occupancy header: registers are allocated per warp in units of 256 over four
 //! partitions, warps in groups of four, shared memory in units of 128 bytes with one KiB reserved per block.

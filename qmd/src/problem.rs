@@ -24,7 +24,7 @@ pub enum Effect {
     Undefined,
 }
 
-/// Which of the three carve-out fields.
+/// The three carve-out fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CarveOutField {
     /// `MIN_SM_CONFIG_SHARED_MEM_SIZE`.
@@ -72,7 +72,7 @@ pub enum Problem {
     Resume {
         /// The dimension.
         axis: Axis,
-        /// Where to resume.
+        /// Offset at which to resume.
         value: u32,
         /// Blocks along it.
         blocks: u32,
@@ -138,13 +138,13 @@ pub enum Problem {
     /// A carve-out code of 0.
     #[error("the {field} shared-memory carve-out is not set (code 0)")]
     CarveOutUnset {
-        /// Which one.
+        /// The field.
         field: CarveOutField,
     },
     /// A carve-out the part does not have.
     #[error("the {field} shared-memory carve-out is {kib} KiB (code {code}), which {target} does not have")]
     CarveOut {
-        /// Which one.
+        /// The field.
         field: CarveOutField,
         /// Its size.
         kib: u32,
@@ -228,7 +228,7 @@ pub enum Problem {
     DependentAddress {
         /// The slot.
         slot: usize,
-        /// Where it points.
+        /// The address.
         address: u64,
     },
     /// A dependent that is enabled and has no pointer field.
@@ -250,7 +250,7 @@ pub enum Problem {
 impl Problem {
     /// Returns the hardware's reaction.
     ///
-    /// Which check catches which value is read from the names of the checks, except for those seen in kernel
+    /// The pairs of checks and values are read from the names of the checks, except for those seen in kernel
     /// logs.
     #[must_use]
     pub const fn effect(&self) -> Effect {
