@@ -60,7 +60,7 @@ pub enum Error {
     Manifest {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// Position and reason.
         #[source]
         source: serde_json::Error,
     },

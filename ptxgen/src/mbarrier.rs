@@ -23,7 +23,7 @@ impl Element for Mbarrier {
     type Value = u64;
 }
 
-/// How a thread looks whether a phase is complete.
+/// Way in which a thread checks whether a phase is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
     /// Looks once (`test_wait`).

@@ -7,7 +7,7 @@ use crate::reg::{Operand, Pred, Raw, Reg};
 use crate::target::Version;
 use crate::ty::{Class, Element, Int, Ty};
 
-/// How the caches should treat a load of global memory.
+/// Cache policy of a load of global memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cache {
     /// As usual; coherent with earlier launches and with this thread's own writes.
@@ -391,7 +391,7 @@ impl Kernel {
         ));
     }
 
-    /// How a load from `S` spells `cache`; only global memory has caches to choose.
+    /// Returns the suffix of a load from `S` for `cache`; only global memory has caches to choose.
     pub(crate) fn cache_suffix<S: Space>(&self, cache: Cache) -> &'static str {
         match (S::NAME, cache) {
             ("global", Cache::Stream) => {

@@ -9,7 +9,7 @@ use crate::reg::{Operand, Raw, Reg};
 use crate::target::Version;
 use crate::ty::Element;
 
-/// Which lines the L2 cache gives up first.
+/// Eviction priority of lines in the L2 cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evict {
     /// Before others: what is read once.

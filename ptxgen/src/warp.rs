@@ -7,7 +7,7 @@ use crate::reg::{Operand, Pred, Reg};
 use crate::target::{Target, Version};
 use crate::ty::{Class, Number, Ordered, Ty, Word};
 
-/// Which lane's value a lane takes.
+/// Source lane of a shuffle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
     /// The lane whose number differs in these bits.
@@ -18,7 +18,7 @@ pub enum Shuffle {
     Up(u32),
 }
 
-/// How a warp combines one word of each lane (`redux.sync`).
+/// Reduction of one word of each lane in a warp (`redux.sync`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Reduce {

@@ -73,7 +73,7 @@ impl Kernel {
         WarpgroupSums((0..columns / 2).map(|_| self.reg()).collect())
     }
 
-    /// How products read the rows at `first`.
+    /// Returns the description by which products read the rows at `first`.
     ///
     /// # Panics
     /// If the address is not proven to be a multiple of [`SharedRows::ALIGNMENT`] bytes: a mistake in the
