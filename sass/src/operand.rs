@@ -1,6 +1,6 @@
 //! Operands: where an instruction reads and what it does to the value read.
 
-/// Where a source comes from.
+/// Origin of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// A register of the thread; 255 is RZ and reads 0.
@@ -32,7 +32,7 @@ pub enum Operand {
 /// not for `FLO`, `POPC` and the `.X` forms of `IADD3`, `IMAD` and `LEA`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// Where the value comes from.
+    /// Origin of the value.
     pub operand: Operand,
     /// The value is negated or inverted.
     pub neg: bool,

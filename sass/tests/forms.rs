@@ -37,7 +37,7 @@ fn list(name: &str) -> BTreeMap<u32, Vec<Line>> {
     read(&std::fs::read_to_string(path).expect("the list"))
 }
 
-/// Where the decoder's text differs from the list.
+/// Returns the lines where the decoder's text differs from the list.
 fn differences(sm: u32, lines: &[Line]) -> Vec<String> {
     let arch = Arch::from_sm(sm).expect("a known architecture");
     let differ = |((word, expected), pc): (&Line, u64)| match decode(arch, *word) {

@@ -1,4 +1,4 @@
-//! Where control goes after each instruction of a piece of code.
+//! Control flow of a piece of code: the successors of each instruction.
 
 use std::collections::BTreeMap;
 

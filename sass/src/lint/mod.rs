@@ -39,7 +39,8 @@ pub use unit::Unit;
 pub struct Report {
     /// Instructions that do not wait, by address.
     pub findings: Vec<Finding>,
-    /// Where paths were not followed further. What lies beyond is examined as if nothing were under way.
+    /// Places at which paths were not followed further. What lies beyond is examined as if nothing were under
+    /// way.
     pub stops: Vec<Stop>,
 }
 
@@ -140,8 +141,8 @@ pub struct Spacing {
     pub needed: u8,
 }
 
-/// How far apart the code keeps results of fixed latency and their uses: what the table of latencies is
-/// measured by.
+/// Returns the cycles that the code keeps between results of fixed latency and their uses, by which the table
+/// of latencies is measured.
 pub fn spacings(arch: Arch, code: &[u8], base: u64) -> Vec<Spacing> {
     let flow = Flow::of(Listing::new(arch, code, base), base);
     let of = |conflict: &Conflict| {

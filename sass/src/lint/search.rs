@@ -1,4 +1,4 @@
-//! Which instructions are under way when another one issues, over all paths.
+//! Instructions under way when another one issues, over all paths.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -208,7 +208,7 @@ fn integer_source(p: &mut Printer<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// How `F2FP` of SM 8.9 and later packs its results.
+/// Packing of the results of `F2FP` on SM 8.9 and later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Packing {
     /// The halves are A and B.

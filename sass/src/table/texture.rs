@@ -132,7 +132,7 @@ const TXQ: &[Arg] = &[
     Arg::Hex(72, 4),
 ];
 
-/// Where the handle of a texture is.
+/// Place of a texture's handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Handle {
     Constant,
@@ -204,7 +204,7 @@ fn second_source(p: &mut Printer<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Which texels are wanted, not printed when all are.
+/// Prints the mask of the texels, unless all are read.
 fn mask(p: &mut Printer<'_>) -> Result<(), Refused> {
     let mask = p.bits(72, 4);
     if mask != 15 {
