@@ -25,10 +25,10 @@ const UPTIME: Duration = Duration::from_secs(60);
 const VIRTUAL_BOOT: u64 = 1_704_067_200_000_000_000;
 /// Passes without work after which the GPU is idle: one may have begun before its last command was there.
 const QUIET_PASSES: u64 = 2;
-/// How long a wait in virtual time sleeps until it checks its condition again.
+/// Time that a wait in virtual time sleeps until it checks its condition again.
 const RECHECK: Duration = Duration::from_micros(200);
 
-/// Which time a machine lives in.
+/// Time of a machine: the host's or virtual.
 #[derive(Clone, Debug, Default)]
 pub enum Time {
     /// The host's clock.

@@ -15,7 +15,7 @@ use crate::violations::Traps;
 use crate::what_if::{UnknownWhatIf, WhatIfs};
 use sass::Arch;
 
-/// How the environment variables begin.
+/// Prefix of the environment variables.
 const PREFIX: &str = "NVGPU_SIM_";
 
 /// Settings of a [`Sim`](crate::Sim). The default is an Orin AGX 64 GB with all its SMs.
@@ -29,7 +29,7 @@ pub struct SimConfig {
     /// sm_89 the driver and the front end stay those of a ga10b, and the SMs execute code that was compiled
     /// for these versions; with sm_90 launch descriptors are Hopper's too.
     pub arch: Arch,
-    /// How kernels are executed: worker threads, schedule, arithmetic.
+    /// Execution of kernels: worker threads, schedule, arithmetic.
     pub executor: sm::Config,
     /// Mistakes of kernels to search for, besides those of [`executor`](Self::executor): none by default.
     /// Findings are printed on stderr as they happen, and kept for [`Sim::findings`](crate::Sim::findings).

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 /// Size of a page, for the CPU and for the GPU.
 pub(crate) const PAGE: u64 = 4096;
-/// Where DRAM begins on Orin. Not zero: a page-table entry for physical address 0 would read as no mapping.
+/// Start of DRAM on Orin. Not zero: a page-table entry for physical address 0 would read as no mapping.
 const DRAM_BASE: u64 = 0x8000_0000;
 
 /// Host memory that is unmapped when its last owner is dropped.
@@ -384,7 +384,7 @@ impl Backing {
         self.len
     }
 
-    /// Where the pages are.
+    /// Returns the places of the pages.
     pub(crate) fn extents(&self) -> &[Extent] {
         &self.extents
     }

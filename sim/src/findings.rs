@@ -13,7 +13,7 @@ use crate::pieces::Location;
 const MOST: usize = 256;
 
 bitflags! {
-    /// Which mistakes of kernels the model searches for while it executes them. Any of them makes it slower
+    /// Mistakes of kernels that the model searches for while it executes them. Any of them makes it slower
     /// and uses one worker; without any, execution is as fast as ever.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Checks: u8 {
@@ -104,13 +104,13 @@ pub struct Finding {
     pub check: Checks,
     /// The mistake.
     pub text: String,
-    /// Which work did it where it was noticed first, and what is missing; may be empty.
+    /// The work that did it where it was noticed first, and the missing order; may be empty.
     pub detail: String,
     /// Guest address of the kernel's first instruction; 0 where no kernel did it.
     pub program: u64,
     /// Name of the kernel, if the program has noted it.
     pub kernel: Option<String>,
-    /// Where it was noticed first. Of a copy only `sass` says something: what is copied.
+    /// Place where it was noticed first. For a copy only `sass` has text: what is copied.
     pub event: Event,
     /// The address it is about: in global memory a guest address, in shared and local memory an offset.
     pub address: Option<u64>,
@@ -118,7 +118,7 @@ pub struct Finding {
     pub location: Option<Location>,
     /// The other one, where there are two.
     pub earlier: Option<Event>,
-    /// How often the same instruction did it.
+    /// Number of times that the same instruction did it.
     pub count: u64,
 }
 

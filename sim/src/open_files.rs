@@ -14,7 +14,7 @@ use std::sync::MutexGuard;
 /// The tables of open files at rest, until this is dropped.
 pub struct Held<'a>(MutexGuard<'a, Driver>);
 
-/// How a descriptor is waited for with `epoll(7)`.
+/// Readiness of a descriptor for `epoll(7)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// An event descriptor: readable once for each post, which a wait for edges reports once.
@@ -111,7 +111,7 @@ impl Sim {
         Some(read.err().unwrap_or(refused))
     }
 
-    /// How a descriptor is waited for with `epoll(7)`.
+    /// Returns how a descriptor becomes ready for `epoll(7)`.
     pub fn waiting(&self, fd: BorrowedFd<'_>) -> Waiting {
         match self.readiness(fd.as_raw_fd()) {
             Readiness::Event => Waiting::Event,

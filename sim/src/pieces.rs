@@ -16,7 +16,7 @@ const MOST_FREED: usize = 16 << 10;
 /// An address so many bytes after a piece, or before it, counts as meant for it where nothing is mapped.
 const NEAR: u64 = 1 << 20;
 
-/// How an address lies to a piece.
+/// Relation of an address to a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// So many bytes from its start.
@@ -27,7 +27,7 @@ pub enum Relation {
     Before(u64),
 }
 
-/// Where an address lies: the piece that holds it, or the nearest one.
+/// Location of an address: the piece that holds it, or the nearest one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// Kind of the piece.
@@ -38,14 +38,14 @@ pub struct Location {
     pub va: u64,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Where the address lies.
+    /// Position of the address.
     pub relation: Relation,
     /// If the piece was freed: how many launches of its address space had begun by then.
     pub freed_after: Option<u64>,
 }
 
 impl Location {
-    /// Where `address` lies to the piece of `bytes` bytes at `va`.
+    /// Returns the relation of `address` to the piece of `bytes` bytes at `va`.
     pub(crate) fn new(kind: PieceKind, name: &str, va: u64, bytes: u64, address: u64) -> Self {
         let relation = match address.checked_sub(va) {
             None => Relation::Before(va - address),
@@ -334,7 +334,7 @@ impl Pieces {
         table.freed_at(va).is_some() || nearest(&table.pieces, va).is_some_and(near)
     }
 
-    /// Where an address lies, if a piece is there or near.
+    /// Returns the location of an address, if a piece is there or near.
     pub(crate) fn locate(&self, va: u64) -> Option<Location> {
         let table = self.table();
         match holder(&table.pieces, va) {

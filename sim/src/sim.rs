@@ -36,7 +36,7 @@ const SIGNAL_MASK: usize = 8;
 /// Events that the kernel reports at once for a file whose driver has no `poll` operation.
 const ALWAYS_READY: i16 = libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM;
 
-/// How a descriptor becomes ready.
+/// Way in which a descriptor becomes ready.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Readiness {
     /// An event: once for each post.

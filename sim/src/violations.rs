@@ -41,7 +41,7 @@ pub struct UnknownTraps;
 pub struct Violation {
     /// The consequence on a real machine.
     pub consequence: Consequence,
-    /// Which call did it, as the headers name it.
+    /// The call, as the headers name it.
     pub call: &'static str,
     /// The mistake and the correct way.
     pub text: String,

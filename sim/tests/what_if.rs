@@ -26,7 +26,7 @@ fn none() -> WhatIf {
     WhatIf::empty()
 }
 
-/// Where the first line of the log with this text is.
+/// Returns the position of the log's first line with this text.
 fn line(machine: &Machine, part: &str) -> Option<usize> {
     machine.sim.kernel_log().iter().position(|line| line.contains(part))
 }

@@ -1,4 +1,4 @@
-//! Which paths are the machine's: the one place where a path of the program is resolved.
+//! Paths of the machine: the one place where a path of the program is resolved.
 //!
 //! The machine's folders are not in the kernel's tree, so a path through them is resolved here, component by
 //! component, from the working folder or the folder that a descriptor is open on. Paths that can not be the

@@ -46,8 +46,8 @@ fn inode(place: Place) -> u64 {
     (u64::from(MAJOR) << 8) + number
 }
 
-/// Where a call with `directory`, `path` and `flags` goes. An empty path with `AT_EMPTY_PATH` names the place that
-/// the descriptor is open on.
+/// Resolves the target of a call with `directory`, `path` and `flags`. An empty path with `AT_EMPTY_PATH`
+/// names the place that the descriptor is open on.
 ///
 /// # Safety
 /// As for [`resolve`].

@@ -16,7 +16,7 @@ const DEFAULT_TIMEOUT_MS: u32 = 3000;
 /// State of a channel under its lock.
 #[derive(Debug)]
 pub(crate) struct ChannelState {
-    /// Where its addresses lead.
+    /// Its address space.
     pub(crate) address_space: Option<Arc<AddressSpace>>,
     /// Its group.
     pub(crate) tsg: Option<Arc<Tsg>>,
@@ -38,7 +38,7 @@ pub(crate) struct ChannelState {
     pub(crate) kernel_ring: bool,
     /// Last class of `ALLOC_OBJ_CTX`.
     pub(crate) class: Option<u32>,
-    /// Where errors are reported.
+    /// Memory for error reports.
     pub(crate) notifier: Option<Notifier>,
     /// Context-switch time, in milliseconds, after which the group is recovered.
     pub(crate) timeout_ms: u32,

@@ -17,7 +17,7 @@ pub(crate) struct BufferFacts {
     pub(crate) size: u64,
     /// Heap it came from; 0 while it is not allocated.
     pub(crate) heap: u32,
-    /// Where in a carveout it lies, in bytes.
+    /// Offset in a carveout, in bytes.
     pub(crate) offset: u64,
     /// The last request for its memory.
     pub(crate) request: BufferRequest,
@@ -32,7 +32,7 @@ pub(crate) struct BufferFacts {
 pub(crate) struct BufferRequest {
     /// Flags (cache attribute, contiguous, tag).
     pub(crate) flags: u32,
-    /// How the CPU's mappings are cached.
+    /// Caching of the CPU's mappings.
     pub(crate) coherency: u32,
     /// Alignment in bytes.
     pub(crate) align: u32,

@@ -41,9 +41,9 @@ use std::time::Duration;
 /// Channels and groups that the GPU has.
 const CHANNELS: u32 = 512;
 const TSGS: u32 = 512;
-/// How long after boot a devfreq node that appears late is there.
+/// Time from boot to the appearance of a late devfreq node.
 const DEVFREQ_DELAY: Duration = Duration::from_secs(3);
-/// How long after its last use the GPU loses its power (the driver's `railgate_delay`).
+/// Time from its last use until the GPU loses its power (the driver's `railgate_delay`).
 const RAILGATE_DELAY: Duration = Duration::from_millis(500);
 
 /// A launch that the engine did not give up when its channel closed.
@@ -124,13 +124,13 @@ pub(crate) struct Machine {
     pub(crate) mappings: Mappings,
     /// The program's mappings of the doorbell page.
     pub(crate) doorbells: Doorbells,
-    /// When a call last needed power, in nanoseconds since boot.
+    /// Time of the last call that needed power, in nanoseconds since boot.
     last_use: AtomicU64,
     /// Faults of the MMU that come after their exceptions.
     pub(crate) late_faults: LateFaults,
     /// Requests that answer `ENOTTY`.
     pub(crate) unknown_requests: Vec<u32>,
-    /// When the GPU's devfreq node is there, by the machine's clock.
+    /// Time at which the GPU's devfreq node appears, by the machine's clock.
     devfreq_since: Duration,
     /// Name of the process.
     pub(crate) comm: String,

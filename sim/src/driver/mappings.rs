@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Mapping {
     /// Bytes.
     pub(crate) len: usize,
-    /// Where in the buffer it starts.
+    /// Its start in the buffer.
     pub(crate) offset: u64,
     /// The mapped buffer; the mapping keeps its memory.
     pub(crate) buffer: Arc<DmaBuf>,

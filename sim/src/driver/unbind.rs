@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a waiting call asks.
+/// Interval at which a waiting call polls.
 const POLL: Duration = Duration::from_micros(20);
 /// Attempts of a close to find its channel at rest, and how long the driver waits between them.
 const ATTEMPTS: usize = 11;
@@ -91,7 +91,7 @@ impl Preempting {
         host.log.error(host.clock, ("nvgpu_fifo_preempt_tsg", 117), &text);
     }
 
-    /// How it ended; `None` while it may still succeed. After a failure the hardware goes on trying.
+    /// Returns the outcome; `None` while it may still succeed. After a failure the hardware goes on trying.
     pub(crate) fn outcome(&self, host: Host<'_>) -> Option<Result<(), Errno>> {
         if self.is_held(host) {
             return self.has_failed().then(|| {
@@ -136,7 +136,7 @@ pub(crate) fn while_preempted<T>(
     done
 }
 
-/// How the attempt to take a channel out of its group ended.
+/// Outcome of the attempt to take a channel out of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unbound {
     /// It is out, and the group goes on.

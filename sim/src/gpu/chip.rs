@@ -62,7 +62,7 @@ pub(crate) struct SmPlace {
 }
 
 impl SmPlace {
-    /// Where SM number `id` sits.
+    /// Returns the position of SM number `id`.
     pub(crate) fn of(id: u32) -> Self {
         let tpc = id / SMS_PER_TPC;
         Self { gpc: tpc / TPCS_PER_GPC, tpc: tpc % TPCS_PER_GPC, sm: id % SMS_PER_TPC }

@@ -459,7 +459,7 @@ impl ComputeScheduler {
     }
 }
 
-/// Where the membar at a grid's end makes visible what the grid wrote.
+/// Returns the scope in which the membar at a grid's end makes its writes visible.
 fn visible(membar: Option<qmd::Membar>) -> Visible {
     match membar {
         Some(qmd::Membar::System) => Visible::System,

@@ -19,7 +19,7 @@ const GRAPHICS: u32 = 0;
 /// The runlist's context-switch time-out: the driver sets 100 ms (`CTXSW_TIMEOUT_PERIOD_MS`).
 pub(crate) const SWITCH_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How long a slow switch takes.
+/// Duration of a slow switch.
 const SLOW: Duration = Duration::from_millis(500);
 
 /// The engine.

@@ -76,7 +76,7 @@ pub(crate) enum Exception {
     },
     /// A hub unit touched an address that is not mapped for it.
     HubFault {
-        /// Which unit.
+        /// The unit.
         client: HubClient,
         /// The MMU's report.
         fault: MemoryFault,

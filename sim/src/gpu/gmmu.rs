@@ -75,7 +75,7 @@ pub(crate) fn encode_pte(pa: u64, attributes: PteAttributes) -> u64 {
     word
 }
 
-/// Where a virtual address leads.
+/// Target of a virtual address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
     /// Start of the run of pages.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// How the engine leaves a group whose launches have not ended (`NVGPU_COMPUTE_PREEMPTION_MODE_*`).
+/// Way in which the engine leaves a group whose launches have not ended (`NVGPU_COMPUTE_PREEMPTION_MODE_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Preemption {
     /// The launches end first. A context whose mode was never set behaves so too.
@@ -23,7 +23,7 @@ pub(crate) enum Preemption {
 /// A context switch that was requested and has not happened.
 #[derive(Clone, Copy, Debug)]
 struct Switch {
-    /// When it was requested, by the machine's clock.
+    /// Time of the request, by the machine's clock.
     since: Duration,
     /// Context-switch time-outs that it has raised.
     timeouts: u32,
@@ -90,12 +90,12 @@ impl GroupEntry {
         *self.preemption.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long it has the engine when others wait.
+    /// Sets the time for which it has the engine when others wait.
     pub(crate) fn set_timeslice(&self, timeslice_us: u32) {
         self.timeslice_us.store(timeslice_us, Ordering::Release);
     }
 
-    /// How long that is.
+    /// Returns that time.
     pub(crate) fn timeslice(&self) -> Duration {
         Duration::from_micros(self.timeslice_us.load(Ordering::Acquire).into())
     }
@@ -160,7 +160,7 @@ impl GroupEntry {
 pub(crate) struct Bindings {
     /// The ring, once set up.
     pub(crate) ring: Option<Ring>,
-    /// Where addresses lead.
+    /// Page tables of the address space.
     pub(crate) tables: Option<Arc<PageTables>>,
     /// The group.
     pub(crate) group: Option<Arc<GroupEntry>>,

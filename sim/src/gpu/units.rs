@@ -30,9 +30,9 @@ pub(crate) struct Units {
     pub(crate) executor: sm::Executor,
     /// host1x beside the GPU.
     pub(crate) syncpoints: Arc<Syncpoints>,
-    /// Where work is recorded that a real machine does not survive.
+    /// Record of violations: work that a real machine does not survive.
     pub(crate) violations: Arc<Violations>,
-    /// Which work is ordered before which, if that is checked.
+    /// Order of work, if it is checked.
     pub(crate) ledger: Option<Arc<Ledger>>,
     /// Reports what channels fetch, if somebody wants to know.
     pub(crate) submissions: Option<Submissions>,

@@ -65,9 +65,9 @@ impl Known {
 /// Work that has ended before a launch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
-    /// When its threads have waited, or when it begins.
+    /// State when its threads have waited, or when it begins.
     pub(crate) known: Known,
-    /// When it begins, where that may be before what it follows has ended.
+    /// State when it begins, where that may be before the work ahead of it has ended.
     pub(crate) early: Option<Known>,
 }
 

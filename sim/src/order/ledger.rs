@@ -15,7 +15,7 @@ const RELEASES: usize = 64;
 /// The program's own line.
 const PROGRAM: u32 = 0;
 
-/// Where what a grid wrote is visible, by the barrier at its end.
+/// Scope in which a grid's writes are visible, by the barrier at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Visible {
     /// Nowhere for certain.
@@ -54,7 +54,7 @@ pub(crate) struct Access {
 pub(crate) struct Conflict {
     /// Description of the later one.
     pub(crate) text: &'static str,
-    /// Which work, and what is missing.
+    /// The work, and the missing order.
     pub(crate) detail: String,
     /// The earlier one.
     pub(crate) earlier: Event,
@@ -111,7 +111,7 @@ pub(crate) struct State {
     /// Work whose writes are visible on the GPU, and on the CPU too.
     device: Known,
     system: Known,
-    /// How often the level-1 caches were emptied.
+    /// Number of times that the level-1 caches were emptied.
     emptied: u32,
     /// The program reports what it accesses and submits.
     reports: bool,

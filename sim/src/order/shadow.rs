@@ -37,7 +37,7 @@ pub(crate) struct Mark {
     pub(crate) bytes: u8,
     /// Strength of the access.
     pub(crate) strength: Strength,
-    /// How often the level-1 caches had been emptied.
+    /// Number of times that the level-1 caches had been emptied.
     pub(crate) emptied: u32,
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Host {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where visitors come in.
+/// Entry of visitors.
 #[derive(Debug)]
 struct Door {
     listener: OwnedFd,

@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Most bytes that travel in one message.
 pub(super) const LIMIT: usize = 64 << 10;
-/// How long one side waits for the other, in seconds.
+/// Time that one side waits for the other, in seconds.
 pub(super) const PATIENCE: i64 = 10;
 
 /// Kinds of messages.

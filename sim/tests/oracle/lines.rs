@@ -6,7 +6,7 @@ use crate::machine::{Machine, inc};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How long to wait for the dump that ends a recovery.
+/// Time to wait for the dump that ends a recovery.
 const DUMP: Duration = Duration::from_secs(10);
 
 /// The lines that the driver printed about faults, one sequence for each.

@@ -153,7 +153,7 @@ pub fn compare<C: Replayed>(bytes: &[u8]) {
 pub struct Found {
     pub sequences: usize,
     different: usize,
-    /// Where the first of them part from the model.
+    /// First differences from the model.
     differences: String,
 }
 
@@ -193,7 +193,7 @@ pub fn record(variable: &str, committed: &[u8]) -> Vec<u8> {
 pub struct Files(Vec<Option<OwnedFd>>);
 
 impl Files {
-    /// How many there were.
+    /// Returns their number.
     pub fn len(&self) -> usize {
         self.0.len()
     }

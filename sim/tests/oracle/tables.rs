@@ -13,7 +13,7 @@ const BIG_ADDRESS: u64 = ((1 << 50) - 1) << 4;
 /// Lowest bit of the index into each level of directories, and the number of entries.
 const LEVELS: [(u32, u64); 4] = [(21, 256), (29, 512), (38, 512), (47, 4)];
 
-/// Where a leaf points.
+/// Target of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Nowhere,

@@ -17,7 +17,7 @@ const GLOBALS: u64 = 0x24_0000;
 const STACK_TOP: u32 = 0x240;
 const R_CUDA_64: u32 = 2;
 
-/// Where kernels find their parameters in bank 0.
+/// Returns the offset of kernel parameters in bank 0.
 fn parameters(arch: Arch) -> usize {
     if arch == Arch::Sm90 { 0x210 } else { 0x160 }
 }

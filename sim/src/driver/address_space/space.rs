@@ -80,7 +80,7 @@ impl AddressSpace {
         &self.tables
     }
 
-    /// When the program unmapped an address while a launch ran that may still use it.
+    /// Returns the time since the program unmapped an address, if a launch ran then that may still use it.
     pub(crate) fn withdrawn_since(&self, va: u64) -> Option<Duration> {
         self.space().withdrawn.since(va)
     }

@@ -6,7 +6,7 @@ use nvgpu_sys as abi;
 
 use Status::{Absent, Modelled, Refused};
 
-/// How far the model serves a request.
+/// Extent to which the model serves a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     /// It is served: the driver's checks in their order, its errnos, its effects.
@@ -22,7 +22,7 @@ pub(super) enum Status {
 pub(super) struct Call {
     /// Its number.
     pub(super) request: u32,
-    /// How far the model serves it.
+    /// Extent to which the model serves it.
     pub(super) status: Status,
     /// The driver's function that it follows; empty where the driver has none of its own.
     #[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Runlists: 0 for graphics, compute and its copy engine; 1 and 2 for the asynchronous copy engines.
 const RUNLISTS: i32 = 3;
-/// How often `WAIT` polls its semaphore.
+/// Interval at which `WAIT` polls its semaphore.
 const WAIT_POLL: Duration = Duration::from_micros(100);
 /// A new channel on `runlist`; `None` and -1 mean the graphics runlist.
 pub(super) fn open(machine: &Machine, runlist: Option<i32>) -> Result<Arc<Channel>, Errno> {

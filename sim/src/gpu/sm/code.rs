@@ -7,7 +7,7 @@ use crate::gpu::sm::code_map::CodeMap;
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::slots::{FileLayout, POOL};
 
-/// Where a word of the constant pool comes from.
+/// Origin of a word of the constant pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PoolWord {
     Imm(u32),
@@ -18,7 +18,7 @@ pub(crate) enum PoolWord {
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
     pub ops: Vec<MicroOp>,
-    /// Where they came from.
+    /// Their origins.
     pub map: Arc<CodeMap>,
     pub pool: Vec<PoolWord>,
     pool_index: HashMap<Vec<PoolWord>, u16>,

@@ -55,7 +55,7 @@ pub(crate) struct Core<'a> {
     pub block: Block,
     /// Immediates and constants, for `bases`.
     pool: Arc<[Lanes]>,
-    /// Where the ops came from.
+    /// Origins of the ops.
     pub map: Arc<CodeMap>,
     pub env: &'a Environment<'a>,
     pub tlb: Tlb<'a>,

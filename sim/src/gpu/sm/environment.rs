@@ -19,7 +19,7 @@ pub(crate) struct Environment<'a> {
     pub target: Target,
     /// Counter of DRAM traffic, if any.
     pub l2: Option<&'a L2>,
-    /// Which mistakes of the kernel are searched for.
+    /// Mistakes of the kernel that are searched for.
     pub checks: Checks,
     pub clock: &'a Clock,
     /// Set by the caller to end the launch early.

@@ -30,7 +30,7 @@ pub struct Executor {
     isa: Isa,
     pool: Option<rayon::ThreadPool>,
     programs: Mutex<HashMap<CodeKey, Arc<Code>>>,
-    /// How often programs were forgotten: a launch that began before keeps nothing.
+    /// Number of invalidations of the programs: a launch that began before the last keeps nothing.
     invalidations: AtomicU64,
     l2: Option<L2>,
     findings: Arc<Findings>,

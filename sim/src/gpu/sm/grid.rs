@@ -36,7 +36,7 @@ impl Turn<'_> {
     pub const WHOLE: Turn<'static> = Turn { wanted: &|| false, hold: &|_, _| false };
 }
 
-/// How far a launch has come: what is kept of it while another one has the SMs.
+/// Progress of a launch: the state that is kept of it while another one has the SMs.
 pub(crate) struct Progress {
     bound: RwLock<Arc<Bound>>,
     /// Blocks started.
@@ -47,7 +47,7 @@ pub(crate) struct Progress {
     stall: StallBudget,
     /// Blocks that were preempted, the next one first.
     parked: Mutex<VecDeque<Block>>,
-    /// Where the order of a single worker has come to.
+    /// Position of a single worker in its order.
     order: Mutex<Order>,
     /// The checks of the kernel.
     watch: Mutex<Option<Box<Watch>>>,

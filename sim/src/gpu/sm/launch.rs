@@ -67,7 +67,7 @@ pub unsafe trait Memory: Sync {
     }
 }
 
-/// Where the shared-memory and local-memory windows lie in the generic address space; each is 16 MiB on
+/// Positions of the shared-memory and local-memory windows in the generic address space; each is 16 MiB on
 /// sm_87.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
@@ -154,7 +154,7 @@ pub enum Schedule {
     Shuffled(u64),
 }
 
-/// How an [`Executor`](crate::gpu::sm::Executor) runs launches.
+/// Settings by which an [`Executor`](crate::gpu::sm::Executor) runs launches.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Worker threads of the parallel schedule; 0 takes one per core.

@@ -1,4 +1,4 @@
-//! How lowered instructions name registers and predicates.
+//! Slots by which lowered instructions name registers and predicates.
 
 /// Slots at or above this one lie in the constant pool, those below in the warp's register file.
 pub(crate) const POOL: u16 = 0x8000;
@@ -14,7 +14,7 @@ pub(crate) const PREDICATES: usize = 32;
 /// Set in a predicate source that is to be inverted.
 pub(crate) const NOT: u8 = 0x80;
 
-/// Where the parts of a warp's register file lie, in slots.
+/// Slots of the parts of a warp's register file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileLayout {
     /// General registers: slots 0 to this.

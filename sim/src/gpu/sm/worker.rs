@@ -25,7 +25,7 @@ const SLICE: u64 = 400_000;
 /// for ever.
 const SHOWN: usize = 4;
 
-/// How a block's time slice ended.
+/// End of a block's time slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SliceEnd {
     /// All its threads have exited.

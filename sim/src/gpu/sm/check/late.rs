@@ -98,7 +98,7 @@ fn mask(bytes: u8) -> u32 {
     (0..4).filter(|byte| bytes >> byte & 1 != 0).fold(0, |mask, byte| mask | 0xff << (8 * byte))
 }
 
-/// Where the word at `va` lies, if it may be written.
+/// Returns the host address of the word at `va`, if it may be written.
 fn host(core: &mut Core<'_>, va: u64) -> Option<*mut u8> {
     let entry = core.tlb.find(va, Access::Write).ok()?;
     let offset = va - entry.va;

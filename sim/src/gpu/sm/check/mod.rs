@@ -75,7 +75,7 @@ pub(crate) struct Watch {
     in_ledger: Option<InLedger>,
 }
 
-/// Where an access of one lane goes.
+/// Memory that an access of one lane reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// A guest address.

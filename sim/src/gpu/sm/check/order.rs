@@ -1,4 +1,4 @@
-//! Which of two accesses happened before the other: vector clocks of warps or of blocks.
+//! Happens-before order of accesses: vector clocks of warps or of blocks.
 
 use std::collections::HashMap;
 

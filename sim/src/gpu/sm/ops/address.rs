@@ -6,7 +6,7 @@ use crate::gpu::sm::lanes::{each, has, spread};
 use crate::gpu::sm::launch::{Access, MemoryFault, Windows};
 use crate::gpu::sm::tlb::Miss;
 
-/// How the addresses of the executing lanes lie to each other.
+/// Pattern of the addresses of the executing lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
     /// All lanes execute, each at its neighbour's end.
@@ -23,7 +23,7 @@ pub(super) struct Checked {
     pub pattern: Pattern,
 }
 
-/// Which address space an instruction names.
+/// Address space that an instruction names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
     Global,

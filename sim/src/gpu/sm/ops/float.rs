@@ -363,7 +363,7 @@ fn arithmetic(l: &mut Lower<'_>, sources: [Src; 3], kind: Kind) {
     l.run::<Map<FmaGeneral>>();
 }
 
-/// Which of FADD, FMUL and FFMA.
+/// FADD, FMUL or FFMA.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Add,

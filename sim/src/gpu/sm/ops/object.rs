@@ -11,7 +11,7 @@ use crate::gpu::sm::ops::address;
 use crate::gpu::sm::ops::atomic::{lanes, put_old, update};
 use crate::gpu::sm::ops::memory::{narrow_address, offsets};
 
-/// How many arrivals, k[4].
+/// Number of arrivals, k[4].
 const BY_REGISTER: u32 = 2;
 
 /// Bytes to expect, the upper half of k[4].
@@ -50,7 +50,7 @@ pub(crate) fn arrived(core: &Core<'_>, op: &MicroOp, lane: usize, state: u64) ->
     arrive_9x(state, Arrival { count, bytes, leaves: op.k[3] & LEAVES != 0 })
 }
 
-/// Which lanes find the phase over: of [`ObjectPhase`], for the state that each reads.
+/// Returns whether `lane` finds the phase over: of [`ObjectPhase`], for the state that it reads.
 pub(crate) fn is_over(core: &Core<'_>, op: &MicroOp, lane: usize, state: u64) -> bool {
     ((state >> 32) as u32 ^ core.lane(op.c, lane)) >> 31 != 0
 }

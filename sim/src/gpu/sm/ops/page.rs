@@ -9,7 +9,7 @@ use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::ops::address::count;
 use crate::gpu::sm::slots::ZERO;
 
-/// How the addresses of the executing lanes lie to each other.
+/// Pattern of the addresses of the executing lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pattern {
     /// Each at its neighbour's end, and the page holds what the other lanes of the row would access.
@@ -91,7 +91,7 @@ pub(super) fn find<const W: usize>(core: &mut Core<'_>, op: &MicroOp, access: Ac
     Some(Page { pattern, host, rel })
 }
 
-/// How many sectors offsets that lie far from each other touch.
+/// Returns the number of sectors of offsets that lie far from each other.
 #[inline(never)]
 fn distinct(start: u64, rel: &[u32; 32]) -> u64 {
     let mut sectors = rel.map(|r| (start + u64::from(r)) >> 5);

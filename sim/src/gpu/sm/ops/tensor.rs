@@ -102,7 +102,7 @@ fn columns<const E: usize>(b: &[u32; 32]) -> [[u32; 32]; 4] {
     [of_column::<0, E>(b), of_column::<1, E>(b), of_column::<2, E>(b), of_column::<3, E>(b)]
 }
 
-/// How the tensor core of an architecture sums.
+/// Summation rules of an architecture's tensor core.
 #[derive(Clone, Copy)]
 pub(super) struct Rules {
     /// Bits kept below the largest exponent.
