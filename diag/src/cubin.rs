@@ -96,7 +96,7 @@ pub struct Resources {
     pub max_threads: Option<[u32; 3]>,
     /// The exact block it was compiled for.
     pub required_block: Option<[u32; 3]>,
-    /// Where parameters start in constant bank 0.
+    /// Offset of parameters in constant bank 0.
     pub parameter_base: Option<Hex>,
     /// Its parameters, in order.
     pub parameters: Vec<Parameter>,

@@ -9,7 +9,7 @@ const SHOWN: usize = 80;
 /// Longest mangled name that is read, and longest name that is made of one: substitutions can make short
 /// mangled names grow without end.
 const LONGEST: usize = 16 << 10;
-/// How deep the parser of C++ names may nest.
+/// Limit of nesting in the parser of C++ names.
 const DEEPEST: u32 = 128;
 
 /// Text up to a length; more is an error.

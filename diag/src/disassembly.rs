@@ -52,8 +52,7 @@ pub struct Listing {
     /// Its requirements.
     #[serde(flatten)]
     pub resources: Resources,
-    /// How many blocks fit on an SM, without dynamic shared memory; empty where the part's limits are not
-    /// known.
+    /// Blocks that fit on an SM, without dynamic shared memory; empty where the part's limits are not known.
     pub occupancy: Vec<Occupancy>,
     /// Its instructions.
     pub instructions: Vec<Line>,
@@ -115,7 +114,7 @@ impl Disassembly {
     }
 }
 
-/// How listings are printed.
+/// Style of printed listings.
 #[derive(Clone, Copy)]
 struct Style {
     words: bool,

@@ -22,7 +22,7 @@ pub enum Error {
     NoIndex {
         /// The requested number.
         index: usize,
-        /// How many there are.
+        /// Their number.
         count: usize,
     },
     /// The image of that number is no cubin.
@@ -59,7 +59,7 @@ pub struct Entry {
     pub target: String,
     /// `cubin`, `PTX`, or another kind by its number.
     pub kind: String,
-    /// How it is packed.
+    /// Compression.
     pub compression: &'static str,
     /// Its length when it is unpacked.
     pub size_bytes: u64,
@@ -73,7 +73,7 @@ pub struct Entry {
     pub error: Option<String>,
 }
 
-/// Which cubin is wanted.
+/// Selection of a cubin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choice {
     /// For this compute capability, 87 for 8.7.

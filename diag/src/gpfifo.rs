@@ -36,7 +36,7 @@ pub struct Entry {
     pub word: Hex,
     /// Action.
     pub action: Action,
-    /// Where the segment is; the operand of an entry that fetches none.
+    /// Address of the segment; the operand of an entry that fetches none.
     pub address: Hex,
     /// Length of the segment.
     pub size_bytes: u64,

@@ -29,11 +29,11 @@ pub struct KernelLint {
     /// As C++ or Rust spells it, where it is mangled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demangled: Option<String>,
-    /// How many instructions were examined.
+    /// Number of examined instructions.
     pub instructions: usize,
     /// Instructions that do not wait for an earlier one.
     pub findings: Vec<Race>,
-    /// Where paths were not followed further.
+    /// Places at which paths were not followed further.
     pub stops: Vec<PathEnd>,
 }
 
@@ -52,7 +52,7 @@ pub struct Race {
     pub missing: String,
     /// The instructions of one such path that do not follow the one before them in memory.
     pub jumps: Vec<Jump>,
-    /// How many instructions that path has, both ends included.
+    /// Number of instructions on that path, both ends included.
     pub path_instructions: usize,
 }
 
@@ -72,11 +72,11 @@ pub struct Instruction {
 pub struct Jump {
     /// Offset of the branch.
     pub from: Hex,
-    /// Where it goes.
+    /// Target.
     pub to: Hex,
 }
 
-/// Where a path was not followed further.
+/// Place at which a path was not followed further.
 #[derive(Clone, Debug, Serialize)]
 pub struct PathEnd {
     /// Offset of the instruction.

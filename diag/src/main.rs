@@ -12,7 +12,7 @@ use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use cmd::finding::{Finding, is_broken_pipe};
 use cmd::terminal::{self, Output};
 
-/// Where the help of each command lists what all of them take.
+/// Heading of the options that all commands take, in each command's help.
 const GLOBAL: &str = "Options of every command";
 
 /// Diagnostics for NVIDIA GPUs driven without CUDA.

@@ -53,7 +53,7 @@ pub enum Error {
     /// A LiME header that is none.
     #[error("no LiME header at offset {offset:#x} of the dump, where one should follow")]
     Lime {
-        /// Where it should be.
+        /// Offset at which it should be.
         offset: u64,
     },
     /// More ranges than any machine has.

@@ -181,7 +181,7 @@ pub fn plant_illegal_word(arch: Arch, kernel: &str) -> Option<Vec<u8>> {
     Some(image)
 }
 
-/// How it ended.
+/// Outcome of a provoked fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -209,7 +209,7 @@ pub struct SmRegisters {
 /// A program's knowledge of its own fault: enough to explain it elsewhere.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Capture {
-    /// How it ended.
+    /// Outcome.
     pub outcome: Outcome,
     /// The device's name and driver.
     pub device: String,
@@ -277,13 +277,13 @@ impl Capture {
 /// A fault made on purpose, and its report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Provoked {
-    /// Which kind.
+    /// The kind.
     pub kind: Kind,
     /// Description of the kind.
     pub does: &'static str,
     /// Where.
     pub device: String,
-    /// How it ended.
+    /// Outcome.
     pub outcome: Outcome,
     /// Whether the fault is the one that was meant.
     pub as_meant: bool,

@@ -37,11 +37,11 @@ impl Process {
 pub struct Entry {
     /// Its number in its folder.
     pub number: u64,
-    /// When it was saved, as RFC 3339 in UTC.
+    /// Time of saving, as RFC 3339 in UTC.
     pub saved: String,
-    /// When an equal one was last seen.
+    /// Time of the last equal one.
     pub last_seen: String,
-    /// How many equal ones there were within a minute of each other.
+    /// Number of equal ones within a minute of each other.
     pub count: u64,
     /// The fault in one sentence.
     pub verdict: String,

@@ -15,7 +15,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use nvdiag::bringup::{bundle, plan};
 
-/// How long something may take that takes milliseconds.
+/// Time limit of an operation that takes milliseconds.
 const SOON: Duration = Duration::from_secs(20);
 
 fn nvdiag(args: &[&str]) -> Command {

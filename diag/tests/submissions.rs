@@ -44,7 +44,7 @@ fn can_trace() -> bool {
     run.status.success()
 }
 
-/// How a program gets its GPU, and who reports its submissions.
+/// Way in which a program gets its GPU, and in which its submissions are reported.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// The software ga10b of hcq, which reports what it fetches.

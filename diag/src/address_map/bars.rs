@@ -23,7 +23,7 @@ pub(super) struct Bar {
 /// A part of a bar.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cell {
-    /// How much of it is mapped, 0 to 1.
+    /// Mapped part of it, 0 to 1.
     pub(super) mapped: f64,
     /// Whether it holds part of a window.
     pub(super) window: bool,

@@ -39,7 +39,7 @@ pub enum Subject {
     Region,
 }
 
-/// How something differs.
+/// Kind of difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {

@@ -31,7 +31,7 @@ pub const WINDOW_BYTES: u64 = 16 << 20;
 const READ_ONLY: &str = "read only";
 /// The flag of a mapping that the GPU may write, from documents that tell it.
 const READ_AND_WRITE: &str = "read and write";
-/// Where ports to ga10b put the windows, below the 40 bits that nvgpu reports.
+/// Addresses at which ports to ga10b put the windows, below the 40 bits that nvgpu reports.
 const GA10B_WINDOWS: [(&str, u64); 2] = [("local memory", 0xfd_0000_0000), ("shared memory", 0xfe_0000_0000)];
 
 /// An address space.
@@ -134,11 +134,11 @@ pub struct Totals {
     pub free_bytes: u64,
     /// The largest hole.
     pub largest_hole_bytes: u64,
-    /// How much of the free space is not in the largest hole.
+    /// Part of the free space outside the largest hole.
     pub fragmentation_percent: f64,
 }
 
-/// How bad a remark is.
+/// Severity of a remark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -151,7 +151,7 @@ pub enum Severity {
 /// Something worth saying.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Remark {
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
     /// The address it is about.
     pub va: Hex,

@@ -10,7 +10,7 @@ use crate::bringup::llm_demo::{self, Bench, LlmDemo, NOT_INSTALLED};
 use crate::bringup::outcome::Figure;
 use crate::bringup::rig::Rig;
 
-/// How long the GPU may take for one measurement.
+/// Time limit of one measurement.
 const LIMIT: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 

@@ -22,7 +22,7 @@ pub const INSTALL: &str =
 const NAME: &str = "llm-demo";
 /// The form of its measurements.
 const BENCH: &str = "llm-demo.bench/2";
-/// How long one run may take, which needs seconds on a GPU: step 20 has two of them before its own deadline.
+/// Time limit of one run, which needs seconds on a GPU: step 20 has two of them before its own deadline.
 const LIMIT: Duration = Duration::from_secs(250);
 
 /// Why a run of it gave no answer, or which.
@@ -51,7 +51,7 @@ pub struct Bench {
     pub decode: u32,
     /// Measured runs of each test.
     pub repeats: u32,
-    /// How kernels are launched, as `--engine` names it; `None` for the default.
+    /// Name of the engine for `--engine`; `None` for the default.
     pub engine: Option<&'static str>,
 }
 
@@ -60,7 +60,7 @@ pub struct Bench {
 pub struct LlmDemo {
     /// Its file.
     pub file: PathBuf,
-    /// How long one run of it may take.
+    /// Time limit of one run.
     pub limit: Duration,
 }
 

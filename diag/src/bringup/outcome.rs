@@ -1,10 +1,10 @@
-//! How a step ended, and what it measured.
+//! The outcome of a step, and its measurements.
 
 use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
-/// How a step ended.
+/// Outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -44,7 +44,7 @@ impl Fact {
 pub struct Expected {
     /// The value, or what it should be like.
     pub value: String,
-    /// Where that comes from: a file of the driver's source, notes from a machine.
+    /// Source of the expectation: a file of the driver's source, notes from a machine.
     pub source: String,
     /// Whether the fact is another one.
     pub differs: bool,
@@ -142,9 +142,9 @@ pub struct StepResult {
     pub number: u32,
     /// Its name.
     pub title: String,
-    /// How it ended.
+    /// Outcome.
     pub status: Status,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
     /// Findings and warnings.
     #[serde(flatten)]

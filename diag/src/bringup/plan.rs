@@ -28,7 +28,7 @@ pub struct Step {
     /// An environment variable and its value, with which the step runs first: what is left over when that
     /// passes and the step itself does not is what the variable takes out.
     pub first_with: Option<(&'static str, &'static str)>,
-    /// How long it may take before its process is ended.
+    /// Time limit, after which its process is ended.
     pub deadline: Duration,
 }
 

@@ -17,10 +17,10 @@ use nix::unistd::{Pid, getpid, getppid};
 const LIMIT: usize = 8 << 20;
 /// Most characters of what a process said before it failed: the last ones say why.
 const SAID: usize = 2_000;
-/// How long a stream is read after the process has ended: another process may hold it open.
+/// Time for which a stream is read after the process has ended: another process may hold it open.
 const REST: Duration = Duration::from_secs(1);
 
-/// How a process ended.
+/// Exit of a process.
 #[derive(Debug)]
 pub enum Ended {
     /// By itself, after it printed this.

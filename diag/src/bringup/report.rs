@@ -10,7 +10,7 @@ use crate::bringup::settings::{Bases, CELLS, Cell, Table, differences, values};
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 
-/// Where a bring-up ended before its end.
+/// Point at which a bring-up was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interruption {
     /// The step that has no result; `None` while figures were measured, after the steps.
@@ -24,7 +24,7 @@ pub struct Interruption {
 pub struct Bringup {
     /// Version of this program.
     pub version: String,
-    /// When it began, in UTC.
+    /// Start time, in UTC.
     pub date: String,
     /// Identity of the machine: a number made of it, or the name that the user gave.
     pub host: String,
@@ -33,7 +33,7 @@ pub struct Bringup {
     /// Whether the GPU is the software ga10b, also one that answers as nvgpu.
     #[serde(default)]
     pub software: bool,
-    /// Where it was interrupted, if it was.
+    /// Point at which it was interrupted, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interruption>,
     /// Each step that was reached.

@@ -1,5 +1,5 @@
-//! Which settings of `hcq` a board works with: cells that were tried, the search among them, and the profile
-//! that comes out.
+//! Settings of `hcq` that work on a board: cells that were tried, the search among them, and the resulting
+//! profile.
 //!
 //! A cell is a value for each of the five settings of an [`hcq::Profile`]. It works when a submission, a
 //! launch and a chain of launches end with the right words; with preemption between instructions, also when
@@ -57,7 +57,7 @@ impl Stage {
 pub struct Failure {
     /// Where.
     pub stage: Stage,
-    /// How that showed.
+    /// Symptom.
     pub reason: String,
 }
 
@@ -72,7 +72,7 @@ pub struct Cell {
     /// Further findings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
 }
 
@@ -125,8 +125,8 @@ pub struct Table {
     /// between instructions where that works too.
     #[serde(serialize_with = "write_any", deserialize_with = "read_any")]
     pub chosen: Option<Profile>,
-    /// Where no cell works: the conservative one with all else that `HCQ_CONSERVATIVE=1` changes, which no
-    /// profile says: links between launches, barriers, channels' objects, rings and signals.
+    /// The conservative settings, where no cell works, with all else that `HCQ_CONSERVATIVE=1` changes and no
+    /// profile has: links between launches, barriers, channels' objects, rings and signals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub everything: Option<Cell>,
     /// Why cells were left out.

@@ -298,7 +298,7 @@ fn feed_file(path: &Path, session: &mut Session) -> anyhow::Result<()> {
 /// Bytes that identify a file's format.
 const MAGIC: u64 = 8;
 
-/// How a log was packed.
+/// Compression of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packed {
     Gzip,

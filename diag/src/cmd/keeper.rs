@@ -68,11 +68,11 @@ pub struct Keeper {
     maps: Option<PathBuf>,
     source: String,
     recent: VecDeque<Recent>,
-    /// When the last ones were saved.
+    /// Times at which the last ones were saved.
     times: VecDeque<Instant>,
     /// Faults that could not be saved yet, oldest first.
     waiting: VecDeque<Record>,
-    /// When that was last tried.
+    /// Time of the last attempt.
     tried: Instant,
     /// Faults that could not be saved and are not kept in memory.
     lost: u64,

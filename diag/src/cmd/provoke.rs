@@ -14,7 +14,7 @@ use nvdiag::provoke::{Capture, Kind, Outcome, Provoked, SmRegisters, cubin, plan
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
 
-/// How long the kernel may take.
+/// Time limit of the kernel.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Polls after which the endless kernel ends: some seconds on a GPU.
 const POLLS: u32 = 20_000_000;

@@ -72,7 +72,7 @@ pub trait Machine {
     fn faults(&self) -> Result<u64, Unread>;
 }
 
-/// How a check ended.
+/// Outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -91,7 +91,7 @@ pub enum Status {
 pub struct Check {
     /// Subject of the check.
     pub name: &'static str,
-    /// How it ended.
+    /// Outcome.
     pub status: Status,
     /// Finding.
     pub found: String,

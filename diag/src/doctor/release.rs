@@ -3,7 +3,7 @@
 use crate::doctor::machine::{Check, Machine, Status, Unread};
 
 const NAME: &str = "L4T release";
-/// Where NVIDIA's own distribution states it.
+/// File in which NVIDIA's own distribution states it.
 const FILE: &str = "/etc/nv_tegra_release";
 
 /// A release of L4T, as `/etc/nv_tegra_release` states it: `# R36 (release), REVISION: 4.3, GCID: ...`.
@@ -50,7 +50,7 @@ impl<'a> Release<'a> {
     }
 }
 
-/// Where the knowledge of a release comes from.
+/// Origin of the knowledge of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     /// The source of its driver was read.

@@ -1,4 +1,4 @@
-//! Which unit failed first.
+//! The unit that failed first.
 
 use nv_hw::fault::{pbdma_intr_0, pbdma_intr_1, pri_error, warp_esr};
 
@@ -15,7 +15,7 @@ use crate::kernel_log::lines::{Kind, Role};
 /// A unit, what it says, and the line that says it.
 type Blame<'a> = (Subject, What, Option<&'a Entry>);
 
-/// Which unit is to blame, in the order in which one failure leads to another.
+/// Returns the unit to blame, in the order in which one failure leads to another.
 pub(super) fn blame<'a>(incident: &'a Incident, sms: &[SmRecord], mmu: &[MmuFault]) -> Blame<'a> {
     memory_cells(incident)
         .or_else(|| front_end(incident, sms))

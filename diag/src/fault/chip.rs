@@ -1,4 +1,4 @@
-//! Which architecture the lines of a fault speak of.
+//! The architecture that the lines of a fault name.
 
 use crate::fault::incident::Incident;
 use crate::kernel_log::Entry;

@@ -105,7 +105,7 @@ struct Open {
     channels: Vec<u32>,
     /// Channel groups its lines name.
     tsgs: Vec<u32>,
-    /// How many lines there are of those kinds that come in pairs.
+    /// Numbers of lines of the kinds that come in pairs.
     counts: [usize; PAIRED.len()],
     /// Whether the driver has told the owner: what follows belongs to something new.
     told: bool,

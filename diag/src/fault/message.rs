@@ -20,9 +20,9 @@ pub struct DriverMessage {
     pub line: u64,
     /// Number of the last one.
     pub last_line: u64,
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// When the first was printed, in µs since boot, or since midnight where the log gives no more.
+    /// Time of the first, in µs since boot, or since midnight where the log gives no more.
     pub time_us: Option<u64>,
     /// Whether something failed: a call, a channel or the GPU, at the level of errors.
     pub is_problem: bool,

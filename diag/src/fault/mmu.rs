@@ -40,7 +40,7 @@ pub struct MmuFault {
     pub client: Option<String>,
     /// Whether the unit belongs to a GPC.
     pub in_gpc: Option<bool>,
-    /// Which GPC.
+    /// GPC.
     pub gpc: Option<u32>,
     /// The SM whose data path the unit is (inferred from unit counts: `t1_n` is SM `n & 1` of TPC `n >> 1`).
     pub sm: Option<crate::fault::sm::Place>,

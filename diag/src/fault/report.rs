@@ -92,7 +92,7 @@ pub struct WindowTrap {
 pub struct Evidence {
     /// Number of the line.
     pub line: u64,
-    /// Which line it is.
+    /// Kind of the line.
     pub kind: Kind,
     /// Its part in the fault.
     pub role: Role,
@@ -130,10 +130,10 @@ pub struct FaultReport {
     pub mmu: Vec<MmuFault>,
     /// The instruction, for each SM whose program counter is known and lies in known code.
     pub code: Vec<Code>,
-    /// Where that is a guess: among how many instructions.
+    /// Candidates among which it was guessed, where it is a guess.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guess: Option<Guess>,
-    /// Where the address lies.
+    /// Memory at the address.
     pub access: Option<Whereabouts>,
     /// The trap of the memory windows, where this looks like it.
     pub window_trap: Option<WindowTrap>,
@@ -166,7 +166,7 @@ pub struct UnknownLine {
 /// All faults of a log.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FaultList {
-    /// Where the lines come from.
+    /// Origin of the lines.
     pub source: String,
     /// Lines read.
     pub lines: u64,
@@ -239,7 +239,7 @@ impl FaultReport {
         facts
     }
 
-    /// Where the address lies, and what else the lines tell: names and values.
+    /// Returns the memory at the address, and further facts of the lines: names and values.
     pub(super) fn circumstances(&self) -> Vec<(&'static str, String)> {
         let mut rows = Vec::new();
         if let Some(access) = &self.access {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::hex::Hex;
 
-/// Where an SM sits.
+/// Position of an SM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// GPC.
@@ -129,7 +129,7 @@ impl GlobalEsr {
 /// One SM's record of an exception.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SmRecord {
-    /// Where it sits.
+    /// Position.
     pub place: Option<Place>,
     /// Its number over the whole chip.
     pub sm_id: Option<u32>,

@@ -292,7 +292,7 @@ fn of_table(line: &str) -> Option<String> {
     Some(time.unwrap_or_default() + &message)
 }
 
-/// Where a quoted field ends: a quote that is neither doubled nor escaped.
+/// Returns the end of a quoted field: a quote that is neither doubled nor escaped.
 fn closing_quote(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 0;

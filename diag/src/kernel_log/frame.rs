@@ -4,12 +4,12 @@ use std::fmt;
 
 use crate::kernel_log::lines::Source;
 
-/// When a line was printed.
+/// Time of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time {
     /// Microseconds since boot, or since midnight where only the time of day is known.
     pub micros: u64,
-    /// How exact that is, in microseconds.
+    /// Resolution, in microseconds.
     pub grain: u64,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Time {
 /// A line without its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// When it was printed.
+    /// Time.
     pub time: Option<Time>,
     /// Driver that printed it.
     pub source: Source,

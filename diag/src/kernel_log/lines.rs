@@ -33,7 +33,7 @@ pub enum Role {
     Harmless,
 }
 
-/// Where a line's frame says it comes from.
+/// Origin of a line, by its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -49,7 +49,7 @@ pub enum Source {
 
 macro_rules! lines {
     ($( $source:ident { $( $kind:ident, $role:ident, $meaning:literal: $($pattern:literal),+; )+ } )+) => {
-        /// Which line it is.
+        /// Kind of a line.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Kind {
@@ -60,7 +60,7 @@ macro_rules! lines {
             /// All of them.
             pub const ALL: &[Self] = &[$( $( Self::$kind, )+ )+];
 
-            /// Where such lines come from.
+            /// Returns the origin of such lines.
             #[must_use]
             pub const fn source(self) -> Source {
                 match self { $( $( Self::$kind => Source::$source, )+ )+ }

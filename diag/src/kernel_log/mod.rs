@@ -23,10 +23,10 @@ pub const MAX_LINE: usize = 16 << 10;
 pub struct Entry {
     /// Number of the line, from 1.
     pub line: u64,
-    /// When it was printed, in µs, as exactly as the log tells.
+    /// Time, in µs, as exactly as the log tells.
     #[serde(skip)]
     pub time: Option<Time>,
-    /// Which line it is.
+    /// Kind of the line.
     pub kind: Kind,
     /// The device it speaks of.
     pub device: Option<String>,
@@ -62,9 +62,9 @@ pub enum Parsed {
 pub struct Unread {
     /// Number of the line, from 1.
     pub line: u64,
-    /// When it was printed.
+    /// Time.
     pub time: Option<Time>,
-    /// Where it comes from; [`Source::Other`] without the frame of a GPU driver.
+    /// Origin; [`Source::Other`] without the frame of a GPU driver.
     pub source: Source,
     /// Whether it says that something failed: by its level, or for lines without one by its words.
     pub is_error: bool,

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use crate::hex::Hex;
 
-/// How a field is printed.
+/// Printed form of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `{:d}`: decimal, maybe negative.
@@ -91,7 +91,7 @@ impl Fields {
         self.0.iter().map(|(name, value)| (*name, value))
     }
 
-    /// How many there are.
+    /// Returns their number.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -341,7 +341,7 @@ enum Found {
     EndsAt(usize),
 }
 
-/// Where `literal` begins in `text`.
+/// Returns the first place of `literal` in `text`.
 fn find(text: &str, literal: &str) -> Found {
     let bytes = text.as_bytes();
     for (at, c) in text.char_indices() {

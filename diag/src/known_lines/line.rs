@@ -89,7 +89,7 @@ pub struct Line {
     pub advice: String,
     /// Whether a person wrote the meaning; otherwise it is drawn from the wording and the part of the driver.
     pub by_hand: bool,
-    /// Where it is printed.
+    /// Places of the source that print it.
     pub sites: Vec<Site>,
     /// The format as pieces.
     #[serde(rename = "match")]

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How a value is printed.
+/// Printed form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub enum Kind {
     /// Decimal, maybe negative.
@@ -40,7 +40,7 @@ pub enum Piece {
 /// Attempts after which a text counts as not matching; formats have up to 13 values.
 const PATIENCE: u32 = 4096;
 
-/// Where a text matched, in bytes of it.
+/// Range of a match in a text, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
     /// Begin of the match.

@@ -193,7 +193,8 @@ impl Table {
     }
 }
 
-/// How well a format explains a line: by the function that its frame names, then by the text that is explained.
+/// Quality of a match: by the function that the line's frame names, then by the length of text that the
+/// format explains.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     whole_and_named: bool,
@@ -243,7 +244,7 @@ fn frame_function(text: &str) -> Option<(usize, &str)> {
     Some((start + usize::from(text[start..].starts_with(' ')), function))
 }
 
-/// Where the message starts after nvgpu's frame, or after that of its dumps, `__{chip}__ `.
+/// Returns the start of the message after nvgpu's frame, or after that of its dumps, `__{chip}__ `.
 fn message_start(text: &str) -> Option<usize> {
     frame_function(text).map(|(start, _)| start).or_else(|| {
         let chip = text.find("__g")? + 2;

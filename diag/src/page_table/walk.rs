@@ -32,7 +32,7 @@ pub struct Walk {
     pub table_bytes: u64,
     /// Entries that make no sense.
     pub anomalies: Vec<Anomaly>,
-    /// How many more anomalies there were than are kept.
+    /// Number of anomalies beyond those that are kept.
     pub more_anomalies: usize,
 }
 
@@ -62,7 +62,7 @@ pub struct Run {
     pub page_bytes: u64,
     /// First physical address; absent for sparse pages.
     pub physical: Option<Hex>,
-    /// Where the memory is; absent for sparse pages.
+    /// Kind of the memory; absent for sparse pages.
     pub aperture: Option<Aperture>,
     /// Memory kind.
     pub kind: u8,

@@ -183,7 +183,7 @@ pub struct ProcessMap {
 pub struct Found {
     /// The places, the likeliest first.
     pub code: Vec<Code>,
-    /// Where they are guesses: among how many.
+    /// Candidates among which they were guessed, where they are guesses.
     pub guess: Option<Guess>,
     /// Why programs could not be used.
     pub notes: Vec<String>,

@@ -198,7 +198,7 @@ fn words(image: &Image<'_>) -> String {
     format!("sm_{} ({kind})", image.sm)
 }
 
-/// How code for an architecture comes into a program, or what the driver made of its PTX out of it.
+/// Returns the way to get code for an architecture into a program, or the driver's code of its PTX out of it.
 fn remedy(sm: u32) -> String {
     format!(
         "compile it with -gencode arch=compute_{sm},code=sm_{sm}; from PTX the driver compiles code that is in no file"

@@ -7,7 +7,7 @@ use crate::gpfifo::Entry;
 use crate::hex::Hex;
 use crate::queue_metadata::description::Metadata;
 
-/// Which classes a channel has before any `SET_OBJECT`.
+/// Generation, which decides the classes of a channel before any `SET_OBJECT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
     /// ga10b and its family.
@@ -118,7 +118,7 @@ pub struct FieldValue {
 /// A QMD sent through the pushbuffer.
 #[derive(Clone, Debug, Serialize)]
 pub struct InlineQmd {
-    /// Where the scheduler keeps it.
+    /// Address of the scheduler's copy.
     pub address: Option<Hex>,
     /// Decoded QMD; absent if its version is not known.
     pub metadata: Option<Metadata>,

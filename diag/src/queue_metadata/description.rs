@@ -69,7 +69,7 @@ pub struct Launch {
 pub struct ConstantBuffer {
     /// Bank number.
     pub bank: usize,
-    /// Where it is.
+    /// Its address.
     pub address: Hex,
     /// Its size.
     pub size_bytes: u32,
@@ -84,11 +84,11 @@ pub struct ConstantBuffer {
 pub struct Release {
     /// Slot.
     pub slot: usize,
-    /// Where it writes.
+    /// Address that it writes.
     pub address: Hex,
     /// Value written.
     pub payload: Hex,
-    /// How many bits of it.
+    /// Number of its bits.
     pub payload_bits: u32,
     /// Bytes written.
     pub size_bytes: u64,
@@ -107,7 +107,7 @@ pub struct Release {
 pub struct Dependent {
     /// Slot.
     pub slot: usize,
-    /// Where it is.
+    /// Its address.
     pub address: Hex,
     /// Action on it.
     pub action: String,

@@ -38,7 +38,7 @@ pub struct Layout {
 pub struct Field {
     /// Its name; parts of structs inside are joined with dots.
     pub name: &'static str,
-    /// Where it begins.
+    /// Its offset.
     pub offset: usize,
     /// Bytes of one element. Not always those of an integer: elements may be structs.
     pub width: usize,

@@ -23,8 +23,8 @@ pub struct Header {
     pub arch: String,
     /// Traced command line.
     pub command: Vec<String>,
-    /// How the calls were seen: `seccomp` (the kernel stops the program at calls that may matter), `ptrace`
-    /// (at all calls), `library` (the program wrote the log itself).
+    /// Method of tracing: `seccomp` (the kernel stops the program at calls that may matter), `ptrace` (at all
+    /// calls), `library` (the program wrote the log itself).
     pub method: String,
 }
 
@@ -40,10 +40,9 @@ impl Header {
 /// One call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When it began, from the start of the trace.
+    /// Start time, from the start of the trace.
     pub start_ns: u64,
-    /// How long it took as the tracer saw it, so with the tracer's own delay; absent for a call that never
-    /// returned.
+    /// Duration as the tracer saw it, so with the tracer's own delay; absent for a call that never returned.
     pub duration_ns: Option<u64>,
     /// Process.
     pub pid: i32,

@@ -9,7 +9,7 @@ pub(super) struct Placed {
     pub(super) mapping: Option<usize>,
     /// The first and the last row.
     pub(super) rows: (usize, usize),
-    /// Which lane of how many.
+    /// Index of its lane.
     pub(super) lane: usize,
     pub(super) lanes: usize,
     /// Mappings beyond the lanes, of the row that has most.

@@ -38,7 +38,7 @@ impl Permission {
     }
 }
 
-/// How memory is laid out.
+/// Layout of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Pitch,
@@ -74,7 +74,7 @@ pub(super) struct Swatch {
     pub(super) text: &'static str,
 }
 
-/// Which marks are in a picture.
+/// Kinds of marks in a picture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marked {
     pub(super) faults: bool,

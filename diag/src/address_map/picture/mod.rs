@@ -26,7 +26,7 @@ use crate::size::size;
 const WIDTH: f64 = 1000.0;
 /// Space around.
 const MARGIN: f64 = 16.0;
-/// Where the axis stands, and the left and the right edge of the boxes.
+/// Position of the axis, and of the left and the right edge of the boxes.
 const AXIS: f64 = 158.0;
 const LEFT: f64 = 170.0;
 const RIGHT: f64 = 620.0;

@@ -30,7 +30,7 @@ pub(super) struct Row {
     pub(super) end: u64,
     /// The first mappings that hold all of it, by their index; none where several rows became one.
     pub(super) active: Vec<usize>,
-    /// How many mappings are in it.
+    /// Number of mappings in it.
     pub(super) mappings: usize,
     /// Bytes of it that are mapped.
     pub(super) mapped: u64,

@@ -19,7 +19,7 @@ pub(super) struct Label {
     pub(super) lines: Vec<String>,
     /// The whole text.
     pub(super) tooltip: String,
-    /// Where on the page it points to: one place for a mark, two for a bracket.
+    /// Place on the page that it points to: one for a mark, two for a bracket.
     pub(super) from: f64,
     pub(super) to: f64,
     /// The track of its bracket; none for a mark.

@@ -194,7 +194,7 @@ impl Channel {
         Ok(())
     }
 
-    /// How many entries the host has fetched.
+    /// Returns the number of entries that the host has fetched.
     pub fn fetched(&self) -> u32 {
         self.userd.u32(GP_GET).load(Ordering::Acquire)
     }

@@ -18,9 +18,9 @@ use crate::size::size;
 
 /// Bytes of characteristics that nvgpu writes in the releases that were read.
 const CHARACTERISTICS_BYTES: u64 = 328;
-/// Where the lengths of structs come from.
+/// Source of the lengths of structs.
 const HEADER: &str = "include/uapi/linux/nvgpu-ctrl.h, r36.2 to r36.4.3";
-/// Where the classes come from.
+/// Source of the classes.
 const CHIP: &str = "an AGX Orin: agx-orin-dev-kit, test_gpu_submit.log; include/nvgpu/class.h, r36.4.3";
 /// Chips of other modules, as their drivers call them.
 const OTHERS: [(&str, &str); 5] = [

@@ -17,14 +17,14 @@ use crate::bringup::outcome::Notes;
 use crate::bringup::rig::{Platform, Rig};
 use crate::provoke::{Kind, cubin};
 
-/// How long the driver may take to report a fault.
+/// Time limit of the driver's report of a fault.
 const REPORT: Duration = Duration::from_secs(10);
-/// How long the driver may take from the notifier to the end of its recovery, and to its log's lines: each
-/// line of a serial console takes milliseconds.
+/// Time limit from the notifier to the end of the driver's recovery, and to its log's lines: each line of a
+/// serial console takes milliseconds.
 const RECOVERY: Duration = Duration::from_secs(1);
 /// An address that nothing is mapped at, in the part for buffers.
 const UNMAPPED: u64 = 0xfc_0000_0000;
-/// How far inside the window its load is.
+/// Offset of its load in the window.
 const INSIDE: u64 = 2 << 20;
 
 pub fn faults(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {

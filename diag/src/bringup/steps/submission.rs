@@ -19,11 +19,11 @@ use crate::bringup::outcome::Notes;
 use crate::bringup::rig::Rig;
 use std::os::fd::AsFd;
 
-/// How long a semaphore may take, which needs a millisecond.
+/// Time limit of a semaphore, which needs a millisecond.
 const LIMIT: Duration = Duration::from_secs(3);
-/// How long `GP_GET` is polled for after the value is there; the driver has it written back every 100 us.
+/// Time for which `GP_GET` is polled after the value is there; the driver has it written back every 100 us.
 const WRITE_BACK: Duration = Duration::from_millis(100);
-/// How far the time of a release may be from the driver's, in ns.
+/// Largest difference of a release's time from the driver's, in ns.
 const TIME_NEAR: u64 = 1_000_000_000;
 /// Channels that ga10b has.
 const CHANNELS: u32 = 512;
@@ -101,7 +101,7 @@ impl Client {
     }
 }
 
-/// Where it is said what is done without a request.
+/// Page that lists the replacements of missing requests.
 pub(super) const WITHOUT: &str = "docs/orin.md, Settings: what hcq does without";
 
 /// Writes down, once, that the driver lacks a request that work can do without, and what is otherwise then.
@@ -120,7 +120,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.3} ms", time.as_secs_f64() * 1e3)
 }
 
-/// Where an expectation of a subcontext comes from.
+/// Returns the source of an expectation of a subcontext.
 fn seen(subcontext: Subcontext) -> &'static str {
     match subcontext {
         Subcontext::Async => "ran on an AGX Orin: agx-orin-dev-kit, test_gpu_submit.log; tinygrad",
@@ -213,11 +213,11 @@ pub fn context(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
 /// Result of one choice of step 9.
 #[derive(Default)]
 struct Arrived {
-    /// When the value was there, by kind of semaphore.
+    /// Arrival times of the value, by kind of semaphore.
     values: Vec<String>,
     /// `GP_GET` at last, of how many entries.
     fetched: (u32, u32),
-    /// How long after the value it was there, at most.
+    /// Longest time from the value to its write-back.
     late: Duration,
     /// Of the release's time from the driver's, in ns; `None` where that does not tell its time.
     apart: Option<u64>,

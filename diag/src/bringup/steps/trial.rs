@@ -11,9 +11,9 @@ use crate::bringup::kernels::{Kernels, words};
 use crate::bringup::rig::Rig;
 use crate::bringup::settings::{Cell, Failure, Stage};
 
-/// How long a part may take, which needs milliseconds.
+/// Time limit of a part, which needs milliseconds.
 const LIMIT: Duration = Duration::from_secs(3);
-/// How long another context may wait for a running kernel to give way.
+/// Time limit for a running kernel to give way to another context.
 const GIVES_WAY: Duration = Duration::from_secs(2);
 /// Launches of the chain.
 const CHAIN: u32 = 64;
@@ -82,7 +82,7 @@ fn steps(device: &Device, queue: &mut Queue, count: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How long another context's launch takes while a kernel runs that does not end before it.
+/// Measures another context's launch while a kernel runs that does not end before it.
 ///
 /// The kernel answers a first round of the CPU, which proves that it runs, and then waits for a second one.
 /// The other context's launch comes in between: two contexts are on the engine by turns, so that it can end

@@ -16,7 +16,7 @@ use super::file::OutputFile;
 use super::text::Text;
 use crate::cmd::input::open_regular;
 
-/// How long a cell may take, which needs a tenth of a second: its parts have limits of their own.
+/// Time limit of a cell, which needs a tenth of a second: its parts have limits of their own.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Most bytes of a file that are read to know whether it is a profile.

@@ -74,7 +74,7 @@ impl OutputFile {
         bail!("there is a file of every name that begins with {stem}")
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

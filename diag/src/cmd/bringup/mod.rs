@@ -101,7 +101,7 @@ pub struct Args {
     figures_here: bool,
 }
 
-/// How long the last step may load the GPU.
+/// Reads the duration of the last step's load.
 fn seconds(text: &str) -> Result<u64, &'static str> {
     let seconds = text.parse().ok().filter(|seconds| (1..=7 * 86_400).contains(seconds));
     seconds.ok_or("whole seconds, 1 to 604800 (a week), are expected")
@@ -416,7 +416,7 @@ impl Run<'_> {
     }
 }
 
-/// How a step ended.
+/// Outcome of a step.
 enum Outcome {
     Done(StepResult),
     /// With the whole program, by this signal.

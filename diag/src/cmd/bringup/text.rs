@@ -4,7 +4,7 @@ use std::io::Write;
 
 /// Output that is left out where one JSON document is asked for.
 pub struct Text<'a> {
-    /// Where it goes.
+    /// Output.
     pub out: &'a mut dyn Write,
     /// Whether text is printed.
     pub on: bool,

@@ -1,4 +1,4 @@
-//! How a program is started so that it reports what it puts into its rings.
+//! Start of a program so that it reports its submissions.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{CString, OsString};
@@ -93,7 +93,7 @@ impl Args {
     }
 }
 
-/// Which processes made channels, and whether their rings were read.
+/// Processes that made channels, and whether their rings were read.
 #[derive(Debug)]
 pub struct Rings {
     /// The library that reads them, as processes map it.

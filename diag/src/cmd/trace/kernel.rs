@@ -40,7 +40,7 @@ pub enum SystemCall {
     Exit(i64),
 }
 
-/// How a thread continues.
+/// Continuation of a stopped thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
     /// Up to the next stop of the filter.

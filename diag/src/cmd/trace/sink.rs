@@ -1,4 +1,4 @@
-//! Where events go: the log, the trace as it is printed, and saved QMDs.
+//! Outputs for events: the log, the printed trace, and saved QMDs.
 //!
 //! The traced program runs on whatever happens to these files: one that cannot be written is given up, and the
 //! error is reported at the end.
@@ -26,7 +26,7 @@ pub struct Files<'a> {
     pub qmds: Option<&'a Path>,
 }
 
-/// How events are printed.
+/// Style of printed events.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// As JSON.
@@ -262,7 +262,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Where a file that does not exist would be made.
+/// Returns the place where a file that does not exist would be made.
 fn place(path: &Path) -> Option<PathBuf> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Some(fs::canonicalize(folder).ok()?.join(path.file_name()?))

@@ -17,7 +17,7 @@ use crate::cmd::trace::kernel::{self, Resume, Stop, SystemCall};
 /// Longest path that is read.
 const MAX_PATH: usize = 4096;
 
-/// How a traced program ended.
+/// End of a traced program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// With this code.

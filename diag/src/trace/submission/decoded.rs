@@ -49,7 +49,7 @@ pub struct Problem {
     pub text: String,
 }
 
-/// Where a QMD was read.
+/// Memory in which a QMD was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -70,7 +70,7 @@ pub struct DecodedLaunch {
     pub address: Option<Hex>,
     /// The QMD that names it as its dependent.
     pub after: Option<Hex>,
-    /// Where the QMD was read.
+    /// Memory in which the QMD was read.
     pub source: Source,
     /// Decoded QMD.
     pub qmd: Option<Metadata>,

@@ -9,7 +9,7 @@ use crate::pushbuffer::command::Write;
 /// A semaphore operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Semaphore {
-    /// Which unit performs it: `host`, `compute`, `inline`, `copy`.
+    /// Unit that performs it: `host`, `compute`, `inline`, `copy`.
     pub unit: &'static str,
     /// `RELEASE`, `ACQUIRE`, ... as in NVIDIA's headers.
     pub operation: &'static str,
