@@ -17,8 +17,8 @@ pub enum CubinTarget {
     Sm89,
     /// Hopper (H100, H200).
     Sm90,
-    /// Hopper with what no later generation has: matrix products of warpgroups, registers that move between
-    /// warpgroups.
+    /// Hopper with instructions that no later generation has: matrix products of warpgroups, registers that
+    /// move between warpgroups.
     Sm90a,
 }
 

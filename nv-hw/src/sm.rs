@@ -1,4 +1,4 @@
-//! SMs: what is known of each compute capability, a row for each.
+//! Facts about the SMs of each compute capability, a row for each.
 //!
 //! Sources: warps, blocks and registers from the technical specifications per compute capability in the CUDA
 //! C++ programming guide; carve-outs from CUDA's `cuda_occupancy.h`; QMD versions from `clc6c0qmd.h`,
