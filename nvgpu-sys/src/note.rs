@@ -1,10 +1,11 @@
-//! Notes: what a program knows of its GPU memory and a driver never asks, for a device that checks kernels.
+//! Notes: a program's description of its GPU memory, which no driver asks for, for a device that checks
+//! kernels.
 //!
-//! A driver sees mappings. What lies in them (buffers cut from one mapping, command rings, machine code, names)
-//! only the program knows. A software device with a checker takes [`Note`]s of it through
+//! A driver sees mappings. Only the program knows their contents (buffers cut from one mapping, command
+//! rings, machine code, names). A software device with a checker takes [`Note`]s of them through
 //! [`Sys::note`](crate::Sys::note) and compares accesses of kernels with them, as a memory debugger does with
-//! the requests of an allocator. [`Sys::notes`](crate::Sys::notes) says whether anything takes them: a real
-//! device does not, and a program that asks once pays nothing for it.
+//! the requests of an allocator. [`Sys::notes`](crate::Sys::notes) returns whether anything takes them: a
+//! real device does not, and a program that asks once pays nothing for it.
 
 /// Treatment of notes by a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,7 +13,7 @@ pub enum Notes {
     /// Nothing: the program need not make any.
     #[default]
     Ignored,
-    /// Names kernels and memory in what it reports.
+    /// Names kernels and memory in its reports.
     Named,
     /// Compares each access of a kernel with the pieces as well. The program should leave unused addresses
     /// between pieces, and not use addresses again soon after they were freed.
@@ -114,7 +115,7 @@ impl KernelAccess {
 pub struct PieceNote<'a> {
     /// First GPU address.
     pub va: u64,
-    /// Length in bytes, exact: what follows belongs to no piece.
+    /// Length in bytes, exact: the bytes behind belong to no piece.
     pub bytes: u64,
     /// Purpose of the memory.
     pub kind: PieceKind,

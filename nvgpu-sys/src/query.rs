@@ -12,7 +12,7 @@ use crate::bindings::{
 use crate::ioctl::{Ioctl, IoctlError, call};
 use crate::sys::Sys;
 
-/// Sends the request that `argument` makes for a buffer, and returns what the driver wrote there.
+/// Sends the request that `argument` makes for a buffer, and returns the driver's answer.
 ///
 /// # Safety
 /// The driver must write at the address it is given, and at most as many bytes as `T` has.
