@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Bounds of what is read, so that a program that submits without end is not slowed down without end.
+/// Bounds of reading, so that a program that submits without end is not slowed down without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Entries of one channel whose segments are read; later ones are counted.

@@ -1,4 +1,5 @@
-//! Records: what one reading of a ring found, as bytes that a tracer reads from the program's memory.
+//! Records: the entries found by one reading of a ring, as bytes that a tracer reads from the program's
+//! memory.
 
 use nvgpu_sys::{TRACE_MARK, TraceMark};
 use std::sync::Once;
@@ -9,7 +10,7 @@ const MAGIC: u32 = 0x5355_4231;
 /// Largest record that is made, in bytes: one of the longest segment, or many short ones.
 pub const MOST_BYTES: usize = 4 << 20;
 
-/// Entries of one channel, in order, with what they lead to.
+/// Entries of one channel, in order, with the memory they lead to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The channel.

@@ -59,8 +59,7 @@ impl Scanner {
         self.upload.expected = 0;
     }
 
-    /// Follows a segment. `launch` is called for each launch, with the QMD's address and what was uploaded so
-    /// far.
+    /// Follows a segment. `launch` is called for each launch, with the QMD's address and the uploads so far.
     pub fn segment(&mut self, bytes: &[u8], launch: &mut dyn FnMut(u64, &Uploads)) {
         for word in bytes.chunks_exact(4).filter_map(|chunk| chunk.first_chunk()) {
             let word = u32::from_le_bytes(*word);

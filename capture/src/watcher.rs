@@ -1,4 +1,4 @@
-//! A process under observation: its system calls change what is known, and its rings are read between them.
+//! A process under observation: its system calls change its state here, and its rings are read between them.
 
 use std::ffi::{CString, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ type Sink = Box<dyn Fn(&Record) + Send + Sync>;
 
 /// Follows the channels of the process that it is in.
 ///
-/// Whoever has one reports the program's calls: requests to drivers after they have succeeded
+/// The owner reports the program's calls: requests to drivers after they have succeeded
 /// ([`request`](Self::request)), mappings ([`mapped`](Self::mapped), [`unmap`](Self::unmap)), and
 /// [`close`](Self::close). Memory is read only between the report of its mapping and that of its removal, and
 /// while no other report is under way.
@@ -71,7 +71,7 @@ impl Watcher {
     /// A request has succeeded.
     ///
     /// # Safety
-    /// `argument` is what the driver was given: the struct that the request names, or null.
+    /// `argument` is the driver's argument: the struct that the request names, or null.
     pub unsafe fn request(&self, fd: i32, request: u32, argument: *const c_void) {
         let Some(len) = requests::argument_bytes(request, self.release, || is_uvm(fd)) else { return };
         if argument.is_null() {
@@ -122,7 +122,7 @@ impl Watcher {
         process.closed(fd);
     }
 
-    /// Reads what is new in all rings.
+    /// Reads the new entries of all rings.
     pub fn poll(&self) {
         self.process().poll(&mut |record| (self.sink)(record));
     }
