@@ -175,7 +175,7 @@ pub enum Error {
         /// The part.
         target: Target,
     },
-    /// The carve-out cap is smaller than what the launch needs.
+    /// The carve-out cap is smaller than the launch needs.
     #[error("the carve-out is capped at {cap} bytes, but the launch asks for {needed}")]
     CarveOutCap {
         /// The cap, rounded up to a carve-out.

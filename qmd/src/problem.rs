@@ -45,11 +45,11 @@ impl std::fmt::Display for CarveOutField {
     }
 }
 
-/// A value in a QMD that will not launch what was meant.
+/// A value in a QMD that does not launch the intended work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The version fields do not say what the layout is.
+    /// The version fields do not name the layout.
     #[error("the version fields say {major}.{minor}")]
     Version {
         /// `QMD_MAJOR_VERSION`.
@@ -72,7 +72,7 @@ pub enum Problem {
     Resume {
         /// The dimension.
         axis: Axis,
-        /// Offset at which to resume.
+        /// Index of the block along it.
         value: u32,
         /// Blocks along it.
         blocks: u32,
@@ -213,7 +213,7 @@ pub enum Problem {
         /// Its address.
         address: u64,
     },
-    /// A release that is not aligned to what it writes.
+    /// A release that is not aligned to its size.
     #[error("release {slot} writes {bytes} bytes at {address:#x}, which is not a multiple of that")]
     ReleaseAddress {
         /// The slot.

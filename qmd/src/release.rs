@@ -1,4 +1,4 @@
-//! Release semaphores: what a QMD writes to memory after its grid.
+//! Release semaphores: writes of a QMD to memory after its grid.
 
 use crate::error::Error;
 use crate::image::{Qmd, layout};
@@ -103,7 +103,7 @@ impl Release {
         self
     }
 
-    /// Combines the payload with what is in memory.
+    /// Combines the payload with the value in memory.
     #[must_use]
     pub const fn reducing(mut self, op: ReductionOp, signed: bool) -> Self {
         self.reduction = Some(Reduction { op, signed });

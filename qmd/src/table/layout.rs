@@ -59,7 +59,7 @@ pub(crate) struct DependentFields {
     pub pointer: Option<Address>,
 }
 
-/// The fields of one version by what they mean.
+/// The fields of one version by their meaning.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub fields: &'static [Field],
