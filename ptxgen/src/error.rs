@@ -55,7 +55,7 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// A manifest is not what this version writes.
+    /// A manifest is not in this version's format.
     #[error("manifest {} is not valid", path.display())]
     Manifest {
         /// The file.

@@ -59,7 +59,7 @@ pub struct Named {
     pub module: Module,
 }
 
-/// A way in which committed cubins differ from what they should be.
+/// A way in which committed cubins differ from their manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
     /// A module has no cubin.
@@ -196,7 +196,7 @@ impl Manifest {
     }
 }
 
-/// A file that is the one its manifest describes, and what it is made of.
+/// A file that is the one its manifest describes, and its sources.
 struct Intact {
     name: String,
     ptx: String,

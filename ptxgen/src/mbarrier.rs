@@ -56,7 +56,7 @@ impl Kernel {
         self.emit(format!("mbarrier.inval.shared.b64 {};", place(barrier)));
     }
 
-    /// One arrival. What the thread wrote before is visible to those that the phase releases.
+    /// One arrival. The thread's earlier writes are visible to those that the phase releases.
     pub fn arrive(&self, barrier: Pointer<Shared, Mbarrier>) {
         // The first version in which the state may be left out.
         self.require(Version::new(7, 1));
@@ -76,8 +76,7 @@ impl Kernel {
         self.emit(format!("cp.async.mbarrier.arrive.noinc.shared.b64 {};", place(barrier)));
     }
 
-    /// Whether the phase of this parity, 0 or 1, is complete. If so, what was written before its arrivals is
-    /// visible.
+    /// Whether the phase of this parity, 0 or 1, is complete. If so, writes before its arrivals are visible.
     pub fn phase_done(
         &self,
         barrier: Pointer<Shared, Mbarrier>,

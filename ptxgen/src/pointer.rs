@@ -1,4 +1,4 @@
-//! Pointers that carry what is proven about their alignment.
+//! Pointers that carry a proven alignment.
 
 use std::fmt;
 use std::marker::PhantomData;

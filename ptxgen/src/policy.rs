@@ -12,11 +12,11 @@ use crate::ty::Element;
 /// Eviction priority of lines in the L2 cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evict {
-    /// Before others: what is read once.
+    /// Before others: for data read once.
     First,
     /// As usual.
     Normal,
-    /// After others: what is read again.
+    /// After others: for data read again.
     Last,
     /// The order of eviction stays as it is.
     Unchanged,

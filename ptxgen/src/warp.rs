@@ -110,7 +110,7 @@ impl Kernel {
     }
 
     /// Waits at barrier `id`, 0 to 15, until `threads` threads have come to it, here or by
-    /// [`Kernel::arrive_named`]. What they wrote to memory before is then visible. `threads` is a multiple of
+    /// [`Kernel::arrive_named`]. Their earlier writes to memory are then visible. `threads` is a multiple of
     /// 32; all lanes of a warp come together.
     pub fn sync_named(&self, id: impl Operand<u32>, threads: impl Operand<u32>) {
         self.emit(format!("bar.sync {}, {};", id.text(), threads.text()));
