@@ -1,4 +1,4 @@
-//! Operands: where an instruction reads and what it does to the value read.
+//! Operands: the places that an instruction reads, and the modifiers of the value read.
 
 /// Origin of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

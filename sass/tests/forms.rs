@@ -117,7 +117,7 @@ fn every_word_of_a_named_list_reads_alike() {
     }
 }
 
-/// The lists are what the disassembler prints.
+/// The lists are the disassembler's output.
 #[test]
 fn the_lists_are_the_disassemblers() {
     let Some(tool) = ga10b_oracles::nvdisasm() else { return };

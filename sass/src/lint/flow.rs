@@ -17,7 +17,7 @@ pub enum StopReason {
     Outside,
     /// Only the name of the instruction is known, or not even that.
     Unknown,
-    /// The code ends, and nothing says that the path does.
+    /// The code ends without an end of the path.
     End,
 }
 
@@ -30,7 +30,7 @@ pub struct Stop {
     pub reason: StopReason,
 }
 
-/// An instruction and what follows it.
+/// An instruction and its successors.
 #[derive(Debug)]
 pub(super) struct Node {
     /// Its effects and timing; `None` if they are not known.
@@ -80,7 +80,7 @@ impl Flow {
             Transfer::Return => !instruction.guard.is_always(),
             Transfer::Indirect { returns } => {
                 self.stop(at, StopReason::Indirect);
-                // What the callee leaves behind is not known: the code after a call begins a path of its own.
+                // The state after the callee is not known: the code after a call begins a path of its own.
                 !returns && !is_unconditional(&instruction)
             }
             Transfer::Jump => {
@@ -134,8 +134,8 @@ impl Flow {
         }
     }
 
-    /// The end of the code ends a path only if the first instruction leads there: what follows the last branch
-    /// is padding.
+    /// The end of the code ends a path only if the first instruction leads there: the words after the last
+    /// branch are padding.
     fn forget_padding(&mut self) {
         let mut reached = vec![false; self.nodes.len()];
         let mut open: Vec<usize> = (0..self.nodes.len().min(1)).collect();

@@ -39,8 +39,8 @@ pub use unit::Unit;
 pub struct Report {
     /// Instructions that do not wait, by address.
     pub findings: Vec<Finding>,
-    /// Places at which paths were not followed further. What lies beyond is examined as if nothing were under
-    /// way.
+    /// Places at which paths were not followed further. The code behind them is examined as if nothing were
+    /// under way.
     pub stops: Vec<Stop>,
 }
 

@@ -27,11 +27,11 @@ pub(super) struct Pending {
     writes: bool,
     /// That it has read its sources is not waited for.
     reads: bool,
-    /// Barriers that say that its results are there, on every path.
+    /// Barriers that signal its results, on every path.
     written_by: u8,
-    /// Barriers that say that it has read its sources, on every path.
+    /// Barriers that signal that it has read its sources, on every path.
     read_by: u8,
-    /// The predicate of its guard holds what it held then, on every path.
+    /// The predicate of its guard still has its value of then, on every path.
     guard_holds: bool,
 }
 
@@ -39,13 +39,13 @@ fn mask(barrier: Option<u8>) -> u8 {
     barrier.map_or(0, |barrier| 1 << barrier)
 }
 
-/// Whether two instructions pass one queue, so that what the first does is done before what the second does.
+/// Whether two instructions pass one queue, so that the first one's accesses precede the second one's.
 fn is_ordered(first: Option<Queue>, second: Option<Queue>) -> bool {
     first.is_some() && first == second
 }
 
 impl Pending {
-    /// Of an instruction that issues; `None` if nobody has to wait for it.
+    /// Accesses of an instruction that issues; `None` if no other has to wait for it.
     pub fn new(step: &Step) -> Option<Self> {
         let control = step.control();
         let pending = Self {
@@ -97,7 +97,7 @@ impl Pending {
     /// Returns the accesses of `first` still pending when `next` has issued, at the issue of what follows.
     pub fn advance(self, first: &Step, next: &Step) -> Option<Self> {
         let mut pending = self.wait(next.waits())?;
-        // What is found at one instruction is not found again further on. Results of fixed latency end by
+        // A finding at one instruction is not repeated further on. Results of fixed latency end by
         // themselves.
         if first.is_variable && pending.conflicts(first, next).next().is_some() {
             return None;

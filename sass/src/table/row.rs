@@ -121,7 +121,7 @@ impl Row {
         Self { bit91: 3, ..self }
     }
 
-    /// Sets what the sources are.
+    /// Sets the type of the sources.
     pub(crate) const fn kind(self, kind: Kind) -> Self {
         Self { operands: Operands { kind, ..self.operands }, ..self }
     }

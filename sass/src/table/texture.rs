@@ -151,7 +151,7 @@ fn handle_of(p: &Printer<'_>) -> Handle {
     }
 }
 
-/// `.B`: the handle is a register. Bit 59 says so where the code does not, and must agree where it does.
+/// `.B`: the handle is a register. Bit 59 decides that where the code does not, and must agree where it does.
 fn bindless(p: &mut Printer<'_>) -> Result<(), Refused> {
     match handle_of(p) {
         Handle::Uniform => {}
