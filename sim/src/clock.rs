@@ -8,9 +8,9 @@
 //!   waits for;
 //! - [`VirtualClock::advance`].
 //!
-//! So a time-out of seconds passes in a test without waiting, and only after the GPU has done what it had to
-//! do. The clock does not know what a program on the CPU will do next: a wait that only such a program ends
-//! times out.
+//! So a time-out of seconds passes in a test without waiting, and only after the GPU has done its pending
+//! work. The clock does not know the next action of a program on the CPU: a wait that only such a program
+//! ends times out.
 //!
 //! Not part of the model's time, and always real: how often the model's threads poll the doorbell and closed
 //! descriptors.
@@ -123,7 +123,7 @@ impl VirtualClock {
             if state.quiet >= QUIET_PASSES
                 && let Some(next) = state.next_after(self.shared.now.load(Ordering::Acquire))
             {
-                // What the jump sets off is work of the GPU, which has to be done before the next one.
+                // The jump triggers work of the GPU, which has to be done before the next one.
                 self.shared.now.fetch_max(next, Ordering::AcqRel);
                 state.quiet = 0;
                 continue;
@@ -309,7 +309,7 @@ impl StallBudget {
             let idle = self.idle.fetch_add(instructions, Ordering::Relaxed) + instructions;
             (self.limit != 0 && idle > self.limit).then_some(idle)
         };
-        // A launch that goes on after that has the whole budget again.
+        // A launch that makes progress after that has the whole budget again.
         if stalled.is_some() {
             self.spent.store(0, Ordering::Relaxed);
             self.idle.store(0, Ordering::Relaxed);

@@ -73,7 +73,7 @@ pub struct UnknownSetting {
 
 /// Returns the message for an unknown variable that begins like those of [`SimConfig`].
 fn unknown(name: &str) -> Option<String> {
-    /// Least likeness of a name that is offered instead, from 0 to 1: another word is no misspelling.
+    /// Least similarity of a name that is suggested, from 0 to 1: another word is no misspelling.
     const LIKE: f64 = 0.7;
     let rest = name.strip_prefix(PREFIX)?;
     if SimConfig::VARIABLES.contains(&name) {
@@ -119,7 +119,7 @@ impl SimConfig {
     pub const SMS: &str = "NVGPU_SIM_SMS";
     /// Mistakes of kernels to search for: a list of `memory`, `init`, `race`, `sync` and `order`, or `all`.
     pub const CHECK: &str = "NVGPU_SIM_CHECK";
-    /// A number: what nothing orders runs in the random order that follows from it.
+    /// A number: work that nothing orders runs in the random order that follows from it.
     pub const SEED: &str = "NVGPU_SIM_SEED";
     /// Other users of the GPU: `headless`, `desktop`, or `desktop:N` for one whose frame comes due once in
     /// each grid, after N of its blocks have started.
@@ -164,7 +164,7 @@ impl SimConfig {
         static WARNED: Once = Once::new();
         WARNED.call_once(|| {
             let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-            // Nobody is left to hear of it when stderr is closed.
+            // A closed stderr is no error.
             let _ = names.filter_map(|name| unknown(&name)).try_for_each(|line| writeln!(stderr(), "{line}"));
         });
         Self::from_settings(|variable| {

@@ -70,7 +70,7 @@ impl Doorbells {
         self.state().mappings.insert(at.as_ptr() as usize, doorbell);
     }
 
-    /// The program unmaps what is there, or maps something else.
+    /// The program unmaps the mapping there, or replaces it.
     pub(crate) fn remove(&self, at: NonNull<c_void>, len: usize) {
         let gone = at.addr().get()..at.addr().get().saturating_add(len);
         for (_, doorbell) in self.state().mappings.extract_if(|at, _| gone.contains(at)) {

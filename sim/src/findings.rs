@@ -30,8 +30,8 @@ bitflags! {
         const MEMORY = 1 << 3;
         /// Accesses to the same memory by launches, copies and the program that no barrier and no wait
         /// orders; messages between blocks without a fence; launch descriptors that change in flight. With
-        /// [`Schedule::Shuffled`](crate::sm::Schedule::Shuffled) what nothing orders runs in random order,
-        /// and stores become visible late.
+        /// [`Schedule::Shuffled`](crate::sm::Schedule::Shuffled) work that nothing orders runs in random
+        /// order, and stores become visible late.
         const ORDER = 1 << 4;
     }
 }
@@ -68,12 +68,12 @@ impl FromStr for Checks {
     }
 }
 
-/// An instruction that a thread executed, or what else accessed memory.
+/// An instruction that a thread executed, or another access to memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Guest address of the instruction; 0 for what is none.
+    /// Guest address of the instruction; 0 for other accesses.
     pub pc: u64,
-    /// The instruction; of what is none, what it is.
+    /// The instruction; for other accesses, their name.
     pub sass: String,
     /// The thread's block.
     pub block: [u32; 3],
@@ -172,7 +172,7 @@ impl Findings {
         } else if all.len() < MOST {
             tracing::error!("{finding}");
             if self.printed {
-                // Nobody may read it any more, which is no reason to stop.
+                // A failed write to stderr is no reason to stop.
                 let _ = writeln!(io::stderr(), "ga10b: {finding}");
             }
             all.push(finding);

@@ -53,8 +53,9 @@ impl Sim {
         }
     }
 
-    /// `ioctl(2)` with `FIONBIO` and `FIOASYNC`, which set or clear a status flag by the number at `on`. The driver
-    /// sends no signals, so that a change of `O_ASYNC` is `ENOTTY`. `None` for what has no flags here.
+    /// `ioctl(2)` with `FIONBIO` and `FIOASYNC`, which set or clear a status flag by the number at `on`. The
+    /// driver sends no signals, so that a change of `O_ASYNC` is `ENOTTY`. `None` for files without flags
+    /// here.
     pub fn switch_flag(
         &self,
         fd: BorrowedFd<'_>,
@@ -78,7 +79,7 @@ impl Sim {
     /// `read(2)` and `write(2)`: the driver has no such operation, for buffers neither. `None` for descriptors that
     /// the kernel answers for: other programs' files, and nodes of records, where there is nothing to read.
     pub fn transfer(&self, fd: BorrowedFd<'_>, writes: bool) -> Option<Errno> {
-        // Files of other kinds, which are most of what a program reads, need no lock.
+        // Files of other kinds, which are most of those a program reads, need no lock.
         let status = nix::sys::stat::fstat(fd).ok()?;
         let kind = status.st_mode & libc::S_IFMT;
         if kind != libc::S_IFIFO && (kind != libc::S_IFREG || status.st_nlink > 0) {

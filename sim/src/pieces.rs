@@ -193,7 +193,7 @@ impl Table {
             outer.parts.insert(note.va, piece);
             return;
         }
-        // What it lies over is no longer there, whether the program said so or not.
+        // Pieces below it are no longer there, whether the program has noted that or not.
         while let Some((start, over)) = at_or_before(&self.pieces, end - 1)
             && start + over.bytes > note.va
         {

@@ -12,9 +12,9 @@ pub enum Traps {
     /// It is reported, and a call that would freeze a real machine fails with `EIO`.
     #[default]
     Error,
-    /// It is reported, and every call goes on as if the machine had survived it.
+    /// It is reported, and every call continues as if the machine had survived it.
     Warn,
-    /// Nothing is said.
+    /// It is not reported.
     Off,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Violations {
 }
 
 impl Violations {
-    /// None so far; `traps` says what becomes of them.
+    /// None so far; `traps` is their treatment.
     pub(crate) fn new(traps: Traps) -> Self {
         Self { traps, ..Self::default() }
     }

@@ -1,5 +1,5 @@
-//! Facts of a real machine that nobody here knows for certain, or that this project once got wrong: each can
-//! be changed by itself, to see what its owner would see.
+//! Facts of a real machine that are not known for certain here, or that this project once got wrong: each can
+//! be changed by itself, to see the effect for its owner.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -89,7 +89,7 @@ impl WhatIfs {
         NAMES.into_iter()
     }
 
-    /// Whether a fact is other than the model has it.
+    /// Whether a fact differs from the model's default.
     #[must_use]
     pub fn has(&self, fact: WhatIf) -> bool {
         self.facts.contains(fact)
@@ -127,7 +127,7 @@ fn number(name: &str) -> Result<u32, UnknownWhatIf> {
 
 /// The requests that a name can mean: those that end in it, else those that are spelt nearly so.
 fn near(name: &str) -> Vec<&'static str> {
-    /// Least likeness of a name, from 0 to 1: another one is no misspelling.
+    /// Least similarity of a name, from 0 to 1: another one is no misspelling.
     const LIKE: f64 = 0.95;
     let names = nvgpu_sys::REQUESTS.iter().map(|request| request.name);
     let end = format!("_{}", name.to_ascii_uppercase());

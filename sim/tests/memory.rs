@@ -219,7 +219,7 @@ fn a_syncpoint_counts_and_is_released_by_an_error() {
     assert_eq!((point.syncpoint_id, point.gpu_va, point.syncpoint_max), (first.0, first.1, 2));
     channel.submit(&[6 << 29]);
     channel.wait_error();
-    // The driver notifies the owner before it releases whoever waits for the syncpoint.
+    // The driver notifies the owner before it releases the waiters for the syncpoint.
     let deadline = Instant::now() + Duration::from_secs(10);
     while point.syncpoint_max < 1000 {
         assert!(Instant::now() < deadline, "not released: {}", point.syncpoint_max);

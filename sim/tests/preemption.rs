@@ -1,4 +1,4 @@
-//! Context switches: what the driver does when the engine is to leave a group whose kernel does not give way.
+//! Context switches: the driver's actions when the engine is to leave a group whose kernel does not give way.
 
 #[path = "sm/asm.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -156,7 +156,7 @@ fn a_close_beside_a_kernel_that_does_not_give_way_tears_the_group_down_in_silenc
     machine.sim.close(second.fd).unwrap();
     assert!(log_has(&machine, &format!("Channel {id} unbind failed, tearing down TSG 0")));
     assert!(first.is_dead() && !notified(&first));
-    // What runs goes on; what comes later does not.
+    // Running work continues; later work does not.
     waiting.end();
     first.submit(&release(waiting.memory.va + 256, 1));
     machine.settle();

@@ -52,7 +52,7 @@ enum Opened {
     Elsewhere(Option<CString>),
 }
 
-/// Opens what is of the machine.
+/// Opens a path of the machine.
 ///
 /// # Safety
 /// `path` stays as it is during the call.

@@ -104,7 +104,7 @@ pub(crate) fn path_of(fd: c_int) -> Option<String> {
     table.as_ref()?.anchors.iter().find(|anchor| anchor.inode == inode).map(|anchor| anchor.path.clone())
 }
 
-/// An entry of a folder. Names are shorter than an entry's room.
+/// An entry of a folder. Names are shorter than an entry's buffer.
 pub(crate) fn entry(name: &CStr, number: usize, kind: u8) -> dirent64 {
     // SAFETY: all fields are numbers.
     let mut entry: dirent64 = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! The functions of `nvgpu_sim.h`: what a program says of its memory, for the checks.
+//! The functions of `nvgpu_sim.h`: a program's notes on its memory, for the checks.
 
 use libc::{c_char, c_int, c_uint};
 use nix::errno::Errno;

@@ -16,11 +16,11 @@ use std::ffi::{CStr, CString};
 
 /// A resolved path of the program.
 pub(crate) enum Resolved {
-    /// The machine's: the whole path, and what it names.
+    /// The machine's: the whole path, and its node or folder.
     Place(CString, Place),
     /// Nothing: the errno of every call with it.
     Nothing(Errno),
-    /// The empty path: nothing, or with `AT_EMPTY_PATH` what the descriptor is open on.
+    /// The empty path: nothing, or with `AT_EMPTY_PATH` the descriptor's own file.
     Empty,
     /// The kernel's, which gets this absolute path where the program's goes through the machine's folders.
     Kernel(Option<CString>),

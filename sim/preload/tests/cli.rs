@@ -38,8 +38,8 @@ fn a_pointer_that_leads_nowhere_is_an_error_of_the_call() {
     let program = build_folder().join("examples/bad_pointers");
     let run = Command::new(&program).env("LD_PRELOAD", library()).output().unwrap();
     assert!(run.status.success(), "{}: {}", run.status, String::from_utf8_lossy(&run.stderr));
-    // As the kernel answers: the driver has no `read`, `write` and `poll`. What it cannot poll is ready at once, and
-    // what it cannot read is `EINVAL`, whatever the pointer; a vector is read first.
+    // As the kernel answers: the driver has no `read`, `write` and `poll`. Files that it cannot poll are
+    // ready at once, and reading them is `EINVAL`, whatever the pointer; a vector is read first.
     let wanted = "\
 open: EFAULT
 openat: EFAULT

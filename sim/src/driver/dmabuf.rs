@@ -133,12 +133,12 @@ impl DmaBuf {
         self.state().facts.read_only
     }
 
-    /// Stores what `ALLOC` says of it.
+    /// Stores the arguments of `ALLOC`.
     pub(crate) fn request(&self, request: BufferRequest) {
         self.state().facts.request = request;
     }
 
-    /// Gives it memory, which holds zeros or, if `poisoned`, what nothing wrote.
+    /// Gives it memory, which holds zeros or, if `poisoned`, the pattern of memory that nothing wrote.
     pub(crate) fn allocate(
         &self,
         heap: u32,

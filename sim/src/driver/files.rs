@@ -1,4 +1,4 @@
-//! Open files: descriptors that are real to the kernel, and what they mean to the driver.
+//! Open files: descriptors that are real to the kernel, and the driver's objects behind them.
 //!
 //! The program's end of a device node is the read end of a pipe: it can be duplicated, inherited and passed
 //! on like any descriptor, its inode identifies it, and the kernel reports when the last copy is closed,

@@ -1,8 +1,8 @@
 //! Properties of buffers, kept also when only a descriptor of one remains: no handle, no mapping of the GPU.
 //!
 //! Nothing reports that the last descriptor of a memfd is closed. So the table is searched for such buffers
-//! each time it has doubled: its size is bounded by what is in use, and a buffer costs the same however many
-//! there were before.
+//! each time it has doubled: its size is bounded by the number of buffers in use, and a buffer costs the same
+//! however many there were before.
 
 use crate::driver::descriptor::{FileKey, borrow};
 use crate::driver::dmabuf::{BufferFacts, DmaBuf};

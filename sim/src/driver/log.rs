@@ -45,7 +45,7 @@ impl KernelLog {
         let up = clock.uptime();
         let line = format!("[{:5}.{:06}] {text}", up.as_secs(), up.subsec_micros());
         if self.echo {
-            // Nobody may read it any more, which is no reason to stop.
+            // A failed write to stderr is no reason to stop.
             let _ = writeln!(io::stderr(), "{line}");
         }
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);

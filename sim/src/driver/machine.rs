@@ -50,7 +50,7 @@ const RAILGATE_DELAY: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 struct Orphan {
     instance: Arc<Instance>,
-    /// Its memory: without it the launch ends with a fault that belongs to nobody.
+    /// Its memory: without it the launch ends with a fault that belongs to no channel.
     space: Weak<AddressSpace>,
 }
 
@@ -330,7 +330,7 @@ impl Machine {
         borrow(fd).and_then(|fd| FileKey::of(fd).ok()).is_some_and(|key| driver.buffers.contains(key))
     }
 
-    /// Closes a descriptor. If it is the last one of its file, what the file is ends before this returns.
+    /// Closes a descriptor. If it is the last one of its file, the file's object ends before this returns.
     pub(crate) fn close(&self, fd: OwnedFd) {
         let Ok(key) = FileKey::of(fd.as_fd()) else { return };
         self.driver().files.begin_close(key);

@@ -29,7 +29,7 @@ impl Mappings {
         self.table().insert(address, mapping);
     }
 
-    /// The one at an address is gone: what it was.
+    /// The mapping at an address is gone; returns it.
     pub(crate) fn remove(&self, address: usize) -> Option<Mapping> {
         self.table().remove(&address)
     }

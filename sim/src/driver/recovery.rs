@@ -146,7 +146,7 @@ pub(crate) fn handle_late_faults(machine: &Machine) {
     }
 }
 
-/// Says what the driver cannot know: that the faulting address was taken away from work that ran.
+/// Logs a fact that the driver cannot know: that the faulting address was taken away from work that ran.
 fn explain(machine: &Machine, channel: &Channel, exception: &Exception) {
     let fault = match exception {
         Exception::HubFault { fault, .. } => Some(fault),
@@ -168,7 +168,7 @@ fn explain(machine: &Machine, channel: &Channel, exception: &Exception) {
     machine.violations.record_fault(text);
 }
 
-/// The engine is reset: what runs on for closed channels of the group ends as well.
+/// The engine is reset: work that still runs for closed channels of the group ends as well.
 fn stop_engine(machine: &Machine, tsg: &Tsg) {
     for entry in machine.gpu.runlist().iter() {
         if entry.instance.group().is_some_and(|group| Arc::ptr_eq(&group, &tsg.entry)) {
@@ -217,8 +217,8 @@ impl Lines<'_> {
     }
 
     /// Tells the owners of channels, each in its notifier before in the log (`nvgpu_set_err_notifier_locked`,
-    /// os/linux/linux-channel.c, r36.4.3). Nothing is said of a channel whose notifier holds an error, or that
-    /// has none.
+    /// os/linux/linux-channel.c, r36.4.3). A channel whose notifier holds an error, or that has none, is not
+    /// reported.
     fn notify(&self, channels: &[Arc<Channel>], code: u32) {
         for channel in channels {
             let notifier = channel.state().notifier.clone();

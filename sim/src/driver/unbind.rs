@@ -1,5 +1,5 @@
-//! Taking the engine away from a group, and a channel out of its group: what the driver does when it may not
-//! disturb work that runs, and what becomes of the group when that work does not give way.
+//! Taking the engine away from a group, and a channel out of its group: the driver's actions when it may not
+//! disturb work that runs, and the end of the group when that work does not give way.
 
 use crate::clock::{Clock, Deadline};
 use crate::driver::channel::{Channel, Channels};
@@ -91,7 +91,7 @@ impl Preempting {
         host.log.error(host.clock, ("nvgpu_fifo_preempt_tsg", 117), &text);
     }
 
-    /// Returns the outcome; `None` while it may still succeed. After a failure the hardware goes on trying.
+    /// Returns the outcome; `None` while it may still succeed. After a failure the hardware keeps trying.
     pub(crate) fn outcome(&self, host: Host<'_>) -> Option<Result<(), Errno>> {
         if self.is_held(host) {
             return self.has_failed().then(|| {
@@ -139,7 +139,7 @@ pub(crate) fn while_preempted<T>(
 /// Outcome of the attempt to take a channel out of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unbound {
-    /// It is out, and the group goes on.
+    /// It is out, and the group continues.
     Cleanly,
     /// It was at work when the engine left the group: to be tried again.
     Again,
@@ -177,8 +177,8 @@ pub(crate) fn unbind(host: Host<'_>, tsg: &Arc<Tsg>, channel: &Channel, patient:
     Unbound::Again
 }
 
-/// A channel could not be taken out (`nvgpu_tsg_unbind_channel`): the group is torn down. No notifier says
-/// so, and what runs goes on running. Not on the GPU's thread: see [`begin_tear_down`].
+/// A channel could not be taken out (`nvgpu_tsg_unbind_channel`): the group is torn down. No notifier reports
+/// it, and running work continues. Not on the GPU's thread: see [`begin_tear_down`].
 pub(crate) fn tear_down(host: Host<'_>, tsg: &Arc<Tsg>, channel: u32, why: Unbound) {
     // As in the driver, its failure changes nothing.
     let _ = begin_tear_down(host, tsg, channel, why).wait(host);

@@ -18,7 +18,7 @@ pub(crate) struct Chip {
 }
 
 impl Chip {
-    /// A chip with `sms` SMs, rounded to what the hardware can have.
+    /// A chip with `sms` SMs, rounded to a number that the hardware can have.
     pub(crate) fn new(arch: Arch, sms: u32) -> Self {
         let sms = sms.clamp(SMS_PER_TPC, MOST_SMS).next_multiple_of(SMS_PER_TPC);
         Self { arch, sms }

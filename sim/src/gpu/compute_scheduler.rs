@@ -69,7 +69,7 @@ struct Ordered {
     state: ComputeState,
     /// Its number in the ledger.
     work: Option<WorkId>,
-    /// Its parts there, if it began before what it follows had ended.
+    /// Its parts there, if it began before the work ahead of it had ended.
     parts: Option<Parts>,
 }
 
@@ -100,9 +100,9 @@ pub(crate) struct ComputeScheduler {
     landmark: u64,
     /// Whether the chain has come back to it.
     cyclic: bool,
-    /// Something has begun that neither goes on nor ends.
+    /// A launch has begun that makes no progress and does not end.
     stuck: bool,
-    /// It was said that the launch takes too long.
+    /// A launch without an end was reported.
     reported: bool,
 }
 
@@ -146,7 +146,7 @@ impl ComputeScheduler {
         !self.stuck && self.running.iter().all(|active| active.running.is_between_blocks())
     }
 
-    /// Goes on with the launches that were preempted, and with what follows them.
+    /// Continues the launches that were preempted, and the work after them.
     pub(crate) fn advance(&mut self, context: &Context<'_>) -> Result<Flow, Exception> {
         if self.stuck {
             return Ok(Flow::Stuck);
@@ -271,7 +271,7 @@ impl ComputeScheduler {
         Ok(Flow::Next)
     }
 
-    /// Notes a launch that leads back to where its chain was before; an error if that goes on.
+    /// Notes a launch that leads back to an earlier one of its chain; an error if that continues.
     fn follow_chain(&mut self, context: &Context<'_>, va: u64) {
         self.cyclic |= self.chain > 0 && va == self.landmark;
         self.chain = self.chain.saturating_add(1);
@@ -396,7 +396,7 @@ impl ComputeScheduler {
     /// Ends a launch: releases, then dependents.
     fn end(&mut self, context: &Context<'_>, order: &Ordered, qmd: &Qmd) -> Result<Flow, Exception> {
         if context.channel.is_stopped() {
-            // Stopped with its channel: what follows a kernel's end does not happen.
+            // Stopped with its channel: the actions at a kernel's end do not happen.
             return Ok(Flow::Next);
         }
         let front = context.front.as_ref().zip(order.work);
@@ -468,8 +468,8 @@ fn visible(membar: Option<qmd::Membar>) -> Visible {
     }
 }
 
-/// Says what a real machine does not say: why a launch has no end. The driver learns of it when a context
-/// switch waits for it, if one ever does.
+/// Reports a fact that a real machine does not: why a launch has no end. The driver learns of it when a
+/// context switch waits for it, if one ever does.
 fn report_hang(context: &Context<'_>, text: String) {
     tracing::error!("a kernel does not end: {text}");
     context.units.violations.record_fault(text);

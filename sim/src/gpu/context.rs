@@ -25,7 +25,7 @@ pub(crate) struct Context<'a> {
     pub(crate) memory: GpuMemory<'a>,
     /// Its line in the ledger, if the machine keeps one.
     pub(crate) front: Option<Front<'a>>,
-    /// Decides what runs next of what nothing orders; without, all runs in the order of submission.
+    /// Decides what runs next among work that nothing orders; without, all runs in the order of submission.
     pub(crate) choices: Option<&'a RefCell<Order>>,
     /// The condition at which launches give way.
     pub(crate) turn: Turn<'a>,

@@ -30,7 +30,7 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// As a report says it.
+    /// Its name in a report.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Descriptor(_) => "its descriptor was changed while the launch was in flight",
@@ -66,7 +66,7 @@ impl Flights {
         }
     }
 
-    /// The launch of the descriptor at `va` has ended; gives what is not as it was.
+    /// The launch of the descriptor at `va` has ended; returns the memory that has changed.
     pub(crate) fn end(&mut self, memory: &GpuMemory<'_>, version: Version, va: u64) -> Option<Change> {
         let before = self.0.remove(&va)?;
         let after = Content::read(memory, version, va)?;

@@ -376,7 +376,7 @@ mod tests {
     }
 
     proptest! {
-        /// Walking the written tables gives exactly what a plain map of pages remembers.
+        /// Walking the written tables gives exactly the result of a plain map of pages.
         #[test]
         fn a_walk_agrees_with_the_model(ops in ops()) {
             let dram = Dram::new(1 << 22).unwrap();

@@ -1,4 +1,4 @@
-//! Instance blocks: what the driver writes of a channel for the host unit to read (RAMFC, page directory,
+//! Instance blocks: the driver's description of a channel for the host unit to read (RAMFC, page directory,
 //! channel RAM), and the runlist entries of groups.
 
 use crate::gpu::gmmu::PageTables;
@@ -104,7 +104,7 @@ impl GroupEntry {
         self.switch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests that the engine leaves the group, at `now`; a request that is under way goes on.
+    /// Requests that the engine leaves the group, at `now`; a request that is under way continues.
     pub(crate) fn request_switch(&self, now: Duration) {
         self.switch().get_or_insert(Switch { since: now, timeouts: 0, passes: 0 });
         self.switching.store(true, Ordering::Release);
@@ -251,13 +251,13 @@ impl Instance {
         self.unserviceable.store(false, Ordering::Release);
     }
 
-    /// It never runs again; what runs for it now is stopped.
+    /// It never runs again; its running work is stopped.
     pub(crate) fn kill(&self) {
         self.set_unserviceable();
         self.stop.store(true, Ordering::Release);
     }
 
-    /// The driver has given it up: nothing new begins, and what runs for it now goes on.
+    /// The driver has given it up: nothing new begins, and its running work continues.
     pub(crate) fn set_unserviceable(&self) {
         self.unserviceable.store(true, Ordering::Release);
     }
@@ -348,7 +348,8 @@ impl Instance {
             return false;
         }
         let Some(group) = self.group() else { return false };
-        // What has begun goes on until the engine leaves the group, whatever the driver forbids meanwhile.
+        // Work that has begun continues until the engine leaves the group, whatever the driver forbids
+        // meanwhile.
         if self.is_working() && !group.is_saved() {
             return true;
         }

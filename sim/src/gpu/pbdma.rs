@@ -57,7 +57,7 @@ pub(crate) struct Pbdma {
     /// A method that waits until the engines are idle: subchannel, address, value.
     waits_for_idle: Option<(u32, u32, u32)>,
     choices: Option<RefCell<Order>>,
-    /// Reports what is fetched.
+    /// Reports fetched entries.
     submissions: Option<ga10b_capture::Reader>,
     /// In free order: methods until the launches that have begun go on.
     until_step: Option<usize>,

@@ -88,7 +88,7 @@ impl Syncpoints {
         });
     }
 
-    /// Releases everyone who waits for it.
+    /// Releases all that wait for it.
     pub(crate) fn set_safe(&self, id: u32) {
         self.with(id, |v| {
             v.fetch_add(SAFE_STEP, Ordering::AcqRel);

@@ -40,7 +40,7 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    /// Units that have done nothing yet: of a chip, with what does not work of it and what else uses it.
+    /// Units that have done nothing yet: of a chip, with its planted defects and other users.
     pub(crate) fn new(
         (chip, defects, session): (Chip, Defects, Session),
         clock: Clock,

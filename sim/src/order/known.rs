@@ -1,4 +1,4 @@
-//! Sets of work: what has ended before something else begins.
+//! Sets of work: that which has ended before other work begins.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +72,7 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// Of a launch that follows both what this one and what the other one is of.
+    /// State of a launch that follows the predecessors of both.
     pub(crate) fn join(&mut self, other: &Self) {
         if self.early.is_some() || other.early.is_some() {
             let mut early = self.early.take().unwrap_or_else(|| self.known.clone());

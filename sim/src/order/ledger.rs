@@ -37,7 +37,7 @@ pub(crate) struct Access {
     pub(crate) reads: bool,
     /// It writes.
     pub(crate) writes: bool,
-    /// It writes what is there already.
+    /// It writes the value that is there already.
     pub(crate) changes_nothing: bool,
     /// It synchronizes.
     pub(crate) strong: bool,
@@ -113,7 +113,7 @@ pub(crate) struct State {
     system: Known,
     /// Number of times that the level-1 caches were emptied.
     emptied: u32,
-    /// The program reports what it accesses and submits.
+    /// The program reports its accesses and submissions.
     reports: bool,
     /// Knowledge of the program at each submission: by token, up to which entry of the ring.
     submitted: HashMap<u32, VecDeque<(u32, Known)>>,
@@ -156,7 +156,8 @@ impl Ledger {
         self.findings.all()
     }
 
-    /// A unit other than an SM reads or writes bytes at host addresses; `va` is what the guest calls the first.
+    /// A unit other than an SM reads or writes bytes at host addresses; `va` is the guest address of the
+    /// first.
     pub(crate) fn unit_access(&self, work: WorkId, at: u64, len: u64, writes: bool, va: u64) {
         let conflict = self.state().unit_access(work, at, len, writes);
         if let Some((conflict, offset)) = conflict {
@@ -216,7 +217,8 @@ impl State {
         (self.lines.len() - 1) as u32
     }
 
-    /// The entry before `next` of the ring is fetched: what the program knew when it submitted has ended.
+    /// The entry before `next` of the ring is fetched: the work that the program knew of when it submitted
+    /// has ended.
     pub(crate) fn fetch(&mut self, line: u32, token: u32, next: u32) {
         let submitted = self.submitted.entry(token).or_default();
         let known = match submitted.front() {
@@ -238,7 +240,7 @@ impl State {
         self.lines[line as usize].front.clone()
     }
 
-    /// Work of a channel begins, after what is `known`.
+    /// Work of a channel begins, after `known`.
     pub(crate) fn begin(&mut self, line: u32, work: Work, known: Known) -> WorkId {
         let id = WorkId(self.entries.len() as u32);
         let own = self.line(line);
@@ -257,14 +259,14 @@ impl State {
         id
     }
 
-    /// A thread of a launch goes on after its wait: what it has learned before it, it still knows.
+    /// A thread of a launch continues after its wait: it keeps its knowledge of before.
     pub(crate) fn pass_wait(&mut self, Parts { launch, early, invalidates }: Parts) {
         let learned = self.entries[early.0 as usize].known.clone();
         self.entries[launch.0 as usize].known.join(&learned);
         self.emptied += u32::from(invalidates);
     }
 
-    /// A launch of which no thread has waited ends: that says nothing of the launch that it follows.
+    /// A launch of which no thread has waited ends: that tells nothing about the launch that it follows.
     pub(crate) fn end_early(&mut self, Parts { launch, early, .. }: Parts) {
         self.entries[launch.0 as usize].known = self.known_before(early);
     }
@@ -296,7 +298,7 @@ impl State {
         known
     }
 
-    /// Work has ended: what it and those before it wrote is visible as far as `visible` says.
+    /// Work has ended: its writes and those before it are visible in the scope `visible`.
     pub(crate) fn end(&mut self, work: WorkId, visible: Visible) {
         if visible == Visible::Nowhere {
             return;
@@ -322,7 +324,7 @@ impl State {
         self.system.join(&front);
     }
 
-    /// A semaphore at a host address is written, after what is `known`.
+    /// A semaphore at a host address is written, after `known`.
     pub(crate) fn publish(&mut self, at: u64, value: u64, known: Known) {
         self.everything.join(&known);
         let published = self.published.entry(at / 4).or_default();
@@ -392,7 +394,7 @@ impl State {
         }
         let own = self.begin(PROGRAM, Work::Program, Known::default());
         self.own = Some(own);
-        // What it writes, it writes to memory.
+        // Its writes go to memory.
         self.end(own, Visible::System);
         own
     }
@@ -441,7 +443,7 @@ impl State {
         found.map(|(earlier, why)| self.explain(&mark, access.writes, &earlier, why))
     }
 
-    /// A strong read of a kernel orders what was published there.
+    /// A strong read of a kernel orders the releases published there.
     fn synchronize(&mut self, work: WorkId, at: u64, word: &Word) {
         if let Some(published) = self.published.get(&at) {
             self.entries[work.0 as usize].known.join(&published.all);
@@ -498,7 +500,7 @@ impl State {
         (own.line == PROGRAM && line == PROGRAM) || known.contains(line, number)
     }
 
-    /// Why an access may not see, or may destroy, what an earlier one did.
+    /// Why an access may not see, or may destroy, an earlier one's value.
     fn conflict(&self, word: &Word, mark: &Mark, writes: bool) -> Option<(Mark, Why)> {
         let meets = |old: &&Mark| old.bytes & mark.bytes != 0 && !self.same(old.work, mark.work);
         let new = (mark.strength, writes);
@@ -571,8 +573,8 @@ impl State {
     }
 }
 
-/// Whether two accesses may meet without an order: both synchronize, or a kernel polls what another unit
-/// writes. Of each: what it is, and whether it writes.
+/// Whether two accesses may meet without an order: both synchronize, or a kernel polls the writes of another
+/// unit. Of each: its strength, and whether it writes.
 fn may_meet(old: (Strength, bool), new: (Strength, bool)) -> bool {
     use Strength::{Strong, Unit};
     matches!(

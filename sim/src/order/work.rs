@@ -15,7 +15,7 @@ pub(crate) struct Parts {
     pub(crate) launch: WorkId,
     /// Their accesses before that.
     pub(crate) early: WorkId,
-    /// The wait drops what the level-1 caches hold.
+    /// The wait drops the contents of the level-1 caches.
     pub(crate) invalidates: bool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Site {
 }
 
 impl Work {
-    /// Guest address of the kernel; 0 for what is none.
+    /// Guest address of the kernel; 0 for other work.
     pub(crate) fn program(&self) -> u64 {
         match self {
             Self::Launch(shape) => shape.program,

@@ -20,13 +20,13 @@ pub(super) const PATIENCE: i64 = 10;
 pub(super) mod kind {
     /// To the host: opens a node; the path follows.
     pub const OPEN: u32 = 1;
-    /// To the host: what is the descriptor that comes along open on?
+    /// To the host: asks for the name of the file of the descriptor that comes along.
     pub const NAME: u32 = 2;
     /// To the host: a request to the driver; the argument follows.
     pub const IOCTL: u32 = 3;
     /// To the visitor: `len` bytes at `address`, please.
     pub const READ: u32 = 4;
-    /// To the visitor: put what follows at `address`.
+    /// To the visitor: put the bytes that follow at `address`.
     pub const WRITE: u32 = 5;
     /// To the visitor: the descriptor with this `number`, please.
     pub const DESCRIPTOR: u32 = 6;

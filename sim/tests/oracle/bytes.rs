@@ -139,7 +139,7 @@ impl Argument {
         self.memories.get_mut(at).ok_or_else(|| format!("no memory {at}"))
     }
 
-    /// The number of what the call made.
+    /// The number of the file that the call made.
     pub fn made(&self) -> Option<i32> {
         let field = self.fields.iter().find(|f| matches!(f, Field::NewFile { .. }))?;
         let bytes = self.bytes.get(field.at()..field.at() + 4)?;

@@ -47,7 +47,7 @@ fn shape(line: &str) -> Option<String> {
         let digits = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
         let hex = digits.strip_prefix("0x").unwrap_or(digits);
         let number = hex.bytes().all(|b| b.is_ascii_hexdigit()) && hex.bytes().any(|b| b.is_ascii_digit());
-        // Whose fault it was decides what is printed.
+        // The kind of fault decides which lines are printed.
         let kept = shape.ends_with("engine id:  ") || shape.ends_with("act_eng_bitmask=");
         shape += if number && !kept { "N" } else { digits };
         shape += &word[digits.len()..];
@@ -66,7 +66,7 @@ fn faults_are_printed_as_the_driver_prints_them() {
     let known = sequences();
     let mut differences = Vec::new();
     let mut check = |name: &str, machine: &Machine| {
-        // The driver notifies the owner before it prints what the method was; the dump comes last.
+        // The driver notifies the owner before it prints the method; the dump comes last.
         let deadline = Instant::now() + DUMP;
         while !machine.sim.kernel_log().iter().any(|line| line.contains("__ga10b__")) {
             assert!(Instant::now() < deadline, "{name}: no dump: {:#?}", machine.sim.kernel_log());

@@ -1,4 +1,4 @@
-//! Sequences of requests on the model, against what the driver answered.
+//! Sequences of requests on the model, against the driver's answers.
 
 use crate::bytes::{Argument, Field};
 use ga10b_sim::{Consequence, Sim};
@@ -31,7 +31,7 @@ pub trait Replayed {
         Err(format!("no mapping {name}"))
     }
 
-    /// Does what a line says, and gives what came of it in the form of the record.
+    /// Executes a line, and returns its result in the form of the record.
     fn run(&mut self, words: &[&str]) -> Result<String, String>;
 }
 
@@ -93,7 +93,7 @@ fn crashes(sim: &Sim) -> usize {
 struct Counts {
     calls: usize,
     refused: usize,
-    /// Calls that the driver does not survive: the model says so.
+    /// Calls that the driver does not survive: the model reports them.
     crashes: usize,
     by_request: BTreeMap<String, [usize; 2]>,
 }

@@ -152,7 +152,7 @@ impl Tables {
         self.leaves.len() as u64
     }
 
-    /// Compares what lies in the user's range; the error names the first difference.
+    /// Compares the tables of the user's range; the error names the first difference.
     pub fn compare(&self, model: &Self, (start, end): (u64, u64)) -> Result<(), String> {
         let mine = |tables: &Self| -> Vec<_> {
             let touches =

@@ -1,4 +1,4 @@
-//! Bulk copies of SM 9.0 (`bulk.ptx`): what the checks find, and how copies fail.
+//! Bulk copies of SM 9.0 (`bulk.ptx`): the findings of the checks, and the failures of copies.
 
 use ga10b_sim::sm::{Config, Executor, Fault, Schedule, esr};
 use ga10b_sim::{Checks, Finding};
@@ -32,7 +32,7 @@ fn findings_of(name: &str) -> (Vec<u32>, Vec<Finding>) {
     (kernel.guest.read_u32s(OUT, 64), executor.findings())
 }
 
-/// The one finding of `name`; the right kernel stores what it should and is clean.
+/// The one finding of `name`; the right kernel stores the right values and is clean.
 fn planted(name: &str, text: &str) -> Finding {
     let (stored, clean) = findings_of(&format!("{name}_right"));
     assert!(clean.is_empty(), "{name}_right: {clean:#?}");

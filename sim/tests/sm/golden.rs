@@ -143,7 +143,7 @@ fn check(config: Config) {
         let same = |(got, want): (&Vec<u32>, &Vec<u32>)| {
             got.iter().zip(want).enumerate().all(|(i, (&g, &w))| {
                 let predicate = test.predicates && i == test.regs.len();
-                // The table keeps seven bits of the predicates, also of what an exited lane left.
+                // The table keeps seven bits of the predicates, also of those that an exited lane left.
                 let g = if predicate { g & 0x7f } else { g };
                 g == w || (tolerant && !predicate && mufu_close(&test.name, g, w))
             })

@@ -1,4 +1,4 @@
-//! Every request of the nodes, and what becomes of it: the dispatcher goes by this table, and
+//! Every request of the nodes, and how far it is served: the dispatcher goes by this table, and
 //! `docs/driver-model.md` is written from it.
 
 use nix::errno::Errno;

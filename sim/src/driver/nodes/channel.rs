@@ -208,7 +208,7 @@ fn wait(machine: &Machine, channel: &Channel, a: &mut nvgpu_wait_args) -> Reply 
         // The driver takes its own time-out for an interruption (`gk20a_channel_wait`).
         return Err(Errno::EINTR);
     }
-    // The driver says that the information is to be filled in, and leaves these.
+    // The driver's own placeholders: its source says that the information is to be filled in.
     let time = machine.clock.uptime();
     let stamp = [time.subsec_nanos(), time.as_secs() as u32, 0xdead_beef];
     let id = (channel.id() as u16).to_ne_bytes();

@@ -93,7 +93,7 @@ pub(super) fn allocate(machine: &Machine, channel: &Channel, a: &nvgpu_alloc_obj
         if !CLASSES.contains(&a.class_num) {
             return Err(Errno::EINVAL);
         }
-        // The channel has it from now on, whatever comes of it.
+        // The channel has it from now on, also after an error.
         state.class = Some(a.class_num);
         (state.tsg.clone().ok_or(Errno::EINVAL)?, space)
     };
@@ -211,7 +211,7 @@ fn without_current(state: &TsgState, asked: [u32; 2]) -> [u32; 2] {
     [asks(graphics, state.graphics_mode), asks(compute, state.compute_mode)]
 }
 
-/// Sets the preemption modes of a group: graphics and compute, 0 for what is not asked for, not both 0.
+/// Sets the preemption modes of a group: graphics and compute, 0 to leave one as it is, not both 0.
 fn set_modes(
     machine: &Machine,
     state: &mut TsgState,
@@ -243,7 +243,7 @@ fn set_modes(
     Ok(())
 }
 
-/// Writes the modes into the context's image, which keeps what it has for any other mode.
+/// Writes the modes into the context's image, which keeps its own for any other mode.
 fn write_modes(tsg: &Tsg, state: &TsgState) {
     match state.compute_mode {
         NVGPU_COMPUTE_PREEMPTION_MODE_CTA => tsg.entry.set_preemption(Preemption::Blocks),

@@ -123,7 +123,7 @@ fn alloc(machine: &Machine, a: &nvmap_alloc_handle) -> Result<(), Errno> {
     if buffer.facts().heap != 0 {
         return Err(Errno::EEXIST);
     }
-    // The driver keeps what is asked for also when it then has no memory for it.
+    // The driver keeps the request also when it then has no memory for it.
     let cached = if mask & NVMAP_HEAP_CARVEOUT_VPR == 0 { a.flags & NVMAP_HANDLE_CACHE_FLAG } else { 0 };
     let flags = a.flags & !NVMAP_HANDLE_KIND_SPECIFIED;
     buffer.request(BufferRequest { flags, coherency: cached, align: a.align.max(PAGE as u32) });
@@ -355,7 +355,7 @@ fn cache_list(machine: &Machine, a: &nvmap_cache_op_list) -> Result<(), Errno> {
     if is_mixed(synced) || synced != 0 && is_mixed(of_system) { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-/// `QUERY_HEAP_PARAMS`: what a heap has not, the driver leaves as the program passed it
+/// `QUERY_HEAP_PARAMS`: fields that a heap has not, the driver leaves as the program passed them
 /// (`nvmap_ioctl_query_heap_params`).
 fn query_heap(machine: &Machine, a: &mut nvmap_query_heap_params) -> Result<(), Errno> {
     a.largest_free_block = PAGE;

@@ -137,7 +137,8 @@ fn unbind_resources(machine: &Machine, state: &mut ProfilerState) -> Reply {
     Ok(0)
 }
 
-/// Changes what the group's context saves, off the engine, where a reserved resource is part of the context.
+/// Changes the registers that the group's context saves, off the engine, where a reserved resource is part of
+/// the context.
 fn set_modes(machine: &Machine, state: &ProfilerState, call: &'static str) -> Result<(), Errno> {
     if state.reserved & state.switched & (HWPM | SMPC) == 0 {
         return Ok(());

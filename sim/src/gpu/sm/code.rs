@@ -14,7 +14,8 @@ pub(crate) enum PoolWord {
     Const { bank: u8, offset: i32 },
 }
 
-/// A lowered program: grows when a jump leads to an address not seen before, and never changes what is there.
+/// A lowered program: grows when a jump leads to an address not seen before, and never changes its existing
+/// ops.
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
     pub ops: Vec<MicroOp>,

@@ -151,7 +151,7 @@ impl Executor {
         }
     }
 
-    /// Begins a launch, of which nothing has run yet; `work` is what it is in a ledger.
+    /// Begins a launch, of which nothing has run yet; `work` is its number in a ledger.
     ///
     /// # Errors
     /// A launch that the hardware's front end would not let through.
@@ -201,8 +201,8 @@ impl Executor {
         })
     }
 
-    /// Goes on with a launch until it ends, which gives its counters, or until it has had a time slice and
-    /// `wanted` says that something else waits.
+    /// Runs a launch until it ends, which gives its counters, or until it has had a time slice and `wanted`
+    /// returns that something else waits.
     ///
     /// # Errors
     /// As those of [`run`](Self::run); the launch has ended then.
@@ -257,7 +257,7 @@ impl Executor {
         self.findings.all()
     }
 
-    /// Compares a copy of the copy engine with what the program said of its memory.
+    /// Compares a copy of the copy engine with the program's notes on its memory.
     pub(crate) fn check_copy(&self, memory: &dyn Memory, copy: &Copied) {
         if self.config.checks.contains(Checks::MEMORY) {
             check_copy(&self.findings, memory, copy);

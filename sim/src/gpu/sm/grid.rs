@@ -130,7 +130,7 @@ impl<'a> Grid<'a> {
         self.progress.bound.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The order in which a worker goes on.
+    /// The order in which a worker proceeds.
     pub fn order(&self) -> Order {
         self.progress.order.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -170,7 +170,7 @@ impl<'a> Grid<'a> {
         }
     }
 
-    /// Adds what an indirect jump leads to.
+    /// Adds the code at the target of an indirect jump.
     pub fn extend(&self, va: u64) {
         let env = &self.env;
         let mut bound = self.progress.bound.write().unwrap_or_else(PoisonError::into_inner);

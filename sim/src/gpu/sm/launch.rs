@@ -46,10 +46,10 @@ pub struct MemoryFault {
 /// The guest's global memory, as the MMU shows it.
 ///
 /// # Safety
-/// A [`Span`] that [`translate`](Memory::translate) returns must stay mapped, readable and (where it says so)
-/// writable host memory until [`generation`](Memory::generation) returns another value, and no Rust reference
-/// to that memory may exist meanwhile: the workers of an [`Executor`](crate::gpu::sm::Executor) read and
-/// write it concurrently.
+/// A [`Span`] that [`translate`](Memory::translate) returns must stay mapped, readable and (where it is
+/// marked so) writable host memory until [`generation`](Memory::generation) returns another value, and no
+/// Rust reference to that memory may exist meanwhile: the workers of an
+/// [`Executor`](crate::gpu::sm::Executor) read and write it concurrently.
 pub unsafe trait Memory: Sync {
     /// Translates the page that holds `va`.
     ///
@@ -106,8 +106,8 @@ pub struct Launch {
     pub registers: u32,
     /// Shared memory of a block in bytes, the reserved part included.
     pub shared_bytes: u32,
-    /// Local memory of a thread in bytes: what it uses at the bottom and at the top of the local window
-    /// together.
+    /// Local memory of a thread in bytes: the sum of its use at the bottom and at the top of the local
+    /// window.
     pub local_bytes: u32,
     /// Block barriers granted.
     pub barriers: u32,

@@ -11,7 +11,7 @@ pub(crate) struct Arrival {
     pub leaves: bool,
 }
 
-/// An object that would leave the range of its counts: what it counts, too many of.
+/// Name of the count that leaves its range in an object.
 pub(crate) type Overflow = &'static str;
 
 /// An arrival on SM 8.x: the upper word counts up; when its low 31 bits wrap, the carry flips the phase in

@@ -98,7 +98,7 @@ impl<L: LaneFn> Op for Map<L> {
     }
 }
 
-/// Declares operations by what they do to one lane: `Name(a, b, c, op) expression;`.
+/// Declares operations by their effect on one lane: `Name(a, b, c, op) expression;`.
 macro_rules! lane_ops {
     ($($(#[$m:meta])* $name:ident ($a:pat, $b:pat, $c:pat, $op:pat) $body:expr;)*) => { $(
         $(#[$m])*

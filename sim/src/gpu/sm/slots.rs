@@ -8,8 +8,8 @@ pub(crate) const ZERO: u16 = POOL;
 pub(crate) const UNIFORM_PREDICATES: u8 = 8;
 /// The predicate that takes discarded results.
 pub(crate) const NO_PREDICATE: u8 = 16;
-/// Size of the predicate file: 0 to 15, the write-only one, and room so that an index masked to five bits is
-/// always inside.
+/// Size of the predicate file: 0 to 15, the write-only one, and padding so that an index masked to five bits
+/// is always inside.
 pub(crate) const PREDICATES: usize = 32;
 /// Set in a predicate source that is to be inverted.
 pub(crate) const NOT: u8 = 0x80;

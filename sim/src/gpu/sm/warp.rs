@@ -1,4 +1,4 @@
-//! A warp: its registers, its paths, and who waits for whom.
+//! A warp: its registers, its paths, and waits between its lanes.
 
 use crate::gpu::sm::lanes::Lanes;
 use crate::gpu::sm::slots::{FileLayout, PREDICATES, UNIFORM_PREDICATES};
@@ -48,7 +48,7 @@ pub(crate) struct Warp {
     /// Lanes that the warp began with.
     pub threads: u32,
     pub paths: Vec<Path>,
-    /// The lanes of the path that goes on first, if one rests; else none.
+    /// The lanes of the path that continues first, if one rests; else none.
     pub resting: u32,
     pub waiting: Vec<Waiting>,
     /// Local memory, lane after lane; empty until first used.
@@ -58,7 +58,7 @@ pub(crate) struct Warp {
     yields: u32,
     /// Registers that a thread has.
     pub registers: u32,
-    /// The second return address, which code uses as room for a register pair: lower and upper half.
+    /// The second return address, which code uses as a register pair: lower and upper half.
     pub return_pc: [[u32; 32]; 2],
     /// Result of the last reducing block barrier: the count of true predicates.
     pub bar_count: u32,

@@ -65,9 +65,9 @@ impl Bounds {
                 Permit::Piece(access) if access < needs => return Some((at, Wrong::Forbidden)),
                 Permit::Piece(access) => access,
                 Permit::Outside => return Some((at, Wrong::Outside)),
-                // What is mapped there is not described.
+                // The mapping there is not described.
                 Permit::Unknown if is_mapped(core, at) => KernelAccess::ReadWrite,
-                // The hardware says that nothing is, but not whose neighbour it is.
+                // The hardware reports that nothing is there, but not whose neighbour it is.
                 Permit::Unknown if pieces.is_near(at) => return Some((at, Wrong::Outside)),
                 Permit::Unknown => return None,
             };

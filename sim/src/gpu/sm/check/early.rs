@@ -87,8 +87,8 @@ impl EarlyLoads {
         self.of_warp.get(&warp).is_some_and(|loads| !loads.is_empty())
     }
 
-    /// A warp writes a word: `finding` gives what is reported if the value of a load that nothing orders with
-    /// the write is used.
+    /// A warp writes a word: `finding` gives the report for the case that the value of a load is used that
+    /// nothing orders with the write.
     pub fn written(&mut self, clocks: &Clocks, word: u64, mark: Mark, finding: impl Fn(Mark) -> Finding) {
         let Some(readers) = self.at.get(&word) else { return };
         for (serial, old) in readers.iter().filter(|(_, old)| old.conflicts(&mark, clocks)) {

@@ -1,4 +1,4 @@
-//! Accesses to memory that is not the kernel's, compared with what the program said of its memory: see
+//! Accesses to memory that is not the kernel's, compared with the program's notes on its memory: see
 //! [`Pieces`].
 
 use std::ops::Range;

@@ -201,7 +201,7 @@ impl Watch {
         self.late.as_ref().is_some_and(LateStores::hides_ended_block)
     }
 
-    /// Everyone sees what the blocks that have ended have stored.
+    /// Everyone sees the stores of the blocks that have ended.
     pub fn show_ended_blocks(&mut self, core: &mut Core<'_>) {
         if let Some(late) = &mut self.late {
             late.show_ended_blocks(core);
@@ -225,7 +225,7 @@ impl Watch {
         self.late.is_some()
     }
 
-    /// Everyone sees what the core's block has stored.
+    /// Everyone sees the stores of the core's block.
     pub fn show(&mut self, core: &Core<'_>) {
         if let Some(late) = &mut self.late {
             late.show_all(core.block.index);
@@ -255,7 +255,7 @@ impl Watch {
     }
 
     fn access(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
-        // What is not aligned faults.
+        // Misaligned accesses fault.
         let width = u64::from(access.memory.bytes.max(1).next_power_of_two());
         if lanes(access.lanes).any(|lane| !access.places[lane as usize].offset().is_multiple_of(width)) {
             return;
@@ -294,7 +294,7 @@ impl Watch {
         }
     }
 
-    /// Records what a lane does at the current op.
+    /// Records a lane's finding at the current op.
     fn report(
         &self,
         core: &Core<'_>,

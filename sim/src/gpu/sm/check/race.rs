@@ -66,7 +66,7 @@ impl Watch {
         if let Some(early) = early.filter(EarlyLoad::is_of_shared) {
             self.blocks.entry(core.block.index).or_default().early.add(core.warp.index, early);
         }
-        // What an atomic or strong store publishes is what came before it, of all its lanes.
+        // An atomic or strong store publishes the accesses before it, of all its lanes.
         released.sort_unstable();
         released.dedup();
         for place in released {
@@ -95,7 +95,8 @@ impl Watch {
         let warp = core.warp.index;
         let block = self.blocks.entry(core.block.index).or_default();
         for (word, bytes) in words(offset, access.memory.bytes) {
-            // A plain read of what is accessed atomically is a wait, and so on SM 8.x is one of a barrier object.
+            // A plain read of an atomically accessed word is a wait, and so on SM 8.x is one of a barrier
+            // object.
             block.clocks.acquire_at(warp, word);
             let atomic = block.learn(warp, object_of(word));
             let clock = block.clocks.now(warp);
@@ -128,7 +129,8 @@ impl Watch {
         let mut found = None;
         let block = self.blocks.entry(core.block.index).or_default();
         for (i, (word, bytes)) in words(offset, access.memory.bytes).enumerate() {
-            // A plain read of what is accessed atomically is a wait. Phases of barrier objects order otherwise.
+            // A plain read of an atomically accessed word is a wait. Phases of barrier objects order
+            // otherwise.
             if access.memory.access != Access::Store && !object {
                 block.clocks.acquire_at(by, word);
             }
@@ -231,7 +233,7 @@ pub(super) fn global_kind(core: &mut Core<'_>, access: &WarpAccess, lane: u32, i
     access.memory.kind(changes(core, access, lane, i, now))
 }
 
-/// Whether the store of word `i` of a lane's data changes what is there. Copies do, and new barrier objects.
+/// Whether the store of word `i` of a lane's data changes its value. Copies do, and new barrier objects.
 fn changes(core: &Core<'_>, access: &WarpAccess, lane: u32, i: usize, now: Option<u32>) -> bool {
     if access.by != core.warp.index || access.memory.object {
         return true;

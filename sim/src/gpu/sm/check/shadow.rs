@@ -96,7 +96,8 @@ impl Shadow {
         let conflicts = |old: &&Mark| old.conflicts(&mark, clocks);
         let read = if kind == Kind::Arrival { None } else { readers.iter().find(conflicts) };
         let earlier = read.or_else(|| writer.as_ref().filter(conflicts)).copied();
-        // A store of what is there already is a race too, but one without a consequence: flags that all set.
+        // A store of the value that is there already is a race too, but one without a consequence: flags that
+        // all set.
         let harmless = kind == (Kind::Store { changes: false });
         readers.clear();
         *writer = Some(mark);

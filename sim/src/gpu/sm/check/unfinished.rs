@@ -1,8 +1,9 @@
 //! Copies to shared memory that nothing has waited for.
 //!
-//! The interpreter copies at once, so a missing wait has no consequence here. On a GPU the words hold anything
-//! until `cp.async.wait_group`, or until a phase of a barrier object that the copy arrives at is complete. So
-//! copies are participants with clocks of their own: what they write is known to those that waited for them.
+//! The interpreter copies at once, so a missing wait has no consequence here. On a GPU the words hold
+//! anything until `cp.async.wait_group`, or until a phase of a barrier object that the copy arrives at is
+//! complete. So copies are participants with clocks of their own: their writes are known to those that waited
+//! for them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -56,10 +57,11 @@ impl Writer {
 /// The copies of a block.
 #[derive(Debug, Default)]
 pub(super) struct UnfinishedCopies {
-    /// Groups of asynchronous copies that each warp has ended, the oldest first: what a wait learns.
+    /// Groups of asynchronous copies that each warp has ended, the oldest first: the knowledge that a wait
+    /// gains.
     groups: HashMap<u32, VecDeque<Knowledge>>,
-    /// The youngest bulk copy of each barrier object that nothing has waited for: its clock, and what is
-    /// reported if nothing does.
+    /// The youngest bulk copy of each barrier object that nothing has waited for: its clock, and the finding
+    /// if nothing does.
     bulk: BTreeMap<u64, (u32, Finding)>,
 }
 
@@ -69,8 +71,8 @@ impl UnfinishedCopies {
         self.groups.entry(warp).or_default().push_back(copies);
     }
 
-    /// A warp waits until no more than `left` of its groups are unfinished: what it learns. A group's copies
-    /// know of those before them.
+    /// A warp waits until no more than `left` of its groups are unfinished; returns the knowledge that it
+    /// gains. A group's copies know of those before them.
     pub fn wait(&mut self, warp: u32, left: u32) -> Option<Knowledge> {
         let groups = self.groups.get_mut(&warp)?;
         let finished = groups.len().checked_sub(left as usize)?;
@@ -89,7 +91,7 @@ impl UnfinishedCopies {
         }
     }
 
-    /// The block ends: what nothing has waited for.
+    /// The block ends; returns the findings of copies that nothing has waited for.
     pub fn end(&mut self) -> impl Iterator<Item = Finding> {
         std::mem::take(&mut self.bulk).into_values().map(|(_, finding)| finding)
     }

@@ -156,7 +156,7 @@ fn shared_host(core: &mut Core<'_>, offset: u64, width: u64) -> Option<u64> {
 
 /// The host address of a lane's local memory, which lies at the bottom and at the top of the window.
 fn local_host(core: &mut Core<'_>, offset: u64, width: u64, lane: usize) -> Option<u64> {
-    // In whole units of sixteen bytes, so that what is aligned in the window is aligned here.
+    // In whole units of sixteen bytes, so that alignment in the window is alignment here.
     let size = u64::from(core.env.launch.local_bytes).next_multiple_of(16);
     let top = Windows::LEN - size.min(Windows::LEN);
     let at = if offset >= top { offset - top } else { offset };
@@ -299,7 +299,7 @@ fn distinct_sectors(address: &[u64; 32]) -> ([u64; 32], usize) {
     (sectors, count)
 }
 
-/// Adds what the level-2 cache has to take from DRAM or give back. An atomic reads and writes.
+/// Adds the sectors that the level-2 cache has to take from DRAM or give back. An atomic reads and writes.
 #[cold]
 #[inline(never)]
 fn count_dram(core: &mut Core<'_>, address: &[u64; 32], access: Access) {

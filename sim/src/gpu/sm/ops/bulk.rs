@@ -84,7 +84,7 @@ impl BulkCopy {
     }
 }
 
-/// Raises what one lane's copy does wrong.
+/// Raises the error of one lane's copy.
 #[cold]
 fn raise(core: &mut Core<'_>, code: u32, at: u64, mmu: Option<MemoryFault>) -> Flow {
     let first = core.active & core.active.wrapping_neg();

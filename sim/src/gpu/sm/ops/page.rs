@@ -1,5 +1,5 @@
-//! Accesses whose lanes lie in one page that the worker's TLB holds: one translation for all of them. What is
-//! left (several pages, memory windows, faults) goes by [`address`](crate::gpu::sm::ops::address).
+//! Accesses whose lanes lie in one page that the worker's TLB holds: one translation for all of them. Others
+//! (several pages, memory windows, faults) go by [`address`](crate::gpu::sm::ops::address).
 
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::guest;
@@ -12,7 +12,7 @@ use crate::gpu::sm::slots::ZERO;
 /// Pattern of the addresses of the executing lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pattern {
-    /// Each at its neighbour's end, and the page holds what the other lanes of the row would access.
+    /// Each at its neighbour's end, and the page holds the addresses of the other lanes of the row.
     Row,
     /// All at one place.
     One,

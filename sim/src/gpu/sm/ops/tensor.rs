@@ -2,8 +2,8 @@
 //! the largest exponent, added exactly, and the sum is cut to fp32 or rounded to fp16.
 //!
 //! Everything stays where its lane has it: with g = lane / 4 and t = lane % 4, a lane has columns 2t and 2t +
-//! 1 of rows g and g + 8 of the result. What it needs of A is in the four lanes of its g, what it needs of B
-//! in the four lanes of its columns.
+//! 1 of rows g and g + 8 of the result. Its factors of A are in the four lanes of its g, those of B in the
+//! four lanes of its columns.
 
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
@@ -162,7 +162,7 @@ fn rounded(sum: &[i64; 32], exp: &[i32; 32], half: bool) -> [f32; 32] {
         let magnitude = sum[n].unsigned_abs();
         let drop = (64 - magnitude.leading_zeros()).max(24) - 24;
         let cut = magnitude >> drop << drop;
-        // For fp16 the lowest of 24 bits says that others were cut off: the second rounding sees on which
+        // For fp16 the lowest of 24 bits records that others were cut off: the second rounding sees on which
         // side of the middle the sum lies.
         let odd = if half && cut != magnitude { cut | 1 << drop } else { cut };
         // A zero has any exponent.
@@ -256,7 +256,8 @@ fn fragments(core: &Core<'_>, op: &MicroOp, half: bool) -> Fragments {
     Fragments { a, b, count: per * blocks.min(2), per, acc }
 }
 
-/// The four accumulators after all terms of elements of type `kind`; `depth` is what is summed at once.
+/// The four accumulators after all terms of elements of type `kind`; `depth` is the number of terms summed at
+/// once.
 #[inline(always)]
 pub(super) fn exact(f: &Fragments, kind: u32, rules: Rules, depth: usize) -> [[f32; 32]; 4] {
     let format = (rules.fraction as u32, kind == HALF);
