@@ -158,7 +158,7 @@ macro_rules! group {
 }
 
 impl Characteristics {
-    /// Decodes what the driver reported.
+    /// Decodes the driver's report.
     #[must_use]
     pub fn of(
         gpu: &nvgpu_gpu_characteristics,

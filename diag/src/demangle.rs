@@ -98,7 +98,7 @@ pub(crate) fn shown(name: &str) -> String {
     cut
 }
 
-/// A text with `...` in the place of what stands between outermost brackets.
+/// A text with `...` in place of the text between outermost brackets.
 fn without(text: &str, open: char, close: char) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut depth, mut before) = (0_usize, ' ');

@@ -95,7 +95,7 @@ fn command_line() -> Result<Cli, ExitCode> {
 }
 
 fn cannot_write(error: &dyn std::fmt::Display) -> ExitCode {
-    // A program that cannot write to stderr either has nobody to say so to.
+    // A program that cannot write to stderr either cannot report it.
     let _ = writeln!(anstream::stderr(), "nvdiag: cannot write to stdout: {error}");
     ExitCode::from(2)
 }
@@ -121,7 +121,7 @@ fn main() -> ExitCode {
     let columns = terminal::columns().filter(|_| !for_programs);
     let mut out = Output::new(anstream::stdout().lock(), columns);
     let found = match (run(&cli, &mut out), out.flush()) {
-        // Whoever stopped to read still gets the code.
+        // A reader that has stopped still gets the exit code.
         (Ok(_), Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         (found, _) => found,
     };

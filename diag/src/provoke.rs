@@ -1,5 +1,4 @@
-//! Faults made on purpose: the kinds there are, and the report of one from what the program that made it has
-//! seen.
+//! Faults made on purpose: the kinds, and the report of one by the program that made it.
 
 use nv_hw::fault::warp_esr;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Faults that `nvdiag watch` has saved: what is known of each, and how they are listed.
+//! Faults that `nvdiag watch` has saved: their entries, and the list of them.
 
 use std::io::{self, Write};
 
@@ -95,7 +95,7 @@ pub struct SavedList {
     pub unreadable: Vec<String>,
 }
 
-/// Text that was read from a file: without what a terminal obeys.
+/// Text that was read from a file, without escape sequences for a terminal.
 fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }

@@ -280,7 +280,7 @@ fn line(kinds: &'static [Kind]) -> impl Strategy<Value = Printed> {
     })
 }
 
-/// Kinds whose text says nothing but itself: another shape may take the same line.
+/// Kinds whose text has no facts but itself: another shape may take the same line.
 const CATCH_ALL: [Kind; 2] = [Kind::XidOther, Kind::XidChannel];
 
 proptest! {

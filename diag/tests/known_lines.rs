@@ -21,7 +21,7 @@ impl Random {
         of[(self.next() % of.len() as u64) as usize]
     }
 
-    /// A value as the kernel prints it; of one word where what follows does not tell its end.
+    /// A value as the kernel prints it; of one word where the text behind does not mark its end.
     fn value(&mut self, kind: Kind, one_word: bool) -> String {
         let number = self.next() >> (self.next() % 60);
         match kind {
@@ -78,7 +78,7 @@ impl Random {
     }
 }
 
-/// A format without the names of its values: what a line can tell.
+/// A format without the names of its values: the facts that a line has.
 fn shape(line: &Line) -> Vec<(Option<&str>, Option<Kind>)> {
     let part = |piece: &'_ Piece| match piece {
         Piece::Literal(_) => None,

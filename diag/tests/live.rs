@@ -111,7 +111,7 @@ fn look_at(other: &Other, has_map: bool) {
         assert!(here["text"].as_str().is_some_and(|text| text.starts_with("LDG.E.128")), "{here}");
     }
 
-    // The pid is enough to read what is mapped, too.
+    // The pid is enough to read the mappings, too.
     let notes = fault["notes"].to_string();
     let from = if has_map { "the one that the process keeps" } else { "that of the process now" };
     assert!(notes.contains("the address map is") && notes.contains(from), "{notes}");

@@ -40,7 +40,7 @@ struct Mapped {
     flags: Vec<String>,
 }
 
-/// An image: memory, and what was asked of the driver, by 4 KiB page.
+/// An image: memory, and the driver's mappings by request, by 4 KiB page.
 #[derive(Default)]
 struct Image {
     root: u64,
@@ -120,7 +120,7 @@ fn images(text: &str) -> Vec<(String, Image)> {
     images
 }
 
-/// Whatever the driver writes into page tables, the walker reads what was asked of the driver.
+/// Page tables that the driver writes read as the mappings that were requested.
 #[test]
 fn page_tables_of_the_driver_are_read_as_they_were_meant() {
     let text = records("NVGPU_ORACLE_IMAGES", include_bytes!("data/nvgpu-page-tables.txt.gz"));
@@ -147,7 +147,7 @@ fn page_tables_of_the_driver_are_read_as_they_were_meant() {
     println!("{} images, {pages} pages of 4 KiB, {big} of them in pages of 64 KiB", images.len());
 }
 
-/// A fault: what happened, and what the driver printed.
+/// A fault: its cause, and the driver's lines.
 struct Fault<'a> {
     seed: &'a str,
     kind: &'a str,

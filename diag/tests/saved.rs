@@ -1,4 +1,4 @@
-//! `nvdiag watch`, `list` and `show`: what is kept of a fault, while the disk is full, and of a process on the
+//! `nvdiag watch`, `list` and `show`: saved faults, also while the disk is full, and of a process on the
 //! software ga10b.
 
 #![allow(unsafe_code, reason = "launching is unsafe")]

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 
-/// A terminal of that many columns: what is read from the first is written to the second.
+/// A terminal of that many columns: output to the second is read from the first.
 fn terminal(columns: u16) -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (-1, -1);
     let size = libc::winsize {

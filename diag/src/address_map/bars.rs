@@ -81,7 +81,7 @@ impl Bar {
         self.end - self.start
     }
 
-    /// Cuts the bar into `columns` cells and says of each what is in it.
+    /// Cuts the bar into `columns` cells and returns the content of each.
     pub(super) fn cells(self, map: &AddressMap, columns: usize) -> Vec<Cell> {
         let width = (self.len() as f64 / columns as f64).max(1.0);
         let mut cells = vec![Cell::default(); columns];

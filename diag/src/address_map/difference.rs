@@ -178,7 +178,7 @@ impl MapDifference {
         let (mut equal, mut changes) = (0, Vec::new());
         let (mut went, mut came) = (Vec::new(), Vec::new());
         for [mut before, mut after] in places.into_values() {
-            // What is the same in both needs no partner among the others.
+            // Items that are in both need no partner among the others.
             before.retain(|item| match after.iter().position(|other| other == item) {
                 Some(at) => {
                     after.remove(at);
@@ -203,7 +203,7 @@ impl MapDifference {
     }
 }
 
-/// Takes out of both lists what has a name and a length that nothing else in them has.
+/// Takes out of both lists the items with a name and a length that nothing else in them has.
 fn moves(went: &mut Vec<&Item>, came: &mut Vec<&Item>, changes: &mut Vec<Change>) {
     type Key<'a> = (Subject, &'a str, u64);
     let mut keys: BTreeMap<Key<'_>, [Vec<&Item>; 2]> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! A GPU address space: what is mapped, what is free, and what is at an address that is not allowed.
+//! A GPU address space: mappings, free ranges, and ranges that are not allowed.
 
 mod bars;
 pub mod difference;

@@ -1,4 +1,4 @@
-//! `llm-demo` as a program beside this one: the steps with a language model run it, and read what it prints.
+//! `llm-demo` as a program beside this one: the steps with a language model run it, and read its output.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -34,10 +34,10 @@ pub enum Error {
     /// It failed, was killed or did not end.
     #[error("llm-demo {0}: {1}")]
     Process(&'static str, String),
-    /// The device computes something else than what it is compared with.
+    /// The device computes something else than the reference.
     #[error("llm-demo {0} found a difference: {1}")]
     Different(&'static str, String),
-    /// It printed what it does not print.
+    /// Its output is not in its format.
     #[error("llm-demo {0} printed something else than a result: {1}")]
     Output(&'static str, String),
 }
@@ -79,8 +79,8 @@ impl LlmDemo {
         Self::find(own.as_deref().and_then(Path::parent), &path)
     }
 
-    /// The one in `folder`, else in the first folder of `path` that has one. A relative folder is passed over:
-    /// what it names depends on where the program was started.
+    /// The one in `folder`, else in the first folder of `path` that has one. A relative folder is passed
+    /// over: its meaning depends on where the program was started.
     #[must_use]
     pub fn find(folder: Option<&Path>, path: &OsStr) -> Option<Self> {
         let others = std::env::split_paths(path).filter(|folder| folder.is_absolute());
@@ -189,7 +189,7 @@ struct Row {
     samples_ts: Vec<f64>,
 }
 
-/// The figures of measurements; an error says what is wrong with them.
+/// The figures of measurements; an error names their defect.
 fn figures(text: &str) -> Result<Vec<Figure>, String> {
     let document: Vec<serde_json::Value> =
         serde_json::from_str(text).map_err(|error| format!("{error}: {}", beginning(text)))?;

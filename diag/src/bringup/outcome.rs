@@ -15,7 +15,7 @@ pub enum Status {
     Failed,
     /// Has no meaning on this GPU, rests on a step that failed, or lacks its program.
     Skipped,
-    /// The work was done, and what the step has to look at besides could not be looked at.
+    /// The work was done, and something else that the step has to examine could not be examined.
     Unseen,
 }
 
@@ -42,7 +42,7 @@ impl Fact {
 /// Expectation of a fact: no condition, but a value that a reader of the report compares with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
-    /// The value, or what it should be like.
+    /// The value, or a description of it.
     pub value: String,
     /// Source of the expectation: a file of the driver's source, notes from a machine.
     pub source: String,
@@ -88,18 +88,18 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Writes down what was found.
+    /// Adds a finding.
     pub fn fact(&mut self, name: &str, value: impl Display) {
         self.facts.push(Fact { name: name.to_owned(), value: value.to_string(), expected: None });
     }
 
-    /// Writes down what was found, with what was expected and where that comes from.
+    /// Adds a finding, with its expected value and the source of that.
     pub fn expect(&mut self, name: &str, found: impl Display, expected: impl Display, source: &str) {
         let as_expected = found.to_string() == expected.to_string();
         self.judge(name, found, as_expected, expected, source);
     }
 
-    /// Writes down what was found, with what it should be like, and whether it is.
+    /// Adds a finding, with the description of the expected value, and whether it matches.
     pub fn judge(
         &mut self,
         name: &str,
@@ -129,7 +129,7 @@ impl Notes {
         self.unseen.take()
     }
 
-    /// Writes down what is unusual.
+    /// Adds a warning.
     pub fn warn(&mut self, text: impl Into<String>) {
         self.warnings.push(text.into());
     }

@@ -1,4 +1,4 @@
-//! The steps: what each proves, what is expected, and what to do where it differs.
+//! The steps: the claim of each, the expected result, and the remedy where it differs.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ pub struct Step {
     pub jetson_only: Option<&'static str>,
     /// Notice to the user before it runs.
     pub notice: Option<&'static str>,
-    /// An environment variable and its value, with which the step runs first: what is left over when that
-    /// passes and the step itself does not is what the variable takes out.
+    /// An environment variable and its value, with which the step runs first: if that passes and the step
+    /// itself does not, the defect is in the part that the variable leaves out.
     pub first_with: Option<(&'static str, &'static str)>,
     /// Time limit, after which its process is ended.
     pub deadline: Duration,

@@ -19,7 +19,7 @@ pub const CELLS: usize = 1 << SETTINGS;
 /// Beginning of the first line of a profile's file.
 pub const HEAD: &str = "# Settings that nvdiag bringup has tried";
 
-/// A part of what a cell has to do, in order.
+/// A part of a cell's work, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
@@ -87,7 +87,7 @@ impl Cell {
 /// The settings that a search begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bases {
-    /// Those of `hcq` where nobody says anything.
+    /// Those of `hcq` without any setting.
     #[serde(serialize_with = "write", deserialize_with = "read")]
     pub default: Profile,
     /// Those that other people have run on an Orin.
@@ -114,7 +114,7 @@ impl Bases {
     }
 }
 
-/// The cells that were tried, and what came of it.
+/// The cells that were tried, and the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     /// Settings that it began with.
@@ -312,7 +312,7 @@ impl Table {
         }
     }
 
-    /// The profile to use as a file, with comments on what it is; `None` if no settings work.
+    /// The profile to use as a file, with comments that describe it; `None` if no settings work.
     #[must_use]
     pub fn file(&self, about: &str) -> Option<String> {
         let chosen = self.chosen?;

@@ -1,4 +1,4 @@
-//! `nvdiag esr`: says what stopped the GPU, from the kernel log, from registers, or from a live process.
+//! `nvdiag esr`: explains why the GPU stopped, from the kernel log, from registers, or from a live process.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -87,7 +87,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Reads what is to be explained, and explains it.
+    /// Reads the input, and explains it.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         ensure!(
             self.warp_esr.is_some() || self.global_esr.is_none() && self.pc.is_none(),
@@ -226,8 +226,8 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// Adds what a running process has mapped: by the file that it writes itself, or by the driver's answers. Says
-/// which it was.
+/// Adds the mappings of a running process: by the file that it writes itself, or by the driver's answers.
+/// Returns which of them it was.
 fn fetch_map(process: &Process, descriptors: &[Descriptor], map: &mut ProcessMap) -> anyhow::Result<String> {
     if let Some(path) = process.map_file() {
         add_map(map, &path)?;

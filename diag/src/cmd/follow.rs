@@ -61,7 +61,7 @@ impl Log {
             let stdin = io::stdin().as_fd().try_clone_to_owned().context("cannot read stdin")?;
             return Ok(Self::Stream(stdin.into()));
         }
-        // A pipe that nobody writes to yet must not stop us.
+        // A pipe without a writer must not block.
         let open = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
         let mut file = open.with_context(|| format!("cannot read {}", path.display()))?;
         let kind = file.metadata().with_context(|| format!("cannot read {}", path.display()))?.file_type();
@@ -82,7 +82,7 @@ impl Log {
         }
     }
 
-    /// Hands out what is new.
+    /// Passes on new bytes.
     pub fn look(&mut self, take: &mut dyn FnMut(&[u8])) -> io::Result<Look> {
         let mut look = Look::Quiet;
         let mut more = |bytes: &[u8]| {
@@ -103,7 +103,7 @@ impl Log {
                     && is_other(&named, file)?
                     && let Ok(next) = File::open(&*path)
                 {
-                    // What was added to the old file after the last read.
+                    // Lines added to the old file after the last read.
                     read_on(file, &mut more)?;
                     *file = next;
                     read_on(file, &mut more)?;
@@ -138,7 +138,7 @@ impl Log {
 pub enum Next {
     /// Wait for more.
     Continue,
-    /// Nobody wants more.
+    /// Stop.
     End,
 }
 
@@ -162,7 +162,7 @@ pub fn follow(
     eprintln!("nvdiag: following {name}; ctrl-c ends");
     let (mut quiet, mut whole_lines) = (0, true);
     loop {
-        // Checked before the read, so that what was there when it was set is still reported.
+        // Checked before the read, so that lines that were there when it was set are still reported.
         let last = interrupted.load(Ordering::Relaxed);
         let look = log.look(&mut |bytes| {
             whole_lines = bytes.last() == Some(&b'\n');

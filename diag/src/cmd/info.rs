@@ -43,7 +43,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Opens the device and prints what it is.
+    /// Opens the device and prints its description.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         let device =
             Device::open(self.device).with_context(|| format!("cannot open device {}", self.device))?;

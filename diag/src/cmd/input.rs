@@ -34,8 +34,8 @@ fn kind(metadata: &Metadata) -> &'static str {
     }
 }
 
-/// Opens a file, and refuses what is none: a pipe without a peer would wait for one, and a device may have no
-/// end.
+/// Opens a regular file and refuses others: a pipe without a peer would wait for one, and a device may have
+/// no end.
 pub fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let check = |metadata: &Metadata| match metadata.is_file() {
         true => Ok(()),

@@ -56,7 +56,7 @@ struct User {
 }
 
 impl User {
-    /// Out of `/proc/self/status`; without it a user in no group, who owns nothing.
+    /// Out of `/proc/self/status`; without it a user in no group, without files.
     fn of(status: &str) -> Self {
         let numbers = |key: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
@@ -123,7 +123,7 @@ impl Files {
         Ok(files)
     }
 
-    /// A file that says who may do what, if it is there: where it cannot be read, nothing would be right.
+    /// A file that decides permissions, if it is there: where it cannot be read, no check would be right.
     fn needed(&self, path: &str) -> anyhow::Result<Option<String>> {
         match self.text(path) {
             Ok(text) => Ok(Some(text)),
@@ -145,7 +145,7 @@ impl Files {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The nodes of a listing, if there is one and `path` is among what it lists.
+    /// The nodes of a listing, if there is one and it lists `path`.
     fn listing(&self, path: &str) -> Option<&BTreeMap<String, Listed>> {
         let nodes = self.copied.as_ref()?.nodes.as_ref()?;
         (path == "/dev" || path.starts_with("/dev/")).then_some(nodes)

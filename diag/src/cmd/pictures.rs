@@ -25,7 +25,7 @@ impl Pictures {
         self.svg.is_some() || self.html.is_some()
     }
 
-    /// Writes what was asked for.
+    /// Writes the requested pictures.
     pub fn write(&self, list: &FaultList, map: &ProcessMap) -> anyhow::Result<()> {
         if !self.is_wanted() {
             return Ok(());

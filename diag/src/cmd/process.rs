@@ -146,7 +146,7 @@ impl Process {
         text.lines().find_map(value)
     }
 
-    /// The size of what a descriptor is open on, where that has one.
+    /// The size of a descriptor's file, where it has one.
     pub fn fd_size(&self, fd: i32) -> Option<u64> {
         let size = fs::metadata(format!("/proc/{}/fd/{fd}", self.pid)).ok()?.len();
         (size > 0).then_some(size)

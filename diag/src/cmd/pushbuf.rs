@@ -1,4 +1,4 @@
-//! `nvdiag pushbuf`: decodes what a channel was sent.
+//! `nvdiag pushbuf`: decodes the words sent to a channel.
 
 use std::io::Write;
 use std::path::PathBuf;

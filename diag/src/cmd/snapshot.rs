@@ -2,7 +2,7 @@
 //! or have left a map.
 //!
 //! Environments are not read, but for the folder of `HCQ_MAP_DIR`, and no memory is. The files of other users
-//! are not trusted: lengths have limits, and what is no regular file is not opened for long.
+//! are not trusted: lengths have limits, and a file that is not a regular one is not opened for long.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -94,7 +94,7 @@ impl Snapshot {
         }
     }
 
-    /// Keeps what `/proc` says of a process.
+    /// Keeps the files of a process in `/proc`.
     fn inspect(&mut self, pid: u32, owners: &[Owner]) {
         let comm = read(&PathBuf::from(format!("/proc/{pid}/comm")), PROC_BYTES);
         let named = || owners.iter().find(|owner| owner.pid == Some(pid))?.comm.clone();
@@ -120,7 +120,7 @@ impl Snapshot {
         }
     }
 
-    /// Keeps the map of a process: its own file, or what the driver answers.
+    /// Keeps the map of a process: its own file, or the driver's answer.
     fn add_map(&mut self, pid: u32, maps: Option<&Path>) {
         let left = maps.map(|folder| folder.join(format!("{pid}.json"))).filter(|path| path.exists());
         let opened = process::look_at(pid);

@@ -19,7 +19,7 @@ pub const REPORT_JSON: &str = "report.json";
 pub const REPORT_TEXT: &str = "report.txt";
 /// Held by the process that saves here.
 const LOCK: &str = ".lock";
-/// Start of the names of what is not complete.
+/// Start of the names of incomplete folders.
 const TEMPORARY: &str = ".part-";
 /// Most bytes read of a file that is shown.
 const LONGEST: u64 = 16 << 20;
@@ -74,7 +74,7 @@ pub fn folder_to_read(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(if !own.exists() && Path::new(SYSTEM).exists() { SYSTEM.into() } else { own })
 }
 
-/// Makes a folder that this user alone may read: command lines and maps are nobody else's business.
+/// Makes a folder that this user alone may read: command lines and maps are private.
 fn make_folder(path: &Path, with_parents: bool) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(with_parents).create(path)
 }
@@ -158,7 +158,8 @@ pub fn open(folder: &Path, number: u64) -> anyhow::Result<Saved> {
 }
 
 impl Store {
-    /// Opens a folder to save to, made if it is not there, and removes what an earlier process left incomplete.
+    /// Opens a folder to save to, made if it is not there, and removes the folders that an earlier process
+    /// left incomplete.
     ///
     /// # Errors
     /// It cannot be made or written to, or another process saves there.
@@ -243,7 +244,7 @@ impl Store {
         }
     }
 
-    /// Changes what is known of a saved fault.
+    /// Changes the entry of a saved fault.
     ///
     /// # Errors
     /// Those of the file system; then it is as it was. One that was removed meanwhile stays so.

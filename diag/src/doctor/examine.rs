@@ -90,7 +90,7 @@ pub fn examine(machine: &dyn Machine) -> Diagnosis {
         checks.push(huge_pages(machine));
         checks.push(memory(machine));
     }
-    // What the driver of a software GPU says is in no kernel's log.
+    // The driver of a software GPU has no lines in a kernel's log.
     if matches!(platform, Platform::Jetson | Platform::Desktop) {
         checks.extend(kernel_log(machine));
     }
@@ -142,7 +142,7 @@ fn memory(machine: &dyn Machine) -> Check {
     }
 }
 
-/// Whether the kernel log may be read, and what it holds.
+/// Whether the kernel log may be read, and its faults.
 fn kernel_log(machine: &dyn Machine) -> Vec<Check> {
     const NAME: &str = "kernel log";
     match machine.faults() {

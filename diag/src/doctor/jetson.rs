@@ -12,7 +12,7 @@ const CMA_WANTED: u64 = 32 << 20;
 pub(super) fn checks(machine: &dyn Machine) -> Vec<Check> {
     let (chip, driven) = chip(machine);
     if !driven {
-        // What else is or is not there would be looked at for a driver that cannot be used.
+        // Other checks would be for a driver that cannot be used.
         return vec![chip, release::fact(machine)];
     }
     let mut checks = vec![chip, release::check(machine)];

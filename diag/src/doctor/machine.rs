@@ -1,4 +1,4 @@
-//! The machine as a check sees it, and what a check finds.
+//! The machine as a check sees it, and the finding of a check.
 
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ pub struct Node {
     pub device: bool,
 }
 
-/// Why what a file holds is not known.
+/// Why the content of a file is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unread {
     /// There is no such file.
@@ -121,7 +121,7 @@ impl Check {
     }
 }
 
-/// Text of a machine's files without what a terminal would obey.
+/// Text of a machine's files without escape sequences for a terminal.
 fn printable(text: String) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
@@ -227,7 +227,7 @@ pub(super) fn free_of(machine: &dyn Machine, free: &str, all: &str) -> Result<Op
     }
 }
 
-/// The beginning of what a file holds, in quotes.
+/// The beginning of a file's content, in quotes.
 pub(super) fn excerpt(text: &str) -> String {
     format!("{:?}", text.trim().chars().take(40).collect::<String>())
 }

@@ -1,4 +1,4 @@
-//! Likely causes and what to try, by what went wrong and by what is known about it.
+//! Likely causes and remedies, by the error and by the facts known about it.
 
 use nv_hw::fault::warp_esr;
 

@@ -12,7 +12,7 @@ use crate::hex::Hex;
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::{Kind, Role};
 
-/// A unit, what it says, and the line that says it.
+/// A unit, its error, and the line that reports it.
 type Blame<'a> = (Subject, What, Option<&'a Entry>);
 
 /// Returns the unit to blame, in the order in which one failure leads to another.

@@ -19,7 +19,7 @@ use crate::process_map::code::{Code, Space, access_of};
 use crate::process_map::loose::Question;
 use crate::process_map::map::{Found, Mapping, ProcessMap};
 
-/// Explains an incident by its lines and by what is known of the process's address space.
+/// Explains an incident by its lines and by the map of the process's address space.
 #[must_use]
 pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     let owners = owners(incident);
@@ -103,8 +103,8 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     report
 }
 
-/// The code at the program counters of the SMs that failed; where none of it is certain, what the software
-/// ga10b names comes first. Without a program counter, what can have failed so.
+/// The code at the program counters of the SMs that failed; where none of it is certain, the instruction that
+/// the software ga10b names comes first. Without a program counter, the instructions that can have failed so.
 fn code_of(
     failed: &[&SmRecord],
     mmu: &[MmuFault],

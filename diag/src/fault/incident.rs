@@ -107,7 +107,7 @@ struct Open {
     tsgs: Vec<u32>,
     /// Numbers of lines of the kinds that come in pairs.
     counts: [usize; PAIRED.len()],
-    /// Whether the driver has told the owner: what follows belongs to something new.
+    /// Whether the driver has notified the owner: further lines belong to something new.
     told: bool,
 }
 
@@ -232,7 +232,7 @@ impl Grouper {
         }
     }
 
-    /// Hands out what is left.
+    /// Passes on the incidents that are left.
     pub fn finish(&mut self, out: &mut dyn FnMut(Incident)) {
         self.open.drain(..).for_each(|open| out(open.incident));
     }
@@ -326,8 +326,8 @@ impl Grouper {
         direct.or_else(|| self.latest(entry))
     }
 
-    /// The dump tells of all channels; it goes where the first line of it went that names a channel of an
-    /// incident.
+    /// The dump describes all channels; it goes to the incident of the first of its lines that names a
+    /// channel of one.
     fn for_dump(&self, entry: &Entry) -> Option<usize> {
         let named = entry.fields.id("channel").filter(|_| entry.kind == Kind::DumpChannel);
         let by_channel =

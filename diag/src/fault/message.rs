@@ -1,4 +1,4 @@
-//! Messages of drivers that are no fault of a channel: what the table of their formats says of them.
+//! Messages of drivers that are no fault of a channel, by the table of their formats.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

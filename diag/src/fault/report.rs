@@ -149,7 +149,7 @@ pub struct FaultReport {
     pub evidence_dropped: u64,
 }
 
-/// A line that cannot be explained: of a GPU driver, or one that speaks of a GPU's error.
+/// A line that cannot be explained: of a GPU driver, or one about a GPU's error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnknownLine {
     /// Number of the line.

@@ -81,7 +81,7 @@ pub struct WarpEsr {
     pub name: Option<&'static str>,
     /// The warp that failed, bits 23:16. The header of ga10b does not define it; earlier and later chips do.
     pub warp: u32,
-    /// Type of an address error, bits 27:24, 0 for none; what the others mean is not documented.
+    /// Type of an address error, bits 27:24, 0 for none; the others are not documented.
     pub address_error_type: u32,
 }
 

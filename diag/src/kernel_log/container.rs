@@ -15,7 +15,7 @@ use crate::kernel_log::frame::has_time;
 const MAX_MESSAGE: usize = 2048;
 /// Bytes of a record on several lines that are collected.
 const MAX_RECORD: usize = 1 << 16;
-/// With these begins what a driver prints.
+/// A driver's message begins with one of these.
 const DRIVERS: [&str; 6] = ["nvgpu: ", "NVRM: ", "__ga10b__", "arm-smmu ", "tegra-mc ", "nvmap"];
 
 /// Takes the messages out of what surrounds them.
@@ -217,7 +217,7 @@ fn without_markup(line: &str) -> String {
         ("&#91;", "["),
         ("&#93;", "]"),
         ("&apos;", "'"),
-        // Last, so that what it stands before is not read twice.
+        // Last, so that the text behind it is not read twice.
         ("&amp;", "&"),
     ];
     let mut text = String::with_capacity(line.len());

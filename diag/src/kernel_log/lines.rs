@@ -1,5 +1,4 @@
-//! The lines drivers print, by shape: what each is called here, what part it plays in a fault, and what it
-//! says.
+//! The lines drivers print, by shape: the name of each here, its role in a fault, and its meaning.
 //!
 //! Sources: nvgpu of L4T r36.4.3 (and the newer driver for the second form of the SM state), the open desktop
 //! driver, nouveau, and Linux's drivers of the SMMU and of Tegra's memory controller. Spelling and blanks are
@@ -15,7 +14,7 @@ use crate::kernel_log::shape::{Reading, Shape};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// It says what went wrong.
+    /// It reports the error.
     Cause,
     /// It adds to a cause.
     Detail,

@@ -28,7 +28,7 @@ pub struct Entry {
     pub time: Option<Time>,
     /// Kind of the line.
     pub kind: Kind,
-    /// The device it speaks of.
+    /// The device it names.
     pub device: Option<String>,
     /// Number of the error (Xid lines).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,7 +53,7 @@ pub struct Entry {
 pub enum Parsed {
     /// An entry.
     Entry(Entry),
-    /// A line of a GPU driver, or one that speaks of a GPU's error, whose shape is not known.
+    /// A line of a GPU driver, or one about a GPU's error, whose shape is not known.
     Unknown(Unread),
 }
 
@@ -66,13 +66,13 @@ pub struct Unread {
     pub time: Option<Time>,
     /// Origin; [`Source::Other`] without the frame of a GPU driver.
     pub source: Source,
-    /// Whether it says that something failed: by its level, or for lines without one by its words.
+    /// Whether it reports a failure: by its level, or for lines without one by its words.
     pub is_error: bool,
     /// The whole line.
     pub text: String,
 }
 
-/// Reads a line; `None` for lines of nobody we know.
+/// Reads a line; `None` for lines of other sources.
 #[must_use]
 pub fn parse(number: u64, line: &str) -> Option<Parsed> {
     let frame = unframe(line);
@@ -94,7 +94,7 @@ pub fn parse(number: u64, line: &str) -> Option<Parsed> {
     }))
 }
 
-/// A line without a shape; `None` if it has no frame of a GPU driver and does not speak of a GPU either.
+/// A line without a shape; `None` if it has no frame of a GPU driver and is not about a GPU either.
 fn unread(number: u64, line: &str, frame: Option<&Frame<'_>>) -> Option<Unread> {
     let (source, is_error) = match frame {
         Some(frame) if frame.source != Source::Other => {
@@ -124,7 +124,7 @@ impl Reader {
         Self::default()
     }
 
-    /// Takes the next bytes, and hands out what the lines they end say.
+    /// Takes the next bytes, and passes on the entries of the lines they end.
     pub fn feed(&mut self, bytes: &[u8], out: &mut dyn FnMut(Parsed)) {
         let mut rest = bytes;
         loop {

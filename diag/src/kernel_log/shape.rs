@@ -15,13 +15,13 @@ pub enum Form {
     Decimal,
     /// `{:x}`: hexadecimal behind `0x`.
     Hex,
-    /// `{:r}`: hexadecimal behind `0x`, eight digits; what follows may begin with a digit.
+    /// `{:r}`: hexadecimal behind `0x`, eight digits; the text behind may begin with a digit.
     Register,
     /// `{:h}`: hexadecimal without a prefix.
     BareHex,
     /// `{:n}`: decimal, or hexadecimal behind `0x`, as releases of the driver differ.
     Number,
-    /// `{:t}`: text, up to what follows it in the pattern.
+    /// `{:t}`: text, up to the next literal of the pattern.
     Text,
 }
 
@@ -191,7 +191,7 @@ impl Shape {
         (is_known && rest.trim_start().starts_with(MARKS)).then_some(reading)
     }
 
-    /// The reading, and what is left of a line that is whole.
+    /// The reading, and the rest of a line that is whole.
     fn walk<'a>(&self, line: &'a str) -> Option<(Reading, &'a str)> {
         let mut reading = Reading::default();
         let mut rest = line;
@@ -220,7 +220,8 @@ impl Shape {
                                 reading.fields.0.push((name, Value::Text(rest[..at].to_owned())));
                                 rest = &rest[at..];
                             }
-                            // The text goes on to the end of the line, which may hold the start of what follows it.
+                            // The text extends to the end of the line, which may hold the start of the next
+                            // literal.
                             Some(Found::EndsAt(_)) if index == 0 => return None,
                             Some(Found::EndsAt(at)) => {
                                 let text = rest[..at].trim_end();
@@ -272,7 +273,7 @@ impl Shape {
     }
 }
 
-/// The literal before the first field, the field, and what follows it.
+/// The literal before the first field, the field, and the rest.
 fn next_field(pattern: &'static str) -> Option<(&'static str, (&'static str, Form), &'static str)> {
     let (literal, rest) = pattern.split_once('{')?;
     let (field, after) = rest.split_once('}')?;

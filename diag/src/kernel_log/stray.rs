@@ -1,4 +1,4 @@
-//! Lines without the frame of a GPU driver that speak of a GPU: copied by hand, cut at their head, or of a
+//! Lines without the frame of a GPU driver that are about a GPU: copied by hand, cut at their head, or of a
 //! release that prints another frame.
 
 use std::sync::LazyLock;
@@ -30,7 +30,7 @@ const NAMES: [&str; 8] = ["nvgpu", "gk20a", "NVRM", "nvmap", "NvMap", "host1x", 
 /// Beside a driver's name these make an error.
 const FAILED: [&str; 4] = ["fail", "Fail", "error", "ERROR"];
 
-/// A line without one of these says nothing.
+/// A line without one of these is not about a GPU.
 pub(super) fn words() -> impl Iterator<Item = &'static str> {
     ERRORS.into_iter().chain(NAMES)
 }

@@ -1,4 +1,4 @@
-//! A line of the table: its format, who prints it, and what it means.
+//! A line of the table: its format, its driver, and its meaning.
 
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +112,7 @@ impl Line {
         self.pieces.iter().map(count).sum()
     }
 
-    /// Whether the format says so much that a line without the driver's name is told by it.
+    /// Whether the format is so specific that it identifies a line without the driver's name.
     #[must_use]
     pub fn is_telling(&self) -> bool {
         self.telling() >= TELLING

@@ -13,7 +13,7 @@ pub enum Kind {
     /// Hexadecimal digits.
     #[serde(rename = "x")]
     Hex,
-    /// Hexadecimal behind `0x`, a bare 0, or what the kernel prints for hidden and absent pointers.
+    /// Hexadecimal behind `0x`, a bare 0, or the kernel's text for hidden and absent pointers.
     #[serde(rename = "p")]
     Pointer,
     /// Text.
@@ -75,7 +75,7 @@ pub(super) fn around(
         span.literal += before.literal;
         span.values.splice(0..0, before.values);
     }
-    // What stands in the frame is no part of a message.
+    // The frame is no part of a message.
     if message.is_some_and(|message| span.start < message) {
         return None;
     }

@@ -234,7 +234,7 @@ impl From<Document> for ProcessMap {
 }
 
 impl ProcessMap {
-    /// Reads a map document and adds what it holds.
+    /// Reads a map document and adds its contents.
     ///
     /// # Errors
     /// [`Error::Json`], [`Error::Schema`], [`Error::Processes`].

@@ -29,7 +29,7 @@ pub struct Whereabouts {
 }
 
 impl ProcessMap {
-    /// The place of an address, if anything is known about the address space. `page` says that only the page
+    /// The place of an address, if anything is known about the address space. `page` means that only the page
     /// of the address is known.
     #[must_use]
     pub fn locate(&self, va: u64, page: bool) -> Option<Whereabouts> {

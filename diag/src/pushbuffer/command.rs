@@ -42,7 +42,7 @@ impl Generation {
 /// Work sent to a channel.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Pushbuffer {
-    /// Entries of the GPFIFO, where that is what was captured.
+    /// Entries of the GPFIFO, where they were captured.
     pub gpfifo: Vec<Entry>,
     /// Segments, in the order they are fetched.
     pub segments: Vec<Segment>,

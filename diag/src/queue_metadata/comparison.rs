@@ -1,4 +1,4 @@
-//! Two QMDs, field by field: what one program asks of the hardware and another does not.
+//! Two QMDs, field by field: settings that one program makes and another does not.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! A QMD: the launch it describes, its fields, and what the hardware would reject.
+//! A QMD: the launch it describes, its fields, and the values that the hardware would reject.
 
 use std::io::{self, Write};
 

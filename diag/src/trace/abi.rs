@@ -168,8 +168,7 @@ pub fn request(node: &str, request: u32) -> Option<&'static Known> {
     find(family, number)
 }
 
-/// Bytes of the argument of a request: what the number says, or what is known of requests whose number does
-/// not.
+/// Bytes of the argument of a request: by the number, or by the table for requests whose number has none.
 #[must_use]
 pub fn argument_bytes(node: &str, number: u32) -> usize {
     match family(node) {

@@ -120,7 +120,7 @@ pub fn decode(event: &Event) -> Option<Decoded> {
 }
 
 fn behind(pointer: &Pointer, input: &Bytes, output: &Bytes) -> DecodedMemory {
-    // An array shows its first element; the field of the pointer says how many there are.
+    // An array shows its first element; the field of the pointer has the count.
     let (arguments, answers) = both(pointer.layout, None, input, output);
     DecodedMemory { field: pointer.field, layout: pointer.layout.map(|l| l.name), arguments, answers }
 }

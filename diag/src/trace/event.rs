@@ -200,7 +200,7 @@ impl<W: Write> LogWriter<W> {
         self.0.write_all(b"\n")
     }
 
-    /// Hands on what is buffered.
+    /// Writes the buffered lines.
     ///
     /// # Errors
     /// Those of the file.

@@ -116,7 +116,7 @@ impl Faulty {
         None
     }
 
-    /// Changes what the driver has answered.
+    /// Changes the driver's answers.
     fn spoil(&self, name: &str, arg: &mut [u8]) {
         let word = |arg: &[u8], at: usize| u64::from_ne_bytes(arg[at..at + 8].try_into().expect("8 bytes"));
         match (self.fault, name) {
@@ -214,7 +214,7 @@ unsafe impl Layer for Faulty {
     }
 }
 
-/// A machine that says nothing: the software ga10b is asked for nothing.
+/// A machine without facts: the software ga10b needs none.
 struct Silent;
 
 impl Machine for Silent {

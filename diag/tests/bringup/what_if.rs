@@ -147,7 +147,7 @@ const SPARED: [(&str, &[u32]); 11] = [
     ("NVMAP_IOC_QUERY_HEAP_PARAMS", &[3]),
     // For buffers of 4 GiB.
     ("NVMAP_IOC_CREATE_64", &[]),
-    // What is not unmapped goes with the address space.
+    // Mappings that are not removed end with the address space.
     ("NVGPU_AS_IOCTL_UNMAP_BUFFER", &[]),
     ("NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT", &[7, 8, 9, 10]),
     ("NVGPU_IOCTL_CHANNEL_SET_PREEMPTION_MODE", &[8]),

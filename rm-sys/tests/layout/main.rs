@@ -159,7 +159,7 @@ fn every_struct_has_the_drivers_layout() {
     assert!(extra.is_empty(), "structs of the crate that the table lacks: {extra:?}");
 }
 
-/// Whether a struct is what the elements of an array are.
+/// Whether a struct is the element type of an array.
 fn is_element(our: &Struct, size: &Value, fields: &Value) -> bool {
     let fields = fields.as_array().expect("fields");
     our.size == usize_of(size)

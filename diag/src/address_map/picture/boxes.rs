@@ -2,7 +2,7 @@
 
 use crate::address_map::picture::rows::{LANES, Row};
 
-/// A mapping, or what is in a row that several became, as a box over rows.
+/// A mapping, or the content of a row that several became, as a box over rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placed {
     /// The mapping; `None` for a row that several became.

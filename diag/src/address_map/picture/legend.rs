@@ -81,7 +81,7 @@ pub(super) struct Marked {
     pub(super) program_counters: bool,
 }
 
-/// The entries for what is in the picture.
+/// The entries for the kinds in the picture.
 pub(super) fn swatches(map: &AddressMap, rows: &[Row], placed: &[Placed], marked: Marked) -> Vec<Swatch> {
     let drawn = || placed.iter().filter_map(|p| map.mappings.get(p.mapping?));
     let has = |permission| drawn().any(|m| Permission::of(m) == permission);

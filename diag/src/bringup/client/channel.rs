@@ -204,7 +204,7 @@ impl Channel {
         self.token & 0xfff
     }
 
-    /// Whether the driver says that the group was stopped (`GET_TIMEDOUT`).
+    /// Whether the driver reports that the group was stopped (`GET_TIMEDOUT`).
     pub fn is_stopped(&self) -> anyhow::Result<bool> {
         let mut args = nvgpu_get_param_args::default();
         self.fd.ask(&mut args)?;

@@ -1,4 +1,4 @@
-//! Steps 1 to 3: what the machine, its driver and its GPU are.
+//! Steps 1 to 3: the machine, its driver and its GPU.
 
 use std::os::fd::AsFd;
 
@@ -42,7 +42,7 @@ pub fn machine(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     } else {
         let diagnosis = examine(rig.machine);
         if rig.platform == Platform::Nvgpu && diagnosis.platform != doctor::Platform::Jetson {
-            // Another driver's checks say nothing of the nodes that are missing.
+            // Another driver's checks do not report the nodes that are missing.
             Nodes::open(&rig.sys)?;
         }
         for check in &diagnosis.checks {

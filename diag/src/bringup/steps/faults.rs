@@ -1,4 +1,4 @@
-//! Step 19: what the driver and the library report of things that go wrong.
+//! Step 19: reports of faults by the driver and the library.
 
 use std::fmt::Write;
 use std::os::fd::AsFd;
@@ -162,7 +162,7 @@ fn launch(device: &Device, kind: Kind) -> Result<(), Error> {
     queue.submit()?.wait(LIMIT)
 }
 
-/// Whether a fault is reported as what it is, where no report of another unit can come first.
+/// Whether a fault is reported as its own kind, where no report of another unit can come first.
 fn check(kind: Kind, report: &FaultReport) -> anyhow::Result<()> {
     match kind {
         Kind::Unmapped => {}
@@ -174,7 +174,7 @@ fn check(kind: Kind, report: &FaultReport) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes down what is known of a fault.
+/// Adds the facts about a fault.
 fn describe(kind: Kind, report: &FaultReport, rig: &Rig<'_>, notes: &mut Notes) {
     notes.fact(kind.name(), summary(report));
     // A desktop GPU has no such notifiers, and no second unit that reports first.

@@ -104,7 +104,7 @@ impl Client {
 /// Page that lists the replacements of missing requests.
 pub(super) const WITHOUT: &str = "docs/orin.md, Settings: what hcq does without";
 
-/// Writes down, once, that the driver lacks a request that work can do without, and what is otherwise then.
+/// Adds, once, that the driver lacks a request that work can do without, and the difference that this makes.
 fn spare<T>(notes: &mut Notes, answer: anyhow::Result<T>, otherwise: &str) -> anyhow::Result<Option<T>> {
     if let Err(error) = &answer
         && let Some(name) = lacking(error)
@@ -135,7 +135,7 @@ fn subcontext(subcontext: Subcontext) -> &'static str {
     }
 }
 
-/// Calls `work` for both subcontexts, and writes down what came of it: one of them has to do.
+/// Calls `work` for both subcontexts, and adds the results: one of them has to work.
 fn with_either(
     notes: &mut Notes,
     mut work: impl FnMut(Subcontext, &mut Notes) -> anyhow::Result<String>,
@@ -191,7 +191,7 @@ pub fn context(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     })?;
     let modes = nvgpu_sys::characteristics(&*rig.sys, Nodes::open(&rig.sys)?.ctrl.as_fd())?;
     let offered = modes.compute_preemption_mode_flags & NVGPU_COMPUTE_PREEMPTION_MODE_CILP != 0;
-    // In a subcontext that the driver has: what it refuses is the mode.
+    // In a subcontext that the driver has, so that a refusal is one of the mode.
     let mut bound = Subcontext::ALL.into_iter().map(|subcontext| Client::bound(rig, cached(subcontext)));
     let bound = bound.find_map(Result::ok).context("there is no subcontext any more");
     let accepted = bound.and_then(|mut client| client.objects(Preemption::Instructions));

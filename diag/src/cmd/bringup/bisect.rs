@@ -27,8 +27,9 @@ fn lost(settings: Profile, reason: String, seconds: f64) -> Cell {
     Cell { settings, failure: Some(Failure { stage: Stage::Process, reason }), found: None, seconds }
 }
 
-/// Tries settings, each in a process that `child` runs with a device that is conservative besides, or not, until
-/// it is known which to use, or a signal comes. `keep` takes what is known before each of them.
+/// Tries settings, each in a process that `child` runs with a device that is conservative besides, or not,
+/// until the settings to use are found, or a signal comes. `keep` takes the results so far before each of
+/// them.
 pub fn search(
     child: &dyn Fn(Profile, bool) -> anyhow::Result<Ended>,
     keep: &mut dyn FnMut(Table) -> anyhow::Result<()>,
@@ -39,7 +40,7 @@ pub fn search(
     text.print(print_cells_head)?;
     table.search(|settings, conservative| {
         let mut cells = seen.clone();
-        // What a machine leaves that stops in this cell.
+        // Kept beforehand: the result if the machine stops in this cell.
         cells.retain(|cell| cell.settings != settings);
         cells.push(lost(settings, "it has no end: the machine stopped, or the program".to_owned(), 0.0));
         keep(Table { cells, ..Table::new(bases) })?;
@@ -91,7 +92,8 @@ pub fn profile_file(path: &Path) -> anyhow::Result<OutputFile> {
     OutputFile::named(path, "--profile")
 }
 
-/// Writes the profile, if settings were found, to `file` or to one of the usual name; and says how it is used.
+/// Writes the profile, if settings were found, to `file` or to one of the usual name; and prints how it is
+/// used.
 pub fn write_profile(results: &Bringup, file: Option<OutputFile>, text: &mut Text<'_>) -> anyhow::Result<()> {
     let about = format!("nvdiag {}, machine {}, {}", results.version, results.host, results.date);
     let Some(profile) = results.settings.as_ref().and_then(|table| table.file(&about)) else {

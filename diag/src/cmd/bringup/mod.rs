@@ -137,7 +137,7 @@ fn platform(driver: Selector) -> Platform {
 }
 
 impl Args {
-    /// Runs the steps, or what else is asked for.
+    /// Runs the steps, or the other task that the arguments name.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         if let Some(file) = &self.read {
             return read(file, json, out);
@@ -423,7 +423,7 @@ enum Outcome {
     Interrupted(Signal),
 }
 
-/// Writes down how far it has come, and that what comes next has no end yet.
+/// Saves the progress so far, and that the next step has no end yet.
 fn save(results: &mut Bringup, report: &mut Option<OutputFile>, next: Option<u32>) -> anyhow::Result<()> {
     results.interrupted = Some(Interruption { step: next, signal: None });
     match report {
@@ -432,7 +432,7 @@ fn save(results: &mut Bringup, report: &mut Option<OutputFile>, next: Option<u32
     }
 }
 
-/// Prints what the file holds, and writes it.
+/// Prints the contents of the file, and writes it.
 fn finish(
     file: &mut OutputFile,
     driver: Selector,

@@ -124,7 +124,7 @@ pub fn system_call(tid: i32) -> io::Result<Option<SystemCall>> {
     const ENTRY: u8 = 1;
     const EXIT: u8 = 2;
     const SECCOMP: u8 = 3;
-    /// `struct ptrace_syscall_info`: what it is about, then number and arguments, or the result.
+    /// `struct ptrace_syscall_info`: the kind of stop, then number and arguments, or the result.
     #[repr(C, align(8))]
     struct Info([u8; 88]);
     let mut info = Info([0; 88]);
@@ -260,7 +260,7 @@ pub fn spawn(command: &[CString], variables: &[(CString, CString)], filtered: bo
                 libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
                 libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program);
             }
-            // A software ga10b in the program reports its calls then; what the user set stays.
+            // A software ga10b in the program reports its calls then; the user's own setting stays.
             libc::setenv(SOFTWARE_TRACE.as_ptr(), c"1".as_ptr(), 0);
             for (name, value) in variables {
                 libc::setenv(name.as_ptr(), value.as_ptr(), 1);

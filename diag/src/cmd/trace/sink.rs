@@ -33,7 +33,7 @@ pub struct Style {
     pub json: bool,
     /// As a table of counts.
     pub summary: bool,
-    /// With names in place of what differs from run to run.
+    /// With names in place of values that differ from run to run.
     pub normalize: bool,
 }
 
@@ -152,14 +152,14 @@ impl<'o> Sink<'o> {
         }
     }
 
-    /// Gives up what is printed, if it could not be written.
+    /// Gives the printed output up, if it could not be written.
     fn out_done(&mut self, done: io::Result<()>) {
         let Err(error) = done else { return };
         let Some(out) = self.out.take() else { return };
         let error = anyhow::Error::from(error);
         match out.file {
             Some((_, path)) => _ = self.failure.get_or_insert(error.context(cannot_write(&path))),
-            // Whoever stopped to read has what was read.
+            // A reader that has stopped has read enough.
             None if is_broken_pipe(&error) => {}
             None => _ = self.failure.get_or_insert(error),
         }
@@ -179,7 +179,7 @@ impl<'o> Sink<'o> {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the rest.
     ///
     /// # Errors
     /// The first file that could not be written, and why.

@@ -24,17 +24,17 @@ pub enum End {
     Exited(i32),
     /// By this signal.
     Killed(i32),
-    /// It runs on: the user ended the tracing, or nobody reads the trace.
+    /// It runs on: the user ended the tracing, or the reader of the trace has gone.
     Detached,
     /// This signal to the tracer ended the tracing, and the program where the tracer had started it.
     Requested(i32),
 }
 
-/// Takes what is found.
+/// Receiver of the trace.
 pub trait Events {
     /// A call, or a submission.
     fn event(&mut self, event: Event);
-    /// A second has passed: what was found so far is written.
+    /// A second has passed: the events so far are written.
     fn flush(&mut self);
     /// Whether anything takes events still.
     fn listens(&self) -> bool;
@@ -181,7 +181,7 @@ impl<'s> Tracer<'s> {
         }
     }
 
-    /// Does what the user and the clock ask for; how the trace ends, if it does.
+    /// Handles requests of the user and the clock; returns how the trace ends, if it does.
     fn requests(&mut self) -> Option<End> {
         let ticked = kernel::take_tick();
         if ticked {
@@ -204,7 +204,7 @@ impl<'s> Tracer<'s> {
             }
             Some(seconds) => *seconds += u32::from(ticked),
         }
-        // What has not ended by now ends with its tracer.
+        // Processes that have not ended by now end with their tracer.
         let is_over = self.main_has_ended || self.ending.is_some_and(|seconds| seconds > GRACE);
         is_over.then_some(End::Requested(signal))
     }
@@ -338,7 +338,7 @@ fn is_ours(name: &str, nodes: &[String]) -> bool {
 
 /// A call that begins, if it is one to follow.
 fn begun(tid: i32, number: u64, arguments: [u64; 6], nodes: &[String]) -> Option<Call> {
-    // Descriptors are 32 bits; what is above them in a register means nothing.
+    // Descriptors are 32 bits; the bits above them in a register mean nothing.
     let (number, first) = (i64::try_from(number).ok()?, arguments[0] as u32 as i32);
     match number {
         libc::SYS_ioctl => {

@@ -74,7 +74,7 @@ pub struct DecodedLaunch {
     pub source: Source,
     /// Decoded QMD.
     pub qmd: Option<Metadata>,
-    /// Why it says nothing.
+    /// Why there is none.
     pub error: Option<String>,
 }
 
