@@ -1,8 +1,8 @@
 //! Every struct and number of the crate against `data/rm-abi.json`, a table compiled from the driver's own
 //! headers.
 //!
-//! The compiler lays the structs out and reports each field; the table says where the driver has it. No row
-//! of the table is forgotten: one that the crate lacks belongs to a family of [`LEFT_OUT`].
+//! The compiler lays the structs out and reports each field; the table has the driver's layout. No row of the
+//! table is left out: one that the crate lacks belongs to a family of [`LEFT_OUT`].
 
 mod left_out;
 
