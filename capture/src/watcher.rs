@@ -128,7 +128,8 @@ impl Watcher {
     }
 }
 
-/// Whether a descriptor is open on `/dev/nvidia-uvm`, as the kernel says: a preloaded library is not asked.
+/// Whether a descriptor is open on `/dev/nvidia-uvm`, by the kernel's name of it: a preloaded library is not
+/// called.
 fn is_uvm(fd: i32) -> bool {
     const UVM: &[u8] = b"/dev/nvidia-uvm";
     let Ok(path) = CString::new(format!("/proc/self/fd/{fd}")) else { return false };
