@@ -183,7 +183,7 @@ impl Kernel {
         self.state.borrow_mut().rolled = true;
     }
 
-    /// Has the kernel begin with what `first` writes, before all that is written so far.
+    /// Has the kernel begin with the code that `first` writes, before all code written so far.
     pub fn begin_with(&self, first: impl FnOnce(&Self)) {
         let rest = std::mem::take(&mut self.state.borrow_mut().lines);
         first(self);

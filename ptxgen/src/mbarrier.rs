@@ -29,7 +29,7 @@ pub enum Poll {
     /// Looks once (`test_wait`).
     Test,
     /// The same; [`Kernel::wait_phase`] gives other warps the time of about so many nanoseconds between two
-    /// looks.
+    /// polls.
     Sleep(u32),
     /// May suspend the thread for a time that the hardware limits (`try_wait`): from [`Target::Sm90`] on.
     Try,
@@ -51,7 +51,7 @@ impl Kernel {
         self.emit(format!("mbarrier.init.shared.b64 {}, {};", place(barrier), arrivals.text()));
     }
 
-    /// Ends the object's life; its memory may serve for other things.
+    /// Ends the object's life; its memory may be used otherwise.
     pub fn invalidate_mbarrier(&self, barrier: Pointer<Shared, Mbarrier>) {
         self.emit(format!("mbarrier.inval.shared.b64 {};", place(barrier)));
     }

@@ -4,7 +4,7 @@
 //! A product is asynchronous: it begins with [`Kernel::multiply_shared`], and its sums may be read or changed
 //! after [`Kernel::wait_products`] alone. Tiles are read through the asynchronous proxy: between ordinary
 //! stores or `cp.async` to a tile and its products stands [`Kernel::fence_proxy_async`], of the writer before
-//! it hands the tile over, or of the warpgroup after it has received it.
+//! it passes the tile on, or of the warpgroup after it has received it.
 //!
 //! All forms here name the whole warpgroup: every thread must reach them, with the same operands.
 //! Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
