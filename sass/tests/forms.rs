@@ -68,8 +68,8 @@ fn every_form_reads_alike() {
     compare(&golden);
 }
 
-/// Of an architecture that is decoded alone: a word of each operation that `ptxas` 13.5 makes of the corpus in
-/// `tests/data/ptx`, with the text of `nvdisasm` 13.5.
+/// The words of an architecture that is only decoded: one of each operation that `ptxas` 13.5 makes of the
+/// corpus in `tests/data/ptx`, with the text of `nvdisasm` 13.5.
 #[test]
 fn sm_88_reads_alike() {
     let words = list("sm_88.txt");

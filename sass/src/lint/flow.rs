@@ -210,7 +210,7 @@ fn transfer(instruction: &Instruction) -> Transfer {
 
 /// Whether a jump is taken by all threads that come to it.
 fn is_unconditional(instruction: &Instruction) -> bool {
-    // `BRA.DIV` and `BRA.CONV` ask whether the warp is together; bits 87 to 90 are a second condition.
+    // `BRA.DIV` and `BRA.CONV` test whether the warp is together; bits 87 to 90 are a second condition.
     let depends = match instruction.opcode {
         Opcode::Bra => instruction.word.bits(32, 2) >= 2,
         Opcode::Warpsync => true,
