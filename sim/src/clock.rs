@@ -263,7 +263,7 @@ impl Clock {
 }
 
 impl Deadline {
-    /// Whether the moment has come.
+    /// Whether the deadline has passed.
     pub(crate) fn is_over(&self) -> bool {
         self.clock.now() >= self.at
     }

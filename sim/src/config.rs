@@ -42,8 +42,8 @@ pub struct SimConfig {
     pub time: Time,
     /// Print the driver's kernel-log lines to stderr as they appear.
     pub verbose: bool,
-    /// Time that the first `ALLOC_OBJ_CTX` takes, in milliseconds. A real machine needs about 1000, which
-    /// few programs want to wait for.
+    /// Time that the first `ALLOC_OBJ_CTX` takes, in milliseconds. A real machine needs about 1000, which few
+    /// programs can afford to wait for.
     pub first_context_ms: u32,
     /// Other users of the GPU, which decide when a program's groups are switched out.
     pub session: Session,

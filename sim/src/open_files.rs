@@ -76,8 +76,9 @@ impl Sim {
         }))
     }
 
-    /// `read(2)` and `write(2)`: the driver has no such operation, for buffers neither. `None` for descriptors that
-    /// the kernel answers for: other programs' files, and nodes of records, where there is nothing to read.
+    /// `read(2)` and `write(2)`: the driver has no such operation, for buffers neither. `None` for
+    /// descriptors that the kernel serves: other programs' files, and nodes of records, where there is
+    /// nothing to read.
     pub fn transfer(&self, fd: BorrowedFd<'_>, writes: bool) -> Option<Errno> {
         // Files of other kinds, which are most of those a program reads, need no lock.
         let status = nix::sys::stat::fstat(fd).ok()?;

@@ -13,7 +13,7 @@ use nvgpu_sys::{KernelAccess, KernelNote, Note, PieceKind, PieceNote, StackNote}
 
 /// Freed pieces that are remembered, the last ones.
 const MOST_FREED: usize = 16 << 10;
-/// An address so many bytes after a piece, or before it, counts as meant for it where nothing is mapped.
+/// An address so many bytes after a piece, or before it, counts as part of it where nothing is mapped.
 const NEAR: u64 = 1 << 20;
 
 /// Relation of an address to a piece.
@@ -105,7 +105,7 @@ struct Piece {
     kind: PieceKind,
     name: String,
     access: KernelAccess,
-    /// By first address; if there are any, the rest belongs to no one.
+    /// By first address; if there are any, the rest has no owner.
     parts: BTreeMap<u64, Piece>,
 }
 

@@ -52,7 +52,7 @@ pub struct Violation {
 pub enum Consequence {
     /// The kernel crashes or the machine freezes.
     Freeze,
-    /// It has frozen somebody's machine, for reasons that are not known in full.
+    /// It has frozen a machine, for reasons that are not known in full.
     MayFreeze,
     /// A call never returns.
     Hang,

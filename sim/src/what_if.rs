@@ -18,7 +18,7 @@ bitflags::bitflags! {
         const SM_FIRST = 1 << 3;
         /// The MMU's fault is handled before the SM's exception that comes with it.
         const MMU_FIRST = 1 << 4;
-        /// Preemption between instructions is offered, and refused when it is asked for.
+        /// Preemption between instructions is offered, and refused on request.
         const CILP_REFUSED = 1 << 5;
         /// Preemption takes 500 ms.
         const SLOW_PREEMPTION = 1 << 6;

@@ -303,7 +303,7 @@ fn a_driver_without_preemption_between_instructions_says_so() {
     assert_eq!(all.compute_preemption_mode_flags, WFI | CTA);
 }
 
-/// A client that gives up on a kernel frees the kernel's memory: the fault that follows is none of the kernel's.
+/// A client that abandons a kernel frees the kernel's memory: the fault that follows is none of the kernel's.
 #[test]
 fn memory_that_is_unmapped_under_a_running_kernel_is_named_in_the_fault() {
     let (machine, clock) = beside(Session::Headless);

@@ -104,7 +104,7 @@ fn warn_once(what: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
         let line = format!("libnvgpu_sim.so: {what}\n");
-        // Without stderr there is nobody to tell.
+        // Without stderr there is no place to report it.
         let _ = nix::unistd::write(std::io::stderr(), line.as_bytes());
     }
 }

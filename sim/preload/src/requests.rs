@@ -25,7 +25,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) ->
         let sim = owner(fd)?;
         let request = request as u32;
         let fd = borrow(fd)?;
-        // The kernel serves these itself, and asks no driver.
+        // The kernel serves these itself, and calls no driver.
         let flag = match u64::from(request) {
             FIOCLEX | FIONCLEX => return None,
             FIONBIO => Some(OFlag::O_NONBLOCK),

@@ -20,7 +20,8 @@ pub(crate) struct ChannelState {
     pub(crate) address_space: Option<Arc<AddressSpace>>,
     /// Its group.
     pub(crate) tsg: Option<Arc<Tsg>>,
-    /// Subcontext that it was last asked to have, also when the call failed (`gk20a_tsg_ioctl_bind_channel_ex`).
+    /// Subcontext that its last bind request named, also when the call failed
+    /// (`gk20a_tsg_ioctl_bind_channel_ex`).
     pub(crate) veid: u32,
     /// Subcontext in the group.
     pub(crate) bound_veid: u32,
@@ -97,8 +98,8 @@ impl Channel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Binds the channel to subcontext `veid` of a group; the checks are the driver's, in its order. The channel
-    /// keeps the subcontext, and the PBDMA that goes with it, when a later check fails.
+    /// Binds the channel to subcontext `veid` of a group; the checks are the driver's, in its order. The
+    /// channel keeps the subcontext, and its PBDMA, when a later check fails.
     ///
     /// # Errors
     /// `EINVAL`; `ENOSPC` when VEID 0 is reserved for no address space.

@@ -175,7 +175,7 @@ impl DmaBuf {
         self.state().backing.clone()
     }
 
-    /// The memory that a mapping of a program's for the GPU leads to; `None` before `allocate`.
+    /// The memory of a program's mapping for the GPU; `None` before `allocate`.
     pub(crate) fn gpu_backing(&self) -> Option<Arc<Backing>> {
         let state = self.state();
         state.stale.as_ref().map(|stale| Arc::clone(stale.gpu())).or_else(|| state.backing.clone())

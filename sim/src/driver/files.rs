@@ -68,7 +68,7 @@ const CROWD: u32 = 16;
 #[derive(Debug, Default)]
 pub(crate) struct FileTable {
     files: HashMap<FileKey, OpenFile>,
-    /// Files that another descriptor kept open when one was closed, since all were looked at.
+    /// Files that another descriptor kept open when one was closed, since the last search of all.
     left_open: u32,
 }
 

@@ -126,7 +126,7 @@ pub(crate) struct Machine {
     pub(crate) doorbells: Doorbells,
     /// Time of the last call that needed power, in nanoseconds since boot.
     last_use: AtomicU64,
-    /// Faults of the MMU that come after their exceptions.
+    /// Faults of the MMU that follow their exceptions later.
     pub(crate) late_faults: LateFaults,
     /// Requests that answer `ENOTTY`.
     pub(crate) unknown_requests: Vec<u32>,

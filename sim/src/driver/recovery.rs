@@ -363,7 +363,7 @@ impl Lines<'_> {
                 let text = format!("mme exception: esr {:#010x} info:0x10000000", esr | 1 << 31);
                 self.error(("gm20b_gr_intr_check_gr_mme_exception", 126), &text);
             }
-            // What these were the driver says after it has told the owner: see `method`.
+            // The driver reports which one it was after it has notified the owner: see `method`.
             Exception::IllegalMethod { .. } => return nvgpu_sys::NVGPU_CHANNEL_GR_ILLEGAL_NOTIFY,
             Exception::ClassError { class, subchannel, address, value, code } => {
                 self.error(("gr_intr_handle_error_interrupts", 830), "class error");

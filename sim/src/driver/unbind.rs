@@ -185,7 +185,7 @@ pub(crate) fn tear_down(host: Host<'_>, tsg: &Arc<Tsg>, channel: u32, why: Unbou
     give_up(host, tsg);
 }
 
-/// Begins the tear-down of a group: the engine is asked once more to leave it (`nvgpu_tsg_abort`,
+/// Begins the tear-down of a group: the engine is to leave it, by one more request (`nvgpu_tsg_abort`,
 /// common/fifo/tsg.c, r36.4.3). Once that has ended, in whatever way, [`give_up`] follows.
 pub(crate) fn begin_tear_down(host: Host<'_>, tsg: &Arc<Tsg>, channel: u32, why: Unbound) -> Preempting {
     let err = if why == Unbound::Again { Errno::EAGAIN } else { Errno::EBUSY };

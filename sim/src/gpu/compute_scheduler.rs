@@ -98,7 +98,7 @@ pub(crate) struct ComputeScheduler {
     chain: u32,
     /// The chain's descriptor at the last power of two of them: a cycle comes back to it (Brent).
     landmark: u64,
-    /// Whether the chain has come back to it.
+    /// Whether the chain leads back to it.
     cyclic: bool,
     /// A launch has begun that makes no progress and does not end.
     stuck: bool,
@@ -296,8 +296,8 @@ impl ComputeScheduler {
             return Ok(Flow::Next);
         }
         self.follow_chain(context, va);
-        // Dependents start when the grid before them has ended, which is as early as it has to be: a latch is
-        // open then, or never.
+        // Dependents start when the grid before them has ended. That suffices: a latch that is not open
+        // then is never opened.
         let closed = qmd.latch_wait().filter(|latch| !self.latches.remove(latch));
         let closed = closed.map(|latch| format!("waits for latch {latch:#x}, which no grid has arrived at"));
         if let Some(hang) = check(context, &state, &qmd)?.or(closed) {

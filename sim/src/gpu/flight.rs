@@ -51,7 +51,7 @@ impl Change {
 pub(crate) struct Flights(HashMap<u64, Content>);
 
 impl Flights {
-    /// The descriptor at `va` was handed over, with those that it leads to.
+    /// The descriptor at `va` was submitted, with its dependents.
     pub(crate) fn submit(&mut self, memory: &GpuMemory<'_>, version: Version, va: u64) {
         let mut next = vec![va];
         for _ in 0..LONGEST_CHAIN {

@@ -1,7 +1,7 @@
 //! The GPU's page tables: version 2 format, five levels, 4 KiB leaves, in physical memory.
 //!
-//! The driver side writes the words nvgpu writes on ga10b; the GPU side knows nothing but the root address
-//! and walks them. Formats: open-gpu-doc `dev_mmu` (Turing, version 2) and nvgpu's `gmmu_*_ga10b`.
+//! The driver side writes nvgpu's words for ga10b; the GPU side gets only the root address and walks them.
+//! Formats: open-gpu-doc `dev_mmu` (Turing, version 2) and nvgpu's `gmmu_*_ga10b`.
 
 use crate::dram::{Backing, Dram, HostMapping, PAGE};
 use crate::pieces::Pieces;
@@ -135,7 +135,7 @@ impl PageTables {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Makes the GPU forget translations.
+    /// Invalidates the GPU's translations.
     pub(crate) fn invalidate_tlb(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }

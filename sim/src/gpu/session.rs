@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 /// Other users of the GPU.
 ///
-/// Alone, a group keeps the engine as long as it has work: a kernel that does not end is silence for ever.
+/// Alone, a group keeps the engine as long as it has work: a kernel that does not end is never reported.
 /// Beside a desktop the engine is to leave the group after each time slice, and a context switch that takes
 /// too long stops the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

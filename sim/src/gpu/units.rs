@@ -34,7 +34,7 @@ pub(crate) struct Units {
     pub(crate) violations: Arc<Violations>,
     /// Order of work, if it is checked.
     pub(crate) ledger: Option<Arc<Ledger>>,
-    /// Reports what channels fetch, if somebody wants to know.
+    /// Reports fetched submissions, if there is a tracer.
     pub(crate) submissions: Option<Submissions>,
     counters: Mutex<Counters>,
 }

@@ -121,7 +121,7 @@ pub(crate) struct State {
     own: Option<WorkId>,
     sites: Vec<Site>,
     site_numbers: HashMap<(u64, u128), u32>,
-    /// Memory that no one owns: what writes to sparse pages vanish in.
+    /// Memory without an owner: writes to sparse pages vanish in it.
     ignored: Range<u64>,
 }
 
@@ -138,7 +138,7 @@ impl fmt::Debug for Ledger {
 }
 
 impl Ledger {
-    /// Nothing has happened; `ignored` addresses belong to no one.
+    /// Nothing has happened; `ignored` addresses have no owner.
     pub(crate) fn new(findings: Arc<Findings>, ignored: Range<u64>) -> Self {
         let program = Line::default();
         let state = State { lines: vec![program], ignored, ..State::default() };

@@ -2,8 +2,8 @@
 //!
 //! [`known::Known`] is the set of work that has ended before another, [`shadow::Shadow`] has the last
 //! accesses to each word of memory, and [`ledger::Ledger`] keeps both: the GPU's front end reports to it the
-//! order that the methods of pushbuffers establish, and every access to memory asks it whether an earlier
-//! access is ordered before.
+//! order that the methods of pushbuffers establish, and for every access to memory it answers whether an
+//! earlier access is ordered before.
 //!
 //! Memory is named by its address in this process, so that all mappings of a buffer are one.
 

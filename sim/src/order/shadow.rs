@@ -87,7 +87,7 @@ impl Word {
 /// A page of words.
 #[derive(Debug)]
 enum Page {
-    /// All words are alike.
+    /// All words have the same state.
     Uniform(Word),
     Words(Box<[Word]>),
 }
@@ -117,8 +117,8 @@ impl Shadow {
         page.word(word % PAGE)
     }
 
-    /// Shows `see` the words of `len` bytes at an address, and which bytes of each: words of whole pages that
-    /// are alike once, by the first of them.
+    /// Shows `see` the words of `len` bytes at an address, and which bytes of each: words of whole pages with
+    /// one state once, by the first of them.
     pub(crate) fn range(&mut self, address: u64, len: u64, mut see: impl FnMut(u64, u8, &mut Word)) {
         let end = address.saturating_add(len);
         let mut at = address;
@@ -193,7 +193,7 @@ mod tests {
         let mut shadow = Shadow::default();
         shadow.word(PAGE + 3).read(MARK);
         let mut seen = Vec::new();
-        // Half a page, one whose words differ, two that are alike, and two bytes.
+        // Half a page, one whose words differ, two with one state, and two bytes.
         let (from, len) = (PAGE_BYTES / 2, PAGE_BYTES / 2 + 3 * PAGE_BYTES + 2);
         shadow.range(from, len, |at, bytes, word| {
             word.write(MARK);

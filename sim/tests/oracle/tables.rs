@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 const PAGE: u64 = 4096;
 /// Bits of an address in a leaf, 40 bits of physical address without the page offset.
 const LEAF_ADDRESS: u64 = 0xfff_ffff << 8;
-/// The bit of a physical address that asks for a line of the system-level cache.
+/// The bit of a physical address that requests a line of the system-level cache.
 const L3_ALLOCATE: u64 = 1 << 37;
 const DIRECTORY_ADDRESS: u64 = ((1 << 46) - 1) << 8;
 const BIG_ADDRESS: u64 = ((1 << 50) - 1) << 4;

@@ -1,4 +1,4 @@
-//! Mappings, as an address space remembers them.
+//! Mappings, as an address space keeps them.
 
 use crate::dram::{Backing, PAGE};
 use crate::driver::dmabuf::DmaBuf;

@@ -44,13 +44,13 @@ struct Member {
 }
 
 impl Member {
-    /// The channel that asks: the driver goes by the subcontext that it was last asked to have.
+    /// The channel of the request: the driver uses the subcontext that its last bind request named.
     fn asking(channel: &Channel) -> Self {
         let state = channel.state();
         Self { class: state.class.unwrap_or(0), veid: state.veid, runqueue: state.runqueue }
     }
 
-    /// The channels of a group: the driver goes by the subcontext that they are in.
+    /// The channels of a group: the driver uses the subcontext that they are in.
     fn all(machine: &Machine, tsg: &Tsg) -> Vec<Self> {
         let member = |channel: &Arc<Channel>| {
             let asking = Self::asking(channel);
@@ -238,7 +238,7 @@ fn set_modes(
     if !is_compute(this.class) && !is_graphics(this.class) {
         return Err(Errno::EINVAL);
     }
-    // Also to 0, when the graphics mode alone was asked for.
+    // Also to 0, when the request sets the graphics mode alone.
     state.compute_mode = compute;
     Ok(())
 }

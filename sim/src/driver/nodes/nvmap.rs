@@ -111,7 +111,7 @@ fn alloc(machine: &Machine, a: &nvmap_alloc_handle) -> Result<(), Errno> {
     let mut driver = machine.driver();
     let buffer = buffer_of(&driver, a.handle)?;
     let (mask, size) = (a.heap_mask, buffer.size());
-    // The size comes before all else, also of a handle that has memory (`is_nvmap_memory_available`).
+    // The size is checked first, also of a handle that has memory (`is_nvmap_memory_available`).
     let most = if has_system(mask) {
         machine.dram.size()
     } else {

@@ -145,7 +145,7 @@ impl<'a> Grid<'a> {
         self.preempted.load(Relaxed)
     }
 
-    /// A worker leaves its blocks, the order it has come to, and what checks the kernel.
+    /// A worker stores its blocks, its position in the order, and the checks of the kernel.
     pub fn park(&self, blocks: VecDeque<Block>, order: Order, watch: Option<Box<Watch>>) {
         *self.progress.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
         self.progress.parked.lock().unwrap_or_else(PoisonError::into_inner).extend(blocks);

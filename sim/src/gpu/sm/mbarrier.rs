@@ -1,4 +1,4 @@
-//! Barrier objects in shared memory (`mbarrier`): what arrivals and bytes make of their 64 bits.
+//! Barrier objects in shared memory (`mbarrier`): the effect of arrivals and bytes on their 64 bits.
 
 /// Arrival of one thread, or of a copy that has ended, at an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

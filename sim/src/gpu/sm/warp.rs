@@ -138,7 +138,7 @@ impl Warp {
         }
     }
 
-    /// Lets the waiters of convergence barrier `n` go if everyone has come; whether it did.
+    /// Releases the waiters of convergence barrier `n` if all lanes have come; returns whether it did.
     pub fn try_converge(&mut self, n: u8) -> bool {
         let here = self.waiting.iter().filter(|w| w.on == Wait::Converge(n)).fold(0, |m, w| m | w.mask);
         if here == 0 || self.barriers[usize::from(n)] & self.live & !here != 0 {
@@ -149,7 +149,8 @@ impl Warp {
         true
     }
 
-    /// Lets the waiters of the WARPSYNC that resumes at `pc` go whose mask has come in full; whether it did.
+    /// Releases the waiters of the WARPSYNC that resumes at `pc` whose mask has come in full; returns whether
+    /// it did.
     pub fn try_warpsync(&mut self, pc: u32) -> bool {
         let at = |w: &Waiting| w.pc == pc && matches!(w.on, Wait::WarpSync(_));
         let here = self.waiting.iter().filter(|w| at(w)).fold(0, |m, w| m | w.mask);

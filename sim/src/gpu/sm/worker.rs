@@ -21,7 +21,7 @@ const FUEL: u32 = 4096;
 /// Warp instructions after which a block gives way to others.
 const SLICE: u64 = 400_000;
 
-/// Of so many time slices one, by chance, ends with the block's late stores visible: they do not stay hidden
+/// One of so many time slices, by chance, ends with the block's late stores visible: they do not stay hidden
 /// for ever.
 const SHOWN: usize = 4;
 

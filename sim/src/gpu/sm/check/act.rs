@@ -33,7 +33,7 @@ pub(super) enum Act {
     Arrive,
     /// ARRIVES: the same, when the thread's copies have ended.
     ArriveAfterCopies,
-    /// SYNCS.PHASECHK: a look at a barrier object.
+    /// SYNCS.PHASECHK: a poll of a barrier object.
     CheckPhase,
     /// UBLKCP to shared memory.
     CopyBulk,

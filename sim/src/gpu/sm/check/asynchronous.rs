@@ -19,7 +19,7 @@ use sass::{Access, Space};
 const ENDS: &str =
     "ends while a bulk copy to its shared memory is under way: no thread waits for its barrier object";
 
-/// Bytes of a bulk copy that are looked at together.
+/// Bytes of a bulk copy that are checked together.
 const PIECE: u32 = 16;
 
 /// An access to a barrier object.

@@ -19,7 +19,7 @@ const GRAIN: u32 = 12;
 pub(super) struct Bounds {
     generation: u64,
     allowed: Vec<(Range<u64>, KernelAccess)>,
-    /// The stack of a thread, once it was asked for.
+    /// The stack of a thread, once it was looked up.
     pub stack: Option<Option<StackNote>>,
 }
 

@@ -1,8 +1,8 @@
 //! Loads of shared memory whose value no lane has used yet.
 //!
-//! ptxas moves loads ahead of the branch that decides who needs them, so lanes load words that the program
-//! does not have them read. Such a load races with nothing: it counts when a lane uses its value. One whose
-//! value is overwritten before, or never used, does not count.
+//! ptxas moves loads ahead of the branch that decides which lanes need them, so lanes load words that the
+//! program does not have them read. Such a load races with nothing: it counts when a lane uses its value. One
+//! whose value is overwritten before, or never used, does not count.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! Order of the accesses of blocks if every message needs its fence: a strong store or an atomic operation
-//! publishes what its block did before its last fence, and a strong load learns it at the next fence, or when
-//! its SM's level-1 cache is emptied. Accesses that strong ones do not order even without fences are a race,
-//! which is the other check's.
+//! publishes the block's accesses before its last fence, and a strong load learns of them at the next fence,
+//! or when its SM's level-1 cache is emptied. Accesses that strong ones do not order even without fences are
+//! a race, which is the other check's.
 
 use std::collections::HashMap;
 
@@ -78,7 +78,7 @@ impl Fences {
         self.clocks.now(id)
     }
 
-    /// Notes an access to a word; gives the write that it may not see, or may come before, for want of a fence.
+    /// Notes an access to a word; returns the write that it may not see, or may precede, for want of a fence.
     pub fn access(&mut self, word: u64, mark: Mark, kind: Kind, past_l1: bool) -> Option<Mark> {
         let earlier = self.needs_fence(word, &mark, past_l1);
         self.shadow.access(&self.clocks, word, mark, kind);

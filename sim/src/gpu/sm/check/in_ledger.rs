@@ -17,7 +17,7 @@ pub(super) struct InLedger {
     parts: Option<Parts>,
     /// The lanes that have waited, of each block and warp.
     waited: HashMap<(u64, u32), u32>,
-    /// The ledger's numbers of the ops, as far as they were asked for.
+    /// The ledger's numbers of the ops, as far as they were looked up.
     pub sites: Vec<Option<u32>>,
 }
 

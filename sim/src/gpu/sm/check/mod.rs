@@ -232,7 +232,7 @@ impl Watch {
         }
     }
 
-    /// The grid has ended: everyone sees what its blocks have stored.
+    /// The grid has ended: everyone sees the stores of its blocks.
     pub fn end(&mut self, core: &mut Core<'_>) {
         if let Some(late) = &mut self.late {
             late.end(core);

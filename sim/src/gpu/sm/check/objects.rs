@@ -42,7 +42,7 @@ impl Objects {
         self.0.get(&object).map(|object| &object.complete)
     }
 
-    /// The object begins anew, or its memory serves for other things.
+    /// The object begins anew, or its memory is used otherwise.
     pub fn forget(&mut self, object: u64) {
         self.0.remove(&object);
     }

@@ -84,7 +84,7 @@ impl UnfinishedCopies {
         self.bulk.insert(object, (clock, unless_waited_for));
     }
 
-    /// A thread finds a phase of the object complete, and learns this.
+    /// A thread finds a phase of the object complete, and gains this knowledge.
     pub fn learn(&mut self, object: u64, known: &Knowledge) {
         if self.bulk.get(&object).is_some_and(|(clock, _)| known.has(bulk_copies_of(object), *clock)) {
             self.bulk.remove(&object);

@@ -16,7 +16,7 @@ use crate::gpu::sm::tlb::Miss;
 
 /// Addresses and lengths are multiples of this, in bytes.
 const UNIT: u64 = 16;
-/// Bytes that are counted as one load: as many as a warp's widest.
+/// Bytes that are counted as one load: the size of a warp's widest.
 const LOAD: u64 = 512;
 
 /// A copy: what its registers say.

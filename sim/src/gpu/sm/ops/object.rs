@@ -144,7 +144,8 @@ pub(super) fn syncs(l: &mut Lower<'_>) -> Result<(), Refusal> {
             l.dst(2)?;
             narrow_address(l, 64, false)?;
             l.op.c = l.reg(l.bits(32, 8), 1)?;
-            // The code of the form names what arrives and what bytes are expected: one, none, as many as in C.
+            // The code of the form gives the count of arrivals and the expected bytes: one, none, or the
+            // number in C.
             let (count, bytes) = match l.bits(84, 3) {
                 0 => (1, bytes::EXPECT),
                 1 => (1, bytes::NONE),

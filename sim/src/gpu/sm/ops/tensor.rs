@@ -145,8 +145,8 @@ fn sum(a: &Factors, b: &Factors, first: usize, last: usize, c: &Split, rules: Ru
     rounded(&total, &exp, rules.half)
 }
 
-/// The infinity or NaN that the operands of one sum lead to, if any is one. Finite products count as numbers,
-/// however large.
+/// The infinity or NaN that results from the operands of one sum, if any is one. Finite products count as
+/// numbers, however large.
 fn special(products: impl Iterator<Item = (f32, f32)>, c: f32) -> Option<f32> {
     let products = products.filter_map(|(a, b)| (!a.is_finite() || !b.is_finite()).then_some(a * b));
     let terms = std::iter::once(c).chain(products).filter(|x| !x.is_finite());
