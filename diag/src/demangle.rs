@@ -51,7 +51,7 @@ pub fn demangled(name: &str) -> Option<String> {
     Some(out.0).filter(|readable| readable != name && !readable.is_empty())
 }
 
-/// Whether a name is asked for by its demangled form, with parameter types or without.
+/// Whether `asked` is the demangled form of a name, with parameter types or without.
 #[must_use]
 pub(crate) fn is_spelled(name: &str, asked: &str) -> bool {
     let Some(full) = demangled(name) else { return false };

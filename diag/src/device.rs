@@ -1,4 +1,4 @@
-//! Description of a device: the facts people ask for first.
+//! Description of a device: the most important facts.
 
 use std::io::{self, Write};
 

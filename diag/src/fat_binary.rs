@@ -1,4 +1,4 @@
-//! Fat binaries, and programs that hold them: which cubins there are, and the one that is wanted.
+//! Fat binaries, and programs that hold them: their cubins, and the selection of one.
 
 use std::io::{self, Write};
 
@@ -92,7 +92,7 @@ pub enum Chosen {
 }
 
 impl FatBinary {
-    /// Takes the wanted cubin out of a fat binary or of a program that holds one; `None` if the file is
+    /// Takes the selected cubin out of a fat binary or of a program that holds one; `None` if the file is
     /// neither. Cubins without kernels are passed over where one with kernels fits, too.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ fn readable(names: &[String]) -> Vec<String> {
     }
 }
 
-/// Names for a line of text, as many as a line holds.
+/// Names for a line of text, up to its length.
 fn listed(names: &[String]) -> String {
     /// Most characters of all names together.
     const LINE: usize = 160;

@@ -15,7 +15,7 @@ pub trait Report: Serialize {
     /// Name and version of the JSON document, e.g. `nvdiag.info/1`. Adding a field keeps the version.
     const SCHEMA: &'static str;
 
-    /// Writes the report as text, with ANSI styles; the stream drops them where they are not wanted.
+    /// Writes the report as text, with ANSI styles; the stream drops them where it has no colours.
     ///
     /// # Errors
     /// Those of `out`.

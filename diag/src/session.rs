@@ -80,7 +80,7 @@ impl Session {
         reader.feed(bytes, &mut |parsed| sort(parsed, grouper, found));
     }
 
-    /// Takes an incident that comes from elsewhere.
+    /// Takes an incident of another source.
     pub fn take(&mut self, incident: &Incident) {
         self.found.take(incident);
     }

@@ -42,7 +42,7 @@ fn check(root: &Path, name: &str) -> (String, String) {
     (text("status"), text("found"))
 }
 
-/// Another thing in the place of a file.
+/// Replaces a file by something else.
 fn replace(root: &Path, path: &str, make: impl FnOnce(&Path)) {
     let path = root.join(path);
     let _ = fs::remove_file(&path);

@@ -44,7 +44,7 @@ impl Random {
         let mut values = Vec::new();
         let mut message = String::new();
         for (at, piece) in line.pieces.iter().enumerate() {
-            // Other drivers' messages have no frame that tells where they start.
+            // Other drivers' messages have no frame that marks their start.
             let framed = line.driver == "nvgpu" || at > 0;
             let one_word = match line.pieces.get(at + 1).filter(|_| framed) {
                 Some(Piece::Literal(text)) => !text.contains(|c: char| !c.is_whitespace()),
@@ -121,7 +121,7 @@ fn every_format_is_found_in_a_line_printed_with_it() {
     let mut wrong = Vec::new();
     let mut bare = 0;
     for line in table.lines() {
-        // Parts of lines of the dump: nothing in them tells which.
+        // Parts of lines of the dump: nothing in them identifies it.
         let letters =
             |piece: &Piece| matches!(piece, Piece::Literal(text) if text.contains(char::is_alphanumeric));
         if line.level == Level::Dump && !line.pieces.iter().any(letters) {

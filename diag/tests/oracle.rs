@@ -254,7 +254,7 @@ fn check_mmu(fault: &Fault<'_>, report: &FaultReport) {
     );
 }
 
-/// Whatever registers or packets the driver is given, its lines lead back to them.
+/// For all registers and packets of the driver, its lines lead back to them.
 #[test]
 fn faults_that_the_driver_prints_are_read_as_what_happened() {
     let text = records("NVGPU_ORACLE_FAULTS", include_bytes!("data/nvgpu-faults.txt.gz"));
@@ -265,7 +265,7 @@ fn faults_that_the_driver_prints_are_read_as_what_happened() {
         *counts.entry(fault.kind).or_default() += 1;
         let list = fault.explain();
         if !fault.log.contains("[ERR]") {
-            // A method that the driver carries out itself, or a buffer that the firmware wants emptied.
+            // A method that the driver carries out itself, or a buffer that the firmware has it empty.
             assert!(matches!(fault.kind, "method" | "firmware") && list.found == 0, "seed {}", fault.seed);
             continue;
         }

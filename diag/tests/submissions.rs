@@ -90,7 +90,7 @@ fn submits() -> String {
     build_folder().join("examples/submits").to_string_lossy().into_owned()
 }
 
-/// The client in C, which knows nothing of this project.
+/// The client in C, which does not use this project.
 fn client(folder: &Path) -> String {
     let program = folder.join("client").to_string_lossy().into_owned();
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");

@@ -66,7 +66,7 @@ pub struct Change {
     pub size_bytes: [Option<u64>; 2],
     /// Its name in each.
     pub name: [Option<String>; 2],
-    /// Attributes that changed, in words, beside name and length.
+    /// Changed attributes, besides name and length.
     pub attributes: Vec<String>,
 }
 
@@ -164,7 +164,7 @@ impl Change {
 }
 
 impl MapDifference {
-    /// Compares `first` with `second`. What begins at one address is the same thing in both; where several
+    /// Compares `first` with `second`. Mappings that begin at one address are the same in both; where several
     /// mappings begin at one, they are matched in the order of their sizes.
     #[must_use]
     pub fn of(names: [String; 2], first: &AddressMap, second: &AddressMap) -> Self {

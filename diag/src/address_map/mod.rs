@@ -29,7 +29,7 @@ const BIG_PAGE: u64 = 64 << 10;
 pub const WINDOW_BYTES: u64 = 16 << 20;
 /// The flag of a mapping that the GPU may only read.
 const READ_ONLY: &str = "read only";
-/// The flag of a mapping that the GPU may write, from documents that tell it.
+/// The flag of a mapping that the GPU may write, from documents that have it.
 const READ_AND_WRITE: &str = "read and write";
 /// Addresses at which ports to ga10b put the windows, below the 40 bits that nvgpu reports.
 const GA10B_WINDOWS: [(&str, u64); 2] = [("local memory", 0xfd_0000_0000), ("shared memory", 0xfe_0000_0000)];
@@ -329,7 +329,7 @@ impl AddressMap {
                     remark(Severity::Problem, mapping.va, text);
                 }
             }
-            // Small pages gain nothing from it: the driver lays them out as it likes.
+            // Small pages gain nothing from it: the driver chooses their layout.
             let is_small = mapping.page_bytes.is_some_and(|bytes| bytes < BIG_PAGE);
             if mapping.size_bytes >= LARGE && !is_small && !mapping.va.0.is_multiple_of(LARGE_ALIGNMENT) {
                 let text = format!("{len} at {} does not begin on a multiple of 2 MiB", mapping.va);

@@ -119,7 +119,8 @@ impl Notes {
         });
     }
 
-    /// Writes down what could not be looked at: the step is not passed by that alone. The first is kept.
+    /// Adds the reason why something could not be examined: the step is not passed by that alone. The first
+    /// is kept.
     pub fn unseen(&mut self, what: impl Into<String>) {
         self.unseen.get_or_insert(what.into());
     }
@@ -149,7 +150,7 @@ pub struct StepResult {
     /// Findings and warnings.
     #[serde(flatten)]
     pub notes: Notes,
-    /// Why it failed or was skipped, or what could not be looked at.
+    /// Why it failed or was skipped, or why something could not be examined.
     pub reason: Option<String>,
     /// Remedy.
     pub remedy: Option<String>,

@@ -99,7 +99,7 @@ impl Step {
 /// Numbers of the steps that run `llm-demo`.
 pub const WITH_MODEL: std::ops::RangeInclusive<u32> = 20..=SOAK;
 
-/// Number of the step that runs for as long as one asks.
+/// Number of the step whose duration is an option.
 pub const SOAK: u32 = 21;
 
 /// Numbers of the steps whose work settings of `hcq` decide: submissions, launches, chains.

@@ -36,7 +36,7 @@ pub enum Ended {
     },
     /// Not by itself.
     Late(Duration),
-    /// Because this program was asked to end.
+    /// Because a signal interrupted this program.
     Interrupted(Signal),
 }
 
@@ -107,8 +107,8 @@ pub fn run(
     })
 }
 
-/// Kills a process and those that it has started, and waits for its end. One that is in the kernel may not end
-/// before the driver lets go of it; who waited for that would hang as well.
+/// Kills a process and those that it has started, and waits for its end. One that is in the kernel may not
+/// end before the driver releases it; a wait without limit would hang as well.
 fn end(child: &mut Child, patience: Duration) -> anyhow::Result<()> {
     // Its number is that of its group, and of no other process: its end was not waited for yet.
     killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL).context("cannot end the process")?;

@@ -15,7 +15,7 @@ use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 pub struct Interruption {
     /// The step that has no result; `None` while figures were measured, after the steps.
     pub step: Option<u32>,
-    /// The signal's name; `None` if the program, or the machine, went away without one that it could hear.
+    /// The signal's name; `None` if the program, or the machine, ended without one that it could receive.
     pub signal: Option<String>,
 }
 

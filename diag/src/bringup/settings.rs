@@ -93,13 +93,13 @@ pub struct Bases {
     /// Those that other people have run on an Orin.
     #[serde(serialize_with = "write", deserialize_with = "read")]
     pub conservative: Profile,
-    /// Those that the environment asks for.
+    /// Those of the environment.
     #[serde(serialize_with = "write", deserialize_with = "read")]
     pub in_use: Profile,
 }
 
 impl Bases {
-    /// With what options ask for, as far as they do.
+    /// Those of device options, as far as they have them.
     #[must_use]
     pub fn of(options: &DeviceOptions) -> Self {
         let mut default = Profile::default();

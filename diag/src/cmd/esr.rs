@@ -154,7 +154,7 @@ impl Args {
         self.show(session, &format!("the channel groups of {}", process.title()), json, out)
     }
 
-    /// Prints all reports, and draws them where that was asked for.
+    /// Prints all reports, and draws the pictures that the options name.
     fn show(
         &self,
         session: Session,

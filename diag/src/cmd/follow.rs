@@ -113,7 +113,7 @@ impl Log {
                 let mut bytes = vec![0; PIECE];
                 loop {
                     let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
-                    // Not before somebody has opened its other end is a pipe at its end.
+                    // A pipe is at its end only after a writer has opened it.
                     let Ok(1..) = poll(&mut fds, PollTimeout::ZERO) else { break };
                     match stream.read(&mut bytes) {
                         Ok(0) if look == Look::Quiet => return Ok(Look::Ended),
@@ -142,8 +142,8 @@ pub enum Next {
     End,
 }
 
-/// Follows a log until it ends or somebody interrupts (SIGINT, SIGTERM). `hear` is given the bytes, `report`
-/// the session after each read, with all faults that are complete.
+/// Follows a log until it ends or a signal comes (SIGINT, SIGTERM). `hear` is given the bytes, `report` the
+/// session after each read, with all faults that are complete.
 pub fn follow(
     mut log: Log,
     session: &mut Session,

@@ -20,7 +20,7 @@ pub struct Pictures {
 }
 
 impl Pictures {
-    /// Whether anything was asked for.
+    /// Whether there is any picture to draw.
     pub const fn is_wanted(&self) -> bool {
         self.svg.is_some() || self.html.is_some()
     }

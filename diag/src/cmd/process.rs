@@ -1,4 +1,4 @@
-//! Other processes: their descriptors, copies of those, and the driver to ask about them.
+//! Other processes: their descriptors, copies of those, and the driver behind them.
 
 #![allow(
     unsafe_code,
@@ -197,7 +197,7 @@ fn owned(answer: libc::c_long) -> io::Result<OwnedFd> {
     }
 }
 
-/// Why a process that was opened has nothing of nvgpu to ask about.
+/// Why a process that was opened has nothing of nvgpu to inspect.
 pub fn nothing_to_ask(process: &Process, what: &str) -> anyhow::Error {
     anyhow!(
         "{} holds no {what} of nvgpu. On a Jetson: is it the process that uses the GPU? On the software ga10b it has to be \

@@ -1,4 +1,4 @@
-//! Stdout: text folded at the terminal's width, and a failure to write that can be told from other errors.
+//! Stdout: text folded at the terminal's width, and a failure to write as an error of its own.
 
 use std::io::{self, IsTerminal, Write};
 

@@ -112,7 +112,7 @@ fn firmware(machine: &dyn Machine) -> Option<Check> {
     const PATH: &str = "/sys/module/firmware_class/parameters/path";
     let path = machine.read(PATH).unwrap_or_default();
     let path = path.trim();
-    // The names that nvgpu asks for (`os/linux/firmware.c`).
+    // The names that nvgpu requests (`os/linux/firmware.c`).
     let holds =
         ["nvidia/ga10b", "ga10b"].iter().any(|name| machine.node(&format!("{path}/{name}")).is_some());
     // NVIDIA-AI-IOT/jetson-ai-lab issue 427: the ISO of JetPack 7.2 names a folder that it does not make.

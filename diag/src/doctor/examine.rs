@@ -38,8 +38,8 @@ pub fn is_software(machine: &dyn Machine) -> bool {
     machine.read("/proc/self/maps").is_some_and(|maps| maps.contains("libnvgpu_sim.so"))
 }
 
-/// Whether the machine is a Jetson. A container hides the device tree, and may have no nodes: then the name of
-/// the kernel tells, which NVIDIA ends in `-tegra`, and OE4T builds with `-l4t-` in it.
+/// Whether the machine is a Jetson. A container hides the device tree, and may have no nodes: then the name
+/// of the kernel decides, which NVIDIA ends in `-tegra`, and OE4T builds with `-l4t-` in it.
 fn is_tegra(machine: &dyn Machine) -> bool {
     let has_nodes = ["/dev/nvgpu", "/dev/nvhost-gpu"].iter().any(|node| machine.node(node).is_some());
     let kernel = || machine.read("/proc/sys/kernel/osrelease").unwrap_or_default();

@@ -108,8 +108,8 @@ fn doubted(check: Check) -> Check {
     }
 }
 
-/// Distributions other than NVIDIA's (OE4T's, NixOS) have no such file: the kernel tells which release its
-/// driver was made for, if it is one that NVIDIA ships.
+/// Distributions other than NVIDIA's (OE4T's, NixOS) have no such file: the kernel's version identifies the
+/// release its driver was made for, if it is one that NVIDIA ships.
 fn by_kernel(file: &str, kernel: &str) -> Check {
     let found = format!("{file}; {kernel}");
     let version = kernel.strip_prefix("kernel ").unwrap_or_default();

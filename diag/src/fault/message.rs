@@ -32,7 +32,7 @@ pub struct DriverMessage {
     pub level: Level,
     /// Driver that printed it: `nvgpu`, `nvmap`, `nvrm`, `nvgpu`, `nvmap`, `nvrm`, ...
     pub driver: String,
-    /// The part of the driver, in words.
+    /// The part of the driver, by name.
     pub unit: String,
     /// The hardware meant.
     pub engine: String,
@@ -135,7 +135,7 @@ impl Messages {
     /// Takes a line if the table explains it.
     pub(crate) fn take(&mut self, unread: &Unread) -> bool {
         let Some(known) = Table::built_in().find(&unread.text) else { return false };
-        // Without a frame, words such as `busy` are of anybody.
+        // Without a frame, words such as `busy` may be of any driver.
         if unread.source == Source::Other && !known.function_agrees && !known.line.is_telling() {
             return false;
         }

@@ -135,7 +135,7 @@ pub struct FaultReport {
     pub guess: Option<Guess>,
     /// Memory at the address.
     pub access: Option<Whereabouts>,
-    /// The trap of the memory windows, where this looks like it.
+    /// The trap of the memory windows, where the fault looks like it.
     pub window_trap: Option<WindowTrap>,
     /// Likely causes, the likeliest first.
     pub causes: Vec<String>,

@@ -46,7 +46,7 @@ mod tests {
         "\u{fffd}é",
     ];
 
-    /// All that comes out of a log, and the number of its lines.
+    /// All entries of a log, and the number of its lines.
     fn read(log: &[u8], step: usize) -> (Vec<crate::kernel_log::Parsed>, u64) {
         let (mut reader, mut found) = (Reader::new(), Vec::new());
         log.chunks(step.max(1)).for_each(|bytes| reader.feed(bytes, &mut |parsed| found.push(parsed)));

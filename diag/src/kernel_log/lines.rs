@@ -18,7 +18,7 @@ pub enum Role {
     Cause,
     /// It adds to a cause.
     Detail,
-    /// The driver tells the owner of a channel.
+    /// The driver notifies the owner of a channel.
     Notice,
     /// The driver cleans up.
     Recovery,

@@ -14,8 +14,8 @@ pub use frame::{Frame, Time, unframe};
 pub use lines::{Kind, Role, Source, read};
 pub use shape::{Fields, Form, Reading, Shape, Token, Value};
 
-/// Bytes of a line that are looked at. A message of the kernel has 1024 at most; collectors of logs store it
-/// in a record with labels.
+/// Bytes of a line that are read. A message of the kernel has 1024 at most; collectors of logs store it in a
+/// record with labels.
 pub const MAX_LINE: usize = 16 << 10;
 
 /// A line that was understood.
@@ -23,7 +23,7 @@ pub const MAX_LINE: usize = 16 << 10;
 pub struct Entry {
     /// Number of the line, from 1.
     pub line: u64,
-    /// Time, in µs, as exactly as the log tells.
+    /// Time, in µs, as exact as the log has it.
     #[serde(skip)]
     pub time: Option<Time>,
     /// Kind of the line.
@@ -172,7 +172,7 @@ impl Reader {
         self.unpack(out, |unpacker, out| unpacker.take(number, &line, out));
     }
 
-    /// Reads the lines that come out of what surrounds them.
+    /// Reads the lines out of their wrappings.
     fn unpack(
         &mut self,
         out: &mut dyn FnMut(Parsed),

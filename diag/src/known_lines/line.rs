@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::known_lines::pieces::Piece;
 
-/// Letters and digits from which on a format is told by its text alone.
+/// Letters and digits from which on a format is identified by its text alone.
 const TELLING: usize = 16;
 /// Severity of a line for the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
@@ -75,7 +75,7 @@ pub struct Line {
     pub level: Level,
     /// Releases that print it; `desktop` for drivers that are not of a Jetson.
     pub releases: Vec<String>,
-    /// The part of the driver, in words.
+    /// The part of the driver, by name.
     pub unit: String,
     /// The hardware meant: `gr`, `host`, `pbdma`, `ce`, `mmu`, `l2`, `fb`, `bus`, `mc`, `pmu`, `fecs`, `acr`,
     /// `gsp`, `sec2`,

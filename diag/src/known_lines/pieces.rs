@@ -239,7 +239,7 @@ impl<'a> Walk<'a> {
         }
         let literal = match rest.first() {
             Some(Piece::Literal(literal)) => literal.as_str(),
-            // Two values side by side are told apart by the blank that a width leaves.
+            // Two values side by side are separated by the blank that a width leaves.
             Some(Piece::Value(..)) => " ",
             None => "",
         };

@@ -167,7 +167,7 @@ impl Table {
         best.map(|(rank, index, span)| self.known(text, rank, index, &span))
     }
 
-    /// A line without a text to look for, such as `%s`, told by the function in front of it.
+    /// A line without a text to search for, such as `%s`, identified by the function in front of it.
     fn by_function(&self, text: &str) -> Option<(Rank, u32, Span)> {
         let (start, function) = frame_function(text)?;
         let bare = self.functions.get(function)?.iter().filter(|index| {

@@ -51,8 +51,8 @@ impl HostRange {
     }
 }
 
-/// Whether an address is where Linux puts programs, libraries, heaps and stacks, and nvgpu puts no buffers: it
-/// gives out 40 bits.
+/// Whether an address is where Linux puts programs, libraries, heaps and stacks, and nvgpu puts no buffers:
+/// its addresses have 40 bits.
 #[must_use]
 pub const fn is_like_host(address: u64) -> bool {
     matches!(address >> 40, 0x55..=0x56 | 0x7e..=0x7f | 0xaa | 0xff)

@@ -134,7 +134,7 @@ impl Loose {
     }
 }
 
-/// The likeliest instructions of these cubins, at most `most`, and among how many they were chosen.
+/// The likeliest instructions of these cubins, at most `most`, and the number of candidates.
 pub(super) fn guess<'a>(
     cubins: impl Iterator<Item = &'a Loose>,
     question: &Question<'_>,

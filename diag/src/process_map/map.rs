@@ -113,16 +113,16 @@ pub struct Mapping {
     /// Whether the GPU may only read it, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// Size of its pages, from documents that tell it.
+    /// Size of its pages, from documents that have it.
     #[serde(default, skip_serializing)]
     pub page_bytes: Option<u64>,
-    /// Memory kind, from documents that tell it.
+    /// Memory kind, from documents that have it.
     #[serde(default, skip_serializing)]
     pub kind: Option<u8>,
-    /// Attributes in words, from documents that tell them.
+    /// Attributes in words, from documents that have them.
     #[serde(default, skip_serializing)]
     pub flags: Vec<String>,
-    /// First physical address, from documents that tell it.
+    /// First physical address, from documents that have it.
     #[serde(default, skip_serializing)]
     pub physical: Option<Hex>,
 }
@@ -165,7 +165,7 @@ pub struct ProcessMap {
     pub pid: Option<u32>,
     /// CPU mappings of the process.
     pub host: Vec<HostRange>,
-    /// Compute capability of the device, where a user named it: logs that do not tell it are read with this.
+    /// Compute capability of the device, where a user named it: logs without one are read with this.
     pub sm: Option<u32>,
     loose: Vec<Loose>,
     /// Cubins whose place was given by hand, as if it were not.

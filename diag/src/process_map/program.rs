@@ -30,7 +30,7 @@ pub enum Error {
         available.join(", "), remedy(sm.unwrap_or(87))
     )]
     NoCode {
-        /// The architecture that was asked for.
+        /// The requested architecture.
         sm: Option<u32>,
         /// Architectures that it has.
         available: Vec<String>,
@@ -141,7 +141,7 @@ impl Program {
     /// architecture. Where `sm` is not known, all, if they are for one architecture.
     ///
     /// # Errors
-    /// Why there are none, in words, with what helps.
+    /// Why there are none, in words, with the remedy.
     pub(super) fn cubins_for(&self, sm: Option<u32>) -> Result<Vec<&Loose>, String> {
         let Some(sm) = sm else {
             let sms: BTreeSet<u32> = self.cubins.iter().map(|cubin| cubin.sm).collect();

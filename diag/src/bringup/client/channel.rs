@@ -82,7 +82,7 @@ impl Channel {
 
     /// Opens a channel and binds it, up to its token.
     ///
-    /// The synchronous subcontext is there without being asked for; another one is refused before
+    /// The synchronous subcontext is there without a request; another one is refused before
     /// `CREATE_SUBCONTEXT` (source: common/fifo/tsg.c and os/linux/ioctl_tsg.c, r36.4.3).
     pub fn bind(nodes: &Nodes, space: &mut Space, choice: Choice) -> anyhow::Result<Self> {
         let tsg = Self::group(nodes)?;
@@ -131,8 +131,8 @@ impl Channel {
         Ok(Self { fd, _tsg: tsg, ring, userd, notifier: None, commands, token, veid, put: 0, filled: 0 })
     }
 
-    /// Gives it its objects: compute, preemption mode, copy. Returns how long the first took. A kernel is waited for unless something else is asked for: the driver's default (source:
-    /// common/gr/obj_ctx.c, r36.4.3).
+    /// Gives it its objects: compute, preemption mode, copy. Returns how long the first took. The default is
+    /// to wait for a kernel: the driver's own (source: common/gr/obj_ctx.c, r36.4.3).
     pub fn objects(&self, (compute, copy): (u32, u32), preemption: Preemption) -> anyhow::Result<Duration> {
         let began = Instant::now();
         let object =

@@ -1,4 +1,4 @@
-//! Descriptors, and the nodes that everything begins with.
+//! Descriptors, and the nodes that every client opens.
 
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;

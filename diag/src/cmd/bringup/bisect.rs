@@ -1,4 +1,4 @@
-//! The table of settings, each cell of which is a process of its own, and the profile that comes out.
+//! The table of settings, each cell of which is a process of its own, and the resulting profile.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read};
@@ -79,7 +79,7 @@ pub fn profile_file(path: &Path) -> anyhow::Result<OutputFile> {
         BufReader::new(file).take(LONGEST_LINE).read_until(b'\n', &mut first)?;
         let first = String::from_utf8_lossy(&first);
         let setting = first.split('#').next().unwrap_or_default();
-        // Who writes one by hand may begin with a setting.
+        // A profile written by hand may begin with a setting.
         let is_one =
             first.starts_with(HEAD) || !setting.trim().is_empty() && setting.parse::<Profile>().is_ok();
         ensure!(

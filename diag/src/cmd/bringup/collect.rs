@@ -1,5 +1,5 @@
-//! Contents of the file: the GPU, the machine, the kernel log. Nothing that names the user or tells where the
-//! machine is.
+//! Contents of the file: the GPU, the machine, the kernel log. Nothing that names the user or the machine's
+//! place.
 
 use std::fs;
 

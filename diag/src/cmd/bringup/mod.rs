@@ -107,7 +107,7 @@ fn seconds(text: &str) -> Result<u64, &'static str> {
     seconds.ok_or("whole seconds, 1 to 604800 (a week), are expected")
 }
 
-/// A name that tells something.
+/// A name with letters or digits.
 fn host_name(name: &str) -> Result<String, &'static str> {
     match name.chars().any(|c| !c.is_whitespace() && !c.is_control()) {
         true => Ok(name.to_owned()),
@@ -236,7 +236,7 @@ impl Args {
         Ok(signal.map_or(found, |signal| Finding::Program(128 + signal as u8)))
     }
 
-    /// Whether settings are tried: where one asks for it, or where a step has used them.
+    /// Whether settings are tried: by an option, or where a step has used them.
     fn tries_settings(&self, driver: Selector, results: &Bringup) -> bool {
         let used = results
             .steps
@@ -287,7 +287,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs the steps that are asked for, until a signal comes.
+    /// Runs the selected steps, until a signal comes.
     fn steps(
         &self,
         results: &mut Bringup,

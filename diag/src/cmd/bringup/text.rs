@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-/// Output that is left out where one JSON document is asked for.
+/// Output that is left out where the result is one JSON document.
 pub struct Text<'a> {
     /// Output.
     pub out: &'a mut dyn Write,

@@ -279,7 +279,7 @@ pub fn spawn(command: &[CString], variables: &[(CString, CString)], filtered: bo
     Ok(pid)
 }
 
-/// The signal that asks for the end of the trace; 0 without one.
+/// The signal that ends the trace; 0 without one.
 static REQUESTED: AtomicI32 = AtomicI32::new(0);
 static TICKED: AtomicBool = AtomicBool::new(false);
 

@@ -40,7 +40,7 @@ pub trait Events {
     fn listens(&self) -> bool;
 }
 
-/// Seconds that a program has to end after a signal that asks for the end.
+/// Seconds that a program has to end after a signal that ends the trace.
 const GRACE: u32 = 2;
 
 /// A traced program.
@@ -58,7 +58,7 @@ pub struct Tracer<'s> {
     sink: &'s mut dyn Events,
     /// Whether the tracer started the program, which ends with it then.
     started: bool,
-    /// Seconds since a signal asked for the end and was handed to the program.
+    /// Seconds since a signal for the end was passed to the program.
     ending: Option<u32>,
     main_has_ended: bool,
 }

@@ -19,7 +19,7 @@ fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Writes a submission: `event` is what [`Printer::json`](crate::trace::Printer::json) makes of the event.
+/// Writes a submission: `event` is the event in the form of [`Printer::json`](crate::trace::Printer::json).
 ///
 /// # Errors
 /// Those of `out`.
