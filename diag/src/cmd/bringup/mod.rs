@@ -107,7 +107,7 @@ fn seconds(text: &str) -> Result<u64, &'static str> {
     seconds.ok_or("whole seconds, 1 to 604800 (a week), are expected")
 }
 
-/// A name with letters or digits.
+/// A name with a visible character.
 fn host_name(name: &str) -> Result<String, &'static str> {
     match name.chars().any(|c| !c.is_whitespace() && !c.is_control()) {
         true => Ok(name.to_owned()),
