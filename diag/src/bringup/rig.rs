@@ -46,7 +46,7 @@ pub struct Rig<'a> {
     log: LogSource,
 }
 
-/// Access to the kernel log. Members of group adm may read files of `/var/log`, and not `/dev/kmsg` (source:
+/// Ways to read the kernel log. Members of group adm may read files of `/var/log`, and not `/dev/kmsg` (source:
 /// `check_syslog_permissions` of the kernel's printk.c).
 const KERNEL_LOG: &str = "/dev/kmsg and dmesg are for root where kernel.dmesg_restrict is 1 (CAP_SYSLOG): run \
                           with sudo, or allow it with `sudo sysctl kernel.dmesg_restrict=0`; group adm reads \
