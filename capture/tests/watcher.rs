@@ -63,7 +63,7 @@ impl Drop for Memory {
     }
 }
 
-/// A watcher, and what it has found so far.
+/// A watcher, and the records it has found so far.
 fn watcher() -> (Watcher, Arc<Mutex<Vec<Record>>>) {
     let found = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&found);
@@ -160,7 +160,7 @@ fn a_channel_of_nvgpu_is_read_through_dma_bufs() {
     let bytes = |image: &qmd::Qmd| Content::Bytes(image.as_bytes().to_vec());
     assert_eq!(launches, [(first, None, bytes(&image)), (second, Some(first), bytes(&other))]);
 
-    // What is published before the memory goes away is read before it goes away.
+    // Entries published before the memory goes away are read before it goes away.
     publish(&ring, (&userd, 0), 3, entry(base, 4));
     watcher.unmap(commands.address(), LEN);
     // The channel lives until its last descriptor is closed.

@@ -12,7 +12,7 @@ use crate::page_table::format::{PhysicalMemory, instance_block_root};
 const MAX_RANGES: usize = 1 << 16;
 /// Bytes of a LiME header.
 const LIME_HEADER: u64 = 32;
-/// What it begins with: the magic number and version 1.
+/// First bytes: the magic number and version 1.
 const LIME_MAGIC: [u8; 8] = [0x45, 0x4d, 0x69, 0x4c, 1, 0, 0, 0];
 /// Grain of the search for instance blocks.
 const PAGE: usize = 4096;
@@ -53,7 +53,7 @@ pub enum Error {
     /// A LiME header that is none.
     #[error("no LiME header at offset {offset:#x} of the dump, where one should follow")]
     Lime {
-        /// Where it should be.
+        /// Offset at which it should be.
         offset: u64,
     },
     /// More ranges than any machine has.
@@ -62,7 +62,7 @@ pub enum Error {
     /// An ELF file, but no core of a 64-bit machine.
     #[error("an ELF file, but not a readable core: {reason}")]
     Elf {
-        /// What the ELF reader says.
+        /// Message of the ELF reader.
         reason: String,
     },
 }

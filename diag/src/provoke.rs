@@ -1,5 +1,4 @@
-//! Faults made on purpose: the kinds there are, and the report of one from what the program that made it has
-//! seen.
+//! Faults made on purpose: the kinds, and the report of one by the program that made it.
 
 use nv_hw::fault::warp_esr;
 use std::fmt;
@@ -77,7 +76,7 @@ impl Kind {
         }
     }
 
-    /// What it does, in one sentence.
+    /// Returns its description in one sentence.
     #[must_use]
     pub const fn does(self) -> &'static str {
         match self {
@@ -174,7 +173,7 @@ pub fn plant_illegal_word(arch: Arch, kernel: &str) -> Option<Vec<u8>> {
     Some(image)
 }
 
-/// How it ended.
+/// Outcome of a provoked fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -199,10 +198,10 @@ pub struct SmRegisters {
     pub pc: Hex,
 }
 
-/// What a program knows of its own fault: enough to explain it elsewhere.
+/// A program's knowledge of its own fault: enough to explain it elsewhere.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Capture {
-    /// How it ended.
+    /// Outcome.
     pub outcome: Outcome,
     /// The device's name and driver.
     pub device: String,
@@ -270,13 +269,13 @@ impl Capture {
 /// A fault made on purpose, and its report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Provoked {
-    /// Which kind.
+    /// The kind.
     pub kind: Kind,
-    /// What was done.
+    /// Description of the kind.
     pub does: &'static str,
     /// Where.
     pub device: String,
-    /// How it ended.
+    /// Outcome.
     pub outcome: Outcome,
     /// Whether the fault is the one that was meant.
     pub as_meant: bool,

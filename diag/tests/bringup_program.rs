@@ -15,7 +15,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use nvdiag::bringup::{bundle, plan};
 
-/// How long something may take that takes milliseconds.
+/// Time limit of an operation that takes milliseconds.
 const SOON: Duration = Duration::from_secs(20);
 
 fn nvdiag(args: &[&str]) -> Command {
@@ -83,7 +83,7 @@ fn within_soon<T>(mut get: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether a process runs. One that has ended and that nobody waits for does not.
+/// Whether a process runs. One that has ended and was not waited for does not.
 fn runs(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     status.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
@@ -302,7 +302,7 @@ fn a_report_is_completed_where_nothing_can_be_printed() {
     }
 }
 
-/// `nvdiag bringup --bisect` on a software ga10b with what-ifs, and a profile in use: what it prints, its exit
+/// `nvdiag bringup --bisect` on a software ga10b with what-ifs, and a profile in use: its output, its exit
 /// code, and the profile that it leaves.
 fn bisect(what_if: &str, in_use: &str) -> (Option<i32>, serde_json::Value, String, String) {
     let folder = tempfile::tempdir().expect("a folder");

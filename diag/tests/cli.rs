@@ -185,7 +185,7 @@ fn an_instruction_that_does_not_wait_is_found() {
     let (code, out, _) = output(&mut nvdiag(&["disasm", &cubin, "--lint"]));
     assert_eq!(code, 0, "{out}");
     assert!(out.contains("every result is waited for"), "{out}");
-    // Nobody waits for anything any more: the wait masks of all instructions are cleared.
+    // No instruction waits any more: the wait masks of all are cleared.
     let mut bytes = std::fs::read(&cubin).expect("readable");
     let (_, listing, _) = output(&mut nvdiag(&["disasm", &cubin, "--json"]));
     let listing: serde_json::Value = serde_json::from_str(&listing).expect("JSON");

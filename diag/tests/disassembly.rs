@@ -9,7 +9,7 @@ use serde_json::Value;
 /// A kernel that calls a recursive function, compiled separately (`ptxas -c`).
 const FIB: &[u8] = include_bytes!("data/fib.sm_87.cubin");
 
-/// What `nvdiag disasm` prints for a file of the `hcq` crate's test data, and its exit code.
+/// Returns the output of `nvdiag disasm` for a file of the `hcq` crate's test data, and its exit code.
 fn disasm(file: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hcq/tests/data").join(file);
     let mut command = Command::new(env!("CARGO_BIN_EXE_nvdiag"));

@@ -1,5 +1,5 @@
-//! `nvdiag doctor --root` where files are not what they should be: what is there is not said to be absent, what is
-//! not known is not asserted, and nothing waits.
+//! `nvdiag doctor --root` where files are not as they should be: existing files are not reported as absent,
+//! unknown facts are not asserted, and nothing waits.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -42,7 +42,7 @@ fn check(root: &Path, name: &str) -> (String, String) {
     (text("status"), text("found"))
 }
 
-/// Another thing in the place of a file.
+/// Replaces a file by something else.
 fn replace(root: &Path, path: &str, make: impl FnOnce(&Path)) {
     let path = root.join(path);
     let _ = fs::remove_file(&path);
@@ -82,7 +82,7 @@ fn a_pipe_in_the_place_of_a_file_is_named_and_not_waited_for() {
         // The release is in a file of its own.
         assert!(status == "unknown" || path.ends_with("osrelease"), "{path}: {status}");
     }
-    // Without these nothing that is said of nodes would be right.
+    // Without these no finding about nodes would be right.
     for path in ["dev.txt", "proc/self/status"] {
         let dir = machine("r36.4-agx");
         replace(dir.path(), path, pipe);
@@ -231,7 +231,7 @@ fn the_device_tree_of_another_maker_is_no_jetson_whatever_files_were_left() {
     write(dir.path(), "/proc/device-tree/compatible", names);
     let (code, out, _) = doctor(dir.path());
     let document: Value = serde_json::from_str(&out).expect("JSON");
-    // nvidia.ko is among what was left.
+    // nvidia.ko is among the files left over.
     assert_eq!((code, &document["platform"]), (Some(1), &"desktop".into()));
     fs::remove_dir_all(dir.path().join("sys/module/nvidia")).expect("removed");
     let (status, found) = check(dir.path(), "GPU");

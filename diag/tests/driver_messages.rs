@@ -62,7 +62,7 @@ fn an_error_that_nobody_knows_is_a_problem_and_shown_whole() {
     let text = printed(&list);
     assert!(text.contains("the driver reported 1 error that nvdiag cannot explain"), "{text}");
     assert!(text.contains(line.trim()), "{text}");
-    // The function alone tells the part of the driver.
+    // The function alone identifies the part of the driver.
     let list = explain(&nvgpu("nvgpu_acr_bootstrap_hs_acr", "ERR", "flux capacitor 0x12 of unit 3"));
     assert!(list.unknown[0].unit.as_deref().is_some_and(|unit| unit.contains("ACR")), "{:?}", list.unknown);
 }

@@ -265,7 +265,7 @@ fn notices_that_were_cut_are_counted_and_numbers_that_no_driver_prints_are_not_e
         &[notice("-13 for ch 507 owned by a"), notice("31 for ch -5 owned by b")].concat(),
     );
     assert_eq!((&list["found"], &list["messages"][0]["count"]), (&0.into(), &2.into()), "{list}");
-    // All that such a line says of whom it tells was cut off.
+    // The line was cut off before the code, the channel and its owner.
     let (_, out, _) = nvdiag(&["esr", "--log", "-"], &notice("13").replace("to 13", "to"));
     assert!(!out.contains("\n  who           \n"), "{out}");
 }

@@ -173,7 +173,7 @@ fn desktop_lines_of_one_fault_are_one_report() {
     assert_eq!((hopper.sms.len(), hopper.what.name.as_str()), (1, "ILLEGAL_INSTR_PARAM"));
 }
 
-/// What the desktop driver (580.159.04) printed on an H200 for the kinds of `nvdiag provoke`, misaligned to
+/// The desktop driver's lines (580.159.04) on an H200 for the kinds of `nvdiag provoke`, misaligned to
 /// window.
 #[test]
 fn an_h200s_log_tells_each_provoked_fault() {
@@ -280,7 +280,7 @@ fn line(kinds: &'static [Kind]) -> impl Strategy<Value = Printed> {
     })
 }
 
-/// Kinds whose text says nothing but itself: another shape may take the same line.
+/// Kinds whose text has no facts but itself: another shape may take the same line.
 const CATCH_ALL: [Kind; 2] = [Kind::XidOther, Kind::XidChannel];
 
 proptest! {

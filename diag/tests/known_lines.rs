@@ -21,7 +21,7 @@ impl Random {
         of[(self.next() % of.len() as u64) as usize]
     }
 
-    /// A value as the kernel prints it; of one word where what follows does not tell its end.
+    /// A value as the kernel prints it; of one word where the text behind does not mark its end.
     fn value(&mut self, kind: Kind, one_word: bool) -> String {
         let number = self.next() >> (self.next() % 60);
         match kind {
@@ -44,7 +44,7 @@ impl Random {
         let mut values = Vec::new();
         let mut message = String::new();
         for (at, piece) in line.pieces.iter().enumerate() {
-            // Other drivers' messages have no frame that tells where they start.
+            // Other drivers' messages have no frame that marks their start.
             let framed = line.driver == "nvgpu" || at > 0;
             let one_word = match line.pieces.get(at + 1).filter(|_| framed) {
                 Some(Piece::Literal(text)) => !text.contains(|c: char| !c.is_whitespace()),
@@ -78,7 +78,7 @@ impl Random {
     }
 }
 
-/// A format without the names of its values: what a line can tell.
+/// A format without the names of its values: the facts that a line has.
 fn shape(line: &Line) -> Vec<(Option<&str>, Option<Kind>)> {
     let part = |piece: &'_ Piece| match piece {
         Piece::Literal(_) => None,
@@ -121,7 +121,7 @@ fn every_format_is_found_in_a_line_printed_with_it() {
     let mut wrong = Vec::new();
     let mut bare = 0;
     for line in table.lines() {
-        // Parts of lines of the dump: nothing in them tells which.
+        // Parts of lines of the dump: nothing in them identifies it.
         let letters =
             |piece: &Piece| matches!(piece, Piece::Literal(text) if text.contains(char::is_alphanumeric));
         if line.level == Level::Dump && !line.pieces.iter().any(letters) {
@@ -170,8 +170,8 @@ fn coverage(path: &str) -> (usize, usize) {
     (texts.len(), texts.values().filter(|by_hand| **by_hand).count())
 }
 
-/// What stops a GPU is explained by hand; the rest of the driver by its wording at least. The counts are those of
-/// L4T r36.4.3: a table made from a tree that was read in part has fewer.
+/// Errors that stop a GPU are explained by hand; the rest of the driver by its wording at least. The counts
+/// are those of L4T r36.4.3: a table made from a tree that was read in part has fewer.
 #[test]
 fn every_error_path_of_the_driver_is_covered() {
     for (path, formats, by_hand) in [

@@ -20,7 +20,7 @@ const CHILD: &str = "NVDIAG_TEST_DEVICE";
 /// Bytes of the buffer that the other process has.
 const LARGE: u64 = 9 << 20;
 
-/// What the tests below inspect: a device whose kernel has faulted, kept until stdin ends.
+/// Process that the tests below inspect: a device whose kernel has faulted, kept until stdin ends.
 #[test]
 fn the_other_process() {
     let Ok(device) = std::env::var(CHILD) else { return };
@@ -109,7 +109,7 @@ fn look_at(other: &Other, has_map: bool) {
         assert!(here["text"].as_str().is_some_and(|text| text.starts_with("LDG.E.128")), "{here}");
     }
 
-    // The pid is enough to read what is mapped, too.
+    // The pid is enough to read the mappings, too.
     let notes = fault["notes"].to_string();
     let from = if has_map { "the one that the process keeps" } else { "that of the process now" };
     assert!(notes.contains("the address map is") && notes.contains(from), "{notes}");

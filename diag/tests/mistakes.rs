@@ -1,5 +1,5 @@
-//! What people do at two in the morning: wrong files, empty ones, packed ones, logs from other tools. Each
-//! gets an answer that names the file and what to do, and the documented exit code.
+//! Mistakes of users at two in the morning: wrong files, empty ones, packed ones, logs from other tools. Each
+//! gets an answer that names the file and the remedy, and the documented exit code.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -157,7 +157,7 @@ fn files_that_are_no_cubins_are_named_for_what_they_are() {
         refused(&["disasm", file], &[&[file], words].concat());
         refused(&["esr", "--warp-esr", "f", "--cubin", file], &[&[file], words].concat());
     }
-    // Fat binaries and programs are read by `disasm`: what is wrong with these is said. `esr` takes cubins.
+    // Fat binaries and programs are read by `disasm`, which reports their defects. `esr` takes cubins.
     let fat = files.put("k.fatbin", b"\x50\xed\x55\xba\x01\x00\x10\x00");
     refused(&["disasm", &fat], &[&fat, "a fatbin ends past the end"]);
     refused(&["esr", "--warp-esr", "f", "--cubin", &fat], &[&fat, "a fatbin", "cuobjdump"]);
@@ -262,7 +262,7 @@ fn a_host_pointer_is_called_one() {
     assert!(cause.contains("[heap] at 0x3000000000..0x3000100000"), "{cause}");
     let (_, out, _) = nvdiag(&["esr", "--log", &log, "--map", &map]);
     assert!(out.contains("is a host address, in the process's own [heap]"), "{out}");
-    // Without a map the address alone says so, or does not.
+    // Without a map the address alone decides.
     let cause = first_cause(&["--log", &fault("0xffff8c001000", 15, "ce0")]);
     assert!(cause.starts_with("a host pointer was given to the copy engine: "), "{cause}");
     let cause = first_cause(&["--log", &fault("0xff00001000", 15, "ce0")]);

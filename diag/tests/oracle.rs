@@ -29,7 +29,7 @@ fn hex(word: &str) -> u64 {
     u64::from_str_radix(word, 16).unwrap_or_else(|e| panic!("`{word}`: {e}"))
 }
 
-/// What one page of virtual addresses leads to.
+/// Target of one page of virtual addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mapped {
     page_bytes: u64,
@@ -40,7 +40,7 @@ struct Mapped {
     flags: Vec<String>,
 }
 
-/// An image: memory, and what was asked of the driver, by 4 KiB page.
+/// An image: memory, and the driver's mappings by request, by 4 KiB page.
 #[derive(Default)]
 struct Image {
     root: u64,
@@ -85,7 +85,7 @@ impl Image {
         self.memory.insert(hex(words[1]), page);
     }
 
-    /// What the walker finds, by page, and what it complains of.
+    /// Returns the walker's pages, and its complaints.
     fn found(&self) -> (BTreeMap<u64, Mapped>, Vec<String>) {
         let walk = walk(&self.memory, self.root);
         let mut found = BTreeMap::new();
@@ -120,7 +120,7 @@ fn images(text: &str) -> Vec<(String, Image)> {
     images
 }
 
-/// Whatever the driver writes into page tables, the walker reads what was asked of the driver.
+/// Page tables that the driver writes read as the mappings that were requested.
 #[test]
 fn page_tables_of_the_driver_are_read_as_they_were_meant() {
     let text = records("NVGPU_ORACLE_IMAGES", include_bytes!("data/nvgpu-page-tables.txt.gz"));
@@ -147,7 +147,7 @@ fn page_tables_of_the_driver_are_read_as_they_were_meant() {
     println!("{} images, {pages} pages of 4 KiB, {big} of them in pages of 64 KiB", images.len());
 }
 
-/// A fault: what happened, and what the driver printed.
+/// A fault: its cause, and the driver's lines.
 struct Fault<'a> {
     seed: &'a str,
     kind: &'a str,
@@ -254,7 +254,7 @@ fn check_mmu(fault: &Fault<'_>, report: &FaultReport) {
     );
 }
 
-/// Whatever registers or packets the driver is given, its lines lead back to them.
+/// For all registers and packets of the driver, its lines lead back to them.
 #[test]
 fn faults_that_the_driver_prints_are_read_as_what_happened() {
     let text = records("NVGPU_ORACLE_FAULTS", include_bytes!("data/nvgpu-faults.txt.gz"));
@@ -265,7 +265,7 @@ fn faults_that_the_driver_prints_are_read_as_what_happened() {
         *counts.entry(fault.kind).or_default() += 1;
         let list = fault.explain();
         if !fault.log.contains("[ERR]") {
-            // A method that the driver carries out itself, or a buffer that the firmware wants emptied.
+            // A method that the driver carries out itself, or a buffer that the firmware has it empty.
             assert!(matches!(fault.kind, "method" | "firmware") && list.found == 0, "seed {}", fault.seed);
             continue;
         }

@@ -15,7 +15,7 @@ const CUBINS: [(u32, &[u8]); 3] = [
 /// An SM of an Orin, with a program counter that begins a block of 8 instructions.
 const ORIN: &str = "[  812.004125] nvgpu: 17000000.gpu gv11b_gr_intr_record_sm_error_state:1949 [ERR]  sm err state gpc_id(0), \
     tpc_id(0), offset(0), sm_id(0), hww_global_esr 0,hww_warp_esr 15, hww_warp_esr_pc 0xff55a2a000\n";
-/// The same of a desktop GPU, without a program counter; the class tells the architecture.
+/// The same of a desktop GPU, without a program counter; the class identifies the architecture.
 const DESKTOP: &str = "\
 [   78.606730] NVRM: Xid (PCI:0000:00:06): 13, pid=6729, name=app, Graphics SM Warp Exception on (GPC 1, TPC 3, SM 0): Misaligned Address
 [   78.606738] NVRM: Xid (PCI:0000:00:06): 13, pid=6729, name=app, Graphics Exception: ESR 0x518730=0x500000f 0x518734=0x0 0x518728=0x1f81fb60 0x51872c=0x1174

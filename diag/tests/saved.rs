@@ -1,4 +1,4 @@
-//! `nvdiag watch`, `list` and `show`: what is kept of a fault, while the disk is full, and of a process on the
+//! `nvdiag watch`, `list` and `show`: saved faults, also while the disk is full, and of a process on the
 //! software ga10b.
 
 #![allow(unsafe_code, reason = "launching is unsafe")]
@@ -99,7 +99,7 @@ impl Watch {
         code
     }
 
-    /// What `list` or `show` prints.
+    /// Returns the output of `list` or `show`.
     fn ask(&self, arguments: &[&str]) -> (i32, String) {
         let run = Command::new(nvdiag()).args(arguments).arg("--dir").arg(self.faults()).output();
         let run = run.expect("the binary starts");
@@ -295,7 +295,7 @@ fn what_cannot_be_saved_to_is_refused_at_the_start() {
 /// Makes the next test's other process fault; without it that test does nothing.
 const CHILD: &str = "NVDIAG_TEST_FAULT";
 
-/// What the test below watches: a kernel that faults, in a process that lives until stdin ends.
+/// Process that the test below watches: a kernel that faults, in a process that lives until stdin ends.
 #[test]
 fn the_other_process() {
     if std::env::var_os(CHILD).is_none() {

@@ -1,5 +1,4 @@
-//! `nvdiag trace --submissions`: what is shown is what was submitted, whoever submits it and however it is
-//! read.
+//! `nvdiag trace --submissions`: shows exactly the submissions, for every program and every way of reading.
 //!
 //! Where programs cannot be traced (another machine's emulator) the tests say so and pass.
 
@@ -32,7 +31,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Held by a test that keeps all cores busy, and by one that compares what is polled with what is fetched.
+/// Held by a test that keeps all cores busy, and by one that compares polled with fetched entries.
 static CORES: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 /// Whether programs can be traced here.
@@ -44,10 +43,10 @@ fn can_trace() -> bool {
     run.status.success()
 }
 
-/// How a program gets its GPU, and who reports its submissions.
+/// Way in which a program gets its GPU, and in which its submissions are reported.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// The software ga10b of hcq, which reports what it fetches.
+    /// The software ga10b of hcq, which reports the entries it fetches.
     Inside,
     /// libnvgpu_sim.so, which does too.
     Preloaded,
@@ -86,12 +85,12 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The program that says what it submits.
+/// The program that prints its own submissions.
 fn submits() -> String {
     build_folder().join("examples/submits").to_string_lossy().into_owned()
 }
 
-/// The client in C, which knows nothing of this project.
+/// The client in C, which does not use this project.
 fn client(folder: &Path) -> String {
     let program = folder.join("client").to_string_lossy().into_owned();
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -297,7 +296,7 @@ fn a_log_shows_the_same_again_and_damage_is_shown_in_its_place() {
     std::fs::write(&log, damaged).expect("written");
     let shown = text(&nvdiag(&["trace", "--replay", &log]).stdout);
     assert!(shown.contains("the channel stops (PBENTRY)"), "{shown}");
-    // What follows it, in the same segment and in others, is there.
+    // Later launches, in the same segment and in others, are there.
     let launches = |text: &str| text.matches("SEND_SIGNALING_PCAS2_B").count();
     assert_eq!(launches(&shown), launches(&live));
 

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 
-/// A terminal of that many columns: what is read from the first is written to the second.
+/// A terminal of that many columns: output to the second is read from the first.
 fn terminal(columns: u16) -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (-1, -1);
     let size = libc::winsize {
@@ -26,7 +26,7 @@ fn terminal(columns: u16) -> (File, OwnedFd) {
     unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }
 
-/// What a command prints on a terminal.
+/// Returns the output of a command on a terminal.
 fn on_terminal(columns: u16, arguments: &[&str]) -> String {
     let (mut ours, theirs) = terminal(columns);
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"));

@@ -196,7 +196,7 @@ fn a_program_without_calls_is_explained() {
         why.contains("made no call on a GPU's node") && why.contains("LD_PRELOAD=libnvgpu_sim.so"),
         "{why}"
     );
-    // What was seen needs no explanation.
+    // A trace with calls needs no explanation.
     let run = nvdiag(&["trace", "--node", "/dev/zero", "--summary", "--", "head", "-c", "1", "/dev/zero"]);
     assert_eq!(text(&run.stderr), "");
 }
@@ -337,7 +337,7 @@ fn a_signal_ends_trace_and_program_and_what_was_seen_is_kept() {
             .stdout(std::process::Stdio::null())
             .spawn()
             .expect("the binary starts");
-        // What was seen is in the files while the program runs.
+        // Events are in the files while the program runs.
         let is_there = || {
             let lines = |path| std::fs::read_to_string(path).unwrap_or_default().lines().count();
             lines(&log_path) >= 2 && lines(&out) >= 1

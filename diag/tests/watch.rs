@@ -95,7 +95,7 @@ fn a_file_is_followed_through_rotation_and_truncation_and_each_fault_is_told_onc
     append(&path, &fault(200, 501));
     assert_eq!(watch.report(), [501], "what was there before is not told");
     fs::rename(&path, folder.path().join("kern.log.1")).expect("renamed");
-    // Longer than what follows the truncation below: a truncated file is recognized by its length.
+    // Longer than the lines after the truncation below: a truncated file is recognized by its length.
     let other = "[  299.000001] usb 1-1: new device\n".repeat(100);
     append(&path, &(other + &fault(300, 502)));
     assert_eq!(watch.report(), [502]);

@@ -84,7 +84,7 @@ fn the_methods_are_generated_from_the_data() {
     }
 }
 
-/// Numbers and what they are called.
+/// Numbers and their names.
 type Rows = Vec<(u64, String)>;
 
 /// A module of numbers, from the generated file that holds it.

@@ -19,7 +19,7 @@ use crate::witness::Witness;
 /// injector. What implements this implements `Sys`.
 ///
 /// # Safety
-/// That of [`Sys`], of what is overridden.
+/// That of [`Sys`], for the overridden methods.
 ///
 /// ```
 /// # use std::{ffi::CStr, os::fd::OwnedFd, sync::Arc};

@@ -22,11 +22,11 @@ pub struct TraceMark {
     pub flags: u32,
     /// Argument of an `ioctl`; length of an `mmap`.
     pub argument: u64,
-    /// Address of the name of what the descriptor is open on, or of the path.
+    /// Address of the name of the open file, or of the path.
     pub name: u64,
     /// Its length.
     pub name_len: u64,
-    /// What the call answered, errnos as negative numbers; offset of an `mmap` before it.
+    /// Result of the call, errnos as negative numbers; offset of an `mmap` before it.
     pub result: i64,
 }
 

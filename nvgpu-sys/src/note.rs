@@ -1,25 +1,26 @@
-//! Notes: what a program knows of its GPU memory and a driver never asks, for a device that checks kernels.
+//! Notes: a program's description of its GPU memory, which no driver asks for, for a device that checks
+//! kernels.
 //!
-//! A driver sees mappings. What lies in them (buffers cut from one mapping, command rings, machine code, names)
-//! only the program knows. A software device with a checker takes [`Note`]s of it through
+//! A driver sees mappings. Only the program knows their contents (buffers cut from one mapping, command
+//! rings, machine code, names). A software device with a checker takes [`Note`]s of them through
 //! [`Sys::note`](crate::Sys::note) and compares accesses of kernels with them, as a memory debugger does with
-//! the requests of an allocator. [`Sys::notes`](crate::Sys::notes) says whether anything takes them: a real
-//! device does not, and a program that asks once pays nothing for it.
+//! the requests of an allocator. [`Sys::notes`](crate::Sys::notes) returns whether anything takes them: a
+//! real device does not, and a program that asks once pays nothing for it.
 
-/// What a device does with notes.
+/// Treatment of notes by a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Notes {
     /// Nothing: the program need not make any.
     #[default]
     Ignored,
-    /// Names kernels and memory in what it reports.
+    /// Names kernels and memory in its reports.
     Named,
     /// Compares each access of a kernel with the pieces as well. The program should leave unused addresses
     /// between pieces, and not use addresses again soon after they were freed.
     Checked,
 }
 
-/// What a piece of memory is.
+/// Purpose of a piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum PieceKind {
@@ -37,9 +38,9 @@ pub enum PieceKind {
     Constants = 5,
     /// Variables of a program.
     Variables = 6,
-    /// What backs the local memory of threads.
+    /// Backing of the local memory of threads.
     Local = 7,
-    /// Where copies between CPU and GPU pass through.
+    /// Buffers through which copies between CPU and GPU pass.
     Staging = 8,
     /// Semaphores and timestamps.
     Signal = 9,
@@ -88,8 +89,8 @@ impl PieceKind {
     }
 }
 
-/// What the loads and stores of kernels may do to a piece. Copy engines, semaphores and constant banks reach
-/// memory in other ways, which this does not concern.
+/// Loads and stores that kernels may do to a piece. Copy engines, semaphores and constant banks reach memory
+/// in other ways, which this does not concern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum KernelAccess {
@@ -114,20 +115,20 @@ impl KernelAccess {
 pub struct PieceNote<'a> {
     /// First GPU address.
     pub va: u64,
-    /// Length in bytes, exact: what follows belongs to no piece.
+    /// Length in bytes, exact: the bytes behind belong to no piece.
     pub bytes: u64,
-    /// What it is.
+    /// Purpose of the memory.
     pub kind: PieceKind,
     /// Its name; may be empty.
     pub name: &'a str,
-    /// What kernels may do with it.
+    /// Accesses allowed to kernels.
     pub access: KernelAccess,
 }
 
 /// The part of local memory that the stack of a thread takes, as offsets into the window of local memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackNote {
-    /// Where the stack starts; it grows towards 0.
+    /// Start of the stack; it grows towards 0.
     pub top: u32,
     /// Most bytes that it takes.
     pub bytes: u32,

@@ -44,7 +44,7 @@ pub fn open_nvmap(sys: &dyn Sys) -> Result<OwnedFd, Errno> {
 /// created with `memfd_create` or `eventfd`.
 ///
 /// # Safety
-/// Callers reach memory through the answers, so an implementation keeps what the kernel keeps:
+/// Callers reach memory through the answers, so an implementation guarantees, as the kernel does:
 /// - [`mmap`](Self::mmap) returns the start of `len` bytes of memory that belong to no one else in the
 ///   process and start on a page. All of them can be read, and written if `prot` says so, until
 ///   [`munmap`](Self::munmap) of the same range, whatever happens to `fd` meanwhile.
@@ -62,7 +62,7 @@ pub fn open_nvmap(sys: &dyn Sys) -> Result<OwnedFd, Errno> {
 /// impl<S: Sys> Sys for Tracer<S> { /* ... */ } // no `unsafe`: refused
 /// ```
 pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
-    /// How long [`call`](crate::call) repeats a request that signals keep interrupting (`EINTR`).
+    /// Returns how long [`call`](crate::call) repeats a request that signals keep interrupting (`EINTR`).
     fn patience(&self) -> Duration {
         Duration::from_secs(10)
     }
@@ -83,7 +83,7 @@ pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
     ///
     /// # Safety
     /// `arg` must be the struct that `request` names on this node, and addresses and descriptors inside it
-    /// must be valid for what the driver does with them, for as long as it does it.
+    /// must be valid for the driver's use of them, for as long as it lasts.
     unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno>;
 
     /// Maps `len` bytes of `fd` from `offset`, at an address the kernel chooses.
@@ -124,17 +124,17 @@ pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
     /// The errno of `close(2)`; the descriptor is gone even then.
     fn close(&self, fd: OwnedFd) -> Result<(), Errno>;
 
-    /// What becomes of [`note`](Self::note)s. It does not change: a program asks once.
+    /// Returns how [`note`](Self::note)s are treated. It does not change: a program asks once.
     fn notes(&self) -> Notes {
         Notes::Ignored
     }
 
-    /// Takes a note of what lies in a GPU address space, for a device that checks kernels. Never fails: a note
-    /// that means nothing is dropped.
+    /// Notes the contents of a GPU address space, for a device that checks kernels. Never fails: a note that
+    /// means nothing is dropped.
     fn note(&self, _address_space: BorrowedFd<'_>, _note: &Note<'_>) {}
 
-    /// Who wants to know how the program uses the memory that it shares with the GPU; nobody, unless an
-    /// implementation checks it.
+    /// Observer of CPU accesses to the memory shared with the GPU; `None`, unless an implementation checks
+    /// them.
     fn witness(&self) -> Option<&dyn Witness> {
         None
     }

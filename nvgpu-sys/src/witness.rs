@@ -1,13 +1,13 @@
-//! What a model of the GPU cannot see of the program that uses it.
+//! Reports of the program's memory use, which a model of the GPU cannot see by itself.
 
-/// Takes note of what the program does with memory that it shares with the GPU, to find what nothing orders.
+/// Observes the program's accesses to memory that it shares with the GPU, to find those that nothing orders.
 /// A real kernel is no witness, and a program need not report anything.
 ///
 /// Addresses are those of mappings that [`Sys::mmap`](crate::Sys::mmap) of the same `Sys` made; others are
 /// ignored.
 pub trait Witness {
-    /// The program has read `value` from the semaphore at `address`, and goes on as if all the work that wrote
-    /// it had ended.
+    /// The program has read `value` from the semaphore at `address`, and proceeds as if all the work that
+    /// wrote it had ended.
     fn observed(&self, address: usize, value: u64);
 
     /// The program is about to read, or to write, `len` bytes.

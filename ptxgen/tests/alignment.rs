@@ -4,7 +4,7 @@ use half::f16;
 use proptest::prelude::*;
 use ptxgen::{Cache, Element, F16x2, Kernel, Module, Multiple, Ptxas, Target};
 
-/// One random pointer: what the kernel knows of it, and values of base and index that agree with that.
+/// One random pointer: the kernel's facts about it, and values of base and index that agree with them.
 #[derive(Clone, Debug)]
 struct Case {
     element: usize,

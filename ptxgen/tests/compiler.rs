@@ -1,4 +1,4 @@
-//! What needs a `ptxas`: its messages, the cache of what it compiled, and manifests of committed cubins.
+//! Tests that need a `ptxas`: its messages, the cache of compiled modules, and manifests of committed cubins.
 
 use std::fs;
 

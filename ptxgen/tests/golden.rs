@@ -127,7 +127,7 @@ fn an_asynchronous_copy_of_unproven_alignment_is_refused() {
     k.copy_async(to, k.at(from, k.special(Special::TidX)), 8);
 }
 
-/// What both generations of exchanges between blocks and warps have.
+/// The parts that exchanges between blocks and warps have in both generations.
 fn exchange(poll: Poll) -> Kernel {
     let k = Kernel::new("exchange");
     let (packets, bytes) = (k.param_ptr::<u32>("packets", 16), k.param_ptr::<u8>("bytes", 16));

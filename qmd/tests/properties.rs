@@ -1,4 +1,4 @@
-//! What holds for every field and every launch.
+//! Properties of every field and every launch.
 
 use proptest::prelude::*;
 use qmd::{
@@ -85,7 +85,7 @@ fn constant_buffer() -> impl Strategy<Value = ConstantBuffer> {
     )
 }
 
-/// Everything a launch can say, kept so that it can be compared with what is read back.
+/// All settings of a launch, kept so that they can be compared with those read back.
 #[derive(Clone, Debug)]
 struct Wanted {
     target: Target,

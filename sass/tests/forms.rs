@@ -37,7 +37,7 @@ fn list(name: &str) -> BTreeMap<u32, Vec<Line>> {
     read(&std::fs::read_to_string(path).expect("the list"))
 }
 
-/// Where the decoder's text differs from the list.
+/// Returns the lines where the decoder's text differs from the list.
 fn differences(sm: u32, lines: &[Line]) -> Vec<String> {
     let arch = Arch::from_sm(sm).expect("a known architecture");
     let differ = |((word, expected), pc): (&Line, u64)| match decode(arch, *word) {
@@ -68,8 +68,8 @@ fn every_form_reads_alike() {
     compare(&golden);
 }
 
-/// Of an architecture that is decoded alone: a word of each operation that `ptxas` 13.5 makes of the corpus in
-/// `tests/data/ptx`, with the text of `nvdisasm` 13.5.
+/// The words of an architecture that is only decoded: one of each operation that `ptxas` 13.5 makes of the
+/// corpus in `tests/data/ptx`, with the text of `nvdisasm` 13.5.
 #[test]
 fn sm_88_reads_alike() {
     let words = list("sm_88.txt");
@@ -117,7 +117,7 @@ fn every_word_of_a_named_list_reads_alike() {
     }
 }
 
-/// The lists are what the disassembler prints.
+/// The lists are the disassembler's output.
 #[test]
 fn the_lists_are_the_disassemblers() {
     let Some(tool) = ga10b_oracles::nvdisasm() else { return };

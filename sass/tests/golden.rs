@@ -94,8 +94,8 @@ fn the_corpus_uses_most_operations() {
     assert!(used.len() > 115, "{}", used.len());
 }
 
-/// Copies by the SM's copy unit, barrier objects and what goes with them on SM 9.0, as nvdisasm 13.5 reads them:
-/// forms of `cp.async.bulk`, `mbarrier`, `elect.sync` and `griddepcontrol` that ptxas 12.6 makes.
+/// Copies by the SM's copy unit, barrier objects and related instructions of SM 9.0, as nvdisasm 13.5 reads
+/// them: forms of `cp.async.bulk`, `mbarrier`, `elect.sync` and `griddepcontrol` that ptxas 12.6 makes.
 const COPIES_AND_OBJECTS: &[(u128, &str)] = &[
     (0x000f24000000000000000000000073c6, "FENCE.VIEW.ASYNC.S"),
     (0x0085300008000100000000080a3f75b2, "SYNCS.EXCH.64 URZ, [UR10], UR8"),

@@ -48,7 +48,7 @@ fn every_cubin_of_the_repository_is_clean() {
     assert!(instructions > 200_000, "{instructions}");
 }
 
-/// Who passes a register of which file to whom on which architectures.
+/// A register passed between units: hazard, register file, architectures, first and second unit.
 type Pair = (Hazard, &'static str, &'static str, Unit, Unit);
 
 /// The table of latencies against the fewest cycles that ptxas leaves.

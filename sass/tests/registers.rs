@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use listings::{arch_of, json, word_of};
 use sass::{RegisterSet, decode};
 
-/// Where the disassembler's live ranges are not what the instruction does, by the beginning of the text.
+/// Instructions for which the disassembler's live ranges are wrong, by the beginning of the text.
 const DIFFERENT: [(&str, &str); 5] = [
     ("ISETP.NE.U32.AND P0, PT, RZ, UR2, PT", "UR2 of the prologue is not shown"),
     ("UMOV UR2, 0x1", "UR2 of the prologue is not shown"),

@@ -84,8 +84,7 @@ fn a_change_of_the_scheduling_field_changes_no_operand() {
 /// A word that both read as NOP, in place of one that is refused.
 const NOP: u128 = 0x000f_c000_0000_0000_0000_0000_0000_7918;
 
-/// What nvdisasm makes of `words` at addresses 16 `first`, ...: the text, or nothing for a word that it
-/// refuses.
+/// Returns nvdisasm's text of `words` at addresses 16 `first`, ...; `None` for a word that it refuses.
 ///
 /// It prints nothing at all while a word is refused, but names the addresses of all that are: the second run
 /// is without them.
@@ -143,7 +142,7 @@ fn squeeze(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What both accept must read the same.
+/// Words that both accept read the same.
 #[test]
 fn mutated_words_read_as_nvdisasm_reads_them() {
     let Some(tool) = ga10b_oracles::nvdisasm() else { return };

@@ -142,7 +142,7 @@ fn saxpy() -> (Guest, Launch) {
     (k.guest, k.launch)
 }
 
-/// What this thread has spent on a processor.
+/// Processor time of this thread.
 fn thread_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock of Linux").into()
 }

@@ -1,4 +1,4 @@
-//! What the program said of an address space: pieces of mappings, what was freed, kernels, names.
+//! The program's notes about an address space: pieces of mappings, freed pieces, kernels, names.
 //!
 //! A mapping in which a piece was noted is *described*: whatever lies in it outside all pieces is out of bounds.
 //! Of other mappings nothing is known, and nothing is out of bounds in them.
@@ -13,10 +13,10 @@ use nvgpu_sys::{KernelAccess, KernelNote, Note, PieceKind, PieceNote, StackNote}
 
 /// Freed pieces that are remembered, the last ones.
 const MOST_FREED: usize = 16 << 10;
-/// An address so many bytes after a piece, or before it, counts as meant for it where nothing is mapped.
+/// An address so many bytes after a piece, or before it, counts as part of it where nothing is mapped.
 const NEAR: u64 = 1 << 20;
 
-/// How an address lies to a piece.
+/// Relation of an address to a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// So many bytes from its start.
@@ -27,10 +27,10 @@ pub enum Relation {
     Before(u64),
 }
 
-/// Where an address lies: the piece that holds it, or the nearest one.
+/// Location of an address: the piece that holds it, or the nearest one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// What the piece is.
+    /// Kind of the piece.
     pub kind: PieceKind,
     /// Its name; may be empty.
     pub name: String,
@@ -38,14 +38,14 @@ pub struct Location {
     pub va: u64,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Where the address lies.
+    /// Position of the address.
     pub relation: Relation,
     /// If the piece was freed: how many launches of its address space had begun by then.
     pub freed_after: Option<u64>,
 }
 
 impl Location {
-    /// Where `address` lies to the piece of `bytes` bytes at `va`.
+    /// Returns the relation of `address` to the piece of `bytes` bytes at `va`.
     pub(crate) fn new(kind: PieceKind, name: &str, va: u64, bytes: u64, address: u64) -> Self {
         let relation = match address.checked_sub(va) {
             None => Relation::Before(va - address),
@@ -88,7 +88,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// What loads and stores may do at an address.
+/// Loads and stores allowed at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permit {
     /// Nothing is known of the mapping, if there is one.
@@ -105,7 +105,7 @@ struct Piece {
     kind: PieceKind,
     name: String,
     access: KernelAccess,
-    /// By first address; if there are any, the rest belongs to no one.
+    /// By first address; if there are any, the rest has no owner.
     parts: BTreeMap<u64, Piece>,
 }
 
@@ -138,7 +138,7 @@ struct Table {
     kernels: BTreeMap<u64, Kernel>,
 }
 
-/// What the program said of an address space.
+/// The program's notes about an address space.
 #[derive(Debug, Default)]
 pub struct Pieces {
     table: RwLock<Table>,
@@ -193,7 +193,7 @@ impl Table {
             outer.parts.insert(note.va, piece);
             return;
         }
-        // What it lies over is no longer there, whether the program said so or not.
+        // Pieces below it are no longer there, whether the program has noted that or not.
         while let Some((start, over)) = at_or_before(&self.pieces, end - 1)
             && start + over.bytes > note.va
         {
@@ -289,7 +289,7 @@ impl Pieces {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// What loads and stores may do at `va`, and the addresses around it for which that is the answer.
+    /// Returns the loads and stores allowed at `va`, and the addresses around it with the same answer.
     pub(crate) fn permit(&self, va: u64) -> (Permit, Range<u64>) {
         let table = self.table();
         if let Some((start, piece)) = holder(&table.pieces, va) {
@@ -334,7 +334,7 @@ impl Pieces {
         table.freed_at(va).is_some() || nearest(&table.pieces, va).is_some_and(near)
     }
 
-    /// Where an address lies, if a piece is there or near.
+    /// Returns the location of an address, if a piece is there or near.
     pub(crate) fn locate(&self, va: u64) -> Option<Location> {
         let table = self.table();
         match holder(&table.pieces, va) {

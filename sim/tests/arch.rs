@@ -1,5 +1,5 @@
-//! Machines whose SMs are of another version: what the driver reports of them, what launch descriptors they
-//! take, and code that was compiled for them.
+//! Machines whose SMs are of another version: the driver's report of them, the launch descriptors they take,
+//! and code that was compiled for them.
 
 mod machine;
 

@@ -135,7 +135,7 @@ fn a_launch_that_depends_on_itself_leaves_the_gpu_to_others_and_ends_with_its_ch
     other.wait(signal.u64(64), 1);
     let Channel { fd, .. } = endless;
     machine.sim.close(fd).unwrap();
-    // It has ended: the signal keeps what the CPU writes.
+    // It has ended: the signal keeps the CPU's write.
     signal.u64(0).store(7, Ordering::Release);
     machine.settle();
     assert_eq!(signal.u64(0).load(Ordering::Acquire), 7);

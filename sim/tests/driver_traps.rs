@@ -1,4 +1,4 @@
-//! What a real machine does not forgive: the traps of `docs/traps.md` that no other test is about.
+//! Traps of `docs/traps.md` that no other test is about: mistakes that a real machine does not survive.
 
 mod machine;
 
@@ -34,7 +34,7 @@ fn session(machine: &Machine, channel: &OwnedFd) -> OwnedFd {
     dbg
 }
 
-/// What was recorded: the consequence and the call of each.
+/// Returns the recorded violations: the consequence and the call of each.
 fn recorded(machine: &Machine) -> Vec<(Consequence, &'static str)> {
     machine.sim.violations().iter().map(|v| (v.consequence, v.call)).collect()
 }

@@ -51,7 +51,7 @@ impl Three {
         [inc(1, 0x2b4, 1), (self.va(n) >> 8) as u32, inc(1, 0x2c0, 1), action]
     }
 
-    /// Which have run since the last call.
+    /// Returns which have run since the last call.
     fn ran(&self) -> [bool; 3] {
         [0, 1, 2].map(|n| {
             let ran = self.out[n].words(0, 1)[0] == 100 * n as u32 + 1;

@@ -42,7 +42,7 @@ impl Step {
         [inc(0, 0x5c, 5), va as u32, (va >> 32) as u32, low, high, execute]
     }
 
-    /// What the word holds afterwards.
+    /// Returns the value of the word afterwards.
     fn apply(self, old: u64) -> u64 {
         let Some((op, signed)) = self.reduce else {
             return match (self.wide, self.timestamp) {
@@ -219,7 +219,7 @@ fn a_syncpoint_counts_and_is_released_by_an_error() {
     assert_eq!((point.syncpoint_id, point.gpu_va, point.syncpoint_max), (first.0, first.1, 2));
     channel.submit(&[6 << 29]);
     channel.wait_error();
-    // The driver notifies the owner before it releases whoever waits for the syncpoint.
+    // The driver notifies the owner before it releases the waiters for the syncpoint.
     let deadline = Instant::now() + Duration::from_secs(10);
     while point.syncpoint_max < 1000 {
         assert!(Instant::now() < deadline, "not released: {}", point.syncpoint_max);
@@ -261,7 +261,7 @@ fn nvmap_copies_by_stride_and_describes_its_buffers() {
     assert_eq!((heap.total, heap.granule_size, heap.largest_free_block), (4 << 30, 4096, 4096));
 }
 
-/// What nvmap says of heaps that are not there, and of none (`nvmap_ioctl_query_heap_params`, r36.4).
+/// Answers of nvmap for heaps that are not there, and for none (`nvmap_ioctl_query_heap_params`, r36.4).
 #[test]
 fn heaps_are_described_as_nvmap_describes_them() {
     let machine = Machine::new();

@@ -1,5 +1,5 @@
-//! What the `order` check does with a machine whose program reports nothing: launches in flight that change, and
-//! launches of a channel in the order of a seed.
+//! The `order` check on a machine whose program reports nothing: launches in flight that change, and launches
+//! of a channel in the order of a seed.
 
 mod machine;
 
@@ -30,7 +30,7 @@ enum Change {
     Descriptor,
 }
 
-/// While a kernel waits for its flag, the program changes what it was launched with.
+/// While a kernel waits for its flag, the program changes the memory of its launch.
 #[test]
 fn a_launch_that_is_changed_in_flight_is_found() {
     for change in [Change::None, Change::Bank, Change::Descriptor] {

@@ -1,4 +1,4 @@
-//! Context switches: what the driver does when the engine is to leave a group whose kernel does not give way.
+//! Context switches: the driver's actions when the engine is to leave a group whose kernel does not give way.
 
 #[path = "sm/asm.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const WFI: u32 = NVGPU_COMPUTE_PREEMPTION_MODE_WFI;
 const CTA: u32 = NVGPU_COMPUTE_PREEMPTION_MODE_CTA;
 const CILP: u32 = NVGPU_COMPUTE_PREEMPTION_MODE_CILP;
-/// What the driver waits for a preemption.
+/// Time that the driver waits for a preemption.
 const PREEMPTION: Duration = Duration::from_millis(100);
 
 /// A machine in virtual time, in which an instruction takes 20 ns: some milliseconds for a turn of a kernel.
@@ -156,7 +156,7 @@ fn a_close_beside_a_kernel_that_does_not_give_way_tears_the_group_down_in_silenc
     machine.sim.close(second.fd).unwrap();
     assert!(log_has(&machine, &format!("Channel {id} unbind failed, tearing down TSG 0")));
     assert!(first.is_dead() && !notified(&first));
-    // What runs goes on; what comes later does not.
+    // Running work continues; later work does not.
     waiting.end();
     first.submit(&release(waiting.memory.va + 256, 1));
     machine.settle();
@@ -303,7 +303,7 @@ fn a_driver_without_preemption_between_instructions_says_so() {
     assert_eq!(all.compute_preemption_mode_flags, WFI | CTA);
 }
 
-/// A client that gives up on a kernel frees the kernel's memory: the fault that follows is none of the kernel's.
+/// A client that abandons a kernel frees the kernel's memory: the fault that follows is none of the kernel's.
 #[test]
 fn memory_that_is_unmapped_under_a_running_kernel_is_named_in_the_fault() {
     let (machine, clock) = beside(Session::Headless);

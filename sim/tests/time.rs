@@ -76,7 +76,7 @@ fn a_time_out_of_a_day_passes_at_once_when_nothing_is_left_to_do() {
     let mut channel = machine.channel();
     let buffer = machine.buffer(4096);
     let start = clock.now();
-    // What the GPU does first is not overtaken.
+    // Earlier work of the GPU is not overtaken.
     channel.submit(&release(buffer.va, 1));
     assert_eq!(wait(&channel, &buffer, 1, DAY_MS), Ok(0));
     assert_eq!(clock.now(), start);

@@ -177,7 +177,7 @@ fn counters_are_reserved_in_a_context_once_and_by_one_profiler() {
     assert_eq!([first.bind_context(-7), first.bind_context(-1)], [Ok(0), Err(Errno::EINVAL)]);
     let unknown = NVGPU_PROFILER_PM_RESOURCE_ARG_HES_CWD;
     assert_eq!([first.reserve(unknown, 0), first.release(unknown)], [Err(Errno::EINVAL); 2]);
-    // What is part of a context takes a group's.
+    // Resources that are part of a context take a group's.
     assert_eq!([first.reserve(SMPC, IN_CONTEXT), first.reserve(PC_SAMPLER, 0)], [Err(Errno::EINVAL); 2]);
     assert_eq!([first.reserve(SMPC, 0), first.reserve(SMPC, 0)], [Ok(0), Err(Errno::EEXIST)]);
 

@@ -13,7 +13,7 @@ fn with_traps(traps: Traps) -> Machine {
     Machine::with(SimConfig { sm_count: 4, memory: 4 << 30, traps, ..SimConfig::default() })
 }
 
-/// Runs `step` on a machine for each setting, and checks what it reports and gives.
+/// Runs `step` on a machine for each setting, and checks the report and the result.
 fn check<T: PartialEq + std::fmt::Debug>(
     consequence: Consequence,
     rule: &str,

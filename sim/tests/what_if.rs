@@ -1,4 +1,4 @@
-//! What a client of the driver sees on a machine of which one fact is other than the model has it, and without.
+//! A client's view of a machine that differs from the model's default in one fact, and of one that does not.
 
 mod machine;
 
@@ -26,7 +26,7 @@ fn none() -> WhatIf {
     WhatIf::empty()
 }
 
-/// Where the first line of the log with this text is.
+/// Returns the position of the log's first line with this text.
 fn line(machine: &Machine, part: &str) -> Option<usize> {
     machine.sim.kernel_log().iter().position(|line| line.contains(part))
 }
@@ -160,7 +160,7 @@ fn the_sm_s_exception_may_come_before_the_fault_that_caused_it() {
     assert!(start.elapsed() >= Duration::from_millis(50), "the address is there at once");
     assert!(sm < wait_line(&machine, "set gr exception notifier") && sm < mmu);
     assert!(mmu < wait_line(&machine, "generated a mmu fault"));
-    // The notifier keeps what was first, and nothing is said of a second one.
+    // The notifier keeps the first error, and a second one is not reported.
     assert_eq!(channel.wait_error(), NVGPU_CHANNEL_GR_EXCEPTION);
     let told = |line: &&String| line.contains("error notifier set to");
     assert_eq!(machine.sim.kernel_log().iter().filter(told).count(), 1);
@@ -223,7 +223,7 @@ fn a_slow_preemption_is_busy_after_100_ms_for_each_unit() {
             let start = Instant::now();
             (ask_bare(&machine.sim, channel.tsg.as_fd(), NVGPU_IOCTL_TSG_PREEMPT), start.elapsed())
         };
-        // What is on no unit has left them.
+        // A channel that is on no unit has left already.
         assert_eq!(preempt(&channel).0, Ok(0));
         channel.submit(&release(signal.va, 1));
         channel.wait(signal.u64(0), 1);
@@ -235,7 +235,7 @@ fn a_slow_preemption_is_busy_after_100_ms_for_each_unit() {
                 wait_line(&machine, &format!("preempt timeout {unit} "));
             }
         }
-        // It ends, and the channel goes on.
+        // It ends, and the channel continues.
         channel.submit(&release(signal.va, 2));
         channel.wait(signal.u64(0), 2);
         let start = Instant::now();
@@ -262,9 +262,9 @@ fn the_gpu_may_read_zeros_where_the_cpu_wrote_write_combined() {
         let signal = machine.buffer_of(4096, NVMAP_HANDLE_WRITE_COMBINE);
         signal.u64(0).store(77, Ordering::Release);
         channel.submit(&release(signal.va, 100));
-        // What the GPU writes is seen, also beside what the CPU wrote.
+        // The GPU's writes are seen, also beside the CPU's.
         channel.wait(signal.u64(0), 100);
-        // What the GPU wrote itself it reads.
+        // The GPU reads its own writes.
         channel.submit(&acquire(signal.va, 100));
         channel.submit(&release(signal.va + 64, 1));
         channel.wait(signal.u64(64), 1);
@@ -320,7 +320,7 @@ fn characteristics_have_the_bytes_that_the_driver_has() {
     assert_eq!(&more[400..], &[0xee; 112]);
     let (size, fewer) = characteristics(&with(WhatIf::CHARACTERISTICS_312), 512);
     assert_eq!((size, &fewer[..312], &fewer[312..]), (312, &ours[..312], &[0xee; 200][..]));
-    // The caller's room counts, and the driver still says how much there is.
+    // The caller's buffer size counts, and the driver still reports the full size.
     let (size, part) = characteristics(&with(WhatIf::CHARACTERISTICS_400), 8);
     assert_eq!((size, &part[..]), (400, &ours[..8]));
 }

@@ -14,7 +14,7 @@ use nvdiag::provoke::{Capture, IMAGES, Kind, Outcome, Provoked, SmRegisters, pla
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
 
-/// How long the kernel may take.
+/// Time limit of the kernel.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Polls after which the endless kernel ends: some seconds on a GPU.
 const POLLS: u32 = 20_000_000;
@@ -54,7 +54,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Runs the child, and explains what it saw.
+    /// Runs the child, and explains its fault.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         if self.list {
             if json {
@@ -217,7 +217,7 @@ fn launch(kind: Kind, device: &Device, kernel: &Kernel) -> Result<(), Error> {
     let out = device.alloc(4096)?;
     buffer.write(0, &[0; 64])?;
     let args = hcq::Args::new();
-    // Far past the tables of 64 bytes, and past what an SM has of such memory.
+    // Far past the tables of 64 bytes, and past an SM's memory of that kind.
     let index = 1_u32 << 20;
     let mut trapped = None;
     let args = match kind {
@@ -243,7 +243,8 @@ fn launch(kind: Kind, device: &Device, kernel: &Kernel) -> Result<(), Error> {
     // refuses; they end by themselves.
     let end = unsafe { queue.launch(kernel, LaunchConfig::new(1, 1), &args) }.and_then(|()| queue.submit());
     let result = end.and_then(|end| end.wait(DEADLINE));
-    // What the kernel may still read, and what the report shows as mapped, stays until the process ends.
+    // Memory that the kernel may still read, and that the report shows as mapped, stays until the process
+    // ends.
     std::mem::forget((queue, trapped, buffer, out));
     result
 }

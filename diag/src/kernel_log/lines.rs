@@ -1,5 +1,4 @@
-//! The lines drivers print, by shape: what each is called here, what part it plays in a fault, and what it
-//! says.
+//! The lines drivers print, by shape: the name of each here, its role in a fault, and its meaning.
 //!
 //! Sources: nvgpu of L4T r36.4.3 (and the newer driver for the second form of the SM state), the open desktop
 //! driver, nouveau, and Linux's drivers of the SMMU and of Tegra's memory controller. Spelling and blanks are
@@ -11,15 +10,15 @@ use serde::Serialize;
 
 use crate::kernel_log::shape::{Reading, Shape};
 
-/// What part a line plays in the story of a fault.
+/// Role of a line in the story of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// It says what went wrong.
+    /// It reports the error.
     Cause,
     /// It adds to a cause.
     Detail,
-    /// The driver tells the owner of a channel.
+    /// The driver notifies the owner of a channel.
     Notice,
     /// The driver cleans up.
     Recovery,
@@ -33,7 +32,7 @@ pub enum Role {
     Harmless,
 }
 
-/// Where a line's frame says it comes from.
+/// Origin of a line, by its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -49,7 +48,7 @@ pub enum Source {
 
 macro_rules! lines {
     ($( $source:ident { $( $kind:ident, $role:ident, $meaning:literal: $($pattern:literal),+; )+ } )+) => {
-        /// Which line it is.
+        /// Kind of a line.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Kind {
@@ -60,7 +59,7 @@ macro_rules! lines {
             /// All of them.
             pub const ALL: &[Self] = &[$( $( Self::$kind, )+ )+];
 
-            /// Where such lines come from.
+            /// Returns the origin of such lines.
             #[must_use]
             pub const fn source(self) -> Source {
                 match self { $( $( Self::$kind => Source::$source, )+ )+ }
@@ -72,7 +71,7 @@ macro_rules! lines {
                 match self { $( $( Self::$kind => Role::$role, )+ )+ }
             }
 
-            /// What it says, in plain words.
+            /// Returns the meaning, in plain words.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $( $( Self::$kind => $meaning, )+ )+ }

@@ -8,20 +8,20 @@ use serde::{Serialize, Serializer};
 
 use crate::hex::Hex;
 
-/// How a field is printed.
+/// Printed form of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `{:d}`: decimal, maybe negative.
     Decimal,
     /// `{:x}`: hexadecimal behind `0x`.
     Hex,
-    /// `{:r}`: hexadecimal behind `0x`, eight digits; what follows may begin with a digit.
+    /// `{:r}`: hexadecimal behind `0x`, eight digits; the text behind may begin with a digit.
     Register,
     /// `{:h}`: hexadecimal without a prefix.
     BareHex,
     /// `{:n}`: decimal, or hexadecimal behind `0x`, as releases of the driver differ.
     Number,
-    /// `{:t}`: text, up to what follows it in the pattern.
+    /// `{:t}`: text, up to the next literal of the pattern.
     Text,
 }
 
@@ -91,7 +91,7 @@ impl Fields {
         self.0.iter().map(|(name, value)| (*name, value))
     }
 
-    /// How many there are.
+    /// Returns their number.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -140,7 +140,7 @@ pub struct Shape(Vec<Token>);
 /// A line read by a shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// What was read.
+    /// Values that were read.
     pub fields: Fields,
     /// Fields that the line was cut before, or in.
     pub missing: Vec<&'static str>,
@@ -184,14 +184,14 @@ impl Shape {
     /// Reads a line that is whole and has something behind it that a tool or a person put there.
     #[must_use]
     pub fn read_start(&self, line: &str) -> Option<Reading> {
-        /// What is put behind a message begins with one of these.
+        /// Text behind a message begins with one of these.
         const MARKS: [char; 10] = ['"', '\'', '<', ',', ';', '|', '\\', '}', '(', '#'];
         let (reading, rest) = self.walk(line)?;
         let is_known = reading.missing.is_empty() && reading.covered >= 12;
         (is_known && rest.trim_start().starts_with(MARKS)).then_some(reading)
     }
 
-    /// The reading, and what is left of a line that is whole.
+    /// The reading, and the rest of a line that is whole.
     fn walk<'a>(&self, line: &'a str) -> Option<(Reading, &'a str)> {
         let mut reading = Reading::default();
         let mut rest = line;
@@ -220,7 +220,8 @@ impl Shape {
                                 reading.fields.0.push((name, Value::Text(rest[..at].to_owned())));
                                 rest = &rest[at..];
                             }
-                            // The text goes on to the end of the line, which may hold the start of what follows it.
+                            // The text extends to the end of the line, which may hold the start of the next
+                            // literal.
                             Some(Found::EndsAt(_)) if index == 0 => return None,
                             Some(Found::EndsAt(at)) => {
                                 let text = rest[..at].trim_end();
@@ -272,7 +273,7 @@ impl Shape {
     }
 }
 
-/// The literal before the first field, the field, and what follows it.
+/// The literal before the first field, the field, and the rest.
 fn next_field(pattern: &'static str) -> Option<(&'static str, (&'static str, Form), &'static str)> {
     let (literal, rest) = pattern.split_once('{')?;
     let (field, after) = rest.split_once('}')?;
@@ -341,7 +342,7 @@ enum Found {
     EndsAt(usize),
 }
 
-/// Where `literal` begins in `text`.
+/// Returns the first place of `literal` in `text`.
 fn find(text: &str, literal: &str) -> Found {
     let bytes = text.as_bytes();
     for (at, c) in text.char_indices() {

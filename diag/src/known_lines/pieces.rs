@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How a value is printed.
+/// Printed form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub enum Kind {
     /// Decimal, maybe negative.
@@ -13,7 +13,7 @@ pub enum Kind {
     /// Hexadecimal digits.
     #[serde(rename = "x")]
     Hex,
-    /// Hexadecimal behind `0x`, a bare 0, or what the kernel prints for hidden and absent pointers.
+    /// Hexadecimal behind `0x`, a bare 0, or the kernel's text for hidden and absent pointers.
     #[serde(rename = "p")]
     Pointer,
     /// Text.
@@ -40,7 +40,7 @@ pub enum Piece {
 /// Attempts after which a text counts as not matching; formats have up to 13 values.
 const PATIENCE: u32 = 4096;
 
-/// Where a text matched, in bytes of it.
+/// Range of a match in a text, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
     /// Begin of the match.
@@ -75,7 +75,7 @@ pub(super) fn around(
         span.literal += before.literal;
         span.values.splice(0..0, before.values);
     }
-    // What stands in the frame is no part of a message.
+    // The frame is no part of a message.
     if message.is_some_and(|message| span.start < message) {
         return None;
     }
@@ -239,7 +239,7 @@ impl<'a> Walk<'a> {
         }
         let literal = match rest.first() {
             Some(Piece::Literal(literal)) => literal.as_str(),
-            // Two values side by side are told apart by the blank that a width leaves.
+            // Two values side by side are separated by the blank that a width leaves.
             Some(Piece::Value(..)) => " ",
             None => "",
         };

@@ -20,7 +20,7 @@ const ANCHOR: usize = 32;
 pub struct Known<'t> {
     /// The format and its meaning.
     pub line: &'t Line,
-    /// What to do.
+    /// Advice.
     pub advice: &'t str,
     /// Names and texts of the values, in the order of the format; fewer where the line is cut off.
     pub values: Vec<(&'t str, String)>,
@@ -42,7 +42,7 @@ pub struct Table {
     functions: HashMap<String, Vec<u32>>,
 }
 
-/// What keeps a file from being a table.
+/// Defect of a file that is not a table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// It is no gzip stream.
@@ -167,7 +167,7 @@ impl Table {
         best.map(|(rank, index, span)| self.known(text, rank, index, &span))
     }
 
-    /// A line without a text to look for, such as `%s`, told by the function in front of it.
+    /// A line without a text to search for, such as `%s`, identified by the function in front of it.
     fn by_function(&self, text: &str) -> Option<(Rank, u32, Span)> {
         let (start, function) = frame_function(text)?;
         let bare = self.functions.get(function)?.iter().filter(|index| {
@@ -193,7 +193,8 @@ impl Table {
     }
 }
 
-/// How well a format explains a line: by the function that its frame names, then by the text that is explained.
+/// Quality of a match: by the function that the line's frame names, then by the length of text that the
+/// format explains.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     whole_and_named: bool,
@@ -243,7 +244,7 @@ fn frame_function(text: &str) -> Option<(usize, &str)> {
     Some((start + usize::from(text[start..].starts_with(' ')), function))
 }
 
-/// Where the message starts after nvgpu's frame, or after that of its dumps, `__{chip}__ `.
+/// Returns the start of the message after nvgpu's frame, or after that of its dumps, `__{chip}__ `.
 fn message_start(text: &str) -> Option<usize> {
     frame_function(text).map(|(start, _)| start).or_else(|| {
         let chip = text.find("__g")? + 2;

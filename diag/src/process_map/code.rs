@@ -25,7 +25,7 @@ pub struct Function {
 /// A loaded program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
-    /// What it is called.
+    /// Its name.
     #[serde(default)]
     pub name: String,
     /// Compute capability of its code, 87 for 8.7.

@@ -30,7 +30,7 @@ use nvdiag::bringup::steps::{pointless, run, try_settings};
 use nvdiag::doctor::{Machine, Node, Unread};
 use nvgpu_sys::{Layer, NVGPU_GPU_FLAGS_SUPPORT_IO_COHERENCE, Request, Sys, nvgpu_gpu_characteristics};
 
-/// What is wrong with the driver, or with the GPU.
+/// Defect of the driver, or of the GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
@@ -62,7 +62,7 @@ enum Fault {
     ChannelsAtOnce(u32),
     /// No more than so many channels ever: those that are closed do not come back.
     ChannelsEver(u32),
-    /// What `llm-demo` finds: the script of that name.
+    /// Result of `llm-demo`: the script of that name.
     Model(&'static str),
 }
 
@@ -116,7 +116,7 @@ impl Faulty {
         None
     }
 
-    /// Changes what the driver has answered.
+    /// Changes the driver's answers.
     fn spoil(&self, name: &str, arg: &mut [u8]) {
         let word = |arg: &[u8], at: usize| u64::from_ne_bytes(arg[at..at + 8].try_into().expect("8 bytes"));
         match (self.fault, name) {
@@ -214,7 +214,7 @@ unsafe impl Layer for Faulty {
     }
 }
 
-/// A machine that says nothing: the software ga10b is asked for nothing.
+/// A machine without facts: the software ga10b needs none.
 struct Silent;
 
 impl Machine for Silent {
@@ -324,7 +324,7 @@ fn fact<'a>(result: &'a StepResult, name: &str) -> &'a Fact {
     found.unwrap_or_else(|| panic!("no fact {name}: {result:#?}"))
 }
 
-/// What a step finds that is not what was expected.
+/// Returns the facts of a step that were not as expected.
 fn differing(result: &StepResult) -> Vec<&str> {
     result.notes.facts.iter().filter(|fact| fact.differs()).map(|fact| fact.name.as_str()).collect()
 }

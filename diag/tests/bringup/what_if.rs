@@ -1,4 +1,4 @@
-//! Healthy boards that are other than the model has them in one thing: no step fails, and the thing is named.
+//! Healthy boards that differ from the model's default in one fact: no step fails, and the fact is named.
 
 use std::time::Duration;
 
@@ -142,12 +142,13 @@ fn what_if_the_kernel_log_may_not_be_read() {
     }
 }
 
-/// Requests that hcq does without, or that it sends where a setting asks for it, with the steps that mark them.
+/// Requests that hcq does without, or that it sends where a setting needs them, with the steps that mark
+/// them.
 const SPARED: [(&str, &[u32]); 11] = [
     ("NVMAP_IOC_QUERY_HEAP_PARAMS", &[3]),
     // For buffers of 4 GiB.
     ("NVMAP_IOC_CREATE_64", &[]),
-    // What is not unmapped goes with the address space.
+    // Mappings that are not removed end with the address space.
     ("NVGPU_AS_IOCTL_UNMAP_BUFFER", &[]),
     ("NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT", &[7, 8, 9, 10]),
     ("NVGPU_IOCTL_CHANNEL_SET_PREEMPTION_MODE", &[8]),
@@ -211,7 +212,7 @@ fn what_if_the_firmware_did_not_start() {
 
 #[test]
 fn what_if_all_of_it_at_once() {
-    // Not a dead default, and no two orders of one thing.
+    // Not a dead default, and no two orders of one fact.
     let healthy = WhatIf::all() - WhatIf::ONLY_POWER - WhatIf::MMU_FIRST - WhatIf::CHARACTERISTICS_312;
     for step in &STEPS {
         let result = what_if(step, &healthy.into());

@@ -54,7 +54,7 @@ fn every_number_is_the_same_in_each_release() {
                 _ => panic!("{release} lacks {name}"),
             };
             let theirs = theirs.as_i64().map(i128::from).or(theirs.as_u64().map(i128::from));
-            // The header writes a negative int for what the driver compares as a u32.
+            // The header writes a negative int where the driver compares a u32.
             let theirs = theirs.map(|n| if *name == "NVMAP_ELEM_SIZE_U64" { n + (1 << 32) } else { n });
             assert_eq!(theirs, Some(*value), "{name} in {release}");
         }

@@ -1,4 +1,4 @@
-//! What the table has and the crate has not.
+//! Entries of the ABI table that the crate leaves out.
 
 /// Families of numbers and bit fields, by the start of their names, that a compute client does not use. To
 /// add one back, write its `#define`s to `include/`, its bit fields to `src/bits.rs`, and take it from this

@@ -1,8 +1,8 @@
 //! Every struct and number of the crate against `data/rm-abi.json`, a table compiled from the driver's own
 //! headers.
 //!
-//! The compiler lays the structs out and reports each field; the table says where the driver has it. No row
-//! of the table is forgotten: one that the crate lacks belongs to a family of [`LEFT_OUT`].
+//! The compiler lays the structs out and reports each field; the table has the driver's layout. No row of the
+//! table is left out: one that the crate lacks belongs to a family of [`LEFT_OUT`].
 
 mod left_out;
 
@@ -159,7 +159,7 @@ fn every_struct_has_the_drivers_layout() {
     assert!(extra.is_empty(), "structs of the crate that the table lacks: {extra:?}");
 }
 
-/// Whether a struct is what the elements of an array are.
+/// Whether a struct is the element type of an array.
 fn is_element(our: &Struct, size: &Value, fields: &Value) -> bool {
     let fields = fields.as_array().expect("fields");
     our.size == usize_of(size)

@@ -123,7 +123,7 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: *mut c_voi
     unsafe { control(&NEXT, fd, command, argument) }
 }
 
-/// `epoll_ctl(2)`: what the driver cannot poll is `EPERM`, and an event is reported once for each post, as
+/// `epoll_ctl(2)`: `EPERM` for files that the driver cannot poll; an event is reported once for each post, as
 /// `EPOLLIN`.
 ///
 /// # Safety

@@ -44,7 +44,7 @@ fn open_place(path: &CStr, place: Place, flags: c_int) -> Result<OwnedFd, Errno>
     }
 }
 
-/// How a path is opened.
+/// Result of opening a path.
 enum Opened {
     /// Here: a descriptor, or -1 and `errno`.
     Here(c_int),
@@ -52,7 +52,7 @@ enum Opened {
     Elsewhere(Option<CString>),
 }
 
-/// Opens what is of the machine.
+/// Opens a path of the machine.
 ///
 /// # Safety
 /// `path` stays as it is during the call.

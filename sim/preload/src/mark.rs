@@ -27,7 +27,7 @@ impl<T> Answer for NonNull<T> {
 }
 
 impl Mark {
-    /// Reports the beginning of a call, if `NVGPU_SIM_TRACE` is set; `name` is what the descriptor is open on.
+    /// Reports the beginning of a call, if `NVGPU_SIM_TRACE` is set; `name` is that of the open file.
     pub(crate) fn begin(about: TraceMark, name: impl FnOnce() -> String) -> Self {
         static WANTED: OnceLock<bool> = OnceLock::new();
         let wanted =

@@ -1,4 +1,4 @@
-//! The functions of `nvgpu_sim.h`: what a program says of its memory, for the checks.
+//! The functions of `nvgpu_sim.h`: a program's notes on its memory, for the checks.
 
 use libc::{c_char, c_int, c_uint};
 use nix::errno::Errno;
@@ -36,7 +36,7 @@ fn invalid() -> c_int {
     answer(Err(Errno::EINVAL))
 }
 
-/// What becomes of notes: 0 nothing, 1 they name, 2 they are compared with accesses. Starts the machine.
+/// Returns how notes are treated: 0 ignored, 1 used as names, 2 compared with accesses. Starts the machine.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvgpu_sim_notes() -> c_int {
     let notes = from_program(|| start().map(|sim| sim.notes())).flatten();

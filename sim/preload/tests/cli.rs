@@ -38,8 +38,8 @@ fn a_pointer_that_leads_nowhere_is_an_error_of_the_call() {
     let program = build_folder().join("examples/bad_pointers");
     let run = Command::new(&program).env("LD_PRELOAD", library()).output().unwrap();
     assert!(run.status.success(), "{}: {}", run.status, String::from_utf8_lossy(&run.stderr));
-    // As the kernel answers: the driver has no `read`, `write` and `poll`. What it cannot poll is ready at once, and
-    // what it cannot read is `EINVAL`, whatever the pointer; a vector is read first.
+    // As the kernel answers: the driver has no `read`, `write` and `poll`. Files that it cannot poll are
+    // ready at once, and reading them is `EINVAL`, whatever the pointer; a vector is read first.
     let wanted = "\
 open: EFAULT
 openat: EFAULT
@@ -70,7 +70,7 @@ fn source(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
-/// What a program of another language prints on the software device.
+/// Returns the output of a program in another language on the software device.
 fn output_of(program: &mut Command) -> String {
     let run = program.env("LD_PRELOAD", library()).output().unwrap();
     let output = String::from_utf8_lossy(&run.stdout).into_owned();

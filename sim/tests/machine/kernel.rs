@@ -27,7 +27,7 @@ impl Fill {
         Self::of(machine, cubin, "fill")
     }
 
-    /// Loads `wait_flag(flag, out)`, which waits for a flag and stores what it finds; for the SMs of a ga10b.
+    /// Loads `wait_flag(flag, out)`, which waits for a flag and stores its value; for the SMs of a ga10b.
     pub fn waiting(machine: &Machine) -> Self {
         assert_eq!(machine.sim.config().arch, Arch::Sm87);
         Self::of(machine, include_bytes!("../data/waits.sm_87.cubin"), "wait_flag")
@@ -70,7 +70,7 @@ impl Fill {
         self.kick(channel);
     }
 
-    /// Launches what the descriptor's memory holds.
+    /// Launches the descriptor in memory.
     pub fn kick(&self, channel: &mut Channel<'_>) {
         channel.submit(&[inc(1, 0x2b4, 1), (self.qmd.va >> 8) as u32, inc(1, 0x2c0, 1), 9]);
     }
@@ -90,7 +90,7 @@ fn section(elf: &[u8], name: &str) -> (usize, usize) {
     (u64_at(header + 0x18), u64_at(header + 0x20))
 }
 
-/// Bank 0 with what the compiler's code reads from its start.
+/// Bank 0 with the constants that the compiler's code reads from its start.
 fn launch_constants(len: usize, block: [u32; 3], grid: [u32; 3]) -> Vec<u8> {
     let mut bank = vec![0; len];
     for (i, value) in block.into_iter().chain(grid).enumerate() {

@@ -310,7 +310,7 @@ pub fn map(sim: &Sim, fd: BorrowedFd<'_>, len: usize) -> Result<NonNull<u8>, Err
     unsafe { sim.mmap(len, prot, MapFlags::MAP_SHARED, fd, 0) }.map(NonNull::cast)
 }
 
-/// A channel and what it needs.
+/// A channel and its memory.
 pub struct Channel<'a> {
     pub machine: &'a Machine,
     pub fd: OwnedFd,
@@ -380,7 +380,7 @@ impl Channel<'_> {
         }
     }
 
-    /// Index up to which the host says that it has fetched.
+    /// Index up to which the host has fetched, by USERD.
     pub fn get(&self) -> u32 {
         self.userd.u32(0x88).load(Ordering::Acquire)
     }

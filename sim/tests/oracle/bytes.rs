@@ -18,7 +18,7 @@ pub enum Field {
     NoMemory { at: usize },
     /// An address in a mapping.
     Mapped { at: usize, mapping: String, offset: u64 },
-    /// What the call makes.
+    /// The new file that the call makes.
     NewFile { at: usize },
     /// Not compared.
     Ignored { at: usize, bytes: usize },
@@ -37,7 +37,7 @@ impl Field {
         }
     }
 
-    /// What of the answer is not shown.
+    /// Returns the range of the answer that is not shown.
     fn hidden(&self) -> std::ops::Range<usize> {
         let bytes = match self {
             Self::Descriptor { .. } | Self::NewFile { .. } => 4,
@@ -139,7 +139,7 @@ impl Argument {
         self.memories.get_mut(at).ok_or_else(|| format!("no memory {at}"))
     }
 
-    /// The number of what the call made.
+    /// The number of the file that the call made.
     pub fn made(&self) -> Option<i32> {
         let field = self.fields.iter().find(|f| matches!(f, Field::NewFile { .. }))?;
         let bytes = self.bytes.get(field.at()..field.at() + 4)?;

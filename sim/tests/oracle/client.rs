@@ -23,7 +23,7 @@ pub struct Client {
     buffers: Vec<OwnedFd>,
 }
 
-/// Sends a request; the model's answer is what it brings back.
+/// Sends a request; the model's answer is its result.
 fn ask<A: Ioctl>(sim: &Sim, fd: BorrowedFd<'_>, args: &mut A) -> Result<i32, Answer> {
     // SAFETY: addresses in the arguments are those of live arrays of the announced sizes.
     unsafe { call(sim, fd, args) }.map_err(|e| Answer::Refused(e.errno as i32))
@@ -214,7 +214,7 @@ impl Client {
         }
     }
 
-    /// Whether addresses are in use twice since a call that the model warned of: what the driver does then
+    /// Whether addresses are in use twice since a call that the model warned of: the driver's behaviour then
     /// depends on memory it has freed.
     pub fn is_corrupt(&self) -> bool {
         self.sim.violations().iter().any(|v| v.call == "NVGPU_AS_IOCTL_FREE_SPACE")

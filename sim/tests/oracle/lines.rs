@@ -1,5 +1,4 @@
-//! What the model prints about a fault is what the driver prints: the same functions, lines, texts, in the
-//! same order.
+//! The model's lines about a fault are the driver's: the same functions, lines, texts, in the same order.
 
 use crate::gunzip;
 use crate::machine::kernel::Fill;
@@ -7,7 +6,7 @@ use crate::machine::{Machine, inc};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How long to wait for the dump that ends a recovery.
+/// Time to wait for the dump that ends a recovery.
 const DUMP: Duration = Duration::from_secs(10);
 
 /// The lines that the driver printed about faults, one sequence for each.
@@ -48,7 +47,7 @@ fn shape(line: &str) -> Option<String> {
         let digits = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
         let hex = digits.strip_prefix("0x").unwrap_or(digits);
         let number = hex.bytes().all(|b| b.is_ascii_hexdigit()) && hex.bytes().any(|b| b.is_ascii_digit());
-        // Whose fault it was decides what is printed.
+        // The kind of fault decides which lines are printed.
         let kept = shape.ends_with("engine id:  ") || shape.ends_with("act_eng_bitmask=");
         shape += if number && !kept { "N" } else { digits };
         shape += &word[digits.len()..];
@@ -56,7 +55,7 @@ fn shape(line: &str) -> Option<String> {
     Some(shape)
 }
 
-/// What the model printed since it started.
+/// Returns the lines that the model printed since it started.
 fn printed(machine: &Machine) -> Vec<String> {
     machine.sim.kernel_log().iter().filter_map(|line| shape(line)).collect()
 }
@@ -67,7 +66,7 @@ fn faults_are_printed_as_the_driver_prints_them() {
     let known = sequences();
     let mut differences = Vec::new();
     let mut check = |name: &str, machine: &Machine| {
-        // The driver notifies the owner before it prints what the method was; the dump comes last.
+        // The driver notifies the owner before it prints the method; the dump comes last.
         let deadline = Instant::now() + DUMP;
         while !machine.sim.kernel_log().iter().any(|line| line.contains("__ga10b__")) {
             assert!(Instant::now() < deadline, "{name}: no dump: {:#?}", machine.sim.kernel_log());

@@ -1,8 +1,8 @@
 //! The address spaces and requests of the model against those of the driver's own code.
 //!
-//! `data/nvgpu-address-spaces.txt.gz` holds random sequences of calls with what the driver answered and the
-//! page tables it wrote; `tools/nvgpu-oracle` makes it, and more of its kind: `NVGPU_ORACLE` names another
-//! file to compare with.
+//! `data/nvgpu-address-spaces.txt.gz` holds random sequences of calls with the driver's answers and the page
+//! tables it wrote; `tools/nvgpu-oracle` makes it, and more of its kind: `NVGPU_ORACLE` names another file to
+//! compare with.
 
 mod bytes;
 mod client;
@@ -39,7 +39,7 @@ fn gunzip(bytes: &[u8]) -> String {
     text
 }
 
-/// What was compared.
+/// Numbers of comparisons.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     sequences: usize,

@@ -145,7 +145,7 @@ impl Client {
         }
     }
 
-    /// Keeps what a call made: its name in the record.
+    /// Keeps the file or handle that a call made: its name in the record.
     fn name(&mut self, request: u32, made: i32) -> String {
         if request == NVMAP_IOC_GET_FD {
             // SAFETY: nvmap made it for us just now.
@@ -168,7 +168,8 @@ impl Drop for Client {
     }
 }
 
-/// Answers, errnos, what is in memory and what later calls see are nvmap's, for any sequence of requests.
+/// Answers, errnos, the contents of memory and the effects on later calls are nvmap's, for any sequence of
+/// requests.
 #[test]
 fn nvmap_answers_as_its_own_code() {
     let bytes = match std::env::var_os("NVGPU_ORACLE_NVMAP") {

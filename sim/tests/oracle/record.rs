@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::SplitWhitespace;
 
-/// What the driver or the model answered.
+/// Answer of the driver or the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The call succeeded and brought back these numbers.
@@ -50,7 +50,7 @@ pub struct Remap {
     pub pages: u64,
 }
 
-/// What a remap operation names.
+/// Handle in a remap operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Handle {
     None,

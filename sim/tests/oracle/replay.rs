@@ -1,4 +1,4 @@
-//! Sequences of requests on the model, against what the driver answered.
+//! Sequences of requests on the model, against the driver's answers.
 
 use crate::bytes::{Argument, Field};
 use ga10b_sim::{Consequence, Sim};
@@ -31,7 +31,7 @@ pub trait Replayed {
         Err(format!("no mapping {name}"))
     }
 
-    /// Does what a line says, and gives what came of it in the form of the record.
+    /// Executes a line, and returns its result in the form of the record.
     fn run(&mut self, words: &[&str]) -> Result<String, String>;
 }
 
@@ -88,12 +88,12 @@ fn crashes(sim: &Sim) -> usize {
     sim.violations().iter().filter(|v| fatal.contains(&v.consequence)).count()
 }
 
-/// What was compared.
+/// Numbers of comparisons.
 #[derive(Debug, Default)]
 struct Counts {
     calls: usize,
     refused: usize,
-    /// Calls that the driver does not survive: the model says so.
+    /// Calls that the driver does not survive: the model reports them.
     crashes: usize,
     by_request: BTreeMap<String, [usize; 2]>,
 }
@@ -148,12 +148,12 @@ pub fn compare<C: Replayed>(bytes: &[u8]) {
     found.assert_alike();
 }
 
-/// What came of the sequences of a record.
+/// Result of the sequences of a record.
 #[derive(Debug)]
 pub struct Found {
     pub sequences: usize,
     different: usize,
-    /// Where the first of them part from the model.
+    /// First differences from the model.
     differences: String,
 }
 
@@ -193,7 +193,7 @@ pub fn record(variable: &str, committed: &[u8]) -> Vec<u8> {
 pub struct Files(Vec<Option<OwnedFd>>);
 
 impl Files {
-    /// How many there were.
+    /// Returns their number.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, HashMap};
 const PAGE: u64 = 4096;
 /// Bits of an address in a leaf, 40 bits of physical address without the page offset.
 const LEAF_ADDRESS: u64 = 0xfff_ffff << 8;
-/// The bit of a physical address that asks for a line of the system-level cache.
+/// The bit of a physical address that requests a line of the system-level cache.
 const L3_ALLOCATE: u64 = 1 << 37;
 const DIRECTORY_ADDRESS: u64 = ((1 << 46) - 1) << 8;
 const BIG_ADDRESS: u64 = ((1 << 50) - 1) << 4;
 /// Lowest bit of the index into each level of directories, and the number of entries.
 const LEVELS: [(u32, u64); 4] = [(21, 256), (29, 512), (38, 512), (47, 4)];
 
-/// Where a leaf points.
+/// Target of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Nowhere,
@@ -152,7 +152,7 @@ impl Tables {
         self.leaves.len() as u64
     }
 
-    /// Compares what lies in the user's range; the error names the first difference.
+    /// Compares the tables of the user's range; the error names the first difference.
     pub fn compare(&self, model: &Self, (start, end): (u64, u64)) -> Result<(), String> {
         let mine = |tables: &Self| -> Vec<_> {
             let touches =

@@ -1,4 +1,5 @@
-//! Instruction words put together by hand: only what the tests need around the instructions they are about.
+//! Instruction words put together by hand: only those that the tests need around the instructions they are
+//! about.
 
 /// Control bits that any scheduler accepts: stall 15, no barriers.
 pub const CONTROL: u128 = 15 << 105 | 7 << 110 | 7 << 113;

@@ -1,4 +1,4 @@
-//! Bulk copies of SM 9.0 (`bulk.ptx`): what the checks find, and how copies fail.
+//! Bulk copies of SM 9.0 (`bulk.ptx`): the findings of the checks, and the failures of copies.
 
 use ga10b_sim::sm::{Config, Executor, Fault, Schedule, esr};
 use ga10b_sim::{Checks, Finding};
@@ -10,7 +10,7 @@ use crate::guest::{DATA, run_with};
 const CUBIN: &str = "tests/data/bulk.sm_90.cubin";
 const OUT: u64 = DATA + 0x1_0000;
 
-/// What a kernel of 64 threads stores, and what the checks find.
+/// Returns the values that a kernel of 64 threads stores, and the findings of the checks.
 fn findings_of(name: &str) -> (Vec<u32>, Vec<Finding>) {
     let input: Vec<u32> = (1..=1024).collect();
     let mut kernel = Kernel::from_path(CUBIN, name)
@@ -32,7 +32,7 @@ fn findings_of(name: &str) -> (Vec<u32>, Vec<Finding>) {
     (kernel.guest.read_u32s(OUT, 64), executor.findings())
 }
 
-/// The one finding of `name`; the right kernel stores what it should and is clean.
+/// The one finding of `name`; the right kernel stores the right values and is clean.
 fn planted(name: &str, text: &str) -> Finding {
     let (stored, clean) = findings_of(&format!("{name}_right"));
     assert!(clean.is_empty(), "{name}_right: {clean:#?}");

@@ -14,7 +14,7 @@ const OUT: u64 = DATA + 0x1_0000;
 
 /// Findings of a kernel of `planted.ptx`: blocks of 64 threads.
 fn findings_of(name: &str, blocks: u32, checks: Checks) -> (Vec<Finding>, Result<(), Fault>) {
-    // What the host wrote: numbers from 0 to 14 in some order. Other memory is fresh.
+    // The host's input: numbers from 0 to 14 in some order. Other memory is fresh.
     let input: Vec<u32> = if name.starts_with("fresh_global") {
         vec![POISON; 1024]
     } else {

@@ -13,11 +13,11 @@ const BANK2: u64 = 0x21_0000;
 const BANK3: u64 = 0x22_0000;
 const BANK4: u64 = 0x23_0000;
 const GLOBALS: u64 = 0x24_0000;
-/// What the stack needs above the kernel's own frames.
+/// Bytes of stack needed above the kernel's own frames.
 const STACK_TOP: u32 = 0x240;
 const R_CUDA_64: u32 = 2;
 
-/// Where kernels find their parameters in bank 0.
+/// Returns the offset of kernel parameters in bank 0.
 fn parameters(arch: Arch) -> usize {
     if arch == Arch::Sm90 { 0x210 } else { 0x160 }
 }

@@ -12,7 +12,7 @@ use crate::guest::{CODE, DATA, Guest, launch, run_with};
 const THREADS: usize = 160;
 const INPUT: u64 = DATA;
 const OUTPUT: u64 = DATA + 0x10_0000;
-/// What a lane leaves after its exit.
+/// Value that a lane leaves after its exit.
 const EXITED: u32 = 0xbad;
 
 struct Test {
@@ -143,7 +143,7 @@ fn check(config: Config) {
         let same = |(got, want): (&Vec<u32>, &Vec<u32>)| {
             got.iter().zip(want).enumerate().all(|(i, (&g, &w))| {
                 let predicate = test.predicates && i == test.regs.len();
-                // The table keeps seven bits of the predicates, also of what an exited lane left.
+                // The table keeps seven bits of the predicates, also of those that an exited lane left.
                 let g = if predicate { g & 0x7f } else { g };
                 g == w || (tolerant && !predicate && mufu_close(&test.name, g, w))
             })

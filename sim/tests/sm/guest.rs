@@ -103,7 +103,7 @@ pub const BANK0: u64 = 0x20_0000;
 pub const DATA: u64 = 0x4_0000_0000;
 pub const WINDOWS: Windows = Windows { shared_base: 0xfe00_0000, local_base: 0xff00_0000 };
 
-/// A launch of what lies at [`CODE`], one block of 32 threads.
+/// A launch of the code at [`CODE`], one block of 32 threads.
 pub fn launch(arch: sass::Arch) -> Launch {
     let mut banks = [None; 8];
     banks[0] = Some(ConstBank { va: BANK0, len: 0x1000 });

@@ -526,7 +526,7 @@ fn asynchronous_copies_complete_an_mbarrier() {
     let (mut k, _) = execute(k);
     let got = k.guest.read_u32s(A, 4 * 32);
     for i in 0..32 {
-        // The first word of the thread's own copy plus what was pending, which depends on the order of the
+        // The first word of the thread's own copy plus the pending count, which depends on the order of the
         // arrivals.
         let pending = got[4 * i].wrapping_sub(x[4 * i]);
         assert!(pending <= 64, "thread {i}: {pending} pending");

@@ -1,5 +1,5 @@
-//! Products of warpgroups of sm_90a, and registers that move between them (`warpgroups.ptx`): results, how
-//! wrong descriptors fail, and what the check of races finds where a wait is missing.
+//! Products of warpgroups of sm_90a, and registers that move between them (`warpgroups.ptx`): results,
+//! failures of wrong descriptors, and findings of the check of races where a wait is missing.
 
 use ga10b_sim::sm::{Config, Executor, Fault, Schedule, esr};
 use ga10b_sim::{Checks, Finding};
@@ -57,7 +57,7 @@ fn config() -> Config {
     Config { schedule: Schedule::Deterministic, stall_budget: 1 << 16, ..Config::default() }
 }
 
-/// What the checks find in the products, without their wait or with it.
+/// Returns the findings of the checks in the products, without their wait or with it.
 fn findings(waits: bool) -> Vec<Finding> {
     let mut kernel = products(0);
     let (mut at, mut removed) = (kernel.launch.program, 0);

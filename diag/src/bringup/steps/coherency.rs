@@ -17,9 +17,9 @@ use crate::bringup::rig::Rig;
 const SPREAD: u32 = 0x9e37_79b1;
 /// Bytes of a line.
 pub(super) const LINE: u64 = 128;
-/// How often the kernel polls for a round before it gives up: some seconds on a GPU.
+/// Number of polls of the kernel for a round before it gives up: some seconds on a GPU.
 pub(super) const POLLS: u32 = 20_000_000;
-/// How long the CPU waits for a round.
+/// Time that the CPU waits for a round.
 const ROUND: Duration = Duration::from_secs(10);
 
 pub fn coherency(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {

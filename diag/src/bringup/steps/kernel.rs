@@ -10,10 +10,10 @@ use crate::bringup::outcome::Notes;
 use crate::bringup::rig::Rig;
 use crate::size::size;
 
-/// How long the GPU may take for anything here.
+/// Time limit of all GPU work here.
 pub(super) const LIMIT: Duration = Duration::from_secs(30);
 
-/// How long the chain may take, which needs a millisecond on a GPU.
+/// Time limit of the chain, which needs a millisecond on a GPU.
 const CHAIN: Duration = Duration::from_secs(5);
 
 /// Stores `value + 0 .. count` by one launch, and checks it.

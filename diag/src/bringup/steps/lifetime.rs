@@ -13,9 +13,9 @@ use crate::bringup::rig::{Platform, Rig};
 
 /// Longer than the driver waits before it powers an idle GPU down: 500 ms.
 const IDLE: Duration = Duration::from_secs(2);
-/// How long the kernel runs that the others are beside.
+/// Duration of the kernel that the others run beside.
 const KERNEL: Duration = Duration::from_millis(500);
-/// How often it reads the time at most, should that stand still: some seconds on a GPU.
+/// Limit on its reads of the time, should that stand still: some seconds on a GPU.
 const READS: u32 = 100_000_000;
 
 pub fn idle(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {

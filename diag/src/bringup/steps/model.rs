@@ -77,7 +77,7 @@ pub fn soak(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many other clients there are at least, however long they take.
+/// Least number of other clients, however long they take.
 const VISITS: u32 = 24;
 
 /// Does the same again and again; how often, and the longest time.

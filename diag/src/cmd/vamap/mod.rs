@@ -1,4 +1,4 @@
-//! `nvdiag vamap`: shows what is where in a GPU address space.
+//! `nvdiag vamap`: shows the contents of a GPU address space.
 
 mod live;
 
@@ -239,7 +239,7 @@ fn read(
     Ok(())
 }
 
-/// What the driver knows about a mapping and does not report: its answer has an address and a length.
+/// Properties of a mapping that the driver knows and does not report: its answer has an address and a length.
 const UNTOLD: [&str; 4] =
     ["memory kinds", "flags (cached, read-only)", "physical addresses", "which buffer is mapped"];
 
@@ -251,7 +251,7 @@ fn buffer(process: &Process, descriptor: &Descriptor) -> Option<BufferObject> {
     }
     let label = process.fd_info(fd, "name").filter(|name| !name.is_empty());
     let size_bytes = process.fd_info(fd, "size").and_then(|size| size.parse().ok());
-    // Kernels without that line in fdinfo say it by fstat.
+    // Kernels without that line in fdinfo have it in fstat.
     let size_bytes = size_bytes.or_else(|| process.fd_size(fd));
     Some(BufferObject { name: label, size_bytes, fd })
 }

@@ -94,7 +94,7 @@ impl AddressSpace {
         Ok(va)
     }
 
-    /// Where the buffer is mapped with other caching than a request asks for.
+    /// Returns the address at which the buffer is mapped with other caching than a request asks for.
     pub(crate) fn maps_otherwise(&self, buffer: &Arc<DmaBuf>, request: &MapRequest) -> Option<u64> {
         let space = self.space();
         let caching = |flags: u32| {

@@ -1,4 +1,4 @@
-//! Accesses to memory that is not the kernel's, compared with what the program said of its memory: see
+//! Accesses to memory that is not the kernel's, compared with the program's notes on its memory: see
 //! [`Pieces`].
 
 use std::ops::Range;
@@ -84,7 +84,7 @@ impl Watch {
     }
 }
 
-/// What the location of an address in local memory is relative to.
+/// Reference point of an address in local memory.
 const STACK: &str = "stack";
 
 fn verb_of(needs: KernelAccess) -> &'static str {
