@@ -81,7 +81,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Everything the driver reports about the error that stopped `channel`. May take milliseconds.
     fn fault(&self, channel: ChannelId) -> RawFault;
 
-    /// The fate of notes; asked once.
+    /// The handling of notes; asked once.
     fn notes(&self) -> Notes {
         Notes::Ignored
     }

@@ -239,7 +239,7 @@ pub(crate) struct MemoryManager {
     backend: Arc<dyn Backend>,
     /// The one that allocates: in a fork of it, locks may be held by threads that do not exist.
     process: Process,
-    /// The fate of notes.
+    /// The handling of notes.
     notes: Notes,
     state: Mutex<State>,
 }
