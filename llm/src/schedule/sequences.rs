@@ -37,7 +37,7 @@ pub trait Sequences {
     /// # Errors
     /// If the sequence has ended, or has fewer pages.
     fn keep_page(&mut self, id: Self::Id, number: usize) -> Result<Self::Page>;
-    /// Keeps a page no longer.
+    /// Gives a page up.
     fn give_back(&mut self, page: Self::Page);
     /// Whether a page would be free if it were given back.
     fn is_kept_alone(&self, page: &Self::Page) -> bool;

@@ -197,7 +197,7 @@ pub fn worst_percent(rows: &[Comparison]) -> f64 {
     rows.iter().map(|row| row.error_percent.abs()).fold(0.0, f64::max)
 }
 
-/// Between what the constants may be: shares and rates that the hardware has, latencies of the order of its
+/// The range of the constants: fractions and rates that the hardware has, latencies of the order of its
 /// own.
 const BOUNDS: [(f64, f64); 5] = [(0.5, 1.0), (0.25, 4.0), (0.25, 4.0), (300.0, 20_000.0), (2.0, 15.0)];
 
