@@ -199,7 +199,7 @@ pub(crate) struct ChannelRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChannelId(pub u64);
 
-/// A channel that takes work: its memory and its name, without any bookkeeping. Who creates it destroys it.
+/// A channel that takes work: its memory and its name, without any bookkeeping. Its creator destroys it.
 #[derive(Debug)]
 pub(crate) struct RawChannel {
     /// Its name.

@@ -32,7 +32,7 @@ pub trait Sequences {
     /// # Errors
     /// If there are too many.
     fn admit_with(&mut self, pages: &[&Self::Page], len: usize) -> Result<Self::Id>;
-    /// Keeps page `number` of a sequence. What is kept does not change when the sequence writes to the page.
+    /// Keeps page `number` of a sequence. The kept page does not change when the sequence writes.
     ///
     /// # Errors
     /// If the sequence has ended, or has fewer pages.

@@ -1,9 +1,9 @@
 //! GPU memory: large pieces mapped one by one and kept for a while when they are freed, small ones cut from
 //! larger pieces.
 //!
-//! A [`Piece`] owns its memory and gives it back when it is dropped. Who drops one has made sure that no work
-//! of the GPU uses it any more. In a fork of the process that allocated it, a piece is out of reach, and
-//! stays the parent's when it is dropped.
+//! A [`Piece`] owns its memory and gives it back when it is dropped. The owner that drops one has made sure
+//! that no work of the GPU uses it any more. In a fork of the process that allocated it, a piece is out of
+//! reach, and stays the parent's when it is dropped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -257,7 +257,7 @@ impl MemoryManager {
         let (notes, va) = (backend.notes(), VaSpace::new(backend.layout(), reserve_windows));
         let va = if notes == Notes::Checked { va.with_guard(GUARD) } else { va };
         let (chunks, mappings, quarantine) = (BTreeMap::new(), BTreeMap::new(), Quarantine::default());
-        // What is kept stays mapped: a kernel that uses freed memory would not be noticed.
+        // Kept memory stays mapped: a kernel that uses freed memory would not be noticed.
         let kept = Kept::new(if notes == Notes::Checked { 0 } else { keep.count() });
         let state = Mutex::new(State { va, chunks, mappings, quarantine, kept });
         Arc::new(Self { backend, process: Process::current(), notes, state })
