@@ -13,7 +13,7 @@ use hcq::{Args, Device, LaunchConfig, Selector};
 const COUNT: u32 = 1000;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Which device: HCQ_DEVICE=nvgpu (Jetson), rm (desktop GPU), sim (software), or the first that works.
+    // The device: HCQ_DEVICE=nvgpu (Jetson), rm (desktop GPU), sim (software), or the first that works.
     let device = Device::open(Selector::from_env()?)?;
     println!("{} ({})", device.info().name, device.info().backend);
 
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // desktop GPUs run that of earlier ones of the same major version.
     let kernel = device.load(hcq::images!("kernels/examples", sm_80, sm_87, sm_90))?.kernel("vecadd")?;
 
-    // Three buffers of floats. What a new buffer contains is not specified.
+    // Three buffers of floats. The content of a new buffer is not specified.
     let bytes = u64::from(4 * COUNT);
     let (a, b, c) = (device.alloc(bytes)?, device.alloc(bytes)?, device.alloc(bytes)?);
     let values: Vec<f32> = (0..COUNT).map(|i| i as f32).collect();

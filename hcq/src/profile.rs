@@ -51,8 +51,7 @@ settings! {
         /// VEID 0.
         Sync = "sync",
     }
-    /// The points at which a kernel can be interrupted for another context. A Jetson's alone. A Jetson's
-    /// alone.
+    /// The points at which a kernel can be interrupted for another context. A Jetson's alone.
     Preemption {
         /// At its end: wait for idle. The default, as it is the driver's.
         WaitForIdle = "wfi",

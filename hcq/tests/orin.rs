@@ -97,7 +97,7 @@ fn a_queue_that_cannot_be_created_within_the_patience_is_an_error_that_says_why(
     assert!(matches!(&error, Error::Ioctl { name, .. } if name.contains("ALLOC_OBJ_CTX")), "{error}");
     assert!(error.hint().unwrap().contains("cannot be preempted"), "{error:?}");
     spin.end();
-    // What was made of the channel that did not come to be went when it could go without harm.
+    // The half-made channel was closed when that could do no harm.
     point.wait(MINUTE).unwrap();
     device.queue().unwrap().submit().unwrap().wait(MINUTE).unwrap();
 }

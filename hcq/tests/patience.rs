@@ -118,7 +118,7 @@ fn requests_that_signals_interrupt_for_ever_end_after_the_patience() {
     sys.interrupted.store(true, Ordering::Relaxed);
     assert!(interrupted(&device.alloc(16 << 20).unwrap_err()));
     assert!(interrupted(&device.queue().unwrap_err()));
-    // What is dropped meanwhile shares one patience.
+    // Objects dropped meanwhile share one patience.
     let start = Instant::now();
     drop(buffers);
     assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());

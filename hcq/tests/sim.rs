@@ -408,7 +408,7 @@ fn memory_that_is_kept_is_bounded_counts_as_free_and_goes_back() {
     let mut options = DeviceOptions::default();
     options.keep_freed = Some(KEPT);
     let device = hcq::sim::open(sim.clone(), options).unwrap();
-    // What the driver says is free: this one keeps nothing.
+    // The driver's free memory: this device keeps nothing.
     let other = hcq::sim::open(sim, DeviceOptions::default()).unwrap();
     let free = || other.free_memory().unwrap();
     let (before, own) = (free(), device.free_memory().unwrap());

@@ -1,4 +1,4 @@
-//! The program as its users start it. What runs a model uses the software device.
+//! The program as its users start it. Runs of a model use the software device.
 
 mod program;
 
@@ -378,7 +378,7 @@ fn what_is_said_to_fit_decodes_and_what_is_less_is_refused_at_any_number_of_sms(
         let (_, _, err) = run("40000000");
         let needed = err.split_once("it needs ").and_then(|after| after.1.split_once(' ')).expect("a sum").0;
         let needed: f64 = needed.parse().expect("a number");
-        // What is free is a little less than all.
+        // The free memory is a little less than all.
         let (code, out, err) = run(&format!("{:.0}", (needed + 0.3) * 1e6));
         assert_eq!(code, 0, "{sms} SMs: {out}{err}");
         let (code, out, err) = run(&format!("{:.0}", (needed - 0.3) * 1e6));
@@ -402,7 +402,7 @@ fn sequences_that_are_said_to_fit_are_measured_and_others_refused() {
     assert!(err.contains("shared by up to 4 sequences") && !err.contains("ENOMEM"), "{err}");
     let needed = err.split_once("it needs ").and_then(|after| after.1.split_once(' ')).expect("a sum").0;
     let needed: f64 = needed.parse().expect("a number");
-    // What is free is a little less than all.
+    // The free memory is a little less than all.
     let (code, err) = run(&format!("{:.0}", (needed + 0.3) * 1e6));
     assert_eq!(code, 0, "{err}");
     let (code, err) = run(&format!("{:.0}", (needed - 0.3) * 1e6));

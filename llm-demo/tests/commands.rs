@@ -62,7 +62,7 @@ fn a_file_is_described_and_measured_against_the_device() {
     let (code, _, err) = run(&["info", "-m", "/nonexistent.gguf"], "");
     assert_eq!(code, 1);
     assert!(err.contains("/nonexistent.gguf"), "{err}");
-    // What does not fit is a no.
+    // A model that does not fit is a no.
     let (code, out, err) = ended(command(&["info"]).env("NVGPU_SIM_MEMORY", "64000000"));
     assert!(code == 1 && out.contains("does not fit"), "{out}{err}");
 }

@@ -66,7 +66,7 @@ fn verify_says_how_much_of_the_prompt_it_compares() {
 
 #[test]
 fn a_prompt_that_is_not_there_is_no_empty_one() {
-    // What a closed standard input gives.
+    // The result of a closed standard input.
     let (code, out, err) = run(&["run", "-f", "-", "-n", "3"], "");
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
     assert!(err.contains("cannot read the prompt from -: it is empty"), "{err}");

@@ -127,7 +127,7 @@ proptest! {
             let place = at * size as usize / 8;
             let mut others = random_columns(random, size as usize, cols);
             others[place].clone_from(&own);
-            // What is no number stays where it is.
+            // NaN stays where it is.
             let other = (place + 1) % size as usize;
             others[other][0] = f32::NAN;
             let found = multiply(&m, &others, size, 1, sm_count);

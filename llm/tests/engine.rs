@@ -143,7 +143,7 @@ fn prompts_of_any_length_agree_with_the_reference() {
             let wanted = prompt.iter().map(|token| reference.step(*token).unwrap()).last().unwrap();
             let mut comparison = Comparison::new();
             comparison.add(&wanted, &found);
-            // What follows reads the keys and values that the prompt left.
+            // The next steps read the keys and values of the prompt.
             comparison.add(&reference.step(500).unwrap(), &engine.step(500).unwrap());
             assert_eq!(engine.position(), reference.position());
             let nmse = comparison.nmse();

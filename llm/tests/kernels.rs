@@ -203,7 +203,7 @@ proptest! {
         let (heads, dim, context) = (kv_heads * group, 8 * eighths, position + 1 + seed as usize % 5);
         prop_assume!(heads * dim % 16 == 0);
         let q: Vec<f32> = random.values(heads * dim).iter().map(|v| 4.0 * v).collect();
-        // What lies past the position must not matter: it is all NaN.
+        // Values past the position must not matter: they are all NaN.
         let mut cache = || -> Vec<f16> {
             (0..kv_heads * context * dim)
                 .map(|i| if i / dim % context <= position { f16::from_f32(random.value()) } else { f16::NAN })
@@ -287,7 +287,7 @@ proptest! {
         let random = &mut Random(seed);
         let (heads, dim, context) = (kv_heads * group, 32 * blocks, position + 1 + seed as usize % 5);
         let q: Vec<f32> = random.values(heads * dim).iter().map(|v| 4.0 * v).collect();
-        // What lies past the position must not matter: its scales are all NaN.
+        // Values past the position must not matter: their scales are all NaN.
         let mut cache = || {
             let (mut bytes, values) = q8_0(&random.values(kv_heads * context * dim));
             let scales = &mut bytes[kv_heads * context * dim..];

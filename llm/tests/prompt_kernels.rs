@@ -285,7 +285,7 @@ proptest! {
         let random = &mut Random(seed);
         let (heads, dim, context) = (kv_heads * group, 8 * eighths, start + tokens + seed as usize % 5);
         let q: Vec<f16> = random.values(tokens * heads * dim).iter().map(|v| f16::from_f32(4.0 * v)).collect();
-        // What lies past the chunk must not matter: it is all NaN.
+        // Values past the chunk must not matter: they are all NaN.
         let mut cache = || -> Vec<f16> {
             let value = |i| if i / dim % context < start + tokens { f16::from_f32(random.value()) } else { f16::NAN };
             (0..kv_heads * context * dim).map(value).collect()

@@ -18,7 +18,7 @@ use open::device;
 
 const VOCAB: u32 = 64;
 
-/// The tokens in a page. Who has it shares it.
+/// The tokens in a page. Its owners share it.
 type Page = Rc<RefCell<Vec<u32>>>;
 
 /// A sequence, and its pages.

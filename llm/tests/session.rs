@@ -76,7 +76,7 @@ fn a_session_goes_on_bit_for_bit() {
     ] {
         let mut both = [(); 2].map(|()| engine(&model, mode, kv, CONTEXT));
         both[0].prefill(&tokens[..257]).unwrap();
-        // What follows overwrites only what is not used any more.
+        // The next steps overwrite only unused positions.
         for positions in [257, 256, 255, 33, 32, 31, 1] {
             goes_on(&model, &mut both, &tokens, positions, &format!("{mode:?} {kv:?}"));
         }
@@ -314,7 +314,7 @@ fn a_file_is_private_and_replaced_as_a_whole() {
     });
     assert!(error.is_err());
     assert_eq!(fs::read(&path).unwrap(), b"ga10bses and more");
-    // What a link names is replaced.
+    // The target of a link is replaced.
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
     replace(&link, write(b"short")).unwrap();

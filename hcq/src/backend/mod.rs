@@ -81,7 +81,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Everything the driver reports about the error that stopped `channel`. May take milliseconds.
     fn fault(&self, channel: ChannelId) -> RawFault;
 
-    /// The fate of notes; asked once.
+    /// The handling of notes; asked once.
     fn notes(&self) -> Notes {
         Notes::Ignored
     }
@@ -199,7 +199,7 @@ pub(crate) struct ChannelRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChannelId(pub u64);
 
-/// A channel that takes work: its memory and its name, without any bookkeeping. Who creates it destroys it.
+/// A channel that takes work: its memory and its name, without any bookkeeping. Its creator destroys it.
 #[derive(Debug)]
 pub(crate) struct RawChannel {
     /// Its name.

@@ -29,7 +29,7 @@ pub struct Resources {
     pub parameters: Vec<Parameter>,
     /// Its constant banks, by number.
     pub banks: Vec<Bank>,
-    /// The reason for which attributes were left out.
+    /// The reason attributes were left out.
     pub damage: Option<CubinError>,
 }
 

@@ -1,4 +1,4 @@
-//! The reason for which `Selector::Auto` passed a backend over, and whether the user can mend it.
+//! The reason `Selector::Auto` passed a backend over, and whether the user can mend it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

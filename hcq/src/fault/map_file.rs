@@ -19,7 +19,7 @@ fn folder() -> Option<&'static PathBuf> {
         .as_ref()
 }
 
-/// Writes the file anew, if it is asked for. What cannot be written is logged: a map is no reason to fail.
+/// Writes the file anew, if it is asked for. A failure to write is logged: a map is no reason to fail.
 pub(crate) fn write(core: &Core, programs: &Registry) {
     let Some(folder) = folder() else { return };
     let pid = std::process::id();

@@ -4,7 +4,7 @@ use nvgpu_sys::{KernelAccess, Note, PieceKind, PieceNote};
 
 use crate::address::GpuVa;
 
-/// The note of a piece, by what it was allocated as. What is not listed here is not for kernels.
+/// The note of a piece, by what it was allocated as. Kinds not listed here are not for kernels.
 pub(crate) fn note(va: GpuVa, bytes: u64, what: &'static str) -> Note<'static> {
     use KernelAccess::{None, ReadWrite};
     let (kind, access) = match what {

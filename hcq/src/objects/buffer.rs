@@ -33,7 +33,7 @@ impl Drop for Inner {
         if !self.shared.core.is_open_here() {
             return;
         }
-        // What nothing uses is freed right here, by its own drop.
+        // Memory that nothing uses is freed right here, by its own drop.
         if !self.uses.have_ended() {
             let uses = std::mem::take(&mut self.uses);
             self.shared.limbo.retire(uses, [self.memory.clone() as Keep]);
@@ -42,7 +42,7 @@ impl Drop for Inner {
 }
 
 /// GPU memory. Cloning is cheap and names the same memory; it goes back when the last clone is gone and the
-/// last submission that names it has completed. What a new buffer contains is not specified.
+/// last submission that names it has completed. The content of a new buffer is not specified.
 ///
 /// Threads may [`read`](Self::read) and [`write`](Self::write) a buffer at the same time: each call is one
 /// whole access to all others of this program, clones of the buffer included, and calls for different bytes

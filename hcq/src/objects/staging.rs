@@ -96,8 +96,8 @@ impl<'a> Own<'a> {
         Self { staging, slots: VecDeque::with_capacity(SLOTS) }
     }
 
-    /// Whether another copy can start without waiting for one of this thread's. Who has no slot waits for one;
-    /// who has one never waits for others, which might wait for it.
+    /// Whether another copy can start without waiting for one of this thread's. A thread without a slot waits
+    /// for one; who has one never waits for others, which might wait for it.
     fn reserve(&mut self) -> bool {
         if self.slots.len() == SLOTS {
             return false;

@@ -36,7 +36,7 @@ fn scan(arch: Arch, code: &[u8]) -> StackUse {
         if others[number] && bytes[2] > POINTER {
             continue;
         }
-        // What cannot be decoded faults when it runs, not here.
+        // A word that cannot be decoded faults when it runs, not here.
         let Ok(instruction) = sass::decode(arch, Word::from_bytes(bytes)) else { continue };
         let name = instruction.opcode.mnemonic();
         if name.starts_with("CALL") {
@@ -58,7 +58,7 @@ fn scan(arch: Arch, code: &[u8]) -> StackUse {
 /// Bytes by which an instruction that writes the stack pointer lowers it. `None` if it is neither the start of
 /// the kernel, where the pointer comes from the driver's constants, nor the addition of a number.
 fn lowered(instruction: &Instruction) -> Option<u32> {
-    // Where the driver puts the top of a thread's stack.
+    // The top of a thread's stack, as the driver sets it.
     if instruction.text(0).contains("c[0x0][0x28]") {
         return Some(0);
     }

@@ -25,7 +25,7 @@ const TEMPLATES: usize = 64;
 /// Buffers whose last use is remembered, so that it is noted once for each submission.
 const MARKS: usize = 16;
 
-/// A channel to the GPU. What is recorded runs when [`submit`](Self::submit) hands it over (or earlier, when
+/// A channel to the GPU. Recorded work runs when [`submit`](Self::submit) hands it over (or earlier, when
 /// much has been recorded), in the order of recording as far as [`barrier`](Self::barrier) asks for it.
 ///
 /// Dropping a queue discards what was not submitted, and waits for what was.

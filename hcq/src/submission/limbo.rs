@@ -40,7 +40,7 @@ impl Limbo {
         }
     }
 
-    /// Drops what is no longer in use.
+    /// Drops memory and channels whose work has completed.
     pub fn collect(&self) {
         let mut waiting = lock(&self.retired);
         let over: Vec<Retired> = waiting.extract_if(.., |r| r.uses.have_ended()).collect();

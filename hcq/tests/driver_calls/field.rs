@@ -241,7 +241,7 @@ fn trace(name: &str, conservative: bool) -> Vec<Event> {
     let calls: Vec<Call> = spy.trace();
     let map = device.memory_map();
     drop(second);
-    // What a wait asks now and then may come or not.
+    // A wait's occasional requests may come or not.
     let calls: Vec<_> = calls
         .into_iter()
         .filter(|call| !matches!(call, Call::Request("NVGPU_IOCTL_CHANNEL_GET_TIMEDOUT", _)))

@@ -124,7 +124,7 @@ unsafe impl Layer for Spy {
     unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
         let name = Request::find(request).map_or("unknown", |r| r.name);
         // Giving back is not made to fail: there is nothing left to do then but to say so.
-        // What a wait asks now and then may come or not.
+        // A wait's occasional requests may come or not.
         let optional = matches!(
             name,
             "NVMAP_IOC_FREE" | "NVGPU_AS_IOCTL_UNMAP_BUFFER" | "NVGPU_IOCTL_CHANNEL_GET_TIMEDOUT"

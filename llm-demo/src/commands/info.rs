@@ -26,7 +26,7 @@ const LONGEST: usize = 80;
 
 pub fn run(info: &Info) -> anyhow::Result<Outcome> {
     let path = info.file.as_ref().or(info.common.model.path.as_ref());
-    // What cannot be read is reported as a model.
+    // A file that cannot be read is reported as a model.
     if let Some(path) = path
         && is_session(path).unwrap_or(false)
     {

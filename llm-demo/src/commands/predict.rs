@@ -90,7 +90,7 @@ pub fn run(predict: &Predict) -> anyhow::Result<Outcome> {
     let bar = progress::step_bar("counting");
     bar.set_length(positions.len() as u64);
     let engine = &mut session.engine;
-    // What does not depend on the position; the first step also fills the level-2 cache.
+    // The part that does not depend on the position; the first step also fills the level-2 cache.
     step(engine, 0)?;
     engine.reset()?;
     let before = counting.counters();

@@ -369,7 +369,7 @@ fn gone() -> Event {
     Event::Failed(Failure::Engine("the engine ended without an answer".into()))
 }
 
-/// The whole answer, when it is complete. Who drops the future cancels the request.
+/// The whole answer, when it is complete. Dropping the future cancels the request.
 async fn whole(heading: &Heading, events: &mut UnboundedReceiver<Event>) -> Result<Value, Error> {
     let mut text = String::new();
     loop {
@@ -381,7 +381,7 @@ async fn whole(heading: &Heading, events: &mut UnboundedReceiver<Event>) -> Resu
     }
 }
 
-/// The answer in chunks. Who drops the stream cancels the request.
+/// The answer in chunks. Dropping the stream cancels the request.
 fn chunks(heading: Heading, usage: bool, first: Event, events: UnboundedReceiver<Event>) -> Response {
     const DONE: &str = "[DONE]";
     let begin: Vec<String> = heading.first().iter().map(Value::to_string).collect();

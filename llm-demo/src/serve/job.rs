@@ -27,7 +27,7 @@ pub enum Event {
     Failed(Failure),
 }
 
-/// The reason for which a text ended.
+/// The reason a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The model ended it, a stop string did, or it is complete by its constraint.
@@ -46,7 +46,7 @@ pub struct Usage {
     pub generated: usize,
 }
 
-/// The reason for which there is no text, or no more of it.
+/// The reason there is no text, or no more of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The device, the engine or the model failed; with the diagnosis.
@@ -59,7 +59,7 @@ pub enum Failure {
     Shutdown,
 }
 
-/// The reason for which a request is not taken.
+/// The reason a request is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// As many requests wait as may; the estimated time until one has been served.

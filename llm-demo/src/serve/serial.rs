@@ -41,7 +41,7 @@ impl<'a> Serial<'a> {
         let metrics = queue.metrics();
         let cut = || queue.is_cut();
 
-        // What is in the context while something is added to it is not known.
+        // The content of the context is not known while something is added to it.
         let held = std::mem::take(&mut self.held);
         let shared_tokens = held.iter().zip(&prompt).take_while(|(a, b)| a == b).count();
         // The last token gives the logits of the first one of the text.

@@ -63,7 +63,7 @@ impl<'a> Conversation<'a> {
         &self.messages
     }
 
-    /// Replaces all messages. What they have in common with those before is not processed again.
+    /// Replaces all messages. Their common beginning with those before is not processed again.
     pub fn set_messages(&mut self, messages: Vec<Message>) {
         self.messages = messages;
     }

@@ -334,7 +334,7 @@ impl Engine {
     pub fn pretend(&mut self, position: usize) -> Result<()> {
         self.reset()?;
         self.check_room(position + 1)?;
-        // What is in the cache need not be numbers.
+        // Values in the cache need not be numbers.
         self.probed = true;
         self.model.state.set_position(position)?;
         self.position = position;

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 /// The phase and the layer that first give a value that is no number, in the context up to `position`, whose
 /// tokens are in the device's state. The position in the state, and the activations, are undefined after it.
 pub fn find(m: &DeviceModel, operations: &Operations, queue: &mut Queue, position: usize) -> Result<Error> {
-    // What an earlier position left in the cache spoils all later ones.
+    // Bad values of an earlier position in the cache spoil all later ones.
     let mut at = position;
     for layer in &m.layers {
         at = scan(m, layer, at)?.bad.unwrap_or(at);

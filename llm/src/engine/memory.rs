@@ -24,7 +24,7 @@ use crate::model::architecture::{HeadNorms, Rotation};
 use crate::model::config::Config;
 use crate::model::tensors::{Affine, FeedForward, Layer};
 
-/// A model on a device: what every way of launching it works with.
+/// A model on a device: the memory that all engines work with.
 #[derive(Debug)]
 pub struct DeviceModel {
     /// The device.

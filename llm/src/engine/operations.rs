@@ -146,7 +146,7 @@ pub fn heads_args(
     let normed = norms.map_or(0, |_| heads::NORMED);
     let (q_dim, kv_dim) = (fits(c.q_dim())?, fits(c.kv_dim())?);
     let [q_len, k_len] = norms.map_or([q_dim, kv_dim], |norms| norms.lengths);
-    // What a flag leaves out is not read.
+    // Inputs that a flag leaves out are not read.
     let [q_norm, k_norm] = norms.map_or([qkv, qkv], |norms| norms.weights.each_ref());
     let args = Args::new().buffer(qkv).buffer(p.bias.as_ref().unwrap_or(qkv)).buffer(q_norm).buffer(k_norm);
     let args = args.u32(q_dim).u32(kv_dim).u32(q_len).u32(k_len).u32(shares).u32(pitch);

@@ -1,6 +1,6 @@
 //! The arithmetic of a choice, of which the CPU and the GPU get the same bits.
 //!
-//! Sums are of integers, so their order does not matter. What is not an integer is one operation of IEEE 754
+//! Sums are of integers, so their order does not matter. All else is one operation of IEEE 754
 //! in single precision after the other: subtraction, multiplication, fused multiply-add, comparison.
 
 use std::f32::consts::{LN_2, LOG2_E};

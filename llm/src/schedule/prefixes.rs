@@ -65,7 +65,7 @@ impl<P> Prefixes<P> {
         let (mut at, mut pages, mut len) = (&mut self.first, Vec::new(), 0);
         while let Some((key, common)) = nearest(at, first_page(&wanted[len..], self.positions)) {
             let whole = common == self.positions;
-            // What is left of a chunk would be another one.
+            // The rest of a chunk would be another one.
             let common = cut.boundary(len + common).saturating_sub(len);
             if common == 0 || !whole && common < least {
                 break;

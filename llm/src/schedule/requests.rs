@@ -22,7 +22,7 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// The reason for which a text ended.
+/// The reason a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// The model chose a token that ends text, or the text is complete by its constraint.

@@ -61,7 +61,7 @@ impl<I> Running<I> {
 /// Texts that are being written rotate if a step has too few columns. When pages run out, the youngest
 /// request goes back to the head of the queue, and is computed again later: its text goes on as if nothing
 /// had happened. One chunk of one prompt is processed per step, so that texts go on between the chunks of
-/// long prompts. What several prompts begin with is processed once, if pages are kept
+/// long prompts. A common beginning of several prompts is processed once, if pages are kept
 /// ([`Scheduler::with_prefix_cache`]).
 #[derive(Debug)]
 pub struct Scheduler<S: Sequences> {
@@ -258,7 +258,7 @@ impl<S: Sequences> Scheduler<S> {
         }
         finished.iter().rev().try_for_each(|(number, _)| self.end(*number))?;
         if finished.iter().any(|(_, finish)| matches!(finish, Finish::NotFinite { .. })) {
-            // What is in the cache may be the cause, and it may be from another.
+            // The cache may be the cause, and it may be from another.
             self.forget();
         }
         Ok(events)

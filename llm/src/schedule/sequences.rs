@@ -32,12 +32,12 @@ pub trait Sequences {
     /// # Errors
     /// If there are too many.
     fn admit_with(&mut self, pages: &[&Self::Page], len: usize) -> Result<Self::Id>;
-    /// Keeps page `number` of a sequence. What is kept does not change when the sequence writes to the page.
+    /// Keeps page `number` of a sequence. The kept page does not change when the sequence writes.
     ///
     /// # Errors
     /// If the sequence has ended, or has fewer pages.
     fn keep_page(&mut self, id: Self::Id, number: usize) -> Result<Self::Page>;
-    /// Keeps a page no longer.
+    /// Gives a page up.
     fn give_back(&mut self, page: Self::Page);
     /// Whether a page would be free if it were given back.
     fn is_kept_alone(&self, page: &Self::Page) -> bool;

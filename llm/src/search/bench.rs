@@ -22,7 +22,7 @@ const GAIN: f64 = 0.98;
 /// Largest error of a candidate's results relative to the default's: rounding in another order.
 const NMSE: f64 = 1e-6;
 
-/// The means by which candidates are compared.
+/// Context of a comparison of candidates.
 pub(super) struct Bench<'a> {
     pub queue: Queue,
     pub model: DeviceModel,

@@ -190,7 +190,7 @@ fn multiply(
     let config = LaunchConfig::new(grid, tile.threads());
     let config = filled(&kernel, config.with_dynamic_shared(tile.shared_bytes()));
     bench.queue.barrier();
-    // SAFETY: the buffers are sized for every product and the most shares.
+    // SAFETY: the buffers are sized for every product and the most split-K parts.
     unsafe { bench.queue.launch(&kernel, config, &args) }?;
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::roofline::{Cost, Machine};
 /// Bytes of a DRAM sector.
 const SECTOR: u64 = 32;
 
-/// The reason for which a counting device could not be opened.
+/// The reason a counting device could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The software ga10b could not be set up.

@@ -113,7 +113,7 @@ impl Drive {
         self
     }
 
-    /// The last buffer holds these words afterwards, where they are known; nothing is said of those before it.
+    /// The last buffer holds these words afterwards, where they are known; nothing is expected of those before it.
     pub fn expected(mut self, words: Vec<Option<u32>>) -> Self {
         let mut expected = vec![Vec::new(); self.case.buffers.len()];
         if let Some(last) = expected.last_mut() {

@@ -327,7 +327,7 @@ fn packets_case() -> Case {
     }
     let expected = (0..2).flat_map(|side| values.iter().flat_map(move |pair| [pair[side], 0])).collect();
     let mut case = case("packets", LaunchConfig::new(2, 32), vec![vec![0; 512]], expected);
-    // What the mail holds at the end is no result.
+    // The mail's content at the end is no result.
     case.place = Box::new(|buffer, word| {
         let what = format!("result {word}");
         (buffer == 1).then_some(Place { what, tolerance: Tolerance::Exact })

@@ -172,7 +172,7 @@ fn drop_in(order: &[usize; 6]) -> Result<()> {
     for &which in &order[..5] {
         things[which] = None;
     }
-    // What is left last keeps what it needs: a buffer holds what the graph wrote.
+    // The last object keeps its dependencies: a buffer holds the words that the graph wrote.
     last.wait(DEADLINE)?;
     if let Some(buffer) = things[2].as_ref().and_then(|thing| thing.downcast_ref::<Buffer>()) {
         ensure!(words(buffer, 1024)?.into_iter().eq(7..7 + 1024), "the buffer holds something else");

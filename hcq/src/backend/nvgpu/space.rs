@@ -167,7 +167,7 @@ fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<(Info, C
     let target = qmd::Target::from_sm(number).filter(|target| target.is_run());
     let target = target.ok_or(Error::UnsupportedSm { sm: number })?;
     let classes = Classes { compute: gpu.compute_class, copy: gpu.dma_copy_class, channel: gpu.gpfifo_class };
-    // What an answer that is too short lacks reads as zero.
+    // Bytes missing from a short answer read as zero.
     if classes.compute == 0 || classes.copy == 0 {
         let name = nvgpu_sys::nvgpu_gpu_get_characteristics::NAME;
         return Err(Error::Answer {

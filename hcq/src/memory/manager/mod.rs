@@ -1,9 +1,9 @@
 //! GPU memory: large pieces mapped one by one and kept for a while when they are freed, small ones cut from
 //! larger pieces.
 //!
-//! A [`Piece`] owns its memory and gives it back when it is dropped. Who drops one has made sure that no work
-//! of the GPU uses it any more. In a fork of the process that allocated it, a piece is out of reach, and
-//! stays the parent's when it is dropped.
+//! A [`Piece`] owns its memory and gives it back when it is dropped. The owner that drops one has made sure
+//! that no work of the GPU uses it any more. In a fork of the process that allocated it, a piece is out of
+//! reach, and stays the parent's when it is dropped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -239,7 +239,7 @@ pub(crate) struct MemoryManager {
     backend: Arc<dyn Backend>,
     /// The one that allocates: in a fork of it, locks may be held by threads that do not exist.
     process: Process,
-    /// The fate of notes.
+    /// The handling of notes.
     notes: Notes,
     state: Mutex<State>,
 }

@@ -7,7 +7,7 @@ use crate::launch::constant_bank::STACK_START;
 use crate::memory::manager::MemoryManager;
 use crate::program::image::Image;
 
-/// Notes the sections and kernels of a program; what lies between the sections is no one's.
+/// Notes the sections and kernels of a program; the bytes between sections have no owner.
 pub(super) fn describe(memory: &MemoryManager, image: &Image, cubin: &[u8]) {
     if !memory.takes_notes() {
         return;

@@ -107,7 +107,7 @@ impl Planner {
                 wanted.clear();
             }
             for at in &wanted {
-                // What starts early leaves room for no other: its dependents would start as early.
+                // An early launch is linked to no other: its dependents would start as early.
                 self.used[*at] = if early { self.links.dependents } else { self.used[*at] + 1 };
             }
             let waits = self.stage == number && number > 0;

@@ -154,8 +154,8 @@ impl Results {
         row
     }
 
-    /// The fields of machine, model and settings. What has no meaning here has the value that llama-bench writes
-    /// by default; older versions of its scripts want `use_mmap`, newer ones `load_mode`.
+    /// The fields of machine, model and settings. Fields without a meaning here have the value that
+    /// llama-bench writes by default; older versions of its scripts want `use_mmap`, newer ones `load_mode`.
     fn configuration(&self) -> Vec<(&'static str, Value)> {
         let Self { common: Common { device, model, .. }, kv, .. } = self;
         vec![

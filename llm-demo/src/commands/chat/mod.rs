@@ -259,7 +259,7 @@ impl Talk<'_> {
 
     fn obey(&mut self, decoding: &mut Decoding, template: &Template, order: Order) -> anyhow::Result<()> {
         if order != Order::Help {
-            // What the session has is no longer what the conversation begins with.
+            // The conversation begins otherwise than the session.
             self.loaded = 0;
         }
         let messages = self.conversation.messages();

@@ -107,7 +107,7 @@ impl Buffers {
     /// Reserves the buffers for `sequences` sequences of up to `pages` pages each.
     pub fn new(device: &Device, c: &Config, tables: (usize, usize)) -> Result<Self> {
         let sizes = Sizes::of(c, tables, device.info().sm_count)?;
-        // What no column wrote is multiplied all the same, and not used.
+        // Values that no column wrote are multiplied all the same, and not used.
         let zeros = |len: u64| -> Result<Buffer> {
             let buffer = device.alloc(len)?;
             buffer.write(0, &vec![0; len as usize])?;

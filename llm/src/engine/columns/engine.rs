@@ -262,7 +262,7 @@ impl Columns {
     ///
     /// # Errors
     /// [`Error::StepSize`], [`Error::Released`], [`Error::Token`], [`Error::ContextFull`],
-    /// [`Error::OutOfPages`]: then nothing has changed. What the device reports: the positions have not
+    /// [`Error::OutOfPages`]: then nothing has changed. The device's errors: the positions have not
     /// changed.
     pub fn step(&mut self, work: &[(ColumnId, u32)]) -> Result<Vec<Option<u32>>> {
         self.prepare(work)?;

@@ -33,7 +33,7 @@ use crate::kernels::prompt::{gemm, vector};
 use crate::model::architecture::Norm;
 use crate::model::config::Config;
 
-/// The reason for which the kernels do not take a model; `None` if they do. Slices of stacked matrices begin
+/// The reason the kernels do not take a model; `None` if they do. Slices of stacked matrices begin
 /// at whole tiles.
 pub fn refuses(c: &Config) -> Option<String> {
     if c.architecture.experts && c.architecture.norm != Norm::Rms {

@@ -99,7 +99,7 @@ pub fn experts_together(c: &Config, rows: usize, cols: usize) -> usize {
 }
 
 /// Most values that the sums of a product of up to `tokens` tokens with `rows` rows of `cols` values take, in
-/// all shares.
+/// all split-K parts.
 pub fn sums(choices: &Choices, tokens: usize, (rows, cols): (usize, usize), chip: Chip) -> Result<usize> {
     let (rows, cols) = (fits(rows)?, fits(cols)?);
     let sizes = SIZES.into_iter().filter(|size| *size as usize <= tokens);

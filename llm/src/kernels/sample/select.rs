@@ -175,7 +175,7 @@ impl<'a> Search<'a> {
             // Ranks differ, so the last step leaves one token.
             k.set(shift, k.sub(shift, STEP_BITS));
         });
-        // What was found has been read when it is written again.
+        // Findings have been read when they are written again.
         k.sync_threads();
     }
 
