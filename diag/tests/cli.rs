@@ -331,12 +331,14 @@ fn an_address_space_is_shown_from_a_device_and_from_a_dump() {
     assert_eq!(document["schema"], "nvdiag.vamap/1");
     assert!(document["mappings"].as_array().is_some_and(|m| m.len() > 1));
     assert!(std::fs::read_to_string(path("map.svg")).expect("written").contains("<rect"));
-    // One page table that names itself, in a raw dump.
-    let mut page = vec![0; 4096];
-    page[..8].copy_from_slice(&((0x8000_0000u64 >> 12) << 8 | 0xe).to_le_bytes());
-    std::fs::write(path("dump"), page).expect("written");
+    // One page table that names itself, in a dump of LiME.
+    let words = [0x8000_0000u64, 0x8000_0fff, 0, (0x8000_0000 >> 12) << 8 | 0xe];
+    let mut dump = b"EMiL\x01\0\0\0".to_vec();
+    dump.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    dump.resize(32 + 4096, 0);
+    std::fs::write(path("dump"), dump).expect("written");
     let file = path("dump");
-    let dump = ["vamap", "--dump", &file, "--raw-base", "0x8000_0000"];
+    let dump = ["vamap", "--dump", &file];
     let (code, out, _) = output(&mut nvdiag(&[&dump[..], &["--pdb", "0x80000000"]].concat()));
     assert_eq!(code, 1, "{out}");
     assert!(out.contains("which is in use for 0x0 already"), "{out}");

@@ -36,6 +36,7 @@ impl Random {
                 .to_owned(),
             Kind::Character => self.pick(&["R", "W"]).to_owned(),
             Kind::Symbol => "gk20a_wait+0x10/0x40 [nvgpu]".to_owned(),
+            Kind::Prefixed | Kind::Number => unreachable!("no format of the table has them"),
         }
     }
 

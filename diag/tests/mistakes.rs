@@ -276,7 +276,7 @@ fn dumps_that_are_none_are_told() {
     for (arguments, words) in [
         (&["vamap", "--dump", "/no/such/dump"][..], &["No such file"][..]),
         (&["vamap", "--dump", &files.put("empty", b"")], &["empty"]),
-        (&["vamap", "--dump", &text], &["--pdb"]),
+        (&["vamap", "--dump", &text], &["LiME"]),
         (&["qmd", &files.put("short", &[0; 16])], &["short"]),
         (&["qmd", &files.put("none", b"")], &["none"]),
         (&["pushbuf", &files.put("none", b"")], &["nothing to decode"]),

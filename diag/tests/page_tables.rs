@@ -166,7 +166,7 @@ fn a_dump_of_the_software_gpu_agrees_with_its_user() {
 
     let mut bytes = Vec::new();
     sim.dump_memory(&mut bytes).expect("memory takes everything");
-    let dump = PhysicalDump::open(bytes, 0).expect("a dump");
+    let dump = PhysicalDump::open(bytes).expect("a dump");
     let [(_, root)] = sim.page_tables()[..] else { panic!("one address space") };
     let found = walk(&dump, root);
     assert_eq!(texts(&found), [""; 0]);
@@ -260,7 +260,7 @@ proptest! {
         let mut bytes = bytes;
         let start: &[u8] = [&b"EMiL\x01\0\0\0"[..], b"\x7fELF\x02\x01\x01", b""][magic];
         bytes.splice(..start.len().min(bytes.len()), start.iter().copied());
-        if let Ok(dump) = PhysicalDump::open(bytes, 0) {
+        if let Ok(dump) = PhysicalDump::open(bytes) {
             dump.roots();
             walk(&dump, 0);
         }

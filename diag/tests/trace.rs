@@ -58,46 +58,49 @@ fn ioctls(events: &[Event]) -> Vec<(&Event, u64)> {
 }
 
 #[test]
-fn every_request_of_threads_and_children_is_seen_whichever_way() {
+fn every_request_of_threads_and_children_is_seen() {
     if !can_trace() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    for extra in [&[][..], &["--all-calls"]] {
-        let path = folder.path().join("log");
-        let (log_path, program) = (path.to_string_lossy().into_owned(), example());
-        let mut arguments = vec!["trace", "--node", "/dev/zero", "--log", &log_path, "--summary"];
-        arguments.extend(extra);
-        arguments.extend(["--", &program, "/dev/zero"]);
-        let run = nvdiag(&arguments);
-        assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
-        let events = log(&path);
-        let seen = ioctls(&events);
-        let out = text(&run.stdout);
-        let expected: usize =
-            out.lines().find_map(|line| line.parse().ok()).expect("the program's own count");
-        assert_eq!(seen.len(), expected, "{out}");
-        assert!(out.contains(&format!("{expected} of them ioctl, 1 of those of unknown requests")), "{out}");
-        let main = seen[0].0.tid;
-        let threads: std::collections::BTreeSet<_> = seen.iter().map(|(event, _)| event.tid).collect();
-        let processes: std::collections::BTreeSet<_> = seen.iter().map(|(event, _)| event.pid).collect();
-        assert_eq!((threads.len(), processes.len()), (3, 2));
-        for thread in threads {
-            let own: Vec<_> = seen.iter().filter(|(event, _)| event.tid == thread).collect();
-            let requests: Vec<u64> = own.iter().map(|(_, request)| *request).take(REQUESTS.len()).collect();
-            let all: Vec<u64> = REQUESTS.iter().map(|r| r.request.into()).collect();
-            assert_eq!(requests, all);
-            for ((event, _), request) in own.iter().zip(REQUESTS) {
-                assert_eq!(decode(event).expect("an ioctl").name, request.name);
-                assert!(event.result < 0 && event.duration_ns.is_some());
-            }
+    let path = folder.path().join("log");
+    let (log_path, program) = (path.to_string_lossy().into_owned(), example());
+    let run = nvdiag(&[
+        "trace",
+        "--node",
+        "/dev/zero",
+        "--log",
+        &log_path,
+        "--summary",
+        "--",
+        &program,
+        "/dev/zero",
+    ]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let events = log(&path);
+    let seen = ioctls(&events);
+    let out = text(&run.stdout);
+    let expected: usize = out.lines().find_map(|line| line.parse().ok()).expect("the program's own count");
+    assert_eq!(seen.len(), expected, "{out}");
+    assert!(out.contains(&format!("{expected} of them ioctl, 1 of those of unknown requests")), "{out}");
+    let main = seen[0].0.tid;
+    let threads: std::collections::BTreeSet<_> = seen.iter().map(|(event, _)| event.tid).collect();
+    let processes: std::collections::BTreeSet<_> = seen.iter().map(|(event, _)| event.pid).collect();
+    assert_eq!((threads.len(), processes.len()), (3, 2));
+    for thread in threads {
+        let own: Vec<_> = seen.iter().filter(|(event, _)| event.tid == thread).collect();
+        let requests: Vec<u64> = own.iter().map(|(_, request)| *request).take(REQUESTS.len()).collect();
+        let all: Vec<u64> = REQUESTS.iter().map(|r| r.request.into()).collect();
+        assert_eq!(requests, all);
+        for ((event, _), request) in own.iter().zip(REQUESTS) {
+            assert_eq!(decode(event).expect("an ioctl").name, request.name);
+            assert!(event.result < 0 && event.duration_ns.is_some());
         }
-        let opens =
-            events.iter().filter(|e| matches!(&e.call, Call::Open { path, .. } if path == "/dev/zero"));
-        assert_eq!(opens.count(), 2);
-        assert!(events.iter().any(|e| matches!(e.call, Call::Dup { .. }) && e.tid == main));
-        assert!(events.iter().filter(|e| matches!(e.call, Call::Close { .. })).count() >= 2);
     }
+    let opens = events.iter().filter(|e| matches!(&e.call, Call::Open { path, .. } if path == "/dev/zero"));
+    assert_eq!(opens.count(), 2);
+    assert!(events.iter().any(|e| matches!(e.call, Call::Dup { .. }) && e.tid == main));
+    assert!(events.iter().filter(|e| matches!(e.call, Call::Close { .. })).count() >= 2);
 }
 
 #[test]

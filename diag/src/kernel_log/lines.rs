@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use serde::Serialize;
 
 use crate::kernel_log::shape::{Reading, Shape};
+use crate::known_lines::pieces::squeezed;
 
 /// Role of a line in the story of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -139,7 +140,7 @@ lines! {
         IllegalNotify, Cause, "an illegal notify request": "illegal notify pending";
         IllegalClass, Cause, "a class that this GPU does not have": "invalid class {class:x}, offset {offset:x}";
         ClassError, Cause, "a method with a value that its class does not take":
-            "class error {class:x}, offset {offset:x},sub channel {subchannel:x} mme generated {mme:d}, mme pc {mme_pc:r}data high {data_high:d} priv status {privileged:d} unhandled intr {code:x} for channel {channel:d}";
+            "class error {class:x}, offset {offset:x},sub channel {subchannel:x} mme generated {mme:d}, mme pc {mme_pc:x}data high {data_high:d} priv status {privileged:d} unhandled intr {code:x} for channel {channel:d}";
         TrappedData, Detail, "the value of the refused method":
             "trapped data low {data_low:x}", "trapped data high {data_high:x}";
         FirmwareMethod, Cause, "a method asked the context firmware for something it does not allow":
@@ -355,6 +356,7 @@ fn shapes() -> &'static [(Kind, Vec<Shape>)] {
 /// Reads a message by the shapes of its source: the first whole match, else the cut one that says most.
 #[must_use]
 pub fn read(source: Source, message: &str) -> Option<(Kind, Reading)> {
+    let message = &*squeezed(message);
     let mut best: Option<(Kind, Reading)> = None;
     for (kind, shapes) in shapes().iter().filter(|(kind, _)| kind.source() == source) {
         for reading in shapes.iter().filter_map(|shape| shape.read(message)) {

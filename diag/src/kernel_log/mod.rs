@@ -12,7 +12,7 @@ use serde::Serialize;
 
 pub use frame::{Frame, Time, unframe};
 pub use lines::{Kind, Role, Source, read};
-pub use shape::{Fields, Form, Reading, Shape, Token, Value};
+pub use shape::{Fields, Reading, Shape, Value};
 
 /// Bytes of a line that are read. A message of the kernel has 1024 at most; collectors of logs store it in a
 /// record with labels.

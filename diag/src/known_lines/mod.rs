@@ -15,7 +15,7 @@
 //! ```
 
 pub(crate) mod line;
-mod pieces;
+pub(crate) mod pieces;
 pub(crate) mod table;
 
 pub use line::{Level, Line, Severity, Site};

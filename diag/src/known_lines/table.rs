@@ -1,6 +1,5 @@
 //! The table, with an index by the texts of its formats.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::LazyLock;
@@ -10,7 +9,7 @@ use flate2::read::GzDecoder;
 use serde::Deserialize;
 
 use crate::known_lines::line::Line;
-use crate::known_lines::pieces::{self, Piece, Span};
+use crate::known_lines::pieces::{self, Piece, Span, squeezed};
 
 /// Bytes of a literal that are looked for.
 const ANCHOR: usize = 32;
@@ -256,20 +255,4 @@ fn message_start(text: &str) -> Option<usize> {
 /// The words of C in a text.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
-}
-
-/// A line with each run of blanks as one blank.
-fn squeezed(text: &str) -> Cow<'_, str> {
-    let text = text.trim_end();
-    if !text.contains("  ") && !text.contains(['\t', '\r', '\n']) {
-        return Cow::Borrowed(text);
-    }
-    let mut squeezed = String::with_capacity(text.len());
-    for c in text.chars() {
-        let blank = c.is_ascii_whitespace();
-        if !blank || !squeezed.ends_with(' ') {
-            squeezed.push(if blank { ' ' } else { c });
-        }
-    }
-    Cow::Owned(squeezed)
 }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ga10b_llm::synthesize::Synthesis;
@@ -74,7 +75,10 @@ pub enum Command {
     /// Write the manual pages into a folder
     Man { folder: PathBuf },
     /// Print a completion script
-    Completions { shell: Shell },
+    Completions {
+        #[arg(value_parser = PossibleValuesParser::new(["bash", "fish", "zsh"]).try_map(|name| name.parse::<Shell>()))]
+        shell: Shell,
+    },
 }
 
 /// Options of a text.

@@ -48,7 +48,8 @@ pub struct Args {
     /// mappings).
     #[arg(long)]
     pid: Option<u32>,
-    /// Page tables in a dump of physical memory: LiME, ELF core, or raw.
+    /// Page tables in a dump of physical memory: of LiME, or an ELF core (kdump). For authors of drivers: they
+    /// tell the kinds and flags of mappings, which no request does.
     #[arg(long, value_name = "FILE")]
     dump: Option<PathBuf>,
     /// The address space of a device that this command opens itself: auto, nvgpu, rm or sim.
@@ -64,9 +65,6 @@ pub struct Args {
     /// With --dump: physical address of the root of the page tables. Not needed if the dump names only one.
     #[arg(long, value_name = "ADDRESS", value_parser = number, requires = "dump")]
     pdb: Option<u64>,
-    /// With --dump: physical address of the first byte of a raw dump.
-    #[arg(long, value_name = "ADDRESS", value_parser = number, requires = "dump", default_value = "0")]
-    raw_base: u64,
     /// A window of the process; without any, those that ports to ga10b use.
     #[arg(long, value_name = "NAME@ADDRESS", value_parser = window, conflicts_with = "device")]
     window: Vec<Window>,
@@ -110,7 +108,7 @@ impl Args {
 
     fn of_dump(&self, path: &Path, windows: Vec<Window>) -> anyhow::Result<AddressMap> {
         let file = DumpFile::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let dump = PhysicalDump::open(file, self.raw_base);
+        let dump = PhysicalDump::open(file);
         let dump = dump.with_context(|| format!("cannot read {}", path.display()))?;
         let root = match self.pdb {
             Some(root) => root,

@@ -166,7 +166,8 @@ impl Stream<'_> {
         let raw = [(); RAW].map(|()| k.reg());
         self.wait_phase(self.barrier(self.ring.full, place.slot), place.parity);
         let number = k.and(self.warp, SLOT_TILES - 1);
-        self.load_raw(format, k.at_stride(self.slot(place.slot), number, format.tile_bytes()), &raw);
+        let tile = k.at_stride(self.slot(place.slot), number, format.tile_bytes());
+        format.load_lane(k, tile, self.lane, &raw, Cache::Default);
         raw
     }
 
