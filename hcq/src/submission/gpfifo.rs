@@ -28,9 +28,9 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// As the hardware reads it: address in bits 39:2, length in 62:42.
-    fn entry(self) -> u64 {
-        self.va.raw() | u64::from(self.dwords) << 42
+    /// As the hardware reads it: address in bits 39:2, length in 62:42, the level of a subroutine in 41.
+    fn entry(self, subroutine: bool) -> u64 {
+        self.va.raw() | u64::from(self.dwords) << 42 | u64::from(subroutine) << 41
     }
 }
 
@@ -103,6 +103,8 @@ pub(crate) struct Gpfifo {
     /// `None` once it is closed.
     channel: Option<OwnedChannel>,
     slots: Slots,
+    /// Whether entries are marked as subroutines, which has no effect.
+    pub subroutines: bool,
 }
 
 impl fmt::Debug for Gpfifo {
@@ -117,7 +119,7 @@ impl Gpfifo {
         let (process, backend) = (Process::current(), backend.clone());
         let raw = backend.create_channel(request)?;
         let (id, slots) = (raw.id, Slots::new(request.entries));
-        Ok(Self { id, channel: Some(OwnedChannel { raw, process, backend }), slots })
+        Ok(Self { id, channel: Some(OwnedChannel { raw, process, backend }), slots, subroutines: false })
     }
 
     /// The channel's name.
@@ -144,7 +146,7 @@ impl Gpfifo {
             // SAFETY: the index is below the number of entries, and the ring is mapped and 8-byte aligned as
             // long as the channel is owned.
             unsafe { AtomicU64::from_ptr(raw.ring.as_ptr().add(index)) }
-                .store(segment.entry(), Ordering::Relaxed);
+                .store(segment.entry(self.subroutines), Ordering::Relaxed);
         }
         self.slots.seal(value, segments.len() as u32);
         store_barrier();
@@ -169,13 +171,13 @@ mod tests {
     #[test]
     fn an_entry_equals_the_golden_value() {
         let segment = Segment { va: GpuVa::inside(0x1_2345_6780), dwords: 10 };
-        assert_eq!(segment.entry(), 0x0000_2801_2345_6780);
-        // The one that ran on an Orin (hcq/tests/data/field-requests.txt, trace release), which is marked as a
-        // subroutine (bit 41).
+        assert_eq!(segment.entry(false), 0x0000_2801_2345_6780);
+        assert_eq!(segment.entry(true), 0x0000_2a01_2345_6780);
+        // The one that ran on an Orin (hcq/tests/data/field-requests.txt, trace release).
         let segment = Segment { va: GpuVa::inside(0xff_ffa0_1000), dwords: 6 };
-        assert_eq!(segment.entry() | 1 << 41, 0x0000_1aff_ffa0_1000);
+        assert_eq!(segment.entry(true), 0x0000_1aff_ffa0_1000);
         let longest = Segment { va: GpuVa::inside(0), dwords: MAX_DWORDS as u32 };
-        assert_eq!(longest.entry() >> 63, 0);
+        assert_eq!(longest.entry(false) >> 63, 0);
     }
 
     proptest! {

@@ -235,7 +235,7 @@ impl Pbdma {
         let Some(entry) = Entry::decode(self.entry) else {
             return Err(self.error(1 << pbdma_intr_0::GPENTRY));
         };
-        if let Entry::Segment { va, words } = entry {
+        if let Entry::Segment { va, words, .. } = entry {
             self.segment = Some((va, words));
         }
         if let Some(front) = &context.front {

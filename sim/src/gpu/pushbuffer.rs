@@ -12,6 +12,8 @@ pub(crate) enum Entry {
         va: u64,
         /// Number of words.
         words: u32,
+        /// Called from another segment; only which GET register shows it differs.
+        subroutine: bool,
     },
     /// Nothing to fetch.
     Nop,
@@ -31,8 +33,7 @@ impl Entry {
         if entry >> 40 & 1 != 0 || end >= ENTRY_VA_END {
             return None;
         }
-        // Bit 41, a subroutine, selects the GET register that shows the address; none is modelled.
-        Some(Self::Segment { va, words })
+        Some(Self::Segment { va, words, subroutine: entry >> 41 & 1 != 0 })
     }
 }
 
@@ -108,9 +109,9 @@ mod tests {
 
     #[test]
     fn entries_decode_as_documented() {
-        let segment = Entry::Segment { va: 0x1_2345_6780, words: 10 };
-        assert_eq!(Entry::decode(0x0000_2801_2345_6780), Some(segment));
-        assert_eq!(Entry::decode(0x0000_2a01_2345_6780), Some(segment));
+        let segment = |subroutine| Entry::Segment { va: 0x1_2345_6780, words: 10, subroutine };
+        assert_eq!(Entry::decode(0x0000_2801_2345_6780), Some(segment(false)));
+        assert_eq!(Entry::decode(0x0000_2a01_2345_6780), Some(segment(true)));
         assert_eq!(Entry::decode(0), Some(Entry::Nop));
         assert_eq!(Entry::decode(1 << 32), None);
         assert_eq!(Entry::decode(1 << 42 | 0xff_ffff_fffc), None);
@@ -139,7 +140,7 @@ mod tests {
                 Some(Header::Nop | Header::EndSegment) => {}
                 None => prop_assert_eq!(word >> 29, 6),
             }
-            if let Some(Entry::Segment { va, words }) = Entry::decode(entry) {
+            if let Some(Entry::Segment { va, words, .. }) = Entry::decode(entry) {
                 prop_assert!(words > 0 && va % 4 == 0 && va + u64::from(words) * 4 < ENTRY_VA_END);
             }
         }
