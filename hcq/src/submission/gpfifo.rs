@@ -103,7 +103,8 @@ pub(crate) struct Gpfifo {
     /// `None` once it is closed.
     channel: Option<OwnedChannel>,
     slots: Slots,
-    /// Whether entries are marked as subroutines, which has no effect.
+    /// Whether entries are marked as subroutines (bit 41, `LEVEL`), as those that ran on an Orin were
+    /// (`HCQ_CONSERVATIVE=1`). The mark selects the GET register that shows the address, and nothing else.
     pub subroutines: bool,
 }
 
