@@ -1,6 +1,6 @@
 //! Records: what one reading of a ring found, as bytes that a tracer reads from the program's memory.
 
-use nvgpu_sys::{TRACE_MARK, TraceMark};
+use crate::mark::{TRACE_MARK, TraceMark};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -4,7 +4,7 @@
 //! A module names only modules of smaller numbers.
 //!
 //! ```text
-//! 0 bindings mark note witness
+//! 0 bindings note witness
 //! 1 sys overlay
 //! 2 ioctl
 //! 3 requests query layer
@@ -22,7 +22,6 @@
 mod bindings;
 mod ioctl;
 mod layer;
-mod mark;
 mod note;
 mod overlay;
 mod query;
@@ -50,7 +49,6 @@ pub mod host {
 pub use bindings::*;
 pub use ioctl::{Ioctl, IoctlError, call};
 pub use layer::Layer;
-pub use mark::{TRACE_MARK, TraceMark};
 pub use note::{KernelAccess, KernelNote, LineNote, Note, Notes, PieceKind, PieceNote, StackNote};
 pub use overlay::{OVERLAYS, Overlay};
 pub use query::{characteristics, sm_error_state};
