@@ -51,13 +51,13 @@
 //! and the objects that a program sees.
 //!
 //! ```text
-//! 0  address errno profile serial sync tegra launch::shape memory::kept memory::quarantine memory::range_set
-//! 0  memory::shared_bytes
+//! 0  address errno profile serial sync tegra launch::shape memory::kept memory::range_set
+//! 0  memory::shared_bytes observer::quarantine
 //! 0  program::cubin program::occupancy program::stack
-//! 1  fault::report launch::constant_bank memory::piece_note memory::range_lock program::loader
+//! 1  fault::report launch::constant_bank memory::range_lock program::loader
 //! 1  submission::ring
-//! 2  error
-//! 3  info process device::clock
+//! 2  error observer
+//! 3  observer::checker info process device::clock
 //! 4  options backend device::refusal submission::pushbuffer
 //! 5  launch::target memory::va_space submission::gpfifo submission::recorder
 //! 6  memory::manager
@@ -86,6 +86,7 @@ mod fault;
 mod info;
 mod launch;
 mod memory;
+mod observer;
 mod options;
 mod process;
 mod profile;

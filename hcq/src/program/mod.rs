@@ -16,7 +16,6 @@ pub mod cubin;
 pub(crate) mod image;
 pub(crate) mod kernel;
 pub(crate) mod loader;
-pub(crate) mod note;
 pub(crate) mod occupancy;
 pub(crate) mod registry;
 pub(crate) mod stack;
@@ -56,8 +55,8 @@ impl Program {
         }
         let len = cubin.len();
         let memory = shared.alloc(len, MemoryKind::Device, "program")?;
+        shared.core.observer().loaded(memory.va(), &cubin, bytes);
         let image = Arc::new(Image::new(cubin, device, memory, &shared.limbo)?);
-        note::describe(shared.core.memory(), &image, bytes);
         let mut padded = image.content().to_vec();
         padded.resize(len as usize, 0);
         shared.upload(image.memory(), 0, &padded)?;

@@ -7,6 +7,7 @@ use super::*;
 use crate::backend::tests::Books;
 use crate::device::shared::Shared;
 use crate::launch::shape::LaunchConfig;
+use crate::observer::Unobserved;
 use crate::options::DeviceOptions;
 use crate::program::loader::KernelInfo;
 
@@ -122,7 +123,7 @@ proptest! {
 #[test]
 fn an_sm_sets_shared_memory_apart_for_all_blocks_that_fit() {
     let books = Books::new(usize::MAX);
-    let shared = Shared::new(books, DeviceOptions::default()).unwrap();
+    let shared = Shared::new(books, Arc::new(Unobserved), DeviceOptions::default()).unwrap();
     let (sms, device) = (shared.core.info().sm_count, shared.target.qmd);
     for (bytes, name) in [(VECADD_87, "vadd_f32"), (NORM_87, "rmsnorm_f16")] {
         let kernel = Program::load(&shared, bytes).unwrap().kernel(name).unwrap();
