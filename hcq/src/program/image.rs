@@ -7,7 +7,7 @@ use crate::address::GpuVa;
 use crate::backend::ChannelId;
 use crate::error::Error;
 use crate::memory::manager::Piece;
-use crate::program::loader::{Cubin, KernelInfo, Part};
+use crate::program::loader::{Cubin, KernelInfo};
 use crate::submission::limbo::{Keep, Limbo};
 use crate::submission::uses::Uses;
 
@@ -65,12 +65,7 @@ impl Image {
         &self.cubin.kernels
     }
 
-    /// Its sections, by offset.
-    pub fn parts(&self) -> &[Part] {
-        &self.cubin.parts
-    }
-
-    /// The submissions that use a kernel.
+    /// Who uses a kernel.
     pub fn uses(&self, index: usize) -> &Uses {
         &self.uses[index]
     }
