@@ -5,7 +5,7 @@ use hcq::{Args, LaunchConfig};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::harness::{DEADLINE, Test, open, words};
+use crate::harness::{DEADLINE, Test, open};
 use crate::kernels::Kernels;
 
 pub const TESTS: &[Test] = &[

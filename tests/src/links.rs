@@ -6,7 +6,7 @@ use hcq::{Args, Buffer, Device, DeviceOptions, Error, GraphBuilder, Kernel, Laun
 use sass::Arch;
 
 use crate::conformance::noise::Noise;
-use crate::harness::{DEADLINE, Test, on_sim, open, open_with, words};
+use crate::harness::{DEADLINE, Test, on_sim, open, open_with};
 use crate::kernels::{LINKS, arch, early_cubin};
 
 pub const TESTS: &[Test] = &[

@@ -9,7 +9,7 @@ use hcq::{Args, Buffer, Device, Kernel, LaunchConfig, Queue};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::harness::{DEADLINE, open, words};
+use crate::harness::{DEADLINE, open};
 use crate::kernels::Kernels;
 use crate::soak::plan::Plan;
 
