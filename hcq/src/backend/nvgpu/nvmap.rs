@@ -10,7 +10,6 @@ use nvgpu_sys::{
 
 use super::handle::Handle;
 use super::settings::Caching;
-use crate::address::Bytes;
 use crate::error::Error;
 
 /// GPU pages of ga10b through this driver, in bytes; memory is allocated in whole pages.
