@@ -42,7 +42,7 @@
 //! - Objects of two devices do not mix ([`Error::ForeignDevice`]), and a device stays with the process that
 //!   opened it: in a fork calls return [`Error::Forked`].
 //! - Calls end: waits have deadlines or [`DeviceOptions::patience`], which also bounds requests that signals
-//!   interrupt ([`Error::Interrupted`]).
+//!   interrupt ([`DriverError::Interrupted`]).
 //!
 //!
 //! # Layers
@@ -75,6 +75,7 @@
 //! 18 queue
 //! 19 device
 //! 20 sim sys
+//! circle: error error::memory error::open: an error is the cause of another
 //! ```
 
 mod address;
@@ -104,7 +105,7 @@ pub use address::GpuVa;
 pub use device::Device;
 pub use device::clock::ClockPair;
 pub use errno::Errno;
-pub use error::Error;
+pub use error::{DriverError, Error, LaunchError, MemoryError, OpenError, ProgramError, QueueError};
 pub use fault::report::{FaultKind, FaultRecord, FaultReport, Neighbour, SmRecord};
 pub use info::{BackendKind, Classes, GpuCache, Info};
 pub use launch::args::Args;

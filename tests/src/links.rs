@@ -2,7 +2,10 @@
 //! launches are started, the results are those of running them one after the other.
 
 use anyhow::{Result, ensure};
-use hcq::{Args, Buffer, Device, DeviceOptions, Error, GraphBuilder, Kernel, LaunchConfig, NodeId, Program};
+use hcq::{
+    Args, Buffer, Device, DeviceOptions, Error, GraphBuilder, Kernel, LaunchConfig, LaunchError, NodeId,
+    Program,
+};
 use sass::Arch;
 
 use crate::conformance::noise::Noise;
@@ -261,13 +264,15 @@ fn refusals() -> Result<()> {
     // SAFETY: as in `add`.
     let without = unsafe { graph.launch_early(&bench.plain, shape, &args, first) };
     match arch(&bench.device)? {
-        Arch::Sm90 => ensure!(matches!(without, Err(Error::NoGridWait { .. })), "{without:?}"),
+        Arch::Sm90 => {
+            ensure!(matches!(without, Err(Error::Launch(LaunchError::NoGridWait { .. }))), "{without:?}")
+        }
         _ => ensure!(without.is_ok(), "{without:?}"),
     }
     let mut other = bench.device.graph();
     let foreign = bench.add(&mut other, &out, &gather, &[], false)?;
     // SAFETY: as in `add`.
     let foreign = unsafe { graph.launch_after(&bench.plain, shape, &args, &[foreign]) };
-    ensure!(matches!(foreign, Err(Error::ForeignNode { .. })), "{foreign:?}");
+    ensure!(matches!(foreign, Err(Error::Launch(LaunchError::ForeignNode { .. }))), "{foreign:?}");
     Ok(())
 }

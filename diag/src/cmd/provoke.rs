@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use hcq::{Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, Selector};
+use hcq::{Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, QueueError, Selector};
 use nvdiag::Hex;
 use nvdiag::process_map::{Mapping, ProcessMap, WINDOW_BYTES, Window};
 use nvdiag::provoke::{Capture, IMAGES, Kind, Outcome, Provoked, SmRegisters, plant_illegal_word};
@@ -183,7 +183,7 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     };
     match result {
         Ok(()) => {}
-        Err(error @ Error::Timeout { .. }) => {
+        Err(error @ Error::Queue(QueueError::Timeout { .. })) => {
             capture.outcome = Outcome::Timeout;
             capture.error = error.to_string();
         }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::device::core::{Core, Explain, Position};
+use crate::error::MemoryError;
 use crate::fault::report::FaultReport;
 use crate::options::DeviceOptions;
 use crate::sync::lock;
@@ -108,7 +109,7 @@ impl Backend for Books {
             "mapped in a window"
         );
         if live.len() >= self.full_at {
-            return Err(Error::OutOfAddresses { len: request.len });
+            return Err(Error::Memory(MemoryError::OutOfAddresses { len: request.len }));
         }
         let words = zeros(len as usize / 8);
         let cpu = NonNull::new(words.as_ptr().cast_mut().cast());

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::address::GpuVa;
 use crate::backend::{Engine, MemoryKind};
 use crate::device::core::Core;
-use crate::error::Error;
+use crate::error::{Error, QueueError};
 use crate::memory::manager::Piece;
 use crate::submission::channel::Channel;
 use crate::submission::limbo::Limbo;
@@ -287,7 +287,7 @@ mod tests {
             assert!(copies.words.is_empty());
             last = copies.copy(at, at, 4);
         }
-        assert!(matches!(last, Err(Error::Timeout { .. })));
+        assert!(matches!(last, Err(Error::Queue(QueueError::Timeout { .. }))));
         assert!(copies.words.is_empty());
     }
 }

@@ -10,7 +10,7 @@ use hcq::{Args, Device, DeviceOptions, NodeId, Program, Queue, Selector};
 use sass::Arch;
 
 use crate::conformance::case::{Arg, Case, Link};
-use crate::harness::{DEADLINE};
+use crate::harness::DEADLINE;
 
 /// A device with the modules that cases have asked for so far.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use nvgpu_sys::{Note, Notes};
 
 use crate::address::{Bytes, GpuVa};
 use crate::backend::{Backend, Memory, MemoryKind, MemoryRequest};
-use crate::error::Error;
+use crate::error::{Error, MemoryError};
 use crate::memory::kept::Kept;
 use crate::memory::piece_note;
 use crate::memory::quarantine::Quarantine;
@@ -122,7 +122,12 @@ impl Piece {
 
     fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
-            return Err(Error::OutOfBounds { what: "memory", offset, len, size: self.len });
+            return Err(Error::Memory(MemoryError::OutOfBounds {
+                what: "memory",
+                offset,
+                len,
+                size: self.len,
+            }));
         }
         Ok(())
     }
@@ -131,7 +136,7 @@ impl Piece {
         // A fork has no mapping there.
         self.manager.process.check()?;
         self.check(offset, len)?;
-        let base = self.cpu.ok_or(Error::NotMapped { va: self.va })?;
+        let base = self.cpu.ok_or(Error::Memory(MemoryError::NotMapped { va: self.va }))?;
         // SAFETY: `offset` is inside the mapping, which is `self.len` bytes long.
         Ok(unsafe { base.add(offset as usize) })
     }
@@ -323,7 +328,7 @@ impl MemoryManager {
     /// Allocates `len` bytes, at least one, aligned to 256 bytes.
     pub fn alloc(self: &Arc<Self>, len: u64, kind: MemoryKind, what: &'static str) -> Result<Piece, Error> {
         if len == 0 {
-            return Err(Error::EmptyBuffer);
+            return Err(Error::Memory(MemoryError::EmptyBuffer));
         }
         if len <= SMALL {
             // The driver was asked for memory that many pieces share.
@@ -341,7 +346,7 @@ impl MemoryManager {
     /// Allocates `len` bytes of device memory at `va`.
     pub fn alloc_at(self: &Arc<Self>, va: GpuVa, len: u64, what: &'static str) -> Result<Piece, Error> {
         if len == 0 {
-            return Err(Error::EmptyBuffer);
+            return Err(Error::Memory(MemoryError::EmptyBuffer));
         }
         let place = self.place(|free| free.alloc_at(va, len))?;
         let kind = MemoryKind::Device;
@@ -376,11 +381,12 @@ impl MemoryManager {
         let total = known.then_some(info.memory);
         // There may be memory where there are no addresses.
         let fits = total.is_none_or(|total| len <= total);
-        if !error.is_shortage() || matches!(error, Error::OutOfAddresses { .. }) && fits {
+        if !error.is_shortage() || matches!(error, Error::Memory(MemoryError::OutOfAddresses { .. })) && fits
+        {
             return error;
         }
         let free = if known { self.backend.free_memory().ok() } else { None };
-        Error::OutOfMemory { what, len, free, total, source: Box::new(error) }
+        Error::Memory(MemoryError::OutOfMemory { what, len, free, total, source: Box::new(error) })
     }
 
     fn map(
