@@ -138,7 +138,7 @@ fn many_shapes() -> Result<()> {
         queue.submit()?.wait(DEADLINE)?;
         for (i, ((blocks, threads), out)) in shapes.iter().zip(&outs).enumerate() {
             let (n, first) = (blocks * threads, 1000 * round + i as u32);
-            let got = words(out, n as usize)?;
+            let got = out.read_vec::<u32>(0, n as usize)?;
             ensure!(got.iter().copied().eq(first..first + n), "round {round}: {blocks} blocks of {threads}");
         }
     }

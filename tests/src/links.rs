@@ -160,7 +160,7 @@ fn random_graph(bench: &Bench, seed: u64) -> Result<()> {
         queue.replay(&graph)?.wait(DEADLINE)?;
         for (number, buffer) in buffers.iter().enumerate() {
             ensure!(
-                words(buffer, bench.count as usize)? == expected[number],
+                buffer.read_vec::<u32>(0, bench.count as usize)? == expected[number],
                 "seed {seed}: launch {number} of {launches}"
             );
         }

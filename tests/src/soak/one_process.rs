@@ -175,7 +175,10 @@ fn drop_in(order: &[usize; 6]) -> Result<()> {
     // What is left last keeps what it needs: a buffer holds what the graph wrote.
     last.wait(DEADLINE)?;
     if let Some(buffer) = things[2].as_ref().and_then(|thing| thing.downcast_ref::<Buffer>()) {
-        ensure!(words(buffer, 1024)?.into_iter().eq(7..7 + 1024), "the buffer holds something else");
+        ensure!(
+            buffer.read_vec::<u32>(0, 1024)?.into_iter().eq(7..7 + 1024),
+            "the buffer holds something else"
+        );
     }
     Ok(())
 }
