@@ -92,13 +92,13 @@ impl Device {
         let rm = match Self::rm(sys.clone(), machine, options.clone()) {
             Err(error) if error.is_forbidden() => return Err(error),
             Err(
-                error @ (Error::Open(
+                error @ Error::Open(
                     OpenError::Node { .. }
                     | OpenError::Driver { .. }
                     | OpenError::DisplayDriver
                     | OpenError::Unsupported { .. }
                     | OpenError::UnsupportedSm { .. },
-                )),
+                ),
             ) => Refusal::new(BackendKind::Rm, error, machine),
             other => {
                 tracing::info!("passed over: {nvgpu}");

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::address::GpuVa;
 use crate::backend::{Engine, MemoryKind};
 use crate::device::core::Core;
-use crate::error::{Error, QueueError};
+use crate::error::Error;
 use crate::memory::manager::Piece;
 use crate::submission::channel::Channel;
 use crate::submission::limbo::Limbo;
@@ -276,6 +276,7 @@ fn part_at(va: GpuVa, i: usize) -> GpuVa {
 mod tests {
     use super::*;
     use crate::backend::tests::Books;
+    use crate::error::QueueError;
 
     #[test]
     fn a_copy_that_was_refused_does_not_go_with_the_next() {

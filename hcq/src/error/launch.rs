@@ -1,7 +1,5 @@
 //! Why a launch is refused.
 
-use crate::address::Bytes;
-
 /// Why a launch, or a node or an argument of a graph, is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
