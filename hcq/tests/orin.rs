@@ -246,7 +246,7 @@ fn work(device: &Device, patience: Duration) -> Result<(), Error> {
     other.copy(&sum, 0, &copy, 0, 4 * u64::from(COUNT))?;
     other.submit()?.wait(patience)?;
     summed.wait(patience)?;
-    assert!(copy.read_vec(0, COUNT as usize)? == [3_f32; COUNT as usize], "wrong results");
+    assert!(copy.read_vec::<f32>(0, COUNT as usize)? == [3.0; COUNT as usize], "wrong results");
     Ok(())
 }
 

@@ -26,7 +26,7 @@ fn fill() -> Result<()> {
     let mut queue = device.queue()?;
     for (n, block) in [(1, 1), (31, 32), (1000, 96), (4097, 128), (100_000, 1024)] {
         let out = device.alloc(4 * (n + 64))?;
-        out.write_slice(0, &vec![0xEEEE_EEEE; n as usize + 64])?;
+        out.write_slice(0, &vec![0xEEEE_EEEE_u32; n as usize + 64])?;
         let n32 = n as u32;
         // SAFETY: `fill` writes the first n words.
         unsafe {

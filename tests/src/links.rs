@@ -153,7 +153,7 @@ fn random_graph(bench: &Bench, seed: u64) -> Result<()> {
     let (graph, mut queue) = (graph.build()?, bench.device.queue()?);
     for _ in 0..3 {
         for buffer in &buffers {
-            buffer.write_slice(0, &vec![0xdead_beef; bench.count as usize])?;
+            buffer.write_slice(0, &vec![0xdead_beef_u32; bench.count as usize])?;
         }
         // Two in flight.
         queue.replay(&graph)?;
@@ -187,7 +187,7 @@ fn unlinked_graphs() -> Result<()> {
 fn line(bench: &Bench, early: bool, links: u32) -> Result<()> {
     let length = links.min(200);
     let [a, b] = [bench.buffer()?, bench.buffer()?];
-    a.write_slice(0, &vec![1; bench.count as usize])?;
+    a.write_slice(0, &vec![1_u32; bench.count as usize])?;
     let (mut graph, mut last) = (bench.device.graph(), None);
     let shift = bench.count / 2 + 7;
     for link in 0..length {

@@ -93,7 +93,7 @@ fn timestamps() -> Result<()> {
     let device = open()?;
     let step = Kernels::load(&device)?.get("step")?;
     let data = device.alloc(1 << 20)?;
-    data.write_slice(0, &vec![1; 1 << 18])?;
+    data.write_slice(0, &vec![1_u32; 1 << 18])?;
     let mut queue = device.queue()?;
     let mut stamps = vec![queue.timestamp()?];
     for _ in 0..4 {
