@@ -148,12 +148,13 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     };
     let device = opened.with_context(|| format!("cannot open device {selector}"))?;
     let arch = sass::Arch::from_sm(device.info().sm_number()).context("no code for this GPU")?;
-    let program = match kind {
+    let image = match kind {
         Kind::IllegalInstruction => {
-            device.load(&plant_illegal_word(arch, kind.kernel()).context("the kernel has no load")?)
+            plant_illegal_word(arch, kind.kernel()).context("the kernel has no load")?
         }
-        _ => device.load(IMAGES),
-    }?;
+        _ => IMAGES.for_sm(arch.sm())?.to_vec(),
+    };
+    let program = device.load(&image)?;
     let kernel = program.kernel(kind.kernel())?;
     let result = launch(kind, &device, &kernel);
     let mut map = ProcessMap::default();
