@@ -102,7 +102,7 @@ impl Backend for Books {
 
     fn allocate(&self, request: &MemoryRequest) -> Result<Memory, Error> {
         let mut live = lock(&self.live);
-        let (va, len) = (request.va.raw(), request.len.count());
+        let (va, len) = (request.va.raw(), request.len);
         assert!(live.values().all(|(at, l, _)| va + len < *at || at + l < va), "mappings keep a gap");
         assert!(
             self.layout.reserved.iter().all(|w| va + len <= w.start || w.end <= va),

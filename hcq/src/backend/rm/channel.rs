@@ -79,8 +79,8 @@ impl Channel {
         if userd + USERD > MEMORY {
             return Err(Error::Queue(QueueError::RingTooSmall {
                 what: "a channel's ring",
-                len: (userd + USERD).into(),
-                capacity: MEMORY.into(),
+                len: userd + USERD,
+                capacity: MEMORY,
             }));
         }
         let mut memory = Allocation::new(space, Placement::Video, MEMORY)?;
