@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::Error;
+use crate::error::{Error, OpenError};
 
 /// The driver that serves a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,17 +51,17 @@ impl GpuCache {
     /// Reads [`VARIABLE`](Self::VARIABLE); [`Bypass`](Self::Bypass) when it is not set.
     ///
     /// # Errors
-    /// [`Error::UnknownSetting`] for anything but `off` and `on`.
+    /// [`OpenError::UnknownSetting`] for anything but `off` and `on`.
     pub fn from_env() -> Result<Self, Error> {
         let value = std::env::var_os(Self::VARIABLE).unwrap_or_default();
         match value.to_str() {
             Some("" | "off" | "0") => Ok(Self::Bypass),
             Some("on" | "1") => Ok(Self::Keep),
-            _ => Err(Error::UnknownSetting {
+            _ => Err(Error::Open(OpenError::UnknownSetting {
                 variable: Self::VARIABLE,
                 value: value.to_string_lossy().into_owned(),
                 expected: "off or on".into(),
-            }),
+            })),
         }
     }
 }

@@ -42,7 +42,7 @@
 //! - Objects of two devices do not mix ([`Error::ForeignDevice`]), and a device stays with the process that
 //!   opened it: in a fork calls return [`Error::Forked`].
 //! - Calls end: waits have deadlines or [`DeviceOptions::patience`], which also bounds requests that signals
-//!   interrupt ([`Error::Interrupted`]).
+//!   interrupt ([`DriverError::Interrupted`]).
 //!
 //! # Layers
 //! A folder or file names only what stands below it, or beside it in one direction.
@@ -56,6 +56,7 @@
 //! driver      backend process       # the seam: nvgpu, rm, the software ga10b
 //! errors      error info options    # errors, what a GPU is, how it is opened
 //! values      address cubin errno profile serial shape sync tegra  # numbers, files, locks
+//! circle: error error::memory error::open: an error is the cause of another
 //! ```
 
 mod address;
@@ -91,8 +92,8 @@ pub use cubin::CubinError;
 pub use device::Device;
 pub use device::clock::ClockPair;
 pub use errno::Errno;
-pub use error::Error;
 pub use error::report::{FaultKind, FaultRecord, FaultReport, Neighbour, SmRecord};
+pub use error::{DriverError, Error, LaunchError, MemoryError, OpenError, ProgramError, QueueError};
 pub use info::{BackendKind, Classes, GpuCache, Info};
 pub use memory::manager::Mapping;
 pub use memory::plain::Plain;

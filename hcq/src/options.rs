@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::error::Error;
+use crate::error::{Error, OpenError};
 use crate::info::GpuCache;
 use crate::profile::{Descriptor, Profile, Release};
 
@@ -38,7 +38,7 @@ impl Selector {
     /// Reads `HCQ_DEVICE`; [`Selector::Auto`] when it is not set.
     ///
     /// # Errors
-    /// [`Error::UnknownSelector`] for a name that is not `auto`, `nvgpu`, `rm` or `sim`.
+    /// [`OpenError::UnknownSelector`] for a name that is not `auto`, `nvgpu`, `rm` or `sim`.
     pub fn from_env() -> Result<Self, Error> {
         match std::env::var_os("HCQ_DEVICE") {
             Some(name) => name.to_string_lossy().parse(),
@@ -56,7 +56,7 @@ impl FromStr for Selector {
             "nvgpu" => Ok(Self::Nvgpu),
             "rm" => Ok(Self::Rm),
             "sim" => Ok(Self::Sim),
-            _ => Err(Error::UnknownSelector { name: name.to_owned() }),
+            _ => Err(Error::Open(OpenError::UnknownSelector { name: name.to_owned() })),
         }
     }
 }
@@ -139,8 +139,8 @@ impl DeviceOptions {
     /// The default, with what the environment decides.
     ///
     /// # Errors
-    /// [`Error::UnknownSetting`] for a variable with a value that means nothing; [`Error::Profile`] for a file
-    /// of settings that cannot be used.
+    /// [`OpenError::UnknownSetting`] for a variable with a value that means nothing; [`OpenError::Profile`]
+    /// for a file of settings that cannot be used.
     pub fn from_env() -> Result<Self, Error> {
         let conservative = Some(conservative(std::env::var_os(Self::CONSERVATIVE).as_deref())?);
         let profile = profile(std::env::var_os(Profile::VARIABLE))?;
@@ -189,11 +189,11 @@ fn conservative(value: Option<&OsStr>) -> Result<bool, Error> {
     match value.to_str() {
         Some("" | "0" | "off") => Ok(false),
         Some("1" | "on") => Ok(true),
-        _ => Err(Error::UnknownSetting {
+        _ => Err(Error::Open(OpenError::UnknownSetting {
             variable: DeviceOptions::CONSERVATIVE,
             value: value.to_string_lossy().into_owned(),
             expected: "0 or 1".into(),
-        }),
+        })),
     }
 }
 
@@ -215,7 +215,7 @@ fn profile(path: Option<OsString>) -> Result<Profile, Error> {
         }
         Ok(String::from_utf8_lossy(&bytes).parse::<Profile>()?)
     };
-    read().map_err(|source| Error::Profile { path: path.clone(), source })
+    read().map_err(|source| Error::Open(OpenError::Profile { path: path.clone(), source }))
 }
 
 impl Default for DeviceOptions {
@@ -289,7 +289,7 @@ mod tests {
             assert!(error.contains(part), "{part}: {error}");
         }
         std::fs::write(file.path(), "#".repeat(1 + LONGEST_PROFILE as usize)).unwrap();
-        assert!(matches!(read(), Err(Error::Profile { .. })));
+        assert!(matches!(read(), Err(Error::Open(OpenError::Profile { .. }))));
         std::fs::write(file.path(), b"release\xff = host").unwrap();
         assert!(full(&read().unwrap_err()).contains("line 1"));
         std::fs::write(file.path(), b"\xef\xbb\xbfrelease = host\r\n").unwrap();
@@ -314,6 +314,8 @@ mod tests {
         for s in [Selector::Auto, Selector::Nvgpu, Selector::Rm, Selector::Sim] {
             assert_eq!(s.to_string().parse::<Selector>().ok(), Some(s));
         }
-        assert!(matches!("cuda".parse::<Selector>(), Err(Error::UnknownSelector { name }) if name == "cuda"));
+        assert!(
+            matches!("cuda".parse::<Selector>(), Err(Error::Open(OpenError::UnknownSelector { name })) if name == "cuda")
+        );
     }
 }

@@ -71,7 +71,7 @@ fn code_of_an_earlier_minor_version_runs_and_fills_the_sm_that_it_runs_on() {
         // SAFETY: each buffer holds 1000 floats.
         unsafe { queue.launch(&kernel, LaunchConfig::new(4, 256), &args) }.unwrap();
         queue.submit().unwrap().wait(DEADLINE).unwrap();
-        assert!(c.read_vec(0, 1000).unwrap() == [3_f32; 1000], "{arch}");
+        assert!(c.read_vec::<f32>(0, 1000).unwrap() == [3.0; 1000], "{arch}");
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use ga10b_sim::{Session, Sim, SimConfig, WhatIf, WhatIfs};
 use hcq::{
-    Args, Buffer, CommandMemory, Device, DeviceOptions, Error, FaultKind, Kernel, LaunchConfig, Preemption,
-    Profile, Queue, Subcontext, SyncPoint,
+    Args, Buffer, CommandMemory, Device, DeviceOptions, DriverError, Error, FaultKind, Kernel, LaunchConfig,
+    Preemption, Profile, Queue, Subcontext, SyncPoint,
 };
 use nvgpu_sys::Sys;
 
@@ -94,7 +94,10 @@ fn a_queue_that_cannot_be_created_within_the_patience_is_an_error_that_says_why(
     let mut first = device.queue().unwrap();
     let point = spin.start(&mut first);
     let error = device.queue().unwrap_err();
-    assert!(matches!(&error, Error::Ioctl { name, .. } if name.contains("ALLOC_OBJ_CTX")), "{error}");
+    assert!(
+        matches!(&error, Error::Driver(DriverError::Ioctl { name, .. }) if name.contains("ALLOC_OBJ_CTX")),
+        "{error}"
+    );
     assert!(error.hint().unwrap().contains("cannot be preempted"), "{error:?}");
     spin.end();
     // The half-made channel was closed when that could do no harm.
@@ -243,7 +246,7 @@ fn work(device: &Device, patience: Duration) -> Result<(), Error> {
     other.copy(&sum, 0, &copy, 0, 4 * u64::from(COUNT))?;
     other.submit()?.wait(patience)?;
     summed.wait(patience)?;
-    assert!(copy.read_vec(0, COUNT as usize)? == [3_f32; COUNT as usize], "wrong results");
+    assert!(copy.read_vec::<f32>(0, COUNT as usize)? == [3.0; COUNT as usize], "wrong results");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ga10b_sim::{Sim, SimConfig};
-use hcq::{Args, Device, DeviceOptions, Error, LaunchConfig, Selector};
+use hcq::{Args, Device, DeviceOptions, DriverError, Error, LaunchConfig, QueueError, Selector};
 use nix::errno::Errno;
 use nvgpu_sys::{Layer, Sys};
 
@@ -34,14 +34,17 @@ fn dropping_everything_of_a_device_with_an_endless_kernel_takes_its_patience() {
     unsafe { queue.launch(&spin, LaunchConfig::new(1, 32), &Args::new().buffer(&flag)) }.unwrap();
     let point = queue.submit().unwrap();
     let start = Instant::now();
-    assert!(matches!(flag.read(0, &mut [0]), Err(Error::Timeout { .. })));
+    assert!(matches!(flag.read(0, &mut [0]), Err(Error::Queue(QueueError::Timeout { .. }))));
     assert!((PATIENCE..PATIENCE + SLACK).contains(&start.elapsed()), "{:?}", start.elapsed());
     let start = Instant::now();
     drop((queue, spin, flag, device));
     println!("dropped in {:?}", start.elapsed());
     assert!(start.elapsed() < PATIENCE + CLOSING + SLACK, "{:?}", start.elapsed());
     let start = Instant::now();
-    assert!(matches!(point.wait(Duration::from_secs(60)), Err(Error::Stopped)), "nothing runs any more");
+    assert!(
+        matches!(point.wait(Duration::from_secs(60)), Err(Error::Queue(QueueError::Stopped))),
+        "nothing runs any more"
+    );
     assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
 }
 
@@ -62,14 +65,17 @@ fn work_that_waits_for_a_queue_that_was_dropped_learns_that_it_will_never_start(
     let copied = second.submit().unwrap();
     third.wait_for(&copied).unwrap();
     let last = third.submit().unwrap();
-    assert!(matches!(copied.wait(Duration::from_millis(20)), Err(Error::Timeout { .. })), "it may start yet");
+    assert!(
+        matches!(copied.wait(Duration::from_millis(20)), Err(Error::Queue(QueueError::Timeout { .. }))),
+        "it may start yet"
+    );
     drop(first);
     let start = Instant::now();
     before.wait(Duration::from_secs(60)).unwrap();
     for point in [&copied, &last] {
         let error = point.wait(Duration::from_secs(60)).unwrap_err();
         // The driver may take the group down with a channel that is closed beside others.
-        let known = matches!(error, Error::Starved | Error::Fault(_) | Error::Lost(_));
+        let known = matches!(error, Error::Queue(QueueError::Starved) | Error::Fault(_) | Error::Lost(_));
         assert!(known && error.hint().is_some(), "{error:?}");
     }
     assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
@@ -106,7 +112,9 @@ unsafe impl Layer for Signals {
 fn requests_that_signals_interrupt_for_ever_end_after_the_patience() {
     let patience = Duration::from_millis(300);
     let sys = Arc::new(Signals { sim: Sim::new(SimConfig::default()), interrupted: AtomicBool::new(true) });
-    let interrupted = |error: &Error| matches!(error, Error::Interrupted { .. }) && error.hint().is_some();
+    let interrupted = |error: &Error| {
+        matches!(error, Error::Driver(DriverError::Interrupted { .. })) && error.hint().is_some()
+    };
     let start = Instant::now();
     let error = hcq::sys::open_nvgpu(sys.clone(), options(patience)).unwrap_err();
     assert!(interrupted(&error), "{error:?}");
@@ -138,7 +146,7 @@ fn the_error_of_one_queue_too_many_says_how_many_there_can_be() {
         assert!(queues.len() <= 128);
     };
     assert_eq!(queues.len(), 128);
-    assert!(matches!(error, Error::TooManyQueues { limit: 128, .. }), "{error:?}");
+    assert!(matches!(error, Error::Queue(QueueError::TooMany { limit: 128, .. })), "{error:?}");
     assert_eq!(error.to_string(), "the device has 128 queues, the most that its driver lets one device have");
     assert!(error.hint().is_some());
     drop(queues.pop());
@@ -154,7 +162,7 @@ fn a_launch_that_cannot_end_is_reported_in_the_words_of_the_software_gpu() {
     unsafe { queue.launch(&deadlock, LaunchConfig::new(1, 64), &Args::new()) }.unwrap();
     // Alone on the GPU it is silence for the driver, and so for the program: only the software GPU has words.
     let error = queue.submit().unwrap().wait(PATIENCE).unwrap_err();
-    let Error::Timeout { explanation, .. } = &error else { panic!("{error}") };
+    let Error::Queue(QueueError::Timeout { explanation, .. }) = &error else { panic!("{error}") };
     let [words] = explanation.as_slice() else { panic!("{explanation:?}") };
     for part in ["deadlock: warp 0 lanes 0xffffffff", "for block barrier 0; warp 1", "for block barrier 1"] {
         assert!(words.contains(part), "{words}");

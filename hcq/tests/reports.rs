@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ga10b_sim::{Sim, SimConfig, WhatIf};
 use hcq::{
-    Args, Buffer, Device, DeviceOptions, Error, FaultKind, FaultReport, GpuVa, Kernel, LaunchConfig, Selector,
+    Args, Buffer, Device, DeviceOptions, Error, FaultKind, FaultReport, GpuVa, Kernel, LaunchConfig,
+    LaunchError, Selector,
 };
 
 const SHAPES: &[u8] = include_bytes!("kernels/shapes.sm_87.cubin");
@@ -38,7 +39,10 @@ fn a_block_of_another_shape_than_the_kernel_requires_is_named() {
             error.to_string(),
             "cannot launch exact in blocks of 128 x 1 x 1 threads: it was compiled for blocks of 32 x 4 x 1 (.reqntid)"
         );
-        assert!(matches!(error, Error::BlockShape { required: [32, 4, 1], given: [128, 1, 1], .. }));
+        assert!(matches!(
+            error,
+            Error::Launch(LaunchError::BlockShape { required: [32, 4, 1], given: [128, 1, 1], .. })
+        ));
     }
     // SAFETY: the kernel writes one word.
     unsafe { queue.launch(&exact, LaunchConfig::new(1, (32, 4)), &args) }.unwrap();

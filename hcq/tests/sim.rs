@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ga10b_sim::{Sim, SimConfig};
 use hcq::{
-    Args, Buffer, Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, Program, Release,
-    Selector,
+    Args, Buffer, Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, LaunchError,
+    MemoryError, Program, ProgramError, QueueError, Release, Selector,
 };
 
 const VECADD: &[u8] = include_bytes!("data/01_vecadd.sm_87.cubin");
@@ -137,7 +137,10 @@ fn copies_of_odd_sizes_and_offsets_arrive_through_both_kinds_of_queue() {
             assert_eq!(got[to..to + len], pattern[from..from + len]);
             assert!(got[..to].iter().chain(&got[to + len..]).all(|b| *b == 0));
         }
-        assert!(matches!(queue.copy(&source, 1, &source, 0, 1 << 16), Err(Error::OutOfBounds { .. })));
+        assert!(matches!(
+            queue.copy(&source, 1, &source, 0, 1 << 16),
+            Err(Error::Memory(MemoryError::OutOfBounds { .. }))
+        ));
     }
 }
 
@@ -218,7 +221,7 @@ fn a_graph_replays_with_patched_arguments() {
     assert!(after.ns().unwrap() > t1);
     // SAFETY: refused.
     let over = unsafe { graph.patch_args(first, 4, &Args::new().u32(0)) };
-    assert!(matches!(over, Err(Error::NoArgument { index: 4, count: 4, .. })));
+    assert!(matches!(over, Err(Error::Launch(LaunchError::NoArgument { index: 4, count: 4, .. }))));
     drop(graph);
 }
 
@@ -270,9 +273,9 @@ fn a_kernel_that_never_ends_times_out_and_goes_with_its_queue() {
     unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args) }.unwrap();
     let point = queue.submit().unwrap();
     let error = point.wait(Duration::from_millis(200)).unwrap_err();
-    assert!(matches!(error, Error::Timeout { wanted: 1, reached: 0, .. }), "{error}");
+    assert!(matches!(error, Error::Queue(QueueError::Timeout { wanted: 1, reached: 0, .. })), "{error}");
     assert!(error.hint().is_some());
-    assert!(matches!(counter.read(0, &mut [0]), Err(Error::Timeout { .. })));
+    assert!(matches!(counter.read(0, &mut [0]), Err(Error::Queue(QueueError::Timeout { .. }))));
     drop(queue);
     // The channel is gone, and with it the kernel: nothing uses the buffer any more.
     counter.read(0, &mut [0]).unwrap();
@@ -373,7 +376,10 @@ fn a_misaligned_access_is_reported() {
 fn a_buffer_in_a_window_faults_without_the_reservation_and_is_refused_with_it() {
     let va = GpuVa::new(0xfe_0020_0000).unwrap();
     let refused = device().alloc_at(va, 4096).unwrap_err();
-    assert!(matches!(refused, Error::InWindow { window: "shared memory", .. }), "{refused}");
+    assert!(
+        matches!(refused, Error::Memory(MemoryError::InWindow { window: "shared memory", .. })),
+        "{refused}"
+    );
 
     let device = device_with(|o| o.reserve_windows = false);
     let kernel = vadd(&device);
@@ -462,13 +468,13 @@ fn wrong_calls_say_what_is_wrong() {
     let args = add(&a, &a, &a, 1);
     assert!(matches!(
         launch(LaunchConfig::new(1, 32), &Args::new().buffer(&a)),
-        Error::Arguments { expected: 28, given: 8, .. }
+        Error::Launch(LaunchError::Arguments { expected: 28, given: 8, .. })
     ));
-    assert!(matches!(launch(LaunchConfig::new(1, 2048), &args), Error::LaunchLimit { .. }));
-    assert!(matches!(launch(LaunchConfig::new(0, 32), &args), Error::Qmd { .. }));
+    assert!(matches!(launch(LaunchConfig::new(1, 2048), &args), Error::Launch(LaunchError::Limit { .. })));
+    assert!(matches!(launch(LaunchConfig::new(0, 32), &args), Error::Launch(LaunchError::Qmd { .. })));
     assert!(matches!(
         launch(LaunchConfig::new(1, 32).with_dynamic_shared(1 << 20), &args),
-        Error::LaunchLimit { .. }
+        Error::Launch(LaunchError::Limit { .. })
     ));
     let foreign = other.alloc(4096).unwrap();
     assert!(matches!(
@@ -478,10 +484,10 @@ fn wrong_calls_say_what_is_wrong() {
     let mut copies = device.copy_queue().unwrap();
     // SAFETY: refused.
     let refused = unsafe { copies.launch(&kernel, LaunchConfig::new(1, 32), &args) };
-    assert!(matches!(refused, Err(Error::WrongQueue { .. })));
-    assert!(matches!(device.alloc(0), Err(Error::EmptyBuffer)));
-    assert!(matches!(device.load(b"no"), Err(Error::Cubin(_))));
-    assert!(matches!(a.write(4095, &[0; 2]), Err(Error::OutOfBounds { .. })));
+    assert!(matches!(refused, Err(Error::Queue(QueueError::WrongQueue { .. }))));
+    assert!(matches!(device.alloc(0), Err(Error::Memory(MemoryError::EmptyBuffer))));
+    assert!(matches!(device.load(b"no"), Err(Error::Program(ProgramError::Cubin(_)))));
+    assert!(matches!(a.write(4095, &[0; 2]), Err(Error::Memory(MemoryError::OutOfBounds { .. }))));
 }
 
 #[test]
@@ -528,7 +534,10 @@ fn an_allocation_that_is_too_large_says_how_much_memory_there_is() {
         for error in errors {
             let (text, hint) = (error.to_string(), error.hint().unwrap());
             let figures = format!(": {} of {} are free", unit(free), unit(total));
-            assert!(matches!(error, Error::OutOfMemory { .. }) && text.ends_with(&figures), "{text}");
+            assert!(
+                matches!(error, Error::Memory(MemoryError::OutOfMemory { .. })) && text.ends_with(&figures),
+                "{text}"
+            );
             assert!(hint.contains("never has so much"), "{error:?}");
         }
     }

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use hcq::{Args, Buffer, Device, DeviceOptions, Error, Kernel, LaunchConfig, Selector};
+use hcq::{
+    Args, Buffer, Device, DeviceOptions, Error, Kernel, LaunchConfig, LaunchError, MemoryError, Selector,
+};
 
 const ENDINGS: &[u8] = include_bytes!("kernels/endings.sm_87.cubin");
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -184,7 +186,10 @@ fn an_alignment_that_no_argument_has_is_refused_at_the_launch() {
         let errors =
             unsafe { [queue.launch(&kernel, one(), &args), graph.launch(&kernel, one(), &args).map(drop)] };
         for error in errors.map(Result::unwrap_err) {
-            assert!(matches!(error, Error::Alignment { align: a, limit: 4096 } if a == align), "{error}");
+            assert!(
+                matches!(error, Error::Launch(LaunchError::Alignment { align: a, limit: 4096 }) if a == align),
+                "{error}"
+            );
         }
     }
     let args = Args::new().buffer(&buffer).bytes(&7u32.to_le_bytes(), 4);
@@ -211,9 +216,12 @@ fn numbers_lie_in_a_buffer_as_in_memory_and_a_count_that_does_not_fit_is_refused
     assert_eq!(buffer.read_vec::<u64>(64, 0).unwrap(), []);
     for (offset, count) in [(0, 17), (4, 16), (u64::MAX, 1), (0, usize::MAX), (0, usize::MAX / 4 + 2)] {
         let refused = buffer.read_vec::<f32>(offset, count).unwrap_err();
-        assert!(matches!(refused, Error::OutOfBounds { .. }), "{offset}, {count}: {refused}");
+        assert!(
+            matches!(refused, Error::Memory(MemoryError::OutOfBounds { .. })),
+            "{offset}, {count}: {refused}"
+        );
     }
-    assert!(matches!(buffer.write_slice(60, &[0_u64]), Err(Error::OutOfBounds { .. })));
+    assert!(matches!(buffer.write_slice(60, &[0_u64]), Err(Error::Memory(MemoryError::OutOfBounds { .. }))));
 }
 
 #[test]
@@ -258,7 +266,7 @@ fn a_node_of_another_graph_is_refused_and_changes_nothing() {
     assert_ne!(node, other, "both are the first of their graph");
     // SAFETY: refused.
     let error = unsafe { second.patch_args(node, 1, &Args::new().u32(7)) }.unwrap_err();
-    assert!(matches!(error, Error::ForeignNode { .. }), "{error:?}");
+    assert!(matches!(error, Error::Launch(LaunchError::ForeignNode { .. })), "{error:?}");
     let text = error.to_string();
     let other = other.to_string();
     let called = other.split_once(" of ").expect("node and graph").1;
@@ -293,8 +301,7 @@ fn copies_between_ranges_that_overlap_are_refused() {
             ];
             for error in errors {
                 let (f, t) = (from, to);
-                let same =
-                    matches!(error, Error::Overlap { from, to, len: l } if (from, to, l) == (f, t, len));
+                let same = matches!(error, Error::Memory(MemoryError::Overlap { from, to, len: l }) if (from, to, l) == (f, t, len));
                 assert!(same && error.hint().is_some(), "{error:?}");
             }
         }

@@ -14,8 +14,7 @@ use hcq::{Args, Buffer, LaunchConfig};
 use proptest::prelude::*;
 
 use device::{
-    Random, config, dequantized, dot, floats, formats, halves, launch, matrix, nmse, read, read_bytes,
-    read_halves, words,
+    Random, config, dequantized, dot, floats, formats, halves, launch, matrix, nmse, read, read_halves, words,
 };
 
 /// A chunk of `count` tokens in device memory.

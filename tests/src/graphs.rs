@@ -42,7 +42,7 @@ fn long_graph() -> Result<()> {
     let device = open()?;
     let step = Kernels::load(&device)?.get("step")?;
     let data = device.alloc(4 * 64)?;
-    data.write_slice(0, &(0..64).collect::<Vec<_>>())?;
+    data.write_slice(0, &(0..64).collect::<Vec<u32>>())?;
     let mut builder = device.graph();
     for k in 0..230 {
         // SAFETY: 64 words are read and written.
@@ -72,7 +72,7 @@ fn copies() -> Result<()> {
     let device = open()?;
     let step = Kernels::load(&device)?.get("step")?;
     let (a, b) = (device.alloc(4096)?, device.alloc(4096)?);
-    a.write_slice(0, &vec![1; 1024])?;
+    a.write_slice(0, &vec![1_u32; 1024])?;
     let mut builder = device.graph();
     // SAFETY: both buffers hold 1024 words.
     unsafe {

@@ -5,7 +5,7 @@ use hcq::{Args, LaunchConfig};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::harness::{DEADLINE, Test, open, words};
+use crate::harness::{DEADLINE, Test, open};
 use crate::kernels::Kernels;
 
 pub const TESTS: &[Test] = &[
@@ -26,7 +26,7 @@ fn fill() -> Result<()> {
     let mut queue = device.queue()?;
     for (n, block) in [(1, 1), (31, 32), (1000, 96), (4097, 128), (100_000, 1024)] {
         let out = device.alloc(4 * (n + 64))?;
-        out.write_slice(0, &vec![0xEEEE_EEEE; n as usize + 64])?;
+        out.write_slice(0, &vec![0xEEEE_EEEE_u32; n as usize + 64])?;
         let n32 = n as u32;
         // SAFETY: `fill` writes the first n words.
         unsafe {
@@ -138,7 +138,7 @@ fn many_shapes() -> Result<()> {
         queue.submit()?.wait(DEADLINE)?;
         for (i, ((blocks, threads), out)) in shapes.iter().zip(&outs).enumerate() {
             let (n, first) = (blocks * threads, 1000 * round + i as u32);
-            let got = words(out, n as usize)?;
+            let got = out.read_vec::<u32>(0, n as usize)?;
             ensure!(got.iter().copied().eq(first..first + n), "round {round}: {blocks} blocks of {threads}");
         }
     }

@@ -2,11 +2,14 @@
 //! launches are started, the results are those of running them one after the other.
 
 use anyhow::{Result, ensure};
-use hcq::{Args, Buffer, Device, DeviceOptions, Error, GraphBuilder, Kernel, LaunchConfig, NodeId, Program};
+use hcq::{
+    Args, Buffer, Device, DeviceOptions, Error, GraphBuilder, Kernel, LaunchConfig, LaunchError, NodeId,
+    Program,
+};
 use sass::Arch;
 
 use crate::conformance::noise::Noise;
-use crate::harness::{DEADLINE, Test, on_sim, open, open_with, words};
+use crate::harness::{DEADLINE, Test, on_sim, open, open_with};
 use crate::kernels::{LINKS, arch, early_cubin};
 
 pub const TESTS: &[Test] = &[
@@ -150,14 +153,14 @@ fn random_graph(bench: &Bench, seed: u64) -> Result<()> {
     let (graph, mut queue) = (graph.build()?, bench.device.queue()?);
     for _ in 0..3 {
         for buffer in &buffers {
-            buffer.write_slice(0, &vec![0xdead_beef; bench.count as usize])?;
+            buffer.write_slice(0, &vec![0xdead_beef_u32; bench.count as usize])?;
         }
         // Two in flight.
         queue.replay(&graph)?;
         queue.replay(&graph)?.wait(DEADLINE)?;
         for (number, buffer) in buffers.iter().enumerate() {
             ensure!(
-                words(buffer, bench.count as usize)? == expected[number],
+                buffer.read_vec::<u32>(0, bench.count as usize)? == expected[number],
                 "seed {seed}: launch {number} of {launches}"
             );
         }
@@ -184,7 +187,7 @@ fn unlinked_graphs() -> Result<()> {
 fn line(bench: &Bench, early: bool, links: u32) -> Result<()> {
     let length = links.min(200);
     let [a, b] = [bench.buffer()?, bench.buffer()?];
-    a.write_slice(0, &vec![1; bench.count as usize])?;
+    a.write_slice(0, &vec![1_u32; bench.count as usize])?;
     let (mut graph, mut last) = (bench.device.graph(), None);
     let shift = bench.count / 2 + 7;
     for link in 0..length {
@@ -261,13 +264,15 @@ fn refusals() -> Result<()> {
     // SAFETY: as in `add`.
     let without = unsafe { graph.launch_early(&bench.plain, shape, &args, first) };
     match arch(&bench.device)? {
-        Arch::Sm90 => ensure!(matches!(without, Err(Error::NoGridWait { .. })), "{without:?}"),
+        Arch::Sm90 => {
+            ensure!(matches!(without, Err(Error::Launch(LaunchError::NoGridWait { .. }))), "{without:?}")
+        }
         _ => ensure!(without.is_ok(), "{without:?}"),
     }
     let mut other = bench.device.graph();
     let foreign = bench.add(&mut other, &out, &gather, &[], false)?;
     // SAFETY: as in `add`.
     let foreign = unsafe { graph.launch_after(&bench.plain, shape, &args, &[foreign]) };
-    ensure!(matches!(foreign, Err(Error::ForeignNode { .. })), "{foreign:?}");
+    ensure!(matches!(foreign, Err(Error::Launch(LaunchError::ForeignNode { .. }))), "{foreign:?}");
     Ok(())
 }

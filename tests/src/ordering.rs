@@ -202,7 +202,7 @@ fn cpu_sees_all() -> Result<()> {
                 let want = (0..COUNT).map(|i| round * 77 + line + i);
                 ensure!(got.iter().copied().eq(want), "round {round}, line {line} is not there yet");
             }
-            out.write_slice(0, &vec![0xEEEE_EEEE; (COUNT * lines) as usize])?;
+            out.write_slice(0, &vec![0xEEEE_EEEE_u32; (COUNT * lines) as usize])?;
         }
     }
     Ok(())

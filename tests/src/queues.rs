@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use hcq::{Args, Device, DeviceOptions, Error, LaunchConfig, SyncPoint};
+use hcq::{Args, Device, DeviceOptions, Error, LaunchConfig, QueueError, SyncPoint};
 
 use crate::harness::{DEADLINE, Test, open, selector};
 use crate::kernels::Kernels;
@@ -77,7 +77,7 @@ fn deadline() -> Result<()> {
     let point = queue.submit()?;
     let began = Instant::now();
     match point.wait(Duration::from_micros(50)) {
-        Err(Error::Timeout { waited, wanted, reached, .. }) => {
+        Err(Error::Queue(QueueError::Timeout { waited, wanted, reached, .. })) => {
             ensure!(waited >= Duration::from_micros(50) && reached < wanted, "{waited:?} {reached} {wanted}");
         }
         Ok(()) => bail!("300,000 polls took less than 50 us"),
@@ -93,7 +93,7 @@ fn timestamps() -> Result<()> {
     let device = open()?;
     let step = Kernels::load(&device)?.get("step")?;
     let data = device.alloc(1 << 20)?;
-    data.write_slice(0, &vec![1; 1 << 18])?;
+    data.write_slice(0, &vec![1_u32; 1 << 18])?;
     let mut queue = device.queue()?;
     let mut stamps = vec![queue.timestamp()?];
     for _ in 0..4 {

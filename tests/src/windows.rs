@@ -1,7 +1,7 @@
 //! The windows through which kernels reach shared and local memory: no buffer may ever be placed there.
 
 use anyhow::{Context, Result, bail, ensure};
-use hcq::{Args, Buffer, Device, DeviceOptions, Error, FaultKind, GpuVa, LaunchConfig};
+use hcq::{Args, Buffer, Device, DeviceOptions, Error, FaultKind, GpuVa, LaunchConfig, MemoryError};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 
@@ -80,7 +80,7 @@ fn not_placeable() -> Result<()> {
         for va in [from, from + (1 << 20), to - (64 << 10), from - (64 << 10)] {
             let va = GpuVa::new(va).context("an address")?;
             match device.alloc_at(va, 128 << 10) {
-                Err(Error::InWindow { .. } | Error::AddressTaken { .. }) => {}
+                Err(Error::Memory(MemoryError::InWindow { .. } | MemoryError::AddressTaken { .. })) => {}
                 Err(e) => return Err(e).context(format!("{name} window at {va}")),
                 Ok(_) => bail!("a buffer was placed at {va}, in the {name} window"),
             }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use ga10b_sim::{Checks, Finding, Relation, Sim, SimConfig};
 use ga10b_tests::SUITE;
 use hcq::{Args, Buffer, Device, DeviceOptions, LaunchConfig, Program};
-use sass::Arch;
 
 const BOUNDS: &[u8] = include_bytes!("../kernels/bounds.sm_87.cubin");
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use hcq::{Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, Selector};
+use hcq::{Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, QueueError, Selector};
 use nvdiag::Hex;
 use nvdiag::process_map::{Mapping, ProcessMap, WINDOW_BYTES, Window};
 use nvdiag::provoke::{Capture, IMAGES, Kind, Outcome, Provoked, SmRegisters, plant_illegal_word};
@@ -148,12 +148,13 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     };
     let device = opened.with_context(|| format!("cannot open device {selector}"))?;
     let arch = sass::Arch::from_sm(device.info().sm_number()).context("no code for this GPU")?;
-    let program = match kind {
+    let image = match kind {
         Kind::IllegalInstruction => {
-            device.load(&plant_illegal_word(arch, kind.kernel()).context("the kernel has no load")?)
+            plant_illegal_word(arch, kind.kernel()).context("the kernel has no load")?
         }
-        _ => device.load(IMAGES),
-    }?;
+        _ => IMAGES.for_sm(arch.sm())?.to_vec(),
+    };
+    let program = device.load(&image)?;
     let kernel = program.kernel(kind.kernel())?;
     let result = launch(kind, &device, &kernel);
     let mut map = ProcessMap::default();
@@ -183,7 +184,7 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     };
     match result {
         Ok(()) => {}
-        Err(error @ Error::Timeout { .. }) => {
+        Err(error @ Error::Queue(QueueError::Timeout { .. })) => {
             capture.outcome = Outcome::Timeout;
             capture.error = error.to_string();
         }

@@ -13,7 +13,7 @@ use crate::backend::rm::Rm;
 use crate::backend::{Backend, Engine, MemoryKind};
 use crate::device::clock::ClockPair;
 use crate::device::refusal::{Machine, Refusal};
-use crate::error::Error;
+use crate::error::{Error, OpenError};
 use crate::info::{BackendKind, GpuCache, Info};
 use crate::memory::manager::Mapping;
 use crate::objects::buffer::Buffer;
@@ -54,9 +54,9 @@ impl Device {
     /// Opens a device with default options; says which at info level.
     ///
     /// # Errors
-    /// [`Error::Open`] if the device is not there or not permitted (its [`hint`](Error::hint) says what to
-    /// do), and those of setting it up. A GPU whose nodes exist and may not be opened is an error also where
-    /// another device would be taken instead.
+    /// [`OpenError::Node`] if the device is not there or not permitted (its [`hint`](Error::hint) says what
+    /// to do), and those of setting it up. A GPU whose nodes exist and may not be opened is an error also
+    /// where another device would be taken instead.
     pub fn open(selector: Selector) -> Result<Self, Error> {
         Self::open_with(selector, DeviceOptions::default())
     }
@@ -82,18 +82,22 @@ impl Device {
         let nvgpu = match Self::nvgpu(sys.clone(), options.clone()) {
             // Another device in its place would be a surprise that nothing explains.
             Err(error) if error.is_forbidden() => return Err(error),
-            Err(error @ Error::Open { .. }) => Refusal::new(BackendKind::Nvgpu, error, machine),
+            Err(error @ Error::Open(OpenError::Node { .. })) => {
+                Refusal::new(BackendKind::Nvgpu, error, machine)
+            }
             other => return other,
         };
         nvgpu.warn();
         let rm = match Self::rm(sys.clone(), machine, options.clone()) {
             Err(error) if error.is_forbidden() => return Err(error),
             Err(
-                error @ (Error::Open { .. }
-                | Error::Driver { .. }
-                | Error::DisplayDriver
-                | Error::Unsupported { .. }
-                | Error::UnsupportedSm { .. }),
+                error @ Error::Open(
+                    OpenError::Node { .. }
+                    | OpenError::Driver { .. }
+                    | OpenError::DisplayDriver
+                    | OpenError::Unsupported { .. }
+                    | OpenError::UnsupportedSm { .. },
+                ),
             ) => Refusal::new(BackendKind::Rm, error, machine),
             other => {
                 tracing::info!("passed over: {nvgpu}");
@@ -103,8 +107,8 @@ impl Device {
         rm.warn();
         tracing::info!("passed over: {nvgpu}; {rm}");
         match Self::sim(options) {
-            Err(Error::NotBuilt { .. }) => {
-                Err(Error::NoDevice { nvgpu: nvgpu.into_error(), rm: rm.into_error() })
+            Err(Error::Open(OpenError::NotBuilt { .. })) => {
+                Err(Error::Open(OpenError::NoDevice { nvgpu: nvgpu.into_error(), rm: rm.into_error() }))
             }
             other => other,
         }
@@ -126,7 +130,7 @@ impl Device {
 
     #[cfg(not(feature = "sim"))]
     fn sim(_: DeviceOptions) -> Result<Self, Error> {
-        Err(Error::NotBuilt { backend: "sim" })
+        Err(Error::Open(OpenError::NotBuilt { backend: "sim" }))
     }
 
     /// A device on `sim`.
@@ -264,7 +268,8 @@ impl Device {
     /// such a stack allocates.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::OutOfAddresses`].
+    /// [`MemoryError::OutOfMemory`](crate::MemoryError::OutOfMemory);
+    /// [`MemoryError::OutOfAddresses`](crate::MemoryError::OutOfAddresses).
     pub fn reserve_stacks(&self, stack: u32) -> Result<(), Error> {
         self.shared.core.alive()?;
         match scratch::per_thread(stack) {
@@ -277,7 +282,9 @@ impl Device {
     /// specified.
     ///
     /// # Errors
-    /// [`Error::EmptyBuffer`]; [`Error::OutOfMemory`]; [`Error::OutOfAddresses`].
+    /// [`MemoryError::EmptyBuffer`](crate::MemoryError::EmptyBuffer);
+    /// [`MemoryError::OutOfMemory`](crate::MemoryError::OutOfMemory);
+    /// [`MemoryError::OutOfAddresses`](crate::MemoryError::OutOfAddresses).
     pub fn alloc(&self, len: u64) -> Result<Buffer, Error> {
         self.shared.core.alive()?;
         let piece = self.shared.alloc(len, MemoryKind::Device, "buffer")?;
@@ -299,7 +306,8 @@ impl Device {
     /// Allocates a buffer of `len` bytes at a given address, a multiple of 4 KiB.
     ///
     /// # Errors
-    /// As [`alloc`](Self::alloc); [`Error::InWindow`] and [`Error::AddressTaken`] if it cannot lie there.
+    /// As [`alloc`](Self::alloc); [`MemoryError::InWindow`](crate::MemoryError::InWindow) and
+    /// [`MemoryError::AddressTaken`](crate::MemoryError::AddressTaken) if it cannot lie there.
     pub fn alloc_at(&self, va: GpuVa, len: u64) -> Result<Buffer, Error> {
         self.shared.core.alive()?;
         let piece = self.shared.alloc_at(va, len, "buffer")?;
@@ -310,8 +318,8 @@ impl Device {
     /// this device.
     ///
     /// # Errors
-    /// [`Error::Cubin`] says what is wrong with it, or that none is for this device; those of allocating its
-    /// memory.
+    /// [`ProgramError::Cubin`](crate::ProgramError::Cubin) says what is wrong with it, or that none is for
+    /// this device; those of allocating its memory.
     pub fn load<'a>(&self, images: impl Into<Images<'a>>) -> Result<Program, Error> {
         Program::load(&self.shared, images.into())
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno as Nix;
 
-use crate::error::{Error, with_causes};
+use crate::error::{Error, OpenError, with_causes};
 use crate::info::BackendKind;
 use crate::tegra::Tegra;
 
@@ -54,10 +54,10 @@ impl Machine {
     /// The error with the facts known of an nvgpu node that could not be opened.
     pub fn explain(&self, error: Error) -> Error {
         match error {
-            Error::Open { path, errno, .. }
+            Error::Open(OpenError::Node { path, errno, .. })
                 if Nix::from_raw(errno.raw()) == Nix::ENOENT && self.has_power_alone() =>
             {
-                Error::NotStarted { path, errno }
+                Error::Open(OpenError::NotStarted { path, errno })
             }
             other => other,
         }
@@ -67,10 +67,10 @@ impl Machine {
     /// card in a PCI slot the driver may well be the card's.
     ///
     /// # Errors
-    /// [`Error::DisplayDriver`].
+    /// [`OpenError::DisplayDriver`].
     pub fn check_desktop_driver(&self) -> Result<(), Error> {
         match self.is_orin() && self.root.join("dev/nvidiactl").exists() && !self.has_pci_gpu() {
-            true => Err(Error::DisplayDriver),
+            true => Err(Error::Open(OpenError::DisplayDriver)),
             false => Ok(()),
         }
     }
@@ -138,7 +138,7 @@ impl Refusal {
 fn mend(backend: BackendKind, error: &Error, machine: &Machine) -> Option<String> {
     let tegra = machine.tegra();
     let mend = match error {
-        Error::Open { errno, .. } => match Nix::from_raw(errno.raw()) {
+        Error::Open(OpenError::Node { errno, .. }) => match Nix::from_raw(errno.raw()) {
             // No node, or one that no driver serves.
             Nix::ENOENT | Nix::ENODEV | Nix::ENXIO | Nix::EIO => match (backend, tegra) {
                 (BackendKind::Nvgpu, _) if machine.is_orin() => machine.mend_orin(),
@@ -151,10 +151,10 @@ fn mend(backend: BackendKind, error: &Error, machine: &Machine) -> Option<String
             },
             _ => return None,
         },
-        Error::Driver { .. } if tegra.is_none() => {
+        Error::Open(OpenError::Driver { .. }) if tegra.is_none() => {
             "install one of these driver branches, or load the driver's modules"
         }
-        Error::Unsupported { .. } | Error::UnsupportedSm { .. } if tegra.is_none() => {
+        Error::Open(OpenError::Unsupported { .. } | OpenError::UnsupportedSm { .. }) if tegra.is_none() => {
             "no code here runs on it; HCQ_DEVICE=sim asks for the software ga10b"
         }
         _ => return None,

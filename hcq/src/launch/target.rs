@@ -2,7 +2,7 @@
 
 use crate::address::GpuVa;
 use crate::backend::Backend;
-use crate::error::Error;
+use crate::error::{Error, OpenError};
 use crate::launch::constant_bank::{BankContext, BankLayout};
 
 /// The tables of a device.
@@ -27,7 +27,7 @@ impl LaunchTarget {
         let (Some(target), Some(bank)) =
             (qmd::Target::from_sm(sm).filter(|target| target.is_run()), BankLayout::of_sm(sm))
         else {
-            return Err(Error::UnsupportedSm { sm });
+            return Err(Error::Open(OpenError::UnsupportedSm { sm }));
         };
         let (shared_window, local_window) = (layout.shared_window, layout.local_window);
         let bank = BankContext { layout: bank, shared_window, local_window, sm_count: info.sm_count };

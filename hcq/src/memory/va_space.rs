@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::address::GpuVa;
 use crate::backend::Layout;
-use crate::error::Error;
+use crate::error::{Error, MemoryError};
 use crate::memory::range_set::RangeSet;
 
 /// Mappings this long and longer start on 2 MiB boundaries.
@@ -71,12 +71,12 @@ impl VaSpace {
 
     /// `len` rounded up to whole granules.
     fn rounded(&self, len: u64) -> Result<u64, Error> {
-        len.checked_next_multiple_of(self.granule).ok_or(Error::OutOfAddresses { len })
+        len.checked_next_multiple_of(self.granule).ok_or(Error::Memory(MemoryError::OutOfAddresses { len }))
     }
 
     /// Takes a free range for `len` bytes, aligned to the granule, or to 2 MiB from 8 MiB on.
     pub fn alloc(&mut self, len: u64, reach: Reach) -> Result<Place, Error> {
-        let out = Error::OutOfAddresses { len };
+        let out = Error::Memory(MemoryError::OutOfAddresses { len });
         let need = self.rounded(len)?;
         let Some(guarded) = need.checked_add(self.guard) else { return Err(out) };
         let align = if need >= LARGE { self.granule.max(LARGE_ALIGN) } else { self.granule };
@@ -87,14 +87,14 @@ impl VaSpace {
 
     /// Takes the range at `va`, without a guard after it.
     pub fn alloc_at(&mut self, va: GpuVa, len: u64) -> Result<Place, Error> {
-        let taken = || Error::AddressTaken { va, len };
+        let taken = || Error::Memory(MemoryError::AddressTaken { va, len });
         let need = self.rounded(len)?;
         let end = va.checked_add(need).ok_or_else(taken)?;
         let range = va.raw()..end.raw();
         if let Some((window, _)) =
             self.windows.iter().find(|(_, w)| range.start < w.end && w.start < range.end)
         {
-            return Err(Error::InWindow { va, len, window });
+            return Err(Error::Memory(MemoryError::InWindow { va, len, window }));
         }
         if !va.is_aligned(self.granule)
             || !(self.low.take_at(range.clone()) || self.high.take_at(range.clone()))
@@ -162,10 +162,13 @@ mod tests {
         let mut space = VaSpace::new(&layout(), true, 0);
         let va = GpuVa::inside(0xfe_0020_0000);
         let error = space.alloc_at(va, 4096).unwrap_err();
-        assert!(matches!(error, Error::InWindow { window: "shared memory", .. }), "{error}");
+        assert!(
+            matches!(error, Error::Memory(MemoryError::InWindow { window: "shared memory", .. })),
+            "{error}"
+        );
         let mut open = VaSpace::new(&layout(), false, 0);
         assert!(open.alloc_at(va, 4096).is_ok());
-        assert!(matches!(open.alloc_at(va, 4096), Err(Error::AddressTaken { .. })));
+        assert!(matches!(open.alloc_at(va, 4096), Err(Error::Memory(MemoryError::AddressTaken { .. }))));
     }
 
     #[test]

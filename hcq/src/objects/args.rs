@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::Error;
+use crate::error::{Error, LaunchError};
 use crate::objects::buffer::Buffer;
 use crate::objects::shared::Shared;
 
@@ -78,7 +78,7 @@ impl Args {
     }
 
     /// A value of any other type: its bytes, at a multiple of `align`, a power of two up to 4096. With
-    /// another alignment every launch with these arguments is refused ([`Error::Alignment`]).
+    /// another alignment every launch with these arguments is refused ([`LaunchError::Alignment`]).
     #[must_use]
     pub fn bytes(mut self, value: &[u8], align: usize) -> Self {
         if align.is_power_of_two() && align <= MAX_ALIGN {
@@ -115,7 +115,7 @@ impl Args {
     /// Refuses arguments that no kernel of the device can take.
     pub(crate) fn check(&self, shared: &Arc<Shared>) -> Result<(), Error> {
         match self.misaligned {
-            Some(align) => Err(Error::Alignment { align, limit: MAX_ALIGN }),
+            Some(align) => Err(Error::Launch(LaunchError::Alignment { align, limit: MAX_ALIGN })),
             None => Buffer::check_device(shared, self.buffers()),
         }
     }

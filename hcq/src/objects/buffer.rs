@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use zerocopy::IntoBytes;
 use crate::address::{Bytes, GpuVa};
 use crate::backend::MemoryKind;
-use crate::error::Error;
+use crate::error::{Error, MemoryError};
 use crate::memory::manager::Piece;
 use crate::memory::plain::Plain;
 use crate::memory::range_lock::{Access, RangeLock};
@@ -15,6 +14,7 @@ use crate::objects::shared::Shared;
 use crate::submission::limbo::Keep;
 use crate::submission::timeline::Timeline;
 use crate::submission::uses::{Replays, Uses};
+use zerocopy::IntoBytes;
 
 struct Inner {
     shared: Arc<Shared>,
@@ -116,7 +116,7 @@ impl Buffer {
     pub(crate) fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
         if offset.checked_add(len).is_none_or(|end| end > self.len()) {
             let size = self.len();
-            return Err(Error::OutOfBounds { what: "buffer", offset, len, size });
+            return Err(Error::Memory(MemoryError::OutOfBounds { what: "buffer", offset, len, size }));
         }
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Buffer {
         dst.check(dst_off, len)?;
         // Clones share the memory; two buffers never do.
         match src.id() == dst.id() && src_off.abs_diff(dst_off) < len {
-            true => Err(Error::Overlap { from: src_off, to: dst_off, len }),
+            true => Err(Error::Memory(MemoryError::Overlap { from: src_off, to: dst_off, len })),
             false => Ok(()),
         }
     }
@@ -150,8 +150,8 @@ impl Buffer {
     /// waited for.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; [`Error::Timeout`] and [`Error::Fault`] of that submission; [`Error::Lost`];
-    /// [`Error::Forked`].
+    /// [`MemoryError::OutOfBounds`]; [`QueueError::Timeout`](crate::QueueError::Timeout) and [`Error::Fault`]
+    /// of that submission; [`Error::Lost`]; [`Error::Forked`].
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         self.wait(offset, data.len() as u64)?;
         let _whole = self.0.access.take(offset, data.len() as u64, Access::Write);
@@ -163,8 +163,8 @@ impl Buffer {
     /// submitted is not waited for.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; [`Error::Timeout`] and [`Error::Fault`] of that submission; [`Error::Lost`];
-    /// [`Error::Forked`].
+    /// [`MemoryError::OutOfBounds`]; [`QueueError::Timeout`](crate::QueueError::Timeout) and [`Error::Fault`]
+    /// of that submission; [`Error::Lost`]; [`Error::Forked`].
     pub fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Error> {
         self.wait(offset, data.len() as u64)?;
         let _whole = self.0.access.take(offset, data.len() as u64, Access::Read);

@@ -276,6 +276,7 @@ fn part_at(va: GpuVa, i: usize) -> GpuVa {
 mod tests {
     use super::*;
     use crate::backend::tests::Books;
+    use crate::error::QueueError;
 
     #[test]
     fn a_copy_that_was_refused_does_not_go_with_the_next() {
@@ -287,7 +288,7 @@ mod tests {
             assert!(copies.words.is_empty());
             last = copies.copy(at, at, 4);
         }
-        assert!(matches!(last, Err(Error::Timeout { .. })));
+        assert!(matches!(last, Err(Error::Queue(QueueError::Timeout { .. }))));
         assert!(copies.words.is_empty());
     }
 }

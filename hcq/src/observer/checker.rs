@@ -12,10 +12,10 @@ use ga10b_sim::{
 };
 
 use crate::address::GpuVa;
+use crate::cubin::{File, SourceLine};
 use crate::launch::constant_bank::STACK_START;
 use crate::observer::quarantine::Quarantine;
 use crate::observer::{Observer, Spacing, Unobserved};
-use crate::cubin::{File, SourceLine};
 use crate::program::loader::{Cubin, SectionKind};
 use crate::sync::lock;
 

@@ -3,7 +3,7 @@
 
 use crate::backend::MemoryKind;
 use crate::cubin::CubinError;
-use crate::error::Error;
+use crate::error::{Error, ProgramError};
 use crate::info::BackendKind;
 use crate::launch::qmd_cache::Launch;
 use crate::objects::buffer::Buffer;
@@ -78,7 +78,7 @@ pub(crate) fn for_copy(
 fn load(shared: &Shared) -> Result<Option<[Kernel; 2]>, Error> {
     match Program::load(shared, IMAGES) {
         Ok(program) => Ok(Some([program.kernel("copy")?, program.kernel("realign")?])),
-        Err(Error::Cubin(CubinError::NoneFits { .. })) => Ok(None),
+        Err(Error::Program(ProgramError::Cubin(CubinError::NoneFits { .. }))) => Ok(None),
         Err(other) => Err(other),
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::error::Error;
+use crate::error::{Error, LaunchError};
 use crate::launch::qmd_cache::{Launch, QmdCache};
 use crate::objects::args::Args;
 use crate::objects::buffer::Buffer;
@@ -90,9 +90,9 @@ impl GraphBuilder {
     /// Adds a launch.
     ///
     /// # Errors
-    /// [`Error::Arguments`], [`Error::Alignment`], [`Error::LaunchLimit`], [`Error::BlockShape`] and
-    /// [`Error::Qmd`] name what does not fit; [`Error::ForeignDevice`] for a kernel or a buffer of another
-    /// device.
+    /// [`LaunchError::Arguments`], [`LaunchError::Alignment`], [`LaunchError::Limit`],
+    /// [`LaunchError::BlockShape`] and [`LaunchError::Qmd`] name what does not fit; [`Error::ForeignDevice`]
+    /// for a kernel or a buffer of another device.
     ///
     /// # Safety
     /// As for [`Queue::launch`](crate::Queue::launch), for every replay of the graph, which safe code may
@@ -118,7 +118,7 @@ impl GraphBuilder {
     /// before it.
     ///
     /// # Errors
-    /// As [`launch`](Self::launch); [`Error::ForeignNode`] for a node of another graph.
+    /// As [`launch`](Self::launch); [`LaunchError::ForeignNode`] for a node of another graph.
     ///
     /// # Safety
     /// As for [`launch`](Self::launch).
@@ -131,7 +131,11 @@ impl GraphBuilder {
     ) -> Result<NodeId, Error> {
         let graph = self.number;
         if let Some(foreign) = after.iter().find(|node| node.graph != graph) {
-            return Err(Error::ForeignNode { node: foreign.node, owner: foreign.graph, graph });
+            return Err(Error::Launch(LaunchError::ForeignNode {
+                node: foreign.node,
+                owner: foreign.graph,
+                graph,
+            }));
         }
         // SAFETY: the caller's promise is the same.
         let id = unsafe { self.launch(kernel, config, args) }?;
@@ -148,7 +152,7 @@ impl GraphBuilder {
     /// [`launch_after`](Self::launch_after).
     ///
     /// # Errors
-    /// As [`launch_after`](Self::launch_after); [`Error::NoGridWait`] for a kernel without
+    /// As [`launch_after`](Self::launch_after); [`LaunchError::NoGridWait`] for a kernel without
     /// `griddepcontrol.wait` in its own code.
     ///
     /// # Safety
@@ -163,7 +167,7 @@ impl GraphBuilder {
     ) -> Result<NodeId, Error> {
         // Code for SMs without the instruction has none; its launch waits for the other to end.
         if kernel.image().sm() >= 90 && !kernel.waits_for_grids() {
-            return Err(Error::NoGridWait { kernel: kernel.name().to_owned() });
+            return Err(Error::Launch(LaunchError::NoGridWait { kernel: kernel.name().to_owned() }));
         }
         // SAFETY: the caller's promise includes the one that is asked for here.
         let id = unsafe { self.launch_after(kernel, config, args, &[after]) }?;
@@ -179,7 +183,8 @@ impl GraphBuilder {
     /// Adds a copy of `len` bytes from `src_off` in `src` to `dst_off` in `dst`; the ranges must not overlap.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::Overlap`] and [`Error::ForeignDevice`].
+    /// [`MemoryError::OutOfBounds`](crate::MemoryError::OutOfBounds),
+    /// [`MemoryError::Overlap`](crate::MemoryError::Overlap) and [`Error::ForeignDevice`].
     pub fn copy(
         &mut self,
         src: &Buffer,
@@ -367,9 +372,9 @@ impl Graph {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ForeignNode`] for a node of another graph; [`Error::NotALaunch`] for a copy;
-    /// [`Error::NoArgument`]; [`Error::ArgumentWidth`]; [`Error::Alignment`]; [`Error::ForeignDevice`] for a
-    /// buffer of another device; [`Error::Forked`].
+    /// [`LaunchError::ForeignNode`] for a node of another graph; [`LaunchError::NotALaunch`] for a copy;
+    /// [`LaunchError::NoArgument`]; [`LaunchError::ArgumentWidth`]; [`LaunchError::Alignment`];
+    /// [`Error::ForeignDevice`] for a buffer of another device; [`Error::Forked`].
     ///
     /// # Safety
     /// As for [`GraphBuilder::launch`], with the arguments as they are then: an address or a number of
@@ -379,10 +384,10 @@ impl Graph {
         args.check(&self.shared)?;
         let NodeId { graph: owner, node } = node;
         if owner != self.number {
-            return Err(Error::ForeignNode { node, owner, graph: self.number });
+            return Err(Error::Launch(LaunchError::ForeignNode { node, owner, graph: self.number }));
         }
         let launch = self.nodes.get(node).and_then(Node::launch).filter(|launch| !launch.copies);
-        let launch = launch.ok_or(Error::NotALaunch { node, graph: owner })?;
+        let launch = launch.ok_or(Error::Launch(LaunchError::NotALaunch { node, graph: owner }))?;
         let places = replaced(launch, index, args)?;
         let (number, end) = (launch.number, index + places.len());
         let mut state = lock(&self.state);
@@ -413,16 +418,17 @@ fn replaced<'a>(launch: &'a LaunchNode, index: usize, args: &Args) -> Result<&'a
     let kernel = || launch.kernel.name().to_owned();
     let (count, new) = (launch.places.len(), args.places());
     let places = index.checked_add(new.len()).and_then(|end| launch.places.get(index..end));
-    let places =
-        places.ok_or_else(|| Error::NoArgument { kernel: kernel(), index, given: new.len(), count })?;
+    let places = places.ok_or_else(|| {
+        Error::Launch(LaunchError::NoArgument { kernel: kernel(), index, given: new.len(), count })
+    })?;
     match places.iter().zip(new).position(|(place, new)| place.len() != new.len()) {
         None => Ok(places),
-        Some(i) => Err(Error::ArgumentWidth {
+        Some(i) => Err(Error::Launch(LaunchError::ArgumentWidth {
             kernel: kernel(),
             index: index + i,
             expected: places[i].len(),
             given: new[i].len(),
-        }),
+        })),
     }
 }
 

@@ -61,10 +61,13 @@ impl Queue {
     /// Records a launch. Launches without a [`barrier`](Self::barrier) between them may overlap.
     ///
     /// # Errors
-    /// [`Error::Arguments`], [`Error::Alignment`], [`Error::LaunchLimit`], [`Error::BlockShape`] and
-    /// [`Error::Qmd`] name what does not fit; [`Error::ForeignDevice`] for a kernel or a buffer of another
-    /// device;
-    /// [`Error::WrongQueue`] on a copy queue; [`Error::Timeout`] if ring memory does not become free.
+    /// [`LaunchError::Arguments`](crate::LaunchError::Arguments),
+    /// [`LaunchError::Alignment`](crate::LaunchError::Alignment),
+    /// [`LaunchError::Limit`](crate::LaunchError::Limit),
+    /// [`LaunchError::BlockShape`](crate::LaunchError::BlockShape) and
+    /// [`LaunchError::Qmd`](crate::LaunchError::Qmd) name what does not fit; [`Error::ForeignDevice`] for a
+    /// kernel or a buffer of another device; [`QueueError::WrongQueue`](crate::QueueError::WrongQueue) on a
+    /// copy queue; [`QueueError::Timeout`](crate::QueueError::Timeout) if ring memory does not become free.
     ///
     /// # Safety
     /// The kernel must be sound for these arguments: everything it reads and writes must lie in memory it was
@@ -115,7 +118,8 @@ impl Queue {
     /// between them.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::Overlap`] and [`Error::ForeignDevice`].
+    /// [`MemoryError::OutOfBounds`](crate::MemoryError::OutOfBounds),
+    /// [`MemoryError::Overlap`](crate::MemoryError::Overlap) and [`Error::ForeignDevice`].
     pub fn copy(
         &mut self,
         src: &Buffer,
@@ -158,10 +162,11 @@ impl Queue {
 
     /// Work recorded later starts after `point`, which may belong to another queue of the device. If that
     /// queue is dropped and its work does not end, this queue's does not start: waits for it are
-    /// [`Error::Starved`].
+    /// [`QueueError::Starved`](crate::QueueError::Starved).
     ///
     /// # Errors
-    /// [`Error::ForeignDevice`]; [`Error::Starved`] if that has happened already; [`Error::Forked`].
+    /// [`Error::ForeignDevice`]; [`QueueError::Starved`](crate::QueueError::Starved) if that has happened
+    /// already; [`Error::Forked`].
     pub fn wait_for(&mut self, point: &SyncPoint) -> Result<(), Error> {
         if !Arc::ptr_eq(point.timeline.core(), &self.shared.core) {
             return Err(Error::ForeignDevice { what: "sync point" });
@@ -173,8 +178,8 @@ impl Queue {
     /// Hands everything recorded to the GPU.
     ///
     /// # Errors
-    /// [`Error::Lost`] after a fault; [`Error::Timeout`] if the ring does not become free; [`Error::Forked`]
-    /// in a fork of the process that opened the device.
+    /// [`Error::Lost`] after a fault; [`QueueError::Timeout`](crate::QueueError::Timeout) if the ring does
+    /// not become free; [`Error::Forked`] in a fork of the process that opened the device.
     pub fn submit(&mut self) -> Result<SyncPoint, Error> {
         self.shared.core.here()?;
         self.submitter.submit(&[])
@@ -189,7 +194,8 @@ impl Queue {
     /// [`GraphBuilder::launch`]: crate::GraphBuilder::launch
     ///
     /// # Errors
-    /// As [`submit`](Self::submit); [`Error::ForeignDevice`]; [`Error::WrongQueue`] on a copy queue.
+    /// As [`submit`](Self::submit); [`Error::ForeignDevice`];
+    /// [`QueueError::WrongQueue`](crate::QueueError::WrongQueue) on a copy queue.
     pub fn replay(&mut self, graph: &Graph) -> Result<SyncPoint, Error> {
         if !Arc::ptr_eq(graph.shared(), &self.shared) {
             return Err(Error::ForeignDevice { what: "graph" });

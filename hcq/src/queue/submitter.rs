@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::address::GpuVa;
 use crate::backend::{Engine, MemoryKind};
-use crate::error::Error;
+use crate::error::{Error, QueueError};
 use crate::launch::qmd_cache::{ALIGN, Encoded};
 use crate::memory::manager::Piece;
 use crate::objects::shared::Shared;
@@ -59,7 +59,8 @@ pub(crate) struct Submitter {
 }
 
 /// A copy queue's answer to a launch.
-const NO_LAUNCHES: Error = Error::WrongQueue { queue: "copy", operation: "launch kernels" };
+const NO_LAUNCHES: Error =
+    Error::Queue(QueueError::WrongQueue { queue: "copy", operation: "launch kernels" });
 
 impl Submitter {
     /// A channel of its own.
@@ -171,7 +172,7 @@ impl Submitter {
             match ring.oldest() {
                 Some(oldest) => self.channel.wait(oldest)?,
                 None if self.recorder.words().is_empty() => {
-                    return Err(Error::RingTooSmall { what, len, capacity });
+                    return Err(Error::Queue(QueueError::RingTooSmall { what, len, capacity }));
                 }
                 None => drop(self.submit(&[])?),
             }

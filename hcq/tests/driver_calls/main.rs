@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ga10b_sim::SimConfig;
 use hcq::{
-    Args, CommandMemory, Device, DeviceOptions, Error, GpuCache, LaunchConfig, Preemption, Profile,
-    Subcontext,
+    Args, CommandMemory, Device, DeviceOptions, DriverError, Error, GpuCache, LaunchConfig, Preemption,
+    Profile, Subcontext,
 };
 
 mod field;
@@ -136,7 +136,7 @@ fn every_call_that_fails_is_an_error_and_leaks_nothing() {
         let is_open_again = opens(fail_at - 1) && opens(fail_at);
         let goes_on = is_open_again || known && fail_at == heap_call;
         assert!(result.is_err() || goes_on, "call {fail_at} failed unnoticed");
-        let failed_mmap = i64::from(matches!(result, Err(Error::Mmap { .. })));
+        let failed_mmap = i64::from(matches!(result, Err(Error::Driver(DriverError::Mmap { .. }))));
         assert_eq!(balance(&spy), failed_mmap, "call {fail_at}: {result:?}");
         if let Err(error) = &result {
             assert!(!error.to_string().is_empty());

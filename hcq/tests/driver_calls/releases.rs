@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ga10b_sim::{SimConfig, WhatIf};
-use hcq::{Device, DeviceOptions, Error, Preemption, Subcontext};
+use hcq::{Device, DeviceOptions, DriverError, Error, OpenError, Preemption, Subcontext};
 use zerocopy::FromBytes;
 
 use super::spy::{Said, Spy};
@@ -63,7 +63,7 @@ fn a_request_that_work_can_do_without_is_done_without_and_another_is_named_with_
             }
             (None, Err(error)) => {
                 assert!(
-                    matches!(&error, Error::Ioctl { name, .. } if *name == request),
+                    matches!(&error, Error::Driver(DriverError::Ioctl { name, .. }) if *name == request),
                     "{request}: {error}"
                 );
                 assert!(error.hint().is_some_and(|hint| hint.contains("r36.2")), "{request}: {error:?}");
@@ -79,7 +79,7 @@ fn a_driver_without_subcontexts_is_an_error_only_where_the_profile_asks_for_one(
     device.unwrap();
     assert_eq!(spy.words_of("NVGPU_TSG_IOCTL_BIND_CHANNEL_EX")[0][1], 0);
     let asked = with_profile(|profile| profile.subcontext = Some(Subcontext::Async));
-    assert!(matches!(refused(CREATE, asked).1, Err(Error::Ioctl { name: CREATE, .. })));
+    assert!(matches!(refused(CREATE, asked).1, Err(Error::Driver(DriverError::Ioctl { name: CREATE, .. }))));
     // Nobody asks for it: nothing is said.
     let none = with_profile(|profile| profile.subcontext = Some(Subcontext::Sync));
     let (spy, device, said) = refused(CREATE, none);
@@ -121,7 +121,7 @@ fn characteristics_of_any_size_are_read() {
     // Only a beginning: the rest reads as zero, and is not taken for a number.
     let spy = Spy { characteristics: Some(|all| all[64..].fill(0)), ..Spy::on(SimConfig::default()) };
     let error = hcq::sys::open_nvgpu(Arc::new(spy), DeviceOptions::default()).unwrap_err();
-    assert!(matches!(error, Error::UnsupportedSm { sm: 0 }), "{error}");
+    assert!(matches!(error, Error::Open(OpenError::UnsupportedSm { sm: 0 })), "{error}");
     let no_classes: fn(&mut [u8]) = |all| {
         nvgpu_sys::nvgpu_gpu_characteristics::mut_from_bytes(all).unwrap().compute_class = 0;
     };

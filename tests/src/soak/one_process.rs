@@ -9,7 +9,7 @@ use hcq::{Args, Buffer, Device, Kernel, LaunchConfig, Queue};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::harness::{DEADLINE, open, words};
+use crate::harness::{DEADLINE, open};
 use crate::kernels::Kernels;
 use crate::soak::plan::Plan;
 
@@ -175,7 +175,10 @@ fn drop_in(order: &[usize; 6]) -> Result<()> {
     // The last object keeps its dependencies: a buffer holds the words that the graph wrote.
     last.wait(DEADLINE)?;
     if let Some(buffer) = things[2].as_ref().and_then(|thing| thing.downcast_ref::<Buffer>()) {
-        ensure!(words(buffer, 1024)?.into_iter().eq(7..7 + 1024), "the buffer holds something else");
+        ensure!(
+            buffer.read_vec::<u32>(0, 1024)?.into_iter().eq(7..7 + 1024),
+            "the buffer holds something else"
+        );
     }
     Ok(())
 }

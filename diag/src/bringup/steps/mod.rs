@@ -164,7 +164,7 @@ fn remedy(step: &Step, platform: Platform, error: &anyhow::Error) -> String {
 /// Why a node of nvgpu could not be opened, if that is what failed.
 fn unopened(error: &anyhow::Error) -> Option<Errno> {
     error.chain().find_map(|cause| match cause.downcast_ref::<hcq::Error>() {
-        Some(hcq::Error::Open { errno, .. }) => Some(Errno::from_raw(errno.raw())),
+        Some(hcq::Error::Open(hcq::OpenError::Node { errno, .. })) => Some(Errno::from_raw(errno.raw())),
         _ => Some(cause.downcast_ref::<Unopened>()?.errno),
     })
 }

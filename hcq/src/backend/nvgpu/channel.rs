@@ -20,7 +20,7 @@ use super::nvmap::{self, PAGE};
 use super::settings::{Caching, Settings};
 use super::space::{self, Space};
 use crate::backend::{ChannelRequest, Engine};
-use crate::error::{Error, with_causes};
+use crate::error::{DriverError, Error, with_causes};
 use crate::info::Classes;
 use crate::sync::lock;
 
@@ -219,7 +219,9 @@ fn while_busy(
     let mut pause = SHORTEST_PAUSE;
     loop {
         match request() {
-            Err(Error::Ioctl { errno, .. }) if errno.raw() == libc::EBUSY && start.elapsed() < patience => {
+            Err(Error::Driver(DriverError::Ioctl { errno, .. }))
+                if errno.raw() == libc::EBUSY && start.elapsed() < patience =>
+            {
                 // Meanwhile the channels of the group run, which the request had disabled.
                 std::thread::sleep(pause.min(patience.saturating_sub(start.elapsed())));
                 pause = (pause * 2).min(LONGEST_PAUSE);

@@ -19,7 +19,7 @@ use super::space::Space;
 use crate::address::{Bytes, GpuVa};
 use crate::backend::MemoryRequest;
 use crate::errno::Errno;
-use crate::error::Error;
+use crate::error::{DriverError, Error};
 
 /// A shared CPU mapping of a descriptor, from its start; unmapped on drop.
 pub(super) struct CpuMapping {
@@ -58,7 +58,8 @@ impl CpuMapping {
         what: &'static str,
         flags: MapFlags,
     ) -> Result<Self, Error> {
-        let failed = |errno| Error::Mmap { what, len: len as u64, errno: Errno::of(errno) };
+        let failed =
+            |errno| Error::Driver(DriverError::Mmap { what, len: len as u64, errno: Errno::of(errno) });
         let nonzero = NonZeroUsize::new(len).ok_or(failed(nix::errno::Errno::EINVAL))?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: the memory is reached through raw copies and atomics only.
@@ -130,7 +131,11 @@ impl Mapped {
         if mapped.va != request.va {
             mapped.unmap(address_space)?;
             let name = nvgpu_as_map_buffer_ex_args::NAME;
-            return Err(Error::Answer { name, value: map.offset, expected: "the fixed address asked for" });
+            return Err(Error::Driver(DriverError::Answer {
+                name,
+                value: map.offset,
+                expected: "the fixed address asked for",
+            }));
         }
         // Both mappings keep the memory from here on; thousands of open buffers would use up descriptors.
         drop(buffer);

@@ -21,7 +21,7 @@ use super::{
     Backend, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind, MemoryRequest, RawChannel,
     RawFault,
 };
-use crate::error::Error;
+use crate::error::{Error, QueueError};
 use crate::info::{BackendKind, GpuCache, Info};
 use crate::sync::lock;
 
@@ -150,7 +150,7 @@ impl Backend for Nvgpu {
             Channel::new(&self.space, &self.info.classes, &self.settings, request).map_err(|error| {
                 // The driver says no more than EINVAL.
                 match lock(&self.channels).len() >= CHANNELS {
-                    true => Error::TooManyQueues { limit: CHANNELS },
+                    true => Error::Queue(QueueError::TooMany { limit: CHANNELS }),
                     false => error,
                 }
             })?;

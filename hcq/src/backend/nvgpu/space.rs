@@ -21,7 +21,7 @@ use super::nvmap::{self, PAGE};
 use super::settings::Settings;
 use crate::address::GpuVa;
 use crate::backend::Layout;
-use crate::error::{Error, with_causes};
+use crate::error::{DriverError, Error, OpenError, with_causes};
 use crate::info::{BackendKind, Classes, Info};
 use crate::profile::Preemption;
 use crate::sync::lock;
@@ -119,7 +119,7 @@ impl Space {
     /// otherwise then.
     pub fn without(&self, answer: Result<(), Error>, otherwise: &'static str) -> Result<(), Error> {
         match answer {
-            Err(error @ Error::Ioctl { name, .. }) if error.is_refusal() => {
+            Err(error @ Error::Driver(DriverError::Ioctl { name, .. })) if error.is_refusal() => {
                 if lock(&self.lacking).insert(name) {
                     tracing::warn!(error = %with_causes(&error), "the driver lacks a request: {otherwise}");
                 }
@@ -165,16 +165,16 @@ fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<(Info, C
     let sm = gpu.sm_arch_sm_version;
     let number = (sm >> 8) * 10 + (sm & 0xff);
     let target = qmd::Target::from_sm(number).filter(|target| target.is_run());
-    let target = target.ok_or(Error::UnsupportedSm { sm: number })?;
+    let target = target.ok_or(Error::Open(OpenError::UnsupportedSm { sm: number }))?;
     let classes = Classes { compute: gpu.compute_class, copy: gpu.dma_copy_class, channel: gpu.gpfifo_class };
     // Bytes missing from a short answer read as zero.
     if classes.compute == 0 || classes.copy == 0 {
         let name = nvgpu_sys::nvgpu_gpu_get_characteristics::NAME;
-        return Err(Error::Answer {
+        return Err(Error::Driver(DriverError::Answer {
             name,
             value: 0,
             expected: "the numbers of the compute and copy classes",
-        });
+        }));
     }
     let mut sms = nvgpu_gpu_num_vsms::default();
     // SAFETY: the struct holds no addresses.
@@ -246,11 +246,11 @@ fn reserve(address_space: &Handle, va: u64, len: u64) -> Result<(), Error> {
     unsafe { address_space.send(&mut args) }?;
     match args.o_a == va {
         true => Ok(()),
-        false => Err(Error::Answer {
+        false => Err(Error::Driver(DriverError::Answer {
             name: nvgpu_as_alloc_space_args::NAME,
             value: args.o_a,
             expected: "the fixed address asked for",
-        }),
+        })),
     }
 }
 

@@ -18,7 +18,7 @@ use super::fault::{Debugger, Notifier};
 use super::memory::{Allocation, GRANULE, Placement};
 use super::space::Space;
 use crate::backend::Engine;
-use crate::error::Error;
+use crate::error::{DriverError, Error, QueueError};
 use crate::info::Classes;
 
 /// Bytes of video memory for ring and USERD.
@@ -77,11 +77,11 @@ impl Channel {
     pub fn new(space: &Arc<Space>, classes: &Classes, wanted: Wanted) -> Result<Self, Error> {
         let userd = (8 * u64::from(wanted.entries)).next_multiple_of(4096);
         if userd + USERD > MEMORY {
-            return Err(Error::RingTooSmall {
+            return Err(Error::Queue(QueueError::RingTooSmall {
                 what: "a channel's ring",
-                len: (userd + USERD).into(),
-                capacity: MEMORY.into(),
-            });
+                len: userd + USERD,
+                capacity: MEMORY,
+            }));
         }
         let mut memory = Allocation::new(space, Placement::Video, MEMORY)?;
         memory.map_cpu(space, Placement::Video, MEMORY, "a channel's ring")?;
@@ -190,14 +190,14 @@ impl Channel {
             false => create!(NV_CHANNEL_ALLOC_PARAMS, flags),
         };
         match create(DENY_PRIVILEGED) {
-            Err(Error::Status {
+            Err(Error::Driver(DriverError::Status {
                 status:
                     NV_ERR_INVALID_ARGUMENT
                     | NV_ERR_INVALID_FLAGS
                     | NV_ERR_NOT_SUPPORTED
                     | NV_ERR_INSUFFICIENT_PERMISSIONS,
                 ..
-            }) => {
+            })) => {
                 tracing::debug!("the driver refuses a channel that denies itself privileges");
                 create(0)
             }

@@ -18,7 +18,7 @@ use rm_sys::{
 
 use super::client::{Object, escape, open, send};
 use super::generation::Generation;
-use crate::error::Error;
+use crate::error::{DriverError, Error, OpenError};
 use crate::info::{BackendKind, Info};
 
 /// GPUs that one `NV_ESC_CARD_INFO` can list.
@@ -62,11 +62,11 @@ pub(super) fn find(sys: &dyn Sys, control: &OwnedFd) -> Result<Card, Error> {
             Err(error) => refused = refused.or(Some(error)),
         }
     }
-    Err(refused.unwrap_or(Error::Answer {
+    Err(refused.unwrap_or(Error::Driver(DriverError::Answer {
         name: nv_ioctl_card_info_t::NAME,
         value: 0,
         expected: "at least one GPU",
-    }))
+    })))
 }
 
 /// The classes the GPU offers.
@@ -149,7 +149,7 @@ pub(super) fn describe(
     )?;
     let number = (sm >> 8) * 10 + (sm & 0xff);
     let target = qmd::Target::from_sm(number).filter(|target| target.is_run());
-    let target = target.ok_or(Error::UnsupportedSm { sm: number })?;
+    let target = target.ok_or(Error::Open(OpenError::UnsupportedSm { sm: number }))?;
     Ok(Info {
         name: name(subdevice, release)?,
         backend: BackendKind::Rm,

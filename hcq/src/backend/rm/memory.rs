@@ -19,7 +19,7 @@ use rm_sys::{
 use super::client::Object;
 use super::mapping::{CpuMapping, Node};
 use super::space::Space;
-use crate::error::Error;
+use crate::error::{DriverError, Error};
 
 /// Mappings of the address space start and end on multiples of this: no two share a page of any size.
 pub(super) const GRANULE: u64 = 2 << 20;
@@ -136,11 +136,11 @@ impl Allocation {
         })?;
         if parameters.size < len {
             let expected = "at least the size asked for";
-            return Err(Error::Answer {
+            return Err(Error::Driver(DriverError::Answer {
                 name: "NV_MEMORY_ALLOCATION_PARAMS",
                 value: parameters.size,
                 expected,
-            });
+            }));
         }
         Ok(Self { gpu: None, cpu: None, memory })
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::address::{Bytes, GpuVa};
 use crate::backend::{Backend, Memory, MemoryKind, MemoryRequest};
-use crate::error::Error;
+use crate::error::{Error, MemoryError};
 use crate::memory::kept::Kept;
 use crate::memory::range_set::RangeSet;
 use crate::memory::shared_bytes;
@@ -115,7 +115,12 @@ impl Piece {
 
     fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
-            return Err(Error::OutOfBounds { what: "memory", offset, len, size: self.len });
+            return Err(Error::Memory(MemoryError::OutOfBounds {
+                what: "memory",
+                offset,
+                len,
+                size: self.len,
+            }));
         }
         Ok(())
     }
@@ -124,7 +129,7 @@ impl Piece {
         // A fork has no mapping there.
         self.manager.process.check()?;
         self.check(offset, len)?;
-        let base = self.cpu.ok_or(Error::NotMapped { va: self.va })?;
+        let base = self.cpu.ok_or(Error::Memory(MemoryError::NotMapped { va: self.va }))?;
         // SAFETY: `offset` is inside the mapping, which is `self.len` bytes long.
         Ok(unsafe { base.add(offset as usize) })
     }
@@ -289,7 +294,7 @@ impl MemoryManager {
     /// Allocates `len` bytes, at least one, aligned to 256 bytes.
     pub fn alloc(self: &Arc<Self>, len: u64, kind: MemoryKind, what: &'static str) -> Result<Piece, Error> {
         if len == 0 {
-            return Err(Error::EmptyBuffer);
+            return Err(Error::Memory(MemoryError::EmptyBuffer));
         }
         if len <= SMALL {
             // The driver was asked for memory that many pieces share.
@@ -307,7 +312,7 @@ impl MemoryManager {
     /// Allocates `len` bytes of device memory at `va`.
     pub fn alloc_at(self: &Arc<Self>, va: GpuVa, len: u64, what: &'static str) -> Result<Piece, Error> {
         if len == 0 {
-            return Err(Error::EmptyBuffer);
+            return Err(Error::Memory(MemoryError::EmptyBuffer));
         }
         let place = self.place(|free| free.alloc_at(va, len))?;
         let kind = MemoryKind::Device;
@@ -342,11 +347,12 @@ impl MemoryManager {
         let total = known.then_some(info.memory);
         // There may be memory where there are no addresses.
         let fits = total.is_none_or(|total| len <= total);
-        if !error.is_shortage() || matches!(error, Error::OutOfAddresses { .. }) && fits {
+        if !error.is_shortage() || matches!(error, Error::Memory(MemoryError::OutOfAddresses { .. })) && fits
+        {
             return error;
         }
         let free = if known { self.backend.free_memory().ok() } else { None };
-        Error::OutOfMemory { what, len, free, total, source: Box::new(error) }
+        Error::Memory(MemoryError::OutOfMemory { what, len, free, total, source: Box::new(error) })
     }
 
     fn map(

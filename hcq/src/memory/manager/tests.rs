@@ -113,8 +113,8 @@ fn the_neighbours_of_an_address_are_found() {
     let (before, after) = memory.around(a.va().raw() + (1 << 20));
     assert_eq!((before.unwrap().what, after.unwrap().va), ("a", b.va()));
     assert_eq!(memory.around(0), (None, memory.around(a.va().raw()).0));
-    assert!(matches!(a.write(1 << 20, &[1]), Err(Error::OutOfBounds { .. })));
-    assert!(matches!(a.read(u64::MAX, &mut [1]), Err(Error::OutOfBounds { .. })));
+    assert!(matches!(a.write(1 << 20, &[1]), Err(Error::Memory(MemoryError::OutOfBounds { .. }))));
+    assert!(matches!(a.read(u64::MAX, &mut [1]), Err(Error::Memory(MemoryError::OutOfBounds { .. }))));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::backend::MemoryKind;
 use crate::cubin::error::CubinError;
-use crate::error::Error;
+use crate::error::{Error, ProgramError};
 use crate::launch::constant_bank::BankLayout;
 use crate::objects::shared::Shared;
 use crate::program::image::Image;
@@ -56,7 +56,7 @@ impl Program {
     /// [`Kernel::local_bytes`] gives it; without loading it.
     ///
     /// # Errors
-    /// [`Error::Cubin`].
+    /// [`ProgramError::Cubin`].
     pub fn largest_stack(cubin: &[u8]) -> Result<u32, Error> {
         let cubin = Cubin::parse(cubin, |sm| BankLayout::of_sm(sm).map(|l| l.parameters))?;
         Ok(cubin.kernels.iter().map(|kernel| kernel.stack).max().unwrap_or(0))
@@ -65,15 +65,15 @@ impl Program {
     /// The kernel of that name.
     ///
     /// # Errors
-    /// [`Error::NoKernel`] lists the names there are.
+    /// [`ProgramError::NoKernel`] lists the names there are.
     pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
         let kernels = self.image.kernels();
         match kernels.iter().position(|k| k.name == name) {
             Some(index) => Ok(Kernel::new(&self.image, index)),
-            None => Err(Error::NoKernel {
+            None => Err(Error::Program(ProgramError::NoKernel {
                 name: name.to_owned(),
                 available: kernels.iter().map(|k| k.name.clone()).collect(),
-            }),
+            })),
         }
     }
 

@@ -6,7 +6,6 @@ use qmd::Target;
 use super::*;
 use crate::backend::tests::Books;
 use crate::objects::shared::Shared;
-use crate::shape::LaunchConfig;
 use crate::observer::Unobserved;
 use crate::options::DeviceOptions;
 use crate::program::loader::KernelInfo;

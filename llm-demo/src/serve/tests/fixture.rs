@@ -88,7 +88,11 @@ struct Faulty<'a> {
 }
 
 fn device_error() -> Error {
-    Error::Device(hcq::Error::Answer { name: "TEST_IOCTL", value: 7, expected: "8" })
+    Error::Device(hcq::Error::Driver(hcq::DriverError::Answer {
+        name: "TEST_IOCTL",
+        value: 7,
+        expected: "8",
+    }))
 }
 
 impl Decoder for Faulty<'_> {

@@ -1,6 +1,7 @@
 //! Allocations of more video memory than is free, and than there is.
 
 use super::*;
+use crate::error::MemoryError;
 use crate::memory::manager::MemoryManager;
 use crate::observer::Unobserved;
 
@@ -18,7 +19,7 @@ fn an_error_says_how_much_memory_there_is() {
     // More than there is, and more than there are addresses.
     for len in [1 << 40, 1 << 56] {
         let never = error(len, MemoryKind::Device);
-        assert!(matches!(never, Error::OutOfMemory { total: Some(_), .. }), "{never:?}");
+        assert!(matches!(never, Error::Memory(MemoryError::OutOfMemory { total: Some(_), .. })), "{never:?}");
         assert!(never.hint().unwrap().contains("never has so much"), "{never:?}");
     }
     let piece = memory.alloc(1 << 30, MemoryKind::Device, "buffer").unwrap();
