@@ -273,7 +273,7 @@ pub struct Provoked {
     pub kind: Kind,
     /// Description of the kind.
     pub does: &'static str,
-    /// Where.
+    /// Device on which it was provoked.
     pub device: String,
     /// Outcome.
     pub outcome: Outcome,

@@ -262,7 +262,7 @@ fn a_disk_that_fills_up_leaves_nothing_incomplete_and_loses_nothing() {
     let pid = watch.child.id().to_string();
     let lifted = Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited"]).status();
     assert!(lifted.expect("prlimit starts").success());
-    // What waits is saved at the end.
+    // Waiting faults are saved at the end.
     let sent = Command::new("kill").args(["-TERM", &pid]).status();
     assert!(sent.expect("kill starts").success());
     assert_eq!(watch.saved()["number"], 1);

@@ -297,7 +297,7 @@ fn files_that_would_overwrite_each_other_are_refused() {
     }
     assert_eq!(std::fs::read_to_string(&log).expect("the log"), header);
     assert!(!std::path::Path::new(&new).exists());
-    // Where nothing is lost, one name is enough for both.
+    // If nothing is lost, one name is enough for both.
     let run = nvdiag(&["trace", "--replay", &log, "--json", "-o", "/dev/full"]);
     assert_eq!(run.status.code(), Some(2));
     assert!(text(&run.stderr).contains("cannot write /dev/full"), "{}", text(&run.stderr));

@@ -141,7 +141,7 @@ impl Operands {
     pub(crate) const fn places(&self, word: Word) -> [Place; 3] {
         use Place::{Const, Imm32, None, R24, R32, R64, U24, U32, U64};
         let [a, r32, r64] = if self.uniform { [U24, U32, U64] } else { [R24, R32, R64] };
-        // What slot32 holds in each form.
+        // Place at bit 32, by form.
         let slot32 = match word.form() {
             2 | 4 => Imm32,
             3 | 5 => Const,

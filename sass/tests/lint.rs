@@ -237,7 +237,7 @@ fn every_stall_that_is_cut_short_is_missed() {
             let [first, next] = pair else { continue };
             let control = first.instruction.control();
             let used = writes(&first.instruction) & reads(&next.instruction);
-            // What needs no barrier and is used at once needs its cycles.
+            // A result that sets no barrier and is used at once needs its cycles.
             if control.write_barrier.is_some() || used.is_empty() || control.stall < 2 {
                 continue;
             }

@@ -63,7 +63,7 @@ fn a_block_has_at_most_the_shared_memory_of_the_sm() {
         let most = fill.describe(out.va, 7, 1).shared(SharedMemory::new(0, (kib - 1) << 10));
         fill.launch(&mut channel, &most, signal.va, 1);
         channel.wait(signal.u64(0), 1);
-        // What does not fit is built for an SM that has more.
+        // A kernel that does not fit is built for an SM that has more.
         fill.target = Target::Sm80;
         let mut qmd = fill.describe(out.va, 7, 1).shared(SharedMemory::new(0, 163 << 10)).build().unwrap();
         if kib == 164 {

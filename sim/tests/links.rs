@@ -32,7 +32,7 @@ impl Three {
         let (kernel, out, base) = (&self.kernels[n], self.out[n].va, 100 * n as u32 + 1);
         let launch = kernel.describe(out, base, 4);
         if kernel.target.version() == qmd::Version::V04 {
-            // Where the code of sm_90 has its parameters.
+            // Parameters of sm_90's code.
             kernel.bank.write(0x210, &out.to_le_bytes());
             kernel.bank.write(0x218, &base.to_le_bytes());
         }

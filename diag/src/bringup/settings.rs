@@ -55,7 +55,7 @@ impl Stage {
 /// Failure of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Where.
+    /// Stage that failed.
     pub stage: Stage,
     /// Symptom.
     pub reason: String,

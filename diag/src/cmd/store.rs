@@ -179,7 +179,7 @@ impl Store {
         })?;
         for entry in fs::read_dir(&folder).with_context(failed)?.flatten() {
             if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
-                // What cannot be removed is no reason not to save.
+                // A folder that cannot be removed is no reason not to save.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }

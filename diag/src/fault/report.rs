@@ -118,7 +118,7 @@ pub struct FaultReport {
     pub what: What,
     /// Device that the lines name.
     pub device: Option<String>,
-    /// When, in µs since boot, or since midnight where the log gives no more.
+    /// Time, in µs since boot, or since midnight where the log gives no more.
     pub time_us: Option<u64>,
     /// Equal faults: how many, until when, of which channels.
     pub repeats: Repeats,

@@ -34,7 +34,7 @@ pub(super) fn needed(hazard: Hazard, first: &Step, next: &Step, register: Regist
 
 const fn register_read(from: Unit, to: Unit) -> u8 {
     use Unit as U;
-    // How much earlier or later than the ALU the reader needs it.
+    // Cycles by which the reader needs it earlier or later than the ALU.
     match (from, to) {
         (U::Variable | U::Memory | U::Branch, _) => 1,
         (U::Alu | U::Vote, U::Alu | U::Vote | U::Branch | U::Variable) => 4,

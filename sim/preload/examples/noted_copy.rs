@@ -46,7 +46,7 @@ fn note(space: BorrowedFd<'_>, va: u64) -> c_int {
         note(space, va + SEMAPHORE, 16, 9, 0, c"semaphore"),
     ];
     assert_eq!(answers, [0; 4]);
-    // What means nothing is an error, and changes nothing.
+    // A meaningless note is an error, and changes nothing.
     let kind = note(space, va + SOURCE, 9, 99, 2, c"");
     let access = note(space, va + SOURCE, 9, 0, 3, c"");
     let descriptor = note(0, va + SOURCE, 9, 0, 2, c"");

@@ -161,7 +161,7 @@ fn serve(gpu: &Gpu, interrupts: &dyn Interrupts, entry: &Entry, slice: Turn<'_>)
     }
     instance.set_working(pbdma.is_working());
     instance.set_pending(matches!(outcome, Ok(pbdma::Turn::Blocked | pbdma::Turn::More)));
-    // Who removes the channel waits for the turn: nothing of the channel's memory is kept beyond it.
+    // The remover of the channel waits for the turn: nothing of the channel's memory is kept beyond it.
     let dram = Arc::clone(tables.dram());
     dram.publish();
     drop((ring, tables));

@@ -166,7 +166,7 @@ fn check(kind: Kind, report: &FaultReport) -> anyhow::Result<()> {
         Kind::Unmapped => {}
         Kind::Misaligned => ensure!(report.kind == FaultKind::MisalignedAddress, "not a misaligned address"),
         Kind::Window => ensure!(report.kind == FaultKind::InvalidAddressSpace, "not a window"),
-        // How ga10b reports it is not known yet: any SM's record will do.
+        // ga10b's report of it is not known yet: any SM's record will do.
         _ => ensure!(!report.raw.sms.is_empty(), "no SM has a record"),
     }
     Ok(())

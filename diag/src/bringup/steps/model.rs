@@ -50,7 +50,7 @@ pub fn soak(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
         let decoded = repeat_until(&round, &is_done);
         stop.store(true, Ordering::Relaxed);
         let visited = guest.join().map_err(|_| anyhow!("the other client panicked"))?;
-        // What happened to the other client first is often the cause.
+        // The other client's failure comes first: it is often the cause.
         visited.context("the other client")?;
         decoded
     })?;

@@ -122,7 +122,7 @@ impl Watch {
                 objects.push((offset, state, false));
             }
             for (_, state, ends) in objects.iter_mut().filter(|(known, ..)| *known == offset) {
-                // What leaves its range ends the launch.
+                // A count out of its range ends the launch.
                 let Ok(next) = arrived(core, op, lane as usize, *state) else { return };
                 *ends |= ends_phase(*state, next);
                 *state = next;
