@@ -4,8 +4,8 @@
 //! A module names only modules of smaller numbers.
 //!
 //! ```text
-//! 0 limits maps record ring uploads
-//! 1 requests scanner
+//! 0 limits maps mark ring uploads
+//! 1 record requests scanner
 //! 2 reader
 //! 3 process
 //! 4 watcher
@@ -13,6 +13,7 @@
 
 mod limits;
 mod maps;
+mod mark;
 mod process;
 mod reader;
 mod record;
@@ -23,6 +24,7 @@ mod uploads;
 mod watcher;
 
 pub use limits::Limits;
+pub use mark::{TRACE_MARK, TraceMark};
 pub use reader::{Memory, Reader};
 pub use record::{Channel, Content, Entry, Launch, MOST_BYTES, Record};
 pub use watcher::Watcher;

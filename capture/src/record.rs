@@ -1,7 +1,7 @@
 //! Records: the entries found by one reading of a ring, as bytes that a tracer reads from the program's
 //! memory.
 
-use nvgpu_sys::{TRACE_MARK, TraceMark};
+use crate::mark::{TRACE_MARK, TraceMark};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::error::report::FaultReport;
 use crate::info::{BackendKind, Info};
 use crate::memory::manager::{MemoryManager, Piece};
+use crate::observer::Observer;
 use crate::options::DeviceOptions;
 
 /// The position that a channel's timeline had reached.
@@ -35,8 +36,7 @@ pub(crate) struct Core {
     memory: Arc<MemoryManager>,
     explain: Arc<dyn Explain>,
     lost: OnceLock<FaultReport>,
-    /// Whether the backend has a witness.
-    witnessed: bool,
+    observer: Arc<dyn Observer>,
     pub options: DeviceOptions,
 }
 
@@ -48,11 +48,15 @@ impl fmt::Debug for Core {
 
 impl Core {
     /// An address space with nothing in it.
-    pub fn new(backend: Arc<dyn Backend>, options: DeviceOptions, explain: Arc<dyn Explain>) -> Arc<Self> {
-        let memory =
-            MemoryManager::new(backend.clone(), options.reserve_windows, options.keep(backend.info().memory));
-        let witnessed = backend.witness().is_some();
-        Arc::new(Self { backend, memory, explain, lost: OnceLock::new(), witnessed, options })
+    pub fn new(
+        backend: Arc<dyn Backend>,
+        observer: Arc<dyn Observer>,
+        options: DeviceOptions,
+        explain: Arc<dyn Explain>,
+    ) -> Arc<Self> {
+        let keep = options.keep(backend.info().memory);
+        let memory = MemoryManager::new(backend.clone(), observer.clone(), options.reserve_windows, keep);
+        Arc::new(Self { backend, memory, explain, lost: OnceLock::new(), observer, options })
     }
 
     /// The driver.
@@ -60,9 +64,9 @@ impl Core {
         &self.backend
     }
 
-    /// Whether the backend has a witness of what the program does.
-    pub fn is_witnessed(&self) -> bool {
-        self.witnessed
+    /// The observer of the program's use of the device.
+    pub fn observer(&self) -> &dyn Observer {
+        &*self.observer
     }
 
     /// The GPU's description.

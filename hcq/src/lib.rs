@@ -52,7 +52,7 @@
 //! objects     objects               # buffers, programs, arguments, and what all of them share
 //! programs    fault launch program  # code in GPU memory, descriptors of its launches, its faults
 //! submission  submission            # commands, rings, channels, and when work has completed
-//! memory      core memory           # mapped memory, and the state of a device under every object
+//! memory      core memory observer  # mapped memory, the state of a device under every object, who is told of both
 //! driver      backend process       # the seam: nvgpu, rm, the software ga10b
 //! errors      error info options    # errors, what a GPU is, how it is opened
 //! values      address cubin errno profile serial shape sync tegra  # numbers, files, locks
@@ -70,6 +70,7 @@ mod info;
 mod launch;
 mod memory;
 mod objects;
+mod observer;
 mod options;
 mod process;
 mod profile;

@@ -120,7 +120,7 @@ pub struct DeviceOptions {
     /// Most bytes of freed buffers above 256 KiB that the device keeps for later ones of about their size: the
     /// driver takes 100 us and more for each. `None` for a 64th of the memory, at most 1 GiB; 0 gives all back
     /// at once. They go back when an allocation lacks memory, and by [`Device::trim`](crate::Device::trim).
-    /// Where kernels are checked (`NVGPU_SIM_CHECK`), nothing is kept.
+    /// The software ga10b keeps nothing where it checks accesses to memory.
     pub keep_freed: Option<u64>,
     /// For tests: the value timelines start from. They count modulo 2^64.
     #[doc(hidden)]

@@ -4,7 +4,7 @@
 //! A module names only modules of smaller numbers.
 //!
 //! ```text
-//! 0 bindings mark note witness
+//! 0 bindings
 //! 1 sys overlay
 //! 2 ioctl
 //! 3 requests query layer
@@ -22,13 +22,10 @@
 mod bindings;
 mod ioctl;
 mod layer;
-mod mark;
-mod note;
 mod overlay;
 mod query;
 mod requests;
 mod sys;
-mod witness;
 
 /// The kernel headers of `NVGPU_UAPI_DIR`, as they are: with unions and pointers, and without the `Ioctl`
 /// traits.
@@ -50,10 +47,7 @@ pub mod host {
 pub use bindings::*;
 pub use ioctl::{Ioctl, IoctlError, call};
 pub use layer::Layer;
-pub use mark::{TRACE_MARK, TraceMark};
-pub use note::{KernelAccess, KernelNote, LineNote, Note, Notes, PieceKind, PieceNote, StackNote};
 pub use overlay::{OVERLAYS, Overlay};
 pub use query::{characteristics, sm_error_state};
 pub use requests::*;
 pub use sys::{BY_VALUE, Linux, MEMORY_NODE, Sys, open_nvmap};
-pub use witness::Witness;

@@ -10,15 +10,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::witness::Witness;
-
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nix::sys::stat::Mode;
-
-use crate::note::{Note, Notes};
 
 /// The memory allocator's node.
 pub const MEMORY_NODE: &CStr = c"/dev/nvmap";
@@ -123,21 +119,6 @@ pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// The errno of `close(2)`; the descriptor is gone even then.
     fn close(&self, fd: OwnedFd) -> Result<(), Errno>;
-
-    /// Returns how [`note`](Self::note)s are treated. It does not change: a program asks once.
-    fn notes(&self) -> Notes {
-        Notes::Ignored
-    }
-
-    /// Notes the contents of a GPU address space, for a device that checks kernels. Never fails: a note that
-    /// means nothing is dropped.
-    fn note(&self, _address_space: BorrowedFd<'_>, _note: &Note<'_>) {}
-
-    /// Observer of CPU accesses to the memory shared with the GPU; `None`, unless an implementation checks
-    /// them.
-    fn witness(&self) -> Option<&dyn Witness> {
-        None
-    }
 }
 
 // SAFETY: every call is passed on to an implementation.
@@ -178,18 +159,6 @@ unsafe impl<S: Sys + ?Sized> Sys for Arc<S> {
 
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
         (**self).close(fd)
-    }
-
-    fn notes(&self) -> Notes {
-        (**self).notes()
-    }
-
-    fn note(&self, address_space: BorrowedFd<'_>, note: &Note<'_>) {
-        (**self).note(address_space, note);
-    }
-
-    fn witness(&self) -> Option<&dyn Witness> {
-        (**self).witness()
     }
 }
 

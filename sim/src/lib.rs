@@ -55,9 +55,10 @@
 //! 43  driver::nodes
 //! 44  visit::host
 //! 45  sim
-//! 46  open_files
+//! 46  annotations open_files
 //! ```
 
+mod annotations;
 mod clock;
 mod config;
 mod defects;
@@ -78,6 +79,7 @@ mod violations;
 mod visit;
 mod what_if;
 
+pub use annotations::Annotations;
 pub use clock::{Time, VirtualClock};
 pub use config::{SimConfig, UnknownSetting};
 pub use defects::Defects;
@@ -88,6 +90,7 @@ pub use gpu::session::{Session, UnknownSession};
 pub use gpu::sm;
 pub use open_files::{Held, Waiting};
 pub use own_thread::is_gpu_thread;
+pub use pieces::note::{KernelAccess, KernelNote, LineNote, Note, PieceKind, PieceNote, StackNote};
 pub use pieces::{Location, Pieces, Relation};
 pub use poison::POISON;
 pub use sim::Sim;

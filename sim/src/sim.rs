@@ -12,7 +12,6 @@ use crate::findings::{Checks, Finding};
 use crate::gpu::counters::Counters;
 use crate::gpu::host_scheduler;
 use crate::gpu::usermode::USERMODE_LEN;
-use crate::order::ledger::Ledger;
 use crate::violations::Violation;
 use crate::visit::host::Host;
 use crate::what_if::{WhatIf, WhatIfs};
@@ -22,7 +21,7 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise};
 use nix::sys::resource::{Resource, getrlimit};
-use nvgpu_sys::{Note, Notes, Sys, Witness};
+use nvgpu_sys::Sys;
 use std::ffi::{CStr, c_void};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -144,7 +143,12 @@ impl Sim {
         self.machine.gpu.units.executor.findings()
     }
 
-    /// Returns the GPU's event counters so far.
+    /// The checks: [`SimConfig::check`] and those of [`SimConfig::executor`].
+    pub fn checks(&self) -> Checks {
+        self.machine.config.checks()
+    }
+
+    /// The counters of the GPU so far.
     pub fn counters(&self) -> Counters {
         self.machine.gpu.counters()
     }
@@ -389,12 +393,7 @@ impl Sim {
         }
     }
 
-    /// Whether a descriptor is a GPU address space of this machine.
-    pub fn is_address_space(&self, fd: BorrowedFd<'_>) -> bool {
-        matches!(self.machine.object(fd), Ok(Some(Object::AddressSpace(_))))
-    }
-
-    /// Returns the driver's node or folder at a path on a machine of these what-ifs, if it is one.
+    /// The node that a path names on a machine of these what-ifs, if it is one of the driver's.
     pub fn place(path: &CStr, what_if: &WhatIfs) -> Option<Place> {
         paths::place(path.to_str().ok()?, what_if)
     }
@@ -519,57 +518,5 @@ unsafe impl Sys for Sim {
             self.machine.close(fd);
         }
         Ok(())
-    }
-
-    fn notes(&self) -> Notes {
-        match self.machine.config.checks() {
-            checks if checks.contains(Checks::MEMORY) => Notes::Checked,
-            checks if checks.is_empty() => Notes::Ignored,
-            _ => Notes::Named,
-        }
-    }
-
-    fn note(&self, address_space: BorrowedFd<'_>, note: &Note<'_>) {
-        if self.notes() == Notes::Ignored {
-            return;
-        }
-        match self.machine.object(address_space) {
-            Ok(Some(Object::AddressSpace(space))) => space.note(note),
-            other => tracing::warn!(?other, "a note about a descriptor that is no address space"),
-        }
-    }
-
-    fn witness(&self) -> Option<&dyn Witness> {
-        self.machine.gpu.units.ledger.as_ref().map(|_| self as &dyn Witness)
-    }
-}
-
-impl Sim {
-    /// The ledger, and its address of the program's memory at `address`.
-    fn in_ledger(&self, address: usize) -> Option<(&Ledger, u64)> {
-        let ledger = self.machine.gpu.units.ledger.as_deref()?;
-        let (into, mapping) = self.machine.mappings.find(address)?;
-        let backing = mapping.buffer.backing()?;
-        Some((ledger, (backing.ptr().addr().get() + into) as u64 + mapping.offset))
-    }
-}
-
-impl Witness for Sim {
-    fn observed(&self, address: usize, value: u64) {
-        if let Some((ledger, at)) = self.in_ledger(address) {
-            ledger.state().observe(at, value);
-        }
-    }
-
-    fn accesses(&self, address: usize, len: usize, writes: bool) {
-        if let Some((ledger, at)) = self.in_ledger(address) {
-            ledger.program_access(at, len as u64, writes);
-        }
-    }
-
-    fn submits(&self, token: u32, put: u32) {
-        if let Some(ledger) = &self.machine.gpu.units.ledger {
-            ledger.state().submit(token, put);
-        }
     }
 }

@@ -7,8 +7,6 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use nvgpu_sys::{Note, Notes, Witness};
-
 use crate::address::GpuVa;
 use crate::error::Error;
 use crate::error::report::SmRecord;
@@ -81,14 +79,6 @@ pub(crate) trait Backend: Send + Sync {
     /// Everything the driver reports about the error that stopped `channel`. May take milliseconds.
     fn fault(&self, channel: ChannelId) -> RawFault;
 
-    /// The handling of notes; asked once.
-    fn notes(&self) -> Notes {
-        Notes::Ignored
-    }
-
-    /// Takes a note of what lies in the address space.
-    fn note(&self, _: &Note<'_>) {}
-
     /// Bytes of memory that can be allocated now, as far as the driver says; else all there are.
     fn free_memory(&self) -> Result<u64, Error> {
         Ok(self.info().memory)
@@ -101,11 +91,6 @@ pub(crate) trait Backend: Send + Sync {
 
     /// The GPU's clock in ns, the one that timestamps are taken from.
     fn gpu_time(&self) -> Result<u64, Error>;
-
-    /// Observer of CPU accesses to memory shared with the GPU.
-    fn witness(&self) -> Option<&dyn Witness> {
-        None
-    }
 }
 
 /// The address space as the driver lets it be used.

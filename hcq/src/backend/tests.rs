@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use super::*;
 use crate::core::{Core, Explain, Position};
 use crate::error::report::FaultReport;
+use crate::observer::Unobserved;
 use crate::options::DeviceOptions;
 use crate::sync::lock;
 
@@ -86,7 +87,7 @@ impl Books {
         }
         let patience = std::time::Duration::from_millis(2);
         let options = DeviceOptions { patience, spin: Some(patience), ..DeviceOptions::default() };
-        Core::new(self.clone(), options, Arc::new(Unexplained))
+        Core::new(self.clone(), Arc::new(Unobserved), options, Arc::new(Unexplained))
     }
 }
 

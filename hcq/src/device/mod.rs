@@ -19,6 +19,9 @@ use crate::memory::manager::Mapping;
 use crate::objects::buffer::Buffer;
 use crate::objects::program::Program;
 use crate::objects::shared::Shared;
+#[cfg(feature = "sim")]
+use crate::observer::checker;
+use crate::observer::{Observer, Unobserved};
 use crate::options::{DeviceOptions, Selector};
 use crate::profile::{CommandMemory, Preemption};
 use crate::program::images::Images;
@@ -130,7 +133,11 @@ impl Device {
     #[cfg(feature = "sim")]
     pub(crate) fn over_sim(sim: Arc<ga10b_sim::Sim>, options: DeviceOptions) -> Result<Self, Error> {
         let log = Box::new(crate::backend::software::Log::new(sim.clone()));
-        let device = Self::over(sim.clone(), BackendKind::Sim, log, options)?;
+        let keep_freed = checker::keep_freed(&sim, options.keep_freed);
+        let options = DeviceOptions { keep_freed, ..options };
+        let (nvgpu, options) = Self::open_nvgpu(sim.clone(), BackendKind::Sim, log, options)?;
+        let observer = checker::of(&sim, nvgpu.address_space());
+        let device = Self::of(Arc::new(nvgpu), observer, options)?;
         Ok(Self { software: Some(sim), ..device })
     }
 
@@ -147,6 +154,17 @@ impl Device {
         log: Box<dyn KernelLog>,
         options: DeviceOptions,
     ) -> Result<Self, Error> {
+        let (nvgpu, options) = Self::open_nvgpu(sys, kind, log, options)?;
+        Self::of(Arc::new(nvgpu), Arc::new(Unobserved), options)
+    }
+
+    /// The driver of such a device, and the options as they are resolved.
+    fn open_nvgpu(
+        sys: Arc<dyn Sys>,
+        kind: BackendKind,
+        log: Box<dyn KernelLog>,
+        options: DeviceOptions,
+    ) -> Result<(Nvgpu, DeviceOptions), Error> {
         let cache = options.gpu_cache.map_or_else(GpuCache::from_env, Ok)?;
         let options = options.resolve()?;
         let settings = Settings {
@@ -160,8 +178,7 @@ impl Device {
             switch_limit: options.switch_limit,
             timeslice: options.timeslice,
         };
-        let backend = Nvgpu::open(sys, kind, log, settings)?;
-        Self::of(Arc::new(backend), options)
+        Ok((Nvgpu::open(sys, kind, log, settings)?, options))
     }
 
     /// A device of a desktop driver's, whose calls go through `sys`.
@@ -172,14 +189,18 @@ impl Device {
     ) -> Result<Self, Error> {
         let options = options.resolve()?;
         let backend = Rm::open(sys, log, options.patience)?;
-        Self::of(Arc::new(backend), options)
+        Self::of(Arc::new(backend), Arc::new(Unobserved), options)
     }
 
-    fn of(backend: Arc<dyn Backend>, options: DeviceOptions) -> Result<Self, Error> {
+    fn of(
+        backend: Arc<dyn Backend>,
+        observer: Arc<dyn Observer>,
+        options: DeviceOptions,
+    ) -> Result<Self, Error> {
         let info = backend.info();
         tracing::info!(name = %info.name, backend = %info.backend, sms = info.sm_count, "opened a GPU");
         Ok(Self {
-            shared: Shared::new(backend, options)?,
+            shared: Shared::new(backend, observer, options)?,
             #[cfg(feature = "sim")]
             software: None,
         })

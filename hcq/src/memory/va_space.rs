@@ -33,7 +33,7 @@ pub(crate) struct Place {
     pub len: u64,
     /// The range taken: the mapping, and after it a guard that stays unmapped, so that running past the end
     /// of a buffer faults instead of reaching the next one.
-    range: Range<u64>,
+    pub range: Range<u64>,
 }
 
 /// The free addresses of one address space.
@@ -50,8 +50,9 @@ pub(crate) struct VaSpace {
 }
 
 impl VaSpace {
-    /// All addresses of `layout`; without the windows unless `reserve_windows` is off.
-    pub fn new(layout: &Layout, reserve_windows: bool) -> Self {
+    /// All addresses of `layout`; without the windows unless `reserve_windows` is off. At least `guard` bytes,
+    /// whole granules, stay unmapped after each mapping.
+    pub fn new(layout: &Layout, reserve_windows: bool, guard: u64) -> Self {
         let mut low = RangeSet::new(layout.low.clone());
         let mut high =
             if layout.high == layout.low { RangeSet::default() } else { RangeSet::new(layout.high.clone()) };
@@ -65,12 +66,7 @@ impl VaSpace {
             }
         }
         let (low_range, granule) = (layout.low.clone(), layout.granule);
-        Self { low, high, low_range, granule, guard: granule, windows }
-    }
-
-    /// The same with `guard` bytes, whole granules, after each mapping instead of one granule.
-    pub fn with_guard(self, guard: u64) -> Self {
-        Self { guard: guard.max(self.granule), ..self }
+        Self { low, high, low_range, granule, guard: granule.max(guard), windows }
     }
 
     /// `len` rounded up to whole granules.
@@ -108,10 +104,10 @@ impl VaSpace {
         Ok(Place { va, len: need, range })
     }
 
-    /// Returns a range that [`alloc`](Self::alloc) or [`alloc_at`](Self::alloc_at) gave.
-    pub fn free(&mut self, place: Place) {
-        let set = if self.low_range.contains(&place.range.start) { &mut self.low } else { &mut self.high };
-        set.put(place.range);
+    /// Returns the [`range`](Place::range) of what [`alloc`](Self::alloc) or [`alloc_at`](Self::alloc_at) gave.
+    pub fn free(&mut self, range: Range<u64>) {
+        let set = if self.low_range.contains(&range.start) { &mut self.low } else { &mut self.high };
+        set.put(range);
     }
 }
 
@@ -140,12 +136,12 @@ mod tests {
         #[test]
         fn no_sequence_reaches_a_window(sizes in prop::collection::vec((1u64..200 * GIB, any::<bool>()), 1..60)) {
             let layout = layout();
-            let mut space = VaSpace::new(&layout, true);
+            let mut space = VaSpace::new(&layout, true, 0);
             let mut live: Vec<Place> = Vec::new();
             for (len, free_one) in sizes {
                 if free_one && !live.is_empty() {
                     let place = live.swap_remove(len as usize % live.len());
-                    space.free(place);
+                    space.free(place.range);
                 }
                 let Ok(place) = space.alloc(len, Reach::Any) else { continue };
                 let (start, end) = (place.va.raw(), place.va.raw() + place.len);
@@ -163,11 +159,11 @@ mod tests {
 
     #[test]
     fn a_fixed_address_in_a_window_is_refused_by_name() {
-        let mut space = VaSpace::new(&layout(), true);
+        let mut space = VaSpace::new(&layout(), true, 0);
         let va = GpuVa::inside(0xfe_0020_0000);
         let error = space.alloc_at(va, 4096).unwrap_err();
         assert!(matches!(error, Error::InWindow { window: "shared memory", .. }), "{error}");
-        let mut open = VaSpace::new(&layout(), false);
+        let mut open = VaSpace::new(&layout(), false, 0);
         assert!(open.alloc_at(va, 4096).is_ok());
         assert!(matches!(open.alloc_at(va, 4096), Err(Error::AddressTaken { .. })));
     }
@@ -175,11 +171,11 @@ mod tests {
     #[test]
     fn low_objects_stay_low_and_data_goes_high() {
         let layout = Layout { high: 0x100_0000_0000..0x200_0000_0000, ..layout() };
-        let mut space = VaSpace::new(&layout, true);
+        let mut space = VaSpace::new(&layout, true, 0);
         assert!(space.alloc(1, Reach::Low).unwrap().va.raw() < 1 << 40);
         let data = space.alloc(1, Reach::Any).unwrap();
         assert!(data.va.raw() >= 1 << 40);
-        space.free(data.clone());
+        space.free(data.range.clone());
         assert_eq!(space.alloc(1, Reach::Any).unwrap(), data, "addresses are recycled");
     }
 }

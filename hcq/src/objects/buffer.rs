@@ -4,9 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nvgpu_sys::Note;
-use zerocopy::IntoBytes;
-
 use crate::address::{Bytes, GpuVa};
 use crate::backend::MemoryKind;
 use crate::error::Error;
@@ -17,6 +14,7 @@ use crate::objects::shared::Shared;
 use crate::submission::limbo::Keep;
 use crate::submission::timeline::Timeline;
 use crate::submission::uses::{Replays, Uses};
+use zerocopy::IntoBytes;
 
 struct Inner {
     shared: Arc<Shared>,
@@ -77,10 +75,9 @@ impl Buffer {
         self.0.memory.va()
     }
 
-    /// Names it in what the checks of the software ga10b find (`NVGPU_SIM_CHECK`); elsewhere the name is
-    /// dropped.
+    /// Names it in what the checks of the software ga10b find; elsewhere the name is dropped.
     pub fn set_name(&self, name: &str) {
-        self.0.memory.manager().note(|| Note::Named { va: self.va().raw(), name });
+        self.0.shared.core.observer().named(self.va(), name);
     }
 
     pub(crate) fn id(&self) -> u64 {

@@ -7,7 +7,7 @@ use crate::address::GpuVa;
 use crate::backend::ChannelId;
 use crate::error::Error;
 use crate::memory::manager::Piece;
-use crate::program::loader::{Cubin, KernelInfo, Part};
+use crate::program::loader::{Cubin, KernelInfo};
 use crate::submission::limbo::{Keep, Limbo};
 use crate::submission::uses::Uses;
 
@@ -63,11 +63,6 @@ impl Image {
     /// The requirements of its kernels, in the order of the symbol table.
     pub fn kernels(&self) -> &[KernelInfo] {
         &self.cubin.kernels
-    }
-
-    /// Its sections, by offset.
-    pub fn parts(&self) -> &[Part] {
-        &self.cubin.parts
     }
 
     /// The submissions that use a kernel.

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use goblin::elf::section_header::SHF_ALLOC;
-use nvgpu_sys::PieceKind;
 
 use crate::cubin::error::CubinError;
 use crate::cubin::file::{File, Function, Section, constant_bank};
@@ -68,11 +67,19 @@ struct Relocation {
     addend: Option<i64>,
 }
 
+/// The content of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SectionKind {
+    Code,
+    Constants,
+    Variables,
+}
+
 /// A section in the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub name: String,
-    pub kind: PieceKind,
+    pub kind: SectionKind,
     pub extent: Extent,
 }
 
@@ -174,15 +181,15 @@ impl Loader {
     fn place(&mut self, file: &File<'_>, section: &Section<'_>) -> Result<(), CubinError> {
         let name = section.name;
         let (kind, align) = if name.starts_with(".text.") {
-            (PieceKind::Code, 128)
+            (SectionKind::Code, 128)
         } else if let Some((bank, _)) = constant_bank(name) {
             // Bank 0 is written anew for each launch.
             if bank == 0 {
                 return Ok(());
             }
-            (PieceKind::Constants, 256)
+            (SectionKind::Constants, 256)
         } else if name.starts_with(".nv.global") && section.flags & u64::from(SHF_ALLOC) != 0 {
-            (PieceKind::Variables, 256)
+            (SectionKind::Variables, 256)
         } else {
             return Ok(());
         };

@@ -148,7 +148,7 @@ impl Channel {
         self.ring.seal(value);
         self.value = value;
         self.timeline.set_submitted(value);
-        self.fifo.publish(&self.segments, value);
+        self.fifo.publish(&self.segments, value, self.core.observer());
         Ok(value)
     }
 

@@ -66,13 +66,6 @@ impl Slot {
         self.word(0)
     }
 
-    /// Reports that `value` was read.
-    fn observed(&self, core: &Core, value: u64) {
-        if let (Some(witness), Ok(word)) = (core.backend().witness(), self.0.atomic(0)) {
-            witness.observed(word.as_ptr().addr(), value);
-        }
-    }
-
     /// The GPU's clock at the last release, in ns.
     pub fn time(&self) -> u64 {
         self.word(8)
@@ -135,9 +128,7 @@ impl Timeline {
     /// The value the GPU has reached.
     pub fn completed(&self) -> u64 {
         let value = self.slot.value();
-        if self.core.is_witnessed() {
-            self.slot.observed(&self.core, value);
-        }
+        self.core.observer().completed(self.slot.va(), value);
         value
     }
 

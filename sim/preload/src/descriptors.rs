@@ -4,11 +4,12 @@ use crate::kernel;
 use crate::machine::{answer, borrow, from_program, machine, name, owner, owner_here};
 use crate::mark::Mark;
 use crate::original::Original;
+use ga10b_capture::TraceMark;
 use ga10b_sim::Waiting;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLPRI, c_int, c_uint, c_void, epoll_event};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nvgpu_sys::{Sys, TraceMark};
+use nvgpu_sys::Sys;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 /// `close(2)`.

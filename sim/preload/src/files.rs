@@ -6,11 +6,12 @@ use crate::machine::{answer, borrow, from_program, owner_here, start, warn_fork}
 use crate::mark::Mark;
 use crate::original::{Original, original};
 use crate::paths::{Resolved, resolve};
+use ga10b_capture::TraceMark;
 use ga10b_sim::Place;
 use libc::{FILE, c_char, c_int, mode_t};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nvgpu_sys::{Sys, TraceMark};
+use nvgpu_sys::Sys;
 use std::ffi::{CStr, CString};
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 

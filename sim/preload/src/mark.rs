@@ -1,7 +1,7 @@
 //! Reports the calls that the machine serves to a tracer, since they never reach the kernel.
 
+use ga10b_capture::{TRACE_MARK, TraceMark};
 use nix::errno::Errno;
-use nvgpu_sys::{TRACE_MARK, TraceMark};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 

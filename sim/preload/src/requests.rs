@@ -3,10 +3,11 @@
 use crate::kernel;
 use crate::machine::{answer, borrow, from_program, machine, name, owner, warn_foreign, warn_fork};
 use crate::mark::Mark;
+use ga10b_capture::TraceMark;
 use libc::{c_int, c_ulong, c_void, nfds_t, pollfd, sigset_t, size_t, timespec};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nvgpu_sys::{Request, TraceMark};
+use nvgpu_sys::Request;
 use std::os::fd::AsRawFd;
 
 // Without the types that `libc` gives them, which differ by the C library.

@@ -223,7 +223,7 @@ fn filter() -> Vec<libc::sock_filter> {
             libc::SYS_prctl => program.extend([
                 jump(EQUAL, number, 0, 4),
                 argument(0),
-                jump(EQUAL, nvgpu_sys::TRACE_MARK, 0, 1),
+                jump(EQUAL, ga10b_capture::TRACE_MARK, 0, 1),
                 trace,
                 allow,
             ]),

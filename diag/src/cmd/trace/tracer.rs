@@ -6,10 +6,9 @@ use std::fs;
 use std::io;
 use std::time::Instant;
 
-use ga10b_capture::{MOST_BYTES, Record};
+use ga10b_capture::{MOST_BYTES, Record, TRACE_MARK, TraceMark};
 use nvdiag::Hex;
 use nvdiag::trace::{Bytes, Call, Event, Memory, abi, is_gpu_node, node_name};
-use nvgpu_sys::{TRACE_MARK, TraceMark};
 use zerocopy::FromBytes;
 
 use crate::cmd::trace::kernel::{self, Resume, Stop, SystemCall};

@@ -7,11 +7,13 @@
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
+#[cfg(feature = "sim")]
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use nvgpu_sys::{Note, Notes, Sys, Witness, nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_l2_fb_args};
+use nvgpu_sys::{Sys, nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_l2_fb_args};
 
 use super::calls::Calls;
 use super::kernel_log::KernelLog;
@@ -85,6 +87,12 @@ impl Nvgpu {
             log,
             settings,
         })
+    }
+
+    /// The node of its address space.
+    #[cfg(feature = "sim")]
+    pub fn address_space(&self) -> BorrowedFd<'_> {
+        self.space.address_space.as_fd()
     }
 
     fn new_id(&self) -> u64 {
@@ -195,14 +203,6 @@ impl Backend for Nvgpu {
         self.log.explanation()
     }
 
-    fn notes(&self) -> Notes {
-        self.space.sys.notes()
-    }
-
-    fn note(&self, note: &Note<'_>) {
-        self.space.sys.note(self.space.address_space.as_fd(), note);
-    }
-
     fn free_memory(&self) -> Result<u64, Error> {
         nvmap::memory(&self.space.nvmap).map(|memory| memory.free)
     }
@@ -212,10 +212,6 @@ impl Backend for Nvgpu {
         // SAFETY: the struct holds no addresses.
         unsafe { self.space.ctrl.send(&mut args) }?;
         Ok(args.gpu_timestamp)
-    }
-
-    fn witness(&self) -> Option<&dyn Witness> {
-        self.space.sys.witness()
     }
 }
 

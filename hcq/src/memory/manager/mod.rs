@@ -12,17 +12,14 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use nvgpu_sys::{Note, Notes};
-
 use crate::address::{Bytes, GpuVa};
 use crate::backend::{Backend, Memory, MemoryKind, MemoryRequest};
 use crate::error::Error;
 use crate::memory::kept::Kept;
-use crate::memory::piece_note;
-use crate::memory::quarantine::Quarantine;
 use crate::memory::range_set::RangeSet;
 use crate::memory::shared_bytes;
 use crate::memory::va_space::{Place, Reach, VaSpace};
+use crate::observer::Observer;
 use crate::process::Process;
 use crate::sync::lock;
 
@@ -32,10 +29,6 @@ const SMALL: u64 = 256 << 10;
 const CHUNK: u64 = 2 << 20;
 /// Unit and alignment of a piece of a chunk; what a QMD and a constant bank need.
 const UNIT: u64 = 256;
-/// Padding where accesses of kernels are checked: unused bytes after each piece of a chunk, and unmapped
-/// addresses after each mapping. A stride past them is not noticed.
-const RED_ZONE: u64 = 4 << 10;
-const GUARD: u64 = 1 << 20;
 
 /// A range of the address space that is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,8 +66,8 @@ unsafe impl Sync for Piece {}
 enum Home {
     /// A mapping of its own, at this place.
     Own(Memory, Place),
-    /// Part of the chunk that starts here.
-    Chunk(u64),
+    /// Part of a chunk.
+    Chunk,
 }
 
 impl Drop for Piece {
@@ -136,11 +129,6 @@ impl Piece {
         Ok(unsafe { base.add(offset as usize) })
     }
 
-    /// CPU address of `len` bytes at `offset`.
-    pub fn address(&self, offset: u64, len: u64) -> Result<usize, Error> {
-        Ok(self.pointer(offset, len)?.addr().get())
-    }
-
     /// Copies into the memory. It has a CPU mapping unless it is of the device kind. Threads that copy to or
     /// from the same bytes at once order themselves; the GPU may use them meanwhile.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
@@ -192,21 +180,10 @@ impl Chunk {
     }
 }
 
-/// Addresses that are free again.
-enum Freed {
-    /// Those of a mapping that is gone.
-    Place(Place),
-    /// Part of the chunk that starts at an address.
-    Part(u64, Range<u64>),
-}
-
 struct State {
     va: VaSpace,
     chunks: BTreeMap<u64, Chunk>,
     mappings: BTreeMap<u64, Mapping>,
-    /// Used where accesses of kernels are checked.
-    quarantine: Quarantine<Freed>,
-    /// Used where they are not.
     kept: Kept<MemoryKind, (Memory, Place)>,
 }
 
@@ -230,7 +207,7 @@ impl Drop for Reservation {
         }
         let mut state = self.manager.state();
         state.mappings.remove(&self.place.va.raw());
-        state.va.free(self.place.clone());
+        state.va.free(self.place.range.clone());
     }
 }
 
@@ -239,8 +216,9 @@ pub(crate) struct MemoryManager {
     backend: Arc<dyn Backend>,
     /// The one that allocates: in a fork of it, locks may be held by threads that do not exist.
     process: Process,
-    /// The handling of notes.
-    notes: Notes,
+    observer: Arc<dyn Observer>,
+    /// Unused bytes after each piece of a chunk.
+    gap: u64,
     state: Mutex<State>,
 }
 
@@ -253,39 +231,28 @@ fn reach(kind: MemoryKind) -> Reach {
 
 impl MemoryManager {
     /// Nothing allocated yet. Keeps at most `keep` bytes of what is freed.
-    pub fn new(backend: Arc<dyn Backend>, reserve_windows: bool, keep: u64) -> Arc<Self> {
-        let (notes, va) = (backend.notes(), VaSpace::new(backend.layout(), reserve_windows));
-        let va = if notes == Notes::Checked { va.with_guard(GUARD) } else { va };
-        let (chunks, mappings, quarantine) = (BTreeMap::new(), BTreeMap::new(), Quarantine::default());
-        // What is kept stays mapped: a kernel that uses freed memory would not be noticed.
-        let kept = Kept::new(if notes == Notes::Checked { 0 } else { keep });
-        let state = Mutex::new(State { va, chunks, mappings, quarantine, kept });
-        Arc::new(Self { backend, process: Process::current(), notes, state })
-    }
-
-    /// Whether the device takes notes of its memory.
-    pub fn takes_notes(&self) -> bool {
-        self.notes != Notes::Ignored
-    }
-
-    /// Says something of the memory to a device that checks kernels.
-    pub fn note<'a>(&self, note: impl FnOnce() -> Note<'a>) {
-        if self.notes != Notes::Ignored {
-            self.backend.note(&note());
-        }
+    pub fn new(
+        backend: Arc<dyn Backend>,
+        observer: Arc<dyn Observer>,
+        reserve_windows: bool,
+        keep: u64,
+    ) -> Arc<Self> {
+        let spacing = observer.spacing();
+        let va = VaSpace::new(backend.layout(), reserve_windows, spacing.mappings);
+        let (chunks, mappings, kept) = (BTreeMap::new(), BTreeMap::new(), Kept::new(keep));
+        let state = Mutex::new(State { va, chunks, mappings, kept });
+        Arc::new(Self { backend, process: Process::current(), observer, gap: spacing.pieces, state })
     }
 
     /// Bytes of a chunk that a piece of `len` bytes takes.
     fn units(&self, len: u64) -> u64 {
-        len.next_multiple_of(UNIT) + if self.notes == Notes::Checked { RED_ZONE } else { 0 }
+        len.next_multiple_of(UNIT) + self.gap
     }
 
-    /// Takes addresses; those in quarantine and of kept memory too if there are no others.
+    /// Takes addresses; those that are held back and of kept memory too if there are no others.
     fn place(&self, take: impl Fn(&mut VaSpace) -> Result<Place, Error>) -> Result<Place, Error> {
-        let mut state = self.state();
-        let place = take(&mut state.va);
-        let waiting = if place.is_err() { state.quarantine.take_all() } else { Vec::new() };
-        drop(state);
+        let place = take(&mut self.state().va);
+        let waiting = if place.is_err() { self.observer.let_go() } else { Vec::new() };
         if place.is_ok() || (waiting.is_empty() && self.kept() == 0) {
             return place;
         }
@@ -310,8 +277,7 @@ impl MemoryManager {
         let one = |(memory, place): (Memory, Place)| {
             // The addresses become free only when nothing is mapped there any more.
             self.backend.free(memory.id)?;
-            self.state().va.free(place);
-            Ok(())
+            self.release(place.range, 0)
         };
         all.into_iter().map(one).fold(Ok(()), Result::and)
     }
@@ -366,7 +332,7 @@ impl MemoryManager {
             self.give_back_kept()?;
             self.backend.allocate(&request)
         });
-        memory.inspect_err(|_| self.state().va.free(place.clone()))
+        memory.inspect_err(|_| self.state().va.free(place.range.clone()))
     }
 
     /// The error for a shortage of memory, with the sizes that are left; other errors as they are.
@@ -404,8 +370,8 @@ impl MemoryManager {
         what: &'static str,
     ) -> Piece {
         let va = place.va;
-        self.state().mappings.insert(va.raw(), Mapping { va, len, what });
-        self.note(|| piece_note::note(va, len, what));
+        self.state().mappings.insert(va.raw(), Mapping { va, len: len, what });
+        self.observer.allocated(va, len, what);
         Piece { va, len, kind, cpu: memory.cpu, home: Home::Own(memory, place), manager: self.clone() }
     }
 
@@ -422,11 +388,10 @@ impl MemoryManager {
                 let va = GpuVa::inside(chunk.place.va.raw() + offset);
                 // SAFETY: `offset` is inside the chunk's mapping.
                 let cpu = chunk.memory.cpu.map(|base| unsafe { base.add(offset as usize) });
-                let home = Home::Chunk(chunk.place.va.raw());
-                mappings.insert(va.raw(), Mapping { va, len, what });
+                mappings.insert(va.raw(), Mapping { va, len: len, what });
                 drop(state);
-                self.note(|| piece_note::note(va, len, what));
-                return Ok(Piece { va, len, kind, cpu, home, manager: self.clone() });
+                self.observer.allocated(va, len, what);
+                return Ok(Piece { va, len, kind, cpu, home: Home::Chunk, manager: self.clone() });
             }
             drop(state);
             let place = self.place(|va| va.alloc(CHUNK, reach(kind)))?;
@@ -438,47 +403,41 @@ impl MemoryManager {
 
     /// Frees a piece that is being dropped.
     fn free(&self, piece: &Piece) -> Result<(), Error> {
-        self.note(|| Note::Freed { va: piece.va.raw() });
+        self.observer.freed(piece.va);
         self.state().mappings.remove(&piece.va.raw());
-        let (freed, kept) = match &piece.home {
-            Home::Own(memory, place) if self.notes == Notes::Checked => {
-                self.backend.free(memory.id)?;
-                (Freed::Place(place.clone()), 0)
-            }
+        match &piece.home {
             Home::Own(memory, place) => {
                 let (memory, len) = ((*memory, place.clone()), place.len);
                 let gone = self.state().kept.put(piece.kind, len, memory);
-                return self.give_back(gone);
+                self.give_back(gone)
             }
-            Home::Chunk(start) => {
-                let (offset, units) = (piece.va.raw() - start, self.units(piece.len));
-                (Freed::Part(*start, offset..offset + units), units)
+            Home::Chunk => {
+                let (start, units) = (piece.va.raw(), self.units(piece.len));
+                self.release(start..start + units, units)
             }
-        };
-        if self.notes != Notes::Checked {
-            return self.recycle(freed);
         }
-        let over = self.state().quarantine.put(freed, kept);
-        self.recycle_all(over)
+    }
+
+    /// Nothing uses these addresses any more, nor the `memory` bytes that lie there: they are free when the
+    /// observer does not hold them back.
+    fn release(&self, addresses: Range<u64>, memory: u64) -> Result<(), Error> {
+        self.recycle_all(self.observer.hold_back(addresses, memory))
     }
 
     /// Makes all these addresses usable again, and says what went wrong first.
-    fn recycle_all(&self, freed: Vec<Freed>) -> Result<(), Error> {
+    fn recycle_all(&self, freed: Vec<Range<u64>>) -> Result<(), Error> {
         freed.into_iter().map(|freed| self.recycle(freed)).fold(Ok(()), Result::and)
     }
 
-    /// Makes addresses usable again.
-    fn recycle(&self, freed: Freed) -> Result<(), Error> {
+    /// Makes addresses usable again: those of a mapping that is gone, or a part of a chunk.
+    fn recycle(&self, freed: Range<u64>) -> Result<(), Error> {
         let mut state = self.state();
-        let (start, part) = match freed {
-            Freed::Place(place) => {
-                state.va.free(place);
-                return Ok(());
-            }
-            Freed::Part(start, part) => (start, part),
+        let before = state.chunks.range_mut(..=freed.start).next_back();
+        let Some((&start, chunk)) = before.filter(|(start, _)| freed.start - **start < CHUNK) else {
+            state.va.free(freed);
+            return Ok(());
         };
-        let Some(chunk) = state.chunks.get_mut(&start) else { return Ok(()) };
-        chunk.free.put(part);
+        chunk.free.put(freed.start - start..freed.end - start);
         let kind = chunk.kind;
         // One empty chunk of a kind is kept, so that a single buffer that comes and goes costs no driver call.
         let spare = chunk.is_empty()
@@ -486,7 +445,7 @@ impl MemoryManager {
         let Some(chunk) = (if spare { state.chunks.remove(&start) } else { None }) else { return Ok(()) };
         drop(state);
         self.backend.free(chunk.memory.id)?;
-        self.state().va.free(chunk.place);
+        self.state().va.free(chunk.place.range);
         Ok(())
     }
 

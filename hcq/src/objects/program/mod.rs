@@ -13,7 +13,6 @@ use crate::program::images::{Images, runs_on};
 use crate::program::kernel::Kernel;
 use crate::program::loader::Cubin;
 
-pub(crate) mod note;
 #[cfg(test)]
 mod tests;
 
@@ -44,8 +43,8 @@ impl Program {
         }
         let len = cubin.len();
         let memory = shared.alloc(len, MemoryKind::Device, "program")?;
+        shared.core.observer().loaded(memory.va(), &cubin, bytes);
         let image = Arc::new(Image::new(cubin, device, memory, &shared.limbo)?);
-        note::describe(shared.core.memory(), &image, bytes);
         let mut padded = image.content().to_vec();
         padded.resize(len as usize, 0);
         shared.upload(image.memory(), 0, &padded)?;

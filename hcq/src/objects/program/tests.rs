@@ -6,8 +6,10 @@ use qmd::Target;
 use super::*;
 use crate::backend::tests::Books;
 use crate::objects::shared::Shared;
+use crate::observer::Unobserved;
 use crate::options::DeviceOptions;
 use crate::program::loader::KernelInfo;
+use crate::shape::LaunchConfig;
 use crate::shape::LaunchConfig;
 
 const VECADD_87: &[u8] = include_bytes!("../../../tests/data/01_vecadd.sm_87.cubin");
@@ -122,7 +124,7 @@ proptest! {
 #[test]
 fn an_sm_sets_shared_memory_apart_for_all_blocks_that_fit() {
     let books = Books::new(usize::MAX);
-    let shared = Shared::new(books, DeviceOptions::default()).unwrap();
+    let shared = Shared::new(books, Arc::new(Unobserved), DeviceOptions::default()).unwrap();
     let (sms, device) = (shared.core.info().sm_count, shared.target.qmd);
     for (bytes, name) in [(VECADD_87, "vadd_f32"), (NORM_87, "rmsnorm_f16")] {
         let kernel = Program::load(&shared, bytes.into()).unwrap().kernel(name).unwrap();

@@ -5,9 +5,8 @@ use std::ops::Range;
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::launch::Access as Translate;
 use crate::gpu::sm::tlb::Miss;
+use crate::pieces::note::{KernelAccess, StackNote};
 use crate::pieces::{Permit, Pieces};
-
-use nvgpu_sys::{KernelAccess, StackNote};
 
 /// Ranges of addresses that are remembered.
 const REMEMBERED: usize = 64;

@@ -7,9 +7,9 @@ use crate::findings::Checks;
 use crate::gpu::sm::check::bounds::Wrong;
 use crate::gpu::sm::check::{Place, WarpAccess, Watch, finding, lanes};
 use crate::gpu::sm::core::Core;
+use crate::pieces::note::{KernelAccess, PieceKind};
 use crate::pieces::{Location, Pieces};
 
-use nvgpu_sys::{KernelAccess, PieceKind};
 use sass::Access;
 
 fn verb(access: Access) -> &'static str {

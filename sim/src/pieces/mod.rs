@@ -9,7 +9,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use nvgpu_sys::{KernelAccess, KernelNote, Note, PieceKind, PieceNote, StackNote};
+use crate::pieces::note::{KernelAccess, KernelNote, Note, PieceKind, PieceNote, StackNote};
+
+pub(crate) mod note;
 
 /// Freed pieces that are remembered, the last ones.
 const MOST_FREED: usize = 16 << 10;
@@ -263,7 +265,6 @@ impl Pieces {
                 }
             }
             Note::Kernel(kernel) => drop(table.kernels.insert(kernel.va, Kernel::new(kernel))),
-            _ => tracing::debug!(?note, "a note that this model does not know"),
         }
     }
 
@@ -443,7 +444,7 @@ mod tests {
 
     #[test]
     fn kernels_have_names_stacks_and_lines_until_their_program_is_freed() {
-        use nvgpu_sys::LineNote;
+        use crate::pieces::note::LineNote;
         let pieces = pieces();
         let lines = [
             LineNote { offset: 0x20, file: "k.cu", line: 7 },

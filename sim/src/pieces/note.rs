@@ -1,24 +1,9 @@
-//! Notes: a program's description of its GPU memory, which no driver asks for, for a device that checks
-//! kernels.
+//! Notes: what a program knows of its GPU memory and a driver never asks.
 //!
-//! A driver sees mappings. Only the program knows their contents (buffers cut from one mapping, command
-//! rings, machine code, names). A software device with a checker takes [`Note`]s of them through
-//! [`Sys::note`](crate::Sys::note) and compares accesses of kernels with them, as a memory debugger does with
-//! the requests of an allocator. [`Sys::notes`](crate::Sys::notes) returns whether anything takes them: a
-//! real device does not, and a program that asks once pays nothing for it.
-
-/// Treatment of notes by a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Notes {
-    /// Nothing: the program need not make any.
-    #[default]
-    Ignored,
-    /// Names kernels and memory in its reports.
-    Named,
-    /// Compares each access of a kernel with the pieces as well. The program should leave unused addresses
-    /// between pieces, and not use addresses again soon after they were freed.
-    Checked,
-}
+//! A driver sees mappings. What lies in them (buffers cut from one mapping, command rings, machine code, names)
+//! only the program knows. With a check the software ga10b takes [`Note`]s of it through
+//! [`Annotations`](crate::Annotations) and compares accesses of kernels with them, as a memory debugger does
+//! with the requests of an allocator.
 
 /// Purpose of a piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -162,7 +147,6 @@ pub struct KernelNote<'a> {
 
 /// A note. It concerns one GPU address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Note<'a> {
     /// A piece of a mapping came into use. From then on whatever lies in the mapping outside all pieces is out
     /// of bounds; a mapping of which no piece is noted is not checked further than the MMU does. One inside

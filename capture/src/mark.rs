@@ -41,7 +41,7 @@ impl TraceMark {
     pub const CLOSE: u32 = 3;
     /// An `mmap` begins.
     pub const MMAP: u32 = 4;
-    /// Entries were put into a ring: `argument` is the address of a record (`ga10b_capture::Record`), `result` its
+    /// Entries were put into a ring: `argument` is the address of a record ([`Record`](crate::Record)), `result` its
     /// length. It is reported once.
     pub const SUBMISSION: u32 = 5;
 }
