@@ -64,7 +64,7 @@ impl Core {
         &self.backend
     }
 
-    /// What is told of the program's use of the device.
+    /// The observer of the program's use of the device.
     pub fn observer(&self) -> &dyn Observer {
         &*self.observer
     }

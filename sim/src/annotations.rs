@@ -1,5 +1,5 @@
-//! What the checks learn from the program: what lies in its memory, and how it uses that itself. A program that
-//! says nothing is checked by what its driver calls and its commands say.
+//! The program's annotations, from which the checks learn the content of its memory, and its own use of it. A
+//! program that says nothing is checked by what its driver calls and its commands say.
 
 use crate::driver::address_space::space::AddressSpace;
 use crate::driver::files::Object;
@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 
 /// Takes what a program says of one address space, as valgrind takes client requests. Addresses are the GPU's.
-/// What means nothing is dropped, as is everything in a fork of the program and without a check.
+/// Meaningless annotations are dropped, as is everything in a fork of the program and without a check.
 #[derive(Debug)]
 pub struct Annotations {
     sim: Arc<Sim>,
@@ -19,7 +19,7 @@ pub struct Annotations {
 }
 
 impl Sim {
-    /// What takes the program's word about an address space; `None` for a descriptor that is none.
+    /// The receiver of the program's annotations of an address space; `None` for a descriptor that is none.
     pub fn annotations(self: &Arc<Self>, address_space: BorrowedFd<'_>) -> Option<Annotations> {
         match self.machine.object(address_space) {
             Ok(Some(Object::AddressSpace(space))) => {

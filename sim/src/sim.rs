@@ -143,12 +143,12 @@ impl Sim {
         self.machine.gpu.units.executor.findings()
     }
 
-    /// What is searched for: [`SimConfig::check`] and the checks of [`SimConfig::executor`].
+    /// The checks: [`SimConfig::check`] and those of [`SimConfig::executor`].
     pub fn checks(&self) -> Checks {
         self.machine.config.checks()
     }
 
-    /// What the GPU did so far.
+    /// The counters of the GPU so far.
     pub fn counters(&self) -> Counters {
         self.machine.gpu.counters()
     }
@@ -393,7 +393,7 @@ impl Sim {
         }
     }
 
-    /// What a path names on a machine of these what-ifs, if it is one of the driver's.
+    /// The node that a path names on a machine of these what-ifs, if it is one of the driver's.
     pub fn place(path: &CStr, what_if: &WhatIfs) -> Option<Place> {
         paths::place(path.to_str().ok()?, what_if)
     }

@@ -56,9 +56,9 @@ pub enum How {
 /// Something that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// Kind of change.
+    /// The kind of difference.
     pub how: How,
-    /// Object that changed.
+    /// The object.
     pub subject: Subject,
     /// Its address in the first map, if that has it, and in the second.
     pub va: [Option<Hex>; 2],

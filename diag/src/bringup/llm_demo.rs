@@ -105,7 +105,7 @@ impl LlmDemo {
         }
     }
 
-    /// Compares as many greedy tokens of the step kernel with those of one launch per operation.
+    /// Compares as many greedy tokens of the persistent step with those of one launch per operation.
     ///
     /// # Errors
     /// [`Error`].

@@ -135,7 +135,7 @@ pub(crate) enum MemoryKind {
 pub(crate) struct MemoryRequest {
     /// Length, a multiple of the layout's granule.
     pub len: u64,
-    /// What it is for.
+    /// Its purpose.
     pub kind: MemoryKind,
     /// GPU address of the mapping.
     pub va: GpuVa,

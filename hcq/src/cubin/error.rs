@@ -39,9 +39,9 @@ pub enum CubinError {
     /// Of several images none is for the GPU.
     #[error("no image runs on the device, an sm_{device}: there are {}", versions(images))]
     NoneFits {
-        /// What the device is.
+        /// The SM of the device.
         device: u32,
-        /// What the images are for.
+        /// The SMs of the images.
         images: Vec<u32>,
     },
     /// Something ends before its length says.

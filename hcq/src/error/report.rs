@@ -128,7 +128,7 @@ pub struct Neighbour {
     pub va: GpuVa,
     /// Its length in bytes.
     pub len: u64,
-    /// What it is: "buffer", "program", ...
+    /// The kind of object: "buffer", "program", ...
     pub what: &'static str,
     /// Bytes from the mapping's end (positive) or its start (negative) to the address; 0 if it contains it.
     pub distance: i64,

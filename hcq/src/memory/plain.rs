@@ -12,7 +12,7 @@ pub trait Plain: sealed::Bits {}
 pub(crate) mod sealed {
     use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-    /// What zerocopy proves.
+    /// The layouts that zerocopy proves.
     pub trait Bits: FromBytes + IntoBytes + Immutable + Copy {}
 }
 

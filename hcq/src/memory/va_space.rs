@@ -31,8 +31,8 @@ pub(crate) struct Place {
     pub va: GpuVa,
     /// Length of the mapping, in whole granules.
     pub len: u64,
-    /// What was taken: the mapping, and after it a guard that stays unmapped, so that running past the end of
-    /// a buffer faults instead of reaching the next one.
+    /// The range taken: the mapping, and after it a guard that stays unmapped, so that running past the end
+    /// of a buffer faults instead of reaching the next one.
     pub range: Range<u64>,
 }
 

@@ -86,7 +86,7 @@ impl Observer for Checker {
         self.quarantine.as_ref().map_or_else(Vec::new, |quarantine| lock(quarantine).take_all())
     }
 
-    /// What lies between the sections is no one's.
+    /// The bytes between sections have no owner.
     fn loaded(&self, va: GpuVa, program: &Cubin, file: &[u8]) {
         for part in program.parts.iter().filter(|part| part.extent.len > 0) {
             let (kind, access) = match part.kind {

@@ -23,7 +23,7 @@ pub(crate) struct Spacing {
     pub mappings: u64,
 }
 
-/// What follows the program's use of a device. All methods do nothing by default.
+/// Observer of the program's use of a device. All methods do nothing by default.
 ///
 /// It is defined here and not in `nvgpu-sys`: its events are this crate's (a piece, a program, a semaphore that
 /// was read), and no system call goes with them. `ga10b-sim`, where the checks are, is below and optional, so

@@ -65,7 +65,7 @@ impl Image {
         &self.cubin.kernels
     }
 
-    /// Who uses a kernel.
+    /// The submissions that use a kernel.
     pub fn uses(&self, index: usize) -> &Uses {
         &self.uses[index]
     }

@@ -15,8 +15,8 @@ pub(crate) fn runs_on(code: u32, device: u32) -> bool {
     code / 10 == device / 10 && code % 10 <= device % 10 && same_family
 }
 
-/// What [`Device::load`](crate::Device::load) takes: a cubin, or several of one source for it to choose from.
-/// [`images!`](crate::images) embeds several.
+/// The argument of [`Device::load`](crate::Device::load): a cubin, or several of one source for it to choose
+/// from. [`images!`](crate::images) embeds several.
 #[derive(Clone, Copy, Debug)]
 pub struct Images<'a>(Set<'a>);
 

@@ -67,7 +67,7 @@ struct Relocation {
     addend: Option<i64>,
 }
 
-/// What a section holds.
+/// The content of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SectionKind {
     Code,

@@ -25,7 +25,7 @@ pub(crate) enum Strength {
 /// An access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// The work that made the access.
+    /// The work that made it.
     pub(crate) work: WorkId,
     /// Instruction: number of a site.
     pub(crate) site: u32,

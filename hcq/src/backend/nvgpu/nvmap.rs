@@ -30,7 +30,7 @@ fn cache_flags(caching: Caching) -> u32 {
 pub(super) struct Memory {
     /// All of it.
     pub total: u64,
-    /// What can be allocated: what the kernel calls available, without the contiguous area.
+    /// Memory that can be allocated: the kernel's available memory without the contiguous area.
     pub free: u64,
 }
 

@@ -38,7 +38,7 @@ pub struct Mapping {
     pub va: GpuVa,
     /// Length asked for, in bytes.
     pub len: u64,
-    /// What it is: "buffer", "program", "command ring", ...
+    /// The kind of object: "buffer", "program", "command ring", ...
     pub what: &'static str,
 }
 
