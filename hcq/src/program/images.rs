@@ -74,25 +74,6 @@ impl<'a> From<&'a Vec<u8>> for Images<'a> {
     }
 }
 
-/// Embeds the cubins `PATH.SM.cubin` of a program, one for each SM version that is named, as
-/// [`Images`](crate::Images). Like that of `include_bytes!` the path starts at the source file's folder.
-///
-/// ```
-/// # use hcq::{Device, Selector};
-/// # let device = Device::open(Selector::Sim)?;
-/// const KERNELS: hcq::Images<'_> = hcq::images!("../../examples/kernels/examples", sm_80, sm_87, sm_90);
-/// let kernel = device.load(KERNELS)?.kernel("vecadd")?;
-/// # Ok::<(), hcq::Error>(())
-/// ```
-#[macro_export]
-macro_rules! images {
-    ($path:literal, $($sm:ident),+ $(,)?) => {
-        $crate::Images::new(const {
-            &[$(include_bytes!(concat!($path, ".", stringify!($sm), ".cubin")) as &[u8]),+]
-        })
-    };
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

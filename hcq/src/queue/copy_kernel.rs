@@ -15,7 +15,7 @@ use crate::shape::LaunchConfig;
 
 /// `hcq/kernels/copy.ptx`, compiled for the first part of each major version, which later ones of that version
 /// run, and for Tegra, to which that does not extend.
-const IMAGES: Images<'_> = crate::images!("../../kernels/copy", sm_80, sm_87, sm_90);
+const IMAGES: Images<'_> = images!("../../kernels/copy", sm_80, sm_87, sm_90);
 /// Threads of a block, each of which moves one vector. On an H200 that is faster than fewer or more threads, and
 /// than more vectors for each.
 const THREADS: u32 = 256;
