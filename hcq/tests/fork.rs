@@ -1,4 +1,7 @@
 //! A process that forks: the device stays with the parent, and a child opens one of its own.
+//!
+//! A program of its own: a child lives long and has a copy of every descriptor of the process, also of those with
+//! which other tests see that something was closed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};

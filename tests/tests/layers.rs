@@ -1,6 +1,8 @@
 //! Each crate's modules stand in layers: the picture in its `lib.rs` says which, and this test compares the
 //! picture with the code.
 //!
+//! A program of its own: it is wanted after each change, and links nothing of the workspace.
+//!
 //! The picture is the first code block under `# Layers` in the crate's documentation. A line is a number and
 //! the modules of that layer; a module names only modules of smaller numbers. `allowed: from -> to: why` is
 //! an exception. Within an entry, files must not name each other in a circle, but for `circle: one two: why`.
